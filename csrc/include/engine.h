@@ -1,0 +1,240 @@
+/* engine.h - the whole boundary between Bunting's scheduler (TypeScript) and a compute engine (C++/CUDA).
+ *
+ * Plain C: opaque handles, fixed-size integers, flat arrays. The caller owns policy and the bookkeeping of memory
+ * (which page holds what); the engine owns memory and mathematics. Nothing here decides what to run.
+ *
+ * Every function returns a bunting_status. On anything but BUNTING_OK, bunting_last_error() has a sentence for
+ * people, valid on the calling thread until its next call into the library. No C++ exception leaves the library.
+ * A NULL or stale handle is a bug of the caller and undefined.
+ *
+ * Threads: any thread may use a handle, one at a time per handle. A model may serve several engines at once once it
+ * is sealed (it is read-only from then on) and must outlive them.
+ *
+ * Dimension letters, as everywhere in csrc: T tokens in the step, S chunks ("sequences" of the step), H hidden size,
+ * Hq / Hk query / key-value heads, D head size, F feed-forward size, V vocabulary, L layers, P pages, Tp tokens per page.
+ */
+#ifndef BUNTING_ENGINE_H
+#define BUNTING_ENGINE_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BUNTING_ABI_VERSION 1
+
+/* ---- status ------------------------------------------------------------------------------------------------- */
+
+typedef int32_t bunting_status;
+enum {
+  BUNTING_OK = 0,
+  /* The caller's data is wrong (a bad file, an impossible shape, an unsupported option). Nothing changed. */
+  BUNTING_INVALID = 1,
+  /* Not enough memory. Nothing changed. */
+  BUNTING_NO_MEMORY = 2,
+  /* A file cannot be opened, mapped or read. Nothing changed. */
+  BUNTING_IO = 3,
+  /* The step computed nothing and may be started again. */
+  BUNTING_RETRY = 4,
+  /* The device is gone: close the engine. Its pages are lost. */
+  BUNTING_LOST = 5,
+};
+
+/* The version the library was built with; compare with BUNTING_ABI_VERSION before anything else. */
+int32_t bunting_abi_version(void);
+
+/* The sentence for the calling thread's last failure; "" if there was none. */
+char const* bunting_last_error(void);
+
+/* ---- the machine --------------------------------------------------------------------------------------------- */
+
+/* Instruction sets in rising order of preference; a level implies everything below it but AMX (which also needs
+ * the kernel's permission). */
+enum {
+  BUNTING_ISA_AUTO = -1,
+  BUNTING_ISA_PORTABLE = 0,
+  BUNTING_ISA_AVX2 = 1,        /* AVX2 + FMA + F16C */
+  BUNTING_ISA_AVX512 = 2,      /* F, BW, DQ, VL */
+  BUNTING_ISA_AVX512_BF16 = 3,
+  BUNTING_ISA_AMX_BF16 = 4,
+};
+
+typedef struct bunting_machine {
+  int32_t isa_best;           /* the best level this processor and kernel allow */
+  int32_t isa_built;          /* the best level this library contains */
+  int32_t cores;              /* cores this process may run on */
+  int32_t reserved;
+  uint64_t memory_bytes;      /* physical, or the container's limit if lower */
+  uint64_t memory_free_bytes; /* available now, without swapping */
+  char processor[96];         /* brand string, NUL-terminated */
+} bunting_machine;
+
+bunting_status bunting_machine_probe(bunting_machine* out);
+
+/* ---- model --------------------------------------------------------------------------------------------------- */
+
+typedef struct bunting_model bunting_model;
+
+enum { BUNTING_F32 = 0, BUNTING_F16 = 1, BUNTING_BF16 = 2 };
+enum { BUNTING_ROPE_PLAIN = 0, BUNTING_ROPE_LINEAR = 1, BUNTING_ROPE_LLAMA3 = 2 };
+
+/* A decoder-only transformer: embed; per layer x += o(attention(norm(x))), x += down(silu(gate(n)) * up(n)) with
+ * n = norm(x); final norm; vocabulary projection. RMS norms, rotary positions on halves (x[i], x[i + D/2]),
+ * grouped-query attention with scores scaled by 1/sqrt(D). */
+typedef struct bunting_model_shape {
+  int32_t layers, hidden, feed_forward;
+  int32_t query_heads, kv_heads, head_size; /* query_heads % kv_heads == 0, head_size % 16 == 0 */
+  int32_t vocab;
+  int32_t context_max;      /* positions 0 .. context_max-1 */
+  int32_t sliding_window;   /* 0: none; W: a token sees itself and the W-1 before it */
+  int32_t qkv_bias;         /* 1: Q, K, V have biases */
+  int32_t qk_norm;          /* 1: RMS norm per head on q and k, before the rotation */
+  int32_t tied_embeddings;  /* 1: the vocabulary projection is the embedding */
+  int32_t rope_kind;        /* BUNTING_ROPE_* */
+  int32_t compute;          /* BUNTING_BF16: bf16 weights, activations into GEMMs and KV, f32 sums; BUNTING_F32: all f32 */
+  int32_t isa;              /* BUNTING_ISA_*; more than the processor has is BUNTING_INVALID */
+  int32_t threads;          /* used for packing while loading, >= 1 */
+  float norm_epsilon;
+  float rope_theta;
+  float rope_factor;        /* linear, llama3 */
+  float rope_low_freq_factor, rope_high_freq_factor; /* llama3 */
+  int32_t rope_original_context;                     /* llama3 */
+} bunting_model_shape;
+
+/* Every tensor a model may need. Shapes are [rows, cols] row-major as in the Hugging Face files; vectors have
+ * rows = 1. */
+enum {
+  BUNTING_T_EMBED = 0,      /* [V, H] */
+  BUNTING_T_FINAL_NORM = 1, /* [1, H] */
+  BUNTING_T_LM_HEAD = 2,    /* [V, H], only if not tied */
+  BUNTING_T_ATTN_NORM = 16, /* [1, H], per layer from here on */
+  BUNTING_T_Q = 17,         /* [Hq*D, H] */
+  BUNTING_T_K = 18,         /* [Hk*D, H] */
+  BUNTING_T_V = 19,         /* [Hk*D, H] */
+  BUNTING_T_O = 20,         /* [H, Hq*D] */
+  BUNTING_T_Q_BIAS = 21,    /* [1, Hq*D], if qkv_bias */
+  BUNTING_T_K_BIAS = 22,    /* [1, Hk*D] */
+  BUNTING_T_V_BIAS = 23,    /* [1, Hk*D] */
+  BUNTING_T_Q_NORM = 24,    /* [1, D], if qk_norm */
+  BUNTING_T_K_NORM = 25,    /* [1, D] */
+  BUNTING_T_MLP_NORM = 26,  /* [1, H] */
+  BUNTING_T_GATE = 27,      /* [F, H] */
+  BUNTING_T_UP = 28,        /* [F, H] */
+  BUNTING_T_DOWN = 29,      /* [H, F] */
+};
+
+/* Bytes the packed weights will take, and the bytes of one KV page, before anything is allocated. */
+bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page_tokens, uint64_t* weight_bytes,
+                                  uint64_t* page_bytes);
+
+bunting_status bunting_model_open(bunting_model_shape const* shape, bunting_model** out);
+
+/* Takes one tensor from bytes [offset, offset + rows*cols*sizeof(dtype)) of a file, converts and packs it. The file
+ * is mapped read-only while needed. `layer` is 0 for the tensors below BUNTING_T_ATTN_NORM. The shape must be the
+ * one the model wants; each tensor is loaded once. */
+bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t layer, char const* path,
+                                  uint64_t offset, int32_t dtype, int64_t rows, int64_t cols);
+
+/* All tensors are there: read-only from now on. Names the first missing tensor otherwise. */
+bunting_status bunting_model_seal(bunting_model* model);
+
+bunting_status bunting_model_close(bunting_model* model);
+
+/* ---- engine -------------------------------------------------------------------------------------------------- */
+
+typedef struct bunting_engine bunting_engine;
+
+typedef struct bunting_engine_limits {
+  int32_t threads;          /* compute threads, the caller of bunting_step_wait included; >= 1 */
+  int32_t pages;            /* KV pages, all allocated here */
+  int32_t page_tokens;      /* tokens per page; 16 */
+  int32_t step_tokens_max;  /* most tokens of a step */
+  int32_t step_chunks_max;  /* most chunks of a step */
+  int32_t top_logprobs_max; /* most alternatives per row */
+} bunting_engine_limits;
+
+/* Allocates everything: pages, workspaces, threads. Nothing is allocated afterwards. */
+bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_limits const* limits, bunting_engine** out);
+
+bunting_status bunting_engine_close(bunting_engine* engine);
+
+/* ---- step ---------------------------------------------------------------------------------------------------- */
+
+/* A step block is one flat buffer of 32-bit words, little-endian: this header, then the arrays it announces, each at
+ * the stated word offset from the start of the block. Offsets of empty arrays are ignored.
+ *
+ *   copies   [copies,   3]  page copies, done first: from, to, tokens (1..Tp)
+ *   tokens   [T]            token ids of all chunks, chunk after chunk
+ *   chunks   [chunks,   6]  first token row, count, start position, first entry in `pages`, page count, sample row or -1
+ *   pages    [..]           page ids; a chunk has ceil((start + count) / Tp) of them
+ *   rows     [rows,    20]  what to draw, see below; in the order of the chunks that sample
+ *   pairs    [..,       2]  (token, value): biases (value is a float's bits) and seen tokens (value is a count)
+ *   words    [..]           allowed-token bitmasks, ceil(V/32) words each, bit t%32 of word t/32 = token t allowed
+ *   shared   [shared,   4]  advice: token rows [a, b) have the keys and values of positions [c, d) in common. An engine
+ *                           may read them once; results do not depend on it.
+ *
+ * Chunks of one step belong to different sequences. Keys and values of a chunk's own tokens are appended before they are
+ * read; positions [0, start) must have been computed or copied by earlier steps (or copies of this one). No page is
+ * written by two chunks, and no page that a chunk writes is read by another. */
+typedef struct bunting_step_header {
+  uint32_t magic;      /* BUNTING_STEP_MAGIC */
+  uint32_t words_total;
+  int32_t copies, tokens, chunks, pages, rows, pairs, words, shared;                   /* counts of entries */
+  int32_t copies_at, tokens_at, chunks_at, pages_at, rows_at, pairs_at, words_at, shared_at; /* word offsets */
+} bunting_step_header;
+
+#define BUNTING_STEP_MAGIC 0x31505453u /* "STP1" */
+#define BUNTING_CHUNK_WORDS 6
+#define BUNTING_ROW_WORDS 20
+
+/* A row of `rows`, by word. Drawing: seen-token penalties (repetition, then frequency and presence), biases, bitmask,
+ * then greedy if temperature is 0, else temperature, top-k, top-p, min-p, and one draw by inverse cumulative
+ * probability, tokens ordered by falling probability then rising id, with u from Philox4x32-10(key = seed,
+ * counter = position). Logprobs are of the raw logits. */
+enum {
+  BUNTING_ROW_TEMPERATURE = 0, /* f32 */
+  BUNTING_ROW_TOP_P = 1,       /* f32 */
+  BUNTING_ROW_MIN_P = 2,       /* f32 */
+  BUNTING_ROW_REPETITION = 3,  /* f32 */
+  BUNTING_ROW_PRESENCE = 4,    /* f32 */
+  BUNTING_ROW_FREQUENCY = 5,   /* f32 */
+  BUNTING_ROW_TOP_K = 6,       /* 0: all */
+  BUNTING_ROW_SEED_LOW = 7,
+  BUNTING_ROW_SEED_HIGH = 8,
+  BUNTING_ROW_POSITION = 9,
+  BUNTING_ROW_BIAS_AT = 10,    /* first entry in `pairs` */
+  BUNTING_ROW_BIAS_COUNT = 11,
+  BUNTING_ROW_SEEN_AT = 12,    /* first entry in `pairs` */
+  BUNTING_ROW_SEEN_COUNT = 13,
+  BUNTING_ROW_MASK_AT = 14,    /* first word in `words`, or -1 */
+  BUNTING_ROW_TOP_LOGPROBS = 15, /* -1: no logprobs; n: the token's and the n likeliest */
+  /* 16..19 reserved, 0 */
+};
+
+/* A step result is one flat buffer of 32-bit words: header, then per row BUNTING_RESULT_ROW_WORDS + 2*top_logprobs_max
+ * words: status (0 = ok, 1 = logits not finite, 2 = nothing allowed), token, logprob (f32), count of alternatives,
+ * then (token, logprob f32) pairs, likeliest first. */
+typedef struct bunting_step_result {
+  int32_t rows;
+  float device_ms; /* wall time of the computation */
+  int32_t reserved[2];
+} bunting_step_result;
+
+#define BUNTING_RESULT_ROW_WORDS 4
+
+/* Checks the whole block (every offset, count, id and range) and starts it; BUNTING_INVALID leaves the engine as it was.
+ * One step at a time. `block` must stay unchanged, and both buffers alive, until bunting_step_wait returns. */
+bunting_status bunting_step_start(bunting_engine* engine, void const* block, uint64_t block_bytes, void* result,
+                                  uint64_t result_bytes);
+
+/* Blocks until the started step is done. A CPU engine computes here, on the calling thread and its helpers. */
+bunting_status bunting_step_wait(bunting_engine* engine);
+
+/* Test and evaluation aid: raw logits of the last step's sampled rows, [rows, V] f32, valid until the next step. */
+bunting_status bunting_engine_logits(bunting_engine const* engine, float const** logits, int32_t* rows);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* BUNTING_ENGINE_H */

@@ -1,0 +1,160 @@
+// kernels.h - what the CPU engine computes with: one table of functions per instruction set, chosen once at run time.
+//
+// Every kernel is a plain function over a slice of its work (panels, rows or items [begin, end)); it starts no thread
+// and allocates nothing, so that engine.cpp alone decides how work is spread over the pool. The same source is compiled
+// once per instruction set (see CMakeLists.txt); reference/ has one plain loop per kernel with the same name, and
+// tests/ compares the two over enumerated shapes.
+//
+// Promise of this layer, tested: **a row's result does not depend on the rows computed beside it.** Every sum runs over
+// its index in one fixed order whatever T, the slice or the number of threads, and attention walks the keys in blocks
+// aligned to absolute positions. So a token's logits are the same bits whether its prompt ran whole, in chunks, from
+// cached pages, alone or in company.
+//
+// Dimension letters are those of engine.h: T tokens, S chunks, H hidden, Hq/Hk heads, D head size, F feed-forward,
+// V vocabulary, Tp tokens per page. N and K: output and input width of a matrix.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace bunting {
+
+using bf16 = uint16_t;  // the upper half of an f32; conversions round to nearest even
+
+enum class Dtype : int32_t { f32 = 0, f16 = 1, bf16 = 2 };  // the values of engine.h
+
+inline constexpr int kPanel = 16;     // columns of a packed panel
+inline constexpr int kKAlign = 32;    // K is padded with zeros to a multiple of this (one AMX tile of bf16)
+inline constexpr int kPageTokens = 16;  // Tp; attention kernels are written for this
+
+constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+
+// A weight matrix [N, K] in the order in which the GEMM reads it, the same for every instruction set:
+//   bf16: [ceil(N/16)] panels of [Kp/2][16 columns][2 consecutive k]   (the VNNI order: AMX tiles and dpbf16 read it as is)
+//   f32:  [ceil(N/16)] panels of [Kp][16 columns]
+// with Kp = round_up(K, kKAlign). Columns >= N and rows >= K are zero.
+struct PackedMatrix {
+  Dtype dtype = Dtype::bf16;  // bf16 or f32
+  int64_t n = 0, k = 0;
+  void* data = nullptr;  // 64-byte aligned, owned by the model
+  int64_t kp() const { return round_up(k, kKAlign); }
+  int64_t panels() const { return (n + kPanel - 1) / kPanel; }
+  size_t element() const { return dtype == Dtype::bf16 ? 2 : 4; }
+  size_t bytes() const { return size_t(panels()) * size_t(kp()) * kPanel * element(); }
+};
+
+// y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n], f32 sums, for all t in [0, T) and the columns of some panels.
+struct Gemm {
+  void const* x = nullptr;  // [T, ldx] bf16 or f32 like w.dtype; ldx >= kp, columns K..kp-1 are zero; 64-byte aligned rows
+  int64_t ldx = 0;
+  PackedMatrix const* w = nullptr;
+  float const* bias = nullptr;  // [N] or null
+  float* y = nullptr;           // [T, ldy]
+  int64_t ldy = 0;
+  int64_t tokens = 0;       // T
+  bool accumulate = false;  // += : the residual stream
+};
+
+// The KV memory of one layer: `pages` pages of Hk heads; the inner layout belongs to the attention kernels (kv_layout.h)
+// and is the same for every instruction set. A page of one layer is one contiguous run of kv_page_bytes().
+struct KvLayer {
+  Dtype dtype = Dtype::bf16;  // bf16 or f32
+  int32_t kv_heads = 0, head_size = 0;
+  char* pages = nullptr;  // page p at pages + p * page_bytes
+  size_t page_bytes = 0;
+};
+
+// Positions, pages and token rows of one chunk of the step.
+struct ChunkView {
+  int32_t first_token = 0, count = 0;  // token rows [first_token, first_token + count)
+  int32_t start = 0;                   // absolute position of the first of them
+  int32_t const* pages = nullptr;      // page ids of positions [0, start + count)
+};
+
+// One work item of attention: query rows [row_begin, row_end) of a chunk (relative to its first token) for one KV head
+// (all Hq/Hk query heads of it).
+struct AttentionItem {
+  int32_t chunk = 0, kv_head = 0, row_begin = 0, row_end = 0;
+};
+
+struct Attention {
+  float const* q = nullptr;  // [T, ldq]: Hq*D values per token, normed and rotated, not yet scaled
+  int64_t ldq = 0;
+  KvLayer kv;
+  ChunkView const* chunks = nullptr;
+  AttentionItem const* items = nullptr;
+  int32_t query_heads = 0;
+  int32_t sliding_window = 0;  // 0: none
+  float scale = 0;             // 1/sqrt(D)
+  void* out = nullptr;         // [T, ldo]: Hq*D values per token, kv.dtype
+  int64_t ldo = 0;
+  char* scratch = nullptr;  // attention_scratch_bytes() per thread
+};
+
+// What follows the QKV projection, per token row: optional RMS norm of each q and k head, rotation of q and k, append of
+// k and v to the token's page slot. q is rewritten in place.
+struct RopeAppend {
+  float* qkv = nullptr;  // [T, ldqkv]: q (Hq*D), k (Hk*D), v (Hk*D)
+  int64_t ldqkv = 0;
+  int32_t query_heads = 0;
+  float const* q_norm = nullptr;  // [D] or null
+  float const* k_norm = nullptr;
+  float norm_epsilon = 0;
+  float const* cos = nullptr;  // [context_max, D/2]
+  float const* sin = nullptr;
+  int32_t const* positions = nullptr;   // [T] absolute
+  int32_t const* token_pages = nullptr; // [T] page that holds the token's position
+  KvLayer kv;
+};
+
+// One row to draw from; the pointers look into the step block. See engine.h for the order of operations.
+struct SampleRow {
+  float temperature, top_p, min_p, repetition, presence, frequency;
+  int32_t top_k;
+  uint32_t seed_low, seed_high, position;
+  int32_t const* bias;  // [bias_count, 2]: token, float bits
+  int32_t bias_count;
+  int32_t const* seen;  // [seen_count, 2]: token, count in the output
+  int32_t seen_count;
+  uint32_t const* mask;  // [ceil(V/32)] or null
+  int32_t top_logprobs;  // -1: none
+};
+
+struct SampleResult {
+  int32_t status, token;
+  float logprob;
+  int32_t top_count;
+};
+
+struct Kernels {
+  char const* name;  // "avx512_bf16"
+
+  // Packs rows of w (source [n, k] row-major, dtype src) for panels [begin, end). f16/f32 -> bf16 rounds to nearest even.
+  void (*pack)(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end);
+  void (*gemm)(Gemm const& g, int64_t panel_begin, int64_t panel_end);
+
+  // x[t, :] = embedding row of token ids[t] as f32, for t in [begin, end). The table is a PackedMatrix [V, H].
+  void (*embed)(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end);
+  // y[t, :] = x[t, :] / sqrt(mean(x^2) + eps) * w, y in `out` dtype with columns H..ldy-1 zeroed.
+  void (*rmsnorm)(void* y, Dtype out, int64_t ldy, float const* x, int64_t ldx, float const* w, int64_t h, float eps,
+                  int64_t begin, int64_t end);
+  void (*rope_append)(RopeAppend const& a, int64_t begin, int64_t end);  // token rows
+  // y[t, f] = silu(gu[t, f]) * gu[t, F + f], y in `out` dtype with columns F..ldy-1 zeroed.
+  void (*swiglu)(void* y, Dtype out, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, int64_t begin, int64_t end);
+  void (*attention)(Attention const& a, int64_t item_begin, int64_t item_end);
+
+  // Draws one token. `logits` [V] is not changed; `scratch` has sample_scratch_bytes(V). `top` receives
+  // 2*top_logprobs words: token, logprob bits.
+  SampleResult (*sample)(SampleRow const& row, float const* logits, int32_t vocab, char* scratch, int32_t* top);
+};
+
+size_t attention_scratch_bytes(int32_t head_size, int32_t heads_per_kv_head);
+size_t sample_scratch_bytes(int32_t vocab);
+size_t kv_page_bytes(Dtype dtype, int32_t kv_heads, int32_t head_size);
+// Copies the first `count` tokens of page `from` to page `to` of one layer.
+void copy_page(KvLayer const& kv, int32_t from, int32_t to, int32_t count);
+
+// The table for a level of engine.h's BUNTING_ISA_*; null when the library was built without it.
+Kernels const* kernels_for(int32_t isa);
+
+}  // namespace bunting

@@ -1,0 +1,148 @@
+/**
+ * The nouns of Bunting. Read this file first: everything else moves these things around.
+ *
+ * Everything here is plain data (it crosses threads by structured clone) and nothing here knows of clocks,
+ * I/O, promises or native code. Token positions are absolute in the sequence, ranges are half-open
+ * [start, start + count), times are milliseconds of the injected clock.
+ */
+
+declare const brand: unique symbol;
+type Branded<Name extends string> = number & { readonly [brand]: Name };
+
+/** One token stream on one device. Unique for the life of the process; given out by the fleet, never reused. */
+export type SequenceId = Branded<"SequenceId">;
+/** Index of a KV page on one device, 0 … pages-1. */
+export type PageId = Branded<"PageId">;
+/** Index of an engine in the fleet, 0 … engines-1. */
+export type EngineId = Branded<"EngineId">;
+/** A vocabulary entry, 0 … vocabSize-1. */
+export type TokenId = number;
+
+/** How the next token is drawn. Every field has a value: defaults are applied at the door. */
+export interface Sampling {
+  /** 0 means greedy (arg-max, ties to the lowest id); else > 0. */
+  readonly temperature: number;
+  /** Keep the k most likely tokens; 0 keeps all. */
+  readonly topK: number;
+  /** Keep the smallest set whose probability reaches topP, in (0, 1]; 1 keeps all. */
+  readonly topP: number;
+  /** Drop tokens less likely than minP × the likeliest, in [0, 1]; 0 keeps all. */
+  readonly minP: number;
+  /** > 0; 1 is off. Divides positive and multiplies negative logits of tokens in prompt or output. */
+  readonly repetitionPenalty: number;
+  /** Subtracted once from the logit of each token already in the output; [-2, 2]. */
+  readonly presencePenalty: number;
+  /** Subtracted once per occurrence in the output; [-2, 2]. */
+  readonly frequencyPenalty: number;
+  /** Added to logits before anything else is drawn; pairs (token, bias). */
+  readonly logitBias: readonly (readonly [TokenId, number])[];
+  /** 64 bits as two uint32 [low, high]. With the output position it decides every random draw. */
+  readonly seed: readonly [number, number];
+  /** null: no logprobs. n ≥ 0: the sampled token's logprob and the n likeliest (of the raw logits). */
+  readonly topLogprobs: number | null;
+}
+
+/** When a sequence ends, besides the client going away. */
+export interface StopRule {
+  /** Tokens to generate at most, ≥ 1. */
+  readonly tokensMax: number;
+  /** Until this many tokens are out, no stop token can be drawn (their logits are -inf). */
+  readonly tokensMin: number;
+  /** Drawing one of these ends the sequence; the token is reported but is not text. */
+  readonly stopTokens: readonly TokenId[];
+}
+
+/** What an engine is asked to run: one model invocation's token stream. */
+export interface SequenceSpec {
+  readonly id: SequenceId;
+  readonly promptTokens: readonly TokenId[];
+  readonly sampling: Sampling;
+  readonly stop: StopRule;
+  /** Prefixes are shared only between sequences with the same salt ("" by default): isolation of tenants. */
+  readonly cacheSalt: string;
+}
+
+/** Tokens [start, start + tokens.length) of a sequence, computed in one step. Never empty. */
+export interface Chunk {
+  readonly sequence: SequenceId;
+  readonly start: number;
+  readonly tokens: readonly TokenId[];
+  /** Pages of positions [0, start + tokens.length), in order; the last may be partly filled. */
+  readonly pages: readonly PageId[];
+  /** Draw a token after the chunk's last one; null while the prompt is unfinished. */
+  readonly sample: SampleRow | null;
+}
+
+/** One row of logits to draw from. */
+export interface SampleRow {
+  readonly sampling: Sampling;
+  /** Output position: 0 for the first generated token. Preemption does not change it. */
+  readonly position: number;
+  /** Tokens that must not be drawn now (stop tokens before tokensMin). */
+  readonly banned: readonly TokenId[];
+  /** Distinct tokens of prompt and output with their count in the output (0: in the prompt only).
+   *  Present only when a penalty is on. */
+  readonly seen: SeenTokens | null;
+  /** One bit per vocabulary entry, 1 = allowed, ceil(vocabSize / 32) words; null allows all. */
+  readonly allowed: Uint32Array | null;
+}
+
+/** Columnar (token, output count) pairs; the first `length` entries are valid. Owned by the sequence's engine. */
+export interface SeenTokens {
+  readonly tokens: Int32Array;
+  readonly counts: Int32Array;
+  readonly length: number;
+}
+
+/** Copies the first `count` tokens' keys and values of page `from` to page `to`, before the step's chunks run. */
+export interface PageCopy {
+  readonly from: PageId;
+  readonly to: PageId;
+  readonly count: number;
+}
+
+/** One forward pass: a mix of decodes (chunks of one token) and prompt chunks. Data only. */
+export interface Step {
+  /** 1, 2, 3 … per engine. */
+  readonly number: number;
+  readonly copies: readonly PageCopy[];
+  readonly chunks: readonly Chunk[];
+}
+
+/** Logprobs of one drawn token (natural logarithm, of the raw logits). `top` is sorted, likeliest first. */
+export interface TokenLogprobs {
+  readonly logprob: number;
+  readonly top: readonly { readonly token: TokenId; readonly logprob: number }[];
+}
+
+/** What came of one chunk that had `sample` set. */
+export type Sampled =
+  | { readonly kind: "token"; readonly sequence: SequenceId; readonly token: TokenId; readonly logprobs: TokenLogprobs | null }
+  /** This row alone failed (for example its logits were not finite); the others are good. */
+  | { readonly kind: "failed"; readonly sequence: SequenceId; readonly reason: string };
+
+/** A step's outcome. `sampled` follows the order of the step's sampling chunks. */
+export type StepResult =
+  | { readonly kind: "done"; readonly sampled: readonly Sampled[]; readonly deviceMs: number }
+  /** Nothing was computed; the same step may be started again. */
+  | { readonly kind: "retry"; readonly reason: string }
+  /** The device is gone. Its pages and everything on them are lost. */
+  | { readonly kind: "lost"; readonly reason: string };
+
+/** Why a sequence ended. Exactly one per sequence. */
+export type Finish =
+  | { readonly kind: "stop"; readonly token: TokenId }
+  | { readonly kind: "length" }
+  | { readonly kind: "aborted" }
+  | { readonly kind: "rejected"; readonly reason: "neverFits" | "queueFull"; readonly needed: number; readonly limit: number }
+  | { readonly kind: "failed"; readonly reason: string };
+
+/** A broken invariant is a bug: it ends the engine loudly instead of going on wrong. */
+export class InvariantError extends Error {
+  override readonly name = "InvariantError";
+}
+
+/** Asserts an invariant, in production too. Expected outcomes are values, never asserts. */
+export function assert(condition: boolean, message: string): asserts condition {
+  if (!condition) throw new InvariantError(message);
+}

@@ -1,0 +1,52 @@
+import type { Finish, SequenceId, SequenceSpec, TokenId, TokenLogprobs } from "./core.ts";
+
+/**
+ * The link between the fleet (main thread) and an engine: plain data in both directions, so that the two may live
+ * on one thread, two threads or in two processes. An engine's only inputs are these messages, its device's results
+ * and its clock.
+ */
+export type EngineMessage =
+  | { readonly kind: "submit"; readonly sequence: SequenceSpec }
+  /** The sequence is no longer wanted. It ends with `aborted`, unless it has ended already. */
+  | { readonly kind: "abort"; readonly sequence: SequenceId }
+  /** A slow reader: keep the sequence's pages but run it no further until `resume`. */
+  | { readonly kind: "pause"; readonly sequence: SequenceId }
+  | { readonly kind: "resume"; readonly sequence: SequenceId };
+
+/** Everything an engine has to tell after one step or one message, in one delivery. */
+export interface EngineReport {
+  /** Sequences that were admitted: from now on they hold pages. Told once per sequence, also when preempted later. */
+  readonly started: readonly { readonly sequence: SequenceId; readonly cachedTokens: number }[];
+  /** Tokens drawn, columnar: sequences[i] drew tokens[i]. At most one per sequence and report. */
+  readonly sequences: readonly SequenceId[];
+  readonly tokens: readonly TokenId[];
+  /** logprobs[i] belongs to tokens[i]; null when no row of this step asked for any. */
+  readonly logprobs: readonly (TokenLogprobs | null)[] | null;
+  /** Ended sequences; their last token, if any, is in `tokens` of this same report or an earlier one. */
+  readonly finished: readonly { readonly sequence: SequenceId; readonly finish: Finish }[];
+  readonly load: EngineLoad;
+}
+
+/** A snapshot and running totals; totals only grow. */
+export interface EngineLoad {
+  readonly waiting: number;
+  readonly running: number;
+  readonly paused: number;
+  readonly pagesTotal: number;
+  readonly pagesFree: number;
+  /** Held by the prefix cache and by no running sequence: can be evicted. */
+  readonly pagesCached: number;
+  /** Prompt tokens still to compute, waiting and running. */
+  readonly tokensPending: number;
+  readonly stepsTotal: number;
+  readonly promptTokensTotal: number;
+  readonly generatedTokensTotal: number;
+  /** Prompt tokens looked up in, and found in, the prefix cache. */
+  readonly prefixQueriedTotal: number;
+  readonly prefixHitTotal: number;
+  readonly preemptionsTotal: number;
+  /** Of the last step: tokens in it, milliseconds inside the device, and from its start to its report. */
+  readonly stepTokens: number;
+  readonly deviceMs: number;
+  readonly stepMs: number;
+}
