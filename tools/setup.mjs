@@ -1,0 +1,160 @@
+// Brings a checkout to where the server can run: packages, the Bun binary, the native library. Each part does nothing
+// when it is up to date. Plain Node, because nothing is installed before this has run.
+
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import { availableParallelism, totalmem } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+export const root = dirname(dirname(fileURLToPath(import.meta.url)));
+export const bun = join(root, "node_modules", "bun", "bin", "bun.exe"); // its name on every platform
+export const nativeBuild = join(root, "build", "native");
+
+/** A reason to stop that is one sentence for people; printed without a stack. */
+export class SetupError extends Error {
+  name = "SetupError";
+}
+
+/** Everything; `targets` are the native targets to build (none: all). */
+export async function setUp(targets = []) {
+  checkPlatform();
+  await installPackages();
+  await installBun();
+  await buildNative(targets);
+}
+
+function checkPlatform() {
+  const { platform, arch } = process;
+  if (platform !== "linux" || (arch !== "x64" && arch !== "arm64")) {
+    throw new SetupError(`Bunting runs on Linux on x64 or arm64; this is ${platform} on ${arch}.`);
+  }
+}
+
+/** `npm ci`, unless node_modules holds exactly what the lock file names. */
+export async function installPackages() {
+  const reason = packagesStale();
+  if (reason === null) return;
+  console.log(`Installing packages (${reason}) …`);
+  const npm = process.env.npm_execpath;
+  const [command, args] = npm?.endsWith(".js") ? [process.execPath, [npm, "ci"]] : ["npm", ["ci"]];
+  const { code, output } = await runQuietly(command, args);
+  if (code === 0) return;
+  throw new SetupError(
+    `${lastLines(output, 20)}\n\n\`npm ci\` failed (exit code ${code}): see the lines above.`,
+  );
+}
+
+/** Why the installed packages are not those of the lock file, or null when they are. */
+function packagesStale() {
+  const wanted = readLock(join(root, "package-lock.json"));
+  const found = readLock(join(root, "node_modules", ".package-lock.json"));
+  if (wanted === null)
+    throw new SetupError("package-lock.json is missing or not JSON: is this a whole checkout?");
+  if (found === null) return "none yet";
+  for (const [path, entry] of Object.entries(wanted)) {
+    if (path === "") continue;
+    const installed = found[path];
+    if (installed === undefined && !entry.optional) return `${path.slice("node_modules/".length)} is missing`;
+    if (installed !== undefined && installed.version !== entry.version) {
+      return `${path.slice("node_modules/".length)} is ${installed.version}, not ${entry.version}`;
+    }
+  }
+  return null;
+}
+
+/** A lock file's packages by path, or null. */
+function readLock(file) {
+  try {
+    return JSON.parse(readFileSync(file, "utf8")).packages ?? null;
+  } catch {
+    return null;
+  }
+}
+
+/** The npm package of Bun fetches or links its binary in an install script, which npm may have been told to skip. */
+async function installBun() {
+  if (runs(bun, ["--version"])) return;
+  const script = join(root, "node_modules", "bun", "install.js");
+  const { code, output } = await runQuietly(process.execPath, [script], { cwd: dirname(script) });
+  if (code === 0 && runs(bun, ["--version"])) return;
+  throw new SetupError(`${lastLines(output, 10)}\n\nThe Bun binary at ${bun} does not run on this machine.`);
+}
+
+/** Configures once, then lets the build system find what is stale. */
+export async function buildNative(targets) {
+  if (!runs("cmake", ["--version"])) {
+    throw new SetupError("cmake is missing: install it (Debian: apt install cmake g++) and try again.");
+  }
+  const cache = join(nativeBuild, "CMakeCache.txt");
+  const source = join(root, "csrc");
+  // A checkout that was moved has a cache that names another place, which cmake refuses.
+  const moved =
+    existsSync(cache) && !readFileSync(cache, "utf8").includes(`CMAKE_HOME_DIRECTORY:INTERNAL=${source}\n`);
+  if (moved) rmSync(nativeBuild, { recursive: true });
+
+  if (!existsSync(join(nativeBuild, "Makefile"))) {
+    const compiler =
+      process.env.CXX?.split(" ")[0] ?? ["c++", "g++", "clang++"].find((name) => runs(name, ["--version"]));
+    if (compiler === undefined || !runs(compiler, ["--version"])) {
+      throw new SetupError(
+        "No C++ compiler found: install g++ 12 or newer (Debian: apt install g++) and try again.",
+      );
+    }
+    const args = ["-S", source, "-B", nativeBuild, "-G", "Unix Makefiles", "-DCMAKE_BUILD_TYPE=Release"];
+    await build("cmake", args, "configuring the native engine");
+  }
+  // A large kernel file takes up to about 1 GiB to compile.
+  const jobs = Math.max(1, Math.min(availableParallelism(), Math.floor(totalmem() / 2 ** 30)));
+  const args = ["--build", nativeBuild, "-j", String(jobs)];
+  if (targets.length > 0) args.push("--target", ...targets);
+  await build("cmake", args, "building the native engine");
+}
+
+/** Runs a build command; its progress is shown only when there is something to do. */
+async function build(command, args, what) {
+  let told = false;
+  const { code, output } = await runQuietly(command, args, {
+    onLine: (line) => {
+      if (!told && /Building|Linking|Configuring|The CXX compiler/.test(line)) {
+        console.log(`${what[0].toUpperCase()}${what.slice(1)} …`);
+        told = true;
+      }
+      if (process.stdout.isTTY && /^\[ *\d+%\]/.test(line)) process.stdout.write(`\r\x1b[K${line}`);
+    },
+  });
+  if (process.stdout.isTTY && told) process.stdout.write("\r\x1b[K");
+  if (code !== 0)
+    throw new SetupError(`${lastLines(output, 40)}\n\n${what} failed (exit code ${code}): see above.`);
+}
+
+/** Whether a command starts and succeeds. */
+function runs(command, args) {
+  return spawnSync(command, args, { stdio: "ignore" }).status === 0;
+}
+
+/** Runs a command in the project root and keeps its output for the case that it fails. */
+function runQuietly(command, args, { cwd = root, onLine = () => {} } = {}) {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { cwd, stdio: ["ignore", "pipe", "pipe"] });
+    let output = "";
+    const take = (bytes) => {
+      output += bytes;
+      for (const line of String(bytes).split("\n")) onLine(line);
+    };
+    child.stdout.on("data", take);
+    child.stderr.on("data", take);
+    child.on("error", (error) => resolve({ code: 127, output: String(error.message) }));
+    child.on("close", (code) => resolve({ code: code ?? 1, output }));
+  });
+}
+
+function lastLines(text, count) {
+  return text.trimEnd().split("\n").slice(-count).join("\n");
+}
+
+/** `npm run setup`: everything, and nothing is started. */
+export async function main() {
+  await setUp();
+  return 0;
+}

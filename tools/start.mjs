@@ -1,0 +1,25 @@
+// `npm start -- [arguments]`: sets up what is missing, then runs `bunting serve [arguments]`.
+
+import { spawn } from "node:child_process";
+import { constants } from "node:os";
+import { join } from "node:path";
+import { bun, root, setUp } from "./setup.mjs";
+
+export async function main(args) {
+  await setUp(["bunting_cpu"]);
+  return await runForeground(bun, [join(root, "server", "main.ts"), "serve", ...args]);
+}
+
+/** Runs a command on this terminal, passes the signals on, and takes over its exit code. The command keeps the
+ *  caller's folder, so that relative paths in its arguments mean what the person meant. */
+export function runForeground(command, args, cwd = process.env.INIT_CWD ?? process.cwd()) {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { stdio: "inherit", cwd });
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+    child.on("error", (error) => {
+      console.error(`Cannot start ${command}: ${error.message}`);
+      resolve(1);
+    });
+    child.on("close", (code, signal) => resolve(code ?? 128 + (constants.signals[signal] ?? 0)));
+  });
+}

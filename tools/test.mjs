@@ -1,0 +1,26 @@
+// `npm test`: sets up, builds, and runs every check and test. The last line is the sum over all of them.
+
+import {
+  deviceTests,
+  endToEndTests,
+  nativeTests,
+  nullTests,
+  runGroups,
+  staticChecks,
+  summary,
+} from "./groups.mjs";
+import { setUp } from "./setup.mjs";
+
+export async function main() {
+  await setUp();
+  const total = await runGroups([
+    ...staticChecks(),
+    nativeTests(),
+    nullTests(),
+    deviceTests(),
+    endToEndTests(),
+  ]);
+  console.log("GPU tests are skipped: this version has no CUDA engine.");
+  console.log(summary(total));
+  return total.failed > 0 ? 1 : 0;
+}
