@@ -1,0 +1,77 @@
+/** A model folder as Hugging Face writes it: opened, checked, and described for an engine. Nothing is loaded here. */
+import { readdirSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { type GenerationDefaults, type ModelConfig, readModelConfig } from "./config.ts";
+import { ioReason, ModelError } from "./model-error.ts";
+import { readStoredTensors } from "./safetensors.ts";
+import { type ModelTensor, matchTensors } from "./weights.ts";
+
+export interface ModelFolder {
+  readonly dir: string;
+  readonly config: ModelConfig;
+  /** Everything the model needs, each once, in the order of the forward pass. */
+  readonly tensors: readonly ModelTensor[];
+  /** Sizes of the weight files together; the packed weights take other room. */
+  readonly weightFilesBytes: number;
+  /** Tokens that end a text; may be empty. */
+  readonly eosTokens: readonly number[];
+  /** Longest sequence in tokens. */
+  readonly contextMax: number;
+  readonly generationDefaults: GenerationDefaults;
+}
+
+/** Opens and checks a folder with config.json and safetensors. Every problem is a ModelError. */
+export function openModelFolder(dir: string): ModelFolder {
+  const names = folderNames(dir);
+  if (!names.includes("config.json"))
+    throw new ModelError(dir, "config.json", missingReason(names, "has none"));
+  const hasWeights = names.includes("model.safetensors") || names.includes("model.safetensors.index.json");
+  if (!hasWeights) {
+    const wanted = "has neither model.safetensors nor model.safetensors.index.json";
+    throw new ModelError(dir, null, missingReason(names, wanted));
+  }
+  const config = readModelConfig(dir);
+  const stored = readStoredTensors(dir);
+  const source = stored.files.length === 1 ? stored.files[0]! : join(dir, "model.safetensors.index.json");
+  return {
+    dir,
+    config,
+    tensors: matchTensors(config, stored, source),
+    weightFilesBytes: stored.filesBytes,
+    eosTokens: config.eosTokens,
+    contextMax: config.shape.contextMax,
+    generationDefaults: config.generationDefaults,
+  };
+}
+
+function folderNames(dir: string): readonly string[] {
+  try {
+    if (!statSync(dir).isDirectory()) {
+      const hint = dir.endsWith(".gguf") ? "is a GGUF file; " : "is not a folder; ";
+      throw new ModelError(
+        dir,
+        null,
+        `${hint}wanted: a Hugging Face folder with config.json and *.safetensors`,
+      );
+    }
+    return readdirSync(dir);
+  } catch (error) {
+    throw error instanceof ModelError ? error : new ModelError(dir, null, ioReason(error));
+  }
+}
+
+/** What the folder has instead, when that is another format. */
+function missingReason(names: readonly string[], missing: string): string {
+  const formats: readonly (readonly [RegExp, string])[] = [
+    [/^adapter_config\.json$|^adapter_model\./, "a LoRA adapter: merge it into its base model first"],
+    [/\.gguf$/, "GGUF, which is not read"],
+    [/^pytorch_model.*\.bin(\.index\.json)?$|\.pth?$/, "pickled PyTorch weights, which are never opened"],
+    [/^consolidated.*\.safetensors$/, "the publisher's own layout: use the folder's Hugging Face files"],
+    [/\.safetensors$/, "safetensors under another name"],
+  ];
+  for (const [pattern, format] of formats) {
+    const found = names.find((name) => pattern.test(name));
+    if (found !== undefined) return `${missing}; it has ${found} (${format})`;
+  }
+  return missing;
+}

@@ -1,0 +1,93 @@
+/**
+ * JSON from a model folder is the work of strangers: size is capped, numbers are checked for type and range, and
+ * every complaint names the file and the field.
+ */
+import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { ioReason, ModelError } from "./model-error.ts";
+
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+/** Reads exactly [offset, offset + count) of an open file; a file that ends early is a ModelError. */
+export function readExactly(file: string, descriptor: number, offset: number, count: number): Uint8Array {
+  const bytes = new Uint8Array(count);
+  let done = 0;
+  while (done < count) {
+    const read = readSync(descriptor, bytes, done, count - done, offset + done);
+    if (read === 0)
+      throw new ModelError(file, null, `ends at byte ${offset + done}, ${offset + count} expected`);
+    done += read;
+  }
+  return bytes;
+}
+
+/** Opens a regular file, hands descriptor and size in bytes to `use`, closes it again. */
+export function withFile<T>(file: string, use: (descriptor: number, bytes: number) => T): T {
+  let descriptor: number;
+  try {
+    descriptor = openSync(file, "r");
+  } catch (error) {
+    throw new ModelError(file, null, ioReason(error));
+  }
+  try {
+    const stat = fstatSync(descriptor);
+    if (!stat.isFile()) throw new ModelError(file, null, "is not a regular file");
+    return use(descriptor, stat.size);
+  } catch (error) {
+    throw error instanceof ModelError ? error : new ModelError(file, null, ioReason(error));
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** A JSON object from a file of at most `bytesMax` bytes. */
+export function readJsonObject(file: string, bytesMax: number): JsonObject {
+  const bytes = withFile(file, (descriptor, size) => {
+    if (size > bytesMax) throw new ModelError(file, null, `has ${size} bytes; at most ${bytesMax} are read`);
+    return readExactly(file, descriptor, 0, size);
+  });
+  return parseJsonObject(file, bytes);
+}
+
+/** UTF-8 bytes to a JSON object without repeated keys (parsers disagree about which of two wins). */
+export function parseJsonObject(file: string, bytes: Uint8Array): JsonObject {
+  let text: string;
+  let value: unknown;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new ModelError(file, null, `is not valid JSON (${error instanceof Error ? error.message : error})`);
+  }
+  if (!isObject(value)) throw new ModelError(file, null, `is not a JSON object but ${show(value)}`);
+  const repeated = repeatedKey(text);
+  if (repeated !== null) throw new ModelError(file, repeated, "the key appears twice in one object");
+  return value;
+}
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A value for an error message: short, on one line. */
+export function show(value: unknown): string {
+  if (value === undefined) return "missing";
+  const text = JSON.stringify(value) ?? String(value);
+  return text.length > 80 ? `${text.slice(0, 77)}...` : text;
+}
+
+/** The first key that an object of this (valid) JSON text has twice, or null. */
+function repeatedKey(text: string): string | null {
+  const open: (Set<string> | null)[] = []; // one entry per open bracket: an object's keys, or null for an array
+  for (const [piece, string, colon] of text.matchAll(/("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}[\]]/g)) {
+    if (piece === "{") open.push(new Set());
+    else if (piece === "[") open.push(null);
+    else if (string === undefined) open.pop();
+    else if (colon !== undefined) {
+      const key = JSON.parse(string) as string;
+      const keys = open.at(-1);
+      if (keys?.has(key)) return key;
+      keys?.add(key);
+    }
+  }
+  return null;
+}

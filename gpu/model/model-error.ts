@@ -1,0 +1,25 @@
+/** A model folder cannot be used. The message names the file, the field or tensor in it, and the reason. */
+export class ModelError extends Error {
+  override readonly name = "ModelError";
+  /** Path of the file (or folder) that is wrong, as it was opened. */
+  readonly file: string;
+  /** The tensor, field or entry in the file, null when it is the file itself. */
+  readonly subject: string | null;
+  readonly reason: string;
+
+  constructor(file: string, subject: string | null, reason: string) {
+    super(subject === null ? `${file}: ${reason}` : `${file}: ${subject}: ${reason}`);
+    this.file = file;
+    this.subject = subject;
+    this.reason = reason;
+  }
+}
+
+/** What the operating system said about a failed open or read, without its code and path. */
+export function ioReason(error: unknown): string {
+  const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  if (code === "ENOENT") return "does not exist";
+  if (code === "EACCES" || code === "EPERM") return "may not be read (permission denied)";
+  if (code === "EISDIR") return "is a folder, not a file";
+  return `cannot be read (${code === "" ? String(error) : code})`;
+}

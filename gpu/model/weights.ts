@@ -1,0 +1,151 @@
+/**
+ * Which tensors a model is made of: the names in a Hugging Face folder, the shapes that the configuration demands, and
+ * the numbers (BUNTING_T_* of engine.h) under which the engine takes them.
+ */
+import type { ModelConfig } from "./config.ts";
+import { show } from "./json.ts";
+import { ModelError } from "./model-error.ts";
+import type { StoredTensor, StoredTensors } from "./safetensors.ts";
+
+/** The values of BUNTING_T_*. */
+export const TensorKind = {
+  embed: 0,
+  finalNorm: 1,
+  lmHead: 2,
+  attentionNorm: 16,
+  q: 17,
+  k: 18,
+  v: 19,
+  o: 20,
+  qBias: 21,
+  kBias: 22,
+  vBias: 23,
+  qNorm: 24,
+  kNorm: 25,
+  mlpNorm: 26,
+  gate: 27,
+  up: 28,
+  down: 29,
+} as const;
+
+/** A tensor for the engine to load: the arguments of bunting_model_load. */
+export interface ModelTensor {
+  /** BUNTING_T_* */
+  readonly tensor: number;
+  /** 0 for the tensors that belong to no layer. */
+  readonly layer: number;
+  readonly path: string;
+  /** Bytes from the start of the file. */
+  readonly offset: number;
+  /** BUNTING_F32, BUNTING_F16 or BUNTING_BF16 */
+  readonly dtype: number;
+  /** Row-major [rows, cols]; vectors have one row. */
+  readonly rows: number;
+  readonly cols: number;
+  /** In the file. */
+  readonly name: string;
+}
+
+/** The values of BUNTING_F32, BUNTING_F16, BUNTING_BF16 by the file's word for them. */
+const dtypes: Readonly<Record<string, number>> = { F32: 0, F16: 1, BF16: 2 };
+
+interface Wanted {
+  readonly tensor: number;
+  readonly layer: number;
+  readonly name: string;
+  readonly shape: readonly number[];
+}
+
+/** Finds and checks all tensors of the model, in the order in which the forward pass needs them. Every problem is a
+ *  ModelError with file and tensor. `source` is named when a tensor is in no file. */
+export function matchTensors(config: ModelConfig, stored: StoredTensors, source: string): ModelTensor[] {
+  const wanted = wantedTensors(config);
+  const matched = wanted.map((want) => match(want, stored, source));
+  const names = new Set(wanted.map((want) => want.name));
+  for (const tensor of stored.tensors.values()) {
+    if (names.has(tensor.name) || isHarmless(tensor.name, config)) continue;
+    throw new ModelError(
+      tensor.file,
+      tensor.name,
+      `is no part of a ${config.family} model as config.json describes it`,
+    );
+  }
+  return matched;
+}
+
+/** Left over from other programs, and without influence on the result. */
+function isHarmless(name: string, config: ModelConfig): boolean {
+  return name.endsWith(".rotary_emb.inv_freq") || (config.shape.tiedEmbeddings && name === "lm_head.weight");
+}
+
+function wantedTensors({ shape }: ModelConfig): Wanted[] {
+  const { hidden, feedForward, headSize, vocab } = shape;
+  const queryWidth = shape.queryHeads * headSize;
+  const keyWidth = shape.kvHeads * headSize;
+  const whole = (tensor: number, name: string, ...size: number[]): Wanted => ({
+    tensor,
+    layer: 0,
+    name,
+    shape: size,
+  });
+
+  const wanted = [whole(TensorKind.embed, "model.embed_tokens.weight", vocab, hidden)];
+  for (let layer = 0; layer < shape.layers; layer += 1) {
+    const add = (tensor: number, name: string, ...size: number[]): void => {
+      wanted.push({ tensor, layer, name: `model.layers.${layer}.${name}`, shape: size });
+    };
+    add(TensorKind.attentionNorm, "input_layernorm.weight", hidden);
+    add(TensorKind.q, "self_attn.q_proj.weight", queryWidth, hidden);
+    add(TensorKind.k, "self_attn.k_proj.weight", keyWidth, hidden);
+    add(TensorKind.v, "self_attn.v_proj.weight", keyWidth, hidden);
+    add(TensorKind.o, "self_attn.o_proj.weight", hidden, queryWidth);
+    if (shape.qkvBias) {
+      add(TensorKind.qBias, "self_attn.q_proj.bias", queryWidth);
+      add(TensorKind.kBias, "self_attn.k_proj.bias", keyWidth);
+      add(TensorKind.vBias, "self_attn.v_proj.bias", keyWidth);
+    }
+    if (shape.qkNorm) {
+      add(TensorKind.qNorm, "self_attn.q_norm.weight", headSize);
+      add(TensorKind.kNorm, "self_attn.k_norm.weight", headSize);
+    }
+    add(TensorKind.mlpNorm, "post_attention_layernorm.weight", hidden);
+    add(TensorKind.gate, "mlp.gate_proj.weight", feedForward, hidden);
+    add(TensorKind.up, "mlp.up_proj.weight", feedForward, hidden);
+    add(TensorKind.down, "mlp.down_proj.weight", hidden, feedForward);
+  }
+  wanted.push(whole(TensorKind.finalNorm, "model.norm.weight", hidden));
+  if (!shape.tiedEmbeddings) wanted.push(whole(TensorKind.lmHead, "lm_head.weight", vocab, hidden));
+  return wanted;
+}
+
+function match(want: Wanted, stored: StoredTensors, source: string): ModelTensor {
+  const tensor: StoredTensor | undefined = stored.tensors.get(want.name);
+  if (tensor === undefined) throw new ModelError(source, want.name, "the tensor is missing");
+  if (tensor.shape.length !== want.shape.length || tensor.shape.some((size, at) => size !== want.shape[at])) {
+    throw new ModelError(
+      tensor.file,
+      want.name,
+      `has shape ${show(tensor.shape)}, wanted ${show(want.shape)}`,
+    );
+  }
+  const dtype = dtypes[tensor.dtype];
+  if (dtype === undefined) {
+    throw new ModelError(
+      tensor.file,
+      want.name,
+      `has dtype ${tensor.dtype}; BF16, F16 and F32 are supported`,
+    );
+  }
+  const cols = want.shape.at(-1)!;
+  const rows = want.shape.length === 2 ? want.shape[0]! : 1;
+  return {
+    tensor: want.tensor,
+    layer: want.layer,
+    path: tensor.file,
+    offset: tensor.offset,
+    dtype,
+    rows,
+    cols,
+    name: want.name,
+  };
+}
