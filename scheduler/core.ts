@@ -55,20 +55,27 @@ export interface StopRule {
 /** What an engine is asked to run: one model invocation's token stream. */
 export interface SequenceSpec {
   readonly id: SequenceId;
-  readonly promptTokens: readonly TokenId[];
+  /** At least one token. An Int32Array crosses threads fastest. */
+  readonly promptTokens: ArrayLike<TokenId>;
   readonly sampling: Sampling;
   readonly stop: StopRule;
   /** Prefixes are shared only between sequences with the same salt ("" by default): isolation of tenants. */
   readonly cacheSalt: string;
 }
 
-/** Tokens [start, start + tokens.length) of a sequence, computed in one step. Never empty. */
+/**
+ * Tokens [start, start + tokens.length) of a sequence, computed in one step. Never empty.
+ *
+ * `tokens` and `pages` are views into the engine's own arrays, so that a step costs no copy of prompts and page
+ * tables: a device may read them from `start` until it calls `done`, and writes neither.
+ */
 export interface Chunk {
   readonly sequence: SequenceId;
   readonly start: number;
-  readonly tokens: readonly TokenId[];
-  /** Pages of positions [0, start + tokens.length), in order; the last may be partly filled. */
-  readonly pages: readonly PageId[];
+  /** TokenIds. */
+  readonly tokens: Int32Array;
+  /** PageIds of positions [0, start + tokens.length), in order, none more; the last may be partly filled. */
+  readonly pages: Int32Array;
   /** Draw a token after the chunk's last one; null while the prompt is unfinished. */
   readonly sample: SampleRow | null;
 }
@@ -117,7 +124,12 @@ export interface TokenLogprobs {
 
 /** What came of one chunk that had `sample` set. */
 export type Sampled =
-  | { readonly kind: "token"; readonly sequence: SequenceId; readonly token: TokenId; readonly logprobs: TokenLogprobs | null }
+  | {
+      readonly kind: "token";
+      readonly sequence: SequenceId;
+      readonly token: TokenId;
+      readonly logprobs: TokenLogprobs | null;
+    }
   /** This row alone failed (for example its logits were not finite); the others are good. */
   | { readonly kind: "failed"; readonly sequence: SequenceId; readonly reason: string };
 
@@ -134,7 +146,14 @@ export type Finish =
   | { readonly kind: "stop"; readonly token: TokenId }
   | { readonly kind: "length" }
   | { readonly kind: "aborted" }
-  | { readonly kind: "rejected"; readonly reason: "neverFits" | "queueFull"; readonly needed: number; readonly limit: number }
+  /** Refused before it held anything. neverFits: `needed` and `limit` are tokens (the prompt and one more; the longest
+   *  sequence possible here). queueFull: they are waiting sequences. */
+  | {
+      readonly kind: "rejected";
+      readonly reason: "neverFits" | "queueFull";
+      readonly needed: number;
+      readonly limit: number;
+    }
   | { readonly kind: "failed"; readonly reason: string };
 
 /** A broken invariant is a bug: it ends the engine loudly instead of going on wrong. */
