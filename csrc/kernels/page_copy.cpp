@@ -1,0 +1,29 @@
+// page_copy.cpp - the size of a page and the copy of one layer's page (copy-on-write of a partly filled last
+// page).
+//
+//   copy_page   slots [0, count) of `to` become those of `from`; slots [count, 16) of `to` are unspecified
+//   afterwards
+//
+// Work:     all keys of a head (every cache line has all 16 tokens) and the token pairs of the values that
+// are needed. Checked:  tests/page_copy_test.cpp, element by element.
+#include <cstring>
+
+#include "kernels/kv_layout.h"
+
+namespace bunting {
+
+size_t kv_page_bytes(Dtype dtype, int32_t kv_heads, int32_t head_size) {
+  return size_t(kv_heads) * 2 * kv_part_bytes(dtype, head_size);
+}
+
+void copy_page(KvLayer const& kv, int32_t from, int32_t to, int32_t count) {
+  if (from == to || count == 0) return;
+  size_t const part = kv_part_bytes(kv.dtype, kv.head_size);
+  size_t const value_bytes = part / (kPageTokens / 2) * size_t((count + 1) / 2);
+  for (int32_t head = 0; head < kv.kv_heads; ++head) {
+    // Values follow the keys of their head, so one run covers both.
+    std::memcpy(k_of(kv, to, head), k_of(kv, from, head), part + value_bytes);
+  }
+}
+
+}  // namespace bunting
