@@ -1,0 +1,94 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import { readFileSync, statSync } from "node:fs";
+import { ApiError } from "./errors.ts";
+
+/** How often, at most, the key file is looked at for changes. */
+const FILE_CHECK_MS = 1000;
+
+export interface KeySources {
+  readonly keys: readonly string[];
+  /** One key per line; blank lines and lines starting with # do not count. Read again when it changes. */
+  readonly file: string | null;
+}
+
+/**
+ * Who may use the server. With neither keys nor a key file everybody may; an empty key file lets nobody in. Keys are
+ * kept as digests of equal length and every one is compared, so the time taken tells nothing about them.
+ */
+export class ApiKeys {
+  readonly #given: readonly Buffer[];
+  readonly #file: string | null;
+  readonly #nowMs: () => number;
+  #fromFile: readonly Buffer[] = [];
+  #fileVersion = "";
+  #checkedMs = Number.NEGATIVE_INFINITY;
+
+  /** Throws when the file cannot be read: a server that was meant to be closed must not start open. */
+  constructor(sources: KeySources, nowMs: () => number = () => performance.now()) {
+    this.#given = sources.keys.map(digest);
+    this.#file = sources.file;
+    this.#nowMs = nowMs;
+    if (this.#file !== null) {
+      this.#fromFile = readKeys(this.#file);
+      this.#fileVersion = fileVersion(this.#file);
+    }
+  }
+
+  get isOpen(): boolean {
+    return this.#given.length === 0 && this.#file === null;
+  }
+
+  /** Throws 401 unless the request carries a key, as `Authorization: Bearer …` or `x-api-key`. */
+  authorize(headers: Headers): void {
+    if (this.isOpen) return;
+    const key = headers.get("authorization")?.match(/^bearer +(\S+) *$/i)?.[1] ?? headers.get("x-api-key");
+    if (key === null || key === undefined) {
+      throw unauthorized("this server needs an API key: send the header Authorization: Bearer <key>");
+    }
+    this.#reloadFile();
+    const given = digest(key);
+    let isKnown = false;
+    for (const known of this.#given) isKnown = timingSafeEqual(known, given) || isKnown;
+    for (const known of this.#fromFile) isKnown = timingSafeEqual(known, given) || isKnown;
+    if (!isKnown) throw unauthorized("this API key is not known here");
+  }
+
+  /** A file that cannot be read now (an editor is replacing it) leaves the last keys in force. */
+  #reloadFile(): void {
+    const now = this.#nowMs();
+    if (this.#file === null || now - this.#checkedMs < FILE_CHECK_MS) return;
+    this.#checkedMs = now;
+    try {
+      const version = fileVersion(this.#file);
+      if (version === this.#fileVersion) return;
+      this.#fromFile = readKeys(this.#file);
+      this.#fileVersion = version;
+    } catch (error) {
+      console.error(`the API key file cannot be read, the keys read before stay valid: ${String(error)}`);
+    }
+  }
+}
+
+function digest(key: string): Buffer {
+  return createHash("sha256").update(key).digest();
+}
+
+function fileVersion(path: string): string {
+  const { ino, mtimeMs, size } = statSync(path);
+  return `${ino}:${mtimeMs}:${size}`;
+}
+
+function readKeys(path: string): Buffer[] {
+  const lines = readFileSync(path, "utf8").split("\n");
+  return lines
+    .map((line) => line.trim())
+    .filter((line) => line !== "" && !line.startsWith("#"))
+    .map(digest);
+}
+
+function unauthorized(message: string): ApiError {
+  return new ApiError(401, "authentication_error", message, {
+    apiCode: "invalid_api_key",
+    headers: { "www-authenticate": "Bearer" },
+  });
+}

@@ -1,0 +1,123 @@
+/**
+ * Saying no. Whoever must refuse throws an `ApiError`; `errorResponse` is the one place that turns an error into HTTP,
+ * and `errorBody` the one that turns it into JSON (an event stream that has begun carries the same body).
+ */
+
+/** The body every JSON route answers with on failure: OpenAI's shape. */
+export interface ErrorBody {
+  readonly error: {
+    readonly message: string;
+    readonly type: string;
+    /** The field at fault, as a path: `messages[0].role`. */
+    readonly param: string | null;
+    readonly code: string | null;
+  };
+}
+
+export interface ErrorDetail {
+  readonly param?: string | undefined;
+  /** OpenAI's string where clients match one, else ours; never `code`, which Elysia reads as its own. */
+  readonly apiCode?: string | undefined;
+  /** Seconds after which trying again makes sense: sent as `retry-after`. */
+  readonly retryAfterSeconds?: number | undefined;
+  /** Tells official clients whether to try again, where the status alone would mislead them. */
+  readonly shouldRetry?: boolean | undefined;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+}
+
+/** A refusal meant for the client: its message is shown, so it holds no path, address or stack. */
+export class ApiError extends Error {
+  override readonly name = "ApiError";
+
+  constructor(
+    readonly status: number,
+    readonly type: string,
+    message: string,
+    readonly detail: ErrorDetail = {},
+  ) {
+    super(message);
+  }
+}
+
+/** 400: the request itself is wrong. `param` names the field; the message names the limit and what was given. */
+export function badRequest(message: string, param?: string, apiCode?: string): ApiError {
+  return new ApiError(400, "invalid_request_error", message, { param, apiCode });
+}
+
+/** 404 for a model this server does not have. */
+export function modelNotFound(given: string, served: readonly string[]): ApiError {
+  return new ApiError(
+    404,
+    "not_found_error",
+    `the model ${quote(given)} does not exist; served here: ${served.join(", ")}`,
+    {
+      param: "model",
+      apiCode: "model_not_found",
+    },
+  );
+}
+
+/** 400 with both numbers: nothing is ever cut off to make a request fit. */
+export function contextExceeded(
+  contextMax: number,
+  promptTokens: number,
+  tokensMax: number,
+  param: string,
+): ApiError {
+  return badRequest(
+    `This model's maximum context length is ${contextMax} tokens, but ${promptTokens + tokensMax} were requested ` +
+      `(${promptTokens} in the prompt, ${tokensMax} to generate).`,
+    param,
+    "context_length_exceeded",
+  );
+}
+
+/** 503: nothing is wrong with the request, the server cannot take it now. */
+export function unavailable(
+  apiCode: "server_overloaded" | "draining" | "loading" | "engine_lost",
+  message: string,
+  retryAfterSeconds: number,
+): ApiError {
+  return new ApiError(503, "overloaded_error", message, { apiCode, retryAfterSeconds });
+}
+
+/** 500: computing this request failed, and would fail again. Clients are told not to repeat it. */
+export function engineError(message: string): ApiError {
+  return new ApiError(500, "server_error", message, { apiCode: "engine_error", shouldRetry: false });
+}
+
+/** Any error as one for the client. What is not an `ApiError` is a bug here: told to the log, not to the client. */
+export function asApiError(error: unknown, requestId: string): ApiError {
+  if (error instanceof ApiError) return error;
+  console.error(`request ${requestId} failed:`, error);
+  return new ApiError(
+    500,
+    "server_error",
+    `the server made a mistake; its log tells more about request ${requestId}`,
+    {
+      apiCode: "internal_error",
+      shouldRetry: false,
+    },
+  );
+}
+
+export function errorBody(error: ApiError): ErrorBody {
+  const { param, apiCode } = error.detail;
+  return { error: { message: error.message, type: error.type, param: param ?? null, code: apiCode ?? null } };
+}
+
+export function errorResponse(error: ApiError): Response {
+  const { retryAfterSeconds, shouldRetry, headers } = error.detail;
+  const response = Response.json(errorBody(error), { status: error.status, headers: headers ?? {} });
+  if (retryAfterSeconds !== undefined) response.headers.set("retry-after", String(retryAfterSeconds));
+  if (shouldRetry !== undefined) response.headers.set("x-should-retry", String(shouldRetry));
+  return response;
+}
+
+/** A value of the client's as a short, one-line piece of an error message. */
+export function quote(value: unknown): string {
+  if (Array.isArray(value)) return `an array of ${value.length}`;
+  if (typeof value === "object" && value !== null) return "an object";
+  const text = typeof value === "number" ? String(value) : (JSON.stringify(value) ?? "nothing");
+  return text.length <= 60 ? text : `${text.slice(0, 57)}…${typeof value === "string" ? '"' : ""}`;
+}

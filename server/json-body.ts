@@ -1,0 +1,187 @@
+import { ApiError, badRequest, quote } from "./errors.ts";
+
+/** What a body may be at most. */
+export interface BodyLimits {
+  readonly bodyBytesMax: number;
+  /** Nesting of arrays and objects. */
+  readonly jsonDepthMax: number;
+  /** The whole body must have come within this time of being asked for. */
+  readonly bodyTimeoutMs: number;
+}
+
+/** Reads a request's JSON object, or throws 400, 408, 413 or 415. Nothing beyond the limits is ever held in memory. */
+export async function readJsonBody(request: Request, limits: BodyLimits): Promise<Record<string, unknown>> {
+  expectJson(request.headers.get("content-type"));
+  const value = parseJson(decodeUtf8(await readBytes(request, limits)), limits.jsonDepthMax);
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw badRequest(`the request body must be a JSON object, but is ${quote(value)}`);
+  }
+  return value as Record<string, unknown>;
+}
+
+function expectJson(contentType: string | null): void {
+  const [type = "", ...parameters] = (contentType ?? "").toLowerCase().split(";");
+  const charset = parameters
+    .map((parameter) => parameter.trim())
+    .find((parameter) => parameter.startsWith("charset="));
+  const charsetFits = charset === undefined || /^charset="?utf-?8"?$/.test(charset);
+  if (type.trim() === "application/json" && charsetFits) return;
+  throw new ApiError(
+    415,
+    "invalid_request_error",
+    `the content-type must be application/json in UTF-8, but is ${contentType === null ? "missing" : quote(contentType)}`,
+  );
+}
+
+async function readBytes(request: Request, limits: BodyLimits): Promise<Uint8Array> {
+  const announced = Number(request.headers.get("content-length") ?? 0);
+  if (announced > limits.bodyBytesMax) throw bodyTooLarge(`${announced} bytes`, limits);
+  if (request.body === null) return new Uint8Array(0);
+
+  const reader = request.body.getReader();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(bodyTooLate(limits)), limits.bodyTimeoutMs);
+  });
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  try {
+    for (;;) {
+      const { done, value } = await Promise.race([reader.read(), late]);
+      if (done) return parts.length === 1 ? parts[0]! : Buffer.concat(parts);
+      bytes += value.byteLength;
+      if (bytes > limits.bodyBytesMax) throw bodyTooLarge("more", limits);
+      parts.push(value);
+    }
+  } catch (error) {
+    reader.cancel().catch(() => {});
+    if (error instanceof ApiError) throw error;
+    throw badRequest("the request body ended too early");
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function bodyTooLarge(given: string, limits: BodyLimits): ApiError {
+  const message = `the request body may have ${limits.bodyBytesMax} bytes at most, but has ${given}`;
+  return new ApiError(413, "invalid_request_error", message, { headers: { connection: "close" } });
+}
+
+function bodyTooLate(limits: BodyLimits): ApiError {
+  const message = `the request body did not arrive within ${limits.bodyTimeoutMs} ms`;
+  return new ApiError(408, "timeout_error", message, { headers: { connection: "close" } });
+}
+
+function decodeUtf8(bytes: Uint8Array): string {
+  if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) {
+    throw badRequest("the request body starts with a byte order mark; JSON is sent without one");
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw badRequest("the request body is not valid UTF-8");
+  }
+}
+
+/**
+ * `JSON.parse`, and besides what it lets pass: nesting deeper than `depthMax`, a key given twice in one object (whose
+ * value would win is anybody's guess), the key `__proto__`, and text that is not well-formed Unicode.
+ */
+export function parseJson(text: string, depthMax: number): unknown {
+  checkDepthAndKeys(text, depthMax);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw badRequest(
+      `the request body is not valid JSON: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  }
+  if (/\\u[dD][89a-fA-F]/.test(text)) checkWellFormed(value, "");
+  return value;
+}
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const OPEN_ARRAY = 0x5b;
+const BACKSLASH = 0x5c;
+const CLOSE_ARRAY = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+
+/** One pass over the text before it is parsed: recursion never begins on what is too deep. Text that is not JSON may
+ *  pass, `JSON.parse` refuses it afterwards. */
+function checkDepthAndKeys(text: string, depthMax: number): void {
+  /** Per open bracket: the keys seen so far, or null for an array. */
+  const open: (Set<string> | null)[] = [];
+  let keyIsNext = false;
+  for (let at = 0; at < text.length; at++) {
+    switch (text.charCodeAt(at)) {
+      case QUOTE: {
+        const end = stringEnd(text, at);
+        if (keyIsNext) addKey(open[open.length - 1], text.slice(at, end + 1));
+        keyIsNext = false;
+        at = end;
+        break;
+      }
+      case COMMA:
+        keyIsNext = open[open.length - 1] instanceof Set;
+        break;
+      case OPEN_OBJECT:
+      case OPEN_ARRAY:
+        keyIsNext = text.charCodeAt(at) === OPEN_OBJECT;
+        open.push(keyIsNext ? new Set() : null);
+        if (open.length > depthMax) {
+          throw badRequest(`the request body may be nested ${depthMax} levels deep at most, and is deeper`);
+        }
+        break;
+      case CLOSE_OBJECT:
+      case CLOSE_ARRAY:
+        keyIsNext = false;
+        open.pop();
+        break;
+    }
+  }
+}
+
+/** Index of the quote that ends the string whose first quote is at `start`; the last index if there is none. */
+function stringEnd(text: string, start: number): number {
+  for (let at = start; ; ) {
+    at = text.indexOf('"', at + 1);
+    if (at < 0) return text.length - 1;
+    let backslashes = 0;
+    while (text.charCodeAt(at - 1 - backslashes) === BACKSLASH) backslashes++;
+    if (backslashes % 2 === 0) return at;
+  }
+}
+
+function addKey(keys: Set<string> | null | undefined, literal: string): void {
+  if (!(keys instanceof Set)) return;
+  let key = literal.slice(1, -1);
+  if (key.includes("\\")) {
+    try {
+      key = JSON.parse(literal) as string;
+    } catch {
+      return; // not JSON: the parser will say so, better than we could
+    }
+  }
+  if (key === "__proto__") throw badRequest("the key __proto__ is not allowed in a request body");
+  if (keys.has(key)) throw badRequest(`the key ${quote(key)} appears twice in one object`, key);
+  keys.add(key);
+}
+
+function checkWellFormed(value: unknown, path: string): void {
+  if (typeof value === "string") {
+    if (!value.isWellFormed())
+      throw badRequest(`${path || "the body"} holds half of a surrogate pair, which is not text`, path);
+  } else if (Array.isArray(value)) {
+    value.forEach((item, index) => {
+      checkWellFormed(item, `${path}[${index}]`);
+    });
+  } else if (typeof value === "object" && value !== null) {
+    for (const [key, item] of Object.entries(value)) {
+      if (!key.isWellFormed()) throw badRequest("a key holds half of a surrogate pair, which is not text");
+      checkWellFormed(item, path === "" ? key : `${path}.${key}`);
+    }
+  }
+}

@@ -1,0 +1,132 @@
+import { badRequest, quote } from "../errors.ts";
+
+export interface NumberRange {
+  readonly min: number;
+  readonly max: number;
+  /** The minimum itself is out of range. */
+  readonly aboveMin?: boolean;
+}
+
+/**
+ * Reads a JSON object of unknown content, field by field. A field that is missing or null is `undefined`; one of the
+ * wrong type or out of range is a 400 that names its path, what is allowed and what was given. What nobody has asked
+ * for is left in `unread`.
+ */
+export class Fields {
+  readonly #object: Readonly<Record<string, unknown>>;
+  readonly #path: string;
+  readonly #read = new Set<string>();
+
+  constructor(object: Readonly<Record<string, unknown>>, path = "") {
+    this.#object = object;
+    this.#path = path;
+  }
+
+  /** `messages[0].role` for the field `role` of the object at `messages[0]`. */
+  pathOf(name: string): string {
+    return this.#path === "" ? name : `${this.#path}.${name}`;
+  }
+
+  /** The field as it came; `undefined` when missing or null. */
+  raw(name: string): unknown {
+    this.#read.add(name);
+    return Object.hasOwn(this.#object, name) ? (this.#object[name] ?? undefined) : undefined;
+  }
+
+  /** Names of fields that are present, not null, and were never read. */
+  unread(): string[] {
+    return Object.keys(this.#object).filter((name) => !this.#read.has(name) && this.#object[name] !== null);
+  }
+
+  boolean(name: string): boolean | undefined {
+    const value = this.raw(name);
+    if (value === undefined || typeof value === "boolean") return value;
+    throw this.#refusal(name, "true or false", value);
+  }
+
+  string(name: string): string | undefined {
+    const value = this.raw(name);
+    if (value === undefined || typeof value === "string") return value;
+    throw this.#refusal(name, "a string", value);
+  }
+
+  number(name: string, range: NumberRange): number | undefined {
+    const value = this.raw(name);
+    return value === undefined ? undefined : numberIn(value, range, "a number", this.pathOf(name));
+  }
+
+  integer(name: string, range: NumberRange): number | undefined {
+    const value = this.raw(name);
+    return value === undefined ? undefined : integerIn(value, range, this.pathOf(name));
+  }
+
+  /** A list of at most `countMax` items. */
+  list(name: string, countMax: number): readonly unknown[] | undefined {
+    const value = this.raw(name);
+    if (value === undefined) return undefined;
+    if (!Array.isArray(value)) throw this.#refusal(name, "an array", value);
+    if (value.length > countMax) {
+      throw badRequest(
+        `${this.pathOf(name)} may hold ${countMax} items at most, but holds ${value.length}`,
+        this.pathOf(name),
+      );
+    }
+    return value;
+  }
+
+  integers(name: string, countMax: number, range: NumberRange): number[] | undefined {
+    return this.list(name, countMax)?.map((item, index) =>
+      integerIn(item, range, `${this.pathOf(name)}[${index}]`),
+    );
+  }
+
+  object(name: string): Fields | undefined {
+    const value = this.raw(name);
+    return value === undefined ? undefined : fieldsOf(value, this.pathOf(name));
+  }
+
+  /** Entries of an object used as a map. */
+  entries(name: string, countMax: number): [string, unknown][] | undefined {
+    const value = this.raw(name);
+    if (value === undefined) return undefined;
+    if (typeof value !== "object" || Array.isArray(value)) throw this.#refusal(name, "an object", value);
+    const entries = Object.entries(value as object);
+    if (entries.length > countMax) {
+      throw badRequest(
+        `${this.pathOf(name)} may hold ${countMax} entries at most, but holds ${entries.length}`,
+        this.pathOf(name),
+      );
+    }
+    return entries;
+  }
+
+  #refusal(name: string, expected: string, value: unknown): Error {
+    return refusal(this.pathOf(name), expected, value);
+  }
+}
+
+/** The value as an object to read, or 400. */
+export function fieldsOf(value: unknown, path: string): Fields {
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw refusal(path, "an object", value);
+  return new Fields(value as Record<string, unknown>, path);
+}
+
+export function numberIn(value: unknown, range: NumberRange, expected: string, path: string): number {
+  const { min, max, aboveMin = false } = range;
+  const isInside = typeof value === "number" && value <= max && (aboveMin ? value > min : value >= min);
+  if (isInside) return value;
+  throw refusal(path, `${expected} ${aboveMin ? `above ${min}, up` : `from ${min}`} to ${max}`, value);
+}
+
+export function integerIn(value: unknown, range: NumberRange, path: string): number {
+  if (typeof value === "number" && Number.isInteger(value)) return numberIn(value, range, "an integer", path);
+  throw refusal(path, `an integer from ${range.min} to ${range.max}`, value);
+}
+
+export function refusal(path: string, expected: string, value: unknown): Error {
+  return badRequest(
+    `${path} must be ${expected}, but ${value === undefined ? "is missing" : `${quote(value)} was given`}`,
+    path,
+  );
+}
