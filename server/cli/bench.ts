@@ -1,0 +1,154 @@
+/** `bunting bench`: loads an OpenAI-compatible server and prints what its clients felt. */
+
+import { ConfigError, decimal, flag, integer, optional, text } from "../config.ts";
+import { listModels, type Target } from "./client.ts";
+import { type LoadPlan, type LoadReport, type Percentiles, runLoad } from "./load.ts";
+import { progressLine } from "./progress.ts";
+import { table } from "./table.ts";
+
+export const benchSettings = Object.freeze({
+  url: text({ placeholder: "url", default: "http://127.0.0.1:8000", sentence: "The server." }),
+  apiKey: optional({ placeholder: "key", sentence: "Key to send." }),
+  model: optional({ placeholder: "name", defaultText: "the server's first", sentence: "Model to ask for." }),
+  requests: integer({ default: 64, min: 1, max: 1_000_000, sentence: "Requests to send." }),
+  concurrency: integer({
+    unit: "clients",
+    default: 8,
+    min: 1,
+    max: 256,
+    sentence: "Clients that each wait for an answer before they ask again; not used with --rate.",
+  }),
+  rate: decimal({
+    unit: "requests per second",
+    default: 0,
+    defaultText: "off",
+    min: 0,
+    max: 100_000,
+    sentence: "Send at random moments (Poisson arrivals) at this mean rate, whether or not answers keep up.",
+  }),
+  promptTokens: integer({
+    unit: "tokens",
+    default: 128,
+    min: 1,
+    max: 1_000_000,
+    sentence: "Length of a prompt.",
+  }),
+  sharedPrefix: integer({
+    unit: "tokens",
+    default: 0,
+    min: 0,
+    max: 1_000_000,
+    sentence: "Of the prompt, how much is the same in all requests.",
+  }),
+  outputTokens: integer({
+    unit: "tokens",
+    default: 64,
+    min: 1,
+    max: 1_000_000,
+    sentence: "Length of an answer.",
+  }),
+  stopEarly: flag({
+    sentence:
+      "Let answers end where the model ends them; otherwise `ignore_eos` is sent, which strict servers refuse.",
+  }),
+  seed: integer({ default: 1, min: 0, max: 2 ** 31 - 1, sentence: "Decides prompts, arrivals and draws." }),
+  json: optional({ placeholder: "file", sentence: "Also write the report here." }),
+});
+
+export interface BenchOptions {
+  readonly url: string;
+  readonly apiKey: string | null;
+  readonly model: string | null;
+  readonly requests: number;
+  readonly concurrency: number;
+  readonly rate: number;
+  readonly promptTokens: number;
+  readonly sharedPrefix: number;
+  readonly outputTokens: number;
+  readonly stopEarly: boolean;
+  readonly seed: number;
+  readonly json: string | null;
+}
+
+/** Runs and prints a benchmark; resolves to the exit code: 1 when any request failed. */
+export async function bench(options: BenchOptions): Promise<number> {
+  const target: Target = { url: options.url, apiKey: options.apiKey };
+  if (options.sharedPrefix > options.promptTokens) {
+    throw new ConfigError(
+      `--shared-prefix ${options.sharedPrefix} is longer than --prompt-tokens ${options.promptTokens}.`,
+    );
+  }
+  const model = options.model ?? (await listModels(target))[0];
+  if (model === undefined) throw new ConfigError(`${options.url} has no model.`);
+  const plan: LoadPlan = {
+    model,
+    requests: options.requests,
+    arrivals:
+      options.rate > 0
+        ? { kind: "poisson", perSecond: options.rate }
+        : { kind: "closed", clients: options.concurrency },
+    promptTokens: options.promptTokens,
+    sharedPrefixTokens: options.sharedPrefix,
+    outputTokens: options.outputTokens,
+    ignoreEos: !options.stopEarly,
+    seed: options.seed,
+  };
+
+  const interrupt = new AbortController();
+  process.once("SIGINT", () => interrupt.abort(new Error("interrupted")));
+  const progress = progressLine();
+  const report = await runLoad(
+    target,
+    plan,
+    (ended) => progress.show(`${ended} of ${plan.requests} requests`, ended / plan.requests),
+    interrupt.signal,
+  );
+  progress.clear();
+  console.log(formatReport(report));
+  if (options.json !== null) await Bun.write(options.json, `${JSON.stringify(report, null, 2)}\n`);
+  return report.failed > 0 ? 1 : 0;
+}
+
+/** The report as people read it. */
+export function formatReport(report: LoadReport): string {
+  const { plan } = report;
+  const arrivals =
+    plan.arrivals.kind === "poisson"
+      ? `Poisson arrivals at ${plan.arrivals.perSecond}/s`
+      : `${plan.arrivals.clients} clients`;
+  const shared = plan.sharedPrefixTokens > 0 ? ` (${plan.sharedPrefixTokens} shared)` : "";
+  const lines = [
+    `${plan.model}: ${plan.requests} requests, ${arrivals}, prompts of ${plan.promptTokens} tokens${shared}, answers of ${plan.outputTokens}, seed ${plan.seed}`,
+    "",
+    table(
+      ["milliseconds", "p50", "p90", "p99", "max"],
+      [
+        row("time to first token", report.ttftMs),
+        row("time between tokens", report.tbtMs),
+        row("end to end", report.endToEndMs),
+      ],
+    ),
+    "",
+    table(
+      ["completed", "failed", "seconds", "requests/s", "tokens/s", "prompt tokens", "cached"],
+      [
+        [
+          report.completed,
+          report.failed,
+          report.seconds.toFixed(2),
+          (report.completed / report.seconds).toFixed(2),
+          report.outputTokensPerSecond.toFixed(1),
+          report.promptTokens,
+          `${(report.cachedShare * 100).toFixed(1)} %`,
+        ],
+      ],
+    ),
+  ];
+  for (const [message, count] of Object.entries(report.errors)) lines.push("", `${count} × ${message}`);
+  return lines.join("\n");
+}
+
+function row(name: string, values: Percentiles | null): (string | null)[] {
+  if (values === null) return [name, null, null, null, null];
+  return [name, ...[values.p50, values.p90, values.p99, values.max].map((value) => value.toFixed(1))];
+}

@@ -1,0 +1,192 @@
+/**
+ * `bunting chat`: a conversation on the terminal, streamed from a server. On a terminal, Ctrl-C stops the answer;
+ * with input from a file or a pipe every line is one message, answers go to standard output and figures to standard
+ * error, so that it works in scripts.
+ */
+
+import { createInterface, type Interface } from "node:readline";
+import { decimal, integer, optional } from "../config.ts";
+import { type ChatMessage, listModels, ServerError, streamChat, type Target, type Usage } from "./client.ts";
+
+export const chatSettings = Object.freeze({
+  url: optional({
+    placeholder: "url",
+    defaultText: "the server on port 8000, or else one started for this chat",
+    sentence: "The server to talk to.",
+  }),
+  model: optional({ placeholder: "name", defaultText: "the server's first", sentence: "Model to ask for." }),
+  system: optional({ placeholder: "text", sentence: "System message that starts the conversation." }),
+  maxTokens: integer({
+    unit: "tokens",
+    default: 0,
+    defaultText: "as long as fits",
+    min: 0,
+    max: 2 ** 24,
+    sentence: "Longest answer.",
+  }),
+  temperature: decimal({
+    default: -1,
+    defaultText: "the model's own",
+    min: -1,
+    max: 2,
+    sentence: "0 always takes the likeliest token, higher varies more.",
+  }),
+  seed: integer({
+    default: -1,
+    defaultText: "random",
+    min: -1,
+    max: 2 ** 31 - 1,
+    sentence: "Makes answers repeatable.",
+  }),
+});
+
+export interface ChatOptions {
+  readonly model: string | null;
+  readonly system: string | null;
+  readonly maxTokens: number;
+  readonly temperature: number;
+  readonly seed: number;
+}
+
+const HELP = `/system <text>  set the system message and start again
+/reset          forget the conversation
+/help           this list
+/exit           leave (also Ctrl-D; Ctrl-C stops an answer, and leaves when there is none)`;
+
+/** Talks until the input ends; resolves to the exit code. */
+export async function chat(target: Target, options: ChatOptions): Promise<number> {
+  const model = options.model ?? (await listModels(target))[0];
+  if (model === undefined) {
+    console.error(`${target.url} has no model.`);
+    return 1;
+  }
+  const isTerminal = process.stdin.isTTY === true && process.stdout.isTTY === true;
+  return await new Conversation(target, model, options, isTerminal).run();
+}
+
+class Conversation {
+  readonly #target: Target;
+  readonly #model: string;
+  readonly #options: ChatOptions;
+  readonly #isTerminal: boolean;
+  readonly #lines: Interface;
+  #messages: ChatMessage[] = [];
+  #answer: AbortController | null = null;
+  #isFailed = false;
+
+  constructor(target: Target, model: string, options: ChatOptions, isTerminal: boolean) {
+    this.#target = target;
+    this.#model = model;
+    this.#options = options;
+    this.#isTerminal = isTerminal;
+    this.#lines = createInterface({
+      input: process.stdin,
+      ...(isTerminal ? { output: process.stdout } : {}),
+      terminal: isTerminal,
+      prompt: isTerminal ? "> " : "",
+    });
+    this.#reset(options.system);
+  }
+
+  async run(): Promise<number> {
+    const interrupt = (): void => {
+      if (this.#answer !== null) this.#answer.abort(new Error("stopped"));
+      else this.#lines.close();
+    };
+    this.#lines.on("SIGINT", interrupt);
+    process.on("SIGINT", interrupt);
+    if (this.#isTerminal)
+      process.stderr.write(`Talking to ${this.#model} at ${this.#target.url}. /help for help.\n`);
+
+    this.#lines.prompt();
+    for await (const line of this.#lines) {
+      const isOver = await this.#take(line.trim());
+      if (isOver) break;
+      this.#lines.prompt();
+    }
+    this.#lines.close();
+    process.off("SIGINT", interrupt);
+    return this.#isFailed ? 1 : 0;
+  }
+
+  /** One line of input; whether it ends the conversation. */
+  async #take(line: string): Promise<boolean> {
+    if (line === "") return false;
+    if (line === "/exit" || line === "/quit") return true;
+    if (line === "/help") process.stderr.write(`${HELP}\n`);
+    else if (line === "/reset") this.#reset(this.#options.system);
+    else if (line.startsWith("/system ")) this.#reset(line.slice("/system ".length).trim());
+    else if (line.startsWith("/")) process.stderr.write(`${line.split(" ")[0]} is not a command.\n${HELP}\n`);
+    else await this.#say(line);
+    return false;
+  }
+
+  #reset(system: string | null): void {
+    this.#messages = system === null ? [] : [{ role: "system", content: system }];
+  }
+
+  async #say(content: string): Promise<void> {
+    this.#messages.push({ role: "user", content });
+    this.#answer = new AbortController();
+    const { signal } = this.#answer;
+    const startedMs = performance.now();
+    let firstMs = startedMs;
+    let answer = "";
+    let usage: Usage | null = null;
+    try {
+      for await (const event of streamChat(this.#target, this.#body(), signal)) {
+        if (event.kind === "usage") usage = event.usage;
+        if (event.kind !== "text") continue;
+        if (answer === "") firstMs = performance.now();
+        answer += event.text;
+        process.stdout.write(event.text);
+      }
+      this.#messages.push({ role: "assistant", content: answer });
+    } catch (error) {
+      if (!signal.aborted) this.#fail(error);
+      // A stopped answer stays part of the conversation as far as it went; a failed question does not.
+      if (answer === "") this.#messages.pop();
+      else this.#messages.push({ role: "assistant", content: answer });
+    } finally {
+      this.#answer = null;
+    }
+    if (answer !== "") process.stdout.write("\n");
+    if (usage !== null)
+      process.stderr.write(`${this.#dim(figures(usage, startedMs, firstMs, performance.now()))}\n`);
+  }
+
+  #body(): Record<string, unknown> {
+    const { maxTokens, temperature, seed } = this.#options;
+    return {
+      model: this.#model,
+      messages: this.#messages,
+      ...(maxTokens > 0 ? { max_tokens: maxTokens } : {}),
+      ...(temperature >= 0 ? { temperature } : {}),
+      ...(seed >= 0 ? { seed } : {}),
+    };
+  }
+
+  #fail(error: unknown): void {
+    this.#isFailed = true;
+    const message = error instanceof Error ? error.message : String(error);
+    const advice = error instanceof ServerError && error.status === 400 ? " (/reset starts anew)" : "";
+    process.stderr.write(`${message}${advice}\n`);
+  }
+
+  #dim(text: string): string {
+    return this.#isTerminal ? `\x1b[2m${text}\x1b[0m` : text;
+  }
+}
+
+function figures(usage: Usage, startedMs: number, firstMs: number, endMs: number): string {
+  const { completionTokens, promptTokens, cachedTokens } = usage;
+  const perSecond =
+    completionTokens > 1 && endMs > firstMs ? ((completionTokens - 1) * 1000) / (endMs - firstMs) : null;
+  const parts = [
+    `${completionTokens} tokens`,
+    perSecond === null ? null : `${perSecond.toFixed(1)} tokens/s`,
+    `first after ${(firstMs - startedMs).toFixed(0)} ms`,
+    `prompt ${promptTokens}, ${promptTokens > 0 ? Math.round((100 * cachedTokens) / promptTokens) : 0} % cached`,
+  ];
+  return `[${parts.filter((part) => part !== null).join(" · ")}]`;
+}

@@ -1,0 +1,147 @@
+/** A small streaming client of any OpenAI-compatible server: what `chat` and `bench` stand on. */
+
+export interface Target {
+  /** With or without a path; `/v1` is appended when there is none. */
+  readonly url: string;
+  readonly apiKey: string | null;
+}
+
+export interface ChatMessage {
+  readonly role: "system" | "user" | "assistant";
+  readonly content: string;
+}
+
+export interface Usage {
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly cachedTokens: number;
+}
+
+export type StreamEvent =
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "finish"; readonly reason: string }
+  | { readonly kind: "usage"; readonly usage: Usage };
+
+/** What the server answered instead of a stream, or in the middle of one. `status` is 0 for the latter. */
+export class ServerError extends Error {
+  override readonly name = "ServerError";
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/** The base of the API's routes: "http://host:8000" → "http://host:8000/v1". */
+export function apiBase(url: string): string {
+  const withScheme = /^https?:\/\//.test(url) ? url : `http://${url}`;
+  const parsed = new URL(withScheme);
+  const path = parsed.pathname.replace(/\/+$/, "");
+  return `${parsed.origin}${path === "" ? "/v1" : path}`;
+}
+
+/** Names of the models a server has. */
+export async function listModels(target: Target, signal?: AbortSignal): Promise<string[]> {
+  const response = await fetch(`${apiBase(target.url)}/models`, {
+    headers: headers(target),
+    signal: signal ?? null,
+  });
+  if (!response.ok) throw await serverError(response);
+  const body = (await response.json()) as { data?: { id?: unknown }[] };
+  return (body.data ?? []).map(({ id }) => String(id));
+}
+
+/** Streams one chat completion. `body` is OpenAI's, without `stream`. Aborting throws the signal's reason. */
+export async function* streamChat(
+  target: Target,
+  body: Readonly<Record<string, unknown>>,
+  signal: AbortSignal,
+): AsyncGenerator<StreamEvent> {
+  const response = await fetch(`${apiBase(target.url)}/chat/completions`, {
+    method: "POST",
+    headers: { ...headers(target), "content-type": "application/json" },
+    body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
+    signal,
+  });
+  if (!response.ok) throw await serverError(response);
+  if (response.body === null) throw new ServerError(0, "the server sent no body");
+  let done = false;
+  for await (const data of eventData(response.body)) {
+    if (data === "[DONE]") {
+      done = true;
+      break;
+    }
+    yield* chunkEvents(data);
+  }
+  if (!done) throw new ServerError(0, "the stream ended before [DONE]");
+}
+
+/** The `data` of each server-sent event; comments and other fields are skipped. */
+export async function* eventData(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const bytes of body) {
+    rest += decoder.decode(bytes, { stream: true });
+    let start = 0;
+    for (let end = rest.indexOf("\n"); end >= 0; end = rest.indexOf("\n", start)) {
+      const line = rest.slice(start, rest[end - 1] === "\r" ? end - 1 : end);
+      start = end + 1;
+      if (line.startsWith("data:")) yield line.slice(line[5] === " " ? 6 : 5);
+    }
+    rest = rest.slice(start);
+  }
+}
+
+interface Chunk {
+  readonly error?: { readonly message?: string } | string;
+  readonly choices?: readonly {
+    readonly delta?: { readonly content?: string | null };
+    readonly finish_reason?: string | null;
+  }[];
+  readonly usage?: {
+    readonly prompt_tokens?: number;
+    readonly completion_tokens?: number;
+    readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
+  } | null;
+}
+
+function* chunkEvents(data: string): Generator<StreamEvent> {
+  const chunk = JSON.parse(data) as Chunk;
+  if (chunk.error !== undefined) {
+    const message = typeof chunk.error === "string" ? chunk.error : chunk.error.message;
+    throw new ServerError(0, message ?? "the server reported an error without a message");
+  }
+  const choice = chunk.choices?.[0];
+  if (choice?.delta?.content) yield { kind: "text", text: choice.delta.content };
+  if (choice?.finish_reason) yield { kind: "finish", reason: choice.finish_reason };
+  if (chunk.usage) {
+    yield {
+      kind: "usage",
+      usage: {
+        promptTokens: chunk.usage.prompt_tokens ?? 0,
+        completionTokens: chunk.usage.completion_tokens ?? 0,
+        cachedTokens: chunk.usage.prompt_tokens_details?.cached_tokens ?? 0,
+      },
+    };
+  }
+}
+
+function headers(target: Target): Record<string, string> {
+  return target.apiKey === null ? {} : { authorization: `Bearer ${target.apiKey}` };
+}
+
+async function serverError(response: Response): Promise<ServerError> {
+  const text = await response.text();
+  try {
+    const body = JSON.parse(text) as { error?: { message?: string }; message?: string };
+    const message = body.error?.message ?? body.message;
+    if (message) return new ServerError(response.status, message);
+  } catch {
+    // Not JSON: the text itself is all there is to tell.
+  }
+  return new ServerError(
+    response.status,
+    `status ${response.status}${text ? `: ${text.slice(0, 200)}` : ""}`,
+  );
+}

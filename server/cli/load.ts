@@ -1,0 +1,259 @@
+/**
+ * A load generator for any OpenAI-compatible server: seeded prompts of a wanted length with a shared prefix, sent by
+ * Poisson arrivals (open loop) or by a number of clients that each wait for their answer (closed loop).
+ */
+
+import { type StreamEvent, streamChat, type Target, type Usage } from "./client.ts";
+
+export interface LoadPlan {
+  readonly model: string;
+  readonly requests: number;
+  readonly arrivals:
+    | { readonly kind: "poisson"; readonly perSecond: number }
+    | { readonly kind: "closed"; readonly clients: number };
+  /** Of the prompt, template included, as the server counts them. Met to within a few tokens. */
+  readonly promptTokens: number;
+  /** Of promptTokens, the same for every request. */
+  readonly sharedPrefixTokens: number;
+  readonly outputTokens: number;
+  /** Ask the server to go on after an end-of-text token, so that every answer has outputTokens. */
+  readonly ignoreEos: boolean;
+  readonly seed: number;
+}
+
+/** What became of one request. Times are milliseconds since the run began. */
+export interface RequestRecord {
+  readonly index: number;
+  /** When it was due, which is when it was sent: arrivals do not wait for one another. */
+  readonly sentMs: number;
+  readonly endMs: number;
+  /** Sent to first text; null when there was none. */
+  readonly ttftMs: number | null;
+  /** Gaps between consecutive pieces of text. */
+  readonly gapsMs: readonly number[];
+  readonly usage: Usage | null;
+  readonly error: string | null;
+}
+
+export interface Percentiles {
+  readonly p50: number;
+  readonly p90: number;
+  readonly p99: number;
+  readonly max: number;
+}
+
+export interface LoadReport {
+  readonly plan: LoadPlan;
+  readonly seconds: number;
+  readonly completed: number;
+  readonly failed: number;
+  /** Message → how often. */
+  readonly errors: Readonly<Record<string, number>>;
+  readonly promptTokens: number;
+  readonly outputTokens: number;
+  readonly outputTokensPerSecond: number;
+  /** Cached prompt tokens / prompt tokens, 0 … 1. */
+  readonly cachedShare: number;
+  readonly ttftMs: Percentiles | null;
+  /** Time between tokens, as text arrives. */
+  readonly tbtMs: Percentiles | null;
+  readonly endToEndMs: Percentiles | null;
+}
+
+/** How the server counts a prompt of `words` words: tokens = overhead + perWord × words. */
+interface PromptScale {
+  readonly overhead: number;
+  readonly perWord: number;
+}
+
+/** Runs the plan to its end. `onProgress` gets the number of requests that ended. */
+export async function runLoad(
+  target: Target,
+  plan: LoadPlan,
+  onProgress: (ended: number) => void,
+  signal: AbortSignal,
+): Promise<LoadReport> {
+  const scale = await measureScale(target, plan, signal);
+  const prompts = makePrompts(plan, scale);
+  const originMs = performance.now();
+  const records: RequestRecord[] = [];
+  const send = async (index: number): Promise<void> => {
+    records.push(await sendOne(target, plan, prompts[index]!, index, originMs, signal));
+    onProgress(records.length);
+  };
+
+  if (plan.arrivals.kind === "poisson") {
+    await openLoop(plan.arrivals.perSecond, plan, originMs, send, signal);
+  } else {
+    await closedLoop(plan.arrivals.clients, plan.requests, send, signal);
+  }
+  return summarise(plan, records, (performance.now() - originMs) / 1000);
+}
+
+async function openLoop(
+  perSecond: number,
+  plan: LoadPlan,
+  originMs: number,
+  send: (index: number) => Promise<void>,
+  signal: AbortSignal,
+): Promise<void> {
+  const random = seededRandom(plan.seed);
+  const sent: Promise<void>[] = [];
+  let dueMs = originMs;
+  for (let index = 0; index < plan.requests && !signal.aborted; index++) {
+    const waitMs = dueMs - performance.now();
+    if (waitMs > 1) await Bun.sleep(waitMs);
+    sent.push(send(index));
+    dueMs += (-Math.log(1 - random()) * 1000) / perSecond;
+  }
+  await Promise.all(sent);
+}
+
+async function closedLoop(
+  clients: number,
+  requests: number,
+  send: (index: number) => Promise<void>,
+  signal: AbortSignal,
+): Promise<void> {
+  let next = 0;
+  const client = async (): Promise<void> => {
+    while (next < requests && !signal.aborted) await send(next++);
+  };
+  await Promise.all(Array.from({ length: Math.min(clients, requests) }, client));
+}
+
+async function sendOne(
+  target: Target,
+  plan: LoadPlan,
+  prompt: string,
+  index: number,
+  originMs: number,
+  signal: AbortSignal,
+): Promise<RequestRecord> {
+  const sentMs = performance.now() - originMs;
+  const gapsMs: number[] = [];
+  let ttftMs: number | null = null;
+  let lastMs = sentMs;
+  let usage: Usage | null = null;
+  let error: string | null = null;
+  try {
+    for await (const event of streamChat(
+      target,
+      requestBody(plan, prompt, plan.outputTokens, index),
+      signal,
+    )) {
+      if (event.kind === "usage") usage = event.usage;
+      if (event.kind !== "text") continue;
+      const nowMs = performance.now() - originMs;
+      if (ttftMs === null) ttftMs = nowMs - sentMs;
+      else gapsMs.push(nowMs - lastMs);
+      lastMs = nowMs;
+    }
+  } catch (thrown) {
+    error = thrown instanceof Error ? thrown.message : String(thrown);
+  }
+  return { index, sentMs, endMs: performance.now() - originMs, ttftMs, gapsMs, usage, error };
+}
+
+function requestBody(
+  plan: LoadPlan,
+  prompt: string,
+  outputTokens: number,
+  index: number,
+): Record<string, unknown> {
+  return {
+    model: plan.model,
+    messages: [{ role: "user", content: prompt }],
+    max_tokens: outputTokens,
+    seed: (plan.seed + index) % 2 ** 31,
+    ...(plan.ignoreEos ? { ignore_eos: true } : {}),
+  };
+}
+
+// Common short words: about one token each in every vocabulary.
+const WORDS =
+  "the of and to in is was for on that with as it by at from are this be or have an which one had not but what all were when we there can more if no out so up said about than into them only some could time these two may then do first any my now such like our over man me even most made after also did many".split(
+    " ",
+  );
+
+/** Asks for two prompts of known word counts and reads from their usage how words become tokens. */
+async function measureScale(target: Target, plan: LoadPlan, signal: AbortSignal): Promise<PromptScale> {
+  const random = seededRandom(plan.seed ^ 0x5ca1e);
+  const few = 16;
+  const many = 80;
+  const tokensOf = async (words: number): Promise<number> => {
+    const body = requestBody(plan, makeWords(words, random).join(" "), 1, 0);
+    let usage: Usage | null = null;
+    for await (const event of streamChat(target, body, signal) as AsyncIterable<StreamEvent>) {
+      if (event.kind === "usage") usage = event.usage;
+    }
+    if (usage === null)
+      throw new Error("the server sends no usage in streams, so that prompts cannot be measured");
+    return usage.promptTokens;
+  };
+  const fewTokens = await tokensOf(few);
+  const manyTokens = await tokensOf(many);
+  const perWord = Math.max(0.1, (manyTokens - fewTokens) / (many - few));
+  return { perWord, overhead: Math.max(0, fewTokens - perWord * few) };
+}
+
+/** One prompt per request: the shared words, then words of its own. */
+export function makePrompts(plan: LoadPlan, scale: PromptScale): string[] {
+  const words = Math.max(1, Math.round((plan.promptTokens - scale.overhead) / scale.perWord));
+  const sharedWords = Math.min(words - 1, Math.round(plan.sharedPrefixTokens / scale.perWord));
+  const shared = makeWords(Math.max(0, sharedWords), seededRandom(plan.seed));
+  return Array.from({ length: plan.requests }, (_, index) => {
+    const own = makeWords(words - shared.length, seededRandom(plan.seed + 1 + index));
+    return [...shared, ...own].join(" ");
+  });
+}
+
+function makeWords(count: number, random: () => number): string[] {
+  return Array.from({ length: count }, () => WORDS[Math.floor(random() * WORDS.length)]!);
+}
+
+/** Uniform in [0, 1), the same for the same seed everywhere (SplitMix32). */
+export function seededRandom(seed: number): () => number {
+  let state = seed | 0;
+  return () => {
+    state = (state + 0x9e3779b9) | 0;
+    let mixed = state ^ (state >>> 16);
+    mixed = Math.imul(mixed, 0x21f0aaad);
+    mixed ^= mixed >>> 15;
+    mixed = Math.imul(mixed, 0x735a2d97);
+    return ((mixed ^ (mixed >>> 15)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Adds up the records of a run that took `seconds`. */
+export function summarise(plan: LoadPlan, records: readonly RequestRecord[], seconds: number): LoadReport {
+  const good = records.filter((record) => record.error === null);
+  const errors: Record<string, number> = {};
+  for (const { error } of records) if (error !== null) errors[error] = (errors[error] ?? 0) + 1;
+  const sum = (of: (usage: Usage) => number): number =>
+    good.reduce((total, { usage }) => total + (usage === null ? 0 : of(usage)), 0);
+  const promptTokens = sum((usage) => usage.promptTokens);
+  const outputTokens = sum((usage) => usage.completionTokens);
+  return {
+    plan,
+    seconds,
+    completed: good.length,
+    failed: records.length - good.length,
+    errors,
+    promptTokens,
+    outputTokens,
+    outputTokensPerSecond: seconds > 0 ? outputTokens / seconds : 0,
+    cachedShare: promptTokens > 0 ? sum((usage) => usage.cachedTokens) / promptTokens : 0,
+    ttftMs: percentiles(good.flatMap(({ ttftMs }) => (ttftMs === null ? [] : [ttftMs]))),
+    tbtMs: percentiles(good.flatMap(({ gapsMs }) => gapsMs)),
+    endToEndMs: percentiles(good.map(({ sentMs, endMs }) => endMs - sentMs)),
+  };
+}
+
+/** Nearest-rank percentiles; null for no values. */
+export function percentiles(values: readonly number[]): Percentiles | null {
+  if (values.length === 0) return null;
+  const sorted = Float64Array.from(values).sort();
+  const at = (share: number): number => sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)]!;
+  return { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: sorted[sorted.length - 1]! };
+}

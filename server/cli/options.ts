@@ -1,0 +1,35 @@
+/** From settings to commander options and back. */
+
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { ConfigError, defaultText, optionName, type Setting, variableName } from "../config.ts";
+
+type SettingsOf<Values> = { readonly [Name in keyof Values]: Setting<Values[Name]> };
+
+/** Adds an option to the command for each setting. Its value may come from the environment, too. */
+export function addOptions<Values>(command: Command, settings: SettingsOf<Values>): void {
+  for (const [name, setting] of Object.entries<Setting<unknown>>(settings)) {
+    const flags =
+      setting.placeholder === null ? optionName(name) : `${optionName(name)} <${setting.placeholder}>`;
+    const option = new Option(flags, setting.sentence).env(variableName(name));
+    option.default(setting.default, defaultText(setting) ?? undefined);
+    if (setting.placeholder !== null) option.argParser((value, previous) => parse(setting, value, previous));
+    command.addOption(option);
+  }
+}
+
+/** commander's parsed options are exactly the settings' values. */
+export function optionValues<Values>(command: Command, settings: SettingsOf<Values>): Values {
+  const options = command.opts();
+  const values = Object.keys(settings).map((name) => [name, options[name]]);
+  return Object.freeze(Object.fromEntries(values)) as Values;
+}
+
+function parse(setting: Setting<unknown>, value: string, previous: unknown): unknown {
+  try {
+    const parsed = setting.parse(value);
+    return setting.repeats ? [...(previous as unknown[]), ...(parsed as unknown[])] : parsed;
+  } catch (error) {
+    if (error instanceof ConfigError) throw new InvalidArgumentError(error.message);
+    throw error;
+  }
+}

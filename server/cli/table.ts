@@ -1,0 +1,35 @@
+/** Tables for people: columns as wide as their widest cell, numbers to the right. */
+
+export type Cell = string | number | null;
+
+/** Lines of a table. A cell that starts with a digit, or is a number, is set to the right; null is a dash. */
+export function table(head: readonly string[], rows: readonly (readonly Cell[])[]): string {
+  const cells = [head, ...rows.map((row) => row.map((cell) => (cell === null ? "–" : String(cell))))];
+  const widths = head.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0)));
+  const isNumeric = head.map((_, column) =>
+    rows.every((row) => row[column] == null || row[column] === "" || /^[-+]?[\d.]/.test(String(row[column]))),
+  );
+  return cells
+    .map((row) =>
+      row
+        .map((cell, column) =>
+          isNumeric[column] ? cell.padStart(widths[column]!) : cell.padEnd(widths[column]!),
+        )
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n");
+}
+
+const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+/** 1536 → "1.50 KiB". */
+export function formatBytes(bytes: number): string {
+  let unit = 0;
+  let value = bytes;
+  while (value >= 1024 && unit < BYTE_UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${unit === 0 ? value : value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${BYTE_UNITS[unit]}`;
+}

@@ -1,0 +1,258 @@
+/**
+ * Everything a person can set, in one place: each setting with its unit, default and one sentence. Command-line
+ * options, environment variables, `--help` and docs/reference/config.md are all made from these objects.
+ */
+
+/** One setting. The name of its field gives the option and the variable: stepTokens, --step-tokens, BUNTING_STEP_TOKENS. */
+export interface Setting<Value> {
+  /** What the number counts; null when it has no unit. */
+  readonly unit: string | null;
+  /** Stands for the value in `--help`; null for a switch. */
+  readonly placeholder: string | null;
+  readonly default: Value;
+  /** How the default reads when its value does not say it by itself. */
+  readonly defaultText: string | null;
+  readonly sentence: string;
+  /** May be given several times; the values add up. */
+  readonly repeats: boolean;
+  /** The value of what a person typed. Throws `ConfigError`. */
+  readonly parse: (text: string) => Value;
+}
+
+/** A sentence about a wrong setting, for people. */
+export class ConfigError extends Error {
+  override readonly name = "ConfigError";
+}
+
+/** What to compute on. */
+export type DeviceChoice =
+  | { readonly kind: "auto" }
+  | { readonly kind: "cpu"; readonly engines: number }
+  | { readonly kind: "simulated" };
+
+export type DtypeChoice = "auto" | "bf16" | "f32";
+
+/** Settings of `bunting serve`. A count of 0 means "chosen by Bunting" where the sentence says so. */
+export const serverSettings = Object.freeze({
+  host: text({
+    default: "127.0.0.1",
+    sentence: "Address to listen on. An address that others can reach needs an API key.",
+  }),
+  port: integer({
+    default: 8000,
+    min: 0,
+    max: 65535,
+    sentence: "TCP port to listen on; 0 takes any free one.",
+  }),
+  apiKey: list({
+    placeholder: "key",
+    defaultText: "no key needed",
+    sentence: "Accept requests with this key (`Authorization: Bearer <key>`); may be given several times.",
+  }),
+  apiKeyFile: optional({
+    placeholder: "file",
+    sentence: "File of accepted keys, one per line; read again when it changes.",
+  }),
+  insecure: flag({ sentence: "Listen without a key on an address that others can reach." }),
+  servedModelName: list({
+    placeholder: "name",
+    defaultText: "the model folder's name",
+    sentence: "Name of the model for clients; may be given several times, the first is shown in answers.",
+  }),
+  device: setting<DeviceChoice>({
+    placeholder: "auto|cpu|cpu:N|simulated",
+    default: { kind: "auto" },
+    defaultText: "auto",
+    sentence:
+      "What computes: the CPU, N engines that share the CPU and one copy of the weights, or a simulation that draws tokens without a model.",
+    parse: parseDevice,
+  }),
+  threads: integer({
+    unit: "threads",
+    default: 0,
+    defaultText: "all cores",
+    min: 0,
+    max: 1024,
+    sentence: "Compute threads of all engines together.",
+  }),
+  dtype: setting<DtypeChoice>({
+    placeholder: "auto|bf16|f32",
+    default: "auto",
+    defaultText: "auto",
+    sentence: "Numbers to compute in; auto takes f32 when the weights are f32 and bf16 otherwise.",
+    parse: (value) => oneOf(value, ["auto", "bf16", "f32"]),
+  }),
+  maxModelLen: integer({
+    unit: "tokens",
+    default: 0,
+    defaultText: "the model's own limit",
+    min: 0,
+    max: 2 ** 24,
+    sentence: "Longest sequence, prompt and answer together.",
+  }),
+  kvCacheGib: decimal({
+    unit: "GiB",
+    default: 0,
+    defaultText: "chosen from free memory",
+    min: 0,
+    max: 65536,
+    sentence: "Memory for keys and values of all engines together.",
+  }),
+  stepTokens: integer({
+    unit: "tokens",
+    default: 512,
+    min: 16,
+    max: 65536,
+    sentence:
+      "Most tokens computed in one step; smaller keeps streams smoother, larger reads prompts faster.",
+  }),
+  sequencesMax: integer({
+    unit: "sequences",
+    default: 256,
+    min: 1,
+    max: 4096,
+    sentence: "Most sequences running at once on an engine; more wait.",
+  }),
+  queueMax: integer({
+    unit: "sequences",
+    default: 4096,
+    min: 0,
+    max: 1_000_000,
+    sentence: "Most sequences waiting at once on an engine; more are refused with status 503.",
+  }),
+  shutdownTimeoutS: decimal({
+    unit: "seconds",
+    default: 30,
+    min: 0,
+    max: 86400,
+    sentence: "How long running answers may take to finish after SIGTERM or SIGINT.",
+  }),
+});
+
+type Values<Settings> = {
+  readonly [Name in keyof Settings]: Settings[Name] extends Setting<infer Value> ? Value : never;
+};
+
+/** What `bunting serve` was asked, parsed. */
+export type Config = Values<typeof serverSettings>;
+
+/** A configuration from the defaults and what differs. */
+export function makeConfig(changes: Partial<Config> = {}): Config {
+  const defaults = Object.fromEntries(
+    Object.entries(serverSettings).map(([name, { default: value }]) => [name, value]),
+  );
+  return Object.freeze({ ...(defaults as unknown as Config), ...changes });
+}
+
+/** The option of a setting: stepTokens → --step-tokens. */
+export function optionName(field: string): string {
+  return `--${field.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+/** The environment variable of a setting: stepTokens → BUNTING_STEP_TOKENS. */
+export function variableName(field: string): string {
+  return `BUNTING_${field.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()}`;
+}
+
+/** The default as people read it; null when there is nothing to say (a switch, an option that is off). */
+export function defaultText(setting: Setting<unknown>): string | null {
+  if (setting.defaultText !== null) return setting.defaultText;
+  if (setting.placeholder === null || setting.default === null) return null;
+  return `${setting.default}${setting.unit === null ? "" : ` ${setting.unit}`}`;
+}
+
+/** Whether only programs of this machine can reach an address. */
+export function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127\.\d+\.\d+\.\d+$/.test(host);
+}
+
+function parseDevice(value: string): DeviceChoice {
+  if (value === "auto" || value === "simulated") return { kind: value };
+  const match = /^cpu(?::([1-9]\d{0,2}))?$/.exec(value);
+  if (match !== null) return { kind: "cpu", engines: Number(match[1] ?? 1) };
+  if (value.startsWith("cuda"))
+    throw new ConfigError("cuda is not available: this version has no CUDA engine.");
+  throw new ConfigError(`"${value}" is not one of auto, cpu, cpu:N, simulated.`);
+}
+
+function oneOf<Value extends string>(value: string, values: readonly Value[]): Value {
+  const found = values.find((candidate) => candidate === value);
+  if (found === undefined) throw new ConfigError(`"${value}" is not one of ${values.join(", ")}.`);
+  return found;
+}
+
+interface NumberRule {
+  readonly default: number;
+  readonly min: number;
+  readonly max: number;
+  readonly sentence: string;
+  readonly unit?: string;
+  readonly defaultText?: string;
+}
+
+export function integer(rule: NumberRule): Setting<number> {
+  return numeric(rule, /^-?\d{1,15}$/, "a whole number");
+}
+
+export function decimal(rule: NumberRule): Setting<number> {
+  return numeric(rule, /^-?(\d{1,15}(\.\d*)?|\.\d+)$/, "a number");
+}
+
+function numeric(rule: NumberRule, form: RegExp, what: string): Setting<number> {
+  return setting({
+    ...rule,
+    placeholder: "number",
+    parse: (value) => {
+      const number = Number(value);
+      if (!form.test(value) || number < rule.min || number > rule.max) {
+        throw new ConfigError(`"${value}" is not ${what} between ${rule.min} and ${rule.max}.`);
+      }
+      return number;
+    },
+  });
+}
+
+export function text(rule: {
+  readonly default: string;
+  readonly sentence: string;
+  readonly placeholder?: string;
+}): Setting<string> {
+  return setting({ placeholder: "text", ...rule, parse: (value) => value });
+}
+
+export function optional(rule: {
+  readonly sentence: string;
+  readonly placeholder?: string;
+  readonly defaultText?: string;
+}): Setting<string | null> {
+  return setting<string | null>({ placeholder: "text", ...rule, default: null, parse: (value) => value });
+}
+
+export function flag(rule: { readonly sentence: string }): Setting<boolean> {
+  return setting({
+    ...rule,
+    placeholder: null,
+    default: false,
+    parse: (value) => !["", "0", "false", "no"].includes(value),
+  });
+}
+
+export function list(rule: {
+  readonly sentence: string;
+  readonly placeholder: string;
+  readonly defaultText: string;
+}): Setting<readonly string[]> {
+  return setting<readonly string[]>({ ...rule, default: [], repeats: true, parse: (value) => [value] });
+}
+
+function setting<Value>(rule: {
+  readonly placeholder: string | null;
+  readonly default: Value;
+  readonly sentence: string;
+  readonly parse: (text: string) => Value;
+  readonly unit?: string;
+  readonly defaultText?: string;
+  readonly repeats?: boolean;
+}): Setting<Value> {
+  return Object.freeze({ unit: null, defaultText: null, repeats: false, ...rule });
+}
