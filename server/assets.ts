@@ -1,0 +1,110 @@
+/**
+ * The native library and the demo model as files on disk. A source tree has them in build/native and models/demo. The
+ * executable carries them inside and copies them, once per version, to a folder of the user's cache; every start
+ * verifies them, so that a damaged or foreign file is replaced and never loaded.
+ */
+
+import { chmodSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { ConfigError } from "./config.ts";
+import { type EmbeddedFile, embeddedFiles } from "./embedded.ts";
+
+const LIBRARY = "libbunting_cpu.so";
+const DEMO_MODEL = "models/demo";
+
+/** Path of the native library. */
+export async function libraryPath(): Promise<string> {
+  if (embeddedFiles === null) return join(sourceRoot(), "build", "native", LIBRARY);
+  return join(await extract(embeddedFiles, (name) => name === LIBRARY), LIBRARY);
+}
+
+/** Folder of the model that comes with Bunting. */
+export async function demoModelFolder(): Promise<string> {
+  if (embeddedFiles === null) return join(sourceRoot(), DEMO_MODEL);
+  return join(await extract(embeddedFiles, (name) => name.startsWith(`${DEMO_MODEL}/`)), DEMO_MODEL);
+}
+
+/** Whether this is the executable rather than a source tree. */
+export const isExecutable = embeddedFiles !== null;
+
+function sourceRoot(): string {
+  return dirname(import.meta.dir);
+}
+
+/** Makes sure that the chosen files are on disk, and returns the folder that they are in. */
+async function extract(files: readonly EmbeddedFile[], isWanted: (name: string) => boolean): Promise<string> {
+  const manifest = files.map(({ name, sha256 }) => `${sha256}  ${name}\n`).join("");
+  const version = hash(manifest);
+  const reasons: string[] = [];
+  for (const root of cacheFolders()) {
+    try {
+      return await extractTo(
+        root,
+        version,
+        files.filter(({ name }) => isWanted(name)),
+      );
+    } catch (error) {
+      reasons.push(`${root}: ${error instanceof Error ? error.message : error}`);
+    }
+  }
+  throw new ConfigError(
+    `No folder to put the native library and the model in; set XDG_CACHE_HOME to one that can be written.\n${reasons.join("\n")}`,
+  );
+}
+
+/** Extracts files below root/version, unless they are there already, and returns that folder. */
+export async function extractTo(
+  root: string,
+  version: string,
+  files: readonly EmbeddedFile[],
+): Promise<string> {
+  const folder = join(root, version);
+  for (const path of [root, folder]) {
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+    mustBePrivate(path);
+  }
+  for (const file of files) {
+    const target = join(folder, file.name);
+    if (await isIntact(target, file.sha256)) continue;
+    mkdirSync(dirname(target), { recursive: true, mode: 0o700 });
+    const bytes = await Bun.file(file.path).bytes();
+    if (hash(bytes) !== file.sha256) throw new Error(`${file.name} inside the executable is damaged`);
+    // Another process may extract at the same moment: each writes its own file, and the rename is atomic.
+    const temporary = `${target}.${process.pid}.${crypto.randomUUID()}`;
+    try {
+      await Bun.write(temporary, bytes);
+      chmodSync(temporary, 0o600);
+      renameSync(temporary, target);
+    } finally {
+      rmSync(temporary, { force: true });
+    }
+  }
+  return folder;
+}
+
+/** Where to extract to, best first. */
+function cacheFolders(): string[] {
+  const { XDG_CACHE_HOME: cache, HOME: home } = process.env;
+  const folders: string[] = [];
+  if (cache?.startsWith("/")) folders.push(join(cache, "bunting"));
+  if (home?.startsWith("/")) folders.push(join(home, ".cache", "bunting"));
+  folders.push(join(tmpdir(), `bunting-${process.getuid?.() ?? 0}`));
+  return folders;
+}
+
+/** A folder that others can write to could swap a library between its check and its loading. */
+function mustBePrivate(folder: string): void {
+  const { uid, mode } = statSync(folder);
+  if (uid !== process.getuid?.()) throw new Error(`${folder} belongs to another user`);
+  if ((mode & 0o022) !== 0) throw new Error(`${folder} can be written by other users`);
+}
+
+async function isIntact(path: string, sha256: string): Promise<boolean> {
+  const file = Bun.file(path);
+  return (await file.exists()) && hash(await file.bytes()) === sha256;
+}
+
+function hash(content: string | Uint8Array): string {
+  return new Bun.CryptoHasher("sha256").update(content).digest("hex");
+}

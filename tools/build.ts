@@ -1,0 +1,59 @@
+/**
+ * `npm run build`: dist/bunting, one executable with the runtime, the server, the native library and the demo model.
+ * An argument names another output file.
+ */
+
+import { readdirSync, statSync } from "node:fs";
+import { join, relative, resolve } from "node:path";
+import type { BunPlugin } from "bun";
+
+const root = resolve(import.meta.dir, "..");
+const outfile = resolve(process.argv[2] ?? join(root, "dist", "bunting"));
+
+/** What goes into the executable: name below the extraction folder → file. */
+function filesToEmbed(): Map<string, string> {
+  const files = new Map([["libbunting_cpu.so", join(root, "build", "native", "libbunting_cpu.so")]]);
+  const model = join(root, "models", "demo");
+  for (const entry of readdirSync(model, { withFileTypes: true })) {
+    if (entry.isFile() && /\.(json|safetensors|jinja)$/.test(entry.name)) {
+      files.set(`models/demo/${entry.name}`, join(model, entry.name));
+    }
+  }
+  return files;
+}
+
+/** Takes the place of server/embedded.ts: imports every file, so that the bundler carries it, and names its hash. */
+async function embeddedModule(files: ReadonlyMap<string, string>): Promise<string> {
+  const imports: string[] = [];
+  const entries: string[] = [];
+  for (const [name, path] of files) {
+    const sha256 = new Bun.CryptoHasher("sha256").update(await Bun.file(path).bytes()).digest("hex");
+    imports.push(`import file${imports.length} from ${JSON.stringify(path)} with { type: "file" };`);
+    entries.push(`  { name: ${JSON.stringify(name)}, sha256: "${sha256}", path: file${entries.length} },`);
+  }
+  return `${imports.join("\n")}\nexport const embeddedFiles = [\n${entries.join("\n")}\n];\n`;
+}
+
+const contents = await embeddedModule(filesToEmbed());
+const embed: BunPlugin = {
+  name: "embedded files",
+  setup(build) {
+    build.onLoad({ filter: /\/server\/embedded\.ts$/ }, () => ({ contents, loader: "ts" }));
+  },
+};
+
+// Bytecode needs the ESM format, or the executable finds its Worker only on the machine that built it. Without the
+// autoload flags the executable would run what a bunfig.toml or .env in the current folder says.
+const result = await Bun.build({
+  entrypoints: [join(root, "server", "main.ts"), join(root, "server", "engine-worker.ts")],
+  root: join(root, "server"),
+  target: "bun",
+  format: "esm",
+  bytecode: true,
+  minify: true,
+  plugins: [embed],
+  compile: { outfile, autoloadDotenv: false, autoloadBunfig: false },
+});
+for (const log of result.logs) console.error(String(log));
+if (!result.success) process.exit(1);
+console.log(`${relative(process.cwd(), outfile)}: ${(statSync(outfile).size / 2 ** 20).toFixed(1)} MiB`);
