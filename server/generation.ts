@@ -1,0 +1,431 @@
+import type { Finish, Sampling, SequenceId, TokenId, TokenLogprobs } from "../scheduler/core.ts";
+import type { Fleet } from "../scheduler/fleet.ts";
+import { StreamDetokenizer } from "./text/detokenizer.ts";
+import { StopMatcher } from "./text/stop.ts";
+import type { Tokenizer } from "./text/tokenizer.ts";
+
+/**
+ * From a parsed request to text: a prompt's sequences on the fleet become, per choice, text deltas, log
+ * probabilities, one finish reason, and the request's usage. Knows nothing of HTTP.
+ */
+
+/** One prompt and how to continue it. Everything is validated at the door; defaults are applied. */
+export interface GenerationRequest {
+  readonly promptTokens: readonly TokenId[];
+  /** Independent continuations, ≥ 1. Choice i draws with seed + i, so it equals a lone request with that seed. */
+  readonly choices: number;
+  readonly sampling: Sampling;
+  /** Tokens to generate at most, ≥ 1; null: whatever the context has left after the prompt. */
+  readonly tokensMax: number | null;
+  /** Until this many tokens are out, nothing stops the text. */
+  readonly tokensMin: number;
+  /** Text that ends a choice; none is empty. The match that completes first wins. */
+  readonly stopStrings: readonly string[];
+  /** Tokens that end a choice, besides the model's own end tokens. */
+  readonly stopTokens: readonly TokenId[];
+  /** The model's own end tokens do not end a choice. */
+  readonly ignoreEos: boolean;
+  /** The matched stop string stays in the text. */
+  readonly includeStopString: boolean;
+  /** Control tokens such as <|im_end|> are left out of the text. */
+  readonly skipSpecialTokens: boolean;
+  readonly cacheSalt: string;
+}
+
+/** One token as the API shows it. `text` is its bytes decoded alone (U+FFFD for part of a scalar). */
+export interface TokenText {
+  readonly token: TokenId;
+  readonly text: string;
+  readonly bytes: Uint8Array;
+  readonly logprob: number;
+}
+
+export interface TokenEntry extends TokenText {
+  readonly top: readonly TokenText[];
+  /** Unicode scalars of this choice's text before the token. */
+  readonly textOffset: number;
+}
+
+/** Text that is now certain, with the tokens it came from. */
+export interface TextDelta {
+  /** Whole Unicode scalars; empty only in a choice's last delta, when tokens remain that gave no text. */
+  readonly text: string;
+  readonly tokens: readonly TokenId[];
+  /** One entry per token; null when the request asked for no logprobs. */
+  readonly logprobs: readonly TokenEntry[] | null;
+}
+
+export interface ChoiceFinish {
+  readonly reason: "stop" | "length";
+  /** The stop string or the stop token that ended the choice; null for the model's own end or the length. */
+  readonly stopReason: string | TokenId | null;
+}
+
+export interface Usage {
+  readonly promptTokens: number;
+  /** Over all choices, end tokens included. */
+  readonly completionTokens: number;
+  /** Prompt tokens of choice 0 whose keys and values were already there. */
+  readonly cachedTokens: number;
+}
+
+/** Why a request came to nothing (more). The sentence is fit for the client. */
+export type GenerationFailure =
+  | { readonly kind: "neverFits"; readonly needed: number; readonly limit: number }
+  | { readonly kind: "queueFull"; readonly needed: number; readonly limit: number }
+  | { readonly kind: "slowReader"; readonly message: string }
+  | { readonly kind: "engineFailed"; readonly message: string };
+
+/**
+ * Who listens. Calls come on this thread, never from within `generate`. Per choice: deltas, then `onFinish`;
+ * after all choices `onDone`, or `onFailed` at any moment instead. After `onDone`, `onFailed` or
+ * `Generation.abort` nothing more is called.
+ */
+export interface GenerationSink {
+  /** Choice 0 was admitted: it holds pages from now on. */
+  onStarted?(cachedTokens: number): void;
+  onDelta(choice: number, delta: TextDelta): void;
+  onFinish(choice: number, finish: ChoiceFinish): void;
+  onDone(usage: Usage): void;
+  onFailed(failure: GenerationFailure, usage: Usage): void;
+}
+
+/** A request in flight. Every method may be called at any time, any number of times. */
+export interface Generation {
+  /** The reader is gone: the sequences end and the sink hears no more. */
+  abort(): void;
+  /** The reader is slow: no further steps for this request until `resume`. What was already drawn still arrives. */
+  pause(): void;
+  resume(): void;
+  readonly usage: Usage;
+}
+
+/** What the generator has to know of the model. */
+export interface ModelFacts {
+  /** Longest sequence in tokens, prompt and output together. */
+  readonly contextMax: number;
+  /** Tokens with which the model ends its answer. */
+  readonly eosTokens: readonly TokenId[];
+}
+
+/** What the generator asks of the fleet. */
+export type SequenceRunner = Pick<Fleet, "submit" | "abort" | "pause" | "resume">;
+
+/** Text units handed to a reader that said it is congested, before its request is ended. */
+const congestedUnitsMax = 1024 * 1024;
+
+export class Generator {
+  readonly #fleet: SequenceRunner;
+  readonly #tokenizer: Tokenizer;
+  readonly #facts: ModelFacts;
+  readonly #running = new Set<RunningGeneration>();
+
+  constructor(fleet: SequenceRunner, tokenizer: Tokenizer, facts: ModelFacts) {
+    this.#fleet = fleet;
+    this.#tokenizer = tokenizer;
+    this.#facts = facts;
+  }
+
+  /** Requests in flight. */
+  get active(): number {
+    return this.#running.size;
+  }
+
+  /** Starts a request. Refusals arrive at the sink like everything else. */
+  generate(request: GenerationRequest, sink: GenerationSink): Generation {
+    const generation = new RunningGeneration(this.#fleet, this.#tokenizer, this.#facts, request, sink, () => {
+      this.#running.delete(generation);
+    });
+    this.#running.add(generation);
+    generation.start();
+    return generation;
+  }
+}
+
+class RunningGeneration implements Generation {
+  readonly #fleet: SequenceRunner;
+  readonly #facts: ModelFacts;
+  readonly #request: GenerationRequest;
+  readonly #sink: GenerationSink;
+  readonly #onEnded: () => void;
+  readonly #choices: ChoiceText[];
+  /** Of choices that are still running, by choice. */
+  readonly #sequences = new Map<number, SequenceId>();
+  #choicesOpen: number;
+  #isEnded = false;
+  #isPaused = false;
+  #congestedUnits = 0;
+  #completionTokens = 0;
+  #cachedTokens = 0;
+  /** What the fleet told while `start` ran; null afterwards. */
+  #early: (() => void)[] | null = [];
+
+  constructor(
+    fleet: SequenceRunner,
+    tokenizer: Tokenizer,
+    facts: ModelFacts,
+    request: GenerationRequest,
+    sink: GenerationSink,
+    onEnded: () => void,
+  ) {
+    this.#fleet = fleet;
+    this.#facts = facts;
+    this.#request = request;
+    this.#sink = sink;
+    this.#onEnded = onEnded;
+    this.#choices = Array.from({ length: request.choices }, () => new ChoiceText(tokenizer, facts, request));
+    this.#choicesOpen = request.choices;
+  }
+
+  get usage(): Usage {
+    return {
+      promptTokens: this.#request.promptTokens.length,
+      completionTokens: this.#completionTokens,
+      cachedTokens: this.#cachedTokens,
+    };
+  }
+
+  start(): void {
+    const { promptTokens, sampling, tokensMin, cacheSalt } = this.#request;
+    const tokensMax = this.#request.tokensMax ?? this.#facts.contextMax - promptTokens.length;
+    if (tokensMax < 1) {
+      const limit = this.#facts.contextMax;
+      this.#inOrder(() => this.#fail({ kind: "neverFits", needed: promptTokens.length + 1, limit }));
+    } else {
+      const stopTokens = [...stopTokensOf(this.#request, this.#facts)];
+      for (let choice = 0; choice < this.#request.choices; choice++) {
+        const id = this.#fleet.submit(
+          {
+            promptTokens,
+            sampling: { ...sampling, seed: seedOf(sampling.seed, choice) },
+            stop: { tokensMax, tokensMin: Math.min(tokensMin, tokensMax), stopTokens },
+            cacheSalt,
+          },
+          {
+            onStarted: (cachedTokens) => this.#inOrder(() => this.#started(choice, cachedTokens)),
+            onToken: (token, logprobs) => this.#inOrder(() => this.#token(choice, token, logprobs)),
+            onFinish: (finish) => this.#inOrder(() => this.#finished(choice, finish)),
+          },
+        );
+        this.#sequences.set(choice, id);
+      }
+    }
+    if (this.#early?.length === 0) this.#early = null;
+    else queueMicrotask(() => this.#catchUp());
+  }
+
+  abort(): void {
+    if (!this.#isEnded) this.#end();
+  }
+
+  pause(): void {
+    if (this.#isEnded || this.#isPaused) return;
+    this.#isPaused = true;
+    for (const id of this.#sequences.values()) this.#fleet.pause(id);
+  }
+
+  resume(): void {
+    if (this.#isEnded || !this.#isPaused) return;
+    this.#isPaused = false;
+    this.#congestedUnits = 0;
+    for (const id of this.#sequences.values()) this.#fleet.resume(id);
+  }
+
+  /** Runs now, or, while `start` is on the stack, right after it: the caller holds the generation first. */
+  #inOrder(event: () => void): void {
+    if (this.#early === null) event();
+    else this.#early.push(event);
+  }
+
+  #catchUp(): void {
+    const early = this.#early ?? [];
+    this.#early = null;
+    for (const event of early) event();
+  }
+
+  #started(choice: number, cachedTokens: number): void {
+    if (this.#isEnded || choice !== 0) return;
+    this.#cachedTokens = cachedTokens;
+    this.#sink.onStarted?.(cachedTokens);
+  }
+
+  #token(choice: number, token: TokenId, logprobs: TokenLogprobs | null): void {
+    if (this.#isEnded || !this.#sequences.has(choice)) return; // drawn before the fleet heard of the end
+    this.#completionTokens++;
+    const { delta, matched } = this.#choices[choice]!.push(token, logprobs);
+    if (delta !== null) this.#deliver(choice, delta);
+    if (matched !== null && !this.#isEnded) {
+      this.#fleet.abort(this.#sequences.get(choice)!);
+      this.#close(choice, { reason: "stop", stopReason: matched });
+    }
+  }
+
+  #finished(choice: number, finish: Finish): void {
+    if (this.#isEnded || !this.#sequences.has(choice)) return;
+    switch (finish.kind) {
+      case "stop":
+      case "length": {
+        const { delta, matched } = this.#choices[choice]!.end();
+        if (delta !== null) this.#deliver(choice, delta);
+        if (!this.#isEnded) this.#close(choice, finishOf(finish, matched, this.#request, this.#facts));
+        return;
+      }
+      case "rejected":
+        this.#sequences.delete(choice);
+        this.#fail({ kind: finish.reason, needed: finish.needed, limit: finish.limit });
+        return;
+      case "aborted":
+      case "failed":
+        this.#sequences.delete(choice);
+        this.#fail({
+          kind: "engineFailed",
+          message: finish.kind === "failed" ? finish.reason : "the server ended the request",
+        });
+        return;
+    }
+  }
+
+  #deliver(choice: number, delta: TextDelta): void {
+    this.#sink.onDelta(choice, delta);
+    if (!this.#isPaused) return;
+    this.#congestedUnits += delta.text.length;
+    if (this.#congestedUnits > congestedUnitsMax) {
+      this.#fail({ kind: "slowReader", message: "the reader is too slow: its buffer is full" });
+    }
+  }
+
+  #close(choice: number, finish: ChoiceFinish): void {
+    this.#sequences.delete(choice);
+    this.#choicesOpen--;
+    this.#sink.onFinish(choice, finish);
+    if (this.#choicesOpen > 0 || this.#isEnded) return;
+    this.#end();
+    this.#sink.onDone(this.usage);
+  }
+
+  #fail(failure: GenerationFailure): void {
+    if (this.#isEnded) return;
+    this.#end();
+    this.#sink.onFailed(failure, this.usage);
+  }
+
+  #end(): void {
+    this.#isEnded = true;
+    for (const id of this.#sequences.values()) this.#fleet.abort(id);
+    this.#sequences.clear();
+    this.#onEnded();
+  }
+}
+
+/** One choice's tokens to text. */
+class ChoiceText {
+  readonly #tokenizer: Tokenizer;
+  readonly #request: GenerationRequest;
+  readonly #stopTokens: ReadonlySet<TokenId>;
+  readonly #detokenizer = new StreamDetokenizer();
+  readonly #matcher: StopMatcher;
+  /** Tokens whose text is not out yet, with the text's length in scalars before each. */
+  #waiting: { readonly token: TokenId; readonly textOffset: number; readonly entry: TokenEntry | null }[] =
+    [];
+  #tokens = 0;
+  /** Scalars decoded, and scalars delivered. */
+  #decoded = 0;
+  #delivered = 0;
+
+  constructor(tokenizer: Tokenizer, facts: ModelFacts, request: GenerationRequest) {
+    this.#tokenizer = tokenizer;
+    this.#request = request;
+    this.#stopTokens = stopTokensOf(request, facts);
+    this.#matcher = new StopMatcher(request.stopStrings, { includeMatch: request.includeStopString });
+  }
+
+  /** `matched`: the stop string that this token completed. */
+  push(token: TokenId, logprobs: TokenLogprobs | null): { delta: TextDelta | null; matched: string | null } {
+    this.#tokens++;
+    if (this.#stopTokens.has(token)) return { delta: null, matched: null }; // ends the choice and is not text
+    const entry = logprobs === null ? null : entryOf(this.#tokenizer, token, logprobs, this.#decoded);
+    this.#waiting.push({ token, textOffset: this.#decoded, entry });
+    const isHidden = this.#request.skipSpecialTokens && this.#tokenizer.isControl(token);
+    const text = isHidden ? "" : this.#detokenizer.push(this.#tokenizer.bytesOf(token));
+    this.#decoded += scalarCount(text);
+    const found = this.#match(text);
+    return { delta: this.#delta(found.text, found.matched !== null), matched: found.matched };
+  }
+
+  /** The sequence ended: what was held back is text. */
+  end(): { delta: TextDelta | null; matched: string | null } {
+    const last = this.#match(this.#detokenizer.end());
+    const text = last.matched === null ? last.text + this.#matcher.end() : last.text;
+    return { delta: this.#delta(text, true), matched: last.matched };
+  }
+
+  #match(text: string): { readonly text: string; readonly matched: string | null } {
+    return this.#tokens > this.#request.tokensMin ? this.#matcher.push(text) : { text, matched: null };
+  }
+
+  #delta(text: string, isLast: boolean): TextDelta | null {
+    this.#delivered += scalarCount(text);
+    if (text.length === 0 && !isLast) return null;
+    // At the end, tokens that lie wholly in a stop string that was cut off are not part of the answer.
+    const told = isLast
+      ? this.#waiting.filter(
+          ({ textOffset }) => textOffset < this.#delivered || this.#delivered === this.#decoded,
+        )
+      : this.#waiting;
+    this.#waiting = [];
+    if (text.length === 0 && told.length === 0) return null;
+    const logprobs =
+      this.#request.sampling.topLogprobs === null
+        ? null
+        : told.flatMap(({ entry }) => (entry === null ? [] : [entry]));
+    return { text, tokens: told.map(({ token }) => token), logprobs };
+  }
+}
+
+function stopTokensOf(request: GenerationRequest, facts: ModelFacts): ReadonlySet<TokenId> {
+  return new Set(request.ignoreEos ? request.stopTokens : [...facts.eosTokens, ...request.stopTokens]);
+}
+
+function finishOf(
+  finish: Extract<Finish, { kind: "stop" | "length" }>,
+  matched: string | null,
+  request: GenerationRequest,
+  facts: ModelFacts,
+): ChoiceFinish {
+  if (matched !== null) return { reason: "stop", stopReason: matched };
+  if (finish.kind === "length") return { reason: "length", stopReason: null };
+  const isEos = !request.ignoreEos && facts.eosTokens.includes(finish.token);
+  return { reason: "stop", stopReason: isEos ? null : finish.token };
+}
+
+/** The 64-bit seed plus the choice's index. */
+function seedOf([low, high]: readonly [number, number], choice: number): readonly [number, number] {
+  const sum = low + choice;
+  return [sum >>> 0, (high + (sum > 0xffffffff ? 1 : 0)) >>> 0];
+}
+
+function entryOf(
+  tokenizer: Tokenizer,
+  token: TokenId,
+  logprobs: TokenLogprobs,
+  textOffset: number,
+): TokenEntry {
+  return {
+    ...tokenTextOf(tokenizer, token, logprobs.logprob),
+    top: logprobs.top.map((other) => tokenTextOf(tokenizer, other.token, other.logprob)),
+    textOffset,
+  };
+}
+
+const aloneDecoder = new TextDecoder("utf-8", { ignoreBOM: true });
+
+function tokenTextOf(tokenizer: Tokenizer, token: TokenId, logprob: number): TokenText {
+  const bytes = tokenizer.bytesOf(token);
+  return { token, text: aloneDecoder.decode(bytes), bytes, logprob };
+}
+
+function scalarCount(text: string): number {
+  let count = 0;
+  for (let i = 0; i < text.length; i++) if ((text.charCodeAt(i) & 0xfc00) !== 0xdc00) count++;
+  return count;
+}

@@ -1,0 +1,208 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
+import type { TokenId } from "../../scheduler/core.ts";
+import { ControlTexts, type RenderedPrompt, restore } from "./control-text.ts";
+import {
+  encodeBound,
+  type JsonObject,
+  postProcessorTokens,
+  TokenizerError,
+  tokenBytesOf,
+} from "./tokenizer-file.ts";
+
+export interface EncodeOptions {
+  /** Add what the tokenizer puts around every text, for most models a beginning-of-text token. */
+  readonly addSpecialTokens: boolean;
+  /** Control text such as <|im_end|> becomes its token. Off unless the whole text is the caller's own prompt. */
+  readonly parseControlText?: boolean;
+}
+
+/**
+ * A Hugging Face tokenizer of which we own the edges: control text is cut out here and never by the library, so the
+ * caller decides when it counts; and ids turn back into bytes, not strings, so that a stream can be decoded exactly.
+ */
+export interface Tokenizer {
+  /** One more than the highest id. The model's vocabulary may be padded beyond it. */
+  readonly vocabSize: number;
+  /** Texts of the control tokens ("special" added tokens): they are never shown nor read from plain text. */
+  readonly controlTexts: ControlTexts;
+  /** Cost: about 1 µs per token, more in one enormous word; long texts belong on the tokenizer's thread. */
+  encode(text: string, options: EncodeOptions): TokenId[];
+  /** Tokens of a rendered chat template, which writes its own beginning-of-text token. */
+  encodeRendered(rendered: RenderedPrompt): TokenId[];
+  /** The text of tokens as transformers' `decode` gives it (without clean-up of spaces). */
+  decode(tokens: readonly TokenId[], options: { readonly skipSpecialTokens: boolean }): string;
+  /** What a token stands for in UTF-8, possibly a part of a scalar. Empty for ids of no meaning. Read only. */
+  bytesOf(token: TokenId): Uint8Array;
+  isControl(token: TokenId): boolean;
+  /** The vocabulary's own spelling ("Ġthe", "▁the", "<0x0A>"); null for ids of no meaning. */
+  spellingOf(token: TokenId): string | null;
+  /** The token with this spelling. */
+  tokenOf(spelling: string): TokenId | null;
+  /** A number of tokens that no encoding of a text of so many bytes can be below; cheap, for early refusal. */
+  tokensAtLeast(textBytes: number): number;
+}
+
+interface AddedToken {
+  readonly id: number;
+  readonly content: string;
+  readonly special: boolean;
+  readonly lstrip: boolean;
+  readonly rstrip: boolean;
+}
+
+/** Reads tokenizer.json and, when present, tokenizer_config.json of a model folder. Throws TokenizerError. */
+export function loadTokenizer(folder: string): Tokenizer {
+  const tokenizer = readJson(join(folder, "tokenizer.json"));
+  if (tokenizer === null) throw new TokenizerError(`${join(folder, "tokenizer.json")}: no such file`);
+  return createTokenizer(tokenizer, readJson(join(folder, "tokenizer_config.json")) ?? {});
+}
+
+/** A lone low surrogate, twice: no well-formed text holds it. It cuts a text so that the library takes what follows
+ *  for the middle of a text, where some tokenizers add no leading space. */
+const middleMark = "\uDC00\uDC00";
+
+export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Tokenizer {
+  const added = addedTokensOf(tokenizer, config);
+  const control = new Map(added.filter((token) => token.special).map((token) => [token.content, token]));
+  const controlIds = new Set([...control.values()].map((token) => token.id));
+  const controlTexts = new ControlTexts([...control.keys()]);
+  const around = postProcessorTokens(tokenizer.post_processor);
+  const table = tokenBytesOf(tokenizer, added);
+  const bound = encodeBound(tokenizer, table, added);
+  const library = new HuggingFaceTokenizer(withoutControlTokens(tokenizer, control, added, table.vocabSize), {
+    ...config,
+    additional_special_tokens: [],
+  });
+
+  const encodePlain = (text: string, isStart: boolean): TokenId[] => {
+    if (text.length === 0) return [];
+    if (isStart) return library.encode(text, { add_special_tokens: false }).ids;
+    return library.encode(middleMark + text, { add_special_tokens: false }).ids.slice(1);
+  };
+
+  const encodeCut = (text: string, standIns: ReadonlyMap<string, string>): TokenId[] => {
+    const pieces = controlTexts.split(text);
+    const ids: TokenId[] = [];
+    pieces.forEach((piece, index) => {
+      if (piece.kind === "control") {
+        ids.push(control.get(piece.text)!.id);
+        return;
+      }
+      const before = pieces[index - 1];
+      const after = pieces[index + 1];
+      let plain = restore(piece.text, standIns);
+      if (before !== undefined && control.get(before.text)!.rstrip) plain = plain.trimStart();
+      if (after !== undefined && control.get(after.text)!.lstrip) plain = plain.trimEnd();
+      for (const id of encodePlain(plain.toWellFormed(), index === 0)) ids.push(id);
+    });
+    return ids;
+  };
+
+  const bytesOf = (token: TokenId): Uint8Array =>
+    token >= 0 && token < table.vocabSize
+      ? table.bytes.subarray(table.offsets[token], table.offsets[token + 1])
+      : new Uint8Array(0);
+
+  return {
+    vocabSize: table.vocabSize,
+    controlTexts,
+    encode(text, { addSpecialTokens, parseControlText = false }) {
+      const ids = parseControlText ? encodeCut(text, new Map()) : encodePlain(text.toWellFormed(), true);
+      return addSpecialTokens ? [...around.before, ...ids, ...around.after] : ids;
+    },
+    encodeRendered: (rendered) => encodeCut(rendered.text, rendered.standIns),
+    decode(tokens, { skipSpecialTokens }) {
+      const shown = skipSpecialTokens ? tokens.filter((token) => !controlIds.has(token)) : tokens;
+      const parts = shown.map(bytesOf);
+      const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(concatenate(parts));
+      return table.dropsFirstSpace && text.startsWith(" ") ? text.slice(1) : text;
+    },
+    bytesOf,
+    isControl: (token) => controlIds.has(token),
+    spellingOf: (token) => table.spellings[token] ?? null,
+    tokenOf: (spelling) => control.get(spelling)?.id ?? library.token_to_id(spelling) ?? null,
+    tokensAtLeast: (textBytes) => Math.ceil(textBytes / bound.bytesPerTokenMax),
+  };
+}
+
+function readJson(path: string): JsonObject | null {
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw new TokenizerError(`${path}: ${(error as Error).message}`);
+  }
+  try {
+    const value: unknown = JSON.parse(text);
+    if (value !== null && typeof value === "object" && !Array.isArray(value)) return value as JsonObject;
+  } catch (error) {
+    throw new TokenizerError(`${path}: ${(error as Error).message}`);
+  }
+  throw new TokenizerError(`${path}: expected a JSON object`);
+}
+
+/** Added tokens of tokenizer.json, and those that only tokenizer_config.json declares. */
+function addedTokensOf(tokenizer: JsonObject, config: JsonObject): AddedToken[] {
+  const byId = new Map<number, AddedToken>();
+  const add = (id: number, token: JsonObject): void => {
+    if (byId.has(id) || typeof token.content !== "string" || token.content === "") return;
+    byId.set(id, {
+      id,
+      content: token.content,
+      special: token.special === true,
+      lstrip: token.lstrip === true,
+      rstrip: token.rstrip === true,
+    });
+  };
+  for (const token of (tokenizer.added_tokens ?? []) as JsonObject[]) add(Number(token.id), token);
+  for (const [id, token] of Object.entries(
+    (config.added_tokens_decoder ?? {}) as Record<string, JsonObject>,
+  )) {
+    add(Number(id), token);
+  }
+  return [...byId.values()];
+}
+
+/** The same tokenizer for text in which nothing is control text. Added tokens that are not special (<think>) are
+ *  ordinary text of one token and stay. What goes around a text is added by us. */
+function withoutControlTokens(
+  tokenizer: JsonObject,
+  control: ReadonlyMap<string, AddedToken>,
+  added: readonly AddedToken[],
+  vocabSize: number,
+): JsonObject {
+  const model = tokenizer.model as JsonObject;
+  const vocab: unknown[] | Record<string, unknown> = Array.isArray(model.vocab)
+    ? model.vocab
+    : { ...(model.vocab as JsonObject) };
+  if (!Array.isArray(vocab)) for (const spelling of control.keys()) delete vocab[spelling];
+  const known = new Map(
+    ((tokenizer.added_tokens ?? []) as JsonObject[]).map((token) => [Number(token.id), token]),
+  );
+  const plain = added
+    .filter((token) => !token.special)
+    .map((token) => ({ ...token, ...known.get(token.id) }));
+  const mark = { id: vocabSize, content: middleMark, special: true, normalized: false };
+  return {
+    normalizer: null,
+    pre_tokenizer: null,
+    decoder: null,
+    ...tokenizer,
+    model: { ...model, vocab },
+    post_processor: null,
+    added_tokens: [...plain, mark],
+  };
+}
+
+function concatenate(parts: readonly Uint8Array[]): Uint8Array {
+  const all = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let offset = 0;
+  for (const part of parts) {
+    all.set(part, offset);
+    offset += part.length;
+  }
+  return all;
+}
