@@ -154,6 +154,10 @@ typedef struct bunting_engine_limits {
   int32_t top_logprobs_max; /* most alternatives per row */
 } bunting_engine_limits;
 
+/* Bytes an engine of these limits takes besides its pages, at most, before anything is allocated. */
+bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
+                                   uint64_t* workspace_bytes);
+
 /* Allocates everything: pages, workspaces, threads. Nothing is allocated afterwards. */
 bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_limits const* limits, bunting_engine** out);
 

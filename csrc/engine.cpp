@@ -1,0 +1,184 @@
+// engine.cpp - the C boundary of include/engine.h. Exceptions stop here: each function runs inside guarded(),
+// which turns them into a status and keeps the sentence for bunting_last_error().
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+#include <system_error>
+
+#include "error.h"
+#include "forward.h"
+#include "machine.h"
+#include "model.h"
+#include "step_block.h"
+
+struct bunting_model : bunting::Model {
+  using bunting::Model::Model;
+};
+
+struct bunting_engine {
+  bunting_engine(bunting::Model const& model, bunting_engine_limits const& limits)
+      : reader({.pages = limits.pages,
+                .page_tokens = limits.page_tokens,
+                .tokens_max = limits.step_tokens_max,
+                .chunks_max = limits.step_chunks_max,
+                .top_logprobs_max = limits.top_logprobs_max,
+                .vocab = model.shape().vocab,
+                .context_max = model.shape().context_max}),
+        forward(model, limits) {}
+
+  bunting::StepReader reader;
+  bunting::Forward forward;
+  void* result = nullptr;  // of the step in flight; null: there is none
+};
+
+namespace {
+
+using bunting::fail;
+
+// A fixed buffer, so that reporting a failure cannot fail itself.
+thread_local char last_error[512] = "";
+
+bunting_status failed(bunting_status status, char const* text) {
+  std::snprintf(last_error, sizeof last_error, "%s", text);
+  return status;
+}
+
+template <typename Body>
+bunting_status guarded(Body const& body) noexcept {
+  try {
+    body();
+    return BUNTING_OK;
+  } catch (bunting::Error const& error) {
+    return failed(error.status(), error.what());
+  } catch (std::bad_alloc const&) {
+    return failed(BUNTING_NO_MEMORY, "out of memory");
+  } catch (std::system_error const& error) {
+    return failed(BUNTING_NO_MEMORY, error.what());  // the system refuses a thread
+  } catch (std::exception const& error) {
+    return failed(BUNTING_INVALID, error.what());
+  }
+}
+
+template <typename Pointer>
+void require(Pointer const* pointer, char const* name) {
+  if (!pointer) fail(BUNTING_INVALID, "%s must not be null", name);
+}
+
+}  // namespace
+
+extern "C" {
+
+int32_t bunting_abi_version(void) {
+  return BUNTING_ABI_VERSION;
+}
+
+char const* bunting_last_error(void) {
+  return last_error;
+}
+
+bunting_status bunting_machine_probe(bunting_machine* out) {
+  return guarded([&] {
+    require(out, "out");
+    *out = bunting::probe_machine();
+  });
+}
+
+bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page_tokens,
+                                  uint64_t* weight_bytes, uint64_t* page_bytes) {
+  return guarded([&] {
+    require(shape, "shape");
+    require(weight_bytes, "weight_bytes");
+    require(page_bytes, "page_bytes");
+    if (page_tokens != bunting::kPageTokens)
+      fail(BUNTING_INVALID, "pages of %d tokens: this engine has pages of %d", page_tokens,
+           bunting::kPageTokens);
+    bunting::Model const model(*shape);
+    *weight_bytes = model.weight_bytes();
+    *page_bytes = model.page_bytes();
+  });
+}
+
+bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
+                                   uint64_t* workspace_bytes) {
+  return guarded([&] {
+    require(shape, "shape");
+    require(limits, "limits");
+    require(workspace_bytes, "workspace_bytes");
+    bunting::check_limits(*limits);
+    *workspace_bytes = bunting::Workspace().place(bunting::Model(*shape), *limits, nullptr);
+  });
+}
+
+bunting_status bunting_model_open(bunting_model_shape const* shape, bunting_model** out) {
+  return guarded([&] {
+    require(shape, "shape");
+    require(out, "out");
+    auto model = std::make_unique<bunting_model>(*shape);
+    model->allocate();
+    *out = model.release();
+  });
+}
+
+bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t layer, char const* path,
+                                  uint64_t offset, int32_t dtype, int64_t rows, int64_t cols) {
+  return guarded([&] {
+    require(path, "path");
+    model->load(tensor, layer, path, offset, dtype, rows, cols);
+  });
+}
+
+bunting_status bunting_model_seal(bunting_model* model) {
+  return guarded([&] { model->seal(); });
+}
+
+bunting_status bunting_model_close(bunting_model* model) {
+  return guarded([&] { delete model; });
+}
+
+bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_limits const* limits,
+                                   bunting_engine** out) {
+  return guarded([&] {
+    require(limits, "limits");
+    require(out, "out");
+    bunting::check_limits(*limits);
+    if (!model->sealed()) fail(BUNTING_INVALID, "the model is not sealed");
+    *out = std::make_unique<bunting_engine>(*model, *limits).release();
+  });
+}
+
+bunting_status bunting_engine_close(bunting_engine* engine) {
+  return guarded([&] { delete engine; });
+}
+
+bunting_status bunting_step_start(bunting_engine* engine, void const* block, uint64_t block_bytes,
+                                  void* result, uint64_t result_bytes) {
+  return guarded([&] {
+    if (engine->result) fail(BUNTING_INVALID, "a step is in flight");
+    require(static_cast<char*>(result), "result");
+    if (reinterpret_cast<uintptr_t>(result) % 4 != 0)
+      fail(BUNTING_INVALID, "step result: not 4-byte aligned");
+    engine->reader.read(block, block_bytes, result_bytes);
+    engine->result = result;
+  });
+}
+
+bunting_status bunting_step_wait(bunting_engine* engine) {
+  return guarded([&] {
+    if (!engine->result) fail(BUNTING_INVALID, "no step is in flight");
+    engine->forward.run(engine->reader.plan(), engine->result);
+    engine->result = nullptr;
+  });
+}
+
+bunting_status bunting_engine_logits(bunting_engine const* engine, float const** logits, int32_t* rows) {
+  return guarded([&] {
+    require(logits, "logits");
+    require(rows, "rows");
+    if (engine->result) fail(BUNTING_INVALID, "a step is in flight");
+    *logits = engine->forward.logits();
+    *rows = engine->reader.plan().rows;
+  });
+}
+
+}  // extern "C"

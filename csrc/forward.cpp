@@ -1,0 +1,287 @@
+#include "forward.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "error.h"
+#include "kernels/kv_layout.h"
+
+namespace bunting {
+
+namespace {
+
+// Query rows of one attention item: enough to share the reading of a page, few enough to spread one prompt.
+constexpr int32_t kAttentionRows = 32;
+// Fewer elements than this are done sooner than a second thread wakes.
+constexpr int64_t kElementsWorthSharing = 1 << 14;
+
+int64_t operand_stride(int64_t k) {
+  return round_up(k, kKAlign);
+}
+
+size_t attention_items_max(Model const& model, bunting_engine_limits const& limits) {
+  size_t const row_blocks = size_t(limits.step_chunks_max) + size_t(limits.step_tokens_max) / kAttentionRows;
+  return row_blocks * size_t(model.shape().kv_heads);
+}
+
+size_t attention_scratch(Model const& model) {
+  bunting_model_shape const& shape = model.shape();
+  return size_t(
+      round_up(int64_t(attention_scratch_bytes(shape.head_size, shape.query_heads / shape.kv_heads)), 64));
+}
+
+size_t sample_scratch(Model const& model) {
+  return size_t(round_up(int64_t(sample_scratch_bytes(model.shape().vocab)), 64));
+}
+
+size_t pages_bytes(Model const& model, bunting_engine_limits const& limits) {
+  size_t bytes;
+  if (__builtin_mul_overflow(size_t(model.page_bytes()), size_t(limits.pages), &bytes))
+    fail(BUNTING_NO_MEMORY, "%d KV pages of %llu bytes cannot be addressed", limits.pages,
+         (unsigned long long)model.page_bytes());
+  return bytes;
+}
+
+}  // namespace
+
+void check_limits(bunting_engine_limits const& limits) {
+  auto const check = [](char const* name, int32_t value, int32_t low, int32_t high) {
+    if (value < low || value > high)
+      fail(BUNTING_INVALID, "engine limits: %s is %d, allowed are %d to %d", name, value, low, high);
+  };
+  check("threads", limits.threads, 1, 1024);
+  check("pages", limits.pages, 1, 1 << 28);
+  check("page_tokens", limits.page_tokens, kPageTokens, kPageTokens);
+  check("step_tokens_max", limits.step_tokens_max, 1, 1 << 20);
+  check("step_chunks_max", limits.step_chunks_max, 1, 1 << 16);
+  check("top_logprobs_max", limits.top_logprobs_max, 0, 1024);
+}
+
+size_t Workspace::place(Model const& model, bunting_engine_limits const& limits, char* base) {
+  Carver carver(base);
+  size_t const tokens = size_t(limits.step_tokens_max), threads = size_t(limits.threads);
+  auto const operand = [&](int64_t k) {
+    return carver.take<char>(tokens * size_t(operand_stride(k)) * dtype_bytes(model.dtype()));
+  };
+  int64_t const hidden = model.shape().hidden;
+  x = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
+  normed = operand(hidden);
+  qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
+  attended = operand(model.query_width());
+  gate_up = carver.take<float>(tokens * 2 * size_t(model.padded_feed_forward()));
+  activated = operand(model.shape().feed_forward);
+  attention_scratch = carver.take<char>(threads * bunting::attention_scratch(model));
+  sample_scratch = carver.take<char>(threads * bunting::sample_scratch(model));
+  logits = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().vocab));
+  return carver.used();
+}
+
+Forward::Forward(Model const& model, bunting_engine_limits const& limits)
+    : model_(model),
+      kernels_(model.kernels()),
+      limits_(limits),
+      hidden_stride_(round_up(model.shape().hidden, kPanel)),
+      normed_stride_(operand_stride(model.shape().hidden)),
+      attended_stride_(operand_stride(model.query_width())),
+      activated_stride_(operand_stride(model.shape().feed_forward)),
+      pages_region_(pages_bytes(model, limits), "KV pages"),
+      work_region_(Workspace().place(model, limits, nullptr), "the workspaces of a step"),
+      items_(attention_items_max(model, limits)),
+      pool_(limits.threads) {
+  work_.place(model, limits, work_region_.data());
+}
+
+void Forward::run(StepPlan const& plan, void* result) {
+  auto const started = std::chrono::steady_clock::now();
+  ThreadPool::Step const step(pool_);
+  copy_pages(plan);
+  plan_attention(plan);
+  share_rows(plan.tokens, model_.shape().hidden, [&](int64_t begin, int64_t end) {
+    kernels_.embed(work_.x, hidden_stride_, model_.embedding(), plan.token, begin, end);
+  });
+  int32_t const last = model_.shape().layers - 1;
+  for (int32_t layer = 0; layer <= last && plan.tokens > 0; layer++) {
+    project_and_append(plan, layer);
+    if (layer == last && plan.rows == 0) break;
+    attend(plan, layer);
+    if (layer == last) keep_sampled_rows(plan);
+    finish_layer(layer, layer == last ? plan.rows : plan.tokens);
+  }
+  uint32_t* const words = static_cast<uint32_t*>(result);
+  if (plan.rows > 0) sample(plan, words + sizeof(bunting_step_result) / 4);
+  std::chrono::duration<float, std::milli> const elapsed = std::chrono::steady_clock::now() - started;
+  bunting_step_result const header{plan.rows, elapsed.count(), {0, 0}};
+  std::memcpy(result, &header, sizeof header);
+}
+
+KvLayer Forward::kv_layer(int32_t layer) const {
+  bunting_model_shape const& shape = model_.shape();
+  size_t const page_bytes = kv_page_bytes(model_.dtype(), shape.kv_heads, shape.head_size);
+  char* const pages = pages_region_.data() + size_t(layer) * size_t(limits_.pages) * page_bytes;
+  return {model_.dtype(), shape.kv_heads, shape.head_size, pages, page_bytes};
+}
+
+void Forward::copy_pages(StepPlan const& plan) {
+  if (plan.copies == 0) return;
+  pool_.run(model_.shape().layers, [&](int64_t begin, int64_t end) {
+    for (int64_t layer = begin; layer < end; layer++) {
+      KvLayer const kv = kv_layer(int32_t(layer));
+      for (int32_t i = 0; i < plan.copies; i++)
+        copy_page(kv, plan.copy[i].from, plan.copy[i].to, plan.copy[i].count);
+    }
+  });
+}
+
+// Cuts the step's attention into items, the same in every layer; the pool evens out what they cost.
+void Forward::plan_attention(StepPlan const& plan) {
+  item_count_ = 0;
+  for (int32_t c = 0; c < plan.chunks; c++) {
+    int32_t const count = plan.chunk[size_t(c)].count;
+    for (int32_t head = 0; head < model_.shape().kv_heads; head++)
+      for (int32_t row = 0; row < count; row += kAttentionRows)
+        items_[size_t(item_count_++)] = {c, head, row, std::min(row + kAttentionRows, count)};
+  }
+}
+
+void Forward::project_and_append(StepPlan const& plan, int32_t layer) {
+  LayerWeights const& weights = model_.layer(layer);
+  normalise(weights.attention_norm, plan.tokens);
+  multiply({.x = work_.normed,
+            .ldx = normed_stride_,
+            .w = &weights.qkv,
+            .bias = weights.qkv_bias,
+            .y = work_.qkv,
+            .ldy = model_.qkv_width(),
+            .tokens = plan.tokens});
+  RopeAppend const append{.qkv = work_.qkv,
+                          .ldqkv = model_.qkv_width(),
+                          .query_heads = model_.shape().query_heads,
+                          .q_norm = weights.q_norm,
+                          .k_norm = weights.k_norm,
+                          .norm_epsilon = model_.shape().norm_epsilon,
+                          .cos = model_.rope_cos(),
+                          .sin = model_.rope_sin(),
+                          .positions = plan.position.data(),
+                          .token_pages = plan.token_page.data(),
+                          .kv = kv_layer(layer)};
+  share_rows(plan.tokens, model_.qkv_width(),
+             [&](int64_t begin, int64_t end) { kernels_.rope_append(append, begin, end); });
+}
+
+void Forward::attend(StepPlan const& plan, int32_t layer) {
+  Attention const attention{.q = work_.qkv,
+                            .ldq = model_.qkv_width(),
+                            .kv = kv_layer(layer),
+                            .chunks = plan.chunk.data(),
+                            .items = items_.data(),
+                            .query_heads = model_.shape().query_heads,
+                            .sliding_window = model_.shape().sliding_window,
+                            .scale = 1.0f / std::sqrt(float(model_.shape().head_size)),
+                            .out = work_.attended,
+                            .ldo = attended_stride_,
+                            .scratch = nullptr};
+  size_t const scratch_bytes = attention_scratch(model_);
+  pool_.run(item_count_, piece_size(item_count_), [&](int64_t begin, int64_t end, int thread) {
+    Attention mine = attention;
+    mine.scratch = work_.attention_scratch + size_t(thread) * scratch_bytes;
+    kernels_.attention(mine, begin, end);
+  });
+}
+
+// Moves the sampled rows of x and of the attention's output to the front; token rows rise, so nothing is
+// overwritten before it is read.
+void Forward::keep_sampled_rows(StepPlan const& plan) {
+  size_t const attended_bytes = size_t(attended_stride_) * dtype_bytes(model_.dtype());
+  size_t const hidden_bytes = size_t(hidden_stride_) * sizeof(float);
+  for (int32_t r = 0; r < plan.rows; r++) {
+    size_t const to = size_t(r), from = size_t(plan.row[to].token_row);
+    if (to == from) continue;
+    std::memcpy(work_.x + to * size_t(hidden_stride_), work_.x + from * size_t(hidden_stride_), hidden_bytes);
+    std::memcpy(work_.attended + to * attended_bytes, work_.attended + from * attended_bytes, attended_bytes);
+  }
+}
+
+void Forward::finish_layer(int32_t layer, int64_t rows) {
+  LayerWeights const& weights = model_.layer(layer);
+  int64_t const padded = model_.padded_feed_forward();
+  multiply({.x = work_.attended,
+            .ldx = attended_stride_,
+            .w = &weights.o,
+            .y = work_.x,
+            .ldy = hidden_stride_,
+            .tokens = rows,
+            .accumulate = true});
+  normalise(weights.mlp_norm, rows);
+  multiply({.x = work_.normed,
+            .ldx = normed_stride_,
+            .w = &weights.gate_up,
+            .y = work_.gate_up,
+            .ldy = 2 * padded,
+            .tokens = rows});
+  share_rows(rows, 2 * padded, [&](int64_t begin, int64_t end) {
+    kernels_.swiglu(work_.activated, model_.dtype(), activated_stride_, work_.gate_up, 2 * padded, padded,
+                    begin, end);
+  });
+  multiply({.x = work_.activated,
+            .ldx = activated_stride_,
+            .w = &weights.down,
+            .y = work_.x,
+            .ldy = hidden_stride_,
+            .tokens = rows,
+            .accumulate = true});
+}
+
+// Logits of the sampled rows, which lead x by now, then one draw per row into the result's rows.
+void Forward::sample(StepPlan const& plan, uint32_t* rows) {
+  int32_t const vocab = model_.shape().vocab;
+  normalise(model_.final_norm(), plan.rows);
+  multiply({.x = work_.normed,
+            .ldx = normed_stride_,
+            .w = &model_.vocabulary_projection(),
+            .y = work_.logits,
+            .ldy = vocab,
+            .tokens = plan.rows});
+  size_t const row_words = BUNTING_RESULT_ROW_WORDS + 2 * size_t(limits_.top_logprobs_max);
+  size_t const scratch_bytes = sample_scratch(model_);
+  pool_.run(plan.rows, [&](int64_t begin, int64_t end, int thread) {
+    for (int64_t r = begin; r < end; r++) {
+      uint32_t* const words = rows + size_t(r) * row_words;
+      int32_t* const top = reinterpret_cast<int32_t*>(words + BUNTING_RESULT_ROW_WORDS);
+      SampleResult const drawn =
+          kernels_.sample(plan.row[size_t(r)].sample, work_.logits + size_t(r) * size_t(vocab), vocab,
+                          work_.sample_scratch + size_t(thread) * scratch_bytes, top);
+      static_assert(sizeof drawn == 4 * BUNTING_RESULT_ROW_WORDS,
+                    "a result row begins with status, token, logprob, count");
+      std::memcpy(words, &drawn, sizeof drawn);
+    }
+  });
+}
+
+// work_.normed = norm(x) * weight for the first `rows` rows.
+void Forward::normalise(float const* weight, int64_t rows) {
+  share_rows(rows, model_.shape().hidden, [&](int64_t begin, int64_t end) {
+    kernels_.rmsnorm(work_.normed, model_.dtype(), normed_stride_, work_.x, hidden_stride_, weight,
+                     model_.shape().hidden, model_.shape().norm_epsilon, begin, end);
+  });
+}
+
+void Forward::multiply(Gemm const& gemm) {
+  int64_t const panels = gemm.w->panels();
+  pool_.run(panels, round_up(piece_size(panels), 2),
+            [&](int64_t begin, int64_t end) { kernels_.gemm(gemm, begin, end); });
+}
+
+// Spreads rows of `width` elements over the threads if there are enough of them.
+template <typename Body>
+void Forward::share_rows(int64_t rows, int64_t width, Body const& body) {
+  pool_.run(rows, std::max<int64_t>(1, kElementsWorthSharing / width), body);
+}
+
+// Several pieces per thread, so that the last one to finish is not waited for long.
+int64_t Forward::piece_size(int64_t total) const {
+  return std::max<int64_t>(1, total / (limits_.threads * 4));
+}
+
+}  // namespace bunting

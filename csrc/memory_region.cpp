@@ -1,0 +1,35 @@
+#include "memory_region.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+
+#include "error.h"
+
+namespace bunting {
+
+namespace {
+constexpr size_t kHugePage = size_t(2) << 20;
+}
+
+MemoryRegion::MemoryRegion(size_t bytes, char const* what) : bytes_(bytes) {
+  if (bytes == 0) return;
+  // A region smaller than a huge page needs no alignment to one.
+  size_t const slack = bytes >= kHugePage ? kHugePage : 0;
+  mapping_bytes_ = bytes + slack;
+  void* const mapping =
+      mmap(nullptr, mapping_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED)
+    fail(BUNTING_NO_MEMORY, "cannot allocate %.1f MiB for %s", double(bytes) / (1 << 20), what);
+  mapping_ = mapping;
+  uintptr_t const address = reinterpret_cast<uintptr_t>(mapping);
+  uintptr_t const aligned = slack ? (address + kHugePage - 1) / kHugePage * kHugePage : address;
+  data_ = static_cast<char*>(mapping) + (aligned - address);
+  if (slack) madvise(data_, bytes, MADV_HUGEPAGE);  // advice only: small pages work too
+}
+
+MemoryRegion::~MemoryRegion() {
+  if (mapping_) munmap(mapping_, mapping_bytes_);
+}
+
+}  // namespace bunting

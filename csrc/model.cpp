@@ -1,0 +1,310 @@
+#include "model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "error.h"
+#include "kernels/rope_table.h"
+#include "machine.h"
+#include "tensor_file.h"
+
+namespace bunting {
+
+namespace {
+
+constexpr int32_t kFirstLayerTensor = BUNTING_T_ATTN_NORM;
+constexpr int64_t kElementsPerPiece = 1 << 18;  // packed at a time by one thread
+constexpr int32_t kLayerTensors = BUNTING_T_DOWN - BUNTING_T_ATTN_NORM + 1;
+
+char const* tensor_name(int32_t tensor) {
+  switch (tensor) {
+    case BUNTING_T_EMBED:
+      return "embedding";
+    case BUNTING_T_FINAL_NORM:
+      return "final norm";
+    case BUNTING_T_LM_HEAD:
+      return "vocabulary projection";
+    case BUNTING_T_ATTN_NORM:
+      return "attention norm";
+    case BUNTING_T_Q:
+      return "q";
+    case BUNTING_T_K:
+      return "k";
+    case BUNTING_T_V:
+      return "v";
+    case BUNTING_T_O:
+      return "o";
+    case BUNTING_T_Q_BIAS:
+      return "q bias";
+    case BUNTING_T_K_BIAS:
+      return "k bias";
+    case BUNTING_T_V_BIAS:
+      return "v bias";
+    case BUNTING_T_Q_NORM:
+      return "q norm";
+    case BUNTING_T_K_NORM:
+      return "k norm";
+    case BUNTING_T_MLP_NORM:
+      return "MLP norm";
+    case BUNTING_T_GATE:
+      return "gate";
+    case BUNTING_T_UP:
+      return "up";
+    case BUNTING_T_DOWN:
+      return "down";
+    default:
+      return nullptr;
+  }
+}
+
+bool is_layer_tensor(int32_t tensor) {
+  return tensor >= kFirstLayerTensor;
+}
+
+// Index into Model::loaded_: the tensors outside the layers, then layer after layer.
+size_t tensor_slot(int32_t tensor, int32_t layer) {
+  if (!is_layer_tensor(tensor)) return size_t(tensor);
+  return size_t(kFirstLayerTensor) + size_t(layer) * kLayerTensors + size_t(tensor - kFirstLayerTensor);
+}
+
+std::string describe(int32_t tensor, int32_t layer) {
+  std::string const name = tensor_name(tensor);
+  return is_layer_tensor(tensor) ? name + " of layer " + std::to_string(layer) : name;
+}
+
+void check_range(char const* name, int64_t value, int64_t low, int64_t high) {
+  if (value < low || value > high)
+    fail(BUNTING_INVALID, "model shape: %s is %lld, allowed are %lld to %lld", name, (long long)value,
+         (long long)low, (long long)high);
+}
+
+void check_positive(char const* name, float value) {
+  if (!(value > 0 && std::isfinite(value)))
+    fail(BUNTING_INVALID, "model shape: %s is %g, must be greater than 0", name, double(value));
+}
+
+// Every dimension is bounded such that no product of three of them leaves 63 bits.
+void check_shape(bunting_model_shape const& s) {
+  check_range("layers", s.layers, 1, 4096);
+  check_range("hidden", s.hidden, 1, 1 << 18);
+  check_range("feed_forward", s.feed_forward, 1, 1 << 20);
+  check_range("query_heads", s.query_heads, 1, 4096);
+  check_range("kv_heads", s.kv_heads, 1, s.query_heads);
+  check_range("head_size", s.head_size, 16, 1024);
+  check_range("vocab", s.vocab, 1, 1 << 24);
+  check_range("context_max", s.context_max, 1, 1 << 26);
+  check_range("sliding_window", s.sliding_window, 0, INT32_MAX);
+  check_range("qkv_bias", s.qkv_bias, 0, 1);
+  check_range("qk_norm", s.qk_norm, 0, 1);
+  check_range("tied_embeddings", s.tied_embeddings, 0, 1);
+  check_range("rope_kind", s.rope_kind, BUNTING_ROPE_PLAIN, BUNTING_ROPE_LLAMA3);
+  check_range("threads", s.threads, 1, 1024);
+  if (s.query_heads % s.kv_heads != 0)
+    fail(BUNTING_INVALID, "model shape: %d key-value heads do not divide %d query heads", s.kv_heads,
+         s.query_heads);
+  if (s.head_size % 16 != 0)
+    fail(BUNTING_INVALID, "model shape: head_size %d is not a multiple of 16", s.head_size);
+  if (s.compute != BUNTING_BF16 && s.compute != BUNTING_F32)
+    fail(BUNTING_INVALID, "model shape: compute type %d is neither bf16 nor f32", s.compute);
+  check_positive("norm_epsilon", s.norm_epsilon);
+  check_positive("rope_theta", s.rope_theta);
+  if (s.rope_kind == BUNTING_ROPE_PLAIN) return;
+  check_positive("rope_factor", s.rope_factor);
+  if (s.rope_kind == BUNTING_ROPE_LINEAR) return;
+  check_positive("rope_low_freq_factor", s.rope_low_freq_factor);
+  check_positive("rope_high_freq_factor", s.rope_high_freq_factor);
+  if (s.rope_high_freq_factor <= s.rope_low_freq_factor)
+    fail(BUNTING_INVALID, "model shape: rope_high_freq_factor must exceed rope_low_freq_factor");
+  check_range("rope_original_context", s.rope_original_context, 1, 1 << 26);
+}
+
+Kernels const* choose_kernels(int32_t isa) {
+  int32_t const best = usable_isa();
+  if (isa == BUNTING_ISA_AUTO) isa = best;
+  if (isa < BUNTING_ISA_PORTABLE || isa > best)
+    fail(BUNTING_INVALID, "instruction set level %d: this machine and library go up to %d", isa, best);
+  Kernels const* const kernels = kernels_for(isa);
+  if (!kernels) fail(BUNTING_INVALID, "instruction set level %d is not in this library", isa);
+  return kernels;
+}
+
+// Panels [begin, begin + count) of a matrix, as a matrix of `rows` rows of its own.
+PackedMatrix panels_of(PackedMatrix const& whole, int64_t begin, int64_t rows) {
+  PackedMatrix part = whole;
+  part.n = rows;
+  if (whole.data)
+    part.data =
+        static_cast<char*>(whole.data) + size_t(begin) * size_t(whole.kp()) * kPanel * whole.element();
+  return part;
+}
+
+float half_to_float(uint16_t half) {
+  uint32_t const sign = uint32_t(half & 0x8000u) << 16, exponent = (half >> 10) & 31u,
+                 mantissa = half & 0x3ffu;
+  if (exponent == 0) return (sign ? -1.0f : 1.0f) * std::ldexp(float(mantissa), -24);
+  uint32_t const bits = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | mantissa << 13;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+void to_floats(float* to, void const* from, Dtype dtype, int64_t count) {
+  if (dtype == Dtype::f32) {
+    std::memcpy(to, from, size_t(count) * sizeof(float));
+    return;
+  }
+  uint16_t const* const halves = static_cast<uint16_t const*>(from);
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t const bits = uint32_t(halves[i]) << 16;
+    if (dtype == Dtype::f16)
+      to[i] = half_to_float(halves[i]);
+    else
+      std::memcpy(&to[i], &bits, sizeof bits);
+  }
+}
+
+}  // namespace
+
+Model::Model(bunting_model_shape const& shape) : shape_(shape) {
+  check_shape(shape);
+  kernels_ = choose_kernels(shape.isa);
+  dtype_ = shape.compute == BUNTING_F32 ? Dtype::f32 : Dtype::bf16;
+  layers_.resize(size_t(shape.layers));
+  weight_bytes_ = place(nullptr);
+}
+
+void Model::allocate() {
+  region_ = MemoryRegion(weight_bytes_, "the model's weights");
+  place(region_.data());
+  loaded_.assign(tensor_slot(kFirstLayerTensor, shape_.layers), 0);
+  pool_ = std::make_unique<ThreadPool>(shape_.threads);
+  rope_tables(shape_, rope_cos_, rope_sin_);
+}
+
+// Lays everything out from `base` on and returns the bytes; with a null base it only measures.
+size_t Model::place(char* base) {
+  Carver carver(base);
+  auto const vector = [&](int64_t size) { return carver.take<float>(size_t(size)); };
+  auto const matrix = [&](int64_t n, int64_t k) {
+    PackedMatrix m;
+    m.dtype = dtype_;
+    m.n = n;
+    m.k = k;
+    m.data = carver.take<char>(m.bytes());
+    return m;
+  };
+  int64_t const hidden = shape_.hidden, head_size = shape_.head_size;
+  embedding_ = matrix(shape_.vocab, hidden);
+  if (!shape_.tied_embeddings) lm_head_ = matrix(shape_.vocab, hidden);
+  final_norm_ = vector(hidden);
+  for (LayerWeights& layer : layers_) {
+    layer.attention_norm = vector(hidden);
+    layer.qkv = matrix(qkv_width(), hidden);
+    if (shape_.qkv_bias) layer.qkv_bias = vector(qkv_width());
+    if (shape_.qk_norm) layer.q_norm = vector(head_size), layer.k_norm = vector(head_size);
+    layer.o = matrix(hidden, query_width());
+    layer.mlp_norm = vector(hidden);
+    layer.gate_up = matrix(2 * padded_feed_forward(), hidden);
+    layer.down = matrix(hidden, shape_.feed_forward);
+  }
+  rope_cos_ = vector(int64_t(shape_.context_max) * (head_size / 2));
+  rope_sin_ = vector(int64_t(shape_.context_max) * (head_size / 2));
+  return carver.used();
+}
+
+uint64_t Model::page_bytes() const {
+  return uint64_t(shape_.layers) * kv_page_bytes(dtype_, shape_.kv_heads, shape_.head_size);
+}
+
+Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
+  int64_t const hidden = shape_.hidden, head_size = shape_.head_size, feed_forward = shape_.feed_forward;
+  int64_t const q = query_width(), kv = kv_width();
+  auto const vector = [](float* at, int64_t size) { return Target{1, size, {}, at}; };
+  auto const matrix = [](PackedMatrix const& whole, int64_t first_row, int64_t rows) {
+    return Target{rows, whole.k, panels_of(whole, first_row / kPanel, rows), nullptr};
+  };
+  LayerWeights const& layer = layers_[size_t(layer_index)];
+  switch (tensor) {
+    case BUNTING_T_EMBED:
+      return matrix(embedding_, 0, shape_.vocab);
+    case BUNTING_T_LM_HEAD:
+      return shape_.tied_embeddings ? Target{} : matrix(lm_head_, 0, shape_.vocab);
+    case BUNTING_T_FINAL_NORM:
+      return vector(final_norm_, hidden);
+    case BUNTING_T_ATTN_NORM:
+      return vector(layer.attention_norm, hidden);
+    case BUNTING_T_Q:
+      return matrix(layer.qkv, 0, q);
+    case BUNTING_T_K:
+      return matrix(layer.qkv, q, kv);
+    case BUNTING_T_V:
+      return matrix(layer.qkv, q + kv, kv);
+    case BUNTING_T_O:
+      return matrix(layer.o, 0, hidden);
+    case BUNTING_T_MLP_NORM:
+      return vector(layer.mlp_norm, hidden);
+    case BUNTING_T_GATE:
+      return matrix(layer.gate_up, 0, feed_forward);
+    case BUNTING_T_UP:
+      return matrix(layer.gate_up, padded_feed_forward(), feed_forward);
+    case BUNTING_T_DOWN:
+      return matrix(layer.down, 0, hidden);
+    case BUNTING_T_Q_NORM:
+      return shape_.qk_norm ? vector(layer.q_norm, head_size) : Target{};
+    case BUNTING_T_K_NORM:
+      return shape_.qk_norm ? vector(layer.k_norm, head_size) : Target{};
+    case BUNTING_T_Q_BIAS:
+      return shape_.qkv_bias ? vector(layer.qkv_bias, q) : Target{};
+    case BUNTING_T_K_BIAS:
+      return shape_.qkv_bias ? vector(layer.qkv_bias + q, kv) : Target{};
+    case BUNTING_T_V_BIAS:
+      return shape_.qkv_bias ? vector(layer.qkv_bias + q + kv, kv) : Target{};
+    default:
+      return Target{};
+  }
+}
+
+void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offset, int32_t dtype,
+                 int64_t rows, int64_t cols) {
+  if (sealed_) fail(BUNTING_INVALID, "%s: the model is sealed", path);
+  if (!tensor_name(tensor)) fail(BUNTING_INVALID, "%s: there is no tensor kind %d", path, tensor);
+  int32_t const layers = is_layer_tensor(tensor) ? shape_.layers : 1;
+  if (layer < 0 || layer >= layers)
+    fail(BUNTING_INVALID, "%s: %s: layer %d of %d", path, tensor_name(tensor), layer, layers);
+  std::string const name = describe(tensor, layer);
+  Target const to = target(tensor, layer);
+  if (to.rows == 0) fail(BUNTING_INVALID, "%s: a model of this shape has no %s", path, name.c_str());
+  if (rows != to.rows || cols != to.cols)
+    fail(BUNTING_INVALID, "%s: %s is [%lld, %lld], expected [%lld, %lld]", path, name.c_str(),
+         (long long)rows, (long long)cols, (long long)to.rows, (long long)to.cols);
+  if (dtype != BUNTING_F32 && dtype != BUNTING_F16 && dtype != BUNTING_BF16)
+    fail(BUNTING_INVALID, "%s: %s has unknown element type %d", path, name.c_str(), dtype);
+  uint8_t& loaded = loaded_[tensor_slot(tensor, layer)];
+  if (loaded) fail(BUNTING_INVALID, "%s: %s is loaded already", path, name.c_str());
+
+  TensorFile const file(path, offset, Dtype(dtype), rows * cols);
+  if (to.part.data) {
+    int64_t const grain = std::max<int64_t>(1, kElementsPerPiece / (to.part.kp() * kPanel));
+    pool_->run(to.part.panels(), grain, [&](int64_t begin, int64_t end) {
+      kernels_->pack(to.part, file.data(), Dtype(dtype), begin, end);
+    });
+  } else {
+    to_floats(to.vector, file.data(), Dtype(dtype), cols);
+  }
+  loaded = 1;
+}
+
+void Model::seal() {
+  auto const require = [&](int32_t tensor, int32_t layer) {
+    if (tensor_name(tensor) && target(tensor, layer).rows > 0 && !loaded_[tensor_slot(tensor, layer)])
+      fail(BUNTING_INVALID, "the model is not complete: %s is missing", describe(tensor, layer).c_str());
+  };
+  for (int32_t tensor = 0; tensor < kFirstLayerTensor; tensor++) require(tensor, 0);
+  for (int32_t layer = 0; layer < shape_.layers; layer++)
+    for (int32_t i = 0; i < kLayerTensors; i++) require(kFirstLayerTensor + i, layer);
+  pool_.reset();
+  sealed_ = true;
+}
+
+}  // namespace bunting

@@ -1,0 +1,89 @@
+// model.h - a decoder-only transformer's weights in the order in which the kernels read them.
+//
+// All weights live in one MemoryRegion: matrices packed (kernels.h), vectors as f32. Q, K and V are one
+// matrix, and so are gate and up, so that a layer has four GEMMs. Filled tensor by tensor while loading,
+// read-only once sealed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "include/engine.h"
+#include "kernels/kernels.h"
+#include "memory_region.h"
+#include "thread_pool.h"
+
+namespace bunting {
+
+struct LayerWeights {
+  float* attention_norm = nullptr;  // [H]
+  PackedMatrix qkv;                 // [(Hq + 2 Hk) D, H]: rows of Q, then K, then V
+  float* qkv_bias = nullptr;        // [(Hq + 2 Hk) D] or null
+  float* q_norm = nullptr;          // [D] or null
+  float* k_norm = nullptr;          // [D] or null
+  PackedMatrix o;                   // [H, Hq D]
+  float* mlp_norm = nullptr;        // [H]
+  PackedMatrix gate_up;             // [2 Fp, H]: F rows of gate, zeros to Fp, F rows of up, zeros to 2 Fp
+  PackedMatrix down;                // [H, F]
+};
+
+class Model {
+ public:
+  // Checks the shape and measures; takes no memory yet. Throws BUNTING_INVALID.
+  explicit Model(bunting_model_shape const& shape);
+
+  // Allocates the weights and computes the tables of rotations; once, before the first load.
+  void allocate();
+  // See bunting_model_load.
+  void load(int32_t tensor, int32_t layer, char const* path, uint64_t offset, int32_t dtype, int64_t rows,
+            int64_t cols);
+  void seal();
+
+  bool sealed() const { return sealed_; }
+  bunting_model_shape const& shape() const { return shape_; }
+  Kernels const& kernels() const { return *kernels_; }
+  Dtype dtype() const { return dtype_; }
+
+  int64_t query_width() const { return int64_t(shape_.query_heads) * shape_.head_size; }
+  int64_t kv_width() const { return int64_t(shape_.kv_heads) * shape_.head_size; }
+  int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
+  // F rounded up to whole panels, so that `up` begins on one.
+  int64_t padded_feed_forward() const { return round_up(shape_.feed_forward, kPanel); }
+
+  PackedMatrix const& embedding() const { return embedding_; }
+  PackedMatrix const& vocabulary_projection() const { return shape_.tied_embeddings ? embedding_ : lm_head_; }
+  float const* final_norm() const { return final_norm_; }
+  LayerWeights const& layer(int32_t index) const { return layers_[size_t(index)]; }
+  float const* rope_cos() const { return rope_cos_; }  // [context_max, D/2]
+  float const* rope_sin() const { return rope_sin_; }
+
+  uint64_t weight_bytes() const { return weight_bytes_; }
+  uint64_t page_bytes() const;  // one KV page over all layers
+
+ private:
+  // Where a tensor goes: whole panels of a matrix, or a vector.
+  struct Target {
+    int64_t rows = 0, cols = 0;  // as in the file; rows = 0: this model has no such tensor
+    PackedMatrix part;           // panels of the matrix the tensor fills; data null: a vector
+    float* vector = nullptr;
+  };
+  Target target(int32_t tensor, int32_t layer) const;
+  size_t place(char* base);
+
+  bunting_model_shape shape_;
+  Kernels const* kernels_ = nullptr;
+  Dtype dtype_ = Dtype::bf16;
+  uint64_t weight_bytes_ = 0;
+  PackedMatrix embedding_, lm_head_;  // [V, H]
+  float* final_norm_ = nullptr;       // [H]
+  std::vector<LayerWeights> layers_;
+  float* rope_cos_ = nullptr;
+  float* rope_sin_ = nullptr;
+  MemoryRegion region_;
+  std::unique_ptr<ThreadPool> pool_;  // packs; gone once sealed
+  std::vector<uint8_t> loaded_;       // by tensor_slot() of model.cpp
+  bool sealed_ = false;
+};
+
+}  // namespace bunting

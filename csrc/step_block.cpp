@@ -1,0 +1,278 @@
+#include "step_block.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "error.h"
+
+namespace bunting {
+
+namespace {
+
+constexpr int32_t kHeaderWords = sizeof(bunting_step_header) / 4;
+static_assert(sizeof(bunting_step_header) == 72, "the header is part of the ABI (gpu/step-block.ts)");
+static_assert(sizeof(bunting_step_result) == 16, "the result header is part of the ABI (gpu/step-block.ts)");
+static_assert(sizeof(PageCopy) == 12, "copies are read in place");
+
+float as_float(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// A real number in [low, high]; NaN is not.
+bool within(float value, float low, float high) {
+  return value >= low && value <= high;
+}
+
+}  // namespace
+
+StepReader::StepReader(StepLimits const& limits) : limits_(limits) {
+  plan_.chunk.resize(size_t(limits.chunks_max));
+  plan_.position.resize(size_t(limits.tokens_max));
+  plan_.token_page.resize(size_t(limits.tokens_max));
+  plan_.row.resize(size_t(limits.chunks_max));
+  page_use_.resize(size_t(limits.pages));
+}
+
+uint64_t StepReader::result_bytes(int32_t rows, int32_t top_logprobs_max) {
+  return sizeof(bunting_step_result) +
+         uint64_t(rows) * 4 * (BUNTING_RESULT_ROW_WORDS + 2 * uint64_t(top_logprobs_max));
+}
+
+StepPlan const& StepReader::read(void const* block, uint64_t block_bytes, uint64_t result_bytes) {
+  plan_.copies = plan_.tokens = plan_.chunks = plan_.rows = 0;
+  step_++;
+  if (!block || reinterpret_cast<uintptr_t>(block) % 4 != 0)
+    fail(BUNTING_INVALID, "step block: not 4-byte aligned");
+  if (block_bytes < sizeof(bunting_step_header))
+    fail(BUNTING_INVALID, "step block: %llu bytes cannot hold the header", (unsigned long long)block_bytes);
+  bunting_step_header header;
+  std::memcpy(&header, block, sizeof header);
+  if (header.magic != BUNTING_STEP_MAGIC) fail(BUNTING_INVALID, "step block: wrong magic %08x", header.magic);
+  if (header.words_total < uint32_t(kHeaderWords) || uint64_t(header.words_total) * 4 > block_bytes)
+    fail(BUNTING_INVALID, "step block: words_total %u does not fit %llu bytes", header.words_total,
+         (unsigned long long)block_bytes);
+  block_ = static_cast<uint32_t const*>(block);
+  block_words_ = header.words_total;
+
+  Array const copies = array("copies", header.copies, header.copies_at, 3);
+  Array const tokens = array("tokens", header.tokens, header.tokens_at, 1);
+  Array const chunks = array("chunks", header.chunks, header.chunks_at, BUNTING_CHUNK_WORDS);
+  Array const pages = array("pages", header.pages, header.pages_at, 1);
+  Array const rows = array("rows", header.rows, header.rows_at, BUNTING_ROW_WORDS);
+  Array const pairs = array("pairs", header.pairs, header.pairs_at, 2);
+  Array const words = array("words", header.words, header.words_at, 1);
+  Array const shared = array("shared", header.shared, header.shared_at, 4);
+  if (tokens.count > limits_.tokens_max)
+    fail(BUNTING_INVALID, "step block: %d tokens, at most %d fit a step", tokens.count, limits_.tokens_max);
+  if (chunks.count > limits_.chunks_max)
+    fail(BUNTING_INVALID, "step block: %d chunks, at most %d fit a step", chunks.count, limits_.chunks_max);
+  if (rows.count > chunks.count)
+    fail(BUNTING_INVALID, "step block: %d rows for %d chunks", rows.count, chunks.count);
+  if (result_bytes < StepReader::result_bytes(rows.count, limits_.top_logprobs_max))
+    fail(BUNTING_INVALID, "step result: %llu bytes cannot hold %d rows", (unsigned long long)result_bytes,
+         rows.count);
+
+  read_copies(copies);
+  read_tokens(tokens);
+  read_chunks(chunks, pages, rows.count);
+  check_page_writers();
+  read_rows(rows, pairs, words);
+  check_shared(shared);
+
+  plan_.copies = copies.count;
+  plan_.tokens = tokens.count;
+  plan_.rows = rows.count;
+  return plan_;
+}
+
+StepReader::Array StepReader::array(char const* name, int32_t count, int32_t at, int32_t width) const {
+  if (count == 0) return {};
+  if (count < 0 || at < kHeaderWords || int64_t(at) + int64_t(count) * width > block_words_)
+    fail(BUNTING_INVALID, "step block: %s [%d entries of %d words at word %d] leave the block of %lld words",
+         name, count, width, at, (long long)block_words_);
+  return {block_ + at, count};
+}
+
+// A page is a destination once and no copy's source, so the copies may run in any order.
+void StepReader::read_copies(Array const& copies) {
+  PageCopy const* const copy = reinterpret_cast<PageCopy const*>(copies.words);
+  for (int32_t i = 0; i < copies.count; i++) {
+    auto const [from, to, count] = copy[i];
+    if (from < 0 || from >= limits_.pages || to < 0 || to >= limits_.pages)
+      fail(BUNTING_INVALID, "step block: copy %d is from page %d to page %d of %d", i, from, to,
+           limits_.pages);
+    if (count < 1 || count > limits_.page_tokens)
+      fail(BUNTING_INVALID, "step block: copy %d has %d tokens, a page holds %d", i, count,
+           limits_.page_tokens);
+    if (page_use_[size_t(to)].copied_to_step == step_)
+      fail(BUNTING_INVALID, "step block: page %d is copied to twice", to);
+    page_use_[size_t(to)].copied_to_step = step_;
+    page_use_[size_t(from)].copied_from_step = step_;
+  }
+  for (int32_t i = 0; i < copies.count; i++)
+    if (page_use_[size_t(copy[i].to)].copied_from_step == step_)
+      fail(BUNTING_INVALID, "step block: page %d is both copied from and copied to", copy[i].to);
+  plan_.copy = copy;
+}
+
+void StepReader::read_tokens(Array const& tokens) {
+  int32_t const* const token = reinterpret_cast<int32_t const*>(tokens.words);
+  for (int32_t i = 0; i < tokens.count; i++)
+    if (token[i] < 0 || token[i] >= limits_.vocab)
+      fail(BUNTING_INVALID, "step block: token %d at row %d is outside the vocabulary of %d", token[i], i,
+           limits_.vocab);
+  plan_.token = token;
+  plan_.tokens = tokens.count;
+}
+
+// Chunks cover the token rows exactly once, in order, and so do the sampling ones the rows. Marks the written
+// pages.
+void StepReader::read_chunks(Array const& chunks, Array const& pages, int32_t rows) {
+  int32_t next_token = 0, next_row = 0;
+  int32_t const tp = limits_.page_tokens;
+  for (int32_t c = 0; c < chunks.count; c++) {
+    int32_t word[BUNTING_CHUNK_WORDS];
+    std::memcpy(word, chunks.words + size_t(c) * BUNTING_CHUNK_WORDS, sizeof word);
+    auto const [first, count, start, pages_at, page_count, row] = word;
+    if (first != next_token || count < 1 || count > plan_.tokens - first)
+      fail(BUNTING_INVALID, "step block: chunk %d has rows [%d, +%d), expected to begin at %d of %d", c,
+           first, count, next_token, plan_.tokens);
+    if (start < 0 || start > limits_.context_max - count)
+      fail(BUNTING_INVALID, "step block: chunk %d has positions [%d, +%d), the context is %d", c, start,
+           count, limits_.context_max);
+    if (page_count != int32_t((int64_t(start) + count + tp - 1) / tp))
+      fail(BUNTING_INVALID, "step block: chunk %d has %d pages for %d positions", c, page_count,
+           start + count);
+    if (pages_at < 0 || pages_at > pages.count - page_count)
+      fail(BUNTING_INVALID, "step block: chunk %d has pages [%d, +%d) of %d", c, pages_at, page_count,
+           pages.count);
+    if (row != -1 && (row != next_row || row >= rows))
+      fail(BUNTING_INVALID, "step block: chunk %d samples row %d, expected -1 or %d of %d", c, row, next_row,
+           rows);
+
+    int32_t const* const page = reinterpret_cast<int32_t const*>(pages.words) + pages_at;
+    for (int32_t i = 0; i < page_count; i++)
+      if (page[i] < 0 || page[i] >= limits_.pages)
+        fail(BUNTING_INVALID, "step block: chunk %d has page %d of %d", c, page[i], limits_.pages);
+    for (int32_t i = start / tp; i < page_count; i++) {
+      PageUse& use = page_use_[size_t(page[i])];
+      if (use.written_step == step_)
+        fail(BUNTING_INVALID, "step block: page %d is written by chunks %d and %d", page[i], use.chunk, c);
+      use.written_step = step_;
+      use.chunk = c;
+      use.index = i;
+    }
+    for (int32_t i = 0; i < count; i++) {
+      plan_.position[size_t(first + i)] = start + i;
+      plan_.token_page[size_t(first + i)] = page[(start + i) / tp];
+    }
+    plan_.chunk[size_t(c)] = ChunkView{first, count, start, page};
+    if (row != -1) plan_.row[size_t(next_row++)].token_row = first + count - 1;
+    next_token += count;
+  }
+  if (next_token != plan_.tokens)
+    fail(BUNTING_INVALID, "step block: chunks cover %d of %d tokens", next_token, plan_.tokens);
+  if (next_row != rows) fail(BUNTING_INVALID, "step block: chunks sample %d of %d rows", next_row, rows);
+  plan_.chunks = chunks.count;
+}
+
+// A page that some chunk writes appears nowhere else: in no other chunk, and in its own only once.
+void StepReader::check_page_writers() const {
+  for (int32_t c = 0; c < plan_.chunks; c++) {
+    ChunkView const& chunk = plan_.chunk[size_t(c)];
+    int32_t const page_count = (chunk.start + chunk.count + limits_.page_tokens - 1) / limits_.page_tokens;
+    for (int32_t i = 0; i < page_count; i++) {
+      PageUse const& use = page_use_[size_t(chunk.pages[i])];
+      if (use.written_step == step_ && (use.chunk != c || use.index != i))
+        fail(BUNTING_INVALID, "step block: page %d is written by chunk %d and read by chunk %d",
+             chunk.pages[i], use.chunk, c);
+    }
+  }
+}
+
+void StepReader::read_rows(Array const& rows, Array const& pairs, Array const& words) {
+  for (int32_t r = 0; r < rows.count; r++)
+    plan_.row[size_t(r)].sample = read_row(r, rows.words + size_t(r) * BUNTING_ROW_WORDS, pairs, words);
+}
+
+SampleRow StepReader::read_row(int32_t index, uint32_t const* words, Array const& pairs,
+                               Array const& masks) const {
+  auto const integer = [&](int word) { return int32_t(words[word]); };
+  auto const real = [&](int word, char const* name, float low, float high) {
+    float const value = as_float(words[word]);
+    if (!within(value, low, high))
+      fail(BUNTING_INVALID, "step block: row %d has %s %g, allowed are %g to %g", index, name, double(value),
+           double(low), double(high));
+    return value;
+  };
+  float const finite = 3.4e38f;
+  SampleRow row{};
+  row.temperature = real(BUNTING_ROW_TEMPERATURE, "temperature", 0, finite);
+  row.top_p = real(BUNTING_ROW_TOP_P, "top_p", 0, 1);
+  row.min_p = real(BUNTING_ROW_MIN_P, "min_p", 0, 1);
+  row.repetition = real(BUNTING_ROW_REPETITION, "repetition penalty", 1e-6f, 1e6f);
+  row.presence = real(BUNTING_ROW_PRESENCE, "presence penalty", -1e6f, 1e6f);
+  row.frequency = real(BUNTING_ROW_FREQUENCY, "frequency penalty", -1e6f, 1e6f);
+  row.top_k = integer(BUNTING_ROW_TOP_K);
+  if (row.top_k < 0) fail(BUNTING_INVALID, "step block: row %d has top_k %d", index, row.top_k);
+  row.seed_low = words[BUNTING_ROW_SEED_LOW];
+  row.seed_high = words[BUNTING_ROW_SEED_HIGH];
+  row.position = words[BUNTING_ROW_POSITION];
+
+  auto const pairs_of = [&](int at_word, char const* name, int32_t* count) {
+    int32_t const at = integer(at_word);
+    *count = integer(at_word + 1);
+    if (*count == 0) return static_cast<int32_t const*>(nullptr);
+    if (at < 0 || *count < 0 || *count > pairs.count || at > pairs.count - *count)
+      fail(BUNTING_INVALID, "step block: row %d has %s pairs [%d, +%d) of %d", index, name, at, *count,
+           pairs.count);
+    int32_t const* const pair = reinterpret_cast<int32_t const*>(pairs.words) + size_t(at) * 2;
+    for (int32_t i = 0; i < *count; i++)
+      if (pair[2 * i] < 0 || pair[2 * i] >= limits_.vocab)
+        fail(BUNTING_INVALID, "step block: row %d has %s token %d outside the vocabulary of %d", index, name,
+             pair[2 * i], limits_.vocab);
+    return pair;
+  };
+  row.bias = pairs_of(BUNTING_ROW_BIAS_AT, "bias", &row.bias_count);
+  for (int32_t i = 0; i < row.bias_count; i++) {
+    float const bias = as_float(uint32_t(row.bias[2 * i + 1]));
+    if (std::isnan(bias) || bias > finite)  // -inf bans a token
+      fail(BUNTING_INVALID, "step block: row %d has bias %g", index, double(bias));
+  }
+  row.seen = pairs_of(BUNTING_ROW_SEEN_AT, "seen", &row.seen_count);
+  for (int32_t i = 0; i < row.seen_count; i++)
+    if (row.seen[2 * i + 1] < 0)
+      fail(BUNTING_INVALID, "step block: row %d has seen count %d", index, row.seen[2 * i + 1]);
+
+  int32_t const mask_at = integer(BUNTING_ROW_MASK_AT),
+                mask_words = int32_t((int64_t(limits_.vocab) + 31) / 32);
+  if (mask_at != -1) {
+    if (mask_at < 0 || mask_at > masks.count - mask_words)
+      fail(BUNTING_INVALID, "step block: row %d has a mask at word %d of %d", index, mask_at, masks.count);
+    row.mask = masks.words + mask_at;
+  }
+  row.top_logprobs = integer(BUNTING_ROW_TOP_LOGPROBS);
+  if (row.top_logprobs < -1 || row.top_logprobs > limits_.top_logprobs_max)
+    fail(BUNTING_INVALID, "step block: row %d asks for %d logprobs, at most %d", index, row.top_logprobs,
+         limits_.top_logprobs_max);
+  for (int word = BUNTING_ROW_TOP_LOGPROBS + 1; word < BUNTING_ROW_WORDS; word++)
+    if (words[word] != 0)
+      fail(BUNTING_INVALID, "step block: row %d has a reserved word that is not 0", index);
+  return row;
+}
+
+void StepReader::check_shared(Array const& shared) const {
+  for (int32_t i = 0; i < shared.count; i++) {
+    int32_t span[4];
+    std::memcpy(span, shared.words + size_t(i) * 4, sizeof span);
+    auto const [row_begin, row_end, begin, end] = span;
+    if (row_begin < 0 || row_begin >= row_end || row_end > plan_.tokens || begin < 0 || begin >= end ||
+        end > limits_.context_max)
+      fail(BUNTING_INVALID, "step block: shared span %d is rows [%d, %d) by positions [%d, %d)", i, row_begin,
+           row_end, begin, end);
+  }
+}
+
+}  // namespace bunting

@@ -1,0 +1,83 @@
+// step_block.h - reads a step block (engine.h) into views the forward pass can trust.
+//
+// The block comes from outside, so every offset, count, id, range and real number in it is checked before
+// anything is used, with 64-bit arithmetic. A plan is parsed into memory reserved when the engine opens;
+// parsing allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "include/engine.h"
+#include "kernels/kernels.h"
+
+namespace bunting {
+
+struct PageCopy {
+  int32_t from, to, count;
+};
+
+// A row to draw from and the token row whose hidden state it needs.
+struct PlannedRow {
+  SampleRow sample;
+  int32_t token_row = 0;
+};
+
+// One validated step. Pointers look into the block, which the caller keeps unchanged until the step is done.
+struct StepPlan {
+  int32_t copies = 0, tokens = 0, chunks = 0, rows = 0;  // valid entries of what follows
+  PageCopy const* copy = nullptr;                        // [copies]
+  int32_t const* token = nullptr;                        // [T] ids
+  std::vector<ChunkView> chunk;                          // [chunks]
+  std::vector<int32_t> position;                         // [T] absolute
+  std::vector<int32_t> token_page;                       // [T] page of each position
+  std::vector<PlannedRow> row;                           // [rows]
+};
+
+// What a block is checked against.
+struct StepLimits {
+  int32_t pages = 0, page_tokens = 0;
+  int32_t tokens_max = 0, chunks_max = 0, top_logprobs_max = 0;
+  int32_t vocab = 0, context_max = 0;
+};
+
+class StepReader {
+ public:
+  explicit StepReader(StepLimits const& limits);
+
+  // Throws BUNTING_INVALID with the first thing that is wrong; the plan is then meaningless.
+  StepPlan const& read(void const* block, uint64_t block_bytes, uint64_t result_bytes);
+  StepPlan const& plan() const { return plan_; }
+
+  static uint64_t result_bytes(int32_t rows, int32_t top_logprobs_max);
+
+ private:
+  // Who touches a page in the step being read. Entries of earlier steps have another step number: nothing is
+  // cleared.
+  struct PageUse {
+    uint64_t written_step = 0, copied_to_step = 0, copied_from_step = 0;
+    int32_t chunk = 0, index = 0;  // the writing chunk, and the page's place in its list
+  };
+
+  struct Array {
+    uint32_t const* words = nullptr;
+    int32_t count = 0;
+  };
+  Array array(char const* name, int32_t count, int32_t at, int32_t width) const;
+  void read_copies(Array const& copies);
+  void read_tokens(Array const& tokens);
+  void read_chunks(Array const& chunks, Array const& pages, int32_t rows);
+  void check_page_writers() const;
+  void read_rows(Array const& rows, Array const& pairs, Array const& words);
+  SampleRow read_row(int32_t index, uint32_t const* words, Array const& pairs, Array const& masks) const;
+  void check_shared(Array const& shared) const;
+
+  StepLimits limits_;
+  StepPlan plan_;
+  std::vector<PageUse> page_use_;  // [P]
+  uint64_t step_ = 0;
+  uint32_t const* block_ = nullptr;  // while reading
+  int64_t block_words_ = 0;
+};
+
+}  // namespace bunting

@@ -1,0 +1,74 @@
+#include "tensor_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "error.h"
+
+namespace bunting {
+
+namespace {
+
+size_t element_size(Dtype dtype) {
+  return dtype == Dtype::f32 ? 4 : 2;
+}
+
+struct Descriptor {
+  int number;
+  ~Descriptor() {
+    if (number >= 0) close(number);
+  }
+};
+
+int open_for_reading(char const* path) {
+  int number;
+  do number = open(path, O_RDONLY | O_CLOEXEC);
+  while (number < 0 && errno == EINTR);
+  return number;
+}
+
+}  // namespace
+
+TensorFile::TensorFile(char const* path, uint64_t offset, Dtype dtype, int64_t count) {
+  Descriptor const file{open_for_reading(path)};
+  if (file.number < 0) fail(BUNTING_IO, "%s: cannot be opened: %s", path, std::strerror(errno));
+  struct stat status;
+  if (fstat(file.number, &status) != 0) fail(BUNTING_IO, "%s: %s", path, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) fail(BUNTING_IO, "%s: not a regular file", path);
+  uint64_t const file_bytes = uint64_t(status.st_size), bytes = uint64_t(count) * element_size(dtype);
+  if (offset > file_bytes || bytes > file_bytes - offset)
+    fail(BUNTING_INVALID, "%s: bytes [%llu, +%llu) leave the file of %llu bytes", path,
+         (unsigned long long)offset, (unsigned long long)bytes, (unsigned long long)file_bytes);
+
+  uint64_t const os_page = uint64_t(sysconf(_SC_PAGESIZE));
+  uint64_t const begin = offset / os_page * os_page;
+  mapping_bytes_ = size_t(offset + bytes - begin);
+  void* const mapping = mmap(nullptr, mapping_bytes_, PROT_READ, MAP_PRIVATE, file.number, off_t(begin));
+  if (mapping == MAP_FAILED) fail(BUNTING_IO, "%s: cannot be mapped: %s", path, std::strerror(errno));
+  mapping_ = mapping;
+  madvise(mapping_, mapping_bytes_, MADV_WILLNEED);  // advice only
+
+  data_ = static_cast<char const*>(mapping_) + (offset - begin);
+  if (offset % element_size(dtype) == 0) return;
+  copy_ = std::malloc(size_t(bytes));
+  if (!copy_) {
+    munmap(mapping_, mapping_bytes_);
+    fail(BUNTING_NO_MEMORY, "%s: cannot allocate %llu bytes to align a tensor", path,
+         (unsigned long long)bytes);
+  }
+  std::memcpy(copy_, data_, size_t(bytes));
+  data_ = copy_;
+}
+
+TensorFile::~TensorFile() {
+  std::free(copy_);
+  if (mapping_) munmap(mapping_, mapping_bytes_);
+}
+
+}  // namespace bunting
