@@ -22,6 +22,8 @@
 extern "C" {
 #endif
 
+#pragma GCC visibility push(default) /* the rest of the library is compiled hidden */
+
 #define BUNTING_ABI_VERSION 1
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
@@ -237,6 +239,8 @@ bunting_status bunting_step_wait(bunting_engine* engine);
 
 /* Test and evaluation aid: raw logits of the last step's sampled rows, [rows, V] f32, valid until the next step. */
 bunting_status bunting_engine_logits(bunting_engine const* engine, float const** logits, int32_t* rows);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,110 @@
+// pack.cpp - weights from a file's order into the order of PackedMatrix.
+//
+//   src [N, K] row-major, bf16, f16 or f32; may be unaligned in a mapped file
+//   w   [ceil(N/16)] panels, see kernels.h; columns >= N and rows >= K become zero
+//
+// Work:    one panel after another: 16 rows of the source, 64 values of each at a time, transposed in L1.
+// Roofline: memory bound, reads N*K*sizeof(src) and writes w.bytes() once.
+// Checked: bit for bit against reference::pack.
+#include <algorithm>
+
+#include "kernels/simd.h"
+
+namespace bunting::BUNTING_ISA {
+namespace {
+
+constexpr int kBlock = 64;  // values of k transposed at a time
+
+BUNTING_INLINE float f16_to_f32(uint16_t x) {
+#if defined(__F16C__)
+  return _cvtsh_ss(x);
+#else
+  uint32_t const sign = uint32_t(x & 0x8000) << 16;
+  uint32_t const magnitude = uint32_t(x & 0x7fff) << 13;
+  uint32_t bits;
+  if (magnitude >= 0x7c00u << 13) {
+    bits = magnitude | 0x7f800000u;  // infinity, NaN
+  } else if (magnitude >= 0x0400u << 13) {
+    bits = magnitude + (112u << 23);  // normal: the exponent's bias grows from 15 to 127
+  } else {
+    // Subnormal: value is mantissa * 2^-24, exact in f32.
+    float const value = float(x & 0x3ff) * 0x1p-24f;
+    std::memcpy(&bits, &value, 4);
+  }
+  bits |= sign;
+  float y;
+  std::memcpy(&y, &bits, 4);
+  return y;
+#endif
+}
+
+template <class Source>
+BUNTING_INLINE Source read(char const* p, int64_t index) {
+  Source value;
+  std::memcpy(&value, p + index * int64_t(sizeof(Source)), sizeof(Source));
+  return value;
+}
+
+template <Dtype S>
+BUNTING_INLINE float read_f32(char const* row, int64_t k) {
+  if constexpr (S == Dtype::f32) return read<float>(row, k);
+  if constexpr (S == Dtype::f16) return f16_to_f32(read<uint16_t>(row, k));
+  if constexpr (S == Dtype::bf16) return to_f32(read<uint16_t>(row, k));
+}
+
+template <Dtype S>
+BUNTING_INLINE bf16 read_bf16(char const* row, int64_t k) {
+  if constexpr (S == Dtype::bf16) return read<uint16_t>(row, k);
+  return to_bf16(read_f32<S>(row, k));
+}
+
+template <Dtype S>
+void pack_panels(PackedMatrix const& w, char const* src, int64_t begin, int64_t end) {
+  int64_t const element = S == Dtype::f32 ? 4 : 2;
+  int64_t const kp = w.kp();
+  for (int64_t panel = begin; panel < end; ++panel) {
+    int64_t const columns = std::min<int64_t>(kPanel, w.n - panel * kPanel);
+    char const* rows = src + panel * kPanel * w.k * element;
+    char* out = static_cast<char*>(w.data) + panel * kp * kPanel * int64_t(w.element());
+    for (int64_t k0 = 0; k0 < kp; k0 += kBlock) {
+      int64_t const width = std::min<int64_t>(kBlock, kp - k0);  // in the padded matrix; a multiple of 32
+      int64_t const valid = std::max<int64_t>(0, std::min(width, w.k - k0));
+      if (w.dtype == Dtype::f32) {
+        float* block = reinterpret_cast<float*>(out) + k0 * kPanel;
+        if (valid < width || columns < kPanel) std::fill_n(block, width * kPanel, 0.0f);
+        for (int64_t c = 0; c < columns; ++c) {
+          char const* row = rows + (c * w.k + k0) * element;
+          for (int64_t k = 0; k < valid; ++k) block[k * kPanel + c] = read_f32<S>(row, k);
+        }
+      } else {
+        bf16* block = reinterpret_cast<bf16*>(out) + k0 * kPanel;
+        if (valid < width || columns < kPanel) std::fill_n(block, width * kPanel, bf16{0});
+        for (int64_t c = 0; c < columns; ++c) {
+          char const* row = rows + (c * w.k + k0) * element;
+          int64_t k = 0;
+          for (; k + 2 <= valid; k += 2) {
+            uint32_t const pair = read_bf16<S>(row, k) | uint32_t(read_bf16<S>(row, k + 1)) << 16;
+            std::memcpy(block + k * kPanel + 2 * c, &pair, 4);  // little-endian: the even k comes first
+          }
+          if (k < valid) block[k * kPanel + 2 * c] = read_bf16<S>(row, k);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void pack(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end) {
+  char const* bytes = static_cast<char const*>(src);
+  switch (src_dtype) {
+    case Dtype::f32:
+      return pack_panels<Dtype::f32>(w, bytes, begin, end);
+    case Dtype::f16:
+      return pack_panels<Dtype::f16>(w, bytes, begin, end);
+    case Dtype::bf16:
+      return pack_panels<Dtype::bf16>(w, bytes, begin, end);
+  }
+}
+
+}  // namespace bunting::BUNTING_ISA

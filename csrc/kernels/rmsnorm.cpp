@@ -1,0 +1,40 @@
+// rmsnorm.cpp: y[t, h] = x[t, h] / sqrt(mean_h(x[t, h]^2) + eps) * w[h], one row per token.
+//
+//   x [T, ldx] f32      w [H] f32
+//   y [T, ldy] f32 or bf16, columns H .. ldy-1 zeroed (the GEMM reads them); may alias x if f32 and ldx ==
+//   ldy == H
+//
+// Work:     token rows [begin, end); a row twice through L1.
+// Roofline: memory bound, T*H*(4 + 4 or 2) bytes.
+// Checked:  against reference::rmsnorm; bf16 rounding is the whole difference (2^-8 relative).
+#include <cmath>
+
+#include "kernels/simd.h"
+
+namespace bunting::BUNTING_ISA {
+
+void rmsnorm(void* y, Dtype out, int64_t ldy, float const* x, int64_t ldx, float const* w, int64_t h,
+             float eps, int64_t begin, int64_t end) {
+  for (int64_t t = begin; t < end; ++t) {
+    float const* row = x + t * ldx;
+    f32x16 squares = zero();
+    for (int64_t i = 0; i < h; i += 16) {
+      f32x16 const v = load_first(row + i, h - i);
+      squares = fma(v, v, squares);
+    }
+    f32x16 const scale = set1(1.0f / std::sqrt(sum(squares) / float(h) + eps));
+    if (out == Dtype::f32) {
+      float* to = static_cast<float*>(y) + t * ldy;
+      for (int64_t i = 0; i < h; i += 16)
+        store_first(to + i, load_first(row + i, h - i) * scale * load_first(w + i, h - i), h - i);
+      for (int64_t i = h; i < ldy; ++i) to[i] = 0;
+    } else {
+      bf16* to = static_cast<bf16*>(y) + t * ldy;
+      for (int64_t i = 0; i < h; i += 16)
+        store_bf16_first(to + i, load_first(row + i, h - i) * scale * load_first(w + i, h - i), h - i);
+      for (int64_t i = h; i < ldy; ++i) to[i] = 0;
+    }
+  }
+}
+
+}  // namespace bunting::BUNTING_ISA

@@ -1,0 +1,37 @@
+// swiglu.cpp: y[t, f] = silu(gu[t, f]) * gu[t, F + f], silu(g) = g / (1 + e^-g), one row per token.
+//
+//   gu [T, ldgu] f32: F gates, then F ups
+//   y  [T, ldy]  f32 or bf16, columns F .. ldy-1 zeroed (the GEMM reads them)
+//
+// Work:     token rows [begin, end).
+// Roofline: T*F*(8 + 4 or 2) bytes, all in L2 when the rows follow their GEMM; about 25 vector operations per
+// 16 values. Checked:  against reference::swiglu; e^x is good to 2 units in the last place, so 1e-6 relative
+// in f32.
+#include "kernels/simd.h"
+
+namespace bunting::BUNTING_ISA {
+
+void swiglu(void* y, Dtype out, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, int64_t begin,
+            int64_t end) {
+  f32x16 const one = set1(1.0f);
+  for (int64_t t = begin; t < end; ++t) {
+    float const* gate = gu + t * ldgu;
+    float const* up = gate + f;
+    for (int64_t i = 0; i < f; i += 16) {
+      f32x16 const g = load_first(gate + i, f - i);
+      f32x16 const v = g / (one + exp(zero() - g)) * load_first(up + i, f - i);
+      if (out == Dtype::f32)
+        store_first(static_cast<float*>(y) + t * ldy + i, v, f - i);
+      else
+        store_bf16_first(static_cast<bf16*>(y) + t * ldy + i, v, f - i);
+    }
+    for (int64_t i = f; i < ldy; ++i) {
+      if (out == Dtype::f32)
+        static_cast<float*>(y)[t * ldy + i] = 0;
+      else
+        static_cast<bf16*>(y)[t * ldy + i] = 0;
+    }
+  }
+}
+
+}  // namespace bunting::BUNTING_ISA

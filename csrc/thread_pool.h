@@ -1,0 +1,109 @@
+// thread_pool.h - parallel sections of a step over a fixed set of threads.
+//
+//   ThreadPool pool(4);                      // the calling thread and three helpers
+//   ThreadPool::Step step(pool);             // helpers stay awake from here on
+//   pool.run(panels, 8, [&](int64_t begin, int64_t end, int thread) { kernels.gemm(g, begin, end); });
+//   pool.run(tokens, 4, [&](int64_t begin, int64_t end) { kernels.rmsnorm(..., begin, end); });
+//                                            // end of `step`: helpers go to sleep and use no processor at
+//                                            all
+//
+// A section is [0, total) in pieces of `grain`, handed out in rising order to whoever is free; run() returns
+// when all are done, and everything a piece wrote is visible after it. `thread` is in [0, threads()) and no
+// two pieces run at once with the same one: it indexes scratch memory. The caller of run() works too, as
+// thread 0. Which thread computes what is up to chance, so pieces must not depend on it.
+//
+// Inside a step a thread with nothing to do spins for some microseconds, then yields, and after about a
+// millisecond sleeps on a futex: fast when every thread has a core, harmless when it has not. Outside a step
+// run() works as well, it only has to wake the helpers first.
+//
+// One caller at a time. Pieces must not throw and must not call run(). Nothing is allocated after the
+// constructor.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace bunting {
+
+class ThreadPool {
+ public:
+  // threads >= 1, the caller included. Throws std::system_error when the system refuses a thread.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(ThreadPool const&) = delete;
+  ThreadPool& operator=(ThreadPool const&) = delete;
+
+  int threads() const { return int(helpers_.size()) + 1; }
+
+  // While one of these lives, helpers do not sleep between sections.
+  class Step {
+   public:
+    explicit Step(ThreadPool& pool) : pool_(pool) { pool_.in_step_.store(true, std::memory_order_relaxed); }
+    ~Step() { pool_.in_step_.store(false, std::memory_order_relaxed); }
+    Step(Step const&) = delete;
+    Step& operator=(Step const&) = delete;
+
+   private:
+    ThreadPool& pool_;
+  };
+
+  // piece is void(int64_t begin, int64_t end) or void(int64_t begin, int64_t end, int thread); grain >= 1.
+  template <class Piece>
+  void run(int64_t total, int64_t grain, Piece&& piece) {
+    using Callable = std::remove_reference_t<Piece>;
+    Call const call = [](void* context, int64_t begin, int64_t end, int thread) {
+      if constexpr (std::is_invocable_v<Callable&, int64_t, int64_t, int>)
+        (*static_cast<Callable*>(context))(begin, end, thread);
+      else
+        (*static_cast<Callable*>(context))(begin, end);
+    };
+    run_section(total, grain, call, const_cast<void*>(static_cast<void const*>(&piece)));
+  }
+
+  // About four pieces per thread.
+  template <class Piece>
+  void run(int64_t total, Piece&& piece) {
+    int64_t const pieces = 4 * int64_t(threads());
+    run(total, total > pieces ? (total + pieces - 1) / pieces : 1, static_cast<Piece&&>(piece));
+  }
+
+  // part(int32_t) for each of [0, threads()), every one once.
+  template <class Part>
+  void run_parts(Part&& part) {
+    run(threads(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) part(int32_t(i));
+    });
+  }
+
+ private:
+  using Call = void (*)(void* context, int64_t begin, int64_t end, int thread);
+
+  void run_section(int64_t total, int64_t grain, Call call, void* context);
+  void help(int thread);
+  void work(int thread);
+  void sleep_until_changed(std::atomic<uint32_t>& word, uint32_t seen, std::atomic<uint32_t>& sleepers);
+  void stop();
+
+  // The section being run. Written by the caller while no piece is left, read only by threads that hold a
+  // piece.
+  Call call_ = nullptr;
+  void* context_ = nullptr;
+  int64_t total_ = 0, grain_ = 1;
+  uint32_t pieces_ = 0;
+
+  // Apart from each other, so that waiting on one does not slow down the rest.
+  alignas(64) std::atomic<uint32_t> left_{0};  // pieces nobody has taken
+  alignas(64) std::atomic<uint32_t> done_{0};  // pieces finished
+  std::atomic<uint32_t> caller_sleeps_{0};
+  alignas(64) std::atomic<uint32_t> sections_{0};  // counts sections published; helpers wait for it to change
+  std::atomic<uint32_t> helpers_asleep_{0};
+  std::atomic<bool> in_step_{false};
+  std::atomic<bool> stopping_{false};
+
+  std::vector<std::thread> helpers_;
+};
+
+}  // namespace bunting
