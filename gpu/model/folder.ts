@@ -23,13 +23,11 @@ export interface ModelFolder {
 /** Opens and checks a folder with config.json and safetensors. Every problem is a ModelError. */
 export function openModelFolder(dir: string): ModelFolder {
   const names = folderNames(dir);
-  if (!names.includes("config.json"))
-    throw new ModelError(dir, "config.json", missingReason(names, "has none"));
   const hasWeights = names.includes("model.safetensors") || names.includes("model.safetensors.index.json");
   if (!hasWeights) {
-    const wanted = "has neither model.safetensors nor model.safetensors.index.json";
-    throw new ModelError(dir, null, missingReason(names, wanted));
+    throw insteadOf(dir, names, "has neither model.safetensors nor model.safetensors.index.json");
   }
+  if (!names.includes("config.json")) throw insteadOf(dir, names, "has no config.json");
   const config = readModelConfig(dir);
   const stored = readStoredTensors(dir);
   const source = stored.files.length === 1 ? stored.files[0]! : join(dir, "model.safetensors.index.json");
@@ -60,18 +58,18 @@ function folderNames(dir: string): readonly string[] {
   }
 }
 
-/** What the folder has instead, when that is another format. */
-function missingReason(names: readonly string[], missing: string): string {
+/** The error for a folder that lacks something, naming the other format that it has instead, if any. */
+function insteadOf(dir: string, names: readonly string[], missing: string): ModelError {
   const formats: readonly (readonly [RegExp, string])[] = [
     [/^adapter_config\.json$|^adapter_model\./, "a LoRA adapter: merge it into its base model first"],
     [/\.gguf$/, "GGUF, which is not read"],
     [/^pytorch_model.*\.bin(\.index\.json)?$|\.pth?$/, "pickled PyTorch weights, which are never opened"],
-    [/^consolidated.*\.safetensors$/, "the publisher's own layout: use the folder's Hugging Face files"],
+    [/^consolidated.*\.safetensors$/, "the publisher's own layout, not the Hugging Face one"],
     [/\.safetensors$/, "safetensors under another name"],
   ];
   for (const [pattern, format] of formats) {
-    const found = names.find((name) => pattern.test(name));
-    if (found !== undefined) return `${missing}; it has ${found} (${format})`;
+    const found = names.find((name) => pattern.test(name) && !/^model\.safetensors/.test(name));
+    if (found !== undefined) return new ModelError(dir, null, `${missing}; it has ${found} (${format})`);
   }
-  return missing;
+  return new ModelError(dir, null, missing);
 }

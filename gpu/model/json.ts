@@ -5,6 +5,8 @@
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { ioReason, ModelError } from "./model-error.ts";
 
+const depthMax = 64;
+
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 /** Reads exactly [offset, offset + count) of an open file; a file that ends early is a ModelError. */
@@ -48,7 +50,7 @@ export function readJsonObject(file: string, bytesMax: number): JsonObject {
   return parseJsonObject(file, bytes);
 }
 
-/** UTF-8 bytes to a JSON object without repeated keys (parsers disagree about which of two wins). */
+/** UTF-8 bytes to a JSON object of bounded depth without repeated keys (parsers disagree about which of two wins). */
 export function parseJsonObject(file: string, bytes: Uint8Array): JsonObject {
   let text: string;
   let value: unknown;
@@ -59,8 +61,7 @@ export function parseJsonObject(file: string, bytes: Uint8Array): JsonObject {
     throw new ModelError(file, null, `is not valid JSON (${error instanceof Error ? error.message : error})`);
   }
   if (!isObject(value)) throw new ModelError(file, null, `is not a JSON object but ${show(value)}`);
-  const repeated = repeatedKey(text);
-  if (repeated !== null) throw new ModelError(file, repeated, "the key appears twice in one object");
+  checkNesting(file, text);
   return value;
 }
 
@@ -75,8 +76,8 @@ export function show(value: unknown): string {
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;
 }
 
-/** The first key that an object of this (valid) JSON text has twice, or null. */
-function repeatedKey(text: string): string | null {
+/** Refuses (valid) JSON text that nests too deeply for recursive code, or has an object with a key twice. */
+function checkNesting(file: string, text: string): void {
   const open: (Set<string> | null)[] = []; // one entry per open bracket: an object's keys, or null for an array
   for (const [piece, string, colon] of text.matchAll(/("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}[\]]/g)) {
     if (piece === "{") open.push(new Set());
@@ -85,9 +86,9 @@ function repeatedKey(text: string): string | null {
     else if (colon !== undefined) {
       const key = JSON.parse(string) as string;
       const keys = open.at(-1);
-      if (keys?.has(key)) return key;
+      if (keys?.has(key)) throw new ModelError(file, key, "the key appears twice in one object");
       keys?.add(key);
     }
+    if (open.length > depthMax) throw new ModelError(file, null, `nests more than ${depthMax} levels deep`);
   }
-  return null;
 }

@@ -1,0 +1,128 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { formatBytes, type MemoryInput, type MemoryPlan, planMemory } from "./memory.ts";
+
+const mib = 2 ** 20;
+const gib = 2 ** 30;
+
+/** 1 GiB of weights, 16 tokens per page of 1 MiB, a context of 1 GiB, 32 GiB to use. */
+const input = (changes: Partial<MemoryInput> = {}): MemoryInput => ({
+  weightBytes: gib,
+  pageBytes: mib,
+  pageTokens: 16,
+  workspaceBytes: 128 * mib,
+  engines: 1,
+  contextMax: 16_384,
+  availableBytes: 32 * gib,
+  kvBytes: null,
+  ...changes,
+});
+const pages = (plan: MemoryPlan): number => {
+  if (plan.kind === "refused") throw new Error(plan.reason);
+  return plan.pages;
+};
+const refusal = (plan: MemoryPlan) => {
+  if (plan.kind === "fits") throw new Error(`fits with ${plan.pages} pages`);
+  return plan;
+};
+
+test("the table adds up to what is available", () => {
+  const plan = planMemory(input());
+  expect(plan.rows.map((row) => row.name)).toEqual(["weights", "KV cache", "workspaces", "reserve", "free"]);
+  expect(plan.rows.reduce((sum, row) => sum + row.bytes, 0)).toBe(32 * gib);
+});
+
+describe("the KV cache", () => {
+  test("takes half of what is left", () => {
+    const left = 32 * gib - gib - 128 * mib - Math.ceil(1.6 * gib);
+    expect(pages(planMemory(input()))).toBe(Math.floor(Math.floor(left / mib) / 2));
+    expect(planMemory(input()).rows[1]?.note).toBe(
+      "239808 tokens in 14988 pages, 14.6 full contexts of 16384",
+    );
+  });
+
+  test("takes more than half if one context needs it, and at most 64 contexts", () => {
+    expect(pages(planMemory(input({ availableBytes: 2.5 * gib })))).toBe(1024);
+    expect(pages(planMemory(input({ contextMax: 160 })))).toBe(64 * 10);
+  });
+
+  test("is what was asked for", () => {
+    expect(pages(planMemory(input({ kvBytes: 2 * gib })))).toBe(2048);
+    expect(pages(planMemory(input({ kvBytes: 2 * gib, engines: 2 })))).toBe(1024);
+  });
+
+  test("is split among engines, which share the weights", () => {
+    const plan = planMemory(input({ engines: 4, contextMax: 160 }));
+    expect(pages(plan)).toBe(640);
+    expect(plan.rows.slice(0, 3).map((row) => row.bytes)).toEqual([gib, 4 * 640 * mib, 512 * mib]);
+  });
+});
+
+describe("a refusal has the numbers and says what would help", () => {
+  test("weights too large", () => {
+    const plan = refusal(planMemory(input({ weightBytes: 40 * gib })));
+    expect(plan.reason).toBe(
+      "42.7 GiB are needed and 32.0 GiB available: weights 40.0 GiB, KV cache of 16384 tokens 1.0 GiB, " +
+        "workspaces 128 MiB, reserve 1.6 GiB",
+    );
+    expect(plan.advice).toEqual(["free memory, or choose a smaller model"]);
+    expect(plan.rows.at(-1)?.bytes).toBeLessThan(0);
+  });
+
+  test("a context too long: the longest that fits", () => {
+    const plan = refusal(planMemory(input({ availableBytes: 2 * gib })));
+    const fitting = 16 * Math.floor((2 * gib - gib - 128 * mib - Math.ceil(0.1 * gib)) / mib);
+    expect(plan.advice[0]).toBe(`--max-model-len ${fitting} or less fits`);
+    expect(planMemory(input({ availableBytes: 2 * gib, contextMax: fitting })).kind).toBe("fits");
+    expect(planMemory(input({ availableBytes: 2 * gib, contextMax: fitting + 1 })).kind).toBe("refused");
+  });
+
+  test("a KV cache asked for that is too small or too large", () => {
+    const small = refusal(planMemory(input({ kvBytes: 512 * mib })));
+    expect(small.reason).toBe(
+      "a KV cache of 512 MiB holds 8192 tokens, less than one context of 16384 tokens, which takes 1.0 GiB",
+    );
+    expect(small.advice).toEqual(["--max-model-len 8192 or less fits", "give the KV cache 1.0 GiB or more"]);
+    const large = refusal(planMemory(input({ kvBytes: 64 * gib })));
+    expect(large.advice[0]).toBe("ask for a KV cache of 29.3 GiB or less");
+  });
+});
+
+test("a plan that fits never overdraws and always holds one context", () => {
+  const bytes = (max: number) => fc.integer({ min: 0, max });
+  fc.assert(
+    fc.property(
+      fc.record({
+        weightBytes: bytes(64 * gib),
+        pageBytes: fc.integer({ min: 1024, max: 64 * mib }),
+        pageTokens: fc.constant(16),
+        workspaceBytes: bytes(gib),
+        engines: fc.integer({ min: 1, max: 8 }),
+        contextMax: fc.integer({ min: 1, max: 1 << 20 }),
+        availableBytes: bytes(256 * gib),
+        kvBytes: fc.option(bytes(64 * gib)),
+      }),
+      (wanted) => {
+        const plan = planMemory(wanted);
+        const used = plan.rows.slice(0, 4).reduce((sum, row) => sum + row.bytes, 0);
+        if (plan.kind === "refused") return expect(plan.neededBytes).toBeGreaterThan(plan.availableBytes);
+        expect(used).toBeLessThanOrEqual(wanted.availableBytes);
+        expect(plan.pages * 16).toBeGreaterThanOrEqual(wanted.contextMax);
+        if (wanted.kvBytes !== null) expect(plan.rows[1]!.bytes).toBeLessThanOrEqual(wanted.kvBytes);
+      },
+    ),
+    { seed: 7, numRuns: 1000 },
+  );
+});
+
+test("bytes for people", () => {
+  expect([0, 1023, 1024, 1536, 100 * mib, 1.5 * gib, 2000 * gib].map(formatBytes)).toEqual([
+    "0 bytes",
+    "1023 bytes",
+    "1.0 KiB",
+    "1.5 KiB",
+    "100 MiB",
+    "1.5 GiB",
+    "2.0 TiB",
+  ]);
+});

@@ -1,0 +1,264 @@
+import { describe, expect, test } from "bun:test";
+import { parseModelConfig } from "./config.ts";
+import type { JsonObject } from "./json.ts";
+import { ModelError } from "./model-error.ts";
+
+const base = {
+  vocab_size: 1000,
+  hidden_size: 256,
+  intermediate_size: 512,
+  num_hidden_layers: 4,
+  num_attention_heads: 8,
+  num_key_value_heads: 2,
+  max_position_embeddings: 4096,
+};
+const llama = { ...base, architectures: ["LlamaForCausalLM"], model_type: "llama" };
+const mistral = { ...base, architectures: ["MistralForCausalLM"], model_type: "mistral" };
+const qwen2 = { ...base, architectures: ["Qwen2ForCausalLM"], model_type: "qwen2" };
+const qwen3 = { ...base, architectures: ["Qwen3ForCausalLM"], model_type: "qwen3" };
+
+const parse = (config: JsonObject, generation: JsonObject = {}) =>
+  parseModelConfig(
+    { file: "dir/config.json", json: config },
+    { file: "dir/generation_config.json", json: generation },
+  );
+const shape = (config: JsonObject) => parse(config).shape;
+const refusal = (config: JsonObject, generation: JsonObject = {}): ModelError => {
+  try {
+    parse(config, generation);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ModelError);
+    return error as ModelError;
+  }
+  throw new Error(`accepted ${JSON.stringify({ config, generation })}`);
+};
+
+describe("families", () => {
+  test("Llama with nothing but sizes means what transformers assumes", () => {
+    expect(parse(llama)).toEqual({
+      family: "llama",
+      shape: {
+        layers: 4,
+        hidden: 256,
+        feedForward: 512,
+        queryHeads: 8,
+        kvHeads: 2,
+        headSize: 32,
+        vocab: 1000,
+        contextMax: 4096,
+        slidingWindow: 0,
+        qkvBias: false,
+        qkNorm: false,
+        tiedEmbeddings: false,
+        normEpsilon: 1e-6,
+        rope: { kind: "plain", theta: 10_000 },
+      },
+      eosTokens: [],
+      generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
+    });
+  });
+
+  test("each family brings its own parts", () => {
+    expect(shape(qwen2)).toMatchObject({ qkvBias: true, qkNorm: false, headSize: 32, slidingWindow: 0 });
+    expect(shape(qwen3)).toMatchObject({ qkvBias: false, qkNorm: true, headSize: 128, slidingWindow: 0 });
+    expect(shape({ ...qwen3, head_dim: 48 }).headSize).toBe(48);
+    expect(shape({ ...llama, head_dim: null, tie_word_embeddings: true })).toMatchObject({
+      headSize: 32,
+      tiedEmbeddings: true,
+    });
+    expect(shape({ ...llama, num_key_value_heads: undefined }).kvHeads).toBe(8);
+  });
+
+  test("a model_type alone is enough", () => {
+    expect(parse({ ...qwen2, architectures: undefined }).family).toBe("qwen2");
+  });
+});
+
+describe("sliding windows", () => {
+  test("Mistral has one unless it says null", () => {
+    expect(shape(mistral).slidingWindow).toBe(4096);
+    expect(shape({ ...mistral, sliding_window: 128 }).slidingWindow).toBe(128);
+    expect(shape({ ...mistral, sliding_window: null }).slidingWindow).toBe(0);
+  });
+
+  test("Qwen has one only where use_sliding_window is set and reaches the layers", () => {
+    expect(shape({ ...qwen2, sliding_window: 128, max_window_layers: 0 }).slidingWindow).toBe(0);
+    const sliding = { ...qwen2, use_sliding_window: true, sliding_window: 128 };
+    expect(shape({ ...sliding, max_window_layers: 4 }).slidingWindow).toBe(0);
+    expect(shape({ ...sliding, max_window_layers: 0 }).slidingWindow).toBe(128);
+    expect(refusal({ ...sliding, max_window_layers: 3 }).message).toContain(
+      "1 of 4 layers have a sliding window",
+    );
+  });
+
+  test("layer_types must agree", () => {
+    const layers = (kinds: string[]) => ({ ...qwen3, layer_types: kinds });
+    const full = "full_attention";
+    expect(shape(layers([full, full, full, full])).slidingWindow).toBe(0);
+    expect(refusal(layers([full, full])).subject).toBe("layer_types");
+    expect(refusal(layers([full, full, full, "chunked_attention"])).subject).toBe("layer_types");
+    expect(refusal(layers([full, full, full, "sliding_attention"])).message).toContain("no window is in use");
+    const mixed = {
+      ...layers([full, full, full, "sliding_attention"]),
+      use_sliding_window: true,
+      sliding_window: 8,
+    };
+    expect(refusal({ ...mixed, max_window_layers: 0 }).message).toContain("all or none");
+    expect(refusal({ ...llama, layer_types: Array(4).fill("sliding_attention") }).subject).toBe(
+      "layer_types",
+    );
+  });
+});
+
+describe("positions", () => {
+  const llama3 = {
+    rope_type: "llama3",
+    factor: 8,
+    low_freq_factor: 1,
+    high_freq_factor: 4,
+    original_max_position_embeddings: 2048,
+  };
+
+  test("old and new spelling mean the same", () => {
+    const wanted = {
+      kind: "llama3",
+      theta: 500_000,
+      factor: 8,
+      lowFreqFactor: 1,
+      highFreqFactor: 4,
+      originalContext: 2048,
+    } as const;
+    expect(shape({ ...llama, rope_theta: 500_000, rope_scaling: llama3 }).rope).toEqual(wanted);
+    expect(shape({ ...llama, rope_parameters: { ...llama3, rope_theta: 500_000 } }).rope).toEqual(wanted);
+    const linear = { kind: "linear", theta: 10_000, factor: 2.5 } as const;
+    expect(shape({ ...llama, rope_scaling: { type: "linear", factor: 2.5 } }).rope).toEqual(linear);
+    expect(shape({ ...llama, rope_parameters: { rope_type: "linear", factor: 2.5 } }).rope).toEqual(linear);
+    expect(shape({ ...llama, rope_scaling: null, rope_theta: 1e6 }).rope).toEqual({
+      kind: "plain",
+      theta: 1e6,
+    });
+  });
+
+  test("the original context is looked for where transformers looks", () => {
+    const { original_max_position_embeddings: _, ...without } = llama3;
+    expect(shape({ ...llama, rope_scaling: without }).rope).toMatchObject({ originalContext: 4096 });
+    const outside = { ...llama, rope_scaling: llama3, original_max_position_embeddings: 1024 };
+    expect(shape(outside).rope).toMatchObject({ originalContext: 1024 });
+  });
+
+  test.each(["yarn", "dynamic", "longrope", "su", "mrope", "__proto__"])(
+    "rope type %s is refused by name",
+    (type) => {
+      const error = refusal({ ...llama, rope_scaling: { rope_type: type, factor: 2 } });
+      expect(error.subject).toBe("rope_scaling.rope_type");
+      expect(error.reason).toBe(`"${type}": supported rope types: default, linear, llama3`);
+    },
+  );
+
+  test("rotations that differ between layers or parts of a head are refused", () => {
+    const nested = { full_attention: { rope_type: "default" }, sliding_attention: { rope_type: "default" } };
+    expect(refusal({ ...llama, rope_parameters: nested }).subject).toBe("rope_parameters.full_attention");
+    expect(refusal({ ...llama, partial_rotary_factor: 0.5 }).subject).toBe("partial_rotary_factor");
+    expect(refusal({ ...llama, rope_parameters: { partial_rotary_factor: 0.5 } }).subject).toBe(
+      "rope_parameters.partial_rotary_factor",
+    );
+    const inverted = { ...llama3, low_freq_factor: 4, high_freq_factor: 1 };
+    expect(refusal({ ...llama, rope_scaling: inverted }).subject).toBe("rope_scaling.high_freq_factor");
+  });
+});
+
+describe("what would compute something else is refused by name", () => {
+  test.each([
+    [{ ...llama, architectures: ["GemmaForCausalLM"] }, "architectures"],
+    [{ ...llama, architectures: ["LlamaForSequenceClassification"] }, "architectures"],
+    [{ ...llama, architectures: ["toString"] }, "architectures"],
+    [{ ...llama, architectures: ["LlamaForCausalLM", "MistralForCausalLM"] }, "architectures"],
+    [{ ...llama, architectures: "LlamaForCausalLM" }, "architectures"],
+    [{ ...llama, architectures: undefined, model_type: "gpt2" }, "model_type"],
+    [{ ...llama, model_type: "mistral" }, "model_type"],
+    [{ ...llama, hidden_act: "gelu" }, "hidden_act"],
+    [{ ...llama, attention_bias: true }, "attention_bias"],
+    [{ ...qwen3, attention_bias: true }, "attention_bias"],
+    [{ ...llama, mlp_bias: true }, "mlp_bias"],
+    [{ ...llama, quantization_config: { quant_method: "gptq" } }, "quantization_config"],
+    [{ ...llama, auto_map: { AutoModel: "modeling_evil.Evil" } }, "auto_map"],
+    [{ ...llama, num_key_value_heads: 3 }, "num_key_value_heads"],
+    [{ ...llama, head_dim: 20 }, "head_dim"],
+    [{ ...llama, hidden_size: 160 }, "hidden_size"],
+    [{ ...llama, hidden_size: 250 }, "num_attention_heads"],
+    [{ ...qwen2, num_key_value_heads: null }, "num_key_value_heads"],
+  ])("%j", (config, field) => {
+    const error = refusal(config as JsonObject);
+    expect(error.subject).toBe(field);
+    expect(error.message).toStartWith("dir/config.json: ");
+    expect(error.message).toContain(JSON.stringify((config as JsonObject)[field]) ?? "missing");
+  });
+
+  test("the error says that code in a model folder is never run, and names it", () => {
+    expect(refusal({ ...llama, auto_map: { AutoModel: "modeling_evil.Evil" } }).message).toBe(
+      'dir/config.json: auto_map: {"AutoModel":"modeling_evil.Evil"}: asks to run code from the model folder, which is never done',
+    );
+  });
+});
+
+describe("absurd numbers", () => {
+  const sizes = Object.keys(base);
+  test.each(
+    sizes.flatMap((field) =>
+      [0, -1, 2 ** 62, 2 ** 31, 1.5, Number.NaN, "8", true, [8], {}].map((v) => [field, v]),
+    ),
+  )("%s = %p is refused", (field, value) => {
+    expect(refusal({ ...mistral, [field as string]: value }).subject).toBe(field as string);
+  });
+
+  test.each([
+    ["rms_norm_eps", [0, -1, "1e-6", Number.NaN, 1e300]],
+    ["rope_theta", [0, -10_000, "1e4", Number.POSITIVE_INFINITY]],
+    ["sliding_window", [0, -1, "4096", 2.5]],
+    ["head_dim", [0, -16, 2 ** 20, "64"]],
+    ["tie_word_embeddings", [1, "true"]],
+    ["eos_token_id", [-1, 1000, "2", [2, 1000], 0.5, true]],
+  ])("%s in %j is refused", (field, values) => {
+    for (const value of values as unknown[]) {
+      expect(refusal({ ...mistral, [field as string]: value }).subject).toBe(field as string);
+    }
+  });
+});
+
+describe("generation_config.json", () => {
+  test("its end tokens win over config.json's, and its sampling becomes the default", () => {
+    const generation = {
+      eos_token_id: [7, 9, 7],
+      temperature: 0.6,
+      top_p: 0.9,
+      top_k: 20,
+      min_p: 0.05,
+      repetition_penalty: 1.1,
+    };
+    const config = parse({ ...llama, eos_token_id: 2 }, generation);
+    expect(config.eosTokens).toEqual([7, 9]);
+    expect(config.generationDefaults).toEqual({
+      temperature: 0.6,
+      topP: 0.9,
+      topK: 20,
+      minP: 0.05,
+      repetitionPenalty: 1.1,
+    });
+    expect(parse({ ...llama, eos_token_id: 2 }).eosTokens).toEqual([2]);
+    expect(parse(llama, { top_k: -1 }).generationDefaults.topK).toBe(0);
+  });
+
+  test.each([
+    ["temperature", -1],
+    ["top_p", 0],
+    ["top_p", 1.5],
+    ["top_k", 2.5],
+    ["min_p", 2],
+    ["repetition_penalty", 0],
+    ["temperature", "warm"],
+  ])("%s = %p is refused, naming the file", (field, value) => {
+    const error = refusal(llama, { [field]: value });
+    expect(error.file).toBe("dir/generation_config.json");
+    expect(error.subject).toBe(field);
+  });
+});
