@@ -1,0 +1,89 @@
+/** The rules of tools/tidy.ts hold for this tree, and each of them finds what it looks for. */
+
+import { describe, expect, test } from "bun:test";
+import { resolve } from "node:path";
+import {
+  docstringRule,
+  importRule,
+  lengthRule,
+  linkRule,
+  lockRule,
+  machinePathRule,
+  namedFilesRule,
+  purityRule,
+  type Rule,
+  readTree,
+} from "../tools/tidy.ts";
+
+const tree = readTree(resolve(import.meta.dir, ".."));
+const registry = ["https:/", "example.com", "a.tgz"].join("/");
+
+interface Example {
+  readonly rule: Rule;
+  /** Breaks the rule once. */
+  readonly bad: Readonly<Record<string, string>>;
+  readonly problem: string;
+}
+
+const examples: Readonly<Record<string, Example>> = {
+  "imports follow the layers": {
+    rule: importRule,
+    bad: { "scheduler/engine.ts": 'import { x } from "../server/http.ts";' },
+    problem: "scheduler/engine.ts imports server/http.ts",
+  },
+  "the scheduler is pure": {
+    rule: purityRule,
+    bad: { "scheduler/engine.ts": "/** Date is fine here */ const now = Date.now();" },
+    problem: "scheduler/engine.ts uses Date",
+  },
+  "what the scheduler exports is explained": {
+    rule: docstringRule,
+    bad: { "scheduler/engine.ts": "/** A. */\nexport class A {}\nexport function b() {}" },
+    problem: "scheduler/engine.ts:3 exports b without a docstring",
+  },
+  "links in documents lead somewhere": {
+    rule: linkRule,
+    bad: { "README.md": "[a](docs/a.md#good) [b](docs/a.md#bad)", "docs/a.md": "# Good" },
+    problem: "README.md links to docs/a.md#bad, but docs/a.md has no such heading",
+  },
+  "files that the architecture names exist": {
+    rule: namedFilesRule,
+    bad: { "docs/architecture.md": "See `server/gone.ts` and `server/here.ts`.", "server/here.ts": "" },
+    problem: "docs/architecture.md names server/gone.ts, which does not exist",
+  },
+  "no file is too long to read in one go": {
+    rule: lengthRule,
+    bad: { "server/long.ts": "\n".repeat(701), "server/short.ts": "\n".repeat(700) },
+    problem: "server/long.ts has 701 lines, more than 700",
+  },
+  "the lock file names no registry": {
+    rule: lockRule,
+    bad: { "package-lock.json": JSON.stringify({ a: { resolved: registry, funding: { url: registry } } }) },
+    problem: `package-lock.json: /a/resolved is ${registry}`,
+  },
+  "no file names a place of one machine": {
+    rule: machinePathRule,
+    bad: { "docs/a.md": ["", "root", "models"].join("/") },
+    problem: `docs/a.md:1 names ${["", "root", ""].join("/")}`,
+  },
+};
+
+for (const [name, { rule, bad, problem }] of Object.entries(examples)) {
+  describe(name, () => {
+    test("in this tree", () => expect(rule(tree)).toEqual([]));
+    test("and is noticed when not", () => expect(rule(new Map(Object.entries(bad)))).toEqual([problem]));
+  });
+}
+
+test("gpu may use the scheduler's ports and nouns only, and native code is loaded in one place", () => {
+  const files = {
+    "gpu/a.ts":
+      'import type { Step } from "../scheduler/core.ts";\nimport { Engine } from "../scheduler/engine.ts";',
+    "gpu/native.ts": 'import { dlopen } from "bun:ffi";',
+    "gpu/cpu/b.ts": 'import { dlopen } from "bun:ffi";',
+  };
+  expect(importRule(new Map(Object.entries(files)))).toEqual([
+    "gpu/a.ts imports scheduler/engine.ts",
+    "gpu/cpu/b.ts imports bun:ffi",
+  ]);
+});

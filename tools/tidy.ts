@@ -1,0 +1,197 @@
+/**
+ * Rules of the tree that no compiler checks. Each rule reads the tree and returns one sentence per violation;
+ * tests/tidy.test.ts runs them all.
+ */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, normalize, relative } from "node:path";
+
+/** Files by path relative to the project root, with forward slashes. Binary files have no text. */
+export type Tree = ReadonlyMap<string, string | null>;
+
+export type Rule = (tree: Tree) => string[];
+
+/** Reads every file that .gitignore does not name. */
+export function readTree(root: string): Tree {
+  const ignored = readFileSync(join(root, ".gitignore"), "utf8").split("\n").filter(Boolean);
+  const isIgnored = (name: string): boolean =>
+    name === ".git" ||
+    ignored.some((pattern) =>
+      pattern.startsWith("*") ? name.endsWith(pattern.slice(1)) : pattern === `${name}/`,
+    );
+  const tree = new Map<string, string | null>();
+  const visit = (folder: string): void => {
+    for (const entry of readdirSync(folder, { withFileTypes: true })) {
+      if (isIgnored(entry.name)) continue;
+      const path = join(folder, entry.name);
+      if (entry.isDirectory()) visit(path);
+      else if (entry.isFile()) {
+        const bytes = readFileSync(path);
+        tree.set(relative(root, path), bytes.includes(0) ? null : bytes.toString("utf8"));
+      }
+    }
+  };
+  visit(root);
+  return tree;
+}
+
+/** scheduler imports nothing outside itself; gpu only the scheduler's types and ports; server not the tools; and only
+ *  gpu/native.ts loads native code. */
+export const importRule: Rule = (tree) => {
+  const problems: string[] = [];
+  for (const [path, text] of sources(tree, /\.ts$/)) {
+    if (isTest(path)) continue;
+    for (const wanted of importsOf(text)) {
+      const target = wanted.startsWith(".") ? normalize(join(dirname(path), wanted)) : wanted;
+      if (!mayImport(path, target)) problems.push(`${path} imports ${target}`);
+    }
+  }
+  return problems;
+};
+
+const GPU_MAY_USE = ["core", "device", "clock", "random"].map((name) => `scheduler/${name}.ts`);
+
+function mayImport(path: string, target: string): boolean {
+  if (target === "bun:ffi") return path === "gpu/native.ts";
+  switch (path.split("/")[0]) {
+    case "scheduler":
+      return target.startsWith("scheduler/");
+    case "gpu":
+      return target.startsWith("gpu/") || target.startsWith("node:") || GPU_MAY_USE.includes(target);
+    case "server":
+      return !/^(tools|tests|benchmarks|csrc)\//.test(target);
+    default:
+      return true;
+  }
+}
+
+/** Nothing in scheduler/ knows of time, chance, I/O or promises: they come in through its ports. */
+export const purityRule: Rule = (tree) => {
+  const impure =
+    /\b(Date|performance|Math\.random|crypto|Promise|async|await|setTimeout|setInterval|setImmediate|queueMicrotask|process|Bun|console|fetch|globalThis|Atomics|Worker)\b(?!\s*:)/g;
+  const problems: string[] = [];
+  for (const [path, text] of sources(tree, /^scheduler\/.*\.ts$/)) {
+    if (isTest(path)) continue;
+    const code = withoutComments(text);
+    for (const [word] of code.matchAll(impure)) problems.push(`${path} uses ${word}`);
+  }
+  return problems;
+};
+
+/** Everything that scheduler/ offers is explained where it is declared. */
+export const docstringRule: Rule = (tree) => {
+  const problems: string[] = [];
+  for (const [path, text] of sources(tree, /^scheduler\/.*\.ts$/)) {
+    if (isTest(path)) continue;
+    const lines = text.split("\n");
+    lines.forEach((line, index) => {
+      const name = /^export (?:abstract )?(?:function|class|interface) (\w+)/.exec(line)?.[1];
+      if (name !== undefined && !lines[index - 1]?.trimEnd().endsWith("*/")) {
+        problems.push(`${path}:${index + 1} exports ${name} without a docstring`);
+      }
+    });
+  }
+  return problems;
+};
+
+/** Relative links in Markdown lead to a file, and to a heading when they name one. */
+export const linkRule: Rule = (tree) => {
+  const problems: string[] = [];
+  for (const [path, text] of sources(tree, /\.md$/)) {
+    for (const [, link] of withoutCodeBlocks(text).matchAll(/\]\(([^)\s]+)\)/g)) {
+      if (link === undefined || /^[a-z]+:/.test(link)) continue;
+      const [file = "", anchor] = link.split("#");
+      const target = file === "" ? path : normalize(join(dirname(path), file)).replace(/\/$/, "");
+      if (!exists(tree, target)) problems.push(`${path} links to ${link}, which does not exist`);
+      else if (anchor && !headings(tree.get(target) ?? "").includes(anchor)) {
+        problems.push(`${path} links to ${link}, but ${target} has no such heading`);
+      }
+    }
+  }
+  return problems;
+};
+
+/** Files and folders that docs/architecture.md names are there. */
+export const namedFilesRule: Rule = (tree) => {
+  const named =
+    /(?<![\w./-])(?:server|scheduler|gpu|csrc|tools|tests|docs|models|benchmarks)\/[\w.-]+(?:\/[\w.-]+)*/g;
+  const text = tree.get("docs/architecture.md") ?? "";
+  const paths = new Set([...text.matchAll(named)].map(([path]) => path.replace(/\.$/, "")));
+  return [...paths]
+    .filter((path) => !exists(tree, path))
+    .map((path) => `docs/architecture.md names ${path}, which does not exist`);
+};
+
+const LINES_MAX = 700;
+
+/** A file can be read in one go. */
+export const lengthRule: Rule = (tree) =>
+  sources(tree, /\.(ts|mjs|cjs|cpp|h|cu|py)$/)
+    .map(([path, text]) => ({ path, lines: text.split("\n").length - 1 }))
+    .filter(({ lines }) => lines > LINES_MAX)
+    .map(({ path, lines }) => `${path} has ${lines} lines, more than ${LINES_MAX}`);
+
+/** The lock file names packages and hashes, not the place that they came from. */
+export const lockRule: Rule = (tree) => {
+  const problems: string[] = [];
+  const visit = (value: unknown, path: string): void => {
+    if (typeof value === "string" && value.includes("://"))
+      problems.push(`package-lock.json: ${path} is ${value}`);
+    if (typeof value !== "object" || value === null) return;
+    for (const [key, child] of Object.entries(value)) if (key !== "funding") visit(child, `${path}/${key}`);
+  };
+  visit(JSON.parse(tree.get("package-lock.json") ?? "{}"), "");
+  return problems;
+};
+
+// Written so that this file does not match itself.
+const MACHINE_PATHS = /\/[w]ork\/|\/[f]arm\/|\/[t]mp\/[a-z]|\/[r]oot\/|regis[t]ry\.np|deb\.[d]eb|p[y]pi\./;
+
+/** Nothing that is true on one machine only. */
+export const machinePathRule: Rule = (tree) => {
+  const problems: string[] = [];
+  for (const [path, text] of sources(tree, /./)) {
+    text.split("\n").forEach((line, index) => {
+      const match = MACHINE_PATHS.exec(line);
+      if (match !== null) problems.push(`${path}:${index + 1} names ${match[0]}`);
+    });
+  }
+  return problems;
+};
+
+function sources(tree: Tree, pattern: RegExp): [path: string, text: string][] {
+  return [...tree].filter((entry): entry is [string, string] => entry[1] !== null && pattern.test(entry[0]));
+}
+
+function isTest(path: string): boolean {
+  return /\.test\.ts$/.test(path);
+}
+
+function exists(tree: Tree, path: string): boolean {
+  return tree.has(path) || [...tree.keys()].some((file) => file.startsWith(`${path}/`));
+}
+
+function importsOf(text: string): string[] {
+  const pattern =
+    /^\s*(?:import|export)\b[^"';]*?from\s*"([^"]+)"|^\s*import\s*"([^"]+)"|\bimport\(\s*"([^"]+)"/gm;
+  return [...withoutComments(text).matchAll(pattern)].map((match) => match[1] ?? match[2] ?? match[3]!);
+}
+
+function withoutComments(text: string): string {
+  return text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/(^|[^:"'])\/\/.*$/gm, "$1");
+}
+
+function withoutCodeBlocks(text: string): string {
+  return text.replace(/^```[\s\S]*?^```/gm, "").replace(/`[^`\n]*`/g, "");
+}
+
+/** Anchors of a Markdown file's headings, as GitHub makes them. */
+function headings(text: string): string[] {
+  return [...text.matchAll(/^#+ +(.+)$/gm)].map(([, title = ""]) =>
+    title
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+      .trim()
+      .replaceAll(" ", "-"),
+  );
+}
