@@ -5,15 +5,13 @@
  * bytes, the KV cache takes half of that, at least one full context and at most 64 of them: a cache that large keeps
  * long prefixes alive, and the other half stays with the machine.
  */
-import type { ModelShape } from "./model/config.ts";
-
 export interface MemoryInput {
   /** Packed weights, once for all engines. */
   readonly weightBytes: number;
   /** One KV page over all layers. */
   readonly pageBytes: number;
   readonly pageTokens: number;
-  /** Per engine; see workspaceBytes(). */
+  /** Per engine, what a full step works in. */
   readonly workspaceBytes: number;
   /** Engines that share the weights, each with pages and workspaces of its own; ≥ 1. */
   readonly engines: number;
@@ -124,20 +122,6 @@ export function planMemory(input: MemoryInput): MemoryPlan {
 /** The longest context that would fit, if there is one worth having. */
 function contextAdvice(tokensThatFit: number): string[] {
   return tokensThatFit >= 128 ? [`--max-model-len ${tokensThatFit} or less fits`] : [];
-}
-
-/**
- * An estimate of what one engine allocates besides pages: activations of a full step in f32, logits of the rows that
- * sample, and the rotation table [contextMax, headSize/2] of cosines and sines.
- */
-export function workspaceBytes(shape: ModelShape, stepTokensMax: number, stepChunksMax: number): number {
-  const queryWidth = shape.queryHeads * shape.headSize;
-  const keyWidth = shape.kvHeads * shape.headSize;
-  // Residual stream, normed input, q/k/v, attention output, gate and up side by side, their product.
-  const perToken = 2 * shape.hidden + 2 * queryWidth + 2 * keyWidth + 3 * shape.feedForward;
-  const perRow = shape.vocab + shape.hidden;
-  const rotation = shape.contextMax * shape.headSize;
-  return 4 * (stepTokensMax * perToken + stepChunksMax * perRow + rotation);
 }
 
 /** Bytes for people: "3.2 GiB", "512 MiB", "96 KiB". */

@@ -80,18 +80,14 @@ describe("reference models", () => {
 
   test("tensors carry engine.h's numbers", () => {
     const header = readFileSync(join(import.meta.dir, "../../csrc/include/engine.h"), "utf8");
-    const numbers = [...header.matchAll(/BUNTING_T_(\w+) = (\d+),/g)].map((match) => [
-      match[1],
-      Number(match[2]),
-    ]);
-    const spelled = Object.entries(TensorKind).map(([name, number]) => [
-      name
-        .replace(/[A-Z]/g, (letter) => `_${letter}`)
-        .toUpperCase()
-        .replace("ATTENTION", "ATTN"),
-      number,
-    ]);
-    expect(spelled).toEqual(numbers);
+    const numbers = Object.fromEntries(
+      [...header.matchAll(/BUNTING_T_(\w+) = (\d+),/g)].map((match) => [match[1]!, Number(match[2])]),
+    );
+    const spelled = Object.entries(TensorKind).map(([name, number]): [string, number] => {
+      const words = name.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase();
+      return [words.replace("ATTENTION", "ATTN"), number];
+    });
+    expect(Object.fromEntries(spelled)).toEqual(numbers);
   });
 });
 
