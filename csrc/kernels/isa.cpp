@@ -11,6 +11,9 @@ void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
 void embed(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end);
 void rmsnorm(void* y, Dtype out, int64_t ldy, float const* x, int64_t ldx, float const* w, int64_t h,
              float eps, int64_t begin, int64_t end);
+void rope_append(RopeAppend const& a, int64_t begin, int64_t end);
+void attention(Attention const& a, int64_t item_begin, int64_t item_end);
+SampleResult sample(SampleRow const& row, float const* logits, int32_t vocab, char* scratch, int32_t* top);
 void swiglu(void* y, Dtype out, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, int64_t begin,
             int64_t end);
 
@@ -21,10 +24,10 @@ Kernels const kernels = {
     .gemm = gemm,
     .embed = embed,
     .rmsnorm = rmsnorm,
-    .rope_append = nullptr,
+    .rope_append = rope_append,
     .swiglu = swiglu,
-    .attention = nullptr,
-    .sample = nullptr,
+    .attention = attention,
+    .sample = sample,
 };
 
 }  // namespace bunting::BUNTING_ISA

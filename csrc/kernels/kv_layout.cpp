@@ -1,14 +1,15 @@
-// page_copy.cpp - the size of a page and the copy of one layer's page (copy-on-write of a partly filled last
-// page).
+// kv_layout.cpp - the size of a page, the copy of one layer's page (copy-on-write of a partly filled last page), and
+// the working memory of attention.
 //
-//   copy_page   slots [0, count) of `to` become those of `from`; slots [count, 16) of `to` are unspecified
-//   afterwards
+//   copy_page   slots [0, count) of `to` become those of `from`; the other slots of `to` are unspecified afterwards
 //
-// Work:     all keys of a head (every cache line has all 16 tokens) and the token pairs of the values that
-// are needed. Checked:  tests/page_copy_test.cpp, element by element.
+// Work:     all keys of a head (every cache line has all 16 tokens), and the token pairs of values that are needed.
+// Checked:  tests/test_kv_layout.cpp, element by element.
+#include "kernels/kv_layout.h"
+
 #include <cstring>
 
-#include "kernels/kv_layout.h"
+#include "kernels/attention_tile.h"
 
 namespace bunting {
 
@@ -24,6 +25,10 @@ void copy_page(KvLayer const& kv, int32_t from, int32_t to, int32_t count) {
     // Values follow the keys of their head, so one run covers both.
     std::memcpy(k_of(kv, to, head), k_of(kv, from, head), part + value_bytes);
   }
+}
+
+size_t attention_scratch_bytes(int32_t head_size, int32_t) {
+  return size_t(round_up(int64_t(tile_floats(head_size) * sizeof(float)), 64));
 }
 
 }  // namespace bunting
