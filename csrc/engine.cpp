@@ -1,5 +1,6 @@
 // engine.cpp - the C boundary of include/engine.h. Exceptions stop here: each function runs inside guarded(),
 // which turns them into a status and keeps the sentence for bunting_last_error().
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -31,6 +32,14 @@ struct bunting_engine {
   bunting::Forward forward;
   void* result = nullptr;  // of the step in flight; null: there is none
 };
+
+// gpu/native.ts writes and reads these structs byte by byte.
+static_assert(sizeof(bunting_machine) == 128 && offsetof(bunting_machine, memory_bytes) == 16 &&
+              offsetof(bunting_machine, processor) == 32);
+static_assert(sizeof(bunting_model_shape) == 88 && offsetof(bunting_model_shape, compute) == 52 &&
+              offsetof(bunting_model_shape, norm_epsilon) == 64 &&
+              offsetof(bunting_model_shape, rope_original_context) == 84);
+static_assert(sizeof(bunting_engine_limits) == 24 && offsetof(bunting_engine_limits, top_logprobs_max) == 20);
 
 namespace {
 

@@ -1,0 +1,92 @@
+/** The CPU engine as a device. `start` only checks and notes the step; `wait` computes it on the calling thread and the
+ *  engine's helpers, so it belongs on a thread of its own. */
+import { assert, InvariantError, type Step, type StepResult } from "../../scheduler/core.ts";
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import type { HostedDevice } from "../hosted-device.ts";
+import { type EngineHandle, type EngineLimits, NativeError, type NativeLibrary } from "../native.ts";
+import { StepBlock, StepResultBlock } from "../step-block.ts";
+
+interface Flight {
+  readonly step: Step;
+  readonly done: (result: StepResult) => void;
+  /** Set once the step is computed, or could not be. */
+  result: StepResult | null;
+}
+
+export class CpuDevice implements HostedDevice {
+  readonly spec: DeviceSpec;
+  readonly #library: NativeLibrary;
+  readonly #engine: EngineHandle;
+  readonly #block: StepBlock;
+  readonly #result: StepResultBlock;
+  #flight: Flight | null = null;
+  #isOpen = true;
+
+  /** Takes over `engine` and closes it. */
+  constructor(library: NativeLibrary, engine: EngineHandle, spec: DeviceSpec, limits: EngineLimits) {
+    this.spec = spec;
+    this.#library = library;
+    this.#engine = engine;
+    this.#block = new StepBlock(spec.vocabSize);
+    this.#result = new StepResultBlock(limits.stepChunksMax, limits.topLogprobsMax);
+  }
+
+  get inFlight(): boolean {
+    return this.#flight !== null;
+  }
+
+  start(step: Step, done: (result: StepResult) => void): void {
+    assert(this.#isOpen, "a step was started on a closed device");
+    assert(this.#flight === null, "a step was started while another is in flight");
+    this.#block.encode(step);
+    const flight: Flight = { step, done, result: null };
+    flight.result = this.#attempt(() =>
+      this.#library.stepStart(this.#engine, this.#block.bytes, this.#result.bytes),
+    );
+    this.#flight = flight;
+  }
+
+  wait(): void {
+    const flight = this.#flight;
+    assert(flight !== null, "there is no step to wait for");
+    flight.result ??= this.#attempt(() => this.#library.stepWait(this.#engine));
+    flight.result ??= {
+      kind: "done",
+      sampled: this.#result.decode(flight.step),
+      deviceMs: this.#result.deviceMs,
+    };
+  }
+
+  deliver(): void {
+    const flight = this.#flight;
+    assert(flight !== null && flight.result !== null, "there is no computed step to deliver");
+    this.#flight = null;
+    flight.done(flight.result);
+  }
+
+  /** Raw logits of the last step's sampled rows, [rows × vocabSize]: for tests and evaluations. */
+  logits(): Float32Array {
+    return this.#library.logits(this.#engine, this.spec.vocabSize);
+  }
+
+  /** A step in flight is dropped: its `done` is never called. */
+  close(): void {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    this.#flight = null;
+    this.#library.engineClose(this.#engine);
+  }
+
+  /** null when the call went well; an outcome of the step when it is one. A refused step is a bug and throws. */
+  #attempt(call: () => void): StepResult | null {
+    try {
+      call();
+      return null;
+    } catch (error) {
+      if (!(error instanceof NativeError)) throw error;
+      if (error.status === "retry") return { kind: "retry", reason: error.message };
+      if (error.status === "invalid") throw new InvariantError(`the engine refused a step: ${error.message}`);
+      return { kind: "lost", reason: error.message };
+    }
+  }
+}

@@ -1,0 +1,287 @@
+/**
+ * The only file that loads native code: csrc/include/engine.h as TypeScript, nothing more. Each function is one call of
+ * the library with its status turned into a NativeError.
+ *
+ * Whatever native code sees is passed as a view over an ArrayBuffer or SharedArrayBuffer: the storage of those never
+ * moves, while a small typed array's own may. Structs are written at the byte offsets that csrc/engine.cpp asserts.
+ */
+import { CString, dlopen, type Pointer, toArrayBuffer } from "bun:ffi";
+import type { ModelShape, Rope } from "./model/config.ts";
+
+/** bunting_status, other than OK. */
+export type NativeStatus = "invalid" | "noMemory" | "io" | "retry" | "lost";
+
+/** A call that the library refused, with its sentence. */
+export class NativeError extends Error {
+  override readonly name = "NativeError";
+  readonly status: NativeStatus;
+
+  constructor(status: NativeStatus, message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
+declare const brand: unique symbol;
+/** A sealed or opening model; plain numbers that any thread may use, one thread at a time until it is sealed. */
+export type ModelHandle = Pointer & { readonly [brand]: "model" };
+export type EngineHandle = Pointer & { readonly [brand]: "engine" };
+
+/** Instruction sets by the values of BUNTING_ISA_*, each implying those before it. */
+export const isaNames = ["portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"] as const;
+export type Isa = (typeof isaNames)[number];
+
+/** What the machine offers to this process. */
+export interface Machine {
+  /** The best level that processor and kernel allow. */
+  readonly isaBest: Isa;
+  /** The best level in the library. */
+  readonly isaBuilt: Isa;
+  /** Cores this process may run on. */
+  readonly cores: number;
+  /** Physical, or the container's limit if lower. */
+  readonly memoryBytes: number;
+  /** Available now, without swapping. */
+  readonly memoryFreeBytes: number;
+  readonly processor: string;
+}
+
+/** How a model is computed; with a ModelShape it makes a bunting_model_shape. */
+export interface ComputeOptions {
+  /** bf16: weights, operands and KV in bf16 with f32 sums; f32: everything in f32. */
+  readonly compute: "bf16" | "f32";
+  readonly isa: Isa | "auto";
+  /** Threads that pack weights while loading, ≥ 1. */
+  readonly threads: number;
+}
+
+/** bunting_engine_limits, where each field is explained. */
+export interface EngineLimits {
+  readonly threads: number;
+  readonly pages: number;
+  readonly pageTokens: number;
+  readonly stepTokensMax: number;
+  readonly stepChunksMax: number;
+  readonly topLogprobsMax: number;
+}
+
+/** A tensor in a file: the arguments of bunting_model_load. */
+export interface TensorSource {
+  /** BUNTING_T_* */
+  readonly tensor: number;
+  readonly layer: number;
+  readonly path: string;
+  /** Bytes from the start of the file. */
+  readonly offset: number;
+  /** BUNTING_F32, BUNTING_F16 or BUNTING_BF16 */
+  readonly dtype: number;
+  readonly rows: number;
+  readonly cols: number;
+}
+
+/** engine.h, function by function. Everything throws NativeError. */
+export interface NativeLibrary {
+  readonly path: string;
+  machineProbe(): Machine;
+  modelPlan(
+    shape: ModelShape,
+    options: ComputeOptions,
+    pageTokens: number,
+  ): { readonly weightBytes: number; readonly pageBytes: number };
+  modelOpen(shape: ModelShape, options: ComputeOptions): ModelHandle;
+  modelLoad(model: ModelHandle, tensor: TensorSource): void;
+  modelSeal(model: ModelHandle): void;
+  modelClose(model: ModelHandle): void;
+  /** Bytes an engine takes besides its pages, at most. */
+  enginePlan(shape: ModelShape, options: ComputeOptions, limits: EngineLimits): number;
+  engineOpen(model: ModelHandle, limits: EngineLimits): EngineHandle;
+  engineClose(engine: EngineHandle): void;
+  /** The caller keeps both buffers referenced, and `block` unchanged, until stepWait returns. */
+  stepStart(engine: EngineHandle, block: Uint8Array, result: Uint8Array): void;
+  stepWait(engine: EngineHandle): void;
+  /** A copy of the raw logits of the last step's sampled rows, [rows × vocab]. */
+  logits(engine: EngineHandle, vocabSize: number): Float32Array;
+}
+
+const abiVersion = 1;
+const statuses: readonly (NativeStatus | "ok")[] = ["ok", "invalid", "noMemory", "io", "retry", "lost"];
+
+const abiSymbols = { bunting_abi_version: { args: [], returns: "i32" } } as const;
+const symbols = {
+  bunting_last_error: { args: [], returns: "ptr" },
+  bunting_machine_probe: { args: ["buffer"], returns: "i32" },
+  bunting_model_plan: { args: ["buffer", "i32", "buffer", "buffer"], returns: "i32" },
+  bunting_model_open: { args: ["buffer", "buffer"], returns: "i32" },
+  bunting_model_load: {
+    args: ["ptr", "i32", "i32", "buffer", "u64", "i32", "i64", "i64"],
+    returns: "i32",
+  },
+  bunting_model_seal: { args: ["ptr"], returns: "i32" },
+  bunting_model_close: { args: ["ptr"], returns: "i32" },
+  bunting_engine_plan: { args: ["buffer", "buffer", "buffer"], returns: "i32" },
+  bunting_engine_open: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
+  bunting_engine_close: { args: ["ptr"], returns: "i32" },
+  bunting_step_start: { args: ["ptr", "buffer", "buffer_length", "buffer", "buffer_length"], returns: "i32" },
+  bunting_step_wait: { args: ["ptr"], returns: "i32" },
+  bunting_engine_logits: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
+} as const;
+
+/** Opens a library that implements engine.h. Opening the same file again shares its code and its handles. */
+export function openLibrary(path: string): NativeLibrary {
+  checkVersion(path);
+  const { symbols: c } = open(path, symbols);
+
+  const check = (status: number): void => {
+    if (status === 0) return;
+    const text = c.bunting_last_error();
+    const message = text === null ? "" : new CString(text).toString();
+    const known = statuses[status];
+    throw new NativeError(known === undefined || known === "ok" ? "lost" : known, message);
+  };
+  /** Runs a call that writes one 64-bit word and returns that word. */
+  const word = (call: (out: BigUint64Array) => number): number => {
+    const out = new BigUint64Array(new ArrayBuffer(8));
+    check(call(out));
+    return Number(out[0]);
+  };
+
+  return {
+    path,
+    machineProbe() {
+      const out = new Uint8Array(new ArrayBuffer(machineBytes));
+      check(c.bunting_machine_probe(out));
+      return decodeMachine(out);
+    },
+    modelPlan(shape, options, pageTokens) {
+      const struct = encodeShape(shape, options);
+      const pageBytes = new BigUint64Array(new ArrayBuffer(8));
+      const weightBytes = word((out) => c.bunting_model_plan(struct, pageTokens, out, pageBytes));
+      return { weightBytes, pageBytes: Number(pageBytes[0]) };
+    },
+    modelOpen: (shape, options) => {
+      const struct = encodeShape(shape, options);
+      return word((out) => c.bunting_model_open(struct, out)) as ModelHandle;
+    },
+    modelLoad(model, { tensor, layer, path: file, offset, dtype, rows, cols }) {
+      const name = encodePath(file);
+      check(c.bunting_model_load(model, tensor, layer, name, offset, dtype, rows, cols));
+    },
+    modelSeal: (model) => check(c.bunting_model_seal(model)),
+    modelClose: (model) => check(c.bunting_model_close(model)),
+    enginePlan(shape, options, limits) {
+      return word((out) => c.bunting_engine_plan(encodeShape(shape, options), encodeLimits(limits), out));
+    },
+    engineOpen(model, limits) {
+      const struct = encodeLimits(limits);
+      return word((out) => c.bunting_engine_open(model, struct, out)) as EngineHandle;
+    },
+    engineClose: (engine) => check(c.bunting_engine_close(engine)),
+    stepStart: (engine, block, result) => check(c.bunting_step_start(engine, block, block, result, result)),
+    stepWait: (engine) => check(c.bunting_step_wait(engine)),
+    logits(engine, vocabSize) {
+      const rows = new Int32Array(new ArrayBuffer(4));
+      const address = word((out) => c.bunting_engine_logits(engine, out, rows));
+      const bytes = rows[0]! * vocabSize * Float32Array.BYTES_PER_ELEMENT;
+      return bytes === 0
+        ? new Float32Array(0)
+        : new Float32Array(toArrayBuffer(address as Pointer, 0, bytes).slice(0));
+    },
+  };
+}
+
+/** An old or foreign library must not be called at all. */
+function checkVersion(path: string): void {
+  const version = open(path, abiSymbols).symbols.bunting_abi_version();
+  if (version === abiVersion) return;
+  throw new NativeError(
+    "invalid",
+    `${path} speaks version ${version} of the engine interface, this program version ${abiVersion}: ` +
+      `build the library again`,
+  );
+}
+
+function open<Functions extends Parameters<typeof dlopen>[1]>(path: string, functions: Functions) {
+  try {
+    return dlopen(path, functions);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new NativeError("io", `the engine library ${path} cannot be loaded: ${reason}`);
+  }
+}
+
+/** NUL-terminated UTF-8, as the operating system wants it. */
+function encodePath(path: string): Uint8Array {
+  if (path.includes("\0"))
+    throw new NativeError("io", `a path must not contain NUL: ${JSON.stringify(path)}`);
+  const text = new TextEncoder().encode(path);
+  const bytes = new Uint8Array(new ArrayBuffer(text.length + 1));
+  bytes.set(text);
+  return bytes;
+}
+
+/** sizeof(bunting_machine): isa_best, isa_built, cores, reserved, memory_bytes, memory_free_bytes, processor[96]. */
+const machineBytes = 128;
+
+function decodeMachine(bytes: Uint8Array): Machine {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const processor = bytes.subarray(32);
+  const end = processor.indexOf(0);
+  return {
+    isaBest: isaNames[view.getInt32(0, true)] ?? "portable",
+    isaBuilt: isaNames[view.getInt32(4, true)] ?? "portable",
+    cores: view.getInt32(8, true),
+    memoryBytes: Number(view.getBigUint64(16, true)),
+    memoryFreeBytes: Number(view.getBigUint64(24, true)),
+    processor: new TextDecoder().decode(processor.subarray(0, end < 0 ? processor.length : end)),
+  };
+}
+
+const ropeKinds: Readonly<Record<Rope["kind"], number>> = { plain: 0, linear: 1, llama3: 2 };
+
+/** bunting_model_shape: 16 int32, 5 float, 1 int32. */
+function encodeShape(shape: ModelShape, { compute, isa, threads }: ComputeOptions): Uint8Array {
+  const { rope } = shape;
+  const integers = [
+    shape.layers,
+    shape.hidden,
+    shape.feedForward,
+    shape.queryHeads,
+    shape.kvHeads,
+    shape.headSize,
+    shape.vocab,
+    shape.contextMax,
+    shape.slidingWindow,
+    Number(shape.qkvBias),
+    Number(shape.qkNorm),
+    Number(shape.tiedEmbeddings),
+    ropeKinds[rope.kind],
+    compute === "f32" ? 0 : 2,
+    isa === "auto" ? -1 : isaNames.indexOf(isa),
+    threads,
+  ];
+  const isLlama3 = rope.kind === "llama3";
+  const reals = [
+    shape.normEpsilon,
+    rope.theta,
+    rope.kind === "plain" ? 1 : rope.factor,
+    isLlama3 ? rope.lowFreqFactor : 1,
+    isLlama3 ? rope.highFreqFactor : 4,
+  ];
+  const view = new DataView(new ArrayBuffer(88));
+  integers.forEach((value, at) => {
+    view.setInt32(at * 4, value, true);
+  });
+  reals.forEach((value, at) => {
+    view.setFloat32(64 + at * 4, value, true);
+  });
+  view.setInt32(84, isLlama3 ? rope.originalContext : 0, true);
+  return new Uint8Array(view.buffer);
+}
+
+/** bunting_engine_limits: 6 int32. */
+function encodeLimits(limits: EngineLimits): Uint8Array {
+  const { threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax } = limits;
+  const struct = new Int32Array(new ArrayBuffer(24));
+  struct.set([threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax]);
+  return new Uint8Array(struct.buffer);
+}

@@ -1,0 +1,252 @@
+/**
+ * A Step as the flat block of engine.h, and the flat result as a StepResult.
+ *
+ * One buffer per direction, reused for every step and doubled when a step does not fit; nothing else is allocated on
+ * the way in. Both are shared memory: native code keeps their addresses between stepStart and stepWait, and a
+ * SharedArrayBuffer's storage never moves. Words are 32 bits, little-endian as every machine here.
+ */
+import { assert, type Sampled, type SampleRow, type Step, type TokenLogprobs } from "../scheduler/core.ts";
+
+const magic = 0x31505453;
+const headerWords = 18;
+const copyWords = 3;
+const chunkWords = 6;
+const rowWords = 20;
+const pairWords = 2;
+const resultHeaderWords = 4;
+const resultRowWords = 4;
+
+/** Both views over one buffer; `bytes` is what native code gets. */
+class Words {
+  readonly ints: Int32Array;
+  readonly floats: Float32Array;
+  readonly bytes: Uint8Array;
+
+  constructor(count: number) {
+    const buffer = new SharedArrayBuffer(count * 4);
+    this.ints = new Int32Array(buffer);
+    this.floats = new Float32Array(buffer);
+    this.bytes = new Uint8Array(buffer);
+  }
+}
+
+/** Entries of each array of a block. */
+interface Counts {
+  tokens: number;
+  pages: number;
+  rows: number;
+  pairs: number;
+  masks: number;
+}
+
+export class StepBlock {
+  readonly #maskWords: number;
+  #words = new Words(1024);
+
+  constructor(vocabSize: number) {
+    this.#maskWords = Math.ceil(vocabSize / 32);
+  }
+
+  /** The block last encoded, in its whole buffer: the header says how much of it counts. Changes when it grows. */
+  get bytes(): Uint8Array {
+    return this.#words.bytes;
+  }
+
+  encode(step: Step): void {
+    const counts = this.#count(step);
+    const copiesAt = headerWords;
+    const tokensAt = copiesAt + step.copies.length * copyWords;
+    const chunksAt = tokensAt + counts.tokens;
+    const pagesAt = chunksAt + step.chunks.length * chunkWords;
+    const rowsAt = pagesAt + counts.pages;
+    const pairsAt = rowsAt + counts.rows * rowWords;
+    const masksAt = pairsAt + counts.pairs * pairWords;
+    const total = masksAt + counts.masks * this.#maskWords;
+    this.#reserve(total);
+    const { ints } = this.#words;
+
+    let at = 0;
+    ints[at++] = magic;
+    ints[at++] = total;
+    ints[at++] = step.copies.length;
+    ints[at++] = counts.tokens;
+    ints[at++] = step.chunks.length;
+    ints[at++] = counts.pages;
+    ints[at++] = counts.rows;
+    ints[at++] = counts.pairs;
+    ints[at++] = counts.masks * this.#maskWords;
+    ints[at++] = 0; // shared spans: advice, none given
+    ints[at++] = copiesAt;
+    ints[at++] = tokensAt;
+    ints[at++] = chunksAt;
+    ints[at++] = pagesAt;
+    ints[at++] = rowsAt;
+    ints[at++] = pairsAt;
+    ints[at++] = masksAt;
+    ints[at++] = total;
+    assert(at === headerWords, "a step block's header has 18 words");
+
+    for (const copy of step.copies) {
+      ints[at++] = copy.from;
+      ints[at++] = copy.to;
+      ints[at++] = copy.count;
+    }
+
+    let token = 0;
+    let page = 0;
+    let row = 0;
+    let pair = 0;
+    let mask = 0;
+    at = chunksAt;
+    for (const chunk of step.chunks) {
+      ints[at++] = token;
+      ints[at++] = chunk.tokens.length;
+      ints[at++] = chunk.start;
+      ints[at++] = page;
+      ints[at++] = chunk.pages.length;
+      ints[at++] = chunk.sample === null ? -1 : row;
+      ints.set(chunk.tokens, tokensAt + token);
+      ints.set(chunk.pages, pagesAt + page);
+      token += chunk.tokens.length;
+      page += chunk.pages.length;
+      if (chunk.sample === null) continue;
+      const { allowed } = chunk.sample;
+      this.#encodeRow(rowsAt + row * rowWords, chunk.sample, pairsAt, pair, allowed === null ? -1 : mask);
+      row += 1;
+      pair += pairCount(chunk.sample);
+      if (allowed === null) continue;
+      assert(allowed.length === this.#maskWords, "a mask has one bit per vocabulary entry");
+      ints.set(allowed, masksAt + mask);
+      mask += this.#maskWords;
+    }
+  }
+
+  #count(step: Step): Counts {
+    const counts: Counts = { tokens: 0, pages: 0, rows: 0, pairs: 0, masks: 0 };
+    for (const { tokens, pages, sample } of step.chunks) {
+      counts.tokens += tokens.length;
+      counts.pages += pages.length;
+      if (sample === null) continue;
+      counts.rows += 1;
+      counts.pairs += pairCount(sample);
+      if (sample.allowed !== null) counts.masks += 1;
+    }
+    return counts;
+  }
+
+  #reserve(words: number): void {
+    let capacity = this.#words.ints.length;
+    if (words <= capacity) return;
+    while (capacity < words) capacity *= 2;
+    this.#words = new Words(capacity);
+  }
+
+  /** Writes a row at word `at`, and its pairs from entry `pair` of the pairs at word `pairsAt` on. */
+  #encodeRow(at: number, row: SampleRow, pairsAt: number, pair: number, maskAt: number): void {
+    const { ints, floats } = this.#words;
+    const { sampling, banned, seen } = row;
+    const biasCount = sampling.logitBias.length + banned.length;
+    const seenCount = seen === null ? 0 : seen.length;
+    floats[at] = sampling.temperature;
+    floats[at + 1] = sampling.topP;
+    floats[at + 2] = sampling.minP;
+    floats[at + 3] = sampling.repetitionPenalty;
+    floats[at + 4] = sampling.presencePenalty;
+    floats[at + 5] = sampling.frequencyPenalty;
+    ints[at + 6] = sampling.topK;
+    ints[at + 7] = sampling.seed[0];
+    ints[at + 8] = sampling.seed[1];
+    ints[at + 9] = row.position;
+    ints[at + 10] = pair;
+    ints[at + 11] = biasCount;
+    ints[at + 12] = pair + biasCount;
+    ints[at + 13] = seenCount;
+    ints[at + 14] = maskAt;
+    ints[at + 15] = sampling.topLogprobs ?? -1;
+    ints.fill(0, at + 16, at + rowWords);
+
+    let to = pairsAt + pair * pairWords;
+    for (const [token, bias] of sampling.logitBias) {
+      ints[to] = token;
+      floats[to + 1] = bias;
+      to += pairWords;
+    }
+    for (const token of banned) {
+      ints[to] = token;
+      floats[to + 1] = Number.NEGATIVE_INFINITY;
+      to += pairWords;
+    }
+    for (let i = 0; i < seenCount; i += 1) {
+      ints[to] = seen!.tokens[i]!;
+      ints[to + 1] = seen!.counts[i]!;
+      to += pairWords;
+    }
+  }
+}
+
+function pairCount({ sampling, banned, seen }: SampleRow): number {
+  return sampling.logitBias.length + banned.length + (seen === null ? 0 : seen.length);
+}
+
+/** Where the engine writes what it drew: memory for as many rows as a step may have. */
+export class StepResultBlock {
+  readonly #words: Words;
+  readonly #stride: number;
+
+  constructor(rowsMax: number, topLogprobsMax: number) {
+    this.#stride = resultRowWords + 2 * topLogprobsMax;
+    this.#words = new Words(resultHeaderWords + rowsMax * this.#stride);
+  }
+
+  get bytes(): Uint8Array {
+    return this.#words.bytes;
+  }
+
+  /** Wall time of the computation. */
+  get deviceMs(): number {
+    return this.#words.floats[1]!;
+  }
+
+  /** What came of the sampling chunks of `step`, in their order. */
+  decode(step: Step): Sampled[] {
+    const { ints, floats } = this.#words;
+    const sampled: Sampled[] = [];
+    let at = resultHeaderWords;
+    for (const { sequence, sample } of step.chunks) {
+      if (sample === null) continue;
+      const status = ints[at]!;
+      if (status === 0) {
+        const logprobs = sample.sampling.topLogprobs === null ? null : this.#logprobs(at);
+        sampled.push({ kind: "token", sequence, token: ints[at + 1]!, logprobs });
+      } else {
+        sampled.push({ kind: "failed", sequence, reason: rowFailure(status) });
+      }
+      at += this.#stride;
+    }
+    assert(ints[0] === sampled.length, `the engine drew ${ints[0]} rows of ${sampled.length}`);
+    assert(floats[1]! >= 0, "a step takes time");
+    return sampled;
+  }
+
+  #logprobs(at: number): TokenLogprobs {
+    const { ints, floats } = this.#words;
+    const top = [];
+    const count = ints[at + 3]!;
+    for (let i = 0; i < count; i += 1) {
+      const entry = at + resultRowWords + 2 * i;
+      top.push({ token: ints[entry]!, logprob: floats[entry + 1]! });
+    }
+    return { logprob: floats[at + 2]!, top };
+  }
+}
+
+function rowFailure(status: number): string {
+  switch (status) {
+    case 1:
+      return "the model computed logits that are not finite";
+    case 2:
+      return "every token was forbidden";
+    default:
+      return `the engine failed this row with status ${status}`;
+  }
+}
