@@ -22,6 +22,7 @@ export const requestLimits = {
   cacheSaltCharactersMax: 1024,
   temperatureMax: 2,
   repetitionPenaltyMax: 100,
+  templateArgumentsMax: 16,
   ignoredNamesMax: 32,
 } as const;
 
@@ -62,11 +63,8 @@ export interface ChatMessage {
 export interface ChatRequest extends CommonRequest {
   readonly messages: readonly ChatMessage[];
   readonly addGenerationPrompt: boolean;
-  readonly addSpecialTokens: boolean;
-  readonly templateArguments: Readonly<Record<string, TemplateArgument>>;
+  readonly templateArguments: Readonly<Record<string, unknown>>;
 }
-
-export type TemplateArgument = string | number | boolean;
 
 /** A prompt is text or tokens. */
 export type Prompt = string | readonly TokenId[];
@@ -149,11 +147,13 @@ export function parseChatRequest(body: Readonly<Record<string, unknown>>, served
   const topLogprobs = chatLogprobs(fields);
   const messages = messagesOf(fields);
   const addGenerationPrompt = addGenerationPromptOf(fields);
-  const addSpecialTokens = fields.boolean("add_special_tokens") ?? false;
+  if (fields.boolean("add_special_tokens") === true) {
+    throw notSupported("add_special_tokens", "adding to what the chat template writes");
+  }
   const templateArguments = templateArgumentsOf(fields);
   const tokensMaxNew = fields.integer("max_completion_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
   const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew, toolsAreOff });
-  return { ...common, messages, addGenerationPrompt, addSpecialTokens, templateArguments };
+  return { ...common, messages, addGenerationPrompt, templateArguments };
 }
 
 export function parseCompletionRequest(
@@ -369,24 +369,9 @@ export function addGenerationPromptOf(fields: Fields): boolean {
   return fields.boolean("add_generation_prompt") ?? true;
 }
 
-/** Names that chat templates read as options. Anything else could stand in for what the server itself passes in. */
-const templateArgumentNames = ["enable_thinking", "thinking", "reasoning_effort", "date_string"];
-
-export function templateArgumentsOf(fields: Fields): Record<string, TemplateArgument> {
-  const entries = fields.entries("chat_template_kwargs", templateArgumentNames.length) ?? [];
-  return Object.fromEntries(
-    entries.map(([name, value]) => {
-      const path = `chat_template_kwargs.${name.slice(0, 64)}`;
-      if (!templateArgumentNames.includes(name)) {
-        throw badRequest(`${path} is not allowed; allowed are ${templateArgumentNames.join(", ")}`, path);
-      }
-      const isShortText = typeof value === "string" && value.length <= 256;
-      if (!isShortText && typeof value !== "boolean" && typeof value !== "number") {
-        throw refusal(path, "a boolean, a number or a string of 256 characters at most", value);
-      }
-      return [name, value];
-    }),
-  );
+/** Options for the chat template. Which names it may take is the template's to say. */
+export function templateArgumentsOf(fields: Fields): Record<string, unknown> {
+  return Object.fromEntries(fields.entries("chat_template_kwargs", requestLimits.templateArgumentsMax) ?? []);
 }
 
 /** One prompt or a list of them, each text or tokens. */

@@ -1,0 +1,62 @@
+import type { TokenId } from "../../scheduler/core.ts";
+import { completionLogprobs } from "./logprobs.ts";
+import { expectFits, type PromptServices, promptTokens } from "./prompt.ts";
+import { type AnswerFormat, type Exchange, respond } from "./respond.ts";
+import type { CompletionRequest } from "./schema.ts";
+
+/** POST /v1/completions. Choices are numbered prompt by prompt. */
+export function answerCompletion(
+  exchange: Exchange,
+  services: PromptServices,
+  request: CompletionRequest,
+): Promise<Response> {
+  const prompts = request.prompts.map((prompt, index) => {
+    const tokens = promptTokens(prompt, request.addSpecialTokens, services);
+    const param = request.prompts.length === 1 ? "prompt" : `prompt[${index}]`;
+    expectFits(tokens, request.generation.tokensMax, param, services);
+    return tokens;
+  });
+  const echoes = request.prompts.map((prompt, index) =>
+    typeof prompt === "string"
+      ? prompt
+      : services.tokenizer.decode(prompts[index]!, { skipSpecialTokens: false }),
+  );
+  return respond(exchange, request, prompts, completionFormat(request, prompts, echoes));
+}
+
+function completionFormat(
+  request: CompletionRequest,
+  prompts: readonly (readonly TokenId[])[],
+  echoes: readonly string[],
+): AnswerFormat {
+  const { returnTokenIds, tokensAsIds, echo } = request;
+  const promptOf = (index: number) => Math.floor(index / request.generation.choices);
+  return {
+    id: `cmpl-${crypto.randomUUID().replaceAll("-", "")}`,
+    objectName: "text_completion",
+    chunkObjectName: "text_completion",
+    extras: {},
+    choice: (index, { text, tokens, logprobs, finish }) => ({
+      index,
+      text: echo ? echoes[promptOf(index)]! + text : text,
+      logprobs: logprobs === null ? null : completionLogprobs(logprobs, tokensAsIds),
+      finish_reason: finish.reason,
+      stop_reason: finish.stopReason,
+      ...(returnTokenIds ? { prompt_token_ids: prompts[promptOf(index)], token_ids: tokens } : {}),
+    }),
+    opening: (index) => {
+      if (!echo && !returnTokenIds) return null;
+      const text = echo ? echoes[promptOf(index)]! : "";
+      const ids = returnTokenIds ? `,"prompt_token_ids":${JSON.stringify(prompts[promptOf(index)])}` : "";
+      return `{"index":${index},"text":${JSON.stringify(text)},"logprobs":null,"finish_reason":null${ids}}`;
+    },
+    delta: (index, { text, tokens, logprobs }) => {
+      if (text === "" && logprobs === null && !returnTokenIds) return null;
+      const told = logprobs === null ? "null" : JSON.stringify(completionLogprobs(logprobs, tokensAsIds));
+      const ids = returnTokenIds ? `,"token_ids":${JSON.stringify(tokens)}` : "";
+      return `{"index":${index},"text":${JSON.stringify(text)},"logprobs":${told},"finish_reason":null${ids}}`;
+    },
+    closing: (index, { reason, stopReason }) =>
+      `{"index":${index},"text":"","logprobs":null,"finish_reason":"${reason}","stop_reason":${JSON.stringify(stopReason)}}`,
+  };
+}

@@ -1,0 +1,26 @@
+import { modelNotFound } from "../errors.ts";
+import type { ServedModel } from "./schema.ts";
+
+/** GET /v1/models. Every name the model answers to is an entry; `root` is its id. `createdSeconds`: start of serving. */
+export function modelList(served: ServedModel, createdSeconds: number): object {
+  return { object: "list", data: served.names.map((name) => modelEntry(name, served, createdSeconds)) };
+}
+
+/** GET /v1/models/{id} */
+export function modelById(name: string, served: ServedModel, createdSeconds: number): object {
+  if (!served.names.includes(name)) throw modelNotFound(name, served.names);
+  return modelEntry(name, served, createdSeconds);
+}
+
+function modelEntry(name: string, served: ServedModel, createdSeconds: number): object {
+  return {
+    id: name,
+    object: "model",
+    created: createdSeconds,
+    owned_by: "bunting",
+    root: served.names[0],
+    parent: null,
+    max_model_len: served.contextMax,
+    permission: [],
+  };
+}

@@ -1,0 +1,75 @@
+import type { TokenId } from "../../scheduler/core.ts";
+import { badRequest, contextExceeded } from "../errors.ts";
+import { plainText } from "../text/control-text.ts";
+import { type ChatTemplate, TemplateError, type ChatMessage as TemplateMessage } from "../text/template.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
+import type { ChatMessage, Prompt, ServedModel } from "./schema.ts";
+
+/** What turns a prompt into tokens. */
+export interface PromptServices {
+  readonly tokenizer: Tokenizer;
+  /** null when the model has none: it completes text and does not chat. */
+  readonly template: ChatTemplate | null;
+  readonly model: ServedModel;
+}
+
+export interface ChatPrompt {
+  readonly messages: readonly ChatMessage[];
+  readonly addGenerationPrompt: boolean;
+  readonly templateArguments: Readonly<Record<string, unknown>>;
+}
+
+/** Messages as the model's chat template writes them, in tokens. Text that cannot fit is not even tokenised. */
+export function chatPromptTokens(prompt: ChatPrompt, services: PromptServices): TokenId[] {
+  const { template, tokenizer } = services;
+  if (template === null) {
+    throw badRequest("this model has no chat template: use /v1/completions", "messages", "template_error");
+  }
+  refuseEnormous(prompt.messages.map((message) => message.content).join(""), "messages", services);
+  try {
+    const rendered = template.render(prompt.messages as readonly (ChatMessage & TemplateMessage)[], {
+      addGenerationPrompt: prompt.addGenerationPrompt,
+      templateKwargs: prompt.templateArguments,
+    });
+    refuseEnormous(plainText(rendered), "messages", services);
+    return tokenizer.encodeRendered(rendered);
+  } catch (error) {
+    if (!(error instanceof TemplateError)) throw error;
+    throw badRequest(`the chat template says: ${error.message}`, "messages", "template_error");
+  }
+}
+
+/** A prompt of the caller's own making: control text in it becomes control tokens. */
+export function promptTokens(
+  prompt: Prompt,
+  addSpecialTokens: boolean,
+  services: PromptServices,
+): readonly TokenId[] {
+  if (typeof prompt !== "string") return prompt;
+  refuseEnormous(prompt, "prompt", services);
+  return services.tokenizer.encode(prompt, { addSpecialTokens, parseControlText: true });
+}
+
+/** Throws 400 unless prompt and answer fit the context. Without `tokensMax` there must be room for one token. */
+export function expectFits(
+  tokens: readonly TokenId[],
+  tokensMax: number | null,
+  param: string,
+  { model }: PromptServices,
+): void {
+  if (tokens.length === 0) throw badRequest(`${param} must not be empty: it has no tokens`, param);
+  const wanted = tokensMax ?? 1;
+  if (tokens.length + wanted > model.contextMax)
+    throw contextExceeded(model.contextMax, tokens.length, wanted, param);
+}
+
+/** Throws 400 for text that cannot fit the context however it is cut into tokens; tokenising it would take long. */
+export function refuseEnormous(text: string, param: string, { tokenizer, model }: PromptServices): void {
+  const tokens = tokenizer.tokensAtLeast(Buffer.byteLength(text));
+  if (tokens <= model.contextMax) return;
+  throw badRequest(
+    `This model's maximum context length is ${model.contextMax} tokens, but ${param} alone has ${tokens} at least.`,
+    param,
+    "context_length_exceeded",
+  );
+}

@@ -1,0 +1,78 @@
+import type { TokenId } from "../../scheduler/core.ts";
+import { badRequest } from "../errors.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
+import { Fields, refusal } from "./fields.ts";
+import { chatPromptTokens, type PromptServices, promptTokens, refuseEnormous } from "./prompt.ts";
+import { addGenerationPromptOf, messagesOf, modelOf, templateArgumentsOf, tokensOf } from "./schema.ts";
+
+/**
+ * POST /tokenize, in three shapes: `{prompt}` and `{messages}` as vLLM takes them, `{content}` as llama-server does,
+ * each answered in its own.
+ */
+export function answerTokenize(body: Readonly<Record<string, unknown>>, services: PromptServices): object {
+  const fields = new Fields(body);
+  modelOf(fields, services.model);
+  const given = ["prompt", "messages", "content"].filter((name) => fields.raw(name) !== undefined);
+  if (given.length !== 1) {
+    throw badRequest(
+      `exactly one of prompt, messages and content must be given, but ${given.join(" and ") || "none"} was`,
+      given[0] ?? "prompt",
+    );
+  }
+  if (given[0] === "content") return tokenizeContent(fields, services);
+  const tokens =
+    given[0] === "prompt" ? tokensOfPrompt(fields, services) : tokensOfMessages(fields, services);
+  const wantsSpellings = fields.boolean("return_token_strs") ?? false;
+  return {
+    count: tokens.length,
+    max_model_len: services.model.contextMax,
+    tokens,
+    token_strs: wantsSpellings ? tokens.map((token) => services.tokenizer.spellingOf(token) ?? "") : null,
+  };
+}
+
+function tokensOfPrompt(fields: Fields, services: PromptServices): readonly TokenId[] {
+  return promptTokens(fields.string("prompt")!, fields.boolean("add_special_tokens") ?? true, services);
+}
+
+function tokensOfMessages(fields: Fields, services: PromptServices): readonly TokenId[] {
+  const messages = messagesOf(fields);
+  const addGenerationPrompt = addGenerationPromptOf(fields);
+  return chatPromptTokens(
+    { messages, addGenerationPrompt, templateArguments: templateArgumentsOf(fields) },
+    services,
+  );
+}
+
+function tokenizeContent(fields: Fields, services: PromptServices): object {
+  const { tokenizer } = services;
+  const content = fields.string("content")!;
+  refuseEnormous(content, "content", services);
+  const tokens = tokenizer.encode(content, {
+    addSpecialTokens: fields.boolean("add_special") ?? false,
+    parseControlText: fields.boolean("parse_special") ?? true,
+  });
+  if (fields.boolean("with_pieces") !== true) return { tokens };
+  return { tokens: tokens.map((id) => ({ id, piece: pieceOf(id, tokenizer) })) };
+}
+
+/** Text, or bytes where a token is a part of a scalar. */
+function pieceOf(token: TokenId, tokenizer: Tokenizer): string | number[] {
+  const bytes = tokenizer.bytesOf(token);
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return [...bytes];
+  }
+}
+
+/** POST /detokenize. The text stands under both names that clients look for. */
+export function answerDetokenize(body: Readonly<Record<string, unknown>>, services: PromptServices): object {
+  const fields = new Fields(body);
+  modelOf(fields, services.model);
+  const list = fields.list("tokens", services.model.contextMax);
+  if (list === undefined) throw refusal("tokens", "an array of token ids", undefined);
+  const tokens = tokensOf(list, "tokens", services.model.vocabSize);
+  const text = services.tokenizer.decode(tokens, { skipSpecialTokens: false });
+  return { prompt: text, content: text };
+}
