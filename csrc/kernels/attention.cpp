@@ -14,18 +14,18 @@
 // Tokens a row does not see have probability +0, which changes neither l nor o but for the sign of a zero,
 // which the last addition of +0 removes; a block without visible tokens leaves m alone and multiplies by
 // exp(0) = 1. So it does not matter which blocks, pages and tokens its tile walks beyond its own. (This holds
-// for finite values; a NaN in a sequence may reach the rows beside.) Slots that are not written yet may hold
-// any bits: their scores are replaced, and a last, partly filled page of values is read from a copy with
-// zeros.
+// for finite values; a NaN in a sequence may reach the rows beside.)
 //
-// Work:     items [begin, end), each a range of a chunk's tokens for one KV head; every page is read once per
-// tile. Roofline: decodes are bound by memory, 4*D*context bytes (bf16) per KV head; prompts by arithmetic,
-// 4*D flops per query
-//           head and visible token plus an exp.
-// Checked:  against reference::attention in double; |diff| <= 2e-6 * largest |v| in f32 (sums of a few
-// thousand terms in
-//           f32, exp within 2 ulp), one bf16 rounding more for bf16 outputs; bitwise over chunkings and
-//           splits.
+// Slots that are not written yet may hold any bits: their scores are replaced, and a last, partly filled page
+// of values is read from a copy with zeros.
+//
+// Work:     items [begin, end), each a range of a chunk's tokens for one KV head; a tile reads every page
+//           once.
+// Roofline: decodes are bound by memory, 4*D*context bytes (bf16) per KV head; prompts by arithmetic, 4*D
+//           flops per query head and visible token plus an exp.
+// Checked:  against reference::attention in double, |diff| <= 1e-5 * largest |v| in f32 (scores are sums of D
+//           terms in f32, exp is within 2 ulp), one bf16 rounding more for bf16 outputs; bitwise over
+//           chunkings and splits.
 #include <cfloat>
 
 #include "kernels/attention_tile.h"

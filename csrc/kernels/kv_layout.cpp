@@ -1,9 +1,11 @@
-// kv_layout.cpp - the size of a page, the copy of one layer's page (copy-on-write of a partly filled last page), and
-// the working memory of attention.
+// kv_layout.cpp - the size of a page, the copy of one layer's page (copy-on-write of a partly filled last
+// page), and the working memory of attention.
 //
-//   copy_page   slots [0, count) of `to` become those of `from`; the other slots of `to` are unspecified afterwards
+//   copy_page   slots [0, count) of `to` become those of `from`; the other slots of `to` are unspecified
+//               afterwards
 //
-// Work:     all keys of a head (every cache line has all 16 tokens), and the token pairs of values that are needed.
+// Work:     all keys of a head (every cache line has all 16 tokens), and the token pairs of values that are
+//           needed.
 // Checked:  tests/test_kv_layout.cpp, element by element.
 #include "kernels/kv_layout.h"
 

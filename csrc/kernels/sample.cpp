@@ -1,15 +1,17 @@
 // sample.cpp: draws one token from a row of logits; the order of operations is engine.h's.
 //
-// Nothing sorts the vocabulary. Every filter becomes a cut: the last token kept in the order "falling logit, then rising
-// id". Maxima of blocks of 64 tokens find the blocks that can matter: the k-th largest of them bounds the k-th largest
-// token from below, so the k first tokens are gathered from few blocks, and a quickselect by count (top-k) or by mass
-// (top-p) finds the cut. The draw then walks the kept tokens by rising id: block masses first, tokens of one block after.
+// Nothing sorts the vocabulary. Every filter becomes a cut: the last token kept in the order "falling logit,
+// then rising id". Maxima of blocks of 64 tokens find the blocks that can matter: the k-th largest of them
+// bounds the k-th largest token from below, so the k first tokens are gathered from few blocks, and a
+// quickselect by count (top-k) or by mass (top-p) finds the cut. The draw then walks the kept tokens by
+// rising id: block masses first, tokens of one block after.
 //
 //   scratch   logits after penalties [V] | block maxima [B] of raw and of changed logits | block masses [B] |
 //             keys of candidates [V]         with B = ceil(V/64)
 //
 // Work:     one row per call; O(V), for top-k about one pass over the logits.
-// Checked:  against reference::sample (sorts everything, double), chi-square of the draws, bitwise over the levels.
+// Checked:  against reference::sample (sorts everything, double), chi-square of the draws, bitwise over the
+//           levels.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -24,7 +26,8 @@ namespace bunting {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr int64_t kLikelyKept = 1024;  // top-p looks at so many of the likeliest tokens before it looks at all
+constexpr int64_t kLikelyKept =
+    1024;  // top-p looks at so many of the likeliest tokens before it looks at all
 
 struct SampleScratch {
   float* changed;
@@ -33,8 +36,8 @@ struct SampleScratch {
   double* mass;
   uint64_t* keys;
   static size_t bytes(int64_t vocab) {
-    return size_t(round_up(vocab, 16) * 4 + 2 * round_up(sample_blocks(vocab), 16) * 4 + sample_blocks(vocab) * 8 +
-                  vocab * 8);
+    return size_t(round_up(vocab, 16) * 4 + 2 * round_up(sample_blocks(vocab), 16) * 4 +
+                  sample_blocks(vocab) * 8 + vocab * 8);
   }
   SampleScratch(char* at, int64_t vocab) {
     changed = reinterpret_cast<float*>(at);
@@ -61,10 +64,12 @@ uint64_t key_of(float x, int32_t token) {
   uint32_t const ordered = bits >> 31 ? ~bits : bits | 0x80000000u;
   return uint64_t(ordered) << 32 | uint32_t(~token);
 }
-int32_t token_of(uint64_t key) { return int32_t(~uint32_t(key)); }
+int32_t token_of(uint64_t key) {
+  return int32_t(~uint32_t(key));
+}
 
-// Gathers the `count` first tokens in the order of the keys, in no order, into scratch.keys. Returns how many there are:
-// fewer than `count` only if no more tokens are above -inf.
+// Gathers the `count` first tokens in the order of the keys, in no order, into scratch.keys. Returns how many
+// there are: fewer than `count` only if no more tokens are above -inf.
 int64_t gather_first(Row const& row, int64_t count) {
   uint64_t* const keys = row.scratch.keys;
   float bound = -kInfinity;
@@ -91,7 +96,8 @@ void cut_after(Weights& weights, Row const& row, uint64_t last_kept) {
   weights.cut = row.x[weights.cut_token];
 }
 
-// Probability of one token, cuts aside. Only the cut of top-p uses this, so it may round unlike the vector passes.
+// Probability of one token, cuts aside. Only the cut of top-p uses this, so it may round unlike the vector
+// passes.
 double weight_of(Row const& row, Weights const& weights, uint64_t key) {
   return std::exp((double(row.x[token_of(key)]) - weights.largest) / weights.temperature);
 }
@@ -174,7 +180,9 @@ int32_t argmax(Row const& row, float largest) {
   return token;
 }
 
-float largest_of(Row const& row) { return *std::max_element(row.block_max, row.block_max + row.blocks()); }
+float largest_of(Row const& row) {
+  return *std::max_element(row.block_max, row.block_max + row.blocks());
+}
 
 // Penalties, biases and bitmask on a copy of the logits.
 void change(float* x, int32_t vocab, SampleRow const& row) {
@@ -185,7 +193,8 @@ void change(float* x, int32_t vocab, SampleRow const& row) {
     logit -= row.frequency * float(count);
     if (count > 0) logit -= row.presence;
   }
-  for (int32_t i = 0; i < row.bias_count; ++i) x[row.bias[2 * i]] += std::bit_cast<float>(row.bias[2 * i + 1]);
+  for (int32_t i = 0; i < row.bias_count; ++i)
+    x[row.bias[2 * i]] += std::bit_cast<float>(row.bias[2 * i + 1]);
   if (!row.mask) return;
   for (int32_t first = 0; first < vocab; first += 32) {
     uint32_t const allowed = row.mask[first / 32];
@@ -215,10 +224,12 @@ void report_logprobs(SampleResult& result, Row const& raw, int32_t count, int32_
 
 }  // namespace
 
-size_t sample_scratch_bytes(int32_t vocab) { return SampleScratch::bytes(vocab); }
+size_t sample_scratch_bytes(int32_t vocab) {
+  return SampleScratch::bytes(vocab);
+}
 
-SampleResult sample_with(SamplePasses const& passes, SampleRow const& request, float const* logits, int32_t vocab,
-                         char* scratch_bytes, int32_t* top) {
+SampleResult sample_with(SamplePasses const& passes, SampleRow const& request, float const* logits,
+                         int32_t vocab, char* scratch_bytes, int32_t* top) {
   constexpr int32_t kNotFinite = 1, kNothingAllowed = 2;
   SampleResult result{0, -1, 0, 0};
   SampleScratch const scratch(scratch_bytes, vocab);
@@ -228,7 +239,8 @@ SampleResult sample_with(SamplePasses const& passes, SampleRow const& request, f
   if (request.seen_count > 0 || request.bias_count > 0 || request.mask) {
     std::memcpy(scratch.changed, logits, size_t(vocab) * sizeof(float));
     change(scratch.changed, vocab, request);
-    if (passes.scan(scratch.changed_max, scratch.changed, vocab) & kScanNanOrInfinity) return {kNotFinite, -1, 0, 0};
+    if (passes.scan(scratch.changed_max, scratch.changed, vocab) & kScanNanOrInfinity)
+      return {kNotFinite, -1, 0, 0};
     row.x = scratch.changed;
     row.block_max = scratch.changed_max;
   }

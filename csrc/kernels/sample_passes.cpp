@@ -20,10 +20,11 @@ BUNTING_INLINE float const* block_of(float const* x, int32_t vocab, int64_t b, f
   return copy;
 }
 
-// exp(x) for x <= 0 within 3e-7 of its value, 0 below -87; exp(0) = 1. x = n ln 2 + r, and Taylor's polynomial of degree 7
-// for |r| <= ln(2)/2 (its error is 5e-9).
+// exp(x) for x <= 0 within 3e-7 of its value, 0 below -87; exp(0) = 1. x = n ln 2 + r, and Taylor's
+// polynomial of degree 7 for |r| <= ln(2)/2 (its error is 5e-9).
 BUNTING_INLINE vf exp_unfused(vf x) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
+  constexpr float kRound =
+      12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
   vf const shifted = x * 1.44269504088896341f + kRound;
   vf const n = shifted - kRound;
   vf const r = (x - n * 0.693145751953125f) - n * 1.42860682030941723e-6f;  // the first product is exact
@@ -70,11 +71,13 @@ int scan(float* block_max, float const* x, int32_t vocab) {
     block_max[b] = max(largest);
   }
   int flags = 0;
-  for (int i = 0; i < kLanes; ++i) flags |= (bad[i] ? kScanNanOrInfinity : 0) | (low[i] ? kScanMinusInfinity : 0);
+  for (int i = 0; i < kLanes; ++i)
+    flags |= (bad[i] ? kScanNanOrInfinity : 0) | (low[i] ? kScanMinusInfinity : 0);
   return flags;
 }
 
-void masses(double* block_mass, float const* block_max, float const* x, int32_t vocab, Weights const& weights) {
+void masses(double* block_mass, float const* block_max, float const* x, int32_t vocab,
+            Weights const& weights) {
   float copy[kSampleBlock], weight[kSampleBlock];
   for (int64_t b = 0; b < sample_blocks(vocab); ++b) {
     block_mass[b] = 0;

@@ -1,7 +1,7 @@
 // sample_passes.h - the passes of sampling that touch the whole vocabulary, once per instruction set.
 //
-// All of them work lane by lane without fused multiply-adds and add in one fixed order, so every instruction set gives
-// the same bits, and a token drawn on one machine is drawn on all.
+// All of them work lane by lane without fused multiply-adds and add in one fixed order, so every instruction
+// set gives the same bits, and a token drawn on one machine is drawn on all.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -10,13 +10,16 @@ namespace bunting {
 
 inline constexpr int kSampleBlock = 64;  // tokens whose maximum and mass are kept
 
-constexpr int64_t sample_blocks(int64_t vocab) { return (vocab + kSampleBlock - 1) / kSampleBlock; }
+constexpr int64_t sample_blocks(int64_t vocab) {
+  return (vocab + kSampleBlock - 1) / kSampleBlock;
+}
 
 // Flags of scan().
 enum { kScanNanOrInfinity = 1, kScanMinusInfinity = 2 };
 
-// Which tokens are kept, and their unnormalised probability exp((x - largest) / temperature), 1 for the likeliest.
-// A token is kept if x > cut, or x == cut and its id <= cut_token, and if its probability is >= least.
+// Which tokens are kept, and their unnormalised probability exp((x - largest) / temperature), 1 for the
+// likeliest. A token is kept if x > cut, or x == cut and its id <= cut_token, and if its probability is >=
+// least.
 struct Weights {
   float largest, temperature;
   float cut;
@@ -29,7 +32,8 @@ struct SamplePasses {
   // kScanNanOrInfinity the maxima mean nothing.
   int (*scan)(float* block_max, float const* x, int32_t vocab);
   // block_mass[b] = the probabilities of the kept tokens of a block, 0 for the others.
-  void (*masses)(double* block_mass, float const* block_max, float const* x, int32_t vocab, Weights const& weights);
+  void (*masses)(double* block_mass, float const* block_max, float const* x, int32_t vocab,
+                 Weights const& weights);
   // The same for each token of block b: weight [64], 0 beyond the vocabulary.
   void (*block_weights)(float* weight, float const* x, int32_t vocab, int64_t b, Weights const& weights);
 };

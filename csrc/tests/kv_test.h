@@ -1,0 +1,94 @@
+// kv_test.h - what the tests of attention, rope_append and pages share: levels, pages full of NaN, sequences.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "cpu_features.h"
+#include "reference/attention.h"
+#include "reference/kv_value.h"
+#include "tests/test.h"
+
+namespace bunting::test {
+
+// The tables of every level that this library has and this machine can run.
+inline std::vector<Kernels const*> levels() {
+  std::vector<Kernels const*> all;
+  for (int32_t isa = 0; isa <= best_isa(); ++isa)
+    if (Kernels const* const kernels = kernels_for(isa)) all.push_back(kernels);
+  return all;
+}
+
+inline char const* name_of(Dtype dtype) {
+  return dtype == Dtype::f32 ? "f32" : "bf16";
+}
+
+template <class T>
+struct alignas(64) Line {
+  T values[64 / sizeof(T)];
+};
+
+// `count` elements on a 64-byte boundary.
+template <class T>
+class Aligned {
+ public:
+  explicit Aligned(size_t count) : lines_(count / (64 / sizeof(T)) + 1) {}
+  T* data() { return lines_.data()->values; }
+  T& operator[](size_t i) { return data()[i]; }
+
+ private:
+  std::vector<Line<T>> lines_;
+};
+
+// Pages of one layer, every bit set: any element that was not written is NaN.
+class Pages {
+ public:
+  KvLayer kv;
+  Pages(Dtype dtype, int32_t kv_heads, int32_t head_size, int32_t count)
+      : memory_(kv_page_bytes(dtype, kv_heads, head_size) * size_t(count)) {
+    kv = {dtype, kv_heads, head_size, memory_.data(), kv_page_bytes(dtype, kv_heads, head_size)};
+    std::memset(kv.pages, 0xff, kv.page_bytes * size_t(count));
+  }
+
+ private:
+  Aligned<char> memory_;
+};
+
+// `count` different page ids in random order, starting at `from`.
+inline std::vector<int32_t> shuffled_pages(Random& random, int32_t from, int32_t count) {
+  std::vector<int32_t> ids(static_cast<size_t>(count));
+  for (int32_t i = 0; i < count; ++i) ids[size_t(i)] = from + i;
+  for (int32_t i = count - 1; i > 0; --i) std::swap(ids[size_t(i)], ids[size_t(random.below(i + 1))]);
+  return ids;
+}
+
+// Queries, keys and values of one sequence: q [tokens, Hq*D], k and v [tokens, Hk*D].
+struct Sequence {
+  int32_t query_heads, kv_heads, head_size;
+  std::vector<float> q, k, v;
+
+  Sequence(Random& random, int32_t tokens, int32_t hq, int32_t hk, int32_t d)
+      : query_heads(hq), kv_heads(hk), head_size(d) {
+    auto const fill = [&](std::vector<float>& x, int32_t width, float limit) {
+      x.resize(size_t(tokens) * size_t(width));
+      for (float& value : x) value = random.uniform(-limit, limit);
+    };
+    fill(q, hq * d, 4);  // scores spread over about +-8, so that maxima move
+    fill(k, hk * d, 2);
+    fill(v, hk * d, 1);
+  }
+
+  // Puts keys and values of positions [begin, end) into their pages.
+  void append(KvLayer const& kv, std::vector<int32_t> const& pages, int32_t begin, int32_t end) const {
+    for (int32_t t = begin; t < end; ++t)
+      for (int32_t head = 0; head < kv_heads; ++head)
+        for (int32_t i = 0; i < head_size; ++i) {
+          size_t const from = (size_t(t) * size_t(kv_heads) + size_t(head)) * size_t(head_size) + size_t(i);
+          int32_t const page = pages[size_t(t / kPageTokens)], slot = t % kPageTokens;
+          reference::put(kv.dtype, k_of(kv, page, head), k_index(kv.dtype, slot, i), k[from]);
+          reference::put(kv.dtype, v_of(kv, page, head), v_index(kv.dtype, head_size, slot, i), v[from]);
+        }
+  }
+};
+
+}  // namespace bunting::test

@@ -1,0 +1,217 @@
+// Attention against plain loops in double, and the promise that a row's bits do not depend on what is
+// computed beside it.
+#include <cmath>
+#include <cstdlib>
+
+#include "tests/kv_test.h"
+
+namespace bunting::test {
+namespace {
+
+struct Shape {
+  int32_t query_heads, kv_heads, head_size, window;
+  Dtype dtype;
+};
+
+int32_t pages_for(int32_t tokens) {
+  return (tokens + kPageTokens - 1) / kPageTokens;
+}
+
+// One call: chunks with their queries side by side, as a step has them.
+class Step {
+ public:
+  std::vector<ChunkView> chunks;
+  std::vector<AttentionItem> items;
+
+  Step(Shape const& shape, Pages const& pages) : shape_(shape), pages_(pages) {}
+
+  // Positions [start, start + count) of a sequence whose keys are in their pages; `ids` must outlive the
+  // step.
+  void add(Sequence const& sequence, std::vector<int32_t> const& ids, int32_t start, int32_t count) {
+    size_t const width = size_t(shape_.query_heads) * size_t(shape_.head_size);
+    chunks.push_back({int32_t(q_.size() / width), count, start, ids.data()});
+    q_.insert(q_.end(), sequence.q.begin() + ptrdiff_t(size_t(start) * width),
+              sequence.q.begin() + ptrdiff_t(size_t(start + count) * width));
+  }
+
+  // Items of at most `rows` rows for every chunk and KV head.
+  void split(int32_t rows) {
+    items.clear();
+    for (int32_t c = 0; c < int32_t(chunks.size()); ++c)
+      for (int32_t head = 0; head < shape_.kv_heads; ++head)
+        for (int32_t row = 0; row < chunks[size_t(c)].count; row += rows)
+          items.push_back({c, head, row, std::min(row + rows, chunks[size_t(c)].count)});
+  }
+
+  // Raw outputs, [T, Hq*D] in the pages' type.
+  std::vector<char> run(Kernels const& kernels) {
+    std::vector<char> out(q_.size() * dtype_bytes(shape_.dtype), char(0x5a));
+    Aligned<char> scratch(attention_scratch_bytes(shape_.head_size, shape_.query_heads / shape_.kv_heads));
+    Attention a = parameters();
+    a.out = out.data();
+    a.ldo = a.ldq;
+    a.scratch = scratch.data();
+    kernels.attention(a, 0, int64_t(items.size()));
+    return out;
+  }
+
+  std::vector<double> expected() const {
+    std::vector<double> out(q_.size());
+    reference::attention(parameters(), 0, int64_t(items.size()), out.data());
+    return out;
+  }
+
+ private:
+  Shape shape_;
+  Pages const& pages_;
+  std::vector<float> q_;
+
+  Attention parameters() const {
+    Attention a;
+    a.q = q_.data();
+    a.ldq = int64_t(shape_.query_heads) * shape_.head_size;
+    a.kv = pages_.kv;
+    a.chunks = chunks.data();
+    a.items = items.data();
+    a.query_heads = shape_.query_heads;
+    a.sliding_window = shape_.window;
+    a.scale = float(1 / std::sqrt(double(shape_.head_size)));
+    return a;
+  }
+};
+
+// |v| <= 1, so probabilities off by a relative e move an output by at most 2 e. Scores of size 40 summed over
+// up to 256 terms in f32 are off by a few 1e-6, exp by 2.4e-7, sums over thousands of tokens by about as
+// much. A bf16 output adds half a unit of its 8 bits.
+double tolerance(Dtype dtype, double want) {
+  return dtype == Dtype::f32 ? 1e-5 : 1e-5 + std::fabs(want) * 0x1p-8;
+}
+
+// Rounds what the pages will round, so that both sides see the same numbers.
+Sequence sequence_for(Random& random, Shape const& shape, int32_t tokens) {
+  return Sequence(random, tokens, shape.query_heads, shape.kv_heads, shape.head_size);
+}
+
+void check_chunk(Shape const& shape, int32_t start, int32_t count) {
+  Random random{uint64_t(shape.head_size * 7 + start * 131 + count * 17 + shape.window)};
+  Pages pages(shape.dtype, shape.kv_heads, shape.head_size, pages_for(start + count) + 3);
+  Sequence const sequence = sequence_for(random, shape, start + count);
+  auto const ids = shuffled_pages(random, 2, pages_for(start + count));
+  sequence.append(pages.kv, ids, 0, start + count);
+  Step step(shape, pages);
+  step.add(sequence, ids, start, count);
+  step.split(40);
+  std::vector<double> const want = step.expected();
+  for (Kernels const* kernels : levels()) {
+    std::vector<char> const got = step.run(*kernels);
+    double worst = 0;
+    size_t at = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      double const difference = std::fabs(double(reference::get(shape.dtype, got.data(), i)) - want[i]);
+      double const excess = std::isnan(difference) ? INFINITY : difference / tolerance(shape.dtype, want[i]);
+      if (excess > worst) {
+        worst = excess;
+        at = i;
+      }
+    }
+    CHECK(worst <= 1, "%s %s heads %d/%d D=%d window=%d start=%d count=%d: element %zu is %g, wanted %g",
+          kernels->name, name_of(shape.dtype), shape.query_heads, shape.kv_heads, shape.head_size,
+          shape.window, start, count, at, double(reference::get(shape.dtype, got.data(), at)), want[at]);
+  }
+}
+
+}  // namespace
+
+TEST(attention_matches_reference_for_head_sizes_and_ratios) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32})
+    for (int32_t d : {16, 48, 64, 80, 128, 256})
+      for (int32_t ratio : {1, 2, 3, 7}) {
+        Shape const shape{2 * ratio, 2, d, 0, dtype};
+        check_chunk(shape, 0, 37);
+        check_chunk(shape, 90, 1);
+      }
+}
+
+TEST(attention_matches_reference_at_page_and_block_edges) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32})
+    for (int32_t start : {0, 1, 14, 15, 16, 17, 47, 48, 63, 64, 65, 127, 128})
+      for (int32_t count : {1, 2, 15, 16, 17, 33, 65}) check_chunk({3, 1, 32, 0, dtype}, start, count);
+}
+
+TEST(attention_matches_reference_with_a_sliding_window) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32})
+    for (int32_t window : {1, 2, 15, 16, 17, 64, 65, 100, 4096})
+      for (int32_t start : {0, 15, 63, 64, 200})
+        for (int32_t count : {1, 16, 70}) check_chunk({4, 2, 32, window, dtype}, start, count);
+}
+
+TEST(attention_matches_reference_over_long_contexts) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+    check_chunk({4, 1, 64, 0, dtype}, 4095, 1);
+    check_chunk({2, 1, 64, 0, dtype}, 2900, 33);
+    check_chunk({2, 1, 64, 1000, dtype}, 3333, 20);
+  }
+}
+
+TEST(attention_has_nothing_to_do_for_no_items) {
+  Shape const shape{2, 1, 16, 0, Dtype::bf16};
+  Pages pages(shape.dtype, 1, 16, 1);
+  Step step(shape, pages);
+  for (Kernels const* kernels : levels())
+    CHECK(step.run(*kernels).empty(), "%s wrote something", kernels->name);
+}
+
+// The whole prompt at once, against chunks of every size whose later tokens are not in the pages yet (NaN),
+// and against items of every size in falling order, with other sequences in the same step.
+TEST(attention_rows_do_not_depend_on_chunks_items_or_neighbours) {
+  constexpr int32_t kTokens = 150;
+  for (Kernels const* kernels : levels())
+    for (Dtype dtype : {Dtype::bf16, Dtype::f32})
+      for (int32_t ratio : {1, 3, 7})
+        for (int32_t window : {0, 1, 15, 17, 70}) {
+          Shape const shape{2 * ratio, 2, 48, window, dtype};
+          Random random{uint64_t(ratio * 100 + window)};
+          size_t const row_bytes = size_t(shape.query_heads) * size_t(shape.head_size) * dtype_bytes(dtype);
+          Sequence const sequence = sequence_for(random, shape, kTokens),
+                         other = sequence_for(random, shape, 40);
+          auto const ids = shuffled_pages(random, 0, pages_for(kTokens));
+          auto const other_ids = shuffled_pages(random, pages_for(kTokens), pages_for(40));
+          Pages whole_pages(dtype, 2, shape.head_size, pages_for(kTokens) + pages_for(40));
+          sequence.append(whole_pages.kv, ids, 0, kTokens);
+          other.append(whole_pages.kv, other_ids, 0, 40);
+          Step whole(shape, whole_pages);
+          whole.add(sequence, ids, 0, kTokens);
+          whole.split(kTokens);
+          std::vector<char> const want = whole.run(*kernels);
+
+          for (int32_t size = 1; size <= 17; ++size) {
+            Pages pages(dtype, 2, shape.head_size, pages_for(kTokens) + 5);
+            auto const chunk_ids = shuffled_pages(random, 5, pages_for(kTokens));
+            bool same = true;
+            for (int32_t start = 0; start < kTokens; start += size) {
+              int32_t const count = std::min(size, kTokens - start);
+              sequence.append(pages.kv, chunk_ids, start, start + count);
+              Step step(shape, pages);
+              step.add(sequence, chunk_ids, start, count);
+              step.split(count);
+              same &= std::memcmp(step.run(*kernels).data(), want.data() + size_t(start) * row_bytes,
+                                  size_t(count) * row_bytes) == 0;
+            }
+            CHECK(same, "%s %s ratio %d window %d: chunks of %d differ from the whole", kernels->name,
+                  name_of(dtype), ratio, window, size);
+          }
+
+          for (int32_t rows : {1, 2, 3, 5, 16, 37}) {
+            Step step(shape, whole_pages);
+            step.add(other, other_ids, 3, 30);
+            step.add(sequence, ids, 0, kTokens);
+            step.split(rows);
+            std::reverse(step.items.begin(), step.items.end());
+            CHECK(std::memcmp(step.run(*kernels).data() + 30 * row_bytes, want.data(), want.size()) == 0,
+                  "%s %s ratio %d window %d: items of %d rows differ from the whole", kernels->name,
+                  name_of(dtype), ratio, window, rows);
+          }
+        }
+}
+
+}  // namespace bunting::test

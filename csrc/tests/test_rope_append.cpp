@@ -1,0 +1,102 @@
+// rope_append against plain loops in double, element by element of the pages.
+#include "tests/kv_test.h"
+
+namespace bunting::test {
+namespace {
+
+struct Shape {
+  int32_t query_heads, kv_heads, head_size;
+  bool norm;
+  Dtype dtype;
+};
+
+// Largest difference to `want` in units of what is allowed: 2e-6 of the largest value of a head (at most 4 in
+// the inputs here, norm included), and half a bf16 unit where the page rounds.
+double excess(Dtype dtype, float got, double want) {
+  double const allowed = 8e-6 + (dtype == Dtype::bf16 ? std::fabs(want) * 0x1p-8 : 0);
+  double const difference = std::fabs(double(got) - want);
+  return std::isnan(difference) ? INFINITY : difference / allowed;
+}
+
+void check(Shape const& shape, int32_t tokens, int32_t start) {
+  int32_t const d = shape.head_size, hq = shape.query_heads, hk = shape.kv_heads;
+  Random random{uint64_t(d * 31 + tokens * 7 + start)};
+  int64_t const width = int64_t(hq + 2 * hk) * d, ldqkv = width + 16;
+  auto const values = [&](size_t count, float low, float high) {
+    std::vector<float> x(count);
+    for (float& value : x) value = random.uniform(low, high);
+    return x;
+  };
+  std::vector<float> const input = values(size_t(tokens) * size_t(ldqkv) + 1, -2, 2);
+  std::vector<float> const q_norm = values(size_t(d), 0.5f, 2), k_norm = values(size_t(d), 0.5f, 2);
+  std::vector<float> const cos = values(size_t(start + tokens) * size_t(d / 2) + 1, -1, 1);
+  std::vector<float> const sin = values(size_t(start + tokens) * size_t(d / 2) + 1, -1, 1);
+  int32_t const page_count = (start + tokens + kPageTokens - 1) / kPageTokens;
+  auto const ids = shuffled_pages(random, 1, page_count);
+  std::vector<int32_t> positions, token_pages;
+  for (int32_t t = 0; t < tokens; ++t) {
+    positions.push_back(start + t);
+    token_pages.push_back(ids[size_t((start + t) / kPageTokens)]);
+  }
+
+  for (Kernels const* kernels : levels()) {
+    Pages pages(shape.dtype, hk, d, page_count + 1);
+    std::vector<float> qkv = input;
+    RopeAppend a;
+    a.qkv = qkv.data();
+    a.ldqkv = ldqkv;
+    a.query_heads = hq;
+    a.q_norm = shape.norm ? q_norm.data() : nullptr;
+    a.k_norm = shape.norm ? k_norm.data() : nullptr;
+    a.norm_epsilon = 1e-6f;
+    a.cos = cos.data();
+    a.sin = sin.data();
+    a.positions = positions.data();
+    a.token_pages = token_pages.data();
+    a.kv = pages.kv;
+    std::vector<double> q(size_t(tokens * hq * d)), k(size_t(tokens * hk * d)), v(k.size());
+    reference::rope_append(a, 0, tokens, q.data(), k.data(), v.data());
+    int64_t const middle = tokens / 3;
+    kernels->rope_append(a, middle, tokens);
+    kernels->rope_append(a, 0, middle);
+
+    double worst = 0;
+    int64_t unwritten = 0;
+    for (int32_t t = 0; t < tokens; ++t) {
+      for (int32_t i = 0; i < hq * d; ++i)
+        worst = std::max(worst, excess(Dtype::f32, qkv[size_t(t * ldqkv + i)], q[size_t(t * hq * d + i)]));
+      for (int32_t i = 0; i < hk * d; ++i) {
+        int32_t const slot = positions[size_t(t)] % kPageTokens, page = token_pages[size_t(t)];
+        size_t const from = size_t(t * hk * d + i);
+        worst = std::max(worst, excess(shape.dtype, reference::key(a.kv, page, i / d, slot, i % d), k[from]));
+        worst =
+            std::max(worst, excess(shape.dtype, reference::value(a.kv, page, i / d, slot, i % d), v[from]));
+      }
+    }
+    int64_t const elements = int64_t(a.kv.page_bytes / dtype_bytes(shape.dtype)) * (page_count + 1);
+    for (int64_t i = 0; i < elements; ++i)
+      unwritten += std::isnan(reference::get(shape.dtype, a.kv.pages, size_t(i)));
+    int64_t const written = elements - unwritten;
+    CHECK(worst <= 1, "%s %s heads %d/%d D=%d norm %d T=%d start %d: off by %g of what is allowed",
+          kernels->name, name_of(shape.dtype), hq, hk, d, shape.norm, tokens, start, worst);
+    CHECK(written == int64_t(tokens) * hk * d * 2, "%s wrote %lld elements of %lld", kernels->name,
+          (long long)written, (long long)tokens * hk * d * 2);
+  }
+}
+
+}  // namespace
+
+TEST(rope_append_matches_reference) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32})
+    for (int32_t d : {16, 48, 64, 80, 128, 256})
+      for (bool norm : {false, true})
+        for (int32_t tokens : {0, 1, 17}) check({6, 2, d, norm, dtype}, tokens, 0);
+}
+
+TEST(rope_append_writes_every_slot_of_a_page) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32})
+    for (int32_t start : {1, 15, 16, 17, 100})
+      for (int32_t tokens : {1, 15, 16, 33}) check({3, 1, 32, true, dtype}, tokens, start);
+}
+
+}  // namespace bunting::test
