@@ -156,7 +156,7 @@ export function createApp(deps: AppDeps) {
     })
     .get("/v1/models/*", ({ params }) => {
       lifecycle.expectReady();
-      return modelById(params["*"], model, startedSeconds);
+      return modelById(decodedPath(params["*"]), model, startedSeconds);
     })
     .post(
       "/v1/chat/completions",
@@ -264,4 +264,13 @@ function methodLabel(method: string): string {
 
 function tellIgnored(headers: Record<string, string | number>, ignored: readonly string[]): void {
   if (ignored.length > 0) headers["x-bunting-ignored"] = ignored.join(", ");
+}
+
+/** A model's name may hold slashes, escaped or not; what is escaped wrongly is no model's name. */
+function decodedPath(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
 }

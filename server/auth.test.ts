@@ -1,0 +1,61 @@
+import { expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ApiKeys } from "./auth.ts";
+import { ApiError } from "./errors.ts";
+
+function isLetIn(keys: ApiKeys, headers: Record<string, string>): boolean {
+  try {
+    keys.authorize(new Headers(headers));
+    return true;
+  } catch (error) {
+    expect(error).toBeInstanceOf(ApiError);
+    expect((error as ApiError).status).toBe(401);
+    expect((error as ApiError).detail.apiCode).toBe("invalid_api_key");
+    return false;
+  }
+}
+
+test("without keys everybody may enter", () => {
+  expect(isLetIn(new ApiKeys({ keys: [], file: null }), {})).toBe(true);
+});
+
+test("a key is taken from either header, whole and exact", () => {
+  const keys = new ApiKeys({ keys: ["secret", "other"], file: null });
+  expect(isLetIn(keys, { authorization: "Bearer secret" })).toBe(true);
+  expect(isLetIn(keys, { authorization: "bearer  other" })).toBe(true);
+  expect(isLetIn(keys, { "x-api-key": "secret" })).toBe(true);
+  for (const authorization of ["", "Bearer", "Bearer secre", "Bearer secret2", "Basic secret", "secret"]) {
+    expect(isLetIn(keys, { authorization })).toBe(false);
+  }
+  expect(isLetIn(keys, {})).toBe(false);
+});
+
+test("a key file is read again when it changes, and an empty one lets nobody in", () => {
+  const folder = mkdtempSync(join(tmpdir(), "bunting-keys-"));
+  const file = join(folder, "keys");
+  let nowMs = 0;
+  writeFileSync(file, "# of the team\nfirst\n\n");
+  const keys = new ApiKeys({ keys: ["flag"], file }, () => nowMs);
+  const letIn = () =>
+    ["flag", "first", "second", "# of the team"].filter((key) => isLetIn(keys, { "x-api-key": key }));
+  expect(letIn()).toEqual(["flag", "first"]);
+
+  writeFileSync(file, "second\n");
+  nowMs += 2000;
+  expect(letIn()).toEqual(["flag", "second"]);
+
+  rmSync(file);
+  nowMs += 2000;
+  expect(letIn()).toEqual(["flag", "second"]);
+
+  writeFileSync(file, "");
+  nowMs += 2000;
+  expect(letIn()).toEqual(["flag"]);
+  rmSync(folder, { recursive: true });
+});
+
+test("a key file that is missing at the start is an error, not an open door", () => {
+  expect(() => new ApiKeys({ keys: [], file: "/nonexistent/keys" })).toThrow();
+});

@@ -1,0 +1,103 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { ApiError } from "./errors.ts";
+import { type BodyLimits, parseJson, readJsonBody } from "./json-body.ts";
+
+const limits: BodyLimits = { bodyBytesMax: 1000, jsonDepthMax: 8, bodyTimeoutMs: 5000 };
+
+function post(body: BodyInit, headers: Record<string, string> = {}): Request {
+  return new Request("http://localhost/", {
+    method: "POST",
+    body,
+    headers: { "content-type": "application/json", ...headers },
+  });
+}
+
+async function refusalOf(request: Request, given: BodyLimits = limits): Promise<ApiError> {
+  const outcome = await readJsonBody(request, given).catch((error: unknown) => error);
+  expect(outcome).toBeInstanceOf(ApiError);
+  return outcome as ApiError;
+}
+
+describe("a body is taken", () => {
+  test("as a JSON object", async () => {
+    expect(await readJsonBody(post('{"a":[1,{"b":"ü\\u00fc"}]}'), limits)).toEqual({ a: [1, { b: "üü" }] });
+  });
+
+  test("with a charset that is UTF-8, however it is written", async () => {
+    for (const type of [
+      "application/json; charset=utf-8",
+      'Application/JSON;charset="UTF-8"',
+      "application/json;x=y",
+    ]) {
+      expect(await readJsonBody(post("{}", { "content-type": type }), limits)).toEqual({});
+    }
+  });
+
+  test("whatever JSON.parse takes, unless a rule of ours forbids it", () => {
+    fc.assert(
+      fc.property(fc.jsonValue({ maxDepth: 6 }), (value) => {
+        const text = JSON.stringify(value);
+        if (text.includes("__proto__") || /\\u[dD]/.test(text)) return;
+        expect(parseJson(text, 8)).toEqual(JSON.parse(text));
+      }),
+      { seed: 20_261, numRuns: 500 },
+    );
+  });
+
+  test("when brackets, quotes and backslashes stand in its strings", () => {
+    const value = { 'a"[{': ["\\", '\\"', "]}", ["{", "\\\\"]], b: '"a":1,"a":2', 'c\\"': { a: 1 }, a: 2 };
+    expect(parseJson(JSON.stringify(value), 4)).toEqual(value);
+  });
+});
+
+describe("a body is refused", () => {
+  const refused: [what: string, body: string | Uint8Array, says: string][] = [
+    ["that is empty", "", "not valid JSON"],
+    ["that is an array", "[1]", "must be a JSON object"],
+    ["that is null", "null", "must be a JSON object"],
+    ["that ends early", '{"a":', "not valid JSON"],
+    ["with NaN", '{"a":NaN}', "not valid JSON"],
+    ["with a key twice", '{"a":1,"b":{"c":1,"\\u0063":2}}', 'the key "c" appears twice'],
+    ["with __proto__", '{"a":{"__proto__":{}}}', "__proto__"],
+    ["with an escaped __proto__", '{"\\u005f_proto__":{}}', "__proto__"],
+    ["with half of a surrogate pair", '{"a":["\\ud800x"]}', "a[0] holds half of a surrogate pair"],
+    ["with half of a pair in a key", '{"\\udc00":1}', "a key holds half"],
+    ["nested too deep", `{"a":${"[".repeat(8)}${"]".repeat(8)}}`, "8 levels deep at most"],
+    ["nested so deep that a parser would overflow", "[".repeat(900), "8 levels deep at most"],
+    ["with a byte order mark", "\ufeff{}", "byte order mark"],
+    ["in UTF-16", new Uint8Array([0xff, 0xfe, 0x7b, 0, 0x7d, 0]), "not valid UTF-8"],
+    ["in UTF-16 without a mark", new Uint8Array([0x7b, 0, 0x7d, 0]), "not valid JSON"],
+    ["in broken UTF-8", new Uint8Array([0x22, 0xc3, 0x28, 0x22]), "not valid UTF-8"],
+  ];
+  test.each(refused)("%s", async (_what, body, says) => {
+    const error = await refusalOf(post(body as BodyInit));
+    expect(error.status).toBe(400);
+    expect(error.message).toContain(says);
+  });
+
+  test.each(["text/plain", "application/x-www-form-urlencoded", "application/json; charset=utf-16", ""])(
+    "of the type %p",
+    async (type) => {
+      expect((await refusalOf(post("{}", { "content-type": type }))).status).toBe(415);
+    },
+  );
+
+  test("that is too large, at once when it says so", async () => {
+    const error = await refusalOf(post(" ".repeat(1001)));
+    expect([error.status, error.message]).toEqual([
+      413,
+      "the request body may have 1000 bytes at most, but has more",
+    ]);
+    const announced = await refusalOf(post("{}", { "content-length": "5000000" }));
+    expect(announced.message).toContain("but has 5000000 bytes");
+  });
+
+  test("that does not come in time", async () => {
+    const never = new ReadableStream({
+      start: (controller) => controller.enqueue(new TextEncoder().encode("{")),
+    });
+    const error = await refusalOf(post(never as unknown as BodyInit), { ...limits, bodyTimeoutMs: 20 });
+    expect([error.status, error.type]).toEqual([408, "timeout_error"]);
+  });
+});
