@@ -1,0 +1,186 @@
+import type { Clock } from "../../scheduler/clock.ts";
+import {
+  assert,
+  type Chunk,
+  type Sampled,
+  type SampleRow,
+  type Step,
+  type StepResult,
+  type TokenId,
+  type TokenLogprobs,
+} from "../../scheduler/core.ts";
+import type { Device, DeviceSpec } from "../../scheduler/device.ts";
+import type { CostModel } from "./cost-model.ts";
+
+/**
+ * A device that computes nothing and still cannot be fooled.
+ *
+ * Each page slot remembers the token written there and a hash of the whole context up to it: what keys and values are a
+ * function of. A chunk reads its context through its page table, as attention would: a slot that was never written, or
+ * was computed after another prefix, breaks an invariant, and the token drawn is a hash of the context read, the seed
+ * and the output position. So tokens are equal exactly if paging, caching, copying and chunking are right, and they
+ * depend on nothing else: not on the batch, not on time.
+ */
+export class SimulatedDevice implements Device {
+  readonly spec: DeviceSpec;
+  readonly #clock: Clock;
+  readonly #cost: CostModel;
+  readonly #fault: (step: Step) => StepResult | null;
+  /** Per slot, page × pageTokens + offset: the token and the hash of its context; a hash of 0 is a slot never written. */
+  readonly #tokens: Int32Array;
+  readonly #contexts: Int32Array;
+  #isInFlight = false;
+  #isClosed = false;
+
+  /** `fault` may answer a step in place of the device: `retry` and `lost`, or `done` with failed rows. */
+  constructor(
+    spec: DeviceSpec,
+    clock: Clock,
+    cost: CostModel,
+    fault: (step: Step) => StepResult | null = () => null,
+  ) {
+    this.spec = spec;
+    this.#clock = clock;
+    this.#cost = cost;
+    this.#fault = fault;
+    this.#tokens = new Int32Array(spec.pages * spec.pageTokens);
+    this.#contexts = new Int32Array(spec.pages * spec.pageTokens);
+  }
+
+  start(step: Step, done: (result: StepResult) => void): void {
+    assert(!this.#isInFlight && !this.#isClosed, "one step at a time, and none after close");
+    checkStep(step, this.spec);
+    this.#isInFlight = true;
+    const deviceMs = this.#cost(step);
+    this.#clock.after(deviceMs, () => {
+      this.#isInFlight = false;
+      if (!this.#isClosed) done(this.#fault(step) ?? this.#compute(step, deviceMs));
+    });
+  }
+
+  /** A step in flight is forgotten. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  #compute(step: Step, deviceMs: number): StepResult {
+    const { pageTokens } = this.spec;
+    for (const { from, to, count } of step.copies) {
+      const source = from * pageTokens;
+      this.#tokens.copyWithin(to * pageTokens, source, source + count);
+      this.#contexts.copyWithin(to * pageTokens, source, source + count);
+    }
+    const sampled: Sampled[] = [];
+    for (const chunk of step.chunks) {
+      const context = this.#attend(chunk);
+      if (chunk.sample !== null) sampled.push(draw(chunk, chunk.sample, context, this.spec.vocabSize));
+    }
+    return { kind: "done", sampled, deviceMs };
+  }
+
+  /** Reads the context of a chunk, writes its tokens, and returns the hash of everything up to its last token. */
+  #attend({ start, tokens, pages }: Chunk): number {
+    const { pageTokens } = this.spec;
+    let context = 1;
+    for (let position = 0; position < start; position++) {
+      const slot = pages[Math.floor(position / pageTokens)]! * pageTokens + (position % pageTokens);
+      context = extend(context, this.#tokens[slot]!);
+      assert(this.#contexts[slot] !== 0, "keys and values are written before they are read");
+      assert(this.#contexts[slot] === context, "keys and values belong to the context they are read in");
+    }
+    for (let i = 0; i < tokens.length; i++) {
+      const position = start + i;
+      const slot = pages[Math.floor(position / pageTokens)]! * pageTokens + (position % pageTokens);
+      context = extend(context, tokens[i]!);
+      this.#tokens[slot] = tokens[i]!;
+      this.#contexts[slot] = context;
+    }
+    return context;
+  }
+}
+
+/** Asserts everything that csrc/include/engine.h asks of a step. */
+function checkStep(step: Step, spec: DeviceSpec): void {
+  const { pageTokens } = spec;
+  assert(step.chunks.length > 0 && step.chunks.length <= spec.stepChunksMax, "chunks in a step");
+  const isPage = (page: number): boolean => page >= 0 && page < spec.pages;
+  for (const { from, to, count } of step.copies) {
+    assert(isPage(from) && isPage(to) && from !== to && count >= 1 && count < pageTokens, "a copy");
+  }
+  const sequences = new Set(step.chunks.map((chunk) => chunk.sequence));
+  assert(sequences.size === step.chunks.length, "one chunk per sequence");
+  let tokensTotal = 0;
+  const written = new Set<number>();
+  for (const { start, tokens, pages } of step.chunks) {
+    tokensTotal += tokens.length;
+    assert(tokens.length >= 1 && start >= 0 && start + tokens.length <= spec.contextMax, "a chunk's range");
+    assert(pages.length === Math.ceil((start + tokens.length) / pageTokens), "a chunk's pages");
+    assert(pages.every(isPage), "page ids");
+    assert(
+      tokens.every((token) => token >= 0 && token < spec.vocabSize),
+      "token ids",
+    );
+    for (const page of pages.subarray(Math.floor(start / pageTokens))) {
+      assert(!written.has(page), "no page is written by two chunks");
+      written.add(page);
+    }
+  }
+  assert(tokensTotal <= spec.stepTokensMax, "tokens in a step");
+  for (const { start, pages } of step.chunks) {
+    for (const page of pages.subarray(0, Math.floor(start / pageTokens))) {
+      assert(!written.has(page), "no page that a chunk writes is read by another");
+    }
+  }
+}
+
+function draw({ sequence }: Chunk, row: SampleRow, context: number, vocabSize: number): Sampled {
+  const { sampling } = row;
+  let hash = context;
+  if (sampling.temperature > 0) {
+    hash = extend(extend(extend(hash, sampling.seed[0]), sampling.seed[1]), row.position);
+  }
+  if (row.seen !== null) hash = extend(hash, seenHash(row));
+  const token = firstAllowed(hash, row, vocabSize);
+  if (token === null) return { kind: "failed", sequence, reason: "No token is allowed." };
+  const logprobs =
+    sampling.topLogprobs === null ? null : inventLogprobs(token, sampling.topLogprobs, vocabSize);
+  return { kind: "token", sequence, token, logprobs };
+}
+
+/** The allowed token that follows `hash` in the vocabulary, round and round. A bias ≥ 100 picks, one ≤ -100 forbids. */
+function firstAllowed(hash: number, row: SampleRow, vocabSize: number): TokenId | null {
+  const { logitBias } = row.sampling;
+  const forced = logitBias.find(([token, bias]) => bias >= 100 && !row.banned.includes(token));
+  if (forced !== undefined) return forced[0];
+  for (let i = 0; i < vocabSize; i++) {
+    const token = ((hash >>> 0) + i) % vocabSize;
+    if (row.banned.includes(token)) continue;
+    if (row.allowed !== null && ((row.allowed[token >>> 5]! >>> (token & 31)) & 1) === 0) continue;
+    if (logitBias.some(([other, bias]) => other === token && bias <= -100)) continue;
+    return token;
+  }
+  return null;
+}
+
+/** Independent of the order in which tokens were seen. */
+function seenHash({ seen }: SampleRow): number {
+  let sum = 0;
+  for (let i = 0; i < seen!.length; i++) sum = (sum + extend(seen!.tokens[i]!, seen!.counts[i]!)) | 0;
+  return sum;
+}
+
+/** The drawn token is the likeliest, the others follow by id: well-formed, and nothing more. */
+function inventLogprobs(token: TokenId, count: number, vocabSize: number): TokenLogprobs {
+  const top = Array.from({ length: Math.min(count, vocabSize) }, (_, i) => ({
+    token: (token + i) % vocabSize,
+    logprob: -0.5 - i,
+  }));
+  return { logprob: -0.5, top };
+}
+
+/** The hash of a context with one more token; never 0. */
+function extend(context: number, token: number): number {
+  let x = Math.imul(context ^ (token + 0x7ed55d16), 0x21f0aaad);
+  x = Math.imul(x ^ (x >>> 15), 0x735a2d97);
+  return x ^ (x >>> 15) || 1;
+}

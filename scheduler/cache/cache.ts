@@ -1,0 +1,289 @@
+import { assert, type PageId } from "../core.ts";
+import { EvictionOrder } from "./eviction-order.ts";
+import type { PagePool } from "./page-pool.ts";
+import { attach, createRoot, descend, detach, type Place, type Span, split } from "./radix-tree.ts";
+
+/** A pin on the path from the root to `span`. Only the cache makes, moves and ends leases. */
+export interface Lease {
+  readonly salt: string;
+  /** The deepest pinned span; the lease covers tokens [0, span.end). */
+  readonly span: Span;
+}
+
+/** What a lookup would find. */
+export interface Match {
+  /** Tokens found, exact to the token. */
+  readonly tokens: number;
+  /** Pages that can be evicted now and no longer once the match is leased, its copy source included. */
+  readonly pagesPinned: number;
+}
+
+/**
+ * The prefix cache: one radix tree per salt over the pages of computed tokens (RadixAttention, arXiv:2312.07104 §3),
+ * with leases, and eviction of the least recently used.
+ *
+ * Who holds a page, along the token axis of a running sequence:
+ *
+ *   0 ─────────── lease end ──────────── computed ─────────── reserved
+ *   │ spans', pinned by │ the sequence's own,  │ the sequence's own, │
+ *   │ the lease         │ complete or partial  │ not yet written     │
+ *   └───────────────────┴─ insert() moves this border to the right ──┘
+ *
+ * Leases end on page borders, so that a sequence writes into no page of the tree. A match that ends inside a page is
+ * used by copying that page; `leaseSource` pins it until the step that copies is done.
+ */
+export class Cache {
+  readonly #pool: PagePool;
+  readonly #roots = new Map<string, Span>();
+  readonly #order = new EvictionOrder();
+  /** Pages listed by spans, and by spans with leases. */
+  #pagesHeld = 0;
+  #pagesLeased = 0;
+  #version = 0;
+
+  constructor(pool: PagePool) {
+    this.#pool = pool;
+  }
+
+  get pagesHeld(): number {
+    return this.#pagesHeld;
+  }
+
+  /** Pages that `evict` could free now. */
+  get pagesEvictable(): number {
+    return this.#pagesHeld - this.#pagesLeased;
+  }
+
+  /** Changes whenever the answer of `match` may have changed. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Looks up the longest cached prefix of tokens [0, limit). Changes nothing, not even the eviction order. */
+  match(tokens: Int32Array, limit: number, salt: string): Match {
+    const place = this.#find(tokens, limit, salt);
+    if (place === null) return { tokens: 0, pagesPinned: 0 };
+    const { pageTokens } = this.#pool;
+    const isPartial = place.depth % pageTokens !== 0;
+    const deepest = isPartial ? sourceSpan(place, pageTokens) : place.span;
+    let pagesPinned = 0;
+    for (let span: Span | null = deepest; span !== null && span.leases === 0; span = span.parent) {
+      const cut = span === place.span && !isPartial;
+      pagesPinned += cut ? place.depth / pageTokens - Math.floor(span.start / pageTokens) : span.pages.length;
+    }
+    return { tokens: place.depth, pagesPinned };
+  }
+
+  /** Pins the longest cached prefix of tokens [0, limit) that is whole pages. May split a span. */
+  lease(tokens: Int32Array, limit: number, salt: string): Lease {
+    const { pageTokens } = this.#pool;
+    let root = this.#roots.get(salt);
+    if (root === undefined) {
+      root = createRoot();
+      this.#roots.set(salt, root);
+    }
+    let place = descend(root, tokens, limit);
+    const whole = place.depth - (place.depth % pageTokens);
+    if (whole < place.depth) place = { span: spanAt(place.span, whole), depth: whole };
+    const span = this.#cutAt(place);
+    this.#pin(span, null);
+    return { salt, span };
+  }
+
+  /** Pins the page in which the cached prefix of tokens [0, depth) ends, `depth` inside of a page and found by `match`.
+   *  Splits nothing: it may pin more than it has to, for the one step it is meant for. */
+  leaseSource(
+    tokens: Int32Array,
+    depth: number,
+    salt: string,
+  ): { readonly lease: Lease; readonly page: PageId } {
+    const { pageTokens } = this.#pool;
+    const place = this.#find(tokens, depth, salt);
+    assert(
+      place !== null && place.depth === depth && depth % pageTokens !== 0,
+      "the source of a copy is cached",
+    );
+    const span = sourceSpan(place, pageTokens);
+    this.#pin(span, null);
+    const page = span.pages[Math.floor(depth / pageTokens) - Math.floor(span.start / pageTokens)];
+    assert(page !== undefined, "the span lists the page in which the match ends");
+    return { lease: { salt, span }, page };
+  }
+
+  /** Ends a lease. Its spans are the most recently used ones now, unless others still pin them. */
+  release(lease: Lease): void {
+    this.#version += 1;
+    let root = lease.span;
+    for (let span: Span | null = lease.span; span !== null; span = span.parent) {
+      assert(span.leases > 0, "a lease is released once");
+      span.leases -= 1;
+      if (span.leases === 0 && span.parent !== null) {
+        this.#pagesLeased -= span.pages.length;
+        this.#order.append(span);
+      }
+      root = span;
+    }
+    if (root.leases === 0 && root.isLeaf) this.#roots.delete(lease.salt);
+  }
+
+  /**
+   * Hands the computed tokens [lease end, end) and their pages over to the tree, and returns a lease on all of it in
+   * place of the given one. `pages` is the sequence's page table. Where the tree has the tokens already, it keeps its
+   * pages, the sequence's duplicates are freed and the table is rewritten. `end` is on a page border. May split a span.
+   */
+  insert(lease: Lease, tokens: Int32Array, end: number, pages: Int32Array): Lease {
+    assert(end % this.#pool.pageTokens === 0, "a running sequence hands over whole pages");
+    if (end === lease.span.end) return lease;
+    const span = this.#merge(lease.span, tokens, end, pages);
+    this.#pin(span, lease.span);
+    return { salt: lease.salt, span };
+  }
+
+  /** As `insert`, for a sequence that ends: `end` may be inside of a page, and the lease is released. */
+  insertLast(lease: Lease, tokens: Int32Array, end: number, pages: Int32Array): void {
+    if (end > lease.span.end) {
+      const span = this.#merge(lease.span, tokens, end, pages);
+      this.#pin(span, lease.span);
+      this.release({ salt: lease.salt, span });
+    } else this.release(lease);
+  }
+
+  /** Frees at least `pages` pages if so many can be evicted: least recently used leaves first, their tail pages first.
+   *  Returns how many it freed. */
+  evict(pages: number): number {
+    const freeBefore = this.#pool.pagesFree;
+    while (this.#pool.pagesFree - freeBefore < pages) {
+      const leaf = this.#order.oldest;
+      if (leaf === null) break;
+      this.#shorten(leaf, pages - (this.#pool.pagesFree - freeBefore));
+    }
+    return this.#pool.pagesFree - freeBefore;
+  }
+
+  /** All spans, roots included, parents first. For checks and pictures. */
+  *spans(): Generator<{ readonly salt: string; readonly span: Span }> {
+    for (const [salt, root] of this.#roots) {
+      const stack = [root];
+      for (let span = stack.pop(); span !== undefined; span = stack.pop()) {
+        yield { salt, span };
+        stack.push(...span.children.values());
+      }
+    }
+  }
+
+  /** Spans in the order in which they would be evicted, stems after their branches. */
+  evictionOrder(): Iterable<Span> {
+    return this.#order;
+  }
+
+  #find(tokens: Int32Array, limit: number, salt: string): Place | null {
+    const root = this.#roots.get(salt);
+    return root === undefined ? null : descend(root, tokens, limit);
+  }
+
+  /** The span that ends at the place; splits the one there if it goes on. */
+  #cutAt({ span, depth }: Place): Span {
+    if (depth === span.end) return span;
+    this.#version += 1;
+    const upper = split(span, depth, this.#pool.pageTokens);
+    if (upper.leases === 0) this.#order.insertAfter(span, upper);
+    return upper;
+  }
+
+  /** Pins the spans from `deepest` upward, short of `above`. */
+  #pin(deepest: Span, above: Span | null): void {
+    this.#version += 1;
+    for (let span: Span | null = deepest; span !== above && span !== null; span = span.parent) {
+      if (span.leases === 0 && span.parent !== null) {
+        this.#pagesLeased += span.pages.length;
+        this.#order.remove(span);
+      }
+      span.leases += 1;
+    }
+  }
+
+  /** Brings tokens [from.end, end) into the tree; returns the span that ends there, not yet pinned if it is new. */
+  #merge(from: Span, tokens: Int32Array, end: number, pages: Int32Array): Span {
+    const { pageTokens } = this.#pool;
+    const place = descend(from, tokens, end);
+    const isKnown = place.depth === end;
+    const firstNew = isKnown ? Math.ceil(end / pageTokens) : Math.floor(place.depth / pageTokens);
+    this.#replaceDuplicates(from, place, pages, firstNew);
+    const stem = this.#cutAt(place);
+    if (isKnown) return stem;
+
+    if (stem.isLeaf && stem.parent !== null && stem.end % pageTokens !== 0) this.#dropPages(stem, 1);
+    const leafPages = Array.from(pages.subarray(firstNew, Math.ceil(end / pageTokens))) as PageId[];
+    const leaf = attach(stem, tokens.slice(place.depth, end), leafPages);
+    this.#pagesHeld += leafPages.length;
+    // In the order for a moment only: whoever inserts pins at once.
+    this.#order.append(leaf);
+    return leaf;
+  }
+
+  /** Frees the table's pages from `from.end` to page `firstNew` and puts the tree's own in their place. */
+  #replaceDuplicates(from: Span, place: Place, table: Int32Array, firstNew: number): void {
+    const { pageTokens } = this.#pool;
+    const first = from.end / pageTokens;
+    for (let index = first; index < firstNew; index++) this.#pool.release(table[index]! as PageId);
+    const wholeEnd = Math.min(firstNew, Math.floor(place.depth / pageTokens));
+    for (let span = place.span; span !== from; span = span.parent!) {
+      const spanFirst = Math.floor(span.start / pageTokens);
+      for (let i = 0; i < span.pages.length && spanFirst + i < wholeEnd; i++)
+        table[spanFirst + i] = span.pages[i]!;
+    }
+  }
+
+  /** Takes up to `pages` pages off the end of an unpinned leaf; the leaf goes with its last page, and a stem that loses
+   *  its last branch goes back to its last whole page. */
+  #shorten(leaf: Span, pages: number): void {
+    assert(leaf.leases === 0 && leaf.isLeaf, "only leaves without leases are evicted");
+    this.#version += 1;
+    this.#dropPages(leaf, Math.min(pages, leaf.pages.length));
+    this.#cutToPages(leaf);
+  }
+
+  /** Cuts the tokens of a leaf back to what its pages hold, whole pages only; takes out leaves left without tokens. */
+  #cutToPages(leaf: Span): void {
+    const { pageTokens } = this.#pool;
+    const end = (Math.floor(leaf.start / pageTokens) + leaf.pages.length) * pageTokens;
+    if (end > leaf.start) {
+      leaf.tokens = leaf.tokens.subarray(0, Math.min(leaf.tokens.length, end - leaf.start));
+      return;
+    }
+    const parent = leaf.parent!;
+    this.#order.remove(leaf);
+    detach(leaf);
+    if (!parent.isLeaf) return;
+    if (parent.parent !== null) {
+      if (parent.leases === 0) this.#cutToPages(parent);
+    } else if (parent.leases === 0) this.#forget(parent);
+  }
+
+  #forget(root: Span): void {
+    for (const [salt, other] of this.#roots) if (other === root) this.#roots.delete(salt);
+  }
+
+  /** Releases the last `count` pages of a span. */
+  #dropPages(span: Span, count: number): void {
+    for (const page of span.pages.splice(span.pages.length - count, count)) this.#pool.release(page);
+    this.#pagesHeld -= count;
+    if (span.leases > 0) this.#pagesLeased -= count;
+  }
+}
+
+/** The ancestor-or-self of `span` that contains or ends at `depth`. */
+function spanAt(span: Span, depth: number): Span {
+  let at = span;
+  while (at.parent !== null && at.start >= depth) at = at.parent;
+  return at;
+}
+
+/** The span that lists the page in which `place` ends: the place's own, or, where a fork divides the page, any branch. */
+function sourceSpan(place: Place, pageTokens: number): Span {
+  let span = place.span;
+  while (!span.isLeaf && Math.floor(place.depth / pageTokens) >= Math.floor(span.end / pageTokens)) {
+    span = span.children.values().next().value!;
+  }
+  return span;
+}

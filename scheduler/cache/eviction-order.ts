@@ -1,0 +1,52 @@
+import { assert } from "../core.ts";
+import type { Span } from "./radix-tree.ts";
+
+/**
+ * Least recently used order of the spans that no lease pins: a doubly linked list, its position the logical clock.
+ *
+ * A lease that ends puts the spans of its path at the newest end, deepest first. A parent is therefore always newer
+ * than its children (whoever used a child used the parent, and later in this order), and so the oldest span is always
+ * a leaf: eviction needs no search.
+ */
+export class EvictionOrder {
+  #oldest: Span | null = null;
+  #newest: Span | null = null;
+
+  get oldest(): Span | null {
+    return this.#oldest;
+  }
+
+  append(span: Span): void {
+    this.insertAfter(this.#newest, span);
+  }
+
+  /** Puts `span` right after `neighbour`; null means at the oldest end. */
+  insertAfter(neighbour: Span | null, span: Span): void {
+    const newer = neighbour === null ? this.#oldest : neighbour.newer;
+    assert(
+      span.older === null && span.newer === null && this.#oldest !== span,
+      "a span is in the order once",
+    );
+    span.older = neighbour;
+    span.newer = newer;
+    if (neighbour === null) this.#oldest = span;
+    else neighbour.newer = span;
+    if (newer === null) this.#newest = span;
+    else newer.older = span;
+  }
+
+  remove(span: Span): void {
+    if (span.older === null) {
+      assert(this.#oldest === span, "the span is in the order");
+      this.#oldest = span.newer;
+    } else span.older.newer = span.newer;
+    if (span.newer === null) this.#newest = span.older;
+    else span.newer.older = span.older;
+    span.older = null;
+    span.newer = null;
+  }
+
+  *[Symbol.iterator](): Generator<Span> {
+    for (let span = this.#oldest; span !== null; span = span.newer) yield span;
+  }
+}

@@ -1,0 +1,72 @@
+import { assert, type PageId } from "../core.ts";
+import type { Cache, Lease } from "./cache.ts";
+import type { PagePool } from "./page-pool.ts";
+import type { Span } from "./radix-tree.ts";
+
+/**
+ * Checks that every page of the pool is free, listed by exactly one span, or in `owned`; that spans hang together; and
+ * that their lease counts and the eviction order follow from `leases`, which are all leases there are. Costs a walk over everything.
+ */
+export function checkCache(
+  pool: PagePool,
+  cache: Cache,
+  leases: Iterable<Lease>,
+  owned: Iterable<PageId>,
+): void {
+  const holders = new Uint8Array(pool.pagesTotal);
+  const count = (page: PageId): void => {
+    assert(!pool.isFree(page) && holders[page] === 0, "a page is free or has one holder");
+    holders[page] = 1;
+  };
+
+  let pagesHeld = 0;
+  let pagesLeased = 0;
+  const leaseCounts = countLeases(leases);
+  const evictable = new Set<Span>();
+  for (const { span } of cache.spans()) {
+    checkShape(span, pool.pageTokens);
+    span.pages.forEach(count);
+    pagesHeld += span.pages.length;
+    if (span.leases > 0) pagesLeased += span.pages.length;
+    assert(span.leases === (leaseCounts.get(span) ?? 0), "a span counts the leases that pass through it");
+    leaseCounts.delete(span);
+    if (span.parent === null) assert(span.leases > 0 || !span.isLeaf, "an empty tree is forgotten");
+    else if (span.leases === 0) evictable.add(span);
+  }
+  assert(leaseCounts.size === 0, "leases pin spans of the tree");
+  assert(cache.pagesHeld === pagesHeld, "the cache counts its pages");
+  assert(cache.pagesEvictable === pagesHeld - pagesLeased, "the cache counts its leased pages");
+  checkOrder(cache, evictable);
+
+  for (const page of owned) count(page);
+  const used = holders.reduce((sum, held) => sum + held, 0);
+  assert(pool.pagesFree + used === pool.pagesTotal, "free + cached + owned = all pages");
+}
+
+function countLeases(leases: Iterable<Lease>): Map<Span, number> {
+  const counts = new Map<Span, number>();
+  for (const lease of leases) {
+    for (let span: Span | null = lease.span; span !== null; span = span.parent) {
+      counts.set(span, (counts.get(span) ?? 0) + 1);
+    }
+  }
+  return counts;
+}
+
+function checkShape(span: Span, pageTokens: number): void {
+  const listedEnd = span.isLeaf ? Math.ceil(span.end / pageTokens) : Math.floor(span.end / pageTokens);
+  assert(span.pages.length === listedEnd - Math.floor(span.start / pageTokens), "a span lists its own pages");
+  assert(span.tokens.length > 0 || span.parent === null, "only a root is empty");
+  if (span.parent === null) return;
+  assert(span.start === span.parent.end, "a span begins where its parent ends");
+  assert(span.parent.children.get(span.tokens[0]!) === span, "a parent finds its child");
+}
+
+function checkOrder(cache: Cache, evictable: Set<Span>): void {
+  for (const span of cache.evictionOrder()) {
+    assert(evictable.delete(span), "only spans without leases are in the eviction order, once");
+    for (const child of span.children.values())
+      assert(!evictable.has(child), "children are evicted before parents");
+  }
+  assert(evictable.size === 0, "every span without leases can be evicted");
+}

@@ -1,0 +1,51 @@
+import { assert, type PageId } from "../core.ts";
+
+/**
+ * The KV pages of one device. A page is free or has exactly one holder, who alone may release it:
+ *
+ *   holder       may write it   how it ends
+ *   a sequence   yes            released, or handed over to the cache (local/residency.ts)
+ *   a span       no             released when the span is evicted or shortened (cache/cache.ts)
+ */
+export class PagePool {
+  readonly pagesTotal: number;
+  /** Tokens per page. */
+  readonly pageTokens: number;
+  /** Stack of free pages: its first `#freeCount` entries. */
+  readonly #free: Int32Array;
+  #freeCount: number;
+  readonly #isFree: Uint8Array;
+
+  constructor(pagesTotal: number, pageTokens: number) {
+    assert(pagesTotal > 0 && pageTokens > 0, "a device has pages, and pages hold tokens");
+    this.pagesTotal = pagesTotal;
+    this.pageTokens = pageTokens;
+    this.#free = Int32Array.from({ length: pagesTotal }, (_, index) => pagesTotal - 1 - index);
+    this.#freeCount = pagesTotal;
+    this.#isFree = new Uint8Array(pagesTotal).fill(1);
+  }
+
+  get pagesFree(): number {
+    return this.#freeCount;
+  }
+
+  /** Takes a free page; there must be one. What it contains is undefined. */
+  take(): PageId {
+    assert(this.#freeCount > 0, "out of pages: room was not made first");
+    this.#freeCount -= 1;
+    const page = this.#free[this.#freeCount]! as PageId;
+    this.#isFree[page] = 0;
+    return page;
+  }
+
+  release(page: PageId): void {
+    assert(this.#isFree[page] === 0, "a page is released once, by its holder");
+    this.#isFree[page] = 1;
+    this.#free[this.#freeCount] = page;
+    this.#freeCount += 1;
+  }
+
+  isFree(page: PageId): boolean {
+    return this.#isFree[page] === 1;
+  }
+}

@@ -1,0 +1,127 @@
+import { assert, type PageId, type TokenId } from "../core.ts";
+
+/**
+ * A node of the radix tree: tokens [start, end) of every sequence that passes through it, and pages.
+ *
+ * Spans begin and end anywhere, also inside a page, so that matching is exact to the token (RadixAttention,
+ * arXiv:2312.07104 §3, has pages of one token; its descendants match whole pages only). A page that a fork divides
+ * is listed by each branch, never by the stem, and the branch's page holds the stem's tokens in it as well:
+ *
+ *   token axis   0        16       32       48         pages of 16 tokens
+ *   stem         ├───────────────────┤ 35              lists p0 p1         (whole pages only: it has children)
+ *   branch X                         ├─────────┤ 53    lists p2 p3         p2 = tokens 32..47 as X has them
+ *   branch Y                         ├──────┤ 46       lists p4            p4 = tokens 32..34 again, then Y's own
+ *
+ * So every page is listed once in the tree, the page lists along a path put together are that path's page table,
+ * and a span lists pages floor(start / T) … (leaf ? ceil(end / T) : floor(end / T)) - 1 of its path, T tokens a page.
+ * Nobody writes a listed page.
+ */
+export class Span {
+  parent: Span | null;
+  start: number;
+  tokens: Int32Array;
+  pages: PageId[];
+  /** By first token. */
+  readonly children = new Map<TokenId, Span>();
+  /** Leases that end here or below. While there is one, the span is neither evicted nor shortened. */
+  leases = 0;
+  /** Neighbours in the eviction order; null at its ends, and outside of it. */
+  older: Span | null = null;
+  newer: Span | null = null;
+
+  constructor(parent: Span | null, start: number, tokens: Int32Array, pages: PageId[]) {
+    this.parent = parent;
+    this.start = start;
+    this.tokens = tokens;
+    this.pages = pages;
+  }
+
+  get end(): number {
+    return this.start + this.tokens.length;
+  }
+
+  get isLeaf(): boolean {
+    return this.children.size === 0;
+  }
+}
+
+/** A place on the token axis of the tree: `depth` tokens from the root, in `span` (start < depth ≤ end, or the root). */
+export interface Place {
+  readonly span: Span;
+  readonly depth: number;
+}
+
+/** The root of a tree: an empty span that is never evicted. */
+export function createRoot(): Span {
+  return new Span(null, 0, new Int32Array(0), []);
+}
+
+/** The longest prefix of tokens [0, limit) found below `from`, whose own tokens are taken as matched. Changes nothing. */
+export function descend(from: Span, tokens: Int32Array, limit: number): Place {
+  assert(limit >= from.end && limit <= tokens.length, "the search starts inside of the tokens");
+  let span = from;
+  let depth = from.end;
+  while (depth < limit) {
+    const child = span.children.get(tokens[depth]!);
+    if (child === undefined) break;
+    span = child;
+    depth += commonLength(tokens, depth, limit, child.tokens);
+    if (depth < child.end) break;
+  }
+  return { span, depth };
+}
+
+/** How many of tokens [from, limit) agree with `others` from its beginning. */
+function commonLength(tokens: Int32Array, from: number, limit: number, others: Int32Array): number {
+  const most = Math.min(limit - from, others.length);
+  let count = 0;
+  while (count < most && tokens[from + count] === others[count]) count += 1;
+  return count;
+}
+
+/**
+ * Cuts a span in two at `depth`, strictly inside of it, and returns the new upper part. `span` stays the lower part,
+ * so whoever refers to it still means the same tokens; its leases pass through the upper part too.
+ */
+export function split(span: Span, depth: number, pageTokens: number): Span {
+  assert(span.parent !== null && span.start < depth && depth < span.end, "a cut is inside of a span");
+  const wholePages = Math.floor(depth / pageTokens) - Math.floor(span.start / pageTokens);
+  const upper = new Span(
+    span.parent,
+    span.start,
+    span.tokens.subarray(0, depth - span.start),
+    span.pages.slice(0, wholePages),
+  );
+  upper.leases = span.leases;
+  span.parent.children.set(upper.tokens[0]!, upper);
+  span.parent = upper;
+  span.start = depth;
+  span.tokens = span.tokens.subarray(upper.tokens.length);
+  span.pages = span.pages.slice(wholePages);
+  upper.children.set(span.tokens[0]!, span);
+  return upper;
+}
+
+/** Adds a leaf below `parent`, which has no child that begins with the same token. */
+export function attach(parent: Span, tokens: Int32Array, pages: PageId[]): Span {
+  assert(
+    tokens.length > 0 && !parent.children.has(tokens[0]!),
+    "a new leaf differs from its siblings at once",
+  );
+  const leaf = new Span(parent, parent.end, tokens, pages);
+  parent.children.set(tokens[0]!, leaf);
+  return leaf;
+}
+
+/** Takes a leaf out of the tree. */
+export function detach(leaf: Span): void {
+  assert(leaf.parent !== null && leaf.isLeaf, "only leaves can be taken out");
+  leaf.parent.children.delete(leaf.tokens[0]!);
+}
+
+/** The page table of the path that ends with `span`: the page lists of its spans, put together. */
+export function pathPages(span: Span): PageId[] {
+  const path: Span[] = [];
+  for (let at: Span | null = span; at !== null; at = at.parent) path.push(at);
+  return path.reverse().flatMap((at) => at.pages);
+}

@@ -1,0 +1,42 @@
+import { assert } from "../core.ts";
+import type { Residency } from "./residency.ts";
+import type { Sequence } from "./sequence.ts";
+
+/**
+ * Preemption by recompute (Sarathi-Serve's and vLLM's): when a decode needs a page and none is free or evictable,
+ * somebody leaves. Unlike theirs the victim keeps its output tokens and its count towards `tokensMax`, so it neither
+ * over-generates nor changes what it says, and what it computed goes to the cache, so that coming back is mostly a hit.
+ *
+ * Running sequences are in order of arrival; a decode is given its page in that order and takes it from the youngest.
+ * The oldest therefore always advances, and nothing is preempted twice for one step. No page is asked for before it is
+ * needed: a decode inside of its last page preempts nobody.
+ */
+export function securePages(
+  running: readonly Sequence[],
+  residency: Residency,
+  preempt: (victim: Sequence) => void,
+): void {
+  // `preempt` shortens the list at or behind `index`, or takes a paused sequence from anywhere: hence the lookup.
+  for (const sequence of running.slice()) {
+    if (sequence.state !== "running" || sequence.isPaused) continue;
+    if (sequence.behind !== 1 || !residency.needsPage(sequence)) continue;
+    while (sequence.state === "running" && !residency.grow(sequence)) preempt(chooseVictim(running));
+  }
+}
+
+/** The youngest of the paused (a slow reader's pages are the cheapest to miss), else the youngest of all. */
+export function chooseVictim(running: readonly Sequence[]): Sequence {
+  const victim = youngestPaused(running) ?? running.at(-1);
+  assert(victim !== undefined, "whoever needs a page is running, and can give way itself");
+  return victim;
+}
+
+export function youngestPaused(running: readonly Sequence[]): Sequence | undefined {
+  return running.findLast((sequence) => sequence.isPaused);
+}
+
+/** Steps a victim stays out before it may come back: 0 the first time, then 2, 4, 8 … 64. Without it, two sequences
+ *  that do not fit together would take turns at throwing each other out. */
+export function backOffSteps(preemptions: number): number {
+  return preemptions < 2 ? 0 : Math.min(64, 2 ** (preemptions - 1));
+}

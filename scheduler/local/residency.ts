@@ -1,0 +1,124 @@
+import { Cache, type Lease } from "../cache/cache.ts";
+import { PagePool } from "../cache/page-pool.ts";
+import { pathPages } from "../cache/radix-tree.ts";
+import { assert, type PageCopy, type PageId } from "../core.ts";
+import type { Sequence } from "./sequence.ts";
+
+/**
+ * How sequences come to pages and give them up. A sequence is resident between `settle` and `leave`; its page table is
+ *
+ *   index   0 ………………… leasedPages ………………………… pageCount
+ *   pages   │ the cache's, leased │ the sequence's own │     own: taken here, written by its chunks
+ *
+ * and `publish` moves the border: the own pages that are complete become the cache's, so that others find them at once.
+ */
+export class Residency {
+  readonly pool: PagePool;
+  readonly cache: Cache;
+  /** Pins on pages that the step being planned or in flight copies from. */
+  #sources: Lease[] = [];
+
+  constructor(pagesTotal: number, pageTokens: number) {
+    this.pool = new PagePool(pagesTotal, pageTokens);
+    this.cache = new Cache(this.pool);
+  }
+
+  /** Pages that are free or can be made so without preempting anybody. */
+  get pagesAvailable(): number {
+    return this.pool.pagesFree + this.cache.pagesEvictable;
+  }
+
+  /** Looks up how much of the sequence is cached. The last known token never counts: its logits are needed. */
+  lookUp(sequence: Sequence): number {
+    const { cache } = this;
+    if (sequence.cachedVersion !== cache.version) {
+      const match = cache.match(sequence.tokens, sequence.length - 1, sequence.spec.cacheSalt);
+      sequence.cachedTokens = match.tokens;
+      sequence.cachedPagesPinned = match.pagesPinned;
+      sequence.cachedVersion = cache.version;
+    }
+    return sequence.cachedTokens;
+  }
+
+  /** Whether `settle` would leave `headroom` pages available. */
+  fits(sequence: Sequence, headroom: number): boolean {
+    const { pageTokens } = this.pool;
+    const cached = Math.floor(this.lookUp(sequence) / pageTokens);
+    const needed = Math.ceil(sequence.length / pageTokens) - cached;
+    return needed + headroom <= this.pagesAvailable - sequence.cachedPagesPinned;
+  }
+
+  /**
+   * Gives the sequence pages for all its known tokens: leases what is cached, evicts for the rest. Returns the copy that
+   * its first step must make where the match ends inside a page, else null. The caller has checked `fits`; only without it
+   * may `exact` be false, which uses whole pages of the cache and so never needs more than the sequence's own number.
+   */
+  settle(sequence: Sequence, exact: boolean): PageCopy | null {
+    assert(sequence.pageCount === 0 && sequence.lease === null, "a sequence settles once");
+    const { pageTokens } = this.pool;
+    const { tokens, length, spec } = sequence;
+    const matched = this.lookUp(sequence);
+    const lease = this.cache.lease(tokens, length - 1, spec.cacheSalt);
+    const copied = exact ? matched % pageTokens : 0;
+    const source = copied > 0 ? this.cache.leaseSource(tokens, matched, spec.cacheSalt) : null;
+    if (source !== null) this.#sources.push(source.lease);
+
+    sequence.lease = lease;
+    for (const page of pathPages(lease.span)) sequence.addPage(page);
+    sequence.leasedPages = sequence.pageCount;
+    const needed = Math.ceil(length / pageTokens) - sequence.pageCount;
+    if (this.pool.pagesFree < needed) this.cache.evict(needed - this.pool.pagesFree);
+    for (let i = 0; i < needed; i++) sequence.addPage(this.pool.take());
+
+    sequence.computed = lease.span.end + copied;
+    sequence.promptEnd = length;
+    if (source === null) return null;
+    return { from: source.page, to: sequence.pages[sequence.leasedPages]! as PageId, count: copied };
+  }
+
+  /** The step's copies are made (or will never be): their sources need no protection any more. */
+  endCopies(): void {
+    for (const source of this.#sources) this.cache.release(source);
+    this.#sources = [];
+  }
+
+  /** Whether the next token to compute begins a page that the sequence has not got. */
+  needsPage(sequence: Sequence): boolean {
+    return sequence.computed === sequence.pageCount * this.pool.pageTokens;
+  }
+
+  /** Adds one page; evicts for it if need be. False if there is none. */
+  grow(sequence: Sequence): boolean {
+    if (this.pool.pagesFree === 0 && this.cache.evict(1) === 0) return false;
+    sequence.addPage(this.pool.take());
+    return true;
+  }
+
+  /** Hands complete pages over to the cache. May rewrite the page table where the cache has them already. */
+  publish(sequence: Sequence): void {
+    const { pageTokens } = this.pool;
+    const end = sequence.computed - (sequence.computed % pageTokens);
+    assert(sequence.lease !== null, "only residents have pages to publish");
+    sequence.lease = this.cache.insert(sequence.lease, sequence.tokens, end, sequence.pages);
+    sequence.leasedPages = end / pageTokens;
+  }
+
+  /** Takes the sequence's pages. `keep`: what it computed goes to the cache; else (its contents are in doubt) it is lost. */
+  leave(sequence: Sequence, keep: boolean): void {
+    const { lease, pages, pageCount, computed } = sequence;
+    assert(lease !== null, "only residents can leave");
+    const kept = keep ? Math.ceil(computed / this.pool.pageTokens) : sequence.leasedPages;
+    for (let index = kept; index < pageCount; index++) this.pool.release(pages[index]! as PageId);
+    if (keep) this.cache.insertLast(lease, sequence.tokens, computed, pages);
+    else this.cache.release(lease);
+    sequence.lease = null;
+    sequence.leasedPages = 0;
+    sequence.pageCount = 0;
+    sequence.computed = 0;
+  }
+
+  /** The leases there are besides the sequences'. */
+  get sources(): readonly Lease[] {
+    return this.#sources;
+  }
+}

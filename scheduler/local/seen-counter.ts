@@ -1,0 +1,40 @@
+import type { SeenTokens, TokenId } from "../core.ts";
+
+/** Which tokens a sequence has seen, kept up to date token by token for the penalties. */
+export class SeenCounter implements SeenTokens {
+  tokens: Int32Array;
+  counts: Int32Array;
+  length = 0;
+  readonly #indexes = new Map<TokenId, number>();
+
+  constructor(prompt: ArrayLike<TokenId>) {
+    this.tokens = new Int32Array(256);
+    this.counts = new Int32Array(256);
+    for (let i = 0; i < prompt.length; i++) this.#indexOf(prompt[i]!);
+  }
+
+  /** Counts one more occurrence in the output. */
+  add(token: TokenId): void {
+    const index = this.#indexOf(token);
+    this.counts[index]! += 1;
+  }
+
+  #indexOf(token: TokenId): number {
+    const known = this.#indexes.get(token);
+    if (known !== undefined) return known;
+    const index = this.length;
+    if (index === this.tokens.length) this.#grow();
+    this.tokens[index] = token;
+    this.#indexes.set(token, index);
+    this.length += 1;
+    return index;
+  }
+
+  #grow(): void {
+    const { tokens, counts } = this;
+    this.tokens = new Int32Array(tokens.length * 2);
+    this.counts = new Int32Array(counts.length * 2);
+    this.tokens.set(tokens);
+    this.counts.set(counts);
+  }
+}

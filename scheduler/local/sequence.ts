@@ -1,0 +1,136 @@
+import type { Lease } from "../cache/cache.ts";
+import {
+  assert,
+  type PageId,
+  type SampleRow,
+  type SequenceId,
+  type SequenceSpec,
+  type TokenId,
+} from "../core.ts";
+import { SeenCounter } from "./seen-counter.ts";
+
+/**
+ * waiting:       in the wait queue; holds nothing.
+ * prefixPending: like waiting, but out of the queue until a running sequence has computed the prefix they share.
+ * running:       holds pages and a lease; has a chunk in every step that has room for it.
+ * ended:         told so, holds nothing.
+ */
+export type SequenceState = "waiting" | "prefixPending" | "running" | "ended";
+
+const nothingBanned: readonly TokenId[] = [];
+
+/**
+ * An engine's record of one sequence. There are no phases: a sequence knows `length` tokens, prompt then output, and has
+ * computed the first `computed` of them; decoding is being behind by one (Sarathi-Serve, arXiv:2403.02310 §4, without
+ * its prefill flag). Preemption sets `computed` back and touches nothing else, which is why neither the tokens nor
+ * `tokensMax` change by it.
+ */
+export class Sequence {
+  readonly spec: SequenceSpec;
+  /** 0, 1, 2 … in order of arrival. */
+  readonly arrival: number;
+  readonly arrivedMs: number;
+  state: SequenceState = "waiting";
+  /** A slow reader: given no chunks. Waiting: not in the queue. Running: first to give up its pages. */
+  isPaused = false;
+  /** No longer wanted, but in the step in flight: ends when that step does. */
+  isAborted = false;
+  wasStarted = false;
+
+  length: number;
+  computed = 0;
+  /** Covers whole pages, [0, leasedPages × pageTokens); null unless running. */
+  lease: Lease | null = null;
+  leasedPages = 0;
+  /** Tokens known when it was admitted: pages up to here are published as soon as they are computed, the rest at the end. */
+  promptEnd = 0;
+  /** Pages in the table: leased ones, then the sequence's own. */
+  pageCount = 0;
+
+  preemptions = 0;
+  /** After preemptions: not admitted before this step, see preemption.ts. */
+  stepsUntil = 0;
+  /** The wait queue's: length of the cached prefix when last looked up, at which version of the cache, and the group. */
+  cachedTokens = 0;
+  cachedPagesPinned = 0;
+  cachedVersion = -1;
+  group = 0;
+
+  #tokens: Int32Array;
+  #pages: Int32Array = new Int32Array(8);
+  #pageView: Int32Array = this.#pages.subarray(0, 0);
+  readonly #seen: SeenCounter | null;
+
+  constructor(spec: SequenceSpec, arrival: number, arrivedMs: number) {
+    const prompt = spec.promptTokens;
+    this.spec = spec;
+    this.arrival = arrival;
+    this.arrivedMs = arrivedMs;
+    this.length = prompt.length;
+    this.#tokens = new Int32Array(prompt.length + Math.min(spec.stop.tokensMax, 256));
+    this.#tokens.set(prompt);
+    const { repetitionPenalty, presencePenalty, frequencyPenalty } = spec.sampling;
+    const hasPenalty = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
+    this.#seen = hasPenalty ? new SeenCounter(prompt) : null;
+  }
+
+  get id(): SequenceId {
+    return this.spec.id;
+  }
+
+  /** Tokens known but not computed; 1 while decoding. At least 1 until the sequence ends. */
+  get behind(): number {
+    return this.length - this.computed;
+  }
+
+  get generated(): number {
+    return this.length - this.spec.promptTokens.length;
+  }
+
+  /** The known tokens and some room: valid up to `length`, until the next `append`. */
+  get tokens(): Int32Array {
+    return this.#tokens;
+  }
+
+  /** The page table: valid up to `pageCount`, until the next `addPage`. The cache may rewrite entries in `insert`. */
+  get pages(): Int32Array {
+    return this.#pages;
+  }
+
+  /** A view of the table's first `count` pages. Decodes ask for the same one many times. */
+  pageTable(count: number): Int32Array {
+    assert(count <= this.pageCount, "the pages of a chunk are reserved before it is planned");
+    if (this.#pageView.length !== count) this.#pageView = this.#pages.subarray(0, count);
+    return this.#pageView;
+  }
+
+  addPage(page: PageId): void {
+    if (this.pageCount === this.#pages.length) {
+      this.#pages = grown(this.#pages);
+      this.#pageView = this.#pages.subarray(0, 0);
+    }
+    this.#pages[this.pageCount] = page;
+    this.pageCount += 1;
+  }
+
+  append(token: TokenId): void {
+    if (this.length === this.#tokens.length) this.#tokens = grown(this.#tokens);
+    this.#tokens[this.length] = token;
+    this.length += 1;
+    this.#seen?.add(token);
+  }
+
+  /** How the token after the last known one is drawn. */
+  sampleRow(): SampleRow {
+    const { sampling, stop } = this.spec;
+    const position = this.generated;
+    const banned = position < stop.tokensMin ? stop.stopTokens : nothingBanned;
+    return { sampling, position, banned, seen: this.#seen, allowed: null };
+  }
+}
+
+function grown(array: Int32Array): Int32Array {
+  const larger = new Int32Array(array.length * 2);
+  larger.set(array);
+  return larger;
+}

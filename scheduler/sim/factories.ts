@@ -1,0 +1,52 @@
+import type { Sampling, SequenceSpec, StopRule, TokenId } from "../core.ts";
+import type { DeviceSpec } from "../device.ts";
+
+/** A small device: 64 pages of 16 tokens, a vocabulary of 1000. */
+export function deviceSpec(overrides: Partial<DeviceSpec> = {}): DeviceSpec {
+  return {
+    name: "simulated",
+    pages: 64,
+    pageTokens: 16,
+    stepTokensMax: 2048,
+    stepChunksMax: 256,
+    contextMax: 4096,
+    vocabSize: 1000,
+    ...overrides,
+  };
+}
+
+/** Greedy, nothing else. */
+export function sampling(overrides: Partial<Sampling> = {}): Sampling {
+  return {
+    temperature: 0,
+    topK: 0,
+    topP: 1,
+    minP: 0,
+    repetitionPenalty: 1,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+    logitBias: [],
+    seed: [0, 0],
+    topLogprobs: null,
+    ...overrides,
+  };
+}
+
+/** A sequence without an id that generates `tokensMax` tokens after a prompt, and may differ in anything else. */
+export function sequenceSpec(
+  promptTokens: ArrayLike<TokenId>,
+  tokensMax: number,
+  overrides: { sampling?: Partial<Sampling>; stop?: Partial<StopRule>; cacheSalt?: string } = {},
+): Omit<SequenceSpec, "id"> {
+  return {
+    promptTokens,
+    sampling: sampling(overrides.sampling),
+    stop: { tokensMax, tokensMin: 0, stopTokens: [], ...overrides.stop },
+    cacheSalt: overrides.cacheSalt ?? "",
+  };
+}
+
+/** `count` tokens that differ for different `first`: first, first + 1, … modulo 1000. */
+export function tokensFrom(first: number, count: number): TokenId[] {
+  return Array.from({ length: count }, (_, i) => (first + i) % 1000);
+}
