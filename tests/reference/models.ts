@@ -23,7 +23,9 @@ export interface ReferenceModel {
 
 export const referenceNames = ["llama3", "llama2", "mistral", "qwen2", "qwen3"] as const;
 
-export function referenceModel(name: (typeof referenceNames)[number]): ReferenceModel {
+export type ReferenceName = (typeof referenceNames)[number];
+
+export function referenceModel(name: ReferenceName): ReferenceModel {
   const dir = join(import.meta.dir, name);
   const reference = JSON.parse(readFileSync(join(dir, "reference.json"), "utf8")) as Pick<
     ReferenceModel,

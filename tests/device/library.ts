@@ -1,0 +1,10 @@
+/** The CPU engine's library as `npm test` builds it; BUNTING_LIBRARY names another. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { type NativeLibrary, openLibrary } from "../../gpu/native.ts";
+
+export function cpuLibrary(): NativeLibrary {
+  const path = process.env.BUNTING_LIBRARY ?? join(import.meta.dir, "../../build/native/libbunting_cpu.so");
+  if (!existsSync(path)) throw new Error(`${path} does not exist: build it with "npm run build:native"`);
+  return openLibrary(path);
+}

@@ -1,0 +1,162 @@
+/**
+ * Drives a CPU device by hand, for tests that decide exactly what is computed with what: no scheduler, pages taken in a
+ * shuffled order, and the raw logits of every row that was drawn.
+ */
+import type { CpuDevice } from "../../gpu/cpu/device.ts";
+import { closeCpuModel, openCpuDevice, openCpuModel } from "../../gpu/cpu/open.ts";
+import type { ModelFolder } from "../../gpu/model/folder.ts";
+import type { Isa, NativeLibrary } from "../../gpu/native.ts";
+import type {
+  Chunk,
+  PageCopy,
+  PageId,
+  Sampling,
+  SequenceId,
+  StepResult,
+  TokenId,
+} from "../../scheduler/core.ts";
+
+export const pageTokens = 16;
+const limits = {
+  threads: 2,
+  pages: 320,
+  pageTokens,
+  stepTokensMax: 2048,
+  stepChunksMax: 96,
+  topLogprobsMax: 0,
+};
+
+const greedySampling: Sampling = {
+  temperature: 0,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  logitBias: [],
+  seed: [0, 0],
+  topLogprobs: null,
+};
+
+/** A token stream on the rig: what is computed so far, and where. */
+export interface Stream {
+  readonly tokens: TokenId[];
+  /** Pages of the computed tokens, in order. */
+  readonly pages: PageId[];
+  /** Tokens whose keys and values are in the pages. */
+  computed: number;
+}
+
+/** What a step's chunk drew. */
+export interface Drawn {
+  readonly token: TokenId;
+  /** [vocab], of the chunk's last token. */
+  readonly logits: Float32Array;
+}
+
+export class Rig {
+  readonly #library: NativeLibrary;
+  readonly #model: ReturnType<typeof openCpuModel>;
+  readonly #device: CpuDevice;
+  readonly #free: PageId[] = [];
+  #steps = 0;
+
+  constructor(library: NativeLibrary, folder: ModelFolder, compute: "f32" | "bf16", isa: Isa | "auto") {
+    this.#library = library;
+    const options = { compute, isa, threads: 1, contextMax: null };
+    this.#model = openCpuModel(library, folder, options, () => undefined);
+    this.#device = openCpuDevice(library, this.#model, limits);
+    // 191 and 320 have no common divisor: every page once, neighbours far apart.
+    for (let i = 0; i < limits.pages; i += 1) this.#free.push(((i * 191) % limits.pages) as PageId);
+  }
+
+  stream(tokens: readonly TokenId[]): Stream {
+    return { tokens: [...tokens], pages: [], computed: 0 };
+  }
+
+  /** A stream with the first `count` tokens' keys and values of another: whole pages shared, the partial last one copied
+   *  by the next step. */
+  branch(from: Stream, count: number, tokens: readonly TokenId[]): { stream: Stream; copies: PageCopy[] } {
+    const shared = Math.floor(count / pageTokens);
+    const stream: Stream = { tokens: [...tokens], pages: from.pages.slice(0, shared), computed: count };
+    const rest = count % pageTokens;
+    if (rest === 0) return { stream, copies: [] };
+    const page = this.#takePage();
+    stream.pages.push(page);
+    return { stream, copies: [{ from: from.pages[shared]!, to: page, count: rest }] };
+  }
+
+  /** Computes the next `count` tokens of each stream in one step; draws after the last of each. */
+  step(parts: readonly { stream: Stream; count: number }[], copies: readonly PageCopy[] = []): Drawn[] {
+    const chunks: Chunk[] = parts.map(({ stream, count }, index) => {
+      const end = stream.computed + count;
+      while (stream.pages.length * pageTokens < end) stream.pages.push(this.#takePage());
+      return {
+        sequence: index as SequenceId,
+        start: stream.computed,
+        tokens: Int32Array.from(stream.tokens.slice(stream.computed, end)),
+        pages: Int32Array.from(stream.pages),
+        sample: { sampling: greedySampling, position: 0, banned: [], seen: null, allowed: null },
+      };
+    });
+    this.#steps += 1;
+    let result: StepResult | null = null;
+    this.#device.start({ number: this.#steps, copies, chunks }, (outcome) => {
+      result = outcome;
+    });
+    this.#device.wait();
+    this.#device.deliver();
+    for (const { stream, count } of parts) stream.computed += count;
+    return this.#drawn(result as StepResult | null);
+  }
+
+  #drawn(result: StepResult | null): Drawn[] {
+    if (result?.kind !== "done") throw new Error(`the step ended with ${JSON.stringify(result)}`);
+    const logits = this.#device.logits();
+    const vocab = this.#device.spec.vocabSize;
+    return result.sampled.map((sampled, row) => {
+      if (sampled.kind === "failed") throw new Error(sampled.reason);
+      return { token: sampled.token, logits: logits.slice(row * vocab, (row + 1) * vocab) };
+    });
+  }
+
+  /** Computes what is left of the stream's tokens in chunks of `size`, then draws greedily until `count` tokens are
+   *  added; returns those. `seen` gets the logits after every chunk, with the position of its last token. */
+  generate(
+    stream: Stream,
+    count: number,
+    size: number,
+    copies: readonly PageCopy[] = [],
+    seen: (position: number, logits: Float32Array) => void = () => undefined,
+  ): TokenId[] {
+    const start = stream.tokens.length;
+    let pending = copies;
+    while (stream.tokens.length < start + count) {
+      const behind = stream.tokens.length - stream.computed;
+      const drawn = this.step([{ stream, count: Math.min(size, behind) }], pending)[0]!;
+      pending = [];
+      seen(stream.computed - 1, drawn.logits);
+      if (stream.computed === stream.tokens.length) stream.tokens.push(drawn.token);
+    }
+    return stream.tokens.slice(start);
+  }
+
+  /** Gives back pages; with `shared` the first pages stay with another stream. */
+  free(stream: Stream, shared = 0): void {
+    this.#free.push(...stream.pages.splice(shared));
+    stream.pages.length = 0;
+    stream.computed = 0;
+  }
+
+  close(): void {
+    this.#device.close();
+    closeCpuModel(this.#library, this.#model);
+  }
+
+  #takePage(): PageId {
+    const page = this.#free.shift();
+    if (page === undefined) throw new Error("the rig has no free page");
+    return page;
+  }
+}

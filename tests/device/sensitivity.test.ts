@@ -1,0 +1,52 @@
+/**
+ * The comparison with transformers would notice a wrong computation: each part of a model, changed a little, takes the
+ * logits out of the tolerance of correctness.test.ts. Without this, agreement there could mean a blind test.
+ */
+import { describe, expect, test } from "bun:test";
+import type { ModelShape, Rope } from "../../gpu/model/config.ts";
+import { openModelFolder } from "../../gpu/model/folder.ts";
+import { type ReferenceName, referenceModel } from "../reference/models.ts";
+import { cosineOf } from "./compare.ts";
+import { cpuLibrary } from "./library.ts";
+import { Rig } from "./rig.ts";
+
+const library = cpuLibrary();
+
+/** The worst cosine over the positions of the long prompt, computed with a changed shape. */
+function worstCosine(name: ReferenceName, change: (shape: ModelShape) => Partial<ModelShape>): number {
+  const model = referenceModel(name);
+  const folder = openModelFolder(model.dir);
+  const shape = { ...folder.config.shape, ...change(folder.config.shape) };
+  const rig = new Rig(library, { ...folder, config: { ...folder.config, shape } }, "f32", "auto");
+  let worst = 1;
+  const stream = rig.stream(model.prompts.long);
+  rig.generate(stream, 1, 1, [], (position, logits) => {
+    worst = Math.min(worst, cosineOf(logits, model.logits("f32", "long", position)));
+  });
+  rig.close();
+  return worst;
+}
+
+const plain = ({ rope }: ModelShape) => ({ rope: { kind: "plain", theta: rope.theta } satisfies Rope });
+
+describe("with nothing changed the logits agree, with a change they do not", () => {
+  test.each<[ReferenceName, string, (shape: ModelShape) => Partial<ModelShape>]>([
+    ["llama3", "positions not rescaled", plain],
+    ["llama3", "another rope factor", ({ rope }) => ({ rope: { ...rope, factor: 4 } as Rope })],
+    [
+      "llama3",
+      "another original context",
+      ({ rope }) => ({ rope: { ...rope, originalContext: 32 } as Rope }),
+    ],
+    ["llama2", "positions not rescaled", plain],
+    ["llama2", "another theta", ({ rope }) => ({ rope: { ...rope, theta: 9000 } })],
+    ["mistral", "no window", () => ({ slidingWindow: 0 })],
+    ["mistral", "a window one token longer", ({ slidingWindow }) => ({ slidingWindow: slidingWindow + 1 })],
+    ["mistral", "a window one token shorter", ({ slidingWindow }) => ({ slidingWindow: slidingWindow - 1 })],
+    ["qwen2", "another theta", ({ rope }) => ({ rope: { ...rope, theta: 10_000 } })],
+    ["qwen3", "a larger norm epsilon", () => ({ normEpsilon: 0.1 })],
+  ])("%s: %s", (name, _, change) => {
+    expect(worstCosine(name, () => ({}))).toBeGreaterThan(0.999999);
+    expect(worstCosine(name, change)).toBeLessThan(0.999);
+  });
+});
