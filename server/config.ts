@@ -70,7 +70,7 @@ export const serverSettings = Object.freeze({
   threads: integer({
     unit: "threads",
     default: 0,
-    defaultText: "all cores",
+    defaultText: "all cores; all but one from four cores on",
     min: 0,
     max: 1024,
     sentence: "Compute threads of all engines together.",
@@ -108,7 +108,7 @@ export const serverSettings = Object.freeze({
   }),
   sequencesMax: integer({
     unit: "sequences",
-    default: 256,
+    default: 128,
     min: 1,
     max: 4096,
     sentence: "Most sequences running at once on an engine; more wait.",
@@ -228,13 +228,9 @@ export function optional(rule: {
   return setting<string | null>({ placeholder: "text", ...rule, default: null, parse: (value) => value });
 }
 
+/** On when given, off otherwise. */
 export function flag(rule: { readonly sentence: string }): Setting<boolean> {
-  return setting({
-    ...rule,
-    placeholder: null,
-    default: false,
-    parse: (value) => !["", "0", "false", "no"].includes(value),
-  });
+  return setting({ ...rule, placeholder: null, default: false, parse: () => true });
 }
 
 export function list(rule: {

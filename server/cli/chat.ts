@@ -8,12 +8,7 @@ import { createInterface, type Interface } from "node:readline";
 import { decimal, integer, optional } from "../config.ts";
 import { type ChatMessage, listModels, ServerError, streamChat, type Target, type Usage } from "./client.ts";
 
-export const chatSettings = Object.freeze({
-  url: optional({
-    placeholder: "url",
-    defaultText: "the server on port 8000, or else one started for this chat",
-    sentence: "The server to talk to.",
-  }),
+export const conversationSettings = Object.freeze({
   model: optional({ placeholder: "name", defaultText: "the server's first", sentence: "Model to ask for." }),
   system: optional({ placeholder: "text", sentence: "System message that starts the conversation." }),
   maxTokens: integer({

@@ -5,14 +5,19 @@ import { ConfigError, defaultText, optionName, type Setting, variableName } from
 
 type SettingsOf<Values> = { readonly [Name in keyof Values]: Setting<Values[Name]> };
 
-/** Adds an option to the command for each setting. Its value may come from the environment, too. */
+/** Adds an option to the command for each setting. Values may come from the environment, too; switches may not, since
+ *  commander turns them on for any value. */
 export function addOptions<Values>(command: Command, settings: SettingsOf<Values>): void {
   for (const [name, setting] of Object.entries<Setting<unknown>>(settings)) {
     const flags =
       setting.placeholder === null ? optionName(name) : `${optionName(name)} <${setting.placeholder}>`;
-    const option = new Option(flags, setting.sentence).env(variableName(name));
-    option.default(setting.default, defaultText(setting) ?? undefined);
-    if (setting.placeholder !== null) option.argParser((value, previous) => parse(setting, value, previous));
+    const option = new Option(flags, setting.sentence).default(
+      setting.default,
+      defaultText(setting) ?? undefined,
+    );
+    if (setting.placeholder !== null) {
+      option.env(variableName(name)).argParser((value, previous) => parse(setting, value, previous));
+    }
     command.addOption(option);
   }
 }

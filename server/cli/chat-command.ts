@@ -1,0 +1,73 @@
+/** `bunting chat`: finds the server to talk to, or starts one for this chat. */
+
+import { formatBytes } from "../../gpu/memory.ts";
+import { type Config, type DeviceChoice, makeConfig, optional, serverSettings } from "../config.ts";
+import { startServer } from "../start-server.ts";
+import { type ChatOptions, chat, conversationSettings } from "./chat.ts";
+import { listModels } from "./client.ts";
+import { progressLine } from "./progress.ts";
+
+const DEFAULT_URL = `http://${serverSettings.host.default}:${serverSettings.port.default}`;
+const PROBE_MS = 1000;
+
+const { device, threads, dtype, maxModelLen, kvCacheGib } = serverSettings;
+
+export const chatSettings = Object.freeze({
+  url: optional({
+    placeholder: "url",
+    defaultText: `${DEFAULT_URL} when a server runs there, else one started for this chat`,
+    sentence: "The server to talk to.",
+  }),
+  apiKey: optional({ placeholder: "key", sentence: "Key to send." }),
+  ...conversationSettings,
+  // Of the server that is started for the chat.
+  device,
+  threads,
+  dtype,
+  maxModelLen,
+  kvCacheGib,
+});
+
+export interface ChatCommandOptions extends ChatOptions {
+  readonly url: string | null;
+  readonly apiKey: string | null;
+  readonly device: DeviceChoice;
+  readonly threads: number;
+  readonly dtype: Config["dtype"];
+  readonly maxModelLen: number;
+  readonly kvCacheGib: number;
+}
+
+/** Talks until the input ends; resolves to the exit code. */
+export async function chatCommand(options: ChatCommandOptions, dir: string | null): Promise<number> {
+  const { url, apiKey } = options;
+  if (url !== null) return await chat({ url, apiKey }, options);
+  if (dir === null && (await isServing(DEFAULT_URL, apiKey)))
+    return await chat({ url: DEFAULT_URL, apiKey }, options);
+
+  const progress = progressLine();
+  const { device, threads, dtype, maxModelLen, kvCacheGib } = options;
+  const config = makeConfig({ port: 0, device, threads, dtype, maxModelLen, kvCacheGib });
+  const server = await startServer(config, dir, {
+    onPlan: () => {},
+    onProgress: ({ bytesDone, bytesTotal }) =>
+      progress.show(
+        `loading ${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`,
+        bytesDone / bytesTotal,
+      ),
+  });
+  progress.clear();
+  try {
+    return await chat({ url: server.url, apiKey: null }, options);
+  } finally {
+    await server.drain(0);
+  }
+}
+
+async function isServing(url: string, apiKey: string | null): Promise<boolean> {
+  try {
+    return (await listModels({ url, apiKey }, AbortSignal.timeout(PROBE_MS))).length > 0;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,15 @@
+/** Errors whose message is a sentence for people; the stack would only be in the way. */
+const NAMES = new Set([
+  "ConfigError",
+  "ModelError",
+  "NativeError",
+  "TokenizerError",
+  "TemplateError",
+  "ServerError",
+]);
+
+/** Whether an error is something that a person did or can mend, rather than a bug. */
+export function isForPeople(error: unknown): error is Error {
+  if (!(error instanceof Error)) return false;
+  return NAMES.has(error.name) || (error as NodeJS.ErrnoException).code === "ConnectionRefused";
+}

@@ -1,0 +1,147 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { apiBase, eventData } from "./client.ts";
+import { type LoadPlan, makePrompts, percentiles, runLoad, seededRandom } from "./load.ts";
+import { table } from "./table.ts";
+
+const plan: LoadPlan = {
+  model: "m",
+  requests: 6,
+  arrivals: { kind: "closed", clients: 3 },
+  promptTokens: 40,
+  sharedPrefixTokens: 20,
+  outputTokens: 5,
+  ignoreEos: true,
+  seed: 7,
+};
+
+describe("prompts", () => {
+  const scale = { overhead: 4, perWord: 1.5 };
+
+  test("have the wanted length, share exactly the wanted prefix, and are otherwise different", () => {
+    const prompts = makePrompts(plan, scale).map((prompt) => prompt.split(" "));
+    expect(new Set(prompts.map((words) => words.length))).toEqual(new Set([24])); // 4 + 1.5 × 24 = 40 tokens
+    const shared = Math.round(20 / 1.5);
+    expect(new Set(prompts.map((words) => words.slice(0, shared).join(" "))).size).toBe(1);
+    expect(new Set(prompts.map((words) => words.slice(shared).join(" "))).size).toBe(plan.requests);
+  });
+
+  test("are the same for the same seed only", () => {
+    expect(makePrompts(plan, scale)).toEqual(makePrompts(plan, scale));
+    expect(makePrompts({ ...plan, seed: 8 }, scale)).not.toEqual(makePrompts(plan, scale));
+  });
+});
+
+test("percentiles are nearest ranks", () => {
+  const values = Array.from({ length: 100 }, (_, i) => 100 - i);
+  expect(percentiles(values)).toEqual({ p50: 50, p90: 90, p99: 99, max: 100 });
+  expect(percentiles([3])).toEqual({ p50: 3, p90: 3, p99: 3, max: 3 });
+  expect(percentiles([])).toBeNull();
+});
+
+test("the generator's mean is that of a uniform distribution", () => {
+  const random = seededRandom(1);
+  const mean = Array.from({ length: 10_000 }, random).reduce((sum, value) => sum + value, 0) / 10_000;
+  expect(mean).toBeGreaterThan(0.48);
+  expect(mean).toBeLessThan(0.52);
+});
+
+test("events are read whole however the bytes are cut", async () => {
+  const text = ': ping\n\ndata: {"a":"ü€😀"}\r\n\ndata:second\n\ndata: [DONE]\n\n';
+  const bytes = new TextEncoder().encode(text);
+  for (const size of [1, 2, 3, 7, bytes.length]) {
+    const body = new ReadableStream<Uint8Array>({
+      start(controller) {
+        for (let at = 0; at < bytes.length; at += size) controller.enqueue(bytes.slice(at, at + size));
+        controller.close();
+      },
+    });
+    expect(await Array.fromAsync(eventData(body))).toEqual(['{"a":"ü€😀"}', "second", "[DONE]"]);
+  }
+});
+
+test("a base URL may be given with or without scheme and path", () => {
+  expect(["localhost:8000", "http://localhost:8000/", "http://localhost:8000/v1/"].map(apiBase)).toEqual(
+    Array(3).fill("http://localhost:8000/v1"),
+  );
+  expect(apiBase("https://host/api/openai/v1")).toBe("https://host/api/openai/v1");
+});
+
+test("tables set numbers to the right and say where there are none", () => {
+  const text = table(
+    ["name", "count"],
+    [
+      ["a", 7],
+      ["long", 1234],
+      ["none", null],
+    ],
+  );
+  expect(text).toBe("name  count\na         7\nlong   1234\nnone      –");
+});
+
+describe("a run", () => {
+  // A server that counts one token per word and two around them, and fails every request whose answer is 13 tokens.
+  let server: ReturnType<typeof Bun.serve>;
+  let openNow = 0;
+  let openMost = 0;
+  const chunk = (body: unknown): string => `data: ${JSON.stringify(body)}\n\n`;
+
+  beforeAll(() => {
+    server = Bun.serve({
+      port: 0,
+      async fetch(request) {
+        const body = (await request.json()) as { messages: { content: string }[]; max_tokens: number };
+        if (body.max_tokens === 13) return Response.json({ error: { message: "thirteen" } }, { status: 400 });
+        openMost = Math.max(openMost, ++openNow);
+        await Bun.sleep(2);
+        openNow--;
+        const prompt = body.messages[0]!.content.split(" ").length + 2;
+        const pieces = Array.from({ length: body.max_tokens }, (_, i) =>
+          chunk({ choices: [{ delta: { content: `${i} ` } }] }),
+        );
+        const usage = {
+          prompt_tokens: prompt,
+          completion_tokens: body.max_tokens,
+          prompt_tokens_details: { cached_tokens: 10 },
+        };
+        const end =
+          chunk({ choices: [{ delta: {}, finish_reason: "length" }] }) + chunk({ choices: [], usage });
+        return new Response(`${pieces.join("")}${end}data: [DONE]\n\n`);
+      },
+    });
+  });
+  afterAll(() => server.stop(true));
+
+  const run = (changes: Partial<LoadPlan>) =>
+    runLoad(
+      { url: server.url.href, apiKey: null },
+      { ...plan, ...changes },
+      () => {},
+      new AbortController().signal,
+    );
+
+  test("of clients that wait counts every request, token and cached token", async () => {
+    openMost = 0;
+    const report = await run({});
+    expect(report).toMatchObject({
+      completed: 6,
+      failed: 0,
+      outputTokens: 30,
+      promptTokens: 240,
+      cachedShare: 0.25,
+    });
+    expect(openMost).toBe(3);
+    expect(report.ttftMs!.p50).toBeGreaterThan(1);
+  });
+
+  test("by Poisson arrivals sends all of them, without waiting for answers", async () => {
+    openMost = 0;
+    const report = await run({ arrivals: { kind: "poisson", perSecond: 1e6 }, requests: 20 });
+    expect(report).toMatchObject({ completed: 20, failed: 0 });
+    expect(openMost).toBeGreaterThan(3);
+  });
+
+  test("tells what failed", async () => {
+    const report = await run({ outputTokens: 13 });
+    expect(report).toMatchObject({ completed: 0, failed: 6, errors: { thirteen: 6 }, ttftMs: null });
+  });
+});

@@ -1,0 +1,132 @@
+/** `bunting serve`: says what it will do, starts the server, and ends it in order. */
+
+import { createServer } from "node:net";
+import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
+import { type Config, ConfigError, isLoopback } from "../config.ts";
+import type { ServingPlan } from "../plan.ts";
+import { type RunningServer, startServer } from "../start-server.ts";
+import { progressLine } from "./progress.ts";
+import { table } from "./table.ts";
+
+/** Two signals closer together than this are one: a terminal sends Ctrl-C to every process of a group, and npm passes
+ *  on what it gets. */
+const SAME_SIGNAL_MS = 500;
+
+/** Serves until a signal; resolves to the exit code. */
+export async function serve(config: Config, dir: string | null): Promise<number> {
+  for (const problem of [exposureProblem(config), await portProblem(config)]) {
+    if (problem !== null) throw new ConfigError(problem);
+  }
+  const startedMs = performance.now();
+  const progress = progressLine();
+  const server = await startServer(config, dir, {
+    onPlan: (plan) => console.log(`${describePlan(plan)}\n`),
+    onProgress: ({ bytesDone, bytesTotal }) =>
+      progress.show(
+        `loading ${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`,
+        bytesDone / bytesTotal,
+      ),
+  });
+  progress.clear();
+  console.log(
+    readyText(
+      server,
+      (performance.now() - startedMs) / 1000,
+      config.apiKey.length > 0 || config.apiKeyFile !== null,
+    ),
+  );
+  return await untilSignal(server, config.shutdownTimeoutS);
+}
+
+/** The first signal drains; the second ends at once. */
+async function untilSignal(server: RunningServer, timeoutS: number): Promise<number> {
+  const ended = Promise.withResolvers<number>();
+  let firstMs: number | null = null;
+  const onSignal = (signal: NodeJS.Signals): void => {
+    const nowMs = performance.now();
+    if (firstMs !== null) {
+      if (nowMs - firstMs > SAME_SIGNAL_MS) ended.resolve(signal === "SIGINT" ? 130 : 143);
+      return;
+    }
+    firstMs = nowMs;
+    const { active } = server;
+    console.log(
+      active === 0
+        ? "Stopping."
+        : `Finishing ${active} running request${active > 1 ? "s" : ""}, for at most ${timeoutS} s; a second signal ends at once.`,
+    );
+    server.drain(timeoutS * 1000).then(
+      (cut) => {
+        if (cut > 0) console.log(`${cut} request${cut > 1 ? "s were" : " was"} cut off.`);
+        ended.resolve(0);
+      },
+      (error) => {
+        console.error(error);
+        ended.resolve(1);
+      },
+    );
+  };
+  process.on("SIGINT", onSignal);
+  process.on("SIGTERM", onSignal);
+  server.lost.then((reason) => {
+    console.error(`An engine was lost: ${reason}`);
+    ended.resolve(1);
+  });
+  return await ended.promise;
+}
+
+function describePlan(plan: ServingPlan): string {
+  const { names, folder, engines, compute, limits, contextMax } = plan;
+  const engineText = engines > 1 ? `${engines} engines of ` : "";
+  return [
+    `${names.join(", ")}: ${folder.config.family} in ${compute.compute}, ${engineText}${limits.threads} thread${limits.threads > 1 ? "s" : ""}, sequences of up to ${contextMax} tokens`,
+    "",
+    memoryTable(plan.memory),
+  ].join("\n");
+}
+
+export function memoryTable(memory: MemoryPlan): string {
+  return table(
+    ["memory", "bytes", ""],
+    memory.rows.map(({ name, bytes, note }) => [name, formatBytes(bytes), note]),
+  );
+}
+
+/** Why the server must not listen where it was told to, or null. */
+export function exposureProblem(config: Config): string | null {
+  if (isLoopback(config.host) || config.insecure) return null;
+  if (config.apiKey.length > 0 || config.apiKeyFile !== null) return null;
+  return `Others can reach ${config.host}: give an --api-key or --api-key-file, or --insecure to let everybody in.`;
+}
+
+/** Why the port cannot be listened on, or null. Asked before a model is loaded, which may take long. */
+export function portProblem({ host, port }: Pick<Config, "host" | "port">): Promise<string | null> {
+  return new Promise((resolve) => {
+    const probe = createServer();
+    probe.once("error", (error: NodeJS.ErrnoException) => resolve(listenProblem(error, host, port)));
+    probe.listen({ host, port, exclusive: true }, () => probe.close(() => resolve(null)));
+  });
+}
+
+function listenProblem(error: NodeJS.ErrnoException, host: string, port: number): string {
+  switch (error.code) {
+    case "EADDRINUSE":
+      return `Port ${port} on ${host} is in use; choose another with --port.`;
+    case "EACCES":
+      return `Port ${port} needs more rights than this process has; choose one above 1023 with --port.`;
+    case "EADDRNOTAVAIL":
+    case "ENOTFOUND":
+      return `${host} is not an address of this machine.`;
+    default:
+      return `Cannot listen on ${host}:${port}: ${error.message}`;
+  }
+}
+
+function readyText(server: RunningServer, seconds: number, needsKey: boolean): string {
+  const key = needsKey ? " -H 'authorization: Bearer <key>'" : "";
+  const body = JSON.stringify({ model: server.model, messages: [{ role: "user", content: "Who are you?" }] });
+  return `Ready in ${seconds.toFixed(1)} s: ${server.model} at ${server.url}/v1
+
+  curl ${server.url}/v1/chat/completions -H 'content-type: application/json'${key} -d '${body}'
+`;
+}

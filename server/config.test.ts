@@ -1,0 +1,80 @@
+import { expect, test } from "bun:test";
+import { Command, CommanderError } from "commander";
+import { addOptions, optionValues } from "./cli/options.ts";
+import { type Config, isLoopback, makeConfig, serverSettings } from "./config.ts";
+
+function parse(args: readonly string[], environment: Record<string, string> = {}): Config {
+  const command = new Command("serve").exitOverride().configureOutput({ writeErr: () => {} });
+  const before = { ...process.env };
+  Object.assign(process.env, environment);
+  try {
+    addOptions(command, serverSettings);
+    command.parse(args, { from: "user" });
+    return optionValues<Config>(command, serverSettings);
+  } finally {
+    for (const name of Object.keys(environment)) delete process.env[name];
+    Object.assign(process.env, before);
+  }
+}
+
+test("no arguments give the defaults", () => {
+  expect(parse([])).toEqual(makeConfig());
+  expect(parse([])).toMatchObject({
+    host: "127.0.0.1",
+    port: 8000,
+    insecure: false,
+    apiKey: [],
+    apiKeyFile: null,
+  });
+});
+
+test("options are parsed to values", () => {
+  const args = "--port 8123 --device cpu:4 --dtype f32 --kv-cache-gib 1.5 --insecure --api-key a --api-key b";
+  expect(parse(args.split(" "))).toEqual(
+    makeConfig({
+      port: 8123,
+      device: { kind: "cpu", engines: 4 },
+      dtype: "f32",
+      kvCacheGib: 1.5,
+      insecure: true,
+      apiKey: ["a", "b"],
+    }),
+  );
+});
+
+test("an environment variable wins over the default, an option over both", () => {
+  expect(parse([], { BUNTING_PORT: "9000", BUNTING_API_KEY: "k" })).toEqual(
+    makeConfig({ port: 9000, apiKey: ["k"] }),
+  );
+  expect(parse(["--port", "9001"], { BUNTING_PORT: "9000" })).toEqual(makeConfig({ port: 9001 }));
+});
+
+test("a switch cannot be set by a variable, so that an empty one never opens a server", () => {
+  expect(parse([], { BUNTING_INSECURE: "0" }).insecure).toBe(false);
+});
+
+const refused: readonly (readonly [string, string])[] = [
+  ["--port 70000", '"70000" is not a whole number between 0 and 65535.'],
+  ["--port 80a", '"80a" is not a whole number between 0 and 65535.'],
+  ["--port 1e3", '"1e3" is not a whole number between 0 and 65535.'],
+  ["--device cpu:0", '"cpu:0" is not one of auto, cpu, cpu:N, simulated.'],
+  ["--device cuda:0", "cuda is not available: this version has no CUDA engine."],
+  ["--dtype int8", '"int8" is not one of auto, bf16, f32.'],
+  ["--shutdown-timeout-s -1", '"-1" is not a number between 0 and 86400.'],
+  ["--ports 1", "unknown option '--ports'"],
+];
+
+test.each(refused)("%s is refused with a sentence", (args, sentence) => {
+  try {
+    parse(args.split(" "));
+    throw new Error("it was accepted");
+  } catch (error) {
+    expect(error).toBeInstanceOf(CommanderError);
+    expect((error as Error).message).toContain(sentence);
+  }
+});
+
+test("loopback is what only this machine can reach", () => {
+  expect(["127.0.0.1", "127.8.8.8", "localhost", "::1"].map(isLoopback)).toEqual([true, true, true, true]);
+  expect(["0.0.0.0", "::", "10.0.0.1", "127.0.0.1.example.com", "host"].some(isLoopback)).toBe(false);
+});

@@ -1,0 +1,195 @@
+/** Composition: configuration → plan → engines → text → HTTP. Everything that runs is put together here. */
+
+import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
+import { openLibrary } from "../gpu/native.ts";
+import type { EngineId } from "../scheduler/core.ts";
+import type { DeviceSpec } from "../scheduler/device.ts";
+import { demoModelFolder, libraryPath } from "./assets.ts";
+import { ApiKeys } from "./auth.ts";
+import { type Config, ConfigError, isLoopback } from "./config.ts";
+import type { DeviceSetup, LoadProgress } from "./engine-protocol.ts";
+import { Generator } from "./generation.ts";
+import { createApp, listenOptions } from "./http.ts";
+import { Lifecycle } from "./lifecycle.ts";
+import {
+  chooseContext,
+  modelNames,
+  PAGE_TOKENS,
+  planProblem,
+  planServing,
+  type ServingPlan,
+} from "./plan.ts";
+import { Telemetry } from "./telemetry.ts";
+import { ChatTemplate, readTemplateSource } from "./text/template.ts";
+import { loadTokenizer } from "./text/tokenizer.ts";
+import { startEngines } from "./threads.ts";
+import { version } from "./version.ts";
+
+export interface StartEvents {
+  /** Before anything is allocated. Not called for a simulated device, which allocates next to nothing. */
+  onPlan(plan: ServingPlan): void;
+  onProgress(progress: LoadProgress): void;
+}
+
+export interface RunningServer {
+  /** Without a path: "http://127.0.0.1:8000". */
+  readonly url: string;
+  /** The model's name in answers. */
+  readonly model: string;
+  /** Requests in flight. */
+  readonly active: number;
+  /** Resolves with the reason when an engine is lost: the server can only be restarted then. */
+  readonly lost: Promise<string>;
+  /** Takes no new work, lets running requests finish for at most `timeoutMs`, cuts what is left, and stops everything.
+   *  Resolves to the number of requests that were cut. */
+  drain(timeoutMs: number): Promise<number>;
+}
+
+/** What is needed to start engines, and what of it the rest of the server has to know. */
+interface Prepared {
+  readonly names: readonly string[];
+  readonly folder: ModelFolder;
+  readonly contextMax: number;
+  readonly engines: number;
+  readonly device: DeviceSetup;
+}
+
+/** Loads the model in `dir` (null: the one that comes with Bunting) and serves it. Every failure that a person can mend
+ *  is an error whose message is a sentence for people. */
+export async function startServer(
+  config: Config,
+  dir: string | null,
+  events: StartEvents,
+): Promise<RunningServer> {
+  const keys = openKeys(config);
+  const modelDir = dir ?? (await demoModelFolder());
+  const { names, folder, contextMax, engines, device } =
+    config.device.kind === "simulated"
+      ? prepareSimulated(config, modelDir)
+      : await prepareCpu(config, modelDir, events);
+  const tokenizer = loadTokenizer(modelDir);
+  const templateSource = readTemplateSource(modelDir);
+
+  const lifecycle = new Lifecycle("ready");
+  const lost = Promise.withResolvers<string>();
+  let telemetry: Telemetry | null = null;
+  const running = await startEngines(
+    {
+      workerUrl: new URL("./engine-worker.ts", import.meta.url).href,
+      engines,
+      device,
+      options: {
+        stepTokens: config.stepTokens,
+        sequencesMax: config.sequencesMax,
+        queueMax: config.queueMax,
+      },
+    },
+    {
+      onProgress: events.onProgress,
+      onReport: (engine: EngineId, { load }) => telemetry?.observeStep(engine, load),
+      onLost: (_engine: EngineId, reason: string) => {
+        lifecycle.becomeLost(reason);
+        lost.resolve(reason);
+      },
+    },
+  );
+  const { fleet, specs } = running;
+  telemetry = new Telemetry({ modelName: names[0]!, version, specs, loads: () => fleet.loads() });
+
+  const app = createApp({
+    generator: new Generator(fleet, tokenizer, { contextMax, eosTokens: folder.eosTokens }),
+    tokenizer,
+    template: templateSource === null ? null : new ChatTemplate(templateSource, tokenizer.controlTexts),
+    telemetry,
+    lifecycle,
+    keys,
+    model: {
+      names,
+      contextMax,
+      vocabSize: folder.config.shape.vocab,
+      generationDefaults: folder.generationDefaults,
+    },
+    version,
+    loopbackOnly: isLoopback(config.host),
+  });
+  app.listen({ hostname: config.host, port: config.port, ...listenOptions });
+  const { server } = app;
+  if (server === null) throw new ConfigError(`Cannot listen on ${config.host}:${config.port}.`);
+
+  return {
+    url: server.url.origin,
+    model: names[0]!,
+    get active() {
+      return lifecycle.active;
+    },
+    lost: lost.promise,
+    async drain(timeoutMs) {
+      const startedMs = performance.now();
+      let cut = 0;
+      const deadline = setTimeout(() => {
+        cut = lifecycle.active;
+      }, timeoutMs);
+      await lifecycle.drain(timeoutMs);
+      clearTimeout(deadline);
+      // Answers are complete; what their sockets still hold goes out within what is left of the time.
+      await Promise.race([
+        server.stop(),
+        Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
+      ]);
+      await server.stop(true);
+      await running.close();
+      return cut;
+    },
+  };
+}
+
+function openKeys(config: Config): ApiKeys {
+  try {
+    return new ApiKeys({ keys: config.apiKey, file: config.apiKeyFile });
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`The API key file cannot be read: ${reason}`);
+  }
+}
+
+async function prepareCpu(config: Config, dir: string, events: StartEvents): Promise<Prepared> {
+  const path = await libraryPath();
+  const plan = planServing(config, openLibrary(path), dir);
+  events.onPlan(plan);
+  const problem = planProblem(plan.memory);
+  if (problem !== null) throw new ConfigError(problem);
+  const { names, folder, contextMax, engines, compute, limits } = plan;
+  const device: DeviceSetup = {
+    kind: "cpu",
+    library: path,
+    folder: dir,
+    model: { ...compute, contextMax },
+    limits,
+  };
+  return { names, folder, contextMax, engines, device };
+}
+
+const SIMULATED_CONTEXTS = 64;
+const SIMULATED_TOKENS_MAX = 2 ** 20;
+
+function prepareSimulated(config: Config, dir: string): Prepared {
+  const folder = openModelFolder(dir);
+  const contextMax = chooseContext(config, folder);
+  const tokens = Math.max(contextMax, Math.min(contextMax * SIMULATED_CONTEXTS, SIMULATED_TOKENS_MAX));
+  const spec: DeviceSpec = {
+    name: "simulated",
+    pages: Math.ceil(tokens / PAGE_TOKENS),
+    pageTokens: PAGE_TOKENS,
+    stepTokensMax: config.stepTokens,
+    stepChunksMax: config.sequencesMax,
+    contextMax,
+    vocabSize: folder.config.shape.vocab,
+  };
+  return {
+    names: modelNames(config, dir),
+    folder,
+    contextMax,
+    engines: 1,
+    device: { kind: "simulated", spec, seed: 1 },
+  };
+}

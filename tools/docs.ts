@@ -1,0 +1,52 @@
+/** Writes the generated documents: `bun tools/docs.ts`. A test fails when they are out of date. */
+
+import { join, resolve } from "node:path";
+import { benchSettings } from "../server/cli/bench.ts";
+import { chatSettings } from "../server/cli/chat-command.ts";
+import { defaultText, optionName, type Setting, serverSettings, variableName } from "../server/config.ts";
+
+/** docs/reference/config.md: every setting of every command. */
+export function configReference(): string {
+  return `# Settings
+
+Made from \`server/config.ts\`, \`server/cli/chat.ts\` and \`server/cli/bench.ts\` by \`bun tools/docs.ts\`; do not edit.
+An option on the command line wins over its environment variable, which wins over the default.
+
+## bunting serve [folder]
+
+\`folder\` is a Hugging Face folder with \`config.json\`, \`*.safetensors\` and \`tokenizer.json\`; without it the embedded
+model is served as \`demo\`.
+
+${settingsTable(serverSettings)}
+
+## bunting chat [folder]
+
+Talks to \`--url\`; without it to the server on port 8000; and when there is none, or a folder is given, to a server that it
+starts on a free port with the settings of \`serve\`.
+
+${settingsTable(chatSettings)}
+
+## bunting bench
+
+${settingsTable(benchSettings)}
+
+## bunting doctor [folder]
+
+Takes the settings of \`serve\` and says what this machine would do with them. Its exit code is 0 when \`serve\` with the
+same settings would start.
+`;
+}
+
+function settingsTable(settings: Readonly<Record<string, Setting<unknown>>>): string {
+  const rows = Object.entries(settings).map(([name, setting]) => {
+    const option =
+      setting.placeholder === null ? optionName(name) : `${optionName(name)} <${setting.placeholder}>`;
+    const variable = setting.placeholder === null ? "" : `\`${variableName(name)}\``;
+    return `| \`${option.replaceAll("|", "\\|")}\` | ${variable} | ${defaultText(setting) ?? ""} | ${setting.sentence} |`;
+  });
+  return ["| Option | Variable | Default | |", "|---|---|---|---|", ...rows].join("\n");
+}
+
+if (import.meta.main) {
+  await Bun.write(join(resolve(import.meta.dir, ".."), "docs", "reference", "config.md"), configReference());
+}
