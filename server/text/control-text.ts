@@ -30,13 +30,15 @@ interface TrieNode {
 
 /** The control texts of a tokenizer, ready to be searched for. */
 export class ControlTexts {
+  readonly texts: readonly string[];
   readonly #root: TrieNode = { children: new Map(), isEnd: false };
   /** 1 for each UTF-16 unit that begins a control text. */
   readonly #isFirst = new Uint8Array(0x10000);
   readonly #firsts: readonly string[];
 
   constructor(texts: readonly string[]) {
-    for (const text of texts.filter((t) => t.length > 0)) {
+    this.texts = texts.filter((text) => text.length > 0);
+    for (const text of this.texts) {
       let node = this.#root;
       for (let i = 0; i < text.length; i++) {
         const unit = text.charCodeAt(i);

@@ -48,7 +48,7 @@ export interface TemplateLimits {
   readonly lengthMax: number;
 }
 
-const defaultLimits: TemplateLimits = { operationsMax: 5_000_000, lengthMax: 64 * 1024 * 1024 };
+const defaultLimits: TemplateLimits = { operationsMax: 2_000_000, lengthMax: 64 * 1024 * 1024 };
 
 type Program = ReturnType<typeof parse>;
 
@@ -285,6 +285,8 @@ type Value = ReturnType<Interpreter["evaluate"]>;
 /** Stops a template that loops or grows without end. */
 class BoundedInterpreter extends Interpreter {
   readonly #limits: TemplateLimits;
+  /** Expressions that loops run over: each item is an operation, even when the loop's body is empty. */
+  readonly #iterables = new Set<unknown>();
   #operations = 0;
 
   constructor(environment: Environment, limits: TemplateLimits) {
@@ -293,10 +295,11 @@ class BoundedInterpreter extends Interpreter {
   }
 
   override evaluate(node: Node, environment: Environment): Value {
-    if (++this.#operations > this.#limits.operationsMax) {
-      throw new TemplateError(`the chat template took more than ${this.#limits.operationsMax} operations`);
-    }
+    if (node?.type === "For") this.#iterables.add(iterableOf(node));
+    this.#spend(1);
     const value = super.evaluate(node, environment);
+    if (node !== undefined && this.#iterables.has(node) && Array.isArray(value.value))
+      this.#spend(value.value.length);
     if (typeof value.value === "string" && value.value.length > this.#limits.lengthMax) {
       throw new TemplateError(
         `the chat template made a text of more than ${this.#limits.lengthMax} characters`,
@@ -304,4 +307,16 @@ class BoundedInterpreter extends Interpreter {
     }
     return value;
   }
+  #spend(operations: number): void {
+    this.#operations += operations;
+    if (this.#operations > this.#limits.operationsMax) {
+      throw new TemplateError(`the chat template took more than ${this.#limits.operationsMax} operations`);
+    }
+  }
+}
+
+/** What a `for` statement evaluates first; with an inline `if`, the list before it. */
+function iterableOf(loop: Node): unknown {
+  const { iterable } = loop as unknown as { iterable: { type: string; lhs?: unknown } };
+  return iterable.type === "SelectExpression" ? iterable.lhs : iterable;
 }
