@@ -75,6 +75,15 @@ for (const isa of levels) {
           expect(clear).toBeGreaterThan(positions * 0.6);
         });
 
+        test.each([1, 3])("%d threads give the same bits as two", (threads) => {
+          const other = new Rig(library, openModelFolder(model.dir), compute, isa, threads);
+          const logits = computeWhole(other, model);
+          other.close();
+          for (const prompt of promptNames) {
+            for (const [position, row] of logits[prompt].entries()) expectWholeBits(prompt)(position, row);
+          }
+        });
+
         test("whole prompts continue greedily as in transformers", () => {
           for (const prompt of promptNames) {
             const stream = rig.stream(model.prompts[prompt]);

@@ -5,6 +5,6 @@ import { type NativeLibrary, openLibrary } from "../../gpu/native.ts";
 
 export function cpuLibrary(): NativeLibrary {
   const path = process.env.BUNTING_LIBRARY ?? join(import.meta.dir, "../../build/native/libbunting_cpu.so");
-  if (!existsSync(path)) throw new Error(`${path} does not exist: build it with "npm run build:native"`);
+  if (!existsSync(path)) throw new Error(`${path} does not exist: "npm run setup" builds it`);
   return openLibrary(path);
 }

@@ -6,19 +6,11 @@ import type { CpuDevice } from "../../gpu/cpu/device.ts";
 import { closeCpuModel, openCpuDevice, openCpuModel } from "../../gpu/cpu/open.ts";
 import type { ModelFolder } from "../../gpu/model/folder.ts";
 import type { Isa, NativeLibrary } from "../../gpu/native.ts";
-import type {
-  Chunk,
-  PageCopy,
-  PageId,
-  Sampling,
-  SequenceId,
-  StepResult,
-  TokenId,
-} from "../../scheduler/core.ts";
+import type { Chunk, PageCopy, PageId, SequenceId, StepResult, TokenId } from "../../scheduler/core.ts";
+import { sampling } from "../../scheduler/sim/factories.ts";
 
 export const pageTokens = 16;
 const limits = {
-  threads: 2,
   pages: 320,
   pageTokens,
   stepTokensMax: 2048,
@@ -26,18 +18,7 @@ const limits = {
   topLogprobsMax: 0,
 };
 
-const greedySampling: Sampling = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  logitBias: [],
-  seed: [0, 0],
-  topLogprobs: null,
-};
+const greedy = sampling();
 
 /** A token stream on the rig: what is computed so far, and where. */
 export interface Stream {
@@ -62,11 +43,17 @@ export class Rig {
   readonly #free: PageId[] = [];
   #steps = 0;
 
-  constructor(library: NativeLibrary, folder: ModelFolder, compute: "f32" | "bf16", isa: Isa | "auto") {
+  constructor(
+    library: NativeLibrary,
+    folder: ModelFolder,
+    compute: "f32" | "bf16",
+    isa: Isa | "auto",
+    threads = 2,
+  ) {
     this.#library = library;
-    const options = { compute, isa, threads: 1, contextMax: null };
+    const options = { compute, isa, threads, contextMax: null };
     this.#model = openCpuModel(library, folder, options, () => undefined);
-    this.#device = openCpuDevice(library, this.#model, limits);
+    this.#device = openCpuDevice(library, this.#model, { ...limits, threads });
     // 191 and 320 have no common divisor: every page once, neighbours far apart.
     for (let i = 0; i < limits.pages; i += 1) this.#free.push(((i * 191) % limits.pages) as PageId);
   }
@@ -97,7 +84,7 @@ export class Rig {
         start: stream.computed,
         tokens: Int32Array.from(stream.tokens.slice(stream.computed, end)),
         pages: Int32Array.from(stream.pages),
-        sample: { sampling: greedySampling, position: 0, banned: [], seen: null, allowed: null },
+        sample: { sampling: greedy, position: 0, banned: [], seen: null, allowed: null },
       };
     });
     this.#steps += 1;

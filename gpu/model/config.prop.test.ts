@@ -1,0 +1,57 @@
+import { expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import fc from "fast-check";
+import { referenceModels } from "../../tests/reference/models.ts";
+import { parseModelConfig } from "./config.ts";
+import type { JsonObject } from "./json.ts";
+import { ModelError } from "./model-error.ts";
+
+const configs = referenceModels().map(
+  ({ dir }) => JSON.parse(readFileSync(join(dir, "config.json"), "utf8")) as JsonObject,
+);
+const fields = [...new Set(configs.flatMap((config) => Object.keys(config)))];
+const extraFields = ["rope_scaling", "rope_parameters", "layer_types", "auto_map", "quantization_config"];
+
+/** Values that a hand or a broken tool may leave. */
+const value = fc.oneof(
+  fc.constantFrom(null, true, false, "", "silu", "16", [], {}, [2], { factor: 2 }, { rope_type: "llama3" }),
+  fc.constantFrom(0, -1, 1, 16, 1e9, 2 ** 31, 2 ** 53, 2 ** 62, 1e308, -0, 0.5),
+  fc.integer({ min: 1, max: 64 }),
+  fc.jsonValue({ maxDepth: 2 }),
+);
+
+test("a changed configuration gives a shape that can be computed, or a ModelError", () => {
+  let accepted = 0;
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...configs),
+      fc.array(fc.tuple(fc.constantFrom(...fields, ...extraFields), value), { minLength: 1, maxLength: 3 }),
+      (config, changes) => {
+        const json = { ...config, ...Object.fromEntries(changes) };
+        let shape: ReturnType<typeof parseModelConfig>["shape"];
+        try {
+          ({ shape } = parseModelConfig({ file: "c", json }, { file: "g", json: {} }));
+        } catch (error) {
+          expect(error).toBeInstanceOf(ModelError);
+          return;
+        }
+        accepted += 1;
+        const { slidingWindow, normEpsilon, rope, qkvBias, qkNorm, tiedEmbeddings, ...sizes } = shape;
+        for (const size of Object.values(sizes)) {
+          expect(Number.isInteger(size) && size >= 1 && size <= 2 ** 26).toBe(true);
+        }
+        expect(shape.queryHeads % shape.kvHeads).toBe(0);
+        expect(shape.headSize % 16).toBe(0);
+        expect(Number.isInteger(slidingWindow) && slidingWindow >= 0 && slidingWindow < 2 ** 31).toBe(true);
+        expect(normEpsilon).toBeGreaterThan(0);
+        for (const [name, number] of Object.entries(rope)) {
+          if (name !== "kind") expect(Number.isFinite(number) && Number(number) > 0).toBe(true);
+        }
+        for (const flag of [qkvBias, qkNorm, tiedEmbeddings]) expect(typeof flag).toBe("boolean");
+      },
+    ),
+    { seed: 4711, numRuns: 3000 },
+  );
+  expect(accepted).toBeGreaterThan(300);
+});

@@ -1,0 +1,124 @@
+/**
+ * The scheduler on the CPU engine: whatever it decides (prefixes taken from its cache, prompts cut to a token budget,
+ * sequences preempted and computed again), every sequence gets the tokens that it gets alone.
+ */
+import { describe, expect, test } from "bun:test";
+import { closeCpuModel, openCpuDevice, openCpuModel } from "../../gpu/cpu/open.ts";
+import { openModelFolder } from "../../gpu/model/folder.ts";
+import type { Sampling, SequenceId, TokenId } from "../../scheduler/core.ts";
+import { Engine } from "../../scheduler/engine.ts";
+import type { EngineLoad } from "../../scheduler/messages.ts";
+import { sequenceSpec } from "../../scheduler/sim/factories.ts";
+import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
+import { type PromptName, type ReferenceModel, referenceModels } from "../reference/models.ts";
+import { cpuLibrary } from "./library.ts";
+
+const library = cpuLibrary();
+const promptNames: readonly PromptName[] = ["long", "branch", "short"];
+const tokensMax = 32;
+
+interface Wanted {
+  readonly prompt: readonly TokenId[];
+  readonly sampling: Partial<Sampling>;
+  /** Steps that are done before it is submitted. */
+  readonly afterSteps: number;
+}
+
+interface Outcome {
+  /** Per sequence, in the order of submission. */
+  readonly tokens: readonly (readonly TokenId[])[];
+  readonly load: EngineLoad;
+}
+
+/** Runs an engine with `pages` pages and a budget of `stepTokens` until every sequence has its tokens. */
+function schedule(
+  model: ReferenceModel,
+  compute: "f32" | "bf16",
+  pages: number,
+  stepTokens: number,
+  wanted: readonly Wanted[],
+): Outcome {
+  const options = { compute, isa: "auto", threads: 1, contextMax: null } as const;
+  const loaded = openCpuModel(library, openModelFolder(model.dir), options, () => undefined);
+  const limits = {
+    threads: 2,
+    pages,
+    pageTokens: 16,
+    stepTokensMax: 64,
+    stepChunksMax: 16,
+    topLogprobsMax: 0,
+  };
+  const device = openCpuDevice(library, loaded, limits);
+  const tokens: TokenId[][] = wanted.map(() => []);
+  let last: EngineLoad | null = null;
+  const engine = new Engine(device, new ManualClock(), { stepTokens, integrity: "always" }, (report) => {
+    report.sequences.forEach((sequence, at) => {
+      tokens[sequence]!.push(report.tokens[at]!);
+    });
+    for (const { finish } of report.finished) expect(finish).toEqual({ kind: "length" });
+    last = report.load;
+  });
+
+  let submitted = 0;
+  for (let steps = 0; submitted < wanted.length || engine.busy; steps += 1) {
+    for (; submitted < wanted.length && wanted[submitted]!.afterSteps <= steps; submitted += 1) {
+      const { prompt, sampling } = wanted[submitted]!;
+      const sequence = { ...sequenceSpec(prompt, tokensMax, { sampling }), id: submitted as SequenceId };
+      engine.receive({ kind: "submit", sequence });
+    }
+    engine.run();
+    if (!device.inFlight) continue;
+    device.wait();
+    device.deliver();
+  }
+  device.close();
+  closeCpuModel(library, loaded);
+  return { tokens, load: last! };
+}
+
+/** Each prompt three times, one every `gap` steps. */
+const staggered = (
+  model: ReferenceModel,
+  gap: number,
+  sampling: (index: number) => Partial<Sampling>,
+): Wanted[] =>
+  Array.from({ length: 9 }, (_, index) => ({
+    prompt: model.prompts[promptNames[index % 3]!],
+    sampling: sampling(index),
+    afterSteps: index * gap,
+  }));
+
+describe.each(referenceModels().map((model) => [model.name, model] as const))("%s", (_, model) => {
+  const greedy = (gap: number) => staggered(model, gap, () => ({}));
+  const expected = greedy(0).map((_, index) => [...model.greedy[promptNames[index % 3]!]]);
+
+  test("with pages for all, prefixes are shared and greedy tokens are those of transformers", () => {
+    for (const stepTokens of [16, 33, 64]) {
+      const { tokens, load } = schedule(model, "f32", 128, stepTokens, greedy(5));
+      expect(tokens).toEqual(expected);
+      expect(load).toMatchObject({ preemptionsTotal: 0, running: 0, waiting: 0 });
+      expect(load.prefixHitTotal).toBeGreaterThan(100);
+      expect(load.pagesFree + load.pagesCached).toBe(128);
+    }
+  });
+
+  test("with too few pages, sequences are preempted, computed again, and get the same tokens", () => {
+    let preemptions = 0;
+    for (const stepTokens of [9, 20, 64]) {
+      const { tokens, load } = schedule(model, "f32", 12, stepTokens, greedy(2));
+      expect(tokens).toEqual(expected);
+      expect(load.pagesFree + load.pagesCached).toBe(12);
+      preemptions += load.preemptionsTotal;
+    }
+    expect(preemptions).toBeGreaterThan(0);
+  });
+
+  test("sampled tokens depend on the seed alone, in bf16 too", () => {
+    const sampled = (gap: number) =>
+      staggered(model, gap, (index) => ({ temperature: 1, topP: 0.95, seed: [index, 7] }));
+    const alone = sampled(0).map((one) => schedule(model, "bf16", 128, 64, [one]).tokens[0]!);
+    expect(new Set(alone.map((tokens) => tokens.join())).size).toBe(9);
+    expect(schedule(model, "bf16", 12, 20, sampled(2)).tokens).toEqual(alone);
+    expect(schedule(model, "bf16", 128, 33, sampled(5)).tokens).toEqual(alone);
+  });
+});
