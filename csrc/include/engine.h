@@ -195,9 +195,10 @@ typedef struct bunting_step_header {
 #define BUNTING_ROW_WORDS 20
 
 /* A row of `rows`, by word. Drawing: seen-token penalties (repetition, then frequency and presence), biases, bitmask,
- * then greedy if temperature is 0, else temperature, top-k, top-p, min-p, and one draw by inverse cumulative
- * probability, tokens ordered by falling probability then rising id, with u from Philox4x32-10(key = seed,
- * counter = position). Logprobs are of the raw logits. */
+ * then greedy (ties to the lowest id) if temperature is 0, else temperature, top-k, top-p, min-p, and one draw by inverse
+ * cumulative probability over the tokens kept, by rising id, with u from Philox4x32-10(key = seed, counter = position).
+ * Filters keep tokens by falling probability, then rising id. Logprobs are of the raw logits, likeliest first, then by
+ * rising id. The same logits give the same token on every instruction set. */
 enum {
   BUNTING_ROW_TEMPERATURE = 0, /* f32 */
   BUNTING_ROW_TOP_P = 1,       /* f32 */
