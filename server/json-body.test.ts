@@ -5,7 +5,10 @@ import { type BodyLimits, parseJson, readJsonBody } from "./json-body.ts";
 
 const limits: BodyLimits = { bodyBytesMax: 1000, jsonDepthMax: 8, bodyTimeoutMs: 5000 };
 
-function post(body: BodyInit, headers: Record<string, string> = {}): Request {
+function post(
+  body: string | Uint8Array<ArrayBuffer> | ReadableStream,
+  headers: Record<string, string> = {},
+): Request {
   return new Request("http://localhost/", {
     method: "POST",
     body,
@@ -52,7 +55,7 @@ describe("a body is taken", () => {
 });
 
 describe("a body is refused", () => {
-  const refused: [what: string, body: string | Uint8Array, says: string][] = [
+  const refused: [what: string, body: string | Uint8Array<ArrayBuffer>, says: string][] = [
     ["that is empty", "", "not valid JSON"],
     ["that is an array", "[1]", "must be a JSON object"],
     ["that is null", "null", "must be a JSON object"],
@@ -71,7 +74,7 @@ describe("a body is refused", () => {
     ["in broken UTF-8", new Uint8Array([0x22, 0xc3, 0x28, 0x22]), "not valid UTF-8"],
   ];
   test.each(refused)("%s", async (_what, body, says) => {
-    const error = await refusalOf(post(body as BodyInit));
+    const error = await refusalOf(post(body));
     expect(error.status).toBe(400);
     expect(error.message).toContain(says);
   });
@@ -97,7 +100,7 @@ describe("a body is refused", () => {
     const never = new ReadableStream({
       start: (controller) => controller.enqueue(new TextEncoder().encode("{")),
     });
-    const error = await refusalOf(post(never as unknown as BodyInit), { ...limits, bodyTimeoutMs: 20 });
+    const error = await refusalOf(post(never), { ...limits, bodyTimeoutMs: 20 });
     expect([error.status, error.type]).toEqual([408, "timeout_error"]);
   });
 });

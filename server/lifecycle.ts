@@ -67,14 +67,17 @@ export class Lifecycle {
     };
   }
 
-  /** Takes no new work and resolves when all work is done; what is left after `timeoutMs` is cut with an error. */
-  async drain(timeoutMs: number): Promise<void> {
+  /** Takes no new work and resolves when all work is done; what is left after `timeoutMs` is cut with an error.
+   *  Resolves to the number of requests that were cut. */
+  async drain(timeoutMs: number): Promise<number> {
     this.#state = "draining";
-    if (this.#active.size === 0) return;
+    if (this.#active.size === 0) return 0;
     const idle = new Promise<void>((resolve) => {
       this.#onIdle = resolve;
     });
+    let cut = 0;
     const deadline = setTimeout(() => {
+      cut = this.#active.size;
       const error = unavailable(
         "draining",
         "the server shut down before the answer was complete",
@@ -84,5 +87,6 @@ export class Lifecycle {
     }, timeoutMs);
     await idle;
     clearTimeout(deadline);
+    return cut;
   }
 }

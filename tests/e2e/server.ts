@@ -1,0 +1,242 @@
+/**
+ * A whole server inside the test: real sockets, tokenizer, template and scheduler, on the simulated device. Its tokens
+ * depend on prompt and seed alone, so that two answers can be compared whatever ran beside them.
+ */
+import { join } from "node:path";
+import { readModelConfig } from "../../gpu/model/config.ts";
+import { linearCost } from "../../gpu/simulated/cost-model.ts";
+import { SimulatedDevice } from "../../gpu/simulated/device.ts";
+import type { Clock } from "../../scheduler/clock.ts";
+import type { EngineId, Step, StepResult } from "../../scheduler/core.ts";
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import { Engine } from "../../scheduler/engine.ts";
+import type { EngineOptions } from "../../scheduler/engine-options.ts";
+import { Fleet } from "../../scheduler/fleet.ts";
+import { ApiKeys, type KeySources } from "../../server/auth.ts";
+import { Generator } from "../../server/generation.ts";
+import { createApp, type HttpLimits, listenOptions } from "../../server/http.ts";
+import { Lifecycle } from "../../server/lifecycle.ts";
+import { Telemetry } from "../../server/telemetry.ts";
+import { ChatTemplate, readTemplateSource } from "../../server/text/template.ts";
+import { loadTokenizer } from "../../server/text/tokenizer.ts";
+
+export const demoFolder = join(import.meta.dir, "../../models/demo");
+
+export interface TestServerOptions {
+  /** Milliseconds per step; every step also takes 10 µs per token. */
+  readonly stepMs?: number;
+  readonly spec?: Partial<DeviceSpec>;
+  readonly engine?: Partial<EngineOptions>;
+  readonly limits?: Partial<HttpLimits>;
+  readonly keys?: Partial<KeySources>;
+  readonly fault?: (step: Step) => StepResult | null;
+}
+
+export interface TestServer {
+  /** http://127.0.0.1:port */
+  readonly origin: string;
+  readonly fleet: Fleet;
+  readonly lifecycle: Lifecycle;
+  readonly generator: Generator;
+  /** Resolves when nothing runs any more; throws if then a page is owned or a sequence left. */
+  settled(): Promise<void>;
+  close(): Promise<void>;
+}
+
+const realClock: Clock = {
+  nowMs: () => performance.now(),
+  after(delayMs, run) {
+    const timer = setTimeout(run, delayMs);
+    return () => clearTimeout(timer);
+  },
+};
+
+const tokenizer = loadTokenizer(demoFolder);
+const config = readModelConfig(demoFolder);
+const source = readTemplateSource(demoFolder);
+const template = source === null ? null : new ChatTemplate(source, tokenizer.controlTexts);
+
+export function startTestServer(options: TestServerOptions = {}): TestServer {
+  const { contextMax, vocab } = config.shape;
+  const spec: DeviceSpec = {
+    name: "simulated",
+    pages: 4096,
+    pageTokens: 16,
+    stepTokensMax: 1024,
+    stepChunksMax: 256,
+    contextMax,
+    vocabSize: vocab,
+    ...options.spec,
+  };
+  const device = new SimulatedDevice(spec, realClock, linearCost(options.stepMs ?? 1, 0.01), options.fault);
+  const waiters: (() => void)[] = [];
+  const engine = new Engine(device, realClock, { ...options.engine }, (report) => {
+    telemetry.observeStep(0 as EngineId, report.load);
+    fleet.report(0 as EngineId, report);
+    if (fleet.active === 0) for (const wake of waiters.splice(0)) wake();
+  });
+  const link = {
+    send(message: Parameters<Engine["receive"]>[0]) {
+      engine.receive(message);
+      queueMicrotask(() => engine.run());
+    },
+  };
+  const fleet = new Fleet([{ link, spec }]);
+  const telemetry = new Telemetry({
+    modelName: "demo",
+    version: "0",
+    specs: [spec],
+    loads: () => fleet.loads(),
+  });
+  const lifecycle = new Lifecycle();
+  const generator = new Generator(fleet, tokenizer, {
+    contextMax: spec.contextMax,
+    eosTokens: config.eosTokens,
+  });
+  const app = createApp({
+    generator,
+    tokenizer,
+    template,
+    telemetry,
+    lifecycle,
+    keys: new ApiKeys({ keys: [], file: null, ...options.keys }),
+    model: {
+      names: ["demo", "also/demo"],
+      contextMax: spec.contextMax,
+      vocabSize: spec.vocabSize,
+      generationDefaults: config.generationDefaults,
+    },
+    version: "0.0.0-test",
+    loopbackOnly: true,
+    ...(options.limits === undefined ? {} : { limits: options.limits }),
+  }).listen({ ...listenOptions, hostname: "127.0.0.1", port: 0 });
+
+  const settled = async (): Promise<void> => {
+    while (fleet.active > 0) await new Promise<void>((resolve) => waiters.push(resolve));
+    engine.checkIntegrity();
+    const [load] = fleet.loads();
+    const owned = load!.pagesTotal - load!.pagesFree - load!.pagesCached;
+    const left = { owned, running: load!.running, waiting: load!.waiting, paused: load!.paused };
+    if (
+      Object.values(left).some((count) => count !== 0) ||
+      generator.active !== 0 ||
+      lifecycle.active !== 0
+    ) {
+      throw new Error(`left behind: ${JSON.stringify({ ...left, generations: generator.active })}`);
+    }
+  };
+  return {
+    origin: `http://127.0.0.1:${app.server!.port}`,
+    fleet,
+    lifecycle,
+    generator,
+    settled,
+    close: async () => {
+      await app.server!.stop(true);
+      device.close();
+    },
+  };
+}
+
+/** A request's JSON body, posted. */
+export function post(
+  server: TestServer,
+  path: string,
+  body: unknown,
+  init: RequestInit = {},
+): Promise<Response> {
+  return fetch(server.origin + path, {
+    method: "POST",
+    body: typeof body === "string" || body instanceof Uint8Array ? (body as string) : JSON.stringify(body),
+    ...init,
+    headers: { "content-type": "application/json", ...(init.headers as Record<string, string>) },
+  });
+}
+
+/** A chat of one user message, with what a test adds. */
+export function chatBody(content: string, more: Readonly<Record<string, unknown>> = {}): object {
+  return { model: "demo", messages: [{ role: "user", content }], ...more };
+}
+
+/** Every field that tests read of the answers' bodies; a missing one shows as undefined in an assertion. */
+export interface Wire {
+  readonly id: string;
+  readonly created: number;
+  readonly model: string;
+  readonly choices: readonly WireChoice[];
+  readonly usage: {
+    readonly prompt_tokens: number;
+    readonly completion_tokens: number;
+    readonly total_tokens: number;
+    readonly prompt_tokens_details: { readonly cached_tokens: number };
+  };
+  readonly prompt_token_ids: readonly number[];
+  readonly data: readonly { readonly id: string; readonly max_model_len: number }[];
+  readonly count: number;
+  /** Of llama-server's shape with pieces: objects with these fields. */
+  readonly tokens: readonly (number & { readonly id: number })[];
+  readonly token_strs: readonly string[];
+  readonly error: {
+    readonly message: string;
+    readonly type: string;
+    readonly param: string;
+    readonly code: string;
+  };
+}
+
+export interface WireChoice {
+  readonly index: number;
+  readonly message: { readonly role: string; readonly content: string };
+  readonly delta: { readonly role?: string; readonly content?: string };
+  readonly text: string;
+  readonly finish_reason: string | null;
+  readonly stop_reason: string | number | null;
+  readonly token_ids: readonly number[];
+  readonly prompt_token_ids: readonly number[];
+  readonly logprobs: {
+    readonly content: readonly WireLogprob[];
+    readonly refusal: null;
+    readonly tokens: readonly string[];
+    readonly text_offset: readonly number[];
+  };
+}
+
+export interface WireLogprob {
+  readonly token: string;
+  readonly logprob: number;
+  readonly bytes: readonly number[];
+  readonly top_logprobs: readonly WireLogprob[];
+}
+
+export async function bodyOf(response: Response): Promise<Wire> {
+  return (await response.json()) as Wire;
+}
+
+export function chunksOf(events: readonly string[]): Wire[] {
+  return events.filter((event) => event !== "[DONE]").map((event) => JSON.parse(event) as Wire);
+}
+
+export interface StreamText {
+  /** The lines after `data: `, in order. */
+  readonly events: readonly string[];
+  readonly comments: number;
+}
+
+/** Reads a stream of server-sent events to its end. */
+export async function readEvents(response: Response): Promise<StreamText> {
+  const frames = (await response.text()).split("\n\n");
+  if (frames.pop() !== "") throw new Error("the stream ends within a frame");
+  const events = frames.filter((frame) => frame.startsWith("data: ")).map((frame) => frame.slice(6));
+  const comments = frames.filter((frame) => frame.startsWith(":")).length;
+  if (events.length + comments !== frames.length) throw new Error("a frame is neither data nor comment");
+  return { events, comments };
+}
+
+/** All content of choice `index` in a chat stream's events. */
+export function contentOf(events: readonly string[], index = 0): string {
+  return chunksOf(events)
+    .flatMap((chunk) => chunk.choices)
+    .filter((choice) => choice.index === index)
+    .map((choice) => choice.delta.content ?? "")
+    .join("");
+}
