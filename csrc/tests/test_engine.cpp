@@ -1,0 +1,167 @@
+// test_engine.cpp - opening, edge cases of a step, and what a step must not do: allocate, or let one row
+// spoil another.
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "tests/test.h"
+#include "tests/tiny_model.h"
+
+namespace {
+std::atomic<int64_t> allocations{0};  // of the whole test program
+}
+
+void* operator new(size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+
+namespace bunting::test {
+namespace {
+
+constexpr int32_t kVocab = 131;
+
+ChunkSpec whole(uint64_t seed, int32_t count, int32_t first_page) {
+  return {.start = 0,
+          .tokens = random_tokens(seed, count, kVocab),
+          .pages = pages_from(first_page, (count + 15) / 16)};
+}
+
+TEST(engine_step_allocates_nothing) {
+  TinyFile const file(tiny_shape());
+  ModelPointer const model = load_model(tiny_shape(), file);
+  REQUIRE(model, "no model");
+  EnginePointer const engine = open_engine(model.get(), tiny_limits());
+  StepSpec step{{1, 2, 3}, {whole(1, 50, 10), whole(2, 1, 20), whole(3, 70, 30)}};
+  step.chunks[0].row = {.temperature = 1, .top_p = 0.9f, .top_k = 20, .top_logprobs = 5};
+  step.chunks[2].row.seen = {1, 1, 2, 3};
+  std::vector<uint32_t> const block = encode(step);
+  std::vector<uint32_t> result(1000);
+  for (int round = 0; round < 3; round++) {
+    int64_t const before = allocations.load();
+    bunting_status const started =
+        bunting_step_start(engine.get(), block.data(), block.size() * 4, result.data(), result.size() * 4);
+    bunting_status const waited = bunting_step_wait(engine.get());
+    int64_t const made = allocations.load() - before;
+    CHECK(started == BUNTING_OK && waited == BUNTING_OK, "%s", bunting_last_error());
+    CHECK(made == 0, "round %d: %lld allocations", round, (long long)made);
+  }
+}
+
+TEST(engine_runs_steps_at_the_edges) {
+  TinyFile const file(tiny_shape());
+  ModelPointer const model = load_model(tiny_shape(), file);
+  REQUIRE(model, "no model");
+  EnginePointer const engine = open_engine(model.get(), tiny_limits());
+  CHECK(run_step(engine.get(), StepSpec{}).rows() == 0, "an empty step has rows");
+  CHECK(run_step(engine.get(), StepSpec{{0, 1, 16}, {}}).rows() == 0, "copies alone have rows");
+  ChunkSpec silent = whole(1, 33, 0);
+  silent.sampled = false;
+  CHECK(run_step(engine.get(), StepSpec{{}, {silent}}).rows() == 0, "a step that samples nothing has rows");
+  CHECK(run_step(engine.get(), StepSpec{{}, {whole(1, 128, 0)}}).rows() == 1, "a full step");
+  StepSpec decodes;
+  for (int32_t i = 0; i < 8; i++) decodes.chunks.push_back(whole(uint64_t(i), 1, i));
+  CHECK(run_step(engine.get(), decodes).rows() == 8, "as many chunks as fit");
+  // The last position of the context.
+  run_step(engine.get(), StepSpec{{}, {whole(1, 128, 0)}});
+  ChunkSpec rest{.start = 128, .tokens = random_tokens(3, 72, kVocab), .pages = pages_from(0, 13)};
+  StepOutcome const last = run_step(engine.get(), StepSpec{{}, {rest}});
+  CHECK(last.rows() == 1 && last.row(0)[0] == 0, "the last position of the context");
+}
+
+// Greedy picks the arg-max; a ban, a bias and a mask move it; logprobs are those of the raw logits.
+TEST(engine_draws_as_told) {
+  TinyFile const file(tiny_shape());
+  ModelPointer const model = load_model(tiny_shape(), file);
+  REQUIRE(model, "no model");
+  EnginePointer const engine = open_engine(model.get(), tiny_limits());
+  ChunkSpec chunk = whole(1, 20, 0);
+  chunk.row.top_logprobs = 2;
+  StepOutcome const plain = run_step(engine.get(), StepSpec{{}, {chunk}});
+  REQUIRE(plain.rows() == 1, "%d rows", plain.rows());
+  int32_t best = 0;
+  double sum = 0;
+  for (int32_t t = 0; t < kVocab; t++) {
+    if (plain.logits[size_t(t)] > plain.logits[size_t(best)]) best = t;
+    sum += std::exp(double(plain.logits[size_t(t)]));
+  }
+  CHECK(plain.token(0) == best, "drew %d, the arg-max is %d", plain.token(0), best);
+  float logprob;
+  std::memcpy(&logprob, plain.row(0) + 2, sizeof logprob);
+  double const expected = double(plain.logits[size_t(best)]) - std::log(sum);
+  CHECK(std::fabs(double(logprob) - expected) < 1e-4, "logprob %g, expected %g", double(logprob), expected);
+  CHECK(plain.row(0)[3] == 2 && plain.row(0)[4] == best, "alternatives: %d, first %d", plain.row(0)[3],
+        plain.row(0)[4]);
+
+  float const banned = -std::numeric_limits<float>::infinity();
+  int32_t banned_bits;
+  std::memcpy(&banned_bits, &banned, sizeof banned);
+  chunk.row.biases = {best, banned_bits};
+  StepOutcome const second = run_step(engine.get(), StepSpec{{}, {chunk}});
+  CHECK(second.token(0) == plain.row(0)[6], "without the best, drew %d instead of the second %d",
+        second.token(0), plain.row(0)[6]);
+  chunk.row.mask.assign(5, 0);
+  chunk.row.mask[3] = 1u << 7;
+  StepOutcome const masked = run_step(engine.get(), StepSpec{{}, {chunk}});
+  CHECK(masked.token(0) == 3 * 32 + 7, "the mask allows one token, drew %d", masked.token(0));
+  chunk.row.mask[3] = 0;
+  StepOutcome const nothing = run_step(engine.get(), StepSpec{{}, {chunk}});
+  CHECK(nothing.row(0)[0] == 2, "nothing is allowed, status %d", nothing.row(0)[0]);
+}
+
+// A token whose embedding is not a number spoils its own sequence only, and not the page it leaves behind.
+TEST(engine_contains_nan) {
+  constexpr int32_t kPoison = 77;
+  for (int32_t const compute : {BUNTING_BF16, BUNTING_F32}) {
+    bunting_model_shape shape = tiny_shape();
+    shape.compute = compute;
+    TinyFile const file(shape);
+    file.poke(BUNTING_T_EMBED, 0, int64_t(kPoison) * shape.hidden + 3, NAN);
+    ModelPointer const model = load_model(shape, file);
+    REQUIRE(model, "no model");
+    EnginePointer const engine = open_engine(model.get(), tiny_limits());
+    ChunkSpec const clean{.start = 0, .tokens = std::vector<int32_t>(21, 5), .pages = pages_from(0, 2)};
+    ChunkSpec const spoiled{
+        .start = 0, .tokens = std::vector<int32_t>(21, kPoison), .pages = pages_from(4, 2)};
+    StepOutcome const alone = run_step(engine.get(), StepSpec{{}, {clean}});
+    StepOutcome const both = run_step(engine.get(), StepSpec{{}, {spoiled, clean}});
+    REQUIRE(both.rows() == 2, "%d rows", both.rows());
+    CHECK(both.row(0)[0] == 1, "status %d of a row that is not finite", both.row(0)[0]);
+    CHECK(both.row(1)[0] == 0 && both.token(1) == alone.token(0), "the neighbour's row changed");
+    ChunkSpec reuse = clean;
+    reuse.pages = spoiled.pages;
+    StepOutcome const reused = run_step(engine.get(), StepSpec{{}, {reuse}});
+    CHECK(reused.logits == alone.logits, "what an earlier sequence left in a page shows");
+  }
+}
+
+TEST(engine_refuses_wrong_limits) {
+  TinyFile const file(tiny_shape());
+  ModelPointer const model = load_model(tiny_shape(), file);
+  REQUIRE(model, "no model");
+  auto const status = [&](int32_t bunting_engine_limits::* limit, int32_t value) {
+    bunting_engine_limits limits = tiny_limits();
+    limits.*limit = value;
+    bunting_engine* engine = nullptr;
+    return bunting_engine_open(model.get(), &limits, &engine);
+  };
+  CHECK(status(&bunting_engine_limits::threads, 0) == BUNTING_INVALID, "no threads");
+  CHECK(status(&bunting_engine_limits::pages, 0) == BUNTING_INVALID, "no pages");
+  CHECK(status(&bunting_engine_limits::page_tokens, 32) == BUNTING_INVALID, "other pages");
+  CHECK(status(&bunting_engine_limits::step_tokens_max, -1) == BUNTING_INVALID, "negative step");
+  CHECK(status(&bunting_engine_limits::step_chunks_max, 0) == BUNTING_INVALID, "no chunks");
+  CHECK(status(&bunting_engine_limits::top_logprobs_max, -1) == BUNTING_INVALID, "negative logprobs");
+}
+
+}  // namespace
+}  // namespace bunting::test

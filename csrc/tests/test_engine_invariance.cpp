@@ -1,0 +1,177 @@
+// test_engine_invariance.cpp - a token's logits are the same bits however its prompt was cut, batched, cached
+// or threaded.
+#include <cstring>
+#include <string>
+
+#include "machine.h"
+#include "tests/test.h"
+#include "tests/tiny_model.h"
+
+namespace bunting::test {
+namespace {
+
+constexpr int32_t kPrompt = 83;
+
+std::string variant(bunting_model_shape const& shape) {
+  return std::string(shape.compute == BUNTING_F32 ? "f32" : "bf16") + " isa " + std::to_string(shape.isa) +
+         " window " + std::to_string(shape.sliding_window);
+}
+
+// Logits after every position of a sequence, from steps of one token each: what everything else must equal.
+class Oracle {
+ public:
+  Oracle(bunting_model const* model, std::vector<int32_t> tokens) : tokens_(std::move(tokens)) {
+    EnginePointer const engine = open_engine(model, tiny_limits());
+    int32_t const count = int32_t(tokens_.size());
+    for (int32_t i = 0; i < count; i++) {
+      StepOutcome const step = run_step(
+          engine.get(),
+          StepSpec{{}, {{.start = i, .tokens = {tokens_[size_t(i)]}, .pages = pages_from(0, i / 16 + 1)}}});
+      logits_.insert(logits_.end(), step.logits.begin(), step.logits.end());
+    }
+  }
+
+  std::vector<int32_t> const& tokens() const { return tokens_; }
+  std::vector<int32_t> slice(int32_t begin, int32_t end) const {
+    return {tokens_.begin() + begin, tokens_.begin() + end};
+  }
+  // Whether `logits` row `row` are those after `position`, to the bit.
+  bool equal(StepOutcome const& step, int32_t row, int32_t position) const {
+    size_t const vocab = size_t(tiny_shape().vocab);
+    return step.logits.size() >= size_t(row + 1) * vocab && logits_.size() >= size_t(position + 1) * vocab &&
+           std::memcmp(step.logits.data() + size_t(row) * vocab, logits_.data() + size_t(position) * vocab,
+                       vocab * sizeof(float)) == 0;
+  }
+
+ private:
+  std::vector<int32_t> tokens_;
+  std::vector<float> logits_;
+};
+
+// Runs `check` for every level this machine has, in both types, with and without a sliding window.
+template <typename Check>
+void for_each_variant(Check const& check) {
+  TinyFile const file(tiny_shape());
+  for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= usable_isa(); isa++)
+    for (int32_t const compute : {BUNTING_BF16, BUNTING_F32})
+      for (int32_t const window : {0, 21}) {
+        bunting_model_shape shape = tiny_shape();
+        shape.isa = isa;
+        shape.compute = compute;
+        shape.sliding_window = window;
+        ModelPointer const model = load_model(shape, file);
+        if (model) check(model.get(), variant(shape));
+      }
+}
+
+TEST(engine_invariant_to_chunks) {
+  for_each_variant([](bunting_model const* model, std::string const& name) {
+    Oracle const oracle(model, random_tokens(7, kPrompt, tiny_shape().vocab));
+    for (int32_t threads : {1, 2}) {
+      bunting_engine_limits limits = tiny_limits();
+      limits.threads = threads;
+      EnginePointer const engine = open_engine(model, limits);
+      for (int32_t size = 2; size <= kPrompt; size = size < 17 ? size + 1 : size + 33) {
+        for (int32_t start = 0; start < kPrompt; start += size) {
+          int32_t const end = std::min(start + size, kPrompt);
+          StepOutcome const step =
+              run_step(engine.get(), StepSpec{{},
+                                              {{.start = start,
+                                                .tokens = oracle.slice(start, end),
+                                                .pages = pages_from(9, (end + 15) / 16)}}});
+          CHECK(oracle.equal(step, 0, end - 1), "%s threads %d: chunks of %d differ after position %d",
+                name.c_str(), threads, size, end - 1);
+        }
+      }
+    }
+  });
+}
+
+// Each step advances several sequences by random chunks on scattered pages; some chunks do not sample.
+TEST(engine_invariant_to_company_and_pages) {
+  for_each_variant([](bunting_model const* model, std::string const& name) {
+    constexpr int32_t kSequences = 5;
+    EnginePointer const engine = open_engine(model, tiny_limits());
+    Random random{11};
+    std::vector<Oracle> oracles;
+    std::vector<int32_t> done(kSequences, 0);
+    std::vector<std::vector<int32_t>> pages(kSequences);
+    std::vector<int32_t> free = pages_from(0, tiny_limits().pages);
+    for (uint64_t s = 0; s < kSequences; s++)
+      oracles.emplace_back(model, random_tokens(100 + s, 40 + random.below(40), tiny_shape().vocab));
+    for (bool progress = true; progress;) {
+      progress = false;
+      StepSpec step;
+      std::vector<std::pair<int32_t, int32_t>> sampled;  // sequence, position
+      int32_t const first = random.below(kSequences);
+      for (int32_t i = 0; i < kSequences; i++) {
+        size_t const s = size_t((first + i) % kSequences);
+        int32_t const length = int32_t(oracles[s].tokens().size());
+        int32_t const end = std::min(length, done[s] + random.below(19));
+        progress |= done[s] < length;
+        if (end == done[s]) continue;
+        while (int32_t(pages[s].size()) * 16 < end) {
+          size_t const pick = size_t(random.below(int32_t(free.size())));
+          pages[s].push_back(free[pick]);
+          free.erase(free.begin() + int64_t(pick));
+        }
+        bool const is_sampled = end == length || random.below(2) == 0;
+        step.chunks.push_back({done[s], oracles[s].slice(done[s], end), pages[s], is_sampled});
+        if (is_sampled) sampled.emplace_back(int32_t(s), end - 1);
+        done[s] = end;
+      }
+      StepOutcome const outcome = run_step(engine.get(), step);
+      CHECK(outcome.rows() == int32_t(sampled.size()), "%s: %d rows, expected %zu", name.c_str(),
+            outcome.rows(), sampled.size());
+      for (size_t r = 0; r < sampled.size(); r++)
+        CHECK(oracles[size_t(sampled[r].first)].equal(outcome, int32_t(r), sampled[r].second),
+              "%s: sequence %d differs after position %d", name.c_str(), sampled[r].first, sampled[r].second);
+    }
+  });
+}
+
+// A prefix that another sequence left behind: its whole pages are shared, the partly filled last one is
+// copied.
+TEST(engine_invariant_to_cached_prefixes) {
+  for_each_variant([](bunting_model const* model, std::string const& name) {
+    Oracle const oracle(model, random_tokens(7, kPrompt, tiny_shape().vocab));
+    EnginePointer const engine = open_engine(model, tiny_limits());
+    for (int32_t cut : {1, 15, 16, 17, 31, 40, 64, 82}) {
+      // The donor goes on with other tokens, so the copied page has slots that must not be seen.
+      std::vector<int32_t> donor = oracle.slice(0, cut);
+      for (int32_t i = 0; i < 20; i++) donor.push_back((i * 37 + 5) % tiny_shape().vocab);
+      int32_t const donor_pages = int32_t(donor.size() + 15) / 16;
+      run_step(engine.get(),
+               StepSpec{{}, {{.start = 0, .tokens = donor, .pages = pages_from(20, donor_pages)}}});
+
+      int32_t const whole = cut / 16, used = cut % 16;
+      StepSpec step{{},
+                    {{.start = cut, .tokens = oracle.slice(cut, kPrompt), .pages = pages_from(20, whole)}}};
+      for (int32_t i = whole; i < (kPrompt + 15) / 16; i++) step.chunks[0].pages.push_back(40 + i);
+      if (used > 0) step.copies = {20 + whole, 40 + whole, used};
+      StepOutcome const outcome = run_step(engine.get(), step);
+      CHECK(oracle.equal(outcome, 0, kPrompt - 1), "%s: differs after a cached prefix of %d", name.c_str(),
+            cut);
+    }
+  });
+}
+
+TEST(engine_draws_the_same_tokens_alone_and_in_company) {
+  TinyFile const file(tiny_shape());
+  ModelPointer const model = load_model(tiny_shape(), file);
+  REQUIRE(model, "no model");
+  EnginePointer const engine = open_engine(model.get(), tiny_limits());
+  RowSpec const row{
+      .temperature = 0.9f, .top_p = 0.95f, .top_k = 50, .position = 3, .top_logprobs = 5, .seed = 99};
+  ChunkSpec const mine{
+      .start = 0, .tokens = random_tokens(1, 20, 131), .pages = pages_from(0, 2), .row = row};
+  ChunkSpec const other{.start = 0, .tokens = random_tokens(2, 33, 131), .pages = pages_from(5, 3)};
+  StepOutcome const alone = run_step(engine.get(), StepSpec{{}, {mine}});
+  StepOutcome const company = run_step(engine.get(), StepSpec{{}, {other, mine}});
+  REQUIRE(alone.rows() == 1 && company.rows() == 2, "rows: %d and %d", alone.rows(), company.rows());
+  for (int32_t word = 0; word < BUNTING_RESULT_ROW_WORDS + 10; word++)
+    CHECK(alone.row(0)[word] == company.row(1)[word], "word %d of the result row differs", word);
+}
+
+}  // namespace
+}  // namespace bunting::test

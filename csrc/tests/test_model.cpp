@@ -1,0 +1,146 @@
+// test_model.cpp - loading: what is refused, and that the file's element type and offsets do not matter.
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "tests/test.h"
+#include "tests/tiny_model.h"
+
+namespace bunting::test {
+namespace {
+
+// Logits of one prompt on a model in f32.
+std::vector<float> logits_of(bunting_model const* model) {
+  if (!model) return {};
+  EnginePointer const engine = open_engine(model, tiny_limits());
+  ChunkSpec const chunk{
+      .start = 0, .tokens = random_tokens(1, 30, tiny_shape().vocab), .pages = pages_from(0, 2)};
+  return run_step(engine.get(), StepSpec{{}, {chunk}}).logits;
+}
+
+TEST(model_refuses_impossible_shapes) {
+  auto const refused = [](char const* name, auto const& change) {
+    bunting_model_shape shape = tiny_shape();
+    change(shape);
+    bunting_model* model = nullptr;
+    uint64_t weights, page;
+    CHECK(bunting_model_open(&shape, &model) == BUNTING_INVALID, "opened: %s", name);
+    CHECK(bunting_model_plan(&shape, 16, &weights, &page) == BUNTING_INVALID, "planned: %s", name);
+  };
+  using Shape = bunting_model_shape;
+  refused("no layers", [](Shape& s) { s.layers = 0; });
+  refused("negative hidden", [](Shape& s) { s.hidden = -8; });
+  refused("huge vocabulary", [](Shape& s) { s.vocab = 0x7fffffff; });
+  refused("head size 24", [](Shape& s) { s.head_size = 24; });
+  refused("3 key-value heads for 4", [](Shape& s) { s.kv_heads = 3; });
+  refused("more key-value heads", [](Shape& s) { s.kv_heads = 8; });
+  refused("int8", [](Shape& s) { s.compute = 7; });
+  refused("f16", [](Shape& s) { s.compute = BUNTING_F16; });
+  refused("no threads", [](Shape& s) { s.threads = 0; });
+  refused("future instruction set", [](Shape& s) { s.isa = 99; });
+  refused("epsilon 0", [](Shape& s) { s.norm_epsilon = 0; });
+  refused("unknown rotation", [](Shape& s) { s.rope_kind = 9; });
+  refused("no rotation factor", [](Shape& s) { s.rope_kind = BUNTING_ROPE_LINEAR; });
+}
+
+TEST(model_names_what_is_wrong_with_a_tensor) {
+  bunting_model_shape const shape = tiny_shape();
+  TinyFile const file(shape);
+  bunting_model* opened = nullptr;
+  REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
+  ModelPointer const model(opened);
+  TinyFile::Tensor const& embed = file.tensors()[0];
+  auto const load = [&](int32_t tensor, int32_t layer, std::string const& path, uint64_t offset,
+                        int64_t rows) {
+    return bunting_model_load(opened, tensor, layer, path.c_str(), offset, BUNTING_F32, rows, embed.cols);
+  };
+  auto const says = [](char const* word) { return std::strstr(bunting_last_error(), word) != nullptr; };
+  CHECK(load(3, 0, file.path(), 0, 1) == BUNTING_INVALID, "unknown tensor");
+  CHECK(load(BUNTING_T_Q, 2, file.path(), 0, 64) == BUNTING_INVALID && says("layer 2 of 2"), "%s",
+        bunting_last_error());
+  CHECK(load(BUNTING_T_EMBED, 0, file.path(), 0, 130) == BUNTING_INVALID && says("[131, 40]"), "%s",
+        bunting_last_error());
+  CHECK(load(BUNTING_T_EMBED, 0, file.path() + "x", 0, 131) == BUNTING_IO && says("cannot be opened"), "%s",
+        bunting_last_error());
+  CHECK(load(BUNTING_T_EMBED, 0, "/", 0, 131) == BUNTING_IO, "a folder");
+  CHECK(load(BUNTING_T_EMBED, 0, file.path(), 1u << 30, 131) == BUNTING_INVALID && says("leave the file"),
+        "%s", bunting_last_error());
+  CHECK(load(BUNTING_T_EMBED, 0, file.path(), UINT64_MAX - 3, 131) == BUNTING_INVALID, "offset near 2^64");
+  CHECK(load(BUNTING_T_EMBED, 0, file.path(), 0, 131) == BUNTING_OK, "%s", bunting_last_error());
+  CHECK(load(BUNTING_T_EMBED, 0, file.path(), 0, 131) == BUNTING_INVALID && says("already"), "%s",
+        bunting_last_error());
+  CHECK(bunting_model_seal(opened) == BUNTING_INVALID && says("final norm is missing"), "%s",
+        bunting_last_error());
+  bunting_engine* engine = nullptr;
+  bunting_engine_limits const limits = tiny_limits();
+  CHECK(bunting_engine_open(opened, &limits, &engine) == BUNTING_INVALID && says("not sealed"), "%s",
+        bunting_last_error());
+}
+
+TEST(model_names_the_missing_layer) {
+  bunting_model_shape const shape = tiny_shape();
+  TinyFile const file(shape);
+  bunting_model* opened = nullptr;
+  REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
+  ModelPointer const model(opened);
+  for (TinyFile::Tensor const& t : file.tensors())
+    if (t.tensor != BUNTING_T_UP || t.layer != 1)
+      bunting_model_load(opened, t.tensor, t.layer, file.path().c_str(), t.offset, BUNTING_F32, t.rows,
+                         t.cols);
+  CHECK(bunting_model_seal(opened) == BUNTING_INVALID, "sealed");
+  CHECK(std::strstr(bunting_last_error(), "up of layer 1 is missing"), "%s", bunting_last_error());
+}
+
+TEST(model_has_no_tensors_beyond_its_shape) {
+  bunting_model_shape shape = tiny_shape();
+  shape.qkv_bias = shape.qk_norm = 0;
+  shape.tied_embeddings = 1;
+  TinyFile const file(tiny_shape());
+  bunting_model* opened = nullptr;
+  REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
+  ModelPointer const model(opened);
+  for (int32_t tensor : {BUNTING_T_LM_HEAD, BUNTING_T_Q_BIAS, BUNTING_T_V_BIAS, BUNTING_T_K_NORM})
+    CHECK(bunting_model_load(opened, tensor, 0, file.path().c_str(), 0, BUNTING_F32, 1, 1) == BUNTING_INVALID,
+          "took tensor %d", tensor);
+}
+
+TEST(model_takes_every_element_type_at_any_offset) {
+  bunting_model_shape shape = tiny_shape();
+  shape.compute = BUNTING_F32;
+  std::vector<float> const expected = logits_of(load_model(shape, TinyFile(shape)).get());
+  REQUIRE(!expected.empty(), "no logits");
+  std::vector<float> const skewed = logits_of(load_model(shape, TinyFile(shape, BUNTING_F32, 5)).get());
+  CHECK(skewed == expected, "an odd offset changes the logits");
+  for (int32_t const dtype : {BUNTING_F16, BUNTING_BF16}) {
+    std::vector<float> const aligned = logits_of(load_model(shape, TinyFile(shape, dtype)).get());
+    std::vector<float> const odd = logits_of(load_model(shape, TinyFile(shape, dtype, 4099)).get());
+    CHECK(aligned == odd, "type %d: an odd offset changes the logits", dtype);
+    double product = 0, a = 0, b = 0;
+    for (size_t i = 0; i < expected.size() && i < aligned.size(); i++) {
+      product += double(aligned[i]) * double(expected[i]);
+      a += double(aligned[i]) * double(aligned[i]);
+      b += double(expected[i]) * double(expected[i]);
+    }
+    CHECK(product > 0.999 * std::sqrt(a * b), "type %d: cosine %g", dtype, product / std::sqrt(a * b));
+  }
+}
+
+TEST(model_plan_counts_what_is_there) {
+  bunting_model_shape shape = tiny_shape();
+  uint64_t weights = 0, page = 0, more = 0, workspace = 0;
+  REQUIRE(bunting_model_plan(&shape, 16, &weights, &page) == BUNTING_OK, "%s", bunting_last_error());
+  // K and V of 16 tokens, 2 heads of 16, 2 layers, 2 bytes.
+  CHECK(page == 2 * 16 * 2 * 16 * 2 * 2, "a page has %llu bytes", (unsigned long long)page);
+  shape.vocab += 16;  // one panel more of embedding and vocabulary projection, K padded to 64
+  REQUIRE(bunting_model_plan(&shape, 16, &more, &page) == BUNTING_OK, "%s", bunting_last_error());
+  CHECK(more - weights == 2 * 16 * 64 * 2, "16 more tokens take %llu bytes",
+        (unsigned long long)(more - weights));
+  CHECK(bunting_model_plan(&shape, 32, &weights, &page) == BUNTING_INVALID, "pages of 32");
+  bunting_engine_limits const limits = tiny_limits();
+  REQUIRE(bunting_engine_plan(&shape, &limits, &workspace) == BUNTING_OK, "%s", bunting_last_error());
+  CHECK(workspace > uint64_t(limits.step_tokens_max) * 40 * 4, "workspace of %llu bytes",
+        (unsigned long long)workspace);
+}
+
+}  // namespace
+}  // namespace bunting::test

@@ -1,0 +1,251 @@
+#include "tests/tiny_model.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "step_block.h"
+#include "tests/test.h"
+
+namespace bunting::test {
+
+bunting_model_shape tiny_shape() {
+  bunting_model_shape shape{};
+  shape.layers = 2;
+  shape.hidden = 40;
+  shape.feed_forward = 72;
+  shape.query_heads = 4;
+  shape.kv_heads = 2;
+  shape.head_size = 16;
+  shape.vocab = 131;
+  shape.context_max = 200;
+  shape.qk_norm = 1;
+  shape.qkv_bias = 1;
+  shape.rope_kind = BUNTING_ROPE_PLAIN;
+  shape.compute = BUNTING_BF16;
+  shape.isa = BUNTING_ISA_AUTO;
+  shape.threads = 2;
+  shape.norm_epsilon = 1e-6f;
+  shape.rope_theta = 10000;
+  return shape;
+}
+
+bunting_engine_limits tiny_limits() {
+  return {.threads = 2,
+          .pages = 64,
+          .page_tokens = 16,
+          .step_tokens_max = 128,
+          .step_chunks_max = 8,
+          .top_logprobs_max = 5};
+}
+
+namespace {
+
+// Truncating conversions are good enough for random weights.
+uint16_t to_bf16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return uint16_t(bits >> 16);
+}
+
+uint16_t to_f16(float value) {  // |value| in [2^-14, 2), or 0
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  int32_t const exponent = int32_t(bits >> 23 & 0xff) - 112;
+  if (exponent <= 0) return 0;
+  return uint16_t((bits >> 16 & 0x8000) | uint32_t(exponent) << 10 | (bits >> 13 & 0x3ff));
+}
+
+}  // namespace
+
+TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) : dtype_(dtype) {
+  char const* const folder = std::getenv("TMPDIR");
+  path_ = std::string(folder ? folder : "/tmp") + "/bunting-tiny-\xc3\xa4-XXXXXX";  // not all ASCII
+  int const descriptor = mkstemp(path_.data());
+  std::FILE* const file = descriptor < 0 ? nullptr : fdopen(descriptor, "wb");
+  if (!file) {
+    failed(__FILE__, __LINE__, "cannot write %s", path_.c_str());
+    return;
+  }
+  for (uint64_t i = 0; i < skew; i++) std::fputc(0, file);
+  uint64_t offset = skew;
+  Random random{42};
+  auto const add = [&](int32_t tensor, int32_t layer, int64_t rows, int64_t cols) {
+    tensors_.push_back({tensor, layer, rows, cols, offset});
+    bool const is_norm =
+        rows == 1 && tensor != BUNTING_T_Q_BIAS && tensor != BUNTING_T_K_BIAS && tensor != BUNTING_T_V_BIAS;
+    for (int64_t i = 0; i < rows * cols; i++) {
+      float const value = is_norm ? random.uniform(0.5f, 1.5f) : random.uniform(-0.4f, 0.4f);
+      uint16_t const half = dtype == BUNTING_BF16 ? to_bf16(value) : to_f16(value);
+      if (dtype == BUNTING_F32)
+        std::fwrite(&value, 4, 1, file);
+      else
+        std::fwrite(&half, 2, 1, file);
+    }
+    offset += uint64_t(rows * cols) * (dtype == BUNTING_F32 ? 4 : 2);
+  };
+  int64_t const hidden = s.hidden, q = int64_t(s.query_heads) * s.head_size,
+                kv = int64_t(s.kv_heads) * s.head_size;
+  add(BUNTING_T_EMBED, 0, s.vocab, hidden);
+  add(BUNTING_T_FINAL_NORM, 0, 1, hidden);
+  if (!s.tied_embeddings) add(BUNTING_T_LM_HEAD, 0, s.vocab, hidden);
+  for (int32_t layer = 0; layer < s.layers; layer++) {
+    add(BUNTING_T_ATTN_NORM, layer, 1, hidden);
+    add(BUNTING_T_Q, layer, q, hidden);
+    add(BUNTING_T_K, layer, kv, hidden);
+    add(BUNTING_T_V, layer, kv, hidden);
+    add(BUNTING_T_O, layer, hidden, q);
+    if (s.qkv_bias) {
+      add(BUNTING_T_Q_BIAS, layer, 1, q);
+      add(BUNTING_T_K_BIAS, layer, 1, kv);
+      add(BUNTING_T_V_BIAS, layer, 1, kv);
+    }
+    if (s.qk_norm) {
+      add(BUNTING_T_Q_NORM, layer, 1, s.head_size);
+      add(BUNTING_T_K_NORM, layer, 1, s.head_size);
+    }
+    add(BUNTING_T_MLP_NORM, layer, 1, hidden);
+    add(BUNTING_T_GATE, layer, s.feed_forward, hidden);
+    add(BUNTING_T_UP, layer, s.feed_forward, hidden);
+    add(BUNTING_T_DOWN, layer, hidden, s.feed_forward);
+  }
+  std::fclose(file);
+}
+
+TinyFile::~TinyFile() {
+  unlink(path_.c_str());
+}
+
+void TinyFile::poke(int32_t tensor, int32_t layer, int64_t element, float value) const {
+  for (Tensor const& t : tensors_) {
+    if (t.tensor != tensor || t.layer != layer) continue;
+    std::FILE* const file = std::fopen(path_.c_str(), "r+b");
+    std::fseek(file, long(t.offset) + long(element) * 4, SEEK_SET);
+    std::fwrite(&value, 4, 1, file);
+    std::fclose(file);
+  }
+}
+
+ModelPointer load_model(bunting_model_shape const& shape, TinyFile const& file) {
+  bunting_model* opened = nullptr;
+  if (bunting_model_open(&shape, &opened) != BUNTING_OK) {
+    failed(__FILE__, __LINE__, "model_open: %s", bunting_last_error());
+    return nullptr;
+  }
+  ModelPointer model(opened);
+  for (TinyFile::Tensor const& t : file.tensors()) {
+    if (bunting_model_load(opened, t.tensor, t.layer, file.path().c_str(), t.offset, file.dtype(), t.rows,
+                           t.cols)) {
+      failed(__FILE__, __LINE__, "model_load: %s", bunting_last_error());
+      return nullptr;
+    }
+  }
+  if (bunting_model_seal(opened) != BUNTING_OK) {
+    failed(__FILE__, __LINE__, "model_seal: %s", bunting_last_error());
+    return nullptr;
+  }
+  return model;
+}
+
+EnginePointer open_engine(bunting_model const* model, bunting_engine_limits const& limits) {
+  bunting_engine* engine = nullptr;
+  if (bunting_engine_open(model, &limits, &engine) != BUNTING_OK)
+    failed(__FILE__, __LINE__, "engine_open: %s", bunting_last_error());
+  return EnginePointer(engine);
+}
+
+std::vector<uint32_t> encode(StepSpec const& step) {
+  std::vector<uint32_t> tokens, chunks, pages, rows, pairs, masks;
+  for (ChunkSpec const& chunk : step.chunks) {
+    int32_t const row = chunk.sampled ? int32_t(rows.size() / BUNTING_ROW_WORDS) : -1;
+    for (int64_t const word : {int64_t(tokens.size()), int64_t(chunk.tokens.size()), int64_t(chunk.start),
+                               int64_t(pages.size()), int64_t(chunk.pages.size()), int64_t(row)})
+      chunks.push_back(uint32_t(word));
+    tokens.insert(tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
+    pages.insert(pages.end(), chunk.pages.begin(), chunk.pages.end());
+    if (!chunk.sampled) continue;
+    RowSpec const& r = chunk.row;
+    size_t const at = rows.size();
+    rows.resize(at + BUNTING_ROW_WORDS);
+    uint32_t* const row_words = rows.data() + at;
+    float const reals[] = {r.temperature, r.top_p, r.min_p, r.repetition, r.presence, r.frequency};
+    std::memcpy(row_words, reals, sizeof reals);
+    row_words[BUNTING_ROW_TOP_K] = uint32_t(r.top_k);
+    row_words[BUNTING_ROW_SEED_LOW] = uint32_t(r.seed);
+    row_words[BUNTING_ROW_SEED_HIGH] = uint32_t(r.seed >> 32);
+    row_words[BUNTING_ROW_POSITION] = uint32_t(r.position);
+    row_words[BUNTING_ROW_BIAS_AT] = uint32_t(pairs.size() / 2);
+    row_words[BUNTING_ROW_BIAS_COUNT] = uint32_t(r.biases.size() / 2);
+    pairs.insert(pairs.end(), r.biases.begin(), r.biases.end());
+    row_words[BUNTING_ROW_SEEN_AT] = uint32_t(pairs.size() / 2);
+    row_words[BUNTING_ROW_SEEN_COUNT] = uint32_t(r.seen.size() / 2);
+    pairs.insert(pairs.end(), r.seen.begin(), r.seen.end());
+    row_words[BUNTING_ROW_MASK_AT] = r.mask.empty() ? uint32_t(-1) : uint32_t(masks.size());
+    masks.insert(masks.end(), r.mask.begin(), r.mask.end());
+    row_words[BUNTING_ROW_TOP_LOGPROBS] = uint32_t(r.top_logprobs);
+  }
+
+  std::vector<uint32_t> block(sizeof(bunting_step_header) / 4);
+  auto const append = [&](auto const& words, int32_t width, int32_t* count, int32_t* at) {
+    *count = int32_t(words.size()) / width;
+    *at = int32_t(block.size());
+    block.insert(block.end(), words.begin(), words.end());
+  };
+  bunting_step_header h{};
+  h.magic = BUNTING_STEP_MAGIC;
+  append(step.copies, 3, &h.copies, &h.copies_at);
+  append(tokens, 1, &h.tokens, &h.tokens_at);
+  append(chunks, BUNTING_CHUNK_WORDS, &h.chunks, &h.chunks_at);
+  append(pages, 1, &h.pages, &h.pages_at);
+  append(rows, BUNTING_ROW_WORDS, &h.rows, &h.rows_at);
+  append(pairs, 2, &h.pairs, &h.pairs_at);
+  append(masks, 1, &h.words, &h.words_at);
+  append(step.shared, 4, &h.shared, &h.shared_at);
+  h.words_total = uint32_t(block.size());
+  std::memcpy(block.data(), &h, sizeof h);
+  return block;
+}
+
+int32_t const* StepOutcome::row(int32_t index) const {
+  size_t const stride = BUNTING_RESULT_ROW_WORDS + 2 * size_t(tiny_limits().top_logprobs_max);
+  return result.data() + sizeof(bunting_step_result) / 4 + size_t(index) * stride;
+}
+
+StepOutcome run_step(bunting_engine* engine, std::vector<uint32_t> const& block, int32_t rows) {
+  StepOutcome outcome;
+  outcome.result.resize(StepReader::result_bytes(rows, tiny_limits().top_logprobs_max) / 4);
+  outcome.status = bunting_step_start(engine, block.data(), block.size() * 4, outcome.result.data(),
+                                      outcome.result.size() * 4);
+  if (outcome.status == BUNTING_OK) outcome.status = bunting_step_wait(engine);
+  if (outcome.status != BUNTING_OK) return outcome;
+  float const* logits = nullptr;
+  int32_t count = 0;
+  if (bunting_engine_logits(engine, &logits, &count) == BUNTING_OK)
+    outcome.logits.assign(logits, logits + int64_t(count) * tiny_shape().vocab);
+  return outcome;
+}
+
+StepOutcome run_step(bunting_engine* engine, StepSpec const& step) {
+  int32_t rows = 0;
+  for (ChunkSpec const& chunk : step.chunks) rows += chunk.sampled;
+  StepOutcome outcome = run_step(engine, encode(step), rows);
+  if (outcome.status != BUNTING_OK) failed(__FILE__, __LINE__, "step: %s", bunting_last_error());
+  return outcome;
+}
+
+std::vector<int32_t> pages_from(int32_t first, int32_t count) {
+  std::vector<int32_t> pages;
+  for (int32_t i = 0; i < count; i++) pages.push_back(first + i);
+  return pages;
+}
+
+std::vector<int32_t> random_tokens(uint64_t seed, int32_t count, int32_t vocab) {
+  Random random{seed};
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < count; i++) tokens.push_back(random.below(vocab));
+  return tokens;
+}
+
+}  // namespace bunting::test

@@ -1,0 +1,96 @@
+// tiny_model.h - a small random model and steps on it, through the C boundary as any caller would.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "include/engine.h"
+
+namespace bunting::test {
+
+// Sizes that are multiples of nothing convenient: H pads to a tile, F to a panel, V to neither.
+bunting_model_shape tiny_shape();
+bunting_engine_limits tiny_limits();
+
+// A file with every tensor a shape needs, random but the same every time; removed with the object.
+class TinyFile {
+ public:
+  struct Tensor {
+    int32_t tensor, layer;
+    int64_t rows, cols;
+    uint64_t offset;
+  };
+  // `dtype` is how the file stores them; `skew` bytes come before the first tensor.
+  explicit TinyFile(bunting_model_shape const& shape, int32_t dtype = BUNTING_F32, uint64_t skew = 0);
+  ~TinyFile();
+  TinyFile(TinyFile const&) = delete;
+  TinyFile& operator=(TinyFile const&) = delete;
+
+  std::string const& path() const { return path_; }
+  std::vector<Tensor> const& tensors() const { return tensors_; }
+  int32_t dtype() const { return dtype_; }
+  // Overwrites one element of a tensor; f32 files only.
+  void poke(int32_t tensor, int32_t layer, int64_t element, float value) const;
+
+ private:
+  std::string path_;
+  std::vector<Tensor> tensors_;
+  int32_t dtype_;
+};
+
+struct CloseModel {
+  void operator()(bunting_model* model) const { bunting_model_close(model); }
+};
+struct CloseEngine {
+  void operator()(bunting_engine* engine) const { bunting_engine_close(engine); }
+};
+using ModelPointer = std::unique_ptr<bunting_model, CloseModel>;
+using EnginePointer = std::unique_ptr<bunting_engine, CloseEngine>;
+
+// Null, with a failed check, when anything refuses.
+ModelPointer load_model(bunting_model_shape const& shape, TinyFile const& file);
+EnginePointer open_engine(bunting_model const* model, bunting_engine_limits const& limits);
+
+// A row to draw; defaults are greedy.
+struct RowSpec {
+  float temperature = 0, top_p = 1, min_p = 0, repetition = 1, presence = 0, frequency = 0;
+  int32_t top_k = 0, position = 0, top_logprobs = -1;
+  uint64_t seed = 0;
+  std::vector<int32_t> biases = {}, seen = {};  // pairs, flat
+  std::vector<uint32_t> mask = {};
+};
+struct ChunkSpec {
+  int32_t start = 0;
+  std::vector<int32_t> tokens = {}, pages = {};
+  bool sampled = true;
+  RowSpec row = {};
+};
+struct StepSpec {
+  std::vector<int32_t> copies = {};  // triples, flat
+  std::vector<ChunkSpec> chunks = {};
+  std::vector<int32_t> shared = {};  // quadruples, flat
+};
+
+std::vector<uint32_t> encode(StepSpec const& step);
+
+struct StepOutcome {
+  bunting_status status = BUNTING_LOST;
+  std::vector<int32_t> result;  // words, header included
+  std::vector<float> logits;    // [rows, V]
+  int32_t rows() const { return result.empty() ? 0 : result[0]; }
+  // Words of one row.
+  int32_t const* row(int32_t index) const;
+  int32_t token(int32_t index) const { return row(index)[1]; }
+};
+
+// Starts and waits. The logits are copied if the step went well.
+StepOutcome run_step(bunting_engine* engine, std::vector<uint32_t> const& block, int32_t rows);
+StepOutcome run_step(bunting_engine* engine, StepSpec const& step);
+
+// first, first + 1, ... for `count` pages.
+std::vector<int32_t> pages_from(int32_t first, int32_t count);
+std::vector<int32_t> random_tokens(uint64_t seed, int32_t count, int32_t vocab);
+
+}  // namespace bunting::test
