@@ -14,7 +14,7 @@ export interface Lease {
 export interface Match {
   /** Tokens found, exact to the token. */
   readonly tokens: number;
-  /** Pages that can be evicted now and no longer once the match is leased, its copy source included. */
+  /** Pages that can be evicted now, and no longer once the match and the source of its copy are leased. */
   readonly pagesPinned: number;
 }
 
@@ -30,7 +30,8 @@ export interface Match {
  *   └───────────────────┴─ insert() moves this border to the right ──┘
  *
  * Leases end on page borders, so that a sequence writes into no page of the tree. A match that ends inside a page is
- * used by copying that page; `leaseSource` pins it until the step that copies is done.
+ * used by copying that page; `leaseSource` pins it until the step that copies is done (up to its border, or the leaf's
+ * end). A span that ends inside a page and is pinned is therefore a leaf, or has a branch that is pinned.
  */
 export class Cache {
   readonly #pool: PagePool;
@@ -64,12 +65,11 @@ export class Cache {
     const place = this.#find(tokens, limit, salt);
     if (place === null) return { tokens: 0, pagesPinned: 0 };
     const { pageTokens } = this.#pool;
-    const isPartial = place.depth % pageTokens !== 0;
-    const deepest = isPartial ? sourceSpan(place, pageTokens) : place.span;
+    const deepest = listingSpan(place, pageTokens);
     let pagesPinned = 0;
     for (let span: Span | null = deepest; span !== null && span.leases === 0; span = span.parent) {
-      const cut = span === place.span && !isPartial;
-      pagesPinned += cut ? place.depth / pageTokens - Math.floor(span.start / pageTokens) : span.pages.length;
+      const pages = Math.ceil(place.depth / pageTokens) - Math.floor(span.start / pageTokens);
+      pagesPinned += Math.min(pages, span.pages.length);
     }
     return { tokens: place.depth, pagesPinned };
   }
@@ -91,7 +91,7 @@ export class Cache {
   }
 
   /** Pins the page in which the cached prefix of tokens [0, depth) ends, `depth` inside of a page and found by `match`.
-   *  Splits nothing: it may pin more than it has to, for the one step it is meant for. */
+   *  May split a span. */
   leaseSource(
     tokens: Int32Array,
     depth: number,
@@ -103,9 +103,11 @@ export class Cache {
       place !== null && place.depth === depth && depth % pageTokens !== 0,
       "the source of a copy is cached",
     );
-    const span = sourceSpan(place, pageTokens);
+    const listing = listingSpan(place, pageTokens);
+    const border = Math.ceil(depth / pageTokens) * pageTokens;
+    const span = this.#cutAt({ span: listing, depth: Math.min(border, listing.end) });
     this.#pin(span, null);
-    const page = span.pages[Math.floor(depth / pageTokens) - Math.floor(span.start / pageTokens)];
+    const page = span.pages.at(-1);
     assert(page !== undefined, "the span lists the page in which the match ends");
     return { lease: { salt, span }, page };
   }
@@ -280,9 +282,9 @@ function spanAt(span: Span, depth: number): Span {
 }
 
 /** The span that lists the page in which `place` ends: the place's own, or, where a fork divides the page, any branch. */
-function sourceSpan(place: Place, pageTokens: number): Span {
+function listingSpan(place: Place, pageTokens: number): Span {
   let span = place.span;
-  while (!span.isLeaf && Math.floor(place.depth / pageTokens) >= Math.floor(span.end / pageTokens)) {
+  while (!span.isLeaf && Math.ceil(place.depth / pageTokens) > Math.floor(span.end / pageTokens)) {
     span = span.children.values().next().value!;
   }
   return span;

@@ -16,7 +16,7 @@ export function securePages(
   residency: Residency,
   preempt: (victim: Sequence) => void,
 ): void {
-  // `preempt` shortens the list at or behind `index`, or takes a paused sequence from anywhere: hence the lookup.
+  // Over a copy: `preempt` takes sequences out of the list.
   for (const sequence of running.slice()) {
     if (sequence.state !== "running" || sequence.isPaused) continue;
     if (sequence.behind !== 1 || !residency.needsPage(sequence)) continue;
@@ -31,6 +31,7 @@ export function chooseVictim(running: readonly Sequence[]): Sequence {
   return victim;
 }
 
+/** The paused sequence that arrived last; undefined if none of them is paused. */
 export function youngestPaused(running: readonly Sequence[]): Sequence | undefined {
   return running.findLast((sequence) => sequence.isPaused);
 }

@@ -9,8 +9,8 @@ interface Waiter {
 
 /**
  * Prefix-first start-up: a sequence whose uncached prefix a running one (its owner) is computing waits for those pages
- * instead of computing them again (Parrot's context sharing, arXiv:2405.19888 §5.3, and BatchLLM's prefix first,
- * arXiv:2412.03594 §4.1, for online work). n equal prompts at once cost one prompt, not n.
+ * instead of computing them again (Parrot's shared contexts, arXiv:2405.19888 §5.3, and BatchLLM's prefix
+ * before its group, arXiv:2412.03594 §4.3.1, for online work). n equal prompts at once cost one prompt, not n.
  *
  * Nobody hangs on it: an owner has all the pages its prompt needs, and gets tokens in every step that has any to give
  * to prompts, before whoever is admitted later. If it ends, is paused or preempted, its waiters are woken and look again.

@@ -1,0 +1,140 @@
+/** Whatever is asked of an engine, in whatever order: the tokens are those of a device with nothing shared. */
+
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { EngineHarness, type Outcome, tokensAlone } from "../tests/support/engine-harness.ts";
+import type { SequenceId, SequenceSpec } from "./core.ts";
+import { sequenceSpec } from "./sim/factories.ts";
+
+const VOCABULARY = 2;
+
+type Command =
+  | { readonly kind: "submit"; readonly spec: Omit<SequenceSpec, "id"> }
+  | { readonly kind: "abort" | "pause" | "resume"; readonly who: number }
+  | { readonly kind: "step" };
+
+interface Setting {
+  readonly pages: number;
+  readonly pageTokens: number;
+  readonly contextMax: number;
+  readonly stepTokens: number;
+  readonly sequencesMax: number;
+  readonly priorityGroups: number;
+  readonly sharedTokensMin: number;
+  readonly watermark: number;
+  readonly ageingMs: number;
+}
+
+/** So few pages that most of them are wanted by several sequences. */
+const settings: fc.Arbitrary<Setting> = fc.record({
+  pages: fc.integer({ min: 8, max: 16 }),
+  pageTokens: fc.constantFrom(2, 3, 4),
+  contextMax: fc.integer({ min: 20, max: 48 }),
+  stepTokens: fc.integer({ min: 1, max: 24 }),
+  sequencesMax: fc.constantFrom(1, 2, 4, 8, 8),
+  priorityGroups: fc.constantFrom(1, 3, 10),
+  sharedTokensMin: fc.integer({ min: 1, max: 8 }),
+  watermark: fc.constantFrom(0, 0.1),
+  ageingMs: fc.constantFrom(0, 50, 10_000),
+});
+
+const bit = fc.nat({ max: VOCABULARY - 1 });
+
+/** Prompts that share much: a few common beginnings, then anything. */
+const prompts = fc
+  .tuple(fc.nat({ max: 2 }), fc.nat({ max: 16 }), fc.array(bit, { maxLength: 4 }))
+  .map(([family, length, rest]) => [
+    ...Array.from({ length }, (_, i) => ((family >> (i % 2)) & 1 ? 1 : 0)),
+    ...rest,
+  ]);
+
+const specs = fc
+  .record({
+    prompt: prompts,
+    tokensMax: fc.integer({ min: 1, max: 24 }),
+    tokensMin: fc.nat({ max: 4 }),
+    stopTokens: fc.constantFrom<number[]>([], [], [1]),
+    temperature: fc.constantFrom(0, 1),
+    seed: fc.nat({ max: 1 }),
+    presencePenalty: fc.constantFrom(0, 0, 1),
+    cacheSalt: fc.constantFrom("", "", "other"),
+  })
+  .map(({ prompt, tokensMax, tokensMin, stopTokens, temperature, seed, presencePenalty, cacheSalt }) =>
+    sequenceSpec(prompt, tokensMax, {
+      sampling: { temperature, seed: [seed, 0], presencePenalty },
+      stop: { tokensMin, stopTokens },
+      cacheSalt,
+    }),
+  );
+
+const commands: fc.Arbitrary<Command[]> = fc.array(
+  fc.oneof(
+    { weight: 4, arbitrary: specs.map((spec): Command => ({ kind: "submit", spec })) },
+    { weight: 6, arbitrary: fc.constant<Command>({ kind: "step" }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        kind: fc.constantFrom("abort" as const, "pause" as const, "resume" as const),
+        who: fc.nat({ max: 1000 }),
+      }),
+    },
+  ),
+  { maxLength: 60, size: "max" },
+);
+
+/** Carries out commands, half of them while a step is in flight, then lets everything end. */
+function play(
+  setting: Setting,
+  script: readonly Command[],
+): { harness: EngineHarness; specs: SequenceSpec[] } {
+  const { pages, pageTokens, contextMax, ...engine } = setting;
+  const harness = new EngineHarness({
+    spec: { pages, pageTokens, contextMax, vocabSize: VOCABULARY },
+    engine,
+  });
+  const submitted: SequenceSpec[] = [];
+  const paused = new Set<SequenceId>();
+  for (const command of script) {
+    if (command.kind === "step") harness.step();
+    else if (command.kind === "submit") {
+      const id = harness.submit(command.spec);
+      submitted.push({ ...command.spec, id });
+      if (command.spec.promptTokens.length % 2 === 0) harness.engine.run();
+    } else if (submitted.length > 0) {
+      const { id } = submitted[command.who % submitted.length]!;
+      harness.send(command.kind, id);
+      if (command.kind === "pause") paused.add(id);
+    }
+  }
+  harness.finish();
+  for (const id of paused) harness.send("resume", id);
+  harness.finish();
+  return { harness, specs: submitted };
+}
+
+/** What must have become of a sequence: the same as of one that has a device to itself. */
+function checkOutcome(spec: SequenceSpec, outcome: Outcome, setting: Setting): void {
+  const contextMax = Math.min(setting.contextMax, setting.pages * setting.pageTokens);
+  const alone = tokensAlone(spec, { contextMax, vocabSize: VOCABULARY });
+  const { finish } = outcome;
+  if (finish?.kind === "aborted") {
+    expect(alone.tokens.slice(0, outcome.tokens.length)).toEqual(outcome.tokens);
+  } else {
+    expect({ finish, tokens: outcome.tokens }).toEqual({ finish: alone.finish, tokens: alone.tokens });
+  }
+}
+
+test("every sequence ends once, with the tokens it would have had alone, and gives everything back", () => {
+  const rule = fc.property(settings, commands, (setting, script) => {
+    const { harness, specs } = play(setting, script);
+    specs.forEach((spec, i) => {
+      checkOutcome(spec, harness.outcomes[i]!, setting);
+    });
+    if (harness.reports.length === 0) return;
+    const { waiting, running, paused, pagesFree, pagesCached, pagesTotal } = harness.load;
+    expect({ waiting, running, paused }).toEqual({ waiting: 0, running: 0, paused: 0 });
+    expect(pagesFree + pagesCached).toBe(pagesTotal);
+    expect(harness.engine.busy).toBe(false);
+  });
+  fc.assert(rule, { seed: 20260101, numRuns: 400 });
+});
