@@ -1,0 +1,163 @@
+import { afterEach, expect, test } from "bun:test";
+import type { EngineId, Finish, Sampling, SequenceSpec, TokenId } from "../scheduler/core.ts";
+import type { DeviceSetup } from "./engine-protocol.ts";
+import { type RunningEngines, startEngines } from "./threads.ts";
+
+/** Engines on real threads, computing on simulated devices. */
+
+const workerUrl = new URL("./engine-worker.ts", import.meta.url).href;
+
+const simulated: DeviceSetup = {
+  kind: "simulated",
+  spec: {
+    name: "simulated",
+    pages: 256,
+    pageTokens: 16,
+    stepTokensMax: 128,
+    stepChunksMax: 64,
+    contextMax: 1024,
+    vocabSize: 1000,
+  },
+  cost: { stepMs: 0.2, tokenMs: 0 },
+};
+
+const sampling: Sampling = {
+  temperature: 0,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  logitBias: [],
+  seed: [7, 0],
+  topLogprobs: null,
+};
+
+let running: RunningEngines | null = null;
+const lost: [EngineId, string][] = [];
+
+async function start(engines: number, device: DeviceSetup = simulated): Promise<RunningEngines> {
+  lost.length = 0;
+  running = await startEngines(
+    { workerUrl, engines, device, options: { integrity: "always" } },
+    {
+      onProgress: () => {},
+      onLost: (engine, reason) => {
+        lost.push([engine, reason]);
+      },
+    },
+  );
+  return running;
+}
+
+afterEach(async () => {
+  await running?.close();
+  running = null;
+});
+
+/** Runs one sequence to its end. `onToken` may abort it. */
+function run(
+  { fleet }: RunningEngines,
+  promptTokens: readonly TokenId[],
+  tokensMax: number,
+  onToken: (count: number, abort: () => void) => void = () => {},
+  draw: Sampling = sampling,
+): Promise<{ tokens: TokenId[]; finish: Finish }> {
+  return new Promise((resolve) => {
+    const tokens: TokenId[] = [];
+    const spec: Omit<SequenceSpec, "id"> = {
+      promptTokens,
+      sampling: draw,
+      stop: { tokensMax, tokensMin: 0, stopTokens: [] },
+      cacheSalt: "",
+    };
+    const id = fleet.submit(spec, {
+      onStarted: () => {},
+      onToken: (token) => {
+        tokens.push(token);
+        onToken(tokens.length, () => fleet.abort(id));
+      },
+      onFinish: (finish) => resolve({ tokens, finish }),
+    });
+  });
+}
+
+const prompt = (length: number, first = 1): TokenId[] => Array.from({ length }, (_, i) => (first + i) % 1000);
+
+test("a sequence runs to its end on another thread, and all pages come back", async () => {
+  const engines = await start(1);
+  const { tokens, finish } = await run(engines, prompt(300), 40);
+  expect(finish).toEqual({ kind: "length" });
+  expect(tokens.length).toBe(40);
+  expect(engines.fleet.active).toBe(0);
+  const [load] = engines.fleet.loads();
+  expect(load!.running + load!.waiting + load!.paused).toBe(0);
+  expect(load!.pagesFree + load!.pagesCached).toBe(load!.pagesTotal);
+});
+
+test("many sequences on two engines get the tokens that each gets alone", async () => {
+  const engines = await start(2);
+  const prompts = Array.from({ length: 24 }, (_, i) => prompt(20 + i * 7, i * 3));
+  const together = await Promise.all(prompts.map((tokens) => run(engines, tokens, 20)));
+  for (const load of engines.fleet.loads()) expect(load.stepsTotal).toBeGreaterThan(0);
+  const again = await start(1);
+  for (const [i, tokens] of prompts.entries()) expect(await run(again, tokens, 20)).toEqual(together[i]!);
+  await engines.close();
+});
+
+test("an aborted sequence ends within a step or two", async () => {
+  const engines = await start(1);
+  const { tokens, finish } = await run(engines, prompt(10), 900, (count, abort) => {
+    if (count === 5) abort();
+  });
+  expect(finish).toEqual({ kind: "aborted" });
+  expect(tokens.length).toBeLessThan(100);
+});
+
+test("close stops an engine in the middle of its work, and may be called again", async () => {
+  const engines = await start(2);
+  const started = Promise.withResolvers<void>();
+  void run(engines, prompt(10), 1000, () => started.resolve());
+  await started.promise;
+  await Promise.all([engines.close(), engines.close()]);
+  expect(lost).toEqual([]);
+});
+
+test("what an engine cannot survive reaches every sequence on it, and later ones", async () => {
+  const engines = await start(1);
+  const healthy = run(engines, prompt(10), 1000);
+  const poison = run(engines, prompt(10), 5, () => {}, null as unknown as Sampling); // a bug on the main thread
+  const { finish } = await healthy;
+  expect(finish.kind).toBe("failed");
+  expect((await poison).finish).toEqual(finish);
+  expect(lost).toEqual([[0 as EngineId, finish.kind === "failed" ? finish.reason : ""]]);
+  expect((await run(engines, prompt(10), 5)).finish).toEqual(finish);
+});
+
+test("an engine that cannot open its device rejects the start with the reason", async () => {
+  const device: DeviceSetup = {
+    kind: "cpu",
+    library: "/nowhere/libbunting_cpu.so",
+    folder: "/nowhere",
+    model: { compute: "f32", isa: "auto", threads: 1, contextMax: null },
+    limits: {
+      threads: 1,
+      pages: 1,
+      pageTokens: 16,
+      stepTokensMax: 16,
+      stepChunksMax: 1,
+      topLogprobsMax: 0,
+    },
+  };
+  expect(start(2, device)).rejects.toThrow("/nowhere/libbunting_cpu.so");
+});
+
+test("an idle engine burns no processor time", async () => {
+  const engines = await start(2);
+  await run(engines, prompt(10), 5);
+  const before = process.cpuUsage();
+  await Bun.sleep(400);
+  const { user, system } = process.cpuUsage(before);
+  expect((user + system) / 1000).toBeLessThan(100); // a thread that spins takes 400 ms
+});
