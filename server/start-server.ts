@@ -125,12 +125,7 @@ export async function startServer(
     lost: lost.promise,
     async drain(timeoutMs) {
       const startedMs = performance.now();
-      let cut = 0;
-      const deadline = setTimeout(() => {
-        cut = lifecycle.active;
-      }, timeoutMs);
-      await lifecycle.drain(timeoutMs);
-      clearTimeout(deadline);
+      const cut = await lifecycle.drain(timeoutMs);
       // Answers are complete; what their sockets still hold goes out within what is left of the time.
       await Promise.race([
         server.stop(),
@@ -190,6 +185,6 @@ function prepareSimulated(config: Config, dir: string): Prepared {
     folder,
     contextMax,
     engines: 1,
-    device: { kind: "simulated", spec, seed: 1 },
+    device: { kind: "simulated", spec },
   };
 }

@@ -67,6 +67,9 @@ class Conversation {
   readonly #lines: Interface;
   #messages: ChatMessage[] = [];
   #answer: AbortController | null = null;
+  /** Lines that nobody has asked for yet; null is the end of the input. */
+  readonly #typed: (string | null)[] = [];
+  #onLine: ((line: string | null) => void) | null = null;
   #isFailed = false;
 
   constructor(target: Target, model: string, options: ChatOptions, isTerminal: boolean) {
@@ -80,6 +83,9 @@ class Conversation {
       terminal: isTerminal,
       prompt: isTerminal ? "> " : "",
     });
+    // Input may come, and end, while an answer is still running: it waits here.
+    this.#lines.on("line", (line) => this.#arrived(line));
+    this.#lines.on("close", () => this.#arrived(null));
     this.#reset(options.system);
   }
 
@@ -93,15 +99,29 @@ class Conversation {
     if (this.#isTerminal)
       process.stderr.write(`Talking to ${this.#model} at ${this.#target.url}. /help for help.\n`);
 
-    this.#lines.prompt();
-    for await (const line of this.#lines) {
+    for (let line = await this.#nextLine(); line !== null; line = await this.#nextLine()) {
       const isOver = await this.#take(line.trim());
       if (isOver) break;
-      this.#lines.prompt();
     }
     this.#lines.close();
     process.off("SIGINT", interrupt);
     return this.#isFailed ? 1 : 0;
+  }
+
+  /** Null when the input has ended. */
+  #nextLine(): Promise<string | null> {
+    const line = this.#typed.shift();
+    if (line !== undefined) return Promise.resolve(line);
+    this.#lines.prompt();
+    const { promise, resolve } = Promise.withResolvers<string | null>();
+    this.#onLine = resolve;
+    return promise;
+  }
+
+  #arrived(line: string | null): void {
+    if (this.#onLine === null) this.#typed.push(line);
+    else this.#onLine(line);
+    this.#onLine = null;
   }
 
   /** One line of input; whether it ends the conversation. */

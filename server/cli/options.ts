@@ -11,10 +11,9 @@ export function addOptions<Values>(command: Command, settings: SettingsOf<Values
   for (const [name, setting] of Object.entries<Setting<unknown>>(settings)) {
     const flags =
       setting.placeholder === null ? optionName(name) : `${optionName(name)} <${setting.placeholder}>`;
-    const option = new Option(flags, setting.sentence).default(
-      setting.default,
-      defaultText(setting) ?? undefined,
-    );
+    const option = new Option(flags, setting.sentence);
+    const shown = defaultText(setting);
+    if (shown !== null) option.default(setting.default, shown);
     if (setting.placeholder !== null) {
       option.env(variableName(name)).argParser((value, previous) => parse(setting, value, previous));
     }
@@ -22,17 +21,20 @@ export function addOptions<Values>(command: Command, settings: SettingsOf<Values
   }
 }
 
-/** commander's parsed options are exactly the settings' values. */
+/** What was parsed, with the defaults for what was not given. */
 export function optionValues<Values>(command: Command, settings: SettingsOf<Values>): Values {
   const options = command.opts();
-  const values = Object.keys(settings).map((name) => [name, options[name]]);
+  const values = Object.entries<Setting<unknown>>(settings).map(([name, setting]) => [
+    name,
+    options[name] ?? setting.default,
+  ]);
   return Object.freeze(Object.fromEntries(values)) as Values;
 }
 
 function parse(setting: Setting<unknown>, value: string, previous: unknown): unknown {
   try {
     const parsed = setting.parse(value);
-    return setting.repeats ? [...(previous as unknown[]), ...(parsed as unknown[])] : parsed;
+    return setting.repeats ? [...((previous ?? []) as unknown[]), ...(parsed as unknown[])] : parsed;
   } catch (error) {
     if (error instanceof ConfigError) throw new InvalidArgumentError(error.message);
     throw error;
