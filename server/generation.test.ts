@@ -1,0 +1,500 @@
+import { describe, expect, test } from "bun:test";
+import { join } from "node:path";
+import fc from "fast-check";
+import type { Cancel, Clock } from "../scheduler/clock.ts";
+import type { EngineId, Sampled, Step, StepResult, TokenId } from "../scheduler/core.ts";
+import type { Device, DeviceSpec } from "../scheduler/device.ts";
+import { Engine } from "../scheduler/engine.ts";
+import { Fleet } from "../scheduler/fleet.ts";
+import {
+  type ChoiceFinish,
+  type Generation,
+  type GenerationFailure,
+  type GenerationRequest,
+  Generator,
+  type TextDelta,
+  type Usage,
+} from "./generation.ts";
+import { loadTokenizer } from "./text/tokenizer.ts";
+
+const tokenizer = loadTokenizer(join(import.meta.dir, "../tests/reference/tokenizers/qwen"));
+const eos = tokenizer.tokenOf("<|im_end|>")!;
+const start = tokenizer.tokenOf("<|im_start|>")!;
+
+const spec: DeviceSpec = {
+  name: "scripted",
+  pages: 64,
+  pageTokens: 16,
+  stepTokensMax: 64,
+  stepChunksMax: 8,
+  contextMax: 512,
+  vocabSize: tokenizer.vocabSize,
+};
+
+/** Draws the tokens it is told to: by the seed's low word, then by output position; end tokens after the last. */
+class ScriptedDevice implements Device {
+  readonly spec = spec;
+  readonly #scripts: ReadonlyMap<number, readonly (TokenId | "failed")[]>;
+  #done: (() => void) | null = null;
+  onStep: StepResult["kind"] = "done";
+
+  constructor(scripts: ReadonlyMap<number, readonly (TokenId | "failed")[]>) {
+    this.#scripts = scripts;
+  }
+
+  start(step: Step, done: (result: StepResult) => void): void {
+    this.#done = () => {
+      if (this.onStep !== "done") done({ kind: this.onStep, reason: "scripted" });
+      else done({ kind: "done", sampled: step.chunks.flatMap((chunk) => this.#draw(chunk)), deviceMs: 1 });
+    };
+  }
+
+  /** Ends the step in flight; false when there is none. */
+  finishStep(): boolean {
+    const done = this.#done;
+    this.#done = null;
+    done?.();
+    return done !== null;
+  }
+
+  close(): void {}
+
+  #draw({ sequence, sample }: Step["chunks"][number]): Sampled[] {
+    if (sample === null) return [];
+    const { seed, topLogprobs } = sample.sampling;
+    const token = this.#scripts.get(seed[0])?.[sample.position] ?? eos;
+    if (token === "failed") return [{ kind: "failed", sequence, reason: "logits are not finite" }];
+    const top = Array.from({ length: topLogprobs ?? 0 }, (_, i) => ({ token: token + i, logprob: -1 - i }));
+    return [{ kind: "token", sequence, token, logprobs: topLogprobs === null ? null : { logprob: -1, top } }];
+  }
+}
+
+const stillClock: Clock = { nowMs: () => 0, after: (): Cancel => () => {} };
+
+/** What a sink heard, in order. */
+interface Heard {
+  readonly calls: string[];
+  readonly deltas: TextDelta[][];
+  readonly finishes: (ChoiceFinish | undefined)[];
+  started: number | null;
+  usage: Usage | null;
+  failure: GenerationFailure | null;
+}
+
+interface Rig {
+  readonly device: ScriptedDevice;
+  readonly engine: Engine;
+  readonly fleet: Fleet;
+  readonly generator: Generator;
+  /** Runs one request; `onDelta` may act on the generation. */
+  begin(
+    request: Partial<GenerationRequest>,
+    onDelta?: (generation: Generation, heard: Heard) => void,
+  ): { generation: Generation; heard: Heard };
+  /** Computes until nothing is left to do. */
+  settle(): Promise<void>;
+}
+
+function rig(
+  scripts: Readonly<Record<number, readonly (TokenId | "failed")[]>>,
+  options: { readonly queueMax?: number } = {},
+): Rig {
+  const device = new ScriptedDevice(
+    new Map(Object.entries(scripts).map(([seed, script]) => [Number(seed), script])),
+  );
+  const engine: Engine = new Engine(device, stillClock, { integrity: "always", ...options }, (report) =>
+    fleet.report(0 as EngineId, report),
+  );
+  const fleet: Fleet = new Fleet([{ link: { send: (message) => engine.receive(message) }, spec }]);
+  const generator = new Generator(fleet, tokenizer, { contextMax: spec.contextMax, eosTokens: [eos] });
+  return {
+    device,
+    engine,
+    fleet,
+    generator,
+    begin(changes, onDelta) {
+      const request: GenerationRequest = {
+        promptTokens: [5, 6, 7],
+        choices: 1,
+        sampling: {
+          temperature: 1,
+          topK: 0,
+          topP: 1,
+          minP: 0,
+          repetitionPenalty: 1,
+          presencePenalty: 0,
+          frequencyPenalty: 0,
+          logitBias: [],
+          seed: [0, 0],
+          topLogprobs: null,
+        },
+        tokensMax: null,
+        tokensMin: 0,
+        stopStrings: [],
+        stopTokens: [],
+        ignoreEos: false,
+        includeStopString: false,
+        skipSpecialTokens: true,
+        cacheSalt: "",
+        ...changes,
+      };
+      const heard: Heard = {
+        calls: [],
+        deltas: Array.from({ length: request.choices }, () => []),
+        finishes: Array.from({ length: request.choices }),
+        started: null,
+        usage: null,
+        failure: null,
+      };
+      const generation = generator.generate(request, {
+        onStarted(cachedTokens) {
+          heard.calls.push("started");
+          heard.started = cachedTokens;
+        },
+        onDelta(choice, delta) {
+          heard.calls.push(`delta ${choice}`);
+          heard.deltas[choice]!.push(delta);
+          onDelta?.(generation, heard);
+        },
+        onFinish(choice, finish) {
+          heard.calls.push(`finish ${choice}`);
+          heard.finishes[choice] = finish;
+        },
+        onDone(usage) {
+          heard.calls.push("done");
+          heard.usage = usage;
+        },
+        onFailed(failure, usage) {
+          heard.calls.push("failed");
+          heard.failure = failure;
+          heard.usage = usage;
+        },
+      });
+      return { generation, heard };
+    },
+    async settle() {
+      engine.run();
+      while (device.finishStep()) engine.run();
+      await Promise.resolve(); // what happened within `generate` is told right after it
+    },
+  };
+}
+
+const textOf = (deltas: readonly TextDelta[]): string => deltas.map((delta) => delta.text).join("");
+const tokensOf = (text: string): TokenId[] => tokenizer.encode(text, { addSpecialTokens: false });
+const eachOne = (text: string): TokenId[] => [...Buffer.from(text)].flatMap(byteToken);
+const byteTokens = new Map(
+  Array.from({ length: tokenizer.vocabSize }, (_, id) => [tokenizer.bytesOf(id), id] as const)
+    .filter(([bytes]) => bytes.length === 1)
+    .map(([bytes, id]) => [bytes[0]!, id]),
+);
+
+function byteToken(byte: number): TokenId[] {
+  return [byteTokens.get(byte)!];
+}
+
+describe("how a choice ends", () => {
+  const answer = tokensOf("Hello, world.");
+
+  test("by the model's end token: not text, counted, no stop reason", async () => {
+    const { begin, settle } = rig({ 0: answer });
+    const { heard } = begin({});
+    await settle();
+    expect(textOf(heard.deltas[0]!)).toBe("Hello, world.");
+    expect(heard.finishes).toEqual([{ reason: "stop", stopReason: null }]);
+    expect(heard.usage).toEqual({ promptTokens: 3, completionTokens: answer.length + 1, cachedTokens: 0 });
+    expect(heard.calls.at(0)).toBe("started");
+    expect(heard.calls.slice(-2)).toEqual(["finish 0", "done"]);
+  });
+
+  test("by its length, with all its text", async () => {
+    const { begin, settle } = rig({ 0: answer });
+    const { heard } = begin({ tokensMax: answer.length, stopStrings: ["world.!"] });
+    await settle();
+    expect(textOf(heard.deltas[0]!)).toBe("Hello, world.");
+    expect(heard.finishes).toEqual([{ reason: "length", stopReason: null }]);
+  });
+
+  test("by the end of the context when no length was given", async () => {
+    const { begin, settle } = rig({ 0: Array.from({ length: 600 }, () => answer[0]!) });
+    const { heard } = begin({});
+    await settle();
+    expect(heard.finishes).toEqual([{ reason: "length", stopReason: null }]);
+    expect(heard.usage!.completionTokens).toBe(spec.contextMax - 3);
+  });
+
+  test("by a stop token of the request, which is told", async () => {
+    const { begin, settle } = rig({ 0: answer });
+    const { heard } = begin({ stopTokens: [answer[2]!] });
+    await settle();
+    expect(textOf(heard.deltas[0]!)).toBe(tokenizer.decode(answer.slice(0, 2), { skipSpecialTokens: true }));
+    expect(heard.finishes).toEqual([{ reason: "stop", stopReason: answer[2]! }]);
+  });
+
+  test("by a stop string, cut off or kept; the sequence is aborted", async () => {
+    for (const includeStopString of [false, true]) {
+      const { begin, settle, fleet, engine } = rig({ 0: eachOne("one two three four") });
+      const { heard } = begin({ stopStrings: ["thr", "o th"], includeStopString });
+      await settle();
+      expect(textOf(heard.deltas[0]!)).toBe(includeStopString ? "one two th" : "one tw");
+      expect(heard.finishes).toEqual([{ reason: "stop", stopReason: "o th" }]);
+      expect(heard.usage!.completionTokens).toBe("one two th".length);
+      expect(fleet.active).toBe(0);
+      expect(engine.busy).toBe(false);
+    }
+  });
+
+  test("ignoring the model's end token shows nothing of it and goes on", async () => {
+    const { begin, settle } = rig({ 0: [answer[0]!, eos, start, answer[1]!] });
+    const { heard } = begin({ ignoreEos: true, tokensMax: 4 });
+    await settle();
+    expect(textOf(heard.deltas[0]!)).toBe(tokenizer.decode(answer.slice(0, 2), { skipSpecialTokens: true }));
+    expect(heard.finishes).toEqual([{ reason: "length", stopReason: null }]);
+    const shown = rig({ 0: [answer[0]!, eos, start] });
+    const other = shown.begin({ ignoreEos: true, tokensMax: 3, skipSpecialTokens: false });
+    await shown.settle();
+    expect(textOf(other.heard.deltas[0]!)).toEndWith("<|im_end|><|im_start|>");
+  });
+
+  test("no stop string counts before the least number of tokens", async () => {
+    const { begin, settle } = rig({ 0: eachOne("a.b.c.d.") });
+    const { heard } = begin({ tokensMin: 4, stopStrings: ["."] });
+    await settle();
+    expect(textOf(heard.deltas[0]!)).toBe("a.b.c");
+  });
+
+  test("in the middle of a scalar, with U+FFFD as a whole-text decode would", async () => {
+    const { begin, settle } = rig({ 0: eachOne("né€").slice(0, -1) });
+    const { heard } = begin({});
+    await settle();
+    expect(textOf(heard.deltas[0]!)).toBe("né\uFFFD");
+  });
+});
+
+describe("choices", () => {
+  test("choice i draws with seed + i, and each ends by itself", async () => {
+    const { begin, settle } = rig({ 41: tokensOf("first"), 42: tokensOf("second choice"), 43: [] });
+    const seed = { seed: [41, 0] as const };
+    const { heard } = begin({ choices: 3, sampling: { ...samplingDefaults(), ...seed } });
+    await settle();
+    expect(heard.deltas.map(textOf)).toEqual(["first", "second choice", ""]);
+    expect(heard.finishes).toEqual(Array.from({ length: 3 }, () => ({ reason: "stop", stopReason: null })));
+    expect(heard.calls.filter((call) => call === "done").length).toBe(1);
+  });
+
+  test("the seed carries into its high word", async () => {
+    const { begin, settle } = rig({ 0: tokensOf("carried") });
+    const { heard } = begin({
+      choices: 2,
+      sampling: { ...samplingDefaults(), seed: [0xffffffff, 0xffffffff] },
+    });
+    await settle();
+    expect(heard.deltas.map(textOf)).toEqual(["", "carried"]);
+  });
+
+  test("cached tokens are those of the first choice", async () => {
+    const { begin, settle } = rig({});
+    const promptTokens = Array.from({ length: 100 }, (_, i) => i);
+    const first = begin({ promptTokens });
+    await settle();
+    const second = begin({ promptTokens, choices: 2 });
+    await settle();
+    expect(first.heard.usage!.cachedTokens).toBe(0);
+    expect(second.heard.usage!.cachedTokens).toBe(99);
+    expect(second.heard.started).toBe(99);
+  });
+});
+
+describe("logprobs", () => {
+  const request = { sampling: { ...samplingDefaults(), topLogprobs: 2 } };
+
+  test("one entry per token of the text, with bytes and offsets in scalars", async () => {
+    const tokens = [...tokensOf("a🐦"), ...tokensOf(" b")];
+    const { begin, settle } = rig({ 0: tokens });
+    const { heard } = begin(request);
+    await settle();
+    const entries = heard.deltas[0]!.flatMap((delta) => delta.logprobs!);
+    expect(entries.map((entry) => entry.token)).toEqual(tokens);
+    expect(Buffer.concat(entries.map((entry) => entry.bytes)).toString()).toBe("a🐦 b");
+    expect(entries.every((entry) => entry.top.length === 2 && entry.logprob === -1)).toBe(true);
+    expect(entries[0]!.textOffset).toBe(0);
+    expect(entries.at(-1)!.textOffset).toBe(2);
+    expect(heard.deltas[0]!.map((delta) => delta.tokens.length)).toEqual(
+      heard.deltas[0]!.map((delta) => delta.logprobs!.length),
+    );
+  });
+
+  test("tokens of a stop string that was cut off have none", async () => {
+    const { begin, settle } = rig({ 0: eachOne("abcSTOPxyz") });
+    const { heard } = begin({ ...request, stopStrings: ["STOP"] });
+    await settle();
+    const entries = heard.deltas[0]!.flatMap((delta) => delta.logprobs!);
+    expect(entries.map((entry) => entry.text).join("")).toBe("abc");
+  });
+
+  test("not asked for, not there", async () => {
+    const { begin, settle } = rig({ 0: tokensOf("abc") });
+    const { heard } = begin({});
+    await settle();
+    expect(heard.deltas[0]!.every((delta) => delta.logprobs === null)).toBe(true);
+  });
+});
+
+describe("refusals and failures", () => {
+  test("a prompt that can never fit is told after generate returned", async () => {
+    const { begin, settle, generator } = rig({});
+    const { heard } = begin({ promptTokens: Array.from({ length: 512 }, () => 1) });
+    expect(heard.failure).toBeNull();
+    await settle();
+    expect(heard.failure).toEqual({ kind: "neverFits", needed: 513, limit: 512 });
+    expect(heard.calls).toEqual(["failed"]);
+    expect(generator.active).toBe(0);
+  });
+
+  test("a full queue", async () => {
+    const { begin, settle } = rig({}, { queueMax: 1 });
+    const first = begin({});
+    const second = begin({});
+    await settle();
+    expect(first.heard.failure).toBeNull();
+    expect(second.heard.failure).toEqual({ kind: "queueFull", needed: 2, limit: 1 });
+  });
+
+  test("one failing choice ends the request, and the others' pages are free", async () => {
+    const { begin, settle, fleet, engine } = rig({ 0: tokensOf("a long and healthy answer"), 1: ["failed"] });
+    const { heard } = begin({ choices: 2 });
+    await settle();
+    expect(heard.failure).toEqual({ kind: "engineFailed", message: "logits are not finite" });
+    expect(heard.calls.filter((call) => call === "failed" || call === "done")).toEqual(["failed"]);
+    expect(heard.calls.at(-1)).toBe("failed");
+    expect([fleet.active, engine.busy]).toEqual([0, false]);
+  });
+
+  test("a lost device", async () => {
+    const { begin, settle, device } = rig({ 0: tokensOf("never finished") });
+    const { heard } = begin({});
+    device.onStep = "lost";
+    await settle();
+    expect(heard.failure).toEqual({ kind: "engineFailed", message: "scripted" });
+    const later = begin({});
+    await settle();
+    expect(later.heard.failure).toEqual({ kind: "engineFailed", message: "scripted" });
+  });
+});
+
+describe("readers that leave or lag", () => {
+  const long = Array.from({ length: 400 }, (_, i) => byteTokens.get(97 + (i % 26))!);
+
+  test("abort silences the sink in every state and may be called again", async () => {
+    for (const at of [0, 1, 5]) {
+      const { begin, settle, fleet, generator, engine } = rig({ 0: long });
+      let count = 0;
+      const { generation, heard } = begin({}, (self) => {
+        if (++count === at) self.abort();
+      });
+      if (at === 0) generation.abort();
+      await settle();
+      expect(heard.deltas[0]!.length).toBe(at);
+      expect(heard.calls).not.toContain("done");
+      expect([fleet.active, generator.active, engine.busy]).toEqual([0, 0, false]);
+      generation.abort();
+      generation.pause();
+      generation.resume();
+      await settle();
+      expect(heard.deltas[0]!.length).toBe(at);
+    }
+  });
+
+  test("abort after the end does nothing", async () => {
+    const { begin, settle } = rig({ 0: tokensOf("done") });
+    const { generation, heard } = begin({});
+    await settle();
+    const calls = [...heard.calls];
+    generation.abort();
+    await settle();
+    expect(heard.calls).toEqual(calls);
+  });
+
+  test("pause stops the tokens within a step, resume brings the rest, nothing is lost", async () => {
+    const { begin, settle } = rig({ 0: long });
+    const { generation, heard } = begin({}, (self, { deltas }) => {
+      if (deltas[0]!.length === 10) self.pause();
+    });
+    await settle();
+    expect(heard.deltas[0]!.length).toBeLessThanOrEqual(11);
+    generation.resume();
+    await settle();
+    expect(textOf(heard.deltas[0]!)).toBe(tokenizer.decode(long, { skipSpecialTokens: true }));
+    expect(heard.calls.at(-1)).toBe("done");
+  });
+});
+
+function samplingDefaults(): GenerationRequest["sampling"] {
+  return {
+    temperature: 1,
+    topK: 0,
+    topP: 1,
+    minP: 0,
+    repetitionPenalty: 1,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+    logitBias: [],
+    seed: [0, 0],
+    topLogprobs: null,
+  };
+}
+
+const seed = 20261121;
+
+test(`concatenated deltas are the non-streamed text, whatever the tokens and stop strings (seed ${seed})`, async () => {
+  const letters = fc.constantFrom("a", "b", "é", "小", "🐦", "\uFFFD");
+  const tokens = fc.array(
+    fc.oneof(
+      { weight: 4, arbitrary: fc.constantFrom(...eachOne("ab é小🐦")) }, // scalars cut anywhere
+      { weight: 2, arbitrary: fc.constantFrom(...tokensOf("ab é小🐦 ab"), start) },
+      {
+        weight: 1,
+        arbitrary: fc.integer({ min: 0, max: tokenizer.vocabSize - 1 }).filter((id) => id !== eos),
+      },
+    ),
+    { maxLength: 60 },
+  );
+  const stopStrings = fc.array(
+    fc.array(letters, { minLength: 1, maxLength: 4 }).map((all) => all.join("")),
+    { maxLength: 3 },
+  );
+  await fc.assert(
+    fc.asyncProperty(tokens, stopStrings, fc.boolean(), async (script, stops, includeStopString) => {
+      const { begin, settle } = rig({ 0: script });
+      const sampling = { ...samplingDefaults(), topLogprobs: 0 };
+      const { heard } = begin({ stopStrings: stops, includeStopString, sampling });
+      await settle();
+      const whole = tokenizer.decode(script, { skipSpecialTokens: true });
+      const found = firstStop(whole, stops);
+      const expected = found === null ? whole : whole.slice(0, includeStopString ? found.end : found.start);
+      const deltas = heard.deltas[0]!;
+      expect(textOf(deltas)).toBe(expected);
+      expect(heard.finishes[0]).toEqual({ reason: "stop", stopReason: found?.stop ?? null });
+      deltas.slice(0, -1).forEach((delta) => {
+        expect(delta.text).not.toBe("");
+      });
+      for (const delta of deltas) expect(delta.text.isWellFormed()).toBe(true);
+      const told = deltas.flatMap((delta) => delta.tokens);
+      expect(told).toEqual(script.slice(0, told.length));
+      if (found === null) expect(told).toEqual(script);
+    }),
+    { seed, numRuns: 1000 },
+  );
+});
+
+/** The stop string that ends first in a text, the longest of those. */
+function firstStop(
+  text: string,
+  stops: readonly string[],
+): { stop: string; start: number; end: number } | null {
+  const ends = stops
+    .map((stop) => ({ stop, start: text.indexOf(stop), end: text.indexOf(stop) + stop.length }))
+    .filter(({ start: from }) => from >= 0)
+    .sort((a, b) => a.end - b.end || b.stop.length - a.stop.length);
+  return ends[0] ?? null;
+}
