@@ -120,7 +120,8 @@ function checkOutcome(spec: SequenceSpec, outcome: Outcome, setting: Setting): v
   if (finish?.kind === "aborted") {
     expect(alone.tokens.slice(0, outcome.tokens.length)).toEqual(outcome.tokens);
   } else {
-    expect({ finish, tokens: outcome.tokens }).toEqual({ finish: alone.finish, tokens: alone.tokens });
+    expect(alone.finish).toEqual(finish);
+    expect(outcome.tokens).toEqual(alone.tokens);
   }
 }
 
@@ -130,6 +131,11 @@ test("every sequence ends once, with the tokens it would have had alone, and giv
     specs.forEach((spec, i) => {
       checkOutcome(spec, harness.outcomes[i]!, setting);
     });
+    for (const { chunks } of harness.steps) {
+      expect(chunks.length).toBeLessThanOrEqual(setting.sequencesMax);
+      const tokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);
+      expect(tokens).toBeLessThanOrEqual(setting.stepTokens);
+    }
     if (harness.reports.length === 0) return;
     const { waiting, running, paused, pagesFree, pagesCached, pagesTotal } = harness.load;
     expect({ waiting, running, paused }).toEqual({ waiting: 0, running: 0, paused: 0 });

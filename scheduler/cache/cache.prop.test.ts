@@ -1,0 +1,206 @@
+/** The cache against an oracle that remembers every prefix, and the pages against the rules of ownership. */
+
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { assert, type PageId } from "../core.ts";
+import { Cache, type Lease } from "./cache.ts";
+import { checkCache } from "./integrity.ts";
+import { PagePool } from "./page-pool.ts";
+import { pathPages } from "./radix-tree.ts";
+
+const PAGE_TOKENS = 3;
+
+/** A sequence in the making: what the engine keeps of one, without an engine. */
+interface Holder {
+  readonly tokens: Int32Array;
+  readonly salt: string;
+  lease: Lease;
+  computed: number;
+  /** Leased pages, then own ones. */
+  readonly table: Int32Array;
+  pageCount: number;
+}
+
+/**
+ * A cache under test with a model beside it: for each page, the context behind each slot that was written, as text
+ * ("0110" is the slot of token 0 after 0, 1, 1), and the set of prefixes that were inserted.
+ */
+class Bench {
+  readonly pool: PagePool;
+  readonly cache: Cache;
+  readonly holders: Holder[] = [];
+  readonly #slots = new Map<string, string>();
+  readonly #inserted = new Map<string, Set<string>>([
+    ["", new Set()],
+    ["other", new Set()],
+  ]);
+
+  constructor(pages: number) {
+    this.pool = new PagePool(pages, PAGE_TOKENS);
+    this.cache = new Cache(this.pool);
+  }
+
+  /** Longest prefix ever inserted: what an endless cache would find. */
+  oracle(tokens: Int32Array, limit: number, salt: string): number {
+    const prefixes = this.#inserted.get(salt)!;
+    let length = 0;
+    while (length < limit && prefixes.has(context(tokens, length + 1))) length += 1;
+    return length;
+  }
+
+  /** Begins a sequence if there is room for it, and computes all of it but nothing is inserted yet. */
+  begin(tokens: Int32Array, salt: string): void {
+    const match = this.cache.match(tokens, tokens.length, salt);
+    const needed = Math.ceil(tokens.length / PAGE_TOKENS) - Math.floor(match.tokens / PAGE_TOKENS);
+    const available = this.pool.pagesFree + this.cache.pagesEvictable - match.pagesPinned;
+    if (needed > available) return;
+
+    const lease = this.cache.lease(tokens, tokens.length, salt);
+    const isPartial = match.tokens % PAGE_TOKENS !== 0;
+    const source = isPartial ? this.cache.leaseSource(tokens, match.tokens, salt) : null;
+    expect(this.pool.pagesFree + this.cache.pagesEvictable).toBe(available);
+    const table = new Int32Array(Math.ceil(tokens.length / PAGE_TOKENS));
+    const leased = pathPages(lease.span);
+    table.set(leased);
+    this.#reserve(needed);
+    for (let i = leased.length; i < table.length; i++) table[i] = this.pool.take();
+    if (source !== null) {
+      const whole = match.tokens - (match.tokens % PAGE_TOKENS);
+      for (let position = whole; position < match.tokens; position++) {
+        expect(this.#slots.get(slotName(source.page, position))).toBe(context(tokens, position + 1));
+      }
+      this.cache.release(source.lease);
+    }
+    this.#write(tokens, table, lease.span.end);
+    this.holders.push({ tokens, salt, lease, computed: tokens.length, table, pageCount: table.length });
+    this.checkReadable();
+  }
+
+  /** Hands over the first `share` of a holder's complete pages. */
+  publish(holder: Holder, pages: number): void {
+    const leased = holder.lease.span.end / PAGE_TOKENS;
+    const end = Math.min(Math.floor(holder.computed / PAGE_TOKENS), leased + pages) * PAGE_TOKENS;
+    holder.lease = this.cache.insert(holder.lease, holder.tokens, end, holder.table);
+    this.#remember(holder, end);
+    expect(holder.lease.span.end).toBe(end);
+    expect(pathPages(holder.lease.span)).toEqual([
+      ...holder.table.subarray(0, end / PAGE_TOKENS),
+    ] as PageId[]);
+  }
+
+  end(holder: Holder): void {
+    this.cache.insertLast(holder.lease, holder.tokens, holder.computed, holder.table);
+    this.#remember(holder, holder.computed);
+    this.holders.splice(this.holders.indexOf(holder), 1);
+  }
+
+  evict(pages: number): void {
+    const evictable = this.cache.pagesEvictable;
+    const freed = this.cache.evict(pages);
+    expect(freed).toBe(Math.min(pages, evictable));
+  }
+
+  /** What is found was inserted, and every page of a table has what the table says. */
+  check(): void {
+    const owned = this.holders.flatMap((holder) => [
+      ...holder.table.subarray(holder.lease.span.end / PAGE_TOKENS, holder.pageCount),
+    ]) as PageId[];
+    const leases = this.holders.map((holder) => holder.lease);
+    checkCache(this.pool, this.cache, leases, owned);
+    this.checkReadable();
+  }
+
+  checkReadable(): void {
+    for (const { tokens, table, computed } of this.holders) {
+      for (let position = 0; position < computed; position++) {
+        const page = table[Math.floor(position / PAGE_TOKENS)]! as PageId;
+        expect(this.#slots.get(slotName(page, position))).toBe(context(tokens, position + 1));
+      }
+    }
+  }
+
+  #reserve(pages: number): void {
+    if (this.pool.pagesFree < pages) this.cache.evict(pages - this.pool.pagesFree);
+    assert(this.pool.pagesFree >= pages, "match told the truth about what can be evicted");
+  }
+
+  #write(tokens: Int32Array, table: Int32Array, from: number): void {
+    for (let position = from; position < tokens.length; position++) {
+      const page = table[Math.floor(position / PAGE_TOKENS)]! as PageId;
+      this.#slots.set(slotName(page, position), context(tokens, position + 1));
+    }
+  }
+
+  #remember({ tokens, salt }: Holder, end: number): void {
+    for (let length = 1; length <= end; length++) this.#inserted.get(salt)!.add(context(tokens, length));
+  }
+}
+
+function context(tokens: Int32Array, length: number): string {
+  return tokens.subarray(0, length).join("");
+}
+
+function slotName(page: PageId, position: number): string {
+  return `${page}:${position % PAGE_TOKENS}`;
+}
+
+const tokens = fc
+  .array(fc.nat({ max: 1 }), { minLength: 1, maxLength: 14, size: "max" })
+  .map((list) => Int32Array.from(list));
+const salt = fc.constantFrom("", "", "", "other");
+const who = fc.nat({ max: 100 });
+
+type Operation =
+  | { readonly kind: "begin"; readonly tokens: Int32Array; readonly salt: string }
+  | { readonly kind: "publish"; readonly who: number; readonly pages: number }
+  | { readonly kind: "end"; readonly who: number }
+  | { readonly kind: "evict"; readonly pages: number };
+
+function carryOut(bench: Bench, operation: Operation): void {
+  if (operation.kind === "begin") bench.begin(operation.tokens, operation.salt);
+  else if (operation.kind === "evict") bench.evict(operation.pages);
+  else if (bench.holders.length > 0) {
+    const holder = bench.holders[operation.who % bench.holders.length]!;
+    if (operation.kind === "publish") bench.publish(holder, operation.pages);
+    else bench.end(holder);
+  }
+  bench.check();
+}
+
+const begins = fc.record({ kind: fc.constant("begin" as const), tokens, salt });
+const publishes = fc.record({ kind: fc.constant("publish" as const), who, pages: fc.nat({ max: 3 }) });
+const ends = fc.record({ kind: fc.constant("end" as const), who });
+const evicts = fc.record({ kind: fc.constant("evict" as const), pages: fc.integer({ min: 1, max: 4 }) });
+
+function scripts(...kinds: fc.Arbitrary<Operation>[]): fc.Arbitrary<Operation[]> {
+  return fc.array(fc.oneof(...kinds), { maxLength: 60, size: "max" });
+}
+
+test("with room for everything, a lookup finds exactly what was inserted, token by token", () => {
+  const rule = fc.property(scripts(begins, publishes, ends), tokens, (script, wanted) => {
+    const bench = new Bench(400);
+    for (const operation of script) carryOut(bench, operation);
+    for (const name of ["", "other"]) {
+      const found = bench.cache.match(wanted, wanted.length, name).tokens;
+      expect(found).toBe(bench.oracle(wanted, wanted.length, name));
+    }
+  });
+  fc.assert(rule, { seed: 20260102, numRuns: 200 });
+});
+
+test("under pressure: free + cached + owned = all, leased pages keep their contents, and what is found was inserted", () => {
+  const script = scripts(begins, begins, publishes, ends, evicts);
+  const rule = fc.property(fc.integer({ min: 5, max: 12 }), script, tokens, (pages, steps, wanted) => {
+    const bench = new Bench(pages);
+    for (const operation of steps) {
+      carryOut(bench, operation);
+      const found = bench.cache.match(wanted, wanted.length, "").tokens;
+      expect(found).toBeLessThanOrEqual(bench.oracle(wanted, wanted.length, ""));
+    }
+    while (bench.holders.length > 0) bench.end(bench.holders[0]!);
+    bench.evict(pages);
+    expect(bench.pool.pagesFree).toBe(pages);
+    bench.check();
+  });
+  fc.assert(rule, { seed: 20260103, numRuns: 400 });
+});
