@@ -73,7 +73,6 @@ export interface Usage {
 export type GenerationFailure =
   | { readonly kind: "neverFits"; readonly needed: number; readonly limit: number }
   | { readonly kind: "queueFull"; readonly needed: number; readonly limit: number }
-  | { readonly kind: "slowReader"; readonly message: string }
   | { readonly kind: "engineFailed"; readonly message: string };
 
 /**
@@ -110,9 +109,6 @@ export interface ModelFacts {
 
 /** What the generator asks of the fleet. */
 export type SequenceRunner = Pick<Fleet, "submit" | "abort" | "pause" | "resume">;
-
-/** Text units handed to a reader that said it is congested, before its request is ended. */
-const congestedUnitsMax = 1024 * 1024;
 
 export class Generator {
   readonly #fleet: SequenceRunner;
@@ -154,7 +150,6 @@ class RunningGeneration implements Generation {
   #choicesOpen: number;
   #isEnded = false;
   #isPaused = false;
-  #congestedUnits = 0;
   #completionTokens = 0;
   #cachedTokens = 0;
   /** What the fleet told while `start` ran; null afterwards. */
@@ -227,7 +222,6 @@ class RunningGeneration implements Generation {
   resume(): void {
     if (this.#isEnded || !this.#isPaused) return;
     this.#isPaused = false;
-    this.#congestedUnits = 0;
     for (const id of this.#sequences.values()) this.#fleet.resume(id);
   }
 
@@ -253,7 +247,7 @@ class RunningGeneration implements Generation {
     if (this.#isEnded || !this.#sequences.has(choice)) return; // drawn before the fleet heard of the end
     this.#completionTokens++;
     const { delta, matched } = this.#choices[choice]!.push(token, logprobs);
-    if (delta !== null) this.#deliver(choice, delta);
+    if (delta !== null) this.#sink.onDelta(choice, delta);
     if (matched !== null && !this.#isEnded) {
       this.#fleet.abort(this.#sequences.get(choice)!);
       this.#close(choice, { reason: "stop", stopReason: matched });
@@ -266,7 +260,7 @@ class RunningGeneration implements Generation {
       case "stop":
       case "length": {
         const { delta, matched } = this.#choices[choice]!.end();
-        if (delta !== null) this.#deliver(choice, delta);
+        if (delta !== null) this.#sink.onDelta(choice, delta);
         if (!this.#isEnded) this.#close(choice, finishOf(finish, matched, this.#request, this.#facts));
         return;
       }
@@ -282,15 +276,6 @@ class RunningGeneration implements Generation {
           message: finish.kind === "failed" ? finish.reason : "the server ended the request",
         });
         return;
-    }
-  }
-
-  #deliver(choice: number, delta: TextDelta): void {
-    this.#sink.onDelta(choice, delta);
-    if (!this.#isPaused) return;
-    this.#congestedUnits += delta.text.length;
-    if (this.#congestedUnits > congestedUnitsMax) {
-      this.#fail({ kind: "slowReader", message: "the reader is too slow: its buffer is full" });
     }
   }
 

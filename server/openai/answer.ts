@@ -1,4 +1,4 @@
-import { ApiError, badRequest, engineError, unavailable } from "../errors.ts";
+import { type ApiError, badRequest, engineError, unavailable } from "../errors.ts";
 import type {
   ChoiceFinish,
   Generation,
@@ -177,8 +177,6 @@ function errorOf(failure: GenerationFailure): ApiError {
         `the queue is full: it holds ${failure.limit} requests at most`,
         overloadedRetrySeconds,
       );
-    case "slowReader":
-      return new ApiError(408, "timeout_error", failure.message, { apiCode: "slow_reader" });
     case "engineFailed":
       return engineError(failure.message);
   }
