@@ -1,0 +1,209 @@
+/** The command line: what it refuses and in which words, how it drains, how it chats and measures. */
+
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Program } from "./program.ts";
+
+const scratch = mkdtempSync(join(tmpdir(), "bunting-cli-"));
+afterAll(() => rmSync(scratch, { recursive: true }));
+
+/** Serving without a model's arithmetic: steps take 5 ms. */
+const simulated = ["serve", "--device", "simulated", "--port", "0"];
+
+async function streamTokens(url: string, tokens: number): Promise<Response> {
+  return await fetch(`${url}/v1/chat/completions`, {
+    method: "POST",
+    body: JSON.stringify({
+      model: "demo",
+      messages: [{ role: "user", content: "Hi" }],
+      max_tokens: tokens,
+      ignore_eos: true,
+      stream: true,
+      stream_options: { include_usage: true },
+    }),
+    headers: { "content-type": "application/json" },
+  });
+}
+
+describe("what cannot work is refused in one sentence", () => {
+  const empty = join(scratch, "no-model");
+  const refused: readonly (readonly [name: string, args: readonly string[], sentence: RegExp])[] = [
+    [
+      "an open address without a key",
+      ["--host", "0.0.0.0"],
+      /^Others can reach 0\.0\.0\.0: give an --api-key .*--insecure/,
+    ],
+    [
+      "an address of another machine",
+      ["--insecure", "--host", "192.0.2.1"],
+      /^192\.0\.2\.1 is not an address of this machine\.$/,
+    ],
+    ["a folder that is not there", [empty], /no-model: .*does not exist$/],
+    [
+      "a context beyond the model's",
+      ["--max-model-len", "4096"],
+      /^--max-model-len 4096 is more than the 2048 tokens/,
+    ],
+    [
+      "a KV cache without room for one sequence",
+      ["--kv-cache-gib", "0.001"],
+      /^The model does not fit: a KV cache of .* holds \d+ tokens/,
+    ],
+    [
+      "a key file that is not there",
+      ["--api-key-file", empty],
+      /^The API key file cannot be read: .*no-model/,
+    ],
+    [
+      "more sequences than tokens in a step",
+      ["--step-tokens", "16"],
+      /^--sequences-max 128 is more than --step-tokens 16/,
+    ],
+  ];
+
+  test.each(refused)("%s", async (_name, args, sentence) => {
+    const program = Program.bunting(["serve", "--port", "0", ...args]);
+    expect(await program.exitCode()).toBe(1);
+    const lines = program.errors
+      .trim()
+      .split("\n")
+      .filter((line) => !line.startsWith("  - "));
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatch(sentence);
+  });
+
+  test("a port that is in use", async () => {
+    const taken = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
+    const program = Program.bunting(["serve", "--port", String(taken.port)]);
+    expect(await program.exitCode()).toBe(1);
+    expect(program.errors).toBe(`Port ${taken.port} on 127.0.0.1 is in use; choose another with --port.\n`);
+    await taken.stop(true);
+  });
+});
+
+describe("a server that is told to stop", () => {
+  test("finishes its streams, takes nothing new, and exits with 0", async () => {
+    const program = Program.bunting(simulated);
+    const url = await program.url();
+    const stream = await streamTokens(url, 100);
+    const reader = stream.body!.getReader();
+    await reader.read();
+    program.signal("SIGTERM");
+    await program.outputMatch(/Finishing 1 running request/);
+    const ready = await fetch(`${url}/health/ready`);
+    const refused = await streamTokens(url, 1);
+    expect([ready.status, refused.status]).toEqual([503, 503]);
+    expect(await refused.json()).toMatchObject({ error: { code: "draining" } });
+
+    let text = "";
+    const decoder = new TextDecoder();
+    for (let part = await reader.read(); !part.done; part = await reader.read())
+      text += decoder.decode(part.value);
+    expect(text).toContain('"completion_tokens":100');
+    expect(text).toEndWith("data: [DONE]\n\n");
+    expect(await program.exitCode()).toBe(0);
+  });
+
+  test("cuts what does not finish in time, with an error in the stream", async () => {
+    const program = Program.bunting([...simulated, "--shutdown-timeout-s", "0.1"]);
+    const stream = await streamTokens(await program.url(), 2000);
+    program.signal("SIGINT");
+    const text = await stream.text();
+    expect(text).toContain('"error"');
+    expect(text).not.toContain("[DONE]");
+    expect(await program.exitCode()).toBe(0);
+    expect(program.output).toContain("1 request was cut off.");
+  });
+
+  test("ends at once when told again", async () => {
+    const program = Program.bunting(simulated);
+    const reader = (await streamTokens(await program.url(), 2000)).body!.getReader();
+    program.signal("SIGTERM");
+    await program.outputMatch(/Finishing 1 running request/);
+    await Bun.sleep(600); // two signals within half a second count as one
+    program.signal("SIGTERM");
+    expect(await program.exitCode()).toBe(143);
+    await reader.cancel().catch(() => {}); // its server is gone
+  });
+});
+
+describe("with a running server", () => {
+  let server: Program;
+  let url: string;
+
+  beforeAll(async () => {
+    server = Program.bunting(simulated);
+    url = await server.url();
+  });
+  afterAll(async () => {
+    server.signal("SIGTERM");
+    await server.exitCode();
+  });
+
+  test("chat answers every line of its input, with figures beside the answers", async () => {
+    const program = Program.bunting(["chat", "--url", url, "--max-tokens", "8"]);
+    program.type("first");
+    program.type("second");
+    program.type("/exit");
+    expect(await program.exitCode()).toBe(0);
+    expect(program.output.trim()).not.toBe("");
+    const figures = program.errors.trim().split("\n");
+    expect(figures).toHaveLength(2);
+    // The second prompt begins with the whole first turn, which is cached.
+    expect(figures[0]).toMatch(/^\[\d+ tokens · .* prompt \d+, \d+ % cached\]$/);
+    expect(figures[1]).toMatch(/prompt \d+, [1-9]\d? % cached\]$/);
+  });
+
+  test("Ctrl-C stops the answer and not the chat", async () => {
+    const program = Program.bunting(["chat", "--url", url, "--max-tokens", "1900"]);
+    program.type("endless");
+    await program.outputMatch(/\S/);
+    program.signal("SIGINT");
+    await program.outputMatch(/\n$/);
+    program.type("/exit");
+    expect(await program.exitCode()).toBe(0);
+  });
+
+  test("bench measures it and writes a report", async () => {
+    const json = join(scratch, "report.json");
+    const load = "--requests 6 --concurrency 3 --prompt-tokens 64 --shared-prefix 32 --output-tokens 5".split(
+      " ",
+    );
+    const program = Program.bunting(["bench", "--url", url, ...load, "--json", json]);
+    expect(await program.exitCode()).toBe(0);
+    expect(program.output).toContain("time to first token");
+    const report = JSON.parse(readFileSync(json, "utf8"));
+    expect(report).toMatchObject({ completed: 6, failed: 0, outputTokens: 30 });
+    expect(report.cachedShare).toBeGreaterThan(0.2);
+  });
+});
+
+test("keys in a file open the server to their holders only", async () => {
+  const file = join(scratch, "keys.txt");
+  writeFileSync(file, "# of the team\nsecret-1\n");
+  const program = Program.bunting([...simulated, "--api-key-file", file]);
+  const models = `${await program.url()}/v1/models`;
+  const status = async (key: string): Promise<number> =>
+    (await fetch(models, { headers: { authorization: `Bearer ${key}` } })).status;
+  expect([await status("secret-1"), await status("secret-2")]).toEqual([200, 401]);
+  program.signal("SIGTERM");
+  expect(await program.exitCode()).toBe(0);
+});
+
+test("doctor explains the machine and what serve would do", async () => {
+  const program = Program.bunting(["doctor", "--port", "0"]);
+  expect(await program.exitCode()).toBe(0);
+  expect(program.output).toMatch(/instructions.*portable C\+\+/);
+  expect(program.output).toMatch(/cuda +not used: /);
+  expect(program.output).toMatch(/KV cache .* pages/);
+  expect(program.output).toContain("`bunting serve` would start.");
+});
+
+test("doctor names what would stop serve", async () => {
+  const program = Program.bunting(["doctor", "--port", "0", "--host", "0.0.0.0", "--max-model-len", "9999"]);
+  expect(await program.exitCode()).toBe(1);
+  expect(program.output).toContain("--max-model-len 9999");
+  expect(program.output).toContain("Others can reach 0.0.0.0");
+});
