@@ -3,6 +3,7 @@
  * Poisson arrivals (open loop) or by a number of clients that each wait for their answer (closed loop).
  */
 
+import { SeededRandom } from "../../scheduler/random.ts";
 import { type StreamEvent, streamChat, type Target, type Usage } from "./client.ts";
 
 export interface LoadPlan {
@@ -97,14 +98,14 @@ async function openLoop(
   send: (index: number) => Promise<void>,
   signal: AbortSignal,
 ): Promise<void> {
-  const random = seededRandom(plan.seed);
+  const random = new SeededRandom(plan.seed).child("arrivals");
   const sent: Promise<void>[] = [];
   let dueMs = originMs;
   for (let index = 0; index < plan.requests && !signal.aborted; index++) {
     const waitMs = dueMs - performance.now();
     if (waitMs > 1) await Bun.sleep(waitMs);
     sent.push(send(index));
-    dueMs += (-Math.log(1 - random()) * 1000) / perSecond;
+    dueMs += (-Math.log(1 - random.unit()) * 1000) / perSecond;
   }
   await Promise.all(sent);
 }
@@ -178,7 +179,7 @@ const WORDS =
 
 /** Asks for two prompts of known word counts and reads from their usage how words become tokens. */
 async function measureScale(target: Target, plan: LoadPlan, signal: AbortSignal): Promise<PromptScale> {
-  const random = seededRandom(plan.seed ^ 0x5ca1e);
+  const random = new SeededRandom(plan.seed).child("measuring");
   const few = 16;
   const many = 80;
   const tokensOf = async (words: number): Promise<number> => {
@@ -201,28 +202,16 @@ async function measureScale(target: Target, plan: LoadPlan, signal: AbortSignal)
 export function makePrompts(plan: LoadPlan, scale: PromptScale): string[] {
   const words = Math.max(1, Math.round((plan.promptTokens - scale.overhead) / scale.perWord));
   const sharedWords = Math.min(words - 1, Math.round(plan.sharedPrefixTokens / scale.perWord));
-  const shared = makeWords(Math.max(0, sharedWords), seededRandom(plan.seed));
+  const random = new SeededRandom(plan.seed).child("prompts");
+  const shared = makeWords(Math.max(0, sharedWords), random.child("shared"));
   return Array.from({ length: plan.requests }, (_, index) => {
-    const own = makeWords(words - shared.length, seededRandom(plan.seed + 1 + index));
+    const own = makeWords(words - shared.length, random.child(`request ${index}`));
     return [...shared, ...own].join(" ");
   });
 }
 
-function makeWords(count: number, random: () => number): string[] {
-  return Array.from({ length: count }, () => WORDS[Math.floor(random() * WORDS.length)]!);
-}
-
-/** Uniform in [0, 1), the same for the same seed everywhere (SplitMix32). */
-export function seededRandom(seed: number): () => number {
-  let state = seed | 0;
-  return () => {
-    state = (state + 0x9e3779b9) | 0;
-    let mixed = state ^ (state >>> 16);
-    mixed = Math.imul(mixed, 0x21f0aaad);
-    mixed ^= mixed >>> 15;
-    mixed = Math.imul(mixed, 0x735a2d97);
-    return ((mixed ^ (mixed >>> 15)) >>> 0) / 2 ** 32;
-  };
+function makeWords(count: number, random: SeededRandom): string[] {
+  return Array.from({ length: count }, () => WORDS[random.below(WORDS.length)]!);
 }
 
 /** Adds up the records of a run that took `seconds`. */
