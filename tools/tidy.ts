@@ -53,6 +53,7 @@ const GPU_MAY_USE = ["core", "device", "clock", "random"].map((name) => `schedul
 
 function mayImport(path: string, target: string): boolean {
   if (target === "bun:ffi") return path === "gpu/native.ts";
+  if (target === "bun:test") return path === "gpu/conformance.ts" || path.startsWith("tests/");
   switch (path.split("/")[0]) {
     case "scheduler":
       return target.startsWith("scheduler/");

@@ -1,0 +1,422 @@
+/**
+ * What every device must do, whatever it computes with: one suite, run for each of them (tests/device). A device passes
+ * if the scheduler cannot tell it from any other but by its tokens and its speed.
+ *
+ * The device under test has at least 32 pages, a context of 6 pages, steps of 96 tokens in 4 chunks, and 100 tokens of
+ * vocabulary.
+ */
+import { describe, expect, test } from "bun:test";
+import {
+  type Chunk,
+  InvariantError,
+  type PageCopy,
+  type PageId,
+  type Sampled,
+  type SampleRow,
+  type Sampling,
+  type SequenceId,
+  type Step,
+  type StepResult,
+  type TokenId,
+} from "../scheduler/core.ts";
+import type { Device } from "../scheduler/device.ts";
+
+export interface DeviceUnderTest {
+  readonly device: Device;
+  /** Lets the step in flight, if there is one, be computed and delivered. */
+  settle(): void;
+}
+
+const greedy: Sampling = {
+  temperature: 0,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  logitBias: [],
+  seed: [0, 0],
+  topLogprobs: null,
+};
+const random: Sampling = { ...greedy, temperature: 1, topP: 0.95, seed: [7, 9] };
+const generatedTokens = 6;
+
+export function deviceConformance(name: string, open: () => DeviceUnderTest): void {
+  /** Runs `body` on a fresh device. */
+  const on =
+    (body: (driver: Driver) => void): (() => void) =>
+    () => {
+      const driver = new Driver(open());
+      try {
+        body(driver);
+      } finally {
+        driver.device.close();
+      }
+    };
+
+  describe(`${name}: steps`, () => {
+    test(
+      "done is called once, and never from within start",
+      on(({ device, settle, step }) => {
+        const results: StepResult[] = [];
+        device.start(step([chunk(1, [1, 2, 3], 0, [0], row())]), (result) => results.push(result));
+        expect(results).toHaveLength(0);
+        settle();
+        settle();
+        expect(results).toHaveLength(1);
+        expect(results[0]).toMatchObject({ kind: "done", sampled: [{ kind: "token", sequence: 1 }] });
+        expect((results[0] as { deviceMs: number }).deviceMs).toBeGreaterThanOrEqual(0);
+      }),
+    );
+
+    test(
+      "done may start the next step",
+      on(({ device, settle, step }) => {
+        let finished = 0;
+        const again = (): void => {
+          finished += 1;
+          if (finished < 3) device.start(step([chunk(1, [1], 0, [finished], row())]), again);
+        };
+        device.start(step([chunk(1, [1], 0, [0], row())]), again);
+        for (let i = 0; i < 3; i += 1) settle();
+        expect(finished).toBe(3);
+      }),
+    );
+
+    test(
+      "one at a time, and none after close",
+      on(({ device, settle, step }) => {
+        const start = (): void => device.start(step([chunk(1, [1], 0, [0], row())]), () => undefined);
+        start();
+        expect(start).toThrow(InvariantError);
+        settle();
+        start();
+        settle();
+        device.close();
+        expect(start).toThrow(InvariantError);
+        device.close();
+      }),
+    );
+
+    test(
+      "a step in flight is forgotten by close",
+      on(({ device, settle, step }) => {
+        let isDone = false;
+        device.start(step([chunk(1, [1], 0, [0], row())]), () => {
+          isDone = true;
+        });
+        device.close();
+        settle();
+        expect(isDone).toBe(false);
+      }),
+    );
+
+    test(
+      "rows come in the order of the chunks that sample",
+      on((driver) => {
+        const wanted = [true, false, true, true];
+        const sampled = driver.run(
+          wanted.map((isSampled, i) => chunk(40 - i, [i + 1, i + 2], 0, [i], isSampled ? row() : null)),
+        );
+        expect(sampled.map(({ sequence }) => sequence as number)).toEqual([40, 38, 37]);
+      }),
+    );
+
+    test(
+      "as large as the spec allows",
+      on((driver) => {
+        const { pages, pageTokens, stepTokensMax, stepChunksMax, contextMax } = driver.device.spec;
+        const many = Math.min(stepChunksMax, pages, stepTokensMax);
+        expect(
+          driver.run(Array.from({ length: many }, (_, i) => chunk(i, [i % 100], 0, [i], row()))),
+        ).toHaveLength(many);
+        const long = Math.min(stepTokensMax, contextMax, pages * pageTokens);
+        expect(driver.run([chunk(0, prompt(long), 0, pagesFrom(0, long, pageTokens), row())])).toHaveLength(
+          1,
+        );
+      }),
+    );
+  });
+
+  describe.each([
+    ["greedy", greedy],
+    ["random", random],
+  ])(`${name}: tokens of %s sampling do not depend on`, (_, sampling) => {
+    const alone = (): TokenId[] => {
+      let tokens: TokenId[] = [];
+      on((driver) => {
+        tokens = driver.generate({ sampling });
+      })();
+      return tokens;
+    };
+
+    test(
+      "the device's past",
+      on((driver) => {
+        expect(driver.generate({ sampling })).toEqual(alone());
+        expect(driver.generate({ sampling })).toEqual(alone());
+      }),
+    );
+
+    test(
+      "how the prompt is cut",
+      on((driver) => {
+        const whole = alone();
+        for (let size = 1; size <= 17; size += 1) {
+          expect(driver.generate({ sampling, chunkTokens: size })).toEqual(whole);
+        }
+      }),
+    );
+
+    test(
+      "who else is in the step",
+      on((driver) => {
+        const whole = alone();
+        for (const place of [0, 1, 2]) {
+          expect(driver.generate({ sampling, chunkTokens: 7, company: 2, place })).toEqual(whole);
+        }
+      }),
+    );
+
+    test(
+      "which pages it has",
+      on((driver) => {
+        const whole = alone();
+        const { pages } = driver.device.spec;
+        for (const stride of [3, 7, 11]) {
+          const scattered = Array.from({ length: 6 }, (_, i) => (pages - 1 - i * stride) % pages);
+          expect(driver.generate({ sampling, chunkTokens: 9, pages: scattered })).toEqual(whole);
+        }
+      }),
+    );
+
+    test(
+      "whether its prefix was computed or copied",
+      on((driver) => {
+        const whole = alone();
+        const { pageTokens } = driver.device.spec;
+        for (const cached of [1, pageTokens - 1, pageTokens, pageTokens + 3]) {
+          expect(driver.generate({ sampling, cachedTokens: cached })).toEqual(whole);
+        }
+      }),
+    );
+  });
+
+  describe(`${name}: sampling`, () => {
+    const draw = (driver: Driver, sample: SampleRow): Sampled => {
+      const [sampled] = driver.run([chunk(1, prompt(20), 0, [0, 1], sample)]);
+      return sampled!;
+    };
+    const token = (driver: Driver, sample: SampleRow): TokenId => {
+      const sampled = draw(driver, sample);
+      if (sampled.kind !== "token") throw new Error(sampled.reason);
+      return sampled.token;
+    };
+
+    test(
+      "seed and position make the chance",
+      on((driver) => {
+        const wild = { ...greedy, temperature: 2 };
+        const drawAll = (vary: (i: number) => SampleRow) =>
+          Array.from({ length: 16 }, (_, i) => token(driver, vary(i)));
+        const bySeed = drawAll((i) => row({ ...wild, seed: [i, 0] }));
+        const byPosition = drawAll((i) => ({ ...row(wild), position: i }));
+        expect(new Set(bySeed).size).toBeGreaterThan(2);
+        expect(new Set(byPosition).size).toBeGreaterThan(2);
+        expect(drawAll((i) => row({ ...wild, seed: [i, 0] }))).toEqual(bySeed);
+      }),
+    );
+
+    test(
+      "logprobs are there if and only if they were asked for",
+      on((driver) => {
+        const logprobs = (topLogprobs: number | null) => {
+          const sampled = draw(driver, row({ ...greedy, topLogprobs }));
+          return sampled.kind === "token" ? sampled.logprobs : undefined;
+        };
+        expect(logprobs(null)).toBeNull();
+        expect(logprobs(0)).toMatchObject({ top: [] });
+        const three = logprobs(3)!;
+        expect(three.logprob).toBeLessThanOrEqual(0);
+        expect(three.top).toHaveLength(3);
+        expect(three.top[0]).toEqual({ token: token(driver, row()), logprob: three.logprob });
+        const falling = three.top.map(({ logprob }) => logprob);
+        expect(falling).toEqual([...falling].sort((a, b) => b - a));
+      }),
+    );
+
+    test(
+      "a banned token is never drawn",
+      on((driver) => {
+        for (const sampling of [greedy, random]) {
+          const banned: TokenId[] = [];
+          for (let i = 0; i < 10; i += 1) banned.push(token(driver, { ...row(sampling), banned }));
+          expect(new Set(banned).size).toBe(10);
+        }
+      }),
+    );
+
+    test(
+      "a bias of 100 decides, and a ban outweighs it",
+      on((driver) => {
+        const biased = row({ ...greedy, logitBias: [[42, 100]] });
+        expect(token(driver, biased)).toBe(42);
+        expect(token(driver, { ...biased, banned: [42] })).not.toBe(42);
+      }),
+    );
+
+    test(
+      "a mask decides, and one that allows nothing fails its own row only",
+      on((driver) => {
+        const words = Math.ceil(driver.device.spec.vocabSize / 32);
+        const none = new Uint32Array(words);
+        const one = Uint32Array.from(none);
+        one[2] = 1 << 5;
+        for (const sampling of [greedy, random]) {
+          expect(token(driver, { ...row(sampling), allowed: one })).toBe(69);
+        }
+        const [failed, good] = driver.run([
+          chunk(1, [1, 2], 0, [0], { ...row(), allowed: none }),
+          chunk(2, [1, 2], 0, [1], { ...row(), allowed: one }),
+        ]);
+        expect(failed).toMatchObject({ kind: "failed", sequence: 1, reason: expect.any(String) });
+        expect(good).toMatchObject({ kind: "token", sequence: 2, token: 69 });
+      }),
+    );
+
+    test(
+      "the order of seen tokens does not matter, nor what lies beyond their length",
+      on((driver) => {
+        const penalties = { ...random, repetitionPenalty: 1.3, presencePenalty: 1, frequencyPenalty: 0.5 };
+        const seen = (tokens: readonly number[], counts: readonly number[]) => ({
+          ...row(penalties),
+          seen: { tokens: Int32Array.from(tokens), counts: Int32Array.from(counts), length: 3 },
+        });
+        expect(token(driver, seen([5, 9, 70], [1, 0, 4]))).toBe(
+          token(driver, seen([70, 5, 9, 1, 2], [4, 1, 0, 9, 9])),
+        );
+      }),
+    );
+  });
+}
+
+/** How a sequence of 40 prompt tokens is brought to its generated tokens. */
+interface Way {
+  readonly sampling: Sampling;
+  /** Most tokens of a chunk; all at once by default. */
+  readonly chunkTokens?: number;
+  /** Pages of the sequence; the first ones by default. */
+  readonly pages?: readonly number[];
+  /** Other sequences that compute in the same steps, and how many of them come first in the step. */
+  readonly company?: number;
+  readonly place?: number;
+  /** A prefix of so many tokens is computed by another sequence and taken over: whole pages shared, the rest copied. */
+  readonly cachedTokens?: number;
+}
+
+class Driver {
+  readonly device: Device;
+  readonly settle: () => void;
+  #steps = 0;
+
+  constructor({ device, settle }: DeviceUnderTest) {
+    this.device = device;
+    this.settle = settle;
+  }
+
+  readonly step = (chunks: readonly Chunk[], copies: readonly PageCopy[] = []): Step => {
+    this.#steps += 1;
+    return { number: this.#steps, copies, chunks };
+  };
+
+  /** Runs one step that must succeed. */
+  run(chunks: readonly Chunk[], copies: readonly PageCopy[] = []): readonly Sampled[] {
+    const results: StepResult[] = [];
+    this.device.start(this.step(chunks, copies), (result) => results.push(result));
+    this.settle();
+    const [result] = results;
+    if (result?.kind !== "done") throw new Error(`the step ended with ${JSON.stringify(result)}`);
+    return result.sampled;
+  }
+
+  generate(way: Way): TokenId[] {
+    const { pageTokens } = this.device.spec;
+    const promptTokens = 40;
+    const tokens = prompt(promptTokens);
+    const total = promptTokens + generatedTokens;
+    const own = way.pages ?? pagesFrom(0, total, pageTokens);
+    const generated: TokenId[] = [];
+    let { start, pages, copies } = this.#cached(tokens, own, way.cachedTokens ?? 0);
+    let companySteps = 0;
+    while (generated.length < generatedTokens) {
+      const end = Math.min(tokens.length, start + (way.chunkTokens ?? total));
+      const isBehind = end < tokens.length;
+      const table = pages.slice(0, Math.ceil(end / pageTokens));
+      const sample = isBehind ? null : { ...row(way.sampling), position: generated.length };
+      const chunks = this.#company(way.company ?? 0, companySteps);
+      chunks.splice(way.place ?? 0, 0, chunk(1, tokens.slice(start, end), start, table, sample));
+      const mine = this.run(chunks, copies).find(({ sequence }) => (sequence as number) === 1);
+      companySteps += 1;
+      copies = [];
+      start = end;
+      if (isBehind) continue;
+      if (mine?.kind !== "token") throw new Error(`drew ${JSON.stringify(mine)}`);
+      generated.push(mine.token);
+      tokens.push(mine.token);
+    }
+    return generated;
+  }
+
+  /** Computes a prefix as another sequence, which then goes on differently, and takes it over. */
+  #cached(tokens: readonly TokenId[], own: readonly number[], cached: number) {
+    if (cached === 0) return { start: 0, pages: own, copies: [] as PageCopy[] };
+    const { pageTokens } = this.device.spec;
+    const donor = [...tokens.slice(0, cached), ...prompt(5, 50)];
+    const donorPages = pagesFrom(20, donor.length, pageTokens);
+    this.run([chunk(9, donor, 0, donorPages, null)]);
+    const whole = Math.floor(cached / pageTokens);
+    const count = cached % pageTokens;
+    const pages = own.map((page, i) => (i < whole ? donorPages[i]! : page));
+    const copy = { from: donorPages[whole] as PageId, to: pages[whole] as PageId, count };
+    return { start: cached, pages, copies: count === 0 ? [] : [copy] };
+  }
+
+  /** Chunks of other sequences, on pages of their own, in their `n`-th step. */
+  #company(count: number, n: number): Chunk[] {
+    return Array.from({ length: count }, (_, i) =>
+      chunk(
+        100 + i,
+        prompt(3, i + 3 * n),
+        3 * n,
+        pagesFrom(10 + 6 * i, 3 * n + 3, this.device.spec.pageTokens),
+        row(),
+      ),
+    );
+  }
+}
+
+function row(sampling: Sampling = greedy): SampleRow {
+  return { sampling, position: 0, banned: [], seen: null, allowed: null };
+}
+
+function chunk(
+  sequence: number,
+  tokens: readonly TokenId[],
+  start: number,
+  pages: readonly number[],
+  sample: SampleRow | null,
+): Chunk {
+  const columns = { tokens: Int32Array.from(tokens), pages: Int32Array.from(pages) };
+  return { sequence: sequence as SequenceId, start, ...columns, sample };
+}
+
+/** `count` tokens below 100 without an obvious pattern. */
+function prompt(count: number, salt = 0): TokenId[] {
+  return Array.from({ length: count }, (_, i) => ((i + salt) * (i + salt + 3) * 7 + salt) % 100);
+}
+
+/** Pages first, first + 1 … for so many tokens. */
+function pagesFrom(first: number, tokens: number, pageTokens: number): number[] {
+  return Array.from({ length: Math.ceil(tokens / pageTokens) }, (_, i) => first + i);
+}

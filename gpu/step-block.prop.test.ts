@@ -1,0 +1,269 @@
+/** A block says exactly what its step says: decoded word by word, as csrc/include/engine.h lays it out and without the
+ *  encoder's help, it gives the step back. */
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import type { Chunk, PageId, SampleRow, SequenceId, Step } from "../scheduler/core.ts";
+import { StepBlock, StepResultBlock } from "./step-block.ts";
+
+const vocabSize = 70;
+const maskWords = 3;
+const seed = 20_260_101;
+
+const float = fc.float({ min: 0, max: 2, noNaN: true, noDefaultInfinity: true }).map((x) => x + 0);
+const token = fc.nat(vocabSize - 1);
+const row: fc.Arbitrary<SampleRow> = fc.record({
+  sampling: fc.record({
+    temperature: float,
+    topK: fc.nat(100),
+    topP: float,
+    minP: float,
+    repetitionPenalty: float,
+    presencePenalty: float,
+    frequencyPenalty: float,
+    logitBias: fc.array(fc.tuple(token, float), { maxLength: 4 }),
+    seed: fc.tuple(fc.nat(0xffffffff), fc.nat(0xffffffff)),
+    topLogprobs: fc.option(fc.nat(5)),
+  }),
+  position: fc.nat(10_000),
+  banned: fc.array(token, { maxLength: 3 }),
+  seen: fc.option(
+    fc.array(fc.tuple(token, fc.nat(50)), { maxLength: 6 }).chain((pairs) =>
+      fc.nat(pairs.length).map((length) => ({
+        tokens: Int32Array.from(pairs, ([seen]) => seen),
+        counts: Int32Array.from(pairs, ([, count]) => count),
+        length,
+      })),
+    ),
+  ),
+  allowed: fc.option(
+    fc
+      .array(fc.nat(0xffffffff), { minLength: maskWords, maxLength: maskWords })
+      .map((x) => Uint32Array.from(x)),
+  ),
+});
+const ints = (max: number, options: fc.ArrayConstraints) =>
+  fc.array(fc.nat(max), options).map((values) => Int32Array.from(values));
+const chunk: fc.Arbitrary<Chunk> = fc.record({
+  sequence: fc.nat(1000).map((id) => id as SequenceId),
+  start: fc.nat(4000),
+  tokens: ints(vocabSize - 1, { minLength: 1, maxLength: 40 }),
+  pages: ints(63, { minLength: 1, maxLength: 8 }),
+  sample: fc.option(row),
+});
+const page = fc.nat(63).map((id) => id as PageId);
+const copy = fc.record({ from: page, to: page, count: fc.integer({ min: 1, max: 16 }) });
+const step: fc.Arbitrary<Step> = fc.record({
+  number: fc.nat(),
+  copies: fc.array(copy, { maxLength: 3 }),
+  chunks: fc.array(chunk, { maxLength: 12 }),
+});
+
+/** What a block says, in the words of a step; sequences are not in it. */
+function decode(bytes: Uint8Array) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const int = (word: number): number => view.getInt32(word * 4, true);
+  const uint = (word: number): number => view.getUint32(word * 4, true);
+  const real = (word: number): number => view.getFloat32(word * 4, true);
+  expect(uint(0)).toBe(0x31505453);
+  const array = (index: number) => ({ count: int(2 + index), at: int(10 + index) });
+  const copies = array(0);
+  const tokens = array(1);
+  const chunks = array(2);
+  const pages = array(3);
+  const rows = array(4);
+  const pairs = array(5);
+  const masks = array(6);
+  const widths = [3, 1, 6, 1, 20, 2, 1, 4];
+  expect(uint(1)).toBe(widths.reduce((sum, width, index) => sum + array(index).count * width, 18));
+  expect(uint(1) * 4).toBeLessThanOrEqual(bytes.byteLength);
+
+  const pair = (index: number) => pairs.at + 2 * index;
+  const decodeRow = (index: number) => {
+    const at = rows.at + 20 * index;
+    const maskAt = int(at + 14);
+    expect([16, 17, 18, 19].map((word) => int(at + word))).toEqual([0, 0, 0, 0]);
+    return {
+      reals: [0, 1, 2, 3, 4, 5].map((word) => real(at + word)),
+      topK: int(at + 6),
+      seed: [uint(at + 7), uint(at + 8)],
+      position: int(at + 9),
+      biases: Array.from({ length: int(at + 11) }, (_, i) => {
+        const word = pair(int(at + 10) + i);
+        return [int(word), real(word + 1)];
+      }),
+      seen: Array.from({ length: int(at + 13) }, (_, i) => {
+        const word = pair(int(at + 12) + i);
+        return [int(word), int(word + 1)];
+      }),
+      allowed: maskAt < 0 ? null : Array.from({ length: maskWords }, (_, i) => uint(masks.at + maskAt + i)),
+      topLogprobs: int(at + 15),
+    };
+  };
+  return {
+    copies: Array.from({ length: copies.count }, (_, i) => [0, 1, 2].map((w) => int(copies.at + 3 * i + w))),
+    chunks: Array.from({ length: chunks.count }, (_, i) => {
+      const at = chunks.at + 6 * i;
+      const [first, count, start, pagesAt, pageCount, sample] = [0, 1, 2, 3, 4, 5].map((w) => int(at + w));
+      return {
+        start,
+        tokens: Array.from({ length: count! }, (_, t) => int(tokens.at + first! + t)),
+        pages: Array.from({ length: pageCount! }, (_, p) => int(pages.at + pagesAt! + p)),
+        sample: sample === -1 ? null : decodeRow(sample!),
+      };
+    }),
+  };
+}
+
+/** The same of a step, with reals as a float holds them. */
+function wordsOf({ copies, chunks }: Step) {
+  const rowOf = ({ sampling, position, banned, seen, allowed }: SampleRow) => ({
+    reals: [
+      sampling.temperature,
+      sampling.topP,
+      sampling.minP,
+      sampling.repetitionPenalty,
+      sampling.presencePenalty,
+      sampling.frequencyPenalty,
+    ],
+    topK: sampling.topK,
+    seed: [...sampling.seed],
+    position,
+    biases: [
+      ...sampling.logitBias.map(([biased, bias]) => [biased, bias]),
+      ...banned.map((token) => [token, Number.NEGATIVE_INFINITY]),
+    ],
+    seen: Array.from({ length: seen?.length ?? 0 }, (_, i) => [seen!.tokens[i], seen!.counts[i]]),
+    allowed: allowed === null ? null : [...allowed],
+    topLogprobs: sampling.topLogprobs ?? -1,
+  });
+  return {
+    copies: copies.map(({ from, to, count }) => [from as number, to as number, count]),
+    chunks: chunks.map(({ start, tokens, pages, sample }) => ({
+      start,
+      tokens: [...tokens],
+      pages: [...pages],
+      sample: sample === null ? null : rowOf(sample),
+    })),
+  };
+}
+
+describe("a step block", () => {
+  test("says what the step says, whatever was in the buffer before", () => {
+    const block = new StepBlock(vocabSize);
+    fc.assert(
+      fc.property(step, (wanted) => {
+        block.encode(wanted);
+        const decoded: unknown = decode(block.bytes);
+        expect(decoded).toEqual(wordsOf(wanted));
+      }),
+      { seed, numRuns: 300 },
+    );
+  });
+
+  test("grows by doubling and stays where it is otherwise", () => {
+    const block = new StepBlock(vocabSize);
+    const sized = (tokens: number): Step => ({
+      number: 1,
+      copies: [],
+      chunks: [
+        {
+          sequence: 1 as SequenceId,
+          start: 0,
+          tokens: new Int32Array(tokens),
+          pages: new Int32Array(1),
+          sample: null,
+        },
+      ],
+    });
+    block.encode(sized(1));
+    const { bytes } = block;
+    block.encode(sized(900));
+    expect(block.bytes).toBe(bytes);
+    block.encode(sized(1000));
+    expect(block.bytes.byteLength).toBe(2 * bytes.byteLength);
+    expect(bytes.buffer).toBeInstanceOf(SharedArrayBuffer);
+  });
+});
+
+describe("a step result", () => {
+  const sample = (topLogprobs: number | null): SampleRow => ({
+    sampling: { topLogprobs } as SampleRow["sampling"],
+    position: 0,
+    banned: [],
+    seen: null,
+    allowed: null,
+  });
+  const stepOf = (samples: readonly (SampleRow | null)[]): Step => ({
+    number: 1,
+    copies: [],
+    chunks: samples.map((each, i) => ({
+      sequence: (10 + i) as SequenceId,
+      start: 0,
+      tokens: new Int32Array(1),
+      pages: new Int32Array(1),
+      sample: each,
+    })),
+  });
+  /** What an engine with room for two alternatives per row writes. */
+  const written = (rows: readonly (readonly number[])[]): StepResultBlock => {
+    const result = new StepResultBlock(4, 2);
+    const view = new DataView(result.bytes.buffer);
+    view.setInt32(0, rows.length, true);
+    view.setFloat32(4, 12.5, true);
+    rows.forEach(([status, token, logprob, count, ...top], r) => {
+      const at = 16 + r * 32;
+      [status!, token!].forEach((value, i) => {
+        view.setInt32(at + 4 * i, value, true);
+      });
+      view.setFloat32(at + 8, logprob!, true);
+      view.setInt32(at + 12, count!, true);
+      top.forEach((value, i) => {
+        if (i % 2 === 0) view.setInt32(at + 16 + 4 * i, value, true);
+        else view.setFloat32(at + 16 + 4 * i, value, true);
+      });
+    });
+    return result;
+  };
+
+  test("gives each sampling chunk its row, logprobs only where they were asked for", () => {
+    const result = written([
+      [0, 7, -0.5, 2, 7, -0.5, 8, -1.5],
+      [0, 9, -2.25, 0],
+    ]);
+    expect(result.deviceMs).toBe(12.5);
+    expect(result.decode(stepOf([sample(2), null, sample(null)]))).toEqual([
+      {
+        kind: "token",
+        sequence: 10 as SequenceId,
+        token: 7,
+        logprobs: {
+          logprob: -0.5,
+          top: [
+            { token: 7, logprob: -0.5 },
+            { token: 8, logprob: -1.5 },
+          ],
+        },
+      },
+      { kind: "token", sequence: 12 as SequenceId, token: 9, logprobs: null },
+    ]);
+  });
+
+  test("tells why a row failed", () => {
+    const result = written([
+      [1, 0, 0, 0],
+      [2, 0, 0, 0],
+      [0, 3, -1, 0],
+    ]);
+    expect(result.decode(stepOf([sample(null), sample(null), sample(null)]))).toEqual([
+      { kind: "failed", sequence: 10 as SequenceId, reason: "the model computed logits that are not finite" },
+      { kind: "failed", sequence: 11 as SequenceId, reason: "every token was forbidden" },
+      { kind: "token", sequence: 12 as SequenceId, token: 3, logprobs: null },
+    ]);
+  });
+
+  test("with another number of rows than the step sampled is a bug", () => {
+    expect(() => written([[0, 3, -1, 0]]).decode(stepOf([sample(null), sample(null)]))).toThrow(
+      "the engine drew 1 rows of 2",
+    );
+  });
+});

@@ -1,0 +1,12 @@
+/** The simulated device keeps every promise that a real one keeps. */
+import { deviceConformance } from "../../gpu/conformance.ts";
+import { linearCost } from "../../gpu/simulated/cost-model.ts";
+import { SimulatedDevice } from "../../gpu/simulated/device.ts";
+import { deviceSpec } from "../../scheduler/sim/factories.ts";
+import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
+
+deviceConformance("simulated", () => {
+  const clock = new ManualClock();
+  const device = new SimulatedDevice(deviceSpec(), clock, linearCost(1, 0.1));
+  return { device, settle: () => clock.runNext() };
+});
