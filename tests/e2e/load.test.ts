@@ -1,0 +1,262 @@
+/** Many clients, clients that leave, clients that do not read, and what is left behind: nothing. */
+import { expect, test } from "bun:test";
+import { connect, type Socket } from "node:net";
+import fc from "fast-check";
+import {
+  chatBody,
+  chunksOf,
+  contentOf,
+  post,
+  readEvents,
+  startTestServer,
+  type TestServer,
+  type Wire,
+} from "./server.ts";
+
+const streamOf = (content: string, more: object = {}) =>
+  chatBody(content, { stream: true, ignore_eos: true, ...more });
+
+test("200 streams at once, half of which leave at a random moment, leave nothing behind", async () => {
+  const server = startTestServer({ stepMs: 1 });
+  const seed = 20_261_121;
+  const round = async (seedOfRound: number) => {
+    const leaves = fc.sample(fc.integer({ min: 0, max: 40 }), { numRuns: 200, seed: seedOfRound });
+    const texts = await Promise.all(
+      leaves.map(async (chunks, i) => {
+        const body = streamOf(`Client ${i} says something of its own`, { max_tokens: 60, seed: i });
+        if (i % 2 === 0)
+          return contentOf((await readEvents(await post(server, "/v1/chat/completions", body))).events);
+        await leaveAfter(server, body, chunks);
+        return null;
+      }),
+    );
+    await server.settled();
+    return texts.filter((text) => text !== null);
+  };
+  const first = await round(seed);
+  const rssBytes = process.memoryUsage.rss();
+  expect(first).toHaveLength(100);
+  for (let i = 1; i <= 4; i++) expect(await round(seed + i)).toEqual(first);
+  Bun.gc(true);
+  // 800 more streams: what each left behind would have to be below 64 KiB to pass.
+  expect(process.memoryUsage.rss() - rssBytes).toBeLessThan(50 * 1024 * 1024);
+  await server.close();
+}, 30_000);
+
+/** Starts a stream and cuts the connection after so many chunks; 0 cuts it right after the request is sent. */
+async function leaveAfter(server: TestServer, body: object, chunks: number): Promise<void> {
+  const controller = new AbortController();
+  const request = post(server, "/v1/chat/completions", body, { signal: controller.signal });
+  if (chunks === 0) {
+    queueMicrotask(() => controller.abort());
+    await request.catch(() => {});
+    return;
+  }
+  const reader = (await request).body!.getReader();
+  for (let i = 0; i < chunks; i++) if ((await reader.read()).done) break;
+  controller.abort();
+  await reader.closed.catch(() => {});
+}
+
+test("a client that leaves has its pages back within a step or two", async () => {
+  const server = startTestServer({ stepMs: 20 });
+  const controller = new AbortController();
+  const body = streamOf("A long story", { max_tokens: 1000 });
+  const response = await post(server, "/v1/chat/completions", body, { signal: controller.signal });
+  const reader = response.body!.getReader();
+  await reader.read();
+  await reader.read();
+  const stepsBefore = server.fleet.loads()[0]!.stepsTotal;
+  controller.abort();
+  await server.settled();
+  expect(server.fleet.loads()[0]!.stepsTotal - stepsBefore).toBeLessThanOrEqual(3);
+  await server.close();
+});
+
+/** Far more than sockets hold: 8 choices of 1000 tokens with 20 alternatives each are some 12 MB. */
+const flood = { max_tokens: 1000, seed: 9, logprobs: true, top_logprobs: 20, n: 8 };
+
+test("a reader that stops is paused, and goes on where it was when it reads again", async () => {
+  const server = startTestServer({ stepMs: 0.2 });
+  const body = streamOf("Tell me all", flood);
+  const reference = await readEvents(await post(server, "/v1/chat/completions", body));
+  const load = () => server.fleet.loads()[0]!;
+  const tell = async () => {
+    const quick = chatBody("Quick", { max_tokens: 1 });
+    await (await post(server, "/v1/chat/completions", quick)).json();
+  };
+
+  const reader = slowReader(server, body);
+  while (load().paused < 8) await tell();
+  const tokensWhenPaused = load().generatedTokensTotal;
+  for (let i = 0; i < 20; i++) await tell();
+  expect(load().generatedTokensTotal).toBe(tokensWhenPaused + 20);
+
+  const events = await reader.readAll();
+  for (let index = 0; index < 8; index++) {
+    expect(contentOf(events, index)).toBe(contentOf(reference.events, index));
+  }
+  expect(events.at(-1)).toBe("[DONE]");
+  await server.settled();
+  await server.close();
+}, 20_000);
+
+test("a reader that never reads again is cut off, and holds nothing", async () => {
+  const server = startTestServer({ stepMs: 0.2, limits: { stallMs: 200 } });
+  const reader = slowReader(server, streamOf("Tell me all", flood));
+  await until(() => server.fleet.active > 0);
+  await server.settled();
+  expect(await reader.closed).toBe("reset");
+  await server.close();
+}, 20_000);
+
+test("a stream that waits is told so at once, and then by comments", async () => {
+  const server = startTestServer({
+    stepMs: 5,
+    engine: { sequencesMax: 1 },
+    limits: { commitMs: 30, keepAliveMs: 40 },
+  });
+  const first = post(server, "/v1/chat/completions", streamOf("First", { max_tokens: 60 }));
+  await until(() => server.fleet.active === 1);
+  const startMs = performance.now();
+  const second = await post(server, "/v1/chat/completions", streamOf("Second", { max_tokens: 3 }));
+  expect(second.status).toBe(200);
+  expect(performance.now() - startMs).toBeLessThan(200);
+  const { events, comments } = await readEvents(second);
+  expect(comments).toBeGreaterThanOrEqual(3);
+  expect(chunksOf(events).at(-1)!.choices[0]!.finish_reason).toBe("length");
+  await (await first).text();
+  await server.settled();
+  await server.close();
+});
+
+test("a full queue is a 503 with a time to try again, in a stream too", async () => {
+  const server = startTestServer({ stepMs: 5, engine: { sequencesMax: 1, queueMax: 1 } });
+  const running = post(server, "/v1/chat/completions", streamOf("First", { max_tokens: 30 }));
+  await until(() => server.fleet.active === 1);
+  const waiting = post(server, "/v1/chat/completions", streamOf("Second", { max_tokens: 3 }));
+  await until(() => server.fleet.active === 2);
+  for (const stream of [true, false]) {
+    const refused = await post(server, "/v1/chat/completions", chatBody("Third", { stream }));
+    expect(refused.status).toBe(503);
+    expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
+    const { error } = (await refused.json()) as Wire;
+    expect<unknown>([error.type, error.code]).toEqual(["overloaded_error", "server_overloaded"]);
+  }
+  await (await running).text();
+  await (await waiting).text();
+  await server.settled();
+  await server.close();
+});
+
+test("draining finishes what runs, refuses what is new, and cuts what takes too long", async () => {
+  const server = startTestServer({ stepMs: 2 });
+  const long = await post(server, "/v1/chat/completions", streamOf("Long", { max_tokens: 2000 }));
+  const short = post(server, "/v1/chat/completions", chatBody("Short", { max_tokens: 10, ignore_eos: true }));
+  await until(() => server.fleet.active === 2);
+  const drained = server.lifecycle.drain(400);
+
+  const refused = await post(server, "/v1/chat/completions", chatBody("New"));
+  expect([refused.status, ((await refused.json()) as Wire).error.code]).toEqual([503, "draining"]);
+  expect((await fetch(`${server.origin}/health/ready`)).status).toBe(503);
+  expect((await fetch(`${server.origin}/health`)).status).toBe(200);
+
+  expect((await short).status).toBe(200);
+  const { events } = await readEvents(long);
+  expect((JSON.parse(events.at(-1)!) as Wire).error.code).toBe("draining");
+  expect(events).not.toContain("[DONE]");
+  expect(await drained).toBe(1);
+  await server.settled();
+  await server.close();
+});
+
+test("metrics count what happened", async () => {
+  const server = startTestServer();
+  const metrics = async () => {
+    const response = await fetch(`${server.origin}/metrics`);
+    expect(response.headers.get("content-type")).toStartWith("text/plain; version=0.0.4");
+    return parseMetrics(await response.text());
+  };
+  const before = await metrics();
+  await (
+    await post(server, "/v1/chat/completions", chatBody("One", { max_tokens: 20, ignore_eos: true, n: 2 }))
+  ).json();
+  await readEvents(await post(server, "/v1/chat/completions", streamOf("Two", { max_tokens: 10 })));
+  await leaveAfter(server, streamOf("Three", { max_tokens: 1000 }), 2);
+  await server.settled();
+  const after = await metrics();
+  const grew = (name: string) => (after.get(name) ?? Number.NaN) - (before.get(name) ?? 0);
+  const engine = `model_name="demo",engine="0"`;
+
+  expect(grew(`vllm:request_success_total{${engine},finished_reason="length"}`)).toBe(3);
+  expect(grew(`vllm:request_success_total{${engine},finished_reason="abort"}`)).toBe(1);
+  expect(grew(`vllm:generation_tokens_total{${engine}}`)).toBeGreaterThanOrEqual(50);
+  expect(grew(`vllm:time_to_first_token_seconds_count{${engine}}`)).toBe(3);
+  expect(grew(`vllm:e2e_request_latency_seconds_count{${engine}}`)).toBe(3);
+  expect(grew(`vllm:inter_token_latency_seconds_count{${engine}}`)).toBeGreaterThan(20);
+  expect(grew(`vllm:iteration_tokens_total_count{${engine}}`)).toBe(grew(`bunting_steps_total{${engine}}`));
+  expect(grew(`http_requests_total{handler="/v1/chat/completions",method="POST",status="200"}`)).toBe(3);
+  expect(after.get(`vllm:num_requests_running{${engine}}`)).toBe(0);
+  expect(after.get(`vllm:num_requests_waiting{${engine}}`)).toBe(0);
+  expect(after.get(`vllm:kv_cache_usage_perc{${engine}}`)).toBe(0);
+  expect(after.get(`vllm:cache_config_info{${engine},block_size="16",num_gpu_blocks="4096"}`)).toBe(1);
+  await server.close();
+});
+
+/** Every line of the exposition, which must be a comment or a sample. */
+function parseMetrics(text: string): Map<string, number> {
+  const samples = new Map<string, number>();
+  for (const line of text.split("\n")) {
+    if (line === "" || line.startsWith("# HELP ") || line.startsWith("# TYPE ")) continue;
+    const [, name, value] = /^([a-zA-Z_:][\w:]*(?:\{.*\})?) (\S+)$/.exec(line) ?? [];
+    expect(name, line).toBeString();
+    samples.set(name!, Number(value));
+  }
+  return samples;
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 1));
+}
+
+/** A client that asks for a stream and, after its first bytes, reads nothing until told. */
+function slowReader(server: TestServer, body: object) {
+  const socket: Socket = connect(Number(new URL(server.origin).port), "127.0.0.1");
+  const text = JSON.stringify(body);
+  socket.write(
+    `POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n` +
+      `Connection: close\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
+  );
+  const parts: Buffer[] = [];
+  const closed = new Promise<"reset" | "ended">((resolve) => {
+    socket.once("error", () => resolve("reset"));
+    socket.once("close", () => resolve("ended"));
+  });
+  socket.on("data", (part: Buffer) => parts.push(part));
+  socket.once("data", () => socket.pause());
+  return {
+    closed,
+    async readAll(): Promise<string[]> {
+      socket.resume();
+      await closed;
+      const answer = dechunk(Buffer.concat(parts));
+      return answer
+        .split("\n\n")
+        .filter((frame) => frame.startsWith("data: "))
+        .map((frame) => frame.slice(6));
+    },
+  };
+}
+
+/** The body of an HTTP/1.1 answer in chunked transfer encoding. */
+function dechunk(answer: Buffer): string {
+  let at = answer.indexOf("\r\n\r\n") + 4;
+  const parts: Buffer[] = [];
+  for (;;) {
+    const lineEnd = answer.indexOf("\r\n", at);
+    const size = Number.parseInt(answer.toString("latin1", at, lineEnd), 16);
+    if (!(size > 0)) return Buffer.concat(parts).toString();
+    parts.push(answer.subarray(lineEnd + 2, lineEnd + 2 + size));
+    at = lineEnd + 2 + size + 2;
+  }
+}
