@@ -46,7 +46,7 @@ namespace {
 using bunting::fail;
 
 // A fixed buffer, so that reporting a failure cannot fail itself.
-thread_local char last_error[512] = "";
+thread_local char last_error[bunting::kErrorBytes] = "";
 
 bunting_status failed(bunting_status status, char const* text) {
   std::snprintf(last_error, sizeof last_error, "%s", text);

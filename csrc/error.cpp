@@ -5,7 +5,7 @@
 namespace bunting {
 
 void fail(bunting_status status, char const* format, ...) {
-  char text[512];
+  char text[kErrorBytes];
   va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(text, sizeof text, format, arguments);

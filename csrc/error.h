@@ -9,6 +9,9 @@
 
 namespace bunting {
 
+// Room for a sentence with a long path in it.
+inline constexpr int kErrorBytes = 6144;
+
 class Error : public std::runtime_error {
  public:
   Error(bunting_status status, std::string const& message) : std::runtime_error(message), status_(status) {}
