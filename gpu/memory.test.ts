@@ -7,6 +7,7 @@ const gib = 2 ** 30;
 
 /** 1 GiB of weights, 16 tokens per page of 1 MiB, a context of 1 GiB, 32 GiB to use. */
 const input = (changes: Partial<MemoryInput> = {}): MemoryInput => ({
+  compute: "bf16",
   weightBytes: gib,
   pageBytes: mib,
   pageTokens: 16,
@@ -67,6 +68,8 @@ describe("a refusal has the numbers and says what would help", () => {
     );
     expect(plan.advice).toEqual(["free memory, or choose a smaller model"]);
     expect(plan.rows.at(-1)?.bytes).toBeLessThan(0);
+    const f32 = refusal(planMemory(input({ weightBytes: 40 * gib, compute: "f32", engines: 2 })));
+    expect(f32.advice.slice(0, 2)).toEqual(["--dtype bf16 halves weights and KV cache", "run fewer engines"]);
   });
 
   test("a context too long: the longest that fits", () => {
@@ -82,9 +85,9 @@ describe("a refusal has the numbers and says what would help", () => {
     expect(small.reason).toBe(
       "a KV cache of 512 MiB holds 8192 tokens, less than one context of 16384 tokens, which takes 1.0 GiB",
     );
-    expect(small.advice).toEqual(["--max-model-len 8192 or less fits", "give the KV cache 1.0 GiB or more"]);
+    expect(small.advice).toEqual(["--max-model-len 8192 or less fits", "--kv-cache-gib 1 or more"]);
     const large = refusal(planMemory(input({ kvBytes: 64 * gib })));
-    expect(large.advice[0]).toBe("ask for a KV cache of 29.3 GiB or less");
+    expect(large.advice[0]).toBe("--kv-cache-gib 29.2 or less");
   });
 });
 
@@ -93,6 +96,7 @@ test("a plan that fits never overdraws and always holds one context", () => {
   fc.assert(
     fc.property(
       fc.record({
+        compute: fc.constantFrom("bf16", "f32"),
         weightBytes: bytes(64 * gib),
         pageBytes: fc.integer({ min: 1024, max: 64 * mib }),
         pageTokens: fc.constant(16),

@@ -6,6 +6,8 @@
  * long prefixes alive, and the other half stays with the machine.
  */
 export interface MemoryInput {
+  /** What weights and keys and values are kept in; the byte counts below are for this. */
+  readonly compute: "bf16" | "f32";
   /** Packed weights, once for all engines. */
   readonly weightBytes: number;
   /** One KV page over all layers. */
@@ -92,10 +94,7 @@ export function planMemory(input: MemoryInput): MemoryPlan {
       reason:
         `a KV cache of ${formatBytes(input.kvBytes)} holds ${pagesWanted * pageTokens} tokens${each}, ` +
         `less than one context of ${contextMax} tokens, which takes ${formatBytes(neededBytes)}`,
-      advice: [
-        ...contextAdvice(pagesWanted * pageTokens),
-        `give the KV cache ${formatBytes(neededBytes)} or more`,
-      ],
+      advice: [...contextAdvice(pagesWanted * pageTokens), kvAdvice(neededBytes, Math.ceil, "more")],
       rows,
     };
   }
@@ -103,7 +102,8 @@ export function planMemory(input: MemoryInput): MemoryPlan {
 
   const neededBytes = weightBytes + workspaces + reserveBytes + kvBytes;
   const advice = contextAdvice(pagesThatFit * pageTokens);
-  if (pages > pagesPerContext) advice.unshift(`ask for a KV cache of ${formatBytes(freeBytes)} or less`);
+  if (pages > pagesPerContext) advice.unshift(kvAdvice(freeBytes, Math.floor, "less"));
+  if (input.compute === "f32") advice.push("--dtype bf16 halves weights and KV cache");
   if (engines > 1) advice.push("run fewer engines");
   advice.push("free memory, or choose a smaller model");
   return {
@@ -122,6 +122,11 @@ export function planMemory(input: MemoryInput): MemoryPlan {
 /** The longest context that would fit, if there is one worth having. */
 function contextAdvice(tokensThatFit: number): string[] {
   return tokensThatFit >= 128 ? [`--max-model-len ${tokensThatFit} or less fits`] : [];
+}
+
+/** A size of the KV cache for the flag, in tenths of a GiB. */
+function kvAdvice(bytes: number, round: (value: number) => number, or: "more" | "less"): string {
+  return `--kv-cache-gib ${round((bytes / gib) * 10) / 10} or ${or}`;
 }
 
 /** Bytes for people: "3.2 GiB", "512 MiB", "96 KiB". */

@@ -49,6 +49,7 @@ export function planServing(config: Config, library: NativeLibrary, dir: string)
   };
   const { weightBytes, pageBytes } = library.modelPlan(shape, compute, PAGE_TOKENS);
   const memory = planMemory({
+    compute: compute.compute,
     weightBytes,
     pageBytes,
     pageTokens: PAGE_TOKENS,
