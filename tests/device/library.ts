@@ -4,7 +4,11 @@ import { join } from "node:path";
 import { type NativeLibrary, openLibrary } from "../../gpu/native.ts";
 
 export function cpuLibrary(): NativeLibrary {
+  return openLibrary(cpuLibraryPath());
+}
+
+export function cpuLibraryPath(): string {
   const path = process.env.BUNTING_LIBRARY ?? join(import.meta.dir, "../../build/native/libbunting_cpu.so");
   if (!existsSync(path)) throw new Error(`${path} does not exist: "npm run setup" builds it`);
-  return openLibrary(path);
+  return path;
 }
