@@ -73,12 +73,12 @@ BUNTING_INLINE f32x16 zero() {
 
 BUNTING_INLINE f32x16 load(float const* p) {
   f32x16 y;
-  std::memcpy(&y, p, sizeof y);
+  for (int i = 0; i < kRegisters; ++i) std::memcpy(&y.r[i], p + i * kLanes, sizeof(vf));
   return y;
 }
 
 BUNTING_INLINE void store(float* p, f32x16 x) {
-  std::memcpy(p, &x, sizeof x);
+  for (int i = 0; i < kRegisters; ++i) std::memcpy(p + i * kLanes, &x.r[i], sizeof(vf));
 }
 
 // The first n of sixteen, 0 <= n <= 16; the other lanes are zero.
@@ -195,13 +195,13 @@ BUNTING_INLINE f32x16_pair load_bf16_pairs(bf16 const* p) {
 // ---- exp
 // ----------------------------------------------------------------------------------------------------------
 
-// e^x within 2 units in the last place; 0 below -87.3, saturates at e^88.3 above, NaN stays NaN.
+// e^x within 2 units in the last place; 0 below -87.3, infinite above 88.3, NaN stays NaN.
 // e^x = 2^n * e^r with n = round(x / ln 2), |r| <= ln(2)/2, and a polynomial of degree 6 for e^r.
 BUNTING_INLINE f32x16 exp(f32x16 v) {
   constexpr float kRound =
       12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
   for (int i = 0; i < kRegisters; ++i) {
-    vf const x = v.r[i] > 88.3f ? 88.3f - vf{} : v.r[i];
+    vf const x = v.r[i] > 89.0f ? 89.0f - vf{} : v.r[i];  // at 89 n is 128, and 2^n infinite
     vf const shifted = fma(x, 1.44269504088896341f - vf{}, kRound - vf{});
     vf const n = shifted - kRound;
     vf r = fma(n, -0.693145751953125f - vf{}, x);  // ln 2 in two parts; n times the first is exact

@@ -1,0 +1,27 @@
+// dense.h - plain loops for pack, gemm, embed, rmsnorm and swiglu; parameters as in kernels.h, sums in
+// double.
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace bunting::reference {
+
+// One value of a file: element `index` of src.
+double source_value(void const* src, Dtype dtype, int64_t index);
+
+// One value of a packed matrix; 0 <= n < 16 * panels, 0 <= k < kp.
+double weight(PackedMatrix const& w, int64_t n, int64_t k);
+
+// Packs all of w.
+void pack(PackedMatrix const& w, void const* src, Dtype src_dtype);
+
+// y [T, N] becomes what g.y should; scale [T, N] the sum of the terms' absolute values, by which rounding
+// errors are measured. g.y holds the values before the GEMM and is not changed.
+void gemm(Gemm const& g, double* y, double* scale);
+
+void embed(double* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t tokens);
+void rmsnorm(double* y, int64_t ldy, float const* x, int64_t ldx, float const* w, int64_t h, float eps,
+             int64_t tokens);
+void swiglu(double* y, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, int64_t tokens);
+
+}  // namespace bunting::reference

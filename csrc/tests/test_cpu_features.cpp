@@ -1,0 +1,47 @@
+// What can be said of any machine's probe.
+#include <cstring>
+
+#include "cpu_features.h"
+#include "include/engine.h"
+#include "tests/dense_test.h"
+
+namespace bunting::test {
+
+TEST(cpu_features_are_plausible) {
+  CHECK(best_isa() >= BUNTING_ISA_PORTABLE && best_isa() <= BUNTING_ISA_AMX_BF16, "level %d", best_isa());
+  CHECK(usable_cores() >= 1, "%d cores", usable_cores());
+  Memory const memory = usable_memory();
+  CHECK(memory.total_bytes > (uint64_t{64} << 20), "%llu bytes", (unsigned long long)memory.total_bytes);
+  CHECK(memory.free_bytes > 0 && memory.free_bytes <= memory.total_bytes, "%llu of %llu bytes free",
+        (unsigned long long)memory.free_bytes, (unsigned long long)memory.total_bytes);
+  char name[96], tiny[4];
+  processor_name(name, sizeof name);
+  CHECK(std::strlen(name) > 0, "no name");
+  processor_name(tiny, sizeof tiny);
+  CHECK(std::strlen(tiny) <= 3, "the name is longer than its buffer");
+}
+
+// The probe agrees with the compiler's own, where there is one.
+#if defined(__x86_64__)
+TEST(cpu_features_agree_with_the_compiler) {
+  __builtin_cpu_init();
+  bool const avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  bool const avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  CHECK((best_isa() >= BUNTING_ISA_AVX2) == avx2, "AVX2: level %d", best_isa());
+  CHECK((best_isa() >= BUNTING_ISA_AVX512) == avx512, "AVX-512: level %d", best_isa());
+}
+#endif
+
+TEST(dispatch_has_a_table_for_every_usable_level) {
+  CHECK(kernels_for(BUNTING_ISA_PORTABLE) != nullptr, "no portable kernels");
+  CHECK(kernels_for(BUNTING_ISA_AUTO) == nullptr && kernels_for(BUNTING_ISA_AMX_BF16 + 1) == nullptr,
+        "a table for a level that is none");
+  for (Kernels const* kernels : dense_levels()) {
+    CHECK(kernels->pack && kernels->gemm && kernels->embed && kernels->rmsnorm && kernels->rope_append &&
+              kernels->swiglu && kernels->attention && kernels->sample,
+          "%s lacks a kernel", kernels->name);
+  }
+}
+
+}  // namespace bunting::test

@@ -1,0 +1,172 @@
+// gemm against plain loops in double, and a row alone against the same row in company, bit for bit.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/dense_test.h"
+#include "thread_pool.h"
+
+namespace bunting::test {
+namespace {
+
+struct Case {
+  Dtype dtype;
+  int64_t tokens, n, k;
+  bool bias = false, accumulate = false;
+};
+
+// Rounding errors of a sum of K terms in f32 behave like a random walk: 2^-24 * sqrt(K) of the terms' sum on
+// average; four times that is never reached by chance.
+double allowed(int64_t k, double scale) {
+  return 4 * 0x1p-24 * std::sqrt(double(k) + 16) * scale + 1e-30;
+}
+
+void check_case(Case const& c) {
+  Random random{uint64_t(c.tokens * 1000003 + c.n * 1009 + c.k)};
+  Weights weights(random, c.dtype, c.n, c.k);
+  int64_t const ldx = weights.matrix.kp() + 32, ldy = c.n + 3;
+  Bytes x = random_rows(random, c.dtype, c.tokens, c.k, ldx);
+  Bytes bias = random_rows(random, Dtype::f32, 1, c.n, c.n);
+  // What is not accumulated may have held anything: NaN.
+  Bytes const before =
+      c.accumulate ? random_rows(random, Dtype::f32, c.tokens, c.n, ldy) : Bytes(c.tokens * ldy * 4);
+  Gemm g{.x = x.data.get(),
+         .ldx = ldx,
+         .w = &weights.matrix,
+         .bias = c.bias ? bias.f32() : nullptr,
+         .ldy = ldy,
+         .tokens = c.tokens,
+         .accumulate = c.accumulate};
+  Bytes y(c.tokens * ldy * 4);
+  g.y = y.f32();
+  auto const reset = [&] { std::memcpy(y.data.get(), before.data.get(), y.size); };
+  std::vector<double> want(size_t(c.tokens * c.n)), scale(want.size());
+  reset();
+  reference::gemm(g, want.data(), scale.data());
+  int64_t const panels = weights.matrix.panels();
+  for (Kernels const* kernels : dense_levels()) {
+    reset();
+    kernels->gemm(g, 0, panels / 3);
+    kernels->gemm(g, panels / 3, panels);
+    double worst = 0;
+    int64_t outside = 0;
+    for (int64_t t = 0; t < c.tokens; ++t) {
+      for (int64_t n = 0; n < ldy; ++n) {
+        if (n >= c.n) {
+          outside += std::memcmp(y.f32() + t * ldy + n, before.data.get() + (t * ldy + n) * 4, 4) != 0;
+          continue;
+        }
+        size_t const i = size_t(t * c.n + n);
+        double const error = std::fabs(y.f32()[t * ldy + n] - want[i]) / allowed(c.k, scale[i]);
+        worst = std::isnan(error) ? INFINITY : std::max(worst, error);
+      }
+    }
+    CHECK(worst <= 1 && outside == 0,
+          "%s %s T=%d N=%d K=%d bias %d accumulate %d: off by %g of what is allowed, %d outside",
+          kernels->name, name_of(c.dtype), int(c.tokens), int(c.n), int(c.k), c.bias, c.accumulate, worst,
+          int(outside));
+  }
+}
+
+}  // namespace
+
+TEST(gemm_matches_reference) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+    for (int64_t tokens : {0, 1, 2, 3, 5, 8, 9, 15, 16, 17, 31, 32, 33, 50})
+      for (int64_t n : {1, 15, 16, 17, 80})
+        for (int64_t k : {1, 31, 32, 33, 96}) check_case({dtype, tokens, n, k});
+  }
+}
+
+// Deeper than one block of k at every level, wider than a chunk of panels.
+TEST(gemm_matches_reference_across_blocks) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+    for (int64_t tokens : {1, 7, 18}) check_case({dtype, tokens, 40, 9000});
+    check_case({dtype, 1, 40, 20000});
+    check_case({dtype, 40, 1030, 160});
+    check_case({dtype, 19, 600, 1056});
+  }
+}
+
+TEST(gemm_adds_bias_and_residual) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+    for (int64_t tokens : {1, 6, 20}) {
+      for (int64_t k : {0, 40, 2100}) {
+        check_case({dtype, tokens, 50, k, true, false});
+        check_case({dtype, tokens, 50, k, false, true});
+        check_case({dtype, tokens, 50, k, true, true});
+        if (k == 0) check_case({dtype, tokens, 50, k});
+      }
+    }
+  }
+}
+
+// The promise of kernels.h: neither the rows beside it, nor the slice of panels, nor the thread changes a bit
+// of a row.
+TEST(gemm_rows_do_not_depend_on_company) {
+  constexpr int64_t kTokens = 41, kN = 104;
+  ThreadPool pool(3);
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+    for (int64_t k : {64, 1088, 9000}) {
+      for (bool accumulate : {false, true}) {
+        Random random{uint64_t(k)};
+        Weights const weights(random, dtype, kN, k);
+        int64_t const ldx = weights.matrix.kp(), panels = weights.matrix.panels();
+        Bytes const x = random_rows(random, dtype, kTokens, k, ldx);
+        Bytes const before = random_rows(random, Dtype::f32, kTokens, kN, kN);
+        Bytes bias = random_rows(random, Dtype::f32, 1, kN, kN);
+        for (Kernels const* kernels : dense_levels()) {
+          // The software tiles are slow; two depths show what the third would.
+          if (k == 9000 && kernels == &amx_emulated::kernels) continue;
+          Bytes alone(kTokens * kN * 4), together(kTokens * kN * 4);
+          auto const rows = [&](Bytes& y, int64_t first, int64_t count) {
+            std::memcpy(y.data.get() + first * kN * 4, before.data.get() + first * kN * 4,
+                        size_t(count * kN * 4));
+            return Gemm{.x = x.data.get() + first * ldx * bytes_of(dtype),
+                        .ldx = ldx,
+                        .w = &weights.matrix,
+                        .bias = bias.f32(),
+                        .y = y.f32() + first * kN,
+                        .ldy = kN,
+                        .tokens = count,
+                        .accumulate = accumulate};
+          };
+          for (int64_t t = 0; t < kTokens; ++t) kernels->gemm(rows(alone, t, 1), 0, panels);
+          for (int64_t count : {2, 7, 8, 13, 16, 37, 41}) {
+            for (int64_t t = 0; t < kTokens; t += count) {
+              Gemm const g = rows(together, t, std::min(count, kTokens - t));
+              if (count % 2 == 0)
+                kernels->gemm(g, 0, panels);
+              else
+                pool.run(panels, count / 5 + 1,
+                         [&](int64_t begin, int64_t end) { kernels->gemm(g, begin, end); });
+            }
+            CHECK(std::memcmp(alone.data.get(), together.data.get(), alone.size) == 0,
+                  "%s %s K=%d accumulate %d: rows in groups of %d differ from rows alone", kernels->name,
+                  name_of(dtype), int(k), accumulate, int(count));
+          }
+        }
+      }
+    }
+  }
+}
+
+// A row with a NaN must not reach the others: a broken sequence stays alone.
+TEST(gemm_keeps_not_a_number_in_its_row) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+    Random random{5};
+    Weights const weights(random, dtype, 48, 64);
+    Bytes x = random_rows(random, dtype, 19, 64, 64);
+    reference::put(dtype, x.data.get(), 7 * 64 + 3, INFINITY);
+    reference::put(dtype, x.data.get(), 7 * 64 + 4, -INFINITY);
+    for (Kernels const* kernels : dense_levels()) {
+      Bytes y(19 * 48 * 4);
+      kernels->gemm(
+          {.x = x.data.get(), .ldx = 64, .w = &weights.matrix, .y = y.f32(), .ldy = 48, .tokens = 19}, 0, 3);
+      for (int64_t i = 0; i < 19 * 48; ++i)
+        CHECK(std::isfinite(y.f32()[i]) == (i / 48 != 7), "%s %s row %d", kernels->name, name_of(dtype),
+              int(i / 48));
+    }
+  }
+}
+
+}  // namespace bunting::test

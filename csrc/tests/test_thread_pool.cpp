@@ -1,0 +1,110 @@
+// ThreadPool: every piece once, everything visible afterwards, no processor used when idle.
+#include <time.h>
+
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <vector>
+
+#include "tests/test.h"
+#include "thread_pool.h"
+
+namespace bunting::test {
+namespace {
+
+double process_cpu_seconds() {
+  timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
+}
+
+}  // namespace
+
+TEST(thread_pool_runs_every_piece_once) {
+  for (int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    CHECK(pool.threads() == threads, "%d threads, not %d", pool.threads(), threads);
+    for (int64_t total : {0, 1, 2, 7, 64, 1000}) {
+      for (int64_t grain : {1, 3, 64, 2000}) {
+        std::vector<int> seen(size_t(total), 0);  // plain ints: run() must make them visible
+        pool.run(total, grain, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) seen[size_t(i)]++;
+        });
+        for (int count : seen)
+          CHECK(count == 1, "%d threads, %d by %d: %d times", threads, int(total), int(grain), count);
+      }
+    }
+  }
+}
+
+// Scratch memory is found by thread number: no number may be in use twice at once.
+TEST(thread_pool_numbers_are_exclusive) {
+  ThreadPool pool(4);
+  std::atomic<int> busy[4] = {};
+  std::atomic<int> clashes{0};
+  ThreadPool::Step step(pool);
+  for (int round = 0; round < 200; ++round) {
+    pool.run(16, 1, [&](int64_t, int64_t, int thread) {
+      if (thread < 0 || thread >= 4 || busy[thread].exchange(1) != 0) clashes++;
+      for (int spin = 0; spin < 50; ++spin) std::atomic_signal_fence(std::memory_order_seq_cst);
+      busy[thread].store(0);
+    });
+  }
+  CHECK(clashes == 0, "%d times", clashes.load());
+}
+
+// What a step is made of: thousands of sections of microseconds, each reading what the one before wrote.
+TEST(thread_pool_many_short_sections) {
+  for (int threads : {2, 5}) {
+    ThreadPool pool(threads);
+    std::vector<int64_t> a(97, 1), b(97, 0);
+    auto const start = std::chrono::steady_clock::now();
+    for (int step = 0; step < 20; ++step) {
+      ThreadPool::Step awake(pool);
+      for (int section = 0; section < 100; ++section) {
+        pool.run(97, 10, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) b[size_t(i)] = a[size_t(96 - i)] + 1;
+        });
+        a.swap(b);
+      }
+    }
+    int64_t const sum = std::accumulate(a.begin(), a.end(), int64_t{0});
+    CHECK(sum == 97 * 2001, "%d threads: %lld", threads, (long long)sum);
+    double const took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    CHECK(took < 30, "%d threads: 2000 sections took %.1f s", threads,
+          took);  // a lost wake would hang or crawl
+  }
+}
+
+TEST(thread_pool_parts_run_once_each) {
+  for (int threads : {1, 4}) {
+    ThreadPool pool(threads);
+    std::vector<int> seen(size_t(threads), 0);
+    for (int round = 0; round < 50; ++round) pool.run_parts([&](int32_t part) { seen[size_t(part)]++; });
+    for (int count : seen) CHECK(count == 50, "%d threads: a part ran %d times", threads, count);
+  }
+}
+
+TEST(thread_pool_idle_uses_no_processor) {
+  ThreadPool pool(4);
+  {
+    ThreadPool::Step step(pool);
+    pool.run(64, 1, [](int64_t, int64_t) {});
+  }
+  // Helpers may spin on for the moment it takes them to see the end of the step.
+  timespec const moment{0, 20'000'000}, while_idle{0, 200'000'000};
+  nanosleep(&moment, nullptr);
+  double const before = process_cpu_seconds();
+  nanosleep(&while_idle, nullptr);
+  double const used = process_cpu_seconds() - before;
+  CHECK(used < 0.005, "%.1f ms of processor time in 200 ms of idling", used * 1e3);
+}
+
+TEST(thread_pool_comes_and_goes) {
+  for (int round = 0; round < 50; ++round) {
+    ThreadPool pool(1 + round % 5);
+    if (round % 2 == 0) pool.run(10, 1, [](int64_t, int64_t) {});
+  }
+}
+
+}  // namespace bunting::test
