@@ -1,0 +1,100 @@
+/** Preemption by recompute: whom it takes, and that it changes nothing but time. */
+
+import { expect, test } from "bun:test";
+import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
+import type { SequenceId } from "../core.ts";
+import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
+import { backOffSteps } from "./preemption.ts";
+
+/** Two sequences of one page each that both want four: the second has to give way again and again. */
+function crowd(options: { temperature?: number; presencePenalty?: number } = {}) {
+  const specs = [0, 100, 200].map((first) =>
+    sequenceSpec(tokensFrom(first, 10), 50, { sampling: { seed: [7, first], ...options } }),
+  );
+  const harness = new EngineHarness({ spec: { pages: 7 }, engine: { watermark: 0 } });
+  for (const spec of specs) harness.submit(spec);
+  return { harness, specs };
+}
+
+const preempted = (harness: EngineHarness): string[] =>
+  harness.traces.flatMap((step) =>
+    step.notes.filter((note) => note.kind === "preempted").map((note) => `${step.number}:${note.sequence}`),
+  );
+
+test("tokens and their number are those of a sequence alone, greedy, drawn and with penalties", () => {
+  for (const options of [{}, { temperature: 1 }, { presencePenalty: 1 }]) {
+    const { harness, specs } = crowd(options);
+    harness.finish();
+    expect(harness.load.preemptionsTotal).toBeGreaterThan(1);
+    specs.forEach((spec, i) => {
+      expect(harness.outcomes[i]!.tokens).toHaveLength(50);
+      expect(harness.outcomes[i]!.tokens).toEqual(tokensAlone(spec).tokens);
+      expect(harness.outcomes[i]!.finish).toEqual({ kind: "length" });
+    });
+  }
+});
+
+test("the oldest is never preempted, and nobody twice for one step", () => {
+  const { harness } = crowd();
+  harness.finish();
+  const victims = preempted(harness);
+  expect(victims.filter((victim) => victim.endsWith(":0"))).toEqual([]);
+  expect(new Set(victims).size).toBe(victims.length);
+});
+
+test("coming back is mostly a hit, and nothing but the recomputed tail is computed twice", () => {
+  const { harness } = crowd();
+  harness.finish();
+  const computed = harness.steps
+    .flatMap((step) => step.chunks)
+    .reduce((sum, chunk) => sum + chunk.tokens.length, 0);
+  const once = 3 * (10 + 49);
+  expect(computed).toBeGreaterThan(once);
+  expect(computed).toBeLessThan(once + harness.load.preemptionsTotal * 32);
+});
+
+test("no page is asked for before it is needed: decodes inside of their last page preempt nobody", () => {
+  const harness = new EngineHarness({ spec: { pages: 2 }, engine: { watermark: 0 } });
+  harness.submit(sequenceSpec(tokensFrom(0, 8), 9));
+  harness.engine.run();
+  harness.clock.runNext();
+  harness.submit(sequenceSpec(tokensFrom(100, 8), 9));
+  harness.finish();
+  expect(harness.load.preemptionsTotal).toBe(0);
+});
+
+test("a paused sequence gives way first, and its tokens are the same when it comes back", () => {
+  const specs = [sequenceSpec(tokensFrom(0, 10), 60), sequenceSpec(tokensFrom(100, 10), 60)];
+  const harness = new EngineHarness({ spec: { pages: 6 }, engine: { watermark: 0 } });
+  const slow = harness.submit(specs[0]!);
+  harness.submit(specs[1]!);
+  for (let i = 0; i < 20; i++) harness.step();
+  harness.send("pause", slow);
+  harness.finish();
+  expect(harness.outcomes[1]!.finish).toEqual({ kind: "length" });
+  expect(preempted(harness).map((victim) => victim.split(":")[1])).toEqual(["0"]);
+  expect(harness.outcomes[0]!.finish).toBeNull();
+  harness.send("resume", slow);
+  harness.finish();
+  expect(harness.outcomes.map((outcome) => outcome.tokens)).toEqual(
+    specs.map((spec) => tokensAlone(spec).tokens),
+  );
+});
+
+test("paused sequences do not keep the waiting from slots", () => {
+  const harness = new EngineHarness({ engine: { sequencesMax: 1 } });
+  const slow = harness.submit(sequenceSpec(tokensFrom(0, 10), 20));
+  harness.step();
+  harness.send("pause", slow);
+  const next = harness.submit(sequenceSpec(tokensFrom(100, 10), 5));
+  harness.finish();
+  expect(harness.outcomes[next]!.finish).toEqual({ kind: "length" });
+  expect(harness.load.paused).toBe(1);
+  harness.send("abort", slow);
+  harness.engine.run();
+  expect(harness.outcomes[slow as SequenceId]!.finish).toEqual({ kind: "aborted" });
+});
+
+test("back-off grows from the second preemption on, and is bounded", () => {
+  expect([1, 2, 3, 4, 5, 6, 7, 8, 100].map(backOffSteps)).toEqual([0, 2, 4, 8, 16, 32, 64, 64, 64]);
+});

@@ -1,0 +1,106 @@
+/** Sequences that share a prefix compute it once, and nobody waits in vain. */
+
+import { expect, test } from "bun:test";
+import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
+import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
+
+const computedTokens = (harness: EngineHarness): number =>
+  harness.steps.flatMap((step) => step.chunks).reduce((sum, chunk) => sum + chunk.tokens.length, 0);
+
+const waits = (harness: EngineHarness): number =>
+  harness.traces.flatMap((step) => step.notes).filter((note) => note.kind === "waits").length;
+
+test("equal prompts submitted at once compute the prefix once", () => {
+  const count = 8;
+  const prompt = tokensFrom(0, 300);
+  const harness = new EngineHarness({
+    spec: { pages: 200 },
+    engine: { stepTokens: 128, sharedTokensMin: 16 },
+  });
+  for (let i = 0; i < count; i++) {
+    harness.submit(sequenceSpec(prompt, 4, { sampling: { temperature: 1, seed: [i, 0] } }));
+  }
+  harness.finish();
+  // The others compute what is left behind the last whole page, 300 - 288 tokens, and all decode 3 tokens.
+  expect(computedTokens(harness)).toBe(300 + (count - 1) * 12 + count * 3);
+  harness.outcomes.forEach((outcome, i) => {
+    const alone = tokensAlone(sequenceSpec(prompt, 4, { sampling: { temperature: 1, seed: [i, 0] } }));
+    expect(outcome.tokens).toEqual(alone.tokens);
+    expect(outcome.cachedTokens).toBe(i === 0 ? 0 : 288);
+  });
+});
+
+test("who shares only a beginning goes on as soon as that is there", () => {
+  const harness = new EngineHarness({ spec: { pages: 200 }, engine: { stepTokens: 64 } });
+  harness.submit(sequenceSpec(tokensFrom(0, 640), 1));
+  harness.submit(sequenceSpec([...tokensFrom(0, 128), ...tokensFrom(500, 40)], 1));
+  harness.step();
+  harness.step();
+  expect(harness.outcomes[1]!.cachedTokens).toBeNull();
+  harness.step();
+  // Admitted, but the older prompt has the whole budget of the step.
+  harness.finish();
+  expect(harness.outcomes[1]!.cachedTokens).toBe(128);
+});
+
+test("a small common beginning is computed again rather than waited for", () => {
+  const harness = new EngineHarness({ engine: { stepTokens: 256 } });
+  harness.submit(sequenceSpec([...tokensFrom(0, 60), ...tokensFrom(300, 40)], 1));
+  harness.submit(sequenceSpec([...tokensFrom(0, 60), ...tokensFrom(400, 40)], 1));
+  harness.finish();
+  expect(waits(harness)).toBe(0);
+  expect(harness.load.stepsTotal).toBe(1);
+});
+
+test("different salts share nothing and wait for nothing", () => {
+  const harness = new EngineHarness({ engine: { stepTokens: 512 } });
+  harness.submit(sequenceSpec(tokensFrom(0, 200), 1, { cacheSalt: "a" }));
+  harness.submit(sequenceSpec(tokensFrom(0, 200), 1, { cacheSalt: "b" }));
+  harness.finish();
+  harness.submit(sequenceSpec(tokensFrom(0, 200), 1, { cacheSalt: "c" }));
+  harness.finish();
+  expect(waits(harness)).toBe(0);
+  expect(computedTokens(harness)).toBe(600);
+  expect(harness.outcomes.map((outcome) => outcome.cachedTokens)).toEqual([0, 0, 0]);
+});
+
+test("when the owner goes away its waiters compute for themselves, the next one for the rest", () => {
+  for (const message of ["abort", "pause"] as const) {
+    const harness = new EngineHarness({ spec: { pages: 200 }, engine: { stepTokens: 64 } });
+    const prompt = tokensFrom(0, 300);
+    const owner = harness.submit(sequenceSpec(prompt, 2));
+    for (let i = 0; i < 3; i++) harness.submit(sequenceSpec(prompt, 2));
+    harness.step();
+    harness.step();
+    harness.send(message, owner);
+    harness.finish();
+    harness.outcomes.slice(1).forEach((outcome) => {
+      expect(outcome.tokens).toEqual(tokensAlone(sequenceSpec(prompt, 2)).tokens);
+    });
+    expect(computedTokens(harness)).toBeLessThan(300 + 4 * 20);
+  }
+});
+
+test("a waiter that is aborted or paused leaves the waiting", () => {
+  const harness = new EngineHarness({ spec: { pages: 200 }, engine: { stepTokens: 64 } });
+  const prompt = tokensFrom(0, 200);
+  harness.submit(sequenceSpec(prompt, 2));
+  const second = harness.submit(sequenceSpec(prompt, 2));
+  const third = harness.submit(sequenceSpec(prompt, 2));
+  harness.step();
+  harness.step();
+  expect(harness.load.waiting).toBe(2);
+  harness.send("abort", harness.submit(sequenceSpec(prompt, 2)));
+  harness.send("abort", second);
+  harness.send("pause", third);
+  harness.finish();
+  expect(harness.outcomes.map((outcome) => outcome.finish?.kind)).toEqual([
+    "length",
+    "aborted",
+    undefined,
+    "aborted",
+  ]);
+  harness.send("resume", third);
+  harness.finish();
+  expect(harness.outcomes[2]!.finish).toEqual({ kind: "length" });
+});
