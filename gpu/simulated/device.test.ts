@@ -1,0 +1,163 @@
+/** The simulated device: its tokens depend on the context and on nothing else, and it is not to be fooled. */
+
+import { expect, test } from "bun:test";
+import {
+  type Chunk,
+  InvariantError,
+  type PageCopy,
+  type SampleRow,
+  type Sampling,
+  type SequenceId,
+  type Step,
+  type StepResult,
+} from "../../scheduler/core.ts";
+import { deviceSpec, sampling } from "../../scheduler/sim/factories.ts";
+import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
+import { linearCost } from "./cost-model.ts";
+import { SimulatedDevice } from "./device.ts";
+
+function row(position: number, overrides: Partial<Sampling> = {}, rest: Partial<SampleRow> = {}): SampleRow {
+  return { sampling: sampling(overrides), position, banned: [], seen: null, allowed: null, ...rest };
+}
+
+function chunk(
+  start: number,
+  tokens: number[],
+  pages: number[],
+  sample: SampleRow | null = null,
+  id = 0,
+): Chunk {
+  return {
+    sequence: id as SequenceId,
+    start,
+    tokens: Int32Array.from(tokens),
+    pages: Int32Array.from(pages),
+    sample,
+  };
+}
+
+/** A device with pages of 4 tokens, and a function that runs a step on it. */
+function device() {
+  const clock = new ManualClock();
+  const simulated = new SimulatedDevice(deviceSpec({ pages: 8, pageTokens: 4 }), clock, linearCost(5, 1));
+  let number = 0;
+  const run = (chunks: Chunk[], copies: PageCopy[] = []): StepResult => {
+    const results: StepResult[] = [];
+    number += 1;
+    const step: Step = { number, copies, chunks };
+    simulated.start(step, (result) => results.push(result));
+    expect(results).toEqual([]);
+    clock.runAll();
+    expect(results).toHaveLength(1);
+    return results[0]!;
+  };
+  const token = (...args: Parameters<typeof run>): number => {
+    const result = run(...args);
+    const drawn = result.kind === "done" ? result.sampled[0]! : null;
+    if (drawn?.kind !== "token") throw new Error("no token was drawn");
+    return drawn.token;
+  };
+  return { clock, simulated, run, token };
+}
+
+const copy = (from: number, to: number, count: number): PageCopy => ({ from, to, count }) as PageCopy;
+
+test("the token is the same whatever the chunks, the pages, the copies and the company", () => {
+  const whole = device().token([chunk(0, [1, 2, 3, 4, 5, 6], [0, 1], row(0))]);
+
+  const chunked = device();
+  chunked.run([chunk(0, [1, 2, 3], [5])]);
+  chunked.run([chunk(3, [4, 5], [5, 2]), chunk(0, [9], [0], row(0), 1)]);
+  expect(chunked.token([chunk(5, [6], [5, 2], row(0))])).toBe(whole);
+
+  const copied = device();
+  copied.run([chunk(0, [1, 2, 3, 4, 5, 9], [0, 1])]);
+  expect(copied.token([chunk(5, [6], [0, 3], row(0))], [copy(1, 3, 1)])).toBe(whole);
+
+  expect(device().token([chunk(0, [1, 2, 3, 4, 5, 7], [0, 1], row(0))])).not.toBe(whole);
+});
+
+test("greedy tokens depend on the context alone; drawn ones on seed and position too", () => {
+  const draw = (position: number, overrides: Partial<Sampling>): number =>
+    device().token([chunk(0, [1, 2], [0], row(position, overrides))]);
+  expect(draw(0, { seed: [1, 0] })).toBe(draw(5, { seed: [2, 0] }));
+  const drawn = draw(0, { temperature: 1, seed: [1, 0] });
+  expect(draw(0, { temperature: 1, seed: [1, 0] })).toBe(drawn);
+  expect(draw(1, { temperature: 1, seed: [1, 0] })).not.toBe(drawn);
+  expect(draw(0, { temperature: 1, seed: [1, 1] })).not.toBe(drawn);
+});
+
+test("banned and forbidden tokens are not drawn, and none is left if none is allowed", () => {
+  const draw = (rest: Partial<SampleRow>, overrides: Partial<Sampling> = {}): StepResult =>
+    device().run([chunk(0, [1, 2], [0], row(0, overrides, rest))]);
+  const tokenOf = (result: StepResult): number => {
+    if (result.kind !== "done" || result.sampled[0]?.kind !== "token") throw new Error("no token");
+    return result.sampled[0].token;
+  };
+  const free = tokenOf(draw({}));
+  expect(tokenOf(draw({ banned: [free] }))).toBe((free + 1) % 1000);
+  expect(tokenOf(draw({}, { logitBias: [[free, -100]] }))).toBe((free + 1) % 1000);
+  expect(tokenOf(draw({}, { logitBias: [[17, 100]] }))).toBe(17);
+  const only40 = new Uint32Array(32);
+  only40[1] = 1 << 8;
+  expect(tokenOf(draw({ allowed: only40 }))).toBe(40);
+  const none = draw({ allowed: new Uint32Array(32) });
+  expect(none).toMatchObject({ kind: "done", sampled: [{ kind: "failed", reason: "No token is allowed." }] });
+});
+
+test("seen tokens count, whatever their order", () => {
+  const draw = (tokens: number[], counts: number[]): number => {
+    const seen = { tokens: Int32Array.from(tokens), counts: Int32Array.from(counts), length: tokens.length };
+    return device().token([chunk(0, [1, 2], [0], row(0, {}, { seen }))]);
+  };
+  expect(draw([1, 2], [0, 3])).toBe(draw([2, 1], [3, 0]));
+  expect(draw([1, 2], [0, 3])).not.toBe(draw([1, 2], [0, 4]));
+});
+
+test("a step takes what the cost model says", () => {
+  const { clock, run } = device();
+  expect(run([chunk(0, [1, 2, 3], [0])])).toEqual({ kind: "done", sampled: [], deviceMs: 8 });
+  expect(clock.nowMs()).toBe(8);
+});
+
+test("reading what was not written, or belongs to another context, breaks an invariant", () => {
+  expect(() => device().run([chunk(2, [3], [0])])).toThrow(InvariantError);
+  const mixed = device();
+  mixed.run([chunk(0, [1, 2, 3, 4, 5, 6, 7, 8], [0, 1])]);
+  mixed.run([chunk(0, [9, 2, 3, 4], [2], null, 1)]);
+  // Page 1 holds 5..8 after 1..4, not after 9, 2, 3, 4.
+  expect(() => mixed.run([chunk(8, [1], [2, 1, 3], null, 1)])).toThrow(InvariantError);
+});
+
+const badSteps: Readonly<Record<string, () => Chunk[]>> = {
+  "a page written twice": () => [chunk(0, [1], [0]), chunk(0, [2], [0], null, 1)],
+  "a page read while it is written": () => [chunk(4, [1], [0, 1]), chunk(0, [2], [0], null, 1)],
+  "a page too many": () => [chunk(0, [1], [0, 1])],
+  "a page too few": () => [chunk(0, [1, 2, 3, 4, 5], [0])],
+  "a page that does not exist": () => [chunk(0, [1], [8])],
+  "a token outside of the vocabulary": () => [chunk(0, [1000], [0])],
+  "an empty chunk": () => [chunk(0, [], [])],
+  "two chunks of one sequence": () => [chunk(0, [1], [0]), chunk(1, [1], [1])],
+  "no chunk": () => [],
+};
+
+for (const [name, chunks] of Object.entries(badSteps)) {
+  test(`a step with ${name} breaks an invariant`, () => {
+    expect(() => device().run(chunks())).toThrow(InvariantError);
+  });
+}
+
+test("one step at a time, and none after close", () => {
+  const { simulated, clock } = device();
+  const step = { number: 1, copies: [], chunks: [chunk(0, [1], [0])] };
+  let answers = 0;
+  const done = (): void => {
+    answers += 1;
+  };
+  simulated.start(step, done);
+  expect(() => simulated.start(step, done)).toThrow(InvariantError);
+  simulated.close();
+  clock.runAll();
+  expect(answers).toBe(0);
+  expect(() => simulated.start(step, done)).toThrow(InvariantError);
+});
