@@ -17,6 +17,7 @@ import type { Exchange, RespondLimits } from "./openai/respond.ts";
 import { parseChatRequest, parseCompletionRequest, type ServedModel } from "./openai/schema.ts";
 import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
 import type { Telemetry } from "./telemetry.ts";
+import type { Encoder } from "./text/encoder.ts";
 import type { ChatTemplate } from "./text/template.ts";
 import type { Tokenizer } from "./text/tokenizer.ts";
 
@@ -29,6 +30,7 @@ export interface HttpLimits extends BodyLimits, RespondLimits {
 export const defaultHttpLimits: HttpLimits = Object.freeze({
   bodyBytesMax: 32 * 1024 * 1024,
   jsonDepthMax: 128,
+  jsonKeysMax: 100_000,
   bodyTimeoutMs: 60_000,
   headerBytesMax: 12 * 1024,
   headersMax: 100,
@@ -41,6 +43,7 @@ export const defaultHttpLimits: HttpLimits = Object.freeze({
 export interface AppDeps {
   readonly generator: Generator;
   readonly tokenizer: Tokenizer;
+  readonly encoder: Encoder;
   /** null when the model has none: it completes text and does not chat. */
   readonly template: ChatTemplate | null;
   readonly telemetry: Telemetry;
@@ -87,7 +90,8 @@ interface Entry {
 export function createApp(deps: AppDeps) {
   const { lifecycle, telemetry, model } = deps;
   const limits: HttpLimits = { ...defaultHttpLimits, ...deps.limits };
-  const prompts: PromptServices = { tokenizer: deps.tokenizer, template: deps.template, model };
+  const { tokenizer, encoder, template } = deps;
+  const prompts: PromptServices = { tokenizer, encoder, template, model };
   const startedSeconds = Math.floor(Date.now() / 1000);
   const entries = new WeakMap<Request, Entry>();
 
@@ -137,7 +141,10 @@ export function createApp(deps: AppDeps) {
       const seconds = (performance.now() - entry.arrivedMs) / 1000;
       telemetry.observeHttp(handlerOf(request), methodLabel(request.method), status, seconds);
     })
-    .get("/health", () => ({ status: "ok" }))
+    .get("/health", () => {
+      if (lifecycle.state === "lost") lifecycle.expectReady();
+      return { status: "ok" };
+    })
     .get("/health/ready", () => {
       lifecycle.expectReady();
       return { status: "ready" };

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { ApiError } from "./errors.ts";
 import { type BodyLimits, parseJson, readJsonBody } from "./json-body.ts";
 
-const limits: BodyLimits = { bodyBytesMax: 1000, jsonDepthMax: 8, bodyTimeoutMs: 5000 };
+const limits: BodyLimits = { bodyBytesMax: 1000, jsonDepthMax: 8, jsonKeysMax: 20, bodyTimeoutMs: 5000 };
 
 function post(
   body: string | Uint8Array<ArrayBuffer> | ReadableStream,
@@ -42,7 +42,7 @@ describe("a body is taken", () => {
       fc.property(fc.jsonValue({ maxDepth: 6 }), (value) => {
         const text = JSON.stringify(value);
         if (text.includes("__proto__") || /\\u[dD]/.test(text)) return;
-        expect(parseJson(text, 8)).toEqual(JSON.parse(text));
+        expect(parseJson(text, { jsonDepthMax: 8, jsonKeysMax: 10_000 })).toEqual(JSON.parse(text));
       }),
       { seed: 20_261, numRuns: 500 },
     );
@@ -50,7 +50,7 @@ describe("a body is taken", () => {
 
   test("when brackets, quotes and backslashes stand in its strings", () => {
     const value = { 'a"[{': ["\\", '\\"', "]}", ["{", "\\\\"]], b: '"a":1,"a":2', 'c\\"': { a: 1 }, a: 2 };
-    expect(parseJson(JSON.stringify(value), 4)).toEqual(value);
+    expect(parseJson(JSON.stringify(value), { jsonDepthMax: 4, jsonKeysMax: 5 })).toEqual(value);
   });
 });
 
@@ -68,6 +68,7 @@ describe("a body is refused", () => {
     ["with half of a pair in a key", '{"\\udc00":1}', "a key holds half"],
     ["nested too deep", `{"a":${"[".repeat(8)}${"]".repeat(8)}}`, "8 levels deep at most"],
     ["nested so deep that a parser would overflow", "[".repeat(900), "8 levels deep at most"],
+    ["with too many keys", `[${'{"a":1},'.repeat(21)}0]`, "may hold 20 keys at most"],
     ["with a byte order mark", "\ufeff{}", "byte order mark"],
     ["in UTF-16", new Uint8Array([0xff, 0xfe, 0x7b, 0, 0x7d, 0]), "not valid UTF-8"],
     ["in UTF-16 without a mark", new Uint8Array([0x7b, 0, 0x7d, 0]), "not valid JSON"],

@@ -5,14 +5,18 @@ export interface BodyLimits {
   readonly bodyBytesMax: number;
   /** Nesting of arrays and objects. */
   readonly jsonDepthMax: number;
+  /** Keys of all objects together; parsing slows down with them more than with anything else. */
+  readonly jsonKeysMax: number;
   /** The whole body must have come within this time of being asked for. */
   readonly bodyTimeoutMs: number;
 }
 
+export type JsonLimits = Pick<BodyLimits, "jsonDepthMax" | "jsonKeysMax">;
+
 /** Reads a request's JSON object, or throws 400, 408, 413 or 415. Nothing beyond the limits is ever held in memory. */
 export async function readJsonBody(request: Request, limits: BodyLimits): Promise<Record<string, unknown>> {
   expectJson(request.headers.get("content-type"));
-  const value = parseJson(decodeUtf8(await readBytes(request, limits)), limits.jsonDepthMax);
+  const value = parseJson(decodeUtf8(await readBytes(request, limits)), limits);
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw badRequest(`the request body must be a JSON object, but is ${quote(value)}`);
   }
@@ -84,11 +88,11 @@ function decodeUtf8(bytes: Uint8Array): string {
 }
 
 /**
- * `JSON.parse`, and besides what it lets pass: nesting deeper than `depthMax`, a key given twice in one object (whose
+ * `JSON.parse`, and besides refuses what it lets pass: too much depth, too many keys, a key given twice in one object (whose
  * value would win is anybody's guess), the key `__proto__`, and text that is not well-formed Unicode.
  */
-export function parseJson(text: string, depthMax: number): unknown {
-  checkDepthAndKeys(text, depthMax);
+export function parseJson(text: string, limits: JsonLimits): unknown {
+  checkStructure(text, limits);
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -111,15 +115,21 @@ const CLOSE_OBJECT = 0x7d;
 
 /** One pass over the text before it is parsed: recursion never begins on what is too deep. Text that is not JSON may
  *  pass, `JSON.parse` refuses it afterwards. */
-function checkDepthAndKeys(text: string, depthMax: number): void {
+function checkStructure(text: string, { jsonDepthMax, jsonKeysMax }: JsonLimits): void {
   /** Per open bracket: the keys seen so far, or null for an array. */
   const open: (Set<string> | null)[] = [];
+  let keys = 0;
   let keyIsNext = false;
   for (let at = 0; at < text.length; at++) {
     switch (text.charCodeAt(at)) {
       case QUOTE: {
         const end = stringEnd(text, at);
-        if (keyIsNext) addKey(open[open.length - 1], text.slice(at, end + 1));
+        if (keyIsNext) {
+          addKey(open[open.length - 1], text.slice(at, end + 1));
+          if (++keys > jsonKeysMax) {
+            throw badRequest(`the request body may hold ${jsonKeysMax} keys at most, and holds more`);
+          }
+        }
         keyIsNext = false;
         at = end;
         break;
@@ -131,8 +141,10 @@ function checkDepthAndKeys(text: string, depthMax: number): void {
       case OPEN_ARRAY:
         keyIsNext = text.charCodeAt(at) === OPEN_OBJECT;
         open.push(keyIsNext ? new Set() : null);
-        if (open.length > depthMax) {
-          throw badRequest(`the request body may be nested ${depthMax} levels deep at most, and is deeper`);
+        if (open.length > jsonDepthMax) {
+          throw badRequest(
+            `the request body may be nested ${jsonDepthMax} levels deep at most, and is deeper`,
+          );
         }
         break;
       case CLOSE_OBJECT:
