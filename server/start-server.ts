@@ -20,6 +20,7 @@ import {
   type ServingPlan,
 } from "./plan.ts";
 import { Telemetry } from "./telemetry.ts";
+import { Encoder } from "./text/encoder.ts";
 import { ChatTemplate, readTemplateSource } from "./text/template.ts";
 import { loadTokenizer } from "./text/tokenizer.ts";
 import { startEngines } from "./threads.ts";
@@ -96,9 +97,11 @@ export async function startServer(
   const { fleet, specs } = running;
   telemetry = new Telemetry({ modelName: names[0]!, version, specs, loads: () => fleet.loads() });
 
+  const encoder = new Encoder(tokenizer, modelDir, new URL("./tokenizer-worker.ts", import.meta.url).href);
   const app = createApp({
     generator: new Generator(fleet, tokenizer, { contextMax, eosTokens: folder.eosTokens }),
     tokenizer,
+    encoder,
     template: templateSource === null ? null : new ChatTemplate(templateSource, tokenizer.controlTexts),
     telemetry,
     lifecycle,
@@ -132,6 +135,7 @@ export async function startServer(
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
       ]);
       await server.stop(true);
+      encoder.close();
       await running.close();
       return cut;
     },

@@ -45,7 +45,9 @@ const embed: BunPlugin = {
 // Bytecode needs the ESM format, or the executable finds its Worker only on the machine that built it. Without the
 // autoload flags the executable would run what a bunfig.toml or .env in the current folder says.
 const result = await Bun.build({
-  entrypoints: [join(root, "server", "main.ts"), join(root, "server", "engine-worker.ts")],
+  entrypoints: ["main.ts", "engine-worker.ts", "tokenizer-worker.ts"].map((name) =>
+    join(root, "server", name),
+  ),
   root: join(root, "server"),
   target: "bun",
   format: "esm",

@@ -5,12 +5,12 @@ import { type AnswerFormat, type Exchange, respond } from "./respond.ts";
 import type { ChatRequest } from "./schema.ts";
 
 /** POST /v1/chat/completions */
-export function answerChat(
+export async function answerChat(
   exchange: Exchange,
   services: PromptServices,
   request: ChatRequest,
 ): Promise<Response> {
-  const tokens = chatPromptTokens(request, services);
+  const tokens = await chatPromptTokens(request, services);
   expectFits(tokens, request.generation.tokensMax, "messages", services);
   return respond(exchange, request, [tokens], chatFormat(request, tokens));
 }

@@ -5,17 +5,19 @@ import { type AnswerFormat, type Exchange, respond } from "./respond.ts";
 import type { CompletionRequest } from "./schema.ts";
 
 /** POST /v1/completions. Choices are numbered prompt by prompt. */
-export function answerCompletion(
+export async function answerCompletion(
   exchange: Exchange,
   services: PromptServices,
   request: CompletionRequest,
 ): Promise<Response> {
-  const prompts = request.prompts.map((prompt, index) => {
-    const tokens = promptTokens(prompt, request.addSpecialTokens, services);
-    const param = request.prompts.length === 1 ? "prompt" : `prompt[${index}]`;
-    expectFits(tokens, request.generation.tokensMax, param, services);
-    return tokens;
-  });
+  const prompts = await Promise.all(
+    request.prompts.map(async (prompt, index) => {
+      const tokens = await promptTokens(prompt, request.addSpecialTokens, services);
+      const param = request.prompts.length === 1 ? "prompt" : `prompt[${index}]`;
+      expectFits(tokens, request.generation.tokensMax, param, services);
+      return tokens;
+    }),
+  );
   const echoes = request.prompts.map((prompt, index) =>
     typeof prompt === "string"
       ? prompt

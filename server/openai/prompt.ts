@@ -1,6 +1,7 @@
 import type { TokenId } from "../../scheduler/core.ts";
-import { badRequest, contextExceeded } from "../errors.ts";
-import { plainText } from "../text/control-text.ts";
+import { badRequest, contextExceeded, unavailable } from "../errors.ts";
+import { plainText, type RenderedPrompt } from "../text/control-text.ts";
+import { type Encoder, EncoderBusyError } from "../text/encoder.ts";
 import { type ChatTemplate, TemplateError, type ChatMessage as TemplateMessage } from "../text/template.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { ChatMessage, Prompt, ServedModel } from "./schema.ts";
@@ -8,6 +9,8 @@ import type { ChatMessage, Prompt, ServedModel } from "./schema.ts";
 /** What turns a prompt into tokens. */
 export interface PromptServices {
   readonly tokenizer: Tokenizer;
+  /** The same tokenizer, which does not hold this thread up. */
+  readonly encoder: Encoder;
   /** null when the model has none: it completes text and does not chat. */
   readonly template: ChatTemplate | null;
   readonly model: ServedModel;
@@ -20,34 +23,47 @@ export interface ChatPrompt {
 }
 
 /** Messages as the model's chat template writes them, in tokens. Text that cannot fit is not even tokenised. */
-export function chatPromptTokens(prompt: ChatPrompt, services: PromptServices): TokenId[] {
-  const { template, tokenizer } = services;
+export async function chatPromptTokens(prompt: ChatPrompt, services: PromptServices): Promise<TokenId[]> {
+  const { template, encoder } = services;
   if (template === null) {
     throw badRequest("this model has no chat template: use /v1/completions", "messages", "template_error");
   }
   refuseEnormous(prompt.messages.map((message) => message.content).join(""), "messages", services);
+  const rendered = render(template, prompt);
+  refuseEnormous(plainText(rendered), "messages", services);
+  return encoder.encodeRendered(rendered).catch(refuseBusy);
+}
+
+function render(template: ChatTemplate, prompt: ChatPrompt): RenderedPrompt {
   try {
-    const rendered = template.render(prompt.messages as readonly (ChatMessage & TemplateMessage)[], {
+    return template.render(prompt.messages as readonly (ChatMessage & TemplateMessage)[], {
       addGenerationPrompt: prompt.addGenerationPrompt,
       templateKwargs: prompt.templateArguments,
     });
-    refuseEnormous(plainText(rendered), "messages", services);
-    return tokenizer.encodeRendered(rendered);
   } catch (error) {
     if (!(error instanceof TemplateError)) throw error;
     throw badRequest(`the chat template says: ${error.message}`, "messages", "template_error");
   }
 }
 
+const busyRetrySeconds = 2;
+
+/** Turns a full queue of the encoder into a 503. */
+export function refuseBusy(error: unknown): never {
+  if (error instanceof EncoderBusyError)
+    throw unavailable("server_overloaded", error.message, busyRetrySeconds);
+  throw error;
+}
+
 /** A prompt of the caller's own making: control text in it becomes control tokens. */
-export function promptTokens(
+export async function promptTokens(
   prompt: Prompt,
   addSpecialTokens: boolean,
   services: PromptServices,
-): readonly TokenId[] {
+): Promise<readonly TokenId[]> {
   if (typeof prompt !== "string") return prompt;
   refuseEnormous(prompt, "prompt", services);
-  return services.tokenizer.encode(prompt, { addSpecialTokens, parseControlText: true });
+  return services.encoder.encode(prompt, { addSpecialTokens, parseControlText: true }).catch(refuseBusy);
 }
 
 /** Throws 400 unless prompt and answer fit the context. Without `tokensMax` there must be room for one token. */

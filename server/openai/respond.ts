@@ -49,6 +49,7 @@ export function respond(
   prompts: readonly (readonly TokenId[])[],
   format: AnswerFormat,
 ): Promise<Response> {
+  exchange.services.lifecycle.expectReady(); // tokenising may have taken a while
   const generations = prompts.map((promptTokens) => ({ ...request.generation, promptTokens }));
   const created = Math.floor(Date.now() / 1000);
   return request.stream

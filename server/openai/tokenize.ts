@@ -2,14 +2,17 @@ import type { TokenId } from "../../scheduler/core.ts";
 import { badRequest } from "../errors.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { Fields, refusal } from "./fields.ts";
-import { chatPromptTokens, type PromptServices, promptTokens, refuseEnormous } from "./prompt.ts";
+import { chatPromptTokens, type PromptServices, promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";
 import { addGenerationPromptOf, messagesOf, modelOf, templateArgumentsOf, tokensOf } from "./schema.ts";
 
 /**
  * POST /tokenize, in three shapes: `{prompt}` and `{messages}` as vLLM takes them, `{content}` as llama-server does,
  * each answered in its own.
  */
-export function answerTokenize(body: Readonly<Record<string, unknown>>, services: PromptServices): object {
+export async function answerTokenize(
+  body: Readonly<Record<string, unknown>>,
+  services: PromptServices,
+): Promise<object> {
   const fields = new Fields(body);
   modelOf(fields, services.model);
   const given = ["prompt", "messages", "content"].filter((name) => fields.raw(name) !== undefined);
@@ -21,7 +24,7 @@ export function answerTokenize(body: Readonly<Record<string, unknown>>, services
   }
   if (given[0] === "content") return tokenizeContent(fields, services);
   const tokens =
-    given[0] === "prompt" ? tokensOfPrompt(fields, services) : tokensOfMessages(fields, services);
+    given[0] === "prompt" ? await tokensOfPrompt(fields, services) : await tokensOfMessages(fields, services);
   const wantsSpellings = fields.boolean("return_token_strs") ?? false;
   return {
     count: tokens.length,
@@ -31,11 +34,11 @@ export function answerTokenize(body: Readonly<Record<string, unknown>>, services
   };
 }
 
-function tokensOfPrompt(fields: Fields, services: PromptServices): readonly TokenId[] {
+function tokensOfPrompt(fields: Fields, services: PromptServices): Promise<readonly TokenId[]> {
   return promptTokens(fields.string("prompt")!, fields.boolean("add_special_tokens") ?? true, services);
 }
 
-function tokensOfMessages(fields: Fields, services: PromptServices): readonly TokenId[] {
+function tokensOfMessages(fields: Fields, services: PromptServices): Promise<readonly TokenId[]> {
   const messages = messagesOf(fields);
   const addGenerationPrompt = addGenerationPromptOf(fields);
   return chatPromptTokens(
@@ -44,14 +47,15 @@ function tokensOfMessages(fields: Fields, services: PromptServices): readonly To
   );
 }
 
-function tokenizeContent(fields: Fields, services: PromptServices): object {
-  const { tokenizer } = services;
+async function tokenizeContent(fields: Fields, services: PromptServices): Promise<object> {
+  const { tokenizer, encoder } = services;
   const content = fields.string("content")!;
   refuseEnormous(content, "content", services);
-  const tokens = tokenizer.encode(content, {
+  const options = {
     addSpecialTokens: fields.boolean("add_special") ?? false,
     parseControlText: fields.boolean("parse_special") ?? true,
-  });
+  };
+  const tokens = await encoder.encode(content, options).catch(refuseBusy);
   if (fields.boolean("with_pieces") !== true) return { tokens };
   return { tokens: tokens.map((id) => ({ id, piece: pieceOf(id, tokenizer) })) };
 }

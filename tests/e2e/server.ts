@@ -17,6 +17,7 @@ import { Generator } from "../../server/generation.ts";
 import { createApp, type HttpLimits, listenOptions } from "../../server/http.ts";
 import { Lifecycle } from "../../server/lifecycle.ts";
 import { Telemetry } from "../../server/telemetry.ts";
+import { Encoder } from "../../server/text/encoder.ts";
 import { ChatTemplate, readTemplateSource } from "../../server/text/template.ts";
 import { loadTokenizer } from "../../server/text/tokenizer.ts";
 
@@ -52,6 +53,8 @@ const realClock: Clock = {
 };
 
 const tokenizer = loadTokenizer(demoFolder);
+const tokenizerWorker = new URL("../../server/tokenizer-worker.ts", import.meta.url).href;
+const encoder = new Encoder(tokenizer, demoFolder, tokenizerWorker);
 const config = readModelConfig(demoFolder);
 const source = readTemplateSource(demoFolder);
 const template = source === null ? null : new ChatTemplate(source, tokenizer.controlTexts);
@@ -96,6 +99,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   const app = createApp({
     generator,
     tokenizer,
+    encoder,
     template,
     telemetry,
     lifecycle,
