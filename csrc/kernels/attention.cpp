@@ -93,6 +93,10 @@ struct PagesBf16 {
   static BUNTING_INLINE f32x16_pair values(char const* v, int64_t pair, int64_t d, int64_t head_size) {
     return load_bf16_pairs(reinterpret_cast<bf16 const*>(v) + (pair * head_size + d) * 2);
   }
+  // 16 pairs, from this one on.
+  static BUNTING_INLINE void prefetch(char const* elements, int64_t pair) {
+    __builtin_prefetch(elements + pair * 4);
+  }
 };
 struct PagesF32 {
   static BUNTING_INLINE f32x16_pair keys(char const* k, int64_t pair) {
@@ -103,12 +107,19 @@ struct PagesF32 {
     float const* const at = reinterpret_cast<float const*>(v) + pair * 2 * head_size + d;
     return {load(at), load(at + head_size)};
   }
+  static BUNTING_INLINE void prefetch(char const* elements, int64_t pair) {
+    __builtin_prefetch(elements + pair * 8);
+    __builtin_prefetch(elements + pair * 8 + 64);
+  }
 };
 
 // One block of a tile: pages [first, end) of the block's four are walked.
 struct Block {
   char const* k[kBlockPages];
   char const* v[kBlockPages];
+  char const*
+      next_k[kBlockPages];  // pages of the block after it, to be fetched meanwhile: pages lie anywhere
+  char const* next_v[kBlockPages];
   int first, end;
 };
 
@@ -123,6 +134,7 @@ BUNTING_INLINE void score(float* scores, float const* q, Block const& block, int
     float const* const odd = even + kTileRows;
     for (int n = 0; n < N; ++n) {
       f32x16_pair const k = Pages::keys(block.k[page + n], pair);
+      Pages::prefetch(block.next_k[page + n], pair * kPageTokens);
       for (int r = 0; r < R; ++r) {
         sums[r][n] = fma(set1(even[r]), k.even, sums[r][n]);
         sums[r][n] = fma(set1(odd[r]), k.odd, sums[r][n]);
@@ -146,6 +158,7 @@ BUNTING_INLINE void weigh(float* o, float const* p, float const* rescale, Block 
       float const* const at = p + page * kPageTokens + pair * 2;
       for (int n = 0; n < N; ++n) {
         f32x16_pair const v = Pages::values(block.v[page], pair, d + n * 16, head_size);
+        Pages::prefetch(block.next_v[page], pair * head_size + d + n * 16);
         for (int r = 0; r < R; ++r) {
           sums[r][n] = fma(set1(at[r * kBlockTokens]), v.even, sums[r][n]);
           sums[r][n] = fma(set1(at[r * kBlockTokens + 1]), v.odd, sums[r][n]);
@@ -253,6 +266,9 @@ void attend(Attention const& a, ChunkView const& chunk, int32_t kv_head, int64_t
     for (int n = block.first; n < block.end; ++n) {
       block.k[n] = k_of(a.kv, chunk.pages[base_page + n], kv_head);
       block.v[n] = v_of(a.kv, chunk.pages[base_page + n], kv_head);
+      bool const has_next = base_page + n + kBlockPages <= last_page;
+      block.next_k[n] = has_next ? k_of(a.kv, chunk.pages[base_page + n + kBlockPages], kv_head) : block.k[n];
+      block.next_v[n] = has_next ? v_of(a.kv, chunk.pages[base_page + n + kBlockPages], kv_head) : block.v[n];
     }
     if (base_page + block.end > last_page && visible_end % kPageTokens != 0)
       block.v[block.end - 1] = t.values_until(a.kv.dtype, block.v[block.end - 1], visible_end % kPageTokens);
