@@ -254,6 +254,11 @@ const requestHistograms = {
   decode: ["vllm:request_decode_time_seconds", "From the first token to the end.", latencyBuckets],
   promptTokens: ["vllm:request_prompt_tokens", "Prompt tokens of a request.", tokensBuckets],
   generationTokens: ["vllm:request_generation_tokens", "Tokens generated for a request.", tokensBuckets],
+  longestChoice: [
+    "vllm:request_max_num_generation_tokens",
+    "Tokens generated for the longest choice of a request.",
+    tokensBuckets,
+  ],
   choices: ["vllm:request_params_n", "Choices asked for.", choicesBuckets],
   tokensMax: ["vllm:request_params_max_tokens", "Most tokens asked for.", tokensBuckets],
 } as const satisfies Record<string, readonly [string, string, readonly number[]]>;

@@ -38,6 +38,8 @@ export class Answer {
   readonly #untrack: () => void;
   readonly #arrivedMs: number;
   readonly #lastTokenMs: number[] = [];
+  /** Tokens told, per choice. */
+  readonly #tokens: number[] = [];
   #startedMs: number | null = null;
   #firstTokenMs: number | null = null;
   #generationsOpen: number;
@@ -127,6 +129,7 @@ export class Answer {
       telemetry.observeRequest("betweenTokensFine", (now - last) / 1000 / tokens);
     }
     this.#lastTokenMs[index] = now;
+    this.#tokens[index] = (this.#tokens[index] ?? 0) + tokens;
     if (this.#firstTokenMs !== null) return;
     this.#firstTokenMs = now;
     telemetry.observeRequest("firstToken", (now - this.#arrivedMs) / 1000);
@@ -154,6 +157,7 @@ export class Answer {
     const now = performance.now();
     telemetry.observeRequest("endToEnd", (now - this.#arrivedMs) / 1000);
     telemetry.observeRequest("generationTokens", this.usage.completionTokens);
+    telemetry.observeRequest("longestChoice", Math.max(0, ...this.#tokens));
     if (this.#startedMs !== null) telemetry.observeRequest("inference", (now - this.#startedMs) / 1000);
     if (this.#firstTokenMs !== null) telemetry.observeRequest("decode", (now - this.#firstTokenMs) / 1000);
     for (const generation of this.#generations) generation.abort();

@@ -96,7 +96,7 @@ const harmless = [
   "length_penalty",
   "guided_decoding_backend",
   "stream_interval",
-]; // prettier-ignore
+];
 
 /** Fields that would change the answer and are not supported, with the values that ask for nothing. */
 const unsupported: Readonly<Record<string, readonly unknown[]>> = {
