@@ -39,7 +39,7 @@ export class Answer {
   readonly #arrivedMs: number;
   readonly #lastTokenMs: number[] = [];
   /** Tokens told, per choice. */
-  readonly #tokens: number[] = [];
+  readonly #tokens: number[];
   #startedMs: number | null = null;
   #firstTokenMs: number | null = null;
   #generationsOpen: number;
@@ -58,6 +58,7 @@ export class Answer {
     this.#arrivedMs = arrivedMs;
     this.#generationsOpen = requests.length;
     this.#choicesOpen = requests.reduce((sum, request) => sum + request.choices, 0);
+    this.#tokens = new Array<number>(this.#choicesOpen).fill(0);
     this.#untrack = services.lifecycle.track({ cut: (error) => this.#fail(error) });
     let first = 0;
     for (const request of requests) {
@@ -129,7 +130,7 @@ export class Answer {
       telemetry.observeRequest("betweenTokensFine", (now - last) / 1000 / tokens);
     }
     this.#lastTokenMs[index] = now;
-    this.#tokens[index] = (this.#tokens[index] ?? 0) + tokens;
+    this.#tokens[index]! += tokens;
     if (this.#firstTokenMs !== null) return;
     this.#firstTokenMs = now;
     telemetry.observeRequest("firstToken", (now - this.#arrivedMs) / 1000);
