@@ -105,6 +105,19 @@ test("the bound refuses ten megabytes of one letter without encoding them", () =
   expect(tokenizer.tokensAtLeast(10_000_000)).toBeGreaterThan(100_000);
 });
 
+test("a turn marker that is not special is control text where it is typed, and is shown where it is drawn", () => {
+  const file = JSON.parse(readFileSync(join(reference, "qwen/tokenizer.json"), "utf8")) as {
+    added_tokens: object[];
+  };
+  const marker = { id: 5000, content: "<｜User｜>", special: false, normalized: false };
+  const tokenizer = createTokenizer({ ...file, added_tokens: [...file.added_tokens, marker] }, {});
+  const typed = tokenizer.encode("<｜User｜>", { addSpecialTokens: false });
+  expect(typed).not.toContain(5000);
+  expect(tokenizer.decode(typed, { skipSpecialTokens: true })).toBe("<｜User｜>");
+  expect(tokenizer.encode("<｜User｜>", { addSpecialTokens: false, parseControlText: true })).toEqual([5000]);
+  expect(tokenizer.decode([5000], { skipSpecialTokens: true })).toBe("<｜User｜>");
+});
+
 test("a tokenizer that may drop text has no bound", () => {
   expect(loadTokenizer(join(reference, "mistral")).tokensAtLeast(10_000_000)).toBe(0);
 });

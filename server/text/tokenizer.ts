@@ -25,7 +25,7 @@ export interface EncodeOptions {
 export interface Tokenizer {
   /** One more than the highest id. The model's vocabulary may be padded beyond it. */
   readonly vocabSize: number;
-  /** Texts of the control tokens ("special" added tokens): they are never shown nor read from plain text. */
+  /** Texts of the control tokens: added tokens that are "special", or spelled like it. Never read from plain text. */
   readonly controlTexts: ControlTexts;
   /** Cost: about 1 µs per token, more in one enormous word; long texts belong on the tokenizer's thread. */
   encode(text: string, options: EncodeOptions): TokenId[];
@@ -35,6 +35,7 @@ export interface Tokenizer {
   decode(tokens: readonly TokenId[], options: { readonly skipSpecialTokens: boolean }): string;
   /** What a token stands for in UTF-8, possibly a part of a scalar. Empty for ids of no meaning. Read only. */
   bytesOf(token: TokenId): Uint8Array;
+  /** A "special" added token: not shown where `skipSpecialTokens` is asked for. */
   isControl(token: TokenId): boolean;
   /** The vocabulary's own spelling ("Ġthe", "▁the", "<0x0A>"); null for ids of no meaning. */
   spellingOf(token: TokenId): string | null;
@@ -65,8 +66,8 @@ const middleMark = "\uDC00\uDC00";
 
 export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Tokenizer {
   const added = addedTokensOf(tokenizer, config);
-  const control = new Map(added.filter((token) => token.special).map((token) => [token.content, token]));
-  const controlIds = new Set([...control.values()].map((token) => token.id));
+  const control = new Map(added.filter(isControlText).map((token) => [token.content, token]));
+  const controlIds = new Set(added.filter((token) => token.special).map((token) => token.id));
   const controlTexts = new ControlTexts([...control.keys()]);
   const around = postProcessorTokens(tokenizer.post_processor);
   const table = tokenBytesOf(tokenizer, added);
@@ -166,8 +167,14 @@ function addedTokensOf(tokenizer: JsonObject, config: JsonObject): AddedToken[] 
   return [...byId.values()];
 }
 
-/** The same tokenizer for text in which nothing is control text. Added tokens that are not special (<think>) are
- *  ordinary text of one token and stay. What goes around a text is added by us. */
+/** Some models mark their turns with tokens that are not "special" but are spelled so that nobody takes them for text:
+ *  <|user|>, <｜User｜>. Others, such as <think>, are ordinary text of one token. */
+function isControlText({ special, content }: AddedToken): boolean {
+  return special || /^<[|｜][^<>]+[|｜]>$/.test(content);
+}
+
+/** The same tokenizer for text in which nothing is control text. Added tokens that are ordinary text stay.
+ *  What goes around a text is added by us. */
 function withoutControlTokens(
   tokenizer: JsonObject,
   control: ReadonlyMap<string, AddedToken>,
@@ -183,7 +190,7 @@ function withoutControlTokens(
     ((tokenizer.added_tokens ?? []) as JsonObject[]).map((token) => [Number(token.id), token]),
   );
   const plain = added
-    .filter((token) => !token.special)
+    .filter((token) => !control.has(token.content))
     .map((token) => ({ ...token, ...known.get(token.id) }));
   const mark = { id: vocabSize, content: middleMark, special: true, normalized: false };
   return {
