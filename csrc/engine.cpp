@@ -186,7 +186,7 @@ bunting_status bunting_engine_logits(bunting_engine const* engine, float const**
     require(rows, "rows");
     if (engine->result) fail(BUNTING_INVALID, "a step is in flight");
     *logits = engine->forward.logits();
-    *rows = engine->reader.plan().rows;
+    *rows = engine->forward.rows();
   });
 }
 

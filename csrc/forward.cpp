@@ -112,6 +112,7 @@ void Forward::run(StepPlan const& plan, void* result) {
   uint32_t* const words = static_cast<uint32_t*>(result);
   if (plan.rows > 0) sample(plan, words + sizeof(bunting_step_result) / 4);
   std::chrono::duration<float, std::milli> const elapsed = std::chrono::steady_clock::now() - started;
+  rows_ = plan.rows;
   bunting_step_result const header{plan.rows, elapsed.count(), {0, 0}};
   std::memcpy(result, &header, sizeof header);
 }

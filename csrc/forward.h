@@ -48,7 +48,9 @@ class Forward {
   // Computes a step and writes `result` (engine.h; large enough, see StepReader). Allocates nothing.
   void run(StepPlan const& plan, void* result);
 
-  float const* logits() const { return work_.logits; }  // [rows of the last step, V]
+  // Of the last step: its sampled rows, and their logits [rows, V].
+  int32_t rows() const { return rows_; }
+  float const* logits() const { return work_.logits; }
 
  private:
   KvLayer kv_layer(int32_t layer) const;
@@ -73,6 +75,7 @@ class Forward {
   Workspace work_;
   std::vector<AttentionItem> items_;  // of the step, the same in every layer
   int32_t item_count_ = 0;
+  int32_t rows_ = 0;
   ThreadPool pool_;
 };
 

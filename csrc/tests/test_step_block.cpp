@@ -137,7 +137,15 @@ TEST(step_block_refuses_each_wrong_thing) {
     CHECK(outcome.status == BUNTING_INVALID, "%s: status %d", c.name, outcome.status);
     CHECK(std::strlen(bunting_last_error()) > 0, "%s: no sentence", c.name);
   }
-  run_step(fixture.engine.get(), rich_step());  // and the engine still works
+  int32_t rows = 0;
+  float const* logits = nullptr;
+  CHECK(bunting_engine_logits(fixture.engine.get(), &logits, &rows) == BUNTING_OK && rows == 0,
+        "%d rows of no step", rows);
+  run_step(fixture.engine.get(),
+           rich_step());  // the engine still works, and keeps its logits when it refuses more
+  run_step(fixture.engine.get(), {1, 2, 3}, 2);
+  CHECK(bunting_engine_logits(fixture.engine.get(), &logits, &rows) == BUNTING_OK && rows == 2,
+        "%d rows of 2", rows);
 }
 
 TEST(step_block_refuses_wrong_buffers) {
