@@ -11,6 +11,8 @@ export const root = dirname(dirname(fileURLToPath(import.meta.url)));
 export const bun = join(root, "node_modules", "bun", "bin", "bun.exe"); // its name on every platform
 export const nativeBuild = join(root, "build", "native");
 
+export const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
+
 /** A reason to stop that is one sentence for people; printed without a stack. */
 export class SetupError extends Error {
   name = "SetupError";
@@ -98,7 +100,7 @@ export async function buildNative(targets) {
       process.env.CXX?.split(" ")[0] ?? ["c++", "g++", "clang++"].find((name) => runs(name, ["--version"]));
     if (compiler === undefined || !runs(compiler, ["--version"])) {
       throw new SetupError(
-        "No C++ compiler found: install g++ 12 or newer (Debian: apt install g++) and try again.",
+        "No C++ compiler found: install g++ 11 or newer (Debian: apt install g++) and try again.",
       );
     }
     const args = ["-S", source, "-B", nativeBuild, "-G", "Unix Makefiles", "-DCMAKE_BUILD_TYPE=Release"];
@@ -133,19 +135,29 @@ function runs(command, args) {
   return spawnSync(command, args, { stdio: "ignore" }).status === 0;
 }
 
-/** Runs a command in the project root and keeps its output for the case that it fails. */
+/** Runs a command in the project root and keeps its output for the case that it fails. A signal ends the command and
+ *  then this process. */
 function runQuietly(command, args, { cwd = root, onLine = () => {} } = {}) {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     const child = spawn(command, args, { cwd, stdio: ["ignore", "pipe", "pipe"] });
+    const stop = (signal) => {
+      child.kill(signal);
+      reject(new SetupError(`Stopped by ${signal}.`));
+    };
+    for (const signal of SIGNALS) process.on(signal, stop);
     let output = "";
     const take = (bytes) => {
       output += bytes;
       for (const line of String(bytes).split("\n")) onLine(line);
     };
+    const end = (result) => {
+      for (const signal of SIGNALS) process.off(signal, stop);
+      resolve(result);
+    };
     child.stdout.on("data", take);
     child.stderr.on("data", take);
-    child.on("error", (error) => resolve({ code: 127, output: String(error.message) }));
-    child.on("close", (code) => resolve({ code: code ?? 1, output }));
+    child.on("error", (error) => end({ code: 127, output: String(error.message) }));
+    child.on("close", (code) => end({ code: code ?? 1, output }));
   });
 }
 

@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
 import { join } from "node:path";
-import { bun, root, setUp } from "./setup.mjs";
+import { bun, root, SIGNALS, setUp } from "./setup.mjs";
 
 export async function main(args) {
   await setUp(["bunting_cpu"]);
@@ -15,7 +15,7 @@ export async function main(args) {
 export function runForeground(command, args, cwd = process.env.INIT_CWD ?? process.cwd()) {
   return new Promise((resolve) => {
     const child = spawn(command, args, { stdio: "inherit", cwd });
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+    for (const signal of SIGNALS) process.on(signal, () => child.kill(signal));
     child.on("error", (error) => {
       console.error(`Cannot start ${command}: ${error.message}`);
       resolve(1);
