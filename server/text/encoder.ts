@@ -10,7 +10,7 @@ import type { EncodeOptions, Tokenizer } from "./tokenizer.ts";
 /** Longer texts, in UTF-16 units, go to the tokenizer's thread: these take about 2 ms. */
 const inlineUnitsMax = 8192;
 /** Texts that wait for the tokenizer's thread. */
-const waitingMax = 256;
+const waitingMax = 64;
 
 /** Too many long texts wait. */
 export class EncoderBusyError extends Error {

@@ -93,7 +93,7 @@ describe("a template that fails is an error for the client", () => {
       "{% set ns = namespace(t='x') %}{% for i in range(60) %}{% set ns.t = ns.t + ns.t %}{% endfor %}",
       "characters",
     ],
-    ["calls itself without end", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursed too deep"],
+    ["calls itself without end", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recurses too deep"],
     [
       "loops in loops with a condition",
       "{% for i in range(9999) %}{% for j in range(9999) if false %}{% endfor %}{% endfor %}",

@@ -48,6 +48,9 @@ export interface TemplateLimits {
   readonly lengthMax: number;
 }
 
+/** Nodes within nodes, macros that call macros included. */
+const depthMax = 400;
+
 const defaultLimits: TemplateLimits = { operationsMax: 2_000_000, lengthMax: 64 * 1024 * 1024 };
 
 type Program = ReturnType<typeof parse>;
@@ -142,9 +145,7 @@ export class ChatTemplate {
     } catch (error) {
       if (error instanceof TemplateError) throw error;
       // The library's own errors (a missing variable, an operation on null) name template parts, never our state.
-      throw new TemplateError(
-        error instanceof RangeError ? "the chat template recursed too deep" : messageOf(error),
-      );
+      throw new TemplateError(messageOf(error));
     }
   }
 
@@ -288,6 +289,7 @@ class BoundedInterpreter extends Interpreter {
   /** Expressions that loops run over: each item is an operation, even when the loop's body is empty. */
   readonly #iterables = new Set<unknown>();
   #operations = 0;
+  #depth = 0;
 
   constructor(environment: Environment, limits: TemplateLimits) {
     super(environment);
@@ -297,7 +299,7 @@ class BoundedInterpreter extends Interpreter {
   override evaluate(node: Node, environment: Environment): Value {
     if (node?.type === "For") this.#iterables.add(iterableOf(node));
     this.#spend(1);
-    const value = super.evaluate(node, environment);
+    const value = this.#evaluateDeeper(node, environment);
     if (node !== undefined && this.#iterables.has(node) && Array.isArray(value.value))
       this.#spend(value.value.length);
     if (typeof value.value === "string" && value.value.length > this.#limits.lengthMax) {
@@ -307,6 +309,16 @@ class BoundedInterpreter extends Interpreter {
     }
     return value;
   }
+  #evaluateDeeper(node: Node, environment: Environment): Value {
+    if (this.#depth >= depthMax) throw new TemplateError("the chat template recurses too deep");
+    this.#depth++;
+    try {
+      return super.evaluate(node, environment);
+    } finally {
+      this.#depth--; // `continue` and `break` are exceptions: they pass here too
+    }
+  }
+
   #spend(operations: number): void {
     this.#operations += operations;
     if (this.#operations > this.#limits.operationsMax) {
