@@ -9,7 +9,7 @@ import { ApiKeys } from "./auth.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import type { DeviceSetup, LoadProgress } from "./engine-protocol.ts";
 import { Generator } from "./generation.ts";
-import { createApp, listenOptions } from "./http.ts";
+import { type App, createApp, listenOptions } from "./http.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import {
   chooseContext,
@@ -115,9 +115,7 @@ export async function startServer(
     version,
     loopbackOnly: isLoopback(config.host),
   });
-  app.listen({ hostname: config.host, port: config.port, ...listenOptions });
-  const { server } = app;
-  if (server === null) throw new ConfigError(`Cannot listen on ${config.host}:${config.port}.`);
+  const server = listen(app, config);
 
   return {
     url: server.url.origin,
@@ -136,10 +134,23 @@ export async function startServer(
       ]);
       await server.stop(true);
       encoder.close();
+      encoder.close();
       await running.close();
       return cut;
     },
   };
+}
+
+function listen(app: App, { host, port }: Config): Bun.Server<unknown> {
+  try {
+    app.listen({ hostname: host, port, ...listenOptions });
+  } catch (error) {
+    throw new ConfigError(
+      `Cannot listen on ${host}:${port}: ${error instanceof Error ? error.message : error}`,
+    );
+  }
+  if (app.server === null) throw new ConfigError(`Cannot listen on ${host}:${port}.`);
+  return app.server;
 }
 
 function openKeys(config: Config): ApiKeys {

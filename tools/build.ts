@@ -42,12 +42,13 @@ const embed: BunPlugin = {
   },
 };
 
+/** Scripts of threads: each is an entry of its own, beside main.ts, where their URLs lead. */
+const workers = readdirSync(join(root, "server")).filter((name) => name.endsWith("-worker.ts"));
+
 // Bytecode needs the ESM format, or the executable finds its Worker only on the machine that built it. Without the
 // autoload flags the executable would run what a bunfig.toml or .env in the current folder says.
 const result = await Bun.build({
-  entrypoints: ["main.ts", "engine-worker.ts", "tokenizer-worker.ts"].map((name) =>
-    join(root, "server", name),
-  ),
+  entrypoints: ["main.ts", ...workers].map((name) => join(root, "server", name)),
   root: join(root, "server"),
   target: "bun",
   format: "esm",

@@ -1,4 +1,4 @@
-/** One line of progress that is drawn over, on a terminal; nothing elsewhere, where each caller says what it needs. */
+/** Progress for people: on a terminal one line that is drawn over, elsewhere a line now and then. */
 
 export interface ProgressLine {
   /** `share` is 0 … 1. */
@@ -8,15 +8,27 @@ export interface ProgressLine {
 
 const BAR_WIDTH = 24;
 const REDRAW_MS = 50;
+const LINE_MS = 5000;
 
 export function progressLine(stream: NodeJS.WriteStream = process.stderr): ProgressLine {
-  if (!stream.isTTY) return { show: () => {}, clear: () => {} };
-  let drawnMs = 0;
+  let shownMs = performance.now();
+  const isDue = (everyMs: number): boolean => {
+    const nowMs = performance.now();
+    if (nowMs - shownMs < everyMs) return false;
+    shownMs = nowMs;
+    return true;
+  };
+  if (!stream.isTTY) {
+    return {
+      show: (text) => {
+        if (isDue(LINE_MS)) stream.write(`${text}\n`);
+      },
+      clear: () => {},
+    };
+  }
   return {
     show(text, share) {
-      const nowMs = performance.now();
-      if (nowMs - drawnMs < REDRAW_MS && share < 1) return;
-      drawnMs = nowMs;
+      if (!isDue(REDRAW_MS)) return;
       const full = Math.round(Math.min(1, Math.max(0, share)) * BAR_WIDTH);
       stream.write(`\r\x1b[K${"█".repeat(full)}${"░".repeat(BAR_WIDTH - full)} ${text}`);
     },

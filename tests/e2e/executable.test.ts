@@ -24,7 +24,8 @@ afterAll(() => rmSync(scratch, { recursive: true }));
 
 async function chatOnce(): Promise<string> {
   const server = new Program([executable, "serve", "--port", "0"], { cwd: folder, environment });
-  const response = await fetch(`${await server.url()}/v1/chat/completions`, {
+  const url = await server.url();
+  const response = await fetch(`${url}/v1/chat/completions`, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({
@@ -35,9 +36,16 @@ async function chatOnce(): Promise<string> {
     }),
   });
   const body = (await response.json()) as { choices: { message: { content: string } }[] };
+  expect(response.status).toBe(200);
+  // Long enough for the tokenizer's own thread, which is a file of its own inside the executable.
+  const long = await fetch(`${url}/tokenize`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ prompt: "word ".repeat(4000) }),
+  });
+  expect(((await long.json()) as { count: number }).count).toBeGreaterThan(1000);
   server.signal("SIGTERM");
   expect(await server.exitCode()).toBe(0);
-  expect(response.status).toBe(200);
   return body.choices[0]!.message.content;
 }
 
