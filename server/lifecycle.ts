@@ -42,19 +42,25 @@ export class Lifecycle {
 
   /** Throws 503 unless new work is welcome. */
   expectReady(): void {
+    const refusal = this.refusal();
+    if (refusal !== null) throw refusal;
+  }
+
+  /** Why no work is taken; null when it is. */
+  refusal(): ApiError | null {
     switch (this.#state) {
       case "ready":
-        return;
+        return null;
       case "loading":
-        throw unavailable("loading", "the model is still being loaded", retrySeconds.loading);
+        return unavailable("loading", "the model is still being loaded", retrySeconds.loading);
       case "draining":
-        throw unavailable(
+        return unavailable(
           "draining",
           "the server is shutting down and takes no new requests",
           retrySeconds.draining,
         );
       case "lost":
-        throw unavailable("engine_lost", `the engine is lost: ${this.#reason}`, retrySeconds.lost);
+        return unavailable("engine_lost", `the engine is lost: ${this.#reason}`, retrySeconds.lost);
     }
   }
 

@@ -65,8 +65,8 @@ export async function startEngines(config: EnginesConfig, events: EnginesEvents)
   };
 
   const lose = (engine: EngineId, reason: string): void => {
+    events.onLost?.(engine, reason); // first, so that who fails now can be told why
     fleet?.lost(engine, reason);
-    events.onLost?.(engine, reason);
   };
 
   const close = async (): Promise<void> => {

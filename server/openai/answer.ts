@@ -104,7 +104,7 @@ export class Answer {
         this.#end("stop");
         this.#sink.onDone(usage);
       },
-      onFailed: (failure) => this.#fail(errorOf(failure)),
+      onFailed: (failure) => this.#fail(errorOf(failure, this.#services.lifecycle)),
     });
   }
 
@@ -168,7 +168,7 @@ export class Answer {
 
 const overloadedRetrySeconds = 2;
 
-function errorOf(failure: GenerationFailure): ApiError {
+function errorOf(failure: GenerationFailure, lifecycle: Lifecycle): ApiError {
   switch (failure.kind) {
     case "neverFits":
       return badRequest(
@@ -183,6 +183,7 @@ function errorOf(failure: GenerationFailure): ApiError {
         overloadedRetrySeconds,
       );
     case "engineFailed":
-      return engineError(failure.message);
+      // The request is to blame unless the engine is gone with everything on it: then another try may well do.
+      return lifecycle.state === "lost" ? lifecycle.refusal()! : engineError(failure.message);
   }
 }

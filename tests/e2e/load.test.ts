@@ -2,6 +2,7 @@
 import { expect, test } from "bun:test";
 import { connect, type Socket } from "node:net";
 import fc from "fast-check";
+import type { EngineId } from "../../scheduler/core.ts";
 import {
   chatBody,
   chunksOf,
@@ -167,6 +168,25 @@ test("draining finishes what runs, refuses what is new, and cuts what takes too 
   expect(events).not.toContain("[DONE]");
   expect(await drained).toBe(1);
   await server.settled();
+  await server.close();
+});
+
+test("an engine that is lost ends its streams with an error that invites another try", async () => {
+  const server = startTestServer({ stepMs: 5 });
+  const stream = await post(server, "/v1/chat/completions", streamOf("One", { max_tokens: 1000 }));
+  const whole = post(server, "/v1/chat/completions", chatBody("Two", { max_tokens: 1000, ignore_eos: true }));
+  await until(() => server.fleet.active === 2);
+  server.lifecycle.becomeLost("the device does not answer");
+  server.fleet.lost(0 as EngineId, "the device does not answer");
+
+  const { events } = await readEvents(stream);
+  expect((JSON.parse(events.at(-1)!) as Wire).error.code).toBe("engine_lost");
+  for (const response of [await whole, await fetch(`${server.origin}/health`)]) {
+    expect(response.status).toBe(503);
+    expect(response.headers.get("retry-after")).not.toBeNull();
+    expect(((await response.json()) as Wire).error.code).toBe("engine_lost");
+  }
+  expect([server.lifecycle.active, server.generator.active]).toEqual([0, 0]);
   await server.close();
 });
 
