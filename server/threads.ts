@@ -26,7 +26,7 @@ export interface EnginesEvents {
   onProgress(progress: LoadProgress): void;
   /** After the fleet took it. */
   onReport?(engine: EngineId, report: EngineReport): void;
-  /** The engine failed while it ran; its sequences have been told. A server with a lost engine should be restarted. */
+  /** The engine failed while it ran; its sequences are told right after. A server with a lost engine should be restarted. */
   onLost?(engine: EngineId, reason: string): void;
 }
 
