@@ -5,13 +5,15 @@
  * are the same. And the result does not depend on how it was computed: however a prompt is cut, shared, batched or
  * computed again, the logits are the same bits as those of the prompt computed whole.
  */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { isaNames } from "../../gpu/native.ts";
 import { type Compute, type PromptName, type ReferenceModel, referenceModels } from "../reference/models.ts";
 import { bestTwo, cosineOf, largestDifference, sameBits } from "./compare.ts";
 import { cpuLibrary } from "./library.ts";
 import { Rig, type Stream } from "./rig.ts";
+
+setDefaultTimeout(60_000); // milliseconds; the portable kernels without optimisation, on a busy machine
 
 const library = cpuLibrary();
 const { isaBest, isaBuilt } = library.machineProbe();
