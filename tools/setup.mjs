@@ -122,7 +122,7 @@ async function build(command, args, what) {
         console.log(`${what[0].toUpperCase()}${what.slice(1)} …`);
         told = true;
       }
-      if (process.stdout.isTTY && /^\[ *\d+%\]/.test(line)) process.stdout.write(`\r\x1b[K${line}`);
+      if (told && process.stdout.isTTY && /^\[ *\d+%\]/.test(line)) process.stdout.write(`\r\x1b[K${line}`);
     },
   });
   if (process.stdout.isTTY && told) process.stdout.write("\r\x1b[K");
