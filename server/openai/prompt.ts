@@ -4,7 +4,8 @@ import { plainText, type RenderedPrompt } from "../text/control-text.ts";
 import { type Encoder, EncoderBusyError } from "../text/encoder.ts";
 import { type ChatTemplate, TemplateError, type ChatMessage as TemplateMessage } from "../text/template.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import type { ChatMessage, Prompt, ServedModel } from "./schema.ts";
+import type { ChatMessage, Prompt } from "./inputs.ts";
+import type { ServedModel } from "./schema.ts";
 
 /** What turns a prompt into tokens. */
 export interface PromptServices {

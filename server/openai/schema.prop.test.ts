@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { ApiError } from "../errors.ts";
-import { parseChatRequest, parseCompletionRequest, requestLimits, type ServedModel } from "./schema.ts";
+import { requestLimits } from "./request-limits.ts";
+import { parseChatRequest, parseCompletionRequest, type ServedModel } from "./schema.ts";
 
 const seed = 20_261_121;
 const served: ServedModel = {

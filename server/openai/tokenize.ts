@@ -2,8 +2,9 @@ import type { TokenId } from "../../scheduler/core.ts";
 import { badRequest } from "../errors.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { Fields, refusal } from "./fields.ts";
+import { addGenerationPromptOf, messagesOf, templateArgumentsOf, tokensOf } from "./inputs.ts";
 import { chatPromptTokens, type PromptServices, promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";
-import { addGenerationPromptOf, messagesOf, modelOf, templateArgumentsOf, tokensOf } from "./schema.ts";
+import { modelOf } from "./schema.ts";
 
 /**
  * POST /tokenize, in three shapes: `{prompt}` and `{messages}` as vLLM takes them, `{content}` as llama-server does,

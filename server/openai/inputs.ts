@@ -1,0 +1,102 @@
+/** What a model is to continue: messages, or prompts of the caller's own making. */
+import type { TokenId } from "../../scheduler/core.ts";
+import { badRequest, quote } from "../errors.ts";
+import { type Fields, fieldsOf, integerIn, refusal } from "./fields.ts";
+import { requestLimits } from "./request-limits.ts";
+import { isOneOf, notSupported } from "./support.ts";
+
+export interface ChatMessage {
+  readonly role: "system" | "developer" | "user" | "assistant";
+  readonly content: string;
+  readonly name?: string;
+  readonly reasoning_content?: string;
+}
+
+/** A prompt is text or tokens. */
+export type Prompt = string | readonly TokenId[];
+
+export function messagesOf(fields: Fields): ChatMessage[] {
+  const messages = fields.list("messages", requestLimits.messagesMax);
+  if (messages === undefined || messages.length === 0) {
+    throw refusal("messages", "an array of at least one message", fields.raw("messages"));
+  }
+  return messages.map((message, index) => parseMessage(fieldsOf(message, `messages[${index}]`)));
+}
+
+function parseMessage(fields: Fields): ChatMessage {
+  const role = fields.string("role");
+  if (role === "tool" || role === "function")
+    throw notSupported(fields.pathOf("role"), `messages of the role ${role}`);
+  if (role !== "system" && role !== "developer" && role !== "user" && role !== "assistant") {
+    throw refusal(fields.pathOf("role"), "system, developer, user or assistant", fields.raw("role"));
+  }
+  for (const name of ["tool_calls", "function_call", "audio"]) {
+    const value = fields.raw(name);
+    if (value !== undefined && !isOneOf(value, [[]])) throw notSupported(fields.pathOf(name), "this");
+  }
+  const name = fields.string("name");
+  const reasoning = fields.string("reasoning_content") ?? fields.string("reasoning");
+  return {
+    role,
+    content: contentOf(fields, role === "assistant"),
+    ...(name === undefined ? {} : { name }),
+    ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
+  };
+}
+
+/** Text, or parts that are all text: joined by line breaks, as other servers do for templates that take one string. */
+function contentOf(fields: Fields, mayBeMissing: boolean): string {
+  const content = fields.raw("content");
+  if (typeof content === "string") return content;
+  if (content === undefined && mayBeMissing) return fields.string("refusal") ?? "";
+  const path = fields.pathOf("content");
+  if (!Array.isArray(content)) throw refusal(path, "a string or an array of text parts", content);
+  const parts = fields.list("content", requestLimits.contentPartsMax)!.map((value, index) => {
+    const part = fieldsOf(value, `${path}[${index}]`);
+    const type = part.string("type");
+    if (type !== "text" && type !== "refusal") {
+      throw badRequest(
+        `only text is supported in messages, but ${part.pathOf("type")} is ${quote(type)}`,
+        part.pathOf("type"),
+      );
+    }
+    const text = part.string(type);
+    if (text === undefined) throw refusal(part.pathOf(type), "a string", undefined);
+    return text;
+  });
+  return parts.join("\n");
+}
+
+export function addGenerationPromptOf(fields: Fields): boolean {
+  if (fields.boolean("continue_final_message") === true)
+    throw notSupported("continue_final_message", "continuing a message");
+  return fields.boolean("add_generation_prompt") ?? true;
+}
+
+/** Options for the chat template. Which names it may take is the template's to say. */
+export function templateArgumentsOf(fields: Fields): Record<string, unknown> {
+  return Object.fromEntries(fields.entries("chat_template_kwargs", requestLimits.templateArgumentsMax) ?? []);
+}
+
+/** One prompt or a list of them, each text or tokens. */
+export function promptsOf(given: unknown, vocabSize: number): readonly Prompt[] {
+  if (typeof given === "string") return [given];
+  const expected = "a string, an array of strings, an array of token ids or an array of such arrays";
+  if (!Array.isArray(given) || given.length === 0) throw refusal("prompt", expected, given);
+  if (typeof given[0] === "number") return [tokensOf(given, "prompt", vocabSize)];
+  if (given.length > requestLimits.promptsMax) {
+    throw badRequest(
+      `prompt may hold ${requestLimits.promptsMax} prompts at most, but holds ${given.length}`,
+      "prompt",
+    );
+  }
+  return given.map((item: unknown, index) => {
+    if (typeof item === "string") return item;
+    if (!Array.isArray(item)) throw refusal(`prompt[${index}]`, "a string or an array of token ids", item);
+    return tokensOf(item, `prompt[${index}]`, vocabSize);
+  });
+}
+
+export function tokensOf(list: readonly unknown[], path: string, vocabSize: number): TokenId[] {
+  return list.map((item, index) => integerIn(item, { min: 0, max: vocabSize - 1 }, `${path}[${index}]`));
+}

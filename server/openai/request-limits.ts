@@ -1,0 +1,17 @@
+/** What a request may ask for at most. */
+export const requestLimits = {
+  choicesMax: 128,
+  topLogprobsMax: 20,
+  stopStringsMax: 16,
+  stopStringBytesMax: 256,
+  stopTokensMax: 128,
+  logitBiasMax: 1024,
+  messagesMax: 10_000,
+  contentPartsMax: 10_000,
+  promptsMax: 128,
+  cacheSaltCharactersMax: 1024,
+  temperatureMax: 2,
+  repetitionPenaltyMax: 100,
+  templateArgumentsMax: 16,
+  ignoredNamesMax: 32,
+} as const;

@@ -1,0 +1,104 @@
+/** How the next token is drawn and when the text ends, from a request's fields and the model's own defaults. */
+import type { Sampling, TokenId } from "../../scheduler/core.ts";
+import { badRequest } from "../errors.ts";
+import { type Fields, integerIn, type NumberRange, numberIn, refusal } from "./fields.ts";
+import { requestLimits } from "./request-limits.ts";
+import type { ServedModel } from "./schema.ts";
+
+const uint32 = 2 ** 32;
+const greedyBelow = 1e-5;
+
+export function samplingOf(fields: Fields, served: ServedModel, topLogprobs: number | null): Sampling {
+  const defaults = served.generationDefaults;
+  const penalty = { min: -2, max: 2 };
+  const temperature =
+    fields.number("temperature", { min: 0, max: requestLimits.temperatureMax }) ?? defaults.temperature ?? 1;
+  const topK = fields.integer("top_k", { min: -1, max: uint32 / 2 - 1 }) ?? defaults.topK ?? 0;
+  return {
+    // Dividing by less than this leaves nothing but the likeliest token, in f32 by way of infinities.
+    temperature: temperature < greedyBelow ? 0 : temperature,
+    topK: topK < 0 ? 0 : Math.min(topK, served.vocabSize),
+    topP: fields.number("top_p", { min: 0, aboveMin: true, max: 1 }) ?? defaults.topP ?? 1,
+    minP: fields.number("min_p", { min: 0, max: 1 }) ?? defaults.minP ?? 0,
+    repetitionPenalty:
+      fields.number("repetition_penalty", {
+        min: 0,
+        aboveMin: true,
+        max: requestLimits.repetitionPenaltyMax,
+      }) ??
+      defaults.repetitionPenalty ??
+      1,
+    presencePenalty: fields.number("presence_penalty", penalty) ?? 0,
+    frequencyPenalty: fields.number("frequency_penalty", penalty) ?? 0,
+    logitBias: logitBiasOf(fields, served),
+    seed: seedOf(fields),
+    topLogprobs,
+  };
+}
+
+/** Any integer of 64 bits; beyond 2^53 neighbours are the same number in JSON and the same seed here. */
+function seedOf(fields: Fields): readonly [number, number] {
+  const seed = fields.integer("seed", { min: -(2 ** 63), max: 2 ** 63 });
+  if (seed === undefined) {
+    const [low, high] = crypto.getRandomValues(new Uint32Array(2));
+    return [low!, high!];
+  }
+  const bits = BigInt.asUintN(64, BigInt(seed));
+  return [Number(bits % BigInt(uint32)), Number(bits / BigInt(uint32))];
+}
+
+function logitBiasOf(fields: Fields, served: ServedModel): [TokenId, number][] {
+  const entries = fields.entries("logit_bias", requestLimits.logitBiasMax) ?? [];
+  return entries.map(([key, bias]) => {
+    const path = `logit_bias.${key.slice(0, 32)}`;
+    const token = /^(0|[1-9]\d{0,9})$/.test(key) ? Number(key) : key;
+    return [
+      integerIn(token, tokenRange(served), path),
+      numberIn(bias, { min: -100, max: 100 }, "a number", path),
+    ];
+  });
+}
+
+export function stopStringsOf(fields: Fields): readonly string[] {
+  const given = fields.raw("stop");
+  if (given === undefined) return [];
+  const list = typeof given === "string" ? [given] : fields.list("stop", requestLimits.stopStringsMax)!;
+  return list.map((item, index) => {
+    const path = typeof given === "string" ? "stop" : `stop[${index}]`;
+    if (typeof item !== "string" || item === "") throw refusal(path, "a string that is not empty", item);
+    const bytes = Buffer.byteLength(item);
+    if (bytes > requestLimits.stopStringBytesMax) {
+      throw badRequest(
+        `${path} may have ${requestLimits.stopStringBytesMax} bytes at most, but has ${bytes}`,
+        path,
+      );
+    }
+    return item;
+  });
+}
+
+export function cacheSaltOf(fields: Fields): string {
+  const salt = fields.string("cache_salt");
+  const max = requestLimits.cacheSaltCharactersMax;
+  if (salt !== undefined && (salt === "" || salt.length > max)) {
+    throw badRequest(`cache_salt must have 1 to ${max} characters, but has ${salt.length}`, "cache_salt");
+  }
+  return salt ?? "";
+}
+
+/** Alternatives per token that a chat asks for; null for no logprobs at all. */
+export function chatLogprobs(fields: Fields): number | null {
+  const logprobs = fields.boolean("logprobs") ?? false;
+  const top = fields.integer("top_logprobs", { min: 0, max: requestLimits.topLogprobsMax });
+  if (top !== undefined && top > 0 && !logprobs) {
+    throw badRequest(
+      `top_logprobs is only allowed together with logprobs: true, but ${top} was given`,
+      "top_logprobs",
+    );
+  }
+  return logprobs ? (top ?? 0) : null;
+}
+
+export function tokenRange(served: ServedModel): NumberRange {
+  return { min: 0, max: served.vocabSize - 1 };
+}

@@ -1,0 +1,92 @@
+/** What of the wire is not supported: refused when it would change the answer, listed when it would not. */
+import { badRequest, quote } from "../errors.ts";
+import type { Fields } from "./fields.ts";
+import { requestLimits } from "./request-limits.ts";
+
+/** Accepted, without effect on what is answered. */
+export const harmless = [
+  "user",
+  "metadata",
+  "store",
+  "service_tier",
+  "priority",
+  "safety_identifier",
+  "prompt_cache_key",
+  "prompt_cache_retention",
+  "parallel_tool_calls",
+  "prediction",
+  "reasoning_effort",
+  "verbosity",
+  "request_id",
+  "session_id",
+  "include_reasoning",
+  "spaces_between_special_tokens",
+  "length_penalty",
+  "guided_decoding_backend",
+  "stream_interval",
+];
+
+/** Fields that would change the answer and are not supported, with the values that ask for nothing. */
+export const unsupported: Readonly<Record<string, readonly unknown[]>> = {
+  tools: [[]],
+  functions: [[]],
+  function_call: ["none"],
+  modalities: [["text"], []],
+  audio: [],
+  web_search_options: [],
+  prompt_logprobs: [],
+  structured_outputs: [],
+  guided_json: [],
+  guided_regex: [],
+  guided_choice: [],
+  guided_grammar: [],
+  json_schema: [],
+  regex: [],
+  ebnf: [],
+  grammar: [],
+  kv_transfer_params: [],
+  prompt_embeds: [],
+  documents: [[]],
+  chat_template: [],
+  truncate_prompt_tokens: [],
+  bad_words: [[]],
+  allowed_token_ids: [],
+  use_beam_search: [false],
+  logits_processors: [[]],
+  mm_processor_kwargs: [{}],
+  thinking_token_budget: [],
+  repetition_detection: [],
+  logprob_token_ids: [[]],
+  stop_regex: [[]],
+  lora_path: [],
+};
+
+/** Refuses what is asked for and not supported; returns the names of what is left, which has no effect. */
+export function settleTheRest(fields: Fields, toolsAreOff: boolean): string[] {
+  const ignored: string[] = [];
+  const format = fields.object("response_format");
+  if (format !== undefined && format.raw("type") !== "text") {
+    throw badRequest(
+      `response_format must have the type text, but ${quote(format.raw("type"))} was given`,
+      "response_format",
+    );
+  }
+  if (fields.raw("tools") !== undefined && toolsAreOff) ignored.push("tools");
+  for (const [name, neutral] of Object.entries(unsupported)) {
+    const value = fields.raw(name);
+    if (value === undefined || isOneOf(value, neutral) || ignored.includes(name)) continue;
+    throw notSupported(name, "this field");
+  }
+  for (const name of harmless) if (fields.raw(name) !== undefined) ignored.push(name);
+  const unknown = fields.unread().filter((name) => /^[A-Za-z0-9_.-]{1,64}$/.test(name));
+  return [...ignored, ...unknown].slice(0, requestLimits.ignoredNamesMax);
+}
+
+export function isOneOf(value: unknown, candidates: readonly unknown[]): boolean {
+  return candidates.some((candidate) => JSON.stringify(candidate) === JSON.stringify(value));
+}
+
+/** 400 for something that could be meant, but cannot be done here. */
+export function notSupported(path: string, what: string): Error {
+  return badRequest(`${path}: ${what} is not supported by this server`, path);
+}
