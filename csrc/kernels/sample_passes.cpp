@@ -35,7 +35,7 @@ BUNTING_INLINE vf exp_unfused(vf x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  vf const scale = (vf)(((vi)shifted << 23) + (127 << 23));
+  vf const scale = (vf)(((vu)shifted << 23) + (127u << 23));
   return x < -87.0f ? vf{} : p * scale;
 }
 

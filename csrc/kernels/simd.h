@@ -213,7 +213,7 @@ BUNTING_INLINE f32x16 exp(f32x16 v) {
     p = fma(p, r, 0.5f - vf{});
     p = fma(p, r, 1.0f - vf{});
     p = fma(p, r, 1.0f - vf{});
-    vf const scale = (vf)(((vi)shifted << 23) + (127 << 23));  // 2^n from the integer in shifted's low bits
+    vf const scale = (vf)(((vu)shifted << 23) + (127u << 23));  // 2^n from the integer in shifted's low bits
     v.r[i] = x < -87.3f ? vf{} : p * scale;
   }
   return v;
