@@ -14,8 +14,15 @@ namespace {
 
 // Query rows of one attention item: enough to share the reading of a page, few enough to spread one prompt.
 constexpr int32_t kAttentionRows = 32;
-// Fewer elements than this are done sooner than a second thread wakes.
-constexpr int64_t kElementsWorthSharing = 1 << 14;
+
+// What work takes on one thread, in ns, as far as it matters for sharing it: within a factor of two on
+// today's machines.
+constexpr double kPieceNs = 20'000;     // shorter work is done before a second thread has woken
+constexpr double kElementNs = 0.5;      // of a loop over activations
+constexpr double kWeightNs = 0.1;       // reading one weight
+constexpr double kWeightRowNs = 0.007;  // multiplying it with one row
+constexpr double kKeyNs = 0.03;         // one dimension of a key and its value, for one query head
+constexpr double kLogitNs = 2;          // of a draw
 
 int64_t operand_stride(int64_t k) {
   return round_up(k, kKAlign);
@@ -138,12 +145,16 @@ void Forward::copy_pages(StepPlan const& plan) {
 // Cuts the step's attention into items, the same in every layer; the pool evens out what they cost.
 void Forward::plan_attention(StepPlan const& plan) {
   item_count_ = 0;
+  int64_t keys = 0;  // read, over all rows
   for (int32_t c = 0; c < plan.chunks; c++) {
+    int64_t const start = plan.chunk[size_t(c)].start;
     int32_t const count = plan.chunk[size_t(c)].count;
+    keys += count * (start + (count + 1) / 2);
     for (int32_t head = 0; head < model_.shape().kv_heads; head++)
       for (int32_t row = 0; row < count; row += kAttentionRows)
         items_[size_t(item_count_++)] = {c, head, row, std::min(row + kAttentionRows, count)};
   }
+  attention_ns_ = kKeyNs * double(keys) * double(model_.query_width());
 }
 
 void Forward::project_and_append(StepPlan const& plan, int32_t layer) {
@@ -184,7 +195,7 @@ void Forward::attend(StepPlan const& plan, int32_t layer) {
                             .ldo = attended_stride_,
                             .scratch = nullptr};
   size_t const scratch_bytes = attention_scratch(model_);
-  pool_.run(item_count_, piece_size(item_count_), [&](int64_t begin, int64_t end, int thread) {
+  pool_.run(item_count_, grain(item_count_, attention_ns_), [&](int64_t begin, int64_t end, int thread) {
     Attention mine = attention;
     mine.scratch = work_.attention_scratch + size_t(thread) * scratch_bytes;
     kernels_.attention(mine, begin, end);
@@ -246,7 +257,8 @@ void Forward::sample(StepPlan const& plan, uint32_t* rows) {
             .tokens = plan.rows});
   size_t const row_words = BUNTING_RESULT_ROW_WORDS + 2 * size_t(limits_.top_logprobs_max);
   size_t const scratch_bytes = sample_scratch(model_);
-  pool_.run(plan.rows, [&](int64_t begin, int64_t end, int thread) {
+  double const draws_ns = kLogitNs * double(plan.rows) * double(vocab);
+  pool_.run(plan.rows, grain(plan.rows, draws_ns), [&](int64_t begin, int64_t end, int thread) {
     for (int64_t r = begin; r < end; r++) {
       uint32_t* const words = rows + size_t(r) * row_words;
       int32_t* const top = reinterpret_cast<int32_t*>(words + BUNTING_RESULT_ROW_WORDS);
@@ -270,19 +282,23 @@ void Forward::normalise(float const* weight, int64_t rows) {
 
 void Forward::multiply(Gemm const& gemm) {
   int64_t const panels = gemm.w->panels();
-  pool_.run(panels, round_up(piece_size(panels), 2),
+  double const weights = double(panels * kPanel) * double(gemm.w->kp());
+  double const total_ns = weights * (kWeightNs + kWeightRowNs * double(gemm.tokens));
+  pool_.run(panels, round_up(grain(panels, total_ns), 2),
             [&](int64_t begin, int64_t end) { kernels_.gemm(gemm, begin, end); });
 }
 
 // Spreads rows of `width` elements over the threads if there are enough of them.
 template <typename Body>
 void Forward::share_rows(int64_t rows, int64_t width, Body const& body) {
-  pool_.run(rows, std::max<int64_t>(1, kElementsWorthSharing / width), body);
+  pool_.run(rows, grain(rows, kElementNs * double(rows) * double(width)), body);
 }
 
-// Several pieces per thread, so that the last one to finish is not waited for long.
-int64_t Forward::piece_size(int64_t total) const {
-  return std::max<int64_t>(1, total / (limits_.threads * 4));
+// How many of `count` equal parts of some work make one piece: several pieces per thread, so that the last
+// one to finish is not waited for long, but none too short to be worth sharing.
+int64_t Forward::grain(int64_t count, double total_ns) const {
+  double const pieces = std::clamp(total_ns / kPieceNs, 1.0, 4.0 * limits_.threads);
+  return std::max<int64_t>(1, int64_t(std::ceil(double(count) / pieces)));
 }
 
 }  // namespace bunting

@@ -65,7 +65,7 @@ class Forward {
   void multiply(Gemm const& gemm);
   template <typename Body>
   void share_rows(int64_t rows, int64_t width, Body const& body);
-  int64_t piece_size(int64_t total) const;
+  int64_t grain(int64_t count, double total_ns) const;
 
   Model const& model_;
   Kernels const& kernels_;
@@ -75,6 +75,7 @@ class Forward {
   Workspace work_;
   std::vector<AttentionItem> items_;  // of the step, the same in every layer
   int32_t item_count_ = 0;
+  double attention_ns_ = 0;  // about what they take together in one layer
   int32_t rows_ = 0;
   ThreadPool pool_;
 };

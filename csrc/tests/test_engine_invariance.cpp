@@ -156,6 +156,38 @@ TEST(engine_invariant_to_cached_prefixes) {
   });
 }
 
+// Wide enough that every kind of work is cut into several pieces.
+TEST(engine_invariant_to_threads) {
+  bunting_model_shape shape = tiny_shape();
+  shape.layers = 1;
+  shape.hidden = 512;
+  shape.feed_forward = 1000;
+  shape.query_heads = 16;
+  shape.kv_heads = 8;
+  shape.head_size = 32;
+  TinyFile const file(shape);
+  for (int32_t const compute : {BUNTING_BF16, BUNTING_F32}) {
+    shape.compute = compute;
+    ModelPointer const model = load_model(shape, file);
+    REQUIRE(model, "no model");
+    StepSpec prompts;
+    for (int32_t i = 0; i < 3; i++)
+      prompts.chunks.push_back(
+          {.start = 0, .tokens = random_tokens(uint64_t(i), 40, shape.vocab), .pages = pages_from(4 * i, 3)});
+    StepOutcome first;
+    for (int32_t const threads : {1, 2, 3, 7}) {
+      bunting_engine_limits limits = tiny_limits();
+      limits.threads = threads;
+      EnginePointer const engine = open_engine(model.get(), limits);
+      StepOutcome const step = run_step(engine.get(), prompts);
+      REQUIRE(step.rows() == 3, "%d rows", step.rows());
+      if (threads == 1) first = step;
+      CHECK(std::memcmp(step.logits.data(), first.logits.data(), first.logits.size() * sizeof(float)) == 0,
+            "type %d: %d threads compute something else than one", compute, threads);
+    }
+  }
+}
+
 TEST(engine_draws_the_same_tokens_alone_and_in_company) {
   TinyFile const file(tiny_shape());
   ModelPointer const model = load_model(tiny_shape(), file);
