@@ -30,7 +30,7 @@ LENGTHS = {"long": 53, "branch": 42, "short": 9}
 MODELS = {
     "llama3": dict(
         config=LlamaConfig(
-            vocab_size=259, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+            vocab_size=259, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
             num_key_value_heads=1, max_position_embeddings=512, tie_word_embeddings=True, rms_norm_eps=1e-5,
             rope_parameters=dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0,
                                  high_freq_factor=4.0, original_max_position_embeddings=64)),
@@ -43,14 +43,14 @@ MODELS = {
         dtype=torch.bfloat16, old_rope=True),
     "mistral": dict(
         config=MistralConfig(
-            vocab_size=256, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=3,
+            vocab_size=256, hidden_size=64, intermediate_size=72, num_hidden_layers=2, num_attention_heads=3,
             num_key_value_heads=1, head_dim=64, max_position_embeddings=256, sliding_window=21,
             tie_word_embeddings=False, rms_norm_eps=1e-5,
             rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
         dtype=torch.float16, old_rope=True),
     "qwen2": dict(
         config=Qwen2Config(
-            vocab_size=263, hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=2,
+            vocab_size=263, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=2,
             num_key_value_heads=1, max_position_embeddings=256, tie_word_embeddings=True,
             rope_parameters=dict(rope_type="default", rope_theta=1000000.0)),
         dtype=torch.bfloat16, old_rope=False, shards=2),
