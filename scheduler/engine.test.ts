@@ -229,6 +229,37 @@ test("a conversation's next turn finds the turn before, to the token", () => {
   });
 });
 
+test("a sequence that has the device to itself uses the cache to the token, whatever the watermark", () => {
+  const harness = new EngineHarness({ spec: { pages: 4 }, engine: { watermark: 0.9 } });
+  for (let round = 0; round < 2; round++) {
+    harness.submit(sequenceSpec(tokensFrom(0, 20), 1));
+    harness.finish();
+  }
+  expect(harness.outcomes[1]!.cachedTokens).toBe(19);
+});
+
+test("penalties know the prompt's tokens and how often each is in the output; without penalties nothing is counted", () => {
+  const rows: { tokens: number[]; counts: number[] }[] = [];
+  const fault = (step: Step): null => {
+    const { seen } = step.chunks[0]!.sample!;
+    if (seen === null) return null;
+    const { tokens, counts, length } = seen;
+    rows.push({ tokens: [...tokens.subarray(0, length)], counts: [...counts.subarray(0, length)] });
+    return null;
+  };
+  const logitBias = [[7, 100]] as const;
+  const harness = new EngineHarness({ fault });
+  harness.submit(sequenceSpec([4, 5, 4], 3, { sampling: { frequencyPenalty: 0.5, logitBias } }));
+  harness.finish();
+  harness.submit(sequenceSpec([4, 5, 4], 3, { sampling: { logitBias } }));
+  harness.finish();
+  expect(rows).toEqual([
+    { tokens: [4, 5], counts: [0, 0] },
+    { tokens: [4, 5, 7], counts: [0, 0, 1] },
+    { tokens: [4, 5, 7], counts: [0, 0, 2] },
+  ]);
+});
+
 test("logprobs belong to the tokens they are reported with", () => {
   const harness = new EngineHarness();
   harness.submit(sequenceSpec(tokensFrom(0, 20), 2));

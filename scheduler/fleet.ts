@@ -100,7 +100,6 @@ export class Fleet {
   /** Takes what an engine has to tell and passes it on, in order. */
   report(engine: EngineId, report: EngineReport): void {
     const member = this.#members[engine]!;
-    if (member.lostReason !== null) return;
     member.load = report.load;
     for (const { sequence, cachedTokens } of report.started) {
       this.#placed.get(sequence)?.listener.onStarted(cachedTokens);

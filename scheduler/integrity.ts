@@ -33,6 +33,12 @@ export function checkEngine(
     }
   }
   assert(resident === running.length, "everybody who runs is in the list, once");
+  for (const { waiter, owner, tokens } of queue.prefixWaits()) {
+    assert(waiter.state === "prefixPending" && sequences.get(waiter.id) === waiter, "who waits is known");
+    assert(owner.state === "running" && !owner.isPaused, "who is waited for runs");
+    assert(tokens <= owner.promptEnd, "who is waited for will publish what is waited for");
+    assert(tokens > owner.leasedPages * residency.pool.pageTokens, "nobody waits for what is there");
+  }
   assert(waiting === queue.size, "everybody who waits and is not paused is in the queue, once");
 }
 

@@ -183,12 +183,12 @@ export class Cache {
     return root === undefined ? null : descend(root, tokens, limit);
   }
 
-  /** The span that ends at the place; splits the one there if it goes on. */
+  /** The span that ends at the place; splits the one there if it goes on. Whoever asks pins it at once. */
   #cutAt({ span, depth }: Place): Span {
     if (depth === span.end) return span;
     this.#version += 1;
     const upper = split(span, depth, this.#pool.pageTokens);
-    if (upper.leases === 0) this.#order.insertAfter(span, upper);
+    if (upper.leases === 0) this.#order.append(upper);
     return upper;
   }
 
@@ -204,7 +204,7 @@ export class Cache {
     }
   }
 
-  /** Brings tokens [from.end, end) into the tree; returns the span that ends there, not yet pinned if it is new. */
+  /** Brings tokens [from.end, end) into the tree; returns the span that ends there. Whoever asks pins it at once. */
   #merge(from: Span, tokens: Int32Array, end: number, pages: Int32Array): Span {
     const { pageTokens } = this.#pool;
     const place = descend(from, tokens, end);
@@ -218,7 +218,6 @@ export class Cache {
     const leafPages = Array.from(pages.subarray(firstNew, Math.ceil(end / pageTokens))) as PageId[];
     const leaf = attach(stem, tokens.slice(place.depth, end), leafPages);
     this.#pagesHeld += leafPages.length;
-    // In the order for a moment only: whoever inserts pins at once.
     this.#order.append(leaf);
     return leaf;
   }

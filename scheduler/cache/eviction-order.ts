@@ -17,22 +17,14 @@ export class EvictionOrder {
   }
 
   append(span: Span): void {
-    this.insertAfter(this.#newest, span);
-  }
-
-  /** Puts `span` right after `neighbour`; null means at the oldest end. */
-  insertAfter(neighbour: Span | null, span: Span): void {
-    const newer = neighbour === null ? this.#oldest : neighbour.newer;
     assert(
-      span.older === null && span.newer === null && this.#oldest !== span,
+      span.older === null && span.newer === null && this.#newest !== span,
       "a span is in the order once",
     );
-    span.older = neighbour;
-    span.newer = newer;
-    if (neighbour === null) this.#oldest = span;
-    else neighbour.newer = span;
-    if (newer === null) this.#newest = span;
-    else newer.older = span;
+    span.older = this.#newest;
+    if (this.#newest === null) this.#oldest = span;
+    else this.#newest.newer = span;
+    this.#newest = span;
   }
 
   remove(span: Span): void {

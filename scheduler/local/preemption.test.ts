@@ -6,12 +6,12 @@ import type { SequenceId } from "../core.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 import { backOffSteps } from "./preemption.ts";
 
-/** Two sequences of one page each that both want four: the second has to give way again and again. */
+/** Three sequences of one page each that all want seven, on eleven pages: the younger give way, the youngest twice. */
 function crowd(options: { temperature?: number; presencePenalty?: number } = {}) {
   const specs = [0, 100, 200].map((first) =>
-    sequenceSpec(tokensFrom(first, 10), 50, { sampling: { seed: [7, first], ...options } }),
+    sequenceSpec(tokensFrom(first, 10), 100, { sampling: { seed: [7, first], ...options } }),
   );
-  const harness = new EngineHarness({ spec: { pages: 7 }, engine: { watermark: 0 } });
+  const harness = new EngineHarness({ spec: { pages: 11 }, engine: { watermark: 0 } });
   for (const spec of specs) harness.submit(spec);
   return { harness, specs };
 }
@@ -27,7 +27,7 @@ test("tokens and their number are those of a sequence alone, greedy, drawn and w
     harness.finish();
     expect(harness.load.preemptionsTotal).toBeGreaterThan(1);
     specs.forEach((spec, i) => {
-      expect(harness.outcomes[i]!.tokens).toHaveLength(50);
+      expect(harness.outcomes[i]!.tokens).toHaveLength(100);
       expect(harness.outcomes[i]!.tokens).toEqual(tokensAlone(spec).tokens);
       expect(harness.outcomes[i]!.finish).toEqual({ kind: "length" });
     });
@@ -48,7 +48,7 @@ test("coming back is mostly a hit, and nothing but the recomputed tail is comput
   const computed = harness.steps
     .flatMap((step) => step.chunks)
     .reduce((sum, chunk) => sum + chunk.tokens.length, 0);
-  const once = 3 * (10 + 49);
+  const once = 3 * (10 + 99);
   expect(computed).toBeGreaterThan(once);
   expect(computed).toBeLessThan(once + harness.load.preemptionsTotal * 32);
 });
@@ -61,6 +61,28 @@ test("no page is asked for before it is needed: decodes inside of their last pag
   harness.submit(sequenceSpec(tokensFrom(100, 8), 9));
   harness.finish();
   expect(harness.load.preemptionsTotal).toBe(0);
+});
+
+test("nobody is admitted by a step that had to preempt", () => {
+  const { harness } = crowd();
+  for (let i = 3; i < 12; i++) harness.submit(sequenceSpec(tokensFrom(50 * i, 10), 4));
+  harness.finish();
+  harness.traces.forEach((step, i) => {
+    if (!step.notes.some((note) => note.kind === "preempted")) return;
+    expect(harness.reports[i]!.started).toEqual([]);
+  });
+  expect(harness.reports).toHaveLength(harness.traces.length);
+});
+
+test("back-off ends when there is nobody left to stay out of the way of", () => {
+  const { harness, specs } = crowd();
+  const isOut = (): boolean => preempted(harness).filter((victim) => victim.endsWith(":2")).length === 2;
+  for (let i = 0; i < 300 && !isOut(); i++) harness.step();
+  expect(isOut()).toBe(true);
+  harness.send("abort", 0 as SequenceId);
+  harness.send("abort", 1 as SequenceId);
+  harness.finish();
+  expect(harness.outcomes[2]!.tokens).toEqual(tokensAlone(specs[2]!).tokens);
 });
 
 test("a paused sequence gives way first, and its tokens are the same when it comes back", () => {
@@ -92,7 +114,7 @@ test("paused sequences do not keep the waiting from slots", () => {
   expect(harness.load.paused).toBe(1);
   harness.send("abort", slow);
   harness.engine.run();
-  expect(harness.outcomes[slow as SequenceId]!.finish).toEqual({ kind: "aborted" });
+  expect(harness.outcomes[slow]!.finish).toEqual({ kind: "aborted" });
 });
 
 test("back-off grows from the second preemption on, and is bounded", () => {

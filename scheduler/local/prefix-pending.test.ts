@@ -2,6 +2,7 @@
 
 import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
+import type { SequenceId, Step, StepResult } from "../core.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 
 const computedTokens = (harness: EngineHarness): number =>
@@ -64,42 +65,62 @@ test("different salts share nothing and wait for nothing", () => {
   expect(harness.outcomes.map((outcome) => outcome.cachedTokens)).toEqual([0, 0, 0]);
 });
 
-test("when the owner goes away its waiters compute for themselves, the next one for the rest", () => {
-  for (const message of ["abort", "pause"] as const) {
-    const harness = new EngineHarness({ spec: { pages: 200 }, engine: { stepTokens: 64 } });
+test("when the owner goes away while it computes, its waiters go on with what it has left them", () => {
+  // Who ends leaves its last page too, whoever is paused keeps it.
+  for (const [message, cachedTokens] of [
+    ["abort", 299],
+    ["pause", 288],
+  ] as const) {
+    const harness = new EngineHarness({ spec: { pages: 200 } });
     const prompt = tokensFrom(0, 300);
     const owner = harness.submit(sequenceSpec(prompt, 2));
     for (let i = 0; i < 3; i++) harness.submit(sequenceSpec(prompt, 2));
-    harness.step();
-    harness.step();
+    harness.engine.run();
     harness.send(message, owner);
     harness.finish();
+    expect(waits(harness)).toBe(3);
     harness.outcomes.slice(1).forEach((outcome) => {
-      expect(outcome.tokens).toEqual(tokensAlone(sequenceSpec(prompt, 2)).tokens);
+      expect(outcome).toEqual({ ...tokensAlone(sequenceSpec(prompt, 2)), cachedTokens });
     });
-    expect(computedTokens(harness)).toBeLessThan(300 + 4 * 20);
   }
 });
 
+test("when the owner fails, the first of its waiters computes for the others", () => {
+  const fault = (step: Step): StepResult | null => {
+    if (step.number !== 1) return null;
+    const sampled = [{ kind: "failed", sequence: 0 as SequenceId, reason: "logits not finite" } as const];
+    return { kind: "done", sampled, deviceMs: 1 };
+  };
+  const harness = new EngineHarness({ fault });
+  const prompt = tokensFrom(0, 300);
+  for (let i = 0; i < 3; i++) harness.submit(sequenceSpec(prompt, 2));
+  harness.finish();
+  expect(harness.outcomes.map((outcome) => outcome.cachedTokens)).toEqual([0, 0, 288]);
+  expect(harness.outcomes[2]!.tokens).toEqual(tokensAlone(sequenceSpec(prompt, 2)).tokens);
+});
+
+test("a page is shared as soon as it is computed, also by a chunk of one token", () => {
+  const harness = new EngineHarness({ engine: { stepTokens: 15, sequencesMax: 2 } });
+  harness.submit(sequenceSpec(tokensFrom(0, 16), 50));
+  harness.step();
+  harness.step();
+  harness.submit(sequenceSpec(tokensFrom(0, 30), 1));
+  harness.finish();
+  expect(harness.outcomes[1]!.cachedTokens).toBe(16);
+});
+
 test("a waiter that is aborted or paused leaves the waiting", () => {
-  const harness = new EngineHarness({ spec: { pages: 200 }, engine: { stepTokens: 64 } });
+  const harness = new EngineHarness();
   const prompt = tokensFrom(0, 200);
   harness.submit(sequenceSpec(prompt, 2));
   const second = harness.submit(sequenceSpec(prompt, 2));
   const third = harness.submit(sequenceSpec(prompt, 2));
-  harness.step();
-  harness.step();
-  expect(harness.load.waiting).toBe(2);
-  harness.send("abort", harness.submit(sequenceSpec(prompt, 2)));
+  harness.engine.run();
   harness.send("abort", second);
   harness.send("pause", third);
   harness.finish();
-  expect(harness.outcomes.map((outcome) => outcome.finish?.kind)).toEqual([
-    "length",
-    "aborted",
-    undefined,
-    "aborted",
-  ]);
+  expect(waits(harness)).toBe(2);
+  expect(harness.outcomes.map((outcome) => outcome.finish?.kind)).toEqual(["length", "aborted", undefined]);
   harness.send("resume", third);
   harness.finish();
   expect(harness.outcomes[2]!.finish).toEqual({ kind: "length" });

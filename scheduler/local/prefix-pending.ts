@@ -53,6 +53,13 @@ export class PrefixPending {
     return woken;
   }
 
+  /** Who waits for how many tokens of whom. For checks. */
+  *waits(): Generator<{ readonly waiter: Sequence; readonly owner: Sequence; readonly tokens: number }> {
+    for (const [owner, waiters] of this.#waiters) {
+      for (const { sequence, tokens } of waiters) yield { waiter: sequence, owner, tokens };
+    }
+  }
+
   #keep(owner: Sequence, before: readonly Waiter[], rest: Waiter[]): void {
     if (rest.length === 0) this.#waiters.delete(owner);
     else this.#waiters.set(owner, rest);

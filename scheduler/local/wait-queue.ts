@@ -63,4 +63,9 @@ export class WaitQueue {
   wake(owner: Sequence, tokens: number, nowMs: number): void {
     for (const sequence of this.#pending.wake(owner, tokens)) this.add(sequence, nowMs);
   }
+
+  /** Who waits for how many tokens of whom. For checks. */
+  prefixWaits(): ReturnType<PrefixPending["waits"]> {
+    return this.#pending.waits();
+  }
 }
