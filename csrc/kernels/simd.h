@@ -114,21 +114,33 @@ BUNTING_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
   return c;
 }
 
-// Sum and maximum of the lanes, halving: i with i + 8, then i + 4, i + 2, i + 1.
+// Sum and maximum of the lanes, halving: i with i + 8, then i + 4, i + 2, i + 1; in registers all the way.
+typedef float vf4 __attribute__((vector_size(16)));
+
+template <class Join>
+BUNTING_INLINE float halve(f32x16 x, Join join) {
+#if defined(__AVX512F__)
+  vf const v = x.r[0];
+  auto const eight = join(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
+                          __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+#elif defined(__AVX2__)
+  vf const eight = join(x.r[0], x.r[1]);
+#endif
+#if defined(__AVX2__)
+  vf4 const four = join(__builtin_shufflevector(eight, eight, 0, 1, 2, 3),
+                        __builtin_shufflevector(eight, eight, 4, 5, 6, 7));
+#else
+  vf4 const four = join(join(x.r[0], x.r[2]), join(x.r[1], x.r[3]));
+#endif
+  return join(join(four[0], four[2]), join(four[1], four[3]));
+}
+
 BUNTING_INLINE float sum(f32x16 x) {
-  float lanes[16];
-  store(lanes, x);
-  for (int width = 8; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  return lanes[0];
+  return halve(x, [](auto a, auto b) __attribute__((always_inline)) { return a + b; });
 }
 
 BUNTING_INLINE float max(f32x16 x) {
-  float lanes[16];
-  store(lanes, x);
-  for (int width = 8; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i) lanes[i] = lanes[i] > lanes[i + width] ? lanes[i] : lanes[i + width];
-  return lanes[0];
+  return halve(x, [](auto a, auto b) __attribute__((always_inline)) { return a > b ? a : b; });
 }
 
 // ---- bf16
