@@ -8,8 +8,9 @@ import { demoModelFolder, libraryPath } from "./assets.ts";
 import { ApiKeys } from "./auth.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import type { DeviceSetup, LoadProgress } from "./engine-protocol.ts";
+import { asApiError, errorResponse } from "./errors.ts";
 import { Generator } from "./generation.ts";
-import { type App, createApp, listenOptions } from "./http.ts";
+import { createApp, listenOptions } from "./http.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import {
   chooseContext,
@@ -71,7 +72,8 @@ export async function startServer(
   const tokenizer = loadTokenizer(modelDir);
   const templateSource = readTemplateSource(modelDir);
 
-  const lifecycle = new Lifecycle("ready");
+  const lifecycle = new Lifecycle("loading");
+  const server = listen(config, lifecycle);
   const lost = Promise.withResolvers<string>();
   let telemetry: Telemetry | null = null;
   const running = await startEngines(
@@ -93,7 +95,10 @@ export async function startServer(
         lost.resolve(reason);
       },
     },
-  );
+  ).catch(async (error: Error) => {
+    await server.stop(true);
+    throw new ConfigError(`The model cannot be loaded: ${error.message}`);
+  });
   const { fleet, specs } = running;
   telemetry = new Telemetry({ modelName: names[0]!, version, specs, loads: () => fleet.loads() });
 
@@ -115,7 +120,9 @@ export async function startServer(
     version,
     loopbackOnly: isLoopback(config.host),
   });
-  const server = listen(app, config);
+  app.server = server;
+  server.reload({ fetch: app.fetch });
+  lifecycle.becomeReady();
 
   return {
     url: server.url.origin,
@@ -134,23 +141,33 @@ export async function startServer(
       ]);
       await server.stop(true);
       encoder.close();
-      encoder.close();
       await running.close();
       return cut;
     },
   };
 }
 
-function listen(app: App, { host, port }: Config): Bun.Server<unknown> {
+/** Listens from before the model is loaded, so that a taken port shows at once and whoever asks is told to wait. */
+export function listen(
+  { host, port }: Pick<Config, "host" | "port">,
+  lifecycle: Lifecycle,
+): Bun.Server<undefined> {
+  const whileLoading = (request: Request): Response => {
+    if (new URL(request.url).pathname === "/health") return Response.json({ status: "ok" });
+    try {
+      lifecycle.expectReady();
+    } catch (error) {
+      return errorResponse(asApiError(error, "loading"));
+    }
+    return new Response(null, { status: 503 });
+  };
   try {
-    app.listen({ hostname: host, port, ...listenOptions });
+    return Bun.serve({ hostname: host, port, ...listenOptions, fetch: whileLoading });
   } catch (error) {
     throw new ConfigError(
       `Cannot listen on ${host}:${port}: ${error instanceof Error ? error.message : error}`,
     );
   }
-  if (app.server === null) throw new ConfigError(`Cannot listen on ${host}:${port}.`);
-  return app.server;
 }
 
 function openKeys(config: Config): ApiKeys {

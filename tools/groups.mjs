@@ -5,6 +5,9 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { bun, nativeBuild, root } from "./setup.mjs";
 
+/** A test that takes longer hangs. Far above what any takes, since machines are slow and busy at times. */
+const TEST_TIMEOUT_MS = 60_000;
+
 /** Where Bun tests that need no device and no socket live: beside the code, and the rules of the tree. */
 const NULL_PATHS = ["scheduler", "gpu", "server", "tools", "benchmarks", "tests/tidy.test.ts"];
 
@@ -74,7 +77,11 @@ function bunTests(name, paths) {
     run: async () => {
       const files = paths.flatMap((path) => testFiles(join(root, path)));
       if (files.length === 0) return broken(`no test file under ${paths.join(", ")}`);
-      const { code, stderr } = await run(bun, ["test", "--only-failures", ...files], { show: true });
+      const { code, stderr } = await run(
+        bun,
+        ["test", "--only-failures", `--timeout=${TEST_TIMEOUT_MS}`, ...files],
+        { show: true },
+      );
       const counts = parseBunTest(stderr);
       if (counts === null) return broken(`bun test ended with exit code ${code} and no summary`);
       return code !== 0 && counts.failed === 0 ? { ...counts, failed: 1 } : counts;
