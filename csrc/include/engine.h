@@ -1,4 +1,5 @@
-/* clang-format off: the tables of this file are laid out by hand. */
+/* The tables of this file are laid out by hand. */
+/* clang-format off */
 /* engine.h - the whole boundary between Bunting's scheduler (TypeScript) and a compute engine (C++/CUDA).
  *
  * Plain C: opaque handles, fixed-size integers, flat arrays. The caller owns policy and the bookkeeping of memory
