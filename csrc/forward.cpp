@@ -34,9 +34,7 @@ size_t attention_items_max(Model const& model, bunting_engine_limits const& limi
 }
 
 size_t attention_scratch(Model const& model) {
-  bunting_model_shape const& shape = model.shape();
-  return size_t(
-      round_up(int64_t(attention_scratch_bytes(shape.head_size, shape.query_heads / shape.kv_heads)), 64));
+  return size_t(round_up(int64_t(attention_scratch_bytes(model.shape().head_size)), 64));
 }
 
 size_t sample_scratch(Model const& model) {

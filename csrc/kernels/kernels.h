@@ -143,15 +143,15 @@ struct Kernels {
   void (*swiglu)(void* y, Dtype out, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, int64_t begin, int64_t end);
   void (*attention)(Attention const& a, int64_t item_begin, int64_t item_end);
 
-  // Draws one token. `logits` [V] is not changed; `scratch` has sample_scratch_bytes(V). `top` receives
+  // Draws one token, the same on every level for the same logits. `logits` [V] is not changed; `scratch` has sample_scratch_bytes(V). `top` receives
   // 2*top_logprobs words: token, logprob bits.
   SampleResult (*sample)(SampleRow const& row, float const* logits, int32_t vocab, char* scratch, int32_t* top);
 };
 
-size_t attention_scratch_bytes(int32_t head_size, int32_t heads_per_kv_head);
+size_t attention_scratch_bytes(int32_t head_size);
 size_t sample_scratch_bytes(int32_t vocab);
 size_t kv_page_bytes(Dtype dtype, int32_t kv_heads, int32_t head_size);
-// Copies the first `count` tokens of page `from` to page `to` of one layer.
+// Copies the first `count` tokens of page `from` to page `to` of one layer; the other slots of `to` become unspecified.
 void copy_page(KvLayer const& kv, int32_t from, int32_t to, int32_t count);
 
 // The table for a level of engine.h's BUNTING_ISA_*; null when the library was built without it.

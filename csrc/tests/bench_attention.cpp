@@ -53,7 +53,7 @@ void bench(Kernels const& kernels, Case const& c) {
   int64_t const width = int64_t(c.query_heads) * c.head_size, tokens = int64_t(c.sequences) * c.count;
   std::vector<float> q(size_t(tokens * width));
   for (float& value : q) value = uniform(random);
-  Aligned<char> out(q.size() * 4), scratch(attention_scratch_bytes(c.head_size, c.query_heads / c.kv_heads));
+  Aligned<char> out(q.size() * 4), scratch(attention_scratch_bytes(c.head_size));
   std::vector<ChunkView> chunks;
   std::vector<AttentionItem> items;
   double flops = 0, bytes = 0;

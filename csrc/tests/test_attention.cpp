@@ -46,7 +46,7 @@ class Step {
   // Raw outputs, [T, Hq*D] in the pages' type.
   std::vector<char> run(Kernels const& kernels) {
     std::vector<char> out(q_.size() * dtype_bytes(shape_.dtype), char(0x5a));
-    Aligned<char> scratch(attention_scratch_bytes(shape_.head_size, shape_.query_heads / shape_.kv_heads));
+    Aligned<char> scratch(attention_scratch_bytes(shape_.head_size));
     Attention a = parameters();
     a.out = out.data();
     a.ldo = a.ldq;
