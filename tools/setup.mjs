@@ -56,11 +56,12 @@ function packagesStale() {
   if (found === null) return "none yet";
   for (const [path, entry] of Object.entries(wanted)) {
     if (path === "") continue;
+    const name = path.slice("node_modules/".length);
     const installed = found[path];
-    if (installed === undefined && !entry.optional) return `${path.slice("node_modules/".length)} is missing`;
-    if (installed !== undefined && installed.version !== entry.version) {
-      return `${path.slice("node_modules/".length)} is ${installed.version}, not ${entry.version}`;
-    }
+    const isThere = installed !== undefined && existsSync(join(root, path));
+    if (!isThere && (installed !== undefined || !entry.optional)) return `${name} is missing`;
+    if (isThere && installed.version !== entry.version)
+      return `${name} is ${installed.version}, not ${entry.version}`;
   }
   return null;
 }
