@@ -13,6 +13,7 @@ import {
 import type { Device } from "./device.ts";
 import { type EngineOptions, resolveOptions } from "./engine-options.ts";
 import { checkEngine } from "./integrity.ts";
+import { Journal, type Snapshot } from "./journal.ts";
 import { type Admission, admitNext, lengthLimit, refusal } from "./local/admission.ts";
 import { backOffSteps, securePages, youngestPaused } from "./local/preemption.ts";
 import { insertByArrival } from "./local/priority-groups.ts";
@@ -20,9 +21,7 @@ import { Residency } from "./local/residency.ts";
 import { Sequence } from "./local/sequence.ts";
 import { type PlannedChunk, planChunks } from "./local/step-planner.ts";
 import { WaitQueue } from "./local/wait-queue.ts";
-import type { EngineLoad, EngineMessage, EngineReport } from "./messages.ts";
-import { ReportBuilder } from "./report-builder.ts";
-import type { StepNote, StepTrace } from "./trace.ts";
+import type { EngineMessage, EngineReport } from "./messages.ts";
 
 interface StepInFlight {
   readonly step: Step;
@@ -57,19 +56,7 @@ export class Engine {
   #isBlocked = false;
   #isChecked = true;
   #arrivals = 0;
-  readonly #report = new ReportBuilder();
-  readonly #totals = {
-    stepsTotal: 0,
-    promptTokensTotal: 0,
-    generatedTokensTotal: 0,
-    prefixQueriedTotal: 0,
-    prefixHitTotal: 0,
-    preemptionsTotal: 0,
-    stepTokens: 0,
-    deviceMs: 0,
-    stepMs: 0,
-  };
-  #notes: StepNote[] = [];
+  readonly #journal: Journal;
 
   constructor(
     device: Device,
@@ -82,7 +69,8 @@ export class Engine {
     this.#options = resolveOptions(options, device.spec);
     this.#emit = emit;
     this.#residency = new Residency(device.spec.pages, device.spec.pageTokens);
-    const { priorityGroups, ageingMs } = this.#options;
+    const { priorityGroups, ageingMs, trace } = this.#options;
+    this.#journal = new Journal(trace);
     this.#queue = new WaitQueue(priorityGroups, ageingMs, (sequence) => this.#residency.lookUp(sequence));
   }
 
@@ -109,7 +97,7 @@ export class Engine {
   /** Reports what messages have ended and starts a step, unless one is in flight or there is nothing to do. From then
    *  on the engine goes on by itself for as long as there is work; calling again does no harm. */
   run(): void {
-    if (!this.#report.isEmpty) this.#tell();
+    if (!this.#journal.isEmpty) this.#tell();
     if (this.#inFlight !== null) return;
     const planned = this.#plan();
     if (planned !== null) {
@@ -136,7 +124,7 @@ export class Engine {
         ? refusal(spec, this.#device.spec, this.#queue.size, this.#options.queueMax)
         : { kind: "failed", reason: this.#lostReason };
     if (refused !== null) {
-      this.#report.finished(spec.id, refused);
+      this.#journal.ended(spec.id, refused);
       return;
     }
     const nowMs = this.#clock.nowMs();
@@ -172,10 +160,10 @@ export class Engine {
     for (;;) {
       if (this.#isBlocked) this.#reclaimPaused();
       const copies: PageCopy[] = [];
-      const preemptionsBefore = this.#totals.preemptionsTotal;
+      const preemptionsBefore = this.#journal.totals.preemptionsTotal;
       securePages(this.#running, this.#residency, (victim) => this.#preempt(victim));
       // Whoever was just preempted for want of pages must not come back in the same breath.
-      const mayAdmit = this.#totals.preemptionsTotal === preemptionsBefore;
+      const mayAdmit = this.#journal.totals.preemptionsTotal === preemptionsBefore;
       const admit = (): Sequence | null => (mayAdmit ? this.#admit(copies) : null);
       const planned = planChunks(this.#running, admit, this.#options.stepTokens);
       if (planned.length > 0) return this.#step(planned, copies);
@@ -184,7 +172,6 @@ export class Engine {
   }
 
   #step(planned: readonly PlannedChunk<Sequence>[], copies: readonly PageCopy[]): StepInFlight {
-    this.#totals.stepsTotal += 1;
     const { pool } = this.#residency;
     const chunks = planned.map(({ sequence, count }): Chunk => {
       const start = sequence.computed;
@@ -197,7 +184,7 @@ export class Engine {
         sample: end === sequence.length ? sequence.sampleRow() : null,
       };
     });
-    const step = { number: this.#totals.stepsTotal, copies, chunks };
+    const step = { number: this.#journal.stepBegins(), copies, chunks };
     const pagesUsed = pool.pagesTotal - this.#residency.pagesAvailable;
     return { step, planned, startMs: this.#clock.nowMs(), pagesUsed, retries: 0 };
   }
@@ -207,7 +194,7 @@ export class Engine {
     for (;;) {
       const admission = this.#nextAdmission();
       if (admission.kind === "parked") {
-        this.#notes.push({ kind: "waits", sequence: admission.sequence.id, owner: admission.owner.id });
+        this.#journal.waits(admission.sequence.id, admission.owner.id);
         continue;
       }
       this.#isBlocked = admission.kind === "blocked" && youngestPaused(this.#running) !== undefined;
@@ -220,22 +207,15 @@ export class Engine {
 
   #nextAdmission(): Admission {
     const nowMs = this.#clock.nowMs();
-    const step = this.#totals.stepsTotal + 1;
+    const step = this.#journal.totals.stepsTotal + 1;
     return admitNext(this.#queue, this.#running, this.#residency, this.#options, nowMs, step);
   }
 
   #begin(sequence: Sequence): void {
     sequence.state = "running";
     insertByArrival(this.#running, sequence);
-    if (sequence.computed > 0) {
-      this.#notes.push({ kind: "cached", sequence: sequence.id, tokens: sequence.computed });
-    }
-    if (sequence.wasStarted) return;
+    this.#journal.admitted(sequence);
     sequence.wasStarted = true;
-    this.#report.started(sequence.id, sequence.computed);
-    this.#totals.promptTokensTotal += sequence.length;
-    this.#totals.prefixQueriedTotal += sequence.length;
-    this.#totals.prefixHitTotal += sequence.computed;
   }
 
   #reclaimPaused(): void {
@@ -245,10 +225,9 @@ export class Engine {
   }
 
   #preempt(victim: Sequence): void {
-    this.#totals.preemptionsTotal += 1;
-    this.#notes.push({ kind: "preempted", sequence: victim.id });
+    this.#journal.preempted(victim.id);
     victim.preemptions += 1;
-    victim.stepsUntil = this.#totals.stepsTotal + 1 + backOffSteps(victim.preemptions);
+    victim.stepsUntil = this.#journal.totals.stepsTotal + 1 + backOffSteps(victim.preemptions);
     this.#leave(victim, true);
     victim.state = "waiting";
     if (!victim.isPaused) this.#queue.add(victim, this.#clock.nowMs());
@@ -267,9 +246,13 @@ export class Engine {
     this.#inFlight = null;
     this.#residency.endCopies();
     if (result.kind === "done") this.#apply(inFlight, result.sampled);
-    else if (result.kind === "retry") this.#failStep(inFlight, result.reason);
-    else this.#lose(result.reason);
-    this.#account(inFlight, result.kind === "done" ? result.deviceMs : 0);
+    else if (result.kind === "lost") this.#lose(result.reason);
+    else
+      this.#fail(
+        inFlight.planned.map((chunk) => chunk.sequence),
+        result.reason,
+      );
+    this.#record(inFlight, result.kind === "done" ? result.deviceMs : 0);
     if (this.#options.integrity === "always") this.checkIntegrity();
     this.#tell();
     this.run();
@@ -283,7 +266,7 @@ export class Engine {
       const drawn = step.chunks[i]!.sample === null ? null : sampled[row++];
       assert(drawn !== undefined, "a device answers every row");
       assert(drawn === null || drawn.sequence === sequence.id, "a device answers in the order of the chunks");
-      if (sequence.isAborted) this.#end(sequence, { kind: "aborted" }, true);
+      if (sequence.isAborted) this.#end(sequence, { kind: "aborted" }, drawn?.kind !== "failed");
       else this.#advance(sequence, count, drawn);
     }
     assert(row === sampled.length, "a device answers no more than was asked");
@@ -299,11 +282,7 @@ export class Engine {
       this.#wake(sequence, sequence.computed);
     }
     if (drawn === null) return;
-    if (sequence.generated === 0) {
-      this.#notes.push({ kind: "first", sequence: sequence.id, atMs: this.#clock.nowMs() });
-    }
-    this.#totals.generatedTokensTotal += 1;
-    this.#report.token(sequence.id, drawn.token, drawn.logprobs);
+    this.#journal.drew(sequence, drawn.token, drawn.logprobs, this.#clock.nowMs());
     sequence.append(drawn.token);
     const finish = this.#finish(sequence, drawn.token);
     if (finish !== null) this.#end(sequence, finish, true);
@@ -316,40 +295,24 @@ export class Engine {
     return sequence.length >= lengthLimit(this.#device.spec) ? { kind: "length" } : null;
   }
 
-  #failStep({ planned }: StepInFlight, reason: string): void {
-    for (const { sequence } of planned) {
-      const finish: Finish = sequence.isAborted ? { kind: "aborted" } : { kind: "failed", reason };
-      this.#end(sequence, finish, false);
-    }
-  }
-
   #lose(reason: string): void {
     this.#lostReason = reason;
-    for (const sequence of [...this.#sequences.values()]) {
-      this.#end(sequence, { kind: "failed", reason }, false);
+    this.#fail([...this.#sequences.values()], reason);
+  }
+
+  #fail(sequences: readonly Sequence[], reason: string): void {
+    for (const sequence of sequences) {
+      this.#end(sequence, sequence.isAborted ? { kind: "aborted" } : { kind: "failed", reason }, false);
     }
   }
 
-  #account({ step, startMs, planned, pagesUsed }: StepInFlight, deviceMs: number): void {
-    const endMs = this.#clock.nowMs();
-    this.#totals.stepTokens = planned.reduce((sum, chunk) => sum + chunk.count, 0);
-    this.#totals.deviceMs = deviceMs;
-    this.#totals.stepMs = endMs - startMs;
-    const { trace } = this.#options;
-    if (trace !== null) {
-      const { pagesTotal } = this.#residency.pool;
-      const { number } = step;
-      trace({
-        startMs,
-        endMs,
-        number,
-        chunks: traceChunks(planned, step),
-        pagesUsed,
-        pagesTotal,
-        notes: this.#notes,
-      });
-    }
-    this.#notes = [];
+  #record({ step, startMs, planned, pagesUsed }: StepInFlight, deviceMs: number): void {
+    const { pagesTotal } = this.#residency.pool;
+    const times = { startMs, endMs: this.#clock.nowMs(), deviceMs, pagesUsed, pagesTotal };
+    this.#journal.stepDone(step, times, (index) => {
+      const { start, tokens } = step.chunks[index]!;
+      return tokens.length === 1 && start >= planned[index]!.sequence.spec.promptTokens.length;
+    });
   }
 
   /* ---- ends ---- */
@@ -360,8 +323,7 @@ export class Engine {
     else if (!sequence.isPaused) this.#queue.remove(sequence);
     sequence.state = "ended";
     this.#sequences.delete(sequence.id);
-    this.#report.finished(sequence.id, finish);
-    this.#notes.push({ kind: "ended", sequence: sequence.id, how: finish.kind });
+    this.#journal.ended(sequence.id, finish);
   }
 
   /** Takes a running sequence's pages away; who waited for its prefix looks again. */
@@ -376,15 +338,15 @@ export class Engine {
   }
 
   #tell(): void {
-    this.#emit(this.#report.take(this.#load()));
+    this.#emit(this.#journal.report(this.#snapshot()));
   }
 
-  #load(): EngineLoad {
+  #snapshot(): Snapshot {
     let paused = 0;
     let tokensPending = 0;
-    for (const sequence of this.#sequences.values()) {
-      if (sequence.isPaused) paused += 1;
-      if (sequence.behind > 1) tokensPending += sequence.behind;
+    for (const { isPaused, state, length, computed, promptEnd } of this.#sequences.values()) {
+      if (isPaused) paused += 1;
+      tokensPending += state === "running" ? Math.max(0, promptEnd - computed) : length;
     }
     const { pool, cache } = this.#residency;
     return {
@@ -395,14 +357,6 @@ export class Engine {
       pagesFree: pool.pagesFree,
       pagesCached: cache.pagesEvictable,
       tokensPending,
-      ...this.#totals,
     };
   }
-}
-
-function traceChunks(planned: readonly PlannedChunk<Sequence>[], step: Step): StepTrace["chunks"] {
-  return step.chunks.map(({ sequence, start, tokens }, i) => {
-    const isDecode = tokens.length === 1 && start >= planned[i]!.sequence.spec.promptTokens.length;
-    return { sequence, start, count: tokens.length, isDecode };
-  });
 }

@@ -30,7 +30,9 @@ export interface EngineReport {
 /** A snapshot and running totals; totals only grow. */
 export interface EngineLoad {
   readonly waiting: number;
+  /** Sequences that hold pages, paused ones included. */
   readonly running: number;
+  /** Paused ones, whether they hold pages or not. */
   readonly paused: number;
   readonly pagesTotal: number;
   readonly pagesFree: number;

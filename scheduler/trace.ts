@@ -5,6 +5,7 @@ export interface StepTrace {
   /** When it was started, and when its result was there. */
   readonly startMs: number;
   readonly endMs: number;
+  readonly deviceMs: number;
   readonly number: number;
   readonly chunks: readonly {
     readonly sequence: SequenceId;
