@@ -11,6 +11,8 @@ export const requestLimits = {
   promptsMax: 128,
   cacheSaltCharactersMax: 1024,
   temperatureMax: 2,
+  /** What divides a logit must leave it finite: the engines refuse less than a millionth. */
+  repetitionPenaltyMin: 0.01,
   repetitionPenaltyMax: 100,
   templateArgumentsMax: 16,
   ignoredNamesMax: 32,

@@ -22,8 +22,7 @@ export function samplingOf(fields: Fields, served: ServedModel, topLogprobs: num
     minP: fields.number("min_p", { min: 0, max: 1 }) ?? defaults.minP ?? 0,
     repetitionPenalty:
       fields.number("repetition_penalty", {
-        min: 0,
-        aboveMin: true,
+        min: requestLimits.repetitionPenaltyMin,
         max: requestLimits.repetitionPenaltyMax,
       }) ??
       defaults.repetitionPenalty ??
