@@ -1,3 +1,5 @@
+// The tables and columns of this file are laid out by hand.
+// clang-format off
 // kernels.h - what the CPU engine computes with: one table of functions per instruction set, chosen once at run time.
 //
 // Every kernel is a plain function over a slice of its work (panels, rows or items [begin, end)); it starts no thread
@@ -143,8 +145,8 @@ struct Kernels {
   void (*swiglu)(void* y, Dtype out, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, int64_t begin, int64_t end);
   void (*attention)(Attention const& a, int64_t item_begin, int64_t item_end);
 
-  // Draws one token, the same on every level for the same logits. `logits` [V] is not changed; `scratch` has sample_scratch_bytes(V). `top` receives
-  // 2*top_logprobs words: token, logprob bits.
+  // Draws one token, the same on every level for the same logits. `logits` [V] is not changed; `scratch` has
+  // sample_scratch_bytes(V). `top` receives 2*top_logprobs words: token, logprob bits.
   SampleResult (*sample)(SampleRow const& row, float const* logits, int32_t vocab, char* scratch, int32_t* top);
 };
 
