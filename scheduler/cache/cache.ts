@@ -135,19 +135,12 @@ export class Cache {
    */
   insert(lease: Lease, tokens: Int32Array, end: number, pages: Int32Array): Lease {
     assert(end % this.#pool.pageTokens === 0, "a running sequence hands over whole pages");
-    if (end === lease.span.end) return lease;
-    const span = this.#merge(lease.span, tokens, end, pages);
-    this.#pin(span, lease.span);
-    return { salt: lease.salt, span };
+    return this.#extend(lease, tokens, end, pages);
   }
 
   /** As `insert`, for a sequence that ends: `end` may be inside of a page, and the lease is released. */
   insertLast(lease: Lease, tokens: Int32Array, end: number, pages: Int32Array): void {
-    if (end > lease.span.end) {
-      const span = this.#merge(lease.span, tokens, end, pages);
-      this.#pin(span, lease.span);
-      this.release({ salt: lease.salt, span });
-    } else this.release(lease);
+    this.release(this.#extend(lease, tokens, end, pages));
   }
 
   /** Frees at least `pages` pages if so many can be evicted: least recently used leaves first, their tail pages first.
@@ -204,6 +197,14 @@ export class Cache {
     }
   }
 
+  #extend(lease: Lease, tokens: Int32Array, end: number, pages: Int32Array): Lease {
+    assert(end >= lease.span.end, "leased tokens are computed");
+    if (end === lease.span.end) return lease;
+    const span = this.#merge(lease.span, tokens, end, pages);
+    this.#pin(span, lease.span);
+    return { salt: lease.salt, span };
+  }
+
   /** Brings tokens [from.end, end) into the tree; returns the span that ends there. Whoever asks pins it at once. */
   #merge(from: Span, tokens: Int32Array, end: number, pages: Int32Array): Span {
     const { pageTokens } = this.#pool;
@@ -216,6 +217,7 @@ export class Cache {
 
     if (stem.isLeaf && stem.parent !== null && stem.end % pageTokens !== 0) this.#dropPages(stem, 1);
     const leafPages = Array.from(pages.subarray(firstNew, Math.ceil(end / pageTokens))) as PageId[];
+    // A copy: a view would keep the whole sequence in memory for as long as the span.
     const leaf = attach(stem, tokens.slice(place.depth, end), leafPages);
     this.#pagesHeld += leafPages.length;
     this.#order.append(leaf);
@@ -230,8 +232,9 @@ export class Cache {
     const wholeEnd = Math.min(firstNew, Math.floor(place.depth / pageTokens));
     for (let span = place.span; span !== from; span = span.parent!) {
       const spanFirst = Math.floor(span.start / pageTokens);
-      for (let i = 0; i < span.pages.length && spanFirst + i < wholeEnd; i++)
+      for (let i = 0; i < span.pages.length && spanFirst + i < wholeEnd; i++) {
         table[spanFirst + i] = span.pages[i]!;
+      }
     }
   }
 
