@@ -31,7 +31,8 @@ export interface HarnessOptions {
   readonly fault?: (step: Step) => StepResult | null;
 }
 
-/** One engine on the simulated device under a hand-moved clock, with every integrity check on. Sequences are 0, 1, 2 …,
+/** One engine on the simulated device under a hand-moved clock, with every integrity check on, and that of
+ *  stall-free steps. Sequences are 0, 1, 2 …,
  *  A, B, C … in traces. */
 export class EngineHarness {
   readonly clock = new ManualClock();
@@ -40,6 +41,9 @@ export class EngineHarness {
   readonly steps: Step[] = [];
   readonly traces: StepTrace[] = [];
   readonly reports: EngineReport[] = [];
+  readonly #paused = new Set<SequenceId>();
+  /** Drew a token in the last step and go on: have to be in the next one, unless it preempts them. */
+  readonly #decoding = new Set<SequenceId>();
 
   constructor(options: HarnessOptions = {}) {
     const spec = deviceSpec(options.spec);
@@ -59,7 +63,7 @@ export class EngineHarness {
     };
     const engineOptions: Partial<EngineOptions> = {
       integrity: "always",
-      trace: (step) => this.traces.push(step),
+      trace: (step) => this.#takeTrace(step),
       ...options.engine,
     };
     this.engine = new Engine(device, this.clock, engineOptions, (report) => this.#take(report));
@@ -82,6 +86,9 @@ export class EngineHarness {
   }
 
   send(kind: "abort" | "pause" | "resume", sequence: SequenceId): void {
+    if (kind === "pause") this.#paused.add(sequence);
+    else this.#paused.delete(sequence);
+    this.#decoding.delete(sequence);
     this.engine.receive({ kind, sequence });
   }
 
@@ -97,6 +104,14 @@ export class EngineHarness {
     this.clock.runAll(100_000);
   }
 
+  /** Stall-free: every decode is in every step. */
+  #takeTrace(step: StepTrace): void {
+    this.traces.push(step);
+    for (const { kind, sequence } of step.notes) if (kind === "preempted") this.#decoding.delete(sequence);
+    for (const { sequence } of step.chunks) this.#decoding.delete(sequence);
+    assert(this.#decoding.size === 0, "every decode is in every step");
+  }
+
   #take(report: EngineReport): void {
     this.reports.push(report);
     for (const { sequence, cachedTokens } of report.started) {
@@ -108,11 +123,13 @@ export class EngineHarness {
       const outcome = this.outcomes[sequence]!;
       assert(outcome.cachedTokens !== null && outcome.finish === null, "tokens come between start and end");
       outcome.tokens.push(report.tokens[i]!);
+      if (!this.#paused.has(sequence)) this.#decoding.add(sequence);
     });
     for (const { sequence, finish } of report.finished) {
       const outcome = this.outcomes[sequence]!;
       assert(outcome.finish === null, "a sequence ends once");
       outcome.finish = finish;
+      this.#decoding.delete(sequence);
     }
   }
 }
