@@ -20,17 +20,17 @@ export class SetupError extends Error {
 
 /** Everything; `targets` are the native targets to build (none: all). */
 export async function setUp(targets = []) {
-  checkPlatform();
+  const problem = platformProblem(process.platform, process.arch);
+  if (problem !== null) throw new SetupError(problem);
   await installPackages();
   await installBun();
   await buildNative(targets);
 }
 
-function checkPlatform() {
-  const { platform, arch } = process;
-  if (platform !== "linux" || (arch !== "x64" && arch !== "arm64")) {
-    throw new SetupError(`Bunting runs on Linux on x64 or arm64; this is ${platform} on ${arch}.`);
-  }
+/** Why Bunting cannot run here, or null. */
+export function platformProblem(platform, arch) {
+  if (platform === "linux" && (arch === "x64" || arch === "arm64")) return null;
+  return `Bunting runs on Linux on x64 or arm64; this is ${platform} on ${arch}.`;
 }
 
 /** `npm ci`, unless node_modules holds exactly what the lock file names. */
