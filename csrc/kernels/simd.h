@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "kernels/kernels.h"
 
@@ -114,25 +115,29 @@ BUNTING_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
   return c;
 }
 
-// Sum and maximum of the lanes, halving: i with i + 8, then i + 4, i + 2, i + 1; in registers all the way.
-typedef float vf4 __attribute__((vector_size(16)));
+// Lane i gets lane i + Shift, the first ones follow the last.
+template <int Shift, int... Lane>
+BUNTING_INLINE vf rotate(vf v, std::integer_sequence<int, Lane...>) {
+#if __has_builtin(__builtin_shufflevector)
+  return __builtin_shufflevector(v, v, (Lane + Shift) % kLanes...);
+#else  // g++ 11
+  return __builtin_shuffle(v, vi{(Lane + Shift) % kLanes...});
+#endif
+}
 
-template <class Join>
+// Sum and maximum of the lanes, halving: i with i + 8, then i + 4, i + 2, i + 1; in registers all the way.
+template <int Width = 8, class Join>
 BUNTING_INLINE float halve(f32x16 x, Join join) {
-#if defined(__AVX512F__)
-  vf const v = x.r[0];
-  auto const eight = join(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
-                          __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
-#elif defined(__AVX2__)
-  vf const eight = join(x.r[0], x.r[1]);
-#endif
-#if defined(__AVX2__)
-  vf4 const four = join(__builtin_shufflevector(eight, eight, 0, 1, 2, 3),
-                        __builtin_shufflevector(eight, eight, 4, 5, 6, 7));
-#else
-  vf4 const four = join(join(x.r[0], x.r[2]), join(x.r[1], x.r[3]));
-#endif
-  return join(join(four[0], four[2]), join(four[1], four[3]));
+  if constexpr (Width >= kLanes) {
+    constexpr int kApart = Width / kLanes;
+    for (int i = 0; i < kApart; ++i) x.r[i] = join(x.r[i], x.r[i + kApart]);
+  } else {
+    x.r[0] = join(x.r[0], rotate<Width>(x.r[0], std::make_integer_sequence<int, kLanes>{}));
+  }
+  if constexpr (Width == 1)
+    return x.r[0][0];
+  else
+    return halve<Width / 2>(x, join);
 }
 
 BUNTING_INLINE float sum(f32x16 x) {

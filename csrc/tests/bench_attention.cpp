@@ -1,5 +1,5 @@
-// bench_attention.cpp - attention and sampling on one thread, per level. Not a test: nothing here passes or
-// fails.
+// bench_attention.cpp - attention, rope_append and sampling on one thread, per level. Not a test: nothing
+// here passes or fails.
 //
 //   bunting_bench_attention [level]     e.g. `bunting_bench_attention avx512`
 //
@@ -81,6 +81,33 @@ void bench(Kernels const& kernels, Case const& c) {
               time * 1e6, flops / time * 1e-9, bytes / time * 1e-9);
 }
 
+void bench_rope_append(Kernels const& kernels, Dtype dtype, int32_t query_heads, int32_t kv_heads,
+                       int32_t head_size) {
+  constexpr int32_t kTokens = 512;
+  Pages pages(dtype, kv_heads, head_size, kTokens / kPageTokens);
+  int64_t const width = int64_t(query_heads + 2 * kv_heads) * head_size;
+  std::vector<float> qkv(size_t(kTokens * width), 0.5f), norm(size_t(head_size), 1.0f);
+  std::vector<float> const angle(size_t(kTokens * head_size / 2), 0.7f);
+  std::vector<int32_t> positions(kTokens), token_pages(kTokens);
+  for (int32_t t = 0; t < kTokens; ++t) {
+    positions[size_t(t)] = t;
+    token_pages[size_t(t)] = t / kPageTokens;
+  }
+  RopeAppend a;
+  a.qkv = qkv.data();
+  a.ldqkv = width;
+  a.query_heads = query_heads;
+  a.q_norm = a.k_norm = norm.data();
+  a.norm_epsilon = 1e-6f;
+  a.cos = a.sin = angle.data();
+  a.positions = positions.data();
+  a.token_pages = token_pages.data();
+  a.kv = pages.kv;
+  double const time = best_seconds([&] { kernels.rope_append(a, 0, kTokens); });
+  std::printf("rope_append %-4s T=%d heads %d/%d D=%-3d with norms %9.1f us\n", name_of(dtype), kTokens,
+              query_heads, kv_heads, head_size, time * 1e6);
+}
+
 void bench_sample(Kernels const& kernels, char const* name, float temperature, int32_t top_k, float top_p,
                   int32_t top_logprobs) {
   constexpr int32_t kVocab = 151936;
@@ -124,6 +151,8 @@ int main(int count, char** arguments) {
              Case{"decode", 64, 63, 1, 4, 2, 32},
          })
       bench(*kernels, c);
+    bench_rope_append(*kernels, Dtype::bf16, 16, 8, 128);
+    bench_rope_append(*kernels, Dtype::f32, 16, 8, 128);
     bench_sample(*kernels, "greedy", 0, 0, 1, -1);
     bench_sample(*kernels, "greedy, 5 logprobs", 0, 0, 1, 5);
     bench_sample(*kernels, "temperature 0.8", 0.8f, 0, 1, -1);
