@@ -1,0 +1,60 @@
+/** What the library's statuses become, with a library that answers as told: the real one never says most of them. */
+import { expect, test } from "bun:test";
+import { InvariantError, type Step, type StepResult } from "../../scheduler/core.ts";
+import { type EngineHandle, NativeError, type NativeLibrary, type NativeStatus } from "../native.ts";
+import { CpuDevice } from "./device.ts";
+
+const limits = {
+  threads: 1,
+  pages: 4,
+  pageTokens: 16,
+  stepTokensMax: 16,
+  stepChunksMax: 4,
+  topLogprobsMax: 0,
+};
+const spec = { name: "told", contextMax: 64, vocabSize: 100, ...limits };
+const empty: Step = { number: 1, copies: [], chunks: [] };
+
+/** A device whose next calls end with these statuses; null is success. */
+function deviceOf(started: NativeStatus | null, waited: NativeStatus | null): CpuDevice {
+  const answer = (status: NativeStatus | null): void => {
+    if (status !== null) throw new NativeError(status, `the library says ${status}`);
+  };
+  const library: Partial<NativeLibrary> = {
+    stepStart: () => answer(started),
+    stepWait: () => answer(waited),
+    engineClose: () => undefined,
+  };
+  return new CpuDevice(library as NativeLibrary, 1 as EngineHandle, spec, limits);
+}
+
+function outcomeOf(device: CpuDevice): StepResult {
+  const results: StepResult[] = [];
+  device.start(empty, (result) => results.push(result));
+  expect(device.inFlight).toBe(true);
+  device.wait();
+  expect(results).toHaveLength(0);
+  device.deliver();
+  expect(device.inFlight).toBe(false);
+  expect(results).toHaveLength(1);
+  return results[0]!;
+}
+
+test.each<[NativeStatus | null, NativeStatus | null, StepResult]>([
+  [null, null, { kind: "done", sampled: [], deviceMs: 0 }],
+  ["retry", null, { kind: "retry", reason: "the library says retry" }],
+  [null, "retry", { kind: "retry", reason: "the library says retry" }],
+  ["lost", null, { kind: "lost", reason: "the library says lost" }],
+  [null, "lost", { kind: "lost", reason: "the library says lost" }],
+  [null, "noMemory", { kind: "lost", reason: "the library says noMemory" }],
+])("start answers %p, wait answers %p", (started, waited, expected) => {
+  expect(outcomeOf(deviceOf(started, waited))).toEqual(expected);
+});
+
+test("a step that the library refuses is a bug, and is not in flight", () => {
+  const device = deviceOf("invalid", null);
+  const start = (): void => device.start(empty, () => undefined);
+  expect(start).toThrow(InvariantError);
+  expect(start).toThrow("the engine refused a step: the library says invalid");
+  expect(device.inFlight).toBe(false);
+});
