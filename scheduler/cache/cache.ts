@@ -161,7 +161,7 @@ export class Cache {
       const stack = [root];
       for (let span = stack.pop(); span !== undefined; span = stack.pop()) {
         yield { salt, span };
-        stack.push(...span.children.values());
+        for (const child of span.children.values()) stack.push(child);
       }
     }
   }
