@@ -1,11 +1,10 @@
 /** `bunting chat`: finds the server to talk to, or starts one for this chat. */
 
-import { formatBytes } from "../../gpu/memory.ts";
 import { type Config, type DeviceChoice, makeConfig, optional, serverSettings } from "../config.ts";
 import { startServer } from "../start-server.ts";
 import { type ChatOptions, chat, conversationSettings } from "./chat.ts";
 import { listModels } from "./client.ts";
-import { progressLine } from "./progress.ts";
+import { progressLine, showLoading } from "./progress.ts";
 
 const DEFAULT_URL = `http://${serverSettings.host.default}:${serverSettings.port.default}`;
 const PROBE_MS = 1000;
@@ -50,11 +49,7 @@ export async function chatCommand(options: ChatCommandOptions, dir: string | nul
   const config = makeConfig({ port: 0, device, threads, dtype, maxModelLen, kvCacheGib });
   const server = await startServer(config, dir, {
     onPlan: () => {},
-    onProgress: ({ bytesDone, bytesTotal }) =>
-      progress.show(
-        `loading ${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`,
-        bytesDone / bytesTotal,
-      ),
+    onProgress: showLoading(progress),
   });
   progress.clear();
   try {

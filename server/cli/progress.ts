@@ -1,5 +1,8 @@
 /** Progress for people: on a terminal one line that is drawn over, elsewhere a line now and then. */
 
+import { formatBytes } from "../../gpu/memory.ts";
+import type { LoadProgress } from "../engine-protocol.ts";
+
 export interface ProgressLine {
   /** `share` is 0 … 1. */
   show(text: string, share: number): void;
@@ -36,4 +39,10 @@ export function progressLine(stream: NodeJS.WriteStream = process.stderr): Progr
       stream.write("\r\x1b[K");
     },
   };
+}
+
+/** Shows how far the loading of a model is. */
+export function showLoading(line: ProgressLine): (progress: LoadProgress) => void {
+  return ({ bytesDone, bytesTotal }) =>
+    line.show(`loading ${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`, bytesDone / bytesTotal);
 }

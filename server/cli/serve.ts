@@ -5,7 +5,7 @@ import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
 import { type Config, ConfigError, isLoopback } from "../config.ts";
 import type { ServingPlan } from "../plan.ts";
 import { type RunningServer, startServer } from "../start-server.ts";
-import { progressLine } from "./progress.ts";
+import { progressLine, showLoading } from "./progress.ts";
 import { table } from "./table.ts";
 
 /** Two signals closer together than this are one: a terminal sends Ctrl-C to every process of a group, and npm passes
@@ -21,11 +21,7 @@ export async function serve(config: Config, dir: string | null): Promise<number>
   const progress = progressLine();
   const server = await startServer(config, dir, {
     onPlan: (plan) => console.log(`${describePlan(plan)}\n`),
-    onProgress: ({ bytesDone, bytesTotal }) =>
-      progress.show(
-        `loading ${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`,
-        bytesDone / bytesTotal,
-      ),
+    onProgress: showLoading(progress),
   });
   progress.clear();
   console.log(

@@ -20,16 +20,3 @@ export function table(head: readonly string[], rows: readonly (readonly Cell[])[
     )
     .join("\n");
 }
-
-const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
-
-/** 1536 → "1.50 KiB". */
-export function formatBytes(bytes: number): string {
-  let unit = 0;
-  let value = bytes;
-  while (value >= 1024 && unit < BYTE_UNITS.length - 1) {
-    value /= 1024;
-    unit += 1;
-  }
-  return `${unit === 0 ? value : value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${BYTE_UNITS[unit]}`;
-}
