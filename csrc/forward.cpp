@@ -7,6 +7,7 @@
 
 #include "error.h"
 #include "kernels/kv_layout.h"
+#include "parallel_gemm.h"
 
 namespace bunting {
 
@@ -279,11 +280,9 @@ void Forward::normalise(float const* weight, int64_t rows) {
 }
 
 void Forward::multiply(Gemm const& gemm) {
-  int64_t const panels = gemm.w->panels();
-  double const weights = double(panels * kPanel) * double(gemm.w->kp());
+  double const weights = double(gemm.w->panels() * kPanel) * double(gemm.w->kp());
   double const total_ns = weights * (kWeightNs + kWeightRowNs * double(gemm.tokens));
-  pool_.run(panels, round_up(grain(panels, total_ns), 2),
-            [&](int64_t begin, int64_t end) { kernels_.gemm(gemm, begin, end); });
+  parallel_gemm(pool_, kernels_, gemm, int64_t(pieces(total_ns)));
 }
 
 // Spreads rows of `width` elements over the threads if there are enough of them.
@@ -292,11 +291,15 @@ void Forward::share_rows(int64_t rows, int64_t width, Body const& body) {
   pool_.run(rows, grain(rows, kElementNs * double(rows) * double(width)), body);
 }
 
-// How many of `count` equal parts of some work make one piece: several pieces per thread, so that the last
-// one to finish is not waited for long, but none too short to be worth sharing.
+// Into how many pieces to cut some work: several per thread, so that the last one to finish is not waited for
+// long, but none too short to be worth sharing.
+double Forward::pieces(double total_ns) const {
+  return std::clamp(total_ns / kPieceNs, 1.0, 4.0 * limits_.threads);
+}
+
+// How many of `count` equal parts of some work make one piece.
 int64_t Forward::grain(int64_t count, double total_ns) const {
-  double const pieces = std::clamp(total_ns / kPieceNs, 1.0, 4.0 * limits_.threads);
-  return std::max<int64_t>(1, int64_t(std::ceil(double(count) / pieces)));
+  return std::max<int64_t>(1, int64_t(std::ceil(double(count) / pieces(total_ns))));
 }
 
 }  // namespace bunting

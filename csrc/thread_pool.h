@@ -1,11 +1,11 @@
 // thread_pool.h - parallel sections of a step over a fixed set of threads.
 //
-//   ThreadPool pool(4);                      // the calling thread and three helpers
-//   ThreadPool::Step step(pool);             // helpers stay awake from here on
-//   pool.run(panels, 8, [&](int64_t begin, int64_t end, int thread) { kernels.gemm(g, begin, end); });
-//   pool.run(tokens, 4, [&](int64_t begin, int64_t end) { kernels.rmsnorm(..., begin, end); });
-//                                            // end of `step`: helpers go to sleep and use no processor at
-//                                            all
+//   ThreadPool pool(4);              // the calling thread and three helpers
+//   {
+//     ThreadPool::Step step(pool);   // helpers stay awake while it lives, and use no processor otherwise
+//     pool.run(panels, 8, [&](int64_t begin, int64_t end) { kernels.gemm(g, begin, end); });
+//     pool.run(items, 4, [&](int64_t begin, int64_t end, int thread) { ... scratch[thread] ... });
+//   }
 //
 // A section is [0, total) in pieces of `grain`, handed out in rising order to whoever is free; run() returns
 // when all are done, and everything a piece wrote is visible after it. `thread` is in [0, threads()) and no

@@ -4,10 +4,9 @@
 //   table [V, H] packed, bf16 or f32
 //   ids   [T], 0 <= id < V
 //
-// Work:     token rows [begin, end). A row of the table is one column of a panel: H/2 pairs (or H values) 64
-// bytes apart,
-//           so each line fetched serves one pair; for a vocabulary of 150 k the packed table serves the
-//           projection too and is not stored twice.
+// Work:     token rows [begin, end). A row of the table is one column of a panel: H/2 pairs (or H values)
+//           64 bytes apart, so each line fetched serves one of them. In return the packed table serves
+//           the vocabulary projection too and is not stored twice.
 // Roofline: memory latency, T*H*32 bytes of lines for bf16.
 // Checked:  bit for bit against reference::embed.
 #include "kernels/simd.h"

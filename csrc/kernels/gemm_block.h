@@ -3,13 +3,12 @@
 // A micro-kernel multiplies a block of rows by a group of panels over a range of k, starting from the sums in
 // y and leaving the sums in y. Around it, outermost first:
 //
-//   chunks of panels   the weights of a chunk, `k_block` deep, stay in the L2 cache while all rows pass over
-//   them blocks of k        sums wait in y in between, which changes no bit of them blocks of rows     the
-//   inputs of a row block stay in the L1 cache while the panels of the chunk pass by groups of panels several
-//   streams of weights at once
+//   chunks of panels   a chunk's weights, k_block deep, stay in the L2 cache while all rows pass over them
+//   blocks of k        sums wait in y in between, which changes no bit of them
+//   blocks of rows     a block's inputs stay in the L1 cache while the panels of the chunk pass by
+//   groups of panels   several streams of weights at once
 //
-// With few rows everything is read once and the order does not matter; then one block of k is as long as
-// possible.
+// With few rows everything is read once and the order does not matter: one block of k is as long as possible.
 //
 // A micro-kernel type has
 //   kRows, next_rows(left)     most rows of a block; rows of the next one
@@ -25,8 +24,7 @@
 
 namespace bunting::BUNTING_ISA {
 
-// Half of the smallest L2 cache of this level's processors: 512 KB for AVX2 (Zen), 1 MB for AVX-512, 2 MB for
-// AMX.
+// Half of a usual L2 cache of this level's processors: 512 KB for AVX2, 1 MB for AVX-512, 2 MB for AMX.
 #if defined(__AMX_TILE__)
 inline constexpr int64_t kCachedWeights = 1024 * 1024;
 #elif defined(__AVX512F__)

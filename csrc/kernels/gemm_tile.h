@@ -5,9 +5,9 @@
 // the copy costs one pass per chunk of panels, and reading rows of a power-of-two stride in place would evict
 // them from the L1 cache all the time.
 //
-//   up to 16 rows: 1 x 4 tiles of sums, four streams of weights; more: 2 x 2 tiles, every tile loaded serves
-//   two products.
-// Empty rows of a tile cost nothing while the weights stream from memory.
+//   up to 16 rows: 1 x 4 tiles of sums, four streams of weights, and the tile's empty rows cost nothing while
+//                  those stream from memory;
+//   more:          2 x 2 tiles of sums, every tile loaded serves two products.
 #pragma once
 
 #if defined(__AMX_BF16__) || defined(BUNTING_AMX_EMULATED)

@@ -1,8 +1,8 @@
 // rmsnorm.cpp: y[t, h] = x[t, h] / sqrt(mean_h(x[t, h]^2) + eps) * w[h], one row per token.
 //
 //   x [T, ldx] f32      w [H] f32
-//   y [T, ldy] f32 or bf16, columns H .. ldy-1 zeroed (the GEMM reads them); may alias x if f32 and ldx ==
-//   ldy == H
+//   y [T, ldy] f32 or bf16, columns H .. ldy-1 zeroed (the GEMM reads them); may alias x if f32 and
+//              ldx == ldy == H
 //
 // Work:     token rows [begin, end); a row twice through L1.
 // Roofline: memory bound, T*H*(4 + 4 or 2) bytes.

@@ -4,9 +4,8 @@
 //   y  [T, ldy]  f32 or bf16, columns F .. ldy-1 zeroed (the GEMM reads them)
 //
 // Work:     token rows [begin, end).
-// Roofline: T*F*(8 + 4 or 2) bytes, all in L2 when the rows follow their GEMM; about 25 vector operations per
-// 16 values. Checked:  against reference::swiglu; e^x is good to 2 units in the last place, so 1e-6 relative
-// in f32.
+// Roofline: T*F*(8 + 4 or 2) bytes, in L2 when the rows follow their GEMM; 25 operations per 16 values.
+// Checked:  against reference::swiglu; e^x is good to 2 units in the last place, so 1e-6 relative in f32.
 #include "kernels/simd.h"
 
 namespace bunting::BUNTING_ISA {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "parallel_gemm.h"
 #include "tests/dense_test.h"
-#include "thread_pool.h"
 
 namespace bunting::test {
 namespace {
@@ -144,6 +144,53 @@ TEST(gemm_rows_do_not_depend_on_company) {
                   "%s %s K=%d accumulate %d: rows in groups of %d differ from rows alone", kernels->name,
                   name_of(dtype), int(k), accumulate, int(count));
           }
+        }
+      }
+    }
+  }
+}
+
+// Whole pieces cover everything once, and no piece is thinner than a micro-kernel likes unless the matrix is.
+TEST(parallel_gemm_cuts_into_pieces) {
+  for (int64_t pieces : {1, 3, 8, 256}) {
+    for (int64_t panels : {1, 7, 64, 9496}) {
+      for (int64_t tokens : {1, 8, 32, 33, 100, 512}) {
+        GemmCut const cut = cut_gemm(panels, tokens, pieces);
+        int64_t const columns = (panels + cut.panels - 1) / cut.panels,
+                      rows = (tokens + cut.rows - 1) / cut.rows;
+        CHECK(cut.panels >= 1 && cut.rows >= 1, "%d x %d", int(cut.panels), int(cut.rows));
+        CHECK(tokens > 32 || rows == 1, "%d tokens are cut into %d", int(tokens), int(rows));
+        CHECK(tokens <= 32 || (cut.panels >= 8 && cut.rows >= 32), "pieces of %d panels, %d rows",
+              int(cut.panels), int(cut.rows));
+        int64_t const possible = tokens <= 32 ? panels : ((panels + 7) / 8) * ((tokens + 31) / 32);
+        CHECK(columns * rows * 2 >= std::min(possible, pieces), "%d panels, %d tokens, %d pieces: only %d",
+              int(panels), int(tokens), int(pieces), int(columns * rows));
+      }
+    }
+  }
+}
+
+TEST(parallel_gemm_equals_one_thread) {
+  ThreadPool one(1), many(5);
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+    for (int64_t tokens : {0, 1, 33, 100}) {
+      for (int64_t n : {5, 600}) {
+        Random random{uint64_t(n + tokens)};
+        Weights const weights(random, dtype, n, 96);
+        Bytes const x = random_rows(random, dtype, tokens, 96, 96);
+        for (Kernels const* kernels : dense_levels()) {
+          Bytes alone(tokens * n * 4), together(tokens * n * 4);
+          Gemm g{.x = x.data.get(),
+                 .ldx = 96,
+                 .w = &weights.matrix,
+                 .y = alone.f32(),
+                 .ldy = n,
+                 .tokens = tokens};
+          parallel_gemm(one, *kernels, g, 1);
+          g.y = together.f32();
+          parallel_gemm(many, *kernels, g, 20);
+          CHECK(std::memcmp(alone.data.get(), together.data.get(), alone.size) == 0, "%s %s T=%d N=%d",
+                kernels->name, name_of(dtype), int(tokens), int(n));
         }
       }
     }
