@@ -4,6 +4,8 @@
  * through `onError` as OpenAI's error body.
  */
 import { Elysia } from "elysia";
+import type { DeviceSpec } from "../scheduler/device.ts";
+import type { Fleet } from "../scheduler/fleet.ts";
 import type { ApiKeys } from "./auth.ts";
 import { ApiError, asApiError, errorResponse, quote } from "./errors.ts";
 import type { Generator } from "./generation.ts";
@@ -16,10 +18,12 @@ import type { PromptServices } from "./openai/prompt.ts";
 import type { Exchange, RespondLimits } from "./openai/respond.ts";
 import { parseChatRequest, parseCompletionRequest, type ServedModel } from "./openai/schema.ts";
 import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
+import { engineSnapshots, type Snapshot } from "./state.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Encoder } from "./text/encoder.ts";
 import type { ChatTemplate } from "./text/template.ts";
 import type { Tokenizer } from "./text/tokenizer.ts";
+import { pageFile } from "./web.ts";
 
 export interface HttpLimits extends BodyLimits, RespondLimits {
   /** Names and values of all headers. Bun itself ends a head of 16 KiB or 200 headers, without a body. */
@@ -41,6 +45,9 @@ export const defaultHttpLimits: HttpLimits = Object.freeze({
 });
 
 export interface AppDeps {
+  readonly fleet: Pick<Fleet, "loads">;
+  /** Of the fleet's devices, by engine. */
+  readonly specs: readonly DeviceSpec[];
   readonly generator: Generator;
   readonly tokenizer: Tokenizer;
   readonly encoder: Encoder;
@@ -69,6 +76,8 @@ export const listenOptions = Object.freeze({
 
 /** Routes and their methods, for telling a wrong method from a wrong path. */
 const methods: Readonly<Record<string, "GET" | "POST">> = {
+  "/": "GET",
+  "/state": "GET",
   "/health": "GET",
   "/health/ready": "GET",
   "/ping": "GET",
@@ -80,6 +89,12 @@ const methods: Readonly<Record<string, "GET" | "POST">> = {
   "/tokenize": "POST",
   "/detokenize": "POST",
 };
+
+/** Routes with something behind them, by how they begin; all take GET. */
+const families: readonly (readonly [prefix: string, name: string])[] = [
+  ["/v1/models/", "/v1/models/{id}"],
+  ["/page/", "/page/{file}"],
+];
 
 /** What is known of a request from its first moment. */
 interface Entry {
@@ -104,7 +119,7 @@ export function createApp(deps: AppDeps) {
   const check = (request: Request): void => {
     expectSmallHead(request.headers, limits);
     if (deps.loopbackOnly) expectLoopback(request.headers);
-    if (new URL(request.url).pathname !== "/health") deps.keys.authorize(request.headers);
+    if (!isPublic(new URL(request.url).pathname)) deps.keys.authorize(request.headers);
   };
 
   const exchangeOf = (request: Request): Exchange => ({
@@ -157,6 +172,19 @@ export function createApp(deps: AppDeps) {
     .get("/metrics", async () => {
       return new Response(await telemetry.text(), { headers: { "content-type": telemetry.contentType } });
     })
+    .get("/", () => pageFile("index.html"))
+    .get("/page/*", async ({ params, request }) => {
+      const file = await pageFile(params["*"]);
+      if (file === null) throw unknownRoute(request);
+      return file;
+    })
+    .get("/state", (): Snapshot => {
+      const { fleet, specs, version } = deps;
+      const engines = engineSnapshots(specs, fleet.loads());
+      const { names, contextMax } = model;
+      const timeMs = performance.now();
+      return { version, model: names[0]!, contextMax, status: lifecycle.state, timeMs, engines };
+    })
     .get("/v1/models", () => {
       lifecycle.expectReady();
       return modelList(model, startedSeconds);
@@ -201,6 +229,11 @@ export function createApp(deps: AppDeps) {
 
 export type App = ReturnType<typeof createApp>;
 
+/** What anybody may ask for: whether the process lives, and the page, which holds nothing but its own code. */
+function isPublic(path: string): boolean {
+  return path === "/health" || path === "/" || path.startsWith("/page/");
+}
+
 /** The client's own id when it is harmless, else a new one. It is echoed and logged, and used for nothing else. */
 function requestIdOf(headers: Headers): string {
   const given = headers.get("x-request-id");
@@ -244,7 +277,7 @@ function foreign(header: string, given: string): ApiError {
 
 function unknownRoute(request: Request): ApiError {
   const path = new URL(request.url).pathname;
-  const method = path.startsWith("/v1/models/") ? "GET" : methods[path];
+  const method = familyOf(path) === undefined ? methods[path] : "GET";
   if (method === undefined || method === request.method) {
     return new ApiError(404, "not_found_error", `there is no route ${quote(path)}`);
   }
@@ -261,8 +294,11 @@ function unknownRoute(request: Request): ApiError {
 /** Label values come from here and not from the client, who could make them without end. */
 function handlerOf(request: Request): string {
   const path = new URL(request.url).pathname;
-  if (path.startsWith("/v1/models/")) return "/v1/models/{id}";
-  return Object.hasOwn(methods, path) ? path : "unknown";
+  return familyOf(path) ?? (Object.hasOwn(methods, path) ? path : "unknown");
+}
+
+function familyOf(path: string): string | undefined {
+  return families.find(([prefix]) => path.startsWith(prefix))?.[1];
 }
 
 function methodLabel(method: string): string {

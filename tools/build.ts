@@ -6,6 +6,7 @@
 import { readdirSync, statSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import type { BunPlugin } from "bun";
+import { bundlePage } from "../server/page-files.ts";
 
 const root = resolve(import.meta.dir, "..");
 const outfile = resolve(process.argv[2] ?? join(root, "dist", "bunting"));
@@ -34,11 +35,18 @@ async function embeddedModule(files: ReadonlyMap<string, string>): Promise<strin
   return `${imports.join("\n")}\nexport const embeddedFiles = [\n${entries.join("\n")}\n];\n`;
 }
 
-const contents = await embeddedModule(filesToEmbed());
+/** Takes the place of server/page-files.ts: the page as it is bundled now. */
+async function pageModule(): Promise<string> {
+  return `export const bundlePage = async () => ${JSON.stringify(await bundlePage())};\n`;
+}
+
+const embedded = await embeddedModule(filesToEmbed());
+const page = await pageModule();
 const embed: BunPlugin = {
   name: "embedded files",
   setup(build) {
-    build.onLoad({ filter: /\/server\/embedded\.ts$/ }, () => ({ contents, loader: "ts" }));
+    build.onLoad({ filter: /\/server\/embedded\.ts$/ }, () => ({ contents: embedded, loader: "ts" }));
+    build.onLoad({ filter: /\/server\/page-files\.ts$/ }, () => ({ contents: page, loader: "ts" }));
   },
 };
 

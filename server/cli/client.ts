@@ -1,4 +1,4 @@
-/** A small streaming client of any OpenAI-compatible server: what `chat` and `bench` stand on. */
+/** A small streaming client of any OpenAI-compatible server: what `chat`, `bench` and the page in a browser stand on. */
 
 export interface Target {
   /** With or without a path; `/v1` is appended when there is none. */
@@ -44,7 +44,7 @@ export function apiBase(url: string): string {
 /** Names of the models a server has. */
 export async function listModels(target: Target, signal?: AbortSignal): Promise<string[]> {
   const response = await fetch(`${apiBase(target.url)}/models`, {
-    headers: headers(target),
+    headers: authorization(target),
     signal: signal ?? null,
   });
   if (!response.ok) throw await serverError(response);
@@ -52,7 +52,8 @@ export async function listModels(target: Target, signal?: AbortSignal): Promise<
   return (body.data ?? []).map(({ id }) => String(id));
 }
 
-/** Streams one chat completion. `body` is OpenAI's, without `stream`. Aborting throws the signal's reason. */
+/** Streams one chat completion. `body` is OpenAI's, without `stream`; unless it has `stream_options`, usage comes at the
+ *  end. Aborting throws the signal's reason. */
 export async function* streamChat(
   target: Target,
   body: Readonly<Record<string, unknown>>,
@@ -60,8 +61,8 @@ export async function* streamChat(
 ): AsyncGenerator<StreamEvent> {
   const response = await fetch(`${apiBase(target.url)}/chat/completions`, {
     method: "POST",
-    headers: { ...headers(target), "content-type": "application/json" },
-    body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
+    headers: { ...authorization(target), "content-type": "application/json" },
+    body: JSON.stringify({ stream_options: { include_usage: true }, ...body, stream: true }),
     signal,
   });
   if (!response.ok) throw await serverError(response);
@@ -80,16 +81,22 @@ export async function* streamChat(
 /** The `data` of each server-sent event; comments and other fields are skipped. */
 export async function* eventData(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
+  const reader = body.getReader(); // not every browser can iterate over a stream
   let rest = "";
-  for await (const bytes of body) {
-    rest += decoder.decode(bytes, { stream: true });
-    let start = 0;
-    for (let end = rest.indexOf("\n"); end >= 0; end = rest.indexOf("\n", start)) {
-      const line = rest.slice(start, rest[end - 1] === "\r" ? end - 1 : end);
-      start = end + 1;
-      if (line.startsWith("data:")) yield line.slice(line[5] === " " ? 6 : 5);
+  try {
+    for (let read = await reader.read(); !read.done; read = await reader.read()) {
+      rest += decoder.decode(read.value, { stream: true });
+      let start = 0;
+      for (let end = rest.indexOf("\n"); end >= 0; end = rest.indexOf("\n", start)) {
+        const line = rest.slice(start, rest[end - 1] === "\r" ? end - 1 : end);
+        start = end + 1;
+        if (line.startsWith("data:")) yield line.slice(line[5] === " " ? 6 : 5);
+      }
+      rest = rest.slice(start);
     }
-    rest = rest.slice(start);
+  } finally {
+    // Nobody waits for this: the reader may have failed already, which was told by the throw that led here.
+    reader.cancel().catch(() => {});
   }
 }
 
@@ -127,11 +134,13 @@ function* chunkEvents(data: string): Generator<StreamEvent> {
   }
 }
 
-function headers(target: Target): Record<string, string> {
+/** Headers that tell who asks. */
+export function authorization(target: Target): Record<string, string> {
   return target.apiKey === null ? {} : { authorization: `Bearer ${target.apiKey}` };
 }
 
-async function serverError(response: Response): Promise<ServerError> {
+/** A response that is not 2xx, as the sentence it carries. */
+export async function serverError(response: Response): Promise<ServerError> {
   const text = await response.text();
   try {
     const body = JSON.parse(text) as { error?: { message?: string }; message?: string };

@@ -44,6 +44,10 @@ async function chatOnce(): Promise<string> {
     body: JSON.stringify({ prompt: "word ".repeat(4000) }),
   });
   expect(((await long.json()) as { count: number }).count).toBeGreaterThan(1000);
+  // The page is bundled into the executable, which has no sources to make it from.
+  const html = await (await fetch(url)).text();
+  const script = await fetch(new URL(/<script[^>]*src="([^"]+)"/.exec(html)![1]!, `${url}/`));
+  expect([script.status, script.headers.get("content-type")]).toEqual([200, "text/javascript;charset=utf-8"]);
   server.signal("SIGTERM");
   expect(await server.exitCode()).toBe(0);
   return body.choices[0]!.message.content;

@@ -97,6 +97,8 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     eosTokens: config.eosTokens,
   });
   const app = createApp({
+    fleet,
+    specs: [spec],
     generator,
     tokenizer,
     encoder,

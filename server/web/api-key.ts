@@ -1,0 +1,34 @@
+import type { Target } from "../cli/client.ts";
+import { element } from "./dom.ts";
+
+const STORED = "bunting-api-key";
+
+/** Asks for an API key once the server wants one, and keeps it for as long as the tab lives. */
+export class ApiKeyForm {
+  readonly #form = element("key", HTMLFormElement);
+  readonly #value = element("key-value", HTMLInputElement);
+  readonly #reason = element("key-reason", HTMLParagraphElement);
+
+  constructor(onGiven: () => void) {
+    this.#form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      sessionStorage.setItem(STORED, this.#value.value.trim());
+      this.#value.value = "";
+      this.#form.hidden = true;
+      onGiven();
+    });
+  }
+
+  /** The server that sent this page, also when a proxy put it below a path. */
+  get target(): Target {
+    return { url: new URL("v1", document.baseURI).href, apiKey: sessionStorage.getItem(STORED) };
+  }
+
+  /** `reason` is the server's sentence. */
+  ask(reason: string): void {
+    if (!this.#form.hidden) return;
+    this.#reason.textContent = reason;
+    this.#form.hidden = false;
+    this.#value.focus();
+  }
+}

@@ -1,0 +1,74 @@
+/** The page: a chat on one side, what the engines do meanwhile on the other. */
+import { ApiKeyForm } from "./api-key.ts";
+import { Conversation } from "./conversation.ts";
+import { element } from "./dom.ts";
+import { LiveState } from "./live-state.ts";
+
+const question = element("question", HTMLTextAreaElement);
+const send = element("send", HTMLButtonElement);
+const stop = element("stop", HTMLButtonElement);
+const isWide = matchMedia("(min-width: 60rem)");
+
+const apiKey = new ApiKeyForm(() => live.refresh());
+const live = new LiveState(apiKey);
+const conversation = new Conversation(apiKey, {
+  onBusy(isBusy) {
+    send.hidden = isBusy;
+    stop.hidden = !isBusy;
+  },
+  onUnanswered(text) {
+    if (question.value === "") question.value = text;
+    fitQuestion();
+  },
+});
+
+function ask(): void {
+  const text = question.value.trim();
+  if (text === "" || conversation.isBusy) return;
+  question.value = "";
+  fitQuestion();
+  void conversation.ask(text);
+}
+
+/** Buttons that vanish take the focus with them. On touch screens it would call the keyboard. */
+function focusQuestion(): void {
+  if (matchMedia("(pointer: fine)").matches) question.focus();
+}
+
+/** As high as its text, up to the limit in the style sheet. */
+function fitQuestion(): void {
+  question.style.height = "auto";
+  question.style.height = `${question.scrollHeight + 2}px`;
+}
+
+element("composer", HTMLFormElement).addEventListener("submit", (event) => {
+  event.preventDefault();
+  ask();
+  focusQuestion();
+});
+question.addEventListener("input", fitQuestion);
+question.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  ask();
+});
+stop.addEventListener("click", () => {
+  conversation.stop();
+  focusQuestion();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") conversation.stop();
+});
+element("new", HTMLButtonElement).addEventListener("click", () => {
+  conversation.clear();
+  focusQuestion();
+});
+
+/** Beside the chat there is room for everything; above it, for one line. */
+function fitLive(): void {
+  element("live", HTMLDetailsElement).open = isWide.matches;
+}
+isWide.addEventListener("change", fitLive);
+fitLive();
+focusQuestion();
+live.refresh();

@@ -1,0 +1,208 @@
+import { type ChatMessage, ServerError, streamChat, type Usage } from "../cli/client.ts";
+import type { ApiKeyForm } from "./api-key.ts";
+import { element, fromTemplate, within } from "./dom.ts";
+
+/** Shorter answers than this say nothing about how fast tokens follow each other. */
+const PACE_MS_MIN = 200;
+
+export interface ConversationEvents {
+  onBusy(isBusy: boolean): void;
+  /** Nothing of an answer came: the question is no part of the conversation. */
+  onUnanswered(question: string): void;
+}
+
+/** What is known of an answer so far. Times are on the clock of `performance.now()`. */
+interface Progress {
+  readonly askedMs: number;
+  firstMs: number | null;
+  lastMs: number;
+  text: string;
+  usage: Usage | null;
+  finish: string | null;
+}
+
+/** One chat: the messages, on screen and as the server is told them, and the answer that is being streamed. */
+export class Conversation {
+  readonly #apiKey: ApiKeyForm;
+  readonly #events: ConversationEvents;
+  readonly #log = element("log", HTMLDivElement);
+  readonly #empty = element("empty", HTMLParagraphElement);
+  #messages: ChatMessage[] = [];
+  #answering: AbortController | null = null;
+  /** The reader is at the end, and wants to see what comes. */
+  #isFollowing = true;
+  #lastTop = 0;
+
+  constructor(apiKey: ApiKeyForm, events: ConversationEvents) {
+    this.#apiKey = apiKey;
+    this.#events = events;
+    this.#log.addEventListener("scroll", () => this.#scrolled(), { passive: true });
+    new ResizeObserver(() => this.#follow()).observe(this.#log);
+  }
+
+  get isBusy(): boolean {
+    return this.#answering !== null;
+  }
+
+  /** Ends the answer; what came of it stays. */
+  stop(): void {
+    this.#answering?.abort();
+  }
+
+  clear(): void {
+    this.stop();
+    this.#messages = [];
+    this.#log.replaceChildren(this.#empty);
+  }
+
+  /** Resolves when the answer has ended, in whatever way. */
+  async ask(question: string): Promise<void> {
+    const messages = this.#messages; // clear() begins another list
+    const answering = new AbortController();
+    this.#setAnswering(answering);
+    this.#isFollowing = true;
+    const asked = this.#show("user", "You", question);
+    const shown = this.#show("assistant", "Answer", "");
+    const progress: Progress = {
+      askedMs: performance.now(),
+      firstMs: null,
+      lastMs: 0,
+      text: "",
+      usage: null,
+      finish: null,
+    };
+    const asking: ChatMessage = { role: "user", content: question };
+    try {
+      await this.#stream([...messages, asking], progress, shown, answering.signal);
+    } catch (error) {
+      if (!answering.signal.aborted) this.#fail(error);
+    }
+    shown.classList.remove("pending");
+    this.#showFacts(shown, progress, answering.signal.aborted);
+    if (progress.text !== "") {
+      messages.push(asking, { role: "assistant", content: progress.text });
+    } else if (progress.finish === null) {
+      asked.remove();
+      shown.remove();
+      if (messages === this.#messages) this.#events.onUnanswered(question);
+    }
+    if (this.#answering === answering) this.#setAnswering(null);
+  }
+
+  async #stream(
+    messages: readonly ChatMessage[],
+    progress: Progress,
+    shown: HTMLElement,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const text = within(shown, ".text").appendChild(document.createTextNode(""));
+    // Usage with every chunk, so that a stopped answer has its numbers too.
+    const stream_options = { include_usage: true, continuous_usage_stats: true };
+    const body = { messages: [...systemPrompt(), ...messages], ...settings(), stream_options };
+    for await (const event of streamChat(this.#apiKey.target, body, signal)) {
+      switch (event.kind) {
+        case "text":
+          progress.lastMs = performance.now();
+          progress.firstMs ??= progress.lastMs;
+          progress.text += event.text;
+          shown.classList.remove("pending");
+          text.appendData(event.text);
+          this.#follow();
+          break;
+        case "finish":
+          progress.finish = event.reason;
+          break;
+        case "usage":
+          progress.usage = event.usage;
+          break;
+      }
+    }
+  }
+
+  #setAnswering(answering: AbortController | null): void {
+    this.#answering = answering;
+    // Screen readers wait for the whole answer instead of reading every piece.
+    this.#log.setAttribute("aria-busy", String(answering !== null));
+    this.#events.onBusy(answering !== null);
+  }
+
+  #show(kind: string, speaker: string, content: string): HTMLElement {
+    this.#empty.remove();
+    for (const alert of this.#log.querySelectorAll(".error")) alert.remove();
+    const message = fromTemplate("message");
+    message.classList.add(kind);
+    message.classList.toggle("pending", content === "");
+    within(message, "h2").textContent = speaker;
+    within(message, ".text").textContent = content;
+    this.#log.append(message);
+    this.#follow();
+    return message;
+  }
+
+  #fail(error: unknown): void {
+    const message = error instanceof ServerError ? error.message : "the server cannot be reached";
+    if (error instanceof ServerError && error.status === 401) {
+      this.#apiKey.ask(message);
+      return;
+    }
+    const alert = document.createElement("p");
+    alert.className = "error";
+    alert.setAttribute("role", "alert");
+    alert.textContent = message;
+    this.#log.append(alert);
+    this.#follow();
+  }
+
+  #showFacts(shown: HTMLElement, progress: Progress, isStopped: boolean): void {
+    const facts = factsOf(progress, isStopped);
+    const line = within(shown, ".facts");
+    line.textContent = facts.join(" · ");
+    line.hidden = facts.length === 0;
+    this.#follow();
+  }
+
+  #follow(): void {
+    if (this.#isFollowing) this.#log.scrollTop = this.#log.scrollHeight;
+  }
+
+  /** Only a reader scrolls up; text that arrives moves the end away, which is not the same. */
+  #scrolled(): void {
+    const { scrollTop, scrollHeight, clientHeight } = this.#log;
+    if (scrollTop < this.#lastTop) this.#isFollowing = false;
+    if (scrollHeight - scrollTop - clientHeight < 8) this.#isFollowing = true;
+    this.#lastTop = scrollTop;
+  }
+}
+
+function factsOf({ askedMs, firstMs, lastMs, usage, finish }: Progress, isStopped: boolean): string[] {
+  const facts: string[] = [];
+  if (usage !== null && firstMs !== null) {
+    // An answer that comes nearly at once has no pace of its own; then all of the time counts.
+    const hasPace = lastMs - firstMs >= PACE_MS_MIN;
+    const tokens = hasPace ? usage.completionTokens - 1 : usage.completionTokens;
+    const seconds = (lastMs - (hasPace ? firstMs : askedMs)) / 1000;
+    facts.push(`${usage.completionTokens} tokens`, `${(tokens / seconds).toFixed(1)} tokens/s`);
+  }
+  if (firstMs !== null) facts.push(`first token after ${((firstMs - askedMs) / 1000).toFixed(2)} s`);
+  if (usage !== null && usage.promptTokens > 0) {
+    facts.push(`${Math.round((100 * usage.cachedTokens) / usage.promptTokens)} % of the prompt cached`);
+  }
+  if (isStopped) facts.push("stopped");
+  else if (finish === "length") facts.push("ended at the token limit");
+  return facts;
+}
+
+function systemPrompt(): ChatMessage[] {
+  const content = element("system", HTMLTextAreaElement).value.trim();
+  return content === "" ? [] : [{ role: "system", content }];
+}
+
+/** What is left empty is left to the server. */
+function settings(): Readonly<Record<string, number>> {
+  const temperature = element("temperature", HTMLInputElement).valueAsNumber;
+  const tokensMax = element("tokens-max", HTMLInputElement).valueAsNumber;
+  return {
+    ...(Number.isNaN(temperature) ? {} : { temperature }),
+    ...(Number.isNaN(tokensMax) ? {} : { max_tokens: tokensMax }),
+  };
+}

@@ -1,0 +1,88 @@
+import { authorization, ServerError, serverError } from "../cli/client.ts";
+import type { EngineSnapshot, Snapshot } from "../state.ts";
+import type { ApiKeyForm } from "./api-key.ts";
+import { element } from "./dom.ts";
+import { EngineView } from "./engine-view.ts";
+
+const POLL_MS = 1000;
+
+/** Asks the server once a second what it does, while somebody looks. */
+export class LiveState {
+  readonly #apiKey: ApiKeyForm;
+  readonly #panel = element("live", HTMLDetailsElement);
+  readonly #engines = element("engines", HTMLDivElement);
+  readonly #glance = element("glance", HTMLSpanElement);
+  #views: EngineView[] = [];
+  #last: Snapshot | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #isAsking = false;
+
+  constructor(apiKey: ApiKeyForm) {
+    this.#apiKey = apiKey;
+    document.addEventListener("visibilitychange", () => {
+      if (document.visibilityState === "visible") this.refresh();
+      else clearTimeout(this.#timer);
+    });
+  }
+
+  /** Asks now, and from now on. */
+  refresh(): void {
+    clearTimeout(this.#timer);
+    if (!this.#isAsking) void this.#ask();
+  }
+
+  async #ask(): Promise<void> {
+    this.#isAsking = true;
+    let mayAskAgain = true;
+    try {
+      this.#show(await fetchSnapshot(this.#apiKey));
+    } catch (error) {
+      const message = error instanceof ServerError ? error.message : "the server cannot be reached";
+      mayAskAgain = !(error instanceof ServerError && error.status === 401);
+      if (!mayAskAgain) this.#apiKey.ask(message);
+      this.#glance.textContent = mayAskAgain ? message : "needs an API key";
+      this.#panel.classList.add("stale");
+    }
+    this.#isAsking = false;
+    if (mayAskAgain && document.visibilityState === "visible") {
+      this.#timer = setTimeout(() => this.refresh(), POLL_MS);
+    }
+  }
+
+  #show(now: Snapshot): void {
+    const { engines, model } = now;
+    // A clock that went back is another server's.
+    const before = this.#last !== null && this.#last.timeMs < now.timeMs ? this.#last : null;
+    this.#last = now;
+    if (before === null || this.#views.length !== engines.length) {
+      this.#views = engines.map((_, index) => new EngineView(engines.length === 1 ? null : index));
+      this.#engines.replaceChildren(...this.#views.map((view) => view.root));
+    }
+    const seconds = before === null ? null : (now.timeMs - before.timeMs) / 1000;
+    engines.forEach((engine, index) => {
+      this.#views[index]!.show(engine, before?.engines[index] ?? null, seconds);
+    });
+    element("model", HTMLParagraphElement).textContent = model;
+    document.title = `${model} – Bunting`;
+    this.#panel.classList.toggle("stale", now.status !== "ready");
+    this.#glance.textContent = now.status === "ready" ? glance(engines, this.#views) : now.status;
+  }
+}
+
+async function fetchSnapshot({ target }: ApiKeyForm): Promise<Snapshot> {
+  const response = await fetch(new URL("../state", `${target.url}/`), {
+    headers: authorization(target),
+    cache: "no-store",
+  });
+  if (!response.ok) throw await serverError(response);
+  return (await response.json()) as Snapshot;
+}
+
+/** All engines in one line. */
+function glance(engines: readonly EngineSnapshot[], views: readonly EngineView[]): string {
+  const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
+  const rate = sum(views.map((view) => view.tokensPerSecond));
+  const running = sum(engines.map(({ load }) => load.running));
+  const waiting = sum(engines.map(({ load }) => load.waiting));
+  return `${rate.toFixed(0)} tokens/s, ${running} running, ${waiting} waiting`;
+}
