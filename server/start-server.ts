@@ -8,10 +8,10 @@ import { demoModelFolder, libraryPath } from "./assets.ts";
 import { ApiKeys } from "./auth.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import type { DeviceSetup, LoadProgress } from "./engine-protocol.ts";
-import { asApiError, errorResponse } from "./errors.ts";
 import { Generator } from "./generation.ts";
-import { createApp, listenOptions } from "./http.ts";
+import { createApp } from "./http.ts";
 import { Lifecycle } from "./lifecycle.ts";
+import { listen } from "./listen.ts";
 import {
   chooseContext,
   modelNames,
@@ -104,8 +104,6 @@ export async function startServer(
 
   const encoder = new Encoder(tokenizer, modelDir, new URL("./tokenizer-worker.ts", import.meta.url).href);
   const app = createApp({
-    fleet,
-    specs,
     generator: new Generator(fleet, tokenizer, { contextMax, eosTokens: folder.eosTokens }),
     tokenizer,
     encoder,
@@ -147,29 +145,6 @@ export async function startServer(
       return cut;
     },
   };
-}
-
-/** Listens from before the model is loaded, so that a taken port shows at once and whoever asks is told to wait. */
-export function listen(
-  { host, port }: Pick<Config, "host" | "port">,
-  lifecycle: Lifecycle,
-): Bun.Server<undefined> {
-  const whileLoading = (request: Request): Response => {
-    if (new URL(request.url).pathname === "/health") return Response.json({ status: "ok" });
-    try {
-      lifecycle.expectReady();
-    } catch (error) {
-      return errorResponse(asApiError(error, "loading"));
-    }
-    return new Response(null, { status: 503 });
-  };
-  try {
-    return Bun.serve({ hostname: host, port, ...listenOptions, fetch: whileLoading });
-  } catch (error) {
-    throw new ConfigError(
-      `Cannot listen on ${host}:${port}: ${error instanceof Error ? error.message : error}`,
-    );
-  }
 }
 
 function openKeys(config: Config): ApiKeys {

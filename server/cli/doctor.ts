@@ -5,9 +5,10 @@ import { formatBytes } from "../../gpu/memory.ts";
 import { type Isa, isaNames, type Machine, type NativeLibrary, openLibrary } from "../../gpu/native.ts";
 import { demoModelFolder, libraryPath } from "../assets.ts";
 import type { Config } from "../config.ts";
+import { listenProblem } from "../listen.ts";
 import { planProblem, planServing } from "../plan.ts";
 import { version } from "../version.ts";
-import { exposureProblem, memoryTable, portProblem } from "./serve.ts";
+import { exposureProblem, memoryTable } from "./serve.ts";
 
 const ISA_NAMES: Readonly<Record<Isa, string>> = {
   portable: "portable C++",
@@ -45,7 +46,7 @@ export async function doctor(config: Config, dir: string | null): Promise<number
   }
 
   const address = `${config.host}:${config.port}`;
-  const portTaken = await portProblem(config);
+  const portTaken = await listenProblem(config);
   console.log(`address         ${address} ${portTaken === null ? "is free" : "cannot be used"}`);
   for (const problem of [portTaken, exposureProblem(config)]) if (problem !== null) problems.push(problem);
 

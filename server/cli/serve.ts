@@ -1,6 +1,5 @@
 /** `bunting serve`: says what it will do, starts the server, and ends it in order. */
 
-import { createServer } from "node:net";
 import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
 import { type Config, ConfigError, isLoopback } from "../config.ts";
 import type { ServingPlan } from "../plan.ts";
@@ -14,9 +13,8 @@ const SAME_SIGNAL_MS = 500;
 
 /** Serves until a signal; resolves to the exit code. */
 export async function serve(config: Config, dir: string | null): Promise<number> {
-  for (const problem of [exposureProblem(config), await portProblem(config)]) {
-    if (problem !== null) throw new ConfigError(problem);
-  }
+  const problem = exposureProblem(config);
+  if (problem !== null) throw new ConfigError(problem);
   const startedMs = performance.now();
   const progress = progressLine();
   const server = await startServer(config, dir, {
@@ -93,29 +91,6 @@ export function exposureProblem(config: Config): string | null {
   if (isLoopback(config.host) || config.insecure) return null;
   if (config.apiKey.length > 0 || config.apiKeyFile !== null) return null;
   return `Others can reach ${config.host}: give an --api-key or --api-key-file, or --insecure to let everybody in.`;
-}
-
-/** Why the port cannot be listened on, or null. Asked before a model is loaded, which may take long. */
-export function portProblem({ host, port }: Pick<Config, "host" | "port">): Promise<string | null> {
-  return new Promise((resolve) => {
-    const probe = createServer();
-    probe.once("error", (error: NodeJS.ErrnoException) => resolve(listenProblem(error, host, port)));
-    probe.listen({ host, port, exclusive: true }, () => probe.close(() => resolve(null)));
-  });
-}
-
-function listenProblem(error: NodeJS.ErrnoException, host: string, port: number): string {
-  switch (error.code) {
-    case "EADDRINUSE":
-      return `Port ${port} on ${host} is in use; choose another with --port.`;
-    case "EACCES":
-      return `Port ${port} needs more rights than this process has; choose one above 1023 with --port.`;
-    case "EADDRNOTAVAIL":
-    case "ENOTFOUND":
-      return `${host} is not an address of this machine.`;
-    default:
-      return `Cannot listen on ${host}:${port}: ${error.message}`;
-  }
 }
 
 function readyText(server: RunningServer, seconds: number, needsKey: boolean): string {

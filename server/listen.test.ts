@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
+import { ConfigError } from "./config.ts";
 import { Lifecycle } from "./lifecycle.ts";
-import { listen } from "./start-server.ts";
+import { listen, listenProblem } from "./listen.ts";
 
 test("while the model loads the server is alive, and tells everybody else to come back", async () => {
   const server = listen({ host: "127.0.0.1", port: 0 }, new Lifecycle("loading"));
@@ -17,12 +18,19 @@ test("while the model loads the server is alive, and tells everybody else to com
   }
 });
 
-test("a port that is taken is refused with a sentence", async () => {
+test("an address that cannot be listened on is refused with a sentence", async () => {
   const first = listen({ host: "127.0.0.1", port: 0 }, new Lifecycle("loading"));
+  const port = first.port!;
   try {
-    expect(() => listen({ host: "127.0.0.1", port: first.port! }, new Lifecycle("loading"))).toThrow(
-      `Cannot listen on 127.0.0.1:${first.port}: `,
+    const taken = `Port ${port} on 127.0.0.1 is in use; choose another with --port.`;
+    expect(() => listen({ host: "127.0.0.1", port }, new Lifecycle("loading"))).toThrow(
+      new ConfigError(taken),
     );
+    expect(await listenProblem({ host: "127.0.0.1", port })).toBe(taken);
+    expect(await listenProblem({ host: "192.0.2.1", port: 0 })).toBe(
+      "192.0.2.1 is not an address of this machine.",
+    );
+    expect(await listenProblem({ host: "127.0.0.1", port: 0 })).toBeNull();
   } finally {
     await first.stop(true);
   }

@@ -1,0 +1,50 @@
+/** Listening on the configured address, from before there is anything to answer with. */
+
+import { type Config, ConfigError } from "./config.ts";
+import { asApiError, errorResponse } from "./errors.ts";
+import { listenOptions } from "./http.ts";
+import { Lifecycle } from "./lifecycle.ts";
+
+type Address = Pick<Config, "host" | "port">;
+
+/** Listens before the model is loaded, so that a taken port shows at once and whoever asks is told to wait. Throws
+ *  ConfigError. */
+export function listen({ host, port }: Address, lifecycle: Lifecycle): Bun.Server<undefined> {
+  const whileLoading = (request: Request): Response => {
+    if (new URL(request.url).pathname === "/health") return Response.json({ status: "ok" });
+    try {
+      lifecycle.expectReady();
+    } catch (error) {
+      return errorResponse(asApiError(error, "loading"));
+    }
+    return new Response(null, { status: 503 });
+  };
+  try {
+    return Bun.serve({ hostname: host, port, ...listenOptions, fetch: whileLoading });
+  } catch (error) {
+    throw new ConfigError(refusal(error as NodeJS.ErrnoException, host, port));
+  }
+}
+
+/** Why the address cannot be listened on, or null. */
+export async function listenProblem(address: Address): Promise<string | null> {
+  try {
+    await listen(address, new Lifecycle("loading")).stop(true);
+    return null;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+function refusal(error: NodeJS.ErrnoException, host: string, port: number): string {
+  switch (error.code) {
+    case "EADDRINUSE":
+      return `Port ${port} on ${host} is in use; choose another with --port.`;
+    case "EACCES":
+      return `Port ${port} needs more rights than this process has; choose one above 1023 with --port.`;
+    case "EADDRNOTAVAIL":
+      return `${host} is not an address of this machine.`;
+    default:
+      return `Cannot listen on ${host}:${port}: ${error.message}`;
+  }
+}
