@@ -104,6 +104,8 @@ export async function startServer(
 
   const encoder = new Encoder(tokenizer, modelDir, new URL("./tokenizer-worker.ts", import.meta.url).href);
   const app = createApp({
+    fleet,
+    specs,
     generator: new Generator(fleet, tokenizer, { contextMax, eosTokens: folder.eosTokens }),
     tokenizer,
     encoder,
