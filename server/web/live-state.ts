@@ -84,5 +84,5 @@ function glance(engines: readonly EngineSnapshot[], views: readonly EngineView[]
   const rate = sum(views.map((view) => view.tokensPerSecond));
   const running = sum(engines.map(({ load }) => load.running));
   const waiting = sum(engines.map(({ load }) => load.waiting));
-  return `${rate.toFixed(0)} tokens/s, ${running} running, ${waiting} waiting`;
+  return `${rate.toFixed(0)} tokens/s, ${running} running${waiting > 0 ? `, ${waiting} waiting` : ""}`;
 }
