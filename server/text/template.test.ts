@@ -1,5 +1,5 @@
-import { describe, expect, test } from "bun:test";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ControlTexts, plainText } from "./control-text.ts";
@@ -171,8 +171,10 @@ describe("control text", () => {
 });
 
 describe("reading a folder", () => {
+  const scratch = mkdtempSync(join(tmpdir(), "bunting-template-"));
+  afterAll(() => rmSync(scratch, { recursive: true }));
   const folder = (files: Record<string, string>): string => {
-    const path = mkdtempSync(join(tmpdir(), "bunting-template-"));
+    const path = mkdtempSync(join(scratch, "folder-"));
     for (const [name, text] of Object.entries(files)) writeFileSync(join(path, name), text);
     return path;
   };
