@@ -33,20 +33,17 @@ export class ServerError extends Error {
   }
 }
 
-/** The base of the API's routes: "http://host:8000" → "http://host:8000/v1". */
+/** The base of the API's routes: "http://host:8000" → "http://host:8000/v1". Throws ServerError. */
 export function apiBase(url: string): string {
-  const withScheme = /^https?:\/\//.test(url) ? url : `http://${url}`;
-  const parsed = new URL(withScheme);
+  const parsed = URL.parse(/^https?:\/\//.test(url) ? url : `http://${url}`);
+  if (parsed === null) throw new ServerError(0, `"${url}" is not the address of a server.`);
   const path = parsed.pathname.replace(/\/+$/, "");
   return `${parsed.origin}${path === "" ? "/v1" : path}`;
 }
 
 /** Names of the models a server has. */
 export async function listModels(target: Target, signal?: AbortSignal): Promise<string[]> {
-  const response = await fetch(`${apiBase(target.url)}/models`, {
-    headers: authorization(target),
-    signal: signal ?? null,
-  });
+  const response = await ask(target, "/models", signal === undefined ? {} : { signal });
   if (!response.ok) throw await serverError(response);
   const body = (await response.json()) as { data?: { id?: unknown }[] };
   return (body.data ?? []).map(({ id }) => String(id));
@@ -59,9 +56,9 @@ export async function* streamChat(
   body: Readonly<Record<string, unknown>>,
   signal: AbortSignal,
 ): AsyncGenerator<StreamEvent> {
-  const response = await fetch(`${apiBase(target.url)}/chat/completions`, {
+  const response = await ask(target, "/chat/completions", {
     method: "POST",
-    headers: { ...authorization(target), "content-type": "application/json" },
+    headers: { "content-type": "application/json" },
     body: JSON.stringify({ stream_options: { include_usage: true }, ...body, stream: true }),
     signal,
   });
@@ -131,6 +128,18 @@ function* chunkEvents(data: string): Generator<StreamEvent> {
         cachedTokens: chunk.usage.prompt_tokens_details?.cached_tokens ?? 0,
       },
     };
+  }
+}
+
+/** Like fetch, on a route of the API. That nobody answers is a ServerError. */
+async function ask(target: Target, route: string, init: RequestInit): Promise<Response> {
+  const base = apiBase(target.url);
+  const headers = { ...authorization(target), ...(init.headers as Record<string, string>) };
+  try {
+    return await fetch(`${base}${route}`, { ...init, headers });
+  } catch (error) {
+    if (init.signal?.aborted) throw error;
+    throw new ServerError(0, `No server answers at ${base}.`);
   }
 }
 

@@ -10,6 +10,5 @@ const NAMES = new Set([
 
 /** Whether an error is something that a person did or can mend, rather than a bug. */
 export function isForPeople(error: unknown): error is Error {
-  if (!(error instanceof Error)) return false;
-  return NAMES.has(error.name) || (error as NodeJS.ErrnoException).code === "ConnectionRefused";
+  return error instanceof Error && NAMES.has(error.name);
 }
