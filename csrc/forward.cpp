@@ -18,12 +18,12 @@ constexpr int32_t kAttentionRows = 32;
 
 // What work takes on one thread, in ns, as far as it matters for sharing it: within a factor of two on
 // today's machines.
-constexpr double kPieceNs = 20'000;     // shorter work is done before a second thread has woken
-constexpr double kElementNs = 0.5;      // of a loop over activations
+constexpr double kPieceNs = 40'000;     // shorter work is done before another core has fetched its share
+constexpr double kElementNs = 0.2;      // of a loop over activations
 constexpr double kWeightNs = 0.1;       // reading one weight
 constexpr double kWeightRowNs = 0.007;  // multiplying it with one row
 constexpr double kKeyNs = 0.03;         // one dimension of a key and its value, for one query head
-constexpr double kLogitNs = 2;          // of a draw
+constexpr double kLogitNs = 5;          // of a draw
 
 int64_t operand_stride(int64_t k) {
   return round_up(k, kKAlign);
@@ -282,7 +282,7 @@ void Forward::normalise(float const* weight, int64_t rows) {
 void Forward::multiply(Gemm const& gemm) {
   double const weights = double(gemm.w->panels() * kPanel) * double(gemm.w->kp());
   double const total_ns = weights * (kWeightNs + kWeightRowNs * double(gemm.tokens));
-  parallel_gemm(pool_, kernels_, gemm, int64_t(pieces(total_ns)));
+  parallel_gemm(pool_, kernels_, gemm, pieces(total_ns));
 }
 
 // Spreads rows of `width` elements over the threads if there are enough of them.
@@ -292,14 +292,17 @@ void Forward::share_rows(int64_t rows, int64_t width, Body const& body) {
 }
 
 // Into how many pieces to cut some work: several per thread, so that the last one to finish is not waited for
-// long, but none too short to be worth sharing.
-double Forward::pieces(double total_ns) const {
-  return std::clamp(total_ns / kPieceNs, 1.0, 4.0 * limits_.threads);
+// long, and the same number for each, but none too short to be worth sharing.
+int64_t Forward::pieces(double total_ns) const {
+  int64_t const threads = limits_.threads;
+  int64_t const pieces = int64_t(std::clamp(total_ns / kPieceNs, 1.0, 4.0 * double(threads)));
+  return pieces > threads ? pieces / threads * threads : pieces;
 }
 
 // How many of `count` equal parts of some work make one piece.
 int64_t Forward::grain(int64_t count, double total_ns) const {
-  return std::max<int64_t>(1, int64_t(std::ceil(double(count) / pieces(total_ns))));
+  int64_t const n = pieces(total_ns);
+  return std::max<int64_t>(1, (count + n - 1) / n);
 }
 
 }  // namespace bunting

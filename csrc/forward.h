@@ -65,7 +65,7 @@ class Forward {
   void multiply(Gemm const& gemm);
   template <typename Body>
   void share_rows(int64_t rows, int64_t width, Body const& body);
-  double pieces(double total_ns) const;
+  int64_t pieces(double total_ns) const;
   int64_t grain(int64_t count, double total_ns) const;
 
   Model const& model_;

@@ -156,8 +156,9 @@ TEST(engine_invariant_to_cached_prefixes) {
   });
 }
 
-// Wide enough that every kind of work is cut into several pieces.
+// Wide and long enough that every kind of work, but for the draws, is cut into several pieces.
 TEST(engine_invariant_to_threads) {
+  constexpr int32_t kPrompts = 5;
   bunting_model_shape shape = tiny_shape();
   shape.layers = 1;
   shape.hidden = 512;
@@ -171,16 +172,18 @@ TEST(engine_invariant_to_threads) {
     ModelPointer const model = load_model(shape, file);
     REQUIRE(model, "no model");
     StepSpec prompts;
-    for (int32_t i = 0; i < 3; i++)
-      prompts.chunks.push_back(
-          {.start = 0, .tokens = random_tokens(uint64_t(i), 40, shape.vocab), .pages = pages_from(4 * i, 3)});
+    for (int32_t i = 0; i < kPrompts; i++)
+      prompts.chunks.push_back({.start = 0,
+                                .tokens = random_tokens(uint64_t(i), 190, shape.vocab),
+                                .pages = pages_from(12 * i, 12)});
     StepOutcome first;
     for (int32_t const threads : {1, 2, 3, 7}) {
       bunting_engine_limits limits = tiny_limits();
       limits.threads = threads;
+      limits.step_tokens_max = 190 * kPrompts;
       EnginePointer const engine = open_engine(model.get(), limits);
       StepOutcome const step = run_step(engine.get(), prompts);
-      REQUIRE(step.rows() == 3, "%d rows", step.rows());
+      REQUIRE(step.rows() == kPrompts, "%d rows", step.rows());
       if (threads == 1) first = step;
       CHECK(std::memcmp(step.logits.data(), first.logits.data(), first.logits.size() * sizeof(float)) == 0,
             "type %d: %d threads compute something else than one", compute, threads);
