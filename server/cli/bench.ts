@@ -125,6 +125,7 @@ export function formatReport(report: LoadReport): string {
       [
         row("time to first token", report.ttftMs),
         row("time between tokens", report.tbtMs),
+        row("per token of an answer", report.perTokenMs),
         row("end to end", report.endToEndMs),
       ],
     ),

@@ -123,6 +123,7 @@ describe("a run", () => {
       cachedShare: 0.25,
     });
     expect(openMost).toBe(3);
+    expect(report.perTokenMs!.max).toBeLessThan(report.endToEndMs!.max / 4);
     expect(report.ttftMs!.p50).toBeGreaterThan(1);
   });
 

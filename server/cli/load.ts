@@ -58,6 +58,9 @@ export interface LoadReport {
   readonly ttftMs: Percentiles | null;
   /** Time between tokens, as text arrives. */
   readonly tbtMs: Percentiles | null;
+  /** Per request, from its first text to its end, by the tokens after the first. Unlike the gaps it does not depend on
+   *  how many tokens arrive in one read. */
+  readonly perTokenMs: Percentiles | null;
   readonly endToEndMs: Percentiles | null;
 }
 
@@ -235,8 +238,14 @@ export function summarise(plan: LoadPlan, records: readonly RequestRecord[], sec
     cachedShare: promptTokens > 0 ? sum((usage) => usage.cachedTokens) / promptTokens : 0,
     ttftMs: percentiles(good.flatMap(({ ttftMs }) => (ttftMs === null ? [] : [ttftMs]))),
     tbtMs: percentiles(good.flatMap(({ gapsMs }) => gapsMs)),
+    perTokenMs: percentiles(good.flatMap(perTokenMs)),
     endToEndMs: percentiles(good.map(({ sentMs, endMs }) => endMs - sentMs)),
   };
+}
+
+function perTokenMs({ sentMs, ttftMs, endMs, usage }: RequestRecord): number[] {
+  if (ttftMs === null || usage === null || usage.completionTokens < 2) return [];
+  return [(endMs - sentMs - ttftMs) / (usage.completionTokens - 1)];
 }
 
 /** Nearest-rank percentiles; null for no values. */
