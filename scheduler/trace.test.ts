@@ -14,7 +14,7 @@ function traceOf(options: HarnessOptions, specs: readonly Omit<SequenceSpec, "id
 }
 
 test("a long prompt never delays a decode", () => {
-  const trace = traceOf({ spec: { pages: 256 } }, [
+  const trace = traceOf({ spec: { pages: 256 }, engine: { stepTokens: 512 } }, [
     sequenceSpec(tokensFrom(0, 700), 6),
     sequenceSpec(tokensFrom(350, 1500), 2),
   ]);
@@ -33,7 +33,7 @@ test("a long prompt never delays a decode", () => {
 });
 
 test("equal beginnings are computed once: the others wait a step, and copy the page that they share in part", () => {
-  const trace = traceOf({}, [
+  const trace = traceOf({ engine: { stepTokens: 512 } }, [
     sequenceSpec(tokensFrom(0, 300), 4),
     sequenceSpec(tokensFrom(0, 300), 2),
     sequenceSpec([...tokensFrom(0, 200), 1, 2, 3], 2),

@@ -61,6 +61,7 @@ const refused: readonly (readonly [string, string])[] = [
   ["--device cuda:0", "cuda is not available: this version has no CUDA engine."],
   ["--dtype int8", '"int8" is not one of auto, bf16, f32.'],
   ["--shutdown-timeout-s -1", '"-1" is not a number between 0 and 86400.'],
+  ["--queue-max 0", '"0" is not a whole number between 1 and 1000000.'],
   ["--ports 1", "unknown option '--ports'"],
 ];
 

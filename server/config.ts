@@ -3,6 +3,8 @@
  * options, environment variables, `--help` and docs/reference/config.md are all made from these objects.
  */
 
+import { engineDefaults } from "../scheduler/engine-options.ts";
+
 /** One setting. The name of its field gives the option and the variable: stepTokens, --step-tokens, BUNTING_STEP_TOKENS. */
 export interface Setting<Value> {
   /** What the number counts; null when it has no unit. */
@@ -100,7 +102,7 @@ export const serverSettings = Object.freeze({
   }),
   stepTokens: integer({
     unit: "tokens",
-    default: 512,
+    default: engineDefaults.stepTokens,
     min: 16,
     max: 65536,
     sentence:
@@ -108,15 +110,15 @@ export const serverSettings = Object.freeze({
   }),
   sequencesMax: integer({
     unit: "sequences",
-    default: 128,
+    default: engineDefaults.sequencesMax,
     min: 1,
     max: 4096,
     sentence: "Most sequences running at once on an engine; more wait.",
   }),
   queueMax: integer({
     unit: "sequences",
-    default: 4096,
-    min: 0,
+    default: engineDefaults.queueMax,
+    min: 1,
     max: 1_000_000,
     sentence: "Most sequences waiting at once on an engine; more are refused with status 503.",
   }),

@@ -72,7 +72,7 @@ test("when the owner goes away while it computes, its waiters go on with what it
     ["abort", 299],
     ["pause", 288],
   ] as const) {
-    const harness = new EngineHarness({ spec: { pages: 200 } });
+    const harness = new EngineHarness({ spec: { pages: 200 }, engine: { stepTokens: 512 } });
     const prompt = tokensFrom(0, 300);
     const owner = harness.submit(sequenceSpec(prompt, 2));
     for (let i = 0; i < 3; i++) harness.submit(sequenceSpec(prompt, 2));
@@ -92,7 +92,7 @@ test("when the owner fails, the first of its waiters computes for the others", (
     const sampled = [{ kind: "failed", sequence: 0 as SequenceId, reason: "logits not finite" } as const];
     return { kind: "done", sampled, deviceMs: 1 };
   };
-  const harness = new EngineHarness({ fault });
+  const harness = new EngineHarness({ fault, engine: { stepTokens: 512 } });
   const prompt = tokensFrom(0, 300);
   for (let i = 0; i < 3; i++) harness.submit(sequenceSpec(prompt, 2));
   harness.finish();
