@@ -23,7 +23,8 @@ export interface EngineOptions {
   readonly sharedTokensMin: number;
   /** How often a step that the device could not compute is started again before its sequences fail. */
   readonly retriesMax: number;
-  /** When `checkIntegrity` runs by itself: after every step and message, or when the engine falls idle. */
+  /** When `checkIntegrity` runs by itself: after every step and message, or when the engine falls idle, every ten
+   *  seconds at most. Page counts are checked whenever it falls idle. */
   readonly integrity: "always" | "idle";
   /** Told every step that is done, for traces (trace.ts). */
   readonly trace: ((step: StepTrace) => void) | null;

@@ -136,6 +136,37 @@ test("pausing before admission keeps a sequence from being admitted", () => {
   expect(harness.outcomes[0]!.finish).toEqual({ kind: "length" });
 });
 
+test("pausing the last one that could run is told, though no step follows", () => {
+  const harness = new EngineHarness();
+  const id = harness.submit(sequenceSpec(tokensFrom(0, 20), 3));
+  harness.send("pause", id);
+  harness.engine.run();
+  expect(harness.load).toMatchObject({ paused: 1, waiting: 0, running: 0, stepsTotal: 0 });
+  const told = harness.reports.length;
+  harness.engine.run();
+  expect(harness.reports).toHaveLength(told);
+  harness.send("abort", id);
+  harness.engine.run();
+  expect(harness.load.paused).toBe(0);
+});
+
+test("an idle engine checks its page counts each time, and all its records every ten seconds", () => {
+  const harness = new EngineHarness({ engine: { integrity: "idle" } });
+  const checksMs: number[] = [];
+  const check = harness.engine.checkIntegrity.bind(harness.engine);
+  harness.engine.checkIntegrity = () => {
+    checksMs.push(harness.clock.nowMs());
+    check();
+  };
+  for (let i = 0; i < 30; i++) {
+    harness.submit(sequenceSpec(tokensFrom(i, 20), 1));
+    harness.finish();
+    harness.clock.advance(1000);
+  }
+  expect(checksMs.length).toBeGreaterThanOrEqual(2);
+  expect(checksMs.length).toBeLessThanOrEqual(3);
+});
+
 test("every decode is in every step from its first token to its last, whatever else goes on", () => {
   const harness = new EngineHarness({ spec: { pages: 400 }, engine: { stepTokens: 48 } });
   for (let i = 0; i < 12; i++) harness.submit(sequenceSpec(tokensFrom(37 * i, 20 + 30 * (i % 4)), 5 + 3 * i));

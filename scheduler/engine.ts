@@ -12,7 +12,7 @@ import {
 } from "./core.ts";
 import type { Device } from "./device.ts";
 import { type EngineOptions, resolveOptions } from "./engine-options.ts";
-import { checkEngine } from "./integrity.ts";
+import { checkEngine, checkPageCounts } from "./integrity.ts";
 import { Journal, type Snapshot } from "./journal.ts";
 import { type Admission, admitNext, lengthLimit, refusal } from "./local/admission.ts";
 import { backOffSteps, securePages, youngestPaused } from "./local/preemption.ts";
@@ -22,6 +22,9 @@ import { Sequence } from "./local/sequence.ts";
 import { type PlannedChunk, planChunks } from "./local/step-planner.ts";
 import { WaitQueue } from "./local/wait-queue.ts";
 import type { EngineMessage, EngineReport } from "./messages.ts";
+
+/** An idle engine walks through all its records this often at most: whoever comes next would wait for it. */
+const CHECK_EVERY_MS = 10_000;
 
 interface StepInFlight {
   readonly step: Step;
@@ -54,7 +57,10 @@ export class Engine {
   #lostReason: string | null = null;
   /** Somebody could not be admitted for want of a slot or of pages: paused sequences give theirs up. */
   #isBlocked = false;
+  /** Since the last step or check, and the last report. */
   #isChecked = true;
+  #isTold = true;
+  #nextCheckMs = Number.NEGATIVE_INFINITY;
   #arrivals = 0;
   readonly #journal: Journal;
 
@@ -94,7 +100,7 @@ export class Engine {
     if (this.#options.integrity === "always") this.checkIntegrity();
   }
 
-  /** Reports what messages have ended and starts a step, unless one is in flight or there is nothing to do. From then
+  /** Reports what messages have changed and starts a step, unless one is in flight or there is nothing to do. From then
    *  on the engine goes on by itself for as long as there is work; calling again does no harm. */
   run(): void {
     if (!this.#journal.isEmpty) this.#tell();
@@ -104,15 +110,24 @@ export class Engine {
       this.#isChecked = false;
       this.#inFlight = planned;
       this.#device.start(planned.step, this.#done);
-    } else if (!this.#isChecked) {
-      this.checkIntegrity();
-      this.#isChecked = true;
+      return;
     }
+    if (!this.#isTold) this.#tell();
+    if (!this.#isChecked) this.#checkIdle();
   }
 
   /** Throws InvariantError if the engine's records contradict each other. */
   checkIntegrity(): void {
     checkEngine(this.#residency, this.#queue, this.#running, this.#sequences);
+  }
+
+  #checkIdle(): void {
+    this.#isChecked = true;
+    checkPageCounts(this.#residency, this.#running);
+    const nowMs = this.#clock.nowMs();
+    if (nowMs < this.#nextCheckMs) return;
+    this.#nextCheckMs = nowMs + CHECK_EVERY_MS;
+    this.checkIntegrity();
   }
 
   /* ---- messages ---- */
@@ -145,6 +160,7 @@ export class Engine {
     if (sequence.state === "running") this.#wake(sequence, Number.POSITIVE_INFINITY);
     else this.#queue.remove(sequence);
     sequence.isPaused = true;
+    this.#isTold = false;
   }
 
   #resume(sequence: Sequence): void {
@@ -220,11 +236,13 @@ export class Engine {
 
   #reclaimPaused(): void {
     this.#isBlocked = false;
+    if (this.#queue.size === 0) return;
     const victim = youngestPaused(this.#running);
     if (victim !== undefined) this.#preempt(victim);
   }
 
   #preempt(victim: Sequence): void {
+    this.#isTold = false;
     this.#journal.preempted(victim.id);
     victim.preemptions += 1;
     victim.stepsUntil = this.#journal.totals.stepsTotal + 1 + backOffSteps(victim.preemptions);
@@ -338,6 +356,7 @@ export class Engine {
   }
 
   #tell(): void {
+    this.#isTold = true;
     this.#emit(this.#journal.report(this.#snapshot()));
   }
 

@@ -6,7 +6,14 @@ import type { Residency } from "./local/residency.ts";
 import type { Sequence } from "./local/sequence.ts";
 import type { WaitQueue } from "./local/wait-queue.ts";
 
-/** Checks an engine's records against each other; throws InvariantError on the first contradiction. */
+/** The part of `checkEngine` that costs next to nothing. */
+export function checkPageCounts({ pool, cache }: Residency, running: readonly Sequence[]): void {
+  const owned = running.reduce((sum, { pageCount, leasedPages }) => sum + pageCount - leasedPages, 0);
+  assert(pool.pagesFree + cache.pagesHeld + owned === pool.pagesTotal, "free + cached + owned = all pages");
+}
+
+/** Checks an engine's records against each other; throws InvariantError on the first contradiction. Costs a walk over
+ *  everything, some 20 ms for 500 000 pages. */
 export function checkEngine(
   residency: Residency,
   queue: WaitQueue,
@@ -17,7 +24,7 @@ export function checkEngine(
   const owned: PageId[] = [];
   for (const sequence of running) {
     leases.push(checkResident(sequence, residency.pool.pageTokens));
-    owned.push(...(sequence.pages.subarray(sequence.leasedPages, sequence.pageCount) as Iterable<PageId>));
+    for (let i = sequence.leasedPages; i < sequence.pageCount; i++) owned.push(sequence.pages[i]! as PageId);
     assert(sequences.get(sequence.id) === sequence, "who runs is known");
   }
   checkCache(residency.pool, residency.cache, leases, owned);

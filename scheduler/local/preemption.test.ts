@@ -150,3 +150,18 @@ test("paused sequences do not keep the waiting from slots", () => {
 test("back-off grows from the second preemption on, and is bounded", () => {
   expect([1, 2, 3, 4, 5, 6, 7, 8, 100].map(backOffSteps)).toEqual([0, 2, 4, 8, 16, 32, 64, 64, 64]);
 });
+
+test("a sequence that was blocked and has gone away takes no pages from the paused", () => {
+  const harness = new EngineHarness({ spec: { pages: 8 }, engine: { watermark: 0 } });
+  const held = harness.submit(sequenceSpec(tokensFrom(0, 60), 20));
+  harness.step();
+  harness.submit(sequenceSpec(tokensFrom(100, 10), 6));
+  harness.step();
+  harness.send("pause", held);
+  harness.step();
+  const blocked = harness.submit(sequenceSpec(tokensFrom(200, 100), 2));
+  harness.step();
+  harness.send("abort", blocked);
+  harness.finish();
+  expect(harness.load).toMatchObject({ paused: 1, running: 1, preemptionsTotal: 0 });
+});
