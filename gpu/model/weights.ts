@@ -1,6 +1,6 @@
 /**
- * Which tensors a model is made of: the names in a Hugging Face folder, the shapes that the configuration demands, and
- * the numbers (BUNTING_T_* of engine.h) under which the engine takes them.
+ * Which tensors a model is made of: the names in a Hugging Face folder, the shapes that the configuration
+ * demands, and the numbers (BUNTING_T_* of engine.h) under which the engine takes them.
  */
 import type { ModelConfig } from "./config.ts";
 import { show } from "./json.ts";
@@ -49,15 +49,17 @@ export interface ModelTensor {
 /** The values of BUNTING_F32, BUNTING_F16, BUNTING_BF16 by the file's word for them. */
 const dtypes: Readonly<Record<string, number>> = { F32: 0, F16: 1, BF16: 2 };
 
-interface Wanted {
+/** A tensor that a model must have. */
+export interface WantedTensor {
+  /** BUNTING_T_* */
   readonly tensor: number;
   readonly layer: number;
   readonly name: string;
   readonly shape: readonly number[];
 }
 
-/** Finds and checks all tensors of the model, in the order in which the forward pass needs them. Every problem is a
- *  ModelError with file and tensor. `source` is named when a tensor is in no file. */
+/** Finds and checks all tensors of the model, in the order in which the forward pass needs them. Every
+ *  problem is a ModelError with file and tensor. `source` is named when a tensor is in no file. */
 export function matchTensors(config: ModelConfig, stored: StoredTensors, source: string): ModelTensor[] {
   const wanted = wantedTensors(config);
   const matched = wanted.map((want) => match(want, stored, source));
@@ -78,11 +80,12 @@ function isHarmless(name: string, config: ModelConfig): boolean {
   return name.endsWith(".rotary_emb.inv_freq") || (config.shape.tiedEmbeddings && name === "lm_head.weight");
 }
 
-function wantedTensors({ shape }: ModelConfig): Wanted[] {
+/** All tensors of a model of this configuration, in the order in which the forward pass needs them. */
+export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTensor[] {
   const { hidden, feedForward, headSize, vocab } = shape;
   const queryWidth = shape.queryHeads * headSize;
   const keyWidth = shape.kvHeads * headSize;
-  const whole = (tensor: number, name: string, ...size: number[]): Wanted => ({
+  const whole = (tensor: number, name: string, ...size: number[]): WantedTensor => ({
     tensor,
     layer: 0,
     name,
@@ -118,7 +121,7 @@ function wantedTensors({ shape }: ModelConfig): Wanted[] {
   return wanted;
 }
 
-function match(want: Wanted, stored: StoredTensors, source: string): ModelTensor {
+function match(want: WantedTensor, stored: StoredTensors, source: string): ModelTensor {
   const tensor: StoredTensor | undefined = stored.tensors.get(want.name);
   if (tensor === undefined) throw new ModelError(source, want.name, "the tensor is missing");
   if (tensor.shape.length !== want.shape.length || tensor.shape.some((size, at) => size !== want.shape[at])) {

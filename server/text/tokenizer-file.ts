@@ -106,7 +106,7 @@ function flattened(component: unknown, field: string): JsonObject[] {
 }
 
 /** GPT-2's printable stand-ins: character → byte. Printable Latin-1 stands for itself, the rest follows U+0100. */
-const byteOfCharacter = ((): ReadonlyMap<string, number> => {
+export const byteOfCharacter = ((): ReadonlyMap<string, number> => {
   const map = new Map<string, number>();
   let next = 0x100;
   for (let byte = 0; byte < 0x100; byte++) {

@@ -1,0 +1,138 @@
+/**
+ * Writes a Hugging Face folder with random weights: `npx bun tools/random-model.ts <shape|config.json> <folder>
+ * [--seed N]`. Real sizes to measure without anybody's weights or vocabulary; the same seed gives the same bytes.
+ */
+import { existsSync, mkdirSync, readdirSync, statfsSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { parseModelConfig } from "../gpu/model/config.ts";
+import { type JsonObject, readJsonObject } from "../gpu/model/json.ts";
+import { ModelError } from "../gpu/model/model-error.ts";
+import { wantedTensors } from "../gpu/model/weights.ts";
+import { publishedShapes } from "./random-model/shapes.ts";
+import { eosTokens, tokenizerConfigJson, tokenizerJson, vocabMin } from "./random-model/tokenizer.ts";
+import { parametersOf, writeWeights } from "./random-model/weights.ts";
+
+export interface RandomModelOptions {
+  /** 0 … 2^32-1 */
+  readonly seed: number;
+  /** 4 GB unless told. */
+  readonly shardBytesMax?: number;
+  /** Of the weights. */
+  readonly onProgress?: (doneBytes: number, totalBytes: number) => void;
+}
+
+/** The model cannot be written. The message is a sentence for people. */
+export class RandomModelError extends Error {
+  override readonly name = "RandomModelError";
+}
+
+/** The configuration that a word on the command line means: a published shape's, or that of a file. */
+export function namedConfig(name: string): { readonly file: string; readonly json: JsonObject } {
+  const isShape = Object.hasOwn(publishedShapes, name);
+  if (isShape) return { file: name, json: publishedShapes[name]!.config };
+  if (name.endsWith(".json")) return { file: name, json: readJsonObject(name, 4 << 20) };
+  throw new RandomModelError(
+    `${name} is no shape that is known: wanted a config.json or one of ${Object.keys(publishedShapes).join(", ")}.`,
+  );
+}
+
+/** Writes the folder, which must be empty or not there, and returns the number of weights. Control tokens become those
+ *  of the tokenizer that is made; everything else in the configuration stays. config.json comes last: a folder without
+ *  it was not finished. Throws RandomModelError or ModelError before anything is written. */
+export function writeRandomModel(
+  source: { readonly file: string; readonly json: JsonObject },
+  folder: string,
+  options: RandomModelOptions,
+): number {
+  const { eos_token_id: _, dtype: __, ...kept } = source.json;
+  const control = { bos_token_id: null, eos_token_id: eosTokens, pad_token_id: 0 };
+  const json = { ...kept, ...control, torch_dtype: "bfloat16" };
+  const { shape } = parseModelConfig({ file: source.file, json }, { file: "", json: {} });
+  if (shape.vocab < vocabMin) {
+    throw new RandomModelError(
+      `${source.file}: vocab_size ${shape.vocab} is too small: ${vocabMin} are the bytes and the control tokens.`,
+    );
+  }
+  const tensors = wantedTensors({ shape });
+  const parameters = parametersOf(tensors);
+  // 100 bytes are more than tokenizer.json takes for a token.
+  checkPlace(folder, parameters * 2 + shape.vocab * 100);
+
+  mkdirSync(folder, { recursive: true });
+  const write = (name: string, content: JsonObject): void =>
+    writeFileSync(join(folder, name), `${JSON.stringify(content, null, 2)}\n`);
+  writeFileSync(join(folder, "tokenizer.json"), JSON.stringify(tokenizerJson(shape.vocab)));
+  write("tokenizer_config.json", tokenizerConfigJson(shape.contextMax));
+  write("generation_config.json", control);
+  const { initializer_range: sigma } = json as { initializer_range?: unknown };
+  writeWeights(folder, tensors, {
+    seed: options.seed,
+    sigma: typeof sigma === "number" && sigma > 0 ? sigma : 0.02,
+    shardBytesMax: options.shardBytesMax ?? 4e9,
+    onProgress: options.onProgress ?? (() => undefined),
+  });
+  write("config.json", json);
+  return parameters;
+}
+
+function checkPlace(folder: string, neededBytes: number): void {
+  if (existsSync(folder)) {
+    if (!statSync(folder).isDirectory()) throw new RandomModelError(`${folder} is not a folder.`);
+    if (readdirSync(folder).length > 0) {
+      throw new RandomModelError(`${folder} is not empty: nothing is written over.`);
+    }
+  }
+  let there = resolve(folder);
+  while (!existsSync(there)) there = dirname(there);
+  const { bavail, bsize } = statfsSync(there);
+  if (bavail * bsize < neededBytes) {
+    throw new RandomModelError(
+      `${folder} needs ${gigabytes(neededBytes)}, and ${gigabytes(bavail * bsize)} are free there.`,
+    );
+  }
+}
+
+function gigabytes(bytes: number): string {
+  return `${(bytes / 1e9).toFixed(1)} GB`;
+}
+
+const usage = `Usage: npx bun tools/random-model.ts <shape|config.json> <folder> [--seed N]
+Shapes: ${Object.keys(publishedShapes).join(", ")}`;
+
+function main(): void {
+  const { values, positionals } = parseArgs({
+    options: { seed: { type: "string", default: "1" } },
+    allowPositionals: true,
+  });
+  const [name, folder] = positionals;
+  if (name === undefined || folder === undefined || positionals.length > 2) throw new RandomModelError(usage);
+  const seed = Number(values.seed);
+  if (!/^\d+$/.test(values.seed) || seed >= 2 ** 32) {
+    throw new RandomModelError(`--seed ${values.seed}: wanted a whole number from 0 to ${2 ** 32 - 1}.`);
+  }
+  const startedMs = performance.now();
+  let toldTenths = 0;
+  const onProgress = (doneBytes: number, totalBytes: number): void => {
+    const tenths = Math.floor((10 * doneBytes) / totalBytes);
+    if (tenths === toldTenths) return;
+    toldTenths = tenths;
+    console.error(`${tenths * 10} % of ${gigabytes(totalBytes)}`);
+  };
+  const parameters = writeRandomModel(namedConfig(name), folder, { seed, onProgress });
+  const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
+  console.log(`${folder}: ${name}, ${parameters.toLocaleString("en")} random weights, ${seconds} s`);
+}
+
+if (import.meta.main) {
+  try {
+    main();
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    const isForPeople =
+      error instanceof RandomModelError || error instanceof ModelError || code !== undefined;
+    if (!isForPeople) throw error;
+    console.error((error as Error).message);
+    process.exitCode = 1;
+  }
+}
