@@ -1,9 +1,9 @@
 /**
- * What every device must do, whatever it computes with: one suite, run for each of them (tests/device). A device passes
- * if the scheduler cannot tell it from any other but by its tokens and its speed.
+ * What every device must do, whatever it computes with: one suite, run for each of them (tests/device). A
+ * device passes if the scheduler cannot tell it from any other but by its tokens and its speed.
  *
- * The device under test has at least 32 pages, a context of 6 pages, steps of 96 tokens in 4 chunks, and 100 tokens of
- * vocabulary.
+ * The device under test has at least 32 pages, a context of 6 pages, steps of 96 tokens in 4 chunks, and 100
+ * tokens of vocabulary.
  */
 import { describe, expect, test } from "bun:test";
 import {
@@ -311,7 +311,8 @@ interface Way {
   /** Other sequences that compute in the same steps, and how many of them come first in the step. */
   readonly company?: number;
   readonly place?: number;
-  /** A prefix of so many tokens is computed by another sequence and taken over: whole pages shared, the rest copied. */
+  /** A prefix of so many tokens is computed by another sequence and taken over: whole pages shared, the rest
+   *  copied. */
   readonly cachedTokens?: number;
 }
 

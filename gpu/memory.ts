@@ -1,9 +1,9 @@
 /**
  * The memory plan: who gets how many bytes, worked out before anything is allocated. Pure arithmetic.
  *
- * What is left after weights, workspaces and a reserve is free for keys and values. Unless asked for a number of
- * bytes, the KV cache takes half of that, at least one full context and at most 64 of them: a cache that large keeps
- * long prefixes alive, and the other half stays with the machine.
+ * What is left after weights, workspaces and a reserve is free for keys and values. Unless asked for a number
+ * of bytes, the KV cache takes half of that, at least one full context and at most 64 of them: a cache that
+ * large keeps long prefixes alive, and the other half stays with the machine.
  */
 export interface MemoryInput {
   /** What weights and keys and values are kept in; the byte counts below are for this. */

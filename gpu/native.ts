@@ -1,9 +1,10 @@
 /**
- * The only file that loads native code: csrc/include/engine.h as TypeScript, nothing more. Each function is one call of
- * the library with its status turned into a NativeError.
+ * The only file that loads native code: csrc/include/engine.h as TypeScript, nothing more. Each function is
+ * one call of the library with its status turned into a NativeError.
  *
- * Whatever native code sees is passed as a view over an ArrayBuffer or SharedArrayBuffer: the storage of those never
- * moves, while a small typed array's own may. Structs are written at the byte offsets that csrc/engine.cpp asserts.
+ * Whatever native code sees is passed as a view over an ArrayBuffer or SharedArrayBuffer: the storage of
+ * those never moves, while a small typed array's own may. Structs are written at the byte offsets that
+ * csrc/engine.cpp asserts.
  */
 import { CString, dlopen, type Pointer, toArrayBuffer } from "bun:ffi";
 import type { ModelShape, Rope } from "./model/config.ts";
@@ -219,7 +220,8 @@ function encodePath(path: string): Uint8Array {
   return bytes;
 }
 
-/** sizeof(bunting_machine): isa_best, isa_built, cores, reserved, memory_bytes, memory_free_bytes, processor[96]. */
+/** sizeof(bunting_machine): isa_best, isa_built, cores, reserved, memory_bytes, memory_free_bytes,
+ *  processor[96]. */
 const machineBytes = 128;
 
 function decodeMachine(bytes: Uint8Array): Machine {

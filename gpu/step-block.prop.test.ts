@@ -1,5 +1,5 @@
-/** A block says exactly what its step says: decoded word by word, as csrc/include/engine.h lays it out and without the
- *  encoder's help, it gives the step back. */
+/** A block says exactly what its step says: decoded word by word, as csrc/include/engine.h lays it out and
+ *  without the encoder's help, it gives the step back. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Chunk, PageId, SampleRow, SequenceId, Step } from "../scheduler/core.ts";

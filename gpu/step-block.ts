@@ -1,9 +1,10 @@
 /**
  * A Step as the flat block of engine.h, and the flat result as a StepResult.
  *
- * One buffer per direction, reused for every step and doubled when a step does not fit; nothing else is allocated on
- * the way in. Both are shared memory: native code keeps their addresses between stepStart and stepWait, and a
- * SharedArrayBuffer's storage never moves. Words are 32 bits, little-endian as every machine here.
+ * One buffer per direction, reused for every step and doubled when a step does not fit; nothing else is
+ * allocated on the way in. Both are shared memory: native code keeps their addresses between stepStart and
+ * stepWait, and a SharedArrayBuffer's storage never moves. Words are 32 bits, little-endian as every machine
+ * here.
  */
 import { assert, type Sampled, type SampleRow, type Step, type TokenLogprobs } from "../scheduler/core.ts";
 
@@ -47,7 +48,8 @@ export class StepBlock {
     this.#maskWords = Math.ceil(vocabSize / 32);
   }
 
-  /** The block last encoded, in its whole buffer: the header says how much of it counts. Changes when it grows. */
+  /** The block last encoded, in its whole buffer: the header says how much of it counts. Changes when it
+   *  grows. */
   get bytes(): Uint8Array {
     return this.#words.bytes;
   }

@@ -66,8 +66,8 @@ export interface SequenceSpec {
 /**
  * Tokens [start, start + tokens.length) of a sequence, computed in one step. Never empty.
  *
- * `tokens` and `pages` are views into the engine's own arrays, so that a step costs no copy of prompts and page
- * tables: a device may read them from `start` until it calls `done`, and writes neither.
+ * `tokens` and `pages` are views into the engine's own arrays, so that a step costs no copy of prompts and
+ * page tables: a device may read them from `start` until it calls `done`, and writes neither.
  */
 export interface Chunk {
   readonly sequence: SequenceId;
@@ -94,14 +94,16 @@ export interface SampleRow {
   readonly allowed: Uint32Array | null;
 }
 
-/** Columnar (token, output count) pairs; the first `length` entries are valid. Owned by the sequence's engine. */
+/** Columnar (token, output count) pairs; the first `length` entries are valid. Owned by the sequence's
+ *  engine. */
 export interface SeenTokens {
   readonly tokens: Int32Array;
   readonly counts: Int32Array;
   readonly length: number;
 }
 
-/** Copies the first `count` tokens' keys and values of page `from` to page `to`, before the step's chunks run. */
+/** Copies the first `count` tokens' keys and values of page `from` to page `to`, before the step's chunks
+ *  run. */
 export interface PageCopy {
   readonly from: PageId;
   readonly to: PageId;
@@ -146,8 +148,8 @@ export type Finish =
   | { readonly kind: "stop"; readonly token: TokenId }
   | { readonly kind: "length" }
   | { readonly kind: "aborted" }
-  /** Refused before it held anything. neverFits: `needed` and `limit` are tokens (the prompt and one more; the longest
-   *  sequence possible here). queueFull: they are waiting sequences. */
+  /** Refused before it held anything. neverFits: `needed` and `limit` are tokens (the prompt and one more;
+   *  the longest sequence possible here). queueFull: they are waiting sequences. */
   | {
       readonly kind: "rejected";
       readonly reason: "neverFits" | "queueFull";

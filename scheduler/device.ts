@@ -20,8 +20,8 @@ export interface DeviceSpec {
 /** Port: executes steps, decides nothing. One step at a time. */
 export interface Device {
   readonly spec: DeviceSpec;
-  /** Starts one step and returns at once; calls `done` exactly once, later (never from within `start`), on this
-   *  thread. Starting while a step is in flight, or after `close`, breaks an invariant. */
+  /** Starts one step and returns at once; calls `done` exactly once, later (never from within `start`), on
+   *  this thread. Starting while a step is in flight, or after `close`, breaks an invariant. */
   start(step: Step, done: (result: StepResult) => void): void;
   close(): void;
 }

@@ -4,9 +4,10 @@ import type { StepTrace } from "./trace.ts";
 
 /** Everything about an engine that can be chosen. */
 export interface EngineOptions {
-  /** Token budget of a step: bounds the time between two tokens of a running sequence (Sarathi-Serve §4.3). On a CPU a
-   *  step of 512 tokens of a model of 0.5B parameters takes about 0.7 s, a gap in every stream; 256 halves it for 2–3 %
-   *  of throughput, and is twice `sequencesMax`, so that decodes leave prompts at least half of every step. */
+  /** Token budget of a step: bounds the time between two tokens of a running sequence (Sarathi-Serve §4.3).
+   *  On a CPU a step of 512 tokens of a model of 0.5B parameters takes about 0.7 s, a gap in every stream;
+   *  256 halves it for 2–3 % of throughput, and is twice `sequencesMax`, so that decodes leave prompts at
+   *  least half of every step. */
   readonly stepTokens: number;
   /** Most sequences that hold pages at once. At most `stepTokens`, so that every decode fits every step. */
   readonly sequencesMax: number;
@@ -18,13 +19,13 @@ export interface EngineOptions {
   readonly priorityGroups: number;
   /** Milliseconds after which a waiting sequence belongs to the top group. */
   readonly ageingMs: number;
-  /** Tokens that waiting for another sequence's prefix must save at least. Waiting costs about a step, and a step
-   *  computes this many tokens at little extra cost. */
+  /** Tokens that waiting for another sequence's prefix must save at least. Waiting costs about a step, and a
+   *  step computes this many tokens at little extra cost. */
   readonly sharedTokensMin: number;
   /** How often a step that the device could not compute is started again before its sequences fail. */
   readonly retriesMax: number;
-  /** When `checkIntegrity` runs by itself: after every step and message, or when the engine falls idle, every ten
-   *  seconds at most. Page counts are checked whenever it falls idle. */
+  /** When `checkIntegrity` runs by itself: after every step and message, or when the engine falls idle, every
+   *  ten seconds at most. Page counts are checked whenever it falls idle. */
   readonly integrity: "always" | "idle";
   /** Told every step that is done, for traces (trace.ts). */
   readonly trace: ((step: StepTrace) => void) | null;

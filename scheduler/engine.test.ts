@@ -1,4 +1,5 @@
-/** The engine's loop: how sequences end, what an abort frees and when, and what happens when the device fails. */
+/** The engine's loop: how sequences end, what an abort frees and when, and what happens when the device
+ *  fails. */
 
 import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../tests/support/engine-harness.ts";

@@ -37,9 +37,9 @@ interface StepInFlight {
 /**
  * The loop of one device: admit, plan, start; apply, tell, and again.
  *
- * Its inputs are messages, the results of its device and the time of its clock; its output is reports. One step is in
- * flight at a time, and while it is, nothing that the step reads changes: messages only take note, pages change hands when
- * it is done. So a client that goes away has its pages back within one step.
+ * Its inputs are messages, the results of its device and the time of its clock; its output is reports. One
+ * step is in flight at a time, and while it is, nothing that the step reads changes: messages only take note,
+ * pages change hands when it is done. So a client that goes away has its pages back within one step.
  */
 export class Engine {
   readonly #device: Device;
@@ -100,8 +100,8 @@ export class Engine {
     if (this.#options.integrity === "always") this.checkIntegrity();
   }
 
-  /** Reports what messages have changed and starts a step, unless one is in flight or there is nothing to do. From then
-   *  on the engine goes on by itself for as long as there is work; calling again does no harm. */
+  /** Reports what messages have changed and starts a step, unless one is in flight or there is nothing to do.
+   *  From then on the engine goes on by itself for as long as there is work; calling again does no harm. */
   run(): void {
     if (!this.#journal.isEmpty) this.#tell();
     if (this.#inFlight !== null) return;

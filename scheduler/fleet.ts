@@ -10,12 +10,14 @@ import {
 import type { DeviceSpec } from "./device.ts";
 import type { EngineLoad, EngineMessage, EngineReport } from "./messages.ts";
 
-/** The way to one engine: a call, a thread, a process. Messages arrive in order, or the engine is reported lost. */
+/** The way to one engine: a call, a thread, a process. Messages arrive in order, or the engine is reported
+ *  lost. */
 export interface EngineLink {
   send(message: EngineMessage): void;
 }
 
-/** Whoever wants a sequence's tokens. `onFinish` is the last call and comes exactly once; it may come from within `submit`. */
+/** Whoever wants a sequence's tokens. `onFinish` is the last call and comes exactly once; it may come from
+ *  within `submit`. */
 export interface SequenceListener {
   /** Admitted: computing begins. `cachedTokens` of the prompt need not be computed. */
   onStarted(cachedTokens: number): void;
@@ -40,8 +42,9 @@ interface Member {
 }
 
 /**
- * All engines of this machine: gives out sequence ids, places sequences, hands their tokens to whoever listens. Knows no
- * threads: links carry messages one way, `report` and `lost` are called with what comes back.
+ * All engines of this machine: gives out sequence ids, places sequences, hands their tokens to whoever
+ * listens. Knows no threads: links carry messages one way, `report` and `lost` are called with what comes
+ * back.
  *
  * Placement is in one place, `#place`: the engine with the fewest outstanding tokens, ties to the lowest id.
  */
@@ -83,7 +86,8 @@ export class Fleet {
     return id;
   }
 
-  /** The sequence is no longer wanted; does nothing if it has ended. Tokens on their way still arrive, then `aborted`. */
+  /** The sequence is no longer wanted; does nothing if it has ended. Tokens on their way still arrive, then
+   *  `aborted`. */
   abort(id: SequenceId): void {
     this.#send("abort", id);
   }

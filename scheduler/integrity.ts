@@ -12,8 +12,8 @@ export function checkPageCounts({ pool, cache }: Residency, running: readonly Se
   assert(pool.pagesFree + cache.pagesHeld + owned === pool.pagesTotal, "free + cached + owned = all pages");
 }
 
-/** Checks an engine's records against each other; throws InvariantError on the first contradiction. Costs a walk over
- *  everything, some 20 ms for 500 000 pages. */
+/** Checks an engine's records against each other; throws InvariantError on the first contradiction. Costs a
+ *  walk over everything, some 20 ms for 500 000 pages. */
 export function checkEngine(
   residency: Residency,
   queue: WaitQueue,

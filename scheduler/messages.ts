@@ -1,9 +1,9 @@
 import type { Finish, SequenceId, SequenceSpec, TokenId, TokenLogprobs } from "./core.ts";
 
 /**
- * The link between the fleet (main thread) and an engine: plain data in both directions, so that the two may live
- * on one thread, two threads or in two processes. An engine's only inputs are these messages, its device's results
- * and its clock.
+ * The link between the fleet (main thread) and an engine: plain data in both directions, so that the two may
+ * live on one thread, two threads or in two processes. An engine's only inputs are these messages, its
+ * device's results and its clock.
  */
 export type EngineMessage =
   | { readonly kind: "submit"; readonly sequence: SequenceSpec }
@@ -15,7 +15,8 @@ export type EngineMessage =
 
 /** Everything an engine has to tell after one step or one message, in one delivery. */
 export interface EngineReport {
-  /** Sequences that were admitted: from now on they hold pages. Told once per sequence, also when preempted later. */
+  /** Sequences that were admitted: from now on they hold pages. Told once per sequence, also when preempted
+   *  later. */
   readonly started: readonly { readonly sequence: SequenceId; readonly cachedTokens: number }[];
   /** Tokens drawn, columnar: sequences[i] drew tokens[i]. At most one per sequence and report. */
   readonly sequences: readonly SequenceId[];

@@ -5,8 +5,8 @@ export interface Random {
 }
 
 /**
- * xoshiro128** (Blackman and Vigna, 2018), its 128 bits of state filled from the seed by a hash. Streams for different
- * purposes are children with names: how many numbers one draws does not change what another draws.
+ * xoshiro128** (Blackman and Vigna, 2018), its 128 bits of state filled from the seed by a hash. Streams for
+ * different purposes are children with names: how many numbers one draws does not change what another draws.
  */
 export class SeededRandom implements Random {
   readonly #seed: number;

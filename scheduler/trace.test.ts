@@ -1,4 +1,5 @@
-/** Golden step traces: what the scheduler decides, step by step. A change here needs a sentence in the commit. */
+/** Golden step traces: what the scheduler decides, step by step. A change here needs a sentence in the
+ *  commit. */
 
 import { expect, test } from "bun:test";
 import { EngineHarness, type HarnessOptions } from "../tests/support/engine-harness.ts";

@@ -32,7 +32,8 @@ export type StepNote =
 export const traceHeader = "    t_ms  step  decode prompt  pages    chunks                            notes";
 
 /**
- * One line per step: `A+1` is a decode of sequence A, `B[0..512)` prompt tokens of B. `name` makes a sequence's name.
+ * One line per step: `A+1` is a decode of sequence A, `B[0..512)` prompt tokens of B. `name` makes a
+ * sequence's name.
  *
  *     16.24     2       1    511  32/256   A+1 B[0..511)                      A first 16.24
  */

@@ -15,9 +15,9 @@ export interface Inbox {
 }
 
 /**
- * An engine's thread: drain the inbox, start a step, block until it is computed, report. It never returns to the
- * thread's event loop, and sleeps without a timeout when there is nothing to do. A device that is not hosted (the
- * simulated one) is driven by the clock.
+ * An engine's thread: drain the inbox, start a step, block until it is computed, report. It never returns to
+ * the thread's event loop, and sleeps without a timeout when there is nothing to do. A device that is not
+ * hosted (the simulated one) is driven by the clock.
  *
  * Returns after a stop message. The step in flight is computed to its end; its outcome is dropped.
  */

@@ -12,7 +12,8 @@ import type { Tokenizer } from "./text/tokenizer.ts";
 /** One prompt and how to continue it. Everything is validated at the door; defaults are applied. */
 export interface GenerationRequest {
   readonly promptTokens: readonly TokenId[];
-  /** Independent continuations, ≥ 1. Choice i draws with seed + i, so it equals a lone request with that seed. */
+  /** Independent continuations, ≥ 1. Choice i draws with seed + i, so it equals a lone request with that
+   *  seed. */
   readonly choices: number;
   readonly sampling: Sampling;
   /** Tokens to generate at most, ≥ 1; null: whatever the context has left after the prompt. */
@@ -93,7 +94,8 @@ export interface GenerationSink {
 export interface Generation {
   /** The reader is gone: the sequences end and the sink hears no more. */
   abort(): void;
-  /** The reader is slow: no further steps for this request until `resume`. What was already drawn still arrives. */
+  /** The reader is slow: no further steps for this request until `resume`. What was already drawn still
+   *  arrives. */
   pause(): void;
   resume(): void;
   readonly usage: Usage;

@@ -26,7 +26,8 @@ export interface EnginesEvents {
   onProgress(progress: LoadProgress): void;
   /** After the fleet took it. */
   onReport?(engine: EngineId, report: EngineReport): void;
-  /** The engine failed while it ran; its sequences are told right after. A server with a lost engine should be restarted. */
+  /** The engine failed while it ran; its sequences are told right after. A server with a lost engine should
+   *  be restarted. */
   onLost?(engine: EngineId, reason: string): void;
 }
 
@@ -39,8 +40,8 @@ export interface RunningEngines {
 }
 
 /**
- * Starts the engines and resolves when all are ready. The first loads the model and shares it with the others.
- * Rejects with the reason when one cannot start; nothing keeps running then.
+ * Starts the engines and resolves when all are ready. The first loads the model and shares it with the
+ * others. Rejects with the reason when one cannot start; nothing keeps running then.
  */
 export async function startEngines(config: EnginesConfig, events: EnginesEvents): Promise<RunningEngines> {
   const lostEarly = new Map<EngineId, string>();

@@ -1,4 +1,5 @@
-/** What the library's statuses become, with a library that answers as told: the real one never says most of them. */
+/** What the library's statuses become, with a library that answers as told: the real one never says most of
+ *  them. */
 import { expect, test } from "bun:test";
 import { InvariantError, type Step, type StepResult } from "../../scheduler/core.ts";
 import { type EngineHandle, NativeError, type NativeLibrary, type NativeStatus } from "../native.ts";

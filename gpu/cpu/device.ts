@@ -1,5 +1,5 @@
-/** The CPU engine as a device. `start` only checks and notes the step; `wait` computes it on the calling thread and the
- *  engine's helpers, so it belongs on a thread of its own. */
+/** The CPU engine as a device. `start` only checks and notes the step; `wait` computes it on the calling
+ *  thread and the engine's helpers, so it belongs on a thread of its own. */
 import { assert, InvariantError, type Step, type StepResult } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { HostedDevice } from "../hosted-device.ts";

@@ -1,4 +1,5 @@
-/** From a checked model folder to a CPU device: load the weights once, then open as many engines on them as wanted. */
+/** From a checked model folder to a CPU device: load the weights once, then open as many engines on them as
+ *  wanted. */
 import type { ModelShape } from "../model/config.ts";
 import type { ModelTensor } from "../model/weights.ts";
 import {
@@ -45,8 +46,8 @@ export function servedShape(shape: ModelShape, contextMax: number | null): Model
   return contextMax === null || contextMax >= shape.contextMax ? shape : { ...shape, contextMax };
 }
 
-/** Loads and packs all tensors. `onProgress` gets the bytes read so far and in all, after every tensor. Throws
- *  NativeError naming file and tensor; nothing stays allocated then. */
+/** Loads and packs all tensors. `onProgress` gets the bytes read so far and in all, after every tensor.
+ *  Throws NativeError naming file and tensor; nothing stays allocated then. */
 export function openCpuModel(
   library: NativeLibrary,
   folder: ModelSource,

@@ -1,9 +1,9 @@
 /**
- * config.json and generation_config.json of a Hugging Face folder, read as transformers reads them, for the four
- * families the engines compute: Llama 2/3.x, Mistral, Qwen2/2.5 and Qwen3.
+ * config.json and generation_config.json of a Hugging Face folder, read as transformers reads them, for the
+ * four families the engines compute: Llama 2/3.x, Mistral, Qwen2/2.5 and Qwen3.
  *
- * Whatever would change the mathematics and is not supported is refused here, by name, so that a model either computes
- * what its authors meant or does not start. Fields that only matter for training are not looked at.
+ * Whatever would change the mathematics and is not supported is refused here, by name, so that a model either
+ * computes what its authors meant or does not start. Fields that only matter for training are not looked at.
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -44,7 +44,8 @@ export interface ModelShape {
   readonly rope: Rope;
 }
 
-/** Sampling that the model's authors recommend; null where they say nothing. Whether `do_sample` is set is not asked. */
+/** Sampling that the model's authors recommend; null where they say nothing. Whether `do_sample` is set is
+ *  not asked. */
 export interface GenerationDefaults {
   readonly temperature: number | null;
   readonly topP: number | null;
@@ -237,7 +238,8 @@ function slidingWindowOf(family: Family, fields: Fields, layers: number): number
   return fields.integer("sliding_window", 1, windowMax, family === "mistral" ? 4096 : undefined);
 }
 
-/** Both spellings: `rope_theta` beside `rope_scaling`, and the newer `rope_parameters` with everything inside. */
+/** Both spellings: `rope_theta` beside `rope_scaling`, and the newer `rope_parameters` with everything
+ *  inside. */
 function ropeOf(fields: Fields, contextMax: number): Rope {
   const field = fields.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
   const rope = fields.has(field) ? fields.object(field) : new Fields(fields.file, {});

@@ -1,4 +1,5 @@
-/** A model folder as Hugging Face writes it: opened, checked, and described for an engine. Nothing is loaded here. */
+/** A model folder as Hugging Face writes it: opened, checked, and described for an engine. Nothing is loaded
+ *  here. */
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { type GenerationDefaults, type ModelConfig, readModelConfig } from "./config.ts";

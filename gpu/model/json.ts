@@ -1,6 +1,6 @@
 /**
- * JSON from a model folder is the work of strangers: size is capped, numbers are checked for type and range, and
- * every complaint names the file and the field.
+ * JSON from a model folder is the work of strangers: size is capped, numbers are checked for type and range,
+ * and every complaint names the file and the field.
  */
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { ioReason, ModelError } from "./model-error.ts";
@@ -50,7 +50,8 @@ export function readJsonObject(file: string, bytesMax: number): JsonObject {
   return parseJsonObject(file, bytes);
 }
 
-/** UTF-8 bytes to a JSON object of bounded depth without repeated keys (parsers disagree about which of two wins). */
+/** UTF-8 bytes to a JSON object of bounded depth without repeated keys (parsers disagree about which of two
+ *  wins). */
 export function parseJsonObject(file: string, bytes: Uint8Array): JsonObject {
   let text: string;
   let value: unknown;

@@ -1,6 +1,7 @@
 /**
- * Reads safetensors headers, and nothing but headers: what comes out is a list of byte ranges that are known to lie in
- * the file, to be as long as dtype and shape say, and not to overlap. Only then may native code map the file.
+ * Reads safetensors headers, and nothing but headers: what comes out is a list of byte ranges that are known
+ * to lie in the file, to be as long as dtype and shape say, and not to overlap. Only then may native code map
+ * the file.
  *
  * A file is: header length (u64, little-endian), a JSON header {name: {dtype, shape, data_offsets: [begin, end]}, …}
  * with offsets relative to the end of the header, then the data. The data must be covered without holes.

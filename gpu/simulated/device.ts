@@ -15,18 +15,19 @@ import type { CostModel } from "./cost-model.ts";
 /**
  * A device that computes nothing and still cannot be fooled.
  *
- * Each page slot remembers the token written there and a hash of the whole context up to it: what keys and values are a
- * function of. A chunk reads its context through its page table, as attention would: a slot that was never written, or
- * was computed after another prefix, breaks an invariant, and the token drawn is a hash of the context read, the seed
- * and the output position. So tokens are equal exactly if paging, caching, copying and chunking are right, and they
- * depend on nothing else: not on the batch, not on time.
+ * Each page slot remembers the token written there and a hash of the whole context up to it: what keys and
+ * values are a function of. A chunk reads its context through its page table, as attention would: a slot that
+ * was never written, or was computed after another prefix, breaks an invariant, and the token drawn is a hash
+ * of the context read, the seed and the output position. So tokens are equal exactly if paging, caching,
+ * copying and chunking are right, and they depend on nothing else: not on the batch, not on time.
  */
 export class SimulatedDevice implements Device {
   readonly spec: DeviceSpec;
   readonly #clock: Clock;
   readonly #cost: CostModel;
   readonly #fault: (step: Step) => StepResult | null;
-  /** Per slot, page × pageTokens + offset: the token and the hash of its context; a hash of 0 is a slot never written. */
+  /** Per slot, page × pageTokens + offset: the token and the hash of its context; a hash of 0 is a slot never
+   *  written. */
   readonly #tokens: Int32Array;
   readonly #contexts: Int32Array;
   #isInFlight = false;
@@ -78,7 +79,8 @@ export class SimulatedDevice implements Device {
     return { kind: "done", sampled, deviceMs };
   }
 
-  /** Reads the context of a chunk, writes its tokens, and returns the hash of everything up to its last token. */
+  /** Reads the context of a chunk, writes its tokens, and returns the hash of everything up to its last
+   *  token. */
   #attend({ start, tokens, pages }: Chunk): number {
     const { pageTokens } = this.spec;
     let context = 1;
@@ -147,7 +149,8 @@ function draw({ sequence }: Chunk, row: SampleRow, context: number, vocabSize: n
   return { kind: "token", sequence, token, logprobs };
 }
 
-/** The allowed token that follows `hash` in the vocabulary, round and round. A bias ≥ 100 picks, one ≤ -100 forbids. */
+/** The allowed token that follows `hash` in the vocabulary, round and round. A bias ≥ 100 picks, one ≤ -100
+ *  forbids. */
 function firstAllowed(hash: number, row: SampleRow, vocabSize: number): TokenId | null {
   const { logitBias } = row.sampling;
   const forced = logitBias.find(([token, bias]) => bias >= 100 && !row.banned.includes(token));

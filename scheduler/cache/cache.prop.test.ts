@@ -22,8 +22,8 @@ interface Holder {
 }
 
 /**
- * A cache under test with a model beside it: for each page, the context behind each slot that was written, as text
- * ("0110" is the slot of token 0 after 0, 1, 1), and the set of prefixes that were inserted.
+ * A cache under test with a model beside it: for each page, the context behind each slot that was written, as
+ * text ("0110" is the slot of token 0 after 0, 1, 1), and the set of prefixes that were inserted.
  */
 class Bench {
   readonly pool: PagePool;

@@ -19,8 +19,8 @@ export interface Match {
 }
 
 /**
- * The prefix cache: one radix tree per salt over the pages of computed tokens (RadixAttention, arXiv:2312.07104 §3),
- * with leases, and eviction of the least recently used.
+ * The prefix cache: one radix tree per salt over the pages of computed tokens (RadixAttention,
+ * arXiv:2312.07104 §3), with leases, and eviction of the least recently used.
  *
  * Who holds a page, along the token axis of a running sequence:
  *
@@ -29,9 +29,10 @@ export interface Match {
  *   │ the lease         │ complete or partial  │ not yet written     │
  *   └───────────────────┴─ insert() moves this border to the right ──┘
  *
- * Leases end on page borders, so that a sequence writes into no page of the tree. A match that ends inside a page is
- * used by copying that page; `leaseSource` pins it until the step that copies is done (up to its border, or the leaf's
- * end). A span that ends inside a page and is pinned is therefore a leaf, or has a branch that is pinned.
+ * Leases end on page borders, so that a sequence writes into no page of the tree. A match that ends inside a
+ * page is used by copying that page; `leaseSource` pins it until the step that copies is done (up to its
+ * border, or the leaf's end). A span that ends inside a page and is pinned is therefore a leaf, or has a
+ * branch that is pinned.
  */
 export class Cache {
   readonly #pool: PagePool;
@@ -90,8 +91,8 @@ export class Cache {
     return { salt, span };
   }
 
-  /** Pins the page in which the cached prefix of tokens [0, depth) ends, `depth` inside of a page and found by `match`.
-   *  May split a span. */
+  /** Pins the page in which the cached prefix of tokens [0, depth) ends, `depth` inside of a page and found
+   *  by `match`. May split a span. */
   leaseSource(
     tokens: Int32Array,
     depth: number,
@@ -129,9 +130,10 @@ export class Cache {
   }
 
   /**
-   * Hands the computed tokens [lease end, end) and their pages over to the tree, and returns a lease on all of it in
-   * place of the given one. `pages` is the sequence's page table. Where the tree has the tokens already, it keeps its
-   * pages, the sequence's duplicates are freed and the table is rewritten. `end` is on a page border. May split a span.
+   * Hands the computed tokens [lease end, end) and their pages over to the tree, and returns a lease on all
+   * of it in place of the given one. `pages` is the sequence's page table. Where the tree has the tokens
+   * already, it keeps its pages, the sequence's duplicates are freed and the table is rewritten. `end` is on
+   * a page border. May split a span.
    */
   insert(lease: Lease, tokens: Int32Array, end: number, pages: Int32Array): Lease {
     assert(end % this.#pool.pageTokens === 0, "a running sequence hands over whole pages");
@@ -143,8 +145,8 @@ export class Cache {
     this.release(this.#extend(lease, tokens, end, pages));
   }
 
-  /** Frees at least `pages` pages if so many can be evicted: least recently used leaves first, their tail pages first.
-   *  Returns how many it freed. */
+  /** Frees at least `pages` pages if so many can be evicted: least recently used leaves first, their tail
+   *  pages first. Returns how many it freed. */
   evict(pages: number): number {
     const freeBefore = this.#pool.pagesFree;
     while (this.#pool.pagesFree - freeBefore < pages) {
@@ -205,7 +207,8 @@ export class Cache {
     return { salt: lease.salt, span };
   }
 
-  /** Brings tokens [from.end, end) into the tree; returns the span that ends there. Whoever asks pins it at once. */
+  /** Brings tokens [from.end, end) into the tree; returns the span that ends there. Whoever asks pins it at
+   *  once. */
   #merge(from: Span, tokens: Int32Array, end: number, pages: Int32Array): Span {
     const { pageTokens } = this.#pool;
     const place = descend(from, tokens, end);
@@ -238,8 +241,8 @@ export class Cache {
     }
   }
 
-  /** Takes up to `pages` pages off the end of an unpinned leaf; the leaf goes with its last page, and a stem that loses
-   *  its last branch goes back to its last whole page. */
+  /** Takes up to `pages` pages off the end of an unpinned leaf; the leaf goes with its last page, and a stem
+   *  that loses its last branch goes back to its last whole page. */
   #shorten(leaf: Span, pages: number): void {
     assert(leaf.leases === 0 && leaf.isLeaf, "only leaves without leases are evicted");
     this.#version += 1;
@@ -247,7 +250,8 @@ export class Cache {
     this.#cutToPages(leaf);
   }
 
-  /** Cuts the tokens of a leaf back to what its pages hold, whole pages only; takes out leaves left without tokens. */
+  /** Cuts the tokens of a leaf back to what its pages hold, whole pages only; takes out leaves left without
+   *  tokens. */
   #cutToPages(leaf: Span): void {
     const { pageTokens } = this.#pool;
     const end = (Math.floor(leaf.start / pageTokens) + leaf.pages.length) * pageTokens;
@@ -283,7 +287,8 @@ function spanAt(span: Span, depth: number): Span {
   return at;
 }
 
-/** The span that lists the page in which `place` ends: the place's own, or, where a fork divides the page, any branch. */
+/** The span that lists the page in which `place` ends: the place's own, or, where a fork divides the page,
+ *  any branch. */
 function listingSpan(place: Place, pageTokens: number): Span {
   let span = place.span;
   while (!span.isLeaf && Math.ceil(place.depth / pageTokens) > Math.floor(span.end / pageTokens)) {

@@ -2,11 +2,12 @@ import { assert } from "../core.ts";
 import type { Span } from "./radix-tree.ts";
 
 /**
- * Least recently used order of the spans that no lease pins: a doubly linked list, its position the logical clock.
+ * Least recently used order of the spans that no lease pins: a doubly linked list, its position the logical
+ * clock.
  *
- * A lease that ends puts the spans of its path at the newest end, deepest first. A parent is therefore always newer
- * than its children (whoever used a child used the parent, and later in this order), and so the oldest span is always
- * a leaf: eviction needs no search.
+ * A lease that ends puts the spans of its path at the newest end, deepest first. A parent is therefore always
+ * newer than its children (whoever used a child used the parent, and later in this order), and so the oldest
+ * span is always a leaf: eviction needs no search.
  */
 export class EvictionOrder {
   #oldest: Span | null = null;

@@ -4,8 +4,9 @@ import type { PagePool } from "./page-pool.ts";
 import type { Span } from "./radix-tree.ts";
 
 /**
- * Checks that every page of the pool is free, listed by exactly one span, or in `owned`; that spans hang together; and
- * that their lease counts and the eviction order follow from `leases`, which are all leases there are. Costs a walk over everything.
+ * Checks that every page of the pool is free, listed by exactly one span, or in `owned`; that spans hang
+ * together; and that their lease counts and the eviction order follow from `leases`, which are all leases
+ * there are. Costs a walk over everything.
  */
 export function checkCache(
   pool: PagePool,

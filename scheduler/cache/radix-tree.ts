@@ -4,16 +4,18 @@ import { assert, type PageId, type TokenId } from "../core.ts";
  * A node of the radix tree: tokens [start, end) of every sequence that passes through it, and pages.
  *
  * Spans begin and end anywhere, also inside a page, so that matching is exact to the token (RadixAttention,
- * arXiv:2312.07104 §3, has pages of one token; its descendants match whole pages only). A page that a fork divides
- * is listed by each branch, never by the stem, and the branch's page holds the stem's tokens in it as well:
+ * arXiv:2312.07104 §3, has pages of one token; its descendants match whole pages only). A page that a fork
+ * divides is listed by each branch, never by the stem, and the branch's page holds the stem's tokens in it as
+ * well:
  *
  *   token axis   0        16       32       48         pages of 16 tokens
  *   stem         ├───────────────────┤ 35              lists p0 p1         (whole pages only: it has children)
  *   branch X                         ├─────────┤ 53    lists p2 p3         p2 = tokens 32..47 as X has them
  *   branch Y                         ├──────┤ 46       lists p4            p4 = tokens 32..34 again, then Y's own
  *
- * So every page is listed once in the tree, the page lists along a path put together are that path's page table,
- * and a span lists pages floor(start / T) … (leaf ? ceil(end / T) : floor(end / T)) - 1 of its path, T tokens a page.
+ * So every page is listed once in the tree, the page lists along a path put together are that path's page
+ * table, and a span lists pages floor(start / T) … (leaf ? ceil(end / T) : floor(end / T)) - 1 of its path,
+ * T tokens a page.
  * Nobody writes a listed page.
  */
 export class Span {
@@ -45,7 +47,8 @@ export class Span {
   }
 }
 
-/** A place on the token axis of the tree: `depth` tokens from the root, in `span` (start < depth ≤ end, or the root). */
+/** A place on the token axis of the tree: `depth` tokens from the root, in `span` (start < depth ≤ end, or
+ *  the root). */
 export interface Place {
   readonly span: Span;
   readonly depth: number;
@@ -56,7 +59,8 @@ export function createRoot(): Span {
   return new Span(null, 0, new Int32Array(0), []);
 }
 
-/** The longest prefix of tokens [0, limit) found below `from`, whose own tokens are taken as matched. Changes nothing. */
+/** The longest prefix of tokens [0, limit) found below `from`, whose own tokens are taken as matched. Changes
+ *  nothing. */
 export function descend(from: Span, tokens: Int32Array, limit: number): Place {
   assert(limit >= from.end && limit <= tokens.length, "the search starts inside of the tokens");
   let span = from;
@@ -80,8 +84,9 @@ function commonLength(tokens: Int32Array, from: number, limit: number, others: I
 }
 
 /**
- * Cuts a span in two at `depth`, strictly inside of it, and returns the new upper part. `span` stays the lower part,
- * so whoever refers to it still means the same tokens; its leases pass through the upper part too.
+ * Cuts a span in two at `depth`, strictly inside of it, and returns the new upper part. `span` stays the
+ * lower part, so whoever refers to it still means the same tokens; its leases pass through the upper part
+ * too.
  */
 export function split(span: Span, depth: number, pageTokens: number): Span {
   assert(span.parent !== null && span.start < depth && depth < span.end, "a cut is inside of a span");

@@ -11,7 +11,8 @@ export function lengthLimit(spec: DeviceSpec): number {
   return Math.min(spec.contextMax, spec.pages * spec.pageTokens);
 }
 
-/** Why a sequence is refused on arrival; null if it may wait. What can never run must not wait: it would block the queue. */
+/** Why a sequence is refused on arrival; null if it may wait. What can never run must not wait: it would
+ *  block the queue. */
 export function refusal(
   spec: SequenceSpec,
   device: DeviceSpec,
@@ -52,9 +53,10 @@ export type Admission =
   | { readonly kind: "none" };
 
 /**
- * Tries to admit one sequence: its whole prompt is reserved at once, less what is cached (Sarathi-Serve; admitting by
- * the next chunk only makes long prompts thrash), and a page for every running sequence and the watermark stay available for
- * decodes. With nobody else resident there is nothing to keep room for, and everything that `refusal` let in fits.
+ * Tries to admit one sequence: its whole prompt is reserved at once, less what is cached (Sarathi-Serve;
+ * admitting by the next chunk only makes long prompts thrash), and a page for every running sequence and the
+ * watermark stay available for decodes. With nobody else resident there is nothing to keep room for, and
+ * everything that `refusal` let in fits.
  */
 export function admitNext(
   queue: WaitQueue,

@@ -6,7 +6,8 @@ import type { SequenceId } from "../core.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 import { backOffSteps } from "./preemption.ts";
 
-/** Three sequences of one page each that all want seven, on eleven pages: the younger give way, the youngest twice. */
+/** Three sequences of one page each that all want seven, on eleven pages: the younger give way, the youngest
+ *  twice. */
 function crowd(options: { temperature?: number; presencePenalty?: number } = {}) {
   const specs = [0, 100, 200].map((first) =>
     sequenceSpec(tokensFrom(first, 10), 100, { sampling: { seed: [7, first], ...options } }),

@@ -3,13 +3,14 @@ import type { Residency } from "./residency.ts";
 import type { Sequence } from "./sequence.ts";
 
 /**
- * Preemption by recompute (Sarathi-Serve's and vLLM's): when a decode needs a page and none is free or evictable,
- * somebody leaves. Unlike theirs the victim keeps its output tokens and its count towards `tokensMax`, so it neither
- * over-generates nor changes what it says, and what it computed goes to the cache, so that coming back is mostly a hit.
+ * Preemption by recompute (Sarathi-Serve's and vLLM's): when a decode needs a page and none is free or
+ * evictable, somebody leaves. Unlike theirs the victim keeps its output tokens and its count towards
+ * `tokensMax`, so it neither over-generates nor changes what it says, and what it computed goes to the cache,
+ * so that coming back is mostly a hit.
  *
- * Running sequences are in order of arrival; a decode is given its page in that order and takes it from the youngest.
- * The oldest therefore always advances, and nothing is preempted twice for one step. No page is asked for before it is
- * needed: a decode inside of its last page preempts nobody.
+ * Running sequences are in order of arrival; a decode is given its page in that order and takes it from the
+ * youngest. The oldest therefore always advances, and nothing is preempted twice for one step. No page is
+ * asked for before it is needed: a decode inside of its last page preempts nobody.
  */
 export function securePages(
   running: readonly Sequence[],

@@ -8,12 +8,14 @@ interface Waiter {
 }
 
 /**
- * Prefix-first start-up: a sequence whose uncached prefix a running one (its owner) is computing waits for those pages
- * instead of computing them again (Parrot's shared contexts, arXiv:2405.19888 §5.3, and BatchLLM's prefix
- * before its group, arXiv:2412.03594 §4.3.1, for online work). n equal prompts at once cost one prompt, not n.
+ * Prefix-first start-up: a sequence whose uncached prefix a running one (its owner) is computing waits for
+ * those pages instead of computing them again (Parrot's shared contexts, arXiv:2405.19888 §5.3, and
+ * BatchLLM's prefix before its group, arXiv:2412.03594 §4.3.1, for online work). n equal prompts at once cost
+ * one prompt, not n.
  *
- * Nobody hangs on it: an owner has all the pages its prompt needs, and gets tokens in every step that has any to give
- * to prompts, before whoever is admitted later. If it ends, is paused or preempted, its waiters are woken and look again.
+ * Nobody hangs on it: an owner has all the pages its prompt needs, and gets tokens in every step that has any
+ * to give to prompts, before whoever is admitted later. If it ends, is paused or preempted, its waiters are
+ * woken and look again.
  */
 export class PrefixPending {
   readonly #waiters = new Map<Sequence, Waiter[]>();
@@ -67,15 +69,17 @@ export class PrefixPending {
   }
 }
 
-/** A running sequence that is about to compute tokens which the waiting one shares, and how many tokens they share. */
+/** A running sequence that is about to compute tokens which the waiting one shares, and how many tokens they
+ *  share. */
 export interface Owner {
   readonly owner: Sequence;
   readonly tokens: number;
 }
 
 /**
- * Finds the running sequence whose unfinished prompt has most in common with a waiting one beyond what is cached; null
- * if waiting would save fewer than `sharedTokensMin` tokens. Counts whole pages: only those are published.
+ * Finds the running sequence whose unfinished prompt has most in common with a waiting one beyond what is
+ * cached; null if waiting would save fewer than `sharedTokensMin` tokens. Counts whole pages: only those are
+ * published.
  */
 export function findOwner(
   waiting: Sequence,

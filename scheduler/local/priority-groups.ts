@@ -2,16 +2,16 @@ import { assert } from "../core.ts";
 import type { Sequence } from "./sequence.ts";
 
 /**
- * The order of the waiting: Preble's prioritised request scheduling (arXiv:2407.00023 §3.3). Sequences are in P groups
- * by the share of their prompt that is cached, group g = min(P - 1, floor(P × cached / length)), and group g gets g + 1
- * of every P(P + 1)/2 picks: who is mostly cached goes first, and nobody starves.
+ * The order of the waiting: Preble's prioritised request scheduling (arXiv:2407.00023 §3.3). Sequences are in
+ * P groups by the share of their prompt that is cached, group g = min(P - 1, floor(P × cached / length)), and
+ * group g gets g + 1 of every P(P + 1)/2 picks: who is mostly cached goes first, and nobody starves.
  *
  * Ours where the paper is silent or its code differs:
- * - The picks are a deficit round robin, from the highest group down, with the quantum g + 1: a group that stays
- *   non-empty is served within P(P + 1)/2 picks. A group that runs empty forfeits the rest of its turn.
+ * - The picks are a deficit round robin, from the highest group down, with the quantum g + 1: a group that
+ *   stays non-empty is served within P(P + 1)/2 picks. A group that runs empty forfeits the rest of its turn.
  * - Inside a group, first come first served. P = 1 is plain FCFS.
- * - The cached share is looked up again when a sequence's turn comes (the code does it on arrival only); if it has
- *   changed group, it moves and the turn goes on.
+ * - The cached share is looked up again when a sequence's turn comes (the code does it on arrival only); if
+ *   it has changed group, it moves and the turn goes on.
  * - Whoever has waited longer than `ageingMs` belongs to the top group, where it is among the oldest.
  */
 export class PriorityGroups {
@@ -52,7 +52,8 @@ export class PriorityGroups {
     return true;
   }
 
-  /** Whose turn it is. Stays the same sequence until it is taken or removed, or the cached shares or the waiting change. */
+  /** Whose turn it is. Stays the same sequence until it is taken or removed, or the cached shares or the
+   *  waiting change. */
   peek(nowMs: number): Sequence | null {
     if (this.#size === 0) return null;
     this.#promoteAged(nowMs);

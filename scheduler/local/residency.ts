@@ -5,12 +5,14 @@ import { assert, type PageCopy, type PageId } from "../core.ts";
 import type { Sequence } from "./sequence.ts";
 
 /**
- * How sequences come to pages and give them up. A sequence is resident between `settle` and `leave`; its page table is
+ * How sequences come to pages and give them up. A sequence is resident between `settle` and `leave`; its page
+ * table is
  *
  *   index   0 ………………… leasedPages ………………………… pageCount
  *   pages   │ the cache's, leased │ the sequence's own │     own: taken here, written by its chunks
  *
- * and `publish` moves the border: the own pages that are complete become the cache's, so that others find them at once.
+ * and `publish` moves the border: the own pages that are complete become the cache's, so that others find
+ * them at once.
  */
 export class Residency {
   readonly pool: PagePool;
@@ -49,9 +51,10 @@ export class Residency {
   }
 
   /**
-   * Gives the sequence pages for all its known tokens: leases what is cached, evicts for the rest. Returns the copy that
-   * its first step must make where the match ends inside a page, else null. The caller has checked `fits`; only without it
-   * may `exact` be false, which uses whole pages of the cache and so never needs more than the sequence's own number.
+   * Gives the sequence pages for all its known tokens: leases what is cached, evicts for the rest. Returns
+   * the copy that its first step must make where the match ends inside a page, else null. The caller has
+   * checked `fits`; only without it may `exact` be false, which uses whole pages of the cache and so never
+   * needs more than the sequence's own number.
    */
   settle(sequence: Sequence, exact: boolean): PageCopy | null {
     assert(sequence.pageCount === 0 && sequence.lease === null, "a sequence settles once");
@@ -103,7 +106,8 @@ export class Residency {
     sequence.leasedPages = end / pageTokens;
   }
 
-  /** Takes the sequence's pages. `keep`: what it computed goes to the cache; else (its contents are in doubt) it is lost. */
+  /** Takes the sequence's pages. `keep`: what it computed goes to the cache; else (its contents are in doubt)
+   *  it is lost. */
   leave(sequence: Sequence, keep: boolean): void {
     const { lease, pages, pageCount, computed } = sequence;
     assert(lease !== null, "only residents can leave");

@@ -11,7 +11,7 @@ import { SeenCounter } from "./seen-counter.ts";
 
 /**
  * waiting:       in the wait queue; holds nothing.
- * prefixPending: like waiting, but out of the queue until a running sequence has computed the prefix they share.
+ * prefixPending: like waiting, but out of the queue until another has computed the prefix that they share.
  * running:       holds pages and a lease; has a chunk in every step that has room for it.
  * ended:         told so, holds nothing.
  */
@@ -20,10 +20,10 @@ export type SequenceState = "waiting" | "prefixPending" | "running" | "ended";
 const nothingBanned: readonly TokenId[] = [];
 
 /**
- * An engine's record of one sequence. There are no phases: a sequence knows `length` tokens, prompt then output, and has
- * computed the first `computed` of them; decoding is being behind by one (Sarathi-Serve, arXiv:2403.02310 §4, without
- * its prefill flag). Preemption sets `computed` back and touches nothing else, which is why neither the tokens nor
- * `tokensMax` change by it.
+ * An engine's record of one sequence. There are no phases: a sequence knows `length` tokens, prompt then
+ * output, and has computed the first `computed` of them; decoding is being behind by one (Sarathi-Serve,
+ * arXiv:2403.02310 §4, without its prefill flag). Preemption sets `computed` back and touches nothing else,
+ * which is why neither the tokens nor `tokensMax` change by it.
  */
 export class Sequence {
   readonly spec: SequenceSpec;
@@ -42,7 +42,8 @@ export class Sequence {
   /** Covers whole pages, [0, leasedPages × pageTokens); null unless running. */
   lease: Lease | null = null;
   leasedPages = 0;
-  /** Tokens known when it was admitted: pages up to here are published as soon as they are computed, the rest at the end. */
+  /** Tokens known when it was admitted: pages up to here are published as soon as they are computed, the rest
+   *  at the end. */
   promptEnd = 0;
   /** Pages in the table: leased ones, then the sequence's own. */
   pageCount = 0;
@@ -50,7 +51,8 @@ export class Sequence {
   preemptions = 0;
   /** After preemptions: not admitted before this step, see preemption.ts. */
   stepsUntil = 0;
-  /** The wait queue's: length of the cached prefix when last looked up, at which version of the cache, and the group. */
+  /** The wait queue's: length of the cached prefix when last looked up, at which version of the cache, and
+   *  the group. */
   cachedTokens = 0;
   cachedPagesPinned = 0;
   cachedVersion = -1;
@@ -92,7 +94,8 @@ export class Sequence {
     return this.#tokens;
   }
 
-  /** The page table: valid up to `pageCount`, until the next `addPage`. The cache may rewrite entries in `insert`. */
+  /** The page table: valid up to `pageCount`, until the next `addPage`. The cache may rewrite entries in
+   *  `insert`. */
   get pages(): Int32Array {
     return this.#pages;
   }

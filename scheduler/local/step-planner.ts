@@ -15,12 +15,12 @@ export interface PlannedChunk<S> {
 }
 
 /**
- * Stall-free batching (Sarathi-Serve, arXiv:2403.02310 §4.2, Algorithm 3): every decode is in every step; what is left
- * of the token budget goes to unfinished prompts in the order given, then to new sequences, which `admit` yields one
- * by one (null: no more now). Several prompts may be partly done at once.
+ * Stall-free batching (Sarathi-Serve, arXiv:2403.02310 §4.2, Algorithm 3): every decode is in every step;
+ * what is left of the token budget goes to unfinished prompts in the order given, then to new sequences,
+ * which `admit` yields one by one (null: no more now). Several prompts may be partly done at once.
  *
- * Unlike the paper's code a chunk is never empty or negative: decodes cannot exceed the budget, because an engine runs
- * no more sequences than a step has tokens. Costs O(running + admitted).
+ * Unlike the paper's code a chunk is never empty or negative: decodes cannot exceed the budget, because an
+ * engine runs no more sequences than a step has tokens. Costs O(running + admitted).
  */
 export function planChunks<S extends Behind>(
   running: readonly S[],

@@ -59,7 +59,8 @@ export class WaitQueue {
     this.#pending.park(sequence, owner, tokens);
   }
 
-  /** The owner has published `tokens` tokens (Infinity: will publish no more): puts those who waited for them back. */
+  /** The owner has published `tokens` tokens (Infinity: will publish no more): puts those who waited for them
+   *  back. */
   wake(owner: Sequence, tokens: number, nowMs: number): void {
     for (const sequence of this.#pending.wake(owner, tokens)) this.add(sequence, nowMs);
   }

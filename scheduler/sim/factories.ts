@@ -32,7 +32,8 @@ export function sampling(overrides: Partial<Sampling> = {}): Sampling {
   };
 }
 
-/** A sequence without an id that generates `tokensMax` tokens after a prompt, and may differ in anything else. */
+/** A sequence without an id that generates `tokensMax` tokens after a prompt, and may differ in anything
+ *  else. */
 export function sequenceSpec(
   promptTokens: ArrayLike<TokenId>,
   tokensMax: number,

@@ -38,7 +38,8 @@ export class ManualClock implements Clock {
     return true;
   }
 
-  /** Runs timers, also those that they set, until there are none. Returns how many ran; more than `most` is a bug. */
+  /** Runs timers, also those that they set, until there are none. Returns how many ran; more than `most` is a
+   *  bug. */
   runAll(most = 1_000_000): number {
     let count = 0;
     while (this.runNext()) {
