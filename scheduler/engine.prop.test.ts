@@ -1,4 +1,4 @@
-/** Whatever is asked of an engine, in whatever order: the tokens are those of a device with nothing shared. */
+/** Whatever is asked of an engine, in any order: the tokens are those of a device with nothing shared. */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -104,12 +104,22 @@ function play(
       const { id } = submitted[command.who % submitted.length]!;
       harness.send(command.kind, id);
       if (command.kind === "pause") paused.add(id);
+      else paused.delete(id);
     }
   }
   harness.finish();
+  checkNobodyWaits(harness, paused);
   for (const id of paused) harness.send("resume", id);
   harness.finish();
   return { harness, specs: submitted };
+}
+
+/** Paused sequences, whatever they hold, keep nobody else from ending; and the last report tells how many
+ *  they are. */
+function checkNobodyWaits(harness: EngineHarness, paused: ReadonlySet<SequenceId>): void {
+  const open = harness.outcomes.flatMap(({ finish }, id) => (finish === null ? [id as SequenceId] : []));
+  expect(open.filter((id) => !paused.has(id))).toEqual([]);
+  expect(harness.reports.at(-1)?.load.paused ?? 0).toBe(open.length);
 }
 
 /** What must have become of a sequence: the same as of one that has a device to itself. */
