@@ -6,13 +6,13 @@ import type { EngineId, Sampled, Step, StepResult, TokenId } from "../scheduler/
 import type { Device, DeviceSpec } from "../scheduler/device.ts";
 import { Engine } from "../scheduler/engine.ts";
 import { Fleet } from "../scheduler/fleet.ts";
+import type { TextDelta } from "./choice-text.ts";
 import {
   type ChoiceFinish,
   type Generation,
   type GenerationFailure,
   type GenerationRequest,
   Generator,
-  type TextDelta,
   type Usage,
 } from "./generation.ts";
 import { loadTokenizer } from "./text/tokenizer.ts";

@@ -1,7 +1,6 @@
 import type { Finish, Sampling, SequenceId, TokenId, TokenLogprobs } from "../scheduler/core.ts";
 import type { Fleet } from "../scheduler/fleet.ts";
-import { StreamDetokenizer } from "./text/detokenizer.ts";
-import { StopMatcher } from "./text/stop.ts";
+import { ChoiceText, type TextDelta, type TextRules } from "./choice-text.ts";
 import type { Tokenizer } from "./text/tokenizer.ts";
 
 /**
@@ -10,7 +9,7 @@ import type { Tokenizer } from "./text/tokenizer.ts";
  */
 
 /** One prompt and how to continue it. Everything is validated at the door; defaults are applied. */
-export interface GenerationRequest {
+export interface GenerationRequest extends TextRules {
   readonly promptTokens: readonly TokenId[];
   /** Independent continuations, ≥ 1. Choice i draws with seed + i, so it equals a lone request with that
    *  seed. */
@@ -18,42 +17,11 @@ export interface GenerationRequest {
   readonly sampling: Sampling;
   /** Tokens to generate at most, ≥ 1; null: whatever the context has left after the prompt. */
   readonly tokensMax: number | null;
-  /** Until this many tokens are out, nothing stops the text. */
-  readonly tokensMin: number;
-  /** Text that ends a choice; none is empty. The match that completes first wins. */
-  readonly stopStrings: readonly string[];
   /** Tokens that end a choice, besides the model's own end tokens. */
   readonly stopTokens: readonly TokenId[];
   /** The model's own end tokens do not end a choice. */
   readonly ignoreEos: boolean;
-  /** The matched stop string stays in the text. */
-  readonly includeStopString: boolean;
-  /** Control tokens such as <|im_end|> are left out of the text. */
-  readonly skipSpecialTokens: boolean;
   readonly cacheSalt: string;
-}
-
-/** One token as the API shows it. `text` is its bytes decoded alone (U+FFFD for part of a scalar). */
-export interface TokenText {
-  readonly token: TokenId;
-  readonly text: string;
-  readonly bytes: Uint8Array;
-  readonly logprob: number;
-}
-
-export interface TokenEntry extends TokenText {
-  readonly top: readonly TokenText[];
-  /** Unicode scalars of this choice's text before the token. */
-  readonly textOffset: number;
-}
-
-/** Text that is now certain, with the tokens it came from. */
-export interface TextDelta {
-  /** Whole Unicode scalars; empty only in a choice's last delta, when tokens remain that gave no text. */
-  readonly text: string;
-  readonly tokens: readonly TokenId[];
-  /** One entry per token; null when the request asked for no logprobs. */
-  readonly logprobs: readonly TokenEntry[] | null;
 }
 
 export interface ChoiceFinish {
@@ -170,7 +138,11 @@ class RunningGeneration implements Generation {
     this.#request = request;
     this.#sink = sink;
     this.#onEnded = onEnded;
-    this.#choices = Array.from({ length: request.choices }, () => new ChoiceText(tokenizer, facts, request));
+    const stopTokens = stopTokensOf(request, facts);
+    this.#choices = Array.from(
+      { length: request.choices },
+      () => new ChoiceText(tokenizer, stopTokens, request),
+    );
     this.#choicesOpen = request.choices;
   }
 
@@ -304,71 +276,6 @@ class RunningGeneration implements Generation {
   }
 }
 
-/** One choice's tokens to text. */
-class ChoiceText {
-  readonly #tokenizer: Tokenizer;
-  readonly #request: GenerationRequest;
-  readonly #stopTokens: ReadonlySet<TokenId>;
-  readonly #detokenizer = new StreamDetokenizer();
-  readonly #matcher: StopMatcher;
-  /** Tokens whose text is not out yet, with the text's length in scalars before each. */
-  #waiting: { readonly token: TokenId; readonly textOffset: number; readonly entry: TokenEntry | null }[] =
-    [];
-  #tokens = 0;
-  /** Scalars decoded, and scalars delivered. */
-  #decoded = 0;
-  #delivered = 0;
-
-  constructor(tokenizer: Tokenizer, facts: ModelFacts, request: GenerationRequest) {
-    this.#tokenizer = tokenizer;
-    this.#request = request;
-    this.#stopTokens = stopTokensOf(request, facts);
-    this.#matcher = new StopMatcher(request.stopStrings, { includeMatch: request.includeStopString });
-  }
-
-  /** `matched`: the stop string that this token completed. */
-  push(token: TokenId, logprobs: TokenLogprobs | null): { delta: TextDelta | null; matched: string | null } {
-    this.#tokens++;
-    if (this.#stopTokens.has(token)) return { delta: null, matched: null }; // ends the choice and is not text
-    const entry = logprobs === null ? null : entryOf(this.#tokenizer, token, logprobs, this.#decoded);
-    this.#waiting.push({ token, textOffset: this.#decoded, entry });
-    const isHidden = this.#request.skipSpecialTokens && this.#tokenizer.isControl(token);
-    const text = isHidden ? "" : this.#detokenizer.push(this.#tokenizer.bytesOf(token));
-    this.#decoded += scalarCount(text);
-    const found = this.#match(text);
-    return { delta: this.#delta(found.text, found.matched !== null), matched: found.matched };
-  }
-
-  /** The sequence ended: what was held back is text. */
-  end(): { delta: TextDelta | null; matched: string | null } {
-    const last = this.#match(this.#detokenizer.end());
-    const text = last.matched === null ? last.text + this.#matcher.end() : last.text;
-    return { delta: this.#delta(text, true), matched: last.matched };
-  }
-
-  #match(text: string): { readonly text: string; readonly matched: string | null } {
-    return this.#tokens > this.#request.tokensMin ? this.#matcher.push(text) : { text, matched: null };
-  }
-
-  #delta(text: string, isLast: boolean): TextDelta | null {
-    this.#delivered += scalarCount(text);
-    if (text.length === 0 && !isLast) return null;
-    // At the end, tokens that lie wholly in a stop string that was cut off are not part of the answer.
-    const told = isLast
-      ? this.#waiting.filter(
-          ({ textOffset }) => textOffset < this.#delivered || this.#delivered === this.#decoded,
-        )
-      : this.#waiting;
-    this.#waiting = [];
-    if (text.length === 0 && told.length === 0) return null;
-    const logprobs =
-      this.#request.sampling.topLogprobs === null
-        ? null
-        : told.flatMap(({ entry }) => (entry === null ? [] : [entry]));
-    return { text, tokens: told.map(({ token }) => token), logprobs };
-  }
-}
-
 function stopTokensOf(request: GenerationRequest, facts: ModelFacts): ReadonlySet<TokenId> {
   return new Set(request.ignoreEos ? request.stopTokens : [...facts.eosTokens, ...request.stopTokens]);
 }
@@ -389,30 +296,4 @@ function finishOf(
 function seedOf([low, high]: readonly [number, number], choice: number): readonly [number, number] {
   const sum = low + choice;
   return [sum >>> 0, (high + (sum > 0xffffffff ? 1 : 0)) >>> 0];
-}
-
-function entryOf(
-  tokenizer: Tokenizer,
-  token: TokenId,
-  logprobs: TokenLogprobs,
-  textOffset: number,
-): TokenEntry {
-  return {
-    ...tokenTextOf(tokenizer, token, logprobs.logprob),
-    top: logprobs.top.map((other) => tokenTextOf(tokenizer, other.token, other.logprob)),
-    textOffset,
-  };
-}
-
-const aloneDecoder = new TextDecoder("utf-8", { ignoreBOM: true });
-
-function tokenTextOf(tokenizer: Tokenizer, token: TokenId, logprob: number): TokenText {
-  const bytes = tokenizer.bytesOf(token);
-  return { token, text: aloneDecoder.decode(bytes), bytes, logprob };
-}
-
-function scalarCount(text: string): number {
-  let count = 0;
-  for (let i = 0; i < text.length; i++) if ((text.charCodeAt(i) & 0xfc00) !== 0xdc00) count++;
-  return count;
 }

@@ -1,3 +1,4 @@
+import type { TextDelta } from "../choice-text.ts";
 import { type ApiError, badRequest, engineError, unavailable } from "../errors.ts";
 import type {
   ChoiceFinish,
@@ -5,7 +6,6 @@ import type {
   GenerationFailure,
   GenerationRequest,
   Generator,
-  TextDelta,
   Usage,
 } from "../generation.ts";
 import type { Lifecycle } from "../lifecycle.ts";

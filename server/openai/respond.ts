@@ -1,6 +1,7 @@
 import type { TokenId } from "../../scheduler/core.ts";
+import type { TextDelta, TokenEntry } from "../choice-text.ts";
 import { ApiError, errorBody } from "../errors.ts";
-import type { ChoiceFinish, GenerationRequest, TextDelta, TokenEntry, Usage } from "../generation.ts";
+import type { ChoiceFinish, GenerationRequest, Usage } from "../generation.ts";
 import { EventStream, type EventStreamLimits } from "../sse.ts";
 import { Answer, type AnswerServices } from "./answer.ts";
 import type { CommonRequest } from "./schema.ts";
