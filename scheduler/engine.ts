@@ -57,8 +57,9 @@ export class Engine {
   #lostReason: string | null = null;
   /** Somebody could not be admitted for want of a slot or of pages: paused sequences give theirs up. */
   #isBlocked = false;
-  /** Since the last step or check, and the last report. */
+  /** No step has run since the records were checked. */
   #isChecked = true;
+  /** No pause or preemption has changed the load since it was told. */
   #isTold = true;
   #nextCheckMs = Number.NEGATIVE_INFINITY;
   #arrivals = 0;

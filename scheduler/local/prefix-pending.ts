@@ -13,9 +13,9 @@ interface Waiter {
  * BatchLLM's prefix before its group, arXiv:2412.03594 §4.3.1, for online work). n equal prompts at once cost
  * one prompt, not n.
  *
- * Nobody hangs on it: an owner has all the pages its prompt needs, and gets tokens in every step that has any
- * to give to prompts, before whoever is admitted later. If it ends, is paused or preempted, its waiters are
- * woken and look again.
+ * Nobody hangs on it: an owner has all the pages its prompt needs, and prompts get tokens in order of
+ * arrival, the oldest in every step that has any left for them. If it ends, is paused or preempted, its
+ * waiters are woken and look again.
  */
 export class PrefixPending {
   readonly #waiters = new Map<Sequence, Waiter[]>();
