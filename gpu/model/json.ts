@@ -2,7 +2,7 @@
  * JSON from a model folder is the work of strangers: size is capped, numbers are checked for type and range,
  * and every complaint names the file and the field.
  */
-import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
 import { ioReason, ModelError } from "./model-error.ts";
 
 const depthMax = 64;
@@ -26,7 +26,8 @@ export function readExactly(file: string, descriptor: number, offset: number, co
 export function withFile<T>(file: string, use: (descriptor: number, bytes: number) => T): T {
   let descriptor: number;
   try {
-    descriptor = openSync(file, "r");
+    // Without O_NONBLOCK a named pipe would be waited for.
+    descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
   } catch (error) {
     throw new ModelError(file, null, ioReason(error));
   }

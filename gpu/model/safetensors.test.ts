@@ -130,6 +130,9 @@ describe("a bad header is refused, naming tensor and reason", () => {
     expect(read(good.slice(0, 20))).toContain("in a file of 20");
     expect(read(good.slice(0, -1))).toContain("a: data_offsets [0,2] lie outside the file's 1 bytes");
     expect(read(fileOf("{}", 0, 2n ** 64n - 1n))).toContain("states a length of 18446744073709551615 bytes");
+    expect(read(new TextEncoder().encode("version https://git-lfs.github.com/spec/v1\n"))).toContain(
+      "Git LFS",
+    );
     expect(read(fileOf("{}", 0, 2n ** 63n))).toContain("at most 100000000");
     expect(read(fileOf("{}", 0, 3n))).toContain("states a length of 3 bytes in a file of 10");
     expect(headerLength("w", fileOf("{}", 5), 15)).toBe(2);
@@ -138,6 +141,9 @@ describe("a bad header is refused, naming tensor and reason", () => {
   test("what is not a file", () => {
     expect(messageOf(() => readSafetensors(scratch))).toContain("is not a regular file");
     expect(messageOf(() => readSafetensors(join(scratch, "none")))).toContain("does not exist");
+    const pipe = join(scratch, "pipe");
+    expect(Bun.spawnSync(["mkfifo", pipe]).exitCode).toBe(0);
+    expect(messageOf(() => readSafetensors(pipe))).toContain("is not a regular file");
   });
 });
 

@@ -81,6 +81,9 @@ export function headerLength(file: string, start: Uint8Array, fileBytes: number)
   if (start.length < lengthBytes) {
     throw new ModelError(file, null, `has ${fileBytes} bytes, too short for a safetensors file`);
   }
+  if (new TextDecoder().decode(start) === "version ") {
+    throw new ModelError(file, null, "is a Git LFS pointer, not the weights; `git lfs pull` fetches them");
+  }
   const length = new DataView(start.buffer, start.byteOffset, lengthBytes).getBigUint64(0, true);
   if (length > BigInt(headerBytesMax)) {
     throw new ModelError(
