@@ -87,6 +87,16 @@ describe("a body is refused", () => {
     },
   );
 
+  test("that is compressed", async () => {
+    const type = { "content-type": "application/json" };
+    const error = await refusalOf(post("{}", { ...type, "content-encoding": "gzip" }));
+    expect([error.status, error.message]).toEqual([
+      415,
+      'the request body must come uncompressed, but the content-encoding is "gzip"',
+    ]);
+    expect(await readJsonBody(post("{}", { ...type, "content-encoding": "identity" }), limits)).toEqual({});
+  });
+
   test("that is too large, at once when it says so", async () => {
     const error = await refusalOf(post(" ".repeat(1001)));
     expect([error.status, error.message]).toEqual([

@@ -16,6 +16,7 @@ export type JsonLimits = Pick<BodyLimits, "jsonDepthMax" | "jsonKeysMax">;
 /** Reads a request's JSON object, or throws 400, 408, 413 or 415. Nothing beyond the limits is ever held in memory. */
 export async function readJsonBody(request: Request, limits: BodyLimits): Promise<Record<string, unknown>> {
   expectJson(request.headers.get("content-type"));
+  expectPlain(request.headers.get("content-encoding"));
   const value = parseJson(decodeUtf8(await readBytes(request, limits)), limits);
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw badRequest(`the request body must be a JSON object, but is ${quote(value)}`);
@@ -34,6 +35,15 @@ function expectJson(contentType: string | null): void {
     415,
     "invalid_request_error",
     `the content-type must be application/json in UTF-8, but is ${contentType === null ? "missing" : quote(contentType)}`,
+  );
+}
+
+function expectPlain(contentEncoding: string | null): void {
+  if (contentEncoding === null || contentEncoding.trim().toLowerCase() === "identity") return;
+  throw new ApiError(
+    415,
+    "invalid_request_error",
+    `the request body must come uncompressed, but the content-encoding is ${quote(contentEncoding)}`,
   );
 }
 

@@ -85,7 +85,7 @@ export function refuseEnormous(text: string, param: string, { tokenizer, model }
   const tokens = tokenizer.tokensAtLeast(Buffer.byteLength(text));
   if (tokens <= model.contextMax) return;
   throw badRequest(
-    `This model's maximum context length is ${model.contextMax} tokens, but ${param} alone has ${tokens} at least.`,
+    `This model's maximum context length is ${model.contextMax} tokens, but at least ${tokens} are in ${param} alone.`,
     param,
     "context_length_exceeded",
   );

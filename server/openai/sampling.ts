@@ -61,6 +61,8 @@ function logitBiasOf(fields: Fields, served: ServedModel): [TokenId, number][] {
 export function stopStringsOf(fields: Fields): readonly string[] {
   const given = fields.raw("stop");
   if (given === undefined) return [];
+  if (typeof given !== "string" && !Array.isArray(given))
+    throw refusal("stop", "a string or an array of strings", given);
   const list = typeof given === "string" ? [given] : fields.list("stop", requestLimits.stopStringsMax)!;
   return list.map((item, index) => {
     const path = typeof given === "string" ? "stop" : `stop[${index}]`;

@@ -88,6 +88,12 @@ test("the model's own defaults stand in for what is not asked", () => {
   expect(asked).toMatchObject({ temperature: 1.5, topK: 0, topP: 1 });
 });
 
+test("stop strings that are neither text nor a list are refused for what they are", () => {
+  expect(() => chat({ stop: 5 })).toThrow("stop must be a string or an array of strings, but 5 was given");
+  expect(chat({ stop: "a" }).generation.stopStrings).toEqual(["a"]);
+  expect(chat({ stop: ["a", "b"] }).generation.stopStrings).toEqual(["a", "b"]);
+});
+
 test("sampling is brought into the engine's terms", () => {
   const { sampling } = chat({ temperature: 1e-9, top_k: 5000, logit_bias: { "7": -3, "0": 1 } }).generation;
   expect(sampling.temperature).toBe(0);
