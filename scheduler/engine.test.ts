@@ -168,6 +168,29 @@ test("an idle engine checks its page counts each time, and all its records every
   expect(checksMs.length).toBeLessThanOrEqual(3);
 });
 
+test("what a failed sequence has published is not in the cache for the next one", () => {
+  for (const shared of [0, 8, 64]) {
+    const fault = ({ number, chunks }: Step): StepResult | null => {
+      if (number !== 4) return null;
+      const sequence = chunks[0]!.sequence;
+      const sampled = [{ kind: "failed", sequence, reason: "logits not finite" } as const];
+      return { kind: "done", sampled, deviceMs: 1 };
+    };
+    const harness = new EngineHarness({ fault, engine: { stepTokens: 128 } });
+    harness.submit(sequenceSpec([...tokensFrom(0, shared), ...tokensFrom(700, 30)], 1));
+    harness.finish();
+    for (let i = 0; i < 2; i++) {
+      harness.submit(sequenceSpec(tokensFrom(0, 300 + shared), 2));
+      harness.finish();
+    }
+    expect(harness.outcomes[1]!.finish?.kind).toBe("failed");
+    expect(harness.outcomes[2]).toEqual({
+      ...tokensAlone(sequenceSpec(tokensFrom(0, 300 + shared), 2)),
+      cachedTokens: shared,
+    });
+  }
+});
+
 test("every decode is in every step from its first token to its last, whatever else goes on", () => {
   const harness = new EngineHarness({ spec: { pages: 400 }, engine: { stepTokens: 48 } });
   for (let i = 0; i < 12; i++) harness.submit(sequenceSpec(tokensFrom(37 * i, 20 + 30 * (i % 4)), 5 + 3 * i));

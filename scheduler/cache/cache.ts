@@ -129,6 +129,18 @@ export class Cache {
     if (root.leases === 0 && root.isLeaf) this.#roots.delete(lease.salt);
   }
 
+  /** Ends a lease on tokens that may be computed wrong: frees the spans of its path that nobody else pins or
+   *  continues. */
+  discard(lease: Lease): void {
+    this.release(lease);
+    for (let span = lease.span; span.parent !== null && span.isLeaf && span.leases === 0; ) {
+      const { parent } = span;
+      // Shortening a branch may have taken out its stem as well.
+      if (parent.children.get(span.tokens[0]!) === span) this.#shorten(span, span.pages.length);
+      span = parent;
+    }
+  }
+
   /**
    * Hands the computed tokens [lease end, end) and their pages over to the tree, and returns a lease on all
    * of it in place of the given one. `pages` is the sequence's page table. Where the tree has the tokens

@@ -114,7 +114,7 @@ export class Residency {
     const kept = keep ? Math.ceil(computed / this.pool.pageTokens) : sequence.leasedPages;
     for (let index = kept; index < pageCount; index++) this.pool.release(pages[index]! as PageId);
     if (keep) this.cache.insertLast(lease, sequence.tokens, computed, pages);
-    else this.cache.release(lease);
+    else this.cache.discard(lease);
     sequence.lease = null;
     sequence.leasedPages = 0;
     sequence.pageCount = 0;
