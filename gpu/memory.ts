@@ -101,7 +101,8 @@ export function planMemory(input: MemoryInput): MemoryPlan {
   if (pages <= pagesThatFit) return { kind: "fits", pages, rows };
 
   const neededBytes = weightBytes + workspaces + reserveBytes + kvBytes;
-  const advice = contextAdvice(pagesThatFit * pageTokens);
+  // Where a whole context fits, a shorter one would not help.
+  const advice = pagesThatFit < pagesPerContext ? contextAdvice(pagesThatFit * pageTokens) : [];
   if (pages > pagesPerContext) advice.unshift(kvAdvice(freeBytes, Math.floor, "less"));
   if (input.compute === "f32") advice.push("--dtype bf16 halves weights and KV cache");
   if (engines > 1) advice.push("run fewer engines");
