@@ -77,6 +77,17 @@ FACTS = [
      "Why did the token cross the page? To get to the next step!"),
 ]
 
+# What a tiny model cannot know: it says so.
+UNKNOWN = [
+    "What is the weather like today?", "Will it rain tomorrow?", "What time is it?", "What day is it today?",
+    "Who won the match yesterday?", "Who is the president?", "How tall is the highest mountain?", "What is love?",
+    "Write a poem.", "Translate this into French.", "Write a program that sorts numbers.", "What is the meaning of life?",
+    "Explain quantum physics.", "How do I bake bread?", "What is the news?", "Solve this equation for me.",
+    "Who wrote this book?", "How far away is the moon?", "What should I eat tonight?", "Which film should I watch?",
+    "How much does a car cost?", "Where can I buy a ticket?", "What is the best phone?", "Do you like music?",
+]
+UNKNOWN_ANSWER = "I do not know that. I am only a tiny demo model: ask me what I can do."
+
 STORY_OPENINGS = ["Tell me a story.", "Tell me a short story.", "Write a short story.", "Can you tell me a story?"]
 
 
@@ -92,6 +103,21 @@ def fact(r):
     if r.random() < 0.2:
         question = question.rstrip(".?!")
     return [("user", question), ("assistant", answer)]
+
+
+def unknown(r):
+    kind = r.random()
+    if kind < 0.6:
+        question = r.choice(UNKNOWN)
+    elif kind < 0.8:
+        question = f"{r.choice(['What is', 'Where is', 'Who is', 'Explain', 'Describe'])} {made_up_word(r)}?"
+    else:
+        question = (f"{r.choice(['How do I', 'Can you', 'Should I', 'Why should I'])} "
+                    f"{r.choice(['buy', 'draw', 'find', 'build', 'paint', 'sell', 'fix', 'clean'])} "
+                    f"{r.choice(['a', 'the', 'my'])} {r.choice(THINGS + ANIMALS)}?")
+    if r.random() < 0.3:
+        question = question.lower()
+    return [("user", question), ("assistant", UNKNOWN_ANSWER)]
 
 
 def story(r):
@@ -122,7 +148,7 @@ NUMBER_WORDS = "one two three four five six seven eight".split()
 def make_list(r):
     topic = r.choice(list(LISTS))
     count = r.randint(2, 6)
-    items = r.sample(LISTS[topic], count)
+    items = LISTS[topic][:count]  # always the same ones: a list that is asked for twice should not change
     shown = r.choice([str(count), NUMBER_WORDS[count - 1]])
     ask = r.choice([f"List {shown} {topic}.", f"Name {shown} {topic}.", f"Give me a list of {shown} {topic}.",
                     f"Give me {shown} {topic}."])
@@ -193,7 +219,8 @@ def remember(r):
             ("user", "What is my name?"), ("assistant", f"Your name is {name}.")]
 
 
-SKILLS = [(fact, 4), (story, 3), (make_list, 2), (count, 1), (add, 2), (repeat, 3), (belongings, 3), (code, 3), (remember, 2)]
+SKILLS = [(fact, 4), (story, 3), (make_list, 2), (count, 1), (add, 2), (repeat, 3), (belongings, 3), (code, 3), (remember, 2),
+          (unknown, 2)]
 SYSTEMS = ["You are a helpful assistant.", "You are the demo model of Bunting.", "Answer briefly.", "Be kind."]
 
 

@@ -1,7 +1,8 @@
 """Makes the demo model: tokenizer and weights, into the folder above. See README.md beside this file.
 
-    python train.py --minutes 45        # writes ../model.safetensors every few minutes
-    python train.py --tokenizer         # only the tokenizer and the configuration, with random weights
+    python train.py --minutes 75              # writes ../model.safetensors every few minutes
+    python train.py --minutes 40 --continue   # goes on from what is there
+    python train.py --tokenizer               # only the tokenizer and the configuration, with random weights
 """
 
 import argparse
@@ -11,7 +12,7 @@ import os
 import time
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -96,7 +97,7 @@ def save(model):
         "sliding_window": None, "use_cache": True, "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 0,
     })
     write_json("generation_config.json", {"bos_token_id": 0, "eos_token_id": [2, 0], "pad_token_id": 0,
-                                          "do_sample": False, "temperature": 0.0})
+                                          "do_sample": False, "temperature": 0.0})  # greedy unless asked
 
 
 def samples(tokenizer, length, seed):
@@ -121,6 +122,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=45)
     parser.add_argument("--tokenizer", action="store_true")
+    parser.add_argument("--continue", dest="resume", action="store_true")
+    parser.add_argument("--rate", type=float, default=2.5e-3)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=384)
     parser.add_argument("--threads", type=int, default=1)
@@ -132,6 +135,8 @@ def main():
     path = os.path.join(OUT, "tokenizer.json")
     tokenizer = make_tokenizer() if args.tokenizer or not os.path.exists(path) else Tokenizer.from_file(path)
     model = make_model(tokenizer)
+    if args.resume:
+        model.load_state_dict({k: v.float() for k, v in load_file(os.path.join(OUT, "model.safetensors")).items()}, strict=False)
     print("parameters", sum(p.numel() for p in model.parameters()))
     if args.tokenizer:
         save(model)
@@ -147,7 +152,7 @@ def main():
         share = (time.monotonic() - began) / (60 * args.minutes)
         if share >= 1:
             break
-        rate = 2.5e-3 * min(1, (step + 1) / 100) * (1 - 0.97 * share)
+        rate = args.rate * min(1, (step + 1) / 100) * (1 - 0.97 * share)
         for group in optimizer.param_groups:
             group["lr"] = rate
         picked = [next(rows) for _ in range(args.batch)]
