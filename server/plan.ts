@@ -39,6 +39,12 @@ export function planServing(config: Config, library: NativeLibrary, dir: string)
     );
   }
 
+  if (engines > threads) {
+    throw new ConfigError(
+      `--device cpu:${engines} asks for ${engines} engines, but there are ${threads} threads to share; use fewer engines or more --threads.`,
+    );
+  }
+
   const compute: ComputeOptions = { compute: chooseCompute(config, folder), isa: "auto", threads };
   const perEngine = {
     threads: Math.max(1, Math.floor(threads / engines)),
