@@ -6,6 +6,7 @@ import type { EngineId, Sampled, Step, StepResult, TokenId } from "../scheduler/
 import type { Device, DeviceSpec } from "../scheduler/device.ts";
 import { Engine } from "../scheduler/engine.ts";
 import { Fleet } from "../scheduler/fleet.ts";
+import { sampling } from "../scheduler/sim/factories.ts";
 import type { TextDelta } from "./choice-text.ts";
 import {
   type ChoiceFinish,
@@ -116,18 +117,7 @@ function rig(
       const request: GenerationRequest = {
         promptTokens: [5, 6, 7],
         choices: 1,
-        sampling: {
-          temperature: 1,
-          topK: 0,
-          topP: 1,
-          minP: 0,
-          repetitionPenalty: 1,
-          presencePenalty: 0,
-          frequencyPenalty: 0,
-          logitBias: [],
-          seed: [0, 0],
-          topLogprobs: null,
-        },
+        sampling: sampling({ temperature: 1 }),
         tokensMax: null,
         tokensMin: 0,
         stopStrings: [],

@@ -5,7 +5,7 @@ import { type Encoder, EncoderBusyError } from "../text/encoder.ts";
 import { type ChatTemplate, TemplateError, type ChatMessage as TemplateMessage } from "../text/template.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { ChatMessage, Prompt } from "./inputs.ts";
-import type { ServedModel } from "./schema.ts";
+import type { ServedModel } from "./served-model.ts";
 
 /** What turns a prompt into tokens. */
 export interface PromptServices {

@@ -3,7 +3,7 @@ import type { Sampling, TokenId } from "../../scheduler/core.ts";
 import { badRequest } from "../errors.ts";
 import { type Fields, integerIn, type NumberRange, numberIn, refusal } from "./fields.ts";
 import { requestLimits } from "./request-limits.ts";
-import type { ServedModel } from "./schema.ts";
+import type { ServedModel } from "./served-model.ts";
 
 const uint32 = 2 ** 32;
 const greedyBelow = 1e-5;

@@ -2,7 +2,8 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { ApiError } from "../errors.ts";
 import { requestLimits } from "./request-limits.ts";
-import { parseChatRequest, parseCompletionRequest, type ServedModel } from "./schema.ts";
+import { parseChatRequest, parseCompletionRequest } from "./schema.ts";
+import type { ServedModel } from "./served-model.ts";
 
 const seed = 20_261_121;
 const served: ServedModel = {

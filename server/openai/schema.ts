@@ -2,7 +2,6 @@
  * The door: JSON of unknown content in, a typed request with every default applied out. What could not be honoured is
  * refused by name; what changes nothing in the answer is accepted and listed in `ignored`.
  */
-import type { GenerationDefaults } from "../../gpu/model/config.ts";
 import { badRequest, modelNotFound } from "../errors.ts";
 import type { GenerationRequest } from "../generation.ts";
 import { Fields } from "./fields.ts";
@@ -16,16 +15,8 @@ import {
 } from "./inputs.ts";
 import { requestLimits } from "./request-limits.ts";
 import { cacheSaltOf, chatLogprobs, samplingOf, stopStringsOf, tokenRange } from "./sampling.ts";
+import type { ServedModel } from "./served-model.ts";
 import { notSupported, settleTheRest } from "./support.ts";
-
-/** What parsing needs to know of the served model. */
-export interface ServedModel {
-  /** Names it answers to; the first is its id. */
-  readonly names: readonly string[];
-  readonly contextMax: number;
-  readonly vocabSize: number;
-  readonly generationDefaults: GenerationDefaults;
-}
 
 /** What is asked of the generator for each prompt. */
 export type GenerationOptions = Omit<GenerationRequest, "promptTokens">;

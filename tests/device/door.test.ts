@@ -7,7 +7,8 @@ import { openModelFolder } from "../../gpu/model/folder.ts";
 import type { SampleRow, SequenceId } from "../../scheduler/core.ts";
 import { ApiError } from "../../server/errors.ts";
 import { requestLimits } from "../../server/openai/request-limits.ts";
-import { parseCompletionRequest, type ServedModel } from "../../server/openai/schema.ts";
+import { parseCompletionRequest } from "../../server/openai/schema.ts";
+import type { ServedModel } from "../../server/openai/served-model.ts";
 import { referenceModel } from "../reference/models.ts";
 import { cpuLibrary } from "./library.ts";
 

@@ -1,6 +1,7 @@
 import { afterEach, expect, test } from "bun:test";
 import { join } from "node:path";
 import type { Finish, TokenId } from "../../scheduler/core.ts";
+import { sampling } from "../../scheduler/sim/factories.ts";
 import type { DeviceSetup, LoadProgress } from "../../server/engine-protocol.ts";
 import { type RunningEngines, startEngines } from "../../server/threads.ts";
 import { referenceModel } from "../reference/models.ts";
@@ -55,18 +56,7 @@ function greedy(
     fleet.submit(
       {
         promptTokens,
-        sampling: {
-          temperature: 0,
-          topK: 0,
-          topP: 1,
-          minP: 0,
-          repetitionPenalty: 1,
-          presencePenalty: 0,
-          frequencyPenalty: 0,
-          logitBias: [],
-          seed: [0, 0],
-          topLogprobs: null,
-        },
+        sampling: sampling(),
         stop: { tokensMax, tokensMin: 0, stopTokens: [] },
         cacheSalt: "",
       },
