@@ -14,15 +14,31 @@ namespace {
 std::atomic<int64_t> allocations{0};  // of the whole test program
 }
 
-void* operator new(size_t bytes) {
+// All forms are replaced, so that none goes uncounted and each delete meets its own new.
+void* operator new(size_t bytes, std::nothrow_t const&) noexcept {
   allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
+  return std::malloc(bytes ? bytes : 1);
+}
+void* operator new(size_t bytes) {
+  if (void* const memory = operator new(bytes, std::nothrow)) return memory;
+  throw std::bad_alloc();
+}
+void* operator new(size_t bytes, std::align_val_t align) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  size_t const unit = size_t(align), rounded = (bytes + unit - 1) / unit * unit;
+  if (void* const memory = std::aligned_alloc(unit, rounded ? rounded : unit)) return memory;
   throw std::bad_alloc();
 }
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }
 void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t, std::align_val_t) noexcept {
   std::free(memory);
 }
 
