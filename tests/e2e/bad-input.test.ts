@@ -343,6 +343,11 @@ describe("a head is refused", () => {
     expect(await raw(`GET /health HTTP/1.1\r\nHost: localhost\r\n${flood}\r\n`)).toStartWith("HTTP/1.1 431");
   });
 
+  test("for a foreign Host, and for none", async () => {
+    expect(await raw("GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n")).toStartWith("HTTP/1.1 403");
+    expect(await raw("GET /health HTTP/1.0\r\n\r\n")).toStartWith("HTTP/1.1 403");
+  });
+
   test("for two lengths that contradict each other", async () => {
     const head =
       "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n";
