@@ -7,7 +7,7 @@ import { Elysia } from "elysia";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import type { Fleet } from "../scheduler/fleet.ts";
 import type { ApiKeys } from "./auth.ts";
-import { ApiError, asApiError, errorResponse, quote } from "./errors.ts";
+import { ApiError, asApiError, badRequest, errorResponse, quote } from "./errors.ts";
 import type { Generator } from "./generation.ts";
 import { type BodyLimits, readJsonBody } from "./json-body.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -120,7 +120,18 @@ export function createApp(deps: AppDeps) {
   const check = (request: Request): void => {
     expectSmallHead(request.headers, limits);
     if (deps.loopbackOnly) expectLoopback(request.headers);
-    if (!isPublic(new URL(request.url).pathname)) deps.keys.authorize(request.headers);
+    if (pathOf(request) === null) throw badRequest("the header Host is missing or names no host");
+  };
+
+  /** Who has no key learns nothing about routes. */
+  const noRoute = (request: Request, requestId: string): ApiError => {
+    try {
+      const path = pathOf(request) ?? "";
+      if (!publicRoutes.has(path) && !path.startsWith("/page/")) deps.keys.authorize(request.headers);
+      return unknownRoute(request);
+    } catch (error) {
+      return asApiError(error, requestId);
+    }
   };
 
   const exchangeOf = (request: Request): Exchange => ({
@@ -139,14 +150,19 @@ export function createApp(deps: AppDeps) {
     return body;
   };
 
-  return new Elysia({ normalize: false })
+  // `standardHostname: false`: the router takes the path to begin where the host ends, not after four letters of it.
+  return new Elysia({ normalize: false, handler: { standardHostname: false } })
     .onRequest(({ request, set }) => {
       set.headers["x-request-id"] = enter(request).requestId;
       check(request);
     })
+    .onBeforeHandle({ as: "global" }, ({ request, route }) => {
+      // By the route that was matched, not by the path that was asked for: the two could be read differently.
+      if (!publicRoutes.has(route)) deps.keys.authorize(request.headers);
+    })
     .onError({ as: "global" }, ({ error, code, request, set }) => {
       const { requestId } = entries.get(request) ?? enter(request);
-      const refusal = code === "NOT_FOUND" ? unknownRoute(request) : asApiError(error, requestId);
+      const refusal = code === "NOT_FOUND" ? noRoute(request, requestId) : asApiError(error, requestId);
       set.status = refusal.status;
       return errorResponse(refusal);
     })
@@ -231,8 +247,11 @@ export function createApp(deps: AppDeps) {
 export type App = ReturnType<typeof createApp>;
 
 /** What anybody may ask for: whether the process lives, and the page, which holds nothing but its own code. */
-function isPublic(path: string): boolean {
-  return path === "/health" || path === "/" || path.startsWith("/page/");
+const publicRoutes: ReadonlySet<string> = new Set(["/health", "/", "/page/*"]);
+
+/** The path of a request; null when its Host is missing or malformed, and so its URL. */
+function pathOf(request: Request): string | null {
+  return URL.parse(request.url)?.pathname ?? null;
 }
 
 /** The client's own id when it is harmless, else a new one. It is echoed and logged, and used for nothing else. */
@@ -277,7 +296,7 @@ function foreign(header: string, given: string): ApiError {
 }
 
 function unknownRoute(request: Request): ApiError {
-  const path = new URL(request.url).pathname;
+  const path = pathOf(request) ?? "";
   const method = familyOf(path) === undefined ? methods[path] : "GET";
   if (method === undefined || method === request.method) {
     return new ApiError(404, "not_found_error", `there is no route ${quote(path)}`);
@@ -294,7 +313,7 @@ function unknownRoute(request: Request): ApiError {
 
 /** Label values come from here and not from the client, who could make them without end. */
 function handlerOf(request: Request): string {
-  const path = new URL(request.url).pathname;
+  const path = pathOf(request) ?? "";
   return familyOf(path) ?? (Object.hasOwn(methods, path) ? path : "unknown");
 }
 

@@ -11,7 +11,7 @@ type Address = Pick<Config, "host" | "port">;
  *  ConfigError. */
 export function listen({ host, port }: Address, lifecycle: Lifecycle): Bun.Server<undefined> {
   const whileLoading = (request: Request): Response => {
-    if (new URL(request.url).pathname === "/health") return Response.json({ status: "ok" });
+    if (URL.parse(request.url)?.pathname === "/health") return Response.json({ status: "ok" });
     try {
       lifecycle.expectReady();
     } catch (error) {

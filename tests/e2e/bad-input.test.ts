@@ -346,6 +346,25 @@ describe("a head is refused", () => {
   test("for a foreign Host, and for none", async () => {
     expect(await raw("GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n")).toStartWith("HTTP/1.1 403");
     expect(await raw("GET /health HTTP/1.0\r\n\r\n")).toStartWith("HTTP/1.1 403");
+    expect(await raw("GET /health HTTP/1.1\r\nHost: 127.0.0.1/page\r\n\r\n")).toStartWith("HTTP/1.1 403");
+  });
+
+  test("for want of a key, whatever the host and the path look like", async () => {
+    const open = startTestServer({ keys: { keys: ["secret"] }, loopbackOnly: false });
+    const ask = (path: string, host: string) =>
+      raw(`GET ${path} HTTP/1.1\r\nHost: ${host}\r\n\r\n`, undefined, open.origin);
+    // /page/state of host x is /state for a router that takes hosts to have four letters at least.
+    for (const host of ["a.example", "127.0.0.1", "abc", "x", "x:1"]) {
+      for (const path of ["/state", "/page/../state", "/page/%2e%2e/state", "/page//state", "//page/state"]) {
+        expect(await ask(path, host)).toMatch(/^HTTP\/1.1 (401|404)/);
+      }
+      expect(await ask("/page/state", host)).toStartWith("HTTP/1.1 404");
+      expect(await ask("/health", host)).toStartWith("HTTP/1.1 200");
+    }
+    for (const host of ["x/page", "x?", "x#", "a@b", ""]) {
+      expect(await ask("/state", host)).toMatch(/^HTTP\/1.1 400/);
+    }
+    await open.close();
   });
 
   test("for two lengths that contradict each other", async () => {
@@ -381,9 +400,10 @@ test("the stream beside all this had the tokens it has alone", async () => {
 function raw(
   head: string,
   more?: (write: (text: string) => void) => ReturnType<typeof setInterval>,
+  origin = server.origin,
 ): Promise<string> {
   return new Promise((resolve) => {
-    const socket = connect(Number(new URL(server.origin).port), "127.0.0.1");
+    const socket = connect(Number(new URL(origin).port), "127.0.0.1");
     const timer = more?.((text) => socket.write(text));
     const end = () => {
       clearInterval(timer);

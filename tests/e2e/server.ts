@@ -30,6 +30,8 @@ export interface TestServerOptions {
   readonly engine?: Partial<EngineOptions>;
   readonly limits?: Partial<HttpLimits>;
   readonly keys?: Partial<KeySources>;
+  /** Default: as when listening on a loopback address. */
+  readonly loopbackOnly?: boolean;
   readonly fault?: (step: Step) => StepResult | null;
 }
 
@@ -113,7 +115,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
       generationDefaults: config.generationDefaults,
     },
     version: "0.0.0-test",
-    loopbackOnly: true,
+    loopbackOnly: options.loopbackOnly ?? true,
     ...(options.limits === undefined ? {} : { limits: options.limits }),
   }).listen({ ...listenOptions, hostname: "127.0.0.1", port: 0 });
 
