@@ -265,7 +265,7 @@ describe("choices", () => {
   test("choice i draws with seed + i, and each ends by itself", async () => {
     const { begin, settle } = rig({ 41: tokensOf("first"), 42: tokensOf("second choice"), 43: [] });
     const seed = { seed: [41, 0] as const };
-    const { heard } = begin({ choices: 3, sampling: { ...samplingDefaults(), ...seed } });
+    const { heard } = begin({ choices: 3, sampling: { ...sampling({ temperature: 1 }), ...seed } });
     await settle();
     expect(heard.deltas.map(textOf)).toEqual(["first", "second choice", ""]);
     expect(heard.finishes).toEqual(Array.from({ length: 3 }, () => ({ reason: "stop", stopReason: null })));
@@ -276,7 +276,7 @@ describe("choices", () => {
     const { begin, settle } = rig({ 0: tokensOf("carried") });
     const { heard } = begin({
       choices: 2,
-      sampling: { ...samplingDefaults(), seed: [0xffffffff, 0xffffffff] },
+      sampling: { ...sampling({ temperature: 1 }), seed: [0xffffffff, 0xffffffff] },
     });
     await settle();
     expect(heard.deltas.map(textOf)).toEqual(["", "carried"]);
@@ -296,7 +296,7 @@ describe("choices", () => {
 });
 
 describe("logprobs", () => {
-  const request = { sampling: { ...samplingDefaults(), topLogprobs: 2 } };
+  const request = { sampling: { ...sampling({ temperature: 1 }), topLogprobs: 2 } };
 
   test("one entry per token of the text, with bytes and offsets in scalars", async () => {
     const tokens = [...tokensOf("a🐦"), ...tokensOf(" b")];
@@ -419,21 +419,6 @@ describe("readers that leave or lag", () => {
   });
 });
 
-function samplingDefaults(): GenerationRequest["sampling"] {
-  return {
-    temperature: 1,
-    topK: 0,
-    topP: 1,
-    minP: 0,
-    repetitionPenalty: 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
-    logitBias: [],
-    seed: [0, 0],
-    topLogprobs: null,
-  };
-}
-
 const seed = 20261121;
 
 test(`concatenated deltas are the non-streamed text, whatever the tokens and stop strings (seed ${seed})`, async () => {
@@ -456,7 +441,7 @@ test(`concatenated deltas are the non-streamed text, whatever the tokens and sto
   await fc.assert(
     fc.asyncProperty(tokens, stopStrings, fc.boolean(), async (script, stops, includeStopString) => {
       const { begin, settle } = rig({ 0: script });
-      const sampling = { ...samplingDefaults(), topLogprobs: 0 };
+      const sampling = { ...sampling({ temperature: 1 }), topLogprobs: 0 };
       const { heard } = begin({ stopStrings: stops, includeStopString, sampling });
       await settle();
       const whole = tokenizer.decode(script, { skipSpecialTokens: true });
