@@ -441,8 +441,11 @@ test(`concatenated deltas are the non-streamed text, whatever the tokens and sto
   await fc.assert(
     fc.asyncProperty(tokens, stopStrings, fc.boolean(), async (script, stops, includeStopString) => {
       const { begin, settle } = rig({ 0: script });
-      const sampling = { ...sampling({ temperature: 1 }), topLogprobs: 0 };
-      const { heard } = begin({ stopStrings: stops, includeStopString, sampling });
+      const { heard } = begin({
+        stopStrings: stops,
+        includeStopString,
+        sampling: sampling({ temperature: 1, topLogprobs: 0 }),
+      });
       await settle();
       const whole = tokenizer.decode(script, { skipSpecialTokens: true });
       const found = firstStop(whole, stops);
