@@ -52,6 +52,30 @@ export interface StopRule {
   readonly stopTokens: readonly TokenId[];
 }
 
+/** What a sequence is for, and so how it is ordered and paced (Parrot's performance objectives):
+ *  `latency`: somebody reads along; `gang`: one of several whose last answer is what is awaited; `throughput`:
+ *  nobody waits for any one answer. */
+export type Objective = "latency" | "gang" | "throughput";
+
+/** How a sequence is to be served. Says nothing about what it computes. */
+export interface Service {
+  readonly objective: Objective;
+  /** Who pays: shares of the machine are kept per tenant. "" is everybody without a name. */
+  readonly tenant: string;
+  /** Milliseconds wanted at most between two tokens; null: no target. */
+  readonly tbtMs: number | null;
+  /** Sequences with the same number belong together; null: alone. Unique for the life of the process. */
+  readonly gang: number | null;
+}
+
+/** A chat: somebody reads along, and no target was asked for. */
+export const chatService: Service = Object.freeze({
+  objective: "latency",
+  tenant: "",
+  tbtMs: null,
+  gang: null,
+});
+
 /** What an engine is asked to run: one model invocation's token stream. */
 export interface SequenceSpec {
   readonly id: SequenceId;
@@ -61,6 +85,7 @@ export interface SequenceSpec {
   readonly stop: StopRule;
   /** Prefixes are shared only between sequences with the same salt ("" by default): isolation of tenants. */
   readonly cacheSalt: string;
+  readonly service: Service;
 }
 
 /**

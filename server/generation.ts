@@ -1,4 +1,11 @@
-import type { Finish, Sampling, SequenceId, TokenId, TokenLogprobs } from "../scheduler/core.ts";
+import {
+  chatService,
+  type Finish,
+  type Sampling,
+  type SequenceId,
+  type TokenId,
+  type TokenLogprobs,
+} from "../scheduler/core.ts";
 import type { Fleet } from "../scheduler/fleet.ts";
 import { ChoiceText, type TextDelta, type TextRules } from "./choice-text.ts";
 import type { Tokenizer } from "./text/tokenizer.ts";
@@ -169,6 +176,7 @@ class RunningGeneration implements Generation {
             sampling: { ...sampling, seed: seedOf(sampling.seed, choice) },
             stop: { tokensMax, tokensMin: Math.min(tokensMin, tokensMax), stopTokens },
             cacheSalt,
+            service: chatService,
           },
           {
             onStarted: (cachedTokens) => this.#inOrder(() => this.#started(choice, cachedTokens)),

@@ -1,5 +1,12 @@
 import { afterEach, expect, test } from "bun:test";
-import type { EngineId, Finish, Sampling, SequenceSpec, TokenId } from "../scheduler/core.ts";
+import {
+  chatService,
+  type EngineId,
+  type Finish,
+  type Sampling,
+  type SequenceSpec,
+  type TokenId,
+} from "../scheduler/core.ts";
 import type { DeviceSetup } from "./engine-protocol.ts";
 import { type RunningEngines, startEngines } from "./threads.ts";
 
@@ -71,6 +78,7 @@ function run(
       sampling: draw,
       stop: { tokensMax, tokensMin: 0, stopTokens: [] },
       cacheSalt: "",
+      service: chatService,
     };
     const id = fleet.submit(spec, {
       onStarted: () => {},

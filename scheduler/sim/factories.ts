@@ -1,4 +1,11 @@
-import type { Sampling, SequenceSpec, StopRule, TokenId } from "../core.ts";
+import {
+  chatService,
+  type Sampling,
+  type SequenceSpec,
+  type Service,
+  type StopRule,
+  type TokenId,
+} from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 
 /** A small device: 64 pages of 16 tokens, a vocabulary of 1000. */
@@ -37,13 +44,19 @@ export function sampling(overrides: Partial<Sampling> = {}): Sampling {
 export function sequenceSpec(
   promptTokens: ArrayLike<TokenId>,
   tokensMax: number,
-  overrides: { sampling?: Partial<Sampling>; stop?: Partial<StopRule>; cacheSalt?: string } = {},
+  overrides: {
+    sampling?: Partial<Sampling>;
+    stop?: Partial<StopRule>;
+    cacheSalt?: string;
+    service?: Partial<Service>;
+  } = {},
 ): Omit<SequenceSpec, "id"> {
   return {
     promptTokens,
     sampling: sampling(overrides.sampling),
     stop: { tokensMax, tokensMin: 0, stopTokens: [], ...overrides.stop },
     cacheSalt: overrides.cacheSalt ?? "",
+    service: { ...chatService, ...overrides.service },
   };
 }
 

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from "bun:test";
 import { join } from "node:path";
-import type { Finish, TokenId } from "../../scheduler/core.ts";
+import { chatService, type Finish, type TokenId } from "../../scheduler/core.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import type { DeviceSetup, LoadProgress } from "../../server/engine-protocol.ts";
 import { type RunningEngines, startEngines } from "../../server/threads.ts";
@@ -59,6 +59,7 @@ function greedy(
         sampling: sampling(),
         stop: { tokensMax, tokensMin: 0, stopTokens: [] },
         cacheSalt: "",
+        service: chatService,
       },
       {
         onStarted: () => {},

@@ -1,0 +1,25 @@
+/**
+ * What an engine's prefix cache tells the fleet, so that the dispatcher knows every true prefix tree.
+ *
+ * Only whole pages are told. A page is named by the hash of everything up to its end (page-hash.ts), two words
+ * per page: words 2i and 2i + 1 belong to page i. A hash only guides placement: what is reused is decided by the
+ * engine, which compares tokens.
+ */
+export interface CacheNotice {
+  readonly kind: "insert" | "evict";
+  /** Hashes of pages 0 … end-1 of a path from the root, low and high word in turn. */
+  readonly path: Uint32Array;
+  /** Pages [from, end) of the path are cached now, or no longer; those before are cached in both cases. */
+  readonly from: number;
+}
+
+/** All notices since the report before, in order. */
+export interface CacheNotices {
+  /** Which life of the engine: 0, and one more each time it is replaced. */
+  readonly epoch: number;
+  /** 0, 1, 2 … within an epoch. A gap means that something was lost, and calls for a `resync`. */
+  readonly number: number;
+  /** Everything told before is void; `notices` inserts the whole tree. The answer to a `resync`. */
+  readonly isWhole: boolean;
+  readonly notices: readonly CacheNotice[];
+}

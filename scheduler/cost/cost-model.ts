@@ -1,0 +1,40 @@
+/** A prompt chunk as far as its cost goes. */
+export interface PromptShape {
+  /** Tokens computed in the step, ≥ 1. */
+  readonly tokens: number;
+  /** Tokens of the same sequence that are computed already. */
+  readonly context: number;
+}
+
+/** A step as far as its cost goes. */
+export interface StepShape {
+  readonly prompts: readonly PromptShape[];
+  readonly decodes: number;
+  /** Context tokens of all decodes together. */
+  readonly decodeContext: number;
+}
+
+/**
+ * Port: how long a step takes. One model serves five: the step budget, the dispatcher's costs, admission, the
+ * planner and the timed device. Every implementation is a pure function of the shape (until it is corrected by
+ * what was measured, see online.ts), greater than zero, and grows with every number in the shape.
+ */
+export interface CostModel {
+  /** For people: "A100, Mistral-7B shape". */
+  readonly name: string;
+  /** Tokens in a step beyond a multiple of which the time jumps; 1 where there are no such steps. */
+  readonly tileTokens: number;
+  /** Milliseconds from a step's start to its result. Costs O(prompts). */
+  stepMs(shape: StepShape): number;
+}
+
+/** Milliseconds to compute `tokens` of a prompt after `context` cached ones, alone, in one step. 0 for none. */
+export function promptMs(model: CostModel, tokens: number, context: number): number {
+  if (tokens === 0) return 0;
+  return model.stepMs({ prompts: [{ tokens, context }], decodes: 0, decodeContext: 0 });
+}
+
+/** Milliseconds of a step of `decodes` ≥ 1 decodes whose contexts are `context` tokens each. */
+export function decodeStepMs(model: CostModel, decodes: number, context: number): number {
+  return model.stepMs({ prompts: [], decodes, decodeContext: decodes * context });
+}

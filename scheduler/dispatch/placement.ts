@@ -1,0 +1,53 @@
+import type { EngineId, SequenceSpec } from "../core.ts";
+
+/**
+ * Why an engine was chosen.
+ *
+ *   only        nobody else could take it
+ *   exploit     more of the prompt is cached than not, and the cheapest of those that hold most was taken
+ *   explore     little is cached anywhere: the cheapest of all
+ *   spill       cached, but waiting there costs more than computing it elsewhere
+ *   warm        an engine that has nothing to do, or has just come back, gets its first work
+ *   redirect    the prefix was moved away from an overloaded engine
+ *   replicate   the prefix is given a second engine
+ *   balance     the engine with the largest share of decodes takes the prompt (Preble's ImbalR)
+ *   gang        list scheduling of sequences that belong together
+ *   turn        round robin
+ */
+export type PlacementReason =
+  | "only"
+  | "exploit"
+  | "explore"
+  | "spill"
+  | "warm"
+  | "redirect"
+  | "replicate"
+  | "balance"
+  | "gang"
+  | "turn";
+
+/** What a placement on one engine would cost, in predicted milliseconds. All ≥ 0. */
+export interface PlacementCost {
+  readonly engine: EngineId;
+  /** Prompt tokens cached there, whole pages. */
+  readonly cachedTokens: number;
+  /** L: work there that comes before or beside it. */
+  readonly loadMs: number;
+  /** M: what evicting for it will cost those who come back. */
+  readonly evictMs: number;
+  /** P: computing what is not cached. */
+  readonly promptMs: number;
+  /** What a first stream with a target costs an engine full of throughput work. */
+  readonly harmMs: number;
+}
+
+/** The dispatcher's answer, complete enough to be explained. */
+export interface Placement {
+  readonly engine: EngineId;
+  readonly reason: PlacementReason;
+  /** Of every engine that is there, by engine; empty for policies that look at none. */
+  readonly costs: readonly PlacementCost[];
+}
+
+/** What the dispatcher has to know of a sequence. */
+export type PlacementRequest = Pick<SequenceSpec, "promptTokens" | "cacheSalt" | "service" | "stop">;
