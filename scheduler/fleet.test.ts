@@ -1,10 +1,10 @@
 /** The fleet: where sequences go, and that everybody hears of the end exactly once. */
 
 import { expect, test } from "bun:test";
-import { linearCost } from "../gpu/simulated/cost-model.ts";
 import { SimulatedDevice } from "../gpu/simulated/device.ts";
 import { tokensAlone } from "../tests/support/engine-harness.ts";
 import type { EngineId, Finish, SequenceId, TokenId } from "./core.ts";
+import { linearCost } from "./cost/linear.ts";
 import { Engine } from "./engine.ts";
 import { Fleet, type SequenceListener } from "./fleet.ts";
 import type { EngineMessage } from "./messages.ts";

@@ -1,9 +1,9 @@
 import { type CpuModel, closeCpuModel, openCpuDevice, openCpuModel } from "../gpu/cpu/open.ts";
 import { openModelFolder } from "../gpu/model/folder.ts";
 import { openLibrary } from "../gpu/native.ts";
-import { linearCost } from "../gpu/simulated/cost-model.ts";
 import { SimulatedDevice } from "../gpu/simulated/device.ts";
 import type { Clock } from "../scheduler/clock.ts";
+import { linearCost } from "../scheduler/cost/linear.ts";
 import type { Device } from "../scheduler/device.ts";
 import type { DeviceSetup, LoadProgress } from "./engine-protocol.ts";
 

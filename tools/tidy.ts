@@ -49,7 +49,9 @@ export const importRule: Rule = (tree) => {
   return problems;
 };
 
-const GPU_MAY_USE = ["core", "device", "clock", "random"].map((name) => `scheduler/${name}.ts`);
+const GPU_MAY_USE = ["core", "device", "clock", "random", "cost/cost-model"].map(
+  (name) => `scheduler/${name}.ts`,
+);
 
 function mayImport(path: string, target: string): boolean {
   if (target === "bun:ffi") return path === "gpu/native.ts";

@@ -11,9 +11,9 @@ import {
   type Step,
   type StepResult,
 } from "../../scheduler/core.ts";
+import { linearCost } from "../../scheduler/cost/linear.ts";
 import { deviceSpec, sampling } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
-import { linearCost } from "./cost-model.ts";
 import { SimulatedDevice } from "./device.ts";
 
 function row(position: number, overrides: Partial<Sampling> = {}, rest: Partial<SampleRow> = {}): SampleRow {

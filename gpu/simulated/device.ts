@@ -9,8 +9,8 @@ import {
   type TokenId,
   type TokenLogprobs,
 } from "../../scheduler/core.ts";
+import { type CostModel, shapeOf } from "../../scheduler/cost/cost-model.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
-import type { CostModel } from "./cost-model.ts";
 
 /**
  * A device that computes nothing and still cannot be fooled.
@@ -24,7 +24,7 @@ import type { CostModel } from "./cost-model.ts";
 export class SimulatedDevice implements Device {
   readonly spec: DeviceSpec;
   readonly #clock: Clock;
-  readonly #cost: CostModel;
+  readonly #costs: CostModel;
   readonly #fault: (step: Step) => StepResult | null;
   /** Per slot, page × pageTokens + offset: the token and the hash of its context; a hash of 0 is a slot never
    *  written. */
@@ -37,12 +37,12 @@ export class SimulatedDevice implements Device {
   constructor(
     spec: DeviceSpec,
     clock: Clock,
-    cost: CostModel,
+    costs: CostModel,
     fault: (step: Step) => StepResult | null = () => null,
   ) {
     this.spec = spec;
     this.#clock = clock;
-    this.#cost = cost;
+    this.#costs = costs;
     this.#fault = fault;
     this.#tokens = new Int32Array(spec.pages * spec.pageTokens);
     this.#contexts = new Int32Array(spec.pages * spec.pageTokens);
@@ -52,7 +52,7 @@ export class SimulatedDevice implements Device {
     assert(!this.#isInFlight && !this.#isClosed, "one step at a time, and none after close");
     checkStep(step, this.spec);
     this.#isInFlight = true;
-    const deviceMs = this.#cost(step);
+    const deviceMs = this.#costs.stepMs(shapeOf(step));
     this.#clock.after(deviceMs, () => {
       this.#isInFlight = false;
       if (!this.#isClosed) done(this.#fault(step) ?? this.#compute(step, deviceMs));

@@ -1,3 +1,5 @@
+import type { Step } from "../core.ts";
+
 /** A prompt chunk as far as its cost goes. */
 export interface PromptShape {
   /** Tokens computed in the step, ≥ 1. */
@@ -37,4 +39,19 @@ export function promptMs(model: CostModel, tokens: number, context: number): num
 /** Milliseconds of a step of `decodes` ≥ 1 decodes whose contexts are `context` tokens each. */
 export function decodeStepMs(model: CostModel, decodes: number, context: number): number {
   return model.stepMs({ prompts: [], decodes, decodeContext: decodes * context });
+}
+
+/** A step's shape. A chunk of one token after others is a decode; of those one token of a prompt may be the last, which
+ *  costs the same. */
+export function shapeOf({ chunks }: Step): StepShape {
+  const prompts: PromptShape[] = [];
+  let decodes = 0;
+  let decodeContext = 0;
+  for (const { start, tokens } of chunks) {
+    if (tokens.length === 1 && start > 0) {
+      decodes += 1;
+      decodeContext += start;
+    } else prompts.push({ tokens: tokens.length, context: start });
+  }
+  return { prompts, decodes, decodeContext };
 }

@@ -1,7 +1,7 @@
 /** The simulated device keeps every promise that a real one keeps. */
 import { deviceConformance } from "../../gpu/conformance.ts";
-import { linearCost } from "../../gpu/simulated/cost-model.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
+import { linearCost } from "../../scheduler/cost/linear.ts";
 import { deviceSpec } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
 

@@ -4,10 +4,10 @@
  */
 import { join } from "node:path";
 import { readModelConfig } from "../../gpu/model/config.ts";
-import { linearCost } from "../../gpu/simulated/cost-model.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import type { Clock } from "../../scheduler/clock.ts";
 import type { EngineId, Step, StepResult } from "../../scheduler/core.ts";
+import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine.ts";
 import type { EngineOptions } from "../../scheduler/engine-options.ts";

@@ -1,4 +1,3 @@
-import { type CostModel, linearCost } from "../../gpu/simulated/cost-model.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import {
   assert,
@@ -9,6 +8,8 @@ import {
   type StepResult,
   type TokenId,
 } from "../../scheduler/core.ts";
+import type { CostModel } from "../../scheduler/cost/cost-model.ts";
+import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine.ts";
 import type { EngineOptions } from "../../scheduler/engine-options.ts";
