@@ -27,6 +27,8 @@ export interface EngineOptions {
   /** When `checkIntegrity` runs by itself: after every step and message, or when the engine falls idle, every
    *  ten seconds at most. Page counts are checked whenever it falls idle. */
   readonly integrity: "always" | "idle";
+  /** Which life of the engine this is: 0, and one more each time it is replaced. */
+  readonly epoch: number;
   /** Told every step that is done, for traces (trace.ts). */
   readonly trace: ((step: StepTrace) => void) | null;
 }
@@ -41,6 +43,7 @@ export const engineDefaults: EngineOptions = {
   sharedTokensMin: 64,
   retriesMax: 3,
   integrity: "idle",
+  epoch: 0,
   trace: null,
 };
 

@@ -75,7 +75,7 @@ export class Engine {
     this.#clock = clock;
     this.#options = resolveOptions(options, device.spec);
     this.#emit = emit;
-    this.#residency = new Residency(device.spec.pages, device.spec.pageTokens);
+    this.#residency = new Residency(device.spec.pages, device.spec.pageTokens, this.#options.epoch);
     const { priorityGroups, ageingMs, trace } = this.#options;
     this.#journal = new Journal(trace);
     this.#queue = new WaitQueue(priorityGroups, ageingMs, (sequence) => this.#residency.lookUp(sequence));
@@ -90,7 +90,10 @@ export class Engine {
   /** Takes note of a message. Never starts a step and never reports: `run` does. */
   receive(message: EngineMessage): void {
     if (message.kind === "submit") this.#submit(message.sequence);
-    else {
+    else if (message.kind === "resync") {
+      this.#residency.notices.resync();
+      this.#isTold = false;
+    } else {
       // Whoever sent the message may not know yet that the sequence has ended.
       const sequence = this.#sequences.get(message.sequence);
       if (sequence === undefined) return;
@@ -358,7 +361,8 @@ export class Engine {
 
   #tell(): void {
     this.#isTold = true;
-    this.#emit(this.#journal.report(this.#snapshot()));
+    const { notices, cache } = this.#residency;
+    this.#emit(this.#journal.report(this.#snapshot(), notices.take(cache)));
   }
 
   #snapshot(): Snapshot {
@@ -376,6 +380,7 @@ export class Engine {
       pagesTotal: pool.pagesTotal,
       pagesFree: pool.pagesFree,
       pagesCached: cache.pagesEvictable,
+      evictedPagesTotal: cache.pagesEvictedTotal,
       tokensPending,
     };
   }

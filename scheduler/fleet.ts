@@ -1,3 +1,4 @@
+import type { Clock } from "./clock.ts";
 import {
   assert,
   type EngineId,
@@ -7,8 +8,11 @@ import {
   type TokenId,
   type TokenLogprobs,
 } from "./core.ts";
+import type { CostModel } from "./cost/cost-model.ts";
 import type { DeviceSpec } from "./device.ts";
+import type { Placement } from "./dispatch/placement.ts";
 import type { EngineLoad, EngineMessage, EngineReport } from "./messages.ts";
+import type { PlacementPolicy } from "./policy.ts";
 
 /** The way to one engine: a call, a thread, a process. Messages arrive in order, or the engine is reported
  *  lost. */
@@ -23,6 +27,18 @@ export interface SequenceListener {
   onStarted(cachedTokens: number): void;
   onToken(token: TokenId, logprobs: TokenLogprobs | null): void;
   onFinish(finish: Finish): void;
+}
+
+/** How a fleet places. */
+export interface FleetOptions {
+  /** Shortest queue by default. */
+  readonly policy: PlacementPolicy;
+  /** What is believed of each engine, by EngineId. Needed by policies that look at costs. */
+  readonly costs: readonly CostModel[];
+  /** Needed by policies that look at time. */
+  readonly clock: Pick<Clock, "nowMs">;
+  /** Told every placement, before the engine is. */
+  readonly onPlacement: (sequence: SequenceId, placement: Placement) => void;
 }
 
 interface Placed {
@@ -53,7 +69,10 @@ export class Fleet {
   readonly #placed = new Map<SequenceId, Placed>();
   #nextId = 0;
 
-  constructor(engines: readonly { readonly link: EngineLink; readonly spec: DeviceSpec }[]) {
+  constructor(
+    engines: readonly { readonly link: EngineLink; readonly spec: DeviceSpec }[],
+    _options: Partial<FleetOptions> = {},
+  ) {
     assert(engines.length > 0, "a fleet has an engine");
     this.#members = engines.map(({ link, spec }) => ({
       link,
@@ -175,6 +194,9 @@ function idleLoad(spec: DeviceSpec): EngineLoad {
     prefixQueriedTotal: 0,
     prefixHitTotal: 0,
     preemptionsTotal: 0,
+    evictedPagesTotal: 0,
+    stepsOverTarget: 0,
+    skippedDecodesTotal: 0,
     stepTokens: 0,
     deviceMs: 0,
     stepMs: 0,

@@ -1,3 +1,4 @@
+import type { CacheNotices } from "./cache/notice.ts";
 import type { Finish, SequenceId, Step, TokenId, TokenLogprobs } from "./core.ts";
 import type { Sequence } from "./local/sequence.ts";
 import type { EngineLoad, EngineReport } from "./messages.ts";
@@ -12,6 +13,8 @@ type Totals = Pick<
   | "prefixQueriedTotal"
   | "prefixHitTotal"
   | "preemptionsTotal"
+  | "stepsOverTarget"
+  | "skippedDecodesTotal"
   | "stepTokens"
   | "deviceMs"
   | "stepMs"
@@ -39,10 +42,13 @@ export class Journal {
     prefixQueriedTotal: 0,
     prefixHitTotal: 0,
     preemptionsTotal: 0,
+    stepsOverTarget: 0,
+    skippedDecodesTotal: 0,
     stepTokens: 0,
     deviceMs: 0,
     stepMs: 0,
   };
+  #reports = 0;
   #notes: StepNote[] = [];
   #started: { sequence: SequenceId; cachedTokens: number }[] = [];
   #sequences: SequenceId[] = [];
@@ -117,15 +123,18 @@ export class Journal {
   }
 
   /** Everything since the last report. */
-  report(now: Snapshot): EngineReport {
+  report(now: Snapshot, notices: CacheNotices | null): EngineReport {
     const report: EngineReport = {
+      number: this.#reports,
       started: this.#started,
       sequences: this.#sequences,
       tokens: this.#tokens,
       logprobs: this.#logprobs,
       finished: this.#finished,
       load: { ...now, ...this.#totals },
+      notices,
     };
+    this.#reports += 1;
     this.#started = [];
     this.#sequences = [];
     this.#tokens = [];

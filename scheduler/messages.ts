@@ -1,3 +1,4 @@
+import type { CacheNotices } from "./cache/notice.ts";
 import type { Finish, SequenceId, SequenceSpec, TokenId, TokenLogprobs } from "./core.ts";
 
 /**
@@ -11,10 +12,14 @@ export type EngineMessage =
   | { readonly kind: "abort"; readonly sequence: SequenceId }
   /** A slow reader: keep the sequence's pages but run it no further until `resume`. */
   | { readonly kind: "pause"; readonly sequence: SequenceId }
-  | { readonly kind: "resume"; readonly sequence: SequenceId };
+  | { readonly kind: "resume"; readonly sequence: SequenceId }
+  /** A notice was missed: the next report's notices tell everything that is cached. */
+  | { readonly kind: "resync" };
 
 /** Everything an engine has to tell after one step or one message, in one delivery. */
 export interface EngineReport {
+  /** 0, 1, 2 … of the engine. */
+  readonly number: number;
   /** Sequences that were admitted: from now on they hold pages. Told once per sequence, also when preempted
    *  later. */
   readonly started: readonly { readonly sequence: SequenceId; readonly cachedTokens: number }[];
@@ -26,6 +31,8 @@ export interface EngineReport {
   /** Ended sequences; their last token, if any, is in `tokens` of this same report or an earlier one. */
   readonly finished: readonly { readonly sequence: SequenceId; readonly finish: Finish }[];
   readonly load: EngineLoad;
+  /** Changes of the prefix cache since the report before; null: none. */
+  readonly notices: CacheNotices | null;
 }
 
 /** A snapshot and running totals; totals only grow. */
@@ -48,6 +55,12 @@ export interface EngineLoad {
   readonly prefixQueriedTotal: number;
   readonly prefixHitTotal: number;
   readonly preemptionsTotal: number;
+  /** Pages that the prefix cache gave up for others. */
+  readonly evictedPagesTotal: number;
+  /** Steps after which a stream had waited longer than its target. */
+  readonly stepsOverTarget: number;
+  /** Times that a throughput decode was left out of a step. */
+  readonly skippedDecodesTotal: number;
   /** Of the last step: tokens in it, milliseconds inside the device, and from its start to its report. */
   readonly stepTokens: number;
   readonly deviceMs: number;

@@ -1,4 +1,5 @@
 import { assert, type PageId } from "../core.ts";
+import { type HashSeed, hashPages, hashSeed, lastHash } from "../dispatch/page-hash.ts";
 import { EvictionOrder } from "./eviction-order.ts";
 import type { PagePool } from "./page-pool.ts";
 import { attach, createRoot, descend, detach, type Place, type Span, split } from "./radix-tree.ts";
@@ -16,6 +17,14 @@ export interface Match {
   readonly tokens: number;
   /** Pages that can be evicted now, and no longer once the match and the source of its copy are leased. */
   readonly pagesPinned: number;
+}
+
+/** Told what the cache takes in and lets go, from within the call that does it. */
+export interface CacheObserver {
+  /** A new leaf: the whole pages that end in it are cached now. */
+  inserted(span: Span): void;
+  /** Of the path that ends with `span`, whole pages `from` … are about to go; it has none after those. */
+  evicting(span: Span, from: number): void;
 }
 
 /**
@@ -36,15 +45,18 @@ export interface Match {
  */
 export class Cache {
   readonly #pool: PagePool;
+  readonly #observer: CacheObserver | null;
   readonly #roots = new Map<string, Span>();
   readonly #order = new EvictionOrder();
   /** Pages listed by spans, and by spans with leases. */
   #pagesHeld = 0;
   #pagesLeased = 0;
+  #pagesEvictedTotal = 0;
   #version = 0;
 
-  constructor(pool: PagePool) {
+  constructor(pool: PagePool, observer: CacheObserver | null = null) {
     this.#pool = pool;
+    this.#observer = observer;
   }
 
   get pagesHeld(): number {
@@ -54,6 +66,11 @@ export class Cache {
   /** Pages that `evict` could free now. */
   get pagesEvictable(): number {
     return this.#pagesHeld - this.#pagesLeased;
+  }
+
+  /** Pages that `evict` has freed so far. */
+  get pagesEvictedTotal(): number {
+    return this.#pagesEvictedTotal;
   }
 
   /** Changes whenever the answer of `match` may have changed. */
@@ -166,7 +183,9 @@ export class Cache {
       if (leaf === null) break;
       this.#shorten(leaf, pages - (this.#pool.pagesFree - freeBefore));
     }
-    return this.#pool.pagesFree - freeBefore;
+    const freed = this.#pool.pagesFree - freeBefore;
+    this.#pagesEvictedTotal += freed;
+    return freed;
   }
 
   /** All spans, roots included, parents first. For checks and pictures. */
@@ -214,14 +233,14 @@ export class Cache {
   #extend(lease: Lease, tokens: Int32Array, end: number, pages: Int32Array): Lease {
     assert(end >= lease.span.end, "leased tokens are computed");
     if (end === lease.span.end) return lease;
-    const span = this.#merge(lease.span, tokens, end, pages);
+    const span = this.#merge(lease, tokens, end, pages);
     this.#pin(span, lease.span);
     return { salt: lease.salt, span };
   }
 
   /** Brings tokens [from.end, end) into the tree; returns the span that ends there. Whoever asks pins it at
    *  once. */
-  #merge(from: Span, tokens: Int32Array, end: number, pages: Int32Array): Span {
+  #merge({ salt, span: from }: Lease, tokens: Int32Array, end: number, pages: Int32Array): Span {
     const { pageTokens } = this.#pool;
     const place = descend(from, tokens, end);
     const isKnown = place.depth === end;
@@ -233,9 +252,11 @@ export class Cache {
     if (stem.isLeaf && stem.parent !== null && stem.end % pageTokens !== 0) this.#dropPages(stem, 1);
     const leafPages = Array.from(pages.subarray(firstNew, Math.ceil(end / pageTokens))) as PageId[];
     // A copy: a view would keep the whole sequence in memory for as long as the span.
-    const leaf = attach(stem, tokens.slice(place.depth, end), leafPages);
+    const hashes = hashPages(tokens, firstNew, Math.floor(end / pageTokens), pageTokens, hashAt(stem, salt));
+    const leaf = attach(stem, tokens.slice(place.depth, end), leafPages, hashes);
     this.#pagesHeld += leafPages.length;
     this.#order.append(leaf);
+    this.#observer?.inserted(leaf);
     return leaf;
   }
 
@@ -266,7 +287,11 @@ export class Cache {
    *  tokens. */
   #cutToPages(leaf: Span): void {
     const { pageTokens } = this.#pool;
-    const end = (Math.floor(leaf.start / pageTokens) + leaf.pages.length) * pageTokens;
+    const first = Math.floor(leaf.start / pageTokens);
+    const end = (first + leaf.pages.length) * pageTokens;
+    const wholeEnd = Math.floor(Math.min(leaf.end, Math.max(end, leaf.start)) / pageTokens);
+    this.#observer?.evicting(leaf, wholeEnd);
+    leaf.hashes = leaf.hashes.subarray(0, 2 * (wholeEnd - first));
     if (end > leaf.start) {
       leaf.tokens = leaf.tokens.subarray(0, Math.min(leaf.tokens.length, end - leaf.start));
       return;
@@ -297,6 +322,13 @@ function spanAt(span: Span, depth: number): Span {
   let at = span;
   while (at.parent !== null && at.start >= depth) at = at.parent;
   return at;
+}
+
+/** The hash of the whole pages of tokens [0, span.end), to go on from. */
+function hashAt(span: Span, salt: string): HashSeed {
+  let at: Span | null = span;
+  while (at !== null && at.hashes.length === 0) at = at.parent;
+  return at === null ? hashSeed(salt) : lastHash(at.hashes);
 }
 
 /** The span that lists the page in which `place` ends: the place's own, or, where a fork divides the page,

@@ -1,4 +1,5 @@
 import { Cache, type Lease } from "../cache/cache.ts";
+import { NoticeBook } from "../cache/notices.ts";
 import { PagePool } from "../cache/page-pool.ts";
 import { pathPages } from "../cache/radix-tree.ts";
 import { assert, type PageCopy, type PageId } from "../core.ts";
@@ -17,12 +18,15 @@ import type { Sequence } from "./sequence.ts";
 export class Residency {
   readonly pool: PagePool;
   readonly cache: Cache;
+  /** What has changed in the cache since it was told. */
+  readonly notices: NoticeBook;
   /** Pins on pages that the step being planned or in flight copies from. */
   #sources: Lease[] = [];
 
-  constructor(pagesTotal: number, pageTokens: number) {
+  constructor(pagesTotal: number, pageTokens: number, epoch: number) {
     this.pool = new PagePool(pagesTotal, pageTokens);
-    this.cache = new Cache(this.pool);
+    this.notices = new NoticeBook(pageTokens, epoch);
+    this.cache = new Cache(this.pool, this.notices);
   }
 
   /** Pages that are free or can be made so without preempting anybody. */

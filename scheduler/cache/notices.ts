@@ -1,0 +1,68 @@
+import type { Cache, CacheObserver } from "./cache.ts";
+import type { CacheNotice, CacheNotices } from "./notice.ts";
+import type { Span } from "./radix-tree.ts";
+
+interface Draft extends CacheNotice {
+  readonly span: Span;
+  from: number;
+}
+
+/** Writes down what a cache takes in and lets go, for the fleet: one batch of notices per report. */
+export class NoticeBook implements CacheObserver {
+  readonly #epoch: number;
+  readonly #pageTokens: number;
+  #drafts: Draft[] = [];
+  #number = 0;
+  #isWhole = false;
+
+  /** `epoch`: which life of the engine this is. */
+  constructor(pageTokens: number, epoch: number) {
+    this.#pageTokens = pageTokens;
+    this.#epoch = epoch;
+  }
+
+  inserted(span: Span): void {
+    const from = Math.floor(span.start / this.#pageTokens);
+    if (span.hashes.length > 0) this.#drafts.push({ kind: "insert", path: pathHashes(span), from, span });
+  }
+
+  evicting(span: Span, from: number): void {
+    const end = Math.floor(span.end / this.#pageTokens);
+    if (from === end) return;
+    // Page after page of one span goes while others grow: that is one notice, of the path as it was at first.
+    const last = this.#drafts.at(-1);
+    if (last?.kind === "evict" && last.span === span && last.from === end) last.from = from;
+    else this.#drafts.push({ kind: "evict", path: pathHashes(span), from, span });
+  }
+
+  /** The next batch tells everything that is cached. */
+  resync(): void {
+    this.#isWhole = true;
+  }
+
+  /** What has happened since the last time; null if nothing has. */
+  take(cache: Cache): CacheNotices | null {
+    if (this.#isWhole) {
+      this.#drafts = [];
+      for (const { span } of cache.spans()) this.inserted(span);
+    } else if (this.#drafts.length === 0) return null;
+    const notices = this.#drafts.map(({ kind, path, from }) => ({ kind, path, from }));
+    const batch = { epoch: this.#epoch, number: this.#number, isWhole: this.#isWhole, notices };
+    this.#number += 1;
+    this.#drafts = [];
+    this.#isWhole = false;
+    return batch;
+  }
+}
+
+/** Hashes of the whole pages of tokens [0, span.end). */
+export function pathHashes(span: Span): Uint32Array {
+  let words = 0;
+  for (let at: Span | null = span; at !== null; at = at.parent) words += at.hashes.length;
+  const path = new Uint32Array(words);
+  for (let at: Span | null = span; at !== null; at = at.parent) {
+    words -= at.hashes.length;
+    path.set(at.hashes, words);
+  }
+  return path;
+}
