@@ -81,6 +81,9 @@ export interface SequenceSpec {
   readonly id: SequenceId;
   /** At least one token. An Int32Array crosses threads fastest. */
   readonly promptTokens: ArrayLike<TokenId>;
+  /** Output tokens drawn already, by an engine that was lost. They are known from the start, count towards
+   *  `tokensMax` and penalties, and are not told again; the next draw's position is their number. */
+  readonly drawnTokens: ArrayLike<TokenId>;
   readonly sampling: Sampling;
   readonly stop: StopRule;
   /** Prefixes are shared only between sequences with the same salt ("" by default): isolation of tenants. */

@@ -324,3 +324,23 @@ test("logprobs belong to the tokens they are reported with", () => {
   expect(report.logprobs![0]).toBeNull();
   expect(report.logprobs![1]!.top[0]!.token).toBe(report.tokens[1]!);
 });
+
+test("a sequence whose first tokens were drawn elsewhere goes on as if it had drawn them itself", () => {
+  for (const options of [{}, { temperature: 1 }, { presencePenalty: 1, frequencyPenalty: 0.5 }]) {
+    const spec = sequenceSpec(tokensFrom(0, 50), 30, { sampling: { seed: [3, 4], ...options } });
+    const whole = tokensAlone(spec);
+    for (const drawn of [1, 14, 29]) {
+      const rest = tokensAlone({ ...spec, drawnTokens: whole.tokens.slice(0, drawn) });
+      expect(rest.tokens).toEqual(whole.tokens.slice(drawn));
+      expect(rest.finish).toEqual({ kind: "length" });
+    }
+  }
+});
+
+test("tokens drawn elsewhere count towards what fits, and have to be of the vocabulary", () => {
+  const harness = new EngineHarness({ spec: { pages: 4 } });
+  harness.submit({ ...sequenceSpec(tokensFrom(0, 40), 50), drawnTokens: tokensFrom(100, 24) });
+  harness.submit({ ...sequenceSpec(tokensFrom(0, 40), 50), drawnTokens: [1000] });
+  harness.finish();
+  expect(harness.outcomes.map((outcome) => outcome.finish?.kind)).toEqual(["rejected", "failed"]);
+});

@@ -88,7 +88,7 @@ export class Fleet {
     return this.#placed.size;
   }
 
-  submit(spec: Omit<SequenceSpec, "id">, listener: SequenceListener): SequenceId {
+  submit(spec: Omit<SequenceSpec, "id" | "drawnTokens">, listener: SequenceListener): SequenceId {
     const id = this.#nextId as SequenceId;
     this.#nextId += 1;
     const engine = this.#place();
@@ -101,7 +101,7 @@ export class Fleet {
     this.#placed.set(id, { engine, listener, outstanding, promptPending });
     const member = this.#members[engine]!;
     member.outstanding += outstanding;
-    member.link.send({ kind: "submit", sequence: { ...spec, id } });
+    member.link.send({ kind: "submit", sequence: { ...spec, drawnTokens: [], id } });
     return id;
   }
 

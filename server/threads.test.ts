@@ -78,6 +78,7 @@ function run(
       sampling: draw,
       stop: { tokensMax, tokensMin: 0, stopTokens: [] },
       cacheSalt: "",
+      drawnTokens: [],
       service: chatService,
     };
     const id = fleet.submit(spec, {

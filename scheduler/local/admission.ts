@@ -1,4 +1,4 @@
-import type { Finish, PageCopy, SequenceSpec } from "../core.ts";
+import type { Finish, PageCopy, SequenceSpec, TokenId } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineOptions } from "../engine-options.ts";
 import { findOwner } from "./prefix-pending.ts";
@@ -19,21 +19,26 @@ export function refusal(
   waiting: number,
   queueMax: number,
 ): Finish | null {
-  const { promptTokens } = spec;
+  const { promptTokens, drawnTokens } = spec;
   if (promptTokens.length === 0) return { kind: "failed", reason: "The prompt has no tokens." };
-  const needed = promptTokens.length + 1;
+  const needed = promptTokens.length + drawnTokens.length + 1;
   const limit = lengthLimit(device);
   if (needed > limit) return { kind: "rejected", reason: "neverFits", needed, limit };
   if (waiting >= queueMax) {
     return { kind: "rejected", reason: "queueFull", needed: waiting + 1, limit: queueMax };
   }
-  for (let i = 0; i < promptTokens.length; i++) {
-    const token = promptTokens[i]!;
-    if (Number.isInteger(token) && token >= 0 && token < device.vocabSize) continue;
-    return {
-      kind: "failed",
-      reason: `Prompt token ${token} is not in the vocabulary of ${device.vocabSize}.`,
-    };
+  const unknown = unknownToken(promptTokens, device.vocabSize) ?? unknownToken(drawnTokens, device.vocabSize);
+  if (unknown === null) return null;
+  return {
+    kind: "failed",
+    reason: `Prompt token ${unknown} is not in the vocabulary of ${device.vocabSize}.`,
+  };
+}
+
+function unknownToken(tokens: ArrayLike<TokenId>, vocabSize: number): number | null {
+  for (let i = 0; i < tokens.length; i++) {
+    const token = tokens[i]!;
+    if (!Number.isInteger(token) || token < 0 || token >= vocabSize) return token;
   }
   return null;
 }

@@ -64,16 +64,18 @@ export class Sequence {
   readonly #seen: SeenCounter | null;
 
   constructor(spec: SequenceSpec, arrival: number, arrivedMs: number) {
-    const prompt = spec.promptTokens;
+    const { promptTokens: prompt, drawnTokens: drawn } = spec;
     this.spec = spec;
     this.arrival = arrival;
     this.arrivedMs = arrivedMs;
-    this.length = prompt.length;
-    this.#tokens = new Int32Array(prompt.length + Math.min(spec.stop.tokensMax, 256));
+    this.length = prompt.length + drawn.length;
+    this.#tokens = new Int32Array(this.length + Math.min(spec.stop.tokensMax, 256));
     this.#tokens.set(prompt);
+    this.#tokens.set(drawn, prompt.length);
     const { repetitionPenalty, presencePenalty, frequencyPenalty } = spec.sampling;
     const hasPenalty = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
     this.#seen = hasPenalty ? new SeenCounter(prompt) : null;
+    for (let i = 0; i < drawn.length; i++) this.#seen?.add(drawn[i]!);
   }
 
   get id(): SequenceId {

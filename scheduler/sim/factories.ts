@@ -53,6 +53,7 @@ export function sequenceSpec(
 ): Omit<SequenceSpec, "id"> {
   return {
     promptTokens,
+    drawnTokens: [],
     sampling: sampling(overrides.sampling),
     stop: { tokensMax, tokensMin: 0, stopTokens: [], ...overrides.stop },
     cacheSalt: overrides.cacheSalt ?? "",
