@@ -59,3 +59,10 @@ test("a key file is read again when it changes, and an empty one lets nobody in"
 test("a key file that is missing at the start is an error, not an open door", () => {
   expect(() => new ApiKeys({ keys: [], file: "/nonexistent/keys" })).toThrow();
 });
+
+test("each key is a tenant of its own, whichever header carries it; without keys there is one", () => {
+  const keys = new ApiKeys({ keys: ["first", "second"], file: null });
+  expect(keys.authorize(new Headers({ authorization: "Bearer first" }))).toBe("key 0");
+  expect(keys.authorize(new Headers({ "x-api-key": "second" }))).toBe("key 1");
+  expect(new ApiKeys({ keys: [], file: null }).authorize(new Headers())).toBe("");
+});

@@ -38,19 +38,22 @@ export class ApiKeys {
     return this.#given.length === 0 && this.#file === null;
   }
 
-  /** Throws 401 unless the request carries a key, as `Authorization: Bearer …` or `x-api-key`. */
-  authorize(headers: Headers): void {
-    if (this.isOpen) return;
+  /** Who asks: a name for each key that tells nothing of it, the same for as long as keys keep their order; "" when
+   *  everybody may. Throws 401 unless the request carries a key, as `Authorization: Bearer …` or `x-api-key`. */
+  authorize(headers: Headers): string {
+    if (this.isOpen) return "";
     const key = headers.get("authorization")?.match(/^bearer +(\S+) *$/i)?.[1] ?? headers.get("x-api-key");
     if (key === null || key === undefined) {
       throw unauthorized("this server needs an API key: send the header Authorization: Bearer <key>");
     }
     this.#reloadFile();
     const given = digest(key);
-    let isKnown = false;
-    for (const known of this.#given) isKnown = timingSafeEqual(known, given) || isKnown;
-    for (const known of this.#fromFile) isKnown = timingSafeEqual(known, given) || isKnown;
-    if (!isKnown) throw unauthorized("this API key is not known here");
+    let found: number | null = null;
+    [...this.#given, ...this.#fromFile].forEach((known, index) => {
+      if (timingSafeEqual(known, given)) found ??= index;
+    });
+    if (found === null) throw unauthorized("this API key is not known here");
+    return `key ${found}`;
   }
 
   /** A file that cannot be read now (an editor is replacing it) leaves the last keys in force. */

@@ -35,11 +35,13 @@ export function runEngineLoop(engine: Engine, device: Device, clock: LoopClock, 
 
   for (;;) {
     const seen = inbox.bell(); // read before draining: a message that comes later changes it
+    clock.turn();
     if (!drain()) return;
     clock.runDue();
     engine.run();
     if (hosted?.inFlight) {
       hosted.wait();
+      clock.turn();
       if (!drain()) return;
       hosted.deliver();
     } else {

@@ -8,9 +8,13 @@ function rig() {
   const set = (delayMs: number, name: string) => clock.after(delayMs, () => ran.push(name));
   const advance = (ms: number) => {
     nowMs += ms;
+    clock.turn();
     clock.runDue();
   };
-  return { clock, ran, set, advance };
+  const pass = (ms: number) => {
+    nowMs += ms;
+  };
+  return { clock, ran, set, advance, pass };
 }
 
 test("timers run when they are due, in order of time, then of setting", () => {
@@ -60,4 +64,17 @@ test("a negative delay is due at once, never before the clock is asked", () => {
   expect(ran).toEqual([]);
   advance(0);
   expect(ran).toEqual(["now"]);
+});
+
+test("time stands still within a turn, but not for whoever sleeps until the next timer", () => {
+  const { clock, ran, set, advance, pass } = rig();
+  set(10, "timer");
+  pass(10);
+  expect(clock.nowMs()).toBe(100);
+  clock.runDue();
+  expect(ran).toEqual([]);
+  expect(clock.msUntilNext()).toBe(0);
+  advance(0);
+  expect(clock.nowMs()).toBe(110);
+  expect(ran).toEqual(["timer"]);
 });

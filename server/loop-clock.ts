@@ -8,21 +8,31 @@ interface Timer {
 /**
  * The clock of a thread that never returns to its event loop: monotonic time, and timers that run when the loop asks
  * for them. Timers due at the same moment run in the order they were set.
+ *
+ * Time stands still within a turn of the loop: all that is decided in one turn is decided at one time, so that a
+ * recording needs one number per turn to be repeated exactly (flight-recorder.ts).
  */
 export class LoopClock implements Clock {
   readonly #timers: Timer[] = [];
   readonly #now: () => number;
+  #turnMs: number;
 
   constructor(now: () => number = () => performance.now()) {
     this.#now = now;
+    this.#turnMs = now();
+  }
+
+  /** Begins a turn: the time is read, and stays what it is until the next one. */
+  turn(): void {
+    this.#turnMs = this.#now();
   }
 
   nowMs(): number {
-    return this.#now();
+    return this.#turnMs;
   }
 
   after(delayMs: number, run: () => void): Cancel {
-    const timer: Timer = { dueMs: this.#now() + Math.max(0, delayMs), run };
+    const timer: Timer = { dueMs: this.#turnMs + Math.max(0, delayMs), run };
     const next = this.#timers.findIndex((other) => other.dueMs > timer.dueMs);
     this.#timers.splice(next === -1 ? this.#timers.length : next, 0, timer);
     return () => {
@@ -31,10 +41,9 @@ export class LoopClock implements Clock {
     };
   }
 
-  /** Runs the timers that are due now; those they set wait for the next call. */
+  /** Runs the timers that are due in this turn; those they set wait for the next call. */
   runDue(): void {
-    const now = this.#now();
-    const count = this.#timers.findIndex((timer) => timer.dueMs > now);
+    const count = this.#timers.findIndex((timer) => timer.dueMs > this.#turnMs);
     const due = count === -1 ? this.#timers.length : count;
     for (const timer of this.#timers.slice(0, due)) {
       const index = this.#timers.indexOf(timer); // an earlier timer may have cancelled this one
