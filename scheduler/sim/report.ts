@@ -5,7 +5,8 @@ import type { PlacementReason } from "../dispatch/placement.ts";
 export interface CallRecord {
   readonly kind: string;
   readonly tenant: string;
-  readonly engine: EngineId;
+  /** Where it was placed last; null: nowhere. */
+  readonly engine: EngineId | null;
   readonly reason: PlacementReason;
   readonly arrivedMs: number;
   /** Admitted for the first time; null: never. */
@@ -18,7 +19,8 @@ export interface CallRecord {
   readonly outputTokens: number;
   /** Longest time between two of its tokens; 0 with fewer than two. */
   readonly longestGapMs: number;
-  readonly finish: Finish["kind"];
+  /** unfinished: the simulation ended before. */
+  readonly finish: Finish["kind"] | "unfinished";
 }
 
 /** Shares of a distribution, within 0.5 %. */
@@ -48,18 +50,20 @@ export interface SimulationReport {
   readonly policy: string;
   readonly workload: string;
   readonly seed: number;
+  /** Every call ended; false if the simulation was ended before. */
+  readonly isComplete: boolean;
   /** Virtual time from the first arrival to the last end. */
   readonly durationMs: number;
   readonly calls: readonly CallRecord[];
   readonly engines: readonly EngineRecord[];
-  /** Of calls that ended well: arrival to first token, gaps between tokens, output tokens after the first per time,
-   *  arrival to end, arrival to admission. Milliseconds. */
+  /** Milliseconds. Of calls that ended well: arrival to first token, time per token after the first, arrival to end; of
+   *  all that were admitted, arrival to admission; of all tokens but first ones, the time since the one before. */
   readonly ttft: Quantiles;
   readonly tbt: Quantiles;
   readonly tpot: Quantiles;
   readonly latency: Quantiles;
   readonly queueing: Quantiles;
-  /** Prompt tokens found in the cache over prompt tokens. */
+  /** Prompt tokens found in the cache over prompt tokens, of calls that were admitted. */
   readonly hitRate: number;
   /** Equal for equal histories: every placement, step and token with its time (history.ts). */
   readonly historyHash: string;

@@ -1,0 +1,121 @@
+import type { Clock } from "../clock.ts";
+import type { EngineId, Finish, SequenceSpec, TokenId } from "../core.ts";
+import type { PlacementReason } from "../dispatch/placement.ts";
+import type { SequenceListener } from "../fleet.ts";
+import type { CallRecord } from "./report.ts";
+import type { Arrival } from "./workload.ts";
+
+/** Whoever watches all clients of a simulation. */
+export interface CallObserver {
+  /** Admitted for the first time. */
+  onStarted(call: SimulatedCall): void;
+  /** `gapMs` after the token before; null: the first. */
+  onToken(call: SimulatedCall, token: TokenId, gapMs: number | null): void;
+  onFinish(call: SimulatedCall): void;
+}
+
+/** One simulated client: waits for its tokens and writes down when they come. */
+export class SimulatedCall implements SequenceListener {
+  readonly index: number;
+  readonly arrival: Arrival;
+  readonly promptTokens: number;
+  readonly arrivedMs: number;
+  /** Where it was placed last, and why; null: nowhere yet. */
+  engine: EngineId | null = null;
+  reason: PlacementReason = "only";
+  readonly tokens: TokenId[] = [];
+  startedMs: number | null = null;
+  firstMs: number | null = null;
+  lastMs = 0;
+  cachedTokens = 0;
+  longestGapMs = 0;
+  finish: Finish | null = null;
+  finishedMs = 0;
+  readonly #clock: Clock;
+  readonly #observer: CallObserver;
+
+  constructor(index: number, arrival: Arrival, promptTokens: number, clock: Clock, observer: CallObserver) {
+    this.index = index;
+    this.arrival = arrival;
+    this.promptTokens = promptTokens;
+    this.arrivedMs = clock.nowMs();
+    this.#clock = clock;
+    this.#observer = observer;
+  }
+
+  onStarted(cachedTokens: number): void {
+    if (this.startedMs !== null) return;
+    this.startedMs = this.#clock.nowMs();
+    this.cachedTokens = cachedTokens;
+    this.#observer.onStarted(this);
+  }
+
+  onToken(token: TokenId): void {
+    const nowMs = this.#clock.nowMs();
+    let gapMs: number | null = null;
+    if (this.firstMs === null) this.firstMs = nowMs;
+    else {
+      gapMs = nowMs - this.lastMs;
+      if (gapMs > this.longestGapMs) this.longestGapMs = gapMs;
+    }
+    this.lastMs = nowMs;
+    this.tokens.push(token);
+    this.#observer.onToken(this, token, gapMs);
+  }
+
+  onFinish(finish: Finish): void {
+    this.finish = finish;
+    this.finishedMs = this.#clock.nowMs();
+    this.#observer.onFinish(this);
+  }
+
+  record(): CallRecord {
+    return {
+      kind: this.arrival.kind,
+      tenant: this.arrival.service.tenant,
+      engine: this.engine,
+      reason: this.reason,
+      arrivedMs: this.arrivedMs,
+      startedMs: this.startedMs,
+      firstMs: this.firstMs,
+      finishedMs: this.finish === null ? this.#clock.nowMs() : this.finishedMs,
+      promptTokens: this.promptTokens,
+      cachedTokens: this.cachedTokens,
+      outputTokens: this.tokens.length,
+      longestGapMs: this.longestGapMs,
+      finish: this.finish === null ? "unfinished" : this.finish.kind,
+    };
+  }
+}
+
+/** What a call submits: it ends with `stopToken`, and its seed is its index, so that the device knows whose it is. */
+export function sequenceOf(
+  { index, arrival }: SimulatedCall,
+  promptTokens: Int32Array,
+  stopToken: TokenId,
+): Omit<SequenceSpec, "id"> {
+  return {
+    promptTokens,
+    sampling: {
+      temperature: 1,
+      topK: 0,
+      topP: 1,
+      minP: 0,
+      repetitionPenalty: 1,
+      presencePenalty: 0,
+      frequencyPenalty: 0,
+      logitBias: [],
+      seed: [index, 0],
+      topLogprobs: null,
+    },
+    stop: { tokensMax: arrival.tokensMax, tokensMin: 0, stopTokens: [stopToken] },
+    cacheSalt: arrival.cacheSalt,
+    drawnTokens: [],
+    service: arrival.service,
+  };
+}
+
+/** Whether two arrivals are placed together. */
+export function isSameGang(a: Arrival, b: Arrival): boolean {
+  return a.service.gang !== null && a.service.gang === b.service.gang && a.atMs === b.atMs;
+}

@@ -1,0 +1,140 @@
+import { assert, type EngineId, type SampleRow, type TokenId } from "../core.ts";
+import type { CostModel } from "../cost/cost-model.ts";
+import type { DeviceSpec } from "../device.ts";
+import { Engine } from "../engine.ts";
+import type { EngineOptions } from "../engine-options.ts";
+import type { EngineLink } from "../fleet.ts";
+import type { EngineLoad, EngineMessage, EngineReport } from "../messages.ts";
+import type { EventClock } from "./event-clock.ts";
+import type { EngineRecord } from "./report.ts";
+import { TimedDevice } from "./timed-device.ts";
+
+/** What a slot is made of. */
+export interface SlotSetup {
+  readonly engine: EngineId;
+  readonly spec: DeviceSpec;
+  /** How long its steps take. */
+  readonly profile: CostModel;
+  readonly options: (epoch: number) => Partial<EngineOptions>;
+  /** One way between fleet and engine, in milliseconds. */
+  readonly delayMs: number;
+  readonly nextToken: (row: SampleRow) => TokenId;
+  readonly onReport: (engine: EngineId, report: EngineReport) => void;
+}
+
+/** An engine from its start to its loss. */
+interface Life {
+  readonly epoch: number;
+  readonly device: TimedDevice;
+  readonly engine: Engine;
+  load: EngineLoad | null;
+}
+
+/** A place for an engine in a simulated machine: the engine, its device, and the way between them and the fleet, which
+ *  takes time and keeps the order. What goes wrong with it is done to it here. */
+export class EngineSlot implements EngineLink {
+  readonly #setup: SlotSetup;
+  readonly #clock: EventClock;
+  readonly #past: Life[] = [];
+  #life: Life | null;
+  /** The last messages sent, and when: those of one moment arrive together. */
+  #sent: EngineMessage[] = [];
+  #sentMs = -1;
+  #slowdown = 1;
+  #noticesToDrop = 0;
+  #waitingMax = 0;
+
+  constructor(setup: SlotSetup, clock: EventClock) {
+    this.#setup = setup;
+    this.#clock = clock;
+    this.#life = this.#open(0);
+  }
+
+  /** Null while it is lost. */
+  get engine(): Engine | null {
+    return this.#life?.engine ?? null;
+  }
+
+  /** Messages of one moment arrive together: the engine takes note of all, and then runs. */
+  send(message: EngineMessage): void {
+    const life = this.#life;
+    if (life === null) return;
+    const nowMs = this.#clock.nowMs();
+    if (this.#sentMs === nowMs) {
+      this.#sent.push(message);
+      return;
+    }
+    const messages = [message];
+    this.#sent = messages;
+    this.#sentMs = nowMs;
+    this.#clock.after(this.#setup.delayMs, () => {
+      if (this.#sent === messages) this.#sentMs = -1;
+      if (this.#life !== life) return;
+      for (const sent of messages) life.engine.receive(sent);
+      life.engine.run();
+    });
+  }
+
+  /** The engine is gone, with everything that is on its way from or to it. */
+  lose(): void {
+    const life = this.#life;
+    if (life === null) return;
+    life.device.close();
+    this.#past.push(life);
+    this.#life = null;
+    this.#sentMs = -1;
+  }
+
+  /** Another engine takes the place of the lost one; returns its epoch. */
+  replace(): number {
+    assert(this.#life === null, "only a lost engine is replaced");
+    this.#life = this.#open(this.#past.length);
+    return this.#life.epoch;
+  }
+
+  /** From now on steps take `factor` times as long. */
+  slowDown(factor: number): void {
+    this.#slowdown = factor;
+  }
+
+  /** The next `count` reports with notices lose them. */
+  dropNotices(count: number): void {
+    this.#noticesToDrop += count;
+  }
+
+  /** Sums over all that lived here. */
+  record(): EngineRecord {
+    const lives = this.#life === null ? this.#past : [...this.#past, this.#life];
+    const sum = (value: (life: Life) => number): number =>
+      lives.reduce((total, life) => total + value(life), 0);
+    return {
+      steps: sum(({ device }) => device.work.steps),
+      busyMs: sum(({ device }) => device.work.busyMs),
+      promptTokensComputed: sum(({ device }) => device.work.promptTokens),
+      promptTokensCached: sum(({ load }) => load?.prefixHitTotal ?? 0),
+      tokensGenerated: sum(({ load }) => load?.generatedTokensTotal ?? 0),
+      preemptions: sum(({ load }) => load?.preemptionsTotal ?? 0),
+      waitingMax: this.#waitingMax,
+      evictedPages: sum(({ load }) => load?.evictedPagesTotal ?? 0),
+    };
+  }
+
+  #open(epoch: number): Life {
+    const { spec, profile, nextToken, options } = this.#setup;
+    const device = new TimedDevice(spec, this.#clock, profile, () => this.#slowdown, nextToken);
+    const engine = new Engine(device, this.#clock, options(epoch), (report) => this.#emit(life, report));
+    const life: Life = { epoch, device, engine, load: null };
+    return life;
+  }
+
+  #emit(life: Life, report: EngineReport): void {
+    life.load = report.load;
+    if (report.load.waiting > this.#waitingMax) this.#waitingMax = report.load.waiting;
+    const isDropped = report.notices !== null && this.#noticesToDrop > 0;
+    if (isDropped) this.#noticesToDrop -= 1;
+    const received = isDropped ? { ...report, notices: null } : report;
+    this.#clock.after(this.#setup.delayMs, () => {
+      if (this.#life === life) this.#setup.onReport(this.#setup.engine, received);
+    });
+  }
+}

@@ -1,0 +1,70 @@
+import type { Clock } from "../clock.ts";
+import { assert, type Sampled, type SampleRow, type Step, type StepResult, type TokenId } from "../core.ts";
+import { type CostModel, shapeOf } from "../cost/cost-model.ts";
+import type { Device, DeviceSpec } from "../device.ts";
+
+/** What a timed device did. */
+export interface DeviceWork {
+  steps: number;
+  busyMs: number;
+  promptTokens: number;
+}
+
+/**
+ * A device that only takes time, as long as its cost model says: for simulations of hours of work of large devices. It
+ * keeps no page contents; what it draws is up to `nextToken`. (The simulated device of gpu/ is the one that finds
+ * mistakes in paging.)
+ */
+export class TimedDevice implements Device {
+  readonly spec: DeviceSpec;
+  readonly work: DeviceWork = { steps: 0, busyMs: 0, promptTokens: 0 };
+  readonly #clock: Clock;
+  readonly #costs: CostModel;
+  readonly #slowdown: () => number;
+  readonly #nextToken: (row: SampleRow) => TokenId;
+  #isInFlight = false;
+  #isClosed = false;
+
+  /** A step takes `slowdown()` times what `costs` says. */
+  constructor(
+    spec: DeviceSpec,
+    clock: Clock,
+    costs: CostModel,
+    slowdown: () => number,
+    nextToken: (row: SampleRow) => TokenId,
+  ) {
+    this.spec = spec;
+    this.#clock = clock;
+    this.#costs = costs;
+    this.#slowdown = slowdown;
+    this.#nextToken = nextToken;
+  }
+
+  start(step: Step, done: (result: StepResult) => void): void {
+    assert(!this.#isInFlight && !this.#isClosed, "one step at a time, and none after close");
+    this.#isInFlight = true;
+    const shape = shapeOf(step);
+    const deviceMs = this.#costs.stepMs(shape) * this.#slowdown();
+    this.work.steps += 1;
+    this.work.busyMs += deviceMs;
+    for (const { tokens } of shape.prompts) this.work.promptTokens += tokens;
+    this.#clock.after(deviceMs, () => {
+      this.#isInFlight = false;
+      if (!this.#isClosed) done({ kind: "done", sampled: this.#draw(step), deviceMs });
+    });
+  }
+
+  /** A step in flight is forgotten. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  #draw({ chunks }: Step): Sampled[] {
+    const sampled: Sampled[] = [];
+    for (const { sequence, sample } of chunks) {
+      if (sample !== null)
+        sampled.push({ kind: "token", sequence, token: this.#nextToken(sample), logprobs: null });
+    }
+    return sampled;
+  }
+}
