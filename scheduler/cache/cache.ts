@@ -1,5 +1,5 @@
 import { assert, type PageId } from "../core.ts";
-import { type HashSeed, hashPages, hashSeed, lastHash } from "../dispatch/page-hash.ts";
+import { hashPages, saltHash } from "../dispatch/page-hash.ts";
 import { EvictionOrder } from "./eviction-order.ts";
 import type { PagePool } from "./page-pool.ts";
 import { attach, createRoot, descend, detach, type Place, type Span, split } from "./radix-tree.ts";
@@ -291,7 +291,7 @@ export class Cache {
     const end = (first + leaf.pages.length) * pageTokens;
     const wholeEnd = Math.floor(Math.min(leaf.end, Math.max(end, leaf.start)) / pageTokens);
     this.#observer?.evicting(leaf, wholeEnd);
-    leaf.hashes = leaf.hashes.subarray(0, 2 * (wholeEnd - first));
+    leaf.hashes = leaf.hashes.subarray(0, wholeEnd - first);
     if (end > leaf.start) {
       leaf.tokens = leaf.tokens.subarray(0, Math.min(leaf.tokens.length, end - leaf.start));
       return;
@@ -325,10 +325,12 @@ function spanAt(span: Span, depth: number): Span {
 }
 
 /** The hash of the whole pages of tokens [0, span.end), to go on from. */
-function hashAt(span: Span, salt: string): HashSeed {
-  let at: Span | null = span;
-  while (at !== null && at.hashes.length === 0) at = at.parent;
-  return at === null ? hashSeed(salt) : lastHash(at.hashes);
+function hashAt(span: Span, salt: string): number {
+  for (let at: Span | null = span; at !== null; at = at.parent) {
+    const last = at.hashes.at(-1);
+    if (last !== undefined) return last;
+  }
+  return saltHash(salt);
 }
 
 /** The span that lists the page in which `place` ends: the place's own, or, where a fork divides the page,

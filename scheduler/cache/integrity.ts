@@ -58,7 +58,7 @@ function checkShape(span: Span, pageTokens: number): void {
   const listedEnd = span.isLeaf ? Math.ceil(span.end / pageTokens) : Math.floor(span.end / pageTokens);
   assert(span.pages.length === listedEnd - Math.floor(span.start / pageTokens), "a span lists its own pages");
   const wholePages = Math.floor(span.end / pageTokens) - Math.floor(span.start / pageTokens);
-  assert(span.hashes.length === 2 * wholePages, "a span has the hashes of the whole pages that end in it");
+  assert(span.hashes.length === wholePages, "a span has the hashes of the whole pages that end in it");
   assert(span.tokens.length > 0 || span.parent === null, "only a root is empty");
   if (span.parent === null) return;
   assert(span.start === span.parent.end, "a span begins where its parent ends");

@@ -1,14 +1,13 @@
 /**
  * What an engine's prefix cache tells the fleet, so that the dispatcher knows every true prefix tree.
  *
- * Only whole pages are told. A page is named by the hash of everything up to its end (page-hash.ts), two words
- * per page: words 2i and 2i + 1 belong to page i. A hash only guides placement: what is reused is decided by the
- * engine, which compares tokens.
+ * Only whole pages are told. A page is named by the hash of everything up to its end (dispatch/page-hash.ts). A
+ * hash only guides placement: what is reused is decided by the engine, which compares tokens.
  */
 export interface CacheNotice {
   readonly kind: "insert" | "evict";
-  /** Hashes of pages 0 … end-1 of a path from the root, low and high word in turn. */
-  readonly path: Uint32Array;
+  /** Hashes of pages 0 … end-1 of a path from the root. */
+  readonly path: Float64Array;
   /** Pages [from, end) of the path are cached now, or no longer; those before are cached in both cases. */
   readonly from: number;
 }

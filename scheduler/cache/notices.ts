@@ -56,13 +56,13 @@ export class NoticeBook implements CacheObserver {
 }
 
 /** Hashes of the whole pages of tokens [0, span.end). */
-export function pathHashes(span: Span): Uint32Array {
-  let words = 0;
-  for (let at: Span | null = span; at !== null; at = at.parent) words += at.hashes.length;
-  const path = new Uint32Array(words);
+export function pathHashes(span: Span): Float64Array {
+  let pages = 0;
+  for (let at: Span | null = span; at !== null; at = at.parent) pages += at.hashes.length;
+  const path = new Float64Array(pages);
   for (let at: Span | null = span; at !== null; at = at.parent) {
-    words -= at.hashes.length;
-    path.set(at.hashes, words);
+    pages -= at.hashes.length;
+    path.set(at.hashes, pages);
   }
   return path;
 }

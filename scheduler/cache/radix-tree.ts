@@ -24,7 +24,7 @@ export class Span {
   tokens: Int32Array;
   pages: PageId[];
   /** Of the whole pages that end in the span: floor(start / T) … floor(end / T) - 1 (page-hash.ts). */
-  hashes: Uint32Array;
+  hashes: Float64Array;
   /** By first token. */
   readonly children = new Map<TokenId, Span>();
   /** Leases that end here or below. While there is one, the span is neither evicted nor shortened. */
@@ -33,7 +33,7 @@ export class Span {
   older: Span | null = null;
   newer: Span | null = null;
 
-  constructor(parent: Span | null, start: number, tokens: Int32Array, pages: PageId[], hashes: Uint32Array) {
+  constructor(parent: Span | null, start: number, tokens: Int32Array, pages: PageId[], hashes: Float64Array) {
     this.parent = parent;
     this.start = start;
     this.tokens = tokens;
@@ -59,7 +59,7 @@ export interface Place {
 
 /** The root of a tree: an empty span that is never evicted. */
 export function createRoot(): Span {
-  return new Span(null, 0, new Int32Array(0), [], new Uint32Array(0));
+  return new Span(null, 0, new Int32Array(0), [], new Float64Array(0));
 }
 
 /** The longest prefix of tokens [0, limit) found below `from`, whose own tokens are taken as matched. Changes
@@ -99,7 +99,7 @@ export function split(span: Span, depth: number, pageTokens: number): Span {
     span.start,
     span.tokens.subarray(0, depth - span.start),
     span.pages.slice(0, wholePages),
-    span.hashes.subarray(0, 2 * wholePages),
+    span.hashes.subarray(0, wholePages),
   );
   upper.leases = span.leases;
   span.parent.children.set(upper.tokens[0]!, upper);
@@ -107,13 +107,13 @@ export function split(span: Span, depth: number, pageTokens: number): Span {
   span.start = depth;
   span.tokens = span.tokens.subarray(upper.tokens.length);
   span.pages = span.pages.slice(wholePages);
-  span.hashes = span.hashes.subarray(2 * wholePages);
+  span.hashes = span.hashes.subarray(wholePages);
   upper.children.set(span.tokens[0]!, span);
   return upper;
 }
 
 /** Adds a leaf below `parent`, which has no child that begins with the same token. */
-export function attach(parent: Span, tokens: Int32Array, pages: PageId[], hashes: Uint32Array): Span {
+export function attach(parent: Span, tokens: Int32Array, pages: PageId[], hashes: Float64Array): Span {
   assert(
     tokens.length > 0 && !parent.children.has(tokens[0]!),
     "a new leaf differs from its siblings at once",
