@@ -14,6 +14,8 @@ export interface TextRules {
   readonly includeStopString: boolean;
   /** Control tokens such as <|im_end|> are left out of the text. */
   readonly skipSpecialTokens: boolean;
+  /** Those that are not: whoever reads the text looks for them. */
+  readonly shownControlTexts: readonly string[];
 }
 
 /** One token as the API shows it. `text` is its bytes decoded alone (U+FFFD for part of a scalar). */
@@ -46,6 +48,7 @@ export class ChoiceText {
   readonly #tokenizer: Tokenizer;
   readonly #rules: TextRules;
   readonly #stopTokens: ReadonlySet<TokenId>;
+  readonly #shownTokens: ReadonlySet<TokenId | null>;
   readonly #detokenizer = new StreamDetokenizer();
   readonly #matcher: StopMatcher;
   /** Tokens whose text is not out yet, with the text's length in scalars before each. */
@@ -61,6 +64,7 @@ export class ChoiceText {
     this.#tokenizer = tokenizer;
     this.#rules = rules;
     this.#stopTokens = stopTokens;
+    this.#shownTokens = new Set(rules.shownControlTexts.map((text) => tokenizer.tokenOf(text)));
     this.#matcher = new StopMatcher(rules.stopStrings, { includeMatch: rules.includeStopString });
   }
 
@@ -70,8 +74,7 @@ export class ChoiceText {
     if (this.#stopTokens.has(token)) return { delta: null, matched: null }; // ends the choice and is not text
     const entry = logprobs === null ? null : entryOf(this.#tokenizer, token, logprobs, this.#decoded);
     this.#waiting.push({ token, textOffset: this.#decoded, entry });
-    const isHidden = this.#rules.skipSpecialTokens && this.#tokenizer.isControl(token);
-    const text = isHidden ? "" : this.#detokenizer.push(this.#tokenizer.bytesOf(token));
+    const text = this.#isHidden(token) ? "" : this.#detokenizer.push(this.#tokenizer.bytesOf(token));
     this.#decoded += scalarCount(text);
     const found = this.#match(text);
     return { delta: this.#delta(found.text, found.matched !== null), matched: found.matched };
@@ -82,6 +85,10 @@ export class ChoiceText {
     const last = this.#match(this.#detokenizer.end());
     const text = last.matched === null ? last.text + this.#matcher.end() : last.text;
     return { delta: this.#delta(text, true), matched: last.matched };
+  }
+
+  #isHidden(token: TokenId): boolean {
+    return this.#rules.skipSpecialTokens && this.#tokenizer.isControl(token) && !this.#shownTokens.has(token);
   }
 
   #match(text: string): { readonly text: string; readonly matched: string | null } {

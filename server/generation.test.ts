@@ -125,6 +125,7 @@ function rig(
         ignoreEos: false,
         includeStopString: false,
         skipSpecialTokens: true,
+        shownControlTexts: [],
         cacheSalt: "",
         ...changes,
       };

@@ -101,15 +101,13 @@ function decodeUtf8(bytes: Uint8Array): string {
  * `JSON.parse`, and besides refuses what it lets pass: too much depth, too many keys, a key given twice in one object (whose
  * value would win is anybody's guess), the key `__proto__`, and text that is not well-formed Unicode.
  */
-export function parseJson(text: string, limits: JsonLimits): unknown {
-  checkStructure(text, limits);
+export function parseJson(text: string, limits: JsonLimits, what = "the request body"): unknown {
+  checkStructure(text, limits, what);
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw badRequest(
-      `the request body is not valid JSON: ${error instanceof Error ? error.message : String(error)}`,
-    );
+    throw badRequest(`${what} is not valid JSON: ${error instanceof Error ? error.message : String(error)}`);
   }
   if (/\\u[dD][89a-fA-F]/.test(text)) checkWellFormed(value, "");
   return value;
@@ -125,7 +123,7 @@ const CLOSE_OBJECT = 0x7d;
 
 /** One pass over the text before it is parsed: recursion never begins on what is too deep. Text that is not JSON may
  *  pass, `JSON.parse` refuses it afterwards. */
-function checkStructure(text: string, { jsonDepthMax, jsonKeysMax }: JsonLimits): void {
+function checkStructure(text: string, { jsonDepthMax, jsonKeysMax }: JsonLimits, what: string): void {
   /** Per open bracket: the keys seen so far, or null for an array. */
   const open: (Set<string> | null)[] = [];
   let keys = 0;
@@ -137,7 +135,7 @@ function checkStructure(text: string, { jsonDepthMax, jsonKeysMax }: JsonLimits)
         if (keyIsNext) {
           addKey(open[open.length - 1], text.slice(at, end + 1));
           if (++keys > jsonKeysMax) {
-            throw badRequest(`the request body may hold ${jsonKeysMax} keys at most, and holds more`);
+            throw badRequest(`${what} may hold ${jsonKeysMax} keys at most, and holds more`);
           }
         }
         keyIsNext = false;
@@ -152,9 +150,7 @@ function checkStructure(text: string, { jsonDepthMax, jsonKeysMax }: JsonLimits)
         keyIsNext = text.charCodeAt(at) === OPEN_OBJECT;
         open.push(keyIsNext ? new Set() : null);
         if (open.length > jsonDepthMax) {
-          throw badRequest(
-            `the request body may be nested ${jsonDepthMax} levels deep at most, and is deeper`,
-          );
+          throw badRequest(`${what} may be nested ${jsonDepthMax} levels deep at most, and is deeper`);
         }
         break;
       case CLOSE_OBJECT:

@@ -53,12 +53,15 @@ function completionFormat(
       return `{"index":${index},"text":${JSON.stringify(text)},"logprobs":null,"finish_reason":null${ids}}`;
     },
     delta: (index, { text, tokens, logprobs }) => {
-      if (text === "" && logprobs === null && !returnTokenIds) return null;
+      if (text === "" && logprobs === null && !returnTokenIds) return [];
       const told = logprobs === null ? "null" : JSON.stringify(completionLogprobs(logprobs, tokensAsIds));
       const ids = returnTokenIds ? `,"token_ids":${JSON.stringify(tokens)}` : "";
-      return `{"index":${index},"text":${JSON.stringify(text)},"logprobs":${told},"finish_reason":null${ids}}`;
+      return [
+        `{"index":${index},"text":${JSON.stringify(text)},"logprobs":${told},"finish_reason":null${ids}}`,
+      ];
     },
-    closing: (index, { reason, stopReason }) =>
+    closing: (index, { reason, stopReason }) => [
       `{"index":${index},"text":"","logprobs":null,"finish_reason":"${reason}","stop_reason":${JSON.stringify(stopReason)}}`,
+    ],
   };
 }

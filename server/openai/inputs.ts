@@ -4,13 +4,21 @@ import { badRequest, quote } from "../errors.ts";
 import { type Fields, fieldsOf, integerIn, refusal } from "./fields.ts";
 import { requestLimits } from "./request-limits.ts";
 import { isOneOf, notSupported } from "./support.ts";
+import { type PastToolCall, pastToolCallsOf, toolCallIdOf } from "./tools.ts";
 
 export interface ChatMessage {
-  readonly role: "system" | "developer" | "user" | "assistant";
+  readonly role: Role;
   readonly content: string;
   readonly name?: string;
   readonly reasoning_content?: string;
+  /** Only of assistants. */
+  readonly tool_calls?: readonly PastToolCall[];
+  /** Of the role tool: the call whose result the content is. */
+  readonly tool_call_id?: string;
 }
+
+const roles = ["system", "developer", "user", "assistant", "tool"] as const;
+type Role = (typeof roles)[number];
 
 /** A prompt is text or tokens. */
 export type Prompt = string | readonly TokenId[];
@@ -24,16 +32,18 @@ export function messagesOf(fields: Fields): ChatMessage[] {
 }
 
 function parseMessage(fields: Fields): ChatMessage {
-  const role = fields.string("role");
-  if (role === "tool" || role === "function")
-    throw notSupported(fields.pathOf("role"), `messages of the role ${role}`);
-  if (role !== "system" && role !== "developer" && role !== "user" && role !== "assistant") {
-    throw refusal(fields.pathOf("role"), "system, developer, user or assistant", fields.raw("role"));
+  const given = fields.string("role");
+  if (given === "function") throw notSupported(fields.pathOf("role"), "messages of the role function");
+  const role = roles.find((known) => known === given);
+  if (role === undefined) {
+    throw refusal(fields.pathOf("role"), "system, developer, user, assistant or tool", fields.raw("role"));
   }
-  for (const name of ["tool_calls", "function_call", "audio"]) {
+  const foreign = role === "assistant" ? [] : ["tool_calls"];
+  for (const name of [...foreign, "function_call", "audio"]) {
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, [[]])) throw notSupported(fields.pathOf(name), "this");
   }
+  const toolCalls = role === "assistant" ? pastToolCallsOf(fields) : undefined;
   const name = fields.string("name");
   const reasoning = fields.string("reasoning_content") ?? fields.string("reasoning");
   return {
@@ -41,6 +51,8 @@ function parseMessage(fields: Fields): ChatMessage {
     content: contentOf(fields, role === "assistant"),
     ...(name === undefined ? {} : { name }),
     ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
+    ...(toolCalls === undefined ? {} : { tool_calls: toolCalls }),
+    ...(role === "tool" ? { tool_call_id: toolCallIdOf(fields, "tool_call_id") } : {}),
   };
 }
 

@@ -19,6 +19,7 @@ export interface PromptServices {
 
 export interface ChatPrompt {
   readonly messages: readonly ChatMessage[];
+  readonly tools: readonly object[];
   readonly addGenerationPrompt: boolean;
   readonly templateArguments: Readonly<Record<string, unknown>>;
 }
@@ -29,16 +30,32 @@ export async function chatPromptTokens(prompt: ChatPrompt, services: PromptServi
   if (template === null) {
     throw badRequest("this model has no chat template: use /v1/completions", "messages", "template_error");
   }
+  expectToolsKnown(template, prompt);
   refuseEnormous(prompt.messages.map((message) => message.content).join(""), "messages", services);
   const rendered = render(template, prompt);
   refuseEnormous(plainText(rendered), "messages", services);
   return encoder.encodeRendered(rendered).catch(refuseBusy);
 }
 
+/** Throws 400 for what the template would drop without a word. */
+function expectToolsKnown(template: ChatTemplate, { messages, tools }: ChatPrompt): void {
+  const refuse = (what: string, param: string): never => {
+    throw badRequest(`this model's chat template does not know ${what}`, param, "template_error");
+  };
+  if (tools.length > 0 && !template.mentions("tools", true)) {
+    refuse("tools: leave them out, or send tool_choice none", "tools");
+  }
+  const index = messages.findIndex((message) => message.tool_calls !== undefined);
+  if (index >= 0 && !template.mentions("tool_calls", tools.length > 0)) {
+    refuse("tool_calls", `messages[${index}].tool_calls`);
+  }
+}
+
 function render(template: ChatTemplate, prompt: ChatPrompt): RenderedPrompt {
   try {
     return template.render(prompt.messages as readonly (ChatMessage & TemplateMessage)[], {
       addGenerationPrompt: prompt.addGenerationPrompt,
+      tools: prompt.tools,
       templateKwargs: prompt.templateArguments,
     });
   } catch (error) {

@@ -8,6 +8,13 @@ export const requestLimits = {
   logitBiasMax: 1024,
   messagesMax: 10_000,
   contentPartsMax: 10_000,
+  toolsMax: 128,
+  toolCallsMax: 128,
+  toolCallIdCharactersMax: 256,
+  toolDescriptionCharactersMax: 16_384,
+  toolParametersBytesMax: 65_536,
+  /** Of one call's arguments, which come as JSON within the body's JSON. */
+  toolArguments: { jsonDepthMax: 128, jsonKeysMax: 10_000 },
   promptsMax: 128,
   cacheSaltCharactersMax: 1024,
   temperatureMax: 2,

@@ -39,8 +39,8 @@ export interface AnswerFormat {
   readonly extras: object;
   /** JSON of the choice in a stream's chunks: before the first text, for text, at the end. */
   opening(index: number): string | null;
-  delta(index: number, delta: TextDelta): string | null;
-  closing(index: number, finish: ChoiceFinish): string;
+  delta(index: number, delta: TextDelta): readonly string[];
+  closing(index: number, finish: ChoiceFinish): readonly string[];
 }
 
 /** Answers with one JSON body or with a stream, as the request asks. */
@@ -124,14 +124,13 @@ async function streamAnswer(
     if (request.continuousUsage) return `],"usage":${JSON.stringify(usageJson(answer.usage))}}`;
     return request.includeUsage ? `],"usage":null}` : "]}";
   };
-  const sendChoice = (choice: string | null) => {
-    if (choice !== null) stream.send(head + choice + tail());
-  };
+  const sendChoice = (choice: string) => stream.send(head + choice + tail());
   const opened = new Set<number>();
   const open = (index: number) => {
     if (opened.has(index)) return;
     opened.add(index);
-    sendChoice(format.opening(index));
+    const opening = format.opening(index);
+    if (opening !== null) sendChoice(opening);
   };
 
   /** Settles when it is known what the response's status is. */
@@ -146,11 +145,11 @@ async function streamAnswer(
     onStarted: commit,
     onDelta(index, delta) {
       open(index);
-      sendChoice(format.delta(index, delta));
+      format.delta(index, delta).forEach(sendChoice);
     },
     onFinish(index, finish) {
       open(index);
-      sendChoice(format.closing(index, finish));
+      format.closing(index, finish).forEach(sendChoice);
     },
     onDone(usage) {
       commit();

@@ -29,6 +29,7 @@ test("a request that says nothing gets every default", () => {
     messages: [{ role: "user", content: "Hi" }],
     addGenerationPrompt: true,
     templateArguments: {},
+    toolUse: { tools: [], allowsParallel: true },
     generation: {
       choices: 1,
       sampling: {
@@ -50,6 +51,7 @@ test("a request that says nothing gets every default", () => {
       ignoreEos: false,
       includeStopString: false,
       skipSpecialTokens: true,
+      shownControlTexts: [],
       cacheSalt: "",
     },
     stream: false,

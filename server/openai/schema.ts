@@ -4,6 +4,7 @@
  */
 import { badRequest, modelNotFound } from "../errors.ts";
 import type { GenerationRequest } from "../generation.ts";
+import { toolCallTags } from "../text/tool-calls.ts";
 import { Fields } from "./fields.ts";
 import {
   addGenerationPromptOf,
@@ -17,6 +18,7 @@ import { requestLimits } from "./request-limits.ts";
 import { cacheSaltOf, chatLogprobs, samplingOf, stopStringsOf, tokenRange } from "./sampling.ts";
 import type { ServedModel } from "./served-model.ts";
 import { notSupported, settleTheRest } from "./support.ts";
+import { type ToolUse, toolsOf, toolUseOf } from "./tools.ts";
 
 /** What is asked of the generator for each prompt. */
 export type GenerationOptions = Omit<GenerationRequest, "promptTokens">;
@@ -40,6 +42,7 @@ export interface ChatRequest extends CommonRequest {
   readonly messages: readonly ChatMessage[];
   readonly addGenerationPrompt: boolean;
   readonly templateArguments: Readonly<Record<string, unknown>>;
+  readonly toolUse: ToolUse;
 }
 
 export interface CompletionRequest extends CommonRequest {
@@ -50,11 +53,7 @@ export interface CompletionRequest extends CommonRequest {
 
 export function parseChatRequest(body: Readonly<Record<string, unknown>>, served: ServedModel): ChatRequest {
   const fields = new Fields(body);
-  const toolChoice = fields.raw("tool_choice");
-  const toolsAreOff = toolChoice === "none";
-  if (toolChoice !== undefined && toolChoice !== "none" && toolChoice !== "auto") {
-    throw badRequest("tool_choice must be none or auto, as tools are not supported", "tool_choice");
-  }
+  const { toolUse, ignored: ignoredOfTools } = toolUseOf(fields);
   if (fields.boolean("echo") === true) throw notSupported("echo", "true");
   const topLogprobs = chatLogprobs(fields);
   const messages = messagesOf(fields);
@@ -64,8 +63,10 @@ export function parseChatRequest(body: Readonly<Record<string, unknown>>, served
   }
   const templateArguments = templateArgumentsOf(fields);
   const tokensMaxNew = fields.integer("max_completion_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
-  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew, toolsAreOff });
-  return { ...common, messages, addGenerationPrompt, templateArguments };
+  const shownControlTexts = toolUse.tools.length > 0 ? toolCallTags : [];
+  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew, shownControlTexts });
+  const ignored = [...ignoredOfTools, ...common.ignored].slice(0, requestLimits.ignoredNamesMax);
+  return { ...common, messages, addGenerationPrompt, templateArguments, toolUse, ignored };
 }
 
 export function parseCompletionRequest(
@@ -74,6 +75,7 @@ export function parseCompletionRequest(
 ): CompletionRequest {
   const fields = new Fields(body);
   const prompts = promptsOf(fields.raw("prompt"), served.vocabSize);
+  if (toolsOf(fields).length > 0) throw notSupported("tools", "calling functions outside of a chat");
   if (fields.raw("suffix") !== undefined) throw notSupported("suffix", "filling in the middle");
   const topLogprobs = fields.integer("logprobs", { min: 0, max: requestLimits.topLogprobsMax }) ?? null;
   const echo = fields.boolean("echo") ?? false;
@@ -86,14 +88,14 @@ export function parseCompletionRequest(
   if (bestOf !== undefined && bestOf !== n) {
     throw badRequest(`best_of other than n (${n}) is not supported, but ${bestOf} was given`, "best_of");
   }
-  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew: undefined, toolsAreOff: false });
+  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew: undefined, shownControlTexts: [] });
   return { ...common, prompts, echo, addSpecialTokens };
 }
 
 interface Particulars {
   readonly topLogprobs: number | null;
   readonly tokensMaxNew: number | undefined;
-  readonly toolsAreOff: boolean;
+  readonly shownControlTexts: readonly string[];
 }
 
 function parseCommon(fields: Fields, served: ServedModel, particulars: Particulars): CommonRequest {
@@ -116,13 +118,14 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
     ignoreEos: fields.boolean("ignore_eos") ?? false,
     includeStopString: fields.boolean("include_stop_str_in_output") ?? false,
     skipSpecialTokens: fields.boolean("skip_special_tokens") ?? true,
+    shownControlTexts: particulars.shownControlTexts,
     cacheSalt: cacheSaltOf(fields),
   };
   const includeUsage = streamOptions?.boolean("include_usage") ?? false;
   const continuousUsage = streamOptions?.boolean("continuous_usage_stats") ?? false;
   const returnTokenIds = fields.boolean("return_token_ids") ?? false;
   const tokensAsIds = fields.boolean("return_tokens_as_token_ids") ?? false;
-  const ignored = settleTheRest(fields, particulars.toolsAreOff);
+  const ignored = settleTheRest(fields);
   return { model, generation, stream, includeUsage, continuousUsage, returnTokenIds, tokensAsIds, ignored };
 }
 

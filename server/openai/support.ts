@@ -13,7 +13,6 @@ export const harmless = [
   "safety_identifier",
   "prompt_cache_key",
   "prompt_cache_retention",
-  "parallel_tool_calls",
   "prediction",
   "reasoning_effort",
   "verbosity",
@@ -28,7 +27,6 @@ export const harmless = [
 
 /** Fields that would change the answer and are not supported, with the values that ask for nothing. */
 export const unsupported: Readonly<Record<string, readonly unknown[]>> = {
-  tools: [[]],
   functions: [[]],
   function_call: ["none"],
   modalities: [["text"], []],
@@ -62,7 +60,7 @@ export const unsupported: Readonly<Record<string, readonly unknown[]>> = {
 };
 
 /** Refuses what is asked for and not supported; returns the names of what is left, which has no effect. */
-export function settleTheRest(fields: Fields, toolsAreOff: boolean): string[] {
+export function settleTheRest(fields: Fields): string[] {
   const ignored: string[] = [];
   const format = fields.object("response_format");
   if (format !== undefined && format.raw("type") !== "text") {
@@ -71,10 +69,9 @@ export function settleTheRest(fields: Fields, toolsAreOff: boolean): string[] {
       "response_format",
     );
   }
-  if (fields.raw("tools") !== undefined && toolsAreOff) ignored.push("tools");
   for (const [name, neutral] of Object.entries(unsupported)) {
     const value = fields.raw(name);
-    if (value === undefined || isOneOf(value, neutral) || ignored.includes(name)) continue;
+    if (value === undefined || isOneOf(value, neutral)) continue;
     throw notSupported(name, "this field");
   }
   for (const name of harmless) if (fields.raw(name) !== undefined) ignored.push(name);

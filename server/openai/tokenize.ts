@@ -5,6 +5,7 @@ import { Fields, refusal } from "./fields.ts";
 import { addGenerationPromptOf, messagesOf, templateArgumentsOf, tokensOf } from "./inputs.ts";
 import { chatPromptTokens, type PromptServices, promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";
 import { modelOf } from "./schema.ts";
+import { toolsOf } from "./tools.ts";
 
 /**
  * POST /tokenize, in three shapes: `{prompt}` and `{messages}` as vLLM takes them, `{content}` as llama-server does,
@@ -43,7 +44,7 @@ function tokensOfMessages(fields: Fields, services: PromptServices): Promise<rea
   const messages = messagesOf(fields);
   const addGenerationPrompt = addGenerationPromptOf(fields);
   return chatPromptTokens(
-    { messages, addGenerationPrompt, templateArguments: templateArgumentsOf(fields) },
+    { messages, tools: toolsOf(fields), addGenerationPrompt, templateArguments: templateArgumentsOf(fields) },
     services,
   );
 }

@@ -109,6 +109,12 @@ export class ChatTemplate {
     this.#limits = limits;
   }
 
+  /** Whether the template that renders with tools, or without, reads a variable or a field of this name. */
+  mentions(name: string, withTools: boolean): boolean {
+    const { template, toolTemplate } = this.#source;
+    return hasWord(withTools ? (toolTemplate ?? template) : template, name);
+  }
+
   /**
    * Renders messages to the prompt's text. Control text in messages, tools and kwargs stays text: hand the result to
    * `Tokenizer.encodeRendered`. Content given in parts is joined with newlines. Throws TemplateError.
@@ -161,8 +167,8 @@ export class ChatTemplate {
         throw new TemplateError(`chat_template_kwargs may not set ${JSON.stringify(name.slice(0, 64))}`);
       }
       // Template words are the allow-list: a name the template does not know cannot change its outcome.
-      const word = new RegExp(`\\b${name}\\b`);
-      if (word.test(template) || (toolTemplate !== null && word.test(toolTemplate))) used[name] = value;
+      if (hasWord(template, name) || (toolTemplate !== null && hasWord(toolTemplate, name)))
+        used[name] = value;
     }
     return used;
   }
@@ -210,6 +216,11 @@ function specialTokensOf(config: Readonly<Record<string, unknown>>): Record<stri
     if (typeof text === "string") tokens[name] = text;
   }
   return tokens;
+}
+
+/** `word` consists of letters, digits and underscores. */
+function hasWord(template: string, word: string): boolean {
+  return new RegExp(`\\b${word}\\b`).test(template);
 }
 
 function parsed(template: string): Program {

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { readModelConfig } from "../../gpu/model/config.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import type { Clock } from "../../scheduler/clock.ts";
-import type { EngineId, Step, StepResult } from "../../scheduler/core.ts";
+import type { Chunk, EngineId, Sampled, Step, StepResult } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine.ts";
@@ -33,6 +33,10 @@ export interface TestServerOptions {
   /** Default: as when listening on a loopback address. */
   readonly loopbackOnly?: boolean;
   readonly fault?: (step: Step) => StepResult | null;
+  /** What the model says, in place of the simulated device's own tokens: seed s gets the text at s. */
+  readonly answers?: readonly string[];
+  /** Jinja, in place of the demo model's. */
+  readonly template?: string;
 }
 
 export interface TestServer {
@@ -59,7 +63,25 @@ const tokenizerWorker = new URL("../../server/tokenizer-worker.ts", import.meta.
 const encoder = new Encoder(tokenizer, demoFolder, tokenizerWorker);
 const config = readModelConfig(demoFolder);
 const source = readTemplateSource(demoFolder);
-const template = source === null ? null : new ChatTemplate(source, tokenizer.controlTexts);
+
+function templateOf(jinja: string | undefined): ChatTemplate | null {
+  const used = jinja === undefined ? source : { template: jinja, toolTemplate: null, specialTokens: {} };
+  return used === null ? null : new ChatTemplate(used, tokenizer.controlTexts);
+}
+
+/** Draws the tokens of the texts, and end tokens after the last. */
+function scripted(answers: readonly string[]): (step: Step) => StepResult {
+  const scripts = answers.map((text) =>
+    tokenizer.encode(text, { addSpecialTokens: false, parseControlText: true }),
+  );
+  const draw = ({ sequence, sample }: Chunk): Sampled[] => {
+    if (sample === null) return [];
+    const token = scripts[sample.sampling.seed[0]]?.[sample.position] ?? config.eosTokens[0]!;
+    const logprobs = sample.sampling.topLogprobs === null ? null : { logprob: -0.5, top: [] };
+    return [{ kind: "token", sequence, token, logprobs }];
+  };
+  return (step) => ({ kind: "done", sampled: step.chunks.flatMap(draw), deviceMs: 1 });
+}
 
 export function startTestServer(options: TestServerOptions = {}): TestServer {
   const { contextMax, vocab } = config.shape;
@@ -73,7 +95,8 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     vocabSize: vocab,
     ...options.spec,
   };
-  const device = new SimulatedDevice(spec, realClock, linearCost(options.stepMs ?? 1, 0.01), options.fault);
+  const fault = options.answers === undefined ? options.fault : scripted(options.answers);
+  const device = new SimulatedDevice(spec, realClock, linearCost(options.stepMs ?? 1, 0.01), fault);
   const waiters: (() => void)[] = [];
   const engine = new Engine(device, realClock, { ...options.engine }, (report) => {
     telemetry.observeStep(0 as EngineId, report.load);
@@ -104,7 +127,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     generator,
     tokenizer,
     encoder,
-    template,
+    template: templateOf(options.template),
     telemetry,
     lifecycle,
     keys: new ApiKeys({ keys: [], file: null, ...options.keys }),
@@ -194,8 +217,16 @@ export interface Wire {
 
 export interface WireChoice {
   readonly index: number;
-  readonly message: { readonly role: string; readonly content: string };
-  readonly delta: { readonly role?: string; readonly content?: string };
+  readonly message: {
+    readonly role: string;
+    readonly content: string;
+    readonly tool_calls?: readonly WireToolCall[];
+  };
+  readonly delta: {
+    readonly role?: string;
+    readonly content?: string;
+    readonly tool_calls?: readonly WireToolCall[];
+  };
   readonly text: string;
   readonly finish_reason: string | null;
   readonly stop_reason: string | number | null;
@@ -207,6 +238,14 @@ export interface WireChoice {
     readonly tokens: readonly string[];
     readonly text_offset: readonly number[];
   };
+}
+
+export interface WireToolCall {
+  /** In streams only; there, id, type and name come once. */
+  readonly index: number;
+  readonly id?: string;
+  readonly type?: string;
+  readonly function: { readonly name?: string; readonly arguments: string };
 }
 
 export interface WireLogprob {
