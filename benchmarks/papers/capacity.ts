@@ -1,0 +1,56 @@
+/**
+ * Capacity as Sarathi-Serve measures it: the highest rate of calls at which the 99th percentile of the time between
+ * tokens keeps to a target and the median call waits at most two seconds to begin. A search over rates that are 2.5 %
+ * apart.
+ */
+
+/** What a run at one rate showed, whatever the target. */
+export interface Probe {
+  readonly tbtP99Ms: number;
+  readonly queueingP50Ms: number;
+}
+
+export const QUEUEING_P50_MAX_MS = 2000;
+
+const RATIO = 1.025;
+const PROBES_MAX = 20;
+/** One call in about a hundred seconds: what does not keep the target there never does. */
+const INDEX_LEAST = -240;
+
+/** The rate with this number: rates are a geometric series, so that searches for different targets meet at the same
+ *  rates. */
+export function rateAt(index: number): number {
+  return 4 * RATIO ** index;
+}
+
+export function keeps(probe: Probe, tbtMs: number): boolean {
+  return probe.tbtP99Ms <= tbtMs && probe.queueingP50Ms <= QUEUEING_P50_MAX_MS;
+}
+
+/**
+ * The highest rate per second at which `probe` keeps the target, given that what keeps it at one rate keeps it at every
+ * lower one; 0 if none is found. Searches outwards from rate number `start`, then between.
+ */
+export function capacityOf(probe: (index: number) => Probe, tbtMs: number, start = 0): number {
+  let probes = 0;
+  const passes = (index: number): boolean => {
+    probes += 1;
+    return keeps(probe(index), tbtMs);
+  };
+  let step = 8;
+  let [good, bad]: [number | null, number | null] = passes(start) ? [start, null] : [null, start];
+  while (probes < PROBES_MAX && (good === null || bad === null)) {
+    if (bad === INDEX_LEAST) return 0;
+    const index: number = good === null ? Math.max(INDEX_LEAST, bad! - step) : good + step;
+    if (passes(index)) good = index;
+    else bad = index;
+    step *= 2;
+  }
+  if (good === null) return 0;
+  while (probes < PROBES_MAX && bad !== null && bad - good > 1) {
+    const middle = Math.floor((good + bad) / 2);
+    if (passes(middle)) good = middle;
+    else bad = middle;
+  }
+  return rateAt(good);
+}
