@@ -8,6 +8,7 @@
 import type { Sampled, SequenceId, Step, StepResult } from "../scheduler/core.ts";
 import type { Device } from "../scheduler/device.ts";
 import { Engine } from "../scheduler/engine.ts";
+import { staticBudget } from "../scheduler/engine-options.ts";
 import type { EngineReport } from "../scheduler/messages.ts";
 import { SeededRandom } from "../scheduler/random.ts";
 import { deviceSpec, sequenceSpec } from "../scheduler/sim/factories.ts";
@@ -81,7 +82,7 @@ const STEPS_TIMED = 2000;
 function measure(scenario: Scenario): Row {
   const device = new InstantDevice();
   let ended = 0;
-  const options = { stepTokens: 1024, sequencesMax: scenario.running };
+  const options = { batch: staticBudget(1024), admission: { sequencesMax: scenario.running } };
   const engine = new Engine(device, new ManualClock(), options, (report: EngineReport) => {
     ended += report.finished.length;
   });

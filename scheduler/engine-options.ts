@@ -1,24 +1,18 @@
 import { assert } from "./core.ts";
 import type { DeviceSpec } from "./device.ts";
+import type { AdmissionPolicy, BatchPolicy, Policy, QueuePolicy } from "./policy.ts";
 import type { StepTrace } from "./trace.ts";
 
 /** Everything about an engine that can be chosen. */
 export interface EngineOptions {
-  /** Token budget of a step: bounds the time between two tokens of a running sequence (Sarathi-Serve §4.3).
-   *  On a CPU a step of 512 tokens of a model of 0.5B parameters takes about 0.7 s, a gap in every stream;
-   *  256 halves it for 2–3 % of throughput, and is twice `sequencesMax`, so that decodes leave prompts at
-   *  least half of every step. */
-  readonly stepTokens: number;
-  /** Most sequences that hold pages at once. At most `stepTokens`, so that every decode fits every step. */
-  readonly sequencesMax: number;
+  readonly queue: QueuePolicy;
+  readonly batch: BatchPolicy;
+  readonly admission: AdmissionPolicy;
   /** Most sequences that wait; one more is rejected with `queueFull`. */
   readonly queueMax: number;
-  /** Share of the pages, 0 … 1, that admission leaves available for decodes to grow into. */
-  readonly watermark: number;
-  /** P of Preble's priority groups; 1 is first come, first served. */
-  readonly priorityGroups: number;
-  /** Milliseconds after which a waiting sequence belongs to the top group. */
-  readonly ageingMs: number;
+  /** Milliseconds after which a waiting sequence of the latency, gang and throughput lane goes first, where the
+   *  queue has lanes. */
+  readonly ageingMs: readonly [number, number, number];
   /** Tokens that waiting for another sequence's prefix must save at least. Waiting costs about a step, and a
    *  step computes this many tokens at little extra cost. */
   readonly sharedTokensMin: number;
@@ -33,13 +27,31 @@ export interface EngineOptions {
   readonly trace: ((step: StepTrace) => void) | null;
 }
 
+/** What of an engine is chosen otherwise than by default. */
+export interface EngineSettings extends Partial<Omit<EngineOptions, "admission">> {
+  readonly admission?: Partial<AdmissionPolicy>;
+}
+
+/** Prompts get what decodes leave of `stepTokens` (Sarathi-Serve, arXiv:2403.02310 §4.3). */
+export function staticBudget(stepTokens: number): BatchPolicy {
+  return { kind: "fixed", stepTokens, bypass: 1 };
+}
+
 export const engineDefaults: EngineOptions = {
-  stepTokens: 256,
-  sequencesMax: 128,
+  queue: { kind: "groups", groups: 10 },
+  // On a CPU a step of 512 tokens of a model of 0.5B parameters takes about 0.7 s, a gap in every stream; 256 halves
+  // it for 2–3 % of throughput, and is twice `sequencesMax`, so that decodes leave prompts at least half of every step.
+  batch: staticBudget(256),
+  admission: {
+    sequencesMax: 128,
+    watermark: 0.01,
+    headroom: true,
+    cache: true,
+    prefixPending: true,
+    backOff: true,
+  },
   queueMax: 4096,
-  watermark: 0.01,
-  priorityGroups: 10,
-  ageingMs: 10_000,
+  ageingMs: [10_000, 60_000, 600_000],
   sharedTokensMin: 64,
   retriesMax: 3,
   integrity: "idle",
@@ -47,12 +59,24 @@ export const engineDefaults: EngineOptions = {
   trace: null,
 };
 
+/** The options of an engine under a policy. */
+export function optionsOf(policy: Policy, spec: DeviceSpec): EngineOptions {
+  const { queue, batch, admission } = policy;
+  return resolveOptions({ queue, batch, admission }, spec);
+}
+
 /** The defaults, overridden, and cut down to what the device can do. */
-export function resolveOptions(overrides: Partial<EngineOptions>, spec: DeviceSpec): EngineOptions {
-  const wanted = { ...engineDefaults, ...overrides };
-  const stepTokens = Math.min(wanted.stepTokens, spec.stepTokensMax);
-  const sequencesMax = Math.min(wanted.sequencesMax, spec.stepChunksMax, stepTokens);
-  assert(sequencesMax >= 1 && wanted.queueMax >= 1, "an engine has room for a sequence");
-  assert(wanted.watermark >= 0 && wanted.watermark < 1, "the watermark is a share of the pages");
-  return { ...wanted, stepTokens, sequencesMax };
+export function resolveOptions(settings: EngineSettings, spec: DeviceSpec): EngineOptions {
+  const wanted = { ...engineDefaults, ...settings };
+  const admission = { ...engineDefaults.admission, ...settings.admission };
+  const sequencesMax = Math.min(admission.sequencesMax, spec.stepChunksMax, spec.stepTokensMax);
+  const stepTokens = Math.min(wanted.batch.stepTokens, spec.stepTokensMax);
+  assert(sequencesMax >= 1 && stepTokens >= 1, "a step has room for a sequence");
+  assert(wanted.queueMax >= 1, "the queue has room for a sequence");
+  assert(admission.watermark >= 0 && admission.watermark < 1, "the watermark is a share of the pages");
+  return {
+    ...wanted,
+    batch: { ...wanted.batch, stepTokens },
+    admission: { ...admission, sequencesMax },
+  };
 }

@@ -4,6 +4,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { EngineHarness, type Outcome, tokensAlone } from "../tests/support/engine-harness.ts";
 import type { SequenceId, SequenceSpec } from "./core.ts";
+import { staticBudget } from "./engine-options.ts";
 import { sequenceSpec } from "./sim/factories.ts";
 
 const VOCABULARY = 2;
@@ -22,7 +23,7 @@ interface Setting {
   readonly priorityGroups: number;
   readonly sharedTokensMin: number;
   readonly watermark: number;
-  readonly ageingMs: number;
+  readonly ageingMs: readonly [number, number, number];
 }
 
 /** So few pages that most of them are wanted by several sequences. */
@@ -35,7 +36,7 @@ const settings: fc.Arbitrary<Setting> = fc.record({
   priorityGroups: fc.constantFrom(1, 3, 10),
   sharedTokensMin: fc.integer({ min: 1, max: 8 }),
   watermark: fc.constantFrom(0, 0.1),
-  ageingMs: fc.constantFrom(0, 50, 10_000),
+  ageingMs: fc.constantFrom<Setting["ageingMs"]>([0, 0, 0], [50, 50, 50], [10_000, 60_000, 600_000]),
 });
 
 const bit = fc.nat({ max: VOCABULARY - 1 });
@@ -87,10 +88,16 @@ function play(
   setting: Setting,
   script: readonly Command[],
 ): { harness: EngineHarness; specs: SequenceSpec[] } {
-  const { pages, pageTokens, contextMax, ...engine } = setting;
+  const { pages, pageTokens, contextMax, stepTokens, sequencesMax, watermark, priorityGroups, ...engine } =
+    setting;
   const harness = new EngineHarness({
     spec: { pages, pageTokens, contextMax, vocabSize: VOCABULARY },
-    engine,
+    engine: {
+      ...engine,
+      queue: { kind: "groups", groups: priorityGroups },
+      batch: staticBudget(stepTokens),
+      admission: { sequencesMax, watermark },
+    },
   });
   const submitted: SequenceSpec[] = [];
   const paused = new Set<SequenceId>();
@@ -144,7 +151,7 @@ test("every sequence ends once, with the tokens it would have had alone, and giv
     for (const { chunks } of harness.steps) {
       expect(chunks.length).toBeLessThanOrEqual(setting.sequencesMax);
       const tokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);
-      expect(tokens).toBeLessThanOrEqual(setting.stepTokens);
+      expect(tokens).toBeLessThanOrEqual(Math.max(setting.stepTokens, setting.sequencesMax));
     }
     if (harness.reports.length === 0) return;
     const { waiting, running, paused, pagesFree, pagesCached, pagesTotal } = harness.load;

@@ -4,6 +4,7 @@
 import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../tests/support/engine-harness.ts";
 import type { Step, StepResult } from "./core.ts";
+import { staticBudget } from "./engine-options.ts";
 import { sequenceSpec, tokensFrom } from "./sim/factories.ts";
 
 test("a sequence ends with its stop token, which is reported", () => {
@@ -62,7 +63,7 @@ test("what can never fit is refused at once and blocks nobody", () => {
 });
 
 test("a full queue rejects, and takes again when somebody has left it", () => {
-  const harness = new EngineHarness({ engine: { queueMax: 2, sequencesMax: 1 } });
+  const harness = new EngineHarness({ engine: { queueMax: 2, admission: { sequencesMax: 1 } } });
   for (let i = 0; i < 3; i++) harness.submit(sequenceSpec(tokensFrom(i, 10), 2));
   harness.engine.run();
   expect(harness.outcomes[2]!.finish).toEqual({ kind: "rejected", reason: "queueFull", needed: 3, limit: 2 });
@@ -78,7 +79,7 @@ test("a full queue rejects, and takes again when somebody has left it", () => {
 });
 
 test("an abort frees the pages within one step: while it is in flight, between steps, waiting and paused", () => {
-  const harness = new EngineHarness({ engine: { stepTokens: 64, sequencesMax: 2 } });
+  const harness = new EngineHarness({ engine: { batch: staticBudget(64), admission: { sequencesMax: 2 } } });
   const inFlight = harness.submit(sequenceSpec(tokensFrom(0, 200), 10));
   const paused = harness.submit(sequenceSpec(tokensFrom(300, 20), 10));
   const waiting = harness.submit(sequenceSpec(tokensFrom(600, 20), 10));
@@ -176,7 +177,7 @@ test("what a failed sequence has published is not in the cache for the next one"
       const sampled = [{ kind: "failed", sequence, reason: "logits not finite" } as const];
       return { kind: "done", sampled, deviceMs: 1 };
     };
-    const harness = new EngineHarness({ fault, engine: { stepTokens: 128 } });
+    const harness = new EngineHarness({ fault, engine: { batch: staticBudget(128) } });
     harness.submit(sequenceSpec([...tokensFrom(0, shared), ...tokensFrom(700, 30)], 1));
     harness.finish();
     for (let i = 0; i < 2; i++) {
@@ -192,7 +193,7 @@ test("what a failed sequence has published is not in the cache for the next one"
 });
 
 test("every decode is in every step from its first token to its last, whatever else goes on", () => {
-  const harness = new EngineHarness({ spec: { pages: 400 }, engine: { stepTokens: 48 } });
+  const harness = new EngineHarness({ spec: { pages: 400 }, engine: { batch: staticBudget(48) } });
   for (let i = 0; i < 12; i++) harness.submit(sequenceSpec(tokensFrom(37 * i, 20 + 30 * (i % 4)), 5 + 3 * i));
   harness.finish();
   harness.outcomes.forEach((outcome, i) => {
@@ -221,7 +222,10 @@ test("a step that was not computed is started again, and changes nothing", () =>
 
 test("a step that cannot be computed fails its sequences, and no others", () => {
   const retries = Array.from({ length: 4 }, (): StepResult => ({ kind: "retry", reason: "no memory" }));
-  const harness = new EngineHarness({ fault: faultyOnce(retries), engine: { sequencesMax: 2 } });
+  const harness = new EngineHarness({
+    fault: faultyOnce(retries),
+    engine: { admission: { sequencesMax: 2 } },
+  });
   for (let i = 0; i < 3; i++) harness.submit(sequenceSpec(tokensFrom(100 * i, 20), 5));
   harness.step();
   harness.send("abort", 1 as never);
@@ -255,7 +259,7 @@ test("a failed row fails its sequence alone, and what it computed is not kept", 
 test("when the device is lost every sequence fails, and so do those that come later", () => {
   const harness = new EngineHarness({
     fault: faultyOnce([{ kind: "lost", reason: "gone" }]),
-    engine: { sequencesMax: 1 },
+    engine: { admission: { sequencesMax: 1 } },
   });
   for (let i = 0; i < 3; i++) harness.submit(sequenceSpec(tokensFrom(100 * i, 20), 5));
   harness.finish();
@@ -285,7 +289,7 @@ test("a conversation's next turn finds the turn before, to the token", () => {
 });
 
 test("a sequence that has the device to itself uses the cache to the token, whatever the watermark", () => {
-  const harness = new EngineHarness({ spec: { pages: 4 }, engine: { watermark: 0.9 } });
+  const harness = new EngineHarness({ spec: { pages: 4 }, engine: { admission: { watermark: 0.9 } } });
   for (let round = 0; round < 2; round++) {
     harness.submit(sequenceSpec(tokensFrom(0, 20), 1));
     harness.finish();

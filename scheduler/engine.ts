@@ -10,8 +10,10 @@ import {
   type Step,
   type StepResult,
 } from "./core.ts";
+import { type EngineCosts, shapeOf } from "./cost/cost-model.ts";
+import { linearCost } from "./cost/linear.ts";
 import type { Device } from "./device.ts";
-import { type EngineOptions, resolveOptions } from "./engine-options.ts";
+import { type EngineOptions, type EngineSettings, resolveOptions } from "./engine-options.ts";
 import { checkEngine, checkPageCounts } from "./integrity.ts";
 import { Journal, type Snapshot } from "./journal.ts";
 import { type Admission, admitNext, lengthLimit, refusal } from "./local/admission.ts";
@@ -46,6 +48,7 @@ export class Engine {
   readonly #clock: Clock;
   readonly #options: EngineOptions;
   readonly #emit: (report: EngineReport) => void;
+  readonly #costs: EngineCosts;
 
   readonly #sequences = new Map<SequenceId, Sequence>();
   /** Those that hold pages, paused ones included, in order of arrival. */
@@ -68,17 +71,21 @@ export class Engine {
   constructor(
     device: Device,
     clock: Clock,
-    options: Partial<EngineOptions>,
+    options: EngineSettings,
     emit: (report: EngineReport) => void,
+    costs: EngineCosts = linearCost(5, 0.02),
   ) {
     this.#device = device;
     this.#clock = clock;
     this.#options = resolveOptions(options, device.spec);
     this.#emit = emit;
+    this.#costs = costs;
     this.#residency = new Residency(device.spec.pages, device.spec.pageTokens, this.#options.epoch);
-    const { priorityGroups, ageingMs, trace } = this.#options;
+    const { queue, ageingMs, trace } = this.#options;
     this.#journal = new Journal(trace);
-    this.#queue = new WaitQueue(priorityGroups, ageingMs, (sequence) => this.#residency.lookUp(sequence));
+    this.#queue = new WaitQueue(queue.kind === "groups" ? queue.groups : 1, ageingMs[0], (sequence) =>
+      this.#residency.lookUp(sequence),
+    );
   }
 
   /** A step is in flight, or `run` would start one. */
@@ -185,7 +192,7 @@ export class Engine {
       // Whoever was just preempted for want of pages must not come back in the same breath.
       const mayAdmit = this.#journal.totals.preemptionsTotal === preemptionsBefore;
       const admit = (): Sequence | null => (mayAdmit ? this.#admit(copies) : null);
-      const planned = planChunks(this.#running, admit, this.#options.stepTokens);
+      const planned = planChunks(this.#running, admit, this.#options.batch.stepTokens);
       if (planned.length > 0) return this.#step(planned, copies);
       if (mayAdmit && !this.#isBlocked) return null;
     }
@@ -328,9 +335,11 @@ export class Engine {
     }
   }
 
-  #record({ step, startMs, planned, pagesUsed }: StepInFlight, deviceMs: number): void {
+  #record({ step, startMs, planned, pagesUsed, retries }: StepInFlight, deviceMs: number): void {
     const { pagesTotal } = this.#residency.pool;
-    const times = { startMs, endMs: this.#clock.nowMs(), deviceMs, pagesUsed, pagesTotal };
+    const endMs = this.#clock.nowMs();
+    if (deviceMs > 0 && retries === 0) this.#costs.observe?.(shapeOf(step), endMs - startMs);
+    const times = { startMs, endMs, deviceMs, pagesUsed, pagesTotal };
     this.#journal.stepDone(step, times, (index) => {
       const { start, tokens } = step.chunks[index]!;
       return tokens.length === 1 && start >= planned[index]!.sequence.spec.promptTokens.length;

@@ -82,6 +82,8 @@ export interface AdmissionPolicy {
   readonly cache: boolean;
   /** Whether a sequence waits for another that computes the same prefix now. */
   readonly prefixPending: boolean;
+  /** Whether who was preempted again and again stays out for some steps. */
+  readonly backOff: boolean;
 }
 
 /** A whole scheduler as one value. The rows of docs/papers are such values: see policies.ts. */

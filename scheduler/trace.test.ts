@@ -4,6 +4,7 @@
 import { expect, test } from "bun:test";
 import { EngineHarness, type HarnessOptions } from "../tests/support/engine-harness.ts";
 import type { SequenceSpec } from "./core.ts";
+import { staticBudget } from "./engine-options.ts";
 import { sequenceSpec, tokensFrom } from "./sim/factories.ts";
 import { traceHeader } from "./trace.ts";
 
@@ -15,7 +16,7 @@ function traceOf(options: HarnessOptions, specs: readonly Omit<SequenceSpec, "id
 }
 
 test("a long prompt never delays a decode", () => {
-  const trace = traceOf({ spec: { pages: 256 }, engine: { stepTokens: 512 } }, [
+  const trace = traceOf({ spec: { pages: 256 }, engine: { batch: staticBudget(512) } }, [
     sequenceSpec(tokensFrom(0, 700), 6),
     sequenceSpec(tokensFrom(350, 1500), 2),
   ]);
@@ -34,7 +35,7 @@ test("a long prompt never delays a decode", () => {
 });
 
 test("equal beginnings are computed once: the others wait a step, and copy the page that they share in part", () => {
-  const trace = traceOf({ engine: { stepTokens: 512 } }, [
+  const trace = traceOf({ engine: { batch: staticBudget(512) } }, [
     sequenceSpec(tokensFrom(0, 300), 4),
     sequenceSpec(tokensFrom(0, 300), 2),
     sequenceSpec([...tokensFrom(0, 200), 1, 2, 3], 2),
@@ -52,7 +53,7 @@ test("equal beginnings are computed once: the others wait a step, and copy the p
 });
 
 test("too few pages: the youngest gives way, and comes back to what is left of its pages", () => {
-  const trace = traceOf({ spec: { pages: 6 }, engine: { watermark: 0 } }, [
+  const trace = traceOf({ spec: { pages: 6 }, engine: { admission: { watermark: 0 } } }, [
     sequenceSpec(tokensFrom(0, 30), 36),
     sequenceSpec(tokensFrom(100, 30), 20),
   ]);
@@ -102,7 +103,7 @@ test("too few pages: the youngest gives way, and comes back to what is left of i
 
 test("several prompts are partly done at once, and leave in the order in which they came", () => {
   const trace = traceOf(
-    { engine: { stepTokens: 64, sequencesMax: 3 } },
+    { engine: { batch: staticBudget(64), admission: { sequencesMax: 3 } } },
     [0, 1, 2, 3].map((i) => sequenceSpec(tokensFrom(i * 200, 50), 2)),
   );
   expect(trace).toMatchInlineSnapshot(`

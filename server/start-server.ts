@@ -4,6 +4,7 @@ import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
 import { openLibrary } from "../gpu/native.ts";
 import type { EngineId } from "../scheduler/core.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
+import { staticBudget } from "../scheduler/engine-options.ts";
 import { demoModelFolder, libraryPath } from "./assets.ts";
 import { ApiKeys } from "./auth.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
@@ -82,8 +83,8 @@ export async function startServer(
       engines,
       device,
       options: {
-        stepTokens: config.stepTokens,
-        sequencesMax: config.sequencesMax,
+        batch: staticBudget(config.stepTokens),
+        admission: { sequencesMax: config.sequencesMax },
         queueMax: config.queueMax,
       },
     },

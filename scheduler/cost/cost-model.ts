@@ -30,6 +30,14 @@ export interface CostModel {
   stepMs(shape: StepShape): number;
 }
 
+/** A cost model as an engine uses it: told what its steps took, and aware of its own error. */
+export interface EngineCosts extends CostModel {
+  /** Takes note of a step that took `ms` from its start to its result. */
+  observe?(shape: StepShape, ms: number): void;
+  /** Most steps take at most 1 + margin times what is predicted; ≥ 0, 0 if not given. */
+  readonly margin?: number;
+}
+
 /** Milliseconds to compute `tokens` of a prompt after `context` cached ones, alone, in one step. 0 for none. */
 export function promptMs(model: CostModel, tokens: number, context: number): number {
   if (tokens === 0) return 0;

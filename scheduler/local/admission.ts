@@ -75,7 +75,7 @@ export function admitNext(
   const isIdle = running.every((resident) => resident.isPaused);
   const sequence = queue.peek(nowMs, isIdle ? Number.POSITIVE_INFINITY : step);
   if (sequence === null) return { kind: "none" };
-  if (running.length >= options.sequencesMax) return { kind: "blocked" };
+  if (running.length >= options.admission.sequencesMax) return { kind: "blocked" };
 
   residency.lookUp(sequence);
   const { pageTokens, pagesTotal } = residency.pool;
@@ -86,7 +86,7 @@ export function admitNext(
   }
 
   const isAlone = running.length === 0;
-  const headroom = isAlone ? 0 : running.length + Math.ceil(options.watermark * pagesTotal);
+  const headroom = isAlone ? 0 : running.length + Math.ceil(options.admission.watermark * pagesTotal);
   const fits = residency.fits(sequence, headroom);
   if (!fits && !isAlone) return { kind: "blocked" };
   queue.take(sequence);

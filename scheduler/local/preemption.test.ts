@@ -12,7 +12,7 @@ function crowd(options: { temperature?: number; presencePenalty?: number } = {})
   const specs = [0, 100, 200].map((first) =>
     sequenceSpec(tokensFrom(first, 10), 100, { sampling: { seed: [7, first], ...options } }),
   );
-  const harness = new EngineHarness({ spec: { pages: 11 }, engine: { watermark: 0 } });
+  const harness = new EngineHarness({ spec: { pages: 11 }, engine: { admission: { watermark: 0 } } });
   for (const spec of specs) harness.submit(spec);
   return { harness, specs };
 }
@@ -55,7 +55,7 @@ test("coming back is mostly a hit, and nothing but the recomputed tail is comput
 });
 
 test("no page is asked for before it is needed: decodes inside of their last page preempt nobody", () => {
-  const harness = new EngineHarness({ spec: { pages: 2 }, engine: { watermark: 0 } });
+  const harness = new EngineHarness({ spec: { pages: 2 }, engine: { admission: { watermark: 0 } } });
   harness.submit(sequenceSpec(tokensFrom(0, 8), 9));
   harness.engine.run();
   harness.clock.runNext();
@@ -83,7 +83,7 @@ test("nobody is admitted by a step that had to preempt", () => {
 /** Five sequences of which the last is thrown out three times; returns right after the step that did it. */
 function thrownOutThrice() {
   const specs = [0, 1, 2, 3, 4].map((i) => sequenceSpec(tokensFrom(100 * i, 10), 100));
-  const harness = new EngineHarness({ spec: { pages: 9 }, engine: { watermark: 0 } });
+  const harness = new EngineHarness({ spec: { pages: 9 }, engine: { admission: { watermark: 0 } } });
   for (const spec of specs) harness.submit(spec);
   const victims = (): string[] => preempted(harness).filter((victim) => victim.endsWith(":4"));
   for (let i = 0; i < 600 && victims().length < 3; i++) harness.step();
@@ -118,7 +118,7 @@ test("back-off ends when there is nobody left to stay out of the way of", () => 
 
 test("a paused sequence gives way first, and its tokens are the same when it comes back", () => {
   const specs = [sequenceSpec(tokensFrom(0, 10), 60), sequenceSpec(tokensFrom(100, 10), 60)];
-  const harness = new EngineHarness({ spec: { pages: 6 }, engine: { watermark: 0 } });
+  const harness = new EngineHarness({ spec: { pages: 6 }, engine: { admission: { watermark: 0 } } });
   const slow = harness.submit(specs[0]!);
   harness.submit(specs[1]!);
   for (let i = 0; i < 20; i++) harness.step();
@@ -135,7 +135,7 @@ test("a paused sequence gives way first, and its tokens are the same when it com
 });
 
 test("paused sequences do not keep the waiting from slots", () => {
-  const harness = new EngineHarness({ engine: { sequencesMax: 1 } });
+  const harness = new EngineHarness({ engine: { admission: { sequencesMax: 1 } } });
   const slow = harness.submit(sequenceSpec(tokensFrom(0, 10), 20));
   harness.step();
   harness.send("pause", slow);
@@ -153,7 +153,7 @@ test("back-off grows from the second preemption on, and is bounded", () => {
 });
 
 test("a sequence that was blocked and has gone away takes no pages from the paused", () => {
-  const harness = new EngineHarness({ spec: { pages: 8 }, engine: { watermark: 0 } });
+  const harness = new EngineHarness({ spec: { pages: 8 }, engine: { admission: { watermark: 0 } } });
   const held = harness.submit(sequenceSpec(tokensFrom(0, 60), 20));
   harness.step();
   harness.submit(sequenceSpec(tokensFrom(100, 10), 6));

@@ -3,6 +3,7 @@
 import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import type { SequenceId, Step, StepResult } from "../core.ts";
+import { staticBudget } from "../engine-options.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 
 const computedTokens = (harness: EngineHarness): number =>
@@ -16,7 +17,7 @@ test("equal prompts submitted at once compute the prefix once", () => {
   const prompt = tokensFrom(0, 300);
   const harness = new EngineHarness({
     spec: { pages: 200 },
-    engine: { stepTokens: 128, sharedTokensMin: 16 },
+    engine: { batch: staticBudget(128), sharedTokensMin: 16 },
   });
   for (let i = 0; i < count; i++) {
     harness.submit(sequenceSpec(prompt, 4, { sampling: { temperature: 1, seed: [i, 0] } }));
@@ -32,7 +33,7 @@ test("equal prompts submitted at once compute the prefix once", () => {
 });
 
 test("who shares only a beginning goes on as soon as that is there", () => {
-  const harness = new EngineHarness({ spec: { pages: 200 }, engine: { stepTokens: 64 } });
+  const harness = new EngineHarness({ spec: { pages: 200 }, engine: { batch: staticBudget(64) } });
   harness.submit(sequenceSpec(tokensFrom(0, 640), 1));
   harness.submit(sequenceSpec([...tokensFrom(0, 128), ...tokensFrom(500, 40)], 1));
   harness.step();
@@ -45,7 +46,7 @@ test("who shares only a beginning goes on as soon as that is there", () => {
 });
 
 test("a small common beginning is computed again rather than waited for", () => {
-  const harness = new EngineHarness({ engine: { stepTokens: 256, sharedTokensMin: 50 } });
+  const harness = new EngineHarness({ engine: { batch: staticBudget(256), sharedTokensMin: 50 } });
   // Three pages and a bit in common, the bit does not count: only whole pages can be shared in time.
   harness.submit(sequenceSpec([...tokensFrom(0, 63), ...tokensFrom(300, 40)], 1));
   harness.submit(sequenceSpec([...tokensFrom(0, 63), ...tokensFrom(400, 40)], 1));
@@ -55,7 +56,7 @@ test("a small common beginning is computed again rather than waited for", () => 
 });
 
 test("different salts share nothing and wait for nothing", () => {
-  const harness = new EngineHarness({ engine: { stepTokens: 512 } });
+  const harness = new EngineHarness({ engine: { batch: staticBudget(512) } });
   harness.submit(sequenceSpec(tokensFrom(0, 200), 1, { cacheSalt: "a" }));
   harness.submit(sequenceSpec(tokensFrom(0, 200), 1, { cacheSalt: "b" }));
   harness.finish();
@@ -72,7 +73,7 @@ test("when the owner goes away while it computes, its waiters go on with what it
     ["abort", 299],
     ["pause", 288],
   ] as const) {
-    const harness = new EngineHarness({ spec: { pages: 200 }, engine: { stepTokens: 512 } });
+    const harness = new EngineHarness({ spec: { pages: 200 }, engine: { batch: staticBudget(512) } });
     const prompt = tokensFrom(0, 300);
     const owner = harness.submit(sequenceSpec(prompt, 2));
     for (let i = 0; i < 3; i++) harness.submit(sequenceSpec(prompt, 2));
@@ -92,7 +93,7 @@ test("when the owner fails, the first of its waiters computes for the others", (
     const sampled = [{ kind: "failed", sequence: 0 as SequenceId, reason: "logits not finite" } as const];
     return { kind: "done", sampled, deviceMs: 1 };
   };
-  const harness = new EngineHarness({ fault, engine: { stepTokens: 512 } });
+  const harness = new EngineHarness({ fault, engine: { batch: staticBudget(512) } });
   const prompt = tokensFrom(0, 300);
   for (let i = 0; i < 3; i++) harness.submit(sequenceSpec(prompt, 2));
   harness.finish();
@@ -101,7 +102,7 @@ test("when the owner fails, the first of its waiters computes for the others", (
 });
 
 test("a page is shared as soon as it is computed, also by a chunk of one token", () => {
-  const harness = new EngineHarness({ engine: { stepTokens: 15, sequencesMax: 2 } });
+  const harness = new EngineHarness({ engine: { batch: staticBudget(15), admission: { sequencesMax: 2 } } });
   harness.submit(sequenceSpec(tokensFrom(0, 16), 50));
   harness.step();
   harness.step();

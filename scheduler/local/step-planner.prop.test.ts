@@ -2,7 +2,6 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { InvariantError } from "../core.ts";
 import { type Behind, planChunks } from "./step-planner.ts";
 
 const sequence: fc.Arbitrary<Behind> = fc.record({
@@ -48,7 +47,9 @@ test("every decode, then unfinished prompts, then new ones, each as much as fits
   fc.assert(rule, { seed: 20260105, numRuns: 500 });
 });
 
-test("more running sequences than tokens in a step break an invariant instead of making a negative chunk", () => {
+test("zero_chunk_when_decodes_exceed_budget: every decode runs, and prompts get nothing instead of less", () => {
   const decode = { behind: 1, isPaused: false };
-  expect(() => planChunks([decode, decode, decode], () => null, 2)).toThrow(InvariantError);
+  const prompt = { behind: 9, isPaused: false };
+  const chunks = planChunks([decode, prompt, decode, decode], () => prompt, 2);
+  expect(chunks).toEqual([decode, decode, decode].map((sequence) => ({ sequence, count: 1 })));
 });

@@ -1,5 +1,3 @@
-import { assert } from "../core.ts";
-
 /** What the planner needs to know of a sequence. */
 export interface Behind {
   /** Tokens known but not computed, ≥ 1; 1 means decoding. */
@@ -19,20 +17,18 @@ export interface PlannedChunk<S> {
  * what is left of the token budget goes to unfinished prompts in the order given, then to new sequences,
  * which `admit` yields one by one (null: no more now). Several prompts may be partly done at once.
  *
- * Unlike the paper's code a chunk is never empty or negative: decodes cannot exceed the budget, because an
- * engine runs no more sequences than a step has tokens. Costs O(running + admitted).
+ * Unlike the paper's code a chunk is never empty or negative: when there are more decodes than tokens, prompts get
+ * none. Costs O(running + admitted).
  */
 export function planChunks<S extends Behind>(
   running: readonly S[],
   admit: () => S | null,
   stepTokens: number,
 ): PlannedChunk<S>[] {
-  assert(running.length <= stepTokens, "a full house of decodes fits one step");
   const chunks: PlannedChunk<S>[] = [];
   let tokensLeft = stepTokens;
   const take = (sequence: S): void => {
-    const count = Math.min(sequence.behind, tokensLeft);
-    assert(count > 0, "a chunk has tokens");
+    const count = Math.min(sequence.behind, Math.max(1, tokensLeft));
     chunks.push({ sequence, count });
     tokensLeft -= count;
   };
@@ -44,7 +40,7 @@ export function planChunks<S extends Behind>(
     else prompts += 1;
   }
   for (const sequence of running) {
-    if (prompts === 0 || tokensLeft === 0) break;
+    if (prompts === 0 || tokensLeft <= 0) break;
     if (sequence.isPaused || sequence.behind === 1) continue;
     take(sequence);
     prompts -= 1;

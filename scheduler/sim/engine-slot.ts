@@ -2,7 +2,7 @@ import { assert, type EngineId, type SampleRow, type TokenId } from "../core.ts"
 import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import { Engine } from "../engine.ts";
-import type { EngineOptions } from "../engine-options.ts";
+import type { EngineSettings } from "../engine-options.ts";
 import type { EngineLink } from "../fleet.ts";
 import type { EngineLoad, EngineMessage, EngineReport } from "../messages.ts";
 import type { EventClock } from "./event-clock.ts";
@@ -15,7 +15,7 @@ export interface SlotSetup {
   readonly spec: DeviceSpec;
   /** How long its steps take. */
   readonly profile: CostModel;
-  readonly options: (epoch: number) => Partial<EngineOptions>;
+  readonly options: (epoch: number) => EngineSettings;
   /** One way between fleet and engine, in milliseconds. */
   readonly delayMs: number;
   readonly nextToken: (row: SampleRow) => TokenId;

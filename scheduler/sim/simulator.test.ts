@@ -14,7 +14,14 @@ const policy: Policy = {
   placement: { kind: "shortestQueue" },
   queue: { kind: "groups", groups: 10 },
   batch: { kind: "fixed", stepTokens: 64, bypass: 1 },
-  admission: { sequencesMax: 32, watermark: 0.01, headroom: true, cache: true, prefixPending: true },
+  admission: {
+    sequencesMax: 32,
+    watermark: 0.01,
+    headroom: true,
+    cache: true,
+    prefixPending: true,
+    backOff: true,
+  },
 };
 
 /** Calls of random lengths over four prefixes, one each 10 ms on average; half of them have a second turn. */

@@ -1,7 +1,7 @@
 import { assert, type EngineId, type SampleRow, type TokenId } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
-import type { EngineOptions } from "../engine-options.ts";
+import type { EngineSettings } from "../engine-options.ts";
 import { Fleet } from "../fleet.ts";
 import type { EngineReport } from "../messages.ts";
 import type { Policy } from "../policy.ts";
@@ -225,12 +225,6 @@ class Simulation implements CallObserver {
   }
 }
 
-function engineOptions({ queue, batch, admission }: Policy): Partial<EngineOptions> {
-  return {
-    stepTokens: batch.stepTokens,
-    sequencesMax: admission.sequencesMax,
-    watermark: admission.watermark,
-    priorityGroups: queue.kind === "groups" || queue.kind === "lanes" ? queue.groups : 1,
-    queueMax: Number.MAX_SAFE_INTEGER,
-  };
+function engineOptions({ queue, batch, admission }: Policy): EngineSettings {
+  return { queue, batch, admission, queueMax: Number.MAX_SAFE_INTEGER };
 }

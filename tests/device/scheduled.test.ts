@@ -7,6 +7,7 @@ import { closeCpuModel, openCpuDevice, openCpuModel } from "../../gpu/cpu/open.t
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import type { Sampling, SequenceId, TokenId } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine.ts";
+import { staticBudget } from "../../scheduler/engine-options.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import { sequenceSpec } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
@@ -51,13 +52,18 @@ function schedule(
   const device = openCpuDevice(library, loaded, limits);
   const tokens: TokenId[][] = wanted.map(() => []);
   let last: EngineLoad | null = null;
-  const engine = new Engine(device, new ManualClock(), { stepTokens, integrity: "always" }, (report) => {
-    report.sequences.forEach((sequence, at) => {
-      tokens[sequence]!.push(report.tokens[at]!);
-    });
-    for (const { finish } of report.finished) expect(finish).toEqual({ kind: "length" });
-    last = report.load;
-  });
+  const engine = new Engine(
+    device,
+    new ManualClock(),
+    { batch: staticBudget(stepTokens), integrity: "always" },
+    (report) => {
+      report.sequences.forEach((sequence, at) => {
+        tokens[sequence]!.push(report.tokens[at]!);
+      });
+      for (const { finish } of report.finished) expect(finish).toEqual({ kind: "length" });
+      last = report.load;
+    },
+  );
 
   let submitted = 0;
   for (let steps = 0; submitted < wanted.length || engine.busy; steps += 1) {

@@ -1,6 +1,7 @@
 import { afterEach, expect, test } from "bun:test";
 import { join } from "node:path";
 import { chatService, type Finish, type TokenId } from "../../scheduler/core.ts";
+import { staticBudget } from "../../scheduler/engine-options.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import type { DeviceSetup, LoadProgress } from "../../server/engine-protocol.ts";
 import { type RunningEngines, startEngines } from "../../server/threads.ts";
@@ -27,7 +28,12 @@ async function start(
 ): Promise<RunningEngines> {
   const workerUrl = new URL("../../server/engine-worker.ts", import.meta.url).href;
   running = await startEngines(
-    { workerUrl, engines, device, options: { stepTokens: 32, sequencesMax: 8, integrity: "always" } },
+    {
+      workerUrl,
+      engines,
+      device,
+      options: { batch: staticBudget(32), integrity: "always", admission: { sequencesMax: 8 } },
+    },
     {
       onProgress: (progress) => {
         seen.push(progress);

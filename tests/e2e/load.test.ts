@@ -114,7 +114,7 @@ test("a reader that never reads again is cut off, and holds nothing", async () =
 test("a stream that waits is told so at once, and then by comments", async () => {
   const server = startTestServer({
     stepMs: 5,
-    engine: { sequencesMax: 1 },
+    engine: { admission: { sequencesMax: 1 } },
     limits: { commitMs: 30, keepAliveMs: 40 },
   });
   const first = post(server, "/v1/chat/completions", streamOf("First", { max_tokens: 60 }));
@@ -132,7 +132,7 @@ test("a stream that waits is told so at once, and then by comments", async () =>
 });
 
 test("a full queue is a 503 with a time to try again, in a stream too", async () => {
-  const server = startTestServer({ stepMs: 5, engine: { sequencesMax: 1, queueMax: 1 } });
+  const server = startTestServer({ stepMs: 5, engine: { queueMax: 1, admission: { sequencesMax: 1 } } });
   const running = post(server, "/v1/chat/completions", streamOf("First", { max_tokens: 30 }));
   await until(() => server.fleet.active === 1);
   const waiting = post(server, "/v1/chat/completions", streamOf("Second", { max_tokens: 3 }));

@@ -10,7 +10,7 @@ import type { Chunk, EngineId, Sampled, Step, StepResult } from "../../scheduler
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine.ts";
-import type { EngineOptions } from "../../scheduler/engine-options.ts";
+import type { EngineSettings } from "../../scheduler/engine-options.ts";
 import { Fleet } from "../../scheduler/fleet.ts";
 import { ApiKeys, type KeySources } from "../../server/auth.ts";
 import { Generator } from "../../server/generation.ts";
@@ -27,7 +27,7 @@ export interface TestServerOptions {
   /** Milliseconds per step; every step also takes 10 µs per token. */
   readonly stepMs?: number;
   readonly spec?: Partial<DeviceSpec>;
-  readonly engine?: Partial<EngineOptions>;
+  readonly engine?: EngineSettings;
   readonly limits?: Partial<HttpLimits>;
   readonly keys?: Partial<KeySources>;
   /** Default: as when listening on a loopback address. */

@@ -12,7 +12,7 @@ import type { CostModel } from "../../scheduler/cost/cost-model.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine.ts";
-import type { EngineOptions } from "../../scheduler/engine-options.ts";
+import { type EngineSettings, staticBudget } from "../../scheduler/engine-options.ts";
 import type { EngineLoad, EngineReport } from "../../scheduler/messages.ts";
 import { deviceSpec } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
@@ -27,7 +27,7 @@ export interface Outcome {
 
 export interface HarnessOptions {
   readonly spec?: Partial<DeviceSpec>;
-  readonly engine?: Partial<EngineOptions>;
+  readonly engine?: EngineSettings;
   readonly cost?: CostModel;
   readonly fault?: (step: Step) => StepResult | null;
 }
@@ -62,7 +62,7 @@ export class EngineHarness {
       },
       close: () => simulated.close(),
     };
-    const engineOptions: Partial<EngineOptions> = {
+    const engineOptions: EngineSettings = {
       integrity: "always",
       trace: (step) => this.#takeTrace(step),
       ...options.engine,
@@ -137,7 +137,10 @@ export class EngineHarness {
 
 /** The tokens the specification asks for, of a device with nothing shared: one sequence, no cache, whole prompt at once. */
 export function tokensAlone(spec: Omit<SequenceSpec, "id">, device: Partial<DeviceSpec> = {}): Outcome {
-  const harness = new EngineHarness({ spec: { ...device, pages: 1024 }, engine: { stepTokens: 2048 } });
+  const harness = new EngineHarness({
+    spec: { ...device, pages: 1024 },
+    engine: { batch: staticBudget(2048) },
+  });
   harness.submit(spec);
   harness.finish();
   return harness.outcomes[0]!;
