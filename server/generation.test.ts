@@ -247,6 +247,20 @@ describe("how a choice ends", () => {
     expect(textOf(other.heard.deltas[0]!)).toEndWith("<|im_end|><|im_start|>");
   });
 
+  test("a control token that somebody looks for is shown, the others are not", async () => {
+    const { begin, settle } = rig({ 0: [answer[0]!, start, eos, answer[1]!] });
+    const { heard } = begin({
+      ignoreEos: true,
+      tokensMax: 4,
+      shownControlTexts: ["<|im_start|>", "<absent>"],
+    });
+    await settle();
+    const [first, second] = answer
+      .slice(0, 2)
+      .map((id) => tokenizer.decode([id], { skipSpecialTokens: true }));
+    expect(textOf(heard.deltas[0]!)).toBe(`${first}<|im_start|>${second}`);
+  });
+
   test("no stop string counts before the least number of tokens", async () => {
     const { begin, settle } = rig({ 0: eachOne("a.b.c.d.") });
     const { heard } = begin({ tokensMin: 4, stopStrings: ["."] });

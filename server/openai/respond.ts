@@ -16,6 +16,8 @@ export interface Exchange {
   readonly signal: AbortSignal;
   /** When its head arrived, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
+  /** Who asks; "" is everybody without a name. */
+  readonly tenant: string;
   readonly services: AnswerServices;
   readonly limits: RespondLimits;
 }
@@ -51,7 +53,7 @@ export function respond(
   format: AnswerFormat,
 ): Promise<Response> {
   exchange.services.lifecycle.expectReady(); // tokenising may have taken a while
-  const generations = prompts.map((promptTokens) => ({ ...request.generation, promptTokens }));
+  const generations = prompts.map((promptTokens) => ({ ...request.generation, promptTokens, tenant: exchange.tenant }));
   const created = Math.floor(Date.now() / 1000);
   return request.stream
     ? streamAnswer(exchange, request, generations, format, created)

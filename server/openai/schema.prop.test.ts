@@ -26,7 +26,14 @@ const fieldNames = [
     "stream_options",
   ],
   ...["cache_salt", "tools", "tool_choice", "response_format", "echo", "suffix", "best_of", "seed", "user"],
-  ...["chat_template_kwargs", "add_generation_prompt", "toString", "constructor", "hasOwnProperty"],
+  ...[
+    "parallel_tool_calls",
+    "chat_template_kwargs",
+    "add_generation_prompt",
+    "toString",
+    "constructor",
+    "hasOwnProperty",
+  ],
 ];
 
 /** Values near the edges of what fields take, and anything else that JSON can say. */
@@ -38,6 +45,16 @@ const value = fc.oneof(
     { "5": 1 },
     [{ role: "user", content: "x" }],
     [{ role: "user", content: [{}] }],
+    [
+      {
+        role: "assistant",
+        tool_calls: [{ id: "", type: "function", function: { name: "f", arguments: "[" } }],
+      },
+    ],
+    [{ type: "function", function: { name: "f", parameters: {} } }],
+    [{ type: "function", function: { name: "f", parameters: [], strict: 1 } }],
+    "none",
+    "auto",
   ),
   fc.jsonValue({ maxDepth: 3 }),
 );

@@ -21,7 +21,7 @@ import { notSupported, settleTheRest } from "./support.ts";
 import { type ToolUse, toolsOf, toolUseOf } from "./tools.ts";
 
 /** What is asked of the generator for each prompt. */
-export type GenerationOptions = Omit<GenerationRequest, "promptTokens">;
+export type GenerationOptions = Omit<GenerationRequest, "promptTokens" | "tenant">;
 
 /** What chat and text completions have in common. */
 export interface CommonRequest {

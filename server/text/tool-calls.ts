@@ -5,9 +5,10 @@
  *     {"name": "get_weather", "arguments": {"city": "Rome"}}
  *     </tool_call>
  *
- * A call is told when it is whole, never in part: what breaks the form, or breaks off, is text like any other. So nothing
- * is ever lost, and what is told does not depend on how the text was cut. Text is held back only while it may still
- * become a call. Each character is looked at a bounded number of times, whatever the text.
+ * A call is told when it is whole, never in part, as nobody can be untold of half a call: what breaks the form, or breaks
+ * off, is text like any other. So nothing is ever lost, and what is told does not depend on how the text was cut. Text is
+ * held back only while it may still become a call. Each character is looked at a bounded number of times, whatever the
+ * text.
  */
 
 export interface ToolCall {

@@ -1,0 +1,157 @@
+import { describe, expect, test } from "bun:test";
+import { ApiError } from "../errors.ts";
+import { Fields } from "./fields.ts";
+import { messagesOf } from "./inputs.ts";
+import { pastToolCallsOf, toolUseOf } from "./tools.ts";
+
+const tool = (definition: object) => ({ type: "function", function: { name: "f", ...definition } });
+
+function refusalOf(run: () => unknown): [message: string, param: string | undefined] {
+  try {
+    run();
+  } catch (error) {
+    expect(error).toBeInstanceOf(ApiError);
+    return [(error as ApiError).message, (error as ApiError).detail.param];
+  }
+  throw new Error("expected a refusal");
+}
+
+describe("what may be called", () => {
+  const use = (body: Readonly<Record<string, unknown>>) => toolUseOf(new Fields(body));
+
+  test("is kept as it came, to the order of its keys", () => {
+    const given = [
+      tool({ z: 1, parameters: { b: 1, a: { type: "float128" } }, description: null, strict: false }),
+    ];
+    for (const more of [{}, { tool_choice: "auto" }, { parallel_tool_calls: true }]) {
+      const { toolUse, ignored } = use({ tools: given, ...more });
+      expect(JSON.stringify(toolUse.tools)).toBe(JSON.stringify(given));
+      expect([toolUse.allowsParallel, ignored]).toEqual([true, []]);
+    }
+    expect(use({ tools: given, parallel_tool_calls: false }).toolUse.allowsParallel).toBe(false);
+  });
+
+  test("is nothing without tools and with none chosen; what has no effect then is told", () => {
+    const nothing = { tools: [], allowsParallel: true };
+    for (const tools of [undefined, null, []]) {
+      expect(use({ tools, tool_choice: "auto" })).toEqual({ toolUse: nothing, ignored: [] });
+    }
+    expect(use({ tools: [tool({})], tool_choice: "none", parallel_tool_calls: true })).toEqual({
+      toolUse: nothing,
+      ignored: ["tools", "parallel_tool_calls"],
+    });
+  });
+
+  const many = Array.from({ length: 129 }, () => tool({}));
+  const cases: [given: unknown, message: string, param: string][] = [
+    [{}, "tools must be an array, but an object was given", "tools"],
+    [many, "tools may hold 128 items at most, but holds 129", "tools"],
+    [[5], "tools[0] must be an object, but 5 was given", "tools[0]"],
+    [[{ function: {} }], 'tools[0].type must be "function", but is missing', "tools[0].type"],
+    [[{ type: "web" }], 'tools[0].type must be "function", but "web" was given', "tools[0].type"],
+    [[{ type: "function" }], "tools[0].function must be an object, but is missing", "tools[0].function"],
+    [
+      [tool({}), tool({ name: "a b" })],
+      'tools[1].function.name must be 1 to 64 letters, digits, underscores or hyphens, but "a b" was given',
+      "tools[1].function.name",
+    ],
+    [
+      [tool({ description: "x".repeat(16_385) })],
+      "tools[0].function.description may have 16384 characters at most, but has 16385",
+      "tools[0].function.description",
+    ],
+    [
+      [tool({ parameters: [] })],
+      "tools[0].function.parameters must be an object, but an array of 0 was given",
+      "tools[0].function.parameters",
+    ],
+    [
+      [tool({ parameters: { a: "ü".repeat(32_768) } })],
+      "tools[0].function.parameters may have 65536 bytes of JSON at most, but has 65544",
+      "tools[0].function.parameters",
+    ],
+    [
+      [tool({ strict: true })],
+      "tools[0].function.strict: holding the model to a schema is not supported by this server",
+      "tools[0].function.strict",
+    ],
+  ];
+  test.each(cases)("%j is refused", (tools, message, param) => {
+    expect(refusalOf(() => use({ tools }))).toEqual([message, param]);
+  });
+
+  test("names have 64 characters at most", () => {
+    expect(use({ tools: [tool({ name: "a".repeat(64) })] }).toolUse.tools).toHaveLength(1);
+    expect(refusalOf(() => use({ tools: [tool({ name: "a".repeat(65) })] }))[1]).toBe(
+      "tools[0].function.name",
+    );
+  });
+
+  test("cannot be forced", () => {
+    for (const tool_choice of ["required", { type: "function", function: { name: "f" } }]) {
+      const [message, param] = refusalOf(() => use({ tools: [tool({})], tool_choice }));
+      expect(message).toStartWith("tool_choice must be auto or none, as a call cannot be forced yet, but ");
+      expect(param).toBe("tool_choice");
+    }
+  });
+});
+
+describe("calls that were made", () => {
+  const call = (values: unknown, more: object = {}) => ({
+    id: "call_1",
+    type: "function",
+    function: { name: "f", arguments: values },
+    ...more,
+  });
+  const past = (calls: unknown) => pastToolCallsOf(new Fields({ tool_calls: calls }, "messages[0]"));
+
+  test("have arguments that are values", () => {
+    expect(past([call('{"a": {"b": [1, null]}}'), call("")])).toEqual([
+      { id: "call_1", type: "function", function: { name: "f", arguments: { a: { b: [1, null] } } } },
+      { id: "call_1", type: "function", function: { name: "f", arguments: {} } },
+    ]);
+    expect([past(undefined), past(null), past([])]).toEqual([undefined, undefined, undefined]);
+  });
+
+  const at = "messages[0].tool_calls[0]";
+  const cases: [calls: unknown, message: string, param: string][] = [
+    [[call("{")], `${at}.function.arguments is not valid JSON`, `${at}.function.arguments`],
+    [[call("[1]")], `${at}.function.arguments must be the JSON of an object`, `${at}.function.arguments`],
+    [[call('{"a":1,"a":2}')], 'the key "a" appears twice', `${at}.function.arguments`],
+    [[call('{"__proto__":1}')], "the key __proto__ is not allowed", `${at}.function.arguments`],
+    [[call(`{"a":${"[".repeat(200)}`)], "may be nested 128 levels deep at most", `${at}.function.arguments`],
+    [
+      [call({})],
+      `${at}.function.arguments must be a string, but an object was given`,
+      `${at}.function.arguments`,
+    ],
+    [
+      [call(undefined)],
+      `${at}.function.arguments must be a string, but is missing`,
+      `${at}.function.arguments`,
+    ],
+    [[call("{}", { id: undefined })], `${at}.id must be a string, but is missing`, `${at}.id`],
+    [
+      [call("{}", { id: "x".repeat(257) })],
+      `${at}.id may have 256 characters at most, but has 257`,
+      `${at}.id`,
+    ],
+    [[call("{}", { type: "custom" })], `${at}.type must be "function", but "custom" was given`, `${at}.type`],
+  ];
+  test.each(cases)("%j are refused", (calls, message, param) => {
+    const [said, named] = refusalOf(() => past(calls));
+    expect(said).toContain(message);
+    expect(named).toBe(param);
+  });
+
+  test("and their results are messages for the template", () => {
+    const messages = [
+      { role: "assistant", content: null, tool_calls: [call('{"a": 1}')] },
+      { role: "tool", tool_call_id: "call_1", content: [{ type: "text", text: "one" }], name: "f" },
+    ];
+    expect<unknown>(messagesOf(new Fields({ messages }))).toEqual([
+      { role: "assistant", content: "", tool_calls: past([call('{"a": 1}')]) },
+      { role: "tool", content: "one", tool_call_id: "call_1", name: "f" },
+    ]);
+  });
+});
