@@ -102,14 +102,12 @@ export class PrefixIndex {
   apply(engine: number, { epoch, number, isWhole, notices }: CacheNotices): boolean {
     const stream = this.#streams[engine]!;
     if (epoch !== stream.epoch) return true;
-    const isNext = number === stream.next && !stream.isBroken;
+    const isMissing = !isWhole && number !== stream.next;
     stream.next = number + 1;
-    if (isWhole || !isNext) this.#forget(engine);
-    const wasBroken = stream.isBroken;
-    stream.isBroken = !isWhole && !isNext;
+    stream.isBroken = isMissing || (stream.isBroken && !isWhole);
+    if (isWhole || isMissing) this.#forget(engine);
     if (!stream.isBroken) for (const notice of notices) this.#note(engine, notice);
-    // Whoever was asked already is not asked again.
-    return !stream.isBroken || wasBroken;
+    return !isMissing;
   }
 
   /** The engine is gone, and so is all that it had; its next life is number `epoch`, empty at first. */
