@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "error.h"
 #include "kernels/rope_table.h"
 #include "machine.h"
+#include "stored_type.h"
 #include "tensor_file.h"
 
 namespace bunting {
@@ -139,28 +139,22 @@ PackedMatrix panels_of(PackedMatrix const& whole, int64_t begin, int64_t rows) {
   return part;
 }
 
-float half_to_float(uint16_t half) {
-  uint32_t const sign = uint32_t(half & 0x8000u) << 16, exponent = (half >> 10) & 31u,
-                 mantissa = half & 0x3ffu;
-  if (exponent == 0) return (sign ? -1.0f : 1.0f) * std::ldexp(float(mantissa), -24);
-  uint32_t const bits = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | mantissa << 13;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
+// The row of a file that becomes row `row`, when heads of `head_size` rows are stored pairwise.
+int64_t paired_row(int64_t row, int64_t head_size) {
+  int64_t const in_head = row % head_size, half = head_size / 2;
+  return row - in_head + 2 * (in_head % half) + in_head / half;
 }
 
-void to_floats(float* to, void const* from, Dtype dtype, int64_t count) {
-  if (dtype == Dtype::f32) {
-    std::memcpy(to, from, size_t(count) * sizeof(float));
-    return;
-  }
-  uint16_t const* const halves = static_cast<uint16_t const*>(from);
-  for (int64_t i = 0; i < count; i++) {
-    uint32_t const bits = uint32_t(halves[i]) << 16;
-    if (dtype == Dtype::f16)
-      to[i] = half_to_float(halves[i]);
-    else
-      std::memcpy(&to[i], &bits, sizeof bits);
+// Packs panels [begin, end) of `to` from stored rows of any kind, by way of f32 in `rows` [kPanel, K].
+void pack_stored(Kernels const& kernels, PackedMatrix const& to, StoredType const& type, char const* from,
+                 int64_t paired_head_size, float* rows, int64_t begin, int64_t end) {
+  for (int64_t panel = begin; panel < end; panel++) {
+    int64_t const first = panel * kPanel, count = std::min<int64_t>(kPanel, to.n - first);
+    for (int64_t i = 0; i < count; i++) {
+      int64_t const row = paired_head_size ? paired_row(first + i, paired_head_size) : first + i;
+      type.decode(from + row * type.bytes_of(to.k), to.k / type.block, rows + i * to.k);
+    }
+    kernels.pack(panels_of(to, panel, count), rows, Dtype::f32, 0, 1);
   }
 }
 
@@ -278,19 +272,31 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
   if (rows != to.rows || cols != to.cols)
     fail(BUNTING_INVALID, "%s: %s is [%lld, %lld], expected [%lld, %lld]", path, name.c_str(),
          (long long)rows, (long long)cols, (long long)to.rows, (long long)to.cols);
-  if (dtype != BUNTING_F32 && dtype != BUNTING_F16 && dtype != BUNTING_BF16)
+  bool const paired = dtype & BUNTING_PAIRED_ROWS;
+  StoredType const* const type = stored_type(dtype & ~BUNTING_PAIRED_ROWS);
+  if (!type || (paired && tensor != BUNTING_T_Q && tensor != BUNTING_T_K))
     fail(BUNTING_INVALID, "%s: %s has unknown element type %d", path, name.c_str(), dtype);
+  if (cols % type->block != 0)
+    fail(BUNTING_INVALID, "%s: %s has rows of %lld, no whole number of %s blocks of %lld", path, name.c_str(),
+         (long long)cols, type->name, (long long)type->block);
   uint8_t& loaded = loaded_[tensor_slot(tensor, layer)];
   if (loaded) fail(BUNTING_INVALID, "%s: %s is loaded already", path, name.c_str());
 
-  TensorFile const file(path, offset, Dtype(dtype), rows * cols);
+  TensorFile const file(path, offset, uint64_t(type->bytes_of(rows * cols)));
+  bool const is_plain = type->block == 1 && !paired;
   if (to.part.data) {
     int64_t const grain = std::max<int64_t>(1, kElementsPerPiece / (to.part.kp() * kPanel));
-    pool_->run(to.part.panels(), grain, [&](int64_t begin, int64_t end) {
-      kernels_->pack(to.part, file.data(), Dtype(dtype), begin, end);
+    int64_t const panel_values = kPanel * cols;
+    std::vector<float> rows(is_plain ? 0 : size_t(panel_values * pool_->threads()));
+    pool_->run(to.part.panels(), grain, [&](int64_t begin, int64_t end, int thread) {
+      if (is_plain)
+        kernels_->pack(to.part, file.data(), Dtype(dtype), begin, end);
+      else
+        pack_stored(*kernels_, to.part, *type, file.data(), paired ? shape_.head_size : 0,
+                    rows.data() + thread * panel_values, begin, end);
     });
   } else {
-    to_floats(to.vector, file.data(), Dtype(dtype), cols);
+    type->decode(file.data(), cols / type->block, to.vector);
   }
   loaded = 1;
 }

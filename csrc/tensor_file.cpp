@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "error.h"
@@ -14,10 +13,6 @@
 namespace bunting {
 
 namespace {
-
-size_t element_size(Dtype dtype) {
-  return dtype == Dtype::f32 ? 4 : 2;
-}
 
 struct Descriptor {
   int number;
@@ -35,13 +30,13 @@ int open_for_reading(char const* path) {
 
 }  // namespace
 
-TensorFile::TensorFile(char const* path, uint64_t offset, Dtype dtype, int64_t count) {
+TensorFile::TensorFile(char const* path, uint64_t offset, uint64_t bytes) {
   Descriptor const file{open_for_reading(path)};
   if (file.number < 0) fail(BUNTING_IO, "%s: cannot be opened: %s", path, std::strerror(errno));
   struct stat status;
   if (fstat(file.number, &status) != 0) fail(BUNTING_IO, "%s: %s", path, std::strerror(errno));
   if (!S_ISREG(status.st_mode)) fail(BUNTING_IO, "%s: not a regular file", path);
-  uint64_t const file_bytes = uint64_t(status.st_size), bytes = uint64_t(count) * element_size(dtype);
+  uint64_t const file_bytes = uint64_t(status.st_size);
   if (offset > file_bytes || bytes > file_bytes - offset)
     fail(BUNTING_INVALID, "%s: bytes [%llu, +%llu) leave the file of %llu bytes", path,
          (unsigned long long)offset, (unsigned long long)bytes, (unsigned long long)file_bytes);
@@ -55,19 +50,9 @@ TensorFile::TensorFile(char const* path, uint64_t offset, Dtype dtype, int64_t c
   madvise(mapping_, mapping_bytes_, MADV_WILLNEED);  // advice only
 
   data_ = static_cast<char const*>(mapping_) + (offset - begin);
-  if (offset % element_size(dtype) == 0) return;
-  copy_ = std::malloc(size_t(bytes));
-  if (!copy_) {
-    munmap(mapping_, mapping_bytes_);
-    fail(BUNTING_NO_MEMORY, "%s: cannot allocate %llu bytes to align a tensor", path,
-         (unsigned long long)bytes);
-  }
-  std::memcpy(copy_, data_, size_t(bytes));
-  data_ = copy_;
 }
 
 TensorFile::~TensorFile() {
-  std::free(copy_);
   if (mapping_) munmap(mapping_, mapping_bytes_);
 }
 

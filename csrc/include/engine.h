@@ -81,6 +81,15 @@ bunting_status bunting_machine_probe(bunting_machine* out);
 typedef struct bunting_model bunting_model;
 
 enum { BUNTING_F32 = 0, BUNTING_F16 = 1, BUNTING_BF16 = 2 };
+/* How files store numbers besides: blocks that share scales, as in GGUF files. For loading only. A row is a whole
+ * number of blocks: of 256 numbers in the types with a K, of 32 in the others. */
+enum {
+  BUNTING_Q4_0 = 16, BUNTING_Q4_1 = 17, BUNTING_Q5_0 = 18, BUNTING_Q5_1 = 19, BUNTING_Q8_0 = 20,
+  BUNTING_Q4_K = 24, BUNTING_Q5_K = 25, BUNTING_Q6_K = 26,
+};
+/* Added to the type of Q or K when the file has the rows of each head in pairs: its rows 2j and 2j+1 are the head's rows
+ * j and j + D/2. */
+enum { BUNTING_PAIRED_ROWS = 256 };
 enum { BUNTING_ROPE_PLAIN = 0, BUNTING_ROPE_LINEAR = 1, BUNTING_ROPE_LLAMA3 = 2 };
 
 /* A decoder-only transformer: embed; per layer x += o(attention(norm(x))), x += down(silu(gate(n)) * up(n)) with
@@ -134,9 +143,9 @@ bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page
 
 bunting_status bunting_model_open(bunting_model_shape const* shape, bunting_model** out);
 
-/* Takes one tensor from bytes [offset, offset + rows*cols*sizeof(dtype)) of a file, converts and packs it. The file
- * is mapped read-only while needed. `layer` is 0 for the tensors below BUNTING_T_ATTN_NORM. The shape must be the
- * one the model wants; each tensor is loaded once. */
+/* Takes one tensor from its bytes at `offset` of a file, row after row, converts and packs it. `dtype` is how the file
+ * stores it. The file is mapped read-only while needed. `layer` is 0 for the tensors below BUNTING_T_ATTN_NORM. The shape
+ * must be the one the model wants; each tensor is loaded once. */
 bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t layer, char const* path,
                                   uint64_t offset, int32_t dtype, int64_t rows, int64_t cols);
 

@@ -125,6 +125,59 @@ TEST(model_takes_every_element_type_at_any_offset) {
   }
 }
 
+TEST(model_undoes_paired_rows) {
+  bunting_model_shape shape = tiny_shape();
+  shape.threads = 3;
+  TinyFile const plain(shape), paired(shape);
+  // The same random rows in both files; in `paired`, rows j and j + D/2 of a head lie side by side.
+  int64_t const half = shape.head_size / 2;
+  Random random{7};
+  for (TinyFile::Tensor const& t : plain.tensors()) {
+    if (t.tensor != BUNTING_T_Q && t.tensor != BUNTING_T_K) continue;
+    for (int64_t row = 0; row < t.rows; row++) {
+      int64_t const in_head = row % shape.head_size;
+      int64_t const stored = row - in_head + 2 * (in_head % half) + in_head / half;
+      for (int64_t col = 0; col < t.cols; col++) {
+        float const value = random.uniform(-0.4f, 0.4f);
+        plain.poke(t.tensor, t.layer, row * t.cols + col, value);
+        paired.poke(t.tensor, t.layer, stored * t.cols + col, value);
+      }
+    }
+  }
+  bunting_model* opened = nullptr;
+  REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
+  ModelPointer const model(opened);
+  auto const load = [&](TinyFile::Tensor const& t, int32_t dtype) {
+    return bunting_model_load(opened, t.tensor, t.layer, paired.path().c_str(), t.offset, dtype, t.rows,
+                              t.cols);
+  };
+  for (TinyFile::Tensor const& t : paired.tensors()) {
+    bool const is_paired = t.tensor == BUNTING_T_Q || t.tensor == BUNTING_T_K;
+    if (!is_paired)
+      CHECK(load(t, BUNTING_F32 + int32_t{BUNTING_PAIRED_ROWS}) == BUNTING_INVALID, "tensor %d in pairs",
+            t.tensor);
+    REQUIRE(load(t, is_paired ? BUNTING_F32 + int32_t{BUNTING_PAIRED_ROWS} : BUNTING_F32) == BUNTING_OK, "%s",
+            bunting_last_error());
+  }
+  REQUIRE(bunting_model_seal(opened) == BUNTING_OK, "%s", bunting_last_error());
+  std::vector<float> const expected = logits_of(load_model(shape, plain).get());
+  REQUIRE(!expected.empty(), "no logits");
+  CHECK(logits_of(opened) == expected, "paired rows change the logits");
+}
+
+TEST(model_takes_whole_blocks_only) {
+  bunting_model_shape const shape = tiny_shape();
+  TinyFile const file(shape);
+  bunting_model* opened = nullptr;
+  REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
+  ModelPointer const model(opened);
+  CHECK(bunting_model_load(opened, BUNTING_T_Q, 0, file.path().c_str(), 0, BUNTING_Q8_0, 64, 40) ==
+            BUNTING_INVALID,
+        "rows of 40");
+  CHECK(std::strstr(bunting_last_error(), "rows of 40, no whole number of Q8_0 blocks of 32"), "%s",
+        bunting_last_error());
+}
+
 TEST(model_plan_counts_what_is_there) {
   bunting_model_shape shape = tiny_shape();
   uint64_t weights = 0, page = 0, more = 0, workspace = 0;

@@ -1,0 +1,187 @@
+// stored_type.cpp - blocks to f32.
+//
+//   type  numbers  bytes  layout, in order                                           number
+//   Q4_0       32     18  f16 d; 16 bytes of nibbles                                 d (q - 8)
+//   Q4_1       32     20  f16 d, m; 16 bytes of nibbles                              d q + m
+//   Q5_0       32     22  f16 d; u32 fifth bits; 16 bytes of nibbles                 d (q - 16)
+//   Q5_1       32     24  f16 d, m; u32 fifth bits; 16 bytes of nibbles              d q + m
+//   Q8_0       32     34  f16 d; 32 i8 q                                             d q
+//   Q4_K      256    144  f16 d, e; 12 bytes of 8 (s, t); 128 bytes of nibbles       (d s) q - (e t)
+//   Q5_K      256    176  f16 d, e; 12 bytes of 8 (s, t); 32 fifth bits; 128 nibbles (d s) q - (e t)
+//   Q6_K      256    210  128 bytes of nibbles; 64 of upper pairs; 16 i8 s; f16 d    (d s) (q - 32)
+//
+// Everything is little-endian. In a run of n bytes of nibbles the low ones are the first n numbers, the high
+// ones the next n: n is 16 in blocks of 32, and 32 in Q4_K and Q5_K, whose 128 bytes are four such runs. (s,
+// t) are the 6-bit scale and minimum of 32 numbers. Q6_K has two halves of 128 numbers, see decode_q6_k.
+//
+// Work:    one row of a matrix at a time, by whoever packs it.
+// Checked: bit for bit against reference::stored_value, which reads the same table number by number.
+#include "stored_type.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "include/engine.h"
+
+namespace bunting {
+namespace {
+
+constexpr int kSmall = 32;   // numbers of a simple block
+constexpr int kLarge = 256;  // numbers of a block of blocks
+
+template <class T>
+T read(char const* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+float half_to_float(uint16_t half) {
+  uint32_t const sign = uint32_t(half & 0x8000u) << 16, exponent = (half >> 10) & 31u,
+                 mantissa = half & 0x3ffu;
+  if (exponent == 0) return (sign ? -1.0f : 1.0f) * std::ldexp(float(mantissa), -24);
+  uint32_t const bits = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | mantissa << 13;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+float half_at(char const* at) {
+  return half_to_float(read<uint16_t>(at));
+}
+
+void decode_f32(char const* from, int64_t count, float* to) {
+  std::memcpy(to, from, size_t(count) * sizeof(float));
+}
+
+void decode_f16(char const* from, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; i++) to[i] = half_at(from + 2 * i);
+}
+
+void decode_bf16(char const* from, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t const bits = uint32_t(read<uint16_t>(from + 2 * i)) << 16;
+    std::memcpy(to + i, &bits, sizeof bits);
+  }
+}
+
+// Q4_0, Q4_1, Q5_0, Q5_1: number = d (q - zero) + m, where m is 0 without `minimum`.
+template <bool minimum, bool fifth>
+void decode_nibbles(char const* from, int64_t blocks, float* to) {
+  constexpr int zero = minimum ? 0 : fifth ? 16 : 8;
+  for (; blocks > 0; blocks--, to += kSmall) {
+    float const d = half_at(from);
+    float const m = minimum ? half_at(from + 2) : 0.0f;
+    from += minimum ? 4 : 2;
+    uint32_t const upper = fifth ? read<uint32_t>(from) : 0;
+    if (fifth) from += 4;
+    for (int i = 0; i < 16; i++, from++) {
+      int const pair = uint8_t(*from);
+      int const low = (pair & 15) | int(upper >> i & 1) << 4;
+      int const high = pair >> 4 | int(upper >> (i + 16) & 1) << 4;
+      to[i] = minimum ? d * float(low) + m : d * float(low - zero);
+      to[i + 16] = minimum ? d * float(high) + m : d * float(high - zero);
+    }
+  }
+}
+
+void decode_q8_0(char const* from, int64_t blocks, float* to) {
+  for (; blocks > 0; blocks--, from += 34, to += kSmall) {
+    float const d = half_at(from);
+    for (int i = 0; i < kSmall; i++) to[i] = d * float(read<int8_t>(from + 2 + i));
+  }
+}
+
+// Scale s and minimum t of group `group` (0..7) from 12 bytes: the first four groups have the lower six bits
+// of bytes 0-3 and 4-7; the others have a nibble of bytes 8-11 each, and above it the two bits left over.
+struct Group {
+  int scale, minimum;
+};
+Group group_of(uint8_t const* packed, int group) {
+  if (group < 4) return {packed[group] & 63, packed[group + 4] & 63};
+  return {(packed[group + 4] & 15) | packed[group - 4] >> 6 << 4,
+          packed[group + 4] >> 4 | packed[group] >> 6 << 4};
+}
+
+// Q4_K, Q5_K
+template <bool fifth>
+void decode_groups(char const* from, int64_t blocks, float* to) {
+  for (; blocks > 0; blocks--, to += kLarge) {
+    float const d = half_at(from), e = half_at(from + 2);
+    uint8_t const* const packed = reinterpret_cast<uint8_t const*>(from) + 4;
+    uint8_t const* const upper = packed + 12;  // bit g of byte i: the fifth of number i of group g
+    uint8_t const* nibbles = upper + (fifth ? 32 : 0);
+    for (int group = 0; group < 8; group++) {
+      Group const g = group_of(packed, group);
+      float const scale = d * float(g.scale), minimum = e * float(g.minimum);
+      int const shift = group % 2 * 4;
+      for (int i = 0; i < 32; i++) {
+        int const q = (nibbles[i] >> shift & 15) | (fifth ? (upper[i] >> group & 1) << 4 : 0);
+        to[group * 32 + i] = scale * float(q) - minimum;
+      }
+      if (group % 2 == 1) nibbles += 32;
+    }
+    from += fifth ? 176 : 144;
+  }
+}
+
+// Each half has 64 bytes of nibbles and 32 of upper pairs. Its four groups of 32 numbers take the low nibbles
+// of the first and second 32 bytes, then the high ones; group g takes the pair at bit 2g. A scale serves 16
+// numbers.
+void decode_q6_k(char const* from, int64_t blocks, float* to) {
+  for (; blocks > 0; blocks--, from += 210) {
+    uint8_t const* const bytes = reinterpret_cast<uint8_t const*>(from);
+    float const d = half_at(from + 208);
+    for (int half = 0; half < 2; half++) {
+      uint8_t const *nibbles = bytes + half * 64, *upper = bytes + 128 + half * 32;
+      char const* const scales = from + 192 + half * 8;
+      for (int group = 0; group < 4; group++) {
+        for (int i = 0; i < 32; i++) {
+          int const low = nibbles[group % 2 * 32 + i] >> (group / 2 * 4) & 15;
+          int const q = low | (upper[i] >> (2 * group) & 3) << 4;
+          *to++ = d * float(read<int8_t>(scales + group * 2 + i / 16)) * float(q - 32);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+StoredType const* stored_type(int32_t type) {
+  static constexpr StoredType f32{"F32", 1, 4, decode_f32}, f16{"F16", 1, 2, decode_f16},
+      bf16{"BF16", 1, 2, decode_bf16}, q4_0{"Q4_0", kSmall, 18, decode_nibbles<false, false>},
+      q4_1{"Q4_1", kSmall, 20, decode_nibbles<true, false>},
+      q5_0{"Q5_0", kSmall, 22, decode_nibbles<false, true>},
+      q5_1{"Q5_1", kSmall, 24, decode_nibbles<true, true>}, q8_0{"Q8_0", kSmall, 34, decode_q8_0},
+      q4_k{"Q4_K", kLarge, 144, decode_groups<false>}, q5_k{"Q5_K", kLarge, 176, decode_groups<true>},
+      q6_k{"Q6_K", kLarge, 210, decode_q6_k};
+  switch (type) {
+    case BUNTING_F32:
+      return &f32;
+    case BUNTING_F16:
+      return &f16;
+    case BUNTING_BF16:
+      return &bf16;
+    case BUNTING_Q4_0:
+      return &q4_0;
+    case BUNTING_Q4_1:
+      return &q4_1;
+    case BUNTING_Q5_0:
+      return &q5_0;
+    case BUNTING_Q5_1:
+      return &q5_1;
+    case BUNTING_Q8_0:
+      return &q8_0;
+    case BUNTING_Q4_K:
+      return &q4_k;
+    case BUNTING_Q5_K:
+      return &q5_k;
+    case BUNTING_Q6_K:
+      return &q6_k;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace bunting

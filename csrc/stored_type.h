@@ -1,0 +1,27 @@
+// stored_type.h - how files store numbers, and how each way turns into f32.
+//
+// Safetensors hold plain numbers. GGUF files also hold blocks: a few numbers in a few bits each that share
+// one or more scales. Here they become f32 while a model is loaded; the layouts are drawn in stored_type.cpp.
+// An engine that computes with blocks as they are would pack from the file's bytes instead of from these
+// floats.
+#pragma once
+
+#include <cstdint>
+
+namespace bunting {
+
+struct StoredType {
+  char const* name;  // "Q4_0"
+  int64_t block;     // numbers that are stored together; a row is a whole number of blocks
+  int64_t bytes;     // of a block
+  // Turns `blocks` blocks, at any address, into blocks * block numbers. Every bit pattern is legal.
+  void (*decode)(char const* from, int64_t blocks, float* to);
+
+  // Bytes of `count` numbers; count is a multiple of `block`.
+  int64_t bytes_of(int64_t count) const { return count / block * bytes; }
+};
+
+// By its value in engine.h (without BUNTING_PAIRED_ROWS); null if there is none.
+StoredType const* stored_type(int32_t type);
+
+}  // namespace bunting

@@ -1,0 +1,49 @@
+// Stored types against formulas that read one number at a time, bit for bit.
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "include/engine.h"
+#include "reference/stored_type.h"
+#include "stored_type.h"
+#include "tests/test.h"
+
+namespace bunting::test {
+namespace {
+
+constexpr int32_t kTypes[] = {BUNTING_F32,  BUNTING_F16,  BUNTING_BF16, BUNTING_Q4_0,
+                              BUNTING_Q4_1, BUNTING_Q5_0, BUNTING_Q5_1, BUNTING_Q8_0,
+                              BUNTING_Q4_K, BUNTING_Q5_K, BUNTING_Q6_K};
+
+bool same(float a, float b) {
+  return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b));
+}
+
+TEST(stored_types_match_reference) {
+  for (int32_t const type : kTypes) {
+    StoredType const& stored = *stored_type(type);
+    for (uint64_t seed = 0; seed < 20; seed++) {
+      Random random{seed * 1000 + uint64_t(type)};
+      int64_t const blocks = 1 + random.below(5), count = blocks * stored.block;
+      // Any bits at all, at an odd address: infinities, NaN and subnormal scales are among them.
+      std::vector<char> bytes(size_t(stored.bytes_of(count)) + 1);
+      for (char& byte : bytes) byte = char(random.next());
+      std::vector<float> got(size_t(count), -1.0f);
+      stored.decode(bytes.data() + 1, blocks, got.data());
+      for (int64_t i = 0; i < count; i++) {
+        float const want = reference::stored_value(type, bytes.data() + 1, i);
+        CHECK(same(got[size_t(i)], want), "%s, seed %d, number %d: %g, not %g", stored.name, int(seed),
+              int(i), double(got[size_t(i)]), double(want));
+      }
+    }
+  }
+}
+
+TEST(stored_types_are_known_by_number) {
+  for (int32_t const type : {-1, 3, 15, 21, 23, 27, 256, 272})
+    CHECK(stored_type(type) == nullptr, "type %d", type);
+  CHECK(stored_type(BUNTING_Q6_K)->bytes_of(512) == 420, "two blocks of Q6_K");
+}
+
+}  // namespace
+}  // namespace bunting::test
