@@ -1,0 +1,105 @@
+import { assert } from "../core.ts";
+import type { CostModel, StepShape } from "./cost-model.ts";
+
+/** A device's measured times, as far as a step's cost goes: the files of profiles/, written by tools/fit-profile.ts.
+ *  All times are milliseconds of the whole model, all ≥ 0. */
+export interface ProfileTable {
+  readonly name: string;
+  /** Where the measurements come from, and what is not measured. */
+  readonly source: string;
+  /** Of the measurements. */
+  readonly licence: string;
+  readonly tileTokens: number;
+  /** What the device holds of keys and values, and the longest sequence. */
+  readonly pages: number;
+  readonly pageTokens: number;
+  readonly contextMax: number;
+  /** What the server's own code adds to a step: once, and per sequence. */
+  readonly overhead: { readonly stepMs: number; readonly sequenceMs: number };
+  /** The output head and drawing: once, and per row. */
+  readonly head: { readonly stepMs: number; readonly sequenceMs: number };
+  /** Everything that depends on the number of tokens alone: `ms[i]` up to and with `tokens[i]`. */
+  readonly linear: { readonly tokens: readonly number[]; readonly ms: readonly number[] };
+  /** Attention of a prompt's chunk: once, per token, per pair of a token and one that it looks at, and per token of the
+   *  context. */
+  readonly prompt: {
+    readonly chunkMs: number;
+    readonly tokenMs: number;
+    readonly pairMs: number;
+    readonly contextMs: number;
+  };
+  /** Attention of all decodes: once, per decode, per token of their contexts. */
+  readonly decode: { readonly stepMs: number; readonly sequenceMs: number; readonly contextMs: number };
+  /** Of the attention fits, as shares of a step of one chunk, or of decodes alone. The linear part is a table. */
+  readonly error: {
+    readonly promptP50: number;
+    readonly promptP90: number;
+    readonly decodeP50: number;
+    readonly decodeP90: number;
+  };
+}
+
+/** Beyond its end the table goes on as steeply as over its last share of this size. */
+const SLOPE_SHARE = 1 / 4;
+
+/**
+ * A cost model of measured times: T = overhead(sequences) + head(sequences) + linear(tokens) + attention of each chunk
+ * + attention of the decodes. The linear part is a staircase, as the hardware's tiles make it: a token more costs nothing
+ * or a whole tile. It grows with everything, since all numbers of a table are ≥ 0 and its staircase never falls.
+ */
+export class ProfileCostModel implements CostModel {
+  readonly name: string;
+  readonly tileTokens: number;
+  readonly #table: ProfileTable;
+  /** Milliseconds by number of tokens, up to the table's end. */
+  readonly #linearMs: Float64Array;
+  readonly #slopeMs: number;
+  readonly #stepMs: number;
+  readonly #sequenceMs: number;
+
+  /** `overheadMs` is added to every step. */
+  constructor(table: ProfileTable, overheadMs = 0) {
+    this.name = table.name;
+    this.tileTokens = table.tileTokens;
+    this.#table = table;
+    this.#linearMs = expand(table.linear);
+    const end = this.#linearMs.length - 1;
+    const start = Math.floor(end * (1 - SLOPE_SHARE));
+    this.#slopeMs = (this.#linearMs[end]! - this.#linearMs[start]!) / (end - start);
+    this.#stepMs = table.overhead.stepMs + table.head.stepMs + overheadMs;
+    this.#sequenceMs = table.overhead.sequenceMs + table.head.sequenceMs;
+  }
+
+  stepMs({ prompts, decodes, decodeContext }: StepShape): number {
+    const { prompt, decode } = this.#table;
+    let tokens = decodes;
+    let ms = this.#stepMs + this.#sequenceMs * (decodes + prompts.length);
+    if (decodes > 0) ms += decode.stepMs + decode.sequenceMs * decodes + decode.contextMs * decodeContext;
+    for (const chunk of prompts) {
+      tokens += chunk.tokens;
+      ms += prompt.chunkMs + prompt.tokenMs * chunk.tokens + prompt.contextMs * chunk.context;
+      ms += prompt.pairMs * chunk.tokens * (chunk.context + chunk.tokens / 2);
+    }
+    return ms + this.#linear(tokens);
+  }
+
+  #linear(tokens: number): number {
+    const end = this.#linearMs.length - 1;
+    if (tokens <= end) return this.#linearMs[tokens]!;
+    // A staircase there too, of the same tiles.
+    const tiles = Math.ceil((tokens - end) / this.tileTokens);
+    return this.#linearMs[end]! + tiles * this.tileTokens * this.#slopeMs;
+  }
+}
+
+function expand({ tokens, ms }: ProfileTable["linear"]): Float64Array {
+  assert(tokens.length === ms.length && tokens.length > 0, "a table has a time for every number of tokens");
+  const values = new Float64Array(tokens.at(-1)! + 1);
+  let index = 0;
+  for (let count = 0; count < values.length; count++) {
+    while (tokens[index]! < count) index += 1;
+    values[count] = ms[index]!;
+    assert(values[count]! >= (values[count - 1] ?? 0), "a table never falls");
+  }
+  return values;
+}
