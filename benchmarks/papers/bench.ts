@@ -1,0 +1,56 @@
+/** What all claims need: seeds, traces, and a place for what they find. */
+
+import type { CostModel } from "../../scheduler/cost/cost-model.ts";
+import { openProfile, type ProfileName } from "../../scheduler/cost/profiles.ts";
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import type { SimulationReport } from "../../scheduler/sim/report.ts";
+import type { Chart } from "./svg.ts";
+import type { Row } from "./table.ts";
+
+export interface Bench {
+  /** The folder of traces; null: workloads are drawn. */
+  readonly traces: string | null;
+  readonly seeds: readonly number[];
+  /** Fewer calls and rates, for a first look. */
+  readonly isQuick: boolean;
+  row(row: Row): void;
+  /** A table of its own, for the pages of docs/papers. */
+  table(title: string, head: readonly string[], lines: readonly (readonly string[])[]): void;
+  /** A chart that becomes docs/papers/<name>.svg. */
+  chart(name: string, chart: Chart): void;
+  /** Progress, for whoever waits. */
+  note(line: string): void;
+}
+
+export interface DeviceModel {
+  readonly profile: CostModel;
+  readonly spec: DeviceSpec;
+}
+
+/** `count` devices of one kind. `overheadMs` is added to every step; `spec` replaces what the device holds. */
+export function devices(
+  name: ProfileName,
+  count: number,
+  changes: { readonly overheadMs?: number; readonly spec?: Partial<DeviceSpec> } = {},
+): DeviceModel[] {
+  const { profile, spec } = openProfile(name, changes);
+  return Array.from({ length: count }, () => ({ profile, spec }));
+}
+
+/** Throws unless every call ended well: a claim about answers is none about calls that were lost. */
+export function allAnswered(report: SimulationReport): SimulationReport {
+  const lost = report.calls.filter((call) => call.finish !== "stop" && call.finish !== "length");
+  if (lost.length > 0) {
+    throw new Error(`${report.policy}: ${lost.length} calls ended otherwise, the first ${lost[0]!.finish}.`);
+  }
+  return report;
+}
+
+/** Milliseconds as seconds for people. */
+export function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+}
+
+export function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
