@@ -37,7 +37,7 @@ export async function chatPromptTokens(prompt: ChatPrompt, services: PromptServi
   return encoder.encodeRendered(rendered).catch(refuseBusy);
 }
 
-/** Throws 400 for what the template would drop without a word. */
+/** Throws 400 for what the template would drop, or take for something else, without a word. */
 function expectToolsKnown(template: ChatTemplate, { messages, tools }: ChatPrompt): void {
   const refuse = (what: string, param: string): never => {
     throw badRequest(`this model's chat template does not know ${what}`, param, "template_error");
@@ -45,10 +45,11 @@ function expectToolsKnown(template: ChatTemplate, { messages, tools }: ChatPromp
   if (tools.length > 0 && !template.mentions("tools", true)) {
     refuse("tools: leave them out, or send tool_choice none", "tools");
   }
-  const index = messages.findIndex((message) => message.tool_calls !== undefined);
-  if (index >= 0 && !template.mentions("tool_calls", tools.length > 0)) {
-    refuse("tool_calls", `messages[${index}].tool_calls`);
-  }
+  const knows = (word: string): boolean => template.mentions(word, tools.length > 0);
+  const called = messages.findIndex((message) => message.tool_calls !== undefined);
+  if (called >= 0 && !knows("tool_calls")) refuse("tool_calls", `messages[${called}].tool_calls`);
+  const result = messages.findIndex((message) => message.role === "tool");
+  if (result >= 0 && !knows("tool")) refuse("the role tool", `messages[${result}].role`);
 }
 
 function render(template: ChatTemplate, prompt: ChatPrompt): RenderedPrompt {

@@ -213,6 +213,11 @@ describe("a request with functions is refused", () => {
     const messages = [{ role: "assistant", tool_calls: calls }];
     const past = await refused({ tools: [], messages }, plain);
     expect(past.error.param).toBe("messages[0].tool_calls");
+    const result = await refused(
+      { tools: [], messages: [{ role: "tool", content: "", tool_call_id: "a" }] },
+      plain,
+    );
+    expect(result.error.param).toBe("messages[0].role");
     await plain.settled();
     await plain.close();
   });
