@@ -59,7 +59,7 @@ export function hitRate(bench: Bench): void {
       const report = simulate({
         workload: conversationWorkload(calls, { calls: calls.length, timeScale }),
         policy,
-        devices: devices("a100-mistral-7b", DEVICES, { spec: { pages: PAGES, contextMax: 131_072 } }),
+        devices: devices("a100", DEVICES, { spec: { pages: PAGES, contextMax: 131_072 } }),
         seed: bench.seeds[0]!,
       });
       const share = report.hitRate / ideal;

@@ -12,7 +12,7 @@ import { openWorkload } from "../../server/simulate/traces.ts";
 import { allAnswered, type Bench, devices, mean, seconds } from "./bench.ts";
 import { rangeOf, row, shown } from "./table.ts";
 
-const DEVICE = "a6000-llama-8b";
+const DEVICE = "a6000";
 const DEVICES = 4;
 
 /** What one policy did over all seeds. */

@@ -14,7 +14,7 @@ import { type Bench, devices, mean } from "./bench.ts";
 import { capacityOf, type Probe, QUEUEING_P50_MAX_MS, rateAt } from "./capacity.ts";
 import { rangeOf, row, shown } from "./table.ts";
 
-const DEVICE = "a100-mistral-7b";
+const DEVICE = "a100";
 
 /** Runs at one rate, each at most once; the same arrivals for every policy of a seed. */
 type Prober = (policy: Policy, seed: number) => (index: number) => Probe;

@@ -83,7 +83,7 @@ function timesOf(calls: readonly LoggedCall[], overheadMs: number): Times[] {
     simulate({
       workload: vllmLogWorkload(calls),
       policy: policyOf("vllm-chunked"),
-      devices: devices("rtx4090-llama-8b", 1, { overheadMs }),
+      devices: devices("rtx4090", 1, { overheadMs }),
       seed: 1,
       linkDelayMs: 0,
     }),
