@@ -75,26 +75,23 @@ describe.each(profileNames)("%s", (name) => {
 });
 
 test("tile_step: the tiles are where they were measured", () => {
-  const a100 = openProfile("a100-mistral-7b").profile;
+  const a100 = openProfile("a100").profile;
   expect(promptMs(a100, 257, 0)).toBeGreaterThan(1.2 * promptMs(a100, 256, 0));
-  const a6000 = openProfile("a6000-llama-8b").profile;
+  const a6000 = openProfile("a6000").profile;
   expect(promptMs(a6000, 129, 0)).toBeGreaterThan(1.2 * promptMs(a6000, 128, 0));
 });
 
 test("the figures that the profiles are known by", () => {
   const near = (ms: number, wanted: number): void => expect(Math.abs(ms / wanted - 1)).toBeLessThan(0.1);
-  near(promptMs(openProfile("a100-mistral-7b").profile, 1024, 0), 77 + 6 + 2 + 1);
-  near(promptMs(openProfile("a6000-llama-8b").profile, 512, 0), 84 + 2.1 + 2);
-  near(promptMs(openProfile("rtx4090-llama-8b").profile, 512, 0), 45.9 + 2.5);
+  near(promptMs(openProfile("a100").profile, 1024, 0), 77 + 6 + 2 + 1);
+  near(promptMs(openProfile("a6000").profile, 512, 0), 84 + 2.1 + 2);
+  near(promptMs(openProfile("rtx4090").profile, 512, 0), 45.9 + 2.5);
   // 100 decodes of 1,000 tokens read 13 GB of keys and values, at 0.77 TB/s, besides 16 GB of weights.
-  near(decodeStepMs(openProfile("a6000-llama-8b").profile, 100, 1000), 17 + 28 + 7);
+  near(decodeStepMs(openProfile("a6000").profile, 100, 1000), 17 + 28 + 7);
 });
 
 test("what is added to every step is added", () => {
-  const [plain, slower] = [
-    openProfile("rtx4090-llama-8b"),
-    openProfile("rtx4090-llama-8b", { overheadMs: 3 }),
-  ];
+  const [plain, slower] = [openProfile("rtx4090"), openProfile("rtx4090", { overheadMs: 3 })];
   expect(promptMs(slower.profile, 700, 9) - promptMs(plain.profile, 700, 9)).toBeCloseTo(3, 9);
 });
 
@@ -115,7 +112,7 @@ test("monotone_profile_rejects_preble_fit: a published regression of a prompt's 
 });
 
 test("a table that falls is refused", () => {
-  const { table } = openProfile("a100-mistral-7b");
+  const { table } = openProfile("a100");
   const falling = { ...table, linear: { tokens: [1, 2, 3], ms: [1, 3, 2] } };
   expect(() => new ProfileCostModel(falling)).toThrow(InvariantError);
 });

@@ -4,11 +4,8 @@ import a100 from "./profiles/a100-mistral-7b.json" with { type: "json" };
 import a6000 from "./profiles/a6000-llama-8b.json" with { type: "json" };
 import rtx4090 from "./profiles/rtx4090-llama-8b.json" with { type: "json" };
 
-const tables = {
-  "a100-mistral-7b": a100,
-  "a6000-llama-8b": a6000,
-  "rtx4090-llama-8b": rtx4090,
-} satisfies Readonly<Record<string, ProfileTable>>;
+/** By the device's name. */
+const tables = { a100, a6000, rtx4090 } satisfies Readonly<Record<string, ProfileTable>>;
 
 /** A device that was measured. */
 export type ProfileName = keyof typeof tables;
@@ -23,7 +20,8 @@ export interface MeasuredDevice {
   readonly table: ProfileTable;
 }
 
-/** Opens a profile. `overheadMs` is added to every step; `spec` replaces what the device holds. */
+/** Opens a device as it was measured, or changed: `overheadMs` is added to every step, `spec`
+ *  replaces what the device holds. */
 export function openProfile(
   name: ProfileName,
   changes: { readonly overheadMs?: number; readonly spec?: Partial<DeviceSpec> } = {},
@@ -41,3 +39,10 @@ export function openProfile(
   };
   return { profile: new ProfileCostModel(table, changes.overheadMs), spec, table };
 }
+
+/** All of them as they were measured. */
+export const deviceModels: Readonly<Record<ProfileName, MeasuredDevice>> = {
+  a100: openProfile("a100"),
+  a6000: openProfile("a6000"),
+  rtx4090: openProfile("rtx4090"),
+};

@@ -1,0 +1,162 @@
+import { assert } from "../core.ts";
+import type { CostModel, EngineCosts, StepShape } from "./cost-model.ts";
+import { type LinearCost, linearCost } from "./linear.ts";
+
+/** An online model as plain data, to cross threads or lie in a file. Its base is a linear model. */
+export interface OnlineState {
+  readonly base: { readonly stepMs: number; readonly tokenMs: number; readonly tileTokens: number };
+  readonly weights: readonly number[];
+  readonly gram: readonly number[];
+  readonly goal: readonly number[];
+  readonly margin: number;
+  readonly observations: number;
+}
+
+/** The base's prediction, 1, tokens, pairs of a prompt's token and one that it looks at, context of decodes. */
+const FEATURES = 5;
+/** How much an observation counts when the next one is made: the last 500 decide. */
+const FORGET = 0.998;
+/** The base counts as so many observations at first, however little is observed. */
+const PRIOR = 1;
+/** Pulls the corrections to 0, as a share of what was observed of them: what observations cannot tell apart is put down to
+ *  the base. */
+const RIDGE = 0.05;
+const SWEEPS = 8;
+/** The base never loses all its weight, so that a step always takes time. */
+const BASE_MIN = 0.05;
+/** A step that took so many times what was predicted says something of the machine, which slept, and nothing of steps. */
+const OUTLIER = 8;
+/** The margin covers this share of steps. */
+const COVERED = 0.95;
+const MARGIN_RATE = 0.02;
+const MARGIN_START = 0.1;
+const MARGIN_MIN = 0.05;
+
+/**
+ * A cost model that learns from what steps took: weighted least squares of the relative error over a few features of a
+ * step's shape, the oldest observations forgotten, its weights never negative. All features grow with the shape, so the
+ * prediction does too, whatever was observed. One observation costs O(features²).
+ */
+export class OnlineCostModel implements EngineCosts {
+  readonly name: string;
+  readonly tileTokens: number;
+  readonly #base: CostModel;
+  readonly #weights: Float64Array;
+  readonly #gram: Float64Array;
+  readonly #goal: Float64Array;
+  readonly #features = new Float64Array(FEATURES);
+  #margin = MARGIN_START;
+  #observations = 0;
+
+  /** `base` is believed until observations say otherwise. */
+  constructor(base: CostModel) {
+    this.name = base.name;
+    this.tileTokens = base.tileTokens;
+    this.#base = base;
+    this.#weights = new Float64Array(FEATURES);
+    this.#gram = new Float64Array(FEATURES * FEATURES);
+    this.#goal = new Float64Array(FEATURES);
+    this.#weights[0] = 1;
+    this.#gram[0] = PRIOR;
+    this.#goal[0] = PRIOR;
+  }
+
+  /** What `state` told; it goes on learning from there. */
+  static from({ base, weights, gram, goal, margin, observations }: OnlineState): OnlineCostModel {
+    const model = new OnlineCostModel(linearCost(base.stepMs, base.tokenMs, base.tileTokens));
+    model.#weights.set(weights);
+    model.#gram.set(gram);
+    model.#goal.set(goal);
+    model.#margin = margin;
+    model.#observations = observations;
+    return model;
+  }
+
+  /** The share by which 95 % of steps stay below prediction × (1 + margin); 0 … 1. */
+  get margin(): number {
+    return this.#margin;
+  }
+
+  stepMs(shape: StepShape): number {
+    return this.#predict(this.#look(shape));
+  }
+
+  /** Takes note of a step that took `ms`. The first one is left out: it warms up the machine. */
+  observe(shape: StepShape, ms: number): void {
+    this.#observations += 1;
+    const features = this.#look(shape);
+    const predicted = this.#predict(features);
+    if (this.#observations === 1 || !(ms > 0) || ms > OUTLIER * predicted) return;
+    this.#widen(ms > predicted * (1 + this.#margin));
+    this.#remember(features, ms);
+    for (let sweep = 0; sweep < SWEEPS; sweep++) this.#solve();
+  }
+
+  /** Everything learnt so far. Breaks an invariant if the base is not linear. */
+  state(): OnlineState {
+    const { linear } = this.#base as Partial<LinearCost>;
+    assert(linear !== undefined, "a base that is a function is not data");
+    return {
+      base: { ...linear, tileTokens: this.tileTokens },
+      weights: [...this.#weights],
+      gram: [...this.#gram],
+      goal: [...this.#goal],
+      margin: this.#margin,
+      observations: this.#observations,
+    };
+  }
+
+  #look(shape: StepShape): Float64Array {
+    const features = this.#features;
+    let tokens = shape.decodes;
+    let pairs = 0;
+    for (const prompt of shape.prompts) {
+      tokens += prompt.tokens;
+      pairs += prompt.tokens * (prompt.context + prompt.tokens / 2);
+    }
+    features[0] = this.#base.stepMs(shape);
+    features[1] = 1;
+    features[2] = tokens;
+    features[3] = pairs;
+    features[4] = shape.decodeContext;
+    return features;
+  }
+
+  #predict(features: Float64Array): number {
+    const weights = this.#weights;
+    let ms = 0;
+    for (let i = 0; i < FEATURES; i++) ms += weights[i]! * features[i]!;
+    return ms;
+  }
+
+  #widen(isAbove: boolean): void {
+    const step = MARGIN_RATE * (isAbove ? COVERED : COVERED - 1) * Math.max(MARGIN_MIN, this.#margin);
+    this.#margin = Math.min(1, Math.max(0, this.#margin + step));
+  }
+
+  #remember(features: Float64Array, ms: number): void {
+    const gram = this.#gram;
+    const goal = this.#goal;
+    for (let i = 0; i < FEATURES; i++) {
+      const feature = features[i]! / ms;
+      goal[i] = goal[i]! * FORGET + feature;
+      for (let j = 0; j < FEATURES; j++) {
+        gram[i * FEATURES + j] = gram[i * FEATURES + j]! * FORGET + (feature * features[j]!) / ms;
+      }
+    }
+  }
+
+  /** Coordinate descent, once around. */
+  #solve(): void {
+    const gram = this.#gram;
+    const weights = this.#weights;
+    for (let i = 0; i < FEATURES; i++) {
+      const diagonal = gram[i * FEATURES + i]!;
+      if (diagonal === 0) continue;
+      let residual = this.#goal[i]!;
+      for (let j = 0; j < FEATURES; j++) if (j !== i) residual -= gram[i * FEATURES + j]! * weights[j]!;
+      const weight = residual / (i === 0 ? diagonal : diagonal * (1 + RIDGE));
+      weights[i] = Math.max(i === 0 ? BASE_MIN : 0, weight);
+    }
+  }
+}
