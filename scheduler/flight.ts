@@ -1,4 +1,5 @@
-import type { EngineId, Sampled, SequenceId, SequenceSpec } from "./core.ts";
+import type { EngineId, Sampled, SequenceId, SequenceSpec, Step } from "./core.ts";
+import type { OnlineState } from "./cost/online.ts";
 import type { DeviceSpec } from "./device.ts";
 import type { PlacementReason } from "./dispatch/placement.ts";
 import type { EngineMessage } from "./messages.ts";
@@ -15,6 +16,8 @@ export interface FlightHead {
   readonly policy: Policy;
   /** By engine. */
   readonly specs: readonly DeviceSpec[];
+  /** Most sequences that wait at one engine. */
+  readonly queueMax: number;
 }
 
 /** One input or decision. `atMs` is the clock of the turn in which it happened: a thread reads its clock once per
@@ -37,7 +40,22 @@ export type FlightEntry =
       readonly epoch: number;
       readonly report: number;
     }
-  | { readonly kind: "lost" | "replaced"; readonly atMs: number; readonly engine: EngineId }
+  /** Fleet: an engine is gone; `isComing`: another will take its place. */
+  | {
+      readonly kind: "lost";
+      readonly atMs: number;
+      readonly engine: EngineId;
+      readonly reason: string;
+      readonly isComing: boolean;
+    }
+  | { readonly kind: "replaced"; readonly atMs: number; readonly engine: EngineId; readonly epoch: number }
+  /** What is believed of an engine's costs from now on: by itself (first entry of its life), or by the fleet. */
+  | {
+      readonly kind: "costs";
+      readonly atMs: number;
+      readonly engine: EngineId;
+      readonly state: OnlineState;
+    }
   /** Engine: a message was received in this turn. */
   | {
       readonly kind: "message";
@@ -65,3 +83,21 @@ export type Divergence = {
   readonly recorded: string;
   readonly replayed: string;
 } | null;
+
+/** 32 bits of which sequences a step computes, which of their tokens, and on which pages. */
+export function planHash({ number, copies, chunks }: Step): number {
+  let hash = mix(0x2545f491, number);
+  for (const { from, to, count } of copies) hash = mix(mix(mix(hash, from), to), count);
+  for (const { sequence, start, tokens, pages, sample } of chunks) {
+    hash = mix(mix(mix(hash, sequence), start), tokens.length);
+    for (let i = 0; i < tokens.length; i++) hash = mix(hash, tokens[i]!);
+    for (let i = 0; i < pages.length; i++) hash = mix(hash, pages[i]!);
+    hash = mix(hash, sample === null ? -1 : sample.position);
+  }
+  return hash >>> 0;
+}
+
+function mix(hash: number, value: number): number {
+  const x = Math.imul(hash ^ value, 0x21f0aaad);
+  return x ^ (x >>> 15);
+}
