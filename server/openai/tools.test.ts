@@ -71,8 +71,8 @@ describe("what may be called", () => {
       "tools[0].function.parameters",
     ],
     [
-      [tool({ strict: true })],
-      "tools[0].function.strict: holding the model to a schema is not supported by this server",
+      [tool({ strict: "yes" })],
+      'tools[0].function.strict must be true or false, but "yes" was given',
       "tools[0].function.strict",
     ],
   ];
@@ -85,6 +85,11 @@ describe("what may be called", () => {
     expect(refusalOf(() => use({ tools: [tool({ name: "a".repeat(65) })] }))[1]).toBe(
       "tools[0].function.name",
     );
+  });
+
+  test("may ask to be held to their schema, which is told to have no effect", () => {
+    expect(use({ tools: [tool({ strict: true })] }).ignored).toEqual(["tools.function.strict"]);
+    expect(use({ tools: [tool({ strict: false })] }).ignored).toEqual([]);
   });
 
   test("cannot be forced", () => {

@@ -4,7 +4,6 @@ import { parseJson } from "../json-body.ts";
 import { toolNamePattern } from "../text/tool-calls.ts";
 import { type Fields, fieldsOf, refusal } from "./fields.ts";
 import { requestLimits } from "./request-limits.ts";
-import { notSupported } from "./support.ts";
 
 /** What the model may call, and how often. */
 export interface ToolUse {
@@ -33,12 +32,17 @@ export function toolUseOf(fields: Fields): { readonly toolUse: ToolUse; readonly
   const given = fields.raw("tools");
   const parallel = fields.boolean("parallel_tool_calls");
   const tools = choice === "none" ? [] : toolsOf(fields);
-  const ignored: string[] = [];
+  // Clients set it by default, and check what they are asked to call; holding the model to a schema comes with grammars.
+  const ignored = tools.some((tool) => isStrict(tool)) ? ["tools.function.strict"] : [];
   if (tools.length === 0) {
     if (choice === "none" && given !== undefined) ignored.push("tools");
     if (parallel !== undefined) ignored.push("parallel_tool_calls");
   }
   return { toolUse: { tools, allowsParallel: parallel ?? true }, ignored };
+}
+
+function isStrict(tool: object): boolean {
+  return (tool as { function: { strict?: boolean } }).function.strict === true;
 }
 
 /** The definitions, checked and otherwise as they came. */
@@ -63,9 +67,7 @@ function checkTool(tool: Fields): void {
   if (parametersBytes > toolParametersBytesMax) {
     throw tooLong(definition, "parameters", toolParametersBytesMax, parametersBytes, "bytes of JSON");
   }
-  if (definition.boolean("strict") === true) {
-    throw notSupported(definition.pathOf("strict"), "holding the model to a schema");
-  }
+  definition.boolean("strict");
 }
 
 /** `tool_calls` of an assistant's message; undefined when it made none. */
