@@ -1,31 +1,31 @@
 /**
  * The papers' results in virtual time: what each claims, and what the same scheduler code that serves shows on measured
- * device models. Prints one table, expected beside measured, nothing left out; then the tables and charts of docs/papers.
+ * device models. Prints expected beside measured, nothing left out, and the tables behind it.
  *
- *   bun benchmarks/papers.ts [--quick] [--only sarathi,target,preble,curves,mooncake,log] [--traces <folder>]
- *                            [--seeds 5] [--charts <folder>]
+ *   bun benchmarks/papers.ts [--quick] [--only log,sarathi,target,preble,mooncake,events,curves]
+ *                            [--traces <folder>] [--seeds 5] [--write docs/papers]
  *
- * Without traces the workloads are drawn from published statistics. --quick takes one seed and fewer calls.
+ * Without traces the workloads are drawn from published statistics. --quick takes one seed and fewer calls. --write puts
+ * what was measured into results.md of that folder, a section for each claim, with charts beside it.
  */
 
-import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { tracesFolder } from "../server/simulate/traces.ts";
 import type { Bench } from "./papers/bench.ts";
 import { hitRate } from "./papers/mooncake.ts";
 import { againstRoundRobin, latencyByRate } from "./papers/preble.ts";
+import { Results } from "./papers/results.ts";
 import { againstStatic, againstVllm, mixedContexts } from "./papers/sarathi.ts";
-import { svgOf } from "./papers/svg.ts";
-import { type Row, tableOf } from "./papers/table.ts";
+import { underEvents } from "./papers/scenarios.ts";
 import { realRun } from "./papers/vllm-log.ts";
 
 const claims: Readonly<Record<string, readonly ((bench: Bench) => void)[]>> = {
   log: [realRun],
   sarathi: [againstVllm],
+  target: [againstStatic, mixedContexts],
   preble: [againstRoundRobin],
   mooncake: [hitRate],
-  target: [againstStatic, mixedContexts],
+  events: [underEvents],
   curves: [latencyByRate],
 };
 
@@ -35,46 +35,39 @@ const { values } = parseArgs({
     only: { type: "string" },
     traces: { type: "string" },
     seeds: { type: "string" },
-    charts: { type: "string" },
+    write: { type: "string" },
   },
 });
 
 const startMs = performance.now();
-const rows: Row[] = [];
-const tables: string[] = [];
-const charts = values.charts ?? null;
-const bench: Bench = {
-  traces: tracesFolder(values.traces ?? null),
-  seeds: Array.from({ length: Number(values.seeds ?? (values.quick ? 1 : 5)) }, (_, index) => index + 1),
-  isQuick: values.quick,
-  row: (row) => {
-    rows.push(row);
-    bench.note(
-      `=> ${row.claim}: ${row.what}: ${row.measured}${row.expected === null ? "" : `, expected ${row.expected}`}`,
-    );
-  },
-  table: (title, head, lines) => {
-    const cells = [head, head.map(() => "---"), ...lines];
-    tables.push(`**${title}**\n\n${cells.map((line) => `| ${line.join(" | ")} |`).join("\n")}`);
-  },
-  chart: (name, chart) => {
-    if (charts === null) return;
-    mkdirSync(charts, { recursive: true });
-    writeFileSync(join(charts, `${name}.svg`), svgOf(chart));
-  },
-  note: (line) =>
-    console.error(`${((performance.now() - startMs) / 1000).toFixed(0).padStart(5)} s  ${line}`),
-};
+const traces = tracesFolder(values.traces ?? null);
+const seeds = Array.from({ length: Number(values.seeds ?? (values.quick ? 1 : 5)) }, (_, index) => index + 1);
 
-const names = values.only?.split(",") ?? Object.keys(claims);
-for (const name of names) {
+for (const name of values.only?.split(",") ?? Object.keys(claims)) {
   const runs = claims[name];
-  if (runs === undefined)
+  if (runs === undefined) {
     throw new Error(`There is no claim ${name}; there are ${Object.keys(claims).join(", ")}.`);
+  }
+  const results = new Results();
+  const bench: Bench = {
+    traces,
+    seeds,
+    isQuick: values.quick,
+    row: (row) => {
+      results.rows.push(row);
+      bench.note(`=> ${row.claim}: ${row.what}: ${row.measured}, expected ${row.expected ?? "nothing"}`);
+    },
+    table: (title, head, lines) => results.tables.push({ title, head, lines }),
+    chart: (name, chart) => results.charts.set(name, chart),
+    note: (line) =>
+      console.error(`${((performance.now() - startMs) / 1000).toFixed(0).padStart(5)} s  ${line}`),
+  };
   for (const run of runs) run(bench);
+  const how = [
+    values.quick ? "a quick run" : "a full run",
+    seeds.length === 1 ? "seed 1" : `seeds 1 to ${seeds.length}`,
+    traces === null ? "workloads drawn from published statistics" : "workloads from traces",
+  ].join(", ");
+  console.log(`${results.text(name, how)}\n`);
+  if (values.write !== undefined) results.write(values.write, name, how, Object.keys(claims));
 }
-console.log(
-  `Workloads: ${bench.traces === null ? "drawn from published statistics" : "from traces"}; seeds ${bench.seeds.join(", ")}.\n`,
-);
-console.log(`${tableOf(rows)}\n`);
-for (const table of tables) console.log(`${table}\n`);

@@ -1,0 +1,132 @@
+/**
+ * What goes wrong in a fleet, on four A6000: each event beside the same run without it. Calls that have nothing to do with
+ * the event must not wait much longer for it: at most twice as long at the 99th percentile, and a second.
+ */
+
+import { chatService } from "../../scheduler/core.ts";
+import { ours } from "../../scheduler/policies.ts";
+import type { Fault } from "../../scheduler/sim/faults.ts";
+import type { CallRecord, SimulationReport } from "../../scheduler/sim/report.ts";
+import { simulate } from "../../scheduler/sim/simulator.ts";
+import type { Workload } from "../../scheduler/sim/workload.ts";
+import { chatLengths, chatWorkload } from "../../scheduler/sim/workloads/chat.ts";
+import { merged } from "../../scheduler/sim/workloads/merge.ts";
+import { tools, toolWorkload } from "../../scheduler/sim/workloads/tools.ts";
+import { allAnswered, type Bench, devices, seconds } from "./bench.ts";
+import { row } from "./table.ts";
+
+const DEVICES = 4;
+const EVENT_MS = 30_000;
+const CALLS = 1800;
+
+interface Scenario {
+  readonly name: string;
+  readonly make: (seed: number) => Workload;
+  /** The event, as calls of another kind or as faults. */
+  readonly event?: (seed: number) => Workload;
+  readonly faults?: readonly Fault[];
+}
+
+/** Half of what the four can do. */
+const usual = (seed: number): Workload =>
+  toolWorkload(tools(320, 1), { seed, callsPerSecond: 18, calls: CALLS, exponent: 1.1 });
+
+/** One tool alone, asked for as often as all the others together, for half a minute. */
+const hot = (seed: number): Workload =>
+  toolWorkload(tools(1, 2), { seed: seed + 100, callsPerSecond: 18, calls: 540, exponent: 1.1 });
+
+const CHATS_PER_SECOND = 1.5;
+const tenant = (name: string) => ({ ...chatService, tenant: name });
+const chats = (seed: number): Workload =>
+  chatWorkload(chatLengths(4096, 1), {
+    seed,
+    callsPerSecond: CHATS_PER_SECOND,
+    calls: 180,
+    service: tenant("usual"),
+  });
+
+/** Ten times as many calls of another tenant for five seconds. */
+const burst = (seed: number): Workload =>
+  chatWorkload(chatLengths(4096, 1), {
+    seed: seed + 100,
+    callsPerSecond: 10 * CHATS_PER_SECOND,
+    calls: 5 * 10 * CHATS_PER_SECOND,
+    service: tenant("burst"),
+  });
+
+const scenarios: readonly Scenario[] = [
+  { name: "hot prefix", make: usual, event: hot },
+  { name: "10× burst for 5 s", make: chats, event: burst },
+  {
+    name: "one device 3× slower",
+    make: usual,
+    faults: [{ atMs: EVENT_MS, engine: engine(1), kind: "slow", factor: 3 }],
+  },
+  {
+    name: "device lost, back after 5 s",
+    make: usual,
+    faults: [{ atMs: EVENT_MS, engine: engine(1), kind: "lost", backAfterMs: 5000 }],
+  },
+  {
+    name: "notices of 50 reports lost",
+    make: usual,
+    faults: [{ atMs: EVENT_MS, engine: engine(1), kind: "dropNotices", count: 50 }],
+  },
+];
+
+/** Claim: an event is felt by those whom it concerns. */
+export function underEvents(bench: Bench): void {
+  const lines: string[][] = [];
+  for (const { name, make, event, faults = [] } of scenarios) {
+    const shares = bench.seeds.map((seed) => {
+      const calm = run(make(seed), seed, []);
+      const part = event === undefined ? [] : [{ workload: event(seed), startMs: EVENT_MS, kind: "event" }];
+      const troubled = run(merged(name, [{ workload: make(seed) }, ...part]), seed, faults);
+      const [before, after] = [queueingP99(calm), queueingP99(troubled)];
+      return { before, after, hits: troubled.hitRate / calm.hitRate };
+    });
+    const worst = shares.reduce((a, b) =>
+      b.after / (2 * b.before + 1000) > a.after / (2 * a.before + 1000) ? b : a,
+    );
+    const used = shares.map(({ before, after }) => (100 * after) / (2 * before + 1000));
+    bench.row(
+      row("events", `${name}: P99 wait of the others, of what is allowed`, used, " %", { most: 100 }),
+    );
+    if (faults.some((fault) => fault.kind === "dropNotices")) {
+      const hits = shares.map((share) => 100 * share.hits);
+      bench.row(row("events", `${name}: hit rate, of the calm run's`, hits, " %", { least: 98 }));
+    }
+    lines.push([name, seconds(worst.before), seconds(worst.after)]);
+  }
+  const work = bench.seeds.map((seed) => {
+    const report = run(usual(seed), seed, []);
+    const byEngine = Array.from({ length: DEVICES }, () => 0);
+    for (const call of report.calls.slice(0, 1000)) {
+      byEngine[call.engine!]! += call.promptTokens - call.cachedTokens + 20 * call.outputTokens;
+    }
+    return (Math.max(...byEngine) * DEVICES) / byEngine.reduce((sum, tokens) => sum + tokens, 0);
+  });
+  bench.row(
+    row("events", "cold start: most over mean work of a device, first 1000 calls", work, "×", { most: 1.2 }),
+  );
+  bench.table("P99 wait of the others, worst seed", ["Event", "without", "with"], lines);
+}
+
+function engine(index: number): Fault["engine"] {
+  return index as Fault["engine"];
+}
+
+function run(workload: Workload, seed: number, faults: readonly Fault[]): SimulationReport {
+  return allAnswered(
+    simulate({ workload, policy: ours(100), devices: devices("a6000", DEVICES), seed, faults }),
+  );
+}
+
+/** Of the calls that are not the event itself: arrival to admission, 99th percentile, ms. */
+function queueingP99(report: SimulationReport): number {
+  const waits = report.calls
+    .filter((call: CallRecord) => call.kind !== "event")
+    .map((call) => call.startedMs! - call.arrivedMs)
+    .sort((a, b) => a - b);
+  return waits[Math.ceil(0.99 * waits.length) - 1]!;
+}
