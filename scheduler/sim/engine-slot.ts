@@ -1,5 +1,5 @@
 import { assert, type EngineId, type SampleRow, type TokenId } from "../core.ts";
-import type { CostModel } from "../cost/cost-model.ts";
+import type { CostModel, EngineCosts } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import { Engine } from "../engine.ts";
 import type { EngineSettings } from "../engine-options.ts";
@@ -15,7 +15,9 @@ export interface SlotSetup {
   readonly spec: DeviceSpec;
   /** How long its steps take. */
   readonly profile: CostModel;
-  readonly options: (epoch: number) => EngineSettings;
+  /** How long the scheduler thinks that they take. */
+  readonly believed: EngineCosts;
+  readonly settings: EngineSettings;
   /** One way between fleet and engine, in milliseconds. */
   readonly delayMs: number;
   readonly nextToken: (row: SampleRow) => TokenId;
@@ -33,6 +35,7 @@ interface Life {
 /** A place for an engine in a simulated machine: the engine, its device, and the way between them and the fleet, which
  *  takes time and keeps the order. What goes wrong with it is done to it here. */
 export class EngineSlot implements EngineLink {
+  readonly id: EngineId;
   readonly #setup: SlotSetup;
   readonly #clock: EventClock;
   readonly #past: Life[] = [];
@@ -45,6 +48,7 @@ export class EngineSlot implements EngineLink {
   #waitingMax = 0;
 
   constructor(setup: SlotSetup, clock: EventClock) {
+    this.id = setup.engine;
     this.#setup = setup;
     this.#clock = clock;
     this.#life = this.#open(0);
@@ -120,9 +124,10 @@ export class EngineSlot implements EngineLink {
   }
 
   #open(epoch: number): Life {
-    const { spec, profile, nextToken, options } = this.#setup;
+    const { spec, profile, believed, settings, nextToken } = this.#setup;
     const device = new TimedDevice(spec, this.#clock, profile, () => this.#slowdown, nextToken);
-    const engine = new Engine(device, this.#clock, options(epoch), (report) => this.#emit(life, report));
+    const emit = (report: EngineReport): void => this.#emit(life, report);
+    const engine = new Engine(device, this.#clock, { ...settings, epoch }, emit, believed);
     const life: Life = { epoch, device, engine, load: null };
     return life;
   }

@@ -1,8 +1,10 @@
-import { assert, type EngineId, type SampleRow, type TokenId } from "../core.ts";
-import type { CostModel } from "../cost/cost-model.ts";
+import { assert, type EngineId, type SampleRow, type SequenceSpec, type TokenId } from "../core.ts";
+import type { CostModel, EngineCosts } from "../cost/cost-model.ts";
+import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
-import type { EngineSettings } from "../engine-options.ts";
-import { Fleet } from "../fleet.ts";
+import type { PlacementReason } from "../dispatch/placement.ts";
+import { optionsOf } from "../engine-options.ts";
+import { type EngineLink, Fleet } from "../fleet.ts";
 import type { EngineReport } from "../messages.ts";
 import type { Policy } from "../policy.ts";
 import { type CallObserver, isSameGang, SimulatedCall, sequenceOf } from "./call.ts";
@@ -20,6 +22,8 @@ export interface SimulationSetup {
   readonly policy: Policy;
   /** `profile` says how long steps take. The vocabulary is the workload's, whatever `spec` says. */
   readonly devices: readonly { readonly profile: CostModel; readonly spec: DeviceSpec }[];
+  /** How long the scheduler thinks that steps take, by engine; by default the profile, corrected by what steps took. */
+  readonly believed?: readonly EngineCosts[];
   /** Of the tokens that are drawn. */
   readonly seed: number;
   /** One way between fleet and engines; by default 0.2 ms. */
@@ -50,10 +54,11 @@ const LINK_DELAY_MS = 0.2;
 
 /** What a note of the history is about. */
 const ARRIVED = 1;
-const REPORTED = 2;
-const DREW = 3;
-const ENDED = 4;
-const BROKE = 5;
+const PLACED = 2;
+const REPORTED = 3;
+const DREW = 4;
+const ENDED = 5;
+const BROKE = 6;
 
 class Simulation implements CallObserver {
   readonly #setup: SimulationSetup;
@@ -63,11 +68,14 @@ class Simulation implements CallObserver {
   readonly #queueing = new Histogram();
   readonly #slots: readonly EngineSlot[];
   readonly #specs: readonly DeviceSpec[];
+  readonly #believed: readonly EngineCosts[];
   readonly #fleet: Fleet;
   /** By index, which is also the seed of their sequence. */
   readonly #calls: SimulatedCall[] = [];
   /** A token that no workload has: the end of an answer. */
   readonly #stopToken: TokenId;
+  /** Of the placement whose sequence is sent next. */
+  #reason: PlacementReason = "only";
   #ended = 0;
   #isStopped = false;
 
@@ -75,8 +83,17 @@ class Simulation implements CallObserver {
     this.#setup = setup;
     this.#stopToken = setup.workload.vocabSize;
     this.#specs = setup.devices.map(({ spec }) => ({ ...spec, vocabSize: this.#stopToken + 1 }));
+    this.#believed = setup.believed ?? setup.devices.map(({ profile }) => new OnlineCostModel(profile));
     this.#slots = setup.devices.map((_, index) => this.#slot(index as EngineId));
-    this.#fleet = new Fleet(this.#slots.map((link, index) => ({ link, spec: this.#specs[index]! })));
+    const engines = this.#slots.map((slot, index) => ({ link: this.#link(slot), spec: this.#specs[index]! }));
+    this.#fleet = new Fleet(engines, {
+      policy: setup.policy.placement,
+      costs: this.#believed,
+      clock: this.#clock,
+      onPlacement: (_, { reason }) => {
+        this.#reason = reason;
+      },
+    });
   }
 
   run(): SimulationReport {
@@ -88,11 +105,13 @@ class Simulation implements CallObserver {
   }
 
   #slot(engine: EngineId): EngineSlot {
+    const spec = this.#specs[engine]!;
     const setup = {
       engine,
-      spec: this.#specs[engine]!,
+      spec,
       profile: this.#setup.devices[engine]!.profile,
-      options: (epoch: number) => ({ ...engineOptions(this.#setup.policy), epoch }),
+      believed: this.#believed[engine]!,
+      settings: { ...optionsOf(this.#setup.policy, spec), queueMax: Number.MAX_SAFE_INTEGER },
       delayMs: this.#setup.linkDelayMs ?? LINK_DELAY_MS,
       nextToken: (row: SampleRow) => this.#nextToken(row),
       onReport: (_: EngineId, report: EngineReport) => this.#take(engine, report),
@@ -159,6 +178,22 @@ class Simulation implements CallObserver {
 
   /* ---- engines ---- */
 
+  #link(slot: EngineSlot): EngineLink {
+    return {
+      send: (message) => {
+        if (message.kind === "submit") this.#place(message.sequence, slot.id);
+        slot.send(message);
+      },
+    };
+  }
+
+  #place({ id, sampling }: SequenceSpec, engine: EngineId): void {
+    const call = this.#calls[sampling.seed[0]]!;
+    call.engine = engine;
+    call.reason = this.#reason;
+    this.#history.note(this.#clock.nowMs(), PLACED, id, engine);
+  }
+
   /** The token at a position of a call's answer: the stop token at its end, else a hash that is no workload's stop. */
   #nextToken({ sampling, position }: SampleRow): TokenId {
     const index = sampling.seed[0];
@@ -223,8 +258,4 @@ class Simulation implements CallObserver {
       historyHash: this.#history.hash,
     };
   }
-}
-
-function engineOptions({ queue, batch, admission }: Policy): EngineSettings {
-  return { queue, batch, admission, queueMax: Number.MAX_SAFE_INTEGER };
 }
