@@ -1,0 +1,403 @@
+// gpu.h - every word in which a kernel speaks to the GPU, and the only file that may use them directly.
+//
+// Under nvcc each is an instruction (PTX ISA 8.0, sm_80 and newer); under any other compiler it is a call
+// into the emulator (emulator/grid.h), which runs the same kernel sources on a CPU and reports what a GPU
+// would do silently wrong.
+//
+// A kernel is `GPU_KERNEL(threads, blocks_per_multiprocessor) name(Arguments const a)` with one argument of
+// plain data; runtime.h launches it. Blocks have a multiple of 32 threads. Shared memory is one array, cut up
+// with Shared<T>. Global memory is read and written with load() and store(), never through a pointer
+// directly: that is where the emulator looks. Warp operations are called by whole warps, from control flow
+// that is the same in all lanes.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__CUDACC__)
+#define GPU_DEVICE __device__ __forceinline__
+#define GPU_KERNEL(threads, blocks_per_multiprocessor) \
+  __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
+#define GPU_UNROLL _Pragma("unroll")
+#define GPU_LINE 0
+#else
+#include "emulator/device_memory.h"
+#include "emulator/grid.h"
+#include "emulator/warp_operations.h"
+#define GPU_DEVICE inline
+#define GPU_KERNEL(threads, blocks_per_multiprocessor) void
+#define GPU_UNROLL
+#define GPU_LINE __builtin_LINE()
+#endif
+
+namespace bunting::gpu {
+
+using bf16 = uint16_t;
+
+// Sixteen bytes: the widest access.
+struct alignas(16) Vec {
+  uint32_t word[4];
+};
+
+inline constexpr int kWarp = 32;
+
+// ---- who am I
+// --------------------------------------------------------------------------------------------------------
+
+GPU_DEVICE int thread_index() {
+#if defined(__CUDACC__)
+  return int(threadIdx.x);
+#else
+  return emulator::self().thread;
+#endif
+}
+
+GPU_DEVICE int thread_count() {
+#if defined(__CUDACC__)
+  return int(blockDim.x);
+#else
+  return emulator::self().threads;
+#endif
+}
+
+GPU_DEVICE int block_index() {
+#if defined(__CUDACC__)
+  return int(blockIdx.x);
+#else
+  return emulator::self().block;
+#endif
+}
+
+GPU_DEVICE int block_count() {
+#if defined(__CUDACC__)
+  return int(gridDim.x);
+#else
+  return emulator::self().blocks;
+#endif
+}
+
+GPU_DEVICE int lane() {
+  return thread_index() % kWarp;
+}
+GPU_DEVICE int warp() {
+  return thread_index() / kWarp;
+}
+
+// ---- waiting for others
+// ----------------------------------------------------------------------------------------------
+
+// All threads of the block; what they wrote before is visible after.
+GPU_DEVICE void block_sync([[maybe_unused]] int line = GPU_LINE) {
+#if defined(__CUDACC__)
+  __syncthreads();
+#else
+  emulator::block_barrier(line);
+#endif
+}
+
+// All lanes of the warp; what they wrote before is visible after.
+GPU_DEVICE void warp_sync([[maybe_unused]] int line = GPU_LINE) {
+#if defined(__CUDACC__)
+  __syncwarp();
+#else
+  emulator::warp_barrier(line);
+#endif
+}
+
+// ---- between the lanes of a warp; these order no memory
+// --------------------------------------------------------------
+
+// The value of x in lane `source`. T has four bytes.
+template <class T>
+GPU_DEVICE T shuffle(T x, int source) {
+  static_assert(sizeof(T) == 4);
+#if defined(__CUDACC__)
+  return __shfl_sync(0xffffffffu, x, source);
+#else
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  bits = emulator::shuffle(bits, source);
+  std::memcpy(&x, &bits, sizeof bits);
+  return x;
+#endif
+}
+
+// The value of x in lane `lane() ^ mask`.
+template <class T>
+GPU_DEVICE T shuffle_xor(T x, int mask) {
+#if defined(__CUDACC__)
+  static_assert(sizeof(T) == 4);
+  return __shfl_xor_sync(0xffffffffu, x, mask);
+#else
+  return shuffle(x, lane() ^ mask);
+#endif
+}
+
+// Bit i: what lane i says.
+GPU_DEVICE uint32_t ballot(bool yes) {
+#if defined(__CUDACC__)
+  return __ballot_sync(0xffffffffu, yes);
+#else
+  return emulator::ballot(yes);
+#endif
+}
+
+// The same sum in every lane, added in one fixed order. Lanes [0, width) of each aligned group of `width`
+// lanes.
+GPU_DEVICE float warp_sum(float x, int width = kWarp) {
+  for (int mask = width / 2; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
+  return x;
+}
+
+// ---- global memory
+// ---------------------------------------------------------------------------------------------------
+
+template <class T>
+GPU_DEVICE T load(T const* at) {
+#if !defined(__CUDACC__)
+  emulator::check_global(at, sizeof(T), alignof(T), "load");
+#endif
+  return *at;
+}
+
+template <class T>
+GPU_DEVICE void store(T* at, T value) {
+#if !defined(__CUDACC__)
+  emulator::check_global(at, sizeof(T), alignof(T), "store");
+#endif
+  *at = value;
+}
+
+// For weights: read once by one block, never written while kernels run. Does not displace what L1 holds.
+GPU_DEVICE Vec load_once(Vec const* at) {
+#if defined(__CUDACC__)
+  Vec v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+               : "l"(at));
+  return v;
+#else
+  return load(at);
+#endif
+}
+
+// Adds and returns the old value. What this thread wrote or saw written before is visible to whoever's
+// addition comes later, after it: the way in which blocks hand results to each other.
+GPU_DEVICE int32_t add_acquire_release(int32_t* at, int32_t amount) {
+#if defined(__CUDACC__)
+  int32_t old;
+  asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(amount) : "memory");
+  return old;
+#else
+  emulator::check_global(at, sizeof *at, alignof(int32_t), "atomic addition");
+  return __atomic_fetch_add(at, amount, __ATOMIC_ACQ_REL);
+#endif
+}
+
+// Makes everything this thread wrote or saw written visible to the host before the word itself.
+GPU_DEVICE void store_release_system(uint32_t* at, uint32_t value) {
+#if defined(__CUDACC__)
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+#else
+  emulator::check_global(at, sizeof *at, alignof(uint32_t), "store");
+  __atomic_store_n(at, value, __ATOMIC_RELEASE);
+#endif
+}
+
+// ---- shared memory
+// ---------------------------------------------------------------------------------------------------
+
+#if defined(__CUDACC__)
+GPU_DEVICE char* shared_base() {
+  extern __shared__ __align__(128) char bunting_shared[];
+  return bunting_shared;
+}
+#endif
+
+// An array in the block's shared memory, which starts at byte address `at` of it. Offsets are in elements.
+template <class T>
+struct Shared {
+  uint32_t at = 0;
+
+  GPU_DEVICE Shared operator+(int offset) const { return {at + uint32_t(offset) * uint32_t(sizeof(T))}; }
+  template <class U>
+  GPU_DEVICE Shared<U> as() const {
+    return {at};
+  }
+  GPU_DEVICE T get(int index) const {
+    uint32_t const address = (*this + index).at;
+#if defined(__CUDACC__)
+    return *reinterpret_cast<T const*>(shared_base() + address);
+#else
+    emulator::shared_memory().read(address, sizeof(T), emulator::access_by_self("load"));
+    return *reinterpret_cast<T const*>(emulator::shared_memory().data() + address);
+#endif
+  }
+  GPU_DEVICE void set(int index, T value) const {
+    uint32_t const address = (*this + index).at;
+#if defined(__CUDACC__)
+    *reinterpret_cast<T*>(shared_base() + address) = value;
+#else
+    emulator::shared_memory().write(address, sizeof(T), emulator::access_by_self("store"));
+    *reinterpret_cast<T*>(emulator::shared_memory().data() + address) = value;
+#endif
+  }
+  // Adds; orders nothing. Only for integers, whose sum does not depend on the order.
+  GPU_DEVICE T add(int index, T amount) const {
+    static_assert(T(1) / T(2) == T(0), "sums of floats depend on their order");
+    uint32_t const address = (*this + index).at;
+#if defined(__CUDACC__)
+    return atomicAdd(reinterpret_cast<T*>(shared_base() + address), amount);
+#else
+    emulator::shared_memory().update(address, sizeof(T), emulator::access_by_self("atomic addition"));
+    return __atomic_fetch_add(reinterpret_cast<T*>(emulator::shared_memory().data() + address), amount,
+                              __ATOMIC_RELAXED);
+#endif
+  }
+};
+
+// ---- asynchronous copies, sm_80
+// --------------------------------------------------------------------------------------
+
+// Begins to copy sixteen bytes from global memory, or sixteen zeros unless `wanted` (`from` is not read
+// then). The copy belongs to the group that the next copy_commit() of this thread closes.
+GPU_DEVICE void copy_async(Shared<Vec> to, Vec const* from, bool wanted) {
+#if defined(__CUDACC__)
+  uint32_t const address = uint32_t(__cvta_generic_to_shared(shared_base())) + to.at;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(wanted ? 16 : 0)
+               : "memory");
+#else
+  if (wanted) emulator::check_global(from, sizeof(Vec), alignof(Vec), "cp.async");
+  emulator::shared_memory().copy_begins(to.at, sizeof(Vec), emulator::access_by_self("cp.async"));
+  *reinterpret_cast<Vec*>(emulator::shared_memory().data() + to.at) = {{~0u, ~0u, ~0u, ~0u}};
+  emulator::begin_copy(to.at, from, wanted ? 16 : 0);
+#endif
+}
+
+GPU_DEVICE void copy_commit() {
+#if defined(__CUDACC__)
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+  emulator::commit_copies();
+#endif
+}
+
+// Waits until at most kGroups of this thread's groups are under way: those committed last. Others see the
+// copies after a barrier.
+template <int kGroups>
+GPU_DEVICE void copy_wait([[maybe_unused]] int line = GPU_LINE) {
+#if defined(__CUDACC__)
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+#else
+  while (emulator::AsyncCopy const* copy = emulator::next_copy_to_finish(kGroups, line)) {
+    emulator::shared_memory().copy_ends(copy->to, sizeof(Vec), emulator::access_by_self("cp.async"));
+    *reinterpret_cast<Vec*>(emulator::shared_memory().data() + copy->to) =
+        copy->bytes ? *static_cast<Vec const*>(copy->from) : Vec{};
+  }
+#endif
+}
+
+// ---- matrices, sm_80
+// -------------------------------------------------------------------------------------------------
+
+// Four 8x8 matrices of 16-bit elements. Lane 8*m + r brings the address of row r of matrix m (16 bytes). Word
+// m of lane l becomes elements (l/4, 2*(l%4)) and (l/4, 2*(l%4) + 1) of matrix m, or of its transpose.
+template <bool kTransposed>
+GPU_DEVICE Vec load_matrices(Shared<Vec> row) {
+#if defined(__CUDACC__)
+  Vec v;
+  uint32_t const address = uint32_t(__cvta_generic_to_shared(shared_base())) + row.at;
+  if constexpr (kTransposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+                 : "r"(address)
+                 : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+                 : "r"(address)
+                 : "memory");
+  return v;
+#else
+  Vec v, out;
+  emulator::shared_memory().read(row.at, sizeof(Vec), emulator::access_by_self("ldmatrix"));
+  std::memcpy(&v, emulator::shared_memory().data() + row.at, sizeof v);
+  emulator::load_matrices(v.word, kTransposed, out.word);
+  return out;
+#endif
+}
+
+// d += a * b with a [16, 16] and b [16, 8] in bf16 and d [16, 8] in f32. With g = lane/4, t = lane%4 a lane
+// holds
+//   a  rows g and g+8 at columns 2t, 2t+1, then the same rows at columns 2t+8, 2t+9: one word for each row
+//   and pair b  column g at rows 2t, 2t+1, then 2t+8, 2t+9 d  row g at columns 2t, 2t+1, then row g+8
+GPU_DEVICE void multiply_add(float (&d)[4], Vec const& a, uint32_t b0, uint32_t b1) {
+#if defined(__CUDACC__)
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b0), "r"(b1));
+#else
+  emulator::multiply_add_bf16(d, a.word, b0, b1);
+#endif
+}
+
+// ---- numbers
+// ---------------------------------------------------------------------------------------------------------
+
+GPU_DEVICE float widen_low(uint32_t pair) {
+  uint32_t const bits = pair << 16;
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+GPU_DEVICE float widen_high(uint32_t pair) {
+  uint32_t const bits = pair & 0xffff0000u;
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+GPU_DEVICE float widen(bf16 x) {
+  return widen_low(x);
+}
+
+// Two bf16 in a word, rounded to nearest even.
+GPU_DEVICE uint32_t narrow(float low, float high) {
+#if defined(__CUDACC__)
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  auto const round = [](float x) {
+    uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    if (x != x) return 0x7fffu;
+    return (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+  };
+  return round(low) | round(high) << 16;
+#endif
+}
+
+// The fast ones of the hardware, within a few units in the last place; the emulator's are the C library's.
+GPU_DEVICE float exp2_fast(float x) {
+#if defined(__CUDACC__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return ::exp2f(x);
+#endif
+}
+
+GPU_DEVICE float reciprocal_sqrt(float x) {
+#if defined(__CUDACC__)
+  return rsqrtf(x);
+#else
+  return 1.0f / ::sqrtf(x);
+#endif
+}
+
+}  // namespace bunting::gpu

@@ -1,0 +1,245 @@
+// runtime_emulated.cpp - runtime.h on the CPU. Each stream is a worker thread that executes its operations in
+// order, some of them late; kernels run in the emulator.
+#include "cuda/runtime_emulated.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cuda/runtime.h"
+#include "emulator/device_memory.h"
+#include "emulator/grid.h"
+#include "error.h"
+
+namespace bunting::cuda {
+namespace {
+
+constexpr int32_t kMultiprocessors = 4;
+constexpr uint64_t kMemoryBytes = uint64_t(1) << 30;
+constexpr int kDelayOneIn = 8;
+constexpr int kDelayUsMax = 200;
+
+// The device, shared by the streams of the process.
+struct Device {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string lost;  // why, once it is
+  Mishaps mishaps;
+  uint64_t random = 1;
+  uint64_t allocated_bytes = 0;
+  uint64_t generation = 0;  // hung operations of an older one end
+};
+
+Device& device() {
+  static Device the_device;
+  return the_device;
+}
+
+uint64_t next_random() {
+  std::lock_guard lock(device().mutex);
+  uint64_t z = device().random += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  return z ^ (z >> 31);
+}
+
+bool is_due(int64_t& countdown) {
+  return countdown >= 0 && countdown-- == 0;
+}
+
+void lose(std::string const& why) {
+  std::lock_guard lock(device().mutex);
+  if (device().lost.empty()) device().lost = why;
+  device().changed.notify_all();
+}
+
+void throw_if_lost() {
+  std::lock_guard lock(device().mutex);
+  if (!device().lost.empty()) fail(BUNTING_LOST, "the device is lost: %s", device().lost.c_str());
+}
+
+// Memory of a page or more before and after which nothing is mapped: an access past its end by anyone but a
+// checked kernel is a segmentation fault.
+char* map_memory(size_t bytes, char const* what) {
+  throw_if_lost();
+  {
+    std::lock_guard lock(device().mutex);
+    if (is_due(device().mishaps.fail_allocation) || device().allocated_bytes + bytes > kMemoryBytes)
+      fail(BUNTING_NO_MEMORY, "the device has no %zu bytes left for %s", bytes, what);
+    device().allocated_bytes += bytes;
+  }
+  size_t const mapped = (bytes + 4095) / 4096 * 4096 + 4096;
+  void* const memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) fail(BUNTING_NO_MEMORY, "cannot map %zu bytes for %s", bytes, what);
+  mprotect(static_cast<char*>(memory) + mapped - 4096, 4096, PROT_NONE);
+  return static_cast<char*>(memory);
+}
+
+std::mutex ranges_mutex;
+std::vector<std::pair<char*, std::unique_ptr<emulator::GlobalRange>>> ranges;
+
+char* allocate(size_t bytes, char const* what) {
+  if (bytes == 0) return nullptr;
+  char* const data = map_memory(bytes, what);
+  std::lock_guard lock(ranges_mutex);
+  ranges.emplace_back(data, std::make_unique<emulator::GlobalRange>(data, bytes));
+  return data;
+}
+
+void release(char* data, size_t bytes) {
+  if (!data) return;
+  {
+    std::lock_guard lock(ranges_mutex);
+    std::erase_if(ranges, [&](auto const& range) { return range.first == data; });
+  }
+  munmap(data, (bytes + 4095) / 4096 * 4096 + 4096);
+  std::lock_guard lock(device().mutex);
+  device().allocated_bytes -= bytes;
+}
+
+}  // namespace
+
+void set_mishaps(Mishaps const& mishaps) {
+  std::lock_guard lock(device().mutex);
+  device().mishaps = mishaps;
+  device().random = mishaps.seed;
+  device().lost.clear();
+  ++device().generation;
+  device().changed.notify_all();
+}
+
+int32_t device_count(std::string&) {
+  return 1;
+}
+
+DeviceInfo device_info(int32_t) {
+  std::lock_guard lock(device().mutex);
+  return {"emulated GPU", 80,           kMultiprocessors,
+          99 * 1024,      kMemoryBytes, kMemoryBytes - device().allocated_bytes};
+}
+
+void use_device(int32_t) {}
+
+DeviceMemory::DeviceMemory(size_t bytes, char const* what) : data_(allocate(bytes, what)), bytes_(bytes) {}
+DeviceMemory::~DeviceMemory() {
+  release(data_, bytes_);
+}
+
+MappedMemory::MappedMemory(size_t bytes, char const* what) : data_(allocate(bytes, what)), bytes_(bytes) {}
+MappedMemory::~MappedMemory() {
+  release(data_, bytes_);
+}
+
+struct Stream::Queue {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> operations;
+  int64_t queued = 0, done = 0;
+  bool closing = false;
+  std::thread worker{[this] { work(); }};
+
+  void push(std::function<void()> operation) {
+    throw_if_lost();
+    std::lock_guard lock(mutex);
+    operations.push_back(std::move(operation));
+    ++queued;
+    changed.notify_all();
+  }
+
+  void work() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return closing || !operations.empty(); });
+      if (operations.empty()) return;
+      auto const operation = std::move(operations.front());
+      operations.pop_front();
+      lock.unlock();
+      execute(operation);
+      lock.lock();
+      ++done;
+      changed.notify_all();
+    }
+  }
+
+  // One operation, maybe late, maybe never.
+  static void execute(std::function<void()> const& operation) {
+    uint64_t const random = next_random();
+    if (random % kDelayOneIn == 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(random / kDelayOneIn % kDelayUsMax));
+    {
+      std::unique_lock lock(device().mutex);
+      if (!device().lost.empty()) return;
+      if (is_due(device().mishaps.lose_device)) {
+        device().lost = "a mishap that was asked for";
+        return;
+      }
+      if (is_due(device().mishaps.hang)) {
+        uint64_t const generation = device().generation;
+        device().changed.wait(lock, [&] { return device().generation != generation; });
+        return;
+      }
+    }
+    operation();
+  }
+};
+
+Stream::Stream() : queue_(new Queue) {}
+
+Stream::~Stream() {
+  {
+    std::lock_guard lock(queue_->mutex);
+    queue_->closing = true;
+    queue_->changed.notify_all();
+  }
+  queue_->worker.join();
+}
+
+void Stream::copy(void* to, void const* from, size_t bytes) {
+  queue_->push([=] { std::memcpy(to, from, bytes); });
+}
+
+void Stream::fill(void* to, int value, size_t bytes) {
+  queue_->push([=] { std::memset(to, value, bytes); });
+}
+
+void Stream::launch_any(char const* name, LaunchShape shape, void (*call)(void const*, void const*),
+                        void const* kernel, void const* argument, size_t argument_bytes) {
+  struct Call {
+    void (*call)(void const*, void const*);
+    void (*kernel)();
+    std::vector<char> argument;
+  };
+  auto const what = std::make_shared<Call>();
+  what->call = call;
+  std::memcpy(&what->kernel, kernel, sizeof what->kernel);
+  what->argument.assign(static_cast<char const*>(argument),
+                        static_cast<char const*>(argument) + argument_bytes);
+  queue_->push([=] {
+    auto const body = [](void* bytes) {
+      Call const& c = *static_cast<Call*>(bytes);
+      c.call(&c.kernel, c.argument.data());
+    };
+    emulator::Grid const grid{name, shape.blocks, shape.threads, shape.shared_bytes};
+    std::string const fault = emulator::run_grid(grid, body, what.get(), next_random());
+    if (!fault.empty()) lose(fault);
+  });
+}
+
+bool Stream::wait(double deadline_ms) {
+  std::unique_lock lock(queue_->mutex);
+  int64_t const until = queue_->queued;
+  bool const in_time = queue_->changed.wait_for(lock, std::chrono::duration<double, std::milli>(deadline_ms),
+                                                [&] { return queue_->done >= until; });
+  lock.unlock();
+  throw_if_lost();
+  return in_time;
+}
+
+}  // namespace bunting::cuda

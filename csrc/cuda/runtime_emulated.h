@@ -1,0 +1,20 @@
+// runtime_emulated.h - the mishaps that an emulated device can be told to have.
+#pragma once
+
+#include <cstdint>
+
+namespace bunting::cuda {
+
+struct Mishaps {
+  int64_t fail_allocation = -1;  // the allocation after this many more fails, once
+  int64_t lose_device =
+      -1;             // the operation of a stream after this many more never happens: the device is lost
+  int64_t hang = -1;  // ... or never ends
+  uint64_t seed = 1;  // of delays and of the order in which a kernel's threads run
+};
+
+// For the devices of this process from now on; a lost or hung device is a new one. No stream may have work
+// under way.
+void set_mishaps(Mishaps const& mishaps);
+
+}  // namespace bunting::cuda

@@ -1,0 +1,116 @@
+// The runtime on an emulated device: streams keep their order, and each mishap ends as the header says.
+#include <cstring>
+#include <functional>
+
+#include "cuda/gpu.h"
+#include "cuda/runtime.h"
+#include "cuda/runtime_emulated.h"
+#include "error.h"
+#include "tests/test.h"
+
+namespace bunting::test {
+namespace {
+
+using namespace cuda;
+
+constexpr double kSoonMs = 20'000, kAtOnceMs = 20;
+
+struct Add {
+  int32_t* x;
+  int32_t amount;
+};
+void add(Add const a) {
+  if (gpu::thread_index() == 0) gpu::store(a.x, gpu::load(a.x) * 3 + a.amount);
+}
+
+struct AllMishapsEnd {
+  ~AllMishapsEnd() { set_mishaps({}); }
+};
+
+bunting_status status_of(std::function<void()> const& run, std::string& text) {
+  try {
+    run();
+  } catch (Error const& error) {
+    text = error.what();
+    return error.status();
+  }
+  text.clear();
+  return BUNTING_OK;
+}
+
+}  // namespace
+
+TEST(runtime_streams_keep_their_order) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    set_mishaps({.seed = seed});
+    DeviceMemory memory(4, "a number");
+    MappedMemory result(4, "a number");
+    int32_t* const x = reinterpret_cast<int32_t*>(memory.data());
+    Stream stream;
+    int32_t wanted = 0;
+    for (int i = 0; i < 20; ++i) {
+      stream.launch("add", add, {1, 32, 0}, Add{x, i});
+      wanted = int32_t(uint32_t(wanted) * 3 + uint32_t(i));
+    }
+    stream.copy(result.data(), x, 4);
+    REQUIRE(stream.wait(kSoonMs), "not done in %g ms", kSoonMs);
+    int32_t got;
+    std::memcpy(&got, result.data(), 4);
+    CHECK(got == wanted, "%d instead of %d", got, wanted);
+    stream.fill(x, 0xff, 4);
+    stream.copy(result.data(), x, 4);
+    REQUIRE(stream.wait(kSoonMs), "not done in %g ms", kSoonMs);
+    std::memcpy(&got, result.data(), 4);
+    CHECK(got == -1, "filled with %d", got);
+  }
+}
+
+TEST(runtime_reports_memory_that_is_not_there) {
+  AllMishapsEnd const at_last;
+  std::string text;
+  set_mishaps({.fail_allocation = 1});
+  DeviceMemory const first(64, "first");
+  CHECK(status_of([] { DeviceMemory(128, "the pages"); }, text) == BUNTING_NO_MEMORY, "%s", text.c_str());
+  CHECK(text == "the device has no 128 bytes left for the pages", "%s", text.c_str());
+  CHECK(status_of([] { DeviceMemory(128, "the pages"); }, text) == BUNTING_OK, "%s", text.c_str());
+  uint64_t const free = device_info(0).memory_free_bytes;
+  CHECK(status_of([&] { DeviceMemory(free + 1, "all"); }, text) == BUNTING_NO_MEMORY, "%s", text.c_str());
+  CHECK(device_info(0).memory_free_bytes == free, "%zu bytes are gone", size_t(free));
+}
+
+TEST(runtime_loses_a_device_for_good) {
+  AllMishapsEnd const at_last;
+  std::string text;
+  set_mishaps({.lose_device = 1});
+  DeviceMemory memory(4, "a number");
+  Stream stream;
+  for (int i = 0; i < 2; ++i) stream.fill(memory.data(), i, 4);
+  CHECK(status_of([&] { (void)stream.wait(kSoonMs); }, text) == BUNTING_LOST, "%s", text.c_str());
+  CHECK(status_of([&] { stream.fill(memory.data(), 0, 4); }, text) == BUNTING_LOST, "%s", text.c_str());
+  CHECK(status_of([&] { DeviceMemory(4, "more"); }, text) == BUNTING_LOST, "%s", text.c_str());
+}
+
+TEST(runtime_loses_the_device_of_a_faulty_kernel) {
+  AllMishapsEnd const at_last;
+  std::string text;
+  DeviceMemory memory(4, "a number");
+  Stream stream;
+  stream.launch("add", add, {1, 32, 0}, Add{reinterpret_cast<int32_t*>(memory.data()) + 1, 0});
+  CHECK(status_of([&] { (void)stream.wait(kSoonMs); }, text) == BUNTING_LOST, "%s", text.c_str());
+  CHECK(text.find("add, block 0, thread 0 (warp 0, lane 0): load of 4 bytes") != std::string::npos, "%s",
+        text.c_str());
+}
+
+TEST(runtime_notices_a_hang_at_its_deadline) {
+  AllMishapsEnd const at_last;
+  DeviceMemory memory(4, "a number");
+  set_mishaps({.hang = 1});
+  Stream stream;
+  stream.fill(memory.data(), 1, 4);
+  CHECK(stream.wait(kSoonMs), "the first fill hangs");
+  stream.fill(memory.data(), 2, 4);
+  CHECK(!stream.wait(kAtOnceMs), "the second fill does not hang");
+  set_mishaps({});  // ends the hang, so that the stream can close
+}
+
+}  // namespace bunting::test
