@@ -3,8 +3,9 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { EngineHarness, type Outcome, tokensAlone } from "../tests/support/engine-harness.ts";
-import type { SequenceId, SequenceSpec } from "./core.ts";
-import { staticBudget } from "./engine-options.ts";
+import type { SequenceId, SequenceSpec, Service } from "./core.ts";
+import type { EngineOptions } from "./engine-options.ts";
+import type { AdmissionPolicy, BatchPolicy, QueuePolicy } from "./policy.ts";
 import { sequenceSpec } from "./sim/factories.ts";
 
 const VOCABULARY = 2;
@@ -18,25 +19,64 @@ interface Setting {
   readonly pages: number;
   readonly pageTokens: number;
   readonly contextMax: number;
-  readonly stepTokens: number;
-  readonly sequencesMax: number;
-  readonly priorityGroups: number;
   readonly sharedTokensMin: number;
-  readonly watermark: number;
-  readonly ageingMs: readonly [number, number, number];
+  readonly ageingMs: EngineOptions["ageingMs"];
+  readonly queue: QueuePolicy;
+  readonly batch: BatchPolicy;
+  readonly admission: AdmissionPolicy;
 }
+
+const stepTokens = fc.integer({ min: 1, max: 24 });
+
+const queues: fc.Arbitrary<QueuePolicy> = fc.oneof(
+  fc.constantFrom<QueuePolicy>({ kind: "fcfs" }, { kind: "longestPrefix" }),
+  fc.constantFrom(1, 3, 10).map((groups): QueuePolicy => ({ kind: "groups", groups })),
+  fc.record({
+    kind: fc.constant("lanes" as const),
+    groups: fc.constantFrom(1, 3),
+    credits: fc.constantFrom<readonly [number, number, number]>([8, 4, 1], [1, 1, 1]),
+    tenantQuantum: fc.constantFrom(1, 16, 1024),
+  }),
+);
+
+/** On a device whose steps take 6 ms and more. */
+const batches: fc.Arbitrary<BatchPolicy> = fc.oneof(
+  fc.record({ kind: fc.constant("promptsFirst" as const), stepTokens }),
+  fc.record({ kind: fc.constant("fixed" as const), stepTokens, bypass: fc.constantFrom(1, 1, 0.5) }),
+  fc.record({
+    kind: fc.constant("target" as const),
+    tbtMs: fc.constantFrom(null, 3, 6.2, 50),
+    margin: fc.constantFrom(0, 0.1),
+    stepTokens,
+    starvationMs: fc.constantFrom(0, 20),
+    skipsMax: fc.nat({ max: 3 }),
+  }),
+);
 
 /** So few pages that most of them are wanted by several sequences. */
 const settings: fc.Arbitrary<Setting> = fc.record({
   pages: fc.integer({ min: 8, max: 16 }),
   pageTokens: fc.constantFrom(2, 3, 4),
   contextMax: fc.integer({ min: 20, max: 48 }),
-  stepTokens: fc.integer({ min: 1, max: 24 }),
-  sequencesMax: fc.constantFrom(1, 2, 4, 8, 8),
-  priorityGroups: fc.constantFrom(1, 3, 10),
   sharedTokensMin: fc.integer({ min: 1, max: 8 }),
-  watermark: fc.constantFrom(0, 0.1),
-  ageingMs: fc.constantFrom<Setting["ageingMs"]>([0, 0, 0], [50, 50, 50], [10_000, 60_000, 600_000]),
+  ageingMs: fc.constantFrom<EngineOptions["ageingMs"]>([0, 0, 0], [50, 50, 50], [10_000, 60_000, 600_000]),
+  queue: queues,
+  batch: batches,
+  admission: fc.record({
+    sequencesMax: fc.constantFrom(1, 2, 4, 8, 8),
+    watermark: fc.constantFrom(0, 0.1),
+    headroom: fc.boolean(),
+    cache: fc.boolean(),
+    prefixPending: fc.boolean(),
+    backOff: fc.boolean(),
+  }),
+});
+
+const services: fc.Arbitrary<Service> = fc.record({
+  objective: fc.constantFrom("latency", "latency", "gang", "throughput"),
+  tenant: fc.constantFrom("", "a", "b"),
+  tbtMs: fc.constantFrom(null, null, 6.5, 30),
+  gang: fc.constant(null),
 });
 
 const bit = fc.nat({ max: VOCABULARY - 1 });
@@ -59,12 +99,13 @@ const specs = fc
     seed: fc.nat({ max: 1 }),
     presencePenalty: fc.constantFrom(0, 0, 1),
     cacheSalt: fc.constantFrom("", "", "other"),
+    service: services,
   })
-  .map(({ prompt, tokensMax, tokensMin, stopTokens, temperature, seed, presencePenalty, cacheSalt }) =>
+  .map(({ prompt, tokensMax, temperature, seed, presencePenalty, tokensMin, stopTokens, ...rest }) =>
     sequenceSpec(prompt, tokensMax, {
       sampling: { temperature, seed: [seed, 0], presencePenalty },
       stop: { tokensMin, stopTokens },
-      cacheSalt,
+      ...rest,
     }),
   );
 
@@ -88,16 +129,11 @@ function play(
   setting: Setting,
   script: readonly Command[],
 ): { harness: EngineHarness; specs: SequenceSpec[] } {
-  const { pages, pageTokens, contextMax, stepTokens, sequencesMax, watermark, priorityGroups, ...engine } =
-    setting;
+  const { pages, pageTokens, contextMax, ...engine } = setting;
   const harness = new EngineHarness({
     spec: { pages, pageTokens, contextMax, vocabSize: VOCABULARY },
-    engine: {
-      ...engine,
-      queue: { kind: "groups", groups: priorityGroups },
-      batch: staticBudget(stepTokens),
-      admission: { sequencesMax, watermark },
-    },
+    engine,
+    isStallFree: setting.batch.kind === "fixed" && setting.batch.bypass === 1,
   });
   const submitted: SequenceSpec[] = [];
   const paused = new Set<SequenceId>();
@@ -149,9 +185,14 @@ test("every sequence ends once, with the tokens it would have had alone, and giv
       checkOutcome(spec, harness.outcomes[i]!, setting);
     });
     for (const { chunks } of harness.steps) {
-      expect(chunks.length).toBeLessThanOrEqual(setting.sequencesMax);
+      expect(chunks.length).toBeLessThanOrEqual(setting.admission.sequencesMax);
       const tokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);
-      expect(tokens).toBeLessThanOrEqual(Math.max(setting.stepTokens, setting.sequencesMax));
+      if (
+        setting.batch.kind === "promptsFirst" ||
+        (setting.batch.kind === "fixed" && setting.batch.bypass < 1)
+      )
+        continue;
+      expect(tokens).toBeLessThanOrEqual(Math.max(setting.batch.stepTokens, setting.admission.sequencesMax));
     }
     if (harness.reports.length === 0) return;
     const { waiting, running, paused, pagesFree, pagesCached, pagesTotal } = harness.load;
@@ -159,5 +200,5 @@ test("every sequence ends once, with the tokens it would have had alone, and giv
     expect(pagesFree + pagesCached).toBe(pagesTotal);
     expect(harness.engine.busy).toBe(false);
   });
-  fc.assert(rule, { seed: 20260101, numRuns: 400 });
+  fc.assert(rule, { seed: 20260101, numRuns: 800 });
 });

@@ -17,12 +17,13 @@ import { type EngineOptions, type EngineSettings, resolveOptions } from "./engin
 import { checkEngine, checkPageCounts } from "./integrity.ts";
 import { Journal, type Snapshot } from "./journal.ts";
 import { type Admission, admitNext, lengthLimit, refusal } from "./local/admission.ts";
+import { insertByArrival } from "./local/arrival-list.ts";
 import { backOffSteps, securePages, youngestPaused } from "./local/preemption.ts";
-import { insertByArrival } from "./local/priority-groups.ts";
 import { Residency } from "./local/residency.ts";
 import { Sequence } from "./local/sequence.ts";
-import { type PlannedChunk, planChunks } from "./local/step-planner.ts";
-import { WaitQueue } from "./local/wait-queue.ts";
+import { openBudget, type StepBudget, WholePrompts } from "./local/step-budget.ts";
+import { type PlannedChunk, planDecodes, planPrompts } from "./local/step-planner.ts";
+import { orderOf, WaitQueue } from "./local/wait-queue.ts";
 import type { EngineMessage, EngineReport } from "./messages.ts";
 
 /** An idle engine walks through all its records this often at most: whoever comes next would wait for it. */
@@ -33,8 +34,13 @@ interface StepInFlight {
   readonly planned: readonly PlannedChunk<Sequence>[];
   readonly startMs: number;
   readonly pagesUsed: number;
+  /** When the first stream will have waited longer than its target. */
+  readonly deadlineMs: number;
   retries: number;
 }
+
+/** Sequences that one step sets aside at most, to wait for another's prefix: so that a crowd does not hold a step up. */
+const PARKED_MAX = 64;
 
 /**
  * The loop of one device: admit, plan, start; apply, tell, and again.
@@ -56,7 +62,12 @@ export class Engine {
   readonly #residency: Residency;
   readonly #queue: WaitQueue;
 
+  readonly #hasLanes: boolean;
+
   #inFlight: StepInFlight | null = null;
+  /** Known tokens of those that hold no pages, and how many are paused, whether they hold any or not. */
+  #tokensWaiting = 0;
+  #paused = 0;
   #lostReason: string | null = null;
   /** Somebody could not be admitted for want of a slot or of pages: paused sequences give theirs up. */
   #isBlocked = false;
@@ -80,12 +91,12 @@ export class Engine {
     this.#options = resolveOptions(options, device.spec);
     this.#emit = emit;
     this.#costs = costs;
-    this.#residency = new Residency(device.spec.pages, device.spec.pageTokens, this.#options.epoch);
+    const { admission, epoch } = this.#options;
+    this.#residency = new Residency(device.spec.pages, device.spec.pageTokens, admission.cache, epoch);
     const { queue, ageingMs, trace } = this.#options;
     this.#journal = new Journal(trace);
-    this.#queue = new WaitQueue(queue.kind === "groups" ? queue.groups : 1, ageingMs[0], (sequence) =>
-      this.#residency.lookUp(sequence),
-    );
+    this.#hasLanes = queue.kind === "lanes";
+    this.#queue = new WaitQueue(orderOf(queue, ageingMs, (sequence) => this.#residency.lookUp(sequence)));
   }
 
   /** A step is in flight, or `run` would start one. */
@@ -157,7 +168,8 @@ export class Engine {
     const sequence = new Sequence(spec, this.#arrivals, nowMs);
     this.#arrivals += 1;
     this.#sequences.set(spec.id, sequence);
-    this.#queue.add(sequence, nowMs);
+    this.#tokensWaiting += sequence.length;
+    this.#queue.add(sequence);
   }
 
   #abort(sequence: Sequence): void {
@@ -171,13 +183,15 @@ export class Engine {
     if (sequence.state === "running") this.#wake(sequence, Number.POSITIVE_INFINITY);
     else this.#queue.remove(sequence);
     sequence.isPaused = true;
+    this.#paused += 1;
     this.#isTold = false;
   }
 
   #resume(sequence: Sequence): void {
     if (!sequence.isPaused) return;
     sequence.isPaused = false;
-    if (sequence.state !== "running") this.#queue.add(sequence, this.#clock.nowMs());
+    this.#paused -= 1;
+    if (sequence.state !== "running") this.#queue.add(sequence);
   }
 
   /* ---- plan ---- */
@@ -186,23 +200,68 @@ export class Engine {
   #plan(): StepInFlight | null {
     for (;;) {
       if (this.#isBlocked) this.#reclaimPaused();
+      const nowMs = this.#clock.nowMs();
+      this.#queue.beginStep();
       const copies: PageCopy[] = [];
+      const isPromptsFirst = this.#isPromptsFirst();
+      if (isPromptsFirst) {
+        const budget = new WholePrompts(this.#wholeTokens(), this.#device.spec.stepTokensMax);
+        const prompts = this.#planPrompts(budget, nowMs, copies);
+        if (prompts.length > 0) return this.#step(prompts, copies, budget);
+      }
+
       const preemptionsBefore = this.#journal.totals.preemptionsTotal;
-      securePages(this.#running, this.#residency, (victim) => this.#preempt(victim));
+      securePages(this.#running, this.#residency, this.#hasLanes, (victim) => this.#preempt(victim));
       // Whoever was just preempted for want of pages must not come back in the same breath.
       const mayAdmit = this.#journal.totals.preemptionsTotal === preemptionsBefore;
-      const admit = (): Sequence | null => (mayAdmit ? this.#admit(copies) : null);
-      const planned = planChunks(this.#running, admit, this.#options.batch.stepTokens);
-      if (planned.length > 0) return this.#step(planned, copies);
+      const { batch } = this.#options;
+      const budget = openBudget(batch, this.#running, this.#costs, nowMs, this.#promptTokens());
+      const planned = planDecodes(this.#running, budget.skipped);
+      if (!isPromptsFirst) planned.push(...this.#planPrompts(budget, nowMs, mayAdmit ? copies : null));
+      if (planned.length > 0) return this.#step(planned, copies, budget);
       if (mayAdmit && !this.#isBlocked) return null;
     }
   }
 
-  #step(planned: readonly PlannedChunk<Sequence>[], copies: readonly PageCopy[]): StepInFlight {
+  /** Whether decodes wait for whole prompts. */
+  #isPromptsFirst(): boolean {
+    const { batch } = this.#options;
+    if (batch.kind !== "fixed") return batch.kind === "promptsFirst";
+    return this.#residency.pagesAvailable > batch.bypass * this.#residency.pool.pagesTotal;
+  }
+
+  /** Tokens of a step of whole prompts. */
+  #wholeTokens(): number {
+    const { batch } = this.#options;
+    return batch.kind === "promptsFirst" ? batch.stepTokens : this.#device.spec.stepTokensMax;
+  }
+
+  /** Chunks of prompts; nobody is admitted if `copies` is null. */
+  #planPrompts(budget: StepBudget, nowMs: number, copies: PageCopy[] | null): PlannedChunk<Sequence>[] {
+    const admit = (): PlannedChunk<Sequence> | null =>
+      copies === null ? null : this.#admit(budget, nowMs, copies);
+    return planPrompts(this.#running, admit, budget, { hasLanes: this.#hasLanes, nowMs });
+  }
+
+  /** Tokens that all prompts have still to compute, at most: what is cached of the waiting is not looked up. */
+  #promptTokens(): number {
+    let tokens = this.#tokensWaiting;
+    for (const { behind } of this.#running) if (behind > 1) tokens += behind;
+    return tokens;
+  }
+
+  #step(
+    planned: readonly PlannedChunk<Sequence>[],
+    copies: readonly PageCopy[],
+    budget: StepBudget,
+  ): StepInFlight {
     const { pool } = this.#residency;
+    const startMs = this.#clock.nowMs();
     const chunks = planned.map(({ sequence, count }): Chunk => {
       const start = sequence.computed;
       const end = start + count;
+      sequence.lastChunkMs = startMs;
+      sequence.skips = 0;
       return {
         sequence: sequence.id,
         start,
@@ -211,35 +270,48 @@ export class Engine {
         sample: end === sequence.length ? sequence.sampleRow() : null,
       };
     });
+    for (const id of budget.skipped) this.#sequences.get(id)!.skips += 1;
+    this.#journal.skipped(budget.skipped.size);
     const step = { number: this.#journal.stepBegins(), copies, chunks };
     const pagesUsed = pool.pagesTotal - this.#residency.pagesAvailable;
-    return { step, planned, startMs: this.#clock.nowMs(), pagesUsed, retries: 0 };
+    return { step, planned, startMs, deadlineMs: budget.deadlineMs, pagesUsed, retries: 0 };
   }
 
   /** Admits the next sequence that can run now; null if there is none. */
-  #admit(copies: PageCopy[]): Sequence | null {
-    for (;;) {
-      const admission = this.#nextAdmission();
+  #admit(budget: StepBudget, nowMs: number, copies: PageCopy[]): PlannedChunk<Sequence> | null {
+    for (let parked = 0; parked < PARKED_MAX; parked++) {
+      const admission = this.#nextAdmission(budget, nowMs);
       if (admission.kind === "parked") {
         this.#journal.waits(admission.sequence.id, admission.owner.id);
         continue;
       }
       this.#isBlocked = admission.kind === "blocked" && youngestPaused(this.#running) !== undefined;
       if (admission.kind !== "admitted") return null;
-      if (admission.copy !== null) copies.push(admission.copy);
-      this.#begin(admission.sequence);
-      return admission.sequence;
+      const { sequence, tokens, copy } = admission;
+      if (copy !== null) copies.push(copy);
+      this.#begin(sequence, nowMs);
+      return { sequence, count: tokens };
     }
+    return null;
   }
 
-  #nextAdmission(): Admission {
-    const nowMs = this.#clock.nowMs();
-    const step = this.#journal.totals.stepsTotal + 1;
-    return admitNext(this.#queue, this.#running, this.#residency, this.#options, nowMs, step);
+  #nextAdmission(budget: StepBudget, nowMs: number): Admission {
+    return admitNext({
+      queue: this.#queue,
+      running: this.#running,
+      residency: this.#residency,
+      options: this.#options,
+      budget,
+      nowMs,
+      step: this.#journal.totals.stepsTotal + 1,
+    });
   }
 
-  #begin(sequence: Sequence): void {
+  #begin(sequence: Sequence, nowMs: number): void {
     sequence.state = "running";
+    sequence.admittedMs = nowMs;
+    sequence.admittedTokens = sequence.computed;
+    this.#tokensWaiting -= sequence.length;
     insertByArrival(this.#running, sequence);
     this.#journal.admitted(sequence);
     sequence.wasStarted = true;
@@ -256,10 +328,12 @@ export class Engine {
     this.#isTold = false;
     this.#journal.preempted(victim.id);
     victim.preemptions += 1;
-    victim.stepsUntil = this.#journal.totals.stepsTotal + 1 + backOffSteps(victim.preemptions);
+    const staysOut = this.#options.admission.backOff ? backOffSteps(victim.preemptions) : 0;
+    victim.stepsUntil = this.#journal.totals.stepsTotal + 1 + staysOut;
     this.#leave(victim, true);
     victim.state = "waiting";
-    if (!victim.isPaused) this.#queue.add(victim, this.#clock.nowMs());
+    this.#tokensWaiting += victim.length;
+    if (!victim.isPaused) this.#queue.add(victim);
   }
 
   /* ---- apply ---- */
@@ -311,7 +385,10 @@ export class Engine {
       this.#wake(sequence, sequence.computed);
     }
     if (drawn === null) return;
-    this.#journal.drew(sequence, drawn.token, drawn.logprobs, this.#clock.nowMs());
+    const nowMs = this.#clock.nowMs();
+    this.#journal.drew(sequence, drawn.token, drawn.logprobs, nowMs);
+    sequence.lastTokenMs = nowMs;
+    sequence.account?.chargeOutput();
     sequence.append(drawn.token);
     const finish = this.#finish(sequence, drawn.token);
     if (finish !== null) this.#end(sequence, finish, true);
@@ -335,9 +412,10 @@ export class Engine {
     }
   }
 
-  #record({ step, startMs, planned, pagesUsed, retries }: StepInFlight, deviceMs: number): void {
+  #record({ step, startMs, planned, pagesUsed, retries, deadlineMs }: StepInFlight, deviceMs: number): void {
     const { pagesTotal } = this.#residency.pool;
     const endMs = this.#clock.nowMs();
+    if (endMs > deadlineMs) this.#journal.isLate();
     if (deviceMs > 0 && retries === 0) this.#costs.observe?.(shapeOf(step), endMs - startMs);
     const times = { startMs, endMs, deviceMs, pagesUsed, pagesTotal };
     this.#journal.stepDone(step, times, (index) => {
@@ -351,7 +429,11 @@ export class Engine {
   /** Ends a sequence in whatever state it is. `keep`: what it computed is good, and goes to the cache. */
   #end(sequence: Sequence, finish: Finish, keep: boolean): void {
     if (sequence.state === "running") this.#leave(sequence, keep);
-    else if (!sequence.isPaused) this.#queue.remove(sequence);
+    else {
+      this.#tokensWaiting -= sequence.length;
+      if (!sequence.isPaused) this.#queue.remove(sequence);
+    }
+    if (sequence.isPaused) this.#paused -= 1;
     sequence.state = "ended";
     this.#sequences.delete(sequence.id);
     this.#journal.ended(sequence.id, finish);
@@ -359,13 +441,15 @@ export class Engine {
 
   /** Takes a running sequence's pages away; who waited for its prefix looks again. */
   #leave(sequence: Sequence, keep: boolean): void {
+    const { account, admittedTokens, admittedMs } = sequence;
+    account?.chargeOccupancy(admittedTokens, this.#clock.nowMs() - admittedMs);
     this.#residency.leave(sequence, keep);
     this.#running.splice(this.#running.indexOf(sequence), 1);
     this.#wake(sequence, Number.POSITIVE_INFINITY);
   }
 
   #wake(owner: Sequence, tokens: number): void {
-    this.#queue.wake(owner, tokens, this.#clock.nowMs());
+    this.#queue.wake(owner, tokens);
   }
 
   #tell(): void {
@@ -375,17 +459,15 @@ export class Engine {
   }
 
   #snapshot(): Snapshot {
-    let paused = 0;
-    let tokensPending = 0;
-    for (const { isPaused, state, length, computed, promptEnd } of this.#sequences.values()) {
-      if (isPaused) paused += 1;
-      tokensPending += state === "running" ? Math.max(0, promptEnd - computed) : length;
+    let tokensPending = this.#tokensWaiting;
+    for (const { computed, promptEnd } of this.#running) {
+      if (computed < promptEnd) tokensPending += promptEnd - computed;
     }
     const { pool, cache } = this.#residency;
     return {
       waiting: this.#queue.size,
       running: this.#running.length,
-      paused,
+      paused: this.#paused,
       pagesTotal: pool.pagesTotal,
       pagesFree: pool.pagesFree,
       pagesCached: cache.pagesEvictable,

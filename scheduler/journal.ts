@@ -103,6 +103,16 @@ export class Journal {
     this.#note({ kind: "ended", sequence, how: finish.kind });
   }
 
+  /** So many throughput decodes were left out of the next step. */
+  skipped(decodes: number): void {
+    this.#totals.skippedDecodesTotal += decodes;
+  }
+
+  /** A stream has waited longer than its target for the last step. */
+  isLate(): void {
+    this.#totals.stepsOverTarget += 1;
+  }
+
   /** A step begins; returns its number. */
   stepBegins(): number {
     this.#totals.stepsTotal += 1;

@@ -4,6 +4,7 @@ import type { EngineOptions } from "../engine-options.ts";
 import { findOwner } from "./prefix-pending.ts";
 import type { Residency } from "./residency.ts";
 import type { Sequence } from "./sequence.ts";
+import type { StepBudget } from "./step-budget.ts";
 import type { WaitQueue } from "./wait-queue.ts";
 
 /** Tokens of the longest sequence, prompt and output together, that could ever run here. */
@@ -46,49 +47,87 @@ function unknownToken(tokens: ArrayLike<TokenId>, vocabSize: number): number | n
 /**
  * What became of the sequence whose turn it is.
  *
- *   admitted   it holds pages for all its known tokens; its first step makes `copy`, if any
+ *   admitted   it holds pages for all its known tokens, and `tokens` of them are in the step, which makes `copy` first,
+ *              if any
  *   parked     it waits for `owner` to compute the prefix they share: the next one may try
  *   blocked    no room for it: nobody else may pass it, or large prompts would starve
- *   none       nobody waits whose time has come
+ *   none       nobody waits whose time has come, or the step is full
  */
 export type Admission =
-  | { readonly kind: "admitted"; readonly sequence: Sequence; readonly copy: PageCopy | null }
+  | {
+      readonly kind: "admitted";
+      readonly sequence: Sequence;
+      readonly tokens: number;
+      readonly copy: PageCopy | null;
+    }
   | { readonly kind: "parked"; readonly sequence: Sequence; readonly owner: Sequence }
   | { readonly kind: "blocked" }
   | { readonly kind: "none" };
+
+/** What admission goes by. */
+export interface AdmissionState {
+  readonly queue: WaitQueue;
+  readonly running: readonly Sequence[];
+  readonly residency: Residency;
+  readonly options: EngineOptions;
+  readonly budget: StepBudget;
+  readonly nowMs: number;
+  /** Number of the step that is being planned. */
+  readonly step: number;
+}
 
 /**
  * Tries to admit one sequence: its whole prompt is reserved at once, less what is cached (Sarathi-Serve;
  * admitting by the next chunk only makes long prompts thrash), and a page for every running sequence and the
  * watermark stay available for decodes. With nobody else resident there is nothing to keep room for, and
  * everything that `refusal` let in fits.
+ *
+ * With lanes, whoever does not fit is passed by the other lanes, until it has waited too long.
  */
-export function admitNext(
-  queue: WaitQueue,
-  running: readonly Sequence[],
-  residency: Residency,
-  options: EngineOptions,
-  nowMs: number,
-  step: number,
-): Admission {
+export function admitNext(state: AdmissionState): Admission {
+  const { queue, running, residency, options, budget, nowMs, step } = state;
+  const { admission, sharedTokensMin } = options;
   // With nothing to run there is nothing to stay out of the way of.
   const isIdle = running.every((resident) => resident.isPaused);
-  const sequence = queue.peek(nowMs, isIdle ? Number.POSITIVE_INFINITY : step);
-  if (sequence === null) return { kind: "none" };
-  if (running.length >= options.admission.sequencesMax) return { kind: "blocked" };
+  for (;;) {
+    const sequence = queue.peek(nowMs, isIdle ? Number.POSITIVE_INFINITY : step);
+    if (sequence === null) return { kind: queue.hasPassed ? "blocked" : "none" };
+    if (running.length >= admission.sequencesMax) return { kind: "blocked" };
 
-  residency.lookUp(sequence);
-  const { pageTokens, pagesTotal } = residency.pool;
-  const shared = findOwner(sequence, running, pageTokens, options.sharedTokensMin);
-  if (shared !== null) {
-    queue.park(sequence, shared.owner, shared.tokens);
-    return { kind: "parked", sequence, owner: shared.owner };
+    const cachedTokens = residency.lookUp(sequence);
+    const shared = admission.prefixPending
+      ? findOwner(sequence, running, residency.pool.pageTokens, sharedTokensMin)
+      : null;
+    if (shared !== null) {
+      queue.park(sequence, shared.owner, shared.tokens);
+      return { kind: "parked", sequence, owner: shared.owner };
+    }
+
+    const left = sequence.length - cachedTokens;
+    const tokens = budget.offer(left, cachedTokens, nowMs - sequence.lastChunkMs);
+    if (tokens === 0) return { kind: "none" };
+    const isAged = queue.isAged(sequence, nowMs);
+    if (!budget.admits(sequence, isAged)) {
+      if (queue.pass(sequence)) continue;
+      return { kind: "none" };
+    }
+
+    const isAlone = running.length === 0;
+    const fits = residency.fits(sequence, isAlone ? 0 : headroomOf(state));
+    if (!fits && !isAlone) {
+      if (!isAged && queue.pass(sequence)) continue;
+      return { kind: "blocked" };
+    }
+    queue.take(sequence, left);
+    const copy = residency.settle(sequence, fits);
+    budget.join(sequence);
+    budget.take(tokens, sequence.computed);
+    return { kind: "admitted", sequence, tokens, copy };
   }
+}
 
-  const isAlone = running.length === 0;
-  const headroom = isAlone ? 0 : running.length + Math.ceil(options.admission.watermark * pagesTotal);
-  const fits = residency.fits(sequence, headroom);
-  if (!fits && !isAlone) return { kind: "blocked" };
-  queue.take(sequence);
-  return { kind: "admitted", sequence, copy: residency.settle(sequence, fits) };
+/** Pages that stay available. */
+function headroomOf({ running, residency, options: { admission } }: AdmissionState): number {
+  const watermark = Math.ceil(admission.watermark * residency.pool.pagesTotal);
+  return admission.headroom ? running.length + watermark : watermark;
 }

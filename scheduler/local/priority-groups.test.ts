@@ -7,20 +7,18 @@ import { sequenceSpec } from "../sim/factories.ts";
 import { PriorityGroups } from "./priority-groups.ts";
 import { Sequence } from "./sequence.ts";
 
-const AGEING_MS = 10_000;
-
 /** A waiting room whose cached shares the test sets: `cached[i]` of the 100 prompt tokens of sequence i. */
-function waitingRoom(groupCount: number, cached: number[], arrivedMs: (index: number) => number = () => 0) {
-  const groups = new PriorityGroups(groupCount, AGEING_MS, (sequence) => cached[sequence.id]!);
-  const add = (index: number, nowMs = 0): void => {
+function waitingRoom(groupCount: number, cached: number[]) {
+  const groups = new PriorityGroups(groupCount, (sequence) => cached[sequence.id]!);
+  const add = (index: number): void => {
     const spec = { ...sequenceSpec(new Int32Array(100), 1), id: index as SequenceId };
-    groups.add(new Sequence(spec, index, arrivedMs(index)), nowMs);
+    groups.add(new Sequence(spec, index, 0));
   };
   for (let i = 0; i < cached.length; i++) add(i);
-  const pick = (nowMs = 0): number | null => {
-    const sequence = groups.peek(nowMs);
+  const pick = (): number | null => {
+    const sequence = groups.peek();
     if (sequence === null) return null;
-    expect(groups.peek(nowMs)).toBe(sequence);
+    expect(groups.peek()).toBe(sequence);
     groups.take(sequence);
     return sequence.id;
   };
@@ -50,12 +48,6 @@ test("a sequence whose cached share has changed when its turn comes moves to its
   const { pick } = waitingRoom(10, cached);
   cached[0] = 5;
   expect([pick(), pick(), pick()]).toEqual([2, 1, 0]);
-});
-
-test("whoever has waited too long is in the top group, before those who came later", () => {
-  const { groups, pick } = waitingRoom(10, [0, 95, 0, 95], (index) => index);
-  expect(groups.peek(0)?.id).toBe(1 as SequenceId);
-  expect([pick(AGEING_MS + 3), pick(AGEING_MS + 3), pick(AGEING_MS + 3)]).toEqual([0, 1, 2]);
 });
 
 test("a group that stays non-empty is served within P(P+1)/2 picks, whatever comes and goes", () => {
@@ -90,7 +82,7 @@ test("a group that stays non-empty is served within P(P+1)/2 picks, whatever com
 
 test("removed sequences are not picked", () => {
   const { groups, pick } = waitingRoom(10, [50, 50, 95]);
-  const head = groups.peek(0)!;
+  const head = groups.peek()!;
   expect(groups.remove(head)).toBe(true);
   expect(groups.remove(head)).toBe(false);
   expect([pick(), pick(), pick()]).toEqual([0, 1, null]);

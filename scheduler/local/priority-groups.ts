@@ -1,4 +1,6 @@
 import { assert } from "../core.ts";
+import { ArrivalList } from "./arrival-list.ts";
+import type { QueueOrder } from "./queue-order.ts";
 import type { Sequence } from "./sequence.ts";
 
 /**
@@ -12,11 +14,10 @@ import type { Sequence } from "./sequence.ts";
  * - Inside a group, first come first served. P = 1 is plain FCFS.
  * - The cached share is looked up again when a sequence's turn comes (the code does it on arrival only); if
  *   it has changed group, it moves and the turn goes on.
- * - Whoever has waited longer than `ageingMs` belongs to the top group, where it is among the oldest.
  */
-export class PriorityGroups {
-  readonly #groups: Sequence[][];
-  readonly #ageingMs: number;
+export class PriorityGroups implements QueueOrder {
+  readonly hasLanes = false;
+  readonly #groups: ArrivalList<Sequence>[];
   readonly #lookUp: (sequence: Sequence) => number;
   /** The group whose turn it is, and how many picks are left of its turn. */
   #turn: number;
@@ -24,10 +25,9 @@ export class PriorityGroups {
   #size = 0;
 
   /** `lookUp` tells how many of a sequence's known tokens are cached now. */
-  constructor(groupCount: number, ageingMs: number, lookUp: (sequence: Sequence) => number) {
+  constructor(groupCount: number, lookUp: (sequence: Sequence) => number) {
     assert(groupCount >= 1, "there is at least one group");
-    this.#groups = Array.from({ length: groupCount }, () => []);
-    this.#ageingMs = ageingMs;
+    this.#groups = Array.from({ length: groupCount }, () => new ArrivalList());
     this.#lookUp = lookUp;
     this.#turn = groupCount - 1;
     this.#credit = groupCount;
@@ -37,72 +37,56 @@ export class PriorityGroups {
     return this.#size;
   }
 
-  add(sequence: Sequence, nowMs: number): void {
-    this.#put(sequence, this.#groupOf(sequence, nowMs));
+  beginStep(): void {}
+
+  add(sequence: Sequence): void {
+    this.#put(sequence, this.#groupOf(sequence));
     this.#size += 1;
   }
 
-  /** Takes a sequence out without a pick; false if it is not in. */
   remove(sequence: Sequence): boolean {
-    const group = this.#groups[sequence.group]!;
-    const index = group.indexOf(sequence);
-    if (index < 0) return false;
-    group.splice(index, 1);
-    this.#size -= 1;
-    return true;
+    const isRemoved = this.#groups[sequence.group]!.remove(sequence);
+    if (isRemoved) this.#size -= 1;
+    return isRemoved;
   }
 
-  /** Whose turn it is. Stays the same sequence until it is taken or removed, or the cached shares or the
-   *  waiting change. */
-  peek(nowMs: number): Sequence | null {
+  peek(): Sequence | null {
     if (this.#size === 0) return null;
-    this.#promoteAged(nowMs);
     for (;;) {
-      const head = this.#groups[this.#turn]![0];
+      const group = this.#groups[this.#turn]!;
+      const head = group.first;
       if (head === undefined || this.#credit === 0) {
         this.#turn = (this.#turn === 0 ? this.#groups.length : this.#turn) - 1;
         this.#credit = this.#turn + 1;
         continue;
       }
-      const group = this.#groupOf(head, nowMs);
-      if (group === this.#turn) return head;
-      this.#groups[this.#turn]!.shift();
-      this.#put(head, group);
+      const wanted = this.#groupOf(head);
+      if (wanted === this.#turn) return head;
+      group.remove(head);
+      this.#put(head, wanted);
     }
   }
 
-  /** Takes out the sequence that `peek` returned: one pick of its group's turn. */
+  /** One pick of its group's turn. */
   take(sequence: Sequence): void {
-    const head = this.#groups[this.#turn]!.shift();
-    assert(head === sequence && this.#credit > 0, "the sequence whose turn it is is taken");
+    const group = this.#groups[this.#turn]!;
+    assert(group.first === sequence && this.#credit > 0, "the sequence whose turn it is is taken");
+    group.remove(sequence);
     this.#credit -= 1;
     this.#size -= 1;
   }
 
-  #groupOf(sequence: Sequence, nowMs: number): number {
-    const top = this.#groups.length - 1;
-    if (nowMs - sequence.arrivedMs > this.#ageingMs) return top;
-    return Math.min(top, Math.floor((this.#groups.length * this.#lookUp(sequence)) / sequence.length));
+  isAged(): boolean {
+    return false;
   }
 
-  /** The head of a group is its oldest, so the heads are all there is to look at. */
-  #promoteAged(nowMs: number): void {
-    const top = this.#groups.length - 1;
-    for (let g = 0; g < top; g++) {
-      const group = this.#groups[g]!;
-      while (group.length > 0 && nowMs - group[0]!.arrivedMs > this.#ageingMs) this.#put(group.shift()!, top);
-    }
+  #groupOf(sequence: Sequence): number {
+    const count = this.#groups.length;
+    return Math.min(count - 1, Math.floor((count * this.#lookUp(sequence)) / sequence.length));
   }
 
   #put(sequence: Sequence, group: number): void {
     sequence.group = group;
-    insertByArrival(this.#groups[group]!, sequence);
+    this.#groups[group]!.add(sequence);
   }
-}
-
-/** Inserts into a list that is in order of arrival; most belong at its end. */
-export function insertByArrival(list: Sequence[], sequence: Sequence): void {
-  let index = list.length;
-  while (index > 0 && list[index - 1]!.arrival > sequence.arrival) index -= 1;
-  list.splice(index, 0, sequence);
 }

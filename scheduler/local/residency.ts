@@ -22,8 +22,11 @@ export class Residency {
   readonly notices: NoticeBook;
   /** Pins on pages that the step being planned or in flight copies from. */
   #sources: Lease[] = [];
+  readonly #isCaching: boolean;
 
-  constructor(pagesTotal: number, pageTokens: number, epoch: number) {
+  /** `isCaching`: whether what is computed is kept for others; `epoch`: which life of the engine this is. */
+  constructor(pagesTotal: number, pageTokens: number, isCaching: boolean, epoch: number) {
+    this.#isCaching = isCaching;
     this.pool = new PagePool(pagesTotal, pageTokens);
     this.notices = new NoticeBook(pageTokens, epoch);
     this.cache = new Cache(this.pool, this.notices);
@@ -36,6 +39,7 @@ export class Residency {
 
   /** Looks up how much of the sequence is cached. The last known token never counts: its logits are needed. */
   lookUp(sequence: Sequence): number {
+    if (!this.#isCaching) return 0;
     const { cache } = this;
     if (sequence.cachedVersion !== cache.version) {
       const match = cache.match(sequence.tokens, sequence.length - 1, sequence.spec.cacheSalt);
@@ -65,7 +69,7 @@ export class Residency {
     const { pageTokens } = this.pool;
     const { tokens, length, spec } = sequence;
     const matched = this.lookUp(sequence);
-    const lease = this.cache.lease(tokens, length - 1, spec.cacheSalt);
+    const lease = this.cache.lease(tokens, this.#isCaching ? length - 1 : 0, spec.cacheSalt);
     const copied = exact ? matched % pageTokens : 0;
     const source = copied > 0 ? this.cache.leaseSource(tokens, matched, spec.cacheSalt) : null;
     if (source !== null) this.#sources.push(source.lease);
@@ -103,6 +107,7 @@ export class Residency {
 
   /** Hands complete pages over to the cache. May rewrite the page table where the cache has them already. */
   publish(sequence: Sequence): void {
+    if (!this.#isCaching) return;
     const { pageTokens } = this.pool;
     const end = sequence.computed - (sequence.computed % pageTokens);
     assert(sequence.lease !== null, "only residents have pages to publish");
@@ -115,9 +120,10 @@ export class Residency {
   leave(sequence: Sequence, keep: boolean): void {
     const { lease, pages, pageCount, computed } = sequence;
     assert(lease !== null, "only residents can leave");
-    const kept = keep ? Math.ceil(computed / this.pool.pageTokens) : sequence.leasedPages;
+    const isKept = keep && this.#isCaching;
+    const kept = isKept ? Math.ceil(computed / this.pool.pageTokens) : sequence.leasedPages;
     for (let index = kept; index < pageCount; index++) this.pool.release(pages[index]! as PageId);
-    if (keep) this.cache.insertLast(lease, sequence.tokens, computed, pages);
+    if (isKept) this.cache.insertLast(lease, sequence.tokens, computed, pages);
     else this.cache.discard(lease);
     sequence.lease = null;
     sequence.leasedPages = 0;

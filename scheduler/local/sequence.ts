@@ -1,6 +1,7 @@
 import type { Lease } from "../cache/cache.ts";
 import {
   assert,
+  type Objective,
   type PageId,
   type SampleRow,
   type SequenceId,
@@ -8,6 +9,7 @@ import {
   type TokenId,
 } from "../core.ts";
 import { SeenCounter } from "./seen-counter.ts";
+import type { Account } from "./tenants.ts";
 
 /**
  * waiting:       in the wait queue; holds nothing.
@@ -16,6 +18,8 @@ import { SeenCounter } from "./seen-counter.ts";
  * ended:         told so, holds nothing.
  */
 export type SequenceState = "waiting" | "prefixPending" | "running" | "ended";
+
+const lanes: Readonly<Record<Objective, number>> = { latency: 0, gang: 1, throughput: 2 };
 
 const nothingBanned: readonly TokenId[] = [];
 
@@ -30,6 +34,8 @@ export class Sequence {
   /** 0, 1, 2 … in order of arrival. */
   readonly arrival: number;
   readonly arrivedMs: number;
+  /** 0: latency, 1: gang, 2: throughput. */
+  readonly lane: number;
   state: SequenceState = "waiting";
   /** A slow reader: given no chunks. Waiting: not in the queue. Running: first to give up its pages. */
   isPaused = false;
@@ -47,6 +53,18 @@ export class Sequence {
   promptEnd = 0;
   /** Pages in the table: leased ones, then the sequence's own. */
   pageCount = 0;
+
+  /** When its last token was drawn here; -Infinity: none was. */
+  lastTokenMs = Number.NEGATIVE_INFINITY;
+  /** When it last had a chunk, or arrived. */
+  lastChunkMs: number;
+  /** Steps in a row that left its decode out. */
+  skips = 0;
+  /** Tokens that were cached when it was admitted last, and when that was. */
+  admittedTokens = 0;
+  admittedMs = 0;
+  /** Who pays; null where the queue keeps no accounts. */
+  account: Account | null = null;
 
   preemptions = 0;
   /** After preemptions: not admitted before this step, see preemption.ts. */
@@ -68,6 +86,8 @@ export class Sequence {
     this.spec = spec;
     this.arrival = arrival;
     this.arrivedMs = arrivedMs;
+    this.lastChunkMs = arrivedMs;
+    this.lane = lanes[spec.service.objective];
     this.length = prompt.length + drawn.length;
     this.#tokens = new Int32Array(this.length + Math.min(spec.stop.tokensMax, 256));
     this.#tokens.set(prompt);
@@ -80,6 +100,10 @@ export class Sequence {
 
   get id(): SequenceId {
     return this.spec.id;
+  }
+
+  get tbtMs(): number | null {
+    return this.spec.service.tbtMs;
   }
 
   /** Tokens known but not computed; 1 while decoding. At least 1 until the sequence ends. */

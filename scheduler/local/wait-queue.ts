@@ -1,55 +1,83 @@
 import { assert } from "../core.ts";
+import type { QueuePolicy } from "../policy.ts";
+import { ArrivalList } from "./arrival-list.ts";
+import { FirstCome } from "./first-come.ts";
+import { Lanes } from "./lanes.ts";
+import { LongestPrefix } from "./longest-prefix.ts";
 import { PrefixPending } from "./prefix-pending.ts";
-import { insertByArrival, PriorityGroups } from "./priority-groups.ts";
+import { PriorityGroups } from "./priority-groups.ts";
+import type { QueueOrder } from "./queue-order.ts";
 import type { Sequence } from "./sequence.ts";
 
 /**
  * Everybody who waits and is not paused, in one of three places:
  *
  *   returning       preempted; before all others, in order of arrival, once their back-off is over
- *   groups          everybody else, in the order of priority-groups.ts
+ *   order           everybody else, see queue-order.ts
  *   prefixPending   out of the order until the prefix they share with a running sequence is there
  */
 export class WaitQueue {
-  readonly #groups: PriorityGroups;
+  readonly #order: QueueOrder;
   readonly #pending = new PrefixPending();
-  readonly #returning: Sequence[] = [];
+  readonly #returning = new ArrivalList<Sequence>();
+  /** Lanes, one bit each, of which somebody could not be admitted in this step. */
+  #passed = 0;
 
-  constructor(groupCount: number, ageingMs: number, lookUp: (sequence: Sequence) => number) {
-    this.#groups = new PriorityGroups(groupCount, ageingMs, lookUp);
+  constructor(order: QueueOrder) {
+    this.#order = order;
   }
 
   get size(): number {
-    return this.#groups.size + this.#pending.size + this.#returning.length;
+    return this.#order.size + this.#pending.size + this.#returning.size;
   }
 
-  add(sequence: Sequence, nowMs: number): void {
+  /** Whether somebody was passed in this step. */
+  get hasPassed(): boolean {
+    return this.#passed !== 0;
+  }
+
+  /** A step is about to be planned: nobody is passed any more. */
+  beginStep(): void {
+    this.#passed = 0;
+    this.#order.beginStep();
+  }
+
+  add(sequence: Sequence): void {
     sequence.state = "waiting";
-    if (sequence.wasStarted) insertByArrival(this.#returning, sequence);
-    else this.#groups.add(sequence, nowMs);
+    if (sequence.wasStarted) this.#returning.add(sequence);
+    else this.#order.add(sequence);
   }
 
   remove(sequence: Sequence): void {
     if (sequence.state === "prefixPending") this.#pending.remove(sequence);
-    else {
-      const index = this.#returning.indexOf(sequence);
-      if (index >= 0) this.#returning.splice(index, 1);
-      else assert(this.#groups.remove(sequence), "the sequence waits");
-    }
+    else if (!this.#returning.remove(sequence)) assert(this.#order.remove(sequence), "the sequence waits");
     sequence.state = "waiting";
   }
 
   /** Who is next. `step` is the number of the step being planned; Infinity disregards back-off. */
   peek(nowMs: number, step: number): Sequence | null {
-    const returning = this.#returning.find((sequence) => sequence.stepsUntil <= step);
-    return returning ?? this.#groups.peek(nowMs);
+    for (const sequence of this.#returning) {
+      if (sequence.stepsUntil <= step && (this.#passed & (1 << sequence.lane)) === 0) return sequence;
+    }
+    return this.#order.peek(nowMs, this.#passed);
   }
 
-  /** Takes out the one that `peek` returned. */
-  take(sequence: Sequence): void {
-    const index = this.#returning.indexOf(sequence);
-    if (index >= 0) this.#returning.splice(index, 1);
-    else this.#groups.take(sequence);
+  /** Takes out the one that `peek` returned, which will compute so many tokens. */
+  take(sequence: Sequence, computedTokens: number): void {
+    if (!this.#returning.remove(sequence)) this.#order.take(sequence, computedTokens);
+  }
+
+  /** The sequence cannot be admitted now: those of other lanes may pass it until the step is planned. False if
+   *  there are no lanes. */
+  pass(sequence: Sequence): boolean {
+    if (!this.#order.hasLanes) return false;
+    this.#passed |= 1 << sequence.lane;
+    return true;
+  }
+
+  /** Whether it has waited so long that others wait for it. */
+  isAged(sequence: Sequence, nowMs: number): boolean {
+    return this.#order.isAged(sequence, nowMs);
   }
 
   /** Sets a waiting sequence aside until `owner` has published `tokens` tokens. */
@@ -61,12 +89,30 @@ export class WaitQueue {
 
   /** The owner has published `tokens` tokens (Infinity: will publish no more): puts those who waited for them
    *  back. */
-  wake(owner: Sequence, tokens: number, nowMs: number): void {
-    for (const sequence of this.#pending.wake(owner, tokens)) this.add(sequence, nowMs);
+  wake(owner: Sequence, tokens: number): void {
+    for (const sequence of this.#pending.wake(owner, tokens)) this.add(sequence);
   }
 
   /** Who waits for how many tokens of whom. For checks. */
   prefixWaits(): ReturnType<PrefixPending["waits"]> {
     return this.#pending.waits();
+  }
+}
+
+/** The order of a policy. `lookUp` tells how many of a sequence's known tokens are cached now. */
+export function orderOf(
+  policy: QueuePolicy,
+  ageingMs: readonly [number, number, number],
+  lookUp: (sequence: Sequence) => number,
+): QueueOrder {
+  switch (policy.kind) {
+    case "fcfs":
+      return new FirstCome();
+    case "longestPrefix":
+      return new LongestPrefix(lookUp);
+    case "groups":
+      return new PriorityGroups(policy.groups, lookUp);
+    case "lanes":
+      return new Lanes(policy, ageingMs, lookUp);
   }
 }

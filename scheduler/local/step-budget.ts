@@ -1,0 +1,112 @@
+import type { SequenceId } from "../core.ts";
+import type { EngineCosts } from "../cost/cost-model.ts";
+import type { BatchPolicy } from "../policy.ts";
+import { TargetBudget } from "./target-budget.ts";
+
+/** What a budget needs to know of a sequence. */
+export interface BudgetMember {
+  readonly id: SequenceId;
+  /** 0: latency, 1: gang, 2: throughput. */
+  readonly lane: number;
+  /** Milliseconds wanted at most between two tokens; null: it does not say. */
+  readonly tbtMs: number | null;
+  /** When its last token was drawn; -Infinity: none was. */
+  readonly lastTokenMs: number;
+  /** Steps in a row that left it out. */
+  readonly skips: number;
+  readonly length: number;
+  /** Tokens known but not computed; 1 means decoding. */
+  readonly behind: number;
+  readonly isPaused: boolean;
+}
+
+/** How many prompt tokens a step has room for. One object serves the planning of one step. */
+export interface StepBudget {
+  /** Decodes that this step leaves out. */
+  readonly skipped: ReadonlySet<SequenceId>;
+  /** When the first stream will have waited longer than its target; Infinity: no stream has one. */
+  readonly deadlineMs: number;
+  /** Tokens that the next chunk may have, of a prompt with `left` ≥ 1 tokens to compute after `context` computed ones
+   *  that has got none for `waitedMs`. 0: none in this step. Changes nothing. */
+  offer(left: number, context: number, waitedMs: number): number;
+  /** A chunk of `tokens` after `context` is in the step. */
+  take(tokens: number, context: number): void;
+  /** Whether the streams that run keep their targets if one more sequence runs with them for good. `isAged`: it has
+   *  waited long enough that others have to give way. */
+  admits(sequence: BudgetMember, isAged: boolean): boolean;
+  /** That one more sequence runs now. */
+  join(sequence: BudgetMember): void;
+}
+
+const nobody: ReadonlySet<SequenceId> = new Set();
+
+/** Opens the budget of a step at `nowMs`. `promptTokens`: at least what all prompts, waiting ones too, have still to
+ *  compute. */
+export function openBudget(
+  policy: BatchPolicy,
+  running: readonly BudgetMember[],
+  costs: EngineCosts,
+  nowMs: number,
+  promptTokens: number,
+): StepBudget {
+  if (policy.kind === "target") return new TargetBudget(policy, running, costs, nowMs, promptTokens);
+  let decodes = 0;
+  for (const { behind, isPaused } of running) if (behind === 1 && !isPaused) decodes += 1;
+  return new FixedBudget(policy.stepTokens - decodes);
+}
+
+/** Decodes leave a fixed number of tokens to prompts (Sarathi-Serve, arXiv:2403.02310 §4.3): none, rather than less
+ *  than none, when there are more decodes than tokens. */
+class FixedBudget implements StepBudget {
+  readonly skipped = nobody;
+  readonly deadlineMs = Number.POSITIVE_INFINITY;
+  #tokensLeft: number;
+
+  constructor(tokensLeft: number) {
+    this.#tokensLeft = Math.max(0, tokensLeft);
+  }
+
+  offer(left: number): number {
+    return Math.min(left, this.#tokensLeft);
+  }
+
+  take(tokens: number): void {
+    this.#tokensLeft -= tokens;
+  }
+
+  admits(): boolean {
+    return true;
+  }
+
+  join(): void {}
+}
+
+/** Whole prompts only: as many as fit `stepTokens`, but one always, cut at what a step of the device can hold. */
+export class WholePrompts implements StepBudget {
+  readonly skipped = nobody;
+  readonly deadlineMs = Number.POSITIVE_INFINITY;
+  readonly #tokensMax: number;
+  #tokensLeft: number;
+  #isEmpty = true;
+
+  constructor(stepTokens: number, tokensMax: number) {
+    this.#tokensLeft = stepTokens;
+    this.#tokensMax = tokensMax;
+  }
+
+  offer(left: number): number {
+    if (this.#isEmpty) return Math.min(left, this.#tokensMax);
+    return left <= this.#tokensLeft ? left : 0;
+  }
+
+  take(tokens: number): void {
+    this.#tokensLeft -= tokens;
+    this.#isEmpty = false;
+  }
+
+  admits(): boolean {
+    return true;
+  }
+
+  join(): void {}
+}

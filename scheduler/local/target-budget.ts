@@ -1,0 +1,210 @@
+import type { SequenceId } from "../core.ts";
+import type { EngineCosts, PromptShape, StepShape } from "../cost/cost-model.ts";
+import type { BatchPolicy } from "../policy.ts";
+import type { BudgetMember, StepBudget } from "./step-budget.ts";
+import { nextTile, tileTrim } from "./tile.ts";
+
+type TargetPolicy = Extract<BatchPolicy, { readonly kind: "target" }>;
+
+/** Sizes of a step that are compared at most. */
+const CANDIDATES_MAX = 16;
+/** Prompts are not cut into smaller pieces than this, whatever the device's tiles. */
+const CHUNK_MIN = 16;
+
+interface MutableShape extends StepShape {
+  readonly prompts: PromptShape[];
+  decodes: number;
+  decodeContext: number;
+}
+
+/**
+ * A budget from a target: Sarathi-Serve (arXiv:2403.02310 §4.3) fixes the tokens of a step beforehand so that its time
+ * stays below a target; this one asks the cost model at each step, and takes what the tightest running stream's slack
+ * allows.
+ *
+ *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
+ *
+ * Of the sizes (decodes included) on the grid of tiles that fit the limit, it takes not the largest but the one with
+ * most prompt tokens per millisecond: larger steps may cost more per token. It gives way in this order:
+ *
+ *   1. prompt chunks shrink, tile by tile;
+ *   2. to none, unless a prompt has got none for `starvationMs`: that one gets a tile;
+ *   3. decodes of the throughput lane are left out, at most `skipsMax` steps in a row each;
+ *   4. nobody is admitted with whom the decodes alone would miss the target (`admits`);
+ *   5. the target is missed, and that is counted.
+ *
+ * The first prompt that asks decides the size of the step; later ones fill it up. Costs O(running) to open and at most
+ * 16 predictions per offer.
+ */
+export class TargetBudget implements StepBudget {
+  readonly skipped = new Set<SequenceId>();
+  readonly deadlineMs: number;
+  readonly #policy: TargetPolicy;
+  readonly #costs: EngineCosts;
+  readonly #limitMs: number;
+  readonly #promptTokens: number;
+  /** What is in the step so far, and what is tried. */
+  readonly #shape: MutableShape = { prompts: [], decodes: 0, decodeContext: 0 };
+  #tokens = 0;
+  /** Tokens, decodes included, that the step is to have; null until the first offer. */
+  #wanted: number | null = null;
+  /** Everybody who runs, by lane: how many, and their tokens; and the tightest target of the first two. */
+  readonly #residents = [0, 0, 0];
+  readonly #contexts = [0, 0, 0];
+  #tightestMs = Number.POSITIVE_INFINITY;
+
+  constructor(
+    policy: TargetPolicy,
+    running: readonly BudgetMember[],
+    costs: EngineCosts,
+    nowMs: number,
+    promptTokens: number,
+  ) {
+    this.#policy = policy;
+    this.#costs = costs;
+    this.#promptTokens = promptTokens;
+    let deadlineMs = Number.POSITIVE_INFINITY;
+    for (const member of running) {
+      if (member.isPaused) continue;
+      this.join(member);
+      if (member.behind !== 1) continue;
+      this.#shape.decodes += 1;
+      this.#shape.decodeContext += member.length;
+      const targetMs = this.#targetOf(member);
+      if (targetMs === null || member.lastTokenMs === Number.NEGATIVE_INFINITY) continue;
+      if (member.lastTokenMs + targetMs < deadlineMs) deadlineMs = member.lastTokenMs + targetMs;
+    }
+    this.deadlineMs = deadlineMs;
+    this.#limitMs = this.#withMargin(deadlineMs - nowMs);
+    if (deadlineMs < Number.POSITIVE_INFINITY) this.#skip(running);
+    this.#tokens = this.#shape.decodes;
+  }
+
+  offer(left: number, context: number, waitedMs: number): number {
+    const { stepTokens, starvationMs } = this.#policy;
+    if (this.#tokens >= stepTokens) return 0;
+    if (this.#limitMs === Number.POSITIVE_INFINITY) return this.#fill(left, stepTokens);
+    this.#wanted ??= this.#bestSize(left, context);
+    const tokens = this.#fitting(this.#fill(left, this.#wanted), context);
+    if (tokens > 0) return tokens;
+    const isStarved = this.#shape.prompts.length === 0 && waitedMs >= starvationMs;
+    return isStarved ? this.#fill(left, Math.min(stepTokens, this.#smallest())) : 0;
+  }
+
+  take(tokens: number, context: number): void {
+    this.#shape.prompts.push({ tokens, context });
+    this.#tokens += tokens;
+  }
+
+  admits(sequence: BudgetMember, isAged: boolean): boolean {
+    const isGuest = sequence.lane === 2 && !isAged;
+    const targetMs = this.#targetOf(sequence) ?? Number.POSITIVE_INFINITY;
+    const tightestMs = Math.min(this.#tightestMs, targetMs);
+    const [latency, gang, throughput] = this.#residents as [number, number, number];
+    if (tightestMs === Number.POSITIVE_INFINITY || latency + gang + throughput === 0) return true;
+    // Throughput decodes can be left out of all steps but one in `skipsMax` + 1, for anybody but their like.
+    const share = isGuest ? 1 : 1 / (this.#policy.skipsMax + 1);
+    const [latencyContext, gangContext, throughputContext] = this.#contexts as [number, number, number];
+    const steady: StepShape = {
+      prompts: [],
+      decodes: latency + gang + Math.ceil(throughput * share) + 1,
+      decodeContext: latencyContext + gangContext + throughputContext * share + sequence.length,
+    };
+    return this.#costs.stepMs(steady) <= this.#withMargin(tightestMs);
+  }
+
+  join(sequence: BudgetMember): void {
+    this.#residents[sequence.lane]! += 1;
+    this.#contexts[sequence.lane]! += sequence.length;
+    const targetMs = this.#targetOf(sequence);
+    if (targetMs !== null && targetMs < this.#tightestMs) this.#tightestMs = targetMs;
+  }
+
+  /** What a stream waits for at most: what it asks for; else latency streams have the policy's default. */
+  #targetOf({ lane, tbtMs }: BudgetMember): number | null {
+    if (lane === 2) return null;
+    return tbtMs ?? (lane === 0 ? this.#policy.tbtMs : null);
+  }
+
+  #withMargin(slackMs: number): number {
+    return slackMs / (1 + this.#policy.margin + (this.#costs.margin ?? 0));
+  }
+
+  /** Leaves out as few throughput decodes as the limit asks for: those first that were left out least of late, so that
+   *  they take turns, and of those the longest. */
+  #skip(running: readonly BudgetMember[]): void {
+    if (this.#costs.stepMs(this.#shape) <= this.#limitMs) return;
+    const candidates = running.filter(
+      ({ lane, behind, isPaused, skips }) =>
+        lane === 2 && behind === 1 && !isPaused && skips < this.#policy.skipsMax,
+    );
+    candidates.sort((a, b) => a.skips - b.skips || b.length - a.length || a.id - b.id);
+    for (const { id, length } of candidates) {
+      this.skipped.add(id);
+      this.#shape.decodes -= 1;
+      this.#shape.decodeContext -= length;
+      if (this.#costs.stepMs(this.#shape) <= this.#limitMs) break;
+    }
+  }
+
+  /** As much of a prompt as brings the step to `size` tokens. */
+  #fill(left: number, size: number): number {
+    const room = size - this.#tokens;
+    if (left <= room) return left;
+    return Math.max(0, tileTrim(size, this.#costs.tileTokens) - this.#tokens);
+  }
+
+  /** `tokens`, or as many whole tiles less as it takes to fit the limit. */
+  #fitting(tokens: number, context: number): number {
+    let fitting = tokens;
+    for (let tries = 0; fitting > 0 && tries < CANDIDATES_MAX; tries++) {
+      if (this.#predict(fitting, context, 0) <= this.#limitMs) return fitting;
+      const size = this.#tokens + fitting;
+      fitting = size - (size % this.#quantum || this.#quantum) - this.#tokens;
+    }
+    return 0;
+  }
+
+  /** Of the sizes that fit the limit the one with most prompt tokens per millisecond, ties to the larger; the decodes'
+   *  own if none fits. */
+  #bestSize(left: number, context: number): number {
+    const decodes = this.#tokens;
+    const most = Math.min(this.#policy.stepTokens, decodes + Math.max(left, this.#promptTokens));
+    const quantum = this.#quantum;
+    const stride = Math.ceil(this.#policy.stepTokens / CANDIDATES_MAX / quantum) * quantum;
+    let best = decodes;
+    let bestMs = 1;
+    for (let size = Math.min(nextTile(decodes, quantum), most); ; size = Math.min(size + stride, most)) {
+      const tokens = Math.min(left, size - decodes);
+      const tookMs = this.#predict(tokens, context, size - decodes - tokens);
+      if (tookMs > this.#limitMs) break;
+      if ((size - decodes) * bestMs >= (best - decodes) * tookMs) {
+        best = size;
+        bestMs = tookMs;
+      }
+      if (size === most) break;
+    }
+    return best;
+  }
+
+  /** The step with a chunk more; `others`: tokens of prompts of which nothing is known. */
+  #predict(tokens: number, context: number, others: number): number {
+    const { prompts } = this.#shape;
+    prompts.push({ tokens, context });
+    if (others > 0) prompts.push({ tokens: others, context: 0 });
+    const tookMs = this.#costs.stepMs(this.#shape);
+    prompts.length -= others > 0 ? 2 : 1;
+    return tookMs;
+  }
+
+  /** The size with one tile of prompt, or little less. */
+  #smallest(): number {
+    const quantum = this.#quantum;
+    const next = nextTile(this.#tokens, quantum);
+    return (next - this.#tokens) * 2 < quantum ? next + quantum : next;
+  }
+
+  get #quantum(): number {
+    return Math.max(CHUNK_MIN, this.#costs.tileTokens);
+  }
+}
