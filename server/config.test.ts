@@ -57,7 +57,7 @@ const refused: readonly (readonly [string, string])[] = [
   ["--port 70000", '"70000" is not a whole number between 0 and 65535.'],
   ["--port 80a", '"80a" is not a whole number between 0 and 65535.'],
   ["--port 1e3", '"1e3" is not a whole number between 0 and 65535.'],
-  ["--device cpu:0", '"cpu:0" is not one of auto, cpu, cpu:N, simulated.'],
+  ["--device cpu:0", '"cpu:0" is not one of auto, cpu, cpu:N, simulated, simulated:N.'],
   ["--device cuda:0", "cuda is not available: this version has no CUDA engine."],
   ["--dtype int8", '"int8" is not one of auto, bf16, f32.'],
   ["--shutdown-timeout-s -1", '"-1" is not a number between 0 and 86400.'],

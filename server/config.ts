@@ -29,8 +29,7 @@ export class ConfigError extends Error {
 /** What to compute on. */
 export type DeviceChoice =
   | { readonly kind: "auto" }
-  | { readonly kind: "cpu"; readonly engines: number }
-  | { readonly kind: "simulated" };
+  | { readonly kind: "cpu" | "simulated"; readonly engines: number };
 
 export type DtypeChoice = "auto" | "bf16" | "f32";
 
@@ -62,11 +61,11 @@ export const serverSettings = Object.freeze({
     sentence: "Name of the model for clients; may be given several times, the first is shown in answers.",
   }),
   device: setting<DeviceChoice>({
-    placeholder: "auto|cpu|cpu:N|simulated",
+    placeholder: "auto|cpu|cpu:N|simulated|simulated:N",
     default: { kind: "auto" },
     defaultText: "auto",
     sentence:
-      "What computes: the CPU, N engines that share the CPU and one copy of the weights, or a simulation that draws tokens without a model.",
+      "What computes: the CPU, N engines that share the CPU and one copy of the weights, or simulated engines that draw tokens without a model.",
     parse: parseDevice,
   }),
   threads: integer({
@@ -102,15 +101,24 @@ export const serverSettings = Object.freeze({
   }),
   stepTokens: integer({
     unit: "tokens",
-    default: engineDefaults.stepTokens,
+    default: engineDefaults.batch.stepTokens,
     min: 16,
     max: 65536,
     sentence:
       "Most tokens computed in one step; smaller keeps streams smoother, larger reads prompts faster.",
   }),
+  tbtMs: decimal({
+    unit: "milliseconds",
+    default: 0,
+    defaultText: "off",
+    min: 0,
+    max: 60_000,
+    sentence:
+      "Time wanted between two tokens of a stream, at most: a step then takes only as many prompt tokens as the tightest stream has time for, and no more than `--step-tokens`.",
+  }),
   sequencesMax: integer({
     unit: "sequences",
-    default: engineDefaults.sequencesMax,
+    default: engineDefaults.admission.sequencesMax,
     min: 1,
     max: 4096,
     sentence: "Most sequences running at once on an engine; more wait.",
@@ -121,6 +129,12 @@ export const serverSettings = Object.freeze({
     min: 1,
     max: 1_000_000,
     sentence: "Most sequences waiting at once on an engine; more are refused with status 503.",
+  }),
+  record: optional({
+    placeholder: "file",
+    defaultText: "off",
+    sentence:
+      "Write down here all that the scheduler is told and decides, prompts and answers included; `bunting simulate --replay` repeats it.",
   }),
   shutdownTimeoutS: decimal({
     unit: "seconds",
@@ -169,12 +183,12 @@ export function isLoopback(host: string): boolean {
 }
 
 function parseDevice(value: string): DeviceChoice {
-  if (value === "auto" || value === "simulated") return { kind: value };
-  const match = /^cpu(?::([1-9]\d{0,2}))?$/.exec(value);
-  if (match !== null) return { kind: "cpu", engines: Number(match[1] ?? 1) };
+  if (value === "auto") return { kind: value };
+  const match = /^(cpu|simulated)(?::([1-9]\d{0,2}))?$/.exec(value);
+  if (match !== null) return { kind: match[1] as "cpu" | "simulated", engines: Number(match[2] ?? 1) };
   if (value.startsWith("cuda"))
     throw new ConfigError("cuda is not available: this version has no CUDA engine.");
-  throw new ConfigError(`"${value}" is not one of auto, cpu, cpu:N, simulated.`);
+  throw new ConfigError(`"${value}" is not one of auto, cpu, cpu:N, simulated, simulated:N.`);
 }
 
 function oneOf<Value extends string>(value: string, values: readonly Value[]): Value {

@@ -8,6 +8,7 @@ import { doctor } from "./cli/doctor.ts";
 import { isForPeople } from "./cli/failure.ts";
 import { addOptions, optionValues } from "./cli/options.ts";
 import { serve } from "./cli/serve.ts";
+import { type SimulateOptions, simulateCommand, simulateSettings } from "./cli/simulate.ts";
 import { type Config, serverSettings } from "./config.ts";
 import { version } from "./version.ts";
 
@@ -23,6 +24,8 @@ Examples:
   bunting serve ~/models/Qwen3-0.6B      serve a Hugging Face folder
   bunting chat                           talk to it
   bunting bench --rate 4 --requests 100  measure a server under load
+  bunting simulate --policy ours --policy sglang --devices 4xa6000
+                                         compare schedulers in virtual time
   bunting doctor                         what this machine has and what is used`,
   );
 
@@ -53,6 +56,14 @@ const benchCommand = program
     await end(bench(optionValues<BenchOptions>(benchCommand, benchSettings)));
   });
 addOptions(benchCommand, benchSettings);
+
+const simulation = program
+  .command("simulate")
+  .description("Run the scheduler in virtual time, on measured devices and traces.")
+  .action(async () => {
+    await end(simulateCommand(optionValues<SimulateOptions>(simulation, simulateSettings)));
+  });
+addOptions(simulation, simulateSettings);
 
 const doctorCommand = program
   .command("doctor")

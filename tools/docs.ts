@@ -3,13 +3,14 @@
 import { join, resolve } from "node:path";
 import { benchSettings } from "../server/cli/bench.ts";
 import { chatSettings } from "../server/cli/chat-command.ts";
+import { simulateSettings } from "../server/cli/simulate.ts";
 import { defaultText, optionName, type Setting, serverSettings, variableName } from "../server/config.ts";
 
 /** docs/reference/config.md: every setting of every command. */
 export function configReference(): string {
   return `# Settings
 
-Made from \`server/config.ts\`, \`server/cli/chat.ts\` and \`server/cli/bench.ts\` by \`bun tools/docs.ts\`; do not edit.
+Made from \`server/config.ts\` and the commands in \`server/cli/\` by \`bun tools/docs.ts\`; do not edit.
 An option on the command line wins over its environment variable, which wins over the default.
 
 ## bunting serve [folder]
@@ -29,6 +30,14 @@ ${settingsTable(chatSettings)}
 ## bunting bench
 
 ${settingsTable(benchSettings)}
+
+## bunting simulate
+
+Runs the scheduler that serves in virtual time: the same code on devices that only take the time that was measured of real
+ones. Prints what clients would feel, one row per policy, and a hash of each history: the same settings give the same
+history on every machine.
+
+${settingsTable(simulateSettings)}
 
 ## bunting doctor [folder]
 

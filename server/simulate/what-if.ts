@@ -1,0 +1,84 @@
+/** What is simulated: devices and a policy by name, and changes to them as people write them. */
+
+import type { CostModel } from "../../scheduler/cost/cost-model.ts";
+import { openProfile, profileNames } from "../../scheduler/cost/profiles.ts";
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import { staticBudget } from "../../scheduler/engine-options.ts";
+import { ours, policyNames, policyOf } from "../../scheduler/policies.ts";
+import type { Policy } from "../../scheduler/policy.ts";
+import { ConfigError } from "../config.ts";
+
+/** A scheduler and what it runs on. */
+export interface Arrangement {
+  readonly policy: Policy;
+  /** By engine. */
+  readonly devices: readonly { readonly profile: CostModel; readonly spec: DeviceSpec }[];
+}
+
+type Change = (arrangement: Arrangement, value: string, name: string) => Arrangement;
+
+const changes: Readonly<Record<string, Change>> = {
+  policy: ({ devices }, name) => ({ policy: policyNamed(name), devices }),
+  engines: ({ policy, devices }, value, name) => ({
+    policy,
+    devices: Array.from({ length: countOf(value, name) }, (_, i) => devices[i % devices.length]!),
+  }),
+  "tbt-ms": ({ policy, devices }, value, name) => ({
+    policy: withTarget(policy, value === "0" ? null : countOf(value, name)),
+    devices,
+  }),
+  "step-tokens": ({ policy, devices }, value, name) => ({
+    policy: { ...policy, batch: { ...policy.batch, stepTokens: countOf(value, name) } },
+    devices,
+  }),
+  "sequences-max": ({ policy, devices }, value, name) => ({
+    policy: { ...policy, admission: { ...policy.admission, sequencesMax: countOf(value, name) } },
+    devices,
+  }),
+};
+
+/** What may be changed, as in "engines=1". */
+export const changeNames: readonly string[] = Object.keys(changes);
+
+/** An arrangement with changes, one after the other: "policy=sarathi,engines=1". Throws ConfigError. */
+export function withChanges(arrangement: Arrangement, text: string): Arrangement {
+  return text.split(",").reduce((result, part) => {
+    const [name = "", value = ""] = part.split("=");
+    const change = Object.hasOwn(changes, name) ? changes[name] : undefined;
+    if (change === undefined) {
+      throw new ConfigError(`"${part}" changes none of ${changeNames.join(", ")}, as in engines=1.`);
+    }
+    return change(result, value, name);
+  }, arrangement);
+}
+
+/** A policy by its name. Throws ConfigError. */
+export function policyNamed(name: string): Policy {
+  if (policyNames.includes(name)) return policyOf(name);
+  throw new ConfigError(`There is no policy "${name}"; there are ${policyNames.join(", ")}.`);
+}
+
+/** The policy with steps that keep this target, or, for null, steps of a fixed budget. */
+export function withTarget(policy: Policy, tbtMs: number | null): Policy {
+  const { stepTokens } = policy.batch;
+  const batch = tbtMs === null ? staticBudget(stepTokens) : { ...ours(tbtMs).batch, stepTokens };
+  return { ...policy, batch };
+}
+
+/** Measured devices, as in "4xa6000". Their sequences may be as long as there is room for, since those of some traces are
+ *  longer than the model that was measured takes. Throws ConfigError. */
+export function devicesNamed(text: string): Arrangement["devices"] {
+  const match = /^(?:([1-9]\d{0,2})x)?(\w+)$/.exec(text);
+  const name = profileNames.find((known) => known === match?.[2]);
+  if (match === null || name === undefined) {
+    throw new ConfigError(`"${text}" is not a number and one of ${profileNames.join(", ")}, as in 4xa6000.`);
+  }
+  const { pages, pageTokens } = openProfile(name).spec;
+  const device = openProfile(name, { spec: { contextMax: pages * pageTokens } });
+  return Array.from({ length: Number(match[1] ?? 1) }, () => device);
+}
+
+function countOf(value: string, name: string): number {
+  if (/^[1-9]\d{0,8}$/.test(value)) return Number(value);
+  throw new ConfigError(`"${name}=${value}" needs a whole number from 1.`);
+}
