@@ -5,6 +5,7 @@ import { resolve } from "node:path";
 import {
   docstringRule,
   importRule,
+  intrinsicsRule,
   lengthRule,
   linkRule,
   lockRule,
@@ -50,6 +51,15 @@ const examples: Readonly<Record<string, Example>> = {
     rule: namedFilesRule,
     bad: { "docs/architecture.md": "See `server/gone.ts` and `server/here.ts`.", "server/here.ts": "" },
     problem: "docs/architecture.md names server/gone.ts, which does not exist",
+  },
+  "kernels speak to the GPU through one header": {
+    rule: intrinsicsRule,
+    bad: {
+      "csrc/cuda/gpu.h": "threadIdx.x",
+      "csrc/cuda/kernels/a.cu": "int i = threadIdx.x; // atomicAdd",
+      "csrc/cuda/kernels/b.cu": "int thread_index, blocks; store(a, 1 << 3);",
+    },
+    problem: "csrc/cuda/kernels/a.cu uses threadIdx",
   },
   "no file is too long to read in one go": {
     rule: lengthRule,

@@ -15,7 +15,7 @@ const NULL_PATHS = ["scheduler", "gpu", "server", "tools", "benchmarks", "tests/
 export function staticChecks() {
   const node = process.execPath;
   const bin = (path) => join(root, "node_modules", path);
-  const sources = sourceFiles(join(root, "csrc"), /\.(cpp|h)$/);
+  const sources = sourceFiles(join(root, "csrc"), /\.(cpp|h|cu)$/);
   return [
     check("format (TypeScript)", node, [bin("@biomejs/biome/bin/biome"), "format", "--colors=off", "."]),
     check("lint (TypeScript)", node, [
@@ -37,14 +37,24 @@ export function nullTests() {
 }
 
 export function nativeTests() {
+  return nativeProgram("native tests", "bunting_tests");
+}
+
+/** The CUDA kernels, executed by the emulator. */
+export function emulatorTests() {
+  return nativeProgram("CUDA kernels, emulated", join("cuda", "bunting_emulator_tests"));
+}
+
+/** A program of csrc/tests/test.h. */
+function nativeProgram(name, program) {
   return {
-    name: "native tests",
+    name,
     run: async () => {
-      const { code, stdout, stderr } = await run(join(nativeBuild, "bunting_tests"), []);
+      const { code, stdout, stderr } = await run(join(nativeBuild, program), []);
       const last = stdout.trimEnd().split("\n").at(-1) ?? "";
       const counts = parseSummary(last);
       if (counts === null || (code !== 0 && counts.failed === 0)) {
-        return broken(`bunting_tests ended with exit code ${code} and no summary line\n${stdout}${stderr}`);
+        return broken(`${program} ended with exit code ${code} and no summary line\n${stdout}${stderr}`);
       }
       if (counts.failed > 0) process.stdout.write(`${stdout}${stderr}`);
       return counts;

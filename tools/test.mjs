@@ -2,6 +2,7 @@
 
 import {
   deviceTests,
+  emulatorTests,
   endToEndTests,
   nativeTests,
   nullTests,
@@ -16,6 +17,7 @@ export async function main() {
   const total = await runGroups([
     ...staticChecks(),
     nativeTests(),
+    emulatorTests(),
     nullTests(),
     deviceTests(),
     endToEndTests(),

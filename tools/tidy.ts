@@ -125,6 +125,20 @@ export const namedFilesRule: Rule = (tree) => {
     .map((path) => `docs/architecture.md names ${path}, which does not exist`);
 };
 
+/** Kernels speak to the GPU through one header, which the emulator implements as well. */
+export const intrinsicsRule: Rule = (tree) => {
+  const intrinsic =
+    /\b(?:asm|threadIdx|blockIdx|blockDim|gridDim|atomic[A-Z]\w*|cuda[A-Z]\w*|__(?:shared|global|device|syncthreads|syncwarp|shfl|ballot|ldg|threadfence|launch_bounds|cvta|nanosleep)\w*)\b|<<</g;
+  const problems: string[] = [];
+  for (const [path, text] of sources(tree, /^csrc\/cuda\/.*\.(cu|cpp|h)$/)) {
+    if (MAY_USE_INTRINSICS.includes(path)) continue;
+    for (const [word] of withoutComments(text).matchAll(intrinsic)) problems.push(`${path} uses ${word}`);
+  }
+  return problems;
+};
+
+const MAY_USE_INTRINSICS = ["csrc/cuda/gpu.h", "csrc/cuda/runtime_cuda.cpp"];
+
 const LINES_MAX = 700;
 
 /** A file can be read in one go. */
