@@ -1,10 +1,21 @@
 import { assert } from "../core.ts";
 import type { CostModel, EngineCosts, StepShape } from "./cost-model.ts";
-import { type LinearCost, linearCost } from "./linear.ts";
+import { LinearCostModel } from "./linear.ts";
+import { ProfileCostModel, type ProfileTable } from "./profile.ts";
 
-/** An online model as plain data, to cross threads or lie in a file. Its base is a linear model. */
+/** What makes a base that is plain data at heart. */
+export type BaseState =
+  | {
+      readonly kind: "linear";
+      readonly stepMs: number;
+      readonly tokenMs: number;
+      readonly tileTokens: number;
+    }
+  | { readonly kind: "profile"; readonly table: ProfileTable; readonly overheadMs: number };
+
+/** An online model as plain data, to cross threads or lie in a file. */
 export interface OnlineState {
-  readonly base: { readonly stepMs: number; readonly tokenMs: number; readonly tileTokens: number };
+  readonly base: BaseState;
   readonly weights: readonly number[];
   readonly gram: readonly number[];
   readonly goal: readonly number[];
@@ -62,14 +73,18 @@ export class OnlineCostModel implements EngineCosts {
   }
 
   /** What `state` told; it goes on learning from there. */
-  static from({ base, weights, gram, goal, margin, observations }: OnlineState): OnlineCostModel {
-    const model = new OnlineCostModel(linearCost(base.stepMs, base.tokenMs, base.tileTokens));
-    model.#weights.set(weights);
-    model.#gram.set(gram);
-    model.#goal.set(goal);
-    model.#margin = margin;
-    model.#observations = observations;
-    return model;
+  static from(state: OnlineState): OnlineCostModel {
+    const { base } = state;
+    const model =
+      base.kind === "linear"
+        ? new LinearCostModel(base.stepMs, base.tokenMs, base.tileTokens)
+        : new ProfileCostModel(base.table, base.overheadMs);
+    return new OnlineCostModel(model).#set(state);
+  }
+
+  /** Another with the same base that has learnt the same. */
+  copy(): OnlineCostModel {
+    return new OnlineCostModel(this.#base).#set(this.#learnt());
   }
 
   /** The share by which 95 % of steps stay below prediction × (1 + margin); 0 … 1. */
@@ -92,18 +107,31 @@ export class OnlineCostModel implements EngineCosts {
     for (let sweep = 0; sweep < SWEEPS; sweep++) this.#solve();
   }
 
-  /** Everything learnt so far. Breaks an invariant if the base is not linear. */
+  /** Everything that makes another of the same. Breaks an invariant if the base is neither linear nor a profile. */
   state(): OnlineState {
-    const { linear } = this.#base as Partial<LinearCost>;
-    assert(linear !== undefined, "a base that is a function is not data");
+    const base = this.#base;
+    const isData = base instanceof LinearCostModel || base instanceof ProfileCostModel;
+    assert(isData, "a base that is code is not data");
+    return { base: base.state, ...this.#learnt() };
+  }
+
+  #learnt(): Omit<OnlineState, "base"> {
     return {
-      base: { ...linear, tileTokens: this.tileTokens },
       weights: [...this.#weights],
       gram: [...this.#gram],
       goal: [...this.#goal],
       margin: this.#margin,
       observations: this.#observations,
     };
+  }
+
+  #set({ weights, gram, goal, margin, observations }: Omit<OnlineState, "base">): this {
+    this.#weights.set(weights);
+    this.#gram.set(gram);
+    this.#goal.set(goal);
+    this.#margin = margin;
+    this.#observations = observations;
+    return this;
   }
 
   #look(shape: StepShape): Float64Array {

@@ -51,6 +51,7 @@ export class ProfileCostModel implements CostModel {
   readonly name: string;
   readonly tileTokens: number;
   readonly #table: ProfileTable;
+  readonly #overheadMs: number;
   /** Milliseconds by number of tokens, up to the table's end. */
   readonly #linearMs: Float64Array;
   readonly #slopeMs: number;
@@ -62,12 +63,18 @@ export class ProfileCostModel implements CostModel {
     this.name = table.name;
     this.tileTokens = table.tileTokens;
     this.#table = table;
+    this.#overheadMs = overheadMs;
     this.#linearMs = expand(table.linear);
     const end = this.#linearMs.length - 1;
     const start = Math.floor(end * (1 - SLOPE_SHARE));
     this.#slopeMs = (this.#linearMs[end]! - this.#linearMs[start]!) / (end - start);
     this.#stepMs = table.overhead.stepMs + table.head.stepMs + overheadMs;
     this.#sequenceMs = table.overhead.sequenceMs + table.head.sequenceMs;
+  }
+
+  /** What makes another of the same. */
+  get state() {
+    return { kind: "profile", table: this.#table, overheadMs: this.#overheadMs } as const;
   }
 
   stepMs({ prompts, decodes, decodeContext }: StepShape): number {
