@@ -2,7 +2,7 @@ import type { CostModel, StepShape } from "./cost-model.ts";
 
 /** A step's fixed cost and a cost per token, in milliseconds: the shape of a small model on any device, as long as
  *  contexts are short. */
-export class LinearCostModel implements CostModel {
+export class LinearCost implements CostModel {
   readonly name: string;
   readonly tileTokens: number;
   readonly #stepMs: number;
@@ -29,6 +29,6 @@ export class LinearCostModel implements CostModel {
 }
 
 /** A linear cost model; `tileTokens` for a device that computes so many tokens at once. */
-export function linearCost(stepMs: number, tokenMs: number, tileTokens = 1): LinearCostModel {
-  return new LinearCostModel(stepMs, tokenMs, tileTokens);
+export function linearCost(stepMs: number, tokenMs: number, tileTokens = 1): LinearCost {
+  return new LinearCost(stepMs, tokenMs, tileTokens);
 }

@@ -1,6 +1,6 @@
 import { assert } from "../core.ts";
 import type { CostModel, EngineCosts, StepShape } from "./cost-model.ts";
-import { LinearCostModel } from "./linear.ts";
+import { LinearCost } from "./linear.ts";
 import { ProfileCostModel, type ProfileTable } from "./profile.ts";
 
 /** What makes a base that is plain data at heart. */
@@ -77,7 +77,7 @@ export class OnlineCostModel implements EngineCosts {
     const { base } = state;
     const model =
       base.kind === "linear"
-        ? new LinearCostModel(base.stepMs, base.tokenMs, base.tileTokens)
+        ? new LinearCost(base.stepMs, base.tokenMs, base.tileTokens)
         : new ProfileCostModel(base.table, base.overheadMs);
     return new OnlineCostModel(model).#set(state);
   }
@@ -110,7 +110,7 @@ export class OnlineCostModel implements EngineCosts {
   /** Everything that makes another of the same. Breaks an invariant if the base is neither linear nor a profile. */
   state(): OnlineState {
     const base = this.#base;
-    const isData = base instanceof LinearCostModel || base instanceof ProfileCostModel;
+    const isData = base instanceof LinearCost || base instanceof ProfileCostModel;
     assert(isData, "a base that is code is not data");
     return { base: base.state, ...this.#learnt() };
   }
