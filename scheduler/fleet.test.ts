@@ -6,17 +6,20 @@ import { tokensAlone } from "../tests/support/engine-harness.ts";
 import type { EngineId, Finish, SequenceId, TokenId } from "./core.ts";
 import { linearCost } from "./cost/linear.ts";
 import { Engine } from "./engine.ts";
-import { Fleet, type SequenceListener } from "./fleet.ts";
+import type { EngineSettings } from "./engine-options.ts";
+import { type EngineLink, Fleet, type FleetOptions, type SequenceListener } from "./fleet.ts";
 import type { EngineMessage } from "./messages.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "./sim/factories.ts";
 import { ManualClock } from "./sim/manual-clock.ts";
 
 class Listener implements SequenceListener {
+  starts = 0;
   cachedTokens: number | null = null;
   readonly tokens: TokenId[] = [];
   readonly finishes: Finish[] = [];
 
   onStarted(cachedTokens: number): void {
+    this.starts += 1;
     this.cachedTokens = cachedTokens;
   }
 
@@ -30,27 +33,38 @@ class Listener implements SequenceListener {
 }
 
 /** A fleet of engines on simulated devices, linked by direct calls. */
-function fleetOf(count: number) {
+function fleetOf(count: number, options: { engine?: EngineSettings; fleet?: Partial<FleetOptions> } = {}) {
   const clock = new ManualClock();
-  const sent: EngineMessage[][] = [];
-  const engines: Engine[] = [];
-  const members = Array.from({ length: count }, (_, index) => {
-    const messages: EngineMessage[] = [];
-    sent.push(messages);
+  const sent: EngineMessage[][] = Array.from({ length: count }, () => []);
+  const lives: (Engine | null)[] = [];
+  const open = (index: number, epoch: number): EngineLink => {
     const device = new SimulatedDevice(deviceSpec(), clock, linearCost(6, 0.02));
-    const engine = new Engine(device, clock, { integrity: "always" }, (report) =>
-      fleet.report(index as EngineId, report),
-    );
-    engines.push(engine);
+    const settings: EngineSettings = { ...options.engine, integrity: "always", epoch };
+    const engine = new Engine(device, clock, settings, (report) => {
+      if (lives[index] === engine) fleet.report(index as EngineId, report);
+    });
+    lives[index] = engine;
     const send = (message: EngineMessage): void => {
-      messages.push(message);
+      sent[index]!.push(message);
       engine.receive(message);
       engine.run();
     };
-    return { link: { send }, spec: device.spec };
-  });
-  const fleet: Fleet = new Fleet(members);
-  return { fleet, clock, sent, engines };
+    return { send };
+  };
+  const members = sent.map((_, index) => ({ link: open(index, 0), spec: deviceSpec() }));
+  const fleet: Fleet = new Fleet(members, options.fleet);
+  const lose = (index: number, reason: string, isComing = false): void => {
+    lives[index] = null;
+    fleet.lost(index as EngineId, reason, isComing);
+  };
+  const replace = (index: number, epoch: number): void => {
+    fleet.replaced(index as EngineId, open(index, epoch), deviceSpec(), epoch);
+  };
+  return { fleet, clock, sent, lose, replace };
+}
+
+function kinds(sent: readonly (readonly EngineMessage[])[]): string[][] {
+  return sent.map((messages) => messages.map((message) => message.kind));
 }
 
 test("tokens, the end and the load come through", () => {
@@ -67,15 +81,14 @@ test("tokens, the end and the load come through", () => {
   expect(fleet.loads()[0]!.generatedTokensTotal).toBe(5);
 });
 
-test("a sequence goes to the engine with the fewest outstanding tokens, ties to the lowest", () => {
+test("without costs a sequence goes where the fewest are, ties to the lowest engine", () => {
   const { fleet, clock, sent } = fleetOf(3);
-  const sizes = [100, 10, 50, 10, 10];
-  for (const size of sizes) fleet.submit(sequenceSpec(tokensFrom(0, size), 10), new Listener());
-  // 110 | 20 + 20 | 60, then 40 + 20 on the second one, and all is done.
-  expect(sent.map((messages) => messages.length)).toEqual([1, 3, 1]);
-  clock.runAll();
-  fleet.submit(sequenceSpec(tokensFrom(0, 5), 1), new Listener());
-  expect(sent[0]).toHaveLength(2);
+  for (const tokensMax of [30, 1, 30, 30])
+    fleet.submit(sequenceSpec(tokensFrom(0, 20), tokensMax), new Listener());
+  expect(kinds(sent)).toEqual([["submit", "submit"], ["submit"], ["submit"]]);
+  while (fleet.active > 3) clock.runNext();
+  fleet.submit(sequenceSpec(tokensFrom(0, 20), 1), new Listener());
+  expect(sent[1]).toHaveLength(2);
 });
 
 test("ids are never given twice, and abort, pause and resume find their engine", () => {
@@ -87,7 +100,7 @@ test("ids are never given twice, and abort, pause and resume find their engine",
   fleet.resume(ids[1]!);
   fleet.abort(ids[0]!);
   clock.runAll();
-  expect(sent.map((messages) => messages.map((message) => message.kind))).toEqual([
+  expect(kinds(sent)).toEqual([
     ["submit", "abort"],
     ["submit", "pause", "resume"],
   ]);
@@ -100,26 +113,102 @@ test("ids are never given twice, and abort, pause and resume find their engine",
   expect(sent[0]).toHaveLength(2);
 });
 
-test("when an engine is lost its sequences fail at once, and nothing goes there any more", () => {
-  const { fleet, clock, sent } = fleetOf(2);
-  const there = new Listener();
-  const elsewhere = new Listener();
-  fleet.submit(sequenceSpec(tokensFrom(0, 20), 5), there);
-  fleet.submit(sequenceSpec(tokensFrom(0, 20), 5), elsewhere);
-  fleet.lost(0 as EngineId, "crashed");
-  fleet.lost(0 as EngineId, "crashed again");
-  expect(there.finishes).toEqual([{ kind: "failed", reason: "crashed" }]);
+test("when an engine is lost, what was there goes on elsewhere with the same tokens, each told once", () => {
+  const { fleet, clock, sent, lose } = fleetOf(2);
+  const specs = [
+    sequenceSpec(tokensFrom(0, 20), 30),
+    sequenceSpec(tokensFrom(0, 20), 40, {
+      sampling: { temperature: 1, seed: [7, 7], repetitionPenalty: 1.2 },
+    }),
+    sequenceSpec(tokensFrom(5, 40), 30, {
+      sampling: { temperature: 0.5, seed: [1, 2] },
+      stop: { tokensMin: 3 },
+    }),
+    sequenceSpec(tokensFrom(5, 20), 1),
+  ];
+  const listeners = specs.map(() => new Listener());
+  specs.forEach((spec, index) => {
+    fleet.submit(spec, listeners[index]!);
+  });
+  while (listeners[0]!.tokens.length < 5) clock.runNext();
+  const told = listeners[0]!.tokens.length;
+  lose(0, "crashed");
+  lose(0, "crashed again");
   clock.runAll();
-  expect(there.finishes).toHaveLength(1);
-  expect(there.tokens).toEqual([]);
-  expect(elsewhere.finishes).toEqual([{ kind: "length" }]);
-  fleet.submit(sequenceSpec(tokensFrom(0, 20), 5), new Listener());
-  expect(sent.map((messages) => messages.length)).toEqual([1, 2]);
-  fleet.lost(1 as EngineId, "crashed too");
+  listeners.forEach((listener, index) => {
+    expect(listener.tokens).toEqual(tokensAlone(specs[index]!).tokens);
+    expect(listener.finishes).toEqual([{ kind: "length" }]);
+    expect(listener.starts).toBe(1);
+  });
+  const submitted = sent[1]!.flatMap((message) => (message.kind === "submit" ? [message.sequence] : []));
+  expect(submitted.find(({ id }) => id === 0)!.drawnTokens).toHaveLength(told);
+});
+
+test("a sequence that loses two engines fails, one that had not begun does not, and an unwanted one just ends", () => {
+  const { fleet, clock, lose } = fleetOf(3, { engine: { admission: { sequencesMax: 1 } } });
+  const listeners = Array.from({ length: 6 }, () => new Listener());
+  const ids = listeners.map((listener) => fleet.submit(sequenceSpec(tokensFrom(0, 20), 30), listener));
+  while (listeners[0]!.tokens.length === 0) clock.runNext();
+  // 0 and 3 are on engine 0, of which 3 waits; both go on elsewhere, behind others.
+  fleet.abort(ids[3]!);
+  lose(0, "first");
+  expect(listeners[3]!.finishes).toEqual([{ kind: "aborted" }]);
+  lose(1, "second");
+  expect(listeners.map(({ finishes }) => finishes.length)).toEqual([0, 0, 0, 1, 0, 0]);
+  while (listeners[0]!.starts === 1 && listeners[1]!.tokens.length < 5) clock.runNext();
+  lose(2, "third");
+  clock.runAll();
+  for (const listener of listeners) expect(listener.finishes).toHaveLength(1);
+  expect(listeners[1]!.finishes).toEqual([{ kind: "failed", reason: "third" }]);
+  expect(fleet.active).toBe(0);
   const late = new Listener();
   fleet.submit(sequenceSpec(tokensFrom(0, 20), 5), late);
-  expect(late.finishes).toEqual([{ kind: "failed", reason: "crashed" }]);
+  expect(late.finishes[0]!.kind).toBe("failed");
+});
+
+test("while an engine is coming, sequences wait for it, up to a limit", () => {
+  const { fleet, clock, lose, replace } = fleetOf(1, { fleet: { queueMax: 2 } });
+  const specs = [sequenceSpec(tokensFrom(0, 20), 8), sequenceSpec(tokensFrom(3, 20), 8)];
+  const listeners = specs.map(() => new Listener());
+  fleet.submit(specs[0]!, listeners[0]!);
+  while (listeners[0]!.tokens.length < 3) clock.runNext();
+  lose(0, "crashed", true);
+  const second = fleet.submit(specs[1]!, listeners[1]!);
+  fleet.pause(second);
+  const tooMany = new Listener();
+  fleet.submit(specs[0]!, tooMany);
+  expect(tooMany.finishes).toEqual([{ kind: "rejected", reason: "queueFull", needed: 3, limit: 2 }]);
+  replace(0, 1);
+  clock.runAll();
+  expect(listeners.map(({ tokens }) => tokens.length)).toEqual([8, 0]);
+  fleet.resume(second);
+  clock.runAll();
+  listeners.forEach((listener, index) => {
+    expect(listener.tokens).toEqual(tokensAlone(specs[index]!).tokens);
+  });
+});
+
+test("when the engine that was coming does not, whoever waited for it fails", () => {
+  const { fleet, lose } = fleetOf(1);
+  lose(0, "crashed", true);
+  const listener = new Listener();
+  const aborted = new Listener();
+  fleet.submit(sequenceSpec(tokensFrom(0, 20), 8), listener);
+  fleet.abort(fleet.submit(sequenceSpec(tokensFrom(0, 20), 8), aborted));
+  expect([listener.finishes, aborted.finishes]).toEqual([[], [{ kind: "aborted" }]]);
+  lose(0, "cannot be opened", false);
+  expect(listener.finishes).toEqual([{ kind: "failed", reason: "cannot be opened" }]);
   expect(fleet.active).toBe(0);
+});
+
+test("a gang is placed together, each member with its own tokens", () => {
+  const { fleet, clock, sent } = fleetOf(2);
+  const specs = [3, 5, 4].map((tokensMax) => sequenceSpec(tokensFrom(tokensMax, 20), tokensMax));
+  const listeners = specs.map(() => new Listener());
+  expect(fleet.submitGang(specs, listeners)).toEqual([0, 1, 2] as SequenceId[]);
+  clock.runAll();
+  expect(kinds(sent)).toEqual([["submit", "submit"], ["submit"]]);
+  expect(listeners.map(({ tokens }) => tokens.length)).toEqual([3, 5, 4]);
 });
 
 test("a listener may submit and abort from within its calls", () => {

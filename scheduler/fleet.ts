@@ -9,8 +9,10 @@ import {
   type TokenLogprobs,
 } from "./core.ts";
 import type { CostModel } from "./cost/cost-model.ts";
+import { linearCost } from "./cost/linear.ts";
 import type { DeviceSpec } from "./device.ts";
-import type { Placement } from "./dispatch/placement.ts";
+import { Dispatcher } from "./dispatch/dispatcher.ts";
+import type { Placement, PlacementRequest } from "./dispatch/placement.ts";
 import type { EngineLoad, EngineMessage, EngineReport } from "./messages.ts";
 import type { PlacementPolicy } from "./policy.ts";
 
@@ -29,121 +31,199 @@ export interface SequenceListener {
   onFinish(finish: Finish): void;
 }
 
+/** What a fleet is asked to run. */
+export type Unplaced = Omit<SequenceSpec, "id" | "drawnTokens">;
+
 /** How a fleet places. */
 export interface FleetOptions {
-  /** Shortest queue by default. */
   readonly policy: PlacementPolicy;
-  /** What is believed of each engine, by EngineId. Needed by policies that look at costs. */
+  /** What is believed of each engine, by EngineId. */
   readonly costs: readonly CostModel[];
-  /** Needed by policies that look at time. */
+  /** E2 needs one. */
   readonly clock: Pick<Clock, "nowMs">;
-  /** Told every placement, before the engine is. */
+  /** Most sequences that wait for an engine to come back; one more is rejected with `queueFull`. */
+  readonly queueMax: number;
+  /** Told every placement, also of sequences that go on elsewhere, before the engine is. */
   readonly onPlacement: (sequence: SequenceId, placement: Placement) => void;
 }
 
-interface Placed {
-  readonly engine: EngineId;
+const fleetDefaults: FleetOptions = {
+  policy: { kind: "shortestQueue" },
+  costs: [],
+  clock: { nowMs: () => 0 },
+  queueMax: 4096,
+  onPlacement: () => {},
+};
+
+const nothingKnown = linearCost(5, 0.02);
+
+/** A sequence that has not ended. */
+interface Call {
+  readonly id: SequenceId;
+  readonly spec: Unplaced;
   readonly listener: SequenceListener;
-  /** Prompt tokens not known to be computed, and output tokens that may still come. */
-  outstanding: number;
-  promptPending: number;
+  /** Where it is; null: it waits for an engine that is coming. */
+  engine: EngineId | null;
+  /** What its listener was told: an engine that takes it over goes on from there. */
+  readonly drawn: TokenId[];
+  isAnnounced: boolean;
+  /** Admitted where it is. */
+  isStarted: boolean;
+  /** An engine was lost that had admitted it. */
+  wasReplayed: boolean;
+  isPaused: boolean;
+  isAborted: boolean;
 }
 
 interface Member {
-  readonly link: EngineLink;
-  readonly spec: DeviceSpec;
-  outstanding: number;
+  link: EngineLink;
   load: EngineLoad;
   lostReason: string | null;
+  /** Lost, and another one is on its way. */
+  isComing: boolean;
 }
 
 /**
- * All engines of this machine: gives out sequence ids, places sequences, hands their tokens to whoever
- * listens. Knows no threads: links carry messages one way, `report` and `lost` are called with what comes
- * back.
+ * All engines of this machine: gives out sequence ids, has sequences placed, hands their tokens to whoever listens.
+ * Knows no threads: links carry messages one way, `report` and `lost` are called with what comes back.
  *
- * Placement is in one place, `#place`: the engine with the fewest outstanding tokens, ties to the lowest id.
+ * When an engine is lost, its sequences go on elsewhere: their prompt and the tokens told so far are computed again,
+ * and what is drawn is a function of those, the seed and the position, so that listeners notice a pause and nothing
+ * else. A sequence that has lost two engines may be what kills them, and fails.
  */
 export class Fleet {
   readonly #members: readonly Member[];
-  readonly #placed = new Map<SequenceId, Placed>();
+  readonly #dispatcher: Dispatcher;
+  readonly #options: FleetOptions;
+  /** In order of id. */
+  readonly #calls = new Map<SequenceId, Call>();
+  #waiting = 0;
   #nextId = 0;
 
   constructor(
     engines: readonly { readonly link: EngineLink; readonly spec: DeviceSpec }[],
-    _options: Partial<FleetOptions> = {},
+    options: Partial<FleetOptions> = {},
   ) {
     assert(engines.length > 0, "a fleet has an engine");
+    assert(options.policy?.kind !== "e2" || options.clock !== undefined, "E2 needs a clock");
+    this.#options = { ...fleetDefaults, ...options };
+    const { policy, costs } = this.#options;
+    this.#dispatcher = new Dispatcher(
+      policy,
+      engines.map(({ spec }, index) => ({ spec, costs: costs[index] ?? nothingKnown })),
+    );
     this.#members = engines.map(({ link, spec }) => ({
       link,
-      spec,
-      outstanding: 0,
       load: idleLoad(spec),
       lostReason: null,
+      isComing: false,
     }));
   }
 
   /** Sequences that have not ended. */
   get active(): number {
-    return this.#placed.size;
+    return this.#calls.size;
   }
 
-  submit(spec: Omit<SequenceSpec, "id" | "drawnTokens">, listener: SequenceListener): SequenceId {
-    const id = this.#nextId as SequenceId;
-    this.#nextId += 1;
-    const engine = this.#place();
-    if (engine === null) {
-      listener.onFinish({ kind: "failed", reason: this.#members[0]!.lostReason ?? "No engine is left." });
-      return id;
-    }
-    const promptPending = spec.promptTokens.length;
-    const outstanding = promptPending + spec.stop.tokensMax;
-    this.#placed.set(id, { engine, listener, outstanding, promptPending });
-    const member = this.#members[engine]!;
-    member.outstanding += outstanding;
-    member.link.send({ kind: "submit", sequence: { ...spec, drawnTokens: [], id } });
-    return id;
+  /** Where sequences go, and what is known for it. */
+  get dispatcher(): Dispatcher {
+    return this.#dispatcher;
+  }
+
+  submit(spec: Unplaced, listener: SequenceListener): SequenceId {
+    const call = this.#open(spec, listener);
+    this.#place(call);
+    return call.id;
+  }
+
+  /** Submits sequences that belong together, at least one: they are placed as the policy places gangs. */
+  submitGang(specs: readonly Unplaced[], listeners: readonly SequenceListener[]): SequenceId[] {
+    const calls = specs.map((spec, index) => this.#open(spec, listeners[index]!));
+    const ids = calls.map(({ id }) => id);
+    const placements = this.#dispatcher.placeGang(ids, calls.map(requestOf), this.#nowMs());
+    calls.forEach((call, index) => {
+      this.#begin(call, placements[index]!);
+    });
+    return ids;
   }
 
   /** The sequence is no longer wanted; does nothing if it has ended. Tokens on their way still arrive, then
    *  `aborted`. */
   abort(id: SequenceId): void {
-    this.#send("abort", id);
+    const call = this.#calls.get(id);
+    if (call === undefined) return;
+    call.isAborted = true;
+    if (call.engine === null) this.#finish(id, { kind: "aborted" });
+    else this.#send(call.engine, { kind: "abort", sequence: id });
   }
 
   /** Holds a sequence back whose reader is slow; does nothing if it has ended. */
   pause(id: SequenceId): void {
-    this.#send("pause", id);
+    this.#setPaused(id, true);
   }
 
   resume(id: SequenceId): void {
-    this.#send("resume", id);
+    this.#setPaused(id, false);
   }
 
   /** Takes what an engine has to tell and passes it on, in order. */
   report(engine: EngineId, report: EngineReport): void {
-    const member = this.#members[engine]!;
-    member.load = report.load;
+    const nowMs = this.#nowMs();
+    this.#members[engine]!.load = report.load;
+    const answer = this.#dispatcher.reported(engine, report.load, report.notices);
+    if (answer !== null) this.#send(engine, { kind: answer });
     for (const { sequence, cachedTokens } of report.started) {
-      this.#placed.get(sequence)?.listener.onStarted(cachedTokens);
+      const call = this.#calls.get(sequence);
+      if (call === undefined) continue;
+      this.#dispatcher.started(sequence, cachedTokens, nowMs);
+      call.isStarted = true;
+      if (!call.isAnnounced) call.listener.onStarted(cachedTokens);
+      call.isAnnounced = true;
     }
     for (let i = 0; i < report.tokens.length; i++) {
-      const placed = this.#placed.get(report.sequences[i]!);
-      if (placed === undefined) continue;
-      this.#settle(placed, placed.promptPending + 1);
-      placed.promptPending = 0;
-      placed.listener.onToken(report.tokens[i]!, report.logprobs?.[i] ?? null);
+      const call = this.#calls.get(report.sequences[i]!);
+      if (call === undefined) continue;
+      const token = report.tokens[i]!;
+      this.#dispatcher.drew(call.id);
+      call.drawn.push(token);
+      call.listener.onToken(token, report.logprobs?.[i] ?? null);
     }
     for (const { sequence, finish } of report.finished) this.#finish(sequence, finish);
   }
 
-  /** The engine is gone: everything there has failed, and nothing is placed there again. */
-  lost(engine: EngineId, reason: string): void {
+  /**
+   * The engine is gone. What was there goes on on the others; where there are none, it waits if one `isComing`, and
+   * fails otherwise. Told again of the same engine, `isComing` is news of its replacement.
+   */
+  lost(engine: EngineId, reason: string, isComing = false): void {
     const member = this.#members[engine]!;
-    if (member.lostReason !== null) return;
+    member.isComing = isComing;
+    const wasThere = member.lostReason === null;
     member.lostReason = reason;
-    const there = [...this.#placed].filter(([, placed]) => placed.engine === engine);
-    for (const [sequence] of there) this.#finish(sequence, { kind: "failed", reason });
+    if (!wasThere) {
+      if (!this.#members.some(isHereOrComing)) {
+        for (const call of [...this.#calls.values()]) if (call.engine === null) this.#fail(call, reason);
+      }
+      return;
+    }
+    this.#dispatcher.lost(engine);
+    for (const call of [...this.#calls.values()]) if (call.engine === engine) this.#replay(call, reason);
+  }
+
+  /** Another engine has taken the place of a lost one, in life number `epoch` of that place. */
+  replaced(engine: EngineId, link: EngineLink, spec: DeviceSpec, epoch: number): void {
+    const member = this.#members[engine]!;
+    assert(member.lostReason !== null, "only a lost engine is replaced");
+    member.link = link;
+    member.load = idleLoad(spec);
+    member.lostReason = null;
+    member.isComing = false;
+    this.#dispatcher.joined(engine, spec, epoch);
+    for (const call of [...this.#calls.values()]) {
+      if (call.engine !== null) continue;
+      this.#waiting -= 1;
+      this.#place(call);
+    }
   }
 
   /** What each engine told last, by EngineId. */
@@ -151,32 +231,100 @@ export class Fleet {
     return this.#members.map((member) => member.load);
   }
 
-  #place(): EngineId | null {
-    let best: number | null = null;
-    this.#members.forEach((member, index) => {
-      if (member.lostReason !== null) return;
-      if (best === null || member.outstanding < this.#members[best]!.outstanding) best = index;
-    });
-    return best as EngineId | null;
+  #open(spec: Unplaced, listener: SequenceListener): Call {
+    const id = this.#nextId as SequenceId;
+    this.#nextId += 1;
+    const call: Call = {
+      id,
+      spec,
+      listener,
+      engine: null,
+      drawn: [],
+      isAnnounced: false,
+      isStarted: false,
+      wasReplayed: false,
+      isPaused: false,
+      isAborted: false,
+    };
+    this.#calls.set(id, call);
+    return call;
   }
 
-  #send(kind: "abort" | "pause" | "resume", id: SequenceId): void {
-    const placed = this.#placed.get(id);
-    if (placed !== undefined) this.#members[placed.engine]!.link.send({ kind, sequence: id });
+  #place(call: Call): void {
+    this.#begin(call, this.#dispatcher.place(call.id, requestOf(call), this.#nowMs()));
   }
 
-  #settle(placed: Placed, tokens: number): void {
-    placed.outstanding -= tokens;
-    this.#members[placed.engine]!.outstanding -= tokens;
+  /** Sends a sequence where it was placed; without a place it waits, or ends. */
+  #begin(call: Call, placement: Placement | null): void {
+    const { id, spec, drawn } = call;
+    if (placement === null) {
+      this.#waitOrEnd(call);
+      return;
+    }
+    this.#options.onPlacement(id, placement);
+    call.engine = placement.engine;
+    call.isStarted = false;
+    this.#send(placement.engine, { kind: "submit", sequence: { ...spec, id, drawnTokens: drawn.slice() } });
+    if (call.isPaused) this.#send(placement.engine, { kind: "pause", sequence: id });
+  }
+
+  #waitOrEnd(call: Call): void {
+    const { queueMax } = this.#options;
+    call.engine = null;
+    this.#waiting += 1;
+    if (!this.#members.some(isHereOrComing)) this.#fail(call, this.#members[0]!.lostReason!);
+    else if (this.#waiting > queueMax) {
+      const needed = this.#waiting;
+      this.#finish(call.id, { kind: "rejected", reason: "queueFull", needed, limit: queueMax });
+    }
+  }
+
+  #replay(call: Call, reason: string): void {
+    if (!this.#calls.has(call.id)) return;
+    if (call.isAborted) this.#finish(call.id, { kind: "aborted" });
+    else if (call.isStarted && call.wasReplayed) this.#fail(call, reason);
+    else {
+      call.wasReplayed ||= call.isStarted;
+      this.#place(call);
+    }
+  }
+
+  #setPaused(id: SequenceId, isPaused: boolean): void {
+    const call = this.#calls.get(id);
+    if (call === undefined) return;
+    call.isPaused = isPaused;
+    if (call.engine !== null) this.#send(call.engine, { kind: isPaused ? "pause" : "resume", sequence: id });
+  }
+
+  #fail(call: Call, reason: string): void {
+    this.#finish(call.id, { kind: "failed", reason });
   }
 
   #finish(sequence: SequenceId, finish: Finish): void {
-    const placed = this.#placed.get(sequence);
-    if (placed === undefined) return;
-    this.#settle(placed, placed.outstanding);
-    this.#placed.delete(sequence);
-    placed.listener.onFinish(finish);
+    const call = this.#calls.get(sequence);
+    if (call === undefined) return;
+    if (call.engine === null) this.#waiting -= 1;
+    this.#calls.delete(sequence);
+    this.#dispatcher.ended(sequence, finish.kind === "stop" || finish.kind === "length");
+    call.listener.onFinish(finish);
   }
+
+  #send(engine: EngineId, message: EngineMessage): void {
+    this.#members[engine]!.link.send(message);
+  }
+
+  #nowMs(): number {
+    return this.#options.clock.nowMs();
+  }
+}
+
+function isHereOrComing({ lostReason, isComing }: Member): boolean {
+  return lostReason === null || isComing;
+}
+
+function requestOf({ spec, drawn }: Call): PlacementRequest {
+  const { promptTokens, cacheSalt, service, stop } = spec;
+  return { promptTokens, drawnTokens: drawn, cacheSalt, service, stop };
 }
 
 function idleLoad(spec: DeviceSpec): EngineLoad {

@@ -3,11 +3,11 @@ import type { EngineId, SequenceSpec } from "../core.ts";
 /**
  * Why an engine was chosen.
  *
- *   only        nobody else could take it
+ *   only        nobody else is there
  *   exploit     more of the prompt is cached than not, and the cheapest of those that hold most was taken
  *   explore     little is cached anywhere: the cheapest of all
  *   spill       cached, but waiting there costs more than computing it elsewhere
- *   warm        an engine that has nothing to do, or has just come back, gets its first work
+ *   warm        as explore, to an engine that is new or has just come back
  *   redirect    the prefix was moved away from an overloaded engine
  *   replicate   the prefix is given a second engine
  *   balance     the engine with the largest share of decodes takes the prompt (Preble's ImbalR)
@@ -29,7 +29,7 @@ export type PlacementReason =
 /** What a placement on one engine would cost, in predicted milliseconds. All ≥ 0. */
 export interface PlacementCost {
   readonly engine: EngineId;
-  /** Prompt tokens cached there, whole pages. */
+  /** Prompt tokens cached there or on their way, whole pages. */
   readonly cachedTokens: number;
   /** L: work there that comes before or beside it. */
   readonly loadMs: number;
@@ -37,8 +37,15 @@ export interface PlacementCost {
   readonly evictMs: number;
   /** P: computing what is not cached. */
   readonly promptMs: number;
+  /** Generating the answer, as long as answers are there. */
+  readonly decodeMs: number;
   /** What a first stream with a target costs an engine full of throughput work. */
   readonly harmMs: number;
+}
+
+/** The sum of all parts. */
+export function totalMs(cost: PlacementCost): number {
+  return cost.loadMs + cost.evictMs + cost.promptMs + cost.decodeMs + cost.harmMs;
 }
 
 /** The dispatcher's answer, complete enough to be explained. */
@@ -50,4 +57,7 @@ export interface Placement {
 }
 
 /** What the dispatcher has to know of a sequence. */
-export type PlacementRequest = Pick<SequenceSpec, "promptTokens" | "cacheSalt" | "service" | "stop">;
+export type PlacementRequest = Pick<
+  SequenceSpec,
+  "promptTokens" | "drawnTokens" | "cacheSalt" | "service" | "stop"
+>;

@@ -6,13 +6,17 @@ import { IndexSpan, NOBODY } from "./index-span.ts";
 /** How many spans a look at what would be evicted goes through; beyond, they are taken to be like those. */
 const EVICTION_LOOK = 64;
 
-/** What is known of one engine's notices. */
+/** Which notices of an engine are next. */
 interface Stream {
   epoch: number;
-  /** Number of the next notices. */
   next: number;
-  /** Something was missed: nothing counts before notices that tell everything. */
-  isBroken: boolean;
+}
+
+/** The part of a path that the index has. */
+export interface Match {
+  /** The deepest span that has pages of the path, maybe not all of its own. */
+  readonly span: IndexSpan;
+  readonly pages: number;
 }
 
 /**
@@ -44,7 +48,7 @@ export class PrefixIndex {
     this.#root = new IndexSpan(NOBODY, null, 0, new Float64Array(0), engines);
     this.#at = this.#root;
     this.#order = new IndexOrder(this.#spans, engines);
-    this.#streams = Array.from({ length: engines }, () => ({ epoch: 0, next: 0, isBroken: false }));
+    this.#streams = Array.from({ length: engines }, () => ({ epoch: 0, next: 0 }));
     this.#pagesCached = new Int32Array(engines);
   }
 
@@ -58,24 +62,24 @@ export class PrefixIndex {
     return this.#pagesCached[engine]!;
   }
 
-  /** For each engine, how many leading pages of the path it has or will have; written to `found`. */
-  match(path: Float64Array, found: Int32Array): void {
+  /** For each engine, how many leading pages of the path it has or will have; written to `found`. Null: none of it is
+   *  known. */
+  match(path: Float64Array, found: Int32Array): Match | null {
     found.fill(0);
-    let span = this.#root;
-    for (let depth = 0, isAnywhere = true; isAnywhere && depth < path.length; ) {
-      const child = span.children?.get(path[depth]!);
-      if (child === undefined) return;
-      const common = commonPages(child, path, depth);
-      isAnywhere = false;
+    let deepest: IndexSpan | null = null;
+    let depth = 0;
+    while (depth < path.length) {
+      const span: IndexSpan | undefined = (deepest ?? this.#root).children?.get(path[depth]!);
+      if (span === undefined) break;
+      const common = commonPages(span, path, depth);
       for (let engine = 0; engine < this.#engines; engine++) {
-        if (found[engine] !== depth) continue;
-        const held = Math.min(child.held(engine), common);
-        found[engine] = depth + held;
-        if (held === child.pages) isAnywhere = true;
+        if (found[engine] === depth) found[engine] = depth + Math.min(span.held(engine), common);
       }
-      span = child;
+      deepest = span;
       depth += common;
+      if (depth < span.end) break;
     }
+    return deepest === null ? null : { span: deepest, pages: depth };
   }
 
   /** A sequence with this path was placed on the engine, which will have all of it. Returns the span in which the
@@ -104,16 +108,16 @@ export class PrefixIndex {
     if (epoch !== stream.epoch) return true;
     const isMissing = !isWhole && number !== stream.next;
     stream.next = number + 1;
-    stream.isBroken = isMissing || (stream.isBroken && !isWhole);
+    // After a gap, what these notices say is true all the same, only not everything.
     if (isWhole || isMissing) this.#forget(engine);
-    if (!stream.isBroken) for (const notice of notices) this.#note(engine, notice);
+    for (const notice of notices) this.#note(engine, notice);
     return !isMissing;
   }
 
   /** The engine is gone, and so is all that it had; its next life is number `epoch`, empty at first. */
   restart(engine: number, epoch: number): void {
     this.#forget(engine);
-    this.#streams[engine] = { epoch, next: 0, isBroken: false };
+    this.#streams[engine] = { epoch, next: 0 };
   }
 
   /**

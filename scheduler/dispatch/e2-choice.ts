@@ -1,0 +1,98 @@
+import type { EngineId } from "../core.ts";
+import type { E2Policy } from "../policy.ts";
+import { type PlacementCost, type PlacementReason, totalMs } from "./placement.ts";
+
+/** What the choice looks at besides the costs. */
+export interface E2Situation {
+  readonly promptTokens: number;
+  /** Whether the engine may have it at all; at least one of the costs' engines may. */
+  isOpen(engine: EngineId): boolean;
+  /** Whether the engine has computed anything yet. */
+  isWarm(engine: EngineId): boolean;
+  pagesUsed(engine: EngineId): number;
+  /** How long the engine's last step took. */
+  stepMs(engine: EngineId): number;
+  /** Milliseconds to compute the first `tokens` of a prompt there. */
+  computeMs(engine: EngineId, tokens: number): number;
+  /** Where this prefix was moved to. */
+  readonly redirect: EngineId | null;
+  /** Whether the prefix is to have one more engine now; true once. */
+  takeReplica(): boolean;
+  /** The engine that has nearly nothing but decodes. */
+  readonly balance: EngineId | null;
+}
+
+/**
+ * E2 (Preble, arXiv:2407.00023 §3.2, algorithm 1): where more of the prompt is cached than must be computed, exploit
+ * the cheapest of those that have the most; else explore the cheapest of all. `costs` is not empty, by engine.
+ */
+export function chooseE2(
+  policy: E2Policy,
+  costs: readonly PlacementCost[],
+  situation: E2Situation,
+): { readonly engine: EngineId; readonly reason: PlacementReason } {
+  const { promptTokens, redirect, balance } = situation;
+  const open = costs.filter(({ engine }) => situation.isOpen(engine));
+  const best = open.reduce((most, cost) => Math.max(most, cost.cachedTokens), 0);
+  if (best > promptTokens - best) {
+    if (redirect !== null && situation.isOpen(redirect)) return { engine: redirect, reason: "redirect" };
+    const holders = open.filter((cost) => cost.cachedTokens === best);
+    const others = open.filter((cost) => cost.cachedTokens < best);
+    if (others.length > 0 && situation.takeReplica()) {
+      return { engine: lightest(others, situation).engine, reason: "replicate" };
+    }
+    const kept = policy.spill ? worthwhile(holders, open, best, situation) : holders;
+    if (kept.length > 0) return { engine: cheapest(kept, situation).engine, reason: "exploit" };
+    return { engine: cheapest(open, situation).engine, reason: "spill" };
+  }
+  if (balance !== null && situation.isOpen(balance)) return { engine: balance, reason: "balance" };
+  const { engine } = cheapest(open, situation);
+  return { engine, reason: situation.isWarm(engine) ? "explore" : "warm" };
+}
+
+/** The engine with the least sum of costs. Ties: more of it cached, fewer pages in use, the lowest. */
+export function cheapest(
+  costs: readonly PlacementCost[],
+  situation: Pick<E2Situation, "pagesUsed">,
+): PlacementCost {
+  return least(costs, totalMs, situation);
+}
+
+function lightest(costs: readonly PlacementCost[], situation: E2Situation): PlacementCost {
+  return least(costs, (cost) => cost.loadMs, situation);
+}
+
+function least(
+  costs: readonly PlacementCost[],
+  valueIn: (cost: PlacementCost) => number,
+  { pagesUsed }: Pick<E2Situation, "pagesUsed">,
+): PlacementCost {
+  let chosen = costs[0]!;
+  let leastMs = valueIn(chosen);
+  for (let i = 1; i < costs.length; i++) {
+    const cost = costs[i]!;
+    const ms = valueIn(cost);
+    const isTie = Math.abs(ms - leastMs) <= 1e-9 * leastMs;
+    const isBetter = isTie
+      ? cost.cachedTokens > chosen.cachedTokens ||
+        (cost.cachedTokens === chosen.cachedTokens && pagesUsed(cost.engine) < pagesUsed(chosen.engine))
+      : ms < leastMs;
+    if (!isBetter) continue;
+    chosen = cost;
+    leastMs = ms;
+  }
+  return chosen;
+}
+
+/** The holders where waiting does not cost more than computing the prefix again on the cheapest engine, and a step:
+ *  affinity is never dearer than recomputing. */
+function worthwhile(
+  holders: readonly PlacementCost[],
+  open: readonly PlacementCost[],
+  cachedTokens: number,
+  situation: E2Situation,
+): readonly PlacementCost[] {
+  const other = cheapest(open, situation);
+  const limitMs = totalMs(other) + situation.computeMs(other.engine, cachedTokens);
+  return holders.filter((cost) => totalMs(cost) <= limitMs + situation.stepMs(cost.engine));
+}

@@ -1,0 +1,101 @@
+import { type CostModel, decodeStepMs, promptMs } from "../cost/cost-model.ts";
+import type { DeviceSpec } from "../device.ts";
+import type { EngineLoad } from "../messages.ts";
+import { WindowSum } from "./window-sum.ts";
+
+/** Steps of this many tokens, without a context and with this one, tell what prompt tokens cost in full steps. */
+const FULL_STEP = 2048;
+const LONG_CONTEXT = 16_384;
+/** After this many reports the model is asked again: models learn. */
+const PACE_REPORTS = 16;
+/** Fewest decodes that a step is assumed to have. */
+const DECODES_MIN = 8;
+
+/** What the dispatcher knows of one engine besides its work and its cache. */
+export class Member {
+  readonly spec: DeviceSpec;
+  readonly costs: CostModel;
+  #load: EngineLoad | null = null;
+  /** Of placements in the window: their number, and their prompt and decode work in milliseconds. */
+  readonly hits: WindowSum;
+  readonly promptWork: WindowSum;
+  readonly decodeWork: WindowSum;
+  #reportsLeft = 0;
+  #tokenMs = 0;
+  #attentionMs = 0;
+
+  constructor(spec: DeviceSpec, costs: CostModel, windowMs: number) {
+    this.spec = spec;
+    this.costs = costs;
+    this.hits = new WindowSum(windowMs);
+    this.promptWork = new WindowSum(windowMs);
+    this.decodeWork = new WindowSum(windowMs);
+  }
+
+  /** Whether it has computed anything in this life. */
+  get isWarm(): boolean {
+    return this.#load !== null && this.#load.stepsTotal > 0;
+  }
+
+  get pagesFree(): number {
+    return this.#load?.pagesFree ?? this.spec.pages;
+  }
+
+  /** How long its last step took; 0 before any. */
+  get stepMs(): number {
+    return this.#load?.stepMs ?? 0;
+  }
+
+  /** Whether a prompt of `tokens` can ever run there. */
+  fits(tokens: number): boolean {
+    return tokens < Math.min(this.spec.contextMax, this.spec.pages * this.spec.pageTokens);
+  }
+
+  /** Takes note of what it told last. */
+  reported(load: EngineLoad): void {
+    this.#load = load;
+    this.#reportsLeft = Math.max(0, this.#reportsLeft - 1);
+  }
+
+  placed(promptMs: number, decodeMs: number, nowMs: number): void {
+    this.hits.add(1, nowMs);
+    this.promptWork.add(promptMs, nowMs);
+    this.decodeWork.add(decodeMs, nowMs);
+  }
+
+  /** Work that was placed there in the window, done or not. */
+  windowMs(nowMs: number): number {
+    return this.promptWork.at(nowMs) + this.decodeWork.at(nowMs);
+  }
+
+  /**
+   * Milliseconds that `tokens` of a prompt after `context` others add to a busy engine's work: their part of full
+   * steps, and their attention. (A step of a short prompt alone costs more, as all weights are read for few tokens;
+   * but where there is a load to speak of, prompts share their steps.)
+   */
+  promptWorkMs(tokens: number, context: number): number {
+    if (this.#reportsLeft === 0) this.#learnPace();
+    const meanContext = context + Math.max(0, tokens - FULL_STEP) / 2;
+    return tokens * (this.#tokenMs + this.#attentionMs * meanContext);
+  }
+
+  /** Milliseconds of work that one token of one of `running` sequences is. */
+  decodeMs(running: number, context: number): number {
+    const decodes = Math.max(DECODES_MIN, running);
+    return decodeStepMs(this.costs, decodes, context) / decodes;
+  }
+
+  /** The part of a full step that is left for prompts where `running` decodes keep to `tbtMs`, 0 … 1, roughly. */
+  promptShare(tbtMs: number, running: number, context: number): number {
+    const decodesMs = running === 0 ? 0 : decodeStepMs(this.costs, running, context);
+    return Math.max(0, Math.min(1, (tbtMs - decodesMs) / promptMs(this.costs, FULL_STEP, 0)));
+  }
+
+  #learnPace(): void {
+    this.#reportsLeft = PACE_REPORTS;
+    const fullMs = promptMs(this.costs, FULL_STEP, 0);
+    this.#tokenMs = fullMs / FULL_STEP;
+    const longMs = promptMs(this.costs, FULL_STEP, LONG_CONTEXT);
+    this.#attentionMs = Math.max(0, longMs - fullMs) / (FULL_STEP * LONG_CONTEXT);
+  }
+}

@@ -1,0 +1,43 @@
+/** Assumed of the first answers. */
+const FIRST_GUESS = 128;
+/** Answers after which a prefix is known by its own. */
+const SAMPLES = 4;
+const WEIGHT = 1 / 16;
+/** Prefixes that are remembered; the first to come goes first. */
+const PREFIXES = 4096;
+
+interface Mean {
+  tokens: number;
+  samples: number;
+}
+
+/** How long answers will be: by the first page of the prompt, which mostly is the application's, else by all. */
+export class OutputEstimate {
+  readonly #byPrefix = new Map<number, Mean>();
+  readonly #all: Mean = { tokens: FIRST_GUESS, samples: 0 };
+
+  /** Tokens that the answer to a prompt will have, 1 … tokensMax. `prefix` is the hash of its first page, if any. */
+  expect(prefix: number | undefined, tokensMax: number): number {
+    const own = prefix === undefined ? undefined : this.#byPrefix.get(prefix);
+    const mean = own !== undefined && own.samples >= SAMPLES ? own : this.#all;
+    return Math.max(1, Math.min(tokensMax, Math.round(mean.tokens)));
+  }
+
+  /** An answer had `tokens` tokens. */
+  ended(prefix: number | undefined, tokens: number): void {
+    learn(this.#all, tokens);
+    if (prefix === undefined) return;
+    let own = this.#byPrefix.get(prefix);
+    if (own === undefined) {
+      own = { tokens, samples: 0 };
+      if (this.#byPrefix.size === PREFIXES) this.#byPrefix.delete(this.#byPrefix.keys().next().value!);
+      this.#byPrefix.set(prefix, own);
+    }
+    learn(own, tokens);
+  }
+}
+
+function learn(mean: Mean, tokens: number): void {
+  mean.tokens += (tokens - mean.tokens) * WEIGHT;
+  mean.samples += 1;
+}
