@@ -24,10 +24,10 @@ interface MutableShape extends StepShape {
  *
  *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
  *
- * Of the sizes (decodes included) on the grid of tiles that fit the limit, it takes not the largest but the one with
+ * Of the sizes (decodes included) on a grid of half tiles that fit the limit, it takes not the largest but the one with
  * most prompt tokens per millisecond: larger steps may cost more per token. It gives way in this order:
  *
- *   1. prompt chunks shrink, tile by tile;
+ *   1. prompt chunks shrink, half a tile at a time;
  *   2. to none, unless a prompt has got none for `starvationMs`: that one gets a tile;
  *   3. decodes of the throughput lane are left out, at most `skipsMax` steps in a row each;
  *   4. nobody is admitted with whom the decodes alone would miss the target (`admits`);
@@ -172,19 +172,32 @@ export class TargetBudget implements StepBudget {
     const most = Math.min(this.#policy.stepTokens, decodes + Math.max(left, this.#promptTokens));
     const quantum = this.#quantum;
     const stride = Math.ceil(this.#policy.stepTokens / CANDIDATES_MAX / quantum) * quantum;
-    let best = decodes;
+    const decodeMs = this.#decodeMs();
+    let best = 0;
     let bestMs = 1;
     for (let size = Math.min(nextTile(decodes, quantum), most); ; size = Math.min(size + stride, most)) {
       const tokens = Math.min(left, size - decodes);
       const tookMs = this.#predict(tokens, context, size - decodes - tokens);
       if (tookMs > this.#limitMs) break;
-      if ((size - decodes) * bestMs >= (best - decodes) * tookMs) {
+      const tokensMs = tookMs - decodeMs;
+      if (size * bestMs >= best * tokensMs) {
         best = size;
-        bestMs = tookMs;
+        bestMs = tokensMs;
       }
       if (size === most) break;
     }
-    return best;
+    return best === 0 ? decodes : best;
+  }
+
+  /** What the contexts of decodes take: predicted with them, less what as many tokens alone take. */
+  #decodeMs(): number {
+    const { decodes, decodeContext } = this.#shape;
+    if (decodes === 0) return 0;
+    const tokens: StepShape = { prompts: [{ tokens: decodes, context: 0 }], decodes: 0, decodeContext: 0 };
+    return Math.max(
+      0,
+      this.#costs.stepMs({ prompts: [], decodes, decodeContext }) - this.#costs.stepMs(tokens),
+    );
   }
 
   /** The step with a chunk more; `others`: tokens of prompts of which nothing is known. */
@@ -204,7 +217,8 @@ export class TargetBudget implements StepBudget {
     return (next - this.#tokens) * 2 < quantum ? next + quantum : next;
   }
 
+  /** Sizes are multiples of this: half a tile, as some devices have a smaller step there. */
   get #quantum(): number {
-    return Math.max(CHUNK_MIN, this.#costs.tileTokens);
+    return Math.max(CHUNK_MIN, this.#costs.tileTokens / 2);
   }
 }

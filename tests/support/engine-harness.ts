@@ -52,12 +52,8 @@ export class EngineHarness {
   constructor(options: HarnessOptions = {}) {
     const spec = deviceSpec(options.spec);
     this.#isStallFree = options.isStallFree ?? true;
-    const simulated = new SimulatedDevice(
-      spec,
-      this.clock,
-      options.cost ?? linearCost(6, 0.02),
-      options.fault,
-    );
+    const cost = options.cost ?? linearCost(6, 0.02);
+    const simulated = new SimulatedDevice(spec, this.clock, cost, options.fault);
     const device: Device = {
       spec,
       start: (step, done) => {
@@ -71,7 +67,7 @@ export class EngineHarness {
       trace: (step) => this.#takeTrace(step),
       ...options.engine,
     };
-    this.engine = new Engine(device, this.clock, engineOptions, (report) => this.#take(report));
+    this.engine = new Engine(device, this.clock, engineOptions, (report) => this.#take(report), cost);
   }
 
   get load(): EngineLoad {

@@ -1,0 +1,256 @@
+/** A step's size from a target: what it takes, in which order it gives way, and that streams keep their targets. */
+
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
+import type { SequenceId, Service } from "../core.ts";
+import type { CostModel } from "../cost/cost-model.ts";
+import { linearCost } from "../cost/linear.ts";
+import type { BatchPolicy } from "../policy.ts";
+import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
+import type { BudgetMember } from "./step-budget.ts";
+import { TargetBudget } from "./target-budget.ts";
+
+type TargetPolicy = Extract<BatchPolicy, { readonly kind: "target" }>;
+
+const policy: TargetPolicy = {
+  kind: "target",
+  tbtMs: 100,
+  margin: 0,
+  stepTokens: 2048,
+  starvationMs: 2000,
+  skipsMax: 3,
+};
+
+/** A device with tiles of 256 tokens: 10 ms, and what each begun tile takes; decodes' contexts cost as well. */
+function tiles(tileMs: (tile: number) => number): CostModel {
+  return {
+    name: "tiles",
+    tileTokens: 256,
+    stepMs: ({ prompts, decodes, decodeContext }) => {
+      const tokens = prompts.reduce((sum, prompt) => sum + prompt.tokens, decodes);
+      let ms = 10 + decodeContext / 1000;
+      for (let tile = 0; tile * 256 < tokens; tile++) ms += tileMs(tile);
+      return ms;
+    },
+  };
+}
+
+const even = tiles(() => 20);
+
+let nextId = 0;
+
+function decode(overrides: Partial<BudgetMember> = {}): BudgetMember {
+  nextId += 1;
+  return {
+    id: nextId as SequenceId,
+    lane: 0,
+    tbtMs: null,
+    lastTokenMs: 0,
+    skips: 0,
+    length: 100,
+    behind: 1,
+    isPaused: false,
+    ...overrides,
+  };
+}
+
+const many = 1_000_000;
+
+function budgetOf(
+  running: readonly BudgetMember[],
+  changes: Partial<TargetPolicy> = {},
+  costs: CostModel & { readonly margin?: number } = even,
+  nowMs = 0,
+): TargetBudget {
+  return new TargetBudget({ ...policy, ...changes }, running, costs, nowMs, many);
+}
+
+test("tile_step_256_264: a sliver of a tile is cut off, unless it ends the prompt", () => {
+  const chunkOf = (left: number): number => budgetOf([], { stepTokens: 264 }).offer(left, 0, 0);
+  expect([chunkOf(1000), chunkOf(300), chunkOf(264), chunkOf(260), chunkOf(256)]).toEqual([
+    256, 256, 264, 260, 256,
+  ]);
+  const eight = Array.from({ length: 8 }, () => decode({ lane: 2 }));
+  expect(budgetOf(eight, { stepTokens: 264 }).offer(1000, 0, 0)).toBe(248);
+});
+
+test("a step is as large as the tightest stream's slack allows, decodes included", () => {
+  expect(budgetOf([decode()]).offer(many, 0, 0)).toBe(4 * 256 - 1);
+  expect(budgetOf([decode(), decode({ tbtMs: 55 })]).offer(many, 0, 0)).toBe(2 * 256 - 2);
+  expect(budgetOf([decode()], {}, even, 40).offer(many, 0, 0)).toBe(2 * 256 - 1);
+  expect(budgetOf([decode()], { margin: 0.2 }, { ...even, margin: 0.3 }).offer(many, 0, 0)).toBe(2 * 256 - 1);
+});
+
+test("without a stream that has a target a step is as large as may be", () => {
+  const streams = [decode({ lane: 1 }), decode({ lane: 2, tbtMs: 1 }), decode({ behind: 50 })];
+  expect(budgetOf(streams).offer(many, 0, 0)).toBe(2048 - 2);
+  expect(budgetOf([decode()], { tbtMs: null }).offer(many, 0, 0)).toBe(2047);
+  expect(budgetOf([decode({ lane: 1, tbtMs: 55 })]).offer(many, 0, 0)).toBe(2 * 256 - 1);
+});
+
+test("of the sizes that fit it takes the one with most tokens per millisecond, not the largest", () => {
+  const steep = tiles((tile) => (tile < 3 ? 20 : 29));
+  expect(budgetOf([decode()], {}, steep).offer(many, 0, 0)).toBe(3 * 256 - 1);
+  expect(budgetOf([decode()], {}, even).offer(many, 0, 0)).toBe(4 * 256 - 1);
+});
+
+test("what all prompts still have to compute is a size as well", () => {
+  const budget = new TargetBudget(policy, [decode()], even, 0, 130);
+  expect(budget.offer(130, 0, 0)).toBe(130);
+});
+
+test("the first prompt decides the size, later ones fill it up", () => {
+  const budget = budgetOf([decode()]);
+  expect(budget.offer(100, 0, 0)).toBe(100);
+  budget.take(100, 0);
+  expect(budget.offer(500, 0, 0)).toBe(500);
+  budget.take(500, 0);
+  expect(budget.offer(500, 0, 0)).toBe(4 * 256 - 601);
+});
+
+test("prompts get nothing when the slack is used up, but one that starves gets a tile", () => {
+  const late = budgetOf([decode()], {}, even, 80);
+  expect(late.offer(many, 0, 1999)).toBe(0);
+  expect(late.offer(many, 0, 2000)).toBe(127);
+  late.take(127, 0);
+  expect(late.offer(many, 0, 9999)).toBe(0);
+});
+
+test("throughput decodes are left out, the longest first, no more than needed and no longer than allowed", () => {
+  const stream = decode();
+  const long = decode({ lane: 2, length: 90_000 });
+  const longer = decode({ lane: 2, length: 95_000 });
+  const tired = decode({ lane: 2, length: 99_000, skips: 3 });
+  const running = [stream, long, tired, longer];
+  expect([...budgetOf(running, { tbtMs: 400 }).skipped]).toEqual([]);
+  expect([...budgetOf(running, { tbtMs: 240 }).skipped]).toEqual([longer.id]);
+  expect([...budgetOf(running, { tbtMs: 60 }).skipped]).toEqual([longer.id, long.id]);
+  const rested = [{ ...longer, skips: 2 }, long].map((one) => ({ ...one }));
+  expect([...budgetOf([stream, ...rested], { tbtMs: 130 }).skipped]).toEqual([long.id]);
+});
+
+test("nobody is admitted with whom the decodes alone would miss the target", () => {
+  const running = Array.from({ length: 5 }, () => decode({ length: 10_000 }));
+  const next = (length: number, lane = 0): BudgetMember =>
+    decode({ length, lane, behind: length, lastTokenMs: Number.NEGATIVE_INFINITY });
+  expect(budgetOf(running).admits(next(20_000), false)).toBe(true);
+  expect(budgetOf(running).admits(next(20_001), false)).toBe(false);
+  expect(budgetOf([]).admits(next(900_000), false)).toBe(true);
+  expect(budgetOf([decode({ lane: 2, length: 900_000 })]).admits(next(900_000, 2), false)).toBe(true);
+  const joined = budgetOf(running);
+  joined.join(next(15_000));
+  expect(joined.admits(next(20_000), false)).toBe(false);
+});
+
+test("throughput sequences keep out their like, but not streams and not whoever has waited too long", () => {
+  const running = [decode(), decode({ lane: 2, length: 60_000 })];
+  const stream = decode({ behind: 100 });
+  const bulk = decode({ lane: 2, length: 20_000, behind: 20_000 });
+  expect(budgetOf(running).admits(stream, false)).toBe(true);
+  expect(budgetOf(running).admits(bulk, false)).toBe(false);
+  expect(budgetOf(running).admits(bulk, true)).toBe(true);
+});
+
+interface Call {
+  readonly afterMs: number;
+  readonly promptTokens: number;
+  readonly tokensMax: number;
+  readonly service: Partial<Service>;
+}
+
+const calls: fc.Arbitrary<Call[]> = fc.array(
+  fc.record({
+    afterMs: fc.nat({ max: 60 }),
+    promptTokens: fc.integer({ min: 1, max: 900 }),
+    tokensMax: fc.integer({ min: 1, max: 40 }),
+    service: fc.record({
+      objective: fc.constantFrom("latency", "latency", "gang", "throughput"),
+      tbtMs: fc.constantFrom(null, 20, 50),
+    }),
+  }),
+  { minLength: 5, maxLength: 40, size: "max" },
+);
+
+/** Plays calls on a device of 2 ms and 0.02 ms per token; returns each token's time, by call. */
+function play(script: readonly Call[], batch: Partial<TargetPolicy>) {
+  const harness = new EngineHarness({
+    spec: { pages: 4096 },
+    cost: linearCost(2, 0.02),
+    engine: {
+      queue: { kind: "lanes", groups: 10, credits: [8, 4, 1], tenantQuantum: 1024 },
+      batch: { ...policy, margin: 0.1, tbtMs: 30, ...batch },
+      integrity: "idle",
+    },
+    isStallFree: false,
+  });
+  script.forEach(({ afterMs, promptTokens, tokensMax, service }, i) => {
+    harness.clock.advance(afterMs);
+    harness.submit(sequenceSpec(tokensFrom(17 * i, promptTokens), tokensMax, { service }));
+    harness.engine.run();
+  });
+  harness.finish();
+  const timesMs = script.map((): number[] => []);
+  for (const { chunks, endMs } of harness.traces) {
+    for (const { sequence, start, count } of chunks) {
+      if (start + count >= script[sequence]!.promptTokens) timesMs[sequence]!.push(endMs);
+    }
+  }
+  return { harness, timesMs };
+}
+
+test("on a device whose costs are known every stream keeps its target, whatever comes", () => {
+  const rule = fc.property(calls, (script) => {
+    const { harness, timesMs } = play(script, {});
+    script.forEach(({ service: { objective, tbtMs }, tokensMax }, i) => {
+      expect(timesMs[i]).toHaveLength(tokensMax);
+      const targetMs = objective === "throughput" ? null : (tbtMs ?? (objective === "latency" ? 30 : null));
+      const gaps = timesMs[i]!.slice(1).map((timeMs, j) => timeMs - timesMs[i]![j]!);
+      if (targetMs !== null) expect(Math.max(0, ...gaps)).toBeLessThanOrEqual(targetMs);
+    });
+    expect(harness.load.stepsOverTarget).toBe(0);
+  });
+  fc.assert(rule, { seed: 20261101, numRuns: 60 });
+});
+
+test("throughput decodes are left out at most three steps in a row, take turns, and say the same", () => {
+  // A decode takes 1 ms: with 24 of them the stream, which came last, would wait for 26 ms.
+  const harness = new EngineHarness({
+    spec: { pages: 512 },
+    cost: linearCost(1, 1),
+    engine: { batch: { ...policy, tbtMs: 15 }, queue: { kind: "fcfs" } },
+    isStallFree: false,
+  });
+  const bulk = Array.from({ length: 24 }, (_, i) =>
+    sequenceSpec(tokensFrom(31 * i, 20), 60, { service: { objective: "throughput" } }),
+  );
+  for (const spec of bulk) harness.submit(spec);
+  for (let i = 0; i < 30; i++) harness.step();
+  const stream = harness.submit(sequenceSpec(tokensFrom(900, 10), 40));
+  harness.finish();
+
+  const together = harness.traces.filter(({ chunks }) =>
+    chunks.some(({ sequence, isDecode }) => sequence === stream && isDecode),
+  );
+  expect(together.length).toBe(39);
+  expect(Math.max(...together.map(({ startMs, endMs }) => endMs - startMs))).toBeLessThanOrEqual(15);
+  for (let i = 0; i < bulk.length; i++) {
+    const present = together.map(({ chunks }) => chunks.some(({ sequence }) => sequence === i));
+    const absences = present
+      .map((isIn) => (isIn ? "x" : "."))
+      .join("")
+      .split("x");
+    expect(Math.max(...absences.slice(0, -1).map((run) => run.length))).toBeLessThanOrEqual(3);
+    expect(harness.outcomes[i]!.tokens).toEqual(tokensAlone(bulk[i]!).tokens);
+  }
+  expect(harness.load.skippedDecodesTotal).toBeGreaterThan(0);
+});
+
+test("a target that cannot be kept is missed and counted, and everybody still ends", () => {
+  const { harness, timesMs } = play(
+    Array.from({ length: 12 }, () => ({ afterMs: 0, promptTokens: 50, tokensMax: 20, service: {} })),
+    { tbtMs: 1 },
+  );
+  expect(timesMs.map((times) => times.length)).toEqual(new Array(12).fill(20));
+  expect(harness.load.stepsOverTarget).toBeGreaterThan(19);
+});
