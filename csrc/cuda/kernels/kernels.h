@@ -1,0 +1,104 @@
+// kernels.h - what the CUDA engine computes with. Each function queues one kernel on a stream; it allocates
+// nothing and waits for nothing. Pointers are device memory, rows start on 16 bytes.
+//
+// Numbers are those of the CPU engine (csrc/kernels/kernels.h): bf16 weights, bf16 activations into matrix
+// products, bf16 keys and values, f32 everywhere else, the residual stream among it. reference/ has a plain
+// loop for each.
+//
+// Promise, tested: the same arguments give the same bits, whatever the timing, and a row's result does not
+// depend on the rows beside it, except through the number of splits that attention and matrix products
+// choose.
+//
+// Dimension letters are those of engine.h: T tokens, H hidden, Hq/Hk heads, D head size, F feed-forward, V
+// vocabulary, Tp tokens per page.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/runtime.h"
+
+namespace bunting::cuda {
+
+using bf16 = uint16_t;
+
+// ---- rows
+// ------------------------------------------------------------------------------------------------------------
+
+// x[t] = table[ids[t]] as f32. H is a multiple of 8.
+struct Embed {
+  float* x;            // [T, H]
+  bf16 const* table;   // [V, H]
+  int32_t const* ids;  // [T]
+  int32_t tokens, hidden;
+};
+void embed(Stream& stream, Embed const& e);
+
+// x[r] += delta[0][r] + delta[1][r] + ..., then y[r] = x[r] / sqrt(mean(x[r]^2) + epsilon) * weight. H is a
+// multiple of 4.
+struct RmsNorm {
+  float* x;             // [.., H] the residual stream
+  float const* delta;   // [deltas, T, H]: partial sums of a matrix product, added in this order
+  int32_t deltas;       // 0: x is only read
+  int32_t const* rows;  // [T] which row of x becomes row r of y; null: row r. Then deltas is 0
+  float const* weight;  // [H]
+  bf16* y;              // [T, H]
+  float epsilon;
+  int32_t tokens, hidden;
+};
+void rmsnorm(Stream& stream, RmsNorm const& n);
+
+// y[t, f] = silu(gate_up[t, f]) * gate_up[t, F + f]. F is a multiple of 4.
+struct SwiGlu {
+  float const* gate_up;  // [T, 2F]
+  bf16* y;               // [T, F]
+  int32_t tokens, feed_forward;
+};
+void swiglu(Stream& stream, SwiGlu const& s);
+
+// ---- keys and values
+// -------------------------------------------------------------------------------------------------
+
+// One layer's part of the KV pages: [page][layer][keys | values][kv head][Tp][D] bf16. Strides are in
+// elements, so that the engine may choose another order of the outer dimensions.
+struct KvPages {
+  bf16* layer;  // page 0 of the layer
+  int64_t page_stride;
+  int64_t values;  // from a head's keys to its values
+  int32_t kv_heads, head_size, page_tokens;
+  int64_t head_stride() const { return int64_t(page_tokens) * head_size; }
+};
+
+// What follows the QKV product, per token: RMS norm of each q and k head if there are weights for it,
+// rotation of q and k, append of k and v to the token's page slot. D is a multiple of 16, at most 256.
+struct RopeAppend {
+  float const* qkv;  // [T, (Hq + 2*Hk) * D]: q, k, v
+  bf16* q;           // [T, Hq*D], not scaled
+  int32_t query_heads;
+  float const* q_norm;  // [D] or null
+  float const* k_norm;
+  float norm_epsilon;
+  float const* cos;  // [context_max, D/2]
+  float const* sin;
+  int32_t const* positions;  // [T]
+  int32_t const* slots;      // [T] page * Tp + slot to append to
+  KvPages kv;
+  int32_t tokens;
+};
+void rope_append(Stream& stream, RopeAppend const& a);
+
+// The first `tokens` slots of page `from`, of all layers, become those of page `to`. Copies of one call touch
+// different `to` pages, and no page is both.
+struct PageCopy {
+  int32_t from, to, tokens;
+};
+struct CopyPages {
+  bf16* pages;
+  PageCopy const* copies;  // [count], device memory
+  int32_t count;
+  int64_t page_elements;
+  int32_t head_size, page_tokens;
+};
+void copy_pages(Stream& stream, CopyPages const& c);
+
+}  // namespace bunting::cuda

@@ -1,0 +1,119 @@
+// device_test.h - what the tests of kernels share: arrays on the device, one stream, comparisons, sabotage.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cuda/kernels/kernels.h"
+#include "cuda/runtime.h"
+#include "cuda/runtime_emulated.h"
+#include "emulator/grid.h"
+#include "error.h"
+#include "reference/kv_value.h"
+#include "tests/test.h"
+
+namespace bunting::test {
+
+inline constexpr double kKernelDeadlineMs = 60'000;
+
+// `count` values on the device, which the host reads and writes by copies. What nobody wrote is NaN.
+template <class T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(size_t count)
+      : memory_((count ? count : 1) * sizeof(T), "a test"),
+        staging_(memory_.bytes(), "a test"),
+        count_(count) {
+    std::memset(staging_.data(), 0xff, staging_.bytes());
+    upload();
+  }
+  explicit DeviceArray(std::vector<T> const& values) : DeviceArray(values.size()) { set(values); }
+
+  T* data() const { return reinterpret_cast<T*>(memory_.data()); }
+  size_t size() const { return count_; }
+  void set(std::vector<T> const& values) {
+    std::memcpy(staging_.data(), values.data(), count_ * sizeof(T));
+    upload();
+  }
+  std::vector<T> get() const {
+    cuda::Stream stream;
+    stream.copy(staging_.data(), memory_.data(), count_ * sizeof(T));
+    if (!stream.wait(kKernelDeadlineMs)) fail(BUNTING_LOST, "a copy takes too long");
+    T const* const values = reinterpret_cast<T const*>(staging_.data());
+    return std::vector<T>(values, values + count_);
+  }
+
+ private:
+  void upload() {
+    cuda::Stream stream;
+    stream.copy(memory_.data(), staging_.data(), staging_.bytes());
+    if (!stream.wait(kKernelDeadlineMs)) fail(BUNTING_LOST, "a copy takes too long");
+  }
+  cuda::DeviceMemory memory_;
+  cuda::MappedMemory staging_;
+  size_t count_;
+};
+
+// Runs what `work` queues; "" or why the device is lost. The device is whole again afterwards.
+inline std::string fault_of(std::function<void(cuda::Stream&)> const& work, uint64_t seed = 1) {
+  cuda::set_mishaps({.seed = seed});
+  std::string text;
+  try {
+    cuda::Stream stream;
+    work(stream);
+    if (!stream.wait(kKernelDeadlineMs)) text = "it does not end";
+  } catch (Error const& error) {
+    text = error.what();
+  }
+  cuda::set_mishaps({});
+  return text;
+}
+
+#define RUNS(work)                                                           \
+  do {                                                                       \
+    std::string const fault = fault_of([&](cuda::Stream& stream) { work; }); \
+    REQUIRE(fault.empty(), "%s", fault.c_str());                             \
+  } while (0)
+
+// Every place where the kernels of `work` wait is needed: without it the emulator complains, or `is_right`
+// does, for one of a few orders of threads.
+inline void every_wait_is_needed(std::function<void(cuda::Stream&)> const& work,
+                                 std::function<bool()> const& is_right) {
+  constexpr uint64_t kSeeds = 3;
+  emulator::take_sites();
+  std::string const fault = fault_of(work);
+  REQUIRE(fault.empty() && is_right(), "unharmed: %s", fault.c_str());
+  std::vector<emulator::Site> const sites = emulator::take_sites();
+  CHECK(!sites.empty(), "nothing waits");
+  for (emulator::Site const site : sites) {
+    emulator::sabotage(site);
+    bool noticed = false;
+    for (uint64_t seed = 1; seed <= kSeeds && !noticed; ++seed)
+      noticed = !fault_of(work, seed).empty() || !is_right();
+    emulator::sabotage({});
+    static constexpr char const* kinds[] = {"block barrier", "warp barrier", "copy_wait"};
+    CHECK(noticed, "nobody notices that the %s of line %d is gone", kinds[int(site.kind)], site.line);
+  }
+}
+
+inline std::vector<float> random_floats(Random& random, size_t count, float limit = 1) {
+  std::vector<float> x(count);
+  for (float& value : x) value = random.uniform(-limit, limit);
+  return x;
+}
+
+inline std::vector<uint16_t> random_halves(Random& random, size_t count, float limit = 1) {
+  std::vector<uint16_t> x(count);
+  for (uint16_t& value : x) value = reference::narrow(random.uniform(-limit, limit));
+  return x;
+}
+
+// One rounding to bf16, and what f32 sums and fast functions may add.
+inline bool is_rounded(uint16_t got, double want, double slack = 1e-6) {
+  return std::fabs(double(reference::widen(got)) - want) <= std::fabs(want) * 0x1.01p-8 + slack;
+}
+
+}  // namespace bunting::test

@@ -1,0 +1,73 @@
+// rope_append against the reference, with every page slot that is not written left alone.
+#include "cuda/tests/device_test.h"
+#include "reference/attention.h"
+
+namespace bunting::test {
+
+TEST(cuda_rope_append_matches_the_reference) {
+  Random random{7};
+  constexpr int32_t kContext = 40, kPages = 5, kLayers = 2, kTokens = 5;
+  for (int d : {16, 64, 96, 128, 256})
+    for (bool norms : {false, true}) {
+      int32_t const hq = 6, hk = 2, width = (hq + 2 * hk) * d;
+      std::vector<float> const qkv = random_floats(random, size_t(kTokens * width), 2);
+      std::vector<float> const q_norm = random_floats(random, size_t(d)),
+                               k_norm = random_floats(random, size_t(d));
+      std::vector<float> cos(size_t(kContext * d / 2)), sin(cos.size());
+      for (size_t i = 0; i < cos.size(); ++i) {
+        float const angle = random.uniform(-3, 3);
+        cos[i] = std::cos(angle);
+        sin[i] = std::sin(angle);
+      }
+      std::vector<int32_t> const positions = {7, 8, 39, 0, 16},
+                                 slots = {3 * 16 + 7, 3 * 16 + 8, 15, 4 * 16, 16};
+
+      RopeAppend wanted{};
+      wanted.qkv = const_cast<float*>(qkv.data());
+      wanted.ldqkv = width;
+      wanted.query_heads = hq;
+      wanted.q_norm = norms ? q_norm.data() : nullptr;
+      wanted.k_norm = norms ? k_norm.data() : nullptr;
+      wanted.norm_epsilon = 1e-6f;
+      wanted.cos = cos.data();
+      wanted.sin = sin.data();
+      wanted.positions = positions.data();
+      wanted.kv.kv_heads = hk;
+      wanted.kv.head_size = d;
+      std::vector<double> q(size_t(kTokens * hq * d)), k(size_t(kTokens * hk * d)), v(k.size());
+      reference::rope_append(wanted, 0, kTokens, q.data(), k.data(), v.data());
+
+      int64_t const part = int64_t(hk) * 16 * d, page = 2 * kLayers * part;
+      DeviceArray<uint16_t> const pages(size_t(kPages * page)), device_q(q.size());
+      DeviceArray<float> const device_qkv(qkv), device_cos(cos), device_sin(sin), device_q_norm(q_norm),
+          device_k_norm(k_norm);
+      DeviceArray<int32_t> const device_positions(positions), device_slots(slots);
+      cuda::KvPages const kv{pages.data() + 2 * part, page, part, hk, d, 16};  // layer 1
+      RUNS(cuda::rope_append(
+          stream, {device_qkv.data(), device_q.data(), hq, norms ? device_q_norm.data() : nullptr,
+                   norms ? device_k_norm.data() : nullptr, 1e-6f, device_cos.data(), device_sin.data(),
+                   device_positions.data(), device_slots.data(), kv, kTokens}));
+
+      std::vector<uint16_t> const got_q = device_q.get();
+      for (size_t i = 0; i < q.size(); ++i)
+        CHECK(is_rounded(got_q[i], q[i]), "D=%d norms=%d q %zu: %g, wanted %g", d, norms, i,
+              double(reference::widen(got_q[i])), q[i]);
+      std::vector<uint16_t> const got = pages.get();
+      size_t written = 0;
+      for (uint16_t value : got) written += value != 0xffff;
+      CHECK(written == k.size() + v.size(), "D=%d: %zu elements of pages are written", d, written);
+      for (int32_t t = 0; t < kTokens; ++t)
+        for (int32_t head = 0; head < hk; ++head)
+          for (int32_t i = 0; i < d; ++i) {
+            int64_t const at =
+                slots[size_t(t)] / 16 * page + 2 * part + (head * 16 + slots[size_t(t)] % 16) * d + i;
+            size_t const from = size_t((t * hk + head) * d + i);
+            CHECK(is_rounded(got[size_t(at)], k[from]), "D=%d norms=%d k of token %d head %d at %d", d, norms,
+                  t, head, i);
+            CHECK(is_rounded(got[size_t(at + part)], v[from]), "D=%d norms=%d v of token %d head %d at %d", d,
+                  norms, t, head, i);
+          }
+    }
+}
+
+}  // namespace bunting::test

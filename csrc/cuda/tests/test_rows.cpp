@@ -1,0 +1,129 @@
+// embed, rmsnorm, swiglu and copy_pages against the reference loops.
+#include "cuda/tests/device_test.h"
+#include "reference/dense.h"
+
+namespace bunting::test {
+
+TEST(cuda_embed_copies_rows) {
+  Random random{1};
+  for (int hidden : {8, 64, 1032}) {
+    int const vocab = 11;
+    std::vector<uint16_t> const table = random_halves(random, size_t(vocab * hidden));
+    std::vector<int32_t> const ids = {3, 0, 10, 3, 7};
+    DeviceArray<uint16_t> const device_table(table);
+    DeviceArray<int32_t> const device_ids(ids);
+    DeviceArray<float> const x(ids.size() * size_t(hidden));
+    RUNS(
+        cuda::embed(stream, {x.data(), device_table.data(), device_ids.data(), int32_t(ids.size()), hidden}));
+    std::vector<float> const got = x.get();
+    for (size_t i = 0; i < got.size(); ++i) {
+      uint16_t const want = table[size_t(ids[i / size_t(hidden)] * hidden) + i % size_t(hidden)];
+      CHECK(got[i] == reference::widen(want), "H=%d element %zu: %g", hidden, i, double(got[i]));
+    }
+  }
+}
+
+namespace {
+
+struct Norm {
+  int32_t tokens, hidden, deltas;
+  std::vector<float> x, delta, weight, summed;
+  std::vector<double> want;
+
+  Norm(Random& random, int32_t t, int32_t h, int32_t d)
+      : tokens(t),
+        hidden(h),
+        deltas(d),
+        x(random_floats(random, size_t(t * h), 3)),
+        delta(random_floats(random, size_t(d * t * h))),
+        weight(random_floats(random, size_t(h), 2)),
+        summed(x),
+        want(x.size()) {
+    for (int32_t i = 0; i < d; ++i)
+      for (size_t j = 0; j < x.size(); ++j) summed[j] += delta[size_t(i) * x.size() + j];
+    reference::rmsnorm(want.data(), h, summed.data(), h, weight.data(), h, 1e-5f, t);
+  }
+};
+
+}  // namespace
+
+TEST(cuda_rmsnorm_adds_and_matches_the_reference) {
+  Random random{2};
+  for (int hidden : {4, 60, 1024, 1028, 4096})
+    for (int deltas : {0, 1, 3}) {
+      Norm const n(random, 3, hidden, deltas);
+      DeviceArray<float> const x(n.x), delta(n.delta), weight(n.weight);
+      DeviceArray<uint16_t> const y(n.x.size());
+      RUNS(cuda::rmsnorm(
+          stream, {x.data(), delta.data(), deltas, nullptr, weight.data(), y.data(), 1e-5f, 3, hidden}));
+      CHECK(x.get() == n.summed, "H=%d deltas=%d: other sums", hidden, deltas);
+      std::vector<uint16_t> const got = y.get();
+      for (size_t i = 0; i < got.size(); ++i)
+        CHECK(is_rounded(got[i], n.want[i]), "H=%d deltas=%d element %zu: %g, wanted %g", hidden, deltas, i,
+              double(reference::widen(got[i])), n.want[i]);
+    }
+}
+
+TEST(cuda_rmsnorm_takes_chosen_rows) {
+  Random random{3};
+  Norm const n(random, 6, 512, 0);
+  std::vector<int32_t> const rows = {5, 0, 5, 2};
+  DeviceArray<float> const x(n.x), weight(n.weight);
+  DeviceArray<int32_t> const device_rows(rows);
+  DeviceArray<uint16_t> const all(n.x.size()), chosen(rows.size() * 512);
+  RUNS(cuda::rmsnorm(stream, {x.data(), nullptr, 0, nullptr, weight.data(), all.data(), 1e-5f, 6, 512}));
+  RUNS(cuda::rmsnorm(
+      stream, {x.data(), nullptr, 0, device_rows.data(), weight.data(), chosen.data(), 1e-5f, 4, 512}));
+  std::vector<uint16_t> const want = all.get(), got = chosen.get();
+  for (size_t i = 0; i < got.size(); ++i)
+    CHECK(got[i] == want[size_t(rows[i / 512]) * 512 + i % 512],
+          "row %zu differs from the same row in company", i / 512);
+}
+
+TEST(cuda_rmsnorm_waits_nowhere_in_vain) {
+  Random random{4};
+  Norm const n(random, 2, 1024, 0);
+  DeviceArray<float> const x(n.x), weight(n.weight);
+  DeviceArray<uint16_t> const y(n.x.size());
+  every_wait_is_needed(
+      [&](cuda::Stream& stream) {
+        stream.fill(y.data(), 0xff, n.x.size() * 2);
+        cuda::rmsnorm(stream, {x.data(), nullptr, 0, nullptr, weight.data(), y.data(), 1e-5f, 2, 1024});
+      },
+      [&] { return is_rounded(y.get()[5], n.want[5]); });
+}
+
+TEST(cuda_swiglu_matches_the_reference) {
+  Random random{5};
+  for (int width : {4, 100, 1024, 1500}) {
+    int const tokens = 3;
+    std::vector<float> const gate_up = random_floats(random, size_t(tokens * 2 * width), 6);
+    std::vector<double> want(size_t(tokens * width));
+    reference::swiglu(want.data(), width, gate_up.data(), 2 * width, width, tokens);
+    DeviceArray<float> const in(gate_up);
+    DeviceArray<uint16_t> const y(want.size());
+    RUNS(cuda::swiglu(stream, {in.data(), y.data(), tokens, width}));
+    std::vector<uint16_t> const got = y.get();
+    for (size_t i = 0; i < got.size(); ++i)
+      CHECK(is_rounded(got[i], want[i], 1e-5), "F=%d element %zu: %g, wanted %g", width, i,
+            double(reference::widen(got[i])), want[i]);
+  }
+}
+
+TEST(cuda_copy_pages_copies_the_wanted_slots_and_nothing_else) {
+  Random random{6};
+  int const head_size = 64, page_tokens = 16, parts = 2 * 2 * 3, pages = 7;  // 2 layers of 3 heads
+  int const part = page_tokens * head_size, page = parts * part;
+  std::vector<uint16_t> want = random_halves(random, size_t(pages * page));
+  std::vector<cuda::PageCopy> const copies = {{0, 3, 16}, {5, 1, 1}, {0, 6, 7}};
+  DeviceArray<uint16_t> const device(want);
+  DeviceArray<cuda::PageCopy> const device_copies(copies);
+  RUNS(cuda::copy_pages(stream, {device.data(), device_copies.data(), 3, page, head_size, page_tokens}));
+  for (cuda::PageCopy const& copy : copies)
+    for (int p = 0; p < parts; ++p)
+      std::copy_n(want.begin() + copy.from * page + p * part, copy.tokens * head_size,
+                  want.begin() + copy.to * page + p * part);
+  CHECK(device.get() == want, "pages differ");
+}
+
+}  // namespace bunting::test
