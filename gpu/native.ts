@@ -74,8 +74,10 @@ export interface TensorSource {
   readonly path: string;
   /** Bytes from the start of the file. */
   readonly offset: number;
-  /** BUNTING_F32, BUNTING_F16 or BUNTING_BF16 */
+  /** How the file stores it: BUNTING_F32, BUNTING_Q4_0, … */
   readonly dtype: number;
+  /** BUNTING_PAIRED_ROWS */
+  readonly pairedRows: boolean;
   readonly rows: number;
   readonly cols: number;
 }
@@ -105,6 +107,8 @@ export interface NativeLibrary {
 }
 
 const abiVersion = 1;
+/** BUNTING_PAIRED_ROWS */
+const pairedRows = 256;
 const statuses: readonly (NativeStatus | "ok")[] = ["ok", "invalid", "noMemory", "io", "retry", "lost"];
 
 const abiSymbols = { bunting_abi_version: { args: [], returns: "i32" } } as const;
@@ -163,9 +167,10 @@ export function openLibrary(path: string): NativeLibrary {
       const struct = encodeShape(shape, options);
       return word((out) => c.bunting_model_open(struct, out)) as ModelHandle;
     },
-    modelLoad(model, { tensor, layer, path: file, offset, dtype, rows, cols }) {
+    modelLoad(model, { tensor, layer, path: file, offset, dtype, pairedRows: paired, rows, cols }) {
       const name = encodePath(file);
-      check(c.bunting_model_load(model, tensor, layer, name, offset, dtype, rows, cols));
+      const type = paired ? dtype + pairedRows : dtype;
+      check(c.bunting_model_load(model, tensor, layer, name, offset, type, rows, cols));
     },
     modelSeal: (model) => check(c.bunting_model_seal(model)),
     modelClose: (model) => check(c.bunting_model_close(model)),

@@ -58,11 +58,11 @@ export function openCpuModel(
   const plan = library.modelPlan(shape, options, cpuPageTokens);
   const handle = library.modelOpen(shape, options);
   try {
-    const totalBytes = folder.tensors.reduce((sum, tensor) => sum + tensorBytes(tensor), 0);
+    const totalBytes = folder.tensors.reduce((sum, tensor) => sum + tensor.bytes, 0);
     let doneBytes = 0;
     for (const tensor of folder.tensors) {
       loadTensor(library, handle, tensor);
-      doneBytes += tensorBytes(tensor);
+      doneBytes += tensor.bytes;
       onProgress(doneBytes, totalBytes);
     }
     library.modelSeal(handle);
@@ -120,8 +120,4 @@ function loadTensor(library: NativeLibrary, model: ModelHandle, tensor: ModelTen
     if (!(error instanceof NativeError)) throw error;
     throw new NativeError(error.status, `${tensor.name}: ${error.message}`);
   }
-}
-
-function tensorBytes({ rows, cols, dtype }: ModelTensor): number {
-  return rows * cols * (dtype === 0 ? 4 : 2);
 }

@@ -72,7 +72,7 @@ const supported = `supported: ${Object.keys(families).join(", ")}`;
 const configBytesMax = 4 << 20;
 
 /** Limits of what is believable. Far above any released model, far below where products leave 2^53. */
-const limits = {
+export const shapeLimits = {
   layers: 4096,
   hidden: 1 << 18,
   feedForward: 1 << 20,
@@ -143,31 +143,31 @@ function familyOf(fields: Fields): Family {
 }
 
 function shapeOf(family: Family, fields: Fields): ModelShape {
-  const layers = fields.integer("num_hidden_layers", 1, limits.layers);
-  const hidden = fields.integer("hidden_size", 1, limits.hidden);
-  const queryHeads = fields.integer("num_attention_heads", 1, limits.heads);
+  const layers = fields.integer("num_hidden_layers", 1, shapeLimits.layers);
+  const hidden = fields.integer("hidden_size", 1, shapeLimits.hidden);
+  const queryHeads = fields.integer("num_attention_heads", 1, shapeLimits.heads);
   // Only Llama's files may leave this out; for the others transformers would fill in another model's number.
   const kvHeads = fields.integer(
     "num_key_value_heads",
     1,
-    limits.heads,
+    shapeLimits.heads,
     family === "llama" ? queryHeads : undefined,
   );
   if (queryHeads % kvHeads !== 0) {
     fields.refuse("num_key_value_heads", `does not divide num_attention_heads ${queryHeads}`);
   }
-  const contextMax = fields.integer("max_position_embeddings", 1, limits.contextMax);
+  const contextMax = fields.integer("max_position_embeddings", 1, shapeLimits.contextMax);
   fields.only("hidden_act", "silu");
   fields.only("attention_bias", false);
   fields.only("mlp_bias", false);
   return {
     layers,
     hidden,
-    feedForward: fields.integer("intermediate_size", 1, limits.feedForward),
+    feedForward: fields.integer("intermediate_size", 1, shapeLimits.feedForward),
     queryHeads,
     kvHeads,
     headSize: headSizeOf(family, fields, hidden, queryHeads),
-    vocab: fields.integer("vocab_size", 1, limits.vocab),
+    vocab: fields.integer("vocab_size", 1, shapeLimits.vocab),
     contextMax,
     slidingWindow: slidingWindowOf(family, fields, layers),
     qkvBias: family === "qwen2",
@@ -180,7 +180,7 @@ function shapeOf(family: Family, fields: Fields): ModelShape {
 
 function headSizeOf(family: Family, fields: Fields, hidden: number, queryHeads: number): number {
   let headSize: number;
-  if (fields.has("head_dim")) headSize = fields.integer("head_dim", 1, limits.headSize);
+  if (fields.has("head_dim")) headSize = fields.integer("head_dim", 1, shapeLimits.headSize);
   else if (family === "qwen3") headSize = 128;
   else if (hidden % queryHeads === 0) headSize = hidden / queryHeads;
   else
@@ -188,11 +188,11 @@ function headSizeOf(family: Family, fields: Fields, hidden: number, queryHeads: 
       "num_attention_heads",
       `does not divide hidden_size ${hidden}, and there is no head_dim`,
     );
-  if (headSize % 16 !== 0 || headSize > limits.headSize) {
+  if (headSize % 16 !== 0 || headSize > shapeLimits.headSize) {
     const field = fields.has("head_dim") ? "head_dim" : "hidden_size";
     fields.refuse(
       field,
-      `a head size of ${headSize} is not supported: multiples of 16 up to ${limits.headSize} are`,
+      `a head size of ${headSize} is not supported: multiples of 16 up to ${shapeLimits.headSize} are`,
     );
   }
   return headSize;
@@ -200,7 +200,7 @@ function headSizeOf(family: Family, fields: Fields, hidden: number, queryHeads: 
 
 /** One window for all layers, or none: models that mix are refused. */
 function slidingWindowOf(family: Family, fields: Fields, layers: number): number {
-  const windowMax = limits.contextMax;
+  const windowMax = shapeLimits.contextMax;
   let sliding = 0; // layers with a window
   if (family === "mistral") {
     sliding = fields.get("sliding_window") === null ? 0 : layers;
@@ -271,7 +271,7 @@ function ropeOf(fields: Fields, contextMax: number): Rope {
         factor: rope.number("factor", 1, 1e6),
         lowFreqFactor,
         highFreqFactor,
-        originalContext: source.integer(original, 1, limits.contextMax, contextMax),
+        originalContext: source.integer(original, 1, shapeLimits.contextMax, contextMax),
       };
     }
     default:

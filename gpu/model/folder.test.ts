@@ -101,7 +101,7 @@ describe("folders that are no models", () => {
       ["config.json", "pytorch_model-00001-of-00002.bin"],
       "it has pytorch_model-00001-of-00002.bin",
     ],
-    ["GGUF", ["tiny.gguf"], "it has tiny.gguf (GGUF, which is not read)"],
+    ["GGUF", ["tiny.gguf"], "it has tiny.gguf (a GGUF file: give its path instead of the folder's)"],
     ["adapter", ["adapter_config.json", "adapter_model.safetensors"], "a LoRA adapter"],
     ["publisher's layout", ["config.json", "consolidated.safetensors"], "it has consolidated.safetensors"],
     ["another name", ["config.json", "weights.safetensors"], "it has weights.safetensors"],
@@ -116,8 +116,10 @@ describe("folders that are no models", () => {
 
   test("a path that is missing or a file", () => {
     expect(errorOf(join(scratch, "none"))).toBe("DIR: does not exist");
-    const dir = emptyFolder("tiny.gguf");
-    expect(errorOf(join(dir, "tiny.gguf"))).toContain("DIR: is a GGUF file; wanted: a Hugging Face folder");
+    const dir = emptyFolder("tiny.bin");
+    expect(errorOf(join(dir, "tiny.bin"))).toBe(
+      "DIR: is not a folder; wanted: a Hugging Face folder with config.json and *.safetensors, or a GGUF file",
+    );
   });
 });
 
@@ -158,9 +160,7 @@ describe("damaged models are refused, naming file, tensor and reason", () => {
     editHeader(dir, (header) => {
       header[norm]!.dtype = "I16";
     });
-    expect(errorOf(dir)).toBe(
-      `DIR/model.safetensors: ${norm}: has dtype I16; BF16, F16 and F32 are supported`,
-    );
+    expect(errorOf(dir)).toBe(`DIR/model.safetensors: ${norm}: has dtype I16; supported: F32, F16, BF16`);
   });
 
   test("a file cut short", () => {

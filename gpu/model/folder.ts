@@ -1,14 +1,18 @@
-/** A model folder as Hugging Face writes it: opened, checked, and described for an engine. Nothing is loaded
- *  here. */
+/** A model on disk: a folder as Hugging Face writes it, or a GGUF file. Opened, checked, and described for an
+ *  engine. Nothing is loaded here. */
 import { readdirSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { type GenerationDefaults, type ModelConfig, readModelConfig } from "./config.ts";
+import { isGguf, openGguf } from "./gguf.ts";
 import { ioReason, ModelError } from "./model-error.ts";
 import { readStoredTensors } from "./safetensors.ts";
 import { type ModelTensor, matchTensors } from "./weights.ts";
 
 export interface ModelFolder {
+  /** The folder, or the GGUF file. */
   readonly dir: string;
+  /** What the model is called: the folder's name, or what the file says. */
+  readonly name: string;
   readonly config: ModelConfig;
   /** Everything the model needs, each once, in the order of the forward pass. */
   readonly tensors: readonly ModelTensor[];
@@ -21,8 +25,9 @@ export interface ModelFolder {
   readonly generationDefaults: GenerationDefaults;
 }
 
-/** Opens and checks a folder with config.json and safetensors. Every problem is a ModelError. */
+/** Opens and checks a folder with config.json and safetensors, or a GGUF file. Every problem is a ModelError. */
 export function openModelFolder(dir: string): ModelFolder {
+  if (isGguf(dir)) return openGguf(dir);
   const names = folderNames(dir);
   const hasWeights = names.includes("model.safetensors") || names.includes("model.safetensors.index.json");
   if (!hasWeights) {
@@ -34,6 +39,7 @@ export function openModelFolder(dir: string): ModelFolder {
   const source = stored.files.length === 1 ? stored.files[0]! : join(dir, "model.safetensors.index.json");
   return {
     dir,
+    name: basename(resolve(dir)),
     config,
     tensors: matchTensors(config, stored, source),
     weightFilesBytes: stored.filesBytes,
@@ -46,11 +52,10 @@ export function openModelFolder(dir: string): ModelFolder {
 function folderNames(dir: string): readonly string[] {
   try {
     if (!statSync(dir).isDirectory()) {
-      const hint = dir.endsWith(".gguf") ? "is a GGUF file; " : "is not a folder; ";
       throw new ModelError(
         dir,
         null,
-        `${hint}wanted: a Hugging Face folder with config.json and *.safetensors`,
+        "is not a folder; wanted: a Hugging Face folder with config.json and *.safetensors, or a GGUF file",
       );
     }
     return readdirSync(dir);
@@ -63,7 +68,7 @@ function folderNames(dir: string): readonly string[] {
 function insteadOf(dir: string, names: readonly string[], missing: string): ModelError {
   const formats: readonly (readonly [RegExp, string])[] = [
     [/^adapter_config\.json$|^adapter_model\./, "a LoRA adapter: merge it into its base model first"],
-    [/\.gguf$/, "GGUF, which is not read"],
+    [/\.gguf$/, "a GGUF file: give its path instead of the folder's"],
     [/^pytorch_model.*\.bin(\.index\.json)?$|\.pth?$/, "pickled PyTorch weights, which are never opened"],
     [/^consolidated.*\.safetensors$/, "the publisher's own layout, not the Hugging Face one"],
     [/\.safetensors$/, "safetensors under another name"],

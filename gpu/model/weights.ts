@@ -1,6 +1,7 @@
 /**
- * Which tensors a model is made of: the names in a Hugging Face folder, the shapes that the configuration
- * demands, and the numbers (BUNTING_T_* of engine.h) under which the engine takes them.
+ * Which tensors a model is made of: their names, the shapes that the configuration demands, and the numbers
+ * (BUNTING_T_* of engine.h) under which the engine takes them. Names are those of a Hugging Face folder unless
+ * a layout says otherwise.
  */
 import type { ModelConfig } from "./config.ts";
 import { show } from "./json.ts";
@@ -37,8 +38,12 @@ export interface ModelTensor {
   readonly path: string;
   /** Bytes from the start of the file. */
   readonly offset: number;
-  /** BUNTING_F32, BUNTING_F16 or BUNTING_BF16 */
+  /** In the file. */
+  readonly bytes: number;
+  /** How the file stores it: BUNTING_F32, BUNTING_Q4_0, … */
   readonly dtype: number;
+  /** The rows of each head come in pairs: BUNTING_PAIRED_ROWS. */
+  readonly pairedRows: boolean;
   /** Row-major [rows, cols]; vectors have one row. */
   readonly rows: number;
   readonly cols: number;
@@ -46,8 +51,27 @@ export interface ModelTensor {
   readonly name: string;
 }
 
-/** The values of BUNTING_F32, BUNTING_F16, BUNTING_BF16 by the file's word for them. */
-const dtypes: Readonly<Record<string, number>> = { F32: 0, F16: 1, BF16: 2 };
+/** How a kind of file names and stores the tensors of a model. */
+export interface TensorLayout {
+  /** What the configuration was read from, for messages. */
+  readonly describedBy: string;
+  /** Values of BUNTING_F32, … by the file's word for them. */
+  readonly dtypes: Readonly<Record<string, number>>;
+  nameOf(want: WantedTensor): string;
+  /** Whether a tensor that the model does not want has no influence on the result. */
+  isHarmless(name: string, config: ModelConfig): boolean;
+  hasPairedRows(want: WantedTensor, config: ModelConfig): boolean;
+}
+
+const huggingFaceLayout: TensorLayout = {
+  describedBy: "config.json",
+  dtypes: { F32: 0, F16: 1, BF16: 2 },
+  nameOf: (want) => want.name,
+  // Left over from other programs.
+  isHarmless: (name, { shape }) =>
+    name.endsWith(".rotary_emb.inv_freq") || (shape.tiedEmbeddings && name === "lm_head.weight"),
+  hasPairedRows: () => false,
+};
 
 /** A tensor that a model must have. */
 export interface WantedTensor {
@@ -60,24 +84,24 @@ export interface WantedTensor {
 
 /** Finds and checks all tensors of the model, in the order in which the forward pass needs them. Every
  *  problem is a ModelError with file and tensor. `source` is named when a tensor is in no file. */
-export function matchTensors(config: ModelConfig, stored: StoredTensors, source: string): ModelTensor[] {
+export function matchTensors(
+  config: ModelConfig,
+  stored: Pick<StoredTensors, "tensors">,
+  source: string,
+  layout: TensorLayout = huggingFaceLayout,
+): ModelTensor[] {
   const wanted = wantedTensors(config);
-  const matched = wanted.map((want) => match(want, stored, source));
-  const names = new Set(wanted.map((want) => want.name));
+  const matched = wanted.map((want) => match(want, config, stored, source, layout));
+  const names = new Set(matched.map((tensor) => tensor.name));
   for (const tensor of stored.tensors.values()) {
-    if (names.has(tensor.name) || isHarmless(tensor.name, config)) continue;
+    if (names.has(tensor.name) || layout.isHarmless(tensor.name, config)) continue;
     throw new ModelError(
       tensor.file,
       tensor.name,
-      `is no part of a ${config.family} model as config.json describes it`,
+      `is no part of a ${config.family} model as ${layout.describedBy} describes it`,
     );
   }
   return matched;
-}
-
-/** Left over from other programs, and without influence on the result. */
-function isHarmless(name: string, config: ModelConfig): boolean {
-  return name.endsWith(".rotary_emb.inv_freq") || (config.shape.tiedEmbeddings && name === "lm_head.weight");
 }
 
 /** All tensors of a model of this configuration, in the order in which the forward pass needs them. */
@@ -121,34 +145,34 @@ export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTens
   return wanted;
 }
 
-function match(want: WantedTensor, stored: StoredTensors, source: string): ModelTensor {
-  const tensor: StoredTensor | undefined = stored.tensors.get(want.name);
-  if (tensor === undefined) throw new ModelError(source, want.name, "the tensor is missing");
+function match(
+  want: WantedTensor,
+  config: ModelConfig,
+  stored: Pick<StoredTensors, "tensors">,
+  source: string,
+  layout: TensorLayout,
+): ModelTensor {
+  const name = layout.nameOf(want);
+  const tensor: StoredTensor | undefined = stored.tensors.get(name);
+  if (tensor === undefined) throw new ModelError(source, name, "the tensor is missing");
   if (tensor.shape.length !== want.shape.length || tensor.shape.some((size, at) => size !== want.shape[at])) {
-    throw new ModelError(
-      tensor.file,
-      want.name,
-      `has shape ${show(tensor.shape)}, wanted ${show(want.shape)}`,
-    );
+    throw new ModelError(tensor.file, name, `has shape ${show(tensor.shape)}, wanted ${show(want.shape)}`);
   }
-  const dtype = dtypes[tensor.dtype];
+  const dtype = layout.dtypes[tensor.dtype];
   if (dtype === undefined) {
-    throw new ModelError(
-      tensor.file,
-      want.name,
-      `has dtype ${tensor.dtype}; BF16, F16 and F32 are supported`,
-    );
+    const supported = Object.keys(layout.dtypes).join(", ");
+    throw new ModelError(tensor.file, name, `has dtype ${tensor.dtype}; supported: ${supported}`);
   }
-  const cols = want.shape.at(-1)!;
-  const rows = want.shape.length === 2 ? want.shape[0]! : 1;
   return {
     tensor: want.tensor,
     layer: want.layer,
     path: tensor.file,
     offset: tensor.offset,
+    bytes: tensor.bytes,
     dtype,
-    rows,
-    cols,
-    name: want.name,
+    pairedRows: layout.hasPairedRows(want, config),
+    rows: want.shape.length === 2 ? want.shape[0]! : 1,
+    cols: want.shape.at(-1)!,
+    name,
   };
 }

@@ -1,0 +1,148 @@
+/** A model in a GGUF file, or in the parts of one: opened, checked, and described for an engine like a folder. */
+import { basename, dirname, join, resolve } from "node:path";
+import type { ModelFolder } from "./folder.ts";
+import { factorsName, ggufConfig } from "./gguf-config.ts";
+import { type GgufFile, readGgufFile } from "./gguf-file.ts";
+import { Metadata } from "./gguf-metadata.ts";
+import { readExactly, show, withFile } from "./json.ts";
+import { ModelError } from "./model-error.ts";
+import type { StoredTensor } from "./safetensors.ts";
+import { matchTensors, TensorKind, type TensorLayout } from "./weights.ts";
+
+/** Whether a path names a GGUF file: by its name, or by how it begins. */
+export function isGguf(path: string): boolean {
+  if (path.endsWith(".gguf")) return true;
+  try {
+    const start = withFile(path, (descriptor) => readExactly(path, descriptor, 0, 4));
+    return new TextDecoder().decode(start) === "GGUF";
+  } catch {
+    return false; // no file, no regular one, or too short
+  }
+}
+
+/** Opens a file, or the first part of several. Every problem is a ModelError. */
+export function openGguf(path: string): ModelFolder {
+  const first = readGgufFile(path);
+  const metadata = new Metadata(first);
+  const parts = [first, ...otherParts(path, metadata)];
+  const tensors = tensorsOf(parts, metadata);
+  const embedding = tensors.get(wholeNames[TensorKind.embed]!);
+  if (embedding === undefined) {
+    throw new ModelError(path, wholeNames[TensorKind.embed]!, "the tensor is missing");
+  }
+  const config = ggufConfig(metadata, {
+    vocab: embedding.shape[0]!,
+    tiedEmbeddings: !tensors.has(wholeNames[TensorKind.lmHead]!),
+    ropeFactors: floatsOf(tensors.get(factorsName)),
+  });
+  return {
+    dir: path,
+    name: nameOf(path, metadata),
+    config,
+    tensors: matchTensors(config, { tensors }, path, ggufLayout),
+    weightFilesBytes: parts.reduce((sum, part) => sum + part.fileBytes, 0),
+    eosTokens: config.eosTokens,
+    contextMax: config.shape.contextMax,
+    generationDefaults: config.generationDefaults,
+  };
+}
+
+/** Names of the tensors that belong to no layer, by TensorKind. */
+const wholeNames: Readonly<Record<number, string>> = {
+  [TensorKind.embed]: "token_embd.weight",
+  [TensorKind.finalNorm]: "output_norm.weight",
+  [TensorKind.lmHead]: "output.weight",
+};
+
+/** Names of a layer's tensors, without the layer. */
+const layerNames: Readonly<Record<number, string>> = {
+  [TensorKind.attentionNorm]: "attn_norm.weight",
+  [TensorKind.q]: "attn_q.weight",
+  [TensorKind.k]: "attn_k.weight",
+  [TensorKind.v]: "attn_v.weight",
+  [TensorKind.o]: "attn_output.weight",
+  [TensorKind.qBias]: "attn_q.bias",
+  [TensorKind.kBias]: "attn_k.bias",
+  [TensorKind.vBias]: "attn_v.bias",
+  [TensorKind.qNorm]: "attn_q_norm.weight",
+  [TensorKind.kNorm]: "attn_k_norm.weight",
+  [TensorKind.mlpNorm]: "ffn_norm.weight",
+  [TensorKind.gate]: "ffn_gate.weight",
+  [TensorKind.up]: "ffn_up.weight",
+  [TensorKind.down]: "ffn_down.weight",
+};
+
+export const ggufLayout: TensorLayout = {
+  describedBy: "the metadata",
+  dtypes: {
+    ...{ F32: 0, F16: 1, BF16: 2 },
+    ...{ Q4_0: 16, Q4_1: 17, Q5_0: 18, Q5_1: 19, Q8_0: 20, Q4_K: 24, Q5_K: 25, Q6_K: 26 },
+  },
+  nameOf: ({ tensor, layer }) => wholeNames[tensor] ?? `blk.${layer}.${layerNames[tensor]}`,
+  isHarmless: (name) => name === factorsName, // is in the configuration
+  // Files of the architecture "llama" are made for a rotation of neighbours, and have the rows of q and k in its order.
+  hasPairedRows: ({ tensor }, { family }) =>
+    (family === "llama" || family === "mistral") && (tensor === TensorKind.q || tensor === TensorKind.k),
+};
+
+const partsMax = 10_000;
+
+/** The other parts of a model in several files, in order; none when it is in one. */
+function otherParts(path: string, metadata: Metadata): GgufFile[] {
+  const count = metadata.integer("split.count", 0, partsMax, 0);
+  if (count <= 1) return [];
+  const file = basename(path);
+  const suffix = `-of-${digits(count)}.gguf`;
+  const stem = file.endsWith(suffix) ? /^(.*)-\d{5}$/.exec(file.slice(0, -suffix.length)) : null;
+  if (stem === null) {
+    const wanted = `its name must end in -00001${suffix}, for the others are found by it`;
+    throw new ModelError(path, "split.count", `is the first of ${count} parts; ${wanted}`);
+  }
+  const partPath = (part: number): string => join(dirname(path), `${stem[1]}-${digits(part + 1)}${suffix}`);
+  const number = metadata.integer("split.no", 0, count - 1);
+  if (number !== 0) {
+    throw new ModelError(path, "split.no", `is part ${number + 1} of ${count}: open ${partPath(0)}`);
+  }
+  return Array.from({ length: count - 1 }, (_, index) => {
+    const part = readGgufFile(partPath(index + 1));
+    const own = new Metadata(part);
+    own.integer("split.count", count, count);
+    own.integer("split.no", index + 1, index + 1);
+    return part;
+  });
+}
+
+function digits(number: number): string {
+  return String(number).padStart(5, "0");
+}
+
+/** All tensors by name; in several parts none may be missing or there twice. */
+function tensorsOf(parts: readonly GgufFile[], metadata: Metadata): Map<string, StoredTensor> {
+  const tensors = new Map<string, StoredTensor>();
+  for (const tensor of parts.flatMap((part) => part.tensors)) {
+    const other = tensors.get(tensor.name);
+    if (other !== undefined) throw new ModelError(tensor.file, tensor.name, `is in ${other.file} too`);
+    tensors.set(tensor.name, tensor);
+  }
+  metadata.integer("split.tensors.count", tensors.size, tensors.size, tensors.size);
+  return tensors;
+}
+
+/** The numbers of a small tensor; null when there is none. */
+function floatsOf(tensor: StoredTensor | undefined): Float32Array | null {
+  if (tensor === undefined) return null;
+  const { file, name, dtype, shape, offset, bytes } = tensor;
+  const bytesMax = 4096;
+  if (dtype !== "F32" || bytes > bytesMax) {
+    throw new ModelError(file, name, `is ${dtype} ${show(shape)}; wanted: F32, at most ${bytesMax} bytes`);
+  }
+  const read = withFile(file, (descriptor) => readExactly(file, descriptor, offset, bytes));
+  return new Float32Array(read.buffer);
+}
+
+/** What the file calls the model, in one word; else the file's own name. */
+function nameOf(path: string, metadata: Metadata): string {
+  const name = metadata.text("general.name", "").trim().replaceAll(/\s+/g, "-");
+  if (/^[\w.:@/+-]{1,200}$/.test(name)) return name;
+  return basename(resolve(path)).replace(/(-\d{5}-of-\d{5})?\.gguf$/, "");
+}
