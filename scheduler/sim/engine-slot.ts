@@ -1,6 +1,6 @@
-import { assert, type EngineId, type SampleRow, type TokenId } from "../core.ts";
+import { assert, type EngineId, type SampleRow, type Step, type StepResult, type TokenId } from "../core.ts";
 import type { CostModel, EngineCosts } from "../cost/cost-model.ts";
-import type { DeviceSpec } from "../device.ts";
+import type { Device, DeviceSpec } from "../device.ts";
 import { Engine } from "../engine.ts";
 import type { EngineSettings } from "../engine-options.ts";
 import type { EngineLink } from "../fleet.ts";
@@ -15,13 +15,26 @@ export interface SlotSetup {
   readonly spec: DeviceSpec;
   /** How long its steps take. */
   readonly profile: CostModel;
-  /** How long the scheduler thinks that they take. */
-  readonly believed: EngineCosts;
+  /** How long a new engine here thinks that they take. */
+  readonly believe: () => EngineCosts;
   readonly settings: EngineSettings;
   /** One way between fleet and engine, in milliseconds. */
   readonly delayMs: number;
   readonly nextToken: (row: SampleRow) => TokenId;
-  readonly onReport: (engine: EngineId, report: EngineReport) => void;
+}
+
+/** Whoever is told what happens in a slot, as it happens. */
+export interface SlotObserver {
+  /** An engine begins, and believes this of its costs. */
+  onOpen(engine: EngineId, epoch: number, costs: EngineCosts): void;
+  onMessage(engine: EngineId, message: EngineMessage): void;
+  /** All messages of the moment were received. */
+  onRun(engine: EngineId): void;
+  onStep(engine: EngineId, step: Step): void;
+  /** The device is about to answer the step. */
+  onResult(engine: EngineId, step: Step, result: StepResult): void;
+  /** A report reached the fleet. */
+  onReport(engine: EngineId, epoch: number, report: EngineReport): void;
 }
 
 /** An engine from its start to its loss. */
@@ -36,8 +49,10 @@ interface Life {
  *  takes time and keeps the order. What goes wrong with it is done to it here. */
 export class EngineSlot implements EngineLink {
   readonly id: EngineId;
+  readonly spec: DeviceSpec;
   readonly #setup: SlotSetup;
   readonly #clock: EventClock;
+  readonly #observer: SlotObserver;
   readonly #past: Life[] = [];
   #life: Life | null;
   /** The last messages sent, and when: those of one moment arrive together. */
@@ -47,10 +62,12 @@ export class EngineSlot implements EngineLink {
   #noticesToDrop = 0;
   #waitingMax = 0;
 
-  constructor(setup: SlotSetup, clock: EventClock) {
+  constructor(setup: SlotSetup, clock: EventClock, observer: SlotObserver) {
     this.id = setup.engine;
+    this.spec = setup.spec;
     this.#setup = setup;
     this.#clock = clock;
+    this.#observer = observer;
     this.#life = this.#open(0);
   }
 
@@ -73,9 +90,7 @@ export class EngineSlot implements EngineLink {
     this.#sentMs = nowMs;
     this.#clock.after(this.#setup.delayMs, () => {
       if (this.#sent === messages) this.#sentMs = -1;
-      if (this.#life !== life) return;
-      for (const sent of messages) life.engine.receive(sent);
-      life.engine.run();
+      if (this.#life === life) this.#deliver(life, messages);
     });
   }
 
@@ -124,12 +139,37 @@ export class EngineSlot implements EngineLink {
   }
 
   #open(epoch: number): Life {
-    const { spec, profile, believed, settings, nextToken } = this.#setup;
+    const { spec, profile, believe, settings, nextToken } = this.#setup;
+    const costs = believe();
+    this.#observer.onOpen(this.id, epoch, costs);
     const device = new TimedDevice(spec, this.#clock, profile, () => this.#slowdown, nextToken);
     const emit = (report: EngineReport): void => this.#emit(life, report);
-    const engine = new Engine(device, this.#clock, { ...settings, epoch }, emit, believed);
+    const engine = new Engine(this.#watched(device), this.#clock, { ...settings, epoch }, emit, costs);
     const life: Life = { epoch, device, engine, load: null };
     return life;
+  }
+
+  #watched(device: TimedDevice): Device {
+    return {
+      spec: device.spec,
+      start: (step, done) => {
+        this.#observer.onStep(this.id, step);
+        device.start(step, (result) => {
+          this.#observer.onResult(this.id, step, result);
+          done(result);
+        });
+      },
+      close: () => device.close(),
+    };
+  }
+
+  #deliver({ engine }: Life, messages: readonly EngineMessage[]): void {
+    for (const message of messages) {
+      this.#observer.onMessage(this.id, message);
+      engine.receive(message);
+    }
+    this.#observer.onRun(this.id);
+    engine.run();
   }
 
   #emit(life: Life, report: EngineReport): void {
@@ -139,7 +179,7 @@ export class EngineSlot implements EngineLink {
     if (isDropped) this.#noticesToDrop -= 1;
     const received = isDropped ? { ...report, notices: null } : report;
     this.#clock.after(this.#setup.delayMs, () => {
-      if (this.#life === life) this.#setup.onReport(this.#setup.engine, received);
+      if (this.#life === life) this.#observer.onReport(this.id, life.epoch, received);
     });
   }
 }

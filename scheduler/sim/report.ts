@@ -1,5 +1,6 @@
 import type { EngineId, Finish } from "../core.ts";
 import type { PlacementReason } from "../dispatch/placement.ts";
+import { Histogram } from "./histogram.ts";
 
 /** One call of a simulation, from its client's side. Times are virtual milliseconds. */
 export interface CallRecord {
@@ -67,4 +68,43 @@ export interface SimulationReport {
   readonly hitRate: number;
   /** Equal for equal histories: every placement, step and token with its time (history.ts). */
   readonly historyHash: string;
+}
+
+/** Draws up the report of a run; `tbt` are all gaps between tokens. */
+export function summarize(
+  run: Pick<
+    SimulationReport,
+    "policy" | "workload" | "seed" | "isComplete" | "calls" | "engines" | "historyHash"
+  > & { readonly tbt: Histogram },
+): SimulationReport {
+  const ttft = new Histogram();
+  const tpot = new Histogram();
+  const latency = new Histogram();
+  const queueing = new Histogram();
+  let promptTokens = 0;
+  let cachedTokens = 0;
+  let lastMs = 0;
+  for (const call of run.calls) {
+    const { arrivedMs, startedMs, firstMs, finishedMs, outputTokens, finish } = call;
+    if (startedMs !== null) {
+      promptTokens += call.promptTokens;
+      cachedTokens += call.cachedTokens;
+      queueing.add(startedMs - arrivedMs);
+    }
+    lastMs = Math.max(lastMs, finishedMs);
+    if (firstMs === null || (finish !== "stop" && finish !== "length")) continue;
+    ttft.add(firstMs - arrivedMs);
+    latency.add(finishedMs - arrivedMs);
+    if (outputTokens > 1) tpot.add((finishedMs - firstMs) / (outputTokens - 1));
+  }
+  return {
+    ...run,
+    durationMs: lastMs - (run.calls[0]?.arrivedMs ?? lastMs),
+    ttft: ttft.quantiles(),
+    tbt: run.tbt.quantiles(),
+    tpot: tpot.quantiles(),
+    latency: latency.quantiles(),
+    queueing: queueing.quantiles(),
+    hitRate: promptTokens === 0 ? 0 : cachedTokens / promptTokens,
+  };
 }

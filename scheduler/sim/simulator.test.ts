@@ -1,11 +1,13 @@
 /** The simulator: virtual time, the same history for the same seed, and every call answered. */
 
 import { describe, expect, test } from "bun:test";
-import { chatService } from "../core.ts";
+import { chatService, type EngineId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
+import { policies } from "../policies.ts";
 import type { Policy } from "../policy.ts";
 import { SeededRandom } from "../random.ts";
 import { deviceSpec } from "./factories.ts";
+import type { Fault } from "./faults.ts";
 import { type SimulationSetup, simulate } from "./simulator.ts";
 import type { Answer, Arrival, Workload } from "./workload.ts";
 
@@ -143,4 +145,47 @@ test("a simulation ends early when asked to, and says so", () => {
   const stopped = simulate(setup({ until: ({ ended }) => ended === 50 }));
   expect(stopped.isComplete).toBe(false);
   expect(stopped.latency.count).toBe(50);
+});
+
+describe("every promise is kept, at every event", () => {
+  for (const [name, checked] of policies) {
+    test(name, () => {
+      const report = simulate(setup({ policy: checked, checks: true }));
+      expect(report.isComplete).toBe(true);
+      expect(report.historyHash).toBe(simulate(setup({ policy: checked })).historyHash);
+    });
+  }
+
+  test("with losses, a slow device and lost notices", () => {
+    const faults: readonly Fault[] = [
+      { kind: "slow", engine: 1 as EngineId, atMs: 200, factor: 3 },
+      { kind: "dropNotices", engine: 0 as EngineId, atMs: 400, count: 2 },
+      { kind: "lost", engine: 0 as EngineId, atMs: 700, backAfterMs: 300 },
+      { kind: "lost", engine: 1 as EngineId, atMs: 1300, backAfterMs: 100 },
+    ];
+    const report = simulate(setup({ policy: policies.get("ours")!, checks: true, faults }));
+    expect(report.isComplete).toBe(true);
+    expect(report.calls.every(({ finish }) => finish === "stop" || finish === "length")).toBe(true);
+  });
+});
+
+test("answers do not change by what goes wrong on the way", () => {
+  const tokensOf = (faults: readonly Fault[]): string[] => {
+    const answers: string[] = [];
+    const workload = new Chats(1, 200);
+    const told: Workload = {
+      name: workload.name,
+      vocabSize: workload.vocabSize,
+      next: () => workload.next(),
+      after: (arrival, { tokens }) => {
+        answers.push(`${arrival.atMs} ${tokens.join(" ")}`);
+        return [];
+      },
+    };
+    simulate(setup({ workload: told, faults }));
+    return answers.sort();
+  };
+  expect(tokensOf([{ kind: "lost", engine: 0 as EngineId, atMs: 300, backAfterMs: 500 }])).toEqual(
+    tokensOf([]),
+  );
 });

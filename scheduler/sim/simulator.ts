@@ -1,19 +1,31 @@
-import { assert, type EngineId, type SampleRow, type SequenceSpec, type TokenId } from "../core.ts";
+import {
+  assert,
+  type EngineId,
+  type SampleRow,
+  type SequenceSpec,
+  type Step,
+  type StepResult,
+  type TokenId,
+} from "../core.ts";
+import { BelievedCosts } from "../cost/believed.ts";
 import type { CostModel, EngineCosts } from "../cost/cost-model.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { PlacementReason } from "../dispatch/placement.ts";
 import { optionsOf } from "../engine-options.ts";
 import { type EngineLink, Fleet } from "../fleet.ts";
-import type { EngineReport } from "../messages.ts";
+import type { FlightEntry, FlightHead } from "../flight.ts";
+import type { EngineMessage, EngineReport } from "../messages.ts";
 import type { Policy } from "../policy.ts";
 import { type CallObserver, isSameGang, SimulatedCall, sequenceOf } from "./call.ts";
-import { EngineSlot } from "./engine-slot.ts";
+import { Checks } from "./checks.ts";
+import { EngineSlot, type SlotObserver } from "./engine-slot.ts";
 import { EventClock } from "./event-clock.ts";
 import type { Fault } from "./faults.ts";
+import { FlightLog } from "./flight-log.ts";
 import { Histogram } from "./histogram.ts";
 import { History } from "./history.ts";
-import type { SimulationReport } from "./report.ts";
+import { type SimulationReport, summarize } from "./report.ts";
 import type { Arrival, Workload } from "./workload.ts";
 
 /** Everything that a simulation depends on. */
@@ -22,17 +34,22 @@ export interface SimulationSetup {
   readonly policy: Policy;
   /** `profile` says how long steps take. The vocabulary is the workload's, whatever `spec` says. */
   readonly devices: readonly { readonly profile: CostModel; readonly spec: DeviceSpec }[];
-  /** How long the scheduler thinks that steps take, by engine; by default the profile, corrected by what steps took. */
+  /** How long the scheduler thinks that steps take, by engine. By default it begins with the profile, learns from what
+   *  steps took, and the fleet hears of it once a second. */
   readonly believed?: readonly EngineCosts[];
   /** Of the tokens that are drawn. */
   readonly seed: number;
   /** One way between fleet and engines; by default 0.2 ms. */
   readonly linkDelayMs?: number;
+  /** Breaks an invariant as soon as the scheduler breaks a promise (checks.ts); takes several times as long. */
+  readonly checks?: boolean;
   readonly faults?: readonly Fault[];
   /** The simulation ends here, whatever is unfinished; by default never. */
   readonly limitMs?: number;
   /** Asked each time that a call ends: true ends the simulation. */
   readonly until?: (progress: Progress) => boolean;
+  /** Takes a flight record of the run, the head first. Not with `believed`. */
+  readonly record?: (entry: FlightHead | FlightEntry) => void;
 }
 
 /** How far a simulation is. The histograms go on growing. */
@@ -51,6 +68,9 @@ export function simulate(setup: SimulationSetup): SimulationReport {
 }
 
 const LINK_DELAY_MS = 0.2;
+const BELIEF_EVERY_MS = 1000;
+/** Clients of a simulation are never turned away. */
+const QUEUE_MAX = Number.MAX_SAFE_INTEGER;
 
 /** What a note of the history is about. */
 const ARRIVED = 1;
@@ -60,15 +80,20 @@ const DREW = 4;
 const ENDED = 5;
 const BROKE = 6;
 
-class Simulation implements CallObserver {
+class Simulation implements CallObserver, SlotObserver {
   readonly #setup: SimulationSetup;
   readonly #clock = new EventClock();
   readonly #history = new History();
   readonly #tbt = new Histogram();
   readonly #queueing = new Histogram();
-  readonly #slots: readonly EngineSlot[];
   readonly #specs: readonly DeviceSpec[];
-  readonly #believed: readonly EngineCosts[];
+  /** By engine: what it has learnt, what the fleet knows of it, and since when. */
+  readonly #learnt: EngineCosts[] = [];
+  readonly #believed: BelievedCosts[] = [];
+  readonly #believedMs: number[] = [];
+  readonly #log: FlightLog | null;
+  readonly #checks: Checks | null;
+  readonly #slots: readonly EngineSlot[];
   readonly #fleet: Fleet;
   /** By index, which is also the seed of their sequence. */
   readonly #calls: SimulatedCall[] = [];
@@ -80,43 +105,53 @@ class Simulation implements CallObserver {
   #isStopped = false;
 
   constructor(setup: SimulationSetup) {
+    const { workload, policy, devices, record } = setup;
+    assert(
+      record === undefined || setup.believed === undefined,
+      "a record holds what is learnt, not what is given",
+    );
     this.#setup = setup;
-    this.#stopToken = setup.workload.vocabSize;
-    this.#specs = setup.devices.map(({ spec }) => ({ ...spec, vocabSize: this.#stopToken + 1 }));
-    this.#believed = setup.believed ?? setup.devices.map(({ profile }) => new OnlineCostModel(profile));
-    this.#slots = setup.devices.map((_, index) => this.#slot(index as EngineId));
-    const engines = this.#slots.map((slot, index) => ({ link: this.#link(slot), spec: this.#specs[index]! }));
-    this.#fleet = new Fleet(engines, {
-      policy: setup.policy.placement,
-      costs: this.#believed,
-      clock: this.#clock,
-      onPlacement: (_, { reason }) => {
-        this.#reason = reason;
+    this.#stopToken = workload.vocabSize;
+    this.#specs = devices.map(({ spec }) => ({ ...spec, vocabSize: this.#stopToken + 1 }));
+    this.#log = record === undefined ? null : new FlightLog(this.#clock, record);
+    record?.({ kind: "head", version: 1, policy, specs: this.#specs, queueMax: QUEUE_MAX });
+    this.#slots = devices.map((_, index) => this.#slot(index as EngineId));
+    this.#fleet = new Fleet(
+      this.#slots.map((slot, index) => ({ link: this.#link(slot), spec: this.#specs[index]! })),
+      {
+        policy: policy.placement,
+        costs: this.#believed,
+        clock: this.#clock,
+        queueMax: QUEUE_MAX,
+        onPlacement: (sequence, placement) => {
+          this.#reason = placement.reason;
+          this.#log?.placed(sequence, placement);
+        },
       },
-    });
+    );
+    const isChecked = setup.checks === true;
+    this.#checks = isChecked ? new Checks(policy, this.#slots, this.#believed, this.#fleet) : null;
   }
 
   run(): SimulationReport {
     const limitMs = this.#setup.limitMs ?? Number.POSITIVE_INFINITY;
     for (const fault of this.#setup.faults ?? []) this.#clock.at(fault.atMs, () => this.#break(fault));
     this.#expect(this.#setup.workload.next());
-    while (!this.#isStopped && this.#clock.nowMs() <= limitMs && this.#clock.runNext());
-    return this.#summary();
-  }
-
-  #slot(engine: EngineId): EngineSlot {
-    const spec = this.#specs[engine]!;
-    const setup = {
-      engine,
-      spec,
-      profile: this.#setup.devices[engine]!.profile,
-      believed: this.#believed[engine]!,
-      settings: { ...optionsOf(this.#setup.policy, spec), queueMax: Number.MAX_SAFE_INTEGER },
-      delayMs: this.#setup.linkDelayMs ?? LINK_DELAY_MS,
-      nextToken: (row: SampleRow) => this.#nextToken(row),
-      onReport: (_: EngineId, report: EngineReport) => this.#take(engine, report),
-    };
-    return new EngineSlot(setup, this.#clock);
+    while (!this.#isStopped && this.#clock.nowMs() <= limitMs && this.#clock.runNext()) {
+      this.#checks?.event(this.#clock.nowMs());
+    }
+    const isComplete = !this.#isStopped && this.#ended === this.#calls.length;
+    if (isComplete) this.#checks?.end();
+    return summarize({
+      policy: this.#setup.policy.name,
+      workload: this.#setup.workload.name,
+      seed: this.#setup.seed,
+      isComplete,
+      calls: this.#calls.map((call) => call.record()),
+      engines: this.#slots.map((slot) => slot.record()),
+      tbt: this.#tbt,
+      historyHash: this.#history.hash,
+    });
   }
 
   /* ---- clients ---- */
@@ -137,17 +172,26 @@ class Simulation implements CallObserver {
   }
 
   #arrive(arrivals: readonly Arrival[]): void {
-    for (const arrival of arrivals) {
-      const promptTokens = arrival.promptTokens();
-      const call = new SimulatedCall(this.#calls.length, arrival, promptTokens.length, this.#clock, this);
+    const calls = arrivals.map((arrival) => {
+      const prompt = arrival.promptTokens();
+      const call = new SimulatedCall(this.#calls.length, arrival, prompt.length, this.#clock, this);
       this.#calls.push(call);
-      this.#history.note(this.#clock.nowMs(), ARRIVED, call.index, promptTokens.length);
-      this.#fleet.submit(sequenceOf(call, promptTokens, this.#stopToken), call);
-    }
+      this.#history.note(this.#clock.nowMs(), ARRIVED, call.index, prompt.length);
+      return { call, spec: sequenceOf(call, prompt, this.#stopToken) };
+    });
+    const specs = calls.map(({ spec }) => spec);
+    const listeners = calls.map(({ call }) => call);
+    const ids =
+      calls.length === 1
+        ? [this.#fleet.submit(specs[0]!, listeners[0]!)]
+        : this.#fleet.submitGang(specs, listeners);
+    if (this.#log === null) return;
+    for (const [index, id] of ids.entries()) this.#log.called({ ...specs[index]!, id, drawnTokens: [] });
   }
 
-  onStarted({ arrivedMs }: SimulatedCall): void {
-    this.#queueing.add(this.#clock.nowMs() - arrivedMs);
+  onStarted(call: SimulatedCall): void {
+    this.#checks?.started(call);
+    this.#queueing.add(this.#clock.nowMs() - call.arrivedMs);
   }
 
   onToken({ index, lastMs }: SimulatedCall, token: TokenId, gapMs: number | null): void {
@@ -158,6 +202,7 @@ class Simulation implements CallObserver {
   onFinish(call: SimulatedCall): void {
     const { arrival, index, tokens, finishedMs } = call;
     this.#ended += 1;
+    this.#checks?.ended(call);
     this.#history.note(finishedMs, ENDED, index, tokens.length);
     for (const next of this.#setup.workload.after(arrival, { finishedMs, tokens })) {
       assert(next.atMs >= finishedMs, "nobody goes on before an answer");
@@ -178,6 +223,22 @@ class Simulation implements CallObserver {
 
   /* ---- engines ---- */
 
+  #slot(engine: EngineId): EngineSlot {
+    const { devices, believed, policy, linkDelayMs } = this.#setup;
+    const { profile } = devices[engine]!;
+    const spec = this.#specs[engine]!;
+    const setup = {
+      engine,
+      spec,
+      profile,
+      believe: () => believed?.[engine] ?? new OnlineCostModel(profile),
+      settings: { ...optionsOf(policy, spec), queueMax: QUEUE_MAX },
+      delayMs: linkDelayMs ?? LINK_DELAY_MS,
+      nextToken: (row: SampleRow) => this.#nextToken(row),
+    };
+    return new EngineSlot(setup, this.#clock, this);
+  }
+
   #link(slot: EngineSlot): EngineLink {
     return {
       send: (message) => {
@@ -191,10 +252,11 @@ class Simulation implements CallObserver {
     const call = this.#calls[sampling.seed[0]]!;
     call.engine = engine;
     call.reason = this.#reason;
+    this.#checks?.sent(call);
     this.#history.note(this.#clock.nowMs(), PLACED, id, engine);
   }
 
-  /** The token at a position of a call's answer: the stop token at its end, else a hash that is no workload's stop. */
+  /** The token at a position of a call's answer: at its end the stop token, before any other. */
   #nextToken({ sampling, position }: SampleRow): TokenId {
     const index = sampling.seed[0];
     if (position + 1 >= this.#calls[index]!.arrival.outputTokens) return this.#stopToken;
@@ -203,59 +265,66 @@ class Simulation implements CallObserver {
     return ((x ^ (x >>> 15)) >>> 0) % this.#stopToken;
   }
 
-  #take(engine: EngineId, report: EngineReport): void {
-    const { stepsTotal } = report.load;
-    this.#history.note(this.#clock.nowMs(), REPORTED, engine, stepsTotal);
+  onOpen(engine: EngineId, epoch: number, costs: EngineCosts): void {
+    this.#learnt[engine] = costs;
+    this.#believedMs[engine] = this.#clock.nowMs();
+    const believed = snapshotOf(costs);
+    if (epoch === 0) this.#believed[engine] = new BelievedCosts(believed);
+    else this.#believed[engine]!.take(believed);
+    this.#log?.onOpen(engine, epoch, costs);
+  }
+
+  onMessage(engine: EngineId, message: EngineMessage): void {
+    this.#log?.onMessage(engine, message);
+  }
+
+  onRun(engine: EngineId): void {
+    this.#log?.onRun(engine);
+  }
+
+  onStep(engine: EngineId, step: Step): void {
+    this.#checks?.step(engine, step);
+  }
+
+  onResult(engine: EngineId, step: Step, result: StepResult): void {
+    this.#log?.onResult(engine, step, result);
+  }
+
+  onReport(engine: EngineId, epoch: number, report: EngineReport): void {
+    const nowMs = this.#clock.nowMs();
+    this.#history.note(nowMs, REPORTED, engine, report.load.stepsTotal);
+    this.#log?.onReport(engine, epoch, report);
     this.#fleet.report(engine, report);
+    if (nowMs < this.#believedMs[engine]! + BELIEF_EVERY_MS) return;
+    this.#believedMs[engine] = nowMs;
+    this.#believed[engine]!.take(snapshotOf(this.#learnt[engine]!));
+    this.#log?.believed(engine, this.#learnt[engine]!);
   }
 
   #break(fault: Fault): void {
-    const slot = this.#slots[fault.engine]!;
-    this.#history.note(this.#clock.nowMs(), BROKE, fault.engine, fault.atMs);
+    const { engine } = fault;
+    const slot = this.#slots[engine]!;
+    this.#history.note(this.#clock.nowMs(), BROKE, engine, fault.atMs);
     if (fault.kind === "slow") slot.slowDown(fault.factor);
     else if (fault.kind === "dropNotices") slot.dropNotices(fault.count);
     else {
+      const { backAfterMs } = fault;
+      const reason = "The device was lost.";
       slot.lose();
-      this.#fleet.lost(fault.engine, "The device was lost.");
+      this.#log?.lost(engine, reason, backAfterMs !== null);
+      this.#fleet.lost(engine, reason, backAfterMs !== null);
+      if (backAfterMs !== null) this.#clock.after(backAfterMs, () => this.#replace(slot));
     }
   }
 
-  /* ---- report ---- */
-
-  #summary(): SimulationReport {
-    const { policy, workload, seed } = this.#setup;
-    const [ttft, tpot, latency] = [new Histogram(), new Histogram(), new Histogram()];
-    let promptTokens = 0;
-    let cachedTokens = 0;
-    let lastMs = 0;
-    for (const call of this.#calls) {
-      if (call.startedMs !== null) {
-        promptTokens += call.promptTokens;
-        cachedTokens += call.cachedTokens;
-      }
-      if (call.finish === null) continue;
-      lastMs = Math.max(lastMs, call.finishedMs);
-      if (call.firstMs === null || (call.finish.kind !== "stop" && call.finish.kind !== "length")) continue;
-      ttft.add(call.firstMs - call.arrivedMs);
-      latency.add(call.finishedMs - call.arrivedMs);
-      const after = call.tokens.length - 1;
-      if (after > 0) tpot.add((call.lastMs - call.firstMs) / after);
-    }
-    return {
-      policy: policy.name,
-      workload: workload.name,
-      seed,
-      isComplete: this.#ended === this.#calls.length && !this.#isStopped,
-      durationMs: lastMs - (this.#calls[0]?.arrivedMs ?? lastMs),
-      calls: this.#calls.map((call) => call.record()),
-      engines: this.#slots.map((slot) => slot.record()),
-      ttft: ttft.quantiles(),
-      tbt: this.#tbt.quantiles(),
-      tpot: tpot.quantiles(),
-      latency: latency.quantiles(),
-      queueing: this.#queueing.quantiles(),
-      hitRate: promptTokens === 0 ? 0 : cachedTokens / promptTokens,
-      historyHash: this.#history.hash,
-    };
+  #replace(slot: EngineSlot): void {
+    const epoch = slot.replace();
+    this.#log?.replaced(slot.id, epoch);
+    this.#fleet.replaced(slot.id, this.#link(slot), slot.spec, epoch);
   }
+}
+
+/** What is known of costs now, if they learn. */
+function snapshotOf(costs: EngineCosts): EngineCosts {
+  return costs instanceof OnlineCostModel ? costs.copy() : costs;
 }

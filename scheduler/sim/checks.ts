@@ -1,0 +1,131 @@
+import { assert, type EngineId, type Step } from "../core.ts";
+import { type CostModel, shapeOf } from "../cost/cost-model.ts";
+import { checkIndex } from "../dispatch/integrity.ts";
+import type { Fleet } from "../fleet.ts";
+import type { Policy } from "../policy.ts";
+import type { SimulatedCall } from "./call.ts";
+import type { EngineSlot } from "./engine-slot.ts";
+
+/** Records are walked through after so many events: each time would be most of a simulation. */
+const WALK_EVERY = 64;
+
+/**
+ * Watches a simulation and breaks an invariant as soon as one of the scheduler's promises is not kept:
+ *
+ *   after every event      time has not gone back; now and then, the records of engines and dispatcher agree
+ *   at every step          no empty chunk, one per sequence, no more tokens and chunks than device and policy allow,
+ *                          positions as they follow on each other
+ *   at every admission     first come, first served, where the policy says so
+ *   at every end           as many tokens as were to come
+ *   at the end             nobody waits or runs, no work is left, nothing is taken for cached that is not
+ */
+export class Checks {
+  readonly #policy: Policy;
+  readonly #slots: readonly EngineSlot[];
+  readonly #fleet: Fleet;
+  #events = 0;
+  #nowMs = 0;
+  /** The order in which calls were sent to engines, and by engine the last one admitted. */
+  readonly #orders = new Map<number, number>();
+  readonly #admitted: number[];
+  readonly #costs: readonly CostModel[];
+
+  /** `costs` by engine: their tiles are what a starved prompt gets. */
+  constructor(policy: Policy, slots: readonly EngineSlot[], costs: readonly CostModel[], fleet: Fleet) {
+    this.#policy = policy;
+    this.#fleet = fleet;
+    this.#costs = costs;
+    this.#slots = slots;
+    this.#admitted = slots.map(() => -1);
+  }
+
+  event(nowMs: number): void {
+    assert(nowMs >= this.#nowMs, "time does not go back");
+    this.#nowMs = nowMs;
+    this.#events += 1;
+    if (this.#events % WALK_EVERY === 0) this.#walk();
+  }
+
+  /** An engine starts a step. */
+  step(engine: EngineId, step: Step): void {
+    const { spec } = this.#slots[engine]!;
+    const { chunks } = step;
+    assert(chunks.length >= 1 && chunks.length <= spec.stepChunksMax, "a step has chunks, as many as fit");
+    assert(new Set(chunks.map(({ sequence }) => sequence)).size === chunks.length, "one chunk per sequence");
+    let tokens = 0;
+    for (const chunk of chunks) {
+      assert(chunk.tokens.length >= 1, "no chunk is empty");
+      const end = chunk.start + chunk.tokens.length;
+      assert(end <= spec.contextMax, "no sequence is longer than the device can");
+      assert(chunk.pages.length === Math.ceil(end / spec.pageTokens), "pages for every token, and none more");
+      tokens += chunk.tokens.length;
+    }
+    assert(tokens <= spec.stepTokensMax, "no step is larger than the device can");
+    const { decodes, prompts } = shapeOf(step);
+    const { batch } = this.#policy;
+    if (batch.kind === "promptsFirst") {
+      assert(
+        tokens <= Math.max(batch.stepTokens, decodes) || prompts.length === 1,
+        "one prompt, or the budget",
+      );
+    } else if (batch.kind === "target") {
+      const starved = decodes + this.#costs[engine]!.tileTokens;
+      assert(tokens <= Math.max(batch.stepTokens, starved), "the budget, or a tile for who waits too long");
+    } else if (batch.bypass === 1) {
+      assert(tokens <= Math.max(batch.stepTokens, decodes), "the budget, or decodes alone");
+    }
+  }
+
+  /** A sequence goes to an engine. */
+  sent({ index }: SimulatedCall): void {
+    this.#orders.set(index, this.#orders.size);
+  }
+
+  /** A sequence is admitted, for the first time. */
+  started({ index, engine }: SimulatedCall): void {
+    const { queue, admission } = this.#policy;
+    if (engine === null || queue.kind !== "fcfs" || admission.prefixPending) return;
+    const order = this.#orders.get(index)!;
+    assert(order > this.#admitted[engine]!, "first come, first served");
+    this.#admitted[engine] = order;
+  }
+
+  ended({ arrival, tokens, finish, promptTokens, engine }: SimulatedCall): void {
+    if (finish?.kind !== "stop" && finish?.kind !== "length") return;
+    const { contextMax, pages, pageTokens } = this.#slots[engine ?? 0]!.spec;
+    const room = Math.min(contextMax, pages * pageTokens) - promptTokens;
+    assert(
+      tokens.length === Math.min(arrival.outputTokens, room),
+      "an answer has as many tokens as were to come",
+    );
+  }
+
+  /** Everybody has been answered, and every report has arrived. */
+  end(): void {
+    const { active, dispatcher } = this.#fleet;
+    const { placement } = this.#policy;
+    const isHeedful = placement.kind === "e2" && placement.notices && dispatcher.index !== null;
+    this.#walk();
+    assert(active === 0, "the fleet waits for nobody");
+    for (const { engine, id } of this.#slots) {
+      assert(!(engine?.busy ?? false), "no engine has anything to do");
+      assert(Math.abs(dispatcher.workMs(id)) < 1e-6, "no work is left where nobody is");
+      if (engine !== null && isHeedful) this.#compareCaches(id);
+    }
+  }
+
+  /** The dispatcher knows of whole pages only; the last page of a prefix may be a part of one. */
+  #compareCaches(id: EngineId): void {
+    const known = this.#fleet.dispatcher.index!.pagesCached(id);
+    assert(known <= this.#fleet.loads()[id]!.pagesCached, "nothing is taken for cached that is not");
+  }
+
+  #walk(): void {
+    const { dispatcher } = this.#fleet;
+    for (const { engine, id } of this.#slots) {
+      engine?.checkIntegrity();
+      assert(dispatcher.workMs(id) > -1e-6, "no engine has less than no work");
+    }
+    if (dispatcher.index !== null) checkIndex(dispatcher.index, this.#slots.length);
+  }
+}
