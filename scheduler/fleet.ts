@@ -13,7 +13,7 @@ import { linearCost } from "./cost/linear.ts";
 import type { DeviceSpec } from "./device.ts";
 import { Dispatcher } from "./dispatch/dispatcher.ts";
 import type { Placement, PlacementRequest } from "./dispatch/placement.ts";
-import type { EngineLoad, EngineMessage, EngineReport } from "./messages.ts";
+import { type EngineLoad, type EngineMessage, type EngineReport, idleLoad } from "./messages.ts";
 import type { PlacementPolicy } from "./policy.ts";
 
 /** The way to one engine: a call, a thread, a process. Messages arrive in order, or the engine is reported
@@ -325,28 +325,4 @@ function isHereOrComing({ lostReason, isComing }: Member): boolean {
 function requestOf({ spec, drawn }: Call): PlacementRequest {
   const { promptTokens, cacheSalt, service, stop } = spec;
   return { promptTokens, drawnTokens: drawn, cacheSalt, service, stop };
-}
-
-function idleLoad(spec: DeviceSpec): EngineLoad {
-  return {
-    waiting: 0,
-    running: 0,
-    paused: 0,
-    pagesTotal: spec.pages,
-    pagesFree: spec.pages,
-    pagesCached: 0,
-    tokensPending: 0,
-    stepsTotal: 0,
-    promptTokensTotal: 0,
-    generatedTokensTotal: 0,
-    prefixQueriedTotal: 0,
-    prefixHitTotal: 0,
-    preemptionsTotal: 0,
-    evictedPagesTotal: 0,
-    stepsOverTarget: 0,
-    skippedDecodesTotal: 0,
-    stepTokens: 0,
-    deviceMs: 0,
-    stepMs: 0,
-  };
 }

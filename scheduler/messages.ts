@@ -1,5 +1,6 @@
 import type { CacheNotices } from "./cache/notice.ts";
 import type { Finish, SequenceId, SequenceSpec, TokenId, TokenLogprobs } from "./core.ts";
+import type { DeviceSpec } from "./device.ts";
 
 /**
  * The link between the fleet (main thread) and an engine: plain data in both directions, so that the two may
@@ -65,4 +66,29 @@ export interface EngineLoad {
   readonly stepTokens: number;
   readonly deviceMs: number;
   readonly stepMs: number;
+}
+
+/** Of an engine that has done nothing yet. */
+export function idleLoad(spec: DeviceSpec): EngineLoad {
+  return {
+    waiting: 0,
+    running: 0,
+    paused: 0,
+    pagesTotal: spec.pages,
+    pagesFree: spec.pages,
+    pagesCached: 0,
+    tokensPending: 0,
+    stepsTotal: 0,
+    promptTokensTotal: 0,
+    generatedTokensTotal: 0,
+    prefixQueriedTotal: 0,
+    prefixHitTotal: 0,
+    preemptionsTotal: 0,
+    evictedPagesTotal: 0,
+    stepsOverTarget: 0,
+    skippedDecodesTotal: 0,
+    stepTokens: 0,
+    deviceMs: 0,
+    stepMs: 0,
+  };
 }
