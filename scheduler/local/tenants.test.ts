@@ -1,0 +1,129 @@
+/** Fair shares of tenants, in tokens that are computed for them. */
+
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { EngineHarness } from "../../tests/support/engine-harness.ts";
+import type { SequenceId } from "../core.ts";
+import { staticBudget } from "../engine-options.ts";
+import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
+import { Sequence } from "./sequence.ts";
+import { Tenants } from "./tenants.ts";
+
+const QUANTUM = 1000;
+
+function waitingRoom() {
+  const tenants = new Tenants(QUANTUM);
+  let arrivals = 0;
+  const add = (tenant: string): Sequence => {
+    const spec = { ...sequenceSpec([1], 1, { service: { tenant } }), id: arrivals as SequenceId };
+    const sequence = new Sequence(spec, arrivals, 0);
+    arrivals += 1;
+    tenants.add(sequence);
+    return sequence;
+  };
+  const take = (tokens: number): Sequence => {
+    const sequence = tenants.peek(0)!;
+    tenants.take(sequence, tokens);
+    return sequence;
+  };
+  const name = (sequence: Sequence): string => sequence.spec.service.tenant;
+  return { tenants, add, take, name };
+}
+
+test("what tenants that always wait computed differs by a quantum and a sequence at most", () => {
+  const COST_MAX = 5000;
+  const names = ["a", "b", "c"];
+  const rule = fc.property(
+    fc.array(fc.integer({ min: 1, max: COST_MAX }), { minLength: 2, maxLength: 7 }),
+    fc.array(fc.integer({ min: 1, max: 300 }), { minLength: 2, maxLength: 7 }),
+    (large, small) => {
+      const { add, take, name } = waitingRoom();
+      for (const tenant of [...names, ...names]) add(tenant);
+      let apart = 0;
+      const used = new Map(names.map((tenant) => [tenant, 0]));
+      for (let i = 0; i < 300; i++) {
+        const costs = i % 3 === 0 ? large : small;
+        const cost = costs[i % costs.length]!;
+        const tenant = name(take(cost));
+        used.set(tenant, used.get(tenant)! + cost);
+        add(tenant);
+        const values = [...used.values()];
+        apart = Math.max(apart, Math.max(...values) - Math.min(...values));
+      }
+      expect(apart).toBeLessThanOrEqual(QUANTUM + COST_MAX);
+    },
+  );
+  fc.assert(rule, { seed: 20261104, numRuns: 15 });
+});
+
+test("a tenant's sequences are first come, first served, and tenants have turns of a quantum", () => {
+  const { add, take, name } = waitingRoom();
+  for (let i = 0; i < 6; i++) for (const tenant of ["a", "b"]) add(tenant);
+  const picks = Array.from({ length: 12 }, () => name(take(500))).join("");
+  expect(picks).toBe("aabbaabbaabb");
+});
+
+test("generated tokens are charged as they come, so whoever has long answers is admitted less", () => {
+  const { add, take, name } = waitingRoom();
+  const picks = { a: 0, b: 0 };
+  for (const tenant of ["a", "a", "b", "b"]) add(tenant);
+  for (let i = 0; i < 200; i++) {
+    const sequence = take(500);
+    const tenant = name(sequence) as "a" | "b";
+    picks[tenant] += 1;
+    if (tenant === "a") for (let token = 0; token < 1500; token++) sequence.account!.chargeOutput();
+    add(tenant);
+  }
+  expect(picks.b / picks.a).toBeGreaterThan(3.5);
+  expect(picks.b / picks.a).toBeLessThan(4.5);
+});
+
+test("nobody saves up, debts are kept, and what comes later adds to them only so far", () => {
+  const { tenants, add, take, name } = waitingRoom();
+  const { account } = add("a");
+  take(1);
+  expect(account!.tokens).toBe(0);
+  for (let i = 0; i < 50_000; i++) account!.chargeOutput();
+  expect(account!.tokens).toBe(-8 * QUANTUM);
+  for (let i = 0; i < 30; i++) for (const tenant of ["a", "b"]) add(tenant);
+  const picks = Array.from({ length: 20 }, () => name(take(500))).join("");
+  expect(picks).toBe(`${"b".repeat(16)}aabb`);
+  expect(tenants.size).toBe(40);
+});
+
+test("when all are in debt it costs nothing to find whose turn is next", () => {
+  const { add, take, name } = waitingRoom();
+  for (const tenant of ["a", "b"]) add(tenant);
+  take(1_000_000_000);
+  take(1_000_003_000);
+  for (const tenant of ["b", "a"]) add(tenant);
+  expect([name(take(1)), name(take(1))]).toEqual(["a", "b"]);
+});
+
+test("cached_tokens_not_charged_as_compute: they cost the room they take, a hundredth of a token a second", () => {
+  const harness = new EngineHarness({
+    spec: { pages: 256 },
+    engine: {
+      queue: { kind: "lanes", groups: 1, credits: [1, 1, 1], tenantQuantum: 100 },
+      batch: staticBudget(2048),
+      admission: { sequencesMax: 1, prefixPending: false },
+    },
+  });
+  const submit = (tenant: string, first: number): SequenceId =>
+    harness.submit(sequenceSpec(tokensFrom(first, 400), 1, { service: { tenant } }));
+  submit("cached", 0);
+  harness.finish();
+  for (let i = 0; i < 8; i++) submit("other", 100 * i + 37);
+  for (let i = 0; i < 8; i++) submit("cached", 0);
+  harness.finish();
+  const order = harness.steps.map(({ chunks }) => chunks[0]!.sequence as number);
+  // One uncached prompt pays for four turns; in each of them a tenant whose prompts are cached has all of its own.
+  expect(order.indexOf(16)).toBeLessThanOrEqual(10);
+
+  const { account } = new Sequence({ ...sequenceSpec([1], 1), id: 0 as SequenceId }, 0, 0);
+  expect(account).toBeNull();
+  const { add } = waitingRoom();
+  const charged = add("a").account!;
+  charged.chargeOccupancy(4000, 10_000);
+  expect(charged.tokens).toBeCloseTo(-400, 9);
+});
