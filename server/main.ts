@@ -22,6 +22,7 @@ const program = new Command("bunting")
 Examples:
   bunting serve                          serve the model that comes with Bunting
   bunting serve ~/models/Qwen3-0.6B      serve a Hugging Face folder
+  bunting serve ~/models/qwen3-q8.gguf   serve a GGUF file
   bunting chat                           talk to it
   bunting bench --rate 4 --requests 100  measure a server under load
   bunting simulate --policy ours --policy sglang --devices 4xa6000
@@ -29,23 +30,24 @@ Examples:
   bunting doctor                         what this machine has and what is used`,
   );
 
-const FOLDER = "Hugging Face folder of a model; without it, the model that comes with Bunting";
+const FOLDER =
+  "Hugging Face folder of a model, or a GGUF file; without it, the model that comes with Bunting";
 
 const serveCommand = program
   .command("serve")
   .description("Serve a model.")
-  .argument("[folder]", FOLDER)
-  .action(async (folder?: string) => {
-    await end(serve(optionValues<Config>(serveCommand, serverSettings), folder ?? null));
+  .argument("[model]", FOLDER)
+  .action(async (model?: string) => {
+    await end(serve(optionValues<Config>(serveCommand, serverSettings), model ?? null));
   });
 addOptions(serveCommand, serverSettings);
 
 const chat = program
   .command("chat")
   .description("Talk to a model, on a running server or on one started for this chat.")
-  .argument("[folder]", `${FOLDER}. Starts a server of its own`)
-  .action(async (folder?: string) => {
-    await end(chatCommand(optionValues<ChatCommandOptions>(chat, chatSettings), folder ?? null));
+  .argument("[model]", `${FOLDER}. Starts a server of its own`)
+  .action(async (model?: string) => {
+    await end(chatCommand(optionValues<ChatCommandOptions>(chat, chatSettings), model ?? null));
   });
 addOptions(chat, chatSettings);
 
@@ -68,9 +70,9 @@ addOptions(simulation, simulateSettings);
 const doctorCommand = program
   .command("doctor")
   .description("Say what this machine has, what is used, what not and why. Takes the options of serve.")
-  .argument("[folder]", FOLDER)
-  .action(async (folder?: string) => {
-    await end(doctor(optionValues<Config>(doctorCommand, serverSettings), folder ?? null));
+  .argument("[model]", FOLDER)
+  .action(async (model?: string) => {
+    await end(doctor(optionValues<Config>(doctorCommand, serverSettings), model ?? null));
   });
 addOptions(doctorCommand, serverSettings);
 

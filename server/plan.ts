@@ -1,6 +1,5 @@
 /** What a server will run and how much memory it takes, worked out before anything is allocated. */
 
-import { basename, resolve } from "node:path";
 import { type MemoryPlan, planMemory } from "../gpu/memory.ts";
 import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
 import type { ComputeOptions, EngineLimits, Machine, NativeLibrary } from "../gpu/native.ts";
@@ -66,12 +65,12 @@ export function planServing(config: Config, library: NativeLibrary, dir: string)
     kvBytes: config.kvCacheGib > 0 ? config.kvCacheGib * 2 ** 30 : null,
   });
   const limits = { ...perEngine, pages: memory.kind === "fits" ? memory.pages : 0 };
-  return { names: modelNames(config, dir), folder, machine, engines, compute, limits, contextMax, memory };
+  return { names: modelNames(config, folder), folder, machine, engines, compute, limits, contextMax, memory };
 }
 
-/** Names of the model in `dir` for clients. */
-export function modelNames(config: Config, dir: string): readonly string[] {
-  return config.servedModelName.length > 0 ? config.servedModelName : [basename(resolve(dir))];
+/** Names of the model for clients. */
+export function modelNames(config: Config, folder: ModelFolder): readonly string[] {
+  return config.servedModelName.length > 0 ? config.servedModelName : [folder.name];
 }
 
 /** The longest sequence: asked for, or the model's own. */

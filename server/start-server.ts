@@ -23,8 +23,8 @@ import {
 } from "./plan.ts";
 import { Telemetry } from "./telemetry.ts";
 import { Encoder } from "./text/encoder.ts";
-import { ChatTemplate, readTemplateSource } from "./text/template.ts";
-import { loadTokenizer } from "./text/tokenizer.ts";
+import { openTemplateSource, openTokenizer } from "./text/model-text.ts";
+import { ChatTemplate } from "./text/template.ts";
 import { startEngines } from "./threads.ts";
 import { version } from "./version.ts";
 
@@ -70,8 +70,8 @@ export async function startServer(
     config.device.kind === "simulated"
       ? prepareSimulated(config, modelDir)
       : await prepareCpu(config, modelDir, events);
-  const tokenizer = loadTokenizer(modelDir);
-  const templateSource = readTemplateSource(modelDir);
+  const tokenizer = openTokenizer(modelDir);
+  const templateSource = openTemplateSource(modelDir);
 
   const lifecycle = new Lifecycle("loading");
   const server = listen(config, lifecycle);
@@ -193,7 +193,7 @@ function prepareSimulated(config: Config, dir: string): Prepared {
     vocabSize: folder.config.shape.vocab,
   };
   return {
-    names: modelNames(config, dir),
+    names: modelNames(config, folder),
     folder,
     contextMax,
     engines: 1,

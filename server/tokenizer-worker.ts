@@ -1,6 +1,7 @@
 /** Entry of the tokenizer's thread: encodes long texts one after another. */
 import { type EncoderAnswer, type EncoderMessage, encodeWith } from "./text/encoder.ts";
-import { loadTokenizer, type Tokenizer } from "./text/tokenizer.ts";
+import { openTokenizer } from "./text/model-text.ts";
+import type { Tokenizer } from "./text/tokenizer.ts";
 
 declare const self: Worker;
 
@@ -8,7 +9,7 @@ let tokenizer: Tokenizer | null = null;
 
 self.onmessage = ({ data }: MessageEvent<EncoderMessage>) => {
   if (data.kind === "load") {
-    tokenizer = loadTokenizer(data.folder);
+    tokenizer = openTokenizer(data.folder);
     return;
   }
   try {

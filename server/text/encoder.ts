@@ -22,7 +22,7 @@ export type EncodeJob =
   | { readonly kind: "text"; readonly text: string; readonly options: EncodeOptions }
   | { readonly kind: "rendered"; readonly rendered: RenderedPrompt };
 
-/** To the tokenizer's thread: first its folder, then jobs, which it answers in order. */
+/** To the tokenizer's thread: first its model's folder or file, then jobs, which it answers in order. */
 export type EncoderMessage = { readonly kind: "load"; readonly folder: string } | EncodeJob;
 
 export type EncoderAnswer =
