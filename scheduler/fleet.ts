@@ -55,6 +55,9 @@ const fleetDefaults: FleetOptions = {
   onPlacement: () => {},
 };
 
+/** How often a sequence goes on elsewhere at most. */
+const REPLAYS_MAX = 2;
+
 const nothingKnown = linearCost(5, 0.02);
 
 /** A sequence that has not ended. */
@@ -69,8 +72,9 @@ interface Call {
   isAnnounced: boolean;
   /** Admitted where it is. */
   isStarted: boolean;
-  /** An engine was lost that had admitted it. */
-  wasReplayed: boolean;
+  /** Engines lost with it, and whether one of those had admitted it. */
+  losses: number;
+  wasStarted: boolean;
   isPaused: boolean;
   isAborted: boolean;
 }
@@ -89,7 +93,7 @@ interface Member {
  *
  * When an engine is lost, its sequences go on elsewhere: their prompt and the tokens told so far are computed again,
  * and what is drawn is a function of those, the seed and the position, so that listeners notice a pause and nothing
- * else. A sequence that has lost two engines may be what kills them, and fails.
+ * else. A sequence that was running on two lost engines, or was on three, may be what kills them, and fails.
  */
 export class Fleet {
   readonly #members: readonly Member[];
@@ -242,7 +246,8 @@ export class Fleet {
       drawn: [],
       isAnnounced: false,
       isStarted: false,
-      wasReplayed: false,
+      losses: 0,
+      wasStarted: false,
       isPaused: false,
       isAborted: false,
     };
@@ -281,12 +286,12 @@ export class Fleet {
 
   #replay(call: Call, reason: string): void {
     if (!this.#calls.has(call.id)) return;
+    const { isStarted, wasStarted } = call;
+    call.losses += 1;
+    call.wasStarted ||= isStarted;
     if (call.isAborted) this.#finish(call.id, { kind: "aborted" });
-    else if (call.isStarted && call.wasReplayed) this.#fail(call, reason);
-    else {
-      call.wasReplayed ||= call.isStarted;
-      this.#place(call);
-    }
+    else if ((isStarted && wasStarted) || call.losses > REPLAYS_MAX) this.#fail(call, reason);
+    else this.#place(call);
   }
 
   #setPaused(id: SequenceId, isPaused: boolean): void {

@@ -146,7 +146,6 @@ export class Dispatcher {
   #count(id: SequenceId, { placement, job }: Decision): Placement {
     assert(!this.#jobs.has(id), "a sequence is in one place");
     this.#jobs.set(id, job);
-    this.#work.placed(job);
     this.#counts[placement.reason] = (this.#counts[placement.reason] ?? 0) + 1;
     return placement;
   }
@@ -163,8 +162,10 @@ export class Dispatcher {
       }
     }
     const isOnly = there.length === 1;
+    const job = jobOf(request, engine, nowMs);
+    this.#work.placed(job);
     const reason = isOnly ? "only" : this.#policy.kind === "turn" ? "turn" : "explore";
-    return { placement: { engine, reason, costs: [] }, job: jobOf(request, engine, nowMs) };
+    return { placement: { engine, reason, costs: [] }, job };
   }
 }
 

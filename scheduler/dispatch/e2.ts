@@ -30,7 +30,7 @@ interface Asked {
   readonly known: Match | null;
 }
 
-/** A placement, and what is to be counted on its engine. */
+/** A placement, and what counts on its engine from now on. */
 export interface Decision {
   readonly placement: Placement;
   readonly job: Job;
@@ -265,6 +265,7 @@ export class E2 {
       placedMs: nowMs,
       end,
     };
+    this.#work.placed(job);
     return { placement: { engine, reason, costs }, job };
   }
 
