@@ -5,8 +5,13 @@
  *   bun benchmarks/scheduler.ts [--json]
  */
 
+import { measurePlacements, placementTable } from "./scheduler/placement.ts";
 import { measureSteps, stepTable } from "./scheduler/steps.ts";
 
 const steps = measureSteps();
-if (process.argv.includes("--json")) console.log(JSON.stringify({ steps }));
-else console.log(stepTable(steps));
+const placements = measurePlacements();
+if (process.argv.includes("--json")) console.log(JSON.stringify({ steps, placements }));
+else {
+  console.log(stepTable(steps));
+  console.log(`\n${placementTable(placements)}`);
+}
