@@ -1,0 +1,103 @@
+/** Exploit or explore, as a pure choice between costs. */
+
+import { expect, test } from "bun:test";
+import type { EngineId } from "../core.ts";
+import type { E2Policy } from "../policy.ts";
+import { cheapest, chooseE2, type E2Situation } from "./e2-choice.ts";
+import type { PlacementCost } from "./placement.ts";
+
+const policy: E2Policy = {
+  kind: "e2",
+  load: "outstanding",
+  windowMs: 1000,
+  eviction: "rate",
+  notices: true,
+  spill: false,
+  harm: false,
+  rebalance: null,
+  replicate: null,
+  imbalance: null,
+  gang: "alone",
+};
+
+function cost(engine: number, cachedTokens: number, loadMs: number): PlacementCost {
+  return {
+    engine: engine as EngineId,
+    cachedTokens,
+    loadMs,
+    evictMs: 0,
+    promptMs: (100 - cachedTokens) / 10,
+    decodeMs: 0,
+    harmMs: 0,
+  };
+}
+
+function situation(overrides: Partial<E2Situation> = {}): E2Situation {
+  return {
+    promptTokens: 100,
+    isOpen: () => true,
+    isWarm: () => true,
+    pagesUsed: () => 0,
+    stepMs: () => 0,
+    computeMs: (_, tokens) => tokens / 10,
+    redirect: null,
+    takeReplica: () => false,
+    balance: null,
+    ...overrides,
+  };
+}
+
+test("exactly half cached is explored, a page more is exploited, whatever the load", () => {
+  const choose = (cached: number) => chooseE2(policy, [cost(0, cached, 500), cost(1, 0, 0)], situation());
+  expect(choose(50)).toEqual({ engine: 1 as EngineId, reason: "explore" });
+  expect(choose(51)).toEqual({ engine: 0 as EngineId, reason: "exploit" });
+});
+
+test("of those that hold most the cheapest is taken, not one that holds less and is cheaper", () => {
+  const costs = [cost(0, 80, 30), cost(1, 80, 20), cost(2, 64, 0)];
+  expect(chooseE2(policy, costs, situation()).engine).toBe(1 as EngineId);
+});
+
+test("a holder is left when it costs more than the cheapest, the prefix and its own step together", () => {
+  const spill = { ...policy, spill: true };
+  // Elsewhere 10 ms; the prefix is 8 ms, a step 5: the holder may cost 23 ms, 2 of them for the rest of the prompt.
+  const choose = (loadMs: number) =>
+    chooseE2(spill, [cost(0, 80, loadMs), cost(1, 0, 0)], situation({ stepMs: () => 5 }));
+  expect(choose(21)).toEqual({ engine: 0 as EngineId, reason: "exploit" });
+  expect(choose(21.1)).toEqual({ engine: 1 as EngineId, reason: "spill" });
+});
+
+test("a moved prefix follows its redirect, unless that engine may not have it", () => {
+  const costs = [cost(0, 80, 0), cost(1, 0, 90)];
+  const moved = { redirect: 1 as EngineId };
+  expect(chooseE2(policy, costs, situation(moved))).toEqual({ engine: 1 as EngineId, reason: "redirect" });
+  const isOpen = (engine: EngineId): boolean => engine === 0;
+  expect(chooseE2(policy, costs, situation({ ...moved, isOpen })).reason).toBe("exploit");
+});
+
+test("a replica is made on the lightest engine that has less of the prefix, and asked for only there", () => {
+  let asked = 0;
+  const takeReplica = (): boolean => {
+    asked += 1;
+    return true;
+  };
+  const costs = [cost(0, 80, 0), cost(1, 0, 90), cost(2, 0, 50)];
+  expect(chooseE2(policy, costs, situation({ takeReplica }))).toEqual({
+    engine: 2 as EngineId,
+    reason: "replicate",
+  });
+  expect(chooseE2(policy, [cost(0, 80, 0), cost(1, 80, 1)], situation({ takeReplica })).reason).toBe(
+    "exploit",
+  );
+  chooseE2(policy, [cost(0, 16, 0), cost(1, 0, 0)], situation({ takeReplica }));
+  expect(asked).toBe(1);
+});
+
+test("ties: more cached, then fewer pages in use, then the lowest engine", () => {
+  const pagesUsed = (engine: EngineId): number => [7, 7, 3, 3][engine]!;
+  const even = [0, 1, 2, 3].map((engine) => cost(engine, 0, 10 / 3));
+  expect(cheapest(even, { pagesUsed }).engine).toBe(2 as EngineId);
+  // As good to the last bit but one: 16 tokens cached are 1.6 ms less to compute.
+  const more = [...even.slice(0, 3), cost(3, 16, 10 / 3 + 1.6 + 1e-12)];
+  expect(cheapest(more, { pagesUsed }).engine).toBe(3 as EngineId);
+});
