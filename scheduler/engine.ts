@@ -141,6 +141,13 @@ export class Engine {
   /** Throws InvariantError if the engine's records contradict each other. */
   checkIntegrity(): void {
     checkEngine(this.#residency, this.#queue, this.#running, this.#sequences);
+    let tokensWaiting = 0;
+    let paused = 0;
+    for (const { state, length, isPaused } of this.#sequences.values()) {
+      if (state !== "running") tokensWaiting += length;
+      if (isPaused) paused += 1;
+    }
+    assert(tokensWaiting === this.#tokensWaiting && paused === this.#paused, "running totals are right");
   }
 
   #checkIdle(): void {

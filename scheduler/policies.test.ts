@@ -1,0 +1,45 @@
+/** Policies as values: every row runs, and none of them changes what a sequence says. */
+
+import { expect, test } from "bun:test";
+import { EngineHarness, tokensAlone } from "../tests/support/engine-harness.ts";
+import { optionsOf } from "./engine-options.ts";
+import { ours, policies, policyNames, policyOf, sarathi, withChanges } from "./policies.ts";
+import { deviceSpec, sequenceSpec, tokensFrom } from "./sim/factories.ts";
+
+test("every policy gives every sequence its tokens", () => {
+  const specs = [0, 0, 300, 600].map((first, i) =>
+    sequenceSpec(tokensFrom(first, 150 + 20 * i), 12, {
+      service: { objective: i === 3 ? "throughput" : "latency", tenant: String(i % 2) },
+    }),
+  );
+  const alone = specs.map((spec) => tokensAlone(spec).tokens);
+  for (const { queue, batch, admission } of policies.values()) {
+    const harness = new EngineHarness({
+      spec: { pages: 48, stepTokensMax: 512 },
+      engine: { queue, batch, admission },
+      isStallFree: batch.kind !== "promptsFirst" && !(batch.kind === "fixed" && batch.bypass < 1),
+    });
+    for (const spec of specs) harness.submit(spec);
+    harness.finish();
+    expect(harness.outcomes.map(({ tokens }) => tokens)).toEqual(alone);
+  }
+});
+
+test("names are those of the values, and an unknown one is refused with those that there are", () => {
+  expect(policyNames.map((name) => policyOf(name).name)).toEqual([...policyNames]);
+  expect(() => policyOf("vlm")).toThrow("There is no policy vlm; there are vllm, vllm-chunked, orca, sglang");
+});
+
+test("budgets and slots are cut down to what a device can do", () => {
+  const spec = deviceSpec({ stepTokensMax: 400, stepChunksMax: 20 });
+  const { batch, admission } = optionsOf(policyOf("orca"), spec);
+  expect([batch.stepTokens, admission.sequencesMax]).toEqual([400, 16]);
+  expect(optionsOf(ours(100), spec).admission.sequencesMax).toBe(20);
+  expect(optionsOf(sarathi(256), spec).batch).toEqual({ kind: "fixed", stepTokens: 256, bypass: 1 });
+});
+
+test("a changed copy has its own name and leaves the original as it was", () => {
+  const changed = withChanges(policyOf("preble"), "first come", { queue: { kind: "fcfs" } });
+  expect([changed.name, changed.queue.kind]).toEqual(["first come", "fcfs"]);
+  expect(policyOf("preble").queue).toEqual({ kind: "groups", groups: 10 });
+});
