@@ -57,7 +57,7 @@ export const serverSettings = Object.freeze({
   insecure: flag({ sentence: "Listen without a key on an address that others can reach." }),
   servedModelName: list({
     placeholder: "name",
-    defaultText: "the model folder's name",
+    defaultText: "the folder's name, or a GGUF file's own",
     sentence: "Name of the model for clients; may be given several times, the first is shown in answers.",
   }),
   device: setting<DeviceChoice>({

@@ -13,16 +13,16 @@ export function configReference(): string {
 Made from \`server/config.ts\` and the commands in \`server/cli/\` by \`bun tools/docs.ts\`; do not edit.
 An option on the command line wins over its environment variable, which wins over the default.
 
-## bunting serve [folder]
+## bunting serve [model]
 
-\`folder\` is a Hugging Face folder with \`config.json\`, \`*.safetensors\` and \`tokenizer.json\`; without it the embedded
-model is served as \`demo\`.
+\`model\` is a Hugging Face folder with \`config.json\`, \`*.safetensors\` and \`tokenizer.json\`, or a [GGUF file](gguf.md);
+without it the embedded model is served as \`demo\`.
 
 ${settingsTable(serverSettings)}
 
-## bunting chat [folder]
+## bunting chat [model]
 
-Talks to \`--url\`; without it to the server on port 8000; and when there is none, or a folder is given, to a server that it
+Talks to \`--url\`; without it to the server on port 8000; and when there is none, or a model is given, to a server that it
 starts on a free port with the settings of \`serve\`.
 
 ${settingsTable(chatSettings)}
@@ -39,7 +39,7 @@ history on every machine.
 
 ${settingsTable(simulateSettings)}
 
-## bunting doctor [folder]
+## bunting doctor [model]
 
 Takes the settings of \`serve\` and says what this machine would do with them. Its exit code is 0 when \`serve\` with the
 same settings would start.

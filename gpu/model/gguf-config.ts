@@ -12,6 +12,7 @@ import {
   type Rope,
 } from "./config.ts";
 import type { Metadata } from "./gguf-metadata.ts";
+import { ModelError } from "./model-error.ts";
 
 /** What the tensors say of the configuration. */
 export interface TensorFacts {
@@ -165,10 +166,9 @@ function ropeOf(fields: ArchitectureFields, headSize: number, factors: Float32Ar
   const name = "rope.scaling.type";
   const type = fields.metadata.text(fields.key(name), "none");
   if (type === "none" && factors !== null) {
-    return (
-      ropeOfFactors(factors, theta, headSize) ??
-      fields.metadata.refuse(factorsName, "its factors are not those of a Llama 3 model")
-    );
+    const rope = ropeOfFactors(factors, theta, headSize);
+    if (rope !== null) return rope;
+    throw new ModelError(fields.metadata.file, factorsName, "its factors are not those of a Llama 3 model");
   }
   if (factors !== null) fields.refuse(name, `not together with the tensor ${factorsName}`);
   if (type === "none") return { kind: "plain", theta };

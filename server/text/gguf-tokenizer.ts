@@ -165,6 +165,8 @@ function sentencePiece(metadata: Metadata, vocabulary: Vocabulary): JsonObject {
   const scores =
     metadata.numbers(`${prefix}.scores`, tokens.length) ??
     metadata.refuse(`${prefix}.scores`, "wanted: an array of a score for each token");
+  const strange = Array.from(scores).findIndex(Number.isNaN);
+  if (strange >= 0) metadata.refuse(`${prefix}.scores`, `the score of token ${strange} is not a number`);
   const addsSpace = metadata.boolean(`${prefix}.add_space_prefix`, true);
   const unknown = specialToken(metadata, "unknown", tokens.length) ?? types.indexOf(TokenType.unknown);
   const hasBytes = types.includes(TokenType.byte);

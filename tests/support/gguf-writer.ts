@@ -1,5 +1,6 @@
 /** Writes GGUF files for tests, the bad ones too: nothing here is checked. The format is told in
  *  gpu/model/gguf-file.ts. */
+import { type ByteSource, type GgufFile, parseGguf } from "../../gpu/model/gguf-file.ts";
 
 /** Types of metadata values, at their numbers. */
 const valueTypes: readonly string[] = [
@@ -136,4 +137,22 @@ class Writer {
     larger.set(this.#bytes);
     this.#bytes = larger;
   }
+}
+
+/** Bytes as a file to read. It may be asked for what it has, and for nothing else. */
+export function memorySource(bytes: Uint8Array): ByteSource {
+  return {
+    bytes: bytes.length,
+    read(offset, count) {
+      if (!(offset >= 0 && count >= 0 && offset + count <= bytes.length)) {
+        throw new Error(`bytes ${offset} to ${offset + count} of ${bytes.length} were read`);
+      }
+      return bytes.slice(offset, offset + count);
+    },
+  };
+}
+
+/** The head of a file that would hold this. */
+export function parsedGguf(input: GgufInput): GgufFile {
+  return parseGguf("model.gguf", memorySource(ggufBytes(input)));
 }
