@@ -3,16 +3,19 @@ import { openModelFolder } from "../gpu/model/folder.ts";
 import { openLibrary } from "../gpu/native.ts";
 import { SimulatedDevice } from "../gpu/simulated/device.ts";
 import type { Clock } from "../scheduler/clock.ts";
-import { linearCost } from "../scheduler/cost/linear.ts";
+import { type LinearCost, linearCost } from "../scheduler/cost/linear.ts";
 import type { Device } from "../scheduler/device.ts";
+import { calibrate } from "./calibrate.ts";
 import type { DeviceSetup, LoadProgress } from "./engine-protocol.ts";
 
 export interface OpenedDevice {
   readonly device: Device;
+  /** What its steps cost, as far as is known before the first one that counts. */
+  readonly costs: LinearCost;
   /** For the engines that share it; null when the device needs none. */
   readonly model: CpuModel | null;
-  /** Closes the device, and the model if this thread loaded it: then it must be the last engine that uses it. */
-  close(): void;
+  /** Frees the model if this thread loaded it: after every device that uses it is closed. */
+  closeModel(): void;
 }
 
 /** Opens an engine's device on the calling thread. `shared` is the model another engine loaded; null loads it. */
@@ -24,8 +27,13 @@ export function openDevice(
 ): OpenedDevice {
   if (setup.kind === "simulated") {
     const { stepMs, tokenMs } = setup.cost ?? { stepMs: 5, tokenMs: 0.02 };
-    const device = new SimulatedDevice(setup.spec, clock, linearCost(stepMs, tokenMs));
-    return { device, model: null, close: () => device.close() };
+    const costs = linearCost(stepMs, tokenMs);
+    return {
+      device: new SimulatedDevice(setup.spec, clock, costs),
+      costs,
+      model: null,
+      closeModel: () => {},
+    };
   }
   const library = openLibrary(setup.library);
   const model =
@@ -38,11 +46,7 @@ export function openDevice(
   };
   try {
     const device = openCpuDevice(library, model, setup.limits);
-    const close = (): void => {
-      device.close();
-      closeModel();
-    };
-    return { device, model, close };
+    return { device, costs: calibrate(device), model, closeModel };
   } catch (error) {
     closeModel();
     throw error;

@@ -21,7 +21,12 @@ export interface Inbox {
  *
  * Returns after a stop message. The step in flight is computed to its end; its outcome is dropped.
  */
-export function runEngineLoop(engine: Engine, device: Device, clock: LoopClock, inbox: Inbox): void {
+export function runEngineLoop(
+  engine: Pick<Engine, "receive" | "run">,
+  device: Device,
+  clock: LoopClock,
+  inbox: Inbox,
+): void {
   const hosted = isHosted(device) ? device : null;
 
   /** Whether to go on. */

@@ -1,8 +1,10 @@
 import type { CpuModel, CpuModelOptions } from "../gpu/cpu/open.ts";
 import type { EngineLimits } from "../gpu/native.ts";
 import type { EngineId } from "../scheduler/core.ts";
+import type { OnlineState } from "../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
-import type { EngineOptions } from "../scheduler/engine-options.ts";
+import type { EngineSettings } from "../scheduler/engine-options.ts";
+import type { FlightEntry } from "../scheduler/flight.ts";
 import type { EngineMessage, EngineReport } from "../scheduler/messages.ts";
 
 /** What crosses between the main thread and an engine's thread. Plain data, but for the port. */
@@ -26,14 +28,30 @@ export type DeviceSetup =
     };
 
 /** Everything that can be chosen of an engine, but for what cannot cross threads. */
-export type PlainEngineOptions = Partial<Omit<EngineOptions, "trace">>;
+export type PlainEngineOptions = Omit<EngineSettings, "trace" | "epoch">;
+
+/** A device that is lost before it computes step `step` of its engine's first life: losses can be rehearsed. */
+export interface RehearsedLoss {
+  readonly engine: EngineId;
+  readonly step: number;
+}
+
+/** How every engine of a fleet is made. */
+export interface EngineSetup {
+  readonly device: DeviceSetup;
+  readonly options: PlainEngineOptions;
+  readonly rehearsedLoss: RehearsedLoss | null;
+  /** Whether the threads write down what they are told and do (flight-recorder.ts). */
+  readonly isRecorded: boolean;
+}
 
 /** First message to a worker. */
 export interface EngineStart {
   readonly kind: "start";
   readonly engine: EngineId;
-  readonly device: DeviceSetup;
-  readonly options: PlainEngineOptions;
+  /** Which life of the engine this is: 0, and one more each time it is replaced. */
+  readonly epoch: number;
+  readonly setup: EngineSetup;
   /** A model that another engine loaded; null: load it. */
   readonly model: CpuModel | null;
   /** Messages for the engine. */
@@ -54,8 +72,17 @@ export interface LoadProgress {
 /** From a worker. */
 export type WorkerMessage =
   | { readonly kind: "progress"; readonly progress: LoadProgress }
-  | { readonly kind: "ready"; readonly spec: DeviceSpec; readonly model: CpuModel | null }
+  | {
+      readonly kind: "ready";
+      readonly spec: DeviceSpec;
+      readonly model: CpuModel | null;
+      readonly costs: OnlineState;
+    }
   | { readonly kind: "report"; readonly report: EngineReport }
+  /** What the engine has learnt of its steps, told once a second while it works. */
+  | { readonly kind: "costs"; readonly costs: OnlineState }
+  /** Of the recording. */
+  | { readonly kind: "flight"; readonly entries: readonly FlightEntry[] }
   /** The engine ended: it could not start, or its device or an invariant failed. */
   | { readonly kind: "failed"; readonly reason: string }
   | { readonly kind: "stopped" };

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import fc from "fast-check";
 import type { Cancel, Clock } from "../scheduler/clock.ts";
-import type { EngineId, Sampled, Step, StepResult, TokenId } from "../scheduler/core.ts";
+import type { EngineId, Sampled, Service, Step, StepResult, TokenId } from "../scheduler/core.ts";
 import type { Device, DeviceSpec } from "../scheduler/device.ts";
 import { Engine } from "../scheduler/engine.ts";
 import { Fleet } from "../scheduler/fleet.ts";
@@ -127,6 +127,7 @@ function rig(
         skipSpecialTokens: true,
         shownControlTexts: [],
         cacheSalt: "",
+        tenant: "",
         ...changes,
       };
       const heard: Heard = {
@@ -478,6 +479,31 @@ test(`concatenated deltas are the non-streamed text, whatever the tokens and sto
     }),
     { seed, numRuns: 1000 },
   );
+});
+
+test("the choices of a request are one gang of their own, and its tenant goes along", async () => {
+  const { fleet, begin, settle } = rig({});
+  const services: Service[] = [];
+  const { submit, submitGang } = fleet;
+  fleet.submit = (call, listener) => {
+    services.push(call.service);
+    return submit.call(fleet, call, listener);
+  };
+  fleet.submitGang = (calls, listeners) => {
+    services.push(...calls.map(({ service }) => service));
+    return submitGang.call(fleet, calls, listeners);
+  };
+  begin({ tenant: "key 1" });
+  begin({ choices: 2, tenant: "key 2" });
+  begin({ choices: 2 });
+  await settle();
+  expect(services.map(({ gang, tenant }) => ({ gang, tenant }))).toEqual([
+    { gang: null, tenant: "key 1" },
+    { gang: 0, tenant: "key 2" },
+    { gang: 0, tenant: "key 2" },
+    { gang: 1, tenant: "" },
+    { gang: 1, tenant: "" },
+  ]);
 });
 
 /** The stop string that ends first in a text, the longest of those. */

@@ -29,6 +29,8 @@ export interface GenerationRequest extends TextRules {
   /** The model's own end tokens do not end a choice. */
   readonly ignoreEos: boolean;
   readonly cacheSalt: string;
+  /** Who pays; "" is everybody without a name. */
+  readonly tenant: string;
 }
 
 export interface ChoiceFinish {
@@ -85,13 +87,14 @@ export interface ModelFacts {
 }
 
 /** What the generator asks of the fleet. */
-export type SequenceRunner = Pick<Fleet, "submit" | "abort" | "pause" | "resume">;
+export type SequenceRunner = Pick<Fleet, "submit" | "submitGang" | "abort" | "pause" | "resume">;
 
 export class Generator {
   readonly #fleet: SequenceRunner;
   readonly #tokenizer: Tokenizer;
   readonly #facts: ModelFacts;
   readonly #running = new Set<RunningGeneration>();
+  #gangs = 0;
 
   constructor(fleet: SequenceRunner, tokenizer: Tokenizer, facts: ModelFacts) {
     this.#fleet = fleet;
@@ -106,9 +109,19 @@ export class Generator {
 
   /** Starts a request. Refusals arrive at the sink like everything else. */
   generate(request: GenerationRequest, sink: GenerationSink): Generation {
-    const generation = new RunningGeneration(this.#fleet, this.#tokenizer, this.#facts, request, sink, () => {
+    const gang = request.choices > 1 ? this.#gangs++ : null;
+    const onEnded = (): void => {
       this.#running.delete(generation);
-    });
+    };
+    const generation = new RunningGeneration(
+      this.#fleet,
+      this.#tokenizer,
+      this.#facts,
+      request,
+      gang,
+      sink,
+      onEnded,
+    );
     this.#running.add(generation);
     generation.start();
     return generation;
@@ -119,6 +132,8 @@ class RunningGeneration implements Generation {
   readonly #fleet: SequenceRunner;
   readonly #facts: ModelFacts;
   readonly #request: GenerationRequest;
+  /** What its choices have in common when there are several: they are placed together. */
+  readonly #gang: number | null;
   readonly #sink: GenerationSink;
   readonly #onEnded: () => void;
   readonly #choices: ChoiceText[];
@@ -137,12 +152,14 @@ class RunningGeneration implements Generation {
     tokenizer: Tokenizer,
     facts: ModelFacts,
     request: GenerationRequest,
+    gang: number | null,
     sink: GenerationSink,
     onEnded: () => void,
   ) {
     this.#fleet = fleet;
     this.#facts = facts;
     this.#request = request;
+    this.#gang = gang;
     this.#sink = sink;
     this.#onEnded = onEnded;
     const stopTokens = stopTokensOf(request, facts);
@@ -162,30 +179,34 @@ class RunningGeneration implements Generation {
   }
 
   start(): void {
-    const { promptTokens, sampling, tokensMin, cacheSalt } = this.#request;
+    const { promptTokens, sampling, tokensMin, cacheSalt, tenant } = this.#request;
     const tokensMax = this.#request.tokensMax ?? this.#facts.contextMax - promptTokens.length;
     if (tokensMax < 1) {
       const limit = this.#facts.contextMax;
       this.#inOrder(() => this.#fail({ kind: "neverFits", needed: promptTokens.length + 1, limit }));
     } else {
       const stopTokens = [...stopTokensOf(this.#request, this.#facts)];
-      for (let choice = 0; choice < this.#request.choices; choice++) {
-        const id = this.#fleet.submit(
-          {
-            promptTokens,
-            sampling: { ...sampling, seed: seedOf(sampling.seed, choice) },
-            stop: { tokensMax, tokensMin: Math.min(tokensMin, tokensMax), stopTokens },
-            cacheSalt,
-            service: chatService,
-          },
-          {
-            onStarted: (cachedTokens) => this.#inOrder(() => this.#started(choice, cachedTokens)),
-            onToken: (token, logprobs) => this.#inOrder(() => this.#token(choice, token, logprobs)),
-            onFinish: (finish) => this.#inOrder(() => this.#finished(choice, finish)),
-          },
-        );
+      const gang = this.#gang;
+      const specs = this.#choices.map((_, choice) => ({
+        promptTokens,
+        sampling: { ...sampling, seed: seedOf(sampling.seed, choice) },
+        stop: { tokensMax, tokensMin: Math.min(tokensMin, tokensMax), stopTokens },
+        cacheSalt,
+        service: { ...chatService, tenant, gang },
+      }));
+      const listeners = this.#choices.map((_, choice) => ({
+        onStarted: (cachedTokens: number) => this.#inOrder(() => this.#started(choice, cachedTokens)),
+        onToken: (token: TokenId, logprobs: TokenLogprobs | null) =>
+          this.#inOrder(() => this.#token(choice, token, logprobs)),
+        onFinish: (finish: Finish) => this.#inOrder(() => this.#finished(choice, finish)),
+      }));
+      const ids =
+        gang === null
+          ? [this.#fleet.submit(specs[0]!, listeners[0]!)]
+          : this.#fleet.submitGang(specs, listeners);
+      ids.forEach((id, choice) => {
         this.#sequences.set(choice, id);
-      }
+      });
     }
     if (this.#early?.length === 0) this.#early = null;
     else queueMicrotask(() => this.#catchUp());

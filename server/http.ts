@@ -19,7 +19,7 @@ import type { Exchange, RespondLimits } from "./openai/respond.ts";
 import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
 import type { ServedModel } from "./openai/served-model.ts";
 import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
-import { engineSnapshots, type Snapshot } from "./state.ts";
+import { engineSnapshots, type PlacementLog, type Snapshot } from "./state.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Encoder } from "./text/encoder.ts";
 import type { ChatTemplate } from "./text/template.ts";
@@ -49,6 +49,7 @@ export interface AppDeps {
   readonly fleet: Pick<Fleet, "loads">;
   /** Of the fleet's devices, by engine. */
   readonly specs: readonly DeviceSpec[];
+  readonly placements: PlacementLog;
   readonly generator: Generator;
   readonly tokenizer: Tokenizer;
   readonly encoder: Encoder;
@@ -101,6 +102,8 @@ const families: readonly (readonly [prefix: string, name: string])[] = [
 interface Entry {
   readonly requestId: string;
   readonly arrivedMs: number;
+  /** Known once the key was checked. */
+  tenant: string;
 }
 
 export function createApp(deps: AppDeps) {
@@ -112,7 +115,7 @@ export function createApp(deps: AppDeps) {
   const entries = new WeakMap<Request, Entry>();
 
   const enter = (request: Request): Entry => {
-    const entry = { requestId: requestIdOf(request.headers), arrivedMs: performance.now() };
+    const entry = { requestId: requestIdOf(request.headers), arrivedMs: performance.now(), tenant: "" };
     entries.set(request, entry);
     return entry;
   };
@@ -134,12 +137,10 @@ export function createApp(deps: AppDeps) {
     }
   };
 
-  const exchangeOf = (request: Request): Exchange => ({
-    signal: request.signal,
-    arrivedMs: entries.get(request)!.arrivedMs,
-    services: deps,
-    limits,
-  });
+  const exchangeOf = (request: Request): Exchange => {
+    const { arrivedMs, tenant } = entries.get(request)!;
+    return { signal: request.signal, arrivedMs, tenant, services: deps, limits };
+  };
 
   /** A body of work: refused early when none is taken, read, and then never timed out by the socket's idleness. */
   const readWork = async (request: Request, server: Bun.Server<unknown> | null) => {
@@ -158,7 +159,7 @@ export function createApp(deps: AppDeps) {
     })
     .onBeforeHandle({ as: "global" }, ({ request, route }) => {
       // By the route that was matched, not by the path that was asked for: the two could be read differently.
-      if (!publicRoutes.has(route)) deps.keys.authorize(request.headers);
+      if (!publicRoutes.has(route)) entries.get(request)!.tenant = deps.keys.authorize(request.headers);
     })
     .onError({ as: "global" }, ({ error, code, request, set }) => {
       const { requestId } = entries.get(request) ?? enter(request);
@@ -200,7 +201,16 @@ export function createApp(deps: AppDeps) {
       const engines = engineSnapshots(specs, fleet.loads());
       const { names, contextMax } = model;
       const timeMs = performance.now();
-      return { version, model: names[0]!, contextMax, status: lifecycle.state, timeMs, engines };
+      const placements = deps.placements.last();
+      return {
+        version,
+        model: names[0]!,
+        contextMax,
+        status: lifecycle.state,
+        timeMs,
+        engines,
+        placements,
+      };
     })
     .get("/v1/models", () => {
       lifecycle.expectReady();

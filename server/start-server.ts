@@ -4,7 +4,6 @@ import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
 import { openLibrary } from "../gpu/native.ts";
 import type { EngineId } from "../scheduler/core.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
-import { staticBudget } from "../scheduler/engine-options.ts";
 import { demoModelFolder, libraryPath } from "./assets.ts";
 import { ApiKeys } from "./auth.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
@@ -12,6 +11,7 @@ import type { DeviceSetup, LoadProgress } from "./engine-protocol.ts";
 import { Generator } from "./generation.ts";
 import { createApp } from "./http.ts";
 import { Lifecycle } from "./lifecycle.ts";
+import { LifetimeLoads } from "./lifetime-loads.ts";
 import { listen } from "./listen.ts";
 import {
   chooseContext,
@@ -21,6 +21,8 @@ import {
   planServing,
   type ServingPlan,
 } from "./plan.ts";
+import { servingPolicy } from "./serving-policy.ts";
+import { PlacementLog } from "./state.ts";
 import { Telemetry } from "./telemetry.ts";
 import { Encoder } from "./text/encoder.ts";
 import { openTemplateSource, openTokenizer } from "./text/model-text.ts";
@@ -32,6 +34,9 @@ export interface StartEvents {
   /** Before anything is allocated. Not called for a simulated device, which allocates next to nothing. */
   onPlan(plan: ServingPlan): void;
   onProgress(progress: LoadProgress): void;
+  /** An engine failed. What ran there goes on elsewhere; `isComing`: it is started again. */
+  onLost?(engine: EngineId, reason: string, isComing: boolean): void;
+  onReplaced?(engine: EngineId): void;
 }
 
 export interface RunningServer {
@@ -41,7 +46,7 @@ export interface RunningServer {
   readonly model: string;
   /** Requests in flight. */
   readonly active: number;
-  /** Resolves with the reason when an engine is lost: the server can only be restarted then. */
+  /** Resolves with the reason when the last engine is lost for good: the server can only be restarted then. */
   readonly lost: Promise<string>;
   /** Takes no new work, lets running requests finish for at most `timeoutMs`, cuts what is left, and stops everything.
    *  Resolves to the number of requests that were cut. */
@@ -76,37 +81,52 @@ export async function startServer(
   const lifecycle = new Lifecycle("loading");
   const server = listen(config, lifecycle);
   const lost = Promise.withResolvers<string>();
+  const placements = new PlacementLog();
   let telemetry: Telemetry | null = null;
+  let lifetime: LifetimeLoads | null = null;
   const running = await startEngines(
     {
       workerUrl: new URL("./engine-worker.ts", import.meta.url).href,
       engines,
       device,
-      options: {
-        batch: staticBudget(config.stepTokens),
-        admission: { sequencesMax: config.sequencesMax },
-        queueMax: config.queueMax,
-      },
+      policy: servingPolicy(config),
+      options: { queueMax: config.queueMax },
+      record: config.record,
     },
     {
       onProgress: events.onProgress,
-      onReport: (engine: EngineId, { load }) => telemetry?.observeStep(engine, load),
-      onLost: (_engine: EngineId, reason: string) => {
+      onReport: (engine, { load }) => telemetry?.observeStep(engine, load),
+      onPlacement: (sequence, placement) => {
+        placements.note(sequence, placement);
+        telemetry?.countPlacement(placement.engine, placement.reason);
+      },
+      onLost: (engine, reason, isComing) => events.onLost?.(engine, reason, isComing),
+      onReplaced: (engine) => {
+        lifetime?.replaced(engine);
+        telemetry?.countRestart(engine);
+        events.onReplaced?.(engine);
+      },
+      onAllLost: (reason) => {
         lifecycle.becomeLost(reason);
         lost.resolve(reason);
       },
     },
   ).catch(async (error: Error) => {
     await server.stop(true);
+    if (error instanceof ConfigError) throw error;
     throw new ConfigError(`The model cannot be loaded: ${error.message}`);
   });
   const { fleet, specs } = running;
-  telemetry = new Telemetry({ modelName: names[0]!, version, specs, loads: () => fleet.loads() });
+  lifetime = new LifetimeLoads(() => fleet.loads());
+  const loads = lifetime.loads.bind(lifetime);
+  const { predictionErrors } = running;
+  telemetry = new Telemetry({ modelName: names[0]!, version, specs, loads, predictionErrors });
 
   const encoder = new Encoder(tokenizer, modelDir, new URL("./tokenizer-worker.ts", import.meta.url).href);
   const app = createApp({
-    fleet,
+    fleet: { loads },
     specs,
+    placements,
     generator: new Generator(fleet, tokenizer, { contextMax, eosTokens: folder.eosTokens }),
     tokenizer,
     encoder,
@@ -196,7 +216,7 @@ function prepareSimulated(config: Config, dir: string): Prepared {
     names: modelNames(config, folder),
     folder,
     contextMax,
-    engines: 1,
+    engines: config.device.kind === "simulated" ? config.device.engines : 1,
     device: { kind: "simulated", spec },
   };
 }

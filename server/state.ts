@@ -1,4 +1,6 @@
+import type { SequenceId } from "../scheduler/core.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
+import type { Placement } from "../scheduler/dispatch/placement.ts";
 import type { EngineLoad } from "../scheduler/messages.ts";
 import type { ServerState } from "./lifecycle.ts";
 
@@ -14,6 +16,16 @@ export interface Snapshot {
   readonly timeMs: number;
   /** By engine id. */
   readonly engines: readonly EngineSnapshot[];
+  /** The last placements, newest first. */
+  readonly placements: readonly PlacementSnapshot[];
+}
+
+/** Where a sequence went, and why. */
+export interface PlacementSnapshot {
+  /** On the clock of `Snapshot.timeMs`. */
+  readonly timeMs: number;
+  readonly sequence: SequenceId;
+  readonly placement: Placement;
 }
 
 export interface EngineSnapshot {
@@ -27,4 +39,21 @@ export function engineSnapshots(
   loads: readonly EngineLoad[],
 ): EngineSnapshot[] {
   return specs.map((device, engine) => ({ device, load: loads[engine]! }));
+}
+
+const PLACEMENTS_KEPT = 32;
+
+/** Remembers the last placements. */
+export class PlacementLog {
+  readonly #last: PlacementSnapshot[] = [];
+
+  note(sequence: SequenceId, placement: Placement): void {
+    this.#last.unshift({ timeMs: performance.now(), sequence, placement });
+    if (this.#last.length > PLACEMENTS_KEPT) this.#last.pop();
+  }
+
+  /** Newest first. */
+  last(): readonly PlacementSnapshot[] {
+    return this.#last;
+  }
 }

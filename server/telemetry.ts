@@ -1,6 +1,7 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { EngineId } from "../scheduler/core.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
+import type { PlacementReason } from "../scheduler/dispatch/placement.ts";
 import type { EngineLoad } from "../scheduler/messages.ts";
 
 /**
@@ -36,6 +37,8 @@ export interface TelemetryOptions {
   readonly specs: readonly DeviceSpec[];
   /** Current loads, by engine id. */
   readonly loads: () => readonly EngineLoad[];
+  /** How far each engine's steps are from what is predicted, by engine id: see OnlineCostModel's margin. */
+  readonly predictionErrors: () => readonly number[];
 }
 
 interface StepSeen {
@@ -48,6 +51,8 @@ export class Telemetry {
   readonly #requestLabels: Readonly<Record<"model_name" | "engine", string>>;
   readonly #lastStep: StepSeen[];
   readonly #finished: Counter<"model_name" | "engine" | "finished_reason">;
+  readonly #placements: Counter<"engine" | "reason">;
+  readonly #restarts: Counter<"engine">;
   readonly #http: Counter<"handler" | "method" | "status">;
   readonly #httpSeconds: Histogram<"handler" | "method">;
   readonly #stepTokens: Histogram<"model_name" | "engine">;
@@ -69,6 +74,21 @@ export class Telemetry {
       help: "Choices that ended, by reason.",
       labelNames: ["model_name", "engine", "finished_reason"],
       registers,
+    });
+    this.#placements = new Counter({
+      name: "bunting_placements_total",
+      help: "Sequences placed on an engine, by why it was chosen.",
+      labelNames: ["engine", "reason"],
+      registers,
+    });
+    this.#restarts = new Counter({
+      name: "bunting_engine_restarts_total",
+      help: "Lost engines that were replaced.",
+      labelNames: ["engine"],
+      registers,
+    });
+    options.specs.forEach((_, engine) => {
+      this.#restarts.inc({ engine: String(engine) }, 0);
     });
     this.#http = new Counter({
       name: "http_requests_total",
@@ -121,6 +141,14 @@ export class Telemetry {
     this.#stepSeconds.observe({ engine: String(engine), part: "whole" }, load.stepMs / 1000);
   }
 
+  countPlacement(engine: EngineId, reason: PlacementReason): void {
+    this.#placements.inc({ engine: String(engine), reason });
+  }
+
+  countRestart(engine: EngineId): void {
+    this.#restarts.inc({ engine: String(engine) });
+  }
+
   observeHttp(handler: string, method: string, status: number, seconds: number): void {
     this.#http.inc({ handler, method, status: String(status) });
     this.#httpSeconds.observe({ handler, method }, seconds);
@@ -134,7 +162,7 @@ export class Telemetry {
     if (choices > 0) this.#finished.inc({ ...this.#requestLabels, finished_reason: reason }, choices);
   }
 
-  #registerEngines({ modelName, version, specs, loads }: TelemetryOptions): void {
+  #registerEngines({ modelName, version, specs, loads, predictionErrors }: TelemetryOptions): void {
     const registers = [this.#registry];
     const labelNames = ["model_name", "engine"] as const;
     const labels = (engine: number) => ({ model_name: modelName, engine: String(engine) });
@@ -166,6 +194,17 @@ export class Telemetry {
         },
       });
     }
+    new Gauge({
+      name: "bunting_step_prediction_error",
+      help: "Share of its predicted time by which 19 of 20 steps exceed it at most.",
+      labelNames,
+      registers,
+      collect() {
+        predictionErrors().forEach((error, engine) => {
+          this.set(labels(engine), error);
+        });
+      },
+    });
     const cacheConfig = new Gauge({
       name: "vllm:cache_config_info",
       help: "Size of the KV cache: tokens per page and number of pages.",
@@ -218,6 +257,17 @@ const engineTotals: readonly EngineSeries[] = [
     (load) => load.preemptionsTotal,
   ],
   ["bunting_steps_total", "Steps computed.", (load) => load.stepsTotal],
+  [
+    "bunting_steps_over_target_total",
+    "Steps that kept a stream waiting longer than its target.",
+    (load) => load.stepsOverTarget,
+  ],
+  [
+    "bunting_skipped_decodes_total",
+    "Decodes left out of a step so that it keeps a stream's target.",
+    (load) => load.skippedDecodesTotal,
+  ],
+  ["bunting_evicted_pages_total", "Cached pages given up for others.", (load) => load.evictedPagesTotal],
 ];
 
 function pagesOwned(load: EngineLoad): number {

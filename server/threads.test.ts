@@ -1,14 +1,9 @@
 import { afterEach, expect, test } from "bun:test";
-import {
-  chatService,
-  type EngineId,
-  type Finish,
-  type Sampling,
-  type SequenceSpec,
-  type TokenId,
-} from "../scheduler/core.ts";
+import { chatService, type EngineId, type Finish, type Sampling, type TokenId } from "../scheduler/core.ts";
+import type { Unplaced } from "../scheduler/fleet.ts";
+import { ours } from "../scheduler/policies.ts";
 import type { DeviceSetup } from "./engine-protocol.ts";
-import { type RunningEngines, startEngines } from "./threads.ts";
+import { type EnginesConfig, type RunningEngines, startEngines } from "./threads.ts";
 
 /** Engines on real threads, computing on simulated devices. */
 
@@ -42,16 +37,34 @@ const sampling: Sampling = {
 };
 
 let running: RunningEngines | null = null;
-const lost: [EngineId, string][] = [];
+/** What became of engines, in order. */
+const news: string[] = [];
+let firstLoss = Promise.withResolvers<void>();
 
-async function start(engines: number, device: DeviceSetup = simulated): Promise<RunningEngines> {
-  lost.length = 0;
+async function start(engines: number, changes: Partial<EnginesConfig> = {}): Promise<RunningEngines> {
+  news.length = 0;
+  firstLoss = Promise.withResolvers();
   running = await startEngines(
-    { workerUrl, engines, device, options: { integrity: "always" } },
+    {
+      workerUrl,
+      engines,
+      device: simulated,
+      policy: ours(null),
+      options: { integrity: "always" },
+      record: null,
+      ...changes,
+    },
     {
       onProgress: () => {},
-      onLost: (engine, reason) => {
-        lost.push([engine, reason]);
+      onLost: (engine, reason, isComing) => {
+        news.push(`${engine} lost, ${isComing ? "coming" : "gone"}: ${reason}`);
+        firstLoss.resolve();
+      },
+      onReplaced: (engine) => {
+        news.push(`${engine} back`);
+      },
+      onAllLost: () => {
+        news.push("all lost");
       },
     },
   );
@@ -73,12 +86,11 @@ function run(
 ): Promise<{ tokens: TokenId[]; finish: Finish }> {
   return new Promise((resolve) => {
     const tokens: TokenId[] = [];
-    const spec: Omit<SequenceSpec, "id"> = {
+    const spec: Unplaced = {
       promptTokens,
       sampling: draw,
       stop: { tokensMax, tokensMin: 0, stopTokens: [] },
       cacheSalt: "",
-      drawnTokens: [],
       service: chatService,
     };
     const id = fleet.submit(spec, {
@@ -130,18 +142,45 @@ test("close stops an engine in the middle of its work, and may be called again",
   void run(engines, prompt(10), 1000, () => started.resolve());
   await started.promise;
   await Promise.all([engines.close(), engines.close()]);
-  expect(lost).toEqual([]);
+  expect(news).toEqual([]);
 });
 
-test("what an engine cannot survive reaches every sequence on it, and later ones", async () => {
+test("what ran on a lost engine goes on elsewhere, with the same tokens and each token once", async () => {
+  const drawn: Sampling = { ...sampling, temperature: 1, presencePenalty: 1 };
+  const prompts = Array.from({ length: 8 }, (_, i) => prompt(40 + i * 9, i * 5));
+  const runAll = (engines: RunningEngines) =>
+    Promise.all(prompts.map((tokens) => run(engines, tokens, 60, () => {}, drawn)));
+  const undisturbed = await runAll(await start(1));
+  const engines = await start(2, { rehearsedLoss: { engine: 1 as EngineId, step: 30 } });
+  expect(await runAll(engines)).toEqual(undisturbed);
+  expect(news).toEqual(["1 lost, coming: a loss was rehearsed"]);
+  expect(engines.fleet.active).toBe(0);
+});
+
+test("the only engine is replaced, and who came meanwhile has waited for it", async () => {
+  const alone = await run(await start(1), prompt(50), 40);
+  const engines = await start(1, { rehearsedLoss: { engine: 0 as EngineId, step: 10 } });
+  const first = run(engines, prompt(50), 40);
+  await firstLoss.promise;
+  const second = run(engines, prompt(50), 40);
+  expect([await first, await second]).toEqual([alone, alone]);
+  expect(news).toEqual(["0 lost, coming: a loss was rehearsed", "0 back"]);
+});
+
+test("what no engine survives fails, and the others are served again", async () => {
   const engines = await start(1);
-  const healthy = run(engines, prompt(10), 1000);
   const poison = run(engines, prompt(10), 5, () => {}, null as unknown as Sampling); // a bug on the main thread
-  const { finish } = await healthy;
-  expect(finish.kind).toBe("failed");
-  expect((await poison).finish).toEqual(finish);
-  expect(lost).toEqual([[0 as EngineId, finish.kind === "failed" ? finish.reason : ""]]);
-  expect((await run(engines, prompt(10), 5)).finish).toEqual(finish);
+  expect((await poison).finish.kind).toBe("failed");
+  expect(news.filter((line) => line.includes("lost")).length).toBeLessThanOrEqual(3);
+  expect((await run(engines, prompt(10), 5)).finish).toEqual({ kind: "length" });
+}, 20_000);
+
+test("close ends the wait for a replacement", async () => {
+  const engines = await start(1, { rehearsedLoss: { engine: 0 as EngineId, step: 1 } });
+  void run(engines, prompt(10), 5);
+  await firstLoss.promise;
+  await engines.close();
+  expect(news).toEqual(["0 lost, coming: a loss was rehearsed"]);
 });
 
 test("an engine that cannot open its device rejects the start with the reason", async () => {
@@ -159,7 +198,7 @@ test("an engine that cannot open its device rejects the start with the reason", 
       topLogprobsMax: 0,
     },
   };
-  expect(start(2, device)).rejects.toThrow("/nowhere/libbunting_cpu.so");
+  expect(start(2, { device })).rejects.toThrow("/nowhere/libbunting_cpu.so");
 });
 
 test("an idle engine burns no processor time", async () => {

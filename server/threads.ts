@@ -1,172 +1,165 @@
 import type { CpuModel } from "../gpu/cpu/open.ts";
-import type { EngineId } from "../scheduler/core.ts";
+import type { EngineId, SequenceId } from "../scheduler/core.ts";
+import { BelievedCosts } from "../scheduler/cost/believed.ts";
+import { OnlineCostModel, type OnlineState } from "../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
-import { type EngineLink, Fleet } from "../scheduler/fleet.ts";
+import type { Placement } from "../scheduler/dispatch/placement.ts";
+import { engineDefaults } from "../scheduler/engine-options.ts";
+import { Fleet } from "../scheduler/fleet.ts";
 import type { EngineReport } from "../scheduler/messages.ts";
+import type { Policy } from "../scheduler/policy.ts";
 import type {
   DeviceSetup,
-  EngineStart,
-  InboxMessage,
+  EngineSetup,
   LoadProgress,
   PlainEngineOptions,
-  WorkerMessage,
+  RehearsedLoss,
 } from "./engine-protocol.ts";
+import { EngineSupervisor } from "./engine-supervisor.ts";
+import { EngineThread } from "./engine-thread.ts";
+import { FlightWriter } from "./flight-file.ts";
+import { RecordedFleet } from "./flight-recorder.ts";
 
-/** The fleet in production: one thread per engine, linked by messages. */
+/** The fleet in production: one thread per engine, linked by messages; a lost engine is replaced. */
 
 export interface EnginesConfig {
   /** URL of engine-worker.ts, made where the build's root is, so that it also works inside the executable. */
   readonly workerUrl: string;
   readonly engines: number;
   readonly device: DeviceSetup;
+  readonly policy: Policy;
+  /** Of each engine, besides what the policy says. */
   readonly options: PlainEngineOptions;
+  /** File of the flight recording; null: none. */
+  readonly record: string | null;
+  readonly rehearsedLoss?: RehearsedLoss;
 }
 
 export interface EnginesEvents {
   onProgress(progress: LoadProgress): void;
   /** After the fleet took it. */
   onReport?(engine: EngineId, report: EngineReport): void;
-  /** The engine failed while it ran; its sequences are told right after. A server with a lost engine should
-   *  be restarted. */
-  onLost?(engine: EngineId, reason: string): void;
+  onPlacement?(sequence: SequenceId, placement: Placement): void;
+  /** The engine failed while it ran, or could not be started again; what ran there is placed elsewhere right after.
+   *  `isComing`: it will be started again. */
+  onLost?(engine: EngineId, reason: string, isComing: boolean): void;
+  /** The engine is there again; right after, the fleet uses it. */
+  onReplaced?(engine: EngineId): void;
+  /** None is left and none is coming: the server can only be restarted. */
+  onAllLost?(reason: string): void;
 }
 
 export interface RunningEngines {
   readonly fleet: Fleet;
   /** By engine. */
   readonly specs: readonly DeviceSpec[];
+  /** By engine: share of its predicted time by which 19 of 20 steps exceed it at most. */
+  readonly predictionErrors: () => readonly number[];
   /** Stops every engine after the step it is in; sequences that still run are dropped. Idempotent. */
   close(): Promise<void>;
 }
+
+const realClock = { nowMs: () => performance.now() };
 
 /**
  * Starts the engines and resolves when all are ready. The first loads the model and shares it with the
  * others. Rejects with the reason when one cannot start; nothing keeps running then.
  */
 export async function startEngines(config: EnginesConfig, events: EnginesEvents): Promise<RunningEngines> {
-  const lostEarly = new Map<EngineId, string>();
+  const { policy, device, workerUrl } = config;
+  const setup: EngineSetup = {
+    device,
+    options: { queue: policy.queue, batch: policy.batch, admission: policy.admission, ...config.options },
+    rehearsedLoss: config.rehearsedLoss ?? null,
+    isRecorded: config.record !== null,
+  };
   let fleet: Fleet | null = null;
-  const threads: EngineThread[] = [];
+  const flight = config.record === null ? null : new FlightWriter(config.record);
+  /** What happened before the fleet was there. */
+  const early: ((fleet: Fleet) => void)[] = [];
+  const withFleet = (act: (fleet: Fleet) => void): void => {
+    if (fleet === null) early.push(act);
+    else act(fleet);
+  };
+  /** Loaded once; an engine that is lost leaves it to the others. */
+  let model: CpuModel | null = null;
+  const gone = new Set<EngineId>();
+  /** By engine. */
+  const costs: BelievedCosts[] = [];
+  const believe = (engine: EngineId, state: OnlineState): void => {
+    flight?.write({ kind: "costs", atMs: performance.now(), engine, state });
+    costs[engine]!.take(OnlineCostModel.from(state));
+  };
 
-  const start = async (index: number, model: CpuModel | null): Promise<CpuModel | null> => {
+  const supervise = (index: number): EngineSupervisor => {
     const engine = index as EngineId;
-    const thread = new EngineThread(config, engine, model, {
-      onProgress: (progress) => events.onProgress(progress),
-      onReport: (report) => {
-        fleet?.report(engine, report);
-        events.onReport?.(engine, report);
-      },
-      onLost: (reason) => {
-        if (fleet === null) lostEarly.set(engine, reason);
-        else lose(engine, reason);
-      },
+    const open = (epoch: number, onLost: (reason: string) => void): EngineThread =>
+      new EngineThread(workerUrl, setup, engine, epoch, model, {
+        onProgress: (progress) => events.onProgress(progress),
+        onReport: (report) =>
+          withFleet((fleet) => {
+            fleet.report(engine, report);
+            events.onReport?.(engine, report);
+          }),
+        onCosts: (state) => withFleet(() => believe(engine, state)),
+        onFlight: (entries) =>
+          withFleet(() => {
+            for (const entry of entries) flight?.write(entry);
+          }),
+        onLost,
+      });
+    return new EngineSupervisor(open, {
+      onLost: (reason, isComing) =>
+        withFleet((fleet) => {
+          if (!isComing) gone.add(engine);
+          events.onLost?.(engine, reason, isComing);
+          if (gone.size === config.engines) events.onAllLost?.(reason); // first, so that who fails now can be told why
+          fleet.lost(engine, reason, isComing);
+        }),
+      onReplaced: (thread, { spec, costs }, epoch) =>
+        withFleet((fleet) => {
+          events.onReplaced?.(engine);
+          believe(engine, costs);
+          fleet.replaced(engine, thread, spec, epoch);
+        }),
     });
-    threads[index] = thread;
-    return (await thread.ready).model;
   };
-
-  const lose = (engine: EngineId, reason: string): void => {
-    events.onLost?.(engine, reason); // first, so that who fails now can be told why
-    fleet?.lost(engine, reason);
-  };
+  const supervisors = Array.from({ length: config.engines }, (_, index) => supervise(index));
 
   const close = async (): Promise<void> => {
-    const [owner, ...others] = threads; // the first owns the model and goes last
-    await Promise.all(others.map((thread) => thread.stop()));
+    const [owner, ...others] = supervisors; // the first owns the model and goes last
+    await Promise.all(others.map((supervisor) => supervisor.stop()));
     await owner?.stop();
+    flight?.close();
   };
 
   try {
-    const model = await start(0, null);
-    await Promise.all(Array.from({ length: config.engines - 1 }, (_, i) => start(i + 1, model)));
-    const specs = await Promise.all(threads.map(async (thread) => (await thread.ready).spec));
-    fleet = new Fleet(threads.map((thread, i) => ({ link: thread, spec: specs[i]! })));
-    for (const [engine, reason] of lostEarly) lose(engine, reason);
-    return { fleet, specs, close };
+    const first = await supervisors[0]!.start();
+    model = first.ready.model;
+    const others = await Promise.all(supervisors.slice(1).map((supervisor) => supervisor.start()));
+    const started = [first, ...others];
+    const specs = started.map(({ ready }) => ready.spec);
+    const members = started.map(({ thread, ready }) => ({ link: thread, spec: ready.spec }));
+    costs.push(...started.map(({ ready }) => new BelievedCosts(OnlineCostModel.from(ready.costs))));
+    const options = {
+      policy: policy.placement,
+      costs,
+      queueMax: config.options.queueMax ?? engineDefaults.queueMax,
+      onPlacement: (sequence: SequenceId, placement: Placement) => events.onPlacement?.(sequence, placement),
+    };
+    if (flight === null) fleet = new Fleet(members, { ...options, clock: realClock });
+    else {
+      flight.write({ kind: "head", version: 1, policy, queueMax: options.queueMax, specs });
+      fleet = new RecordedFleet(members, options, (entry) => flight.write(entry));
+      started.forEach(({ ready }, engine) => {
+        believe(engine as EngineId, ready.costs);
+      });
+    }
+    for (const act of early) act(fleet);
+    const predictionErrors = (): number[] => costs.map((believed) => believed.margin);
+    return { fleet, specs, predictionErrors, close };
   } catch (error) {
     await close();
     throw error;
-  }
-}
-
-interface ThreadEvents {
-  readonly onProgress: (progress: LoadProgress) => void;
-  readonly onReport: (report: EngineReport) => void;
-  /** After it was ready; before, `ready` rejects. */
-  readonly onLost: (reason: string) => void;
-}
-
-type Ready = Extract<WorkerMessage, { kind: "ready" }>;
-
-/** Main's end of an engine's thread. */
-class EngineThread implements EngineLink {
-  readonly ready: Promise<Ready>;
-  readonly #worker: Worker;
-  readonly #port: MessagePort;
-  readonly #bell: Int32Array<SharedArrayBuffer>;
-  readonly #events: ThreadEvents;
-  readonly #ended = Promise.withResolvers<void>();
-  readonly #started = Promise.withResolvers<Ready>();
-  #state: "starting" | "running" | "ended" = "starting";
-
-  constructor(config: EnginesConfig, engine: EngineId, model: CpuModel | null, events: ThreadEvents) {
-    const { port1, port2 } = new MessageChannel();
-    const doorbell = new SharedArrayBuffer(4);
-    this.#port = port1;
-    this.#bell = new Int32Array(doorbell);
-    this.#events = events;
-    this.ready = this.#started.promise;
-    this.#worker = new Worker(config.workerUrl, { name: `engine ${engine}` });
-    this.#worker.onmessage = (event: MessageEvent<WorkerMessage>) => this.#receive(event.data);
-    this.#worker.onerror = (event) => this.#end(event.message || "the engine's thread failed");
-    this.#worker.addEventListener("close", () => this.#end("the engine's thread ended"));
-    const { device, options } = config;
-    const start: EngineStart = { kind: "start", engine, device, options, model, inbox: port2, doorbell };
-    this.#worker.postMessage(start, [port2]);
-  }
-
-  send(message: InboxMessage): void {
-    if (this.#state === "ended") return;
-    this.#port.postMessage(message);
-    Atomics.add(this.#bell, 0, 1);
-    Atomics.notify(this.#bell, 0);
-  }
-
-  /** Resolves when the thread has ended. */
-  stop(): Promise<void> {
-    this.send({ kind: "stop" });
-    return this.#ended.promise;
-  }
-
-  #receive(message: WorkerMessage): void {
-    switch (message.kind) {
-      case "progress":
-        this.#events.onProgress(message.progress);
-        return;
-      case "ready":
-        this.#state = "running";
-        this.#started.resolve(message);
-        return;
-      case "report":
-        this.#events.onReport(message.report);
-        return;
-      case "failed":
-        this.#end(message.reason);
-        return;
-      case "stopped":
-        this.#end(null);
-        return;
-    }
-  }
-
-  /** `reason` is null for an orderly stop. Only the first call counts. */
-  #end(reason: string | null): void {
-    if (this.#state === "ended") return;
-    const wasRunning = this.#state === "running";
-    this.#state = "ended";
-    this.#port.close();
-    if (!wasRunning) this.#started.reject(new Error(reason ?? "the engine was stopped while it started"));
-    else if (reason !== null) this.#events.onLost(reason);
-    this.#ended.resolve();
   }
 }

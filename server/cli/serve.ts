@@ -20,6 +20,11 @@ export async function serve(config: Config, dir: string | null): Promise<number>
   const server = await startServer(config, dir, {
     onPlan: (plan) => console.log(`${describePlan(plan)}\n`),
     onProgress: showLoading(progress),
+    onLost: (engine, reason, isComing) => {
+      const then = isComing ? "It is started again." : "It is not started again: it was lost too often.";
+      console.error(`Engine ${engine} was lost: ${reason}. ${then}`);
+    },
+    onReplaced: (engine) => console.error(`Engine ${engine} is back.`),
   });
   progress.clear();
   console.log(
@@ -63,7 +68,7 @@ async function untilSignal(server: RunningServer, timeoutS: number): Promise<num
   process.on("SIGINT", onSignal);
   process.on("SIGTERM", onSignal);
   server.lost.then((reason) => {
-    console.error(`An engine was lost: ${reason}`);
+    console.error(`No engine is left: ${reason}`);
     ended.resolve(1);
   });
   return await ended.promise;

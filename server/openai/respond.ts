@@ -53,7 +53,11 @@ export function respond(
   format: AnswerFormat,
 ): Promise<Response> {
   exchange.services.lifecycle.expectReady(); // tokenising may have taken a while
-  const generations = prompts.map((promptTokens) => ({ ...request.generation, promptTokens, tenant: exchange.tenant }));
+  const generations = prompts.map((promptTokens) => ({
+    ...request.generation,
+    promptTokens,
+    tenant: exchange.tenant,
+  }));
   const created = Math.floor(Date.now() / 1000);
   return request.stream
     ? streamAnswer(exchange, request, generations, format, created)

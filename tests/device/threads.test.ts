@@ -1,10 +1,11 @@
 import { afterEach, expect, test } from "bun:test";
 import { join } from "node:path";
-import { chatService, type Finish, type TokenId } from "../../scheduler/core.ts";
+import { chatService, type EngineId, type Finish, type TokenId } from "../../scheduler/core.ts";
 import { staticBudget } from "../../scheduler/engine-options.ts";
+import { ours, withChanges } from "../../scheduler/policies.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import type { DeviceSetup, LoadProgress } from "../../server/engine-protocol.ts";
-import { type RunningEngines, startEngines } from "../../server/threads.ts";
+import { type EnginesConfig, type RunningEngines, startEngines } from "../../server/threads.ts";
 import { referenceModel } from "../reference/models.ts";
 import { cpuLibraryPath } from "./library.ts";
 
@@ -20,27 +21,33 @@ const cpu: DeviceSetup = {
 };
 
 let running: RunningEngines | null = null;
+let replaced = Promise.withResolvers<void>();
 
 async function start(
   engines: number,
-  device: DeviceSetup,
+  changes: Partial<EnginesConfig> = {},
   seen: LoadProgress[] = [],
 ): Promise<RunningEngines> {
+  replaced = Promise.withResolvers();
   const workerUrl = new URL("../../server/engine-worker.ts", import.meta.url).href;
   running = await startEngines(
     {
       workerUrl,
       engines,
-      device,
-      options: { batch: staticBudget(32), integrity: "always", admission: { sequencesMax: 8 } },
+      device: cpu,
+      policy: withChanges(ours(null), "small", { batch: staticBudget(32) }),
+      options: { integrity: "always" },
+      record: null,
+      ...changes,
     },
     {
       onProgress: (progress) => {
         seen.push(progress);
       },
       onLost: (_, reason) => {
-        throw new Error(reason);
+        if (changes.rehearsedLoss === undefined) throw new Error(reason);
       },
+      onReplaced: () => replaced.resolve(),
     },
   );
   return running;
@@ -81,7 +88,7 @@ function greedy(
 
 test("two engines with one model draw the reference's tokens side by side", async () => {
   const progress: LoadProgress[] = [];
-  const engines = await start(2, cpu, progress);
+  const engines = await start(2, {}, progress);
   expect(progress.at(-1)!.bytesDone).toBe(progress.at(-1)!.bytesTotal);
   expect(progress.filter(({ bytesDone, bytesTotal }) => bytesDone === bytesTotal).length).toBe(1); // loaded once
   const names = ["long", "branch", "short", "long", "branch", "short"] as const;
@@ -90,8 +97,22 @@ test("two engines with one model draw the reference's tokens side by side", asyn
   for (const load of engines.fleet.loads()) expect(load.generatedTokensTotal).toBeGreaterThan(0);
 });
 
+test("when the engine that loaded the model is lost, its texts go on elsewhere, and it comes back", async () => {
+  const engines = await start(2, { rehearsedLoss: { engine: 0 as EngineId, step: 6 } });
+  const names = ["long", "branch", "short", "long", "branch", "short"] as const;
+  const expected = names.map((name) => [...reference.greedy[name]]);
+  const ask = async () => {
+    const answers = await Promise.all(names.map((name) => greedy(engines, reference.prompts[name], 32)));
+    return answers.map(({ tokens }) => tokens);
+  };
+  expect(await ask()).toEqual(expected);
+  await replaced.promise;
+  expect(await ask()).toEqual(expected);
+  for (const load of engines.fleet.loads()) expect(load.generatedTokensTotal).toBeGreaterThan(0);
+}, 20_000);
+
 test("engines stop in the middle of a step, the one that owns the model last", async () => {
-  const engines = await start(2, cpu);
+  const engines = await start(2);
   const started = Promise.withResolvers<void>();
   for (let i = 0; i < 4; i++) void greedy(engines, reference.prompts.short, 64, () => started.resolve());
   await started.promise;
@@ -100,5 +121,5 @@ test("engines stop in the middle of a step, the one that owns the model last", a
 
 test("a folder that is no model rejects the start with its sentence", async () => {
   const folder = join(reference.dir, "..");
-  await expect(start(2, { ...cpu, folder })).rejects.toThrow("neither model.safetensors nor");
+  await expect(start(2, { device: { ...cpu, folder } })).rejects.toThrow("neither model.safetensors nor");
 });

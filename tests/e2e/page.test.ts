@@ -1,5 +1,6 @@
 /** The page at `/`: what is served, and that a browser can talk to the model with it. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import type { EngineId, SequenceId } from "../../scheduler/core.ts";
 import type { Snapshot } from "../../server/state.ts";
 import { Browser, chromium, type Page } from "./browser.ts";
 import { bodyOf, chatBody, post, startTestServer, type TestServer } from "./server.ts";
@@ -127,6 +128,13 @@ describe("GET /state", () => {
             deviceMs: count,
             stepMs: count,
           },
+        },
+      ],
+      placements: [
+        {
+          timeMs: count,
+          sequence: 0 as SequenceId,
+          placement: { engine: 0 as EngineId, reason: "only", costs: expect.any(Array) },
         },
       ],
     });

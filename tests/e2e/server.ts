@@ -16,6 +16,7 @@ import { ApiKeys, type KeySources } from "../../server/auth.ts";
 import { Generator } from "../../server/generation.ts";
 import { createApp, type HttpLimits, listenOptions } from "../../server/http.ts";
 import { Lifecycle } from "../../server/lifecycle.ts";
+import { PlacementLog } from "../../server/state.ts";
 import { Telemetry } from "../../server/telemetry.ts";
 import { Encoder } from "../../server/text/encoder.ts";
 import { ChatTemplate, readTemplateSource } from "../../server/text/template.ts";
@@ -109,12 +110,19 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
       queueMicrotask(() => engine.run());
     },
   };
-  const fleet = new Fleet([{ link, spec }]);
+  const placements = new PlacementLog();
+  const fleet = new Fleet([{ link, spec }], {
+    onPlacement: (sequence, placement) => {
+      placements.note(sequence, placement);
+      telemetry.countPlacement(placement.engine, placement.reason);
+    },
+  });
   const telemetry = new Telemetry({
     modelName: "demo",
     version: "0",
     specs: [spec],
     loads: () => fleet.loads(),
+    predictionErrors: () => [0.05],
   });
   const lifecycle = new Lifecycle();
   const generator = new Generator(fleet, tokenizer, {
@@ -124,6 +132,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   const app = createApp({
     fleet,
     specs: [spec],
+    placements,
     generator,
     tokenizer,
     encoder,

@@ -1,0 +1,150 @@
+/**
+ * The longest silence of a stream while long prompts arrive, without a target and with `--tbt-ms`: one client reads a
+ * stream, and prompts of 4,000 tokens that nothing of is cached are sent one after the other beside it. Gaps are those that
+ * the client sees. Quiet gaps are the same stream's before the first prompt.
+ *
+ *   bun tools/random-model.ts Qwen2.5-0.5B <folder>
+ *   bun benchmarks/stream-gap.ts <folder> [--tbt-ms 0,150,300] [--prompts 3] [--device cpu]
+ */
+
+import { parseArgs } from "node:util";
+import { type Cell, table } from "../server/cli/table.ts";
+import { makeConfig, serverSettings } from "../server/config.ts";
+import { startServer } from "../server/start-server.ts";
+
+const PROMPT_TOKENS = 4000;
+const QUIET_TOKENS = 32;
+const STREAM_TOKENS_MAX = 20_000;
+const VOCABULARY = 32_000;
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    "tbt-ms": { type: "string", default: "0,150,300" },
+    prompts: { type: "string", default: "3" },
+    device: { type: "string", default: "cpu" },
+  },
+});
+
+interface Measured {
+  readonly quietMs: readonly number[];
+  readonly busyMs: readonly number[];
+  /** From sending each prompt to its answer. */
+  readonly promptSeconds: readonly number[];
+  /** As the engine counted. */
+  readonly stepsOverTarget: number;
+  readonly predictionError: number;
+}
+
+/** Starts a server, measures and stops it. */
+async function measure(folder: string, tbtMs: number, prompts: number): Promise<Measured> {
+  const device = serverSettings.device.parse(values.device);
+  const config = makeConfig({ port: 0, device, tbtMs, kvCacheGib: 0.5 });
+  const server = await startServer(config, folder, { onPlan: () => {}, onProgress: () => {} });
+  const ask = (body: object, signal?: AbortSignal): Promise<Response> =>
+    fetch(`${server.url}/v1/completions`, {
+      method: "POST",
+      body: JSON.stringify({ ignore_eos: true, temperature: 0, ...body }),
+      headers: { "content-type": "application/json" },
+      ...(signal === undefined ? {} : { signal }),
+    });
+
+  const ending = new AbortController();
+  const tokensMs: number[] = [];
+  const isQuietOver = Promise.withResolvers<void>();
+  const reading = (async () => {
+    const stream = { prompt: randomTokens(1, 16), max_tokens: STREAM_TOKENS_MAX, stream: true };
+    const response = await ask({ ...stream, return_token_ids: true }, ending.signal);
+    for await (const bytes of response.body!) {
+      if (!new TextDecoder().decode(bytes).includes('"token_ids"')) continue;
+      tokensMs.push(performance.now());
+      if (tokensMs.length === QUIET_TOKENS) isQuietOver.resolve();
+    }
+  })().catch((error: Error) => {
+    if (!ending.signal.aborted) throw error;
+  });
+
+  await isQuietOver.promise;
+  const startMs = performance.now();
+  const promptSeconds: number[] = [];
+  for (let prompt = 0; prompt < prompts; prompt++) {
+    const sentMs = performance.now();
+    const response = await ask({ prompt: randomTokens(2 + prompt, PROMPT_TOKENS), max_tokens: 1 });
+    if (!response.ok) throw new Error(await response.text());
+    await response.json();
+    promptSeconds.push((performance.now() - sentMs) / 1000);
+  }
+  const endMs = performance.now();
+  const metrics = await (await fetch(`${server.url}/metrics`)).text();
+  ending.abort();
+  await reading;
+  await server.drain(1000);
+  const gaps = tokensMs.slice(1).map((timeMs, i) => ({ timeMs, gapMs: timeMs - tokensMs[i]! }));
+  return {
+    quietMs: gaps.filter(({ timeMs }) => timeMs < startMs).map(({ gapMs }) => gapMs),
+    busyMs: gaps.filter(({ timeMs }) => timeMs >= startMs && timeMs <= endMs).map(({ gapMs }) => gapMs),
+    promptSeconds,
+    stepsOverTarget: metricOf(metrics, "bunting_steps_over_target_total"),
+    predictionError: metricOf(metrics, "bunting_step_prediction_error"),
+  };
+}
+
+function metricOf(metrics: string, name: string): number {
+  const line = metrics.split("\n").find((text) => text.startsWith(`${name}{`));
+  return Number(line?.split(" ").at(-1) ?? Number.NaN);
+}
+
+/** Tokens that differ for each seed, the same each time. */
+function randomTokens(seed: number, count: number): number[] {
+  let state = Math.imul(seed, 0x9e3779b9) | 1;
+  return Array.from({ length: count }, () => {
+    state = Math.imul(state ^ (state >>> 15), 0x2c1b3c6d) + 0x6d2b79f5;
+    return (state >>> 8) % VOCABULARY;
+  });
+}
+
+function share(sorted: readonly number[], part: number): string {
+  const value = sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))];
+  return value === undefined ? "–" : value.toFixed(0);
+}
+
+function row(tbtMs: number, measured: Measured): readonly Cell[] {
+  const quiet = measured.quietMs.toSorted((a, b) => a - b);
+  const busy = measured.busyMs.toSorted((a, b) => a - b);
+  const seconds =
+    measured.promptSeconds.reduce((sum, value) => sum + value, 0) / measured.promptSeconds.length;
+  return [
+    tbtMs === 0 ? "off" : tbtMs,
+    share(quiet, 0.5),
+    share(quiet, 1),
+    busy.length,
+    share(busy, 0.5),
+    share(busy, 0.99),
+    share(busy, 1),
+    tbtMs === 0 ? null : busy.filter((gapMs) => gapMs > tbtMs).length,
+    seconds.toFixed(1),
+    (measured.predictionError * 100).toFixed(0),
+  ];
+}
+
+const folder = positionals[0];
+if (folder === undefined) throw new Error("which model folder?");
+const head = [
+  "tbt-ms",
+  "quiet p50",
+  "max",
+  "tokens",
+  "gap p50",
+  "p99",
+  "max",
+  "over",
+  "s per prompt",
+  "error %",
+];
+const rows: (readonly Cell[])[] = [];
+for (const text of values["tbt-ms"].split(",")) {
+  const tbtMs = Number(text);
+  rows.push(row(tbtMs, await measure(folder, tbtMs, Number(values.prompts))));
+  console.log(`${table(head, rows)}\n`);
+}
+process.exit(0);

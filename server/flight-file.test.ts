@@ -1,0 +1,64 @@
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { EngineId, SequenceId } from "../scheduler/core.ts";
+import type { FlightEntry, FlightHead } from "../scheduler/flight.ts";
+import { deviceSpec, sequenceSpec } from "../scheduler/sim/factories.ts";
+import { FlightWriter, readFlight } from "./flight-file.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "bunting-flight-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const head = { kind: "head", version: 1, specs: [deviceSpec()] } as unknown as FlightHead;
+const sequence = { ...sequenceSpec([1, 70_000, 3], 5), id: 7 as SequenceId };
+const entries: readonly FlightEntry[] = [
+  { kind: "call", atMs: 0.1 + 0.2, sequence, engine: 1 as EngineId, reason: "exploit" },
+  { kind: "message", atMs: 4, engine: 1 as EngineId, message: { kind: "submit", sequence } },
+  { kind: "run", atMs: 4, engine: 1 as EngineId },
+  {
+    kind: "step",
+    atMs: 1e9 + 1 / 3,
+    engine: 1 as EngineId,
+    result: "done",
+    deviceMs: 5.25,
+    sampled: [
+      { kind: "token", sequence: 7 as SequenceId, token: 9, logprobs: { logprob: -0.5, top: [] } },
+      { kind: "failed", sequence: 8 as SequenceId, reason: "its logits are not finite" },
+    ],
+    plan: 2 ** 32 - 1,
+  },
+  { kind: "abort", atMs: 8, sequence: 7 as SequenceId },
+];
+
+function recorded(name: string): string {
+  const path = join(folder, name);
+  const writer = new FlightWriter(path);
+  writer.write(head);
+  for (const entry of entries) writer.write(entry);
+  writer.close();
+  writer.write(entries[0]!); // after its end: ignored
+  return path;
+}
+
+test("a recording comes back as it was written, and only its owner may read it", () => {
+  const path = recorded("whole");
+  expect(readFlight(path)).toEqual({ head, entries, isCut: false });
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+});
+
+test("a recording whose process was killed is read as far as it goes", () => {
+  const path = recorded("cut");
+  writeFileSync(path, readFileSync(path).subarray(0, -3));
+  expect(readFlight(path)).toEqual({ head, entries: entries.slice(0, -1), isCut: true });
+});
+
+test("what is no recording is told so", () => {
+  const path = join(folder, "other");
+  for (const text of ["", "not a recording at all", "\x02\x00\x00\x00\x93\x01"]) {
+    writeFileSync(path, text);
+    expect(() => readFlight(path)).toThrow("is no flight recording");
+  }
+  expect(() => readFlight(join(folder, "none"))).toThrow("The recording cannot be read");
+  expect(() => new FlightWriter(join(folder, "no/such/folder"))).toThrow("The recording cannot be written");
+});

@@ -1,0 +1,105 @@
+/** Flight recordings on disk: records of MessagePack, each after its length in four bytes, little-endian. */
+
+import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
+import { Packr, Unpackr } from "msgpackr";
+import type { FlightEntry, FlightHead } from "../scheduler/flight.ts";
+import { ConfigError } from "./config.ts";
+
+const options = { useRecords: false, moreTypes: true } as const;
+const LENGTH_BYTES = 4;
+const FLUSH_BYTES = 256 * 1024;
+const FLUSH_MS = 1000;
+
+/** A recording as it is read. */
+export interface Flight {
+  readonly head: FlightHead;
+  readonly entries: readonly FlightEntry[];
+  /** The recording ends within a record: its process was killed. */
+  readonly isCut: boolean;
+}
+
+/** Writes a recording. What is younger than a second may be lost with the process. A disk that takes no more ends the
+ *  recording, not the server. */
+export class FlightWriter {
+  readonly #packer = new Packr(options);
+  /** null: it has ended. */
+  #file: number | null;
+  #pending: Buffer[] = [];
+  #pendingBytes = 0;
+  #timer: ReturnType<typeof setTimeout> | null = null;
+
+  /** Replaces what is at `path`. Throws a sentence for people when it cannot be written. */
+  constructor(path: string) {
+    try {
+      this.#file = openSync(path, "w", 0o600); // what people wrote is in it
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new ConfigError(`The recording cannot be written: ${reason}`);
+    }
+  }
+
+  /** The head comes first. */
+  write(record: FlightHead | FlightEntry): void {
+    if (this.#file === null) return;
+    const bytes = this.#packer.pack(record);
+    const length = Buffer.alloc(LENGTH_BYTES);
+    length.writeUInt32LE(bytes.length);
+    this.#pending.push(length, bytes);
+    this.#pendingBytes += LENGTH_BYTES + bytes.length;
+    if (this.#pendingBytes >= FLUSH_BYTES) this.#flush();
+    else this.#timer ??= setTimeout(() => this.#flush(), FLUSH_MS);
+  }
+
+  close(): void {
+    this.#flush();
+    if (this.#file !== null) closeSync(this.#file);
+    this.#file = null;
+  }
+
+  #flush(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    const bytes = Buffer.concat(this.#pending);
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    if (this.#file === null) return;
+    try {
+      for (let done = 0; done < bytes.length; ) done += writeSync(this.#file, bytes, done);
+    } catch (error) {
+      console.error(`the recording ends here: ${String(error)}`);
+      closeSync(this.#file);
+      this.#file = null;
+    }
+  }
+}
+
+/** Reads a recording. Throws a sentence for people when there is none. */
+export function readFlight(path: string): Flight {
+  const bytes = readBytes(path);
+  const unpacker = new Unpackr(options);
+  const records: unknown[] = [];
+  let at = 0;
+  while (at + LENGTH_BYTES <= bytes.length) {
+    const end = at + LENGTH_BYTES + bytes.readUInt32LE(at);
+    if (end > bytes.length) break;
+    try {
+      records.push(unpacker.unpack(bytes.subarray(at + LENGTH_BYTES, end)));
+    } catch {
+      throw new ConfigError(`${path} is no flight recording.`);
+    }
+    at = end;
+  }
+  const [head, ...entries] = records as [FlightHead | undefined, ...FlightEntry[]];
+  if (head?.kind !== "head") throw new ConfigError(`${path} is no flight recording.`);
+  if (head.version !== 1) throw new ConfigError(`${path} is a recording of another version of Bunting.`);
+  return { head, entries, isCut: at < bytes.length };
+}
+
+function readBytes(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`The recording cannot be read: ${reason}`);
+  }
+}
