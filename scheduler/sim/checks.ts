@@ -13,8 +13,8 @@ const WALK_EVERY = 64;
  * Watches a simulation and breaks an invariant as soon as one of the scheduler's promises is not kept:
  *
  *   after every event      time has not gone back; now and then, the records of engines and dispatcher agree
- *   at every step          no empty chunk, one per sequence, no more tokens and chunks than device and policy allow,
- *                          positions as they follow on each other
+ *   at every step          no empty chunk, one per sequence, no page written by two, no more tokens and chunks than
+ *                          device and policy allow
  *   at every admission     first come, first served, where the policy says so
  *   at every end           as many tokens as were to come
  *   at the end             nobody waits or runs, no work is left, nothing is taken for cached that is not
@@ -52,12 +52,17 @@ export class Checks {
     const { chunks } = step;
     assert(chunks.length >= 1 && chunks.length <= spec.stepChunksMax, "a step has chunks, as many as fit");
     assert(new Set(chunks.map(({ sequence }) => sequence)).size === chunks.length, "one chunk per sequence");
+    const written = new Set<number>();
     let tokens = 0;
     for (const chunk of chunks) {
       assert(chunk.tokens.length >= 1, "no chunk is empty");
       const end = chunk.start + chunk.tokens.length;
       assert(end <= spec.contextMax, "no sequence is longer than the device can");
       assert(chunk.pages.length === Math.ceil(end / spec.pageTokens), "pages for every token, and none more");
+      for (let page = Math.floor(chunk.start / spec.pageTokens); page < chunk.pages.length; page++) {
+        assert(!written.has(chunk.pages[page]!), "no page is written by two chunks");
+        written.add(chunk.pages[page]!);
+      }
       tokens += chunk.tokens.length;
     }
     assert(tokens <= spec.stepTokensMax, "no step is larger than the device can");

@@ -1,0 +1,81 @@
+/** The checks of a simulation find what they look for. */
+
+import { expect, test } from "bun:test";
+import { type Chunk, type EngineId, InvariantError, type SequenceId } from "../core.ts";
+import { linearCost } from "../cost/linear.ts";
+import { Fleet } from "../fleet.ts";
+import { policyOf, withChanges } from "../policies.ts";
+import type { Policy } from "../policy.ts";
+import { Checks } from "./checks.ts";
+import { EngineSlot, type SlotObserver } from "./engine-slot.ts";
+import { EventClock } from "./event-clock.ts";
+import { deviceSpec } from "./factories.ts";
+
+const nobody: SlotObserver = {
+  onOpen: () => {},
+  onMessage: () => {},
+  onRun: () => {},
+  onStep: () => {},
+  onResult: () => {},
+  onReport: () => {},
+};
+const engine = 0 as EngineId;
+
+function checks(policy: Policy): Checks {
+  const spec = deviceSpec({ contextMax: 64 });
+  const setup = {
+    engine,
+    spec,
+    profile: linearCost(5, 0.1),
+    believe: () => linearCost(5, 0.1),
+    settings: {},
+    delayMs: 0.2,
+    nextToken: () => 1,
+  };
+  const slot = new EngineSlot(setup, new EventClock(), nobody);
+  return new Checks(policy, [slot], [linearCost(5, 0.1, 16)], new Fleet([{ link: slot, spec }]));
+}
+
+function chunk(id: number, start: number, count: number, pages: readonly number[]): Chunk {
+  return {
+    sequence: id as SequenceId,
+    start,
+    tokens: new Int32Array(count),
+    pages: Int32Array.from(pages),
+    sample: null,
+  };
+}
+
+const budget20 = withChanges(policyOf("sarathi"), "small", {
+  batch: { kind: "fixed", stepTokens: 20, bypass: 1 },
+});
+
+const cases: Readonly<Record<string, { chunks: readonly Chunk[]; isGood: boolean }>> = {
+  "a prompt and a decode": { chunks: [chunk(0, 0, 17, [1, 2]), chunk(1, 16, 1, [3, 4])], isGood: true },
+  "decodes alone, more than the budget": {
+    chunks: Array.from({ length: 25 }, (_, i) => chunk(i, 3, 1, [i])),
+    isGood: true,
+  },
+  "no chunk": { chunks: [], isGood: false },
+  "an empty chunk": { chunks: [chunk(0, 0, 0, [])], isGood: false },
+  "two chunks of one sequence": { chunks: [chunk(0, 0, 4, [1]), chunk(0, 4, 1, [2])], isGood: false },
+  "a page written twice": { chunks: [chunk(0, 0, 4, [1]), chunk(1, 0, 4, [1])], isGood: false },
+  "a page too many": { chunks: [chunk(0, 0, 4, [1, 2])], isGood: false },
+  "a prompt beyond the budget": { chunks: [chunk(0, 0, 21, [1, 2])], isGood: false },
+  "a sequence that is too long": { chunks: [chunk(0, 64, 1, [1, 2, 3, 4, 5])], isGood: false },
+};
+
+for (const [name, { chunks, isGood }] of Object.entries(cases)) {
+  test(`a step with ${name} is ${isGood ? "fine" : "found"}`, () => {
+    const check = (): void => checks(budget20).step(engine, { number: 1, copies: [], chunks });
+    if (isGood) expect(check).not.toThrow();
+    else expect(check).toThrow(InvariantError);
+  });
+}
+
+test("time that goes back is found", () => {
+  const watching = checks(budget20);
+  watching.event(5);
+  watching.event(5);
+  expect(() => watching.event(4.9)).toThrow(InvariantError);
+});

@@ -1,0 +1,158 @@
+/** A recorded run decides the same again, and one that was tampered with is found out. */
+
+import { describe, expect, test } from "bun:test";
+import { chatService, type EngineId, type Service } from "../core.ts";
+import { linearCost } from "../cost/linear.ts";
+import type { FlightEntry, FlightHead } from "../flight.ts";
+import { policyOf } from "../policies.ts";
+import { SeededRandom } from "../random.ts";
+import { deviceSpec } from "./factories.ts";
+import { replay } from "./replay.ts";
+import type { SimulationReport } from "./report.ts";
+import { type SimulationSetup, simulate } from "./simulator.ts";
+import { flightCosts, flightWorkload } from "./what-if.ts";
+import type { Arrival, Workload } from "./workload.ts";
+
+/** 60 calls over three prefixes; each tenth is a gang of three. */
+function calls(): Workload {
+  const random = new SeededRandom(4);
+  const arrivals: Arrival[] = [];
+  let atMs = 0;
+  for (let i = 0; i < 60; i++) {
+    atMs += random.below(30);
+    const isGang = i % 10 === 0;
+    for (let member = 0; member < (isGang ? 3 : 1); member++) {
+      const service: Service = isGang ? { ...chatService, objective: "gang", gang: i } : chatService;
+      const prefix = random.below(3) * 100;
+      const prompt = Int32Array.from({ length: 30 + random.below(60) }, (_, k) => (prefix + k) % 900);
+      const outputTokens = 1 + random.below(10);
+      arrivals.push({
+        atMs,
+        promptTokens: () => prompt,
+        outputTokens,
+        tokensMax: outputTokens + 3,
+        cacheSalt: "",
+        service,
+        kind: "call",
+      });
+    }
+  }
+  let next = 0;
+  return { name: "calls", vocabSize: 900, next: () => arrivals[next++] ?? null, after: () => [] };
+}
+
+interface Flight {
+  readonly head: FlightHead;
+  readonly entries: readonly FlightEntry[];
+  readonly report: SimulationReport;
+}
+
+function record(overrides: Partial<SimulationSetup> = {}): Flight {
+  const device = { profile: linearCost(5, 0.1), spec: deviceSpec({ pages: 96 }) };
+  const entries: FlightEntry[] = [];
+  let head: FlightHead | null = null;
+  const report = simulate({
+    workload: calls(),
+    policy: policyOf("ours"),
+    devices: [device, device],
+    seed: 1,
+    record: (entry) => {
+      if (entry.kind === "head") head = entry;
+      else entries.push(entry);
+    },
+    ...overrides,
+  });
+  return { head: head!, entries, report };
+}
+
+describe("what was recorded is decided again", () => {
+  for (const name of ["ours", "preble", "sglang", "vllm"]) {
+    test(name, () => {
+      const { head, entries, report } = record({ policy: policyOf(name) });
+      expect(report.isComplete).toBe(true);
+      expect(entries.length).toBeGreaterThan(300);
+      expect(replay(head, entries)).toBeNull();
+      expect(replay(structuredClone(head), structuredClone(entries))).toBeNull();
+    });
+  }
+
+  test("through a loss and a slow device", () => {
+    const { head, entries } = record({
+      faults: [
+        { kind: "lost", engine: 1 as EngineId, atMs: 300, backAfterMs: 200 },
+        { kind: "slow", engine: 0 as EngineId, atMs: 450, factor: 2 },
+      ],
+    });
+    expect(entries.some(({ kind }) => kind === "replaced")).toBe(true);
+    expect(replay(head, entries)).toBeNull();
+  });
+});
+
+describe("one changed entry is found, at that entry or where it first matters", () => {
+  const { head, entries } = record();
+  const find = (kind: FlightEntry["kind"], after: number): number =>
+    entries.findIndex((entry, index) => index > after && entry.kind === kind);
+  const changed = (at: number, entry: FlightEntry): readonly FlightEntry[] => entries.with(at, entry);
+
+  test("a placement", () => {
+    const at = find("call", 200);
+    const entry = entries[at] as Extract<FlightEntry, { kind: "call" }>;
+    const engine = (1 - entry.engine!) as EngineId;
+    const divergence = replay(head, changed(at, { ...entry, engine }));
+    expect(divergence).toMatchObject({ entry: at, atMs: entry.atMs });
+    expect(divergence!.recorded).toContain(`on engine ${engine}`);
+    expect(divergence!.replayed).toContain(`on engine ${entry.engine}`);
+  });
+
+  test("a plan", () => {
+    const at = find("step", 200);
+    const entry = entries[at] as Extract<FlightEntry, { kind: "step" }>;
+    const divergence = replay(head, changed(at, { ...entry, plan: entry.plan ^ 1 }));
+    expect(divergence?.entry).toBe(at);
+  });
+
+  test("a token: the step that computes it has another plan", () => {
+    const at = entries.findIndex((entry, index) => {
+      return index > 200 && entry.kind === "step" && entry.sampled.some(({ kind }) => kind === "token");
+    });
+    const entry = entries[at] as Extract<FlightEntry, { kind: "step" }>;
+    const sampled = entry.sampled.map((row) => (row.kind === "token" ? { ...row, token: 7 } : row));
+    const divergence = replay(head, changed(at, { ...entry, sampled }));
+    expect(divergence!.entry).toBeGreaterThan(at);
+    expect(divergence!.recorded).toContain("plan");
+  });
+
+  test("a message that was never sent", () => {
+    const at = find("message", 200);
+    const { engine, atMs } = entries[at] as Extract<FlightEntry, { kind: "message" }>;
+    const divergence = replay(
+      head,
+      changed(at, { kind: "message", atMs, engine, message: { kind: "resync" } }),
+    );
+    expect(divergence).toMatchObject({ entry: at, recorded: "resync" });
+  });
+
+  test("a report that was not received", () => {
+    const at = find("reported", 200);
+    const divergence = replay(head, entries.toSpliced(at, 1));
+    expect(divergence?.recorded).toMatch(/^report \d+ of engine/);
+    expect(divergence!.entry).toBeGreaterThanOrEqual(at);
+  });
+});
+
+test("a record is a workload for runs that did not happen", () => {
+  const { head, entries, report } = record();
+  const again = simulate({
+    workload: flightWorkload(head, entries),
+    policy: policyOf("sglang"),
+    devices: flightCosts(head, entries).map((profile, index) => ({ profile, spec: head.specs[index]! })),
+    seed: 1,
+  });
+  expect(again.isComplete).toBe(true);
+  const shapeOf = ({ calls }: SimulationReport): number[][] =>
+    calls.map(({ promptTokens, outputTokens }) => [promptTokens, outputTokens]);
+  expect(shapeOf(again)).toEqual(shapeOf(report));
+  const profile = flightCosts(head, entries)[0]!;
+  const shape = { prompts: [{ tokens: 100, context: 0 }], decodes: 3, decodeContext: 300 };
+  expect(profile.stepMs(shape) / linearCost(5, 0.1).stepMs(shape)).toBeCloseTo(1, 1);
+});

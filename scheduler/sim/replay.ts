@@ -1,0 +1,259 @@
+import type { Clock } from "../clock.ts";
+import { assert, type EngineId, type SequenceId, type Step, type StepResult } from "../core.ts";
+import { BelievedCosts } from "../cost/believed.ts";
+import type { EngineCosts } from "../cost/cost-model.ts";
+import { linearCost } from "../cost/linear.ts";
+import { OnlineCostModel } from "../cost/online.ts";
+import type { Device, DeviceSpec } from "../device.ts";
+import type { Placement } from "../dispatch/placement.ts";
+import { Engine } from "../engine.ts";
+import { optionsOf } from "../engine-options.ts";
+import { Fleet, type SequenceListener } from "../fleet.ts";
+import { type Divergence, type FlightEntry, type FlightHead, planHash } from "../flight.ts";
+import type { EngineMessage, EngineReport } from "../messages.ts";
+
+type EntryOf<Kind extends FlightEntry["kind"]> = Extract<FlightEntry, { readonly kind: Kind }>;
+
+/**
+ * Runs a recorded flight again: the same fleet and engines, given what they were given then, at the times of then. Null
+ * if every placement, message, step and report is the same; else the first that is not. Memory: the reports not yet
+ * received.
+ */
+export function replay(head: FlightHead, entries: readonly FlightEntry[]): Divergence {
+  return new Replay(head).run(entries);
+}
+
+/** A clock that stands where an entry stands. */
+class EntryClock implements Clock {
+  now = 0;
+
+  nowMs(): number {
+    return this.now;
+  }
+
+  after(): never {
+    assert(false, "what is replayed sets no timers");
+  }
+}
+
+/** A device that answers from the record. */
+class RecordedDevice implements Device {
+  readonly spec: DeviceSpec;
+  step: Step | null = null;
+  #done: ((result: StepResult) => void) | null = null;
+
+  constructor(spec: DeviceSpec) {
+    this.spec = spec;
+  }
+
+  start(step: Step, done: (result: StepResult) => void): void {
+    this.step = step;
+    this.#done = done;
+  }
+
+  answer({ result, sampled, deviceMs }: EntryOf<"step">): void {
+    const done = this.#done!;
+    this.step = null;
+    this.#done = null;
+    const reason = "The device said so when this was recorded.";
+    if (result === "done") done({ kind: "done", sampled, deviceMs });
+    else done({ kind: result, reason });
+  }
+
+  close(): void {}
+}
+
+/** One engine, from its start to its loss. */
+interface Life {
+  readonly engine: Engine;
+  readonly device: RecordedDevice;
+  readonly clock: EntryClock;
+  /** Emitted, not yet received by the fleet. */
+  readonly reports: EngineReport[];
+}
+
+interface Slot {
+  life: Life | null;
+  lives: number;
+  readonly believed: BelievedCosts;
+  /** Sent by the fleet, not yet received. */
+  readonly sent: EngineMessage[];
+}
+
+const silent: SequenceListener = { onStarted: () => {}, onToken: () => {}, onFinish: () => {} };
+
+/** Believed of an engine that told nothing of its costs. */
+const nothingKnown = linearCost(5, 0.02);
+
+class Replay {
+  readonly #head: FlightHead;
+  readonly #clock = new EntryClock();
+  readonly #slots: readonly Slot[];
+  readonly #fleet: Fleet;
+  readonly #placements = new Map<SequenceId, Placement>();
+  #entry = 0;
+  #atMs = 0;
+  #divergence: Divergence = null;
+
+  constructor(head: FlightHead) {
+    this.#head = head;
+    this.#slots = head.specs.map(() => {
+      return { life: null, lives: 0, believed: new BelievedCosts(nothingKnown), sent: [] };
+    });
+    const engines = head.specs.map((spec, index) => ({ link: this.#linkTo(this.#slots[index]!), spec }));
+    this.#fleet = new Fleet(engines, {
+      policy: head.policy.placement,
+      costs: this.#slots.map(({ believed }) => believed),
+      clock: this.#clock,
+      queueMax: head.queueMax,
+      onPlacement: (sequence, placement) => this.#placements.set(sequence, placement),
+    });
+  }
+
+  run(entries: readonly FlightEntry[]): Divergence {
+    for (let index = 0; index < entries.length && this.#divergence === null; ) {
+      const entry = entries[index]!;
+      this.#entry = index;
+      this.#atMs = entry.atMs;
+      if (entry.kind === "call") {
+        const calls = callsOfOneGang(entries, index);
+        this.#call(calls);
+        index += calls.length;
+      } else {
+        this.#replay(entry);
+        index += 1;
+      }
+    }
+    return this.#divergence;
+  }
+
+  #replay(entry: Exclude<FlightEntry, { readonly kind: "call" }>): void {
+    if (entry.kind === "message") this.#message(entry);
+    else if (entry.kind === "run") this.#lifeOf(entry).engine.run();
+    else if (entry.kind === "step") this.#step(entry);
+    else if (entry.kind === "costs") this.#costs(entry);
+    else this.#tellFleet(entry);
+  }
+
+  #tellFleet(entry: EntryOf<"abort" | "pause" | "resume" | "reported" | "lost" | "replaced">): void {
+    this.#clock.now = entry.atMs;
+    if (entry.kind === "reported") this.#reported(entry);
+    else if (entry.kind === "lost") this.#lost(entry);
+    else if (entry.kind === "replaced") {
+      const { engine, epoch } = entry;
+      this.#fleet.replaced(engine, this.#linkTo(this.#slots[engine]!), this.#head.specs[engine]!, epoch);
+    } else if (entry.kind === "abort") this.#fleet.abort(entry.sequence);
+    else if (entry.kind === "pause") this.#fleet.pause(entry.sequence);
+    else this.#fleet.resume(entry.sequence);
+  }
+
+  /* ---- fleet ---- */
+
+  #call(calls: readonly EntryOf<"call">[]): void {
+    this.#clock.now = this.#atMs;
+    this.#placements.clear();
+    const specs = calls.map(({ sequence }) => sequence);
+    const ids =
+      specs.length === 1
+        ? [this.#fleet.submit(specs[0]!, silent)]
+        : this.#fleet.submitGang(
+            specs,
+            specs.map(() => silent),
+          );
+    for (const [index, { sequence, engine, reason }] of calls.entries()) {
+      const placement = this.#placements.get(ids[index]!);
+      const recorded = `sequence ${sequence.id} on engine ${engine ?? "none"} (${reason})`;
+      const replayed = `sequence ${ids[index]} on engine ${placement?.engine ?? "none"} (${placement?.reason ?? "only"})`;
+      this.#compare(recorded, replayed, index);
+    }
+  }
+
+  /** Reports arrive in their order, each of them. */
+  #reported({ engine, report: number }: EntryOf<"reported">): void {
+    const report = this.#slots[engine]!.life?.reports.shift();
+    const nameOfReport = (told: number): string => `report ${told} of engine ${engine}`;
+    this.#compare(nameOfReport(number), report === undefined ? "no report" : nameOfReport(report.number));
+    if (report !== undefined) this.#fleet.report(engine, report);
+  }
+
+  #lost({ engine, reason, isComing }: EntryOf<"lost">): void {
+    const slot = this.#slots[engine]!;
+    slot.life = null;
+    slot.sent.length = 0;
+    this.#fleet.lost(engine, reason, isComing);
+  }
+
+  /* ---- engines ---- */
+
+  #linkTo(slot: Slot): { send(message: EngineMessage): void } {
+    return { send: (message) => slot.sent.push(message) };
+  }
+
+  #message(entry: EntryOf<"message">): void {
+    const sent = this.#slots[entry.engine]!.sent.shift();
+    this.#compare(nameOf(entry.message), sent === undefined ? "no message" : nameOf(sent));
+    this.#lifeOf(entry).engine.receive(entry.message);
+  }
+
+  #step(entry: EntryOf<"step">): void {
+    const { device } = this.#lifeOf(entry);
+    const plan = device.step === null ? null : planHash(device.step);
+    const nameOfPlan = (hash: number | null): string =>
+      hash === null ? `engine ${entry.engine}: no step` : `engine ${entry.engine}: step with plan ${hash}`;
+    this.#compare(nameOfPlan(entry.plan), nameOfPlan(plan));
+    if (plan === entry.plan) device.answer(entry);
+  }
+
+  #costs({ engine, state, atMs }: EntryOf<"costs">): void {
+    const slot = this.#slots[engine]!;
+    if (slot.life === null) this.#open(engine, OnlineCostModel.from(state), atMs);
+    slot.believed.take(OnlineCostModel.from(state));
+  }
+
+  #lifeOf({ engine, atMs }: EntryOf<"message" | "run" | "step">): Life {
+    const life = this.#slots[engine]!.life ?? this.#open(engine, nothingKnown, atMs);
+    life.clock.now = atMs;
+    return life;
+  }
+
+  #open(engine: EngineId, costs: EngineCosts, atMs: number): Life {
+    const { policy, specs, queueMax } = this.#head;
+    const slot = this.#slots[engine]!;
+    const spec = specs[engine]!;
+    const device = new RecordedDevice(spec);
+    const clock = new EntryClock();
+    clock.now = atMs;
+    const reports: EngineReport[] = [];
+    const settings = { ...optionsOf(policy, spec), queueMax, epoch: slot.lives };
+    const take = (report: EngineReport): void => {
+      reports.push(report);
+    };
+    slot.lives += 1;
+    slot.life = { engine: new Engine(device, clock, settings, take, costs), device, clock, reports };
+    return slot.life;
+  }
+
+  #compare(recorded: string, replayed: string, offset = 0): void {
+    if (recorded === replayed || this.#divergence !== null) return;
+    this.#divergence = { entry: this.#entry + offset, atMs: this.#atMs, recorded, replayed };
+  }
+}
+
+/** The calls from `index` on that were placed together, at least one. */
+function callsOfOneGang(entries: readonly FlightEntry[], index: number): EntryOf<"call">[] {
+  const calls: EntryOf<"call">[] = [];
+  for (let i = index; i < entries.length; i++) {
+    const entry = entries[i]!;
+    if (entry.kind !== "call") break;
+    const { gang } = entry.sequence.service;
+    const [first] = calls;
+    if (first !== undefined && (gang === null || first.sequence.service.gang !== gang)) break;
+    calls.push(entry);
+  }
+  return calls;
+}
+
+function nameOf(message: EngineMessage): string {
+  if (message.kind === "resync") return "resync";
+  return `${message.kind} ${message.kind === "submit" ? message.sequence.id : message.sequence}`;
+}

@@ -1,0 +1,70 @@
+/** A device that takes the time that its model says, and nothing else. */
+
+import { expect, test } from "bun:test";
+import { InvariantError, type SequenceId, type Step, type StepResult } from "../core.ts";
+import { linearCost } from "../cost/linear.ts";
+import { EventClock } from "./event-clock.ts";
+import { deviceSpec, sampling } from "./factories.ts";
+import { TimedDevice } from "./timed-device.ts";
+
+function device(slowdown = 1) {
+  const clock = new EventClock();
+  const timed = new TimedDevice(
+    deviceSpec(),
+    clock,
+    linearCost(5, 0.5),
+    () => slowdown,
+    ({ sampling: { seed }, position }) => seed[0] * 10 + position,
+  );
+  return { clock, timed };
+}
+
+const row = { position: 3, banned: [], seen: null, allowed: null };
+const step: Step = {
+  number: 1,
+  copies: [],
+  chunks: [
+    {
+      sequence: 4 as SequenceId,
+      start: 0,
+      tokens: new Int32Array(9),
+      pages: new Int32Array(1),
+      sample: null,
+    },
+    {
+      sequence: 5 as SequenceId,
+      start: 20,
+      tokens: new Int32Array(1),
+      pages: new Int32Array(2),
+      sample: { ...row, sampling: sampling({ seed: [7, 0] }) },
+    },
+  ],
+};
+
+test("a step takes what the model says, times the slowdown, and draws for those who sample", () => {
+  for (const slowdown of [1, 3]) {
+    const { clock, timed } = device(slowdown);
+    const results: StepResult[] = [];
+    timed.start(step, (result) => results.push(result));
+    expect(results).toEqual([]);
+    while (clock.runNext());
+    const deviceMs = 10 * slowdown;
+    expect(clock.nowMs()).toBe(deviceMs);
+    const sampled = [{ kind: "token", sequence: 5, token: 73, logprobs: null } as const];
+    expect(results).toEqual([
+      { kind: "done", sampled: [{ ...sampled[0]!, sequence: 5 as SequenceId }], deviceMs },
+    ]);
+    expect(timed.work).toEqual({ steps: 1, busyMs: deviceMs, promptTokens: 9 });
+  }
+});
+
+test("one step at a time, and none after close; a step in flight is forgotten", () => {
+  const { clock, timed } = device();
+  const results: StepResult[] = [];
+  timed.start(step, (result) => results.push(result));
+  expect(() => timed.start(step, () => {})).toThrow(InvariantError);
+  timed.close();
+  while (clock.runNext());
+  expect(results).toEqual([]);
+  expect(() => timed.start(step, () => {})).toThrow(InvariantError);
+});
