@@ -1,0 +1,129 @@
+/**
+ * What goes wrong in a fleet, each beside the same run without it: four small engines at about half of what they can
+ * do, with every check of the simulator on. Those whom the event does not concern may wait at most twice as long
+ * at the 99th percentile, and a quarter of a second, which is about what a call takes.
+ */
+
+import { describe, expect, test } from "bun:test";
+import { chatService, type EngineId } from "../core.ts";
+import { linearCost } from "../cost/linear.ts";
+import { ours } from "../policies.ts";
+import { SeededRandom } from "../random.ts";
+import { deviceSpec } from "../sim/factories.ts";
+import type { Fault } from "../sim/faults.ts";
+import type { SimulationReport } from "../sim/report.ts";
+import { simulate } from "../sim/simulator.ts";
+import type { Workload } from "../sim/workload.ts";
+import { merged } from "../sim/workloads/merge.ts";
+import { exponentialGapMs, promptOf, workloadOf } from "../sim/workloads/parts.ts";
+
+const ENGINES = 4;
+const EVENT_MS = 1500;
+const device = {
+  profile: linearCost(5, 0.05),
+  spec: deviceSpec({ pages: 1024, contextMax: 1024, stepTokensMax: 4096 }),
+};
+
+/** Calls with one of `prefixes` prefixes of 320 tokens, 40 tokens of their own and answers of 20. */
+function callsOf(options: {
+  readonly prefixes: number;
+  readonly perSecond: number;
+  readonly calls: number;
+  readonly tenant: string;
+}): Workload {
+  const random = new SeededRandom(11).child(options.tenant);
+  const texts = random.uint32();
+  let atMs = 0;
+  const arrivals = Array.from({ length: options.calls }, (_, index) => {
+    atMs += exponentialGapMs(random, 1000 / options.perSecond);
+    const prefix = { name: texts + random.below(options.prefixes), tokens: 320 };
+    return {
+      atMs,
+      promptTokens: promptOf([prefix, { name: texts ^ (index + 7_000_000), tokens: 40 }]),
+      outputTokens: 20,
+      tokensMax: 200,
+      cacheSalt: "",
+      service: { ...chatService, tenant: options.tenant },
+      kind: options.tenant,
+    };
+  });
+  return workloadOf(options.tenant, arrivals);
+}
+
+const usual = (): Workload => callsOf({ prefixes: 40, perSecond: 100, calls: 400, tenant: "usual" });
+
+function run(workload: Workload, faults: readonly Fault[] = []): SimulationReport {
+  const devices = Array.from({ length: ENGINES }, () => device);
+  return simulate({ workload, policy: ours(100), devices, seed: 5, faults, checks: true });
+}
+
+/** The same calls, and beside them others from the event on. */
+function withEvent(event: Workload): SimulationReport {
+  return run(
+    merged("with event", [{ workload: usual() }, { workload: event, startMs: EVENT_MS, kind: "event" }]),
+  );
+}
+
+/** Milliseconds from arrival to admission of the usual calls, 99th percentile. */
+function waitP99(report: SimulationReport): number {
+  const waits = report.calls
+    .filter(({ kind }) => kind !== "event")
+    .map(({ startedMs, arrivedMs }) => startedMs! - arrivedMs)
+    .sort((a, b) => a - b);
+  return waits[Math.ceil(0.99 * waits.length) - 1]!;
+}
+
+function at(engine: number): { readonly atMs: number; readonly engine: EngineId } {
+  return { atMs: EVENT_MS, engine: engine as EngineId };
+}
+
+const calm = run(usual());
+const allowedMs = 2 * waitP99(calm) + 250;
+
+describe("events", () => {
+  test("hot_prefix", () => {
+    const report = withEvent(callsOf({ prefixes: 1, perSecond: 100, calls: 150, tenant: "hot" }));
+    expect(waitP99(report)).toBeLessThanOrEqual(allowedMs);
+    const engines = new Set(report.calls.filter(({ kind }) => kind === "event").map(({ engine }) => engine));
+    expect(engines.size).toBeGreaterThan(1);
+  });
+
+  test("burst_of_another_tenant", () => {
+    const report = withEvent(callsOf({ prefixes: 200, perSecond: 1000, calls: 400, tenant: "burst" }));
+    expect(waitP99(report)).toBeLessThanOrEqual(allowedMs);
+  });
+
+  test("cold_start", () => {
+    const work = Array.from({ length: ENGINES }, () => 0);
+    for (const call of calm.calls) {
+      work[call.engine!]! += call.promptTokens - call.cachedTokens + 20 * call.outputTokens;
+    }
+    const mean = work.reduce((sum, part) => sum + part, 0) / ENGINES;
+    expect(Math.max(...work) / mean).toBeLessThanOrEqual(1.2);
+  });
+
+  test("one_slow_device", () => {
+    const report = run(usual(), [{ ...at(1), kind: "slow", factor: 3 }]);
+    expect(waitP99(report)).toBeLessThanOrEqual(allowedMs);
+    const later = report.calls.filter(({ arrivedMs }) => arrivedMs > EVENT_MS + 1000);
+    const there = later.filter(({ engine }) => engine === 1).length;
+    expect(there).toBeLessThan(later.length / ENGINES / 1.5);
+  });
+
+  test("device_loss", () => {
+    const report = run(usual(), [{ ...at(1), kind: "lost", backAfterMs: 1000 }]);
+    expect(waitP99(report)).toBeLessThanOrEqual(allowedMs);
+    expect(report.calls.every(({ finish, outputTokens }) => finish === "stop" && outputTokens === 20)).toBe(
+      true,
+    );
+    const back = report.calls.filter(({ arrivedMs, engine }) => arrivedMs > EVENT_MS + 1000 && engine === 1);
+    expect(back.length).toBeGreaterThan(0);
+  });
+
+  test("notice_gap", () => {
+    const report = run(usual(), [{ ...at(1), kind: "dropNotices", count: 10 }]);
+    expect(waitP99(report)).toBeLessThanOrEqual(allowedMs);
+    expect(report.hitRate).toBeGreaterThanOrEqual(0.98 * calm.hitRate);
+    expect(report.historyHash).not.toBe(calm.historyHash);
+  });
+});
