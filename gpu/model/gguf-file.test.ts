@@ -126,8 +126,8 @@ describe("counts and lengths", () => {
   const cases: readonly (readonly [string, Uint8Array, string])[] = [
     ["tensors", ggufBytes({ ...input, tensorCount: huge }), `tensors: ${huge}; at most 131072 are possible`],
     ["entries", ggufBytes({ ...input, entryCount: huge }), `metadata entries: ${huge}; at most 65536`],
-    ["a tensor too many", ggufBytes({ ...input, tensorCount: 3 }), "tensor 2: "],
-    ["an entry too many", ggufBytes({ ...input, entryCount: 3 }), ""],
+    ["a tensor too many", ggufBytes({ ...input, tensorCount: 3 }), "tensor 2: has no name"],
+    ["an entry too many", ggufBytes({ ...input, entryCount: 3 }), "tensor 0: has no name"],
     ["a key of 2^63 bytes", patched("GGUF", 20, 0, 0, 0, 0, 0, 0, 0, 0x80), "metadata entry 0: bytes of key"],
     ["a text of 2^63 bytes", patched("text", 4, 0, 0, 0, 0, 0, 0, 0, 0x80), `text: bytes of text: ${huge}`],
     ["a text beyond the end", patched("text", 4, 0, 0, 1), "text: text takes bytes 48 to 65584 of a file of"],

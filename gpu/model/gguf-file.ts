@@ -126,6 +126,7 @@ function readMetadata(reader: Reader, count: number): Map<string, GgufValue> {
   for (let index = 0; index < count; index += 1) {
     reader.subject = `metadata entry ${index}`;
     const key = reader.text("key", limits.keyBytes);
+    if (key === "") reader.refuse("has no key");
     reader.subject = key;
     if (metadata.has(key)) reader.refuse("the key appears twice");
     metadata.set(key, readValue(reader));
@@ -188,6 +189,7 @@ function readTensors(reader: Reader, count: number, alignment: number): StoredTe
   for (let index = 0; index < count; index += 1) {
     reader.subject = `tensor ${index}`;
     const name = reader.text("name", limits.nameBytes);
+    if (name === "") reader.refuse("has no name");
     reader.subject = name;
     if (names.has(name)) reader.refuse("the tensor appears twice");
     names.add(name);

@@ -1,0 +1,63 @@
+/** What this project takes GGUF files and their blocks for is what the Python package `gguf` takes them for. */
+import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { readGgufFile } from "../../gpu/model/gguf-file.ts";
+import { decodeStored, encodeStored, type StoredName, storedTypes } from "./gguf-blocks.ts";
+
+const folder = join(import.meta.dir, "../reference/gguf");
+const file = join(folder, "second-opinion.gguf");
+const numbers = JSON.parse(readFileSync(join(folder, "numbers.json"), "utf8")) as Record<StoredName, string>;
+const names = Object.keys(storedTypes) as StoredName[];
+
+test("values of the metadata", () => {
+  const { metadata } = readGgufFile(file);
+  const values = [...metadata].map(([key, { type, value }]) => [
+    key,
+    type === "array" ? Array.from(value as ArrayLike<unknown>) : value,
+  ]);
+  expect(Object.fromEntries(values)).toMatchObject({
+    "general.architecture": "qwen3",
+    "general.name": "Second opinion",
+    "a.u8": 200,
+    "a.i8": -100,
+    "a.u16": 60_000,
+    "a.i16": -30_000,
+    "a.u32": 4_000_000_000,
+    "a.i32": -2_000_000_000,
+    "a.u64": 2 ** 40,
+    "a.i64": -(2 ** 40),
+    "a.f32": 0.25,
+    "a.f64": 1e100,
+    "a.bool": true,
+    "a.text": "żółć 小鳥",
+    "a.texts": ["one", "", "três"],
+    "a.numbers": [1, -2, 3],
+    "a.reals": [0.5, -1.5],
+    "a.bytes": [1, 255],
+  });
+});
+
+describe.each(names.map((name) => [name]))("%s", (name) => {
+  const { tensors } = readGgufFile(file);
+
+  test("blocks mean the same numbers", () => {
+    const tensor = tensors.find((candidate) => candidate.name === `${name}.weight`)!;
+    const { dtype, shape, offset, bytes } = tensor;
+    const expected = Buffer.from(numbers[name], "base64");
+    expect({ dtype, shape }).toEqual({ dtype: name, shape: [2, expected.length / 8] });
+    const decoded = decodeStored(name, readFileSync(file).subarray(offset, offset + bytes));
+    expect(Buffer.from(decoded.buffer).equals(expected)).toBeTrue();
+  });
+
+  test("numbers come back from blocks about as they were", () => {
+    const values = Float32Array.from({ length: 512 }, (_, index) => Math.sin(index * index));
+    const back = decodeStored(name, encodeStored(name, values));
+    // Of a range of 2: a level or less, and what the rounding of scales adds.
+    const bits = { F: 12, B: 8, Q: Number(name[1]) }[name[0]!]!;
+    const tolerance = 2.5 / 2 ** bits;
+    for (const [index, value] of values.entries()) {
+      expect(Math.abs(back[index]! - value)).toBeLessThanOrEqual(tolerance);
+    }
+  });
+});
