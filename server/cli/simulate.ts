@@ -1,12 +1,24 @@
 /** `bunting simulate`: the scheduler that serves, in virtual time, on measured devices and traces. */
 
 import { profileNames } from "../../scheduler/cost/profiles.ts";
+import type { Divergence, FlightEntry, FlightHead } from "../../scheduler/flight.ts";
 import { policyNames } from "../../scheduler/policies.ts";
+import { replay } from "../../scheduler/sim/replay.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
+import { flightCosts, flightWorkload } from "../../scheduler/sim/what-if.ts";
+import type { Workload } from "../../scheduler/sim/workload.ts";
 import { ConfigError, decimal, integer, list, optional, text } from "../config.ts";
+import { FlightWriter, readFlight } from "../flight-file.ts";
 import { comparisonTable, type NamedReport } from "../simulate/compare.ts";
 import { type NamedWorkload, openWorkload, tracesFolder, workloadNames } from "../simulate/traces.ts";
-import { type Arrangement, devicesNamed, policyNamed, withTarget } from "../simulate/what-if.ts";
+import {
+  type Arrangement,
+  changeNames,
+  devicesNamed,
+  parseChanges,
+  policyNamed,
+  withTarget,
+} from "../simulate/what-if.ts";
 import { table } from "./table.ts";
 
 export const simulateSettings = Object.freeze({
@@ -56,6 +68,20 @@ export const simulateSettings = Object.freeze({
     sentence:
       "Traces of real services; a workload whose trace is not there is drawn from published statistics.",
   }),
+  record: optional({
+    placeholder: "file",
+    sentence:
+      "Write down all that the scheduler is told and decides, as `bunting serve --record` does; with one policy.",
+  }),
+  replay: optional({
+    placeholder: "file",
+    sentence: "Run a recording again instead, and say whether the scheduler decides the same.",
+  }),
+  whatIf: list({
+    placeholder: "changes",
+    defaultText: "none",
+    sentence: `With --replay: what its clients would have felt with changes, as in engines=1,tbt-ms=200; of ${changeNames.join(", ")}. May be given several times, to compare.`,
+  }),
   json: optional({ placeholder: "file", sentence: "Also write the reports here." }),
 });
 
@@ -68,6 +94,9 @@ export interface SimulateOptions {
   readonly requests: number;
   readonly seed: number;
   readonly traces: string | null;
+  readonly record: string | null;
+  readonly replay: string | null;
+  readonly whatIf: readonly string[];
   readonly json: string | null;
 }
 
@@ -76,26 +105,88 @@ interface Run extends NamedReport {
   readonly seconds: number;
 }
 
-/** Simulates and prints; resolves to the exit code. */
+/** Simulates and prints; resolves to the exit code: 1 when a recording does not repeat. */
 export async function simulateCommand(options: SimulateOptions): Promise<number> {
+  const { replay: recording, whatIf, policy, record } = options;
+  if (recording === null && whatIf.length > 0)
+    throw new ConfigError("--what-if is about a recording: --replay.");
+  if (record !== null && (recording !== null || policy.length > 1)) {
+    throw new ConfigError("--record writes down one simulation: give one --policy and no --replay.");
+  }
+  return recording === null ? await simulateWorkload(options) : await simulateFlight(recording, options);
+}
+
+async function simulateWorkload(options: SimulateOptions): Promise<number> {
   const devices = devicesNamed(options.devices);
   const names = options.policy.length > 0 ? options.policy : ["ours"];
   const arrangements = names.map((name) => arrangementOf(name, devices, options.tbtMs));
   const workload = workloadOf(options);
+  const writer = options.record === null ? null : new FlightWriter(options.record);
   console.log(
     `${options.workload} (${workload.source}) on ${devices.length} × ${devices[0]!.spec.name}, seed ${options.seed}\n`,
   );
-  const runs = arrangements.map(({ policy }): Run => {
-    const startMs = performance.now();
-    const report = simulate({ workload: workload.make(), policy, devices, seed: options.seed });
-    return { name: policy.name, report, seconds: (performance.now() - startMs) / 1000 };
-  });
-  console.log(`${comparisonTable(runs)}\n\n${speedTable(runs)}`);
-  if (options.json !== null) {
-    const reports = runs.map(({ name, report }) => ({ name, ...report }));
-    await Bun.write(options.json, `${JSON.stringify(reports, null, 2)}\n`);
-  }
+  const runs = arrangements.map((arrangement) =>
+    runOf(arrangement.policy.name, arrangement, workload.make(), options.seed, writer),
+  );
+  writer?.close();
+  await show(runs, options.json);
   return 0;
+}
+
+/** Repeats a recording; then, if asked, simulates its calls as they came, unchanged and with changes. */
+async function simulateFlight(path: string, { whatIf, json, seed }: SimulateOptions): Promise<number> {
+  const { head, entries, isCut } = readFlight(path);
+  const changes = whatIf.map((text) => ({ text, change: parseChanges(text) }));
+  console.log(flightText(path, head, entries, isCut));
+  const divergence = replay(head, entries);
+  console.log(replayText(divergence));
+  if (changes.length > 0) {
+    const unchanged = { text: "unchanged", change: (arrangement: Arrangement) => arrangement };
+    const runs = [unchanged, ...changes].map(({ text, change }) => {
+      // Costs learn while they are used: each simulation begins with those of the recording.
+      const costs = flightCosts(head, entries);
+      const devices = head.specs.map((spec, engine) => ({ profile: costs[engine]!, spec }));
+      const arrangement = change({ policy: head.policy, devices });
+      return runOf(text, arrangement, flightWorkload(head, entries), seed, null);
+    });
+    console.log("\nSimulated, on engines as fast as they were:\n");
+    await show(runs, json);
+  }
+  return divergence === null ? 0 : 1;
+}
+
+function runOf(
+  name: string,
+  { policy, devices }: Arrangement,
+  workload: Workload,
+  seed: number,
+  writer: FlightWriter | null,
+): Run {
+  const startMs = performance.now();
+  const record = writer === null ? {} : { record: writer.write.bind(writer) };
+  const report = simulate({ workload, policy, devices, seed, ...record });
+  return { name, report, seconds: (performance.now() - startMs) / 1000 };
+}
+
+async function show(runs: readonly Run[], json: string | null): Promise<void> {
+  console.log(`${comparisonTable(runs)}\n\n${speedTable(runs)}`);
+  if (json === null) return;
+  const reports = runs.map(({ name, report }) => ({ name, ...report }));
+  await Bun.write(json, `${JSON.stringify(reports, null, 2)}\n`);
+}
+
+/** What is in a recording, in a line. */
+function flightText(path: string, head: FlightHead, entries: readonly FlightEntry[], isCut: boolean): string {
+  const count = (kind: FlightEntry["kind"]): number => entries.filter((entry) => entry.kind === kind).length;
+  const engines = head.specs.length === 1 ? "one engine" : `${head.specs.length} engines`;
+  const end = isCut ? "; it ends within an entry, as when a process is killed" : "";
+  return `${path}: ${count("call")} calls and ${count("step")} steps of ${engines} (${head.specs[0]!.name})${end}.`;
+}
+
+function replayText(divergence: Divergence): string {
+  if (divergence === null) return "Run again, the scheduler decides the same, step by step.";
+  const { entry, atMs, recorded, replayed } = divergence;
+  return `Run again, the scheduler decides otherwise at entry ${entry + 1}, ${atMs.toFixed(3)} ms: recorded is ${recorded}; now it is ${replayed}.`;
 }
 
 /** Same workload, devices, policy and seed: same history, on every machine. */

@@ -2,9 +2,10 @@ import { expect, test } from "bun:test";
 import { engineDefaults, staticBudget } from "../../scheduler/engine-options.ts";
 import { ours, policyOf } from "../../scheduler/policies.ts";
 import { ConfigError } from "../config.ts";
-import { devicesNamed, withChanges, withTarget } from "./what-if.ts";
+import { devicesNamed, parseChanges, withTarget } from "./what-if.ts";
 
 const policy = { ...policyOf("sarathi"), batch: staticBudget(256) };
+const changed = (text: string) => parseChanges(text)(arrangement);
 const arrangement = { policy, devices: devicesNamed("2xa6000") };
 
 test("devices are a number and a name; their sequences may fill them", () => {
@@ -19,7 +20,7 @@ test("devices are a number and a name; their sequences may fill them", () => {
 });
 
 test("changes are made one after the other", () => {
-  expect(withChanges(arrangement, "engines=3,step-tokens=64,sequences-max=5")).toEqual({
+  expect(changed("engines=3,step-tokens=64,sequences-max=5")).toEqual({
     policy: {
       ...policy,
       batch: staticBudget(64),
@@ -27,7 +28,7 @@ test("changes are made one after the other", () => {
     },
     devices: devicesNamed("3xa6000"),
   });
-  expect(withChanges(arrangement, "policy=sglang,engines=1")).toEqual({
+  expect(changed("policy=sglang,engines=1")).toEqual({
     policy: policyOf("sglang"),
     devices: devicesNamed("1xa6000"),
   });
@@ -35,14 +36,14 @@ test("changes are made one after the other", () => {
 
 test("a target comes and goes, the step's size stays", () => {
   const target = { ...policy, batch: { ...ours(200).batch, stepTokens: 256 } };
-  expect(withChanges(arrangement, "tbt-ms=200").policy).toEqual(target);
-  expect(withChanges({ ...arrangement, policy: target }, "tbt-ms=0").policy).toEqual(policy);
+  expect(changed("tbt-ms=200").policy).toEqual(target);
+  expect(parseChanges("tbt-ms=0")({ ...arrangement, policy: target }).policy).toEqual(policy);
   expect(withTarget(policy, null)).toEqual(policy);
   expect(engineDefaults.batch).toEqual(policy.batch);
 });
 
 test("what changes nothing is refused with what could be changed", () => {
-  expect(() => withChanges(arrangement, "speed=2")).toThrow('"speed=2" changes none of policy, engines');
-  expect(() => withChanges(arrangement, "engines=-1")).toThrow('"engines=-1" needs a whole number from 1.');
-  expect(() => withChanges(arrangement, "policy=best")).toThrow('There is no policy "best"; there are vllm');
+  expect(() => parseChanges("speed=2")).toThrow('"speed=2" changes none of policy, engines');
+  expect(() => parseChanges("engines=-1")).toThrow('"engines=-1" needs a whole number from 1.');
+  expect(() => parseChanges("policy=best")).toThrow('There is no policy "best"; there are vllm');
 });

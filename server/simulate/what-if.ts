@@ -15,41 +15,52 @@ export interface Arrangement {
   readonly devices: readonly { readonly profile: CostModel; readonly spec: DeviceSpec }[];
 }
 
-type Change = (arrangement: Arrangement, value: string, name: string) => Arrangement;
+type Change = (arrangement: Arrangement) => Arrangement;
 
-const changes: Readonly<Record<string, Change>> = {
-  policy: ({ devices }, name) => ({ policy: policyNamed(name), devices }),
-  engines: ({ policy, devices }, value, name) => ({
-    policy,
-    devices: Array.from({ length: countOf(value, name) }, (_, i) => devices[i % devices.length]!),
-  }),
-  "tbt-ms": ({ policy, devices }, value, name) => ({
-    policy: withTarget(policy, value === "0" ? null : countOf(value, name)),
-    devices,
-  }),
-  "step-tokens": ({ policy, devices }, value, name) => ({
-    policy: { ...policy, batch: { ...policy.batch, stepTokens: countOf(value, name) } },
-    devices,
-  }),
-  "sequences-max": ({ policy, devices }, value, name) => ({
-    policy: { ...policy, admission: { ...policy.admission, sequencesMax: countOf(value, name) } },
-    devices,
-  }),
+const changes: Readonly<Record<string, (value: string, name: string) => Change>> = {
+  policy: (value) => {
+    const policy = policyNamed(value);
+    return ({ devices }) => ({ policy, devices });
+  },
+  engines: (value, name) => {
+    const length = countOf(value, name);
+    return ({ policy, devices }) => ({
+      policy,
+      devices: Array.from({ length }, (_, i) => devices[i % devices.length]!),
+    });
+  },
+  "tbt-ms": (value, name) => {
+    const tbtMs = value === "0" ? null : countOf(value, name);
+    return ({ policy, devices }) => ({ policy: withTarget(policy, tbtMs), devices });
+  },
+  "step-tokens": (value, name) => {
+    const stepTokens = countOf(value, name);
+    return ({ policy, devices }) => ({
+      policy: { ...policy, batch: { ...policy.batch, stepTokens } },
+      devices,
+    });
+  },
+  "sequences-max": (value, name) => {
+    const sequencesMax = countOf(value, name);
+    return ({ policy, devices }) => ({
+      policy: { ...policy, admission: { ...policy.admission, sequencesMax } },
+      devices,
+    });
+  },
 };
 
 /** What may be changed, as in "engines=1". */
 export const changeNames: readonly string[] = Object.keys(changes);
 
-/** An arrangement with changes, one after the other: "policy=sarathi,engines=1". Throws ConfigError. */
-export function withChanges(arrangement: Arrangement, text: string): Arrangement {
-  return text.split(",").reduce((result, part) => {
+/** Changes as people write them, to be made one after the other: "policy=sarathi,engines=1". Throws ConfigError. */
+export function parseChanges(text: string): (arrangement: Arrangement) => Arrangement {
+  const parsed = text.split(",").map((part) => {
     const [name = "", value = ""] = part.split("=");
     const change = Object.hasOwn(changes, name) ? changes[name] : undefined;
-    if (change === undefined) {
-      throw new ConfigError(`"${part}" changes none of ${changeNames.join(", ")}, as in engines=1.`);
-    }
-    return change(result, value, name);
-  }, arrangement);
+    if (change !== undefined) return change(value, name);
+    throw new ConfigError(`"${part}" changes none of ${changeNames.join(", ")}, as in engines=1.`);
+  });
+  return (arrangement) => parsed.reduce((result, change) => change(result), arrangement);
 }
 
 /** A policy by its name. Throws ConfigError. */

@@ -1,0 +1,62 @@
+/** A server that is recorded, and what `bunting simulate` makes of the recording. */
+
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Program } from "./program.ts";
+
+const scratch = mkdtempSync(join(tmpdir(), "bunting-flight-"));
+afterAll(() => rmSync(scratch, { recursive: true }));
+
+const file = join(scratch, "flight");
+
+test("a recorded server repeats, and says what would have been otherwise", async () => {
+  const program = Program.bunting([
+    ...["serve", "--device", "simulated:2", "--port", "0"],
+    ...["--tbt-ms", "50", "--record", file],
+  ]);
+  const url = `${await program.url()}/v1/chat/completions`;
+  const ask = async (content: string, more: object): Promise<void> => {
+    const body = { model: "demo", messages: [{ role: "user", content }], ignore_eos: true, ...more };
+    const headers = { "content-type": "application/json" };
+    const response = await fetch(url, { method: "POST", body: JSON.stringify(body), headers });
+    expect(response.status).toBe(200);
+    await response.text();
+  };
+  const questions = Array.from({ length: 10 }, (_, i) => `${"A long story. ".repeat(30)} ${i}`);
+  await Promise.all([
+    ...questions.map((question, i) => ask(question, { max_tokens: 10 + i, stream: i % 2 === 0 })),
+    ask("Three ways", { n: 3, max_tokens: 8 }),
+  ]);
+  program.signal("SIGTERM");
+  expect(await program.exitCode()).toBe(0);
+
+  const replay = Program.bunting([
+    ...["simulate", "--replay", file],
+    ...["--what-if", "engines=1,tbt-ms=0", "--what-if", "policy=sarathi"],
+  ]);
+  expect([await replay.exitCode(), replay.errors]).toEqual([0, ""]);
+  expect(replay.output).toContain("13 calls and ");
+  expect(replay.output).toContain(" steps of 2 engines (simulated).");
+  expect(replay.output).toContain("Run again, the scheduler decides the same, step by step.");
+  for (const row of [/^unchanged +13 /m, /^engines=1,tbt-ms=0 +13 /m, /^policy=sarathi +13 /m]) {
+    expect(replay.output).toMatch(row);
+  }
+}, 30_000);
+
+test("what is no recording, and changes that are none, are refused", async () => {
+  const other = join(scratch, "other");
+  writeFileSync(other, "something else");
+  const refusals: readonly (readonly [args: readonly string[], sentence: string])[] = [
+    [["--replay", other], `${other} is no flight recording.`],
+    [["--replay", file, "--what-if", "speed=2"], '"speed=2" changes none of policy, engines, tbt-ms'],
+    [["--what-if", "engines=1"], "--what-if is about a recording: --replay."],
+    [["--record", other, "--policy", "ours", "--policy", "vllm"], "--record writes down one simulation"],
+  ];
+  for (const [args, sentence] of refusals) {
+    const program = Program.bunting(["simulate", ...args]);
+    expect(await program.exitCode()).toBe(1);
+    expect(program.errors).toStartWith(sentence);
+  }
+}, 30_000);
