@@ -62,7 +62,15 @@ for (const name of values.only?.split(",") ?? Object.keys(claims)) {
     note: (line) =>
       console.error(`${((performance.now() - startMs) / 1000).toFixed(0).padStart(5)} s  ${line}`),
   };
-  for (const run of runs) run(bench);
+  for (const run of runs) {
+    try {
+      run(bench);
+    } catch (error) {
+      process.exitCode = 1;
+      const measured = `failed: ${error instanceof Error ? error.message : error}`;
+      bench.row({ claim: name, what: run.name, expected: "a result", measured, isMet: false });
+    }
+  }
   const how = [
     values.quick ? "a quick run" : "a full run",
     seeds.length === 1 ? "seed 1" : `seeds 1 to ${seeds.length}`,

@@ -19,7 +19,7 @@ test("a claim's section is replaced, the others stay, and all keep to the order"
       results.write(folder, name, "a test", order);
       return readFileSync(join(folder, "results.md"), "utf8");
     };
-    written("second", 1);
+    expect(written("second", 1)).toContain("## first\n\nNot measured yet.\n\n## second");
     written("first", 3);
     const text = written("second", 4);
     expect(text.match(/^## .*/gm)).toEqual(["## first", "## second"]);
@@ -27,6 +27,7 @@ test("a claim's section is replaced, the others stay, and all keep to the order"
     expect(text).toContain("| claim | second | ≥ 2× | 4.00× | yes |");
     expect(text).not.toContain("1.00×");
     expect(text).toContain("**table of second**\n\n| a | b |\n| --- | --- |\n| 1 | 2 |");
+    expect(text).toContain("![first](first.svg)");
     expect(existsSync(join(folder, "first.svg"))).toBe(true);
   } finally {
     rmSync(folder, { recursive: true });

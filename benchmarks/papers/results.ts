@@ -45,7 +45,7 @@ export class Results {
       if (title !== undefined) sections.set(title, section.trim());
     }
     sections.set(name, this.text(name, how));
-    const parts = order.flatMap((title) => sections.get(title) ?? []);
+    const parts = order.map((title) => sections.get(title) ?? `## ${title}\n\nNot measured yet.`);
     writeFileSync(path, `${[HEAD.trim(), ...parts].join("\n\n")}\n`);
   }
 }

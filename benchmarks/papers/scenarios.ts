@@ -4,6 +4,7 @@
  */
 
 import { chatService } from "../../scheduler/core.ts";
+import { decodeStepMs, promptMs } from "../../scheduler/cost/cost-model.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Fault } from "../../scheduler/sim/faults.ts";
 import type { CallRecord, SimulationReport } from "../../scheduler/sim/report.ts";
@@ -12,12 +13,14 @@ import type { Workload } from "../../scheduler/sim/workload.ts";
 import { chatLengths, chatWorkload } from "../../scheduler/sim/workloads/chat.ts";
 import { merged } from "../../scheduler/sim/workloads/merge.ts";
 import { tools, toolWorkload } from "../../scheduler/sim/workloads/tools.ts";
-import { allAnswered, type Bench, devices, seconds } from "./bench.ts";
+import { type Bench, devices, seconds } from "./bench.ts";
 import { row } from "./table.ts";
 
 const DEVICES = 4;
 const EVENT_MS = 30_000;
 const CALLS = 1800;
+/** How many answers share a step, for what a token of an answer costs. */
+const DECODES = 16;
 
 interface Scenario {
   readonly name: string;
@@ -82,29 +85,37 @@ export function underEvents(bench: Bench): void {
       const calm = run(make(seed), seed, []);
       const part = event === undefined ? [] : [{ workload: event(seed), startMs: EVENT_MS, kind: "event" }];
       const troubled = run(merged(name, [{ workload: make(seed) }, ...part]), seed, faults);
-      const [before, after] = [queueingP99(calm), queueingP99(troubled)];
-      return { before, after, hits: troubled.hitRate / calm.hitRate };
+      return {
+        before: queueingP99(calm),
+        after: queueingP99(troubled),
+        hits: (100 * troubled.hitRate) / calm.hitRate,
+        lost: troubled.calls.filter((call) => call.finish !== "stop" && call.finish !== "length").length,
+      };
     });
+    const of = (what: string): string => `${name}: ${what}`;
     const worst = shares.reduce((a, b) =>
       b.after / (2 * b.before + 1000) > a.after / (2 * a.before + 1000) ? b : a,
     );
     const used = shares.map(({ before, after }) => (100 * after) / (2 * before + 1000));
-    bench.row(
-      row("events", `${name}: P99 wait of the others, of what is allowed`, used, " %", { most: 100 }),
-    );
+    bench.row(row("events", of("P99 wait of the others, of what is allowed"), used, " %", { most: 100 }));
+    const lost = shares.map((share) => share.lost);
+    bench.row(row("events", of("calls that were not answered"), lost, "", { most: 0 }));
     if (faults.some((fault) => fault.kind === "dropNotices")) {
-      const hits = shares.map((share) => 100 * share.hits);
-      bench.row(row("events", `${name}: hit rate, of the calm run's`, hits, " %", { least: 98 }));
+      const hits = shares.map((share) => share.hits);
+      bench.row(row("events", of("hit rate, of the calm run's"), hits, " %", { least: 98 }));
     }
     lines.push([name, seconds(worst.before), seconds(worst.after)]);
   }
+  const { profile } = devices("a6000", 1)[0]!;
   const work = bench.seeds.map((seed) => {
     const report = run(usual(seed), seed, []);
     const byEngine = Array.from({ length: DEVICES }, () => 0);
     for (const call of report.calls.slice(0, 1000)) {
-      byEngine[call.engine!]! += call.promptTokens - call.cachedTokens + 20 * call.outputTokens;
+      const { engine, promptTokens, cachedTokens, outputTokens } = call;
+      byEngine[engine!]! += promptMs(profile, promptTokens - cachedTokens, cachedTokens);
+      byEngine[engine!]! += (outputTokens * decodeStepMs(profile, DECODES, promptTokens)) / DECODES;
     }
-    return (Math.max(...byEngine) * DEVICES) / byEngine.reduce((sum, tokens) => sum + tokens, 0);
+    return (Math.max(...byEngine) * DEVICES) / byEngine.reduce((sum, ms) => sum + ms, 0);
   });
   bench.row(
     row("events", "cold start: most over mean work of a device, first 1000 calls", work, "×", { most: 1.2 }),
@@ -117,16 +128,14 @@ function engine(index: number): Fault["engine"] {
 }
 
 function run(workload: Workload, seed: number, faults: readonly Fault[]): SimulationReport {
-  return allAnswered(
-    simulate({ workload, policy: ours(100), devices: devices("a6000", DEVICES), seed, faults }),
-  );
+  return simulate({ workload, policy: ours(100), devices: devices("a6000", DEVICES), seed, faults });
 }
 
 /** Of the calls that are not the event itself: arrival to admission, 99th percentile, ms. */
 function queueingP99(report: SimulationReport): number {
   const waits = report.calls
     .filter((call: CallRecord) => call.kind !== "event")
-    .map((call) => call.startedMs! - call.arrivedMs)
+    .map((call) => (call.startedMs ?? call.finishedMs) - call.arrivedMs)
     .sort((a, b) => a - b);
   return waits[Math.ceil(0.99 * waits.length) - 1]!;
 }
