@@ -6,12 +6,15 @@
  */
 
 import { measurePlacements, placementTable } from "./scheduler/placement.ts";
+import { measureSimulation, simulationTable } from "./scheduler/simulation.ts";
 import { measureSteps, stepTable } from "./scheduler/steps.ts";
 
 const steps = measureSteps();
 const placements = measurePlacements();
-if (process.argv.includes("--json")) console.log(JSON.stringify({ steps, placements }));
+const simulation = measureSimulation();
+if (process.argv.includes("--json")) console.log(JSON.stringify({ steps, placements, simulation }));
 else {
   console.log(stepTable(steps));
   console.log(`\n${placementTable(placements)}`);
+  console.log(`\n${simulationTable(simulation)}`);
 }
