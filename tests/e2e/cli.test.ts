@@ -66,6 +66,11 @@ describe("what cannot work is refused in one sentence", () => {
       ["--device", "cpu:3", "--threads", "2"],
       /^--device cpu:3 asks for 3 engines, but there are 2 threads to share/,
     ],
+    [
+      "a recording that cannot be written",
+      ["--device", "simulated", "--record", join(empty, "flight")],
+      /^The recording cannot be written: .*no-model/,
+    ],
   ];
 
   test.each(refused)("%s", async (_name, args, sentence) => {
