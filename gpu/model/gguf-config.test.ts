@@ -108,9 +108,11 @@ describe("tokens that end a text", () => {
     expect(openModelFolder(written(input)).eosTokens).toEqual([]);
   });
 
-  test("an end outside the vocabulary, types of other tokens", () => {
+  test("an end outside the vocabulary, more tokens than it has, types of other tokens", () => {
     const far = withEntries({ "tokenizer.ggml.eos_token_id": ["u32", 241] });
     expect(errorOf(written(far))).toContain("eos_token_id: 241: wanted: a whole number from 0 to 240");
+    const many = withEntries({ "tokenizer.ggml.tokens": ["string[]", [...tokens, "one more"]] });
+    expect(errorOf(written(many))).toContain("tokens: array of 242 string: the model's vocabulary has 241");
     const few = withEntries({ ...vocabulary, "tokenizer.ggml.token_type": ["i32[]", [1]] });
     expect(errorOf(written(few))).toContain(
       "token_type: array of 1 i32: wanted: an array of 241 whole numbers",

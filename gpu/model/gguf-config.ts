@@ -229,8 +229,9 @@ function eosTokensOf(metadata: Metadata, vocab: number): number[] {
   const key = "tokenizer.ggml.tokens";
   if (!metadata.has(key)) return [...ends];
   const tokens = metadata.texts(key);
+  if (tokens.length > vocab) metadata.refuse(key, `the model's vocabulary has ${vocab}`);
   const types = metadata.integers("tokenizer.ggml.token_type", tokens.length);
-  tokens.slice(0, vocab).forEach((text, token) => {
+  tokens.forEach((text, token) => {
     if (types?.[token] === controlType && endTexts.includes(text)) ends.add(token);
   });
   return [...ends];

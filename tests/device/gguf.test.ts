@@ -84,12 +84,12 @@ describe.each(referenceNames.map((name) => [name]))("%s", (name) => {
 /** A model wide enough for blocks of 256, in the shape of each architecture. */
 const wide: JsonObject = {
   hidden_size: 256,
-  intermediate_size: 256,
+  intermediate_size: 512,
   max_position_embeddings: 256,
   num_attention_heads: 4,
-  num_hidden_layers: 1,
+  num_hidden_layers: 2,
   num_key_value_heads: 2,
-  vocab_size: 300,
+  vocab_size: 500,
   tie_word_embeddings: false,
   initializer_range: 0.02,
 };
@@ -116,7 +116,7 @@ const blockTypes: readonly (readonly [StoredName, number])[] = [
 describe.each(wideFamilies)("a random %s model", (family, fields) => {
   const dir = join(scratch, family);
   writeRandomModel({ file: "config.json", json: { ...wide, ...fields } }, dir, { seed: 5 });
-  const tokens = Array.from({ length: 12 }, (_, index) => (index * 37 + 11) % 300);
+  const tokens = Array.from({ length: 24 }, (_, index) => (index * 37 + 11) % 500);
   const original = logitsOf(dir, "bf16", tokens);
 
   test.each(blockTypes)(
@@ -126,7 +126,7 @@ describe.each(wideFamilies)("a random %s model", (family, fields) => {
       const same = withNumbersOf(dir, type);
       const logits = logitsOf(file, "bf16", tokens);
       expectSame(logits, logitsOf(same, "bf16", tokens));
-      expectSame(logitsOf(file, "f32", tokens.slice(0, 4)), logitsOf(same, "f32", tokens.slice(0, 4)));
+      expectSame(logitsOf(file, "f32", tokens.slice(0, 8)), logitsOf(same, "f32", tokens.slice(0, 8)));
       for (const [position, row] of logits.entries()) {
         expect(cosineOf(row, original[position]!)).toBeGreaterThan(cosineMin);
       }
