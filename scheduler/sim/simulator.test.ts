@@ -156,6 +156,20 @@ describe("every promise is kept, at every event", () => {
     });
   }
 
+  test.each(["ours", "preble", "vllm", "sglang"])(
+    "%s, with so few pages that sequences are preempted",
+    (name) => {
+      const device = { profile: linearCost(5, 0.1), spec: deviceSpec({ pages: 20 }) };
+      const report = simulate(
+        setup({ policy: policies.get(name)!, checks: true, devices: [device, device] }),
+      );
+      expect(report.isComplete).toBe(true);
+      expect(report.engines.some(({ evictedPages, preemptions }) => evictedPages + preemptions > 0)).toBe(
+        true,
+      );
+    },
+  );
+
   test("with losses, a slow device and lost notices", () => {
     const faults: readonly Fault[] = [
       { kind: "slow", engine: 1 as EngineId, atMs: 200, factor: 3 },
