@@ -222,7 +222,7 @@ export class Fleet {
     member.load = idleLoad(spec);
     member.lostReason = null;
     member.isComing = false;
-    this.#dispatcher.joined(engine, spec, epoch);
+    this.#dispatcher.joined(engine, spec, epoch, this.#nowMs());
     for (const call of [...this.#calls.values()]) {
       if (call.engine !== null) continue;
       this.#waiting -= 1;

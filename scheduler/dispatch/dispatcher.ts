@@ -43,7 +43,7 @@ export class Dispatcher {
     engines: readonly { readonly spec: DeviceSpec; readonly costs: CostModel }[],
   ) {
     this.#policy = policy;
-    this.#members = engines.map(({ spec, costs }) => memberOf(policy, spec, costs));
+    this.#members = engines.map(({ spec, costs }) => memberOf(policy, spec, costs, 0));
     this.#isThere = engines.map(() => true);
     this.#work = new Outstanding(engines.length);
     const isChoice = policy.kind === "e2" && engines.length > 1;
@@ -111,10 +111,10 @@ export class Dispatcher {
   }
 
   /** The engine is back, empty, in its life number `epoch`. */
-  joined(engine: EngineId, spec: DeviceSpec, epoch: number): void {
+  joined(engine: EngineId, spec: DeviceSpec, epoch: number, nowMs: number): void {
     assert(!this.#isThere[engine], "only a lost engine comes back");
     this.#isThere[engine] = true;
-    this.#members[engine] = memberOf(this.#policy, spec, this.#members[engine]!.costs);
+    this.#members[engine] = memberOf(this.#policy, spec, this.#members[engine]!.costs, nowMs);
     this.#e2?.joined(engine, epoch);
   }
 
@@ -169,8 +169,8 @@ export class Dispatcher {
   }
 }
 
-function memberOf(policy: PlacementPolicy, spec: DeviceSpec, costs: CostModel): Member {
-  return new Member(spec, costs, policy.kind === "e2" ? policy.windowMs : 1);
+function memberOf(policy: PlacementPolicy, spec: DeviceSpec, costs: CostModel, nowMs: number): Member {
+  return new Member(spec, costs, policy.kind === "e2" ? policy.windowMs : 1, nowMs);
 }
 
 /** What is counted of a sequence where nobody asks for costs. */

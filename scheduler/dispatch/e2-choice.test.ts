@@ -29,6 +29,7 @@ function cost(engine: number, cachedTokens: number, loadMs: number): PlacementCo
     promptMs: (100 - cachedTokens) / 10,
     decodeMs: 0,
     harmMs: 0,
+    followMs: 0,
   };
 }
 
@@ -39,7 +40,7 @@ function situation(overrides: Partial<E2Situation> = {}): E2Situation {
     isWarm: () => true,
     pagesUsed: () => 0,
     stepMs: () => 0,
-    computeMs: (_, tokens) => tokens / 10,
+    delayMs: (_, tokens) => tokens / 10,
     redirect: null,
     takeReplica: () => false,
     balance: null,

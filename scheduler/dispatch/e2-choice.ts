@@ -12,8 +12,9 @@ export interface E2Situation {
   pagesUsed(engine: EngineId): number;
   /** How long the engine's last step took. */
   stepMs(engine: EngineId): number;
-  /** Milliseconds to compute the first `tokens` of a prompt there. */
-  computeMs(engine: EngineId, tokens: number): number;
+  /** Milliseconds that all sequences of the engine lose together when the first `tokens` of a prompt are computed
+   *  there. */
+  delayMs(engine: EngineId, tokens: number): number;
   /** Where this prefix was moved to. */
   readonly redirect: EngineId | null;
   /** Whether the prefix is to have one more engine now; true once. */
@@ -46,7 +47,7 @@ export function chooseE2(
     return { engine: cheapest(open, situation).engine, reason: "spill" };
   }
   if (balance !== null && situation.isOpen(balance)) return { engine: balance, reason: "balance" };
-  const { engine } = cheapest(open, situation);
+  const { engine } = least(open, (cost) => totalMs(cost) + cost.followMs, situation);
   return { engine, reason: situation.isWarm(engine) ? "explore" : "warm" };
 }
 
@@ -84,8 +85,8 @@ function least(
   return chosen;
 }
 
-/** The holders where waiting does not cost more than computing the prefix again on the cheapest engine, and a step:
- *  affinity is never dearer than recomputing. */
+/** The holders where waiting costs no more than on the cheapest engine, a step, and what computing the prefix there
+ *  again would cost everybody on it: affinity is never dearer than recomputing. */
 function worthwhile(
   holders: readonly PlacementCost[],
   open: readonly PlacementCost[],
@@ -93,6 +94,6 @@ function worthwhile(
   situation: E2Situation,
 ): readonly PlacementCost[] {
   const other = cheapest(open, situation);
-  const limitMs = totalMs(other) + situation.computeMs(other.engine, cachedTokens);
+  const limitMs = totalMs(other) + situation.delayMs(other.engine, cachedTokens);
   return holders.filter((cost) => totalMs(cost) <= limitMs + situation.stepMs(cost.engine));
 }

@@ -18,6 +18,10 @@ const COLD_SEQUENCES = 4;
 const REVIEW_PLACEMENTS = 50;
 const REVIEW_MS = 1000;
 
+/** How much of the work of the window counts where placements explore. Live work alone would put new prefixes where the
+ *  queue happens to be short just now; but others will follow them there for long. */
+const FOLLOW_SHARE = 0.3;
+
 /** A sequence as E2 sees it. */
 interface Asked {
   readonly request: PlacementRequest;
@@ -51,6 +55,8 @@ export class E2 {
   /** Without notices: promises and when they end, oldest first. */
   #expiries: { readonly end: IndexSpan; readonly engine: number; readonly atMs: number }[] = [];
   #expired = 0;
+  /** Of the first placement. */
+  #sinceMs = 0;
   #placements = 0;
   #reviewedAt = 0;
   #reviewedMs = 0;
@@ -77,6 +83,7 @@ export class E2 {
 
   /** Chooses among `there`, the engines that are there, at least one. */
   place(request: PlacementRequest, there: readonly EngineId[], nowMs: number): Decision {
+    if (this.#placements === 0) this.#sinceMs = nowMs;
     this.#expire(nowMs);
     this.#review(there, nowMs);
     const asked = this.#ask(request);
@@ -175,15 +182,19 @@ export class E2 {
     const loadMs = isWindow ? member.windowMs(nowMs) : work.workMs(engine, objective, decodeMs);
     const bulkMs = work.laneMs(engine, "throughput", decodeMs);
     const isHarmed = this.#policy.harm && tbtMs !== null && bulkMs > 0 && work.targets(engine) === 0;
+    const promptMs = member.promptWorkMs(tokens - cachedTokens, cachedTokens);
     const pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
     return {
       engine,
       cachedTokens,
       loadMs,
       evictMs: this.#policy.eviction === "none" ? 0 : this.#evictMs(engine, pages, nowMs),
-      promptMs: member.promptWorkMs(tokens - cachedTokens, cachedTokens),
+      promptMs,
       decodeMs: expected * decodeMs,
       harmMs: isHarmed ? (1 - member.promptShare(tbtMs, running, context)) * bulkMs : 0,
+      followMs: isWindow
+        ? 0
+        : FOLLOW_SHARE * member.busyShare(nowMs) * Math.min(nowMs - this.#sinceMs, this.#policy.windowMs),
     };
   }
 
@@ -212,7 +223,8 @@ export class E2 {
         return spec.pages - pagesFree + this.#work.pages(engine);
       },
       stepMs: (engine) => this.#members[engine]!.stepMs,
-      computeMs: (engine, count) => this.#members[engine]!.promptWorkMs(count, 0),
+      delayMs: (engine, count) =>
+        this.#members[engine]!.promptWorkMs(count, 0) * Math.max(1, this.#work.sequences(engine)),
       redirect: known === null ? null : this.#rebalancer.redirectOf(known.span),
       takeReplica: () => known !== null && this.#rebalancer.takeReplica(known.span),
       balance: this.#balance(there, nowMs),
@@ -281,7 +293,7 @@ export class E2 {
   }
 
   #review(there: readonly EngineId[], nowMs: number): void {
-    const { rebalance, replicate, load } = this.#policy;
+    const { rebalance, replicate } = this.#policy;
     if (rebalance === null && replicate === null) return;
     if (there.length < 2 || this.#placements < REVIEW_PLACEMENTS * this.#members.length) return;
     const isDue =
@@ -291,10 +303,10 @@ export class E2 {
     this.#reviewedMs = nowMs;
     const loads = there.map((engine) => {
       const member = this.#members[engine]!;
-      const windowMs = member.windowMs(nowMs);
-      if (load === "window") return { engine, loadMs: windowMs, windowMs };
+      const loadMs = member.windowMs(nowMs);
+      if (this.#policy.load === "window") return { engine, loadMs, liveMs: loadMs };
       const decodeMs = member.decodeMs(this.#work.sequences(engine), this.#work.meanContext(engine));
-      return { engine, loadMs: this.#work.workMs(engine, "throughput", decodeMs), windowMs };
+      return { engine, loadMs, liveMs: this.#work.workMs(engine, "throughput", decodeMs) };
     });
     this.#rebalancer.review(loads, nowMs);
   }

@@ -11,10 +11,15 @@ const PACE_REPORTS = 16;
 /** Fewest decodes that a step is assumed to have. */
 const DECODES_MIN = 8;
 
+/** Shares of time are told from this time on. */
+const SHARE_MS = 1000;
+
 /** What the dispatcher knows of one engine besides its work and its cache. */
 export class Member {
   readonly spec: DeviceSpec;
   readonly costs: CostModel;
+  readonly #windowMs: number;
+  readonly #sinceMs: number;
   #load: EngineLoad | null = null;
   /** Of placements in the window: their number, and their prompt and decode work in milliseconds. */
   readonly hits: WindowSum;
@@ -24,7 +29,10 @@ export class Member {
   #tokenMs = 0;
   #attentionMs = 0;
 
-  constructor(spec: DeviceSpec, costs: CostModel, windowMs: number) {
+  /** Its life begins at `nowMs`. */
+  constructor(spec: DeviceSpec, costs: CostModel, windowMs: number, nowMs: number) {
+    this.#windowMs = windowMs;
+    this.#sinceMs = nowMs;
     this.spec = spec;
     this.costs = costs;
     this.hits = new WindowSum(windowMs);
@@ -61,6 +69,12 @@ export class Member {
     this.hits.add(1, nowMs);
     this.promptWork.add(promptMs, nowMs);
     this.decodeWork.add(decodeMs, nowMs);
+  }
+
+  /** Part of its time that it was given work for, over the window or its life: 0 for none, 1 for all, or more. */
+  busyShare(nowMs: number): number {
+    const livedMs = Math.max(SHARE_MS, Math.min(this.#windowMs, nowMs - this.#sinceMs));
+    return this.windowMs(nowMs) / livedMs;
   }
 
   /** Work that was placed there in the window, done or not. */

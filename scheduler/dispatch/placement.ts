@@ -41,9 +41,12 @@ export interface PlacementCost {
   readonly decodeMs: number;
   /** What a first stream with a target costs an engine full of throughput work. */
   readonly harmMs: number;
+  /** How busy the engine has been over the window: a prefix that is new here brings others. Counts only where placements
+   *  explore. */
+  readonly followMs: number;
 }
 
-/** The sum of all parts. */
+/** The sum of all parts but the last. */
 export function totalMs(cost: PlacementCost): number {
   return cost.loadMs + cost.evictMs + cost.promptMs + cost.decodeMs + cost.harmMs;
 }

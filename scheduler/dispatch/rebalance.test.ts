@@ -33,10 +33,10 @@ function bench(works: readonly number[], changes: Partial<E2Policy> = {}) {
     return span;
   });
   const sum = works.reduce((total, ms) => total + ms, 0);
-  const review = (heavyMs = sum, lightMs = 0, nowMs = 0): void => {
+  const review = (heavyMs = sum, lightMs = 0, nowMs = 0, liveMs = heavyMs): void => {
     const loads = [
-      { engine: heavy, loadMs: heavyMs, windowMs: sum },
-      { engine: light, loadMs: lightMs, windowMs: lightMs },
+      { engine: heavy, loadMs: heavyMs, liveMs },
+      { engine: light, loadMs: lightMs, liveMs: 0 },
     ];
     rebalancer.review(loads, nowMs);
   };
@@ -60,12 +60,11 @@ test("nothing moves where engines differ by less than the ratio or the margin", 
   expect(even.moved()).toEqual([null, null, null]);
 });
 
-test("live load moves by each prefix's part of it", () => {
+test("nothing moves from an engine that has done what it was given", () => {
   const { review, moved } = bench([5000, 2000], { load: "outstanding" });
-  // 700 of the 7,000 ms that were placed are left: below the margin. At 3,500 the second prefix stands for 1,000.
-  review(700);
+  review(7000, 0, 0, 1000);
   expect(moved()).toEqual([null, null]);
-  review(3500);
+  review(7000, 0, 0, 1001);
   expect(moved()).toEqual([null, light]);
 });
 

@@ -84,10 +84,10 @@ interface Redirect {
 /** An engine as far as its load goes. */
 export interface EngineLoadMs {
   readonly engine: EngineId;
-  /** L, as placements see it. */
-  readonly loadMs: number;
   /** Of all that was placed there in the window. */
-  readonly windowMs: number;
+  readonly loadMs: number;
+  /** L, as placements see it. */
+  readonly liveMs: number;
 }
 
 /**
@@ -169,6 +169,8 @@ export class Rebalancer {
       const { heavy, light } = extremes(left);
       const difference = heavy.loadMs - light.loadMs;
       if (heavy.loadMs <= rebalance.ratio * light.loadMs || difference <= rebalance.marginMs) return;
+      // An engine that had more to do, and has done it, is no reason to compute anything twice.
+      if (heavy.liveMs - light.liveMs <= rebalance.marginMs) return;
       const moved = this.#redirect(heavy, light.engine, difference / 2, nowMs);
       if (moved === 0) break;
       heavy.loadMs -= moved;
@@ -182,7 +184,7 @@ export class Rebalancer {
     let chosen: IndexSpan | null = null;
     let most = 0;
     for (const [span, heat] of this.#heats) {
-      const part = partOf(heat, heavy, nowMs);
+      const part = heat.loadMs(heavy.engine, nowMs);
       if (part <= most || part >= limitMs || this.#redirected(span) !== null) continue;
       chosen = span;
       most = part;
@@ -199,7 +201,7 @@ export class Rebalancer {
     const difference = heavy.loadMs - light.loadMs;
     if (difference <= 0) return;
     for (const [span, heat] of this.#heats) {
-      if (partOf(heat, heavy, nowMs) <= difference || heat.waitRatio(nowMs) < ratio) continue;
+      if (heat.loadMs(heavy.engine, nowMs) <= difference || heat.waitRatio(nowMs) < ratio) continue;
       if (nowMs < (this.#replicated.get(span) ?? 0)) continue;
       this.#replicated.set(span, nowMs + this.#policy.windowMs / 2);
       this.#replicas.add(span);
@@ -224,11 +226,6 @@ export class Rebalancer {
     }
     this.#sweepAt = Math.max(1024, 2 * this.#heats.size);
   }
-}
-
-/** The part of an engine's load that a prefix brings, by its part of the window's work. */
-function partOf(heat: Heat, { engine, loadMs, windowMs }: EngineLoadMs, nowMs: number): number {
-  return windowMs === 0 ? 0 : (loadMs * heat.loadMs(engine, nowMs)) / windowMs;
 }
 
 function extremes<Load extends EngineLoadMs>(
