@@ -53,6 +53,8 @@ export interface SimulationReport {
   readonly seed: number;
   /** Every call ended; false if the simulation was ended before. */
   readonly isComplete: boolean;
+  /** Calls that were refused, failed or have not ended: the figures of those that ended well leave them out. */
+  readonly unanswered: number;
   /** Virtual time from the first arrival to the last end. */
   readonly durationMs: number;
   readonly calls: readonly CallRecord[];
@@ -84,6 +86,7 @@ export function summarize(
   let promptTokens = 0;
   let cachedTokens = 0;
   let lastMs = 0;
+  let answered = 0;
   for (const call of run.calls) {
     const { arrivedMs, startedMs, firstMs, finishedMs, outputTokens, finish } = call;
     if (startedMs !== null) {
@@ -93,12 +96,14 @@ export function summarize(
     }
     lastMs = Math.max(lastMs, finishedMs);
     if (firstMs === null || (finish !== "stop" && finish !== "length")) continue;
+    answered += 1;
     ttft.add(firstMs - arrivedMs);
     latency.add(finishedMs - arrivedMs);
     if (outputTokens > 1) tpot.add((finishedMs - firstMs) / (outputTokens - 1));
   }
   return {
     ...run,
+    unanswered: run.calls.length - answered,
     durationMs: lastMs - (run.calls[0]?.arrivedMs ?? lastMs),
     ttft: ttft.quantiles(),
     tbt: run.tbt.quantiles(),

@@ -82,6 +82,7 @@ function setup(overrides: Partial<SimulationSetup> = {}): SimulationSetup {
 test("every call is answered in full, and the report adds up", () => {
   const report = simulate(setup());
   expect(report.isComplete).toBe(true);
+  expect(report.unanswered).toBe(0);
   expect(report.calls.length).toBeGreaterThan(250);
   let tokens = 0;
   for (const call of report.calls) {
@@ -145,6 +146,16 @@ test("a simulation ends early when asked to, and says so", () => {
   const stopped = simulate(setup({ until: ({ ended }) => ended === 50 }));
   expect(stopped.isComplete).toBe(false);
   expect(stopped.latency.count).toBe(50);
+  expect(stopped.unanswered).toBe(stopped.calls.length - 50);
+});
+
+test("calls that can never fit are refused, and the report says how many", () => {
+  const device = { profile: linearCost(5, 0.1), spec: deviceSpec({ pages: 256, contextMax: 60 }) };
+  const report = simulate(setup({ devices: [device], checks: true }));
+  const refused = report.calls.filter(({ finish }) => finish === "rejected");
+  expect(refused.length).toBeGreaterThan(20);
+  expect(report.isComplete).toBe(true);
+  expect(report.unanswered).toBe(refused.length);
 });
 
 describe("every promise is kept, at every event", () => {
