@@ -15,7 +15,7 @@ import {
   parseMooncake,
 } from "../../scheduler/sim/workloads/conversation.ts";
 import { readTrace } from "../../server/simulate/traces.ts";
-import { type Bench, devices, seconds } from "./bench.ts";
+import { allAnswered, type Bench, devices, seconds } from "./bench.ts";
 import { row } from "./table.ts";
 
 const DEVICES = 4;
@@ -56,12 +56,14 @@ export function hitRate(bench: Bench): void {
   for (const timeScale of bench.isQuick ? [1] : [1, 2]) {
     for (const policy of policies) {
       // The trace decides all but the tokens that are drawn: one seed is enough.
-      const report = simulate({
-        workload: conversationWorkload(calls, { calls: calls.length, timeScale }),
-        policy,
-        devices: devices("a100", DEVICES, { spec: { pages: PAGES, contextMax: 131_072 } }),
-        seed: bench.seeds[0]!,
-      });
+      const report = allAnswered(
+        simulate({
+          workload: conversationWorkload(calls, { calls: calls.length, timeScale }),
+          policy,
+          devices: devices("a100", DEVICES, { spec: { pages: PAGES, contextMax: 131_072 } }),
+          seed: bench.seeds[0]!,
+        }),
+      );
       const share = report.hitRate / ideal;
       const scaled = timeScale === 1 ? "" : `, ${timeScale} times slower`;
       bench.note(`conversation${scaled}: ${policy.name}: ${(100 * report.hitRate).toFixed(1)} %`);

@@ -3,6 +3,7 @@
  * against round robin; ours against Preble as published; and Preble's ablation, step by step.
  */
 
+import { staticBudget } from "../../scheduler/engine-options.ts";
 import { ours, policyOf, withChanges } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import type { SimulationReport } from "../../scheduler/sim/report.ts";
@@ -21,8 +22,8 @@ interface Result {
   readonly reports: readonly SimulationReport[];
 }
 
-/** Ours with a target so loose that it is after latency alone, as the others are. */
-const oursForLatency: Policy = ours(500);
+/** Ours as it serves without `--tbt-ms`, with Preble's budget: both are after latency alone. */
+const oursForLatency: Policy = withChanges(ours(null), "ours", { batch: staticBudget(512) });
 
 /** Preble's steps in its own order, between the baseline and ours. */
 function steps(): readonly Policy[] {
@@ -39,6 +40,7 @@ function steps(): readonly Policy[] {
     withChanges(queued, "+ prompts to decoders", {}),
     withChanges(preble, "+ priority groups = preble", {}),
     policyOf("preble-code"),
+    withChanges(preble, "preble + our placement", { placement: oursForLatency.placement }),
     oursForLatency,
     withChanges(ours(100), "ours, 100 ms", {}),
   ];
@@ -55,8 +57,7 @@ function loadOf(bench: Bench, name: string, callsPerSecond: number, calls: numbe
   return { name: `${name}, ${Number(callsPerSecond.toFixed(1))} calls/s`, make };
 }
 
-/** Mistral-7B's window is wide enough for the longest video and its question. */
-const models = devices(DEVICE, DEVICES, { spec: { contextMax: 16_384 } });
+const models = devices(DEVICE, DEVICES);
 
 function run(bench: Bench, load: Load, policy: Policy): Result {
   const reports = bench.seeds.map((seed) =>

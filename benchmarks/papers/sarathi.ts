@@ -12,7 +12,7 @@ import type { Workload } from "../../scheduler/sim/workload.ts";
 import { chatWorkload } from "../../scheduler/sim/workloads/chat.ts";
 import { mixedWorkload } from "../../scheduler/sim/workloads/mixed.ts";
 import { lengthsOf } from "../../server/simulate/traces.ts";
-import { type Bench, devices, mean } from "./bench.ts";
+import { allAnswered, type Bench, devices, mean } from "./bench.ts";
 import { capacityOf, type Probe, QUEUEING_P50_MAX_MS, rateAt } from "./capacity.ts";
 import { rangeOf, row, shown } from "./table.ts";
 
@@ -46,6 +46,7 @@ function prober(
         queueing.countAbove(QUEUEING_P50_MAX_MS * 1.01) > size.calls / 2 ||
         tbt.countAbove(tbtMaxMs * 1.01) > size.gaps / 100,
     });
+    if (report.isComplete) allAnswered(report);
     const probe = report.isComplete
       ? { tbtP99Ms: report.tbt.p99, queueingP50Ms: report.queueing.p50 }
       : { tbtP99Ms: Number.POSITIVE_INFINITY, queueingP50Ms: Number.POSITIVE_INFINITY };

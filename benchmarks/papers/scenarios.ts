@@ -89,7 +89,7 @@ export function underEvents(bench: Bench): void {
         before: queueingP99(calm),
         after: queueingP99(troubled),
         hits: (100 * troubled.hitRate) / calm.hitRate,
-        lost: troubled.calls.filter((call) => call.finish !== "stop" && call.finish !== "length").length,
+        lost: troubled.unanswered,
       };
     });
     const of = (what: string): string => `${name}: ${what}`;
