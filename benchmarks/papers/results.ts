@@ -28,9 +28,9 @@ export class Results {
       const cells = [head, head.map(() => "---"), ...lines];
       return `**${title}**\n\n${cells.map((line) => `| ${line.join(" | ")} |`).join("\n")}`;
     });
-    return [`## ${name}`, `${today()}, commit ${commit()}: ${how}.`, tableOf(this.rows), ...tables].join(
-      "\n\n",
-    );
+    const charts = [...this.charts].map(([file, { title }]) => `![${title}](${file}.svg)`);
+    const head = [`## ${name}`, `${today()}, commit ${commit()}: ${how}.`, tableOf(this.rows)];
+    return [...head, ...tables, ...charts].join("\n\n");
   }
 
   /** Replaces this claim's section of results.md, and its charts; sections keep to `order`. */
