@@ -63,7 +63,7 @@ function budgetOf(
   costs: CostModel & { readonly margin?: number } = even,
   nowMs = 0,
 ): TargetBudget {
-  return new TargetBudget({ ...policy, ...changes }, running, costs, nowMs, many);
+  return new TargetBudget({ ...policy, ...changes }, running, costs, nowMs, 2 * many);
 }
 
 test("tile_step_256_264: a sliver of a tile is cut off, unless it ends the prompt", () => {
@@ -93,6 +93,18 @@ test("of the sizes that fit it takes the one with most tokens per millisecond, n
   const steep = tiles((tile) => (tile < 3 ? 20 : 29));
   expect(budgetOf([decode()], {}, steep).offer(many, 0, 0)).toBe(3 * 256 - 1);
   expect(budgetOf([decode()], {}, even).offer(many, 0, 0)).toBe(4 * 256 - 1);
+});
+
+test("while little waits, the smallest size that is nearly as good: decodes have more steps", () => {
+  const sizeOf = (waiting: number, costs = even): number =>
+    new TargetBudget(policy, [decode()], costs, 0, many + waiting).offer(many, 0, 0) + 1;
+  expect([sizeOf(0), sizeOf(10_000), sizeOf(many)]).toEqual([3 * 256, 3 * 256, 4 * 256]);
+  expect(
+    sizeOf(
+      0,
+      tiles((tile) => (tile === 0 ? 20 : 30)),
+    ),
+  ).toBe(256);
 });
 
 test("what all prompts still have to compute is a size as well", () => {

@@ -8,6 +8,10 @@ type TargetPolicy = Extract<BatchPolicy, { readonly kind: "target" }>;
 
 /** Sizes of a step that are compared at most. */
 const CANDIDATES_MAX = 16;
+/** With less than this to compute beside the first prompt, streams come before throughput: a step may then be a little
+ *  less efficient than the best. */
+const QUIET_MS = 2000;
+const NEARLY = 0.94;
 /** Prompts are not cut into smaller pieces than this, whatever the device's tiles. */
 const CHUNK_MIN = 16;
 
@@ -25,7 +29,8 @@ interface MutableShape extends StepShape {
  *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
  *
  * Of the sizes (decodes included) on a grid of half tiles that fit the limit, it takes not the largest but the one with
- * most prompt tokens per millisecond: larger steps may cost more per token. It gives way in this order:
+ * most tokens per millisecond: larger steps may cost more per token. While little waits, it takes the smallest that is
+ * nearly as good. It gives way in this order:
  *
  *   1. prompt chunks shrink, half a tile at a time;
  *   2. to none, unless a prompt has got none for `starvationMs`: that one gets a tile;
@@ -165,28 +170,35 @@ export class TargetBudget implements StepBudget {
     return 0;
   }
 
-  /** Of the sizes that fit the limit the one with most prompt tokens per millisecond, ties to the larger; the decodes'
-   *  own if none fits. */
+  /** Of the sizes that fit the limit the one with most tokens per millisecond, decodes and all but without the time
+   *  that their contexts take anyhow; the decodes' own if none fits. With little waiting, a smaller one that is nearly
+   *  as good: whoever decodes has more steps while the prompt is computed. */
   #bestSize(left: number, context: number): number {
     const decodes = this.#tokens;
-    const most = Math.min(this.#policy.stepTokens, decodes + Math.max(left, this.#promptTokens));
+    const promptTokens = Math.max(left, this.#promptTokens);
+    const most = Math.min(this.#policy.stepTokens, decodes + promptTokens);
     const quantum = this.#quantum;
     const stride = Math.ceil(this.#policy.stepTokens / CANDIDATES_MAX / quantum) * quantum;
     const decodeMs = this.#decodeMs();
+    const sizes: number[] = [];
+    const rates: number[] = [];
     let best = 0;
-    let bestMs = 1;
     for (let size = Math.min(nextTile(decodes, quantum), most); ; size = Math.min(size + stride, most)) {
       const tokens = Math.min(left, size - decodes);
       const tookMs = this.#predict(tokens, context, size - decodes - tokens);
       if (tookMs > this.#limitMs) break;
-      const tokensMs = tookMs - decodeMs;
-      if (size * bestMs >= best * tokensMs) {
-        best = size;
-        bestMs = tokensMs;
-      }
+      sizes.push(size);
+      rates.push(size / (tookMs - decodeMs));
+      best = Math.max(best, rates.at(-1)!);
       if (size === most) break;
     }
-    return best === 0 ? decodes : best;
+    const isQuiet = promptTokens - left < QUIET_MS * best;
+    const wanted = isQuiet && decodes > 0 ? best * NEARLY : best;
+    const index = isQuiet ? rates.findIndex((rate) => rate >= wanted) : rates.lastIndexOf(best);
+    const size = sizes[index] ?? decodes;
+    const largest = sizes.at(-1) ?? decodes;
+    // A crumb would cost a step of its own.
+    return largest === decodes + promptTokens && largest - size <= quantum ? largest : size;
   }
 
   /** What the contexts of decodes take: predicted with them, less what as many tokens alone take. */
