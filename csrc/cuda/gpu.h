@@ -5,8 +5,8 @@
 // would do silently wrong.
 //
 // A kernel is `GPU_KERNEL(threads, blocks_per_multiprocessor) name(Arguments const a)` with one argument of
-// plain data; runtime.h launches it. Blocks have a multiple of 32 threads. Shared memory is one array, cut up
-// with Shared<T>. Global memory is read and written with load() and store(), never through a pointer
+// plain data; runtime.h launches it. Blocks have a multiple of 32 threads. Shared memory is one array, cut
+// up with Shared<T>. Global memory is read and written with load() and store(), never through a pointer
 // directly: that is where the emulator looks. Warp operations are called by whole warps, from control flow
 // that is the same in all lanes.
 #pragma once
@@ -43,8 +43,7 @@ struct alignas(16) Vec {
 
 inline constexpr int kWarp = 32;
 
-// ---- who am I
-// --------------------------------------------------------------------------------------------------------
+// ---- who am I -------------------------------------------------------------------------------------------
 
 GPU_DEVICE int thread_index() {
 #if defined(__CUDACC__)
@@ -85,8 +84,7 @@ GPU_DEVICE int warp() {
   return thread_index() / kWarp;
 }
 
-// ---- waiting for others
-// ----------------------------------------------------------------------------------------------
+// ---- waiting for others ---------------------------------------------------------------------------------
 
 // All threads of the block; what they wrote before is visible after.
 GPU_DEVICE void block_sync([[maybe_unused]] int line = GPU_LINE) {
@@ -106,8 +104,7 @@ GPU_DEVICE void warp_sync([[maybe_unused]] int line = GPU_LINE) {
 #endif
 }
 
-// ---- between the lanes of a warp; these order no memory
-// --------------------------------------------------------------
+// ---- between the lanes of a warp; these order no memory -------------------------------------------------
 
 // The value of x in lane `source`. T has four bytes.
 template <class T>
@@ -151,8 +148,7 @@ GPU_DEVICE float warp_sum(float x, int width = kWarp) {
   return x;
 }
 
-// ---- global memory
-// ---------------------------------------------------------------------------------------------------
+// ---- global memory --------------------------------------------------------------------------------------
 
 template <class T>
 GPU_DEVICE T load(T const* at) {
@@ -206,8 +202,7 @@ GPU_DEVICE void store_release_system(uint32_t* at, uint32_t value) {
 #endif
 }
 
-// ---- shared memory
-// ---------------------------------------------------------------------------------------------------
+// ---- shared memory --------------------------------------------------------------------------------------
 
 #if defined(__CUDACC__)
 GPU_DEVICE char* shared_base() {
@@ -258,8 +253,7 @@ struct Shared {
   }
 };
 
-// ---- asynchronous copies, sm_80
-// --------------------------------------------------------------------------------------
+// ---- asynchronous copies, sm_80 -------------------------------------------------------------------------
 
 // Begins to copy sixteen bytes from global memory, or sixteen zeros unless `wanted` (`from` is not read
 // then). The copy belongs to the group that the next copy_commit() of this thread closes.
@@ -299,11 +293,10 @@ GPU_DEVICE void copy_wait([[maybe_unused]] int line = GPU_LINE) {
 #endif
 }
 
-// ---- matrices, sm_80
-// -------------------------------------------------------------------------------------------------
+// ---- matrices, sm_80 ------------------------------------------------------------------------------------
 
-// Four 8x8 matrices of 16-bit elements. Lane 8*m + r brings the address of row r of matrix m (16 bytes). Word
-// m of lane l becomes elements (l/4, 2*(l%4)) and (l/4, 2*(l%4) + 1) of matrix m, or of its transpose.
+// Four 8x8 matrices of 16-bit elements. Lane 8*m + r brings the address of row r of matrix m (16 bytes).
+// Word m of lane l becomes elements (l/4, 2*(l%4)) and (l/4, 2*(l%4) + 1) of matrix m, or of its transpose.
 template <bool kTransposed>
 GPU_DEVICE Vec load_matrices(Shared<Vec> row) {
 #if defined(__CUDACC__)
@@ -331,8 +324,10 @@ GPU_DEVICE Vec load_matrices(Shared<Vec> row) {
 
 // d += a * b with a [16, 16] and b [16, 8] in bf16 and d [16, 8] in f32. With g = lane/4, t = lane%4 a lane
 // holds
-//   a  rows g and g+8 at columns 2t, 2t+1, then the same rows at columns 2t+8, 2t+9: one word for each row
-//   and pair b  column g at rows 2t, 2t+1, then 2t+8, 2t+9 d  row g at columns 2t, 2t+1, then row g+8
+//
+//   a  rows g and g+8 at columns 2t, 2t+1, then the same rows at columns 2t+8, 2t+9: a word per row and pair
+//   b  column g at rows 2t, 2t+1, then at rows 2t+8, 2t+9
+//   d  row g at columns 2t, 2t+1, then row g+8
 GPU_DEVICE void multiply_add(float (&d)[4], Vec const& a, uint32_t b0, uint32_t b1) {
 #if defined(__CUDACC__)
   asm volatile(
@@ -345,8 +340,7 @@ GPU_DEVICE void multiply_add(float (&d)[4], Vec const& a, uint32_t b0, uint32_t 
 #endif
 }
 
-// ---- numbers
-// ---------------------------------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------------------------
 
 GPU_DEVICE float widen_low(uint32_t pair) {
   uint32_t const bits = pair << 16;

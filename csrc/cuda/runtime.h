@@ -2,8 +2,8 @@
 // (runtime_cuda.cpp) or the emulator (runtime_emulated.cpp).
 //
 // Failures are thrown (error.h): BUNTING_NO_MEMORY when an allocation fails, which changes nothing;
-// BUNTING_LOST for everything after which the device is of no use, among them every fault in a kernel. After
-// BUNTING_LOST each call on the device throws it again; destructors do not throw.
+// BUNTING_LOST for everything after which the device is of no use, among them every fault in a kernel.
+// After BUNTING_LOST each call on the device throws it again; destructors do not throw.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// runtime_emulated.cpp - runtime.h on the CPU. Each stream is a worker thread that executes its operations in
-// order, some of them late; kernels run in the emulator.
+// runtime_emulated.cpp - runtime.h on the CPU. Each stream is a worker thread that executes its operations
+// in order, some of them late; kernels run in the emulator.
 #include "cuda/runtime_emulated.h"
 
 #include <sys/mman.h>

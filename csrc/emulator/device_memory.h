@@ -1,12 +1,13 @@
-// device_memory.h - which addresses are global memory: every allocation of the emulated runtime, and whatever
-// a test announces.
+// device_memory.h - which addresses are global memory: every allocation of the emulated runtime, and
+// whatever a test announces.
 #pragma once
 
 #include <cstddef>
 
 namespace bunting::emulator {
 
-// Kernels may touch [start, start + bytes) while this object lives. Allocations do not overlap. Thread-safe.
+// Kernels may touch [start, start + bytes) while this object lives. Allocations do not overlap.
+// Thread-safe.
 class GlobalRange {
  public:
   GlobalRange(void const* start, size_t bytes);

@@ -1,8 +1,8 @@
 // fiber.h - a stack of its own and the place where it stopped: what a GPU thread is to the emulator.
 //
-// On x86-64 a switch is a dozen instructions; elsewhere ucontext does it, ten times slower. AddressSanitizer
-// and ThreadSanitizer are told of every switch. To ThreadSanitizer each fiber is a thread, and a switch
-// orders nothing: only what calls __tsan_acquire and __tsan_release does.
+// On x86-64 a switch is a dozen instructions; elsewhere ucontext does it, ten times slower.
+// AddressSanitizer and ThreadSanitizer are told of every switch. To ThreadSanitizer each fiber is a thread,
+// and a switch orders nothing: only what calls __tsan_acquire and __tsan_release does.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 // grid.h - runs a kernel's grid on one OS thread: blocks one after the other, their threads as fibers.
 //
-// A thread runs until it has to wait for others: at a block barrier, or at a warp operation that the rest of
-// its warp has not reached. Which one goes on then, and in which order blocks and threads start, is drawn
-// from a seed. What a GPU would do silently wrong ends the launch with a sentence: kernel, block, thread,
-// operation.
+// A thread runs until it has to wait for others: at a block barrier, or at a warp operation that the rest
+// of its warp has not reached. Which one goes on then, and in which order blocks and threads start, is
+// drawn from a seed. What a GPU would do silently wrong ends the launch with a sentence: kernel, block,
+// thread, operation.
 //
 // Not modelled: time, bank conflicts, registers, and blocks that wait for each other.
 #pragma once
@@ -27,12 +27,11 @@ struct Grid {
   size_t shared_bytes;
 };
 
-// Calls body(argument) once per thread of the grid. Returns "" or the first fault, after which nothing of the
-// grid runs any more.
+// Calls body(argument) once per thread of the grid. Returns "" or the first fault, after which nothing of
+// the grid runs any more.
 std::string run_grid(Grid const& grid, void (*body)(void*), void* argument, uint64_t seed);
 
-// ---- sabotage: do the checks find a fault?
-// ---------------------------------------------------------------------------
+// ---- sabotage: do the checks find a fault? --------------------------------------------------------------
 
 // A place in a kernel's source that orders something. `line` is that of the call.
 struct Site {
@@ -41,14 +40,13 @@ struct Site {
   bool operator==(Site const&) const = default;
 };
 
-// Until the next call of this, grids do not do what `site` says: a barrier is passed without waiting, a wait
-// for copies leaves one group more under way. Line 0: nothing is sabotaged. No grid may be running.
+// Until the next call of this, grids do not do what `site` says: a barrier is passed without waiting, a
+// wait for copies leaves one group more under way. Line 0: nothing is sabotaged. No grid may be running.
 void sabotage(Site site);
 // The sites that grids have passed since the last call of this. No grid may be running.
 std::vector<Site> take_sites();
 
-// ---- for gpu.h, on a thread of a running grid
-// ------------------------------------------------------------------------
+// ---- for gpu.h, on a thread of a running grid -----------------------------------------------------------
 
 struct Self {
   int32_t thread, threads, block, blocks;
@@ -58,8 +56,8 @@ Self const& self();
 // Ends the launch with a sentence about the calling thread.
 [[noreturn, gnu::format(printf, 1, 2)]] void fault(char const* format, ...);
 
-// Waits until every lane of the warp has called this with the same operation; the last to come runs `combine`
-// on what all have brought (by lane) before any goes on. Orders no memory.
+// Waits until every lane of the warp has called this with the same operation; the last to come runs
+// `combine` on what all have brought (by lane) before any goes on. Orders no memory.
 using Combine = void (*)(void* const* brought);
 void warp_collective(char const* operation, void* brought, Combine combine);
 // These two order memory as well.

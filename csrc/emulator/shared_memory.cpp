@@ -33,8 +33,8 @@ struct SharedMemory::Cell {
   int32_t writer;
   Writer kind;
 
-  // The reads in the latest block epoch that had any: by which warp or kMany, and, if one warp, in its latest
-  // epoch by which thread or kMany.
+  // The reads in the latest block epoch that had any: by which warp or kMany, and, if one warp, in its
+  // latest epoch by which thread or kMany.
   uint32_t read_epoch, read_warp_epoch;
   int32_t reader_warp, reader;
 

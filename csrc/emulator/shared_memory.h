@@ -1,9 +1,9 @@
 // shared_memory.h - a block's shared memory, and what is known of every two bytes of it.
 //
-// An access must lie inside the block's memory on a multiple of its size, read only what was written in this
-// block, leave alone what a cp.async that is not waited for may still be writing, and be ordered with every
-// other thread's access to the same bytes if one of the two writes: by a block barrier between them, or,
-// inside a warp, by a warp barrier. Two block barriers apart everything is ordered, so two numbers per
+// An access must lie inside the block's memory on a multiple of its size, read only what was written in
+// this block, leave alone what a cp.async that is not waited for may still be writing, and be ordered with
+// every other thread's access to the same bytes if one of the two writes: by a block barrier between them,
+// or, inside a warp, by a warp barrier. Two block barriers apart everything is ordered, so two numbers per
 // access, the block's and the warp's count of barriers, decide it exactly: no race is missed that the
 // executed path contains, whatever order the threads ran in.
 #pragma once
@@ -28,8 +28,8 @@ class SharedMemory {
   SharedMemory();
   ~SharedMemory();
 
-  // A new block with `bytes` of NaN; nothing before `block_epoch` counts. Blocks of one launch get memory of
-  // their own as far as there is some, because to ThreadSanitizer they run at the same time.
+  // A new block with `bytes` of NaN; nothing before `block_epoch` counts. Blocks of one launch get memory
+  // of their own as far as there is some, because to ThreadSanitizer they run at the same time.
   void begin_block(size_t bytes, uint32_t block_epoch, int32_t block);
   char* data() const { return data_; }
 

@@ -1,5 +1,5 @@
-// warp_operations.h - what a warp does as one: the semantics of gpu.h's shuffles and matrix instructions, for
-// a thread of a running grid (grid.h). None of them orders memory.
+// warp_operations.h - what a warp does as one: the semantics of gpu.h's shuffles and matrix instructions,
+// for a thread of a running grid (grid.h). None of them orders memory.
 #pragma once
 
 #include <cstdint>

@@ -22,8 +22,7 @@ namespace bunting::cuda {
 
 using bf16 = uint16_t;
 
-// ---- rows
-// ------------------------------------------------------------------------------------------------------------
+// ---- rows -----------------------------------------------------------------------------------------------
 
 // x[t] = table[ids[t]] as f32. H is a multiple of 8.
 struct Embed {
@@ -34,13 +33,22 @@ struct Embed {
 };
 void embed(Stream& stream, Embed const& e);
 
+// to[r] = from[rows[r]]: what goes on with the rows to sample alone. Rows are whole vectors of sixteen
+// bytes.
+struct Gather {
+  void const* from;
+  void* to;
+  int32_t const* rows;  // [count]
+  int32_t count, row_bytes;
+};
+void gather(Stream& stream, Gather const& g);
+
 // x[r] += delta[0][r] + delta[1][r] + ..., then y[r] = x[r] / sqrt(mean(x[r]^2) + epsilon) * weight. H is a
 // multiple of 4.
 struct RmsNorm {
-  float* x;             // [.., H] the residual stream
+  float* x;             // [T, H] the residual stream
   float const* delta;   // [deltas, T, H]: partial sums of a matrix product, added in this order
   int32_t deltas;       // 0: x is only read
-  int32_t const* rows;  // [T] which row of x becomes row r of y; null: row r. Then deltas is 0
   float const* weight;  // [H]
   bf16* y;              // [T, H]
   float epsilon;
@@ -56,8 +64,31 @@ struct SwiGlu {
 };
 void swiglu(Stream& stream, SwiGlu const& s);
 
-// ---- keys and values
-// -------------------------------------------------------------------------------------------------
+// ---- matrix products ------------------------------------------------------------------------------------
+
+// y[0][t, n] + y[1][t, n] + .. = sum_k x[t, k] * w[n, k] + bias[n], with f32 sums. K is a multiple of 8.
+// Part i of `splits` takes a share of K, so that few tokens and few columns still occupy the device;
+// whoever reads y adds the parts.
+struct Gemm {
+  bf16 const* x;      // [T, K]
+  bf16 const* w;      // [N, K]
+  float const* bias;  // [N] or null
+  float* y;           // [splits, T, N]
+  int32_t tokens, n, k;
+  int32_t splits;
+};
+void gemm(Stream& stream, Gemm const& g);
+
+// The two kernels behind it: up to kGemmFewTokens tokens the weights are all there is to read, and go
+// straight to registers; above, tiles of both matrices go through shared memory.
+inline constexpr int32_t kGemmFewTokens = 64;
+void gemm_few(Stream& stream, Gemm const& g);
+void gemm_many(Stream& stream, Gemm const& g);
+
+// How many splits occupy a device of so many multiprocessors, at most `splits_max`.
+int32_t gemm_splits(int32_t tokens, int32_t n, int32_t k, int32_t multiprocessors, int32_t splits_max);
+
+// ---- keys and values ------------------------------------------------------------------------------------
 
 // One layer's part of the KV pages: [page][layer][keys | values][kv head][Tp][D] bf16. Strides are in
 // elements, so that the engine may choose another order of the outer dimensions.
@@ -87,8 +118,8 @@ struct RopeAppend {
 };
 void rope_append(Stream& stream, RopeAppend const& a);
 
-// The first `tokens` slots of page `from`, of all layers, become those of page `to`. Copies of one call touch
-// different `to` pages, and no page is both.
+// The first `tokens` slots of page `from`, of all layers, become those of page `to`. Copies of one call
+// touch different `to` pages, and no page is both.
 struct PageCopy {
   int32_t from, to, tokens;
 };

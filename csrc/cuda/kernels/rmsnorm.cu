@@ -1,10 +1,11 @@
 // rmsnorm.cu - x[r] += sum of deltas; y[r] = x[r] / sqrt(mean(x[r]^2) + epsilon) * weight.
 //
-//   x  [.., H] f32, read and, with deltas, written     y  [T, H] bf16     delta  [deltas, T, H] f32
+//   x  [T, H] f32, read and, with deltas, written     y  [T, H] bf16     delta  [deltas, T, H] f32
 //
-// Work:     one block per row. A thread adds up every 256th group of four columns and reads them again for y,
-// from L1. Roofline: memory, (4 + 2 + 4*(1 + deltas)) * H bytes per row. Checked:  against reference::rmsnorm
-// in double, one bf16 rounding.
+// Work:     one block per row. A thread adds up every 256th group of four columns and reads them again for
+//           y, from L1.
+// Roofline: memory, (4 + 2 + 4*(1 + deltas)) * H bytes per row.
+// Checked:  against reference::rmsnorm in double, one bf16 rounding.
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"
 
@@ -17,8 +18,8 @@ constexpr int kThreads = 256;
 constexpr size_t kSharedBytes = kThreads / kWarp * sizeof(float);
 
 GPU_KERNEL(kThreads, 4) rmsnorm_kernel(RmsNorm const n) {
-  int const row = block_index(), from = n.rows ? load(n.rows + row) : row;
-  Float4* const x = reinterpret_cast<Float4*>(n.x + int64_t(from) * n.hidden);
+  int const row = block_index();
+  Float4* const x = reinterpret_cast<Float4*>(n.x + int64_t(row) * n.hidden);
   float squares = 0;
   for (int i = thread_index(); i < n.hidden / 4; i += kThreads) {
     Float4 v = load(x + i);

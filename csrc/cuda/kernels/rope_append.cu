@@ -1,4 +1,5 @@
-// rope_append.cu - what lies between the QKV product and attention: norm of q and k heads, rotation, append.
+// rope_append.cu - what lies between the QKV product and attention: norm of q and k heads, rotation,
+// append.
 //
 //   qkv  [T, (Hq + 2*Hk) * D] f32     q  [T, Hq*D] bf16     pages  bf16, see KvPages
 //

@@ -1,8 +1,9 @@
-// The emulator finds what it is there for: each kernel here has one fault that a GPU would not tell, and runs
-// clean without it.
+// The emulator finds what it is there for: each kernel here has one fault that a GPU would not tell, and
+// runs clean without it.
 #include <vector>
 
 #include "cuda/gpu.h"
+#include "cuda/tests/races.h"
 #include "tests/test.h"
 
 namespace bunting::test {
@@ -40,8 +41,7 @@ bool contains(std::string const& text, char const* part) {
     CHECK(said.empty(), "it complains: %s", said.c_str()); \
   } while (0)
 
-// ---- barriers
-// --------------------------------------------------------------------------------------------------------
+// ---- barriers -------------------------------------------------------------------------------------------
 
 // Thread i reads what its neighbour at distance `distance` wrote, twice.
 struct Exchange {
@@ -127,8 +127,7 @@ TEST(emulator_reports_divergence_and_deadlocks_with_lanes_and_operations) {
         said.c_str());
 }
 
-// ---- addresses
-// -------------------------------------------------------------------------------------------------------
+// ---- addresses ------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -191,8 +190,7 @@ TEST(emulator_reports_wrong_addresses) {
   CLEAN(run(address, {memory, 9}));
 }
 
-// ---- asynchronous copies
-// ---------------------------------------------------------------------------------------------
+// ---- asynchronous copies --------------------------------------------------------------------------------
 
 namespace {
 
@@ -260,8 +258,7 @@ TEST(emulator_finds_every_mistake_of_a_ring_of_copies) {
   }
 }
 
-// ---- matrices
-// --------------------------------------------------------------------------------------------------------
+// ---- matrices -------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -277,7 +274,8 @@ void product(Product const p) {
   if (thread_index() < 16) b.set(thread_index(), load(reinterpret_cast<Vec const*>(p.b) + thread_index()));
   block_sync();
   if (warp() != 0) return;
-  // Matrices of a: rows 0-7 and 8-15 of columns 0-7, then of columns 8-15. Of b: rows 0-7, rows 8-15, twice.
+  // Matrices of a: rows 0-7 and 8-15 of columns 0-7, then of columns 8-15. Of b: rows 0-7, rows 8-15,
+  // twice.
   Vec const left = load_matrices<false>(a + lane() % 16 * 2 + lane() / 16);
   Vec const right = load_matrices<true>(b + lane() % 16);
   float d[4] = {};
@@ -305,13 +303,9 @@ TEST(emulator_multiplies_matrices) {
 }
 
 #if defined(__SANITIZE_THREAD__)
-// ---- global memory: ThreadSanitizer
-// --------------------------------------------------------------------------------
+// ---- global memory: ThreadSanitizer ---------------------------------------------------------------------
 
 namespace {
-bool expects_races = false;
-int races = 0;
-
 struct HandOver {
   int32_t* counter;
   int32_t* value;
@@ -339,23 +333,7 @@ void neighbours(Neighbours const n) {
   if (load(n.values + (thread_index() + 1) % kThreads) > 1) emulator::fault("nobody wrote that");
 }
 
-int races_of(auto&& run) {
-  expects_races = true;
-  races = 0;
-  run();
-  expects_races = false;
-  return races;
-}
 }  // namespace
-
-// Every report comes through here, so that those that are wanted do not fail the run, and all others do.
-extern "C" [[gnu::visibility("default")]] void __tsan_on_report(void*) {
-  ++races;
-  if (!expects_races) failed(__FILE__, __LINE__, "a data race");
-}
-extern "C" [[gnu::visibility("default")]] char const* __tsan_default_options() {
-  return "exitcode=0";
-}
 
 TEST(thread_sanitizer_finds_races_in_global_memory) {
   std::vector<int32_t> values(kThreads);
@@ -373,8 +351,7 @@ TEST(thread_sanitizer_finds_races_in_global_memory) {
 }
 #endif
 
-// ---- atomics and sabotage
-// --------------------------------------------------------------------------------------------
+// ---- atomics and sabotage -------------------------------------------------------------------------------
 
 namespace {
 

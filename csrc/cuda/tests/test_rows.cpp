@@ -54,8 +54,8 @@ TEST(cuda_rmsnorm_adds_and_matches_the_reference) {
       Norm const n(random, 3, hidden, deltas);
       DeviceArray<float> const x(n.x), delta(n.delta), weight(n.weight);
       DeviceArray<uint16_t> const y(n.x.size());
-      RUNS(cuda::rmsnorm(
-          stream, {x.data(), delta.data(), deltas, nullptr, weight.data(), y.data(), 1e-5f, 3, hidden}));
+      RUNS(
+          cuda::rmsnorm(stream, {x.data(), delta.data(), deltas, weight.data(), y.data(), 1e-5f, 3, hidden}));
       CHECK(x.get() == n.summed, "H=%d deltas=%d: other sums", hidden, deltas);
       std::vector<uint16_t> const got = y.get();
       for (size_t i = 0; i < got.size(); ++i)
@@ -64,20 +64,31 @@ TEST(cuda_rmsnorm_adds_and_matches_the_reference) {
     }
 }
 
-TEST(cuda_rmsnorm_takes_chosen_rows) {
+TEST(cuda_rmsnorm_rows_do_not_depend_on_company) {
   Random random{3};
   Norm const n(random, 6, 512, 0);
-  std::vector<int32_t> const rows = {5, 0, 5, 2};
   DeviceArray<float> const x(n.x), weight(n.weight);
-  DeviceArray<int32_t> const device_rows(rows);
-  DeviceArray<uint16_t> const all(n.x.size()), chosen(rows.size() * 512);
-  RUNS(cuda::rmsnorm(stream, {x.data(), nullptr, 0, nullptr, weight.data(), all.data(), 1e-5f, 6, 512}));
-  RUNS(cuda::rmsnorm(
-      stream, {x.data(), nullptr, 0, device_rows.data(), weight.data(), chosen.data(), 1e-5f, 4, 512}));
-  std::vector<uint16_t> const want = all.get(), got = chosen.get();
-  for (size_t i = 0; i < got.size(); ++i)
-    CHECK(got[i] == want[size_t(rows[i / 512]) * 512 + i % 512],
-          "row %zu differs from the same row in company", i / 512);
+  DeviceArray<uint16_t> const all(n.x.size()), some(2 * 512);
+  RUNS(cuda::rmsnorm(stream, {x.data(), nullptr, 0, weight.data(), all.data(), 1e-5f, 6, 512}));
+  RUNS(cuda::rmsnorm(stream, {x.data() + 3 * 512, nullptr, 0, weight.data(), some.data(), 1e-5f, 2, 512}));
+  std::vector<uint16_t> const want = all.get(), got = some.get();
+  CHECK(std::equal(got.begin(), got.end(), want.begin() + 3 * 512), "two of six rows differ");
+}
+
+TEST(cuda_gather_copies_rows) {
+  Random random{13};
+  for (int width : {8, 72, 4096}) {
+    std::vector<uint16_t> const from = random_halves(random, size_t(6 * width));
+    std::vector<int32_t> const rows = {5, 0, 2};
+    DeviceArray<uint16_t> const device(from), to(rows.size() * size_t(width));
+    DeviceArray<int32_t> const device_rows(rows);
+    RUNS(cuda::gather(stream, {device.data(), to.data(), device_rows.data(), 3, 2 * width}));
+    std::vector<uint16_t> const got = to.get();
+    for (size_t r = 0; r < rows.size(); ++r)
+      CHECK(std::equal(got.begin() + int64_t(r) * width, got.begin() + int64_t(r + 1) * width,
+                       from.begin() + rows[r] * width),
+            "row %zu of %d elements", r, width);
+  }
 }
 
 TEST(cuda_rmsnorm_waits_nowhere_in_vain) {
@@ -88,7 +99,7 @@ TEST(cuda_rmsnorm_waits_nowhere_in_vain) {
   every_wait_is_needed(
       [&](cuda::Stream& stream) {
         stream.fill(y.data(), 0xff, n.x.size() * 2);
-        cuda::rmsnorm(stream, {x.data(), nullptr, 0, nullptr, weight.data(), y.data(), 1e-5f, 2, 1024});
+        cuda::rmsnorm(stream, {x.data(), nullptr, 0, weight.data(), y.data(), 1e-5f, 2, 1024});
       },
       [&] { return is_rounded(y.get()[5], n.want[5]); });
 }
