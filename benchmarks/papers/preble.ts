@@ -22,8 +22,9 @@ interface Result {
   readonly reports: readonly SimulationReport[];
 }
 
-/** Ours as it serves without `--tbt-ms`, with Preble's budget: both are after latency alone. */
-const oursForLatency: Policy = withChanges(ours(null), "ours", { batch: staticBudget(512) });
+/** A target as loose as people notice: the calls of these workloads are after latency alone. */
+const LOOSE_TBT_MS = 200;
+const oursForLatency: Policy = ours(LOOSE_TBT_MS);
 
 /** Preble's steps in its own order, between the baseline and ours. */
 function steps(): readonly Policy[] {
@@ -42,6 +43,7 @@ function steps(): readonly Policy[] {
     policyOf("preble-code"),
     withChanges(preble, "preble + our placement", { placement: oursForLatency.placement }),
     oursForLatency,
+    withChanges(ours(null), "ours, 512 without a target", { batch: staticBudget(512) }),
     withChanges(ours(100), "ours, 100 ms", {}),
   ];
 }
@@ -83,6 +85,7 @@ export function againstRoundRobin(bench: Bench): void {
   const loads = [
     loadOf(bench, "videos", 3, full ? 900 : 450),
     loadOf(bench, "videos", 5, full ? 1500 : 600),
+    loadOf(bench, "tools", 18, full ? 5400 : 1500),
     loadOf(bench, "tools", 36, full ? 10_800 : 2000),
   ];
   for (const load of loads) {
