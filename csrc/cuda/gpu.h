@@ -386,6 +386,16 @@ GPU_DEVICE float exp2_fast(float x) {
 #endif
 }
 
+GPU_DEVICE float log2_fast(float x) {
+#if defined(__CUDACC__)
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return ::log2f(x);
+#endif
+}
+
 GPU_DEVICE float reciprocal_sqrt(float x) {
 #if defined(__CUDACC__)
   return rsqrtf(x);

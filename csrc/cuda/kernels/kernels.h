@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/attention_plan.h"
 #include "cuda/runtime.h"
 
 namespace bunting::cuda {
@@ -131,5 +132,35 @@ struct CopyPages {
   int32_t head_size, page_tokens;
 };
 void copy_pages(Stream& stream, CopyPages const& c);
+
+// ---- attention ------------------------------------------------------------------------------------------
+
+// out = softmax(scale * q k^T) v over the positions that each token sees, after a plan (attention_plan.h).
+// D is 32, 64, 96 or 128; at most kManyRows query heads share a KV head.
+struct Attention {
+  bf16 const* q;  // [T, Hq*D], not scaled
+  bf16* out;      // [T, Hq*D]
+  KvPages kv;     // Tp is 1 << page_shift
+  int32_t page_shift;
+  int32_t query_heads;
+  int32_t sliding_window;  // 0: none
+  float scale;
+
+  int32_t blocks;  // of the plan; the rest of it, in device memory
+  AttentionItem const* items;
+  int32_t const* item_begin;
+  int32_t const* merge_begin;
+  int32_t const* merge_rows;
+  int32_t const* pages;      // page ids
+  int32_t const* positions;  // [T]
+
+  float* partial_out;  // [partial rows, D]
+  float* partial_log;  // [partial rows]: log2 of the sum of exp2
+  int32_t* arrived;    // [T * Hk], zero before and after
+};
+void attention(Stream& stream, Attention const& a);
+
+// Blocks of attention that one multiprocessor holds.
+inline constexpr int32_t kAttentionBlocks = 2;
 
 }  // namespace bunting::cuda

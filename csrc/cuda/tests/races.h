@@ -6,12 +6,6 @@
 
 namespace bunting::test {
 
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool kRacesAreSeen = true;
-#else
-inline constexpr bool kRacesAreSeen = false;
-#endif
-
 // Races reported while `run` runs; 0 without ThreadSanitizer.
 int races_of(std::function<void()> const& run);
 
