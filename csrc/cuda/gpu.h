@@ -375,6 +375,15 @@ GPU_DEVICE uint32_t narrow(float low, float high) {
 #endif
 }
 
+// Products that are not fused into a sum: where equal bits on every machine are promised.
+GPU_DEVICE float multiply_rounded(float x, float y) {
+#if defined(__CUDACC__)
+  return __fmul_rn(x, y);
+#else
+  return x * y;
+#endif
+}
+
 // The fast ones of the hardware, within a few units in the last place; the emulator's are the C library's.
 GPU_DEVICE float exp2_fast(float x) {
 #if defined(__CUDACC__)

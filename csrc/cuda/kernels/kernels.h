@@ -163,4 +163,20 @@ void attention(Stream& stream, Attention const& a);
 // Blocks of attention that one multiprocessor holds.
 inline constexpr int32_t kAttentionBlocks = 2;
 
+// ---- sampling -------------------------------------------------------------------------------------------
+
+// Draws a token for each row as engine.h words it and writes results in engine.h's format. Tokens of one
+// list of pairs are distinct.
+struct Sample {
+  float const* logits;   // [rows, V], not changed
+  float* changed;        // [rows, V] scratch: logits after penalties, biases and bitmask
+  uint32_t const* rows;  // [rows, BUNTING_ROW_WORDS], of the step block, as pairs and words
+  int32_t const* pairs;
+  uint32_t const* words;
+  uint32_t* results;     // [rows, result_words]; may be mapped memory
+  int32_t result_words;  // BUNTING_RESULT_ROW_WORDS + 2 * top_logprobs_max
+  int32_t row_count, vocab;
+};
+void sample(Stream& stream, Sample const& s);
+
 }  // namespace bunting::cuda
