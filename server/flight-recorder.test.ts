@@ -83,4 +83,4 @@ test("a recording of real threads, one of them lost on the way, is decided the s
   let arrivals = 0;
   while (workload.next() !== null) arrivals += 1;
   expect(arrivals).toBe(20);
-}, 20_000);
+}, 60_000);

@@ -43,7 +43,7 @@ test("a recorded server repeats, and says what would have been otherwise", async
   for (const row of [/^unchanged +13 /m, /^engines=1,tbt-ms=0 +13 /m, /^policy=sarathi +13 /m]) {
     expect(replay.output).toMatch(row);
   }
-}, 30_000);
+}, 60_000);
 
 test("what is no recording, and changes that are none, are refused", async () => {
   const other = join(scratch, "other");
@@ -59,4 +59,4 @@ test("what is no recording, and changes that are none, are refused", async () =>
     expect(await program.exitCode()).toBe(1);
     expect(program.errors).toStartWith(sentence);
   }
-}, 30_000);
+}, 60_000);

@@ -37,7 +37,7 @@ test("policies are compared on the same calls, and the same seed gives the same 
   expect(again.reports).toEqual(reports);
   const other = await simulate([...args, "--devices", "2xa100", "--seed", "8"]);
   expect(other.reports[0]!.historyHash).not.toBe(reports[0]!.historyHash);
-}, 30_000);
+}, 60_000);
 
 const refused: readonly (readonly [args: readonly string[], sentence: string])[] = [
   [["--workload", "none"], "There is no workload none; there are chat, "],
