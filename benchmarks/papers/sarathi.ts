@@ -159,7 +159,7 @@ function bestStatic(bench: Bench, probe: Prober, budgets: readonly number[], tbt
 export function againstStatic(bench: Bench): void {
   const { rows } = lengthsOf(bench.traces);
   const calls = bench.isQuick ? 384 : 1024;
-  const targets = bench.isQuick ? [45, 60, 100] : [40, 50, 60, 75, 100, 150];
+  const targets = bench.isQuick ? [60, 100] : [40, 50, 60, 75, 100, 150];
   const budgets = bench.isQuick ? [256, 384, 512, 768] : STATIC_BUDGETS;
   const make = (seed: number, callsPerSecond: number): Workload =>
     chatWorkload(rows, { seed, callsPerSecond, calls });
