@@ -72,7 +72,7 @@ test("values of every type, and tensors with their places", () => {
       key,
       entry.type === "array" ? Array.from(entry.value as ArrayLike<unknown>) : entry.value,
     ]);
-    expect(values.slice(0, -1)).toEqual(
+    expect<unknown>(values.slice(0, -1)).toEqual(
       entries.map(([key, type, value]) => [key, type === "bool[]" ? [1, 0] : value]),
     );
     const [first, second] = tensors;
