@@ -1,13 +1,16 @@
 /** `bunting simulate` as a person runs it. */
 
 import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Program } from "./program.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-simulate-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
+/** Nothing is beside it, so no folder of traces is found: what is drawn must do. */
+const bare = join(scratch, "bare");
+mkdirSync(bare);
 
 interface JsonReport {
   readonly name: string;
@@ -18,8 +21,7 @@ interface JsonReport {
 
 async function simulate(args: readonly string[]): Promise<{ output: string; reports: JsonReport[] }> {
   const file = join(scratch, "report.json");
-  // Not where a folder of traces may be: what is drawn must do.
-  const program = Program.bunting(["simulate", ...args, "--json", file], { cwd: scratch });
+  const program = Program.bunting(["simulate", ...args, "--json", file], { cwd: bare });
   expect([await program.exitCode(), program.errors]).toEqual([0, ""]);
   return { output: program.output, reports: JSON.parse(readFileSync(file, "utf8")) as JsonReport[] };
 }
@@ -48,7 +50,7 @@ const refused: readonly (readonly [args: readonly string[], sentence: string])[]
 
 for (const [args, sentence] of refused) {
   test(`${args.join(" ")} is refused`, async () => {
-    const program = Program.bunting(["simulate", ...args], { cwd: scratch });
+    const program = Program.bunting(["simulate", ...args], { cwd: bare });
     expect(await program.exitCode()).toBe(1);
     expect(program.errors).toStartWith(sentence);
   });
