@@ -19,38 +19,6 @@ afterAll(async () => {
 
 const messages = [{ role: "user" as const, content: "Who are you?" }];
 
-/** Question and greedy answer of the embedded model: a mistake in attention, paging or sampling shows as a wrong word. */
-const known: readonly (readonly [string, string])[] = [
-  ["Who are you?", "I am the demo model of Bunting, a tiny language model that runs on your own machine."],
-  ["Hello!", "Hello! How can I help you?"],
-  ["What is 7 + 8?", "7 + 8 = 15"],
-  ["What is 17 minus 9?", "17 - 9 = 8"],
-  ["List three fruits.", "1. apple\n2. pear\n3. plum"],
-  ["Count from 3 to 9.", "3, 4, 5, 6, 7, 8, 9"],
-  ["Repeat: 4711", "4711"],
-  ["Mia has a red kite. Tom has a blue boat. What colour is Tom's boat?", "Tom's boat is blue."],
-  [
-    "The old owl is in the mill. The code is 4821. The fox is in the park. What is the code?",
-    "The code is 4821.",
-  ],
-];
-
-async function answerTo(question: string): Promise<string | null> {
-  const completion = await client.chat.completions.create({
-    model: "demo",
-    messages: [{ role: "user", content: question }],
-  });
-  expect(completion.choices[0]!.finish_reason).toBe("stop");
-  return completion.choices[0]!.message.content;
-}
-
-test("the embedded model answers, one by one and all at once, from a cold cache and a warm one", async () => {
-  for (const [question, answer] of known) expect(await answerTo(question)).toBe(answer);
-  const crowd = [...known, ...known, ...known, ...known];
-  const answers = await Promise.all(crowd.map(([question]) => answerTo(question)));
-  expect(answers).toEqual(crowd.map(([, answer]) => answer));
-});
-
 test("greedy answers are the same whole, streamed, and in company", async () => {
   const request = { model: "demo", messages, temperature: 0, max_tokens: 24 };
   const alone = (await client.chat.completions.create(request)).choices[0]!.message.content;
