@@ -9,9 +9,18 @@
 
 #include "error.h"
 #include "forward.h"
+#ifdef BUNTING_CUDA
+#include "cuda/forward.h"
+#endif
 #include "machine.h"
 #include "model.h"
 #include "step_block.h"
+
+#ifdef BUNTING_CUDA
+using EngineForward = bunting::cuda::Forward;
+#else
+using EngineForward = bunting::Forward;
+#endif
 
 struct bunting_model : bunting::Model {
   using bunting::Model::Model;
@@ -29,7 +38,7 @@ struct bunting_engine {
         forward(model, limits) {}
 
   bunting::StepReader reader;
-  bunting::Forward forward;
+  EngineForward forward;
   void* result = nullptr;  // of the step in flight; null: there is none
 };
 
@@ -115,7 +124,7 @@ bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_eng
     require(limits, "limits");
     require(workspace_bytes, "workspace_bytes");
     bunting::check_limits(*limits);
-    *workspace_bytes = bunting::Workspace().place(bunting::Model(*shape), *limits, nullptr);
+    *workspace_bytes = EngineForward::workspace_bytes(bunting::Model(*shape), *limits);
   });
 }
 

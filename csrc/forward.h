@@ -45,6 +45,11 @@ class Forward {
   // Allocates pages, workspaces and threads for checked limits. Throws BUNTING_NO_MEMORY.
   Forward(Model const& model, bunting_engine_limits const& limits);
 
+  // Bytes besides the pages.
+  static uint64_t workspace_bytes(Model const& model, bunting_engine_limits const& limits) {
+    return Workspace().place(model, limits, nullptr);
+  }
+
   // Computes a step and writes `result` (engine.h; large enough, see StepReader). Allocates nothing.
   void run(StepPlan const& plan, void* result);
 

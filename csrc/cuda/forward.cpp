@@ -1,0 +1,329 @@
+#include "cuda/forward.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "error.h"
+#include "memory_region.h"
+
+namespace bunting::cuda {
+namespace {
+
+constexpr int32_t kSplitsMax = 4;           // of a product into the residual stream
+constexpr int32_t kBiasesMax = 1024;        // of a row, on the average over a step's rows
+constexpr double kStepDeadlineMs = 60'000;  // far above any step
+
+int32_t pages_of(int32_t tokens) {
+  return (tokens + kPageTokens - 1) / kPageTokens;
+}
+
+size_t mask_words(Model const& model) {
+  return size_t(model.shape().vocab + 31) / 32;
+}
+
+// Each border between two blocks cuts one strip of a row tile, into one more piece on either side.
+size_t partial_rows_max(int32_t blocks) {
+  return 2 * size_t(blocks) * kManyRows;
+}
+
+// The largest step of the limits.
+StepArrays::Sizes largest_sizes(Model const& model, bunting_engine_limits const& limits, int32_t blocks) {
+  bunting_model_shape const& s = model.shape();
+  size_t const tokens = size_t(limits.step_tokens_max), chunks = size_t(limits.step_chunks_max);
+  return {.tokens = tokens,
+          .pages = chunks * size_t(pages_of(s.context_max)),
+          .rows = chunks,
+          .copies = size_t(limits.pages),
+          .items = (tokens + chunks) * size_t(s.kv_heads) + size_t(blocks),
+          .blocks = size_t(blocks),
+          .pairs_of_heads = tokens * size_t(s.kv_heads),
+          .merge_rows = partial_rows_max(blocks),
+          .sample_pairs = chunks * (size_t(std::min(s.vocab, s.context_max)) + size_t(kBiasesMax)),
+          .mask_words = chunks * mask_words(model)};
+}
+
+size_t result_row_words(bunting_engine_limits const& limits) {
+  return BUNTING_RESULT_ROW_WORDS + 2 * size_t(limits.top_logprobs_max);
+}
+
+int32_t attention_blocks() {
+  return device_info(0).multiprocessors * kAttentionBlocks;
+}
+
+}  // namespace
+
+size_t StepArrays::place(Sizes const& sizes, char* base) {
+  Carver carver(base);
+  tokens = carver.take<int32_t>(sizes.tokens);
+  positions = carver.take<int32_t>(sizes.tokens);
+  slots = carver.take<int32_t>(sizes.tokens);
+  pages = carver.take<int32_t>(sizes.pages);
+  sampled = carver.take<int32_t>(sizes.rows);
+  copies = carver.take<PageCopy>(sizes.copies);
+  items = carver.take<AttentionItem>(sizes.items);
+  item_begin = carver.take<int32_t>(sizes.blocks + 1);
+  merge_begin = carver.take<int32_t>(sizes.pairs_of_heads + 1);
+  merge_rows = carver.take<int32_t>(sizes.merge_rows);
+  rows = carver.take<uint32_t>(sizes.rows * BUNTING_ROW_WORDS);
+  pairs = carver.take<int32_t>(2 * sizes.sample_pairs);
+  masks = carver.take<uint32_t>(sizes.mask_words);
+  return carver.used();
+}
+
+size_t Activations::place(Model const& model, bunting_engine_limits const& limits, int32_t attention_blocks,
+                          char* base) {
+  Carver carver(base);
+  bunting_model_shape const& s = model.shape();
+  size_t const tokens = size_t(limits.step_tokens_max), chunks = size_t(limits.step_chunks_max);
+  size_t const hidden = size_t(s.hidden), query = size_t(model.query_width()), wide = size_t(s.feed_forward);
+  size_t const split_rows = kSplitsMax * std::min(tokens, size_t(kGemmFewTokens));
+  x = carver.take<float>(tokens * hidden);
+  sampled_x = carver.take<float>(chunks * hidden);
+  delta = carver.take<float>(std::max(tokens, split_rows) * hidden);
+  normed = carver.take<bf16>(tokens * hidden);
+  qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
+  q = carver.take<bf16>(tokens * query);
+  attended = carver.take<bf16>(tokens * query);
+  sampled_attended = carver.take<bf16>(chunks * query);
+  gate_up = carver.take<float>(tokens * 2 * wide);
+  activated = carver.take<bf16>(tokens * wide);
+  logits = carver.take<float>(chunks * size_t(s.vocab));
+  changed = carver.take<float>(chunks * size_t(s.vocab));
+  partial_out = carver.take<float>(partial_rows_max(attention_blocks) * size_t(s.head_size));
+  partial_log = carver.take<float>(partial_rows_max(attention_blocks));
+  arrived = carver.take<int32_t>(tokens * size_t(s.kv_heads));
+  return carver.used();
+}
+
+uint64_t Forward::workspace_bytes(Model const& model, bunting_engine_limits const& limits) {
+  int32_t const blocks = attention_blocks();
+  return DeviceWeights::bytes(model) + StepArrays().place(largest_sizes(model, limits, blocks), nullptr) +
+         Activations().place(model, limits, blocks, nullptr);
+}
+
+Forward::Forward(Model const& model, bunting_engine_limits const& limits)
+    : model_(model),
+      limits_(limits),
+      blocks_(attention_blocks()),
+      multiprocessors_(device_info(0).multiprocessors),
+      weights_(model),
+      pages_(size_t(limits.pages) * size_t(model.page_bytes()), "KV pages"),
+      work_(Activations().place(model, limits, blocks_, nullptr), "the workspaces of a step"),
+      device_arrays_(StepArrays().place(largest_sizes(model, limits, blocks_), nullptr),
+                     "the arrays of a step"),
+      host_arrays_(device_arrays_.bytes(), "the arrays of a step"),
+      results_(size_t(limits.step_chunks_max) * result_row_words(limits) * 4, "the results of a step") {
+  act_.place(model, limits, blocks_, work_.data());
+  chunks_.reserve(size_t(limits.step_chunks_max));
+}
+
+void Forward::run(StepPlan const& plan, void* result) {
+  auto const started = std::chrono::steady_clock::now();
+  stream_.copy(device_arrays_.data(), host_arrays_.data(), write_arrays(plan));
+  copy_pages(stream_, {.pages = reinterpret_cast<bf16*>(pages_.data()),
+                       .copies = device_.copies,
+                       .count = plan.copies,
+                       .page_elements = int64_t(model_.page_bytes()) / int64_t(sizeof(bf16)),
+                       .head_size = model_.shape().head_size,
+                       .page_tokens = kPageTokens});
+  if (plan.tokens > 0) queue_layers(plan);
+  if (!stream_.wait(kStepDeadlineMs))
+    fail(BUNTING_LOST, "the device has not finished a step after %g seconds", kStepDeadlineMs / 1000);
+  rows_ = plan.rows;
+  std::chrono::duration<float, std::milli> const elapsed = std::chrono::steady_clock::now() - started;
+  bunting_step_result const header{plan.rows, elapsed.count(), {0, 0}};
+  std::memcpy(result, &header, sizeof header);
+  std::memcpy(static_cast<char*>(result) + sizeof header, results_.data(),
+              size_t(plan.rows) * result_row_words(limits_) * 4);
+}
+
+size_t Forward::write_arrays(StepPlan const& plan) {
+  bunting_model_shape const& s = model_.shape();
+  chunks_.clear();
+  StepArrays::Sizes const largest = largest_sizes(model_, limits_, blocks_);
+  StepArrays::Sizes sizes{};
+  for (int32_t c = 0; c < plan.chunks; ++c) {
+    ChunkView const& chunk = plan.chunk[size_t(c)];
+    chunks_.push_back({chunk.first_token, chunk.count, chunk.start, int32_t(sizes.pages)});
+    sizes.pages += size_t(pages_of(chunk.start + chunk.count));
+  }
+  plan_attention({s.query_heads, s.kv_heads, s.sliding_window, blocks_}, chunks_, {}, plan_);
+  for (int32_t r = 0; r < plan.rows; ++r) {
+    SampleRow const& row = plan.row[size_t(r)].sample;
+    sizes.sample_pairs += size_t(row.bias_count) + size_t(row.seen_count);
+    sizes.mask_words += row.mask ? mask_words(model_) : 0;
+  }
+  if (sizes.sample_pairs > largest.sample_pairs)
+    fail(BUNTING_INVALID, "a step has %zu biases and seen tokens, more than %zu", sizes.sample_pairs,
+         largest.sample_pairs);
+  sizes.tokens = size_t(plan.tokens);
+  sizes.rows = size_t(plan.rows);
+  sizes.copies = size_t(plan.copies);
+  sizes.items = plan_.items.size();
+  sizes.blocks = size_t(blocks_);
+  sizes.pairs_of_heads = plan_.merge_begin.size() - 1;
+  sizes.merge_rows = plan_.merge_rows.size();
+  size_t const bytes = host_.place(sizes, host_arrays_.data());
+  device_.place(sizes, device_arrays_.data());
+
+  std::copy_n(plan.token, plan.tokens, host_.tokens);
+  std::copy_n(plan.position.begin(), plan.tokens, host_.positions);
+  for (int32_t t = 0; t < plan.tokens; ++t)
+    host_.slots[t] = plan.token_page[size_t(t)] * kPageTokens + plan.position[size_t(t)] % kPageTokens;
+  for (int32_t c = 0; c < plan.chunks; ++c) {
+    ChunkView const& chunk = plan.chunk[size_t(c)];
+    std::copy_n(chunk.pages, pages_of(chunk.start + chunk.count), host_.pages + chunks_[size_t(c)].pages_at);
+  }
+  for (int32_t c = 0; c < plan.copies; ++c)
+    host_.copies[c] = {plan.copy[c].from, plan.copy[c].to, plan.copy[c].count};
+  std::copy(plan_.items.begin(), plan_.items.end(), host_.items);
+  std::copy(plan_.item_begin.begin(), plan_.item_begin.end(), host_.item_begin);
+  std::copy(plan_.merge_begin.begin(), plan_.merge_begin.end(), host_.merge_begin);
+  std::copy(plan_.merge_rows.begin(), plan_.merge_rows.end(), host_.merge_rows);
+  write_rows(plan);
+  return bytes;
+}
+
+// The rows of the step block again, with pairs and masks of their own.
+void Forward::write_rows(StepPlan const& plan) {
+  uint32_t pair = 0, mask = 0;
+  for (int32_t r = 0; r < plan.rows; ++r) {
+    SampleRow const& row = plan.row[size_t(r)].sample;
+    host_.sampled[r] = plan.row[size_t(r)].token_row;
+    auto const append = [&](int32_t const* pairs, int32_t count) {
+      std::copy_n(pairs, 2 * count, host_.pairs + 2 * pair);
+      return std::exchange(pair, pair + uint32_t(count));
+    };
+    uint32_t* const words = host_.rows + size_t(r) * BUNTING_ROW_WORDS;
+    float const reals[] = {row.temperature, row.top_p,    row.min_p,
+                           row.repetition,  row.presence, row.frequency};
+    std::memcpy(words + BUNTING_ROW_TEMPERATURE, reals, sizeof reals);
+    words[BUNTING_ROW_TOP_K] = uint32_t(row.top_k);
+    words[BUNTING_ROW_SEED_LOW] = row.seed_low;
+    words[BUNTING_ROW_SEED_HIGH] = row.seed_high;
+    words[BUNTING_ROW_POSITION] = row.position;
+    words[BUNTING_ROW_BIAS_AT] = append(row.bias, row.bias_count);
+    words[BUNTING_ROW_BIAS_COUNT] = uint32_t(row.bias_count);
+    words[BUNTING_ROW_SEEN_AT] = append(row.seen, row.seen_count);
+    words[BUNTING_ROW_SEEN_COUNT] = uint32_t(row.seen_count);
+    words[BUNTING_ROW_MASK_AT] = row.mask ? mask : uint32_t(-1);
+    words[BUNTING_ROW_TOP_LOGPROBS] = uint32_t(row.top_logprobs);
+    if (row.mask) std::copy_n(row.mask, mask_words(model_), host_.masks + mask);
+    if (row.mask) mask += uint32_t(mask_words(model_));
+  }
+}
+
+void Forward::queue_layers(StepPlan const& plan) {
+  bunting_model_shape const& s = model_.shape();
+  int32_t const last = s.layers - 1, query = int32_t(model_.query_width()), qkv = int32_t(model_.qkv_width());
+  embed(stream_, {act_.x, weights_.embedding(), device_.tokens, plan.tokens, s.hidden});
+  float* x = act_.x;
+  int32_t deltas = 0;  // partial sums that wait to be added to x
+  for (int32_t i = 0; i <= last; ++i) {
+    DeviceLayer const& layer = weights_.layer(i);
+    normalise(x, deltas, layer.attention_norm, plan.tokens);
+    gemm(stream_, {act_.normed, layer.qkv, layer.qkv_bias, act_.qkv, plan.tokens, qkv, s.hidden, 1});
+    rope_append(stream_, {.qkv = act_.qkv,
+                          .q = act_.q,
+                          .query_heads = s.query_heads,
+                          .q_norm = layer.q_norm,
+                          .k_norm = layer.k_norm,
+                          .norm_epsilon = s.norm_epsilon,
+                          .cos = weights_.rope_cos(),
+                          .sin = weights_.rope_sin(),
+                          .positions = device_.positions,
+                          .slots = device_.slots,
+                          .kv = kv_layer(i),
+                          .tokens = plan.tokens});
+    if (i == last && plan.rows == 0) return;
+    attend(i);
+    int32_t tokens = plan.tokens;
+    bf16 const* attended = act_.attended;
+    if (i == last) {
+      tokens = plan.rows;
+      gather(stream_, {x, act_.sampled_x, device_.sampled, tokens, s.hidden * int32_t(sizeof(float))});
+      gather(stream_,
+             {attended, act_.sampled_attended, device_.sampled, tokens, query * int32_t(sizeof(bf16))});
+      x = act_.sampled_x;
+      attended = act_.sampled_attended;
+    }
+    deltas = project_back(attended, layer.o, tokens, query);
+    normalise(x, deltas, layer.mlp_norm, tokens);
+    gemm(stream_,
+         {act_.normed, layer.gate_up, nullptr, act_.gate_up, tokens, 2 * s.feed_forward, s.hidden, 1});
+    swiglu(stream_, {act_.gate_up, act_.activated, tokens, s.feed_forward});
+    deltas = project_back(act_.activated, layer.down, tokens, s.feed_forward);
+  }
+  normalise(x, deltas, weights_.final_norm(), plan.rows);
+  gemm(stream_, {act_.normed, weights_.vocabulary_projection(), nullptr, act_.logits, plan.rows, s.vocab,
+                 s.hidden, 1});
+  sample(stream_, {.logits = act_.logits,
+                   .changed = act_.changed,
+                   .rows = device_.rows,
+                   .pairs = device_.pairs,
+                   .words = device_.masks,
+                   .results = reinterpret_cast<uint32_t*>(results_.data()),
+                   .result_words = int32_t(result_row_words(limits_)),
+                   .row_count = plan.rows,
+                   .vocab = s.vocab});
+}
+
+void Forward::attend(int32_t layer) {
+  bunting_model_shape const& s = model_.shape();
+  static_assert(kPageTokens == 16);
+  attention(stream_, {.q = act_.q,
+                      .out = act_.attended,
+                      .kv = kv_layer(layer),
+                      .page_shift = 4,
+                      .query_heads = s.query_heads,
+                      .sliding_window = s.sliding_window,
+                      .scale = 1.0f / std::sqrt(float(s.head_size)),
+                      .blocks = blocks_,
+                      .items = device_.items,
+                      .item_begin = device_.item_begin,
+                      .merge_begin = device_.merge_begin,
+                      .merge_rows = device_.merge_rows,
+                      .pages = device_.pages,
+                      .positions = device_.positions,
+                      .partial_out = act_.partial_out,
+                      .partial_log = act_.partial_log,
+                      .arrived = act_.arrived});
+}
+
+int32_t Forward::project_back(bf16 const* x, bf16 const* w, int32_t tokens, int32_t k) {
+  int32_t const hidden = model_.shape().hidden;
+  int32_t const splits =
+      tokens > kGemmFewTokens ? 1 : gemm_splits(tokens, hidden, k, multiprocessors_, kSplitsMax);
+  gemm(stream_, {x, w, nullptr, act_.delta, tokens, hidden, k, splits});
+  return splits;
+}
+
+void Forward::normalise(float* x, int32_t deltas, float const* weight, int32_t tokens) {
+  bunting_model_shape const& s = model_.shape();
+  rmsnorm(stream_, {x, act_.delta, deltas, weight, act_.normed, s.norm_epsilon, tokens, s.hidden});
+}
+
+// Pages are [page][layer][keys | values][kv head][Tp][D].
+KvPages Forward::kv_layer(int32_t layer) const {
+  bunting_model_shape const& s = model_.shape();
+  int64_t const part = int64_t(s.kv_heads) * kPageTokens * s.head_size;
+  return {reinterpret_cast<bf16*>(pages_.data()) + layer * 2 * part,
+          s.layers * 2 * part,
+          part,
+          s.kv_heads,
+          s.head_size,
+          kPageTokens};
+}
+
+float const* Forward::logits() const {
+  logits_.resize(size_t(rows_) * size_t(model_.shape().vocab));
+  Stream stream;
+  stream.copy(logits_.data(), act_.logits, logits_.size() * sizeof(float));
+  if (!stream.wait(kStepDeadlineMs)) fail(BUNTING_LOST, "the device does not give its logits");
+  return logits_.data();
+}
+
+}  // namespace bunting::cuda

@@ -1,0 +1,114 @@
+// forward.h - one step of the transformer on a GPU: what csrc/forward.h is on the CPU, with the kernels of
+// kernels/.
+//
+//   page copies; x = embed(ids); per layer: norm, q|k|v, rotate and append, attention, + Wo, norm, gate|up,
+//   SwiGLU, + Wdown; then for the rows to sample: norm, logits, draw
+//
+// The last products of a layer leave partial sums, which the next norm adds to the residual stream. After its
+// attention the last layer goes on with the sampled rows alone. A step is one copy to the device, the kernels
+// of one stream, and results that the last kernel writes into host memory.
+#pragma once
+
+#include <vector>
+
+#include "cuda/attention_plan.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/runtime.h"
+#include "cuda/weights.h"
+#include "include/engine.h"
+#include "model.h"
+#include "step_block.h"
+
+namespace bunting::cuda {
+
+// What the host tells the device about one step: arrays in one block of memory, written on the host, copied
+// at once.
+struct StepArrays {
+  // How many there are of each kind.
+  struct Sizes {
+    size_t tokens, pages, rows, copies, items, blocks, pairs_of_heads, merge_rows, sample_pairs, mask_words;
+  };
+  int32_t* tokens = nullptr;     // [T]
+  int32_t* positions = nullptr;  // [T]
+  int32_t* slots = nullptr;      // [T] page * Tp + slot
+  int32_t* pages = nullptr;      // page ids, chunk after chunk
+  int32_t* sampled = nullptr;    // [S] token rows
+  PageCopy* copies = nullptr;
+  AttentionItem* items = nullptr;
+  int32_t* item_begin = nullptr;
+  int32_t* merge_begin = nullptr;
+  int32_t* merge_rows = nullptr;
+  uint32_t* rows = nullptr;   // [S, BUNTING_ROW_WORDS]
+  int32_t* pairs = nullptr;   // biases and seen tokens
+  uint32_t* masks = nullptr;  // ceil(V / 32) words for each row that has one
+
+  // Lays the arrays out from `base` on and returns the bytes; with a null base it only measures.
+  size_t place(Sizes const& sizes, char* base);
+};
+
+// Activations of a step.
+struct Activations {
+  float* x = nullptr;                // [T, H] the residual stream
+  float* sampled_x = nullptr;        // [S, H]
+  float* delta = nullptr;            // [splits, T, H]
+  bf16* normed = nullptr;            // [T, H]
+  float* qkv = nullptr;              // [T, (Hq + 2 Hk) D]
+  bf16* q = nullptr;                 // [T, Hq D]
+  bf16* attended = nullptr;          // [T, Hq D]
+  bf16* sampled_attended = nullptr;  // [S, Hq D]
+  float* gate_up = nullptr;          // [T, 2 F]
+  bf16* activated = nullptr;         // [T, F]
+  float* logits = nullptr;           // [S, V]
+  float* changed = nullptr;          // [S, V]
+  float* partial_out = nullptr;      // see Attention
+  float* partial_log = nullptr;
+  int32_t* arrived = nullptr;
+
+  size_t place(Model const& model, bunting_engine_limits const& limits, int32_t attention_blocks, char* base);
+};
+
+class Forward {
+ public:
+  // Takes all the memory there will be: weights, pages, workspaces. Throws BUNTING_INVALID,
+  // BUNTING_NO_MEMORY.
+  Forward(Model const& model, bunting_engine_limits const& limits);
+
+  // Bytes besides pages and the host's weights.
+  static uint64_t workspace_bytes(Model const& model, bunting_engine_limits const& limits);
+
+  // Computes a step and writes `result` (engine.h). Throws BUNTING_LOST when the device does not come back.
+  void run(StepPlan const& plan, void* result);
+
+  // Of the last step: its sampled rows, and their logits [rows, V], which this fetches from the device.
+  int32_t rows() const { return rows_; }
+  float const* logits() const;
+
+ private:
+  size_t write_arrays(StepPlan const& plan);  // returns the bytes to copy
+  void write_rows(StepPlan const& plan);
+  void queue_layers(StepPlan const& plan);
+  void attend(int32_t layer);
+  // delta = y of a product into the residual stream; returns how many partial sums it has.
+  int32_t project_back(bf16 const* x, bf16 const* w, int32_t tokens, int32_t k);
+  void normalise(float* x, int32_t deltas, float const* weight, int32_t tokens);
+  KvPages kv_layer(int32_t layer) const;
+
+  Model const& model_;
+  bunting_engine_limits limits_;
+  int32_t blocks_;  // of attention
+  int32_t multiprocessors_;
+  DeviceWeights weights_;
+  DeviceMemory pages_;
+  DeviceMemory work_, device_arrays_;
+  MappedMemory host_arrays_, results_;
+  Activations act_;
+  StepArrays host_, device_;
+  Stream stream_;
+
+  AttentionPlan plan_;
+  std::vector<AttentionChunk> chunks_;
+  int32_t rows_ = 0;
+  mutable std::vector<float> logits_;
+};
+
+}  // namespace bunting::cuda
