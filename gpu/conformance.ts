@@ -8,6 +8,7 @@
 import { describe, expect, test } from "bun:test";
 import {
   type Chunk,
+  greedySampling,
   InvariantError,
   type PageCopy,
   type PageId,
@@ -27,18 +28,7 @@ export interface DeviceUnderTest {
   settle(): void;
 }
 
-const greedy: Sampling = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  logitBias: [],
-  seed: [0, 0],
-  topLogprobs: null,
-};
+const greedy = greedySampling;
 const random: Sampling = { ...greedy, temperature: 1, topP: 0.95, seed: [7, 9] };
 const generatedTokens = 6;
 

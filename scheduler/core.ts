@@ -42,6 +42,20 @@ export interface Sampling {
   readonly topLogprobs: number | null;
 }
 
+/** The likeliest token, and nothing else asked for. */
+export const greedySampling: Sampling = {
+  temperature: 0,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  logitBias: [],
+  seed: [0, 0],
+  topLogprobs: null,
+};
+
 /** When a sequence ends, besides the client going away. */
 export interface StopRule {
   /** Tokens to generate at most, ≥ 1. */

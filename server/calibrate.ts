@@ -1,5 +1,5 @@
 import type { HostedDevice } from "../gpu/hosted-device.ts";
-import type { PageId, Sampling, SequenceId, Step } from "../scheduler/core.ts";
+import { greedySampling, type PageId, type SequenceId, type Step } from "../scheduler/core.ts";
 import { type LinearCost, linearCost } from "../scheduler/cost/linear.ts";
 
 /** Rows that the kernels compute together. */
@@ -34,7 +34,7 @@ function timeStep(device: HostedDevice, count: number): number {
         start: 0,
         tokens: new Int32Array(count),
         pages,
-        sample: { sampling: greedy, position: 0, banned: [], seen: null, allowed: null },
+        sample: { sampling: greedySampling, position: 0, banned: [], seen: null, allowed: null },
       },
     ],
   };
@@ -46,16 +46,3 @@ function timeStep(device: HostedDevice, count: number): number {
   device.deliver();
   return performance.now() - startMs;
 }
-
-const greedy: Sampling = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  logitBias: [],
-  seed: [0, 0],
-  topLogprobs: null,
-};

@@ -1,5 +1,5 @@
 import type { Clock } from "../clock.ts";
-import type { EngineId, Finish, SequenceSpec, TokenId } from "../core.ts";
+import { type EngineId, type Finish, greedySampling, type SequenceSpec, type TokenId } from "../core.ts";
 import type { PlacementReason } from "../dispatch/placement.ts";
 import type { SequenceListener } from "../fleet.ts";
 import type { CallRecord } from "./report.ts";
@@ -96,18 +96,7 @@ export function sequenceOf(
 ): Omit<SequenceSpec, "id"> {
   return {
     promptTokens,
-    sampling: {
-      temperature: 1,
-      topK: 0,
-      topP: 1,
-      minP: 0,
-      repetitionPenalty: 1,
-      presencePenalty: 0,
-      frequencyPenalty: 0,
-      logitBias: [],
-      seed: [index, 0],
-      topLogprobs: null,
-    },
+    sampling: { ...greedySampling, temperature: 1, seed: [index, 0] },
     stop: { tokensMax: arrival.tokensMax, tokensMin: 0, stopTokens: [stopToken] },
     cacheSalt: arrival.cacheSalt,
     drawnTokens: [],

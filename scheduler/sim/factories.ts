@@ -1,5 +1,6 @@
 import {
   chatService,
+  greedySampling,
   type Sampling,
   type SequenceSpec,
   type Service,
@@ -24,19 +25,7 @@ export function deviceSpec(overrides: Partial<DeviceSpec> = {}): DeviceSpec {
 
 /** Greedy, nothing else. */
 export function sampling(overrides: Partial<Sampling> = {}): Sampling {
-  return {
-    temperature: 0,
-    topK: 0,
-    topP: 1,
-    minP: 0,
-    repetitionPenalty: 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
-    logitBias: [],
-    seed: [0, 0],
-    topLogprobs: null,
-    ...overrides,
-  };
+  return { ...greedySampling, ...overrides };
 }
 
 /** A sequence without an id that generates `tokensMax` tokens after a prompt, and may differ in anything
