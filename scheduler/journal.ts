@@ -49,6 +49,7 @@ export class Journal {
     stepMs: 0,
   };
   #reports = 0;
+  #hasLoadChanged = false;
   #notes: StepNote[] = [];
   #started: { sequence: SequenceId; cachedTokens: number }[] = [];
   #sequences: SequenceId[] = [];
@@ -68,6 +69,16 @@ export class Journal {
   /** Whether there is nothing to report. */
   get isEmpty(): boolean {
     return this.#started.length + this.#sequences.length + this.#finished.length === 0;
+  }
+
+  /** Whether a load is worth a report that has nothing else to tell. */
+  get hasLoadChanged(): boolean {
+    return this.#hasLoadChanged;
+  }
+
+  /** Something has changed in the load, or in what is cached, that no other entry of the next report is about. */
+  loadChanged(): void {
+    this.#hasLoadChanged = true;
   }
 
   /** A sequence holds pages now, for the first time or again. */
@@ -145,6 +156,7 @@ export class Journal {
       notices,
     };
     this.#reports += 1;
+    this.#hasLoadChanged = false;
     this.#started = [];
     this.#sequences = [];
     this.#tokens = [];

@@ -1,0 +1,164 @@
+import type { Clock } from "./clock.ts";
+import type { Chunk, PageCopy, Step } from "./core.ts";
+import type { EngineCosts } from "./cost/cost-model.ts";
+import type { DeviceSpec } from "./device.ts";
+import type { EngineOptions } from "./engine-options.ts";
+import type { Journal } from "./journal.ts";
+import { type Admission, admitNext } from "./local/admission.ts";
+import { securePages, youngestPaused } from "./local/preemption.ts";
+import type { Sequence } from "./local/sequence.ts";
+import { openBudget, type StepBudget, WholePrompts } from "./local/step-budget.ts";
+import { type PlannedChunk, planDecodes, planPrompts } from "./local/step-planner.ts";
+import type { Roster } from "./roster.ts";
+
+/** A step that was decided, and whose chunks it has. */
+export interface PlannedStep {
+  readonly step: Step;
+  /** By chunk of the step. */
+  readonly planned: readonly PlannedChunk<Sequence>[];
+  readonly startMs: number;
+  readonly pagesUsed: number;
+  /** When the first stream will have waited longer than its target. */
+  readonly deadlineMs: number;
+}
+
+/** What an engine's planner goes by. */
+export interface PlannerParts {
+  readonly spec: DeviceSpec;
+  readonly clock: Clock;
+  readonly options: EngineOptions;
+  readonly costs: EngineCosts;
+  readonly roster: Roster;
+  readonly journal: Journal;
+}
+
+/** Sequences that one step sets aside at most, to wait for another's prefix: so that a crowd does not hold a step up. */
+const PARKED_MAX = 64;
+
+/**
+ * Decides an engine's steps: gives decodes their pages, preempting for them if need be, opens the budget, and fills it
+ * with decodes, unfinished prompts and newly admitted ones. In `local/` each of these is a file of its own; this one
+ * says in which order they come.
+ */
+export class Planner {
+  readonly #parts: PlannerParts;
+  readonly #hasLanes: boolean;
+  /** Somebody could not be admitted for want of a slot or of pages: paused sequences give theirs up. */
+  #isBlocked = false;
+
+  constructor(parts: PlannerParts) {
+    this.#parts = parts;
+    this.#hasLanes = parts.options.queue.kind === "lanes";
+  }
+
+  /** Decides the next step; null if there is nothing to compute. */
+  plan(): PlannedStep | null {
+    const { clock, options, costs, journal, roster } = this.#parts;
+    const { running, residency, queue } = roster;
+    for (;;) {
+      if (this.#isBlocked) this.#reclaimPaused();
+      const nowMs = clock.nowMs();
+      queue.beginStep();
+      const copies: PageCopy[] = [];
+      const isPromptsFirst = this.#isPromptsFirst();
+      if (isPromptsFirst) {
+        const budget = new WholePrompts(this.#wholeTokens(), this.#parts.spec.stepTokensMax);
+        const prompts = this.#planPrompts(budget, nowMs, copies);
+        if (prompts.length > 0) return this.#step(prompts, copies, budget);
+      }
+
+      const preemptionsBefore = journal.totals.preemptionsTotal;
+      securePages(running, residency, this.#hasLanes, (victim) => roster.preempt(victim));
+      // Whoever was just preempted for want of pages must not come back in the same breath.
+      const mayAdmit = journal.totals.preemptionsTotal === preemptionsBefore;
+      const budget = openBudget(options.batch, running, costs, nowMs, roster.promptTokens);
+      const planned = planDecodes(running, budget.skipped);
+      if (!isPromptsFirst) planned.push(...this.#planPrompts(budget, nowMs, mayAdmit ? copies : null));
+      if (planned.length > 0) return this.#step(planned, copies, budget);
+      if (mayAdmit && !this.#isBlocked) return null;
+    }
+  }
+
+  /** Whether decodes wait for whole prompts. */
+  #isPromptsFirst(): boolean {
+    const { batch } = this.#parts.options;
+    if (batch.kind !== "fixed") return batch.kind === "promptsFirst";
+    const { pagesAvailable, pool } = this.#parts.roster.residency;
+    return pagesAvailable > batch.bypass * pool.pagesTotal;
+  }
+
+  /** Tokens of a step of whole prompts. */
+  #wholeTokens(): number {
+    const { options, spec } = this.#parts;
+    return options.batch.kind === "promptsFirst" ? options.batch.stepTokens : spec.stepTokensMax;
+  }
+
+  /** Chunks of prompts; nobody is admitted if `copies` is null. */
+  #planPrompts(budget: StepBudget, nowMs: number, copies: PageCopy[] | null): PlannedChunk<Sequence>[] {
+    const admit = (): PlannedChunk<Sequence> | null =>
+      copies === null ? null : this.#admit(budget, nowMs, copies);
+    return planPrompts(this.#parts.roster.running, admit, budget, { hasLanes: this.#hasLanes, nowMs });
+  }
+
+  /** Admits the next sequence that can run now; null if there is none. */
+  #admit(budget: StepBudget, nowMs: number, copies: PageCopy[]): PlannedChunk<Sequence> | null {
+    const { roster, journal } = this.#parts;
+    for (let parked = 0; parked < PARKED_MAX; parked++) {
+      const admission = this.#nextAdmission(budget, nowMs);
+      if (admission.kind === "parked") {
+        journal.waits(admission.sequence.id, admission.owner.id);
+        continue;
+      }
+      this.#isBlocked = admission.kind === "blocked" && youngestPaused(roster.running) !== undefined;
+      if (admission.kind !== "admitted") return null;
+      const { sequence, tokens, copy } = admission;
+      if (copy !== null) copies.push(copy);
+      roster.admitted(sequence);
+      return { sequence, count: tokens };
+    }
+    return null;
+  }
+
+  #nextAdmission(budget: StepBudget, nowMs: number): Admission {
+    const { roster, options, journal } = this.#parts;
+    const { queue, running, residency } = roster;
+    const step = journal.totals.stepsTotal + 1;
+    return admitNext({ queue, running, residency, options, budget, nowMs, step });
+  }
+
+  #reclaimPaused(): void {
+    const { roster } = this.#parts;
+    this.#isBlocked = false;
+    if (roster.queue.size === 0) return;
+    const victim = youngestPaused(roster.running);
+    if (victim !== undefined) roster.preempt(victim);
+  }
+
+  /** Writes down what was planned as a step for the device. */
+  #step(
+    planned: readonly PlannedChunk<Sequence>[],
+    copies: readonly PageCopy[],
+    { skipped, deadlineMs }: StepBudget,
+  ): PlannedStep {
+    const { clock, journal, roster } = this.#parts;
+    const { pool, pagesAvailable } = roster.residency;
+    const startMs = clock.nowMs();
+    const chunks = planned.map(({ sequence, count }): Chunk => {
+      const start = sequence.computed;
+      const end = start + count;
+      sequence.lastChunkMs = startMs;
+      sequence.skips = 0;
+      return {
+        sequence: sequence.id,
+        start,
+        tokens: sequence.tokens.subarray(start, end),
+        pages: sequence.pageTable(Math.ceil(end / pool.pageTokens)),
+        sample: end === sequence.length ? sequence.sampleRow() : null,
+      };
+    });
+    for (const id of skipped) roster.find(id)!.skips += 1;
+    journal.skipped(skipped.size);
+    const step = { number: journal.stepBegins(), copies, chunks };
+    return { step, planned, startMs, deadlineMs, pagesUsed: pool.pagesTotal - pagesAvailable };
+  }
+}

@@ -1,0 +1,188 @@
+import type { Clock } from "./clock.ts";
+import { assert, type Finish, type SequenceId, type SequenceSpec, type TokenId } from "./core.ts";
+import { checkEngine } from "./integrity.ts";
+import type { Journal, Snapshot } from "./journal.ts";
+import { insertByArrival } from "./local/arrival-list.ts";
+import { backOffSteps } from "./local/preemption.ts";
+import type { Residency } from "./local/residency.ts";
+import { Sequence } from "./local/sequence.ts";
+import type { WaitQueue } from "./local/wait-queue.ts";
+
+/** What a roster moves sequences between, and where it writes that down. */
+export interface RosterParts {
+  readonly clock: Clock;
+  readonly residency: Residency;
+  readonly queue: WaitQueue;
+  readonly journal: Journal;
+  /** Whether who was preempted again and again stays out for some steps. */
+  readonly backOff: boolean;
+}
+
+/**
+ * Everybody in one engine, and the only ways from one state to the next:
+ *
+ *     add ─▶ waiting ──admitted──▶ running ─▶ end
+ *               ▲ ╰───────────────────│────────▲
+ *               ╰──────preempt────────╯
+ *
+ * Whoever is paused keeps the state, but waits outside of the queue, or gets no chunks.
+ */
+export class Roster {
+  readonly residency: Residency;
+  readonly queue: WaitQueue;
+  readonly #clock: Clock;
+  readonly #journal: Journal;
+  readonly #backOff: boolean;
+  readonly #sequences = new Map<SequenceId, Sequence>();
+  readonly #running: Sequence[] = [];
+  #tokensWaiting = 0;
+  #paused = 0;
+  #arrivals = 0;
+
+  constructor({ clock, residency, queue, journal, backOff }: RosterParts) {
+    this.#clock = clock;
+    this.residency = residency;
+    this.queue = queue;
+    this.#journal = journal;
+    this.#backOff = backOff;
+  }
+
+  /** Those that hold pages, paused ones included, in order of arrival. */
+  get running(): readonly Sequence[] {
+    return this.#running;
+  }
+
+  /** Somebody waits, or runs and is not paused. */
+  get isBusy(): boolean {
+    return this.queue.size > 0 || this.#running.some((sequence) => !sequence.isPaused);
+  }
+
+  /** Tokens that all prompts have still to compute, at most: what is cached of the waiting is not looked up. */
+  get promptTokens(): number {
+    let tokens = this.#tokensWaiting;
+    for (const { behind } of this.#running) if (behind > 1) tokens += behind;
+    return tokens;
+  }
+
+  find(id: SequenceId): Sequence | undefined {
+    return this.#sequences.get(id);
+  }
+
+  everybody(): readonly Sequence[] {
+    return [...this.#sequences.values()];
+  }
+
+  add(spec: SequenceSpec): void {
+    assert(!this.#sequences.has(spec.id), "a sequence is submitted once");
+    const sequence = new Sequence(spec, this.#arrivals, this.#clock.nowMs());
+    this.#arrivals += 1;
+    this.#sequences.set(spec.id, sequence);
+    this.#tokensWaiting += sequence.length;
+    this.queue.add(sequence);
+  }
+
+  pause(sequence: Sequence): void {
+    if (sequence.isPaused) return;
+    if (sequence.state === "running") this.queue.wake(sequence, Number.POSITIVE_INFINITY);
+    else this.queue.remove(sequence);
+    sequence.isPaused = true;
+    this.#paused += 1;
+    this.#journal.loadChanged();
+  }
+
+  resume(sequence: Sequence): void {
+    if (!sequence.isPaused) return;
+    sequence.isPaused = false;
+    this.#paused -= 1;
+    if (sequence.state !== "running") this.queue.add(sequence);
+  }
+
+  /** It has left the queue and holds its pages (local/admission.ts). */
+  admitted(sequence: Sequence): void {
+    sequence.state = "running";
+    sequence.admittedMs = this.#clock.nowMs();
+    sequence.admittedTokens = sequence.computed;
+    this.#tokensWaiting -= sequence.length;
+    insertByArrival(this.#running, sequence);
+    this.#journal.admitted(sequence);
+    sequence.wasStarted = true;
+  }
+
+  /** A running sequence gives its pages up, and waits again. */
+  preempt(victim: Sequence): void {
+    this.#journal.loadChanged();
+    this.#journal.preempted(victim.id);
+    victim.preemptions += 1;
+    const staysOut = this.#backOff ? backOffSteps(victim.preemptions) : 0;
+    victim.stepsUntil = this.#journal.totals.stepsTotal + 1 + staysOut;
+    this.#leave(victim, true);
+    victim.state = "waiting";
+    this.#tokensWaiting += victim.length;
+    if (!victim.isPaused) this.queue.add(victim);
+  }
+
+  /** It has drawn a token, which its tenant pays for. */
+  drew(sequence: Sequence, token: TokenId): void {
+    sequence.lastTokenMs = this.#clock.nowMs();
+    sequence.account?.chargeOutput();
+    sequence.append(token);
+  }
+
+  /** A part of its prompt is computed: others find it from now on. */
+  publish(sequence: Sequence): void {
+    this.residency.publish(sequence);
+    this.queue.wake(sequence, sequence.computed);
+  }
+
+  /** Ends a sequence in whatever state it is. `keep`: what it computed is good, and goes to the cache. */
+  end(sequence: Sequence, finish: Finish, keep: boolean): void {
+    if (sequence.state === "running") this.#leave(sequence, keep);
+    else {
+      this.#tokensWaiting -= sequence.length;
+      if (!sequence.isPaused) this.queue.remove(sequence);
+    }
+    if (sequence.isPaused) this.#paused -= 1;
+    sequence.state = "ended";
+    this.#sequences.delete(sequence.id);
+    this.#journal.ended(sequence.id, finish);
+  }
+
+  snapshot(): Snapshot {
+    let tokensPending = this.#tokensWaiting;
+    for (const { computed, promptEnd } of this.#running) {
+      if (computed < promptEnd) tokensPending += promptEnd - computed;
+    }
+    const { pool, cache } = this.residency;
+    return {
+      waiting: this.queue.size,
+      running: this.#running.length,
+      paused: this.#paused,
+      pagesTotal: pool.pagesTotal,
+      pagesFree: pool.pagesFree,
+      pagesCached: cache.pagesEvictable,
+      evictedPagesTotal: cache.pagesEvictedTotal,
+      tokensPending,
+    };
+  }
+
+  /** Throws InvariantError if the records contradict each other. */
+  checkIntegrity(): void {
+    checkEngine(this.residency, this.queue, this.#running, this.#sequences);
+    let tokensWaiting = 0;
+    let paused = 0;
+    for (const { state, length, isPaused } of this.#sequences.values()) {
+      if (state !== "running") tokensWaiting += length;
+      if (isPaused) paused += 1;
+    }
+    assert(tokensWaiting === this.#tokensWaiting && paused === this.#paused, "running totals are right");
+  }
+
+  /** Takes a running sequence's pages away; who waited for its prefix looks again. */
+  #leave(sequence: Sequence, keep: boolean): void {
+    const { account, admittedTokens, admittedMs } = sequence;
+    account?.chargeOccupancy(admittedTokens, this.#clock.nowMs() - admittedMs);
+    this.residency.leave(sequence, keep);
+    this.#running.splice(this.#running.indexOf(sequence), 1);
+    this.queue.wake(sequence, Number.POSITIVE_INFINITY);
+  }
+}
