@@ -87,6 +87,18 @@ test("the margin covers 95 % of steps, of noisy ones too", () => {
   expect(above / 4000).toBeLessThan(0.08);
 });
 
+test.each([
+  ["three times as slow", 3],
+  ["twenty times as slow", 20],
+  ["twice as fast", 0.5],
+])("a machine that is %s from now on is believed after a dozen steps", (_, factor) => {
+  const { profile } = deviceModels.a6000;
+  const model = new OnlineCostModel(profile);
+  for (const shape of shapes(1000, 10)) model.observe(shape, profile.stepMs(shape));
+  for (const shape of shapes(12, 11)) model.observe(shape, factor * profile.stepMs(shape));
+  expect(errorOf(model, (shape) => factor * profile.stepMs(shape))).toBeLessThan(0.05);
+});
+
 test("a machine that slept is not a slow step", () => {
   const model = new OnlineCostModel(linearCost(10, 0.05));
   const shape: StepShape = { prompts: [], decodes: 4, decodeContext: 100 };

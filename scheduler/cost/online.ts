@@ -21,6 +21,7 @@ export interface OnlineState {
   readonly goal: readonly number[];
   readonly margin: number;
   readonly observations: number;
+  readonly run: readonly number[];
 }
 
 /** The base's prediction, 1, tokens, pairs of a prompt's token and one that it looks at, context of decodes. */
@@ -37,6 +38,11 @@ const SWEEPS = 8;
 const BASE_MIN = 0.05;
 /** A step that took so many times what was predicted says something of the machine, which slept, and nothing of steps. */
 const OUTLIER = 8;
+/** When so many steps in a row took more than `CHANGED` times what was predicted, or less than a part of it, the machine
+ *  has another speed now (a clock that was lowered, a neighbour that came or went). Forgetting alone would take a
+ *  thousand steps to believe it. */
+const RUN = 8;
+const CHANGED = 1.25;
 /** The margin covers this share of steps. */
 const COVERED = 0.95;
 const MARGIN_RATE = 0.02;
@@ -58,6 +64,8 @@ export class OnlineCostModel implements EngineCosts {
   readonly #features = new Float64Array(FEATURES);
   #margin = MARGIN_START;
   #observations = 0;
+  /** Of the last steps, what they took over what was predicted: all above `CHANGED`, or all below 1 / `CHANGED`. */
+  #run: number[] = [];
 
   /** `base` is believed until observations say otherwise. */
   constructor(base: CostModel) {
@@ -101,7 +109,9 @@ export class OnlineCostModel implements EngineCosts {
     this.#observations += 1;
     const features = this.#look(shape);
     const predicted = this.#predict(features);
-    if (this.#observations === 1 || !(ms > 0) || ms > OUTLIER * predicted) return;
+    if (this.#observations === 1 || !(ms > 0)) return;
+    this.#follow(ms / predicted);
+    if (ms > OUTLIER * this.#predict(features)) return;
     this.#widen(ms > predicted * (1 + this.#margin));
     this.#remember(features, ms);
     for (let sweep = 0; sweep < SWEEPS; sweep++) this.#solve();
@@ -122,15 +132,17 @@ export class OnlineCostModel implements EngineCosts {
       goal: [...this.#goal],
       margin: this.#margin,
       observations: this.#observations,
+      run: [...this.#run],
     };
   }
 
-  #set({ weights, gram, goal, margin, observations }: Omit<OnlineState, "base">): this {
+  #set({ weights, gram, goal, margin, observations, run }: Omit<OnlineState, "base">): this {
     this.#weights.set(weights);
     this.#gram.set(gram);
     this.#goal.set(goal);
     this.#margin = margin;
     this.#observations = observations;
+    this.#run = [...run];
     return this;
   }
 
@@ -155,6 +167,24 @@ export class OnlineCostModel implements EngineCosts {
     let ms = 0;
     for (let i = 0; i < FEATURES; i++) ms += weights[i]! * features[i]!;
     return ms;
+  }
+
+  /** Takes the machine's speed for another one after a run of steps that were off in the same direction: what is
+   *  remembered counts as if it had taken as many times as long. */
+  #follow(ratio: number): void {
+    const [first] = this.#run;
+    const isOff = ratio > CHANGED || ratio < 1 / CHANGED;
+    if (!isOff || (first !== undefined && first > 1 !== ratio > 1)) this.#run = [];
+    if (!isOff) return;
+    this.#run.push(ratio);
+    if (this.#run.length < RUN) return;
+    const factor = Math.exp(this.#run.reduce((sum, each) => sum + Math.log(each), 0) / RUN);
+    this.#run = [];
+    for (let i = 0; i < FEATURES; i++) {
+      this.#weights[i]! *= factor;
+      this.#goal[i]! /= factor;
+    }
+    for (let i = 0; i < this.#gram.length; i++) this.#gram[i]! /= factor * factor;
   }
 
   #widen(isAbove: boolean): void {
