@@ -65,8 +65,9 @@ int32_t probe_isa() {
   bool const avx512 = zmm_saved && bit(extended.ebx, 16) && bit(extended.ebx, 17) && bit(extended.ebx, 30) &&
                       bit(extended.ebx, 31);  // F, DQ, BW, VL
   if (!avx512) return BUNTING_ISA_AVX2;
-  if (!bit(more.eax, 5)) return BUNTING_ISA_AVX512;                                // AVX512_BF16
-  bool const amx = tiles_saved && bit(extended.edx, 22) && bit(extended.edx, 24);  // AMX-BF16, AMX-TILE
+  if (!bit(more.eax, 5) || !bit(extended.ecx, 11)) return BUNTING_ISA_AVX512;  // AVX512_BF16, AVX512_VNNI
+  bool const amx = tiles_saved && bit(extended.edx, 22) && bit(extended.edx, 24) &&
+                   bit(extended.edx, 25);  // AMX-BF16, AMX-TILE, AMX-INT8
   return amx && ask_for_tiles() ? BUNTING_ISA_AMX_BF16 : BUNTING_ISA_AVX512_BF16;
 }
 

@@ -45,9 +45,10 @@ struct bunting_engine {
 // gpu/native.ts writes and reads these structs byte by byte.
 static_assert(sizeof(bunting_machine) == 128 && offsetof(bunting_machine, memory_bytes) == 16 &&
               offsetof(bunting_machine, processor) == 32);
-static_assert(sizeof(bunting_model_shape) == 88 && offsetof(bunting_model_shape, compute) == 52 &&
+static_assert(sizeof(bunting_model_shape) == 104 && offsetof(bunting_model_shape, compute) == 52 &&
               offsetof(bunting_model_shape, norm_epsilon) == 64 &&
-              offsetof(bunting_model_shape, rope_original_context) == 84);
+              offsetof(bunting_model_shape, rope_original_context) == 84 &&
+              offsetof(bunting_model_shape, kv) == 88 && offsetof(bunting_model_shape, formats) == 96);
 static_assert(sizeof(bunting_engine_limits) == 24 && offsetof(bunting_engine_limits, top_logprobs_max) == 20);
 
 namespace {
@@ -148,6 +149,22 @@ bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t 
 
 bunting_status bunting_model_seal(bunting_model* model) {
   return guarded([&] { model->seal(); });
+}
+
+bunting_status bunting_model_save(bunting_model const* model, char const* path, uint8_t const* key) {
+  return guarded([&] {
+    require(path, "path");
+    require(key, "key");
+    model->save(path, key);
+  });
+}
+
+bunting_status bunting_model_restore(bunting_model* model, char const* path, uint8_t const* key) {
+  return guarded([&] {
+    require(path, "path");
+    require(key, "key");
+    model->restore(path, key);
+  });
 }
 
 bunting_status bunting_model_close(bunting_model* model) {

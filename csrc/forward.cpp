@@ -20,7 +20,7 @@ constexpr int32_t kAttentionRows = 32;
 // today's machines.
 constexpr double kPieceNs = 40'000;     // shorter work is done before another core has fetched its share
 constexpr double kElementNs = 0.2;      // of a loop over activations
-constexpr double kWeightNs = 0.1;       // reading one weight
+constexpr double kByteNs = 0.05;        // reading a byte of weights
 constexpr double kWeightRowNs = 0.007;  // multiplying it with one row
 constexpr double kKeyNs = 0.03;         // one dimension of a key and its value, for one query head
 constexpr double kLogitNs = 5;          // of a draw
@@ -78,6 +78,7 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
   attended = operand(model.query_width());
   gate_up = carver.take<float>(tokens * 2 * size_t(model.padded_feed_forward()));
   activated = operand(model.shape().feed_forward);
+  groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));
   attention_scratch = carver.take<char>(threads * bunting::attention_scratch(model));
   sample_scratch = carver.take<char>(threads * bunting::sample_scratch(model));
   logits = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().vocab));
@@ -279,9 +280,19 @@ void Forward::normalise(float const* weight, int64_t rows) {
   });
 }
 
-void Forward::multiply(Gemm const& gemm) {
-  double const weights = double(gemm.w->panels() * kPanel) * double(gemm.w->kp());
-  double const total_ns = weights * (kWeightNs + kWeightRowNs * double(gemm.tokens));
+// gemm.x is an operand of the model's type; for grouped weights it is rounded to groups here.
+void Forward::multiply(Gemm gemm) {
+  PackedMatrix const& w = *gemm.w;
+  if (w.grouped()) {
+    int64_t const stride = w.kp() / kGroup;
+    share_rows(gemm.tokens, w.k, [&](int64_t begin, int64_t end) {
+      kernels_.quantise(work_.groups, stride, gemm.x, model_.dtype(), gemm.ldx, w.k, begin, end);
+    });
+    gemm.x = work_.groups;
+    gemm.ldx = stride;
+  }
+  double const weights = double(w.panels() * kPanel) * double(w.kp());
+  double const total_ns = kByteNs * double(w.bytes()) + kWeightRowNs * weights * double(gemm.tokens);
   parallel_gemm(pool_, kernels_, gemm, pieces(total_ns));
 }
 

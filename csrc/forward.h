@@ -29,6 +29,8 @@ struct Workspace {
   char* attended = nullptr;   // [T, kp(Hq D)] operand; columns beyond Hq D stay zero
   float* gate_up = nullptr;   // [T, 2 Fp]
   char* activated = nullptr;  // [T, kp(F)] operand
+  InputGroup* groups =
+      nullptr;  // [T, widest / kGroup] operand of a GEMM with grouped weights, if there are any
   float* logits = nullptr;    // [S, V]; memory is taken only for as many rows as are ever sampled at once
   char* attention_scratch = nullptr;  // [threads] of attention_scratch_bytes()
   char* sample_scratch = nullptr;     // [threads] of sample_scratch_bytes()
@@ -67,7 +69,7 @@ class Forward {
   void finish_layer(int32_t layer, int64_t rows);
   void sample(StepPlan const& plan, uint32_t* rows);
   void normalise(float const* weight, int64_t rows);
-  void multiply(Gemm const& gemm);
+  void multiply(Gemm gemm);
   template <typename Body>
   void share_rows(int64_t rows, int64_t width, Body const& body);
   int64_t pieces(double total_ns) const;

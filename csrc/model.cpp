@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "error.h"
 #include "kernels/rope_table.h"
 #include "machine.h"
+#include "packed_file.h"
 #include "stored_type.h"
 #include "tensor_file.h"
 
@@ -133,9 +135,7 @@ Kernels const* choose_kernels(int32_t isa) {
 PackedMatrix panels_of(PackedMatrix const& whole, int64_t begin, int64_t rows) {
   PackedMatrix part = whole;
   part.n = rows;
-  if (whole.data)
-    part.data =
-        static_cast<char*>(whole.data) + size_t(begin) * size_t(whole.kp()) * kPanel * whole.element();
+  if (whole.data) part.data = static_cast<char*>(whole.data) + begin * whole.panel_bytes();
   return part;
 }
 
@@ -145,16 +145,29 @@ int64_t paired_row(int64_t row, int64_t head_size) {
   return row - in_head + 2 * (in_head % half) + in_head / half;
 }
 
-// Packs panels [begin, end) of `to` from stored rows of any kind, by way of f32 in `rows` [kPanel, K].
-void pack_stored(Kernels const& kernels, PackedMatrix const& to, StoredType const& type, char const* from,
-                 int64_t paired_head_size, float* rows, int64_t begin, int64_t end) {
+// Whether a kernel packs stored rows as they are: plain numbers, or blocks of the matrix's own type.
+bool is_packable(PackedMatrix const& to, int32_t dtype, StoredType const& type) {
+  return type.block == 1 || int32_t(to.dtype) == dtype;
+}
+
+// Packs panels [begin, end) of `to` from stored rows of any kind and order, by way of `rows`: kPanel rows as
+// they are, or in f32.
+void pack_stored(Kernels const& kernels, PackedMatrix const& to, int32_t dtype, StoredType const& type,
+                 char const* from, int64_t paired_head_size, char* rows, int64_t begin, int64_t end) {
+  int64_t const stored_bytes = type.bytes_of(to.k);
+  bool const as_is = is_packable(to, dtype, type);
+  int64_t const row_bytes = as_is ? stored_bytes : to.k * int64_t(sizeof(float));
   for (int64_t panel = begin; panel < end; panel++) {
     int64_t const first = panel * kPanel, count = std::min<int64_t>(kPanel, to.n - first);
     for (int64_t i = 0; i < count; i++) {
       int64_t const row = paired_head_size ? paired_row(first + i, paired_head_size) : first + i;
-      type.decode(from + row * type.bytes_of(to.k), to.k / type.block, rows + i * to.k);
+      char const* const stored = from + row * stored_bytes;
+      if (as_is)
+        std::memcpy(rows + i * row_bytes, stored, size_t(row_bytes));
+      else
+        type.decode(stored, to.k / type.block, reinterpret_cast<float*>(rows + i * row_bytes));
     }
-    kernels.pack(panels_of(to, panel, count), rows, Dtype::f32, 0, 1);
+    kernels.pack(panels_of(to, panel, count), rows, as_is ? Dtype(dtype) : Dtype::f32, 0, 1);
   }
 }
 
@@ -165,7 +178,37 @@ Model::Model(bunting_model_shape const& shape) : shape_(shape) {
   kernels_ = choose_kernels(shape.isa);
   dtype_ = shape.compute == BUNTING_F32 ? Dtype::f32 : Dtype::bf16;
   layers_.resize(size_t(shape.layers));
+  read_formats();
   weight_bytes_ = place(nullptr);
+}
+
+Dtype Model::read_format(uint8_t format, char const* matrix) const {
+  switch (format) {
+    case BUNTING_FORMAT_PLAIN:
+      return dtype_;
+    case BUNTING_FORMAT_INT8:
+      return Dtype::q8;
+    case BUNTING_FORMAT_INT4:
+      return Dtype::q4;
+    default:
+      fail(BUNTING_INVALID, "model shape: the format of %s is %d, allowed are %d to %d", matrix, format,
+           BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_INT4);
+  }
+}
+
+void Model::read_formats() {
+  std::vector<uint8_t> formats(2 + 4 * layers_.size(), BUNTING_FORMAT_PLAIN);
+  if (shape_.formats) std::copy_n(shape_.formats, formats.size(), formats.begin());
+  shape_.formats = nullptr;  // the caller's
+  embedding_.dtype = read_format(formats[0], "the embedding");
+  lm_head_.dtype = read_format(formats[1], "the vocabulary projection");
+  uint8_t const* next = formats.data() + 2;
+  for (LayerWeights& layer : layers_) {
+    layer.qkv.dtype = read_format(*next++, "q, k and v");
+    layer.o.dtype = read_format(*next++, "o");
+    layer.gate_up.dtype = read_format(*next++, "gate and up");
+    layer.down.dtype = read_format(*next++, "down");
+  }
 }
 
 void Model::allocate() {
@@ -180,28 +223,27 @@ void Model::allocate() {
 size_t Model::place(char* base) {
   Carver carver(base);
   auto const vector = [&](int64_t size) { return carver.take<float>(size_t(size)); };
-  auto const matrix = [&](int64_t n, int64_t k) {
-    PackedMatrix m;
-    m.dtype = dtype_;
+  auto const matrix = [&](PackedMatrix& m, int64_t n, int64_t k) {
     m.n = n;
     m.k = k;
     m.data = carver.take<char>(m.bytes());
-    return m;
+    if (m.grouped()) grouped_width_ = std::max(grouped_width_, m.kp());
   };
   int64_t const hidden = shape_.hidden, head_size = shape_.head_size;
-  embedding_ = matrix(shape_.vocab, hidden);
-  if (!shape_.tied_embeddings) lm_head_ = matrix(shape_.vocab, hidden);
+  matrix(embedding_, shape_.vocab, hidden);
+  if (!shape_.tied_embeddings) matrix(lm_head_, shape_.vocab, hidden);
   final_norm_ = vector(hidden);
   for (LayerWeights& layer : layers_) {
     layer.attention_norm = vector(hidden);
-    layer.qkv = matrix(qkv_width(), hidden);
+    matrix(layer.qkv, qkv_width(), hidden);
     if (shape_.qkv_bias) layer.qkv_bias = vector(qkv_width());
     if (shape_.qk_norm) layer.q_norm = vector(head_size), layer.k_norm = vector(head_size);
-    layer.o = matrix(hidden, query_width());
+    matrix(layer.o, hidden, query_width());
     layer.mlp_norm = vector(hidden);
-    layer.gate_up = matrix(2 * padded_feed_forward(), hidden);
-    layer.down = matrix(hidden, shape_.feed_forward);
+    matrix(layer.gate_up, 2 * padded_feed_forward(), hidden);
+    matrix(layer.down, hidden, shape_.feed_forward);
   }
+  packed_bytes_ = carver.used();
   rope_cos_ = vector(int64_t(shape_.context_max) * (head_size / 2));
   rope_sin_ = vector(int64_t(shape_.context_max) * (head_size / 2));
   return carver.used();
@@ -283,17 +325,17 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
   if (loaded) fail(BUNTING_INVALID, "%s: %s is loaded already", path, name.c_str());
 
   TensorFile const file(path, offset, uint64_t(type->bytes_of(rows * cols)));
-  bool const is_plain = type->block == 1 && !paired;
   if (to.part.data) {
+    bool const as_is = !paired && is_packable(to.part, dtype, *type);
     int64_t const grain = std::max<int64_t>(1, kElementsPerPiece / (to.part.kp() * kPanel));
-    int64_t const panel_values = kPanel * cols;
-    std::vector<float> rows(is_plain ? 0 : size_t(panel_values * pool_->threads()));
+    int64_t const rows_bytes = kPanel * cols * int64_t(sizeof(float));  // no stored type takes more
+    std::vector<char> buffer(as_is ? 0 : size_t(rows_bytes * pool_->threads()));
     pool_->run(to.part.panels(), grain, [&](int64_t begin, int64_t end, int thread) {
-      if (is_plain)
+      if (as_is)
         kernels_->pack(to.part, file.data(), Dtype(dtype), begin, end);
       else
-        pack_stored(*kernels_, to.part, *type, file.data(), paired ? shape_.head_size : 0,
-                    rows.data() + thread * panel_values, begin, end);
+        pack_stored(*kernels_, to.part, dtype & ~BUNTING_PAIRED_ROWS, *type, file.data(),
+                    paired ? shape_.head_size : 0, buffer.data() + thread * rows_bytes, begin, end);
     });
   } else {
     type->decode(file.data(), cols / type->block, to.vector);
@@ -311,6 +353,19 @@ void Model::seal() {
     for (int32_t i = 0; i < kLayerTensors; i++) require(kFirstLayerTensor + i, layer);
   pool_.reset();
   sealed_ = true;
+}
+
+void Model::save(char const* path, uint8_t const* key) const {
+  if (!sealed_) fail(BUNTING_INVALID, "%s: the model is not sealed", path);
+  save_packed(path, key, region_.data(), packed_bytes_);
+}
+
+void Model::restore(char const* path, uint8_t const* key) {
+  if (sealed_) fail(BUNTING_INVALID, "%s: the model is sealed", path);
+  if (std::any_of(loaded_.begin(), loaded_.end(), [](uint8_t loaded) { return loaded; }))
+    fail(BUNTING_INVALID, "%s: tensors are loaded already", path);
+  restore_packed(path, key, region_.data(), packed_bytes_, *pool_);
+  std::fill(loaded_.begin(), loaded_.end(), uint8_t{1});
 }
 
 }  // namespace bunting

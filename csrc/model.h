@@ -1,8 +1,8 @@
 // model.h - a decoder-only transformer's weights in the order in which the kernels read them.
 //
 // All weights live in one MemoryRegion: matrices packed (kernels.h), vectors as f32. Q, K and V are one
-// matrix, and so are gate and up, so that a layer has four GEMMs. Filled tensor by tensor while loading,
-// read-only once sealed.
+// matrix, and so are gate and up, so that a layer has four GEMMs. Filled tensor by tensor while loading, or
+// from a packed file at once; read-only once sealed.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,16 @@ class Model {
   void load(int32_t tensor, int32_t layer, char const* path, uint64_t offset, int32_t dtype, int64_t rows,
             int64_t cols);
   void seal();
+  // See bunting_model_save and bunting_model_restore. The keys have kPackedKeyBytes.
+  void save(char const* path, uint8_t const* key) const;
+  void restore(char const* path, uint8_t const* key);
 
   bool sealed() const { return sealed_; }
   bunting_model_shape const& shape() const { return shape_; }
   Kernels const& kernels() const { return *kernels_; }
-  Dtype dtype() const { return dtype_; }
+  Dtype dtype() const { return dtype_; }  // of activations, keys and values, and of plain weights
+  // Input width of the widest matrix whose weights are grouped, padded; 0: all are plain.
+  int64_t grouped_width() const { return grouped_width_; }
 
   int64_t query_width() const { return int64_t(shape_.query_heads) * shape_.head_size; }
   int64_t kv_width() const { return int64_t(shape_.kv_heads) * shape_.head_size; }
@@ -69,12 +74,16 @@ class Model {
     float* vector = nullptr;
   };
   Target target(int32_t tensor, int32_t layer) const;
+  Dtype read_format(uint8_t format, char const* matrix) const;
+  void read_formats();
   size_t place(char* base);
 
-  bunting_model_shape shape_;
+  bunting_model_shape shape_;  // without `formats`
   Kernels const* kernels_ = nullptr;
   Dtype dtype_ = Dtype::bf16;
+  int64_t grouped_width_ = 0;
   uint64_t weight_bytes_ = 0;
+  size_t packed_bytes_ = 0;           // of weight_bytes_ what is loaded; the rest is computed from the shape
   PackedMatrix embedding_, lm_head_;  // [V, H]
   float* final_norm_ = nullptr;       // [H]
   std::vector<LayerWeights> layers_;

@@ -28,7 +28,7 @@ void parallel_gemm(ThreadPool& pool, Kernels const& kernels, Gemm const& g, int6
   int64_t const panels = g.w->panels();
   GemmCut const cut = cut_gemm(panels, g.tokens, pieces);
   int64_t const row_pieces = ceil_div(g.tokens, cut.rows);
-  int64_t const x_row_bytes = g.ldx * int64_t(g.w->element());
+  int64_t const x_row_bytes = g.ldx * input_bytes(g.w->dtype);
   // Pieces of the same panels follow each other, so that threads share their weights in the last-level cache.
   pool.run(ceil_div(panels, cut.panels) * row_pieces, 1, [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {

@@ -17,6 +17,7 @@ constexpr double kUploadDeadlineMs = 60'000;  // for one staging buffer
 void check_shape(Model const& model) {
   bunting_model_shape const& s = model.shape();
   if (s.compute != BUNTING_BF16) fail(BUNTING_INVALID, "the GPU engine computes in bf16, not in f32");
+  if (model.grouped_width() > 0) fail(BUNTING_INVALID, "the GPU engine has no weights in int8 or int4");
   if (s.hidden % 8 != 0 || s.feed_forward % 8 != 0)
     fail(BUNTING_INVALID,
          "the GPU engine wants widths that are multiples of 8; hidden is %d, feed_forward %d", s.hidden,

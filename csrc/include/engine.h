@@ -60,8 +60,8 @@ enum {
   BUNTING_ISA_PORTABLE = 0,
   BUNTING_ISA_AVX2 = 1,        /* AVX2 + FMA + F16C */
   BUNTING_ISA_AVX512 = 2,      /* F, BW, DQ, VL */
-  BUNTING_ISA_AVX512_BF16 = 3,
-  BUNTING_ISA_AMX_BF16 = 4,
+  BUNTING_ISA_AVX512_BF16 = 3, /* BF16, VNNI */
+  BUNTING_ISA_AMX_BF16 = 4,    /* tiles of bf16 and int8 */
 };
 
 typedef struct bunting_machine {
@@ -90,6 +90,12 @@ enum {
 /* Added to the type of Q or K when the file has the rows of each head in pairs: its rows 2j and 2j+1 are the head's rows
  * j and j + D/2. */
 enum { BUNTING_PAIRED_ROWS = 256 };
+/* How a matrix is kept in memory and multiplied. Plain: as `compute` says. The others are integers in groups of 32
+ * along a row that share one f16 scale, as in GGUF's Q8_0 and Q4_0: 8.5 and 4.5 bits per weight. Tensors that are stored
+ * so are kept as they are; all others are rounded. The rows that such a matrix is multiplied with are rounded to int8, in
+ * groups of 32 likewise; sums within a group are exact. */
+enum { BUNTING_FORMAT_PLAIN = 0, BUNTING_FORMAT_INT8 = 1, BUNTING_FORMAT_INT4 = 2 };
+
 enum { BUNTING_ROPE_PLAIN = 0, BUNTING_ROPE_LINEAR = 1, BUNTING_ROPE_LLAMA3 = 2 };
 
 /* A decoder-only transformer: embed; per layer x += o(attention(norm(x))), x += down(silu(gate(n)) * up(n)) with
@@ -113,6 +119,11 @@ typedef struct bunting_model_shape {
   float rope_factor;        /* linear, llama3 */
   float rope_low_freq_factor, rope_high_freq_factor; /* llama3 */
   int32_t rope_original_context;                     /* llama3 */
+  int32_t kv;               /* 0: keys and values are kept as `compute` says */
+  int32_t reserved;         /* 0 */
+  /* BUNTING_FORMAT_* of each matrix: embedding, vocabulary projection (ignored if tied), then per layer Q with K and V,
+   * O, gate with up, down: 2 + 4*layers bytes, read during the call only. NULL: all plain. */
+  uint8_t const* formats;
 } bunting_model_shape;
 
 /* Every tensor a model may need. Shapes are [rows, cols] row-major as in the Hugging Face files; vectors have
@@ -151,6 +162,17 @@ bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t 
 
 /* All tensors are there: read-only from now on. Names the first missing tensor otherwise. */
 bunting_status bunting_model_seal(bunting_model* model);
+
+/* The packed weights of a sealed model as a file, and back: loading from it instead of from the model's own files is
+ * reading, with nothing to convert. `key` is 32 bytes that tell what was packed; the caller changes it whenever shape,
+ * formats or the model's files change. The file holds checksums and is the same for every instruction set.
+ *
+ * Save writes beside `path` and renames, so that a file of that name is always whole; on failure none is left behind.
+ * Restore fills an open model in the place of every bunting_model_load; seal it afterwards. BUNTING_IO: there is no such
+ * file, or it cannot be read; BUNTING_INVALID: it has another version, key or length, or is damaged. After either, load
+ * the tensors as if restore had not been called. */
+bunting_status bunting_model_save(bunting_model const* model, char const* path, uint8_t const* key);
+bunting_status bunting_model_restore(bunting_model* model, char const* path, uint8_t const* key);
 
 bunting_status bunting_model_close(bunting_model* model);
 

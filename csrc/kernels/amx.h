@@ -15,9 +15,10 @@ struct Tile {
   uint32_t row[16][16];
 };
 
-struct Tiles {
+template <bool Halves>
+struct TileState {
   Tile tile[8];
-  Tiles() = default;
+  TileState() = default;
 
   template <int D>
   void zero() {
@@ -25,7 +26,11 @@ struct Tiles {
   }
   template <int D>
   void load(void const* from, int64_t stride) {
-    for (int m = 0; m < 16; ++m) std::memcpy(tile[D].row[m], static_cast<char const*>(from) + m * stride, 64);
+    constexpr int kRows = Halves && D == 7 ? 8 : 16;
+    constexpr size_t kBytes = Halves && D == 6 ? 32 : 64;
+    tile[D] = {};
+    for (int m = 0; m < kRows; ++m)
+      std::memcpy(tile[D].row[m], static_cast<char const*>(from) + m * stride, kBytes);
   }
   template <int S>
   void store(void* to, int64_t stride) const {
@@ -52,27 +57,43 @@ struct Tiles {
     }
   }
 
+  // d[m, n] += sum_k sum_i signed a[m, 4k+i] * unsigned b[k, 4n+i], i = 0..3, in 32 bits.
+  template <int D, int A, int B>
+  void multiply_int8() {
+    for (int m = 0; m < 16; ++m) {
+      for (int n = 0; n < 16; ++n) {
+        int32_t d = int32_t(tile[D].row[m][n]);
+        for (int k = 0; k < 16; ++k) {
+          uint32_t const a = tile[A].row[m][k], b = tile[B].row[k][n];
+          for (int i = 0; i < 32; i += 8) d += int32_t(int8_t(a >> i)) * int32_t(b >> i & 255);
+        }
+        tile[D].row[m][n] = uint32_t(d);
+      }
+    }
+  }
+
  private:
   static float flush(float x) { return x < 0x1p-126f && x > -0x1p-126f ? 0.0f : x; }
 };
 
 #elif defined(__AMX_BF16__)
 
-// Owns the tile state of the calling thread: all eight tiles are 16 rows of 64 bytes while it lives.
-// Releasing them keeps them out of the thread's context switches.
-struct Tiles {
-  Tiles() {
+// Owns the tile state of the calling thread while it lives. Releasing the tiles keeps them out of the
+// thread's context switches.
+template <bool Halves>
+struct TileState {
+  TileState() {
     struct alignas(64) Config {
       uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, Halves ? 32 : 64, 64};
+      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, Halves ? 8 : 16};
     };
     static constexpr Config config;
     asm volatile("ldtilecfg %0" ::"m"(config));
   }
-  ~Tiles() { asm volatile("tilerelease"); }
-  Tiles(Tiles const&) = delete;
-  Tiles& operator=(Tiles const&) = delete;
+  ~TileState() { asm volatile("tilerelease"); }
+  TileState(TileState const&) = delete;
+  TileState& operator=(TileState const&) = delete;
 
   template <int D>
   BUNTING_INLINE void zero() {
@@ -90,8 +111,19 @@ struct Tiles {
   BUNTING_INLINE void multiply_bf16() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(D), "i"(A), "i"(B));
   }
+  template <int D, int A, int B>
+  BUNTING_INLINE void multiply_int8() {
+    asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(D), "i"(A), "i"(B));
+  }
 };
 
+#endif
+
+#if defined(BUNTING_AMX_EMULATED) || defined(__AMX_BF16__)
+// Eight tiles of 16 rows of 64 bytes.
+using Tiles = TileState<false>;
+// The same, but tile 6 is 16 rows of 32 bytes and tile 7 is 8 rows of 64 bytes: a product of half the depth.
+using HalfTiles = TileState<true>;
 #endif
 
 }  // namespace bunting::BUNTING_ISA

@@ -1,6 +1,7 @@
 // gemm.cpp: y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n], and which micro-kernel computes it.
 //
 //   x [T, ldx] bf16 or f32     w packed panels of 16 columns (kernels.h)     y [T, ldy] f32
+//   Weights in groups are multiplied in gemm_grouped.cpp.
 //
 // Order of a sum, the same for every T, slice and thread: bias (or y) first, then k rising; for AVX512-BF16
 // in pairs as VDPBF16PS adds them, for AMX in groups of 32 as TDPBF16PS adds them. Partial sums are f32.
@@ -25,9 +26,13 @@ using Bf16Micro = VectorMicro<PairBf16>;
 using Bf16Micro = VectorMicro<WidenedBf16>;
 #endif
 
+void gemm_grouped(Gemm const& g, int64_t panel_begin, int64_t panel_end);
+
 void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   if (g.tokens <= 0 || panel_begin >= panel_end) return;
-  if (g.w->dtype == Dtype::bf16)
+  if (g.w->grouped())
+    gemm_grouped(g, panel_begin, panel_end);
+  else if (g.w->dtype == Dtype::bf16)
     gemm_blocks<Bf16Micro>(g, panel_begin, panel_end);
   else
     gemm_blocks<VectorMicro<PlainF32>>(g, panel_begin, panel_end);

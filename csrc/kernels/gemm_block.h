@@ -13,7 +13,8 @@
 // A micro-kernel type has
 //   kRows, next_rows(left)     most rows of a block; rows of the next one
 //   panels(rows)               most panels of a group with that many rows
-//   kStep, k_block(tokens)     values of k per step (64 bytes of a panel); longest block of k
+//   kStep, kStepBytes          values of k that a panel keeps together, in as many bytes
+//   k_block(tokens)            longest block of k, whole steps
 //   prepare(state, g, t, rows, k0, k)        makes rows [t, t + rows) ready
 //   multiply(state, rows, panels, slice)     sums += rows * panels
 #pragma once
@@ -32,7 +33,10 @@ inline constexpr int64_t kCachedWeights = 512 * 1024;
 #else
 inline constexpr int64_t kCachedWeights = 256 * 1024;
 #endif
-inline constexpr int64_t kStepBytes = 64;  // of a panel: two k of 16 bf16, or one k of 16 f32
+inline constexpr int64_t kStepBytes = 64;  // of a plain panel: two k of 16 bf16, or one k of 16 f32
+
+// Bytes of each stream of weights fetched ahead; 1 KB covers the memory's latency at the speed of one core.
+inline constexpr int kPrefetchBytes = 1024;
 
 // What one call of a micro-kernel works on: rows x panels of y, and the weights of those panels from k0 on.
 struct Slice {
@@ -64,12 +68,12 @@ template <class Micro>
 void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   PackedMatrix const& w = *g.w;
   int64_t const kp = w.kp();
-  int64_t const panel_stride = kp / Micro::kStep * kStepBytes;
+  int64_t const panel_stride = w.panel_bytes();
   bool const add_to_y = g.accumulate || g.bias != nullptr;
   if (g.bias != nullptr) begin_with_bias(g, panel_begin, panel_end);
 
   int64_t const k_block = Micro::k_block(g.tokens);
-  int64_t const block_bytes = std::min(k_block, kp) / Micro::kStep * kStepBytes;
+  int64_t const block_bytes = std::min(k_block, kp) / Micro::kStep * Micro::kStepBytes;
   int64_t const chunk = g.tokens <= Micro::kRows || block_bytes == 0
                             ? panel_end - panel_begin
                             : std::max<int64_t>(8, kCachedWeights / block_bytes);
@@ -85,15 +89,15 @@ void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
         int64_t const most = Micro::panels(rows);
         for (int64_t panel = chunk_begin, panels; panel < chunk_end; panel += panels) {
           panels = next_group(chunk_end - panel, most);
-          Micro::multiply(
-              state, rows, panels,
-              {.y = g.y + t * g.ldy + panel * kPanel,
-               .ldy = g.ldy,
-               .w = static_cast<char const*>(w.data) + panel * panel_stride + k0 / Micro::kStep * kStepBytes,
-               .panel_stride = panel_stride,
-               .k = k,
-               .last_columns = std::min<int64_t>(kPanel, w.n - (panel + panels - 1) * kPanel),
-               .start_at_zero = k0 == 0 && !add_to_y});
+          Micro::multiply(state, rows, panels,
+                          {.y = g.y + t * g.ldy + panel * kPanel,
+                           .ldy = g.ldy,
+                           .w = static_cast<char const*>(w.data) + panel * panel_stride +
+                                k0 / Micro::kStep * Micro::kStepBytes,
+                           .panel_stride = panel_stride,
+                           .k = k,
+                           .last_columns = std::min<int64_t>(kPanel, w.n - (panel + panels - 1) * kPanel),
+                           .start_at_zero = k0 == 0 && !add_to_y});
         }
       }
       k0 += k;

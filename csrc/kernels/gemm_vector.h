@@ -87,9 +87,6 @@ constexpr int most_panels(int rows) {
   return panels < kPanelsMost ? panels : kPanelsMost;
 }
 
-// Bytes of each stream of weights fetched ahead; 1 KB covers the memory's latency at the speed of one core.
-inline constexpr int kPrefetchBytes = 1024;
-
 template <class A, int R, int N, int Part>
 BUNTING_INLINE void step(f32x16 (&sums)[R][N], typename A::Input const* x, int64_t ldx, char const* w,
                          int64_t panel_stride) {
@@ -139,6 +136,7 @@ void multiply_block(typename A::Input const* x, int64_t ldx, Slice const& s) {
 template <class A>
 struct VectorMicro {
   static constexpr int kRows = kRowsMost, kStep = A::kStep;
+  static constexpr int64_t kStepBytes = BUNTING_ISA::kStepBytes;
   static constexpr bool kWiden = A::kParts == 2;
   static constexpr int64_t kWidened = 8192;  // floats; 32 KB
 

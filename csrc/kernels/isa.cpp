@@ -8,6 +8,8 @@ namespace bunting::BUNTING_ISA {
 
 void pack(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end);
 void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
+void quantise(InputGroup* to, int64_t ldto, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t begin,
+              int64_t end);
 void embed(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end);
 void rmsnorm(void* y, Dtype out, int64_t ldy, float const* x, int64_t ldx, float const* w, int64_t h,
              float eps, int64_t begin, int64_t end);
@@ -22,6 +24,7 @@ Kernels const kernels = {
     .name = BUNTING_STRING(BUNTING_ISA),
     .pack = pack,
     .gemm = gemm,
+    .quantise = quantise,
     .embed = embed,
     .rmsnorm = rmsnorm,
     .rope_append = rope_append,

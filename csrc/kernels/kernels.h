@@ -23,10 +23,12 @@ namespace bunting {
 
 using bf16 = uint16_t;  // the upper half of an f32; conversions round to nearest even
 
-enum class Dtype : int32_t { f32 = 0, f16 = 1, bf16 = 2 };  // the values of engine.h
+// The values of engine.h. q8 and q4 are for weights alone: integers in groups that share a scale.
+enum class Dtype : int32_t { f32 = 0, f16 = 1, bf16 = 2, q4 = 16, q8 = 20 };
 
 inline constexpr int kPanel = 16;     // columns of a packed panel
 inline constexpr int kKAlign = 32;    // K is padded with zeros to a multiple of this (one AMX tile of bf16)
+inline constexpr int kGroup = 32;     // consecutive k of a row that share a scale in q8 and q4
 inline constexpr int kPageTokens = 16;  // Tp; attention kernels are written for this
 
 constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
@@ -34,20 +36,51 @@ constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * t
 // A weight matrix [N, K] in the order in which the GEMM reads it, the same for every instruction set:
 //   bf16: [ceil(N/16)] panels of [Kp/2][16 columns][2 consecutive k]   (the VNNI order: AMX tiles and dpbf16 read it as is)
 //   f32:  [ceil(N/16)] panels of [Kp][16 columns]
-// with Kp = round_up(K, kKAlign). Columns >= N and rows >= K are zero.
+//   q8:   [ceil(N/16)] panels of [Kp/64] blocks: [2 groups][16 columns] f16 scales, then of each group
+//         [8 steps][16 columns][4 consecutive k] bytes q + 128, -128 <= q < 128; w = scale * q
+//   q4:   the same with [4 steps][16 columns][4 k] bytes: the low nibble is q + 8 of k = 4*step .., the high one of
+//         k = 16 + 4*step .., -8 <= q < 8
+// with Kp = round_up(K, k_align()). Columns >= N and rows >= K are zero; so are their scales.
 struct PackedMatrix {
-  Dtype dtype = Dtype::bf16;  // bf16 or f32
+  Dtype dtype = Dtype::bf16;  // f32, bf16, q8 or q4
   int64_t n = 0, k = 0;
   void* data = nullptr;  // 64-byte aligned, owned by the model
-  int64_t kp() const { return round_up(k, kKAlign); }
+  bool grouped() const { return dtype == Dtype::q8 || dtype == Dtype::q4; }
+  int64_t k_align() const { return grouped() ? 2 * kGroup : kKAlign; }
+  int64_t kp() const { return round_up(k, k_align()); }
   int64_t panels() const { return (n + kPanel - 1) / kPanel; }
-  size_t element() const { return dtype == Dtype::bf16 ? 2 : 4; }
-  size_t bytes() const { return size_t(panels()) * size_t(kp()) * kPanel * element(); }
+  // Bytes of k_align() values of k of a panel; a multiple of 64.
+  int64_t block_bytes() const {
+    constexpr int64_t kScales = 2 * kPanel * 2, kValues = 2 * kGroup * kPanel;
+    switch (dtype) {
+      case Dtype::q8: return kScales + kValues;
+      case Dtype::q4: return kScales + kValues / 2;
+      case Dtype::bf16: return kKAlign * kPanel * 2;
+      default: return kKAlign * kPanel * 4;
+    }
+  }
+  int64_t panel_bytes() const { return kp() / k_align() * block_bytes(); }
+  size_t bytes() const { return size_t(panels() * panel_bytes()); }
 };
+
+// kGroup consecutive values of a row that is multiplied with grouped weights: value = scale * q, -127 <= q <= 127. A group
+// that had a value that is not finite has the scale NaN.
+struct InputGroup {
+  int8_t q[kGroup];
+  float scale;
+  int32_t minus_sum;  // -(sum of q): what a step of 1 in the zero of unsigned weights adds to a product
+};
+
+// Bytes of an element of a GEMM's x.
+constexpr int64_t input_bytes(Dtype weights) {
+  return weights == Dtype::f32 ? 4 : weights == Dtype::bf16 ? 2 : int64_t(sizeof(InputGroup));
+}
 
 // y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n], f32 sums, for all t in [0, T) and the columns of some panels.
 struct Gemm {
-  void const* x = nullptr;  // [T, ldx] bf16 or f32 like w.dtype; ldx >= kp, columns K..kp-1 are zero; 64-byte aligned rows
+  // [T, ldx]. Plain weights: bf16 or f32 like w.dtype; ldx >= kp, columns K..kp-1 are zero; 64-byte aligned rows. Grouped
+  // weights: InputGroup, ldx >= kp / kGroup.
+  void const* x = nullptr;
   int64_t ldx = 0;
   PackedMatrix const* w = nullptr;
   float const* bias = nullptr;  // [N] or null
@@ -132,8 +165,12 @@ struct Kernels {
   char const* name;  // "avx512_bf16"
 
   // Packs rows of w (source [n, k] row-major, dtype src) for panels [begin, end). f16/f32 -> bf16 rounds to nearest even.
+  // Grouped weights come from any plain source, or from blocks of their own type as a GGUF file has them, k % kGroup = 0.
   void (*pack)(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end);
   void (*gemm)(Gemm const& g, int64_t panel_begin, int64_t panel_end);
+  // Rows [begin, end) of x [T, ldx], f32 or bf16, as groups: to [T, ldto] with ldto >= round_up(k, 64) / kGroup.
+  void (*quantise)(InputGroup* to, int64_t ldto, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t begin,
+                   int64_t end);
 
   // x[t, :] = embedding row of token ids[t] as f32, for t in [begin, end). The table is a PackedMatrix [V, H].
   void (*embed)(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end);

@@ -1,42 +1,24 @@
 // pack.cpp - weights from a file's order into the order of PackedMatrix.
 //
 //   src [N, K] row-major, bf16, f16 or f32; may be unaligned in a mapped file
-//   w   [ceil(N/16)] panels, see kernels.h; columns >= N and rows >= K become zero
+//   w   [ceil(N/16)] panels, see kernels.h; columns >= N and rows >= K become zero. Grouped weights are made
+//   in
+//       pack_grouped.cpp.
 //
 // Work:    one panel after another: 16 rows of the source, 64 values of each at a time, transposed in L1.
 // Roofline: memory bound, reads N*K*sizeof(src) and writes w.bytes() once.
 // Checked: bit for bit against reference::pack.
 #include <algorithm>
 
-#include "kernels/simd.h"
+#include "kernels/half.h"
 
 namespace bunting::BUNTING_ISA {
+
+void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end);
+
 namespace {
 
 constexpr int kBlock = 64;  // values of k transposed at a time
-
-BUNTING_INLINE float f16_to_f32(uint16_t x) {
-#if defined(__F16C__)
-  return _cvtsh_ss(x);
-#else
-  uint32_t const sign = uint32_t(x & 0x8000) << 16;
-  uint32_t const magnitude = uint32_t(x & 0x7fff) << 13;
-  uint32_t bits;
-  if (magnitude >= 0x7c00u << 13) {
-    bits = magnitude | 0x7f800000u;  // infinity, NaN
-  } else if (magnitude >= 0x0400u << 13) {
-    bits = magnitude + (112u << 23);  // normal: the exponent's bias grows from 15 to 127
-  } else {
-    // Subnormal: value is mantissa * 2^-24, exact in f32.
-    float const value = float(x & 0x3ff) * 0x1p-24f;
-    std::memcpy(&bits, &value, 4);
-  }
-  bits |= sign;
-  float y;
-  std::memcpy(&y, &bits, 4);
-  return y;
-#endif
-}
 
 template <class Source>
 BUNTING_INLINE Source read(char const* p, int64_t index) {
@@ -65,7 +47,7 @@ void pack_panels(PackedMatrix const& w, char const* src, int64_t begin, int64_t 
   for (int64_t panel = begin; panel < end; ++panel) {
     int64_t const columns = std::min<int64_t>(kPanel, w.n - panel * kPanel);
     char const* rows = src + panel * kPanel * w.k * element;
-    char* out = static_cast<char*>(w.data) + panel * kp * kPanel * int64_t(w.element());
+    char* out = static_cast<char*>(w.data) + panel * w.panel_bytes();
     for (int64_t k0 = 0; k0 < kp; k0 += kBlock) {
       int64_t const width = std::min<int64_t>(kBlock, kp - k0);  // in the padded matrix; a multiple of 32
       int64_t const valid = std::max<int64_t>(0, std::min(width, w.k - k0));
@@ -96,6 +78,7 @@ void pack_panels(PackedMatrix const& w, char const* src, int64_t begin, int64_t 
 }  // namespace
 
 void pack(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end) {
+  if (w.grouped()) return pack_grouped(w, src, src_dtype, begin, end);
   char const* bytes = static_cast<char const*>(src);
   switch (src_dtype) {
     case Dtype::f32:
@@ -104,6 +87,8 @@ void pack(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin
       return pack_panels<Dtype::f16>(w, bytes, begin, end);
     case Dtype::bf16:
       return pack_panels<Dtype::bf16>(w, bytes, begin, end);
+    default:
+      return;  // blocks are for grouped weights
   }
 }
 

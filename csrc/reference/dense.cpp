@@ -1,5 +1,6 @@
 #include "reference/dense.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -23,7 +24,81 @@ size_t packed_index(PackedMatrix const& w, int64_t n, int64_t k) {
                                       : panel + k / 2 * 2 * kPanel + column * 2 + k % 2);
 }
 
+// Bytes of a group's scale and of its value of column n, k, within the matrix; `high`: the value is a high
+// nibble.
+struct GroupedPlace {
+  int64_t scale, value;
+  bool high;
+};
+
+GroupedPlace grouped_place(PackedMatrix const& w, int64_t n, int64_t k) {
+  bool const is_q8 = w.dtype == Dtype::q8;
+  int64_t const group = k / 32 % 2, column = n % 16, i = k % 32;
+  int64_t const block = n / 16 * w.panel_bytes() + k / 64 * (is_q8 ? 64 + 1024 : 64 + 512);
+  int64_t const values = block + 64 + group * (is_q8 ? 512 : 256);
+  int64_t const step = is_q8 ? i / 4 : i % 16 / 4;
+  return {block + group * 32 + column * 2, values + step * 64 + column * 4 + i % 4, !is_q8 && i >= 16};
+}
+
+double grouped_weight(PackedMatrix const& w, int64_t n, int64_t k) {
+  GroupedPlace const place = grouped_place(w, n, k);
+  char const* const bytes = static_cast<char const*>(w.data);
+  int const byte = uint8_t(bytes[place.value]);
+  int const q = w.dtype == Dtype::q8 ? byte - 128 : (place.high ? byte / 16 : byte % 16) - 8;
+  return source_value(bytes + place.scale, Dtype::f16, 0) * q;
+}
+
+uint16_t f16_bits(double value) {  // of a value of f16
+  if (std::isnan(value)) return 0x7e00;
+  uint16_t const sign = std::signbit(value) ? 0x8000 : 0;
+  double const magnitude = std::fabs(value);
+  if (std::isinf(magnitude)) return sign | 0x7c00;
+  if (magnitude < std::ldexp(1, -14)) return uint16_t(sign | int(std::ldexp(magnitude, 24)));
+  int exponent;
+  double const fraction = std::frexp(magnitude, &exponent);
+  return uint16_t(sign | (exponent + 14) << 10 | (int(std::ldexp(fraction, 11)) - 1024));
+}
+
+void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype) {
+  char* const bytes = static_cast<char*>(w.data);
+  for (int64_t n = 0; n < w.panels() * kPanel; ++n) {
+    for (int64_t k0 = 0; k0 < w.kp(); k0 += kGroup) {
+      int8_t q[kGroup] = {};
+      double scale = 0;
+      bool const exists = n < w.n && k0 < w.k;
+      if (exists && src_dtype == w.dtype) {
+        int64_t const size = w.dtype == Dtype::q8 ? 34 : 18;
+        char const* const from = static_cast<char const*>(src) + (n * w.k + k0) / kGroup * size;
+        scale = source_value(from, Dtype::f16, 0);
+        for (int i = 0; i < kGroup; ++i) {
+          uint8_t const byte = uint8_t(from[2 + (w.dtype == Dtype::q8 ? i : i % 16)]);
+          q[i] = int8_t(w.dtype == Dtype::q8 ? byte : (i < 16 ? byte % 16 : byte / 16) - 8);
+        }
+      } else if (exists) {
+        float values[kGroup] = {};
+        for (int64_t i = 0; i < std::min<int64_t>(kGroup, w.k - k0); ++i)
+          values[i] = float(source_value(src, src_dtype, n * w.k + k0 + i));
+        round_group(w.dtype, values, q, &scale);
+      }
+      for (int i = 0; i < kGroup; ++i) {
+        GroupedPlace const place = grouped_place(w, n, k0 + i);
+        uint16_t const half = f16_bits(scale);
+        std::memcpy(bytes + place.scale, &half, 2);
+        uint8_t& byte = reinterpret_cast<uint8_t&>(bytes[place.value]);
+        if (w.dtype == Dtype::q8)
+          byte = uint8_t(q[i] + 128);
+        else
+          byte = uint8_t(place.high ? byte % 16 + (q[i] + 8) * 16 : byte / 16 * 16 + (q[i] + 8));
+      }
+    }
+  }
+}
+
 double x_value(Gemm const& g, int64_t t, int64_t k) {
+  if (g.w->grouped()) {
+    InputGroup const& group = static_cast<InputGroup const*>(g.x)[t * g.ldx + k / kGroup];
+    return double(group.scale) * group.q[k % kGroup];
+  }
   return get(g.w->dtype, static_cast<char const*>(g.x), size_t(t * g.ldx + k));
 }
 
@@ -42,10 +117,12 @@ double source_value(void const* src, Dtype dtype, int64_t index) {
 }
 
 double weight(PackedMatrix const& w, int64_t n, int64_t k) {
+  if (w.grouped()) return grouped_weight(w, n, k);
   return get(w.dtype, static_cast<char const*>(w.data), packed_index(w, n, k));
 }
 
 void pack(PackedMatrix const& w, void const* src, Dtype src_dtype) {
+  if (w.grouped()) return pack_grouped(w, src, src_dtype);
   for (int64_t n = 0; n < w.panels() * kPanel; ++n) {
     for (int64_t k = 0; k < w.kp(); ++k) {
       double const value = n < w.n && k < w.k ? source_value(src, src_dtype, n * w.k + k) : 0;
@@ -72,7 +149,7 @@ void gemm(Gemm const& g, double* y, double* scale) {
 
 void embed(double* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t tokens) {
   for (int64_t t = 0; t < tokens; ++t)
-    for (int64_t h = 0; h < table.k; ++h) x[t * ldx + h] = weight(table, ids[t], h);
+    for (int64_t h = 0; h < table.k; ++h) x[t * ldx + h] = float(weight(table, ids[t], h));
 }
 
 void rmsnorm(double* y, int64_t ldy, float const* x, int64_t ldx, float const* w, int64_t h, float eps,

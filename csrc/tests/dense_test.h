@@ -30,8 +30,22 @@ inline std::vector<Kernels const*> dense_levels() {
   return all;
 }
 
+// How weights can be kept.
+inline constexpr Dtype kWeightTypes[] = {Dtype::bf16, Dtype::f32, Dtype::q8, Dtype::q4};
+
 inline char const* name_of(Dtype dtype) {
-  return dtype == Dtype::f32 ? "f32" : dtype == Dtype::f16 ? "f16" : "bf16";
+  switch (dtype) {
+    case Dtype::f32:
+      return "f32";
+    case Dtype::f16:
+      return "f16";
+    case Dtype::bf16:
+      return "bf16";
+    case Dtype::q8:
+      return "q8";
+    default:
+      return "q4";
+  }
 }
 inline int64_t bytes_of(Dtype dtype) {
   return dtype == Dtype::f32 ? 4 : 2;
@@ -66,12 +80,46 @@ struct Weights {
   Weights(Random& random, Dtype dtype, int64_t n, int64_t k)
       : matrix{.dtype = dtype, .n = n, .k = k}, bytes(int64_t(matrix.bytes())) {
     matrix.data = bytes.data.get();
-    Bytes const source = random_rows(random, dtype, n, k, k);
-    reference::pack(matrix, source.data.get(), dtype);
+    Dtype const source_type = matrix.grouped() ? Dtype::f32 : dtype;
+    Bytes const source = random_rows(random, source_type, n, k, k);
+    reference::pack(matrix, source.data.get(), source_type);
   }
   PackedMatrix matrix;
   Bytes bytes;
 };
+
+// Rows to multiply with a matrix, `spare` numbers (whole groups) longer than need be.
+struct Inputs {
+  Inputs(PackedMatrix const& w, int64_t tokens, int64_t spare = 0)
+      : row_bytes((w.kp() + spare) / (w.grouped() ? kGroup : 1) * input_bytes(w.dtype)),
+        ldx(row_bytes / input_bytes(w.dtype)),
+        bytes(tokens * row_bytes) {}
+  void* row(int64_t t) { return bytes.data.get() + t * row_bytes; }
+  void const* row(int64_t t) const { return bytes.data.get() + t * row_bytes; }
+  int64_t row_bytes, ldx;
+  Bytes bytes;
+};
+
+// Of rows of f32 with zeros beyond K.
+inline Inputs inputs_from(PackedMatrix const& w, Bytes& rows, int64_t ld, int64_t tokens, int64_t spare = 0) {
+  Inputs inputs(w, tokens, spare);
+  if (w.grouped()) {
+    reference::quantise(static_cast<InputGroup*>(inputs.row(0)), inputs.ldx, rows.f32(), Dtype::f32, ld, w.k,
+                        tokens);
+    return inputs;
+  }
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t k = 0; k < inputs.ldx; ++k)
+      reference::put(w.dtype, static_cast<char*>(inputs.row(t)), size_t(k),
+                     k < ld ? rows.f32()[t * ld + k] : 0.0f);
+  return inputs;
+}
+
+inline Inputs random_inputs(Random& random, PackedMatrix const& w, int64_t tokens, int64_t spare = 0) {
+  int64_t const ld = round_up(w.k, kGroup);
+  Bytes rows = random_rows(random, Dtype::f32, tokens, w.k, ld);
+  return inputs_from(w, rows, ld, tokens, spare);
+}
 
 }  // namespace test
 }  // namespace bunting

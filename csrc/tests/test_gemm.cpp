@@ -23,14 +23,14 @@ double allowed(int64_t k, double scale) {
 void check_case(Case const& c) {
   Random random{uint64_t(c.tokens * 1000003 + c.n * 1009 + c.k)};
   Weights weights(random, c.dtype, c.n, c.k);
-  int64_t const ldx = weights.matrix.kp() + 32, ldy = c.n + 3;
-  Bytes x = random_rows(random, c.dtype, c.tokens, c.k, ldx);
+  int64_t const ldy = c.n + 3;
+  Inputs const x = random_inputs(random, weights.matrix, c.tokens, 64);
   Bytes bias = random_rows(random, Dtype::f32, 1, c.n, c.n);
   // What is not accumulated may have held anything: NaN.
   Bytes const before =
       c.accumulate ? random_rows(random, Dtype::f32, c.tokens, c.n, ldy) : Bytes(c.tokens * ldy * 4);
-  Gemm g{.x = x.data.get(),
-         .ldx = ldx,
+  Gemm g{.x = x.row(0),
+         .ldx = x.ldx,
          .w = &weights.matrix,
          .bias = c.bias ? bias.f32() : nullptr,
          .ldy = ldy,
@@ -70,7 +70,7 @@ void check_case(Case const& c) {
 }  // namespace
 
 TEST(gemm_matches_reference) {
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+  for (Dtype dtype : kWeightTypes) {
     for (int64_t tokens : {0, 1, 2, 3, 5, 8, 9, 15, 16, 17, 31, 32, 33, 50})
       for (int64_t n : {1, 15, 16, 17, 80})
         for (int64_t k : {1, 31, 32, 33, 96}) check_case({dtype, tokens, n, k});
@@ -79,7 +79,7 @@ TEST(gemm_matches_reference) {
 
 // Deeper than one block of k at every level, wider than a chunk of panels.
 TEST(gemm_matches_reference_across_blocks) {
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+  for (Dtype dtype : kWeightTypes) {
     for (int64_t tokens : {1, 7, 18}) check_case({dtype, tokens, 40, 9000});
     check_case({dtype, 1, 40, 20000});
     check_case({dtype, 40, 1030, 160});
@@ -88,7 +88,7 @@ TEST(gemm_matches_reference_across_blocks) {
 }
 
 TEST(gemm_adds_bias_and_residual) {
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+  for (Dtype dtype : kWeightTypes) {
     for (int64_t tokens : {1, 6, 20}) {
       for (int64_t k : {0, 40, 2100}) {
         check_case({dtype, tokens, 50, k, true, false});
@@ -105,13 +105,13 @@ TEST(gemm_adds_bias_and_residual) {
 TEST(gemm_rows_do_not_depend_on_company) {
   constexpr int64_t kTokens = 41, kN = 104;
   ThreadPool pool(3);
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+  for (Dtype dtype : kWeightTypes) {
     for (int64_t k : {64, 1088, 9000}) {
       for (bool accumulate : {false, true}) {
         Random random{uint64_t(k)};
         Weights const weights(random, dtype, kN, k);
-        int64_t const ldx = weights.matrix.kp(), panels = weights.matrix.panels();
-        Bytes const x = random_rows(random, dtype, kTokens, k, ldx);
+        int64_t const panels = weights.matrix.panels();
+        Inputs const x = random_inputs(random, weights.matrix, kTokens);
         Bytes const before = random_rows(random, Dtype::f32, kTokens, kN, kN);
         Bytes bias = random_rows(random, Dtype::f32, 1, kN, kN);
         for (Kernels const* kernels : dense_levels()) {
@@ -121,8 +121,8 @@ TEST(gemm_rows_do_not_depend_on_company) {
           auto const rows = [&](Bytes& y, int64_t first, int64_t count) {
             std::memcpy(y.data.get() + first * kN * 4, before.data.get() + first * kN * 4,
                         size_t(count * kN * 4));
-            return Gemm{.x = x.data.get() + first * ldx * bytes_of(dtype),
-                        .ldx = ldx,
+            return Gemm{.x = x.row(first),
+                        .ldx = x.ldx,
                         .w = &weights.matrix,
                         .bias = bias.f32(),
                         .y = y.f32() + first * kN,
@@ -172,16 +172,16 @@ TEST(parallel_gemm_cuts_into_pieces) {
 
 TEST(parallel_gemm_equals_one_thread) {
   ThreadPool one(1), many(5);
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+  for (Dtype dtype : kWeightTypes) {
     for (int64_t tokens : {0, 1, 33, 100}) {
       for (int64_t n : {5, 600}) {
         Random random{uint64_t(n + tokens)};
         Weights const weights(random, dtype, n, 96);
-        Bytes const x = random_rows(random, dtype, tokens, 96, 96);
+        Inputs const x = random_inputs(random, weights.matrix, tokens);
         for (Kernels const* kernels : dense_levels()) {
           Bytes alone(tokens * n * 4), together(tokens * n * 4);
-          Gemm g{.x = x.data.get(),
-                 .ldx = 96,
+          Gemm g{.x = x.row(0),
+                 .ldx = x.ldx,
                  .w = &weights.matrix,
                  .y = alone.f32(),
                  .ldy = n,
@@ -199,16 +199,17 @@ TEST(parallel_gemm_equals_one_thread) {
 
 // A row with a NaN must not reach the others: a broken sequence stays alone.
 TEST(gemm_keeps_not_a_number_in_its_row) {
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+  for (Dtype dtype : kWeightTypes) {
     Random random{5};
     Weights const weights(random, dtype, 48, 64);
-    Bytes x = random_rows(random, dtype, 19, 64, 64);
-    reference::put(dtype, x.data.get(), 7 * 64 + 3, INFINITY);
-    reference::put(dtype, x.data.get(), 7 * 64 + 4, -INFINITY);
+    Bytes rows = random_rows(random, Dtype::f32, 19, 64, 64);
+    rows.f32()[7 * 64 + 3] = INFINITY;
+    rows.f32()[7 * 64 + 4] = -INFINITY;
+    Inputs const x = inputs_from(weights.matrix, rows, 64, 19);
     for (Kernels const* kernels : dense_levels()) {
       Bytes y(19 * 48 * 4);
       kernels->gemm(
-          {.x = x.data.get(), .ldx = 64, .w = &weights.matrix, .y = y.f32(), .ldy = 48, .tokens = 19}, 0, 3);
+          {.x = x.row(0), .ldx = x.ldx, .w = &weights.matrix, .y = y.f32(), .ldy = 48, .tokens = 19}, 0, 3);
       for (int64_t i = 0; i < 19 * 48; ++i)
         CHECK(std::isfinite(y.f32()[i]) == (i / 48 != 7), "%s %s row %d", kernels->name, name_of(dtype),
               int(i / 48));

@@ -74,7 +74,7 @@ TEST(pack_keeps_not_a_number) {
 }
 
 TEST(embed_matches_reference) {
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+  for (Dtype dtype : kWeightTypes) {
     for (int64_t hidden : {1, 16, 33, 100}) {
       Random random{uint64_t(hidden)};
       Weights const table(random, dtype, 100, hidden);

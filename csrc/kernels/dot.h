@@ -1,0 +1,215 @@
+// dot.h - sixteen columns of grouped weights times four k of one row, exactly, for every instruction set.
+//
+// A product type, DotQ8 or DotQ4, has
+//   kBytes                       of a group's values in a panel
+//   Weight load(values, step)    step s (k = 4s .. 4s+3 of the group) of 16 columns
+//   Sum start(minus_sum)         of a group and a row; minus_sum is InputGroup's
+//   Sum add(sum, weight, x4)     += w * x, x4 the four int8 of the row at that step
+//   f32x16 finish(sum, minus_sum)   the sums of the group's 32 products, as f32 (they are below 2^24: exact)
+//
+// Weights are stored as unsigned numbers, q + 128 or q + 8. VPDPBUSD multiplies unsigned weights by signed
+// inputs, and minus_sum times the zero takes the excess away. Without it, VPMADDUBSW adds pairs of products
+// in 16 bits: for q4 eight of them fit (8 * 2 * 15 * 127 < 2^15); for q8 the weights are made signed first,
+// and their signs are moved to the inputs (2 * 128 * 127 < 2^15). Elsewhere products of 16 bits are added in
+// pairs.
+#pragma once
+
+#include "kernels/simd.h"
+
+namespace bunting::BUNTING_ISA {
+
+inline constexpr int kSteps = kGroup / 4;        // of a group
+inline constexpr int kStepColumns = kPanel * 4;  // bytes of a step in q8
+
+#if defined(__AVX512VNNI__)
+
+template <bool kFour>
+struct Dot {
+  static constexpr int kBytes = kGroup * kPanel / (kFour ? 2 : 1);
+  static constexpr int kZeroBits = kFour ? 3 : 7;  // q + 8, q + 128
+  using Weight = __m512i;
+  using Sum = __m512i;
+
+  static BUNTING_INLINE Weight load(char const* values, int step) {
+    if constexpr (!kFour) return _mm512_loadu_si512(values + step * 64);
+    __m512i const pairs = _mm512_loadu_si512(values + step % 4 * 64);
+    __m512i const low = _mm512_set1_epi8(15);
+    return _mm512_and_si512(step < 4 ? pairs : _mm512_srli_epi16(pairs, 4), low);
+  }
+  static BUNTING_INLINE Sum start(int32_t minus_sum) { return _mm512_set1_epi32(minus_sum << kZeroBits); }
+  static BUNTING_INLINE Sum add(Sum sum, Weight w, int32_t x4) {
+    return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(x4));
+  }
+  static BUNTING_INLINE f32x16 finish(Sum sum, int32_t) { return {{__builtin_convertvector((vi)sum, vf)}}; }
+};
+
+#elif defined(__AVX2__)
+
+// One machine register of bytes, and what is done with it.
+#if defined(__AVX512BW__)
+struct Bytes {
+  using Vector = __m512i;
+  static constexpr int kCount = 1;  // registers for 16 columns
+  struct Signed {
+    Vector magnitude;
+    __mmask64 negative;
+  };
+  static BUNTING_INLINE Vector load(char const* p) { return _mm512_loadu_si512(p); }
+  static BUNTING_INLINE Vector set(int32_t x4) { return _mm512_set1_epi32(x4); }
+  static BUNTING_INLINE Vector zero() { return _mm512_setzero_si512(); }
+  static BUNTING_INLINE Vector low(Vector x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
+  static BUNTING_INLINE Vector high(Vector x) { return low(_mm512_srli_epi16(x, 4)); }
+  static BUNTING_INLINE Signed to_signed(Vector x) {  // from q + 128
+    Vector const q = _mm512_xor_si512(x, _mm512_set1_epi8(-128));
+    return {_mm512_abs_epi8(q), _mm512_movepi8_mask(q)};
+  }
+  static BUNTING_INLINE Vector with_sign(Vector x, Signed of) {
+    return _mm512_mask_sub_epi8(x, of.negative, zero(), x);
+  }
+  static BUNTING_INLINE Vector pairs(Vector unsigned_w, Vector x) {
+    return _mm512_maddubs_epi16(unsigned_w, x);
+  }
+  static BUNTING_INLINE Vector add16(Vector a, Vector b) { return _mm512_add_epi16(a, b); }
+  static BUNTING_INLINE Vector add32(Vector a, Vector b) { return _mm512_add_epi32(a, b); }
+  static BUNTING_INLINE Vector widen(Vector x) { return _mm512_madd_epi16(x, _mm512_set1_epi16(1)); }
+  static BUNTING_INLINE vf to_f32(Vector x) { return __builtin_convertvector((vi)x, vf); }
+};
+#else
+struct Bytes {
+  using Vector = __m256i;
+  static constexpr int kCount = 2;
+  struct Signed {
+    Vector magnitude, q;
+  };
+  static BUNTING_INLINE Vector load(char const* p) {
+    return _mm256_loadu_si256(reinterpret_cast<__m256i const*>(p));
+  }
+  static BUNTING_INLINE Vector set(int32_t x4) { return _mm256_set1_epi32(x4); }
+  static BUNTING_INLINE Vector zero() { return _mm256_setzero_si256(); }
+  static BUNTING_INLINE Vector low(Vector x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
+  static BUNTING_INLINE Vector high(Vector x) { return low(_mm256_srli_epi16(x, 4)); }
+  static BUNTING_INLINE Signed to_signed(Vector x) {
+    Vector const q = _mm256_xor_si256(x, _mm256_set1_epi8(-128));
+    return {_mm256_abs_epi8(q), q};
+  }
+  static BUNTING_INLINE Vector with_sign(Vector x, Signed of) { return _mm256_sign_epi8(x, of.q); }
+  static BUNTING_INLINE Vector pairs(Vector unsigned_w, Vector x) {
+    return _mm256_maddubs_epi16(unsigned_w, x);
+  }
+  static BUNTING_INLINE Vector add16(Vector a, Vector b) { return _mm256_add_epi16(a, b); }
+  static BUNTING_INLINE Vector add32(Vector a, Vector b) { return _mm256_add_epi32(a, b); }
+  static BUNTING_INLINE Vector widen(Vector x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
+  static BUNTING_INLINE vf to_f32(Vector x) { return _mm256_cvtepi32_ps(x); }
+};
+#endif
+
+template <bool kFour>
+struct Dot {
+  static constexpr int kBytes = kGroup * kPanel / (kFour ? 2 : 1);
+  static constexpr int kWidth = int(sizeof(Bytes::Vector));
+  struct Sum {
+    Bytes::Vector part[Bytes::kCount];
+  };
+  struct WeightQ4 {
+    Bytes::Vector part[Bytes::kCount];
+  };
+  struct WeightQ8 {
+    Bytes::Signed part[Bytes::kCount];
+  };
+  using Weight = std::conditional_t<kFour, WeightQ4, WeightQ8>;
+
+  static BUNTING_INLINE Weight load(char const* values, int step) {
+    Weight w;
+    for (int i = 0; i < Bytes::kCount; ++i) {
+      if constexpr (kFour) {
+        Bytes::Vector const nibbles = Bytes::load(values + step % 4 * 64 + i * kWidth);
+        w.part[i] = step < 4 ? Bytes::low(nibbles) : Bytes::high(nibbles);
+      } else {
+        w.part[i] = Bytes::to_signed(Bytes::load(values + step * 64 + i * kWidth));
+      }
+    }
+    return w;
+  }
+  static BUNTING_INLINE Sum start(int32_t) {
+    Sum sum;
+    for (auto& part : sum.part) part = Bytes::zero();
+    return sum;
+  }
+  static BUNTING_INLINE Sum add(Sum sum, Weight const& w, int32_t x4) {
+    Bytes::Vector const x = Bytes::set(x4);
+    for (int i = 0; i < Bytes::kCount; ++i) {
+      if constexpr (kFour) {
+        sum.part[i] = Bytes::add16(sum.part[i], Bytes::pairs(w.part[i], x));
+      } else {
+        Bytes::Vector const products = Bytes::pairs(w.part[i].magnitude, Bytes::with_sign(x, w.part[i]));
+        sum.part[i] = Bytes::add32(sum.part[i], Bytes::widen(products));
+      }
+    }
+    return sum;
+  }
+  static BUNTING_INLINE f32x16 finish(Sum const& sum, int32_t minus_sum) {
+    f32x16 y;
+    for (int i = 0; i < Bytes::kCount; ++i)
+      y.r[i] = Bytes::to_f32(kFour ? Bytes::add32(Bytes::widen(sum.part[i]), Bytes::set(minus_sum << 3))
+                                   : sum.part[i]);
+    return y;
+  }
+};
+
+#else
+
+// Registers of four 32-bit lanes. Eight products of 16 bits are the four k of two columns; two neighbours are
+// added in the halves of a 32-bit lane, so that two lanes make a column.
+template <bool kFour>
+struct Dot {
+  static constexpr int kBytes = kGroup * kPanel / (kFour ? 2 : 1);
+  static constexpr int kColumnPairs = kPanel / 2;
+  typedef int16_t vs __attribute__((vector_size(16)));
+  typedef uint8_t vb __attribute__((vector_size(8)));
+  struct Weight {
+    vs pair[kColumnPairs];
+  };
+  struct Sum {
+    vi pair[kColumnPairs];
+  };
+
+  static BUNTING_INLINE Weight load(char const* values, int step) {
+    Weight w;
+    for (int i = 0; i < kColumnPairs; ++i) {
+      vb bytes;
+      std::memcpy(&bytes, values + (kFour ? step % 4 : step) * 64 + i * 8, sizeof bytes);
+      vs const wide = __builtin_convertvector(bytes, vs);
+      w.pair[i] = !kFour ? wide - 128 : (step < 4 ? wide & 15 : wide >> 4) - 8;
+    }
+    return w;
+  }
+  static BUNTING_INLINE Sum start(int32_t) { return {}; }
+  static BUNTING_INLINE Sum add(Sum sum, Weight const& w, int32_t x4) {
+    int16_t const x0 = int8_t(x4), x1 = int8_t(x4 >> 8), x2 = int8_t(x4 >> 16), x3 = int8_t(x4 >> 24);
+    vs const x = {x0, x1, x2, x3, x0, x1, x2, x3};
+    for (int i = 0; i < kColumnPairs; ++i) {
+#if defined(__SSE2__)
+      sum.pair[i] += (vi)_mm_madd_epi16((__m128i)w.pair[i], (__m128i)x);
+#else
+      vi const products = (vi)(w.pair[i] * x);
+      sum.pair[i] += ((products << 16) >> 16) + (products >> 16);
+#endif
+    }
+    return sum;
+  }
+  static BUNTING_INLINE f32x16 finish(Sum const& sum, int32_t) {
+    float columns[kPanel];
+    for (int i = 0; i < kColumnPairs; ++i) {
+      columns[2 * i] = float(sum.pair[i][0] + sum.pair[i][1]);
+      columns[2 * i + 1] = float(sum.pair[i][2] + sum.pair[i][3]);
+    }
+    return ::bunting::BUNTING_ISA::load(columns);
+  }
+};
+
+#endif
+
+using DotQ8 = Dot<false>;
+using DotQ4 = Dot<true>;
+
+}  // namespace bunting::BUNTING_ISA

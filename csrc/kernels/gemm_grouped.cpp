@@ -1,0 +1,34 @@
+// gemm_grouped.cpp: y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n] for weights in groups, and which
+// micro-kernel computes it.
+//
+//   x [T, ldx] InputGroup     w packed panels, q8 or q4 (kernels.h)     y [T, ldy] f32
+//
+// Order of a sum, the same for every T, slice, thread and micro-kernel: bias (or y) first, then rising
+// groups, each one product of an exact integer and of the product of both scales.
+//
+// Work:     panels [begin, end) for all rows; gemm_block.h has the blocking.
+// Roofline: few rows: memory, the packed weights once (8.5 and 4.5 bits each); many: the level's multiply-add
+// of
+//           bytes, less what finishing a group takes (3 of 11 instructions of a row and panel with VNNI).
+// Checked:  against reference::gemm in f64 over the same integers, |diff| <= 2^-24 * sqrt(K) * 4 * (|y0| +
+//           sum |x||w|), and bit for bit between a row alone and the same row in company.
+#include "kernels/gemm_grouped.h"
+
+#include "kernels/gemm_grouped_tile.h"
+
+namespace bunting::BUNTING_ISA {
+
+void gemm_grouped(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
+#if defined(BUNTING_HAS_INT8_TILES)
+  if (g.tokens > kTileRowsLeast) {
+    if (g.w->dtype == Dtype::q8) return gemm_blocks<GroupedTiles<DotQ8>>(g, panel_begin, panel_end);
+    return gemm_blocks<GroupedTiles<DotQ4>>(g, panel_begin, panel_end);
+  }
+#endif
+  if (g.w->dtype == Dtype::q8)
+    gemm_blocks<GroupedMicro<DotQ8>>(g, panel_begin, panel_end);
+  else
+    gemm_blocks<GroupedMicro<DotQ4>>(g, panel_begin, panel_end);
+}
+
+}  // namespace bunting::BUNTING_ISA

@@ -1,0 +1,135 @@
+// gemm_grouped.h - GEMM micro-kernels for grouped weights on vector registers: R rows times N panels.
+//
+//   y[t, n] += sum over groups of float(sum of q_x q_w within the group) * (scale_x * scale_w)
+//
+// The inner sums are exact, whatever instructions make them (dot.h); the outer one runs over rising groups
+// with one fused multiply-add each. So every micro-kernel of a level that keeps to this order gives the same
+// bits, and the one for tiles (gemm_grouped_tile.h) may take the many rows where this one takes the few.
+#pragma once
+
+#include <utility>
+
+#include "kernels/dot.h"
+#include "kernels/gemm_block.h"
+#include "kernels/half.h"
+
+namespace bunting::BUNTING_ISA {
+
+// Groups of sums that fit the register file twice, as integers and as floats, beside weights and an input.
+#if defined(__AVX512VNNI__)
+inline constexpr int kGroupedSums = 12, kGroupedRows = 6, kGroupedPanels = 8;
+#elif defined(__AVX512F__)
+inline constexpr int kGroupedSums = 8, kGroupedRows = 4, kGroupedPanels = 4;
+#elif defined(__AVX2__)
+inline constexpr int kGroupedSums = 2, kGroupedRows = 2, kGroupedPanels = 2;
+#else
+inline constexpr int kGroupedSums = 1, kGroupedRows = 1, kGroupedPanels = 1;
+#endif
+
+inline constexpr int64_t kScaleBytes = 2 * kPanel * 2;  // of a block, before its values
+
+constexpr int grouped_panels(int rows) {
+  int const panels = kGroupedSums / rows;
+  return panels < kGroupedPanels ? panels : kGroupedPanels;
+}
+
+BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
+  int32_t four;
+  std::memcpy(&four, x.q + 4 * step, sizeof four);
+  return four;
+}
+
+template <class D, int R, int N>
+void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
+  constexpr int64_t kBlockBytes = kScaleBytes + 2 * D::kBytes;
+  f32x16 sums[R][N];
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < N; ++n) {
+      float const* y = s.y + r * s.ldy + n * kPanel;
+      sums[r][n] = s.start_at_zero ? zero() : n + 1 < N ? load(y) : load_first(y, s.last_columns);
+    }
+  }
+  char const* w = s.w;
+  for (int64_t k = 0; k < s.k; k += 2 * kGroup, w += kBlockBytes) {
+    for (int group = 0; group < 2; ++group, ++x) {
+      char const* const values = w + kScaleBytes + group * D::kBytes;
+      typename D::Sum dots[R][N];
+      for (int r = 0; r < R; ++r) {
+        auto const start = D::start(x[r * ldx].minus_sum);
+        for (int n = 0; n < N; ++n) dots[r][n] = start;
+      }
+#pragma GCC unroll 8
+      for (int step = 0; step < kSteps; ++step) {
+        typename D::Weight weights[N];
+        for (int n = 0; n < N; ++n) {
+          if (step < D::kBytes / kStepBytes)
+            __builtin_prefetch(values + n * s.panel_stride + step * kStepBytes + kPrefetchBytes);
+          weights[n] = D::load(values + n * s.panel_stride, step);
+        }
+        for (int r = 0; r < R; ++r) {
+          int32_t const four = four_of(x[r * ldx], step);
+          for (int n = 0; n < N; ++n) dots[r][n] = D::add(dots[r][n], weights[n], four);
+        }
+      }
+      f32x16 scales[N];
+      for (int n = 0; n < N; ++n)
+        scales[n] = load_f16(reinterpret_cast<uint16_t const*>(w + n * s.panel_stride) + group * kPanel);
+      for (int r = 0; r < R; ++r) {
+        f32x16 const scale = set1(x[r * ldx].scale);
+        for (int n = 0; n < N; ++n)
+          sums[r][n] = fma(D::finish(dots[r][n], x[r * ldx].minus_sum), scale * scales[n], sums[r][n]);
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < N; ++n) {
+      float* y = s.y + r * s.ldy + n * kPanel;
+      if (n + 1 < N)
+        store(y, sums[r][n]);
+      else
+        store_first(y, sums[r][n], s.last_columns);
+    }
+  }
+}
+
+template <class D>
+struct GroupedMicro {
+  static constexpr int kRows = kGroupedRows, kStep = 2 * kGroup;
+  static constexpr int64_t kStepBytes = kScaleBytes + 2 * D::kBytes;
+
+  struct State {
+    InputGroup const* x;
+    int64_t ldx;
+  };
+
+  static int64_t k_block(int64_t tokens) { return tokens > kRows ? 2048 : int64_t{1} << 40; }
+  static int64_t next_rows(int64_t left) { return next_group(left, kRows); }
+  static int64_t panels(int64_t rows) { return grouped_panels(int(rows)); }
+
+  static void prepare(State& state, Gemm const& g, int64_t first, int64_t, int64_t k0, int64_t) {
+    state.x = static_cast<InputGroup const*>(g.x) + first * g.ldx + k0 / kGroup;
+    state.ldx = g.ldx;
+  }
+
+  using Block = void (*)(InputGroup const*, int64_t, Slice const&);
+
+  template <int Row, int... Panel>
+  static constexpr void fill(Block (&row)[kGroupedPanels], std::integer_sequence<int, Panel...>) {
+    ((row[Panel] = multiply_groups<D, Row + 1, Panel + 1>), ...);
+  }
+  template <int... Row>
+  static constexpr auto table(std::integer_sequence<int, Row...>) {
+    struct {
+      Block at[kGroupedRows][kGroupedPanels] = {};
+    } all;
+    (fill<Row>(all.at[Row], std::make_integer_sequence<int, grouped_panels(Row + 1)>{}), ...);
+    return all;
+  }
+
+  static void multiply(State const& state, int64_t rows, int64_t panels, Slice const& slice) {
+    static constexpr auto kBlocks = table(std::make_integer_sequence<int, kGroupedRows>{});
+    kBlocks.at[rows - 1][panels - 1](state.x, state.ldx, slice);
+  }
+};
+
+}  // namespace bunting::BUNTING_ISA

@@ -1,0 +1,30 @@
+// packed_file.h - packed weights on disk, so that a second start only reads.
+//
+//   bytes     what
+//   0         "BUNTPACK", u32 version, u32 0
+//   16        key: what was packed, by the caller's account
+//   48        u64 bytes of data, u64 checksum of the data, u64 checksum of the bytes before
+//   4096      the data
+//
+// Little-endian. The data is what lies in memory, the same for every instruction set; the version goes up
+// with every change of a layout in kernels.h. Checksums are sums of 64-bit words by chunks of 4 MiB: any
+// single damaged word shows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "thread_pool.h"
+
+namespace bunting {
+
+inline constexpr size_t kPackedKeyBytes = 32;
+
+// Writes a file beside `path` and renames it. Throws BUNTING_IO; then there is no new file.
+void save_packed(char const* path, uint8_t const* key, char const* data, size_t bytes);
+
+// Reads and checks all data on the pool's threads. Throws BUNTING_IO when there is no file or it cannot be
+// read, BUNTING_INVALID when it is not the file that was asked for or is damaged; `data` is then unspecified.
+void restore_packed(char const* path, uint8_t const* key, char* data, size_t bytes, ThreadPool& pool);
+
+}  // namespace bunting

@@ -1,0 +1,99 @@
+// Integers in groups that share a scale, one group at a time: of weights and of activations.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "reference/dense.h"
+#include "reference/kv_value.h"
+
+namespace bunting::reference {
+namespace {
+
+// The nearest value of f16, ties to even; infinite from 65520 on.
+double nearest_f16(float x) {
+  if (std::isnan(x)) return x;
+  double const magnitude = std::fabs(double(x));
+  int exponent;
+  std::frexp(magnitude, &exponent);
+  double const step = std::ldexp(1.0, std::max(exponent - 11, -24));
+  double const rounded = std::nearbyint(magnitude / step) * step;
+  return std::copysign(rounded >= 65536 ? double(INFINITY) : rounded, double(x));
+}
+
+// The sum of 32 terms in the order of the kernels: i with i + 16, then halving.
+float sum_of(float const* terms) {
+  float lanes[16];
+  for (int i = 0; i < 16; ++i) lanes[i] = terms[i] + terms[i + 16];
+  for (int width = 8; width > 0; width /= 2)
+    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+  return lanes[0];
+}
+
+float rounded(float x, float low, float high) {
+  return std::min(std::max(std::nearbyintf(x), low), high);
+}
+
+float q4_scale(float const* values, float largest) {
+  float const extreme =
+      std::any_of(values, values + kGroup, [&](float x) { return x == -largest; }) ? -largest : largest;
+  float best = 0, scale = 0;
+  for (float const steps : {-8.0f, -9.0f, -8.5f, -7.5f, -7.0f, -6.5f, -6.0f, 7.5f, 7.0f, 6.5f, 6.0f}) {
+    float products[kGroup], squares[kGroup];
+    for (int i = 0; i < kGroup; ++i) {
+      float const q = rounded(values[i] * (steps / extreme), -8, 7);
+      products[i] = values[i] * q;
+      squares[i] = q * q;
+    }
+    float const product = sum_of(products), square = sum_of(squares);
+    if (product * product / square > best) {
+      best = product * product / square;
+      scale = product / square;
+    }
+  }
+  return scale;
+}
+
+}  // namespace
+
+void round_group(Dtype dtype, float const* values, int8_t* q, double* scale) {
+  float largest = 0;
+  bool is_finite = true;
+  for (int i = 0; i < kGroup; ++i) {
+    largest = std::max(largest, std::fabs(values[i]));
+    is_finite = is_finite && std::isfinite(values[i]);
+  }
+  std::fill_n(q, kGroup, int8_t{0});
+  *scale = is_finite ? 0 : NAN;
+  if (!is_finite || largest < 1e-30f) return;
+  float const low = dtype == Dtype::q8 ? -127 : -8, high = dtype == Dtype::q8 ? 127 : 7;
+  *scale = nearest_f16(dtype == Dtype::q8 ? largest / 127.0f : q4_scale(values, largest));
+  if (*scale == 0) return;
+  for (int i = 0; i < kGroup; ++i) q[i] = int8_t(rounded(values[i] * (1.0f / float(*scale)), low, high));
+}
+
+void quantise(InputGroup* to, int64_t ldto, void const* x, Dtype dtype, int64_t ldx, int64_t k,
+              int64_t tokens) {
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t group = 0; group < round_up(k, 2 * kGroup) / kGroup; ++group) {
+      InputGroup& out = to[t * ldto + group];
+      std::memset(&out, 0, sizeof out);
+      float values[kGroup], largest = 0;
+      bool is_finite = true;
+      for (int64_t i = 0; i < kGroup; ++i) {
+        int64_t const at = group * kGroup + i;
+        values[i] = at < k ? get(dtype, static_cast<char const*>(x), size_t(t * ldx + at)) : 0.0f;
+        largest = std::max(largest, std::fabs(values[i]));
+        is_finite = is_finite && std::isfinite(values[i]);
+      }
+      if (!is_finite) out.scale = NAN;
+      if (!is_finite || largest < 1e-30f) continue;
+      out.scale = largest / 127.0f;
+      for (int i = 0; i < kGroup; ++i) {
+        out.q[i] = int8_t(std::nearbyintf(values[i] * (127.0f / largest)));
+        out.minus_sum -= out.q[i];
+      }
+    }
+  }
+}
+
+}  // namespace bunting::reference

@@ -1,0 +1,150 @@
+// Weights and activations in groups of integers: against plain loops, bit for bit, and as near to the numbers
+// they stand for as their bits allow.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/dense_test.h"
+
+namespace bunting::test {
+namespace {
+
+constexpr Dtype kGroupedTypes[] = {Dtype::q8, Dtype::q4};
+
+// Groups of very different sizes, some of them zero, some with ties between two integers.
+std::vector<float> varied_numbers(Random& random, int64_t count) {
+  std::vector<float> numbers(size_t(count), 0.0f);
+  for (int64_t i = 0; i < count; ++i) {
+    int const kind = int((i / kGroup) % 6);
+    float const size = std::ldexp(1.0f, kind * 12 - 40);
+    if (kind == 3)
+      numbers[size_t(i)] = float(random.below(255) - 127) / 2 + (i % kGroup == 0 ? 127.0f : 0.0f);
+    else if (kind != 4)
+      numbers[size_t(i)] = size * random.uniform(-1, 1);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+TEST(pack_grouped_matches_reference) {
+  for (Dtype dtype : kGroupedTypes) {
+    for (Dtype source : {Dtype::f32, Dtype::f16, Dtype::bf16, dtype}) {
+      bool const is_stored = source == dtype;
+      for (int64_t n : {1, 16, 35}) {
+        for (int64_t k : {1, 31, 32, 64, 96, 200, 416}) {
+          if (is_stored && k % kGroup != 0) continue;
+          Random random{uint64_t(n * 1000 + k)};
+          // Blocks may hold any bits; numbers of any size are told apart in the other test.
+          int64_t const bytes =
+              is_stored ? n * k / kGroup * (dtype == Dtype::q8 ? 34 : 18) : n * k * bytes_of(source);
+          Bytes src(3 + bytes);
+          char* const at = src.data.get() + 3;
+          std::vector<float> const numbers = varied_numbers(random, n * k);
+          for (int64_t i = 0; i < bytes; ++i) at[i] = char(random.next());
+          for (int64_t i = 0; i < n * k && !is_stored; ++i) {
+            if (source == Dtype::f32) std::memcpy(at + i * 4, &numbers[size_t(i)], 4);
+            uint16_t half = source == Dtype::bf16 ? reference::narrow(numbers[size_t(i)])
+                                                  : uint16_t(random.next() & 0xbbff);
+            if (source != Dtype::f32) std::memcpy(at + i * 2, &half, 2);
+          }
+          for (int64_t i = 0; i < bytes && is_stored; i += dtype == Dtype::q8 ? 34 : 18)
+            at[i + 1] &= char(0xbb);  // finite
+          PackedMatrix want{.dtype = dtype, .n = n, .k = k}, got = want;
+          Bytes want_bytes(int64_t(want.bytes()));
+          want.data = want_bytes.data.get();
+          reference::pack(want, at, source);
+          for (Kernels const* kernels : dense_levels()) {
+            Bytes got_bytes(int64_t(got.bytes()));
+            got.data = got_bytes.data.get();
+            int64_t const middle = got.panels() / 2;
+            kernels->pack(got, at, source, middle, got.panels());
+            kernels->pack(got, at, source, 0, middle);
+            CHECK(std::memcmp(got.data, want.data, want.bytes()) == 0, "%s %s from %s N=%d K=%d",
+                  kernels->name, name_of(dtype), name_of(source), int(n), int(k));
+          }
+        }
+      }
+    }
+  }
+}
+
+// Every weight is within half a step of its number, but for the ends of the range; and q4 leaves less error
+// than rounding by the largest number alone.
+TEST(grouped_weights_are_near_their_numbers) {
+  Random random{3};
+  double searched = 0, plain = 0;
+  for (int round = 0; round < 200; ++round) {
+    float values[kGroup], largest = 0;
+    for (float& value : values) {
+      value = random.uniform(-1, 1) * random.uniform(0, 1) * random.uniform(0, 1);
+      largest = std::max(largest, std::fabs(value));
+    }
+    int8_t q[kGroup];
+    double scale;
+    reference::round_group(Dtype::q8, values, q, &scale);
+    for (int i = 0; i < kGroup; ++i)
+      CHECK(std::fabs(scale * q[i] - values[i]) <= 0.501 * std::fabs(scale) + 0.0005 * largest,
+            "q8 of %g: %g", values[i], scale * q[i]);
+    reference::round_group(Dtype::q4, values, q, &scale);
+    for (int i = 0; i < kGroup; ++i) {
+      CHECK(q[i] >= -8 && q[i] <= 7, "q4: %d", q[i]);
+      searched += std::pow(scale * q[i] - values[i], 2);
+      float const step = largest / 7;
+      plain += std::pow(step * std::round(values[i] / step) - values[i], 2);
+    }
+  }
+  CHECK(searched < 0.85 * plain, "squared error %g, by the largest number alone %g", searched, plain);
+}
+
+TEST(grouped_weights_that_are_no_numbers) {
+  for (Dtype dtype : kGroupedTypes) {
+    for (float const bad : {float(NAN), float(INFINITY), -float(INFINITY)}) {
+      std::vector<float> values(16 * 96, 0.5f);
+      values[3 * 96 + 40] = bad;  // the second group of column 3
+      for (Kernels const* kernels : dense_levels()) {
+        PackedMatrix w{.dtype = dtype, .n = 16, .k = 96};
+        Bytes bytes(int64_t(w.bytes()));
+        w.data = bytes.data.get();
+        kernels->pack(w, values.data(), Dtype::f32, 0, 1);
+        for (int64_t n = 0; n < 16; ++n)
+          for (int64_t k = 0; k < 96; ++k)
+            CHECK(std::isnan(reference::weight(w, n, k)) == (n == 3 && k / kGroup == 1),
+                  "%s %s column %d k %d", kernels->name, name_of(dtype), int(n), int(k));
+      }
+    }
+  }
+}
+
+TEST(quantise_matches_reference) {
+  for (Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    for (int64_t k : {1, 32, 40, 64, 200, 416}) {
+      constexpr int64_t kTokens = 5;
+      Random random{uint64_t(k)};
+      int64_t const ldx = round_up(k, kGroup) + 16, ldto = round_up(k, 64) / kGroup + 1;
+      std::vector<float> const numbers = varied_numbers(random, kTokens * k);
+      Bytes x(kTokens * ldx * bytes_of(dtype));
+      for (int64_t t = 0; t < kTokens; ++t)
+        for (int64_t i = 0; i < ldx; ++i) {
+          float value = i < k ? numbers[size_t(t * k + i)] : 0.0f;
+          if (t == 2 && i == 0) value = INFINITY;
+          if (t == 3 && i == k / 2) value = dtype == Dtype::f32 ? float(NAN) : -float(INFINITY);
+          reference::put(dtype, x.data.get(), size_t(t * ldx + i), value);
+        }
+      Bytes want(kTokens * ldto * int64_t(sizeof(InputGroup)));
+      reference::quantise(reinterpret_cast<InputGroup*>(want.data.get()), ldto, x.data.get(), dtype, ldx, k,
+                          kTokens);
+      for (Kernels const* kernels : dense_levels()) {
+        Bytes got(int64_t(want.size));
+        auto* const groups = reinterpret_cast<InputGroup*>(got.data.get());
+        kernels->quantise(groups, ldto, x.data.get(), dtype, ldx, k, 2, kTokens);
+        kernels->quantise(groups, ldto, x.data.get(), dtype, ldx, k, 0, 2);
+        CHECK(std::memcmp(got.data.get(), want.data.get(), want.size) == 0, "%s from %s K=%d", kernels->name,
+              name_of(dtype), int(k));
+        CHECK(std::isnan(groups[2 * ldto].scale) && std::isnan(groups[3 * ldto + k / 2 / kGroup].scale),
+              "%s from %s K=%d: a number that is none is lost", kernels->name, name_of(dtype), int(k));
+      }
+    }
+  }
+}
+
+}  // namespace bunting::test
