@@ -1,5 +1,6 @@
 import { assert } from "../core.ts";
 import type { CostModel, EngineCosts, StepShape } from "./cost-model.ts";
+import { ErrorQuantile } from "./error-quantile.ts";
 import { LinearCost } from "./linear.ts";
 import { ProfileCostModel, type ProfileTable } from "./profile.ts";
 
@@ -19,7 +20,7 @@ export interface OnlineState {
   readonly weights: readonly number[];
   readonly gram: readonly number[];
   readonly goal: readonly number[];
-  readonly margin: number;
+  readonly errors: readonly number[];
   readonly observations: number;
   readonly run: readonly number[];
 }
@@ -43,11 +44,11 @@ const OUTLIER = 8;
  *  thousand steps to believe it. */
 const RUN = 8;
 const CHANGED = 1.25;
-/** The margin covers this share of steps. */
-const COVERED = 0.95;
-const MARGIN_RATE = 0.02;
-const MARGIN_START = 0.1;
-const MARGIN_MIN = 0.05;
+/** The margin covers this share of the last few hundred steps: targets are kept by 99 of 100. */
+const COVERED = 0.99;
+const ERRORS_FORGET = 0.995;
+/** What is believed of the base's error before there are steps to tell. */
+const ERRORS_BELIEF = { error: 0.1, count: 2 };
 
 /**
  * A cost model that learns from what steps took: weighted least squares of the relative error over a few features of a
@@ -62,7 +63,7 @@ export class OnlineCostModel implements EngineCosts {
   readonly #gram: Float64Array;
   readonly #goal: Float64Array;
   readonly #features = new Float64Array(FEATURES);
-  #margin = MARGIN_START;
+  readonly #errors = new ErrorQuantile(COVERED, ERRORS_FORGET, ERRORS_BELIEF);
   #observations = 0;
   /** Of the last steps, what they took over what was predicted: all above `CHANGED`, or all below 1 / `CHANGED`. */
   #run: number[] = [];
@@ -95,9 +96,9 @@ export class OnlineCostModel implements EngineCosts {
     return new OnlineCostModel(this.#base).#set(this.#learnt());
   }
 
-  /** The share by which 95 % of steps stay below prediction × (1 + margin); 0 … 1. */
+  /** 99 % of steps stay below prediction × (1 + margin); 0.0025 … 1.04. */
   get margin(): number {
-    return this.#margin;
+    return this.#errors.value;
   }
 
   stepMs(shape: StepShape): number {
@@ -111,8 +112,9 @@ export class OnlineCostModel implements EngineCosts {
     const predicted = this.#predict(features);
     if (this.#observations === 1 || !(ms > 0)) return;
     this.#follow(ms / predicted);
-    if (ms > OUTLIER * this.#predict(features)) return;
-    this.#widen(ms > predicted * (1 + this.#margin));
+    const expected = this.#predict(features);
+    if (ms > OUTLIER * expected) return;
+    this.#errors.add(ms / expected - 1);
     this.#remember(features, ms);
     for (let sweep = 0; sweep < SWEEPS; sweep++) this.#solve();
   }
@@ -130,17 +132,17 @@ export class OnlineCostModel implements EngineCosts {
       weights: [...this.#weights],
       gram: [...this.#gram],
       goal: [...this.#goal],
-      margin: this.#margin,
+      errors: this.#errors.state,
       observations: this.#observations,
       run: [...this.#run],
     };
   }
 
-  #set({ weights, gram, goal, margin, observations, run }: Omit<OnlineState, "base">): this {
+  #set({ weights, gram, goal, errors, observations, run }: Omit<OnlineState, "base">): this {
     this.#weights.set(weights);
     this.#gram.set(gram);
     this.#goal.set(goal);
-    this.#margin = margin;
+    this.#errors.state = errors;
     this.#observations = observations;
     this.#run = [...run];
     return this;
@@ -180,16 +182,12 @@ export class OnlineCostModel implements EngineCosts {
     if (this.#run.length < RUN) return;
     const factor = Math.exp(this.#run.reduce((sum, each) => sum + Math.log(each), 0) / RUN);
     this.#run = [];
+    this.#errors.reset();
     for (let i = 0; i < FEATURES; i++) {
       this.#weights[i]! *= factor;
       this.#goal[i]! /= factor;
     }
     for (let i = 0; i < this.#gram.length; i++) this.#gram[i]! /= factor * factor;
-  }
-
-  #widen(isAbove: boolean): void {
-    const step = MARGIN_RATE * (isAbove ? COVERED : COVERED - 1) * Math.max(MARGIN_MIN, this.#margin);
-    this.#margin = Math.min(1, Math.max(0, this.#margin + step));
   }
 
   #remember(features: Float64Array, ms: number): void {
