@@ -13,25 +13,16 @@ namespace bunting {
 
 namespace {
 
-// Query rows of one attention item: enough to share the reading of a page, few enough to spread one prompt.
-constexpr int32_t kAttentionRows = 32;
-
 // What work takes on one thread, in ns, as far as it matters for sharing it: within a factor of two on
 // today's machines.
 constexpr double kPieceNs = 40'000;     // shorter work is done before another core has fetched its share
 constexpr double kElementNs = 0.2;      // of a loop over activations
 constexpr double kByteNs = 0.05;        // reading a byte of weights
 constexpr double kWeightRowNs = 0.007;  // multiplying it with one row
-constexpr double kKeyNs = 0.03;         // one dimension of a key and its value, for one query head
 constexpr double kLogitNs = 5;          // of a draw
 
 int64_t operand_stride(int64_t k) {
   return round_up(k, kKAlign);
-}
-
-size_t attention_items_max(Model const& model, bunting_engine_limits const& limits) {
-  size_t const row_blocks = size_t(limits.step_chunks_max) + size_t(limits.step_tokens_max) / kAttentionRows;
-  return row_blocks * size_t(model.shape().kv_heads);
 }
 
 size_t attention_scratch(Model const& model) {
@@ -79,6 +70,8 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
   gate_up = carver.take<float>(tokens * 2 * size_t(model.padded_feed_forward()));
   activated = operand(model.shape().feed_forward);
   groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));
+  attention_states = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().query_heads) *
+                                        size_t(attention_state_floats(model.shape().head_size)));
   attention_scratch = carver.take<char>(threads * bunting::attention_scratch(model));
   sample_scratch = carver.take<char>(threads * bunting::sample_scratch(model));
   logits = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().vocab));
@@ -95,7 +88,9 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
       activated_stride_(operand_stride(model.shape().feed_forward)),
       pages_region_(pages_bytes(model, limits), "KV pages"),
       work_region_(Workspace().place(model, limits, nullptr), "the workspaces of a step"),
-      items_(attention_items_max(model, limits)),
+      attention_plan_({model.shape().query_heads, model.shape().kv_heads, model.shape().head_size,
+                       model.shape().sliding_window},
+                      limits.step_chunks_max, limits.step_tokens_max, limits.threads),
       pool_(limits.threads) {
   work_.place(model, limits, work_region_.data());
 }
@@ -104,7 +99,7 @@ void Forward::run(StepPlan const& plan, void* result) {
   auto const started = std::chrono::steady_clock::now();
   ThreadPool::Step const step(pool_);
   copy_pages(plan);
-  plan_attention(plan);
+  attention_plan_.make(plan);
   share_rows(plan.tokens, model_.shape().hidden, [&](int64_t begin, int64_t end) {
     kernels_.embed(work_.x, hidden_stride_, model_.embedding(), plan.token, begin, end);
   });
@@ -142,21 +137,6 @@ void Forward::copy_pages(StepPlan const& plan) {
   });
 }
 
-// Cuts the step's attention into items, the same in every layer; the pool evens out what they cost.
-void Forward::plan_attention(StepPlan const& plan) {
-  item_count_ = 0;
-  int64_t keys = 0;  // read, over all rows
-  for (int32_t c = 0; c < plan.chunks; c++) {
-    int64_t const start = plan.chunk[size_t(c)].start;
-    int32_t const count = plan.chunk[size_t(c)].count;
-    keys += count * (start + (count + 1) / 2);
-    for (int32_t head = 0; head < model_.shape().kv_heads; head++)
-      for (int32_t row = 0; row < count; row += kAttentionRows)
-        items_[size_t(item_count_++)] = {c, head, row, std::min(row + kAttentionRows, count)};
-  }
-  attention_ns_ = kKeyNs * double(keys) * double(model_.query_width());
-}
-
 void Forward::project_and_append(StepPlan const& plan, int32_t layer) {
   LayerWeights const& weights = model_.layer(layer);
   normalise(weights.attention_norm, plan.tokens);
@@ -187,19 +167,23 @@ void Forward::attend(StepPlan const& plan, int32_t layer) {
                             .ldq = model_.qkv_width(),
                             .kv = kv_layer(layer),
                             .chunks = plan.chunk.data(),
-                            .items = items_.data(),
+                            .items = attention_plan_.items(),
                             .query_heads = model_.shape().query_heads,
                             .sliding_window = model_.shape().sliding_window,
                             .scale = 1.0f / std::sqrt(float(model_.shape().head_size)),
                             .out = work_.attended,
                             .ldo = attended_stride_,
+                            .states = work_.attention_states,
                             .scratch = nullptr};
   size_t const scratch_bytes = attention_scratch(model_);
-  pool_.run(item_count_, grain(item_count_, attention_ns_), [&](int64_t begin, int64_t end, int thread) {
-    Attention mine = attention;
-    mine.scratch = work_.attention_scratch + size_t(thread) * scratch_bytes;
-    kernels_.attention(mine, begin, end);
-  });
+  for (int32_t phase = 0; phase < attention_plan_.phases(); phase++) {
+    pool_.run(attention_plan_.pieces(phase), 1, [&](int64_t begin, int64_t end, int thread) {
+      Attention mine = attention;
+      mine.scratch = work_.attention_scratch + size_t(thread) * scratch_bytes;
+      kernels_.attention(mine, attention_plan_.piece_begin(phase, int32_t(begin)),
+                         attention_plan_.piece_begin(phase, int32_t(end)));
+    });
+  }
 }
 
 // Moves the sampled rows of x and of the attention's output to the front; token rows rise, so nothing is

@@ -10,8 +10,7 @@
 // rows beside it (kernels.h), so how work is cut for the threads never shows in a result.
 #pragma once
 
-#include <vector>
-
+#include "attention_plan.h"
 #include "include/engine.h"
 #include "memory_region.h"
 #include "model.h"
@@ -32,6 +31,7 @@ struct Workspace {
   InputGroup* groups =
       nullptr;  // [T, widest / kGroup] operand of a GEMM with grouped weights, if there are any
   float* logits = nullptr;    // [S, V]; memory is taken only for as many rows as are ever sampled at once
+  float* attention_states = nullptr;  // [S, Hq] of attention_state_floats(D)
   char* attention_scratch = nullptr;  // [threads] of attention_scratch_bytes()
   char* sample_scratch = nullptr;     // [threads] of sample_scratch_bytes()
 
@@ -62,7 +62,6 @@ class Forward {
  private:
   KvLayer kv_layer(int32_t layer) const;
   void copy_pages(StepPlan const& plan);
-  void plan_attention(StepPlan const& plan);
   void project_and_append(StepPlan const& plan, int32_t layer);
   void attend(StepPlan const& plan, int32_t layer);
   void keep_sampled_rows(StepPlan const& plan);
@@ -81,9 +80,7 @@ class Forward {
   int64_t hidden_stride_, normed_stride_, attended_stride_, activated_stride_;  // elements
   MemoryRegion pages_region_, work_region_;
   Workspace work_;
-  std::vector<AttentionItem> items_;  // of the step, the same in every layer
-  int32_t item_count_ = 0;
-  double attention_ns_ = 0;  // about what they take together in one layer
+  AttentionPlan attention_plan_;
   int32_t rows_ = 0;
   ThreadPool pool_;
 };

@@ -1,5 +1,6 @@
 #include "step_block.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -32,6 +33,7 @@ StepReader::StepReader(StepLimits const& limits) : limits_(limits) {
   plan_.position.resize(size_t(limits.tokens_max));
   plan_.token_page.resize(size_t(limits.tokens_max));
   plan_.row.resize(size_t(limits.chunks_max));
+  plan_.shared.resize(size_t(limits.chunks_max));
   page_use_.resize(size_t(limits.pages));
 }
 
@@ -41,7 +43,7 @@ uint64_t StepReader::result_bytes(int32_t rows, int32_t top_logprobs_max) {
 }
 
 StepPlan const& StepReader::read(void const* block, uint64_t block_bytes, uint64_t result_bytes) {
-  plan_.copies = plan_.tokens = plan_.chunks = plan_.rows = 0;
+  plan_.copies = plan_.tokens = plan_.chunks = plan_.rows = plan_.shared_spans = 0;
   step_++;
   if (!block || reinterpret_cast<uintptr_t>(block) % 4 != 0)
     fail(BUNTING_INVALID, "step block: not 4-byte aligned");
@@ -79,7 +81,7 @@ StepPlan const& StepReader::read(void const* block, uint64_t block_bytes, uint64
   read_chunks(chunks, pages, rows.count);
   check_page_writers();
   read_rows(rows, pairs, words);
-  check_shared(shared);
+  read_shared(shared);
 
   plan_.copies = copies.count;
   plan_.tokens = tokens.count;
@@ -263,16 +265,56 @@ SampleRow StepReader::read_row(int32_t index, uint32_t const* words, Array const
   return row;
 }
 
-void StepReader::check_shared(Array const& shared) const {
+// The chunk that begins at a token row; the number of chunks for the end of the last one, -1 inside of a
+// chunk.
+int32_t StepReader::chunk_at_row(int32_t row) const {
+  auto const begin = plan_.chunk.begin(), end = begin + plan_.chunks;
+  auto const at = std::lower_bound(
+      begin, end, row, [](ChunkView const& chunk, int32_t first) { return chunk.first_token < first; });
+  if (at == end) return row == plan_.tokens ? plan_.chunks : -1;
+  return at->first_token == row ? int32_t(at - begin) : -1;
+}
+
+// Parents come before their children and siblings in the order of their chunks: the parent of a span is the
+// last one before it that has not ended yet.
+void StepReader::read_shared(Array const& shared) {
+  int32_t const tp = limits_.page_tokens;
+  if (shared.count > 0 && shared.count >= plan_.chunks)
+    fail(BUNTING_INVALID, "step block: %d shared spans of %d chunks, one fewer is the most", shared.count,
+         plan_.chunks);
   for (int32_t i = 0; i < shared.count; i++) {
-    int32_t span[4];
-    std::memcpy(span, shared.words + size_t(i) * 4, sizeof span);
-    auto const [row_begin, row_end, begin, end] = span;
-    if (row_begin < 0 || row_begin >= row_end || row_end > plan_.tokens || begin < 0 || begin >= end ||
-        end > limits_.context_max)
-      fail(BUNTING_INVALID, "step block: shared span %d is rows [%d, %d) by positions [%d, %d)", i, row_begin,
-           row_end, begin, end);
+    int32_t word[4];
+    std::memcpy(word, shared.words + size_t(i) * 4, sizeof word);
+    auto const [row_begin, row_end, begin, end] = word;
+    SharedSpan span{chunk_at_row(row_begin), chunk_at_row(row_end), begin, end, i - 1};
+    while (span.parent >= 0 && plan_.shared[size_t(span.parent)].chunk_end <= span.chunk_begin)
+      span.parent = plan_.shared[size_t(span.parent)].parent;
+    if (span.chunk_begin < 0 || span.chunk_end - span.chunk_begin < 2)
+      fail(BUNTING_INVALID, "step block: shared span %d has rows [%d, %d), not those of two or more chunks",
+           i, row_begin, row_end);
+    SharedSpan const whole{0, plan_.chunks, 0, 0, -1};
+    SharedSpan const& parent = span.parent < 0 ? whole : plan_.shared[size_t(span.parent)];
+    if (span.chunk_begin < parent.chunk_begin || span.chunk_end > parent.chunk_end || begin != parent.end)
+      fail(BUNTING_INVALID,
+           "step block: shared span %d is chunks [%d, %d) from position %d, inside of [%d, %d) to %d", i,
+           span.chunk_begin, span.chunk_end, begin, parent.chunk_begin, parent.chunk_end, parent.end);
+    if (end <= begin || end % tp != 0)
+      fail(BUNTING_INVALID, "step block: shared span %d is positions [%d, %d), not whole pages of %d", i,
+           begin, end, tp);
+    int32_t const* const pages = plan_.chunk[size_t(span.chunk_begin)].pages;
+    for (int32_t c = span.chunk_begin; c < span.chunk_end; c++) {
+      ChunkView const& chunk = plan_.chunk[size_t(c)];
+      if (end > chunk.start)
+        fail(BUNTING_INVALID, "step block: shared span %d goes to position %d, chunk %d computes from %d on",
+             i, end, c, chunk.start);
+      if (std::memcmp(chunk.pages + begin / tp, pages + begin / tp, size_t(end - begin) / size_t(tp) * 4) !=
+          0)
+        fail(BUNTING_INVALID, "step block: shared span %d: chunks %d and %d have different pages in [%d, %d)",
+             i, span.chunk_begin, c, begin, end);
+    }
+    plan_.shared[size_t(i)] = span;
   }
+  plan_.shared_spans = shared.count;
 }
 
 }  // namespace bunting

@@ -23,15 +23,23 @@ struct PlannedRow {
   int32_t token_row = 0;
 };
 
+// Chunks [chunk_begin, chunk_end) have the pages of positions [begin, end) in common (engine.h, `shared`).
+struct SharedSpan {
+  int32_t chunk_begin, chunk_end;  // two at least
+  int32_t begin, end;              // whole pages, below the start of every one of the chunks
+  int32_t parent;  // the span whose end is this one's begin, earlier in the list; -1: begin is 0
+};
+
 // One validated step. Pointers look into the block, which the caller keeps unchanged until the step is done.
 struct StepPlan {
-  int32_t copies = 0, tokens = 0, chunks = 0, rows = 0;  // valid entries of what follows
-  PageCopy const* copy = nullptr;                        // [copies]
-  int32_t const* token = nullptr;                        // [T] ids
-  std::vector<ChunkView> chunk;                          // [chunks]
-  std::vector<int32_t> position;                         // [T] absolute
-  std::vector<int32_t> token_page;                       // [T] page of each position
-  std::vector<PlannedRow> row;                           // [rows]
+  int32_t copies = 0, tokens = 0, chunks = 0, rows = 0, shared_spans = 0;  // valid entries of what follows
+  PageCopy const* copy = nullptr;                                          // [copies]
+  int32_t const* token = nullptr;                                          // [T] ids
+  std::vector<ChunkView> chunk;                                            // [chunks]
+  std::vector<int32_t> position;                                           // [T] absolute
+  std::vector<int32_t> token_page;                                         // [T] page of each position
+  std::vector<PlannedRow> row;                                             // [rows]
+  std::vector<SharedSpan> shared;                                          // [shared_spans]
 };
 
 // What a block is checked against.
@@ -70,7 +78,8 @@ class StepReader {
   void check_page_writers() const;
   void read_rows(Array const& rows, Array const& pairs, Array const& words);
   SampleRow read_row(int32_t index, uint32_t const* words, Array const& pairs, Array const& masks) const;
-  void check_shared(Array const& shared) const;
+  void read_shared(Array const& shared);
+  int32_t chunk_at_row(int32_t row) const;
 
   StepLimits limits_;
   StepPlan plan_;

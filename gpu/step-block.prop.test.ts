@@ -2,7 +2,15 @@
  *  without the encoder's help, it gives the step back. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import type { Chunk, PageId, SampleRow, SequenceId, Step } from "../scheduler/core.ts";
+import {
+  type Chunk,
+  greedySampling,
+  type PageId,
+  type SampleRow,
+  type SequenceId,
+  type Step,
+} from "../scheduler/core.ts";
+import { sharingOrder } from "./shared-spans.ts";
 import { StepBlock, StepResultBlock } from "./step-block.ts";
 
 const vocabSize = 70;
@@ -73,6 +81,7 @@ function decode(bytes: Uint8Array) {
   const rows = array(4);
   const pairs = array(5);
   const masks = array(6);
+  const spans = array(7);
   const widths = [3, 1, 6, 1, 20, 2, 1, 4];
   expect(uint(1)).toBe(widths.reduce((sum, width, index) => sum + array(index).count * width, 18));
   expect(uint(1) * 4).toBeLessThanOrEqual(bytes.byteLength);
@@ -111,6 +120,9 @@ function decode(bytes: Uint8Array) {
         sample: sample === -1 ? null : decodeRow(sample!),
       };
     }),
+    spans: Array.from({ length: spans.count }, (_, i) => [0, 1, 2, 3].map((w) => int(spans.at + 4 * i + w))),
+    firstTokens: Array.from({ length: chunks.count }, (_, i) => int(chunks.at + 6 * i)),
+    tokens: tokens.count,
   };
 }
 
@@ -149,19 +161,31 @@ function wordsOf({ copies, chunks }: Step) {
 
 describe("a step block", () => {
   test("says what the step says, whatever was in the buffer before", () => {
-    const block = new StepBlock(vocabSize);
+    const block = new StepBlock(vocabSize, 16);
     fc.assert(
       fc.property(step, (wanted) => {
         block.encode(wanted);
-        const decoded: unknown = decode(block.bytes);
-        expect(decoded).toEqual(wordsOf(wanted));
+        const { copies, chunks, spans, firstTokens, tokens } = decode(block.bytes);
+        const words = wordsOf(wanted);
+        const sharing = sharingOrder(wanted.chunks, 16);
+        expect<unknown>(copies).toEqual(words.copies);
+        expect<unknown>(chunks).toEqual(sharing.order.map((index) => words.chunks[index]));
+        const row = (chunkIndex: number) => firstTokens[chunkIndex] ?? tokens;
+        expect(spans).toEqual(
+          sharing.spans.map(({ chunkBegin, chunkEnd, begin, end }) => [
+            row(chunkBegin),
+            row(chunkEnd),
+            begin,
+            end,
+          ]),
+        );
       }),
       { seed, numRuns: 300 },
     );
   });
 
   test("grows by doubling and stays where it is otherwise", () => {
-    const block = new StepBlock(vocabSize);
+    const block = new StepBlock(vocabSize, 16);
     const sized = (tokens: number): Step => ({
       number: 1,
       copies: [],
@@ -231,7 +255,7 @@ describe("a step result", () => {
       [0, 9, -2.25, 0],
     ]);
     expect(result.deviceMs).toBe(12.5);
-    expect(result.decode(stepOf([sample(2), null, sample(null)]))).toEqual([
+    expect(result.decode(stepOf([sample(2), null, sample(null)]), Int32Array.of(0, 1))).toEqual([
       {
         kind: "token",
         sequence: 10 as SequenceId,
@@ -248,22 +272,50 @@ describe("a step result", () => {
     ]);
   });
 
+  test("puts rows back into the order of the step", () => {
+    const drawn = { ...sample(null), sampling: greedySampling };
+    const step = stepOf([drawn, null, drawn, drawn]);
+    const shared = { start: 16, pages: Int32Array.of(5, 6) };
+    const block = new StepBlock(vocabSize, 16);
+    block.encode({
+      ...step,
+      chunks: step.chunks.map((each, i) =>
+        i === 2 ? { ...each, start: 16, pages: Int32Array.of(9, 10) } : { ...each, ...shared },
+      ),
+    });
+    // In the block: the three that share a page, then the one that does not.
+    expect(block.rows).toEqual(Int32Array.of(0, 2, 1));
+    const result = written([
+      [0, 1, -1, 0],
+      [0, 2, -1, 0],
+      [0, 3, -1, 0],
+    ]);
+    const tokens = result.decode(step, block.rows).map((each) => (each.kind === "token" ? each.token : null));
+    expect(tokens).toEqual([1, 3, 2]);
+  });
+
   test("tells why a row failed", () => {
     const result = written([
       [1, 0, 0, 0],
       [2, 0, 0, 0],
       [0, 3, -1, 0],
     ]);
-    expect(result.decode(stepOf([sample(null), sample(null), sample(null)]))).toEqual([
-      { kind: "failed", sequence: 10 as SequenceId, reason: "the model computed logits that are not finite" },
-      { kind: "failed", sequence: 11 as SequenceId, reason: "every token was forbidden" },
-      { kind: "token", sequence: 12 as SequenceId, token: 3, logprobs: null },
-    ]);
+    expect(result.decode(stepOf([sample(null), sample(null), sample(null)]), Int32Array.of(0, 1, 2))).toEqual(
+      [
+        {
+          kind: "failed",
+          sequence: 10 as SequenceId,
+          reason: "the model computed logits that are not finite",
+        },
+        { kind: "failed", sequence: 11 as SequenceId, reason: "every token was forbidden" },
+        { kind: "token", sequence: 12 as SequenceId, token: 3, logprobs: null },
+      ],
+    );
   });
 
   test("with another number of rows than the step sampled is a bug", () => {
-    expect(() => written([[0, 3, -1, 0]]).decode(stepOf([sample(null), sample(null)]))).toThrow(
-      "the engine drew 1 rows of 2",
-    );
+    expect(() =>
+      written([[0, 3, -1, 0]]).decode(stepOf([sample(null), sample(null)]), Int32Array.of(0, 1)),
+    ).toThrow("the engine drew 1 rows of 2");
   });
 });

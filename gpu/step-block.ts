@@ -1,5 +1,6 @@
 /**
- * A Step as the flat block of engine.h, and the flat result as a StepResult.
+ * A Step as the flat block of engine.h, and the flat result as a StepResult. In the block chunks that share pages lie
+ * together (shared-spans.ts); results come back in the order of the step.
  *
  * One buffer per direction, reused for every step and doubled when a step does not fit; nothing else is
  * allocated on the way in. Both are shared memory: native code keeps their addresses between stepStart and
@@ -7,6 +8,7 @@
  * here.
  */
 import { assert, type Sampled, type SampleRow, type Step, type TokenLogprobs } from "../scheduler/core.ts";
+import { sharingOrder } from "./shared-spans.ts";
 
 const magic = 0x31505453;
 const headerWords = 18;
@@ -14,6 +16,7 @@ const copyWords = 3;
 const chunkWords = 6;
 const rowWords = 20;
 const pairWords = 2;
+const spanWords = 4;
 const resultHeaderWords = 4;
 const resultRowWords = 4;
 
@@ -42,10 +45,14 @@ interface Counts {
 
 export class StepBlock {
   readonly #maskWords: number;
+  readonly #pageTokens: number;
   #words = new Words(1024);
+  #rows = new Int32Array(64);
+  #rowCount = 0;
 
-  constructor(vocabSize: number) {
+  constructor(vocabSize: number, pageTokens: number) {
     this.#maskWords = Math.ceil(vocabSize / 32);
+    this.#pageTokens = pageTokens;
   }
 
   /** The block last encoded, in its whole buffer: the header says how much of it counts. Changes when it
@@ -54,8 +61,14 @@ export class StepBlock {
     return this.#words.bytes;
   }
 
+  /** The rows of the block in the order in which the step last encoded has them. */
+  get rows(): Int32Array {
+    return this.#rows.subarray(0, this.#rowCount);
+  }
+
   encode(step: Step): void {
     const counts = this.#count(step);
+    const { order, spans } = sharingOrder(step.chunks, this.#pageTokens);
     const copiesAt = headerWords;
     const tokensAt = copiesAt + step.copies.length * copyWords;
     const chunksAt = tokensAt + counts.tokens;
@@ -63,8 +76,10 @@ export class StepBlock {
     const rowsAt = pagesAt + counts.pages;
     const pairsAt = rowsAt + counts.rows * rowWords;
     const masksAt = pairsAt + counts.pairs * pairWords;
-    const total = masksAt + counts.masks * this.#maskWords;
+    const spansAt = masksAt + counts.masks * this.#maskWords;
+    const total = spansAt + spans.length * spanWords;
     this.#reserve(total);
+    if (this.#rows.length < order.length) this.#rows = new Int32Array(2 * order.length);
     const { ints } = this.#words;
 
     let at = 0;
@@ -77,7 +92,7 @@ export class StepBlock {
     ints[at++] = counts.rows;
     ints[at++] = counts.pairs;
     ints[at++] = counts.masks * this.#maskWords;
-    ints[at++] = 0; // shared spans: advice, none given
+    ints[at++] = spans.length;
     ints[at++] = copiesAt;
     ints[at++] = tokensAt;
     ints[at++] = chunksAt;
@@ -85,7 +100,7 @@ export class StepBlock {
     ints[at++] = rowsAt;
     ints[at++] = pairsAt;
     ints[at++] = masksAt;
-    ints[at++] = total;
+    ints[at++] = spansAt;
     assert(at === headerWords, "a step block's header has 18 words");
 
     for (const copy of step.copies) {
@@ -100,7 +115,8 @@ export class StepBlock {
     let pair = 0;
     let mask = 0;
     at = chunksAt;
-    for (const chunk of step.chunks) {
+    for (const index of order) {
+      const chunk = step.chunks[index]!;
       ints[at++] = token;
       ints[at++] = chunk.tokens.length;
       ints[at++] = chunk.start;
@@ -113,6 +129,7 @@ export class StepBlock {
       page += chunk.pages.length;
       if (chunk.sample === null) continue;
       const { allowed } = chunk.sample;
+      this.#rows[index] = row;
       this.#encodeRow(rowsAt + row * rowWords, chunk.sample, pairsAt, pair, allowed === null ? -1 : mask);
       row += 1;
       pair += pairCount(chunk.sample);
@@ -120,6 +137,20 @@ export class StepBlock {
       assert(allowed.length === this.#maskWords, "a mask has one bit per vocabulary entry");
       ints.set(allowed, masksAt + mask);
       mask += this.#maskWords;
+    }
+    this.#rowCount = 0;
+    for (const [index, { sample }] of step.chunks.entries()) {
+      if (sample !== null) this.#rows[this.#rowCount++] = this.#rows[index]!;
+    }
+
+    const firstToken = (chunk: number): number =>
+      chunk < order.length ? ints[chunksAt + chunk * chunkWords]! : token;
+    at = spansAt;
+    for (const { chunkBegin, chunkEnd, begin, end } of spans) {
+      ints[at++] = firstToken(chunkBegin);
+      ints[at++] = firstToken(chunkEnd);
+      ints[at++] = begin;
+      ints[at++] = end;
     }
   }
 
@@ -209,13 +240,13 @@ export class StepResultBlock {
     return this.#words.floats[1]!;
   }
 
-  /** What came of the sampling chunks of `step`, in their order. */
-  decode(step: Step): Sampled[] {
+  /** What came of the sampling chunks of `step`, in their order; `rows` says where each of them is in the block. */
+  decode(step: Step, rows: Int32Array): Sampled[] {
     const { ints, floats } = this.#words;
     const sampled: Sampled[] = [];
-    let at = resultHeaderWords;
     for (const { sequence, sample } of step.chunks) {
       if (sample === null) continue;
+      const at = resultHeaderWords + rows[sampled.length]! * this.#stride;
       const status = ints[at]!;
       if (status === 0) {
         const logprobs = sample.sampling.topLogprobs === null ? null : this.#logprobs(at);
@@ -223,7 +254,6 @@ export class StepResultBlock {
       } else {
         sampled.push({ kind: "failed", sequence, reason: rowFailure(status) });
       }
-      at += this.#stride;
     }
     assert(ints[0] === sampled.length, `the engine drew ${ints[0]} rows of ${sampled.length}`);
     assert(floats[1]! >= 0, "a step takes time");

@@ -211,7 +211,11 @@ bunting_status bunting_engine_close(bunting_engine* engine);
  *   pairs    [..,       2]  (token, value): biases (value is a float's bits) and seen tokens (value is a count)
  *   words    [..]           allowed-token bitmasks, ceil(V/32) words each, bit t%32 of word t/32 = token t allowed
  *   shared   [shared,   4]  advice: token rows [a, b) have the keys and values of positions [c, d) in common. An engine
- *                           may read them once; results do not depend on it.
+ *                           may read them once; on a CPU engine results do not depend on it. [a, b) are the rows of
+ *                           two or more whole chunks, [c, d) whole pages below the start of each of them, the same in
+ *                           all their lists. Spans nest: parents first, a child's c is its parent's d and its chunks
+ *                           are among its parent's; c of the others is 0. So no row and position occur twice, and a
+ *                           row's spans follow each other from 0 on. Fewer than chunks.
  *
  * Chunks of one step belong to different sequences. Keys and values of a chunk's own tokens are appended before they are
  * read; positions [0, start) must have been computed or copied by earlier steps (or copies of this one). No page is

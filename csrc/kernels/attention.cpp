@@ -4,10 +4,15 @@
 //   out  [T, ldo] in kv.dtype
 //   A token at position p sees positions max(0, p - W + 1) .. p, with W = sliding_window (all up to p if 0).
 //
-// Online softmax (arXiv:2205.14135, arXiv:1805.02867): a tile of up to 16 query rows, which are (token, query
+// Online softmax (arXiv:2205.14135, arXiv:1805.02867): a tile of up to 32 query rows, which are (token, query
 // head) pairs of one KV head, walks the keys in blocks of 64 aligned to absolute positions and keeps for
 // every row the largest score m, the sum l of exp(score - m) in 16 lanes (token % 16), and the unnormalised
-// output o.
+// output o. The two products are vector code (attention_vector.h) or tiles (attention_amx.h); those that
+// multiply pairs of bf16 take queries and probabilities rounded to bf16, while l sums the probabilities as
+// they were.
+//
+// Sequences that share pages are rows of one tile as far as the pages are shared (cf. arXiv:2402.05099); then
+// each goes on alone from its state (o, l, m). A walk that is interrupted after a block is the same walk.
 //
 // Why a row's bits do not depend on its neighbours: every score is one chain over d, every output element one
 // chain over the tokens of its blocks in rising order, and both are the same chain in every register tile.
@@ -19,183 +24,36 @@
 // Slots that are not written yet may hold any bits: their scores are replaced, and a last, partly filled page
 // of values is read from a copy with zeros.
 //
-// Work:     items [begin, end), each a range of a chunk's tokens for one KV head; a tile reads every page
-//           once.
+// Work:     items [begin, end) of attention_plan.h; a tile reads every page once.
 // Roofline: decodes are bound by memory, 4*D*context bytes (bf16) per KV head; prompts by arithmetic, 4*D
 //           flops per query head and visible token plus an exp.
 // Checked:  against reference::attention in double, |diff| <= 1e-5 * largest |v| in f32 (scores are sums of D
-//           terms in f32, exp is within 2 ulp), one bf16 rounding more for bf16 outputs; bitwise over
-//           chunkings and splits.
+//           terms in f32, exp is within 2 ulp), 2^-9 more where probabilities are rounded, one bf16 rounding
+//           more for bf16 outputs; bitwise over chunkings, splits and sharing.
 #include <cfloat>
 
-#include "kernels/attention_tile.h"
+#include "kernels/attention_amx.h"
+#include "kernels/attention_vector.h"
 #include "kernels/kv_layout.h"
-#include "kernels/simd.h"
 
 namespace bunting::BUNTING_ISA {
 namespace {
 
-// How many rows, and how many f32x16 per row, the register file holds as sums beside the operands.
-constexpr int kRowsMax = kLanes == 16 ? 8 : kLanes == 8 ? 4 : 2;
-constexpr int kSumsMax = kLanes == 16 ? 16 : kLanes == 8 ? 4 : 2;
-constexpr int sums_per_row(int rows) {
-  return kSumsMax / rows >= 4 ? 4 : kSumsMax / rows >= 2 ? 2 : 1;
-}
-
-// What a tile keeps while it walks the keys, cut from a thread's scratch (64-byte aligned).
-struct TileScratch {
-  float* q;        // [D, rows] scaled queries, so that the rows of a dimension lie together
-  float* o;        // [rows, D] unnormalised outputs
-  float* scores;   // [rows, 64] of the current block, then its probabilities
-  float* l;        // [rows, 16] sums of exp(score - m) by token % 16
-  float* m;        // [rows] largest score so far
-  float* rescale;  // [rows] exp(old m - new m) of the current block
-  char* tail;      // one page of values of one head
-
-  TileScratch(char* scratch, int64_t head_size) {
-    q = reinterpret_cast<float*>(scratch);
-    o = q + kTileRows * head_size;
-    scores = o + kTileRows * head_size;
-    l = scores + kTileRows * kBlockTokens;
-    m = l + kTileRows * 16;
-    rescale = m + kTileRows;
-    tail = reinterpret_cast<char*>(rescale + kTileRows);
-    this->head_size = head_size;
-  }
-
-  // A copy of a page's values with zeros in the slots from `count` on.
-  char const* values_until(Dtype dtype, char const* values, int32_t count) const {
-    size_t const bytes = kv_part_bytes(dtype, int32_t(head_size)), row = bytes / kPageTokens;
-    if (dtype == Dtype::f32) {
-      std::memcpy(tail, values, size_t(count) * row);
-    } else {  // pairs of tokens
-      std::memcpy(tail, values, size_t(count + 1) / 2 * 2 * row);
-      bf16* const last = reinterpret_cast<bf16*>(tail) + (count / 2) * 2 * head_size;
-      if (count % 2) {
-        for (int64_t d = 0; d < head_size; ++d) last[2 * d + 1] = 0;
-      }
-      count += count % 2;
+// A copy of a page's values with zeros in the slots from `count` on.
+char const* values_until(AttentionTile const& t, Dtype dtype, char const* values, int32_t count) {
+  size_t const bytes = kv_part_bytes(dtype, int32_t(t.head_size)), row = bytes / kPageTokens;
+  if (dtype == Dtype::f32) {
+    std::memcpy(t.tail, values, size_t(count) * row);
+  } else {  // pairs of tokens
+    std::memcpy(t.tail, values, size_t(count + 1) / 2 * 2 * row);
+    bf16* const last = reinterpret_cast<bf16*>(t.tail) + (count / 2) * 2 * t.head_size;
+    if (count % 2) {
+      for (int64_t d = 0; d < t.head_size; ++d) last[2 * d + 1] = 0;
     }
-    std::memset(tail + size_t(count) * row, 0, bytes - size_t(count) * row);
-    return tail;
+    count += count % 2;
   }
-
- private:
-  int64_t head_size;
-};
-
-// Two neighbouring dimensions of a page's 16 keys, and two neighbouring tokens of 16 dimensions of its
-// values.
-struct PagesBf16 {
-  static BUNTING_INLINE f32x16_pair keys(char const* k, int64_t pair) {
-    return load_bf16_pairs(reinterpret_cast<bf16 const*>(k) + pair * 2 * kPageTokens);
-  }
-  static BUNTING_INLINE f32x16_pair values(char const* v, int64_t pair, int64_t d, int64_t head_size) {
-    return load_bf16_pairs(reinterpret_cast<bf16 const*>(v) + (pair * head_size + d) * 2);
-  }
-  // 16 pairs, from this one on.
-  static BUNTING_INLINE void prefetch(char const* elements, int64_t pair) {
-    __builtin_prefetch(elements + pair * 4);
-  }
-};
-struct PagesF32 {
-  static BUNTING_INLINE f32x16_pair keys(char const* k, int64_t pair) {
-    float const* const at = reinterpret_cast<float const*>(k) + pair * 2 * kPageTokens;
-    return {load(at), load(at + kPageTokens)};
-  }
-  static BUNTING_INLINE f32x16_pair values(char const* v, int64_t pair, int64_t d, int64_t head_size) {
-    float const* const at = reinterpret_cast<float const*>(v) + pair * 2 * head_size + d;
-    return {load(at), load(at + head_size)};
-  }
-  static BUNTING_INLINE void prefetch(char const* elements, int64_t pair) {
-    __builtin_prefetch(elements + pair * 8);
-    __builtin_prefetch(elements + pair * 8 + 64);
-  }
-};
-
-// One block of a tile: pages [first, end) of the block's four are walked.
-struct Block {
-  char const* k[kBlockPages];
-  char const* v[kBlockPages];
-  char const*
-      next_k[kBlockPages];  // pages of the block after it, to be fetched meanwhile: pages lie anywhere
-  char const* next_v[kBlockPages];
-  int first, end;
-};
-
-// scores[r][16n ..] = q_r . k of the 16 tokens of page n, for R rows and N pages.
-template <class Pages, int R, int N>
-BUNTING_INLINE void score(float* scores, float const* q, Block const& block, int page, int64_t head_size) {
-  f32x16 sums[R][N];
-  for (int r = 0; r < R; ++r)
-    for (int n = 0; n < N; ++n) sums[r][n] = zero();
-  for (int64_t pair = 0; pair < head_size / 2; ++pair) {
-    float const* const even = q + pair * 2 * kTileRows;
-    float const* const odd = even + kTileRows;
-    for (int n = 0; n < N; ++n) {
-      f32x16_pair const k = Pages::keys(block.k[page + n], pair);
-      Pages::prefetch(block.next_k[page + n], pair * kPageTokens);
-      for (int r = 0; r < R; ++r) {
-        sums[r][n] = fma(set1(even[r]), k.even, sums[r][n]);
-        sums[r][n] = fma(set1(odd[r]), k.odd, sums[r][n]);
-      }
-    }
-  }
-  for (int r = 0; r < R; ++r)
-    for (int n = 0; n < N; ++n) store(scores + r * kBlockTokens + (page + n) * kPageTokens, sums[r][n]);
-}
-
-// o[r][d ..] = o[r][d ..] * rescale[r] + sum over the block's tokens of p[r][t] * v[t][d ..], R rows and N
-// times 16 d.
-template <class Pages, int R, int N>
-BUNTING_INLINE void weigh(float* o, float const* p, float const* rescale, Block const& block, int64_t d,
-                          int64_t head_size) {
-  f32x16 sums[R][N];
-  for (int r = 0; r < R; ++r)
-    for (int n = 0; n < N; ++n) sums[r][n] = load(o + r * head_size + d + n * 16) * set1(rescale[r]);
-  for (int page = block.first; page < block.end; ++page) {
-    for (int64_t pair = 0; pair < kPageTokens / 2; ++pair) {
-      float const* const at = p + page * kPageTokens + pair * 2;
-      for (int n = 0; n < N; ++n) {
-        f32x16_pair const v = Pages::values(block.v[page], pair, d + n * 16, head_size);
-        Pages::prefetch(block.next_v[page], pair * head_size + d + n * 16);
-        for (int r = 0; r < R; ++r) {
-          sums[r][n] = fma(set1(at[r * kBlockTokens]), v.even, sums[r][n]);
-          sums[r][n] = fma(set1(at[r * kBlockTokens + 1]), v.odd, sums[r][n]);
-        }
-      }
-    }
-  }
-  for (int r = 0; r < R; ++r)
-    for (int n = 0; n < N; ++n) store(o + r * head_size + d + n * 16, sums[r][n]);
-}
-
-// Rows in groups of R, the rest in one smaller group.
-template <class Pages, int R>
-void score_rows(float* scores, float const* q, Block const& block, int rows, int64_t head_size) {
-  for (; rows >= R; rows -= R, q += R, scores += R * kBlockTokens) {
-    constexpr int N = sums_per_row(R);
-    int page = block.first;
-    for (; page + N <= block.end; page += N) score<Pages, R, N>(scores, q, block, page, head_size);
-    for (; page < block.end; ++page) score<Pages, R, 1>(scores, q, block, page, head_size);
-  }
-  if constexpr (R > 1) {
-    if (rows > 0) score_rows<Pages, R - 1>(scores, q, block, rows, head_size);
-  }
-}
-
-template <class Pages, int R>
-void weigh_rows(float* o, float const* p, float const* rescale, Block const& block, int rows,
-                int64_t head_size) {
-  for (; rows >= R; rows -= R, o += R * head_size, p += R * kBlockTokens, rescale += R) {
-    constexpr int N = sums_per_row(R);
-    int64_t d = 0;
-    for (; d + N * 16 <= head_size; d += N * 16) weigh<Pages, R, N>(o, p, rescale, block, d, head_size);
-    for (; d < head_size; d += 16) weigh<Pages, R, 1>(o, p, rescale, block, d, head_size);
-  }
-  if constexpr (R > 1) {
-    if (rows > 0) weigh_rows<Pages, R - 1>(o, p, rescale, block, rows, head_size);
-  }
+  std::memset(t.tail + size_t(count) * row, 0, bytes - size_t(count) * row);
+  return t.tail;
 }
 
 // -inf for the lanes of 16 tokens from position `first` on that lie outside [low, high].
@@ -210,105 +68,170 @@ BUNTING_INLINE f32x16 mask(f32x16 scores, int32_t first, int32_t low, int32_t hi
   return scores;
 }
 
-// Scores become probabilities relative to the row's new maximum; l follows, and o will by `rescale`.
-BUNTING_INLINE void soften(float* scores, float* m, float* l, float* rescale, Block const& block,
+// Scores times `scale` become probabilities relative to the row's new maximum; l follows, and o will by
+// `rescale`.
+template <bool Half>
+BUNTING_INLINE void soften(AttentionTile const& t, int row, AttentionBlock const& block, float scale,
                            int32_t first_token, int32_t low, int32_t high) {
+  float* const scores = t.scores + row * kBlockTokens;
+  f32x16 const by = set1(scale);
   f32x16 largest = set1(-FLT_MAX);
   for (int page = block.first; page < block.end; ++page) {
-    float* const at = scores + page * kPageTokens;
     int32_t const first = first_token + page * kPageTokens;
-    f32x16 s = load(at);
-    if (first < low || first + kPageTokens - 1 > high) {
-      s = mask(s, first, low, high);
-      store(at, s);
-    }
+    f32x16 s = load(scores + page * kPageTokens) * by;
+    if (first < low || first + kPageTokens - 1 > high) s = mask(s, first, low, high);
+    store(scores + page * kPageTokens, s);
     largest = max(s, largest);
   }
-  float const old_m = *m, in_block = max(largest), new_m = in_block > old_m ? in_block : old_m;
+  float const old_m = t.m[row], in_block = max(largest), new_m = in_block > old_m ? in_block : old_m;
   f32x16 const shift = set1(new_m);
   f32x16 total = zero();
   for (int page = block.first; page < block.end; ++page) {
     f32x16 const p = exp(load(scores + page * kPageTokens) - shift);
-    store(scores + page * kPageTokens, p);
+    if constexpr (Half)
+      store_bf16(t.p + row * kBlockTokens + page * kPageTokens, p);
+    else
+      store(scores + page * kPageTokens, p);
     total = total + p;
   }
   f32x16 const factor = exp(set1(old_m - new_m));
-  store(l, load(l) * factor + total);
-  *m = new_m;
-  store_first(rescale, factor, 1);
+  store(t.l + row * 16, load(t.l + row * 16) * factor + total);
+  t.m[row] = new_m;
+  store_first(t.rescale + row, factor, 1);
 }
 
-// The chunk's rows [begin, end) of one KV head's (token, query head) pairs, at most kTileRows.
-template <class Pages>
-void attend(Attention const& a, ChunkView const& chunk, int32_t kv_head, int64_t begin, int64_t end) {
-  int64_t const d = a.kv.head_size, group = a.query_heads / a.kv.kv_heads;
-  int const rows = int(end - begin);
-  TileScratch const t(a.scratch, d);
-  for (int r = 0; r < rows; ++r) {
-    int64_t const token = (begin + r) / group, head = kv_head * group + (begin + r) % group;
-    float const* const q = a.q + (chunk.first_token + token) * a.ldq + head * d;
-    for (int64_t i = 0; i < d; ++i) t.q[i * kTileRows + r] = q[i] * a.scale;
-    for (int64_t i = 0; i < d; i += 16) store(t.o + r * d + i, zero());
-    store(t.l + r * 16, zero());
-    t.m[r] = -FLT_MAX;
+struct RowPlace {
+  int64_t chunk, token;  // of the step
+  int64_t head;          // query head
+  int32_t position;      // absolute
+};
+
+RowPlace place(Attention const& a, AttentionItem const& item, int32_t row) {
+  int32_t const group = a.query_heads / a.kv.kv_heads, index = row / group;
+  int32_t const chunk = item.members ? item.members[index] : item.chunk, within = item.members ? 0 : index;
+  return {chunk, a.chunks[chunk].first_token + within, int64_t(item.kv_head) * group + row % group,
+          a.chunks[chunk].start + within};
+}
+
+float* state_of(Attention const& a, RowPlace const& at) {
+  return a.states + (at.chunk * a.query_heads + at.head) * attention_state_floats(a.kv.head_size);
+}
+
+void copy_floats(float* to, float const* from, int64_t count) {
+  for (int64_t i = 0; i < count; i += 16) store(to + i, load(from + i));
+}
+
+void begin_row(AttentionTile const& t, int row, float const* state) {
+  float* const o = t.o + row * t.head_size;
+  if (state) {
+    copy_floats(o, state, t.head_size);
+    copy_floats(t.l + row * 16, state + t.head_size, 16);
+    t.m[row] = state[t.head_size + 16];
+  } else {
+    for (int64_t d = 0; d < t.head_size; d += 16) store(o + d, zero());
+    store(t.l + row * 16, zero());
+    t.m[row] = -FLT_MAX;
   }
+}
+
+void save_row(AttentionTile const& t, int row, float* state) {
+  copy_floats(state, t.o + row * t.head_size, t.head_size);
+  copy_floats(state + t.head_size, t.l + row * 16, 16);
+  store(state + t.head_size + 16, set1(t.m[row]));
+}
+
+void finish_row(Attention const& a, AttentionTile const& t, int row, int64_t at) {
+  f32x16 const scale = set1(1.0f / sum(load(t.l + row * 16)));
+  for (int64_t d = 0; d < t.head_size; d += 16) {
+    f32x16 const y = load(t.o + row * t.head_size + d) * scale + zero();
+    if (a.kv.dtype == Dtype::f32)
+      store(static_cast<float*>(a.out) + at + d, y);
+    else
+      store_bf16(static_cast<bf16*>(a.out) + at + d, y);
+  }
+}
+
+AttentionBlock block_at(Attention const& a, AttentionItem const& item, int32_t base, int32_t begin,
+                        int32_t end) {
+  int32_t const* const pages = a.chunks[item.chunk].pages;
+  int32_t const base_page = base / kPageTokens, last_page = (end - 1) / kPageTokens;
+  AttentionBlock block;
+  block.first = base < begin ? (begin - base) / kPageTokens : 0;
+  block.end = last_page - base_page < kBlockPages ? last_page - base_page + 1 : kBlockPages;
+  for (int n = block.first; n < block.end; ++n) {
+    block.k[n] = k_of(a.kv, pages[base_page + n], item.kv_head);
+    block.v[n] = v_of(a.kv, pages[base_page + n], item.kv_head);
+    bool const has_next = base_page + n + kBlockPages <= last_page;
+    block.next_k[n] = has_next ? k_of(a.kv, pages[base_page + n + kBlockPages], item.kv_head) : block.k[n];
+    block.next_v[n] = has_next ? v_of(a.kv, pages[base_page + n + kBlockPages], item.kv_head) : block.v[n];
+  }
+  return block;
+}
+
+// The item's rows [row_begin, row_end), at most kTileRows.
+template <class Products>
+void walk(Attention const& a, AttentionItem const& item, Products& products, int32_t row_begin,
+          int32_t row_end) {
+  AttentionTile const t(a.scratch, a.kv.head_size);
+  int const rows = row_end - row_begin;
   int32_t const window = a.sliding_window > 0 ? a.sliding_window : INT32_MAX;
-  auto const high = [&](int64_t row) { return chunk.start + int32_t(row / group); };
-  auto const low = [&](int64_t row) { return high(row) < window ? 0 : high(row) - window + 1; };
-  int32_t const visible_begin = low(begin), visible_end = high(end - 1) + 1;
-  int32_t const last_page = (visible_end - 1) / kPageTokens;
+  auto const low = [&](int32_t high) { return high < window ? 0 : high - window + 1; };
+  int32_t begin = INT32_MAX, end = 0;
+  for (int r = 0; r < rows; ++r) {
+    RowPlace const at = place(a, item, row_begin + r);
+    Products::put_query(t, r, a.q + at.token * a.ldq + at.head * t.head_size);
+    begin_row(t, r, item.kv_begin > 0 ? state_of(a, at) : nullptr);
+    t.high[r] = at.position;
+    begin = low(at.position) < begin ? low(at.position) : begin;
+    end = at.position + 1 > end ? at.position + 1 : end;
+  }
+  if (begin < item.kv_begin) begin = item.kv_begin;
+  if (end > item.kv_end) end = item.kv_end;
 
-  for (int32_t base = visible_begin / kBlockTokens * kBlockTokens; base < visible_end; base += kBlockTokens) {
-    Block block;
-    int32_t const base_page = base / kPageTokens;
-    block.first = base < visible_begin ? (visible_begin - base) / kPageTokens : 0;
-    block.end = last_page - base_page < kBlockPages ? last_page - base_page + 1 : kBlockPages;
-    for (int n = block.first; n < block.end; ++n) {
-      block.k[n] = k_of(a.kv, chunk.pages[base_page + n], kv_head);
-      block.v[n] = v_of(a.kv, chunk.pages[base_page + n], kv_head);
-      bool const has_next = base_page + n + kBlockPages <= last_page;
-      block.next_k[n] = has_next ? k_of(a.kv, chunk.pages[base_page + n + kBlockPages], kv_head) : block.k[n];
-      block.next_v[n] = has_next ? v_of(a.kv, chunk.pages[base_page + n + kBlockPages], kv_head) : block.v[n];
-    }
-    if (base_page + block.end > last_page && visible_end % kPageTokens != 0)
-      block.v[block.end - 1] = t.values_until(a.kv.dtype, block.v[block.end - 1], visible_end % kPageTokens);
-    score_rows<Pages, kRowsMax>(t.scores, t.q, block, rows, d);
+  for (int32_t base = begin / kBlockTokens * kBlockTokens; base < end; base += kBlockTokens) {
+    AttentionBlock block = block_at(a, item, base, begin, end);
+    if (base + kBlockTokens >= end && end % kPageTokens != 0)
+      block.v[block.end - 1] = values_until(t, a.kv.dtype, block.v[block.end - 1], end % kPageTokens);
+    products.score(t, block, rows);
     for (int r = 0; r < rows; ++r)
-      soften(t.scores + r * kBlockTokens, t.m + r, t.l + r * 16, t.rescale + r, block, base, low(begin + r),
-             high(begin + r));
-    weigh_rows<Pages, kRowsMax>(t.o, t.scores, t.rescale, block, rows, d);
+      soften<Products::kHalf>(t, r, block, a.scale, base, low(t.high[r]), t.high[r]);
+    products.weigh(t, block, rows);
   }
 
   for (int r = 0; r < rows; ++r) {
-    int64_t const token = (begin + r) / group, head = kv_head * group + (begin + r) % group;
-    int64_t const at = (chunk.first_token + token) * a.ldo + head * d;
-    f32x16 const scale = set1(1.0f / sum(load(t.l + r * 16)));
-    for (int64_t i = 0; i < d; i += 16) {
-      f32x16 const y = load(t.o + r * d + i) * scale + zero();
-      if (a.kv.dtype == Dtype::f32)
-        store(static_cast<float*>(a.out) + at + i, y);
-      else
-        store_bf16(static_cast<bf16*>(a.out) + at + i, y);
-    }
+    RowPlace const at = place(a, item, row_begin + r);
+    if (item.kv_end == kAttentionEnd)
+      finish_row(a, t, r, at.token * a.ldo + at.head * t.head_size);
+    else
+      save_row(t, r, state_of(a, at));
   }
 }
+
+template <class Products>
+void walk_items(Attention const& a, int64_t begin, int64_t end) {
+  Products products;
+  for (int64_t i = begin; i < end; ++i) {
+    AttentionItem const& item = a.items[i];
+    for (int32_t row = item.row_begin; row < item.row_end; row += kTileRows)
+      walk(a, item, products, row, row + kTileRows < item.row_end ? row + kTileRows : item.row_end);
+  }
+}
+
+#if defined(__AMX_BF16__) || defined(BUNTING_AMX_EMULATED)
+using Bf16Products = TileProducts;
+#elif defined(__AVX512BF16__)
+using Bf16Products = VectorProducts<PairedProducts>;
+#else
+using Bf16Products = VectorProducts<WidenedProducts<PagesBf16>>;
+#endif
 
 }  // namespace
 
 void attention(Attention const& a, int64_t item_begin, int64_t item_end) {
-  int64_t const group = a.query_heads / a.kv.kv_heads;
-  for (int64_t i = item_begin; i < item_end; ++i) {
-    AttentionItem const& item = a.items[i];
-    ChunkView const& chunk = a.chunks[item.chunk];
-    int64_t const end = item.row_end * group;
-    for (int64_t row = item.row_begin * group; row < end; row += kTileRows) {
-      int64_t const tile_end = row + kTileRows < end ? row + kTileRows : end;
-      if (a.kv.dtype == Dtype::f32)
-        attend<PagesF32>(a, chunk, item.kv_head, row, tile_end);
-      else
-        attend<PagesBf16>(a, chunk, item.kv_head, row, tile_end);
-    }
-  }
+  if (a.kv.dtype == Dtype::f32)
+    walk_items<VectorProducts<WidenedProducts<PagesF32>>>(a, item_begin, item_end);
+  else
+    walk_items<Bf16Products>(a, item_begin, item_end);
 }
 
 }  // namespace bunting::BUNTING_ISA

@@ -1,17 +1,54 @@
-// attention_tile.h - the sizes of an attention tile, the same for every instruction set.
+// attention_tile.h - the sizes of an attention tile, the same for every instruction set, and its working
+// memory.
 #pragma once
 
 #include "kernels/kernels.h"
 
 namespace bunting {
 
-inline constexpr int kTileRows = 16;                            // (token, query head) pairs of one KV head
+inline constexpr int kTileRows = 32;                            // (token, query head) pairs of one KV head
 inline constexpr int kBlockPages = 4;                           // pages of keys walked at a time,
 inline constexpr int kBlockTokens = kBlockPages * kPageTokens;  // from a multiple of this position on
+static_assert(kBlockTokens == kAttentionBlock);
 
-// Floats of a tile's working memory: q, o, one page of values; scores, l, m, rescale (see TileScratch).
-constexpr size_t tile_floats(int64_t head_size) {
-  return size_t(head_size) * (2 * kTileRows + kPageTokens) + size_t(kTileRows) * (kBlockTokens + 16 + 2);
-}
+// What a tile keeps while it walks the keys, cut from a thread's scratch (64-byte aligned). Every part is a
+// multiple of 64 bytes because D % 16 == 0.
+struct AttentionTile {
+  int64_t head_size;
+  char* q;         // queries in the order in which the products read them, at most [D, rows] f32
+  float* o;        // [rows, D] unnormalised outputs
+  float* scores;   // [rows, 64] of the current block, then its probabilities
+  bf16* p;         // [rows, 64] the probabilities, where products take them so
+  float* l;        // [rows, 16] sums of exp(score - m) by token % 16
+  float* m;        // [rows] largest score so far
+  float* rescale;  // [rows] exp(old m - new m) of the current block
+  int32_t* high;   // [rows] position of the row's token
+  char* tail;      // one page of values of one head
+
+  AttentionTile(char* scratch, int64_t head_size) : head_size(head_size), q(scratch) {
+    o = reinterpret_cast<float*>(q) + kTileRows * head_size;
+    scores = o + kTileRows * head_size;
+    p = reinterpret_cast<bf16*>(scores + kTileRows * kBlockTokens);
+    l = reinterpret_cast<float*>(p + kTileRows * kBlockTokens);
+    m = l + kTileRows * 16;
+    rescale = m + kTileRows;
+    high = reinterpret_cast<int32_t*>(rescale + kTileRows);
+    tail = reinterpret_cast<char*>(high + kTileRows);
+  }
+  static constexpr size_t bytes(int64_t head_size) {
+    return size_t(kTileRows) * (size_t(head_size) * 8 + kBlockTokens * 6 + 16 * 4 + 12) +
+           size_t(kPageTokens) * size_t(head_size) * 4;
+  }
+};
+
+// One block of a tile: pages [first, end) of the block's four are walked.
+struct AttentionBlock {
+  char const* k[kBlockPages];
+  char const* v[kBlockPages];
+  // Pages of the block after it, to be fetched meanwhile: pages lie anywhere.
+  char const* next_k[kBlockPages];
+  char const* next_v[kBlockPages];
+  int first, end;
+};
 
 }  // namespace bunting

@@ -106,10 +106,19 @@ struct ChunkView {
   int32_t const* pages = nullptr;      // page ids of positions [0, start + count)
 };
 
-// One work item of attention: query rows [row_begin, row_end) of a chunk (relative to its first token) for one KV head
-// (all Hq/Hk query heads of it).
+inline constexpr int kAttentionBlock = 64;  // keys that a row's sums take in at a time, from multiples of it on
+
+// One work item of attention: query rows [row_begin, row_end) of one KV head against positions [kv_begin, kv_end), both
+// multiples of kAttentionBlock. Row r is the query head r % G of the KV head, G = Hq/Hk, and token r / G: of the chunk,
+// counted from its first one; or, if there are members, the only token of chunk members[r / G]. The pages are those of
+// `chunk`, which all members have in common.
+// An item that begins behind position 0 goes on from its rows' states; one that ends before kAttentionEnd leaves states,
+// and no output.
+inline constexpr int32_t kAttentionEnd = INT32_MAX;
 struct AttentionItem {
   int32_t chunk = 0, kv_head = 0, row_begin = 0, row_end = 0;
+  int32_t kv_begin = 0, kv_end = kAttentionEnd;
+  int32_t const* members = nullptr;
 };
 
 struct Attention {
@@ -123,6 +132,7 @@ struct Attention {
   float scale = 0;             // 1/sqrt(D)
   void* out = nullptr;         // [T, ldo]: Hq*D values per token, kv.dtype
   int64_t ldo = 0;
+  float* states = nullptr;  // [chunks, Hq] of attention_state_floats(D), of chunks of one token
   char* scratch = nullptr;  // attention_scratch_bytes() per thread
 };
 
@@ -188,6 +198,8 @@ struct Kernels {
 };
 
 size_t attention_scratch_bytes(int32_t head_size);
+// What a row of attention keeps between two items: its unnormalised output, 16 sums and the largest score.
+constexpr int64_t attention_state_floats(int64_t head_size) { return head_size + 32; }
 size_t sample_scratch_bytes(int32_t vocab);
 size_t kv_page_bytes(Dtype dtype, int32_t kv_heads, int32_t head_size);
 // Copies the first `count` tokens of page `from` to page `to` of one layer; the other slots of `to` become unspecified.

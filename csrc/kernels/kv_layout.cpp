@@ -30,7 +30,7 @@ void copy_page(KvLayer const& kv, int32_t from, int32_t to, int32_t count) {
 }
 
 size_t attention_scratch_bytes(int32_t head_size) {
-  return size_t(round_up(int64_t(tile_floats(head_size) * sizeof(float)), 64));
+  return size_t(round_up(int64_t(AttentionTile::bytes(head_size)), 64));
 }
 
 }  // namespace bunting

@@ -10,32 +10,33 @@ void attention(Attention const& a, int64_t begin, int64_t end, double* out) {
   int32_t const d = a.kv.head_size, group = a.query_heads / a.kv.kv_heads;
   for (int64_t i = begin; i < end; ++i) {
     AttentionItem const& item = a.items[i];
-    ChunkView const& chunk = a.chunks[item.chunk];
+    if (item.kv_end != kAttentionEnd) continue;
     for (int32_t row = item.row_begin; row < item.row_end; ++row) {
-      int64_t const token = chunk.first_token + row;
-      int32_t const position = chunk.start + row;
+      int32_t const index = row / group, head = item.kv_head * group + row % group;
+      ChunkView const& chunk = a.chunks[item.members ? item.members[index] : item.chunk];
+      int32_t const within = item.members ? 0 : index;
+      int64_t const token = chunk.first_token + within;
+      int32_t const position = chunk.start + within;
       int32_t const first = a.sliding_window > 0 ? std::max(0, position - a.sliding_window + 1) : 0;
-      for (int32_t head = item.kv_head * group; head < (item.kv_head + 1) * group; ++head) {
-        float const* const q = a.q + token * a.ldq + int64_t(head) * d;
-        std::vector<double> p(size_t(position) + 1);
-        double largest = -INFINITY, total = 0;
-        for (int32_t t = first; t <= position; ++t) {
-          double dot = 0;
-          for (int32_t j = 0; j < d; ++j)
-            dot += double(q[j]) *
-                   double(key(a.kv, chunk.pages[t / kPageTokens], item.kv_head, t % kPageTokens, j));
-          p[size_t(t)] = dot * double(a.scale);
-          largest = std::max(largest, p[size_t(t)]);
-        }
-        for (int32_t t = first; t <= position; ++t) total += p[size_t(t)] = std::exp(p[size_t(t)] - largest);
-        double* const y = out + (token * a.query_heads + head) * d;
-        for (int32_t j = 0; j < d; ++j) {
-          double sum = 0;
-          for (int32_t t = first; t <= position; ++t)
-            sum += p[size_t(t)] *
-                   double(value(a.kv, chunk.pages[t / kPageTokens], item.kv_head, t % kPageTokens, j));
-          y[j] = sum / total;
-        }
+      float const* const q = a.q + token * a.ldq + int64_t(head) * d;
+      std::vector<double> p(size_t(position) + 1);
+      double largest = -INFINITY, total = 0;
+      for (int32_t t = first; t <= position; ++t) {
+        double dot = 0;
+        for (int32_t j = 0; j < d; ++j)
+          dot += double(q[j]) *
+                 double(key(a.kv, chunk.pages[t / kPageTokens], item.kv_head, t % kPageTokens, j));
+        p[size_t(t)] = dot * double(a.scale);
+        largest = std::max(largest, p[size_t(t)]);
+      }
+      for (int32_t t = first; t <= position; ++t) total += p[size_t(t)] = std::exp(p[size_t(t)] - largest);
+      double* const y = out + (token * a.query_heads + head) * d;
+      for (int32_t j = 0; j < d; ++j) {
+        double sum = 0;
+        for (int32_t t = first; t <= position; ++t)
+          sum += p[size_t(t)] *
+                 double(value(a.kv, chunk.pages[t / kPageTokens], item.kv_head, t % kPageTokens, j));
+        y[j] = sum / total;
       }
     }
   }

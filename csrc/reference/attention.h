@@ -5,8 +5,8 @@
 
 namespace bunting::reference {
 
-// Like Kernels::attention for the rows of items [begin, end), but out is [T, Hq*D] double; a.out, a.ldo and
-// a.scratch are not used.
+// Like Kernels::attention for the rows of those of items [begin, end) that write outputs, over all their
+// positions, but out is [T, Hq*D] double; a.out, a.ldo, a.states and a.scratch are not used.
 void attention(Attention const& a, int64_t begin, int64_t end, double* out);
 
 // Like Kernels::rope_append, but the results stay in double and nothing is put into pages: q [T, Hq*D], k and

@@ -60,8 +60,13 @@ void bench(Kernels const& kernels, Case const& c) {
   for (int32_t s = 0; s < c.sequences; ++s) {
     chunks.push_back({s * c.count, c.count, c.start, ids.data() + size_t(s) * size_t(page_count)});
     for (int32_t head = 0; head < c.kv_heads; ++head)
-      for (int32_t row = 0; row < c.count; row += 32)
-        items.push_back({s, head, row, std::min(row + 32, c.count)});
+      for (int32_t token = 0; token < c.count; token += 32) {
+        int32_t const group = c.query_heads / c.kv_heads;
+        items.push_back({.chunk = s,
+                         .kv_head = head,
+                         .row_begin = token * group,
+                         .row_end = std::min(token + 32, c.count) * group});
+      }
     for (int32_t row = 0; row < c.count; ++row) flops += 4.0 * double(width) * (c.start + row + 1);
     bytes += double(page_count) * double(pages.kv.page_bytes);
   }

@@ -156,6 +156,36 @@ TEST(engine_invariant_to_cached_prefixes) {
   });
 }
 
+// Decodes behind a common prefix, some of them behind a longer one, told so or not.
+TEST(engine_invariant_to_shared_spans) {
+  for_each_variant([](bunting_model const* model, std::string const& name) {
+    EnginePointer const engine = open_engine(model, tiny_limits());
+    auto const compute = [&](uint64_t seed, int32_t start, int32_t end, std::vector<int32_t> const& pages) {
+      ChunkSpec chunk{.start = start, .tokens = random_tokens(seed, end - start, tiny_shape().vocab)};
+      chunk.pages.assign(pages.begin(), pages.begin() + (end + 15) / 16);
+      return chunk;
+    };
+    std::vector<int32_t> const stem = pages_from(0, 8);  // 128 positions, then the branches
+    run_step(engine.get(), StepSpec{{}, {compute(1, 0, 128, stem)}});
+    std::vector<int32_t> branch = stem;
+    for (int32_t page : {20, 21}) branch.push_back(page);
+    run_step(engine.get(), StepSpec{{}, {compute(2, 128, 160, branch)}});
+    StepSpec step;
+    for (int32_t i = 0; i < 5; i++) {
+      std::vector<int32_t> pages = i < 3 ? branch : stem;
+      int32_t const start = int32_t(pages.size()) * 16;
+      pages.push_back(30 + 2 * i);
+      pages.push_back(31 + 2 * i);
+      run_step(engine.get(), StepSpec{{}, {compute(10 + uint64_t(i), start, start + 3 + 4 * i, pages)}});
+      step.chunks.push_back(compute(20 + uint64_t(i), start + 3 + 4 * i, start + 4 + 4 * i, pages));
+    }
+    StepOutcome const flat = run_step(engine.get(), step);
+    step.shared = {0, 5, 0, 128, 0, 3, 128, 160};
+    StepOutcome const shared = run_step(engine.get(), step);
+    CHECK(flat.rows() == 5 && flat.logits == shared.logits, "%s: sharing shows", name.c_str());
+  });
+}
+
 // Wide and long enough that every kind of work, but for the draws, is cut into several pieces.
 TEST(engine_invariant_to_threads) {
   constexpr int32_t kPrompts = 5;

@@ -19,7 +19,7 @@ uint32_t bits_of(float value) {
 }
 
 // A block with every kind of array: a decode that copies a page first, a prompt chunk that does not sample,
-// and a prompt with biases, seen tokens and a mask.
+// a prompt with biases, seen tokens and a mask, and two sequences that share a page.
 StepSpec rich_step() {
   StepSpec step;
   step.copies = {1, 4, 5};
@@ -38,7 +38,9 @@ StepSpec rich_step() {
   row.seen = {9, 2, 10, 0};
   row.mask.assign(5, 0xffffffffu);
   step.chunks.push_back({.start = 0, .tokens = {1, 2, 3}, .pages = {12}, .row = row});
-  step.shared = {0, 1, 0, 16};
+  step.chunks.push_back({.start = 16, .tokens = {4}, .pages = {20, 13}, .sampled = false});
+  step.chunks.push_back({.start = 17, .tokens = {5}, .pages = {20, 14}, .sampled = false});
+  step.shared = {22, 24, 0, 16};
   return step;
 }
 
@@ -95,7 +97,7 @@ TEST(step_block_refuses_each_wrong_thing) {
       {"beyond the context", [](Block& b) { words_at(b, &Header::chunks_at)[2] = 200; }},
       {"start near 2^31", [](Block& b) { words_at(b, &Header::chunks_at)[2] = 0x7fffffff; }},
       {"first page entry negative", [](Block& b) { words_at(b, &Header::chunks_at)[3] = kMinusOne; }},
-      {"page entries leave the array", [](Block& b) { words_at(b, &Header::chunks_at)[3] = 4; }},
+      {"page entries leave the array", [](Block& b) { words_at(b, &Header::chunks_at)[3] = 8; }},
       {"too few pages", [](Block& b) { words_at(b, &Header::chunks_at)[4] = 1; }},
       {"too many pages", [](Block& b) { words_at(b, &Header::chunks_at)[4] = 3; }},
       {"sample row out of order", [](Block& b) { words_at(b, &Header::chunks_at)[5] = 1; }},
@@ -127,8 +129,15 @@ TEST(step_block_refuses_each_wrong_thing) {
       {"too many logprobs", [](Block& b) { words_at(b, &Header::rows_at)[20 + 15] = 6; }},
       {"logprobs -2", [](Block& b) { words_at(b, &Header::rows_at)[20 + 15] = uint32_t(-2); }},
       {"reserved word", [](Block& b) { words_at(b, &Header::rows_at)[19] = 1; }},
-      {"shared rows leave the step", [](Block& b) { words_at(b, &Header::shared_at)[1] = 23; }},
+      {"shared rows leave the step", [](Block& b) { words_at(b, &Header::shared_at)[1] = 25; }},
+      {"shared rows begin in a chunk", [](Block& b) { words_at(b, &Header::shared_at)[0] = 20; }},
+      {"one chunk shares with nobody", [](Block& b) { words_at(b, &Header::shared_at)[1] = 23; }},
+      {"a span without a parent begins late", [](Block& b) { words_at(b, &Header::shared_at)[2] = 16; }},
       {"shared positions reversed", [](Block& b) { words_at(b, &Header::shared_at)[3] = 0; }},
+      {"shared positions are no whole pages", [](Block& b) { words_at(b, &Header::shared_at)[3] = 8; }},
+      {"shared positions are computed in the step",
+       [](Block& b) { words_at(b, &Header::shared_at)[3] = 32; }},
+      {"shared pages differ", [](Block& b) { words_at(b, &Header::pages_at)[7] = 21; }},
   };
   for (Case const& c : cases) {
     Block block = encode(rich_step());
@@ -146,6 +155,48 @@ TEST(step_block_refuses_each_wrong_thing) {
   run_step(fixture.engine.get(), {1, 2, 3}, 2);
   CHECK(bunting_engine_logits(fixture.engine.get(), &logits, &rows) == BUNTING_OK && rows == 2,
         "%d rows of 2", rows);
+}
+
+// Sequences A to E, of which A, B and C share two pages, A and B two more.
+StepSpec shared_step(std::vector<int32_t> spans) {
+  StepSpec step;
+  int32_t const tables[5][5] = {
+      {0, 1, 2, 3, 10}, {0, 1, 2, 3, 11}, {0, 1, 4, 5, 12}, {6, 7, 8, 9, 13}, {6, 7, 20, 21, 14}};
+  for (auto const& table : tables)
+    step.chunks.push_back({.start = 64, .tokens = {1}, .pages = {table, table + 5}});
+  step.shared = std::move(spans);
+  return step;
+}
+
+TEST(step_block_takes_shared_spans_that_nest) {
+  Fixture fixture;
+  REQUIRE(fixture.engine, "no engine");
+  struct Case {
+    char const* name;
+    std::vector<int32_t> spans;
+    bool is_legal;
+  };
+  Case const cases[] = {
+      {"none", {}, true},
+      {"one", {0, 3, 0, 32}, true},
+      {"less than there is", {1, 3, 0, 16}, true},
+      {"a child, then another tree", {0, 3, 0, 32, 0, 2, 32, 64, 3, 5, 0, 32}, true},
+      {"the same chunks go on", {0, 2, 0, 32, 0, 2, 32, 48, 0, 2, 48, 64}, true},
+      {"a child before its parent", {0, 2, 32, 64, 0, 3, 0, 32}, false},
+      {"a child leaves a gap", {0, 3, 0, 16, 0, 2, 32, 64}, false},
+      {"a child overlaps", {0, 3, 0, 32, 0, 2, 16, 64}, false},
+      {"a child has more chunks", {0, 2, 0, 32, 0, 3, 32, 48}, false},
+      {"trees out of order", {3, 5, 0, 32, 0, 3, 0, 32}, false},
+      {"the same span twice", {0, 3, 0, 32, 0, 3, 0, 32}, false},
+      {"as many spans as chunks",
+       {0, 2, 0, 16, 0, 2, 16, 32, 0, 2, 32, 48, 0, 2, 48, 64, 3, 5, 0, 16},
+       false},
+  };
+  for (Case const& c : cases) {
+    StepOutcome const outcome = run_step(fixture.engine.get(), encode(shared_step(c.spans)), 5);
+    CHECK(outcome.status == (c.is_legal ? BUNTING_OK : BUNTING_INVALID), "%s: status %d", c.name,
+          outcome.status);
+  }
 }
 
 TEST(step_block_refuses_wrong_buffers) {

@@ -27,7 +27,7 @@ export class CpuDevice implements HostedDevice {
     this.spec = spec;
     this.#library = library;
     this.#engine = engine;
-    this.#block = new StepBlock(spec.vocabSize);
+    this.#block = new StepBlock(spec.vocabSize, spec.pageTokens);
     this.#result = new StepResultBlock(limits.stepChunksMax, limits.topLogprobsMax);
   }
 
@@ -52,7 +52,7 @@ export class CpuDevice implements HostedDevice {
     flight.result ??= this.#attempt(() => this.#library.stepWait(this.#engine));
     flight.result ??= {
       kind: "done",
-      sampled: this.#result.decode(flight.step),
+      sampled: this.#result.decode(flight.step, this.#block.rows),
       deviceMs: this.#result.deviceMs,
     };
   }
@@ -64,9 +64,16 @@ export class CpuDevice implements HostedDevice {
     flight.done(flight.result);
   }
 
-  /** Raw logits of the last step's sampled rows, [rows × vocabSize]: for tests and evaluations. */
+  /** Raw logits of the last step's sampled rows, [rows × vocabSize], in the order of its chunks: for tests and
+   *  evaluations. */
   logits(): Float32Array {
-    return this.#library.logits(this.#engine, this.spec.vocabSize);
+    const { vocabSize } = this.spec;
+    const ofBlock = this.#library.logits(this.#engine, vocabSize);
+    const logits = new Float32Array(ofBlock.length);
+    for (const [i, row] of this.#block.rows.entries()) {
+      logits.set(ofBlock.subarray(row * vocabSize, (row + 1) * vocabSize), i * vocabSize);
+    }
+    return logits;
   }
 
   /** A step in flight is dropped: its `done` is never called. */

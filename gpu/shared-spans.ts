@@ -1,0 +1,86 @@
+/**
+ * Which chunks of a step read the same pages, so that an engine can read those pages once (engine.h, `shared`).
+ *
+ * Nobody has to say so: a page table begins with the pages that were taken from the cache, and equal pages at equal
+ * places are the same keys and values. Chunks are put into an order in which those that share lie together, as the leaves
+ * of a tree:
+ *
+ *   pages        0 1 2 3 4 5          chunks in order   A B C | D E | F
+ *   A            a b c d e f          spans, parents first
+ *   B            a b c d g h            A B C: pages 0-1     (a b)
+ *   C            a b x y                A B:   pages 2-3     (c d)
+ *   D            p q r                  D E:   page 0        (p)
+ *   E            p s
+ *   F            t u
+ */
+import type { Chunk } from "../scheduler/core.ts";
+
+/** Chunks [chunkBegin, chunkEnd) of the order have the pages of positions [begin, end) in common. */
+export interface SharedSpan {
+  readonly chunkBegin: number;
+  readonly chunkEnd: number;
+  readonly begin: number;
+  readonly end: number;
+}
+
+export interface SharingOrder {
+  /** Indices of the step's chunks; as they came, where nothing is shared. */
+  readonly order: readonly number[];
+  /** Parents first; a span begins where its parent ends. */
+  readonly spans: readonly SharedSpan[];
+}
+
+/** Only pages that a chunk found full when it began are shared: [0, start) cut to whole pages. Costs O(chunks + shared
+ *  pages of all chunks). */
+export function sharingOrder(chunks: readonly Chunk[], pageTokens: number): SharingOrder {
+  const order: number[] = [];
+  const spans: SharedSpan[] = [];
+
+  /** Appends chunks that have their first `depth` pages in common. */
+  const append = (members: readonly number[], depth: number): void => {
+    for (const group of byPage(members, depth)) {
+      if (group.length === 1) {
+        order.push(group[0]!);
+        continue;
+      }
+      const end = commonDepth(group, depth + 1);
+      const chunkBegin = order.length;
+      const span = { chunkBegin, chunkEnd: chunkBegin + group.length };
+      spans.push({ ...span, begin: depth * pageTokens, end: end * pageTokens });
+      append(group, end);
+    }
+  };
+
+  /** The members by their page at `depth`, in order of appearance; alone, if that is not full. */
+  const byPage = (members: readonly number[], depth: number): Iterable<readonly number[]> => {
+    const groups = new Map<number, number[]>();
+    for (const member of members) {
+      const { pages, start } = chunks[member]!;
+      const key = (depth + 1) * pageTokens <= start ? pages[depth]! : -1 - member;
+      const group = groups.get(key);
+      if (group === undefined) groups.set(key, [member]);
+      else group.push(member);
+    }
+    return groups.values();
+  };
+
+  /** How many full pages the members have in common, `least` or more. */
+  const commonDepth = (members: readonly number[], least: number): number => {
+    const first = chunks[members[0]!]!.pages;
+    let depth = Number.POSITIVE_INFINITY;
+    for (const member of members) {
+      const { pages, start } = chunks[member]!;
+      depth = Math.min(depth, Math.floor(start / pageTokens));
+      let common = least;
+      while (common < depth && pages[common] === first[common]) common += 1;
+      depth = common;
+    }
+    return depth;
+  };
+
+  append(
+    chunks.map((_, index) => index),
+    0,
+  );
+  return { order, spans };
+}
