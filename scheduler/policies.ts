@@ -100,11 +100,11 @@ export function ours(tbtMs: number | null): Policy {
       imbalance: null,
       gang: "list",
     },
-    queue: { kind: "lanes", groups: 10, credits: [8, 4, 1], tenantQuantum: 1024 },
+    queue: { kind: "lanes", groups: 10, credits: [8, 4, 1], tenantSlack: 4096 },
     batch: {
       kind: "target",
       tbtMs,
-      margin: 0.1,
+      margin: 0.02,
       stepTokens: 2048,
       starvationMs: 2000,
       skipsMax: 3,

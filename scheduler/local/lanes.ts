@@ -6,7 +6,7 @@ import type { QueueOrder } from "./queue-order.ts";
 import type { Sequence } from "./sequence.ts";
 import { Tenants } from "./tenants.ts";
 
-/** Of the sequences that a step admits, one of so many is the oldest of those that have waited too long. */
+/** Of so many sequences that are taken, one is the oldest of those that have waited too long. */
 const AGED_EVERY = 4;
 const GANG = 1;
 
@@ -27,16 +27,17 @@ interface Lane {
  * In a lane tenants have their turns (tenants.ts), and a tenant's sequences are in Preble's groups; but gangs, whose
  * members arrive together, are first come, first served, so that one is finished before the next begins.
  *
- * Whoever has waited longer than its lane allows is aged. The oldest of the aged is the first that a step admits, and
- * then one of every four: so each step that admits anybody brings everybody nearer, while the other three quarters keep
- * the order that saves most.
+ * Whoever has waited longer than its lane allows is aged. Of every four that are taken one is the oldest of the aged,
+ * so that nobody waits for more than four turns for each that came before; the other three quarters keep the order that
+ * saves most, also under a load that makes everybody wait too long. It is four of all, not of a step's: a step admits
+ * one prompt or none where prompts are long.
  */
 export class Lanes implements QueueOrder {
   readonly hasLanes = true;
   readonly #lanes: readonly Lane[];
   readonly #ageingMs: readonly [number, number, number];
-  #taken = 0;
-  #agedTaken = 0;
+  /** How many were taken since the last one that was aged, as far as it matters. */
+  #others = AGED_EVERY - 1;
   /** Whom `peek` returned because it is aged. */
   #aged: Sequence | null = null;
 
@@ -49,7 +50,7 @@ export class Lanes implements QueueOrder {
     const groups = (): PriorityGroups => new PriorityGroups(policy.groups, lookUp);
     this.#lanes = policy.credits.map((weight, lane): Lane => {
       assert(weight > 0, "every lane has a share");
-      const tenants = new Tenants(policy.tenantQuantum, lane === GANG ? undefined : groups);
+      const tenants = new Tenants(policy.tenantSlack, lane === GANG ? undefined : groups);
       return { weight, tenants, arrivals: new ArrivalList(), credit: 0 };
     });
   }
@@ -60,10 +61,7 @@ export class Lanes implements QueueOrder {
     return size;
   }
 
-  beginStep(): void {
-    this.#taken = 0;
-    this.#agedTaken = 0;
-  }
+  beginStep(): void {}
 
   add(sequence: Sequence): void {
     const lane = this.#lanes[sequence.lane]!;
@@ -80,7 +78,7 @@ export class Lanes implements QueueOrder {
   }
 
   peek(nowMs: number, passed: number): Sequence | null {
-    this.#aged = this.#agedTaken * AGED_EVERY <= this.#taken ? this.#oldestAged(nowMs, passed) : null;
+    this.#aged = this.#others === AGED_EVERY - 1 ? this.#oldestAged(nowMs, passed) : null;
     return this.#aged ?? this.#richest(passed)?.tenants.peek(nowMs) ?? null;
   }
 
@@ -88,11 +86,13 @@ export class Lanes implements QueueOrder {
     const lane = this.#lanes[sequence.lane]!;
     this.#share(lane, computedTokens);
     assert(lane.arrivals.remove(sequence), "the sequence waits");
-    this.#taken += 1;
     if (sequence === this.#aged) {
-      this.#agedTaken += 1;
+      this.#others = 0;
       lane.tenants.takeOutOfTurn(sequence, computedTokens);
-    } else lane.tenants.take(sequence, computedTokens);
+    } else {
+      this.#others = Math.min(this.#others + 1, AGED_EVERY - 1);
+      lane.tenants.take(sequence, computedTokens);
+    }
   }
 
   isAged({ lane, arrivedMs }: Sequence, nowMs: number): boolean {
