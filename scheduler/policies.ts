@@ -100,7 +100,7 @@ export function ours(tbtMs: number | null): Policy {
       imbalance: null,
       gang: "list",
     },
-    queue: { kind: "lanes", groups: 10, credits: [8, 4, 1], tenantSlack: 4096 },
+    queue: { kind: "lanes", groups: 10, credits: [8, 4, 1], tenantQuantum: 1024 },
     batch: {
       kind: "target",
       tbtMs,

@@ -50,7 +50,7 @@ export class Lanes implements QueueOrder {
     const groups = (): PriorityGroups => new PriorityGroups(policy.groups, lookUp);
     this.#lanes = policy.credits.map((weight, lane): Lane => {
       assert(weight > 0, "every lane has a share");
-      const tenants = new Tenants(policy.tenantSlack, lane === GANG ? undefined : groups);
+      const tenants = new Tenants(policy.tenantQuantum, lane === GANG ? undefined : groups);
       return { weight, tenants, arrivals: new ArrivalList(), credit: 0 };
     });
   }
