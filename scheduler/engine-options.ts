@@ -48,6 +48,7 @@ export const engineDefaults: EngineOptions = {
     headroom: true,
     cache: true,
     prefixPending: true,
+    overtakes: true,
     backOff: true,
   },
   queueMax: 4096,

@@ -35,7 +35,7 @@ const queues: fc.Arbitrary<QueuePolicy> = fc.oneof(
     kind: fc.constant("lanes" as const),
     groups: fc.constantFrom(1, 3),
     credits: fc.constantFrom<readonly [number, number, number]>([8, 4, 1], [1, 1, 1]),
-    tenantQuantum: fc.constantFrom(1, 16, 1024),
+    tenantSlack: fc.constantFrom(1, 16, 1024),
   }),
 );
 
@@ -68,6 +68,7 @@ const settings: fc.Arbitrary<Setting> = fc.record({
     headroom: fc.boolean(),
     cache: fc.boolean(),
     prefixPending: fc.boolean(),
+    overtakes: fc.boolean(),
     backOff: fc.boolean(),
   }),
 });

@@ -3,7 +3,7 @@
 
 import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../tests/support/engine-harness.ts";
-import type { Step, StepResult } from "./core.ts";
+import type { SequenceId, Step, StepResult } from "./core.ts";
 import { staticBudget } from "./engine-options.ts";
 import { sequenceSpec, tokensFrom } from "./sim/factories.ts";
 
@@ -347,4 +347,25 @@ test("tokens drawn elsewhere count towards what fits, and have to be of the voca
   harness.submit({ ...sequenceSpec(tokensFrom(0, 40), 50), drawnTokens: [1000] });
   harness.finish();
   expect(harness.outcomes.map((outcome) => outcome.finish?.kind)).toEqual(["rejected", "failed"]);
+});
+
+test("recall: whoever never began is given back and forgotten, whoever began stays", () => {
+  const harness = new EngineHarness({ engine: { admission: { sequencesMax: 1 } } });
+  const [first, second, paused] = [0, 100, 200].map((at) =>
+    harness.submit(sequenceSpec(tokensFrom(at, 20), 3)),
+  ) as [SequenceId, SequenceId, SequenceId];
+  harness.step();
+  harness.send("pause", paused);
+  for (const id of [first, second, paused, 99 as SequenceId]) harness.send("recall", id);
+  harness.finish();
+  expect(harness.reports.flatMap(({ returned }) => returned)).toEqual([second, paused]);
+  expect(harness.outcomes.map(({ finish }) => finish?.kind ?? null)).toEqual(["length", null, null]);
+  expect(harness.load).toMatchObject({ waiting: 0, running: 0, paused: 0, tokensPending: 0 });
+  // Its number is free again: whoever sent it may send it back.
+  harness.engine.receive({
+    kind: "submit",
+    sequence: { ...sequenceSpec(tokensFrom(100, 20), 3), id: second },
+  });
+  harness.finish();
+  expect(harness.outcomes[second]!.finish).toEqual({ kind: "length" });
 });

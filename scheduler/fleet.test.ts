@@ -1,6 +1,6 @@
 /** The fleet: where sequences go, and that everybody hears of the end exactly once. */
 
-import { expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { SimulatedDevice } from "../gpu/simulated/device.ts";
 import { tokensAlone } from "../tests/support/engine-harness.ts";
 import type { EngineId, Finish, SequenceId, TokenId } from "./core.ts";
@@ -9,6 +9,7 @@ import { Engine } from "./engine.ts";
 import type { EngineSettings } from "./engine-options.ts";
 import { type EngineLink, Fleet, type FleetOptions, type SequenceListener } from "./fleet.ts";
 import type { EngineMessage } from "./messages.ts";
+import { ours } from "./policies.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "./sim/factories.ts";
 import { ManualClock } from "./sim/manual-clock.ts";
 
@@ -52,7 +53,7 @@ function fleetOf(count: number, options: { engine?: EngineSettings; fleet?: Part
     return { send };
   };
   const members = sent.map((_, index) => ({ link: open(index, 0), spec: deviceSpec() }));
-  const fleet: Fleet = new Fleet(members, options.fleet);
+  const fleet: Fleet = new Fleet(members, { ...options.fleet, clock });
   const lose = (index: number, reason: string, isComing = false): void => {
     lives[index] = null;
     fleet.lost(index as EngineId, reason, isComing);
@@ -222,4 +223,46 @@ test("a listener may submit and abort from within its calls", () => {
   fleet.submit(sequenceSpec(tokensFrom(0, 20), 5), first);
   clock.runAll();
   expect(second.finishes).toEqual([{ kind: "length" }]);
+});
+
+describe("sequences that wait are moved", () => {
+  const crowd = () => {
+    const placements: string[] = [];
+    const bench = fleetOf(2, {
+      engine: { admission: { sequencesMax: 1 } },
+      fleet: {
+        policy: ours(null),
+        costs: [linearCost(6, 0.02), linearCost(6, 0.02)],
+        onPlacement: (sequence, { engine, reason }) => placements.push(`${sequence}→${engine} ${reason}`),
+      },
+    });
+    bench.lose(1, "The device was lost.", true);
+    const specs = Array.from({ length: 12 }, (_, i) => sequenceSpec(tokensFrom(300 * i, 250), 100));
+    const listeners = specs.map(() => new Listener());
+    const ids = specs.map((spec, i) => bench.fleet.submit(spec, listeners[i]!));
+    bench.replace(1, 1);
+    return { ...bench, placements, specs, listeners, ids };
+  };
+
+  test("to an engine that has come back, and nobody notices but by the time", () => {
+    const { clock, placements, specs, listeners, sent } = crowd();
+    clock.runAll();
+    const moved = placements.filter((each) => each.endsWith("→1 move"));
+    expect(moved.length).toBeGreaterThan(3);
+    expect(sent[0]!.filter(({ kind }) => kind === "recall").length).toBeGreaterThanOrEqual(moved.length);
+    for (const [i, listener] of listeners.entries()) {
+      expect(listener.tokens).toEqual(tokensAlone(specs[i]!).tokens);
+      expect(listener.finishes).toEqual([{ kind: "length" }]);
+      expect(listener.starts).toBe(1);
+    }
+  });
+
+  test("whoever is aborted on the way ends, once", () => {
+    const { clock, fleet, listeners, ids } = crowd();
+    clock.runNext();
+    for (const id of ids) fleet.abort(id);
+    clock.runAll();
+    expect(listeners.map(({ finishes }) => finishes)).toEqual(listeners.map(() => [{ kind: "aborted" }]));
+    expect(fleet.active).toBe(0);
+  });
 });

@@ -11,10 +11,10 @@ import {
 import type { CostModel } from "./cost/cost-model.ts";
 import { linearCost } from "./cost/linear.ts";
 import type { DeviceSpec } from "./device.ts";
-import { Dispatcher } from "./dispatch/dispatcher.ts";
+import { Dispatcher, type DispatchPolicy } from "./dispatch/dispatcher.ts";
 import type { Placement, PlacementRequest } from "./dispatch/placement.ts";
+import { engineDefaults } from "./engine-options.ts";
 import { type EngineLoad, type EngineMessage, type EngineReport, idleLoad } from "./messages.ts";
-import type { PlacementPolicy } from "./policy.ts";
 
 /** The way to one engine: a call, a thread, a process. Messages arrive in order, or the engine is reported
  *  lost. */
@@ -36,7 +36,7 @@ export type Unplaced = Omit<SequenceSpec, "id" | "drawnTokens">;
 
 /** How a fleet places. */
 export interface FleetOptions {
-  readonly policy: PlacementPolicy;
+  readonly policy: DispatchPolicy;
   /** What is believed of each engine, by EngineId. */
   readonly costs: readonly CostModel[];
   /** E2 needs one. */
@@ -48,12 +48,20 @@ export interface FleetOptions {
 }
 
 const fleetDefaults: FleetOptions = {
-  policy: { kind: "shortestQueue" },
+  policy: {
+    placement: { kind: "shortestQueue" },
+    queue: engineDefaults.queue,
+    batch: engineDefaults.batch,
+  },
   costs: [],
   clock: { nowMs: () => 0 },
   queueMax: 4096,
   onPlacement: () => {},
 };
+
+/** Milliseconds between two looks for sequences that wait in the wrong place, and how often one is moved at most. */
+const MOVE_EVERY_MS = 200;
+const MOVES_MAX = 2;
 
 /** How often a sequence goes on elsewhere at most. */
 const REPLAYS_MAX = 2;
@@ -75,6 +83,8 @@ interface Call {
   /** Engines lost with it, and whether one of those had admitted it. */
   losses: number;
   wasStarted: boolean;
+  /** How often it was taken back from an engine before it began. */
+  moves: number;
   isPaused: boolean;
   isAborted: boolean;
 }
@@ -103,13 +113,14 @@ export class Fleet {
   readonly #calls = new Map<SequenceId, Call>();
   #waiting = 0;
   #nextId = 0;
+  #movedMs = 0;
 
   constructor(
     engines: readonly { readonly link: EngineLink; readonly spec: DeviceSpec }[],
     options: Partial<FleetOptions> = {},
   ) {
     assert(engines.length > 0, "a fleet has an engine");
-    assert(options.policy?.kind !== "e2" || options.clock !== undefined, "E2 needs a clock");
+    assert(options.policy?.placement.kind !== "e2" || options.clock !== undefined, "E2 needs a clock");
     this.#options = { ...fleetDefaults, ...options };
     const { policy, costs } = this.#options;
     this.#dispatcher = new Dispatcher(
@@ -193,6 +204,8 @@ export class Fleet {
       call.listener.onToken(token, report.logprobs?.[i] ?? null);
     }
     for (const { sequence, finish } of report.finished) this.#finish(sequence, finish);
+    for (const sequence of report.returned) this.#move(sequence);
+    this.#recall(nowMs);
   }
 
   /**
@@ -248,6 +261,7 @@ export class Fleet {
       isStarted: false,
       losses: 0,
       wasStarted: false,
+      moves: 0,
       isPaused: false,
       isAborted: false,
     };
@@ -292,6 +306,28 @@ export class Fleet {
     if (call.isAborted) this.#finish(call.id, { kind: "aborted" });
     else if ((isStarted && wasStarted) || call.losses > REPLAYS_MAX) this.#fail(call, reason);
     else this.#place(call);
+  }
+
+  /** Asks engines for what they have not begun, and others would begin sooner. */
+  #recall(nowMs: number): void {
+    const { placement } = this.#options.policy;
+    if (placement.kind !== "e2" || !placement.moves || nowMs - this.#movedMs < MOVE_EVERY_MS) return;
+    this.#movedMs = nowMs;
+    const ids = this.#dispatcher.surplus((id) => requestOf(this.#calls.get(id)!), nowMs);
+    for (const sequence of ids) {
+      const call = this.#calls.get(sequence)!;
+      call.moves += 1;
+      if (call.moves <= MOVES_MAX) this.#send(call.engine!, { kind: "recall", sequence });
+    }
+  }
+
+  /** An engine has given a sequence back. */
+  #move(sequence: SequenceId): void {
+    const call = this.#calls.get(sequence);
+    if (call === undefined) return;
+    this.#dispatcher.ended(sequence, false);
+    if (call.isAborted) this.#finish(sequence, { kind: "aborted" });
+    else this.#begin(call, this.#dispatcher.placeAgain(sequence, requestOf(call), this.#nowMs()));
   }
 
   #setPaused(id: SequenceId, isPaused: boolean): void {

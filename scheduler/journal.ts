@@ -56,6 +56,7 @@ export class Journal {
   #tokens: TokenId[] = [];
   #logprobs: (TokenLogprobs | null)[] | null = null;
   #finished: { sequence: SequenceId; finish: Finish }[] = [];
+  #returned: SequenceId[] = [];
 
   /** `trace` is told every step that is done. */
   constructor(trace: ((step: StepTrace) => void) | null) {
@@ -68,7 +69,9 @@ export class Journal {
 
   /** Whether there is nothing to report. */
   get isEmpty(): boolean {
-    return this.#started.length + this.#sequences.length + this.#finished.length === 0;
+    return (
+      this.#started.length + this.#sequences.length + this.#finished.length + this.#returned.length === 0
+    );
   }
 
   /** Whether a load is worth a report that has nothing else to tell. */
@@ -114,6 +117,11 @@ export class Journal {
     this.#note({ kind: "ended", sequence, how: finish.kind });
   }
 
+  /** A sequence that never began is given back. */
+  returned(sequence: SequenceId): void {
+    this.#returned.push(sequence);
+  }
+
   /** So many throughput decodes were left out of the next step. */
   skipped(decodes: number): void {
     this.#totals.skippedDecodesTotal += decodes;
@@ -152,6 +160,7 @@ export class Journal {
       tokens: this.#tokens,
       logprobs: this.#logprobs,
       finished: this.#finished,
+      returned: this.#returned,
       load: { ...now, ...this.#totals },
       notices,
     };
@@ -162,6 +171,7 @@ export class Journal {
     this.#tokens = [];
     this.#logprobs = null;
     this.#finished = [];
+    this.#returned = [];
     return report;
   }
 

@@ -14,6 +14,8 @@ export type EngineMessage =
   /** A slow reader: keep the sequence's pages but run it no further until `resume`. */
   | { readonly kind: "pause"; readonly sequence: SequenceId }
   | { readonly kind: "resume"; readonly sequence: SequenceId }
+  /** Wanted elsewhere: it is given back (`returned`) if it was never admitted, and stays otherwise. */
+  | { readonly kind: "recall"; readonly sequence: SequenceId }
   /** A notice was missed: the next report's notices tell everything that is cached. */
   | { readonly kind: "resync" };
 
@@ -31,6 +33,8 @@ export interface EngineReport {
   readonly logprobs: readonly (TokenLogprobs | null)[] | null;
   /** Ended sequences; their last token, if any, is in `tokens` of this same report or an earlier one. */
   readonly finished: readonly { readonly sequence: SequenceId; readonly finish: Finish }[];
+  /** Sequences given back: the engine knows nothing of them any more. */
+  readonly returned: readonly SequenceId[];
   readonly load: EngineLoad;
   /** Changes of the prefix cache since the report before; null: none. */
   readonly notices: CacheNotices | null;

@@ -4,7 +4,7 @@ import type { EngineCosts } from "./cost/cost-model.ts";
 import type { DeviceSpec } from "./device.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import type { Journal } from "./journal.ts";
-import { type Admission, admitNext } from "./local/admission.ts";
+import { type Admission, admitNext, type Overtaking } from "./local/admission.ts";
 import { securePages, youngestPaused } from "./local/preemption.ts";
 import type { Sequence } from "./local/sequence.ts";
 import { openBudget, type StepBudget, WholePrompts } from "./local/step-budget.ts";
@@ -95,16 +95,28 @@ export class Planner {
 
   /** Chunks of prompts; nobody is admitted if `copies` is null. */
   #planPrompts(budget: StepBudget, nowMs: number, copies: PageCopy[] | null): PlannedChunk<Sequence>[] {
-    const admit = (): PlannedChunk<Sequence> | null =>
-      copies === null ? null : this.#admit(budget, nowMs, copies);
-    return planPrompts(this.#parts.roster.running, admit, budget, { hasLanes: this.#hasLanes, nowMs });
+    const { options, roster } = this.#parts;
+    const { running, queue } = roster;
+    const admit = (overtaking: Overtaking | null): PlannedChunk<Sequence> | null =>
+      copies === null ? null : this.#admit(budget, nowMs, copies, overtaking);
+    return planPrompts(running, admit, budget, {
+      hasLanes: this.#hasLanes,
+      overtakes: options.admission.overtakes,
+      isAged: (sequence) => queue.isAged(sequence, nowMs),
+      nowMs,
+    });
   }
 
   /** Admits the next sequence that can run now; null if there is none. */
-  #admit(budget: StepBudget, nowMs: number, copies: PageCopy[]): PlannedChunk<Sequence> | null {
+  #admit(
+    budget: StepBudget,
+    nowMs: number,
+    copies: PageCopy[],
+    overtaking: Overtaking | null,
+  ): PlannedChunk<Sequence> | null {
     const { roster, journal } = this.#parts;
     for (let parked = 0; parked < PARKED_MAX; parked++) {
-      const admission = this.#nextAdmission(budget, nowMs);
+      const admission = this.#nextAdmission(budget, nowMs, overtaking);
       if (admission.kind === "parked") {
         journal.waits(admission.sequence.id, admission.owner.id);
         continue;
@@ -119,11 +131,11 @@ export class Planner {
     return null;
   }
 
-  #nextAdmission(budget: StepBudget, nowMs: number): Admission {
+  #nextAdmission(budget: StepBudget, nowMs: number, overtaking: Overtaking | null): Admission {
     const { roster, options, journal } = this.#parts;
     const { queue, running, residency } = roster;
     const step = journal.totals.stepsTotal + 1;
-    return admitNext({ queue, running, residency, options, budget, nowMs, step });
+    return admitNext({ queue, running, residency, options, budget, nowMs, step, overtaking });
   }
 
   #reclaimPaused(): void {

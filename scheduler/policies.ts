@@ -13,6 +13,7 @@ const uncached: AdmissionPolicy = {
   headroom: false,
   cache: false,
   prefixPending: false,
+  overtakes: false,
   backOff: false,
 };
 
@@ -65,6 +66,7 @@ const e2AsPublished: E2Policy = {
   notices: true,
   spill: false,
   harm: false,
+  moves: false,
   rebalance: { ratio: 1.5, marginMs: 1000 },
   replicate: { ratio: 2 },
   imbalance: 0.7,
@@ -97,10 +99,11 @@ export function ours(tbtMs: number | null): Policy {
       load: "outstanding",
       spill: true,
       harm: true,
+      moves: true,
       imbalance: null,
       gang: "list",
     },
-    queue: { kind: "lanes", groups: 10, credits: [8, 4, 1], tenantQuantum: 1024 },
+    queue: { kind: "lanes", groups: 10, credits: [8, 4, 1], tenantSlack: 4096 },
     batch: {
       kind: "target",
       tbtMs,
@@ -109,7 +112,7 @@ export function ours(tbtMs: number | null): Policy {
       starvationMs: 2000,
       skipsMax: 3,
     },
-    admission: { ...guarded, prefixPending: true },
+    admission: { ...guarded, prefixPending: true, overtakes: true },
   };
 }
 

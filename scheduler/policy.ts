@@ -21,6 +21,8 @@ export interface E2Policy {
   readonly spill: boolean;
   /** Count what a first stream with a target costs an engine full of throughput work. */
   readonly harm: boolean;
+  /** Take sequences back from an engine where they wait longer than elsewhere, and place them again. */
+  readonly moves: boolean;
   /** Redirect prefixes from an engine whose load is `ratio` times the lightest's, and `marginMs` above it. */
   readonly rebalance: { readonly ratio: number; readonly marginMs: number } | null;
   /** Give a prefix a second engine when its sequences wait `ratio` times as long as before. */
@@ -38,14 +40,14 @@ export type QueuePolicy =
   | { readonly kind: "longestPrefix" }
   /** Preble's priority groups. */
   | { readonly kind: "groups"; readonly groups: number }
-  /** One lane per objective, by credits of tokens; in a lane tenants by deficit round robin, and then groups. */
+  /** One lane per objective, by credits of tokens; in a lane the tenant that has used least, and then groups. */
   | {
       readonly kind: "lanes";
       readonly groups: number;
       /** Credits of latency, gang and throughput. */
       readonly credits: readonly [number, number, number];
-      /** Tokens that a tenant's turn is worth. */
-      readonly tenantQuantum: number;
+      /** Tokens that a tenant may have used less or more than others, when it begins to wait. */
+      readonly tenantSlack: number;
     };
 
 /** What a step is filled with (local/step-planner.ts, local/step-budget.ts). */
@@ -82,6 +84,8 @@ export interface AdmissionPolicy {
   readonly cache: boolean;
   /** Whether a sequence waits for another that computes the same prefix now. */
   readonly prefixPending: boolean;
+  /** Whether a new prompt goes before an unfinished one that has at least twice as much left, or is of a later lane. */
+  readonly overtakes: boolean;
   /** Whether who was preempted again and again stays out for some steps. */
   readonly backOff: boolean;
 }

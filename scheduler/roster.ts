@@ -134,8 +134,20 @@ export class Roster {
     this.queue.wake(sequence, sequence.computed);
   }
 
+  /** Lets a sequence go that was never admitted, for others to run; whoever was, stays. */
+  giveBack(sequence: Sequence): void {
+    if (sequence.wasStarted) return;
+    this.#remove(sequence, true);
+    this.#journal.returned(sequence.id);
+  }
+
   /** Ends a sequence in whatever state it is. `keep`: what it computed is good, and goes to the cache. */
   end(sequence: Sequence, finish: Finish, keep: boolean): void {
+    this.#remove(sequence, keep);
+    this.#journal.ended(sequence.id, finish);
+  }
+
+  #remove(sequence: Sequence, keep: boolean): void {
     if (sequence.state === "running") this.#leave(sequence, keep);
     else {
       this.#tokensWaiting -= sequence.length;
@@ -144,7 +156,6 @@ export class Roster {
     if (sequence.isPaused) this.#paused -= 1;
     sequence.state = "ended";
     this.#sequences.delete(sequence.id);
-    this.#journal.ended(sequence.id, finish);
   }
 
   snapshot(): Snapshot {

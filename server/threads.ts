@@ -142,7 +142,7 @@ export async function startEngines(config: EnginesConfig, events: EnginesEvents)
     const members = started.map(({ thread, ready }) => ({ link: thread, spec: ready.spec }));
     costs.push(...started.map(({ ready }) => new BelievedCosts(OnlineCostModel.from(ready.costs))));
     const options = {
-      policy: policy.placement,
+      policy,
       costs,
       queueMax: config.options.queueMax ?? engineDefaults.queueMax,
       onPlacement: (sequence: SequenceId, placement: Placement) => events.onPlacement?.(sequence, placement),

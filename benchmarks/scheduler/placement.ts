@@ -81,7 +81,7 @@ class Holder {
 function measurePlacement(pages: number): PlacementRow {
   const { profile, spec } = openProfile("a6000", { spec: { pages } });
   const dispatcher = new Dispatcher(
-    ours(100).placement,
+    ours(100),
     Array.from({ length: ENGINES }, () => ({ spec, costs: profile })),
   );
   const holders = Array.from({ length: ENGINES }, () => new Holder(pages));

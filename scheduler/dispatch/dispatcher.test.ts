@@ -5,6 +5,7 @@ import type { CacheNotices } from "../cache/notice.ts";
 import { chatService, type EngineId, type SequenceId, type Service } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { type EngineLoad, idleLoad } from "../messages.ts";
+import { ours } from "../policies.ts";
 import type { E2Policy, PlacementPolicy } from "../policy.ts";
 import { deviceSpec } from "../sim/factories.ts";
 import { Dispatcher } from "./dispatcher.ts";
@@ -26,11 +27,15 @@ const e2: E2Policy = {
   notices: true,
   spill: true,
   harm: true,
+  moves: false,
   rebalance: null,
   replicate: null,
   imbalance: null,
   gang: "list",
 };
+
+/** What becomes of sequences on their engine. */
+const served = { queue: ours(null).queue, batch: ours(null).batch };
 
 interface Options {
   readonly tokensMax?: number;
@@ -49,7 +54,7 @@ class Bench {
   constructor(engines: number, policy: Partial<E2Policy> | PlacementPolicy = {}, perEngine = costs) {
     const chosen = "kind" in policy && policy.kind !== "e2" ? policy : { ...e2, ...policy };
     this.dispatcher = new Dispatcher(
-      chosen as PlacementPolicy,
+      { ...served, placement: chosen as PlacementPolicy },
       Array.from({ length: engines }, () => ({ spec, costs: perEngine })),
     );
     this.#notices = Array.from({ length: engines }, () => 0);
@@ -445,7 +450,7 @@ describe("costs", () => {
 
   test("a prompt that fits one engine only goes there", () => {
     const small = deviceSpec({ pages: 8 });
-    const dispatcher = new Dispatcher(e2, [
+    const dispatcher = new Dispatcher({ ...served, placement: e2 }, [
       { spec: small, costs },
       { spec, costs },
     ]);
@@ -456,7 +461,7 @@ describe("costs", () => {
   });
 
   test("an engine that is slower gets less", () => {
-    const dispatcher = new Dispatcher(e2, [
+    const dispatcher = new Dispatcher({ ...served, placement: e2 }, [
       { spec, costs: linearCost(15, 0.3) },
       { spec, costs },
     ]);

@@ -3,13 +3,16 @@ import { assert, type EngineId, type SequenceId } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
-import type { PlacementPolicy } from "../policy.ts";
+import type { Policy } from "../policy.ts";
 import { type Decision, E2 } from "./e2.ts";
 import { Member } from "./member.ts";
 import { OutputEstimate } from "./output-estimate.ts";
 import { type Job, Outstanding } from "./outstanding.ts";
 import type { Placement, PlacementReason, PlacementRequest } from "./placement.ts";
 import type { PrefixIndex } from "./prefix-index.ts";
+
+/** The parts of a policy that say where sequences go, and what becomes of them there. */
+export type DispatchPolicy = Pick<Policy, "placement" | "queue" | "batch">;
 
 /** What a dispatcher has done so far, and what it holds now. */
 export interface DispatchStats {
@@ -27,27 +30,31 @@ export interface DispatchStats {
  * give the same placements.
  */
 export class Dispatcher {
-  readonly #policy: PlacementPolicy;
+  readonly #policy: DispatchPolicy;
   readonly #members: Member[];
   readonly #isThere: boolean[];
   readonly #work: Outstanding;
   readonly #estimate = new OutputEstimate();
   readonly #jobs = new Map<SequenceId, Job>();
+  /** By engine, those that were placed and have not begun; without those that it was asked to give back. */
+  readonly #waiting: readonly Map<SequenceId, Job>[];
   /** Null: the policy looks at no costs, or there is nothing to choose from. */
   readonly #e2: E2 | null;
   readonly #counts: Partial<Record<PlacementReason, number>> = {};
   #turn = 0;
 
   constructor(
-    policy: PlacementPolicy,
+    policy: DispatchPolicy,
     engines: readonly { readonly spec: DeviceSpec; readonly costs: CostModel }[],
   ) {
     this.#policy = policy;
     this.#members = engines.map(({ spec, costs }) => memberOf(policy, spec, costs, 0));
     this.#isThere = engines.map(() => true);
-    this.#work = new Outstanding(engines.length);
-    const isChoice = policy.kind === "e2" && engines.length > 1;
-    this.#e2 = isChoice ? new E2(policy, this.#members, this.#work, this.#estimate) : null;
+    this.#waiting = engines.map(() => new Map());
+    this.#work = new Outstanding(engines.length, policy.queue);
+    const { placement } = policy;
+    const isChoice = placement.kind === "e2" && engines.length > 1;
+    this.#e2 = isChoice ? new E2(placement, this.#members, this.#work, this.#estimate) : null;
   }
 
   /** Chooses the engine of a new sequence, whose work counts there until it has `ended`. Null: no engine is there. */
@@ -56,6 +63,22 @@ export class Dispatcher {
     if (there.length === 0) return null;
     const decision = this.#e2?.place(request, there, nowMs) ?? this.#simply(request, there, nowMs);
     return this.#count(id, decision);
+  }
+
+  /** Places a sequence anew that its engine has given back. Null: no engine is there. */
+  placeAgain(id: SequenceId, request: PlacementRequest, nowMs: number): Placement | null {
+    const there = this.#there();
+    if (this.#e2 === null || there.length < 2) return this.place(id, request, nowMs);
+    return this.#count(id, this.#e2.placeAgain(request, there, nowMs));
+  }
+
+  /** Sequences that wait where they would begin later than elsewhere, and should be taken back; each is told once. */
+  surplus(requestOf: (id: SequenceId) => PlacementRequest, nowMs: number): readonly SequenceId[] {
+    const there = this.#there();
+    if (this.#e2 === null || there.length < 2) return [];
+    const ids = this.#e2.surplus(this.#waiting, requestOf, there, nowMs);
+    for (const id of ids) this.#waiting[this.#jobs.get(id)!.engine]!.delete(id);
+    return ids;
   }
 
   /** Places sequences that belong together, as the policy says. */
@@ -75,7 +98,9 @@ export class Dispatcher {
   /** The sequence was admitted by its engine, with that much of its prompt cached. */
   started(id: SequenceId, cachedTokens: number, nowMs: number): void {
     const job = this.#jobs.get(id);
-    if (job !== undefined) this.#e2?.started(job, cachedTokens, nowMs);
+    if (job === undefined) return;
+    this.#waiting[job.engine]!.delete(id);
+    this.#e2?.started(job, cachedTokens, nowMs);
   }
 
   /** The sequence drew a token. The notices of the same report come first. */
@@ -91,6 +116,7 @@ export class Dispatcher {
     const job = this.#jobs.get(id);
     if (job === undefined) return;
     this.#jobs.delete(id);
+    this.#waiting[job.engine]!.delete(id);
     this.#work.ended(job);
     this.#e2?.settled(job);
     if (isWhole) this.#estimate.ended(job.prefix, job.drawn);
@@ -127,7 +153,7 @@ export class Dispatcher {
   workMs(engine: EngineId): number {
     const member = this.#members[engine]!;
     const decodeMs = member.decodeMs(this.#work.sequences(engine), this.#work.meanContext(engine));
-    return this.#work.workMs(engine, "throughput", decodeMs);
+    return this.#work.workMs(engine, decodeMs);
   }
 
   /** Where prefixes are; null where nobody needs to know. For checks and pictures. */
@@ -146,6 +172,7 @@ export class Dispatcher {
   #count(id: SequenceId, { placement, job }: Decision): Placement {
     assert(!this.#jobs.has(id), "a sequence is in one place");
     this.#jobs.set(id, job);
+    this.#waiting[job.engine]!.set(id, job);
     this.#counts[placement.reason] = (this.#counts[placement.reason] ?? 0) + 1;
     return placement;
   }
@@ -153,7 +180,7 @@ export class Dispatcher {
   /** By turn, or where the fewest sequences are. */
   #simply(request: PlacementRequest, there: readonly EngineId[], nowMs: number): Decision {
     let engine = there[0]!;
-    if (this.#policy.kind === "turn") {
+    if (this.#policy.placement.kind === "turn") {
       engine = there.find((other) => other >= this.#turn) ?? engine;
       this.#turn = (engine + 1) % this.#members.length;
     } else {
@@ -164,13 +191,18 @@ export class Dispatcher {
     const isOnly = there.length === 1;
     const job = jobOf(request, engine, nowMs);
     this.#work.placed(job);
-    const reason = isOnly ? "only" : this.#policy.kind === "turn" ? "turn" : "explore";
+    const reason = isOnly ? "only" : this.#policy.placement.kind === "turn" ? "turn" : "explore";
     return { placement: { engine, reason, costs: [] }, job };
   }
 }
 
-function memberOf(policy: PlacementPolicy, spec: DeviceSpec, costs: CostModel, nowMs: number): Member {
-  return new Member(spec, costs, policy.kind === "e2" ? policy.windowMs : 1, nowMs);
+function memberOf(
+  { placement, batch }: DispatchPolicy,
+  spec: DeviceSpec,
+  costs: CostModel,
+  nowMs: number,
+): Member {
+  return new Member(spec, costs, batch, placement.kind === "e2" ? placement.windowMs : 1, nowMs);
 }
 
 /** What is counted of a sequence where nobody asks for costs. */
@@ -182,11 +214,13 @@ function jobOf(
   return {
     engine,
     objective: service.objective,
+    tenant: service.tenant,
     hasTarget: service.tbtMs !== null,
     promptUs: 0,
     pages: 0,
     context: promptTokens.length + drawnTokens.length,
     drawn: drawnTokens.length,
+    isDecoding: false,
     expected: drawnTokens.length,
     tokensMax: stop.tokensMax,
     prefix: undefined,

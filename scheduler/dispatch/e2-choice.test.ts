@@ -14,6 +14,7 @@ const policy: E2Policy = {
   notices: true,
   spill: false,
   harm: false,
+  moves: false,
   rebalance: null,
   replicate: null,
   imbalance: null,

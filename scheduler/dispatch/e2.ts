@@ -1,5 +1,5 @@
 import type { CacheNotices } from "../cache/notice.ts";
-import type { EngineId } from "../core.ts";
+import type { EngineId, SequenceId } from "../core.ts";
 import type { E2Policy } from "../policy.ts";
 import { cheapest, chooseE2, type E2Situation } from "./e2-choice.ts";
 import { gangOrder } from "./gang.ts";
@@ -11,6 +11,7 @@ import { hashPages, saltHash } from "./page-hash.ts";
 import type { Placement, PlacementCost, PlacementReason, PlacementRequest } from "./placement.ts";
 import { type Match, PrefixIndex } from "./prefix-index.ts";
 import { Rebalancer } from "./rebalance.ts";
+import { surplus } from "./surplus.ts";
 
 /** Sequences that an engine may have before it has computed its first step. */
 const COLD_SEQUENCES = 4;
@@ -93,6 +94,41 @@ export class E2 {
     return this.#decide(asked, engine, reason, costs, nowMs);
   }
 
+  /** Places a sequence anew that waited elsewhere: where it costs least. */
+  placeAgain(request: PlacementRequest, there: readonly EngineId[], nowMs: number): Decision {
+    const asked = this.#ask(request);
+    const costs = there.map((engine) => this.#cost(engine, asked, nowMs));
+    const situation = this.#situation(asked, there, nowMs);
+    const open = costs.filter(({ engine }) => situation.isOpen(engine));
+    return this.#decide(asked, cheapest(open, situation).engine, "move", costs, nowMs);
+  }
+
+  /** Those of the waiting that should begin elsewhere. `waiting` by engine, in the order of placement. */
+  surplus(
+    waiting: readonly ReadonlyMap<SequenceId, Job>[],
+    requestOf: (id: SequenceId) => PlacementRequest,
+    there: readonly EngineId[],
+    nowMs: number,
+  ): SequenceId[] {
+    const crowds = there.map((engine) => {
+      const member = this.#members[engine]!;
+      const context = this.#work.meanContext(engine);
+      const decodeMs = member.decodeMs(this.#work.sequences(engine), context);
+      const promptsMs =
+        member.stretch(this.#work.decoding(engine), context) * this.#work.allPromptsMs(engine);
+      const workMs = promptsMs + this.#work.decodesMs(engine, "throughput", decodeMs);
+      return { engine, workMs, waiting: [...waiting[engine]!.keys()] };
+    });
+    return surplus(crowds, {
+      costs: (id) => {
+        const asked = this.#ask(requestOf(id));
+        const situation = this.#situation(asked, there, nowMs);
+        return there.filter(situation.isOpen).map((engine) => this.#cost(engine, asked, nowMs));
+      },
+      delayMs: (engine, tokens) => this.#delayMs(engine, tokens),
+    });
+  }
+
   /** Places sequences that belong together as the policy says; decisions are in the order of the requests. */
   placeGang(
     requests: readonly PlacementRequest[],
@@ -171,7 +207,7 @@ export class E2 {
   #cost(engine: EngineId, { request, tokens, expected }: Asked, nowMs: number): PlacementCost {
     const member = this.#members[engine]!;
     const work = this.#work;
-    const { objective, tbtMs } = request.service;
+    const { objective, tenant, tbtMs } = request.service;
     // The last token is always computed.
     const cachedPages = Math.min(this.#found[engine]!, Math.floor((tokens - 1) / this.#pageTokens));
     const cachedTokens = cachedPages * this.#pageTokens;
@@ -179,17 +215,21 @@ export class E2 {
     const context = work.meanContext(engine) || tokens;
     const decodeMs = member.decodeMs(running + 1, context);
     const isWindow = this.#policy.load === "window";
-    const loadMs = isWindow ? member.windowMs(nowMs) : work.workMs(engine, objective, decodeMs);
     const bulkMs = work.laneMs(engine, "throughput", decodeMs);
     const isHarmed = this.#policy.harm && tbtMs !== null && bulkMs > 0 && work.targets(engine) === 0;
-    const promptMs = member.promptWorkMs(tokens - cachedTokens, cachedTokens);
+    const workMs = member.promptWorkMs(tokens - cachedTokens, cachedTokens);
+    const newcomer = { objective, tenant, promptUs: microseconds(workMs) };
+    const stretch = isWindow ? 1 : member.stretch(work.decoding(engine), context);
+    const loadMs = isWindow
+      ? member.windowMs(nowMs)
+      : stretch * work.promptsMs(engine, newcomer) + work.decodesMs(engine, objective, decodeMs);
     const pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
     return {
       engine,
       cachedTokens,
       loadMs,
       evictMs: this.#policy.eviction === "none" ? 0 : this.#evictMs(engine, pages, nowMs),
-      promptMs,
+      promptMs: stretch * workMs,
       decodeMs: expected * decodeMs,
       harmMs: isHarmed ? (1 - member.promptShare(tbtMs, running, context)) * bulkMs : 0,
       followMs: isWindow
@@ -223,12 +263,15 @@ export class E2 {
         return spec.pages - pagesFree + this.#work.pages(engine);
       },
       stepMs: (engine) => this.#members[engine]!.stepMs,
-      delayMs: (engine, count) =>
-        this.#members[engine]!.promptWorkMs(count, 0) * Math.max(1, this.#work.sequences(engine)),
+      delayMs: (engine, count) => this.#delayMs(engine, count),
       redirect: known === null ? null : this.#rebalancer.redirectOf(known.span),
       takeReplica: () => known !== null && this.#rebalancer.takeReplica(known.span),
       balance: this.#balance(there, nowMs),
     };
+  }
+
+  #delayMs(engine: EngineId, tokens: number): number {
+    return this.#members[engine]!.promptWorkMs(tokens, 0) * Math.max(1, this.#work.sequences(engine));
   }
 
   /** Preble's ImbalR: the engine whose part of decode work is the largest, if it is above the limit. */
@@ -254,7 +297,8 @@ export class E2 {
     costs: readonly PlacementCost[],
     nowMs: number,
   ): Decision {
-    const { promptMs, decodeMs, cachedTokens } = costs.find((cost) => cost.engine === engine)!;
+    const { decodeMs, cachedTokens } = costs.find((cost) => cost.engine === engine)!;
+    const promptMs = this.#members[engine]!.promptWorkMs(tokens - cachedTokens, cachedTokens);
     const end = this.#index.promise(path, engine, nowMs);
     this.#placements += 1;
     this.#members[engine]!.placed(promptMs, decodeMs, nowMs);
@@ -266,11 +310,13 @@ export class E2 {
     const job: Job = {
       engine,
       objective: request.service.objective,
+      tenant: request.service.tenant,
       hasTarget: request.service.tbtMs !== null,
       promptUs: microseconds(promptMs),
       pages: Math.ceil((tokens + expected - cachedTokens) / this.#pageTokens),
       context: tokens + drawn,
       drawn,
+      isDecoding: false,
       expected,
       tokensMax: request.stop.tokensMax,
       prefix: path[0],
@@ -306,7 +352,7 @@ export class E2 {
       const loadMs = member.windowMs(nowMs);
       if (this.#policy.load === "window") return { engine, loadMs, liveMs: loadMs };
       const decodeMs = member.decodeMs(this.#work.sequences(engine), this.#work.meanContext(engine));
-      return { engine, loadMs, liveMs: this.#work.workMs(engine, "throughput", decodeMs) };
+      return { engine, loadMs, liveMs: this.#work.workMs(engine, decodeMs) };
     });
     this.#rebalancer.review(loads, nowMs);
   }

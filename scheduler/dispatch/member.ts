@@ -1,6 +1,7 @@
-import { type CostModel, decodeStepMs, promptMs } from "../cost/cost-model.ts";
+import { decodeStepMs, type EngineCosts, promptMs } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
+import type { BatchPolicy } from "../policy.ts";
 import { WindowSum } from "./window-sum.ts";
 
 /** Steps of this many tokens, without a context and with this one, tell what prompt tokens cost in full steps. */
@@ -17,7 +18,8 @@ const SHARE_MS = 1000;
 /** What the dispatcher knows of one engine besides its work and its cache. */
 export class Member {
   readonly spec: DeviceSpec;
-  readonly costs: CostModel;
+  readonly costs: EngineCosts;
+  readonly #batch: BatchPolicy;
   readonly #windowMs: number;
   readonly #sinceMs: number;
   #load: EngineLoad | null = null;
@@ -28,9 +30,12 @@ export class Member {
   #reportsLeft = 0;
   #tokenMs = 0;
   #attentionMs = 0;
+  /** By number of decodes, since the pace was learnt. */
+  readonly #stretches = new Map<number, number>();
 
   /** Its life begins at `nowMs`. */
-  constructor(spec: DeviceSpec, costs: CostModel, windowMs: number, nowMs: number) {
+  constructor(spec: DeviceSpec, costs: EngineCosts, batch: BatchPolicy, windowMs: number, nowMs: number) {
+    this.#batch = batch;
     this.#windowMs = windowMs;
     this.#sinceMs = nowMs;
     this.spec = spec;
@@ -105,7 +110,46 @@ export class Member {
     return Math.max(0, Math.min(1, (tbtMs - decodesMs) / promptMs(this.costs, FULL_STEP, 0)));
   }
 
+  /**
+   * How many times as long prompts take beside `decodes` decodes of `context` tokens each, because steps must keep to a
+   * target, as with full steps; at least 1. An engine that is too slow for its target, or full of decodes, has hardly
+   * room for prompts, however little of them waits there.
+   */
+  stretch(decodes: number, context: number): number {
+    if (decodes === 0 || this.#batch.kind !== "target" || this.#batch.tbtMs === null) return 1;
+    if (this.#reportsLeft === 0) this.#learnPace();
+    let stretch = this.#stretches.get(decodes);
+    if (stretch === undefined) {
+      stretch = this.#stretch(this.#batch, this.#batch.tbtMs, { decodes, decodeContext: decodes * context });
+      this.#stretches.set(decodes, stretch);
+    }
+    return stretch;
+  }
+
+  #stretch(
+    { margin, stepTokens, starvationMs }: Extract<BatchPolicy, { readonly kind: "target" }>,
+    tbtMs: number,
+    beside: { readonly decodes: number; readonly decodeContext: number },
+  ): number {
+    const takesMs = (tokens: number): number =>
+      this.costs.stepMs({ ...beside, prompts: [{ tokens, context: 0 }] });
+    const limitMs = tbtMs / (1 + margin + (this.costs.margin ?? 0));
+    const fullMs = takesMs(FULL_STEP) / FULL_STEP;
+    // The most that fits, in tiles; with no room, a tile now and then (local/target-budget.ts).
+    const tile = this.costs.tileTokens;
+    let fits = 0;
+    let tooMuch = Math.ceil(stepTokens / tile) + 1;
+    while (tooMuch - fits > 1) {
+      const middle = (fits + tooMuch) >> 1;
+      if (takesMs(middle * tile) <= limitMs) fits = middle;
+      else tooMuch = middle;
+    }
+    const tokenMs = fits === 0 ? starvationMs / tile : takesMs(fits * tile) / (fits * tile);
+    return Math.max(1, tokenMs / fullMs);
+  }
+
   #learnPace(): void {
+    this.#stretches.clear();
     this.#reportsLeft = PACE_REPORTS;
     const fullMs = promptMs(this.costs, FULL_STEP, 0);
     this.#tokenMs = fullMs / FULL_STEP;

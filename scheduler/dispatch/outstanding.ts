@@ -1,14 +1,16 @@
 import type { Objective } from "../core.ts";
+import type { QueuePolicy } from "../policy.ts";
 import type { IndexSpan } from "./index-span.ts";
 
 const lanes: readonly Objective[] = ["latency", "gang", "throughput"];
-/** What an engine's queue gives each lane while all of them have something to do (local/lanes.ts). */
-const CREDITS: readonly number[] = [8, 4, 1];
+/** With more tenants than this on an engine each is a small part, and nobody is left out of the sum. */
+const TENANTS_MAX = 32;
 
 /** A sequence that was placed and has not ended. */
 export interface Job {
   readonly engine: number;
   readonly objective: Objective;
+  readonly tenant: string;
   /** Asked for a time between tokens. */
   readonly hasTarget: boolean;
   /** To compute what is not cached of the prompt, in whole microseconds; 0 once the first token is there. */
@@ -18,6 +20,8 @@ export interface Job {
   /** Tokens of prompt and output. */
   context: number;
   drawn: number;
+  /** Has a token from where it is. */
+  isDecoding: boolean;
   /** Output tokens that it is expected to have at the end, ≥ drawn. */
   expected: number;
   readonly tokensMax: number;
@@ -28,20 +32,36 @@ export interface Job {
   end: IndexSpan | null;
 }
 
+/** A sequence that is to be placed, as far as its turn among others depends on it. */
+export interface Newcomer {
+  readonly objective: Objective;
+  readonly tenant: string;
+  /** To compute what is not cached of its prompt. */
+  readonly promptUs: number;
+}
+
 /**
  * The live work of every engine: what was placed there and has not been done. It is told by events (placed, first
  * token, each token, ended), never guessed from windows; sums are of integers, so that they are 0 when nothing is
  * left.
  */
 export class Outstanding {
+  readonly #queue: QueuePolicy;
   readonly #promptUs: Float64Array;
+  /** The same by tenant; no tenant without any. */
+  readonly #tenants: readonly Map<string, number>[];
   readonly #decodeTokens: Float64Array;
   readonly #sequences: Int32Array;
+  readonly #decoding: Int32Array;
   readonly #targets: Int32Array;
   readonly #contexts: Float64Array;
   readonly #pages: Int32Array;
 
-  constructor(engines: number) {
+  /** `queue`: in which order engines compute prompts. */
+  constructor(engines: number, queue: QueuePolicy) {
+    this.#queue = queue;
+    this.#tenants = Array.from({ length: engines * lanes.length }, () => new Map());
+    this.#decoding = new Int32Array(engines);
     this.#promptUs = new Float64Array(engines * lanes.length);
     this.#decodeTokens = new Float64Array(engines * lanes.length);
     this.#sequences = new Int32Array(engines);
@@ -53,6 +73,11 @@ export class Outstanding {
   /** Sequences that have not ended. */
   sequences(engine: number): number {
     return this.#sequences[engine]!;
+  }
+
+  /** Those of them that have a token. */
+  decoding(engine: number): number {
+    return this.#decoding[engine]!;
   }
 
   /** Those of them that asked for a time between tokens. */
@@ -70,16 +95,43 @@ export class Outstanding {
     return this.#pages[engine]!;
   }
 
-  /** Milliseconds of work that come before or beside a new sequence of that objective: of its own lane and those
-   *  above all, of those below what their credits win against its own. `decodeMs` is of one token. */
-  workMs(engine: number, objective: Objective, decodeMs: number): number {
+  /** Milliseconds of prompts that come before a new sequence, as the engine's queue has it: without lanes all that are
+   *  there. With lanes, of those above its own all, of those below what their credits win against its own, and of its own
+   *  lane those of its tenant and, as tenants take turns, of any other tenant as much as of its own with it. */
+  promptsMs(engine: number, { objective, tenant, promptUs }: Newcomer): number {
     const own = lanes.indexOf(objective);
-    let sum = 0;
+    let sumUs = 0;
     for (let lane = 0; lane < lanes.length; lane++) {
-      const share = lane <= own ? 1 : CREDITS[lane]! / (CREDITS[lane]! + CREDITS[own]!);
-      sum += share * this.laneMs(engine, lanes[lane]!, decodeMs);
+      const at = engine * lanes.length + lane;
+      if (this.#queue.kind !== "lanes" || lane < own) sumUs += this.#promptUs[at]!;
+      else if (lane > own) sumUs += this.#share(lane, own) * this.#promptUs[at]!;
+      else sumUs += this.#turnsUs(at, tenant, promptUs);
     }
-    return sum;
+    return sumUs / 1000;
+  }
+
+  /** Milliseconds of all prompts. */
+  allPromptsMs(engine: number): number {
+    let sumUs = 0;
+    for (let lane = 0; lane < lanes.length; lane++) sumUs += this.#promptUs[engine * lanes.length + lane]!;
+    return sumUs / 1000;
+  }
+
+  /** Milliseconds of decodes that run beside a new sequence, those of the lanes below its own by their credits.
+   *  `decodeMs` is of one token. */
+  decodesMs(engine: number, objective: Objective, decodeMs: number): number {
+    const own = lanes.indexOf(objective);
+    let tokens = 0;
+    for (let lane = 0; lane < lanes.length; lane++) {
+      const share = this.#queue.kind !== "lanes" || lane <= own ? 1 : this.#share(lane, own);
+      tokens += share * this.#decodeTokens[engine * lanes.length + lane]!;
+    }
+    return tokens * decodeMs;
+  }
+
+  /** Milliseconds of all work. */
+  workMs(engine: number, decodeMs: number): number {
+    return lanes.reduce((sum, lane) => sum + this.laneMs(engine, lane, decodeMs), 0);
   }
 
   /** Milliseconds of work of one lane. */
@@ -96,15 +148,17 @@ export class Outstanding {
   started(job: Job, promptUs: number): void {
     this.#pages[job.engine]! -= job.pages;
     job.pages = 0;
-    this.#promptUs[laneOf(job)]! += promptUs - job.promptUs;
+    this.#addPrompt(job, promptUs - job.promptUs);
     job.promptUs = promptUs;
   }
 
   /** A token was drawn. An answer that outgrows what was expected is expected to become twice as long. */
   drew(job: Job): void {
     const at = laneOf(job);
-    this.#promptUs[at]! -= job.promptUs;
+    this.#addPrompt(job, -job.promptUs);
     job.promptUs = 0;
+    if (!job.isDecoding) this.#decoding[job.engine]! += 1;
+    job.isDecoding = true;
     job.drawn += 1;
     job.context += 1;
     this.#contexts[job.engine]! += 1;
@@ -119,9 +173,35 @@ export class Outstanding {
     this.#count(job, -1);
   }
 
+  #share(lane: number, own: number): number {
+    if (this.#queue.kind !== "lanes") return 1;
+    const { credits } = this.#queue;
+    return credits[lane]! / (credits[lane]! + credits[own]!);
+  }
+
+  #turnsUs(at: number, tenant: string, promptUs: number): number {
+    const tenants = this.#tenants[at]!;
+    const ownUs = tenants.get(tenant) ?? 0;
+    if (tenants.size > TENANTS_MAX) return this.#promptUs[at]!;
+    let sumUs = ownUs;
+    for (const [other, us] of tenants) if (other !== tenant) sumUs += Math.min(us, ownUs + promptUs);
+    return sumUs;
+  }
+
+  #addPrompt(job: Job, us: number): void {
+    if (us === 0) return;
+    const at = laneOf(job);
+    this.#promptUs[at]! += us;
+    const tenants = this.#tenants[at]!;
+    const left = (tenants.get(job.tenant) ?? 0) + us;
+    if (left === 0) tenants.delete(job.tenant);
+    else tenants.set(job.tenant, left);
+  }
+
   #count(job: Job, sign: 1 | -1): void {
     const at = laneOf(job);
-    this.#promptUs[at]! += sign * job.promptUs;
+    this.#addPrompt(job, sign * job.promptUs);
+    if (job.isDecoding) this.#decoding[job.engine]! += sign;
     this.#decodeTokens[at]! += sign * (job.expected - job.drawn);
     this.#sequences[job.engine]! += sign;
     this.#targets[job.engine]! += sign * Number(job.hasTarget);

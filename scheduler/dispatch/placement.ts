@@ -11,6 +11,7 @@ import type { EngineId, SequenceSpec } from "../core.ts";
  *   redirect    the prefix was moved away from an overloaded engine
  *   replicate   the prefix is given a second engine
  *   balance     the engine with the largest share of decodes takes the prompt (Preble's ImbalR)
+ *   move        waited where it would have begun later
  *   gang        list scheduling of sequences that belong together
  *   turn        round robin
  */
@@ -23,6 +24,7 @@ export type PlacementReason =
   | "redirect"
   | "replicate"
   | "balance"
+  | "move"
   | "gang"
   | "turn";
 
@@ -35,7 +37,7 @@ export interface PlacementCost {
   readonly loadMs: number;
   /** M: what evicting for it will cost those who come back. */
   readonly evictMs: number;
-  /** P: computing what is not cached. */
+  /** P: computing what is not cached, at the pace that is left beside the decodes there. */
   readonly promptMs: number;
   /** Generating the answer, as long as answers are there. */
   readonly decodeMs: number;

@@ -15,6 +15,7 @@ const policy: E2Policy = {
   notices: true,
   spill: false,
   harm: false,
+  moves: false,
   rebalance: { ratio: 1.5, marginMs: 1000 },
   replicate: { ratio: 2 },
   imbalance: null,

@@ -64,6 +64,13 @@ export type Admission =
   | { readonly kind: "blocked" }
   | { readonly kind: "none" };
 
+/** Who may be admitted before an unfinished prompt: whoever is of an earlier lane, or of its lane with at most
+ *  `tokensMax` tokens to compute. */
+export interface Overtaking {
+  readonly lane: number;
+  readonly tokensMax: number;
+}
+
 /** What admission goes by. */
 export interface AdmissionState {
   readonly queue: WaitQueue;
@@ -74,6 +81,8 @@ export interface AdmissionState {
   readonly nowMs: number;
   /** Number of the step that is being planned. */
   readonly step: number;
+  /** Null: anybody may be admitted. */
+  readonly overtaking: Overtaking | null;
 }
 
 /**
@@ -85,7 +94,7 @@ export interface AdmissionState {
  * With lanes, whoever does not fit is passed by the other lanes, until it has waited too long.
  */
 export function admitNext(state: AdmissionState): Admission {
-  const { queue, running, residency, options, budget, nowMs, step } = state;
+  const { queue, running, residency, options, budget, nowMs, step, overtaking } = state;
   const { admission, sharedTokensMin } = options;
   // With nothing to run there is nothing to stay out of the way of.
   const isIdle = running.every((resident) => resident.isPaused);
@@ -95,6 +104,8 @@ export function admitNext(state: AdmissionState): Admission {
     if (running.length >= admission.sequencesMax) return { kind: "blocked" };
 
     const cachedTokens = residency.lookUp(sequence);
+    const left = sequence.length - cachedTokens;
+    if (overtaking !== null && !mayOvertake(sequence, left, overtaking)) return { kind: "none" };
     const shared = admission.prefixPending
       ? findOwner(sequence, running, residency.pool.pageTokens, sharedTokensMin)
       : null;
@@ -103,7 +114,6 @@ export function admitNext(state: AdmissionState): Admission {
       return { kind: "parked", sequence, owner: shared.owner };
     }
 
-    const left = sequence.length - cachedTokens;
     const tokens = budget.offer(left, cachedTokens, nowMs - sequence.lastChunkMs);
     if (tokens === 0) return { kind: "none" };
     const isAged = queue.isAged(sequence, nowMs);
@@ -124,6 +134,10 @@ export function admitNext(state: AdmissionState): Admission {
     budget.take(tokens, sequence.computed);
     return { kind: "admitted", sequence, tokens, copy };
   }
+}
+
+function mayOvertake({ lane }: Sequence, left: number, overtaking: Overtaking): boolean {
+  return lane < overtaking.lane || (lane === overtaking.lane && left <= overtaking.tokensMax);
 }
 
 /** Pages that stay available. */

@@ -15,7 +15,7 @@ const policy: Extract<QueuePolicy, { readonly kind: "lanes" }> = {
   kind: "lanes",
   groups: 10,
   credits: [8, 4, 1],
-  tenantQuantum: 1024,
+  tenantSlack: 4096,
 };
 const AGEING_MS = [10, 60, 600] as const;
 

@@ -24,7 +24,7 @@ interface Lane {
  * and the same amount is handed out to the waiting lanes by weight. The lane with most credit is next, ties to the
  * first. Credit is not saved up: a lane that was empty begins with none, or with its debt.
  *
- * In a lane tenants have their turns (tenants.ts), and a tenant's sequences are in Preble's groups; but gangs, whose
+ * In a lane the tenant that has used least is next (tenants.ts), and a tenant's sequences are in Preble's groups; but gangs, whose
  * members arrive together, are first come, first served, so that one is finished before the next begins.
  *
  * Whoever has waited longer than its lane allows is aged. Of every four that are taken one is the oldest of the aged,
@@ -50,7 +50,7 @@ export class Lanes implements QueueOrder {
     const groups = (): PriorityGroups => new PriorityGroups(policy.groups, lookUp);
     this.#lanes = policy.credits.map((weight, lane): Lane => {
       assert(weight > 0, "every lane has a share");
-      const tenants = new Tenants(policy.tenantQuantum, lane === GANG ? undefined : groups);
+      const tenants = new Tenants(policy.tenantSlack, lane === GANG ? undefined : groups);
       return { weight, tenants, arrivals: new ArrivalList(), credit: 0 };
     });
   }

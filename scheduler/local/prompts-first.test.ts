@@ -17,7 +17,7 @@ function shapes(harness: EngineHarness): string[] {
 function play(batch: BatchPolicy, prompts: readonly number[], late: readonly number[] = []): EngineHarness {
   const harness = new EngineHarness({
     spec: { pages: 256, stepTokensMax: 512 },
-    engine: { queue: { kind: "fcfs" }, batch, admission: { sequencesMax: 4 } },
+    engine: { queue: { kind: "fcfs" }, batch, admission: { sequencesMax: 4, overtakes: false } },
     isStallFree: false,
   });
   prompts.forEach((count, i) => {

@@ -1,10 +1,11 @@
 /** Stall-free batching as properties of one plan. */
 
-import { expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { staticBudget } from "../engine-options.ts";
+import type { Overtaking } from "./admission.ts";
 import type { BudgetMember } from "./step-budget.ts";
 import { openBudget } from "./step-budget.ts";
 import { type Behind, type PlannedChunk, planDecodes, planPrompts } from "./step-planner.ts";
@@ -35,6 +36,8 @@ const sequence: fc.Arbitrary<Member> = fc
   .map(({ behind, isPaused, lane }) => member(behind, isPaused, lane));
 const newcomer: fc.Arbitrary<Member> = fc.integer({ min: 1, max: 40 }).map((behind) => member(behind));
 
+const inOrder = { hasLanes: false, overtakes: false, isAged: () => false, nowMs: 0 };
+
 /** A step of `stepTokens` that takes from `queue` what fits. */
 function plan(
   running: readonly Member[],
@@ -52,7 +55,7 @@ function plan(
     return { sequence: next, count };
   };
   const decodes = planDecodes(running, budget.skipped);
-  return [...decodes, ...planPrompts(running, admit, budget, { hasLanes, nowMs: 0 })];
+  return [...decodes, ...planPrompts(running, admit, budget, { ...inOrder, hasLanes })];
 }
 
 test("every decode, then unfinished prompts, then new ones, each as much as fits, and never an empty chunk", () => {
@@ -96,4 +99,67 @@ test("zero_chunk_when_decodes_exceed_budget: every decode runs, and prompts get 
   const chunks = plan([member(1), member(9), member(1), member(1)], queue, 2);
   expect(chunks.map(({ count }) => count)).toEqual([1, 1, 1]);
   expect(queue).toHaveLength(1);
+});
+
+describe("a short prompt is not held up by a long one", () => {
+  /** Who is in a step of 16 tokens, by name. */
+  const step = (running: readonly (Member & { readonly name: string })[], waiting: readonly Member[]) => {
+    const queue = [...waiting];
+    const budget = openBudget(staticBudget(16), running, linearCost(1, 1), 0, 0);
+    const admit = (overtaking: Overtaking | null): PlannedChunk<Member> | null => {
+      const next = queue[0];
+      if (next === undefined) return null;
+      const isAllowed =
+        overtaking === null || next.lane < overtaking.lane || next.behind <= overtaking.tokensMax;
+      const count = isAllowed ? budget.offer(next.behind, 0, 0) : 0;
+      if (count === 0) return null;
+      budget.take(count, 0);
+      queue.shift();
+      return { sequence: next, count };
+    };
+    const order = { ...inOrder, hasLanes: true, overtakes: true };
+    const isAged = ({ id }: Member): boolean => id === AGED;
+    return planPrompts<Member>(running, admit, budget, { ...order, isAged }).map(({ sequence, count }) => [
+      (sequence as Member & { readonly name?: string }).name ?? "new",
+      count,
+    ]);
+  };
+  const AGED = 7 as SequenceId;
+  const named = (name: string, behind: number, changes: Partial<Member> = {}) => {
+    return { ...member(behind), name, ...changes };
+  };
+
+  test("it goes first when it has less to compute than what is left", () => {
+    expect(step([named("long", 100)], [member(10)])).toEqual([
+      ["new", 10],
+      ["long", 6],
+    ]);
+    expect(step([named("long", 10)], [member(12)])).toEqual([
+      ["long", 10],
+      ["new", 6],
+    ]);
+  });
+
+  test("of two unfinished ones the shorter goes first", () => {
+    expect(step([named("long", 100), named("short", 9)], [])).toEqual([
+      ["short", 9],
+      ["long", 7],
+    ]);
+  });
+
+  test("unless the long one has aged, or has had nothing for two seconds", () => {
+    const aged = named("long", 100, { id: AGED });
+    const patient = named("long", 100, { lastChunkMs: -2000 });
+    for (const long of [aged, patient]) {
+      expect(step([long, named("short", 9)], [member(3)])).toEqual([["long", 16]]);
+    }
+  });
+
+  test("a latency call goes before a throughput prompt, however short that is", () => {
+    const bulk = named("bulk", 4, { lane: 2, id: AGED });
+    expect(step([bulk], [member(14)])).toEqual([
+      ["new", 14],
+      ["bulk", 2],
+    ]);
+  });
 });

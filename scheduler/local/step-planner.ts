@@ -1,4 +1,5 @@
 import type { SequenceId } from "../core.ts";
+import type { Overtaking } from "./admission.ts";
 import type { StepBudget } from "./step-budget.ts";
 
 /** What the planner needs to know of a sequence. */
@@ -35,6 +36,19 @@ export function planDecodes<S extends Behind>(
   return chunks;
 }
 
+/** How prompts come to their turn. */
+export interface PromptOrder<S> {
+  readonly hasLanes: boolean;
+  /** Whether new prompts go before unfinished ones that have much more left. */
+  readonly overtakes: boolean;
+  /** Whether it has waited so long that nobody goes before it any more. */
+  isAged(sequence: S): boolean;
+  readonly nowMs: number;
+}
+
+/** A prompt that has got no chunk for so long is not passed any longer. */
+const PATIENCE_MS = 2000;
+
 /**
  * Chunks of the unfinished prompts among `running`, then of new sequences, which `admit` yields one by one, with a
  * chunk that the budget has granted (null: no more now). Several prompts may be partly done at once. Prompts come in
@@ -43,25 +57,46 @@ export function planDecodes<S extends Behind>(
  * After `planDecodes` this is stall-free batching (Sarathi-Serve, arXiv:2403.02310 §4.2, Algorithm 3): every decode is
  * in every step, and prompts get what is left. Unlike in the paper's code a chunk is never empty or negative. Costs
  * O(running + admitted).
+ *
+ * A long prompt takes many steps, and everybody behind it would wait for all of them. So with `overtakes` the shorter
+ * of unfinished prompts comes first, and `admit` is asked first for whoever has at most half as much to compute as the
+ * shortest has left: nobody waits for another's prompt for much more than its own would take. Whoever has aged, or has
+ * had no chunk for two seconds, is not overtaken.
  */
 export function planPrompts<S extends Behind>(
   running: readonly S[],
-  admit: () => PlannedChunk<S> | null,
+  admit: (overtaking: Overtaking | null) => PlannedChunk<S> | null,
   budget: StepBudget,
-  options: { readonly hasLanes: boolean; readonly nowMs: number },
+  order: PromptOrder<S>,
 ): PlannedChunk<S>[] {
-  const chunks: PlannedChunk<S>[] = [];
   const prompts = running.filter(({ behind, isPaused }) => behind > 1 && !isPaused);
-  // A stable sort: inside a lane the order of arrival stays.
-  if (options.hasLanes) prompts.sort((a, b) => a.lane - b.lane);
+  const isFirm = (one: S): boolean => order.nowMs - one.lastChunkMs >= PATIENCE_MS || order.isAged(one);
+  // Stable sorts: what they leave open is in order of arrival.
+  if (order.overtakes) prompts.sort((a, b) => rank(a, isFirm(a)) - rank(b, isFirm(b)));
+  if (order.hasLanes) prompts.sort((a, b) => a.lane - b.lane);
+
+  const chunks: PlannedChunk<S>[] = [];
+  const first = prompts[0];
+  if (order.overtakes && first !== undefined) {
+    const tokensMax = isFirm(first) ? 0 : first.behind - 1;
+    const overtaking = { lane: first.lane, tokensMax };
+    for (let chunk = admit(overtaking); chunk !== null; chunk = admit(overtaking)) chunks.push(chunk);
+  }
+  let isFull = false;
   for (const sequence of prompts) {
     const { behind, computed, lastChunkMs } = sequence;
-    const count = budget.offer(behind, computed, options.nowMs - lastChunkMs);
-    if (count === 0) break;
+    const count = budget.offer(behind, computed, order.nowMs - lastChunkMs);
+    isFull = count === 0;
+    if (isFull) break;
     budget.take(count, computed);
     chunks.push({ sequence, count });
   }
-  if (chunks.length < prompts.length) return chunks;
-  for (let chunk = admit(); chunk !== null; chunk = admit()) chunks.push(chunk);
+  if (isFull) return chunks;
+  for (let chunk = admit(null); chunk !== null; chunk = admit(null)) chunks.push(chunk);
   return chunks;
+}
+
+/** Firm ones first, then the shortest. */
+function rank({ behind }: Behind, isFirm: boolean): number {
+  return isFirm ? 0 : behind;
 }

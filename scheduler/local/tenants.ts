@@ -3,19 +3,21 @@ import { FirstCome } from "./first-come.ts";
 import type { QueueOrder } from "./queue-order.ts";
 import type { Sequence } from "./sequence.ts";
 
-/** Debt grows by generated tokens and by occupancy to so many turns' worth at most: what a tenant used while nobody
- *  else wanted it must not keep it out for long. */
-const DEBT_TURNS_MAX = 8;
 /** Tokens charged for each cached token and millisecond: a hundredth of a token per second. */
 const OCCUPANCY = 0.00001;
 
-/** What a tenant may still use before others have their turn, in tokens; below 0 it is in debt. */
-export class Account {
-  tokens = 0;
-  readonly #debtMax: number;
+/** Whether anybody waits, as all accounts of a lane know it. */
+interface Demand {
+  isThere: boolean;
+}
 
-  constructor(quantum: number) {
-    this.#debtMax = quantum * DEBT_TURNS_MAX;
+/** What a tenant has used, in tokens; only differences between tenants mean anything. */
+export class Account {
+  used = 0;
+  readonly #demand: Demand;
+
+  constructor(demand: Demand) {
+    this.#demand = demand;
   }
 
   /** One token was generated. */
@@ -28,40 +30,50 @@ export class Account {
     this.#charge(tokens * ms * OCCUPANCY);
   }
 
+  /** What nobody waits for costs nothing. */
   #charge(tokens: number): void {
-    if (this.tokens - tokens >= -this.#debtMax) this.tokens -= tokens;
-    else if (this.tokens > -this.#debtMax) this.tokens = -this.#debtMax;
+    if (this.#demand.isThere) this.used += tokens;
   }
 }
 
 interface Tenant {
   readonly account: Account;
   readonly order: QueueOrder;
+  /** Number of the last turn that it had. */
+  turn: number;
+  /** What of it the heap knows; what is there now is never less. */
+  key: number;
+  keyTurn: number;
+  isListed: boolean;
 }
 
 /**
- * Fair shares of one lane: a deficit round robin over the tenants that wait. A turn is worth a quantum of tokens, and
- * lasts while there are tokens left; a sequence costs what it computes: its prompt without what is cached, and, as they
- * come, the tokens that it generates. What is cached is charged for the room that it takes, which is a hundredth of a
- * token for each second. As costs are known only afterwards, an account may be overdrawn; the debt is paid from the
- * turns to come. Between tenants that always wait, what they computed differs by a quantum and a sequence at most.
+ * Fair shares of one lane: of the tenants that wait, the one that has used least is next; ties to the one whose turn is
+ * longer ago (a virtual token counter, Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024). A sequence
+ * costs what it computes: its prompt without what is cached, and, as they come, the tokens that it generates. What is
+ * cached is charged for the room that it takes, which is a hundredth of a token for each second. Between tenants that
+ * always wait, what they computed differs by one sequence at most, and whoever comes waits for one of each other's.
  *
- * Nobody saves up: whoever has nothing waiting loses what is left, but keeps debts.
+ * Whoever begins to wait keeps what it has used less than the others lately, or more, up to `slack` tokens. So somebody
+ * who asks for little goes before a crowd of another tenant's, but nobody saves up for long; a new tenant begins like
+ * the others. What is used while nobody waits is not charged.
  */
 export class Tenants {
-  readonly #quantum: number;
+  readonly #slack: number;
   readonly #orderOf: () => QueueOrder;
   readonly #byName = new Map<string, Tenant>();
-  /** Those that wait, in the order of their turns; `#next` has the next one. */
-  readonly #ring: Tenant[] = [];
-  #next = 0;
-  #current: Tenant | null = null;
+  readonly #demand: Demand = { isThere: false };
+  /** A heap by `key`, then `keyTurn`. Both only grow, so they are brought up to date when they come to the top. */
+  readonly #heap: Tenant[] = [];
+  /** The most that whoever was next had used. */
+  #level = 0;
+  #turns = 0;
   #size = 0;
 
-  /** `orderOf` makes the order of one tenant's sequences. */
-  constructor(quantum: number, orderOf: () => QueueOrder = () => new FirstCome()) {
-    assert(quantum > 0, "a turn is worth something");
-    this.#quantum = quantum;
+  /** `slack` in tokens, above 0. `orderOf` makes the order of one tenant's sequences. */
+  constructor(slack: number, orderOf: () => QueueOrder = () => new FirstCome()) {
+    assert(slack > 0, "tenants may be apart");
+    this.#slack = slack;
     this.#orderOf = orderOf;
   }
 
@@ -71,31 +83,29 @@ export class Tenants {
 
   add(sequence: Sequence): void {
     const tenant = this.#tenantOf(sequence);
-    sequence.account = tenant.account;
-    if (tenant.order.size === 0) this.#ring.push(tenant);
-    tenant.order.add(sequence);
+    const { account, order } = tenant;
+    sequence.account = account;
+    if (order.size === 0) {
+      account.used = Math.min(Math.max(account.used, this.#level - this.#slack), this.#level + this.#slack);
+    }
+    order.add(sequence);
     this.#size += 1;
+    this.#demand.isThere = true;
+    if (!tenant.isListed) this.#list(tenant);
   }
 
   /** False if it does not wait. */
   remove(sequence: Sequence): boolean {
-    const tenant = this.#tenantOf(sequence);
-    if (!tenant.order.remove(sequence)) return false;
-    this.#left(tenant);
+    if (!this.#tenantOf(sequence).order.remove(sequence)) return false;
+    this.#left();
     return true;
   }
 
   /** Whose turn it is; null: nobody waits. */
   peek(nowMs: number): Sequence | null {
-    if (this.#size === 0) return null;
-    let tenant = this.#current;
-    for (let turns = 0; tenant === null || tenant.order.size === 0 || tenant.account.tokens <= 0; turns++) {
-      if (turns === this.#ring.length) this.#forgiveRounds();
-      tenant = this.#ring[this.#next]!;
-      this.#next = (this.#next + 1) % this.#ring.length;
-      tenant.account.tokens += this.#quantum;
-    }
-    this.#current = tenant;
+    const tenant = this.#next();
+    if (tenant === null) return null;
+    this.#level = Math.max(this.#level, tenant.account.used);
     return tenant.order.peek(nowMs, 0);
   }
 
@@ -114,36 +124,79 @@ export class Tenants {
   }
 
   #spend(tenant: Tenant, tokens: number): void {
-    tenant.account.tokens -= tokens;
-    this.#left(tenant);
+    this.#turns += 1;
+    tenant.turn = this.#turns;
+    tenant.account.used += tokens;
+    this.#left();
   }
 
-  #left(tenant: Tenant): void {
+  #left(): void {
     this.#size -= 1;
-    if (tenant.order.size > 0) return;
-    const index = this.#ring.indexOf(tenant);
-    this.#ring.splice(index, 1);
-    if (index < this.#next) this.#next -= 1;
-    if (this.#next >= this.#ring.length) this.#next = 0;
-    if (tenant.account.tokens > 0) tenant.account.tokens = 0;
+    this.#demand.isThere = this.#size > 0;
   }
 
-  /** When everybody is in debt: the whole rounds that would go by without a pick, at once. */
-  #forgiveRounds(): void {
-    let rounds = Number.POSITIVE_INFINITY;
-    for (const { account } of this.#ring) {
-      rounds = Math.min(rounds, Math.floor(-account.tokens / this.#quantum));
+  #next(): Tenant | null {
+    for (let top = this.#heap[0]; top !== undefined; top = this.#heap[0]) {
+      if (top.order.size === 0) this.#unlistTop();
+      else if (top.key === top.account.used && top.keyTurn === top.turn) return top;
+      else {
+        top.key = top.account.used;
+        top.keyTurn = top.turn;
+        this.#sink(0);
+      }
     }
-    for (const { account } of this.#ring) account.tokens += rounds * this.#quantum;
+    return null;
+  }
+
+  #list(tenant: Tenant): void {
+    tenant.isListed = true;
+    tenant.key = tenant.account.used;
+    tenant.keyTurn = tenant.turn;
+    let at = this.#heap.length;
+    for (; at > 0; at = (at - 1) >> 1) {
+      const above = this.#heap[(at - 1) >> 1]!;
+      if (!isBefore(tenant, above)) break;
+      this.#heap[at] = above;
+    }
+    this.#heap[at] = tenant;
+  }
+
+  #unlistTop(): void {
+    this.#heap[0]!.isListed = false;
+    const last = this.#heap.pop()!;
+    if (this.#heap.length === 0) return;
+    this.#heap[0] = last;
+    this.#sink(0);
+  }
+
+  #sink(from: number): void {
+    const tenant = this.#heap[from]!;
+    let at = from;
+    for (;;) {
+      let below = 2 * at + 1;
+      if (below >= this.#heap.length) break;
+      const right = this.#heap[below + 1];
+      if (right !== undefined && isBefore(right, this.#heap[below]!)) below += 1;
+      if (!isBefore(this.#heap[below]!, tenant)) break;
+      this.#heap[at] = this.#heap[below]!;
+      at = below;
+    }
+    this.#heap[at] = tenant;
   }
 
   #tenantOf(sequence: Sequence): Tenant {
     const name = sequence.spec.service.tenant;
     let tenant = this.#byName.get(name);
     if (tenant === undefined) {
-      tenant = { account: new Account(this.#quantum), order: this.#orderOf() };
+      const account = new Account(this.#demand);
+      account.used = this.#level;
+      tenant = { account, order: this.#orderOf(), turn: 0, key: 0, keyTurn: 0, isListed: false };
       this.#byName.set(name, tenant);
     }
     return tenant;
   }
+}
+
+function isBefore(a: Tenant, b: Tenant): boolean {
+  return a.key < b.key || (a.key === b.key && a.keyTurn < b.keyTurn);
 }

@@ -102,7 +102,7 @@ class Replay {
     });
     const engines = head.specs.map((spec, index) => ({ link: this.#linkTo(this.#slots[index]!), spec }));
     this.#fleet = new Fleet(engines, {
-      policy: head.policy.placement,
+      policy: head.policy,
       costs: this.#slots.map(({ believed }) => believed),
       clock: this.#clock,
       queueMax: head.queueMax,

@@ -22,6 +22,7 @@ const policy: Policy = {
     headroom: true,
     cache: true,
     prefixPending: true,
+    overtakes: true,
     backOff: true,
   },
 };

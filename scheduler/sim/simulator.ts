@@ -119,7 +119,7 @@ class Simulation implements CallObserver, SlotObserver {
     this.#fleet = new Fleet(
       this.#slots.map((slot, index) => ({ link: this.#link(slot), spec: this.#specs[index]! })),
       {
-        policy: policy.placement,
+        policy,
         costs: this.#believed,
         clock: this.#clock,
         queueMax: QUEUE_MAX,

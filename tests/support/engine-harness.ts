@@ -86,7 +86,7 @@ export class EngineHarness {
     return id;
   }
 
-  send(kind: "abort" | "pause" | "resume", sequence: SequenceId): void {
+  send(kind: "abort" | "pause" | "resume" | "recall", sequence: SequenceId): void {
     if (kind === "pause") this.#paused.add(sequence);
     else this.#paused.delete(sequence);
     this.#decoding.delete(sequence);
