@@ -73,11 +73,11 @@ test("a recording of real threads, one of them lost on the way, is decided the s
   expect(isCut).toBe(false);
   const kinds = [...new Set<string>(entries.map(({ kind }) => kind))].sort();
   expect(kinds).toEqual(["abort", "call", "costs", "lost", "message", "replaced", "reported", "run", "step"]);
-  expect(replay(head, entries)).toBeNull();
+  expect(replay(head, entries)).toEqual({ divergence: null, breakdowns: [] });
 
   const step = entries.findLastIndex((entry) => entry.kind === "step");
   const changed = entries.with(step, { ...(entries[step] as FlightEntry & { kind: "step" }), plan: 1 });
-  expect(replay(head, changed)).toMatchObject({ entry: step });
+  expect(replay(head, changed)).toMatchObject({ divergence: { entry: step } });
 
   const workload = flightWorkload(head, entries);
   let arrivals = 0;

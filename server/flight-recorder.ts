@@ -87,6 +87,7 @@ export class RecordedFleet extends Fleet {
       this.#write({ kind: "reported", atMs, engine, epoch, report: report.number });
       super.report(engine, report);
     });
+    this.#placed.clear(); // of sequences that were moved
   }
 
   override lost(engine: EngineId, reason: string, isComing = false): void {

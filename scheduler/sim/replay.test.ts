@@ -7,7 +7,7 @@ import type { FlightEntry, FlightHead } from "../flight.ts";
 import { policyOf } from "../policies.ts";
 import { SeededRandom } from "../random.ts";
 import { deviceSpec } from "./factories.ts";
-import { replay } from "./replay.ts";
+import { type Replayed, replay } from "./replay.ts";
 import type { SimulationReport } from "./report.ts";
 import { type SimulationSetup, simulate } from "./simulator.ts";
 import { flightCosts, flightWorkload } from "./what-if.ts";
@@ -41,6 +41,8 @@ function calls(): Workload {
   return { name: "calls", vocabSize: 900, next: () => arrivals[next++] ?? null, after: () => [] };
 }
 
+const asRecorded: Replayed = { divergence: null, breakdowns: [] };
+
 interface Flight {
   readonly head: FlightHead;
   readonly entries: readonly FlightEntry[];
@@ -71,8 +73,8 @@ describe("what was recorded is decided again", () => {
       const { head, entries, report } = record({ policy: policyOf(name) });
       expect(report.isComplete).toBe(true);
       expect(entries.length).toBeGreaterThan(300);
-      expect(replay(head, entries)).toBeNull();
-      expect(replay(structuredClone(head), structuredClone(entries))).toBeNull();
+      expect(replay(head, entries)).toEqual(asRecorded);
+      expect(replay(structuredClone(head), structuredClone(entries))).toEqual(asRecorded);
     });
   }
 
@@ -84,7 +86,7 @@ describe("what was recorded is decided again", () => {
       ],
     });
     expect(entries.some(({ kind }) => kind === "replaced")).toBe(true);
-    expect(replay(head, entries)).toBeNull();
+    expect(replay(head, entries)).toEqual(asRecorded);
   });
 });
 
@@ -98,7 +100,7 @@ describe("one changed entry is found, at that entry or where it first matters", 
     const at = find("call", 200);
     const entry = entries[at] as Extract<FlightEntry, { kind: "call" }>;
     const engine = (1 - entry.engine!) as EngineId;
-    const divergence = replay(head, changed(at, { ...entry, engine }));
+    const { divergence } = replay(head, changed(at, { ...entry, engine }));
     expect(divergence).toMatchObject({ entry: at, atMs: entry.atMs });
     expect(divergence!.recorded).toContain(`on engine ${engine}`);
     expect(divergence!.replayed).toContain(`on engine ${entry.engine}`);
@@ -107,7 +109,7 @@ describe("one changed entry is found, at that entry or where it first matters", 
   test("a plan", () => {
     const at = find("step", 200);
     const entry = entries[at] as Extract<FlightEntry, { kind: "step" }>;
-    const divergence = replay(head, changed(at, { ...entry, plan: entry.plan ^ 1 }));
+    const { divergence } = replay(head, changed(at, { ...entry, plan: entry.plan ^ 1 }));
     expect(divergence?.entry).toBe(at);
   });
 
@@ -117,7 +119,7 @@ describe("one changed entry is found, at that entry or where it first matters", 
     });
     const entry = entries[at] as Extract<FlightEntry, { kind: "step" }>;
     const sampled = entry.sampled.map((row) => (row.kind === "token" ? { ...row, token: 7 } : row));
-    const divergence = replay(head, changed(at, { ...entry, sampled }));
+    const { divergence } = replay(head, changed(at, { ...entry, sampled }));
     expect(divergence!.entry).toBeGreaterThan(at);
     expect(divergence!.recorded).toContain("plan");
   });
@@ -125,7 +127,7 @@ describe("one changed entry is found, at that entry or where it first matters", 
   test("a message that was never sent", () => {
     const at = find("message", 200);
     const { engine, atMs } = entries[at] as Extract<FlightEntry, { kind: "message" }>;
-    const divergence = replay(
+    const { divergence } = replay(
       head,
       changed(at, { kind: "message", atMs, engine, message: { kind: "resync" } }),
     );
@@ -134,7 +136,7 @@ describe("one changed entry is found, at that entry or where it first matters", 
 
   test("a report that was not received", () => {
     const at = find("reported", 200);
-    const divergence = replay(head, entries.toSpliced(at, 1));
+    const { divergence } = replay(head, entries.toSpliced(at, 1));
     expect(divergence?.recorded).toMatch(/^report \d+ of engine/);
     expect(divergence!.entry).toBeGreaterThanOrEqual(at);
   });
@@ -155,4 +157,41 @@ test("a record is a workload for runs that did not happen", () => {
   const profile = flightCosts(head, entries)[0]!;
   const shape = { prompts: [{ tokens: 100, context: 0 }], decodes: 3, decodeContext: 300 };
   expect(profile.stepMs(shape) / linearCost(5, 0.1).stepMs(shape)).toBeCloseTo(1, 1);
+});
+
+describe("an engine that breaks down is told in a sentence, not by an exception", () => {
+  const isDrawn = (entry: FlightEntry, engine: number): boolean =>
+    entry.kind === "step" && entry.engine === engine && entry.sampled.length > 0;
+  /** A step whose answers are missing breaks an invariant of the engine. */
+  const broken = (entries: readonly FlightEntry[], at: number): readonly FlightEntry[] =>
+    entries.with(at, { ...(entries[at] as Extract<FlightEntry, { kind: "step" }>), sampled: [] });
+
+  test("in the middle of a recording it is new", () => {
+    const { head, entries } = record();
+    const at = entries.findIndex((entry, index) => index > 100 && isDrawn(entry, 0));
+    const { breakdowns } = replay(head, broken(entries, at));
+    expect(breakdowns).toEqual([
+      {
+        entry: at,
+        atMs: entries[at]!.atMs,
+        engine: 0 as EngineId,
+        reason: "a device answers every row",
+        isRecorded: false,
+      },
+    ]);
+  });
+
+  test("as the last that an engine did before it was lost, or the recording ended, it is what was recorded", () => {
+    const lost = record({ faults: [{ kind: "lost", engine: 1 as EngineId, atMs: 300, backAfterMs: 200 }] });
+    const end = lost.entries.findIndex(({ kind }) => kind === "lost");
+    const last = lost.entries.findLastIndex((entry, index) => index < end && isDrawn(entry, 1));
+    expect(replay(lost.head, broken(lost.entries, last)).breakdowns).toMatchObject([
+      { entry: last, isRecorded: true },
+    ]);
+    const cut = lost.entries.slice(0, last + 1);
+    expect(replay(lost.head, broken(cut, last))).toMatchObject({
+      divergence: null,
+      breakdowns: [{ entry: last, isRecorded: true }],
+    });
+  });
 });

@@ -14,13 +14,31 @@ import type { EngineMessage, EngineReport } from "../messages.ts";
 
 type EntryOf<Kind extends FlightEntry["kind"]> = Extract<FlightEntry, { readonly kind: Kind }>;
 
+/** Where the scheduler broke down while it was run again. */
+export interface Breakdown {
+  /** Which entry of the recording it was given then. */
+  readonly entry: number;
+  readonly atMs: number;
+  /** Null: the fleet, and with it everything. */
+  readonly engine: EngineId | null;
+  readonly reason: string;
+  /** That engine was lost in the recording, too, or the recording ends there: it broke down in the same way. */
+  readonly isRecorded: boolean;
+}
+
+export interface Replayed {
+  /** Null if every placement, message, step and report is the same; else the first that is not. */
+  readonly divergence: Divergence;
+  readonly breakdowns: readonly Breakdown[];
+}
+
 /**
- * Runs a recorded flight again: the same fleet and engines, given what they were given then, at the times of then. Null
- * if every placement, message, step and report is the same; else the first that is not. Memory: the reports not yet
- * received.
+ * Runs a recorded flight again: the same fleet and engines, given what they were given then, at the times of then. An
+ * engine that breaks down takes no more part, until another takes its place in the recording; the others go on.
+ * Memory: the reports not yet received.
  */
-export function replay(head: FlightHead, entries: readonly FlightEntry[]): Divergence {
-  return new Replay(head).run(entries);
+export function replay(head: FlightHead, entries: readonly FlightEntry[]): Replayed {
+  return new Replay(head, entries).run();
 }
 
 /** A clock that stands where an entry stands. */
@@ -75,6 +93,8 @@ interface Life {
 interface Slot {
   life: Life | null;
   lives: number;
+  /** Broke down, and the recording has not come to its loss yet. */
+  isDown: boolean;
   readonly believed: BelievedCosts;
   /** Sent by the fleet, not yet received. */
   readonly sent: EngineMessage[];
@@ -87,6 +107,8 @@ const nothingKnown = linearCost(5, 0.02);
 
 class Replay {
   readonly #head: FlightHead;
+  readonly #entries: readonly FlightEntry[];
+  readonly #breakdowns: Breakdown[] = [];
   readonly #clock = new EntryClock();
   readonly #slots: readonly Slot[];
   readonly #fleet: Fleet;
@@ -95,10 +117,11 @@ class Replay {
   #atMs = 0;
   #divergence: Divergence = null;
 
-  constructor(head: FlightHead) {
+  constructor(head: FlightHead, entries: readonly FlightEntry[]) {
     this.#head = head;
+    this.#entries = entries;
     this.#slots = head.specs.map(() => {
-      return { life: null, lives: 0, believed: new BelievedCosts(nothingKnown), sent: [] };
+      return { life: null, lives: 0, isDown: false, believed: new BelievedCosts(nothingKnown), sent: [] };
     });
     const engines = head.specs.map((spec, index) => ({ link: this.#linkTo(this.#slots[index]!), spec }));
     this.#fleet = new Fleet(engines, {
@@ -110,24 +133,38 @@ class Replay {
     });
   }
 
-  run(entries: readonly FlightEntry[]): Divergence {
-    for (let index = 0; index < entries.length && this.#divergence === null; ) {
-      const entry = entries[index]!;
+  run(): Replayed {
+    for (let index = 0; index < this.#entries.length && this.#divergence === null; ) {
+      const entry = this.#entries[index]!;
+      const calls = entry.kind === "call" ? callsOfOneGang(this.#entries, index) : [];
       this.#entry = index;
       this.#atMs = entry.atMs;
-      if (entry.kind === "call") {
-        const calls = callsOfOneGang(entries, index);
-        this.#call(calls);
-        index += calls.length;
-      } else {
-        this.#replay(entry);
-        index += 1;
+      index += Math.max(1, calls.length);
+      try {
+        if (entry.kind === "call") this.#call(calls);
+        else this.#replay(entry);
+      } catch (error) {
+        const isFleet = this.#breakDown(entry, error instanceof Error ? error.message : String(error));
+        if (isFleet) break;
       }
     }
-    return this.#divergence;
+    return { divergence: this.#divergence, breakdowns: this.#breakdowns };
+  }
+
+  /** Whether it was the fleet that broke down. */
+  #breakDown(entry: FlightEntry, reason: string): boolean {
+    const isEngine = entry.kind === "message" || entry.kind === "run" || entry.kind === "step";
+    const engine = isEngine ? entry.engine : null;
+    const later = this.#entries.slice(this.#entry + 1);
+    const isRecorded = isEngine ? isLostNext(later, entry.engine) : later.length === 0;
+    this.#breakdowns.push({ entry: this.#entry, atMs: this.#atMs, engine, reason, isRecorded });
+    if (isEngine) this.#slots[entry.engine]!.isDown = true;
+    return !isEngine;
   }
 
   #replay(entry: Exclude<FlightEntry, { readonly kind: "call" }>): void {
+    const isEngine = entry.kind === "message" || entry.kind === "run" || entry.kind === "step";
+    if (isEngine && this.#slots[entry.engine]!.isDown) return;
     if (entry.kind === "message") this.#message(entry);
     else if (entry.kind === "run") this.#lifeOf(entry).engine.run();
     else if (entry.kind === "step") this.#step(entry);
@@ -179,6 +216,7 @@ class Replay {
   #lost({ engine, reason, isComing }: EntryOf<"lost">): void {
     const slot = this.#slots[engine]!;
     slot.life = null;
+    slot.isDown = false;
     slot.sent.length = 0;
     this.#fleet.lost(engine, reason, isComing);
   }
@@ -237,6 +275,16 @@ class Replay {
     if (recorded === replayed || this.#divergence !== null) return;
     this.#divergence = { entry: this.#entry + offset, atMs: this.#atMs, recorded, replayed };
   }
+}
+
+/** Whether the engine does nothing more before it is lost, or before the recording ends. */
+function isLostNext(later: readonly FlightEntry[], engine: EngineId): boolean {
+  for (const entry of later) {
+    if (!("engine" in entry) || entry.engine !== engine) continue;
+    if (entry.kind === "lost") return true;
+    if (entry.kind === "run" || entry.kind === "step") return false;
+  }
+  return true;
 }
 
 /** The calls from `index` on that were placed together, at least one. */

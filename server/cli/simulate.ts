@@ -3,7 +3,7 @@
 import { profileNames } from "../../scheduler/cost/profiles.ts";
 import type { Divergence, FlightEntry, FlightHead } from "../../scheduler/flight.ts";
 import { policyNames } from "../../scheduler/policies.ts";
-import { replay } from "../../scheduler/sim/replay.ts";
+import { type Breakdown, type Replayed, replay } from "../../scheduler/sim/replay.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import { flightCosts, flightWorkload } from "../../scheduler/sim/what-if.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
@@ -138,8 +138,8 @@ async function simulateFlight(path: string, { whatIf, json, seed }: SimulateOpti
   const { head, entries, isCut } = readFlight(path);
   const changes = whatIf.map((text) => ({ text, change: parseChanges(text) }));
   console.log(flightText(path, head, entries, isCut));
-  const divergence = replay(head, entries);
-  console.log(replayText(divergence));
+  const replayed = replay(head, entries);
+  console.log(replayText(replayed));
   if (changes.length > 0) {
     const unchanged = { text: "unchanged", change: (arrangement: Arrangement) => arrangement };
     const runs = [unchanged, ...changes].map(({ text, change }) => {
@@ -152,7 +152,7 @@ async function simulateFlight(path: string, { whatIf, json, seed }: SimulateOpti
     console.log("\nSimulated, on engines as fast as they were:\n");
     await show(runs, json);
   }
-  return divergence === null ? 0 : 1;
+  return isSame(replayed) ? 0 : 1;
 }
 
 function runOf(
@@ -183,9 +183,28 @@ function flightText(path: string, head: FlightHead, entries: readonly FlightEntr
   return `${path}: ${count("call")} calls and ${count("step")} steps of ${engines} (${head.specs[0]!.name})${end}.`;
 }
 
-function replayText(divergence: Divergence): string {
-  if (divergence === null) return "Run again, the scheduler decides the same, step by step.";
-  const { entry, atMs, recorded, replayed } = divergence;
+/** It decided and broke down as it did when it was recorded. */
+function isSame({ divergence, breakdowns }: Replayed): boolean {
+  return divergence === null && breakdowns.every(({ isRecorded }) => isRecorded);
+}
+
+/** What became of a recording that was run again, a sentence for each thing. */
+function replayText(replayed: Replayed): string {
+  const lines = replayed.breakdowns.map(breakdownText);
+  if (replayed.divergence !== null) lines.push(divergenceText(replayed.divergence));
+  else lines.push("Run again, the scheduler decides the same, step by step.");
+  return lines.join("\n");
+}
+
+function breakdownText({ entry, atMs, engine, reason, isRecorded }: Breakdown): string {
+  const who = engine === null ? "the fleet" : `engine ${engine}`;
+  const where = `at entry ${entry + 1}, ${atMs.toFixed(3)} ms`;
+  const how = isRecorded ? "breaks down there again, as recorded" : "breaks down, which it did not then";
+  const rest = engine === null ? "Nothing after that can be run again." : "The others go on without it.";
+  return `Run again, ${who} ${how}, ${where}: ${reason} ${rest}`;
+}
+
+function divergenceText({ entry, atMs, recorded, replayed }: NonNullable<Divergence>): string {
   return `Run again, the scheduler decides otherwise at entry ${entry + 1}, ${atMs.toFixed(3)} ms: recorded is ${recorded}; now it is ${replayed}.`;
 }
 
