@@ -26,6 +26,7 @@ export interface Breakdown {
   readonly isRecorded: boolean;
 }
 
+/** What became of a recording that was run again. */
 export interface Replayed {
   /** Null if every placement, message, step and report is the same; else the first that is not. */
   readonly divergence: Divergence;

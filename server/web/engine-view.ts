@@ -1,9 +1,12 @@
-import type { EngineSnapshot } from "../state.ts";
+import { explain } from "../../scheduler/dispatch/explain.ts";
+import type { EngineSnapshot, PlacementSnapshot } from "../state.ts";
 import { fromTemplate, within } from "./dom.ts";
+import { placementLine } from "./placement-line.ts";
 
 /** How many rates the line shows; as many as its view box is wide. */
 const RATES_SHOWN = 60;
 const LINE_HEIGHT = 20;
+const PLACEMENTS_SHOWN = 4;
 
 /** One engine's card. */
 export class EngineView {
@@ -16,6 +19,7 @@ export class EngineView {
     const title = within(this.root, "h2");
     title.textContent = `Engine ${index ?? ""}`;
     title.hidden = index === null;
+    for (const part of this.root.querySelectorAll<HTMLElement>(".placements")) part.hidden = index === null;
   }
 
   get tokensPerSecond(): number {
@@ -39,6 +43,17 @@ export class EngineView {
     this.#set("deviceShare", share(load.deviceMs, load.stepMs));
     this.#showPages(load.pagesTotal - load.pagesFree - load.pagesCached, load.pagesCached, load.pagesFree);
     this.#drawRates();
+  }
+
+  /** `placements` on this engine, newest first. The whole account is in what a pointer over a line shows. */
+  showPlacements(placements: readonly PlacementSnapshot[]): void {
+    const lines = placements.slice(0, PLACEMENTS_SHOWN).map(({ sequence, placement }) => {
+      const line = document.createElement("li");
+      line.textContent = placementLine(placement);
+      line.title = explain(sequence, placement);
+      return line;
+    });
+    within(this.root, "ol.placements").replaceChildren(...lines);
   }
 
   #showPages(owned: number, cached: number, free: number): void {

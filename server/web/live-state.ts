@@ -50,7 +50,7 @@ export class LiveState {
   }
 
   #show(now: Snapshot): void {
-    const { engines, model } = now;
+    const { engines, model, placements } = now;
     // A clock that went back is another server's.
     const before = this.#last !== null && this.#last.timeMs < now.timeMs ? this.#last : null;
     this.#last = now;
@@ -60,7 +60,9 @@ export class LiveState {
     }
     const seconds = before === null ? null : (now.timeMs - before.timeMs) / 1000;
     engines.forEach((engine, index) => {
-      this.#views[index]!.show(engine, before?.engines[index] ?? null, seconds);
+      const view = this.#views[index]!;
+      view.show(engine, before?.engines[index] ?? null, seconds);
+      view.showPlacements(placements.filter(({ placement }) => placement.engine === index));
     });
     element("model", HTMLParagraphElement).textContent = model;
     document.title = `${model} – Bunting`;
