@@ -71,7 +71,8 @@ export class Planner {
       securePages(running, residency, this.#hasLanes, (victim) => roster.preempt(victim));
       // Whoever was just preempted for want of pages must not come back in the same breath.
       const mayAdmit = journal.totals.preemptionsTotal === preemptionsBefore;
-      const budget = openBudget(options.batch, running, costs, nowMs, roster.promptTokens);
+      const backlog = { promptTokens: roster.promptTokens, waiting: queue.size };
+      const budget = openBudget(options.batch, running, costs, nowMs, backlog);
       const planned = planDecodes(running, budget.skipped);
       if (!isPromptsFirst) planned.push(...this.#planPrompts(budget, nowMs, mayAdmit ? copies : null));
       if (planned.length > 0) return this.#step(planned, copies, budget);

@@ -40,16 +40,23 @@ export interface StepBudget {
 
 const nobody: ReadonlySet<SequenceId> = new Set();
 
-/** Opens the budget of a step at `nowMs`. `promptTokens`: at least what all prompts, waiting ones too, have still to
- *  compute. */
+/** What there is to do besides decodes. */
+export interface Backlog {
+  /** At least what all prompts, waiting ones too, have still to compute. */
+  readonly promptTokens: number;
+  /** Sequences that wait. */
+  readonly waiting: number;
+}
+
+/** Opens the budget of a step at `nowMs`. */
 export function openBudget(
   policy: BatchPolicy,
   running: readonly BudgetMember[],
   costs: EngineCosts,
   nowMs: number,
-  promptTokens: number,
+  backlog: Backlog,
 ): StepBudget {
-  if (policy.kind === "target") return new TargetBudget(policy, running, costs, nowMs, promptTokens);
+  if (policy.kind === "target") return new TargetBudget(policy, running, costs, nowMs, backlog);
   let decodes = 0;
   for (const { behind, isPaused } of running) if (behind === 1 && !isPaused) decodes += 1;
   return new FixedBudget(policy.stepTokens - decodes);

@@ -36,6 +36,7 @@ const sequence: fc.Arbitrary<Member> = fc
   .map(({ behind, isPaused, lane }) => member(behind, isPaused, lane));
 const newcomer: fc.Arbitrary<Member> = fc.integer({ min: 1, max: 40 }).map((behind) => member(behind));
 
+const nothing = { promptTokens: 0, waiting: 0 };
 const inOrder = { hasLanes: false, overtakes: false, isAged: () => false, nowMs: 0 };
 
 /** A step of `stepTokens` that takes from `queue` what fits. */
@@ -45,7 +46,7 @@ function plan(
   stepTokens: number,
   hasLanes = false,
 ): PlannedChunk<Member>[] {
-  const budget = openBudget(staticBudget(stepTokens), running, linearCost(1, 1), 0, 0);
+  const budget = openBudget(staticBudget(stepTokens), running, linearCost(1, 1), 0, nothing);
   const admit = (): PlannedChunk<Member> | null => {
     const next = queue[0];
     const count = next === undefined ? 0 : budget.offer(next.behind, 0, 0);
@@ -105,7 +106,7 @@ describe("a short prompt is not held up by a long one", () => {
   /** Who is in a step of 16 tokens, by name. */
   const step = (running: readonly (Member & { readonly name: string })[], waiting: readonly Member[]) => {
     const queue = [...waiting];
-    const budget = openBudget(staticBudget(16), running, linearCost(1, 1), 0, 0);
+    const budget = openBudget(staticBudget(16), running, linearCost(1, 1), 0, nothing);
     const admit = (overtaking: Overtaking | null): PlannedChunk<Member> | null => {
       const next = queue[0];
       if (next === undefined) return null;

@@ -63,7 +63,10 @@ function budgetOf(
   costs: CostModel & { readonly margin?: number } = even,
   nowMs = 0,
 ): TargetBudget {
-  return new TargetBudget({ ...policy, ...changes }, running, costs, nowMs, 2 * many);
+  return new TargetBudget({ ...policy, ...changes }, running, costs, nowMs, {
+    promptTokens: 2 * many,
+    waiting: 0,
+  });
 }
 
 test("tile_step_256_264: a sliver of a tile is cut off, unless it ends the prompt", () => {
@@ -85,8 +88,18 @@ test("a step is as large as the tightest stream's slack allows, decodes included
 test("without a stream that has a target a step is as large as may be", () => {
   const streams = [decode({ lane: 1 }), decode({ lane: 2, tbtMs: 1 }), decode({ behind: 50 })];
   expect(budgetOf(streams).offer(many, 0, 0)).toBe(2048 - 2);
-  expect(budgetOf([decode()], { tbtMs: null }).offer(many, 0, 0)).toBe(2047);
   expect(budgetOf([decode({ lane: 1, tbtMs: 55 })]).offer(many, 0, 0)).toBe(2 * 256 - 1);
+});
+
+test("where nobody has a target a step is as large as delays everybody least: larger, the more prompts wait", () => {
+  const sizeOf = (decodes: number, waiting: number): number => {
+    const streams = Array.from({ length: decodes }, () => decode());
+    const backlog = { promptTokens: 2 * many, waiting };
+    const budget = new TargetBudget({ ...policy, tbtMs: null }, streams, even, 0, backlog);
+    return budget.offer(many, 0, 0) + decodes;
+  };
+  expect([sizeOf(0, 1), sizeOf(40, 1)]).toEqual([2048, 256]);
+  expect(sizeOf(40, 100)).toBeGreaterThan(1024);
 });
 
 test("of the sizes that fit it takes the one with most tokens per millisecond, not the largest", () => {
@@ -97,7 +110,11 @@ test("of the sizes that fit it takes the one with most tokens per millisecond, n
 
 test("while little waits, the smallest size that is nearly as good: decodes have more steps", () => {
   const sizeOf = (waiting: number, costs = even): number =>
-    new TargetBudget(policy, [decode()], costs, 0, many + waiting).offer(many, 0, 0) + 1;
+    new TargetBudget(policy, [decode()], costs, 0, { promptTokens: many + waiting, waiting: 0 }).offer(
+      many,
+      0,
+      0,
+    ) + 1;
   expect([sizeOf(0), sizeOf(2000), sizeOf(3000)]).toEqual([3 * 256, 3 * 256, 4 * 256]);
   expect(
     sizeOf(
@@ -108,7 +125,7 @@ test("while little waits, the smallest size that is nearly as good: decodes have
 });
 
 test("what all prompts still have to compute is a size as well", () => {
-  const budget = new TargetBudget(policy, [decode()], even, 0, 130);
+  const budget = new TargetBudget(policy, [decode()], even, 0, { promptTokens: 130, waiting: 0 });
   expect(budget.offer(130, 0, 0)).toBe(130);
 });
 

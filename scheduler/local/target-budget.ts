@@ -1,18 +1,17 @@
 import type { SequenceId } from "../core.ts";
 import type { EngineCosts, PromptShape, StepShape } from "../cost/cost-model.ts";
 import type { BatchPolicy } from "../policy.ts";
-import type { BudgetMember, StepBudget } from "./step-budget.ts";
+import type { Backlog, BudgetMember, StepBudget } from "./step-budget.ts";
+import { leastDelay, mostEfficient, type SizeOption } from "./step-size.ts";
 import { nextTile, tileTrim } from "./tile.ts";
 
 type TargetPolicy = Extract<BatchPolicy, { readonly kind: "target" }>;
 
-/** Sizes of a step that are compared at most. */
-const CANDIDATES_MAX = 16;
-/** With less than this to compute beside the first prompt, streams come before throughput: a step may then be a little
- *  less efficient than the best. With more, what a step loses is lost to everybody who waits: a device that takes such
- *  losses until two seconds wait carries a tenth less. */
-const QUIET_MS = 200;
-const NEARLY = 0.94;
+/** Sizes of a step that are compared: so many half tiles, then at distances that double each time there are half as many
+ *  again. */
+const SIZES_FINE = 8;
+/** How often a chunk is made smaller at most, to fit. */
+const TRIES_MAX = 16;
 /** Prompts are not cut into smaller pieces than this, whatever the device's tiles. */
 const CHUNK_MIN = 16;
 
@@ -29,9 +28,10 @@ interface MutableShape extends StepShape {
  *
  *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
  *
- * Of the sizes (decodes included) on a grid of half tiles that fit the limit, it takes not the largest but the one with
- * most tokens per millisecond: larger steps may cost more per token. While little waits, it takes the smallest that is
- * nearly as good. It gives way in this order:
+ * Of the sizes (decodes included) on a grid of half tiles, coarser further up, that fit the limit, it takes not the largest but the one that
+ * serves best (step-size.ts): most tokens per millisecond where the policy has a target, since streams then need no more
+ * than that; least delay for everybody where it has none. A policy with a target fills steps in which no stream has one.
+ * It gives way in this order:
  *
  *   1. prompt chunks shrink, half a tile at a time;
  *   2. to none, unless a prompt has got none for `starvationMs`: that one gets a tile;
@@ -39,7 +39,7 @@ interface MutableShape extends StepShape {
  *   4. nobody is admitted with whom the decodes alone would miss the target (`admits`);
  *   5. the target is missed, and that is counted.
  *
- * The first prompt that asks decides the size of the step; later ones fill it up. Costs O(running) to open and at most
+ * The first prompt that asks decides the size of the step; later ones fill it up. Costs O(running) to open and about
  * 16 predictions per offer.
  */
 export class TargetBudget implements StepBudget {
@@ -48,7 +48,9 @@ export class TargetBudget implements StepBudget {
   readonly #policy: TargetPolicy;
   readonly #costs: EngineCosts;
   readonly #limitMs: number;
-  readonly #promptTokens: number;
+  readonly #backlog: Backlog;
+  /** Prompts that are unfinished or wait. */
+  #prompts: number;
   /** What is in the step so far, and what is tried. */
   readonly #shape: MutableShape = { prompts: [], decodes: 0, decodeContext: 0 };
   #tokens = 0;
@@ -64,16 +66,20 @@ export class TargetBudget implements StepBudget {
     running: readonly BudgetMember[],
     costs: EngineCosts,
     nowMs: number,
-    promptTokens: number,
+    backlog: Backlog,
   ) {
     this.#policy = policy;
     this.#costs = costs;
-    this.#promptTokens = promptTokens;
+    this.#backlog = backlog;
+    this.#prompts = backlog.waiting;
     let deadlineMs = Number.POSITIVE_INFINITY;
     for (const member of running) {
       if (member.isPaused) continue;
       this.join(member);
-      if (member.behind !== 1) continue;
+      if (member.behind !== 1) {
+        this.#prompts += 1;
+        continue;
+      }
       this.#shape.decodes += 1;
       this.#shape.decodeContext += member.length;
       const targetMs = this.#targetOf(member);
@@ -89,7 +95,8 @@ export class TargetBudget implements StepBudget {
   offer(left: number, context: number, waitedMs: number): number {
     const { stepTokens, starvationMs } = this.#policy;
     if (this.#tokens >= stepTokens) return 0;
-    if (this.#limitMs === Number.POSITIVE_INFINITY) return this.#fill(left, stepTokens);
+    const isFull = this.#limitMs === Number.POSITIVE_INFINITY && this.#policy.tbtMs !== null;
+    if (isFull) return this.#fill(left, stepTokens);
     this.#wanted ??= this.#bestSize(left, context);
     const tokens = this.#fitting(this.#fill(left, this.#wanted), context);
     if (tokens > 0) return tokens;
@@ -163,7 +170,7 @@ export class TargetBudget implements StepBudget {
   /** `tokens`, or as many whole tiles less as it takes to fit the limit. */
   #fitting(tokens: number, context: number): number {
     let fitting = tokens;
-    for (let tries = 0; fitting > 0 && tries < CANDIDATES_MAX; tries++) {
+    for (let tries = 0; fitting > 0 && tries < TRIES_MAX; tries++) {
       if (this.#predict(fitting, context, 0) <= this.#limitMs) return fitting;
       const size = this.#tokens + fitting;
       fitting = size - (size % this.#quantum || this.#quantum) - this.#tokens;
@@ -171,46 +178,43 @@ export class TargetBudget implements StepBudget {
     return 0;
   }
 
-  /** Of the sizes that fit the limit the one with most tokens per millisecond, decodes and all but without the time
-   *  that their contexts take anyhow; the decodes' own if none fits. With little waiting, a smaller one that is nearly
-   *  as good: whoever decodes has more steps while the prompt is computed. */
+  /** Of the sizes that fit the limit the one that serves best; the decodes' own if none fits. */
   #bestSize(left: number, context: number): number {
     const decodes = this.#tokens;
-    const promptTokens = Math.max(left, this.#promptTokens);
+    const promptTokens = Math.max(left, this.#backlog.promptTokens);
     const most = Math.min(this.#policy.stepTokens, decodes + promptTokens);
     const quantum = this.#quantum;
-    const stride = Math.ceil(this.#policy.stepTokens / CANDIDATES_MAX / quantum) * quantum;
-    const decodeMs = this.#decodeMs();
-    const sizes: number[] = [];
-    const rates: number[] = [];
-    let best = 0;
+    const options: SizeOption[] = [];
+    let stride = quantum;
     for (let size = Math.min(nextTile(decodes, quantum), most); ; size = Math.min(size + stride, most)) {
       const tokens = Math.min(left, size - decodes);
       const tookMs = this.#predict(tokens, context, size - decodes - tokens);
       if (tookMs > this.#limitMs) break;
-      sizes.push(size);
-      rates.push(size / (tookMs - decodeMs));
-      best = Math.max(best, rates.at(-1)!);
+      options.push({ size, tookMs });
       if (size === most) break;
+      if (options.length >= SIZES_FINE && options.length % (SIZES_FINE / 2) === 0) stride *= 2;
     }
-    const isQuiet = promptTokens - left < QUIET_MS * best;
-    const wanted = isQuiet && decodes > 0 ? best * NEARLY : best;
-    const index = isQuiet ? rates.findIndex((rate) => rate >= wanted) : rates.lastIndexOf(best);
-    const size = sizes[index] ?? decodes;
-    const largest = sizes.at(-1) ?? decodes;
+    const largest = options.at(-1)?.size ?? decodes;
+    if (options.length === 0) return decodes;
+    const choose = this.#policy.tbtMs === null ? leastDelay : mostEfficient;
+    const aloneMs = decodes === 0 ? 0 : this.#costs.stepMs(this.#shape);
+    const size = choose(options, {
+      decodes,
+      aloneMs,
+      contextMs: this.#contextMs(aloneMs),
+      prompts: Math.max(1, this.#prompts),
+      tokensBehind: promptTokens - left,
+    });
     // A crumb would cost a step of its own.
     return largest === decodes + promptTokens && largest - size <= quantum ? largest : size;
   }
 
   /** What the contexts of decodes take: predicted with them, less what as many tokens alone take. */
-  #decodeMs(): number {
-    const { decodes, decodeContext } = this.#shape;
+  #contextMs(aloneMs: number): number {
+    const { decodes } = this.#shape;
     if (decodes === 0) return 0;
     const tokens: StepShape = { prompts: [{ tokens: decodes, context: 0 }], decodes: 0, decodeContext: 0 };
-    return Math.max(
-      0,
-      this.#costs.stepMs({ prompts: [], decodes, decodeContext }) - this.#costs.stepMs(tokens),
-    );
+    return Math.max(0, aloneMs - this.#costs.stepMs(tokens));
   }
 
   /** The step with a chunk more; `others`: tokens of prompts of which nothing is known. */

@@ -59,7 +59,7 @@ export interface SimulationReport {
   readonly durationMs: number;
   readonly calls: readonly CallRecord[];
   readonly engines: readonly EngineRecord[];
-  /** Milliseconds. Of calls that ended well: arrival to first token, time per token after the first, arrival to end; of
+  /** Milliseconds, of the calls that were watched. Of those that ended well: arrival to first token, time per token after the first, arrival to end; of
    *  all that were admitted, arrival to admission; of all tokens but first ones, the time since the one before. */
   readonly ttft: Quantiles;
   readonly tbt: Quantiles;
@@ -72,13 +72,14 @@ export interface SimulationReport {
   readonly historyHash: string;
 }
 
-/** Draws up the report of a run; `tbt` are all gaps between tokens. */
+/** Draws up the report of a run; `tbt` are the gaps between tokens of calls of the `watched` kind; undefined: all. */
 export function summarize(
   run: Pick<
     SimulationReport,
     "policy" | "workload" | "seed" | "isComplete" | "calls" | "engines" | "historyHash"
-  > & { readonly tbt: Histogram },
+  > & { readonly tbt: Histogram; readonly watched: string | undefined },
 ): SimulationReport {
+  const { watched, ...told } = run;
   const ttft = new Histogram();
   const tpot = new Histogram();
   const latency = new Histogram();
@@ -89,20 +90,22 @@ export function summarize(
   let answered = 0;
   for (const call of run.calls) {
     const { arrivedMs, startedMs, firstMs, finishedMs, outputTokens, finish } = call;
+    const isWatched = watched === undefined || call.kind === watched;
     if (startedMs !== null) {
       promptTokens += call.promptTokens;
       cachedTokens += call.cachedTokens;
-      queueing.add(startedMs - arrivedMs);
+      if (isWatched) queueing.add(startedMs - arrivedMs);
     }
     lastMs = Math.max(lastMs, finishedMs);
     if (firstMs === null || (finish !== "stop" && finish !== "length")) continue;
     answered += 1;
+    if (!isWatched) continue;
     ttft.add(firstMs - arrivedMs);
     latency.add(finishedMs - arrivedMs);
     if (outputTokens > 1) tpot.add((finishedMs - firstMs) / (outputTokens - 1));
   }
   return {
-    ...run,
+    ...told,
     unanswered: run.calls.length - answered,
     durationMs: lastMs - (run.calls[0]?.arrivedMs ?? lastMs),
     ttft: ttft.quantiles(),

@@ -44,6 +44,8 @@ export interface SimulationSetup {
   /** Breaks an invariant as soon as the scheduler breaks a promise (checks.ts); takes several times as long. */
   readonly checks?: boolean;
   readonly faults?: readonly Fault[];
+  /** Whose times are told: calls of this kind; by default all. */
+  readonly watched?: string;
   /** The simulation ends here, whatever is unfinished; by default never. */
   readonly limitMs?: number;
   /** Asked each time that a call ends: true ends the simulation. */
@@ -52,7 +54,7 @@ export interface SimulationSetup {
   readonly record?: (entry: FlightHead | FlightEntry) => void;
 }
 
-/** How far a simulation is. The histograms go on growing. */
+/** How far a simulation is. The histograms are of the calls that are watched, and go on growing. */
 export interface Progress {
   readonly nowMs: number;
   readonly arrived: number;
@@ -148,6 +150,7 @@ class Simulation implements CallObserver, SlotObserver {
       seed: this.#setup.seed,
       isComplete,
       calls: this.#calls.map((call) => call.record()),
+      watched: this.#setup.watched,
       engines: this.#slots.map((slot) => slot.record()),
       tbt: this.#tbt,
       historyHash: this.#history.hash,
@@ -191,12 +194,12 @@ class Simulation implements CallObserver, SlotObserver {
 
   onStarted(call: SimulatedCall): void {
     this.#checks?.started(call);
-    this.#queueing.add(this.#clock.nowMs() - call.arrivedMs);
+    if (this.#isWatched(call)) this.#queueing.add(this.#clock.nowMs() - call.arrivedMs);
   }
 
-  onToken({ index, lastMs }: SimulatedCall, token: TokenId, gapMs: number | null): void {
-    this.#history.note(lastMs, DREW, index, token);
-    if (gapMs !== null) this.#tbt.add(gapMs);
+  onToken(call: SimulatedCall, token: TokenId, gapMs: number | null): void {
+    this.#history.note(call.lastMs, DREW, call.index, token);
+    if (gapMs !== null && this.#isWatched(call)) this.#tbt.add(gapMs);
   }
 
   onFinish(call: SimulatedCall): void {
@@ -209,6 +212,11 @@ class Simulation implements CallObserver, SlotObserver {
       this.#clock.at(next.atMs, () => this.#arrive([next]));
     }
     if (this.#setup.until?.(this.#progress()) === true) this.#isStopped = true;
+  }
+
+  #isWatched({ arrival }: SimulatedCall): boolean {
+    const { watched } = this.#setup;
+    return watched === undefined || arrival.kind === watched;
   }
 
   #progress(): Progress {
@@ -232,7 +240,7 @@ class Simulation implements CallObserver, SlotObserver {
       spec,
       profile,
       believe: () => believed?.[engine] ?? new OnlineCostModel(profile),
-      settings: { ...optionsOf(policy, spec), queueMax: QUEUE_MAX },
+      settings: { ...optionsOf(policy, spec, devices.length), queueMax: QUEUE_MAX },
       delayMs: linkDelayMs ?? LINK_DELAY_MS,
       nextToken: (row: SampleRow) => this.#nextToken(row),
     };

@@ -1,0 +1,63 @@
+/** How large a step should be, of the sizes that may be: two rules, for two aims. */
+
+/** A size that a step may have, and what it would take. */
+export interface SizeOption {
+  /** Tokens, decodes included; more than the decodes alone. */
+  readonly size: number;
+  readonly tookMs: number;
+}
+
+/** What the sizes are weighed against. */
+export interface SizeContext {
+  readonly decodes: number;
+  /** A step of the decodes alone; 0 if there are none. */
+  readonly aloneMs: number;
+  /** Of which the contexts of decodes take so much: it is the same for every size. */
+  readonly contextMs: number;
+  /** Prompts that are unfinished or wait, ≥ 1. */
+  readonly prompts: number;
+  /** Their tokens besides those of the first one's. */
+  readonly tokensBehind: number;
+}
+
+/** With less than this to compute beside the first prompt, streams come before throughput: a step may then be a little
+ *  less efficient than the best. With more, what a step loses is lost to everybody who waits: a device that takes such
+ *  losses until two seconds wait carries a tenth less. */
+const QUIET_MS = 200;
+const QUIET_LOSS = 0.06;
+/** A smaller step that delays everybody by so little more is the better one: its streams are smoother. */
+const DELAY_LOSS = 0.03;
+
+/**
+ * For streams with a target, which is all that they need: the size with most tokens per millisecond, decodes and all but
+ * without the time that their contexts take anyhow. While next to nothing waits, the smallest that is nearly as good:
+ * whoever decodes has more steps while the prompt is computed. `options` are in order of size, and not empty.
+ */
+export function mostEfficient(options: readonly SizeOption[], context: SizeContext): number {
+  const rates = options.map(({ size, tookMs }) => size / (tookMs - context.contextMs));
+  const best = Math.max(...rates);
+  const isQuiet = context.decodes > 0 && context.tokensBehind < QUIET_MS * best;
+  if (!isQuiet) return options[rates.lastIndexOf(best)]!.size;
+  return options[rates.findIndex((rate) => rate >= best * (1 - QUIET_LOSS))]!.size;
+}
+
+/**
+ * For streams without one, which want their answers soon: the size that delays everybody least, taken together. With p
+ * tokens of prompts in each step of T milliseconds, n prompts of P tokens are done after nP / p steps. Until then each of
+ * d streams is late by what its steps take longer than they would without prompts, T - T0. And under a steady load, where
+ * another prompt comes for each that is done, each of the n waits all that time. For each token of a prompt that is
+ *
+ *   delay = (d (T - T0) + n T) / p
+ *
+ * The more prompts wait, the more a step's fixed part counts, and the larger steps become; the more streams there are, the
+ * smaller. `options` are in order of size, and not empty.
+ */
+export function leastDelay(options: readonly SizeOption[], context: SizeContext): number {
+  const { decodes, aloneMs, prompts } = context;
+  const delays = options.map(
+    ({ size, tookMs }) => (decodes * (tookMs - aloneMs) + prompts * tookMs) / Math.max(1, size - decodes),
+  );
+  const least = Math.min(...delays);
+  const allowed = decodes > 0 ? least * (1 + DELAY_LOSS) : least;
+  return options[delays.findIndex((delay) => delay <= allowed)]!.size;
+}
