@@ -1,6 +1,6 @@
 import { assert } from "./core.ts";
 import type { DeviceSpec } from "./device.ts";
-import type { AdmissionPolicy, BatchPolicy, Policy, QueuePolicy } from "./policy.ts";
+import type { AdmissionPolicy, BatchPolicy, PlacementPolicy, Policy, QueuePolicy } from "./policy.ts";
 import type { StepTrace } from "./trace.ts";
 
 /** Everything about an engine that can be chosen. */
@@ -23,6 +23,8 @@ export interface EngineOptions {
   readonly integrity: "always" | "idle";
   /** Which life of the engine this is: 0, and one more each time it is replaced. */
   readonly epoch: number;
+  /** Whether reports tell what the prefix cache takes in and lets go. */
+  readonly notices: boolean;
   /** Told every step that is done, for traces (trace.ts). */
   readonly trace: ((step: StepTrace) => void) | null;
 }
@@ -57,13 +59,19 @@ export const engineDefaults: EngineOptions = {
   retriesMax: 3,
   integrity: "idle",
   epoch: 0,
+  notices: true,
   trace: null,
 };
 
-/** The options of an engine under a policy. */
-export function optionsOf(policy: Policy, spec: DeviceSpec): EngineOptions {
-  const { queue, batch, admission } = policy;
-  return resolveOptions({ queue, batch, admission }, spec);
+/** The options of one of `engines` engines under a policy. */
+export function optionsOf(policy: Policy, spec: DeviceSpec, engines: number): EngineOptions {
+  const { queue, batch, admission, placement } = policy;
+  return resolveOptions({ queue, batch, admission, notices: readsNotices(placement, engines) }, spec);
+}
+
+/** Whether whoever places sequences on so many engines wants to know what each has cached. */
+export function readsNotices(placement: PlacementPolicy, engines: number): boolean {
+  return engines > 1 && placement.kind === "e2" && placement.notices;
 }
 
 /** The defaults, overridden, and cut down to what the device can do. */

@@ -369,3 +369,19 @@ test("recall: whoever never began is given back and forgotten, whoever began sta
   harness.finish();
   expect(harness.outcomes[second]!.finish).toEqual({ kind: "length" });
 });
+
+test("without a reader there are no notices, and what is cached is found all the same", () => {
+  const prompt = tokensFrom(0, 64);
+  const [told, silent] = [true, false].map((notices) => {
+    const harness = new EngineHarness({ engine: { notices } });
+    for (let i = 0; i < 2; i++) {
+      harness.submit(sequenceSpec(prompt, 3));
+      harness.finish();
+    }
+    return harness;
+  }) as [EngineHarness, EngineHarness];
+  expect(told.reports.some(({ notices }) => notices !== null)).toBe(true);
+  expect(silent.reports.some(({ notices }) => notices !== null)).toBe(false);
+  expect(silent.outcomes).toEqual(told.outcomes);
+  expect(silent.outcomes[1]!.cachedTokens).toBe(63);
+});

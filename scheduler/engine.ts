@@ -53,7 +53,8 @@ export class Engine {
     const { spec } = device;
     const options = resolveOptions(settings, spec);
     const { queue: order, ageingMs, admission } = options;
-    const residency = new Residency(spec.pages, spec.pageTokens, admission.cache, options.epoch);
+    const epoch = options.notices ? options.epoch : null;
+    const residency = new Residency(spec.pages, spec.pageTokens, admission.cache, epoch);
     const queue = new WaitQueue(orderOf(order, ageingMs, (sequence) => residency.lookUp(sequence)));
     const journal = new Journal(options.trace);
     const roster = new Roster({ clock, residency, queue, journal, backOff: admission.backOff });
@@ -76,7 +77,7 @@ export class Engine {
   receive(message: EngineMessage): void {
     if (message.kind === "submit") this.#submit(message.sequence);
     else if (message.kind === "resync") {
-      this.#roster.residency.notices.resync();
+      this.#roster.residency.notices?.resync();
       this.#journal.loadChanged();
     } else {
       // Whoever sent the message may not know yet that the sequence has ended.
@@ -221,6 +222,6 @@ export class Engine {
 
   #tell(): void {
     const { notices, cache } = this.#roster.residency;
-    this.#emit(this.#journal.report(this.#roster.snapshot(), notices.take(cache)));
+    this.#emit(this.#journal.report(this.#roster.snapshot(), notices?.take(cache) ?? null));
   }
 }

@@ -32,10 +32,10 @@ test("names are those of the values, and an unknown one is refused with those th
 
 test("budgets and slots are cut down to what a device can do", () => {
   const spec = deviceSpec({ stepTokensMax: 400, stepChunksMax: 20 });
-  const { batch, admission } = optionsOf(policyOf("orca"), spec);
+  const { batch, admission } = optionsOf(policyOf("orca"), spec, 1);
   expect([batch.stepTokens, admission.sequencesMax]).toEqual([400, 16]);
-  expect(optionsOf(ours(100), spec).admission.sequencesMax).toBe(20);
-  expect(optionsOf(sarathi(256), spec).batch).toEqual({ kind: "fixed", stepTokens: 256, bypass: 1 });
+  expect(optionsOf(ours(100), spec, 1).admission.sequencesMax).toBe(20);
+  expect(optionsOf(sarathi(256), spec, 1).batch).toEqual({ kind: "fixed", stepTokens: 256, bypass: 1 });
 });
 
 test("a changed copy has its own name and leaves the original as it was", () => {

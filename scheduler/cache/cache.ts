@@ -59,6 +59,11 @@ export class Cache {
     this.#observer = observer;
   }
 
+  /** Whether somebody is told what comes and goes, and pages are hashed for it. */
+  get isObserved(): boolean {
+    return this.#observer !== null;
+  }
+
   get pagesHeld(): number {
     return this.#pagesHeld;
   }
@@ -252,7 +257,10 @@ export class Cache {
     if (stem.isLeaf && stem.parent !== null && stem.end % pageTokens !== 0) this.#dropPages(stem, 1);
     const leafPages = Array.from(pages.subarray(firstNew, Math.ceil(end / pageTokens))) as PageId[];
     // A copy: a view would keep the whole sequence in memory for as long as the span.
-    const hashes = hashPages(tokens, firstNew, Math.floor(end / pageTokens), pageTokens, hashAt(stem, salt));
+    const hashes =
+      this.#observer === null
+        ? unhashed
+        : hashPages(tokens, firstNew, Math.floor(end / pageTokens), pageTokens, hashAt(stem, salt));
     const leaf = attach(stem, tokens.slice(place.depth, end), leafPages, hashes);
     this.#pagesHeld += leafPages.length;
     this.#order.append(leaf);
@@ -316,6 +324,9 @@ export class Cache {
     if (span.leases > 0) this.#pagesLeased -= count;
   }
 }
+
+/** Pages are hashed for an observer only. */
+const unhashed = new Float64Array(0);
 
 /** The ancestor-or-self of `span` that contains or ends at `depth`. */
 function spanAt(span: Span, depth: number): Span {

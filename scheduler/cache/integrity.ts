@@ -25,7 +25,7 @@ export function checkCache(
   const leaseCounts = countLeases(leases);
   const evictable = new Set<Span>();
   for (const { span } of cache.spans()) {
-    checkShape(span, pool.pageTokens);
+    checkShape(span, pool.pageTokens, cache.isObserved);
     span.pages.forEach(count);
     pagesHeld += span.pages.length;
     if (span.leases > 0) pagesLeased += span.pages.length;
@@ -54,11 +54,14 @@ function countLeases(leases: Iterable<Lease>): Map<Span, number> {
   return counts;
 }
 
-function checkShape(span: Span, pageTokens: number): void {
+function checkShape(span: Span, pageTokens: number, isHashed: boolean): void {
   const listedEnd = span.isLeaf ? Math.ceil(span.end / pageTokens) : Math.floor(span.end / pageTokens);
   assert(span.pages.length === listedEnd - Math.floor(span.start / pageTokens), "a span lists its own pages");
   const wholePages = Math.floor(span.end / pageTokens) - Math.floor(span.start / pageTokens);
-  assert(span.hashes.length === wholePages, "a span has the hashes of the whole pages that end in it");
+  assert(
+    span.hashes.length === (isHashed ? wholePages : 0),
+    "a span has the hashes of the whole pages that end in it",
+  );
   assert(span.tokens.length > 0 || span.parent === null, "only a root is empty");
   if (span.parent === null) return;
   assert(span.start === span.parent.end, "a span begins where its parent ends");

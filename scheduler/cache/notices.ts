@@ -23,7 +23,7 @@ export class NoticeBook implements CacheObserver {
 
   inserted(span: Span): void {
     const from = Math.floor(span.start / this.#pageTokens);
-    if (span.hashes.length > 0) this.#drafts.push({ kind: "insert", path: pathHashes(span), from, span });
+    if (span.hashes.length > 0) this.#drafts.push({ kind: "insert", path: this.#pathOf(span), from, span });
   }
 
   evicting(span: Span, from: number): void {
@@ -32,7 +32,7 @@ export class NoticeBook implements CacheObserver {
     // Page after page of one span goes while others grow: that is one notice, of the path as it was at first.
     const last = this.#drafts.at(-1);
     if (last?.kind === "evict" && last.span === span && last.from === end) last.from = from;
-    else this.#drafts.push({ kind: "evict", path: pathHashes(span), from, span });
+    else this.#drafts.push({ kind: "evict", path: this.#pathOf(span), from, span });
   }
 
   /** The next batch tells everything that is cached. */
@@ -53,16 +53,18 @@ export class NoticeBook implements CacheObserver {
     this.#isWhole = false;
     return batch;
   }
-}
 
-/** Hashes of the whole pages of tokens [0, span.end). */
-export function pathHashes(span: Span): Float64Array {
-  let pages = 0;
-  for (let at: Span | null = span; at !== null; at = at.parent) pages += at.hashes.length;
-  const path = new Float64Array(pages);
-  for (let at: Span | null = span; at !== null; at = at.parent) {
-    pages -= at.hashes.length;
-    path.set(at.hashes, pages);
+  /** Hashes of the whole pages of tokens [0, span.end). */
+  #pathOf(span: Span): Float64Array {
+    let pages = Math.floor(span.end / this.#pageTokens);
+    const path = new Float64Array(pages);
+    for (let at: Span | null = span; at !== null; at = at.parent) {
+      const { hashes } = at;
+      pages -= hashes.length;
+      // For the few pages of a chunk, setting one by one is several times as fast as a call of set.
+      if (hashes.length > 16) path.set(hashes, pages);
+      else for (let i = 0; i < hashes.length; i++) path[pages + i] = hashes[i]!;
+    }
+    return path;
   }
-  return path;
 }

@@ -23,7 +23,8 @@ export class Span {
   start: number;
   tokens: Int32Array;
   pages: PageId[];
-  /** Of the whole pages that end in the span: floor(start / T) … floor(end / T) - 1 (page-hash.ts). */
+  /** Of the whole pages that end in the span: floor(start / T) … floor(end / T) - 1 (page-hash.ts). Empty in a cache
+   *  without an observer. */
   hashes: Float64Array;
   /** By first token. */
   readonly children = new Map<TokenId, Span>();

@@ -18,17 +18,18 @@ import type { Sequence } from "./sequence.ts";
 export class Residency {
   readonly pool: PagePool;
   readonly cache: Cache;
-  /** What has changed in the cache since it was told. */
-  readonly notices: NoticeBook;
+  /** What has changed in the cache since it was told; null: nobody wants to know. */
+  readonly notices: NoticeBook | null;
   /** Pins on pages that the step being planned or in flight copies from. */
   #sources: Lease[] = [];
   readonly #isCaching: boolean;
 
-  /** `isCaching`: whether what is computed is kept for others; `epoch`: which life of the engine this is. */
-  constructor(pagesTotal: number, pageTokens: number, isCaching: boolean, epoch: number) {
+  /** `isCaching`: whether what is computed is kept for others; `epoch`: which life of the engine notices are of, null
+   *  for no notices. */
+  constructor(pagesTotal: number, pageTokens: number, isCaching: boolean, epoch: number | null) {
     this.#isCaching = isCaching;
     this.pool = new PagePool(pagesTotal, pageTokens);
-    this.notices = new NoticeBook(pageTokens, epoch);
+    this.notices = epoch === null ? null : new NoticeBook(pageTokens, epoch);
     this.cache = new Cache(this.pool, this.notices);
   }
 

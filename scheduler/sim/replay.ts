@@ -263,7 +263,7 @@ class Replay {
     const clock = new EntryClock();
     clock.now = atMs;
     const reports: EngineReport[] = [];
-    const settings = { ...optionsOf(policy, spec), queueMax, epoch: slot.lives };
+    const settings = { ...optionsOf(policy, spec, specs.length), queueMax, epoch: slot.lives };
     const take = (report: EngineReport): void => {
       reports.push(report);
     };
