@@ -105,7 +105,7 @@ export const serverSettings = Object.freeze({
     min: 16,
     max: 65536,
     sentence:
-      "Most tokens computed in one step; smaller keeps streams smoother, larger reads prompts faster.",
+      "Most tokens computed in one step, though each running sequence has one in any case; smaller keeps streams smoother, larger reads prompts faster.",
   }),
   tbtMs: decimal({
     unit: "milliseconds",

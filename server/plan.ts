@@ -32,12 +32,6 @@ export function planServing(config: Config, library: NativeLibrary, dir: string)
   const shape = { ...folder.config.shape, contextMax };
   const engines = config.device.kind === "cpu" ? config.device.engines : 1;
   const threads = chooseThreads(config, machine);
-  if (config.sequencesMax > config.stepTokens) {
-    throw new ConfigError(
-      `--sequences-max ${config.sequencesMax} is more than --step-tokens ${config.stepTokens}: a step has one token of every running sequence.`,
-    );
-  }
-
   if (engines > threads) {
     throw new ConfigError(
       `--device cpu:${engines} asks for ${engines} engines, but there are ${threads} threads to share; use fewer engines or more --threads.`,
@@ -48,7 +42,7 @@ export function planServing(config: Config, library: NativeLibrary, dir: string)
   const perEngine = {
     threads: Math.max(1, Math.floor(threads / engines)),
     pageTokens: PAGE_TOKENS,
-    stepTokensMax: config.stepTokens,
+    stepTokensMax: stepTokensMax(config),
     stepChunksMax: config.sequencesMax,
     topLogprobsMax: TOP_LOGPROBS_MAX,
   };
@@ -66,6 +60,11 @@ export function planServing(config: Config, library: NativeLibrary, dir: string)
   });
   const limits = { ...perEngine, pages: memory.kind === "fits" ? memory.pages : 0 };
   return { names: modelNames(config, folder), folder, machine, engines, compute, limits, contextMax, memory };
+}
+
+/** Tokens that a step has room for: prompts get up to `--step-tokens`, but everybody who runs has one in any case. */
+export function stepTokensMax({ stepTokens, sequencesMax }: Pick<Config, "stepTokens" | "sequencesMax">): number {
+  return Math.max(stepTokens, sequencesMax);
 }
 
 /** Names of the model for clients. */

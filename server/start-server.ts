@@ -20,6 +20,7 @@ import {
   planProblem,
   planServing,
   type ServingPlan,
+  stepTokensMax,
 } from "./plan.ts";
 import { servingPolicy } from "./serving-policy.ts";
 import { PlacementLog } from "./state.ts";
@@ -207,7 +208,7 @@ function prepareSimulated(config: Config, dir: string): Prepared {
     name: "simulated",
     pages: Math.ceil(tokens / PAGE_TOKENS),
     pageTokens: PAGE_TOKENS,
-    stepTokensMax: config.stepTokens,
+    stepTokensMax: stepTokensMax(config),
     stepChunksMax: config.sequencesMax,
     contextMax,
     vocabSize: folder.config.shape.vocab,

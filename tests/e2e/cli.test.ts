@@ -57,11 +57,6 @@ describe("what cannot work is refused in one sentence", () => {
       /^The API key file cannot be read: .*no-model/,
     ],
     [
-      "more sequences than tokens in a step",
-      ["--step-tokens", "16"],
-      /^--sequences-max 128 is more than --step-tokens 16/,
-    ],
-    [
       "more engines than threads",
       ["--device", "cpu:3", "--threads", "2"],
       /^--device cpu:3 asks for 3 engines, but there are 2 threads to share/,
