@@ -67,7 +67,7 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
   normed = operand(hidden);
   qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
   attended = operand(model.query_width());
-  gate_up = carver.take<float>(tokens * 2 * size_t(model.padded_feed_forward()));
+  gate_up = carver.take<float>(threads * size_t(kSwigluScratch));
   activated = operand(model.shape().feed_forward);
   groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));
   attention_states = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().query_heads) *
@@ -201,7 +201,6 @@ void Forward::keep_sampled_rows(StepPlan const& plan) {
 
 void Forward::finish_layer(int32_t layer, int64_t rows) {
   LayerWeights const& weights = model_.layer(layer);
-  int64_t const padded = model_.padded_feed_forward();
   multiply({.x = work_.attended,
             .ldx = attended_stride_,
             .w = &weights.o,
@@ -210,16 +209,7 @@ void Forward::finish_layer(int32_t layer, int64_t rows) {
             .tokens = rows,
             .accumulate = true});
   normalise(weights.mlp_norm, rows);
-  multiply({.x = work_.normed,
-            .ldx = normed_stride_,
-            .w = &weights.gate_up,
-            .y = work_.gate_up,
-            .ldy = 2 * padded,
-            .tokens = rows});
-  share_rows(rows, 2 * padded, [&](int64_t begin, int64_t end) {
-    kernels_.swiglu(work_.activated, model_.dtype(), activated_stride_, work_.gate_up, 2 * padded, padded,
-                    begin, end);
-  });
+  multiply_swiglu(weights.gate_up, rows);
   multiply({.x = work_.activated,
             .ldx = activated_stride_,
             .w = &weights.down,
@@ -266,18 +256,38 @@ void Forward::normalise(float const* weight, int64_t rows) {
 
 // gemm.x is an operand of the model's type; for grouped weights it is rounded to groups here.
 void Forward::multiply(Gemm gemm) {
-  PackedMatrix const& w = *gemm.w;
-  if (w.grouped()) {
-    int64_t const stride = w.kp() / kGroup;
-    share_rows(gemm.tokens, w.k, [&](int64_t begin, int64_t end) {
-      kernels_.quantise(work_.groups, stride, gemm.x, model_.dtype(), gemm.ldx, w.k, begin, end);
-    });
-    gemm.x = work_.groups;
-    gemm.ldx = stride;
-  }
+  quantise(*gemm.w, gemm.tokens, gemm.x, gemm.ldx);
+  parallel_gemm(pool_, kernels_, gemm, pieces(gemm_ns(*gemm.w, gemm.tokens)));
+}
+
+// work_.activated = silu(gate) . up of the first `rows` rows of work_.normed.
+void Forward::multiply_swiglu(PackedMatrix const& gate_up, int64_t rows) {
+  SwigluGemm gemm{.x = work_.normed,
+                  .ldx = normed_stride_,
+                  .w = &gate_up,
+                  .out = work_.activated,
+                  .out_dtype = model_.dtype(),
+                  .ldo = activated_stride_,
+                  .tokens = rows,
+                  .scratch = work_.gate_up};
+  quantise(gate_up, rows, gemm.x, gemm.ldx);
+  parallel_swiglu(pool_, kernels_, gemm, pieces(gemm_ns(gate_up, rows)));
+}
+
+// The rows as grouped weights want them; x and ldx are those of the copy then.
+void Forward::quantise(PackedMatrix const& w, int64_t rows, void const*& x, int64_t& ldx) {
+  if (!w.grouped()) return;
+  int64_t const stride = w.kp() / kGroup;
+  share_rows(rows, w.k, [&](int64_t begin, int64_t end) {
+    kernels_.quantise(work_.groups, stride, x, model_.dtype(), ldx, w.k, begin, end);
+  });
+  x = work_.groups;
+  ldx = stride;
+}
+
+double Forward::gemm_ns(PackedMatrix const& w, int64_t rows) const {
   double const weights = double(w.panels() * kPanel) * double(w.kp());
-  double const total_ns = kByteNs * double(w.bytes()) + kWeightRowNs * weights * double(gemm.tokens);
-  parallel_gemm(pool_, kernels_, gemm, pieces(total_ns));
+  return kByteNs * double(w.bytes()) + kWeightRowNs * weights * double(rows);
 }
 
 // Spreads rows of `width` elements over the threads if there are enough of them.

@@ -26,11 +26,11 @@ struct Workspace {
   char* normed = nullptr;     // [T, kp(H)] operand
   float* qkv = nullptr;       // [T, Nqkv]
   char* attended = nullptr;   // [T, kp(Hq D)] operand; columns beyond Hq D stay zero
-  float* gate_up = nullptr;   // [T, 2 Fp]
+  float* gate_up = nullptr;   // [threads] of kSwigluScratch
   char* activated = nullptr;  // [T, kp(F)] operand
   InputGroup* groups =
-      nullptr;  // [T, widest / kGroup] operand of a GEMM with grouped weights, if there are any
-  float* logits = nullptr;    // [S, V]; memory is taken only for as many rows as are ever sampled at once
+      nullptr;              // [T, widest / kGroup] operand of a GEMM with grouped weights, if there are any
+  float* logits = nullptr;  // [S, V]; memory is taken only for as many rows as are ever sampled at once
   float* attention_states = nullptr;  // [S, Hq] of attention_state_floats(D)
   char* attention_scratch = nullptr;  // [threads] of attention_scratch_bytes()
   char* sample_scratch = nullptr;     // [threads] of sample_scratch_bytes()
@@ -69,6 +69,9 @@ class Forward {
   void sample(StepPlan const& plan, uint32_t* rows);
   void normalise(float const* weight, int64_t rows);
   void multiply(Gemm gemm);
+  void multiply_swiglu(PackedMatrix const& gate_up, int64_t rows);
+  void quantise(PackedMatrix const& w, int64_t rows, void const*& x, int64_t& ldx);
+  double gemm_ns(PackedMatrix const& w, int64_t rows) const;
   template <typename Body>
   void share_rows(int64_t rows, int64_t width, Body const& body);
   int64_t pieces(double total_ns) const;

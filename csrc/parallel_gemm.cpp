@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/kv_layout.h"
+
 namespace bunting {
 namespace {
 
@@ -39,6 +41,52 @@ void parallel_gemm(ThreadPool& pool, Kernels const& kernels, Gemm const& g, int6
       part.tokens = std::min(cut.rows, g.tokens - row);
       kernels.gemm(part, panel, std::min(panel + cut.panels, panels));
     }
+  });
+}
+
+namespace {
+
+// Panels [begin, begin + count) as a matrix.
+PackedMatrix panels_of(PackedMatrix const& w, int64_t begin, int64_t count) {
+  PackedMatrix part = w;
+  part.n = count * kPanel;
+  part.data = static_cast<char*>(w.data) + begin * w.panel_bytes();
+  return part;
+}
+
+}  // namespace
+
+void parallel_swiglu(ThreadPool& pool, Kernels const& kernels, SwigluGemm const& g, int64_t pieces) {
+  int64_t const panels = g.w->panels() / 2;
+  // Few rows are not cut, as the weights are to be read once; blocks of many rows are as narrow as is still
+  // fast.
+  bool const is_few = g.tokens <= kRowsLeast;
+  int64_t const rows = is_few ? kRowsLeast : std::min<int64_t>(256, cut_gemm(panels, g.tokens, pieces).rows);
+  int64_t const width_most = kSwigluScratch / (2 * kPanel * rows);
+  int64_t const width = is_few ? std::clamp<int64_t>(ceil_div(panels, pieces), 1, width_most) : kPanelsLeast;
+  int64_t const row_blocks = ceil_div(g.tokens, rows);
+  int64_t const x_row_bytes = g.ldx * input_bytes(g.w->dtype),
+                out_row_bytes = g.ldo * int64_t(dtype_bytes(g.out_dtype));
+  auto const piece = [&](int64_t panel, int64_t row, float* gates) {
+    int64_t const count = std::min(width, panels - panel), columns = count * kPanel;
+    PackedMatrix const gate = panels_of(*g.w, panel, count), up = panels_of(*g.w, panels + panel, count);
+    Gemm part{.x = static_cast<char const*>(g.x) + row * x_row_bytes,
+              .ldx = g.ldx,
+              .w = &gate,
+              .y = gates,
+              .ldy = 2 * columns,
+              .tokens = std::min(rows, g.tokens - row)};
+    kernels.gemm(part, 0, count);
+    part.w = &up;
+    part.y = gates + columns;
+    kernels.gemm(part, 0, count);
+    char* const out =
+        static_cast<char*>(g.out) + row * out_row_bytes + panel * kPanel * int64_t(dtype_bytes(g.out_dtype));
+    kernels.swiglu(out, g.out_dtype, g.ldo, gates, 2 * columns, columns, 0, part.tokens);
+  };
+  pool.run(ceil_div(panels, width) * row_blocks, 1, [&](int64_t begin, int64_t end, int thread) {
+    for (int64_t i = begin; i < end; ++i)
+      piece(i / row_blocks * width, i % row_blocks * rows, g.scratch + thread * kSwigluScratch);
   });
 }
 

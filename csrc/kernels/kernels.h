@@ -188,7 +188,7 @@ struct Kernels {
   void (*rmsnorm)(void* y, Dtype out, int64_t ldy, float const* x, int64_t ldx, float const* w, int64_t h, float eps,
                   int64_t begin, int64_t end);
   void (*rope_append)(RopeAppend const& a, int64_t begin, int64_t end);  // token rows
-  // y[t, f] = silu(gu[t, f]) * gu[t, F + f], y in `out` dtype with columns F..ldy-1 zeroed.
+  // y[t, f] = silu(gu[t, f]) * gu[t, F + f] for f < F, y in `out` dtype.
   void (*swiglu)(void* y, Dtype out, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, int64_t begin, int64_t end);
   void (*attention)(Attention const& a, int64_t item_begin, int64_t item_end);
 

@@ -1,7 +1,7 @@
 // swiglu.cpp: y[t, f] = silu(gu[t, f]) * gu[t, F + f], silu(g) = g / (1 + e^-g), one row per token.
 //
 //   gu [T, ldgu] f32: F gates, then F ups
-//   y  [T, ldy]  f32 or bf16, columns F .. ldy-1 zeroed (the GEMM reads them)
+//   y  [T, ldy]  f32 or bf16, columns F .. ldy-1 left as they are
 //
 // Work:     token rows [begin, end).
 // Roofline: T*F*(8 + 4 or 2) bytes, in L2 when the rows follow their GEMM; 25 operations per 16 values.
@@ -23,12 +23,6 @@ void swiglu(void* y, Dtype out, int64_t ldy, float const* gu, int64_t ldgu, int6
         store_first(static_cast<float*>(y) + t * ldy + i, v, f - i);
       else
         store_bf16_first(static_cast<bf16*>(y) + t * ldy + i, v, f - i);
-    }
-    for (int64_t i = f; i < ldy; ++i) {
-      if (out == Dtype::f32)
-        static_cast<float*>(y)[t * ldy + i] = 0;
-      else
-        static_cast<bf16*>(y)[t * ldy + i] = 0;
     }
   }
 }
