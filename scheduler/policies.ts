@@ -90,7 +90,8 @@ const prebleCode: Policy = {
   batch: { kind: "fixed", stepTokens: 512, bypass: 0.5 },
 };
 
-/** Bunting's own. `tbtMs` is the target of streams that ask for none themselves; null: they have none. */
+/** Bunting's own. `tbtMs` is the target of streams that ask for none themselves; null: they have none, and steps are as
+ *  large as delays everybody least. */
 export function ours(tbtMs: number | null): Policy {
   return {
     name: "ours",

@@ -58,14 +58,14 @@ export type BatchPolicy =
   /** Every decode and, within `stepTokens`, chunks of prompts (Sarathi-Serve). While more than `bypass` of the
    *  pages is available, whole prompts first instead (Preble's code: 0.5); 1 is never. */
   | { readonly kind: "fixed"; readonly stepTokens: number; readonly bypass: number }
-  /** As many prompt tokens as the tightest stream's slack allows. `tbtMs`: for streams that ask for no target
-   *  themselves; null: those have none. */
+  /** As many prompt tokens as the tightest stream's slack allows, and serve best (local/step-size.ts). `tbtMs`: for
+   *  streams that ask for no target themselves; null: those have none, and want their answers soon. */
   | {
       readonly kind: "target";
       readonly tbtMs: number | null;
       /** Share of the slack that is left alone, besides what the cost model's own error asks for. */
       readonly margin: number;
-      /** Most tokens of a step in which no stream has a target. */
+      /** Most tokens of a step, decodes included, which are in it however many they are. */
       readonly stepTokens: number;
       /** After this many milliseconds without tokens the oldest prompt gets one tile, whatever the slack. */
       readonly starvationMs: number;

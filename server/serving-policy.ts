@@ -1,9 +1,8 @@
-import { staticBudget } from "../scheduler/engine-options.ts";
 import { ours } from "../scheduler/policies.ts";
 import type { Policy } from "../scheduler/policy.ts";
 import type { Config } from "./config.ts";
 
-/** How a server with these settings schedules. Without a target every step has the same budget. */
+/** How a server with these settings schedules. Without a target steps are as large as delays everybody least. */
 export function servingPolicy({
   tbtMs,
   stepTokens,
@@ -12,7 +11,7 @@ export function servingPolicy({
   const policy = ours(tbtMs > 0 ? tbtMs : null);
   return {
     ...policy,
-    batch: tbtMs > 0 ? { ...policy.batch, stepTokens } : staticBudget(stepTokens),
+    batch: { ...policy.batch, stepTokens },
     admission: { ...policy.admission, sequencesMax },
   };
 }

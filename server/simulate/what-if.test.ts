@@ -36,9 +36,10 @@ test("changes are made one after the other", () => {
 
 test("a target comes and goes, the step's size stays", () => {
   const target = { ...policy, batch: { ...ours(200).batch, stepTokens: 256 } };
+  const none = { ...policy, batch: { ...ours(null).batch, stepTokens: 256 } };
   expect(changed("tbt-ms=200").policy).toEqual(target);
-  expect(parseChanges("tbt-ms=0")({ ...arrangement, policy: target }).policy).toEqual(policy);
-  expect(withTarget(policy, null)).toEqual(policy);
+  expect(parseChanges("tbt-ms=0")({ ...arrangement, policy: target }).policy).toEqual(none);
+  expect(withTarget(policy, null)).toEqual(none);
   expect(engineDefaults.batch).toEqual(policy.batch);
 });
 

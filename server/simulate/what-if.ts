@@ -3,7 +3,6 @@
 import type { CostModel } from "../../scheduler/cost/cost-model.ts";
 import { openProfile, profileNames } from "../../scheduler/cost/profiles.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
-import { staticBudget } from "../../scheduler/engine-options.ts";
 import { ours, policyNames, policyOf } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import { ConfigError } from "../config.ts";
@@ -69,11 +68,9 @@ export function policyNamed(name: string): Policy {
   throw new ConfigError(`There is no policy "${name}"; there are ${policyNames.join(", ")}.`);
 }
 
-/** The policy with steps that keep this target, or, for null, steps of a fixed budget. */
+/** The policy with steps that keep this target, or, for null, steps that delay everybody least. */
 export function withTarget(policy: Policy, tbtMs: number | null): Policy {
-  const { stepTokens } = policy.batch;
-  const batch = tbtMs === null ? staticBudget(stepTokens) : { ...ours(tbtMs).batch, stepTokens };
-  return { ...policy, batch };
+  return { ...policy, batch: { ...ours(tbtMs).batch, stepTokens: policy.batch.stepTokens } };
 }
 
 /** Measured devices, as in "4xa6000". Their sequences may be as long as there is room for, since those of some traces are
