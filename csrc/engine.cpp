@@ -11,6 +11,7 @@
 #include "forward.h"
 #ifdef BUNTING_CUDA
 #include "cuda/forward.h"
+#include "cuda/runtime.h"
 #endif
 #include "machine.h"
 #include "model.h"
@@ -49,7 +50,9 @@ static_assert(sizeof(bunting_model_shape) == 104 && offsetof(bunting_model_shape
               offsetof(bunting_model_shape, norm_epsilon) == 64 &&
               offsetof(bunting_model_shape, rope_original_context) == 84 &&
               offsetof(bunting_model_shape, kv) == 88 && offsetof(bunting_model_shape, formats) == 96);
-static_assert(sizeof(bunting_engine_limits) == 24 && offsetof(bunting_engine_limits, top_logprobs_max) == 20);
+static_assert(sizeof(bunting_engine_limits) == 28 && offsetof(bunting_engine_limits, device) == 24);
+static_assert(sizeof(bunting_device) == 256 && offsetof(bunting_device, memory_bytes) == 16 &&
+              offsetof(bunting_device, name) == 32 && offsetof(bunting_device, note) == 128);
 
 namespace {
 
@@ -100,6 +103,17 @@ bunting_status bunting_machine_probe(bunting_machine* out) {
   return guarded([&] {
     require(out, "out");
     *out = bunting::probe_machine();
+  });
+}
+
+bunting_status bunting_device_probe([[maybe_unused]] int32_t index, bunting_device* out) {
+  return guarded([&] {
+    require(out, "out");
+#ifdef BUNTING_CUDA
+    *out = bunting::cuda::probe_device(index);
+#else
+    fail(BUNTING_INVALID, "this library computes on the CPU");
+#endif
   });
 }
 

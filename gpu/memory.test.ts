@@ -8,6 +8,7 @@ const gib = 2 ** 30;
 /** 1 GiB of weights, 16 tokens per page of 1 MiB, a context of 1 GiB, 32 GiB to use. */
 const input = (changes: Partial<MemoryInput> = {}): MemoryInput => ({
   compute: "bf16",
+  isRounded: true,
   weightBytes: gib,
   pageBytes: mib,
   pageTokens: 16,
@@ -70,6 +71,8 @@ describe("a refusal has the numbers and says what would help", () => {
     expect(plan.rows.at(-1)?.bytes).toBeLessThan(0);
     const f32 = refusal(planMemory(input({ weightBytes: 40 * gib, compute: "f32", engines: 2 })));
     expect(f32.advice.slice(0, 2)).toEqual(["--dtype bf16 halves weights and KV cache", "run fewer engines"]);
+    const plain = refusal(planMemory(input({ weightBytes: 40 * gib, isRounded: false })));
+    expect(plain.advice[0]).toBe("--quant int8 halves the weights, --quant int4 quarters them");
   });
 
   test("a context too long: the longest that fits", () => {
@@ -97,6 +100,7 @@ test("a plan that fits never overdraws and always holds one context", () => {
     fc.property(
       fc.record({
         compute: fc.constantFrom("bf16", "f32"),
+        isRounded: fc.boolean(),
         weightBytes: bytes(64 * gib),
         pageBytes: fc.integer({ min: 1024, max: 64 * mib }),
         pageTokens: fc.constant(16),

@@ -8,6 +8,8 @@
 export interface MemoryInput {
   /** What weights and keys and values are kept in; the byte counts below are for this. */
   readonly compute: "bf16" | "f32";
+  /** Whether some of the weights are in int8 or int4. */
+  readonly isRounded: boolean;
   /** Packed weights, once for all engines. */
   readonly weightBytes: number;
   /** One KV page over all layers. */
@@ -105,6 +107,7 @@ export function planMemory(input: MemoryInput): MemoryPlan {
   const advice = pagesThatFit < pagesPerContext ? contextAdvice(pagesThatFit * pageTokens) : [];
   if (pages > pagesPerContext) advice.unshift(kvAdvice(freeBytes, Math.floor, "less"));
   if (input.compute === "f32") advice.push("--dtype bf16 halves weights and KV cache");
+  if (!input.isRounded) advice.push("--quant int8 halves the weights, --quant int4 quarters them");
   if (engines > 1) advice.push("run fewer engines");
   advice.push("free memory, or choose a smaller model");
   return {

@@ -6,7 +6,7 @@
  * those never moves, while a small typed array's own may. Structs are written at the byte offsets that
  * csrc/engine.cpp asserts.
  */
-import { CString, dlopen, type Pointer, toArrayBuffer } from "bun:ffi";
+import { CString, dlopen, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
 import type { ModelShape, Rope } from "./model/config.ts";
 
 /** bunting_status, other than OK. */
@@ -54,7 +54,19 @@ export interface ComputeOptions {
   readonly isa: Isa | "auto";
   /** Threads that pack weights while loading, ≥ 1. */
   readonly threads: number;
+  /** How each matrix is kept, by the values of `matrixFormats`: embedding, vocabulary projection, then per layer QKV, O,
+   *  gate with up, down. Left out: all plain. */
+  readonly formats?: readonly number[];
+  /** How keys and values are kept: as `compute` says, or in int8 (CPU engines in bf16). Left out: plain. */
+  readonly kv?: KvFormat;
 }
+
+/** BUNTING_KV_*, in their order. */
+export const kvFormats = ["plain", "int8"] as const;
+export type KvFormat = (typeof kvFormats)[number];
+
+/** BUNTING_FORMAT_*: plain is what `compute` says, the others share an f16 scale in groups of 32. */
+export const matrixFormats = { plain: 0, int8: 1, int4: 2 } as const;
 
 /** bunting_engine_limits, where each field is explained. */
 export interface EngineLimits {
@@ -64,6 +76,22 @@ export interface EngineLimits {
   readonly stepTokensMax: number;
   readonly stepChunksMax: number;
   readonly topLogprobsMax: number;
+  /** The GPU to compute on; CPU engines do not look at it, and it may be left out. */
+  readonly device?: number;
+}
+
+/** A GPU. */
+export interface Gpu {
+  /** How many there are. */
+  readonly devices: number;
+  /** 90: sm_90 */
+  readonly capability: number;
+  readonly multiprocessors: number;
+  readonly memoryBytes: number;
+  readonly memoryFreeBytes: number;
+  readonly name: string;
+  /** The driver, for people. */
+  readonly note: string;
 }
 
 /** A tensor in a file: the arguments of bunting_model_load. */
@@ -86,6 +114,8 @@ export interface TensorSource {
 export interface NativeLibrary {
   readonly path: string;
   machineProbe(): Machine;
+  /** Throws "invalid" with the reason as a sentence if there is no such GPU, as every CPU engine does. */
+  deviceProbe(index: number): Gpu;
   modelPlan(
     shape: ModelShape,
     options: ComputeOptions,
@@ -94,6 +124,10 @@ export interface NativeLibrary {
   modelOpen(shape: ModelShape, options: ComputeOptions): ModelHandle;
   modelLoad(model: ModelHandle, tensor: TensorSource): void;
   modelSeal(model: ModelHandle): void;
+  /** `key` is 32 bytes that tell what was packed. */
+  modelSave(model: ModelHandle, path: string, key: Uint8Array): void;
+  /** In the place of every modelLoad. On a refusal load them as if it had not been called. */
+  modelRestore(model: ModelHandle, path: string, key: Uint8Array): void;
   modelClose(model: ModelHandle): void;
   /** Bytes an engine takes besides its pages, at most. */
   enginePlan(shape: ModelShape, options: ComputeOptions, limits: EngineLimits): number;
@@ -106,7 +140,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 1;
+const abiVersion = 2;
 /** BUNTING_PAIRED_ROWS */
 const pairedRows = 256;
 const statuses: readonly (NativeStatus | "ok")[] = ["ok", "invalid", "noMemory", "io", "retry", "lost"];
@@ -115,6 +149,7 @@ const abiSymbols = { bunting_abi_version: { args: [], returns: "i32" } } as cons
 const symbols = {
   bunting_last_error: { args: [], returns: "ptr" },
   bunting_machine_probe: { args: ["buffer"], returns: "i32" },
+  bunting_device_probe: { args: ["i32", "buffer"], returns: "i32" },
   bunting_model_plan: { args: ["buffer", "i32", "buffer", "buffer"], returns: "i32" },
   bunting_model_open: { args: ["buffer", "buffer"], returns: "i32" },
   bunting_model_load: {
@@ -122,6 +157,8 @@ const symbols = {
     returns: "i32",
   },
   bunting_model_seal: { args: ["ptr"], returns: "i32" },
+  bunting_model_save: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
+  bunting_model_restore: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
   bunting_model_close: { args: ["ptr"], returns: "i32" },
   bunting_engine_plan: { args: ["buffer", "buffer", "buffer"], returns: "i32" },
   bunting_engine_open: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
@@ -157,6 +194,11 @@ export function openLibrary(path: string): NativeLibrary {
       check(c.bunting_machine_probe(out));
       return decodeMachine(out);
     },
+    deviceProbe(index) {
+      const out = new Uint8Array(new ArrayBuffer(gpuBytes));
+      check(c.bunting_device_probe(index, out));
+      return decodeGpu(out);
+    },
     modelPlan(shape, options, pageTokens) {
       const struct = encodeShape(shape, options);
       const pageBytes = new BigUint64Array(new ArrayBuffer(8));
@@ -173,6 +215,9 @@ export function openLibrary(path: string): NativeLibrary {
       check(c.bunting_model_load(model, tensor, layer, name, offset, type, rows, cols));
     },
     modelSeal: (model) => check(c.bunting_model_seal(model)),
+    modelSave: (model, file, key) => check(c.bunting_model_save(model, encodePath(file), encodeKey(key))),
+    modelRestore: (model, file, key) =>
+      check(c.bunting_model_restore(model, encodePath(file), encodeKey(key))),
     modelClose: (model) => check(c.bunting_model_close(model)),
     enginePlan(shape, options, limits) {
       return word((out) => c.bunting_engine_plan(encodeShape(shape, options), encodeLimits(limits), out));
@@ -215,6 +260,13 @@ function open<Functions extends Parameters<typeof dlopen>[1]>(path: string, func
   }
 }
 
+function encodeKey(key: Uint8Array): Uint8Array {
+  if (key.length !== 32) throw new NativeError("invalid", `a key of ${key.length} bytes; wanted: 32`);
+  const bytes = new Uint8Array(new ArrayBuffer(key.length));
+  bytes.set(key);
+  return bytes;
+}
+
 /** NUL-terminated UTF-8, as the operating system wants it. */
 function encodePath(path: string): Uint8Array {
   if (path.includes("\0"))
@@ -231,22 +283,46 @@ const machineBytes = 128;
 
 function decodeMachine(bytes: Uint8Array): Machine {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const processor = bytes.subarray(32);
-  const end = processor.indexOf(0);
   return {
     isaBest: isaNames[view.getInt32(0, true)] ?? "portable",
     isaBuilt: isaNames[view.getInt32(4, true)] ?? "portable",
     cores: view.getInt32(8, true),
     memoryBytes: Number(view.getBigUint64(16, true)),
     memoryFreeBytes: Number(view.getBigUint64(24, true)),
-    processor: new TextDecoder().decode(processor.subarray(0, end < 0 ? processor.length : end)),
+    processor: decodeText(bytes.subarray(32)),
   };
+}
+
+/** sizeof(bunting_device): devices, capability, multiprocessors, reserved, memory_bytes, memory_free_bytes, name[96],
+ *  note[128]. */
+const gpuBytes = 256;
+
+function decodeGpu(bytes: Uint8Array): Gpu {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return {
+    devices: view.getInt32(0, true),
+    capability: view.getInt32(4, true),
+    multiprocessors: view.getInt32(8, true),
+    memoryBytes: Number(view.getBigUint64(16, true)),
+    memoryFreeBytes: Number(view.getBigUint64(24, true)),
+    name: decodeText(bytes.subarray(32, 128)),
+    note: decodeText(bytes.subarray(128)),
+  };
+}
+
+/** NUL-terminated, or as long as there are bytes. */
+function decodeText(bytes: Uint8Array): string {
+  const end = bytes.indexOf(0);
+  return new TextDecoder().decode(bytes.subarray(0, end < 0 ? bytes.length : end));
 }
 
 const ropeKinds: Readonly<Record<Rope["kind"], number>> = { plain: 0, linear: 1, llama3: 2 };
 
-/** bunting_model_shape: 16 int32, 5 float, 1 int32. */
-function encodeShape(shape: ModelShape, { compute, isa, threads }: ComputeOptions): Uint8Array {
+const shapeBytes = 104;
+
+/** bunting_model_shape: 16 int32, 5 float, 3 int32, the address of the formats, which follow it in the same storage. */
+function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
+  const { compute, isa, threads, formats = [], kv = "plain" } = options;
   const { rope } = shape;
   const integers = [
     shape.layers,
@@ -274,7 +350,8 @@ function encodeShape(shape: ModelShape, { compute, isa, threads }: ComputeOption
     isLlama3 ? rope.lowFreqFactor : 1,
     isLlama3 ? rope.highFreqFactor : 4,
   ];
-  const view = new DataView(new ArrayBuffer(88));
+  const struct = new Uint8Array(new ArrayBuffer(shapeBytes + formats.length));
+  const view = new DataView(struct.buffer);
   integers.forEach((value, at) => {
     view.setInt32(at * 4, value, true);
   });
@@ -282,13 +359,18 @@ function encodeShape(shape: ModelShape, { compute, isa, threads }: ComputeOption
     view.setFloat32(64 + at * 4, value, true);
   });
   view.setInt32(84, isLlama3 ? rope.originalContext : 0, true);
-  return new Uint8Array(view.buffer);
+  view.setInt32(88, kvFormats.indexOf(kv), true);
+  if (formats.length > 0) {
+    struct.set(formats, shapeBytes);
+    view.setBigUint64(96, BigInt(ptr(struct)) + BigInt(shapeBytes), true);
+  }
+  return struct;
 }
 
-/** bunting_engine_limits: 6 int32. */
+/** bunting_engine_limits: 7 int32. */
 function encodeLimits(limits: EngineLimits): Uint8Array {
-  const { threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax } = limits;
-  const struct = new Int32Array(new ArrayBuffer(24));
-  struct.set([threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax]);
+  const { threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax, device = 0 } = limits;
+  const struct = new Int32Array(new ArrayBuffer(28));
+  struct.set([threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax, device]);
   return new Uint8Array(struct.buffer);
 }

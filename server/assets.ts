@@ -1,5 +1,5 @@
 /**
- * The native library and the demo model as files on disk. A source tree has them in build/native and models/demo. The
+ * The native libraries and the demo model as files on disk. A source tree has them in build/native and models/demo. The
  * executable carries them inside and copies them, once per version, to a folder of the user's cache; every start
  * verifies them, so that a damaged or foreign file is replaced and never loaded.
  */
@@ -10,13 +10,16 @@ import { dirname, join } from "node:path";
 import { ConfigError } from "./config.ts";
 import { type EmbeddedFile, embeddedFiles } from "./embedded.ts";
 
-const LIBRARY = "libbunting_cpu.so";
+/** Implementations of csrc/include/engine.h. */
+export type EngineLibrary = "cpu" | "cuda" | "emu";
 const DEMO_MODEL = "models/demo";
 
-/** Path of the native library. */
-export async function libraryPath(): Promise<string> {
-  if (embeddedFiles === null) return join(sourceRoot(), "build", "native", LIBRARY);
-  return join(await extract(embeddedFiles, (name) => name === LIBRARY), LIBRARY);
+/** Path of a native library; there is no such file when the build has none of the kind. */
+export async function libraryPath(kind: EngineLibrary): Promise<string> {
+  const file = `libbunting_${kind}.so`;
+  if (embeddedFiles !== null) return join(await extract(embeddedFiles, (name) => name === file), file);
+  const build = join(sourceRoot(), "build", "native");
+  return kind === "cpu" ? join(build, file) : join(build, "cuda", file);
 }
 
 /** Folder of the model that comes with Bunting. */

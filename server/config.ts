@@ -3,6 +3,8 @@
  * options, environment variables, `--help` and docs/reference/config.md are all made from these objects.
  */
 
+import { type Quant, quantNames } from "../gpu/model/formats.ts";
+import { type KvFormat, kvFormats } from "../gpu/native.ts";
 import { engineDefaults } from "../scheduler/engine-options.ts";
 
 /** One setting. The name of its field gives the option and the variable: stepTokens, --step-tokens, BUNTING_STEP_TOKENS. */
@@ -29,7 +31,14 @@ export class ConfigError extends Error {
 /** What to compute on. */
 export type DeviceChoice =
   | { readonly kind: "auto" }
-  | { readonly kind: "cpu" | "simulated"; readonly engines: number };
+  | { readonly kind: "cpu"; readonly engines: number }
+  | { readonly kind: "simulated"; readonly engines: number }
+  /** One engine on each. */
+  | { readonly kind: "cuda"; readonly gpus: readonly number[] }
+  | { readonly kind: "emu" };
+
+/** Where packed weights are kept. */
+export type PackedChoice = "auto" | "off" | { readonly folder: string };
 
 export type DtypeChoice = "auto" | "bf16" | "f32";
 
@@ -61,11 +70,11 @@ export const serverSettings = Object.freeze({
     sentence: "Name of the model for clients; may be given several times, the first is shown in answers.",
   }),
   device: setting<DeviceChoice>({
-    placeholder: "auto|cpu|cpu:N|simulated|simulated:N",
+    placeholder: "auto|cpu[:N]|cuda[:i,j]|emu|simulated[:N]",
     default: { kind: "auto" },
-    defaultText: "auto",
+    defaultText: "the GPUs if there are any, else the CPU",
     sentence:
-      "What computes: the CPU, N engines that share the CPU and one copy of the weights, or simulated engines that draw tokens without a model.",
+      "What computes: the CPU, or N engines that share it and one copy of the weights; the first GPU, or an engine on each of those with these numbers; the CUDA kernels on an emulated GPU, slowly; or simulated engines that draw tokens without a model.",
     parse: parseDevice,
   }),
   threads: integer({
@@ -82,6 +91,29 @@ export const serverSettings = Object.freeze({
     defaultText: "auto",
     sentence: "Numbers to compute in; auto takes f32 when the weights are f32 and bf16 otherwise.",
     parse: (value) => oneOf(value, ["auto", "bf16", "f32"]),
+  }),
+  quant: setting<Quant>({
+    placeholder: "auto|none|int8|int4",
+    default: "auto",
+    defaultText: "auto",
+    sentence:
+      "How matrices are kept and multiplied: int8 halves them and int4 quarters them, rounded in groups of 32; auto keeps Q8_0 and Q4_0 of a GGUF file as they are and rounds nothing.",
+    parse: (value) => oneOf(value, quantNames),
+  }),
+  kv: setting<KvFormat>({
+    placeholder: "plain|int8",
+    default: "plain",
+    sentence:
+      "How keys and values are kept: int8 halves them, rounded with one scale per token and head, so that twice as many sequences fit.",
+    defaultText: "plain, as --dtype says",
+    parse: (value) => oneOf(value, kvFormats),
+  }),
+  packedWeights: setting<PackedChoice>({
+    placeholder: "auto|off|folder",
+    default: "auto",
+    defaultText: "beside the model, else in the user's cache folder, from 256 MiB on",
+    sentence: "Where the weights are kept as they lie in memory, so that the next start only reads them.",
+    parse: (value) => (value === "auto" || value === "off" ? value : { folder: value }),
   }),
   maxModelLen: integer({
     unit: "tokens",
@@ -183,12 +215,21 @@ export function isLoopback(host: string): boolean {
 }
 
 function parseDevice(value: string): DeviceChoice {
-  if (value === "auto") return { kind: value };
-  const match = /^(cpu|simulated)(?::([1-9]\d{0,2}))?$/.exec(value);
-  if (match !== null) return { kind: match[1] as "cpu" | "simulated", engines: Number(match[2] ?? 1) };
-  if (value.startsWith("cuda"))
-    throw new ConfigError("cuda is not available: this version has no CUDA engine.");
-  throw new ConfigError(`"${value}" is not one of auto, cpu, cpu:N, simulated, simulated:N.`);
+  if (value === "auto" || value === "emu") return { kind: value };
+  const engines = /^(cpu|simulated)(?::([1-9]\d{0,2}))?$/.exec(value);
+  if (engines !== null) {
+    const count = Number(engines[2] ?? 1);
+    return engines[1] === "cpu" ? { kind: "cpu", engines: count } : { kind: "simulated", engines: count };
+  }
+  const gpus = /^cuda(?::(\d{1,3}(?:,\d{1,3})*))?$/.exec(value);
+  if (gpus !== null) {
+    const numbers = (gpus[1] ?? "0").split(",").map(Number);
+    if (new Set(numbers).size === numbers.length) return { kind: "cuda", gpus: numbers };
+    throw new ConfigError(`"${value}" names a GPU twice.`);
+  }
+  throw new ConfigError(
+    `"${value}" is not one of auto, cpu, cpu:N, cuda, cuda:i,j, emu, simulated, simulated:N.`,
+  );
 }
 
 function oneOf<Value extends string>(value: string, values: readonly Value[]): Value {

@@ -1,8 +1,10 @@
 import { type CpuModel, closeCpuModel, openCpuDevice, openCpuModel } from "../gpu/cpu/open.ts";
+import { openGpuDevice } from "../gpu/cuda/open.ts";
 import { openModelFolder } from "../gpu/model/folder.ts";
 import { openLibrary } from "../gpu/native.ts";
 import { SimulatedDevice } from "../gpu/simulated/device.ts";
 import type { Clock } from "../scheduler/clock.ts";
+import type { EngineId } from "../scheduler/core.ts";
 import { type LinearCost, linearCost } from "../scheduler/cost/linear.ts";
 import type { Device } from "../scheduler/device.ts";
 import { calibrate } from "./calibrate.ts";
@@ -21,6 +23,7 @@ export interface OpenedDevice {
 /** Opens an engine's device on the calling thread. `shared` is the model another engine loaded; null loads it. */
 export function openDevice(
   setup: DeviceSetup,
+  engine: EngineId,
   shared: CpuModel | null,
   clock: Clock,
   onProgress: (progress: LoadProgress) => void,
@@ -45,7 +48,10 @@ export function openDevice(
     if (shared === null) closeCpuModel(library, model);
   };
   try {
-    const device = openCpuDevice(library, model, setup.limits);
+    const device =
+      setup.kind === "gpu"
+        ? openGpuDevice(library, model, setup.limits, setup.gpus[engine]!)
+        : openCpuDevice(library, model, setup.limits);
     return { device, costs: calibrate(device), model, closeModel };
   } catch (error) {
     closeModel();

@@ -9,7 +9,7 @@ import type { EngineMessage, EngineReport } from "../scheduler/messages.ts";
 
 /** What crosses between the main thread and an engine's thread. Plain data, but for the port. */
 
-/** The device an engine runs on; every engine of a fleet has the same. */
+/** The device an engine runs on; every engine of a fleet has one of the same kind. */
 export type DeviceSetup =
   | {
       readonly kind: "simulated";
@@ -25,6 +25,16 @@ export type DeviceSetup =
       readonly folder: string;
       readonly model: CpuModelOptions;
       readonly limits: EngineLimits;
+    }
+  | {
+      readonly kind: "gpu";
+      /** Path of libbunting_cuda.so or libbunting_emu.so. */
+      readonly library: string;
+      readonly folder: string;
+      readonly model: CpuModelOptions;
+      readonly limits: EngineLimits;
+      /** By engine, the GPU that it computes on. */
+      readonly gpus: readonly number[];
     };
 
 /** Everything that can be chosen of an engine, but for what cannot cross threads. */

@@ -27,7 +27,9 @@ self.onmessage = (event: MessageEvent<EngineStart>) => {
 function run(start: EngineStart): void {
   const { setup, epoch, model } = start;
   const clock = new LoopClock();
-  const opened = openDevice(setup.device, model, clock, (progress) => tell({ kind: "progress", progress }));
+  const opened = openDevice(setup.device, start.engine, model, clock, (progress) =>
+    tell({ kind: "progress", progress }),
+  );
   const { device } = opened;
   const costs = new OnlineCostModel(opened.costs);
   const recorder = setup.isRecorded

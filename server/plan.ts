@@ -1,8 +1,19 @@
 /** What a server will run and how much memory it takes, worked out before anything is allocated. */
 
-import { type MemoryPlan, planMemory } from "../gpu/memory.ts";
+import { dirname, join } from "node:path";
+import { formatBytes, type MemoryPlan, planMemory } from "../gpu/memory.ts";
 import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
-import type { ComputeOptions, EngineLimits, Machine, NativeLibrary } from "../gpu/native.ts";
+import { formatsOf } from "../gpu/model/formats.ts";
+import {
+  type ComputeOptions,
+  type EngineLimits,
+  type Gpu,
+  type KvFormat,
+  type Machine,
+  matrixFormats,
+  type NativeLibrary,
+} from "../gpu/native.ts";
+import type { Backend } from "./backend.ts";
 import { type Config, ConfigError } from "./config.ts";
 
 /** Tokens per KV page. */
@@ -15,8 +26,12 @@ export interface ServingPlan {
   readonly names: readonly string[];
   readonly folder: ModelFolder;
   readonly machine: Machine;
-  readonly engines: number;
+  readonly backend: Backend;
+  /** By engine; none on the CPU. */
+  readonly gpus: readonly Gpu[];
   readonly compute: ComputeOptions;
+  /** Where packed weights may be kept, best first; empty: nowhere. */
+  readonly packedFolders: readonly string[];
   /** Of each engine. */
   readonly limits: EngineLimits;
   /** Longest sequence in tokens. */
@@ -25,45 +40,97 @@ export interface ServingPlan {
 }
 
 /** Throws ConfigError and ModelError. A plan that does not fit is a value: `memory.kind` is "refused". */
-export function planServing(config: Config, library: NativeLibrary, dir: string): ServingPlan {
+export function planServing(
+  config: Config,
+  backend: Backend,
+  library: NativeLibrary,
+  dir: string,
+): ServingPlan {
   const machine = library.machineProbe();
+  const gpus = (backend.gpus ?? []).map((gpu) => library.deviceProbe(gpu));
+  const isGpu = backend.gpus !== null;
   const folder = openModelFolder(dir);
   const contextMax = chooseContext(config, folder);
   const shape = { ...folder.config.shape, contextMax };
-  const engines = config.device.kind === "cpu" ? config.device.engines : 1;
+  const { engines } = backend;
   const threads = chooseThreads(config, machine);
-  if (engines > threads) {
+  if (!isGpu && engines > threads) {
     throw new ConfigError(
       `--device cpu:${engines} asks for ${engines} engines, but there are ${threads} threads to share; use fewer engines or more --threads.`,
     );
   }
 
-  const compute: ComputeOptions = { compute: chooseCompute(config, folder), isa: "auto", threads };
+  const numbers = isGpu ? chooseGpuCompute(config) : chooseCompute(config, folder);
+  const formats = formatsOf(folder.tensors, shape.layers, isGpu ? gpuQuant(config) : config.quant, numbers);
+  const kv = chooseKv(config, isGpu, numbers);
+  const compute: ComputeOptions = { compute: numbers, isa: "auto", threads, formats, kv };
   const perEngine = {
-    threads: Math.max(1, Math.floor(threads / engines)),
+    threads: isGpu ? 1 : Math.max(1, Math.floor(threads / engines)),
     pageTokens: PAGE_TOKENS,
     stepTokensMax: stepTokensMax(config),
     stepChunksMax: config.sequencesMax,
     topLogprobsMax: TOP_LOGPROBS_MAX,
   };
   const { weightBytes, pageBytes } = library.modelPlan(shape, compute, PAGE_TOKENS);
+  const besidesPages = library.enginePlan(shape, compute, {
+    ...perEngine,
+    pages: 1,
+    device: backend.gpus?.[0] ?? 0,
+  });
+  if (isGpu && weightBytes > machine.memoryFreeBytes) {
+    throw new ConfigError(
+      `The weights take ${formatBytes(weightBytes)} of the machine's memory, besides the GPU's, and ${formatBytes(machine.memoryFreeBytes)} are free.`,
+    );
+  }
   const memory = planMemory({
     compute: compute.compute,
+    isRounded: formats.some((format) => format !== matrixFormats.plain),
     weightBytes,
     pageBytes,
     pageTokens: PAGE_TOKENS,
-    workspaceBytes: library.enginePlan(shape, compute, { ...perEngine, pages: 1 }),
-    engines,
+    // A GPU's engine has weights of its own among what it takes.
+    workspaceBytes: isGpu ? Math.max(0, besidesPages - weightBytes) : besidesPages,
+    engines: isGpu ? 1 : engines,
     contextMax,
-    availableBytes: machine.memoryFreeBytes,
-    kvBytes: config.kvCacheGib > 0 ? config.kvCacheGib * 2 ** 30 : null,
+    availableBytes: Math.min(...(isGpu ? gpus : [machine]).map(({ memoryFreeBytes }) => memoryFreeBytes)),
+    kvBytes: config.kvCacheGib > 0 ? (config.kvCacheGib * 2 ** 30) / Math.max(1, gpus.length) : null,
   });
   const limits = { ...perEngine, pages: memory.kind === "fits" ? memory.pages : 0 };
-  return { names: modelNames(config, folder), folder, machine, engines, compute, limits, contextMax, memory };
+  return {
+    names: modelNames(config, folder),
+    folder,
+    machine,
+    backend,
+    gpus,
+    compute,
+    packedFolders: packedFolders(config, folder, weightBytes),
+    limits,
+    contextMax,
+    memory,
+  };
+}
+
+/** Smaller models are packed about as fast as they are read. */
+const PACKED_BYTES_MIN = 256 * 2 ** 20;
+
+function packedFolders(config: Config, folder: ModelFolder, weightBytes: number): readonly string[] {
+  const { packedWeights } = config;
+  if (packedWeights === "off") return [];
+  if (packedWeights !== "auto") return [packedWeights.folder];
+  if (weightBytes < PACKED_BYTES_MIN) return [];
+  const { XDG_CACHE_HOME: cache, HOME: home } = process.env;
+  const caches = [cache, home === undefined ? undefined : join(home, ".cache")];
+  return [
+    dirname(folder.tensors[0]!.path),
+    ...caches.filter((root) => root?.startsWith("/")).map((root) => join(root!, "bunting", "packed")),
+  ];
 }
 
 /** Tokens that a step has room for: prompts get up to `--step-tokens`, but everybody who runs has one in any case. */
-export function stepTokensMax({ stepTokens, sequencesMax }: Pick<Config, "stepTokens" | "sequencesMax">): number {
+export function stepTokensMax({
+  stepTokens,
+  sequencesMax,
+}: Pick<Config, "stepTokens" | "sequencesMax">): number {
   return Math.max(stepTokens, sequencesMax);
 }
 
@@ -93,6 +160,24 @@ const F32 = 0;
 function chooseCompute(config: Config, folder: ModelFolder): "bf16" | "f32" {
   if (config.dtype !== "auto") return config.dtype;
   return folder.tensors.every(({ dtype }) => dtype === F32) ? "f32" : "bf16";
+}
+
+function chooseKv({ kv }: Config, isGpu: boolean, numbers: "bf16" | "f32"): KvFormat {
+  if (kv === "plain" || (!isGpu && numbers === "bf16")) return kv;
+  const reason = isGpu
+    ? "GPUs keep keys and values in bf16"
+    : "it goes with bf16, and this model is computed in f32";
+  throw new ConfigError(`--kv ${kv}: ${reason}; use --kv plain.`);
+}
+
+function gpuQuant({ quant }: Config): "none" {
+  if (quant === "auto" || quant === "none") return "none";
+  throw new ConfigError(`--quant ${quant}: GPUs compute with bf16 weights; use --device cpu for ${quant}.`);
+}
+
+function chooseGpuCompute(config: Config): "bf16" {
+  if (config.dtype !== "f32") return "bf16";
+  throw new ConfigError("--dtype f32: GPUs compute in bf16; use --device cpu for f32.");
 }
 
 /** Why the model does not fit, with what would help; null when it does. */

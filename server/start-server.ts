@@ -4,8 +4,9 @@ import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
 import { openLibrary } from "../gpu/native.ts";
 import type { EngineId } from "../scheduler/core.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
-import { demoModelFolder, libraryPath } from "./assets.ts";
+import { demoModelFolder } from "./assets.ts";
 import { ApiKeys } from "./auth.ts";
+import { chooseBackend, type NativeChoice } from "./backend.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import type { DeviceSetup, LoadProgress } from "./engine-protocol.ts";
 import { Generator } from "./generation.ts";
@@ -45,6 +46,8 @@ export interface RunningServer {
   readonly url: string;
   /** The model's name in answers. */
   readonly model: string;
+  /** What became of packed weights on disk; null when there was nothing to say. */
+  readonly packedNote: string | null;
   /** Requests in flight. */
   readonly active: number;
   /** Resolves with the reason when the last engine is lost for good: the server can only be restarted then. */
@@ -74,8 +77,8 @@ export async function startServer(
   const modelDir = dir ?? (await demoModelFolder());
   const { names, folder, contextMax, engines, device } =
     config.device.kind === "simulated"
-      ? prepareSimulated(config, modelDir)
-      : await prepareCpu(config, modelDir, events);
+      ? prepareSimulated(config, modelDir, config.device.engines)
+      : await prepareNative(config, modelDir, config.device, events);
   const tokenizer = openTokenizer(modelDir);
   const templateSource = openTemplateSource(modelDir);
 
@@ -151,6 +154,7 @@ export async function startServer(
   return {
     url: server.url.origin,
     model: names[0]!,
+    packedNote: running.packedNote,
     get active() {
       return lifecycle.active;
     },
@@ -180,27 +184,28 @@ function openKeys(config: Config): ApiKeys {
   }
 }
 
-async function prepareCpu(config: Config, dir: string, events: StartEvents): Promise<Prepared> {
-  const path = await libraryPath();
-  const plan = planServing(config, openLibrary(path), dir);
+async function prepareNative(
+  config: Config,
+  dir: string,
+  choice: NativeChoice,
+  events: StartEvents,
+): Promise<Prepared> {
+  const backend = await chooseBackend(choice);
+  const { library, gpus } = backend;
+  const plan = planServing(config, backend, openLibrary(library), dir);
   events.onPlan(plan);
   const problem = planProblem(plan.memory);
   if (problem !== null) throw new ConfigError(problem);
-  const { names, folder, contextMax, engines, compute, limits } = plan;
-  const device: DeviceSetup = {
-    kind: "cpu",
-    library: path,
-    folder: dir,
-    model: { ...compute, contextMax },
-    limits,
-  };
-  return { names, folder, contextMax, engines, device };
+  const { names, folder, contextMax, compute, packedFolders, limits } = plan;
+  const native = { library, folder: dir, model: { ...compute, contextMax, packedFolders }, limits };
+  const device: DeviceSetup = gpus === null ? { kind: "cpu", ...native } : { kind: "gpu", ...native, gpus };
+  return { names, folder, contextMax, engines: backend.engines, device };
 }
 
 const SIMULATED_CONTEXTS = 64;
 const SIMULATED_TOKENS_MAX = 2 ** 20;
 
-function prepareSimulated(config: Config, dir: string): Prepared {
+function prepareSimulated(config: Config, dir: string, engines: number): Prepared {
   const folder = openModelFolder(dir);
   const contextMax = chooseContext(config, folder);
   const tokens = Math.max(contextMax, Math.min(contextMax * SIMULATED_CONTEXTS, SIMULATED_TOKENS_MAX));
@@ -217,7 +222,7 @@ function prepareSimulated(config: Config, dir: string): Prepared {
     names: modelNames(config, folder),
     folder,
     contextMax,
-    engines: config.device.kind === "simulated" ? config.device.engines : 1,
+    engines,
     device: { kind: "simulated", spec },
   };
 }

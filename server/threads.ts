@@ -55,6 +55,8 @@ export interface RunningEngines {
   readonly specs: readonly DeviceSpec[];
   /** By engine: share of its predicted time by which 19 of 20 steps exceed it at most. */
   readonly predictionErrors: () => readonly number[];
+  /** What became of packed weights on disk; null when there was nothing to say. */
+  readonly packedNote: string | null;
   /** Stops every engine after the step it is in; sequences that still run are dropped. Idempotent. */
   close(): Promise<void>;
 }
@@ -163,7 +165,7 @@ export async function startEngines(config: EnginesConfig, events: EnginesEvents)
     }
     for (const act of early) act(fleet);
     const predictionErrors = (): number[] => costs.map((believed) => believed.margin);
-    return { fleet, specs, predictionErrors, close };
+    return { fleet, specs, predictionErrors, packedNote: model?.packedNote ?? null, close };
   } catch (error) {
     await close();
     throw error;

@@ -26,7 +26,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* the rest of the library is compiled hidden */
 
-#define BUNTING_ABI_VERSION 1
+#define BUNTING_ABI_VERSION 2
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -75,6 +75,20 @@ typedef struct bunting_machine {
 } bunting_machine;
 
 bunting_status bunting_machine_probe(bunting_machine* out);
+
+typedef struct bunting_device {
+  int32_t devices;            /* how many there are */
+  int32_t capability;         /* 90: sm_90 */
+  int32_t multiprocessors;
+  int32_t reserved;
+  uint64_t memory_bytes;
+  uint64_t memory_free_bytes;
+  char name[96];              /* NUL-terminated, as the next one */
+  char note[128];             /* the driver, for people */
+} bunting_device;
+
+/* Describes GPU `index`. BUNTING_INVALID, with the reason as a sentence, if there is none, and from the CPU engine. */
+bunting_status bunting_device_probe(int32_t index, bunting_device* out);
 
 /* ---- model --------------------------------------------------------------------------------------------------- */
 
@@ -187,9 +201,11 @@ typedef struct bunting_engine_limits {
   int32_t step_tokens_max;  /* most tokens of a step */
   int32_t step_chunks_max;  /* most chunks of a step */
   int32_t top_logprobs_max; /* most alternatives per row */
+  int32_t device;           /* the GPU to compute on; CPU engines do not look at it */
 } bunting_engine_limits;
 
-/* Bytes an engine of these limits takes besides its pages, at most, before anything is allocated. */
+/* Bytes an engine of these limits takes besides its pages, at most, before anything is allocated. On a GPU all of it is
+ * the GPU's memory, with a copy of the weights. */
 bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
                                    uint64_t* workspace_bytes);
 

@@ -1,5 +1,6 @@
 // test_engine_invariance.cpp - a token's logits are the same bits however its prompt was cut, batched, cached
 // or threaded.
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -12,9 +13,29 @@ namespace {
 
 constexpr int32_t kPrompt = 83;
 
-std::string variant(bunting_model_shape const& shape) {
-  return std::string(shape.compute == BUNTING_F32 ? "f32" : "bf16") + " isa " + std::to_string(shape.isa) +
-         " window " + std::to_string(shape.sliding_window);
+struct Variant {
+  int32_t compute, window;
+  std::vector<uint8_t> formats;  // of the tiny model: two and two layers of four
+};
+
+std::vector<Variant> const& variants() {
+  static std::vector<Variant> const all = {
+      {BUNTING_BF16, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_PLAIN)},
+      {BUNTING_BF16, 21, std::vector<uint8_t>(10, BUNTING_FORMAT_PLAIN)},
+      {BUNTING_F32, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_PLAIN)},
+      {BUNTING_F32, 21, std::vector<uint8_t>(10, BUNTING_FORMAT_PLAIN)},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_INT8)},
+      {BUNTING_BF16, 21, std::vector<uint8_t>(10, BUNTING_FORMAT_INT4)},
+      {BUNTING_F32, 0, {1, 0, 2, 1, 0, 2, 0, 2, 1, 1}},
+  };
+  return all;
+}
+
+std::string name_of(Variant const& variant, int32_t isa) {
+  std::string formats;
+  for (uint8_t const format : variant.formats) formats += char('0' + format);
+  return std::string(variant.compute == BUNTING_F32 ? "f32" : "bf16") + " isa " + std::to_string(isa) +
+         " window " + std::to_string(variant.window) + " formats " + formats;
 }
 
 // Logits after every position of a sequence, from steps of one token each: what everything else must equal.
@@ -48,20 +69,21 @@ class Oracle {
   std::vector<float> logits_;
 };
 
-// Runs `check` for every level this machine has, in both types, with and without a sliding window.
+// Runs `check` for every level this machine has, in both types and all formats, with and without a sliding
+// window.
 template <typename Check>
 void for_each_variant(Check const& check) {
   TinyFile const file(tiny_shape());
   for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= usable_isa(); isa++)
-    for (int32_t const compute : {BUNTING_BF16, BUNTING_F32})
-      for (int32_t const window : {0, 21}) {
-        bunting_model_shape shape = tiny_shape();
-        shape.isa = isa;
-        shape.compute = compute;
-        shape.sliding_window = window;
-        ModelPointer const model = load_model(shape, file);
-        if (model) check(model.get(), variant(shape));
-      }
+    for (Variant const& variant : variants()) {
+      bunting_model_shape shape = tiny_shape();
+      shape.isa = isa;
+      shape.compute = variant.compute;
+      shape.sliding_window = variant.window;
+      shape.formats = variant.formats.data();
+      ModelPointer const model = load_model(shape, file);
+      if (model) check(model.get(), name_of(variant, isa));
+    }
 }
 
 TEST(engine_invariant_to_chunks) {
@@ -197,8 +219,11 @@ TEST(engine_invariant_to_threads) {
   shape.kv_heads = 8;
   shape.head_size = 32;
   TinyFile const file(shape);
-  for (int32_t const compute : {BUNTING_BF16, BUNTING_F32}) {
-    shape.compute = compute;
+  std::vector<uint8_t> formats(6, BUNTING_FORMAT_PLAIN);
+  shape.formats = formats.data();
+  for (int32_t const kind : {0, 1, 2, 3}) {
+    shape.compute = kind == 0 ? BUNTING_F32 : BUNTING_BF16;
+    if (kind > 1) std::fill(formats.begin(), formats.end(), uint8_t(kind - 1));
     ModelPointer const model = load_model(shape, file);
     REQUIRE(model, "no model");
     StepSpec prompts;
@@ -216,7 +241,7 @@ TEST(engine_invariant_to_threads) {
       REQUIRE(step.rows() == kPrompts, "%d rows", step.rows());
       if (threads == 1) first = step;
       CHECK(std::memcmp(step.logits.data(), first.logits.data(), first.logits.size() * sizeof(float)) == 0,
-            "type %d: %d threads compute something else than one", compute, threads);
+            "kind %d: %d threads compute something else than one", kind, threads);
     }
   }
 }

@@ -40,6 +40,10 @@ TEST(model_refuses_impossible_shapes) {
   refused("future instruction set", [](Shape& s) { s.isa = 99; });
   refused("epsilon 0", [](Shape& s) { s.norm_epsilon = 0; });
   refused("unknown rotation", [](Shape& s) { s.rope_kind = 9; });
+  refused("unknown format", [](Shape& s) {
+    static uint8_t const formats[] = {0, 0, 1, 2, 1, 0, 1, 2, 3, 0};
+    s.formats = formats;
+  });
   refused("no rotation factor", [](Shape& s) { s.rope_kind = BUNTING_ROPE_LINEAR; });
 }
 
@@ -144,25 +148,29 @@ TEST(model_undoes_paired_rows) {
       }
     }
   }
-  bunting_model* opened = nullptr;
-  REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
-  ModelPointer const model(opened);
-  auto const load = [&](TinyFile::Tensor const& t, int32_t dtype) {
-    return bunting_model_load(opened, t.tensor, t.layer, paired.path().c_str(), t.offset, dtype, t.rows,
-                              t.cols);
-  };
-  for (TinyFile::Tensor const& t : paired.tensors()) {
-    bool const is_paired = t.tensor == BUNTING_T_Q || t.tensor == BUNTING_T_K;
-    if (!is_paired)
-      CHECK(load(t, BUNTING_F32 + int32_t{BUNTING_PAIRED_ROWS}) == BUNTING_INVALID, "tensor %d in pairs",
-            t.tensor);
-    REQUIRE(load(t, is_paired ? BUNTING_F32 + int32_t{BUNTING_PAIRED_ROWS} : BUNTING_F32) == BUNTING_OK, "%s",
-            bunting_last_error());
+  for (uint8_t const format : {BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_INT8, BUNTING_FORMAT_INT4}) {
+    std::vector<uint8_t> const formats(10, format);
+    shape.formats = formats.data();
+    bunting_model* opened = nullptr;
+    REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
+    ModelPointer const model(opened);
+    auto const load = [&](TinyFile::Tensor const& t, int32_t dtype) {
+      return bunting_model_load(opened, t.tensor, t.layer, paired.path().c_str(), t.offset, dtype, t.rows,
+                                t.cols);
+    };
+    for (TinyFile::Tensor const& t : paired.tensors()) {
+      bool const is_paired = t.tensor == BUNTING_T_Q || t.tensor == BUNTING_T_K;
+      if (!is_paired)
+        CHECK(load(t, BUNTING_F32 + int32_t{BUNTING_PAIRED_ROWS}) == BUNTING_INVALID, "tensor %d in pairs",
+              t.tensor);
+      REQUIRE(load(t, is_paired ? BUNTING_F32 + int32_t{BUNTING_PAIRED_ROWS} : BUNTING_F32) == BUNTING_OK,
+              "%s", bunting_last_error());
+    }
+    REQUIRE(bunting_model_seal(opened) == BUNTING_OK, "%s", bunting_last_error());
+    std::vector<float> const expected = logits_of(load_model(shape, plain).get());
+    REQUIRE(!expected.empty(), "no logits");
+    CHECK(logits_of(opened) == expected, "format %d: paired rows change the logits", format);
   }
-  REQUIRE(bunting_model_seal(opened) == BUNTING_OK, "%s", bunting_last_error());
-  std::vector<float> const expected = logits_of(load_model(shape, plain).get());
-  REQUIRE(!expected.empty(), "no logits");
-  CHECK(logits_of(opened) == expected, "paired rows change the logits");
 }
 
 TEST(model_takes_whole_blocks_only) {
@@ -189,6 +197,17 @@ TEST(model_plan_counts_what_is_there) {
   CHECK(more - weights == 2 * 16 * 64 * 2, "16 more tokens take %llu bytes",
         (unsigned long long)(more - weights));
   CHECK(bunting_model_plan(&shape, 32, &weights, &page) == BUNTING_INVALID, "pages of 32");
+  // The embedding: 10 panels of one block of 64 k, each with 32 scales of 2 bytes.
+  uint64_t const plain = more;
+  for (uint8_t const format : {BUNTING_FORMAT_INT8, BUNTING_FORMAT_INT4}) {
+    uint8_t const formats[10] = {format};
+    shape.formats = formats;
+    REQUIRE(bunting_model_plan(&shape, 16, &more, &page) == BUNTING_OK, "%s", bunting_last_error());
+    uint64_t const expected = 10 * (64 + (format == BUNTING_FORMAT_INT8 ? 1024 : 512));
+    CHECK(more == plain - 10 * 16 * 64 * 2 + expected, "format %d: %llu bytes after %llu", format,
+          (unsigned long long)more, (unsigned long long)plain);
+  }
+  shape.formats = nullptr;
   bunting_engine_limits const limits = tiny_limits();
   REQUIRE(bunting_engine_plan(&shape, &limits, &workspace) == BUNTING_OK, "%s", bunting_last_error());
   CHECK(workspace > uint64_t(limits.step_tokens_max) * 40 * 4, "workspace of %llu bytes",

@@ -38,7 +38,8 @@ bunting_engine_limits tiny_limits() {
           .page_tokens = 16,
           .step_tokens_max = 128,
           .step_chunks_max = 8,
-          .top_logprobs_max = 5};
+          .top_logprobs_max = 5,
+          .device = 0};
 }
 
 namespace {

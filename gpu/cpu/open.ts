@@ -1,5 +1,6 @@
 /** From a checked model folder to a CPU device: load the weights once, then open as many engines on them as
  *  wanted. */
+import { existsSync } from "node:fs";
 import type { ModelShape } from "../model/config.ts";
 import type { ModelTensor } from "../model/weights.ts";
 import {
@@ -12,6 +13,7 @@ import {
   type NativeLibrary,
 } from "../native.ts";
 import { CpuDevice } from "./device.ts";
+import { type PackedPlace, packedPlace } from "./packed-cache.ts";
 
 /** What is loaded of a model folder. */
 export interface ModelSource {
@@ -22,6 +24,8 @@ export interface ModelSource {
 export interface CpuModelOptions extends ComputeOptions {
   /** Longest sequence to serve, in tokens; at most the model's own, which null takes. */
   readonly contextMax: number | null;
+  /** Folders for packed weights, best first; left out or empty: they are packed at every start. */
+  readonly packedFolders?: readonly string[];
 }
 
 /** A loaded model, read-only. Plain data: it may be posted to the threads whose engines share it. */
@@ -36,6 +40,8 @@ export interface CpuModel {
   readonly weightBytes: number;
   /** One KV page over all layers. */
   readonly pageBytes: number;
+  /** What became of packed weights on disk, in a sentence; null when there was nothing to do with any. */
+  readonly packedNote: string | null;
 }
 
 /** The only page size of the CPU kernels, in tokens. */
@@ -46,8 +52,8 @@ export function servedShape(shape: ModelShape, contextMax: number | null): Model
   return contextMax === null || contextMax >= shape.contextMax ? shape : { ...shape, contextMax };
 }
 
-/** Loads and packs all tensors. `onProgress` gets the bytes read so far and in all, after every tensor.
- *  Throws NativeError naming file and tensor; nothing stays allocated then. */
+/** Reads packed weights, or loads and packs all tensors and keeps them packed. `onProgress` gets the bytes read so far
+ *  and in all, after every tensor. Throws NativeError naming file and tensor; nothing stays allocated then. */
 export function openCpuModel(
   library: NativeLibrary,
   folder: ModelSource,
@@ -58,26 +64,71 @@ export function openCpuModel(
   const plan = library.modelPlan(shape, options, cpuPageTokens);
   const handle = library.modelOpen(shape, options);
   try {
-    const totalBytes = folder.tensors.reduce((sum, tensor) => sum + tensor.bytes, 0);
-    let doneBytes = 0;
-    for (const tensor of folder.tensors) {
-      loadTensor(library, handle, tensor);
-      doneBytes += tensor.bytes;
-      onProgress(doneBytes, totalBytes);
-    }
-    library.modelSeal(handle);
+    const packedNote = fillModel(
+      library,
+      handle,
+      folder.tensors,
+      placeOf(shape, folder, options),
+      onProgress,
+    );
+    return {
+      handle,
+      vocabSize: shape.vocab,
+      contextMax: shape.contextMax,
+      compute: options.compute,
+      isa: options.isa === "auto" ? bestIsa(library) : options.isa,
+      packedNote,
+      ...plan,
+    };
   } catch (error) {
     library.modelClose(handle);
     throw error;
   }
-  return {
-    handle,
-    vocabSize: shape.vocab,
-    contextMax: shape.contextMax,
-    compute: options.compute,
-    isa: options.isa === "auto" ? bestIsa(library) : options.isa,
-    ...plan,
-  };
+}
+
+function placeOf(shape: ModelShape, folder: ModelSource, options: CpuModelOptions): PackedPlace | null {
+  const { packedFolders = [] } = options;
+  return packedFolders.length === 0 ? null : packedPlace(packedFolders, shape, folder.tensors, options);
+}
+
+/** Fills and seals an open model; returns what became of packed weights, if they were to be kept. */
+function fillModel(
+  library: NativeLibrary,
+  model: ModelHandle,
+  tensors: readonly ModelTensor[],
+  place: PackedPlace | null,
+  onProgress: (doneBytes: number, totalBytes: number) => void,
+): string | null {
+  const totalBytes = tensors.reduce((sum, tensor) => sum + tensor.bytes, 0);
+  const hasFile = place !== null && existsSync(place.path);
+  const refusal = hasFile ? refusalOf(() => library.modelRestore(model, place.path, place.key)) : null;
+  if (hasFile && refusal === null) {
+    library.modelSeal(model);
+    onProgress(totalBytes, totalBytes);
+    return `packed weights were read from ${place.path}`;
+  }
+  let doneBytes = 0;
+  for (const tensor of tensors) {
+    loadTensor(library, model, tensor);
+    doneBytes += tensor.bytes;
+    onProgress(doneBytes, totalBytes);
+  }
+  library.modelSeal(model);
+  if (place === null) return null;
+  const unsaved = refusalOf(() => library.modelSave(model, place.path, place.key));
+  const kept = unsaved === null ? `packed weights were written to ${place.path}` : `not kept: ${unsaved}`;
+  return refusal === null ? kept : `packed anew, for ${refusal}; ${kept}`;
+}
+
+/** The sentence of a call that the library refused; null when it went well. */
+function refusalOf(call: () => void): string | null {
+  try {
+    call();
+    return null;
+  } catch (error) {
+    if (!(error instanceof NativeError)) throw error;
+    return error.message;
+  }
 }
 
 /** Frees the weights; every engine on them must be closed before. */
@@ -87,8 +138,18 @@ export function closeCpuModel(library: NativeLibrary, model: CpuModel): void {
 
 export function openCpuDevice(library: NativeLibrary, model: CpuModel, limits: EngineLimits): CpuDevice {
   const threads = limits.threads === 1 ? "1 thread" : `${limits.threads} threads`;
+  return openNamedDevice(library, model, limits, `cpu (${isaTitles[model.isa]}, ${threads})`);
+}
+
+/** An engine of the library over the model; `name` is for people. */
+export function openNamedDevice(
+  library: NativeLibrary,
+  model: CpuModel,
+  limits: EngineLimits,
+  name: string,
+): CpuDevice {
   const spec = {
-    name: `cpu (${isaTitles[model.isa]}, ${threads})`,
+    name,
     pages: limits.pages,
     pageTokens: limits.pageTokens,
     stepTokensMax: limits.stepTokensMax,

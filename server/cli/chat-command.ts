@@ -9,7 +9,7 @@ import { progressLine, showLoading } from "./progress.ts";
 const DEFAULT_URL = `http://${serverSettings.host.default}:${serverSettings.port.default}`;
 const PROBE_MS = 1000;
 
-const { device, threads, dtype, maxModelLen, kvCacheGib } = serverSettings;
+const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = serverSettings;
 
 export const chatSettings = Object.freeze({
   url: optional({
@@ -23,6 +23,8 @@ export const chatSettings = Object.freeze({
   device,
   threads,
   dtype,
+  quant,
+  packedWeights,
   maxModelLen,
   kvCacheGib,
 });
@@ -33,6 +35,8 @@ export interface ChatCommandOptions extends ChatOptions {
   readonly device: DeviceChoice;
   readonly threads: number;
   readonly dtype: Config["dtype"];
+  readonly quant: Config["quant"];
+  readonly packedWeights: Config["packedWeights"];
   readonly maxModelLen: number;
   readonly kvCacheGib: number;
 }
@@ -45,8 +49,17 @@ export async function chatCommand(options: ChatCommandOptions, dir: string | nul
     return await chat({ url: DEFAULT_URL, apiKey }, options);
 
   const progress = progressLine();
-  const { device, threads, dtype, maxModelLen, kvCacheGib } = options;
-  const config = makeConfig({ port: 0, device, threads, dtype, maxModelLen, kvCacheGib });
+  const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = options;
+  const config = makeConfig({
+    port: 0,
+    device,
+    threads,
+    dtype,
+    quant,
+    packedWeights,
+    maxModelLen,
+    kvCacheGib,
+  });
   const server = await startServer(config, dir, {
     onPlan: () => {},
     onProgress: showLoading(progress),

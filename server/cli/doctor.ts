@@ -2,13 +2,14 @@
 
 import { existsSync } from "node:fs";
 import { formatBytes } from "../../gpu/memory.ts";
-import { type Isa, isaNames, type Machine, type NativeLibrary, openLibrary } from "../../gpu/native.ts";
-import { demoModelFolder, libraryPath } from "../assets.ts";
+import { type Gpu, type Isa, isaNames, type Machine, openLibrary } from "../../gpu/native.ts";
+import { demoModelFolder } from "../assets.ts";
+import { type Backend, chooseBackend, findGpus } from "../backend.ts";
 import type { Config } from "../config.ts";
 import { listenProblem } from "../listen.ts";
 import { planProblem, planServing } from "../plan.ts";
 import { version } from "../version.ts";
-import { exposureProblem, memoryTable } from "./serve.ts";
+import { describeEngines, exposureProblem, memoryTable } from "./serve.ts";
 
 const ISA_NAMES: Readonly<Record<Isa, string>> = {
   portable: "portable C++",
@@ -23,26 +24,29 @@ export async function doctor(config: Config, dir: string | null): Promise<number
   const problems: string[] = [];
   console.log(`bunting ${version}, Bun ${Bun.version}, ${process.platform} ${process.arch}\n`);
 
-  const library = await describeLibrary(problems);
-  if (library !== null) {
-    console.log(describeMachine(library.machineProbe()));
-    console.log(`cuda            not used: this version has no CUDA engine${cudaNote()}\n`);
-    try {
-      const plan = planServing(config, library, dir ?? (await demoModelFolder()));
-      const { folder } = plan;
-      const { shape, family } = folder.config;
-      console.log(
-        `model           ${plan.names.join(", ")}: ${family}, ${shape.layers} layers, hidden ${shape.hidden}, vocabulary ${shape.vocab}, ${formatBytes(folder.weightFilesBytes)} of weight files`,
-      );
-      console.log(
-        `computes in     ${plan.compute.compute}, ${plan.engines} engine${plan.engines > 1 ? "s" : ""} of ${plan.limits.threads} thread${plan.limits.threads > 1 ? "s" : ""}, sequences of up to ${plan.contextMax} tokens\n`,
-      );
-      console.log(`${memoryTable(plan.memory)}\n`);
-      const problem = planProblem(plan.memory);
-      if (problem !== null) problems.push(problem);
-    } catch (error) {
-      problems.push(error instanceof Error ? error.message : String(error));
-    }
+  try {
+    // Nothing is loaded for simulated engines; the CPU's report is of use all the same.
+    const { device } = config;
+    const backend = await chooseBackend(device.kind === "simulated" ? { kind: "cpu", engines: 1 } : device);
+    const library = openLibrary(backend.library);
+    console.log(`native library  ${library.path}`);
+    console.log(describeMachine(library.machineProbe(), backend));
+    console.log(`${await describeCuda(backend)}\n`);
+    const plan = planServing(config, backend, library, dir ?? (await demoModelFolder()));
+    for (const gpu of plan.gpus) console.log(`${describeGpu(gpu)}\n`);
+    const { folder } = plan;
+    const { shape, family } = folder.config;
+    console.log(
+      `model           ${plan.names.join(", ")}: ${family}, ${shape.layers} layers, hidden ${shape.hidden}, vocabulary ${shape.vocab}, ${formatBytes(folder.weightFilesBytes)} of weight files`,
+    );
+    console.log(
+      `computes in     ${plan.compute.compute}, ${describeEngines(plan)}, sequences of up to ${plan.contextMax} tokens\n`,
+    );
+    console.log(`${memoryTable(plan.memory)}\n`);
+    const problem = planProblem(plan.memory);
+    if (problem !== null) problems.push(problem);
+  } catch (error) {
+    problems.push(error instanceof Error ? error.message : String(error));
   }
 
   const address = `${config.host}:${config.port}`;
@@ -57,18 +61,7 @@ export async function doctor(config: Config, dir: string | null): Promise<number
   return problems.length === 0 ? 0 : 1;
 }
 
-async function describeLibrary(problems: string[]): Promise<NativeLibrary | null> {
-  try {
-    const library = openLibrary(await libraryPath());
-    console.log(`native library  ${library.path}`);
-    return library;
-  } catch (error) {
-    problems.push(error instanceof Error ? error.message : String(error));
-    return null;
-  }
-}
-
-function describeMachine(machine: Machine): string {
+function describeMachine(machine: Machine, { kind, reason }: Backend): string {
   const best = isaNames.indexOf(machine.isaBest);
   const built = isaNames.indexOf(machine.isaBuilt);
   const used = Math.min(best, built);
@@ -82,14 +75,26 @@ function describeMachine(machine: Machine): string {
       return `${ISA_NAMES[name]}: not used, the compiler that built the library lacked it`;
     });
   return [
+    `device          ${kind}, because ${reason}`,
     `processor       ${machine.processor}, ${machine.cores} cores for this process`,
     ...levels.map((level, index) => `${index === 0 ? "instructions" : ""}`.padEnd(16) + level),
     `memory          ${formatBytes(machine.memoryBytes)}, of which ${formatBytes(machine.memoryFreeBytes)} free`,
   ].join("\n");
 }
 
-function cudaNote(): string {
-  return existsSync("/dev/nvidiactl")
-    ? " (an NVIDIA driver is present)"
-    : " (and no NVIDIA driver is present)";
+/** Whether GPUs are used, and why. */
+async function describeCuda({ kind, reason }: Backend): Promise<string> {
+  if (kind === "cuda") return `cuda            used: ${reason}`;
+  const found = await findGpus();
+  if (found.count > 0)
+    return `cuda            not used, though ${found.reason}: another device was asked for`;
+  const driver = existsSync("/dev/nvidiactl") ? "" : "no ";
+  return `cuda            not used: ${found.reason} (${driver}NVIDIA driver is present)`;
+}
+
+function describeGpu({ name, note, capability, multiprocessors, memoryBytes, memoryFreeBytes }: Gpu): string {
+  return [
+    `gpu             ${name}: sm_${capability}, ${multiprocessors} multiprocessors, ${formatBytes(memoryBytes)}, of which ${formatBytes(memoryFreeBytes)} free`,
+    `                ${note}`,
+  ].join("\n");
 }

@@ -27,6 +27,7 @@ export async function serve(config: Config, dir: string | null): Promise<number>
     onReplaced: (engine) => console.error(`Engine ${engine} is back.`),
   });
   progress.clear();
+  if (server.packedNote !== null) console.log(`${sentence(server.packedNote)}\n`);
   console.log(
     readyText(
       server,
@@ -35,6 +36,10 @@ export async function serve(config: Config, dir: string | null): Promise<number>
     ),
   );
   return await untilSignal(server, config.shutdownTimeoutS);
+}
+
+function sentence(text: string): string {
+  return `${text[0]!.toUpperCase()}${text.slice(1)}.`;
 }
 
 /** The first signal drains; the second ends at once. */
@@ -75,13 +80,19 @@ async function untilSignal(server: RunningServer, timeoutS: number): Promise<num
 }
 
 function describePlan(plan: ServingPlan): string {
-  const { names, folder, engines, compute, limits, contextMax } = plan;
-  const engineText = engines > 1 ? `${engines} engines of ` : "";
+  const { names, folder, compute, contextMax } = plan;
   return [
-    `${names.join(", ")}: ${folder.config.family} in ${compute.compute}, ${engineText}${limits.threads} thread${limits.threads > 1 ? "s" : ""}, sequences of up to ${contextMax} tokens`,
+    `${names.join(", ")}: ${folder.config.family} in ${compute.compute}, ${describeEngines(plan)}, sequences of up to ${contextMax} tokens`,
     "",
     memoryTable(plan.memory),
   ].join("\n");
+}
+
+/** "2 engines of 4 threads", "1 engine on gpu 0 (NVIDIA H200)". */
+export function describeEngines({ backend, gpus, limits }: ServingPlan): string {
+  const engines = `${backend.engines} engine${backend.engines > 1 ? "s" : ""}`;
+  if (backend.gpus === null) return `${engines} of ${limits.threads} thread${limits.threads > 1 ? "s" : ""}`;
+  return `${engines} on ${backend.gpus.map((gpu, index) => `gpu ${gpu} (${gpus[index]!.name})`).join(", ")}`;
 }
 
 export function memoryTable(memory: MemoryPlan): string {

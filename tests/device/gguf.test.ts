@@ -8,6 +8,7 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openModelFolder } from "../../gpu/model/folder.ts";
+import type { Quant } from "../../gpu/model/formats.ts";
 import type { JsonObject } from "../../gpu/model/json.ts";
 import { writeRandomModel } from "../../tools/random-model.ts";
 import { type ReferenceName, referenceModel, referenceNames } from "../reference/models.ts";
@@ -33,8 +34,13 @@ function ggufOf(dir: string, type: StoredName): string {
 }
 
 /** Logits after every position of a prompt. */
-function logitsOf(path: string, compute: "f32" | "bf16", tokens: readonly number[]): Float32Array[] {
-  const rig = new Rig(library, openModelFolder(path), compute, "auto");
+function logitsOf(
+  path: string,
+  compute: "f32" | "bf16",
+  tokens: readonly number[],
+  quant: Quant = "none",
+): Float32Array[] {
+  const rig = new Rig(library, openModelFolder(path), compute, "auto", 2, quant);
   const parts = tokens.map((_, position) => ({
     stream: rig.stream(tokens.slice(0, position + 1)),
     count: position + 1,
@@ -132,6 +138,27 @@ describe.each(wideFamilies)("a random %s model", (family, fields) => {
       }
     },
   );
+});
+
+/** Rounding the numbers of a block again gives the block, so that a folder that holds them, rounded, is computed alike. */
+describe.each(wideFamilies)("a random %s model, computed in its own blocks", (family) => {
+  const dir = join(scratch, family);
+  const tokens = Array.from({ length: 24 }, (_, index) => (index * 37 + 11) % 500);
+
+  test.each([
+    ["Q8_0", "int8", 0.9993],
+    ["Q4_0", "int4", 0.92],
+  ] as const)("%s", (type, quant, cosineMin) => {
+    const file = ggufOf(dir, type);
+    const own = logitsOf(file, "bf16", tokens, "auto");
+    const plain = logitsOf(dir, "bf16", tokens);
+    own.forEach((row, position) => {
+      expect(cosineOf(row, plain[position]!)).toBeGreaterThan(cosineMin);
+    });
+    // int4 keeps the vocabulary in int8, which is another file than one with all of it in Q4_0.
+    if (type === "Q8_0") expectSame(own, logitsOf(withNumbersOf(dir, type), "bf16", tokens, quant));
+    expect(sameBits(own[5]!, logitsOf(file, "bf16", tokens)[5]!)).toBeFalse();
+  });
 });
 
 /** A copy of a folder whose weights are f32, rounded to what a storage type can hold. */

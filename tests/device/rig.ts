@@ -5,6 +5,7 @@
 import type { CpuDevice } from "../../gpu/cpu/device.ts";
 import { closeCpuModel, openCpuDevice, openCpuModel } from "../../gpu/cpu/open.ts";
 import type { ModelFolder } from "../../gpu/model/folder.ts";
+import { formatsOf, type Quant } from "../../gpu/model/formats.ts";
 import type { Isa, NativeLibrary } from "../../gpu/native.ts";
 import type { Chunk, PageCopy, PageId, SequenceId, StepResult, TokenId } from "../../scheduler/core.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
@@ -49,13 +50,21 @@ export class Rig {
     compute: "f32" | "bf16",
     isa: Isa | "auto",
     threads = 2,
+    quant: Quant = "none",
+    packedFolders: readonly string[] = [],
   ) {
     this.#library = library;
-    const options = { compute, isa, threads, contextMax: null };
+    const formats = formatsOf(folder.tensors, folder.config.shape.layers, quant, compute);
+    const options = { compute, isa, threads, formats, packedFolders, contextMax: null };
     this.#model = openCpuModel(library, folder, options, () => undefined);
     this.#device = openCpuDevice(library, this.#model, { ...limits, threads });
     // 191 and 320 have no common divisor: every page once, neighbours far apart.
     for (let i = 0; i < limits.pages; i += 1) this.#free.push(((i * 191) % limits.pages) as PageId);
+  }
+
+  /** What became of packed weights. */
+  get packedNote(): string | null {
+    return this.#model.packedNote;
   }
 
   stream(tokens: readonly TokenId[]): Stream {

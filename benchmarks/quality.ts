@@ -1,0 +1,257 @@
+/**
+ * What rounding weights to int8 and int4, or keys and values to int8, does to a model: `npx bun benchmarks/quality.ts [model …] [--tokens N]`.
+ *
+ * Without a model: the embedded one, and small random ones of the three families. The model in bf16 writes texts at
+ * temperature 1, to questions where it has a chat template and from random tokens where not; then each way to round
+ * reads the same texts. Printed are means over all their positions:
+ *
+ *   perplexity   e^(mean of -ln p of the text's next token); of a text that bf16 drew, so that its own is the floor
+ *   KL           sum p ln(p / q) in nats, p in bf16
+ *   same best    how often the likeliest token is the same
+ *   logit error  root mean square of the difference of logits over that of the logits around their mean
+ *
+ * The last column is the room that packed weights and tables take.
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { closeCpuModel, openCpuDevice, openCpuModel } from "../gpu/cpu/open.ts";
+import { formatBytes } from "../gpu/memory.ts";
+import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
+import { formatsOf, type Quant } from "../gpu/model/formats.ts";
+import { type KvFormat, type NativeLibrary, openLibrary } from "../gpu/native.ts";
+import type { Chunk, SequenceId } from "../scheduler/core.ts";
+import { SeededRandom } from "../scheduler/random.ts";
+import { sampling } from "../scheduler/sim/factories.ts";
+import { table } from "../server/cli/table.ts";
+import { openTemplateSource, openTokenizer } from "../server/text/model-text.ts";
+import { ChatTemplate } from "../server/text/template.ts";
+import { writeRandomModel } from "../tools/random-model.ts";
+
+const STREAMS = 16;
+const PAGE_TOKENS = 16;
+interface Way {
+  readonly name: string;
+  readonly quant: Quant;
+  readonly kv: KvFormat;
+}
+const plainWay: Way = { name: "bf16", quant: "none", kv: "plain" };
+const ways: readonly Way[] = [
+  { name: "int8", quant: "int8", kv: "plain" },
+  { name: "int4", quant: "int4", kv: "plain" },
+  { name: "bf16, KV int8", quant: "none", kv: "int8" },
+];
+
+const questions = [
+  "What is a lighthouse?",
+  "Who are you?",
+  "What is prefix caching?",
+  "What is 47 plus 38?",
+  "Tell me a story about a dragon.",
+  "List five fruits.",
+  "Define brave.",
+  "Count from 3 to 9.",
+  "Make a short list about the sea.",
+  "Hello!",
+  "Mia has a red kite. Tom has a blue ball. What colour is Mia's kite?",
+  "Pick the longest item: pear, banana, fig.",
+  "What is a river?",
+  "Join these items with commas: tea, milk, sugar.",
+  "Tell me a story about a boat.",
+  "What is 90 minus 27?",
+];
+
+/** The model in one format, with a stream of tokens for each text. */
+class Reader {
+  readonly weightBytes: number;
+  readonly #library: NativeLibrary;
+  readonly #model: ReturnType<typeof openCpuModel>;
+  readonly #device: ReturnType<typeof openCpuDevice>;
+  readonly #pagesEach: number;
+  #steps = 0;
+
+  constructor(library: NativeLibrary, folder: ModelFolder, { quant, kv }: Way, tokens: number) {
+    const threads = library.machineProbe().cores;
+    const formats = formatsOf(folder.tensors, folder.config.shape.layers, quant, "bf16");
+    const options = { compute: "bf16", isa: "auto", threads, formats, kv, contextMax: tokens } as const;
+    this.#library = library;
+    this.#model = openCpuModel(library, folder, options, () => {});
+    this.weightBytes = this.#model.weightBytes;
+    this.#pagesEach = Math.ceil(tokens / PAGE_TOKENS);
+    const pages = this.#pagesEach * STREAMS;
+    this.#device = openCpuDevice(library, this.#model, {
+      ...{ threads, pages, pageTokens: PAGE_TOKENS, topLogprobsMax: 0 },
+      ...{ stepTokensMax: STREAMS * tokens, stepChunksMax: STREAMS },
+    });
+  }
+
+  /** Logits after the last token of each stream, of which all tokens from `starts` on are new. */
+  read(streams: readonly (readonly number[])[], starts: readonly number[]): Float32Array[] {
+    const chunks = streams.map((tokens, index): Chunk => {
+      const pages = Math.ceil(tokens.length / PAGE_TOKENS);
+      return {
+        sequence: index as SequenceId,
+        start: starts[index]!,
+        tokens: Int32Array.from(tokens.slice(starts[index]!)),
+        pages: Int32Array.from({ length: pages }, (_, page) => index * this.#pagesEach + page),
+        sample: { sampling: sampling(), position: 0, banned: [], seen: null, allowed: null },
+      };
+    });
+    this.#steps += 1;
+    this.#device.start({ number: this.#steps, copies: [], chunks }, (result) => {
+      if (result.kind !== "done") throw new Error(`a step ended with ${result.kind}`);
+    });
+    this.#device.wait();
+    this.#device.deliver();
+    const logits = this.#device.logits();
+    const vocab = this.#device.spec.vocabSize;
+    return streams.map((_, row) => logits.subarray(row * vocab, (row + 1) * vocab));
+  }
+
+  close(): void {
+    this.#device.close();
+    closeCpuModel(this.#library, this.#model);
+  }
+}
+
+/** ln of the probabilities that logits give. */
+function logProbabilities(logits: Float32Array): Float64Array {
+  const largest = logits.reduce((a, b) => Math.max(a, b));
+  let sum = 0;
+  for (const value of logits) sum += Math.exp(value - largest);
+  const scale = largest + Math.log(sum);
+  return Float64Array.from(logits, (value) => value - scale);
+}
+
+function indexOfBest(values: ArrayLike<number>): number {
+  let best = 0;
+  for (let i = 1; i < values.length; i += 1) if (values[i]! > values[best]!) best = i;
+  return best;
+}
+
+/** A token drawn from the probabilities. */
+function draw(logs: Float64Array, random: SeededRandom): number {
+  let left = random.unit();
+  const last = logs.length - 1;
+  for (let token = 0; token < last; token += 1) {
+    left -= Math.exp(logs[token]!);
+    if (left < 0) return token;
+  }
+  return last;
+}
+
+/** Sums over positions. */
+class Tally {
+  positions = 0;
+  #surprise = 0;
+  #divergence = 0;
+  #same = 0;
+  #error = 0;
+  #spread = 0;
+
+  add(want: Float32Array, wantLogs: Float64Array, got: Float32Array, next: number): void {
+    const gotLogs = logProbabilities(got);
+    const wantMean = want.reduce((a, b) => a + b, 0) / want.length;
+    const shift = got.reduce((a, b) => a + b, 0) / got.length - wantMean;
+    let error = 0;
+    let spread = 0;
+    for (let i = 0; i < want.length; i += 1) {
+      error += (got[i]! - shift - want[i]!) ** 2;
+      spread += (want[i]! - wantMean) ** 2;
+      this.#divergence += Math.exp(wantLogs[i]!) * (wantLogs[i]! - gotLogs[i]!);
+    }
+    this.#error += error / want.length;
+    this.#spread += spread / want.length;
+    this.#surprise -= gotLogs[next]!;
+    if (indexOfBest(want) === indexOfBest(got)) this.#same += 1;
+    this.positions += 1;
+  }
+
+  columns(): string[] {
+    const { positions } = this;
+    return [
+      Math.exp(this.#surprise / positions).toFixed(3),
+      (this.#divergence / positions).toFixed(5),
+      `${((100 * this.#same) / positions).toFixed(1)} %`,
+      Math.sqrt(this.#error / this.#spread).toFixed(4),
+    ];
+  }
+}
+
+/** Beginnings of the texts. */
+function beginnings(path: string, vocab: number, random: SeededRandom): number[][] {
+  const source = openTemplateSource(path);
+  if (source === null) {
+    return Array.from({ length: STREAMS }, () => Array.from({ length: 8 }, () => random.below(vocab)));
+  }
+  const tokenizer = openTokenizer(path);
+  const template = new ChatTemplate(source, tokenizer.controlTexts);
+  return questions.map((content) => [
+    ...tokenizer.encodeRendered(template.render([{ role: "user", content }], { addGenerationPrompt: true })),
+  ]);
+}
+
+/** Rows of the table for one model. */
+function measure(library: NativeLibrary, path: string, drawn: number): string[][] {
+  const folder = openModelFolder(path);
+  const random = new SeededRandom(1);
+  const texts = beginnings(path, folder.config.shape.vocab, random);
+  const tokens = Math.min(folder.contextMax, Math.max(...texts.map(({ length }) => length)) + drawn);
+  const plain = new Reader(library, folder, plainWay, tokens);
+  const readers = ways.map((way) => new Reader(library, folder, way, tokens));
+  const tallies = [plain, ...readers].map(() => new Tally());
+  let starts = texts.map(() => 0);
+  for (let position = 0; position < drawn - 1; position += 1) {
+    const want = plain.read(texts, starts);
+    const got = readers.map((reader) => reader.read(texts, starts));
+    starts = texts.map(({ length }) => length);
+    for (const [index, text] of texts.entries()) {
+      const logs = logProbabilities(want[index]!);
+      const next = draw(logs, random);
+      text.push(next);
+      [want, ...got].forEach((rows, way) => {
+        tallies[way]!.add(want[index]!, logs, rows[index]!, next);
+      });
+    }
+  }
+  const name = basename(path);
+  const rows = [plain, ...readers].map((reader, way) => {
+    const { name: format } = [plainWay, ...ways][way]!;
+    return [name, format, ...tallies[way]!.columns(), formatBytes(reader.weightBytes)];
+  });
+  for (const reader of [plain, ...readers]) reader.close();
+  return rows;
+}
+
+/** Small models of each family, whose random weights spread logits as trained ones do not: the hard case. */
+function writeFamilies(into: string): string[] {
+  const shape = {
+    ...{ hidden_size: 512, intermediate_size: 1536, num_hidden_layers: 6, vocab_size: 2048 },
+    ...{ num_attention_heads: 8, num_key_value_heads: 4, head_dim: 64, max_position_embeddings: 512 },
+    ...{ tie_word_embeddings: false, initializer_range: 0.04 },
+  };
+  return ["Llama", "Qwen2", "Qwen3"].map((family) => {
+    const dir = join(into, `random-${family}`);
+    const json = { ...shape, architectures: [`${family}ForCausalLM`] };
+    writeRandomModel({ file: "config.json", json }, dir, { seed: 3 });
+    return dir;
+  });
+}
+
+const root = resolve(import.meta.dir, "..");
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { tokens: { type: "string", default: "128" }, library: { type: "string" } },
+});
+const library = openLibrary(values.library ?? join(root, "build/native/libbunting_cpu.so"));
+const scratch = mkdtempSync(join(tmpdir(), "bunting-quality-"));
+try {
+  const models =
+    positionals.length > 0 ? positionals : [join(root, "models/demo"), ...writeFamilies(scratch)];
+  const rows = models.flatMap((model) => measure(library, model, Number(values.tokens)));
+  const heads = ["model", "format", "perplexity", "KL", "same best", "logit error", "memory"];
+  console.log(table(heads, rows));
+} finally {
+  rmSync(scratch, { recursive: true });
+}

@@ -1,0 +1,86 @@
+/**
+ * Packed weights on disk: where a model's are kept, and the key that tells whether they are still those of its files.
+ * Beside the model where that can be written, else in the user's cache folder. What is in a file is checked when it is
+ * read (csrc/packed_file.h).
+ */
+import { accessSync, constants, mkdirSync, statSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import type { ModelShape } from "../model/config.ts";
+import { readExactly, withFile } from "../model/json.ts";
+import type { ModelTensor } from "../model/weights.ts";
+import type { ComputeOptions } from "../native.ts";
+
+/** A place for a model's packed weights. */
+export interface PackedPlace {
+  readonly path: string;
+  /** 32 bytes. */
+  readonly key: Uint8Array;
+}
+
+/** Pieces of each file that are read to tell it from another of the same size and time. */
+const samples = 64;
+const sampleBytes = 4096;
+
+/** Where these weights are kept: the first of `folders` that can be written (or made). Null when none can. */
+export function packedPlace(
+  folders: readonly string[],
+  shape: ModelShape,
+  tensors: readonly ModelTensor[],
+  options: ComputeOptions,
+): PackedPlace | null {
+  const folder = folders.find(isWritable);
+  const first = tensors[0];
+  if (folder === undefined || first === undefined) return null;
+  const key = packedKey(shape, tensors, options);
+  // Elsewhere than beside the model, folders of the same name must not take turns.
+  const origin = dirname(first.path);
+  const stem = folder === origin ? "" : `${basename(origin)}-${hex(hashOf(origin)).slice(0, 8)}-`;
+  const formats = hex(hashOf(JSON.stringify(options.formats ?? []))).slice(0, 6);
+  const name = `${stem}${basename(first.path)}.${options.compute}-${formats}.bunting-packed`;
+  return { path: join(folder, name), key };
+}
+
+/** Changes with whatever decides what packed weights are: shape, formats, and the files, by size, time and samples. */
+export function packedKey(
+  shape: ModelShape,
+  tensors: readonly ModelTensor[],
+  { compute, formats = [] }: ComputeOptions,
+): Uint8Array {
+  const { contextMax: _, ...packedShape } = shape; // the rotations are not kept
+  const paths = [...new Set(tensors.map(({ path }) => path))];
+  const hasher = new Bun.CryptoHasher("sha256");
+  const entries = tensors.map(({ path, name: _name, ...tensor }) => ({
+    ...tensor,
+    file: paths.indexOf(path),
+  }));
+  hasher.update(JSON.stringify([packedShape, compute, formats, entries]));
+  for (const path of paths) {
+    withFile(path, (descriptor, bytes) => {
+      hasher.update(JSON.stringify([bytes, statSync(path).mtimeMs]));
+      const count = Math.min(sampleBytes, bytes);
+      for (let i = 0; i < samples; i += 1) {
+        const offset = Math.floor(((bytes - count) * i) / (samples - 1));
+        hasher.update(readExactly(path, descriptor, offset, count));
+      }
+    });
+  }
+  return hasher.digest();
+}
+
+function isWritable(folder: string): boolean {
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    accessSync(folder, constants.W_OK);
+    return true;
+  } catch {
+    return false; // the next one is tried
+  }
+}
+
+function hashOf(text: string): Uint8Array {
+  return new Bun.CryptoHasher("sha256").update(text).digest();
+}
+
+function hex(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString("hex");
+}

@@ -1,0 +1,57 @@
+import { describe, expect, test } from "bun:test";
+import { type FormatTensor, formatsOf } from "./formats.ts";
+import { TensorKind } from "./weights.ts";
+
+const bf16 = 2;
+const q4 = 16;
+const q8 = 20;
+const q6 = 26;
+
+/** A model of two layers; `changes` are stored types by kind, of layer 1 alone where `layer` says so. */
+function tensorsOf(dtype: number, changes: Readonly<Record<number, number>> = {}): FormatTensor[] {
+  const { embed, finalNorm, lmHead, ...inLayers } = TensorKind;
+  const whole = [embed, finalNorm, lmHead].map((tensor) => ({ tensor, layer: 0, dtype }));
+  const layers = [0, 1].flatMap((layer) =>
+    Object.values(inLayers).map((tensor) => ({ tensor, layer, dtype })),
+  );
+  return [...whole, ...layers].map((tensor) => ({
+    ...tensor,
+    dtype: (tensor.layer === 1 || tensor.tensor < 16 ? changes[tensor.tensor] : undefined) ?? tensor.dtype,
+  }));
+}
+
+describe("of a file in bf16", () => {
+  const tensors = tensorsOf(bf16);
+  test.each([
+    ["auto", [0, 0], [0, 0, 0, 0]],
+    ["none", [0, 0], [0, 0, 0, 0]],
+    ["int8", [1, 1], [1, 1, 1, 1]],
+    ["int4", [1, 1], [2, 2, 2, 2]],
+  ] as const)("%s", (quant, vocabulary, layer) => {
+    expect(formatsOf(tensors, 2, quant, "bf16")).toEqual([...vocabulary, ...layer, ...layer]);
+    const inF32 = formatsOf(tensors, 2, quant, "f32");
+    expect(inF32).toEqual([...vocabulary, ...layer, ...layer]);
+  });
+});
+
+describe("of a GGUF file in Q4_0 whose vocabulary is Q6_K and last layer is mixed", () => {
+  const tensors = tensorsOf(q4, {
+    [TensorKind.embed]: q8,
+    [TensorKind.lmHead]: q6,
+    [TensorKind.v]: q8,
+    [TensorKind.down]: q8,
+    [TensorKind.o]: q6,
+  });
+  test.each([
+    ["auto", [1, 0], [2, 2, 2, 2], [0, 0, 2, 1]],
+    ["none", [0, 0], [0, 0, 0, 0], [0, 0, 0, 0]],
+    ["int8", [1, 1], [2, 2, 2, 2], [1, 1, 2, 1]],
+    ["int4", [1, 1], [2, 2, 2, 2], [2, 2, 2, 2]],
+  ] as const)("%s", (quant, vocabulary, first, last) => {
+    expect(formatsOf(tensors, 2, quant, "bf16")).toEqual([...vocabulary, ...first, ...last]);
+  });
+
+  test("auto, in f32: nothing stays in blocks", () => {
+    expect(formatsOf(tensors, 2, "auto", "f32").every((format) => format === 0)).toBeTrue();
+  });
+});

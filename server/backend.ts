@@ -1,0 +1,90 @@
+/** What computes: which library, on which GPUs, and why. Worked out before anything is loaded. */
+
+import { existsSync } from "node:fs";
+import { NativeError, openLibrary } from "../gpu/native.ts";
+import { type EngineLibrary, libraryPath } from "./assets.ts";
+import { ConfigError, type DeviceChoice } from "./config.ts";
+
+export interface Backend {
+  readonly kind: EngineLibrary;
+  /** Path of the library. */
+  readonly library: string;
+  readonly engines: number;
+  /** By engine, the GPU that it computes on; null: engines share the CPU. */
+  readonly gpus: readonly number[] | null;
+  /** Why the choice fell on it, as a part of a sentence. */
+  readonly reason: string;
+}
+
+/** A device that computes a model. */
+export type NativeChoice = Exclude<DeviceChoice, { readonly kind: "simulated" }>;
+
+/** Throws ConfigError when what was asked for is not there; `auto` always finds something. */
+export async function chooseBackend(device: NativeChoice): Promise<Backend> {
+  const asked = "it was asked for";
+  switch (device.kind) {
+    case "cpu":
+      return {
+        kind: "cpu",
+        library: await libraryPath("cpu"),
+        engines: device.engines,
+        gpus: null,
+        reason: asked,
+      };
+    case "emu":
+      return await onGpus("emu", [0], asked);
+    case "cuda":
+      return await onGpus("cuda", device.gpus, asked);
+    case "auto": {
+      const found = await findGpus();
+      if (found.count > 0)
+        return await onGpus(
+          "cuda",
+          Array.from({ length: found.count }, (_, gpu) => gpu),
+          found.reason,
+        );
+      return { kind: "cpu", library: await libraryPath("cpu"), engines: 1, gpus: null, reason: found.reason };
+    }
+  }
+}
+
+export interface FoundGpus {
+  readonly count: number;
+  /** What there is, or why there is none that can be used; a part of a sentence. */
+  readonly reason: string;
+}
+
+/** The GPUs of this machine that this build can compute on. Never throws. */
+export async function findGpus(): Promise<FoundGpus> {
+  try {
+    const path = await libraryPath("cuda");
+    if (!existsSync(path)) return { count: 0, reason: "this build has no CUDA engine" };
+    const { devices, name } = openLibrary(path).deviceProbe(0);
+    return { count: devices, reason: `there ${devices === 1 ? "is" : "are"} ${devices} × ${name}` };
+  } catch (error) {
+    return { count: 0, reason: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+async function onGpus(kind: "cuda" | "emu", gpus: readonly number[], reason: string): Promise<Backend> {
+  const library = await libraryPath(kind);
+  if (!existsSync(library)) {
+    throw new ConfigError(
+      kind === "cuda"
+        ? "--device cuda: this build has no CUDA engine; building it needs nvcc (cmake --build build/native --target bunting_cuda)."
+        : "--device emu: the emulated GPU is for development; it is built with the tests (npm test).",
+    );
+  }
+  for (const gpu of gpus) probe(kind, library, gpu);
+  return { kind, library, engines: gpus.length, gpus, reason };
+}
+
+/** Throws ConfigError with the reason when the GPU is not there. */
+function probe(kind: "cuda" | "emu", library: string, gpu: number): void {
+  try {
+    openLibrary(library).deviceProbe(gpu);
+  } catch (error) {
+    if (error instanceof NativeError) throw new ConfigError(`--device ${kind}: ${error.message}.`);
+    throw error;
+  }
+}
