@@ -21,15 +21,17 @@ const ENGINES = 4;
 const EVENT_MS = 1500;
 const device = {
   profile: linearCost(5, 0.05),
-  spec: deviceSpec({ pages: 1024, contextMax: 1024, stepTokensMax: 4096 }),
+  spec: deviceSpec({ pages: 1024, contextMax: 2048, stepTokensMax: 4096 }),
 };
 
-/** Calls with one of `prefixes` prefixes of 320 tokens, 40 tokens of their own and answers of 20. */
+/** Calls with one of `prefixes` prefixes of 320 tokens, some tokens of their own and answers of 20. */
 function callsOf(options: {
   readonly prefixes: number;
   readonly perSecond: number;
   readonly calls: number;
   readonly tenant: string;
+  /** Of a prompt, beside its prefix; 40 if not said. */
+  readonly tokens?: number;
 }): Workload {
   const random = new SeededRandom(11).child(options.tenant);
   const texts = random.uint32();
@@ -39,7 +41,7 @@ function callsOf(options: {
     const prefix = { name: texts + random.below(options.prefixes), tokens: 320 };
     return {
       atMs,
-      promptTokens: promptOf([prefix, { name: texts ^ (index + 7_000_000), tokens: 40 }]),
+      promptTokens: promptOf([prefix, { name: texts ^ (index + 7_000_000), tokens: options.tokens ?? 40 }]),
       outputTokens: 20,
       tokensMax: 200,
       cacheSalt: "",
@@ -108,6 +110,20 @@ describe("events", () => {
     const later = report.calls.filter(({ arrivedMs }) => arrivedMs > EVENT_MS + 1000);
     const there = later.filter(({ engine }) => engine === 1).length;
     expect(there).toBeLessThan(later.length / ENGINES / 1.5);
+  });
+
+  test("stuck_device: what waits there begins elsewhere", () => {
+    const factor = 10;
+    const report = run(usual(), [{ ...at(1), kind: "slow", factor }]);
+    // Eight steps of some 7 ms tell that it has become slow (cost/online.ts).
+    expect(waitP99(report)).toBeLessThanOrEqual(allowedMs + 8 * factor * 7);
+    expect(report.calls.filter(({ reason }) => reason === "move").length).toBeGreaterThan(0);
+    expect(report.unanswered).toBe(0);
+  });
+
+  test("burst_of_long_prompts: shorter ones of others do not wait behind them", () => {
+    const event = callsOf({ prefixes: 200, perSecond: 200, calls: 100, tenant: "burst", tokens: 800 });
+    expect(waitP99(withEvent(event))).toBeLessThanOrEqual(allowedMs);
   });
 
   test("device_loss", () => {
