@@ -9,9 +9,8 @@ namespace {
 // What a strip costs a block, in units of reading one tile of keys with few rows: a start, and each tile of
 // keys.
 constexpr double kStart = 1.25, kFewTile = 1, kManyTile = 1.3;
-constexpr int32_t kPieceTilesMin = 2;        // a shorter piece is not worth the partial results
-constexpr int32_t kSharedPositionsMin = 64;  // a shorter span is not worth reading once
 constexpr double kStretch = 1.02;
+constexpr int32_t kPartialTiles = 8;  // of kManyRows rows, for each block
 
 struct Segment {
   int32_t token_begin, token_end;
@@ -27,45 +26,37 @@ struct RowTile {
   int32_t kv_begin, kv_end;
   int32_t pages_at;
   bool many;
-  int32_t key_tiles() const { return (kv_end - kv_begin + kTileKeys - 1) / kTileKeys; }
-  double tile_cost() const { return many ? kManyTile : kFewTile; }
+  double cost(int32_t begin, int32_t end) const {
+    return (end - begin + kTileKeys - 1) / kTileKeys * (many ? kManyTile : kFewTile);
+  }
 };
 
-// A span as it is used: clipped to whole chunks [chunk_begin, chunk_end).
-struct UsedSpan {
+// A range as it is used: whole spans. Empty if there are none that all its chunks can see.
+struct UsedRange {
   int32_t chunk_begin, chunk_end;
   int32_t kv_begin, kv_end;
+  bool is_used() const { return kv_begin < kv_end; }
 };
 
 int32_t first_visible(AttentionShape const& shape, int32_t position) {
   return shape.sliding_window > 0 ? std::max(0, position - shape.sliding_window + 1) : 0;
 }
 
-// Which chunks a span covers and which positions all of them may share; an empty range of positions if it
-// is no use.
-UsedSpan use(AttentionShape const& shape, std::span<AttentionChunk const> chunks, SharedSpan const& span) {
-  auto const at = [&](int32_t token) {
-    return int32_t(std::lower_bound(chunks.begin(), chunks.end(), token,
-                                    [](AttentionChunk const& c, int32_t t) { return c.first_token < t; }) -
-                   chunks.begin());
-  };
-  int32_t const begin = at(span.token_begin), end = at(span.token_end);
-  UsedSpan used{begin, end, span.kv_begin, span.kv_end};
-  bool const whole = begin < end && chunks[size_t(begin)].first_token == span.token_begin &&
-                     chunks[size_t(end) - 1].first_token + chunks[size_t(end) - 1].count == span.token_end;
-  int32_t visible = span.kv_end;
-  for (int32_t c = begin; whole && c < end; ++c) {
-    used.kv_end = std::min(used.kv_end, chunks[size_t(c)].start);
+int32_t first_tile_key(int32_t position) {
+  return position / kTileKeys * kTileKeys;
+}
+
+UsedRange use(AttentionShape const& shape, std::span<AttentionChunk const> chunks, SharedRange const& range,
+              std::span<UsedRange const> before) {
+  int32_t const begin = range.parent >= 0 ? before[size_t(range.parent)].kv_end : 0;
+  int32_t const end = std::max(begin, span_begin(range.kv_end));
+  int32_t visible = end;
+  for (int32_t c = range.chunk_begin; c < range.chunk_end; ++c)
     visible = std::min(visible, first_visible(shape, chunks[size_t(c)].start));
-  }
-  used.kv_begin = std::max(used.kv_begin, visible);
-  if (!whole || end - begin < 2 || used.kv_end - used.kv_begin < kSharedPositionsMin)
-    used.kv_end = used.kv_begin;
-  return used;
+  return {range.chunk_begin, range.chunk_end, std::max(begin, std::min(end, first_tile_key(visible))), end};
 }
 
 void add_tiles(AttentionShape const& shape, Segment const& segment, std::vector<RowTile>& tiles) {
-  if (segment.kv_begin >= segment.kv_end) return;
   int32_t const group = shape.query_heads / shape.kv_heads;
   bool const many = (segment.token_end - segment.token_begin) * group > kFewRows;
   int32_t const step = (many ? kManyRows : kFewRows) / group;
@@ -73,8 +64,9 @@ void add_tiles(AttentionShape const& shape, Segment const& segment, std::vector<
     int32_t const end = std::min(token + step, segment.token_end);
     int32_t kv_begin = segment.kv_begin, kv_end = segment.kv_end;
     if (segment.own) {
-      kv_begin = std::max(kv_begin, first_visible(shape, segment.start + token - segment.token_begin));
-      kv_end = std::min(kv_end, segment.start + end - segment.token_begin);
+      int32_t const position = segment.start + token - segment.token_begin;
+      kv_begin = std::max(kv_begin, first_tile_key(first_visible(shape, position)));
+      kv_end = std::min(kv_end, position + end - token);
     }
     if (kv_begin < kv_end)
       tiles.push_back(
@@ -82,35 +74,31 @@ void add_tiles(AttentionShape const& shape, Segment const& segment, std::vector<
   }
 }
 
-// The chunk's positions that no span covers, in order.
-void add_own(AttentionShape const& shape, AttentionChunk const& chunk, std::span<UsedSpan const> spans,
-             int32_t index, std::vector<RowTile>& tiles) {
-  int32_t at = 0;
-  auto const add = [&](int32_t end) {
-    if (at < end)
-      add_tiles(
-          shape,
-          {chunk.first_token, chunk.first_token + chunk.count, at, end, chunk.pages_at, true, chunk.start},
-          tiles);
-  };
-  for (;;) {  // spans are few, and in no order
-    UsedSpan const* next = nullptr;
-    for (UsedSpan const& span : spans)
-      if (span.chunk_begin <= index && index < span.chunk_end && span.kv_end > at &&
-          span.kv_begin < span.kv_end && (!next || span.kv_begin < next->kv_begin))
-        next = &span;
-    if (!next) break;
-    add(next->kv_begin);
-    at = next->kv_end;
+// Rows of partial results that a step needs because it shares, before any strip is cut.
+int64_t shared_partial_rows(AttentionShape const& shape, std::span<AttentionChunk const> chunks,
+                            std::span<UsedRange const> ranges) {
+  int64_t rows = 0;
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    int64_t spans = 0;
+    int32_t shared_end = 0;
+    for (UsedRange const& range : ranges)
+      if (range.is_used() && range.chunk_begin <= int32_t(c) && int32_t(c) < range.chunk_end) {
+        spans += shared_end == 0 ? 1 : spans_in(range.kv_begin, range.kv_end);
+        shared_end = range.kv_end;
+      }
+    if (spans > 0) spans += spans_in(shared_end, chunks[c].start + chunks[c].count);
+    rows += spans * chunks[c].count * shape.query_heads;
   }
-  add(chunk.start + chunk.count);
+  return rows;
 }
 
-// Deals the strips to the blocks, none of which gets more than `target`. False if there are too few blocks
-// for that.
-bool deal(AttentionShape const& shape, std::span<RowTile const> tiles, double target, AttentionPlan& plan) {
+// Deals the strips to the blocks, none of which gets more than `target` if that can be. False if there are
+// too few blocks for that. Cuts may add `partial_rows` rows.
+bool deal(AttentionShape const& shape, std::span<RowTile const> tiles, double target, int64_t partial_rows,
+          AttentionPlan& plan) {
   plan.items.clear();
   plan.item_begin.assign(1, 0);
+  int32_t const group = shape.query_heads / shape.kv_heads;
   double room = target, largest = 0;
   auto const next_block = [&] {
     largest = std::max(largest, target - room);
@@ -118,26 +106,36 @@ bool deal(AttentionShape const& shape, std::span<RowTile const> tiles, double ta
     room = target;
   };
   for (RowTile const& tile : tiles)
-    for (int32_t head = 0; head < shape.kv_heads; ++head) {
-      int32_t begin = tile.kv_begin, left = tile.key_tiles();
-      while (left > 0) {
-        int32_t take = int32_t(std::min<double>(left, std::floor((room - kStart) / tile.tile_cost() + 1e-9)));
-        if (take < left) take = std::min(take, left - kPieceTilesMin);
-        if (take < std::min(left, kPieceTilesMin)) {
-          if (room < target) {
-            next_block();
-            continue;
-          }
-          take = std::min(left, kPieceTilesMin);  // an empty block takes something, whatever the target
-          if (left - take < kPieceTilesMin) take = left;
+    for (int32_t head = 0; head < shape.kv_heads; ++head)
+      for (int32_t begin = tile.kv_begin; begin < tile.kv_end;) {
+        double cost = kStart;
+        int32_t end = begin;
+        while (end < tile.kv_end) {
+          int32_t const next = std::min(span_end(end), tile.kv_end);
+          double const more = cost + tile.cost(end, next);
+          bool const is_first = end == begin && room == target;  // an empty block takes something
+          if (more > room + 1e-9 && !is_first) break;
+          cost = more;
+          end = next;
         }
-        int32_t const end = take == left ? tile.kv_end : begin + take * kTileKeys;
-        plan.items.push_back({tile.first_token, tile.tokens, head, tile.pages_at, begin, end, -1, tile.many});
-        room -= kStart + take * tile.tile_cost();
+        if (end == begin) {
+          next_block();
+          continue;
+        }
+        if (begin == tile.kv_begin && end < tile.kv_end) {
+          int64_t const rows = int64_t(1 + spans_in(end, tile.kv_end)) * tile.tokens * group;
+          if (rows > partial_rows) {  // there is no memory to cut this strip
+            cost += tile.cost(end, tile.kv_end);
+            end = tile.kv_end;
+          } else {
+            partial_rows -= rows;
+          }
+        }
+        plan.items.push_back(
+            {tile.first_token, tile.tokens, head, tile.pages_at, begin, end, -1, int16_t(tile.many), 1});
+        room -= cost;
         begin = end;
-        left -= take;
       }
-    }
   next_block();
   bool const fits = int32_t(plan.item_begin.size()) <= shape.blocks + 1;
   plan.item_begin.resize(size_t(shape.blocks) + 1, int32_t(plan.items.size()));
@@ -145,24 +143,30 @@ bool deal(AttentionShape const& shape, std::span<RowTile const> tiles, double ta
   return fits;
 }
 
-// Who has to be merged with whom.
+// Who has to be merged with whom. A token's items come in the order of positions.
 void add_merges(AttentionShape const& shape, int32_t tokens, AttentionPlan& plan) {
   size_t const pairs = size_t(tokens) * size_t(shape.kv_heads);
   int32_t const group = shape.query_heads / shape.kv_heads;
   auto const pair_of = [&](AttentionItem const& item, int32_t i) {
     return size_t(item.first_token + i) * size_t(shape.kv_heads) + size_t(item.kv_head);
   };
-  // Contributions of each pair, as counts one place further on, so that their sums become beginnings.
+  auto const results_of = [&](AttentionItem const& item) {
+    return item.sums_up ? 1 : spans_in(item.kv_begin, item.kv_end);
+  };
+  // Partial results of each pair, as counts one place further on, so that their sums become beginnings.
   plan.merge_begin.assign(pairs + 1, 0);
-  for (AttentionItem const& item : plan.items)
-    for (int32_t i = 0; i < item.tokens; ++i) ++plan.merge_begin[pair_of(item, i) + 1];
+  for (AttentionItem& item : plan.items) {
+    for (int32_t i = 0; i < item.tokens; ++i)
+      if (plan.merge_begin[pair_of(item, i) + 1] > 0) item.sums_up = 0;
+    for (int32_t i = 0; i < item.tokens; ++i) plan.merge_begin[pair_of(item, i) + 1] += results_of(item);
+  }
   plan.partial_rows = 0;
   for (AttentionItem& item : plan.items) {
-    bool alone = true;
+    bool alone = item.sums_up;
     for (int32_t i = 0; i < item.tokens; ++i) alone = alone && plan.merge_begin[pair_of(item, i) + 1] == 1;
     if (alone) continue;
     item.partial = plan.partial_rows;
-    plan.partial_rows += item.tokens * group;
+    plan.partial_rows += results_of(item) * item.tokens * group;
   }
   for (AttentionItem const& item : plan.items)
     if (item.partial < 0)
@@ -171,7 +175,9 @@ void add_merges(AttentionShape const& shape, int32_t tokens, AttentionPlan& plan
   plan.merge_rows.resize(size_t(plan.merge_begin[pairs]));
   for (AttentionItem const& item : plan.items)
     for (int32_t i = 0; item.partial >= 0 && i < item.tokens; ++i)
-      plan.merge_rows[size_t(plan.merge_begin[pair_of(item, i)]++)] = item.partial + i * group;
+      for (int32_t r = 0; r < results_of(item); ++r)
+        plan.merge_rows[size_t(plan.merge_begin[pair_of(item, i)]++)] =
+            item.partial + (r * item.tokens + i) * group;
   // Each beginning has moved to the next one.
   std::copy_backward(plan.merge_begin.begin(), plan.merge_begin.end() - 1, plan.merge_begin.end());
   plan.merge_begin[0] = 0;
@@ -179,40 +185,57 @@ void add_merges(AttentionShape const& shape, int32_t tokens, AttentionPlan& plan
 
 }  // namespace
 
-void plan_attention(AttentionShape const& shape, std::span<AttentionChunk const> chunks,
-                    std::span<SharedSpan const> shared, AttentionPlan& plan) {
-  static thread_local std::vector<UsedSpan> spans;
-  static thread_local std::vector<RowTile> tiles;
-  spans.clear();
-  tiles.clear();
-  for (SharedSpan const& span : shared) {
-    UsedSpan const used = use(shape, chunks, span);
-    if (used.kv_begin < used.kv_end) spans.push_back(used);
-  }
-  // Spans that overlap in both dimensions would count keys twice: the first one stays.
-  for (size_t i = 0; i < spans.size(); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if (std::max(spans[i].chunk_begin, spans[j].chunk_begin) <
-              std::min(spans[i].chunk_end, spans[j].chunk_end) &&
-          std::max(spans[i].kv_begin, spans[j].kv_begin) < std::min(spans[i].kv_end, spans[j].kv_end))
-        spans[i].kv_end = spans[i].kv_begin;
+int64_t attention_items_max(int32_t tokens, AttentionShape const& shape) {
+  // A tile has a token at least, and tiles of shared ranges are at most as many as tokens; a border between
+  // two blocks makes one more item.
+  return 2 * int64_t(tokens) * shape.kv_heads + shape.blocks;
+}
 
-  for (UsedSpan const& span : spans) {
-    AttentionChunk const& first = chunks[size_t(span.chunk_begin)];
-    AttentionChunk const& last = chunks[size_t(span.chunk_end) - 1];
+int64_t attention_partial_rows_max(AttentionShape const& shape) {
+  return int64_t(shape.blocks) * kPartialTiles * kManyRows;
+}
+
+void plan_attention(AttentionShape const& shape, std::span<AttentionChunk const> chunks,
+                    std::span<SharedRange const> shared, AttentionPlan& plan) {
+  static thread_local std::vector<UsedRange> ranges;
+  static thread_local std::vector<RowTile> tiles;
+  ranges.clear();
+  tiles.clear();
+  int32_t const tokens = chunks.empty() ? 0 : chunks.back().first_token + chunks.back().count;
+  for (SharedRange const& range : shared) ranges.push_back(use(shape, chunks, range, ranges));
+  for (UsedRange const& range : ranges)
+    if (range.is_used()) {
+      AttentionChunk const& first = chunks[size_t(range.chunk_begin)];
+      AttentionChunk const& last = chunks[size_t(range.chunk_end) - 1];
+      add_tiles(shape,
+                {first.first_token, last.first_token + last.count, range.kv_begin, range.kv_end,
+                 first.pages_at, false, 0},
+                tiles);
+    }
+  int64_t partial_rows = attention_partial_rows_max(shape) - shared_partial_rows(shape, chunks, ranges);
+  if (partial_rows < 0 || tiles.size() > size_t(tokens)) {
+    partial_rows = attention_partial_rows_max(shape);
+    ranges.clear();
+    tiles.clear();
+  }
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    AttentionChunk const& chunk = chunks[c];
+    int32_t begin = 0;
+    for (UsedRange const& range : ranges)
+      if (range.is_used() && range.chunk_begin <= int32_t(c) && int32_t(c) < range.chunk_end)
+        begin = range.kv_end;
     add_tiles(shape,
-              {first.first_token, last.first_token + last.count, span.kv_begin, span.kv_end, first.pages_at,
-               false, 0},
+              {chunk.first_token, chunk.first_token + chunk.count, begin, chunk.start + chunk.count,
+               chunk.pages_at, true, chunk.start},
               tiles);
   }
-  for (size_t c = 0; c < chunks.size(); ++c) add_own(shape, chunks[c], spans, int32_t(c), tiles);
 
   double total = 0;
-  for (RowTile const& tile : tiles) total += shape.kv_heads * (kStart + tile.key_tiles() * tile.tile_cost());
-  double target = std::max(total / shape.blocks, kStart + kPieceTilesMin * kManyTile);
-  while (!deal(shape, tiles, target, plan)) target *= kStretch;
+  for (RowTile const& tile : tiles)
+    total += shape.kv_heads * (kStart + tile.cost(tile.kv_begin, tile.kv_end));
+  double target = std::max(total / shape.blocks, kStart + kSpanKeys / kTileKeys * kFewTile);
+  while (!deal(shape, tiles, target, partial_rows, plan)) target *= kStretch;
   plan.balance = plan.balance > 0 ? total / shape.blocks / plan.balance : 1;
-  int32_t const tokens = chunks.empty() ? 0 : chunks.back().first_token + chunks.back().count;
   add_merges(shape, tokens, plan);
 }
 

@@ -3,8 +3,11 @@
 // Tokens that lie together in the step and see the same keys are a segment: a chunk's own tokens with what
 // only they see, or all tokens below a shared prefix with that prefix. A segment is cut into tiles of query
 // rows, a tile times a head is a strip of keys, and the strips, laid end to end on an axis of cost, are cut
-// into as many equal parts as there are blocks. A strip is cut only at such a border. A plan depends on the
-// step alone, never on timing.
+// into as many equal parts as there are blocks. A strip is cut only at such a border.
+//
+// A plan never shows in a result. Keys are summed up within absolute spans (span_end), spans in rising order,
+// and every border between items is a border between spans. A plan depends on the step alone, never on
+// timing.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +16,44 @@
 
 namespace bunting::cuda {
 
+inline constexpr int32_t kFewRows = 16, kManyRows = 64;
+inline constexpr int32_t kTileKeys = 64;  // keys that a block reads at a time, from a multiple of as many on
+
+// Spans are long enough that their partial results cost little, and short enough that one long sequence
+// occupies a large GPU: 256 positions, and from 8192 on a sixteenth to a thirty-second of the position.
+inline constexpr int32_t kSpanKeys = 256;
+constexpr int32_t span_length(int32_t position) {
+  int32_t length = kSpanKeys;
+  while (position / 32 >= length) length *= 2;
+  return length;
+}
+// Of the span that has the position: its first position, and the first one after it.
+constexpr int32_t span_begin(int32_t position) {
+  return position / span_length(position) * span_length(position);
+}
+constexpr int32_t span_end(int32_t position) {
+  return span_begin(position) + span_length(position);
+}
+// Spans that share a position with [begin, end).
+constexpr int32_t spans_in(int32_t begin, int32_t end) {
+  int32_t count = 0;
+  for (; begin < end; begin = span_end(begin)) ++count;
+  return count;
+}
+
 // Consecutive tokens (rows of the step) of one KV head against consecutive positions. The query rows of a
 // token are the heads that share the KV head. What the kernel reads: 32 bytes.
 struct AttentionItem {
   int32_t first_token, tokens;
   int32_t kv_head;
   int32_t pages_at;          // in the step's page ids: the page of position 0
-  int32_t kv_begin, kv_end;  // positions
+  int32_t kv_begin, kv_end;  // positions; kv_begin is a multiple of kTileKeys
   int32_t partial;           // first row of partial results; -1: this item is all that its tokens see
-  int32_t many_rows;         // 1: a tile of kManyRows rows, 0: of kFewRows
+  int16_t many_rows;         // 1: a tile of kManyRows rows, 0: of kFewRows
+  // 1: its tokens see nothing before it, so that it sums up its spans; with a partial result, in one row for
+  // each query row. 0: a partial result for each span, span after span, each of as many rows.
+  int16_t sums_up;
 };
-
-inline constexpr int32_t kFewRows = 16, kManyRows = 64;
-inline constexpr int32_t kTileKeys = 64;  // keys that a block reads at a time
 
 // A chunk of the step, as in engine.h.
 struct AttentionChunk {
@@ -33,10 +61,11 @@ struct AttentionChunk {
   int32_t pages_at;
 };
 
-// Tokens [token_begin, token_end) have the keys and values of positions [kv_begin, kv_end) in common; both
-// ranges as engine.h's `shared`.
-struct SharedSpan {
-  int32_t token_begin, token_end, kv_begin, kv_end;
+// Chunks [chunk_begin, chunk_end) have the pages of positions [kv_begin, kv_end) in common: engine.h's
+// `shared`. `parent` is the span whose kv_end is this one's kv_begin, earlier in the list; -1: kv_begin is 0.
+struct SharedRange {
+  int32_t chunk_begin, chunk_end, kv_begin, kv_end;
+  int32_t parent;
 };
 
 struct AttentionShape {
@@ -49,16 +78,20 @@ struct AttentionPlan {
   std::vector<AttentionItem> items;
   std::vector<int32_t> item_begin;   // [blocks + 1] items of each block
   std::vector<int32_t> merge_begin;  // [T * Hk + 1] of token t and KV head h: entry t * Hk + h
-  std::vector<int32_t> merge_rows;   // in the order of summation: the partial row of the token's first head
+  std::vector<int32_t> merge_rows;   // in the order of positions: the partial row of the token's first head
   int32_t partial_rows = 0;
   double balance = 0;  // mean cost of a block / largest
 };
 
-// Plans attention for all tokens of the chunks, which cover the step's tokens [0, T) in order. Spans that
-// are not worth it, that end inside a chunk's tokens or reach into positions that a member computes in this
-// step are not shared. `plan` is used again from step to step, so that it allocates nothing once it has
+// The most items and partial rows of a plan for so many tokens.
+int64_t attention_items_max(int32_t tokens, AttentionShape const& shape);
+int64_t attention_partial_rows_max(AttentionShape const& shape);
+
+// Plans attention for all tokens of the chunks, which cover the step's tokens [0, T) in order. Of a shared
+// range whole spans are read once for all its chunks; if partial results would need more memory than there
+// is, nothing is shared. `plan` is used again from step to step, so that it allocates nothing once it has
 // grown.
 void plan_attention(AttentionShape const& shape, std::span<AttentionChunk const> chunks,
-                    std::span<SharedSpan const> shared, AttentionPlan& plan);
+                    std::span<SharedRange const> shared, AttentionPlan& plan);
 
 }  // namespace bunting::cuda

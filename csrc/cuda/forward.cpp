@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "error.h"
@@ -12,9 +14,9 @@
 namespace bunting::cuda {
 namespace {
 
-constexpr int32_t kSplitsMax = 4;           // of a product into the residual stream
-constexpr int32_t kBiasesMax = 1024;        // of a row, on the average over a step's rows
-constexpr double kStepDeadlineMs = 60'000;  // far above any step
+// Decodes of the steps that are one launch. Products of up to eight tokens cost the same.
+constexpr int32_t kGraphTokens[] = {1, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256};
+constexpr int32_t kBiasesMax = 1024;  // of a row, on the average over a step's rows
 
 int32_t pages_of(int32_t tokens) {
   return (tokens + kPageTokens - 1) / kPageTokens;
@@ -24,9 +26,9 @@ size_t mask_words(Model const& model) {
   return size_t(model.shape().vocab + 31) / 32;
 }
 
-// Each border between two blocks cuts one strip of a row tile, into one more piece on either side.
-size_t partial_rows_max(int32_t blocks) {
-  return 2 * size_t(blocks) * kManyRows;
+AttentionShape attention_shape(Model const& model, int32_t blocks) {
+  bunting_model_shape const& s = model.shape();
+  return {s.query_heads, s.kv_heads, s.sliding_window, blocks};
 }
 
 // The largest step of the limits.
@@ -37,10 +39,10 @@ StepArrays::Sizes largest_sizes(Model const& model, bunting_engine_limits const&
           .pages = chunks * size_t(pages_of(s.context_max)),
           .rows = chunks,
           .copies = size_t(limits.pages),
-          .items = (tokens + chunks) * size_t(s.kv_heads) + size_t(blocks),
+          .items = size_t(attention_items_max(limits.step_tokens_max, attention_shape(model, blocks))),
           .blocks = size_t(blocks),
           .pairs_of_heads = tokens * size_t(s.kv_heads),
-          .merge_rows = partial_rows_max(blocks),
+          .merge_rows = size_t(attention_partial_rows_max(attention_shape(model, blocks))),
           .sample_pairs = chunks * (size_t(std::min(s.vocab, s.context_max)) + size_t(kBiasesMax)),
           .mask_words = chunks * mask_words(model)};
 }
@@ -49,8 +51,10 @@ size_t result_row_words(bunting_engine_limits const& limits) {
   return BUNTING_RESULT_ROW_WORDS + 2 * size_t(limits.top_logprobs_max);
 }
 
-int32_t attention_blocks() {
-  return device_info(0).multiprocessors * kAttentionBlocks;
+// Of the device that is then in use.
+int32_t multiprocessors(bunting_engine_limits const& limits) {
+  use_device(limits.device);
+  return device_info(limits.device).multiprocessors;
 }
 
 }  // namespace
@@ -60,13 +64,13 @@ size_t StepArrays::place(Sizes const& sizes, char* base) {
   tokens = carver.take<int32_t>(sizes.tokens);
   positions = carver.take<int32_t>(sizes.tokens);
   slots = carver.take<int32_t>(sizes.tokens);
-  pages = carver.take<int32_t>(sizes.pages);
   sampled = carver.take<int32_t>(sizes.rows);
-  copies = carver.take<PageCopy>(sizes.copies);
   items = carver.take<AttentionItem>(sizes.items);
   item_begin = carver.take<int32_t>(sizes.blocks + 1);
   merge_begin = carver.take<int32_t>(sizes.pairs_of_heads + 1);
   merge_rows = carver.take<int32_t>(sizes.merge_rows);
+  pages = carver.take<int32_t>(sizes.pages);
+  copies = carver.take<PageCopy>(sizes.copies);
   rows = carver.take<uint32_t>(sizes.rows * BUNTING_ROW_WORDS);
   pairs = carver.take<int32_t>(2 * sizes.sample_pairs);
   masks = carver.take<uint32_t>(sizes.mask_words);
@@ -79,10 +83,9 @@ size_t Activations::place(Model const& model, bunting_engine_limits const& limit
   bunting_model_shape const& s = model.shape();
   size_t const tokens = size_t(limits.step_tokens_max), chunks = size_t(limits.step_chunks_max);
   size_t const hidden = size_t(s.hidden), query = size_t(model.query_width()), wide = size_t(s.feed_forward);
-  size_t const split_rows = kSplitsMax * std::min(tokens, size_t(kGemmFewTokens));
   x = carver.take<float>(tokens * hidden);
   sampled_x = carver.take<float>(chunks * hidden);
-  delta = carver.take<float>(std::max(tokens, split_rows) * hidden);
+  delta = carver.take<float>(tokens * hidden);
   normed = carver.take<bf16>(tokens * hidden);
   qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
   q = carver.take<bf16>(tokens * query);
@@ -92,14 +95,33 @@ size_t Activations::place(Model const& model, bunting_engine_limits const& limit
   activated = carver.take<bf16>(tokens * wide);
   logits = carver.take<float>(chunks * size_t(s.vocab));
   changed = carver.take<float>(chunks * size_t(s.vocab));
-  partial_out = carver.take<float>(partial_rows_max(attention_blocks) * size_t(s.head_size));
-  partial_log = carver.take<float>(partial_rows_max(attention_blocks));
+  size_t const partial_rows = size_t(attention_partial_rows_max(attention_shape(model, attention_blocks)));
+  partial_out = carver.take<float>(partial_rows * size_t(s.head_size));
+  partial_log = carver.take<float>(partial_rows);
+  running = carver.take<float>(size_t(attention_blocks) * kManyRows * size_t(s.head_size));
   arrived = carver.take<int32_t>(tokens * size_t(s.kv_heads));
+  gemm_partial = carver.take<float>(kGemmPartialFloats);
+  gemm_arrived = carver.take<int32_t>(kGemmArrived);
   return carver.used();
 }
 
+bunting_device probe_device(int32_t index) {
+  std::string why_none;
+  bunting_device out{};
+  out.devices = device_count(why_none);
+  if (out.devices == 0) fail(BUNTING_INVALID, "%s", why_none.c_str());
+  DeviceInfo const info = device_info(index);
+  out.capability = info.capability;
+  out.multiprocessors = info.multiprocessors;
+  out.memory_bytes = info.memory_bytes;
+  out.memory_free_bytes = info.memory_free_bytes;
+  std::snprintf(out.name, sizeof out.name, "%s", info.name.c_str());
+  std::snprintf(out.note, sizeof out.note, "%s", info.note.c_str());
+  return out;
+}
+
 uint64_t Forward::workspace_bytes(Model const& model, bunting_engine_limits const& limits) {
-  int32_t const blocks = attention_blocks();
+  int32_t const blocks = multiprocessors(limits) * kAttentionBlocks;
   return DeviceWeights::bytes(model) + StepArrays().place(largest_sizes(model, limits, blocks), nullptr) +
          Activations().place(model, limits, blocks, nullptr);
 }
@@ -107,8 +129,7 @@ uint64_t Forward::workspace_bytes(Model const& model, bunting_engine_limits cons
 Forward::Forward(Model const& model, bunting_engine_limits const& limits)
     : model_(model),
       limits_(limits),
-      blocks_(attention_blocks()),
-      multiprocessors_(device_info(0).multiprocessors),
+      blocks_(multiprocessors(limits) * kAttentionBlocks),
       weights_(model),
       pages_(size_t(limits.pages) * size_t(model.page_bytes()), "KV pages"),
       work_(Activations().place(model, limits, blocks_, nullptr), "the workspaces of a step"),
@@ -118,20 +139,52 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
       results_(size_t(limits.step_chunks_max) * result_row_words(limits) * 4, "the results of a step") {
   act_.place(model, limits, blocks_, work_.data());
   chunks_.reserve(size_t(limits.step_chunks_max));
+  shared_.reserve(size_t(limits.step_chunks_max));
+  record_graphs();
+}
+
+void Forward::record_graphs() {
+  int32_t const most = std::min(limits_.step_chunks_max, limits_.step_tokens_max);
+  AttentionShape const shape = attention_shape(model_, blocks_);
+  for (int32_t tokens : kGraphTokens) {
+    if (tokens > most) break;
+    StepArrays::Sizes sizes{};
+    sizes.tokens = sizes.rows = size_t(tokens);
+    sizes.items = size_t(attention_items_max(tokens, shape));
+    sizes.blocks = size_t(blocks_);
+    sizes.pairs_of_heads = size_t(tokens) * size_t(shape.kv_heads);
+    sizes.merge_rows = size_t(attention_partial_rows_max(shape));
+    device_.place(sizes, device_arrays_.data());
+    stream_.begin_recording();
+    queue_layers(tokens, tokens);
+    graphs_.push_back({tokens, sizes, stream_.end_recording()});
+  }
+}
+
+DecodeGraph const* Forward::graph_of(StepPlan const& plan) const {
+  if (plan.tokens == 0 || plan.tokens != plan.chunks || plan.rows != plan.tokens) return nullptr;
+  for (DecodeGraph const& graph : graphs_)
+    if (plan.tokens <= graph.tokens) return &graph;
+  return nullptr;
 }
 
 void Forward::run(StepPlan const& plan, void* result) {
   auto const started = std::chrono::steady_clock::now();
-  stream_.copy(device_arrays_.data(), host_arrays_.data(), write_arrays(plan));
+  use_device(limits_.device);
+  DecodeGraph const* const graph = graph_of(plan);
+  stream_.copy(device_arrays_.data(), host_arrays_.data(), write_arrays(plan, graph));
   copy_pages(stream_, {.pages = reinterpret_cast<bf16*>(pages_.data()),
                        .copies = device_.copies,
                        .count = plan.copies,
                        .page_elements = int64_t(model_.page_bytes()) / int64_t(sizeof(bf16)),
                        .head_size = model_.shape().head_size,
                        .page_tokens = kPageTokens});
-  if (plan.tokens > 0) queue_layers(plan);
-  if (!stream_.wait(kStepDeadlineMs))
-    fail(BUNTING_LOST, "the device has not finished a step after %g seconds", kStepDeadlineMs / 1000);
+  if (graph)
+    stream_.launch(graph->graph);
+  else if (plan.tokens > 0)
+    queue_layers(plan.tokens, plan.rows);
+  if (plan.rows > 0) draw(plan.rows);
+  wait();
   rows_ = plan.rows;
   std::chrono::duration<float, std::milli> const elapsed = std::chrono::steady_clock::now() - started;
   bunting_step_result const header{plan.rows, elapsed.count(), {0, 0}};
@@ -140,8 +193,7 @@ void Forward::run(StepPlan const& plan, void* result) {
               size_t(plan.rows) * result_row_words(limits_) * 4);
 }
 
-size_t Forward::write_arrays(StepPlan const& plan) {
-  bunting_model_shape const& s = model_.shape();
+size_t Forward::write_arrays(StepPlan const& plan, DecodeGraph const* graph) {
   chunks_.clear();
   StepArrays::Sizes const largest = largest_sizes(model_, limits_, blocks_);
   StepArrays::Sizes sizes{};
@@ -150,7 +202,12 @@ size_t Forward::write_arrays(StepPlan const& plan) {
     chunks_.push_back({chunk.first_token, chunk.count, chunk.start, int32_t(sizes.pages)});
     sizes.pages += size_t(pages_of(chunk.start + chunk.count));
   }
-  plan_attention({s.query_heads, s.kv_heads, s.sliding_window, blocks_}, chunks_, {}, plan_);
+  shared_.clear();
+  for (int32_t i = 0; i < plan.shared_spans; ++i) {
+    SharedSpan const& span = plan.shared[size_t(i)];
+    shared_.push_back({span.chunk_begin, span.chunk_end, span.begin, span.end, span.parent});
+  }
+  plan_attention(attention_shape(model_, blocks_), chunks_, shared_, plan_);
   for (int32_t r = 0; r < plan.rows; ++r) {
     SampleRow const& row = plan.row[size_t(r)].sample;
     sizes.sample_pairs += size_t(row.bias_count) + size_t(row.seen_count);
@@ -166,6 +223,15 @@ size_t Forward::write_arrays(StepPlan const& plan) {
   sizes.blocks = size_t(blocks_);
   sizes.pairs_of_heads = plan_.merge_begin.size() - 1;
   sizes.merge_rows = plan_.merge_rows.size();
+  if (graph) {
+    size_t const pages = sizes.pages, pairs = sizes.sample_pairs, words = sizes.mask_words,
+                 copies = sizes.copies;
+    sizes = graph->sizes;
+    sizes.pages = pages;
+    sizes.sample_pairs = pairs;
+    sizes.mask_words = words;
+    sizes.copies = copies;
+  }
   size_t const bytes = host_.place(sizes, host_arrays_.data());
   device_.place(sizes, device_arrays_.data());
 
@@ -173,6 +239,10 @@ size_t Forward::write_arrays(StepPlan const& plan) {
   std::copy_n(plan.position.begin(), plan.tokens, host_.positions);
   for (int32_t t = 0; t < plan.tokens; ++t)
     host_.slots[t] = plan.token_page[size_t(t)] * kPageTokens + plan.position[size_t(t)] % kPageTokens;
+  for (size_t t = size_t(plan.tokens); t < sizes.tokens; ++t) {
+    host_.tokens[t] = host_.positions[t] = host_.sampled[t] = 0;
+    host_.slots[t] = kNoSlot;
+  }
   for (int32_t c = 0; c < plan.chunks; ++c) {
     ChunkView const& chunk = plan.chunk[size_t(c)];
     std::copy_n(chunk.pages, pages_of(chunk.start + chunk.count), host_.pages + chunks_[size_t(c)].pages_at);
@@ -216,16 +286,16 @@ void Forward::write_rows(StepPlan const& plan) {
   }
 }
 
-void Forward::queue_layers(StepPlan const& plan) {
+void Forward::queue_layers(int32_t tokens, int32_t rows) {
   bunting_model_shape const& s = model_.shape();
   int32_t const last = s.layers - 1, query = int32_t(model_.query_width()), qkv = int32_t(model_.qkv_width());
-  embed(stream_, {act_.x, weights_.embedding(), device_.tokens, plan.tokens, s.hidden});
+  embed(stream_, {act_.x, weights_.embedding(), device_.tokens, tokens, s.hidden});
   float* x = act_.x;
-  int32_t deltas = 0;  // partial sums that wait to be added to x
+  float const* delta = nullptr;  // what waits to be added to x
   for (int32_t i = 0; i <= last; ++i) {
     DeviceLayer const& layer = weights_.layer(i);
-    normalise(x, deltas, layer.attention_norm, plan.tokens);
-    gemm(stream_, {act_.normed, layer.qkv, layer.qkv_bias, act_.qkv, plan.tokens, qkv, s.hidden, 1});
+    normalise(x, delta, layer.attention_norm, tokens);
+    multiply({act_.normed, layer.qkv, layer.qkv_bias, act_.qkv, tokens, qkv, s.hidden});
     rope_append(stream_, {.qkv = act_.qkv,
                           .q = act_.q,
                           .query_heads = s.query_heads,
@@ -237,29 +307,29 @@ void Forward::queue_layers(StepPlan const& plan) {
                           .positions = device_.positions,
                           .slots = device_.slots,
                           .kv = kv_layer(i),
-                          .tokens = plan.tokens});
-    if (i == last && plan.rows == 0) return;
+                          .tokens = tokens});
+    if (i == last && rows == 0) return;
     attend(i);
-    int32_t tokens = plan.tokens;
     bf16 const* attended = act_.attended;
     if (i == last) {
-      tokens = plan.rows;
+      tokens = rows;
       gather(stream_, {x, act_.sampled_x, device_.sampled, tokens, s.hidden * int32_t(sizeof(float))});
       gather(stream_,
              {attended, act_.sampled_attended, device_.sampled, tokens, query * int32_t(sizeof(bf16))});
       x = act_.sampled_x;
       attended = act_.sampled_attended;
     }
-    deltas = project_back(attended, layer.o, tokens, query);
-    normalise(x, deltas, layer.mlp_norm, tokens);
-    gemm(stream_,
-         {act_.normed, layer.gate_up, nullptr, act_.gate_up, tokens, 2 * s.feed_forward, s.hidden, 1});
+    delta = project_back(attended, layer.o, tokens, query);
+    normalise(x, delta, layer.mlp_norm, tokens);
+    multiply({act_.normed, layer.gate_up, nullptr, act_.gate_up, tokens, 2 * s.feed_forward, s.hidden});
     swiglu(stream_, {act_.gate_up, act_.activated, tokens, s.feed_forward});
-    deltas = project_back(act_.activated, layer.down, tokens, s.feed_forward);
+    delta = project_back(act_.activated, layer.down, tokens, s.feed_forward);
   }
-  normalise(x, deltas, weights_.final_norm(), plan.rows);
-  gemm(stream_, {act_.normed, weights_.vocabulary_projection(), nullptr, act_.logits, plan.rows, s.vocab,
-                 s.hidden, 1});
+  normalise(x, delta, weights_.final_norm(), rows);
+  multiply({act_.normed, weights_.vocabulary_projection(), nullptr, act_.logits, rows, s.vocab, s.hidden});
+}
+
+void Forward::draw(int32_t rows) {
   sample(stream_, {.logits = act_.logits,
                    .changed = act_.changed,
                    .rows = device_.rows,
@@ -267,8 +337,8 @@ void Forward::queue_layers(StepPlan const& plan) {
                    .words = device_.masks,
                    .results = reinterpret_cast<uint32_t*>(results_.data()),
                    .result_words = int32_t(result_row_words(limits_)),
-                   .row_count = plan.rows,
-                   .vocab = s.vocab});
+                   .row_count = rows,
+                   .vocab = model_.shape().vocab});
 }
 
 void Forward::attend(int32_t layer) {
@@ -277,7 +347,6 @@ void Forward::attend(int32_t layer) {
   attention(stream_, {.q = act_.q,
                       .out = act_.attended,
                       .kv = kv_layer(layer),
-                      .page_shift = 4,
                       .query_heads = s.query_heads,
                       .sliding_window = s.sliding_window,
                       .scale = 1.0f / std::sqrt(float(s.head_size)),
@@ -290,20 +359,24 @@ void Forward::attend(int32_t layer) {
                       .positions = device_.positions,
                       .partial_out = act_.partial_out,
                       .partial_log = act_.partial_log,
+                      .running = act_.running,
                       .arrived = act_.arrived});
 }
 
-int32_t Forward::project_back(bf16 const* x, bf16 const* w, int32_t tokens, int32_t k) {
-  int32_t const hidden = model_.shape().hidden;
-  int32_t const splits =
-      tokens > kGemmFewTokens ? 1 : gemm_splits(tokens, hidden, k, multiprocessors_, kSplitsMax);
-  gemm(stream_, {x, w, nullptr, act_.delta, tokens, hidden, k, splits});
-  return splits;
+float const* Forward::project_back(bf16 const* x, WeightMatrix const& w, int32_t tokens, int32_t k) {
+  multiply({x, w, nullptr, act_.delta, tokens, model_.shape().hidden, k});
+  return act_.delta;
 }
 
-void Forward::normalise(float* x, int32_t deltas, float const* weight, int32_t tokens) {
+void Forward::multiply(Gemm g) {
+  g.partial = act_.gemm_partial;
+  g.arrived = act_.gemm_arrived;
+  gemm(stream_, g);
+}
+
+void Forward::normalise(float* x, float const* delta, float const* weight, int32_t tokens) {
   bunting_model_shape const& s = model_.shape();
-  rmsnorm(stream_, {x, act_.delta, deltas, weight, act_.normed, s.norm_epsilon, tokens, s.hidden});
+  rmsnorm(stream_, {x, delta, weight, act_.normed, s.norm_epsilon, tokens, s.hidden});
 }
 
 // Pages are [page][layer][keys | values][kv head][Tp][D].
@@ -320,10 +393,16 @@ KvPages Forward::kv_layer(int32_t layer) const {
 
 float const* Forward::logits() const {
   logits_.resize(size_t(rows_) * size_t(model_.shape().vocab));
-  Stream stream;
-  stream.copy(logits_.data(), act_.logits, logits_.size() * sizeof(float));
-  if (!stream.wait(kStepDeadlineMs)) fail(BUNTING_LOST, "the device does not give its logits");
+  use_device(limits_.device);
+  stream_.copy(logits_.data(), act_.logits, logits_.size() * sizeof(float));
+  wait();
   return logits_.data();
+}
+
+void Forward::wait() const {
+  double const deadline_ms = step_deadline_ms();
+  if (!stream_.wait(deadline_ms))
+    lose_device("it has not finished a step after " + std::to_string(int(deadline_ms)) + " ms");
 }
 
 }  // namespace bunting::cuda

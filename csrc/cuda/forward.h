@@ -4,9 +4,9 @@
 //   page copies; x = embed(ids); per layer: norm, q|k|v, rotate and append, attention, + Wo, norm, gate|up,
 //   SwiGLU, + Wdown; then for the rows to sample: norm, logits, draw
 //
-// The last products of a layer leave partial sums, which the next norm adds to the residual stream. After its
-// attention the last layer goes on with the sampled rows alone. A step is one copy to the device, the kernels
-// of one stream, and results that the last kernel writes into host memory.
+// What a layer's products add to the residual stream, the next norm adds. After its attention the last layer
+// goes on with the sampled rows alone. A step is one copy to the device, the kernels of one stream, and
+// results that the last kernel writes into host memory.
 #pragma once
 
 #include <vector>
@@ -22,7 +22,7 @@
 namespace bunting::cuda {
 
 // What the host tells the device about one step: arrays in one block of memory, written on the host, copied
-// at once.
+// at once. Up to `pages`, places depend on the sizes of what is before alone.
 struct StepArrays {
   // How many there are of each kind.
   struct Sizes {
@@ -31,13 +31,13 @@ struct StepArrays {
   int32_t* tokens = nullptr;     // [T]
   int32_t* positions = nullptr;  // [T]
   int32_t* slots = nullptr;      // [T] page * Tp + slot
-  int32_t* pages = nullptr;      // page ids, chunk after chunk
   int32_t* sampled = nullptr;    // [S] token rows
-  PageCopy* copies = nullptr;
   AttentionItem* items = nullptr;
   int32_t* item_begin = nullptr;
   int32_t* merge_begin = nullptr;
   int32_t* merge_rows = nullptr;
+  int32_t* pages = nullptr;  // page ids, chunk after chunk
+  PageCopy* copies = nullptr;
   uint32_t* rows = nullptr;   // [S, BUNTING_ROW_WORDS]
   int32_t* pairs = nullptr;   // biases and seen tokens
   uint32_t* masks = nullptr;  // ceil(V / 32) words for each row that has one
@@ -50,7 +50,7 @@ struct StepArrays {
 struct Activations {
   float* x = nullptr;                // [T, H] the residual stream
   float* sampled_x = nullptr;        // [S, H]
-  float* delta = nullptr;            // [splits, T, H]
+  float* delta = nullptr;            // [T, H]
   bf16* normed = nullptr;            // [T, H]
   float* qkv = nullptr;              // [T, (Hq + 2 Hk) D]
   bf16* q = nullptr;                 // [T, Hq D]
@@ -62,9 +62,23 @@ struct Activations {
   float* changed = nullptr;          // [S, V]
   float* partial_out = nullptr;      // see Attention
   float* partial_log = nullptr;
+  float* running = nullptr;
   int32_t* arrived = nullptr;
+  float* gemm_partial = nullptr;  // see Gemm
+  int32_t* gemm_arrived = nullptr;
 
   size_t place(Model const& model, bunting_engine_limits const& limits, int32_t attention_blocks, char* base);
+};
+
+// What there is, for bunting_device_probe. Throws BUNTING_INVALID.
+bunting_device probe_device(int32_t index);
+
+// A step of at most `tokens` decodes as one launch. What is missing in a step is token 0, whose keys and
+// values go nowhere, who sees nothing and is not drawn from.
+struct DecodeGraph {
+  int32_t tokens;
+  StepArrays::Sizes sizes;  // of what is before the pages
+  Graph graph;
 };
 
 class Forward {
@@ -84,29 +98,38 @@ class Forward {
   float const* logits() const;
 
  private:
-  size_t write_arrays(StepPlan const& plan);  // returns the bytes to copy
+  // Writes what the device is told, as `graph` wants it if there is one, and returns the bytes to copy.
+  size_t write_arrays(StepPlan const& plan, DecodeGraph const* graph);
   void write_rows(StepPlan const& plan);
-  void queue_layers(StepPlan const& plan);
+  // All but drawing, for the first tokens and rows of the arrays.
+  void queue_layers(int32_t tokens, int32_t rows);
+  void draw(int32_t rows);
+  // The graph for a step of decodes alone; null: the step is queued kernel by kernel.
+  DecodeGraph const* graph_of(StepPlan const& plan) const;
+  void record_graphs();
   void attend(int32_t layer);
-  // delta = y of a product into the residual stream; returns how many partial sums it has.
-  int32_t project_back(bf16 const* x, bf16 const* w, int32_t tokens, int32_t k);
-  void normalise(float* x, int32_t deltas, float const* weight, int32_t tokens);
+  // A product into the residual stream, which the next norm adds.
+  float const* project_back(bf16 const* x, WeightMatrix const& w, int32_t tokens, int32_t k);
+  void multiply(Gemm g);
+  void normalise(float* x, float const* delta, float const* weight, int32_t tokens);
   KvPages kv_layer(int32_t layer) const;
+  void wait() const;  // for the stream; throws BUNTING_LOST when it does not end
 
   Model const& model_;
   bunting_engine_limits limits_;
   int32_t blocks_;  // of attention
-  int32_t multiprocessors_;
   DeviceWeights weights_;
   DeviceMemory pages_;
   DeviceMemory work_, device_arrays_;
   MappedMemory host_arrays_, results_;
   Activations act_;
   StepArrays host_, device_;
-  Stream stream_;
+  mutable Stream stream_;
 
+  std::vector<DecodeGraph> graphs_;  // by rising tokens
   AttentionPlan plan_;
   std::vector<AttentionChunk> chunks_;
+  std::vector<SharedRange> shared_;
   int32_t rows_ = 0;
   mutable std::vector<float> logits_;
 };

@@ -153,7 +153,7 @@ GPU_DEVICE float warp_sum(float x, int width = kWarp) {
 template <class T>
 GPU_DEVICE T load(T const* at) {
 #if !defined(__CUDACC__)
-  emulator::check_global(at, sizeof(T), alignof(T), "load");
+  emulator::check_load(at, sizeof(T), alignof(T), "load");
 #endif
   return *at;
 }
@@ -161,7 +161,7 @@ GPU_DEVICE T load(T const* at) {
 template <class T>
 GPU_DEVICE void store(T* at, T value) {
 #if !defined(__CUDACC__)
-  emulator::check_global(at, sizeof(T), alignof(T), "store");
+  emulator::check_store(at, sizeof(T), alignof(T), "store");
 #endif
   *at = value;
 }
@@ -187,7 +187,8 @@ GPU_DEVICE int32_t add_acquire_release(int32_t* at, int32_t amount) {
   asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(amount) : "memory");
   return old;
 #else
-  emulator::check_global(at, sizeof *at, alignof(int32_t), "atomic addition");
+  emulator::check_atomic(at, sizeof *at, alignof(int32_t), "atomic addition");
+  emulator::hand_over();
   return __atomic_fetch_add(at, amount, __ATOMIC_ACQ_REL);
 #endif
 }
@@ -197,7 +198,7 @@ GPU_DEVICE void store_release_system(uint32_t* at, uint32_t value) {
 #if defined(__CUDACC__)
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
 #else
-  emulator::check_global(at, sizeof *at, alignof(uint32_t), "store");
+  emulator::check_store(at, sizeof *at, alignof(uint32_t), "store");
   __atomic_store_n(at, value, __ATOMIC_RELEASE);
 #endif
 }
@@ -263,10 +264,24 @@ GPU_DEVICE void copy_async(Shared<Vec> to, Vec const* from, bool wanted) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(wanted ? 16 : 0)
                : "memory");
 #else
-  if (wanted) emulator::check_global(from, sizeof(Vec), alignof(Vec), "cp.async");
+  if (wanted) emulator::check_load(from, sizeof(Vec), alignof(Vec), "cp.async");
   emulator::shared_memory().copy_begins(to.at, sizeof(Vec), emulator::access_by_self("cp.async"));
   *reinterpret_cast<Vec*>(emulator::shared_memory().data() + to.at) = {{~0u, ~0u, ~0u, ~0u}};
-  emulator::begin_copy(to.at, from, wanted ? 16 : 0);
+  emulator::begin_copy(to.at, wanted ? from : nullptr, sizeof(Vec));
+#endif
+}
+
+// The same with four bytes.
+GPU_DEVICE void copy_async(Shared<uint32_t> to, uint32_t const* from, bool wanted) {
+#if defined(__CUDACC__)
+  uint32_t const address = uint32_t(__cvta_generic_to_shared(shared_base())) + to.at;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(wanted ? 4 : 0)
+               : "memory");
+#else
+  if (wanted) emulator::check_load(from, sizeof *from, alignof(uint32_t), "cp.async");
+  emulator::shared_memory().copy_begins(to.at, sizeof *from, emulator::access_by_self("cp.async"));
+  *reinterpret_cast<uint32_t*>(emulator::shared_memory().data() + to.at) = ~0u;
+  emulator::begin_copy(to.at, wanted ? from : nullptr, sizeof *from);
 #endif
 }
 
@@ -286,9 +301,12 @@ GPU_DEVICE void copy_wait([[maybe_unused]] int line = GPU_LINE) {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 #else
   while (emulator::AsyncCopy const* copy = emulator::next_copy_to_finish(kGroups, line)) {
-    emulator::shared_memory().copy_ends(copy->to, sizeof(Vec), emulator::access_by_self("cp.async"));
-    *reinterpret_cast<Vec*>(emulator::shared_memory().data() + copy->to) =
-        copy->bytes ? *static_cast<Vec const*>(copy->from) : Vec{};
+    emulator::shared_memory().copy_ends(copy->to, copy->bytes, emulator::access_by_self("cp.async"));
+    char* const to = emulator::shared_memory().data() + copy->to;
+    if (copy->from)
+      std::memcpy(to, copy->from, copy->bytes);
+    else
+      std::memset(to, 0, copy->bytes);
   }
 #endif
 }
@@ -373,6 +391,60 @@ GPU_DEVICE uint32_t narrow(float low, float high) {
   };
   return round(low) | round(high) << 16;
 #endif
+}
+
+// x * y + z for two bf16 in each word, rounded once.
+GPU_DEVICE uint32_t multiply_add_pairs(uint32_t x, uint32_t y, uint32_t z) {
+#if defined(__CUDACC__)
+  uint32_t d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(x), "r"(y), "r"(z));
+  return d;
+#else
+  return narrow(std::fma(widen_low(x), widen_low(y), widen_low(z)),
+                std::fma(widen_high(x), widen_high(y), widen_high(z)));
+#endif
+}
+
+// Bytes of the words {b, a}, b above: nibble i of `select` says which of the eight becomes byte i.
+GPU_DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t select) {
+#if defined(__CUDACC__)
+  return __byte_perm(a, b, select);
+#else
+  uint64_t const all = uint64_t(b) << 32 | a;
+  uint32_t word = 0;
+  for (int i = 0; i < 4; ++i) word |= uint32_t(all >> 8 * (select >> 4 * i & 7) & 0xff) << 8 * i;
+  return word;
+#endif
+}
+
+// IEEE half precision, the low half of the word.
+GPU_DEVICE float widen_half(uint32_t half) {
+#if defined(__CUDACC__)
+  float x;
+  asm("{.reg .b16 h, unused; mov.b32 {h, unused}, %1; cvt.f32.f16 %0, h;}" : "=f"(x) : "r"(half));
+  return x;
+#else
+  int const exponent = int(half >> 10 & 31);
+  float const fraction = float(half & 0x3ff);
+  float const size = exponent == 0    ? std::ldexp(fraction, -24)
+                     : exponent == 31 ? (fraction == 0 ? INFINITY : NAN)
+                                      : std::ldexp(1024 + fraction, exponent - 25);
+  return half & 0x8000 ? -size : size;
+#endif
+}
+
+// e4m3, saturated to +-448 and rounded to nearest even, in the low byte.
+GPU_DEVICE uint32_t narrow_e4m3(float x) {
+  // By hand on every GPU: sm_80 has no instruction for it, and this is not where time goes. |x| is scaled so
+  // that a float addition rounds at the last bit that e4m3 keeps.
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  uint32_t const sign = bits >> 24 & 0x80;
+  float size = fminf(fabsf(x), 448.0f);
+  if (size < 0x1p-6f) return sign | uint32_t(size * 0x1p9f + 8388608.0f - 8388608.0f);
+  memcpy(&bits, &size, sizeof bits);
+  bits += 0x7ffffu + (bits >> 20 & 1);  // three bits of fraction stay
+  return sign | ((bits >> 20) - (120u << 3));
 }
 
 // Products that are not fused into a sum: where equal bits on every machine are promised.

@@ -19,13 +19,20 @@ struct DeviceInfo {
   int32_t multiprocessors;
   size_t shared_bytes_max;  // of one block
   uint64_t memory_bytes, memory_free_bytes;
+  std::string note;  // the driver, for people
 };
 
 // How many devices there are. If none, `why_none` becomes a sentence.
 int32_t device_count(std::string& why_none);
+// Throws BUNTING_INVALID with a sentence if there is no such device.
 DeviceInfo device_info(int32_t device);
-// What this OS thread does from now on is done with this device.
+// What this OS thread does from now on is done with this device. Throws as device_info.
 void use_device(int32_t device);
+// The device in use does not come back: from now on it is lost, and destructors wait for nothing. A device
+// that is lost is new again, if it can be, once this process has nothing on it any more.
+[[noreturn]] void lose_device(std::string const& why);
+// No step of a healthy device takes longer.
+double step_deadline_ms();
 
 // Memory of the device in use, zeroed.
 class DeviceMemory {
@@ -45,9 +52,11 @@ class DeviceMemory {
   void swap(DeviceMemory& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
+    std::swap(device_, other.device_);
   }
   char* data_ = nullptr;
   size_t bytes_ = 0;
+  int32_t device_ = 0;
 };
 
 // Host memory, zeroed, at an address that kernels and the host share: small results go straight into it.
@@ -63,12 +72,28 @@ class MappedMemory {
  private:
   char* data_ = nullptr;
   size_t bytes_ = 0;
+  int32_t device_ = 0;
 };
 
 struct LaunchShape {
   int32_t blocks;
   int32_t threads;  // per block, a multiple of 32
   size_t shared_bytes;
+};
+
+// Work that a stream was given once and takes again at once, for what one launch costs. What the work was
+// given as arguments stays as it was, addresses too; what lies there may change.
+class Graph {
+ public:
+  Graph();
+  ~Graph();
+  Graph(Graph&&) noexcept;
+  Graph& operator=(Graph&&) noexcept;
+
+ private:
+  friend class Stream;
+  struct Work;
+  std::unique_ptr<Work> work_;
 };
 
 // A queue of work that the device executes in order, beside what the host does meanwhile.
@@ -84,8 +109,15 @@ class Stream {
   void fill(void* to, int value, size_t bytes);
   template <class A>
   void launch(char const* name, void (*kernel)(A), LaunchShape shape, A const& argument);
+  // Until end_recording(), copies, fills and launches are not executed but become the graph. No waits in
+  // between.
+  void begin_recording();
+  Graph end_recording();
+  void launch(Graph const& graph);
   // Blocks until all that was queued is done; false if that takes longer than `deadline_ms`. Does not spin.
   [[nodiscard]] bool wait(double deadline_ms);
+  // The cudaStream_t, for libraries that queue work of their own; null on the emulator.
+  void* native() const;
 
  private:
   struct Queue;

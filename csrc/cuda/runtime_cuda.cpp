@@ -2,8 +2,10 @@
 // is first used.
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
@@ -13,72 +15,163 @@
 namespace bunting::cuda {
 namespace {
 
+constexpr double kStepDeadlineMs =
+    20'000;  // a step of the most tokens takes a tenth of it on the slowest GPU
+constexpr int32_t kOldestCapability = 80;
+constexpr int32_t kDevicesMax = 64;
+
+// What this process has on each device, and why one is lost, once it is: then nothing is given back, because
+// that would wait for what does not end.
+struct Use {
+  std::mutex mutex;
+  std::string lost;
+  int64_t objects = 0;
+};
+Use& use_of(int32_t device) {
+  static std::array<Use, kDevicesMax> uses;
+  return uses[size_t(device)];
+}
+int32_t current_device() {
+  int device = 0;
+  return cudaGetDevice(&device) == cudaSuccess && device < kDevicesMax ? device : 0;
+}
+
+void throw_if_lost(int32_t device) {
+  Use& use = use_of(device);
+  std::lock_guard lock(use.mutex);
+  if (!use.lost.empty()) fail(BUNTING_LOST, "GPU %d is lost: %s", device, use.lost.c_str());
+}
+
 void check(cudaError_t status, char const* what) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // errors that do not stick are over once they were told
-  fail(BUNTING_LOST, "%s: %s (%s)", what, cudaGetErrorString(status), cudaGetErrorName(status));
+  lose_device(std::string(what) + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
+}
+
+// One more thing that lies on a device, and one less: whether it may be given back.
+void take_on(int32_t device) {
+  std::lock_guard lock(use_of(device).mutex);
+  ++use_of(device).objects;
+}
+bool give_back(int32_t device) {
+  std::lock_guard lock(use_of(device).mutex);
+  --use_of(device).objects;
+  return use_of(device).lost.empty();
+}
+
+// A lost device on which this process has nothing left is reset. After some faults, and while a kernel hangs,
+// that does not help: only another process gets the device back then.
+void begin_anew_if_unused(int32_t device) {
+  Use& use = use_of(device);
+  std::lock_guard lock(use.mutex);
+  if (use.lost.empty() || use.objects > 0) return;
+  if (cudaSetDevice(device) == cudaSuccess && cudaDeviceReset() == cudaSuccess &&
+      cudaFree(nullptr) == cudaSuccess)
+    use.lost.clear();
+  cudaGetLastError();
+}
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
 }  // namespace
 
 int32_t device_count(std::string& why_none) {
+  // All kernels go to the device when it is first used, not each when it is first launched: that would take
+  // memory, and might happen while a graph is recorded.
+  static int const eager = setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  (void)eager;
   int count = 0;
   cudaError_t const status = cudaGetDeviceCount(&count);
-  if (status == cudaSuccess && count > 0) return count;
+  if (status == cudaSuccess && count > 0) return count < kDevicesMax ? count : kDevicesMax;
   cudaGetLastError();
   int driver = 0, runtime = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
-  auto const version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
   if (driver == 0)
     why_none = "there is no NVIDIA driver on this machine";
   else if (status == cudaErrorInsufficientDriver)
-    why_none = "the NVIDIA driver is too old: it speaks CUDA " + version(driver) +
-               ", and this library needs " + version(runtime);
+    why_none = "the NVIDIA driver is too old: it speaks CUDA " + version_text(driver) +
+               ", and this library needs " + version_text(runtime);
   else
     why_none = std::string("the NVIDIA driver finds no GPU: ") + cudaGetErrorString(status);
   return 0;
 }
 
 DeviceInfo device_info(int32_t device) {
+  use_device(device);
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, device), "asking for the device's properties");
-  check(cudaSetDevice(device), "selecting the device");
   size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "asking for the device's memory");
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  int const capability = properties.major * 10 + properties.minor;
   return {properties.name,
-          properties.major * 10 + properties.minor,
+          capability,
           properties.multiProcessorCount,
           properties.sharedMemPerBlockOptin,
           total,
-          free};
+          free,
+          "sm_" + std::to_string(capability) + ", driver for CUDA " + version_text(driver)};
 }
 
 void use_device(int32_t device) {
+  std::string why_none;
+  int32_t const count = device_count(why_none);
+  if (count == 0) fail(BUNTING_INVALID, "%s", why_none.c_str());
+  if (device < 0 || device >= count)
+    fail(BUNTING_INVALID, "there is no GPU %d: this machine has %d, counted from 0", device, count);
+  begin_anew_if_unused(device);
+  throw_if_lost(device);
   check(cudaSetDevice(device), "selecting the device");
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for the device");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "asking for the device");
+  if (major * 10 + minor < kOldestCapability)
+    fail(BUNTING_INVALID, "GPU %d has compute capability %d.%d; %d.%d is the oldest with kernels here",
+         device, major, minor, kOldestCapability / 10, kOldestCapability % 10);
 }
 
-DeviceMemory::DeviceMemory(size_t bytes, char const* what) : bytes_(bytes) {
+void lose_device(std::string const& why) {
+  int32_t const device = current_device();
+  {
+    std::lock_guard lock(use_of(device).mutex);
+    if (use_of(device).lost.empty()) use_of(device).lost = why;
+  }
+  throw_if_lost(device);
+  std::abort();  // it is lost: that was thrown
+}
+
+double step_deadline_ms() {
+  return kStepDeadlineMs;
+}
+
+DeviceMemory::DeviceMemory(size_t bytes, char const* what) : bytes_(bytes), device_(current_device()) {
   if (bytes == 0) return;
+  throw_if_lost(device_);
   void* data = nullptr;
   cudaError_t const status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    fail(BUNTING_NO_MEMORY, "the device has no %zu bytes left for %s", bytes, what);
+    fail(BUNTING_NO_MEMORY, "GPU %d has no %zu bytes left for %s", device_, bytes, what);
   }
   check(status, "allocating device memory");
   data_ = static_cast<char*>(data);
   check(cudaMemset(data, 0, bytes), "clearing device memory");
   check(cudaStreamSynchronize(cudaStreamLegacy),
         "clearing device memory");  // our streams do not wait for that one
+  take_on(device_);
 }
 
 DeviceMemory::~DeviceMemory() {
-  cudaFree(data_);
+  if (data_ && give_back(device_)) cudaFree(data_);
 }
 
-MappedMemory::MappedMemory(size_t bytes, char const* what) : bytes_(bytes) {
+MappedMemory::MappedMemory(size_t bytes, char const* what) : bytes_(bytes), device_(current_device()) {
   if (bytes == 0) return;
+  throw_if_lost(device_);
   void* data = nullptr;
   cudaError_t const status = cudaHostAlloc(&data, bytes, cudaHostAllocMapped | cudaHostAllocPortable);
   if (status == cudaErrorMemoryAllocation) {
@@ -87,16 +180,18 @@ MappedMemory::MappedMemory(size_t bytes, char const* what) : bytes_(bytes) {
   }
   check(status, "allocating pinned memory");
   data_ = static_cast<char*>(data);
+  take_on(device_);
   std::memset(data, 0, bytes);
 }
 
 MappedMemory::~MappedMemory() {
-  cudaFreeHost(data_);
+  if (data_ && give_back(device_)) cudaFreeHost(data_);
 }
 
 // Counts the waits that the stream has reached, so that the host can sleep with a deadline.
 struct Stream::Queue {
   cudaStream_t stream = nullptr;
+  int32_t device = current_device();
   std::mutex mutex;
   std::condition_variable changed;
   int64_t asked = 0, reached = 0;
@@ -110,10 +205,16 @@ struct Stream::Queue {
 };
 
 Stream::Stream() : queue_(new Queue) {
+  throw_if_lost(queue_->device);
   check(cudaStreamCreateWithFlags(&queue_->stream, cudaStreamNonBlocking), "making a stream");
+  take_on(queue_->device);
 }
 
 Stream::~Stream() {
+  if (!give_back(queue_->device)) {
+    queue_.release();  // what hangs may still arrive one day
+    return;
+  }
   cudaStreamSynchronize(queue_->stream);
   cudaStreamDestroy(queue_->stream);
 }
@@ -139,6 +240,48 @@ void Stream::launch_any(char const* name, LaunchShape shape, void (*)(void const
   check(cudaLaunchKernel(function, dim3(unsigned(shape.blocks)), dim3(unsigned(shape.threads)), arguments,
                          shape.shared_bytes, queue_->stream),
         name);
+}
+
+struct Graph::Work {
+  cudaGraphExec_t exec = nullptr;
+  int32_t device = current_device();
+  Work() { take_on(device); }
+  ~Work() {
+    if (give_back(device) && exec) cudaGraphExecDestroy(exec);
+  }
+};
+
+Graph::Graph() = default;
+Graph::~Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+
+void Stream::begin_recording() {
+  check(cudaStreamBeginCapture(queue_->stream, cudaStreamCaptureModeThreadLocal), "recording a graph");
+}
+
+Graph Stream::end_recording() {
+  cudaGraph_t recorded = nullptr;
+  check(cudaStreamEndCapture(queue_->stream, &recorded), "recording a graph");
+  Graph graph;
+  graph.work_ = std::make_unique<Graph::Work>();
+  cudaError_t const status = cudaGraphInstantiate(&graph.work_->exec, recorded, 0);
+  cudaGraphDestroy(recorded);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    fail(BUNTING_NO_MEMORY, "the device has no memory left for a graph");
+  }
+  check(status, "making a graph");
+  check(cudaGraphUpload(graph.work_->exec, queue_->stream), "making a graph");
+  return graph;
+}
+
+void Stream::launch(Graph const& graph) {
+  check(cudaGraphLaunch(graph.work_->exec, queue_->stream), "launching a graph");
+}
+
+void* Stream::native() const {
+  return queue_->stream;
 }
 
 bool Stream::wait(double deadline_ms) {

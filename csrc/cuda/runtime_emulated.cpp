@@ -7,10 +7,12 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -24,18 +26,50 @@ namespace {
 
 constexpr int32_t kMultiprocessors = 4;
 constexpr uint64_t kMemoryBytes = uint64_t(1) << 30;
+constexpr double kStepDeadlineMs = 60'000;
 constexpr int kDelayOneIn = 8;
 constexpr int kDelayUsMax = 200;
+
+// From the environment: BUNTING_EMULATOR_MISHAPS="lose_device=500 step_deadline_ms=2000".
+Mishaps mishaps_asked_for() {
+  Mishaps mishaps;
+  char const* const text = std::getenv("BUNTING_EMULATOR_MISHAPS");
+  std::istringstream words(text ? text : "");
+  for (std::string word; words >> word;) {
+    size_t const equals = word.find('=');
+    std::string const name = word.substr(0, equals);
+    long long const value = equals == word.npos ? -1 : std::atoll(word.c_str() + equals + 1);
+    if (name == "fail_allocation")
+      mishaps.fail_allocation = value;
+    else if (name == "lose_device")
+      mishaps.lose_device = value;
+    else if (name == "hang")
+      mishaps.hang = value;
+    else if (name == "step_deadline_ms")
+      mishaps.step_deadline_ms = double(value);
+    else if (name == "seed")
+      mishaps.seed = uint64_t(value);
+    else
+      fail(BUNTING_INVALID, "BUNTING_EMULATOR_MISHAPS: there is no mishap \"%s\"", word.c_str());
+  }
+  return mishaps;
+}
 
 // The device, shared by the streams of the process.
 struct Device {
   std::mutex mutex;
   std::condition_variable changed;
   std::string lost;  // why, once it is
-  Mishaps mishaps;
-  uint64_t random = 1;
+  Mishaps mishaps = mishaps_asked_for();
+  uint64_t random = mishaps.seed;
   uint64_t allocated_bytes = 0;
+  int64_t streams = 0;
   uint64_t generation = 0;  // hung operations of an older one end
+
+  // After the last memory or stream is gone; with the mutex held.
+  void begin_anew_if_unused() {
+    if (allocated_bytes == 0 && streams == 0 && !lost.empty()) lost.clear();
+  }
 };
 
 Device& device() {
@@ -57,6 +91,7 @@ bool is_due(int64_t& countdown) {
 void lose(std::string const& why) {
   std::lock_guard lock(device().mutex);
   if (device().lost.empty()) device().lost = why;
+  ++device().generation;
   device().changed.notify_all();
 }
 
@@ -102,6 +137,7 @@ void release(char* data, size_t bytes) {
   munmap(data, (bytes + 4095) / 4096 * 4096 + 4096);
   std::lock_guard lock(device().mutex);
   device().allocated_bytes -= bytes;
+  device().begin_anew_if_unused();
 }
 
 }  // namespace
@@ -119,13 +155,31 @@ int32_t device_count(std::string&) {
   return 1;
 }
 
-DeviceInfo device_info(int32_t) {
+DeviceInfo device_info(int32_t index) {
+  use_device(index);
   std::lock_guard lock(device().mutex);
-  return {"emulated GPU", 80,           kMultiprocessors,
-          99 * 1024,      kMemoryBytes, kMemoryBytes - device().allocated_bytes};
+  return {"emulated GPU",
+          80,
+          kMultiprocessors,
+          99 * 1024,
+          kMemoryBytes,
+          kMemoryBytes - device().allocated_bytes,
+          "no driver: kernels run on the CPU, slowly"};
 }
 
-void use_device(int32_t) {}
+void use_device(int32_t index) {
+  if (index != 0) fail(BUNTING_INVALID, "there is no GPU %d: one is emulated", index);
+}
+
+void lose_device(std::string const& why) {
+  lose(why);
+  fail(BUNTING_LOST, "the device is lost: %s", why.c_str());
+}
+
+double step_deadline_ms() {
+  std::lock_guard lock(device().mutex);
+  return device().mishaps.step_deadline_ms > 0 ? device().mishaps.step_deadline_ms : kStepDeadlineMs;
+}
 
 DeviceMemory::DeviceMemory(size_t bytes, char const* what) : data_(allocate(bytes, what)), bytes_(bytes) {}
 DeviceMemory::~DeviceMemory() {
@@ -137,7 +191,17 @@ MappedMemory::~MappedMemory() {
   release(data_, bytes_);
 }
 
+struct Graph::Work {
+  std::vector<std::function<void()>> operations;
+};
+
+Graph::Graph() = default;
+Graph::~Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+
 struct Stream::Queue {
+  std::unique_ptr<Graph::Work> recorded;  // while recording
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> operations;
@@ -147,6 +211,7 @@ struct Stream::Queue {
 
   void push(std::function<void()> operation) {
     throw_if_lost();
+    if (recorded) return recorded->operations.push_back(std::move(operation));
     std::lock_guard lock(mutex);
     operations.push_back(std::move(operation));
     ++queued;
@@ -178,6 +243,8 @@ struct Stream::Queue {
       if (!device().lost.empty()) return;
       if (is_due(device().mishaps.lose_device)) {
         device().lost = "a mishap that was asked for";
+        ++device().generation;
+        device().changed.notify_all();
         return;
       }
       if (is_due(device().mishaps.hang)) {
@@ -190,7 +257,12 @@ struct Stream::Queue {
   }
 };
 
-Stream::Stream() : queue_(new Queue) {}
+Stream::Stream() {
+  throw_if_lost();
+  queue_.reset(new Queue);
+  std::lock_guard lock(device().mutex);
+  ++device().streams;
+}
 
 Stream::~Stream() {
   {
@@ -199,6 +271,9 @@ Stream::~Stream() {
     queue_->changed.notify_all();
   }
   queue_->worker.join();
+  std::lock_guard lock(device().mutex);
+  --device().streams;
+  device().begin_anew_if_unused();
 }
 
 void Stream::copy(void* to, void const* from, size_t bytes) {
@@ -230,6 +305,24 @@ void Stream::launch_any(char const* name, LaunchShape shape, void (*call)(void c
     std::string const fault = emulator::run_grid(grid, body, what.get(), next_random());
     if (!fault.empty()) lose(fault);
   });
+}
+
+void Stream::begin_recording() {
+  queue_->recorded = std::make_unique<Graph::Work>();
+}
+
+Graph Stream::end_recording() {
+  Graph graph;
+  graph.work_ = std::move(queue_->recorded);
+  return graph;
+}
+
+void Stream::launch(Graph const& graph) {
+  for (auto const& operation : graph.work_->operations) queue_->push(operation);
+}
+
+void* Stream::native() const {
+  return nullptr;
 }
 
 bool Stream::wait(double deadline_ms) {

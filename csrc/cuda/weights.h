@@ -1,10 +1,12 @@
-// weights.h - a sealed model's weights on the device: matrices as rows of bf16, vectors as f32.
+// weights.h - a sealed model's weights on the device: matrices as rows, of bf16 or, where the host has
+// integers in groups, of those (quantise.h); the table of embeddings always in bf16; vectors as f32.
 //
 // The host keeps its packed copy, from which this one is made when an engine opens.
 #pragma once
 
 #include <vector>
 
+#include "cuda/kernels/kernels.h"
 #include "cuda/runtime.h"
 #include "model.h"
 
@@ -12,14 +14,14 @@ namespace bunting::cuda {
 
 struct DeviceLayer {
   float const* attention_norm = nullptr;  // [H]
-  bf16 const* qkv = nullptr;              // [(Hq + 2 Hk) D, H]
+  WeightMatrix qkv{nullptr};              // [(Hq + 2 Hk) D, H]
   float const* qkv_bias = nullptr;        // [(Hq + 2 Hk) D] or null
   float const* q_norm = nullptr;          // [D] or null
   float const* k_norm = nullptr;          // [D] or null
-  bf16 const* o = nullptr;                // [H, Hq D]
+  WeightMatrix o{nullptr};                // [H, Hq D]
   float const* mlp_norm = nullptr;        // [H]
-  bf16 const* gate_up = nullptr;          // [2 F, H]: gate, then up
-  bf16 const* down = nullptr;             // [H, F]
+  WeightMatrix gate_up{nullptr};          // [2 F, H]: gate, then up
+  WeightMatrix down{nullptr};             // [H, F]
 };
 
 class DeviceWeights {
@@ -31,10 +33,10 @@ class DeviceWeights {
   static size_t bytes(Model const& model);
 
   DeviceLayer const& layer(int32_t index) const { return layers_[size_t(index)]; }
-  bf16 const* embedding() const { return embedding_; }                          // [V, H]
-  bf16 const* vocabulary_projection() const { return vocabulary_projection_; }  // [V, H]
-  float const* final_norm() const { return final_norm_; }                       // [H]
-  float const* rope_cos() const { return rope_cos_; }                           // [context_max, D/2]
+  bf16 const* embedding() const { return embedding_; }                                  // [V, H]
+  WeightMatrix const& vocabulary_projection() const { return vocabulary_projection_; }  // [V, H]
+  float const* final_norm() const { return final_norm_; }                               // [H]
+  float const* rope_cos() const { return rope_cos_; }                                   // [context_max, D/2]
   float const* rope_sin() const { return rope_sin_; }
 
  private:
@@ -45,7 +47,7 @@ class DeviceWeights {
   DeviceMemory memory_;
   std::vector<DeviceLayer> layers_;
   bf16 const* embedding_ = nullptr;
-  bf16 const* vocabulary_projection_ = nullptr;
+  WeightMatrix vocabulary_projection_{nullptr};
   float const* final_norm_ = nullptr;
   float const* rope_cos_ = nullptr;
   float const* rope_sin_ = nullptr;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -87,6 +88,8 @@ class Machine {
   Access access(char const* operation) {
     return {operation, current().self.thread, block_epoch_, warp_of_current().epoch};
   }
+  Moment moment() { return {launch_number_, current().self.block, block_epoch_, current().self.thread}; }
+  Moment& handed_over_by(int32_t block) { return handed_over_[size_t(block)]; }
   void wait_at_warp(char const* operation, void* brought, Combine combine);
   void wait_at_block();
   void warp_barrier();
@@ -120,10 +123,13 @@ class Machine {
   int32_t running_warp_ = 0;
   int32_t at_barrier_ = 0, finished_ = 0;
   uint32_t block_epoch_ = 1;
+  uint32_t launch_number_ = 0;
+  std::vector<Moment> handed_over_;  // by block, the last time; launch 0: never
   char fault_[kFaultBytes] = "";
 };
 
 thread_local Machine* machine = nullptr;
+std::atomic<uint32_t> launches{0};
 
 // Shared by all OS threads; a launch and the wait for it order the accesses.
 Site sabotaged{};
@@ -166,6 +172,9 @@ std::string Machine::run(Grid const& grid, void (*body)(void*), void* argument, 
     if (mprotect(stack, kStackBytes, PROT_READ | PROT_WRITE) != 0) std::abort();
     threads_[fibers_].fiber.take_stack(stack, kStackBytes);
   }
+  while ((launch_number_ = ++launches) == 0) {
+  }
+  handed_over_.assign(size_t(grid.blocks), Moment{});
   std::unique_ptr<int32_t[]> const order(new int32_t[grid.blocks]);
   for (int32_t i = 0; i < grid.blocks; ++i) order[i] = i;
   random_.shuffle(order.get(), grid.blocks);
@@ -356,6 +365,20 @@ std::string run_grid(Grid const& grid, void (*body)(void*), void* argument, uint
 
 Self const& self() {
   return machine->current().self;
+}
+
+Moment moment_of_self() {
+  return machine->moment();
+}
+
+void hand_over() {
+  Moment const now = machine->moment();
+  machine->handed_over_by(now.block) = now;
+}
+
+bool was_handed_over(Moment const& written) {
+  Moment const& last = machine->handed_over_by(written.block);
+  return last.launch != 0 && (written.epoch < last.epoch || written.thread == last.thread);
 }
 
 void fault(char const* format, ...) {

@@ -53,6 +53,19 @@ struct Self {
 };
 Self const& self();
 
+// Who touches global memory, and when: block barriers that its block has passed. `launch` is never 0.
+struct Moment {
+  uint32_t launch;
+  int32_t block;
+  uint32_t epoch;
+  int32_t thread;
+};
+Moment moment_of_self();
+// From now on other blocks may touch what this thread wrote, or any of its block before the last barrier.
+void hand_over();
+// Whether that is so of something that a block of this launch wrote then.
+bool was_handed_over(Moment const& written);
+
 // Ends the launch with a sentence about the calling thread.
 [[noreturn, gnu::format(printf, 1, 2)]] void fault(char const* format, ...);
 

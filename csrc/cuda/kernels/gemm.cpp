@@ -1,23 +1,21 @@
 // gemm.cpp - which kernel multiplies, and into how many parts K is cut.
-#include <algorithm>
-
 #include "cuda/kernels/kernels.h"
 
 namespace bunting::cuda {
 namespace {
 
-constexpr int32_t kFewColumns = 16, kManyColumns = 128, kManyTokens = 128;  // of a block
-constexpr int32_t kBlocksPerMultiprocessor = 2;
-constexpr int32_t kSplitMin = 1024;  // a part of K that is worth a block's start and the sum of one more part
+constexpr int32_t kPartsMax = 8;   // the warps of a block of gemm_few
+constexpr int32_t kPartMin = 256;  // a shorter part is not worth the sum of one more
+constexpr int32_t kWarpsWanted =
+    1024;  // of 16 columns and one part: eight for each multiprocessor of a large GPU
 
 }  // namespace
 
-int32_t gemm_splits(int32_t tokens, int32_t n, int32_t k, int32_t multiprocessors, int32_t splits_max) {
-  bool const few = tokens <= kGemmFewTokens;
-  int64_t const columns = few ? kFewColumns : kManyColumns;
-  int64_t const blocks = (n + columns - 1) / columns * (few ? 1 : (tokens + kManyTokens - 1) / kManyTokens);
-  int64_t const wanted = int64_t(multiprocessors) * kBlocksPerMultiprocessor / blocks;
-  return int32_t(std::clamp<int64_t>(std::min<int64_t>(wanted, k / kSplitMin), 1, splits_max));
+int32_t gemm_parts(int32_t n, int32_t k) {
+  int32_t const column_tiles = (n + 15) / 16;
+  int32_t parts = 1;
+  while (parts < kPartsMax && parts * column_tiles < kWarpsWanted && k / (2 * parts) >= kPartMin) parts *= 2;
+  return parts;
 }
 
 void gemm(Stream& stream, Gemm const& g) {

@@ -1,23 +1,29 @@
 // gemm_few.cu - y[t, n] = sum_k x[t, k] * w[n, k] for at most 64 tokens: the weights are read once, at the
 // speed of memory.
 //
-//   x  [T, K] bf16     w  [N, K] bf16     y  [splits, T, N] f32
+//   x  [T, K] bf16     w  [N, K] in a format of quantise.h     y  [T, N] f32
 //
 // The weights are the 16-row operand of mma.m16n8k16 and the tokens its 8 columns, so that one token costs
 // eight, not sixteen. A dot product does not care for the order of k. So each lane takes eight neighbouring
-// k, sixteen bytes, of weight rows g and g + 8 and of each token, and calls them the k of two instructions:
+// k, sixteen bytes of bf16, of weight rows g and g + 8 and of each token, and calls them the k of two
+// instructions:
 //
 //   lane (g, t), k = 8t .. 8t+7 of a slab of 32   -> instruction 0: words 0, 1   instruction 1: words 2, 3
 //
-// No shared memory, no shuffles, no packing of weights, and full 32-byte sectors.
+// Sixteen bytes of a format with fewer bits hold two or four slabs, and become bf16 in registers (formats.h).
+// Where each slab of a row has its scale, a slab's product is multiplied with it in f32.
 //
-// Work:     a block has 16 columns of y and one part of K; its eight warps take the slabs in turn, and the
-//           sums of the warps are added in the order of the warps. A row's sum does not depend on the rows
-//           beside it.
-// Roofline: memory, 2*N*K bytes. On their way to the registers of a multiprocessor are at least 32 KiB of
-//           weights.
-// Checked:  against sums in double, f32 rounding over K terms.
+// No shared memory, no shuffles, and full 32-byte sectors. Parts of K, and what makes the sums equal to those
+// of gemm_many, are told in kernels.h.
+//
+// Work:     a block has 128 columns of y, 16 for each of its warps, and one part of K, so that its warps find
+//           each other's tokens in L1. The parts are added in order by the block that comes last.
+// Roofline: memory, N*K weights. On their way to the registers of a multiprocessor are at least 32 KiB of
+//           them. Tokens come from L2 once for 128 columns: an eighth of the bytes of bf16 weights for 16
+//           tokens, half of them for 64.
+// Checked:  against sums in double, f32 rounding over K terms; against gemm_many, bit for bit.
 #include "cuda/kernels/device.h"
+#include "cuda/kernels/formats.h"
 #include "cuda/kernels/kernels.h"
 
 namespace bunting::cuda {
@@ -27,109 +33,193 @@ using namespace gpu;
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kColumns = 16;  // of y
+constexpr int kColumns = 16;  // of y, for a warp
 constexpr int kSlab = 32;     // of K
 constexpr Vec kZeros{};
 
-// Blocks on a multiprocessor, and slabs of weights on their way to a warp's registers: as the registers
-// allow, which hold the sums of all tokens. A slab of eight warps is 8 KiB.
-template <int kTiles>
-inline constexpr int kBlocks = kTiles <= 2 ? 2 : 1;
-template <int kTiles>
-inline constexpr int kAhead = kTiles <= 2 ? 3 : 4;
+constexpr int kBlockColumns = kWarps * kColumns;
 
-struct Weights {
-  Vec low, high;  // rows g and g + 8
+// Blocks on a multiprocessor, and vectors of a row of weights on their way to a lane's registers: as the
+// registers allow, which hold the sums of all tokens. A vector for each lane and row is 8 KiB.
+template <int kTiles, Format kFormat>
+inline constexpr int kBlocks = kFormat == Format::plain && kTiles <= 2 ? 2 : 1;
+template <int kTiles>
+constexpr int ahead(Format format) {
+  if (format == Format::plain) return kTiles <= 2 ? 5 : kTiles <= 4 ? 8 : 5;
+  if (kTiles <= 2) return format == Format::int4 ? 3 : 4;
+  if (kTiles <= 4) return format == Format::int4 ? 2 : 3;
+  return format == Format::int4 ? 1 : 2;
+}
+
+// Of rows g and g + 8.
+template <Format kFormat>
+struct Rows {
+  Vec low, high;
+  SlabScales<kFormat> low_scales, high_scales;
 };
 
+struct Task {
+  Gemm g;
+  int32_t parts;
+};
+
+// What a column's sum begins with, and what its parts are multiplied with.
+struct Start {
+  float bias = 0, factor = 1;
+  GPU_DEVICE Start(Gemm const& g, Format format, int column, bool wanted) {
+    if (!wanted || column >= g.n) return;
+    if (g.bias) bias = load(g.bias + column);
+    if (format == Format::fp8) factor = load(static_cast<float const*>(g.w.scales) + column);
+  }
+};
+
+// Counts this block's part arrived. The last one of a block of columns adds up all of them.
+GPU_DEVICE void add_parts(Task const& task, Format format, int block_column) {
+  Gemm const& g = task.g;
+  Shared<int32_t> const is_last{0};
+  block_sync();  // all of the part is written
+  if (thread_index() == 0) {
+    int32_t* const arrived = g.arrived + block_column / kBlockColumns;
+    bool const last = add_acquire_release(arrived, 1) == task.parts - 1;
+    if (last) store(arrived, 0);
+    is_last.set(0, last);
+  }
+  block_sync();
+  if (!is_last.get(0)) return;
+  for (int i = thread_index(); i < g.tokens * kBlockColumns; i += kThreads) {
+    int const token = i / kBlockColumns, column = block_column + i % kBlockColumns;
+    if (column >= g.n) continue;
+    Start const start(g, format, column, true);
+    int64_t const at = int64_t(token) * g.n + column;
+    float sum = start.bias;
+    for (int part = 0; part < task.parts; ++part)
+      sum = fmaf(start.factor, load(g.partial + int64_t(part) * g.tokens * g.n + at), sum);
+    store(g.y + at, sum);
+  }
+}
+
 // kTiles tiles of eight tokens.
-template <int kTiles>
-GPU_KERNEL(kThreads, kBlocks<kTiles>)
-gemm_few_kernel(Gemm const g) {
-  constexpr int kTokens = 8 * kTiles;
-  int const column_tiles = (g.n + kColumns - 1) / kColumns;
-  int const split = block_index() / column_tiles, first_column = block_index() % column_tiles * kColumns;
-  int const slabs = (g.k + kSlab - 1) / kSlab;
-  int const slab_begin = int(int64_t(slabs) * split / g.splits);
-  int const slab_end = int(int64_t(slabs) * (split + 1) / g.splits);
+template <int kTiles, Format kFormat>
+GPU_KERNEL(kThreads, (kBlocks<kTiles, kFormat>))
+gemm_few_kernel(Task const task) {
+  using W = Weights<kFormat>;
+  using Scales = SlabScales<kFormat>;
+  Gemm const& g = task.g;
+  int const part = block_index() % task.parts, block_column = block_index() / task.parts * kBlockColumns;
+  int const first_column = block_column + warp() * kColumns;
+  // A piece is four lanes' vectors of one row.
+  constexpr int kStep = gemm_step(kFormat), kPiecesOfStep = kStep / (W::kSlabs * kSlab);
+  int const steps = (g.k + kStep - 1) / kStep;
+  int const piece_begin = steps * part / task.parts * kPiecesOfStep;
+  int const piece_end = steps * (part + 1) / task.parts * kPiecesOfStep;
   int const group = lane() / 4, in_group = lane() % 4;
 
   // In vectors. Offsets from these fit 32 bits.
-  int const row = g.k / 8;
-  Vec const* const w = reinterpret_cast<Vec const*>(g.w + int64_t(first_column + group) * g.k) + in_group;
+  int const x_row = g.k / 8, w_row = kFormat == Format::plain ? x_row : steps * kPiecesOfStep * 4;
+  Vec const* const w = static_cast<Vec const*>(g.w.data) + int64_t(first_column + group) * w_row + in_group;
   Vec const* const x = reinterpret_cast<Vec const*>(g.x + int64_t(group) * g.k) + in_group;
+  // In pieces.
+  int const scale_row = steps * kPiecesOfStep;
+  Scales const* const scales =
+      static_cast<Scales const*>(g.w.scales) + int64_t(first_column + group) * scale_row;
   bool const low_inside = first_column + group < g.n, high_inside = first_column + group + 8 < g.n;
-  auto const fetch = [&](int slab) {
-    int const at = slab * (kSlab / 8);
-    bool const inside = slab < slab_end && at + in_group < row;
-    return Weights{inside && low_inside ? load_once(w + at) : kZeros,
-                   inside && high_inside ? load_once(w + at + 8 * row) : kZeros};
+  auto const fetch = [&](int piece) {
+    bool const inside = piece < piece_end && piece * 4 + in_group < w_row;
+    Rows<kFormat> rows{inside && low_inside ? load_once(w + piece * 4) : kZeros,
+                       inside && high_inside ? load_once(w + piece * 4 + 8 * w_row) : kZeros,
+                       {},
+                       {}};
+    if constexpr (W::kGrouped) {
+      if (inside && low_inside) rows.low_scales = load(scales + piece);
+      if (inside && high_inside) rows.high_scales = load(scales + piece + 8 * scale_row);
+    }
+    return rows;
   };
 
   float sums[kTiles][4] = {};
-  constexpr int kSlabs = kAhead<kTiles>;
-  Weights ahead[kSlabs];
+  constexpr int kPieces = ahead<kTiles>(kFormat);
+  Rows<kFormat> next[kPieces];
   GPU_UNROLL
-  for (int i = 0; i < kSlabs; ++i) ahead[i] = fetch(slab_begin + warp() + i * kWarps);
-  for (int slab = slab_begin + warp(); slab < slab_end; slab += kSlabs * kWarps) {
+  for (int i = 0; i < kPieces; ++i) next[i] = fetch(piece_begin + i);
+  for (int piece = piece_begin; piece < piece_end; piece += kPieces) {
     GPU_UNROLL
-    for (int i = 0; i < kSlabs; ++i) {
-      int const here = slab + i * kWarps;
-      int const at = here * (kSlab / 8);
-      bool const inside = here < slab_end && at + in_group < row;
-      Weights const rows = ahead[i];
-      ahead[i] = fetch(here + kSlabs * kWarps);
+    for (int i = 0; i < kPieces; ++i) {
+      int const here = piece + i;
+      Rows<kFormat> const rows = next[i];
+      next[i] = fetch(here + kPieces);
       GPU_UNROLL
-      for (int tile = 0; tile < kTiles; ++tile) {
-        bool const wanted = inside && tile * 8 + group < g.tokens;
-        Vec const tokens = wanted ? load(x + at + tile * 8 * row) : kZeros;
+      for (int s = 0; s < W::kSlabs; ++s) {
+        int const at = (here * W::kSlabs + s) * (kSlab / 8);
+        bool const inside = here < piece_end && at + in_group < x_row;
+        Vec const low = W::slab(rows.low, s), high = W::slab(rows.high, s);
         GPU_UNROLL
-        for (int j = 0; j < 4; j += 2) {
-          Vec const left{{rows.low.word[j], rows.high.word[j], rows.low.word[j + 1], rows.high.word[j + 1]}};
-          multiply_add(sums[tile], left, tokens.word[j], tokens.word[j + 1]);
+        for (int tile = 0; tile < kTiles; ++tile) {
+          bool const wanted = inside && tile * 8 + group < g.tokens;
+          Vec const tokens = wanted ? load(x + at + tile * 8 * x_row) : kZeros;
+          float of_slab[4] = {};
+          float (&to)[4] = W::kGrouped ? of_slab : sums[tile];
+          GPU_UNROLL
+          for (int j = 0; j < 4; j += 2) {
+            Vec const left{{low.word[j], high.word[j], low.word[j + 1], high.word[j + 1]}};
+            multiply_add(to, left, tokens.word[j], tokens.word[j + 1]);
+          }
+          if constexpr (W::kGrouped) {
+            add_slab(sums[tile], of_slab, rows.low_scales.of(s), rows.high_scales.of(s));
+          }
         }
       }
     }
   }
 
-  Shared<float> const partial{0};  // [warp][token][column]
+  // Columns g and g + 8 of tokens 2t and 2t + 1 of each tile.
+  float* const y = task.parts == 1 ? g.y : g.partial + int64_t(part) * g.tokens * g.n;
   GPU_UNROLL
-  for (int tile = 0; tile < kTiles; ++tile) {
+  for (int i = 0; i < 4; ++i) {
+    int const column = first_column + group + i / 2 * 8;
+    Start const start(g, kFormat, column, task.parts == 1);
     GPU_UNROLL
-    for (int i = 0; i < 4; ++i)
-      partial.set((warp() * kTokens + tile * 8 + 2 * in_group + i % 2) * kColumns + group + i / 2 * 8,
-                  sums[tile][i]);
+    for (int tile = 0; tile < kTiles; ++tile) {
+      int const token = tile * 8 + 2 * in_group + i % 2;
+      if (token < g.tokens && column < g.n)
+        store(y + int64_t(token) * g.n + column, fmaf(start.factor, sums[tile][i], start.bias));
+    }
   }
-  block_sync();
-  for (int i = thread_index(); i < kTokens * kColumns; i += kThreads) {
-    int const token = i / kColumns, column = first_column + i % kColumns;
-    if (token >= g.tokens || column >= g.n) continue;
-    float sum = g.bias && split == 0 ? load(g.bias + column) : 0;
-    GPU_UNROLL
-    for (int w = 0; w < kWarps; ++w) sum += partial.get(w * kTokens * kColumns + i);
-    store(g.y + (int64_t(split) * g.tokens + token) * g.n + column, sum);
-  }
+  if (task.parts > 1) add_parts(task, kFormat, block_column);
 }
 
-template <int kTiles>
+template <int kTiles, Format kFormat>
 void launch(Stream& stream, Gemm const& g) {
-  int32_t const blocks = (g.n + kColumns - 1) / kColumns * g.splits;
-  size_t const shared_bytes = size_t(kWarps) * 8 * kTiles * kColumns * sizeof(float);
-  stream.launch("gemm_few", gemm_few_kernel<kTiles>, {blocks, kThreads, shared_bytes}, g);
+  Task const task{g, gemm_parts(g.n, g.k)};
+  int32_t const blocks = (g.n + kBlockColumns - 1) / kBlockColumns * task.parts;
+  stream.launch("gemm_few", gemm_few_kernel<kTiles, kFormat>, {blocks, kThreads, sizeof(int32_t)}, task);
+}
+
+template <Format kFormat>
+void launch_for(Stream& stream, Gemm const& g) {
+  if (g.tokens <= 8)
+    launch<1, kFormat>(stream, g);
+  else if (g.tokens <= 16)
+    launch<2, kFormat>(stream, g);
+  else if (g.tokens <= 32)
+    launch<4, kFormat>(stream, g);
+  else
+    launch<8, kFormat>(stream, g);
 }
 
 }  // namespace
 
 void gemm_few(Stream& stream, Gemm const& g) {
   if (g.tokens <= 0) return;
-  if (g.tokens <= 8)
-    launch<1>(stream, g);
-  else if (g.tokens <= 16)
-    launch<2>(stream, g);
-  else if (g.tokens <= 32)
-    launch<4>(stream, g);
-  else
-    launch<8>(stream, g);
+  switch (g.w.format) {
+    case Format::plain:
+      return launch_for<Format::plain>(stream, g);
+    case Format::int8:
+      return launch_for<Format::int8>(stream, g);
+    case Format::int4:
+      return launch_for<Format::int4>(stream, g);
+    case Format::fp8:
+      return launch_for<Format::fp8>(stream, g);
+  }
 }
 
 }  // namespace bunting::cuda

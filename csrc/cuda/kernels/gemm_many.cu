@@ -1,17 +1,22 @@
 // gemm_many.cu - y[t, n] = sum_k x[t, k] * w[n, k] for many tokens, on mma.m16n8k16.
 //
-//   x  [T, K] bf16     w  [N, K] bf16     y  [splits, T, N] f32
+//   x  [T, K] bf16     w  [N, K] in a format of quantise.h     y  [T, N] f32
 //
-// A block computes 128 columns of y for 128 tokens. Tiles of 64 k of both matrices pass through a ring of
-// kStages stages in shared memory. A row of a tile is eight chunks of sixteen bytes; chunk c of row r lies
-// at c ^ (r % 8), so that the eight rows that one ldmatrix reads lie in different banks.
+// A block computes 128 columns of y for 128 tokens, or 64. Steps of K, as many k as a whole number of sixteen
+// bytes of weights for each of four lanes hold, pass through a ring of stages in shared memory. A lane reads
+// whole chunks of sixteen bytes, four lanes four neighbouring ones of a row, and deals their k to
+// instructions as gemm_few does, so that the sums are equal to the bit (kernels.h). Weights become bf16 on
+// the way to the instruction (formats.h). Every other row of more than four chunks has its halves exchanged,
+// so that the eight lanes that are served at once read different banks.
 //
-// Work:     eight warps of 64 columns x 32 tokens. Blocks beside each other share weights: tokens vary
-//           fastest.
-// Roofline: arithmetic, 2*T*N*K flops; per instruction of 4096 flops a warp reads 192 bytes of shared
+// Work:     eight warps of 32 columns x half of the tokens. Blocks beside each other share weights: tokens
+// vary
+//           fastest. The parts of K come one after the other and meet in registers.
+// Roofline: arithmetic, 2*T*N*K flops; per instruction of 4096 flops a warp reads at most 192 bytes of shared
 //           memory.
-// Checked:  against sums in double, f32 rounding over K terms.
+// Checked:  against sums in double, f32 rounding over K terms; against gemm_few, bit for bit.
 #include "cuda/kernels/device.h"
+#include "cuda/kernels/formats.h"
 #include "cuda/kernels/kernels.h"
 
 namespace bunting::cuda {
@@ -20,83 +25,144 @@ namespace {
 using namespace gpu;
 
 constexpr int kThreads = 256;
-constexpr int kRows = 128;  // of each matrix in a block's tile
-constexpr int kChunks = 8;  // of sixteen bytes in a row of a tile
-constexpr int kTileK = 8 * kChunks;
-constexpr int kStages = 3;
-constexpr int kTile = kRows * kChunks;  // vectors of one matrix in one stage
-constexpr size_t kSharedBytes = size_t(kStages) * 2 * kTile * sizeof(Vec);
-constexpr int kWarpColumns = 64, kWarpTokens = 32;
+constexpr int kColumns = 128;  // of a block
+constexpr int kSlab = 32;      // of K: four chunks of tokens
+constexpr int kWarpColumns = 32;
 
+// Rows of kChunks chunks, four or a multiple of eight.
+template <int kChunks>
 GPU_DEVICE int chunk_at(int row, int chunk) {
-  return row * kChunks + (chunk ^ row % 8);
+  return row * kChunks + (kChunks == 4 ? chunk : chunk ^ row % 2 * 4);
 }
+
+// Shared memory of a stage, in vectors: weights, then tokens.
+template <Format kFormat>
+struct Layout {
+  static constexpr int kSlabs = gemm_step(kFormat) / kSlab;  // of a step
+  static constexpr int kWeightChunks = 4 * kSlabs / Weights<kFormat>::kSlabs, kTokenChunks = 4 * kSlabs;
+  // Of a block. A product of a slab that waits for its scale takes registers, too.
+  static constexpr int kTokens = Weights<kFormat>::kGrouped ? 64 : 128;
+  static constexpr int kTokensAt = kColumns * kWeightChunks;
+  static constexpr int kStage = kTokensAt + kTokens * kTokenChunks;
+  static constexpr int kStages = 3;
+  static constexpr size_t kBytes = size_t(kStages) * kStage * sizeof(Vec);
+};
 
 struct Task {
   Gemm g;
-  int32_t token_tiles, column_tiles;
+  int32_t token_tiles, parts;
 };
 
-GPU_KERNEL(kThreads, 2) gemm_many_kernel(Task const task) {
-  Gemm const& g = task.g;
-  int const tiles = task.token_tiles * task.column_tiles;
-  int const split = block_index() / tiles, tile = block_index() % tiles;
-  int const first_token = tile % task.token_tiles * kRows, first_column = tile / task.token_tiles * kRows;
-  int const steps = (g.k + kTileK - 1) / kTileK;
-  int const step_begin = int(int64_t(steps) * split / g.splits);
-  int const step_end = int(int64_t(steps) * (split + 1) / g.splits);
+// Begins to copy kRows rows of kChunks chunks, of which `rows` exist and `chunks` of each. `from` is the
+// first, rows are `stride` chunks apart.
+template <int kRows, int kChunks>
+GPU_DEVICE void fetch_rows(Shared<Vec> to, Vec const* from, int stride, int rows, int chunks) {
+  GPU_UNROLL
+  for (int i = 0; i < kRows * kChunks / kThreads; ++i) {
+    int const at = thread_index() + i * kThreads, row = at / kChunks, chunk = at % kChunks;
+    bool const inside = row < rows && chunk < chunks;
+    copy_async(to + chunk_at<kChunks>(row, chunk), from + (inside ? row * stride + chunk : 0), inside);
+  }
+}
 
-  auto const stage = [](int step, int matrix) {
-    return Shared<Vec>{0} + (step % kStages * 2 + matrix) * kTile;
-  };
-  // A thread copies the same chunk of every 32nd row.
-  constexpr int kRowsApart = kThreads / kChunks;
-  int const row = thread_index() / kChunks, chunk = thread_index() % kChunks, at = chunk_at(row, chunk);
-  auto const fetch_matrix = [&](Shared<Vec> to, bf16 const* first, int rows, int k) {
-    GPU_UNROLL
-    for (int i = 0; i < kRows / kRowsApart; ++i) {
-      bool const inside = row + i * kRowsApart < rows && k < g.k;
-      bf16 const* const from = inside ? first + i * kRowsApart * int64_t(g.k) + k : first;
-      copy_async(to + at + i * kRowsApart * kChunks, reinterpret_cast<Vec const*>(from), inside);
-    }
-  };
-  bf16 const* const w_rows = g.w + int64_t(first_column + row) * g.k;
-  bf16 const* const x_rows = g.x + int64_t(first_token + row) * g.k;
+template <Format kFormat>
+GPU_KERNEL(kThreads, 1)
+gemm_many_kernel(Task const task) {
+  using L = Layout<kFormat>;
+  using W = Weights<kFormat>;
+  using Scales = SlabScales<kFormat>;
+  Gemm const& g = task.g;
+  constexpr int kWarpTokens = L::kTokens / 2;
+  int const first_token = block_index() % task.token_tiles * L::kTokens;
+  int const first_column = block_index() / task.token_tiles * kColumns;
+  int const steps = (g.k + gemm_step(kFormat) - 1) / gemm_step(kFormat);
+
+  int const x_row = g.k / 8, w_row = kFormat == Format::plain ? x_row : steps * L::kWeightChunks;
+  Vec const* const w = static_cast<Vec const*>(g.w.data) + int64_t(first_column) * w_row;
+  Vec const* const x = reinterpret_cast<Vec const*>(g.x) + int64_t(first_token) * x_row;
+  auto const stage_of = [](int step) { return Shared<Vec>{0} + step % L::kStages * L::kStage; };
   auto const fetch = [&](int step) {
-    if (step < step_end) {
-      int const k = step * kTileK + 8 * chunk;
-      fetch_matrix(stage(step - step_begin, 0), w_rows, g.n - first_column, k);
-      fetch_matrix(stage(step - step_begin, 1), x_rows, g.tokens - first_token, k);
+    if (step < steps) {
+      int const w_at = step * L::kWeightChunks, x_at = step * L::kTokenChunks;
+      fetch_rows<kColumns, L::kWeightChunks>(stage_of(step), w + w_at, w_row, g.n - first_column,
+                                             w_row - w_at);
+      fetch_rows<L::kTokens, L::kTokenChunks>(stage_of(step) + L::kTokensAt, x + x_at, x_row,
+                                              g.tokens - first_token, x_row - x_at);
     }
     copy_commit();
   };
 
-  float sums[kWarpColumns / 16][kWarpTokens / 8][4] = {};
-  int const warp_column = warp() % 2 * kWarpColumns, warp_token = warp() / 2 * kWarpTokens;
+  int const warp_column = warp() % 4 * kWarpColumns, warp_token = warp() / 4 * kWarpTokens;
+  int const group = lane() / 4, in_group = lane() % 4;
+  auto const column_of = [&](int m, int i) { return first_column + warp_column + 16 * m + group + 8 * i; };
+  float factor[kWarpColumns / 16][2];  // of the columns
+  float sums[kWarpColumns / 16][kWarpTokens / 8][4] = {}, totals[kWarpColumns / 16][kWarpTokens / 8][4];
   GPU_UNROLL
-  for (int i = 0; i < kStages - 1; ++i) fetch(step_begin + i);
-  for (int step = step_begin; step < step_end; ++step) {
-    copy_wait<kStages - 2>();
-    block_sync();  // the step's tiles are there for all, and nobody reads the stage that is filled next
-    fetch(step + kStages - 1);
-    Shared<Vec> const w = stage(step - step_begin, 0), x = stage(step - step_begin, 1);
+  for (int m = 0; m < kWarpColumns / 16; ++m) {
     GPU_UNROLL
-    for (int k = 0; k < kTileK / 16; ++k) {
-      // Four matrices each: rows 0-7 and 8-15 at the first eight k, then at the second. Tokens the other
-      // way round: both halves of k for tokens 0-7, then for tokens 8-15.
-      Vec left[kWarpColumns / 16], right[kWarpTokens / 16];
+    for (int i = 0; i < 2; ++i) {
+      bool const inside = column_of(m, i) < g.n;
+      factor[m][i] =
+          W::kChannels && inside ? load(static_cast<float const*>(g.w.scales) + column_of(m, i)) : 1;
+      float const bias = g.bias && inside ? load(g.bias + column_of(m, i)) : 0;
       GPU_UNROLL
-      for (int m = 0; m < kWarpColumns / 16; ++m)
-        left[m] = load_matrices<false>(w + chunk_at(warp_column + 16 * m + lane() % 16, 2 * k + lane() / 16));
+      for (int n = 0; n < kWarpTokens / 8; ++n) totals[m][n][2 * i] = totals[m][n][2 * i + 1] = bias;
+    }
+  }
+
+  GPU_UNROLL
+  for (int i = 0; i < L::kStages - 1; ++i) fetch(i);
+  for (int part = 0, step = 0; part < task.parts; ++part) {
+    for (int const end = steps * (part + 1) / task.parts; step < end; ++step) {
+      Scales scales[kWarpColumns / 16][2] = {};
       GPU_UNROLL
-      for (int n = 0; n < kWarpTokens / 16; ++n)
-        right[n] = load_matrices<false>(
-            x + chunk_at(warp_token + 16 * n + lane() / 16 * 8 + lane() % 8, 2 * k + lane() / 8 % 2));
-      GPU_UNROLL
-      for (int m = 0; m < kWarpColumns / 16; ++m) {
+      for (int m = 0; m < kWarpColumns / 16 && W::kGrouped; ++m) {
         GPU_UNROLL
-        for (int n = 0; n < kWarpTokens / 8; ++n)
-          multiply_add(sums[m][n], left[m], right[n / 2].word[n % 2 * 2], right[n / 2].word[n % 2 * 2 + 1]);
+        for (int i = 0; i < 2; ++i)
+          if (column_of(m, i) < g.n)
+            scales[m][i] =
+                load(static_cast<Scales const*>(g.w.scales) + int64_t(column_of(m, i)) * steps + step);
+      }
+      copy_wait<L::kStages - 2>();
+      block_sync();  // the step's tiles are there for all, and nobody reads the stage that is filled next
+      fetch(step + L::kStages - 1);
+      Shared<Vec> const weights = stage_of(step), tokens = weights + L::kTokensAt;
+      GPU_UNROLL
+      for (int s = 0; s < L::kSlabs; ++s) {
+        Vec low[kWarpColumns / 16], high[kWarpColumns / 16];
+        GPU_UNROLL
+        for (int m = 0; m < kWarpColumns / 16; ++m) {
+          int const row = warp_column + 16 * m + group, chunk = s / W::kSlabs * 4 + in_group;
+          low[m] = W::slab(weights.get(chunk_at<L::kWeightChunks>(row, chunk)), s % W::kSlabs);
+          high[m] = W::slab(weights.get(chunk_at<L::kWeightChunks>(row + 8, chunk)), s % W::kSlabs);
+        }
+        GPU_UNROLL
+        for (int n = 0; n < kWarpTokens / 8; ++n) {
+          Vec const right =
+              tokens.get(chunk_at<L::kTokenChunks>(warp_token + 8 * n + group, 4 * s + in_group));
+          GPU_UNROLL
+          for (int m = 0; m < kWarpColumns / 16; ++m) {
+            float of_slab[4] = {};
+            float (&to)[4] = W::kGrouped ? of_slab : sums[m][n];
+            GPU_UNROLL
+            for (int j = 0; j < 4; j += 2) {
+              Vec const left{{low[m].word[j], high[m].word[j], low[m].word[j + 1], high[m].word[j + 1]}};
+              multiply_add(to, left, right.word[j], right.word[j + 1]);
+            }
+            if constexpr (W::kGrouped) add_slab(sums[m][n], of_slab, scales[m][0].of(s), scales[m][1].of(s));
+          }
+        }
+      }
+    }
+    GPU_UNROLL
+    for (int m = 0; m < kWarpColumns / 16; ++m) {
+      GPU_UNROLL
+      for (int n = 0; n < kWarpTokens / 8; ++n) {
+        GPU_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          totals[m][n][i] = fmaf(factor[m][i / 2], sums[m][n][i], totals[m][n][i]);
+          sums[m][n][i] = 0;
+        }
       }
     }
   }
@@ -104,30 +170,40 @@ GPU_KERNEL(kThreads, 2) gemm_many_kernel(Task const task) {
   GPU_UNROLL
   for (int m = 0; m < kWarpColumns / 16; ++m) {
     GPU_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      int const column = first_column + warp_column + 16 * m + lane() / 4 + 8 * i;
-      if (column >= g.n) continue;
-      float const bias = g.bias && split == 0 ? load(g.bias + column) : 0;
+    for (int n = 0; n < kWarpTokens / 8; ++n) {
       GPU_UNROLL
-      for (int n = 0; n < kWarpTokens / 8; ++n) {
-        GPU_UNROLL
-        for (int j = 0; j < 2; ++j) {
-          int const token = first_token + warp_token + 8 * n + 2 * (lane() % 4) + j;
-          if (token < g.tokens)
-            store(g.y + (int64_t(split) * g.tokens + token) * g.n + column, sums[m][n][2 * i + j] + bias);
-        }
+      for (int i = 0; i < 4; ++i) {
+        int const token = first_token + warp_token + 8 * n + 2 * in_group + i % 2,
+                  column = column_of(m, i / 2);
+        if (token < g.tokens && column < g.n) store(g.y + int64_t(token) * g.n + column, totals[m][n][i]);
       }
     }
   }
+}
+
+template <Format kFormat>
+void launch(Stream& stream, Gemm const& g) {
+  constexpr int32_t kTokens = Layout<kFormat>::kTokens;
+  int32_t const column_tiles = (g.n + kColumns - 1) / kColumns;
+  Task const task{g, (g.tokens + kTokens - 1) / kTokens, gemm_parts(g.n, g.k)};
+  stream.launch("gemm_many", gemm_many_kernel<kFormat>,
+                {task.token_tiles * column_tiles, kThreads, Layout<kFormat>::kBytes}, task);
 }
 
 }  // namespace
 
 void gemm_many(Stream& stream, Gemm const& g) {
   if (g.tokens <= 0) return;
-  Task const task{g, (g.tokens + kRows - 1) / kRows, (g.n + kRows - 1) / kRows};
-  stream.launch("gemm_many", gemm_many_kernel,
-                {task.token_tiles * task.column_tiles * g.splits, kThreads, kSharedBytes}, task);
+  switch (g.w.format) {
+    case Format::plain:
+      return launch<Format::plain>(stream, g);
+    case Format::int8:
+      return launch<Format::int8>(stream, g);
+    case Format::int4:
+      return launch<Format::int4>(stream, g);
+    case Format::fp8:
+      return launch<Format::fp8>(stream, g);
+  }
 }
 
 }  // namespace bunting::cuda

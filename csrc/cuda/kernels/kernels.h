@@ -5,9 +5,9 @@
 // products, bf16 keys and values, f32 everywhere else, the residual stream among it. reference/ has a plain
 // loop for each.
 //
-// Promise, tested: the same arguments give the same bits, whatever the timing, and a row's result does not
-// depend on the rows beside it, except through the number of splits that attention and matrix products
-// choose.
+// Promise, tested: a row's result does not depend on timing, on the rows beside it, or on how a step was cut
+// into blocks, tiles and parts. So each sum has one order, which the shapes of the model alone decide; every
+// variant of a kernel keeps to it.
 //
 // Dimension letters are those of engine.h: T tokens, H hidden, Hq/Hk heads, D head size, F feed-forward, V
 // vocabulary, Tp tokens per page.
@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "cuda/attention_plan.h"
+#include "cuda/quantise.h"
 #include "cuda/runtime.h"
 
 namespace bunting::cuda {
@@ -44,12 +45,11 @@ struct Gather {
 };
 void gather(Stream& stream, Gather const& g);
 
-// x[r] += delta[0][r] + delta[1][r] + ..., then y[r] = x[r] / sqrt(mean(x[r]^2) + epsilon) * weight. H is a
+// x[r] += delta[r] if there is one, then y[r] = x[r] / sqrt(mean(x[r]^2) + epsilon) * weight. H is a
 // multiple of 4.
 struct RmsNorm {
   float* x;             // [T, H] the residual stream
-  float const* delta;   // [deltas, T, H]: partial sums of a matrix product, added in this order
-  int32_t deltas;       // 0: x is only read
+  float const* delta;   // [T, H] or null: x is only read
   float const* weight;  // [H]
   bf16* y;              // [T, H]
   float epsilon;
@@ -67,16 +67,32 @@ void swiglu(Stream& stream, SwiGlu const& s);
 
 // ---- matrix products ------------------------------------------------------------------------------------
 
-// y[0][t, n] + y[1][t, n] + .. = sum_k x[t, k] * w[n, k] + bias[n], with f32 sums. K is a multiple of 8.
-// Part i of `splits` takes a share of K, so that few tokens and few columns still occupy the device;
-// whoever reads y adds the parts.
+// A matrix [N, K] in device memory: rows after each other, and their scales likewise (quantise.h).
+struct WeightMatrix {
+  void const* data = nullptr;
+  void const* scales = nullptr;
+  Format format = Format::plain;
+
+  WeightMatrix(bf16 const* rows) : data(rows) {}
+  WeightMatrix(Format how, void const* rows, void const* row_scales)
+      : data(rows), scales(row_scales), format(how) {}
+};
+
+// y[t, n] = sum_k x[t, k] * w[n, k] + bias[n], with f32 sums. K is a multiple of 8.
+//
+// The order of a sum: K is cut into gemm_parts() parts of whole steps of gemm_step(), part p of P having
+// steps [S*p/P, S*(p+1)/P). A part is one chain of matrix instructions; two take each 32 neighbouring k in
+// turn, of each eight of them k 0..3, then k 4..7. The parts are added to the bias, or to zero, in order.
 struct Gemm {
   bf16 const* x;      // [T, K]
-  bf16 const* w;      // [N, K]
+  WeightMatrix w;     // [N, K]
   float const* bias;  // [N] or null
-  float* y;           // [splits, T, N]
+  float* y;           // [T, N]
   int32_t tokens, n, k;
-  int32_t splits;
+  // For few tokens: a product of its own for each part, of at most kGemmPartialFloats, and counters, zero
+  // before and after. Products of one stream may share both.
+  float* partial = nullptr;
+  int32_t* arrived = nullptr;  // [kGemmArrived]
 };
 void gemm(Stream& stream, Gemm const& g);
 
@@ -86,20 +102,31 @@ inline constexpr int32_t kGemmFewTokens = 64;
 void gemm_few(Stream& stream, Gemm const& g);
 void gemm_many(Stream& stream, Gemm const& g);
 
-// How many splits occupy a device of so many multiprocessors, at most `splits_max`.
-int32_t gemm_splits(int32_t tokens, int32_t n, int32_t k, int32_t multiprocessors, int32_t splits_max);
+// 1, 2, 4 or 8: enough for few tokens to occupy a large GPU. The same on all GPUs and for any tokens.
+int32_t gemm_parts(int32_t n, int32_t k);
+inline constexpr int32_t kGemmPartialFloats = kGemmFewTokens << 15, kGemmArrived = 128;
+constexpr int32_t gemm_step(Format format) {
+  return format == Format::int4 ? 128 : 64;
+}
 
 // ---- keys and values ------------------------------------------------------------------------------------
 
-// One layer's part of the KV pages: [page][layer][keys | values][kv head][Tp][D] bf16. Strides are in
-// elements, so that the engine may choose another order of the outer dimensions.
+// One layer's part of the KV pages: [page][layer][keys | values][kv head][Tp][D]. Strides are in units of two
+// bytes, so that the engine may choose another order of the outer dimensions.
+//
+// In bf16, or in e4m3 with a multiplier for the keys and one for the values of each head and slot, all of them
+// after the layer's values: [kv head][Tp] words, keys in the low half. A multiplier is a power of two times
+// 2^120 in bf16, the largest number of its slot becoming 224 to 448, or NaN if that was not finite.
 struct KvPages {
   bf16* layer;  // page 0 of the layer
   int64_t page_stride;
   int64_t values;  // from a head's keys to its values
   int32_t kv_heads, head_size, page_tokens;
-  int64_t head_stride() const { return int64_t(page_tokens) * head_size; }
+  bool fp8 = false;
+  int64_t multipliers = 0;  // from `layer`
 };
+
+inline constexpr int32_t kNoSlot = -1;
 
 // What follows the QKV product, per token: RMS norm of each q and k head if there are weights for it,
 // rotation of q and k, append of k and v to the token's page slot. D is a multiple of 16, at most 256.
@@ -113,7 +140,7 @@ struct RopeAppend {
   float const* cos;  // [context_max, D/2]
   float const* sin;
   int32_t const* positions;  // [T]
-  int32_t const* slots;      // [T] page * Tp + slot to append to
+  int32_t const* slots;      // [T] page * Tp + slot to append to, or kNoSlot
   KvPages kv;
   int32_t tokens;
 };
@@ -128,8 +155,9 @@ struct CopyPages {
   bf16* pages;
   PageCopy const* copies;  // [count], device memory
   int32_t count;
-  int64_t page_elements;
+  int64_t page_elements;  // of two bytes
   int32_t head_size, page_tokens;
+  int32_t fp8_heads = 0;  // KV heads if keys and values are e4m3, 0 if they are bf16
 };
 void copy_pages(Stream& stream, CopyPages const& c);
 
@@ -140,8 +168,7 @@ void copy_pages(Stream& stream, CopyPages const& c);
 struct Attention {
   bf16 const* q;  // [T, Hq*D], not scaled
   bf16* out;      // [T, Hq*D]
-  KvPages kv;     // Tp is 1 << page_shift
-  int32_t page_shift;
+  KvPages kv;     // of 16 tokens
   int32_t query_heads;
   int32_t sliding_window;  // 0: none
   float scale;
@@ -156,6 +183,7 @@ struct Attention {
 
   float* partial_out;  // [partial rows, D]
   float* partial_log;  // [partial rows]: log2 of the sum of exp2
+  float* running;      // [blocks, kManyRows, D] scratch: what an item's spans have come to
   int32_t* arrived;    // [T * Hk], zero before and after
 };
 void attention(Stream& stream, Attention const& a);

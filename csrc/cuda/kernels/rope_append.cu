@@ -1,14 +1,14 @@
 // rope_append.cu - what lies between the QKV product and attention: norm of q and k heads, rotation,
 // append.
 //
-//   qkv  [T, (Hq + 2*Hk) * D] f32     q  [T, Hq*D] bf16     pages  bf16, see KvPages
+//   qkv  [T, (Hq + 2*Hk) * D] f32     q  [T, Hq*D] bf16     pages  bf16 or e4m3, see KvPages
 //
 //   x = x / sqrt(mean(x^2) + epsilon) * norm                                            (if there is a norm)
 //   x[i], x[i + D/2] = x[i] cos[i] - x[i + D/2] sin[i], x[i + D/2] cos[i] + x[i] sin[i]     (q and k)
 //
 // Work:     one warp per token and head; a lane holds two neighbouring pairs (i, i + D/2) per turn.
 // Roofline: memory, 6 * D bytes per head.
-// Checked:  against reference::rope_append in double, one bf16 rounding.
+// Checked:  against reference::rope_append in double, one rounding to bf16 or e4m3.
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"
 
@@ -18,7 +18,48 @@ namespace {
 using namespace gpu;
 
 constexpr int kWarps = 4;
-constexpr int kTurns = 2;  // of 128 dimensions each
+constexpr int kTurns = 2;                             // of 128 dimensions each
+constexpr int kExponentMin = -100, kExponentMax = 7;  // of what e4m3 are multiplied with
+constexpr float kInfinity = __builtin_inff();
+
+// A head's numbers in e4m3, and what they are to be multiplied with.
+GPU_DEVICE void append_e4m3(Float2 const (&low)[kTurns], Float2 const (&high)[kTurns], int d, bf16* out,
+                            bf16* multiplier) {
+  float largest = 0;
+  bool finite = true;
+  GPU_UNROLL
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (2 * lane() + turn * 2 * kWarp >= d / 2) continue;
+    GPU_UNROLL
+    for (int j = 0; j < 2; ++j) {
+      float const x = fabsf(low[turn].at[j]), y = fabsf(high[turn].at[j]);
+      finite = finite && x < kInfinity && y < kInfinity;
+      largest = fmaxf(largest, fmaxf(x, y));
+    }
+  }
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) largest = fmaxf(largest, shuffle_xor(largest, mask));
+  finite = ballot(finite) == ~0u;
+
+  // 2^exponent is the least by which the largest is at most 448, 1.75 * 2^8.
+  uint32_t bits;
+  memcpy(&bits, &largest, sizeof bits);
+  int exponent = int(bits >> 23) - 127 - ((bits & 0x7fffff) > 0x600000 ? 7 : 8);
+  exponent = exponent < kExponentMin ? kExponentMin : exponent > kExponentMax ? kExponentMax : exponent;
+  uint32_t const factor_bits = uint32_t(127 - exponent) << 23;
+  float factor;
+  memcpy(&factor, &factor_bits, sizeof factor);
+  GPU_UNROLL
+  for (int turn = 0; turn < kTurns; ++turn) {
+    int const i = 2 * lane() + turn * 2 * kWarp;
+    if (i >= d / 2) continue;
+    auto const pair = [&](Float2 const& x) {
+      return uint16_t(narrow_e4m3(x.at[0] * factor) | narrow_e4m3(x.at[1] * factor) << 8);
+    };
+    store(out + i / 2, pair(low[turn]));
+    store(out + d / 4 + i / 2, pair(high[turn]));
+  }
+  if (lane() == 0) store(multiplier, finite ? bf16((120 + 127 + exponent) << 7) : bf16(0x7fc0));
+}
 
 GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
   int const d = a.kv.head_size, heads = a.query_heads + 2 * a.kv.kv_heads;
@@ -43,20 +84,12 @@ GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
   float const* const norm = is_v ? nullptr : is_q ? a.q_norm : a.k_norm;
   float const scale = norm ? reciprocal_sqrt(warp_sum(squares) / float(d) + a.norm_epsilon) : 1;
 
-  bf16* out;
-  if (is_q) {
-    out = a.q + (int64_t(token) * a.query_heads + head) * d;
-  } else {
-    int const slot = load(a.slots + token), kv_head = (head - a.query_heads) % a.kv.kv_heads;
-    out = a.kv.layer + slot / a.kv.page_tokens * a.kv.page_stride + (is_v ? a.kv.values : 0) +
-          (int64_t(kv_head) * a.kv.page_tokens + slot % a.kv.page_tokens) * d;
-  }
   int64_t const angles = int64_t(load(a.positions + token)) * (d / 2);
   GPU_UNROLL
   for (int turn = 0; turn < kTurns; ++turn) {
     int const i = 2 * lane() + turn * 2 * kWarp;
     if (i >= d / 2) continue;
-    Float2 x = low[turn], y = high[turn];
+    Float2 &x = low[turn], &y = high[turn];
     if (norm) {
       Float2 const first = load(reinterpret_cast<Float2 const*>(norm + i));
       Float2 const second = load(reinterpret_cast<Float2 const*>(norm + d / 2 + i));
@@ -76,8 +109,24 @@ GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
         y.at[j] = y.at[j] * cos.at[j] + before * sin.at[j];
       }
     }
-    store(reinterpret_cast<uint32_t*>(out + i), narrow(x.at[0], x.at[1]));
-    store(reinterpret_cast<uint32_t*>(out + d / 2 + i), narrow(y.at[0], y.at[1]));
+  }
+
+  bf16* out = a.q + (int64_t(token) * a.query_heads + head) * d;
+  if (!is_q) {
+    int const slot = load(a.slots + token), kv_head = (head - a.query_heads) % a.kv.kv_heads;
+    if (slot == kNoSlot) return;
+    int64_t const page = slot / a.kv.page_tokens * a.kv.page_stride;
+    int const row = kv_head * a.kv.page_tokens + slot % a.kv.page_tokens;
+    out = a.kv.layer + page + (is_v ? a.kv.values : 0) + row * int64_t(a.kv.fp8 ? d / 2 : d);
+    if (a.kv.fp8)
+      return append_e4m3(low, high, d, out, a.kv.layer + page + a.kv.multipliers + 2 * row + (is_v ? 1 : 0));
+  }
+  GPU_UNROLL
+  for (int turn = 0; turn < kTurns; ++turn) {
+    int const i = 2 * lane() + turn * 2 * kWarp;
+    if (i >= d / 2) continue;
+    store(reinterpret_cast<uint32_t*>(out + i), narrow(low[turn].at[0], low[turn].at[1]));
+    store(reinterpret_cast<uint32_t*>(out + d / 2 + i), narrow(high[turn].at[0], high[turn].at[1]));
   }
 }
 

@@ -1,4 +1,7 @@
 // device_test.h - what the tests of kernels share: arrays on the device, one stream, comparisons, sabotage.
+//
+// With BUNTING_ON_GPU they run on a GPU, where nothing is sabotaged and each run has an order of threads of
+// its own.
 #pragma once
 
 #include <cmath>
@@ -10,12 +13,14 @@
 
 #include "cuda/kernels/kernels.h"
 #include "cuda/runtime.h"
-#include "cuda/runtime_emulated.h"
 #include "cuda/tests/races.h"
 #include "emulator/grid.h"
 #include "error.h"
 #include "reference/kv_value.h"
 #include "tests/test.h"
+#if !defined(BUNTING_ON_GPU)
+#include "cuda/runtime_emulated.h"
+#endif
 
 namespace bunting::test {
 
@@ -59,9 +64,24 @@ class DeviceArray {
   size_t count_;
 };
 
+// What a product of few tokens needs besides its matrices.
+struct GemmScratch {
+  DeviceArray<float> partial;
+  DeviceArray<int32_t> arrived{std::vector<int32_t>(cuda::kGemmArrived)};
+  explicit GemmScratch(size_t results) : partial(8 * results) {}
+  bool is_at_rest() const { return arrived.get() == std::vector<int32_t>(cuda::kGemmArrived); }
+};
+
+// The order of threads, and no mishaps any more.
+inline void set_order([[maybe_unused]] uint64_t seed) {
+#if !defined(BUNTING_ON_GPU)
+  cuda::set_mishaps({.seed = seed});
+#endif
+}
+
 // Runs what `work` queues; "" or why the device is lost. The device is whole again afterwards.
 inline std::string fault_of(std::function<void(cuda::Stream&)> const& work, uint64_t seed = 1) {
-  cuda::set_mishaps({.seed = seed});
+  set_order(seed);
   std::string text;
   try {
     cuda::Stream stream;
@@ -70,7 +90,7 @@ inline std::string fault_of(std::function<void(cuda::Stream&)> const& work, uint
   } catch (Error const& error) {
     text = error.what();
   }
-  cuda::set_mishaps({});
+  set_order(1);
   return text;
 }
 
@@ -81,14 +101,15 @@ inline std::string fault_of(std::function<void(cuda::Stream&)> const& work, uint
   } while (0)
 
 // Every place where the kernels of `work` wait is needed: without it the emulator, ThreadSanitizer or
-// `is_right` complains, for one of a few orders of threads. All but `unnoticed` places.
+// `is_right` complains, for one of a few orders of threads.
 inline void every_wait_is_needed(std::function<void(cuda::Stream&)> const& work,
-                                 std::function<bool()> const& is_right, int unnoticed = 0) {
-  constexpr uint64_t kSeeds = 3;
-  static constexpr char const* kKinds[] = {"block barrier", "warp barrier", "copy_wait"};
+                                 std::function<bool()> const& is_right) {
+  [[maybe_unused]] constexpr uint64_t kSeeds = 3;
+  [[maybe_unused]] static constexpr char const* kKinds[] = {"block barrier", "warp barrier", "copy_wait"};
   emulator::take_sites();
   std::string const fault = fault_of(work);
   REQUIRE(fault.empty() && is_right(), "unharmed: %s", fault.c_str());
+#if !defined(BUNTING_ON_GPU)
   std::vector<emulator::Site> const sites = emulator::take_sites();
   CHECK(!sites.empty(), "nothing waits");
   std::string silent;
@@ -100,10 +121,11 @@ inline void every_wait_is_needed(std::function<void(cuda::Stream&)> const& work,
       noticed = noticed || races > 0 || !is_right();
     }
     emulator::sabotage({});
-    if (!noticed && --unnoticed < 0)
+    if (!noticed)
       silent += std::string(" ") + kKinds[int(site.kind)] + " of line " + std::to_string(site.line);
   }
   CHECK(silent.empty(), "nobody notices if these are gone:%s", silent.c_str());
+#endif
 }
 
 inline std::vector<float> random_floats(Random& random, size_t count, float limit = 1) {

@@ -12,7 +12,7 @@ using namespace cuda;
 
 struct Step {
   std::vector<AttentionChunk> chunks;
-  std::vector<SharedSpan> shared;
+  std::vector<SharedRange> shared;
 
   // Chunks of `count` tokens from position `start` on, one after the other.
   void add(int32_t start, int32_t count) {
@@ -40,6 +40,7 @@ void check_plan(AttentionShape const& shape, Step const& step) {
   int32_t const group = shape.query_heads / shape.kv_heads;
   for (AttentionItem const& item : plan.items) {
     CHECK(item.kv_begin < item.kv_end && item.tokens > 0, "an empty item");
+    CHECK(item.kv_begin % kTileKeys == 0, "an item begins at %d, inside a tile of keys", item.kv_begin);
     CHECK(item.tokens * group <= (item.many_rows ? kManyRows : kFewRows), "%d rows in a tile",
           item.tokens * group);
   }
@@ -53,24 +54,69 @@ void check_plan(AttentionShape const& shape, Step const& step) {
           CHECK(seen.count(p) && seen.at(p) == 1, "token %d meets position %d %d times",
                 chunk.first_token + i, p, seen.count(p) ? seen.at(p) : 0);
       }
-  // Partial rows: each once, and in the merges of exactly the tokens of their items.
+  // Borders between a token's items are borders between spans, and what sums up its spans comes first.
+  for (int32_t token = 0; token < step.tokens(); ++token)
+    for (int32_t head = 0; head < shape.kv_heads; ++head) {
+      int32_t at = -1;
+      for (AttentionItem const& item : plan.items) {
+        if (item.kv_head != head || token < item.first_token || token >= item.first_token + item.tokens)
+          continue;
+        CHECK(at < 0 || (item.kv_begin == at && span_begin(at) == at),
+              "an item begins at %d after one that ends at %d", item.kv_begin, at);
+        CHECK((at < 0) == (item.sums_up == 1), "an item at %d sums up %d", item.kv_begin, item.sums_up);
+        at = item.kv_end;
+      }
+    }
+  // Partial rows: each once, and in the merges of exactly the tokens of their items, in order.
   std::map<int32_t, int> partial_rows;
   for (AttentionItem const& item : plan.items)
     for (int32_t i = 0; item.partial >= 0 && i < item.tokens; ++i) {
-      ++partial_rows[item.partial + i * group];
       size_t const pair = size_t((item.first_token + i) * shape.kv_heads + item.kv_head);
-      int found = 0;
-      for (int32_t m = plan.merge_begin[pair]; m < plan.merge_begin[pair + 1]; ++m)
-        found += plan.merge_rows[size_t(m)] == item.partial + i * group;
-      CHECK(found == 1, "a partial row is merged %d times", found);
+      int32_t const results = item.sums_up ? 1 : spans_in(item.kv_begin, item.kv_end);
+      int32_t at = plan.merge_begin[pair];
+      for (int32_t r = 0; r < results; ++r) {
+        int32_t const row = item.partial + (r * item.tokens + i) * group;
+        ++partial_rows[row];
+        while (at < plan.merge_begin[pair + 1] && plan.merge_rows[size_t(at)] != row) ++at;
+        CHECK(at < plan.merge_begin[pair + 1], "result %d of an item is not merged in order", r);
+      }
     }
   CHECK(partial_rows.size() == plan.merge_rows.size() &&
             partial_rows.size() * size_t(group) == size_t(plan.partial_rows),
         "%zu partial rows, %zu merged, %d in all", partial_rows.size(), plan.merge_rows.size(),
         plan.partial_rows);
+  CHECK(plan.partial_rows <= attention_partial_rows_max(shape) &&
+            int64_t(plan.items.size()) <= attention_items_max(step.tokens(), shape),
+        "%d partial rows and %zu items are too many", plan.partial_rows, plan.items.size());
+}
+
+// A tree over chunks [begin, end): a range, and maybe ranges for the two halves.
+void add_ranges(Random& random, Step& step, int32_t begin, int32_t end, int32_t parent) {
+  int32_t lowest = step.chunks[size_t(begin)].start;
+  for (int32_t c = begin; c < end; ++c) lowest = std::min(lowest, step.chunks[size_t(c)].start);
+  int32_t const from = parent < 0 ? 0 : step.shared[size_t(parent)].kv_end;
+  int32_t const pages = (lowest - from) / 16;
+  if (end - begin < 2 || pages < 1) return;
+  int32_t const self = int32_t(step.shared.size());
+  step.shared.push_back({begin, end, from, from + 16 * (1 + random.below(pages)), parent});
+  int32_t const middle = begin + 1 + random.below(end - begin - 1);
+  if (random.below(3)) add_ranges(random, step, begin, middle, self);
+  if (random.below(3)) add_ranges(random, step, middle, end, self);
 }
 
 }  // namespace
+
+TEST(attention_spans_are_borders_for_every_position) {
+  for (int32_t begin = 0; begin < 200'000; begin = span_end(begin)) {
+    int32_t const end = span_end(begin);
+    CHECK(span_begin(begin) == begin && begin % kTileKeys == 0 && span_begin(end - 1) == begin &&
+              span_end(end - 1) == end,
+          "[%d, %d)", begin, end);
+  }
+  CHECK(span_end(0) == 256 && span_end(8191) == 8192 && span_end(8192) == 8704 && span_end(20'000) == 20'480,
+        "other spans");
+  CHECK(spans_in(0, 256) == 1 && spans_in(255, 257) == 2 && spans_in(64, 64) == 0, "other counts");
+}
 
 TEST(attention_plan_shows_every_token_what_it_sees_once) {
   Random random{12};
@@ -78,17 +124,11 @@ TEST(attention_plan_shows_every_token_what_it_sees_once) {
     Step step;
     int const chunks = 1 + random.below(6);
     for (int c = 0; c < chunks; ++c)
-      step.add(random.below(3) == 0 ? 0 : random.below(700), 1 + random.below(90));
-    int const spans = random.below(4);
-    for (int s = 0; s < spans; ++s) {
-      int const a = random.below(chunks), b = a + 1 + random.below(chunks - a), begin = random.below(300);
-      AttentionChunk const& last = step.chunks[size_t(b) - 1];
-      step.shared.push_back({step.chunks[size_t(a)].first_token, last.first_token + last.count, begin,
-                             begin + random.below(500)});
-    }
+      step.add(random.below(3) == 0 ? 0 : random.below(1500), 1 + random.below(90));
+    if (random.below(2)) add_ranges(random, step, 0, chunks, -1);
     int32_t const groups[] = {1, 2, 4, 7, 16};
     int32_t const heads = 1 + random.below(2), group = groups[random.below(5)];
-    check_plan({heads * group, heads, random.below(2) ? 0 : 1 + random.below(300), 1 + random.below(40)},
+    check_plan({heads * group, heads, random.below(2) ? 0 : 1 + random.below(600), 1 + random.below(40)},
                step);
   }
 }
@@ -96,7 +136,7 @@ TEST(attention_plan_shows_every_token_what_it_sees_once) {
 TEST(attention_plan_reads_a_shared_prefix_once) {
   Step step;
   for (int c = 0; c < 16; ++c) step.add(4096 + 100, 1);
-  step.shared.push_back({0, 16, 0, 4096});
+  step.shared.push_back({0, 16, 0, 4096 + 64, -1});
   AttentionPlan plan;
   plan_attention({4, 1, 0, 8}, step.chunks, step.shared, plan);
   int64_t read = 0;

@@ -1,4 +1,5 @@
-// Whole steps on the emulated device against the CPU engine: the same model, the same step blocks.
+// Whole steps on the emulated device: against the CPU engine, and against each other.
+#include <algorithm>
 #include <cmath>
 
 #include "cuda/forward.h"
@@ -9,54 +10,59 @@
 namespace bunting::test {
 namespace {
 
-// Both engines over one model.
-struct Engines {
+// A model and an engine for it on the emulated device.
+struct Gpu {
   TinyFile file;
   Model model;
   bunting_engine_limits limits = tiny_limits();
-  std::optional<Forward> cpu;
-  std::optional<cuda::Forward> gpu;
+  std::optional<cuda::Forward> forward;
   std::optional<StepReader> reader;
 
-  explicit Engines(bunting_model_shape const& shape) : file(shape), model(shape) {
+  explicit Gpu(bunting_model_shape const& shape) : file(shape), model(shape) {
     model.allocate();
     for (TinyFile::Tensor const& t : file.tensors())
       model.load(t.tensor, t.layer, file.path().c_str(), t.offset, file.dtype(), t.rows, t.cols);
     model.seal();
-    cpu.emplace(model, limits);
-    gpu.emplace(model, limits);
+    forward.emplace(model, limits);
     reader.emplace(StepLimits{limits.pages, limits.page_tokens, limits.step_tokens_max,
                               limits.step_chunks_max, limits.top_logprobs_max, shape.vocab,
                               shape.context_max});
   }
 
-  // The smallest cosine between the logits of a row.
-  double agreement(StepSpec const& step) {
+  // Runs the step and returns the logits of the rows to sample, one after the other.
+  std::vector<float> run(StepSpec const& step) {
     std::vector<uint32_t> const block = encode(step);
-    std::vector<uint32_t> wanted(2000), got(2000);
-    StepPlan const& plan = reader->read(block.data(), block.size() * 4, wanted.size() * 4);
-    cpu->run(plan, wanted.data());
-    gpu->run(plan, got.data());
-    size_t const vocab = size_t(model.shape().vocab);
-    float const *a = cpu->logits(), *b = gpu->logits();
-    double least = 1;
-    for (int32_t r = 0; r < plan.rows; ++r) {
-      double ab = 0, aa = 0, bb = 0;
-      for (size_t i = size_t(r) * vocab; i < size_t(r + 1) * vocab; ++i) {
-        ab += double(a[i]) * double(b[i]);
-        aa += double(a[i]) * double(a[i]);
-        bb += double(b[i]) * double(b[i]);
-      }
-      double const cosine = ab / std::sqrt(aa * bb);
-      if (!(cosine >= least)) least = cosine;
-    }
-    return least;
+    std::vector<uint32_t> result(2000);
+    forward->run(reader->read(block.data(), block.size() * 4, result.size() * 4), result.data());
+    float const* const logits = forward->logits();
+    return {logits, logits + int64_t(forward->rows()) * model.shape().vocab};
   }
 };
+
+// The smallest cosine between rows of `width`.
+double least_cosine(std::vector<float> const& x, std::vector<float> const& y, size_t width) {
+  double least = x.size() == y.size() ? 1 : -1;
+  for (size_t row = 0; row + width <= x.size() && x.size() == y.size(); row += width) {
+    double xy = 0, xx = 0, yy = 0;
+    for (size_t i = row; i < row + width; ++i) {
+      xy += double(x[i]) * double(y[i]);
+      xx += double(x[i]) * double(x[i]);
+      yy += double(y[i]) * double(y[i]);
+    }
+    double const cosine = xy / std::sqrt(xx * yy);
+    if (!(cosine >= least)) least = cosine;
+  }
+  return least;
+}
+
+std::vector<int32_t> slice(std::vector<int32_t> const& tokens, int32_t begin, int32_t end) {
+  return {tokens.begin() + begin, tokens.begin() + end};
+}
 
 bunting_model_shape shape_for_gpu() {
   bunting_model_shape shape = tiny_shape();
   shape.head_size = 32;
+  shape.context_max = 400;
   return shape;
 }
 
@@ -65,21 +71,79 @@ constexpr double kCosineMin = 0.9995;
 }  // namespace
 
 TEST(cuda_forward_agrees_with_the_cpu_engine) {
-  Engines engines(shape_for_gpu());
-  int32_t const vocab = engines.model.shape().vocab;
+  Gpu gpu(shape_for_gpu());
+  Forward cpu(gpu.model, gpu.limits);
+  int32_t const vocab = gpu.model.shape().vocab;
   std::vector<int32_t> const first = random_tokens(1, 90, vocab), second = random_tokens(2, 20, vocab);
-  auto const part = [](std::vector<int32_t> const& tokens, int begin, int end) {
-    return std::vector<int32_t>(tokens.begin() + begin, tokens.begin() + end);
-  };
   // A chunk that samples nothing beside a whole prompt, then the rest of it beside a decode, then decodes.
   StepSpec const steps[] = {
-      {{}, {{0, part(first, 0, 70), pages_from(10, 5), false}, {0, part(second, 0, 18), pages_from(20, 2)}}},
-      {{}, {{70, part(first, 70, 88), pages_from(10, 6)}, {18, part(second, 18, 19), pages_from(20, 2)}}},
-      {{21, 30, 3}, {{88, part(first, 88, 89), pages_from(10, 6)}, {19, part(second, 19, 20), {20, 30}}}},
+      {{},
+       {{0, slice(first, 0, 70), pages_from(10, 5), false}, {0, slice(second, 0, 18), pages_from(20, 2)}}},
+      {{}, {{70, slice(first, 70, 88), pages_from(10, 6)}, {18, slice(second, 18, 19), pages_from(20, 2)}}},
+      {{21, 30, 3}, {{88, slice(first, 88, 89), pages_from(10, 6)}, {19, slice(second, 19, 20), {20, 30}}}},
   };
   for (StepSpec const& step : steps) {
-    double const cosine = engines.agreement(step);
+    std::vector<float> const got = gpu.run(step);
+    std::vector<uint32_t> const block = encode(step);
+    std::vector<uint32_t> result(2000);
+    cpu.run(gpu.reader->read(block.data(), block.size() * 4, result.size() * 4), result.data());
+    std::vector<float> const want(cpu.logits(), cpu.logits() + int64_t(cpu.rows()) * vocab);
+    double const cosine = least_cosine(got, want, size_t(vocab));
     CHECK(cosine >= kCosineMin, "cosine %g", cosine);
+  }
+}
+
+// Chunked and whole, pages in any order, tokens in any order, alone and in company, cascade and flat: the
+// same bits, for one sequence that is computed in every way.
+TEST(cuda_forward_does_not_depend_on_how_a_step_was_composed) {
+  constexpr int32_t kPrompt = 330, kCommon = 288, kPages = 21;
+  for (int32_t window : {0, 100}) {
+    bunting_model_shape shape = shape_for_gpu();
+    shape.sliding_window = window;
+    Gpu gpu(shape);
+    std::vector<int32_t> const tokens = random_tokens(3, kPrompt, shape.vocab);
+    std::vector<int32_t> other = random_tokens(4, kPrompt, shape.vocab);
+    std::copy_n(tokens.begin(), kCommon, other.begin());
+
+    // Computes the prompt in chunks of `size`; the logits after its last token.
+    auto const in_chunks = [&](int32_t size, std::vector<int32_t> const& pages, int32_t company) {
+      std::vector<float> logits;
+      for (int32_t begin = 0; begin < kPrompt; begin += size) {
+        int32_t const end = std::min(begin + size, kPrompt), used = (end + 15) / 16;
+        StepSpec step;
+        step.chunks.push_back({begin, slice(tokens, begin, end), slice(pages, 0, used), end == kPrompt});
+        ChunkSpec const beside{0, slice(other, 0, 17), {60, 61}, false};
+        if (company > 0) step.chunks.push_back(beside);
+        if (company > 1) std::swap(step.chunks[0], step.chunks[1]);
+        logits = gpu.run(step);
+      }
+      return logits;
+    };
+    std::vector<int32_t> backwards = pages_from(30, kPages);
+    std::reverse(backwards.begin(), backwards.end());
+    std::vector<float> const whole = in_chunks(110, pages_from(0, kPages), 0);
+    CHECK(in_chunks(110, backwards, 0) == whole, "window %d: other pages, other bits", window);
+    CHECK(in_chunks(37, backwards, 0) == whole, "window %d: smaller chunks, other bits", window);
+    CHECK(in_chunks(100, backwards, 1) == whole, "window %d: company, other bits", window);
+    CHECK(in_chunks(60, backwards, 2) == whole, "window %d: company before it, other bits", window);
+
+    // Another sequence takes over the common pages; then both decode their last tokens in one step.
+    in_chunks(110, pages_from(0, kPages), 0);
+    std::vector<int32_t> theirs = pages_from(0, kCommon / 16);
+    for (int32_t page : {50, 51, 52}) theirs.push_back(page);
+    gpu.run({{}, {{kCommon, slice(other, kCommon, kPrompt - 1), theirs, false}}});
+    std::vector<float> flat;
+    for (std::vector<int32_t> const& shared : {std::vector<int32_t>{}, {0, 2, 0, kCommon}}) {
+      std::vector<float> const both =
+          gpu.run({{},
+                   {{kPrompt - 1, slice(other, kPrompt - 1, kPrompt), theirs},
+                    {kPrompt - 1, slice(tokens, kPrompt - 1, kPrompt), pages_from(0, kPages)}},
+                   shared});
+      CHECK(std::equal(whole.begin(), whole.end(), both.begin() + shape.vocab),
+            "window %d: a decode beside another has other bits, %zu spans", window, shared.size() / 4);
+      if (shared.empty()) flat = both;
+      CHECK(both == flat, "window %d: cascade and flat differ", window);
+    }
   }
 }
 

@@ -1,4 +1,5 @@
-// Both matrix products against sums in double, over shapes that end inside tiles, and with K in parts.
+// Both matrix products against sums in double and against each other, over shapes that end inside tiles, and
+// with K in parts.
 #include "cuda/tests/device_test.h"
 
 namespace bunting::test {
@@ -39,20 +40,23 @@ struct Product {
 struct OnDevice {
   DeviceArray<uint16_t> x, w;
   DeviceArray<float> bias, y;
+  GemmScratch scratch;
   cuda::Gemm gemm;
-  OnDevice(Product const& p, int32_t splits)
+  explicit OnDevice(Product const& p)
       : x(p.x),
         w(p.w),
         bias(p.bias),
-        y(size_t(splits) * p.want.size()),
-        gemm{x.data(), w.data(), bias.data(), y.data(), p.tokens, p.n, p.k, splits} {}
-  std::vector<float> sums() const {
-    std::vector<float> const parts = y.get();
-    size_t const size = size_t(gemm.tokens) * size_t(gemm.n);
-    std::vector<float> total(size);
-    for (size_t i = 0; i < parts.size(); ++i) total[i % size] += parts[i];
-    return total;
-  }
+        y(p.want.size()),
+        scratch(p.want.size()),
+        gemm{x.data(),
+             w.data(),
+             bias.data(),
+             y.data(),
+             p.tokens,
+             p.n,
+             p.k,
+             scratch.partial.data(),
+             scratch.arrived.data()} {}
 };
 
 // f32 sums of K terms in some order: the roundings of a random walk, generously.
@@ -62,46 +66,49 @@ bool is_right(Product const& p, std::vector<float> const& got) {
   return true;
 }
 
-void check(char const* name, Kernel kernel, Product const& p, int32_t splits) {
-  OnDevice const device(p, splits);
-  RUNS(kernel(stream, device.gemm));
-  CHECK(is_right(p, device.sums()), "%s T=%d N=%d K=%d splits=%d", name, p.tokens, p.n, p.k, splits);
+std::vector<float> product(Kernel kernel, Product const& p) {
+  OnDevice const device(p);
+  std::string const fault = fault_of([&](cuda::Stream& stream) { kernel(stream, device.gemm); });
+  CHECK(fault.empty(), "%s", fault.c_str());
+  return device.y.get();
 }
+
+// Columns and depths that end inside tiles; one, two and four parts of K.
+constexpr std::pair<int32_t, int32_t> kShapes[] = {{16, 32}, {130, 264}, {17, 520}, {48, 1288}};
 
 }  // namespace
 
 TEST(cuda_gemm_few_matches_sums_in_double) {
   Random random{8};
   for (int tokens : {1, 8, 9, 16, 31, 33, 64})
-    for (auto [n, k] : {std::pair(16, 32), std::pair(40, 264), std::pair(17, 1288), std::pair(48, 2080)}) {
+    for (auto [n, k] : kShapes) {
       Product const p(random, tokens, n, k);
-      check("few", cuda::gemm_few, p, 1);
-      if (k > 1000) check("few", cuda::gemm_few, p, 3);
+      CHECK(is_right(p, product(cuda::gemm_few, p)), "T=%d N=%d K=%d", tokens, n, k);
     }
 }
 
 TEST(cuda_gemm_many_matches_sums_in_double) {
   Random random{9};
   for (int tokens : {1, 65, 130})
-    for (auto [n, k] : {std::pair(128, 64), std::pair(130, 328), std::pair(24, 8)}) {
+    for (auto [n, k] : kShapes) {
       Product const p(random, tokens, n, k);
-      check("many", cuda::gemm_many, p, 1);
-      if (k > 300) check("many", cuda::gemm_many, p, 2);
+      CHECK(is_right(p, product(cuda::gemm_many, p)), "T=%d N=%d K=%d", tokens, n, k);
     }
 }
 
 TEST(cuda_gemm_rows_do_not_depend_on_company) {
   Random random{10};
-  Product const p(random, 64, 24, 520);
-  OnDevice const whole(p, 1);
-  RUNS(cuda::gemm(stream, whole.gemm));
-  std::vector<float> const all = whole.y.get();
-  for (int tokens : {1, 9, 20}) {
-    OnDevice part(p, 1);
-    part.gemm.tokens = tokens;
-    RUNS(cuda::gemm(stream, part.gemm));
-    std::vector<float> const some = part.y.get();
-    CHECK(std::equal(all.begin(), all.begin() + tokens * p.n, some.begin()), "%d rows of 64 differ", tokens);
+  for (auto [n, k] : kShapes) {
+    Product p(random, 64, n, k);
+    std::vector<float> const all = product(cuda::gemm_many, p);
+    for (int tokens : {64, 20, 9, 1}) {
+      p.tokens = tokens;
+      for (Kernel kernel : {cuda::gemm_few, cuda::gemm_many}) {
+        std::vector<float> const some = product(kernel, p);
+        CHECK(std::equal(all.begin(), all.begin() + tokens * n, some.begin()),
+              "%d rows of 64 differ, N=%d K=%d, %s", tokens, n, k, kernel == cuda::gemm_few ? "few" : "many");
+      }
+    }
   }
 }
 
@@ -109,23 +116,22 @@ TEST(cuda_gemm_waits_nowhere_in_vain) {
   Random random{11};
   for (Kernel kernel : {cuda::gemm_few, cuda::gemm_many}) {
     Product const p(random, 20, 40, 520);
-    OnDevice const device(p, 1);
+    OnDevice const device(p);
     every_wait_is_needed(
         [&](cuda::Stream& stream) {
           stream.fill(device.y.data(), 0xff, device.y.size() * 4);
           kernel(stream, device.gemm);
         },
-        [&] { return is_right(p, device.sums()); });
+        [&] { return is_right(p, device.y.get()) && device.scratch.is_at_rest(); });
   }
 }
 
-TEST(cuda_gemm_splits_occupy_the_device_and_no_more) {
-  CHECK(cuda::gemm_splits(1, 4096, 4096, 132, 8) == 1, "256 blocks are enough for 132 multiprocessors");
-  CHECK(cuda::gemm_splits(1, 1024, 8192, 132, 8) == 4, "%d", cuda::gemm_splits(1, 1024, 8192, 132, 8));
-  CHECK(cuda::gemm_splits(1, 1024, 8192, 132, 2) == 2, "no more than allowed");
-  CHECK(cuda::gemm_splits(1, 256, 2048, 132, 8) == 2, "parts of K below 1024 are not worth it");
-  CHECK(cuda::gemm_splits(512, 4096, 8192, 132, 8) == 2, "%d", cuda::gemm_splits(512, 4096, 8192, 132, 8));
-  CHECK(cuda::gemm_splits(4096, 4096, 8192, 132, 8) == 1, "enough tiles");
+TEST(cuda_gemm_parts_occupy_a_large_device_and_no_more) {
+  CHECK(cuda::gemm_parts(28672, 4096) == 1, "columns enough");
+  CHECK(cuda::gemm_parts(4096, 4096) == 4, "%d", cuda::gemm_parts(4096, 4096));
+  CHECK(cuda::gemm_parts(1024, 8192) == 8, "%d", cuda::gemm_parts(1024, 8192));
+  CHECK(cuda::gemm_parts(256, 1024) == 4, "parts of K below 256 are not worth it");
+  CHECK(cuda::gemm_parts(256, 8) == 1, "%d", cuda::gemm_parts(256, 8));
 }
 
 }  // namespace bunting::test

@@ -26,22 +26,23 @@ TEST(cuda_embed_copies_rows) {
 namespace {
 
 struct Norm {
-  int32_t tokens, hidden, deltas;
+  int32_t tokens, hidden;
   std::vector<float> x, delta, weight, summed;
-  std::vector<double> want;
 
-  Norm(Random& random, int32_t t, int32_t h, int32_t d)
+  Norm(Random& random, int32_t t, int32_t h)
       : tokens(t),
         hidden(h),
-        deltas(d),
         x(random_floats(random, size_t(t * h), 3)),
-        delta(random_floats(random, size_t(d * t * h))),
+        delta(random_floats(random, size_t(t * h))),
         weight(random_floats(random, size_t(h), 2)),
-        summed(x),
-        want(x.size()) {
-    for (int32_t i = 0; i < d; ++i)
-      for (size_t j = 0; j < x.size(); ++j) summed[j] += delta[size_t(i) * x.size() + j];
-    reference::rmsnorm(want.data(), h, summed.data(), h, weight.data(), h, 1e-5f, t);
+        summed(x) {
+    for (size_t j = 0; j < x.size(); ++j) summed[j] += delta[j];
+  }
+  // Of x, or of x with delta.
+  std::vector<double> wanted(std::vector<float> const& of) const {
+    std::vector<double> y(of.size());
+    reference::rmsnorm(y.data(), hidden, of.data(), hidden, weight.data(), hidden, 1e-5f, tokens);
+    return y;
   }
 };
 
@@ -50,27 +51,29 @@ struct Norm {
 TEST(cuda_rmsnorm_adds_and_matches_the_reference) {
   Random random{2};
   for (int hidden : {4, 60, 1024, 1028, 4096})
-    for (int deltas : {0, 1, 3}) {
-      Norm const n(random, 3, hidden, deltas);
+    for (bool added : {false, true}) {
+      Norm const n(random, 3, hidden);
+      std::vector<float> const& sums = added ? n.summed : n.x;
+      std::vector<double> const want = n.wanted(sums);
       DeviceArray<float> const x(n.x), delta(n.delta), weight(n.weight);
       DeviceArray<uint16_t> const y(n.x.size());
-      RUNS(
-          cuda::rmsnorm(stream, {x.data(), delta.data(), deltas, weight.data(), y.data(), 1e-5f, 3, hidden}));
-      CHECK(x.get() == n.summed, "H=%d deltas=%d: other sums", hidden, deltas);
+      RUNS(cuda::rmsnorm(
+          stream, {x.data(), added ? delta.data() : nullptr, weight.data(), y.data(), 1e-5f, 3, hidden}));
+      CHECK(x.get() == sums, "H=%d added=%d: other sums", hidden, added);
       std::vector<uint16_t> const got = y.get();
       for (size_t i = 0; i < got.size(); ++i)
-        CHECK(is_rounded(got[i], n.want[i]), "H=%d deltas=%d element %zu: %g, wanted %g", hidden, deltas, i,
-              double(reference::widen(got[i])), n.want[i]);
+        CHECK(is_rounded(got[i], want[i]), "H=%d added=%d element %zu: %g, wanted %g", hidden, added, i,
+              double(reference::widen(got[i])), want[i]);
     }
 }
 
 TEST(cuda_rmsnorm_rows_do_not_depend_on_company) {
   Random random{3};
-  Norm const n(random, 6, 512, 0);
+  Norm const n(random, 6, 512);
   DeviceArray<float> const x(n.x), weight(n.weight);
   DeviceArray<uint16_t> const all(n.x.size()), some(2 * 512);
-  RUNS(cuda::rmsnorm(stream, {x.data(), nullptr, 0, weight.data(), all.data(), 1e-5f, 6, 512}));
-  RUNS(cuda::rmsnorm(stream, {x.data() + 3 * 512, nullptr, 0, weight.data(), some.data(), 1e-5f, 2, 512}));
+  RUNS(cuda::rmsnorm(stream, {x.data(), nullptr, weight.data(), all.data(), 1e-5f, 6, 512}));
+  RUNS(cuda::rmsnorm(stream, {x.data() + 3 * 512, nullptr, weight.data(), some.data(), 1e-5f, 2, 512}));
   std::vector<uint16_t> const want = all.get(), got = some.get();
   CHECK(std::equal(got.begin(), got.end(), want.begin() + 3 * 512), "two of six rows differ");
 }
@@ -93,15 +96,16 @@ TEST(cuda_gather_copies_rows) {
 
 TEST(cuda_rmsnorm_waits_nowhere_in_vain) {
   Random random{4};
-  Norm const n(random, 2, 1024, 0);
+  Norm const n(random, 2, 1024);
+  std::vector<double> const want = n.wanted(n.x);
   DeviceArray<float> const x(n.x), weight(n.weight);
   DeviceArray<uint16_t> const y(n.x.size());
   every_wait_is_needed(
       [&](cuda::Stream& stream) {
         stream.fill(y.data(), 0xff, n.x.size() * 2);
-        cuda::rmsnorm(stream, {x.data(), nullptr, 0, weight.data(), y.data(), 1e-5f, 2, 1024});
+        cuda::rmsnorm(stream, {x.data(), nullptr, weight.data(), y.data(), 1e-5f, 2, 1024});
       },
-      [&] { return is_rounded(y.get()[5], n.want[5]); });
+      [&] { return is_rounded(y.get()[5], want[5]); });
 }
 
 TEST(cuda_swiglu_matches_the_reference) {

@@ -101,6 +101,28 @@ TEST(runtime_loses_the_device_of_a_faulty_kernel) {
         text.c_str());
 }
 
+TEST(runtime_repeats_a_graph_on_what_lies_there_now) {
+  AllMishapsEnd const at_last;
+  DeviceMemory memory(8, "two numbers");
+  MappedMemory host(8, "two numbers");
+  int32_t* const numbers = reinterpret_cast<int32_t*>(host.data());
+  int32_t* const on_device = reinterpret_cast<int32_t*>(memory.data());
+  Stream stream;
+  stream.begin_recording();
+  stream.copy(memory.data(), host.data(), 4);
+  stream.launch("add", add, {1, 32, 0}, Add{on_device, 5});
+  stream.copy(host.data() + 4, memory.data(), 4);
+  Graph const graph = stream.end_recording();
+  REQUIRE(stream.wait(kSoonMs), "nothing is queued");
+  CHECK(numbers[1] == 0, "recording runs the work");
+  for (int32_t start : {1, 10}) {
+    numbers[0] = start;
+    stream.launch(graph);
+    REQUIRE(stream.wait(kSoonMs), "the graph does not end");
+    CHECK(numbers[1] == start * 3 + 5, "%d", numbers[1]);
+  }
+}
+
 TEST(runtime_notices_a_hang_at_its_deadline) {
   AllMishapsEnd const at_last;
   DeviceMemory memory(4, "a number");

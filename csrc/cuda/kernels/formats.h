@@ -1,0 +1,100 @@
+// formats.h - weights on their way from memory to a matrix instruction: for each format (quantise.h), the
+// sixteen bytes that a lane holds of a row, and how eight neighbouring k of them become bf16.
+//
+// All conversions are exact. A bf16 has eight bits of fraction, the first of them unseen, so that 128 + q is
+// the bits 0x4300 | q for q below 128; an e4m3 shifted into a bf16 has the right fraction and an exponent
+// that is 120 too small.
+#pragma once
+
+#include "cuda/gpu.h"
+#include "cuda/quantise.h"
+
+namespace bunting::cuda {
+
+// e4m3 in bytes, as two words of bf16: bytes 0 and 2, bytes 1 and 3. `multipliers` are bf16 of 2^120 times
+// what the numbers are to be multiplied with: a power of two, or the result is rounded.
+struct PairOfWords {
+  uint32_t even, odd;
+};
+inline constexpr uint32_t kUnitE4m3 = 0x7b807b80;  // 2^120 twice
+GPU_DEVICE PairOfWords widen_e4m3(uint32_t bytes, uint32_t even_multipliers, uint32_t odd_multipliers) {
+  constexpr uint32_t kSigns = 0x80008000, kRest = 0x07f007f0, kMinusZeros = 0x80008000;
+  uint32_t const even = (bytes << 8 & kSigns) | (bytes << 4 & kRest);
+  uint32_t const odd = (bytes & kSigns) | (bytes >> 4 & kRest);
+  return {gpu::multiply_add_pairs(even, even_multipliers, kMinusZeros),
+          gpu::multiply_add_pairs(odd, odd_multipliers, kMinusZeros)};
+}
+
+// What a kernel needs to know of a format.
+//
+//   kSlabs          slabs of 32 k in a lane's sixteen bytes
+//   kGrouped        whether each slab of a row has a scale, f16; kChannels: whether each row has one, f32
+//   slab(v, i)      of slab i the k 8t .. 8t+7 of lane (g, t), two to a word
+template <Format kFormat>
+struct Weights;
+
+template <>
+struct Weights<Format::plain> {
+  static constexpr int kSlabs = 1;
+  static constexpr bool kGrouped = false, kChannels = false;
+  GPU_DEVICE static gpu::Vec slab(gpu::Vec const& v, int) { return v; }
+};
+
+template <>
+struct Weights<Format::int8> {
+  static constexpr int kSlabs = 2;
+  static constexpr bool kGrouped = true, kChannels = false;
+  // Two's complement is the seven low bits, less 128 if the highest one is set.
+  GPU_DEVICE static uint32_t widen(uint32_t bytes) {
+    constexpr uint32_t kOnes = 0x3f803f80;
+    uint32_t const low = (bytes & 0x007f007f) | 0x43004300;    // 128 + low bits
+    uint32_t const minus = (bytes & 0x00800080) | 0xc300c300;  // -128 or -256
+    return gpu::multiply_add_pairs(low, kOnes, minus);
+  }
+  GPU_DEVICE static gpu::Vec slab(gpu::Vec const& v, int i) {
+    uint32_t const first = v.word[2 * i], second = v.word[2 * i + 1];
+    return {{widen(first), widen(first >> 8), widen(second), widen(second >> 8)}};
+  }
+};
+
+template <>
+struct Weights<Format::int4> {
+  static constexpr int kSlabs = 4;
+  static constexpr bool kGrouped = true, kChannels = false;
+  GPU_DEVICE static uint32_t widen(uint32_t nibbles) {
+    constexpr uint32_t kOnes = 0x3f803f80, kMinus136 = 0xc308c308;
+    return gpu::multiply_add_pairs((nibbles & 0x000f000f) | 0x43004300, kOnes, kMinus136);
+  }
+  GPU_DEVICE static gpu::Vec slab(gpu::Vec const& v, int i) {
+    uint32_t const w = v.word[i];
+    return {{widen(w), widen(w >> 4), widen(w >> 8), widen(w >> 12)}};
+  }
+};
+
+template <>
+struct Weights<Format::fp8> {
+  static constexpr int kSlabs = 2;
+  static constexpr bool kGrouped = false, kChannels = true;
+  GPU_DEVICE static gpu::Vec slab(gpu::Vec const& v, int i) {
+    PairOfWords const first = widen_e4m3(v.word[2 * i], kUnitE4m3, kUnitE4m3);
+    PairOfWords const second = widen_e4m3(v.word[2 * i + 1], kUnitE4m3, kUnitE4m3);
+    return {{first.even, first.odd, second.even, second.odd}};
+  }
+};
+
+// The scales of the slabs of a lane's sixteen bytes of one row.
+template <Format kFormat>
+struct alignas(Weights<kFormat>::kSlabs * 2) SlabScales {
+  uint16_t half[Weights<kFormat>::kSlabs];
+  GPU_DEVICE float of(int slab) const { return gpu::widen_half(half[slab]); }
+};
+
+// Adds the product of a slab to those before it; the scales are those of rows g and g + 8.
+GPU_DEVICE void add_slab(float (&sums)[4], float const (&slab)[4], float low, float high) {
+  sums[0] = fmaf(low, slab[0], sums[0]);
+  sums[1] = fmaf(low, slab[1], sums[1]);
+  sums[2] = fmaf(high, slab[2], sums[2]);
+  sums[3] = fmaf(high, slab[3], sums[3]);
+}
+
+}  // namespace bunting::cuda

@@ -1,0 +1,316 @@
+// bench_kernels.cpp - the CUDA kernels in the shapes of an 8B model (H 4096, F 14336, 32 query and 8 KV heads of 128),
+// each beside what this GPU does at most: copying memory, and multiplying 8192 x 8192 bf16 with cuBLASLt where it is
+// found. Not a test: nothing here passes or fails.
+//
+//   bunting_bench_cuda [path of libcublasLt]
+//
+// A measurement is a graph of many launches over more memory than L2 holds, the fastest of several runs.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+
+#include "cuda/attention_plan.h"
+#include "cuda/cublaslt.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/runtime.h"
+#include "error.h"
+
+namespace bunting::cuda {
+namespace {
+
+constexpr double kDeadlineMs = 60'000;
+constexpr size_t kFarMoreThanCache = size_t(400) << 20;
+constexpr int32_t kHidden = 4096, kForward = 14336, kQueryHeads = 32, kKvHeads = 8, kHeadSize = 128;
+
+void finish(Stream& stream) {
+  if (!stream.wait(kDeadlineMs)) fail(BUNTING_LOST, "the GPU does not come to an end");
+}
+
+// Device memory of harmless numbers: bf16, bytes and nibbles are all finite; f32 and f16 are small.
+class Buffer {
+ public:
+  explicit Buffer(size_t bytes) : memory_(bytes, "a measurement") {
+    MappedMemory staging(std::min(bytes, size_t(64) << 20), "a measurement");
+    std::mt19937 random(1);
+    uint16_t* const values = reinterpret_cast<uint16_t*>(staging.data());
+    for (size_t i = 0; i < staging.bytes() / 2; ++i) values[i] = uint16_t((random() & 0x807f) | 0x3c00);
+    Stream stream;
+    for (size_t at = 0; at < bytes; at += staging.bytes())
+      stream.copy(memory_.data() + at, staging.data(), std::min(staging.bytes(), bytes - at));
+    finish(stream);
+  }
+  template <class T>
+  T* as(size_t byte = 0) const {
+    return reinterpret_cast<T*>(memory_.data() + byte);
+  }
+
+ private:
+  DeviceMemory memory_;
+};
+
+template <class T>
+DeviceMemory upload(std::vector<T> const& values) {
+  DeviceMemory memory(std::max<size_t>(1, values.size() * sizeof(T)), "a measurement");
+  MappedMemory staging(memory.bytes(), "a measurement");
+  std::memcpy(staging.data(), values.data(), values.size() * sizeof(T));
+  Stream stream;
+  stream.copy(memory.data(), staging.data(), values.size() * sizeof(T));
+  finish(stream);
+  return memory;
+}
+template <class T>
+T* at(DeviceMemory const& memory) {
+  return reinterpret_cast<T*>(memory.data());
+}
+
+// Seconds of one of `count` launches, which `launch` queues by index.
+double seconds_of(int count, std::function<void(Stream&, int)> const& launch) {
+  using Clock = std::chrono::steady_clock;
+  Stream stream;
+  stream.begin_recording();
+  for (int i = 0; i < count; ++i) launch(stream, i);
+  Graph const graph = stream.end_recording();
+  double best = 1e9;
+  for (int run = 0; run < 8; ++run) {
+    auto const start = Clock::now();
+    stream.launch(graph);
+    finish(stream);
+    if (run > 0) best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return best / count;
+}
+
+struct Ceilings {
+  double copy_bytes;  // per second, read and written
+  double flops;
+  char const* flops_of;
+};
+
+void row(char const* what, double seconds, double amount, double ceiling, char const* unit, char const* aim) {
+  std::printf("| %s | %.1f | %.3g %s | %.0f %% | %s |\n", what, seconds * 1e6, amount / seconds * 1e-12, unit,
+              100 * amount / seconds / ceiling, aim);
+  std::fflush(stdout);
+}
+
+double copy_bytes_per_second() {
+  constexpr size_t kBytes = size_t(2) << 30;
+  Buffer const from(kBytes), to(kBytes);
+  return 2 * kBytes / seconds_of(4, [&](Stream& s, int) { s.copy(to.as<char>(), from.as<char>(), kBytes); });
+}
+
+// ---- matrix products ------------------------------------------------------------------------------------
+
+struct Product {
+  char const* name;
+  int32_t n, k;
+};
+constexpr Product kProducts[] = {{"qkv", (kQueryHeads + 2 * kKvHeads) * kHeadSize, kHidden},
+                                 {"o", kHidden, kHidden},
+                                 {"gate, up", 2 * kForward, kHidden},
+                                 {"down", kHidden, kForward},
+                                 {"vocabulary", 128256, kHidden}};
+
+class Operands {
+ public:
+  Operands(Product const& p, int32_t tokens, Format format)
+      : p_(p),
+        tokens_(tokens),
+        format_(format),
+        row_(row_bytes(format, p.k)),
+        scale_row_(row_scale_bytes(format, p.k)),
+        copies_(int(kFarMoreThanCache / (size_t(p.n) * row_) + 1)),
+        weights_(size_t(copies_) * size_t(p.n) * row_),
+        scales_(std::max<size_t>(16, size_t(copies_) * size_t(p.n) * scale_row_)),
+        x_(size_t(tokens) * size_t(p.k) * 2),
+        y_(size_t(tokens) * size_t(p.n) * 4),
+        partial_(kGemmPartialFloats * sizeof(float)),
+        arrived_(upload(std::vector<int32_t>(kGemmArrived))) {}
+  Gemm product(int i) const {
+    size_t const first = size_t(i % copies_) * size_t(p_.n);
+    return {x_.as<bf16>(),
+            {format_, weights_.as<char>(first * row_), scales_.as<char>(first * scale_row_)},
+            nullptr,
+            y_.as<float>(),
+            tokens_,
+            p_.n,
+            p_.k,
+            partial_.as<float>(),
+            at<int32_t>(arrived_)};
+  }
+  double bytes() const {
+    return double(p_.n) * double(row_ + scale_row_) + double(tokens_) * (2.0 * p_.k + 4.0 * p_.n);
+  }
+  double flops() const { return 2.0 * tokens_ * p_.n * p_.k; }
+
+ private:
+  Product p_;
+  int32_t tokens_;
+  Format format_;
+  size_t row_, scale_row_;
+  int copies_;
+  Buffer weights_, scales_, x_, y_, partial_;
+  DeviceMemory arrived_;
+};
+
+constexpr int kLaunches = 40;
+
+void bench_few(Ceilings const& most, CublasLt* library) {
+  constexpr char const* kNames[] = {"bf16", "int8", "int4", "fp8"};
+  for (Product const& p : kProducts)
+    for (int32_t tokens : {1, 8, 16, 32, 64})
+      for (Format format : {Format::plain, Format::int8, Format::int4, Format::fp8}) {
+        if (format != Format::plain && tokens != 1 && tokens != 32) continue;
+        Operands const operands(p, tokens, format);
+        char name[96];
+        std::snprintf(name, sizeof name, "%s, %d token%s, %s", p.name, tokens, tokens > 1 ? "s" : "",
+                      kNames[int(format)]);
+        row(name, seconds_of(kLaunches, [&](Stream& s, int i) { gemm_few(s, operands.product(i)); }),
+            operands.bytes(), most.copy_bytes, "TB/s", "≥ 80 %");
+        if (!library || format != Format::plain) continue;
+        std::snprintf(name, sizeof name, "%s, %d token%s, cuBLASLt", p.name, tokens, tokens > 1 ? "s" : "");
+        row(name, seconds_of(kLaunches, [&](Stream& s, int i) { library->multiply(s, operands.product(i)); }),
+            operands.bytes(), most.copy_bytes, "TB/s", "–");
+      }
+}
+
+void bench_many(Ceilings const& most, CublasLt* library) {
+  for (int32_t tokens : {128, 1024, 4096})
+    for (Product const& p : {kProducts[0], kProducts[2], kProducts[3]}) {
+      Operands const operands(p, tokens, Format::plain);
+      char name[96];
+      std::snprintf(name, sizeof name, "%s, %d tokens", p.name, tokens);
+      row(name, seconds_of(10, [&](Stream& s, int i) { gemm_many(s, operands.product(i)); }), operands.flops(),
+          most.flops, "PFLOP/s", "≥ 50 %");
+      Operands const halves(p, tokens, Format::int4);
+      std::snprintf(name, sizeof name, "%s, %d tokens, int4", p.name, tokens);
+      row(name, seconds_of(10, [&](Stream& s, int i) { gemm_many(s, halves.product(i)); }), halves.flops(), most.flops,
+          "PFLOP/s", "–");
+      if (!library) continue;
+      std::snprintf(name, sizeof name, "%s, %d tokens, cuBLASLt", p.name, tokens);
+      row(name, seconds_of(10, [&](Stream& s, int i) { library->multiply(s, operands.product(i)); }), operands.flops(),
+          most.flops, "PFLOP/s", "≥ 70 %");
+    }
+}
+
+// ---- attention ------------------------------------------------------------------------------------------
+
+struct Batch {
+  char const* name;
+  int32_t sequences, start, count, shared;  // of `start` positions the first `shared` are common to all
+  char const* aim;
+};
+
+double bench_attention(Ceilings const& most, int32_t blocks, Batch const& b, bool share) {
+  constexpr int32_t kPage = 16;
+  int32_t const own_pages = (b.start - b.shared + b.count + kPage - 1) / kPage, shared_pages = b.shared / kPage;
+  int32_t const page_count = b.sequences * own_pages + shared_pages;
+  std::vector<int32_t> ids(static_cast<size_t>(page_count)), pages, positions;
+  for (int32_t i = 0; i < page_count; ++i) ids[size_t(i)] = i;
+  std::shuffle(ids.begin(), ids.end(), std::mt19937(2));
+  std::vector<AttentionChunk> chunks;
+  for (int32_t s = 0; s < b.sequences; ++s) {
+    chunks.push_back({s * b.count, b.count, b.start, int32_t(pages.size())});
+    pages.insert(pages.end(), ids.begin(), ids.begin() + shared_pages);
+    auto const own = ids.begin() + shared_pages + s * own_pages;
+    pages.insert(pages.end(), own, own + own_pages);
+    for (int32_t i = 0; i < b.count; ++i) positions.push_back(b.start + i);
+  }
+  std::vector<SharedRange> ranges;
+  if (share) ranges.push_back({0, b.sequences, 0, b.shared, -1});
+  AttentionShape const shape{kQueryHeads, kKvHeads, 0, blocks};
+  AttentionPlan plan;
+  plan_attention(shape, chunks, ranges, plan);
+
+  size_t const part = size_t(kKvHeads) * kPage * kHeadSize, rows = positions.size() * kQueryHeads * kHeadSize;
+  int const copies = int(kFarMoreThanCache / (size_t(page_count) * part * 4) + 1);
+  Buffer const kv(size_t(copies) * size_t(page_count) * part * 4), q(rows * 2), out(rows * 2),
+      partial_out(std::max<size_t>(16, size_t(plan.partial_rows) * kHeadSize * 4)),
+      partial_log(std::max<size_t>(16, size_t(plan.partial_rows) * 4)),
+      running(size_t(blocks) * kManyRows * kHeadSize * 4);
+  DeviceMemory const items = upload(plan.items), item_begin = upload(plan.item_begin),
+                     merge_begin = upload(plan.merge_begin), merge_rows = upload(plan.merge_rows),
+                     page_ids = upload(pages), position_of = upload(positions),
+                     arrived = upload(std::vector<int32_t>(positions.size() * kKvHeads));
+  double const seconds = seconds_of(20, [&](Stream& s, int i) {
+    bf16* const layer = kv.as<bf16>(size_t(i % copies) * size_t(page_count) * part * 4);
+    attention(s, {.q = q.as<bf16>(),
+                  .out = out.as<bf16>(),
+                  .kv = {layer, 2 * int64_t(part), int64_t(part), kKvHeads, kHeadSize, kPage},
+                  .query_heads = kQueryHeads,
+                  .sliding_window = 0,
+                  .scale = 1 / std::sqrt(float(kHeadSize)),
+                  .blocks = blocks,
+                  .items = at<AttentionItem>(items),
+                  .item_begin = at<int32_t>(item_begin),
+                  .merge_begin = at<int32_t>(merge_begin),
+                  .merge_rows = at<int32_t>(merge_rows),
+                  .pages = at<int32_t>(page_ids),
+                  .positions = at<int32_t>(position_of),
+                  .partial_out = partial_out.as<float>(),
+                  .partial_log = partial_log.as<float>(),
+                  .running = running.as<float>(),
+                  .arrived = at<int32_t>(arrived)});
+  });
+  char name[96];
+  std::snprintf(name, sizeof name, "attention, %s%s", b.name, share ? ", read once" : "");
+  if (b.count == 1) {
+    double const positions_read = double(page_count) * kPage + (share ? 0 : double(b.sequences - 1) * b.shared);
+    row(name, seconds, positions_read * kKvHeads * kHeadSize * 4, most.copy_bytes, "TB/s", share ? "–" : b.aim);
+  } else {
+    double const seen = double(b.sequences) * b.count * (b.start + (b.count + 1) / 2.0);
+    row(name, seconds, seen * kQueryHeads * kHeadSize * 4, most.flops, "PFLOP/s", b.aim);
+  }
+  return seconds;
+}
+
+int run(int argc, char** argv) {
+  use_device(0);
+  DeviceInfo const info = device_info(0);
+  std::unique_ptr<CublasLt> library;
+  try {
+    library = std::make_unique<CublasLt>(argc > 1 ? argv[1] : "");
+  } catch (Error const& error) {
+    std::printf("%s\n\n", error.what());
+  }
+  Ceilings most{copy_bytes_per_second(), 0, library ? "cuBLASLt" : "our own kernel"};
+  {
+    Operands const square({"", 8192, 8192}, 8192, Format::plain);
+    most.flops = square.flops() / seconds_of(5, [&](Stream& s, int i) {
+                   library ? library->multiply(s, square.product(i)) : gemm_many(s, square.product(i));
+                 });
+  }
+  std::printf("%s, %s. Copying: %.2f TB/s read and written. 8192³ bf16 by %s: %.0f TFLOP/s.\n\n", info.name.c_str(),
+              info.note.c_str(), most.copy_bytes * 1e-12, library ? library->description().c_str() : most.flops_of,
+              most.flops * 1e-12);
+  std::printf("| What | µs | Rate | Of the most | Aim |\n|---|---|---|---|---|\n");
+  int32_t const blocks = info.multiprocessors * kAttentionBlocks;
+  for (Batch const& b : {Batch{"64 decodes of 2k", 64, 2047, 1, 0, "≥ 85 %"},
+                         Batch{"1 decode of 32k", 1, 32767, 1, 0, "≥ 85 %"},
+                         Batch{"256 decodes of 1k", 256, 1023, 1, 0, "–"},
+                         Batch{"a chunk of 2048", 1, 0, 2048, 0, "–"},
+                         Batch{"a chunk of 512 at 16k", 1, 16384, 512, 0, "–"}})
+    bench_attention(most, blocks, b, false);
+  Batch const tree{"128 decodes, 4k shared + 200", 128, 4096 + 200, 1, 4096, "–"};
+  double const apart = bench_attention(most, blocks, tree, false), once = bench_attention(most, blocks, tree, true);
+  std::printf("| reading the shared prefix once | | %.1f × faster | | ≥ 5 × |\n", apart / once);
+  bench_few(most, library.get());
+  bench_many(most, library.get());
+  return 0;
+}
+
+}  // namespace
+}  // namespace bunting::cuda
+
+int main(int argc, char** argv) {
+  try {
+    return bunting::cuda::run(argc, argv);
+  } catch (bunting::Error const& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

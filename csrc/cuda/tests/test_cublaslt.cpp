@@ -1,0 +1,83 @@
+// The library for matrix products as it is loaded, checked and called, against one that keeps to its
+// documentation.
+#include <dlfcn.h>
+
+#include "cuda/cublaslt.h"
+#include "cuda/tests/device_test.h"
+
+namespace bunting::test {
+namespace {
+
+// Why the library is not used; "" if it is.
+std::string refusal(std::string const& path) {
+  try {
+    cuda::CublasLt const library(path);
+    return "";
+  } catch (Error const& error) {
+    return error.status() == BUNTING_INVALID ? error.what() : "another status";
+  }
+}
+
+bool contains(std::string const& text, char const* part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Sets a fault of the fake for as long as it lives.
+class Fault {
+ public:
+  explicit Fault(int fault) : library_(dlopen(BUNTING_FAKE_CUBLASLT, RTLD_NOW)) {
+    fault_ = static_cast<int*>(dlsym(library_, "fake_cublaslt_fault"));
+    *fault_ = fault;
+  }
+  ~Fault() { *fault_ = 0; }
+
+ private:
+  void* library_;
+  int* fault_;
+};
+
+std::vector<float> product(cuda::CublasLt* library, int32_t tokens, bool bias) {
+  Random random{41};
+  constexpr int32_t kN = 40, kK = 72;
+  DeviceArray<uint16_t> const x(random_halves(random, size_t(tokens * kK))),
+      w(random_halves(random, size_t(kN * kK)));
+  DeviceArray<float> const biases(random_floats(random, kN)), y(size_t(tokens * kN));
+  cuda::Gemm const g{x.data(), w.data(), bias ? biases.data() : nullptr, y.data(), tokens, kN, kK};
+  std::string const fault =
+      fault_of([&](cuda::Stream& stream) { library ? library->multiply(stream, g) : cuda::gemm(stream, g); });
+  CHECK(fault.empty(), "%s", fault.c_str());
+  return y.get();
+}
+
+}  // namespace
+
+TEST(cuda_cublaslt_multiplies_as_our_kernels_do) {
+  cuda::CublasLt library(BUNTING_FAKE_CUBLASLT);
+  CHECK(contains(library.description(), "cuBLASLt 13.1.2"), "%s", library.description().c_str());
+  for (int32_t tokens : {1, 70})
+    for (bool bias : {false, true}) {
+      std::vector<float> const ours = product(nullptr, tokens, bias),
+                               theirs = product(&library, tokens, bias);
+      for (size_t i = 0; i < ours.size(); ++i)
+        CHECK(std::fabs(ours[i] - theirs[i]) <= 1e-4f, "T=%d bias=%d: %g and %g", tokens, bias,
+              double(ours[i]), double(theirs[i]));
+    }
+}
+
+TEST(cuda_cublaslt_is_not_used_unless_it_is_right) {
+  CHECK(contains(refusal("/nowhere/libcublasLt.so.13"), "/nowhere/libcublasLt.so.13"), "%s",
+        refusal("/nowhere/libcublasLt.so.13").c_str());
+  CHECK(contains(refusal("libm.so.6"), "libm.so.6 has no cublasLtCreate"), "%s",
+        refusal("libm.so.6").c_str());
+  Fault const wrong(1);
+  CHECK(contains(refusal(BUNTING_FAKE_CUBLASLT), "is not used: it makes"), "%s",
+        refusal(BUNTING_FAKE_CUBLASLT).c_str());
+}
+
+TEST(cuda_cublaslt_leaves_to_us_what_it_has_no_algorithm_for) {
+  Fault const none(2);
+  cuda::CublasLt library(BUNTING_FAKE_CUBLASLT);
+  CHECK(product(&library, 70, true) == product(nullptr, 70, true), "other bits");
+}
+
+}  // namespace bunting::test
