@@ -164,7 +164,7 @@ export class Planner {
       return {
         sequence: sequence.id,
         start,
-        tokens: sequence.tokens.subarray(start, end),
+        tokens: sequence.tokensOf(start, end),
         pages: sequence.pageTable(Math.ceil(end / pool.pageTokens)),
         sample: end === sequence.length ? sequence.sampleRow() : null,
       };

@@ -120,6 +120,15 @@ export class Sequence {
     return this.#tokens;
   }
 
+  /** Tokens [start, end), which do not change. A single one is copied: a view of the array costs several times as much,
+   *  and each decode of each step asks for one. */
+  tokensOf(start: number, end: number): Int32Array {
+    if (end - start > 1) return this.#tokens.subarray(start, end);
+    const single = new Int32Array(1);
+    single[0] = this.#tokens[start]!;
+    return single;
+  }
+
   /** The page table: valid up to `pageCount`, until the next `addPage`. The cache may rewrite entries in
    *  `insert`. */
   get pages(): Int32Array {
