@@ -192,6 +192,10 @@ bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_li
     require(out, "out");
     bunting::check_limits(*limits);
     if (!model->sealed()) fail(BUNTING_INVALID, "the model is not sealed");
+#ifdef BUNTING_CUDA
+    if (model->kv_dtype() == bunting::Dtype::q8)
+      fail(BUNTING_INVALID, "keys and values in int8 are for CPU engines");
+#endif
     *out = std::make_unique<bunting_engine>(*model, *limits).release();
   });
 }

@@ -91,7 +91,7 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
       attention_plan_({model.shape().query_heads, model.shape().kv_heads, model.shape().head_size,
                        model.shape().sliding_window},
                       limits.step_chunks_max, limits.step_tokens_max, limits.threads),
-      pool_(limits.threads) {
+      pool_(limits.threads, ThreadPool::Cores::own) {
   work_.place(model, limits, work_region_.data());
 }
 
@@ -121,9 +121,9 @@ void Forward::run(StepPlan const& plan, void* result) {
 
 KvLayer Forward::kv_layer(int32_t layer) const {
   bunting_model_shape const& shape = model_.shape();
-  size_t const page_bytes = kv_page_bytes(model_.dtype(), shape.kv_heads, shape.head_size);
+  size_t const page_bytes = kv_page_bytes(model_.kv_dtype(), shape.kv_heads, shape.head_size);
   char* const pages = pages_region_.data() + size_t(layer) * size_t(limits_.pages) * page_bytes;
-  return {model_.dtype(), shape.kv_heads, shape.head_size, pages, page_bytes};
+  return {model_.kv_dtype(), shape.kv_heads, shape.head_size, pages, page_bytes};
 }
 
 void Forward::copy_pages(StepPlan const& plan) {

@@ -109,6 +109,10 @@ void check_shape(bunting_model_shape const& s) {
     fail(BUNTING_INVALID, "model shape: head_size %d is not a multiple of 16", s.head_size);
   if (s.compute != BUNTING_BF16 && s.compute != BUNTING_F32)
     fail(BUNTING_INVALID, "model shape: compute type %d is neither bf16 nor f32", s.compute);
+  if (s.kv != BUNTING_KV_PLAIN && s.kv != BUNTING_KV_INT8)
+    fail(BUNTING_INVALID, "model shape: keys and values of kind %d are neither plain nor int8", s.kv);
+  if (s.kv == BUNTING_KV_INT8 && s.compute != BUNTING_BF16)
+    fail(BUNTING_INVALID, "model shape: keys and values in int8 go with bf16, not with f32");
   check_positive("norm_epsilon", s.norm_epsilon);
   check_positive("rope_theta", s.rope_theta);
   if (s.rope_kind == BUNTING_ROPE_PLAIN) return;
@@ -250,7 +254,7 @@ size_t Model::place(char* base) {
 }
 
 uint64_t Model::page_bytes() const {
-  return uint64_t(shape_.layers) * kv_page_bytes(dtype_, shape_.kv_heads, shape_.head_size);
+  return uint64_t(shape_.layers) * kv_page_bytes(kv_dtype(), shape_.kv_heads, shape_.head_size);
 }
 
 Model::Target Model::target(int32_t tensor, int32_t layer_index) const {

@@ -46,7 +46,8 @@ class Model {
   bool sealed() const { return sealed_; }
   bunting_model_shape const& shape() const { return shape_; }
   Kernels const& kernels() const { return *kernels_; }
-  Dtype dtype() const { return dtype_; }  // of activations, keys and values, and of plain weights
+  Dtype dtype() const { return dtype_; }  // of activations, plain weights, and plain keys and values
+  Dtype kv_dtype() const { return shape_.kv == BUNTING_KV_INT8 ? Dtype::q8 : dtype_; }
   // Input width of the widest matrix whose weights are grouped, padded; 0: all are plain.
   int64_t grouped_width() const { return grouped_width_; }
 

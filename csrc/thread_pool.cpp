@@ -36,7 +36,7 @@ void futex_wake_all(std::atomic<uint32_t>& word) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads, Cores cores) {
   // Signals belong to the process's own threads: helpers inherit a mask that blocks all.
   sigset_t all, before;
   sigfillset(&all);
@@ -53,6 +53,26 @@ ThreadPool::ThreadPool(int threads) {
     throw;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (cores == Cores::own) bind_helpers(helpers_);
+}
+
+// To the cores of the process but the first. A system that refuses leaves a helper where it is, which is as
+// right, only slower.
+void ThreadPool::bind_helpers(std::vector<std::thread>& helpers) {
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof usable, &usable) != 0) return;  // more than 1024 cores
+  int const count = CPU_COUNT(&usable), threads = int(helpers.size()) + 1;
+  if (threads > count || threads < count - 1) return;
+  size_t core = 0;
+  while (!CPU_ISSET(core, &usable)) ++core;
+  for (std::thread& helper : helpers) {
+    do ++core;
+    while (!CPU_ISSET(core, &usable));
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    pthread_setaffinity_np(helper.native_handle(), sizeof one, &one);
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -30,8 +30,12 @@ namespace bunting {
 
 class ThreadPool {
  public:
-  // threads >= 1, the caller included. Throws std::system_error when the system refuses a thread.
-  explicit ThreadPool(int threads);
+  enum class Cores { any, own };
+  // threads >= 1, the caller included. Throws std::system_error when the system refuses a thread. With
+  // Cores::own, and if the pool takes all cores of the process or all but one, each helper is bound to one:
+  // who takes fewer would meet others that were bound to the same. The caller is never bound, so it can make
+  // room for threads outside of the pool.
+  explicit ThreadPool(int threads, Cores cores = Cores::any);
   ~ThreadPool();
   ThreadPool(ThreadPool const&) = delete;
   ThreadPool& operator=(ThreadPool const&) = delete;
@@ -83,6 +87,7 @@ class ThreadPool {
 
   void run_section(int64_t total, int64_t grain, Call call, void* context);
   void help(int thread);
+  static void bind_helpers(std::vector<std::thread>& helpers);
   void work(int thread);
   void sleep_until_changed(std::atomic<uint32_t>& word, uint32_t seen, std::atomic<uint32_t>& sleepers);
   void stop();

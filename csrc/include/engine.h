@@ -112,6 +112,10 @@ enum { BUNTING_FORMAT_PLAIN = 0, BUNTING_FORMAT_INT8 = 1, BUNTING_FORMAT_INT4 = 
 
 enum { BUNTING_ROPE_PLAIN = 0, BUNTING_ROPE_LINEAR = 1, BUNTING_ROPE_LLAMA3 = 2 };
 
+/* How keys and values are kept: as `compute` says, or in int8 with an f32 scale for a token's keys and one for its values
+ * of each head; that goes with BUNTING_BF16 and is for CPU engines. */
+enum { BUNTING_KV_PLAIN = 0, BUNTING_KV_INT8 = 1 };
+
 /* A decoder-only transformer: embed; per layer x += o(attention(norm(x))), x += down(silu(gate(n)) * up(n)) with
  * n = norm(x); final norm; vocabulary projection. RMS norms, rotary positions on halves (x[i], x[i + D/2]),
  * grouped-query attention with scores scaled by 1/sqrt(D). */
@@ -133,7 +137,7 @@ typedef struct bunting_model_shape {
   float rope_factor;        /* linear, llama3 */
   float rope_low_freq_factor, rope_high_freq_factor; /* llama3 */
   int32_t rope_original_context;                     /* llama3 */
-  int32_t kv;               /* 0: keys and values are kept as `compute` says */
+  int32_t kv;               /* BUNTING_KV_* */
   int32_t reserved;         /* 0 */
   /* BUNTING_FORMAT_* of each matrix: embedding, vocabulary projection (ignored if tied), then per layer Q with K and V,
    * O, gate with up, down: 2 + 4*layers bytes, read during the call only. NULL: all plain. */

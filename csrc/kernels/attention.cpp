@@ -1,7 +1,7 @@
 // attention.cpp: softmax(scale * q k^T) v over paged keys and values, for prompt chunks and decodes alike.
 //
-//   q    [T, ldq] f32, normed and rotated          kv   pages of one layer (kv_layout.h), bf16 or f32
-//   out  [T, ldo] in kv.dtype
+//   q    [T, ldq] f32, normed and rotated          kv   pages of one layer (kv_layout.h), bf16, f32 or int8
+//   out  [T, ldo] f32 if the pages are, else bf16
 //   A token at position p sees positions max(0, p - W + 1) .. p, with W = sliding_window (all up to p if 0).
 //
 // Online softmax (arXiv:2205.14135, arXiv:1805.02867): a tile of up to 32 query rows, which are (token, query
@@ -21,6 +21,9 @@
 // exp(0) = 1. So it does not matter which blocks, pages and tokens its tile walks beyond its own. (This holds
 // for finite values; a NaN in a sequence may reach the rows beside.)
 //
+// Keys and values in int8 become bf16 pages of the tile's own, which rounds nothing; a token's scale
+// multiplies its scores, and its probabilities after they are counted.
+//
 // Slots that are not written yet may hold any bits: their scores are replaced, and a last, partly filled page
 // of values is read from a copy with zeros.
 //
@@ -28,7 +31,7 @@
 // Roofline: decodes are bound by memory, 4*D*context bytes (bf16) per KV head; prompts by arithmetic, 4*D
 //           flops per query head and visible token plus an exp.
 // Checked:  against reference::attention in double, |diff| <= 1e-5 * largest |v| in f32 (scores are sums of D
-//           terms in f32, exp is within 2 ulp), 2^-9 more where probabilities are rounded, one bf16 rounding
+//           terms in f32, exp is within 2 ulp), 2^-8 more where probabilities are rounded, one bf16 rounding
 //           more for bf16 outputs; bitwise over chunkings, splits and sharing.
 #include <cfloat>
 
@@ -68,9 +71,32 @@ BUNTING_INLINE f32x16 mask(f32x16 scores, int32_t first, int32_t low, int32_t hi
   return scores;
 }
 
+// A page part of int8 as bf16 in the same order.
+void widen(bf16* to, char const* from, int64_t count) {
+  int8_t const* const bytes = reinterpret_cast<int8_t const*>(from);
+  for (int64_t i = 0; i < count; i += 16) store_bf16(to + i, load_int8(bytes + i));
+}
+
+// The block's pages of int8 as bf16 ones. `tokens` of the last page are there.
+void widen_block(AttentionTile const& t, AttentionBlock& block, int32_t tokens) {
+  int64_t const part = kPageTokens * t.head_size;
+  for (int n = block.first; n < block.end; ++n) {
+    bf16* const keys = t.widened + n * part;
+    bf16* const values = t.widened + (kBlockPages + n) * part;
+    widen(keys, block.k[n] + kKvScaleBytes, part);
+    widen(values, block.v[n] + kKvScaleBytes, part);
+    block.k_scale[n] = reinterpret_cast<float const*>(block.k[n]);
+    float const* const scale = reinterpret_cast<float const*>(block.v[n]);
+    int32_t const count = n + 1 == block.end ? tokens : kPageTokens;
+    store(t.v_scale + n * kPageTokens, load_first(scale, count));
+    block.k[n] = reinterpret_cast<char const*>(keys);
+    block.v[n] = reinterpret_cast<char const*>(values);
+  }
+}
+
 // Scores times `scale` become probabilities relative to the row's new maximum; l follows, and o will by
 // `rescale`.
-template <bool Half>
+template <bool Half, bool Scaled>
 BUNTING_INLINE void soften(AttentionTile const& t, int row, AttentionBlock const& block, float scale,
                            int32_t first_token, int32_t low, int32_t high) {
   float* const scores = t.scores + row * kBlockTokens;
@@ -79,6 +105,7 @@ BUNTING_INLINE void soften(AttentionTile const& t, int row, AttentionBlock const
   for (int page = block.first; page < block.end; ++page) {
     int32_t const first = first_token + page * kPageTokens;
     f32x16 s = load(scores + page * kPageTokens) * by;
+    if constexpr (Scaled) s = s * load(block.k_scale[page]);
     if (first < low || first + kPageTokens - 1 > high) s = mask(s, first, low, high);
     store(scores + page * kPageTokens, s);
     largest = max(s, largest);
@@ -87,12 +114,13 @@ BUNTING_INLINE void soften(AttentionTile const& t, int row, AttentionBlock const
   f32x16 const shift = set1(new_m);
   f32x16 total = zero();
   for (int page = block.first; page < block.end; ++page) {
-    f32x16 const p = exp(load(scores + page * kPageTokens) - shift);
+    f32x16 p = exp(load(scores + page * kPageTokens) - shift);
+    total = total + p;
+    if constexpr (Scaled) p = p * load(t.v_scale + page * kPageTokens);
     if constexpr (Half)
       store_bf16(t.p + row * kBlockTokens + page * kPageTokens, p);
     else
       store(scores + page * kPageTokens, p);
-    total = total + p;
   }
   f32x16 const factor = exp(set1(old_m - new_m));
   store(t.l + row * 16, load(t.l + row * 16) * factor + total);
@@ -169,7 +197,7 @@ AttentionBlock block_at(Attention const& a, AttentionItem const& item, int32_t b
 }
 
 // The item's rows [row_begin, row_end), at most kTileRows.
-template <class Products>
+template <class Products, bool Scaled>
 void walk(Attention const& a, AttentionItem const& item, Products& products, int32_t row_begin,
           int32_t row_end) {
   AttentionTile const t(a.scratch, a.kv.head_size);
@@ -190,11 +218,14 @@ void walk(Attention const& a, AttentionItem const& item, Products& products, int
 
   for (int32_t base = begin / kBlockTokens * kBlockTokens; base < end; base += kBlockTokens) {
     AttentionBlock block = block_at(a, item, base, begin, end);
-    if (base + kBlockTokens >= end && end % kPageTokens != 0)
-      block.v[block.end - 1] = values_until(t, a.kv.dtype, block.v[block.end - 1], end % kPageTokens);
+    int32_t const tail = base + kBlockTokens >= end ? end % kPageTokens : 0;
+    if (Scaled)
+      widen_block(t, block, tail != 0 ? tail : kPageTokens);
+    else if (tail != 0)
+      block.v[block.end - 1] = values_until(t, a.kv.dtype, block.v[block.end - 1], tail);
     products.score(t, block, rows);
     for (int r = 0; r < rows; ++r)
-      soften<Products::kHalf>(t, r, block, a.scale, base, low(t.high[r]), t.high[r]);
+      soften<Products::kHalf, Scaled>(t, r, block, a.scale, base, low(t.high[r]), t.high[r]);
     products.weigh(t, block, rows);
   }
 
@@ -207,13 +238,14 @@ void walk(Attention const& a, AttentionItem const& item, Products& products, int
   }
 }
 
-template <class Products>
+template <class Products, bool Scaled>
 void walk_items(Attention const& a, int64_t begin, int64_t end) {
   Products products;
   for (int64_t i = begin; i < end; ++i) {
     AttentionItem const& item = a.items[i];
     for (int32_t row = item.row_begin; row < item.row_end; row += kTileRows)
-      walk(a, item, products, row, row + kTileRows < item.row_end ? row + kTileRows : item.row_end);
+      walk<Products, Scaled>(a, item, products, row,
+                             row + kTileRows < item.row_end ? row + kTileRows : item.row_end);
   }
 }
 
@@ -229,9 +261,11 @@ using Bf16Products = VectorProducts<WidenedProducts<PagesBf16>>;
 
 void attention(Attention const& a, int64_t item_begin, int64_t item_end) {
   if (a.kv.dtype == Dtype::f32)
-    walk_items<VectorProducts<WidenedProducts<PagesF32>>>(a, item_begin, item_end);
+    walk_items<VectorProducts<WidenedProducts<PagesF32>>, false>(a, item_begin, item_end);
+  else if (a.kv.dtype == Dtype::q8)
+    walk_items<Bf16Products, true>(a, item_begin, item_end);
   else
-    walk_items<Bf16Products>(a, item_begin, item_end);
+    walk_items<Bf16Products, false>(a, item_begin, item_end);
 }
 
 }  // namespace bunting::BUNTING_ISA

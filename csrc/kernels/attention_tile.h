@@ -24,6 +24,8 @@ struct AttentionTile {
   float* rescale;  // [rows] exp(old m - new m) of the current block
   int32_t* high;   // [rows] position of the row's token
   char* tail;      // one page of values of one head
+  bf16* widened;  // the block's keys, then its values, of one head, as bf16 pages, if they are stored as int8
+  float* v_scale;  // [64] scales of the block's values, 0 behind the last token
 
   AttentionTile(char* scratch, int64_t head_size) : head_size(head_size), q(scratch) {
     o = reinterpret_cast<float*>(q) + kTileRows * head_size;
@@ -34,10 +36,12 @@ struct AttentionTile {
     rescale = m + kTileRows;
     high = reinterpret_cast<int32_t*>(rescale + kTileRows);
     tail = reinterpret_cast<char*>(high + kTileRows);
+    widened = reinterpret_cast<bf16*>(tail + kPageTokens * head_size * 4);
+    v_scale = reinterpret_cast<float*>(widened + 2 * kBlockTokens * head_size);
   }
   static constexpr size_t bytes(int64_t head_size) {
     return size_t(kTileRows) * (size_t(head_size) * 8 + kBlockTokens * 6 + 16 * 4 + 12) +
-           size_t(kPageTokens) * size_t(head_size) * 4;
+           size_t(kPageTokens) * size_t(head_size) * 4 + size_t(kBlockTokens) * (size_t(head_size) * 4 + 4);
   }
 };
 
@@ -49,6 +53,7 @@ struct AttentionBlock {
   char const* next_k[kBlockPages];
   char const* next_v[kBlockPages];
   int first, end;
+  float const* k_scale[kBlockPages];  // [16] of each page; for int8 only
 };
 
 }  // namespace bunting

@@ -23,7 +23,7 @@ namespace bunting {
 
 using bf16 = uint16_t;  // the upper half of an f32; conversions round to nearest even
 
-// The values of engine.h. q8 and q4 are for weights alone: integers in groups that share a scale.
+// The values of engine.h. q8 and q4 are integers in groups that share a scale: weights, and q8 keys and values.
 enum class Dtype : int32_t { f32 = 0, f16 = 1, bf16 = 2, q4 = 16, q8 = 20 };
 
 inline constexpr int kPanel = 16;     // columns of a packed panel
@@ -90,10 +90,10 @@ struct Gemm {
   bool accumulate = false;  // += : the residual stream
 };
 
-// The KV memory of one layer: `pages` pages of Hk heads; the inner layout belongs to the attention kernels (kv_layout.h)
+// The KV memory of one layer: `pages` pages of Hk heads, f32, bf16 or q8; the inner layout belongs to the attention kernels (kv_layout.h)
 // and is the same for every instruction set. A page of one layer is one contiguous run of kv_page_bytes().
 struct KvLayer {
-  Dtype dtype = Dtype::bf16;  // bf16 or f32
+  Dtype dtype = Dtype::bf16;  // f32, bf16, or q8: int8 with a scale for each token's keys and values of a head
   int32_t kv_heads = 0, head_size = 0;
   char* pages = nullptr;  // page p at pages + p * page_bytes
   size_t page_bytes = 0;
@@ -130,7 +130,7 @@ struct Attention {
   int32_t query_heads = 0;
   int32_t sliding_window = 0;  // 0: none
   float scale = 0;             // 1/sqrt(D)
-  void* out = nullptr;         // [T, ldo]: Hq*D values per token, kv.dtype
+  void* out = nullptr;         // [T, ldo]: Hq*D values per token; f32 if the pages are, else bf16
   int64_t ldo = 0;
   float* states = nullptr;  // [chunks, Hq] of attention_state_floats(D), of chunks of one token
   char* scratch = nullptr;  // attention_scratch_bytes() per thread

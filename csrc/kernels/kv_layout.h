@@ -4,6 +4,8 @@
 //
 //   bf16   K [D/2][Tp][2]    pairs of neighbouring dimensions   V [Tp/2][D][2]   pairs of neighbouring tokens
 //   f32    K [D][Tp]                                            V [Tp][D]
+//   q8     as bf16, in bytes, behind [Tp] f32 scales            likewise: x = scale of the token * byte, -127
+//   .. 127
 //
 // So one load of K has one (pair of) dimension(s) of all 16 tokens, which a broadcast query value multiplies
 // into 16 scores at once, and one load of V has a run of dimensions of one (pair of) token(s), which a
@@ -20,15 +22,19 @@
 namespace bunting {
 
 constexpr size_t dtype_bytes(Dtype dtype) {
-  return dtype == Dtype::f32 ? 4 : 2;
+  return dtype == Dtype::f32 ? 4 : dtype == Dtype::q8 ? 1 : 2;
 }
+
+inline constexpr size_t kKvScaleBytes =
+    kPageTokens * sizeof(float);  // of q8, before the keys and before the values
 
 // Bytes of the keys, and as many of the values, of one head in one page.
 constexpr size_t kv_part_bytes(Dtype dtype, int32_t head_size) {
-  return size_t(kPageTokens) * size_t(head_size) * dtype_bytes(dtype);
+  return size_t(kPageTokens) * size_t(head_size) * dtype_bytes(dtype) +
+         (dtype == Dtype::q8 ? kKvScaleBytes : 0);
 }
 
-// Index of dimension d of slot t (0 .. Tp-1) among the elements of K and V of one head.
+// Index of dimension d of slot t (0 .. Tp-1) among the elements of K and V of one head, scales not counted.
 constexpr size_t k_index(Dtype dtype, int32_t t, int32_t d) {
   return dtype == Dtype::f32 ? size_t(d) * kPageTokens + size_t(t)
                              : size_t(d / 2) * (2 * kPageTokens) + size_t(t) * 2 + size_t(d % 2);

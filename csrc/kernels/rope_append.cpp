@@ -44,6 +44,29 @@ static void rotate_head(float* x, float const* cos, float const* sin, int64_t ha
   }
 }
 
+// What maps -127 .. 127 onto the values; 0 for zeros, NaN if one is not finite.
+static float scale_of(float const* x, int64_t d) {
+  f32x16 largest = zero(), sum_of = zero();
+  for (int64_t i = 0; i < d; i += 16) {
+    f32x16 const v = load(x + i);
+    largest = max(max(v, zero() - v), largest);
+    sum_of = sum_of + v * zero();
+  }
+  return max(largest) * (1.0f / 127) + sum(sum_of);
+}
+
+// One token's keys or values of a head into a part of a page.
+static void append_bytes(char* part, int32_t slot, bool is_key, float const* x, int32_t d) {
+  float const scale = scale_of(x, d), inverse = scale > 0 ? 1.0f / scale : 0.0f;
+  reinterpret_cast<float*>(part)[slot] = scale;
+  int8_t* const bytes = reinterpret_cast<int8_t*>(part + kKvScaleBytes);
+  for (int32_t i = 0; i < d; ++i) {
+    float const rounded = std::nearbyint(x[i] * inverse), upper = rounded < 127 ? rounded : 127;  // NaN: 127
+    size_t const at = is_key ? k_index(Dtype::q8, slot, i) : v_index(Dtype::q8, d, slot, i);
+    bytes[at] = int8_t(upper > -127 ? upper : -127);
+  }
+}
+
 static void append_head(KvLayer const& kv, int32_t page, int32_t slot, int32_t head, float const* k,
                         float const* v) {
   int32_t const d = kv.head_size;
@@ -53,6 +76,11 @@ static void append_head(KvLayer const& kv, int32_t page, int32_t slot, int32_t h
     float* const keys = reinterpret_cast<float*>(to_k) + slot;
     for (int32_t i = 0; i < d; ++i) keys[int64_t(i) * kPageTokens] = k[i];
     std::memcpy(reinterpret_cast<float*>(to_v) + int64_t(slot) * d, v, size_t(d) * sizeof(float));
+    return;
+  }
+  if (kv.dtype == Dtype::q8) {
+    append_bytes(to_k, slot, true, k, d);
+    append_bytes(to_v, slot, false, v, d);
     return;
   }
   bf16* const keys = reinterpret_cast<bf16*>(to_k) + 2 * slot;

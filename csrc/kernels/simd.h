@@ -148,6 +148,18 @@ BUNTING_INLINE float max(f32x16 x) {
   return halve(x, [](auto a, auto b) __attribute__((always_inline)) { return a > b ? a : b; });
 }
 
+// Sixteen bytes, signed.
+BUNTING_INLINE f32x16 load_int8(int8_t const* p) {
+  typedef int8_t vc __attribute__((vector_size(kLanes)));
+  f32x16 y;
+  for (int i = 0; i < kRegisters; ++i) {
+    vc bytes;
+    std::memcpy(&bytes, p + i * kLanes, sizeof bytes);
+    y.r[i] = __builtin_convertvector(bytes, vf);
+  }
+  return y;
+}
+
 // ---- bf16
 // ---------------------------------------------------------------------------------------------------------
 

@@ -34,11 +34,21 @@ inline void put(Dtype dtype, char* elements, size_t index, float value) {
     reinterpret_cast<bf16*>(elements)[index] = narrow(value);
 }
 
+// An element of int8 keys or values, times its token's scale.
+inline float get_scaled(char const* part, size_t index, int32_t slot) {
+  return reinterpret_cast<float const*>(part)[slot] *
+         float(reinterpret_cast<int8_t const*>(part + kKvScaleBytes)[index]);
+}
+
 inline float key(KvLayer const& kv, int32_t page, int32_t head, int32_t slot, int32_t d) {
-  return get(kv.dtype, k_of(kv, page, head), k_index(kv.dtype, slot, d));
+  size_t const index = k_index(kv.dtype, slot, d);
+  char const* const part = k_of(kv, page, head);
+  return kv.dtype == Dtype::q8 ? get_scaled(part, index, slot) : get(kv.dtype, part, index);
 }
 inline float value(KvLayer const& kv, int32_t page, int32_t head, int32_t slot, int32_t d) {
-  return get(kv.dtype, v_of(kv, page, head), v_index(kv.dtype, kv.head_size, slot, d));
+  size_t const index = v_index(kv.dtype, kv.head_size, slot, d);
+  char const* const part = v_of(kv, page, head);
+  return kv.dtype == Dtype::q8 ? get_scaled(part, index, slot) : get(kv.dtype, part, index);
 }
 
 }  // namespace bunting::reference

@@ -20,7 +20,7 @@ inline std::vector<Kernels const*> levels() {
 }
 
 inline char const* name_of(Dtype dtype) {
-  return dtype == Dtype::f32 ? "f32" : "bf16";
+  return dtype == Dtype::f32 ? "f32" : dtype == Dtype::q8 ? "q8" : "bf16";
 }
 
 template <class T>
@@ -62,6 +62,22 @@ inline std::vector<int32_t> shuffled_pages(Random& random, int32_t from, int32_t
   return ids;
 }
 
+// Rounds a token's keys and values of a head as pages of int8 have them.
+inline void append_int8(KvLayer const& kv, int32_t page, int32_t head, int32_t slot, float const* k,
+                        float const* v) {
+  auto const append = [&](char* part, float const* x, auto index) {
+    float largest = 0;
+    for (int32_t i = 0; i < kv.head_size; ++i) largest = std::max(largest, std::fabs(x[i]));
+    float const scale = largest / 127;
+    reinterpret_cast<float*>(part)[slot] = scale;
+    for (int32_t i = 0; i < kv.head_size; ++i)
+      reinterpret_cast<int8_t*>(part + kKvScaleBytes)[index(i)] =
+          int8_t(scale > 0 ? std::lround(std::clamp(x[i] / scale, -127.0f, 127.0f)) : 0);
+  };
+  append(k_of(kv, page, head), k, [&](int32_t i) { return k_index(Dtype::q8, slot, i); });
+  append(v_of(kv, page, head), v, [&](int32_t i) { return v_index(Dtype::q8, kv.head_size, slot, i); });
+}
+
 // Queries, keys and values of one sequence: q [tokens, Hq*D], k and v [tokens, Hk*D].
 struct Sequence {
   int32_t query_heads, kv_heads, head_size;
@@ -82,12 +98,17 @@ struct Sequence {
   void append(KvLayer const& kv, std::vector<int32_t> const& pages, int32_t begin, int32_t end) const {
     for (int32_t t = begin; t < end; ++t)
       for (int32_t head = 0; head < kv_heads; ++head)
-        for (int32_t i = 0; i < head_size; ++i) {
-          size_t const from = (size_t(t) * size_t(kv_heads) + size_t(head)) * size_t(head_size) + size_t(i);
-          int32_t const page = pages[size_t(t / kPageTokens)], slot = t % kPageTokens;
-          reference::put(kv.dtype, k_of(kv, page, head), k_index(kv.dtype, slot, i), k[from]);
-          reference::put(kv.dtype, v_of(kv, page, head), v_index(kv.dtype, head_size, slot, i), v[from]);
-        }
+        if (kv.dtype == Dtype::q8) {
+          size_t const from = (size_t(t) * size_t(kv_heads) + size_t(head)) * size_t(head_size);
+          append_int8(kv, pages[size_t(t / kPageTokens)], head, t % kPageTokens, k.data() + from,
+                      v.data() + from);
+        } else
+          for (int32_t i = 0; i < head_size; ++i) {
+            size_t const from = (size_t(t) * size_t(kv_heads) + size_t(head)) * size_t(head_size) + size_t(i);
+            int32_t const page = pages[size_t(t / kPageTokens)], slot = t % kPageTokens;
+            reference::put(kv.dtype, k_of(kv, page, head), k_index(kv.dtype, slot, i), k[from]);
+            reference::put(kv.dtype, v_of(kv, page, head), v_index(kv.dtype, head_size, slot, i), v[from]);
+          }
   }
 };
 

@@ -1,4 +1,5 @@
 // ThreadPool: every piece once, everything visible afterwards, no processor used when idle.
+#include <sched.h>
 #include <time.h>
 
 #include <atomic>
@@ -104,6 +105,33 @@ TEST(thread_pool_comes_and_goes) {
   for (int round = 0; round < 50; ++round) {
     ThreadPool pool(1 + round % 5);
     if (round % 2 == 0) pool.run(10, 1, [](int64_t, int64_t) {});
+  }
+}
+
+// As many threads as cores: each helper on one of its own, and the caller on any.
+TEST(thread_pool_binds_helpers_to_cores) {
+  cpu_set_t usable;
+  REQUIRE(sched_getaffinity(0, sizeof usable, &usable) == 0, "no mask");
+  int const cores = CPU_COUNT(&usable);
+  if (cores < 2) SKIP("one core");
+  for (auto const which : {ThreadPool::Cores::any, ThreadPool::Cores::own}) {
+    ThreadPool pool(cores, which);
+    std::vector<cpu_set_t> masks(static_cast<size_t>(cores));
+    std::atomic<int> begun{0};
+    // Nobody ends a piece before all have begun, so that each thread has one.
+    pool.run(cores, 1, [&](int64_t, int64_t, int thread) {
+      sched_getaffinity(0, sizeof(cpu_set_t), &masks[size_t(thread)]);
+      for (++begun; begun < cores;) sched_yield();
+    });
+    CHECK(CPU_EQUAL(&masks[0], &usable), "the caller is bound");
+    cpu_set_t taken;
+    CPU_ZERO(&taken);
+    for (size_t thread = 1; thread < masks.size(); ++thread) {
+      int const may_use = CPU_COUNT(&masks[thread]);
+      CHECK(may_use == (which == ThreadPool::Cores::own ? 1 : cores), "a helper may use %d cores", may_use);
+      CPU_OR(&taken, &taken, &masks[thread]);
+    }
+    CHECK(CPU_COUNT(&taken) == (which == ThreadPool::Cores::own ? cores - 1 : cores), "helpers share cores");
   }
 }
 
