@@ -114,9 +114,9 @@ constexpr int32_t gemm_step(Format format) {
 // One layer's part of the KV pages: [page][layer][keys | values][kv head][Tp][D]. Strides are in units of two
 // bytes, so that the engine may choose another order of the outer dimensions.
 //
-// In bf16, or in e4m3 with a multiplier for the keys and one for the values of each head and slot, all of them
-// after the layer's values: [kv head][Tp] words, keys in the low half. A multiplier is a power of two times
-// 2^120 in bf16, the largest number of its slot becoming 224 to 448, or NaN if that was not finite.
+// In bf16, or in e4m3 with a multiplier for the keys and one for the values of each head and slot, all of
+// them after the layer's values: [kv head][Tp] words, keys in the low half. A multiplier is a power of two
+// times 2^120 in bf16, the largest number of its slot becoming 224 to 448, or NaN if that was not finite.
 struct KvPages {
   bf16* layer;  // page 0 of the layer
   int64_t page_stride;
