@@ -12,14 +12,13 @@ import { join, resolve } from "node:path";
 import { streamChat, type Target } from "../server/cli/client.ts";
 import { type LoadReport, type Percentiles, runLoad } from "../server/cli/load.ts";
 import { table } from "../server/cli/table.ts";
+import { type Started, startServer, watchEngine } from "./started-server.ts";
 
 const PROMPT_TOKENS = 128;
 const SHARED_PREFIX_TOKENS = 64;
 const OUTPUT_TOKENS = 64;
 const REQUESTS_PER_CLIENT = 8;
 const STARTS = 5;
-const SAMPLE_MS = 100;
-const DEVICE_SECONDS = 'bunting_step_seconds_sum{engine="0",part="device"}';
 
 const root = resolve(import.meta.dir, "..");
 const executable = resolve(
@@ -27,38 +26,9 @@ const executable = resolve(
 );
 const scratch = mkdtempSync(join(tmpdir(), "bunting-serving-"));
 
-interface Started {
-  readonly target: Target;
-  stop(): Promise<void>;
-}
-
-/** Starts the executable in an empty folder; resolves when it says that it is ready. */
-async function start(): Promise<Started> {
-  const child = Bun.spawn([executable, "serve", "--port", String(freePort())], {
-    cwd: scratch,
-    env: { ...process.env, XDG_CACHE_HOME: join(scratch, "cache") },
-    stdout: "pipe",
-    stderr: "inherit",
-  });
-  const stop = async (): Promise<void> => {
-    child.kill("SIGTERM");
-    await child.exited;
-  };
-  let said = "";
-  for await (const bytes of child.stdout) {
-    said += new TextDecoder().decode(bytes);
-    const url = /Ready in .* at (http:\S+)\/v1/.exec(said)?.[1];
-    if (url !== undefined) return { target: { url, apiKey: null }, stop };
-  }
-  throw new Error(`${executable} ended before it was ready: ${said}`);
-}
-
-function freePort(): number {
-  const probe = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
-  const { port } = probe;
-  probe.stop(true);
-  return port!;
-}
+/** The executable in an empty folder. */
+const start = (): Promise<Started> =>
+  startServer([executable, "serve"], scratch, { XDG_CACHE_HOME: join(scratch, "cache") });
 
 /** Milliseconds from starting the process to the first text of an answer. */
 async function startToFirstTokenMs(): Promise<number> {
@@ -71,39 +41,6 @@ async function startToFirstTokenMs(): Promise<number> {
   const tookMs = performance.now() - startMs;
   await stop();
   return tookMs;
-}
-
-/** Watches the engine from the first to the last sample in which at least `running` sequences run; `stop` resolves to the
- *  share of that time that it spent outside native code, null if there were no two such samples. */
-function watchEngine(target: Target, running: number): { stop(): Promise<number | null> } {
-  const samples: { readonly timeMs: number; readonly deviceMs: number }[] = [];
-  let isStopped = false;
-  const watching = (async () => {
-    while (!isStopped) {
-      const timeMs = performance.now();
-      const metrics = await (await fetch(`${target.url}/metrics`)).text();
-      const value = (name: string): number =>
-        Number(
-          metrics
-            .split("\n")
-            .find((line) => line.startsWith(name))
-            ?.split(" ")[1],
-        );
-      if (value("vllm:num_requests_running{") >= running) {
-        samples.push({ timeMs, deviceMs: 1000 * value(DEVICE_SECONDS) });
-      }
-      await Bun.sleep(SAMPLE_MS);
-    }
-  })();
-  return {
-    stop: async () => {
-      isStopped = true;
-      await watching;
-      const [first, last] = [samples[0], samples.at(-1)];
-      if (first === undefined || last === undefined || first === last) return null;
-      return 1 - (last.deviceMs - first.deviceMs) / (last.timeMs - first.timeMs);
-    },
-  };
 }
 
 function load(target: Target, clients: number): Promise<LoadReport> {

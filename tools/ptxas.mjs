@@ -1,111 +1,118 @@
-// `node tools/ptxas.mjs [--write] [architecture ...]`: compiles every CUDA kernel for every GPU with nvcc and tells what
-// each takes of a multiprocessor. Fails if a kernel spills registers to memory. `--write` puts the table into
-// docs/reference/gpu-kernels.md. Needs nvcc, no GPU.
+// `node tools/ptxas.mjs [--write]`: builds libbunting_cuda.so and tells what each kernel takes of a multiprocessor, as
+// ptxas said it. Fails if a kernel spills registers to memory, or if docs/reference/gpu-kernels.md has other numbers of the
+// same compiler; `--write` writes that page. Needs nvcc, no GPU; without nvcc it says so and is content.
 
-import { spawn, spawnSync } from "node:child_process";
-import { readdirSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { root } from "./setup.mjs";
+import { buildNative, nativeBuild, root } from "./setup.mjs";
 
-const ARCHITECTURES = ["80", "86", "89", "90a", "100", "120"];
-const FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-cubin", "-Xptxas", "-v", "-o", "/dev/null"];
-const JOBS = 2;
+const PAGE = join(root, "docs", "reference", "gpu-kernels.md");
+const NO_SPILLS = "no kernel spills";
 
 /**
- * What ptxas says of each kernel of one compilation.
- * @returns {{ kernel: string, registers: number, spillBytes: number }[]}
+ * What ptxas says of each kernel and architecture.
+ * @returns {{ kernel: string, architecture: string, registers: number, spillBytes: number }[]}
  */
 export function parsePtxas(text) {
   const kernels = [];
   for (const part of text.split("Compiling entry function '").slice(1)) {
-    const mangled = part.slice(0, part.indexOf("'"));
+    const [, mangled, architecture] = /^([^']*)' for 'sm_(\w+)'/.exec(part) ?? [];
+    if (mangled === undefined || architecture === undefined) continue;
     const spills = [...part.matchAll(/(\d+) bytes spill/g)].map(([, bytes]) => Number(bytes));
-    const registers = Number(/Used (\d+) registers/.exec(part)?.[1] ?? Number.NaN);
     kernels.push({
       kernel: kernelName(mangled),
-      registers,
+      architecture,
+      registers: Number(/Used (\d+) registers/.exec(part)?.[1] ?? Number.NaN),
       spillBytes: spills.reduce((sum, bytes) => sum + bytes, 0),
     });
   }
-  return kernels.sort((a, b) => a.kernel.localeCompare(b.kernel, "en", { numeric: true }));
+  return kernels;
 }
 
-/** `gemm_few<8>` from the mangled name of an instantiation of gemm_few_kernel. */
+/** `gemm_few<8>` from the mangled name of an instantiation of gemm_few_kernel; values of enumerations are numbers. */
 export function kernelName(mangled) {
-  const match = /\d+([a-z_]+)_kernel(?:I((?:L[a-z]\d+E)+)E)?/.exec(mangled);
+  const match = /\d+([a-z_]+)_kernel(?:I((?:L(?:[a-z]|N\w+?E)\d+E)+)E)?/.exec(mangled);
   if (match === null) return mangled;
   const [, name, values] = match;
-  const numbers = values === undefined ? [] : [...values.matchAll(/L[a-z](\d+)E/g)].map(([, n]) => n);
+  const numbers =
+    values === undefined ? [] : [...values.matchAll(/L(?:[a-z]|N\w+?E)(\d+)E/g)].map(([, n]) => n);
   return numbers.length > 0 ? `${name}<${numbers.join(", ")}>` : name;
 }
 
 /** A Markdown table: a line per kernel, a column per architecture, registers and, if there are any, bytes of spills. */
-export function table(architectures, results) {
-  const kernels = [...new Set(results.flatMap(({ kernels }) => kernels.map(({ kernel }) => kernel)))];
-  const cell = (architecture, kernel) => {
-    const found = results
-      .filter((result) => result.architecture === architecture)
-      .flatMap((result) => result.kernels)
-      .find((entry) => entry.kernel === kernel);
+export function table(kernels) {
+  const order = (a, b) => a.localeCompare(b, "en", { numeric: true });
+  const names = [...new Set(kernels.map(({ kernel }) => kernel))].sort(order);
+  const architectures = [...new Set(kernels.map(({ architecture }) => architecture))].sort(order);
+  const cell = (name, architecture) => {
+    const found = kernels.find((entry) => entry.kernel === name && entry.architecture === architecture);
     if (found === undefined) return "–";
     return found.spillBytes > 0 ? `${found.registers} (spills ${found.spillBytes} B)` : `${found.registers}`;
   };
-  const lines = [
+  return [
     `| Kernel | ${architectures.map((name) => `sm_${name}`).join(" | ")} |`,
     `|---|${"---|".repeat(architectures.length)}`,
-    ...kernels.map(
-      (kernel) => `| \`${kernel}\` | ${architectures.map((name) => cell(name, kernel)).join(" | ")} |`,
-    ),
-  ];
-  return lines.join("\n");
+    ...names.map((name) => `| \`${name}\` | ${architectures.map((a) => cell(name, a)).join(" | ")} |`),
+  ].join("\n");
 }
 
-function compile(file, architecture) {
-  return new Promise((resolve, reject) => {
-    const child = spawn("nvcc", [...FLAGS, "-I", join(root, "csrc"), `-arch=sm_${architecture}`, file]);
-    let text = "";
-    for (const stream of [child.stdout, child.stderr]) stream.on("data", (bytes) => (text += bytes));
-    child.on("error", reject);
-    child.on("close", (code) => {
-      if (code === 0) resolve({ architecture, kernels: parsePtxas(text) });
-      else reject(new Error(`nvcc failed on ${file} for sm_${architecture}:\n${text}`));
-    });
-  });
+/** "13.0" of the nvcc that the build takes; null where there is none. */
+export function nvccRelease() {
+  for (const nvcc of ["nvcc", join(process.env.CUDA_HOME ?? "/usr/local/cuda", "bin", "nvcc")]) {
+    const { status, stdout } = spawnSync(nvcc, ["--version"], { encoding: "utf8" });
+    if (status === 0) return /release ([\d.]+)/.exec(stdout)?.[1] ?? "unknown";
+  }
+  return null;
+}
+
+function page(release, kernels) {
+  return `# GPU kernels
+
+Registers per thread, as nvcc ${release} gives them; ${NO_SPILLS}. Values in angle brackets are of the template: tiles of
+eight tokens and the format of the weights (0 bf16, 1 int8, 2 int4, 3 fp8) for matrix products, the size of a head for
+attention. \`node tools/ptxas.mjs --write\` writes this page.
+
+${table(kernels)}
+`;
+}
+
+/** Builds and judges: what went wrong, or null, and a sentence on what was seen. */
+async function checkRegisters(write = false) {
+  const release = nvccRelease();
+  if (release === null) return { skipped: true, problem: null, seen: "there is no nvcc" };
+  await buildNative(["bunting_cuda"]);
+  const folder = join(nativeBuild, "cuda");
+  const logs = readdirSync(folder).filter((name) => name.endsWith(".ptxas"));
+  const kernels = logs.flatMap((name) => parsePtxas(readFileSync(join(folder, name), "utf8")));
+  const text = page(release, kernels);
+  const spilling = kernels.filter(({ spillBytes }) => spillBytes > 0);
+  const seen = `${kernels.length} kernels of ${logs.length} files, nvcc ${release}`;
+  if (kernels.length === 0) return { skipped: false, problem: `ptxas said nothing in ${folder}`, seen };
+  if (spilling.length > 0)
+    return {
+      skipped: false,
+      problem: `${spilling.length} kernels spill registers:\n${table(spilling)}`,
+      seen,
+    };
+  if (write) writeFileSync(PAGE, text);
+  const committed = existsSync(PAGE) ? readFileSync(PAGE, "utf8") : "";
+  const isStale = committed !== text && committed.includes(`nvcc ${release} `);
+  const problem = isStale
+    ? "docs/reference/gpu-kernels.md has other numbers: node tools/ptxas.mjs --write"
+    : null;
+  return { skipped: false, problem, seen };
 }
 
 async function main(args) {
-  if (spawnSync("nvcc", ["--version"], { stdio: "ignore" }).status !== 0) {
-    console.error("nvcc is missing: install the CUDA toolkit, 12.8 or newer.");
-    return 1;
-  }
-  const named = args.filter((arg) => !arg.startsWith("--"));
-  const architectures = named.length > 0 ? named : ARCHITECTURES;
-  const folder = join(root, "csrc", "cuda", "kernels");
-  const files = readdirSync(folder).filter((name) => name.endsWith(".cu"));
-  const work = files
-    .sort()
-    .flatMap((name) => architectures.map((architecture) => [join(folder, name), architecture]));
-  const results = [];
-  const runner = async () => {
-    for (let next = work.shift(); next !== undefined; next = work.shift())
-      results.push(await compile(...next));
-  };
-  await Promise.all(Array.from({ length: JOBS }, runner));
-  const sorted = results.sort((a, b) =>
-    (a.kernels[0]?.kernel ?? "").localeCompare(b.kernels[0]?.kernel ?? ""),
-  );
-  const text = table(architectures, sorted);
-  console.log(text);
-  if (args.includes("--write")) {
-    writeFileSync(
-      join(root, "docs", "reference", "gpu-kernels.md"),
-      `# GPU kernels\n\nRegisters per thread, from \`node tools/ptxas.mjs --write\`; no kernel may spill.\n\n${text}\n`,
+  const { skipped, problem, seen } = await checkRegisters(args.includes("--write"));
+  if (problem !== null) console.error(problem);
+  else
+    console.log(
+      skipped ? `Left out: registers and spills of the CUDA kernels: ${seen}.` : `${seen}: ${NO_SPILLS}.`,
     );
-  }
-  const spilling = results.flatMap(({ kernels }) => kernels).filter(({ spillBytes }) => spillBytes > 0);
-  if (spilling.length > 0) console.error(`${spilling.length} kernels spill registers.`);
-  return spilling.length > 0 ? 1 : 0;
+  return problem === null ? 0 : 1;
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {

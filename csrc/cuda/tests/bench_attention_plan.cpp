@@ -1,5 +1,5 @@
-// bench_attention_plan.cpp - what planning attention takes on the CPU, and how equal the work of the blocks is by the
-// plan's own costs. Not a test, and needs no GPU.
+// bench_attention_plan.cpp - what planning attention takes on the CPU, and how equal the work of the blocks
+// is by the plan's own costs. Not a test, and needs no GPU.
 //
 //   bunting_bench_attention_plan
 //

@@ -1,6 +1,6 @@
-// bench_kernels.cpp - the CUDA kernels in the shapes of an 8B model (H 4096, F 14336, 32 query and 8 KV heads of 128),
-// each beside what this GPU does at most: copying memory, and multiplying 8192 x 8192 bf16 with cuBLASLt where it is
-// found. Not a test: nothing here passes or fails.
+// bench_kernels.cpp - the CUDA kernels in the shapes of an 8B model (H 4096, F 14336, 32 query and 8 KV heads
+// of 128), each beside what this GPU does at most: copying memory, and multiplying 8192 x 8192 bf16 with
+// cuBLASLt where it is found. Not a test: nothing here passes or fails.
 //
 //   bunting_bench_cuda [path of libcublasLt]
 //
@@ -184,16 +184,16 @@ void bench_many(Ceilings const& most, CublasLt* library) {
       Operands const operands(p, tokens, Format::plain);
       char name[96];
       std::snprintf(name, sizeof name, "%s, %d tokens", p.name, tokens);
-      row(name, seconds_of(10, [&](Stream& s, int i) { gemm_many(s, operands.product(i)); }), operands.flops(),
-          most.flops, "PFLOP/s", "≥ 50 %");
+      row(name, seconds_of(10, [&](Stream& s, int i) { gemm_many(s, operands.product(i)); }),
+          operands.flops(), most.flops, "PFLOP/s", "≥ 50 %");
       Operands const halves(p, tokens, Format::int4);
       std::snprintf(name, sizeof name, "%s, %d tokens, int4", p.name, tokens);
-      row(name, seconds_of(10, [&](Stream& s, int i) { gemm_many(s, halves.product(i)); }), halves.flops(), most.flops,
-          "PFLOP/s", "–");
+      row(name, seconds_of(10, [&](Stream& s, int i) { gemm_many(s, halves.product(i)); }), halves.flops(),
+          most.flops, "PFLOP/s", "–");
       if (!library) continue;
       std::snprintf(name, sizeof name, "%s, %d tokens, cuBLASLt", p.name, tokens);
-      row(name, seconds_of(10, [&](Stream& s, int i) { library->multiply(s, operands.product(i)); }), operands.flops(),
-          most.flops, "PFLOP/s", "≥ 70 %");
+      row(name, seconds_of(10, [&](Stream& s, int i) { library->multiply(s, operands.product(i)); }),
+          operands.flops(), most.flops, "PFLOP/s", "≥ 70 %");
     }
 }
 
@@ -207,7 +207,8 @@ struct Batch {
 
 double bench_attention(Ceilings const& most, int32_t blocks, Batch const& b, bool share) {
   constexpr int32_t kPage = 16;
-  int32_t const own_pages = (b.start - b.shared + b.count + kPage - 1) / kPage, shared_pages = b.shared / kPage;
+  int32_t const own_pages = (b.start - b.shared + b.count + kPage - 1) / kPage,
+                shared_pages = b.shared / kPage;
   int32_t const page_count = b.sequences * own_pages + shared_pages;
   std::vector<int32_t> ids(static_cast<size_t>(page_count)), pages, positions;
   for (int32_t i = 0; i < page_count; ++i) ids[size_t(i)] = i;
@@ -259,8 +260,10 @@ double bench_attention(Ceilings const& most, int32_t blocks, Batch const& b, boo
   char name[96];
   std::snprintf(name, sizeof name, "attention, %s%s", b.name, share ? ", read once" : "");
   if (b.count == 1) {
-    double const positions_read = double(page_count) * kPage + (share ? 0 : double(b.sequences - 1) * b.shared);
-    row(name, seconds, positions_read * kKvHeads * kHeadSize * 4, most.copy_bytes, "TB/s", share ? "–" : b.aim);
+    double const positions_read =
+        double(page_count) * kPage + (share ? 0 : double(b.sequences - 1) * b.shared);
+    row(name, seconds, positions_read * kKvHeads * kHeadSize * 4, most.copy_bytes, "TB/s",
+        share ? "–" : b.aim);
   } else {
     double const seen = double(b.sequences) * b.count * (b.start + (b.count + 1) / 2.0);
     row(name, seconds, seen * kQueryHeads * kHeadSize * 4, most.flops, "PFLOP/s", b.aim);
@@ -284,19 +287,19 @@ int run(int argc, char** argv) {
                    library ? library->multiply(s, square.product(i)) : gemm_many(s, square.product(i));
                  });
   }
-  std::printf("%s, %s. Copying: %.2f TB/s read and written. 8192³ bf16 by %s: %.0f TFLOP/s.\n\n", info.name.c_str(),
-              info.note.c_str(), most.copy_bytes * 1e-12, library ? library->description().c_str() : most.flops_of,
-              most.flops * 1e-12);
+  std::printf("%s, %s. Copying: %.2f TB/s read and written. 8192³ bf16 by %s: %.0f TFLOP/s.\n\n",
+              info.name.c_str(), info.note.c_str(), most.copy_bytes * 1e-12,
+              library ? library->description().c_str() : most.flops_of, most.flops * 1e-12);
   std::printf("| What | µs | Rate | Of the most | Aim |\n|---|---|---|---|---|\n");
   int32_t const blocks = info.multiprocessors * kAttentionBlocks;
-  for (Batch const& b : {Batch{"64 decodes of 2k", 64, 2047, 1, 0, "≥ 85 %"},
-                         Batch{"1 decode of 32k", 1, 32767, 1, 0, "≥ 85 %"},
-                         Batch{"256 decodes of 1k", 256, 1023, 1, 0, "–"},
-                         Batch{"a chunk of 2048", 1, 0, 2048, 0, "–"},
-                         Batch{"a chunk of 512 at 16k", 1, 16384, 512, 0, "–"}})
+  for (Batch const& b :
+       {Batch{"64 decodes of 2k", 64, 2047, 1, 0, "≥ 85 %"},
+        Batch{"1 decode of 32k", 1, 32767, 1, 0, "≥ 85 %"}, Batch{"256 decodes of 1k", 256, 1023, 1, 0, "–"},
+        Batch{"a chunk of 2048", 1, 0, 2048, 0, "–"}, Batch{"a chunk of 512 at 16k", 1, 16384, 512, 0, "–"}})
     bench_attention(most, blocks, b, false);
   Batch const tree{"128 decodes, 4k shared + 200", 128, 4096 + 200, 1, 4096, "–"};
-  double const apart = bench_attention(most, blocks, tree, false), once = bench_attention(most, blocks, tree, true);
+  double const apart = bench_attention(most, blocks, tree, false),
+               once = bench_attention(most, blocks, tree, true);
   std::printf("| reading the shared prefix once | | %.1f × faster | | ≥ 5 × |\n", apart / once);
   bench_few(most, library.get());
   bench_many(most, library.get());

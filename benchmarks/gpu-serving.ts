@@ -1,0 +1,82 @@
+/**
+ * An 8B model on a GPU, through the server: decoding with 1, 32 and 128 clients, beside the least that a step can take,
+ * which is reading the weights and the keys and values once at the speed at which the GPU copies memory.
+ *
+ *   bun benchmarks/gpu-serving.ts <folder of Llama-3.1-8B> [copy TB/s, as bunting_bench_cuda prints it]
+ *
+ * Tokens have no text worth timing when weights are random, so that times between tokens are those of the server's
+ * chunks. The share outside native code is of all wall time while nearly all clients have a running sequence.
+ */
+
+import { join, resolve } from "node:path";
+import { listModels, type Target } from "../server/cli/client.ts";
+import { type LoadReport, runLoad } from "../server/cli/load.ts";
+import { startServer, watchEngine } from "./started-server.ts";
+
+const PROMPT_TOKENS = 128;
+const OUTPUT_TOKENS = 256;
+const REQUESTS_PER_CLIENT = 3;
+const CLIENTS = [1, 32, 128] as const;
+
+/** Read by each step, in bytes: all matrices in bf16 but the table of embeddings, of which only rows are read. */
+const WEIGHT_BYTES = 2 * (8_030_261_248 - 128_256 * 4096);
+/** Keys and values of a token: 32 layers, 8 heads of 128. */
+const KV_BYTES = 2 * 32 * 8 * 128 * 2;
+
+const [folder, copyTbps] = process.argv.slice(2);
+if (folder === undefined) {
+  console.error("gpu-serving.ts wants the folder of the model.");
+  process.exit(2);
+}
+const root = resolve(import.meta.dir, "..");
+const server = await startServer(
+  [process.execPath, join(root, "server/main.ts"), "serve", resolve(folder), "--device", "cuda:0"],
+  root,
+);
+
+const [model] = await listModels(server.target);
+
+function load(target: Target, clients: number): Promise<LoadReport> {
+  const plan = {
+    model: model!,
+    requests: clients * REQUESTS_PER_CLIENT,
+    arrivals: { kind: "closed", clients },
+    promptTokens: PROMPT_TOKENS,
+    sharedPrefixTokens: 0,
+    outputTokens: OUTPUT_TOKENS,
+    ignoreEos: true,
+    seed: clients,
+  } as const;
+  return runLoad(target, plan, () => {}, new AbortController().signal);
+}
+
+/** Milliseconds that a step of so many decodes takes at least; null when the speed of copying is not told. */
+function floorMs(clients: number): number | null {
+  const bytesPerMs = Number(copyTbps) * 1e9;
+  const context = PROMPT_TOKENS + OUTPUT_TOKENS / 2;
+  return bytesPerMs > 0 ? (WEIGHT_BYTES + clients * context * KV_BYTES) / bytesPerMs : null;
+}
+
+console.log(
+  "| Clients | per token p50 ms | p99 ms | tokens/s | the least ms | of the least | outside native code |",
+);
+console.log("|---|---|---|---|---|---|---|");
+await load(server.target, 1); // warms up the just-in-time compiler
+let failed = 0;
+for (const clients of CLIENTS) {
+  const watch = watchEngine(server.target, Math.ceil(0.9 * clients));
+  const report = await load(server.target, clients);
+  const outside = await watch.stop();
+  const least = floorMs(clients);
+  const p50 = report.perTokenMs?.p50 ?? Number.NaN;
+  const percent = (share: number | null): string => (share === null ? "–" : `${(100 * share).toFixed(1)} %`);
+  console.log(
+    `| ${clients} | ${p50.toFixed(2)} | ${(report.perTokenMs?.p99 ?? Number.NaN).toFixed(2)} | ` +
+      `${report.outputTokensPerSecond.toFixed(0)} | ${least?.toFixed(2) ?? "–"} | ` +
+      `${percent(least === null ? null : least / p50)} | ${percent(outside)} |`,
+  );
+  failed += report.failed;
+}
+await server.stop();
+if (failed > 0) console.error(`${failed} requests failed.`);
+process.exit(failed > 0 ? 1 : 0);

@@ -1,0 +1,72 @@
+"""What PyTorch takes on this GPU for the products that bench_kernels.cpp measures, and transformers for an 8B model.
+
+    python3 benchmarks/gpu-torch.py [folder of Llama-3.1-8B]
+
+Not needed by anything; benchmarks/gpu.sh runs it where torch is installed. Weights rotate over more memory than L2 holds.
+"""
+
+import sys
+import time
+
+import torch
+
+PRODUCTS = {"qkv": (6144, 4096), "o": (4096, 4096), "gate, up": (28672, 4096), "down": (4096, 14336), "vocabulary": (128256, 4096)}
+FAR_MORE_THAN_CACHE = 400 << 20
+
+
+def seconds_of(run, count):
+    """Of one of `count` calls of run(i), recorded as a graph; the fastest of seven."""
+    for i in range(3):
+        run(i)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for i in range(count):
+            run(i)
+    best = float("inf")
+    for _ in range(8):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        graph.replay()
+        torch.cuda.synchronize()
+        best = min(best, (time.perf_counter() - start) / count)
+    return best
+
+
+def products():
+    print("| Product | Tokens | µs | TB/s | TFLOP/s |")
+    print("|---|---|---|---|---|")
+    for name, (n, k) in PRODUCTS.items():
+        copies = FAR_MORE_THAN_CACHE // (n * k * 2) + 1
+        weights = torch.randn(copies, n, k, dtype=torch.bfloat16, device="cuda")
+        for tokens in (1, 8, 16, 32, 64, 128, 1024, 4096):
+            x = torch.randn(tokens, k, dtype=torch.bfloat16, device="cuda")
+            out = torch.empty(tokens, n, dtype=torch.bfloat16, device="cuda")
+            count = 40 if tokens <= 64 else 10
+            took = seconds_of(lambda i: torch.mm(x, weights[i % copies].T, out=out), count)
+            moved = 2 * (n * k + tokens * (n + k))
+            print(f"| {name} | {tokens} | {took * 1e6:.1f} | {moved / took * 1e-12:.2f} | {2 * tokens * n * k / took * 1e-12:.0f} |")
+        del weights
+
+
+def decoding(folder):
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.bfloat16, device_map="cuda")
+    print("\n| Sequences | ms per token, transformers |")
+    print("|---|---|")
+    for sequences in (1, 32, 128):
+        prompt = torch.randint(1000, 100000, (sequences, 128), device="cuda")
+        options = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+        model.generate(prompt, max_new_tokens=4, **options)
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        model.generate(prompt, max_new_tokens=64, **options)
+        torch.cuda.synchronize()
+        print(f"| {sequences} | {(time.perf_counter() - start) / 64 * 1e3:.2f} |")
+
+
+print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name()}.\n")
+products()
+if len(sys.argv) > 1 and sys.argv[1]:
+    decoding(sys.argv[1])

@@ -1,0 +1,76 @@
+/** A server in a process of its own, and what its engine does while it has work. */
+
+import type { Target } from "../server/cli/client.ts";
+
+const SAMPLE_MS = 100;
+const DEVICE_SECONDS = 'bunting_step_seconds_sum{engine="0",part="device"}';
+
+export interface Started {
+  readonly target: Target;
+  stop(): Promise<void>;
+}
+
+/** Starts `command`, with the options to listen on a free port; resolves when it says that it is ready. */
+export async function startServer(
+  command: readonly string[],
+  cwd: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<Started> {
+  const child = Bun.spawn([...command, "--port", String(freePort())], {
+    cwd,
+    env: { ...process.env, ...env },
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  const stop = async (): Promise<void> => {
+    child.kill("SIGTERM");
+    await child.exited;
+  };
+  let said = "";
+  for await (const bytes of child.stdout) {
+    said += new TextDecoder().decode(bytes);
+    const url = /Ready in .* at (http:\S+)\/v1/.exec(said)?.[1];
+    if (url !== undefined) return { target: { url, apiKey: null }, stop };
+  }
+  throw new Error(`${command.join(" ")} ended before it was ready: ${said}`);
+}
+
+function freePort(): number {
+  const probe = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
+  const { port } = probe;
+  probe.stop(true);
+  return port!;
+}
+
+/** Watches the engine from the first to the last sample in which at least `running` sequences run; `stop` resolves to the
+ *  share of that time that it spent outside native code, null if there were no two such samples. */
+export function watchEngine(target: Target, running: number): { stop(): Promise<number | null> } {
+  const samples: { readonly timeMs: number; readonly deviceMs: number }[] = [];
+  let isStopped = false;
+  const watching = (async () => {
+    while (!isStopped) {
+      const timeMs = performance.now();
+      const metrics = await (await fetch(`${target.url}/metrics`)).text();
+      const value = (name: string): number =>
+        Number(
+          metrics
+            .split("\n")
+            .find((line) => line.startsWith(name))
+            ?.split(" ")[1],
+        );
+      if (value("vllm:num_requests_running{") >= running) {
+        samples.push({ timeMs, deviceMs: 1000 * value(DEVICE_SECONDS) });
+      }
+      await Bun.sleep(SAMPLE_MS);
+    }
+  })();
+  return {
+    stop: async () => {
+      isStopped = true;
+      await watching;
+      const [first, last] = [samples[0], samples.at(-1)];
+      if (first === undefined || last === undefined || first === last) return null;
+      return 1 - (last.deviceMs - first.deviceMs) / (last.timeMs - first.timeMs);
+    },
+  };
+}
