@@ -16,6 +16,7 @@ constexpr int32_t kPrompt = 83;
 struct Variant {
   int32_t compute, window;
   std::vector<uint8_t> formats;  // of the tiny model: two and two layers of four
+  int32_t kv = BUNTING_KV_PLAIN;
 };
 
 std::vector<Variant> const& variants() {
@@ -27,6 +28,7 @@ std::vector<Variant> const& variants() {
       {BUNTING_BF16, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_INT8)},
       {BUNTING_BF16, 21, std::vector<uint8_t>(10, BUNTING_FORMAT_INT4)},
       {BUNTING_F32, 0, {1, 0, 2, 1, 0, 2, 0, 2, 1, 1}},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_PLAIN), BUNTING_KV_INT8},
   };
   return all;
 }
@@ -35,7 +37,8 @@ std::string name_of(Variant const& variant, int32_t isa) {
   std::string formats;
   for (uint8_t const format : variant.formats) formats += char('0' + format);
   return std::string(variant.compute == BUNTING_F32 ? "f32" : "bf16") + " isa " + std::to_string(isa) +
-         " window " + std::to_string(variant.window) + " formats " + formats;
+         " window " + std::to_string(variant.window) + " formats " + formats + " kv " +
+         std::to_string(variant.kv);
 }
 
 // Logits after every position of a sequence, from steps of one token each: what everything else must equal.
@@ -81,6 +84,7 @@ void for_each_variant(Check const& check) {
       shape.compute = variant.compute;
       shape.sliding_window = variant.window;
       shape.formats = variant.formats.data();
+      shape.kv = variant.kv;
       ModelPointer const model = load_model(shape, file);
       if (model) check(model.get(), name_of(variant, isa));
     }

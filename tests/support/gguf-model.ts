@@ -39,7 +39,7 @@ function architectureOf({ family }: ModelConfig): string {
   return family === "mistral" ? "llama" : family;
 }
 
-function modelEntries(config: ModelConfig, { name }: Conversion): Entry[] {
+export function modelEntries(config: ModelConfig, { name }: Conversion): Entry[] {
   const { shape, eosTokens, generationDefaults: sampling } = config;
   const architecture = architectureOf(config);
   const own = (key: string, type: string, value: unknown): Entry => [`${architecture}.${key}`, type, value];
@@ -73,7 +73,7 @@ function modelEntries(config: ModelConfig, { name }: Conversion): Entry[] {
 }
 
 /** Llama 3 writes its rescaled frequencies as a tensor of divisors. */
-function ropeTensors({ shape: { rope, headSize } }: ModelConfig): TensorInput[] {
+export function ropeTensors({ shape: { rope, headSize } }: ModelConfig): TensorInput[] {
   if (rope.kind !== "llama3") return [];
   const { theta, factor, lowFreqFactor: low, highFreqFactor: high, originalContext } = rope;
   const factors = Float32Array.from({ length: headSize / 2 }, (_, index) => {

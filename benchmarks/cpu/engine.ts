@@ -1,0 +1,143 @@
+/** Rates of the CPU engine without scheduler and server: steps as the scheduler would build them, timed from `start` to
+ *  `deliver`. Weights are random, so tokens do not matter; pages are written before they are read. */
+import type { CpuDevice } from "../../gpu/cpu/device.ts";
+import { type CpuModel, closeCpuModel, openCpuDevice, openCpuModel } from "../../gpu/cpu/open.ts";
+import type { ModelShape } from "../../gpu/model/config.ts";
+import { openModelFolder } from "../../gpu/model/folder.ts";
+import { formatsOf } from "../../gpu/model/formats.ts";
+import type { Isa, NativeLibrary } from "../../gpu/native.ts";
+import {
+  type Chunk,
+  greedySampling,
+  type SequenceId,
+  type Step,
+  type StepResult,
+} from "../../scheduler/core.ts";
+
+const PAGE_TOKENS = 16;
+const STEP_TOKENS = 512;
+const STREAMS_MAX = 32;
+const DECODES = 32;
+
+export type Format = "bf16" | "int8" | "int4";
+
+export interface Streams {
+  readonly streams: number;
+  /** Of each stream, before it decodes. */
+  readonly contextTokens: number;
+  /** Of those, the same pages for all. */
+  readonly sharedTokens: number;
+}
+
+interface Stream {
+  readonly pages: number[];
+  computed: number;
+}
+
+export class EngineBench {
+  readonly shape: ModelShape;
+  readonly weightBytes: number;
+  readonly #library: NativeLibrary;
+  readonly #model: CpuModel;
+  readonly #device: CpuDevice;
+  #nextPage = 0;
+  #steps = 0;
+
+  constructor(library: NativeLibrary, folder: string, format: Format, threads: number, isa: Isa | "auto") {
+    const { config, tensors } = openModelFolder(folder);
+    this.shape = config.shape;
+    const quant = format === "bf16" ? "none" : format;
+    const formats = formatsOf(tensors, config.shape.layers, quant, "bf16");
+    const options = { compute: "bf16", isa, threads, formats, contextMax: 8192 } as const;
+    this.#library = library;
+    this.#model = openCpuModel(library, { config, tensors }, options, () => {});
+    this.weightBytes = this.#model.weightBytes;
+    this.#device = openCpuDevice(library, this.#model, {
+      threads,
+      pages: 2048,
+      pageTokens: PAGE_TOKENS,
+      stepTokensMax: STEP_TOKENS,
+      stepChunksMax: STREAMS_MAX,
+      topLogprobsMax: 0,
+    });
+  }
+
+  close(): void {
+    this.#device.close();
+    closeCpuModel(this.#library, this.#model);
+  }
+
+  /** Prompt tokens per second of one prompt, in steps of at most 512; the best of `tries`. */
+  prefill(tokens: number, tries: number): number {
+    let best = 0;
+    for (let i = 0; i < tries; i++) {
+      this.#nextPage = 0;
+      const stream: Stream = { pages: [], computed: 0 };
+      const startMs = performance.now();
+      this.#fill(stream, tokens, true);
+      best = Math.max(best, (tokens * 1000) / (performance.now() - startMs));
+    }
+    return best;
+  }
+
+  /** Tokens per second of all streams together, over 32 steps; the best of `tries` quarters of them. */
+  decode({ streams, contextTokens, sharedTokens }: Streams): number {
+    this.#nextPage = 0;
+    const stem: Stream = { pages: [], computed: 0 };
+    this.#fill(stem, sharedTokens - (sharedTokens % PAGE_TOKENS), false);
+    const all = Array.from({ length: streams }, (): Stream => {
+      const stream: Stream = { pages: [...stem.pages], computed: stem.computed };
+      this.#fill(stream, contextTokens, false);
+      return stream;
+    });
+    let best = 0;
+    for (let quarter = 0; quarter < 4; quarter++) {
+      const startMs = performance.now();
+      for (let i = 0; i < DECODES / 4; i++) this.#run(all.map((stream) => this.#chunk(stream, 1, true)));
+      best = Math.max(best, (streams * (DECODES / 4) * 1000) / (performance.now() - startMs));
+    }
+    return best;
+  }
+
+  /** Computes the stream up to `tokens`; draws after the last one if asked. */
+  #fill(stream: Stream, tokens: number, draws: boolean): void {
+    while (stream.computed < tokens) {
+      const count = Math.min(STEP_TOKENS, tokens - stream.computed);
+      this.#run([this.#chunk(stream, count, draws && stream.computed + count === tokens)]);
+    }
+  }
+
+  #chunk(stream: Stream, count: number, draws: boolean): Chunk {
+    const start = stream.computed;
+    stream.computed += count;
+    while (stream.pages.length * PAGE_TOKENS < stream.computed) stream.pages.push(this.#nextPage++);
+    const sample = { sampling: greedySampling, position: 0, banned: [], seen: null, allowed: null };
+    return {
+      sequence: this.#nextPage as SequenceId,
+      start,
+      tokens: Int32Array.from({ length: count }, (_, i) => ((start + i) * 7919) % this.shape.vocab),
+      pages: Int32Array.from(stream.pages),
+      sample: draws ? sample : null,
+    };
+  }
+
+  #run(chunks: readonly Chunk[]): void {
+    this.#steps += 1;
+    const step: Step = { number: this.#steps, copies: [], chunks };
+    const results: StepResult[] = [];
+    this.#device.start(step, (result) => results.push(result));
+    this.#device.wait();
+    this.#device.deliver();
+    const [result] = results;
+    if (result?.kind !== "done") throw new Error(`a step ended with ${JSON.stringify(result)}`);
+  }
+}
+
+/** Multiplications and additions of a prompt: its matrices, and scores and outputs of attention. The vocabulary counts
+ *  once, for the last row. */
+export function promptOperations(shape: ModelShape, tokens: number): number {
+  const { layers, hidden, feedForward, queryHeads, kvHeads, headSize, vocab } = shape;
+  const width = queryHeads * headSize;
+  const matrices = layers * hidden * (2 * width + 2 * kvHeads * headSize + 3 * feedForward);
+  return 2 * tokens * matrices + 2 * hidden * vocab + layers * 2 * tokens * tokens * width;
+}

@@ -1,0 +1,97 @@
+/** The models that are measured: random weights of published shapes, as a folder for us and as GGUF files for llama.cpp. Made
+ *  once and kept. */
+import { closeSync, existsSync, openSync, readSync, renameSync, writeSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { openModelFolder } from "../../gpu/model/folder.ts";
+import type { ModelTensor } from "../../gpu/model/weights.ts";
+import { decodeStored, storedTypes } from "../../tests/support/gguf-blocks.ts";
+import { ggufName, modelEntries, ropeTensors, tokenizerEntries } from "../../tests/support/gguf-model.ts";
+import { ggufBytes, type TensorInput } from "../../tests/support/gguf-writer.ts";
+import { namedConfig, writeRandomModel } from "../../tools/random-model.ts";
+import type { Format } from "./engine.ts";
+import { runProgram } from "./runs.ts";
+
+export const modelNames = { "0.5B": "Qwen2.5-0.5B", "1B": "Llama-3.2-1B" } as const;
+export type ModelName = keyof typeof modelNames;
+
+const ALIGNMENT = 32;
+const ggufTypes: Readonly<Record<Format, string>> = { bf16: "BF16", int8: "Q8_0", int4: "Q4_0" };
+
+/** The model's folder, made if it is not there. */
+export function modelFolder(place: string, name: ModelName): string {
+  const folder = join(place, name);
+  if (!existsSync(join(folder, "config.json"))) {
+    console.error(`writing ${modelNames[name]} to ${folder}`);
+    writeRandomModel(namedConfig(modelNames[name]), folder, { seed: 1 });
+  }
+  return folder;
+}
+
+/** The same model as a GGUF file of the width, made if it is not there; llama-quantize is beside llama-bench. */
+export async function ggufFile(
+  place: string,
+  name: ModelName,
+  format: Format,
+  llamaBench: string,
+): Promise<string> {
+  const pathOf = (type: string): string => join(place, `${name}-${type}.gguf`);
+  const plain = pathOf("BF16");
+  if (!existsSync(plain)) writePlain(modelFolder(place, name), plain);
+  const path = pathOf(ggufTypes[format]);
+  if (!existsSync(path)) {
+    const quantize = join(dirname(llamaBench), "llama-quantize");
+    await runProgram([quantize, plain, `${path}.part`, ggufTypes[format]]);
+    renameSync(`${path}.part`, path);
+  }
+  return path;
+}
+
+/** Matrices as they are in the folder, vectors in F32. Rows of Q and K keep their order, which random weights do not have. */
+function writePlain(folder: string, path: string): void {
+  console.error(`writing ${path}`);
+  const { config, tensors } = openModelFolder(folder);
+  const isVector = ({ rows }: ModelTensor): boolean => rows === 1;
+  let offset = 0;
+  const placed = (
+    name: string,
+    shape: readonly number[],
+    type: "BF16" | "F32",
+    bytes: number,
+  ): TensorInput => {
+    const at = offset;
+    offset = Math.ceil((offset + bytes) / ALIGNMENT) * ALIGNMENT;
+    return { name, shape, type: storedTypes[type].type, data: new Uint8Array(0), offset: at };
+  };
+  const rope = ropeTensors(config);
+  const heads = [
+    ...tensors.map((tensor) =>
+      isVector(tensor)
+        ? placed(ggufName(tensor.name), [tensor.cols], "F32", tensor.cols * 4)
+        : placed(ggufName(tensor.name), [tensor.rows, tensor.cols], "BF16", tensor.bytes),
+    ),
+    ...rope.map(({ name, shape, data }) => placed(name, shape as readonly number[], "F32", data.length)),
+  ];
+  const entries = [...modelEntries(config, { type: "BF16" }), ...tokenizerEntries(folder, "qwen2")];
+  const file = openSync(`${path}.part`, "w");
+  const write = (bytes: Uint8Array): void => {
+    for (let at = 0; at < bytes.length; ) at += writeSync(file, bytes, at);
+    const rest = bytes.length % ALIGNMENT;
+    if (rest > 0) writeSync(file, new Uint8Array(ALIGNMENT - rest));
+  };
+  write(ggufBytes({ alignment: ALIGNMENT, entries, tensors: heads }));
+  for (const tensor of tensors) {
+    const bytes = bytesOf(tensor);
+    write(isVector(tensor) ? new Uint8Array(decodeStored("BF16", bytes).buffer) : bytes);
+  }
+  for (const { data } of rope) write(data);
+  closeSync(file);
+  renameSync(`${path}.part`, path);
+}
+
+function bytesOf({ path, offset, bytes }: ModelTensor): Uint8Array {
+  const file = openSync(path, "r");
+  const out = new Uint8Array(bytes);
+  for (let at = 0; at < bytes; ) at += readSync(file, out, at, bytes - at, offset + at);
+  closeSync(file);
+  return out;
+}
