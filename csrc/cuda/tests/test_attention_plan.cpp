@@ -54,14 +54,21 @@ void check_plan(AttentionShape const& shape, Step const& step) {
           CHECK(seen.count(p) && seen.at(p) == 1, "token %d meets position %d %d times",
                 chunk.first_token + i, p, seen.count(p) ? seen.at(p) : 0);
       }
-  // Borders between a token's items are borders between spans, and what sums up its spans comes first.
+  std::vector<int32_t> first_seen;  // by token
+  for (AttentionChunk const& chunk : step.chunks)
+    for (int32_t i = 0; i < chunk.count; ++i)
+      first_seen.push_back(shape.sliding_window > 0 ? std::max(0, chunk.start + i - shape.sliding_window + 1)
+                                                    : 0);
+  // Borders between a token's items are borders between spans, or it sees nothing before the second one,
+  // behind its window; and what sums up its spans comes first.
   for (int32_t token = 0; token < step.tokens(); ++token)
     for (int32_t head = 0; head < shape.kv_heads; ++head) {
       int32_t at = -1;
       for (AttentionItem const& item : plan.items) {
         if (item.kv_head != head || token < item.first_token || token >= item.first_token + item.tokens)
           continue;
-        CHECK(at < 0 || (item.kv_begin == at && span_begin(at) == at),
+        CHECK(at < 0 || (item.kv_begin == at && span_begin(at) == at) ||
+                  (item.kv_begin > at && first_seen[size_t(token)] >= item.kv_begin),
               "an item begins at %d after one that ends at %d", item.kv_begin, at);
         CHECK((at < 0) == (item.sums_up == 1), "an item at %d sums up %d", item.kv_begin, item.sums_up);
         at = item.kv_end;
