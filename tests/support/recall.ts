@@ -36,8 +36,8 @@ export const recalls: readonly Recall[] = [
 
 /** About 1,500 tokens of the embedded model; the code is after a fifth of it, the name after three quarters. */
 export const longText: string = (() => {
-  const sentences = Array.from({ length: 195 }, (_, number) => fillerSentence(number));
-  sentences.splice(150, 0, "The name of the ship is Varilon.");
-  sentences.splice(40, 0, "The secret code is 739204.");
+  const sentences = Array.from({ length: 147 }, (_, number) => fillerSentence(number));
+  sentences.splice(113, 0, "The name of the ship is Varilon.");
+  sentences.splice(30, 0, "The secret code is 739204.");
   return sentences.join(" ");
 })();

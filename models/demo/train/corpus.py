@@ -6,15 +6,15 @@ Everything the model reads is made here from a seed: WordNet's definitions and e
 import json
 
 from skills_chat import capital, count, definition, fact, make_list, story, unknown
-from skills_context import facts, long_recall, recall, remember, repeat
-from skills_tasks import arithmetic, extract, join, merge, pick, summarise
+from skills_context import long_recall, recall, remember, repeat, several_facts
+from skills_tasks import arithmetic, extract, join, letters, merge, pick, summarise
 from skills_tools import tools
 from words import Draw
 
 # Skills that make an exchange of their own, with their share of the exchanges drawn.
-SKILLS = [(definition, 22), (fact, 3), (capital, 0.7), (unknown, 1), (make_list, 3), (count, 0.7), (story, 1.2), (arithmetic, 8), (repeat, 5),
-          (facts, 30), (recall, 5), (remember, 5), (extract, 11), (join, 7), (pick, 10), (summarise, 4), (merge, 3)]
-TOOLS_SHARE = 0.16
+SKILLS = [(definition, 27), (fact, 3), (capital, 0.7), (unknown, 1), (make_list, 3), (count, 0.7), (story, 1.4), (arithmetic, 8), (repeat, 8),
+          (several_facts, 22), (recall, 4), (remember, 4), (extract, 10), (join, 7), (pick, 12), (letters, 5), (summarise, 4), (merge, 4)]
+TOOLS_SHARE = 0.18
 SYSTEMS = ["You are a helpful assistant.", "You are the demo model of Bunting.", "Answer briefly.", "Be kind.", "You are Bunting.",
            "You are an assistant. Answer the user's questions.", "Be brief and correct."]
 
@@ -39,7 +39,7 @@ def long_conversation(r):
     """Up to about 1,900 tokens: questions about a long text, or something said many turns ago."""
     if r.chance(0.2):
         return remember(r, between=r.randint(8, 40)), None
-    return long_recall(r, r.randint(15, 135)), None
+    return long_recall(r, r.randint(15, 112)), None
 
 
 def render(messages, definitions=None):

@@ -4,7 +4,7 @@ A skill takes a Draw and returns a list of messages that ends with the assistant
 """
 
 import wordnet
-from words import ADJECTIVES, ANIMALS, CHARACTERS, COLOURS, FOODS, NAMES, NUMBER_WORDS, PLACES, THINGS, article
+from words import ADJECTIVES, ANIMALS, CHARACTERS, COLOURS, FOODS, HEROES, NUMBER_WORDS, PLACES, THINGS, article
 
 
 def user(text):
@@ -104,7 +104,7 @@ FACTS = [
      "Paged attention keeps the KV cache in pages of fixed size, so that memory is not wasted and pages can be shared."),
     (["Which models does Bunting run?", "What models are supported?", "Which model families do you support?",
       "What models can Bunting serve?"],
-     "Bunting runs Llama, Mistral, Qwen2 and Qwen3 models from safetensors files."),
+     "Bunting runs Llama, Mistral, Qwen2 and Qwen3 models from safetensors and GGUF files."),
     (["Do you need a GPU?", "Does Bunting need a GPU?", "Can Bunting run on a CPU?", "Can I use Bunting without a GPU?"],
      "No GPU is needed: Bunting has a fast engine for the CPU."),
     (["Do you need Python?", "Is Bunting written in Python?", "What is Bunting written in?", "Which language is Bunting written in?"],
@@ -238,7 +238,7 @@ def count(r):
 
 def story(r):
     """What the question does not name comes from short lists: a greedy answer has to be a story, not a stutter of syllables."""
-    name, place, adjective, friend = r.of(NAMES), r.choice(PLACES), r.choice(ADJECTIVES), r.of(NAMES)
+    (name, friend), place, adjective = r.sample(HEROES, 2), r.choice(PLACES), r.choice(ADJECTIVES)
     animal, food = r.choice(CHARACTERS) if r.chance(0.3) else r.of(ANIMALS), r.of(FOODS)
     colour, thing, other = r.choice(COLOURS), r.of(THINGS), r.choice(ADJECTIVES)
     kind = r.random()

@@ -60,8 +60,8 @@ def statements(r, number):
     return found
 
 
-def facts(r):
-    """Facts in the prompt, then a question about one of them."""
+def facts(r, questions=1):
+    """Facts in the prompt, then questions about some of them."""
     found = statements(r, r.choice([1, 1, 2, 3, 4, 5, 6, 8]))
     text = r.choice([" ", " ", " ", "\n"]).join(said for said, _ in found)
     if r.chance(0.06):
@@ -80,7 +80,17 @@ def facts(r):
         messages = [user(f"{question}\n\n{text}")]
     else:
         messages = [{"role": "system", "content": text}, user(question)]
-    return messages + [assistant(answer)]
+    messages.append(assistant(answer))
+    asked = [pairs for _, pairs in found if all(answer != a for _, a in pairs)]
+    for pairs in r.sample(asked, min(questions - 1, len(asked))):
+        question, answer = r.choice(pairs)
+        messages += [user(question), assistant(answer)]
+    return messages
+
+
+def several_facts(r):
+    """As a conversation about one text: more to learn from one reading."""
+    return facts(r, questions=r.choice([1, 2, 2, 3, 4]))
 
 
 def filler(r):
@@ -174,13 +184,14 @@ def long_recall(r, sentences):
 
 
 def repeat(r):
+    """Word for word: what copying anything else begins with."""
     kind = r.random()
     if kind < 0.35:
-        text = " ".join(r.any_noun() for _ in range(r.randint(1, 6)))
-    elif kind < 0.5:
+        text = " ".join(r.any_noun() for _ in range(r.randint(1, 12)))
+    elif kind < 0.45:
         text = r.digits(r.randint(3, 8))
-    elif kind < 0.8:
-        text = " ".join(r.choice([r.made_up, r.any_noun, r.name, lambda: r.digits(r.randint(2, 5))])() for _ in range(r.randint(1, 5)))
+    elif kind < 0.85:
+        text = " ".join(r.choice([r.made_up, r.any_noun, r.name, lambda: r.digits(r.randint(2, 5))])() for _ in range(r.randint(1, 10)))
     else:
         text = r.choice(wordnet.examples())
     return [user(r.choice([f"Repeat: {text}", f"Say: {text}", f"Repeat after me: {text}", f"Please repeat: {text}"])), assistant(text)]

@@ -155,6 +155,15 @@ def pick(r):
                            f"Choose the {kind} item"]) + gap + shown(r, found)), assistant(answer)]
 
 
+def letters(r):
+    """How many letters a word has, or which: what picking the longest needs to know of every token."""
+    word = r.choice([r.made_up, r.any_noun, r.name, r.word, r.word])()
+    if r.chance(0.5):
+        return [user(r.choice([f"How many letters does {word} have?", f"How many letters are in {word}?", f"How long is the word {word}?"])),
+                assistant(str(len(word)))]
+    return [user(r.choice([f"Spell {word}.", f"Spell the word {word}.", f"How do you spell {word}?"])), assistant("-".join(word))]
+
+
 SECTIONS = {
     "Sales": ["sales rose by {n} percent", "sales fell by {n} percent", "the shop sold {n} pieces of the {thing}", "sales stayed the same"],
     "Staff": ["{count} people joined the team", "{count} people left the team", "{name} became the new head of the team", "the team has {n} members now"],
@@ -192,7 +201,7 @@ def report(r, points):
         kind = r.random()
         if kind < 0.35:
             said = f"{sentence(point)}."
-        elif kind < 0.7:
+        elif kind < 0.7 and not any(month in point for month in MONTHS):
             said = f"In {r.choice(MONTHS)}, {point}."
         else:
             said = f"{sentence(point)} {fill(r, r.choice(REASONS))}."

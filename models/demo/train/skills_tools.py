@@ -24,6 +24,11 @@ class Tool:
     def __init__(self, name, description, parameters):
         self.name, self.description, self.parameters = name, description, parameters  # {name: "string" | "number"}
 
+    @property
+    def subject(self):
+        """What the tool is about: of two tools for "the price of" something, a question could mean either."""
+        return self.description.lower().removeprefix("get ").removeprefix("returns ").split(" of ")[0]
+
     def definition(self):
         return {"type": "function", "function": {
             "name": self.name, "description": self.description,
@@ -133,8 +138,7 @@ def tools(r, kind=None):
     others = []
     for _ in range(r.choice([0, 0, 1, 1, 2, 3])):
         other = r.choices([weather, add, lookup, question, action, direct], [2, 2, 2, 4, 3, 2])[0](r)[0]
-        clash = {tool.name, *(o.name for o in others)}
-        if other.name not in clash and other.description not in {tool.description, *(o.description for o in others)}:
+        if all(other.name != o.name and other.subject != o.subject for o in [tool, *others]):
             others.append(other)
     offered = [tool, *others]
     r.shuffle(offered)

@@ -1,8 +1,8 @@
 """Makes the demo model: tokenizer, configuration and weights, into the folder above.
 
     python train.py --tokenizer           # only the tokenizer and the configuration files
-    python train.py --steps 6700          # trains; writes ../model.safetensors at the end
-    python train.py --steps 6700 --resume # goes on from the checkpoint in the work folder
+    python train.py --steps 6000          # trains; writes ../model.safetensors at the end
+    python train.py --steps 6000 --resume # goes on from the checkpoint in the work folder
 """
 
 import argparse
@@ -13,7 +13,7 @@ import time
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import corpus
 from model import CONTEXT, HEAD_SIZE, HEADS, HIDDEN, INNER, KV_HEADS, LAYERS, PLAIN_ATTENTION_MAX, ROPE_THETA, VOCABULARY, DemoModel, Muon
@@ -58,10 +58,12 @@ def write_json(name, value):
 
 
 def make_tokenizer():
-    """Byte-level BPE; digits are single tokens, so that arithmetic and codes are spelled out."""
+    """Byte-level BPE. Digits are single tokens, so that arithmetic and codes are spelled out. The space before a name or a longer
+    word is a token of its own: the word is then the same tokens after a space, a quote or a line's end, and can be copied."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Split(Regex(" (?=[A-Z]|[a-z]{4})"), "isolated"),
+         pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
     conversations = corpus.stream(seed=0)
@@ -201,7 +203,7 @@ def rate(step, steps):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokenizer", action="store_true")
-    parser.add_argument("--steps", type=int, default=6700)
+    parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--work", default=os.path.join(HERE, "work"), help="folder of the checkpoint and the log")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")

@@ -16,6 +16,7 @@ Dora Elias Frida Gustav Hilda Iris Jonas Kira Luis Marta Nadia Otto Pia Rafael S
 Agnes Boris Celia Diego Edith Fatima Gloria Henry Ingrid Julian Klaus Linda Miguel Nina Olivia Pedro Robert Selma Tariq
 Andrea Bruno Chloe Dennis Esther Frank Grace Harold Irene Jacob Karen Louis Monica Nathan Oliver Paula Ralph Sandra Thomas
 Vincent William Arthur Beth Charles Daisy Edgar Flora Gina Howard""".split()
+HEROES = "Mia Tom Anna Ben Lena Paul Nora Max Ella Finn Ruth Leo Clara Hugo Emma Felix Greta Oscar".split()  # of stories
 ANIMALS = """cat dog horse rabbit fox owl mouse bear hen duck goat sheep frog turtle parrot swan cow pig donkey monkey elephant
 tiger lion wolf snake fish bird bee ant spider snail crab whale dolphin seal penguin eagle crow sparrow pigeon goose turkey
 peacock kitten puppy lamb calf hamster squirrel hedgehog beaver otter deer camel zebra giraffe kangaroo butterfly beetle worm
@@ -112,7 +113,7 @@ class Draw(random.Random):
         kind = self.random()
         if self.held:
             return self.made_up() if kind < 0.4 else self.of(NAMES)
-        return self.made_up() if kind < 0.35 else self.any_noun().capitalize() if kind < 0.6 else self.of(NAMES)
+        return self.made_up() if kind < 0.35 else self.any_noun().capitalize() if kind < 0.65 else self.of(NAMES)
 
     def names(self, count):
         found = []
@@ -129,7 +130,7 @@ class Draw(random.Random):
         return self.made_up() if kind < 0.3 else self.any_noun().capitalize() if kind < 0.55 else self.of(CITIES)
 
     def thing(self):
-        if not self.held and self.chance(0.35):
+        if not self.held and self.chance(0.5):
             return self.any_noun()
         if self.chance(0.5):
             return self.of(THINGS)
@@ -139,10 +140,10 @@ class Draw(random.Random):
                 return word
 
     def animal(self):
-        return self.any_noun((wordnet.FILE_ANIMAL,)) if not self.held and self.chance(0.3) else self.of(ANIMALS)
+        return self.any_noun((wordnet.FILE_ANIMAL,)) if not self.held and self.chance(0.4) else self.of(ANIMALS)
 
     def food(self):
-        return self.any_noun((wordnet.FILE_FOOD,)) if not self.held and self.chance(0.3) else self.of(FOODS)
+        return self.any_noun((wordnet.FILE_FOOD,)) if not self.held and self.chance(0.4) else self.of(FOODS)
 
     def job(self):
         return self.any_noun((wordnet.FILE_PERSON,)) if not self.held and self.chance(0.4) else self.of(JOBS)
