@@ -1,7 +1,9 @@
 import { describe, expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ModelError } from "../../gpu/model/model-error.ts";
+import { demoCutAsSmolLm } from "../../tests/support/gguf-demo.ts";
 import { tokenizerEntries } from "../../tests/support/gguf-model.ts";
 import { type Entry, parsedGguf } from "../../tests/support/gguf-writer.ts";
 import { plainText } from "./control-text.ts";
@@ -92,14 +94,15 @@ describe.each([
   });
 });
 
-test("the demo model's tokenizer, from metadata", () => {
-  const folder = join(root, "models/demo");
+test("the demo model's vocabulary, cut in a way that has a name, from metadata", () => {
+  const folder = demoCutAsSmolLm(mkdtempSync(join(tmpdir(), "bunting-cut-")));
   const [own, tokenizer] = [loadTokenizer(folder), tokenizerOf(tokenizerEntries(folder, "smollm"))];
   for (const text of [...corpus, "1234 5.678, 90½ and ²³"]) {
     expect(tokenizer.encode(text, { addSpecialTokens: true })).toEqual(
       own.encode(text, { addSpecialTokens: true }),
     );
   }
+  rmSync(folder, { recursive: true });
 });
 
 describe("each pre-tokenizer cuts a text where its pattern says", () => {

@@ -4,6 +4,7 @@ import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { demoCutAsSmolLm } from "../support/gguf-demo.ts";
 import { convertModel } from "../support/gguf-model.ts";
 import { ggufBytes } from "../support/gguf-writer.ts";
 import { Program } from "./program.ts";
@@ -13,7 +14,7 @@ setDefaultTimeout(60_000);
 const scratch = mkdtempSync(join(tmpdir(), "bunting-gguf-e2e-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-const folder = join(import.meta.dir, "../../models/demo");
+const folder = demoCutAsSmolLm(join(scratch, "demo"));
 const file = join(scratch, "demo-bf16.gguf");
 writeFileSync(file, ggufBytes(convertModel(folder, { type: "BF16", pre: "smollm", name: "Bunting demo" })));
 
