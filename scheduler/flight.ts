@@ -6,13 +6,19 @@ import type { EngineMessage } from "./messages.ts";
 import type { Policy } from "./policy.ts";
 
 /**
+ * Of the recordings' format and of the scheduler's rules. Whoever changes either raises it: what was recorded by other
+ * rules would be run again by these and seem to be wrong. A test knows what is decided in this version.
+ */
+export const FLIGHT_VERSION = 2;
+
+/**
  * The flight recorder's format: a head, then entries in the order in which they happened on their thread. The
  * inputs of the fleet and of each engine are all there, so the same code makes the same decisions again; the
  * decisions are there too (as hashes), so that a replay can tell where it first differs.
  */
 export interface FlightHead {
   readonly kind: "head";
-  readonly version: 1;
+  readonly version: typeof FLIGHT_VERSION;
   readonly policy: Policy;
   /** By engine. */
   readonly specs: readonly DeviceSpec[];

@@ -3,14 +3,14 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { EngineId, SequenceId } from "../scheduler/core.ts";
-import type { FlightEntry, FlightHead } from "../scheduler/flight.ts";
+import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../scheduler/flight.ts";
 import { deviceSpec, sequenceSpec } from "../scheduler/sim/factories.ts";
 import { FlightWriter, readFlight } from "./flight-file.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "bunting-flight-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const head = { kind: "head", version: 1, specs: [deviceSpec()] } as unknown as FlightHead;
+const head = { kind: "head", version: FLIGHT_VERSION, specs: [deviceSpec()] } as unknown as FlightHead;
 const sequence = { ...sequenceSpec([1, 70_000, 3], 5), id: 7 as SequenceId };
 const entries: readonly FlightEntry[] = [
   { kind: "call", atMs: 0.1 + 0.2, sequence, engine: 1 as EngineId, reason: "exploit" },
@@ -31,10 +31,10 @@ const entries: readonly FlightEntry[] = [
   { kind: "abort", atMs: 8, sequence: 7 as SequenceId },
 ];
 
-function recorded(name: string): string {
+function recorded(name: string, first = head): string {
   const path = join(folder, name);
   const writer = new FlightWriter(path);
-  writer.write(head);
+  writer.write(first);
   for (const entry of entries) writer.write(entry);
   writer.close();
   writer.write(entries[0]!); // after its end: ignored
@@ -51,6 +51,13 @@ test("a recording whose process was killed is read as far as it goes", () => {
   const path = recorded("cut");
   writeFileSync(path, readFileSync(path).subarray(0, -3));
   expect(readFlight(path)).toEqual({ head, entries: entries.slice(0, -1), isCut: true });
+});
+
+test("a recording of other rules is not run again: both versions are told", () => {
+  const old = { ...head, version: FLIGHT_VERSION - 1 } as unknown as FlightHead;
+  expect(() => readFlight(recorded("old", old))).toThrow(
+    `whose rules are version ${FLIGHT_VERSION - 1}; this Bunting decides by version ${FLIGHT_VERSION}`,
+  );
 });
 
 test("what is no recording is told so", () => {

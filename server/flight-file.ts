@@ -2,7 +2,7 @@
 
 import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
 import { Packr, Unpackr } from "msgpackr";
-import type { FlightEntry, FlightHead } from "../scheduler/flight.ts";
+import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../scheduler/flight.ts";
 import { ConfigError } from "./config.ts";
 
 const options = { useRecords: false, moreTypes: true } as const;
@@ -91,7 +91,10 @@ export function readFlight(path: string): Flight {
   }
   const [head, ...entries] = records as [FlightHead | undefined, ...FlightEntry[]];
   if (head?.kind !== "head") throw new ConfigError(`${path} is no flight recording.`);
-  if (head.version !== 1) throw new ConfigError(`${path} is a recording of another version of Bunting.`);
+  if (head.version !== FLIGHT_VERSION) {
+    const versions = `version ${head.version}; this Bunting decides by version ${FLIGHT_VERSION}`;
+    throw new ConfigError(`${path} was recorded by another Bunting, whose rules are ${versions}.`);
+  }
   return { head, entries, isCut: at < bytes.length };
 }
 

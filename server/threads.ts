@@ -6,6 +6,7 @@ import type { DeviceSpec } from "../scheduler/device.ts";
 import type { Placement } from "../scheduler/dispatch/placement.ts";
 import { engineDefaults, readsNotices } from "../scheduler/engine-options.ts";
 import { Fleet } from "../scheduler/fleet.ts";
+import { FLIGHT_VERSION } from "../scheduler/flight.ts";
 import type { EngineReport } from "../scheduler/messages.ts";
 import type { Policy } from "../scheduler/policy.ts";
 import type {
@@ -157,7 +158,7 @@ export async function startEngines(config: EnginesConfig, events: EnginesEvents)
     };
     if (flight === null) fleet = new Fleet(members, { ...options, clock: realClock });
     else {
-      flight.write({ kind: "head", version: 1, policy, queueMax: options.queueMax, specs });
+      flight.write({ kind: "head", version: FLIGHT_VERSION, policy, queueMax: options.queueMax, specs });
       fleet = new RecordedFleet(members, options, (entry) => flight.write(entry));
       started.forEach(({ ready }, engine) => {
         believe(engine as EngineId, ready.costs);

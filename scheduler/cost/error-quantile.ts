@@ -3,8 +3,9 @@ import { assert } from "../core.ts";
 const BUCKETS = 24;
 const FIRST = 0.0025;
 const RATIO = 1.3;
-/** Upper bounds of the buckets, 0.25 % to 104 %; the first holds everything below, the last everything above. */
-const bounds: readonly number[] = Array.from({ length: BUCKETS }, (_, index) => FIRST * RATIO ** index);
+/** Upper bounds of the buckets, 0.25 % to 104 %; the first holds everything below, the last everything above. Products,
+ *  since powers have other last bits on other machines. */
+const bounds: readonly number[] = boundsOf();
 
 /** So many errors of one size. */
 export interface ErrorBelief {
@@ -71,4 +72,10 @@ function bucketOf(error: number): number {
   let index = 0;
   while (index < BUCKETS - 1 && error > bounds[index]!) index += 1;
   return index;
+}
+
+function boundsOf(): readonly number[] {
+  const all = [FIRST];
+  while (all.length < BUCKETS) all.push(all.at(-1)! * RATIO);
+  return all;
 }

@@ -54,6 +54,8 @@ const ERRORS_BELIEF = { error: 0.1, count: 2 };
  * A cost model that learns from what steps took: weighted least squares of the relative error over a few features of a
  * step's shape, the oldest observations forgotten, its weights never negative. All features grow with the shape, so the
  * prediction does too, whatever was observed. One observation costs O(features²).
+ *
+ * Predictions decide, so only +, -, × and ÷ make them, which give the same bits on every machine; logarithms do not.
  */
 export class OnlineCostModel implements EngineCosts {
   readonly name: string;
@@ -180,7 +182,9 @@ export class OnlineCostModel implements EngineCosts {
     if (!isOff) return;
     this.#run.push(ratio);
     if (this.#run.length < RUN) return;
-    const factor = Math.exp(this.#run.reduce((sum, each) => sum + Math.log(each), 0) / RUN);
+    const ratios = this.#run.toSorted((a, b) => a - b);
+    // The middle of them: a single step that is off by much more, or a pause of the machine, does not count for more.
+    const factor = (ratios[RUN / 2 - 1]! + ratios[RUN / 2]!) / 2;
     this.#run = [];
     this.#errors.reset();
     for (let i = 0; i < FEATURES; i++) {

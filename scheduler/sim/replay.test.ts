@@ -3,8 +3,8 @@
 import { describe, expect, test } from "bun:test";
 import { chatService, type EngineId, type Service } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
-import type { FlightEntry, FlightHead } from "../flight.ts";
-import { policyOf } from "../policies.ts";
+import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../flight.ts";
+import { ours, policyOf } from "../policies.ts";
 import { SeededRandom } from "../random.ts";
 import { deviceSpec } from "./factories.ts";
 import { type Replayed, replay } from "./replay.ts";
@@ -87,6 +87,17 @@ describe("what was recorded is decided again", () => {
     });
     expect(entries.some(({ kind }) => kind === "replaced")).toBe(true);
     expect(replay(head, entries)).toEqual(asRecorded);
+  });
+});
+
+/** Whoever sees this fail has changed what the scheduler decides: raise `FLIGHT_VERSION`, and write down both here. */
+test("these decisions are those of this version", () => {
+  const hashes = [ours(null), ours(12), policyOf("preble")].map(
+    (policy) => record({ policy }).report.historyHash,
+  );
+  expect({ version: FLIGHT_VERSION, hashes }).toEqual({
+    version: 2,
+    hashes: ["b7f20458aecd64c1", "59c84a0e3a9c94d0", "bbe7c865b47235bc"],
   });
 });
 

@@ -14,7 +14,7 @@ import type { DeviceSpec } from "../device.ts";
 import type { PlacementReason } from "../dispatch/placement.ts";
 import { optionsOf } from "../engine-options.ts";
 import { type EngineLink, Fleet } from "../fleet.ts";
-import type { FlightEntry, FlightHead } from "../flight.ts";
+import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../flight.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
 import type { Policy } from "../policy.ts";
 import { type CallObserver, isSameGang, SimulatedCall, sequenceOf } from "./call.ts";
@@ -116,7 +116,7 @@ class Simulation implements CallObserver, SlotObserver {
     this.#stopToken = workload.vocabSize;
     this.#specs = devices.map(({ spec }) => ({ ...spec, vocabSize: this.#stopToken + 1 }));
     this.#log = record === undefined ? null : new FlightLog(this.#clock, record);
-    record?.({ kind: "head", version: 1, policy, specs: this.#specs, queueMax: QUEUE_MAX });
+    record?.({ kind: "head", version: FLIGHT_VERSION, policy, specs: this.#specs, queueMax: QUEUE_MAX });
     this.#slots = devices.map((_, index) => this.#slot(index as EngineId));
     this.#fleet = new Fleet(
       this.#slots.map((slot, index) => ({ link: this.#link(slot), spec: this.#specs[index]! })),

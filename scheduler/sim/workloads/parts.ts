@@ -3,13 +3,12 @@
  *
  * Texts do not matter to a scheduler, only which prompts begin alike. So a prompt is a list of parts, and a part is a
  * name and a length: two prompts begin with the same tokens as far as their parts are the same.
- *
- * Logarithms and square roots are at home here and nowhere in decisions: their last bits differ between machines.
  */
 
 import type { TokenId } from "../../core.ts";
 import type { Random } from "../../random.ts";
 import type { Answer, Arrival, Workload } from "../workload.ts";
+import { ln } from "./elementary.ts";
 
 /** Vocabulary of workloads that have no tokens of their own. */
 export const VOCABULARY = 32_768;
@@ -59,7 +58,7 @@ export function tokensOfText(text: string, vocabSize = VOCABULARY): TokenId[] {
 
 /** Milliseconds to the next arrival of a Poisson process. */
 export function exponentialGapMs(random: Random, meanMs: number): number {
-  return -Math.log((random.uint32() + 1) / 2 ** 32) * meanMs;
+  return -ln((random.uint32() + 1) / 2 ** 32) * meanMs;
 }
 
 /**

@@ -6,6 +6,7 @@
 import { chatService } from "../../core.ts";
 import { SeededRandom } from "../../random.ts";
 import type { Workload } from "../workload.ts";
+import { exp, ln } from "./elementary.ts";
 import { drawNormal, exponentialGapMs, nameOf, promptOf, shuffled, workloadOf } from "./parts.ts";
 
 const SYSTEM_TOKENS = 165;
@@ -57,7 +58,7 @@ export function toolWorkload(
   const ends: number[] = [];
   let total = 0;
   for (let rank = 1; rank <= toolTokens.length; rank++) {
-    total += rank ** -options.exponent;
+    total += exp(-options.exponent * ln(rank));
     ends.push(total);
   }
   const popularity = shuffled(toolTokens, random.child("popularity"));
