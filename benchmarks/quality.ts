@@ -16,10 +16,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { closeCpuModel, openCpuDevice, openCpuModel } from "../gpu/cpu/open.ts";
 import { formatBytes } from "../gpu/memory.ts";
 import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
 import { formatsOf, type Quant } from "../gpu/model/formats.ts";
+import { closeNativeModel, openCpuDevice, openNativeModel } from "../gpu/native/open.ts";
 import { type KvFormat, type NativeLibrary, openLibrary } from "../gpu/native.ts";
 import type { Chunk, SequenceId } from "../scheduler/core.ts";
 import { SeededRandom } from "../scheduler/random.ts";
@@ -66,7 +66,7 @@ const questions = [
 class Reader {
   readonly weightBytes: number;
   readonly #library: NativeLibrary;
-  readonly #model: ReturnType<typeof openCpuModel>;
+  readonly #model: ReturnType<typeof openNativeModel>;
   readonly #device: ReturnType<typeof openCpuDevice>;
   readonly #pagesEach: number;
   #steps = 0;
@@ -76,7 +76,7 @@ class Reader {
     const formats = formatsOf(folder.tensors, folder.config.shape.layers, quant, "bf16");
     const options = { compute: "bf16", isa: "auto", threads, formats, kv, contextMax: tokens } as const;
     this.#library = library;
-    this.#model = openCpuModel(library, folder, options, () => {});
+    this.#model = openNativeModel(library, folder, options, () => {});
     this.weightBytes = this.#model.weightBytes;
     this.#pagesEach = Math.ceil(tokens / PAGE_TOKENS);
     const pages = this.#pagesEach * STREAMS;
@@ -111,7 +111,7 @@ class Reader {
 
   close(): void {
     this.#device.close();
-    closeCpuModel(this.#library, this.#model);
+    closeNativeModel(this.#library, this.#model);
   }
 }
 

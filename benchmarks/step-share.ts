@@ -7,8 +7,8 @@
  */
 
 import { resolve } from "node:path";
-import { openCpuDevice, openCpuModel } from "../gpu/cpu/open.ts";
 import { openModelFolder } from "../gpu/model/folder.ts";
+import { openCpuDevice, openNativeModel } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
 import type { SequenceId } from "../scheduler/core.ts";
 import { Engine } from "../scheduler/engine.ts";
@@ -25,7 +25,7 @@ const library = openLibrary(libraryPath ?? resolve(root, "build/native/libbuntin
 const folder = openModelFolder(modelDir ?? resolve(root, "models/demo"));
 const threads = Math.max(1, library.machineProbe().cores);
 const compute = { compute: "bf16", isa: "auto", threads, contextMax: null } as const;
-const model = openCpuModel(library, folder, compute, () => {});
+const model = openNativeModel(library, folder, compute, () => {});
 
 interface Row {
   readonly sequences: number;

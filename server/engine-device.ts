@@ -1,6 +1,11 @@
-import { type CpuModel, closeCpuModel, openCpuDevice, openCpuModel } from "../gpu/cpu/open.ts";
-import { openGpuDevice } from "../gpu/cuda/open.ts";
 import { openModelFolder } from "../gpu/model/folder.ts";
+import {
+  closeNativeModel,
+  type NativeModel,
+  openCpuDevice,
+  openGpuDevice,
+  openNativeModel,
+} from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
 import { SimulatedDevice } from "../gpu/simulated/device.ts";
 import type { Clock } from "../scheduler/clock.ts";
@@ -15,7 +20,7 @@ export interface OpenedDevice {
   /** What its steps cost, as far as is known before the first one that counts. */
   readonly costs: LinearCost;
   /** For the engines that share it; null when the device needs none. */
-  readonly model: CpuModel | null;
+  readonly model: NativeModel | null;
   /** Frees the model if this thread loaded it: after every device that uses it is closed. */
   closeModel(): void;
 }
@@ -24,7 +29,7 @@ export interface OpenedDevice {
 export function openDevice(
   setup: DeviceSetup,
   engine: EngineId,
-  shared: CpuModel | null,
+  shared: NativeModel | null,
   clock: Clock,
   onProgress: (progress: LoadProgress) => void,
 ): OpenedDevice {
@@ -41,11 +46,11 @@ export function openDevice(
   const library = openLibrary(setup.library);
   const model =
     shared ??
-    openCpuModel(library, openModelFolder(setup.folder), setup.model, (bytesDone, bytesTotal) =>
+    openNativeModel(library, openModelFolder(setup.folder), setup.model, (bytesDone, bytesTotal) =>
       onProgress({ bytesDone, bytesTotal }),
     );
   const closeModel = (): void => {
-    if (shared === null) closeCpuModel(library, model);
+    if (shared === null) closeNativeModel(library, model);
   };
   try {
     const device =

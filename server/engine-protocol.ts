@@ -1,4 +1,4 @@
-import type { CpuModel, CpuModelOptions } from "../gpu/cpu/open.ts";
+import type { NativeModel, NativeModelOptions } from "../gpu/native/open.ts";
 import type { EngineLimits } from "../gpu/native.ts";
 import type { EngineId } from "../scheduler/core.ts";
 import type { OnlineState } from "../scheduler/cost/online.ts";
@@ -23,7 +23,7 @@ export type DeviceSetup =
       readonly library: string;
       /** Model folder. */
       readonly folder: string;
-      readonly model: CpuModelOptions;
+      readonly model: NativeModelOptions;
       readonly limits: EngineLimits;
     }
   | {
@@ -31,7 +31,7 @@ export type DeviceSetup =
       /** Path of libbunting_cuda.so or libbunting_emu.so. */
       readonly library: string;
       readonly folder: string;
-      readonly model: CpuModelOptions;
+      readonly model: NativeModelOptions;
       readonly limits: EngineLimits;
       /** By engine, the GPU that it computes on. */
       readonly gpus: readonly number[];
@@ -63,7 +63,7 @@ export interface EngineStart {
   readonly epoch: number;
   readonly setup: EngineSetup;
   /** A model that another engine loaded; null: load it. */
-  readonly model: CpuModel | null;
+  readonly model: NativeModel | null;
   /** Messages for the engine. */
   readonly inbox: MessagePort;
   /** One 32-bit word: goes up with every message, and is what an idle engine sleeps on. */
@@ -85,7 +85,7 @@ export type WorkerMessage =
   | {
       readonly kind: "ready";
       readonly spec: DeviceSpec;
-      readonly model: CpuModel | null;
+      readonly model: NativeModel | null;
       readonly costs: OnlineState;
     }
   | { readonly kind: "report"; readonly report: EngineReport }

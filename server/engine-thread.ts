@@ -1,4 +1,4 @@
-import type { CpuModel } from "../gpu/cpu/open.ts";
+import type { NativeModel } from "../gpu/native/open.ts";
 import type { EngineId } from "../scheduler/core.ts";
 import type { OnlineState } from "../scheduler/cost/online.ts";
 import type { EngineLink } from "../scheduler/fleet.ts";
@@ -42,7 +42,7 @@ export class EngineThread implements EngineLink {
     setup: EngineSetup,
     engine: EngineId,
     epoch: number,
-    model: CpuModel | null,
+    model: NativeModel | null,
     events: ThreadEvents,
   ) {
     const { port1, port2 } = new MessageChannel();

@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 import { formatBytes, type MemoryPlan, planMemory } from "../gpu/memory.ts";
 import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
 import { formatsOf } from "../gpu/model/formats.ts";
+import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import {
   type ComputeOptions,
   type EngineLimits,
@@ -16,8 +17,6 @@ import {
 import type { Backend } from "./backend.ts";
 import { type Config, ConfigError } from "./config.ts";
 
-/** Tokens per KV page. */
-export const PAGE_TOKENS = 16;
 /** Most alternatives per token that a request may ask for. */
 export const TOP_LOGPROBS_MAX = 20;
 

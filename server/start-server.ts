@@ -1,6 +1,7 @@
 /** Composition: configuration → plan → engines → text → HTTP. Everything that runs is put together here. */
 
 import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
+import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
 import type { EngineId } from "../scheduler/core.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
@@ -17,7 +18,6 @@ import { listen } from "./listen.ts";
 import {
   chooseContext,
   modelNames,
-  PAGE_TOKENS,
   planProblem,
   planServing,
   type ServingPlan,

@@ -1,4 +1,4 @@
-import type { CpuModel } from "../gpu/cpu/open.ts";
+import type { NativeModel } from "../gpu/native/open.ts";
 import type { EngineId, SequenceId } from "../scheduler/core.ts";
 import { BelievedCosts } from "../scheduler/cost/believed.ts";
 import { OnlineCostModel, type OnlineState } from "../scheduler/cost/online.ts";
@@ -91,7 +91,7 @@ export async function startEngines(config: EnginesConfig, events: EnginesEvents)
     else act(fleet);
   };
   /** Loaded once; an engine that is lost leaves it to the others. */
-  let model: CpuModel | null = null;
+  let model: NativeModel | null = null;
   const gone = new Set<EngineId>();
   /** By engine. */
   const costs: BelievedCosts[] = [];

@@ -90,10 +90,10 @@ test("gpu may use the scheduler's ports and nouns only, and native code is loade
     "gpu/a.ts":
       'import type { Step } from "../scheduler/core.ts";\nimport { Engine } from "../scheduler/engine.ts";',
     "gpu/native.ts": 'import { dlopen } from "bun:ffi";',
-    "gpu/cpu/b.ts": 'import { dlopen } from "bun:ffi";',
+    "gpu/native/b.ts": 'import { dlopen } from "bun:ffi";',
   };
   expect(importRule(new Map(Object.entries(files)))).toEqual([
     "gpu/a.ts imports scheduler/engine.ts",
-    "gpu/cpu/b.ts imports bun:ffi",
+    "gpu/native/b.ts imports bun:ffi",
   ]);
 });

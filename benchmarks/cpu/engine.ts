@@ -1,10 +1,11 @@
 /** Rates of the CPU engine without scheduler and server: steps as the scheduler would build them, timed from `start` to
  *  `deliver`. Weights are random, so tokens do not matter; pages are written before they are read. */
-import type { CpuDevice } from "../../gpu/cpu/device.ts";
-import { type CpuModel, closeCpuModel, openCpuDevice, openCpuModel } from "../../gpu/cpu/open.ts";
+
 import type { ModelShape } from "../../gpu/model/config.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { formatsOf } from "../../gpu/model/formats.ts";
+import type { NativeDevice } from "../../gpu/native/device.ts";
+import { closeNativeModel, type NativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import type { Isa, NativeLibrary } from "../../gpu/native.ts";
 import {
   type Chunk,
@@ -38,8 +39,8 @@ export class EngineBench {
   readonly shape: ModelShape;
   readonly weightBytes: number;
   readonly #library: NativeLibrary;
-  readonly #model: CpuModel;
-  readonly #device: CpuDevice;
+  readonly #model: NativeModel;
+  readonly #device: NativeDevice;
   #nextPage = 0;
   #steps = 0;
 
@@ -50,7 +51,7 @@ export class EngineBench {
     const formats = formatsOf(tensors, config.shape.layers, quant, "bf16");
     const options = { compute: "bf16", isa, threads, formats, contextMax: 8192 } as const;
     this.#library = library;
-    this.#model = openCpuModel(library, { config, tensors }, options, () => {});
+    this.#model = openNativeModel(library, { config, tensors }, options, () => {});
     this.weightBytes = this.#model.weightBytes;
     this.#device = openCpuDevice(library, this.#model, {
       threads,
@@ -64,7 +65,7 @@ export class EngineBench {
 
   close(): void {
     this.#device.close();
-    closeCpuModel(this.#library, this.#model);
+    closeNativeModel(this.#library, this.#model);
   }
 
   /** Prompt tokens per second of one prompt, in steps of at most 512; the best of `tries`. */

@@ -3,8 +3,8 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, rmSync, truncateSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openCpuModel } from "../../gpu/cpu/open.ts";
 import { type ModelFolder, openModelFolder } from "../../gpu/model/folder.ts";
+import { openNativeModel } from "../../gpu/native/open.ts";
 import { NativeError } from "../../gpu/native.ts";
 import { referenceModel } from "../reference/models.ts";
 import { cpuLibrary } from "./library.ts";
@@ -21,7 +21,7 @@ const gate = "model.layers.1.mlp.gate_proj.weight";
 
 function errorOf(changed: ModelFolder): NativeError {
   try {
-    openCpuModel(library, changed, options, () => undefined);
+    openNativeModel(library, changed, options, () => undefined);
   } catch (error) {
     expect(error).toBeInstanceOf(NativeError);
     return error as NativeError;

@@ -1,8 +1,8 @@
 /** The CPU engine is a device like any other, at every instruction set of this machine. */
 import { afterAll, describe } from "bun:test";
 import { deviceConformance } from "../../gpu/conformance.ts";
-import { closeCpuModel, openCpuDevice, openCpuModel } from "../../gpu/cpu/open.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
+import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import { isaNames } from "../../gpu/native.ts";
 import { referenceModel } from "../reference/models.ts";
 import { cpuLibrary } from "./library.ts";
@@ -24,8 +24,8 @@ for (const isa of levels) {
   for (const compute of ["bf16", "f32"] as const) {
     describe(isa, () => {
       const options = { compute, isa, threads: 1, contextMax: null };
-      const model = openCpuModel(library, folder, options, () => undefined);
-      afterAll(() => closeCpuModel(library, model));
+      const model = openNativeModel(library, folder, options, () => undefined);
+      afterAll(() => closeNativeModel(library, model));
       deviceConformance(`cpu ${isa} ${compute}`, () => {
         const device = openCpuDevice(library, model, limits);
         const settle = (): void => {

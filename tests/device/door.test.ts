@@ -2,8 +2,8 @@
  *  which is taken for a bug and ends the engine. */
 import { afterAll, expect, test } from "bun:test";
 import fc from "fast-check";
-import { closeCpuModel, cpuPageTokens, openCpuDevice, openCpuModel } from "../../gpu/cpu/open.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
+import { closeNativeModel, openCpuDevice, openNativeModel, PAGE_TOKENS } from "../../gpu/native/open.ts";
 import type { SampleRow, SequenceId } from "../../scheduler/core.ts";
 import { ApiError } from "../../server/errors.ts";
 import { requestLimits } from "../../server/openai/request-limits.ts";
@@ -16,18 +16,18 @@ const seed = 20_260_104;
 const library = cpuLibrary();
 const folder = openModelFolder(referenceModel("qwen3").dir);
 const options = { compute: "bf16", isa: "auto", threads: 1, contextMax: null } as const;
-const model = openCpuModel(library, folder, options, () => undefined);
+const model = openNativeModel(library, folder, options, () => undefined);
 const device = openCpuDevice(library, model, {
   threads: 1,
   pages: 4,
-  pageTokens: cpuPageTokens,
+  pageTokens: PAGE_TOKENS,
   stepTokensMax: 16,
   stepChunksMax: 1,
   topLogprobsMax: requestLimits.topLogprobsMax,
 });
 afterAll(() => {
   device.close();
-  closeCpuModel(library, model);
+  closeNativeModel(library, model);
 });
 
 const { vocabSize } = device.spec;

@@ -1,9 +1,8 @@
 /** The CUDA engine is a device like any other: its kernels, on the emulated GPU, with the whole engine around them. */
 import { afterAll } from "bun:test";
 import { deviceConformance } from "../../gpu/conformance.ts";
-import { closeCpuModel, openCpuModel } from "../../gpu/cpu/open.ts";
-import { openGpuDevice } from "../../gpu/cuda/open.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
+import { closeNativeModel, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import { referenceModel } from "../reference/models.ts";
 import { emulatedLibrary } from "./emulated.ts";
 
@@ -17,8 +16,13 @@ const limits = {
   topLogprobsMax: 5,
 };
 const options = { compute: "bf16", isa: "auto", threads: 1, contextMax: null } as const;
-const model = openCpuModel(library, openModelFolder(referenceModel("qwen2").dir), options, () => undefined);
-afterAll(() => closeCpuModel(library, model));
+const model = openNativeModel(
+  library,
+  openModelFolder(referenceModel("qwen2").dir),
+  options,
+  () => undefined,
+);
+afterAll(() => closeNativeModel(library, model));
 
 deviceConformance("emulated GPU", () => {
   const device = openGpuDevice(library, model, limits, 0);

@@ -3,15 +3,15 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { copyFileSync, cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { openModelFolder } from "../../gpu/model/folder.ts";
 import {
   bestIsa,
-  closeCpuModel,
-  cpuPageTokens,
+  closeNativeModel,
   openCpuDevice,
-  openCpuModel,
+  openNativeModel,
+  PAGE_TOKENS,
   servedShape,
-} from "../../gpu/cpu/open.ts";
-import { openModelFolder } from "../../gpu/model/folder.ts";
+} from "../../gpu/native/open.ts";
 import { isaNames, NativeError, type NativeStatus, openLibrary } from "../../gpu/native.ts";
 import { InvariantError, type SequenceId, type Step } from "../../scheduler/core.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
@@ -26,7 +26,7 @@ const options = { compute: "bf16", isa: "auto", threads: 1, contextMax: null } a
 const limits = {
   threads: 1,
   pages: 8,
-  pageTokens: cpuPageTokens,
+  pageTokens: PAGE_TOKENS,
   stepTokensMax: 64,
   stepChunksMax: 4,
   topLogprobsMax: 2,
@@ -52,7 +52,7 @@ const greedyStep = (tokens: readonly number[]): Step => ({
       sequence: 1 as SequenceId,
       start: 0,
       tokens: Int32Array.from(tokens),
-      pages: Int32Array.from({ length: Math.ceil(tokens.length / cpuPageTokens) }, (_, i) => i),
+      pages: Int32Array.from({ length: Math.ceil(tokens.length / PAGE_TOKENS) }, (_, i) => i),
       sample: { sampling: sampling(), position: 0, banned: [], seen: null, allowed: null },
     },
   ],
@@ -85,9 +85,9 @@ describe("a library", () => {
     const path = join(odd, "библиотека.so");
     copyFileSync(library.path, path);
     const opened = openLibrary(path);
-    closeCpuModel(
+    closeNativeModel(
       opened,
-      openCpuModel(opened, openModelFolder(odd), options, () => undefined),
+      openNativeModel(opened, openModelFolder(odd), options, () => undefined),
     );
   });
 });
@@ -109,8 +109,8 @@ describe("the machine", () => {
 describe("a model", () => {
   test("reports its progress in bytes, up to all of them", () => {
     const seen: (readonly [number, number])[] = [];
-    const model = openCpuModel(library, folder, options, (done, total) => seen.push([done, total]));
-    closeCpuModel(library, model);
+    const model = openNativeModel(library, folder, options, (done, total) => seen.push([done, total]));
+    closeNativeModel(library, model);
     const total = seen[0]![1];
     expect(seen).toHaveLength(folder.tensors.length);
     expect(seen.every(([done, all], i) => all === total && done > (seen[i - 1]?.[0] ?? 0))).toBe(true);
@@ -121,14 +121,14 @@ describe("a model", () => {
   test("is what its plan says, at the context that is served", () => {
     const { shape } = folder.config;
     const contextMax = 64;
-    const model = openCpuModel(library, folder, { ...options, contextMax }, () => undefined);
-    const plan = library.modelPlan(servedShape(shape, contextMax), options, cpuPageTokens);
+    const model = openNativeModel(library, folder, { ...options, contextMax }, () => undefined);
+    const plan = library.modelPlan(servedShape(shape, contextMax), options, PAGE_TOKENS);
     expect(model).toMatchObject({ ...plan, contextMax, vocabSize: shape.vocab, isa: bestIsa(library) });
-    const keysAndValues = 2 * shape.layers * shape.kvHeads * shape.headSize * cpuPageTokens;
+    const keysAndValues = 2 * shape.layers * shape.kvHeads * shape.headSize * PAGE_TOKENS;
     expect(plan.pageBytes).toBe(keysAndValues * 2);
-    expect(plan.weightBytes).toBeLessThan(library.modelPlan(shape, options, cpuPageTokens).weightBytes);
+    expect(plan.weightBytes).toBeLessThan(library.modelPlan(shape, options, PAGE_TOKENS).weightBytes);
     expect(library.enginePlan(shape, options, limits)).toBeGreaterThan(0);
-    closeCpuModel(library, model);
+    closeNativeModel(library, model);
   });
 
   test("of an impossible shape or for a missing instruction set is refused", () => {
@@ -148,7 +148,7 @@ describe("a model", () => {
   test("lacking a tensor is not opened", () => {
     const tensors = folder.tensors.filter(({ name }) => name !== "model.layers.1.mlp.up_proj.weight");
     expectRefusal(
-      () => openCpuModel(library, { ...folder, tensors }, options, () => undefined),
+      () => openNativeModel(library, { ...folder, tensors }, options, () => undefined),
       "invalid",
       "the model is not complete: up of layer 1 is missing",
     );
@@ -156,8 +156,8 @@ describe("a model", () => {
 });
 
 describe("an engine", () => {
-  const model = openCpuModel(library, folder, options, () => undefined);
-  afterAll(() => closeCpuModel(library, model));
+  const model = openNativeModel(library, folder, options, () => undefined);
+  afterAll(() => closeNativeModel(library, model));
 
   test("with limits it cannot have is refused", () => {
     expectRefusal(() => openCpuDevice(library, model, { ...limits, pages: 0 }), "invalid", "pages is 0");

@@ -5,8 +5,8 @@
  */
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
-import { closeCpuModel, openCpuDevice, openCpuModel } from "../../gpu/cpu/open.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
+import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import type { SequenceId, TokenId } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine.ts";
 import { staticBudget } from "../../scheduler/engine-options.ts";
@@ -24,8 +24,8 @@ const tokenizer = loadTokenizer(demo);
 const template = new ChatTemplate(readTemplateSource(demo)!, tokenizer.controlTexts);
 const folder = openModelFolder(demo);
 const options = { compute: "bf16", isa: "auto", threads: 2, contextMax: null } as const;
-const model = openCpuModel(library, folder, options, () => undefined);
-afterAll(() => closeCpuModel(library, model));
+const model = openNativeModel(library, folder, options, () => undefined);
+afterAll(() => closeNativeModel(library, model));
 
 const prompts: readonly (readonly TokenId[])[] = recalls.map(({ question }) => {
   const messages = [{ role: "user", content: `${longText} ${question}` }];

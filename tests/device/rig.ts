@@ -2,10 +2,11 @@
  * Drives a CPU device by hand, for tests that decide exactly what is computed with what: no scheduler, pages taken in a
  * shuffled order, and the raw logits of every row that was drawn.
  */
-import type { CpuDevice } from "../../gpu/cpu/device.ts";
-import { closeCpuModel, openCpuDevice, openCpuModel } from "../../gpu/cpu/open.ts";
+
 import type { ModelFolder } from "../../gpu/model/folder.ts";
 import { formatsOf, type Quant } from "../../gpu/model/formats.ts";
+import type { NativeDevice } from "../../gpu/native/device.ts";
+import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import type { Isa, NativeLibrary } from "../../gpu/native.ts";
 import type { Chunk, PageCopy, PageId, SequenceId, StepResult, TokenId } from "../../scheduler/core.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
@@ -39,8 +40,8 @@ export interface Drawn {
 
 export class Rig {
   readonly #library: NativeLibrary;
-  readonly #model: ReturnType<typeof openCpuModel>;
-  readonly #device: CpuDevice;
+  readonly #model: ReturnType<typeof openNativeModel>;
+  readonly #device: NativeDevice;
   readonly #free: PageId[] = [];
   #steps = 0;
 
@@ -56,7 +57,7 @@ export class Rig {
     this.#library = library;
     const formats = formatsOf(folder.tensors, folder.config.shape.layers, quant, compute);
     const options = { compute, isa, threads, formats, packedFolders, contextMax: null };
-    this.#model = openCpuModel(library, folder, options, () => undefined);
+    this.#model = openNativeModel(library, folder, options, () => undefined);
     this.#device = openCpuDevice(library, this.#model, { ...limits, threads });
     // 191 and 320 have no common divisor: every page once, neighbours far apart.
     for (let i = 0; i < limits.pages; i += 1) this.#free.push(((i * 191) % limits.pages) as PageId);
@@ -147,7 +148,7 @@ export class Rig {
 
   close(): void {
     this.#device.close();
-    closeCpuModel(this.#library, this.#model);
+    closeNativeModel(this.#library, this.#model);
   }
 
   #takePage(): PageId {

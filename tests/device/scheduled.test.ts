@@ -3,8 +3,8 @@
  * sequences preempted and computed again), every sequence gets the tokens that it gets alone.
  */
 import { describe, expect, test } from "bun:test";
-import { closeCpuModel, openCpuDevice, openCpuModel } from "../../gpu/cpu/open.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
+import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import type { Sampling, SequenceId, TokenId } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine.ts";
 import { staticBudget } from "../../scheduler/engine-options.ts";
@@ -40,7 +40,7 @@ function schedule(
   wanted: readonly Wanted[],
 ): Outcome {
   const options = { compute, isa: "auto", threads: 1, contextMax: null } as const;
-  const loaded = openCpuModel(library, openModelFolder(model.dir), options, () => undefined);
+  const loaded = openNativeModel(library, openModelFolder(model.dir), options, () => undefined);
   const limits = {
     threads: 2,
     pages,
@@ -78,7 +78,7 @@ function schedule(
     device.deliver();
   }
   device.close();
-  closeCpuModel(library, loaded);
+  closeNativeModel(library, loaded);
   return { tokens, load: last! };
 }
 

@@ -1,5 +1,5 @@
-/** The CPU engine as a device. `start` only checks and notes the step; `wait` computes it on the calling
- *  thread and the engine's helpers, so it belongs on a thread of its own. */
+/** An engine of a native library as a device, whatever it computes on. `start` only checks and notes the step; `wait`
+ *  computes it, or waits for the GPU that does, on the calling thread: so it belongs on a thread of its own. */
 import { assert, InvariantError, type Step, type StepResult } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { HostedDevice } from "../hosted-device.ts";
@@ -13,7 +13,7 @@ interface Flight {
   result: StepResult | null;
 }
 
-export class CpuDevice implements HostedDevice {
+export class NativeDevice implements HostedDevice {
   readonly spec: DeviceSpec;
   readonly #library: NativeLibrary;
   readonly #engine: EngineHandle;

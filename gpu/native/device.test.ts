@@ -3,7 +3,7 @@
 import { expect, test } from "bun:test";
 import { InvariantError, type Step, type StepResult } from "../../scheduler/core.ts";
 import { type EngineHandle, NativeError, type NativeLibrary, type NativeStatus } from "../native.ts";
-import { CpuDevice } from "./device.ts";
+import { NativeDevice } from "./device.ts";
 
 const limits = {
   threads: 1,
@@ -17,7 +17,7 @@ const spec = { name: "told", contextMax: 64, vocabSize: 100, ...limits };
 const empty: Step = { number: 1, copies: [], chunks: [] };
 
 /** A device whose next calls end with these statuses; null is success. */
-function deviceOf(started: NativeStatus | null, waited: NativeStatus | null): CpuDevice {
+function deviceOf(started: NativeStatus | null, waited: NativeStatus | null): NativeDevice {
   const answer = (status: NativeStatus | null): void => {
     if (status !== null) throw new NativeError(status, `the library says ${status}`);
   };
@@ -26,10 +26,10 @@ function deviceOf(started: NativeStatus | null, waited: NativeStatus | null): Cp
     stepWait: () => answer(waited),
     engineClose: () => undefined,
   };
-  return new CpuDevice(library as NativeLibrary, 1 as EngineHandle, spec, limits);
+  return new NativeDevice(library as NativeLibrary, 1 as EngineHandle, spec, limits);
 }
 
-function outcomeOf(device: CpuDevice): StepResult {
+function outcomeOf(device: NativeDevice): StepResult {
   const results: StepResult[] = [];
   device.start(empty, (result) => results.push(result));
   expect(device.inFlight).toBe(true);

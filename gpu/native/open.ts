@@ -1,5 +1,5 @@
-/** From a checked model folder to a CPU device: load the weights once, then open as many engines on them as
- *  wanted. */
+/** From a checked model folder to a device: load the weights once, then open as many engines on them as wanted, on the
+ *  CPU or each with a copy of them on a GPU. */
 import { existsSync } from "node:fs";
 import type { ModelShape } from "../model/config.ts";
 import type { ModelTensor } from "../model/weights.ts";
@@ -12,7 +12,7 @@ import {
   NativeError,
   type NativeLibrary,
 } from "../native.ts";
-import { CpuDevice } from "./device.ts";
+import { NativeDevice } from "./device.ts";
 import { type PackedPlace, packedPlace } from "./packed-cache.ts";
 
 /** What is loaded of a model folder. */
@@ -21,7 +21,7 @@ export interface ModelSource {
   readonly tensors: readonly ModelTensor[];
 }
 
-export interface CpuModelOptions extends ComputeOptions {
+export interface NativeModelOptions extends ComputeOptions {
   /** Longest sequence to serve, in tokens; at most the model's own, which null takes. */
   readonly contextMax: number | null;
   /** Folders for packed weights, best first; left out or empty: they are packed at every start. */
@@ -29,7 +29,7 @@ export interface CpuModelOptions extends ComputeOptions {
 }
 
 /** A loaded model, read-only. Plain data: it may be posted to the threads whose engines share it. */
-export interface CpuModel {
+export interface NativeModel {
   readonly handle: ModelHandle;
   readonly vocabSize: number;
   readonly contextMax: number;
@@ -44,8 +44,8 @@ export interface CpuModel {
   readonly packedNote: string | null;
 }
 
-/** The only page size of the CPU kernels, in tokens. */
-export const cpuPageTokens = 16;
+/** The only page size of the kernels, in tokens. */
+export const PAGE_TOKENS = 16;
 
 /** The shape an engine is asked for: the model's, with the context that is to be served. */
 export function servedShape(shape: ModelShape, contextMax: number | null): ModelShape {
@@ -54,14 +54,14 @@ export function servedShape(shape: ModelShape, contextMax: number | null): Model
 
 /** Reads packed weights, or loads and packs all tensors and keeps them packed. `onProgress` gets the bytes read so far
  *  and in all, after every tensor. Throws NativeError naming file and tensor; nothing stays allocated then. */
-export function openCpuModel(
+export function openNativeModel(
   library: NativeLibrary,
   folder: ModelSource,
-  options: CpuModelOptions,
+  options: NativeModelOptions,
   onProgress: (doneBytes: number, totalBytes: number) => void,
-): CpuModel {
+): NativeModel {
   const shape = servedShape(folder.config.shape, options.contextMax);
-  const plan = library.modelPlan(shape, options, cpuPageTokens);
+  const plan = library.modelPlan(shape, options, PAGE_TOKENS);
   const handle = library.modelOpen(shape, options);
   try {
     const packedNote = fillModel(
@@ -86,7 +86,7 @@ export function openCpuModel(
   }
 }
 
-function placeOf(shape: ModelShape, folder: ModelSource, options: CpuModelOptions): PackedPlace | null {
+function placeOf(shape: ModelShape, folder: ModelSource, options: NativeModelOptions): PackedPlace | null {
   const { packedFolders = [] } = options;
   return packedFolders.length === 0 ? null : packedPlace(packedFolders, shape, folder.tensors, options);
 }
@@ -132,22 +132,36 @@ function refusalOf(call: () => void): string | null {
 }
 
 /** Frees the weights; every engine on them must be closed before. */
-export function closeCpuModel(library: NativeLibrary, model: CpuModel): void {
+export function closeNativeModel(library: NativeLibrary, model: NativeModel): void {
   library.modelClose(model.handle);
 }
 
-export function openCpuDevice(library: NativeLibrary, model: CpuModel, limits: EngineLimits): CpuDevice {
+export function openCpuDevice(
+  library: NativeLibrary,
+  model: NativeModel,
+  limits: EngineLimits,
+): NativeDevice {
   const threads = limits.threads === 1 ? "1 thread" : `${limits.threads} threads`;
   return openNamedDevice(library, model, limits, `cpu (${isaTitles[model.isa]}, ${threads})`);
 }
 
-/** An engine of the library over the model; `name` is for people. */
-export function openNamedDevice(
+/** Takes all the memory of the GPU that the engine will ever use. Throws NativeError. */
+export function openGpuDevice(
   library: NativeLibrary,
-  model: CpuModel,
+  model: NativeModel,
+  limits: EngineLimits,
+  gpu: number,
+): NativeDevice {
+  const { name } = library.deviceProbe(gpu);
+  return openNamedDevice(library, model, { ...limits, device: gpu }, `gpu ${gpu} (${name})`);
+}
+
+function openNamedDevice(
+  library: NativeLibrary,
+  model: NativeModel,
   limits: EngineLimits,
   name: string,
-): CpuDevice {
+): NativeDevice {
   const spec = {
     name,
     pages: limits.pages,
@@ -157,7 +171,7 @@ export function openNamedDevice(
     contextMax: model.contextMax,
     vocabSize: model.vocabSize,
   };
-  return new CpuDevice(library, library.engineOpen(model.handle, limits), spec, limits);
+  return new NativeDevice(library, library.engineOpen(model.handle, limits), spec, limits);
 }
 
 /** The instruction set that "auto" takes. */
