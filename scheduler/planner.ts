@@ -5,6 +5,7 @@ import type { DeviceSpec } from "./device.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import type { Journal } from "./journal.ts";
 import { type Admission, admitNext, type Overtaking } from "./local/admission.ts";
+import { insertByArrival } from "./local/arrival-list.ts";
 import { securePages, youngestPaused } from "./local/preemption.ts";
 import type { Sequence } from "./local/sequence.ts";
 import { openBudget, type StepBudget, WholePrompts } from "./local/step-budget.ts";
@@ -98,9 +99,10 @@ export class Planner {
   #planPrompts(budget: StepBudget, nowMs: number, copies: PageCopy[] | null): PlannedChunk<Sequence>[] {
     const { options, roster } = this.#parts;
     const { running, queue } = roster;
+    const prompts = running.filter(({ behind, isPaused }) => behind > 1 && !isPaused);
     const admit = (overtaking: Overtaking | null): PlannedChunk<Sequence> | null =>
-      copies === null ? null : this.#admit(budget, nowMs, copies, overtaking);
-    return planPrompts(running, admit, budget, {
+      copies === null ? null : this.#admit(prompts, budget, nowMs, copies, overtaking);
+    return planPrompts(prompts, admit, budget, {
       hasLanes: this.#hasLanes,
       overtakes: options.admission.overtakes,
       isAged: (sequence) => queue.isAged(sequence, nowMs),
@@ -108,8 +110,9 @@ export class Planner {
     });
   }
 
-  /** Admits the next sequence that can run now; null if there is none. */
+  /** Admits the next sequence that can run now; null if there is none. `prompts`: unfinished ones, by arrival. */
   #admit(
+    prompts: Sequence[],
     budget: StepBudget,
     nowMs: number,
     copies: PageCopy[],
@@ -117,7 +120,7 @@ export class Planner {
   ): PlannedChunk<Sequence> | null {
     const { roster, journal } = this.#parts;
     for (let parked = 0; parked < PARKED_MAX; parked++) {
-      const admission = this.#nextAdmission(budget, nowMs, overtaking);
+      const admission = this.#nextAdmission(prompts, budget, nowMs, overtaking);
       if (admission.kind === "parked") {
         journal.waits(admission.sequence.id, admission.owner.id);
         continue;
@@ -127,16 +130,22 @@ export class Planner {
       const { sequence, tokens, copy } = admission;
       if (copy !== null) copies.push(copy);
       roster.admitted(sequence);
+      insertByArrival(prompts, sequence);
       return { sequence, count: tokens };
     }
     return null;
   }
 
-  #nextAdmission(budget: StepBudget, nowMs: number, overtaking: Overtaking | null): Admission {
+  #nextAdmission(
+    prompts: readonly Sequence[],
+    budget: StepBudget,
+    nowMs: number,
+    overtaking: Overtaking | null,
+  ): Admission {
     const { roster, options, journal } = this.#parts;
     const { queue, running, residency } = roster;
     const step = journal.totals.stepsTotal + 1;
-    return admitNext({ queue, running, residency, options, budget, nowMs, step, overtaking });
+    return admitNext({ queue, running, prompts, residency, options, budget, nowMs, step, overtaking });
   }
 
   #reclaimPaused(): void {

@@ -1,5 +1,6 @@
 import { assert, type PageId } from "../core.ts";
 import { hashPages, saltHash } from "../dispatch/page-hash.ts";
+import { part } from "../part.ts";
 import { EvictionOrder } from "./eviction-order.ts";
 import type { PagePool } from "./page-pool.ts";
 import { attach, createRoot, descend, detach, type Place, type Span, split } from "./radix-tree.ts";
@@ -255,7 +256,8 @@ export class Cache {
     if (isKnown) return stem;
 
     if (stem.isLeaf && stem.parent !== null && stem.end % pageTokens !== 0) this.#dropPages(stem, 1);
-    const leafPages = Array.from(pages.subarray(firstNew, Math.ceil(end / pageTokens))) as PageId[];
+    const leafPages: PageId[] = [];
+    for (let index = firstNew; index * pageTokens < end; index++) leafPages.push(pages[index]! as PageId);
     // A copy: a view would keep the whole sequence in memory for as long as the span.
     const hashes =
       this.#observer === null
@@ -299,9 +301,9 @@ export class Cache {
     const end = (first + leaf.pages.length) * pageTokens;
     const wholeEnd = Math.floor(Math.min(leaf.end, Math.max(end, leaf.start)) / pageTokens);
     this.#observer?.evicting(leaf, wholeEnd);
-    leaf.hashes = leaf.hashes.subarray(0, wholeEnd - first);
     if (end > leaf.start) {
-      leaf.tokens = leaf.tokens.subarray(0, Math.min(leaf.tokens.length, end - leaf.start));
+      leaf.hashes = part(leaf.hashes, 0, wholeEnd - first);
+      leaf.tokens = part(leaf.tokens, 0, Math.min(leaf.tokens.length, end - leaf.start));
       return;
     }
     const parent = leaf.parent!;

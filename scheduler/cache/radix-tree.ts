@@ -1,4 +1,5 @@
 import { assert, type PageId, type TokenId } from "../core.ts";
+import { part } from "../part.ts";
 
 /**
  * A node of the radix tree: tokens [start, end) of every sequence that passes through it, and pages.
@@ -98,17 +99,17 @@ export function split(span: Span, depth: number, pageTokens: number): Span {
   const upper = new Span(
     span.parent,
     span.start,
-    span.tokens.subarray(0, depth - span.start),
+    part(span.tokens, 0, depth - span.start),
     span.pages.slice(0, wholePages),
-    span.hashes.subarray(0, wholePages),
+    part(span.hashes, 0, wholePages),
   );
   upper.leases = span.leases;
   span.parent.children.set(upper.tokens[0]!, upper);
   span.parent = upper;
   span.start = depth;
-  span.tokens = span.tokens.subarray(upper.tokens.length);
+  span.tokens = part(span.tokens, upper.tokens.length, span.tokens.length);
   span.pages = span.pages.slice(wholePages);
-  span.hashes = span.hashes.subarray(wholePages);
+  span.hashes = part(span.hashes, wholePages, span.hashes.length);
   upper.children.set(span.tokens[0]!, span);
   return upper;
 }

@@ -75,6 +75,8 @@ export interface Overtaking {
 export interface AdmissionState {
   readonly queue: WaitQueue;
   readonly running: readonly Sequence[];
+  /** Of these, whoever has more than one token to compute. */
+  readonly prompts: readonly Sequence[];
   readonly residency: Residency;
   readonly options: EngineOptions;
   readonly budget: StepBudget;
@@ -94,7 +96,7 @@ export interface AdmissionState {
  * With lanes, whoever does not fit is passed by the other lanes, until it has waited too long.
  */
 export function admitNext(state: AdmissionState): Admission {
-  const { queue, running, residency, options, budget, nowMs, step, overtaking } = state;
+  const { queue, running, prompts, residency, options, budget, nowMs, step, overtaking } = state;
   const { admission, sharedTokensMin } = options;
   // With nothing to run there is nothing to stay out of the way of.
   const isIdle = running.every((resident) => resident.isPaused);
@@ -107,7 +109,7 @@ export function admitNext(state: AdmissionState): Admission {
     const left = sequence.length - cachedTokens;
     if (overtaking !== null && !mayOvertake(sequence, left, overtaking)) return { kind: "none" };
     const shared = admission.prefixPending
-      ? findOwner(sequence, running, residency.pool.pageTokens, sharedTokensMin)
+      ? findOwner(sequence, prompts, residency.pool.pageTokens, sharedTokensMin)
       : null;
     if (shared !== null) {
       queue.park(sequence, shared.owner, shared.tokens);

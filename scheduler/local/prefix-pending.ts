@@ -83,13 +83,13 @@ export interface Owner {
  */
 export function findOwner(
   waiting: Sequence,
-  running: readonly Sequence[],
+  prompts: readonly Sequence[],
   pageTokens: number,
   sharedTokensMin: number,
 ): Owner | null {
   let best: Owner | null = null;
   let tokensMin = waiting.cachedTokens + sharedTokensMin;
-  for (const owner of running) {
+  for (const owner of prompts) {
     if (owner.behind <= 1 || owner.isPaused || owner.isAborted) continue;
     if (owner.spec.cacheSalt !== waiting.spec.cacheSalt) continue;
     const limit = Math.min(waiting.length - 1, owner.length);

@@ -5,6 +5,10 @@ import { pathPages } from "../cache/radix-tree.ts";
 import { assert, type PageCopy, type PageId } from "../core.ts";
 import type { Sequence } from "./sequence.ts";
 
+/** Of all pages, those that are evicted together at least: one by one would cost several times as much, and notices. */
+const EVICTED_SHARE = 1 / 1024;
+const EVICTED_MAX = 32;
+
 /**
  * How sequences come to pages and give them up. A sequence is resident between `settle` and `leave`; its page
  * table is
@@ -23,11 +27,13 @@ export class Residency {
   /** Pins on pages that the step being planned or in flight copies from. */
   #sources: Lease[] = [];
   readonly #isCaching: boolean;
+  readonly #evictedLeast: number;
 
   /** `isCaching`: whether what is computed is kept for others; `epoch`: which life of the engine notices are of, null
    *  for no notices. */
   constructor(pagesTotal: number, pageTokens: number, isCaching: boolean, epoch: number | null) {
     this.#isCaching = isCaching;
+    this.#evictedLeast = Math.min(EVICTED_MAX, Math.ceil(pagesTotal * EVICTED_SHARE));
     this.pool = new PagePool(pagesTotal, pageTokens);
     this.notices = epoch === null ? null : new NoticeBook(pageTokens, epoch);
     this.cache = new Cache(this.pool, this.notices);
@@ -76,10 +82,11 @@ export class Residency {
     if (source !== null) this.#sources.push(source.lease);
 
     sequence.lease = lease;
+    sequence.reservePages(Math.ceil(tokens.length / pageTokens));
     for (const page of pathPages(lease.span)) sequence.addPage(page);
     sequence.leasedPages = sequence.pageCount;
     const needed = Math.ceil(length / pageTokens) - sequence.pageCount;
-    if (this.pool.pagesFree < needed) this.cache.evict(needed - this.pool.pagesFree);
+    if (this.pool.pagesFree < needed) this.#evict(needed - this.pool.pagesFree);
     for (let i = 0; i < needed; i++) sequence.addPage(this.pool.take());
 
     sequence.computed = lease.span.end + copied;
@@ -101,7 +108,7 @@ export class Residency {
 
   /** Adds one page; evicts for it if need be. False if there is none. */
   grow(sequence: Sequence): boolean {
-    if (this.pool.pagesFree === 0 && this.cache.evict(1) === 0) return false;
+    if (this.pool.pagesFree === 0 && this.#evict(1) === 0) return false;
     sequence.addPage(this.pool.take());
     return true;
   }
@@ -113,6 +120,7 @@ export class Residency {
     const end = sequence.computed - (sequence.computed % pageTokens);
     assert(sequence.lease !== null, "only residents have pages to publish");
     sequence.lease = this.cache.insert(sequence.lease, sequence.tokens, end, sequence.pages);
+    sequence.pagesRewritten();
     sequence.leasedPages = end / pageTokens;
   }
 
@@ -130,6 +138,11 @@ export class Residency {
     sequence.leasedPages = 0;
     sequence.pageCount = 0;
     sequence.computed = 0;
+  }
+
+  /** Frees `pages` pages or more, if so many can be evicted; returns how many it freed. */
+  #evict(pages: number): number {
+    return this.cache.evict(Math.max(pages, this.#evictedLeast));
   }
 
   /** The leases there are besides the sequences'. */

@@ -8,6 +8,7 @@ import {
   type SequenceSpec,
   type TokenId,
 } from "../core.ts";
+import { part } from "../part.ts";
 import { SeenCounter } from "./seen-counter.ts";
 import type { Account } from "./tenants.ts";
 
@@ -22,6 +23,7 @@ export type SequenceState = "waiting" | "prefixPending" | "running" | "ended";
 const lanes: Readonly<Record<Objective, number>> = { latency: 0, gang: 1, throughput: 2 };
 
 const nothingBanned: readonly TokenId[] = [];
+const noPages = new Int32Array(0);
 
 /**
  * An engine's record of one sequence. There are no phases: a sequence knows `length` tokens, prompt then
@@ -77,8 +79,9 @@ export class Sequence {
   group = 0;
 
   #tokens: Int32Array;
-  #pages: Int32Array = new Int32Array(8);
-  #pageView: Int32Array = this.#pages.subarray(0, 0);
+  #pages: Int32Array = noPages;
+  /** What `pageTable` told last; null: the table has changed since. */
+  #pageTable: Int32Array | null = null;
   readonly #seen: SeenCounter | null;
 
   constructor(spec: SequenceSpec, arrival: number, arrivedMs: number) {
@@ -120,35 +123,44 @@ export class Sequence {
     return this.#tokens;
   }
 
-  /** Tokens [start, end), which do not change. A single one is copied: a view of the array costs several times as much,
-   *  and each decode of each step asks for one. */
+  /** Tokens [start, end), which do not change. Each decode of each step asks for one. */
   tokensOf(start: number, end: number): Int32Array {
-    if (end - start > 1) return this.#tokens.subarray(start, end);
+    if (end - start > 1) return part(this.#tokens, start, end);
     const single = new Int32Array(1);
     single[0] = this.#tokens[start]!;
     return single;
   }
 
-  /** The page table: valid up to `pageCount`, until the next `addPage`. The cache may rewrite entries in
-   *  `insert`. */
+  /** The page table: valid up to `pageCount`, until the next `addPage`. Whoever rewrites entries says so. */
   get pages(): Int32Array {
     return this.#pages;
   }
 
-  /** A view of the table's first `count` pages. Decodes ask for the same one many times. */
+  /** The table's first `count` pages, as they are until it changes. Decodes ask for the same ones many times. */
   pageTable(count: number): Int32Array {
     assert(count <= this.pageCount, "the pages of a chunk are reserved before it is planned");
-    if (this.#pageView.length !== count) this.#pageView = this.#pages.subarray(0, count);
-    return this.#pageView;
+    if (this.#pageTable?.length !== count) this.#pageTable = part(this.#pages, 0, count);
+    return this.#pageTable;
+  }
+
+  /** Entries of the table were rewritten. */
+  pagesRewritten(): void {
+    this.#pageTable = null;
+  }
+
+  /** Makes room in the table for so many pages, so that it need not grow soon. */
+  reservePages(count: number): void {
+    if (count <= this.#pages.length) return;
+    const pages = new Int32Array(count);
+    pages.set(this.#pages);
+    this.#pages = pages;
   }
 
   addPage(page: PageId): void {
-    if (this.pageCount === this.#pages.length) {
-      this.#pages = grown(this.#pages);
-      this.#pageView = this.#pages.subarray(0, 0);
-    }
+    if (this.pageCount === this.#pages.length) this.reservePages(Math.max(8, 2 * this.pageCount));
     this.#pages[this.pageCount] = page;
     this.pageCount += 1;
+    this.#pageTable = null;
   }
 
   append(token: TokenId): void {
