@@ -18,7 +18,10 @@ import {
 const PAGE_TOKENS = 16;
 const STEP_TOKENS = 512;
 const STREAMS_MAX = 32;
-const DECODES = 32;
+/** Steps of a measurement of decodes; llama.cpp is asked for as many. */
+export const DECODE_STEPS = 32;
+/** Measurements of which the best counts, of both sides. */
+export const TRIES = 2;
 
 export type Format = "bf16" | "int8" | "int4";
 
@@ -44,12 +47,14 @@ export class EngineBench {
   #nextPage = 0;
   #steps = 0;
 
+  /** Packed weights are kept in the folder: rows are measured one at a time, and packing takes longer than they do. */
   constructor(library: NativeLibrary, folder: string, format: Format, threads: number, isa: Isa | "auto") {
     const { config, tensors } = openModelFolder(folder);
     this.shape = config.shape;
     const quant = format === "bf16" ? "none" : format;
     const formats = formatsOf(tensors, config.shape.layers, quant, "bf16");
-    const options = { compute: "bf16", isa, threads, formats, contextMax: 8192 } as const;
+    const packedFolders = [folder];
+    const options = { compute: "bf16", isa, threads, formats, contextMax: 8192, packedFolders } as const;
     this.#library = library;
     this.#model = openNativeModel(library, { config, tensors }, options, () => {});
     this.weightBytes = this.#model.weightBytes;
@@ -68,36 +73,32 @@ export class EngineBench {
     closeNativeModel(this.#library, this.#model);
   }
 
-  /** Prompt tokens per second of one prompt, in steps of at most 512; the best of `tries`. */
-  prefill(tokens: number, tries: number): number {
-    let best = 0;
-    for (let i = 0; i < tries; i++) {
+  /** Prompt tokens per second of one prompt, in steps of at most 512. */
+  prefill(tokens: number): number {
+    return best(() => {
       this.#nextPage = 0;
       const stream: Stream = { pages: [], computed: 0 };
       const startMs = performance.now();
       this.#fill(stream, tokens, true);
-      best = Math.max(best, (tokens * 1000) / (performance.now() - startMs));
-    }
-    return best;
+      return (tokens * 1000) / (performance.now() - startMs);
+    });
   }
 
-  /** Tokens per second of all streams together, over 32 steps; the best of `tries` quarters of them. */
+  /** Tokens per second of all streams together. */
   decode({ streams, contextTokens, sharedTokens }: Streams): number {
-    this.#nextPage = 0;
-    const stem: Stream = { pages: [], computed: 0 };
-    this.#fill(stem, sharedTokens - (sharedTokens % PAGE_TOKENS), false);
-    const all = Array.from({ length: streams }, (): Stream => {
-      const stream: Stream = { pages: [...stem.pages], computed: stem.computed };
-      this.#fill(stream, contextTokens, false);
-      return stream;
-    });
-    let best = 0;
-    for (let quarter = 0; quarter < 4; quarter++) {
+    return best(() => {
+      this.#nextPage = 0;
+      const stem: Stream = { pages: [], computed: 0 };
+      this.#fill(stem, sharedTokens - (sharedTokens % PAGE_TOKENS), false);
+      const all = Array.from({ length: streams }, (): Stream => {
+        const stream: Stream = { pages: [...stem.pages], computed: stem.computed };
+        this.#fill(stream, contextTokens, false);
+        return stream;
+      });
       const startMs = performance.now();
-      for (let i = 0; i < DECODES / 4; i++) this.#run(all.map((stream) => this.#chunk(stream, 1, true)));
-      best = Math.max(best, (streams * (DECODES / 4) * 1000) / (performance.now() - startMs));
-    }
-    return best;
+      for (let i = 0; i < DECODE_STEPS; i++) this.#run(all.map((stream) => this.#chunk(stream, 1, true)));
+      return (streams * DECODE_STEPS * 1000) / (performance.now() - startMs);
+    });
   }
 
   /** Computes the stream up to `tokens`; draws after the last one if asked. */
@@ -134,11 +135,6 @@ export class EngineBench {
   }
 }
 
-/** Multiplications and additions of a prompt: its matrices, and scores and outputs of attention. The vocabulary counts
- *  once, for the last row. */
-export function promptOperations(shape: ModelShape, tokens: number): number {
-  const { layers, hidden, feedForward, queryHeads, kvHeads, headSize, vocab } = shape;
-  const width = queryHeads * headSize;
-  const matrices = layers * hidden * (2 * width + 2 * kvHeads * headSize + 3 * feedForward);
-  return 2 * tokens * matrices + 2 * hidden * vocab + layers * 2 * tokens * tokens * width;
+function best(measure: () => number): number {
+  return Math.max(...Array.from({ length: TRIES }, measure));
 }

@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { listModels } from "../../server/cli/client.ts";
 import { type LoadPlan, type LoadReport, runLoad } from "../../server/cli/load.ts";
 import type { Format } from "./engine.ts";
-import { startLlamaServer } from "./llama.ts";
+import { flashChoices, startLlamaServer } from "./llama.ts";
 import { type RunningProgram, startProgram } from "./runs.ts";
 
 const root = resolve(import.meta.dir, "../..");
@@ -22,13 +22,14 @@ export function startOurs(folder: string, format: Format, threads: number): Prom
   return startProgram(
     (port) => [
       ...[process.execPath, resolve(root, "server/main.ts"), "serve", folder, "--port", String(port)],
-      ...["--threads", String(threads), "--quant", quant, "--kv-cache-gib", "1"],
+      ...["--device", "cpu", "--threads", String(threads), "--quant", quant, "--kv-cache-gib", "1"],
     ],
     "/health/ready",
     root,
   );
 }
 
+/** Throws when a request fails, or an answer is not as long as was asked for. */
 export async function loadServer(url: string, crowd: Crowd): Promise<LoadReport> {
   const target = { url, apiKey: null };
   const [model] = await listModels(target);
@@ -44,10 +45,14 @@ export async function loadServer(url: string, crowd: Crowd): Promise<LoadReport>
   };
   const report = await runLoad(target, plan, () => {}, new AbortController().signal);
   if (report.failed > 0) throw new Error(`${url}: ${JSON.stringify(report.errors)}`);
+  const wanted = crowd.requests * crowd.outputTokens;
+  if (report.outputTokens !== wanted)
+    throw new Error(`${url}: ${report.outputTokens} tokens came, not ${wanted}`);
   return report;
 }
 
-/** The faster of llama-server's configurations: flash attention on or off, a slot per client or four. */
+/** The faster of llama-server's configurations: flash attention on or off, a slot per client or as many as it takes by
+ *  itself. */
 export async function loadLlama(
   program: string,
   gguf: string,
@@ -56,12 +61,12 @@ export async function loadLlama(
 ): Promise<{ readonly report: LoadReport; readonly with: string }> {
   const contextTokens = crowd.sharedTokens + crowd.ownTokens + crowd.outputTokens + 128;
   let best: { report: LoadReport; with: string } | null = null;
-  for (const slots of [crowd.clients, 4]) {
-    for (const flash of ["off", "on"] as const) {
+  for (const slots of [crowd.clients, null]) {
+    for (const flash of flashChoices) {
       const server = await startLlamaServer(program, gguf, threads, { slots, contextTokens, flash });
       const report = await loadServer(server.url, crowd).finally(server.stop);
       if (best === null || report.outputTokensPerSecond > best.report.outputTokensPerSecond) {
-        best = { report, with: `-np ${slots} -fa ${flash}` };
+        best = { report, with: `${slots === null ? "" : `-np ${slots} `}-fa ${flash}` };
       }
     }
   }

@@ -1,0 +1,61 @@
+/** What the machine could do at most, and how long work takes at least by that. */
+import { join, resolve } from "node:path";
+import type { ModelShape } from "../../gpu/model/config.ts";
+import type { Format, Streams } from "./engine.ts";
+import { runProgram } from "./runs.ts";
+
+/** Of all threads together, per second. */
+export interface Ceilings {
+  readonly readBytes: number;
+  readonly f32: number;
+  readonly bf16: number;
+  readonly int8: number;
+}
+
+/** Measured beside `library`, where its build is. */
+export async function measureCeilings(library: string, threads: number): Promise<Ceilings> {
+  const build = resolve(library, "..");
+  await runProgram(["cmake", "--build", build, "--target", "bunting_bench_ceilings"]);
+  return JSON.parse(await runProgram([join(build, "bunting_bench_ceilings"), String(threads)])) as Ceilings;
+}
+
+/** Of a prompt: its matrices, scores and outputs of attention. The vocabulary counts once, for the last row. */
+export function prefillFloorSeconds(
+  shape: ModelShape,
+  tokens: number,
+  format: Format,
+  ceilings: Ceilings,
+): number {
+  const matrices = 2 * tokens * layerWeights(shape) + 2 * shape.hidden * shape.vocab;
+  const attention = 2 * tokens * tokens * queryWidth(shape) * shape.layers;
+  return matrices / rateOf(format, ceilings) + attention / ceilings.bf16;
+}
+
+/** Of one step of decodes: reading weights and pages once, or computing, whichever takes longer. */
+export function decodeFloorSeconds(
+  shape: ModelShape,
+  weightBytes: number,
+  { streams, contextTokens, sharedTokens }: Streams,
+  format: Format,
+  ceilings: Ceilings,
+): number {
+  const positions = sharedTokens + streams * (contextTokens - sharedTokens);
+  const pageBytes = positions * shape.layers * 2 * shape.kvHeads * shape.headSize * 2;
+  const matrices = 2 * streams * (layerWeights(shape) + shape.hidden * shape.vocab);
+  const attention = 4 * streams * contextTokens * queryWidth(shape) * shape.layers;
+  const reading = (weightBytes + pageBytes) / ceilings.readBytes;
+  return Math.max(reading, matrices / rateOf(format, ceilings) + attention / ceilings.bf16);
+}
+
+function layerWeights(shape: ModelShape): number {
+  const { layers, hidden, feedForward, kvHeads, headSize } = shape;
+  return layers * hidden * (2 * queryWidth(shape) + 2 * kvHeads * headSize + 3 * feedForward);
+}
+
+function queryWidth({ queryHeads, headSize }: ModelShape): number {
+  return queryHeads * headSize;
+}
+
+function rateOf(format: Format, ceilings: Ceilings): number {
+  return format === "bf16" ? ceilings.bf16 : ceilings.int8;
+}

@@ -1,0 +1,108 @@
+/** What was measured, kept in a file: a machine is quiet for minutes at a time, so that rows come a few at a time, and each
+ *  says when and with which code it was measured. */
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import type { Cell } from "../../server/cli/table.ts";
+import type { Ceilings } from "./ceilings.ts";
+import type { Figure } from "./rows.ts";
+
+export interface Measured extends Figure {
+  /** UTC, to the minute. */
+  readonly date: string;
+  /** Of this project. */
+  readonly commit: string;
+}
+
+export interface Recording {
+  readonly machine: string;
+  readonly threads: number;
+  /** Of llama.cpp; null: it has not been beside. */
+  readonly llamaVersion: string | null;
+  /** As measured last. */
+  readonly ceilings: Ceilings;
+  readonly figures: readonly Measured[];
+}
+
+export function readRecording(path: string): Recording | null {
+  return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as Recording) : null;
+}
+
+/** The new one with those figures of the old one that were not measured again; those of `order` in its order. */
+export function merged(old: Recording | null, now: Recording, order: readonly string[]): Recording {
+  const byName = new Map([...(old?.figures ?? []), ...now.figures].map((figure) => [figure.what, figure]));
+  const rank = ({ what }: Measured): number => {
+    const at = order.findIndex((name) => what.startsWith(name));
+    return at < 0 ? order.length : at;
+  };
+  const figures = [...byName.values()].sort((a, b) => rank(a) - rank(b));
+  return { ...now, llamaVersion: now.llamaVersion ?? old?.llamaVersion ?? null, figures };
+}
+
+/** Writes it as JSON, and the same as a page beside it. */
+export function writeRecording(path: string, recording: Recording, how: string): void {
+  writeFileSync(path, `${JSON.stringify(recording, null, 2)}\n`);
+  writeFileSync(path.replace(/\.json$/, ".md"), page(recording, how));
+}
+
+export const head = ["what", "ours", "", "of the ceiling", "llama.cpp", "with", "ratio", "aim", "met"];
+
+export function cells(figure: Figure): Cell[] {
+  const { what, ours, unit, share, llama, llamaWith, aim } = figure;
+  const percent = share === null ? null : `${(share * 100).toFixed(0)} %`;
+  const times = ratioOf(figure);
+  const ratio = times === null ? null : `${times.toFixed(2)}×`;
+  const theirs = llama === null ? null : rounded(llama);
+  return [what, rounded(ours), unit, percent, theirs, llamaWith, ratio, aimText(figure), isMet(figure, aim)];
+}
+
+/** Ours over llama.cpp's, or the other way round for milliseconds. */
+function ratioOf({ ours, unit, llama }: Figure): number | null {
+  if (llama === null) return null;
+  return unit === "ms" ? llama / ours : ours / llama;
+}
+
+function rounded(value: number): string {
+  return value < 100 ? value.toFixed(1) : Math.round(value).toLocaleString("en");
+}
+
+function aimText({ aim, unit }: Figure): string {
+  return [
+    aim.ratio === undefined ? "" : unit === "ms" ? `≤ 1/${aim.ratio}` : `≥ ${aim.ratio}×`,
+    aim.share === undefined ? "" : `≥ ${aim.share * 100} %`,
+    aim.msMost === undefined ? "" : `≤ ${aim.msMost.toLocaleString("en")} ms`,
+  ]
+    .filter((part) => part !== "")
+    .join(", ");
+}
+
+/** Null where nothing was asked for or nothing could be compared. */
+function isMet(figure: Figure, { ratio, share, msMost }: Figure["aim"]): string | null {
+  const times = ratioOf(figure);
+  const isOpen = ratio === undefined ? share === undefined && msMost === undefined : times === null;
+  if (isOpen) return null;
+  const isReached =
+    (ratio === undefined || times! >= ratio) &&
+    (share === undefined || figure.share! >= share) &&
+    (msMost === undefined || figure.ours <= msMost);
+  return isReached ? "yes" : "**no**";
+}
+
+/** "2 threads read 34 GB/s, …" */
+export function ceilingText(threads: number, { readBytes, f32, bf16, int8 }: Ceilings): string {
+  const giga = (value: number): string => Math.round(value / 1e9).toLocaleString("en");
+  return `${threads} threads read ${giga(readBytes)} GB/s and multiply at ${giga(f32)} GFLOP/s in f32, ${giga(bf16)} in bf16, ${giga(int8)} GOP/s in int8`;
+}
+
+function page({ machine, threads, llamaVersion, ceilings, figures }: Recording, how: string): string {
+  const line = (words: readonly Cell[]): string => `| ${words.map((word) => word ?? "–").join(" | ")} |`;
+  const lines = figures.map((figure) => line([...cells(figure), `${figure.date}, ${figure.commit}`]));
+  return `# The CPU engine beside llama.cpp
+
+Written by \`${how}\`. What the columns mean and what limits the rows that fall short: [cpu](../../docs/cpu.md#measured).
+
+${machine}; ${ceilingText(threads, ceilings)}. llama.cpp: ${llamaVersion ?? "not beside"}, with as many threads.
+
+${line([...head, "measured"])}
+|---|---:|---|---:|---:|---|---:|---|---|---|
+${lines.join("\n")}
+`;
+}
