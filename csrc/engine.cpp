@@ -6,10 +6,12 @@
 #include <memory>
 #include <new>
 #include <system_error>
+#include <utility>
 
 #include "error.h"
 #include "forward.h"
 #ifdef BUNTING_CUDA
+#include "cuda/cublaslt.h"
 #include "cuda/forward.h"
 #include "cuda/runtime.h"
 #endif
@@ -50,7 +52,7 @@ static_assert(sizeof(bunting_model_shape) == 104 && offsetof(bunting_model_shape
               offsetof(bunting_model_shape, norm_epsilon) == 64 &&
               offsetof(bunting_model_shape, rope_original_context) == 84 &&
               offsetof(bunting_model_shape, kv) == 88 && offsetof(bunting_model_shape, formats) == 96);
-static_assert(sizeof(bunting_engine_limits) == 28 && offsetof(bunting_engine_limits, device) == 24);
+static_assert(sizeof(bunting_engine_limits) == 32 && offsetof(bunting_engine_limits, gemm) == 28);
 static_assert(sizeof(bunting_device) == 256 && offsetof(bunting_device, memory_bytes) == 16 &&
               offsetof(bunting_device, name) == 32 && offsetof(bunting_device, note) == 128);
 
@@ -87,6 +89,18 @@ void require(Pointer const* pointer, char const* name) {
   if (!pointer) fail(BUNTING_INVALID, "%s must not be null", name);
 }
 
+// What a model may be made of depends on what computes it.
+void check_formats(bunting::Model const& model) {
+#ifdef BUNTING_CUDA
+  if (model.shape().kv == BUNTING_KV_INT8)
+    fail(BUNTING_INVALID, "GPUs keep keys and values in bf16 or fp8, not in int8");
+#else
+  if (model.shape().kv == BUNTING_KV_FP8)
+    fail(BUNTING_INVALID, "CPUs keep keys and values in bf16, f32 or int8, not in fp8");
+  if (model.has_fp8()) fail(BUNTING_INVALID, "CPUs keep weights in bf16, f32, int8 or int4, not in fp8");
+#endif
+}
+
 }  // namespace
 
 extern "C" {
@@ -117,6 +131,20 @@ bunting_status bunting_device_probe([[maybe_unused]] int32_t index, bunting_devi
   });
 }
 
+bunting_status bunting_cublaslt_probe([[maybe_unused]] int32_t index, char* description,
+                                      [[maybe_unused]] int32_t description_bytes) {
+  return guarded([&] {
+    require(description, "description");
+#ifdef BUNTING_CUDA
+    bunting::cuda::use_device(index);
+    std::snprintf(description, size_t(description_bytes), "%s",
+                  bunting::cuda::CublasLt("").description().c_str());
+#else
+    fail(BUNTING_INVALID, "this library computes on the CPU");
+#endif
+  });
+}
+
 bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page_tokens,
                                   uint64_t* weight_bytes, uint64_t* page_bytes) {
   return guarded([&] {
@@ -127,6 +155,7 @@ bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page
       fail(BUNTING_INVALID, "pages of %d tokens: this engine has pages of %d", page_tokens,
            bunting::kPageTokens);
     bunting::Model const model(*shape);
+    check_formats(model);
     *weight_bytes = model.weight_bytes();
     *page_bytes = model.page_bytes();
   });
@@ -139,7 +168,9 @@ bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_eng
     require(limits, "limits");
     require(workspace_bytes, "workspace_bytes");
     bunting::check_limits(*limits);
-    *workspace_bytes = EngineForward::workspace_bytes(bunting::Model(*shape), *limits);
+    bunting::Model const model(*shape);
+    check_formats(model);
+    *workspace_bytes = EngineForward::workspace_bytes(model, *limits);
   });
 }
 
@@ -148,6 +179,7 @@ bunting_status bunting_model_open(bunting_model_shape const* shape, bunting_mode
     require(shape, "shape");
     require(out, "out");
     auto model = std::make_unique<bunting_model>(*shape);
+    check_formats(*model);
     model->allocate();
     *out = model.release();
   });
@@ -181,6 +213,16 @@ bunting_status bunting_model_restore(bunting_model* model, char const* path, uin
   });
 }
 
+bunting_status bunting_model_release([[maybe_unused]] bunting_model* model) {
+  return guarded([&] {
+#ifdef BUNTING_CUDA
+    model->release();
+#else
+    fail(BUNTING_INVALID, "CPU engines compute with the model's weights");
+#endif
+  });
+}
+
 bunting_status bunting_model_close(bunting_model* model) {
   return guarded([&] { delete model; });
 }
@@ -192,10 +234,7 @@ bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_li
     require(out, "out");
     bunting::check_limits(*limits);
     if (!model->sealed()) fail(BUNTING_INVALID, "the model is not sealed");
-#ifdef BUNTING_CUDA
-    if (model->kv_dtype() == bunting::Dtype::q8)
-      fail(BUNTING_INVALID, "keys and values in int8 are for CPU engines");
-#endif
+    if (model->released()) fail(BUNTING_INVALID, "the model's weights were given back");
     *out = std::make_unique<bunting_engine>(*model, *limits).release();
   });
 }
@@ -219,8 +258,7 @@ bunting_status bunting_step_start(bunting_engine* engine, void const* block, uin
 bunting_status bunting_step_wait(bunting_engine* engine) {
   return guarded([&] {
     if (!engine->result) fail(BUNTING_INVALID, "no step is in flight");
-    engine->forward.run(engine->reader.plan(), engine->result);
-    engine->result = nullptr;
+    engine->forward.run(engine->reader.plan(), std::exchange(engine->result, nullptr));
   });
 }
 

@@ -109,10 +109,11 @@ void check_shape(bunting_model_shape const& s) {
     fail(BUNTING_INVALID, "model shape: head_size %d is not a multiple of 16", s.head_size);
   if (s.compute != BUNTING_BF16 && s.compute != BUNTING_F32)
     fail(BUNTING_INVALID, "model shape: compute type %d is neither bf16 nor f32", s.compute);
-  if (s.kv != BUNTING_KV_PLAIN && s.kv != BUNTING_KV_INT8)
-    fail(BUNTING_INVALID, "model shape: keys and values of kind %d are neither plain nor int8", s.kv);
-  if (s.kv == BUNTING_KV_INT8 && s.compute != BUNTING_BF16)
-    fail(BUNTING_INVALID, "model shape: keys and values in int8 go with bf16, not with f32");
+  if (s.kv < BUNTING_KV_PLAIN || s.kv > BUNTING_KV_FP8)
+    fail(BUNTING_INVALID, "model shape: keys and values of kind %d are neither plain nor int8 nor fp8", s.kv);
+  if (s.kv != BUNTING_KV_PLAIN && s.compute != BUNTING_BF16)
+    fail(BUNTING_INVALID, "model shape: keys and values in %s go with bf16, not with f32",
+         s.kv == BUNTING_KV_INT8 ? "int8" : "fp8");
   check_positive("norm_epsilon", s.norm_epsilon);
   check_positive("rope_theta", s.rope_theta);
   if (s.rope_kind == BUNTING_ROPE_PLAIN) return;
@@ -189,6 +190,7 @@ Model::Model(bunting_model_shape const& shape) : shape_(shape) {
 Dtype Model::read_format(uint8_t format, char const* matrix) const {
   switch (format) {
     case BUNTING_FORMAT_PLAIN:
+    case BUNTING_FORMAT_FP8:
       return dtype_;
     case BUNTING_FORMAT_INT8:
       return Dtype::q8;
@@ -196,17 +198,21 @@ Dtype Model::read_format(uint8_t format, char const* matrix) const {
       return Dtype::q4;
     default:
       fail(BUNTING_INVALID, "model shape: the format of %s is %d, allowed are %d to %d", matrix, format,
-           BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_INT4);
+           BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_FP8);
   }
 }
 
+bool Model::has_fp8() const {
+  return std::find(formats_.begin(), formats_.end(), BUNTING_FORMAT_FP8) != formats_.end();
+}
+
 void Model::read_formats() {
-  std::vector<uint8_t> formats(2 + 4 * layers_.size(), BUNTING_FORMAT_PLAIN);
-  if (shape_.formats) std::copy_n(shape_.formats, formats.size(), formats.begin());
+  formats_.assign(2 + 4 * layers_.size(), BUNTING_FORMAT_PLAIN);
+  if (shape_.formats) std::copy_n(shape_.formats, formats_.size(), formats_.begin());
   shape_.formats = nullptr;  // the caller's
-  embedding_.dtype = read_format(formats[0], "the embedding");
-  lm_head_.dtype = read_format(formats[1], "the vocabulary projection");
-  uint8_t const* next = formats.data() + 2;
+  embedding_.dtype = read_format(formats_[0], "the embedding");
+  lm_head_.dtype = read_format(formats_[1], "the vocabulary projection");
+  uint8_t const* next = formats_.data() + 2;
   for (LayerWeights& layer : layers_) {
     layer.qkv.dtype = read_format(*next++, "q, k and v");
     layer.o.dtype = read_format(*next++, "o");
@@ -254,6 +260,11 @@ size_t Model::place(char* base) {
 }
 
 uint64_t Model::page_bytes() const {
+  // Of each token and head one byte per number, and a multiplier of two bytes for its keys and for its
+  // values.
+  if (shape_.kv == BUNTING_KV_FP8)
+    return uint64_t(shape_.layers) * uint64_t(shape_.kv_heads) * 2 * kPageTokens *
+           uint64_t(shape_.head_size + 2);
   return uint64_t(shape_.layers) * kv_page_bytes(kv_dtype(), shape_.kv_heads, shape_.head_size);
 }
 
@@ -359,8 +370,14 @@ void Model::seal() {
   sealed_ = true;
 }
 
+void Model::release() {
+  if (!sealed_) fail(BUNTING_INVALID, "the model is not sealed");
+  region_ = MemoryRegion();
+}
+
 void Model::save(char const* path, uint8_t const* key) const {
   if (!sealed_) fail(BUNTING_INVALID, "%s: the model is not sealed", path);
+  if (released()) fail(BUNTING_INVALID, "%s: the model's weights were given back", path);
   save_packed(path, key, region_.data(), packed_bytes_);
 }
 

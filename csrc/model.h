@@ -43,11 +43,18 @@ class Model {
   void save(char const* path, uint8_t const* key) const;
   void restore(char const* path, uint8_t const* key);
 
+  // See bunting_model_release.
+  void release();
+
   bool sealed() const { return sealed_; }
+  bool released() const { return sealed_ && !region_.data(); }
   bunting_model_shape const& shape() const { return shape_; }
   Kernels const& kernels() const { return *kernels_; }
   Dtype dtype() const { return dtype_; }  // of activations, plain weights, and plain keys and values
   Dtype kv_dtype() const { return shape_.kv == BUNTING_KV_INT8 ? Dtype::q8 : dtype_; }
+  // Whether matrix `index` (engine.h, `formats`) is to be e4m3 in an engine's copy, and whether any is.
+  bool is_fp8(int32_t index) const { return formats_[size_t(index)] == BUNTING_FORMAT_FP8; }
+  bool has_fp8() const;
   // Input width of the widest matrix whose weights are grouped, padded; 0: all are plain.
   int64_t grouped_width() const { return grouped_width_; }
 
@@ -79,7 +86,8 @@ class Model {
   void read_formats();
   size_t place(char* base);
 
-  bunting_model_shape shape_;  // without `formats`
+  bunting_model_shape shape_;     // without `formats`
+  std::vector<uint8_t> formats_;  // [2 + 4 L] BUNTING_FORMAT_*
   Kernels const* kernels_ = nullptr;
   Dtype dtype_ = Dtype::bf16;
   int64_t grouped_width_ = 0;

@@ -57,16 +57,21 @@ export interface ComputeOptions {
   /** How each matrix is kept, by the values of `matrixFormats`: embedding, vocabulary projection, then per layer QKV, O,
    *  gate with up, down. Left out: all plain. */
   readonly formats?: readonly number[];
-  /** How keys and values are kept: as `compute` says, or in int8 (CPU engines in bf16). Left out: plain. */
+  /** How keys and values are kept: as `compute` says, or beside bf16 in int8 (CPU engines) or fp8 (GPUs). Left out: plain. */
   readonly kv?: KvFormat;
 }
 
 /** BUNTING_KV_*, in their order. */
-export const kvFormats = ["plain", "int8"] as const;
+export const kvFormats = ["plain", "int8", "fp8"] as const;
 export type KvFormat = (typeof kvFormats)[number];
 
-/** BUNTING_FORMAT_*: plain is what `compute` says, the others share an f16 scale in groups of 32. */
-export const matrixFormats = { plain: 0, int8: 1, int4: 2 } as const;
+/** BUNTING_FORMAT_*: plain is what `compute` says; integers share an f16 scale in groups of 32; fp8 is for GPUs, which
+ *  round plain matrices to it, with a scale for each row. */
+export const matrixFormats = { plain: 0, int8: 1, int4: 2, fp8: 3 } as const;
+
+/** BUNTING_GEMM_*, in their order. */
+export const gemmNames = ["own", "cublaslt"] as const;
+export type GemmChoice = (typeof gemmNames)[number];
 
 /** bunting_engine_limits, where each field is explained. */
 export interface EngineLimits {
@@ -78,6 +83,8 @@ export interface EngineLimits {
   readonly topLogprobsMax: number;
   /** The GPU to compute on; CPU engines do not look at it, and it may be left out. */
   readonly device?: number;
+  /** What multiplies plain matrices on a GPU; left out: own. */
+  readonly gemm?: GemmChoice;
 }
 
 /** A GPU. */
@@ -116,6 +123,9 @@ export interface NativeLibrary {
   machineProbe(): Machine;
   /** Throws "invalid" with the reason as a sentence if there is no such GPU, as every CPU engine does. */
   deviceProbe(index: number): Gpu;
+  /** Loads and checks cuBLASLt for a GPU and returns its name and version. Throws "invalid" with the reason if it cannot
+   *  be used. */
+  cublasltProbe(index: number): string;
   modelPlan(
     shape: ModelShape,
     options: ComputeOptions,
@@ -128,6 +138,8 @@ export interface NativeLibrary {
   modelSave(model: ModelHandle, path: string, key: Uint8Array): void;
   /** In the place of every modelLoad. On a refusal load them as if it had not been called. */
   modelRestore(model: ModelHandle, path: string, key: Uint8Array): void;
+  /** Gives the memory of the weights back, once every engine on a GPU that will be opened on them is open. */
+  modelRelease(model: ModelHandle): void;
   modelClose(model: ModelHandle): void;
   /** Bytes an engine takes besides its pages, at most. */
   enginePlan(shape: ModelShape, options: ComputeOptions, limits: EngineLimits): number;
@@ -140,7 +152,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 2;
+const abiVersion = 3;
 /** BUNTING_PAIRED_ROWS */
 const pairedRows = 256;
 const statuses: readonly (NativeStatus | "ok")[] = ["ok", "invalid", "noMemory", "io", "retry", "lost"];
@@ -150,6 +162,7 @@ const symbols = {
   bunting_last_error: { args: [], returns: "ptr" },
   bunting_machine_probe: { args: ["buffer"], returns: "i32" },
   bunting_device_probe: { args: ["i32", "buffer"], returns: "i32" },
+  bunting_cublaslt_probe: { args: ["i32", "buffer", "i32"], returns: "i32" },
   bunting_model_plan: { args: ["buffer", "i32", "buffer", "buffer"], returns: "i32" },
   bunting_model_open: { args: ["buffer", "buffer"], returns: "i32" },
   bunting_model_load: {
@@ -159,6 +172,7 @@ const symbols = {
   bunting_model_seal: { args: ["ptr"], returns: "i32" },
   bunting_model_save: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
   bunting_model_restore: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
+  bunting_model_release: { args: ["ptr"], returns: "i32" },
   bunting_model_close: { args: ["ptr"], returns: "i32" },
   bunting_engine_plan: { args: ["buffer", "buffer", "buffer"], returns: "i32" },
   bunting_engine_open: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
@@ -199,6 +213,11 @@ export function openLibrary(path: string): NativeLibrary {
       check(c.bunting_device_probe(index, out));
       return decodeGpu(out);
     },
+    cublasltProbe(index) {
+      const out = new Uint8Array(new ArrayBuffer(descriptionBytes));
+      check(c.bunting_cublaslt_probe(index, out, descriptionBytes));
+      return decodeText(out);
+    },
     modelPlan(shape, options, pageTokens) {
       const struct = encodeShape(shape, options);
       const pageBytes = new BigUint64Array(new ArrayBuffer(8));
@@ -218,6 +237,7 @@ export function openLibrary(path: string): NativeLibrary {
     modelSave: (model, file, key) => check(c.bunting_model_save(model, encodePath(file), encodeKey(key))),
     modelRestore: (model, file, key) =>
       check(c.bunting_model_restore(model, encodePath(file), encodeKey(key))),
+    modelRelease: (model) => check(c.bunting_model_release(model)),
     modelClose: (model) => check(c.bunting_model_close(model)),
     enginePlan(shape, options, limits) {
       return word((out) => c.bunting_engine_plan(encodeShape(shape, options), encodeLimits(limits), out));
@@ -296,6 +316,7 @@ function decodeMachine(bytes: Uint8Array): Machine {
 /** sizeof(bunting_device): devices, capability, multiprocessors, reserved, memory_bytes, memory_free_bytes, name[96],
  *  note[128]. */
 const gpuBytes = 256;
+const descriptionBytes = 256;
 
 function decodeGpu(bytes: Uint8Array): Gpu {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -367,10 +388,12 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   return struct;
 }
 
-/** bunting_engine_limits: 7 int32. */
+/** bunting_engine_limits: 8 int32. */
 function encodeLimits(limits: EngineLimits): Uint8Array {
-  const { threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax, device = 0 } = limits;
-  const struct = new Int32Array(new ArrayBuffer(28));
-  struct.set([threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax, device]);
+  const { threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax } = limits;
+  const { device = 0, gemm = "own" } = limits;
+  const struct = new Int32Array(new ArrayBuffer(32));
+  struct.set([threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax]);
+  struct.set([device, gemmNames.indexOf(gemm)], 6);
   return new Uint8Array(struct.buffer);
 }

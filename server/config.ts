@@ -4,7 +4,7 @@
  */
 
 import { type Quant, quantNames } from "../gpu/model/formats.ts";
-import { type KvFormat, kvFormats } from "../gpu/native.ts";
+import { type GemmChoice, gemmNames, type KvFormat, kvFormats } from "../gpu/native.ts";
 import { engineDefaults } from "../scheduler/engine-options.ts";
 
 /** One setting. The name of its field gives the option and the variable: stepTokens, --step-tokens, BUNTING_STEP_TOKENS. */
@@ -93,20 +93,28 @@ export const serverSettings = Object.freeze({
     parse: (value) => oneOf(value, ["auto", "bf16", "f32"]),
   }),
   quant: setting<Quant>({
-    placeholder: "auto|none|int8|int4",
+    placeholder: "auto|none|int8|int4|fp8",
     default: "auto",
     defaultText: "auto",
     sentence:
-      "How matrices are kept and multiplied: int8 halves them and int4 quarters them, rounded in groups of 32; auto keeps Q8_0 and Q4_0 of a GGUF file as they are and rounds nothing.",
+      "How matrices are kept and multiplied: int8 halves them and int4 quarters them, rounded in groups of 32; fp8, on GPUs, halves those of the layers, with a scale for each row; auto keeps Q8_0 and Q4_0 of a GGUF file as they are and rounds nothing.",
     parse: (value) => oneOf(value, quantNames),
   }),
   kv: setting<KvFormat>({
-    placeholder: "plain|int8",
+    placeholder: "plain|int8|fp8",
     default: "plain",
     sentence:
-      "How keys and values are kept: int8 halves them, rounded with one scale per token and head, so that twice as many sequences fit.",
+      "How keys and values are kept: int8 on a CPU and fp8 on a GPU halve them, rounded with one scale per token and head, so that twice as many sequences fit.",
     defaultText: "plain, as --dtype says",
     parse: (value) => oneOf(value, kvFormats),
+  }),
+  gemm: setting<GemmChoice>({
+    placeholder: "own|cublaslt",
+    default: "own",
+    defaultText: "own",
+    sentence:
+      "What multiplies matrices in bf16 on a GPU: Bunting's own kernels, with which an answer does not depend on what else is running, or, for more than 64 tokens of a step, NVIDIA's cuBLASLt, with which it may; it has to be installed and is checked at the start.",
+    parse: (value) => oneOf(value, gemmNames),
   }),
   packedWeights: setting<PackedChoice>({
     placeholder: "auto|off|folder",

@@ -3,15 +3,17 @@
 import { dirname, join } from "node:path";
 import { formatBytes, type MemoryPlan, planMemory } from "../gpu/memory.ts";
 import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
-import { formatsOf } from "../gpu/model/formats.ts";
+import { formatsOf, type Quant } from "../gpu/model/formats.ts";
 import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import {
   type ComputeOptions,
   type EngineLimits,
+  type GemmChoice,
   type Gpu,
   type KvFormat,
   type Machine,
   matrixFormats,
+  NativeError,
   type NativeLibrary,
 } from "../gpu/native.ts";
 import type { Backend } from "./backend.ts";
@@ -31,6 +33,8 @@ export interface ServingPlan {
   readonly compute: ComputeOptions;
   /** Where packed weights may be kept, best first; empty: nowhere. */
   readonly packedFolders: readonly string[];
+  /** Name and version of the library that multiplies; null: the engine's own kernels do. */
+  readonly cublaslt: string | null;
   /** Of each engine. */
   readonly limits: EngineLimits;
   /** Longest sequence in tokens. */
@@ -60,7 +64,7 @@ export function planServing(
   }
 
   const numbers = isGpu ? chooseGpuCompute(config) : chooseCompute(config, folder);
-  const formats = formatsOf(folder.tensors, shape.layers, isGpu ? gpuQuant(config) : config.quant, numbers);
+  const formats = formatsOf(folder.tensors, shape.layers, chooseQuant(config, isGpu), numbers);
   const kv = chooseKv(config, isGpu, numbers);
   const compute: ComputeOptions = { compute: numbers, isa: "auto", threads, formats, kv };
   const perEngine = {
@@ -69,7 +73,9 @@ export function planServing(
     stepTokensMax: stepTokensMax(config),
     stepChunksMax: config.sequencesMax,
     topLogprobsMax: TOP_LOGPROBS_MAX,
+    gemm: chooseGemm(config, isGpu),
   };
+  const cublaslt = perEngine.gemm === "cublaslt" ? probeCublaslt(library, backend.gpus ?? []) : null;
   const { weightBytes, pageBytes } = library.modelPlan(shape, compute, PAGE_TOKENS);
   const besidesPages = library.enginePlan(shape, compute, {
     ...perEngine,
@@ -78,7 +84,7 @@ export function planServing(
   });
   if (isGpu && weightBytes > machine.memoryFreeBytes) {
     throw new ConfigError(
-      `The weights take ${formatBytes(weightBytes)} of the machine's memory, besides the GPU's, and ${formatBytes(machine.memoryFreeBytes)} are free.`,
+      `On their way to the GPU the weights take ${formatBytes(weightBytes)} of the machine's memory, and ${formatBytes(machine.memoryFreeBytes)} are free.`,
     );
   }
   const memory = planMemory({
@@ -103,6 +109,7 @@ export function planServing(
     gpus,
     compute,
     packedFolders: packedFolders(config, folder, weightBytes),
+    cublaslt,
     limits,
     contextMax,
     memory,
@@ -162,21 +169,39 @@ function chooseCompute(config: Config, folder: ModelFolder): "bf16" | "f32" {
 }
 
 function chooseKv({ kv }: Config, isGpu: boolean, numbers: "bf16" | "f32"): KvFormat {
-  if (kv === "plain" || (!isGpu && numbers === "bf16")) return kv;
-  const reason = isGpu
-    ? "GPUs keep keys and values in bf16"
-    : "it goes with bf16, and this model is computed in f32";
-  throw new ConfigError(`--kv ${kv}: ${reason}; use --kv plain.`);
+  const refuse = (reason: string): never => {
+    throw new ConfigError(`--kv ${kv}: ${reason}; use --kv plain.`);
+  };
+  if (kv === "plain") return kv;
+  if (isGpu && kv !== "fp8") return refuse("a GPU keeps keys and values in bf16 or, with --kv fp8, in fp8");
+  if (!isGpu && kv !== "int8") return refuse("a CPU keeps them as --dtype says or, with --kv int8, in int8");
+  if (numbers === "f32") return refuse("it goes with bf16, and this model is computed in f32");
+  return kv;
 }
 
-function gpuQuant({ quant }: Config): "none" {
-  if (quant === "auto" || quant === "none") return "none";
-  throw new ConfigError(`--quant ${quant}: GPUs compute with bf16 weights; use --device cpu for ${quant}.`);
+function chooseQuant({ quant }: Config, isGpu: boolean): Quant {
+  if (isGpu || quant !== "fp8") return quant;
+  throw new ConfigError("--quant fp8: a CPU has weights in bf16, f32, int8 and int4; use --quant int8.");
+}
+
+function chooseGemm({ gemm }: Config, isGpu: boolean): GemmChoice {
+  if (isGpu || gemm === "own") return gemm;
+  throw new ConfigError(`--gemm ${gemm}: it is for GPUs; a CPU has its own kernels.`);
 }
 
 function chooseGpuCompute(config: Config): "bf16" {
   if (config.dtype !== "f32") return "bf16";
   throw new ConfigError("--dtype f32: GPUs compute in bf16; use --device cpu for f32.");
+}
+
+/** The library's name and version. Throws ConfigError with the reason when one of the GPUs cannot use it. */
+function probeCublaslt(library: NativeLibrary, gpus: readonly number[]): string {
+  try {
+    return gpus.map((gpu) => library.cublasltProbe(gpu))[0] ?? "";
+  } catch (error) {
+    if (error instanceof NativeError) throw new ConfigError(`--gemm cublaslt: ${error.message}.`);
+    throw error;
+  }
 }
 
 /** Why the model does not fit, with what would help; null when it does. */

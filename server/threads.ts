@@ -1,4 +1,5 @@
 import type { NativeModel } from "../gpu/native/open.ts";
+import { openLibrary } from "../gpu/native.ts";
 import type { EngineId, SequenceId } from "../scheduler/core.ts";
 import { BelievedCosts } from "../scheduler/cost/believed.ts";
 import { OnlineCostModel, type OnlineState } from "../scheduler/cost/online.ts";
@@ -90,8 +91,13 @@ export async function startEngines(config: EnginesConfig, events: EnginesEvents)
     if (fleet === null) early.push(act);
     else act(fleet);
   };
-  /** Loaded once; an engine that is lost leaves it to the others. */
+  /** Loaded once; an engine that is lost leaves it to the others. GPUs have copies: once they do, it is given back, and
+   *  an engine that takes a lost one's place loads one of its own. */
   let model: NativeModel | null = null;
+  const giveBack = (loaded: NativeModel | null): void => {
+    if (device.kind !== "gpu" || loaded === null) return;
+    openLibrary(device.library).modelRelease(loaded.handle);
+  };
   const gone = new Set<EngineId>();
   /** By engine. */
   const costs: BelievedCosts[] = [];
@@ -103,7 +109,7 @@ export async function startEngines(config: EnginesConfig, events: EnginesEvents)
   const supervise = (index: number): EngineSupervisor => {
     const engine = index as EngineId;
     const open = (epoch: number, onLost: (reason: string) => void): EngineThread =>
-      new EngineThread(workerUrl, setup, engine, epoch, model, {
+      new EngineThread(workerUrl, setup, engine, epoch, device.kind === "gpu" && epoch > 0 ? null : model, {
         onProgress: (progress) => events.onProgress(progress),
         onReport: (report) =>
           withFleet((fleet) => {
@@ -125,8 +131,9 @@ export async function startEngines(config: EnginesConfig, events: EnginesEvents)
           if (gone.size === config.engines) events.onAllLost?.(reason); // first, so that who fails now can be told why
           fleet.lost(engine, reason, isComing);
         }),
-      onReplaced: (thread, { spec, costs }, epoch) =>
+      onReplaced: (thread, { spec, costs, model: loaded }, epoch) =>
         withFleet((fleet) => {
+          giveBack(loaded);
           events.onReplaced?.(engine);
           believe(engine, costs);
           fleet.replaced(engine, thread, spec, epoch);
@@ -147,6 +154,8 @@ export async function startEngines(config: EnginesConfig, events: EnginesEvents)
     model = first.ready.model;
     const others = await Promise.all(supervisors.slice(1).map((supervisor) => supervisor.start()));
     const started = [first, ...others];
+    const packedNote = model?.packedNote ?? null;
+    giveBack(model);
     const specs = started.map(({ ready }) => ready.spec);
     const members = started.map(({ thread, ready }) => ({ link: thread, spec: ready.spec }));
     costs.push(...started.map(({ ready }) => new BelievedCosts(OnlineCostModel.from(ready.costs))));
@@ -166,7 +175,7 @@ export async function startEngines(config: EnginesConfig, events: EnginesEvents)
     }
     for (const act of early) act(fleet);
     const predictionErrors = (): number[] => costs.map((believed) => believed.margin);
-    return { fleet, specs, predictionErrors, packedNote: model?.packedNote ?? null, close };
+    return { fleet, specs, predictionErrors, packedNote, close };
   } catch (error) {
     await close();
     throw error;

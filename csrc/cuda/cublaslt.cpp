@@ -12,7 +12,6 @@
 namespace bunting::cuda {
 namespace {
 
-constexpr size_t kWorkspaceBytes = size_t(32) << 20;
 constexpr size_t kPlansMax = 4096;
 constexpr double kTestDeadlineMs = 60'000;
 
@@ -86,7 +85,8 @@ struct CublasLt::Library {
   }
 
  private:
-  void find(std::string const& path) {
+  void find(std::string path) {
+    if (char const* const asked = std::getenv("BUNTING_CUBLASLT"); asked && path.empty()) path = asked;
     std::vector<std::string> candidates;
     if (!path.empty()) {
       candidates = {path};
@@ -118,12 +118,14 @@ struct CublasLt::Library {
 
 // One shape's product: y^T, columns first, is W^T transposed times x^T.
 struct CublasLt::Plan {
+  std::shared_ptr<Library const> owner;
   Library const& library;
   void *desc = nullptr, *w = nullptr, *x = nullptr, *y = nullptr;
   Heuristic best{};
   bool has_algorithm = false;
 
-  Plan(Library const& lt, Gemm const& g) : library(lt) {
+  Plan(std::shared_ptr<Library const> loaded, Gemm const& g) : owner(std::move(loaded)), library(*owner) {
+    Library const& lt = library;
     lt.check(lt.MatmulDescCreate(&desc, kCompute32F, kReal32F), "describing a product");
     set(kTransA, kTransposed);
     set(kTransB, kAsItIs);
@@ -136,7 +138,7 @@ struct CublasLt::Plan {
              "describing results");
     void* preference = nullptr;
     lt.check(lt.MatmulPreferenceCreate(&preference), "stating a preference");
-    size_t const workspace = kWorkspaceBytes;
+    size_t const workspace = CublasLt::kWorkspaceBytes;
     int status =
         lt.MatmulPreferenceSetAttribute(preference, kMaxWorkspaceBytes, &workspace, sizeof workspace);
     for (int attribute : kMinAlignments)
@@ -164,7 +166,7 @@ struct CublasLt::Plan {
 };
 
 CublasLt::CublasLt(std::string const& path)
-    : library_(std::make_unique<Library>(path)), workspace_(kWorkspaceBytes, "cuBLASLt") {
+    : library_(std::make_shared<Library>(path)), workspace_(kWorkspaceBytes, "cuBLASLt") {
   size_t const version = library_->GetVersion();  // 130100 is 13.1.0
   description_ = "cuBLASLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
                  "." + std::to_string(version % 100) + " (" + library_->name + ")";
@@ -173,24 +175,26 @@ CublasLt::CublasLt(std::string const& path)
 
 CublasLt::~CublasLt() = default;
 
-CublasLt::Plan& CublasLt::plan_of(Gemm const& g) {
+std::shared_ptr<CublasLt::Plan> CublasLt::plan_of(Gemm const& g) {
   if (plans_.size() >= kPlansMax) plans_.clear();
-  std::unique_ptr<Plan>& plan = plans_[{g.tokens, g.n, g.k, g.bias != nullptr}];
-  if (!plan) plan = std::make_unique<Plan>(*library_, g);
-  if (g.bias) plan->set(kBiasPointer, g.bias);
-  return *plan;
+  std::shared_ptr<Plan>& plan = plans_[{g.tokens, g.n, g.k, g.bias != nullptr}];
+  if (!plan) plan = std::make_shared<Plan>(library_, g);
+  return plan;
 }
 
 void CublasLt::multiply(Stream& stream, Gemm const& g) {
   if (g.tokens <= 0) return;
-  Plan& plan = plan_of(g);
-  if (!plan.has_algorithm) return gemm(stream, g);
-  float const one = 1, zero = 0;
-  int const status =
-      library_->Matmul(library_->context, plan.desc, &one, g.w.data, plan.w, g.x, plan.x, &zero, g.y, plan.y,
-                       g.y, plan.y, plan.best.algorithm, workspace_.data(), kWorkspaceBytes, stream.native());
-  if (status != 0)
-    fail(BUNTING_LOST, "%s cannot multiply: %s", description_.c_str(), library_->GetStatusString(status));
+  std::shared_ptr<Plan> const plan = plan_of(g);
+  if (!plan->has_algorithm) return gemm(stream, g);
+  stream.call([plan, g, workspace = workspace_.data()](void* native) -> std::string {
+    Library const& lt = plan->library;
+    float const one = 1, zero = 0;
+    int status = g.bias ? lt.MatmulDescSetAttribute(plan->desc, kBiasPointer, &g.bias, sizeof g.bias) : 0;
+    if (status == 0)
+      status = lt.Matmul(lt.context, plan->desc, &one, g.w.data, plan->w, g.x, plan->x, &zero, g.y, plan->y,
+                         g.y, plan->y, plan->best.algorithm, workspace, kWorkspaceBytes, native);
+    return status == 0 ? "" : lt.name + " cannot multiply: " + lt.GetStatusString(status);
+  });
 }
 
 void CublasLt::check_itself() {

@@ -18,9 +18,9 @@ namespace bunting::cuda {
 
 class CublasLt {
  public:
-  // Looks for the library, at `path` alone if that is not empty, and lets it multiply something small, which
-  // must be what our own kernel makes of it. Throws BUNTING_INVALID with the reason if there is no such
-  // library.
+  // Looks for the library, at `path` alone if that is not empty or where the environment's BUNTING_CUBLASLT
+  // says, and lets it multiply something small, which must be what our own kernel makes of it. Throws
+  // BUNTING_INVALID with the reason if there is no such library.
   explicit CublasLt(std::string const& path);
   ~CublasLt();
   CublasLt(CublasLt const&) = delete;
@@ -28,6 +28,9 @@ class CublasLt {
 
   // "cuBLASLt 13.1.0 (libcublasLt.so.13)"
   std::string const& description() const { return description_; }
+
+  // Of the device, taken when it is loaded.
+  static constexpr size_t kWorkspaceBytes = size_t(32) << 20;
 
   // As gemm(), of plain weights. For the first product of a shape the library is asked for an algorithm,
   // which takes longer; if it has none, it is gemm().
@@ -37,13 +40,13 @@ class CublasLt {
   struct Library;
   struct Plan;
   using Shape = std::tuple<int32_t, int32_t, int32_t, bool>;  // tokens, n, k, whether there is a bias
-  Plan& plan_of(Gemm const& g);
+  std::shared_ptr<Plan> plan_of(Gemm const& g);
   void check_itself();
 
-  std::unique_ptr<Library> library_;
+  std::shared_ptr<Library> library_;
   std::string description_;
   DeviceMemory workspace_;
-  std::map<Shape, std::unique_ptr<Plan>> plans_;
+  std::map<Shape, std::shared_ptr<Plan>> plans_;
 };
 
 }  // namespace bunting::cuda

@@ -16,7 +16,8 @@ namespace {
 
 // Decodes of the steps that are one launch. Products of up to eight tokens cost the same.
 constexpr int32_t kGraphTokens[] = {1, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256};
-constexpr int32_t kBiasesMax = 1024;  // of a row, on the average over a step's rows
+constexpr int32_t kBiasesMax =
+    2048;  // of a row, on the average: the server lets in 1024, and 128 stop tokens and more that are banned
 
 int32_t pages_of(int32_t tokens) {
   return (tokens + kPageTokens - 1) / kPageTokens;
@@ -123,13 +124,15 @@ bunting_device probe_device(int32_t index) {
 uint64_t Forward::workspace_bytes(Model const& model, bunting_engine_limits const& limits) {
   int32_t const blocks = multiprocessors(limits) * kAttentionBlocks;
   return DeviceWeights::bytes(model) + StepArrays().place(largest_sizes(model, limits, blocks), nullptr) +
-         Activations().place(model, limits, blocks, nullptr);
+         Activations().place(model, limits, blocks, nullptr) +
+         (limits.gemm == BUNTING_GEMM_CUBLASLT ? CublasLt::kWorkspaceBytes : 0);
 }
 
 Forward::Forward(Model const& model, bunting_engine_limits const& limits)
     : model_(model),
       limits_(limits),
       blocks_(multiprocessors(limits) * kAttentionBlocks),
+      cublaslt_(limits.gemm == BUNTING_GEMM_CUBLASLT ? std::make_unique<CublasLt>("") : nullptr),
       weights_(model),
       pages_(size_t(limits.pages) * size_t(model.page_bytes()), "KV pages"),
       work_(Activations().place(model, limits, blocks_, nullptr), "the workspaces of a step"),
@@ -145,6 +148,7 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
 
 void Forward::record_graphs() {
   int32_t const most = std::min(limits_.step_chunks_max, limits_.step_tokens_max);
+  is_recording_ = true;
   AttentionShape const shape = attention_shape(model_, blocks_);
   for (int32_t tokens : kGraphTokens) {
     if (tokens > most) break;
@@ -159,6 +163,7 @@ void Forward::record_graphs() {
     queue_layers(tokens, tokens);
     graphs_.push_back({tokens, sizes, stream_.end_recording()});
   }
+  is_recording_ = false;
 }
 
 DecodeGraph const* Forward::graph_of(StepPlan const& plan) const {
@@ -178,7 +183,8 @@ void Forward::run(StepPlan const& plan, void* result) {
                        .count = plan.copies,
                        .page_elements = int64_t(model_.page_bytes()) / int64_t(sizeof(bf16)),
                        .head_size = model_.shape().head_size,
-                       .page_tokens = kPageTokens});
+                       .page_tokens = kPageTokens,
+                       .fp8_heads = is_fp8() ? model_.shape().kv_heads : 0});
   if (graph)
     stream_.launch(graph->graph);
   else if (plan.tokens > 0)
@@ -371,7 +377,11 @@ float const* Forward::project_back(bf16 const* x, WeightMatrix const& w, int32_t
 void Forward::multiply(Gemm g) {
   g.partial = act_.gemm_partial;
   g.arrived = act_.gemm_arrived;
-  gemm(stream_, g);
+  // A library may take memory when it is first asked for a shape, which must not happen in a recording.
+  if (cublaslt_ && !is_recording_ && g.tokens > kGemmFewTokens && g.w.format == Format::plain)
+    cublaslt_->multiply(stream_, g);
+  else
+    gemm(stream_, g);
 }
 
 void Forward::normalise(float* x, float const* delta, float const* weight, int32_t tokens) {
@@ -379,16 +389,20 @@ void Forward::normalise(float* x, float const* delta, float const* weight, int32
   rmsnorm(stream_, {x, delta, weight, act_.normed, s.norm_epsilon, tokens, s.hidden});
 }
 
-// Pages are [page][layer][keys | values][kv head][Tp][D].
+// Pages are [page][layer][keys | values][kv head][Tp][D], and in fp8 the multipliers after the values of each
+// layer.
 KvPages Forward::kv_layer(int32_t layer) const {
   bunting_model_shape const& s = model_.shape();
-  int64_t const part = int64_t(s.kv_heads) * kPageTokens * s.head_size;
-  return {reinterpret_cast<bf16*>(pages_.data()) + layer * 2 * part,
-          s.layers * 2 * part,
-          part,
-          s.kv_heads,
-          s.head_size,
-          kPageTokens};
+  int64_t const page_stride = int64_t(model_.page_bytes() / sizeof(bf16));
+  int64_t const part = int64_t(s.kv_heads) * kPageTokens * s.head_size / (is_fp8() ? 2 : 1);
+  return {.layer = reinterpret_cast<bf16*>(pages_.data()) + layer * (page_stride / s.layers),
+          .page_stride = page_stride,
+          .values = part,
+          .kv_heads = s.kv_heads,
+          .head_size = s.head_size,
+          .page_tokens = kPageTokens,
+          .fp8 = is_fp8(),
+          .multipliers = is_fp8() ? 2 * part : 0};
 }
 
 float const* Forward::logits() const {

@@ -9,9 +9,11 @@
 // results that the last kernel writes into host memory.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "cuda/attention_plan.h"
+#include "cuda/cublaslt.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/runtime.h"
 #include "cuda/weights.h"
@@ -112,12 +114,14 @@ class Forward {
   float const* project_back(bf16 const* x, WeightMatrix const& w, int32_t tokens, int32_t k);
   void multiply(Gemm g);
   void normalise(float* x, float const* delta, float const* weight, int32_t tokens);
+  bool is_fp8() const { return model_.shape().kv == BUNTING_KV_FP8; }  // keys and values
   KvPages kv_layer(int32_t layer) const;
   void wait() const;  // for the stream; throws BUNTING_LOST when it does not end
 
   Model const& model_;
   bunting_engine_limits limits_;
-  int32_t blocks_;  // of attention
+  int32_t blocks_;                      // of attention
+  std::unique_ptr<CublasLt> cublaslt_;  // if it was asked for
   DeviceWeights weights_;
   DeviceMemory pages_;
   DeviceMemory work_, device_arrays_;
@@ -125,6 +129,7 @@ class Forward {
   Activations act_;
   StepArrays host_, device_;
   mutable Stream stream_;
+  bool is_recording_ = false;
 
   std::vector<DecodeGraph> graphs_;  // by rising tokens
   AttentionPlan plan_;

@@ -53,12 +53,12 @@ uint16_t half_of(float x) {
 
 // |x| <= 448, to nearest even.
 uint8_t e4m3_of(float x) {
-  float const size = std::fabs(x);
-  int const exponent = std::max(-6, size > 0 ? std::ilogb(size) : -6);
-  int const code = int(std::nearbyint(std::ldexp(size, 3 - exponent)));  // 8 .. 16, or less below 2^-6
-  // A carry into the exponent is right by itself; below 2^-6 the exponent's code is 0 and its first bit
-  // unseen.
-  return uint8_t((std::signbit(x) ? 0x80 : 0) | (((exponent + 6) << 3) + code));
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  uint32_t const sign = bits >> 24 & 0x80, size = bits & 0x7fffffff;
+  // Below 2^-6 codes are multiples of 2^-9; above, a carry out of the fraction goes into the exponent.
+  if (size < 0x3c800000u) return uint8_t(sign | uint32_t(std::lrint(std::fabs(x) * 0x1p9f)));
+  return uint8_t(sign | (((size + 0x7ffff + (size >> 20 & 1)) >> 20) - (120u << 3)));
 }
 
 // All codes are zero's.

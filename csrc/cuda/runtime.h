@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -116,8 +117,10 @@ class Stream {
   void launch(Graph const& graph);
   // Blocks until all that was queued is done; false if that takes longer than `deadline_ms`. Does not spin.
   [[nodiscard]] bool wait(double deadline_ms);
-  // The cudaStream_t, for libraries that queue work of their own; null on the emulator.
-  void* native() const;
+  // For libraries that queue work of their own: calls `work` with the cudaStream_t, which is what it queues
+  // on. The emulator calls it, with null, when it is its turn. Throws BUNTING_LOST, then or later, when
+  // `work` returns a sentence.
+  void call(std::function<std::string(void* native)> work);
 
  private:
   struct Queue;

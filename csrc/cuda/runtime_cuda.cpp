@@ -280,8 +280,9 @@ void Stream::launch(Graph const& graph) {
   check(cudaGraphLaunch(graph.work_->exec, queue_->stream), "launching a graph");
 }
 
-void* Stream::native() const {
-  return queue_->stream;
+void Stream::call(std::function<std::string(void* native)> work) {
+  std::string const failure = work(queue_->stream);
+  if (!failure.empty()) lose_device(failure);
 }
 
 bool Stream::wait(double deadline_ms) {

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -30,6 +31,14 @@ constexpr double kStepDeadlineMs = 60'000;
 constexpr int kDelayOneIn = 8;
 constexpr int kDelayUsMax = 200;
 
+// "17,4"
+std::vector<int32_t> words_of(std::string const& text) {
+  std::vector<int32_t> words;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) words.push_back(std::atoi(part.c_str()));
+  return words;
+}
+
 // From the environment: BUNTING_EMULATOR_MISHAPS="lose_device=500 step_deadline_ms=2000".
 Mishaps mishaps_asked_for() {
   Mishaps mishaps;
@@ -45,6 +54,10 @@ Mishaps mishaps_asked_for() {
       mishaps.lose_device = value;
     else if (name == "hang")
       mishaps.hang = value;
+    else if (name == "lose_on_words")
+      mishaps.lose_on_words = words_of(word.substr(equals + 1));
+    else if (name == "memory_bytes")
+      mishaps.memory_bytes = uint64_t(value);
     else if (name == "step_deadline_ms")
       mishaps.step_deadline_ms = double(value);
     else if (name == "seed")
@@ -65,6 +78,8 @@ struct Device {
   uint64_t allocated_bytes = 0;
   int64_t streams = 0;
   uint64_t generation = 0;  // hung operations of an older one end
+
+  uint64_t memory_bytes() const { return mishaps.memory_bytes > 0 ? mishaps.memory_bytes : kMemoryBytes; }
 
   // After the last memory or stream is gone; with the mutex held.
   void begin_anew_if_unused() {
@@ -95,6 +110,15 @@ void lose(std::string const& why) {
   device().changed.notify_all();
 }
 
+bool has_words_to_lose_on(void const* bytes, size_t count) {
+  std::lock_guard lock(device().mutex);
+  std::vector<int32_t> const& words = device().mishaps.lose_on_words;
+  if (words.empty()) return false;
+  std::vector<int32_t> copied(count / sizeof(int32_t));
+  std::memcpy(copied.data(), bytes, copied.size() * sizeof(int32_t));
+  return std::search(copied.begin(), copied.end(), words.begin(), words.end()) != copied.end();
+}
+
 void throw_if_lost() {
   std::lock_guard lock(device().mutex);
   if (!device().lost.empty()) fail(BUNTING_LOST, "the device is lost: %s", device().lost.c_str());
@@ -106,7 +130,8 @@ char* map_memory(size_t bytes, char const* what) {
   throw_if_lost();
   {
     std::lock_guard lock(device().mutex);
-    if (is_due(device().mishaps.fail_allocation) || device().allocated_bytes + bytes > kMemoryBytes)
+    if (is_due(device().mishaps.fail_allocation) ||
+        device().allocated_bytes + bytes > device().memory_bytes())
       fail(BUNTING_NO_MEMORY, "the device has no %zu bytes left for %s", bytes, what);
     device().allocated_bytes += bytes;
   }
@@ -162,8 +187,8 @@ DeviceInfo device_info(int32_t index) {
           80,
           kMultiprocessors,
           99 * 1024,
-          kMemoryBytes,
-          kMemoryBytes - device().allocated_bytes,
+          device().memory_bytes(),
+          device().memory_bytes() - device().allocated_bytes,
           "no driver: kernels run on the CPU, slowly"};
 }
 
@@ -277,7 +302,10 @@ Stream::~Stream() {
 }
 
 void Stream::copy(void* to, void const* from, size_t bytes) {
-  queue_->push([=] { std::memcpy(to, from, bytes); });
+  queue_->push([=] {
+    std::memcpy(to, from, bytes);
+    if (has_words_to_lose_on(from, bytes)) lose("a mishap that was asked for, for certain words");
+  });
 }
 
 void Stream::fill(void* to, int value, size_t bytes) {
@@ -321,8 +349,11 @@ void Stream::launch(Graph const& graph) {
   for (auto const& operation : graph.work_->operations) queue_->push(operation);
 }
 
-void* Stream::native() const {
-  return nullptr;
+void Stream::call(std::function<std::string(void* native)> work) {
+  queue_->push([work = std::move(work)] {
+    std::string const failure = work(nullptr);
+    if (!failure.empty()) lose(failure);
+  });
 }
 
 bool Stream::wait(double deadline_ms) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace bunting::cuda {
 
@@ -9,8 +10,11 @@ struct Mishaps {
   int64_t fail_allocation = -1;  // the allocation after this many more fails, once
   // The operation of a stream after this many more never happens: the device is lost.
   int64_t lose_device = -1;
-  int64_t hang = -1;            // ... or never ends
+  int64_t hang = -1;  // ... or never ends
+  // A copy that has these words one after the other loses the device, every time: a step with these tokens.
+  std::vector<int32_t> lose_on_words = {};
   double step_deadline_ms = 0;  // in place of the usual one
+  uint64_t memory_bytes = 0;    // likewise
   uint64_t seed = 1;            // of delays and of the order in which a kernel's threads run
 };
 

@@ -1,18 +1,21 @@
 #include "cuda/weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <initializer_list>
 #include <optional>
 
 #include "cuda/attention_plan.h"
 #include "error.h"
+#include "thread_pool.h"
 
 namespace bunting::cuda {
 namespace {
 
 constexpr size_t kStagingBytes = size_t(16) << 20;
 constexpr double kUploadDeadlineMs = 60'000;  // for one staging buffer
+constexpr int64_t kRowsPerPiece = 16;         // brought into order by one thread at a time
 
 void check_shape(Model const& model) {
   bunting_model_shape const& s = model.shape();
@@ -26,6 +29,9 @@ void check_shape(Model const& model) {
   if (s.query_heads / s.kv_heads > kManyRows)
     fail(BUNTING_INVALID, "the GPU engine shares a key-value head among at most %d query heads, not %d",
          kManyRows, s.query_heads / s.kv_heads);
+  if (s.kv == BUNTING_KV_FP8 && s.head_size != 64 && s.head_size != 128)
+    fail(BUNTING_INVALID, "the GPU engine keeps keys and values in fp8 for heads of 64 and 128, not of %d",
+         s.head_size);
 }
 
 // To nearest even; x is finite.
@@ -37,12 +43,16 @@ bf16 bf16_of(float x) {
 
 }  // namespace
 
-// Hands out device memory and fills it, or, without memory, only adds up.
+// Hands out device memory and fills it, or, without memory, only adds up. Rows are brought into the kernels'
+// order by `threads` threads.
 class DeviceWeights::Uploader {
  public:
-  explicit Uploader(char* base) : carver_(base), uploads_(base != nullptr) {
-    if (uploads_) staging_.emplace(kStagingBytes, "the upload of weights");
-    if (uploads_) stream_.emplace();
+  Uploader(char* base, int threads) : carver_(base), uploads_(base != nullptr) {
+    if (!uploads_) return;
+    staging_.emplace(kStagingBytes, "the upload of weights");
+    stream_.emplace();
+    pool_.emplace(threads);
+    scratch_.resize(size_t(threads));
   }
   size_t used() const { return carver_.used(); }
 
@@ -57,13 +67,15 @@ class DeviceWeights::Uploader {
     return to;
   }
 
-  // The given ranges of rows of a packed matrix, one after the other, in the format that the host has.
+  // The given ranges of rows of a packed matrix, one after the other, in the format that the host has, or,
+  // from bf16, in fp8.
   struct Rows {
     int64_t first, count;
   };
-  WeightMatrix matrix(PackedMatrix const& from, std::initializer_list<Rows> ranges) {
+  WeightMatrix matrix(PackedMatrix const& from, bool as_fp8, std::initializer_list<Rows> ranges) {
     Format const format = from.dtype == Dtype::q8   ? Format::int8
                           : from.dtype == Dtype::q4 ? Format::int4
+                          : as_fp8                  ? Format::fp8
                                                     : Format::plain;
     size_t const row = row_bytes(format, int32_t(from.k)),
                  row_scales = row_scale_bytes(format, int32_t(from.k));
@@ -77,13 +89,10 @@ class DeviceWeights::Uploader {
       for (int64_t done = 0; uploads_ && done < range.count;) {
         int64_t const count = std::min(range.count - done, rows_max);
         char* const staged_scales = staging_->data() + size_t(count) * row;
-        for (int64_t r = 0; r < count; ++r) {
-          char* const staged = staging_->data() + size_t(r) * row;
-          if (format == Format::plain)
-            unpack_row(from, range.first + done + r, reinterpret_cast<bf16*>(staged));
-          else
-            pack_row(format, from, range.first + done + r, staged, staged_scales + size_t(r) * row_scales);
-        }
+        each_row(count, [&](int64_t r, Scratch& scratch) {
+          scratch.write_row(from, range.first + done + r, format, staging_->data() + size_t(r) * row,
+                            staged_scales + size_t(r) * row_scales);
+        });
         send(to, staging_->data(), size_t(count) * row);
         if (row_scales > 0) send(to_scales, staged_scales, size_t(count) * row_scales);
         to += size_t(count) * row;
@@ -99,48 +108,78 @@ class DeviceWeights::Uploader {
     int64_t const rows_max = int64_t(kStagingBytes / sizeof(bf16)) / from.k;
     for (int64_t done = 0; uploads_ && done < from.n;) {
       int64_t const count = std::min(from.n - done, rows_max);
-      for (int64_t r = 0; r < count; ++r)
-        unpack_row(from, done + r, reinterpret_cast<bf16*>(staging_->data()) + r * from.k);
-      send(table + done * from.k, staging_->data(), size_t(count * from.k) * sizeof(bf16));
+      bf16* const staged = reinterpret_cast<bf16*>(staging_->data());
+      each_row(count, [&](int64_t r, Scratch& scratch) {
+        scratch.write_row(from, done + r, Format::plain, staged + r * from.k, nullptr);
+      });
+      send(table + done * from.k, staged, size_t(count * from.k) * sizeof(bf16));
       done += count;
     }
     return table;
   }
 
  private:
-  // The orders of a packed matrix are told in csrc/kernels/kernels.h.
-  void unpack_row(PackedMatrix const& from, int64_t row, bf16* to) {
-    if (from.grouped()) {
-      read_groups(from, row);
-      for (int64_t k = 0; k < from.k; ++k)
-        to[k] = bf16_of(half_value(scales_[size_t(k / kGroup)]) * float(q_[size_t(k)]));
-      return;
+  // A thread's, for one row of a packed matrix; their orders are told in csrc/kernels/kernels.h.
+  class Scratch {
+   public:
+    void write_row(PackedMatrix const& from, int64_t row, Format format, void* to, void* to_scales) {
+      if (from.grouped()) {
+        read_groups(from, row);
+        if (format == Format::plain)
+          for (int64_t k = 0; k < from.k; ++k)
+            static_cast<bf16*>(to)[k] =
+                bf16_of(half_value(scales_[size_t(k / kGroup)]) * float(q_[size_t(k)]));
+        else
+          pack_row(format, q_, scales_, to, to_scales);
+        return;
+      }
+      bf16 const* const panel =
+          static_cast<bf16 const*>(from.data) + row / kPanel * kPanel * from.kp() + row % kPanel * 2;
+      auto const at = [&](int64_t k) { return panel[k / 2 * (2 * kPanel) + k % 2]; };
+      if (format == Format::plain) {
+        for (int64_t k = 0; k < from.k; ++k) static_cast<bf16*>(to)[k] = at(k);
+        return;
+      }
+      values_.resize(size_t(from.k));
+      for (int64_t k = 0; k < from.k; ++k) {
+        uint32_t const bits = uint32_t(at(k)) << 16;
+        std::memcpy(&values_[size_t(k)], &bits, sizeof bits);
+      }
+      is_finite &= std::all_of(values_.begin(), values_.end(), [](float x) { return std::isfinite(x); });
+      if (is_finite) quantise_row(format, values_, kGroup, to, to_scales);
     }
-    bf16 const* const panel =
-        static_cast<bf16 const*>(from.data) + row / kPanel * kPanel * from.kp() + row % kPanel * 2;
-    for (int64_t k = 0; k < from.k; ++k) to[k] = panel[k / 2 * (2 * kPanel) + k % 2];
-  }
 
-  void pack_row(Format format, PackedMatrix const& from, int64_t row, void* to, void* to_scales) {
-    read_groups(from, row);
-    cuda::pack_row(format, q_, scales_, to, to_scales);
-  }
+    bool is_finite = true;  // all that was rounded so far
 
-  // Fills q_ and scales_ with a row.
-  void read_groups(PackedMatrix const& from, int64_t row) {
-    q_.resize(size_t(from.k));
-    scales_.resize(size_t(from.k / kGroup));
-    uint8_t const* const panel = static_cast<uint8_t const*>(from.data) + row / kPanel * from.panel_bytes();
-    int64_t const column = row % kPanel, halves = from.dtype == Dtype::q4 ? 2 : 1;
-    for (int64_t k = 0; k < from.k; ++k) {
-      int64_t const group = k / kGroup % 2, step = k % (kGroup / halves) / 4;
-      uint8_t const* const block = panel + k / (2 * kGroup) * from.block_bytes();
-      uint8_t const* const values = block + 2 * kPanel * 2 + group * kGroup * kPanel / halves;
-      uint8_t const byte = values[(step * kPanel + column) * 4 + k % 4];
-      std::memcpy(&scales_[size_t(k / kGroup)], block + (group * kPanel + column) * 2, sizeof(uint16_t));
-      q_[size_t(k)] = halves == 1 ? int8_t(int(byte) - 128)
-                                  : int8_t(int(k % kGroup < kGroup / 2 ? byte & 15 : byte >> 4) - 8);
+   private:
+    void read_groups(PackedMatrix const& from, int64_t row) {
+      q_.resize(size_t(from.k));
+      scales_.resize(size_t((from.k + kGroup - 1) / kGroup));
+      uint8_t const* const panel = static_cast<uint8_t const*>(from.data) + row / kPanel * from.panel_bytes();
+      int64_t const column = row % kPanel, halves = from.dtype == Dtype::q4 ? 2 : 1;
+      for (int64_t k = 0; k < from.k; ++k) {
+        int64_t const group = k / kGroup % 2, step = k % (kGroup / halves) / 4;
+        uint8_t const* const block = panel + k / (2 * kGroup) * from.block_bytes();
+        uint8_t const* const values = block + 2 * kPanel * 2 + group * kGroup * kPanel / halves;
+        uint8_t const byte = values[(step * kPanel + column) * 4 + k % 4];
+        std::memcpy(&scales_[size_t(k / kGroup)], block + (group * kPanel + column) * 2, sizeof(uint16_t));
+        q_[size_t(k)] = halves == 1 ? int8_t(int(byte) - 128)
+                                    : int8_t(int(k % kGroup < kGroup / 2 ? byte & 15 : byte >> 4) - 8);
+      }
     }
+
+    std::vector<int8_t> q_;
+    std::vector<uint16_t> scales_;
+    std::vector<float> values_;
+  };
+
+  template <class Body>
+  void each_row(int64_t count, Body const& body) {
+    pool_->run(count, kRowsPerPiece, [&](int64_t begin, int64_t end, int thread) {
+      for (int64_t r = begin; r < end; ++r) body(r, scratch_[size_t(thread)]);
+    });
+    for (Scratch const& scratch : scratch_)
+      if (!scratch.is_finite) fail(BUNTING_INVALID, "a weight is not finite: fp8 has no code for it");
   }
 
   void send(void* to, void const* from, size_t bytes) {
@@ -152,18 +191,18 @@ class DeviceWeights::Uploader {
   bool uploads_;
   std::optional<MappedMemory> staging_;
   std::optional<Stream> stream_;
-  std::vector<int8_t> q_;  // of one row
-  std::vector<uint16_t> scales_;
+  std::optional<ThreadPool> pool_;
+  std::vector<Scratch> scratch_;  // by thread
 };
 
 DeviceWeights::DeviceWeights(Model const& model) : memory_(bytes(model), "the model's weights") {
-  Uploader uploader(memory_.data());
+  Uploader uploader(memory_.data(), model.shape().threads);
   place(model, uploader);
 }
 
 size_t DeviceWeights::bytes(Model const& model) {
   check_shape(model);
-  Uploader measures(nullptr);
+  Uploader measures(nullptr, 1);
   DeviceWeights().place(model, measures);
   return measures.used();
 }
@@ -173,25 +212,28 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
   int64_t const angles = int64_t(s.context_max) * (s.head_size / 2);
   PackedMatrix const& last = s.tied_embeddings ? model.embedding() : model.vocabulary_projection();
   embedding_ = uploader.table(model.embedding());
-  vocabulary_projection_ =
-      s.tied_embeddings && !last.grouped() ? WeightMatrix(embedding_) : uploader.matrix(last, {{0, s.vocab}});
+  bool const last_is_fp8 = model.is_fp8(s.tied_embeddings ? 0 : 1);
+  vocabulary_projection_ = s.tied_embeddings && !last.grouped() && !last_is_fp8
+                               ? WeightMatrix(embedding_)
+                               : uploader.matrix(last, last_is_fp8, {{0, s.vocab}});
   final_norm_ = uploader.vector(model.final_norm(), s.hidden);
   rope_cos_ = uploader.vector(model.rope_cos(), angles);
   rope_sin_ = uploader.vector(model.rope_sin(), angles);
   layers_.resize(size_t(s.layers));
   for (int32_t i = 0; i < s.layers; ++i) {
     LayerWeights const& from = model.layer(i);
+    int32_t const first = 2 + 4 * i;  // matrix of the layer
     DeviceLayer& to = layers_[size_t(i)];
     to.attention_norm = uploader.vector(from.attention_norm, s.hidden);
-    to.qkv = uploader.matrix(from.qkv, {{0, model.qkv_width()}});
+    to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, model.qkv_width()}});
     if (s.qkv_bias) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width());
     if (s.qk_norm) to.q_norm = uploader.vector(from.q_norm, s.head_size);
     if (s.qk_norm) to.k_norm = uploader.vector(from.k_norm, s.head_size);
-    to.o = uploader.matrix(from.o, {{0, s.hidden}});
+    to.o = uploader.matrix(from.o, model.is_fp8(first + 1), {{0, s.hidden}});
     to.mlp_norm = uploader.vector(from.mlp_norm, s.hidden);
-    to.gate_up =
-        uploader.matrix(from.gate_up, {{0, s.feed_forward}, {model.padded_feed_forward(), s.feed_forward}});
-    to.down = uploader.matrix(from.down, {{0, s.hidden}});
+    to.gate_up = uploader.matrix(from.gate_up, model.is_fp8(first + 2),
+                                 {{0, s.feed_forward}, {model.padded_feed_forward(), s.feed_forward}});
+    to.down = uploader.matrix(from.down, model.is_fp8(first + 3), {{0, s.hidden}});
   }
 }
 

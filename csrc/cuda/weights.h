@@ -1,7 +1,7 @@
-// weights.h - a sealed model's weights on the device: matrices as rows, of bf16 or, where the host has
-// integers in groups, of those (quantise.h); the table of embeddings always in bf16; vectors as f32.
+// weights.h - a sealed model's weights on the device: matrices as rows, of bf16, of integers in groups where
+// the host has those, or rounded to fp8 (quantise.h); the table of embeddings always in bf16; vectors as f32.
 //
-// The host keeps its packed copy, from which this one is made when an engine opens.
+// Made from the host's packed weights when an engine opens, and not looking at them afterwards.
 #pragma once
 
 #include <vector>

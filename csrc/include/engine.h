@@ -26,7 +26,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* the rest of the library is compiled hidden */
 
-#define BUNTING_ABI_VERSION 2
+#define BUNTING_ABI_VERSION 3
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -90,6 +90,11 @@ typedef struct bunting_device {
 /* Describes GPU `index`. BUNTING_INVALID, with the reason as a sentence, if there is none, and from the CPU engine. */
 bunting_status bunting_device_probe(int32_t index, bunting_device* out);
 
+/* Loads cuBLASLt for GPU `index` and lets it multiply something whose result is known; writes its name and version,
+ * NUL-terminated. BUNTING_INVALID, with the reason as a sentence, if there is none or it is wrong, and from the CPU
+ * engine. */
+bunting_status bunting_cublaslt_probe(int32_t index, char* description, int32_t description_bytes);
+
 /* ---- model --------------------------------------------------------------------------------------------------- */
 
 typedef struct bunting_model bunting_model;
@@ -106,15 +111,16 @@ enum {
 enum { BUNTING_PAIRED_ROWS = 256 };
 /* How a matrix is kept in memory and multiplied. Plain: as `compute` says. The others are integers in groups of 32
  * along a row that share one f16 scale, as in GGUF's Q8_0 and Q4_0: 8.5 and 4.5 bits per weight. Tensors that are stored
- * so are kept as they are; all others are rounded. The rows that such a matrix is multiplied with are rounded to int8, in
- * groups of 32 likewise; sums within a group are exact. */
-enum { BUNTING_FORMAT_PLAIN = 0, BUNTING_FORMAT_INT8 = 1, BUNTING_FORMAT_INT4 = 2 };
+ * so are kept as they are; all others are rounded. On a CPU the rows that such a matrix is multiplied with are rounded to
+ * int8, in groups of 32 likewise, and sums within a group are exact. FP8 is e4m3 with one f32 scale per row, for GPUs: the
+ * packed weights are in bf16, and each engine rounds them for its copy. */
+enum { BUNTING_FORMAT_PLAIN = 0, BUNTING_FORMAT_INT8 = 1, BUNTING_FORMAT_INT4 = 2, BUNTING_FORMAT_FP8 = 3 };
 
 enum { BUNTING_ROPE_PLAIN = 0, BUNTING_ROPE_LINEAR = 1, BUNTING_ROPE_LLAMA3 = 2 };
 
-/* How keys and values are kept: as `compute` says, or in int8 with an f32 scale for a token's keys and one for its values
- * of each head; that goes with BUNTING_BF16 and is for CPU engines. */
-enum { BUNTING_KV_PLAIN = 0, BUNTING_KV_INT8 = 1 };
+/* How keys and values are kept: as `compute` says, or, with BUNTING_BF16, in eight bits with a scale for a token's keys and
+ * one for its values of each head: on CPUs int8 with f32 scales, on GPUs e4m3 with powers of two. */
+enum { BUNTING_KV_PLAIN = 0, BUNTING_KV_INT8 = 1, BUNTING_KV_FP8 = 2 };
 
 /* A decoder-only transformer: embed; per layer x += o(attention(norm(x))), x += down(silu(gate(n)) * up(n)) with
  * n = norm(x); final norm; vocabulary projection. RMS norms, rotary positions on halves (x[i], x[i + D/2]),
@@ -192,11 +198,20 @@ bunting_status bunting_model_seal(bunting_model* model);
 bunting_status bunting_model_save(bunting_model const* model, char const* path, uint8_t const* key);
 bunting_status bunting_model_restore(bunting_model* model, char const* path, uint8_t const* key);
 
+/* Gives the memory of a sealed model's weights back, once engines on GPUs have copies: those go on, no other can be opened.
+ * Nobody may be opening one meanwhile. BUNTING_INVALID from the CPU engine, which computes with them. */
+bunting_status bunting_model_release(bunting_model* model);
+
 bunting_status bunting_model_close(bunting_model* model);
 
 /* ---- engine -------------------------------------------------------------------------------------------------- */
 
 typedef struct bunting_engine bunting_engine;
+
+/* What multiplies plain matrices on a GPU: the engine's own kernels, or cuBLASLt in steps that are not decodes alone, for
+ * more than 64 tokens. It is loaded and checked when the engine opens (bunting_cublaslt_probe). With it a result depends on
+ * what else is in the step. */
+enum { BUNTING_GEMM_OWN = 0, BUNTING_GEMM_CUBLASLT = 1 };
 
 typedef struct bunting_engine_limits {
   int32_t threads;          /* compute threads, the caller of bunting_step_wait included; >= 1 */
@@ -206,6 +221,7 @@ typedef struct bunting_engine_limits {
   int32_t step_chunks_max;  /* most chunks of a step */
   int32_t top_logprobs_max; /* most alternatives per row */
   int32_t device;           /* the GPU to compute on; CPU engines do not look at it */
+  int32_t gemm;             /* BUNTING_GEMM_*; CPU engines do not look at it */
 } bunting_engine_limits;
 
 /* Bytes an engine of these limits takes besides its pages, at most, before anything is allocated. On a GPU all of it is

@@ -1,5 +1,5 @@
 // test_step_block.cpp - a bad block is refused with a sentence and changes nothing, whatever is wrong with
-// it.
+// it: on the CPU engine, and in bunting_emulator_tests on the CUDA engine.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -226,8 +226,8 @@ TEST(step_block_refuses_wrong_buffers) {
 }
 
 // Random damage either is noticed or makes another legal step; under the address sanitizer this shows any
-// overrun, as both buffers are exactly as large as they claim. Afterwards the engine computes what it did
-// before.
+// overrun, as both buffers are exactly as large as they claim, and the emulated GPU, on which every access is
+// checked, finds what lies beyond the pages. Afterwards the engine computes what it did before.
 TEST(step_block_survives_random_damage) {
   Fixture fixture;
   REQUIRE(fixture.engine, "no engine");
@@ -236,7 +236,12 @@ TEST(step_block_survives_random_damage) {
   std::vector<uint32_t> const good = encode(rich_step());
   Random random{2024};
   int32_t ran = 0, refused = 0;
-  for (int32_t round = 0; round < 20000; round++) {
+#ifdef BUNTING_CUDA
+  constexpr int32_t kRounds = 300;  // a step on the emulated GPU takes a tenth of a second
+#else
+  constexpr int32_t kRounds = 20000;
+#endif
+  for (int32_t round = 0; round < kRounds; round++) {
     auto const block = std::make_unique<uint32_t[]>(good.size());
     std::memcpy(block.get(), good.data(), good.size() * 4);
     for (int32_t damage = 1 + random.below(3); damage > 0; damage--) {
@@ -266,7 +271,8 @@ TEST(step_block_survives_random_damage) {
     CHECK(status == BUNTING_OK || status == BUNTING_INVALID, "round %d: status %d", round, status);
     (status == BUNTING_OK ? ran : refused)++;
   }
-  CHECK(ran > 100 && refused > 1000, "%d ran, %d refused: the damage is one-sided", ran, refused);
+  CHECK(ran > kRounds / 200 && refused > kRounds / 20, "%d ran, %d refused: the damage is one-sided", ran,
+        refused);
   StepOutcome const after = run_step(fixture.engine.get(), control);
   CHECK(before.logits == after.logits, "the engine computes something else afterwards");
 }

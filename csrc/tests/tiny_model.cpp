@@ -18,7 +18,11 @@ bunting_model_shape tiny_shape() {
   shape.feed_forward = 72;
   shape.query_heads = 4;
   shape.kv_heads = 2;
+#ifdef BUNTING_CUDA
+  shape.head_size = 32;  // the smallest with a kernel
+#else
   shape.head_size = 16;
+#endif
   shape.vocab = 131;
   shape.context_max = 200;
   shape.qk_norm = 1;
@@ -39,7 +43,8 @@ bunting_engine_limits tiny_limits() {
           .step_tokens_max = 128,
           .step_chunks_max = 8,
           .top_logprobs_max = 5,
-          .device = 0};
+          .device = 0,
+          .gemm = BUNTING_GEMM_OWN};
 }
 
 namespace {

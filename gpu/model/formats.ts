@@ -2,9 +2,10 @@
 import { matrixFormats } from "../native.ts";
 import { TensorKind } from "./weights.ts";
 
-/** auto: Q8_0 and Q4_0 blocks of a GGUF file stay what they are, all else is plain. none: all is plain. int8, int4: plain
- *  matrices are rounded; int4 keeps the embedding and the vocabulary projection, of which everything hangs, in int8. */
-export const quantNames = ["auto", "none", "int8", "int4"] as const;
+/** auto: Q8_0 and Q4_0 blocks of a GGUF file stay what they are, all else is plain. none: all is plain. int8, int4, fp8:
+ *  plain matrices are rounded; the embedding and the vocabulary projection, of which everything hangs, int4 keeps in int8
+ *  and fp8 as they are. */
+export const quantNames = ["auto", "none", "int8", "int4", "fp8"] as const;
 export type Quant = (typeof quantNames)[number];
 
 type MatrixFormat = (typeof matrixFormats)[keyof typeof matrixFormats];
@@ -47,6 +48,7 @@ export function formatsOf(
     const stored = isUniform && first !== undefined ? storedFormats[first] : undefined;
     if (quant === "auto") return stored ?? matrixFormats.plain;
     const isVocabulary = kinds[0] === TensorKind.embed || kinds[0] === TensorKind.lmHead;
+    if (quant === "fp8") return isVocabulary ? matrixFormats.plain : matrixFormats.fp8;
     if (quant === "int8" || isVocabulary) return stored ?? matrixFormats.int8;
     return matrixFormats.int4;
   };

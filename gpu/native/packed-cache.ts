@@ -8,7 +8,7 @@ import { basename, dirname, join } from "node:path";
 import type { ModelShape } from "../model/config.ts";
 import { readExactly, withFile } from "../model/json.ts";
 import type { ModelTensor } from "../model/weights.ts";
-import type { ComputeOptions } from "../native.ts";
+import { type ComputeOptions, matrixFormats } from "../native.ts";
 
 /** A place for a model's packed weights. */
 export interface PackedPlace {
@@ -35,7 +35,7 @@ export function packedPlace(
   // Elsewhere than beside the model, folders of the same name must not take turns.
   const origin = dirname(first.path);
   const stem = folder === origin ? "" : `${basename(origin)}-${hex(hashOf(origin)).slice(0, 8)}-`;
-  const formats = hex(hashOf(JSON.stringify(options.formats ?? []))).slice(0, 6);
+  const formats = hex(hashOf(JSON.stringify(packedFormats(options)))).slice(0, 6);
   const name = `${stem}${basename(first.path)}.${options.compute}-${formats}.bunting-packed`;
   return { path: join(folder, name), key };
 }
@@ -44,7 +44,7 @@ export function packedPlace(
 export function packedKey(
   shape: ModelShape,
   tensors: readonly ModelTensor[],
-  { compute, formats = [] }: ComputeOptions,
+  options: ComputeOptions,
 ): Uint8Array {
   const { contextMax: _, ...packedShape } = shape; // the rotations are not kept
   const paths = [...new Set(tensors.map(({ path }) => path))];
@@ -53,7 +53,7 @@ export function packedKey(
     ...tensor,
     file: paths.indexOf(path),
   }));
-  hasher.update(JSON.stringify([packedShape, compute, formats, entries]));
+  hasher.update(JSON.stringify([packedShape, options.compute, packedFormats(options), entries]));
   for (const path of paths) {
     withFile(path, (descriptor, bytes) => {
       hasher.update(JSON.stringify([bytes, statSync(path).mtimeMs]));
@@ -65,6 +65,11 @@ export function packedKey(
     });
   }
   return hasher.digest();
+}
+
+/** As matrices are packed: those that GPUs keep in fp8 are plain until they are there. */
+function packedFormats({ formats = [] }: ComputeOptions): readonly number[] {
+  return formats.map((format) => (format === matrixFormats.fp8 ? matrixFormats.plain : format));
 }
 
 function isWritable(folder: string): boolean {

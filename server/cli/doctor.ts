@@ -1,15 +1,22 @@
 /** `bunting doctor`: what this machine has, what of it would be used, what not, and why. */
 
-import { existsSync } from "node:fs";
 import { formatBytes } from "../../gpu/memory.ts";
-import { type Gpu, type Isa, isaNames, type Machine, openLibrary } from "../../gpu/native.ts";
+import {
+  type Gpu,
+  type Isa,
+  isaNames,
+  type Machine,
+  NativeError,
+  type NativeLibrary,
+  openLibrary,
+} from "../../gpu/native.ts";
 import { demoModelFolder } from "../assets.ts";
 import { type Backend, chooseBackend, findGpus } from "../backend.ts";
 import type { Config } from "../config.ts";
 import { listenProblem } from "../listen.ts";
-import { planProblem, planServing } from "../plan.ts";
+import { planProblem, planServing, type ServingPlan } from "../plan.ts";
 import { version } from "../version.ts";
-import { describeEngines, exposureProblem, memoryTable } from "./serve.ts";
+import { describeEngines, describeNumbers, exposureProblem, memoryTable } from "./serve.ts";
 
 const ISA_NAMES: Readonly<Record<Isa, string>> = {
   portable: "portable C++",
@@ -33,14 +40,15 @@ export async function doctor(config: Config, dir: string | null): Promise<number
     console.log(describeMachine(library.machineProbe(), backend));
     console.log(`${await describeCuda(backend)}\n`);
     const plan = planServing(config, backend, library, dir ?? (await demoModelFolder()));
-    for (const gpu of plan.gpus) console.log(`${describeGpu(gpu)}\n`);
+    for (const gpu of plan.gpus) console.log(describeGpu(gpu));
+    if (plan.gpus.length > 0) console.log(`${describeGemm(plan, library)}\n`);
     const { folder } = plan;
     const { shape, family } = folder.config;
     console.log(
       `model           ${plan.names.join(", ")}: ${family}, ${shape.layers} layers, hidden ${shape.hidden}, vocabulary ${shape.vocab}, ${formatBytes(folder.weightFilesBytes)} of weight files`,
     );
     console.log(
-      `computes in     ${plan.compute.compute}, ${describeEngines(plan)}, sequences of up to ${plan.contextMax} tokens\n`,
+      `computes in     ${describeNumbers(plan)}, ${describeEngines(plan)}, sequences of up to ${plan.contextMax} tokens\n`,
     );
     console.log(`${memoryTable(plan.memory)}\n`);
     const problem = planProblem(plan.memory);
@@ -88,8 +96,25 @@ async function describeCuda({ kind, reason }: Backend): Promise<string> {
   const found = await findGpus();
   if (found.count > 0)
     return `cuda            not used, though ${found.reason}: another device was asked for`;
-  const driver = existsSync("/dev/nvidiactl") ? "" : "no ";
-  return `cuda            not used: ${found.reason} (${driver}NVIDIA driver is present)`;
+  return `cuda            not used: ${found.reason}`;
+}
+
+/** What multiplies matrices on the GPUs, and why. */
+function describeGemm({ cublaslt, backend }: ServingPlan, library: NativeLibrary): string {
+  const label = "gemm            ";
+  if (cublaslt !== null)
+    return `${label}${cublaslt} for more than 64 tokens of a step, because it was asked for and computes what it should; answers may depend on what else is running`;
+  const own = `${label}own kernels, because with them an answer does not depend on what else is running`;
+  return `${own}\n${" ".repeat(label.length)}${describeCublaslt(library, backend.gpus![0]!)}`;
+}
+
+function describeCublaslt(library: NativeLibrary, gpu: number): string {
+  try {
+    return `not used: ${library.cublasltProbe(gpu)}, which --gemm cublaslt would take`;
+  } catch (error) {
+    if (error instanceof NativeError) return `--gemm cublaslt cannot be had: ${error.message}`;
+    throw error;
+  }
 }
 
 function describeGpu({ name, note, capability, multiprocessors, memoryBytes, memoryFreeBytes }: Gpu): string {

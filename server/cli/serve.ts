@@ -1,6 +1,7 @@
 /** `bunting serve`: says what it will do, starts the server, and ends it in order. */
 
 import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
+import { matrixFormats } from "../../gpu/native.ts";
 import { type Config, ConfigError, isLoopback } from "../config.ts";
 import type { ServingPlan } from "../plan.ts";
 import { type RunningServer, startServer } from "../start-server.ts";
@@ -80,12 +81,24 @@ async function untilSignal(server: RunningServer, timeoutS: number): Promise<num
 }
 
 function describePlan(plan: ServingPlan): string {
-  const { names, folder, compute, contextMax } = plan;
+  const { names, folder, contextMax } = plan;
   return [
-    `${names.join(", ")}: ${folder.config.family} in ${compute.compute}, ${describeEngines(plan)}, sequences of up to ${contextMax} tokens`,
+    `${names.join(", ")}: ${folder.config.family} in ${describeNumbers(plan)}, ${describeEngines(plan)}, sequences of up to ${contextMax} tokens`,
     "",
     memoryTable(plan.memory),
   ].join("\n");
+}
+
+/** "bf16", "bf16 with weights in int8 and int4, keys and values in fp8". */
+export function describeNumbers({ compute: { compute, formats = [], kv = "plain" } }: ServingPlan): string {
+  const names = Object.entries(matrixFormats)
+    .filter(([name, format]) => name !== "plain" && formats.includes(format))
+    .map(([name]) => name);
+  const fewer = [
+    ...(names.length > 0 ? [`weights in ${names.join(" and ")}`] : []),
+    ...(kv === "plain" ? [] : [`keys and values in ${kv}`]),
+  ];
+  return fewer.length === 0 ? compute : `${compute} with ${fewer.join(", ")}`;
 }
 
 /** "2 engines of 4 threads", "1 engine on gpu 0 (NVIDIA H200)". */

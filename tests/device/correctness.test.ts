@@ -1,5 +1,6 @@
 /**
- * The CPU engine against Hugging Face transformers, for every family, at every instruction set of this machine.
+ * Every engine of this machine against Hugging Face transformers, for every family: the CPU engine at every instruction
+ * set, the CUDA engine on the emulated GPU and, where there is one, on a real one.
  *
  * Two claims are tested together. The mathematics is right: logits agree with the reference, and in f32 the greedy tokens
  * are the same. And the result does not depend on how it was computed: however a prompt is cut, shared, batched or
@@ -7,21 +8,90 @@
  */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { openModelFolder } from "../../gpu/model/folder.ts";
-import { isaNames } from "../../gpu/native.ts";
-import { type Compute, type PromptName, type ReferenceModel, referenceModels } from "../reference/models.ts";
+import { isaNames, type NativeLibrary } from "../../gpu/native.ts";
+import {
+  type Compute,
+  type PromptName,
+  type ReferenceModel,
+  type ReferenceName,
+  referenceModel,
+  referenceNames,
+} from "../reference/models.ts";
 import { bestTwo, cosineOf, largestDifference, sameBits } from "./compare.ts";
-import { cpuLibrary } from "./library.ts";
-import { Rig, type Stream } from "./rig.ts";
+import { cpuLibrary, gpuEngines } from "./library.ts";
+import { Rig, type RigOptions, type Stream } from "./rig.ts";
 
-setDefaultTimeout(60_000); // milliseconds; the portable kernels without optimisation, on a busy machine
-
-const library = cpuLibrary();
-const { isaBest, isaBuilt } = library.machineProbe();
-const levels = isaNames.slice(0, Math.min(isaNames.indexOf(isaBest), isaNames.indexOf(isaBuilt)) + 1);
+setDefaultTimeout(120_000); // milliseconds; an emulated GPU, or portable kernels without optimisation, on a busy machine
 
 const promptNames: readonly PromptName[] = ["long", "branch", "short"];
-const greedyTokens = 32;
-const chunkSizes = Array.from({ length: 17 }, (_, index) => index + 1);
+
+/** How much is computed. */
+interface Effort {
+  /** Of a prompt, each one whose position is a multiple of this, and the last. */
+  readonly everyPosition: number;
+  readonly greedyTokens: number;
+  readonly chunkSizes: readonly number[];
+  readonly branchSizes: readonly number[];
+  readonly mixes: readonly number[];
+  readonly lostAfter: readonly number[];
+}
+
+const thorough: Effort = {
+  everyPosition: 1,
+  greedyTokens: 32,
+  chunkSizes: Array.from({ length: 17 }, (_, index) => index + 1),
+  branchSizes: [1, 3, 64],
+  mixes: [1, 2, 3],
+  lostAfter: [1, 12, 31],
+};
+/** An emulated GPU needs a twentieth of a second for a step. */
+const brief: Effort = {
+  everyPosition: 6,
+  greedyTokens: 6,
+  chunkSizes: [5, 17],
+  branchSizes: [3],
+  mixes: [1, 2],
+  lostAfter: [2],
+};
+
+/** A way to compute. */
+interface Way {
+  readonly name: string;
+  readonly library: NativeLibrary;
+  readonly options: Partial<RigOptions> & { readonly compute: Compute };
+  readonly models: readonly ReferenceName[];
+  /** Numbers of threads that give the same bits as two. */
+  readonly threads: readonly number[];
+  readonly effort: Effort;
+}
+
+/** Models whose heads GPUs have kernels for. */
+const gpuModels: readonly ReferenceName[] = ["mistral", "qwen2", "llama3-96", "qwen3-128"];
+
+function ways(): Way[] {
+  const library = cpuLibrary();
+  const { isaBest, isaBuilt } = library.machineProbe();
+  const levels = isaNames.slice(0, Math.min(isaNames.indexOf(isaBest), isaNames.indexOf(isaBuilt)) + 1);
+  const onCpu = levels.flatMap((isa) =>
+    (["f32", "bf16"] as const).map((compute) => ({
+      name: `${compute} with ${isa}`,
+      library,
+      options: { compute, isa },
+      models: referenceNames,
+      threads: [1, 3],
+      effort: thorough,
+    })),
+  );
+  const onGpus = gpuEngines().map((engine) => ({
+    name: `bf16 on ${engine.name}`,
+    library: engine.library,
+    options: { compute: "bf16" } as const,
+    models: gpuModels,
+    threads: [],
+    effort: engine.name === "emu" ? brief : thorough,
+  }));
+  return [...onCpu, ...onGpus];
+}
 
 /** What counts as agreement. `margin`: where the reference's best logit leads by more, the arg-max must be the same.
  *  Seen: in f32 a cosine of 1 to seven digits and differences up to 2e-5; in bf16 0.9996 and 0.17. */
@@ -30,142 +100,144 @@ const tolerances: Readonly<Record<Compute, { cosine: number; margin: number }>> 
   bf16: { cosine: 0.999, margin: 0.2 },
 };
 
-for (const isa of levels) {
-  for (const compute of ["f32", "bf16"] as const) {
-    for (const model of referenceModels()) {
-      describe(`${model.name} in ${compute} with ${isa}`, () => {
-        let rig: Rig;
-        let whole: WholeLogits;
-        beforeAll(() => {
-          rig = new Rig(library, openModelFolder(model.dir), compute, isa);
-          whole = computeWhole(rig, model);
-        });
-        afterAll(() => rig.close());
+for (const { name: way, library, options, models, threads, effort } of ways()) {
+  const { compute } = options;
+  const { greedyTokens } = effort;
+  for (const model of models.map(referenceModel)) {
+    describe(`${model.name} in ${way}`, () => {
+      let rig: Rig;
+      let whole: WholeLogits;
+      beforeAll(() => {
+        rig = new Rig(library, openModelFolder(model.dir), options);
+        whole = computeWhole(rig, model, effort.everyPosition);
+      });
+      afterAll(() => rig.close());
 
-        const expectWholeBits = (prompt: PromptName) => (position: number, logits: Float32Array) => {
-          const wanted = whole[prompt][position]; // undefined after the prompt
-          if (wanted !== undefined && !sameBits(logits, wanted)) {
-            const difference = largestDifference(logits, wanted);
-            throw new Error(
-              `${prompt}, position ${position}: off by ${difference} from the whole prompt's logits`,
-            );
-          }
-        };
-        // In bf16 rounding may turn a near tie, so there the tokens of the first way are what the others must give.
-        const greedy: Partial<Record<PromptName, readonly number[]>> =
-          compute === "f32" ? { ...model.greedy } : {};
-        const expectGreedy = (prompt: PromptName, tokens: readonly number[]): void => {
-          greedy[prompt] ??= tokens;
-          expect(tokens).toEqual([...greedy[prompt]]);
-        };
+      const expectWholeBits = (prompt: PromptName) => (position: number, logits: Float32Array) => {
+        const wanted = whole[prompt].get(position); // undefined after the prompt
+        if (wanted !== undefined && !sameBits(logits, wanted)) {
+          const difference = largestDifference(logits, wanted);
+          throw new Error(
+            `${prompt}, position ${position}: off by ${difference} from the whole prompt's logits`,
+          );
+        }
+      };
+      // In bf16 rounding may turn a near tie, so there the tokens of the first way are what the others must give.
+      const greedy: Partial<Record<PromptName, readonly number[]>> =
+        compute === "f32" ? { ...model.greedy } : {};
+      const expectGreedy = (prompt: PromptName, tokens: readonly number[]): void => {
+        greedy[prompt] ??= tokens;
+        expect(tokens).toEqual([...greedy[prompt]]);
+      };
 
-        test("logits of whole prompts agree with transformers", () => {
-          const { cosine, margin } = tolerances[compute];
-          let clear = 0;
-          let positions = 0;
-          for (const prompt of promptNames) {
-            whole[prompt].forEach((logits, position) => {
-              const reference = model.logits(compute, prompt, position);
-              expect(cosineOf(logits, reference)).toBeGreaterThanOrEqual(cosine);
-              positions += 1;
-              const [best, second] = bestTwo(reference);
-              if (reference[best]! - reference[second]! <= margin) return;
-              clear += 1;
-              expect(bestTwo(logits)[0]).toBe(best);
-            });
-          }
-          expect(clear).toBeGreaterThan(positions * 0.6);
-        });
+      test("logits of whole prompts agree with transformers", () => {
+        const { cosine, margin } = tolerances[compute];
+        let clear = 0;
+        let positions = 0;
+        for (const prompt of promptNames) {
+          whole[prompt].forEach((logits, position) => {
+            const reference = model.logits(compute, prompt, position);
+            expect(cosineOf(logits, reference)).toBeGreaterThanOrEqual(cosine);
+            positions += 1;
+            const [best, second] = bestTwo(reference);
+            if (reference[best]! - reference[second]! <= margin) return;
+            clear += 1;
+            expect(bestTwo(logits)[0]).toBe(best);
+          });
+        }
+        expect(clear).toBeGreaterThan(positions * 0.6);
+      });
 
-        test.each([1, 3])("%d threads give the same bits as two", (threads) => {
-          const other = new Rig(library, openModelFolder(model.dir), compute, isa, threads);
-          const logits = computeWhole(other, model);
+      for (const count of threads) {
+        test(`${count} threads give the same bits as two`, () => {
+          const other = new Rig(library, openModelFolder(model.dir), { ...options, threads: count });
+          const logits = computeWhole(other, model, effort.everyPosition);
           other.close();
           for (const prompt of promptNames) {
-            for (const [position, row] of logits[prompt].entries()) expectWholeBits(prompt)(position, row);
+            for (const [position, row] of logits[prompt]) expectWholeBits(prompt)(position, row);
           }
         });
+      }
 
-        test("whole prompts continue greedily as in transformers", () => {
-          for (const prompt of promptNames) {
-            const stream = rig.stream(model.prompts[prompt]);
-            expectGreedy(prompt, rig.generate(stream, greedyTokens, 64, [], expectWholeBits(prompt)));
-            rig.free(stream);
-          }
-        });
-
-        test("chunks of every size from 1 to 17 give the same bits and tokens", () => {
-          for (const size of chunkSizes) {
-            const stream = rig.stream(model.prompts.long);
-            expectGreedy("long", rig.generate(stream, greedyTokens, size, [], expectWholeBits("long")));
-            rig.free(stream);
-          }
-        });
-
-        test("a cached prefix, its last page copied in part, gives the same bits and tokens", () => {
-          const long = rig.stream(model.prompts.long);
-          rig.generate(long, 1, 64);
-          for (const size of [1, 3, 64]) {
-            const { stream, copies } = rig.branch(long, model.branchAt, model.prompts.branch);
-            expectGreedy(
-              "branch",
-              rig.generate(stream, greedyTokens, size, copies, expectWholeBits("branch")),
-            );
-            rig.free(stream, Math.floor(model.branchAt / 16));
-          }
-          // The pages that were shared and copied from still hold what they held.
-          const again = rig.branch(long, 48, model.prompts.long);
-          expectGreedy(
-            "long",
-            rig.generate(again.stream, greedyTokens, 64, again.copies, expectWholeBits("long")),
-          );
-          rig.free(again.stream, 3);
-          rig.free(long);
-        });
-
-        test.each([1, 2, 3])(
-          "in the company of others, mixed by seed %d, the same bits and tokens",
-          (seed) => {
-            const streams = promptNames.map((prompt) => rig.stream(model.prompts[prompt]));
-            runMixed(rig, streams, seed, (index, position, logits) => {
-              expectWholeBits(promptNames[index]!)(position, logits);
-            });
-            promptNames.forEach((prompt, index) => {
-              const stream = streams[index]!;
-              expectGreedy(prompt, stream.tokens.slice(model.prompts[prompt].length));
-              rig.free(stream);
-            });
-          },
-        );
-
-        test("a stream that lost its pages and is computed again goes on with the same tokens", () => {
-          for (const lostAfter of [1, 12, 31]) {
-            const stream = rig.stream(model.prompts.long);
-            rig.generate(stream, lostAfter, 64);
-            rig.free(stream);
-            rig.generate(stream, greedyTokens - lostAfter, 7, [], expectWholeBits("long"));
-            expectGreedy("long", stream.tokens.slice(model.prompts.long.length));
-            rig.free(stream);
-          }
-        });
+      test("whole prompts continue greedily as in transformers", () => {
+        for (const prompt of promptNames) {
+          const stream = rig.stream(model.prompts[prompt]);
+          expectGreedy(prompt, rig.generate(stream, greedyTokens, 64, [], expectWholeBits(prompt)));
+          rig.free(stream);
+        }
       });
-    }
+
+      test("chunks of every size give the same bits and tokens", () => {
+        for (const size of effort.chunkSizes) {
+          const stream = rig.stream(model.prompts.long);
+          expectGreedy("long", rig.generate(stream, greedyTokens, size, [], expectWholeBits("long")));
+          rig.free(stream);
+        }
+      });
+
+      test("a cached prefix, its last page copied in part, gives the same bits and tokens", () => {
+        const long = rig.stream(model.prompts.long);
+        rig.generate(long, 1, 64);
+        for (const size of effort.branchSizes) {
+          const { stream, copies } = rig.branch(long, model.branchAt, model.prompts.branch);
+          expectGreedy("branch", rig.generate(stream, greedyTokens, size, copies, expectWholeBits("branch")));
+          rig.free(stream, Math.floor(model.branchAt / 16));
+        }
+        // The pages that were shared and copied from still hold what they held.
+        const again = rig.branch(long, 48, model.prompts.long);
+        expectGreedy(
+          "long",
+          rig.generate(again.stream, greedyTokens, 64, again.copies, expectWholeBits("long")),
+        );
+        rig.free(again.stream, 3);
+        rig.free(long);
+      });
+
+      test.each([...effort.mixes])(
+        "in the company of others, mixed by seed %d, the same bits and tokens",
+        (seed) => {
+          const streams = promptNames.map((prompt) => rig.stream(model.prompts[prompt]));
+          runMixed(rig, streams, greedyTokens, seed, (index, position, logits) => {
+            expectWholeBits(promptNames[index]!)(position, logits);
+          });
+          promptNames.forEach((prompt, index) => {
+            const stream = streams[index]!;
+            expectGreedy(prompt, stream.tokens.slice(model.prompts[prompt].length));
+            rig.free(stream);
+          });
+        },
+      );
+
+      test("a stream that lost its pages and is computed again goes on with the same tokens", () => {
+        for (const lostAfter of effort.lostAfter) {
+          const stream = rig.stream(model.prompts.long);
+          rig.generate(stream, lostAfter, 64);
+          rig.free(stream);
+          rig.generate(stream, greedyTokens - lostAfter, 7, [], expectWholeBits("long"));
+          expectGreedy("long", stream.tokens.slice(model.prompts.long.length));
+          rig.free(stream);
+        }
+      });
+    });
   }
 }
 
-type WholeLogits = Readonly<Record<PromptName, readonly Float32Array[]>>;
+/** By position. */
+type WholeLogits = Readonly<Record<PromptName, ReadonlyMap<number, Float32Array>>>;
 
-/** The logits after every position, each from a prompt that ends there and is computed in one chunk. */
-function computeWhole(rig: Rig, model: ReferenceModel): WholeLogits {
-  const logitsOf = (prompt: PromptName): Float32Array[] => {
+/** The logits after every `every`th position and the last, each from a prompt that ends there and is computed in one
+ *  chunk. */
+function computeWhole(rig: Rig, model: ReferenceModel, every: number): WholeLogits {
+  const logitsOf = (prompt: PromptName): Map<number, Float32Array> => {
     const tokens = model.prompts[prompt];
-    const parts = tokens.map((_, position) => ({
+    const positions = [...tokens.keys()].filter((p) => p % every === 0 || p === tokens.length - 1);
+    const parts = positions.map((position) => ({
       stream: rig.stream(tokens.slice(0, position + 1)),
       count: position + 1,
     }));
     const drawn = rig.step(parts);
     for (const { stream } of parts) rig.free(stream);
-    return drawn.map(({ logits }) => logits);
+    return new Map(drawn.map(({ logits }, index) => [positions[index]!, logits]));
   };
   return { long: logitsOf("long"), branch: logitsOf("branch"), short: logitsOf("short") };
 }
@@ -174,6 +246,7 @@ function computeWhole(rig: Rig, model: ReferenceModel): WholeLogits {
 function runMixed(
   rig: Rig,
   streams: readonly Stream[],
+  greedyTokens: number,
   seed: number,
   seen: (index: number, position: number, logits: Float32Array) => void,
 ): void {

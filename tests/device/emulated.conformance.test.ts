@@ -4,7 +4,7 @@ import { deviceConformance } from "../../gpu/conformance.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import { referenceModel } from "../reference/models.ts";
-import { emulatedLibrary } from "./emulated.ts";
+import { emulatedLibrary } from "./library.ts";
 
 const library = emulatedLibrary();
 const limits = {

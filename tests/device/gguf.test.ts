@@ -40,7 +40,7 @@ function logitsOf(
   tokens: readonly number[],
   quant: Quant = "none",
 ): Float32Array[] {
-  const rig = new Rig(library, openModelFolder(path), compute, "auto", 2, quant);
+  const rig = new Rig(library, openModelFolder(path), { compute, quant });
   const parts = tokens.map((_, position) => ({
     stream: rig.stream(tokens.slice(0, position + 1)),
     count: position + 1,
@@ -62,6 +62,8 @@ const stored: Readonly<Record<ReferenceName, StoredName>> = {
   mistral: "F16",
   qwen2: "BF16",
   qwen3: "BF16",
+  "llama3-96": "BF16",
+  "qwen3-128": "BF16",
 };
 
 describe.each(referenceNames.map((name) => [name]))("%s", (name) => {
@@ -77,7 +79,7 @@ describe.each(referenceNames.map((name) => [name]))("%s", (name) => {
   });
 
   test("continues greedily as transformers does", () => {
-    const rig = new Rig(library, openModelFolder(ggufOf(model.dir, stored[name])), "f32", "auto");
+    const rig = new Rig(library, openModelFolder(ggufOf(model.dir, stored[name])), { compute: "f32" });
     for (const prompt of ["long", "branch", "short"] as const) {
       const stream = rig.stream(model.prompts[prompt]);
       expect(rig.generate(stream, 32, 64)).toEqual([...model.greedy[prompt]]);

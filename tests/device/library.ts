@@ -1,14 +1,56 @@
-/** The CPU engine's library as `npm test` builds it; BUNTING_LIBRARY names another. */
+/** The engines' libraries as `npm test` builds them; BUNTING_LIBRARY and BUNTING_EMULATED_LIBRARY name others. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { type NativeLibrary, openLibrary } from "../../gpu/native.ts";
+import { NativeError, type NativeLibrary, openLibrary } from "../../gpu/native.ts";
+
+const build = join(import.meta.dir, "../../build/native");
 
 export function cpuLibrary(): NativeLibrary {
   return openLibrary(cpuLibraryPath());
 }
 
 export function cpuLibraryPath(): string {
-  const path = process.env.BUNTING_LIBRARY ?? join(import.meta.dir, "../../build/native/libbunting_cpu.so");
+  return present(process.env.BUNTING_LIBRARY ?? join(build, "libbunting_cpu.so"));
+}
+
+/** The CUDA engine on the emulated GPU. */
+export function emulatedLibrary(): NativeLibrary {
+  return openLibrary(emulatedLibraryPath());
+}
+
+export function emulatedLibraryPath(): string {
+  return present(process.env.BUNTING_EMULATED_LIBRARY ?? join(build, "cuda/libbunting_emu.so"));
+}
+
+/** Where the CUDA engine is, if it is built. */
+export const cudaLibraryPath = join(build, "cuda/libbunting_cuda.so");
+
+/** An engine that computes on a GPU. */
+export interface GpuEngine {
+  readonly name: "emu" | "cuda";
+  readonly library: NativeLibrary;
+}
+
+/** The emulated GPU, and the real one where there is one and the engine for it is built. */
+export function gpuEngines(): readonly GpuEngine[] {
+  const emulated: GpuEngine = { name: "emu", library: emulatedLibrary() };
+  if (!existsSync(cudaLibraryPath)) return [emulated];
+  const library = openLibrary(cudaLibraryPath);
+  return gpuRefusal(library, 0) === null ? [emulated, { name: "cuda", library }] : [emulated];
+}
+
+/** Why the library cannot compute on that GPU; null when it can. */
+export function gpuRefusal(library: NativeLibrary, gpu: number): string | null {
+  try {
+    library.deviceProbe(gpu);
+    return null;
+  } catch (error) {
+    if (error instanceof NativeError && error.status === "invalid") return error.message;
+    throw error;
+  }
+}
+
+function present(path: string): string {
   if (!existsSync(path)) throw new Error(`${path} does not exist: "npm run setup" builds it`);
   return path;
 }

@@ -29,7 +29,7 @@ afterAll(() => rmSync(scratch, { recursive: true }));
 const levels = isaNames.slice(0, isaNames.indexOf(library.machineProbe().isaBest) + 1);
 
 function rigOf(dir: string, quant: Quant, isa: Isa | "auto" = "auto", packed: readonly string[] = []): Rig {
-  return new Rig(library, openModelFolder(dir), "bf16", isa, 2, quant, packed);
+  return new Rig(library, openModelFolder(dir), { isa, quant, packedFolders: packed });
 }
 
 /** Logits after every position of a prompt, each a stream of its own in one step. */

@@ -27,7 +27,7 @@ test.each(Object.keys(publishedShapes))("a small %s answers", (name) => {
   const dir = join(scratch, name);
   writeRandomModel({ file: name, json: { ...publishedShapes[name]!.config, ...small } }, dir, { seed: 7 });
   const tokenizer = loadTokenizer(dir);
-  const rig = new Rig(cpuLibrary(), openModelFolder(dir), "bf16", "auto");
+  const rig = new Rig(cpuLibrary(), openModelFolder(dir));
   try {
     const prompt = tokenizer.encode("Once upon a time", { addSpecialTokens: false });
     const stream = rig.stream(prompt);

@@ -1,15 +1,16 @@
 /**
- * Drives a CPU device by hand, for tests that decide exactly what is computed with what: no scheduler, pages taken in a
+ * Drives a native device by hand, for tests that decide exactly what is computed with what: no scheduler, pages taken in a
  * shuffled order, and the raw logits of every row that was drawn.
  */
 
 import type { ModelFolder } from "../../gpu/model/folder.ts";
 import { formatsOf, type Quant } from "../../gpu/model/formats.ts";
 import type { NativeDevice } from "../../gpu/native/device.ts";
-import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
-import type { Isa, NativeLibrary } from "../../gpu/native.ts";
+import { closeNativeModel, openCpuDevice, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
+import type { GemmChoice, Isa, KvFormat, NativeLibrary } from "../../gpu/native.ts";
 import type { Chunk, PageCopy, PageId, SequenceId, StepResult, TokenId } from "../../scheduler/core.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
+import { gpuRefusal } from "./library.ts";
 
 export const pageTokens = 16;
 const limits = {
@@ -38,6 +39,23 @@ export interface Drawn {
   readonly logits: Float32Array;
 }
 
+/** How the device computes. */
+export interface RigOptions {
+  readonly compute: "f32" | "bf16";
+  readonly isa: Isa | "auto";
+  readonly threads: number;
+  readonly quant: Quant;
+  readonly kv: KvFormat;
+  readonly gemm: GemmChoice;
+  /** For packed weights. */
+  readonly packedFolders: readonly string[];
+}
+
+const defaults: RigOptions = {
+  ...{ compute: "bf16", isa: "auto", threads: 2, quant: "none", kv: "plain", gemm: "own", packedFolders: [] },
+};
+
+/** A device on the CPU, or on the first GPU if the library is for those. */
 export class Rig {
   readonly #library: NativeLibrary;
   readonly #model: ReturnType<typeof openNativeModel>;
@@ -45,20 +63,20 @@ export class Rig {
   readonly #free: PageId[] = [];
   #steps = 0;
 
-  constructor(
-    library: NativeLibrary,
-    folder: ModelFolder,
-    compute: "f32" | "bf16",
-    isa: Isa | "auto",
-    threads = 2,
-    quant: Quant = "none",
-    packedFolders: readonly string[] = [],
-  ) {
+  constructor(library: NativeLibrary, folder: ModelFolder, options: Partial<RigOptions> = {}) {
     this.#library = library;
+    const { compute, quant, threads, gemm, ...rest } = { ...defaults, ...options };
     const formats = formatsOf(folder.tensors, folder.config.shape.layers, quant, compute);
-    const options = { compute, isa, threads, formats, packedFolders, contextMax: null };
-    this.#model = openNativeModel(library, folder, options, () => undefined);
-    this.#device = openCpuDevice(library, this.#model, { ...limits, threads });
+    this.#model = openNativeModel(
+      library,
+      folder,
+      { ...rest, compute, threads, formats, contextMax: null },
+      () => undefined,
+    );
+    const isGpu = gpuRefusal(library, 0) === null;
+    this.#device = isGpu
+      ? openGpuDevice(library, this.#model, { ...limits, threads, gemm }, 0)
+      : openCpuDevice(library, this.#model, { ...limits, threads });
     // 191 and 320 have no common divisor: every page once, neighbours far apart.
     for (let i = 0; i < limits.pages; i += 1) this.#free.push(((i * 191) % limits.pages) as PageId);
   }

@@ -1,8 +1,8 @@
 """Makes the reference models of this folder: tiny random models of every family, and what transformers computes with them.
 
-    python make.py
+    python make.py [models]
 
-For each model: the Hugging Face folder (config.json, generation_config.json, safetensors), reference.json (prompts and
+For each model, or those named: the Hugging Face folder (config.json, generation_config.json, safetensors), reference.json (prompts and
 greedy continuations) and logits as raw little-endian float32. See README.md for the formats. Deterministic: same
 versions of torch and transformers, same bytes.
 """
@@ -10,6 +10,7 @@ versions of torch and transformers, same bytes.
 import json
 import math
 import shutil
+import sys
 from pathlib import Path
 
 import torch
@@ -58,6 +59,20 @@ MODELS = {
         config=Qwen3Config(
             vocab_size=241, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4,
             num_key_value_heads=2, head_dim=80, max_position_embeddings=256, tie_word_embeddings=False,
+            rope_parameters=dict(rope_type="default", rope_theta=1000000.0)),
+        dtype=torch.bfloat16, old_rope=False),
+    "llama3-96": dict(
+        config=LlamaConfig(
+            vocab_size=259, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=1, head_dim=96, max_position_embeddings=512, tie_word_embeddings=True,
+            rms_norm_eps=1e-5,
+            rope_parameters=dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0,
+                                 high_freq_factor=4.0, original_max_position_embeddings=64)),
+        dtype=torch.bfloat16, old_rope=False),
+    "qwen3-128": dict(
+        config=Qwen3Config(
+            vocab_size=241, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=2,
+            num_key_value_heads=1, head_dim=128, max_position_embeddings=256, tie_word_embeddings=False,
             rope_parameters=dict(rope_type="default", rope_theta=1000000.0)),
         dtype=torch.bfloat16, old_rope=False),
 }
@@ -173,7 +188,8 @@ def make(name, spec, seed):
 def main():
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
-    for name, spec in MODELS.items():
+    for name in sys.argv[1:] or MODELS:
+        spec = MODELS[name]
         for seed in range(1, 500):
             logits = make(name, spec, seed)
             if logits is not None:
@@ -182,7 +198,7 @@ def main():
             raise SystemExit(f"{name}: no seed gives clear greedy paths")
         best = logits.topk(2).values
         margins = best[:, 0] - best[:, 1]
-        print(f"{name:8} seed {seed:3}  logits std {logits.std():.2f}  margin median {margins.median():.2f}  min {margins.min():.4f}")
+        print(f"{name:9} seed {seed:3}  logits std {logits.std():.2f}  margin median {margins.median():.2f}  min {margins.min():.4f}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,15 @@ export interface ReferenceModel {
   logits(compute: Compute, prompt: PromptName, position: number): Float32Array;
 }
 
-export const referenceNames = ["llama3", "llama2", "mistral", "qwen2", "qwen3"] as const;
+export const referenceNames = [
+  "llama3",
+  "llama2",
+  "mistral",
+  "qwen2",
+  "qwen3",
+  "llama3-96",
+  "qwen3-128",
+] as const;
 
 export type ReferenceName = (typeof referenceNames)[number];
 

@@ -2,8 +2,11 @@
 // documentation.
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 #include "cuda/cublaslt.h"
 #include "cuda/tests/device_test.h"
+#include "tests/tiny_model.h"
 
 namespace bunting::test {
 namespace {
@@ -78,6 +81,39 @@ TEST(cuda_cublaslt_leaves_to_us_what_it_has_no_algorithm_for) {
   Fault const none(2);
   cuda::CublasLt library(BUNTING_FAKE_CUBLASLT);
   CHECK(product(&library, 70, true) == product(nullptr, 70, true), "other bits");
+}
+
+// A prompt of more than 64 tokens, then a decode, through the boundary.
+TEST(cuda_cublaslt_multiplies_for_an_engine_that_was_asked_to) {
+  setenv("BUNTING_CUBLASLT", BUNTING_FAKE_CUBLASLT, 1);
+  TinyFile const file(tiny_shape());
+  ModelPointer const model = load_model(tiny_shape(), file);
+  bunting_engine_limits limits = tiny_limits();
+  std::vector<int32_t> const prompt = random_tokens(1, 100, tiny_shape().vocab);
+  StepSpec const steps[] = {{{}, {{0, prompt, pages_from(0, 7)}}}, {{}, {{100, {5}, pages_from(0, 7)}}}};
+  std::vector<float> logits[2][2];
+  for (int32_t gemm : {BUNTING_GEMM_OWN, BUNTING_GEMM_CUBLASLT}) {
+    limits.gemm = gemm;
+    EnginePointer const engine = open_engine(model.get(), limits);
+    REQUIRE(engine, "%s", bunting_last_error());
+    for (int32_t i : {0, 1}) logits[gemm][i] = run_step(engine.get(), steps[i]).logits;
+  }
+  for (int32_t i : {0, 1}) {
+    CHECK(logits[0][i] != logits[1][i], "step %d: the same bits, so it was not used", i);
+    for (size_t t = 0; t < logits[0][i].size(); ++t)
+      CHECK(std::fabs(logits[0][i][t] - logits[1][i][t]) < 0.1f, "step %d: %g and %g", i,
+            double(logits[0][i][t]), double(logits[1][i][t]));
+  }
+  char description[64];
+  CHECK(bunting_cublaslt_probe(0, description, sizeof description) == BUNTING_OK &&
+            contains(description, "cuBLASLt 13.1.2"),
+        "%s", bunting_last_error());
+  Fault const wrong(1);
+  bunting_engine* none = nullptr;
+  CHECK(bunting_engine_open(model.get(), &limits, &none) == BUNTING_INVALID &&
+            contains(bunting_last_error(), "is not used: it makes"),
+        "%s", bunting_last_error());
+  unsetenv("BUNTING_CUBLASLT");
 }
 
 }  // namespace bunting::test

@@ -10,7 +10,7 @@
 namespace bunting::test {
 namespace {
 
-// A model and an engine for it on the emulated device.
+// A model and an engine for it on the device.
 struct Gpu {
   TinyFile file;
   Model model;
@@ -18,7 +18,9 @@ struct Gpu {
   std::optional<cuda::Forward> forward;
   std::optional<StepReader> reader;
 
-  explicit Gpu(bunting_model_shape const& shape) : file(shape), model(shape) {
+  explicit Gpu(bunting_model_shape const& shape, int32_t gemm = BUNTING_GEMM_OWN)
+      : file(shape), model(shape) {
+    limits.gemm = gemm;
     model.allocate();
     for (TinyFile::Tensor const& t : file.tensors())
       model.load(t.tensor, t.layer, file.path().c_str(), t.offset, file.dtype(), t.rows, t.cols);
@@ -68,6 +70,23 @@ bunting_model_shape shape_for_gpu() {
 
 constexpr double kCosineMin = 0.9995;
 
+// A prompt in two chunks, beside another one, and two decodes: the logits of all rows.
+std::vector<float> a_few_steps(Gpu& gpu) {
+  int32_t const vocab = gpu.model.shape().vocab;
+  std::vector<int32_t> const first = random_tokens(1, 90, vocab), second = random_tokens(2, 20, vocab);
+  StepSpec const steps[] = {
+      {{}, {{0, slice(first, 0, 70), pages_from(10, 5)}, {0, slice(second, 0, 18), pages_from(20, 2)}}},
+      {{}, {{70, slice(first, 70, 88), pages_from(10, 6)}, {18, slice(second, 18, 19), pages_from(20, 2)}}},
+      {{21, 30, 3}, {{88, slice(first, 88, 89), pages_from(10, 6)}, {19, slice(second, 19, 20), {20, 30}}}},
+  };
+  std::vector<float> logits;
+  for (StepSpec const& step : steps) {
+    std::vector<float> const rows = gpu.run(step);
+    logits.insert(logits.end(), rows.begin(), rows.end());
+  }
+  return logits;
+}
+
 }  // namespace
 
 TEST(cuda_forward_agrees_with_the_cpu_engine) {
@@ -91,6 +110,48 @@ TEST(cuda_forward_agrees_with_the_cpu_engine) {
     double const cosine = least_cosine(got, want, size_t(vocab));
     CHECK(cosine >= kCosineMin, "cosine %g", cosine);
   }
+}
+
+// Everything is taken when the engine opens: steps of all kinds go well on a device that has nothing left.
+TEST(cuda_forward_takes_no_memory_after_it_is_open) {
+  Gpu gpu(shape_for_gpu());
+  uint64_t const free_bytes = cuda::device_info(0).memory_free_bytes;
+#ifndef BUNTING_ON_GPU
+  cuda::set_mishaps({.fail_allocation = 0});
+#endif
+  a_few_steps(gpu);
+  CHECK(cuda::device_info(0).memory_free_bytes == free_bytes, "%llu bytes were taken",
+        (unsigned long long)(free_bytes - cuda::device_info(0).memory_free_bytes));
+#ifndef BUNTING_ON_GPU
+  cuda::set_mishaps({});
+#endif
+}
+
+// With layers in fp8, and with keys and values in fp8, logits stay near those in bf16.
+TEST(cuda_forward_in_fp8_stays_near_bf16) {
+  bunting_model_shape shape = shape_for_gpu();
+  shape.head_size = 64;
+  Gpu plain(shape);
+  std::vector<float> const want = a_few_steps(plain);
+  size_t const vocab = size_t(shape.vocab);
+  bunting_model_shape with_kv = shape;
+  with_kv.kv = BUNTING_KV_FP8;
+  Gpu kv(with_kv);
+  // Of each token, layer and head: a byte for each number and two for the multiplier, of keys and of values.
+  uint64_t const page = uint64_t(shape.layers) * uint64_t(shape.kv_heads) * 2 * 16 * (64 + 2);
+  CHECK(kv.model.page_bytes() == page, "pages of %llu bytes", (unsigned long long)kv.model.page_bytes());
+  std::vector<float> const with_less_kv = a_few_steps(kv);
+  CHECK(with_less_kv != want && least_cosine(with_less_kv, want, vocab) > 0.99, "keys and values: cosine %g",
+        least_cosine(with_less_kv, want, vocab));
+
+  std::vector<uint8_t> formats(size_t(2 + 4 * shape.layers), BUNTING_FORMAT_FP8);
+  formats[0] = formats[1] = BUNTING_FORMAT_PLAIN;
+  shape.formats = formats.data();
+  Gpu weights(shape);
+  CHECK(cuda::DeviceWeights::bytes(weights.model) < cuda::DeviceWeights::bytes(plain.model), "no smaller");
+  std::vector<float> const with_less_weights = a_few_steps(weights);
+  CHECK(with_less_weights != want && least_cosine(with_less_weights, want, vocab) > 0.98,
+        "weights: cosine %g", least_cosine(with_less_weights, want, vocab));
 }
 
 // Chunked and whole, pages in any order, tokens in any order, alone and in company, cascade and flat: the
