@@ -13,8 +13,10 @@
 // Sixteen bytes of a format with fewer bits hold two or four slabs, and become bf16 in registers (formats.h).
 // Where each slab of a row has its scale, a slab's product is multiplied with it in f32.
 //
-// No shared memory, no shuffles, and full 32-byte sectors. Parts of K, and what makes the sums equal to those
-// of gemm_many, are told in kernels.h.
+// No shared memory, no shuffles, and full 32-byte sectors. Weights are loaded several vectors ahead, tokens
+// one slab ahead. Each slab begins with a way out of the loop, also because nothing is loaded before its turn
+// then: else a compiler that hides latency wherever it sees some fills all registers and spills. Parts of K,
+// and what makes the sums equal to those of gemm_many, are told in kernels.h.
 //
 // Work:     a block has 128 columns of y, 16 for each of its warps, and one part of K, so that its warps find
 //           each other's tokens in L1. The parts are added in order by the block that comes last.
@@ -45,10 +47,13 @@ template <int kTiles, Format kFormat>
 inline constexpr int kBlocks = kFormat == Format::plain && kTiles <= 2 ? 2 : 1;
 template <int kTiles>
 constexpr int ahead(Format format) {
-  if (format == Format::plain) return kTiles <= 2 ? 5 : kTiles <= 4 ? 8 : 5;
-  if (kTiles <= 2) return format == Format::int4 ? 3 : 4;
-  if (kTiles <= 4) return format == Format::int4 ? 2 : 3;
-  return format == Format::int4 ? 1 : 2;
+  if (format == Format::plain) return kTiles <= 2 ? 4 : kTiles <= 4 ? 8 : 6;
+  if (format == Format::int4 && kTiles == 8) return 2;
+  return kTiles <= 2 ? 6 : kTiles <= 4 ? 5 : 3;
+}
+
+GPU_DEVICE int last_of(int index, int count) {
+  return index < count ? index : count - 1;
 }
 
 // Of rows g and g + 8.
@@ -112,56 +117,70 @@ gemm_few_kernel(Task const task) {
   int const steps = (g.k + kStep - 1) / kStep;
   int const piece_begin = steps * part / task.parts * kPiecesOfStep;
   int const piece_end = steps * (part + 1) / task.parts * kPiecesOfStep;
+  int const slabs = (g.k + kSlab - 1) / kSlab;
   int const group = lane() / 4, in_group = lane() % 4;
 
-  // In vectors. Offsets from these fit 32 bits.
+  // In vectors; offsets from these fit 32 bits. Rows that are not there are the last one: nobody writes their
+  // sums.
   int const x_row = g.k / 8, w_row = kFormat == Format::plain ? x_row : steps * kPiecesOfStep * 4;
-  Vec const* const w = static_cast<Vec const*>(g.w.data) + int64_t(first_column + group) * w_row + in_group;
-  Vec const* const x = reinterpret_cast<Vec const*>(g.x + int64_t(group) * g.k) + in_group;
+  int const low_column = last_of(first_column + group, g.n),
+            high_column = last_of(first_column + group + 8, g.n);
+  Vec const* const w_low = static_cast<Vec const*>(g.w.data) + int64_t(low_column) * w_row;
+  Vec const* const w_high = static_cast<Vec const*>(g.w.data) + int64_t(high_column) * w_row;
+  Vec const* x[kTiles];
+  GPU_UNROLL
+  for (int tile = 0; tile < kTiles; ++tile)
+    x[tile] = reinterpret_cast<Vec const*>(g.x) + int64_t(last_of(tile * 8 + group, g.tokens)) * x_row;
   // In pieces.
   int const scale_row = steps * kPiecesOfStep;
-  Scales const* const scales =
-      static_cast<Scales const*>(g.w.scales) + int64_t(first_column + group) * scale_row;
-  bool const low_inside = first_column + group < g.n, high_inside = first_column + group + 8 < g.n;
-  auto const fetch = [&](int piece) {
-    bool const inside = piece < piece_end && piece * 4 + in_group < w_row;
-    Rows<kFormat> rows{inside && low_inside ? load_once(w + piece * 4) : kZeros,
-                       inside && high_inside ? load_once(w + piece * 4 + 8 * w_row) : kZeros,
-                       {},
-                       {}};
+  Scales const* const low_scales = static_cast<Scales const*>(g.w.scales) + int64_t(low_column) * scale_row;
+  Scales const* const high_scales = static_cast<Scales const*>(g.w.scales) + int64_t(high_column) * scale_row;
+
+  auto const fetch = [&](int piece, Rows<kFormat>& rows) {
+    if (piece >= piece_end) return;
+    int const at = last_of(piece * 4 + in_group, w_row);  // behind the last k tokens are zero
+    rows.low = load_once(w_low + at);
+    rows.high = load_once(w_high + at);
     if constexpr (W::kGrouped) {
-      if (inside && low_inside) rows.low_scales = load(scales + piece);
-      if (inside && high_inside) rows.high_scales = load(scales + piece + 8 * scale_row);
+      rows.low_scales = load(low_scales + piece);
+      rows.high_scales = load(high_scales + piece);
     }
-    return rows;
+  };
+  auto const fetch_tokens = [&](int slab, Vec(&tokens)[kTiles]) {
+    int const at = slab * (kSlab / 8) + in_group;
+    bool const inside = at < x_row;
+    GPU_UNROLL
+    for (int tile = 0; tile < kTiles; ++tile) tokens[tile] = inside ? load(x[tile] + at) : kZeros;
   };
 
   float sums[kTiles][4] = {};
   constexpr int kPieces = ahead<kTiles>(kFormat);
-  Rows<kFormat> next[kPieces];
+  Rows<kFormat> next[kPieces] = {};
+  Vec tokens[2][kTiles];
   GPU_UNROLL
-  for (int i = 0; i < kPieces; ++i) next[i] = fetch(piece_begin + i);
+  for (int i = 0; i < kPieces; ++i) fetch(piece_begin + i, next[i]);
+  fetch_tokens(piece_begin * W::kSlabs, tokens[0]);
   for (int piece = piece_begin; piece < piece_end; piece += kPieces) {
     GPU_UNROLL
     for (int i = 0; i < kPieces; ++i) {
       int const here = piece + i;
+      if (here >= piece_end) break;
       Rows<kFormat> const rows = next[i];
-      next[i] = fetch(here + kPieces);
+      fetch(here + kPieces, next[i]);
       GPU_UNROLL
       for (int s = 0; s < W::kSlabs; ++s) {
-        int const at = (here * W::kSlabs + s) * (kSlab / 8);
-        bool const inside = here < piece_end && at + in_group < x_row;
+        int const slot = (i * W::kSlabs + s) % 2, slab = here * W::kSlabs + s;
+        if (W::kSlabs > 1 && slab >= slabs) break;
+        fetch_tokens(slab + 1, tokens[1 - slot]);
         Vec const low = W::slab(rows.low, s), high = W::slab(rows.high, s);
         GPU_UNROLL
         for (int tile = 0; tile < kTiles; ++tile) {
-          bool const wanted = inside && tile * 8 + group < g.tokens;
-          Vec const tokens = wanted ? load(x + at + tile * 8 * x_row) : kZeros;
           float of_slab[4] = {};
           float (&to)[4] = W::kGrouped ? of_slab : sums[tile];
           GPU_UNROLL
           for (int j = 0; j < 4; j += 2) {
             Vec const left{{low.word[j], high.word[j], low.word[j + 1], high.word[j + 1]}};
-            multiply_add(to, left, tokens.word[j], tokens.word[j + 1]);
+            multiply_add(to, left, tokens[slot][tile].word[j], tokens[slot][tile].word[j + 1]);
           }
           if constexpr (W::kGrouped) {
             add_slab(sums[tile], of_slab, rows.low_scales.of(s), rows.high_scales.of(s));

@@ -76,6 +76,7 @@ gemm_many_kernel(Task const task) {
   int const first_token = block_index() % task.token_tiles * L::kTokens;
   int const first_column = block_index() / task.token_tiles * kColumns;
   int const steps = (g.k + gemm_step(kFormat) - 1) / gemm_step(kFormat);
+  int const slabs = (g.k + kSlab - 1) / kSlab;
 
   int const x_row = g.k / 8, w_row = kFormat == Format::plain ? x_row : steps * L::kWeightChunks;
   Vec const* const w = static_cast<Vec const*>(g.w.data) + int64_t(first_column) * w_row;
@@ -129,6 +130,7 @@ gemm_many_kernel(Task const task) {
       Shared<Vec> const weights = stage_of(step), tokens = weights + L::kTokensAt;
       GPU_UNROLL
       for (int s = 0; s < L::kSlabs; ++s) {
+        if (step * L::kSlabs + s >= slabs) break;  // also a wall, see gemm_few.cu
         Vec low[kWarpColumns / 16], high[kWarpColumns / 16];
         GPU_UNROLL
         for (int m = 0; m < kWarpColumns / 16; ++m) {

@@ -11,7 +11,8 @@
 // first by distance from the likeliest, which spreads the tokens over the bins, then by the bits of the
 // logit within one such bin.
 //
-// Work:     one block of 1024 threads per row.
+// Work:     one block of 512 threads per row: as many registers as ptxas likes, and enough loads of sixteen
+//           bytes under way.
 // Roofline: memory, 4*V bytes per pass, from L2: 2 passes for greedy, 4 for plain sampling, 5 more for each
 //           cut.
 // Checked:  against reference::sample (sorts everything, double); chi-square of the draws; equal bits for
@@ -28,11 +29,11 @@ using namespace gpu;
 
 using Mass = unsigned long long;  // a count, or a probability in units of 2^-40
 
-constexpr int kWarps = 32;
+constexpr int kWarps = 16;
 constexpr int kThreads = kWarps * kWarp;
 constexpr float kOne = 1099511627776.0f;  // 2^40
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
-constexpr float kInfinity = __builtin_inff();
+constexpr float kInfinity = __builtin_inff(), kLargestFloat = 0x1.fffffep127f;
 constexpr int kBins = 2048;
 constexpr float kBinsPerLogit = 64;  // of the first histogram
 
@@ -62,8 +63,8 @@ GPU_DEVICE Mass reduce(Mass x, Combine combine) {
   block_sync();  // the scratch of an earlier call is free
   if (lane() == 0) scratch().set(warp(), x);
   block_sync();
-  x = scratch().get(lane());
-  for (int mask = kWarp / 2; mask > 0; mask /= 2) x = combine(x, shuffle_mass(x, lane() ^ mask));
+  x = scratch().get(lane() % kWarps);
+  for (int mask = kWarps / 2; mask > 0; mask /= 2) x = combine(x, shuffle_mass(x, lane() ^ mask));
   return x;
 }
 GPU_DEVICE Mass largest_of(Mass x) {
@@ -88,37 +89,53 @@ GPU_DEVICE int token_of(Mass key) {
   return int(~uint32_t(key));
 }
 
+// f(token, logit) for all tokens of a row, each in one thread.
+template <class F>
+GPU_DEVICE void for_each_token(float const* x, int vocab, F f) {
+  bool const aligned = vocab % 4 == 0;
+  for (int t = 4 * thread_index(); t < vocab; t += 4 * kThreads) {
+    Float4 four{};
+    if (aligned) {
+      four = load(reinterpret_cast<Float4 const*>(x + t));
+    } else {
+      for (int i = 0; i < 4 && t + i < vocab; ++i) four.at[i] = load(x + t + i);
+    }
+    GPU_UNROLL
+    for (int i = 0; i < 4; ++i)
+      if (t + i < vocab) f(t + i, four.at[i]);
+  }
+}
+
 // What is left of the tokens of a row. A token is kept if it is not behind the cut and its probability is
 // at least `least`.
 struct Weights {
   float const* x;
   int vocab;
-  float largest, temperature;
+  float largest, scale;  // scale: from logits to powers of two
   float cut;
   int cut_token;
   float least;
 
-  GPU_DEVICE Mass of(int token) const {
-    float const logit = load(x + token);
+  GPU_DEVICE Mass of(int token, float logit) const {
     if (!(logit > cut || (logit == cut && token <= cut_token))) return 0;
-    float const share = exp2_fast((logit - largest) / temperature * kLog2E);
+    float const share = exp2_fast((logit - largest) * scale);
     return share < least ? 0 : Mass(share * kOne);
   }
 };
 
 GPU_DEVICE Mass total_mass(Weights const& weights) {
   Mass sum = 0;
-  for (int t = thread_index(); t < weights.vocab; t += kThreads) sum += weights.of(t);
+  for_each_token(weights.x, weights.vocab, [&](int t, float logit) { sum += weights.of(t, logit); });
   return sum_of(sum);
 }
 
-// The first token, by rising id, at which the sum of weight(token) exceeds `target`, which is less than the
-// sum of all. Each warp has a run of ids.
+// The first token, by rising id, at which the sum of weight(token, logit) exceeds `target`, which is less
+// than the sum of all. Each warp has a run of ids.
 template <class Weight>
-GPU_DEVICE int token_at(int vocab, Weight weight, Mass target) {
+GPU_DEVICE int token_at(float const* x, int vocab, Weight weight, Mass target) {
   int const run = (vocab + kThreads - 1) / kThreads * kWarp, begin = warp() * run;
   Mass sum = 0;
-  for (int t = begin + lane(); t < begin + run && t < vocab; t += kWarp) sum += weight(t);
+  for (int t = begin + lane(); t < begin + run && t < vocab; t += kWarp) sum += weight(t, load(x + t));
   for (int mask = kWarp / 2; mask > 0; mask /= 2) sum += shuffle_mass(sum, lane() ^ mask);
   block_sync();  // scratch and answer of an earlier call are free
   if (lane() == 0) scratch().set(warp(), sum);
@@ -128,7 +145,7 @@ GPU_DEVICE int token_at(int vocab, Weight weight, Mass target) {
   if (before <= target && target < before + sum) {
     for (int first = begin; before <= target; first += kWarp) {
       int const t = first + lane();
-      Mass const own = t < vocab ? weight(t) : 0;
+      Mass const own = t < vocab ? weight(t, load(x + t)) : 0;
       Mass up_to = own;  // the sum over this lane and those below
       for (int distance = 1; distance < kWarp; distance *= 2) {
         Mass const below = shuffle_mass(up_to, lane() < distance ? lane() : lane() - distance);
@@ -186,11 +203,10 @@ GPU_DEVICE void cut_at(Weights& weights, Weight weight, Mass target) {
     block_sync();  // bins and answer of an earlier histogram are free
     for (int i = thread_index(); i < kBins; i += kThreads) bins().set(i, 0);
     block_sync();
-    for (int t = thread_index(); t < weights.vocab; t += kThreads) {
-      float const logit = load(weights.x + t);
-      Mass const mass = logit == -kInfinity || !belongs(logit) ? 0 : weight(t);
+    for_each_token(weights.x, weights.vocab, [&](int t, float logit) {
+      Mass const mass = logit == -kInfinity || !belongs(logit) ? 0 : weight(t, logit);
       if (mass > 0) bins().add(bin_of(logit), mass);
-    }
+    });
     block_sync();
     return bin_at(target);
   };
@@ -206,8 +222,8 @@ GPU_DEVICE void cut_at(Weights& weights, Weight weight, Mass target) {
       middle << 10 | uint32_t(choose(is_middle, [](float logit) { return int(ordered(logit) & 1023); }));
 
   // Among the tokens with this logit the one at which their sum reaches what is left.
-  auto const if_equal = [&](int t) { return ordered(load(weights.x + t)) == bits ? weight(t) : 0; };
-  weights.cut_token = token_at(weights.vocab, if_equal, target - 1);
+  auto const if_equal = [&](int t, float logit) { return ordered(logit) == bits ? weight(t, logit) : 0; };
+  weights.cut_token = token_at(weights.x, weights.vocab, if_equal, target - 1);
   weights.cut = load(weights.x + weights.cut_token);
 }
 
@@ -238,7 +254,7 @@ GPU_DEVICE uint32_t bits_of(float x) {
 // Penalties, biases and bitmask on a copy of the logits; each operation rounds to f32.
 GPU_DEVICE void change(Sample const& s, Request const& request, float const* logits, float* x) {
   int const mask = request.number(BUNTING_ROW_MASK_AT);
-  for (int t = thread_index(); t < s.vocab; t += kThreads) store(x + t, load(logits + t));
+  for_each_token(logits, s.vocab, [&](int t, float logit) { store(x + t, logit); });
   block_sync();
   int32_t const* const seen = s.pairs + 2 * request.number(BUNTING_ROW_SEEN_AT);
   float const repetition = request.real(BUNTING_ROW_REPETITION),
@@ -271,12 +287,11 @@ enum Status { kDrawn = 0, kNotFinite = 1, kNothingAllowed = 2 };
 GPU_DEVICE Mass likeliest(float const* x, int vocab, bool may_ban) {
   Mass best = 0;
   bool bad = false;
-  for (int t = thread_index(); t < vocab; t += kThreads) {
-    float const logit = load(x + t);
+  for_each_token(x, vocab, [&](int t, float logit) {
     bad = bad || !(logit < kInfinity) || (!may_ban && logit == -kInfinity);
     Mass const key = key_of(logit, t);
     best = key > best ? key : best;
-  }
+  });
   bool const any_bad = largest_of(bad) > 0;
   best = largest_of(best);
   return any_bad ? 0 : best;
@@ -286,7 +301,7 @@ GPU_DEVICE Mass likeliest(float const* x, int vocab, bool may_ban) {
 GPU_DEVICE void report(Sample const& s, float const* logits, Mass first, int token, int count,
                        uint32_t* result) {
   float const largest = load(logits + token_of(first));
-  Weights const all{logits, s.vocab, largest, 1, -kInfinity, -1, 0};
+  Weights const all{logits, s.vocab, largest, kLog2E, -kInfinity, -1, 0};
   float const log_total = kLn2 * log2_fast(float(total_mass(all)) / kOne);
   auto const logprob = [&](int t) { return bits_of(load(logits + t) - largest - log_total); };
   if (count > s.vocab) count = s.vocab;
@@ -297,11 +312,12 @@ GPU_DEVICE void report(Sample const& s, float const* logits, Mass first, int tok
       store(result + BUNTING_RESULT_ROW_WORDS + 2 * i + 1, logprob(token_of(key)));
     }
     Mass next = 0;
-    for (int t = thread_index(); t < s.vocab && i + 1 < count; t += kThreads) {
-      Mass const other = key_of(load(logits + t), t);
+    if (i + 1 == count) break;
+    for_each_token(logits, s.vocab, [&](int t, float logit) {
+      Mass const other = key_of(logit, t);
       if (other < key && other > next) next = other;
-    }
-    if (i + 1 < count) key = largest_of(next);
+    });
+    key = largest_of(next);
   }
   if (thread_index() == 0) {
     store(result + 2, logprob(token));
@@ -312,18 +328,20 @@ GPU_DEVICE void report(Sample const& s, float const* logits, Mass first, int tok
 GPU_DEVICE int draw(Request const& request, Weights weights) {
   int const top_k = request.number(BUNTING_ROW_TOP_K);
   float const top_p = request.real(BUNTING_ROW_TOP_P);
-  if (top_k > 0 && top_k < weights.vocab) cut_at(weights, [](int) { return Mass(1); }, Mass(top_k));
+  if (top_k > 0 && top_k < weights.vocab) cut_at(weights, [](int, float) { return Mass(1); }, Mass(top_k));
   if (top_p < 1) {
     Weights const before = weights;
     Mass const wanted = Mass(double(top_p) * double(total_mass(before)));
-    cut_at(weights, [&](int t) { return before.of(t); }, wanted > 0 ? wanted : 1);
+    cut_at(weights, [&](int t, float logit) { return before.of(t, logit); }, wanted > 0 ? wanted : 1);
   }
   weights.least = request.real(BUNTING_ROW_MIN_P);
   Mass const total = total_mass(weights);
   double const u = philox_uniform(request.word(BUNTING_ROW_SEED_LOW), request.word(BUNTING_ROW_SEED_HIGH),
                                   request.word(BUNTING_ROW_POSITION));
   Mass const target = Mass(u * double(total));
-  return token_at(weights.vocab, [&](int t) { return weights.of(t); }, target < total ? target : total - 1);
+  return token_at(
+      weights.x, weights.vocab, [&](int t, float logit) { return weights.of(t, logit); },
+      target < total ? target : total - 1);
 }
 
 GPU_KERNEL(kThreads, 1) sample_kernel(Sample const s) {
@@ -357,7 +375,9 @@ GPU_KERNEL(kThreads, 1) sample_kernel(Sample const s) {
   float const largest = load(x + token);
   if (largest == -kInfinity) return finish(kNothingAllowed, -1);
   float const temperature = request.real(BUNTING_ROW_TEMPERATURE);
-  if (temperature > 0) token = draw(request, {x, s.vocab, largest, temperature, -kInfinity, -1, 0});
+  // The likeliest one's distance, 0, times an infinite scale would be NaN.
+  float const scale = fminf(kLog2E / temperature, kLargestFloat);
+  if (temperature > 0) token = draw(request, {x, s.vocab, largest, scale, -kInfinity, -1, 0});
   int const alternatives = request.number(BUNTING_ROW_TOP_LOGPROBS);
   if (alternatives >= 0) report(s, logits, first, token, alternatives, result);
   finish(kDrawn, token);
