@@ -9,13 +9,17 @@ namespace {
 // What a strip costs a block, in units of reading one tile of keys with few rows: a start, and each tile of
 // keys.
 constexpr double kStart = 1.25, kFewTile = 1, kManyTile = 1.3;
-constexpr double kStretch = 1.02;
-constexpr int32_t kPartialTiles = 8;  // of kManyRows rows, for each block
+// A partial result of a query row, written and read again in f32, in keys and values of as many positions.
+constexpr int64_t kPartialPositions = 2;
+constexpr double kStretchLeast = 1.01;
+constexpr double kRounding = 1e-9;
+constexpr int32_t kPartialTiles = 16;  // of kManyRows rows, for each block
 
 struct Segment {
   int32_t token_begin, token_end;
   int32_t kv_begin, kv_end;
   int32_t pages_at;
+  bool first;     // its tokens see nothing before it
   bool own;       // the tokens' own positions are among the keys: a tile ends where its last token does
   int32_t start;  // own: the position of token_begin
 };
@@ -25,13 +29,18 @@ struct RowTile {
   int32_t first_token, tokens;
   int32_t kv_begin, kv_end;
   int32_t pages_at;
-  bool many;
-  double cost(int32_t begin, int32_t end) const {
-    return (end - begin + kTileKeys - 1) / kTileKeys * (many ? kManyTile : kFewTile);
+  bool many, first, own;
+  double cost_of_tile() const { return many ? kManyTile : kFewTile; }
+  double cost(int32_t begin) const {
+    return kStart + (kv_end - begin + kTileKeys - 1) / kTileKeys * cost_of_tile();
   }
+  // What a cut at `end` adds to the partial results of a query row. What is not first has one for each span
+  // anyway; of what is first a shared range has one in any case, and a token's own keys none if they are all
+  // it sees.
+  int32_t partials_of_cut(int32_t end) const { return first ? spans_in(end, kv_end) + (own ? 1 : 0) : 0; }
 };
 
-// A range as it is used: whole spans. Empty if there are none that all its chunks can see.
+// A range as it is used: whole spans. Empty if there are none that all its chunks can see, or not worth it.
 struct UsedRange {
   int32_t chunk_begin, chunk_end;
   int32_t kv_begin, kv_end;
@@ -46,10 +55,44 @@ int32_t first_tile_key(int32_t position) {
   return position / kTileKeys * kTileKeys;
 }
 
+// What reading a range once for all does, if nothing before it is shared: saves reading it for each of
+// `readers`, chunks and ranges below it, and adds a partial result for each of `spans` to each query head
+// that shares a KV head: of what sees nothing before it one result is kept, of what follows one for each
+// span.
+struct Sharing {
+  int64_t readers = 0, spans = 0;
+};
+
+void weigh(std::span<AttentionChunk const> chunks, std::span<SharedRange const> shared,
+           std::vector<int32_t>& innermost, std::vector<Sharing>& sharing) {
+  innermost.assign(chunks.size(), -1);
+  sharing.assign(shared.size(), {});
+  for (size_t r = 0; r < shared.size(); ++r) {
+    SharedRange const& range = shared[r];
+    std::fill(innermost.begin() + range.chunk_begin, innermost.begin() + range.chunk_end, int32_t(r));
+    if (range.parent < 0) continue;
+    AttentionChunk const& last = chunks[size_t(range.chunk_end) - 1];
+    int64_t const tokens = last.first_token + last.count - chunks[size_t(range.chunk_begin)].first_token;
+    Sharing& parent = sharing[size_t(range.parent)];
+    parent.readers += 1;
+    parent.spans += tokens * spans_in(shared[size_t(range.parent)].kv_end, range.kv_end);
+  }
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    if (innermost[c] < 0) continue;
+    Sharing& own = sharing[size_t(innermost[c])];
+    int32_t const begin = shared[size_t(innermost[c])].kv_end, end = chunks[c].start + chunks[c].count;
+    own.readers += 1;
+    own.spans += int64_t(chunks[c].count) * (1 + spans_in(begin, end));
+  }
+}
+
 UsedRange use(AttentionShape const& shape, std::span<AttentionChunk const> chunks, SharedRange const& range,
-              std::span<UsedRange const> before) {
+              Sharing const& sharing, std::span<UsedRange const> before) {
   int32_t const begin = range.parent >= 0 ? before[size_t(range.parent)].kv_end : 0;
   int32_t const end = std::max(begin, span_begin(range.kv_end));
+  int64_t const saved = (sharing.readers - 1) * end;
+  if (begin == 0 && saved < kPartialPositions * sharing.spans * (shape.query_heads / shape.kv_heads))
+    return {range.chunk_begin, range.chunk_end, 0, 0};
   int32_t visible = end;
   for (int32_t c = range.chunk_begin; c < range.chunk_end; ++c)
     visible = std::min(visible, first_visible(shape, chunks[size_t(c)].start));
@@ -69,33 +112,45 @@ void add_tiles(AttentionShape const& shape, Segment const& segment, std::vector<
       kv_end = std::min(kv_end, position + end - token);
     }
     if (kv_begin < kv_end)
-      tiles.push_back(
-          {token, end - token, kv_begin, kv_end, segment.pages_at, (end - token) * group > kFewRows});
+      tiles.push_back({.first_token = token,
+                       .tokens = end - token,
+                       .kv_begin = kv_begin,
+                       .kv_end = kv_end,
+                       .pages_at = segment.pages_at,
+                       .many = (end - token) * group > kFewRows,
+                       .first = segment.first,
+                       .own = segment.own});
   }
 }
 
-// Rows of partial results that a step needs because it shares, before any strip is cut.
-int64_t shared_partial_rows(AttentionShape const& shape, std::span<AttentionChunk const> chunks,
-                            std::span<UsedRange const> ranges) {
+// Tiles of the shared ranges. Of each chunk the end of what it shares goes into `shared_end`. Returns the
+// rows of partial results that sharing needs, before any strip is cut.
+int64_t add_shared_tiles(AttentionShape const& shape, std::span<AttentionChunk const> chunks,
+                         std::span<UsedRange const> ranges, std::vector<int32_t>& shared_end,
+                         std::vector<RowTile>& tiles) {
   int64_t rows = 0;
-  for (size_t c = 0; c < chunks.size(); ++c) {
-    int64_t spans = 0;
-    int32_t shared_end = 0;
-    for (UsedRange const& range : ranges)
-      if (range.is_used() && range.chunk_begin <= int32_t(c) && int32_t(c) < range.chunk_end) {
-        spans += shared_end == 0 ? 1 : spans_in(range.kv_begin, range.kv_end);
-        shared_end = range.kv_end;
-      }
-    if (spans > 0) spans += spans_in(shared_end, chunks[c].start + chunks[c].count);
-    rows += spans * chunks[c].count * shape.query_heads;
+  for (UsedRange const& range : ranges) {
+    if (!range.is_used()) continue;
+    AttentionChunk const& begin = chunks[size_t(range.chunk_begin)];
+    AttentionChunk const& last = chunks[size_t(range.chunk_end) - 1];
+    int32_t const token_end = last.first_token + last.count;
+    bool const first = shared_end[size_t(range.chunk_begin)] == 0;
+    std::fill(shared_end.begin() + range.chunk_begin, shared_end.begin() + range.chunk_end, range.kv_end);
+    add_tiles(shape,
+              {begin.first_token, token_end, range.kv_begin, range.kv_end, begin.pages_at, first, false, 0},
+              tiles);
+    rows += int64_t(first ? 1 : spans_in(range.kv_begin, range.kv_end)) * (token_end - begin.first_token);
   }
-  return rows;
+  for (size_t c = 0; c < chunks.size(); ++c)
+    if (shared_end[c] > 0)
+      rows += int64_t(spans_in(shared_end[c], chunks[c].start + chunks[c].count)) * chunks[c].count;
+  return rows * shape.query_heads;
 }
 
-// Deals the strips to the blocks, none of which gets more than `target` if that can be. False if there are
-// too few blocks for that. Cuts may add `partial_rows` rows.
-bool deal(AttentionShape const& shape, std::span<RowTile const> tiles, double target, int64_t partial_rows,
-          AttentionPlan& plan) {
+// Deals the strips to the blocks, none of which gets more than `target` if that can be, and returns how many
+// blocks that takes. Cuts may add `partial_rows` rows.
+int32_t deal(AttentionShape const& shape, std::span<RowTile const> tiles, double target, int64_t partial_rows,
+             AttentionPlan& plan) {
   plan.items.clear();
   plan.item_begin.assign(1, 0);
   int32_t const group = shape.query_heads / shape.kv_heads;
@@ -108,27 +163,26 @@ bool deal(AttentionShape const& shape, std::span<RowTile const> tiles, double ta
   for (RowTile const& tile : tiles)
     for (int32_t head = 0; head < shape.kv_heads; ++head)
       for (int32_t begin = tile.kv_begin; begin < tile.kv_end;) {
-        double cost = kStart;
-        int32_t end = begin;
-        while (end < tile.kv_end) {
-          int32_t const next = std::min(span_end(end), tile.kv_end);
-          double const more = cost + tile.cost(end, next);
-          bool const is_first = end == begin && room == target;  // an empty block takes something
-          if (more > room + 1e-9 && !is_first) break;
-          cost = more;
-          end = next;
-        }
-        if (end == begin) {
-          next_block();
-          continue;
-        }
-        if (begin == tile.kv_begin && end < tile.kv_end) {
-          int64_t const rows = int64_t(1 + spans_in(end, tile.kv_end)) * tile.tokens * group;
-          if (rows > partial_rows) {  // there is no memory to cut this strip
-            cost += tile.cost(end, tile.kv_end);
-            end = tile.kv_end;
-          } else {
+        double cost = tile.cost(begin);
+        int32_t end = tile.kv_end;
+        if (cost > room + kRounding) {
+          bool const is_empty = room == target;  // an empty block takes something
+          double const tiles_of_keys = std::max(0.0, (room - kStart + kRounding) / tile.cost_of_tile());
+          end = std::min(span_begin(begin + int32_t(tiles_of_keys) * kTileKeys), tile.kv_end);
+          if (end <= begin && is_empty) end = std::min(span_end(begin), tile.kv_end);
+          int64_t const rows = begin == tile.kv_begin && end > begin && end < tile.kv_end
+                                   ? int64_t(tile.partials_of_cut(end)) * tile.tokens * group
+                                   : 0;
+          bool const has_memory = rows <= partial_rows;
+          if (end <= begin || (!has_memory && !is_empty)) {
+            next_block();
+            continue;
+          }
+          if (has_memory) {
             partial_rows -= rows;
+            cost -= tile.cost(end) - kStart;
+          } else {
+            end = tile.kv_end;
           }
         }
         plan.items.push_back(
@@ -137,10 +191,10 @@ bool deal(AttentionShape const& shape, std::span<RowTile const> tiles, double ta
         begin = end;
       }
   next_block();
-  bool const fits = int32_t(plan.item_begin.size()) <= shape.blocks + 1;
+  int32_t const blocks = int32_t(plan.item_begin.size()) - 1;
   plan.item_begin.resize(size_t(shape.blocks) + 1, int32_t(plan.items.size()));
   plan.balance = largest;  // a mean makes a balance of it
-  return fits;
+  return blocks;
 }
 
 // Who has to be merged with whom. A token's items come in the order of positions.
@@ -199,42 +253,38 @@ void plan_attention(AttentionShape const& shape, std::span<AttentionChunk const>
                     std::span<SharedRange const> shared, AttentionPlan& plan) {
   static thread_local std::vector<UsedRange> ranges;
   static thread_local std::vector<RowTile> tiles;
+  static thread_local std::vector<int32_t> innermost, shared_end;  // by chunk
+  static thread_local std::vector<Sharing> sharing;                // by range
   ranges.clear();
   tiles.clear();
+  shared_end.assign(chunks.size(), 0);
   int32_t const tokens = chunks.empty() ? 0 : chunks.back().first_token + chunks.back().count;
-  for (SharedRange const& range : shared) ranges.push_back(use(shape, chunks, range, ranges));
-  for (UsedRange const& range : ranges)
-    if (range.is_used()) {
-      AttentionChunk const& first = chunks[size_t(range.chunk_begin)];
-      AttentionChunk const& last = chunks[size_t(range.chunk_end) - 1];
-      add_tiles(shape,
-                {first.first_token, last.first_token + last.count, range.kv_begin, range.kv_end,
-                 first.pages_at, false, 0},
-                tiles);
-    }
-  int64_t partial_rows = attention_partial_rows_max(shape) - shared_partial_rows(shape, chunks, ranges);
+  weigh(chunks, shared, innermost, sharing);
+  for (size_t r = 0; r < shared.size(); ++r)
+    ranges.push_back(use(shape, chunks, shared[r], sharing[r], ranges));
+  int64_t partial_rows =
+      attention_partial_rows_max(shape) - add_shared_tiles(shape, chunks, ranges, shared_end, tiles);
   if (partial_rows < 0 || tiles.size() > size_t(tokens)) {
     partial_rows = attention_partial_rows_max(shape);
-    ranges.clear();
+    shared_end.assign(chunks.size(), 0);
     tiles.clear();
   }
   for (size_t c = 0; c < chunks.size(); ++c) {
     AttentionChunk const& chunk = chunks[c];
-    int32_t begin = 0;
-    for (UsedRange const& range : ranges)
-      if (range.is_used() && range.chunk_begin <= int32_t(c) && int32_t(c) < range.chunk_end)
-        begin = range.kv_end;
     add_tiles(shape,
-              {chunk.first_token, chunk.first_token + chunk.count, begin, chunk.start + chunk.count,
-               chunk.pages_at, true, chunk.start},
+              {chunk.first_token, chunk.first_token + chunk.count, shared_end[c], chunk.start + chunk.count,
+               chunk.pages_at, shared_end[c] == 0, true, chunk.start},
               tiles);
   }
 
   double total = 0;
-  for (RowTile const& tile : tiles)
-    total += shape.kv_heads * (kStart + tile.cost(tile.kv_begin, tile.kv_end));
+  for (RowTile const& tile : tiles) total += shape.kv_heads * tile.cost(tile.kv_begin);
   double target = std::max(total / shape.blocks, kStart + kSpanKeys / kTileKeys * kFewTile);
-  while (!deal(shape, tiles, target, partial_rows, plan)) target *= kStretch;
+  for (;;) {
+    int32_t const blocks = deal(shape, tiles, target, partial_rows, plan);
+    if (blocks <= shape.blocks) break;
+    target *= std::max(kStretchLeast, (1 + double(blocks) / shape.blocks) / 2);
+  }
   plan.balance = plan.balance > 0 ? total / shape.blocks / plan.balance : 1;
   add_merges(shape, tokens, plan);
 }

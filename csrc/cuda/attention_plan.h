@@ -22,23 +22,28 @@ inline constexpr int32_t kTileKeys = 64;  // keys that a block reads at a time, 
 // Spans are long enough that their partial results cost little, and short enough that one long sequence
 // occupies a large GPU: 256 positions, and from 8192 on a sixteenth to a thirty-second of the position.
 inline constexpr int32_t kSpanKeys = 256;
+constexpr int32_t span_doublings(int32_t position) {
+  int32_t doublings = 0;
+  while (position >> doublings >= 32 * kSpanKeys) ++doublings;
+  return doublings;
+}
 constexpr int32_t span_length(int32_t position) {
-  int32_t length = kSpanKeys;
-  while (position / 32 >= length) length *= 2;
-  return length;
+  return kSpanKeys << span_doublings(position);
 }
 // Of the span that has the position: its first position, and the first one after it.
 constexpr int32_t span_begin(int32_t position) {
-  return position / span_length(position) * span_length(position);
+  return position & -span_length(position);
 }
 constexpr int32_t span_end(int32_t position) {
   return span_begin(position) + span_length(position);
 }
+// Spans before the one that has the position: 32 of the shortest, then 16 of each length.
+constexpr int32_t span_index(int32_t position) {
+  return 16 * span_doublings(position) + position / span_length(position);
+}
 // Spans that share a position with [begin, end).
 constexpr int32_t spans_in(int32_t begin, int32_t end) {
-  int32_t count = 0;
-  for (; begin < end; begin = span_end(begin)) ++count;
-  return count;
+  return begin < end ? span_index(end - 1) - span_index(begin) + 1 : 0;
 }
 
 // Consecutive tokens (rows of the step) of one KV head against consecutive positions. The query rows of a
@@ -88,7 +93,8 @@ int64_t attention_items_max(int32_t tokens, AttentionShape const& shape);
 int64_t attention_partial_rows_max(AttentionShape const& shape);
 
 // Plans attention for all tokens of the chunks, which cover the step's tokens [0, T) in order. Of a shared
-// range whole spans are read once for all its chunks; if partial results would need more memory than there
+// range whole spans are read once for all its chunks, unless that adds more partial results than it saves
+// reading, as where a short prefix precedes long ones; if partial results would need more memory than there
 // is, nothing is shared. `plan` is used again from step to step, so that it allocates nothing once it has
 // grown.
 void plan_attention(AttentionShape const& shape, std::span<AttentionChunk const> chunks,

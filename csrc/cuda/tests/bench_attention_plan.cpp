@@ -59,13 +59,19 @@ int run() {
   shared.shared = {{0, 128, 0, 4096, -1}};
   bench("128 decodes, 4k in common and 200 own, each for itself", flat);
   bench("the same, read once", shared);
-  Step tree;
-  for (int i = 0; i < 128; ++i) tree.add(2048 + 8192 + 300, 1);
-  Step levels = tree;
-  levels.shared = {{0, 128, 0, 2048, -1}};
-  for (int32_t i = 0; i < 4; ++i) levels.shared.push_back({32 * i, 32 * (i + 1), 2048, 2048 + 8192, 0});
-  bench("128 decodes: 2k in common, then 8k of four documents, 300 own, each for itself", tree);
-  bench("the same, two levels read once", levels);
+  for (int32_t count : {128, 256}) {
+    Step tree;
+    for (int i = 0; i < count; ++i) tree.add(2048 + 8192 + 200 + i * 37 % 101, 1);
+    Step levels = tree;
+    levels.shared = {{0, count, 0, 2048, -1}};
+    for (int32_t i = 0; i < count / 32; ++i)
+      levels.shared.push_back({32 * i, 32 * (i + 1), 2048, 2048 + 8192, 0});
+    char name[100];
+    std::snprintf(name, sizeof name, "%d decodes: 2k in common, 8k of %d documents, 200 to 300 own, flat",
+                  count, count / 32);
+    bench(name, tree);
+    bench("the same, two levels read once", levels);
+  }
   return 0;
 }
 

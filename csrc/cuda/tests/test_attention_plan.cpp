@@ -151,21 +151,48 @@ TEST(attention_plan_reads_a_shared_prefix_once) {
   CHECK(read == 4096 + 16 * 101, "%d positions are read", int(read));
 }
 
+// Where reading a short prefix apart would split what is long into more partial results than it saves
+// reading.
+TEST(attention_plan_does_not_share_at_a_loss) {
+  Step step;
+  for (int c = 0; c < 8; ++c) step.add(256 + 8192 + 10, 1);
+  step.shared = {{0, 8, 0, 256, -1}, {0, 4, 256, 256 + 7936, 0}, {4, 8, 256, 256 + 7936, 0}};
+  AttentionPlan plan;
+  plan_attention({4, 1, 0, 1}, step.chunks, step.shared, plan);
+  for (AttentionItem const& item : plan.items)
+    CHECK(item.kv_begin == 0 ? item.kv_end == 8192 : item.kv_begin == 8192, "an item of [%d, %d)",
+          item.kv_begin, item.kv_end);
+}
+
 TEST(attention_plan_balances_the_blocks) {
+  Step one, short_one, many, chunk, shared, levels;
+  short_one.add(8191, 1);
+  one.add(32767, 1);
+  for (int i = 0; i < 64; ++i) many.add(2047, 1);
+  for (int i = 0; i < 63; ++i) chunk.add(4095, 1);
+  chunk.add(4096, 512);
+  for (int i = 0; i < 128; ++i) shared.add(4096 + 200, 1);
+  shared.shared = {{0, 128, 0, 4096, -1}};
+  // Two levels, of as many sequences as a graph has: partial results must not run out.
+  for (int i = 0; i < 256; ++i) levels.add(2048 + 8192 + 200 + i * 37 % 101, 1);
+  levels.shared = {{0, 256, 0, 2048, -1}};
+  for (int32_t i = 0; i < 8; ++i) levels.shared.push_back({32 * i, 32 * (i + 1), 2048, 2048 + 8192, 0});
   struct Batch {
     char const* name;
-    int decodes, context, chunk;
+    Step const& step;
     double at_least;
   };
   for (Batch const& batch :
-       {Batch{"1 decode, 8k", 1, 8192, 0, 0.7}, Batch{"64 decodes, 2k", 64, 2048, 0, 0.9},
-        Batch{"1 decode, 32k", 1, 32768, 0, 0.8}, Batch{"63 decodes, a chunk", 63, 4096, 512, 0.9}}) {
-    Step step;
-    for (int i = 0; i < batch.decodes; ++i) step.add(batch.context - 1, 1);
-    if (batch.chunk) step.add(batch.context, batch.chunk);
+       {Batch{"1 decode, 8k", short_one, 0.7}, Batch{"1 decode, 32k", one, 0.8},
+        Batch{"64 decodes, 2k", many, 0.9}, Batch{"63 decodes, a chunk", chunk, 0.9},
+        Batch{"128 decodes, 4k shared", shared, 0.9}, Batch{"256 decodes, two levels", levels, 0.9}}) {
     AttentionPlan plan;
-    plan_attention({32, 8, 0, 264}, step.chunks, step.shared, plan);
+    plan_attention({32, 8, 0, 264}, batch.step.chunks, batch.step.shared, plan);
     CHECK(plan.balance >= batch.at_least, "%s: %.2f", batch.name, plan.balance);
+    int64_t read = 0;
+    for (AttentionItem const& item : plan.items) read += item.kv_end - item.kv_begin;
+    if (!batch.step.shared.empty())
+      CHECK(read < 8 * 256 * 1400, "%s: %d positions are read", batch.name, int(read));
   }
 }
 
