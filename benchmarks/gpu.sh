@@ -1,46 +1,72 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU: builds the CUDA engine, checks it, measures it, and prints one report in Markdown.
 #
-#   benchmarks/gpu.sh [--quick] [--report file]    everything; what cannot run here is said and left out
-#   benchmarks/gpu.sh --prepare                    only builds, for all GPUs: for a machine that has no nvcc
+#   benchmarks/gpu.sh [--report file] [part ...]    the parts named, in this order, or all of them
+#   benchmarks/gpu.sh --prepare                     only builds, for all GPUs: for a machine that has no nvcc
+#   benchmarks/gpu.sh --dry-run [part ...]          no GPU: says what each part would run, and runs what needs none
 #
-# Without nvcc it takes what is in build/native/cuda, as --prepare on another machine has left it there. --quick leaves out
-# the sanitizers and the 8B model. The exit code is 1 if anything failed.
+#   build       libbunting_cuda.so, its tests and benchmarks, for this GPU
+#   tests       every kernel against plain loops, and the engine against the rules of a device, on the GPU
+#   memcheck, racecheck, synccheck    the tests of the kernels under compute-sanitizer
+#   kernels     each kernel beside the measured speed of copying and of a large product
+#   serving     an 8B model of random weights through the server
+#   torch       PyTorch and transformers on the same GPU
+#
+# No command of a part takes more than nine minutes ($BUNTING_STEP_SECONDS), so that each part can be a call of its own
+# where calls are short. A report is continued when parts are named, and begun anew otherwise. What cannot run here is
+# said and left out. The exit code is 1 if anything failed.
+#
+#   BUNTING_CUBLASLT    the library, if it is not where CUDA or PyTorch put it
+#   BUNTING_BUN         the bun to use
+#   BUNTING_GPU_MODEL   folder of an 8B model; made if it is not there (16 GB)
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 2
 
-quick=false prepare=false report=build/gpu-report.md
+all_parts="build tests memcheck racecheck synccheck kernels serving torch"
+prepare=false dry=false report=build/gpu-report.md parts=""
 while [ $# -gt 0 ]; do
   case "$1" in
-    --quick) quick=true ;;
     --prepare) prepare=true ;;
+    --dry-run) dry=true ;;
     --report) report=${2:?--report wants a file} && shift ;;
-    *) echo "gpu.sh: what is $1? See the head of the script." >&2 && exit 2 ;;
+    *)
+      case " $all_parts " in
+        *" $1 "*) parts="$parts $1" ;;
+        *) echo "gpu.sh: what is $1? The parts are: $all_parts." >&2 && exit 2 ;;
+      esac
+      ;;
   esac
   shift
 done
 
 built=build/native/cuda
 targets="bunting_cpu bunting_cuda bunting_cuda_tests bunting_bench_cuda bunting_bench_attention_plan"
-nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2>/dev/null)
-bun=node_modules/.bin/bun
+cuda=${CUDA_HOME:-/usr/local/cuda}
+nvcc=$(command -v nvcc || ls "$cuda/bin/nvcc" 2>/dev/null)
+bun=${BUNTING_BUN:-node_modules/.bin/bun}
+limit=${BUNTING_STEP_SECONDS:-540}
 failed=0
-mkdir -p "$(dirname "$report")"
-: >"$report"
+mkdir -p "$built" "$(dirname "$report")" || exit 2
+[ -n "$parts" ] || : >"$report" || exit 2
 
+wanted() { [ -z "$parts" ] || [[ " $parts " == *" $1 "* ]]; }
 say() { printf '%s\n' "$*" | tee -a "$report"; }
 left_out() { say "Left out: $*" && say ""; }
 
-# step "title" seconds command...: runs it, its output into the report, and goes on whatever becomes of it.
+# step "title" command...: runs it, its output into the report, and goes on whatever becomes of it.
 step() {
-  local title=$1 limit=$2 log code
-  shift 2
+  local title=$1 log code started=$SECONDS
+  shift
   say "## $title" && say ""
+  if $dry; then
+    say "Would run: $*" && say ""
+    return 0
+  fi
   log=$(mktemp)
-  timeout "$limit" "$@" >"$log" 2>&1
+  timeout -k 10 "$limit" "$@" >"$log" 2>&1
   code=$?
   if [ $code -eq 0 ]; then
-    cat "$log" | tee -a "$report"
+    tee -a "$report" <"$log"
   else
     failed=1
     say '```text'
@@ -51,85 +77,118 @@ step() {
   fi
   rm -f "$log"
   say ""
+  say "($((SECONDS - started)) s)" && say ""
+  return $code
 }
 
-# The last lines of a command's output are enough.
-last_line() { "$@" >"$built/last.log" 2>&1 || { tail -n 30 "$built/last.log"; return 1; }; tail -n 1 "$built/last.log"; }
+# Commands of which the last line says enough, unless they fail.
+last_line='log=$(mktemp); "$@" >"$log" 2>&1; code=$?; [ $code -eq 0 ] && tail -n 1 "$log" || tail -n 40 "$log"; rm -f "$log"; exit $code'
+brief() { if $dry; then step "$@"; else step "$1" bash -c "$last_line" gpu.sh "${@:2}"; fi; }
 
-build() {
-  cmake -S csrc -B build/native -DCMAKE_BUILD_TYPE=Release "$@" >/dev/null &&
-    # shellcheck disable=SC2086
-    cmake --build build/native -j "$(nproc)" --target $targets >"build/native/gpu-build.log" 2>&1 ||
-    { tail -n 30 build/native/gpu-build.log; return 1; }
-  ls -l $built/libbunting_cuda.so | awk '{printf "libbunting_cuda.so, %.1f MB\n", $5 / 1e6}'
+compile='
+  cmake -S csrc -B build/native -DCMAKE_BUILD_TYPE=Release "-DBUNTING_CUDA_ARCHITECTURES=$1" >build/native/gpu-build.log 2>&1 &&
+    cmake --build build/native -j "$(nproc)" --target $2 >>build/native/gpu-build.log 2>&1 ||
+    { tail -n 30 build/native/gpu-build.log; exit 1; }
+  ls -l build/native/cuda/libbunting_cuda.so | awk "{printf \"libbunting_cuda.so, %.1f MB\\n\", \$5 / 1e6}"'
+build_for() {
+  if $dry; then step "Build for $1" cmake --build build/native --target $targets; else
+    step "Build for $1" bash -c "$compile" gpu.sh "$1" "$targets"
+  fi
 }
 
-all_gpus="80;86;89;90a;100;120"
 if $prepare; then
   [ -n "$nvcc" ] || { echo "gpu.sh: --prepare needs nvcc." >&2; exit 2; }
-  step "Build for all GPUs" 3600 build "-DBUNTING_CUDA_ARCHITECTURES=$all_gpus"
+  limit=3600
+  build_for "80;86;89;90a;100;120"
   exit $failed
 fi
 
-gpu=$(nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total,clocks.max.sm --format=csv,noheader 2>&1)
-if [ $? -ne 0 ]; then
-  echo "gpu.sh: there is no NVIDIA GPU here: $gpu" >&2
-  exit 2
+if $dry; then
+  gpu="no GPU, 0, 9.0, 0, 0"
+else
+  if ! gpu=$(nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total,clocks.max.sm --format=csv,noheader 2>&1); then
+    echo "gpu.sh: there is no NVIDIA GPU here: $gpu" >&2
+    exit 2
+  fi
+  gpu=$(echo "$gpu" | head -n 1)
 fi
-say "# The CUDA engine on $(echo "$gpu" | head -n 1 | cut -d, -f1)"
+say "# The CUDA engine on ${gpu%%,*}"
 say ""
-say "$(date -u +%F), commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown). GPU, driver, capability, memory, clock: $(echo "$gpu" | head -n 1)."
+say "$(date -u +%F), commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown). GPU, driver, capability, memory, clock: $gpu."
 say ""
 
-if [ -n "$nvcc" ]; then
-  capability=$(echo "$gpu" | head -n 1 | cut -d, -f3 | tr -d ' .')
+if wanted build; then
+  capability=$(echo "$gpu" | cut -d, -f3 | tr -d ' .')
   [ "$capability" = 90 ] && capability=90a
-  step "Build" 1800 build "-DBUNTING_CUDA_ARCHITECTURES=$capability"
-else
-  left_out "the build, for want of nvcc: what is in $built was built elsewhere."
+  if [ -n "$nvcc" ]; then
+    build_for "$capability"
+  else
+    left_out "the build, for want of nvcc: what is in $built was built elsewhere."
+  fi
 fi
 for file in libbunting_cuda.so bunting_cuda_tests bunting_bench_cuda; do
-  [ -e "$built/$file" ] || { echo "gpu.sh: $built/$file is missing: run benchmarks/gpu.sh --prepare where nvcc is." >&2; exit 1; }
+  [ -e "$built/$file" ] || $dry || { echo "gpu.sh: $built/$file is missing: run benchmarks/gpu.sh --prepare where nvcc is." >&2; exit 1; }
 done
 
-step "Kernels against plain loops, on the GPU" 900 last_line $built/bunting_cuda_tests
-if [ -x $bun ]; then
-  step "The engine against the rules of a device" 600 last_line \
-    env BUNTING_EMULATED_LIBRARY="$PWD/$built/libbunting_cuda.so" $bun test tests/device/emulated.conformance.test.ts
-else
-  left_out "the engine against the rules of a device: there is no $bun (npm ci)."
+if wanted tests; then
+  brief "Kernels against plain loops, on the GPU" $built/bunting_cuda_tests
+  if [ -x "$bun" ]; then
+    brief "The engine against the rules of a device" \
+      env BUNTING_EMULATED_LIBRARY="$PWD/$built/libbunting_cuda.so" "$bun" test tests/device/emulated.conformance.test.ts
+  else
+    left_out "the engine against the rules of a device: there is no $bun (npm ci)."
+  fi
 fi
 
-sanitizer=$(command -v compute-sanitizer || ls "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer" 2>/dev/null)
-if $quick; then
-  left_out "the sanitizers (--quick)."
-elif [ -z "$sanitizer" ]; then
-  left_out "the sanitizers: there is no compute-sanitizer."
-else
-  for tool in memcheck racecheck synccheck; do
-    step "compute-sanitizer --tool $tool" 1800 last_line \
-      "$sanitizer" --tool $tool --error-exitcode 1 $built/bunting_cuda_tests gemm attention rope rows sample
-  done
-fi
+sanitizer=$(command -v compute-sanitizer || ls "$cuda/bin/compute-sanitizer" 2>/dev/null)
+for tool in memcheck racecheck synccheck; do
+  wanted $tool || continue
+  if [ -n "$sanitizer" ] || $dry; then
+    brief "compute-sanitizer --tool $tool" "${sanitizer:-compute-sanitizer}" --tool $tool --error-exitcode 9 \
+      $built/bunting_cuda_tests cuda_
+  else
+    left_out "$tool: there is no compute-sanitizer."
+  fi
+done
 
-step "Kernels" 600 $built/bunting_bench_cuda "${BUNTING_CUBLASLT:-}"
-[ -e $built/bunting_bench_attention_plan ] && step "Planning attention, on the CPU" 60 $built/bunting_bench_attention_plan
+if wanted kernels; then
+  # PyTorch brings a cuBLASLt of its own, where CUDA's is not installed.
+  cublaslt=${BUNTING_CUBLASLT:-$(python3 -c 'import glob, site
+paths = [p for s in site.getsitepackages() for p in glob.glob(s + "/nvidia/*/lib/libcublasLt.so.1[23]")]
+print(paths[-1] if paths else "")' 2>/dev/null)}
+  ls "$cuda"/lib64/libcublasLt.so.1[23] >/dev/null 2>&1 && cublaslt=${BUNTING_CUBLASLT:-}
+  step "Kernels" $built/bunting_bench_cuda "$cublaslt"
+  if [ -x $built/bunting_bench_attention_plan ]; then
+    planning=$dry && dry=false # needs no GPU
+    step "Planning attention, on the CPU" $built/bunting_bench_attention_plan
+    dry=$planning
+  fi
+fi
 
 model=${BUNTING_GPU_MODEL:-build/gpu-model}
-if $quick; then
-  left_out "an 8B model through the server (--quick)."
-elif [ ! -x $bun ]; then
-  left_out "an 8B model through the server: there is no $bun (npm ci)."
-else
-  [ -e "$model/config.json" ] || step "An 8B model of random weights" 1800 last_line $bun tools/random-model.ts Llama-3.1-8B "$model"
-  [ -e "$model/config.json" ] && step "8B, through the server" 1800 $bun benchmarks/gpu-serving.ts "$model" \
-    "$(sed -n 's/.*Copying: \([0-9.]*\) TB.*/\1/p' "$report" | head -n 1)"
+if wanted serving; then
+  if [ ! -x "$bun" ]; then
+    left_out "an 8B model through the server: there is no $bun (npm ci)."
+  else
+    [ -e "$model/config.json" ] || brief "An 8B model of random weights" "$bun" tools/random-model.ts Llama-3.1-8B "$model"
+    copying=$(sed -n 's/.*Copying: \([0-9.]*\) TB.*/\1/p' "$report" | tail -n 1)
+    if [ -e "$model/config.json" ] || $dry; then
+      step "8B, through the server" "$bun" benchmarks/gpu-serving.ts "$model" "$copying"
+    fi
+  fi
 fi
 
-if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
-  step "PyTorch on the same GPU" 900 python3 benchmarks/gpu-torch.py "$([ -e "$model/config.json" ] && ! $quick && echo "$model")"
-else
-  left_out "PyTorch: python3 has no torch that sees the GPU."
+if wanted torch; then
+  if $dry || python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+    step "PyTorch on the same GPU: products" python3 benchmarks/gpu-torch.py
+    if $dry || { [ -e "$model/config.json" ] && python3 -c 'import transformers' 2>/dev/null; }; then
+      step "transformers on the same GPU" python3 benchmarks/gpu-torch.py "$model"
+    else
+      left_out "transformers: it is not installed, or there is no 8B model at $model."
+    fi
+  else
+    left_out "PyTorch: python3 has no torch that sees the GPU."
+  fi
 fi
 say "$([ $failed -eq 0 ] && echo 'Nothing failed.' || echo '**Something failed**, see above.')"
 exit $failed
