@@ -101,6 +101,8 @@ export class Engine {
       this.#isChecked = false;
       this.#inFlight = planned;
       this.#retries = 0;
+      // Who is in a step is told before it begins: it may be what the device is lost by.
+      if (this.#journal.hasStarted) this.#emit(this.#journal.report(this.#roster.snapshot(), null));
       this.#device.start(planned.step, this.#done);
       return;
     }

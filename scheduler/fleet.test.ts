@@ -38,11 +38,14 @@ function fleetOf(count: number, options: { engine?: EngineSettings; fleet?: Part
   const clock = new ManualClock();
   const sent: EngineMessage[][] = Array.from({ length: count }, () => []);
   const lives: (Engine | null)[] = [];
+  const started: SequenceId[] = [];
   const open = (index: number, epoch: number): EngineLink => {
     const device = new SimulatedDevice(deviceSpec(), clock, linearCost(6, 0.02));
     const settings: EngineSettings = { ...options.engine, integrity: "always", epoch };
     const engine = new Engine(device, clock, settings, (report) => {
-      if (lives[index] === engine) fleet.report(index as EngineId, report);
+      if (lives[index] !== engine) return;
+      started.push(...report.started.map(({ sequence }) => sequence));
+      fleet.report(index as EngineId, report);
     });
     lives[index] = engine;
     const send = (message: EngineMessage): void => {
@@ -61,7 +64,7 @@ function fleetOf(count: number, options: { engine?: EngineSettings; fleet?: Part
   const replace = (index: number, epoch: number): void => {
     fleet.replaced(index as EngineId, open(index, epoch), deviceSpec(), epoch);
   };
-  return { fleet, clock, sent, lose, replace };
+  return { fleet, clock, sent, started, lose, replace };
 }
 
 function kinds(sent: readonly (readonly EngineMessage[])[]): string[][] {
@@ -165,6 +168,80 @@ test("a sequence that loses two engines fails, one that had not begun does not, 
   const late = new Listener();
   fleet.submit(sequenceSpec(tokensFrom(0, 20), 5), late);
   expect(late.finishes[0]!.kind).toBe("failed");
+});
+
+describe("a sequence that kills its engine whenever it is computed", () => {
+  const killer = 1;
+  const crowd = () => {
+    const bench = fleetOf(1);
+    const specs = Array.from({ length: 5 }, (_, i) =>
+      sequenceSpec(tokensFrom(40 * i, 20), 30, { sampling: { temperature: 1, seed: [i, 7] } }),
+    );
+    const listeners = specs.map(() => new Listener());
+    /** Runs until the killer is in a step for the `times`th time. */
+    const kill = (times: number): void => {
+      const seen = () => bench.started.filter((id) => id === killer).length;
+      while (seen() < times) bench.clock.runNext();
+      bench.lose(0, `killed ${times} times`, true);
+      bench.replace(0, times);
+    };
+    const submit = () => specs.map((spec, i) => bench.fleet.submit(spec, listeners[i]!));
+    const expectOthersWhole = (): void => {
+      specs.forEach((spec, i) => {
+        if (i === killer) return;
+        expect(listeners[i]!.tokens).toEqual(tokensAlone(spec).tokens);
+        expect(listeners[i]!.finishes).toEqual([{ kind: "length" }]);
+        expect(listeners[i]!.starts).toBe(1);
+      });
+    };
+    return { ...bench, specs, listeners, kill, submit, expectOthersWhole };
+  };
+
+  test("fails when it has done so twice, and who ran beside it does not", () => {
+    const { clock, listeners, kill, submit, expectOthersWhole } = crowd();
+    submit();
+    while (listeners[0]!.tokens.length < 3) clock.runNext();
+    kill(1);
+    expect(listeners.map(({ finishes }) => finishes.length)).toEqual([0, 0, 0, 0, 0]);
+    kill(2);
+    expect(listeners[killer]!.finishes).toEqual([{ kind: "failed", reason: "killed 2 times" }]);
+    clock.runAll();
+    expectOthersWhole();
+  });
+
+  test("fails too if nobody has drawn a token yet", () => {
+    const { clock, listeners, kill, submit, expectOthersWhole } = crowd();
+    submit();
+    kill(1);
+    kill(2);
+    expect(listeners[killer]!.finishes).toHaveLength(1);
+    clock.runAll();
+    expectOthersWhole();
+  });
+
+  test("and one that is paused, or aborted, holds nobody up", () => {
+    const { fleet, clock, specs, listeners, kill, submit } = crowd();
+    const ids = submit();
+    while (listeners[0]!.tokens.length < 3) clock.runNext();
+    fleet.pause(ids[0]!);
+    fleet.pause(ids[2]!);
+    kill(1);
+    fleet.abort(ids[killer]!);
+    fleet.abort(ids[3]!);
+    clock.runAll();
+    expect(listeners.map(({ finishes }) => finishes.map(({ kind }) => kind))).toEqual([
+      [],
+      ["aborted"],
+      [],
+      ["aborted"],
+      ["length"],
+    ]);
+    fleet.resume(ids[0]!);
+    fleet.resume(ids[2]!);
+    clock.runAll();
+    for (const i of [0, 2]) expect(listeners[i]!.tokens).toEqual(tokensAlone(specs[i]!).tokens);
+    expect(fleet.active).toBe(0);
+  });
 });
 
 test("while an engine is coming, sequences wait for it, up to a limit", () => {

