@@ -162,15 +162,21 @@ bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page
 }
 
 bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
-                                   uint64_t* workspace_bytes) {
+                                   uint64_t* workspace_bytes, uint64_t* copy_bytes) {
   return guarded([&] {
     require(shape, "shape");
     require(limits, "limits");
     require(workspace_bytes, "workspace_bytes");
+    require(copy_bytes, "copy_bytes");
     bunting::check_limits(*limits);
     bunting::Model const model(*shape);
     check_formats(model);
     *workspace_bytes = EngineForward::workspace_bytes(model, *limits);
+#ifdef BUNTING_CUDA
+    *copy_bytes = bunting::cuda::DeviceWeights::bytes(model);
+#else
+    *copy_bytes = 0;
+#endif
   });
 }
 

@@ -141,8 +141,12 @@ export interface NativeLibrary {
   /** Gives the memory of the weights back, once every engine on a GPU that will be opened on them is open. */
   modelRelease(model: ModelHandle): void;
   modelClose(model: ModelHandle): void;
-  /** Bytes an engine takes besides its pages, at most. */
-  enginePlan(shape: ModelShape, options: ComputeOptions, limits: EngineLimits): number;
+  /** Bytes an engine takes besides its pages, at most: to work in, and on a GPU for its copy of the weights. */
+  enginePlan(
+    shape: ModelShape,
+    options: ComputeOptions,
+    limits: EngineLimits,
+  ): { readonly workspaceBytes: number; readonly copyBytes: number };
   engineOpen(model: ModelHandle, limits: EngineLimits): EngineHandle;
   engineClose(engine: EngineHandle): void;
   /** The caller keeps both buffers referenced, and `block` unchanged, until stepWait returns. */
@@ -174,7 +178,7 @@ const symbols = {
   bunting_model_restore: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
   bunting_model_release: { args: ["ptr"], returns: "i32" },
   bunting_model_close: { args: ["ptr"], returns: "i32" },
-  bunting_engine_plan: { args: ["buffer", "buffer", "buffer"], returns: "i32" },
+  bunting_engine_plan: { args: ["buffer", "buffer", "buffer", "buffer"], returns: "i32" },
   bunting_engine_open: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
   bunting_engine_close: { args: ["ptr"], returns: "i32" },
   bunting_step_start: { args: ["ptr", "buffer", "buffer_length", "buffer", "buffer_length"], returns: "i32" },
@@ -240,7 +244,10 @@ export function openLibrary(path: string): NativeLibrary {
     modelRelease: (model) => check(c.bunting_model_release(model)),
     modelClose: (model) => check(c.bunting_model_close(model)),
     enginePlan(shape, options, limits) {
-      return word((out) => c.bunting_engine_plan(encodeShape(shape, options), encodeLimits(limits), out));
+      const copyBytes = new BigUint64Array(new ArrayBuffer(8));
+      const [model, engine] = [encodeShape(shape, options), encodeLimits(limits)];
+      const workspaceBytes = word((out) => c.bunting_engine_plan(model, engine, out, copyBytes));
+      return { workspaceBytes, copyBytes: Number(copyBytes[0]) };
     },
     engineOpen(model, limits) {
       const struct = encodeLimits(limits);

@@ -77,7 +77,7 @@ export function planServing(
   };
   const cublaslt = perEngine.gemm === "cublaslt" ? probeCublaslt(library, backend.gpus ?? []) : null;
   const { weightBytes, pageBytes } = library.modelPlan(shape, compute, PAGE_TOKENS);
-  const besidesPages = library.enginePlan(shape, compute, {
+  const { workspaceBytes, copyBytes } = library.enginePlan(shape, compute, {
     ...perEngine,
     pages: 1,
     device: backend.gpus?.[0] ?? 0,
@@ -90,11 +90,10 @@ export function planServing(
   const memory = planMemory({
     compute: compute.compute,
     isRounded: formats.some((format) => format !== matrixFormats.plain),
-    weightBytes,
+    weightBytes: isGpu ? copyBytes : weightBytes,
     pageBytes,
     pageTokens: PAGE_TOKENS,
-    // A GPU's engine has weights of its own among what it takes.
-    workspaceBytes: isGpu ? Math.max(0, besidesPages - weightBytes) : besidesPages,
+    workspaceBytes,
     engines: isGpu ? 1 : engines,
     contextMax,
     availableBytes: Math.min(...(isGpu ? gpus : [machine]).map(({ memoryFreeBytes }) => memoryFreeBytes)),

@@ -123,7 +123,7 @@ bunting_device probe_device(int32_t index) {
 
 uint64_t Forward::workspace_bytes(Model const& model, bunting_engine_limits const& limits) {
   int32_t const blocks = multiprocessors(limits) * kAttentionBlocks;
-  return DeviceWeights::bytes(model) + StepArrays().place(largest_sizes(model, limits, blocks), nullptr) +
+  return StepArrays().place(largest_sizes(model, limits, blocks), nullptr) +
          Activations().place(model, limits, blocks, nullptr) +
          (limits.gemm == BUNTING_GEMM_CUBLASLT ? CublasLt::kWorkspaceBytes : 0);
 }

@@ -89,7 +89,7 @@ class Forward {
   // BUNTING_NO_MEMORY.
   Forward(Model const& model, bunting_engine_limits const& limits);
 
-  // Bytes besides pages and the host's weights.
+  // Bytes besides pages and weights.
   static uint64_t workspace_bytes(Model const& model, bunting_engine_limits const& limits);
 
   // Computes a step and writes `result` (engine.h). Throws BUNTING_LOST when the device does not come back.

@@ -224,10 +224,10 @@ typedef struct bunting_engine_limits {
   int32_t gemm;             /* BUNTING_GEMM_*; CPU engines do not look at it */
 } bunting_engine_limits;
 
-/* Bytes an engine of these limits takes besides its pages, at most, before anything is allocated. On a GPU all of it is
- * the GPU's memory, with a copy of the weights. */
+/* Bytes an engine of these limits takes besides its pages, at most, before anything is allocated: to work in, and for a
+ * copy of the weights. A CPU engine has no copy; on a GPU all of it is the GPU's memory. */
 bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
-                                   uint64_t* workspace_bytes);
+                                   uint64_t* workspace_bytes, uint64_t* copy_bytes);
 
 /* Allocates everything: pages, workspaces, threads. Nothing is allocated afterwards. */
 bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_limits const* limits, bunting_engine** out);

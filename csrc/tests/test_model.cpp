@@ -211,9 +211,11 @@ TEST(model_plan_counts_what_is_there) {
   }
   shape.formats = nullptr;
   bunting_engine_limits const limits = tiny_limits();
-  REQUIRE(bunting_engine_plan(&shape, &limits, &workspace) == BUNTING_OK, "%s", bunting_last_error());
+  uint64_t copy = 1;
+  REQUIRE(bunting_engine_plan(&shape, &limits, &workspace, &copy) == BUNTING_OK, "%s", bunting_last_error());
   CHECK(workspace > uint64_t(limits.step_tokens_max) * 40 * 4, "workspace of %llu bytes",
         (unsigned long long)workspace);
+  CHECK(copy == 0, "a copy of %llu bytes", (unsigned long long)copy);
 }
 
 }  // namespace

@@ -18,9 +18,7 @@ struct Gpu {
   std::optional<cuda::Forward> forward;
   std::optional<StepReader> reader;
 
-  explicit Gpu(bunting_model_shape const& shape, int32_t gemm = BUNTING_GEMM_OWN)
-      : file(shape), model(shape) {
-    limits.gemm = gemm;
+  explicit Gpu(bunting_model_shape const& shape) : file(shape), model(shape) {
     model.allocate();
     for (TinyFile::Tensor const& t : file.tensors())
       model.load(t.tensor, t.layer, file.path().c_str(), t.offset, file.dtype(), t.rows, t.cols);
