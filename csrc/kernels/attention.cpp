@@ -252,16 +252,16 @@ void walk_items(Attention const& a, int64_t begin, int64_t end) {
 #if defined(__AMX_BF16__) || defined(BUNTING_AMX_EMULATED)
 using Bf16Products = TileProducts;
 #elif defined(__AVX512BF16__)
-using Bf16Products = VectorProducts<PairedProducts>;
+using Bf16Products = VectorProducts<PairBf16>;
 #else
-using Bf16Products = VectorProducts<WidenedProducts<PagesBf16>>;
+using Bf16Products = VectorProducts<WidenedBf16>;
 #endif
 
 }  // namespace
 
 void attention(Attention const& a, int64_t item_begin, int64_t item_end) {
   if (a.kv.dtype == Dtype::f32)
-    walk_items<VectorProducts<WidenedProducts<PagesF32>>, false>(a, item_begin, item_end);
+    walk_items<VectorProducts<PlainF32>, false>(a, item_begin, item_end);
   else if (a.kv.dtype == Dtype::q8)
     walk_items<Bf16Products, true>(a, item_begin, item_end);
   else

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/simd.h"
 
@@ -47,6 +48,48 @@ struct Slice {
   int64_t k;             // values of k to sum over
   int64_t last_columns;  // columns of the last panel that exist, 1 .. 16
   bool start_at_zero;    // the sums begin here; else they continue what is in y
+};
+
+// What is in y, or zeros.
+template <int R, int N>
+BUNTING_INLINE void begin_sums(f32x16 (&sums)[R][N], Slice const& s) {
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < N; ++n) {
+      float const* y = s.y + r * s.ldy + n * kPanel;
+      sums[r][n] = s.start_at_zero ? zero() : n + 1 < N ? load(y) : load_first(y, s.last_columns);
+    }
+  }
+}
+
+template <int R, int N>
+BUNTING_INLINE void end_sums(f32x16 const (&sums)[R][N], Slice const& s) {
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < N; ++n) {
+      float* y = s.y + r * s.ldy + n * kPanel;
+      if (n + 1 < N)
+        store(y, sums[r][n]);
+      else
+        store_first(y, sums[r][n], s.last_columns);
+    }
+  }
+}
+
+// at[R - 1][N - 1] is Micro::kBlock<R, N>, for R up to Rows and N up to Micro::panels_of(R), at most Panels.
+template <class Micro, int Rows, int Panels>
+struct BlockTable {
+  typename Micro::Block at[Rows][Panels] = {};
+
+  constexpr BlockTable() { fill(std::make_integer_sequence<int, Rows>{}); }
+
+ private:
+  template <int... Row>
+  constexpr void fill(std::integer_sequence<int, Row...>) {
+    (fill_row<Row>(std::make_integer_sequence<int, Micro::panels_of(Row + 1)>{}), ...);
+  }
+  template <int Row, int... Panel>
+  constexpr void fill_row(std::integer_sequence<int, Panel...>) {
+    ((at[Row][Panel] = Micro::template kBlock<Row + 1, Panel + 1>), ...);
+  }
 };
 
 // The size of the next of the equal groups into which `left` is divided, none larger than `most`.

@@ -7,8 +7,6 @@
 // bits, and the one for tiles (gemm_grouped_tile.h) may take the many rows where this one takes the few.
 #pragma once
 
-#include <utility>
-
 #include "kernels/dot.h"
 #include "kernels/gemm_block.h"
 #include "kernels/half.h"
@@ -20,6 +18,8 @@ namespace bunting::BUNTING_ISA {
 inline constexpr int kGroupedSums = 12, kGroupedRows = 6, kGroupedPanels = 8;
 #elif defined(__AVX512F__)
 inline constexpr int kGroupedSums = 8, kGroupedRows = 4, kGroupedPanels = 4;
+#elif defined(__AVXVNNI__)
+inline constexpr int kGroupedSums = 4, kGroupedRows = 4, kGroupedPanels = 4;
 #elif defined(__AVX2__)
 inline constexpr int kGroupedSums = 2, kGroupedRows = 2, kGroupedPanels = 2;
 #else
@@ -43,16 +43,14 @@ template <class D, int R, int N>
 void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
   constexpr int64_t kBlockBytes = kScaleBytes + 2 * D::kBytes;
   f32x16 sums[R][N];
-  for (int r = 0; r < R; ++r) {
-    for (int n = 0; n < N; ++n) {
-      float const* y = s.y + r * s.ldy + n * kPanel;
-      sums[r][n] = s.start_at_zero ? zero() : n + 1 < N ? load(y) : load_first(y, s.last_columns);
-    }
-  }
+  begin_sums(sums, s);
   char const* w = s.w;
   for (int64_t k = 0; k < s.k; k += 2 * kGroup, w += kBlockBytes) {
     for (int group = 0; group < 2; ++group, ++x) {
       char const* const values = w + kScaleBytes + group * D::kBytes;
+      // The line that the steps below, which begin behind the scales, leave out.
+      if (group == 0)
+        for (int n = 0; n < N; ++n) __builtin_prefetch(w + n * s.panel_stride + kPrefetchBytes);
       typename D::Sum dots[R][N];
       for (int r = 0; r < R; ++r) {
         auto const start = D::start(x[r * ldx].minus_sum);
@@ -81,15 +79,7 @@ void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
       }
     }
   }
-  for (int r = 0; r < R; ++r) {
-    for (int n = 0; n < N; ++n) {
-      float* y = s.y + r * s.ldy + n * kPanel;
-      if (n + 1 < N)
-        store(y, sums[r][n]);
-      else
-        store_first(y, sums[r][n], s.last_columns);
-    }
-  }
+  end_sums(sums, s);
 }
 
 template <class D>
@@ -104,7 +94,7 @@ struct GroupedMicro {
 
   static int64_t k_block(int64_t tokens) { return tokens > kRows ? 2048 : int64_t{1} << 40; }
   static int64_t next_rows(int64_t left) { return next_group(left, kRows); }
-  static int64_t panels(int64_t rows) { return grouped_panels(int(rows)); }
+  static int64_t panels(int64_t rows) { return panels_of(int(rows)); }
 
   static void prepare(State& state, Gemm const& g, int64_t first, int64_t, int64_t k0, int64_t) {
     state.x = static_cast<InputGroup const*>(g.x) + first * g.ldx + k0 / kGroup;
@@ -112,22 +102,12 @@ struct GroupedMicro {
   }
 
   using Block = void (*)(InputGroup const*, int64_t, Slice const&);
-
-  template <int Row, int... Panel>
-  static constexpr void fill(Block (&row)[kGroupedPanels], std::integer_sequence<int, Panel...>) {
-    ((row[Panel] = multiply_groups<D, Row + 1, Panel + 1>), ...);
-  }
-  template <int... Row>
-  static constexpr auto table(std::integer_sequence<int, Row...>) {
-    struct {
-      Block at[kGroupedRows][kGroupedPanels] = {};
-    } all;
-    (fill<Row>(all.at[Row], std::make_integer_sequence<int, grouped_panels(Row + 1)>{}), ...);
-    return all;
-  }
+  template <int R, int N>
+  static constexpr Block kBlock = multiply_groups<D, R, N>;
+  static constexpr int panels_of(int rows) { return grouped_panels(rows); }
 
   static void multiply(State const& state, int64_t rows, int64_t panels, Slice const& slice) {
-    static constexpr auto kBlocks = table(std::make_integer_sequence<int, kGroupedRows>{});
+    static constexpr BlockTable<GroupedMicro, kGroupedRows, kGroupedPanels> kBlocks;
     kBlocks.at[rows - 1][panels - 1](state.x, state.ldx, slice);
   }
 };
