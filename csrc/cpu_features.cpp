@@ -71,10 +71,18 @@ int32_t probe_isa() {
   return amx && ask_for_tiles() ? BUNTING_ISA_AMX_BF16 : BUNTING_ISA_AVX512_BF16;
 }
 
+bool probe_avx_vnni() {
+  return bit(cpuid(7, 1).eax, 4);
+}
+
 #else
 
 int32_t probe_isa() {
   return BUNTING_ISA_PORTABLE;
+}
+
+bool probe_avx_vnni() {
+  return false;
 }
 
 #endif
@@ -207,6 +215,11 @@ void processor_name(char* out, int32_t size) {
 int32_t best_isa() {
   static int32_t const isa = probe_isa();
   return isa;
+}
+
+bool has_avx_vnni() {
+  static bool const has = best_isa() >= BUNTING_ISA_AVX2 && probe_avx_vnni();
+  return has;
 }
 
 }  // namespace bunting

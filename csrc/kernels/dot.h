@@ -21,29 +21,7 @@ namespace bunting::BUNTING_ISA {
 inline constexpr int kSteps = kGroup / 4;        // of a group
 inline constexpr int kStepColumns = kPanel * 4;  // bytes of a step in q8
 
-#if defined(__AVX512VNNI__)
-
-template <bool kFour>
-struct Dot {
-  static constexpr int kBytes = kGroup * kPanel / (kFour ? 2 : 1);
-  static constexpr int kZeroBits = kFour ? 3 : 7;  // q + 8, q + 128
-  using Weight = __m512i;
-  using Sum = __m512i;
-
-  static BUNTING_INLINE Weight load(char const* values, int step) {
-    if constexpr (!kFour) return _mm512_loadu_si512(values + step * 64);
-    __m512i const pairs = _mm512_loadu_si512(values + step % 4 * 64);
-    __m512i const low = _mm512_set1_epi8(15);
-    return _mm512_and_si512(step < 4 ? pairs : _mm512_srli_epi16(pairs, 4), low);
-  }
-  static BUNTING_INLINE Sum start(int32_t minus_sum) { return _mm512_set1_epi32(minus_sum << kZeroBits); }
-  static BUNTING_INLINE Sum add(Sum sum, Weight w, int32_t x4) {
-    return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(x4));
-  }
-  static BUNTING_INLINE f32x16 finish(Sum sum, int32_t) { return {{__builtin_convertvector((vi)sum, vf)}}; }
-};
-
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
 
 // One machine register of bytes, and what is done with it.
 #if defined(__AVX512BW__)
@@ -73,6 +51,11 @@ struct Bytes {
   static BUNTING_INLINE Vector add32(Vector a, Vector b) { return _mm512_add_epi32(a, b); }
   static BUNTING_INLINE Vector widen(Vector x) { return _mm512_madd_epi16(x, _mm512_set1_epi16(1)); }
   static BUNTING_INLINE vf to_f32(Vector x) { return __builtin_convertvector((vi)x, vf); }
+#if defined(__AVX512VNNI__)
+  static BUNTING_INLINE Vector dot(Vector sum, Vector unsigned_w, Vector x) {
+    return _mm512_dpbusd_epi32(sum, unsigned_w, x);
+  }
+#endif
 };
 #else
 struct Bytes {
@@ -100,35 +83,82 @@ struct Bytes {
   static BUNTING_INLINE Vector add32(Vector a, Vector b) { return _mm256_add_epi32(a, b); }
   static BUNTING_INLINE Vector widen(Vector x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
   static BUNTING_INLINE vf to_f32(Vector x) { return _mm256_cvtepi32_ps(x); }
+#if defined(__AVXVNNI__)
+  static BUNTING_INLINE Vector dot(Vector sum, Vector unsigned_w, Vector x) {
+    return _mm256_dpbusd_avx_epi32(sum, unsigned_w, x);
+  }
+#endif
 };
 #endif
+
+// Bytes of 16 columns.
+struct ColumnBytes {
+  Bytes::Vector part[Bytes::kCount];
+};
+inline constexpr int kRegisterBytes = int(sizeof(Bytes::Vector));
+
+// Step of q4, as q + 8.
+BUNTING_INLINE ColumnBytes load_nibbles(char const* values, int step) {
+  ColumnBytes w;
+  for (int i = 0; i < Bytes::kCount; ++i) {
+    Bytes::Vector const pairs = Bytes::load(values + step % 4 * 64 + i * kRegisterBytes);
+    w.part[i] = step < 4 ? Bytes::low(pairs) : Bytes::high(pairs);
+  }
+  return w;
+}
+
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 
 template <bool kFour>
 struct Dot {
   static constexpr int kBytes = kGroup * kPanel / (kFour ? 2 : 1);
-  static constexpr int kWidth = int(sizeof(Bytes::Vector));
-  struct Sum {
-    Bytes::Vector part[Bytes::kCount];
-  };
-  struct WeightQ4 {
-    Bytes::Vector part[Bytes::kCount];
-  };
+  static constexpr int kZeroBits = kFour ? 3 : 7;  // q + 8, q + 128
+  using Weight = ColumnBytes;
+  using Sum = ColumnBytes;
+
+  static BUNTING_INLINE Weight load(char const* values, int step) {
+    if constexpr (kFour) return load_nibbles(values, step);
+    Weight w;
+    for (int i = 0; i < Bytes::kCount; ++i) w.part[i] = Bytes::load(values + step * 64 + i * kRegisterBytes);
+    return w;
+  }
+  static BUNTING_INLINE Sum start(int32_t minus_sum) {
+    Sum sum;
+    for (auto& part : sum.part) part = Bytes::set(minus_sum << kZeroBits);
+    return sum;
+  }
+  static BUNTING_INLINE Sum add(Sum sum, Weight const& w, int32_t x4) {
+    Bytes::Vector const x = Bytes::set(x4);
+    for (int i = 0; i < Bytes::kCount; ++i) sum.part[i] = Bytes::dot(sum.part[i], w.part[i], x);
+    return sum;
+  }
+  static BUNTING_INLINE f32x16 finish(Sum const& sum, int32_t) {
+    f32x16 y;
+    for (int i = 0; i < Bytes::kCount; ++i) y.r[i] = Bytes::to_f32(sum.part[i]);
+    return y;
+  }
+};
+
+#else
+
+template <bool kFour>
+struct Dot {
+  static constexpr int kBytes = kGroup * kPanel / (kFour ? 2 : 1);
+  using Sum = ColumnBytes;
   struct WeightQ8 {
     Bytes::Signed part[Bytes::kCount];
   };
-  using Weight = std::conditional_t<kFour, WeightQ4, WeightQ8>;
+  using Weight = std::conditional_t<kFour, ColumnBytes, WeightQ8>;
 
   static BUNTING_INLINE Weight load(char const* values, int step) {
-    Weight w;
-    for (int i = 0; i < Bytes::kCount; ++i) {
-      if constexpr (kFour) {
-        Bytes::Vector const nibbles = Bytes::load(values + step % 4 * 64 + i * kWidth);
-        w.part[i] = step < 4 ? Bytes::low(nibbles) : Bytes::high(nibbles);
-      } else {
-        w.part[i] = Bytes::to_signed(Bytes::load(values + step * 64 + i * kWidth));
-      }
+    if constexpr (kFour) {
+      return load_nibbles(values, step);
+    } else {
+      Weight w;
+      for (int i = 0; i < Bytes::kCount; ++i)
+        w.part[i] = Bytes::to_signed(Bytes::load(values + step * 64 + i * kRegisterBytes));
+      return w;
     }
-    return w;
   }
   static BUNTING_INLINE Sum start(int32_t) {
     Sum sum;
@@ -155,6 +185,8 @@ struct Dot {
     return y;
   }
 };
+
+#endif
 
 #else
 

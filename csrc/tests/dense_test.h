@@ -18,6 +18,9 @@ namespace bunting {
 namespace amx_emulated {
 extern Kernels const kernels;  // the AMX kernels over a software model of the tiles
 }
+namespace avx2 {
+extern Kernels const kernels;  // without VPDPBUSD
+}
 
 namespace test {
 
@@ -26,6 +29,9 @@ inline std::vector<Kernels const*> dense_levels() {
   std::vector<Kernels const*> all;
   for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= best_isa(); ++isa)
     if (Kernels const* kernels = kernels_for(isa)) all.push_back(kernels);
+#ifdef BUNTING_HAS_AVX2_VNNI
+  if (has_avx_vnni()) all.push_back(&avx2::kernels);
+#endif
   all.push_back(&amx_emulated::kernels);
   return all;
 }
