@@ -1,47 +1,50 @@
-// bench_attention.cpp - attention, rope_append and sampling on one thread, per level. Not a test: nothing
-// here passes or fails.
+// bench_attention.cpp - attention, the kernels that work on rows, and sampling, on one thread, per level. Not
+// a test: nothing here passes or fails.
 //
-//   bunting_bench_attention [level]     e.g. `bunting_bench_attention avx512`
+//   bunting_bench_attention [--json] [level]     e.g. `bunting_bench_attention avx512`
 //
 // Decodes walk sequences that together exceed every cache, as a step over many layers does; prompts stay with
-// one.
-#include <cstdio>
-#include <ctime>
+// one. Kernels on rows take 512 rows of 2,048, as a step of prompts does. Ceilings are those of bench.h.
 #include <numeric>
 #include <random>
 
+#include "tests/bench.h"
 #include "tests/kv_test.h"
 
 namespace bunting::test {
 namespace {
 
-// Processor time of this thread: what else runs on the machine counts only by the caches it takes.
-double seconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
-}
+using bench::best_seconds;
 
-// The fastest of several runs: the others were disturbed.
-template <class Run>
-double best_seconds(Run run) {
-  double const start = seconds();
-  double best = 1e9;
-  do {
-    double const before = seconds();
-    run();
-    best = std::min(best, seconds() - before);
-  } while (seconds() - start < 0.3);
-  return best;
-}
+constexpr double kBudget = 0.2;
+
+// What every measurement of a level is told with.
+struct Level {
+  Kernels const& kernels;
+  int32_t isa;
+  double read;
+  bool as_json;
+
+  void tell(std::string kernel, std::string what, double seconds, double operations, double bytes,
+            Dtype dtype = Dtype::f32) const {
+    bench::tell({.level = kernels.name,
+                 .kernel = std::move(kernel),
+                 .what = std::move(what),
+                 .seconds = seconds,
+                 .operations = operations,
+                 .bytes = bytes,
+                 .peak_operations = operations > 0 ? bench::peak_operations(isa, dtype) : 0,
+                 .peak_bytes = read},
+                as_json);
+  }
+};
 
 struct Case {
-  char const* name;
   int32_t sequences, start, count, query_heads, kv_heads, head_size;
   Dtype dtype = Dtype::bf16;
 };
 
-void bench(Kernels const& kernels, Case const& c) {
+void bench_attention(Level const& level, Case const& c) {
   int32_t const page_count = (c.start + c.count + kPageTokens - 1) / kPageTokens;
   Pages pages(c.dtype, c.kv_heads, c.head_size, page_count * c.sequences);
   std::memset(pages.kv.pages, 0x3c, pages.kv.page_bytes * size_t(page_count * c.sequences));
@@ -80,13 +83,15 @@ void bench(Kernels const& kernels, Case const& c) {
   a.scale = 0.125f;
   a.out = out.data();
   a.scratch = scratch.data();
-  double const time = best_seconds([&] { kernels.attention(a, 0, int64_t(items.size())); });
-  std::printf("attention %-8s %-4s %3d x (%4d at %4d) heads %d/%d D=%-3d %9.1f us %7.1f GFLOP/s %6.1f GB/s\n",
-              c.name, name_of(c.dtype), c.sequences, c.count, c.start, c.query_heads, c.kv_heads, c.head_size,
-              time * 1e6, flops / time * 1e-9, bytes / time * 1e-9);
+  double const time = best_seconds(kBudget, [&] { level.kernels.attention(a, 0, int64_t(items.size())); });
+  char what[80];
+  std::snprintf(what, sizeof what, "%d x (%d at %d), heads %d/%d of %d", c.sequences, c.count, c.start,
+                c.query_heads, c.kv_heads, c.head_size);
+  level.tell(std::string("attention ") + name_of(c.dtype), what, time, flops, bytes,
+             c.dtype == Dtype::f32 ? Dtype::f32 : Dtype::bf16);
 }
 
-void bench_rope_append(Kernels const& kernels, Dtype dtype, int32_t query_heads, int32_t kv_heads,
+void bench_rope_append(Level const& level, Dtype dtype, int32_t query_heads, int32_t kv_heads,
                        int32_t head_size) {
   constexpr int32_t kTokens = 512;
   Pages pages(dtype, kv_heads, head_size, kTokens / kPageTokens);
@@ -108,12 +113,48 @@ void bench_rope_append(Kernels const& kernels, Dtype dtype, int32_t query_heads,
   a.positions = positions.data();
   a.token_pages = token_pages.data();
   a.kv = pages.kv;
-  double const time = best_seconds([&] { kernels.rope_append(a, 0, kTokens); });
-  std::printf("rope_append %-4s T=%d heads %d/%d D=%-3d with norms %9.1f us\n", name_of(dtype), kTokens,
-              query_heads, kv_heads, head_size, time * 1e6);
+  double const time = best_seconds(kBudget, [&] { level.kernels.rope_append(a, 0, kTokens); });
+  char what[80];
+  std::snprintf(what, sizeof what, "%d rows, heads %d/%d of %d, with norms", kTokens, query_heads, kv_heads,
+                head_size);
+  // q is read and written; k and v are read as f32 and written as pages have them.
+  double const bytes =
+      4.0 * double(width) + 4.0 * query_heads * head_size + 2.0 * dtype_bytes(dtype) * kv_heads * head_size;
+  level.tell(std::string("rope_append ") + name_of(dtype), what, time, 0, kTokens * bytes);
 }
 
-void bench_sample(Kernels const& kernels, char const* name, float temperature, int32_t top_k, float top_p,
+// Kernels that pass over rows of activations once.
+void bench_rows(Level const& level) {
+  constexpr int64_t kRows = 512, kWidth = 2048;
+  constexpr double kElements = double(kRows) * kWidth;
+  std::vector<float> const x(size_t(2 * kRows * kWidth), 0.5f), weight(size_t(kWidth), 1.0f);
+  Aligned<bf16> y(size_t(kRows * kWidth));
+  std::string const what = "512 rows of 2048";
+  level.tell("rmsnorm", what,
+             best_seconds(kBudget,
+                          [&] {
+                            level.kernels.rmsnorm(y.data(), Dtype::bf16, kWidth, x.data(), kWidth,
+                                                  weight.data(), kWidth, 1e-6f, 0, kRows);
+                          }),
+             0, kElements * 6);
+  level.tell("swiglu", what,
+             best_seconds(kBudget,
+                          [&] {
+                            level.kernels.swiglu(y.data(), Dtype::bf16, kWidth, x.data(), 2 * kWidth, kWidth,
+                                                 0, kRows);
+                          }),
+             0, kElements * 10);
+  std::vector<InputGroup> groups(size_t(kRows * kWidth / kGroup));
+  level.tell("quantise", what,
+             best_seconds(kBudget,
+                          [&] {
+                            level.kernels.quantise(groups.data(), kWidth / kGroup, y.data(), Dtype::bf16,
+                                                   kWidth, kWidth, 0, kRows);
+                          }),
+             0, kElements * (2 + double(sizeof(InputGroup)) / kGroup));
+}
+
+void bench_sample(Level const& level, char const* name, float temperature, int32_t top_k, float top_p,
                   int32_t top_logprobs) {
   constexpr int32_t kVocab = 151936;
   std::mt19937 random(1);
@@ -128,11 +169,11 @@ void bench_sample(Kernels const& kernels, char const* name, float temperature, i
   row.top_logprobs = top_logprobs;
   Aligned<char> scratch(sample_scratch_bytes(kVocab));
   int32_t top[40];
-  double const time = best_seconds([&] {
+  double const time = best_seconds(kBudget, [&] {
     ++row.position;
-    kernels.sample(row, logits.data(), kVocab, scratch.data(), top);
+    level.kernels.sample(row, logits.data(), kVocab, scratch.data(), top);
   });
-  std::printf("sample %-32s V=%d %9.1f us\n", name, kVocab, time * 1e6);
+  level.tell("sample", std::string(name) + ", 151936 logits", time, 0, kVocab * 4.0);
 }
 
 }  // namespace
@@ -141,28 +182,40 @@ void bench_sample(Kernels const& kernels, char const* name, float temperature, i
 int main(int count, char** arguments) {
   using namespace bunting;
   using namespace bunting::test;
-  for (Kernels const* kernels : levels()) {
-    if (count > 1 && std::strcmp(arguments[1], kernels->name) != 0) continue;
-    std::printf("%s\n", kernels->name);
+  bool as_json = false;
+  char const* only = nullptr;
+  for (int i = 1; i < count; ++i) {
+    if (std::strcmp(arguments[i], "--json") == 0)
+      as_json = true;
+    else
+      only = arguments[i];
+  }
+  double const read = bench::peak_read_bytes();
+  for (int32_t isa = 0; isa <= best_isa(); ++isa) {
+    Kernels const* const kernels = kernels_for(isa);
+    if (!kernels || (only && std::strcmp(only, kernels->name) != 0)) continue;
+    Level const level{*kernels, isa, read, as_json};
     for (Case const& c : {
-             Case{"prompt", 1, 0, 512, 4, 1, 64},
-             Case{"prompt", 1, 1536, 512, 4, 1, 64},
-             Case{"prompt", 1, 1536, 512, 2, 1, 128},
-             Case{"prompt", 1, 1536, 512, 2, 1, 128, Dtype::f32},
-             Case{"decode", 512, 511, 1, 1, 1, 64},
-             Case{"decode", 512, 511, 1, 4, 1, 64},
-             Case{"decode", 512, 511, 1, 7, 1, 64},
-             Case{"decode", 16, 4095, 1, 16, 8, 128},
-             Case{"decode", 64, 63, 1, 4, 2, 32},
+             Case{1, 0, 512, 4, 1, 64},
+             Case{1, 1536, 512, 4, 1, 64},
+             Case{1, 1536, 512, 2, 1, 128},
+             Case{1, 1536, 512, 2, 1, 128, Dtype::f32},
+             Case{512, 511, 1, 1, 1, 64},
+             Case{512, 511, 1, 4, 1, 64},
+             Case{512, 511, 1, 7, 1, 64},
+             Case{512, 511, 1, 7, 1, 64, Dtype::q8},
+             Case{16, 4095, 1, 16, 8, 128},
+             Case{64, 63, 1, 4, 2, 32},
          })
-      bench(*kernels, c);
-    bench_rope_append(*kernels, Dtype::bf16, 16, 8, 128);
-    bench_rope_append(*kernels, Dtype::f32, 16, 8, 128);
-    bench_sample(*kernels, "greedy", 0, 0, 1, -1);
-    bench_sample(*kernels, "greedy, 5 logprobs", 0, 0, 1, 5);
-    bench_sample(*kernels, "temperature 0.8", 0.8f, 0, 1, -1);
-    bench_sample(*kernels, "temperature 0.8, top-p 0.95", 0.8f, 0, 0.95f, -1);
-    bench_sample(*kernels, "temperature 0.8, top-k 40", 0.8f, 40, 1, -1);
-    bench_sample(*kernels, "temperature 5, top-p 0.95", 5, 0, 0.95f, -1);
+      bench_attention(level, c);
+    bench_rope_append(level, Dtype::bf16, 16, 8, 128);
+    bench_rope_append(level, Dtype::f32, 16, 8, 128);
+    bench_rows(level);
+    bench_sample(level, "greedy", 0, 0, 1, -1);
+    bench_sample(level, "greedy and 5 logprobs", 0, 0, 1, 5);
+    bench_sample(level, "temperature 0.8", 0.8f, 0, 1, -1);
+    bench_sample(level, "temperature 0.8 and top-p 0.95", 0.8f, 0, 0.95f, -1);
+    bench_sample(level, "temperature 0.8 and top-k 40", 0.8f, 40, 1, -1);
+    bench_sample(level, "temperature 5 and top-p 0.95", 5, 0, 0.95f, -1);
   }
 }
