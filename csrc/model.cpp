@@ -156,23 +156,30 @@ bool is_packable(PackedMatrix const& to, int32_t dtype, StoredType const& type) 
 }
 
 // Packs panels [begin, end) of `to` from stored rows of any kind and order, by way of `rows`: kPanel rows as
-// they are, or in f32.
+// they are, Q4_0 as Q8_0 where a matrix has both, or in f32.
 void pack_stored(Kernels const& kernels, PackedMatrix const& to, int32_t dtype, StoredType const& type,
                  char const* from, int64_t paired_head_size, char* rows, int64_t begin, int64_t end) {
   int64_t const stored_bytes = type.bytes_of(to.k);
   bool const as_is = is_packable(to, dtype, type);
-  int64_t const row_bytes = as_is ? stored_bytes : to.k * int64_t(sizeof(float));
+  bool const is_widened = to.dtype == Dtype::q8 && dtype == BUNTING_Q4_0;
+  Dtype const packed_from = as_is ? Dtype(dtype) : is_widened ? Dtype::q8 : Dtype::f32;
+  int64_t const row_bytes = as_is        ? stored_bytes
+                            : is_widened ? stored_type(BUNTING_Q8_0)->bytes_of(to.k)
+                                         : to.k * int64_t(sizeof(float));
   for (int64_t panel = begin; panel < end; panel++) {
     int64_t const first = panel * kPanel, count = std::min<int64_t>(kPanel, to.n - first);
     for (int64_t i = 0; i < count; i++) {
       int64_t const row = paired_head_size ? paired_row(first + i, paired_head_size) : first + i;
       char const* const stored = from + row * stored_bytes;
+      char* const at = rows + i * row_bytes;
       if (as_is)
-        std::memcpy(rows + i * row_bytes, stored, size_t(row_bytes));
+        std::memcpy(at, stored, size_t(row_bytes));
+      else if (is_widened)
+        widen_q4_0(stored, to.k / type.block, at);
       else
-        type.decode(stored, to.k / type.block, reinterpret_cast<float*>(rows + i * row_bytes));
+        type.decode(stored, to.k / type.block, reinterpret_cast<float*>(at));
     }
-    kernels.pack(panels_of(to, panel, count), rows, as_is ? Dtype(dtype) : Dtype::f32, 0, 1);
+    kernels.pack(panels_of(to, panel, count), rows, packed_from, 0, 1);
   }
 }
 

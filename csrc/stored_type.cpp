@@ -184,4 +184,15 @@ StoredType const* stored_type(int32_t type) {
   }
 }
 
+void widen_q4_0(char const* from, int64_t blocks, char* to) {
+  for (; blocks > 0; blocks--, from += 18, to += 34) {
+    std::memcpy(to, from, 2);
+    for (int i = 0; i < 16; i++) {
+      int const pair = uint8_t(from[2 + i]);
+      to[2 + i] = char((pair & 15) - 8);
+      to[18 + i] = char((pair >> 4) - 8);
+    }
+  }
+}
+
 }  // namespace bunting

@@ -24,4 +24,7 @@ struct StoredType {
 // By its value in engine.h (without BUNTING_PAIRED_ROWS); null if there is none.
 StoredType const* stored_type(int32_t type);
 
+// Blocks of Q4_0 as blocks of Q8_0: the same scales and integers, so the same numbers.
+void widen_q4_0(char const* from, int64_t blocks, char* to);
+
 }  // namespace bunting

@@ -1,8 +1,12 @@
 // test_model.cpp - loading: what is refused, and that the file's element type and offsets do not matter.
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
 #include <string>
 
+#include "stored_type.h"
 #include "tests/test.h"
 #include "tests/tiny_model.h"
 
@@ -186,6 +190,48 @@ TEST(model_takes_whole_blocks_only) {
         "rows of 40");
   CHECK(std::strstr(bunting_last_error(), "rows of 40, no whole number of Q8_0 blocks of 32"), "%s",
         bunting_last_error());
+}
+
+// A file that holds `bytes`, removed with the object.
+struct BytesFile {
+  explicit BytesFile(std::vector<char> const& bytes) {
+    int const file = mkstemp(path);
+    if (write(file, bytes.data(), bytes.size()) != ssize_t(bytes.size())) std::abort();
+    close(file);
+  }
+  ~BytesFile() { unlink(path); }
+  char path[32] = "/tmp/bunting-blocks-XXXXXX";
+};
+
+// Q beside it in Q8_0 or not, a matrix in int8 takes the integers of Q4_0 as they are.
+TEST(model_keeps_q4_0_exactly_in_int8) {
+  bunting_model_shape shape = tiny_shape();
+  shape.hidden = 64;
+  uint8_t const formats[10] = {0, 0, BUNTING_FORMAT_INT8};
+  shape.formats = formats;
+  TinyFile const file(shape);
+  int64_t const rows = int64_t(shape.query_heads) * shape.head_size, blocks = rows * 2;
+  std::vector<char> narrow(size_t(blocks) * 18), wide(size_t(blocks) * 34);
+  Random random{3};
+  for (char& byte : narrow) byte = char(random.next());
+  for (int64_t i = 0; i < blocks; i++) std::memcpy(&narrow[size_t(i) * 18], "\x66\x28", 2);  // 0.034
+  widen_q4_0(narrow.data(), blocks, wide.data());
+  auto const logits = [&](std::vector<char> const& stored, int32_t dtype) -> std::vector<float> {
+    BytesFile const q(stored);
+    bunting_model* opened = nullptr;
+    if (bunting_model_open(&shape, &opened) != BUNTING_OK) return {};
+    ModelPointer const model(opened);
+    for (TinyFile::Tensor const& t : file.tensors()) {
+      bool const is_ours = t.tensor == BUNTING_T_Q && t.layer == 0;
+      bunting_model_load(opened, t.tensor, t.layer, is_ours ? q.path : file.path().c_str(),
+                         is_ours ? 0 : t.offset, is_ours ? dtype : BUNTING_F32, t.rows, t.cols);
+    }
+    if (bunting_model_seal(opened) != BUNTING_OK) return {};
+    return logits_of(opened);
+  };
+  std::vector<float> const want = logits(wide, BUNTING_Q8_0), got = logits(narrow, BUNTING_Q4_0);
+  REQUIRE(!want.empty(), "%s", bunting_last_error());
+  CHECK(got == want, "Q4_0 and the same in Q8_0 differ");
 }
 
 TEST(model_plan_counts_what_is_there) {

@@ -39,6 +39,19 @@ TEST(stored_types_match_reference) {
   }
 }
 
+TEST(stored_q4_0_is_the_same_numbers_in_q8_0) {
+  Random random{5};
+  constexpr int64_t kBlocks = 40, kCount = 32 * kBlocks;
+  std::vector<char> narrow(size_t(kBlocks) * 18), wide(size_t(kBlocks) * 34);
+  for (char& byte : narrow) byte = char(random.next());
+  widen_q4_0(narrow.data(), kBlocks, wide.data());
+  for (int64_t i = 0; i < kCount; i++) {
+    float const want = reference::stored_value(BUNTING_Q4_0, narrow.data(), i);
+    float const got = reference::stored_value(BUNTING_Q8_0, wide.data(), i);
+    CHECK(same(got, want), "number %d: %g, not %g", int(i), double(got), double(want));
+  }
+}
+
 TEST(stored_types_are_known_by_number) {
   for (int32_t const type : {-1, 3, 15, 21, 23, 27, 256, 272})
     CHECK(stored_type(type) == nullptr, "type %d", type);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { type FormatTensor, formatsOf } from "./formats.ts";
+import { type FormatTensor, formatsOf, widenedNote } from "./formats.ts";
 import { TensorKind } from "./weights.ts";
 
 const bf16 = 2;
@@ -44,7 +44,7 @@ describe("of a GGUF file in Q4_0 whose vocabulary is Q6_K and last layer is mixe
     [TensorKind.o]: q6,
   });
   test.each([
-    ["auto", [1, 0], [2, 2, 2, 2], [0, 0, 2, 1]],
+    ["auto", [1, 0], [2, 2, 2, 2], [1, 0, 2, 1]],
     ["none", [0, 0], [0, 0, 0, 0], [0, 0, 0, 0]],
     ["int8", [1, 1], [2, 2, 2, 2], [1, 1, 2, 1]],
     ["int4", [1, 1], [2, 2, 2, 2], [2, 2, 2, 2]],
@@ -55,5 +55,14 @@ describe("of a GGUF file in Q4_0 whose vocabulary is Q6_K and last layer is mixe
 
   test("auto, in f32: nothing stays in blocks", () => {
     expect(formatsOf(tensors, 2, "auto", "f32").every((format) => format === 0)).toBeTrue();
+  });
+
+  test("what becomes plain is told, and by which type", () => {
+    const formats = formatsOf(tensors, 2, "auto", "bf16");
+    expect(widenedNote(tensors, formats, "bf16")).toStartWith("2 matrices in Q6_K become bf16");
+    expect(widenedNote(tensors, formatsOf(tensors, 2, "none", "bf16"), "bf16")).toStartWith(
+      "16 matrices in Q8_0 and Q6_K and Q4_0 become bf16",
+    );
+    expect(widenedNote(tensors, formatsOf(tensors, 2, "int8", "bf16"), "bf16")).toBeNull();
   });
 });

@@ -1,8 +1,9 @@
 /** In which format each matrix of a model is kept and multiplied: from how the file stores it, and from what was asked. */
 import { matrixFormats } from "../native.ts";
+import { ggufLayout } from "./gguf.ts";
 import { TensorKind } from "./weights.ts";
 
-/** auto: Q8_0 and Q4_0 blocks of a GGUF file stay what they are, all else is plain. none: all is plain. int8, int4, fp8:
+/** auto: Q8_0 and Q4_0 blocks of a GGUF file stay what they are (both in one matrix: int8), all else is plain. none: all is plain. int8, int4, fp8:
  *  plain matrices are rounded; the embedding and the vocabulary projection, of which everything hangs, int4 keeps in int8
  *  and fp8 as they are. */
 export const quantNames = ["auto", "none", "int8", "int4", "fp8"] as const;
@@ -43,9 +44,7 @@ export function formatsOf(
   const byPlace = new Map(tensors.map((tensor) => [placeOf(tensor.tensor, tensor.layer), tensor.dtype]));
   const formatOf = (kinds: readonly number[], layer: number): MatrixFormat => {
     if (quant === "none" || (quant === "auto" && compute === "f32")) return matrixFormats.plain;
-    const [first, ...rest] = kinds.map((kind) => byPlace.get(placeOf(kind, layer)));
-    const isUniform = rest.every((dtype) => dtype === first);
-    const stored = isUniform && first !== undefined ? storedFormats[first] : undefined;
+    const stored = keptFormat(kinds.map((kind) => byPlace.get(placeOf(kind, layer))));
     if (quant === "auto") return stored ?? matrixFormats.plain;
     const isVocabulary = kinds[0] === TensorKind.embed || kinds[0] === TensorKind.lmHead;
     if (quant === "fp8") return isVocabulary ? matrixFormats.plain : matrixFormats.fp8;
@@ -57,6 +56,35 @@ export function formatsOf(
     formats.push(...layerMatrices.map((kinds) => formatOf(kinds, layer)));
   }
   return formats;
+}
+
+/** How a matrix keeps the blocks of all of its tensors; undefined: it cannot. In int8 those of Q4_0 are the same numbers. */
+function keptFormat(dtypes: readonly (number | undefined)[]): MatrixFormat | undefined {
+  const formats = dtypes.map((dtype) => (dtype === undefined ? undefined : storedFormats[dtype]));
+  if (formats.includes(undefined)) return undefined;
+  return formats.every((format) => format === formats[0]) ? formats[0] : matrixFormats.int8;
+}
+
+/** Which tensors in blocks become plain numbers, as a part of a sentence: "24 matrices in Q6_K and Q4_K become bf16, …"; null:
+ *  none do. */
+export function widenedNote(
+  tensors: readonly FormatTensor[],
+  formats: readonly number[],
+  compute: "bf16" | "f32",
+): string | null {
+  const formatOf = ({ tensor, layer }: FormatTensor): number | undefined => {
+    if (tensor === TensorKind.embed) return formats[0];
+    if (tensor === TensorKind.lmHead) return formats[1];
+    const matrix = layerMatrices.findIndex((kinds) => kinds.includes(tensor));
+    return matrix < 0 ? undefined : formats[2 + layer * layerMatrices.length + matrix];
+  };
+  const widened = tensors.filter((tensor) => tensor.dtype >= 16 && formatOf(tensor) === matrixFormats.plain);
+  if (widened.length === 0) return null;
+  const nameOf = (dtype: number): string | undefined =>
+    Object.entries(ggufLayout.dtypes).find(([, value]) => value === dtype)?.[0];
+  const names = [...new Set(widened.map(({ dtype }) => nameOf(dtype)))].join(" and ");
+  const count = `${widened.length} ${widened.length === 1 ? "matrix" : "matrices"}`;
+  return `${count} in ${names} become ${compute}, for only Q8_0 and Q4_0 are computed with as they are`;
 }
 
 function placeOf(tensor: number, layer: number): string {

@@ -1,6 +1,7 @@
 /** `bunting serve`: says what it will do, starts the server, and ends it in order. */
 
 import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
+import { widenedNote } from "../../gpu/model/formats.ts";
 import { matrixFormats } from "../../gpu/native.ts";
 import { type Config, ConfigError, isLoopback } from "../config.ts";
 import type { ServingPlan } from "../plan.ts";
@@ -86,7 +87,16 @@ function describePlan(plan: ServingPlan): string {
     `${names.join(", ")}: ${folder.config.family} in ${describeNumbers(plan)}, ${describeEngines(plan)}, sequences of up to ${contextMax} tokens`,
     "",
     memoryTable(plan.memory),
+    ...describeWidened(plan),
   ].join("\n");
+}
+
+/** Lines about numbers that take more room in memory than in the file; none if there are none. */
+function describeWidened({ folder, compute: { formats = [], compute }, backend }: ServingPlan): string[] {
+  const note = widenedNote(folder.tensors, formats, compute);
+  if (note === null) return [];
+  const advice = backend.gpus === null ? "; --quant int8 takes about half of that memory" : "";
+  return ["", `${note}${advice}.`];
 }
 
 /** "bf16", "bf16 with weights in int8 and int4, keys and values in fp8". */
