@@ -1,0 +1,33 @@
+/** The CUDA engine is a device like any other: on the emulated GPU, and on a real one where there is one. */
+import { afterAll } from "bun:test";
+import { deviceConformance } from "../../gpu/conformance.ts";
+import { openModelFolder } from "../../gpu/model/folder.ts";
+import { closeNativeModel, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
+import { referenceModel } from "../reference/models.ts";
+import { gpuEngines } from "./library.ts";
+
+const limits = {
+  threads: 1,
+  pages: 40,
+  pageTokens: 16,
+  stepTokensMax: 128,
+  stepChunksMax: 32,
+  topLogprobsMax: 5,
+};
+const options = { compute: "bf16", isa: "auto", threads: 1, contextMax: null } as const;
+
+for (const { name, library } of gpuEngines()) {
+  const folder = openModelFolder(referenceModel("qwen2").dir);
+  const model = openNativeModel(library, folder, options, () => undefined);
+  afterAll(() => closeNativeModel(library, model));
+
+  deviceConformance(`gpu ${name}`, () => {
+    const device = openGpuDevice(library, model, limits, 0);
+    const settle = (): void => {
+      if (!device.inFlight) return;
+      device.wait();
+      device.deliver();
+    };
+    return { device, settle };
+  });
+}

@@ -1,0 +1,186 @@
+/**
+ * What GPUs have of their own: weights, keys and values in fewer bits, and how far the logits turn with them; memory that is
+ * taken and given back; what is refused. What single kernels compute is compared with sums in double in csrc/cuda/tests.
+ */
+import { beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { openModelFolder } from "../../gpu/model/folder.ts";
+import type { NativeDevice } from "../../gpu/native/device.ts";
+import { closeNativeModel, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
+import { NativeError, type NativeStatus } from "../../gpu/native.ts";
+import type { SequenceId, Step, StepResult } from "../../scheduler/core.ts";
+import { sampling } from "../../scheduler/sim/factories.ts";
+import { type ReferenceName, referenceModel } from "../reference/models.ts";
+import { cosineOf, sameBits } from "./compare.ts";
+import { cpuLibrary, emulatedLibrary, gpuEngines } from "./library.ts";
+import { Rig, type RigOptions } from "./rig.ts";
+
+setDefaultTimeout(120_000);
+
+type Fewer = Partial<Pick<RigOptions, "quant" | "kv">>;
+
+/** Cosines to the model in bf16 that the mean over positions must exceed. Sums over 48 to 128 random weights are hard on
+ *  few bits. Seen, the least: 0.9995, 0.955, 0.9946, 0.9986, 0.9923. */
+const ways: readonly (readonly [string, Fewer, number])[] = [
+  ["weights in int8", { quant: "int8" }, 0.999],
+  ["weights in int4", { quant: "int4" }, 0.93],
+  ["weights in fp8", { quant: "fp8" }, 0.99],
+  ["keys and values in fp8", { kv: "fp8" }, 0.997],
+  ["all in fp8", { quant: "fp8", kv: "fp8" }, 0.985],
+];
+
+for (const { name: engine, library } of gpuEngines()) {
+  describe.each(["mistral", "qwen3-128"] as const)(`%s on ${engine}`, (name) => {
+    const { dir, prompts } = referenceModel(name);
+    const folder = openModelFolder(dir);
+    const tokens = prompts.long.slice(0, 20);
+    let original: readonly Float32Array[];
+    beforeAll(() => {
+      const rig = new Rig(library, folder);
+      original = logitsOf(rig, tokens);
+      rig.close();
+    });
+
+    test.each(ways)("with %s is near itself, and the same in company", (_, fewer, cosineMin) => {
+      const rig = new Rig(library, folder, fewer);
+      const together = logitsOf(rig, tokens);
+      const cosines = together.map((row, position) => cosineOf(row, original[position]!));
+      expect(cosines.reduce((a, b) => a + b) / cosines.length).toBeGreaterThan(cosineMin);
+      expect(together.some((row, position) => !sameBits(row, original[position]!))).toBeTrue();
+      const alone = rig.stream(tokens);
+      rig.generate(alone, 1, 7, [], (position, logits) => {
+        if (position < tokens.length) expect(sameBits(logits, together[position]!)).toBeTrue();
+      });
+      rig.close();
+    });
+  });
+
+  describe(`${engine} refuses with a sentence`, () => {
+    test.each<[string, ReferenceName, Partial<RigOptions>, string]>([
+      ["heads without kernels", "qwen3", {}, "the GPU engine has heads of 32, 64, 96 and 128, not of 80"],
+      ["fp8 for other heads", "qwen2", { kv: "fp8" }, "fp8 for heads of 64 and 128, not of 32"],
+      ["keys in int8", "qwen2", { kv: "int8" }, "GPUs keep keys and values in bf16 or fp8, not in int8"],
+      ["f32", "qwen2", { compute: "f32" }, "the GPU engine computes in bf16, not in f32"],
+    ])("%s", (_, name, options, sentence) => {
+      expectRefusal(() => new Rig(library, openModelFolder(referenceModel(name).dir), options), sentence);
+    });
+  });
+}
+
+describe("memory, of which the emulated GPU counts every byte", () => {
+  const library = emulatedLibrary();
+  const folder = openModelFolder(referenceModel("qwen2").dir);
+  const options = { compute: "bf16", isa: "auto", threads: 1, contextMax: null } as const;
+  const limits = {
+    ...{ threads: 1, pages: 8, pageTokens: 16, stepTokensMax: 32, stepChunksMax: 4, topLogprobsMax: 0 },
+  };
+  const freeBytes = (): number => library.deviceProbe(0).memoryFreeBytes;
+
+  test("is what was planned, all of it taken at the start and given back at the end", () => {
+    const before = freeBytes();
+    const model = openNativeModel(library, folder, options, () => undefined);
+    const { workspaceBytes, copyBytes } = library.enginePlan(folder.config.shape, options, limits);
+    const device = openGpuDevice(library, model, limits, 0);
+    const taken = before - freeBytes();
+    const planned = workspaceBytes + copyBytes + limits.pages * model.pageBytes;
+    // Besides, what steps are written into and read from, which on a real GPU is the host's memory.
+    expect(taken).toBeGreaterThanOrEqual(planned);
+    expect(taken).toBeLessThan(planned * 1.5);
+    for (const tokens of [[1, 2, 3], [4], [5, 6]]) stepOf(device, tokens);
+    expect(before - freeBytes()).toBe(taken);
+    device.close();
+    closeNativeModel(library, model);
+    expect(freeBytes()).toBe(before);
+  });
+
+  test("of the machine is not needed any more once the GPU has the weights", () => {
+    const model = openNativeModel(library, folder, options, () => undefined);
+    const device = openGpuDevice(library, model, limits, 0);
+    const before = stepOf(device, [1, 2, 3]);
+    library.modelRelease(model.handle);
+    expect(stepOf(device, [1, 2, 3])).toEqual(before);
+    expectRefusal(() => openGpuDevice(library, model, limits, 0), "the model's weights were given back");
+    device.close();
+    closeNativeModel(library, model);
+  });
+
+  test("that is not there is missed at the start, with the number, and what was taken is given back", () => {
+    const before = freeBytes();
+    const model = openNativeModel(library, folder, options, () => undefined);
+    const pages = Math.ceil(before / model.pageBytes);
+    const bytes = pages * model.pageBytes;
+    expectRefusal(
+      () => openGpuDevice(library, model, { ...limits, pages }, 0),
+      `no ${bytes} bytes left for KV pages`,
+      "noMemory",
+    );
+    expect(freeBytes()).toBe(before);
+    closeNativeModel(library, model);
+  });
+});
+
+describe("a CPU refuses with a sentence", () => {
+  test.each<[string, Fewer, string]>([
+    ["weights in fp8", { quant: "fp8" }, "CPUs keep weights in bf16, f32, int8 or int4, not in fp8"],
+    ["keys in fp8", { kv: "fp8" }, "CPUs keep keys and values in bf16, f32 or int8, not in fp8"],
+  ])("%s", (_, options, sentence) => {
+    const folder = openModelFolder(referenceModel("mistral").dir);
+    expectRefusal(() => new Rig(cpuLibrary(), folder, options), sentence);
+  });
+
+  test("to look for cuBLASLt, and to give up the weights that it computes with", () => {
+    const library = cpuLibrary();
+    expectRefusal(() => library.cublasltProbe(0), "this library computes on the CPU");
+    const folder = openModelFolder(referenceModel("mistral").dir);
+    const options = { compute: "bf16", isa: "auto", threads: 1, contextMax: null } as const;
+    const model = openNativeModel(library, folder, options, () => undefined);
+    expectRefusal(() => library.modelRelease(model.handle), "CPU engines compute with the model's weights");
+    closeNativeModel(library, model);
+  });
+});
+
+/** Logits after every position, each a stream of its own in one step. */
+function logitsOf(rig: Rig, tokens: readonly number[]): Float32Array[] {
+  const parts = tokens.map((_, position) => ({
+    stream: rig.stream(tokens.slice(0, position + 1)),
+    count: position + 1,
+  }));
+  const logits = rig.step(parts).map((drawn) => drawn.logits);
+  for (const { stream } of parts) rig.free(stream);
+  return logits;
+}
+
+/** The logits after a prompt that is computed at once. */
+function stepOf(device: NativeDevice, tokens: readonly number[]): Float32Array {
+  const sample = { sampling: sampling(), position: 0, banned: [], seen: null, allowed: null };
+  const step: Step = {
+    number: 1,
+    copies: [],
+    chunks: [
+      {
+        sequence: 1 as SequenceId,
+        start: 0,
+        tokens: Int32Array.from(tokens),
+        pages: new Int32Array(1),
+        sample,
+      },
+    ],
+  };
+  const results: StepResult[] = [];
+  device.start(step, (result) => results.push(result));
+  device.wait();
+  device.deliver();
+  expect(results[0]!.kind).toBe("done");
+  return device.logits();
+}
+
+function expectRefusal(open: () => unknown, sentence: string, status: NativeStatus = "invalid"): void {
+  try {
+    open();
+  } catch (error) {
+    expect(error).toBeInstanceOf(NativeError);
+    expect((error as NativeError).status).toBe(status);
+    expect((error as NativeError).message).toContain(sentence);
+    return;
+  }
+  throw new Error(`nothing was refused, expected: ${sentence}`);
+}
