@@ -72,7 +72,7 @@ export class Planner {
       securePages(running, residency, this.#hasLanes, (victim) => roster.preempt(victim));
       // Whoever was just preempted for want of pages must not come back in the same breath.
       const mayAdmit = journal.totals.preemptionsTotal === preemptionsBefore;
-      const backlog = { promptTokens: roster.promptTokens, waiting: queue.size };
+      const backlog = { ...roster.expectations, waiting: queue.size };
       const budget = openBudget(options.batch, running, costs, nowMs, backlog);
       const planned = planDecodes(running, budget.skipped);
       if (!isPromptsFirst) planned.push(...this.#planPrompts(budget, nowMs, mayAdmit ? copies : null));

@@ -6,6 +6,7 @@ import { insertByArrival } from "./local/arrival-list.ts";
 import { backOffSteps } from "./local/preemption.ts";
 import type { Residency } from "./local/residency.ts";
 import { Sequence } from "./local/sequence.ts";
+import type { Backlog } from "./local/step-budget.ts";
 import type { WaitQueue } from "./local/wait-queue.ts";
 
 /** What a roster moves sequences between, and where it writes that down. */
@@ -17,6 +18,11 @@ export interface RosterParts {
   /** Whether who was preempted again and again stays out for some steps. */
   readonly backOff: boolean;
 }
+
+/** Weight of the last one in what is learnt of prompts and answers. */
+const LATELY = 1 / 16;
+/** Tokens of an answer, until one has ended. */
+const ANSWER_GUESS = 64;
 
 /**
  * Everybody in one engine, and the only ways from one state to the next:
@@ -38,6 +44,9 @@ export class Roster {
   #tokensWaiting = 0;
   #paused = 0;
   #arrivals = 0;
+  /** Of the prompts of those admitted of late, the part that was not cached; and how long answers were. */
+  #computedShare = 1;
+  #answerTokens = ANSWER_GUESS;
 
   constructor({ clock, residency, queue, journal, backOff }: RosterParts) {
     this.#clock = clock;
@@ -57,11 +66,16 @@ export class Roster {
     return this.queue.size > 0 || this.#running.some((sequence) => !sequence.isPaused);
   }
 
-  /** Tokens that all prompts have still to compute, at most: what is cached of the waiting is not looked up. */
-  get promptTokens(): number {
-    let tokens = this.#tokensWaiting;
-    for (const { behind } of this.#running) if (behind > 1) tokens += behind;
-    return tokens;
+  /** What there is to compute. What is cached of the waiting is not looked up: that they will find as much as those who
+   *  were admitted of late is likely, that they find nothing is the most that there can be. */
+  get expectations(): Omit<Backlog, "waiting"> {
+    let running = 0;
+    for (const { behind } of this.#running) if (behind > 1) running += behind;
+    return {
+      promptTokens: this.#tokensWaiting + running,
+      likelyTokens: this.#tokensWaiting * this.#computedShare + running,
+      answerTokens: this.#answerTokens,
+    };
   }
 
   find(id: SequenceId): Sequence | undefined {
@@ -105,6 +119,9 @@ export class Roster {
     this.#tokensWaiting -= sequence.length;
     insertByArrival(this.#running, sequence);
     this.#journal.admitted(sequence);
+    if (!sequence.wasStarted) {
+      this.#computedShare += (sequence.behind / sequence.length - this.#computedShare) * LATELY;
+    }
     sequence.wasStarted = true;
   }
 
@@ -144,6 +161,8 @@ export class Roster {
   /** Ends a sequence in whatever state it is. `keep`: what it computed is good, and goes to the cache. */
   end(sequence: Sequence, finish: Finish, keep: boolean): void {
     this.#remove(sequence, keep);
+    const isWhole = finish.kind === "stop" || finish.kind === "length";
+    if (isWhole) this.#answerTokens += (sequence.generated - this.#answerTokens) * LATELY;
     this.#journal.ended(sequence.id, finish);
   }
 

@@ -42,10 +42,14 @@ const nobody: ReadonlySet<SequenceId> = new Set();
 
 /** What there is to do besides decodes. */
 export interface Backlog {
-  /** At least what all prompts, waiting ones too, have still to compute. */
+  /** At most what all prompts, waiting ones too, have still to compute. */
   readonly promptTokens: number;
+  /** What of that is likely to be computed, as far as it is not cached. */
+  readonly likelyTokens: number;
   /** Sequences that wait. */
   readonly waiting: number;
+  /** Tokens that an answer is likely to have. */
+  readonly answerTokens: number;
 }
 
 /** Opens the budget of a step at `nowMs`. */

@@ -36,7 +36,7 @@ const sequence: fc.Arbitrary<Member> = fc
   .map(({ behind, isPaused, lane }) => member(behind, isPaused, lane));
 const newcomer: fc.Arbitrary<Member> = fc.integer({ min: 1, max: 40 }).map((behind) => member(behind));
 
-const nothing = { promptTokens: 0, waiting: 0 };
+const nothing = { promptTokens: 0, likelyTokens: 0, waiting: 0, answerTokens: 64 };
 const inOrder = { hasLanes: false, overtakes: false, isAged: () => false, nowMs: 0 };
 
 /** A step of `stepTokens` that takes from `queue` what fits. */

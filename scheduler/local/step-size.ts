@@ -16,7 +16,11 @@ export interface SizeContext {
   readonly contextMs: number;
   /** Prompts that are unfinished or wait, ≥ 1. */
   readonly prompts: number;
-  /** Their tokens besides those of the first one's. */
+  /** Their tokens that are likely to be computed, > 0. */
+  readonly promptTokens: number;
+  /** Tokens that an answer is likely to have, > 0. */
+  readonly answerTokens: number;
+  /** Tokens of prompts besides those of the first, at most. */
   readonly tokensBehind: number;
 }
 
@@ -27,6 +31,8 @@ const QUIET_MS = 200;
 const QUIET_LOSS = 0.06;
 /** A smaller step that delays everybody by so little more is the better one: its streams are smoother. */
 const DELAY_LOSS = 0.03;
+/** See `leastDelay`. */
+const WAIT_WEIGHT = 4;
 
 /**
  * For streams with a target, which is all that they need: the size with most tokens per millisecond, decodes and all but
@@ -43,20 +49,32 @@ export function mostEfficient(options: readonly SizeOption[], context: SizeConte
 
 /**
  * For streams without one, which want their answers soon: the size that delays everybody least, taken together. With p
- * tokens of prompts in each step of T milliseconds, n prompts of P tokens are done after nP / p steps. Until then each of
- * d streams is late by what its steps take longer than they would without prompts, T - T0. And under a steady load, where
- * another prompt comes for each that is done, each of the n waits all that time. For each token of a prompt that is
+ * tokens of prompts in each step of T milliseconds, n prompts of P tokens each are done after S = nP / p steps. Until then
+ * each prompt waits for T a step, and each of d streams is late by what a step takes longer than it would without prompts,
+ * T - T0. For each token of a prompt that is
  *
- *   delay = (d (T - T0) + n T) / p
+ *   delay = (4 n T' + d' (T - T0)) / p
  *
  * The more prompts wait, the more a step's fixed part counts, and the larger steps become; the more streams there are, the
- * smaller. `options` are in order of size, and not empty.
+ * smaller. But answers follow prompts: steps with p tokens of prompts begin p / P answers each, and if an answer has G
+ * tokens, p G / P streams go on at a time. So d' is on its way from d to that number, S / (S + G) of it, and T' is T with that many
+ * contexts to read: they are work of the answers, and no fixed part of steps that larger ones would spread out. Without
+ * this, steps would grow for as long as prompts wait, and answers begin without end while none ends.
+ *
+ * A wait counts four times, since whoever comes later waits, too: a rule that takes the present queue for all that there
+ * is lets a queue stand for ever. `options` are in order of size, and not empty.
  */
 export function leastDelay(options: readonly SizeOption[], context: SizeContext): number {
-  const { decodes, aloneMs, prompts } = context;
-  const delays = options.map(
-    ({ size, tookMs }) => (decodes * (tookMs - aloneMs) + prompts * tookMs) / Math.max(1, size - decodes),
-  );
+  const { decodes, aloneMs, contextMs, prompts, promptTokens, answerTokens } = context;
+  const streamMs = decodes === 0 ? 0 : contextMs / decodes;
+  const delays = options.map(({ size, tookMs }) => {
+    const tokens = Math.max(1, size - decodes);
+    const steps = promptTokens / tokens;
+    const lasting = (answerTokens * prompts) / steps;
+    const streams = decodes + ((lasting - decodes) * steps) / (steps + answerTokens);
+    const waitMs = tookMs + (lasting - decodes) * streamMs;
+    return (WAIT_WEIGHT * prompts * waitMs + streams * (tookMs - aloneMs)) / tokens;
+  });
   const least = Math.min(...delays);
   const allowed = decodes > 0 ? least * (1 + DELAY_LOSS) : least;
   return options[delays.findIndex((delay) => delay <= allowed)]!.size;

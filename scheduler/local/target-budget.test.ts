@@ -8,7 +8,7 @@ import type { CostModel } from "../cost/cost-model.ts";
 import { linearCost } from "../cost/linear.ts";
 import type { BatchPolicy } from "../policy.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
-import type { BudgetMember } from "./step-budget.ts";
+import type { Backlog, BudgetMember } from "./step-budget.ts";
 import { TargetBudget } from "./target-budget.ts";
 
 type TargetPolicy = Extract<BatchPolicy, { readonly kind: "target" }>;
@@ -57,6 +57,8 @@ function decode(overrides: Partial<BudgetMember> = {}): BudgetMember {
 
 const many = 1_000_000;
 
+const backlog: Backlog = { promptTokens: 0, likelyTokens: 0, waiting: 0, answerTokens: 64 };
+
 function budgetOf(
   running: readonly BudgetMember[],
   changes: Partial<TargetPolicy> = {},
@@ -64,8 +66,8 @@ function budgetOf(
   nowMs = 0,
 ): TargetBudget {
   return new TargetBudget({ ...policy, ...changes }, running, costs, nowMs, {
+    ...backlog,
     promptTokens: 2 * many,
-    waiting: 0,
   });
 }
 
@@ -94,9 +96,9 @@ test("without a stream that has a target a step is as large as may be", () => {
 test("where nobody has a target a step is as large as delays everybody least: larger, the more prompts wait", () => {
   const sizeOf = (decodes: number, waiting: number): number => {
     const streams = Array.from({ length: decodes }, () => decode());
-    const backlog = { promptTokens: 2 * many, waiting };
-    const budget = new TargetBudget({ ...policy, tbtMs: null }, streams, even, 0, backlog);
-    return budget.offer(many, 0, 0) + decodes;
+    const crowd = { promptTokens: 2 * many, likelyTokens: 4000 * waiting, waiting, answerTokens: 64 };
+    const budget = new TargetBudget({ ...policy, tbtMs: null }, streams, even, 0, crowd);
+    return budget.offer(4000, 0, 0) + decodes;
   };
   expect([sizeOf(0, 1), sizeOf(40, 1)]).toEqual([2048, 256]);
   expect(sizeOf(40, 100)).toBeGreaterThan(1024);
@@ -110,7 +112,7 @@ test("of the sizes that fit it takes the one with most tokens per millisecond, n
 
 test("while little waits, the smallest size that is nearly as good: decodes have more steps", () => {
   const sizeOf = (waiting: number, costs = even): number =>
-    new TargetBudget(policy, [decode()], costs, 0, { promptTokens: many + waiting, waiting: 0 }).offer(
+    new TargetBudget(policy, [decode()], costs, 0, { ...backlog, promptTokens: many + waiting }).offer(
       many,
       0,
       0,
@@ -125,7 +127,7 @@ test("while little waits, the smallest size that is nearly as good: decodes have
 });
 
 test("what all prompts still have to compute is a size as well", () => {
-  const budget = new TargetBudget(policy, [decode()], even, 0, { promptTokens: 130, waiting: 0 });
+  const budget = new TargetBudget(policy, [decode()], even, 0, { ...backlog, promptTokens: 130 });
   expect(budget.offer(130, 0, 0)).toBe(130);
 });
 

@@ -203,6 +203,8 @@ export class TargetBudget implements StepBudget {
       aloneMs,
       contextMs: this.#contextMs(aloneMs),
       prompts: Math.max(1, this.#prompts),
+      promptTokens: Math.max(left, this.#backlog.likelyTokens),
+      answerTokens: this.#backlog.answerTokens,
       tokensBehind: promptTokens - left,
     });
     // A crumb would cost a step of its own.
