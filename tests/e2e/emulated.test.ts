@@ -3,20 +3,30 @@
  * what happens when a GPU is lost under a stream.
  */
 import { expect, test } from "bun:test";
+import { join } from "node:path";
 import OpenAI from "openai";
 import { answerTo, questions } from "../support/questions.ts";
 import { Program } from "./program.ts";
 
 const timeoutMs = 120_000;
+const fakeCublaslt = join(import.meta.dir, "../../build/native/cuda/libbunting_fake_cublaslt.so");
+
+function emulated(
+  command: "serve" | "doctor",
+  options: readonly string[],
+  environment: Readonly<Record<string, string>>,
+): Program {
+  const device = ["--device", "emu", "--port", "0", "--max-model-len", "512"];
+  return Program.bunting([command, ...device, ...options], {
+    environment: { ...(process.env as Record<string, string>), ...environment },
+  });
+}
 
 /** `mishaps` are those of csrc/cuda/runtime_emulated.h. */
-function serveEmulated(mishaps: string): Program {
-  const environment = {
-    ...(process.env as Record<string, string>),
+function serveEmulated(mishaps: string, options: readonly string[] = []): Program {
+  return emulated("serve", options, {
     BUNTING_EMULATOR_MISHAPS: mishaps,
-  };
-  return Program.bunting(["serve", "--device", "emu", "--port", "0", "--max-model-len", "512"], {
-    environment,
+    BUNTING_CUBLASLT: fakeCublaslt,
   });
 }
 
@@ -77,3 +87,88 @@ test.each([
   },
   timeoutMs,
 );
+
+test(
+  "a request that kills the GPU twice is refused, the one beside it and those after it are answered",
+  async () => {
+    const poison = [901, 902, 903, 904];
+    const program = serveEmulated(`lose_on_words=${poison}`);
+    const client = await clientOf(program);
+    const long = {
+      model: "demo",
+      prompt: "Once upon a time",
+      max_tokens: 60,
+      min_tokens: 60,
+      temperature: 0,
+    };
+    const kill = () => client.completions.create({ model: "demo", prompt: poison, max_tokens: 4 });
+    let killer: Promise<unknown> | null = null;
+    let text = "";
+    for await (const chunk of await client.completions.create({ ...long, stream: true })) {
+      text += chunk.choices[0]?.text ?? "";
+      killer ??= kill().then(
+        () => "answered",
+        (error: Error) => error.message,
+      );
+    }
+    expect(await killer).toMatch(/the device is lost: a mishap that was asked for, for certain words/);
+    expect(program.errors.match(/Engine 0 was lost/g)).toHaveLength(2);
+    expect(text).toBe((await client.completions.create(long)).choices[0]!.text);
+    await end(program);
+  },
+  timeoutMs,
+);
+
+test.each([
+  ["weights, keys and values in fp8", ["--quant", "fp8", "--kv", "fp8"]],
+  ["weights in int8 and cuBLASLt", ["--quant", "int8", "--gemm", "cublaslt"]],
+])(
+  "with %s the answers are the same",
+  async (_, options) => {
+    const program = serveEmulated("", options);
+    const client = await clientOf(program);
+    const some = questions.slice(0, 4);
+    const answers = await Promise.all(some.map((question) => answerTo(client, question)));
+    expect(answers).toEqual(some.map(({ answer }) => answer));
+    await end(program);
+  },
+  timeoutMs,
+);
+
+test("doctor explains the device, what of its memory goes where, and what multiplies", async () => {
+  const own = emulated("doctor", [], { BUNTING_CUBLASLT: "/nowhere/libcublasLt.so" });
+  expect(await own.exitCode()).toBe(0);
+  expect(own.output).toContain("device          emu, because it was asked for");
+  expect(own.output).toMatch(
+    /gpu +emulated GPU: sm_80, 4 multiprocessors, 1\.0 GiB, of which 1\.0 GiB free\n +no driver/,
+  );
+  expect(own.output).toMatch(
+    /gemm +own kernels, because .*\n +--gemm cublaslt cannot be had: there is no cuBLASLt: \/nowhere/,
+  );
+  expect(own.output).toMatch(/weights +[\d.]+ MiB\nKV cache +[\d.]+ MiB .*\nworkspaces +[\d.]+ MiB\nreserve/);
+  const theirs = emulated("doctor", ["--gemm", "cublaslt", "--quant", "fp8"], {
+    BUNTING_CUBLASLT: fakeCublaslt,
+  });
+  expect(await theirs.exitCode()).toBe(0);
+  expect(theirs.output).toMatch(
+    /gemm +cuBLASLt 13\.1\.2 \(.*\) for more than 64 tokens of a step, because it was asked for/,
+  );
+  expect(theirs.output).toContain("bf16 with weights in fp8");
+});
+
+test("a GPU that is too small is refused in one sentence with the numbers, before anything is loaded", async () => {
+  const program = serveEmulated("memory_bytes=80000000");
+  expect(await program.exitCode()).toBe(1);
+  expect(program.errors).toMatch(
+    /The model does not fit: [\d.]+ MiB are needed and 76\.3 MiB available: weights [\d.]+ MiB, KV cache of \d+ tokens [\d.]+ MiB, workspaces [\d.]+ MiB, reserve [\d.]+ MiB\./,
+  );
+});
+
+test.each([
+  ["--gemm", "cublaslt", /--gemm cublaslt: there is no cuBLASLt: \/nowhere/],
+  ["--kv", "int8", /--kv int8: a GPU keeps keys and values in bf16 or, with --kv fp8, in fp8/],
+])("%s %s is refused where it cannot be had", async (option, value, sentence) => {
+  const program = emulated("serve", [option, value], { BUNTING_CUBLASLT: "/nowhere/libcublasLt.so" });
+  expect(await program.exitCode()).toBe(1);
+  expect(program.errors).toMatch(sentence);
+});
