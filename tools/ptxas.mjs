@@ -1,5 +1,5 @@
-// `node tools/ptxas.mjs [--write]`: builds libbunting_cuda.so and tells what each kernel takes of a multiprocessor, as
-// ptxas said it. Fails if a kernel spills registers to memory, or if docs/reference/gpu-kernels.md has other numbers of the
+// `node tools/ptxas.mjs [--write]`: compiles the CUDA kernels and tells what each takes of a multiprocessor, as ptxas
+// said it. Fails if a kernel spills registers to memory, or if docs/reference/gpu-kernels.md has other numbers of the
 // same compiler; `--write` writes that page. Needs nvcc, no GPU; without nvcc it says so and is content.
 
 import { spawnSync } from "node:child_process";
@@ -79,10 +79,10 @@ ${table(kernels)}
 }
 
 /** Builds and judges: what went wrong, or null, and a sentence on what was seen. */
-async function checkRegisters(write = false) {
+export async function checkRegisters(write = false) {
   const release = nvccRelease();
   if (release === null) return { skipped: true, problem: null, seen: "there is no nvcc" };
-  await buildNative(["bunting_cuda"]);
+  await buildNative(["bunting_cuda_kernels"]);
   const folder = join(nativeBuild, "cuda");
   const logs = readdirSync(folder).filter((name) => name.endsWith(".ptxas"));
   const kernels = logs.flatMap((name) => parsePtxas(readFileSync(join(folder, name), "utf8")));

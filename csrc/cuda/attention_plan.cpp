@@ -249,6 +249,10 @@ int64_t attention_partial_rows_max(AttentionShape const& shape) {
   return int64_t(shape.blocks) * kPartialTiles * kManyRows;
 }
 
+int64_t attention_merge_rows_max(AttentionShape const& shape) {
+  return attention_partial_rows_max(shape) / (shape.query_heads / shape.kv_heads);
+}
+
 void plan_attention(AttentionShape const& shape, std::span<AttentionChunk const> chunks,
                     std::span<SharedRange const> shared, AttentionPlan& plan) {
   static thread_local std::vector<UsedRange> ranges;

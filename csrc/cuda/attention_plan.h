@@ -88,9 +88,10 @@ struct AttentionPlan {
   double balance = 0;  // mean cost of a block / largest
 };
 
-// The most items and partial rows of a plan for so many tokens.
+// The most items, partial rows and merge_rows of a plan for so many tokens.
 int64_t attention_items_max(int32_t tokens, AttentionShape const& shape);
 int64_t attention_partial_rows_max(AttentionShape const& shape);
+int64_t attention_merge_rows_max(AttentionShape const& shape);
 
 // Plans attention for all tokens of the chunks, which cover the step's tokens [0, T) in order. Of a shared
 // range whole spans are read once for all its chunks, unless that adds more partial results than it saves

@@ -43,7 +43,7 @@ StepArrays::Sizes largest_sizes(Model const& model, bunting_engine_limits const&
           .items = size_t(attention_items_max(limits.step_tokens_max, attention_shape(model, blocks))),
           .blocks = size_t(blocks),
           .pairs_of_heads = tokens * size_t(s.kv_heads),
-          .merge_rows = size_t(attention_partial_rows_max(attention_shape(model, blocks))),
+          .merge_rows = size_t(attention_merge_rows_max(attention_shape(model, blocks))),
           .sample_pairs = chunks * (size_t(std::min(s.vocab, s.context_max)) + size_t(kBiasesMax)),
           .mask_words = chunks * mask_words(model)};
 }
@@ -66,9 +66,9 @@ size_t StepArrays::place(Sizes const& sizes, char* base) {
   positions = carver.take<int32_t>(sizes.tokens);
   slots = carver.take<int32_t>(sizes.tokens);
   sampled = carver.take<int32_t>(sizes.rows);
-  items = carver.take<AttentionItem>(sizes.items);
   item_begin = carver.take<int32_t>(sizes.blocks + 1);
   merge_begin = carver.take<int32_t>(sizes.pairs_of_heads + 1);
+  items = carver.take<AttentionItem>(sizes.items);
   merge_rows = carver.take<int32_t>(sizes.merge_rows);
   pages = carver.take<int32_t>(sizes.pages);
   copies = carver.take<PageCopy>(sizes.copies);
@@ -157,7 +157,7 @@ void Forward::record_graphs() {
     sizes.items = size_t(attention_items_max(tokens, shape));
     sizes.blocks = size_t(blocks_);
     sizes.pairs_of_heads = size_t(tokens) * size_t(shape.kv_heads);
-    sizes.merge_rows = size_t(attention_partial_rows_max(shape));
+    sizes.merge_rows = size_t(attention_merge_rows_max(shape));
     device_.place(sizes, device_arrays_.data());
     stream_.begin_recording();
     queue_layers(tokens, tokens);
@@ -177,7 +177,9 @@ void Forward::run(StepPlan const& plan, void* result) {
   auto const started = std::chrono::steady_clock::now();
   use_device(limits_.device);
   DecodeGraph const* const graph = graph_of(plan);
-  stream_.copy(device_arrays_.data(), host_arrays_.data(), write_arrays(plan, graph));
+  for (Part const& part : write_arrays(plan, graph))
+    if (part.bytes > 0)
+      stream_.copy(device_arrays_.data() + part.begin, host_arrays_.data() + part.begin, part.bytes);
   copy_pages(stream_, {.pages = reinterpret_cast<bf16*>(pages_.data()),
                        .copies = device_.copies,
                        .count = plan.copies,
@@ -199,7 +201,7 @@ void Forward::run(StepPlan const& plan, void* result) {
               size_t(plan.rows) * result_row_words(limits_) * 4);
 }
 
-size_t Forward::write_arrays(StepPlan const& plan, DecodeGraph const* graph) {
+std::array<Forward::Part, 3> Forward::write_arrays(StepPlan const& plan, DecodeGraph const* graph) {
   chunks_.clear();
   StepArrays::Sizes const largest = largest_sizes(model_, limits_, blocks_);
   StepArrays::Sizes sizes{};
@@ -260,7 +262,15 @@ size_t Forward::write_arrays(StepPlan const& plan, DecodeGraph const* graph) {
   std::copy(plan_.merge_begin.begin(), plan_.merge_begin.end(), host_.merge_begin);
   std::copy(plan_.merge_rows.begin(), plan_.merge_rows.end(), host_.merge_rows);
   write_rows(plan);
-  return bytes;
+  if (!graph) return {{{0, bytes}, {}, {}}};
+  auto const offset_of = [&](void const* at) {
+    return size_t(static_cast<char const*>(at) - host_arrays_.data());
+  };
+  size_t const items_end = offset_of(host_.items + plan_.items.size()),
+               merge_begin = offset_of(host_.merge_rows),
+               merge_end = offset_of(host_.merge_rows + plan_.merge_rows.size()),
+               pages_begin = offset_of(host_.pages);
+  return {{{0, items_end}, {merge_begin, merge_end - merge_begin}, {pages_begin, bytes - pages_begin}}};
 }
 
 // The rows of the step block again, with pairs and masks of their own.

@@ -5,10 +5,11 @@
 //   SwiGLU, + Wdown; then for the rows to sample: norm, logits, draw
 //
 // What a layer's products add to the residual stream, the next norm adds. After its attention the last layer
-// goes on with the sampled rows alone. A step is one copy to the device, the kernels of one stream, and
+// goes on with the sampled rows alone. A step is few copies to the device, the kernels of one stream, and
 // results that the last kernel writes into host memory.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -100,8 +101,13 @@ class Forward {
   float const* logits() const;
 
  private:
-  // Writes what the device is told, as `graph` wants it if there is one, and returns the bytes to copy.
-  size_t write_arrays(StepPlan const& plan, DecodeGraph const* graph);
+  // Bytes of the arrays.
+  struct Part {
+    size_t begin = 0, bytes = 0;
+  };
+  // Writes what the device is told, as `graph` wants it if there is one, and returns what to copy: of a
+  // graph, whose places are those of the largest step that it is for, less than lies there.
+  std::array<Part, 3> write_arrays(StepPlan const& plan, DecodeGraph const* graph);
   void write_rows(StepPlan const& plan);
   // All but drawing, for the first tokens and rows of the arrays.
   void queue_layers(int32_t tokens, int32_t rows);

@@ -14,10 +14,11 @@ constexpr uint32_t kCellBytes = 2;
 constexpr int32_t kMany = -kWarp;  // a thread of no warp
 
 #ifdef BUNTING_TSAN
-constexpr int32_t kArenas = 64;
+constexpr size_t kArenas = 64;
 #else
-constexpr int32_t kArenas = 1;
+constexpr size_t kArenas = 1;
 #endif
+constexpr size_t kAlignment = 128;
 
 constexpr int32_t warp_of(int32_t thread) {
   return thread / kWarp;
@@ -72,20 +73,21 @@ struct SharedMemory::Cell {
 };
 
 SharedMemory::SharedMemory() : cells_(new Cell[kBytesMax / kCellBytes]()) {
-  void* const memory = mmap(nullptr, kBytesMax * size_t(kArenas), PROT_READ | PROT_WRITE,
+  void* const memory = mmap(nullptr, kBytesMax * kArenas, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) std::abort();
   arenas_ = data_ = static_cast<char*>(memory);
 }
 
 SharedMemory::~SharedMemory() {
-  munmap(arenas_, kBytesMax * size_t(kArenas));
+  munmap(arenas_, kBytesMax * kArenas);
 }
 
 void SharedMemory::begin_block(size_t bytes, uint32_t block_epoch, int32_t block) {
   bytes_ = bytes;
   first_epoch_ = block_epoch;
-  data_ = arenas_ + size_t(block % kArenas) * kBytesMax;
+  size_t const own = (bytes / kAlignment + 1) * kAlignment, fit = kArenas > 1 ? kArenas * kBytesMax / own : 1;
+  data_ = arenas_ + size_t(block) % fit * own;
   uint64_t volatile* const words = reinterpret_cast<uint64_t*>(data_);  // volatile: not a memset
   for (size_t i = 0; i < (bytes + 7) / 8; ++i) words[i] = ~uint64_t(0);
 }

@@ -3,8 +3,11 @@
 // cuBLASLt where it is found. Not a test: nothing here passes or fails.
 //
 //   bunting_bench_cuda [path of libcublasLt]
+//   bunting_bench_emulated                      the same program on the emulator, in tiny shapes: shows that
+//   it runs
 //
-// A measurement is a graph of many launches over more memory than L2 holds, the fastest of several runs.
+// A measurement is a graph of many launches over more memory than L2 holds, launched until it takes so long
+// that starting it and hearing of its end do not count; the fastest of several runs.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -24,8 +27,21 @@ namespace bunting::cuda {
 namespace {
 
 constexpr double kDeadlineMs = 60'000;
-constexpr size_t kFarMoreThanCache = size_t(400) << 20;
-constexpr int32_t kHidden = 4096, kForward = 14336, kQueryHeads = 32, kKvHeads = 8, kHeadSize = 128;
+#if !defined(BUNTING_BENCH_EMULATED)
+constexpr int32_t kHidden = 4096, kForward = 14336, kQueryHeads = 32, kKvHeads = 8, kHeadSize = 128,
+                  kVocab = 128256, kSquare = 8192;
+constexpr size_t kFarMoreThanCache = size_t(400) << 20, kCopied = size_t(2) << 30;
+constexpr double kLongEnough = 0.02;  // seconds
+constexpr int kRuns = 8, kFewLaunches = 40, kManyLaunches = 10;
+constexpr int32_t kShrink = 1;  // of steps
+#else
+constexpr int32_t kHidden = 128, kForward = 256, kQueryHeads = 4, kKvHeads = 1, kHeadSize = 64, kVocab = 512,
+                  kSquare = 128;
+constexpr size_t kFarMoreThanCache = 1 << 16, kCopied = 1 << 16;
+constexpr double kLongEnough = 0;
+constexpr int kRuns = 2, kFewLaunches = 2, kManyLaunches = 1;
+constexpr int32_t kShrink = 32;
+#endif
 
 void finish(Stream& stream) {
   if (!stream.wait(kDeadlineMs)) fail(BUNTING_LOST, "the GPU does not come to an end");
@@ -38,7 +54,7 @@ class Buffer {
     MappedMemory staging(std::min(bytes, size_t(64) << 20), "a measurement");
     std::mt19937 random(1);
     uint16_t* const values = reinterpret_cast<uint16_t*>(staging.data());
-    for (size_t i = 0; i < staging.bytes() / 2; ++i) values[i] = uint16_t((random() & 0x807f) | 0x3c00);
+    for (size_t i = 0; i < staging.bytes() / 2; ++i) values[i] = uint16_t((random() & 0x807e) | 0x3c00);
     Stream stream;
     for (size_t at = 0; at < bytes; at += staging.bytes())
       stream.copy(memory_.data() + at, staging.data(), std::min(staging.bytes(), bytes - at));
@@ -75,14 +91,17 @@ double seconds_of(int count, std::function<void(Stream&, int)> const& launch) {
   stream.begin_recording();
   for (int i = 0; i < count; ++i) launch(stream, i);
   Graph const graph = stream.end_recording();
-  double best = 1e9;
-  for (int run = 0; run < 8; ++run) {
+  auto const took = [&](int launches) {
     auto const start = Clock::now();
-    stream.launch(graph);
+    for (int i = 0; i < launches; ++i) stream.launch(graph);
     finish(stream);
-    if (run > 0) best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
-  }
-  return best / count;
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  took(1);  // warms up
+  int const launches = int(kLongEnough / took(1)) + 1;
+  double best = 1e9;
+  for (int run = 0; run < kRuns; ++run) best = std::min(best, took(launches));
+  return best / launches / count;
 }
 
 struct Ceilings {
@@ -98,9 +117,9 @@ void row(char const* what, double seconds, double amount, double ceiling, char c
 }
 
 double copy_bytes_per_second() {
-  constexpr size_t kBytes = size_t(2) << 30;
-  Buffer const from(kBytes), to(kBytes);
-  return 2 * kBytes / seconds_of(4, [&](Stream& s, int) { s.copy(to.as<char>(), from.as<char>(), kBytes); });
+  Buffer const from(kCopied), to(kCopied);
+  return 2 * kCopied /
+         seconds_of(4, [&](Stream& s, int) { s.copy(to.as<char>(), from.as<char>(), kCopied); });
 }
 
 // ---- matrix products ------------------------------------------------------------------------------------
@@ -113,7 +132,7 @@ constexpr Product kProducts[] = {{"qkv", (kQueryHeads + 2 * kKvHeads) * kHeadSiz
                                  {"o", kHidden, kHidden},
                                  {"gate, up", 2 * kForward, kHidden},
                                  {"down", kHidden, kForward},
-                                 {"vocabulary", 128256, kHidden}};
+                                 {"vocabulary", kVocab, kHidden}};
 
 class Operands {
  public:
@@ -157,8 +176,6 @@ class Operands {
   DeviceMemory arrived_;
 };
 
-constexpr int kLaunches = 40;
-
 void bench_few(Ceilings const& most, CublasLt* library) {
   constexpr char const* kNames[] = {"bf16", "int8", "int4", "fp8"};
   for (Product const& p : kProducts)
@@ -169,30 +186,32 @@ void bench_few(Ceilings const& most, CublasLt* library) {
         char name[96];
         std::snprintf(name, sizeof name, "%s, %d token%s, %s", p.name, tokens, tokens > 1 ? "s" : "",
                       kNames[int(format)]);
-        row(name, seconds_of(kLaunches, [&](Stream& s, int i) { gemm_few(s, operands.product(i)); }),
+        row(name, seconds_of(kFewLaunches, [&](Stream& s, int i) { gemm_few(s, operands.product(i)); }),
             operands.bytes(), most.copy_bytes, "TB/s", "≥ 80 %");
         if (!library || format != Format::plain) continue;
         std::snprintf(name, sizeof name, "%s, %d token%s, cuBLASLt", p.name, tokens, tokens > 1 ? "s" : "");
-        row(name, seconds_of(kLaunches, [&](Stream& s, int i) { library->multiply(s, operands.product(i)); }),
+        row(name,
+            seconds_of(kFewLaunches, [&](Stream& s, int i) { library->multiply(s, operands.product(i)); }),
             operands.bytes(), most.copy_bytes, "TB/s", "–");
       }
 }
 
 void bench_many(Ceilings const& most, CublasLt* library) {
-  for (int32_t tokens : {128, 1024, 4096})
+  for (int32_t tokens : {128, 1024 / kShrink, 4096 / kShrink})
     for (Product const& p : {kProducts[0], kProducts[2], kProducts[3]}) {
       Operands const operands(p, tokens, Format::plain);
       char name[96];
       std::snprintf(name, sizeof name, "%s, %d tokens", p.name, tokens);
-      row(name, seconds_of(10, [&](Stream& s, int i) { gemm_many(s, operands.product(i)); }),
+      row(name, seconds_of(kManyLaunches, [&](Stream& s, int i) { gemm_many(s, operands.product(i)); }),
           operands.flops(), most.flops, "PFLOP/s", "≥ 50 %");
       Operands const halves(p, tokens, Format::int4);
       std::snprintf(name, sizeof name, "%s, %d tokens, int4", p.name, tokens);
-      row(name, seconds_of(10, [&](Stream& s, int i) { gemm_many(s, halves.product(i)); }), halves.flops(),
-          most.flops, "PFLOP/s", "–");
+      row(name, seconds_of(kManyLaunches, [&](Stream& s, int i) { gemm_many(s, halves.product(i)); }),
+          halves.flops(), most.flops, "PFLOP/s", "–");
       if (!library) continue;
       std::snprintf(name, sizeof name, "%s, %d tokens, cuBLASLt", p.name, tokens);
-      row(name, seconds_of(10, [&](Stream& s, int i) { library->multiply(s, operands.product(i)); }),
+      row(name,
+          seconds_of(kManyLaunches, [&](Stream& s, int i) { library->multiply(s, operands.product(i)); }),
           operands.flops(), most.flops, "PFLOP/s", "≥ 70 %");
     }
 }
@@ -204,6 +223,12 @@ struct Batch {
   int32_t sequences, start, count, shared;  // of `start` positions the first `shared` are common to all
   char const* aim;
 };
+
+Batch shrunk(Batch const& b) {
+  auto const less = [](int32_t x) { return (x + kShrink - 1) / kShrink; };
+  return {b.name,        less(b.sequences),  less(b.start - b.shared) + b.shared / kShrink,
+          less(b.count), b.shared / kShrink, b.aim};
+}
 
 double bench_attention(Ceilings const& most, int32_t blocks, Batch const& b, bool share) {
   constexpr int32_t kPage = 16;
@@ -237,7 +262,7 @@ double bench_attention(Ceilings const& most, int32_t blocks, Batch const& b, boo
                      merge_begin = upload(plan.merge_begin), merge_rows = upload(plan.merge_rows),
                      page_ids = upload(pages), position_of = upload(positions),
                      arrived = upload(std::vector<int32_t>(positions.size() * kKvHeads));
-  double const seconds = seconds_of(20, [&](Stream& s, int i) {
+  double const seconds = seconds_of(kFewLaunches, [&](Stream& s, int i) {
     bf16* const layer = kv.as<bf16>(size_t(i % copies) * size_t(page_count) * part * 4);
     attention(s, {.q = q.as<bf16>(),
                   .out = out.as<bf16>(),
@@ -282,22 +307,26 @@ int run(int argc, char** argv) {
   }
   Ceilings most{copy_bytes_per_second(), 0, library ? "cuBLASLt" : "our own kernel"};
   {
-    Operands const square({"", 8192, 8192}, 8192, Format::plain);
-    most.flops = square.flops() / seconds_of(5, [&](Stream& s, int i) {
+    Operands const square({"", kSquare, kSquare}, kSquare, Format::plain);
+    most.flops = square.flops() / seconds_of(kManyLaunches, [&](Stream& s, int i) {
                    library ? library->multiply(s, square.product(i)) : gemm_many(s, square.product(i));
                  });
   }
-  std::printf("%s, %s. Copying: %.2f TB/s read and written. 8192³ bf16 by %s: %.0f TFLOP/s.\n\n",
-              info.name.c_str(), info.note.c_str(), most.copy_bytes * 1e-12,
+  std::printf("%s, %s. Copying: %.2f TB/s read and written. %d³ bf16 by %s: %.0f TFLOP/s.\n\n",
+              info.name.c_str(), info.note.c_str(), most.copy_bytes * 1e-12, kSquare,
               library ? library->description().c_str() : most.flops_of, most.flops * 1e-12);
   std::printf("| What | µs | Rate | Of the most | Aim |\n|---|---|---|---|---|\n");
   int32_t const blocks = info.multiprocessors * kAttentionBlocks;
-  for (Batch const& b :
+  for (Batch b :
        {Batch{"64 decodes of 2k", 64, 2047, 1, 0, "≥ 85 %"},
         Batch{"1 decode of 32k", 1, 32767, 1, 0, "≥ 85 %"}, Batch{"256 decodes of 1k", 256, 1023, 1, 0, "–"},
-        Batch{"a chunk of 2048", 1, 0, 2048, 0, "–"}, Batch{"a chunk of 512 at 16k", 1, 16384, 512, 0, "–"}})
+        Batch{"a chunk of 2048", 1, 0, 2048, 0, "–"},
+        Batch{"a chunk of 512 at 16k", 1, 16384, 512, 0, "–"}}) {
+    if (kShrink > 1) b = shrunk(b);
     bench_attention(most, blocks, b, false);
-  Batch const tree{"128 decodes, 4k shared + 200", 128, 4096 + 200, 1, 4096, "–"};
+  }
+  Batch tree{"128 decodes, 4k shared + 200", 128, 4096 + 200, 1, 4096, "–"};
+  if (kShrink > 1) tree = shrunk(tree);
   double const apart = bench_attention(most, blocks, tree, false),
                once = bench_attention(most, blocks, tree, true);
   std::printf("| reading the shared prefix once | | %.1f × faster | | ≥ 5 × |\n", apart / once);
