@@ -3,10 +3,10 @@
  * same weight width and with as many threads, llama.cpp in the faster of its configurations. Random weights. The machine
  * should be idle; models and GGUF files are made once and kept in --place.
  *
- *   npx bun benchmarks/cpu.ts [--place folder] [--only "1B bf16,server"] [--list] [--record benchmarks/cpu/results.json]
+ *   npx bun benchmarks/cpu.ts [--place folder] [--only "1B bf16" --only server …] [--list] [--record benchmarks/cpu/results.json]
  *     [--threads 2] [--isa avx2] [--library build/native/libbunting_cpu.so] [--llama-bench path] [--llama-server path] [--json]
  *
- * `--only` takes the rows whose names contain one of the words; `--list` names them. `--record` puts what was measured into
+ * `--only` takes the rows whose names contain one of the texts; `--list` names them. `--record` puts what was measured into
  * a file, beside what was measured before, and writes the table to a page of the same name. `--isa` forces a lower
  * instruction set for the rows of the engine. llama-batched-bench and llama-quantize are looked for beside llama-bench.
  */
@@ -33,7 +33,7 @@ const root = resolve(import.meta.dir, "..");
 const { values } = parseArgs({
   options: {
     place: { type: "string", default: join(tmpdir(), "bunting-cpu-benchmark") },
-    only: { type: "string", default: "" },
+    only: { type: "string", multiple: true, default: [""] },
     list: { type: "boolean", default: false },
     record: { type: "string" },
     threads: { type: "string", default: String(Math.min(2, navigator.hardwareConcurrency)) },
@@ -48,8 +48,7 @@ const { values } = parseArgs({
 const isa = ([...isaNames, "auto"] as const).find((name) => name === values.isa);
 if (isa === undefined) throw new Error(`--isa ${values.isa}: wanted ${isaNames.join(", ")} or auto`);
 const threads = Number(values.threads);
-const words = values.only.split(",").map((word) => word.trim());
-const chosen = rows.filter(({ name }) => words.some((word) => name.includes(word)));
+const chosen = rows.filter(({ name }) => values.only.some((word) => name.includes(word)));
 if (chosen.length === 0) throw new Error(`--only ${values.only}: no row has such a name; --list names them`);
 if (values.list) {
   for (const { name } of chosen) console.log(name);

@@ -1,8 +1,8 @@
 // test_model.cpp - loading: what is refused, and that the file's element type and offsets do not matter.
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -195,12 +195,14 @@ TEST(model_takes_whole_blocks_only) {
 // A file that holds `bytes`, removed with the object.
 struct BytesFile {
   explicit BytesFile(std::vector<char> const& bytes) {
-    int const file = mkstemp(path);
+    char const* const folder = std::getenv("TMPDIR");
+    path = std::string(folder ? folder : "/tmp") + "/bunting-blocks-XXXXXX";
+    int const file = mkstemp(path.data());
     if (write(file, bytes.data(), bytes.size()) != ssize_t(bytes.size())) std::abort();
     close(file);
   }
-  ~BytesFile() { unlink(path); }
-  char path[32] = "/tmp/bunting-blocks-XXXXXX";
+  ~BytesFile() { unlink(path.c_str()); }
+  std::string path;
 };
 
 // Q beside it in Q8_0 or not, a matrix in int8 takes the integers of Q4_0 as they are.
@@ -223,7 +225,7 @@ TEST(model_keeps_q4_0_exactly_in_int8) {
     ModelPointer const model(opened);
     for (TinyFile::Tensor const& t : file.tensors()) {
       bool const is_ours = t.tensor == BUNTING_T_Q && t.layer == 0;
-      bunting_model_load(opened, t.tensor, t.layer, is_ours ? q.path : file.path().c_str(),
+      bunting_model_load(opened, t.tensor, t.layer, (is_ours ? q.path : file.path()).c_str(),
                          is_ours ? 0 : t.offset, is_ours ? dtype : BUNTING_F32, t.rows, t.cols);
     }
     if (bunting_model_seal(opened) != BUNTING_OK) return {};
