@@ -75,13 +75,18 @@ export function planServing(
     topLogprobsMax: TOP_LOGPROBS_MAX,
     gemm: chooseGemm(config, isGpu),
   };
-  const cublaslt = perEngine.gemm === "cublaslt" ? probeCublaslt(library, backend.gpus ?? []) : null;
-  const { weightBytes, pageBytes } = library.modelPlan(shape, compute, PAGE_TOKENS);
-  const { workspaceBytes, copyBytes } = library.enginePlan(shape, compute, {
-    ...perEngine,
-    pages: 1,
-    device: backend.gpus?.[0] ?? 0,
+  const [firstGpu = 0] = backend.gpus ?? [];
+  const cublaslt =
+    perEngine.gemm === "cublaslt"
+      ? onGpu("--gemm cublaslt: ", "", () => library.cublasltProbe(firstGpu))
+      : null;
+  const plan = () => ({
+    ...library.modelPlan(shape, compute, PAGE_TOKENS),
+    ...library.enginePlan(shape, compute, { ...perEngine, pages: 1, device: firstGpu }),
   });
+  const { weightBytes, pageBytes, workspaceBytes, copyBytes } = isGpu
+    ? onGpu(`--device ${backend.kind}: `, "; use --device cpu", plan)
+    : plan();
   if (isGpu && weightBytes > machine.memoryFreeBytes) {
     throw new ConfigError(
       `On their way to the GPU the weights take ${formatBytes(weightBytes)} of the machine's memory, and ${formatBytes(machine.memoryFreeBytes)} are free.`,
@@ -193,12 +198,12 @@ function chooseGpuCompute(config: Config): "bf16" {
   throw new ConfigError("--dtype f32: GPUs compute in bf16; use --device cpu for f32.");
 }
 
-/** The library's name and version. Throws ConfigError with the reason when one of the GPUs cannot use it. */
-function probeCublaslt(library: NativeLibrary, gpus: readonly number[]): string {
+/** What a GPU's engine refuses becomes a sentence about the setting that asked for it. */
+function onGpu<Result>(before: string, after: string, ask: () => Result): Result {
   try {
-    return gpus.map((gpu) => library.cublasltProbe(gpu))[0] ?? "";
+    return ask();
   } catch (error) {
-    if (error instanceof NativeError) throw new ConfigError(`--gemm cublaslt: ${error.message}.`);
+    if (error instanceof NativeError) throw new ConfigError(`${before}${error.message}${after}.`);
     throw error;
   }
 }

@@ -165,10 +165,15 @@ test("a GPU that is too small is refused in one sentence with the numbers, befor
 });
 
 test.each([
-  ["--gemm", "cublaslt", /--gemm cublaslt: there is no cuBLASLt: \/nowhere/],
-  ["--kv", "int8", /--kv int8: a GPU keeps keys and values in bf16 or, with --kv fp8, in fp8/],
-])("%s %s is refused where it cannot be had", async (option, value, sentence) => {
-  const program = emulated("serve", [option, value], { BUNTING_CUBLASLT: "/nowhere/libcublasLt.so" });
+  ["cuBLASLt", ["--gemm", "cublaslt"], /--gemm cublaslt: there is no cuBLASLt: \/nowhere/],
+  ["int8 keys", ["--kv", "int8"], /--kv int8: a GPU keeps keys and values in bf16 or, with --kv fp8, in fp8/],
+  [
+    "heads without a kernel",
+    [join(import.meta.dir, "../reference/qwen3"), "--max-model-len", "64"],
+    /--device emu: the GPU engine has heads of 32, 64, 96 and 128, not of 80; use --device cpu\./,
+  ],
+])("%s: refused where it cannot be had", async (_, options, sentence) => {
+  const program = emulated("serve", options, { BUNTING_CUBLASLT: "/nowhere/libcublasLt.so" });
   expect(await program.exitCode()).toBe(1);
   expect(program.errors).toMatch(sentence);
 });
