@@ -4,12 +4,12 @@ import type { EngineCosts } from "./cost/cost-model.ts";
 import type { DeviceSpec } from "./device.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import type { Journal } from "./journal.ts";
-import { type Admission, admitNext, type Overtaking } from "./local/admission.ts";
+import { type Admission, admitNext } from "./local/admission.ts";
 import { insertByArrival } from "./local/arrival-list.ts";
 import { securePages, youngestPaused } from "./local/preemption.ts";
 import type { Sequence } from "./local/sequence.ts";
 import { openBudget, type StepBudget, WholePrompts } from "./local/step-budget.ts";
-import { type PlannedChunk, planDecodes, planPrompts } from "./local/step-planner.ts";
+import { type Overtaking, type PlannedChunk, planDecodes, planPrompts } from "./local/step-planner.ts";
 import type { Roster } from "./roster.ts";
 
 /** A step that was decided, and whose chunks it has. */
@@ -100,7 +100,7 @@ export class Planner {
     const { options, roster } = this.#parts;
     const { running, queue } = roster;
     const prompts = running.filter(({ behind, isPaused }) => behind > 1 && !isPaused);
-    const admit = (overtaking: Overtaking | null): PlannedChunk<Sequence> | null =>
+    const admit = (overtaking: Overtaking<Sequence> | null): PlannedChunk<Sequence> | null =>
       copies === null ? null : this.#admit(prompts, budget, nowMs, copies, overtaking);
     return planPrompts(prompts, admit, budget, {
       hasLanes: this.#hasLanes,
@@ -116,7 +116,7 @@ export class Planner {
     budget: StepBudget,
     nowMs: number,
     copies: PageCopy[],
-    overtaking: Overtaking | null,
+    overtaking: Overtaking<Sequence> | null,
   ): PlannedChunk<Sequence> | null {
     const { roster, journal } = this.#parts;
     for (let parked = 0; parked < PARKED_MAX; parked++) {
@@ -140,7 +140,7 @@ export class Planner {
     prompts: readonly Sequence[],
     budget: StepBudget,
     nowMs: number,
-    overtaking: Overtaking | null,
+    overtaking: Overtaking<Sequence> | null,
   ): Admission {
     const { roster, options, journal } = this.#parts;
     const { queue, running, residency } = roster;

@@ -5,6 +5,7 @@ import { findOwner } from "./prefix-pending.ts";
 import type { Residency } from "./residency.ts";
 import type { Sequence } from "./sequence.ts";
 import type { StepBudget } from "./step-budget.ts";
+import type { Overtaking } from "./step-planner.ts";
 import type { WaitQueue } from "./wait-queue.ts";
 
 /** Tokens of the longest sequence, prompt and output together, that could ever run here. */
@@ -64,13 +65,6 @@ export type Admission =
   | { readonly kind: "blocked" }
   | { readonly kind: "none" };
 
-/** Who may be admitted before an unfinished prompt: whoever is of an earlier lane, or of its lane with at most
- *  `tokensMax` tokens to compute. */
-export interface Overtaking {
-  readonly lane: number;
-  readonly tokensMax: number;
-}
-
 /** What admission goes by. */
 export interface AdmissionState {
   readonly queue: WaitQueue;
@@ -84,7 +78,7 @@ export interface AdmissionState {
   /** Number of the step that is being planned. */
   readonly step: number;
   /** Null: anybody may be admitted. */
-  readonly overtaking: Overtaking | null;
+  readonly overtaking: Overtaking<Sequence> | null;
 }
 
 /**
@@ -138,8 +132,19 @@ export function admitNext(state: AdmissionState): Admission {
   }
 }
 
-function mayOvertake({ lane }: Sequence, left: number, overtaking: Overtaking): boolean {
-  return lane < overtaking.lane || (lane === overtaking.lane && left <= overtaking.tokensMax);
+/** Whether a sequence with `left` tokens to compute may be admitted before an unfinished prompt: if it is of an earlier
+ *  lane; if it is shorter, and its tenant has used no more; or if its tenant will have used no more even then. So a crowd of
+ *  one tenant's passes another's long prompt only until they are even, and another's prompt need not wait for the crowd's. */
+function mayOvertake(
+  { lane, account }: Sequence,
+  left: number,
+  { prompt, isFirm, isAged }: Overtaking<Sequence>,
+): boolean {
+  if (lane !== prompt.lane) return lane < prompt.lane;
+  if (isFirm) return false;
+  const isShorter = left < prompt.behind;
+  if (account === null || account === prompt.account) return isShorter && !isAged;
+  return account.used + (isShorter ? 0 : left) <= prompt.account!.used;
 }
 
 /** Pages that stay available. */

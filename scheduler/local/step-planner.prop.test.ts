@@ -5,10 +5,9 @@ import fc from "fast-check";
 import type { SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { staticBudget } from "../engine-options.ts";
-import type { Overtaking } from "./admission.ts";
 import type { BudgetMember } from "./step-budget.ts";
 import { openBudget } from "./step-budget.ts";
-import { type Behind, type PlannedChunk, planDecodes, planPrompts } from "./step-planner.ts";
+import { type Behind, type Overtaking, type PlannedChunk, planDecodes, planPrompts } from "./step-planner.ts";
 
 type Member = Behind & BudgetMember;
 
@@ -107,11 +106,10 @@ describe("a short prompt is not held up by a long one", () => {
   const step = (running: readonly (Member & { readonly name: string })[], waiting: readonly Member[]) => {
     const queue = [...waiting];
     const budget = openBudget(staticBudget(16), running, linearCost(1, 1), 0, nothing);
-    const admit = (overtaking: Overtaking | null): PlannedChunk<Member> | null => {
+    const admit = (overtaking: Overtaking<Member> | null): PlannedChunk<Member> | null => {
       const next = queue[0];
       if (next === undefined) return null;
-      const isAllowed =
-        overtaking === null || next.lane < overtaking.lane || next.behind <= overtaking.tokensMax;
+      const isAllowed = overtaking === null || isBefore(next, overtaking);
       const count = isAllowed ? budget.offer(next.behind, 0, 0) : 0;
       if (count === 0) return null;
       budget.take(count, 0);
@@ -125,6 +123,8 @@ describe("a short prompt is not held up by a long one", () => {
       count,
     ]);
   };
+  const isBefore = (next: Member, { prompt, isFirm, isAged }: Overtaking<Member>): boolean =>
+    next.lane === prompt.lane ? !isFirm && !isAged && next.behind < prompt.behind : next.lane < prompt.lane;
   const AGED = 7 as SequenceId;
   const named = (name: string, behind: number, changes: Partial<Member> = {}) => {
     return { ...member(behind), name, ...changes };

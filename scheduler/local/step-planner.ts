@@ -1,5 +1,4 @@
 import type { SequenceId } from "../core.ts";
-import type { Overtaking } from "./admission.ts";
 import type { StepBudget } from "./step-budget.ts";
 
 /** What the planner needs to know of a sequence. */
@@ -36,6 +35,15 @@ export function planDecodes<S extends Behind>(
   return chunks;
 }
 
+/** Who might be admitted before this unfinished prompt, the first of all. */
+export interface Overtaking<S> {
+  readonly prompt: S;
+  /** It has got no chunk for so long that nobody of its lane passes it. */
+  readonly isFirm: boolean;
+  /** It has waited so long that nobody of its tenant passes it. */
+  readonly isAged: boolean;
+}
+
 /** How prompts come to their turn. */
 export interface PromptOrder<S> {
   readonly hasLanes: boolean;
@@ -59,18 +67,19 @@ const PATIENCE_MS = 2000;
  * O(running + admitted).
  *
  * A long prompt takes many steps, and everybody behind it would wait for all of them. So with `overtakes` the shorter
- * of unfinished prompts comes first, and `admit` is asked first for whoever has at most half as much to compute as the
- * shortest has left: nobody waits for another's prompt for much more than its own would take. Whoever has aged, or has
- * had no chunk for two seconds, is not overtaken.
+ * of unfinished prompts comes first, and `admit` is asked first for whoever has less to compute than the first of them has
+ * left: nobody waits for another's prompt for much more than its own would take. Whoever has aged goes before those, and
+ * so does whoever has had no chunk for two seconds.
  */
 export function planPrompts<S extends Behind>(
   running: readonly S[],
-  admit: (overtaking: Overtaking | null) => PlannedChunk<S> | null,
+  admit: (overtaking: Overtaking<S> | null) => PlannedChunk<S> | null,
   budget: StepBudget,
   order: PromptOrder<S>,
 ): PlannedChunk<S>[] {
   const prompts = running.filter(({ behind, isPaused }) => behind > 1 && !isPaused);
-  const isFirm = (one: S): boolean => order.nowMs - one.lastChunkMs >= PATIENCE_MS || order.isAged(one);
+  const isStarving = (one: S): boolean => order.nowMs - one.lastChunkMs >= PATIENCE_MS;
+  const isFirm = (one: S): boolean => isStarving(one) || order.isAged(one);
   // Stable sorts: what they leave open is in order of arrival.
   if (order.overtakes) prompts.sort((a, b) => rank(a, isFirm(a)) - rank(b, isFirm(b)));
   if (order.hasLanes) prompts.sort((a, b) => a.lane - b.lane);
@@ -78,8 +87,7 @@ export function planPrompts<S extends Behind>(
   const chunks: PlannedChunk<S>[] = [];
   const first = prompts[0];
   if (order.overtakes && first !== undefined) {
-    const tokensMax = isFirm(first) ? 0 : first.behind - 1;
-    const overtaking = { lane: first.lane, tokensMax };
+    const overtaking = { prompt: first, isFirm: isStarving(first), isAged: order.isAged(first) };
     for (let chunk = admit(overtaking); chunk !== null; chunk = admit(overtaking)) chunks.push(chunk);
   }
   let isFull = false;

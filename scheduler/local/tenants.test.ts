@@ -166,3 +166,30 @@ test("cached_tokens_not_charged_as_compute: they cost the room they take, a hund
   charged.chargeOccupancy(4000, 10_000);
   expect(charged.used).toBeCloseTo(400, 9);
 });
+
+test("a crowd's short prompts pass another tenant's long one only until they are even, and that passes the crowd's", () => {
+  const harness = new EngineHarness({
+    spec: { pages: 256 },
+    engine: {
+      queue: { kind: "lanes", groups: 1, credits: [1, 1, 1], tenantSlack: 400 },
+      batch: staticBudget(20),
+      admission: { sequencesMax: 64, prefixPending: false, overtakes: true },
+    },
+  });
+  let prompts = 0;
+  const submit = (tenant: string, tokens: number): SequenceId => {
+    prompts += 1;
+    return harness.submit(sequenceSpec(tokensFrom(61 * prompts, tokens), 1, { service: { tenant } }));
+  };
+  for (let i = 0; i < 20; i++) submit("crowd", 60);
+  harness.step();
+  const other = submit("other", 200);
+  for (let i = 0; i < 20; i++) submit("crowd", 40);
+  harness.finish();
+  const order = harness.steps.flatMap(({ chunks }) => chunks.map(({ sequence }) => sequence));
+  const before = new Set(order.slice(0, order.lastIndexOf(other)));
+  const passed = [...before].filter((id) => order.indexOf(id) > order.indexOf(other));
+  // It begins at once, beside the crowd's first; then 200 tokens of the crowd's pass it.
+  expect(order.indexOf(other)).toBeLessThanOrEqual(4);
+  expect(passed.length).toBeWithin(2, 7);
+});
