@@ -220,10 +220,12 @@ Stream::~Stream() {
 }
 
 void Stream::copy(void* to, void const* from, size_t bytes) {
+  if (bytes == 0) return;
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, queue_->stream), "copying");
 }
 
 void Stream::fill(void* to, int value, size_t bytes) {
+  if (bytes == 0) return;
   check(cudaMemsetAsync(to, value, bytes, queue_->stream), "filling memory");
 }
 

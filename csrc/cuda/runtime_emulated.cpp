@@ -302,6 +302,7 @@ Stream::~Stream() {
 }
 
 void Stream::copy(void* to, void const* from, size_t bytes) {
+  if (bytes == 0) return;
   queue_->push([=] {
     std::memcpy(to, from, bytes);
     if (has_words_to_lose_on(from, bytes)) lose("a mishap that was asked for, for certain words");
@@ -309,6 +310,7 @@ void Stream::copy(void* to, void const* from, size_t bytes) {
 }
 
 void Stream::fill(void* to, int value, size_t bytes) {
+  if (bytes == 0) return;
   queue_->push([=] { std::memset(to, value, bytes); });
 }
 

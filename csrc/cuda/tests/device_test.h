@@ -4,6 +4,7 @@
 // its own.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -42,7 +43,7 @@ class DeviceArray {
   T* data() const { return reinterpret_cast<T*>(memory_.data()); }
   size_t size() const { return count_; }
   void set(std::vector<T> const& values) {
-    std::memcpy(staging_.data(), values.data(), count_ * sizeof(T));
+    std::copy(values.begin(), values.end(), reinterpret_cast<T*>(staging_.data()));
     upload();
   }
   std::vector<T> get() const {
