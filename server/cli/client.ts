@@ -136,7 +136,8 @@ async function ask(target: Target, route: string, init: RequestInit): Promise<Re
   const base = apiBase(target.url);
   const headers = { ...authorization(target), ...(init.headers as Record<string, string>) };
   try {
-    return await fetch(`${base}${route}`, { ...init, headers });
+    // A connection of its own: a server may close an idle one just when it is used again.
+    return await fetch(`${base}${route}`, { ...init, headers, keepalive: false });
   } catch (error) {
     if (init.signal?.aborted) throw error;
     throw new ServerError(0, `No server answers at ${base}.`);
