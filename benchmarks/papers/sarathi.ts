@@ -9,7 +9,7 @@ import { ours, policyOf, sarathi, withChanges } from "../../scheduler/policies.t
 import type { Policy } from "../../scheduler/policy.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
-import { chatWorkload } from "../../scheduler/sim/workloads/chat.ts";
+import { chatWorkload, type Lengths } from "../../scheduler/sim/workloads/chat.ts";
 import { mixedWorkload } from "../../scheduler/sim/workloads/mixed.ts";
 import { lengthsOf } from "../../server/simulate/traces.ts";
 import { allAnswered, type Bench, devices, mean } from "./bench.ts";
@@ -203,6 +203,7 @@ export function againstStatic(bench: Bench): void {
       bench.row(row("target", what, gain, "×", { least: 1.1 }));
     } else bench.row(row("target", `the same, ${tbtMs} ms (${best.budget})`, gain, "×"));
   }
+  inBalance(bench, rows);
   const { profile } = devices(DEVICE, 1)[0]!;
   const wrong: CostModel = {
     name: "10 % too fast",
@@ -238,6 +239,31 @@ export function againstStatic(bench: Bench): void {
     yLabel: "calls per second",
     series: [...curves].map(([name, points]) => ({ name, points })),
   });
+}
+
+/**
+ * What a device carries with steps of one size for ever, with no queue and no chance in it: in balance each P tokens of
+ * prompts begin an answer of G tokens, so a step of s tokens holds s G / (P + G) answers with a context each. No budget, however
+ * it is chosen, carries more than the best line that fits its target.
+ */
+function inBalance(bench: Bench, rows: readonly Lengths[]): void {
+  const { profile } = devices(DEVICE, 1)[0]!;
+  const prompt = mean(rows.map(({ promptTokens }) => promptTokens));
+  const answer = mean(rows.map(({ outputTokens }) => outputTokens));
+  const lines = [...STATIC_BUDGETS, 1536]
+    .toSorted((a, b) => a - b)
+    .map((size) => {
+      const decodes = Math.round((size * answer) / (prompt + answer));
+      const prompts = [{ tokens: size - decodes, context: prompt / 2 }];
+      const tookMs = profile.stepMs({ prompts, decodes, decodeContext: decodes * (prompt + answer / 2) });
+      const perSecond = (1000 * (size - decodes)) / prompt / tookMs;
+      return [`${size}`, `${decodes}`, `${tookMs.toFixed(0)} ms`, perSecond.toFixed(2)];
+    });
+  bench.table(
+    "In balance, without queues and chance",
+    ["tokens a step", "of answers", "takes", "calls per second"],
+    lines,
+  );
 }
 
 /** Beside the claim: capacity for the chats of a mixed workload, whose target is theirs alone. */
