@@ -2,8 +2,9 @@
 
 import { spawn } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
-import { join } from "node:path";
-import { bun, nativeBuild, root } from "./setup.mjs";
+import { basename, join } from "node:path";
+import { checkRegisters } from "./ptxas.mjs";
+import { buildNative, bun, nativeBuild, root } from "./setup.mjs";
 
 /** A test that takes longer hangs. Far above what any takes, since machines are slow and busy at times. */
 const TEST_TIMEOUT_MS = 60_000;
@@ -45,12 +46,85 @@ export function emulatorTests() {
   return nativeProgram("CUDA kernels, emulated", join("cuda", "bunting_emulator_tests"));
 }
 
-/** A program of csrc/tests/test.h. */
-function nativeProgram(name, program) {
+/** The engine and its kernels on small models under a sanitizer. Kernels are compiled for few instruction sets and hardly
+ *  optimised, so tests are chosen: those that take every kernel, format, thread and file through something. */
+export function sanitizedTests() {
+  const inBoth = "engine_draws engine_invariant_to_threads attention_plan_shares parallel_ packed_file";
+  const threads = "thread_pool_comes thread_pool_many thread_pool_numbers thread_pool_parts";
+  const engine = "engine_contains engine_runs engine_refuses model_ step_block stored_types copy_page";
+  const kernels =
+    "attention_matches_reference_over gemm_adds grouped_ pack_ quantise rope_append embed rmsnorm swiglu sample_matches sample_reports";
+  return [
+    sanitizedTest("address", "native tests", "bunting_tests", `${inBoth} ${engine} ${kernels}`),
+    sanitizedTest("thread", "native tests", "bunting_tests", `${inBoth} ${threads}`),
+  ];
+}
+
+/** Every CUDA kernel and whole steps of the CUDA engine, executed by the emulator under sanitizers. ThreadSanitizer sees
+ *  races inside a block of threads that no order of execution showed. Left out of it are tests that pass the same kernels
+ *  again and take half of the time. */
+export function sanitizedEmulatorTests() {
+  const kernels =
+    "cuda_attention_matches cuda_attention_waits cuda_copy_pages cuda_embed cuda_gather cuda_kv_fp8 cuda_rmsnorm cuda_rope cuda_sample_does cuda_sample_reports cuda_swiglu";
+  const inBoth = `emulator_ runtime_ cuda_attention_does_not_depend_on_timing cuda_cublaslt ${kernels}`;
+  const program = join("cuda", "bunting_emulator_tests");
+  return [
+    sanitizedTest(
+      "address",
+      "CUDA kernels, emulated",
+      program,
+      `${inBoth} cuda_attention_does_not_depend_on_the_plan cuda_attention_notices cuda_formats cuda_forward cuda_gemm`,
+    ),
+    sanitizedTest(
+      "thread",
+      "CUDA kernels, emulated",
+      program,
+      `${inBoth} thread_sanitizer cuda_forward_agrees cuda_forward_takes cuda_gemm_few cuda_gemm_many cuda_gemm_formats cuda_gemm_waits`,
+    ),
+  ];
+}
+
+/** Builds under sanitizers: for which instruction sets. */
+const SANITIZERS = {
+  address: { flags: "address,undefined", levels: "portable;avx2;avx512_bf16" },
+  thread: { flags: "thread", levels: "portable;avx2" },
+};
+
+/** Some tests of a program, those that have one of the words in their names. */
+function sanitizedTest(kind, title, program, words) {
+  const folder = join(root, "build", kind);
+  const { flags, levels } = SANITIZERS[kind];
+  const options = [`-DBUNTING_SANITIZE=${flags}`, `-DBUNTING_LEVELS=${levels}`];
+  const { name, run } = nativeProgram(`${title}, ${kind} sanitizer`, program, folder, words.split(" "));
   return {
     name,
     run: async () => {
-      const { code, stdout, stderr } = await run(join(nativeBuild, program), []);
+      await buildNative([basename(program)], { folder, options, how: ` for the ${kind} sanitizer` });
+      return await run();
+    },
+  };
+}
+
+/** No CUDA kernel spills registers on any GPU, and docs/reference/gpu-kernels.md tells what they take. Compiles what has
+ *  changed since the last time; the first time takes minutes. */
+export function registerCheck() {
+  return {
+    name: "registers of the CUDA kernels",
+    run: async () => {
+      const { skipped, problem, seen } = await checkRegisters();
+      if (problem !== null) return broken(problem);
+      if (skipped) console.log(`Left out: registers and spills of the CUDA kernels: ${seen}.`);
+      return { passed: skipped ? 0 : 1, failed: 0, skipped: skipped ? 1 : 0 };
+    },
+  };
+}
+
+/** A program of csrc/tests/test.h, and the words of the tests that it is to run (none: all). */
+function nativeProgram(name, program, folder = nativeBuild, words = []) {
+  return {
+    name,
+    run: async () => {
+      const { code, stdout, stderr } = await run(join(folder, program), words);
       const last = stdout.trimEnd().split("\n").at(-1) ?? "";
       const counts = parseSummary(last);
       if (counts === null || (code !== 0 && counts.failed === 0)) {

@@ -84,19 +84,20 @@ async function installBun() {
   throw new SetupError(`${lastLines(output, 10)}\n\nThe Bun binary at ${bun} does not run on this machine.`);
 }
 
-/** Configures once, then lets the build system find what is stale. */
-export async function buildNative(targets) {
+/** Configures once, then lets the build system find what is stale. Another folder than the usual one is for other
+ *  `options` of cmake; what is said of it ends in `how`. */
+export async function buildNative(targets, { folder = nativeBuild, options = [], how = "" } = {}) {
   if (!runs("cmake", ["--version"])) {
     throw new SetupError("cmake is missing: install it (Debian: apt install cmake g++) and try again.");
   }
-  const cache = join(nativeBuild, "CMakeCache.txt");
+  const cache = join(folder, "CMakeCache.txt");
   const source = join(root, "csrc");
   // A checkout that was moved has a cache that names another place, which cmake refuses.
   const moved =
     existsSync(cache) && !readFileSync(cache, "utf8").includes(`CMAKE_HOME_DIRECTORY:INTERNAL=${source}\n`);
-  if (moved) rmSync(nativeBuild, { recursive: true });
+  if (moved) rmSync(folder, { recursive: true });
 
-  if (!existsSync(join(nativeBuild, "Makefile"))) {
+  if (!existsSync(join(folder, "Makefile"))) {
     const compiler =
       process.env.CXX?.split(" ")[0] ?? ["c++", "g++", "clang++"].find((name) => runs(name, ["--version"]));
     if (compiler === undefined || !runs(compiler, ["--version"])) {
@@ -104,14 +105,14 @@ export async function buildNative(targets) {
         "No C++ compiler found: install g++ 11 or newer (Debian: apt install g++) and try again.",
       );
     }
-    const args = ["-S", source, "-B", nativeBuild, "-G", "Unix Makefiles", "-DCMAKE_BUILD_TYPE=Release"];
-    await build("cmake", args, "configuring the native engine");
+    const args = ["-S", source, "-B", folder, "-G", "Unix Makefiles", "-DCMAKE_BUILD_TYPE=Release"];
+    await build("cmake", [...args, ...options], `configuring the native engine${how}`);
   }
   // A large kernel file takes up to about 1 GiB to compile.
   const jobs = Math.max(1, Math.min(availableParallelism(), Math.floor(totalmem() / 2 ** 30)));
-  const args = ["--build", nativeBuild, "-j", String(jobs)];
+  const args = ["--build", folder, "-j", String(jobs)];
   if (targets.length > 0) args.push("--target", ...targets);
-  await build("cmake", args, "building the native engine");
+  await build("cmake", args, `building the native engine${how}`);
 }
 
 /** Runs a build command; its progress is shown only when there is something to do. */
