@@ -1,5 +1,6 @@
 /**
- * What rounding weights to int8 and int4, or keys and values to int8, does to a model: `npx bun benchmarks/quality.ts [model …] [--tokens N]`.
+ * What rounding weights to int8, int4 or fp8, or keys and values to int8 or fp8, does to a model:
+ * `npx bun benchmarks/quality.ts [model …] [--tokens N] [--library path]`; the library decides whether a CPU or a GPU computes.
  *
  * Without a model: the embedded one, and small random ones of the three families. The model in bf16 writes texts at
  * temperature 1, to questions where it has a chat template and from random tokens where not; then each way to round
@@ -10,7 +11,7 @@
  *   same best    how often the likeliest token is the same
  *   logit error  root mean square of the difference of logits over that of the logits around their mean
  *
- * The last column is the room that packed weights and tables take.
+ * The last column is the room that weights and tables take where they are computed with.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -19,8 +20,9 @@ import { parseArgs } from "node:util";
 import { formatBytes } from "../gpu/memory.ts";
 import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
 import { formatsOf, type Quant } from "../gpu/model/formats.ts";
-import { closeNativeModel, openCpuDevice, openNativeModel } from "../gpu/native/open.ts";
-import { type KvFormat, type NativeLibrary, openLibrary } from "../gpu/native.ts";
+import type { NativeDevice } from "../gpu/native/device.ts";
+import { closeNativeModel, openCpuDevice, openGpuDevice, openNativeModel } from "../gpu/native/open.ts";
+import { type KvFormat, NativeError, type NativeLibrary, openLibrary } from "../gpu/native.ts";
 import type { Chunk, SequenceId } from "../scheduler/core.ts";
 import { SeededRandom } from "../scheduler/random.ts";
 import { sampling } from "../scheduler/sim/factories.ts";
@@ -37,10 +39,15 @@ interface Way {
   readonly kv: KvFormat;
 }
 const plainWay: Way = { name: "bf16", quant: "none", kv: "plain" };
-const ways: readonly Way[] = [
+const integerWays: readonly Way[] = [
   { name: "int8", quant: "int8", kv: "plain" },
   { name: "int4", quant: "int4", kv: "plain" },
-  { name: "bf16, KV int8", quant: "none", kv: "int8" },
+];
+const cpuWays: readonly Way[] = [...integerWays, { name: "bf16, KV int8", quant: "none", kv: "int8" }];
+const gpuWays: readonly Way[] = [
+  ...integerWays,
+  { name: "fp8", quant: "fp8", kv: "plain" },
+  { name: "bf16, KV fp8", quant: "none", kv: "fp8" },
 ];
 
 const questions = [
@@ -67,7 +74,7 @@ class Reader {
   readonly weightBytes: number;
   readonly #library: NativeLibrary;
   readonly #model: ReturnType<typeof openNativeModel>;
-  readonly #device: ReturnType<typeof openCpuDevice>;
+  readonly #device: NativeDevice;
   readonly #pagesEach: number;
   #steps = 0;
 
@@ -77,13 +84,17 @@ class Reader {
     const options = { compute: "bf16", isa: "auto", threads, formats, kv, contextMax: tokens } as const;
     this.#library = library;
     this.#model = openNativeModel(library, folder, options, () => {});
-    this.weightBytes = this.#model.weightBytes;
     this.#pagesEach = Math.ceil(tokens / PAGE_TOKENS);
     const pages = this.#pagesEach * STREAMS;
-    this.#device = openCpuDevice(library, this.#model, {
+    const limits = {
       ...{ threads, pages, pageTokens: PAGE_TOKENS, topLogprobsMax: 0 },
       ...{ stepTokensMax: STREAMS * tokens, stepChunksMax: STREAMS },
-    });
+    };
+    this.#device = hasGpu(library)
+      ? openGpuDevice(library, this.#model, limits, 0)
+      : openCpuDevice(library, this.#model, limits);
+    const { copyBytes } = library.enginePlan({ ...folder.config.shape, contextMax: tokens }, options, limits);
+    this.weightBytes = copyBytes > 0 ? copyBytes : this.#model.weightBytes;
   }
 
   /** Logits after the last token of each stream, of which all tokens from `starts` on are new. */
@@ -112,6 +123,16 @@ class Reader {
   close(): void {
     this.#device.close();
     closeNativeModel(this.#library, this.#model);
+  }
+}
+
+function hasGpu(library: NativeLibrary): boolean {
+  try {
+    library.deviceProbe(0);
+    return true;
+  } catch (error) {
+    if (error instanceof NativeError) return false;
+    throw error;
   }
 }
 
@@ -199,6 +220,7 @@ function measure(library: NativeLibrary, path: string, drawn: number): string[][
   const texts = beginnings(path, folder.config.shape.vocab, random);
   const tokens = Math.min(folder.contextMax, Math.max(...texts.map(({ length }) => length)) + drawn);
   const plain = new Reader(library, folder, plainWay, tokens);
+  const ways = hasGpu(library) ? gpuWays : cpuWays;
   const readers = ways.map((way) => new Reader(library, folder, way, tokens));
   const tallies = [plain, ...readers].map(() => new Tally());
   let starts = texts.map(() => 0);
