@@ -1,10 +1,11 @@
-/** Simulated over real time: four A6000 (Llama-3.1-8B shape) under three kinds of work at once, one core. */
+/** Simulated over this thread's processor time: four A6000 (Llama-3.1-8B shape) under three kinds of work at once. */
 
 import { deviceModels } from "../../scheduler/cost/profiles.ts";
 import { policyOf } from "../../scheduler/policies.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import { mixedWorkload } from "../../scheduler/sim/workloads/mixed.ts";
 import { lengthsOf } from "../../server/simulate/traces.ts";
+import { threadNs } from "./thread-time.ts";
 
 export interface SimulationRow {
   readonly policy: string;
@@ -22,7 +23,7 @@ function measure(policy: string): SimulationRow {
   const device = deviceModels.a6000;
   const run = (calls: number): SimulationRow => {
     const workload = mixedWorkload(lengths, { seed: 1, callsPerSecond: CALLS_PER_SECOND, calls });
-    const startNs = Bun.nanoseconds();
+    const startNs = threadNs();
     const report = simulate({
       workload,
       policy: policyOf(policy),
@@ -34,7 +35,7 @@ function measure(policy: string): SimulationRow {
       calls: report.calls.length,
       steps: report.engines.reduce((sum, { steps }) => sum + steps, 0),
       simulatedS: report.durationMs / 1000,
-      realS: (Bun.nanoseconds() - startNs) / 1e9,
+      realS: (threadNs() - startNs) / 1e9,
     };
   };
   run(CALLS / 10); // compiles
