@@ -15,7 +15,7 @@ namespace bunting::BUNTING_ISA {
 
 // Groups of sums that fit the register file twice, as integers and as floats, beside weights and an input.
 #if defined(__AVX512VNNI__)
-inline constexpr int kGroupedSums = 12, kGroupedRows = 6, kGroupedPanels = 8;
+inline constexpr int kGroupedSums = 12, kGroupedRows = 6, kGroupedPanels = 4;
 #elif defined(__AVX512F__)
 inline constexpr int kGroupedSums = 8, kGroupedRows = 4, kGroupedPanels = 4;
 #elif defined(__AVXVNNI__)

@@ -9,9 +9,9 @@
 namespace bunting::BUNTING_ISA {
 
 // Sums that fit the register file beside a group's weights and one input, and the most rows and panels of a
-// group.
+// group. Each panel is a stream from memory, and more than four of them are slower.
 #if defined(__AVX512F__)
-inline constexpr int kSums = 24, kRowsMost = 8, kPanelsMost = 8;
+inline constexpr int kSums = 24, kRowsMost = 8, kPanelsMost = 4;
 #elif defined(__AVX2__)
 inline constexpr int kSums = 5, kRowsMost = 5, kPanelsMost = 4;
 #elif defined(__aarch64__)

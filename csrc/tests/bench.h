@@ -46,19 +46,38 @@ double best_seconds(double budget, Run run) {
 
 // Reads `bytes`, a multiple of 256, in four streams a kilobyte ahead, which is the fastest way; the sum of
 // the words.
-inline uint64_t read_once(uint64_t const* words, size_t bytes) {
-  uint64_t sums[4][8] = {};
-  size_t const stream_words = bytes / 8 / 4;
-  for (size_t i = 0; i < stream_words; i += 8)
-    for (size_t stream = 0; stream < 4; ++stream) {
-      uint64_t const* const line = words + stream * stream_words + i;
-      __builtin_prefetch(line + 128);
-      for (size_t lane = 0; lane < 8; ++lane) sums[stream][lane] += line[lane];
-    }
-  uint64_t total = 0;
-  for (auto const& stream : sums)
-    for (uint64_t sum : stream) total += sum;
-  return total;
+#define BUNTING_READ(name, Vector)                                 \
+  inline uint64_t name(char const* from, size_t bytes) {           \
+    Vector sums[4] = {};                                           \
+    size_t const stream_bytes = bytes / 4;                         \
+    for (size_t i = 0; i < stream_bytes; i += 64)                  \
+      for (size_t stream = 0; stream < 4; ++stream) {              \
+        char const* const line = from + stream * stream_bytes + i; \
+        __builtin_prefetch(line + 1024);                           \
+        for (size_t at = 0; at < 64; at += sizeof(Vector)) {       \
+          Vector words;                                            \
+          std::memcpy(&words, line + at, sizeof words);            \
+          sums[stream] += words;                                   \
+        }                                                          \
+      }                                                            \
+    uint64_t total = 0;                                            \
+    for (auto const& sum : sums)                                   \
+      for (size_t i = 0; i < sizeof sum / 8; ++i) total += sum[i]; \
+    return total;                                                  \
+  }
+typedef uint64_t words2 __attribute__((vector_size(16)));
+typedef uint64_t words8 __attribute__((vector_size(64)));
+BUNTING_READ(read_plain, words2)
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) BUNTING_READ(read_avx512, words8)
+#endif
+#undef BUNTING_READ
+
+    inline uint64_t read_once(char const* from, size_t bytes) {
+#if defined(__x86_64__)
+  if (best_isa() >= BUNTING_ISA_AVX512) return read_avx512(from, bytes);
+#endif
+  return read_plain(from, bytes);
 }
 
 constexpr int kRounds = 1 << 16, kChains = 12;
@@ -197,8 +216,7 @@ inline double peak_read_bytes() {
   MemoryRegion const memory(kBytes, "reading");
   std::memset(memory.data(), 1, kBytes);
   uint64_t volatile sink = 0;
-  double const time =
-      best_seconds(1.0, [&] { sink = sink + read_once(reinterpret_cast<uint64_t*>(memory.data()), kBytes); });
+  double const time = best_seconds(1.0, [&] { sink = sink + read_once(memory.data(), kBytes); });
   return double(kBytes) / time;
 }
 

@@ -58,7 +58,7 @@ double rate(int threads, double amount, Work const& work) {
 }
 
 double read_rate(int threads) {
-  constexpr size_t kBytes = size_t{256} << 20, kPiece = size_t{4} << 20, kWords = kPiece / 8;
+  constexpr size_t kBytes = size_t{256} << 20, kPiece = size_t{4} << 20;
   std::vector<MemoryRegion> memory;
   for (int t = 0; t < threads; ++t) {
     memory.emplace_back(kBytes, "reading");
@@ -68,7 +68,7 @@ double read_rate(int threads) {
   std::atomic<uint64_t> sink{0};
   return rate(threads, double(kPiece), [&](int t) {
     size_t& piece = at[size_t(t) * 8];
-    sink += read_once(reinterpret_cast<uint64_t*>(memory[size_t(t)].data()) + piece * kWords, kPiece);
+    sink += read_once(memory[size_t(t)].data() + piece * kPiece, kPiece);
     piece = (piece + 1) % (kBytes / kPiece);
   });
 }
