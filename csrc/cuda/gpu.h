@@ -256,32 +256,40 @@ struct Shared {
 
 // ---- asynchronous copies, sm_80 -------------------------------------------------------------------------
 
+#if !defined(__CUDACC__)
+// NaN until it is waited for.
+template <class T>
+void begin_emulated_copy(Shared<T> wanted_to, T const* from, bool wanted, int line) {
+  if (wanted) emulator::check_load(from, sizeof(T), alignof(T), "cp.async");
+  uint32_t const to = emulator::copy_destination(wanted_to.at, line);
+  emulator::shared_memory().copy_begins(to, sizeof(T), emulator::access_by_self("cp.async"));
+  std::memset(emulator::shared_memory().data() + to, 0xff, sizeof(T));
+  emulator::begin_copy(to, wanted ? from : nullptr, sizeof(T));
+}
+#endif
+
 // Begins to copy sixteen bytes from global memory, or sixteen zeros unless `wanted` (`from` is not read
 // then). The copy belongs to the group that the next copy_commit() of this thread closes.
-GPU_DEVICE void copy_async(Shared<Vec> to, Vec const* from, bool wanted) {
+GPU_DEVICE void copy_async(Shared<Vec> to, Vec const* from, bool wanted,
+                           [[maybe_unused]] int line = GPU_LINE) {
 #if defined(__CUDACC__)
   uint32_t const address = uint32_t(__cvta_generic_to_shared(shared_base())) + to.at;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(wanted ? 16 : 0)
                : "memory");
 #else
-  if (wanted) emulator::check_load(from, sizeof(Vec), alignof(Vec), "cp.async");
-  emulator::shared_memory().copy_begins(to.at, sizeof(Vec), emulator::access_by_self("cp.async"));
-  *reinterpret_cast<Vec*>(emulator::shared_memory().data() + to.at) = {{~0u, ~0u, ~0u, ~0u}};
-  emulator::begin_copy(to.at, wanted ? from : nullptr, sizeof(Vec));
+  begin_emulated_copy(to, from, wanted, line);
 #endif
 }
 
 // The same with four bytes.
-GPU_DEVICE void copy_async(Shared<uint32_t> to, uint32_t const* from, bool wanted) {
+GPU_DEVICE void copy_async(Shared<uint32_t> to, uint32_t const* from, bool wanted,
+                           [[maybe_unused]] int line = GPU_LINE) {
 #if defined(__CUDACC__)
   uint32_t const address = uint32_t(__cvta_generic_to_shared(shared_base())) + to.at;
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(wanted ? 4 : 0)
                : "memory");
 #else
-  if (wanted) emulator::check_load(from, sizeof *from, alignof(uint32_t), "cp.async");
-  emulator::shared_memory().copy_begins(to.at, sizeof *from, emulator::access_by_self("cp.async"));
-  *reinterpret_cast<uint32_t*>(emulator::shared_memory().data() + to.at) = ~0u;
-  emulator::begin_copy(to.at, wanted ? from : nullptr, sizeof *from);
+  begin_emulated_copy(to, from, wanted, line);
 #endif
 }
 

@@ -64,6 +64,7 @@ struct Thread {
   int32_t group;                      // of cp.async, being filled
   int32_t copies_begun, copies_done;  // copy i is at pending[i % kCopiesMax], by rising group
   AsyncCopy pending[kCopiesMax];
+  int64_t sabotaged_to;  // where the last copy of the sabotaged site should have gone; -1: none yet
 };
 
 struct Warp {
@@ -219,6 +220,7 @@ void Machine::start_block(int32_t block) {
     thread.state = State::ready;
     thread.group = 0;
     thread.copies_begun = thread.copies_done = 0;
+    thread.sabotaged_to = -1;
     thread.fiber.restart(thread_main);
   }
 }
@@ -423,6 +425,12 @@ void begin_copy(uint32_t to, void const* from, uint32_t bytes) {
   if (thread.copies_begun - thread.copies_done == kCopiesMax)
     fault("begins a cp.async while %d are under way", kCopiesMax);
   thread.pending[thread.copies_begun++ % kCopiesMax] = {to, bytes, from, thread.group};
+}
+
+uint32_t copy_destination(uint32_t to, int32_t line) {
+  if (!passes({Site::Kind::copy, line})) return to;
+  int64_t const before = std::exchange(machine->current().sabotaged_to, to);
+  return before < 0 ? to : uint32_t(before);
 }
 
 void commit_copies() {

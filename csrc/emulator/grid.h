@@ -33,15 +33,16 @@ std::string run_grid(Grid const& grid, void (*body)(void*), void* argument, uint
 
 // ---- sabotage: do the checks find a fault? --------------------------------------------------------------
 
-// A place in a kernel's source that orders something. `line` is that of the call.
+// A place in a kernel's source that orders something, or begins to fill a ring. `line` is that of the call.
 struct Site {
-  enum class Kind { block_barrier, warp_barrier, copy_wait } kind;
+  enum class Kind { block_barrier, warp_barrier, copy_wait, copy } kind;
   int32_t line;
   bool operator==(Site const&) const = default;
 };
 
 // Until the next call of this, grids do not do what `site` says: a barrier is passed without waiting, a
-// wait for copies leaves one group more under way. Line 0: nothing is sabotaged. No grid may be running.
+// wait for copies leaves one group more under way, a copy goes where the thread's copy before it went: a
+// wrong slot. Line 0: nothing is sabotaged. No grid may be running.
 void sabotage(Site site);
 // The sites that grids have passed since the last call of this. No grid may be running.
 std::vector<Site> take_sites();
@@ -90,6 +91,8 @@ struct AsyncCopy {
   int32_t group;
 };
 void begin_copy(uint32_t to, void const* from, uint32_t bytes);
+// Where a copy to `to` goes: there, unless its site is sabotaged.
+uint32_t copy_destination(uint32_t to, int32_t line);
 void commit_copies();
 // The next copy to perform before at most `groups` groups are still under way; null when there is none.
 AsyncCopy const* next_copy_to_finish(int32_t groups, int32_t line);

@@ -4,6 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -85,7 +86,11 @@ int main(int count, char** arguments) {
     failures = 0;
     skipping = false;
     auto const start = std::chrono::steady_clock::now();
-    test.body();
+    try {
+      test.body();
+    } catch (std::exception const& error) {
+      failed(__FILE__, __LINE__, "it ends with an exception: %s", error.what());
+    }
     double const ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (failures > kPrintedFailures) std::printf("  ... and %d more\n", failures - kPrintedFailures);

@@ -198,9 +198,9 @@ GPU_DEVICE void cut_at(Weights& weights, Weight weight, Mass target) {
     float const bin = (weights.largest - logit) * kBinsPerLogit;
     return kBins - 1 - (bin < float(kBins - 1) ? int(bin) : kBins - 1);
   };
-  // A histogram over the tokens that belong to what is chosen already.
+  // A histogram over the tokens that belong to what is chosen already. Whoever read bins of an earlier one
+  // has met a barrier since.
   auto const choose = [&](auto belongs, auto bin_of) {
-    block_sync();  // bins and answer of an earlier histogram are free
     for (int i = thread_index(); i < kBins; i += kThreads) bins().set(i, 0);
     block_sync();
     for_each_token(weights.x, weights.vocab, [&](int t, float logit) {

@@ -203,16 +203,16 @@ void bench_many(Ceilings const& most, CublasLt* library) {
       char name[96];
       std::snprintf(name, sizeof name, "%s, %d tokens", p.name, tokens);
       row(name, seconds_of(kManyLaunches, [&](Stream& s, int i) { gemm_many(s, operands.product(i)); }),
-          operands.flops(), most.flops, "PFLOP/s", "≥ 50 %");
+          operands.flops(), most.flops, "TFLOP/s", "≥ 50 %");
       Operands const halves(p, tokens, Format::int4);
       std::snprintf(name, sizeof name, "%s, %d tokens, int4", p.name, tokens);
       row(name, seconds_of(kManyLaunches, [&](Stream& s, int i) { gemm_many(s, halves.product(i)); }),
-          halves.flops(), most.flops, "PFLOP/s", "–");
+          halves.flops(), most.flops, "TFLOP/s", "–");
       if (!library) continue;
       std::snprintf(name, sizeof name, "%s, %d tokens, cuBLASLt", p.name, tokens);
       row(name,
           seconds_of(kManyLaunches, [&](Stream& s, int i) { library->multiply(s, operands.product(i)); }),
-          operands.flops(), most.flops, "PFLOP/s", "≥ 70 %");
+          operands.flops(), most.flops, "TFLOP/s", "≥ 70 %");
     }
 }
 
@@ -291,7 +291,7 @@ double bench_attention(Ceilings const& most, int32_t blocks, Batch const& b, boo
         share ? "–" : b.aim);
   } else {
     double const seen = double(b.sequences) * b.count * (b.start + (b.count + 1) / 2.0);
-    row(name, seconds, seen * kQueryHeads * kHeadSize * 4, most.flops, "PFLOP/s", b.aim);
+    row(name, seconds, seen * kQueryHeads * kHeadSize * 4, most.flops, "TFLOP/s", b.aim);
   }
   return seconds;
 }

@@ -101,12 +101,14 @@ inline std::string fault_of(std::function<void(cuda::Stream&)> const& work, uint
     REQUIRE(fault.empty(), "%s", fault.c_str());                             \
   } while (0)
 
-// Every place where the kernels of `work` wait is needed: without it the emulator, ThreadSanitizer or
-// `is_right` complains, for one of a few orders of threads.
+// Every place where the kernels of `work` wait is needed, and everything that they copy into shared memory
+// has its place: without it the emulator, ThreadSanitizer or `is_right` complains, for one of a few orders of
+// threads.
 inline void every_wait_is_needed(std::function<void(cuda::Stream&)> const& work,
                                  std::function<bool()> const& is_right) {
   [[maybe_unused]] constexpr uint64_t kSeeds = 3;
-  [[maybe_unused]] static constexpr char const* kKinds[] = {"block barrier", "warp barrier", "copy_wait"};
+  [[maybe_unused]] static constexpr char const* kKinds[] = {"block barrier", "warp barrier", "copy_wait",
+                                                            "copy_async"};
   emulator::take_sites();
   std::string const fault = fault_of(work);
   REQUIRE(fault.empty() && is_right(), "unharmed: %s", fault.c_str());
@@ -125,7 +127,7 @@ inline void every_wait_is_needed(std::function<void(cuda::Stream&)> const& work,
     if (!noticed)
       silent += std::string(" ") + kKinds[int(site.kind)] + " of line " + std::to_string(site.line);
   }
-  CHECK(silent.empty(), "nobody notices if these are gone:%s", silent.c_str());
+  CHECK(silent.empty(), "nobody notices if these are gone or wrong:%s", silent.c_str());
 #endif
 }
 

@@ -258,6 +258,29 @@ TEST(emulator_finds_every_mistake_of_a_ring_of_copies) {
   }
 }
 
+// What every_wait_is_needed does to kernels, whose own mistakes cannot be switched on.
+TEST(emulator_sabotages_each_place_of_a_ring_of_copies) {
+  constexpr int kRows = 7;
+  std::vector<Vec> rows(kRows * kThreads / 4);
+  std::vector<uint32_t> sums(kThreads);
+  emulator::GlobalRange const in(rows.data(), rows.size() * sizeof(Vec)), out(sums.data(), sums.size() * 4);
+  Ring const right{rows.data(), kRows, sums.data(), Mistake::none};
+  emulator::take_sites();
+  CLEAN(run(ring, right));
+  int of_kind[4] = {};
+  for (emulator::Site const site : emulator::take_sites()) {
+    ++of_kind[int(site.kind)];
+    emulator::sabotage(site);
+    FINDS(run(ring, right), "shared address");
+  }
+  emulator::sabotage({});
+  CHECK(of_kind[int(emulator::Site::Kind::block_barrier)] == 1 &&
+            of_kind[int(emulator::Site::Kind::copy_wait)] == 1 &&
+            of_kind[int(emulator::Site::Kind::copy)] == 1,
+        "not each place of the ring");
+  CLEAN(run(ring, right));
+}
+
 // ---- matrices -------------------------------------------------------------------------------------------
 
 namespace {

@@ -242,4 +242,31 @@ TEST(cuda_sample_does_not_depend_on_timing) {
   }
 }
 
+TEST(cuda_sample_waits_nowhere_in_vain) {
+  Random random{44};
+  std::vector<Request> requests;
+  for (int i = 0; i < 12; ++i) {
+    Request request(random_logits(random, 777));
+    SampleRow& row = request.row;
+    row.temperature = i % 4 < 2 ? 0 : 1;
+    row.top_k = i % 2 ? 40 : 0;
+    row.top_p = i % 3 ? 0.9f : 1.0f;
+    row.min_p = 0.01f;
+    row.top_logprobs = 3;
+    row.repetition = 1.3f;
+    row.seed_low = uint32_t(i);
+    // The same tokens seen and biased, by other threads; some rows go on with that, others with a mask.
+    for (int32_t t = 0; t < 777; t += 2) request.add(request.seen, t, 1);
+    for (int32_t t = 776; t >= 0; t -= 2)
+      request.add(request.bias, t, std::bit_cast<int32_t>(t % 4 ? 4.0f : -1.5f));
+    if (i < 6) request.mask.assign(25, 0x5b6d3335u);
+    requests.push_back(std::move(request));
+  }
+  Batch const batch(requests);
+  RUNS(batch.queue(stream));
+  std::vector<Drawn> const right = batch.drawn();
+  every_wait_is_needed([&](cuda::Stream& stream) { batch.queue(stream); },
+                       [&] { return batch.drawn() == right; });
+}
+
 }  // namespace bunting::test
