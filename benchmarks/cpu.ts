@@ -6,9 +6,10 @@
  *   npx bun benchmarks/cpu.ts [--place folder] [--only "1B bf16" --only server …] [--list] [--record benchmarks/cpu/results.json]
  *     [--threads 2] [--isa avx2] [--library build/native/libbunting_cpu.so] [--llama-bench path] [--llama-server path] [--json]
  *
- * `--only` takes the rows whose names contain one of the texts; `--list` names them. `--record` puts what was measured into
- * a file, beside what was measured before, and writes the table to a page of the same name. `--isa` forces a lower
- * instruction set for the rows of the engine. llama-batched-bench and llama-quantize are looked for beside llama-bench.
+ * `--only` takes the rows whose names contain a text, in the order of the texts; `--list` names them. `--record` puts what
+ * was measured into a file, row by row, beside what was measured before, and writes the table to a page of the same name.
+ * `--isa` forces a lower instruction set for the rows of the engine. llama-batched-bench and llama-quantize are looked for
+ * beside llama-bench.
  */
 
 import { tmpdir } from "node:os";
@@ -23,6 +24,7 @@ import {
   head,
   type Measured,
   merged,
+  type Recording,
   readRecording,
   writeRecording,
 } from "./cpu/record.ts";
@@ -48,7 +50,7 @@ const { values } = parseArgs({
 const isa = ([...isaNames, "auto"] as const).find((name) => name === values.isa);
 if (isa === undefined) throw new Error(`--isa ${values.isa}: wanted ${isaNames.join(", ")} or auto`);
 const threads = Number(values.threads);
-const chosen = rows.filter(({ name }) => values.only.some((word) => name.includes(word)));
+const chosen = [...new Set(values.only.flatMap((text) => rows.filter(({ name }) => name.includes(text))))];
 if (chosen.length === 0) throw new Error(`--only ${values.only}: no row has such a name; --list names them`);
 if (values.list) {
   for (const { name } of chosen) console.log(name);
@@ -67,32 +69,34 @@ const bench = new Bench({
   llamaServer: values["llama-server"] ?? null,
 });
 const figures: Measured[] = [];
+const { processor, cores } = openLibrary(values.library).machineProbe();
+const llama = values["llama-server"];
+const about = {
+  ...{ machine: `${processor}, ${cores} cores`, threads, ceilings },
+  llamaVersion: llama === undefined ? null : await llamaVersion(llama),
+};
 console.error(ceilingText(threads, ceilings));
 for (const row of chosen) {
   const date = new Date().toISOString().slice(0, 16).replace("T", " ");
-  for (const figure of await row.run(bench)) {
-    // Rows as they come, for the impatient.
-    console.error(cells(figure).join("  "));
+  const measured = (await row.run(bench)).map((figure) => {
     const what = isa === "auto" ? figure.what : `${figure.what} [${isa}]`;
-    figures.push({ ...figure, what, date, commit });
-  }
+    return { ...figure, what, date, commit };
+  });
+  figures.push(...measured);
+  // Rows as they come, for the impatient.
+  for (const figure of measured) console.error(cells(figure).join("  "));
+  if (values.record !== undefined) keep(values.record, { ...about, figures: measured });
 }
 bench.close();
-
-const machine = openLibrary(values.library).machineProbe();
-const llama = values["llama-server"];
-const now = {
-  ...{ machine: `${machine.processor}, ${machine.cores} cores`, threads, ceilings, figures },
-  llamaVersion: llama === undefined ? null : await llamaVersion(llama),
-};
-if (values.record !== undefined) {
-  const order = rows.map(({ name }) => name);
-  const how = "npx bun benchmarks/cpu.ts --record --llama-bench … --llama-server …";
-  writeRecording(values.record, merged(readRecording(values.record), now, order), how);
-}
-if (values.json) console.log(JSON.stringify(now, null, 2));
+if (values.json) console.log(JSON.stringify({ ...about, figures }, null, 2));
 else console.log(`${ceilingText(threads, ceilings)}\n\n${table(head, figures.map(cells))}`);
 process.exit(0);
+
+function keep(path: string, now: Recording): void {
+  const order = rows.map(({ name }) => name);
+  const how = "npx bun benchmarks/cpu.ts --record … --llama-bench … --llama-server …";
+  writeRecording(path, merged(readRecording(path), now, order), how);
+}
 
 /** "version: 1234 (abcdef)" is what it says of itself, on the other stream. */
 async function llamaVersion(program: string): Promise<string> {
