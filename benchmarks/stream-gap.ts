@@ -33,6 +33,7 @@ interface Measured {
   readonly promptSeconds: readonly number[];
   /** As the engine counted. */
   readonly stepsOverTarget: number;
+  /** What 99 of 100 steps kept to, by what they took over what was predicted. */
   readonly predictionError: number;
 }
 
@@ -139,7 +140,7 @@ const head = [
   "max",
   "over",
   "s per prompt",
-  "error %",
+  "error p99 %",
 ];
 const rows: (readonly Cell[])[] = [];
 for (const text of values["tbt-ms"].split(",")) {
