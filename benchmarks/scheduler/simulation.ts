@@ -1,11 +1,11 @@
-/** Simulated over this thread's processor time: four A6000 (Llama-3.1-8B shape) under three kinds of work at once. */
+/** Simulated over real time: four A6000 (Llama-3.1-8B shape) under three kinds of work at once, one core; the quietest of
+ *  three runs. */
 
 import { deviceModels } from "../../scheduler/cost/profiles.ts";
 import { policyOf } from "../../scheduler/policies.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import { mixedWorkload } from "../../scheduler/sim/workloads/mixed.ts";
 import { lengthsOf } from "../../server/simulate/traces.ts";
-import { threadNs } from "./thread-time.ts";
 
 export interface SimulationRow {
   readonly policy: string;
@@ -23,7 +23,7 @@ function measure(policy: string): SimulationRow {
   const device = deviceModels.a6000;
   const run = (calls: number): SimulationRow => {
     const workload = mixedWorkload(lengths, { seed: 1, callsPerSecond: CALLS_PER_SECOND, calls });
-    const startNs = threadNs();
+    const startNs = Bun.nanoseconds();
     const report = simulate({
       workload,
       policy: policyOf(policy),
@@ -35,11 +35,12 @@ function measure(policy: string): SimulationRow {
       calls: report.calls.length,
       steps: report.engines.reduce((sum, { steps }) => sum + steps, 0),
       simulatedS: report.durationMs / 1000,
-      realS: (threadNs() - startNs) / 1e9,
+      realS: (Bun.nanoseconds() - startNs) / 1e9,
     };
   };
   run(CALLS / 10); // compiles
-  return run(CALLS);
+  const runs = [run(CALLS), run(CALLS), run(CALLS)];
+  return runs.reduce((best, other) => (other.realS < best.realS ? other : best));
 }
 
 export function measureSimulation(): readonly SimulationRow[] {
