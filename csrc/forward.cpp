@@ -15,11 +15,12 @@ namespace {
 
 // What work takes on one thread, in ns, as far as it matters for sharing it: within a factor of two on
 // today's machines.
-constexpr double kPieceNs = 40'000;     // shorter work is done before another core has fetched its share
+constexpr double kPieceNs = 20'000;     // shorter work is done before another core has fetched its share
 constexpr double kElementNs = 0.2;      // of a loop over activations
 constexpr double kByteNs = 0.05;        // reading a byte of weights
 constexpr double kWeightRowNs = 0.007;  // multiplying it with one row
 constexpr double kLogitNs = 5;          // of a draw
+constexpr int64_t kFewRows = 32, kFewRowsPieces = 4;
 
 int64_t operand_stride(int64_t k) {
   return round_up(k, kKAlign);
@@ -257,7 +258,7 @@ void Forward::normalise(float const* weight, int64_t rows) {
 // gemm.x is an operand of the model's type; for grouped weights it is rounded to groups here.
 void Forward::multiply(Gemm gemm) {
   quantise(*gemm.w, gemm.tokens, gemm.x, gemm.ldx);
-  parallel_gemm(pool_, kernels_, gemm, pieces(gemm_ns(*gemm.w, gemm.tokens)));
+  parallel_gemm(pool_, kernels_, gemm, gemm_pieces(*gemm.w, gemm.tokens));
 }
 
 // work_.activated = silu(gate) . up of the first `rows` rows of work_.normed.
@@ -271,7 +272,7 @@ void Forward::multiply_swiglu(PackedMatrix const& gate_up, int64_t rows) {
                   .tokens = rows,
                   .scratch = work_.gate_up};
   quantise(gate_up, rows, gemm.x, gemm.ldx);
-  parallel_swiglu(pool_, kernels_, gemm, pieces(gemm_ns(gate_up, rows)));
+  parallel_swiglu(pool_, kernels_, gemm, gemm_pieces(gate_up, rows));
 }
 
 // The rows as grouped weights want them; x and ldx are those of the copy then.
@@ -288,6 +289,13 @@ void Forward::quantise(PackedMatrix const& w, int64_t rows, void const*& x, int6
 double Forward::gemm_ns(PackedMatrix const& w, int64_t rows) const {
   double const weights = double(w.panels() * kPanel) * double(w.kp());
   return kByteNs * double(w.bytes()) + kWeightRowNs * weights * double(rows);
+}
+
+// With few rows threads wait for memory, which serves now the one and now the other: smaller pieces even that
+// out.
+int64_t Forward::gemm_pieces(PackedMatrix const& w, int64_t rows) const {
+  int64_t const n = pieces(gemm_ns(w, rows));
+  return n > 1 && rows <= kFewRows ? kFewRowsPieces * n : n;
 }
 
 // Spreads rows of `width` elements over the threads if there are enough of them.

@@ -72,6 +72,7 @@ class Forward {
   void multiply_swiglu(PackedMatrix const& gate_up, int64_t rows);
   void quantise(PackedMatrix const& w, int64_t rows, void const*& x, int64_t& ldx);
   double gemm_ns(PackedMatrix const& w, int64_t rows) const;
+  int64_t gemm_pieces(PackedMatrix const& w, int64_t rows) const;
   template <typename Body>
   void share_rows(int64_t rows, int64_t width, Body const& body);
   int64_t pieces(double total_ns) const;

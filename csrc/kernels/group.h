@@ -26,13 +26,25 @@ BUNTING_INLINE f32x16 round(f32x16 x) {
   return x + set1(kToInteger) - set1(kToInteger);
 }
 
-// Sixteen integers of -128 .. 127.
+// Sixteen integers of -128 .. 127: the low bytes of what kToInteger makes of them. Compilers take them out
+// one by one where they are not told how.
 BUNTING_INLINE void store_int8(int8_t* q, f32x16 integers) {
-  typedef int8_t vb __attribute__((vector_size(kLanes)));
-  for (int i = 0; i < kRegisters; ++i) {
-    vb const bytes = __builtin_convertvector((vi)(integers.r[i] + kToInteger), vb);
-    std::memcpy(q + i * kLanes, &bytes, sizeof bytes);
-  }
+#if defined(__AVX512F__)
+  __m128i const bytes = _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)(integers.r[0] + kToInteger));
+#elif defined(__AVX2__)
+  __m256i const low = _mm256_set1_epi32(255);
+  __m256i const words = _mm256_permute4x64_epi64(
+      _mm256_packus_epi32(_mm256_and_si256((__m256i)(integers.r[0] + kToInteger), low),
+                          _mm256_and_si256((__m256i)(integers.r[1] + kToInteger), low)),
+      0xd8);
+  __m128i const bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+#else
+  int8_t bytes[16];
+  for (int i = 0; i < kRegisters; ++i)
+    for (int lane = 0; lane < kLanes; ++lane)
+      bytes[i * kLanes + lane] = int8_t(vi(integers.r[i] + kToInteger)[lane]);
+#endif
+  std::memcpy(q, &bytes, 16);
 }
 
 }  // namespace bunting::BUNTING_ISA
