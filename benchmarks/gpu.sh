@@ -170,7 +170,10 @@ if wanted serving; then
   if [ ! -x "$bun" ]; then
     left_out "an 8B model through the server: there is no $bun (npm ci)."
   else
-    [ -e "$model/config.json" ] || brief "An 8B model of random weights" "$bun" tools/random-model.ts Llama-3.1-8B "$model"
+    if [ ! -e "$model/config.json" ]; then
+      [ "$model" = build/gpu-model ] && ! $dry && rm -rf build/gpu-model # of a run that was cut off
+      brief "An 8B model of random weights" "$bun" tools/random-model.ts Llama-3.1-8B "$model"
+    fi
     copying=$(sed -n 's/.*Copying: \([0-9.]*\) TB.*/\1/p' "$report" | tail -n 1)
     if [ -e "$model/config.json" ] || $dry; then
       step "8B, through the server" "$bun" benchmarks/gpu-serving.ts "$model" "$copying"

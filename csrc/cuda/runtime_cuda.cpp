@@ -31,7 +31,15 @@ Use& use_of(int32_t device) {
   static std::array<Use, kDevicesMax> uses;
   return uses[size_t(device)];
 }
+// All kernels go to the device when it is first used, not each when it is first launched: that would take
+// memory, and might happen while a graph is recorded. To be called before anything of the runtime is.
+void load_kernels_at_once() {
+  static int const eager = setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  (void)eager;
+}
+
 int32_t current_device() {
+  load_kernels_at_once();
   int device = 0;
   return cudaGetDevice(&device) == cudaSuccess && device < kDevicesMax ? device : 0;
 }
@@ -78,10 +86,7 @@ std::string version_text(int version) {
 }  // namespace
 
 int32_t device_count(std::string& why_none) {
-  // All kernels go to the device when it is first used, not each when it is first launched: that would take
-  // memory, and might happen while a graph is recorded.
-  static int const eager = setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  (void)eager;
+  load_kernels_at_once();
   int count = 0;
   cudaError_t const status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count > 0) return count < kDevicesMax ? count : kDevicesMax;

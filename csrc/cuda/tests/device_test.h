@@ -27,6 +27,14 @@ namespace bunting::test {
 
 inline constexpr double kKernelDeadlineMs = 60'000;
 
+// What sums of products in f32 may be off, relative to the sum of magnitudes. A GPU's matrix instructions cut
+// off what does not fit, where the emulator rounds.
+#if defined(BUNTING_ON_GPU)
+inline constexpr double kSumError = 1e-6;
+#else
+inline constexpr double kSumError = 3e-7;
+#endif
+
 // `count` values on the device, which the host reads and writes by copies. What nobody wrote is NaN.
 template <class T>
 class DeviceArray {

@@ -62,7 +62,7 @@ struct OnDevice {
 // f32 sums of K terms in some order: the roundings of a random walk, generously.
 bool is_right(Product const& p, std::vector<float> const& got) {
   for (size_t i = 0; i < got.size(); ++i)
-    if (!(std::fabs(double(got[i]) - p.want[i]) <= 3e-7 * p.scale[i] + 1e-6)) return false;
+    if (!(std::fabs(double(got[i]) - p.want[i]) <= kSumError * p.scale[i] + 1e-6)) return false;
   return true;
 }
 

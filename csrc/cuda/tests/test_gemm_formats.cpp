@@ -70,7 +70,7 @@ struct Scene {
 
   bool is_right(std::vector<float> const& got) const {
     for (size_t i = 0; i < got.size(); ++i)
-      if (!(std::fabs(double(got[i]) - want[i]) <= 3e-7 * scale[i] + 1e-6)) return false;
+      if (!(std::fabs(double(got[i]) - want[i]) <= kSumError * scale[i] + 1e-6)) return false;
     return true;
   }
 
