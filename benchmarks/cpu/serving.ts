@@ -22,7 +22,7 @@ export function startOurs(folder: string, format: Format, threads: number): Prom
   return startProgram(
     (port) => [
       ...[process.execPath, resolve(root, "server/main.ts"), "serve", folder, "--port", String(port)],
-      ...["--device", "cpu", "--threads", String(threads), "--quant", quant, "--kv-cache-gib", "1"],
+      ...["--device", "cpu", "--threads", String(threads), "--quant", quant, "--kv-cache-gib", "5"],
     ],
     "/health/ready",
     root,
