@@ -2,49 +2,15 @@
 // level.
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <vector>
 
-#include "kernels/philox.h"
-#include "reference/sample.h"
 #include "tests/kv_test.h"
+#include "tests/sample_test.h"
 
 namespace bunting::test {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
-// What a row points at, with filters and penalties off.
-struct Request {
-  SampleRow row{};
-  std::vector<int32_t> bias, seen;
-  std::vector<uint32_t> mask;
-
-  Request() {
-    row.temperature = 1;
-    row.top_p = 1;
-    row.repetition = 1;
-    row.seed_low = 1234;
-    row.seed_high = 99;
-    row.top_logprobs = -1;
-  }
-  void add_bias(int32_t token, float value) {
-    bias.push_back(token);
-    bias.push_back(std::bit_cast<int32_t>(value));
-  }
-  void add_seen(int32_t token, int32_t count) {
-    seen.push_back(token);
-    seen.push_back(count);
-  }
-  SampleRow const& ready() {
-    row.bias = bias.data();
-    row.bias_count = int32_t(bias.size() / 2);
-    row.seen = seen.data();
-    row.seen_count = int32_t(seen.size() / 2);
-    row.mask = mask.empty() ? nullptr : mask.data();
-    return row;
-  }
-};
+using Request = SampleRequest;
 
 struct Drawn {
   SampleResult result;
@@ -63,85 +29,17 @@ int32_t token_of(Request& request, std::vector<float> const& logits) {
   return draw(*levels().back(), request, logits).result.token;
 }
 
-// Peaked like a language model's, with runs of equal values.
-std::vector<float> random_logits(Random& random, int32_t vocab) {
-  std::vector<float> x(static_cast<size_t>(vocab));
-  for (float& value : x) {
-    float const u = random.uniform(0, 1);
-    value = random.below(4) == 0 ? std::round(u * 8) : -3 + 12 * u * u * u;
-  }
-  return x;
-}
-
-Request random_request(Random& random, int32_t vocab) {
-  Request request;
-  SampleRow& row = request.row;
-  auto const some = [&](auto off, auto... others) {
-    decltype(off) const values[] = {off, decltype(off)(others)...};
-    return values[random.below(int(std::size(values)))];
-  };
-  row.temperature = some(1.0f, 0.0f, 0.3f, 0.8f, 1.7f, 20.0f);
-  row.top_k = some(0, 1, 2, 5, 40, 63, 64, 65, vocab - 1, vocab, vocab + 1);
-  if (row.top_k < 0) row.top_k = 0;
-  row.top_p = some(1.0f, 1e-9f, 0.1f, 0.5f, 0.9f, 0.999f);
-  row.min_p = some(0.0f, 0.0f, 0.05f, 0.5f, 1.0f);
-  row.position = uint32_t(random.next());
-  row.seed_low = uint32_t(random.next());
-  row.seed_high = uint32_t(random.next());
-  if (random.below(2)) {
-    row.repetition = some(1.0f, 1.3f, 0.7f);
-    row.presence = some(0.0f, 1.5f, -0.5f);
-    row.frequency = some(0.0f, 0.25f, -0.1f);
-    for (int i = 0; i < 20; ++i) request.add_seen(random.below(vocab), random.below(4));
-  }
-  if (random.below(3) == 0)
-    for (int i = 0; i < 5; ++i) request.add_bias(random.below(vocab), some(2.0f, -2.0f, -kInf));
-  if (random.below(3) == 0) {
-    request.mask.resize(size_t(vocab + 31) / 32);
-    for (uint32_t& word : request.mask) word = some(0xffffffffu, 0u, uint32_t(random.next()));
-  }
-  return request;
-}
-
 void check_row(Request& request, std::vector<float> const& logits) {
-  int32_t const vocab = int32_t(logits.size());
-  reference::Odds const odds = reference::sample(request.ready(), logits.data(), vocab);
   Drawn const first = draw(*levels().front(), request, logits);
   for (Kernels const* kernels : levels()) {
     Drawn const drawn = draw(*kernels, request, logits);
     CHECK(std::memcmp(&drawn.result, &first.result, sizeof drawn.result) == 0 && drawn.top == first.top,
-          "%s V=%d: another result than %s", kernels->name, vocab, levels().front()->name);
+          "%s V=%zu: another result than %s", kernels->name, logits.size(), levels().front()->name);
   }
-  int32_t const token = first.result.token;
-  CHECK(first.result.status == odds.status, "V=%d: status %d, wanted %d", vocab, first.result.status,
-        odds.status);
-  if (odds.status != 0) return;
-  REQUIRE(token >= 0 && token < vocab, "V=%d: token %d", vocab, token);
-  double before = 0;
-  for (int32_t t = 0; t < token; ++t) before += odds.probability[size_t(t)];
-  double const u = request.row.temperature == 0
-                       ? 0.5
-                       : philox_uniform(request.row.seed_low, request.row.seed_high, request.row.position);
-  // Probabilities are f32 in the kernel, so a draw within 1e-5 of the border of two tokens may go either way.
-  bool const fits = odds.probability[size_t(token)] > 0 && u >= before - 1e-5 &&
-                    u <= before + odds.probability[size_t(token)] + 1e-5;
-  CHECK(fits, "V=%d T=%g top_k=%d top_p=%g min_p=%g: u=%g gives token %d, whose share is [%g, %g)", vocab,
-        double(request.row.temperature), request.row.top_k, double(request.row.top_p),
-        double(request.row.min_p), u, token, before, before + odds.probability[size_t(token)]);
-  if (request.row.top_logprobs < 0) return;
-  auto const near = [](float got, double want) {
-    return std::fabs(double(got) - want) <= 1e-5 + std::fabs(want) * 1e-6;
-  };
-  CHECK(near(first.result.logprob, odds.raw_logprob[size_t(token)]), "V=%d: logprob %g, wanted %g", vocab,
-        double(first.result.logprob), odds.raw_logprob[size_t(token)]);
-  CHECK(first.result.top_count == std::min(request.row.top_logprobs, vocab), "V=%d: %d alternatives of %d",
-        vocab, first.result.top_count, request.row.top_logprobs);
-  for (int32_t i = 0; i < first.result.top_count; ++i) {
-    int32_t const want = odds.likeliest[size_t(i)], got = first.top[size_t(2 * i)];
-    CHECK(got == want, "V=%d: alternative %d is token %d, wanted %d", vocab, i, got, want);
-    CHECK(near(std::bit_cast<float>(first.top[size_t(2 * i + 1)]), odds.raw_logprob[size_t(want)]),
-          "V=%d: logprob of alternative %d", vocab, i);
-  }
+  DrawnRow row{first.result.status, first.result.token, first.result.logprob, {}};
+  for (size_t i = 0; i < size_t(first.result.top_count); ++i)
+    row.top.emplace_back(first.top[2 * i], std::bit_cast<float>(first.top[2 * i + 1]));
+  check_drawn(request, logits, row);
 }
 
 // Draws `count` tokens at positions 0, 1, ... and compares their frequencies with the reference's
