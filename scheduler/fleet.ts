@@ -196,6 +196,14 @@ export class Fleet {
     this.#members[engine]!.load = report.load;
     const answer = this.#dispatcher.reported(engine, report.load, report.notices);
     if (answer !== null) this.#send(engine, { kind: answer });
+    // Before any listener hears of it: what listeners do comes after what the report itself leads to, also when it is repeated.
+    const trial = this.#trial?.id;
+    if (
+      trial !== undefined &&
+      (report.sequences.includes(trial) || report.finished.some((end) => end.sequence === trial))
+    ) {
+      this.#endTrial();
+    }
     for (const { sequence, cachedTokens } of report.started) {
       const call = this.#calls.get(sequence);
       if (call === undefined) continue;
@@ -212,7 +220,6 @@ export class Fleet {
       call.drawn.push(token);
       call.isSuspect = false;
       call.listener.onToken(token, report.logprobs?.[i] ?? null);
-      if (call === this.#trial) this.#endTrial();
     }
     for (const { sequence, finish } of report.finished) this.#finish(sequence, finish);
     for (const sequence of report.returned) this.#move(sequence);
