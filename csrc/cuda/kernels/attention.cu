@@ -48,10 +48,14 @@ constexpr int kPageShift = 4;           // pages of 16 tokens
 constexpr uint32_t kOnes = 0x3f803f80;  // two of bf16
 
 // A row of D elements is D/8 chunks of sixteen bytes. They are permuted so that the same chunk of eight
-// neighbouring rows lies in eight different bank groups, whatever D / 32 is.
+// neighbouring rows lies in eight different bank groups, whatever D / 16 is.
+template <int D>
+GPU_DEVICE int twist_of(int row) {
+  return D % 64 == 0 ? row % 8 : D % 32 == 0 ? row / 2 % 4 : row / 4 % 2;
+}
 template <int D>
 GPU_DEVICE int chunk_at(int row, int chunk) {
-  return row * (D / 8) + (chunk ^ (D % 64 == 0 ? row % 8 : row / 2 % 4));
+  return row * (D / 8) + (chunk ^ twist_of<D>(row));
 }
 
 // A row's chunks: [c] is chunk c ^ `other`. Where rows are as long as a power of two, a constant c costs one
@@ -61,8 +65,7 @@ struct Row {
   uint32_t first;
   int twist;
   GPU_DEVICE Row(Shared<Vec> matrix, int row, int other)
-      : first(matrix.at + uint32_t(row * D) * uint32_t(sizeof(bf16))),
-        twist((D % 64 == 0 ? row % 8 : row / 2 % 4) ^ other) {}
+      : first(matrix.at + uint32_t(row * D) * uint32_t(sizeof(bf16))), twist(twist_of<D>(row) ^ other) {}
   GPU_DEVICE Shared<Vec> operator[](int chunk) const {
     constexpr uint32_t kBytes = sizeof(Vec);
     if constexpr ((D & (D - 1)) == 0)
@@ -187,7 +190,10 @@ GPU_DEVICE void attend(Attention const& a, AttentionItem const& item) {
   constexpr int kRows = kFew ? kFewRows : kManyRows;
   constexpr int kKeys = kFew ? kTileKeys / kWarps : kTileKeys;  // of a tile, for one warp
   constexpr int kCopies = L::kMatrix / kThreads;
-  constexpr int kDimensions = kFew ? D / kWarps : D;  // of the sums, for one warp
+  // Of the sums, for one warp: whole loads of values. Where these do not come out even, the last warp has
+  // none.
+  constexpr int kLoad = kFp8 ? 16 : 8;
+  constexpr int kDimensions = kFew ? (D / kWarps + kLoad - 1) / kLoad * kLoad : D;
   int const group = a.query_heads / a.kv.kv_heads, rows = item.tokens * group;
   Output<D> const output{a, item, group};
   Shared<Vec> const queries{0}, probabilities = queries + L::kProbabilities, ring = queries + L::kRing;
@@ -262,6 +268,7 @@ GPU_DEVICE void attend(Attention const& a, AttentionItem const& item) {
   // This lane's two rows, and the positions that they see.
   int const warp_row = kFew ? 0 : warp() * 16, warp_key = kFew ? warp() * kKeys : 0;
   int const warp_dimension = kFew ? warp() * kDimensions : 0, in_quad = lane() % 4;
+  bool const has_dimensions = kDimensions * kWarps <= D || warp_dimension < D;
   int first[2], last[2];
   GPU_UNROLL
   for (int i = 0; i < 2; ++i) {
@@ -388,7 +395,7 @@ GPU_DEVICE void attend(Attention const& a, AttentionItem const& item) {
       }
       block_sync();  // the probabilities of all keys are there
       GPU_UNROLL
-      for (int k = 0; k < kTileKeys / 16; k += 2) {
+      for (int k = 0; k < kTileKeys / 16 && has_dimensions; k += 2) {
         Vec left[2];
         GPU_UNROLL
         for (int j = 0; j < 2; ++j) {
@@ -459,7 +466,7 @@ GPU_DEVICE void attend(Attention const& a, AttentionItem const& item) {
       log[i] = item.sums_up ? sum.log : log_of_span;
       GPU_UNROLL
       for (int n = 0; n < kDimensions / 8; ++n) {
-        if (row >= rows) continue;
+        if (row >= rows || !has_dimensions) continue;
         int const d = warp_dimension + Dimensions<kFp8>::of(n);
         Float2 const pair = Dimensions<kFp8>::pair(sums, n, i);
         Float2* const before = reinterpret_cast<Float2*>(running + row * D + d);
@@ -543,6 +550,7 @@ void launch(Stream& stream, Attention const& a) {
 void attention(Stream& stream, Attention const& a) {
   if (a.kv.fp8) {
     if (a.kv.head_size == 64) return launch<64, true>(stream, a);
+    if (a.kv.head_size == 96) return launch<96, true>(stream, a);
     if (a.kv.head_size == 128) return launch<128, true>(stream, a);
     fail(BUNTING_INVALID, "attention has no kernel for heads of %d in e4m3", a.kv.head_size);
   }

@@ -162,7 +162,7 @@ class Attended {
 TEST(cuda_kv_fp8_append_keeps_three_bits_and_the_largest) {
   Random random{51};
   std::vector<int32_t> const positions = {3, 4, 5}, slots = {2 * 16 + 3, 2 * 16 + 4, 15};
-  for (int32_t d : {64, 128}) {
+  for (int32_t d : {64, 96, 128}) {
     Layout const layout{d};
     int32_t const width = 3 * kHeads * d;  // as many query heads
     std::vector<float> qkv(positions.size() * size_t(width));
@@ -234,7 +234,7 @@ TEST(cuda_kv_fp8_copies_slots_with_their_multipliers) {
 
 TEST(cuda_kv_fp8_attention_matches_sums_in_double) {
   constexpr double kErrorMax = 4e-3;  // probabilities and results are rounded to bf16
-  for (int32_t d : {64, 128}) {
+  for (int32_t d : {64, 96, 128}) {
     Attended const decode(d, 387, 1), chunk(d, 350, 40);
     CHECK(decode.error() <= kErrorMax, "D=%d a decode: %g", d, decode.error());
     CHECK(chunk.error() <= kErrorMax, "D=%d a chunk: %g", d, chunk.error());
