@@ -132,11 +132,14 @@ done
 
 if wanted tests; then
   brief "Kernels against plain loops, on the GPU" $built/bunting_cuda_tests
+  # Of these files the tests that have the GPU's name; the emulated one need not be there.
+  rules="tests/device/gpu.conformance.test.ts tests/device/gpu.test.ts tests/device/correctness.test.ts"
+  ls $rules >/dev/null || exit 2
   if [ -x "$bun" ]; then
-    brief "The engine against the rules of a device" \
-      env BUNTING_EMULATED_LIBRARY="$PWD/$built/libbunting_cuda.so" "$bun" test tests/device/emulated.conformance.test.ts
+    brief "The engine against the rules of a device and against transformers" \
+      env BUNTING_EMULATED_LIBRARY="$PWD/$built/libbunting_cuda.so" "$bun" test $rules -t cuda
   else
-    left_out "the engine against the rules of a device: there is no $bun (npm ci)."
+    left_out "the engine against the rules of a device and against transformers: there is no $bun (npm ci)."
   fi
 fi
 

@@ -46,6 +46,9 @@ const integerWays: readonly Way[] = [
 const cpuWays: readonly Way[] = [...integerWays, { name: "bf16, KV int8", quant: "none", kv: "int8" }];
 const gpuWays: readonly Way[] = [
   ...integerWays,
+  ...(["int8-g128", "int4-g64", "int4-g128"] as const).map(
+    (quant): Way => ({ name: quant, quant, kv: "plain" }),
+  ),
   { name: "fp8", quant: "fp8", kv: "plain" },
   { name: "bf16, KV fp8", quant: "none", kv: "fp8" },
 ];

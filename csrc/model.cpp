@@ -152,7 +152,7 @@ int64_t paired_row(int64_t row, int64_t head_size) {
 
 // Whether a kernel packs stored rows as they are: plain numbers, or blocks of the matrix's own type.
 bool is_packable(PackedMatrix const& to, int32_t dtype, StoredType const& type) {
-  return type.block == 1 || int32_t(to.dtype) == dtype;
+  return type.block == 1 || (int32_t(to.dtype) == dtype && to.group == kGroup);
 }
 
 // Packs panels [begin, end) of `to` from stored rows of any kind and order, by way of `rows`: kPanel rows as
@@ -161,7 +161,7 @@ void pack_stored(Kernels const& kernels, PackedMatrix const& to, int32_t dtype, 
                  char const* from, int64_t paired_head_size, char* rows, int64_t begin, int64_t end) {
   int64_t const stored_bytes = type.bytes_of(to.k);
   bool const as_is = is_packable(to, dtype, type);
-  bool const is_widened = to.dtype == Dtype::q8 && dtype == BUNTING_Q4_0;
+  bool const is_widened = to.dtype == Dtype::q8 && to.group == kGroup && dtype == BUNTING_Q4_0;
   Dtype const packed_from = as_is ? Dtype(dtype) : is_widened ? Dtype::q8 : Dtype::f32;
   int64_t const row_bytes = as_is        ? stored_bytes
                             : is_widened ? stored_type(BUNTING_Q8_0)->bytes_of(to.k)
@@ -194,37 +194,52 @@ Model::Model(bunting_model_shape const& shape) : shape_(shape) {
   weight_bytes_ = place(nullptr);
 }
 
-Dtype Model::read_format(uint8_t format, char const* matrix) const {
-  switch (format) {
+void Model::read_format(uint8_t format, char const* name, PackedMatrix& matrix) const {
+  int32_t const larger = format & (BUNTING_GROUP_64 | BUNTING_GROUP_128);
+  switch (format - larger) {
     case BUNTING_FORMAT_PLAIN:
     case BUNTING_FORMAT_FP8:
-      return dtype_;
+      matrix.dtype = dtype_;
+      if (larger == 0) return;
+      break;
     case BUNTING_FORMAT_INT8:
-      return Dtype::q8;
     case BUNTING_FORMAT_INT4:
-      return Dtype::q4;
-    default:
-      fail(BUNTING_INVALID, "model shape: the format of %s is %d, allowed are %d to %d", matrix, format,
-           BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_FP8);
+      matrix.dtype = format - larger == BUNTING_FORMAT_INT8 ? Dtype::q8 : Dtype::q4;
+      matrix.group = larger ? larger : kGroup;
+      if (larger <= kGroupMax) return;
+      break;
   }
+  fail(BUNTING_INVALID,
+       "model shape: the format of %s is %d, allowed are %d to %d, and %d and %d with %d or %d for larger "
+       "groups",
+       name, format, BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_FP8, BUNTING_FORMAT_INT8, BUNTING_FORMAT_INT4,
+       BUNTING_GROUP_64, BUNTING_GROUP_128);
 }
 
 bool Model::has_fp8() const {
   return std::find(formats_.begin(), formats_.end(), BUNTING_FORMAT_FP8) != formats_.end();
 }
 
+int64_t Model::largest_group() const {
+  int64_t largest = std::max(embedding_.group, lm_head_.group);
+  for (LayerWeights const& layer : layers_)
+    for (PackedMatrix const* matrix : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down})
+      largest = std::max(largest, matrix->group);
+  return largest;
+}
+
 void Model::read_formats() {
   formats_.assign(2 + 4 * layers_.size(), BUNTING_FORMAT_PLAIN);
   if (shape_.formats) std::copy_n(shape_.formats, formats_.size(), formats_.begin());
   shape_.formats = nullptr;  // the caller's
-  embedding_.dtype = read_format(formats_[0], "the embedding");
-  lm_head_.dtype = read_format(formats_[1], "the vocabulary projection");
+  read_format(formats_[0], "the embedding", embedding_);
+  read_format(formats_[1], "the vocabulary projection", lm_head_);
   uint8_t const* next = formats_.data() + 2;
   for (LayerWeights& layer : layers_) {
-    layer.qkv.dtype = read_format(*next++, "q, k and v");
-    layer.o.dtype = read_format(*next++, "o");
-    layer.gate_up.dtype = read_format(*next++, "gate and up");
-    layer.down.dtype = read_format(*next++, "down");
+    read_format(*next++, "q, k and v", layer.qkv);
+    read_format(*next++, "o", layer.o);
+    read_format(*next++, "gate and up", layer.gate_up);
+    read_format(*next++, "down", layer.down);
   }
 }
 

@@ -6,7 +6,7 @@
  * those never moves, while a small typed array's own may. Structs are written at the byte offsets that
  * csrc/engine.cpp asserts.
  */
-import { CString, dlopen, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
+import { CString, dlopen, JSCallback, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
 import type { ModelShape, Rope } from "./model/config.ts";
 
 /** bunting_status, other than OK. */
@@ -65,9 +65,12 @@ export interface ComputeOptions {
 export const kvFormats = ["plain", "int8", "fp8"] as const;
 export type KvFormat = (typeof kvFormats)[number];
 
-/** BUNTING_FORMAT_*: plain is what `compute` says; integers share an f16 scale in groups of 32; fp8 is for GPUs, which
- *  round plain matrices to it, with a scale for each row. */
-export const matrixFormats = { plain: 0, int8: 1, int4: 2, fp8: 3 } as const;
+/** BUNTING_FORMAT_*, some with BUNTING_GROUP_*: plain is what `compute` says; integers share an f16 scale in groups of 32,
+ *  or, on GPUs, of 64 or 128; fp8 is for GPUs, which round plain matrices to it, with a scale for each row. */
+export const matrixFormats = {
+  ...{ plain: 0, int8: 1, int4: 2, fp8: 3 },
+  ...{ "int8-g64": 65, "int4-g64": 66, "int8-g128": 129, "int4-g128": 130 },
+} as const;
 
 /** BUNTING_GEMM_*, in their order. */
 export const gemmNames = ["own", "cublaslt"] as const;
@@ -117,6 +120,9 @@ export interface TensorSource {
   readonly cols: number;
 }
 
+/** How far a call is. */
+export type NativeProgress = (doneBytes: number, totalBytes: number) => void;
+
 /** engine.h, function by function. Everything throws NativeError. */
 export interface NativeLibrary {
   readonly path: string;
@@ -134,10 +140,10 @@ export interface NativeLibrary {
   modelOpen(shape: ModelShape, options: ComputeOptions): ModelHandle;
   modelLoad(model: ModelHandle, tensor: TensorSource): void;
   modelSeal(model: ModelHandle): void;
-  /** `key` is 32 bytes that tell what was packed. */
-  modelSave(model: ModelHandle, path: string, key: Uint8Array): void;
+  /** `key` is 32 bytes that tell what was packed. `onProgress` is called before this returns. */
+  modelSave(model: ModelHandle, path: string, key: Uint8Array, onProgress: NativeProgress): void;
   /** In the place of every modelLoad. On a refusal load them as if it had not been called. */
-  modelRestore(model: ModelHandle, path: string, key: Uint8Array): void;
+  modelRestore(model: ModelHandle, path: string, key: Uint8Array, onProgress: NativeProgress): void;
   /** Gives the memory of the weights back, once every engine on a GPU that will be opened on them is open. */
   modelRelease(model: ModelHandle): void;
   modelClose(model: ModelHandle): void;
@@ -174,8 +180,8 @@ const symbols = {
     returns: "i32",
   },
   bunting_model_seal: { args: ["ptr"], returns: "i32" },
-  bunting_model_save: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
-  bunting_model_restore: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
+  bunting_model_save: { args: ["ptr", "buffer", "buffer", "ptr"], returns: "i32" },
+  bunting_model_restore: { args: ["ptr", "buffer", "buffer", "ptr"], returns: "i32" },
   bunting_model_release: { args: ["ptr"], returns: "i32" },
   bunting_model_close: { args: ["ptr"], returns: "i32" },
   bunting_engine_plan: { args: ["buffer", "buffer", "buffer", "buffer"], returns: "i32" },
@@ -238,9 +244,14 @@ export function openLibrary(path: string): NativeLibrary {
       check(c.bunting_model_load(model, tensor, layer, name, offset, type, rows, cols));
     },
     modelSeal: (model) => check(c.bunting_model_seal(model)),
-    modelSave: (model, file, key) => check(c.bunting_model_save(model, encodePath(file), encodeKey(key))),
-    modelRestore: (model, file, key) =>
-      check(c.bunting_model_restore(model, encodePath(file), encodeKey(key))),
+    modelSave: (model, file, key, onProgress) =>
+      withProgress(onProgress, (progress) =>
+        check(c.bunting_model_save(model, encodePath(file), encodeKey(key), progress)),
+      ),
+    modelRestore: (model, file, key, onProgress) =>
+      withProgress(onProgress, (progress) =>
+        check(c.bunting_model_restore(model, encodePath(file), encodeKey(key), progress)),
+      ),
     modelRelease: (model) => check(c.bunting_model_release(model)),
     modelClose: (model) => check(c.bunting_model_close(model)),
     enginePlan(shape, options, limits) {
@@ -285,6 +296,28 @@ function open<Functions extends Parameters<typeof dlopen>[1]>(path: string, func
     const reason = error instanceof Error ? error.message : String(error);
     throw new NativeError("io", `the engine library ${path} cannot be loaded: ${reason}`);
   }
+}
+
+/** Runs a call that tells how far it is. What `onProgress` throws is thrown once the call is over. */
+function withProgress(onProgress: NativeProgress, call: (progress: Pointer | null) => void): void {
+  let thrown: { readonly error: unknown } | null = null;
+  const progress = new JSCallback(
+    (done: bigint, total: bigint) => {
+      try {
+        if (thrown === null) onProgress(Number(done), Number(total));
+      } catch (error) {
+        thrown = { error };
+      }
+    },
+    { args: ["u64", "u64"], returns: "void" },
+  );
+  try {
+    call(progress.ptr);
+  } finally {
+    progress.close();
+  }
+  const failure = thrown as { readonly error: unknown } | null; // assigned in the callback
+  if (failure !== null) throw failure.error;
 }
 
 function encodeKey(key: Uint8Array): Uint8Array {

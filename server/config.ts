@@ -93,11 +93,11 @@ export const serverSettings = Object.freeze({
     parse: (value) => oneOf(value, ["auto", "bf16", "f32"]),
   }),
   quant: setting<Quant>({
-    placeholder: "auto|none|int8|int4|fp8",
+    placeholder: "auto|none|int8|int4|fp8|…",
     default: "auto",
     defaultText: "auto",
     sentence:
-      "How matrices are kept and multiplied: int8 halves them and int4 quarters them, rounded in groups of 32; fp8, on GPUs, halves those of the layers, with a scale for each row; auto keeps Q8_0 and Q4_0 of a GGUF file as they are and rounds nothing.",
+      "How matrices are kept and multiplied: int8 halves them and int4 quarters them, rounded in groups of 32, or, on GPUs, of 64 or 128 with int8-g64, int8-g128, int4-g64 and int4-g128; fp8, on GPUs, halves those of the layers, with a scale for each row; auto keeps Q8_0 and Q4_0 of a GGUF file as they are and rounds nothing.",
     parse: (value) => oneOf(value, quantNames),
   }),
   kv: setting<KvFormat>({

@@ -92,6 +92,10 @@ export function planServing(
       `On their way to the GPU the weights take ${formatBytes(weightBytes)} of the machine's memory, and ${formatBytes(machine.memoryFreeBytes)} are free.`,
     );
   }
+  // Asked for again: cuBLASLt has taken memory of a GPU by now.
+  const freeBytes = isGpu
+    ? backend.gpus.map((gpu) => library.deviceProbe(gpu).memoryFreeBytes)
+    : [machine.memoryFreeBytes];
   const memory = planMemory({
     compute: compute.compute,
     isRounded: formats.some((format) => format !== matrixFormats.plain),
@@ -101,7 +105,7 @@ export function planServing(
     workspaceBytes,
     engines: isGpu ? 1 : engines,
     contextMax,
-    availableBytes: Math.min(...(isGpu ? gpus : [machine]).map(({ memoryFreeBytes }) => memoryFreeBytes)),
+    availableBytes: Math.min(...freeBytes),
     kvBytes: config.kvCacheGib > 0 ? (config.kvCacheGib * 2 ** 30) / Math.max(1, gpus.length) : null,
   });
   const limits = { ...perEngine, pages: memory.kind === "fits" ? memory.pages : 0 };
@@ -184,8 +188,15 @@ function chooseKv({ kv }: Config, isGpu: boolean, numbers: "bf16" | "f32"): KvFo
 }
 
 function chooseQuant({ quant }: Config, isGpu: boolean): Quant {
-  if (isGpu || quant !== "fp8") return quant;
-  throw new ConfigError("--quant fp8: a CPU has weights in bf16, f32, int8 and int4; use --quant int8.");
+  if (isGpu) return quant;
+  if (quant === "fp8") {
+    throw new ConfigError("--quant fp8: a CPU has weights in bf16, f32, int8 and int4; use --quant int8.");
+  }
+  const [integers, group] = quant.split("-g");
+  if (group === undefined) return quant;
+  throw new ConfigError(
+    `--quant ${quant}: a CPU has int8 and int4 in groups of 32, not of ${group}; use --quant ${integers}.`,
+  );
 }
 
 function chooseGemm({ gemm }: Config, isGpu: boolean): GemmChoice {

@@ -193,16 +193,6 @@ GPU_DEVICE int32_t add_acquire_release(int32_t* at, int32_t amount) {
 #endif
 }
 
-// Makes everything this thread wrote or saw written visible to the host before the word itself.
-GPU_DEVICE void store_release_system(uint32_t* at, uint32_t value) {
-#if defined(__CUDACC__)
-  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
-#else
-  emulator::check_store(at, sizeof *at, alignof(uint32_t), "store");
-  __atomic_store_n(at, value, __ATOMIC_RELEASE);
-#endif
-}
-
 // ---- shared memory --------------------------------------------------------------------------------------
 
 #if defined(__CUDACC__)

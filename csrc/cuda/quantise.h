@@ -1,16 +1,14 @@
 // quantise.h - weights of a matrix in fewer bits, as the kernels for matrix products read them.
 //
 //   plain   bf16, rows as they are
-//   int8    groups of 32 neighbouring k with an f16 scale each:  w = scale * q, -128 <= q <= 127
-//   int4    likewise,                                            w = scale * (q - 8), 0 <= q <= 15
-//   fp8     e4m3 with an f32 scale for each row:                 w = scale * q
-//
-// Groups of 64 or 128 are groups of 32 with the same scale.
+//   int8    groups of 32, 64 or 128 neighbouring k with an f16 scale each:  w = scale * q, -128 <= q <= 127
+//   int4    likewise,                                                      w = scale * (q - 8), 0 <= q <= 15
+//   fp8     e4m3 with an f32 scale for each row:                           w = scale * q
 //
 // A row is cut into pieces of kPieceBytes, 64 k of eight bits or 128 of four, the last one filled up with
-// zeros. Lane t of the four that share a row in a matrix instruction (gemm_few.cu) takes sixteen bytes of a
-// piece with one load: of each slab of 32 k those from 8t on. Within them the order is such that a mask takes
-// out two neighbouring k in the two halves of a word:
+// zeros, and its scales up to its last piece. Lane t of the four that share a row in a matrix instruction
+// (gemm_few.cu) takes sixteen bytes of a piece with one load: of each slab of 32 k those from 8t on. Within
+// them the order is such that a mask takes out two neighbouring k in the two halves of a word:
 //
 //   eight bits: byte 0 1 2 3 of a word is k 0 2 1 3      four bits: nibble 0 .. 7 of a word is k 0 2 4 6 1 3
 //   5 7
@@ -25,28 +23,26 @@ namespace bunting::cuda {
 enum class Format : int32_t { plain, int8, int4, fp8 };
 
 inline constexpr int32_t kPieceBytes = 64;
-inline constexpr int32_t kGroup = 32;
+inline constexpr int32_t kGroup = 32;  // the smallest
 
 // Of k that one piece holds; 0 for plain, which has no pieces.
 constexpr int32_t piece_k(Format format) {
   return format == Format::int4 ? 128 : format == Format::plain ? 0 : 64;
 }
 
-// Bytes of a row of `k` weights, and of its scales.
+// Bytes of a row of `k` weights, and of its scales; `group` k share one in int8 and int4.
 size_t row_bytes(Format format, int32_t k);
-size_t row_scale_bytes(Format format, int32_t k);
+size_t row_scale_bytes(Format format, int32_t k, int32_t group = kGroup);
 
 // An f16 that is finite.
 float half_value(uint16_t half);
 
-// A row that is integers and scales already: q [k], scales [k / 32] f16. `format` is int8 or int4, where q is
-// from -8 to 7. Writes row_bytes() and row_scale_bytes().
-void pack_row(Format format, std::span<int8_t const> q, std::span<uint16_t const> scales, void* row,
-              void* row_scales);
+// A row that is integers and scales already: q [k], scales [ceil(k / group)] f16. `format` is int8 or int4,
+// where q is from -8 to 7. Writes row_bytes() and row_scale_bytes().
+void pack_row(Format format, int32_t group, std::span<int8_t const> q, std::span<uint16_t const> scales,
+              void* row, void* row_scales);
 
-// A row of real numbers, rounded to the nearest. The scale is such that the largest magnitude of a group (of
-// `group` k, a multiple of 32; of the row for fp8) has the largest code: of int4, whose codes are not
-// symmetric, -8. Not finite is BUNTING_INVALID.
-void quantise_row(Format format, std::span<float const> values, int32_t group, void* row, void* row_scales);
+// A row of finite numbers in fp8, rounded to the nearest; the largest magnitude has the largest code.
+void round_row_to_fp8(std::span<float const> values, void* row, void* row_scale);
 
 }  // namespace bunting::cuda

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "cuda/architectures.h"
 #include "cuda/runtime.h"
 #include "error.h"
 
@@ -17,7 +18,6 @@ namespace {
 
 constexpr double kStepDeadlineMs =
     20'000;  // a step of the most tokens takes a tenth of it on the slowest GPU
-constexpr int32_t kOldestCapability = 80;
 constexpr int32_t kDevicesMax = 64;
 
 // What this process has on each device, and why one is lost, once it is: then nothing is given back, because
@@ -134,9 +134,10 @@ void use_device(int32_t device) {
   int major = 0, minor = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for the device");
   check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "asking for the device");
-  if (major * 10 + minor < kOldestCapability)
-    fail(BUNTING_INVALID, "GPU %d has compute capability %d.%d; %d.%d is the oldest with kernels here",
-         device, major, minor, kOldestCapability / 10, kOldestCapability % 10);
+  // Nothing is compiled for a GPU when it is first seen: machine code is all there is.
+  if (!runs_on(BUNTING_CUDA_ARCHITECTURES, major * 10 + minor))
+    fail(BUNTING_INVALID, "GPU %d is sm_%d%d; this library has kernels for sm %s", device, major, minor,
+         BUNTING_CUDA_ARCHITECTURES);
 }
 
 void lose_device(std::string const& why) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <optional>
+#include <span>
 
 #include "cuda/attention_plan.h"
 #include "error.h"
@@ -29,9 +30,9 @@ void check_shape(Model const& model) {
   if (s.query_heads / s.kv_heads > kManyRows)
     fail(BUNTING_INVALID, "the GPU engine shares a key-value head among at most %d query heads, not %d",
          kManyRows, s.query_heads / s.kv_heads);
-  if (s.kv == BUNTING_KV_FP8 && s.head_size != 64 && s.head_size != 128)
-    fail(BUNTING_INVALID, "the GPU engine keeps keys and values in fp8 for heads of 64 and 128, not of %d",
-         s.head_size);
+  if (s.kv == BUNTING_KV_FP8 && s.head_size < 64)
+    fail(BUNTING_INVALID,
+         "the GPU engine keeps keys and values in fp8 for heads of 64, 96 and 128, not of %d", s.head_size);
 }
 
 // To nearest even; x is finite.
@@ -78,12 +79,12 @@ class DeviceWeights::Uploader {
                           : as_fp8                  ? Format::fp8
                                                     : Format::plain;
     size_t const row = row_bytes(format, int32_t(from.k)),
-                 row_scales = row_scale_bytes(format, int32_t(from.k));
+                 row_scales = row_scale_bytes(format, int32_t(from.k), int32_t(from.group));
     int64_t rows = 0;
     for (Rows const& range : ranges) rows += range.count;
     char* to = carver_.take<char>(size_t(rows) * row);
     char* to_scales = carver_.take<char>(size_t(rows) * row_scales);
-    WeightMatrix const matrix(format, to, to_scales);
+    WeightMatrix const matrix(format, to, to_scales, int32_t(from.group));
     int64_t const rows_max = int64_t(kStagingBytes / (row + row_scales));
     for (Rows const& range : ranges)
       for (int64_t done = 0; uploads_ && done < range.count;) {
@@ -130,7 +131,7 @@ class DeviceWeights::Uploader {
             static_cast<bf16*>(to)[k] =
                 bf16_of(half_value(scales_[size_t(k / kGroup)]) * float(q_[size_t(k)]));
         else
-          pack_row(format, q_, scales_, to, to_scales);
+          pack_row(format, int32_t(from.group), q_, scales_of_groups(from.group), to, to_scales);
         return;
       }
       bf16 const* const panel =
@@ -146,7 +147,7 @@ class DeviceWeights::Uploader {
         std::memcpy(&values_[size_t(k)], &bits, sizeof bits);
       }
       is_finite &= std::all_of(values_.begin(), values_.end(), [](float x) { return std::isfinite(x); });
-      if (is_finite) quantise_row(format, values_, kGroup, to, to_scales);
+      if (is_finite) round_row_to_fp8(values_, to, to_scales);
     }
 
     bool is_finite = true;  // all that was rounded so far
@@ -168,8 +169,15 @@ class DeviceWeights::Uploader {
       }
     }
 
+    // One of those that larger groups have for each of their groups of kGroup.
+    std::span<uint16_t const> scales_of_groups(int64_t group) {
+      size_t const step = size_t(group / kGroup);
+      for (size_t i = 0; i * step < scales_.size(); ++i) scales_[i] = scales_[i * step];
+      return std::span(scales_).first((scales_.size() + step - 1) / step);
+    }
+
     std::vector<int8_t> q_;
-    std::vector<uint16_t> scales_;
+    std::vector<uint16_t> scales_;  // of each kGroup
     std::vector<float> values_;
   };
 

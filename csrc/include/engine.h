@@ -115,6 +115,9 @@ enum { BUNTING_PAIRED_ROWS = 256 };
  * int8, in groups of 32 likewise, and sums within a group are exact. FP8 is e4m3 with one f32 scale per row, for GPUs: the
  * packed weights are in bf16, and each engine rounds them for its copy. */
 enum { BUNTING_FORMAT_PLAIN = 0, BUNTING_FORMAT_INT8 = 1, BUNTING_FORMAT_INT4 = 2, BUNTING_FORMAT_FP8 = 3 };
+/* Added to INT8 or INT4, for GPUs: groups of 64 or of 128. Nothing is kept as it is stored then; each engine's copy has one
+ * scale for each group. */
+enum { BUNTING_GROUP_64 = 64, BUNTING_GROUP_128 = 128 };
 
 enum { BUNTING_ROPE_PLAIN = 0, BUNTING_ROPE_LINEAR = 1, BUNTING_ROPE_LLAMA3 = 2 };
 

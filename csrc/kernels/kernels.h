@@ -29,6 +29,7 @@ enum class Dtype : int32_t { f32 = 0, f16 = 1, bf16 = 2, q4 = 16, q8 = 20 };
 inline constexpr int kPanel = 16;     // columns of a packed panel
 inline constexpr int kKAlign = 32;    // K is padded with zeros to a multiple of this (one AMX tile of bf16)
 inline constexpr int kGroup = 32;     // consecutive k of a row that share a scale in q8 and q4
+inline constexpr int kGroupMax = 128; // of which GPUs let more share one
 inline constexpr int kPageTokens = 16;  // Tp; attention kernels are written for this
 
 constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
@@ -45,6 +46,9 @@ struct PackedMatrix {
   Dtype dtype = Dtype::bf16;  // f32, bf16, q8 or q4
   int64_t n = 0, k = 0;
   void* data = nullptr;  // 64-byte aligned, owned by the model
+  // q8 and q4: consecutive k that were rounded with one scale, of which each of their groups of kGroup has a copy; a
+  // multiple of kGroup, at most kGroupMax.
+  int64_t group = kGroup;
   bool grouped() const { return dtype == Dtype::q8 || dtype == Dtype::q4; }
   int64_t k_align() const { return grouped() ? 2 * kGroup : kKAlign; }
   int64_t kp() const { return round_up(k, k_align()); }

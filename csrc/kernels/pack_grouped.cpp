@@ -9,9 +9,10 @@
 //   of
 //       w q over the sum of q q, leaves the least squared error; then q = round(w / scale) once more, within
 //       -8 .. 7
-// All to nearest even. A group with a number that is not finite gets the scale NaN.
+// All to nearest even. A group with a number that is not finite gets the scale NaN. Where several groups
+// share a scale (PackedMatrix::group), all their numbers are looked at for it.
 //
-// Work:     one panel after another, one column's group at a time.
+// Work:     one panel after another, what shares a scale in one column at a time.
 // Roofline: q8 memory; q4 about 16 operations per weight.
 // Checked:  bit for bit against reference::pack.
 #include <algorithm>
@@ -29,7 +30,9 @@ constexpr uint16_t kNanHalf = 0x7e00;
 // less often serves the others better.
 constexpr float kLargestSteps[] = {-8.0f, -9.0f, -8.5f, -7.5f, -7.0f, -6.5f, -6.0f, 7.5f, 7.0f, 6.5f, 6.0f};
 
-// One group: 32 numbers, or what becomes of them.
+constexpr int kGroupsMax = kGroupMax / kGroup;  // that share a scale
+
+// What becomes of the 32 numbers of a group.
 struct Rounded {
   int8_t q[kGroup];
   uint16_t scale;  // f16
@@ -47,34 +50,56 @@ BUNTING_INLINE void store_rounded(Rounded& to, f32x16 a, f32x16 b, uint16_t scal
   store_int8(to.q + 16, clamp(round(b * to_integers), low, high));
 }
 
-BUNTING_INLINE float best_q4_scale(float const* values, f32x16 a, f32x16 b, float largest) {
-  bool const is_negative = std::any_of(values, values + kGroup, [=](float x) { return x == -largest; });
+template <int kGroups>
+BUNTING_INLINE float best_q4_scale(float const* values, f32x16 const* a, f32x16 const* b, float largest) {
+  bool const is_negative =
+      std::any_of(values, values + kGroups * kGroup, [=](float x) { return x == -largest; });
   float const extreme = is_negative ? -largest : largest;
   float best_gain = 0, scale = 0;
   for (float const steps : kLargestSteps) {
     f32x16 const to_integers = set1(steps / extreme);
-    f32x16 const q = clamp(round(a * to_integers), -8, 7), q16 = clamp(round(b * to_integers), -8, 7);
-    float const products = sum(a * q + b * q16), squares = sum(q * q + q16 * q16);
-    float const gain = products * products / squares;
-    if (gain > best_gain) best_gain = gain, scale = products / squares;
+    f32x16 products = set1(0), squares = set1(0);
+    for (int i = 0; i < kGroups; ++i) {
+      f32x16 const q = clamp(round(a[i] * to_integers), -8, 7), q16 = clamp(round(b[i] * to_integers), -8, 7);
+      products = products + (a[i] * q + b[i] * q16);
+      squares = squares + (q * q + q16 * q16);
+    }
+    float const product = sum(products), square = sum(squares), gain = product * product / square;
+    if (gain > best_gain) best_gain = gain, scale = product / square;
   }
   return scale;
 }
 
-template <Dtype W>
-BUNTING_INLINE void round_group(Rounded& to, float const* values) {
-  f32x16 const a = load(values), b = load(values + 16);
-  float const largest = largest_magnitude(a, b);
-  uint32_t bits;
-  std::memcpy(&bits, &largest, 4);
-  if (bits >= kInfinity || largest < 1e-30f) {
-    to = {};
-    if (bits >= kInfinity) to.scale = kNanHalf;
-  } else if constexpr (W == Dtype::q8) {
-    store_rounded(to, a, b, f32_to_f16(largest / 127.0f), -127, 127);
-  } else {
-    store_rounded(to, a, b, f32_to_f16(best_q4_scale(values, a, b, largest)), -8, 7);
+// Groups that share a scale.
+template <Dtype W, int kGroups>
+BUNTING_INLINE void round_groups(Rounded* to, float const* values) {
+  f32x16 a[kGroups], b[kGroups];
+  uint32_t bits = 0;  // of the largest magnitude
+  for (int i = 0; i < kGroups; ++i) {
+    a[i] = load(values + i * kGroup);
+    b[i] = load(values + i * kGroup + 16);
+    float const magnitude = largest_magnitude(a[i], b[i]);
+    uint32_t its_bits;
+    std::memcpy(&its_bits, &magnitude, 4);
+    bits = std::max(bits, its_bits);
   }
+  float largest;
+  std::memcpy(&largest, &bits, 4);
+  if (bits >= kInfinity || largest < 1e-30f) {
+    std::fill_n(to, kGroups, Rounded{{}, bits >= kInfinity ? kNanHalf : uint16_t{0}});
+    return;
+  }
+  constexpr bool kIsQ8 = W == Dtype::q8;
+  uint16_t const scale = f32_to_f16(kIsQ8 ? largest / 127.0f : best_q4_scale<kGroups>(values, a, b, largest));
+  for (int i = 0; i < kGroups; ++i)
+    store_rounded(to[i], a[i], b[i], scale, kIsQ8 ? -127 : -8, kIsQ8 ? 127 : 7);
+}
+
+template <Dtype W>
+void round_all(Rounded* to, float const* values, int64_t groups) {
+  if (groups == 1) return round_groups<W, 1>(to, values);
+  if (groups == 2) return round_groups<W, 2>(to, values);
+  round_groups<W, kGroupsMax>(to, values);
 }
 
 // Where a column's group goes within its block; see kernels.h.
@@ -134,25 +159,31 @@ void pack_panels(PackedMatrix const& w, char const* src, int64_t begin, int64_t 
   constexpr bool kStored = S == W;
   constexpr int64_t kStoredBytes = W == Dtype::q8 ? 34 : 18;
   int64_t const row_bytes = kStored ? w.k / kGroup * kStoredBytes : w.k * (S == Dtype::f32 ? 4 : 2);
-  Rounded const zero{};
+  int64_t const span = kStored ? kGroup : w.group;  // of k that share a scale
   for (int64_t panel = begin; panel < end; ++panel) {
     char* const out = static_cast<char*>(w.data) + panel * w.panel_bytes();
     for (int64_t column = 0; column < kPanel; ++column) {
       int64_t const n = panel * kPanel + column;
       char const* const row = src + n * row_bytes;
-      for (int64_t k0 = 0; k0 < w.kp(); k0 += kGroup) {
-        char* const block = out + k0 / (2 * kGroup) * w.block_bytes();
-        int64_t const group = k0 / kGroup % 2, valid = n < w.n ? std::min<int64_t>(kGroup, w.k - k0) : 0;
-        if (valid <= 0) {
-          place_rounded<W>(block, group, column, zero);
-        } else if constexpr (kStored) {
-          place_stored<W>(block, group, column, row + k0 / kGroup * kStoredBytes);
-        } else {
-          float values[kGroup] = {};
-          for (int64_t i = 0; i < valid; ++i) values[i] = read<S>(row, k0 + i);
-          Rounded rounded;
-          round_group<W>(rounded, values);
-          place_rounded<W>(block, group, column, rounded);
+      for (int64_t first = 0; first < w.kp(); first += span) {
+        int64_t const valid = n < w.n ? std::clamp<int64_t>(w.k - first, 0, span) : 0;
+        int64_t const rounded = (valid + kGroup - 1) / kGroup;  // groups with a number
+        Rounded groups[kGroupsMax];
+        if (!kStored && valid > 0) {
+          float values[kGroupMax];
+          for (int64_t i = 0; i < valid; ++i) values[i] = read<S>(row, first + i);
+          for (int64_t i = valid; i < span; ++i) values[i] = 0;
+          round_all<W>(groups, values, span / kGroup);
+        }
+        for (int64_t i = 0; i < span / kGroup && first + i * kGroup < w.kp(); ++i) {
+          int64_t const k0 = first + i * kGroup, group = k0 / kGroup % 2;
+          char* const block = out + k0 / (2 * kGroup) * w.block_bytes();
+          if (i >= rounded)
+            place_rounded<W>(block, group, column, Rounded{});
+          else if constexpr (kStored)
+            place_stored<W>(block, group, column, row + k0 / kGroup * kStoredBytes);
+          else
+            place_rounded<W>(block, group, column, groups[i]);
         }
       }
     }

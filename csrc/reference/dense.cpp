@@ -75,10 +75,14 @@ void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype) {
           q[i] = int8_t(w.dtype == Dtype::q8 ? byte : (i < 16 ? byte % 16 : byte / 16) - 8);
         }
       } else if (exists) {
-        float values[kGroup] = {};
-        for (int64_t i = 0; i < std::min<int64_t>(kGroup, w.k - k0); ++i)
-          values[i] = float(source_value(src, src_dtype, n * w.k + k0 + i));
-        round_group(w.dtype, values, q, &scale);
+        // With all that share its scale.
+        int64_t const first = k0 / w.group * w.group;
+        float values[kGroupMax] = {};
+        int8_t together[kGroupMax];
+        for (int64_t i = 0; i < std::min(w.group, w.k - first); ++i)
+          values[i] = float(source_value(src, src_dtype, n * w.k + first + i));
+        round_group(w.dtype, values, int(w.group), together, &scale);
+        std::copy_n(together + (k0 - first), kGroup, q);
       }
       for (int i = 0; i < kGroup; ++i) {
         GroupedPlace const place = grouped_place(w, n, k0 + i);

@@ -15,8 +15,8 @@ double weight(PackedMatrix const& w, int64_t n, int64_t k);
 // Packs all of w.
 void pack(PackedMatrix const& w, void const* src, Dtype src_dtype);
 
-// One group of 32 numbers in the integers and the scale (a value of f16) of q8 or q4.
-void round_group(Dtype dtype, float const* values, int8_t* q, double* scale);
+// `count` numbers, a multiple of 32, in the integers and the one scale (a value of f16) of q8 or q4.
+void round_group(Dtype dtype, float const* values, int count, int8_t* q, double* scale);
 
 // Rows of x [T, ldx], f32 or bf16, as groups [T, ldto].
 void quantise(InputGroup* to, int64_t ldto, void const* x, Dtype dtype, int64_t ldx, int64_t k,

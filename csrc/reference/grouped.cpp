@@ -20,10 +20,11 @@ double nearest_f16(float x) {
   return std::copysign(rounded >= 65536 ? double(INFINITY) : rounded, double(x));
 }
 
-// The sum of 32 terms in the order of the kernels: i with i + 16, then halving.
-float sum_of(float const* terms) {
-  float lanes[16];
-  for (int i = 0; i < 16; ++i) lanes[i] = terms[i] + terms[i + 16];
+// The sum of groups of 32 terms in the order of the kernels: i with i + 16, group after group, then halving.
+float sum_of(float const* terms, int count) {
+  float lanes[16] = {};
+  for (int group = 0; group < count; group += kGroup)
+    for (int i = 0; i < 16; ++i) lanes[i] += terms[group + i] + terms[group + i + 16];
   for (int width = 8; width > 0; width /= 2)
     for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
   return lanes[0];
@@ -33,18 +34,18 @@ float rounded(float x, float low, float high) {
   return std::min(std::max(std::nearbyintf(x), low), high);
 }
 
-float q4_scale(float const* values, float largest) {
+float q4_scale(float const* values, int count, float largest) {
   float const extreme =
-      std::any_of(values, values + kGroup, [&](float x) { return x == -largest; }) ? -largest : largest;
+      std::any_of(values, values + count, [&](float x) { return x == -largest; }) ? -largest : largest;
   float best = 0, scale = 0;
   for (float const steps : {-8.0f, -9.0f, -8.5f, -7.5f, -7.0f, -6.5f, -6.0f, 7.5f, 7.0f, 6.5f, 6.0f}) {
-    float products[kGroup], squares[kGroup];
-    for (int i = 0; i < kGroup; ++i) {
+    float products[kGroupMax], squares[kGroupMax];
+    for (int i = 0; i < count; ++i) {
       float const q = rounded(values[i] * (steps / extreme), -8, 7);
       products[i] = values[i] * q;
       squares[i] = q * q;
     }
-    float const product = sum_of(products), square = sum_of(squares);
+    float const product = sum_of(products, count), square = sum_of(squares, count);
     if (product * product / square > best) {
       best = product * product / square;
       scale = product / square;
@@ -55,20 +56,20 @@ float q4_scale(float const* values, float largest) {
 
 }  // namespace
 
-void round_group(Dtype dtype, float const* values, int8_t* q, double* scale) {
+void round_group(Dtype dtype, float const* values, int count, int8_t* q, double* scale) {
   float largest = 0;
   bool is_finite = true;
-  for (int i = 0; i < kGroup; ++i) {
+  for (int i = 0; i < count; ++i) {
     largest = std::max(largest, std::fabs(values[i]));
     is_finite = is_finite && std::isfinite(values[i]);
   }
-  std::fill_n(q, kGroup, int8_t{0});
+  std::fill_n(q, count, int8_t{0});
   *scale = is_finite ? 0 : NAN;
   if (!is_finite || largest < 1e-30f) return;
   float const low = dtype == Dtype::q8 ? -127 : -8, high = dtype == Dtype::q8 ? 127 : 7;
-  *scale = nearest_f16(dtype == Dtype::q8 ? largest / 127.0f : q4_scale(values, largest));
+  *scale = nearest_f16(dtype == Dtype::q8 ? largest / 127.0f : q4_scale(values, count, largest));
   if (*scale == 0) return;
-  for (int i = 0; i < kGroup; ++i) q[i] = int8_t(rounded(values[i] * (1.0f / float(*scale)), low, high));
+  for (int i = 0; i < count; ++i) q[i] = int8_t(rounded(values[i] * (1.0f / float(*scale)), low, high));
 }
 
 void quantise(InputGroup* to, int64_t ldto, void const* x, Dtype dtype, int64_t ldx, int64_t k,

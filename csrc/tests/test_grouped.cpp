@@ -50,6 +50,7 @@ TEST(pack_grouped_matches_reference) {
           for (int64_t i = 0; i < bytes && is_stored; i += dtype == Dtype::q8 ? 34 : 18)
             at[i + 1] &= char(0xbb);  // finite
           PackedMatrix want{.dtype = dtype, .n = n, .k = k}, got = want;
+          want.group = got.group = is_stored ? kGroup : kGroup << random.below(3);
           Bytes want_bytes(int64_t(want.bytes()));
           want.data = want_bytes.data.get();
           reference::pack(want, at, source);
@@ -59,8 +60,8 @@ TEST(pack_grouped_matches_reference) {
             int64_t const middle = got.panels() / 2;
             kernels->pack(got, at, source, middle, got.panels());
             kernels->pack(got, at, source, 0, middle);
-            CHECK(std::memcmp(got.data, want.data, want.bytes()) == 0, "%s %s from %s N=%d K=%d",
-                  kernels->name, name_of(dtype), name_of(source), int(n), int(k));
+            CHECK(std::memcmp(got.data, want.data, want.bytes()) == 0, "%s %s from %s N=%d K=%d group %d",
+                  kernels->name, name_of(dtype), name_of(source), int(n), int(k), int(got.group));
           }
         }
       }
@@ -81,11 +82,11 @@ TEST(grouped_weights_are_near_their_numbers) {
     }
     int8_t q[kGroup];
     double scale;
-    reference::round_group(Dtype::q8, values, q, &scale);
+    reference::round_group(Dtype::q8, values, kGroup, q, &scale);
     for (int i = 0; i < kGroup; ++i)
       CHECK(std::fabs(scale * q[i] - values[i]) <= 0.501 * std::fabs(scale) + 0.0005 * largest,
             "q8 of %g: %g", values[i], scale * q[i]);
-    reference::round_group(Dtype::q4, values, q, &scale);
+    reference::round_group(Dtype::q4, values, kGroup, q, &scale);
     for (int i = 0; i < kGroup; ++i) {
       CHECK(q[i] >= -8 && q[i] <= 7, "q4: %d", q[i]);
       searched += std::pow(scale * q[i] - values[i], 2);

@@ -50,6 +50,14 @@ TEST(model_refuses_impossible_shapes) {
     static uint8_t const formats[] = {0, 0, 1, 2, 1, 0, 1, 2, 3, 0};
     s.formats = formats;
   });
+  static uint8_t formats[10];
+  for (uint8_t format :
+       {BUNTING_FORMAT_FP8 + BUNTING_GROUP_64, BUNTING_FORMAT_INT4 + BUNTING_GROUP_64 + BUNTING_GROUP_128,
+        BUNTING_FORMAT_INT4 + BUNTING_GROUP_128}) {
+    formats[4] = format;
+    refused("groups of no integers, too large ones, and those of GPUs",
+            [](Shape& s) { s.formats = formats; });
+  }
   refused("no rotation factor", [](Shape& s) { s.rope_kind = BUNTING_ROPE_LINEAR; });
 }
 

@@ -27,6 +27,8 @@ describe("of a file in bf16", () => {
     ["none", [0, 0], [0, 0, 0, 0]],
     ["int8", [1, 1], [1, 1, 1, 1]],
     ["int4", [1, 1], [2, 2, 2, 2]],
+    ["int8-g64", [65, 65], [65, 65, 65, 65]],
+    ["int4-g128", [129, 129], [130, 130, 130, 130]],
     ["fp8", [0, 0], [3, 3, 3, 3]],
   ] as const)("%s", (quant, vocabulary, layer) => {
     expect(formatsOf(tensors, 2, quant, "bf16")).toEqual([...vocabulary, ...layer, ...layer]);
@@ -48,6 +50,8 @@ describe("of a GGUF file in Q4_0 whose vocabulary is Q6_K and last layer is mixe
     ["none", [0, 0], [0, 0, 0, 0], [0, 0, 0, 0]],
     ["int8", [1, 1], [2, 2, 2, 2], [1, 1, 2, 1]],
     ["int4", [1, 1], [2, 2, 2, 2], [2, 2, 2, 2]],
+    ["int8-g128", [1, 129], [2, 2, 2, 2], [1, 129, 2, 1]],
+    ["int4-g64", [1, 65], [66, 66, 66, 66], [66, 66, 66, 66]],
     ["fp8", [0, 0], [3, 3, 3, 3], [3, 3, 3, 3]],
   ] as const)("%s", (quant, vocabulary, first, last) => {
     expect(formatsOf(tensors, 2, quant, "bf16")).toEqual([...vocabulary, ...first, ...last]);

@@ -5,9 +5,31 @@ import { TensorKind } from "./weights.ts";
 
 /** auto: Q8_0 and Q4_0 blocks of a GGUF file stay what they are (both in one matrix: int8), all else is plain. none: all is plain. int8, int4, fp8:
  *  plain matrices are rounded; the embedding and the vocabulary projection, of which everything hangs, int4 keeps in int8
- *  and fp8 as they are. */
-export const quantNames = ["auto", "none", "int8", "int4", "fp8"] as const;
+ *  and fp8 as they are. Integers share a scale in groups of 32 or, on GPUs, of as many as the name says; int8 keeps blocks
+ *  of a GGUF file in any case. */
+export const quantNames = [
+  "auto",
+  "none",
+  "int8",
+  "int8-g64",
+  "int8-g128",
+  "int4",
+  "int4-g64",
+  "int4-g128",
+  "fp8",
+] as const;
 export type Quant = (typeof quantNames)[number];
+
+/** What the embedding and the vocabulary projection are in, where matrices of layers are rounded. */
+const vocabularyFormats = {
+  int8: "int8",
+  "int8-g64": "int8-g64",
+  "int8-g128": "int8-g128",
+  int4: "int8",
+  "int4-g64": "int8-g64",
+  "int4-g128": "int8-g128",
+  fp8: "plain",
+} as const;
 
 type MatrixFormat = (typeof matrixFormats)[keyof typeof matrixFormats];
 
@@ -47,9 +69,8 @@ export function formatsOf(
     const stored = keptFormat(kinds.map((kind) => byPlace.get(placeOf(kind, layer))));
     if (quant === "auto") return stored ?? matrixFormats.plain;
     const isVocabulary = kinds[0] === TensorKind.embed || kinds[0] === TensorKind.lmHead;
-    if (quant === "fp8") return isVocabulary ? matrixFormats.plain : matrixFormats.fp8;
-    if (quant === "int8" || isVocabulary) return stored ?? matrixFormats.int8;
-    return matrixFormats.int4;
+    const name = isVocabulary ? vocabularyFormats[quant] : quant;
+    return (name.startsWith("int8") ? stored : undefined) ?? matrixFormats[name];
   };
   const formats = [formatOf([TensorKind.embed], 0), formatOf([TensorKind.lmHead], 0)];
   for (let layer = 0; layer < layers; layer += 1) {

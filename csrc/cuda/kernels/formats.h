@@ -7,7 +7,9 @@
 #pragma once
 
 #include "cuda/gpu.h"
+#include "cuda/kernels/kernels.h"
 #include "cuda/quantise.h"
+#include "error.h"
 
 namespace bunting::cuda {
 
@@ -82,12 +84,51 @@ struct Weights<Format::fp8> {
   }
 };
 
-// The scales of the slabs of a lane's sixteen bytes of one row.
-template <Format kFormat>
-struct alignas(Weights<kFormat>::kSlabs * 2) SlabScales {
-  uint16_t half[Weights<kFormat>::kSlabs];
-  GPU_DEVICE float of(int slab) const { return gpu::widen_half(half[slab]); }
+// How many scales a lane's sixteen bytes of one row have, each for as many slabs, if `scale_k` neighbouring k
+// share one; and how many pieces have it in common. Without scales `scale_k` is 0.
+constexpr int scales_of_piece(Format format, int scale_k) {
+  return scale_k > 0 && scale_k < piece_k(format) ? piece_k(format) / scale_k : 1;
+}
+constexpr int pieces_of_scale(Format format, int scale_k) {
+  return scale_k > piece_k(format) ? scale_k / piece_k(format) : 1;
+}
+
+template <Format kFormat, int kScaleK>
+struct alignas(scales_of_piece(kFormat, kScaleK) * 2) SlabScales {
+  static constexpr int kCount = scales_of_piece(kFormat, kScaleK);
+  static constexpr int kPieces = pieces_of_scale(kFormat, kScaleK);
+  uint16_t half[kCount];
+  GPU_DEVICE float of(int slab) const {
+    return gpu::widen_half(half[slab * kCount / Weights<kFormat>::kSlabs]);
+  }
 };
+
+// Calls launch.operator()<format, scale_k>() for the matrix.
+template <class Launch>
+void with_format(WeightMatrix const& w, Launch const& launch) {
+  auto const with_group = [&]<Format kFormat>() {
+    switch (w.group) {
+      case 32:
+        return launch.template operator()<kFormat, 32>();
+      case 64:
+        return launch.template operator()<kFormat, 64>();
+      case 128:
+        return launch.template operator()<kFormat, 128>();
+      default:
+        fail(BUNTING_INVALID, "matrix products have no kernel for groups of %d", w.group);
+    }
+  };
+  switch (w.format) {
+    case Format::plain:
+      return launch.template operator()<Format::plain, 0>();
+    case Format::int8:
+      return with_group.template operator()<Format::int8>();
+    case Format::int4:
+      return with_group.template operator()<Format::int4>();
+    case Format::fp8:
+      return launch.template operator()<Format::fp8, 0>();
+  }
+}
 
 // Adds the product of a slab to those before it; the scales are those of rows g and g + 8.
 GPU_DEVICE void add_slab(float (&sums)[4], float const (&slab)[4], float low, float high) {

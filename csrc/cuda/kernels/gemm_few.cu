@@ -57,10 +57,10 @@ GPU_DEVICE int last_of(int index, int count) {
 }
 
 // Of rows g and g + 8.
-template <Format kFormat>
+template <class Scales>
 struct Rows {
   Vec low, high;
-  SlabScales<kFormat> low_scales, high_scales;
+  Scales low_scales, high_scales;
 };
 
 struct Task {
@@ -104,11 +104,11 @@ GPU_DEVICE void add_parts(Task const& task, Format format, int block_column) {
 }
 
 // kTiles tiles of eight tokens.
-template <int kTiles, Format kFormat>
+template <int kTiles, Format kFormat, int kScaleK>
 GPU_KERNEL(kThreads, (kBlocks<kTiles, kFormat>))
 gemm_few_kernel(Task const task) {
   using W = Weights<kFormat>;
-  using Scales = SlabScales<kFormat>;
+  using Scales = SlabScales<kFormat, kScaleK>;
   Gemm const& g = task.g;
   int const part = block_index() % task.parts, block_column = block_index() / task.parts * kBlockColumns;
   int const first_column = block_column + warp() * kColumns;
@@ -131,19 +131,18 @@ gemm_few_kernel(Task const task) {
   GPU_UNROLL
   for (int tile = 0; tile < kTiles; ++tile)
     x[tile] = reinterpret_cast<Vec const*>(g.x) + int64_t(last_of(tile * 8 + group, g.tokens)) * x_row;
-  // In pieces.
-  int const scale_row = steps * kPiecesOfStep;
+  int const scale_row = (steps * kPiecesOfStep + Scales::kPieces - 1) / Scales::kPieces;
   Scales const* const low_scales = static_cast<Scales const*>(g.w.scales) + int64_t(low_column) * scale_row;
   Scales const* const high_scales = static_cast<Scales const*>(g.w.scales) + int64_t(high_column) * scale_row;
 
-  auto const fetch = [&](int piece, Rows<kFormat>& rows) {
+  auto const fetch = [&](int piece, Rows<Scales>& rows) {
     if (piece >= piece_end) return;
     int const at = last_of(piece * 4 + in_group, w_row);  // behind the last k tokens are zero
     rows.low = load_once(w_low + at);
     rows.high = load_once(w_high + at);
     if constexpr (W::kGrouped) {
-      rows.low_scales = load(low_scales + piece);
-      rows.high_scales = load(high_scales + piece);
+      rows.low_scales = load(low_scales + piece / Scales::kPieces);
+      rows.high_scales = load(high_scales + piece / Scales::kPieces);
     }
   };
   auto const fetch_tokens = [&](int slab, Vec(&tokens)[kTiles]) {
@@ -155,7 +154,7 @@ gemm_few_kernel(Task const task) {
 
   float sums[kTiles][4] = {};
   constexpr int kPieces = ahead<kTiles>(kFormat);
-  Rows<kFormat> next[kPieces] = {};
+  Rows<Scales> next[kPieces] = {};
   Vec tokens[2][kTiles];
   GPU_UNROLL
   for (int i = 0; i < kPieces; ++i) fetch(piece_begin + i, next[i]);
@@ -165,7 +164,7 @@ gemm_few_kernel(Task const task) {
     for (int i = 0; i < kPieces; ++i) {
       int const here = piece + i;
       if (here >= piece_end) break;
-      Rows<kFormat> const rows = next[i];
+      Rows<Scales> const rows = next[i];
       fetch(here + kPieces, next[i]);
       GPU_UNROLL
       for (int s = 0; s < W::kSlabs; ++s) {
@@ -206,39 +205,28 @@ gemm_few_kernel(Task const task) {
   if (task.parts > 1) add_parts(task, kFormat, block_column);
 }
 
-template <int kTiles, Format kFormat>
+template <int kTiles, Format kFormat, int kScaleK>
 void launch(Stream& stream, Gemm const& g) {
   Task const task{g, gemm_parts(g.n, g.k)};
   int32_t const blocks = (g.n + kBlockColumns - 1) / kBlockColumns * task.parts;
-  stream.launch("gemm_few", gemm_few_kernel<kTiles, kFormat>, {blocks, kThreads, sizeof(int32_t)}, task);
-}
-
-template <Format kFormat>
-void launch_for(Stream& stream, Gemm const& g) {
-  if (g.tokens <= 8)
-    launch<1, kFormat>(stream, g);
-  else if (g.tokens <= 16)
-    launch<2, kFormat>(stream, g);
-  else if (g.tokens <= 32)
-    launch<4, kFormat>(stream, g);
-  else
-    launch<8, kFormat>(stream, g);
+  stream.launch("gemm_few", gemm_few_kernel<kTiles, kFormat, kScaleK>, {blocks, kThreads, sizeof(int32_t)},
+                task);
 }
 
 }  // namespace
 
 void gemm_few(Stream& stream, Gemm const& g) {
   if (g.tokens <= 0) return;
-  switch (g.w.format) {
-    case Format::plain:
-      return launch_for<Format::plain>(stream, g);
-    case Format::int8:
-      return launch_for<Format::int8>(stream, g);
-    case Format::int4:
-      return launch_for<Format::int4>(stream, g);
-    case Format::fp8:
-      return launch_for<Format::fp8>(stream, g);
-  }
+  with_format(g.w, [&]<Format kFormat, int kScaleK>() {
+    if (g.tokens <= 8)
+      launch<1, kFormat, kScaleK>(stream, g);
+    else if (g.tokens <= 16)
+      launch<2, kFormat, kScaleK>(stream, g);
+    else if (g.tokens <= 32)
+      launch<4, kFormat, kScaleK>(stream, g);
+    else
+      launch<8, kFormat, kScaleK>(stream, g);
+  });
 }
 
 }  // namespace bunting::cuda

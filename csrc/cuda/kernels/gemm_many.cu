@@ -65,18 +65,19 @@ GPU_DEVICE void fetch_rows(Shared<Vec> to, Vec const* from, int stride, int rows
   }
 }
 
-template <Format kFormat>
+template <Format kFormat, int kScaleK>
 GPU_KERNEL(kThreads, 1)
 gemm_many_kernel(Task const task) {
   using L = Layout<kFormat>;
   using W = Weights<kFormat>;
-  using Scales = SlabScales<kFormat>;
+  using Scales = SlabScales<kFormat, kScaleK>;  // a step is a piece of a row
   Gemm const& g = task.g;
   constexpr int kWarpTokens = L::kTokens / 2;
   int const first_token = block_index() % task.token_tiles * L::kTokens;
   int const first_column = block_index() / task.token_tiles * kColumns;
   int const steps = (g.k + gemm_step(kFormat) - 1) / gemm_step(kFormat);
   int const slabs = (g.k + kSlab - 1) / kSlab;
+  int const scale_row = (steps + Scales::kPieces - 1) / Scales::kPieces;
 
   int const x_row = g.k / 8, w_row = kFormat == Format::plain ? x_row : steps * L::kWeightChunks;
   Vec const* const w = static_cast<Vec const*>(g.w.data) + int64_t(first_column) * w_row;
@@ -121,8 +122,8 @@ gemm_many_kernel(Task const task) {
         GPU_UNROLL
         for (int i = 0; i < 2; ++i)
           if (column_of(m, i) < g.n)
-            scales[m][i] =
-                load(static_cast<Scales const*>(g.w.scales) + int64_t(column_of(m, i)) * steps + step);
+            scales[m][i] = load(static_cast<Scales const*>(g.w.scales) +
+                                int64_t(column_of(m, i)) * scale_row + step / Scales::kPieces);
       }
       copy_wait<L::kStages - 2>();
       block_sync();  // the step's tiles are there for all, and nobody reads the stage that is filled next
@@ -183,12 +184,12 @@ gemm_many_kernel(Task const task) {
   }
 }
 
-template <Format kFormat>
+template <Format kFormat, int kScaleK>
 void launch(Stream& stream, Gemm const& g) {
   constexpr int32_t kTokens = Layout<kFormat>::kTokens;
   int32_t const column_tiles = (g.n + kColumns - 1) / kColumns;
   Task const task{g, (g.tokens + kTokens - 1) / kTokens, gemm_parts(g.n, g.k)};
-  stream.launch("gemm_many", gemm_many_kernel<kFormat>,
+  stream.launch("gemm_many", gemm_many_kernel<kFormat, kScaleK>,
                 {task.token_tiles * column_tiles, kThreads, Layout<kFormat>::kBytes}, task);
 }
 
@@ -196,16 +197,7 @@ void launch(Stream& stream, Gemm const& g) {
 
 void gemm_many(Stream& stream, Gemm const& g) {
   if (g.tokens <= 0) return;
-  switch (g.w.format) {
-    case Format::plain:
-      return launch<Format::plain>(stream, g);
-    case Format::int8:
-      return launch<Format::int8>(stream, g);
-    case Format::int4:
-      return launch<Format::int4>(stream, g);
-    case Format::fp8:
-      return launch<Format::fp8>(stream, g);
-  }
+  with_format(g.w, [&]<Format kFormat, int kScaleK>() { launch<kFormat, kScaleK>(stream, g); });
 }
 
 }  // namespace bunting::cuda

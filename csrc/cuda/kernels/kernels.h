@@ -72,10 +72,11 @@ struct WeightMatrix {
   void const* data = nullptr;
   void const* scales = nullptr;
   Format format = Format::plain;
+  int32_t group = kGroup;  // neighbouring k that share a scale in int8 and int4: 32, 64 or 128
 
   WeightMatrix(bf16 const* rows) : data(rows) {}
-  WeightMatrix(Format how, void const* rows, void const* row_scales)
-      : data(rows), scales(row_scales), format(how) {}
+  WeightMatrix(Format how, void const* rows, void const* row_scales, int32_t scale_k = kGroup)
+      : data(rows), scales(row_scales), format(how), group(scale_k) {}
 };
 
 // y[t, n] = sum_k x[t, k] * w[n, k] + bias[n], with f32 sums. K is a multiple of 8.

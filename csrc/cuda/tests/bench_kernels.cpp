@@ -136,12 +136,13 @@ constexpr Product kProducts[] = {{"qkv", (kQueryHeads + 2 * kKvHeads) * kHeadSiz
 
 class Operands {
  public:
-  Operands(Product const& p, int32_t tokens, Format format)
+  Operands(Product const& p, int32_t tokens, Format format, int32_t group = kGroup)
       : p_(p),
         tokens_(tokens),
         format_(format),
+        group_(group),
         row_(row_bytes(format, p.k)),
-        scale_row_(row_scale_bytes(format, p.k)),
+        scale_row_(row_scale_bytes(format, p.k, group)),
         copies_(int(kFarMoreThanCache / (size_t(p.n) * row_) + 1)),
         weights_(size_t(copies_) * size_t(p.n) * row_),
         scales_(std::max<size_t>(16, size_t(copies_) * size_t(p.n) * scale_row_)),
@@ -152,7 +153,7 @@ class Operands {
   Gemm product(int i) const {
     size_t const first = size_t(i % copies_) * size_t(p_.n);
     return {x_.as<bf16>(),
-            {format_, weights_.as<char>(first * row_), scales_.as<char>(first * scale_row_)},
+            {format_, weights_.as<char>(first * row_), scales_.as<char>(first * scale_row_), group_},
             nullptr,
             y_.as<float>(),
             tokens_,
@@ -170,6 +171,7 @@ class Operands {
   Product p_;
   int32_t tokens_;
   Format format_;
+  int32_t group_;
   size_t row_, scale_row_;
   int copies_;
   Buffer weights_, scales_, x_, y_, partial_;
@@ -177,15 +179,23 @@ class Operands {
 };
 
 void bench_few(Ceilings const& most, CublasLt* library) {
-  constexpr char const* kNames[] = {"bf16", "int8", "int4", "fp8"};
+  struct Kind {
+    char const* name;
+    Format format;
+    int32_t group = kGroup;
+  };
+  constexpr Kind kKinds[] = {{"bf16", Format::plain},
+                             {"int8", Format::int8},
+                             {"int4", Format::int4},
+                             {"int4 in groups of 128", Format::int4, 128},
+                             {"fp8", Format::fp8}};
   for (Product const& p : kProducts)
     for (int32_t tokens : {1, 8, 16, 32, 64})
-      for (Format format : {Format::plain, Format::int8, Format::int4, Format::fp8}) {
+      for (auto const& [kind, format, group] : kKinds) {
         if (format != Format::plain && tokens != 1 && tokens != 32) continue;
-        Operands const operands(p, tokens, format);
+        Operands const operands(p, tokens, format, group);
         char name[96];
-        std::snprintf(name, sizeof name, "%s, %d token%s, %s", p.name, tokens, tokens > 1 ? "s" : "",
-                      kNames[int(format)]);
+        std::snprintf(name, sizeof name, "%s, %d token%s, %s", p.name, tokens, tokens > 1 ? "s" : "", kind);
         row(name, seconds_of(kFewLaunches, [&](Stream& s, int i) { gemm_few(s, operands.product(i)); }),
             operands.bytes(), most.copy_bytes, "TB/s", "≥ 80 %");
         if (!library || format != Format::plain) continue;

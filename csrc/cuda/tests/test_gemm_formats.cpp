@@ -7,7 +7,12 @@ namespace {
 
 using cuda::Format;
 
-constexpr Format kFormats[] = {Format::int8, Format::int4, Format::fp8};
+struct Kind {
+  Format format;
+  int32_t group;
+};
+constexpr Kind kKinds[] = {{Format::int8, 32},  {Format::int4, 32}, {Format::fp8, 32},  {Format::int8, 64},
+                           {Format::int8, 128}, {Format::int4, 64}, {Format::int4, 128}};
 constexpr char const* kNames[] = {"plain", "int8", "int4", "fp8"};
 
 // Random weights [n, k] in a format, and the same as real numbers.
@@ -16,33 +21,33 @@ struct Packed {
   std::vector<uint8_t> scales;
   std::vector<float> values;
 
-  Packed(Random& random, Format format, int32_t n, int32_t k) : values(size_t(n * k)) {
-    size_t const row = cuda::row_bytes(format, k), row_scales = cuda::row_scale_bytes(format, k);
+  Packed(Random& random, Kind kind, int32_t n, int32_t k) : values(size_t(n * k)) {
+    size_t const row = cuda::row_bytes(kind.format, k),
+                 row_scales = cuda::row_scale_bytes(kind.format, k, kind.group);
     rows.resize(size_t(n) * row);
     scales.resize(size_t(n) * row_scales);
     for (int32_t r = 0; r < n; ++r)
-      fill(random, format, &values[size_t(r * k)], k, &rows[size_t(r) * row],
-           &scales[size_t(r) * row_scales]);
+      fill(random, kind, &values[size_t(r * k)], k, &rows[size_t(r) * row], &scales[size_t(r) * row_scales]);
   }
 
  private:
-  static void fill(Random& random, Format format, float* value, int32_t k, void* row, void* row_scales) {
-    if (format == Format::fp8) {
+  static void fill(Random& random, Kind kind, float* value, int32_t k, void* row, void* row_scales) {
+    if (kind.format == Format::fp8) {
       // Numbers of four bits and a scale of 1/4: exact.
       for (int32_t i = 0; i < k; ++i) value[i] = std::ldexp(float(random.below(16)), random.below(4) - 4);
       value[random.below(k)] = 448.0f / 4;
       for (int32_t i = 0; i < k; ++i) value[i] *= random.below(2) ? 1 : -1;
-      return cuda::quantise_row(format, std::span(value, size_t(k)), 32, row, row_scales);
+      return cuda::round_row_to_fp8(std::span(value, size_t(k)), row, row_scales);
     }
-    int const codes = format == Format::int8 ? 256 : 16;
+    int const codes = kind.format == Format::int8 ? 256 : 16;
     std::vector<int8_t> q(static_cast<size_t>(k));
-    std::vector<uint16_t> halves(size_t(k + 31) / 32);
+    std::vector<uint16_t> halves(size_t((k + kind.group - 1) / kind.group));
     for (uint16_t& half : halves) half = uint16_t(0x1c00 + random.below(0x800));  // 2^-8 .. 2^-6
     for (int32_t i = 0; i < k; ++i) {
       q[size_t(i)] = int8_t(random.below(codes) - codes / 2);
-      value[i] = cuda::half_value(halves[size_t(i / 32)]) * float(q[size_t(i)]);
+      value[i] = cuda::half_value(halves[size_t(i / kind.group)]) * float(q[size_t(i)]);
     }
-    cuda::pack_row(format, q, halves, row, row_scales);
+    cuda::pack_row(kind.format, kind.group, q, halves, row, row_scales);
   }
 };
 
@@ -55,8 +60,8 @@ struct Scene {
   GemmScratch scratch;
   cuda::Gemm gemm;
 
-  Scene(Random& random, Format format, int32_t t, int32_t columns, int32_t depth)
-      : Scene(random, format, t, columns, depth, Packed(random, format, columns, depth),
+  Scene(Random& random, Kind kind, int32_t t, int32_t columns, int32_t depth)
+      : Scene(kind, t, columns, depth, Packed(random, kind, columns, depth),
               random_halves(random, size_t(t * depth)), random_floats(random, size_t(columns))) {}
 
   std::vector<float> run(void (*kernel)(cuda::Stream&, cuda::Gemm const&)) {
@@ -75,7 +80,7 @@ struct Scene {
   }
 
  private:
-  Scene(Random&, Format format, int32_t t, int32_t columns, int32_t depth, Packed const& w,
+  Scene(Kind kind, int32_t t, int32_t columns, int32_t depth, Packed const& w,
         std::vector<uint16_t> const& tokens_x, std::vector<float> const& biases)
       : tokens(t),
         n(columns),
@@ -89,7 +94,7 @@ struct Scene {
         y(want.size()),
         scratch(want.size()),
         gemm{x.data(),
-             {format, rows.data(), scales.data()},
+             {kind.format, rows.data(), scales.data(), kind.group},
              bias.data(),
              y.data(),
              t,
@@ -116,26 +121,38 @@ struct Scene {
 
 TEST(cuda_gemm_formats_match_sums_in_double_and_each_other) {
   Random random{23};
-  for (Format format : kFormats)
+  for (Kind kind : kKinds)
     for (auto [tokens, n, k] : {std::tuple(1, 17, 264), std::tuple(12, 40, 1544), std::tuple(33, 16, 136),
                                 std::tuple(64, 130, 520)}) {
-      Scene scene(random, format, tokens, n, k);
+      Scene scene(random, kind, tokens, n, k);
       std::vector<float> const few = scene.run(cuda::gemm_few), many = scene.run(cuda::gemm_many);
-      CHECK(scene.is_right(few), "few %s T=%d N=%d K=%d", kNames[int(format)], tokens, n, k);
-      CHECK(few == many, "many %s T=%d N=%d K=%d: other bits", kNames[int(format)], tokens, n, k);
+      CHECK(scene.is_right(few), "few %s in groups of %d T=%d N=%d K=%d", kNames[int(kind.format)],
+            kind.group, tokens, n, k);
+      CHECK(few == many, "many %s in groups of %d T=%d N=%d K=%d: other bits", kNames[int(kind.format)],
+            kind.group, tokens, n, k);
     }
 }
 
 TEST(cuda_gemm_formats_wait_nowhere_in_vain) {
   Random random{24};
-  for (Format format : {Format::int4, Format::fp8}) {
-    Scene scene(random, format, 20, 40, 1032);
+  for (Kind kind : {Kind{Format::int4, 32}, Kind{Format::fp8, 32}}) {
+    Scene scene(random, kind, 20, 40, 1032);
     every_wait_is_needed(
         [&](cuda::Stream& stream) {
           stream.fill(scene.y.data(), 0xff, scene.y.size() * sizeof(float));
           cuda::gemm_many(stream, scene.gemm);
         },
         [&] { return scene.is_right(scene.y.get()); });
+  }
+}
+
+TEST(cuda_gemm_formats_refuse_groups_without_a_kernel) {
+  Random random{25};
+  Scene scene(random, {Format::int4, 64}, 1, 16, 128);
+  scene.gemm.w.group = 96;
+  for (auto kernel : {cuda::gemm_few, cuda::gemm_many}) {
+    std::string const fault = fault_of([&](cuda::Stream& stream) { kernel(stream, scene.gemm); });
+    CHECK(fault.find("no kernel for groups of 96") != std::string::npos, "%s", fault.c_str());
   }
 }
 

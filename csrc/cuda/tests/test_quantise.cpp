@@ -1,7 +1,6 @@
 // Formats of weights: every code means what quantise.h says, in the place where the kernels look for it.
 #include "cuda/kernels/formats.h"
 #include "cuda/quantise.h"
-#include "error.h"
 #include "reference/kv_value.h"
 #include "tests/test.h"
 
@@ -38,8 +37,36 @@ std::vector<float> codes_of(std::vector<uint8_t> const& row) {
 struct Row {
   std::vector<uint8_t> bytes;
   std::vector<uint16_t> scales;  // or the two halves of an f32
-  Row(Format format, int32_t k) : bytes(row_bytes(format, k)), scales(row_scale_bytes(format, k) / 2) {}
+  Row(Format format, int32_t k, int32_t group = 32)
+      : bytes(row_bytes(format, k)), scales(row_scale_bytes(format, k, group) / 2) {}
 };
+
+// The scales of a row as the kernels see them: of each slab of 32 k.
+template <Format kFormat, int kScaleK>
+std::vector<uint16_t> scales_of(Row const& row) {
+  using Scales = SlabScales<kFormat, kScaleK>;
+  std::vector<uint16_t> scales;
+  for (size_t piece = 0; piece < row.bytes.size() / kPieceBytes; ++piece) {
+    Scales some;
+    std::memcpy(&some, row.scales.data() + piece / Scales::kPieces * Scales::kCount, sizeof some);
+    for (int slab = 0; slab < Weights<kFormat>::kSlabs; ++slab)
+      scales.push_back(some.half[slab * Scales::kCount / Weights<kFormat>::kSlabs]);
+  }
+  return scales;
+}
+
+// A row of k with a scale of its own for each group: every slab that exists finds the one of its group.
+template <Format kFormat, int kScaleK>
+void check_scales(int32_t k) {
+  std::vector<uint16_t> scales;
+  for (int32_t i = 0; i < (k + kScaleK - 1) / kScaleK; ++i) scales.push_back(uint16_t(0x3c00 + i));
+  Row row(kFormat, k, kScaleK);
+  pack_row(kFormat, kScaleK, std::vector<int8_t>(size_t(k), 1), scales, row.bytes.data(), row.scales.data());
+  std::vector<uint16_t> const got = scales_of<kFormat, kScaleK>(row);
+  for (int32_t slab = 0; slab < (k + 31) / 32; ++slab)
+    CHECK(got[size_t(slab)] == 0x3c00 + slab * 32 / kScaleK, "format %d groups of %d k=%d slab %d: scale %d",
+          int(kFormat), kScaleK, k, slab, got[size_t(slab)] - 0x3c00);
+}
 
 }  // namespace
 
@@ -48,8 +75,8 @@ TEST(cuda_formats_mean_what_they_say) {
   for (int i = 0; i < 256; ++i) all.push_back(int8_t(i));
   for (int i = 0; i < 128; ++i) nibbles.push_back(int8_t(i * 5 % 16 - 8));
   Row bytes(Format::int8, 256), halves(Format::int4, 128);
-  pack_row(Format::int8, all, std::vector<uint16_t>(8), bytes.bytes.data(), bytes.scales.data());
-  pack_row(Format::int4, nibbles, std::vector<uint16_t>(4), halves.bytes.data(), halves.scales.data());
+  pack_row(Format::int8, 32, all, std::vector<uint16_t>(8), bytes.bytes.data(), bytes.scales.data());
+  pack_row(Format::int4, 32, nibbles, std::vector<uint16_t>(4), halves.bytes.data(), halves.scales.data());
   CHECK(codes_of<Format::int8>(bytes.bytes) == std::vector<float>(all.begin(), all.end()), "int8");
   CHECK(codes_of<Format::int4>(halves.bytes) == std::vector<float>(nibbles.begin(), nibbles.end()), "int4");
 
@@ -59,7 +86,7 @@ TEST(cuda_formats_mean_what_they_say) {
     if ((code & 0x7f) != 0x7f) wanted.push_back(e4m3(code));
   wanted.resize(256);
   Row real(Format::fp8, 256);
-  quantise_row(Format::fp8, wanted, 32, real.bytes.data(), real.scales.data());
+  round_row_to_fp8(wanted, real.bytes.data(), real.scales.data());
   CHECK(codes_of<Format::fp8>(real.bytes) == wanted, "e4m3");
   for (uint32_t code = 0; code < 256; ++code)
     if ((code & 0x7f) != 0x7f)
@@ -83,11 +110,12 @@ TEST(cuda_formats_narrow_to_the_nearest_e4m3) {
 
 TEST(cuda_formats_fill_up_with_zeros) {
   for (int32_t k : {8, 72, 136}) {
-    std::vector<float> const ones(size_t(k), 1.0f);
+    std::vector<int8_t> const ones(size_t(k), 1);
+    std::vector<uint16_t> const scales(size_t(k + 31) / 32);
     Row a(Format::int8, k), b(Format::int4, k), c(Format::fp8, k);
-    quantise_row(Format::int8, ones, 32, a.bytes.data(), a.scales.data());
-    quantise_row(Format::int4, ones, 32, b.bytes.data(), b.scales.data());
-    quantise_row(Format::fp8, ones, 32, c.bytes.data(), c.scales.data());
+    pack_row(Format::int8, 32, ones, scales, a.bytes.data(), a.scales.data());
+    pack_row(Format::int4, 32, ones, scales, b.bytes.data(), b.scales.data());
+    round_row_to_fp8(std::vector<float>(size_t(k), 1.0f), c.bytes.data(), c.scales.data());
     for (auto const& codes :
          {codes_of<Format::int8>(a.bytes), codes_of<Format::int4>(b.bytes), codes_of<Format::fp8>(c.bytes)})
       for (size_t i = 0; i < codes.size(); ++i)
@@ -95,35 +123,36 @@ TEST(cuda_formats_fill_up_with_zeros) {
   }
 }
 
+TEST(cuda_formats_keep_one_scale_for_each_group) {
+  for (int32_t k : {8, 64, 72, 136, 256, 328}) {
+    check_scales<Format::int8, 32>(k);
+    check_scales<Format::int8, 64>(k);
+    check_scales<Format::int8, 128>(k);
+    check_scales<Format::int4, 32>(k);
+    check_scales<Format::int4, 64>(k);
+    check_scales<Format::int4, 128>(k);
+  }
+  // 8.5, 8.25 and 8.125 bits of a weight, 4.5, 4.25 and 4.125.
+  for (auto [group, bytes] : {std::pair(32, 256), std::pair(64, 128), std::pair(128, 64)}) {
+    CHECK(row_scale_bytes(Format::int8, 4096, group) == size_t(bytes), "int8 in groups of %d", group);
+    CHECK(row_scale_bytes(Format::int4, 4096, group) == size_t(bytes), "int4 in groups of %d", group);
+  }
+}
+
 TEST(cuda_formats_round_to_half_a_step) {
   Random random{22};
   constexpr int32_t kK = 384;
   std::vector<float> values(kK);
-  for (float& value : values) value = random.uniform(-1, 1) * std::exp2(random.uniform(-6, 3));
-  for (int32_t group : {32, 64, 128}) {
-    Row a(Format::int8, kK), b(Format::int4, kK);
-    quantise_row(Format::int8, values, group, a.bytes.data(), a.scales.data());
-    quantise_row(Format::int4, values, group, b.bytes.data(), b.scales.data());
-    std::vector<float> const bytes = codes_of<Format::int8>(a.bytes),
-                             halves = codes_of<Format::int4>(b.bytes);
-    for (size_t i = 0; i < kK; ++i) {
-      float const byte_scale = gpu::widen_half(a.scales[i / 32]),
-                  half_scale = gpu::widen_half(b.scales[i / 32]);
-      CHECK(a.scales[i / 32] == a.scales[i / size_t(group) * size_t(group) / 32], "a group has one scale");
-      CHECK(std::fabs(values[i] - byte_scale * bytes[i]) <= 0.51f * byte_scale, "int8 %g", double(values[i]));
-      // The code of the largest magnitude is -8; as large a number of the other sign has no code.
-      CHECK(std::fabs(values[i] - half_scale * halves[i]) <= 1.01f * std::fabs(half_scale), "int4 %g",
-            double(values[i]));
-    }
-  }
-  values[3] = NAN;
-  Row row(Format::int8, kK);
-  try {
-    quantise_row(Format::int8, values, 32, row.bytes.data(), row.scales.data());
-    CHECK(false, "a weight that is no number is taken");
-  } catch (Error const& error) {
-    CHECK(error.status() == BUNTING_INVALID, "%s", error.what());
-  }
+  for (float& value : values) value = random.uniform(-1, 1) * std::exp2(random.uniform(-14, 3));
+  Row row(Format::fp8, kK);
+  round_row_to_fp8(values, row.bytes.data(), row.scales.data());
+  std::vector<float> const codes = codes_of<Format::fp8>(row.bytes);
+  float scale;
+  std::memcpy(&scale, row.scales.data(), sizeof scale);
+  for (size_t i = 0; i < kK; ++i)
+    CHECK(std::fabs(values[i] - scale * codes[i]) <=
+              std::max(std::fabs(values[i]) * 0x1p-4f, scale * 0x1p-10f) * 1.001f,
+          "%g becomes %g", double(values[i]), double(scale * codes[i]));
 }
 
 }  // namespace bunting::test

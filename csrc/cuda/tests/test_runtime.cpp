@@ -2,6 +2,7 @@
 #include <cstring>
 #include <functional>
 
+#include "cuda/architectures.h"
 #include "cuda/gpu.h"
 #include "cuda/runtime.h"
 #include "cuda/runtime_emulated.h"
@@ -39,6 +40,15 @@ bunting_status status_of(std::function<void()> const& run, std::string& text) {
 }
 
 }  // namespace
+
+TEST(runtime_knows_on_which_gpus_kernels_run) {
+  std::string const all = "80, 86, 89, 90a, 100, 120";
+  for (int32_t capability : {80, 86, 87, 89, 90, 100, 103, 120, 121})
+    CHECK(cuda::runs_on(all, capability), "not on %d", capability);
+  for (int32_t capability : {75, 70, 110, 130}) CHECK(!cuda::runs_on(all, capability), "on %d", capability);
+  CHECK(!cuda::runs_on("90a", 80) && !cuda::runs_on("90a", 91) && cuda::runs_on("90", 91), "of 9.x");
+  CHECK(!cuda::runs_on("86", 80), "older than its code");
+}
 
 TEST(runtime_streams_keep_their_order) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
