@@ -121,6 +121,18 @@ bunting_device probe_device(int32_t index) {
   return out;
 }
 
+double step_deadline_ms(Model const& model, StepPlan const& plan) {
+  constexpr double kSlowFlopsPerMs = 1e9;
+  bunting_model_shape const& s = model.shape();
+  double const hidden = s.hidden, query = double(model.query_width()), tokens = plan.tokens;
+  double const layer = hidden * (double(model.qkv_width()) + query + 3.0 * s.feed_forward);
+  double seen = 0;  // positions, by all tokens
+  for (int32_t t = 0; t < plan.tokens; ++t) seen += plan.position[size_t(t)] + 1;
+  double const flops =
+      s.layers * (2 * layer * tokens + 4 * query * seen) + 2 * hidden * s.vocab * double(plan.rows);
+  return step_deadline_ms() + flops / kSlowFlopsPerMs;
+}
+
 uint64_t Forward::workspace_bytes(Model const& model, bunting_engine_limits const& limits) {
   int32_t const blocks = multiprocessors(limits) * kAttentionBlocks;
   return StepArrays().place(largest_sizes(model, limits, blocks), nullptr) +
@@ -192,7 +204,7 @@ void Forward::run(StepPlan const& plan, void* result) {
   else if (plan.tokens > 0)
     queue_layers(plan.tokens, plan.rows);
   if (plan.rows > 0) draw(plan.rows);
-  wait();
+  wait(step_deadline_ms(model_, plan));
   rows_ = plan.rows;
   std::chrono::duration<float, std::milli> const elapsed = std::chrono::steady_clock::now() - started;
   bunting_step_result const header{plan.rows, elapsed.count(), {0, 0}};
@@ -419,12 +431,11 @@ float const* Forward::logits() const {
   logits_.resize(size_t(rows_) * size_t(model_.shape().vocab));
   use_device(limits_.device);
   stream_.copy(logits_.data(), act_.logits, logits_.size() * sizeof(float));
-  wait();
+  wait(step_deadline_ms());
   return logits_.data();
 }
 
-void Forward::wait() const {
-  double const deadline_ms = step_deadline_ms();
+void Forward::wait(double deadline_ms) const {
   if (!stream_.wait(deadline_ms))
     lose_device("it has not finished a step after " + std::to_string(int(deadline_ms)) + " ms");
 }

@@ -76,6 +76,10 @@ struct Activations {
 // What there is, for bunting_device_probe. Throws BUNTING_INVALID.
 bunting_device probe_device(int32_t index);
 
+// How long a step may take before its device counts as hanging: the usual time, and what the slowest GPUs
+// would need for its arithmetic ten times over. So a long chunk far out in a long context is no hang.
+double step_deadline_ms(Model const& model, StepPlan const& plan);
+
 // A step of at most `tokens` decodes as one launch. What is missing in a step is token 0, whose keys and
 // values go nowhere, who sees nothing and is not drawn from.
 struct DecodeGraph {
@@ -122,7 +126,7 @@ class Forward {
   void normalise(float* x, float const* delta, float const* weight, int32_t tokens);
   bool is_fp8() const { return model_.shape().kv == BUNTING_KV_FP8; }  // keys and values
   KvPages kv_layer(int32_t layer) const;
-  void wait() const;  // for the stream; throws BUNTING_LOST when it does not end
+  void wait(double deadline_ms) const;  // for the stream; throws BUNTING_LOST when it does not end
 
   Model const& model_;
   bunting_engine_limits limits_;

@@ -32,7 +32,7 @@ void use_device(int32_t device);
 // The device in use does not come back: from now on it is lost, and destructors wait for nothing. A device
 // that is lost is new again, if it can be, once this process has nothing on it any more.
 [[noreturn]] void lose_device(std::string const& why);
-// No step of a healthy device takes longer.
+// No small step of a healthy device takes longer.
 double step_deadline_ms();
 
 // Memory of the device in use, zeroed.

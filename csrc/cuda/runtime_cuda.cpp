@@ -16,8 +16,7 @@
 namespace bunting::cuda {
 namespace {
 
-constexpr double kStepDeadlineMs =
-    20'000;  // a step of the most tokens takes a tenth of it on the slowest GPU
+constexpr double kStepDeadlineMs = 20'000;  // a step of decodes takes a hundredth of it on the slowest GPU
 constexpr int32_t kDevicesMax = 64;
 
 // What this process has on each device, and why one is lost, once it is: then nothing is given back, because

@@ -110,6 +110,24 @@ TEST(cuda_forward_agrees_with_the_cpu_engine) {
   }
 }
 
+TEST(cuda_forward_gives_long_steps_more_time) {
+  bunting_model_shape shape = shape_for_gpu();
+  shape.layers = 32, shape.hidden = 4096, shape.feed_forward = 14336;
+  shape.query_heads = 32, shape.kv_heads = 8, shape.head_size = 128;
+  shape.context_max = 131072;
+  Model const model(shape);
+  StepPlan plan;
+  plan.tokens = plan.rows = 1;
+  plan.position = {0};
+  double const usual = cuda::step_deadline_ms(), decode = cuda::step_deadline_ms(model, plan) - usual;
+  CHECK(decode > 0 && decode < 100, "a decode has %g ms more", decode);
+  plan.tokens = 2048;
+  plan.position.assign(2048, 120'000);
+  // 131 TFLOP of attention and 28 of products.
+  double const chunk = cuda::step_deadline_ms(model, plan) - usual;
+  CHECK(chunk > 140'000 && chunk < 180'000, "a chunk far out has %g ms more", chunk);
+}
+
 // Everything is taken when the engine opens: steps of all kinds go well on a device that has nothing left.
 TEST(cuda_forward_takes_no_memory_after_it_is_open) {
   Gpu gpu(shape_for_gpu());
