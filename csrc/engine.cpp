@@ -206,19 +206,21 @@ bunting_status bunting_model_seal(bunting_model* model) {
   return guarded([&] { model->seal(); });
 }
 
-bunting_status bunting_model_save(bunting_model const* model, char const* path, uint8_t const* key) {
+bunting_status bunting_model_save(bunting_model const* model, char const* path, uint8_t const* key,
+                                  bunting_progress progress) {
   return guarded([&] {
     require(path, "path");
     require(key, "key");
-    model->save(path, key);
+    model->save(path, key, progress);
   });
 }
 
-bunting_status bunting_model_restore(bunting_model* model, char const* path, uint8_t const* key) {
+bunting_status bunting_model_restore(bunting_model* model, char const* path, uint8_t const* key,
+                                     bunting_progress progress) {
   return guarded([&] {
     require(path, "path");
     require(key, "key");
-    model->restore(path, key);
+    model->restore(path, key, progress);
   });
 }
 

@@ -26,6 +26,11 @@ int64_t operand_stride(int64_t k) {
   return round_up(k, kKAlign);
 }
 
+AttentionShape attention_shape(Model const& model) {
+  bunting_model_shape const& shape = model.shape();
+  return {shape.query_heads, shape.kv_heads, shape.head_size, shape.sliding_window, shape.context_max};
+}
+
 size_t attention_scratch(Model const& model) {
   return size_t(round_up(int64_t(attention_scratch_bytes(model.shape().head_size)), 64));
 }
@@ -71,8 +76,11 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
   gate_up = carver.take<float>(threads * size_t(kSwigluScratch));
   activated = operand(model.shape().feed_forward);
   groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));
+  activated_groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));
   attention_states = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().query_heads) *
                                         size_t(attention_state_floats(model.shape().head_size)));
+  attention_parts = carver.take<float>(size_t(AttentionPlan::part_rows(attention_shape(model))) *
+                                       size_t(attention_sums_floats(model.shape().head_size)));
   attention_scratch = carver.take<char>(threads * bunting::attention_scratch(model));
   sample_scratch = carver.take<char>(threads * bunting::sample_scratch(model));
   logits = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().vocab));
@@ -89,9 +97,7 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
       activated_stride_(operand_stride(model.shape().feed_forward)),
       pages_region_(pages_bytes(model, limits), "KV pages"),
       work_region_(Workspace().place(model, limits, nullptr), "the workspaces of a step"),
-      attention_plan_({model.shape().query_heads, model.shape().kv_heads, model.shape().head_size,
-                       model.shape().sliding_window},
-                      limits.step_chunks_max, limits.step_tokens_max, limits.threads),
+      attention_plan_(attention_shape(model), limits.step_chunks_max, limits.step_tokens_max, limits.threads),
       pool_(limits.threads, ThreadPool::Cores::own) {
   work_.place(model, limits, work_region_.data());
 }
@@ -140,14 +146,13 @@ void Forward::copy_pages(StepPlan const& plan) {
 
 void Forward::project_and_append(StepPlan const& plan, int32_t layer) {
   LayerWeights const& weights = model_.layer(layer);
-  normalise(weights.attention_norm, plan.tokens);
-  multiply({.x = work_.normed,
-            .ldx = normed_stride_,
-            .w = &weights.qkv,
+  Operand const normed = normalise(weights.attention_norm, plan.tokens, weights.qkv);
+  multiply({.w = &weights.qkv,
             .bias = weights.qkv_bias,
             .y = work_.qkv,
             .ldy = model_.qkv_width(),
-            .tokens = plan.tokens});
+            .tokens = plan.tokens},
+           normed);
   RopeAppend const append{.qkv = work_.qkv,
                           .ldqkv = model_.qkv_width(),
                           .query_heads = model_.shape().query_heads,
@@ -175,6 +180,7 @@ void Forward::attend(StepPlan const& plan, int32_t layer) {
                             .out = work_.attended,
                             .ldo = attended_stride_,
                             .states = work_.attention_states,
+                            .parts = work_.attention_parts,
                             .scratch = nullptr};
   size_t const scratch_bytes = attention_scratch(model_);
   for (int32_t phase = 0; phase < attention_plan_.phases(); phase++) {
@@ -202,34 +208,19 @@ void Forward::keep_sampled_rows(StepPlan const& plan) {
 
 void Forward::finish_layer(int32_t layer, int64_t rows) {
   LayerWeights const& weights = model_.layer(layer);
-  multiply({.x = work_.attended,
-            .ldx = attended_stride_,
-            .w = &weights.o,
-            .y = work_.x,
-            .ldy = hidden_stride_,
-            .tokens = rows,
-            .accumulate = true});
-  normalise(weights.mlp_norm, rows);
-  multiply_swiglu(weights.gate_up, rows);
-  multiply({.x = work_.activated,
-            .ldx = activated_stride_,
-            .w = &weights.down,
-            .y = work_.x,
-            .ldy = hidden_stride_,
-            .tokens = rows,
-            .accumulate = true});
+  multiply({.w = &weights.o, .y = work_.x, .ldy = hidden_stride_, .tokens = rows, .accumulate = true},
+           attended(weights.o, rows));
+  Operand const normed = normalise(weights.mlp_norm, rows, weights.gate_up);
+  multiply({.w = &weights.down, .y = work_.x, .ldy = hidden_stride_, .tokens = rows, .accumulate = true},
+           multiply_swiglu(normed, weights.gate_up, rows, weights.down));
 }
 
 // Logits of the sampled rows, which lead x by now, then one draw per row into the result's rows.
 void Forward::sample(StepPlan const& plan, uint32_t* rows) {
   int32_t const vocab = model_.shape().vocab;
-  normalise(model_.final_norm(), plan.rows);
-  multiply({.x = work_.normed,
-            .ldx = normed_stride_,
-            .w = &model_.vocabulary_projection(),
-            .y = work_.logits,
-            .ldy = vocab,
-            .tokens = plan.rows});
+  PackedMatrix const& projection = model_.vocabulary_projection();
+  multiply({.w = &projection, .y = work_.logits, .ldy = vocab, .tokens = plan.rows},
+           normalise(model_.final_norm(), plan.rows, projection));
   size_t const row_words = BUNTING_RESULT_ROW_WORDS + 2 * size_t(limits_.top_logprobs_max);
   size_t const scratch_bytes = sample_scratch(model_);
   double const draws_ns = kLogitNs * double(plan.rows) * double(vocab);
@@ -247,43 +238,54 @@ void Forward::sample(StepPlan const& plan, uint32_t* rows) {
   });
 }
 
-// work_.normed = norm(x) * weight for the first `rows` rows.
-void Forward::normalise(float const* weight, int64_t rows) {
+// Where a matrix's operand goes: groups, or `plain` numbers of the model's type.
+Forward::Operand Forward::operand(PackedMatrix const& w, char* plain, int64_t stride) const {
+  if (w.grouped()) return {work_.groups, w.kp() / kGroup, Dtype::q8};
+  return {plain, stride, model_.dtype()};
+}
+
+// norm(x) * weight of the first `rows` rows, as `next` wants it.
+Forward::Operand Forward::normalise(float const* weight, int64_t rows, PackedMatrix const& next) {
+  Operand const to = operand(next, work_.normed, normed_stride_);
   share_rows(rows, model_.shape().hidden, [&](int64_t begin, int64_t end) {
-    kernels_.rmsnorm(work_.normed, model_.dtype(), normed_stride_, work_.x, hidden_stride_, weight,
-                     model_.shape().hidden, model_.shape().norm_epsilon, begin, end);
+    kernels_.rmsnorm(to.x, to.dtype, to.ldx, work_.x, hidden_stride_, weight, model_.shape().hidden,
+                     model_.shape().norm_epsilon, begin, end);
   });
+  return to;
 }
 
-// gemm.x is an operand of the model's type; for grouped weights it is rounded to groups here.
-void Forward::multiply(Gemm gemm) {
-  quantise(*gemm.w, gemm.tokens, gemm.x, gemm.ldx);
-  parallel_gemm(pool_, kernels_, gemm, gemm_pieces(*gemm.w, gemm.tokens));
+// The attention's output of the first `rows` rows, as `next` wants it.
+Forward::Operand Forward::attended(PackedMatrix const& next, int64_t rows) {
+  Operand const to = operand(next, work_.attended, attended_stride_);
+  if (next.grouped())
+    share_rows(rows, next.k, [&](int64_t begin, int64_t end) {
+      kernels_.quantise(work_.groups, to.ldx, work_.attended, model_.dtype(), attended_stride_, next.k, begin,
+                        end);
+    });
+  return to;
 }
 
-// work_.activated = silu(gate) . up of the first `rows` rows of work_.normed.
-void Forward::multiply_swiglu(PackedMatrix const& gate_up, int64_t rows) {
-  SwigluGemm gemm{.x = work_.normed,
-                  .ldx = normed_stride_,
-                  .w = &gate_up,
-                  .out = work_.activated,
-                  .out_dtype = model_.dtype(),
-                  .ldo = activated_stride_,
-                  .tokens = rows,
-                  .scratch = work_.gate_up};
-  quantise(gate_up, rows, gemm.x, gemm.ldx);
+// silu(gate) . up of the first `rows` rows of `normed`, as `next` wants it.
+Forward::Operand Forward::multiply_swiglu(Operand const& normed, PackedMatrix const& gate_up, int64_t rows,
+                                          PackedMatrix const& next) {
+  Operand to = operand(next, work_.activated, activated_stride_);
+  if (next.grouped()) to.x = work_.activated_groups;  // `normed` may be in the others
+  SwigluGemm const gemm{.x = normed.x,
+                        .ldx = normed.ldx,
+                        .w = &gate_up,
+                        .out = to.x,
+                        .out_dtype = to.dtype,
+                        .ldo = to.ldx,
+                        .tokens = rows,
+                        .scratch = work_.gate_up};
   parallel_swiglu(pool_, kernels_, gemm, gemm_pieces(gate_up, rows));
+  return to;
 }
 
-// The rows as grouped weights want them; x and ldx are those of the copy then.
-void Forward::quantise(PackedMatrix const& w, int64_t rows, void const*& x, int64_t& ldx) {
-  if (!w.grouped()) return;
-  int64_t const stride = w.kp() / kGroup;
-  share_rows(rows, w.k, [&](int64_t begin, int64_t end) {
-    kernels_.quantise(work_.groups, stride, x, model_.dtype(), ldx, w.k, begin, end);
-  });
-  x = work_.groups;
-  ldx = stride;
+void Forward::multiply(Gemm gemm, Operand const& x) {
+  gemm.x = x.x;
+  gemm.ldx = x.ldx;
+  parallel_gemm(pool_, kernels_, gemm, gemm_pieces(*gemm.w, gemm.tokens));
 }
 
 double Forward::gemm_ns(PackedMatrix const& w, int64_t rows) const {

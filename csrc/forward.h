@@ -28,10 +28,13 @@ struct Workspace {
   char* attended = nullptr;   // [T, kp(Hq D)] operand; columns beyond Hq D stay zero
   float* gate_up = nullptr;   // [threads] of kSwigluScratch
   char* activated = nullptr;  // [T, kp(F)] operand
-  InputGroup* groups =
-      nullptr;              // [T, widest / kGroup] operand of a GEMM with grouped weights, if there are any
+  // Operands of GEMMs with grouped weights, if there are any: [T, widest / kGroup], and likewise what becomes
+  // of it in the MLP.
+  InputGroup* groups = nullptr;
+  InputGroup* activated_groups = nullptr;
   float* logits = nullptr;  // [S, V]; memory is taken only for as many rows as are ever sampled at once
   float* attention_states = nullptr;  // [S, Hq] of attention_state_floats(D)
+  float* attention_parts = nullptr;   // [AttentionPlan::part_rows()] of attention_sums_floats(D)
   char* attention_scratch = nullptr;  // [threads] of attention_scratch_bytes()
   char* sample_scratch = nullptr;     // [threads] of sample_scratch_bytes()
 
@@ -67,10 +70,18 @@ class Forward {
   void keep_sampled_rows(StepPlan const& plan);
   void finish_layer(int32_t layer, int64_t rows);
   void sample(StepPlan const& plan, uint32_t* rows);
-  void normalise(float const* weight, int64_t rows);
-  void multiply(Gemm gemm);
-  void multiply_swiglu(PackedMatrix const& gate_up, int64_t rows);
-  void quantise(PackedMatrix const& w, int64_t rows, void const*& x, int64_t& ldx);
+  // Rows of activations as a matrix wants them: numbers, or groups of integers.
+  struct Operand {
+    void* x;
+    int64_t ldx;
+    Dtype dtype;
+  };
+  Operand operand(PackedMatrix const& w, char* plain, int64_t stride) const;
+  Operand normalise(float const* weight, int64_t rows, PackedMatrix const& next);
+  Operand multiply_swiglu(Operand const& normed, PackedMatrix const& gate_up, int64_t rows,
+                          PackedMatrix const& next);
+  Operand attended(PackedMatrix const& next, int64_t rows);
+  void multiply(Gemm gemm, Operand const& x);
   double gemm_ns(PackedMatrix const& w, int64_t rows) const;
   int64_t gemm_pieces(PackedMatrix const& w, int64_t rows) const;
   template <typename Body>

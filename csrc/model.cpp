@@ -397,17 +397,17 @@ void Model::release() {
   region_ = MemoryRegion();
 }
 
-void Model::save(char const* path, uint8_t const* key) const {
+void Model::save(char const* path, uint8_t const* key, bunting_progress progress) const {
   if (!sealed_) fail(BUNTING_INVALID, "%s: the model is not sealed", path);
   if (released()) fail(BUNTING_INVALID, "%s: the model's weights were given back", path);
-  save_packed(path, key, region_.data(), packed_bytes_);
+  save_packed(path, key, region_.data(), packed_bytes_, progress);
 }
 
-void Model::restore(char const* path, uint8_t const* key) {
+void Model::restore(char const* path, uint8_t const* key, bunting_progress progress) {
   if (sealed_) fail(BUNTING_INVALID, "%s: the model is sealed", path);
   if (std::any_of(loaded_.begin(), loaded_.end(), [](uint8_t loaded) { return loaded; }))
     fail(BUNTING_INVALID, "%s: tensors are loaded already", path);
-  restore_packed(path, key, region_.data(), packed_bytes_, *pool_);
+  restore_packed(path, key, region_.data(), packed_bytes_, *pool_, progress);
   std::fill(loaded_.begin(), loaded_.end(), uint8_t{1});
 }
 

@@ -40,8 +40,8 @@ class Model {
             int64_t cols);
   void seal();
   // See bunting_model_save and bunting_model_restore. The keys have kPackedKeyBytes.
-  void save(char const* path, uint8_t const* key) const;
-  void restore(char const* path, uint8_t const* key);
+  void save(char const* path, uint8_t const* key, bunting_progress progress) const;
+  void restore(char const* path, uint8_t const* key, bunting_progress progress);
 
   // See bunting_model_release.
   void release();

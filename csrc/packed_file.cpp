@@ -94,7 +94,8 @@ std::vector<uint64_t> chunk_sums(size_t bytes) {
 
 }  // namespace
 
-void save_packed(char const* path, uint8_t const* key, char const* data, size_t bytes) {
+void save_packed(char const* path, uint8_t const* key, char const* data, size_t bytes,
+                 bunting_progress progress) {
   std::string const temporary = std::string(path) + "." + std::to_string(getpid()) + ".part";
   auto const give_up = [&](char const* what) {
     int const error = errno;
@@ -120,6 +121,7 @@ void save_packed(char const* path, uint8_t const* key, char const* data, size_t 
     size_t const count = std::min(kChunk, bytes - i * kChunk);
     sums[i] = checksum(data + i * kChunk, count);
     if (!write_all(file.number, data + i * kChunk, count)) give_up("written");
+    if (progress) progress(i * kChunk + count, bytes);
   }
   header.data_checksum = checksum(sums);
   header.checksum = header_checksum(header);
@@ -129,7 +131,8 @@ void save_packed(char const* path, uint8_t const* key, char const* data, size_t 
   if (rename(temporary.c_str(), path) != 0) give_up("named");
 }
 
-void restore_packed(char const* path, uint8_t const* key, char* data, size_t bytes, ThreadPool& pool) {
+void restore_packed(char const* path, uint8_t const* key, char* data, size_t bytes, ThreadPool& pool,
+                    bunting_progress progress) {
   Descriptor const file{open(path, O_RDONLY | O_CLOEXEC)};
   if (file.number < 0) fail(BUNTING_IO, "%s: cannot be opened: %s", path, std::strerror(errno));
   struct stat status;
@@ -151,15 +154,19 @@ void restore_packed(char const* path, uint8_t const* key, char* data, size_t byt
 
   std::vector<uint64_t> sums = chunk_sums(bytes);
   std::atomic<bool> is_readable = true;
-  pool.run(int64_t(sums.size()), 1, [&](int64_t begin, int64_t end) {
+  std::atomic<size_t> done = 0;
+  pool.run(int64_t(sums.size()), 1, [&](int64_t begin, int64_t end, int thread) {
     for (size_t i = size_t(begin); i < size_t(end); i++) {
       size_t const at = i * kChunk, count = std::min(kChunk, bytes - at);
       if (!read_all(file.number, data + at, count, kDataAt + at)) is_readable = false;
       sums[i] = checksum(data + at, count);
+      size_t const done_by_all = done.fetch_add(count) + count;
+      if (progress && thread == 0 && done_by_all < bytes) progress(done_by_all, bytes);
     }
   });
   if (!is_readable) fail(BUNTING_IO, "%s: cannot be read to its end", path);
   if (checksum(sums) != header.data_checksum) fail(BUNTING_INVALID, "%s: its weights are damaged", path);
+  if (progress) progress(bytes, bytes);
 }
 
 }  // namespace bunting

@@ -14,17 +14,22 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "include/engine.h"
 #include "thread_pool.h"
 
 namespace bunting {
 
 inline constexpr size_t kPackedKeyBytes = 32;
 
+// Both tell `progress`, which may be null, after pieces of a few MiB, and at the end; on the calling thread.
+
 // Writes a file beside `path` and renames it. Throws BUNTING_IO; then there is no new file.
-void save_packed(char const* path, uint8_t const* key, char const* data, size_t bytes);
+void save_packed(char const* path, uint8_t const* key, char const* data, size_t bytes,
+                 bunting_progress progress);
 
 // Reads and checks all data on the pool's threads. Throws BUNTING_IO when there is no file or it cannot be
 // read, BUNTING_INVALID when it is not the file that was asked for or is damaged; `data` is then unspecified.
-void restore_packed(char const* path, uint8_t const* key, char* data, size_t bytes, ThreadPool& pool);
+void restore_packed(char const* path, uint8_t const* key, char* data, size_t bytes, ThreadPool& pool,
+                    bunting_progress progress);
 
 }  // namespace bunting

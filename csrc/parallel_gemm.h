@@ -24,7 +24,7 @@ struct SwigluGemm {
   void const* x = nullptr;  // as Gemm::x
   int64_t ldx = 0;
   PackedMatrix const* w = nullptr;  // [2 F, K], F a multiple of kPanel: gates, then ups
-  void* out = nullptr;              // [T, ldo] f32 or bf16; columns from F on are left as they are
+  void* out = nullptr;  // [T, ldo] f32 or bf16, columns from F on are left as they are; or InputGroup for q8
   Dtype out_dtype = Dtype::bf16;
   int64_t ldo = 0;
   int64_t tokens = 0;

@@ -6,7 +6,7 @@
  * those never moves, while a small typed array's own may. Structs are written at the byte offsets that
  * csrc/engine.cpp asserts.
  */
-import { CString, dlopen, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
+import { CString, dlopen, JSCallback, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
 import type { ModelShape, Rope } from "./model/config.ts";
 
 /** bunting_status, other than OK. */
@@ -120,6 +120,9 @@ export interface TensorSource {
   readonly cols: number;
 }
 
+/** How far a call is. */
+export type NativeProgress = (doneBytes: number, totalBytes: number) => void;
+
 /** engine.h, function by function. Everything throws NativeError. */
 export interface NativeLibrary {
   readonly path: string;
@@ -137,10 +140,10 @@ export interface NativeLibrary {
   modelOpen(shape: ModelShape, options: ComputeOptions): ModelHandle;
   modelLoad(model: ModelHandle, tensor: TensorSource): void;
   modelSeal(model: ModelHandle): void;
-  /** `key` is 32 bytes that tell what was packed. */
-  modelSave(model: ModelHandle, path: string, key: Uint8Array): void;
+  /** `key` is 32 bytes that tell what was packed. `onProgress` is called before this returns. */
+  modelSave(model: ModelHandle, path: string, key: Uint8Array, onProgress: NativeProgress): void;
   /** In the place of every modelLoad. On a refusal load them as if it had not been called. */
-  modelRestore(model: ModelHandle, path: string, key: Uint8Array): void;
+  modelRestore(model: ModelHandle, path: string, key: Uint8Array, onProgress: NativeProgress): void;
   /** Gives the memory of the weights back, once every engine on a GPU that will be opened on them is open. */
   modelRelease(model: ModelHandle): void;
   modelClose(model: ModelHandle): void;
@@ -177,8 +180,8 @@ const symbols = {
     returns: "i32",
   },
   bunting_model_seal: { args: ["ptr"], returns: "i32" },
-  bunting_model_save: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
-  bunting_model_restore: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
+  bunting_model_save: { args: ["ptr", "buffer", "buffer", "ptr"], returns: "i32" },
+  bunting_model_restore: { args: ["ptr", "buffer", "buffer", "ptr"], returns: "i32" },
   bunting_model_release: { args: ["ptr"], returns: "i32" },
   bunting_model_close: { args: ["ptr"], returns: "i32" },
   bunting_engine_plan: { args: ["buffer", "buffer", "buffer", "buffer"], returns: "i32" },
@@ -241,9 +244,14 @@ export function openLibrary(path: string): NativeLibrary {
       check(c.bunting_model_load(model, tensor, layer, name, offset, type, rows, cols));
     },
     modelSeal: (model) => check(c.bunting_model_seal(model)),
-    modelSave: (model, file, key) => check(c.bunting_model_save(model, encodePath(file), encodeKey(key))),
-    modelRestore: (model, file, key) =>
-      check(c.bunting_model_restore(model, encodePath(file), encodeKey(key))),
+    modelSave: (model, file, key, onProgress) =>
+      withProgress(onProgress, (progress) =>
+        check(c.bunting_model_save(model, encodePath(file), encodeKey(key), progress)),
+      ),
+    modelRestore: (model, file, key, onProgress) =>
+      withProgress(onProgress, (progress) =>
+        check(c.bunting_model_restore(model, encodePath(file), encodeKey(key), progress)),
+      ),
     modelRelease: (model) => check(c.bunting_model_release(model)),
     modelClose: (model) => check(c.bunting_model_close(model)),
     enginePlan(shape, options, limits) {
@@ -288,6 +296,28 @@ function open<Functions extends Parameters<typeof dlopen>[1]>(path: string, func
     const reason = error instanceof Error ? error.message : String(error);
     throw new NativeError("io", `the engine library ${path} cannot be loaded: ${reason}`);
   }
+}
+
+/** Runs a call that tells how far it is. What `onProgress` throws is thrown once the call is over. */
+function withProgress(onProgress: NativeProgress, call: (progress: Pointer | null) => void): void {
+  let thrown: { readonly error: unknown } | null = null;
+  const progress = new JSCallback(
+    (done: bigint, total: bigint) => {
+      try {
+        if (thrown === null) onProgress(Number(done), Number(total));
+      } catch (error) {
+        thrown = { error };
+      }
+    },
+    { args: ["u64", "u64"], returns: "void" },
+  );
+  try {
+    call(progress.ptr);
+  } finally {
+    progress.close();
+  }
+  const failure = thrown as { readonly error: unknown } | null; // assigned in the callback
+  if (failure !== null) throw failure.error;
 }
 
 function encodeKey(key: Uint8Array): Uint8Array {

@@ -46,8 +46,8 @@ export function openDevice(
   const library = openLibrary(setup.library);
   const model =
     shared ??
-    openNativeModel(library, openModelFolder(setup.folder), setup.model, (bytesDone, bytesTotal) =>
-      onProgress({ bytesDone, bytesTotal }),
+    openNativeModel(library, openModelFolder(setup.folder), setup.model, (bytesDone, bytesTotal, stage) =>
+      onProgress({ stage, bytesDone, bytesTotal }),
     );
   const closeModel = (): void => {
     if (shared === null) closeNativeModel(library, model);

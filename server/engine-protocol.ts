@@ -1,4 +1,4 @@
-import type { NativeModel, NativeModelOptions } from "../gpu/native/open.ts";
+import type { LoadStage, NativeModel, NativeModelOptions } from "../gpu/native/open.ts";
 import type { EngineLimits } from "../gpu/native.ts";
 import type { EngineId } from "../scheduler/core.ts";
 import type { OnlineState } from "../scheduler/cost/online.ts";
@@ -75,6 +75,7 @@ export type InboxMessage = EngineMessage | { readonly kind: "stop" };
 
 /** Loading, told as often as there is something to show. */
 export interface LoadProgress {
+  readonly stage: LoadStage;
   readonly bytesDone: number;
   readonly bytesTotal: number;
 }

@@ -190,6 +190,9 @@ bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t 
 /* All tensors are there: read-only from now on. Names the first missing tensor otherwise. */
 bunting_status bunting_model_seal(bunting_model* model);
 
+/* Told now and then, on the thread that made the call, how much of its work is done. It must return. */
+typedef void (*bunting_progress)(uint64_t bytes_done, uint64_t bytes_total);
+
 /* The packed weights of a sealed model as a file, and back: loading from it instead of from the model's own files is
  * reading, with nothing to convert. `key` is 32 bytes that tell what was packed; the caller changes it whenever shape,
  * formats or the model's files change. The file holds checksums and is the same for every instruction set.
@@ -197,9 +200,11 @@ bunting_status bunting_model_seal(bunting_model* model);
  * Save writes beside `path` and renames, so that a file of that name is always whole; on failure none is left behind.
  * Restore fills an open model in the place of every bunting_model_load; seal it afterwards. BUNTING_IO: there is no such
  * file, or it cannot be read; BUNTING_INVALID: it has another version, key or length, or is damaged. After either, load
- * the tensors as if restore had not been called. */
-bunting_status bunting_model_save(bunting_model const* model, char const* path, uint8_t const* key);
-bunting_status bunting_model_restore(bunting_model* model, char const* path, uint8_t const* key);
+ * the tensors as if restore had not been called. `progress` may be null. */
+bunting_status bunting_model_save(bunting_model const* model, char const* path, uint8_t const* key,
+                                  bunting_progress progress);
+bunting_status bunting_model_restore(bunting_model* model, char const* path, uint8_t const* key,
+                                     bunting_progress progress);
 
 /* Gives the memory of a sealed model's weights back, once engines on GPUs have copies: those go on, no other can be opened.
  * Nobody may be opening one meanwhile. BUNTING_INVALID from the CPU engine, which computes with them. */

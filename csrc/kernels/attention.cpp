@@ -13,6 +13,9 @@
 //
 // Sequences that share pages are rows of one tile as far as the pages are shared (cf. arXiv:2402.05099); then
 // each goes on alone from its state (o, l, m). A walk that is interrupted after a block is the same walk.
+// So is one whose segments (kernels.h) are walked side by side: o, l and m begin anew with every segment
+// whoever walks it, and what the segments came to is added up in rising order,
+// o = o * exp(m - m') + o2 * exp(m2 - m') with m' = max(m, m2), and l likewise (arXiv:2311.01282).
 //
 // Why a row's bits do not depend on its neighbours: every score is one chain over d, every output element one
 // chain over the tokens of its blocks in rising order, and both are the same chain in every register tile.
@@ -149,34 +152,127 @@ void copy_floats(float* to, float const* from, int64_t count) {
   for (int64_t i = 0; i < count; i += 16) store(to + i, load(from + i));
 }
 
-void begin_row(AttentionTile const& t, int row, float const* state) {
-  float* const o = t.o + row * t.head_size;
-  if (state) {
-    copy_floats(o, state, t.head_size);
-    copy_floats(t.l + row * 16, state + t.head_size, 16);
-    t.m[row] = state[t.head_size + 16];
-  } else {
-    for (int64_t d = 0; d < t.head_size; d += 16) store(o + d, zero());
-    store(t.l + row * 16, zero());
-    t.m[row] = -FLT_MAX;
+float* part_of(Attention const& a, AttentionItem const& item, int part, int32_t row) {
+  int64_t const rows = item.row_end - item.row_begin;
+  return a.parts + (item.part + part * rows + row - item.row_begin) * attention_sums_floats(a.kv.head_size);
+}
+
+// The sums of a row of a tile: of the segment that is walked, or of all before.
+struct Sums {
+  float *o, *l, *m;
+};
+
+Sums sums_of(AttentionTile const& t, int row) {
+  return {t.o + row * t.head_size, t.l + row * 16, t.m + row};
+}
+
+Sums sums_before(AttentionTile const& t, int row) {
+  return {t.o_before + row * t.head_size, t.l_before + row * 16, t.m_before + row};
+}
+
+void clear(AttentionTile const& t, Sums const& to) {
+  for (int64_t d = 0; d < t.head_size; d += 16) store(to.o + d, zero());
+  store(to.l, zero());
+  *to.m = -FLT_MAX;
+}
+
+void read(AttentionTile const& t, Sums const& to, float const* from) {
+  copy_floats(to.o, from, t.head_size);
+  copy_floats(to.l, from + t.head_size, 16);
+  *to.m = from[t.head_size + 16];
+}
+
+void write(AttentionTile const& t, Sums const& from, float* to) {
+  copy_floats(to, from.o, t.head_size);
+  copy_floats(to + t.head_size, from.l, 16);
+  store(to + t.head_size + 16, set1(*from.m));
+}
+
+// Adds the segment to those before, and begins the next one. A segment without visible tokens has no sums and
+// the least m: it changes nothing, as the first one is not changed by what is before it.
+void close_segment(AttentionTile const& t, int rows) {
+  for (int r = 0; r < rows; ++r) {
+    Sums const segment = sums_of(t, r), before = sums_before(t, r);
+    float const m = *segment.m > *before.m ? *segment.m : *before.m;
+    f32x16 const of_segment = exp(set1(*segment.m - m)), of_before = exp(set1(*before.m - m));
+    auto const add = [&](float* to, float const* from) {
+      store(to, load(to) * of_before + load(from) * of_segment);
+    };
+    for (int64_t d = 0; d < t.head_size; d += 16) add(before.o + d, segment.o + d);
+    add(before.l, segment.l);
+    *before.m = m;
+    clear(t, segment);
   }
 }
 
-void save_row(AttentionTile const& t, int row, float* state) {
-  copy_floats(state, t.o + row * t.head_size, t.head_size);
-  copy_floats(state + t.head_size, t.l + row * 16, 16);
-  store(state + t.head_size + 16, set1(t.m[row]));
-}
-
-void finish_row(Attention const& a, AttentionTile const& t, int row, int64_t at) {
-  f32x16 const scale = set1(1.0f / sum(load(t.l + row * 16)));
+void finish_row(Attention const& a, AttentionTile const& t, Sums const& sums, int64_t at) {
+  f32x16 const scale = set1(1.0f / sum(load(sums.l)));
   for (int64_t d = 0; d < t.head_size; d += 16) {
-    f32x16 const y = load(t.o + row * t.head_size + d) * scale + zero();
+    f32x16 const y = load(sums.o + d) * scale + zero();
     if (a.kv.dtype == Dtype::f32)
       store(static_cast<float*>(a.out) + at + d, y);
     else
       store_bf16(static_cast<bf16*>(a.out) + at + d, y);
   }
+}
+
+// Where [position, ...) is closed off from what is before it: at `position`, or at the next segment's begin.
+int32_t first_close(int32_t position) {
+  return position == 0 ? attention_segment_end(0) : attention_segment_end(position - 1);
+}
+
+bool begins_segment(int32_t position) {
+  return position == 0 || first_close(position) == position;
+}
+
+// The item's rows from row_begin on as their states left them, or with nothing summed up.
+void begin_rows(Attention const& a, AttentionItem const& item, AttentionTile const& t, int32_t row_begin,
+                int rows) {
+  bool const goes_on =
+      item.kv_begin > 0 && (item.part < 0 || item.parts > 0 || !begins_segment(item.kv_begin));
+  for (int r = 0; r < rows; ++r) {
+    if (goes_on) {
+      float const* const state = state_of(a, place(a, item, row_begin + r));
+      read(t, sums_of(t, r), state);
+      read(t, sums_before(t, r), state + attention_sums_floats(t.head_size));
+    } else {
+      clear(t, sums_of(t, r));
+      clear(t, sums_before(t, r));
+    }
+  }
+}
+
+// Leaves the rows' sums where the item says.
+void end_rows(Attention const& a, AttentionItem const& item, AttentionTile const& t, int32_t row_begin,
+              int rows) {
+  bool const is_part = item.part >= 0 && item.parts == 0, is_last = item.kv_end == kAttentionEnd;
+  if (!is_part && is_last) close_segment(t, rows);
+  for (int r = 0; r < rows; ++r) {
+    if (is_part) {
+      write(t, sums_of(t, r), part_of(a, item, 0, row_begin + r));
+      continue;
+    }
+    RowPlace const at = place(a, item, row_begin + r);
+    if (is_last) {
+      finish_row(a, t, sums_before(t, r), at.token * a.ldo + at.head * t.head_size);
+    } else {
+      float* const state = state_of(a, at);
+      write(t, sums_of(t, r), state);
+      write(t, sums_before(t, r), state + attention_sums_floats(t.head_size));
+    }
+  }
+}
+
+// An item with parts, of rows from row_begin on.
+void add_up(Attention const& a, AttentionItem const& item, int32_t row_begin, int rows) {
+  AttentionTile const t(a.scratch, a.kv.head_size);
+  begin_rows(a, item, t, row_begin, rows);
+  for (int part = 0; part < item.parts; ++part) {
+    // The first part may have gone on from the segment that is in the state.
+    if (part > 0 || begins_segment(item.kv_begin)) close_segment(t, rows);
+    for (int r = 0; r < rows; ++r) read(t, sums_of(t, r), part_of(a, item, part, row_begin + r));
+  }
+  end_rows(a, item, t, row_begin, rows);
 }
 
 AttentionBlock block_at(Attention const& a, AttentionItem const& item, int32_t base, int32_t begin,
@@ -208,15 +304,20 @@ void walk(Attention const& a, AttentionItem const& item, Products& products, int
   for (int r = 0; r < rows; ++r) {
     RowPlace const at = place(a, item, row_begin + r);
     Products::put_query(t, r, a.q + at.token * a.ldq + at.head * t.head_size);
-    begin_row(t, r, item.kv_begin > 0 ? state_of(a, at) : nullptr);
     t.high[r] = at.position;
     begin = low(at.position) < begin ? low(at.position) : begin;
     end = at.position + 1 > end ? at.position + 1 : end;
   }
   if (begin < item.kv_begin) begin = item.kv_begin;
   if (end > item.kv_end) end = item.kv_end;
+  begin_rows(a, item, t, row_begin, rows);
 
-  for (int32_t base = begin / kBlockTokens * kBlockTokens; base < end; base += kBlockTokens) {
+  int32_t base = begin / kBlockTokens * kBlockTokens;
+  for (int32_t close_at = first_close(base); base < end; base += kBlockTokens) {
+    if (base == close_at) {
+      close_segment(t, rows);
+      close_at = attention_segment_end(base);
+    }
     AttentionBlock block = block_at(a, item, base, begin, end);
     int32_t const tail = base + kBlockTokens >= end ? end % kPageTokens : 0;
     if (Scaled)
@@ -229,13 +330,7 @@ void walk(Attention const& a, AttentionItem const& item, Products& products, int
     products.weigh(t, block, rows);
   }
 
-  for (int r = 0; r < rows; ++r) {
-    RowPlace const at = place(a, item, row_begin + r);
-    if (item.kv_end == kAttentionEnd)
-      finish_row(a, t, r, at.token * a.ldo + at.head * t.head_size);
-    else
-      save_row(t, r, state_of(a, at));
-  }
+  end_rows(a, item, t, row_begin, rows);
 }
 
 template <class Products, bool Scaled>
@@ -243,9 +338,13 @@ void walk_items(Attention const& a, int64_t begin, int64_t end) {
   Products products;
   for (int64_t i = begin; i < end; ++i) {
     AttentionItem const& item = a.items[i];
-    for (int32_t row = item.row_begin; row < item.row_end; row += kTileRows)
-      walk<Products, Scaled>(a, item, products, row,
-                             row + kTileRows < item.row_end ? row + kTileRows : item.row_end);
+    for (int32_t row = item.row_begin; row < item.row_end; row += kTileRows) {
+      int32_t const row_end = row + kTileRows < item.row_end ? row + kTileRows : item.row_end;
+      if (item.parts > 0)
+        add_up(a, item, row, row_end - row);
+      else
+        walk<Products, Scaled>(a, item, products, row, row_end);
+    }
   }
 }
 

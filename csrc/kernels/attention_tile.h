@@ -16,14 +16,15 @@ static_assert(kBlockTokens == kAttentionBlock);
 struct AttentionTile {
   int64_t head_size;
   char* q;         // queries in the order in which the products read them, at most [D, rows] f32
-  float* o;        // [rows, D] unnormalised outputs
+  float* o;        // [rows, D] unnormalised outputs of the segment
   float* scores;   // [rows, 64] of the current block, then its probabilities
   bf16* p;         // [rows, 64] the probabilities, where products take them so
   float* l;        // [rows, 16] sums of exp(score - m) by token % 16
   float* m;        // [rows] largest score so far
   float* rescale;  // [rows] exp(old m - new m) of the current block
-  int32_t* high;   // [rows] position of the row's token
-  char* tail;      // one page of values of one head
+  float *o_before, *l_before, *m_before;  // the same of all segments before
+  int32_t* high;                          // [rows] position of the row's token
+  char* tail;                             // one page of values of one head
   bf16* widened;  // the block's keys, then its values, of one head, as bf16 pages, if they are stored as int8
   float* v_scale;  // [64] scales of the block's values, 0 behind the last token
 
@@ -34,13 +35,16 @@ struct AttentionTile {
     l = reinterpret_cast<float*>(p + kTileRows * kBlockTokens);
     m = l + kTileRows * 16;
     rescale = m + kTileRows;
-    high = reinterpret_cast<int32_t*>(rescale + kTileRows);
+    o_before = rescale + kTileRows;
+    l_before = o_before + kTileRows * head_size;
+    m_before = l_before + kTileRows * 16;
+    high = reinterpret_cast<int32_t*>(m_before + kTileRows);
     tail = reinterpret_cast<char*>(high + kTileRows);
     widened = reinterpret_cast<bf16*>(tail + kPageTokens * head_size * 4);
     v_scale = reinterpret_cast<float*>(widened + 2 * kBlockTokens * head_size);
   }
   static constexpr size_t bytes(int64_t head_size) {
-    return size_t(kTileRows) * (size_t(head_size) * 8 + kBlockTokens * 6 + 16 * 4 + 12) +
+    return size_t(kTileRows) * (size_t(head_size) * 12 + kBlockTokens * 6 + 2 * 16 * 4 + 16) +
            size_t(kPageTokens) * size_t(head_size) * 4 + size_t(kBlockTokens) * (size_t(head_size) * 4 + 4);
   }
 };

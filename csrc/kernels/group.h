@@ -47,4 +47,35 @@ BUNTING_INLINE void store_int8(int8_t* q, f32x16 integers) {
   std::memcpy(q, &bytes, 16);
 }
 
+// 32 activations as integers that share a scale:
+//   scale = max |x| / 127      q = round_to_even(x * (127 / max |x|))      minus_sum = -(sum of q)
+// A group of numbers below 1e-30 is zero. One with a number that is not finite has the scale NaN, so that the
+// whole row of the product becomes NaN and nothing else.
+BUNTING_INLINE void quantise_group(InputGroup& to, f32x16 first, f32x16 second) {
+  constexpr float kLeast = 1e-30f;  // 127 / kLeast is finite
+  float const largest = largest_magnitude(first, second);
+  uint32_t bits;
+  std::memcpy(&bits, &largest, 4);
+  if (bits >= kInfinity || largest < kLeast) {
+    to = {};
+    if (bits >= kInfinity) to.scale = __builtin_nanf("");
+    return;
+  }
+  f32x16 const to_integers = set1(127.0f / largest);
+  f32x16 const q = round(first * to_integers), q16 = round(second * to_integers);
+  store_int8(to.q, q);
+  store_int8(to.q + 16, q16);
+  to.scale = largest / 127.0f;
+  to.minus_sum = -int32_t(sum(q + q16));
+}
+
+// `width` numbers as groups, an even number of them, as matrices want it. row(i): those from i on, 16 of them
+// or as many as there are and zeros.
+template <class Row>
+BUNTING_INLINE void quantise_row(InputGroup* to, int64_t width, Row row) {
+  for (int64_t i = 0; i < width; i += kGroup)
+    quantise_group(*to++, row(i), i + 16 < width ? row(i + 16) : zero());
+  if (width % (2 * kGroup) > 0 && width % (2 * kGroup) <= kGroup) *to = {};
+}
+
 }  // namespace bunting::BUNTING_ISA

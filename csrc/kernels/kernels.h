@@ -112,17 +112,35 @@ struct ChunkView {
 
 inline constexpr int kAttentionBlock = 64;  // keys that a row's sums take in at a time, from multiples of it on
 
+// A row's sums over all positions are those of its segments, each begun anew and then added up in rising order: so a long
+// context can be cut between segments and computed by several threads, and none of it shows in a bit. Segments are of 1,024
+// positions, further out of a 16th of the power of two before them: there are 64 in 128k. Where the one of `position` ends:
+constexpr int32_t attention_segment_end(int32_t position) {
+  int32_t const length = position < 16 * 1024 ? 1024 : 1 << (27 - __builtin_clz(uint32_t(position)));
+  return (position / length + 1) * length;
+}
+// Segments of [0, positions).
+constexpr int32_t attention_segments(int32_t positions) {
+  int32_t count = 0;
+  for (int32_t at = 0; at < positions; at = attention_segment_end(at)) ++count;
+  return count;
+}
+
 // One work item of attention: query rows [row_begin, row_end) of one KV head against positions [kv_begin, kv_end), both
 // multiples of kAttentionBlock. Row r is the query head r % G of the KV head, G = Hq/Hk, and token r / G: of the chunk,
 // counted from its first one; or, if there are members, the only token of chunk members[r / G]. The pages are those of
 // `chunk`, which all members have in common.
 // An item that begins behind position 0 goes on from its rows' states; one that ends before kAttentionEnd leaves states,
 // and no output.
+// A part of a cut item lies within a segment. It leaves its rows' sums in rows [part, part + rows) of Attention::parts, and
+// goes on from states only if it begins inside of a segment. Once all parts are there, an item with `parts` > 0 adds them
+// up: part i is in the rows from part + i * rows on, and the range is theirs together.
 inline constexpr int32_t kAttentionEnd = INT32_MAX;
 struct AttentionItem {
   int32_t chunk = 0, kv_head = 0, row_begin = 0, row_end = 0;
   int32_t kv_begin = 0, kv_end = kAttentionEnd;
   int32_t const* members = nullptr;
+  int32_t part = -1, parts = 0;  // -1: no part of anything
 };
 
 struct Attention {
@@ -137,6 +155,7 @@ struct Attention {
   void* out = nullptr;         // [T, ldo]: Hq*D values per token; f32 if the pages are, else bf16
   int64_t ldo = 0;
   float* states = nullptr;  // [chunks, Hq] of attention_state_floats(D), of chunks of one token
+  float* parts = nullptr;   // [rows of parts] of attention_sums_floats(D)
   char* scratch = nullptr;  // attention_scratch_bytes() per thread
 };
 
@@ -188,11 +207,12 @@ struct Kernels {
 
   // x[t, :] = embedding row of token ids[t] as f32, for t in [begin, end). The table is a PackedMatrix [V, H].
   void (*embed)(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end);
-  // y[t, :] = x[t, :] / sqrt(mean(x^2) + eps) * w, y in `out` dtype with columns H..ldy-1 zeroed.
+  // y[t, :] = x[t, :] / sqrt(mean(x^2) + eps) * w, y in `out` dtype with columns H..ldy-1 zeroed; q8: as `quantise` would,
+  // ldy groups apart.
   void (*rmsnorm)(void* y, Dtype out, int64_t ldy, float const* x, int64_t ldx, float const* w, int64_t h, float eps,
                   int64_t begin, int64_t end);
   void (*rope_append)(RopeAppend const& a, int64_t begin, int64_t end);  // token rows
-  // y[t, f] = silu(gu[t, f]) * gu[t, F + f] for f < F, y in `out` dtype.
+  // y[t, f] = silu(gu[t, f]) * gu[t, F + f] for f < F, y in `out` dtype; q8: as above.
   void (*swiglu)(void* y, Dtype out, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, int64_t begin, int64_t end);
   void (*attention)(Attention const& a, int64_t item_begin, int64_t item_end);
 
@@ -202,8 +222,10 @@ struct Kernels {
 };
 
 size_t attention_scratch_bytes(int32_t head_size);
-// What a row of attention keeps between two items: its unnormalised output, 16 sums and the largest score.
-constexpr int64_t attention_state_floats(int64_t head_size) { return head_size + 32; }
+// A row's sums: its unnormalised output, 16 sums of probabilities and the largest score. Between two items it keeps those of
+// the segment that it is in, and those of all segments before.
+constexpr int64_t attention_sums_floats(int64_t head_size) { return head_size + 32; }
+constexpr int64_t attention_state_floats(int64_t head_size) { return 2 * attention_sums_floats(head_size); }
 size_t sample_scratch_bytes(int32_t vocab);
 size_t kv_page_bytes(Dtype dtype, int32_t kv_heads, int32_t head_size);
 // Copies the first `count` tokens of page `from` to page `to` of one layer; the other slots of `to` become unspecified.

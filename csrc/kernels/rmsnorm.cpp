@@ -2,14 +2,15 @@
 //
 //   x [T, ldx] f32      w [H] f32
 //   y [T, ldy] f32 or bf16, columns H .. ldy-1 zeroed (the GEMM reads them); may alias x if f32 and
-//              ldx == ldy == H
+//              ldx == ldy == H; or q8: InputGroup, ldy of them, round_up(H, 64) / 32 written
 //
 // Work:     token rows [begin, end); a row twice through L1.
 // Roofline: memory bound, T*H*(4 + 4 or 2) bytes.
-// Checked:  against reference::rmsnorm; bf16 rounding is the whole difference (2^-8 relative).
+// Checked:  against reference::rmsnorm; bf16 rounding is the whole difference (2^-8 relative). Groups bit for
+//           bit against those of the f32 output.
 #include <cmath>
 
-#include "kernels/simd.h"
+#include "kernels/group.h"
 
 namespace bunting::BUNTING_ISA {
 
@@ -23,15 +24,18 @@ void rmsnorm(void* y, Dtype out, int64_t ldy, float const* x, int64_t ldx, float
       squares = fma(v, v, squares);
     }
     f32x16 const scale = set1(1.0f / std::sqrt(sum(squares) / float(h) + eps));
-    if (out == Dtype::f32) {
+    auto const normed = [&](int64_t i) __attribute__((always_inline)) {
+      return load_first(row + i, h - i) * scale * load_first(w + i, h - i);
+    };
+    if (out == Dtype::q8) {
+      quantise_row(static_cast<InputGroup*>(y) + t * ldy, h, normed);
+    } else if (out == Dtype::f32) {
       float* to = static_cast<float*>(y) + t * ldy;
-      for (int64_t i = 0; i < h; i += 16)
-        store_first(to + i, load_first(row + i, h - i) * scale * load_first(w + i, h - i), h - i);
+      for (int64_t i = 0; i < h; i += 16) store_first(to + i, normed(i), h - i);
       for (int64_t i = h; i < ldy; ++i) to[i] = 0;
     } else {
       bf16* to = static_cast<bf16*>(y) + t * ldy;
-      for (int64_t i = 0; i < h; i += 16)
-        store_bf16_first(to + i, load_first(row + i, h - i) * scale * load_first(w + i, h - i), h - i);
+      for (int64_t i = 0; i < h; i += 16) store_bf16_first(to + i, normed(i), h - i);
       for (int64_t i = h; i < ldy; ++i) to[i] = 0;
     }
   }

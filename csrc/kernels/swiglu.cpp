@@ -1,12 +1,15 @@
 // swiglu.cpp: y[t, f] = silu(gu[t, f]) * gu[t, F + f], silu(g) = g / (1 + e^-g), one row per token.
 //
 //   gu [T, ldgu] f32: F gates, then F ups
-//   y  [T, ldy]  f32 or bf16, columns F .. ldy-1 left as they are
+//   y  [T, ldy]  f32 or bf16, columns F .. ldy-1 left as they are; or q8: InputGroup, ldy of them,
+//                round_up(F, 64) / 32 written
 //
 // Work:     token rows [begin, end).
 // Roofline: T*F*(8 + 4 or 2) bytes, in L2 when the rows follow their GEMM; 25 operations per 16 values.
 // Checked:  against reference::swiglu; e^x is good to 2 units in the last place, so 1e-6 relative in f32.
-#include "kernels/simd.h"
+// Groups
+//           bit for bit against those of the f32 output.
+#include "kernels/group.h"
 
 namespace bunting::BUNTING_ISA {
 
@@ -16,13 +19,18 @@ void swiglu(void* y, Dtype out, int64_t ldy, float const* gu, int64_t ldgu, int6
   for (int64_t t = begin; t < end; ++t) {
     float const* gate = gu + t * ldgu;
     float const* up = gate + f;
-    for (int64_t i = 0; i < f; i += 16) {
+    auto const activated = [&](int64_t i) __attribute__((always_inline)) {
       f32x16 const g = load_first(gate + i, f - i);
-      f32x16 const v = g / (one + exp(zero() - g)) * load_first(up + i, f - i);
-      if (out == Dtype::f32)
-        store_first(static_cast<float*>(y) + t * ldy + i, v, f - i);
-      else
-        store_bf16_first(static_cast<bf16*>(y) + t * ldy + i, v, f - i);
+      return g / (one + exp(zero() - g)) * load_first(up + i, f - i);
+    };
+    if (out == Dtype::q8) {
+      quantise_row(static_cast<InputGroup*>(y) + t * ldy, f, activated);
+    } else if (out == Dtype::f32) {
+      for (int64_t i = 0; i < f; i += 16)
+        store_first(static_cast<float*>(y) + t * ldy + i, activated(i), f - i);
+    } else {
+      for (int64_t i = 0; i < f; i += 16)
+        store_bf16_first(static_cast<bf16*>(y) + t * ldy + i, activated(i), f - i);
     }
   }
 }

@@ -266,5 +266,42 @@ TEST(attention_rows_do_not_depend_on_chunks_items_or_neighbours) {
   }
 }
 
+// Beyond the end of a segment too: a prompt whole, in chunks around the end, and token by token.
+TEST(attention_rows_do_not_depend_on_chunks_at_segment_ends) {
+  constexpr int32_t kTokens = 2070;
+  Shape const shape{2, 1, 32, 0, Dtype::bf16};
+  size_t const row_bytes = size_t(shape.query_heads * shape.head_size) * 2;
+  Random random{3};
+  Sequence const sequence = sequence_for(random, shape, kTokens);
+  auto const ids = shuffled_pages(random, 0, pages_for(kTokens));
+  Pages pages(shape.dtype, 1, shape.head_size, pages_for(kTokens));
+  sequence.append(pages.kv, ids, 0, kTokens);
+  for (Kernels const* kernels : levels()) {
+    Step whole(shape, pages);
+    whole.add(sequence, ids, 0, kTokens);
+    whole.split(kTokens);
+    std::vector<char> const want = whole.run(*kernels);
+    for (auto [start, count] :
+         {std::pair{1000, 100}, {1023, 1}, {1024, 1}, {1025, 1}, {2040, 30}, {2048, 1}, {2069, 1}}) {
+      Step step(shape, pages);
+      step.add(sequence, ids, start, count);
+      step.split(count);
+      CHECK(std::memcmp(step.run(*kernels).data(), want.data() + size_t(start) * row_bytes,
+                        size_t(count) * row_bytes) == 0,
+            "%s: %d tokens from %d on differ from the whole", kernels->name, count, start);
+    }
+  }
+}
+
+TEST(attention_segments_grow_with_the_position) {
+  CHECK(attention_segment_end(0) == 1024 && attention_segment_end(1023) == 1024 &&
+            attention_segment_end(1024) == 2048,
+        "the first ones");
+  CHECK(attention_segment_end(32767) == 32768 && attention_segment_end(32768) == 32768 + 2048,
+        "from %d to %d", attention_segment_end(32767), attention_segment_end(32768));
+  CHECK(attention_segments(131072) == 64 && attention_segments(0) == 0 && attention_segments(1025) == 2,
+        "%d segments", attention_segments(131072));
+}
+
 }  // namespace test
 }  // namespace bunting

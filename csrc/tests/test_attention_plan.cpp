@@ -1,7 +1,9 @@
-// Shared spans are read once for all their sequences, and change no bit: random trees of sequences, planned
-// with and without their spans.
+// Shared spans are read once for all their sequences, long contexts are cut for the threads, and neither
+// changes a bit: random trees of sequences, planned with and without their spans, for one thread and for
+// many.
 #include <cmath>
 #include <cstring>
+#include <string>
 
 #include "attention_plan.h"
 #include "step_block.h"
@@ -77,45 +79,110 @@ Tree random_tree(uint64_t seed) {
   return tree;
 }
 
-// Every row's positions are walked once, in rising order over the phases, and every piece of every phase is
-// listed once.
+// What 16 threads do not get in equal shares by heads alone: two long contexts behind a prefix, a prompt, and
+// a short one. `window` or not, their pages are all there.
+Tree long_tree() {
+  Tree tree;
+  auto const prefix = tree.take(70);
+  tree.add_sequence(prefix, 4000, 1);
+  tree.add_sequence(prefix, 2100, 1);
+  tree.spans.push_back({0, 2, 0, 70 * kPageTokens, -1});
+  tree.add_sequence({}, 1500, 90);
+  tree.add_sequence({}, 40, 1);
+  tree.finish();
+  return tree;
+}
+
+// Every row's positions are walked once, in rising order over the phases; parts are of one segment each and
+// are added up in the next phase; and every piece of every phase is listed once. Returns the items of shared
+// spans and the parts.
+struct Listed {
+  int32_t shared = 0, parts = 0;
+};
+
+Listed check_cover(AttentionShape const& shape, Tree& tree, int32_t threads, char const* name) {
+  AttentionPlan plan(shape, kChunksMax, kTokensMax, threads);
+  plan.make(tree.plan);
+  int32_t const group = shape.query_heads / shape.kv_heads;
+  std::vector<int32_t> reached(size_t(tree.plan.tokens * shape.query_heads), 0);
+  std::vector<AttentionItem> parts(size_t(AttentionPlan::part_rows(shape)));  // by their first row
+  Listed listed;
+  int32_t next = 0;
+  bool in_order = true;
+  for (int32_t phase = 0; phase < plan.phases(); ++phase) {
+    std::vector<int32_t> after = reached;
+    std::vector<AttentionItem> new_parts = parts;
+    CHECK(plan.pieces(phase) > 0, "%s: phase %d is empty", name, phase);
+    for (int32_t piece = 0; piece < plan.pieces(phase); ++piece)
+      for (int32_t i = plan.piece_begin(phase, piece); i < plan.piece_begin(phase, piece + 1); ++i) {
+        AttentionItem const& item = plan.items()[i];
+        int32_t const rows = item.row_end - item.row_begin;
+        in_order &= i == next++;
+        listed.shared += item.members != nullptr;
+        if (item.part >= 0 && item.parts == 0) {
+          ++listed.parts;
+          bool const has_room = item.part + rows <= int32_t(parts.size());
+          CHECK(has_room, "%s: part row %d", name, item.part);
+          if (has_room) new_parts[size_t(item.part)] = item;
+          continue;
+        }
+        int32_t at = item.kv_begin;
+        for (int32_t p = 0; p < item.parts; ++p) {
+          AttentionItem const& part = parts.at(size_t(item.part + p * rows));
+          in_order &= part.kv_begin == at && part.chunk == item.chunk && part.kv_head == item.kv_head;
+          in_order &= part.row_begin == item.row_begin && part.row_end == item.row_end;
+          in_order &= shape.sliding_window > 0 || part.kv_end <= attention_segment_end(at) ||
+                      part.kv_end == kAttentionEnd;
+          at = part.kv_end;
+        }
+        in_order &= item.parts == 0 || at == item.kv_end;
+        for (int32_t row = item.row_begin; row < item.row_end; ++row) {
+          int32_t const index = row / group;
+          ChunkView const& chunk = tree.plan.chunk[size_t(item.members ? item.members[index] : item.chunk)];
+          int32_t const token = chunk.first_token + (item.members ? 0 : index);
+          size_t const to = size_t(token * shape.query_heads + item.kv_head * group + row % group);
+          in_order &= reached[to] == item.kv_begin && after[to] == reached[to];
+          in_order &= item.kv_end == kAttentionEnd || item.kv_end <= chunk.start;
+          after[to] = item.kv_end;
+        }
+      }
+    reached = after;
+    parts = new_parts;
+  }
+  bool const whole =
+      std::all_of(reached.begin(), reached.end(), [](int32_t end) { return end == kAttentionEnd; });
+  CHECK(in_order && whole && next == plan.item_count(), "%s window %d: %d of %d items", name,
+        shape.sliding_window, next, plan.item_count());
+  return listed;
+}
+
 TEST(attention_plan_covers_every_row_in_order) {
   for (uint64_t seed = 0; seed < 300; ++seed)
     for (int32_t window : {0, 90}) {
       Tree tree = random_tree(seed);
-      AttentionShape const shape{6, 2, 32, window};
-      AttentionPlan plan(shape, kChunksMax, kTokensMax, 3);
-      plan.make(tree.plan);
-      std::vector<int32_t> reached(size_t(tree.plan.tokens * shape.query_heads), 0);
-      int32_t listed = 0, shared_items = 0;
-      bool in_order = true;
-      for (int32_t phase = 0; phase < plan.phases(); ++phase) {
-        std::vector<int32_t> after = reached;
-        CHECK(plan.pieces(phase) > 0, "seed %llu: phase %d is empty", (unsigned long long)seed, phase);
-        for (int32_t piece = 0; piece < plan.pieces(phase); ++piece)
-          for (int32_t i = plan.piece_begin(phase, piece); i < plan.piece_begin(phase, piece + 1); ++i) {
-            AttentionItem const& item = plan.items()[i];
-            in_order &= i == listed++;
-            shared_items += item.members != nullptr;
-            for (int32_t row = item.row_begin; row < item.row_end; ++row) {
-              int32_t const index = row / 3;
-              ChunkView const& chunk =
-                  tree.plan.chunk[size_t(item.members ? item.members[index] : item.chunk)];
-              int32_t const token = chunk.first_token + (item.members ? 0 : index);
-              size_t const at = size_t(token * shape.query_heads + item.kv_head * 3 + row % 3);
-              in_order &= reached[at] == item.kv_begin && after[at] == reached[at];
-              in_order &= item.kv_end == kAttentionEnd || item.kv_end <= chunk.start;
-              after[at] = item.kv_end;
-            }
-          }
-        reached = after;
-      }
-      bool const whole =
-          std::all_of(reached.begin(), reached.end(), [](int32_t end) { return end == kAttentionEnd; });
-      CHECK(in_order && whole && listed == plan.item_count(), "seed %llu window %d: %d of %d items",
-            (unsigned long long)seed, window, listed, plan.item_count());
-      if (seed == 4 && window == 0) CHECK(shared_items > 0, "nothing was shared");
+      std::string const name = "seed " + std::to_string(seed);
+      Listed const listed = check_cover({6, 2, 32, window, 4096}, tree, 3, name.c_str());
+      if (seed == 4 && window == 0) CHECK(listed.shared > 0, "nothing was shared");
     }
+}
+
+TEST(attention_plan_cuts_long_contexts) {
+  Tree tree = long_tree();
+  for (int32_t window : {0, 3000})
+    for (int32_t threads : {1, 2, 16}) {
+      Listed const listed = check_cover({6, 2, 128, window, 8192}, tree, threads, "long");
+      CHECK(threads == 1 ? listed.parts == 0 : listed.parts > threads / 2, "%d parts for %d threads",
+            listed.parts, threads);
+    }
+  CHECK(check_cover({6, 2, 128, 0, 1024}, tree, 16, "no room").parts == 0, "parts without room");
+  // One sequence of one KV head: a thread's share of the longest context.
+  Tree one;
+  one.add_sequence({}, 8000, 1);
+  one.finish();
+  AttentionPlan plan({4, 1, 128, 0, 131072}, kChunksMax, kTokensMax, 4);
+  plan.make(one.plan);
+  CHECK(plan.phases() == 2 && plan.pieces(0) == 8 && plan.pieces(1) == 1, "%d phases, %d and %d pieces",
+        plan.phases(), plan.pieces(0), plan.pieces(1));
 }
 
 TEST(attention_plan_reads_a_long_prefix_once) {
@@ -147,10 +214,72 @@ TEST(attention_plan_deals_by_cost) {
         "a piece of long items has as many as one of short ones");
 }
 
-TEST(attention_plan_shares_without_changing_a_bit) {
+// The outputs of a tree's attention as it is planned for so many threads, over pages of random contents.
+class Outputs {
+ public:
+  Outputs(Kernels const& kernels, Dtype dtype, AttentionShape const& shape, Tree const& tree, uint64_t seed)
+      : kernels_(kernels),
+        dtype_(dtype),
+        shape_(shape),
+        tree_(tree),
+        pages_(dtype, shape.kv_heads, shape.head_size, kPages) {
+    REQUIRE(tree.next_page <= kPages, "%d pages", tree.next_page);
+    Random random{seed};
+    // Every page in use is full: what lies behind a row's position must not matter.
+    Sequence const contents(random, tree.next_page * kPageTokens, 1, shape.kv_heads, shape.head_size);
+    std::vector<int32_t> ids;
+    for (int32_t i = 0; i < tree.next_page; ++i) ids.push_back(i);
+    contents.append(pages_.kv, ids, 0, tree.next_page * kPageTokens);
+    q_.resize(size_t(tree.plan.tokens * shape.query_heads * shape.head_size));
+    for (float& value : q_) value = random.uniform(-4, 4);
+  }
+
+  std::vector<char> run(int32_t threads) {
+    AttentionPlan plan(shape_, kChunksMax, kTokensMax, threads);
+    plan.make(tree_.plan);
+    phases = plan.phases();
+    std::vector<char> out(q_.size() * (dtype_ == Dtype::f32 ? 4 : 2), char(0x5a));
+    Aligned<char> scratch(attention_scratch_bytes(shape_.head_size));
+    Aligned<float> states(size_t(tree_.plan.chunks * shape_.query_heads) *
+                          size_t(attention_state_floats(shape_.head_size)));
+    Aligned<float> parts(size_t(AttentionPlan::part_rows(shape_) * attention_sums_floats(shape_.head_size)));
+    Attention a;
+    a.q = q_.data();
+    a.ldq = a.ldo = shape_.query_heads * shape_.head_size;
+    a.kv = pages_.kv;
+    a.chunks = tree_.plan.chunk.data();
+    a.items = plan.items();
+    a.query_heads = shape_.query_heads;
+    a.sliding_window = shape_.sliding_window;
+    a.scale = 0.14f;
+    a.out = out.data();
+    a.states = states.data();
+    a.parts = parts.data();
+    a.scratch = scratch.data();
+    for (int32_t phase = 0; phase < plan.phases(); ++phase)
+      kernels_.attention(a, plan.piece_begin(phase, 0), plan.piece_begin(phase, plan.pieces(phase)));
+    return out;
+  }
+
+  int32_t phases = 0;  // of the last run
+
+ private:
+  Kernels const& kernels_;
+  Dtype dtype_;
+  AttentionShape shape_;
+  Tree const& tree_;
+  Pages pages_;
+  std::vector<float> q_;
+};
+
+std::vector<Kernels const*> all_levels() {
   std::vector<Kernels const*> all = levels();
   all.push_back(&amx_emulated::kernels);
-  for (Kernels const* kernels : all)
+  return all;
+}
+
+TEST(attention_plan_shares_without_changing_a_bit) {
+  for (Kernels const* kernels : all_levels())
     for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
       for (int32_t window : {0, 90, 250})
         for (uint64_t seed = 1; seed <= 2; ++seed) {
@@ -158,49 +287,34 @@ TEST(attention_plan_shares_without_changing_a_bit) {
           bool const is_emulated = kernels == &amx_emulated::kernels;
           if (is_emulated && (dtype == Dtype::f32 || window > 0 || seed > 1)) continue;
           Tree tree = random_tree(seed);
-          AttentionShape const shape{6, 2, 48, window};
-          Random random{seed + 77};
-          Pages pages(dtype, shape.kv_heads, shape.head_size, kPages);
-          REQUIRE(tree.next_page <= kPages, "%d pages", tree.next_page);
-          // Every page in use is full: what lies behind a row's position must not matter.
-          Sequence const contents(random, tree.next_page * kPageTokens, 1, shape.kv_heads, shape.head_size);
-          std::vector<int32_t> ids;
-          for (int32_t i = 0; i < tree.next_page; ++i) ids.push_back(i);
-          contents.append(pages.kv, ids, 0, tree.next_page * kPageTokens);
-          int64_t const width = shape.query_heads * shape.head_size;
-          std::vector<float> q(size_t(tree.plan.tokens * width));
-          for (float& value : q) value = random.uniform(-4, 4);
-          AttentionPlan plan(shape, kChunksMax, kTokensMax, 2);
-          auto const run = [&] {
-            plan.make(tree.plan);
-            std::vector<char> out(q.size() * (dtype == Dtype::f32 ? 4 : 2), char(0x5a));
-            Aligned<char> scratch(attention_scratch_bytes(shape.head_size));
-            Aligned<float> states(size_t(tree.plan.chunks * shape.query_heads) *
-                                  size_t(attention_state_floats(shape.head_size)));
-            Attention a;
-            a.q = q.data();
-            a.ldq = a.ldo = width;
-            a.kv = pages.kv;
-            a.chunks = tree.plan.chunk.data();
-            a.items = plan.items();
-            a.query_heads = shape.query_heads;
-            a.sliding_window = window;
-            a.scale = 0.14f;
-            a.out = out.data();
-            a.states = states.data();
-            a.scratch = scratch.data();
-            for (int32_t phase = 0; phase < plan.phases(); ++phase)
-              kernels->attention(a, plan.piece_begin(phase, 0), plan.piece_begin(phase, plan.pieces(phase)));
-            return out;
-          };
-          std::vector<char> const shared = run();
-          bool const is_shared = plan.phases() > 1;
+          Outputs outputs(*kernels, dtype, {6, 2, 48, window, 0}, tree, seed + 77);
+          std::vector<char> const shared = outputs.run(2);
+          bool const is_shared = outputs.phases > 1;
           tree.plan.shared_spans = 0;
-          std::vector<char> const flat = run();
+          std::vector<char> const flat = outputs.run(2);
           CHECK(shared == flat, "%s %s window %d seed %llu: sharing shows", kernels->name, name_of(dtype),
                 window, (unsigned long long)seed);
-          CHECK(plan.phases() == 1 && (is_shared || window > 0 || seed > 1), "seed 1 shares nothing");
+          CHECK(outputs.phases == 1 && (is_shared || window > 0 || seed > 1), "seed 1 shares nothing");
         }
+}
+
+TEST(attention_plan_cuts_without_changing_a_bit) {
+  std::vector<Kernels const*> const all = levels();
+  for (Kernels const* kernels : all)
+    for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+      for (int32_t window : {0, 3000}) {
+        if ((dtype != Dtype::bf16 || window > 0) && kernels != all.back()) continue;  // nothing new, but slow
+        Tree tree = long_tree();
+        Outputs outputs(*kernels, dtype, {3, 1, 128, window, 8192}, tree, 5);
+        std::vector<char> const whole = outputs.run(1);
+        CHECK(outputs.phases == 2, "%d phases", outputs.phases);
+        std::vector<char> const cut = outputs.run(16);
+        CHECK(whole == cut, "%s %s window %d: cuts show", kernels->name, name_of(dtype), window);
+        CHECK(outputs.phases > 2, "nothing was cut");
+        tree.plan.shared_spans = 0;
+        CHECK(outputs.run(16) == whole, "%s %s window %d: cuts and sharing show", kernels->name,
+              name_of(dtype), window);
+      }
 }
 
 }  // namespace

@@ -271,4 +271,35 @@ TEST(engine_draws_the_same_tokens_alone_and_in_company) {
 }
 
 }  // namespace
+// A long context is cut for eight threads, and not for one. Its pages are only partly written: the rest is
+// zeros.
+TEST(engine_results_do_not_depend_on_how_a_long_context_is_cut) {
+  bunting_model_shape shape = tiny_shape();
+  shape.query_heads = 2;
+  shape.kv_heads = 1;
+  shape.head_size = 256;
+  shape.context_max = 4096;
+  TinyFile const file(shape);
+  ModelPointer const model = load_model(shape, file);
+  std::vector<int32_t> const tokens = random_tokens(3, 4000, shape.vocab);
+  auto const run = [&](int32_t threads) {
+    bunting_engine_limits limits = tiny_limits();
+    limits.threads = threads;
+    limits.pages = 256;
+    EnginePointer const engine = open_engine(model.get(), limits);
+    std::vector<float> logits;
+    for (auto [start, end] : {std::pair{0, 40}, {1000, 1100}, {2040, 2049}, {3900, 3999}, {3999, 4000}}) {
+      StepOutcome const step =
+          run_step(engine.get(), StepSpec{{},
+                                          {{.start = start,
+                                            .tokens = {tokens.begin() + start, tokens.begin() + end},
+                                            .pages = pages_from(0, (end + 15) / 16)}}});
+      logits.insert(logits.end(), step.logits.begin(), step.logits.end());
+    }
+    return logits;
+  };
+  std::vector<float> const one = run(1), eight = run(8);
+  CHECK(one.size() == 5 * size_t(shape.vocab) && one == eight, "%zu logits differ", one.size());
+}
+
 }  // namespace bunting::test

@@ -200,7 +200,7 @@ TEST(parallel_gemm_equals_one_thread) {
 TEST(parallel_swiglu_equals_gemm_then_swiglu) {
   ThreadPool one(1), many(3);
   for (Dtype dtype : kWeightTypes) {
-    Dtype const out = dtype == Dtype::f32 ? Dtype::f32 : Dtype::bf16;
+    Dtype const plain = dtype == Dtype::f32 ? Dtype::f32 : Dtype::bf16;
     for (int64_t tokens : {0, 1, 32, 33, 300}) {
       for (int64_t f : {16, 48, 320}) {
         Random random{uint64_t(f + tokens)};
@@ -208,8 +208,7 @@ TEST(parallel_swiglu_equals_gemm_then_swiglu) {
         Inputs const x = random_inputs(random, weights.matrix, tokens);
         for (Kernels const* kernels : dense_levels()) {
           if (kernels == &amx_emulated::kernels && tokens > 100) continue;  // slow
-          int64_t const ldo = f + 32, bytes = tokens * ldo * bytes_of(out);
-          Bytes gates(tokens * 2 * f * 4), want(bytes), got(bytes), scratch(3 * kSwigluScratch * 4);
+          Bytes gates(tokens * 2 * f * 4), scratch(3 * kSwigluScratch * 4);
           parallel_gemm(one, *kernels,
                         {.x = x.row(0),
                          .ldx = x.ldx,
@@ -218,20 +217,27 @@ TEST(parallel_swiglu_equals_gemm_then_swiglu) {
                          .ldy = 2 * f,
                          .tokens = tokens},
                         1);
-          kernels->swiglu(want.data.get(), out, ldo, gates.f32(), 2 * f, f, 0, tokens);
-          for (int64_t pieces : {1, 7}) {
-            parallel_swiglu(many, *kernels,
-                            {.x = x.row(0),
-                             .ldx = x.ldx,
-                             .w = &weights.matrix,
-                             .out = got.data.get(),
-                             .out_dtype = out,
-                             .ldo = ldo,
-                             .tokens = tokens,
-                             .scratch = scratch.f32()},
-                            pieces);
-            CHECK(std::memcmp(want.data.get(), got.data.get(), want.size) == 0, "%s %s T=%d F=%d, %d pieces",
-                  kernels->name, name_of(dtype), int(tokens), int(f), int(pieces));
+          for (Dtype out : {plain, Dtype::q8}) {
+            int64_t const ldo = out == Dtype::q8 ? round_up(f, 2 * kGroup) / kGroup + 1 : f + 32;
+            int64_t const bytes =
+                tokens * ldo * (out == Dtype::q8 ? int64_t(sizeof(InputGroup)) : bytes_of(out));
+            Bytes want(bytes), got(bytes);
+            kernels->swiglu(want.data.get(), out, ldo, gates.f32(), 2 * f, f, 0, tokens);
+            for (int64_t pieces : {1, 7}) {
+              parallel_swiglu(many, *kernels,
+                              {.x = x.row(0),
+                               .ldx = x.ldx,
+                               .w = &weights.matrix,
+                               .out = got.data.get(),
+                               .out_dtype = out,
+                               .ldo = ldo,
+                               .tokens = tokens,
+                               .scratch = scratch.f32()},
+                              pieces);
+              CHECK(std::memcmp(want.data.get(), got.data.get(), want.size) == 0,
+                    "%s %s to %s T=%d F=%d, %d pieces", kernels->name, name_of(dtype), name_of(out),
+                    int(tokens), int(f), int(pieces));
+            }
           }
         }
       }

@@ -51,9 +51,9 @@ TEST(model_refuses_impossible_shapes) {
     s.formats = formats;
   });
   static uint8_t formats[10];
-  for (uint8_t format :
-       {BUNTING_FORMAT_FP8 + BUNTING_GROUP_64, BUNTING_FORMAT_INT4 + BUNTING_GROUP_64 + BUNTING_GROUP_128,
-        BUNTING_FORMAT_INT4 + BUNTING_GROUP_128}) {
+  for (uint8_t format : {int{BUNTING_FORMAT_FP8} + BUNTING_GROUP_64,
+                         int{BUNTING_FORMAT_INT4} + BUNTING_GROUP_64 + int{BUNTING_GROUP_128},
+                         int{BUNTING_FORMAT_INT4} + BUNTING_GROUP_128}) {
     formats[4] = format;
     refused("groups of no integers, too large ones, and those of GPUs",
             [](Shape& s) { s.formats = formats; });

@@ -51,7 +51,8 @@ void load_all(bunting_model* model, TinyFile const& file) {
 struct Saved {
   explicit Saved(bunting_model_shape const& shape) : path(file.path() + ".packed") {
     ModelPointer const model = load_model(shape, file);
-    CHECK(bunting_model_save(model.get(), path.c_str(), kKey) == BUNTING_OK, "%s", bunting_last_error());
+    CHECK(bunting_model_save(model.get(), path.c_str(), kKey, nullptr) == BUNTING_OK, "%s",
+          bunting_last_error());
     logits = logits_of(model.get());
     struct stat status;
     stat(path.c_str(), &status);
@@ -88,7 +89,7 @@ TEST(packed_file_comes_back_on_every_level) {
     // Packed on one level, read on another: as if packed there.
     shape.isa = usable_isa();
     ModelPointer const model = open_model(shape);
-    REQUIRE(bunting_model_restore(model.get(), saved.path.c_str(), kKey) == BUNTING_OK, "%s",
+    REQUIRE(bunting_model_restore(model.get(), saved.path.c_str(), kKey, nullptr) == BUNTING_OK, "%s",
             bunting_last_error());
     REQUIRE(bunting_model_seal(model.get()) == BUNTING_OK, "%s", bunting_last_error());
     ModelPointer const packed = load_model(shape, saved.file);
@@ -97,27 +98,63 @@ TEST(packed_file_comes_back_on_every_level) {
   }
 }
 
+// Of the calls of `note_progress` since the last `begin_progress`.
+struct Progress {
+  uint64_t calls, done, total;
+  bool rises;
+} progress;
+
+void begin_progress() {
+  progress = {0, 0, 0, true};
+}
+
+void note_progress(uint64_t done, uint64_t total) {
+  progress.rises &= done > progress.done && (progress.calls == 0 || total == progress.total);
+  progress = {progress.calls + 1, done, total, progress.rises};
+}
+
+TEST(packed_file_tells_how_far_it_is) {
+  // Packed, the embedding alone has three pieces of 4 MiB.
+  bunting_model_shape shape = tiny_shape();
+  shape.vocab = (9 << 20) / 2 / shape.hidden;
+  TinyFile const file(shape);
+  std::string const path = file.path() + ".packed";
+  begin_progress();
+  CHECK(bunting_model_save(load_model(shape, file).get(), path.c_str(), kKey, note_progress) == BUNTING_OK,
+        "%s", bunting_last_error());
+  CHECK(progress.calls >= 3 && progress.rises && progress.done == progress.total,
+        "saving: %d calls, %d of %d", int(progress.calls), int(progress.done), int(progress.total));
+  uint64_t const total = progress.total;
+  begin_progress();
+  shape.threads = 1;
+  CHECK(bunting_model_restore(open_model(shape).get(), path.c_str(), kKey, note_progress) == BUNTING_OK, "%s",
+        bunting_last_error());
+  unlink(path.c_str());
+  CHECK(progress.calls >= 3 && progress.rises && progress.done == total && progress.total == total,
+        "restoring: %d calls, %d of %d", int(progress.calls), int(progress.done), int(progress.total));
+}
+
 TEST(packed_file_that_is_damaged_is_refused_and_packed_anew) {
   Saved const saved(mixed_shape());
   for (int64_t const at : {int64_t{0}, int64_t{9}, int64_t{20}, int64_t{47}, int64_t{48}, int64_t{57},
                            int64_t{70}, int64_t{4096}, int64_t{5000}, saved.bytes - 1}) {
     saved.damage(at);
     ModelPointer const model = open_model(mixed_shape());
-    CHECK(bunting_model_restore(model.get(), saved.path.c_str(), kKey) == BUNTING_INVALID, "byte %d",
+    CHECK(bunting_model_restore(model.get(), saved.path.c_str(), kKey, nullptr) == BUNTING_INVALID, "byte %d",
           int(at));
     load_all(model.get(), saved.file);
     CHECK(logits_of(model.get()) == saved.logits, "byte %d: what was refused shows", int(at));
     saved.damage(at);
   }
   ModelPointer const model = open_model(mixed_shape());
-  CHECK(bunting_model_restore(model.get(), saved.path.c_str(), kKey) == BUNTING_OK, "%s",
+  CHECK(bunting_model_restore(model.get(), saved.path.c_str(), kKey, nullptr) == BUNTING_OK, "%s",
         bunting_last_error());
 }
 
 TEST(packed_file_of_something_else_is_refused) {
   Saved const saved(mixed_shape());
   auto const restore = [&](bunting_model_shape const& shape, std::string const& path, uint8_t const* key) {
-    return bunting_model_restore(open_model(shape).get(), path.c_str(), key);
+    return bunting_model_restore(open_model(shape).get(), path.c_str(), key, nullptr);
   };
   uint8_t const other[32] = {1, 2, 4};
   CHECK(restore(mixed_shape(), saved.path, other) == BUNTING_INVALID && says("made from other files"), "%s",
@@ -138,12 +175,13 @@ TEST(packed_file_of_something_else_is_refused) {
 TEST(packed_file_wants_a_whole_or_an_empty_model) {
   Saved const saved(mixed_shape());
   ModelPointer const model = open_model(mixed_shape());
-  CHECK(bunting_model_save(model.get(), saved.path.c_str(), kKey) == BUNTING_INVALID && says("not sealed"),
+  CHECK(bunting_model_save(model.get(), saved.path.c_str(), kKey, nullptr) == BUNTING_INVALID &&
+            says("not sealed"),
         "%s", bunting_last_error());
   TinyFile::Tensor const& t = saved.file.tensors()[0];
   bunting_model_load(model.get(), t.tensor, t.layer, saved.file.path().c_str(), t.offset, BUNTING_F32, t.rows,
                      t.cols);
-  CHECK(bunting_model_restore(model.get(), saved.path.c_str(), kKey) == BUNTING_INVALID &&
+  CHECK(bunting_model_restore(model.get(), saved.path.c_str(), kKey, nullptr) == BUNTING_INVALID &&
             says("loaded already"),
         "%s", bunting_last_error());
 }
@@ -151,13 +189,15 @@ TEST(packed_file_wants_a_whole_or_an_empty_model) {
 TEST(packed_file_that_cannot_be_written_leaves_nothing) {
   Saved const saved(mixed_shape());
   ModelPointer const model = load_model(mixed_shape(), saved.file);
-  CHECK(bunting_model_save(model.get(), "/no such folder/x", kKey) == BUNTING_IO && says("cannot be created"),
+  CHECK(bunting_model_save(model.get(), "/no such folder/x", kKey, nullptr) == BUNTING_IO &&
+            says("cannot be created"),
         "%s", bunting_last_error());
   // A folder stands where the file is to be: the last step fails, and what was written goes.
   std::string const folder = saved.path + ".folder";
   REQUIRE(mkdir(folder.c_str(), 0700) == 0, "no folder");
-  CHECK(bunting_model_save(model.get(), folder.c_str(), kKey) == BUNTING_IO && says("cannot be named"), "%s",
-        bunting_last_error());
+  CHECK(
+      bunting_model_save(model.get(), folder.c_str(), kKey, nullptr) == BUNTING_IO && says("cannot be named"),
+      "%s", bunting_last_error());
   std::string const part = folder + "." + std::to_string(getpid()) + ".part";
   CHECK(access(part.c_str(), F_OK) != 0, "%s is left", part.c_str());
   rmdir(folder.c_str());

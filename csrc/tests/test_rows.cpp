@@ -33,6 +33,24 @@ void check_rows(char const* what, Kernels const& kernels, Dtype out, Bytes const
         what, kernels.name, name_of(out), int(tokens), int(width), worst, int(wrong));
 }
 
+// Checks [tokens, width] groups against those of the same numbers in f32, `ld` of them in a row.
+void check_groups(char const* what, Kernels const& kernels, Bytes const& got, Bytes& numbers, int64_t tokens,
+                  int64_t width, int64_t ld) {
+  int64_t const groups = round_up(width, 2 * kGroup) / kGroup, padded = groups * kGroup;
+  Bytes rows(tokens * padded * 4), want(tokens * groups * int64_t(sizeof(InputGroup)));
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t i = 0; i < padded; ++i)
+      rows.f32()[t * padded + i] = i < width ? numbers.f32()[t * ld + i] : 0.0f;
+  kernels.quantise(reinterpret_cast<InputGroup*>(want.data.get()), groups, rows.data.get(), Dtype::f32,
+                   padded, width, 0, tokens);
+  CHECK(std::memcmp(got.data.get(), want.data.get(), want.size) == 0, "%s %s to groups T=%d width %d", what,
+        kernels.name, int(tokens), int(width));
+}
+
+Bytes room_for_groups(int64_t tokens, int64_t width) {
+  return Bytes(tokens * round_up(width, 2 * kGroup) / kGroup * int64_t(sizeof(InputGroup)));
+}
+
 }  // namespace
 
 TEST(rmsnorm_matches_reference) {
@@ -49,6 +67,11 @@ TEST(rmsnorm_matches_reference) {
           kernels->rmsnorm(y.data.get(), out, ldy, x.f32(), ldx, w.f32(), h, 1e-5f, tokens / 2, tokens);
           kernels->rmsnorm(y.data.get(), out, ldy, x.f32(), ldx, w.f32(), h, 1e-5f, 0, tokens / 2);
           check_rows("rmsnorm", *kernels, out, y, want, tokens, h, ldy, true);
+          if (out != Dtype::f32) continue;
+          Bytes groups = room_for_groups(tokens, h);
+          kernels->rmsnorm(groups.data.get(), Dtype::q8, round_up(h, 2 * kGroup) / kGroup, x.f32(), ldx,
+                           w.f32(), h, 1e-5f, 0, tokens);
+          check_groups("rmsnorm", *kernels, groups, y, tokens, h, ldy);
         }
       }
     }
@@ -81,6 +104,11 @@ TEST(swiglu_matches_reference) {
           kernels->swiglu(y.data.get(), out, ldy, gu.f32(), ldgu, f, tokens / 2, tokens);
           kernels->swiglu(y.data.get(), out, ldy, gu.f32(), ldgu, f, 0, tokens / 2);
           check_rows("swiglu", *kernels, out, y, want, tokens, f, ldy, false);
+          if (out != Dtype::f32) continue;
+          Bytes groups = room_for_groups(tokens, f);
+          kernels->swiglu(groups.data.get(), Dtype::q8, round_up(f, 2 * kGroup) / kGroup, gu.f32(), ldgu, f,
+                          0, tokens);
+          check_groups("swiglu", *kernels, groups, y, tokens, f, ldy);
         }
       }
     }

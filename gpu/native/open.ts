@@ -11,6 +11,7 @@ import {
   type ModelHandle,
   NativeError,
   type NativeLibrary,
+  type NativeProgress,
 } from "../native.ts";
 import { NativeDevice } from "./device.ts";
 import { type PackedPlace, packedPlace } from "./packed-cache.ts";
@@ -52,13 +53,19 @@ export function servedShape(shape: ModelShape, contextMax: number | null): Model
   return contextMax === null || contextMax >= shape.contextMax ? shape : { ...shape, contextMax };
 }
 
-/** Reads packed weights, or loads and packs all tensors and keeps them packed. `onProgress` gets the bytes read so far
- *  and in all, after every tensor. Throws NativeError naming file and tensor; nothing stays allocated then. */
+/** What is done with the bytes: packed weights are read, or tensors are loaded and packed, and then kept packed. */
+export type LoadStage = "reading" | "loading" | "keeping";
+
+/** Bytes of a stage that are done, and in all. */
+export type LoadListener = (doneBytes: number, totalBytes: number, stage: LoadStage) => void;
+
+/** Reads packed weights, or loads and packs all tensors and keeps them packed. `onProgress` is told after every tensor,
+ *  and every few MiB of packed weights. Throws NativeError naming file and tensor; nothing stays allocated then. */
 export function openNativeModel(
   library: NativeLibrary,
   folder: ModelSource,
   options: NativeModelOptions,
-  onProgress: (doneBytes: number, totalBytes: number) => void,
+  onProgress: LoadListener,
 ): NativeModel {
   const shape = servedShape(folder.config.shape, options.contextMax);
   const plan = library.modelPlan(shape, options, PAGE_TOKENS);
@@ -97,25 +104,30 @@ function fillModel(
   model: ModelHandle,
   tensors: readonly ModelTensor[],
   place: PackedPlace | null,
-  onProgress: (doneBytes: number, totalBytes: number) => void,
+  onProgress: LoadListener,
 ): string | null {
+  const during =
+    (stage: LoadStage): NativeProgress =>
+    (doneBytes, totalBytes) =>
+      onProgress(doneBytes, totalBytes, stage);
   const totalBytes = tensors.reduce((sum, tensor) => sum + tensor.bytes, 0);
   const hasFile = place !== null && existsSync(place.path);
-  const refusal = hasFile ? refusalOf(() => library.modelRestore(model, place.path, place.key)) : null;
+  const refusal = hasFile
+    ? refusalOf(() => library.modelRestore(model, place.path, place.key, during("reading")))
+    : null;
   if (hasFile && refusal === null) {
     library.modelSeal(model);
-    onProgress(totalBytes, totalBytes);
     return `packed weights were read from ${place.path}`;
   }
   let doneBytes = 0;
   for (const tensor of tensors) {
     loadTensor(library, model, tensor);
     doneBytes += tensor.bytes;
-    onProgress(doneBytes, totalBytes);
+    onProgress(doneBytes, totalBytes, "loading");
   }
   library.modelSeal(model);
   if (place === null) return null;
-  const unsaved = refusalOf(() => library.modelSave(model, place.path, place.key));
+  const unsaved = refusalOf(() => library.modelSave(model, place.path, place.key, during("keeping")));
   const kept = unsaved === null ? `packed weights were written to ${place.path}` : `not kept: ${unsaved}`;
   return refusal === null ? kept : `packed anew, for ${refusal}; ${kept}`;
 }

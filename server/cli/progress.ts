@@ -1,6 +1,7 @@
 /** Progress for people: on a terminal one line that is drawn over, elsewhere a line now and then. */
 
 import { formatBytes } from "../../gpu/memory.ts";
+import type { LoadStage } from "../../gpu/native/open.ts";
 import type { LoadProgress } from "../engine-protocol.ts";
 
 export interface ProgressLine {
@@ -13,12 +14,15 @@ const BAR_WIDTH = 24;
 const REDRAW_MS = 50;
 const LINE_MS = 5000;
 
-export function progressLine(stream: NodeJS.WriteStream = process.stderr): ProgressLine {
-  let shownMs = performance.now();
+export function progressLine(
+  stream: { readonly isTTY: boolean; write(text: string): boolean } = process.stderr,
+  nowMs: () => number = performance.now.bind(performance),
+): ProgressLine {
+  let shownMs = nowMs();
   const isDue = (everyMs: number): boolean => {
-    const nowMs = performance.now();
-    if (nowMs - shownMs < everyMs) return false;
-    shownMs = nowMs;
+    const now = nowMs();
+    if (now - shownMs < everyMs) return false;
+    shownMs = now;
     return true;
   };
   if (!stream.isTTY) {
@@ -41,8 +45,17 @@ export function progressLine(stream: NodeJS.WriteStream = process.stderr): Progr
   };
 }
 
+const stageTexts: Readonly<Record<LoadStage, string>> = {
+  reading: "reading packed weights:",
+  loading: "loading",
+  keeping: "keeping packed weights:",
+};
+
 /** Shows how far the loading of a model is. */
 export function showLoading(line: ProgressLine): (progress: LoadProgress) => void {
-  return ({ bytesDone, bytesTotal }) =>
-    line.show(`loading ${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`, bytesDone / bytesTotal);
+  return ({ stage, bytesDone, bytesTotal }) =>
+    line.show(
+      `${stageTexts[stage]} ${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`,
+      bytesDone / bytesTotal,
+    );
 }

@@ -14,7 +14,8 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openModelFolder } from "../../gpu/model/folder.ts";
-import type { Quant } from "../../gpu/model/formats.ts";
+import { formatsOf, type Quant } from "../../gpu/model/formats.ts";
+import { closeNativeModel, openNativeModel } from "../../gpu/native/open.ts";
 import { type Isa, isaNames } from "../../gpu/native.ts";
 import { referenceModel, referenceNames } from "../reference/models.ts";
 import { cosineOf, sameBits } from "./compare.ts";
@@ -103,6 +104,25 @@ describe("packed weights", () => {
       expect(sameBits(second.logits, first.logits)).toBeTrue();
     }
     expect(packedIn(model)).toHaveLength(3);
+  });
+
+  test("are told about while they are written and read", () => {
+    const folder = openModelFolder(copyOfModel());
+    const formats = formatsOf(folder.tensors, folder.config.shape.layers, "int8", "bf16");
+    const options = { compute: "bf16", isa: "auto", threads: 2, formats, contextMax: null } as const;
+    const stages = (): string[] => {
+      const seen: { stage: string; share: number }[] = [];
+      const model = openNativeModel(
+        library,
+        folder,
+        { ...options, packedFolders: [scratch] },
+        (done, total, stage) => seen.push({ stage, share: done / total }),
+      );
+      closeNativeModel(library, model);
+      return seen.filter(({ share }) => share === 1).map(({ stage }) => stage);
+    };
+    expect(stages()).toEqual(["loading", "keeping"]);
+    expect(stages()).toEqual(["reading"]);
   });
 
   test("are made anew when damaged, or when the model's file changes", () => {
