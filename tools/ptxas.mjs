@@ -20,7 +20,8 @@ export function parsePtxas(text) {
   for (const part of text.split("Compiling entry function '").slice(1)) {
     const [, mangled, architecture] = /^([^']*)' for 'sm_(\w+)'/.exec(part) ?? [];
     if (mangled === undefined || architecture === undefined) continue;
-    const spills = [...part.matchAll(/(\d+) bytes spill/g)].map(([, bytes]) => Number(bytes));
+    // Spilled registers, and arrays that registers cannot hold: both are memory.
+    const spills = [...part.matchAll(/(\d+) bytes (?:spill|stack frame)/g)].map(([, bytes]) => Number(bytes));
     kernels.push({
       kernel: kernelName(mangled),
       architecture,
