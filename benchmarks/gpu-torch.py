@@ -56,7 +56,8 @@ def products():
 def decoding(folder):
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.bfloat16).to("cuda")
+    # The argument for the type has another name in every other version.
+    model = AutoModelForCausalLM.from_pretrained(folder).to("cuda", torch.bfloat16)
     print("\n| Sequences | ms per token, transformers |")
     print("|---|---|")
     for sequences in (1, 32, 128):
