@@ -7,6 +7,7 @@
 
 #include "error.h"
 #include "kernels/kv_layout.h"
+#include "kernels/row_stride.h"
 #include "parallel_gemm.h"
 
 namespace bunting {
@@ -21,10 +22,6 @@ constexpr double kByteNs = 0.05;        // reading a byte of weights
 constexpr double kWeightRowNs = 0.007;  // multiplying it with one row
 constexpr double kLogitNs = 5;          // of a draw
 constexpr int64_t kFewRows = 32, kFewRowsPieces = 4;
-
-int64_t operand_stride(int64_t k) {
-  return round_up(k, kKAlign);
-}
 
 AttentionShape attention_shape(Model const& model) {
   bunting_model_shape const& shape = model.shape();
@@ -66,7 +63,7 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
   Carver carver(base);
   size_t const tokens = size_t(limits.step_tokens_max), threads = size_t(limits.threads);
   auto const operand = [&](int64_t k) {
-    return carver.take<char>(tokens * size_t(operand_stride(k)) * dtype_bytes(model.dtype()));
+    return carver.take<char>(tokens * size_t(row_stride(model.dtype(), k)) * dtype_bytes(model.dtype()));
   };
   int64_t const hidden = model.shape().hidden;
   x = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
@@ -92,9 +89,9 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
       kernels_(model.kernels()),
       limits_(limits),
       hidden_stride_(round_up(model.shape().hidden, kPanel)),
-      normed_stride_(operand_stride(model.shape().hidden)),
-      attended_stride_(operand_stride(model.query_width())),
-      activated_stride_(operand_stride(model.shape().feed_forward)),
+      normed_stride_(row_stride(model.dtype(), model.shape().hidden)),
+      attended_stride_(row_stride(model.dtype(), model.query_width())),
+      activated_stride_(row_stride(model.dtype(), model.shape().feed_forward)),
       pages_region_(pages_bytes(model, limits), "KV pages"),
       work_region_(Workspace().place(model, limits, nullptr), "the workspaces of a step"),
       attention_plan_(attention_shape(model), limits.step_chunks_max, limits.step_tokens_max, limits.threads),

@@ -52,6 +52,10 @@ struct Bytes {
   static BUNTING_INLINE Vector widen(Vector x) { return _mm512_madd_epi16(x, _mm512_set1_epi16(1)); }
   static BUNTING_INLINE vf to_f32(Vector x) { return __builtin_convertvector((vi)x, vf); }
 #if defined(__AVX512VNNI__)
+  template <int Bits>
+  static BUNTING_INLINE Vector shift_left(Vector x) {
+    return (Vector)((vi)x << Bits);
+  }
   static BUNTING_INLINE Vector dot(Vector sum, Vector unsigned_w, Vector x) {
     return _mm512_dpbusd_epi32(sum, unsigned_w, x);
   }
@@ -84,6 +88,10 @@ struct Bytes {
   static BUNTING_INLINE Vector widen(Vector x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
   static BUNTING_INLINE vf to_f32(Vector x) { return _mm256_cvtepi32_ps(x); }
 #if defined(__AVXVNNI__)
+  template <int Bits>
+  static BUNTING_INLINE Vector shift_left(Vector x) {
+    return (Vector)((vi)x << Bits);
+  }
   static BUNTING_INLINE Vector dot(Vector sum, Vector unsigned_w, Vector x) {
     return _mm256_dpbusd_avx_epi32(sum, unsigned_w, x);
   }
@@ -124,7 +132,7 @@ struct Dot {
   }
   static BUNTING_INLINE Sum start(int32_t minus_sum) {
     Sum sum;
-    for (auto& part : sum.part) part = Bytes::set(minus_sum << kZeroBits);
+    for (auto& part : sum.part) part = Bytes::shift_left<kZeroBits>(Bytes::set(minus_sum));
     return sum;
   }
   static BUNTING_INLINE Sum add(Sum sum, Weight const& w, int32_t x4) {

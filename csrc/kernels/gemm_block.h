@@ -8,7 +8,10 @@
 //   blocks of rows     a block's inputs stay in the L1 cache while the panels of the chunk pass by
 //   groups of panels   several streams of weights at once
 //
-// With few rows everything is read once and the order does not matter: one block of k is as long as possible.
+// With few rows everything is read once and the order does not matter: one block of k is as long as possible,
+// and a slice fetches its own weights some way ahead, at its end those of the slice after it. With many, each
+// block of rows fetches its part of the weights that follow the ones in the cache: so memory works all the
+// time, and not only while the first rows pass.
 //
 // A micro-kernel type has
 //   kRows, next_rows(left)     most rows of a block; rows of the next one
@@ -26,18 +29,34 @@
 
 namespace bunting::BUNTING_ISA {
 
-// Half of a usual L2 cache of this level's processors: 512 KB for AVX2, 1 MB for AVX-512, 2 MB for AMX.
+// A quarter of a usual L2 cache of this level's processors, 512 KB for AVX2 and 1 MB for AVX-512, because the
+// next chunk comes in meanwhile; half of the 2 MB for tiles, which fetch nothing ahead.
 #if defined(__AMX_TILE__)
 inline constexpr int64_t kCachedWeights = 1024 * 1024;
 #elif defined(__AVX512F__)
-inline constexpr int64_t kCachedWeights = 512 * 1024;
-#else
 inline constexpr int64_t kCachedWeights = 256 * 1024;
+#else
+inline constexpr int64_t kCachedWeights = 128 * 1024;
 #endif
+inline constexpr int64_t kLine = 64;       // bytes of a cache line
 inline constexpr int64_t kStepBytes = 64;  // of a plain panel: two k of 16 bf16, or one k of 16 f32
 
-// Bytes of each stream of weights fetched ahead; 1 KB covers the memory's latency at the speed of one core.
-inline constexpr int kPrefetchBytes = 1024;
+// Bytes on their way from memory, over all streams of weights. One core's bandwidth needs some 6 KB of them.
+// With one row the processor sees far enough ahead to load part of that itself; with more, multiply-adds fill
+// what it sees.
+constexpr int64_t ahead_bytes(int64_t rows) {
+  return rows == 1 ? 4096 : 8192;
+}
+
+// Lines to fetch while a slice is multiplied, of as many panels and as far apart: for each line of the
+// slice's own one, `step` bytes behind the one before; from `from` on, and from `after` on once `turn` bytes
+// of the slice are multiplied.
+struct Fetch {
+  char const* from;
+  int64_t step;
+  int64_t turn;  // whole steps of the micro-kernel
+  char const* after;
+};
 
 // What one call of a micro-kernel works on: rows x panels of y, and the weights of those panels from k0 on.
 struct Slice {
@@ -48,6 +67,7 @@ struct Slice {
   int64_t k;             // values of k to sum over
   int64_t last_columns;  // columns of the last panel that exist, 1 .. 16
   bool start_at_zero;    // the sums begin here; else they continue what is in y
+  Fetch fetch;
 };
 
 // What is in y, or zeros.
@@ -107,6 +127,25 @@ inline void begin_with_bias(Gemm const& g, int64_t panel_begin, int64_t panel_en
   }
 }
 
+// What slices fetch: weights from memory, once, however many blocks of rows pass over them.
+struct FetchPlan {
+  int64_t tokens, row_blocks;
+  int64_t step_bytes;  // of the micro-kernel
+  char const* later;   // many rows: the weights that follow the ones in the cache; null if there are none
+  char const* cached;  // and those
+
+  // For the row block `index` and a slice of `panels` panels, `bytes` each; `next` are the panels after them.
+  Fetch of(int64_t index, char const* w, char const* next, int64_t panels, int64_t bytes) const {
+    if (row_blocks == 1) {
+      int64_t const ahead = round_up(ahead_bytes(tokens) / panels, step_bytes);
+      return {w + ahead, kLine, std::max<int64_t>(0, bytes - ahead), next};
+    }
+    int64_t const step = std::max<int64_t>(1, kLine / row_blocks), part = bytes / kLine * step;
+    if (later == nullptr || index * part >= bytes) return {w, 0, bytes, w};
+    return {later + (w - cached) + index * part, step, bytes, w};
+  }
+};
+
 template <class Micro>
 void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   PackedMatrix const& w = *g.w;
@@ -115,32 +154,47 @@ void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   bool const add_to_y = g.accumulate || g.bias != nullptr;
   if (g.bias != nullptr) begin_with_bias(g, panel_begin, panel_end);
 
-  int64_t const k_block = Micro::k_block(g.tokens);
-  int64_t const block_bytes = std::min(k_block, kp) / Micro::kStep * Micro::kStepBytes;
-  int64_t const chunk = g.tokens <= Micro::kRows || block_bytes == 0
+  int64_t const k_block = std::min(Micro::k_block(g.tokens), kp);
+  int64_t const block_bytes = k_block / Micro::kStep * Micro::kStepBytes;
+  int64_t const row_blocks = (g.tokens + Micro::kRows - 1) / Micro::kRows;
+  int64_t const group = Micro::panels(Micro::next_rows(g.tokens));
+  int64_t const chunk = row_blocks == 1 || block_bytes == 0
                             ? panel_end - panel_begin
-                            : std::max<int64_t>(8, kCachedWeights / block_bytes);
+                            : std::max<int64_t>(1, kCachedWeights / block_bytes / group) * group;
+  auto const weights_at = [&](int64_t panel, int64_t k) {
+    return static_cast<char const*>(w.data) + panel * panel_stride + k / Micro::kStep * Micro::kStepBytes;
+  };
   typename Micro::State state;
   for (int64_t chunk_begin = panel_begin; chunk_begin < panel_end; chunk_begin += chunk) {
     int64_t const chunk_end = std::min(chunk_begin + chunk, panel_end);
     int64_t k0 = 0;
     do {  // once even for K = 0, which makes y zero
-      int64_t const k = std::min(k_block, kp - k0);
-      for (int64_t t = 0, rows; t < g.tokens; t += rows) {
+      int64_t const k = std::min(k_block, kp - k0), bytes = k / Micro::kStep * Micro::kStepBytes;
+      FetchPlan const plan{.tokens = g.tokens,
+                           .row_blocks = row_blocks,
+                           .step_bytes = Micro::kStepBytes,
+                           .later = k0 + k < kp             ? weights_at(chunk_begin, k0 + k)
+                                    : chunk_end < panel_end ? weights_at(chunk_end, 0)
+                                                            : nullptr,
+                           .cached = weights_at(chunk_begin, k0)};
+      int64_t row_block = 0;
+      for (int64_t t = 0, rows; t < g.tokens; t += rows, ++row_block) {
         rows = Micro::next_rows(g.tokens - t);
         Micro::prepare(state, g, t, rows, k0, k);
         int64_t const most = Micro::panels(rows);
         for (int64_t panel = chunk_begin, panels; panel < chunk_end; panel += panels) {
           panels = next_group(chunk_end - panel, most);
+          char const* const from = weights_at(panel, k0);
+          char const* const next = panel + panels < chunk_end ? from + panels * panel_stride : from;
           Micro::multiply(state, rows, panels,
                           {.y = g.y + t * g.ldy + panel * kPanel,
                            .ldy = g.ldy,
-                           .w = static_cast<char const*>(w.data) + panel * panel_stride +
-                                k0 / Micro::kStep * Micro::kStepBytes,
+                           .w = from,
                            .panel_stride = panel_stride,
                            .k = k,
                            .last_columns = std::min<int64_t>(kPanel, w.n - (panel + panels - 1) * kPanel),
-                           .start_at_zero = k0 == 0 && !add_to_y});
+                           .start_at_zero = k0 == 0 && !add_to_y,
+                           .fetch = plan.of(row_block, from, next, panels, bytes)});
         }
       }
       k0 += k;

@@ -1,6 +1,6 @@
 // gemm_grouped.h - GEMM micro-kernels for grouped weights on vector registers: R rows times N panels.
 //
-//   y[t, n] += sum over groups of float(sum of q_x q_w within the group) * (scale_x * scale_w)
+//   y[t, n] += sum over groups of (float(sum of q_x q_w within the group) * scale_x) * scale_w
 //
 // The inner sums are exact, whatever instructions make them (dot.h); the outer one runs over rising groups
 // with one fused multiply-add each. So every micro-kernel of a level that keeps to this order gives the same
@@ -44,40 +44,45 @@ void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
   constexpr int64_t kBlockBytes = kScaleBytes + 2 * D::kBytes;
   f32x16 sums[R][N];
   begin_sums(sums, s);
-  char const* w = s.w;
-  for (int64_t k = 0; k < s.k; k += 2 * kGroup, w += kBlockBytes) {
-    for (int group = 0; group < 2; ++group, ++x) {
-      char const* const values = w + kScaleBytes + group * D::kBytes;
-      // The line that the steps below, which begin behind the scales, leave out.
-      if (group == 0)
-        for (int n = 0; n < N; ++n) __builtin_prefetch(w + n * s.panel_stride + kPrefetchBytes);
-      typename D::Sum dots[R][N];
-      for (int r = 0; r < R; ++r) {
-        auto const start = D::start(x[r * ldx].minus_sum);
-        for (int n = 0; n < N; ++n) dots[r][n] = start;
-      }
-#pragma GCC unroll 8
-      for (int step = 0; step < kSteps; ++step) {
-        typename D::Weight weights[N];
-        for (int n = 0; n < N; ++n) {
-          if (step < D::kBytes / kStepBytes)
-            __builtin_prefetch(values + n * s.panel_stride + step * kStepBytes + kPrefetchBytes);
-          weights[n] = D::load(values + n * s.panel_stride, step);
-        }
+  int64_t const bytes = s.k / (2 * kGroup) * kBlockBytes;
+  char const* fetch = s.fetch.from;
+  auto const fetch_line = [&]() __attribute__((always_inline)) {
+    for (int n = 0; n < N; ++n) __builtin_prefetch(fetch + n * s.panel_stride);
+    fetch += s.fetch.step;
+  };
+  int64_t at = 0;
+  for (int64_t const end : {s.fetch.turn, bytes}) {
+    for (; at < end; at += kBlockBytes) {
+      char const* const w = s.w + at;
+      fetch_line();  // of the scales; the steps below fetch the others
+      for (int group = 0; group < 2; ++group, ++x) {
+        char const* const values = w + kScaleBytes + group * D::kBytes;
+        typename D::Sum dots[R][N];
         for (int r = 0; r < R; ++r) {
-          int32_t const four = four_of(x[r * ldx], step);
-          for (int n = 0; n < N; ++n) dots[r][n] = D::add(dots[r][n], weights[n], four);
+          auto const start = D::start(x[r * ldx].minus_sum);
+          for (int n = 0; n < N; ++n) dots[r][n] = start;
         }
-      }
-      f32x16 scales[N];
-      for (int n = 0; n < N; ++n)
-        scales[n] = load_f16(reinterpret_cast<uint16_t const*>(w + n * s.panel_stride) + group * kPanel);
-      for (int r = 0; r < R; ++r) {
-        f32x16 const scale = set1(x[r * ldx].scale);
+#pragma GCC unroll 8
+        for (int step = 0; step < kSteps; ++step) {
+          if (step < D::kBytes / kLine) fetch_line();
+          typename D::Weight weights[N];
+          for (int n = 0; n < N; ++n) weights[n] = D::load(values + n * s.panel_stride, step);
+          for (int r = 0; r < R; ++r) {
+            int32_t const four = four_of(x[r * ldx], step);
+            for (int n = 0; n < N; ++n) dots[r][n] = D::add(dots[r][n], weights[n], four);
+          }
+        }
+        f32x16 scales[N];
         for (int n = 0; n < N; ++n)
-          sums[r][n] = fma(D::finish(dots[r][n], x[r * ldx].minus_sum), scale * scales[n], sums[r][n]);
+          scales[n] = load_f16(reinterpret_cast<uint16_t const*>(w + n * s.panel_stride) + group * kPanel);
+        for (int r = 0; r < R; ++r) {
+          InputGroup const& in = x[r * ldx];
+          for (int n = 0; n < N; ++n)
+            sums[r][n] = fma(D::finish(dots[r][n], in.minus_sum) * set1(in.scale), scales[n], sums[r][n]);
+        }
       }
     }
+    fetch = s.fetch.after;
   }
   end_sums(sums, s);
 }

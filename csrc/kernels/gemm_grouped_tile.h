@@ -114,7 +114,7 @@ struct GroupedTiles {
           int64_t const at = (r / kTileRows * groups + group) * kTileRows + r % kTileRows;
           int32_t const* const dots = state.dots[n * kTilesOfRows + r / kTileRows] + r % kTileRows * kPanel;
           f32x16 const products = to_f32(dots, state.minus_sum[at] << (kFour ? 3 : 7));
-          sums[n][r] = fma(products, set1(state.scale[at]) * scales, sums[n][r]);
+          sums[n][r] = fma(products * set1(state.scale[at]), scales, sums[n][r]);
         }
       }
     }

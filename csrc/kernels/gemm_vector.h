@@ -9,7 +9,8 @@
 namespace bunting::BUNTING_ISA {
 
 // Sums that fit the register file beside a group's weights and one input, and the most rows and panels of a
-// group. Each panel is a stream from memory, and more than four of them are slower.
+// group. Each panel is a stream from memory, and more than four of them are slower; so is a third one of
+// seven or eight rows.
 #if defined(__AVX512F__)
 inline constexpr int kSums = 24, kRowsMost = 8, kPanelsMost = 4;
 #elif defined(__AVX2__)
@@ -21,7 +22,7 @@ inline constexpr int kSums = 2, kRowsMost = 2, kPanelsMost = 2;
 #endif
 
 constexpr int most_panels(int rows) {
-  int const panels = kSums / rows;
+  int const panels = rows > 6 ? 2 : kSums / rows;
   return panels < kPanelsMost ? panels : kPanelsMost;
 }
 
@@ -29,14 +30,19 @@ template <class A, int R, int N>
 void multiply_block(typename A::Input const* x, int64_t ldx, Slice const& s) {
   f32x16 sums[R][N];
   begin_sums(sums, s);
-  char const* w = s.w;
-  for (int64_t k = 0; k < s.k; k += A::kStep, x += A::kStep, w += kStepBytes) {
-    char const* panels[N];
-    for (int n = 0; n < N; ++n) {
-      panels[n] = w + n * s.panel_stride;
-      __builtin_prefetch(panels[n] + kPrefetchBytes);
+  int64_t const bytes = s.k / A::kStep * kStepBytes;
+  char const* fetch = s.fetch.from;
+  int64_t at = 0;
+  for (int64_t const end : {s.fetch.turn, bytes}) {
+    for (; at < end; at += kStepBytes, x += A::kStep, fetch += s.fetch.step) {
+      char const* panels[N];
+      for (int n = 0; n < N; ++n) {
+        panels[n] = s.w + at + n * s.panel_stride;
+        __builtin_prefetch(fetch + n * s.panel_stride);
+      }
+      step<A>(sums, x, ldx, panels);
     }
-    step<A>(sums, x, ldx, panels);
+    fetch = s.fetch.after;
   }
   end_sums(sums, s);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cpu_features.h"
+#include "kernels/row_stride.h"
 #include "tests/bench.h"
 
 namespace bunting::bench {
@@ -34,7 +35,7 @@ constexpr struct {
 
 double gemm_seconds(Kernels const& kernels, PackedMatrix w, MemoryRegion const& weights, int64_t copies,
                     int64_t tokens) {
-  int64_t const ldx = w.grouped() ? w.kp() / kGroup : w.kp();
+  int64_t const ldx = w.grouped() ? w.kp() / kGroup : row_stride(w.dtype, w.kp());
   MemoryRegion const rows(size_t(tokens * w.kp()) * 2, "rows"),
       x(size_t(tokens * ldx * input_bytes(w.dtype)), "inputs"), y(size_t(tokens * w.n) * 4, "outputs");
   Gemm const g{.x = x.data(),
