@@ -24,8 +24,10 @@
 // exp(0) = 1. So it does not matter which blocks, pages and tokens its tile walks beyond its own. (This holds
 // for finite values; a NaN in a sequence may reach the rows beside.)
 //
-// Keys and values in int8 become bf16 pages of the tile's own, which rounds nothing; a token's scale
-// multiplies its scores, and its probabilities after they are counted.
+// Keys and values in int8: a token's scale multiplies its scores, and its probabilities after they are
+// counted. With VPDPWSSD they are multiplied as integers, by queries and probabilities rounded to 16 bits.
+// Elsewhere they become floats, which rounds nothing: in registers, or, for tiles with more rows than are
+// multiplied at a time, as bf16 pages of the tile's own.
 //
 // Slots that are not written yet may hold any bits: their scores are replaced, and a last, partly filled page
 // of values is read from a copy with zeros.
@@ -74,61 +76,80 @@ BUNTING_INLINE f32x16 mask(f32x16 scores, int32_t first, int32_t low, int32_t hi
   return scores;
 }
 
-// A page part of int8 as bf16 in the same order.
-void widen(bf16* to, char const* from, int64_t count) {
-  int8_t const* const bytes = reinterpret_cast<int8_t const*>(from);
-  for (int64_t i = 0; i < count; i += 16) store_bf16(to + i, load_int8(bytes + i));
+// Where the scales of a block of int8 are, and those of its values for the tokens that are there: `tokens` of
+// the last page.
+void find_scales(AttentionTile const& t, AttentionBlock& block, int32_t tokens) {
+  for (int n = block.first; n < block.end; ++n) {
+    block.k_scale[n] = reinterpret_cast<float const*>(block.k[n] - kKvScaleBytes);
+    float const* const scale = reinterpret_cast<float const*>(block.v[n] - kKvScaleBytes);
+    int32_t const count = n + 1 == block.end ? tokens : kPageTokens;
+    store(t.v_scale + n * kPageTokens, load_first(scale, count));
+    __builtin_prefetch(block.next_k[n] - kKvScaleBytes);
+    __builtin_prefetch(block.next_v[n] - kKvScaleBytes);
+  }
 }
 
-// The block's pages of int8 as bf16 ones. `tokens` of the last page are there.
-void widen_block(AttentionTile const& t, AttentionBlock& block, int32_t tokens) {
+// A page part of int8 as bf16 in the same order, while the next one is fetched.
+void widen(bf16* to, char const* from, char const* next, int64_t count) {
+  int8_t const* const bytes = reinterpret_cast<int8_t const*>(from);
+  for (int64_t i = 0; i < count; i += 16) {
+    if (i % 64 == 0) __builtin_prefetch(next + i);
+    store_bf16(to + i, load_int8(bytes + i));
+  }
+}
+
+// The block's pages of int8 as bf16 ones.
+void widen_block(AttentionTile const& t, AttentionBlock& block) {
   int64_t const part = kPageTokens * t.head_size;
   for (int n = block.first; n < block.end; ++n) {
     bf16* const keys = t.widened + n * part;
     bf16* const values = t.widened + (kBlockPages + n) * part;
-    widen(keys, block.k[n] + kKvScaleBytes, part);
-    widen(values, block.v[n] + kKvScaleBytes, part);
-    block.k_scale[n] = reinterpret_cast<float const*>(block.k[n]);
-    float const* const scale = reinterpret_cast<float const*>(block.v[n]);
-    int32_t const count = n + 1 == block.end ? tokens : kPageTokens;
-    store(t.v_scale + n * kPageTokens, load_first(scale, count));
-    block.k[n] = reinterpret_cast<char const*>(keys);
-    block.v[n] = reinterpret_cast<char const*>(values);
+    widen(keys, block.k[n], block.next_k[n], part);
+    widen(values, block.v[n], block.next_v[n], part);
+    block.k[n] = block.next_k[n] = reinterpret_cast<char const*>(keys);
+    block.v[n] = block.next_v[n] = reinterpret_cast<char const*>(values);
   }
 }
 
-// Scores times `scale` become probabilities relative to the row's new maximum; l follows, and o will by
-// `rescale`.
-template <bool Half, bool Scaled>
-BUNTING_INLINE void soften(AttentionTile const& t, int row, AttentionBlock const& block, float scale,
-                           int32_t first_token, int32_t low, int32_t high) {
-  float* const scores = t.scores + row * kBlockTokens;
+// Scores of pages [first, end) times `scale` become probabilities relative to the row's new maximum; l
+// follows, and o will by `rescale`. `Masked`: the row does not see all of the tokens.
+template <class Products, bool Scaled, bool Masked>
+BUNTING_INLINE void soften_pages(AttentionTile const& t, int row, AttentionBlock const& block, int first,
+                                 int end, float scale, int32_t first_token, int32_t low, int32_t high) {
+  float const* const scores = t.scores + row * kBlockTokens;
   f32x16 const by = set1(scale);
-  f32x16 largest = set1(-FLT_MAX);
-  for (int page = block.first; page < block.end; ++page) {
-    int32_t const first = first_token + page * kPageTokens;
-    f32x16 s = load(scores + page * kPageTokens) * by;
-    if constexpr (Scaled) s = s * load(block.k_scale[page]);
-    if (first < low || first + kPageTokens - 1 > high) s = mask(s, first, low, high);
-    store(scores + page * kPageTokens, s);
-    largest = max(s, largest);
+  f32x16 largest = set1(-FLT_MAX), p[kBlockPages];
+  for (int page = first; page < end; ++page) {
+    p[page] = load(scores + page * kPageTokens) * by;
+    if constexpr (Scaled) p[page] = p[page] * load(block.k_scale[page]);
+    if constexpr (Masked) p[page] = mask(p[page], first_token + page * kPageTokens, low, high);
+    largest = max(p[page], largest);
   }
   float const old_m = t.m[row], in_block = max(largest), new_m = in_block > old_m ? in_block : old_m;
   f32x16 const shift = set1(new_m);
   f32x16 total = zero();
-  for (int page = block.first; page < block.end; ++page) {
-    f32x16 p = exp(load(scores + page * kPageTokens) - shift);
-    total = total + p;
-    if constexpr (Scaled) p = p * load(t.v_scale + page * kPageTokens);
-    if constexpr (Half)
-      store_bf16(t.p + row * kBlockTokens + page * kPageTokens, p);
-    else
-      store(scores + page * kPageTokens, p);
+  for (int page = first; page < end; ++page) {
+    p[page] = exp(p[page] - shift);
+    total = total + p[page];
+    if constexpr (Scaled) p[page] = p[page] * load(t.v_scale + page * kPageTokens);
   }
+  Products::put_probabilities(t, row, first, end, p);
   f32x16 const factor = exp(set1(old_m - new_m));
   store(t.l + row * 16, load(t.l + row * 16) * factor + total);
   t.m[row] = new_m;
   store_first(t.rescale + row, factor, 1);
+}
+
+template <class Products, bool Scaled>
+BUNTING_INLINE void soften(AttentionTile const& t, int row, AttentionBlock const& block, float scale,
+                           int32_t first_token, int32_t low, int32_t high) {
+  bool const is_whole = block.first == 0 && block.end == kBlockPages && first_token >= low &&
+                        first_token + kBlockTokens - 1 <= high;
+  if (is_whole)  // the usual case, in registers throughout
+    soften_pages<Products, Scaled, false>(t, row, block, 0, kBlockPages, scale, first_token, low, high);
+  else
+    soften_pages<Products, Scaled, true>(t, row, block, block.first, block.end, scale, first_token, low,
+                                         high);
 }
 
 struct RowPlace {
@@ -188,21 +209,34 @@ void write(AttentionTile const& t, Sums const& from, float* to) {
   store(to + t.head_size + 16, set1(*from.m));
 }
 
-// Adds the segment to those before, and begins the next one. A segment without visible tokens has no sums and
-// the least m: it changes nothing, as the first one is not changed by what is before it.
-void close_segment(AttentionTile const& t, int rows) {
-  for (int r = 0; r < rows; ++r) {
-    Sums const segment = sums_of(t, r), before = sums_before(t, r);
-    float const m = *segment.m > *before.m ? *segment.m : *before.m;
+// Sums of nothing have the least m; whatever their o and l are, nobody reads them.
+bool is_empty(Sums const& sums) {
+  return *sums.m == -FLT_MAX;
+}
+
+// Adds a row's segment to those before, and begins the next one. A segment without visible tokens changes
+// nothing, as the first one is not changed by what is before it.
+void close_row(AttentionTile const& t, int row) {
+  Sums const segment = sums_of(t, row), before = sums_before(t, row);
+  if (is_empty(segment)) return;
+  float const m = *segment.m > *before.m ? *segment.m : *before.m;
+  if (is_empty(before)) {
+    copy_floats(before.o, segment.o, t.head_size);
+    copy_floats(before.l, segment.l, 16);
+  } else {
     f32x16 const of_segment = exp(set1(*segment.m - m)), of_before = exp(set1(*before.m - m));
     auto const add = [&](float* to, float const* from) {
       store(to, load(to) * of_before + load(from) * of_segment);
     };
     for (int64_t d = 0; d < t.head_size; d += 16) add(before.o + d, segment.o + d);
     add(before.l, segment.l);
-    *before.m = m;
-    clear(t, segment);
   }
+  *before.m = m;
+  clear(t, segment);
+}
+
+void close_segment(AttentionTile const& t, int rows) {
+  for (int r = 0; r < rows; ++r) close_row(t, r);
 }
 
 void finish_row(Attention const& a, AttentionTile const& t, Sums const& sums, int64_t at) {
@@ -237,7 +271,7 @@ void begin_rows(Attention const& a, AttentionItem const& item, AttentionTile con
       read(t, sums_before(t, r), state + attention_sums_floats(t.head_size));
     } else {
       clear(t, sums_of(t, r));
-      clear(t, sums_before(t, r));
+      *sums_before(t, r).m = -FLT_MAX;
     }
   }
 }
@@ -246,7 +280,6 @@ void begin_rows(Attention const& a, AttentionItem const& item, AttentionTile con
 void end_rows(Attention const& a, AttentionItem const& item, AttentionTile const& t, int32_t row_begin,
               int rows) {
   bool const is_part = item.part >= 0 && item.parts == 0, is_last = item.kv_end == kAttentionEnd;
-  if (!is_part && is_last) close_segment(t, rows);
   for (int r = 0; r < rows; ++r) {
     if (is_part) {
       write(t, sums_of(t, r), part_of(a, item, 0, row_begin + r));
@@ -254,7 +287,10 @@ void end_rows(Attention const& a, AttentionItem const& item, AttentionTile const
     }
     RowPlace const at = place(a, item, row_begin + r);
     if (is_last) {
-      finish_row(a, t, sums_before(t, r), at.token * a.ldo + at.head * t.head_size);
+      bool const is_short = is_empty(sums_before(t, r));
+      if (!is_short) close_row(t, r);
+      finish_row(a, t, is_short ? sums_of(t, r) : sums_before(t, r),
+                 at.token * a.ldo + at.head * t.head_size);
     } else {
       float* const state = state_of(a, at);
       write(t, sums_of(t, r), state);
@@ -275,75 +311,134 @@ void add_up(Attention const& a, AttentionItem const& item, int32_t row_begin, in
   end_rows(a, item, t, row_begin, rows);
 }
 
-AttentionBlock block_at(Attention const& a, AttentionItem const& item, int32_t base, int32_t begin,
-                        int32_t end) {
-  int32_t const* const pages = a.chunks[item.chunk].pages;
-  int32_t const base_page = base / kPageTokens, last_page = (end - 1) / kPageTokens;
+// The positions that an item's rows walk.
+struct Span {
+  int32_t begin, end;
+};
+
+// The first position that a token at `position` sees.
+int32_t first_visible(Attention const& a, int32_t position) {
+  return a.sliding_window > 0 && position >= a.sliding_window ? position - a.sliding_window + 1 : 0;
+}
+
+Span span_of(Attention const& a, AttentionItem const& item, int32_t row_begin, int32_t row_end) {
+  int32_t const group = a.query_heads / a.kv.kv_heads, first = row_begin / group,
+                last = (row_end - 1) / group;
+  int32_t const start = a.chunks[item.chunk].start;
+  Span span{start + first, start + last};  // of the tokens
+  if (item.members) {
+    span = {INT32_MAX, 0};
+    for (int32_t i = first; i <= last; ++i) {
+      int32_t const position = a.chunks[item.members[i]].start;
+      span.begin = position < span.begin ? position : span.begin;
+      span.end = position > span.end ? position : span.end;
+    }
+  }
+  span.begin = first_visible(a, span.begin);
+  ++span.end;
+  if (span.begin < item.kv_begin) span.begin = item.kv_begin;
+  if (span.end > item.kv_end) span.end = item.kv_end;
+  return span;
+}
+
+// `after`: what is walked once this walk ends, or null.
+AttentionBlock block_at(Attention const& a, AttentionItem const& item, int32_t base, Span const& span,
+                        AttentionBlock const* after) {
+  size_t const scales = a.kv.dtype == Dtype::q8 ? kKvScaleBytes : 0;
+  int32_t const base_page = base / kPageTokens, last_page = (span.end - 1) / kPageTokens;
+  int32_t const* const pages = a.chunks[item.chunk].pages + base_page;
+  auto const keys = [&](int n) { return k_of(a.kv, pages[n], item.kv_head) + scales; };
+  auto const values = [&](int n) { return v_of(a.kv, pages[n], item.kv_head) + scales; };
   AttentionBlock block;
-  block.first = base < begin ? (begin - base) / kPageTokens : 0;
+  block.first = base < span.begin ? (span.begin - base) / kPageTokens : 0;
   block.end = last_page - base_page < kBlockPages ? last_page - base_page + 1 : kBlockPages;
   for (int n = block.first; n < block.end; ++n) {
-    block.k[n] = k_of(a.kv, pages[base_page + n], item.kv_head);
-    block.v[n] = v_of(a.kv, pages[base_page + n], item.kv_head);
-    bool const has_next = base_page + n + kBlockPages <= last_page;
-    block.next_k[n] = has_next ? k_of(a.kv, pages[base_page + n + kBlockPages], item.kv_head) : block.k[n];
-    block.next_v[n] = has_next ? v_of(a.kv, pages[base_page + n + kBlockPages], item.kv_head) : block.v[n];
+    bool const goes_on = base_page + n + kBlockPages <= last_page;
+    bool const has_after = after && n >= after->first && n < after->end;
+    block.k[n] = keys(n);
+    block.v[n] = values(n);
+    block.next_k[n] = goes_on ? keys(n + kBlockPages) : has_after ? after->k[n] : block.k[n];
+    block.next_v[n] = goes_on ? values(n + kBlockPages) : has_after ? after->v[n] : block.v[n];
   }
   return block;
 }
 
-// The item's rows [row_begin, row_end), at most kTileRows.
+// Pages of a walk's first block, if the last block of the walk before it has no pages to fetch them by.
+void fetch_rest(Attention const& a, AttentionBlock const& block, AttentionBlock const& after) {
+  size_t const bytes = kv_part_bytes(a.kv.dtype, a.kv.head_size);
+  for (int n = after.first; n < after.end; ++n) {
+    if (n >= block.first && n < block.end) continue;
+    for (size_t at = 0; at < bytes; at += 64) {
+      __builtin_prefetch(after.k[n] + at);
+      __builtin_prefetch(after.v[n] + at);
+    }
+  }
+}
+
+// The item's rows [row_begin, row_end), at most kTileRows. `next`: the item after it, or null.
 template <class Products, bool Scaled>
 void walk(Attention const& a, AttentionItem const& item, Products& products, int32_t row_begin,
-          int32_t row_end) {
+          int32_t row_end, AttentionItem const* next) {
   AttentionTile const t(a.scratch, a.kv.head_size);
   int const rows = row_end - row_begin;
-  int32_t const window = a.sliding_window > 0 ? a.sliding_window : INT32_MAX;
-  auto const low = [&](int32_t high) { return high < window ? 0 : high - window + 1; };
-  int32_t begin = INT32_MAX, end = 0;
   for (int r = 0; r < rows; ++r) {
     RowPlace const at = place(a, item, row_begin + r);
     Products::put_query(t, r, a.q + at.token * a.ldq + at.head * t.head_size);
     t.high[r] = at.position;
-    begin = low(at.position) < begin ? low(at.position) : begin;
-    end = at.position + 1 > end ? at.position + 1 : end;
   }
-  if (begin < item.kv_begin) begin = item.kv_begin;
-  if (end > item.kv_end) end = item.kv_end;
+  Span const span = span_of(a, item, row_begin, row_end);
   begin_rows(a, item, t, row_begin, rows);
 
-  int32_t base = begin / kBlockTokens * kBlockTokens;
-  for (int32_t close_at = first_close(base); base < end; base += kBlockTokens) {
+  AttentionBlock after;
+  if (next) {
+    int32_t const last = next->row_begin + kTileRows;
+    Span const of_next = span_of(a, *next, next->row_begin, last < next->row_end ? last : next->row_end);
+    after = block_at(a, *next, of_next.begin / kBlockTokens * kBlockTokens, of_next, nullptr);
+  }
+
+  int32_t base = span.begin / kBlockTokens * kBlockTokens;
+  for (int32_t close_at = first_close(base); base < span.end; base += kBlockTokens) {
     if (base == close_at) {
       close_segment(t, rows);
       close_at = attention_segment_end(base);
     }
-    AttentionBlock block = block_at(a, item, base, begin, end);
-    int32_t const tail = base + kBlockTokens >= end ? end % kPageTokens : 0;
-    if (Scaled)
-      widen_block(t, block, tail != 0 ? tail : kPageTokens);
-    else if (tail != 0)
+    bool const is_last = base + kBlockTokens >= span.end;
+    AttentionBlock block = block_at(a, item, base, span, next ? &after : nullptr);
+    if (is_last && next) fetch_rest(a, block, after);
+    int32_t const tail = is_last ? span.end % kPageTokens : 0;
+    if constexpr (Scaled) {
+      find_scales(t, block, tail != 0 ? tail : kPageTokens);
+      if constexpr (!Products::kTakesInt8) widen_block(t, block);
+    } else if (tail != 0) {
       block.v[block.end - 1] = values_until(t, a.kv.dtype, block.v[block.end - 1], tail);
+    }
     products.score(t, block, rows);
     for (int r = 0; r < rows; ++r)
-      soften<Products::kHalf, Scaled>(t, r, block, a.scale, base, low(t.high[r]), t.high[r]);
+      soften<Products, Scaled>(t, r, block, a.scale, base, first_visible(a, t.high[r]), t.high[r]);
     products.weigh(t, block, rows);
   }
 
   end_rows(a, item, t, row_begin, rows);
 }
 
-template <class Products, bool Scaled>
+// `Few` are the products of tiles with few rows.
+template <class Products, class Few, bool Scaled>
 void walk_items(Attention const& a, int64_t begin, int64_t end) {
   Products products;
+  [[maybe_unused]] Few few;
   for (int64_t i = begin; i < end; ++i) {
     AttentionItem const& item = a.items[i];
     for (int32_t row = item.row_begin; row < item.row_end; row += kTileRows) {
-      int32_t const row_end = row + kTileRows < item.row_end ? row + kTileRows : item.row_end;
+      bool const is_last = row + kTileRows >= item.row_end;
+      int32_t const row_end = is_last ? item.row_end : row + kTileRows;
+      AttentionItem const* const next =
+          is_last && i + 1 < end && a.items[i + 1].parts == 0 ? &item + 1 : nullptr;
       if (item.parts > 0)
         add_up(a, item, row, row_end - row);
+      else if (std::is_same_v<Products, Few> || row_end - row > kRowsMax)
+        walk<Products, Scaled>(a, item, products, row, row_end, next);
       else
-        walk<Products, Scaled>(a, item, products, row, row_end);
+        walk<Few, Scaled>(a, item, few, row, row_end, next);
     }
   }
 }
@@ -356,15 +451,27 @@ using Bf16Products = VectorProducts<PairBf16>;
 using Bf16Products = VectorProducts<WidenedBf16>;
 #endif
 
+// Of int8: of tiles with many rows, and with so few that keys and values are widened in registers.
+#if defined(__AMX_BF16__) || defined(BUNTING_AMX_EMULATED)
+using Int8Products = TileProducts;
+using FewInt8Products = TileProducts;
+#elif defined(__AVX512VNNI__)
+using Int8Products = VectorProducts<PairInt8>;
+using FewInt8Products = VectorProducts<PairInt8>;
+#else
+using Int8Products = VectorProducts<WidenedBf16>;
+using FewInt8Products = VectorProducts<WidenedInt8>;
+#endif
+
 }  // namespace
 
 void attention(Attention const& a, int64_t item_begin, int64_t item_end) {
   if (a.kv.dtype == Dtype::f32)
-    walk_items<VectorProducts<PlainF32>, false>(a, item_begin, item_end);
+    walk_items<VectorProducts<PlainF32>, VectorProducts<PlainF32>, false>(a, item_begin, item_end);
   else if (a.kv.dtype == Dtype::q8)
-    walk_items<Bf16Products, true>(a, item_begin, item_end);
+    walk_items<Int8Products, FewInt8Products, true>(a, item_begin, item_end);
   else
-    walk_items<Bf16Products, false>(a, item_begin, item_end);
+    walk_items<Bf16Products, Bf16Products, false>(a, item_begin, item_end);
 }
 
 }  // namespace bunting::BUNTING_ISA

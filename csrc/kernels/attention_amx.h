@@ -19,7 +19,7 @@
 namespace bunting::BUNTING_ISA {
 
 struct TileProducts {
-  static constexpr bool kHalf = true;
+  static constexpr bool kTakesInt8 = false;
 
   HalfTiles tiles;
 
@@ -27,6 +27,12 @@ struct TileProducts {
   static void put_query(AttentionTile const& t, int row, float const* q) {
     bf16* const to = reinterpret_cast<bf16*>(t.q) + row * t.head_size;
     for (int64_t i = 0; i < t.head_size; i += 16) store_bf16(to + i, load(q + i));
+  }
+
+  static BUNTING_INLINE void put_probabilities(AttentionTile const& t, int row, int first, int end,
+                                               f32x16 const (&p)[kBlockPages]) {
+    for (int page = first; page < end; ++page)
+      store_bf16(t.p + row * kBlockTokens + page * kPageTokens, p[page]);
   }
 
   void score(AttentionTile const& t, AttentionBlock const& block, int rows) {

@@ -15,14 +15,15 @@ static_assert(kBlockTokens == kAttentionBlock);
 // multiple of 64 bytes because D % 16 == 0.
 struct AttentionTile {
   int64_t head_size;
-  char* q;         // queries in the order in which the products read them, at most [D, rows] f32
-  float* o;        // [rows, D] unnormalised outputs of the segment
-  float* scores;   // [rows, 64] of the current block, then its probabilities
-  bf16* p;         // [rows, 64] the probabilities, where products take them so
-  float* l;        // [rows, 16] sums of exp(score - m) by token % 16
-  float* m;        // [rows] largest score so far
-  float* rescale;  // [rows] exp(old m - new m) of the current block
-  float *o_before, *l_before, *m_before;  // the same of all segments before
+  char* q;                   // queries in the order in which the products read them, at most [D, rows] f32
+  float* o;                  // [rows, D] unnormalised outputs of the segment
+  float* scores;             // [rows, 64] of the current block, then its probabilities
+  bf16* p;                   // [rows, 64] the probabilities, where products take them in 16 bits
+  float* l;                  // [rows, 16] sums of exp(score - m) by token % 16
+  float* m;                  // [rows] largest score so far
+  float* rescale;            // [rows] exp(old m - new m) of the current block
+  float *q_scale, *p_scale;  // [rows] of queries and of a block's probabilities as integers
+  float *o_before, *l_before, *m_before;  // as o, l and m, of all segments before
   int32_t* high;                          // [rows] position of the row's token
   char* tail;                             // one page of values of one head
   bf16* widened;  // the block's keys, then its values, of one head, as bf16 pages, if they are stored as int8
@@ -35,7 +36,9 @@ struct AttentionTile {
     l = reinterpret_cast<float*>(p + kTileRows * kBlockTokens);
     m = l + kTileRows * 16;
     rescale = m + kTileRows;
-    o_before = rescale + kTileRows;
+    q_scale = rescale + kTileRows;
+    p_scale = q_scale + kTileRows;
+    o_before = p_scale + kTileRows;
     l_before = o_before + kTileRows * head_size;
     m_before = l_before + kTileRows * 16;
     high = reinterpret_cast<int32_t*>(m_before + kTileRows);
@@ -44,7 +47,7 @@ struct AttentionTile {
     v_scale = reinterpret_cast<float*>(widened + 2 * kBlockTokens * head_size);
   }
   static constexpr size_t bytes(int64_t head_size) {
-    return size_t(kTileRows) * (size_t(head_size) * 12 + kBlockTokens * 6 + 2 * 16 * 4 + 16) +
+    return size_t(kTileRows) * (size_t(head_size) * 12 + kBlockTokens * 6 + 2 * 16 * 4 + 24) +
            size_t(kPageTokens) * size_t(head_size) * 4 + size_t(kBlockTokens) * (size_t(head_size) * 4 + 4);
   }
 };

@@ -155,7 +155,7 @@ BUNTING_INLINE f32x16 load_int8(int8_t const* p) {
   for (int i = 0; i < kRegisters; ++i) {
     vc bytes;
     std::memcpy(&bytes, p + i * kLanes, sizeof bytes);
-    y.r[i] = __builtin_convertvector(bytes, vf);
+    y.r[i] = __builtin_convertvector(__builtin_convertvector(bytes, vi), vf);  // one by one if done at once
   }
   return y;
 }

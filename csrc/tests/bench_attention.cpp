@@ -46,8 +46,9 @@ struct Case {
 
 void bench_attention(Level const& level, Case const& c) {
   int32_t const page_count = (c.start + c.count + kPageTokens - 1) / kPageTokens;
-  Pages pages(c.dtype, c.kv_heads, c.head_size, page_count * c.sequences);
-  std::memset(pages.kv.pages, 0x3c, pages.kv.page_bytes * size_t(page_count * c.sequences));
+  size_t const page_bytes = kv_page_bytes(c.dtype, c.kv_heads, c.head_size);
+  MemoryRegion const pages(page_bytes * size_t(page_count * c.sequences), "pages");  // as the engine has them
+  std::memset(pages.data(), 0x3c, pages.bytes());
   std::mt19937 random(1);
   std::uniform_real_distribution<float> uniform(-1, 1);
   std::vector<int32_t> ids(size_t(page_count * c.sequences));
@@ -71,12 +72,12 @@ void bench_attention(Level const& level, Case const& c) {
                          .row_end = std::min(token + 32, c.count) * group});
       }
     for (int32_t row = 0; row < c.count; ++row) flops += 4.0 * double(width) * (c.start + row + 1);
-    bytes += double(page_count) * double(pages.kv.page_bytes);
+    bytes += double(page_count) * double(page_bytes);
   }
   Attention a;
   a.q = q.data();
   a.ldq = a.ldo = width;
-  a.kv = pages.kv;
+  a.kv = {c.dtype, c.kv_heads, c.head_size, pages.data(), page_bytes};
   a.chunks = chunks.data();
   a.items = items.data();
   a.query_heads = c.query_heads;
