@@ -127,24 +127,35 @@ inline void begin_with_bias(Gemm const& g, int64_t panel_begin, int64_t panel_en
   }
 }
 
-// What slices fetch: weights from memory, once, however many blocks of rows pass over them.
+// What slices fetch: weights from memory, once, however many blocks of rows pass over them. Those that nobody
+// has fetched before come while the first rows pass, some way ahead of it; the ones after them in equal parts
+// while the other rows pass.
 struct FetchPlan {
   int64_t tokens, row_blocks;
   int64_t step_bytes;  // of the micro-kernel
-  char const* later;   // many rows: the weights that follow the ones in the cache; null if there are none
-  char const* cached;  // and those
+  bool is_cold;        // the weights of this plan are still in memory
+  char const* begin;   // they begin here,
+  char const* later;   // and here those that follow; null if there are none, or one block of rows
 
   // For the row block `index` and a slice of `panels` panels, `bytes` each; `next` are the panels after them.
   Fetch of(int64_t index, char const* w, char const* next, int64_t panels, int64_t bytes) const {
-    if (row_blocks == 1) {
+    if (is_cold && index == 0) {
       int64_t const ahead = round_up(ahead_bytes(tokens) / panels, step_bytes);
       return {w + ahead, kLine, std::max<int64_t>(0, bytes - ahead), next};
     }
-    int64_t const step = std::max<int64_t>(1, kLine / row_blocks), part = bytes / kLine * step;
-    if (later == nullptr || index * part >= bytes) return {w, 0, bytes, w};
-    return {later + (w - cached) + index * part, step, bytes, w};
+    int64_t const parts = row_blocks - is_cold, part = index - is_cold;
+    int64_t const step = std::max<int64_t>(1, kLine / parts), part_bytes = bytes / kLine * step;
+    if (later == nullptr || part * part_bytes >= bytes) return {w, 0, bytes, w};
+    return {later + (w - begin) + part * part_bytes, step, bytes, w};
   }
 };
+
+// Panels of a chunk, `block_bytes` each, for groups of `group` of them. With few rows a short range is
+// several chunks too, so that most of it is fetched while something else is multiplied.
+inline int64_t chunk_panels(int64_t panels, int64_t tokens, int64_t block_bytes, int64_t group) {
+  int64_t const cached = kCachedWeights / block_bytes;
+  return std::max<int64_t>(1, (tokens <= 64 ? std::min(cached, panels / 4) : cached) / group) * group;
+}
 
 template <class Micro>
 void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
@@ -160,7 +171,7 @@ void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   int64_t const group = Micro::panels(Micro::next_rows(g.tokens));
   int64_t const chunk = row_blocks == 1 || block_bytes == 0
                             ? panel_end - panel_begin
-                            : std::max<int64_t>(1, kCachedWeights / block_bytes / group) * group;
+                            : chunk_panels(panel_end - panel_begin, g.tokens, block_bytes, group);
   auto const weights_at = [&](int64_t panel, int64_t k) {
     return static_cast<char const*>(w.data) + panel * panel_stride + k / Micro::kStep * Micro::kStepBytes;
   };
@@ -173,10 +184,12 @@ void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
       FetchPlan const plan{.tokens = g.tokens,
                            .row_blocks = row_blocks,
                            .step_bytes = Micro::kStepBytes,
-                           .later = k0 + k < kp             ? weights_at(chunk_begin, k0 + k)
+                           .is_cold = row_blocks == 1 || (chunk_begin == panel_begin && k0 == 0),
+                           .begin = weights_at(chunk_begin, k0),
+                           .later = row_blocks == 1         ? nullptr
+                                    : k0 + k < kp           ? weights_at(chunk_begin, k0 + k)
                                     : chunk_end < panel_end ? weights_at(chunk_end, 0)
-                                                            : nullptr,
-                           .cached = weights_at(chunk_begin, k0)};
+                                                            : nullptr};
       int64_t row_block = 0;
       for (int64_t t = 0, rows; t < g.tokens; t += rows, ++row_block) {
         rows = Micro::next_rows(g.tokens - t);
