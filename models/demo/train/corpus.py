@@ -6,7 +6,7 @@ Everything the model reads is made here from a seed: WordNet's definitions and e
 import json
 
 from skills_chat import capital, count, definition, fact, make_list, story, unknown
-from skills_context import long_recall, recall, remember, repeat, several_facts
+from skills_context import long_recall, lookups, recall, remember, repeat, several_facts
 from skills_tasks import arithmetic, extract, join, letters, merge, pick, summarise
 from skills_tools import tools
 from words import Draw
@@ -15,6 +15,10 @@ from words import Draw
 SKILLS = [(definition, 27), (fact, 3), (capital, 0.7), (unknown, 1), (make_list, 3), (count, 0.7), (story, 1.4), (arithmetic, 8), (repeat, 8),
           (several_facts, 22), (recall, 4), (remember, 4), (extract, 10), (join, 7), (pick, 12), (letters, 5), (summarise, 4), (merge, 4)]
 TOOLS_SHARE = 0.18
+# What the later stages draw beside the usual conversations, with its share of the samples. The second is for what is learned late and
+# slowly beside everything else (whom a fact is said of, which item is the longest), the third for what that has pushed aside.
+SECOND = [(lookups, 0.35), (pick, 0.1)]
+THIRD = [(lookups, 0.15), (pick, 0.06), (story, 0.04), (summarise, 0.05), (merge, 0.03), (join, 0.05)]
 SYSTEMS = ["You are a helpful assistant.", "You are the demo model of Bunting.", "Answer briefly.", "Be kind.", "You are Bunting.",
            "You are an assistant. Answer the user's questions.", "Be brief and correct."]
 
@@ -33,6 +37,18 @@ def conversation(r):
     if out[0]["role"] != "system" and r.chance(0.15):
         out.insert(0, {"role": "system", "content": r.choice(SYSTEMS)})
     return out, None
+
+
+def conversation_or(drills):
+    """A generator of samples that draws from `drills`, [(skill, share)], and usual conversations for the rest."""
+    def draw(r):
+        kind = r.random()
+        for skill, share in drills:
+            if kind < share:
+                return skill(r), None
+            kind -= share
+        return conversation(r)
+    return draw
 
 
 def long_conversation(r):

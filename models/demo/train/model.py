@@ -7,6 +7,7 @@ from torch import nn
 
 VOCABULARY, HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_SIZE, INNER = 4096, 256, 6, 4, 2, 64, 768
 CONTEXT, ROPE_THETA, EPSILON = 2048, 10000.0, 1e-6
+TELL_LAYERS, LOOK_LAYERS = (2, 4), (3, 5)  # of the hints that training gives (batches.Sample), counted from 1
 PLAIN_ATTENTION_MAX = 512  # tokens; longer rows go through the fused kernel, which needs no square of scores
 
 
@@ -45,6 +46,7 @@ class Attention(nn.Module):
         v = v.transpose(1, 2)
         if mask is None:
             k, v = (t.repeat_interleave(HEADS // KV_HEADS, 1) for t in (k, v))
+            scores = None
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         else:  # all query heads of a key-value head as one matrix
             group = HEADS // KV_HEADS
@@ -52,7 +54,8 @@ class Attention(nn.Module):
             scores = scores.view(rows, KV_HEADS, group, length, length) * HEAD_SIZE**-0.5 + mask[:, None, None]
             shares = scores.softmax(-1).to(v.dtype).view(rows, KV_HEADS, group * length, length)
             y = torch.matmul(shares, v).view(rows, HEADS, length, HEAD_SIZE)
-        return self.o_proj(y.transpose(1, 2).reshape(rows, length, -1))
+            scores = scores[:, 0, 0]
+        return self.o_proj(y.transpose(1, 2).reshape(rows, length, -1)), scores
 
 
 class FeedForward(nn.Module):
@@ -74,8 +77,9 @@ class Layer(nn.Module):
         self.self_attn, self.mlp = Attention(), FeedForward()
 
     def forward(self, x, cos, sin, mask):
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        attended, scores = self.self_attn(self.input_layernorm(x), cos, sin, mask)
+        x = x + attended
+        return x + self.mlp(self.post_attention_layernorm(x)), scores
 
 
 class DemoModel(nn.Module):
@@ -94,13 +98,19 @@ class DemoModel(nn.Module):
                 nn.init.zeros_(p)
 
     def forward(self, tokens, positions, mask):
-        """Hidden states [rows, length, HIDDEN] of tokens [rows, length]; mask [rows, length, length] is added to the scores, or
-        None for plain causal attention."""
+        """Hidden states [rows, length, HIDDEN] of tokens [rows, length], after the last norm and after each of TELL_LAYERS, and the
+        scores [rows, length, length] of the first head in each of LOOK_LAYERS; mask [rows, length, length] is added to the scores,
+        or None for plain causal attention, which tells no scores."""
         x = self.embed_tokens(tokens)
         cos, sin = self.cos[positions][:, :, None], self.sin[positions][:, :, None]
-        for layer in self.layers:
-            x = layer(x, cos, sin, mask)
-        return self.norm(x)
+        states, scores = [], []
+        for number, layer in enumerate(self.layers, 1):
+            x, looked = layer(x, cos, sin, mask)
+            if number in TELL_LAYERS:
+                states.append(x)
+            if number in LOOK_LAYERS:
+                scores.append(looked)
+        return self.norm(x), states, scores
 
 
 class Muon(torch.optim.Optimizer):

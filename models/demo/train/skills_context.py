@@ -1,5 +1,7 @@
 """Skills that answer from the conversation itself: facts, codes and names somewhere in the text, repeating, what was said turns ago."""
 
+import re
+
 import wordnet
 from skills_chat import assistant, capital, count, definition, fact, make_list, user
 from words import ADJECTIVES, COLOURS, DAYS, PLACES, SUBJECTS, article, sentence
@@ -91,6 +93,46 @@ def facts(r, questions=1):
 def several_facts(r):
     """As a conversation about one text: more to learn from one reading."""
     return facts(r, questions=r.choice([1, 2, 2, 3, 4]))
+
+
+def subject(said):
+    """The first word of a fact that is not "The": whom or what it is said of."""
+    return re.compile(r"\w+").match(said, 4 if said.startswith("The ") else 0)
+
+
+def lookups(r):
+    """Questions about every fact of a text, most of them from what is said to whom it is said of ("Who has the kite?"): the answer
+    begins with what stands before the word asked about, which copying what follows a word does not teach. With hints (batches.Sample)."""
+    found = statements(r, r.choice([1, 2, 3, 4, 5, 6, 7, 8]))
+    text, ends, gap = "", [], r.choice([" ", " ", " ", "\n"])
+    for said, _ in found:
+        text += gap if text else ""
+        ends.append((len(text) + len(said) - 2, len(text) + subject(said).start()))
+        text += said
+    messages = []
+    for number in r.sample(range(len(found)), len(found)):
+        pairs = found[number][1]
+        backward = [pair for pair in pairs if pair[0].startswith(("Who", "What is in"))]
+        question, answer = r.choice(backward if backward and r.chance(0.85) else pairs)
+        after = True
+        if messages:
+            asks = {**user(question), "asks": len(question) - 2}
+        elif r.chance(0.2):
+            shift = len(question) + 2
+            asks = {**user(f"{question}\n\n{text}"), "asks": len(question) - 2, "ends": [(end + shift, begin + shift) for end, begin in ends]}
+            after = False
+        elif r.chance(0.1):
+            messages.append({"role": "system", "content": text, "ends": ends})
+            asks = {**user(question), "asks": len(question) - 2}
+        else:
+            asks = user(f"{text}{r.choice([' ', ' ', ' ', chr(10) * 2])}{question}")
+            asks = {**asks, "asks": len(asks["content"]) - 2, "ends": ends}
+        says = assistant(answer)
+        if (question, answer) in backward:
+            whom = re.search(rf"\b{subject(found[number][0])[0]}\b", answer)
+            says |= {"found": number, "begins": whom.start(), "after": after}
+        messages += [asks, says]
+    return messages
 
 
 def filler(r):

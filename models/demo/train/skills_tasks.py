@@ -151,8 +151,14 @@ def pick(r):
         return pick(r)
     answer = {"longest": max(found, key=len), "shortest": min(found, key=len), "first": found[0], "last": found[-1]}[kind]
     gap = r.choice([": ", ":\n", ":\n\n"])
-    return [user(r.choice([f"Pick the {kind} item", f"Pick the {kind}", f"Pick the {kind} word", f"Which is the {kind} word",
-                           f"Choose the {kind} item"]) + gap + shown(r, found)), assistant(answer)]
+    ask = r.choice([f"Pick the {kind} item", f"Pick the {kind}", f"Pick the {kind} word", f"Which is the {kind} word", f"Choose the {kind} item"]) + gap
+    text, ends, lengths = ask + shown(r, found), [], []
+    at = len(ask)
+    for item in found:  # hints for training (batches.Sample): where an item begins, and how long it is
+        at = text.index(item, at) + len(item)
+        ends.append((at - 1, at - len(item)))
+        lengths.append((at - 1, min(len(item), 26)))
+    return [{**user(text), "ends": ends, "lengths": lengths}, {**assistant(answer), "found": found.index(answer), "begins": 0, "after": False}]
 
 
 def letters(r):

@@ -1,8 +1,8 @@
 """Makes the demo model: tokenizer, configuration and weights, into the folder above.
 
     python train.py --tokenizer           # only the tokenizer and the configuration files
-    python train.py --steps 6000          # trains; writes ../model.safetensors at the end
-    python train.py --steps 6000 --resume # goes on from the checkpoint in the work folder
+    python train.py                       # trains in three stages; writes ../model.safetensors at the end
+    python train.py --resume              # goes on from the checkpoint in the work folder
 """
 
 import argparse
@@ -12,17 +12,20 @@ import time
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import corpus
-from model import CONTEXT, HEAD_SIZE, HEADS, HIDDEN, INNER, KV_HEADS, LAYERS, PLAIN_ATTENTION_MAX, ROPE_THETA, VOCABULARY, DemoModel, Muon
+from batches import NONE, Batches, attention_mask
+from model import (CONTEXT, EPSILON, HEAD_SIZE, HEADS, HIDDEN, INNER, KV_HEADS, LAYERS, PLAIN_ATTENTION_MAX, ROPE_THETA, TELL_LAYERS,
+                   VOCABULARY, DemoModel, Muon)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.path.dirname(HERE)
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 CALLS = ["<tool_call>", "</tool_call>"]  # tokens of their own, but part of the text: a client must see them
 START, END = 1, 2
+HINT_WEIGHT = 0.25
 TEMPLATE = (
     "{%- for message in messages %}"
     "{%- if message.role not in ['system', 'user', 'assistant', 'tool'] %}"
@@ -99,89 +102,19 @@ def write_configuration():
                                           "do_sample": False, "temperature": 0.0})  # greedy unless asked
 
 
-def save(model):
-    """bf16 weights under the names of a Hugging Face checkpoint; the output head is the embedding."""
-    path = os.path.join(OUT, "model.safetensors")
-    save_file({f"model.{k}": v.detach().to(torch.bfloat16).contiguous() for k, v in model.state_dict().items()},
-              path + ".new", metadata={"format": "pt"})
+def save(tensors, path):
+    """Tensors in bf16, under the names of a Hugging Face checkpoint; the output head is the embedding."""
+    save_file({name: t.detach().to(torch.bfloat16).contiguous() for name, t in tensors.items()}, path + ".new", metadata={"format": "pt"})
     os.replace(path + ".new", path)
 
 
-class Rows:
-    """Conversations end to end in rows of a fixed length, none of them cut: [tokens], [learned], [conversation number]."""
-
-    def __init__(self, length):
-        self.length, self.rows = length, []
-
-    def add(self, ids, learn):
-        row = next((r for r in self.rows if len(r[0]) + len(ids) <= self.length + 1), None)
-        if row is None:
-            row = ([], [], [])
-            self.rows.append(row)
-        row[2].extend([row[2][-1] + 1 if row[2] else 0] * len(ids))
-        row[0].extend(ids)
-        row[1].extend(learn)
-
-    def take(self, count):
-        """The fullest `count` rows as tensors, padded."""
-        self.rows.sort(key=lambda r: len(r[0]))
-        taken, self.rows = self.rows[-count:], self.rows[:-count]
-        size = self.length + 1
-        return (torch.tensor([r[0] + [0] * (size - len(r[0])) for r in taken]),
-                torch.tensor([r[1] + [False] * (size - len(r[1])) for r in taken]),
-                torch.tensor([r[2] + [-1] * (size - len(r[2])) for r in taken]))
-
-
-class Batches:
-    """The micro-batches of one step: short rows always, medium rows as they come, long rows every few steps."""
-
-    SHORT, MEDIUM, LONG = (256, 24), (512, 6), (CONTEXT, 2)  # tokens in a row, rows
-    LONG_EVERY = 4
-    SLACK = 12  # rows kept open, so that they fill up
-
-    def __init__(self, tokenizer, seed):
-        self.tokenizer = tokenizer
-        self.usual, self.long = corpus.stream(seed), corpus.stream(seed + 1000, corpus.long_conversation)
-        self.pools = {length: Rows(length) for length, _ in (self.SHORT, self.MEDIUM, self.LONG)}
-
-    def encode(self, sample):
-        ids, learn = [], []
-        for text, learned in corpus.render(*sample):
-            piece = self.tokenizer.encode(text).ids
-            ids += piece
-            learn += [learned] * len(piece)
-        return ids, learn
-
-    def draw(self):
-        ids, learn = self.encode(next(self.usual))
-        for length, pool in self.pools.items():
-            if len(ids) <= length + 1:
-                pool.add(ids, learn)
-                return
-
-    def step(self, number):
-        length, rows = self.SHORT
-        while len(self.pools[length].rows) < rows + self.SLACK:
-            self.draw()
-        yield self.pools[length].take(rows)
-        length, rows = self.MEDIUM
-        if len(self.pools[length].rows) >= rows + self.SLACK // 2:
-            yield self.pools[length].take(rows)
-        if number % self.LONG_EVERY == 0:
-            length, rows = self.LONG
-            pool = self.pools[length]
-            while len(pool.rows) < rows + 4:
-                ids, learn = self.encode(next(self.long))
-                if len(ids) <= length + 1:
-                    pool.add(ids, learn)
-            yield pool.take(rows)
-
-
-def attention_mask(conversations):
-    """0 where a token may look (earlier in its own conversation), minus infinity elsewhere."""
-    length = conversations.shape[1]
-    allowed = (conversations[:, :, None] == conversations[:, None, :]) & torch.ones(length, length, dtype=torch.bool).tril()
-    return torch.zeros(allowed.shape).masked_fill_(~allowed, float("-inf"))
+def mean(parts):
+    """The weighted sum of files of tensors, [(path, share)]."""
+    total = {}
+    for path, share in parts:
+        for name, tensor in load_file(path).items():
+            total[name] = total.get(name, 0) + share * tensor.float()
+    return total
 
 
 def positions(rows, length, generator):
@@ -195,15 +128,61 @@ def positions(rows, length, generator):
     return p
 
 
-def rate(step, steps):
-    """Warm up, hold, then fall linearly to zero over the last 45 %."""
-    return min(1, (step + 1) / 60, (steps - step) / (0.45 * steps))
+class Stage:
+    """Steps `first` to `end` on one kind of short conversations, with or without hints; the learning rate warms up, holds at `peak`
+    times its full value, then falls linearly to zero over the last `fall` steps."""
+
+    def __init__(self, first, end, usual, peak, fall, hinted):
+        self.first, self.end, self.usual, self.peak, self.fall, self.hinted = first, end, usual, peak, fall, hinted
+
+    def rate(self, step):
+        return self.peak * min(1, (step - self.first + 1) / 60, (self.end - step) / self.fall)
+
+
+STAGES = [Stage(0, 6000, corpus.conversation, 1.0, 2700, False),
+          Stage(6000, 8000, corpus.conversation_or(corpus.SECOND), 0.5, 1400, True),
+          Stage(8000, 8600, corpus.conversation_or(corpus.THIRD), 0.3, 600, True)]
+# The weights that are kept are a mean of those at these steps: what a later stage has pushed aside comes back, what it taught stays.
+MEAN = [(8000, 0.45), (8600, 0.45), (6000, 0.1)]
+
+
+class Hints(torch.nn.Module):
+    """How far the layers are from what the hints tell; reads tokens off states between layers. Only training has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.readers = torch.nn.ModuleList(torch.nn.Linear(HIDDEN, HIDDEN, bias=False) for _ in TELL_LAYERS)
+        for reader in self.readers:
+            torch.nn.init.eye_(reader.weight)
+        self.counts = {}
+
+    def loss(self, states, scores, hints, totals, embedding):
+        """Of one micro-batch, so that the micro-batches of a step add up to the mean over each kind's `totals` hints in the step."""
+        parts = []
+        for number, (hint, total) in enumerate(zip(hints, totals)):
+            here = hint != NONE
+            if not here.any():
+                continue
+            if number < len(TELL_LAYERS):
+                state = F.rms_norm(states[number][here].float(), (HIDDEN,), eps=EPSILON)
+                guesses = F.linear(self.readers[number](state), embedding)
+            else:
+                guesses = scores[number - len(TELL_LAYERS)][here].float()
+            parts.append(F.cross_entropy(guesses, hint[here], reduction="sum") / total)
+            right, of = self.counts.get(number, (0, 0))
+            self.counts[number] = right + int((guesses.argmax(-1) == hint[here]).sum()), of + int(here.sum())
+        return sum(parts)
+
+    def shown(self):
+        """Shares of right guesses since the last call, in percent."""
+        text = " ".join(f"{100 * right / of:.0f}" for _, (right, of) in sorted(self.counts.items()))
+        self.counts = {}
+        return text
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokenizer", action="store_true")
-    parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--work", default=os.path.join(HERE, "work"), help="folder of the checkpoint and the log")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
@@ -212,6 +191,10 @@ def main():
     parser.add_argument("--matrix-rate", type=float, default=0.02)
     parser.add_argument("--other-rate", type=float, default=3e-3)
     args = parser.parse_args()
+
+    def weights_at(step):
+        return os.path.join(args.work, f"step-{step}.safetensors")
+
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     os.makedirs(args.work, exist_ok=True)
@@ -225,7 +208,8 @@ def main():
     model = DemoModel().to(device)
     print("parameters", sum(p.numel() for p in model.parameters()))
     matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and n != "embed_tokens.weight"]
-    others = [p for n, p in model.named_parameters() if p.ndim < 2 or n == "embed_tokens.weight"]
+    hints = Hints().to(device)
+    others = [p for n, p in model.named_parameters() if p.ndim < 2 or n == "embed_tokens.weight"] + list(hints.parameters())
     optimizers = [Muon(matrices, lr=args.matrix_rate), torch.optim.AdamW(others, lr=args.other_rate, betas=(0.9, 0.95), weight_decay=0.0)]
     rates = [args.matrix_rate, args.other_rate]
     checkpoint = os.path.join(args.work, "checkpoint.pt")
@@ -235,43 +219,53 @@ def main():
         model.load_state_dict(state["model"])
         for optimizer, saved in zip(optimizers, state["optimizers"]):
             optimizer.load_state_dict(saved)
+        hints.load_state_dict(state["hints"])
         first = state["step"]
 
     body = torch.compile(model, dynamic=False)
-    batches = Batches(tokenizer, seed=args.seed + first)
-    generator = torch.Generator().manual_seed(args.seed + first)
     began, tokens, shown = time.monotonic(), 0, {}
-    for step in range(first, args.steps):
+    for step in range(first, STAGES[-1].end):
+        stage = next(stage for stage in STAGES if step < stage.end)
+        if step in (first, stage.first):
+            batches = Batches(tokenizer, args.seed + step, stage.usual)
+            generator = torch.Generator().manual_seed(args.seed + step)
         batch = list(batches.step(step))
-        learned = sum(int(learn[:, 1:].sum()) for _, learn, _ in batch)
-        for ids, learn, conversations in batch:
+        learned = sum(int(learn[:, 1:].sum()) for _, learn, _, _ in batch)
+        totals = [sum(int((hint != NONE).sum()) for hint in kind) for kind in zip(*(hinted for *_, hinted in batch))]
+        for ids, learn, conversations, hinted in batch:
             rows, length = ids.shape[0], ids.shape[1] - 1
             mask = attention_mask(conversations[:, :-1]).to(device) if length <= PLAIN_ATTENTION_MAX else None
             ids, chosen = ids.to(device), learn[:, 1:].to(device)
             with torch.autocast(device.type, torch.bfloat16):
-                hidden = body(ids[:, :-1], positions(rows, length, generator).to(device), mask)
+                hidden, states, scores = body(ids[:, :-1], positions(rows, length, generator).to(device), mask)
                 logits = F.linear(hidden[chosen], model.embed_tokens.weight)
             losses = F.cross_entropy(logits.float(), ids[:, 1:][chosen], reduction="sum")
-            (losses / learned).backward()
+            loss = losses / learned
+            if stage.hinted and mask is not None:
+                hinted = [hint[:, :-1].to(device) for hint in hinted]
+                loss = loss + HINT_WEIGHT * hints.loss(states, scores, hinted, totals, model.embed_tokens.weight)
+            loss.backward()
             tokens += rows * length
             total, number = shown.get(length, (0.0, 0))
             shown[length] = total + losses.item(), number + int(chosen.sum())
         torch.nn.utils.clip_grad_norm_(others, 1.0)
         for optimizer, full in zip(optimizers, rates):
             for group in optimizer.param_groups:
-                group["lr"] = full * rate(step, args.steps)
+                group["lr"] = full * stage.rate(step)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         if (step + 1) % 20 == 0:
             parts = " ".join(f"{length}:{total / number:.4f}" for length, (total, number) in sorted(shown.items()))
             seconds = time.monotonic() - began
-            print(f"step {step + 1} loss {parts} tokens {tokens} {tokens / seconds:.0f}/s {seconds:.0f} s", flush=True)
+            print(f"step {step + 1} loss {parts} hints {hints.shown()} tokens {tokens} {tokens / seconds:.0f}/s {seconds:.0f} s", flush=True)
             shown = {}
         if (step + 1) % 200 == 0:
-            torch.save({"model": model.state_dict(), "optimizers": [o.state_dict() for o in optimizers], "step": step + 1}, checkpoint + ".new")
+            state = {"model": model.state_dict(), "hints": hints.state_dict(), "optimizers": [o.state_dict() for o in optimizers], "step": step + 1}
+            torch.save(state, checkpoint + ".new")
             os.replace(checkpoint + ".new", checkpoint)
-            save(model)
-    save(model)
+        if step + 1 in dict(MEAN):
+            save({f"model.{name}": t for name, t in model.state_dict().items()}, weights_at(step + 1))
+    save(mean([(weights_at(step), share) for step, share in MEAN]), os.path.join(OUT, "model.safetensors"))
 
 
 if __name__ == "__main__":
