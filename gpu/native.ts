@@ -162,7 +162,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 3;
+const abiVersion = 4;
 /** BUNTING_PAIRED_ROWS */
 const pairedRows = 256;
 const statuses: readonly (NativeStatus | "ok")[] = ["ok", "invalid", "noMemory", "io", "retry", "lost"];

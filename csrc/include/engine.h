@@ -26,7 +26,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* the rest of the library is compiled hidden */
 
-#define BUNTING_ABI_VERSION 3
+#define BUNTING_ABI_VERSION 4
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
