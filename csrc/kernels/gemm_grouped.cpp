@@ -9,8 +9,8 @@
 // Work:     panels [begin, end) for all rows; gemm_block.h has the blocking.
 // Roofline: few rows: memory, the packed weights once (8.5 and 4.5 bits each); many: the level's multiply-add
 // of
-//           bytes, less what finishing a group takes: with VNNI two multiplications in the place of two of ten
-//           dot products, and a conversion beside them. One Zen 5 core comes to 75 % of VPDPBUSD's rate.
+//           bytes, less what finishing a group takes: with VNNI two multiplications in the place of two of
+//           ten dot products, and a conversion beside them. One Zen 5 core comes to 75 % of VPDPBUSD's rate.
 // Checked:  against reference::gemm in f64 over the same integers, |diff| <= 2^-24 * sqrt(K) * 4 * (|y0| +
 //           sum |x||w|), and bit for bit between a row alone and the same row in company.
 #include "kernels/gemm_grouped.h"

@@ -1,9 +1,8 @@
 // Rows of inputs lie an odd number of cache lines apart, no nearer than the GEMM asks for and no further than
 // one line more.
-#include "kernels/row_stride.h"
-
 #include <initializer_list>
 
+#include "kernels/row_stride.h"
 #include "tests/test.h"
 
 namespace bunting::test {
@@ -11,7 +10,8 @@ namespace bunting::test {
 TEST(rows_are_an_odd_number_of_cache_lines_apart) {
   for (Dtype dtype : {Dtype::bf16, Dtype::f32}) {
     for (int64_t k = 1; k <= 5000; ++k) {
-      int64_t const stride = row_stride(dtype, k), line = 64 / input_bytes(dtype), least = round_up(k, kKAlign);
+      int64_t const stride = row_stride(dtype, k), line = 64 / input_bytes(dtype),
+                    least = round_up(k, kKAlign);
       CHECK(stride % line == 0 && stride / line % 2 == 1, "K=%d: %d elements", int(k), int(stride));
       CHECK(stride >= least && stride <= least + line, "K=%d: %d elements", int(k), int(stride));
     }
