@@ -1,7 +1,8 @@
 /**
  * The CPU engine against this machine's measured ceilings and, when it is there, against llama.cpp in the same run, at the
- * same weight width and with as many threads, llama.cpp in the faster of its configurations. Random weights. The machine
- * should be idle; models and GGUF files are made once and kept in --place.
+ * same weight width and with as many threads, llama.cpp in the fastest of its configurations. Rows are measured in rounds
+ * of both, of which medians count. Random weights. The machine should be idle; models and GGUF files are made once and kept
+ * in --place.
  *
  *   npx bun benchmarks/cpu.ts [--place folder] [--only "1B bf16" --only server …] [--list] [--record benchmarks/cpu/results.json]
  *     [--threads 2] [--isa avx2] [--library build/native/libbunting_cpu.so] [--llama-bench path] [--llama-server path] [--json]

@@ -1,5 +1,5 @@
 /** What the machine could do at most, and how long work takes at least by that. */
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import type { ModelShape } from "../../gpu/model/config.ts";
 import type { Format, Streams } from "./engine.ts";
 import { runProgram } from "./runs.ts";
@@ -14,9 +14,18 @@ export interface Ceilings {
 
 /** Measured beside `library`, where its build is. */
 export async function measureCeilings(library: string, threads: number): Promise<Ceilings> {
-  const build = resolve(library, "..");
-  await runProgram(["cmake", "--build", build, "--target", "bunting_bench_ceilings"]);
-  return JSON.parse(await runProgram([join(build, "bunting_bench_ceilings"), String(threads)])) as Ceilings;
+  await runProgram(["cmake", "--build", resolve(library, ".."), "--target", "bunting_bench_ceilings"]);
+  return JSON.parse(await runProgram(measuring(library, threads))) as Ceilings;
+}
+
+/** How fast memory is right now. Multiplying is steady; this is not. */
+export async function measureReadBytes(library: string, threads: number): Promise<number> {
+  const out = await runProgram([...measuring(library, threads), "--read"]);
+  return (JSON.parse(out) as Pick<Ceilings, "readBytes">).readBytes;
+}
+
+function measuring(library: string, threads: number): string[] {
+  return [resolve(library, "../bunting_bench_ceilings"), String(threads)];
 }
 
 /** Of a prompt: its matrices, scores and outputs of attention. The vocabulary counts once, for the last row. */

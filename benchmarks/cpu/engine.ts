@@ -20,8 +20,6 @@ const STEP_TOKENS = 512;
 const STREAMS_MAX = 32;
 /** Steps of a measurement of decodes; llama.cpp is asked for as many. */
 export const DECODE_STEPS = 32;
-/** Measurements of which the best counts, of both sides. */
-export const TRIES = 2;
 
 export type Format = "bf16" | "int8" | "int4";
 
@@ -77,30 +75,29 @@ export class EngineBench {
 
   /** Prompt tokens per second of one prompt, in steps of at most 512. */
   prefill(tokens: number): number {
-    return best(() => {
-      this.#nextPage = 0;
-      const stream: Stream = { pages: [], computed: 0 };
-      const startMs = performance.now();
-      this.#fill(stream, tokens, true);
-      return (tokens * 1000) / (performance.now() - startMs);
-    });
+    this.#nextPage = 0;
+    // Threads and caches warm up first, as llama-bench's do.
+    this.#fill({ pages: [], computed: 0 }, Math.min(STEP_TOKENS, tokens), true);
+    this.#nextPage = 0;
+    const stream: Stream = { pages: [], computed: 0 };
+    const startMs = performance.now();
+    this.#fill(stream, tokens, true);
+    return (tokens * 1000) / (performance.now() - startMs);
   }
 
   /** Tokens per second of all streams together. */
   decode({ streams, contextTokens, sharedTokens }: Streams): number {
-    return best(() => {
-      this.#nextPage = 0;
-      const stem: Stream = { pages: [], computed: 0 };
-      this.#fill(stem, sharedTokens - (sharedTokens % PAGE_TOKENS), false);
-      const all = Array.from({ length: streams }, (): Stream => {
-        const stream: Stream = { pages: [...stem.pages], computed: stem.computed };
-        this.#fill(stream, contextTokens, false);
-        return stream;
-      });
-      const startMs = performance.now();
-      for (let i = 0; i < DECODE_STEPS; i++) this.#run(all.map((stream) => this.#chunk(stream, 1, true)));
-      return (streams * DECODE_STEPS * 1000) / (performance.now() - startMs);
+    this.#nextPage = 0;
+    const stem: Stream = { pages: [], computed: 0 };
+    this.#fill(stem, sharedTokens - (sharedTokens % PAGE_TOKENS), false);
+    const all = Array.from({ length: streams }, (): Stream => {
+      const stream: Stream = { pages: [...stem.pages], computed: stem.computed };
+      this.#fill(stream, contextTokens, false);
+      return stream;
     });
+    const startMs = performance.now();
+    for (let i = 0; i < DECODE_STEPS; i++) this.#run(all.map((stream) => this.#chunk(stream, 1, true)));
+    return (streams * DECODE_STEPS * 1000) / (performance.now() - startMs);
   }
 
   /** Computes the stream up to `tokens`; draws after the last one if asked. */
@@ -135,8 +132,4 @@ export class EngineBench {
     const [result] = results;
     if (result?.kind !== "done") throw new Error(`a step ended with ${JSON.stringify(result)}`);
   }
-}
-
-function best(measure: () => number): number {
-  return Math.max(...Array.from({ length: TRIES }, measure));
 }

@@ -1,5 +1,16 @@
 import { expect, test } from "bun:test";
-import { cells, type Measured, merged, type Recording } from "./record.ts";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  cells,
+  head,
+  type Measured,
+  merged,
+  type Recording,
+  readRecording,
+  writeRecording,
+} from "./record.ts";
 
 const ceilings = { readBytes: 40e9, f32: 5e11, bf16: 1e12, int8: 2e12 };
 
@@ -12,6 +23,7 @@ function figure(what: string, changes: Partial<Measured> = {}): Measured {
     share: 0.9,
     llama: 20,
     llamaWith: "",
+    spread: null,
     aim: {},
     ...from,
     ...changes,
@@ -43,4 +55,26 @@ test.each([
   ["no aim", { aim: {} }, null],
 ] as const)("met: %s", (_, changes, met) => {
   expect(cells(figure("a", changes)).at(-1)).toBe(met);
+});
+
+test("the spread of a ratio has a column of its own, which figures from before there was one leave open", () => {
+  const folder = mkdtempSync(join(tmpdir(), "bunting-record-"));
+  try {
+    const path = join(folder, "results.json");
+    const { spread: _, ...before } = figure("before");
+    writeFileSync(path, JSON.stringify({ ...recording([], null), figures: [before] }));
+    const now = recording([figure("now", { spread: [0.918, 1.6] })], null);
+    writeRecording(path, merged(readRecording(path), now, ["before", "now"]), "how");
+    const lines = readFileSync(join(folder, "results.md"), "utf8").split("\n");
+    const table = lines.filter((line) => line.startsWith("|")).map((line) => line.slice(2, -2).split(" | "));
+    const [titles, , ...figures] = table;
+    const column = titles!.indexOf("spread");
+    expect(titles![column - 1]).toBe("ratio");
+    expect(figures.map((words) => [words[0], words[column - 1], words[column], words.length])).toEqual([
+      ["before", "1.50×", "–", head.length + 1],
+      ["now", "1.50×", "0.92-1.60", head.length + 1],
+    ]);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });

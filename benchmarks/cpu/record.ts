@@ -23,7 +23,10 @@ export interface Recording {
 }
 
 export function readRecording(path: string): Recording | null {
-  return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as Recording) : null;
+  if (!existsSync(path)) return null;
+  const kept = JSON.parse(readFileSync(path, "utf8")) as Recording;
+  // Figures from before there were rounds lack their spread.
+  return { ...kept, figures: kept.figures.map((figure) => ({ ...figure, spread: figure.spread ?? null })) };
 }
 
 /** The new one with those figures of the old one that were not measured again; those of `order` in its order. */
@@ -43,15 +46,30 @@ export function writeRecording(path: string, recording: Recording, how: string):
   writeFileSync(path.replace(/\.json$/, ".md"), page(recording, how));
 }
 
-export const head = ["what", "ours", "", "of the ceiling", "llama.cpp", "with", "ratio", "aim", "met"];
+export const head = [
+  "what",
+  "ours",
+  "",
+  "of the ceiling",
+  "llama.cpp",
+  "with",
+  "ratio",
+  "spread",
+  "aim",
+  "met",
+];
 
 export function cells(figure: Figure): Cell[] {
-  const { what, ours, unit, share, llama, llamaWith, aim } = figure;
+  const { what, ours, unit, share, llama, llamaWith, spread, aim } = figure;
   const percent = share === null ? null : `${(share * 100).toFixed(0)} %`;
   const times = ratioOf(figure);
   const ratio = times === null ? null : `${times.toFixed(2)}×`;
   const theirs = llama === null ? null : rounded(llama);
-  return [what, rounded(ours), unit, percent, theirs, llamaWith, ratio, aimText(figure), isMet(figure, aim)];
+  const range = spread === null ? null : spread.map((value) => value.toFixed(2)).join("-");
+  return [
+    ...[what, rounded(ours), unit, percent, theirs, llamaWith, ratio, range],
+    ...[aimText(figure), isMet(figure, aim)],
+  ];
 }
 
 /** Ours over llama.cpp's, or the other way round for milliseconds. */
@@ -102,7 +120,7 @@ Written by \`${how}\`. What the columns mean and what limits the rows that fall 
 ${machine}; ${ceilingText(threads, ceilings)}. llama.cpp: ${llamaVersion ?? "not beside"}, with as many threads.
 
 ${line([...head, "measured"])}
-|---|---:|---|---:|---:|---|---:|---|---|---|
+|---|---:|---|---:|---:|---|---:|---:|---|---|---|
 ${lines.join("\n")}
 `;
 }

@@ -2,12 +2,14 @@
 import { join, resolve } from "node:path";
 import { type Isa, openLibrary } from "../../gpu/native.ts";
 import { streamChat } from "../../server/cli/client.ts";
-import { type Ceilings, decodeFloorSeconds, prefillFloorSeconds } from "./ceilings.ts";
+import type { LoadReport } from "../../server/cli/load.ts";
+import { type Ceilings, decodeFloorSeconds, measureReadBytes, prefillFloorSeconds } from "./ceilings.ts";
 import { EngineBench, type Format, type Streams } from "./engine.ts";
-import { type Best, llamaBatched, llamaDecode, llamaPrefill } from "./llama.ts";
+import { type Llama, llamaBatched, llamaDecode, llamaPrefill, llamaServers } from "./llama.ts";
 import { ggufFile, type ModelName, modelFolder } from "./models.ts";
+import { type Configuration, compared, measureRounds, median, roundsText, type Spread } from "./rounds.ts";
 import { startProgram } from "./runs.ts";
-import { type Crowd, loadLlama, loadServer, startOurs } from "./serving.ts";
+import { type Crowd, contextTokensOf, serveBoth, startOurs } from "./serving.ts";
 
 /** One line of the table. */
 export interface Figure {
@@ -20,6 +22,8 @@ export interface Figure {
   readonly llama: number | null;
   /** The configuration in which llama.cpp was fastest. */
   readonly llamaWith: string;
+  /** Of the ratio to llama.cpp, over rounds; null where both are not measured in rounds. */
+  readonly spread: Spread | null;
   readonly aim: Aim;
 }
 
@@ -75,55 +79,85 @@ export class Bench {
   }
 }
 
+/** Of one stream, which is nothing but reading memory: that of a shared machine is up to twice as fast in one minute as in
+ *  the next, so that only many rounds have a steady median. */
+const ROUNDS_ONE_STREAM = 9;
+/** Of all others, which arithmetic bounds for the most part. */
+const ROUNDS = 3;
+
+/** What both sides do in each round. */
+interface Work {
+  readonly rounds: number;
+  /** Once, in the engine that is open; tokens per second. */
+  ours(): number;
+  llama(llama: Llama): readonly Configuration[];
+  /** Of one token, by the ceilings. */
+  floorSeconds(ceilings: Ceilings): number;
+}
+
 function prefill(model: ModelName, format: Format, tokens: number, aim: Aim): Row {
   const name = `${model} ${format}: prefill ${tokens}`;
   return {
     ...{ name, model, format },
     run: async (bench) => {
-      const { ceilings } = bench.settings;
       const engine = bench.engine(model, format);
-      const ours = engine.prefill(tokens);
-      const share = (prefillFloorSeconds(engine.shape, tokens, format, ceilings) * ours) / tokens;
-      const best = await beside(bench, model, format, (program, gguf, threads) =>
-        llamaPrefill(program, gguf, threads, tokens),
-      );
-      return [compared(name, ours, share, best, aim)];
+      const work: Work = {
+        rounds: ROUNDS,
+        ours: () => engine.prefill(tokens),
+        llama: (llama) => llamaPrefill(llama, tokens),
+        floorSeconds: (ceilings) => prefillFloorSeconds(engine.shape, tokens, format, ceilings) / tokens,
+      };
+      return [{ what: name, ...(await sideBySide(bench, model, format, work)), aim }];
     },
   };
 }
 
 function decode(model: ModelName, format: Format, what: string, streams: Streams, aim: Aim): Row {
   const name = `${model} ${format}: decode, ${what}`;
+  const isOne = streams.streams === 1;
   return {
     ...{ name, model, format },
     run: async (bench) => {
       const engine = bench.engine(model, format);
-      const ours = engine.decode(streams);
-      const { ceilings } = bench.settings;
-      const floor = decodeFloorSeconds(engine.shape, engine.weightBytes, streams, format, ceilings);
-      const measure = streams.streams === 1 ? llamaDecode : llamaBatched;
-      const best = await beside(bench, model, format, (program, gguf, threads) =>
-        measure(program, gguf, threads, streams),
-      );
-      return [compared(name, ours, (floor * ours) / streams.streams, best, aim)];
+      const { shape, weightBytes } = engine;
+      const work: Work = {
+        rounds: isOne ? ROUNDS_ONE_STREAM : ROUNDS,
+        ours: () => engine.decode(streams),
+        llama: (llama) => (isOne ? llamaDecode : llamaBatched)(llama, streams),
+        floorSeconds: (ceilings) =>
+          decodeFloorSeconds(shape, weightBytes, streams, format, ceilings) / streams.streams,
+      };
+      return [{ what: name, ...(await sideBySide(bench, model, format, work)), aim }];
     },
   };
 }
 
-/** llama.cpp's best, if its place is known. */
-async function beside(
-  { settings: { llamaBench, place, threads } }: Bench,
+async function sideBySide(
+  bench: Bench,
   model: ModelName,
   format: Format,
-  measure: (program: string, gguf: string, threads: number) => Promise<Best>,
-): Promise<Best | null> {
-  if (llamaBench === null) return null;
-  return await measure(llamaBench, await ggufFile(place, model, format, llamaBench), threads);
+  work: Work,
+): Promise<Omit<Figure, "what" | "aim">> {
+  const { ceilings, library, threads, llamaBench } = bench.settings;
+  const configurations =
+    llamaBench === null ? [] : work.llama(await llamaOf(bench, llamaBench, model, format));
+  const readBytes = (): Promise<number> => measureReadBytes(library, threads);
+  const rounds = await measureRounds(work.rounds, readBytes, work.ours, configurations);
+  const shares = rounds.map((round) => {
+    return work.floorSeconds({ ...ceilings, readBytes: round.readBytes }) * round.ours;
+  });
+  const names = configurations.map(({ name }) => name);
+  console.error(roundsText(rounds, names));
+  return { ...compared(rounds, names), unit: "tok/s", share: median(shares) };
 }
 
-function compared(what: string, ours: number, share: number | null, best: Best | null, aim: Aim): Figure {
-  const llama = best?.perSecond ?? null;
-  return { what, ours, unit: "tok/s", share, llama, llamaWith: best?.with ?? "", aim };
+async function llamaOf(
+  { settings: { llamaBench, place, threads } }: Bench,
+  program: string,
+  model: ModelName,
+  format: Format,
+): Promise<Llama> {
+  return { program, gguf: await ggufFile(place, model, format, llamaBench ?? program), threads };
 }
 
 function server(model: ModelName, format: Format, what: string, crowd: Crowd, aims: [Aim, Aim]): Row {
@@ -133,29 +167,28 @@ function server(model: ModelName, format: Format, what: string, crowd: Crowd, ai
     ...{ name, model, format },
     run: async (bench) => {
       bench.close();
-      const { place, threads, llamaServer, llamaBench } = bench.settings;
-      const running = await startOurs(modelFolder(place, model), format, threads);
-      const ours = await loadServer(running.url, crowd).finally(running.stop);
-      const theirs =
+      const { place, threads, llamaServer } = bench.settings;
+      const choices =
         llamaServer === null
-          ? null
-          : await loadLlama(
-              llamaServer,
-              await ggufFile(place, model, format, llamaBench ?? llamaServer),
-              threads,
-              crowd,
+          ? []
+          : llamaServers(
+              await llamaOf(bench, llamaServer, model, format),
+              crowd.clients,
+              contextTokensOf(crowd),
             );
-      const llamaWith = theirs?.with ?? "";
-      const msOf = (report: typeof ours): number => (isShared ? report.ttftMs : report.tbtMs)!.p99;
-      const rate: Figure = {
-        ...{ what: name, ours: ours.outputTokensPerSecond, unit: "tok/s", share: null },
-        ...{ llama: theirs?.report.outputTokensPerSecond ?? null, llamaWith, aim: aims[0] },
-      };
-      const wait: Figure = {
-        ...{ what: `${name}: ${isShared ? "TTFT" : "TBT"} p99`, ours: msOf(ours), unit: "ms", share: null },
-        ...{ llama: theirs === null ? null : msOf(theirs.report), llamaWith, aim: aims[1] },
-      };
-      return [rate, wait];
+      const folder = modelFolder(place, model);
+      const { ours, llama } = await serveBoth(crowd, () => startOurs(folder, format, threads), choices);
+      const rateOf = (report: LoadReport): number => report.outputTokensPerSecond;
+      const msOf = (report: LoadReport): number => (isShared ? report.ttftMs : report.tbtMs)!.p99;
+      const figure = (of: (report: LoadReport) => number): Omit<Figure, "what" | "unit" | "aim"> => ({
+        ...{ ours: median(ours.map(of)), share: null, spread: null },
+        ...{ llama: llama === null ? null : of(llama.report), llamaWith: llama?.name ?? "" },
+      });
+      const waitName = `${name}: ${isShared ? "TTFT" : "TBT"} p99`;
+      return [
+        { what: name, unit: "tok/s", ...figure(rateOf), aim: aims[0] },
+        { what: waitName, unit: "ms", ...figure(msOf), aim: aims[1] },
+      ];
     },
   };
 }
@@ -208,7 +241,7 @@ function secondStart(model: ModelName, format: Format, aim: Aim): Row {
 }
 
 function started(what: string, ours: number, aim: Aim): Figure {
-  return { what, ours, unit: "ms", share: null, llama: null, llamaWith: "", aim };
+  return { what, ours, unit: "ms", share: null, llama: null, llamaWith: "", spread: null, aim };
 }
 
 const own = (streams: number): Streams => ({ streams, contextTokens: 128, sharedTokens: 0 });

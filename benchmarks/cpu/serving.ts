@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { listModels } from "../../server/cli/client.ts";
 import { type LoadPlan, type LoadReport, runLoad } from "../../server/cli/load.ts";
 import type { Format } from "./engine.ts";
-import { flashChoices, startLlamaServer } from "./llama.ts";
+import type { ServerChoice } from "./llama.ts";
 import { type RunningProgram, startProgram } from "./runs.ts";
 
 const root = resolve(import.meta.dir, "../..");
@@ -30,7 +30,7 @@ export function startOurs(folder: string, format: Format, threads: number): Prom
 }
 
 /** Throws when a request fails, or an answer is not as long as was asked for. */
-export async function loadServer(url: string, crowd: Crowd): Promise<LoadReport> {
+async function loadServer(url: string, crowd: Crowd): Promise<LoadReport> {
   const target = { url, apiKey: null };
   const [model] = await listModels(target);
   const plan: LoadPlan = {
@@ -51,24 +51,37 @@ export async function loadServer(url: string, crowd: Crowd): Promise<LoadReport>
   return report;
 }
 
-/** The faster of llama-server's configurations: flash attention on or off, a slot per client or as many as it takes by
- *  itself. */
-export async function loadLlama(
-  program: string,
-  gguf: string,
-  threads: number,
+export interface Served {
+  /** An odd number of runs. */
+  readonly ours: readonly LoadReport[];
+  /** With most tokens per second; null: it is not beside. */
+  readonly llama: { readonly report: LoadReport; readonly name: string } | null;
+}
+
+/** Ours before, amid and after llama.cpp's choices, of which each runs only once: it takes minutes. */
+export async function serveBoth(
   crowd: Crowd,
-): Promise<{ readonly report: LoadReport; readonly with: string }> {
-  const contextTokens = crowd.sharedTokens + crowd.ownTokens + crowd.outputTokens + 128;
-  let best: { report: LoadReport; with: string } | null = null;
-  for (const slots of [crowd.clients, null]) {
-    for (const flash of flashChoices) {
-      const server = await startLlamaServer(program, gguf, threads, { slots, contextTokens, flash });
-      const report = await loadServer(server.url, crowd).finally(server.stop);
-      if (best === null || report.outputTokensPerSecond > best.report.outputTokensPerSecond) {
-        best = { report, with: `${slots === null ? "" : `-np ${slots} `}-fa ${flash}` };
-      }
+  startOurs: () => Promise<RunningProgram>,
+  choices: readonly ServerChoice[],
+): Promise<Served> {
+  const load = async (start: () => Promise<RunningProgram>): Promise<LoadReport> => {
+    const server = await start();
+    return await loadServer(server.url, crowd).finally(server.stop);
+  };
+  const ours: LoadReport[] = [];
+  let llama: Served["llama"] = null;
+  const half = choices.length / 2;
+  for (const part of [choices.slice(0, half), choices.slice(half), []]) {
+    ours.push(await load(startOurs));
+    for (const { name, start } of part) {
+      const report = await load(start);
+      if (report.outputTokensPerSecond > (llama?.report.outputTokensPerSecond ?? 0)) llama = { report, name };
     }
   }
-  return best!;
+  return { ours, llama };
+}
+
+/** Of a server with a place for one of them: prompt, answer and some words around. */
+export function contextTokensOf({ sharedTokens, ownTokens, outputTokens }: Crowd): number {
+  return sharedTokens + ownTokens + outputTokens + 128;
 }

@@ -2,9 +2,10 @@
 // (tiles, on AMX), on several threads at once. Prints one line of JSON. Not a test: nothing here passes or
 // fails.
 //
-//   bunting_bench_ceilings [threads]
+//   bunting_bench_ceilings [threads] [--read]
 //
-// Rates are of all threads together, by wall time: the machine should be idle.
+// Rates are of all threads together, by wall time: the machine should be idle. --read measures reading alone,
+// once and briefly: how fast memory is at this moment, for what is measured right before or after.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -18,18 +19,22 @@
 namespace bunting::bench {
 namespace {
 
-constexpr double kSeconds = 0.5;
+// The best of several tries counts: the others were disturbed.
+struct Effort {
+  double seconds;
+  int tries;
+};
+constexpr Effort kThorough = {0.5, 3}, kBrief = {0.3, 1};
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Runs work(thread), of `amount` each, on all threads until time is up; the best rate of three tries, per
-// second.
+// Runs work(thread), of `amount` each, on all threads until time is up; the rate, per second.
 template <class Work>
-double rate(int threads, double amount, Work const& work) {
+double rate(int threads, Effort effort, double amount, Work const& work) {
   double best = 0;
-  for (int attempt = 0; attempt < 3; ++attempt) {
+  for (int attempt = 0; attempt < effort.tries; ++attempt) {
     std::atomic<int> ready{0};
     std::atomic<int64_t> done{0};
     std::atomic<bool> over{false};
@@ -47,7 +52,8 @@ double rate(int threads, double amount, Work const& work) {
     while (ready < threads) std::this_thread::yield();
     double const start = wall_seconds();
     int64_t const before = done;
-    while (wall_seconds() - start < kSeconds) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    while (wall_seconds() - start < effort.seconds)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     double const elapsed = wall_seconds() - start;
     int64_t const after = done;
     over = true;
@@ -57,7 +63,7 @@ double rate(int threads, double amount, Work const& work) {
   return best;
 }
 
-double read_rate(int threads) {
+double read_rate(int threads, Effort effort) {
   constexpr size_t kBytes = size_t{256} << 20, kPiece = size_t{4} << 20;
   std::vector<MemoryRegion> memory;
   for (int t = 0; t < threads; ++t) {
@@ -66,7 +72,7 @@ double read_rate(int threads) {
   }
   std::vector<size_t> at(size_t(threads) * 8, 0);  // a line apart
   std::atomic<uint64_t> sink{0};
-  return rate(threads, double(kPiece), [&](int t) {
+  return rate(threads, effort, double(kPiece), [&](int t) {
     size_t& piece = at[size_t(t) * 8];
     sink += read_once(memory[size_t(t)].data() + piece * kPiece, kPiece);
     piece = (piece + 1) % (kBytes / kPiece);
@@ -76,7 +82,7 @@ double read_rate(int threads) {
 // Of the best level; 0 where it is not measured.
 double peak_rate(int threads, Dtype dtype) {
   PeakLoop const loop = peak_loop(best_isa(), dtype);
-  return loop.run ? rate(threads, loop.operations, [&](int) { loop.run(); }) : 0;
+  return loop.run ? rate(threads, kThorough, loop.operations, [&](int) { loop.run(); }) : 0;
 }
 
 }  // namespace
@@ -84,9 +90,23 @@ double peak_rate(int threads, Dtype dtype) {
 
 int main(int count, char** arguments) {
   using namespace bunting;
-  int const threads =
-      std::max(1, count > 1 ? std::atoi(arguments[1]) : int(std::thread::hardware_concurrency()));
-  double const read = bench::read_rate(threads), f32 = bench::peak_rate(threads, Dtype::f32);
+  int threads = std::max(1, int(std::thread::hardware_concurrency()));
+  bool reads_only = false;
+  for (int i = 1; i < count; ++i) {
+    if (std::strcmp(arguments[i], "--read") == 0) {
+      reads_only = true;
+    } else if ((threads = std::atoi(arguments[i])) < 1) {
+      std::fprintf(stderr, "%s: wanted a number of threads, 1 or more, or --read\n", arguments[i]);
+      return 2;
+    }
+  }
+  if (reads_only) {
+    std::printf("{\"threads\": %d, \"readBytes\": %.4g}\n", threads,
+                bench::read_rate(threads, bench::kBrief));
+    return 0;
+  }
+  double const read = bench::read_rate(threads, bench::kThorough),
+               f32 = bench::peak_rate(threads, Dtype::f32);
   std::printf("{\"threads\": %d, \"readBytes\": %.4g, \"f32\": %.4g, \"bf16\": %.4g, \"int8\": %.4g}\n",
               threads, read, f32, bench::peak_rate(threads, Dtype::bf16),
               bench::peak_rate(threads, Dtype::q8));
