@@ -39,16 +39,12 @@ interface Way {
   readonly kv: KvFormat;
 }
 const plainWay: Way = { name: "bf16", quant: "none", kv: "plain" };
-const integerWays: readonly Way[] = [
-  { name: "int8", quant: "int8", kv: "plain" },
-  { name: "int4", quant: "int4", kv: "plain" },
-];
+const integerWays = (["int8", "int8-g64", "int8-g32", "int4", "int4-g64", "int4-g128"] as const).map(
+  (quant): Way => ({ name: quant, quant, kv: "plain" }),
+);
 const cpuWays: readonly Way[] = [...integerWays, { name: "bf16, KV int8", quant: "none", kv: "int8" }];
 const gpuWays: readonly Way[] = [
   ...integerWays,
-  ...(["int8-g128", "int4-g64", "int4-g128"] as const).map(
-    (quant): Way => ({ name: quant, quant, kv: "plain" }),
-  ),
   { name: "fp8", quant: "fp8", kv: "plain" },
   { name: "bf16, KV fp8", quant: "none", kv: "fp8" },
 ];

@@ -98,9 +98,6 @@ void check_formats(bunting::Model const& model) {
   if (model.shape().kv == BUNTING_KV_FP8)
     fail(BUNTING_INVALID, "CPUs keep keys and values in bf16, f32 or int8, not in fp8");
   if (model.has_fp8()) fail(BUNTING_INVALID, "CPUs keep weights in bf16, f32, int8 or int4, not in fp8");
-  if (model.largest_group() > bunting::kGroup)
-    fail(BUNTING_INVALID, "CPUs keep int8 and int4 in groups of %d, not of %d", bunting::kGroup,
-         int(model.largest_group()));
 #endif
 }
 

@@ -236,52 +236,45 @@ void Forward::sample(StepPlan const& plan, uint32_t* rows) {
 }
 
 // Where a matrix's operand goes: groups, or `plain` numbers of the model's type.
-Forward::Operand Forward::operand(PackedMatrix const& w, char* plain, int64_t stride) const {
-  if (w.grouped()) return {work_.groups, w.kp() / kGroup, Dtype::q8};
+Operand Forward::operand(PackedMatrix const& w, char* plain, int64_t stride) const {
+  if (w.grouped()) return {work_.groups, w.kp() / kGroup, Dtype::q8, w.group};
   return {plain, stride, model_.dtype()};
 }
 
 // norm(x) * weight of the first `rows` rows, as `next` wants it.
-Forward::Operand Forward::normalise(float const* weight, int64_t rows, PackedMatrix const& next) {
+Operand Forward::normalise(float const* weight, int64_t rows, PackedMatrix const& next) {
   Operand const to = operand(next, work_.normed, normed_stride_);
   share_rows(rows, model_.shape().hidden, [&](int64_t begin, int64_t end) {
-    kernels_.rmsnorm(to.x, to.dtype, to.ldx, work_.x, hidden_stride_, weight, model_.shape().hidden,
-                     model_.shape().norm_epsilon, begin, end);
+    kernels_.rmsnorm(to, work_.x, hidden_stride_, weight, model_.shape().hidden, model_.shape().norm_epsilon,
+                     begin, end);
   });
   return to;
 }
 
 // The attention's output of the first `rows` rows, as `next` wants it.
-Forward::Operand Forward::attended(PackedMatrix const& next, int64_t rows) {
+Operand Forward::attended(PackedMatrix const& next, int64_t rows) {
   Operand const to = operand(next, work_.attended, attended_stride_);
   if (next.grouped())
     share_rows(rows, next.k, [&](int64_t begin, int64_t end) {
-      kernels_.quantise(work_.groups, to.ldx, work_.attended, model_.dtype(), attended_stride_, next.k, begin,
-                        end);
+      kernels_.quantise(to, work_.attended, model_.dtype(), attended_stride_, next.k, begin, end);
     });
   return to;
 }
 
 // silu(gate) . up of the first `rows` rows of `normed`, as `next` wants it.
-Forward::Operand Forward::multiply_swiglu(Operand const& normed, PackedMatrix const& gate_up, int64_t rows,
-                                          PackedMatrix const& next) {
+Operand Forward::multiply_swiglu(Operand const& normed, PackedMatrix const& gate_up, int64_t rows,
+                                 PackedMatrix const& next) {
   Operand to = operand(next, work_.activated, activated_stride_);
-  if (next.grouped()) to.x = work_.activated_groups;  // `normed` may be in the others
-  SwigluGemm const gemm{.x = normed.x,
-                        .ldx = normed.ldx,
-                        .w = &gate_up,
-                        .out = to.x,
-                        .out_dtype = to.dtype,
-                        .ldo = to.ldx,
-                        .tokens = rows,
-                        .scratch = work_.gate_up};
+  if (next.grouped()) to.rows = work_.activated_groups;  // `normed` may be in the others
+  SwigluGemm const gemm{
+      .x = normed.rows, .ldx = normed.ld, .w = &gate_up, .out = to, .tokens = rows, .scratch = work_.gate_up};
   parallel_swiglu(pool_, kernels_, gemm, gemm_pieces(gate_up, rows));
   return to;
 }
 
 void Forward::multiply(Gemm gemm, Operand const& x) {
-  gemm.x = x.x;
-  gemm.ldx = x.ldx;
+  gemm.x = x.rows;
+  gemm.ldx = x.ld;
   parallel_gemm(pool_, kernels_, gemm, gemm_pieces(*gemm.w, gemm.tokens));
 }
 

@@ -70,12 +70,6 @@ class Forward {
   void keep_sampled_rows(StepPlan const& plan);
   void finish_layer(int32_t layer, int64_t rows);
   void sample(StepPlan const& plan, uint32_t* rows);
-  // Rows of activations as a matrix wants them: numbers, or groups of integers.
-  struct Operand {
-    void* x;
-    int64_t ldx;
-    Dtype dtype;
-  };
   Operand operand(PackedMatrix const& w, char* plain, int64_t stride) const;
   Operand normalise(float const* weight, int64_t rows, PackedMatrix const& next);
   Operand multiply_swiglu(Operand const& normed, PackedMatrix const& gate_up, int64_t rows,

@@ -220,14 +220,6 @@ bool Model::has_fp8() const {
   return std::find(formats_.begin(), formats_.end(), BUNTING_FORMAT_FP8) != formats_.end();
 }
 
-int64_t Model::largest_group() const {
-  int64_t largest = std::max(embedding_.group, lm_head_.group);
-  for (LayerWeights const& layer : layers_)
-    for (PackedMatrix const* matrix : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down})
-      largest = std::max(largest, matrix->group);
-  return largest;
-}
-
 void Model::read_formats() {
   formats_.assign(2 + 4 * layers_.size(), BUNTING_FORMAT_PLAIN);
   if (shape_.formats) std::copy_n(shape_.formats, formats_.size(), formats_.begin());

@@ -55,8 +55,6 @@ class Model {
   // Whether matrix `index` (engine.h, `formats`) is to be e4m3 in an engine's copy, and whether any is.
   bool is_fp8(int32_t index) const { return formats_[size_t(index)] == BUNTING_FORMAT_FP8; }
   bool has_fp8() const;
-  // The largest group of a matrix of integers; kGroup if there are none.
-  int64_t largest_group() const;
   // Input width of the widest matrix whose weights are grouped, padded; 0: all are plain.
   int64_t grouped_width() const { return grouped_width_; }
 

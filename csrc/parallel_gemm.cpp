@@ -63,14 +63,14 @@ void parallel_swiglu(ThreadPool& pool, Kernels const& kernels, SwigluGemm const&
   bool const is_few = g.tokens <= kRowsLeast;
   int64_t const rows = is_few ? kRowsLeast : std::min<int64_t>(256, cut_gemm(panels, g.tokens, pieces).rows);
   int64_t const width_most = kSwigluScratch / (2 * kPanel * rows);
-  // Groups come in pairs of 64 columns.
-  bool const is_grouped = g.out_dtype == Dtype::q8;
-  int64_t const width_least = is_grouped ? 2 * kGroup / kPanel : 1;
+  // Groups come in pairs at least, and those that share a scale are made at once.
+  bool const is_grouped = g.out.dtype == Dtype::q8;
+  int64_t const width_least = is_grouped ? std::max<int64_t>(2 * kGroup, g.out.group) / kPanel : 1;
+  static_assert(kPanelsLeast % (kGroupMax / kPanel) == 0);
   int64_t const width_few = round_up(ceil_div(panels, pieces), width_least);
   int64_t const width = is_few ? std::clamp(width_few, width_least, width_most) : kPanelsLeast;
   int64_t const row_blocks = ceil_div(g.tokens, rows);
-  int64_t const out_bytes = is_grouped ? int64_t(sizeof(InputGroup)) : int64_t(dtype_bytes(g.out_dtype));
-  int64_t const x_row_bytes = g.ldx * input_bytes(g.w->dtype), out_row_bytes = g.ldo * out_bytes;
+  int64_t const x_row_bytes = g.ldx * input_bytes(g.w->dtype);
   auto const piece = [&](int64_t panel, int64_t row, float* gates) {
     int64_t const count = std::min(width, panels - panel), columns = count * kPanel;
     PackedMatrix const gate = panels_of(*g.w, panel, count), up = panels_of(*g.w, panels + panel, count);
@@ -85,8 +85,9 @@ void parallel_swiglu(ThreadPool& pool, Kernels const& kernels, SwigluGemm const&
     part.y = gates + columns;
     kernels.gemm(part, 0, count);
     int64_t const column = panel * kPanel / (is_grouped ? kGroup : 1);
-    char* const out = static_cast<char*>(g.out) + row * out_row_bytes + column * out_bytes;
-    kernels.swiglu(out, g.out_dtype, g.ldo, gates, 2 * columns, columns, 0, part.tokens);
+    Operand out = g.out;
+    out.rows = g.out.row(row) + column * g.out.element_bytes();
+    kernels.swiglu(out, gates, 2 * columns, columns, 0, part.tokens);
   };
   pool.run(ceil_div(panels, width) * row_blocks, 1, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t i = begin; i < end; ++i)

@@ -24,9 +24,7 @@ struct SwigluGemm {
   void const* x = nullptr;  // as Gemm::x
   int64_t ldx = 0;
   PackedMatrix const* w = nullptr;  // [2 F, K], F a multiple of kPanel: gates, then ups
-  void* out = nullptr;  // [T, ldo] f32 or bf16, columns from F on are left as they are; or InputGroup for q8
-  Dtype out_dtype = Dtype::bf16;
-  int64_t ldo = 0;
+  Operand out;                      // [T, ld]; columns from F on are left as they are
   int64_t tokens = 0;
   float* scratch = nullptr;  // kSwigluScratch floats for each thread
 };

@@ -188,15 +188,8 @@ function chooseKv({ kv }: Config, isGpu: boolean, numbers: "bf16" | "f32"): KvFo
 }
 
 function chooseQuant({ quant }: Config, isGpu: boolean): Quant {
-  if (isGpu) return quant;
-  if (quant === "fp8") {
-    throw new ConfigError("--quant fp8: a CPU has weights in bf16, f32, int8 and int4; use --quant int8.");
-  }
-  const [integers, group] = quant.split("-g");
-  if (group === undefined) return quant;
-  throw new ConfigError(
-    `--quant ${quant}: a CPU has int8 and int4 in groups of 32, not of ${group}; use --quant ${integers}.`,
-  );
+  if (isGpu || quant !== "fp8") return quant;
+  throw new ConfigError("--quant fp8: a CPU has weights in bf16, f32, int8 and int4; use --quant int8.");
 }
 
 function chooseGemm({ gemm }: Config, isGpu: boolean): GemmChoice {

@@ -3,9 +3,10 @@
 // A product type, DotQ8 or DotQ4, has
 //   kBytes                       of a group's values in a panel
 //   Weight load(values, step)    step s (k = 4s .. 4s+3 of the group) of 16 columns
-//   Sum start(minus_sum)         of a group and a row; minus_sum is InputGroup's
+//   Sum start(minus_sum)         of a row and the groups that share a scale; minus_sum is InputGroup's
 //   Sum add(sum, weight, x4)     += w * x, x4 the four int8 of the row at that step
-//   f32x16 finish(sum, minus_sum)   the sums of the group's 32 products, as f32 (they are below 2^24: exact)
+//   Sum end_group(sum)           after the steps of each group
+//   f32x16 finish(sum)           the sums of the products, as f32 (they are below 2^24: exact)
 //
 // Weights are stored as unsigned numbers, q + 128 or q + 8. VPDPBUSD multiplies unsigned weights by signed
 // inputs, and minus_sum times the zero takes the excess away. Without it, VPMADDUBSW adds pairs of products
@@ -52,12 +53,16 @@ struct Bytes {
   static BUNTING_INLINE Vector widen(Vector x) { return _mm512_madd_epi16(x, _mm512_set1_epi16(1)); }
   static BUNTING_INLINE vf to_f32(Vector x) { return __builtin_convertvector((vi)x, vf); }
 #if defined(__AVX512VNNI__)
+  // Shifted before they are broadcast, numbers would go through a general register.
   template <int Bits>
   static BUNTING_INLINE Vector shift_left(Vector x) {
+    asm("" : "+v"(x));
     return (Vector)((vi)x << Bits);
   }
+  // Compilers copy the sums of a loop from one register to another around the intrinsic.
   static BUNTING_INLINE Vector dot(Vector sum, Vector unsigned_w, Vector x) {
-    return _mm512_dpbusd_epi32(sum, unsigned_w, x);
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(unsigned_w), "v"(x));
+    return sum;
   }
 #endif
 };
@@ -93,7 +98,8 @@ struct Bytes {
     return (Vector)((vi)x << Bits);
   }
   static BUNTING_INLINE Vector dot(Vector sum, Vector unsigned_w, Vector x) {
-    return _mm256_dpbusd_avx_epi32(sum, unsigned_w, x);
+    asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(unsigned_w), "x"(x));
+    return sum;
   }
 #endif
 };
@@ -140,7 +146,8 @@ struct Dot {
     for (int i = 0; i < Bytes::kCount; ++i) sum.part[i] = Bytes::dot(sum.part[i], w.part[i], x);
     return sum;
   }
-  static BUNTING_INLINE f32x16 finish(Sum const& sum, int32_t) {
+  static BUNTING_INLINE Sum end_group(Sum sum) { return sum; }
+  static BUNTING_INLINE f32x16 finish(Sum const& sum) {
     f32x16 y;
     for (int i = 0; i < Bytes::kCount; ++i) y.r[i] = Bytes::to_f32(sum.part[i]);
     return y;
@@ -152,7 +159,11 @@ struct Dot {
 template <bool kFour>
 struct Dot {
   static constexpr int kBytes = kGroup * kPanel / (kFour ? 2 : 1);
-  using Sum = ColumnBytes;
+  struct SumQ4 {
+    Bytes::Vector part[Bytes::kCount];   // 32 bits: of the groups before
+    Bytes::Vector pairs[Bytes::kCount];  // 16 bits: of this one
+  };
+  using Sum = std::conditional_t<kFour, SumQ4, ColumnBytes>;
   struct WeightQ8 {
     Bytes::Signed part[Bytes::kCount];
   };
@@ -168,16 +179,19 @@ struct Dot {
       return w;
     }
   }
-  static BUNTING_INLINE Sum start(int32_t) {
+  static BUNTING_INLINE Sum start(int32_t minus_sum) {
     Sum sum;
-    for (auto& part : sum.part) part = Bytes::zero();
+    for (int i = 0; i < Bytes::kCount; ++i) {
+      sum.part[i] = kFour ? Bytes::set(8 * minus_sum) : Bytes::zero();
+      if constexpr (kFour) sum.pairs[i] = Bytes::zero();
+    }
     return sum;
   }
   static BUNTING_INLINE Sum add(Sum sum, Weight const& w, int32_t x4) {
     Bytes::Vector const x = Bytes::set(x4);
     for (int i = 0; i < Bytes::kCount; ++i) {
       if constexpr (kFour) {
-        sum.part[i] = Bytes::add16(sum.part[i], Bytes::pairs(w.part[i], x));
+        sum.pairs[i] = Bytes::add16(sum.pairs[i], Bytes::pairs(w.part[i], x));
       } else {
         Bytes::Vector const products = Bytes::pairs(w.part[i].magnitude, Bytes::with_sign(x, w.part[i]));
         sum.part[i] = Bytes::add32(sum.part[i], Bytes::widen(products));
@@ -185,11 +199,18 @@ struct Dot {
     }
     return sum;
   }
-  static BUNTING_INLINE f32x16 finish(Sum const& sum, int32_t minus_sum) {
+  static BUNTING_INLINE Sum end_group(Sum sum) {
+    if constexpr (kFour) {
+      for (int i = 0; i < Bytes::kCount; ++i) {
+        sum.part[i] = Bytes::add32(sum.part[i], Bytes::widen(sum.pairs[i]));
+        sum.pairs[i] = Bytes::zero();
+      }
+    }
+    return sum;
+  }
+  static BUNTING_INLINE f32x16 finish(Sum const& sum) {
     f32x16 y;
-    for (int i = 0; i < Bytes::kCount; ++i)
-      y.r[i] = Bytes::to_f32(kFour ? Bytes::add32(Bytes::widen(sum.part[i]), Bytes::set(minus_sum << 3))
-                                   : sum.part[i]);
+    for (int i = 0; i < Bytes::kCount; ++i) y.r[i] = Bytes::to_f32(sum.part[i]);
     return y;
   }
 };
@@ -237,7 +258,8 @@ struct Dot {
     }
     return sum;
   }
-  static BUNTING_INLINE f32x16 finish(Sum const& sum, int32_t) {
+  static BUNTING_INLINE Sum end_group(Sum sum) { return sum; }
+  static BUNTING_INLINE f32x16 finish(Sum const& sum) {
     float columns[kPanel];
     for (int i = 0; i < kColumnPairs; ++i) {
       columns[2 * i] = float(sum.pair[i][0] + sum.pair[i][1]);

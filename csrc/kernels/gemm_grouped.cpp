@@ -19,17 +19,26 @@
 
 namespace bunting::BUNTING_ISA {
 
-void gemm_grouped(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
+namespace {
+
+template <class D>
+void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
 #if defined(BUNTING_HAS_INT8_TILES)
-  if (g.tokens > kTileRowsLeast) {
-    if (g.w->dtype == Dtype::q8) return gemm_blocks<GroupedTiles<DotQ8>>(g, panel_begin, panel_end);
-    return gemm_blocks<GroupedTiles<DotQ4>>(g, panel_begin, panel_end);
-  }
+  if (g.tokens > kTileRowsLeast) return gemm_blocks<GroupedTiles<D>>(g, panel_begin, panel_end);
 #endif
-  if (g.w->dtype == Dtype::q8)
-    gemm_blocks<GroupedMicro<DotQ8>>(g, panel_begin, panel_end);
+  if (g.w->group == kGroup)
+    gemm_blocks<GroupedMicro<D, false>>(g, panel_begin, panel_end);
   else
-    gemm_blocks<GroupedMicro<DotQ4>>(g, panel_begin, panel_end);
+    gemm_blocks<GroupedMicro<D, true>>(g, panel_begin, panel_end);
+}
+
+}  // namespace
+
+void gemm_grouped(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
+  if (g.w->dtype == Dtype::q8)
+    multiply<DotQ8>(g, panel_begin, panel_end);
+  else
+    multiply<DotQ4>(g, panel_begin, panel_end);
 }
 
 }  // namespace bunting::BUNTING_ISA

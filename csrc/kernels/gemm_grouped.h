@@ -1,10 +1,11 @@
 // gemm_grouped.h - GEMM micro-kernels for grouped weights on vector registers: R rows times N panels.
 //
-//   y[t, n] += sum over groups of (float(sum of q_x q_w within the group) * scale_x) * scale_w
+//   y[t, n] += sum over what shares scales of (float(sum of q_x q_w within it) * scale_x) * scale_w
 //
-// The inner sums are exact, whatever instructions make them (dot.h); the outer one runs over rising groups
-// with one fused multiply-add each. So every micro-kernel of a level that keeps to this order gives the same
-// bits, and the one for tiles (gemm_grouped_tile.h) may take the many rows where this one takes the few.
+// The inner sums, of 32, 64 or 128 products, are exact, whatever instructions make them (dot.h); the outer
+// one runs over rising k with one fused multiply-add each. So every micro-kernel of a level that keeps to
+// this order gives the same bits, and the one for tiles (gemm_grouped_tile.h) may take the many rows where
+// this one takes the few.
 #pragma once
 
 #include "kernels/dot.h"
@@ -39,62 +40,65 @@ BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
   return four;
 }
 
-template <class D, int R, int N>
-void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
+// `together`: groups that share scales, 1 unless kIsShared.
+template <class D, bool kIsShared, int R, int N>
+void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, Slice const& s) {
   constexpr int64_t kBlockBytes = kScaleBytes + 2 * D::kBytes;
   f32x16 sums[R][N];
   begin_sums(sums, s);
-  int64_t const bytes = s.k / (2 * kGroup) * kBlockBytes;
   char const* fetch = s.fetch.from;
   auto const fetch_line = [&]() __attribute__((always_inline)) {
     for (int n = 0; n < N; ++n) __builtin_prefetch(fetch + n * s.panel_stride);
     fetch += s.fetch.step;
   };
-  int64_t at = 0;
-  for (int64_t const end : {s.fetch.turn, bytes}) {
-    for (; at < end; at += kBlockBytes) {
-      char const* const w = s.w + at;
-      fetch_line();  // of the scales; the steps below fetch the others
-      for (int group = 0; group < 2; ++group, ++x) {
-        char const* const values = w + kScaleBytes + group * D::kBytes;
-        typename D::Sum dots[R][N];
-        for (int r = 0; r < R; ++r) {
-          auto const start = D::start(x[r * ldx].minus_sum);
-          for (int n = 0; n < N; ++n) dots[r][n] = start;
-        }
+  int64_t const groups = s.k / kGroup, turn = s.fetch.turn / kBlockBytes * 2;
+  for (int64_t group = 0; group < groups;) {
+    int64_t const end = kIsShared ? std::min(group + together, groups) : group + 1;
+    typename D::Sum dots[R][N];
+    for (int r = 0; r < R; ++r) {
+      auto const start = D::start(x[r * ldx].minus_sum);
+      for (int n = 0; n < N; ++n) dots[r][n] = start;
+    }
+    // Of the first of the groups: those behind the last number have none.
+    char const* const scales_at = s.w + group / 2 * kBlockBytes + group % 2 * kPanel * 2;
+    do {
+      char const* const block = s.w + group / 2 * kBlockBytes;
+      char const* const values = block + kScaleBytes + group % 2 * D::kBytes;
+      if (group == turn) fetch = s.fetch.after;
+      if (group % 2 == 0) fetch_line();  // of the scales; the steps below fetch the others
 #pragma GCC unroll 8
-        for (int step = 0; step < kSteps; ++step) {
-          if (step < D::kBytes / kLine) fetch_line();
-          typename D::Weight weights[N];
-          for (int n = 0; n < N; ++n) weights[n] = D::load(values + n * s.panel_stride, step);
-          for (int r = 0; r < R; ++r) {
-            int32_t const four = four_of(x[r * ldx], step);
-            for (int n = 0; n < N; ++n) dots[r][n] = D::add(dots[r][n], weights[n], four);
-          }
-        }
-        f32x16 scales[N];
-        for (int n = 0; n < N; ++n)
-          scales[n] = load_f16(reinterpret_cast<uint16_t const*>(w + n * s.panel_stride) + group * kPanel);
+      for (int step = 0; step < kSteps; ++step) {
+        if (step < D::kBytes / kLine) fetch_line();
+        typename D::Weight weights[N];
+        for (int n = 0; n < N; ++n) weights[n] = D::load(values + n * s.panel_stride, step);
         for (int r = 0; r < R; ++r) {
-          InputGroup const& in = x[r * ldx];
-          for (int n = 0; n < N; ++n)
-            sums[r][n] = fma(D::finish(dots[r][n], in.minus_sum) * set1(in.scale), scales[n], sums[r][n]);
+          int32_t const four = four_of(x[r * ldx], step);
+          for (int n = 0; n < N; ++n) dots[r][n] = D::add(dots[r][n], weights[n], four);
         }
       }
+      for (int r = 0; r < R; ++r)
+        for (int n = 0; n < N; ++n) dots[r][n] = D::end_group(dots[r][n]);
+      ++group, ++x;
+    } while (kIsShared && group < end);
+    f32x16 scales[N];
+    for (int n = 0; n < N; ++n)
+      scales[n] = load_f16(reinterpret_cast<uint16_t const*>(scales_at + n * s.panel_stride));
+    for (int r = 0; r < R; ++r) {
+      f32x16 const scale = set1(x[r * ldx - 1].scale);
+      for (int n = 0; n < N; ++n) sums[r][n] = fma(D::finish(dots[r][n]) * scale, scales[n], sums[r][n]);
     }
-    fetch = s.fetch.after;
   }
   end_sums(sums, s);
 }
 
-template <class D>
+template <class D, bool kIsShared>
 struct GroupedMicro {
   static constexpr int kRows = kGroupedRows, kStep = 2 * kGroup;
   static constexpr int64_t kStepBytes = kScaleBytes + 2 * D::kBytes;
 
   struct State {
     InputGroup const* x;
-    int64_t ldx;
+    int64_t ldx, together;
   };
 
   static int64_t k_block(int64_t tokens) { return tokens > kRows ? 2048 : int64_t{1} << 40; }
@@ -104,16 +108,17 @@ struct GroupedMicro {
   static void prepare(State& state, Gemm const& g, int64_t first, int64_t, int64_t k0, int64_t) {
     state.x = static_cast<InputGroup const*>(g.x) + first * g.ldx + k0 / kGroup;
     state.ldx = g.ldx;
+    state.together = g.w->group / kGroup;
   }
 
-  using Block = void (*)(InputGroup const*, int64_t, Slice const&);
+  using Block = void (*)(InputGroup const*, int64_t, int64_t, Slice const&);
   template <int R, int N>
-  static constexpr Block kBlock = multiply_groups<D, R, N>;
+  static constexpr Block kBlock = multiply_groups<D, kIsShared, R, N>;
   static constexpr int panels_of(int rows) { return grouped_panels(rows); }
 
   static void multiply(State const& state, int64_t rows, int64_t panels, Slice const& slice) {
     static constexpr BlockTable<GroupedMicro, kGroupedRows, kGroupedPanels> kBlocks;
-    kBlocks.at[rows - 1][panels - 1](state.x, state.ldx, slice);
+    kBlocks.at[rows - 1][panels - 1](state.x, state.ldx, state.together, slice);
   }
 };
 

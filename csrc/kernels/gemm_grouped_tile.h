@@ -4,8 +4,9 @@
 // Its products with 16 rows are finished in vector registers: that order is the one of gemm_grouped.h, and so
 // are the bits. Tiles 0 .. 3: integer sums of 2 x 2; 6: inputs; 7: weights.
 //
-// A group takes 16 cycles of the tile unit and about 25 of the vector unit: a third of what tiles could do
-// with one scale per row, three times what VPDPBUSD does.
+// A group takes 16 cycles of the tile unit, and what shares scales about 25 of the vector unit to be
+// finished: with groups of 32 a third of what tiles could do with one scale per row, three times what
+// VPDPBUSD does.
 #pragma once
 
 #if defined(BUNTING_AMX_EMULATED) || defined(__AMX_INT8__)
@@ -29,6 +30,7 @@ struct GroupedTiles {
 
   struct State {
     HalfTiles tiles;
+    int64_t together;  // groups that share scales
     // Of a block of rows, tile by tile, zero beyond the last row: [row tiles][groups][16 rows]
     alignas(64) int8_t q[kRows * kBlockK];
     float scale[kRows * kBlockK / kGroup];
@@ -43,6 +45,7 @@ struct GroupedTiles {
 
   static void prepare(State& state, Gemm const& g, int64_t first, int64_t rows, int64_t k0, int64_t k) {
     int64_t const groups = k / kGroup, padded = round_up(rows, kTileRows);
+    state.together = g.w->group / kGroup;
     for (int64_t r = 0; r < padded; ++r) {
       InputGroup const* const from = static_cast<InputGroup const*>(g.x) + (first + r) * g.ldx + k0 / kGroup;
       for (int64_t i = 0; i < groups; ++i) {
@@ -88,28 +91,32 @@ struct GroupedTiles {
       char const* const values = block + kScaleBytes + group % 2 * D::kBytes;
       int8_t const* const upper = state.q + group * kTileRows * kGroup;
       int8_t const* const lower = upper + groups * kTileRows * kGroup;
-      tiles.template zero<0>();
-      if constexpr (RowTiles > 1) tiles.template zero<1>();
+      if (group % state.together == 0) {
+        tiles.template zero<0>();
+        if constexpr (RowTiles > 1) tiles.template zero<1>();
+        if constexpr (N > 1) tiles.template zero<2>();
+        if constexpr (N > 1 && RowTiles > 1) tiles.template zero<3>();
+      }
       tiles.template load<7>(tile_of(state, values, 0), 64);
       tiles.template load<6>(upper, kGroup);
       tiles.template multiply_int8<0, 6, 7>();
       if constexpr (RowTiles > 1) tiles.template load<6>(lower, kGroup);
       if constexpr (RowTiles > 1) tiles.template multiply_int8<1, 6, 7>();
       if constexpr (N > 1) {
-        tiles.template zero<2>();
-        if constexpr (RowTiles > 1) tiles.template zero<3>();
         tiles.template load<7>(tile_of(state, values + s.panel_stride, 1), 64);
         if constexpr (RowTiles > 1) tiles.template multiply_int8<3, 6, 7>();
         if constexpr (RowTiles > 1) tiles.template load<6>(upper, kGroup);
         tiles.template multiply_int8<2, 6, 7>();
       }
+      if ((group + 1) % state.together != 0 && group + 1 < groups) continue;
       tiles.template store<0>(state.dots[0], kPanel * 4);
       if constexpr (RowTiles > 1) tiles.template store<1>(state.dots[1], kPanel * 4);
       if constexpr (N > 1) tiles.template store<2>(state.dots[2], kPanel * 4);
       if constexpr (N > 1 && RowTiles > 1) tiles.template store<3>(state.dots[3], kPanel * 4);
+      int64_t const first = group / state.together * state.together;
+      char const* const scales_at = s.w + first / 2 * kStepBytes + first % 2 * kPanel * 2;
       for (int n = 0; n < N; ++n) {
-        f32x16 const scales =
-            load_f16(reinterpret_cast<uint16_t const*>(block + n * s.panel_stride) + group % 2 * kPanel);
+        f32x16 const scales = load_f16(reinterpret_cast<uint16_t const*>(scales_at + n * s.panel_stride));
         for (int64_t r = 0; r < rows; ++r) {
           int64_t const at = (r / kTileRows * groups + group) * kTileRows + r % kTileRows;
           int32_t const* const dots = state.dots[n * kTilesOfRows + r / kTileRows] + r % kTileRows * kPanel;

@@ -2,6 +2,8 @@
 // multiply-add here, so that every level gives the same bits.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/simd.h"
 
 namespace bunting::BUNTING_ISA {
@@ -47,35 +49,68 @@ BUNTING_INLINE void store_int8(int8_t* q, f32x16 integers) {
   std::memcpy(q, &bytes, 16);
 }
 
-// 32 activations as integers that share a scale:
+// Activations as integers, 32 in a group, of kGroups groups that share a scale:
 //   scale = max |x| / 127      q = round_to_even(x * (127 / max |x|))      minus_sum = -(sum of q)
-// A group of numbers below 1e-30 is zero. One with a number that is not finite has the scale NaN, so that the
-// whole row of the product becomes NaN and nothing else.
-BUNTING_INLINE void quantise_group(InputGroup& to, f32x16 first, f32x16 second) {
+// Numbers below 1e-30 are zero. If there is one that is not finite the scale is NaN, so that the whole row of
+// the product becomes NaN and nothing else.
+template <int kGroups>
+BUNTING_INLINE void quantise_groups(InputGroup* to, f32x16 const (&x)[2 * kGroups]) {
   constexpr float kLeast = 1e-30f;  // 127 / kLeast is finite
-  float const largest = largest_magnitude(first, second);
-  uint32_t bits;
-  std::memcpy(&bits, &largest, 4);
+  uint32_t bits = 0;                // of the largest magnitude
+  for (int i = 0; i < kGroups; ++i) {
+    float const magnitude = largest_magnitude(x[2 * i], x[2 * i + 1]);
+    uint32_t its_bits;
+    std::memcpy(&its_bits, &magnitude, 4);
+    bits = its_bits > bits ? its_bits : bits;
+  }
+  float largest;
+  std::memcpy(&largest, &bits, 4);
   if (bits >= kInfinity || largest < kLeast) {
-    to = {};
-    if (bits >= kInfinity) to.scale = __builtin_nanf("");
+    for (int i = 0; i < kGroups; ++i) {
+      to[i] = {};
+      if (bits >= kInfinity) to[i].scale = __builtin_nanf("");
+    }
     return;
   }
   f32x16 const to_integers = set1(127.0f / largest);
-  f32x16 const q = round(first * to_integers), q16 = round(second * to_integers);
-  store_int8(to.q, q);
-  store_int8(to.q + 16, q16);
-  to.scale = largest / 127.0f;
-  to.minus_sum = -int32_t(sum(q + q16));
+  f32x16 sums = zero();
+  for (int i = 0; i < kGroups; ++i) {
+    f32x16 const q = round(x[2 * i] * to_integers), q16 = round(x[2 * i + 1] * to_integers);
+    store_int8(to[i].q, q);
+    store_int8(to[i].q + 16, q16);
+    sums = sums + (q + q16);
+  }
+  int32_t const minus_sum = -int32_t(sum(sums));
+  for (int i = 0; i < kGroups; ++i) {
+    to[i].scale = largest / 127.0f;
+    to[i].minus_sum = minus_sum;
+  }
 }
 
 // `width` numbers as groups, an even number of them, as matrices want it. row(i): those from i on, 16 of them
 // or as many as there are and zeros.
+template <int kGroups, class Row>
+BUNTING_INLINE void quantise_row_by(InputGroup* to, int64_t width, Row row) {
+  int64_t const groups = round_up(width, 2 * kGroup) / kGroup;
+  auto const quantise = [&](auto count, int64_t group) __attribute__((always_inline)) {
+    f32x16 x[2 * count.value];
+    for (int i = 0; i < 2 * count.value; ++i) {
+      int64_t const at = group * kGroup + i * 16;
+      x[i] = at < width ? row(at) : zero();
+    }
+    quantise_groups<count.value>(to + group, x);
+  };
+  int64_t group = 0;
+  for (; group + kGroups <= groups; group += kGroups) quantise(std::integral_constant<int, kGroups>{}, group);
+  if (group < groups) quantise(std::integral_constant<int, 2>{}, group);  // two of four are left
+}
+
+// `together` numbers share a scale.
 template <class Row>
-BUNTING_INLINE void quantise_row(InputGroup* to, int64_t width, Row row) {
-  for (int64_t i = 0; i < width; i += kGroup)
-    quantise_group(*to++, row(i), i + 16 < width ? row(i + 16) : zero());
-  if (width % (2 * kGroup) > 0 && width % (2 * kGroup) <= kGroup) *to = {};
+BUNTING_INLINE void quantise_row(InputGroup* to, int64_t width, int64_t together, Row row) {
+  if (together == kGroup) return quantise_row_by<1>(to, width, row);
+  if (together == 2 * kGroup) return quantise_row_by<2>(to, width, row);
+  quantise_row_by<kGroupMax / kGroup>(to, width, row);
 }
 
 }  // namespace bunting::BUNTING_ISA

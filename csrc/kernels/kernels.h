@@ -28,8 +28,8 @@ enum class Dtype : int32_t { f32 = 0, f16 = 1, bf16 = 2, q4 = 16, q8 = 20 };
 
 inline constexpr int kPanel = 16;     // columns of a packed panel
 inline constexpr int kKAlign = 32;    // K is padded with zeros to a multiple of this (one AMX tile of bf16)
-inline constexpr int kGroup = 32;     // consecutive k of a row that share a scale in q8 and q4
-inline constexpr int kGroupMax = 128; // of which GPUs let more share one
+inline constexpr int kGroup = 32;     // consecutive k of a row that have a scale in q8 and q4
+inline constexpr int kGroupMax = 128; // that may share one
 inline constexpr int kPageTokens = 16;  // Tp; attention kernels are written for this
 
 constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
@@ -46,8 +46,8 @@ struct PackedMatrix {
   Dtype dtype = Dtype::bf16;  // f32, bf16, q8 or q4
   int64_t n = 0, k = 0;
   void* data = nullptr;  // 64-byte aligned, owned by the model
-  // q8 and q4: consecutive k that were rounded with one scale, of which each of their groups of kGroup has a copy; a
-  // multiple of kGroup, at most kGroupMax.
+  // q8 and q4: consecutive k that were rounded with one scale, of which each of their groups of kGroup has a copy; kGroup
+  // times a power of two, at most kGroupMax.
   int64_t group = kGroup;
   bool grouped() const { return dtype == Dtype::q8 || dtype == Dtype::q4; }
   int64_t k_align() const { return grouped() ? 2 * kGroup : kKAlign; }
@@ -67,12 +67,13 @@ struct PackedMatrix {
   size_t bytes() const { return size_t(panels() * panel_bytes()); }
 };
 
-// kGroup consecutive values of a row that is multiplied with grouped weights: value = scale * q, -127 <= q <= 127. A group
-// that had a value that is not finite has the scale NaN.
+// kGroup consecutive values of a row that is multiplied with grouped weights: value = scale * q, -127 <= q <= 127. As many of
+// them as of the weights share a scale, of which each has a copy; if they had a value that is not finite, it is NaN.
 struct InputGroup {
   int8_t q[kGroup];
   float scale;
-  int32_t minus_sum;  // -(sum of q): what a step of 1 in the zero of unsigned weights adds to a product
+  // -(sum of q of all that share the scale): what a step of 1 in the zero of unsigned weights adds to their product.
+  int32_t minus_sum;
 };
 
 // Bytes of an element of a GEMM's x.
@@ -80,10 +81,20 @@ constexpr int64_t input_bytes(Dtype weights) {
   return weights == Dtype::f32 ? 4 : weights == Dtype::bf16 ? 2 : int64_t(sizeof(InputGroup));
 }
 
+// Rows of activations as a matrix is multiplied with them: f32, bf16 or, for q8, InputGroup.
+struct Operand {
+  void* rows = nullptr;
+  int64_t ld = 0;  // elements from one row to the next
+  Dtype dtype = Dtype::bf16;
+  int64_t group = kGroup;  // q8: PackedMatrix::group of the matrix
+  int64_t element_bytes() const { return dtype == Dtype::f32 ? 4 : dtype == Dtype::bf16 ? 2 : int64_t(sizeof(InputGroup)); }
+  char* row(int64_t t) const { return static_cast<char*>(rows) + t * ld * element_bytes(); }
+};
+
 // y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n], f32 sums, for all t in [0, T) and the columns of some panels.
 struct Gemm {
   // [T, ldx]. Plain weights: bf16 or f32 like w.dtype; ldx >= kp, columns K..kp-1 are zero; 64-byte aligned rows. Grouped
-  // weights: InputGroup, ldx >= kp / kGroup.
+  // weights: InputGroup rounded in groups of w.group, ldx >= kp / kGroup.
   void const* x = nullptr;
   int64_t ldx = 0;
   PackedMatrix const* w = nullptr;
@@ -201,19 +212,17 @@ struct Kernels {
   // Grouped weights come from any plain source, or from blocks of their own type as a GGUF file has them, k % kGroup = 0.
   void (*pack)(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end);
   void (*gemm)(Gemm const& g, int64_t panel_begin, int64_t panel_end);
-  // Rows [begin, end) of x [T, ldx], f32 or bf16, as groups: to [T, ldto] with ldto >= round_up(k, 64) / kGroup.
-  void (*quantise)(InputGroup* to, int64_t ldto, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t begin,
-                   int64_t end);
+  // Rows [begin, end) of x [T, ldx], f32 or bf16, as groups: `to` in q8, with ld >= round_up(k, 64) / kGroup.
+  void (*quantise)(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t begin, int64_t end);
 
   // x[t, :] = embedding row of token ids[t] as f32, for t in [begin, end). The table is a PackedMatrix [V, H].
   void (*embed)(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end);
-  // y[t, :] = x[t, :] / sqrt(mean(x^2) + eps) * w, y in `out` dtype with columns H..ldy-1 zeroed; q8: as `quantise` would,
-  // ldy groups apart.
-  void (*rmsnorm)(void* y, Dtype out, int64_t ldy, float const* x, int64_t ldx, float const* w, int64_t h, float eps,
-                  int64_t begin, int64_t end);
+  // y[t, :] = x[t, :] / sqrt(mean(x^2) + eps) * w, columns H..ld-1 of y zeroed; q8: as `quantise` would.
+  void (*rmsnorm)(Operand const& y, float const* x, int64_t ldx, float const* w, int64_t h, float eps, int64_t begin,
+                  int64_t end);
   void (*rope_append)(RopeAppend const& a, int64_t begin, int64_t end);  // token rows
-  // y[t, f] = silu(gu[t, f]) * gu[t, F + f] for f < F, y in `out` dtype; q8: as above.
-  void (*swiglu)(void* y, Dtype out, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, int64_t begin, int64_t end);
+  // y[t, f] = silu(gu[t, f]) * gu[t, F + f] for f < F; q8: as above.
+  void (*swiglu)(Operand const& y, float const* gu, int64_t ldgu, int64_t f, int64_t begin, int64_t end);
   void (*attention)(Attention const& a, int64_t item_begin, int64_t item_end);
 
   // Draws one token, the same on every level for the same logits. `logits` [V] is not changed; `scratch` has

@@ -1,8 +1,8 @@
 // rmsnorm.cpp: y[t, h] = x[t, h] / sqrt(mean_h(x[t, h]^2) + eps) * w[h], one row per token.
 //
 //   x [T, ldx] f32      w [H] f32
-//   y [T, ldy] f32 or bf16, columns H .. ldy-1 zeroed (the GEMM reads them); may alias x if f32 and
-//              ldx == ldy == H; or q8: InputGroup, ldy of them, round_up(H, 64) / 32 written
+//   y [T, ld] f32 or bf16, columns H .. ld-1 zeroed (the GEMM reads them); may alias x if f32 and
+//              ldx == ld == H; or q8: InputGroup, round_up(H, 64) / 32 of them written
 //
 // Work:     token rows [begin, end); a row twice through L1.
 // Roofline: memory bound, T*H*(4 + 4 or 2) bytes.
@@ -14,8 +14,8 @@
 
 namespace bunting::BUNTING_ISA {
 
-void rmsnorm(void* y, Dtype out, int64_t ldy, float const* x, int64_t ldx, float const* w, int64_t h,
-             float eps, int64_t begin, int64_t end) {
+void rmsnorm(Operand const& y, float const* x, int64_t ldx, float const* w, int64_t h, float eps,
+             int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
     float const* row = x + t * ldx;
     f32x16 squares = zero();
@@ -27,16 +27,16 @@ void rmsnorm(void* y, Dtype out, int64_t ldy, float const* x, int64_t ldx, float
     auto const normed = [&](int64_t i) __attribute__((always_inline)) {
       return load_first(row + i, h - i) * scale * load_first(w + i, h - i);
     };
-    if (out == Dtype::q8) {
-      quantise_row(static_cast<InputGroup*>(y) + t * ldy, h, normed);
-    } else if (out == Dtype::f32) {
-      float* to = static_cast<float*>(y) + t * ldy;
+    if (y.dtype == Dtype::q8) {
+      quantise_row(reinterpret_cast<InputGroup*>(y.row(t)), h, y.group, normed);
+    } else if (y.dtype == Dtype::f32) {
+      float* to = reinterpret_cast<float*>(y.row(t));
       for (int64_t i = 0; i < h; i += 16) store_first(to + i, normed(i), h - i);
-      for (int64_t i = h; i < ldy; ++i) to[i] = 0;
+      for (int64_t i = h; i < y.ld; ++i) to[i] = 0;
     } else {
-      bf16* to = static_cast<bf16*>(y) + t * ldy;
+      bf16* to = reinterpret_cast<bf16*>(y.row(t));
       for (int64_t i = 0; i < h; i += 16) store_bf16_first(to + i, normed(i), h - i);
-      for (int64_t i = h; i < ldy; ++i) to[i] = 0;
+      for (int64_t i = h; i < y.ld; ++i) to[i] = 0;
     }
   }
 }

@@ -1,8 +1,8 @@
 // swiglu.cpp: y[t, f] = silu(gu[t, f]) * gu[t, F + f], silu(g) = g / (1 + e^-g), one row per token.
 //
 //   gu [T, ldgu] f32: F gates, then F ups
-//   y  [T, ldy]  f32 or bf16, columns F .. ldy-1 left as they are; or q8: InputGroup, ldy of them,
-//                round_up(F, 64) / 32 written
+//   y  [T, ld]   f32 or bf16, columns F .. ld-1 left as they are; or q8: InputGroup, round_up(F, 64) / 32 of
+//                them written
 //
 // Work:     token rows [begin, end).
 // Roofline: T*F*(8 + 4 or 2) bytes, in L2 when the rows follow their GEMM; 25 operations per 16 values.
@@ -13,8 +13,7 @@
 
 namespace bunting::BUNTING_ISA {
 
-void swiglu(void* y, Dtype out, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, int64_t begin,
-            int64_t end) {
+void swiglu(Operand const& y, float const* gu, int64_t ldgu, int64_t f, int64_t begin, int64_t end) {
   f32x16 const one = set1(1.0f);
   for (int64_t t = begin; t < end; ++t) {
     float const* gate = gu + t * ldgu;
@@ -23,14 +22,14 @@ void swiglu(void* y, Dtype out, int64_t ldy, float const* gu, int64_t ldgu, int6
       f32x16 const g = load_first(gate + i, f - i);
       return g / (one + exp(zero() - g)) * load_first(up + i, f - i);
     };
-    if (out == Dtype::q8) {
-      quantise_row(static_cast<InputGroup*>(y) + t * ldy, f, activated);
-    } else if (out == Dtype::f32) {
-      for (int64_t i = 0; i < f; i += 16)
-        store_first(static_cast<float*>(y) + t * ldy + i, activated(i), f - i);
+    if (y.dtype == Dtype::q8) {
+      quantise_row(reinterpret_cast<InputGroup*>(y.row(t)), f, y.group, activated);
+    } else if (y.dtype == Dtype::f32) {
+      float* const to = reinterpret_cast<float*>(y.row(t));
+      for (int64_t i = 0; i < f; i += 16) store_first(to + i, activated(i), f - i);
     } else {
-      for (int64_t i = 0; i < f; i += 16)
-        store_bf16_first(static_cast<bf16*>(y) + t * ldy + i, activated(i), f - i);
+      bf16* const to = reinterpret_cast<bf16*>(y.row(t));
+      for (int64_t i = 0; i < f; i += 16) store_bf16_first(to + i, activated(i), f - i);
     }
   }
 }

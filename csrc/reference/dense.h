@@ -18,9 +18,8 @@ void pack(PackedMatrix const& w, void const* src, Dtype src_dtype);
 // `count` numbers, a multiple of 32, in the integers and the one scale (a value of f16) of q8 or q4.
 void round_group(Dtype dtype, float const* values, int count, int8_t* q, double* scale);
 
-// Rows of x [T, ldx], f32 or bf16, as groups [T, ldto].
-void quantise(InputGroup* to, int64_t ldto, void const* x, Dtype dtype, int64_t ldx, int64_t k,
-              int64_t tokens);
+// Rows of x [T, ldx], f32 or bf16, as groups.
+void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t tokens);
 
 // y [T, N] becomes what g.y should; scale [T, N] the sum of the terms' absolute values, by which rounding
 // errors are measured. g.y holds the values before the GEMM and is not changed.

@@ -72,26 +72,33 @@ void round_group(Dtype dtype, float const* values, int count, int8_t* q, double*
   for (int i = 0; i < count; ++i) q[i] = int8_t(rounded(values[i] * (1.0f / float(*scale)), low, high));
 }
 
-void quantise(InputGroup* to, int64_t ldto, void const* x, Dtype dtype, int64_t ldx, int64_t k,
-              int64_t tokens) {
+void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t tokens) {
+  int64_t const width = round_up(k, 2 * kGroup);
   for (int64_t t = 0; t < tokens; ++t) {
-    for (int64_t group = 0; group < round_up(k, 2 * kGroup) / kGroup; ++group) {
-      InputGroup& out = to[t * ldto + group];
-      std::memset(&out, 0, sizeof out);
-      float values[kGroup], largest = 0;
+    InputGroup* const groups = reinterpret_cast<InputGroup*>(to.row(t));
+    std::memset(groups, 0, size_t(width / kGroup) * sizeof(InputGroup));
+    for (int64_t first = 0; first < width; first += to.group) {
+      int64_t const end = std::min(first + to.group, width);
+      auto const value = [&](int64_t i) {
+        return i < k ? get(dtype, static_cast<char const*>(x), size_t(t * ldx + i)) : 0.0f;
+      };
+      float largest = 0;
       bool is_finite = true;
-      for (int64_t i = 0; i < kGroup; ++i) {
-        int64_t const at = group * kGroup + i;
-        values[i] = at < k ? get(dtype, static_cast<char const*>(x), size_t(t * ldx + at)) : 0.0f;
-        largest = std::max(largest, std::fabs(values[i]));
-        is_finite = is_finite && std::isfinite(values[i]);
+      for (int64_t i = first; i < end; ++i) {
+        largest = std::max(largest, std::fabs(value(i)));
+        is_finite = is_finite && std::isfinite(value(i));
       }
-      if (!is_finite) out.scale = NAN;
+      for (int64_t i = first; i < end && !is_finite; i += kGroup) groups[i / kGroup].scale = NAN;
       if (!is_finite || largest < 1e-30f) continue;
-      out.scale = largest / 127.0f;
-      for (int i = 0; i < kGroup; ++i) {
-        out.q[i] = int8_t(std::nearbyintf(values[i] * (127.0f / largest)));
-        out.minus_sum -= out.q[i];
+      int32_t minus_sum = 0;
+      for (int64_t i = first; i < end; ++i) {
+        int8_t const q = int8_t(std::nearbyintf(value(i) * (127.0f / largest)));
+        groups[i / kGroup].q[i % kGroup] = q;
+        minus_sum -= q;
+      }
+      for (int64_t i = first; i < end; i += kGroup) {
+        groups[i / kGroup].scale = largest / 127.0f;
+        groups[i / kGroup].minus_sum = minus_sum;
       }
     }
   }

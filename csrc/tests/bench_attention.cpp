@@ -134,23 +134,21 @@ void bench_rows(Level const& level) {
   level.tell("rmsnorm", what,
              best_seconds(kBudget,
                           [&] {
-                            level.kernels.rmsnorm(y.data(), Dtype::bf16, kWidth, x.data(), kWidth,
-                                                  weight.data(), kWidth, 1e-6f, 0, kRows);
+                            level.kernels.rmsnorm({y.data(), kWidth}, x.data(), kWidth, weight.data(), kWidth,
+                                                  1e-6f, 0, kRows);
                           }),
              0, kElements * 6);
-  level.tell("swiglu", what,
-             best_seconds(kBudget,
-                          [&] {
-                            level.kernels.swiglu(y.data(), Dtype::bf16, kWidth, x.data(), 2 * kWidth, kWidth,
-                                                 0, kRows);
-                          }),
-             0, kElements * 10);
+  level.tell(
+      "swiglu", what,
+      best_seconds(kBudget,
+                   [&] { level.kernels.swiglu({y.data(), kWidth}, x.data(), 2 * kWidth, kWidth, 0, kRows); }),
+      0, kElements * 10);
   std::vector<InputGroup> groups(size_t(kRows * kWidth / kGroup));
   level.tell("quantise", what,
              best_seconds(kBudget,
                           [&] {
-                            level.kernels.quantise(groups.data(), kWidth / kGroup, y.data(), Dtype::bf16,
-                                                   kWidth, kWidth, 0, kRows);
+                            level.kernels.quantise({groups.data(), kWidth / kGroup, Dtype::q8}, y.data(),
+                                                   Dtype::bf16, kWidth, kWidth, 0, kRows);
                           }),
              0, kElements * (2 + double(sizeof(InputGroup)) / kGroup));
 }

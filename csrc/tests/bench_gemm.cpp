@@ -1,7 +1,8 @@
 // bench_gemm.cpp - how near the GEMM comes to what this machine can do, one thread, per level, format and
 // shape.
 //
-//   bunting_bench_gemm [--level avx2] [--format bf16|f32|q8|q4] [--tokens 1,32] [--shape 8192x2048] [--json]
+//   bunting_bench_gemm [--level avx2] [--format bf16|f32|q8|q8-g128|q4|q4-g128] [--tokens 1,32] [--shape
+//   8192x2048] [--json]
 //
 // Without an option: all there are. A row says time, GFLOP/s (for q8 and q4 billions of integer operations:
 // one multiplication and one addition per weight and row) and GB/s of packed weights, each with its share of
@@ -29,9 +30,11 @@ struct Options {
 };
 
 constexpr struct {
-  Dtype dtype;
   char const* name;
-} kFormats[] = {{Dtype::bf16, "bf16"}, {Dtype::f32, "f32"}, {Dtype::q8, "q8"}, {Dtype::q4, "q4"}};
+  Dtype dtype;
+  int64_t group = kGroup;
+} kFormats[] = {{"bf16", Dtype::bf16},       {"f32", Dtype::f32}, {"q8", Dtype::q8},
+                {"q8-g128", Dtype::q8, 128}, {"q4", Dtype::q4},   {"q4-g128", Dtype::q4, 128}};
 
 double gemm_seconds(Kernels const& kernels, PackedMatrix w, MemoryRegion const& weights, int64_t copies,
                     int64_t tokens) {
@@ -48,17 +51,16 @@ double gemm_seconds(Kernels const& kernels, PackedMatrix w, MemoryRegion const& 
   return best_seconds(0.3, [&] {
     w.data = weights.data() + size_t(copy++ % copies) * w.bytes();
     if (w.grouped())
-      kernels.quantise(reinterpret_cast<InputGroup*>(x.data()), ldx, rows.data(), Dtype::bf16, w.kp(), w.k, 0,
-                       tokens);
+      kernels.quantise({x.data(), ldx, Dtype::q8, w.group}, rows.data(), Dtype::bf16, w.kp(), w.k, 0, tokens);
     kernels.gemm(g, 0, w.panels());
   });
 }
 
-void bench(Kernels const& kernels, int32_t isa, Dtype dtype, char const* format, double read,
+void bench(Kernels const& kernels, int32_t isa, Dtype dtype, int64_t group, char const* format, double read,
            Options const& options) {
   double const peak = peak_operations(isa, dtype);
   for (Shape const shape : options.shapes) {
-    PackedMatrix const w{.dtype = dtype, .n = shape.n, .k = shape.k};
+    PackedMatrix const w{.dtype = dtype, .n = shape.n, .k = shape.k, .group = group};
     // Several copies in turn, so that no cache holds the weights from one run to the next.
     int64_t const copies = std::max<int64_t>(1, (int64_t{256} << 20) / int64_t(w.bytes()));
     MemoryRegion const weights(w.bytes() * size_t(copies), "weights");
@@ -116,17 +118,17 @@ int main(int count, char** arguments) {
   bench::Options options;
   if (!bench::parse(count, arguments, options)) {
     std::fprintf(stderr,
-                 "bunting_bench_gemm [--level name] [--format bf16|f32|q8|q4] [--tokens T,…] [--shape NxK] "
-                 "[--json]\n");
+                 "bunting_bench_gemm [--level name] [--format bf16|f32|q8|q8-g128|q4|q4-g128] [--tokens T,…] "
+                 "[--shape NxK] [--json]\n");
     return 2;
   }
   double const read = bench::peak_read_bytes();
   for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= best_isa(); ++isa) {
     Kernels const* kernels = kernels_for(isa);
     if (kernels == nullptr || (!options.level.empty() && options.level != kernels->name)) continue;
-    for (auto const& [dtype, format] : bench::kFormats)
+    for (auto const& [format, dtype, group] : bench::kFormats)
       if (options.format.empty() || options.format == format)
-        bench::bench(*kernels, isa, dtype, format, read, options);
+        bench::bench(*kernels, isa, dtype, group, format, read, options);
   }
   return 0;
 }

@@ -36,9 +36,6 @@ inline std::vector<Kernels const*> dense_levels() {
   return all;
 }
 
-// How weights can be kept.
-inline constexpr Dtype kWeightTypes[] = {Dtype::bf16, Dtype::f32, Dtype::q8, Dtype::q4};
-
 inline char const* name_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32:
@@ -53,6 +50,14 @@ inline char const* name_of(Dtype dtype) {
       return "q4";
   }
 }
+// How weights can be kept.
+struct WeightType {
+  Dtype dtype;
+  int64_t group = kGroup;
+};
+inline constexpr WeightType kWeightTypes[] = {{Dtype::bf16}, {Dtype::f32},     {Dtype::q8},
+                                              {Dtype::q4},   {Dtype::q8, 128}, {Dtype::q4, 64}};
+
 inline int64_t bytes_of(Dtype dtype) {
   return dtype == Dtype::f32 ? 4 : 2;
 }
@@ -83,10 +88,10 @@ inline Bytes random_rows(Random& random, Dtype dtype, int64_t rows, int64_t cols
 
 // A packed matrix of random weights, packed by the reference.
 struct Weights {
-  Weights(Random& random, Dtype dtype, int64_t n, int64_t k)
-      : matrix{.dtype = dtype, .n = n, .k = k}, bytes(int64_t(matrix.bytes())) {
+  Weights(Random& random, WeightType type, int64_t n, int64_t k)
+      : matrix{.dtype = type.dtype, .n = n, .k = k, .group = type.group}, bytes(int64_t(matrix.bytes())) {
     matrix.data = bytes.data.get();
-    Dtype const source_type = matrix.grouped() ? Dtype::f32 : dtype;
+    Dtype const source_type = matrix.grouped() ? Dtype::f32 : type.dtype;
     Bytes const source = random_rows(random, source_type, n, k, k);
     reference::pack(matrix, source.data.get(), source_type);
   }
@@ -110,7 +115,7 @@ struct Inputs {
 inline Inputs inputs_from(PackedMatrix const& w, Bytes& rows, int64_t ld, int64_t tokens, int64_t spare = 0) {
   Inputs inputs(w, tokens, spare);
   if (w.grouped()) {
-    reference::quantise(static_cast<InputGroup*>(inputs.row(0)), inputs.ldx, rows.f32(), Dtype::f32, ld, w.k,
+    reference::quantise({inputs.row(0), inputs.ldx, Dtype::q8, w.group}, rows.f32(), Dtype::f32, ld, w.k,
                         tokens);
     return inputs;
   }

@@ -14,6 +14,8 @@ namespace {
 
 constexpr int32_t kPrompt = 83;
 
+constexpr uint8_t kInt8Of128 = int(BUNTING_FORMAT_INT8) | int(BUNTING_GROUP_128);
+
 struct Variant {
   int32_t compute, window;
   std::vector<uint8_t> formats;  // of the tiny model: two and two layers of four
@@ -29,6 +31,8 @@ std::vector<Variant> const& variants() {
       {BUNTING_BF16, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_INT8)},
       {BUNTING_BF16, 21, std::vector<uint8_t>(10, BUNTING_FORMAT_INT4)},
       {BUNTING_F32, 0, {1, 0, 2, 1, 0, 2, 0, 2, 1, 1}},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(10, kInt8Of128)},
+      {BUNTING_BF16, 21, {129, 65, 130, 1, 66, 129, 0, 129, 2, 65}},
       {BUNTING_BF16, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_PLAIN), BUNTING_KV_INT8},
   };
   return all;
@@ -36,9 +40,9 @@ std::vector<Variant> const& variants() {
 
 std::string name_of(Variant const& variant, int32_t isa) {
   std::string formats;
-  for (uint8_t const format : variant.formats) formats += char('0' + format);
+  for (uint8_t const format : variant.formats) (formats += ' ') += std::to_string(format);
   return std::string(variant.compute == BUNTING_F32 ? "f32" : "bf16") + " isa " + std::to_string(isa) +
-         " window " + std::to_string(variant.window) + " formats " + formats + " kv " +
+         " window " + std::to_string(variant.window) + " formats" + formats + " kv " +
          std::to_string(variant.kv);
 }
 
@@ -228,9 +232,10 @@ TEST(engine_invariant_to_threads) {
   TinyFile const file(shape);
   std::vector<uint8_t> formats(6, BUNTING_FORMAT_PLAIN);
   shape.formats = formats.data();
-  for (int32_t const kind : {0, 1, 2, 3}) {
+  for (int32_t const kind : {0, 1, 2, 3, 4}) {
     shape.compute = kind == 0 ? BUNTING_F32 : BUNTING_BF16;
-    if (kind > 1) std::fill(formats.begin(), formats.end(), uint8_t(kind - 1));
+    uint8_t const format = kind < 4 ? uint8_t(kind - 1) : kInt8Of128;
+    if (kind > 1) std::fill(formats.begin(), formats.end(), format);
     ModelPointer const model = load_model(shape, file);
     REQUIRE(model, "no model");
     StepSpec prompts;

@@ -9,7 +9,7 @@ namespace bunting::test {
 namespace {
 
 struct Case {
-  Dtype dtype;
+  WeightType type;
   int64_t tokens, n, k;
   bool bias = false, accumulate = false;
 };
@@ -22,7 +22,7 @@ double allowed(int64_t k, double scale) {
 
 void check_case(Case const& c) {
   Random random{uint64_t(c.tokens * 1000003 + c.n * 1009 + c.k)};
-  Weights weights(random, c.dtype, c.n, c.k);
+  Weights weights(random, c.type, c.n, c.k);
   int64_t const ldy = c.n + 3;
   Inputs const x = random_inputs(random, weights.matrix, c.tokens, 64);
   Bytes bias = random_rows(random, Dtype::f32, 1, c.n, c.n);
@@ -61,40 +61,41 @@ void check_case(Case const& c) {
       }
     }
     CHECK(worst <= 1 && outside == 0,
-          "%s %s T=%d N=%d K=%d bias %d accumulate %d: off by %g of what is allowed, %d outside",
-          kernels->name, name_of(c.dtype), int(c.tokens), int(c.n), int(c.k), c.bias, c.accumulate, worst,
-          int(outside));
+          "%s %s in groups of %d T=%d N=%d K=%d bias %d accumulate %d: off by %g of what is allowed, %d "
+          "outside",
+          kernels->name, name_of(c.type.dtype), int(c.type.group), int(c.tokens), int(c.n), int(c.k), c.bias,
+          c.accumulate, worst, int(outside));
   }
 }
 
 }  // namespace
 
 TEST(gemm_matches_reference) {
-  for (Dtype dtype : kWeightTypes) {
+  for (WeightType const type : kWeightTypes) {
     for (int64_t tokens : {0, 1, 2, 3, 5, 8, 9, 15, 16, 17, 31, 32, 33, 50})
       for (int64_t n : {1, 15, 16, 17, 80})
-        for (int64_t k : {1, 31, 32, 33, 96}) check_case({dtype, tokens, n, k});
+        for (int64_t k : {1, 31, 32, 33, 96}) check_case({type, tokens, n, k});
   }
 }
 
 // Deeper than one block of k at every level, wider than a chunk of panels.
 TEST(gemm_matches_reference_across_blocks) {
-  for (Dtype dtype : kWeightTypes) {
-    for (int64_t tokens : {1, 7, 18}) check_case({dtype, tokens, 40, 9000});
-    check_case({dtype, 1, 40, 20000});
-    check_case({dtype, 40, 1030, 160});
-    check_case({dtype, 19, 600, 1056});
+  for (WeightType const type : kWeightTypes) {
+    for (int64_t tokens : {1, 7, 18}) check_case({type, tokens, 40, 9000});
+    check_case({type, 1, 40, 20000});
+    check_case({type, 40, 1030, 160});
+    check_case({type, 19, 600, 1056});
   }
 }
 
 TEST(gemm_adds_bias_and_residual) {
-  for (Dtype dtype : kWeightTypes) {
+  for (WeightType const type : kWeightTypes) {
     for (int64_t tokens : {1, 6, 20}) {
       for (int64_t k : {0, 40, 2100}) {
-        check_case({dtype, tokens, 50, k, true, false});
-        check_case({dtype, tokens, 50, k, false, true});
-        check_case({dtype, tokens, 50, k, true, true});
-        if (k == 0) check_case({dtype, tokens, 50, k});
+        check_case({type, tokens, 50, k, true, false});
+        check_case({type, tokens, 50, k, false, true});
+        check_case({type, tokens, 50, k, true, true});
+        if (k == 0) check_case({type, tokens, 50, k});
       }
     }
   }
@@ -105,11 +106,11 @@ TEST(gemm_adds_bias_and_residual) {
 TEST(gemm_rows_do_not_depend_on_company) {
   constexpr int64_t kTokens = 41, kN = 104;
   ThreadPool pool(3);
-  for (Dtype dtype : kWeightTypes) {
+  for (WeightType const type : kWeightTypes) {
     for (int64_t k : {64, 1088, 9000}) {
       for (bool accumulate : {false, true}) {
         Random random{uint64_t(k)};
-        Weights const weights(random, dtype, kN, k);
+        Weights const weights(random, type, kN, k);
         int64_t const panels = weights.matrix.panels();
         Inputs const x = random_inputs(random, weights.matrix, kTokens);
         Bytes const before = random_rows(random, Dtype::f32, kTokens, kN, kN);
@@ -142,7 +143,7 @@ TEST(gemm_rows_do_not_depend_on_company) {
             }
             CHECK(std::memcmp(alone.data.get(), together.data.get(), alone.size) == 0,
                   "%s %s K=%d accumulate %d: rows in groups of %d differ from rows alone", kernels->name,
-                  name_of(dtype), int(k), accumulate, int(count));
+                  name_of(type.dtype), int(k), accumulate, int(count));
           }
         }
       }
@@ -172,11 +173,11 @@ TEST(parallel_gemm_cuts_into_pieces) {
 
 TEST(parallel_gemm_equals_one_thread) {
   ThreadPool one(1), many(5);
-  for (Dtype dtype : kWeightTypes) {
+  for (WeightType const type : kWeightTypes) {
     for (int64_t tokens : {0, 1, 33, 100}) {
       for (int64_t n : {5, 600}) {
         Random random{uint64_t(n + tokens)};
-        Weights const weights(random, dtype, n, 96);
+        Weights const weights(random, type, n, 96);
         Inputs const x = random_inputs(random, weights.matrix, tokens);
         for (Kernels const* kernels : dense_levels()) {
           Bytes alone(tokens * n * 4), together(tokens * n * 4);
@@ -190,7 +191,7 @@ TEST(parallel_gemm_equals_one_thread) {
           g.y = together.f32();
           parallel_gemm(many, *kernels, g, 20);
           CHECK(std::memcmp(alone.data.get(), together.data.get(), alone.size) == 0, "%s %s T=%d N=%d",
-                kernels->name, name_of(dtype), int(tokens), int(n));
+                kernels->name, name_of(type.dtype), int(tokens), int(n));
         }
       }
     }
@@ -199,12 +200,12 @@ TEST(parallel_gemm_equals_one_thread) {
 
 TEST(parallel_swiglu_equals_gemm_then_swiglu) {
   ThreadPool one(1), many(3);
-  for (Dtype dtype : kWeightTypes) {
-    Dtype const plain = dtype == Dtype::f32 ? Dtype::f32 : Dtype::bf16;
+  for (WeightType const type : kWeightTypes) {
+    Dtype const plain = type.dtype == Dtype::f32 ? Dtype::f32 : Dtype::bf16;
     for (int64_t tokens : {0, 1, 32, 33, 300}) {
       for (int64_t f : {16, 48, 320}) {
         Random random{uint64_t(f + tokens)};
-        Weights const weights(random, dtype, 2 * f, 64);
+        Weights const weights(random, type, 2 * f, 64);
         Inputs const x = random_inputs(random, weights.matrix, tokens);
         for (Kernels const* kernels : dense_levels()) {
           if (kernels == &amx_emulated::kernels && tokens > 100) continue;  // slow
@@ -222,20 +223,18 @@ TEST(parallel_swiglu_equals_gemm_then_swiglu) {
             int64_t const bytes =
                 tokens * ldo * (out == Dtype::q8 ? int64_t(sizeof(InputGroup)) : bytes_of(out));
             Bytes want(bytes), got(bytes);
-            kernels->swiglu(want.data.get(), out, ldo, gates.f32(), 2 * f, f, 0, tokens);
+            kernels->swiglu({want.data.get(), ldo, out, type.group}, gates.f32(), 2 * f, f, 0, tokens);
             for (int64_t pieces : {1, 7}) {
               parallel_swiglu(many, *kernels,
                               {.x = x.row(0),
                                .ldx = x.ldx,
                                .w = &weights.matrix,
-                               .out = got.data.get(),
-                               .out_dtype = out,
-                               .ldo = ldo,
+                               .out = {got.data.get(), ldo, out, type.group},
                                .tokens = tokens,
                                .scratch = scratch.f32()},
                               pieces);
               CHECK(std::memcmp(want.data.get(), got.data.get(), want.size) == 0,
-                    "%s %s to %s T=%d F=%d, %d pieces", kernels->name, name_of(dtype), name_of(out),
+                    "%s %s to %s T=%d F=%d, %d pieces", kernels->name, name_of(type.dtype), name_of(out),
                     int(tokens), int(f), int(pieces));
             }
           }
@@ -247,9 +246,9 @@ TEST(parallel_swiglu_equals_gemm_then_swiglu) {
 
 // A row with a NaN must not reach the others: a broken sequence stays alone.
 TEST(gemm_keeps_not_a_number_in_its_row) {
-  for (Dtype dtype : kWeightTypes) {
+  for (WeightType const type : kWeightTypes) {
     Random random{5};
-    Weights const weights(random, dtype, 48, 64);
+    Weights const weights(random, type, 48, 64);
     Bytes rows = random_rows(random, Dtype::f32, 19, 64, 64);
     rows.f32()[7 * 64 + 3] = INFINITY;
     rows.f32()[7 * 64 + 4] = -INFINITY;
@@ -259,7 +258,7 @@ TEST(gemm_keeps_not_a_number_in_its_row) {
       kernels->gemm(
           {.x = x.row(0), .ldx = x.ldx, .w = &weights.matrix, .y = y.f32(), .ldy = 48, .tokens = 19}, 0, 3);
       for (int64_t i = 0; i < 19 * 48; ++i)
-        CHECK(std::isfinite(y.f32()[i]) == (i / 48 != 7), "%s %s row %d", kernels->name, name_of(dtype),
+        CHECK(std::isfinite(y.f32()[i]) == (i / 48 != 7), "%s %s row %d", kernels->name, name_of(type.dtype),
               int(i / 48));
     }
   }

@@ -33,23 +33,33 @@ void check_rows(char const* what, Kernels const& kernels, Dtype out, Bytes const
         what, kernels.name, name_of(out), int(tokens), int(width), worst, int(wrong));
 }
 
+// What rows of `width` numbers become, where `together` share a scale.
+struct Groups {
+  Groups(int64_t tokens, int64_t width, int64_t together)
+      : ld(round_up(width, 2 * kGroup) / kGroup),
+        bytes(tokens * ld * int64_t(sizeof(InputGroup))),
+        out{bytes.data.get(), ld, Dtype::q8, together} {}
+  int64_t ld;
+  Bytes bytes;
+  Operand out;
+};
+
 // Checks [tokens, width] groups against those of the same numbers in f32, `ld` of them in a row.
-void check_groups(char const* what, Kernels const& kernels, Bytes const& got, Bytes& numbers, int64_t tokens,
+void check_groups(char const* what, Kernels const& kernels, Groups const& got, Bytes& numbers, int64_t tokens,
                   int64_t width, int64_t ld) {
-  int64_t const groups = round_up(width, 2 * kGroup) / kGroup, padded = groups * kGroup;
-  Bytes rows(tokens * padded * 4), want(tokens * groups * int64_t(sizeof(InputGroup)));
+  int64_t const padded = got.ld * kGroup;
+  Bytes rows(tokens * padded * 4);
+  Groups want(tokens, width, got.out.group);
   for (int64_t t = 0; t < tokens; ++t)
     for (int64_t i = 0; i < padded; ++i)
       rows.f32()[t * padded + i] = i < width ? numbers.f32()[t * ld + i] : 0.0f;
-  kernels.quantise(reinterpret_cast<InputGroup*>(want.data.get()), groups, rows.data.get(), Dtype::f32,
-                   padded, width, 0, tokens);
-  CHECK(std::memcmp(got.data.get(), want.data.get(), want.size) == 0, "%s %s to groups T=%d width %d", what,
-        kernels.name, int(tokens), int(width));
+  kernels.quantise(want.out, rows.data.get(), Dtype::f32, padded, width, 0, tokens);
+  CHECK(std::memcmp(got.bytes.data.get(), want.bytes.data.get(), want.bytes.size) == 0,
+        "%s %s to groups of %d T=%d width %d", what, kernels.name, int(got.out.group), int(tokens),
+        int(width));
 }
 
-Bytes room_for_groups(int64_t tokens, int64_t width) {
-  return Bytes(tokens * round_up(width, 2 * kGroup) / kGroup * int64_t(sizeof(InputGroup)));
-}
+constexpr int64_t kTogether[] = {32, 64, 128};
 
 }  // namespace
 
@@ -64,14 +74,16 @@ TEST(rmsnorm_matches_reference) {
       for (Kernels const* kernels : dense_levels()) {
         for (Dtype out : {Dtype::f32, Dtype::bf16}) {
           Bytes y(tokens * ldy * bytes_of(out));
-          kernels->rmsnorm(y.data.get(), out, ldy, x.f32(), ldx, w.f32(), h, 1e-5f, tokens / 2, tokens);
-          kernels->rmsnorm(y.data.get(), out, ldy, x.f32(), ldx, w.f32(), h, 1e-5f, 0, tokens / 2);
+          Operand const rows{y.data.get(), ldy, out};
+          kernels->rmsnorm(rows, x.f32(), ldx, w.f32(), h, 1e-5f, tokens / 2, tokens);
+          kernels->rmsnorm(rows, x.f32(), ldx, w.f32(), h, 1e-5f, 0, tokens / 2);
           check_rows("rmsnorm", *kernels, out, y, want, tokens, h, ldy, true);
           if (out != Dtype::f32) continue;
-          Bytes groups = room_for_groups(tokens, h);
-          kernels->rmsnorm(groups.data.get(), Dtype::q8, round_up(h, 2 * kGroup) / kGroup, x.f32(), ldx,
-                           w.f32(), h, 1e-5f, 0, tokens);
-          check_groups("rmsnorm", *kernels, groups, y, tokens, h, ldy);
+          for (int64_t together : kTogether) {
+            Groups const groups(tokens, h, together);
+            kernels->rmsnorm(groups.out, x.f32(), ldx, w.f32(), h, 1e-5f, 0, tokens);
+            check_groups("rmsnorm", *kernels, groups, y, tokens, h, ldy);
+          }
         }
       }
     }
@@ -82,7 +94,7 @@ TEST(rmsnorm_of_zeros_is_zero) {
   for (Kernels const* kernels : dense_levels()) {
     std::vector<float> const x(40, 0.0f), w(40, 2.0f);
     std::vector<float> y(40, NAN);
-    kernels->rmsnorm(y.data(), Dtype::f32, 40, x.data(), 40, w.data(), 40, 1e-6f, 0, 1);
+    kernels->rmsnorm({y.data(), 40, Dtype::f32}, x.data(), 40, w.data(), 40, 1e-6f, 0, 1);
     for (float value : y) CHECK(value == 0, "%s: %g", kernels->name, value);
   }
 }
@@ -101,14 +113,16 @@ TEST(swiglu_matches_reference) {
       for (Kernels const* kernels : dense_levels()) {
         for (Dtype out : {Dtype::f32, Dtype::bf16}) {
           Bytes y(tokens * ldy * bytes_of(out));
-          kernels->swiglu(y.data.get(), out, ldy, gu.f32(), ldgu, f, tokens / 2, tokens);
-          kernels->swiglu(y.data.get(), out, ldy, gu.f32(), ldgu, f, 0, tokens / 2);
+          Operand const rows{y.data.get(), ldy, out};
+          kernels->swiglu(rows, gu.f32(), ldgu, f, tokens / 2, tokens);
+          kernels->swiglu(rows, gu.f32(), ldgu, f, 0, tokens / 2);
           check_rows("swiglu", *kernels, out, y, want, tokens, f, ldy, false);
           if (out != Dtype::f32) continue;
-          Bytes groups = room_for_groups(tokens, f);
-          kernels->swiglu(groups.data.get(), Dtype::q8, round_up(f, 2 * kGroup) / kGroup, gu.f32(), ldgu, f,
-                          0, tokens);
-          check_groups("swiglu", *kernels, groups, y, tokens, f, ldy);
+          for (int64_t together : kTogether) {
+            Groups const groups(tokens, f, together);
+            kernels->swiglu(groups.out, gu.f32(), ldgu, f, 0, tokens);
+            check_groups("swiglu", *kernels, groups, y, tokens, f, ldy);
+          }
         }
       }
     }
@@ -125,7 +139,7 @@ TEST(swiglu_at_the_ends) {
     for (auto const& c : cases) {
       float const gu[2] = {c.gate, 1};
       float y = 0.5f;
-      kernels->swiglu(&y, Dtype::f32, 1, gu, 2, 1, 0, 1);
+      kernels->swiglu({&y, 1, Dtype::f32}, gu, 2, 1, 0, 1);
       bool const right =
           std::isnan(c.want) ? std::isnan(y) : std::fabs(y - c.want) <= 1e-6f * std::fabs(c.want) + 1e-5f;
       CHECK(right, "%s: silu(%g) = %g", kernels->name, c.gate, y);

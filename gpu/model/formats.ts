@@ -5,14 +5,14 @@ import { TensorKind } from "./weights.ts";
 
 /** auto: Q8_0 and Q4_0 blocks of a GGUF file stay what they are (both in one matrix: int8), all else is plain. none: all is plain. int8, int4, fp8:
  *  plain matrices are rounded; the embedding and the vocabulary projection, of which everything hangs, int4 keeps in int8
- *  and fp8 as they are. Integers share a scale in groups of 32 or, on GPUs, of as many as the name says; int8 keeps blocks
- *  of a GGUF file in any case. */
+ *  and fp8 as they are. Integers share a scale in groups, int8 of 128 and int4 of 32 or of as many as the name says; int8
+ *  keeps blocks of a GGUF file, which are groups of 32, in any case. */
 export const quantNames = [
   "auto",
   "none",
   "int8",
   "int8-g64",
-  "int8-g128",
+  "int8-g32",
   "int4",
   "int4-g64",
   "int4-g128",
@@ -24,10 +24,10 @@ export type Quant = (typeof quantNames)[number];
 const vocabularyFormats = {
   int8: "int8",
   "int8-g64": "int8-g64",
-  "int8-g128": "int8-g128",
+  "int8-g32": "int8-g32",
   int4: "int8",
-  "int4-g64": "int8-g64",
-  "int4-g128": "int8-g128",
+  "int4-g64": "int8",
+  "int4-g128": "int8",
   fp8: "plain",
 } as const;
 
@@ -45,7 +45,7 @@ export interface FormatTensor {
 /** Values of BUNTING_Q4_0 and BUNTING_Q8_0: the stored types that are computed with as they are. */
 const storedFormats: Readonly<Record<number, MatrixFormat>> = {
   16: matrixFormats.int4,
-  20: matrixFormats.int8,
+  20: matrixFormats["int8-g32"],
 };
 
 /** The tensors that are one matrix in memory, of each layer. */
@@ -83,7 +83,7 @@ export function formatsOf(
 function keptFormat(dtypes: readonly (number | undefined)[]): MatrixFormat | undefined {
   const formats = dtypes.map((dtype) => (dtype === undefined ? undefined : storedFormats[dtype]));
   if (formats.includes(undefined)) return undefined;
-  return formats.every((format) => format === formats[0]) ? formats[0] : matrixFormats.int8;
+  return formats.every((format) => format === formats[0]) ? formats[0] : matrixFormats["int8-g32"];
 }
 
 /** Which tensors in blocks become plain numbers, as a part of a sentence: "24 matrices in Q6_K and Q4_K become bf16, …"; null:

@@ -62,11 +62,6 @@ describe("what cannot work is refused in one sentence", () => {
       /^--device cpu:3 asks for 3 engines, but there are 2 threads to share/,
     ],
     [
-      "groups that a CPU does not have",
-      ["--device", "cpu", "--quant", "int4-g128"],
-      /^--quant int4-g128: a CPU has int8 and int4 in groups of 32, not of 128; use --quant int4\.$/m,
-    ],
-    [
       "a recording that cannot be written",
       ["--device", "simulated", "--record", join(empty, "flight")],
       /^The recording cannot be written: .*no-model/,
