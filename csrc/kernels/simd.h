@@ -5,7 +5,7 @@
 // all but the fused multiply-add. A reduction over lanes runs in one fixed order, so equal inputs give equal
 // bits.
 //
-// Conversions to bf16 round to nearest even and keep NaN.
+// Conversions to bf16 round to nearest even and keep NaN; what is below 2^-126 may become zero.
 #pragma once
 
 #include <cstdint>
@@ -188,6 +188,10 @@ BUNTING_INLINE f32x16 load_bf16(bf16 const* p) {
 }
 
 BUNTING_INLINE void store_bf16(bf16* p, f32x16 x) {
+#if defined(__AVX512BF16__)
+  __m256bh const half = _mm512_cvtneps_pbh(x.r[0]);
+  std::memcpy(p, &half, sizeof half);
+#else
   for (int i = 0; i < kRegisters; ++i) {
     vu const bits = (vu)x.r[i];
     vu const rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
@@ -196,6 +200,7 @@ BUNTING_INLINE void store_bf16(bf16* p, f32x16 x) {
     vh const half = __builtin_convertvector(chosen, vh);
     std::memcpy(p + i * kLanes, &half, sizeof half);
   }
+#endif
 }
 
 BUNTING_INLINE void store_bf16_first(bf16* p, f32x16 x, int64_t n) {
