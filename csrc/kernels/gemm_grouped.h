@@ -40,7 +40,7 @@ BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
   return four;
 }
 
-// `together`: groups that share scales, 1 unless kIsShared.
+// `together`: neighbouring groups that share scales, 1 unless kIsShared.
 template <class D, bool kIsShared, int R, int N>
 void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, Slice const& s) {
   constexpr int64_t kBlockBytes = kScaleBytes + 2 * D::kBytes;
@@ -101,7 +101,9 @@ struct GroupedMicro {
     int64_t ldx, together;
   };
 
-  static int64_t k_block(int64_t tokens) { return tokens > kRows ? 2048 : int64_t{1} << 40; }
+  static constexpr int64_t kBlockK = 2048;
+  static_assert(kBlockK % kGroupMax == 0, "what shares a scale is not cut");
+  static int64_t k_block(int64_t tokens) { return tokens > kRows ? kBlockK : int64_t{1} << 40; }
   static int64_t next_rows(int64_t left) { return next_group(left, kRows); }
   static int64_t panels(int64_t rows) { return panels_of(int(rows)); }
 

@@ -25,6 +25,7 @@ struct GroupedTiles {
   static constexpr int kRows = 32, kStep = 2 * kGroup;
   static constexpr int64_t kStepBytes = kScaleBytes + 2 * D::kBytes;
   static constexpr int64_t kBlockK = 1024;
+  static_assert(kBlockK % kGroupMax == 0, "what shares a scale is not cut");
   static constexpr int kTileRows = 16, kTilesOfRows = kRows / kTileRows;
   static constexpr bool kFour = D::kBytes < kGroup * kPanel;
 
