@@ -31,14 +31,17 @@ void parallel_gemm(ThreadPool& pool, Kernels const& kernels, Gemm const& g, int6
   GemmCut const cut = cut_gemm(panels, g.tokens, pieces);
   int64_t const row_pieces = ceil_div(g.tokens, cut.rows);
   int64_t const x_row_bytes = g.ldx * input_bytes(g.w->dtype);
+  int64_t const count = ceil_div(panels, cut.panels) * row_pieces;
   // Pieces of the same panels follow each other, so that threads share their weights in the last-level cache.
-  pool.run(ceil_div(panels, cut.panels) * row_pieces, 1, [&](int64_t begin, int64_t end) {
+  pool.run(count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
       int64_t const panel = piece / row_pieces * cut.panels, row = piece % row_pieces * cut.rows;
       Gemm part = g;
       part.x = static_cast<char const*>(g.x) + row * x_row_bytes;
       part.y = g.y + row * g.ldy;
       part.tokens = std::min(cut.rows, g.tokens - row);
+      if (row_pieces == 1 && piece + pool.threads() < count)
+        part.next = g.w->panel(panel + pool.threads() * cut.panels);
       kernels.gemm(part, panel, std::min(panel + cut.panels, panels));
     }
   });
@@ -50,7 +53,7 @@ namespace {
 PackedMatrix panels_of(PackedMatrix const& w, int64_t begin, int64_t count) {
   PackedMatrix part = w;
   part.n = count * kPanel;
-  part.data = static_cast<char*>(w.data) + begin * w.panel_bytes();
+  part.data = w.panel(begin);
   return part;
 }
 
@@ -71,6 +74,7 @@ void parallel_swiglu(ThreadPool& pool, Kernels const& kernels, SwigluGemm const&
   int64_t const width = is_few ? std::clamp(width_few, width_least, width_most) : kPanelsLeast;
   int64_t const row_blocks = ceil_div(g.tokens, rows);
   int64_t const x_row_bytes = g.ldx * input_bytes(g.w->dtype);
+  int64_t const ahead = pool.threads() * width;  // where this thread is likely to be next
   auto const piece = [&](int64_t panel, int64_t row, float* gates) {
     int64_t const count = std::min(width, panels - panel), columns = count * kPanel;
     PackedMatrix const gate = panels_of(*g.w, panel, count), up = panels_of(*g.w, panels + panel, count);
@@ -79,10 +83,12 @@ void parallel_swiglu(ThreadPool& pool, Kernels const& kernels, SwigluGemm const&
               .w = &gate,
               .y = gates,
               .ldy = 2 * columns,
-              .tokens = std::min(rows, g.tokens - row)};
+              .tokens = std::min(rows, g.tokens - row),
+              .next = up.panel(0)};
     kernels.gemm(part, 0, count);
     part.w = &up;
     part.y = gates + columns;
+    part.next = is_few && panel + ahead < panels ? g.w->panel(panel + ahead) : nullptr;
     kernels.gemm(part, 0, count);
     int64_t const column = panel * kPanel / (is_grouped ? kGroup : 1);
     Operand out = g.out;

@@ -189,7 +189,7 @@ void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
                            .later = row_blocks == 1         ? nullptr
                                     : k0 + k < kp           ? weights_at(chunk_begin, k0 + k)
                                     : chunk_end < panel_end ? weights_at(chunk_end, 0)
-                                                            : nullptr};
+                                                            : g.next};
       int64_t row_block = 0;
       for (int64_t t = 0, rows; t < g.tokens; t += rows, ++row_block) {
         rows = Micro::next_rows(g.tokens - t);
@@ -198,7 +198,9 @@ void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
         for (int64_t panel = chunk_begin, panels; panel < chunk_end; panel += panels) {
           panels = next_group(chunk_end - panel, most);
           char const* const from = weights_at(panel, k0);
-          char const* const next = panel + panels < chunk_end ? from + panels * panel_stride : from;
+          char const* const next = panel + panels < chunk_end             ? from + panels * panel_stride
+                                   : g.next != nullptr && row_blocks == 1 ? g.next
+                                                                          : from;
           Micro::multiply(state, rows, panels,
                           {.y = g.y + t * g.ldy + panel * kPanel,
                            .ldy = g.ldy,

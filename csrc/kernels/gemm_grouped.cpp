@@ -4,7 +4,8 @@
 //   x [T, ldx] InputGroup     w packed panels, q8 or q4 (kernels.h)     y [T, ldy] f32
 //
 // Order of a sum, the same for every T, slice, thread and micro-kernel: bias (or y) first, then for rising k
-// what shares a scale, each an exact integer times the row's scale, times the column's.
+// each group of inputs: the sum over its groups of weights of an exact integer times their scale, times the
+// row's scale.
 //
 // Work:     panels [begin, end) for all rows; gemm_block.h has the blocking.
 // Roofline: few rows: memory, the packed weights once (8.5 and 4.5 bits each); many: the level's multiply-add
@@ -26,10 +27,12 @@ void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
 #if defined(BUNTING_HAS_INT8_TILES)
   if (g.tokens > kTileRowsLeast) return gemm_blocks<GroupedTiles<D>>(g, panel_begin, panel_end);
 #endif
-  if (g.w->group == kGroup)
-    gemm_blocks<GroupedMicro<D, false>>(g, panel_begin, panel_end);
+  if (g.w->group < g.w->input_group())
+    gemm_blocks<GroupedMicro<D, Sharing::fewer_weights>>(g, panel_begin, panel_end);
+  else if (g.w->group > kGroup)
+    gemm_blocks<GroupedMicro<D, Sharing::equal>>(g, panel_begin, panel_end);
   else
-    gemm_blocks<GroupedMicro<D, true>>(g, panel_begin, panel_end);
+    gemm_blocks<GroupedMicro<D, Sharing::none>>(g, panel_begin, panel_end);
 }
 
 }  // namespace

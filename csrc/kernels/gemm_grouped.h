@@ -1,9 +1,10 @@
 // gemm_grouped.h - GEMM micro-kernels for grouped weights on vector registers: R rows times N panels.
 //
-//   y[t, n] += sum over what shares scales of (float(sum of q_x q_w within it) * scale_x) * scale_w
+//   y[t, n] += sum over groups of inputs of scale_x * sum over groups of weights within it of
+//              scale_w * float(sum of q_x q_w within that)
 //
 // The inner sums, of 32, 64 or 128 products, are exact, whatever instructions make them (dot.h); the outer
-// one runs over rising k with one fused multiply-add each. So every micro-kernel of a level that keeps to
+// ones run over rising k with one fused multiply-add each. So every micro-kernel of a level that keeps to
 // this order gives the same bits, and the one for tiles (gemm_grouped_tile.h) may take the many rows where
 // this one takes the few.
 #pragma once
@@ -40,12 +41,19 @@ BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
   return four;
 }
 
-// `together`: neighbouring groups that share scales, 1 unless kIsShared.
-template <class D, bool kIsShared, int R, int N>
-void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, Slice const& s) {
+// How many neighbouring groups share a scale: one, as many of the weights as of the inputs, or fewer of the
+// weights.
+enum class Sharing { none, equal, fewer_weights };
+
+// `together` groups of weights and `inputs_together` of inputs share a scale.
+template <class D, Sharing kSharing, int R, int N>
+void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t inputs_together,
+                     Slice const& s) {
   constexpr int64_t kBlockBytes = kScaleBytes + 2 * D::kBytes;
   f32x16 sums[R][N];
   begin_sums(sums, s);
+  // Out of the registers, which hold products of several groups instead.
+  if constexpr (kSharing == Sharing::fewer_weights) asm volatile("" : : "r"(&sums) : "memory");
   char const* fetch = s.fetch.from;
   auto const fetch_line = [&]() __attribute__((always_inline)) {
     for (int n = 0; n < N; ++n) __builtin_prefetch(fetch + n * s.panel_stride);
@@ -53,52 +61,60 @@ void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, Slice c
   };
   int64_t const groups = s.k / kGroup, turn = s.fetch.turn / kBlockBytes * 2;
   for (int64_t group = 0; group < groups;) {
-    int64_t const end = kIsShared ? std::min(group + together, groups) : group + 1;
-    typename D::Sum dots[R][N];
-    for (int r = 0; r < R; ++r) {
-      auto const start = D::start(x[r * ldx].minus_sum);
-      for (int n = 0; n < N; ++n) dots[r][n] = start;
-    }
-    // Of the first of the groups: those behind the last number have none.
-    char const* const scales_at = s.w + group / 2 * kBlockBytes + group % 2 * kPanel * 2;
+    int64_t const end = kSharing == Sharing::none ? group + 1 : std::min(group + inputs_together, groups);
+    f32x16 products[R][N];
+    for (int r = 0; r < R; ++r)
+      for (int n = 0; n < N; ++n) products[r][n] = zero();
     do {
-      char const* const block = s.w + group / 2 * kBlockBytes;
-      char const* const values = block + kScaleBytes + group % 2 * D::kBytes;
-      if (group == turn) fetch = s.fetch.after;
-      if (group % 2 == 0) fetch_line();  // of the scales; the steps below fetch the others
-#pragma GCC unroll 8
-      for (int step = 0; step < kSteps; ++step) {
-        if (step < D::kBytes / kLine) fetch_line();
-        typename D::Weight weights[N];
-        for (int n = 0; n < N; ++n) weights[n] = D::load(values + n * s.panel_stride, step);
-        for (int r = 0; r < R; ++r) {
-          int32_t const four = four_of(x[r * ldx], step);
-          for (int n = 0; n < N; ++n) dots[r][n] = D::add(dots[r][n], weights[n], four);
-        }
+      int64_t const weights_end = kSharing == Sharing::fewer_weights ? std::min(group + together, end) : end;
+      typename D::Sum dots[R][N];
+      for (int r = 0; r < R; ++r) {
+        auto const start = D::start(x[r * ldx].minus_sum);
+        for (int n = 0; n < N; ++n) dots[r][n] = start;
       }
-      for (int r = 0; r < R; ++r)
-        for (int n = 0; n < N; ++n) dots[r][n] = D::end_group(dots[r][n]);
-      ++group, ++x;
-    } while (kIsShared && group < end);
-    f32x16 scales[N];
-    for (int n = 0; n < N; ++n)
-      scales[n] = load_f16(reinterpret_cast<uint16_t const*>(scales_at + n * s.panel_stride));
+      // Of the first of the groups: those behind the last number have none.
+      char const* const scales_at = s.w + group / 2 * kBlockBytes + group % 2 * kPanel * 2;
+      do {
+        char const* const block = s.w + group / 2 * kBlockBytes;
+        char const* const values = block + kScaleBytes + group % 2 * D::kBytes;
+        if (group == turn) fetch = s.fetch.after;
+        if (group % 2 == 0) fetch_line();  // of the scales; the steps below fetch the others
+#pragma GCC unroll 8
+        for (int step = 0; step < kSteps; ++step) {
+          if (step < D::kBytes / kLine) fetch_line();
+          typename D::Weight weights[N];
+          for (int n = 0; n < N; ++n) weights[n] = D::load(values + n * s.panel_stride, step);
+          for (int r = 0; r < R; ++r) {
+            int32_t const four = four_of(x[r * ldx], step);
+            for (int n = 0; n < N; ++n) dots[r][n] = D::add(dots[r][n], weights[n], four);
+          }
+        }
+        for (int r = 0; r < R; ++r)
+          for (int n = 0; n < N; ++n) dots[r][n] = D::end_group(dots[r][n]);
+        ++group, ++x;
+      } while (kSharing != Sharing::none && group < weights_end);
+      for (int n = 0; n < N; ++n) {
+        f32x16 const scales = load_f16(reinterpret_cast<uint16_t const*>(scales_at + n * s.panel_stride));
+        for (int r = 0; r < R; ++r) products[r][n] = fma(D::finish(dots[r][n]), scales, products[r][n]);
+      }
+    } while (kSharing == Sharing::fewer_weights && group < end);
     for (int r = 0; r < R; ++r) {
       f32x16 const scale = set1(x[r * ldx - 1].scale);
-      for (int n = 0; n < N; ++n) sums[r][n] = fma(D::finish(dots[r][n]) * scale, scales[n], sums[r][n]);
+      for (int n = 0; n < N; ++n) sums[r][n] = fma(products[r][n], scale, sums[r][n]);
     }
+    if constexpr (kSharing == Sharing::fewer_weights) asm volatile("" : : "r"(&sums) : "memory");
   }
   end_sums(sums, s);
 }
 
-template <class D, bool kIsShared>
+template <class D, Sharing kSharing>
 struct GroupedMicro {
   static constexpr int kRows = kGroupedRows, kStep = 2 * kGroup;
   static constexpr int64_t kStepBytes = kScaleBytes + 2 * D::kBytes;
 
   struct State {
     InputGroup const* x;
-    int64_t ldx, together;
+    int64_t ldx, together, inputs_together;
   };
 
   static constexpr int64_t kBlockK = 2048;
@@ -111,16 +127,17 @@ struct GroupedMicro {
     state.x = static_cast<InputGroup const*>(g.x) + first * g.ldx + k0 / kGroup;
     state.ldx = g.ldx;
     state.together = g.w->group / kGroup;
+    state.inputs_together = g.w->input_group() / kGroup;
   }
 
-  using Block = void (*)(InputGroup const*, int64_t, int64_t, Slice const&);
+  using Block = void (*)(InputGroup const*, int64_t, int64_t, int64_t, Slice const&);
   template <int R, int N>
-  static constexpr Block kBlock = multiply_groups<D, kIsShared, R, N>;
+  static constexpr Block kBlock = multiply_groups<D, kSharing, R, N>;
   static constexpr int panels_of(int rows) { return grouped_panels(rows); }
 
   static void multiply(State const& state, int64_t rows, int64_t panels, Slice const& slice) {
     static constexpr BlockTable<GroupedMicro, kGroupedRows, kGroupedPanels> kBlocks;
-    kBlocks.at[rows - 1][panels - 1](state.x, state.ldx, state.together, slice);
+    kBlocks.at[rows - 1][panels - 1](state.x, state.ldx, state.together, state.inputs_together, slice);
   }
 };
 

@@ -31,7 +31,7 @@ struct GroupedTiles {
 
   struct State {
     HalfTiles tiles;
-    int64_t together;  // groups that share scales
+    int64_t together, inputs_together;  // groups of weights and of inputs that share a scale
     // Of a block of rows, tile by tile, zero beyond the last row: [row tiles][groups][16 rows]
     alignas(64) int8_t q[kRows * kBlockK];
     float scale[kRows * kBlockK / kGroup];
@@ -47,6 +47,7 @@ struct GroupedTiles {
   static void prepare(State& state, Gemm const& g, int64_t first, int64_t rows, int64_t k0, int64_t k) {
     int64_t const groups = k / kGroup, padded = round_up(rows, kTileRows);
     state.together = g.w->group / kGroup;
+    state.inputs_together = g.w->input_group() / kGroup;
     for (int64_t r = 0; r < padded; ++r) {
       InputGroup const* const from = static_cast<InputGroup const*>(g.x) + (first + r) * g.ldx + k0 / kGroup;
       for (int64_t i = 0; i < groups; ++i) {
@@ -83,7 +84,7 @@ struct GroupedTiles {
     HalfTiles& tiles = state.tiles;
     int64_t const groups = s.k / kGroup;
     auto const columns = [&](int n) { return n + 1 < N ? int64_t{kPanel} : s.last_columns; };
-    f32x16 sums[N][RowTiles * kTileRows];
+    f32x16 sums[N][RowTiles * kTileRows], products[N][RowTiles * kTileRows];
     for (int n = 0; n < N; ++n)
       for (int64_t r = 0; r < rows; ++r)
         sums[n][r] = s.start_at_zero ? zero() : load_first(s.y + r * s.ldy + n * kPanel, columns(n));
@@ -115,14 +116,18 @@ struct GroupedTiles {
       if constexpr (N > 1) tiles.template store<2>(state.dots[2], kPanel * 4);
       if constexpr (N > 1 && RowTiles > 1) tiles.template store<3>(state.dots[3], kPanel * 4);
       int64_t const first = group / state.together * state.together;
+      bool const begins_input = first % state.inputs_together == 0;
+      bool const ends_input = (group + 1) % state.inputs_together == 0 || group + 1 == groups;
       char const* const scales_at = s.w + first / 2 * kStepBytes + first % 2 * kPanel * 2;
       for (int n = 0; n < N; ++n) {
         f32x16 const scales = load_f16(reinterpret_cast<uint16_t const*>(scales_at + n * s.panel_stride));
         for (int64_t r = 0; r < rows; ++r) {
           int64_t const at = (r / kTileRows * groups + group) * kTileRows + r % kTileRows;
           int32_t const* const dots = state.dots[n * kTilesOfRows + r / kTileRows] + r % kTileRows * kPanel;
-          f32x16 const products = to_f32(dots, state.minus_sum[at] << (kFour ? 3 : 7));
-          sums[n][r] = fma(products * set1(state.scale[at]), scales, sums[n][r]);
+          f32x16 const integers = to_f32(dots, state.minus_sum[at] << (kFour ? 3 : 7));
+          f32x16& product = products[n][r];
+          product = fma(integers, scales, begins_input ? zero() : product);
+          if (ends_input) sums[n][r] = fma(product, set1(state.scale[at]), sums[n][r]);
         }
       }
     }

@@ -50,11 +50,12 @@ BUNTING_INLINE void store_int8(int8_t* q, f32x16 integers) {
 }
 
 // Activations as integers, 32 in a group, of kGroups groups that share a scale:
-//   scale = max |x| / 127      q = round_to_even(x * (127 / max |x|))      minus_sum = -(sum of q)
+//   scale = max |x| / 127      q = round_to_even(x * (127 / max |x|))
+//   minus_sum = -(sum of q), over `summed` neighbouring groups
 // Numbers below 1e-30 are zero. If there is one that is not finite the scale is NaN, so that the whole row of
 // the product becomes NaN and nothing else.
 template <int kGroups>
-BUNTING_INLINE void quantise_groups(InputGroup* to, f32x16 const (&x)[2 * kGroups]) {
+BUNTING_INLINE void quantise_groups(InputGroup* to, f32x16 const (&x)[2 * kGroups], int64_t summed) {
   constexpr float kLeast = 1e-30f;  // 127 / kLeast is finite
   uint32_t bits = 0;                // of the largest magnitude
   for (int i = 0; i < kGroups; ++i) {
@@ -73,24 +74,27 @@ BUNTING_INLINE void quantise_groups(InputGroup* to, f32x16 const (&x)[2 * kGroup
     return;
   }
   f32x16 const to_integers = set1(127.0f / largest);
-  f32x16 sums = zero();
+  f32x16 sums[kGroups];
   for (int i = 0; i < kGroups; ++i) {
     f32x16 const q = round(x[2 * i] * to_integers), q16 = round(x[2 * i + 1] * to_integers);
     store_int8(to[i].q, q);
     store_int8(to[i].q + 16, q16);
-    sums = sums + (q + q16);
-  }
-  int32_t const minus_sum = -int32_t(sum(sums));
-  for (int i = 0; i < kGroups; ++i) {
     to[i].scale = largest / 127.0f;
-    to[i].minus_sum = minus_sum;
+    sums[i] = q + q16;
+  }
+  for (int first = 0; first < kGroups; first += int(summed)) {
+    int const end = first + int(summed) < kGroups ? first + int(summed) : kGroups;
+    f32x16 together = sums[first];
+    for (int i = first + 1; i < end; ++i) together = together + sums[i];
+    int32_t const minus_sum = -int32_t(sum(together));
+    for (int i = first; i < end; ++i) to[i].minus_sum = minus_sum;
   }
 }
 
 // `width` numbers as groups, an even number of them, as matrices want it. row(i): those from i on, 16 of them
 // or as many as there are and zeros.
 template <int kGroups, class Row>
-BUNTING_INLINE void quantise_row_by(InputGroup* to, int64_t width, Row row) {
+BUNTING_INLINE void quantise_row_by(InputGroup* to, int64_t width, int64_t summed, Row row) {
   int64_t const groups = round_up(width, 2 * kGroup) / kGroup;
   auto const quantise = [&](auto count, int64_t group) __attribute__((always_inline)) {
     f32x16 x[2 * count.value];
@@ -98,19 +102,21 @@ BUNTING_INLINE void quantise_row_by(InputGroup* to, int64_t width, Row row) {
       int64_t const at = group * kGroup + i * 16;
       x[i] = at < width ? row(at) : zero();
     }
-    quantise_groups<count.value>(to + group, x);
+    quantise_groups<count.value>(to + group, x, summed);
   };
   int64_t group = 0;
   for (; group + kGroups <= groups; group += kGroups) quantise(std::integral_constant<int, kGroups>{}, group);
   if (group < groups) quantise(std::integral_constant<int, 2>{}, group);  // two of four are left
 }
 
-// `together` numbers share a scale.
+// Row t of `to`.
 template <class Row>
-BUNTING_INLINE void quantise_row(InputGroup* to, int64_t width, int64_t together, Row row) {
-  if (together == kGroup) return quantise_row_by<1>(to, width, row);
-  if (together == 2 * kGroup) return quantise_row_by<2>(to, width, row);
-  quantise_row_by<kGroupMax / kGroup>(to, width, row);
+BUNTING_INLINE void quantise_row(Operand const& to, int64_t t, int64_t width, Row row) {
+  InputGroup* const groups = reinterpret_cast<InputGroup*>(to.row(t));
+  int64_t const summed = to.weight_group / kGroup;
+  if (to.group == kGroup) return quantise_row_by<1>(groups, width, summed, row);
+  if (to.group == 2 * kGroup) return quantise_row_by<2>(groups, width, summed, row);
+  quantise_row_by<kGroupMax / kGroup>(groups, width, summed, row);
 }
 
 }  // namespace bunting::BUNTING_ISA

@@ -50,6 +50,9 @@ struct PackedMatrix {
   // times a power of two, at most kGroupMax.
   int64_t group = kGroup;
   bool grouped() const { return dtype == Dtype::q8 || dtype == Dtype::q4; }
+  // Consecutive k that are rounded with one scale in the rows that it is multiplied with. Beside weights of 4 bits, what
+  // larger groups lose there is nothing.
+  int64_t input_group() const { return dtype == Dtype::q4 ? kGroupMax : group; }
   int64_t k_align() const { return grouped() ? 2 * kGroup : kKAlign; }
   int64_t kp() const { return round_up(k, k_align()); }
   int64_t panels() const { return (n + kPanel - 1) / kPanel; }
@@ -65,14 +68,15 @@ struct PackedMatrix {
   }
   int64_t panel_bytes() const { return kp() / k_align() * block_bytes(); }
   size_t bytes() const { return size_t(panels() * panel_bytes()); }
+  char* panel(int64_t index) const { return static_cast<char*>(data) + index * panel_bytes(); }
 };
 
-// kGroup consecutive values of a row that is multiplied with grouped weights: value = scale * q, -127 <= q <= 127. As many of
-// them as of the weights share a scale, of which each has a copy; if they had a value that is not finite, it is NaN.
+// kGroup consecutive values of a row that is multiplied with grouped weights: value = scale * q, -127 <= q <= 127. Those of
+// PackedMatrix::input_group() share a scale, of which each has a copy; if they had a value that is not finite, it is NaN.
 struct InputGroup {
   int8_t q[kGroup];
   float scale;
-  // -(sum of q of all that share the scale): what a step of 1 in the zero of unsigned weights adds to their product.
+  // -(sum of q of all whose weights share a scale): what a step of 1 in the zero of unsigned weights adds to their product.
   int32_t minus_sum;
 };
 
@@ -86,7 +90,7 @@ struct Operand {
   void* rows = nullptr;
   int64_t ld = 0;  // elements from one row to the next
   Dtype dtype = Dtype::bf16;
-  int64_t group = kGroup;  // q8: PackedMatrix::group of the matrix
+  int64_t group = kGroup, weight_group = kGroup;  // q8: input_group() and group of the matrix
   int64_t element_bytes() const { return dtype == Dtype::f32 ? 4 : dtype == Dtype::bf16 ? 2 : int64_t(sizeof(InputGroup)); }
   char* row(int64_t t) const { return static_cast<char*>(rows) + t * ld * element_bytes(); }
 };
@@ -94,7 +98,7 @@ struct Operand {
 // y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n], f32 sums, for all t in [0, T) and the columns of some panels.
 struct Gemm {
   // [T, ldx]. Plain weights: bf16 or f32 like w.dtype; ldx >= kp, columns K..kp-1 are zero; 64-byte aligned rows. Grouped
-  // weights: InputGroup rounded in groups of w.group, ldx >= kp / kGroup.
+  // weights: InputGroup, ldx >= kp / kGroup.
   void const* x = nullptr;
   int64_t ldx = 0;
   PackedMatrix const* w = nullptr;
@@ -103,6 +107,8 @@ struct Gemm {
   int64_t ldy = 0;
   int64_t tokens = 0;       // T
   bool accumulate = false;  // += : the residual stream
+  // Panels of as many bytes that this thread is likely to multiply next, to be fetched meanwhile; null: not known.
+  char const* next = nullptr;
 };
 
 // The KV memory of one layer: `pages` pages of Hk heads, f32, bf16 or q8; the inner layout belongs to the attention kernels (kv_layout.h)

@@ -24,8 +24,7 @@ template <class Number>
 void quantise_rows(Operand const& to, Number const* x, int64_t ldx, int64_t k, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
     Number const* const from = x + t * ldx;
-    quantise_row(reinterpret_cast<InputGroup*>(to.row(t)), k, to.group,
-                 [&](int64_t i) __attribute__((always_inline)) { return load_row(from + i); });
+    quantise_row(to, t, k, [&](int64_t i) __attribute__((always_inline)) { return load_row(from + i); });
   }
 }
 

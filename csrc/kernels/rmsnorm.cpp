@@ -28,7 +28,7 @@ void rmsnorm(Operand const& y, float const* x, int64_t ldx, float const* w, int6
       return load_first(row + i, h - i) * scale * load_first(w + i, h - i);
     };
     if (y.dtype == Dtype::q8) {
-      quantise_row(reinterpret_cast<InputGroup*>(y.row(t)), h, y.group, normed);
+      quantise_row(y, t, h, normed);
     } else if (y.dtype == Dtype::f32) {
       float* to = reinterpret_cast<float*>(y.row(t));
       for (int64_t i = 0; i < h; i += 16) store_first(to + i, normed(i), h - i);

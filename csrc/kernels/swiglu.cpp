@@ -23,7 +23,7 @@ void swiglu(Operand const& y, float const* gu, int64_t ldgu, int64_t f, int64_t 
       return g / (one + exp(zero() - g)) * load_first(up + i, f - i);
     };
     if (y.dtype == Dtype::q8) {
-      quantise_row(reinterpret_cast<InputGroup*>(y.row(t)), f, y.group, activated);
+      quantise_row(y, t, f, activated);
     } else if (y.dtype == Dtype::f32) {
       float* const to = reinterpret_cast<float*>(y.row(t));
       for (int64_t i = 0; i < f; i += 16) store_first(to + i, activated(i), f - i);

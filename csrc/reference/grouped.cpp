@@ -90,15 +90,13 @@ void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_
       }
       for (int64_t i = first; i < end && !is_finite; i += kGroup) groups[i / kGroup].scale = NAN;
       if (!is_finite || largest < 1e-30f) continue;
-      int32_t minus_sum = 0;
       for (int64_t i = first; i < end; ++i) {
         int8_t const q = int8_t(std::nearbyintf(value(i) * (127.0f / largest)));
         groups[i / kGroup].q[i % kGroup] = q;
-        minus_sum -= q;
-      }
-      for (int64_t i = first; i < end; i += kGroup) {
         groups[i / kGroup].scale = largest / 127.0f;
-        groups[i / kGroup].minus_sum = minus_sum;
+        int64_t const begin = i / to.weight_group * to.weight_group;
+        for (int64_t k = begin; k < std::min(begin + to.weight_group, end); k += kGroup)
+          groups[k / kGroup].minus_sum -= q;
       }
     }
   }

@@ -51,7 +51,8 @@ double gemm_seconds(Kernels const& kernels, PackedMatrix w, MemoryRegion const& 
   return best_seconds(0.3, [&] {
     w.data = weights.data() + size_t(copy++ % copies) * w.bytes();
     if (w.grouped())
-      kernels.quantise({x.data(), ldx, Dtype::q8, w.group}, rows.data(), Dtype::bf16, w.kp(), w.k, 0, tokens);
+      kernels.quantise({x.data(), ldx, Dtype::q8, w.input_group(), w.group}, rows.data(), Dtype::bf16, w.kp(),
+                       w.k, 0, tokens);
     kernels.gemm(g, 0, w.panels());
   });
 }

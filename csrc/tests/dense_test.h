@@ -115,8 +115,8 @@ struct Inputs {
 inline Inputs inputs_from(PackedMatrix const& w, Bytes& rows, int64_t ld, int64_t tokens, int64_t spare = 0) {
   Inputs inputs(w, tokens, spare);
   if (w.grouped()) {
-    reference::quantise({inputs.row(0), inputs.ldx, Dtype::q8, w.group}, rows.f32(), Dtype::f32, ld, w.k,
-                        tokens);
+    Operand const to{inputs.row(0), inputs.ldx, Dtype::q8, w.input_group(), w.group};
+    reference::quantise(to, rows.f32(), Dtype::f32, ld, w.k, tokens);
     return inputs;
   }
   for (int64_t t = 0; t < tokens; ++t)

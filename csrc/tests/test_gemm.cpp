@@ -223,13 +223,14 @@ TEST(parallel_swiglu_equals_gemm_then_swiglu) {
             int64_t const bytes =
                 tokens * ldo * (out == Dtype::q8 ? int64_t(sizeof(InputGroup)) : bytes_of(out));
             Bytes want(bytes), got(bytes);
-            kernels->swiglu({want.data.get(), ldo, out, type.group}, gates.f32(), 2 * f, f, 0, tokens);
+            kernels->swiglu({want.data.get(), ldo, out, weights.matrix.input_group(), type.group},
+                            gates.f32(), 2 * f, f, 0, tokens);
             for (int64_t pieces : {1, 7}) {
               parallel_swiglu(many, *kernels,
                               {.x = x.row(0),
                                .ldx = x.ldx,
                                .w = &weights.matrix,
-                               .out = {got.data.get(), ldo, out, type.group},
+                               .out = {got.data.get(), ldo, out, weights.matrix.input_group(), type.group},
                                .tokens = tokens,
                                .scratch = scratch.f32()},
                               pieces);

@@ -119,10 +119,11 @@ TEST(grouped_weights_that_are_no_numbers) {
 TEST(quantise_matches_reference) {
   struct {
     Dtype dtype;
-    int64_t group;
-  } const cases[] = {{Dtype::f32, 32},  {Dtype::bf16, 32}, {Dtype::f32, 64},
-                     {Dtype::bf16, 64}, {Dtype::f32, 128}, {Dtype::bf16, 128}};
-  for (auto const [dtype, group] : cases) {
+    int64_t group, weight_group;
+  } const cases[] = {{Dtype::f32, 32, 32},   {Dtype::bf16, 32, 32},   {Dtype::bf16, 64, 64},
+                     {Dtype::f32, 128, 128}, {Dtype::bf16, 128, 128}, {Dtype::f32, 128, 32},
+                     {Dtype::bf16, 128, 64}};
+  for (auto const [dtype, group, weight_group] : cases) {
     for (int64_t k : {1, 32, 40, 64, 200, 416}) {
       constexpr int64_t kTokens = 5;
       Random random{uint64_t(k)};
@@ -137,18 +138,20 @@ TEST(quantise_matches_reference) {
           reference::put(dtype, x.data.get(), size_t(t * ldx + i), value);
         }
       Bytes want(kTokens * ldto * int64_t(sizeof(InputGroup)));
-      reference::quantise({want.data.get(), ldto, Dtype::q8, group}, x.data.get(), dtype, ldx, k, kTokens);
+      reference::quantise({want.data.get(), ldto, Dtype::q8, group, weight_group}, x.data.get(), dtype, ldx,
+                          k, kTokens);
       for (Kernels const* kernels : dense_levels()) {
         Bytes got(int64_t(want.size));
         auto* const groups = reinterpret_cast<InputGroup*>(got.data.get());
-        Operand const to{groups, ldto, Dtype::q8, group};
+        Operand const to{groups, ldto, Dtype::q8, group, weight_group};
         kernels->quantise(to, x.data.get(), dtype, ldx, k, 2, kTokens);
         kernels->quantise(to, x.data.get(), dtype, ldx, k, 0, 2);
-        CHECK(std::memcmp(got.data.get(), want.data.get(), want.size) == 0, "%s from %s in groups of %d K=%d",
-              kernels->name, name_of(dtype), int(group), int(k));
+        CHECK(std::memcmp(got.data.get(), want.data.get(), want.size) == 0,
+              "%s from %s in groups of %d and %d K=%d", kernels->name, name_of(dtype), int(group),
+              int(weight_group), int(k));
         CHECK(std::isnan(groups[2 * ldto].scale) && std::isnan(groups[3 * ldto + k / 2 / kGroup].scale),
-              "%s from %s in groups of %d K=%d: a number that is none is lost", kernels->name, name_of(dtype),
-              int(group), int(k));
+              "%s from %s in groups of %d and %d K=%d: a number that is none is lost", kernels->name,
+              name_of(dtype), int(group), int(weight_group), int(k));
       }
     }
   }
