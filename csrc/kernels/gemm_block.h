@@ -11,7 +11,7 @@
 // With few rows everything is read once and the order does not matter: one block of k is as long as possible,
 // and a slice fetches its own weights some way ahead, at its end those of the slice after it. With many, each
 // block of rows fetches its part of the weights that follow the ones in the cache: so memory works all the
-// time, and not only while the first rows pass.
+// time, and not only while the first rows pass. The last ones fetch what Gemm::next names.
 //
 // A micro-kernel type has
 //   kRows, next_rows(left)     most rows of a block; rows of the next one

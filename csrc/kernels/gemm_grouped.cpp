@@ -5,7 +5,7 @@
 //
 // Order of a sum, the same for every T, slice, thread and micro-kernel: bias (or y) first, then for rising k
 // each group of inputs: the sum over its groups of weights of an exact integer times their scale, times the
-// row's scale.
+// row's scale; on levels with few registers each group of weights by itself.
 //
 // Work:     panels [begin, end) for all rows; gemm_block.h has the blocking.
 // Roofline: few rows: memory, the packed weights once (8.5 and 4.5 bits each); many: the level's multiply-add
@@ -27,7 +27,7 @@ void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
 #if defined(BUNTING_HAS_INT8_TILES)
   if (g.tokens > kTileRowsLeast) return gemm_blocks<GroupedTiles<D>>(g, panel_begin, panel_end);
 #endif
-  if (g.w->group < g.w->input_group())
+  if (kAddsProducts && g.w->group < g.w->input_group())
     gemm_blocks<GroupedMicro<D, Sharing::fewer_weights>>(g, panel_begin, panel_end);
   else if (g.w->group > kGroup)
     gemm_blocks<GroupedMicro<D, Sharing::equal>>(g, panel_begin, panel_end);

@@ -28,6 +28,14 @@ inline constexpr int kGroupedSums = 2, kGroupedRows = 2, kGroupedPanels = 2;
 inline constexpr int kGroupedSums = 1, kGroupedRows = 1, kGroupedPanels = 1;
 #endif
 
+// Whether products of several groups of weights are added up before they meet the scale of the inputs, which
+// takes a third set of registers. Else each takes its own way, as if the inputs had groups as small.
+#if defined(__AVX512VNNI__) || defined(BUNTING_AMX_EMULATED)
+inline constexpr bool kAddsProducts = true;
+#else
+inline constexpr bool kAddsProducts = false;
+#endif
+
 inline constexpr int64_t kScaleBytes = 2 * kPanel * 2;  // of a block, before its values
 
 constexpr int grouped_panels(int rows) {
@@ -64,7 +72,7 @@ void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t
     int64_t const end = kSharing == Sharing::none ? group + 1 : std::min(group + inputs_together, groups);
     f32x16 products[R][N];
     for (int r = 0; r < R; ++r)
-      for (int n = 0; n < N; ++n) products[r][n] = zero();
+      for (int n = 0; n < N && kSharing == Sharing::fewer_weights; ++n) products[r][n] = zero();
     do {
       int64_t const weights_end = kSharing == Sharing::fewer_weights ? std::min(group + together, end) : end;
       typename D::Sum dots[R][N];
@@ -95,7 +103,11 @@ void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t
       } while (kSharing != Sharing::none && group < weights_end);
       for (int n = 0; n < N; ++n) {
         f32x16 const scales = load_f16(reinterpret_cast<uint16_t const*>(scales_at + n * s.panel_stride));
-        for (int r = 0; r < R; ++r) products[r][n] = fma(D::finish(dots[r][n]), scales, products[r][n]);
+        for (int r = 0; r < R; ++r) {
+          f32x16 const integers = D::finish(dots[r][n]);
+          products[r][n] =
+              kSharing == Sharing::fewer_weights ? fma(integers, scales, products[r][n]) : integers * scales;
+        }
       }
     } while (kSharing == Sharing::fewer_weights && group < end);
     for (int r = 0; r < R; ++r) {
@@ -127,7 +139,7 @@ struct GroupedMicro {
     state.x = static_cast<InputGroup const*>(g.x) + first * g.ldx + k0 / kGroup;
     state.ldx = g.ldx;
     state.together = g.w->group / kGroup;
-    state.inputs_together = g.w->input_group() / kGroup;
+    state.inputs_together = kSharing == Sharing::fewer_weights ? g.w->input_group() / kGroup : state.together;
   }
 
   using Block = void (*)(InputGroup const*, int64_t, int64_t, int64_t, Slice const&);
