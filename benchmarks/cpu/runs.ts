@@ -1,8 +1,21 @@
-/** Programs that a benchmark starts: run to their end, or kept as servers. */
+/** Programs that a benchmark starts: run to their end, or kept as servers. None outlives the benchmark. */
+
+const running = new Set<Bun.Subprocess>();
+process.on("exit", () => {
+  for (const child of running) child.kill();
+});
+process.on("SIGINT", () => process.exit(130));
+process.on("SIGTERM", () => process.exit(143));
+
+function whileRunning<Child extends Bun.Subprocess>(child: Child): Child {
+  running.add(child);
+  void child.exited.then(() => running.delete(child));
+  return child;
+}
 
 /** Output of a program that must end well. */
 export async function runProgram(command: readonly string[]): Promise<string> {
-  const child = Bun.spawn([...command], { stdout: "pipe", stderr: "pipe" });
+  const child = whileRunning(Bun.spawn([...command], { stdout: "pipe", stderr: "pipe" }));
   const [out, error] = await Promise.all([
     new Response(child.stdout).text(),
     new Response(child.stderr).text(),
@@ -29,11 +42,13 @@ export async function startProgram(
   const url = `http://127.0.0.1:${port}`;
   const startMs = performance.now();
   const words = command(port);
-  const child = Bun.spawn([...words], {
-    stdout: "ignore",
-    stderr: "ignore",
-    ...(cwd === undefined ? {} : { cwd }),
-  });
+  const child = whileRunning(
+    Bun.spawn([...words], {
+      stdout: "ignore",
+      stderr: "ignore",
+      ...(cwd === undefined ? {} : { cwd }),
+    }),
+  );
   let hasEnded = false;
   void child.exited.then(() => {
     hasEnded = true;
