@@ -50,8 +50,8 @@ struct PackedMatrix {
   // times a power of two, at most kGroupMax.
   int64_t group = kGroup;
   bool grouped() const { return dtype == Dtype::q8 || dtype == Dtype::q4; }
-  // Consecutive k that are rounded with one scale in the rows that it is multiplied with. Beside weights of 4 bits, what
-  // larger groups lose there is nothing.
+  // Consecutive k that are rounded with one scale in the rows that it is multiplied with. Beside the error of
+  // weights of 4 bits, that of larger groups does not show.
   int64_t input_group() const { return dtype == Dtype::q4 ? kGroupMax : group; }
   int64_t k_align() const { return grouped() ? 2 * kGroup : kKAlign; }
   int64_t kp() const { return round_up(k, k_align()); }
