@@ -1,5 +1,5 @@
 /**
- * What rounding weights to int8, int4 or fp8, or keys and values to int8 or fp8, does to a model:
+ * What rounding weights to int8, int6, int4 or fp8, or keys and values to int8 or fp8, does to a model:
  * `npx bun benchmarks/quality.ts [model …] [--tokens N] [--library path]`; the library decides whether a CPU or a GPU computes.
  *
  * Without a model: the embedded one, and small random ones of the three families. The model in bf16 writes texts at
@@ -39,7 +39,7 @@ interface Way {
   readonly kv: KvFormat;
 }
 const plainWay: Way = { name: "bf16", quant: "none", kv: "plain" };
-const integerWays = (["int8", "int8-g64", "int8-g32", "int4", "int4-g64", "int4-g128"] as const).map(
+const integerWays = (["int8", "int8-g64", "int8-g32", "int6", "int4", "int4-g64", "int4-g128"] as const).map(
   (quant): Way => ({ name: quant, quant, kv: "plain" }),
 );
 const cpuWays: readonly Way[] = [...integerWays, { name: "bf16, KV int8", quant: "none", kv: "int8" }];

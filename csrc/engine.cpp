@@ -97,7 +97,8 @@ void check_formats(bunting::Model const& model) {
 #else
   if (model.shape().kv == BUNTING_KV_FP8)
     fail(BUNTING_INVALID, "CPUs keep keys and values in bf16, f32 or int8, not in fp8");
-  if (model.has_fp8()) fail(BUNTING_INVALID, "CPUs keep weights in bf16, f32, int8 or int4, not in fp8");
+  if (model.has_fp8())
+    fail(BUNTING_INVALID, "CPUs keep weights in bf16, f32, int8, int6 or int4, not in fp8");
 #endif
 }
 

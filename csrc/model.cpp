@@ -203,17 +203,21 @@ void Model::read_format(uint8_t format, char const* name, PackedMatrix& matrix) 
       if (larger == 0) return;
       break;
     case BUNTING_FORMAT_INT8:
+    case BUNTING_FORMAT_INT6:
     case BUNTING_FORMAT_INT4:
-      matrix.dtype = format - larger == BUNTING_FORMAT_INT8 ? Dtype::q8 : Dtype::q4;
+      matrix.dtype = format - larger == BUNTING_FORMAT_INT8   ? Dtype::q8
+                     : format - larger == BUNTING_FORMAT_INT6 ? Dtype::q6
+                                                              : Dtype::q4;
       matrix.group = larger ? larger : kGroup;
       if (larger <= kGroupMax) return;
       break;
   }
-  fail(BUNTING_INVALID,
-       "model shape: the format of %s is %d, allowed are %d to %d, and %d and %d with %d or %d for larger "
-       "groups",
-       name, format, BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_FP8, BUNTING_FORMAT_INT8, BUNTING_FORMAT_INT4,
-       BUNTING_GROUP_64, BUNTING_GROUP_128);
+  fail(
+      BUNTING_INVALID,
+      "model shape: the format of %s is %d, allowed are %d to %d, and %d, %d and %d with %d or %d for larger "
+      "groups",
+      name, format, BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_INT6, BUNTING_FORMAT_INT8, BUNTING_FORMAT_INT4,
+      BUNTING_FORMAT_INT6, BUNTING_GROUP_64, BUNTING_GROUP_128);
 }
 
 bool Model::has_fp8() const {

@@ -18,7 +18,7 @@ namespace bunting {
 namespace {
 
 constexpr char kMagic[8] = {'B', 'U', 'N', 'T', 'P', 'A', 'C', 'K'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kDataAt = 4096, kChunk = size_t(4) << 20;
 
 struct Header {

@@ -8,7 +8,7 @@
 export interface MemoryInput {
   /** What weights and keys and values are kept in; the byte counts below are for this. */
   readonly compute: "bf16" | "f32";
-  /** Whether some of the weights are in int8 or int4. */
+  /** Whether some of the weights are in int8, int6 or int4. */
   readonly isRounded: boolean;
   /** Packed weights, once for all engines. */
   readonly weightBytes: number;

@@ -97,7 +97,7 @@ export const serverSettings = Object.freeze({
     default: "auto",
     defaultText: "auto",
     sentence:
-      "How matrices are kept and multiplied: int8 halves them, rounded in groups of 128, and int4 quarters them, in groups of 32; int8-g64, int8-g32, int4-g64 and int4-g128 have other groups; fp8, on GPUs, halves those of the layers, with a scale for each row; auto keeps Q8_0 and Q4_0 of a GGUF file as they are and rounds nothing.",
+      "How matrices are kept and multiplied: int8 halves them, rounded in groups of 128, and int4 quarters them, in groups of 32; int6 is between; int8-g64, int8-g32, int4-g64 and int4-g128 have other groups; fp8, on GPUs, halves those of the layers, with a scale for each row; auto keeps Q8_0 and Q4_0 of a GGUF file as they are and rounds nothing.",
     parse: (value) => oneOf(value, quantNames),
   }),
   kv: setting<KvFormat>({

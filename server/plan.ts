@@ -189,7 +189,9 @@ function chooseKv({ kv }: Config, isGpu: boolean, numbers: "bf16" | "f32"): KvFo
 
 function chooseQuant({ quant }: Config, isGpu: boolean): Quant {
   if (isGpu || quant !== "fp8") return quant;
-  throw new ConfigError("--quant fp8: a CPU has weights in bf16, f32, int8 and int4; use --quant int8.");
+  throw new ConfigError(
+    "--quant fp8: a CPU has weights in bf16, f32, int8, int6 and int4; use --quant int8.",
+  );
 }
 
 function chooseGemm({ gemm }: Config, isGpu: boolean): GemmChoice {

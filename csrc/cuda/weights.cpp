@@ -9,6 +9,7 @@
 
 #include "cuda/attention_plan.h"
 #include "error.h"
+#include "kernels/integer_layout.h"
 #include "thread_pool.h"
 
 namespace bunting::cuda {
@@ -74,10 +75,10 @@ class DeviceWeights::Uploader {
     int64_t first, count;
   };
   WeightMatrix matrix(PackedMatrix const& from, bool as_fp8, std::initializer_list<Rows> ranges) {
-    Format const format = from.dtype == Dtype::q8   ? Format::int8
-                          : from.dtype == Dtype::q4 ? Format::int4
-                          : as_fp8                  ? Format::fp8
-                                                    : Format::plain;
+    Format const format = from.dtype == Dtype::q8 || from.dtype == Dtype::q6 ? Format::int8
+                          : from.dtype == Dtype::q4                          ? Format::int4
+                          : as_fp8                                           ? Format::fp8
+                                                                             : Format::plain;
     size_t const row = row_bytes(format, int32_t(from.k)),
                  row_scales = row_scale_bytes(format, int32_t(from.k), int32_t(from.group));
     int64_t rows = 0;
@@ -129,9 +130,9 @@ class DeviceWeights::Uploader {
         if (format == Format::plain)
           for (int64_t k = 0; k < from.k; ++k)
             static_cast<bf16*>(to)[k] =
-                bf16_of(half_value(scales_[size_t(k / kGroup)]) * float(q_[size_t(k)]));
+                bf16_of(half_value(scales_[size_t(k / from.group)]) * float(q_[size_t(k)]));
         else
-          pack_row(format, int32_t(from.group), q_, scales_of_groups(from.group), to, to_scales);
+          pack_row(format, int32_t(from.group), q_, scales_, to, to_scales);
         return;
       }
       bf16 const* const panel =
@@ -154,30 +155,15 @@ class DeviceWeights::Uploader {
 
    private:
     void read_groups(PackedMatrix const& from, int64_t row) {
+      q_.resize(size_t(round_up(from.k, kGroup)));
+      scales_.clear();
+      for (int64_t k = 0; k < from.k; k += from.group) scales_.push_back(read_scale(from, row, k));
+      for (int64_t k = 0; k < from.k; k += kGroup) read_integers(from, row, k, q_.data() + k);
       q_.resize(size_t(from.k));
-      scales_.resize(size_t((from.k + kGroup - 1) / kGroup));
-      uint8_t const* const panel = static_cast<uint8_t const*>(from.data) + row / kPanel * from.panel_bytes();
-      int64_t const column = row % kPanel, halves = from.dtype == Dtype::q4 ? 2 : 1;
-      for (int64_t k = 0; k < from.k; ++k) {
-        int64_t const group = k / kGroup % 2, step = k % (kGroup / halves) / 4;
-        uint8_t const* const block = panel + k / (2 * kGroup) * from.block_bytes();
-        uint8_t const* const values = block + 2 * kPanel * 2 + group * kGroup * kPanel / halves;
-        uint8_t const byte = values[(step * kPanel + column) * 4 + k % 4];
-        std::memcpy(&scales_[size_t(k / kGroup)], block + (group * kPanel + column) * 2, sizeof(uint16_t));
-        q_[size_t(k)] = halves == 1 ? int8_t(int(byte) - 128)
-                                    : int8_t(int(k % kGroup < kGroup / 2 ? byte & 15 : byte >> 4) - 8);
-      }
-    }
-
-    // One of those that larger groups have for each of their groups of kGroup.
-    std::span<uint16_t const> scales_of_groups(int64_t group) {
-      size_t const step = size_t(group / kGroup);
-      for (size_t i = 0; i * step < scales_.size(); ++i) scales_[i] = scales_[i * step];
-      return std::span(scales_).first((scales_.size() + step - 1) / step);
     }
 
     std::vector<int8_t> q_;
-    std::vector<uint16_t> scales_;  // of each kGroup
+    std::vector<uint16_t> scales_;  // of each group
     std::vector<float> values_;
   };
 

@@ -1,26 +1,25 @@
 // dot.h - sixteen columns of grouped weights times four k of one row, exactly, for every instruction set.
 //
-// A product type, DotQ8 or DotQ4, has
-//   kBytes                       of a group's values in a panel
-//   Weight load(values, step)    step s (k = 4s .. 4s+3 of the group) of 16 columns
-//   Sum start(minus_sum)         of a row and the groups that share a scale; minus_sum is InputGroup's
+// Dot<Bits>, of weights with so many, has
+//   kBytes                       of kGroup k in a panel (integer_layout.h)
+//   Weight load(values, step)    step s (k = 4s .. 4s+3 of them) of 16 columns
+//   Sum start(minus_sum)         of a row and a group; minus_sum is InputGroup's
 //   Sum add(sum, weight, x4)     += w * x, x4 the four int8 of the row at that step
-//   Sum end_group(sum)           after the steps of each group
+//   Sum end_steps(sum)           after the steps of each kGroup
 //   f32x16 finish(sum)           the sums of the products, as f32 (they are below 2^24: exact)
 //
-// Weights are stored as unsigned numbers, q + 128 or q + 8. VPDPBUSD multiplies unsigned weights by signed
-// inputs, and minus_sum times the zero takes the excess away. Without it, VPMADDUBSW adds pairs of products
-// in 16 bits: for q4 eight of them fit (8 * 2 * 15 * 127 < 2^15); for q8 the weights are made signed first,
-// and their signs are moved to the inputs (2 * 128 * 127 < 2^15). Elsewhere products of 16 bits are added in
-// pairs.
+// Weights are stored as unsigned numbers, q + 128, q + 32 or q + 8. VPDPBUSD multiplies unsigned weights by
+// signed inputs, and minus_sum times the zero takes the excess away. Without it, VPMADDUBSW adds pairs of
+// products in 16 bits: for q4 eight of them fit (8 * 2 * 15 * 127 < 2^15), for q6 two (2 * 2 * 63 * 127); for
+// q8 the weights are made signed first, and their signs are moved to the inputs (2 * 128 * 127 < 2^15).
+// Elsewhere products of 16 bits are added in pairs.
 #pragma once
 
 #include "kernels/simd.h"
 
 namespace bunting::BUNTING_ISA {
 
-inline constexpr int kSteps = kGroup / 4;        // of a group
-inline constexpr int kStepColumns = kPanel * 4;  // bytes of a step in q8
+inline constexpr int kSteps = kGroup / 4;  // of a group
 
 #if defined(__AVX2__)
 
@@ -38,6 +37,12 @@ struct Bytes {
   static BUNTING_INLINE Vector zero() { return _mm512_setzero_si512(); }
   static BUNTING_INLINE Vector low(Vector x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
   static BUNTING_INLINE Vector high(Vector x) { return low(_mm512_srli_epi16(x, 4)); }
+  // The two bits from kBit on of every byte of y, above the four of x.
+  template <int kBit>
+  static BUNTING_INLINE Vector join(Vector x, Vector y) {
+    Vector const moved = kBit > 4 ? _mm512_srli_epi16(y, kBit - 4) : _mm512_slli_epi16(y, 4 - kBit);
+    return _mm512_ternarylogic_epi32(x, moved, _mm512_set1_epi8(0x30), 0xf8);  // x | moved & 0x30
+  }
   static BUNTING_INLINE Signed to_signed(Vector x) {  // from q + 128
     Vector const q = _mm512_xor_si512(x, _mm512_set1_epi8(-128));
     return {_mm512_abs_epi8(q), _mm512_movepi8_mask(q)};
@@ -80,6 +85,11 @@ struct Bytes {
   static BUNTING_INLINE Vector zero() { return _mm256_setzero_si256(); }
   static BUNTING_INLINE Vector low(Vector x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
   static BUNTING_INLINE Vector high(Vector x) { return low(_mm256_srli_epi16(x, 4)); }
+  template <int kBit>
+  static BUNTING_INLINE Vector join(Vector x, Vector y) {
+    Vector const moved = kBit > 4 ? _mm256_srli_epi16(y, kBit - 4) : _mm256_slli_epi16(y, 4 - kBit);
+    return _mm256_or_si256(x, _mm256_and_si256(moved, _mm256_set1_epi8(0x30)));
+  }
   static BUNTING_INLINE Signed to_signed(Vector x) {
     Vector const q = _mm256_xor_si256(x, _mm256_set1_epi8(-128));
     return {_mm256_abs_epi8(q), q};
@@ -111,34 +121,45 @@ struct ColumnBytes {
 };
 inline constexpr int kRegisterBytes = int(sizeof(Bytes::Vector));
 
-// Step of q4, as q + 8.
-BUNTING_INLINE ColumnBytes load_nibbles(char const* values, int step) {
+// A step of unsigned numbers of so many bits.
+template <int Bits>
+BUNTING_INLINE ColumnBytes load_unsigned(char const* values, int step) {
+  auto const line = [&](int index, int i) __attribute__((always_inline)) {
+    return Bytes::load(values + index * 64 + i * kRegisterBytes);
+  };
   ColumnBytes w;
   for (int i = 0; i < Bytes::kCount; ++i) {
-    Bytes::Vector const pairs = Bytes::load(values + step % 4 * 64 + i * kRegisterBytes);
-    w.part[i] = step < 4 ? Bytes::low(pairs) : Bytes::high(pairs);
+    auto& part = w.part[i];
+    if constexpr (Bits == 8) {
+      part = line(step, i);
+      continue;
+    }
+    part = step < 4 ? Bytes::low(line(step, i)) : Bytes::high(line(step - 4, i));
+    if constexpr (Bits == 6) {
+      auto const others = line(4 + step % 2, i);
+      part = step < 2   ? Bytes::join<0>(part, others)
+             : step < 4 ? Bytes::join<2>(part, others)
+             : step < 6 ? Bytes::join<4>(part, others)
+                        : Bytes::join<6>(part, others);
+    }
   }
   return w;
 }
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 
-template <bool kFour>
+template <int Bits>
 struct Dot {
-  static constexpr int kBytes = kGroup * kPanel / (kFour ? 2 : 1);
-  static constexpr int kZeroBits = kFour ? 3 : 7;  // q + 8, q + 128
+  static constexpr int kBytes = kGroup * kPanel * Bits / 8;
   using Weight = ColumnBytes;
   using Sum = ColumnBytes;
 
   static BUNTING_INLINE Weight load(char const* values, int step) {
-    if constexpr (kFour) return load_nibbles(values, step);
-    Weight w;
-    for (int i = 0; i < Bytes::kCount; ++i) w.part[i] = Bytes::load(values + step * 64 + i * kRegisterBytes);
-    return w;
+    return load_unsigned<Bits>(values, step);
   }
   static BUNTING_INLINE Sum start(int32_t minus_sum) {
     Sum sum;
-    for (auto& part : sum.part) part = Bytes::shift_left<kZeroBits>(Bytes::set(minus_sum));
+    for (auto& part : sum.part) part = Bytes::shift_left<Bits - 1>(Bytes::set(minus_sum));
     return sum;
   }
   static BUNTING_INLINE Sum add(Sum sum, Weight const& w, int32_t x4) {
@@ -146,7 +167,7 @@ struct Dot {
     for (int i = 0; i < Bytes::kCount; ++i) sum.part[i] = Bytes::dot(sum.part[i], w.part[i], x);
     return sum;
   }
-  static BUNTING_INLINE Sum end_group(Sum sum) { return sum; }
+  static BUNTING_INLINE Sum end_steps(Sum sum) { return sum; }
   static BUNTING_INLINE f32x16 finish(Sum const& sum) {
     f32x16 y;
     for (int i = 0; i < Bytes::kCount; ++i) y.r[i] = Bytes::to_f32(sum.part[i]);
@@ -156,42 +177,44 @@ struct Dot {
 
 #else
 
-template <bool kFour>
+template <int Bits>
 struct Dot {
-  static constexpr int kBytes = kGroup * kPanel / (kFour ? 2 : 1);
+  static constexpr int kBytes = kGroup * kPanel * Bits / 8;
   struct SumQ4 {
     Bytes::Vector part[Bytes::kCount];   // 32 bits: of the groups before
     Bytes::Vector pairs[Bytes::kCount];  // 16 bits: of this one
   };
-  using Sum = std::conditional_t<kFour, SumQ4, ColumnBytes>;
+  using Sum = std::conditional_t<Bits == 4, SumQ4, ColumnBytes>;
   struct WeightQ8 {
     Bytes::Signed part[Bytes::kCount];
   };
-  using Weight = std::conditional_t<kFour, ColumnBytes, WeightQ8>;
+  using Weight = std::conditional_t<Bits == 8, WeightQ8, ColumnBytes>;
 
   static BUNTING_INLINE Weight load(char const* values, int step) {
-    if constexpr (kFour) {
-      return load_nibbles(values, step);
-    } else {
+    ColumnBytes const bytes = load_unsigned<Bits>(values, step);
+    if constexpr (Bits == 8) {
       Weight w;
-      for (int i = 0; i < Bytes::kCount; ++i)
-        w.part[i] = Bytes::to_signed(Bytes::load(values + step * 64 + i * kRegisterBytes));
+      for (int i = 0; i < Bytes::kCount; ++i) w.part[i] = Bytes::to_signed(bytes.part[i]);
       return w;
+    } else {
+      return bytes;
     }
   }
   static BUNTING_INLINE Sum start(int32_t minus_sum) {
     Sum sum;
     for (int i = 0; i < Bytes::kCount; ++i) {
-      sum.part[i] = kFour ? Bytes::set(8 * minus_sum) : Bytes::zero();
-      if constexpr (kFour) sum.pairs[i] = Bytes::zero();
+      sum.part[i] = Bits == 8 ? Bytes::zero() : Bytes::set(minus_sum << (Bits - 1));
+      if constexpr (Bits == 4) sum.pairs[i] = Bytes::zero();
     }
     return sum;
   }
   static BUNTING_INLINE Sum add(Sum sum, Weight const& w, int32_t x4) {
     Bytes::Vector const x = Bytes::set(x4);
     for (int i = 0; i < Bytes::kCount; ++i) {
-      if constexpr (kFour) {
+      if constexpr (Bits == 4) {
         sum.pairs[i] = Bytes::add16(sum.pairs[i], Bytes::pairs(w.part[i], x));
+      } else if constexpr (Bits == 6) {
+        sum.part[i] = Bytes::add32(sum.part[i], Bytes::widen(Bytes::pairs(w.part[i], x)));
       } else {
         Bytes::Vector const products = Bytes::pairs(w.part[i].magnitude, Bytes::with_sign(x, w.part[i]));
         sum.part[i] = Bytes::add32(sum.part[i], Bytes::widen(products));
@@ -199,8 +222,8 @@ struct Dot {
     }
     return sum;
   }
-  static BUNTING_INLINE Sum end_group(Sum sum) {
-    if constexpr (kFour) {
+  static BUNTING_INLINE Sum end_steps(Sum sum) {
+    if constexpr (Bits == 4) {
       for (int i = 0; i < Bytes::kCount; ++i) {
         sum.part[i] = Bytes::add32(sum.part[i], Bytes::widen(sum.pairs[i]));
         sum.pairs[i] = Bytes::zero();
@@ -221,9 +244,9 @@ struct Dot {
 
 // Registers of four 32-bit lanes. Eight products of 16 bits are the four k of two columns; two neighbours are
 // added in the halves of a 32-bit lane, so that two lanes make a column.
-template <bool kFour>
+template <int Bits>
 struct Dot {
-  static constexpr int kBytes = kGroup * kPanel / (kFour ? 2 : 1);
+  static constexpr int kBytes = kGroup * kPanel * Bits / 8;
   static constexpr int kColumnPairs = kPanel / 2;
   typedef int16_t vs __attribute__((vector_size(16)));
   typedef uint8_t vb __attribute__((vector_size(8)));
@@ -234,13 +257,19 @@ struct Dot {
     vi pair[kColumnPairs];
   };
 
+  static BUNTING_INLINE vs widened(char const* from) {
+    vb bytes;
+    std::memcpy(&bytes, from, sizeof bytes);
+    return __builtin_convertvector(bytes, vs);
+  }
   static BUNTING_INLINE Weight load(char const* values, int step) {
     Weight w;
     for (int i = 0; i < kColumnPairs; ++i) {
-      vb bytes;
-      std::memcpy(&bytes, values + (kFour ? step % 4 : step) * 64 + i * 8, sizeof bytes);
-      vs const wide = __builtin_convertvector(bytes, vs);
-      w.pair[i] = !kFour ? wide - 128 : (step < 4 ? wide & 15 : wide >> 4) - 8;
+      vs& pair = w.pair[i];
+      pair = widened(values + (Bits == 8 ? step : step % 4) * 64 + i * 8);
+      if (Bits < 8) pair = pair >> (step / 4 * 4) & 15;
+      if (Bits == 6) pair |= (widened(values + (4 + step % 2) * 64 + i * 8) >> (step / 2 * 2) & 3) << 4;
+      pair -= int16_t(1 << (Bits - 1));
     }
     return w;
   }
@@ -258,7 +287,7 @@ struct Dot {
     }
     return sum;
   }
-  static BUNTING_INLINE Sum end_group(Sum sum) { return sum; }
+  static BUNTING_INLINE Sum end_steps(Sum sum) { return sum; }
   static BUNTING_INLINE f32x16 finish(Sum const& sum) {
     float columns[kPanel];
     for (int i = 0; i < kColumnPairs; ++i) {
@@ -270,8 +299,5 @@ struct Dot {
 };
 
 #endif
-
-using DotQ8 = Dot<false>;
-using DotQ4 = Dot<true>;
 
 }  // namespace bunting::BUNTING_ISA

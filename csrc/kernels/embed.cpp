@@ -9,25 +9,22 @@
 //           the vocabulary projection too and is not stored twice.
 // Roofline: memory latency, T*H*32 bytes of lines for bf16.
 // Checked:  bit for bit against reference::embed.
+#include <algorithm>
+
 #include "kernels/half.h"
+#include "kernels/integer_layout.h"
 
 namespace bunting::BUNTING_ISA {
 namespace {
 
-// Row `id` of a grouped table; the order of a block is told in kernels.h.
+// Row `id` of a grouped table.
 void embed_grouped(float* row, PackedMatrix const& table, int32_t id) {
-  bool const is_q8 = table.dtype == Dtype::q8;
-  int64_t const column = id % kPanel, group_bytes = kGroup * kPanel / (is_q8 ? 1 : 2);
-  char const* const panel = static_cast<char const*>(table.data) + id / kPanel * table.panel_bytes();
-  for (int64_t h = 0; h < table.k; ++h) {
-    int64_t const group = h / kGroup % 2, i = h % kGroup, in_nibbles = is_q8 ? i : i % (kGroup / 2);
-    char const* const block = panel + h / (2 * kGroup) * table.block_bytes();
-    char const* const values = block + 2 * kPanel * 2 + group * group_bytes;
-    uint16_t scale;
-    std::memcpy(&scale, block + (group * kPanel + column) * 2, 2);
-    int const byte = uint8_t(values[(in_nibbles / 4 * kPanel + column) * 4 + i % 4]);
-    int const q = is_q8 ? byte - 128 : (i == in_nibbles ? byte & 15 : byte >> 4) - 8;
-    row[h] = f16_to_f32(scale) * float(q);
+  for (int64_t h = 0; h < table.k; h += kGroup) {
+    float const scale = f16_to_f32(read_scale(table, id, h));
+    int8_t q[kGroup];
+    read_integers(table, id, h, q);
+    int64_t const count = std::min<int64_t>(kGroup, table.k - h);
+    for (int64_t i = 0; i < count; ++i) row[h + i] = scale * float(q[i]);
   }
 }
 

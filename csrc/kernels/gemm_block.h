@@ -16,8 +16,7 @@
 // A micro-kernel type has
 //   kRows, next_rows(left)     most rows of a block; rows of the next one
 //   panels(rows)               most panels of a group with that many rows
-//   kStep, kStepBytes          values of k that a panel keeps together, in as many bytes
-//   k_block(tokens)            longest block of k, whole steps
+//   k_block(tokens)            longest block of k, whole blocks of a panel
 //   prepare(state, g, t, rows, k0, k)        makes rows [t, t + rows) ready
 //   multiply(state, rows, panels, slice)     sums += rows * panels
 #pragma once
@@ -54,7 +53,7 @@ constexpr int64_t ahead_bytes(int64_t rows) {
 struct Fetch {
   char const* from;
   int64_t step;
-  int64_t turn;  // whole steps of the micro-kernel
+  int64_t turn;  // whole lines
   char const* after;
 };
 
@@ -132,15 +131,14 @@ inline void begin_with_bias(Gemm const& g, int64_t panel_begin, int64_t panel_en
 // while the other rows pass.
 struct FetchPlan {
   int64_t tokens, row_blocks;
-  int64_t step_bytes;  // of the micro-kernel
-  bool is_cold;        // the weights of this plan are still in memory
-  char const* begin;   // they begin here,
-  char const* later;   // and here those that follow; null if there are none, or one block of rows
+  bool is_cold;       // the weights of this plan are still in memory
+  char const* begin;  // they begin here,
+  char const* later;  // and here those that follow; null if there are none, or one block of rows
 
   // For the row block `index` and a slice of `panels` panels, `bytes` each; `next` are the panels after them.
   Fetch of(int64_t index, char const* w, char const* next, int64_t panels, int64_t bytes) const {
     if (is_cold && index == 0) {
-      int64_t const ahead = round_up(ahead_bytes(tokens) / panels, step_bytes);
+      int64_t const ahead = round_up(ahead_bytes(tokens) / panels, kLine);
       return {w + ahead, kLine, std::max<int64_t>(0, bytes - ahead), next};
     }
     int64_t const parts = row_blocks - is_cold, part = index - is_cold;
@@ -166,24 +164,23 @@ void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   if (g.bias != nullptr) begin_with_bias(g, panel_begin, panel_end);
 
   int64_t const k_block = std::min(Micro::k_block(g.tokens), kp);
-  int64_t const block_bytes = k_block / Micro::kStep * Micro::kStepBytes;
+  int64_t const block_bytes = w.depth_bytes(k_block);
   int64_t const row_blocks = (g.tokens + Micro::kRows - 1) / Micro::kRows;
   int64_t const group = Micro::panels(Micro::next_rows(g.tokens));
   int64_t const chunk = row_blocks == 1 || block_bytes == 0
                             ? panel_end - panel_begin
                             : chunk_panels(panel_end - panel_begin, g.tokens, block_bytes, group);
   auto const weights_at = [&](int64_t panel, int64_t k) {
-    return static_cast<char const*>(w.data) + panel * panel_stride + k / Micro::kStep * Micro::kStepBytes;
+    return static_cast<char const*>(w.data) + panel * panel_stride + w.depth_bytes(k);
   };
   typename Micro::State state;
   for (int64_t chunk_begin = panel_begin; chunk_begin < panel_end; chunk_begin += chunk) {
     int64_t const chunk_end = std::min(chunk_begin + chunk, panel_end);
     int64_t k0 = 0;
     do {  // once even for K = 0, which makes y zero
-      int64_t const k = std::min(k_block, kp - k0), bytes = k / Micro::kStep * Micro::kStepBytes;
+      int64_t const k = std::min(k_block, kp - k0), bytes = w.depth_bytes(k);
       FetchPlan const plan{.tokens = g.tokens,
                            .row_blocks = row_blocks,
-                           .step_bytes = Micro::kStepBytes,
                            .is_cold = row_blocks == 1 || (chunk_begin == panel_begin && k0 == 0),
                            .begin = weights_at(chunk_begin, k0),
                            .later = row_blocks == 1         ? nullptr

@@ -36,8 +36,6 @@ inline constexpr bool kAddsProducts = true;
 inline constexpr bool kAddsProducts = false;
 #endif
 
-inline constexpr int64_t kScaleBytes = 2 * kPanel * 2;  // of a block, before its values
-
 constexpr int grouped_panels(int rows) {
   int const panels = kGroupedSums / rows;
   return panels < kGroupedPanels ? panels : kGroupedPanels;
@@ -49,58 +47,63 @@ BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
   return four;
 }
 
-// How many neighbouring groups share a scale: one, as many of the weights as of the inputs, or fewer of the
-// weights.
+// How many kGroup share a scale: one, as many of the weights as of the inputs, or fewer of the weights.
 enum class Sharing { none, equal, fewer_weights };
 
-// `together` groups of weights and `inputs_together` of inputs share a scale.
-template <class D, Sharing kSharing, int R, int N>
+// `together` kGroup of weights and `inputs_together` of inputs share a scale.
+template <int Bits, Sharing kSharing, int R, int N>
 void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t inputs_together,
                      Slice const& s) {
-  constexpr int64_t kBlockBytes = kScaleBytes + 2 * D::kBytes;
+  using D = Dot<Bits>;
   f32x16 sums[R][N];
   begin_sums(sums, s);
   // Out of the registers, which hold products of several groups instead.
   if constexpr (kSharing == Sharing::fewer_weights) asm volatile("" : : "r"(&sums) : "memory");
-  char const* fetch = s.fetch.from;
+  char const *at = s.w, *scales_at = s.w, *fetch = s.fetch.from, *turn = s.w + s.fetch.turn;
   auto const fetch_line = [&]() __attribute__((always_inline)) {
     for (int n = 0; n < N; ++n) __builtin_prefetch(fetch + n * s.panel_stride);
     fetch += s.fetch.step;
   };
-  int64_t const groups = s.k / kGroup, turn = s.fetch.turn / kBlockBytes * 2;
-  for (int64_t group = 0; group < groups;) {
-    int64_t const end = kSharing == Sharing::none ? group + 1 : std::min(group + inputs_together, groups);
+  int64_t const depth = s.k / kGroup;
+  bool begins_block = true;
+  for (int64_t i = 0; i < depth;) {
+    int64_t const end = kSharing == Sharing::none ? i + 1 : std::min(i + inputs_together, depth);
     f32x16 products[R][N];
     for (int r = 0; r < R; ++r)
       for (int n = 0; n < N && kSharing == Sharing::fewer_weights; ++n) products[r][n] = zero();
     do {
-      int64_t const weights_end = kSharing == Sharing::fewer_weights ? std::min(group + together, end) : end;
+      int64_t const weights_end = kSharing == Sharing::fewer_weights ? std::min(i + together, end) : end;
+      scales_at += kPanel * 2;
+      if (begins_block) {
+        scales_at = at;
+        at += kScaleBytes;
+        fetch_line();
+      }
+      begins_block = !begins_block;
       typename D::Sum dots[R][N];
       for (int r = 0; r < R; ++r) {
         auto const start = D::start(x[r * ldx].minus_sum);
         for (int n = 0; n < N; ++n) dots[r][n] = start;
       }
-      // Of the first of the groups: those behind the last number have none.
-      char const* const scales_at = s.w + group / 2 * kBlockBytes + group % 2 * kPanel * 2;
       do {
-        char const* const block = s.w + group / 2 * kBlockBytes;
-        char const* const values = block + kScaleBytes + group % 2 * D::kBytes;
-        if (group == turn) fetch = s.fetch.after;
-        if (group % 2 == 0) fetch_line();  // of the scales; the steps below fetch the others
+        if (at >= turn) {
+          fetch = s.fetch.after;
+          turn = s.w + s.panel_stride;
+        }
 #pragma GCC unroll 8
         for (int step = 0; step < kSteps; ++step) {
           if (step < D::kBytes / kLine) fetch_line();
           typename D::Weight weights[N];
-          for (int n = 0; n < N; ++n) weights[n] = D::load(values + n * s.panel_stride, step);
+          for (int n = 0; n < N; ++n) weights[n] = D::load(at + n * s.panel_stride, step);
           for (int r = 0; r < R; ++r) {
             int32_t const four = four_of(x[r * ldx], step);
             for (int n = 0; n < N; ++n) dots[r][n] = D::add(dots[r][n], weights[n], four);
           }
         }
         for (int r = 0; r < R; ++r)
-          for (int n = 0; n < N; ++n) dots[r][n] = D::end_group(dots[r][n]);
-        ++group, ++x;
-      } while (kSharing != Sharing::none && group < weights_end);
+          for (int n = 0; n < N; ++n) dots[r][n] = D::end_steps(dots[r][n]);
+        ++i, ++x, at += D::kBytes;
+      } while (kSharing != Sharing::none && i < weights_end);
       for (int n = 0; n < N; ++n) {
         f32x16 const scales = load_f16(reinterpret_cast<uint16_t const*>(scales_at + n * s.panel_stride));
         for (int r = 0; r < R; ++r) {
@@ -109,7 +112,7 @@ void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t
               kSharing == Sharing::fewer_weights ? fma(integers, scales, products[r][n]) : integers * scales;
         }
       }
-    } while (kSharing == Sharing::fewer_weights && group < end);
+    } while (kSharing == Sharing::fewer_weights && i < end);
     for (int r = 0; r < R; ++r) {
       f32x16 const scale = set1(x[r * ldx - 1].scale);
       for (int n = 0; n < N; ++n) sums[r][n] = fma(products[r][n], scale, sums[r][n]);
@@ -119,10 +122,9 @@ void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t
   end_sums(sums, s);
 }
 
-template <class D, Sharing kSharing>
+template <int Bits, Sharing kSharing>
 struct GroupedMicro {
-  static constexpr int kRows = kGroupedRows, kStep = 2 * kGroup;
-  static constexpr int64_t kStepBytes = kScaleBytes + 2 * D::kBytes;
+  static constexpr int kRows = kGroupedRows;
 
   struct State {
     InputGroup const* x;
@@ -130,7 +132,7 @@ struct GroupedMicro {
   };
 
   static constexpr int64_t kBlockK = 2048;
-  static_assert(kBlockK % kGroupMax == 0, "what shares a scale is not cut");
+  static_assert(kBlockK % (2 * kGroupMax) == 0, "whole blocks");
   static int64_t k_block(int64_t tokens) { return tokens > kRows ? kBlockK : int64_t{1} << 40; }
   static int64_t next_rows(int64_t left) { return next_group(left, kRows); }
   static int64_t panels(int64_t rows) { return panels_of(int(rows)); }
@@ -144,7 +146,7 @@ struct GroupedMicro {
 
   using Block = void (*)(InputGroup const*, int64_t, int64_t, int64_t, Slice const&);
   template <int R, int N>
-  static constexpr Block kBlock = multiply_groups<D, kSharing, R, N>;
+  static constexpr Block kBlock = multiply_groups<Bits, kSharing, R, N>;
   static constexpr int panels_of(int rows) { return grouped_panels(rows); }
 
   static void multiply(State const& state, int64_t rows, int64_t panels, Slice const& slice) {

@@ -1,6 +1,6 @@
 // gemm_grouped_tile.h - the GEMM micro-kernel for grouped weights on AMX tiles of bytes, for many rows.
 //
-// A group of 16 columns is one tile of half the depth as it lies in memory (q8), or is widened to one (q4).
+// kGroup k of 16 columns are one tile of half the depth as they lie in memory (q8), or are widened to one.
 // Its products with 16 rows are finished in vector registers: that order is the one of gemm_grouped.h, and so
 // are the bits. Tiles 0 .. 3: integer sums of 2 x 2; 6: inputs; 7: weights.
 //
@@ -20,18 +20,16 @@ namespace bunting::BUNTING_ISA {
 // Up to so many rows the vector unit keeps up with the memory.
 inline constexpr int64_t kTileRowsLeast = 8;
 
-template <class D>
+template <int Bits>
 struct GroupedTiles {
-  static constexpr int kRows = 32, kStep = 2 * kGroup;
-  static constexpr int64_t kStepBytes = kScaleBytes + 2 * D::kBytes;
+  static constexpr int kRows = 32;
   static constexpr int64_t kBlockK = 1024;
-  static_assert(kBlockK % kGroupMax == 0, "what shares a scale is not cut");
+  static_assert(kBlockK % (2 * kGroupMax) == 0, "whole blocks");
   static constexpr int kTileRows = 16, kTilesOfRows = kRows / kTileRows;
-  static constexpr bool kFour = D::kBytes < kGroup * kPanel;
 
   struct State {
     HalfTiles tiles;
-    int64_t together, inputs_together;  // groups of weights and of inputs that share a scale
+    int64_t together, inputs_together;  // kGroup of weights and of inputs that share a scale
     // Of a block of rows, tile by tile, zero beyond the last row: [row tiles][groups][16 rows]
     alignas(64) int8_t q[kRows * kBlockK];
     float scale[kRows * kBlockK / kGroup];
@@ -67,15 +65,18 @@ struct GroupedTiles {
       panels == 2 ? block<1, 2>(state, rows, s) : block<1, 1>(state, rows, s);
   }
 
-  // The values of a group as a tile: where they are, or widened.
+  // kGroup of weights as a tile: where they are, or widened.
   static char const* tile_of(State& state, char const* values, int panel) {
-    if constexpr (!kFour) return values;
+    if constexpr (Bits == 8) return values;
     uint8_t* const to = state.widened[panel];
     uint8_t const* const from = reinterpret_cast<uint8_t const*>(values);
-    for (int i = 0; i < D::kBytes; ++i) {
-      to[i] = from[i] & 15;
-      to[i + D::kBytes] = from[i] >> 4;
-    }
+    constexpr int kLine = 4 * kPanel;
+    for (int step = 0; step < kSteps; ++step)
+      for (int i = 0; i < kLine; ++i) {
+        uint8_t byte = from[step % 4 * kLine + i] >> (step / 4 * 4) & 15;
+        if (Bits == 6) byte |= (from[(4 + step % 2) * kLine + i] >> (step / 2 * 2) & 3) << 4;
+        to[step * kLine + i] = byte;
+      }
     return reinterpret_cast<char const*>(to);
   }
 
@@ -88,9 +89,15 @@ struct GroupedTiles {
     for (int n = 0; n < N; ++n)
       for (int64_t r = 0; r < rows; ++r)
         sums[n][r] = s.start_at_zero ? zero() : load_first(s.y + r * s.ldy + n * kPanel, columns(n));
-    for (int64_t group = 0; group < groups; ++group) {
-      char const* const block = s.w + group / 2 * kStepBytes;
-      char const* const values = block + kScaleBytes + group % 2 * D::kBytes;
+    char const *values = s.w, *scales_at = s.w;
+    for (int64_t group = 0; group < groups; ++group, values += Dot<Bits>::kBytes) {
+      if (group % state.together == 0) {
+        scales_at += kPanel * 2;
+        if (group / state.together % 2 == 0) {
+          scales_at = values;
+          values += kScaleBytes;
+        }
+      }
       int8_t const* const upper = state.q + group * kTileRows * kGroup;
       int8_t const* const lower = upper + groups * kTileRows * kGroup;
       if (group % state.together == 0) {
@@ -118,13 +125,12 @@ struct GroupedTiles {
       int64_t const first = group / state.together * state.together;
       bool const begins_input = first % state.inputs_together == 0;
       bool const ends_input = (group + 1) % state.inputs_together == 0 || group + 1 == groups;
-      char const* const scales_at = s.w + first / 2 * kStepBytes + first % 2 * kPanel * 2;
       for (int n = 0; n < N; ++n) {
         f32x16 const scales = load_f16(reinterpret_cast<uint16_t const*>(scales_at + n * s.panel_stride));
         for (int64_t r = 0; r < rows; ++r) {
           int64_t const at = (r / kTileRows * groups + group) * kTileRows + r % kTileRows;
           int32_t const* const dots = state.dots[n * kTilesOfRows + r / kTileRows] + r % kTileRows * kPanel;
-          f32x16 const integers = to_f32(dots, state.minus_sum[at] << (kFour ? 3 : 7));
+          f32x16 const integers = to_f32(dots, state.minus_sum[at] << (Bits - 1));
           f32x16& product = products[n][r];
           product = fma(integers, scales, begins_input ? zero() : product);
           if (ends_input) sums[n][r] = fma(product, set1(state.scale[at]), sums[n][r]);

@@ -18,8 +18,7 @@
 namespace bunting::BUNTING_ISA {
 
 struct TileBf16 {
-  static constexpr int kRows = 32, kStep = 2;
-  static constexpr int64_t kStepBytes = BUNTING_ISA::kStepBytes;
+  static constexpr int kRows = 32;
   static constexpr int kTileRows = 16, kTileK = 32, kTileBytes = 1024;
   static constexpr int64_t kBlockK = 1024;
 

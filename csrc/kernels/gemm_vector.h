@@ -49,8 +49,7 @@ void multiply_block(typename A::Input const* x, int64_t ldx, Slice const& s) {
 
 template <class A>
 struct VectorMicro {
-  static constexpr int kRows = kRowsMost, kStep = A::kStep;
-  static constexpr int64_t kStepBytes = BUNTING_ISA::kStepBytes;
+  static constexpr int kRows = kRowsMost;
   static constexpr bool kWiden = A::kParts == 2;
   static constexpr int64_t kWidened = 8192;  // floats; 32 KB
 

@@ -23,13 +23,20 @@ namespace bunting {
 
 using bf16 = uint16_t;  // the upper half of an f32; conversions round to nearest even
 
-// The values of engine.h. q8 and q4 are integers in groups that share a scale: weights, and q8 keys and values.
-enum class Dtype : int32_t { f32 = 0, f16 = 1, bf16 = 2, q4 = 16, q8 = 20 };
+// The values of engine.h, and q6. q8, q6 and q4 are integers in groups that share a scale: weights, and q8 keys and
+// values.
+enum class Dtype : int32_t { f32 = 0, f16 = 1, bf16 = 2, q4 = 16, q8 = 20, q6 = 64 };
+
+// Bits of a weight that is an integer, 0 for the others.
+constexpr int integer_bits(Dtype dtype) {
+  return dtype == Dtype::q8 ? 8 : dtype == Dtype::q6 ? 6 : dtype == Dtype::q4 ? 4 : 0;
+}
 
 inline constexpr int kPanel = 16;     // columns of a packed panel
 inline constexpr int kKAlign = 32;    // K is padded with zeros to a multiple of this (one AMX tile of bf16)
-inline constexpr int kGroup = 32;     // consecutive k of a row that have a scale in q8 and q4
-inline constexpr int kGroupMax = 128; // that may share one
+inline constexpr int kGroup = 32;     // consecutive k of integers that share a scale, at least
+inline constexpr int kGroupMax = 128; // and at most
+inline constexpr int kScaleBytes = 2 * kPanel * 2;  // of a block of integers
 inline constexpr int kPageTokens = 16;  // Tp; attention kernels are written for this
 
 constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
@@ -37,36 +44,29 @@ constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * t
 // A weight matrix [N, K] in the order in which the GEMM reads it, the same for every instruction set:
 //   bf16: [ceil(N/16)] panels of [Kp/2][16 columns][2 consecutive k]   (the VNNI order: AMX tiles and dpbf16 read it as is)
 //   f32:  [ceil(N/16)] panels of [Kp][16 columns]
-//   q8:   [ceil(N/16)] panels of [Kp/64] blocks: [2 groups][16 columns] f16 scales, then of each group
-//         [8 steps][16 columns][4 consecutive k] bytes q + 128, -128 <= q < 128; w = scale * q
-//   q4:   the same with [4 steps][16 columns][4 k] bytes: the low nibble is q + 8 of k = 4*step .., the high one of
-//         k = 16 + 4*step .., -8 <= q < 8
-// with Kp = round_up(K, k_align()). Columns >= N and rows >= K are zero; so are their scales.
+//   q8, q6, q4: integers of 8, 6 or 4 bits, of which `group` consecutive k of a column share a scale;
+//         [ceil(N/16)] panels of blocks of 2 * `group` k, the last one as long as Kp leaves it: [2][16 columns] f16
+//         scales, then the integers of each kGroup k, as
+//         integer_layout.h says
+// with Kp = round_up(K, k_align()). Columns >= N and rows >= K are zero; so are scales that none of the others has.
 struct PackedMatrix {
-  Dtype dtype = Dtype::bf16;  // f32, bf16, q8 or q4
+  Dtype dtype = Dtype::bf16;  // f32, bf16, q8, q6 or q4
   int64_t n = 0, k = 0;
-  void* data = nullptr;  // 64-byte aligned, owned by the model
-  // q8 and q4: consecutive k that were rounded with one scale, of which each of their groups of kGroup has a copy; kGroup
-  // times a power of two, at most kGroupMax.
-  int64_t group = kGroup;
-  bool grouped() const { return dtype == Dtype::q8 || dtype == Dtype::q4; }
+  void* data = nullptr;    // 64-byte aligned, owned by the model
+  int64_t group = kGroup;  // of integers: kGroup times a power of two, at most kGroupMax
+  bool grouped() const { return integer_bits(dtype) != 0; }
   // Consecutive k that are rounded with one scale in the rows that it is multiplied with. Beside the error of
   // weights of 4 bits, that of larger groups does not show.
   int64_t input_group() const { return dtype == Dtype::q4 ? kGroupMax : group; }
   int64_t k_align() const { return grouped() ? 2 * kGroup : kKAlign; }
   int64_t kp() const { return round_up(k, k_align()); }
   int64_t panels() const { return (n + kPanel - 1) / kPanel; }
-  // Bytes of k_align() values of k of a panel; a multiple of 64.
-  int64_t block_bytes() const {
-    constexpr int64_t kScales = 2 * kPanel * 2, kValues = 2 * kGroup * kPanel;
-    switch (dtype) {
-      case Dtype::q8: return kScales + kValues;
-      case Dtype::q4: return kScales + kValues / 2;
-      case Dtype::bf16: return kKAlign * kPanel * 2;
-      default: return kKAlign * kPanel * 4;
-    }
+  // Bytes of a panel's first `depth` k: whole blocks of integers, or all; a multiple of 64.
+  int64_t depth_bytes(int64_t depth) const {
+    if (!grouped()) return depth * kPanel * (dtype == Dtype::bf16 ? 2 : 4);
+    return round_up(depth, 2 * group) / (2 * group) * kScaleBytes + depth * kPanel * integer_bits(dtype) / 8;
   }
-  int64_t panel_bytes() const { return kp() / k_align() * block_bytes(); }
+  int64_t panel_bytes() const { return depth_bytes(kp()); }
   size_t bytes() const { return size_t(panels() * panel_bytes()); }
   char* panel(int64_t index) const { return static_cast<char*>(data) + index * panel_bytes(); }
 };

@@ -5,12 +5,11 @@
 //       unaligned in a mapped file.
 //
 //   q8  scale = f16(max |w| / 127), q = round(w / scale)
+//   q6  the same with 31
 //   q4  of eleven scales, at which the largest |w| becomes 6 to 9 steps, the one whose best multiple, the sum
-//   of
-//       w q over the sum of q q, leaves the least squared error; then q = round(w / scale) once more, within
-//       -8 .. 7
-// All to nearest even. A group with a number that is not finite gets the scale NaN. Where several groups
-// share a scale (PackedMatrix::group), all their numbers are looked at for it.
+//       of w q over the sum of q q, leaves the least squared error; then q = round(w / scale) once more,
+//       within -8 .. 7
+// All to nearest even. A group with a number that is not finite gets the scale NaN.
 //
 // Work:     one panel after another, what shares a scale in one column at a time.
 // Roofline: q8 memory; q4 about 16 operations per weight.
@@ -19,11 +18,11 @@
 
 #include "kernels/group.h"
 #include "kernels/half.h"
+#include "kernels/integer_layout.h"
 
 namespace bunting::BUNTING_ISA {
 namespace {
 
-constexpr int kStepsQ8 = 8, kStepsQ4 = 4;  // of four k, per group
 constexpr uint16_t kNanHalf = 0x7e00;
 
 // The steps that the number of largest magnitude becomes: -8 is the end of the range, and a little more or
@@ -32,22 +31,14 @@ constexpr float kLargestSteps[] = {-8.0f, -9.0f, -8.5f, -7.5f, -7.0f, -6.5f, -6.
 
 constexpr int kGroupsMax = kGroupMax / kGroup;  // that share a scale
 
-// What becomes of the 32 numbers of a group.
+// What becomes of the numbers of a group.
 struct Rounded {
-  int8_t q[kGroup];
+  int8_t q[kGroupMax];
   uint16_t scale;  // f16
 };
 
 BUNTING_INLINE f32x16 clamp(f32x16 x, float low, float high) {
   return min(max(x, set1(low)), set1(high));
-}
-
-BUNTING_INLINE void store_rounded(Rounded& to, f32x16 a, f32x16 b, uint16_t scale, float low, float high) {
-  float const value = f16_to_f32(scale);
-  f32x16 const to_integers = set1(value > 0 || value < 0 ? 1.0f / value : 0.0f);
-  to.scale = scale;
-  store_int8(to.q, clamp(round(a * to_integers), low, high));
-  store_int8(to.q + 16, clamp(round(b * to_integers), low, high));
 }
 
 template <int kGroups>
@@ -70,9 +61,8 @@ BUNTING_INLINE float best_q4_scale(float const* values, f32x16 const* a, f32x16 
   return scale;
 }
 
-// Groups that share a scale.
 template <Dtype W, int kGroups>
-BUNTING_INLINE void round_groups(Rounded* to, float const* values) {
+BUNTING_INLINE void round_groups(Rounded& to, float const* values) {
   f32x16 a[kGroups], b[kGroups];
   uint32_t bits = 0;  // of the largest magnitude
   for (int i = 0; i < kGroups; ++i) {
@@ -85,61 +75,25 @@ BUNTING_INLINE void round_groups(Rounded* to, float const* values) {
   }
   float largest;
   std::memcpy(&largest, &bits, 4);
-  if (bits >= kInfinity || largest < 1e-30f) {
-    std::fill_n(to, kGroups, Rounded{{}, bits >= kInfinity ? kNanHalf : uint16_t{0}});
-    return;
+  to = {};
+  if (bits >= kInfinity) to.scale = kNanHalf;
+  if (bits >= kInfinity || largest < 1e-30f) return;
+  constexpr float kMost = float(integer_zero(W) - 1), kLeast = W == Dtype::q4 ? -8 : -kMost;
+  to.scale = f32_to_f16(W == Dtype::q4 ? best_q4_scale<kGroups>(values, a, b, largest) : largest / kMost);
+  float const scale = f16_to_f32(to.scale);
+  f32x16 const to_integers = set1(scale > 0 || scale < 0 ? 1.0f / scale : 0.0f);
+  for (int i = 0; i < kGroups; ++i) {
+    store_int8(to.q + i * kGroup, clamp(round(a[i] * to_integers), kLeast, kMost));
+    store_int8(to.q + i * kGroup + 16, clamp(round(b[i] * to_integers), kLeast, kMost));
   }
-  constexpr bool kIsQ8 = W == Dtype::q8;
-  uint16_t const scale = f32_to_f16(kIsQ8 ? largest / 127.0f : best_q4_scale<kGroups>(values, a, b, largest));
-  for (int i = 0; i < kGroups; ++i)
-    store_rounded(to[i], a[i], b[i], scale, kIsQ8 ? -127 : -8, kIsQ8 ? 127 : 7);
 }
 
+// The numbers of one group, of `groups` times kGroup.
 template <Dtype W>
-void round_all(Rounded* to, float const* values, int64_t groups) {
+void round_all(Rounded& to, float const* values, int64_t groups) {
   if (groups == 1) return round_groups<W, 1>(to, values);
   if (groups == 2) return round_groups<W, 2>(to, values);
   round_groups<W, kGroupsMax>(to, values);
-}
-
-// Where a column's group goes within its block; see kernels.h.
-template <Dtype W>
-BUNTING_INLINE void place(char* block, int64_t group, int64_t column, uint16_t scale, uint32_t const* words) {
-  constexpr int kSteps = W == Dtype::q8 ? kStepsQ8 : kStepsQ4;
-  std::memcpy(block + (group * kPanel + column) * 2, &scale, 2);
-  char* const values = block + 2 * kPanel * 2 + group * kSteps * kPanel * 4;
-  for (int step = 0; step < kSteps; ++step)
-    std::memcpy(values + (step * kPanel + column) * 4, words + step, 4);
-}
-
-template <Dtype W>
-BUNTING_INLINE void place_rounded(char* block, int64_t group, int64_t column, Rounded const& rounded) {
-  uint32_t words[kStepsQ8];
-  std::memcpy(words, rounded.q, sizeof words);
-  if constexpr (W == Dtype::q8) {
-    for (uint32_t& word : words) word ^= 0x80808080u;  // q + 128 in every byte
-  } else {
-    // q + 8 in every byte: the low nibble of q with its sign turned.
-    for (int i = 0; i < kStepsQ4; ++i) {
-      uint32_t const low = (words[i] ^ 0x08080808u) & 0x0f0f0f0fu;
-      uint32_t const high = (words[i + kStepsQ4] ^ 0x08080808u) & 0x0f0f0f0fu;
-      words[i] = low | high << 4;
-    }
-  }
-  place<W>(block, group, column, rounded.scale, words);
-}
-
-// A group of a GGUF file as it is: f16 scale, then 32 bytes q or 16 bytes of nibbles q + 8 in the order used
-// here.
-template <Dtype W>
-BUNTING_INLINE void place_stored(char* block, int64_t group, int64_t column, char const* from) {
-  uint16_t scale;
-  uint32_t words[kStepsQ8];
-  std::memcpy(&scale, from, 2);
-  std::memcpy(words, from + 2, W == Dtype::q8 ? 32 : 16);
-  if constexpr (W == Dtype::q8)
-    for (uint32_t& word : words) word ^= 0x80808080u;
-  place<W>(block, group, column, scale, words);
 }
 
 template <Dtype S>
@@ -154,38 +108,43 @@ BUNTING_INLINE float read(char const* row, int64_t k) {
   return S == Dtype::f16 ? f16_to_f32(half) : to_f32(half);
 }
 
+// A group of a GGUF file as it is: f16 scale, then 32 bytes q or 16 bytes of nibbles q + 8.
+template <Dtype W>
+void read_stored(char const* from, Rounded& to) {
+  std::memcpy(&to.scale, from, 2);
+  if constexpr (W == Dtype::q8) {
+    std::memcpy(to.q, from + 2, kGroup);
+  } else {
+    for (int i = 0; i < kGroup / 2; ++i) {
+      uint8_t const byte = uint8_t(from[2 + i]);
+      to.q[i] = int8_t((byte & 15) - 8);
+      to.q[i + kGroup / 2] = int8_t((byte >> 4) - 8);
+    }
+  }
+}
+
 template <Dtype W, Dtype S>
 void pack_panels(PackedMatrix const& w, char const* src, int64_t begin, int64_t end) {
   constexpr bool kStored = S == W;
   constexpr int64_t kStoredBytes = W == Dtype::q8 ? 34 : 18;
   int64_t const row_bytes = kStored ? w.k / kGroup * kStoredBytes : w.k * (S == Dtype::f32 ? 4 : 2);
-  int64_t const span = kStored ? kGroup : w.group;  // of k that share a scale
-  for (int64_t panel = begin; panel < end; ++panel) {
-    char* const out = static_cast<char*>(w.data) + panel * w.panel_bytes();
-    for (int64_t column = 0; column < kPanel; ++column) {
-      int64_t const n = panel * kPanel + column;
-      char const* const row = src + n * row_bytes;
-      for (int64_t first = 0; first < w.kp(); first += span) {
-        int64_t const valid = n < w.n ? std::clamp<int64_t>(w.k - first, 0, span) : 0;
-        int64_t const rounded = (valid + kGroup - 1) / kGroup;  // groups with a number
-        Rounded groups[kGroupsMax];
-        if (!kStored && valid > 0) {
-          float values[kGroupMax];
-          for (int64_t i = 0; i < valid; ++i) values[i] = read<S>(row, first + i);
-          for (int64_t i = valid; i < span; ++i) values[i] = 0;
-          round_all<W>(groups, values, span / kGroup);
-        }
-        for (int64_t i = 0; i < span / kGroup && first + i * kGroup < w.kp(); ++i) {
-          int64_t const k0 = first + i * kGroup, group = k0 / kGroup % 2;
-          char* const block = out + k0 / (2 * kGroup) * w.block_bytes();
-          if (i >= rounded)
-            place_rounded<W>(block, group, column, Rounded{});
-          else if constexpr (kStored)
-            place_stored<W>(block, group, column, row + k0 / kGroup * kStoredBytes);
-          else
-            place_rounded<W>(block, group, column, groups[i]);
-        }
+  for (int64_t n = begin * kPanel; n < end * kPanel; ++n) {
+    char const* const row = src + n * row_bytes;
+    // The last block has two scales, whether it has numbers for them or not.
+    for (int64_t first = 0; first < round_up(w.kp(), 2 * w.group); first += w.group) {
+      int64_t const valid = n < w.n ? std::clamp<int64_t>(w.k - first, 0, w.group) : 0;
+      Rounded rounded{};
+      if (kStored && valid > 0) {
+        read_stored<W>(row + first / kGroup * kStoredBytes, rounded);
+      } else if (valid > 0) {
+        float values[kGroupMax];
+        for (int64_t i = 0; i < valid; ++i) values[i] = read<S>(row, first + i);
+        for (int64_t i = valid; i < w.group; ++i) values[i] = 0;
+        round_all<W>(rounded, values, w.group / kGroup);
       }
+      write_scale(w, n, first, rounded.scale);
+      for (int64_t i = 0; i < w.group && first + i < w.kp(); i += kGroup)
+        write_integers(w, n, first + i, rounded.q + i);
     }
   }
 }
@@ -199,8 +158,8 @@ void pack_from(PackedMatrix const& w, char const* src, Dtype src_dtype, int64_t 
       return pack_panels<W, Dtype::f16>(w, src, begin, end);
     case Dtype::bf16:
       return pack_panels<W, Dtype::bf16>(w, src, begin, end);
-    default:
-      return pack_panels<W, W>(w, src, begin, end);
+    default:  // q8 and q4 only; nothing stores q6
+      if constexpr (W != Dtype::q6) pack_panels<W, W>(w, src, begin, end);
   }
 }
 
@@ -210,6 +169,8 @@ void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype, int64
   char const* const bytes = static_cast<char const*>(src);
   if (w.dtype == Dtype::q8)
     pack_from<Dtype::q8>(w, bytes, src_dtype, begin, end);
+  else if (w.dtype == Dtype::q6)
+    pack_from<Dtype::q6>(w, bytes, src_dtype, begin, end);
   else
     pack_from<Dtype::q4>(w, bytes, src_dtype, begin, end);
 }

@@ -24,28 +24,48 @@ size_t packed_index(PackedMatrix const& w, int64_t n, int64_t k) {
                                       : panel + k / 2 * 2 * kPanel + column * 2 + k % 2);
 }
 
-// Bytes of a group's scale and of its value of column n, k, within the matrix; `high`: the value is a high
-// nibble.
-struct GroupedPlace {
-  int64_t scale, value;
-  bool high;
+// Where a matrix of integers has column n, k: the byte of the scale, and of the number the bits from `bit` on
+// of a byte, and two more of another in 6 bits.
+struct IntegerPlace {
+  int64_t scale, low, high;
+  int low_bit, high_bit;
 };
 
-GroupedPlace grouped_place(PackedMatrix const& w, int64_t n, int64_t k) {
-  bool const is_q8 = w.dtype == Dtype::q8;
-  int64_t const group = k / 32 % 2, column = n % 16, i = k % 32;
-  int64_t const block = n / 16 * w.panel_bytes() + k / 64 * (is_q8 ? 64 + 1024 : 64 + 512);
-  int64_t const values = block + 64 + group * (is_q8 ? 512 : 256);
-  int64_t const step = is_q8 ? i / 4 : i % 16 / 4;
-  return {block + group * 32 + column * 2, values + step * 64 + column * 4 + i % 4, !is_q8 && i >= 16};
+IntegerPlace integer_place(PackedMatrix const& w, int64_t n, int64_t k) {
+  int const bits = integer_bits(w.dtype);
+  int64_t const column = n % 16, i = k % 32, step = i / 4;
+  int64_t const blocks_before = k / (2 * w.group);
+  int64_t const block = n / 16 * w.panel_bytes() + blocks_before * (64 + 2 * w.group * 2 * bits);
+  int64_t const scale = block + k % (2 * w.group) / w.group * 32 + column * 2;
+  int64_t const values = block + 64 + k % (2 * w.group) / 32 * (64 * bits) + column * 4 + i % 4;
+  if (bits == 8) return {scale, values + step * 64, 0, 0, 0};
+  return {scale, values + step % 4 * 64, values + 256 + step % 2 * 64, int(step / 4 * 4), int(step / 2 * 2)};
+}
+
+int get_integer(PackedMatrix const& w, IntegerPlace const& place) {
+  uint8_t const* const bytes = static_cast<uint8_t const*>(w.data);
+  int const low = bytes[place.low] >> place.low_bit;
+  if (w.dtype == Dtype::q8) return low - 128;
+  if (w.dtype == Dtype::q4) return low % 16 - 8;
+  return low % 16 + (bytes[place.high] >> place.high_bit) % 4 * 16 - 32;
+}
+
+// Bits [bit, bit + count) of a byte.
+void put_bits(uint8_t& byte, int bit, int count, int value) {
+  int const mask = ((1 << count) - 1) << bit;
+  byte = uint8_t((byte & ~mask) | value << bit);
+}
+
+void put_integer(PackedMatrix const& w, IntegerPlace const& place, int q) {
+  uint8_t* const bytes = static_cast<uint8_t*>(w.data);
+  int const bits = integer_bits(w.dtype), stored = q + (1 << (bits - 1));
+  put_bits(bytes[place.low], place.low_bit, bits == 8 ? 8 : 4, bits == 8 ? stored : stored % 16);
+  if (bits == 6) put_bits(bytes[place.high], place.high_bit, 2, stored / 16);
 }
 
 double grouped_weight(PackedMatrix const& w, int64_t n, int64_t k) {
-  GroupedPlace const place = grouped_place(w, n, k);
-  char const* const bytes = static_cast<char const*>(w.data);
-  int const byte = uint8_t(bytes[place.value]);
-  int const q = w.dtype == Dtype::q8 ? byte - 128 : (place.high ? byte / 16 : byte % 16) - 8;
-  return source_value(bytes + place.scale, Dtype::f16, 0) * q;
+  IntegerPlace const place = integer_place(w, n, k);
+  return source_value(static_cast<char const*>(w.data) + place.scale, Dtype::f16, 0) * get_integer(w, place);
 }
 
 uint16_t f16_bits(double value) {  // of a value of f16
@@ -60,40 +80,30 @@ uint16_t f16_bits(double value) {  // of a value of f16
 }
 
 void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype) {
-  char* const bytes = static_cast<char*>(w.data);
+  std::memset(w.data, 0, w.bytes());  // scales that belong to no number
   for (int64_t n = 0; n < w.panels() * kPanel; ++n) {
-    for (int64_t k0 = 0; k0 < w.kp(); k0 += kGroup) {
-      int8_t q[kGroup] = {};
+    for (int64_t first = 0; first < w.kp(); first += w.group) {
+      int8_t q[kGroupMax] = {};
       double scale = 0;
-      bool const exists = n < w.n && k0 < w.k;
+      bool const exists = n < w.n && first < w.k;
       if (exists && src_dtype == w.dtype) {
         int64_t const size = w.dtype == Dtype::q8 ? 34 : 18;
-        char const* const from = static_cast<char const*>(src) + (n * w.k + k0) / kGroup * size;
+        char const* const from = static_cast<char const*>(src) + (n * w.k + first) / kGroup * size;
         scale = source_value(from, Dtype::f16, 0);
         for (int i = 0; i < kGroup; ++i) {
           uint8_t const byte = uint8_t(from[2 + (w.dtype == Dtype::q8 ? i : i % 16)]);
           q[i] = int8_t(w.dtype == Dtype::q8 ? byte : (i < 16 ? byte % 16 : byte / 16) - 8);
         }
       } else if (exists) {
-        // With all that share its scale.
-        int64_t const first = k0 / w.group * w.group;
         float values[kGroupMax] = {};
-        int8_t together[kGroupMax];
         for (int64_t i = 0; i < std::min(w.group, w.k - first); ++i)
           values[i] = float(source_value(src, src_dtype, n * w.k + first + i));
-        round_group(w.dtype, values, int(w.group), together, &scale);
-        std::copy_n(together + (k0 - first), kGroup, q);
+        round_group(w.dtype, values, int(w.group), q, &scale);
       }
-      for (int i = 0; i < kGroup; ++i) {
-        GroupedPlace const place = grouped_place(w, n, k0 + i);
-        uint16_t const half = f16_bits(scale);
-        std::memcpy(bytes + place.scale, &half, 2);
-        uint8_t& byte = reinterpret_cast<uint8_t&>(bytes[place.value]);
-        if (w.dtype == Dtype::q8)
-          byte = uint8_t(q[i] + 128);
-        else
-          byte = uint8_t(place.high ? byte % 16 + (q[i] + 8) * 16 : byte / 16 * 16 + (q[i] + 8));
-      }
+      uint16_t const half = f16_bits(scale);
+      std::memcpy(static_cast<char*>(w.data) + integer_place(w, n, first).scale, &half, 2);
+      for (int64_t i = 0; i < w.group && first + i < w.kp(); ++i)
+        put_integer(w, integer_place(w, n, first + i), q[i]);
     }
   }
 }

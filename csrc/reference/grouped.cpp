@@ -66,8 +66,9 @@ void round_group(Dtype dtype, float const* values, int count, int8_t* q, double*
   std::fill_n(q, count, int8_t{0});
   *scale = is_finite ? 0 : NAN;
   if (!is_finite || largest < 1e-30f) return;
-  float const low = dtype == Dtype::q8 ? -127 : -8, high = dtype == Dtype::q8 ? 127 : 7;
-  *scale = nearest_f16(dtype == Dtype::q8 ? largest / 127.0f : q4_scale(values, count, largest));
+  float const high = dtype == Dtype::q8 ? 127 : dtype == Dtype::q6 ? 31 : 7;
+  float const low = dtype == Dtype::q4 ? -8 : -high;
+  *scale = nearest_f16(dtype == Dtype::q4 ? q4_scale(values, count, largest) : largest / high);
   if (*scale == 0) return;
   for (int i = 0; i < count; ++i) q[i] = int8_t(rounded(values[i] * (1.0f / float(*scale)), low, high));
 }

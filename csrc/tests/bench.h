@@ -185,7 +185,7 @@ struct PeakLoop {
 inline PeakLoop peak_loop([[maybe_unused]] int32_t isa, [[maybe_unused]] Dtype dtype) {
 #if defined(__x86_64__)
   constexpr double kSums = double(kRounds) * kChains, kTileRounds = double(kRounds) * 6 * 16 * 16;
-  bool const is_bytes = dtype == Dtype::q8 || dtype == Dtype::q4, is_bf16 = dtype == Dtype::bf16;
+  bool const is_bytes = integer_bits(dtype) > 0, is_bf16 = dtype == Dtype::bf16;
   switch (isa) {
     case BUNTING_ISA_AMX_BF16:
       if (is_bytes) return {tiles<true>, kTileRounds * 128};

@@ -1,8 +1,8 @@
 // bench_gemm.cpp - how near the GEMM comes to what this machine can do, one thread, per level, format and
 // shape.
 //
-//   bunting_bench_gemm [--level avx2] [--format bf16|f32|q8|q8-g128|q4|q4-g128] [--tokens 1,32] [--shape
-//   8192x2048] [--json]
+//   bunting_bench_gemm [--level avx2] [--format bf16|f32|q8|q8-g128|q6-g128|q4|q4-g128] [--tokens 1,32]
+//   [--shape 8192x2048] [--json]
 //
 // Without an option: all there are. A row says time, GFLOP/s (for q8 and q4 billions of integer operations:
 // one multiplication and one addition per weight and row) and GB/s of packed weights, each with its share of
@@ -24,7 +24,7 @@ struct Shape {
 
 struct Options {
   std::string level, format;
-  std::vector<int64_t> tokens = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
+  std::vector<int64_t> tokens = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
   std::vector<Shape> shapes = {{8192, 2048}, {2048, 8192}, {1024, 1024}};
   bool as_json = false;
 };
@@ -33,8 +33,9 @@ constexpr struct {
   char const* name;
   Dtype dtype;
   int64_t group = kGroup;
-} kFormats[] = {{"bf16", Dtype::bf16},       {"f32", Dtype::f32}, {"q8", Dtype::q8},
-                {"q8-g128", Dtype::q8, 128}, {"q4", Dtype::q4},   {"q4-g128", Dtype::q4, 128}};
+} kFormats[] = {{"bf16", Dtype::bf16},       {"f32", Dtype::f32},         {"q8", Dtype::q8},
+                {"q8-g128", Dtype::q8, 128}, {"q6-g128", Dtype::q6, 128}, {"q4", Dtype::q4},
+                {"q4-g128", Dtype::q4, 128}};
 
 double gemm_seconds(Kernels const& kernels, PackedMatrix w, MemoryRegion const& weights, int64_t copies,
                     int64_t tokens) {
@@ -118,9 +119,10 @@ int main(int count, char** arguments) {
   using namespace bunting;
   bench::Options options;
   if (!bench::parse(count, arguments, options)) {
-    std::fprintf(stderr,
-                 "bunting_bench_gemm [--level name] [--format bf16|f32|q8|q8-g128|q4|q4-g128] [--tokens T,…] "
-                 "[--shape NxK] [--json]\n");
+    std::fprintf(
+        stderr,
+        "bunting_bench_gemm [--level name] [--format bf16|f32|q8|q8-g128|q6-g128|q4|q4-g128] [--tokens T,…] "
+        "[--shape NxK] [--json]\n");
     return 2;
   }
   double const read = bench::peak_read_bytes();

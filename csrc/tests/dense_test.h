@@ -46,6 +46,8 @@ inline char const* name_of(Dtype dtype) {
       return "bf16";
     case Dtype::q8:
       return "q8";
+    case Dtype::q6:
+      return "q6";
     default:
       return "q4";
   }
@@ -55,8 +57,9 @@ struct WeightType {
   Dtype dtype;
   int64_t group = kGroup;
 };
-inline constexpr WeightType kWeightTypes[] = {{Dtype::bf16}, {Dtype::f32},     {Dtype::q8},
-                                              {Dtype::q4},   {Dtype::q8, 128}, {Dtype::q4, 64}};
+inline constexpr WeightType kWeightTypes[] = {{Dtype::bf16},    {Dtype::f32},    {Dtype::q8},
+                                              {Dtype::q6},      {Dtype::q4},     {Dtype::q8, 128},
+                                              {Dtype::q6, 128}, {Dtype::q4, 64}, {Dtype::q4, 128}};
 
 inline int64_t bytes_of(Dtype dtype) {
   return dtype == Dtype::f32 ? 4 : 2;

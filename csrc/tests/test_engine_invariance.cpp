@@ -15,6 +15,7 @@ namespace {
 constexpr int32_t kPrompt = 83;
 
 constexpr uint8_t kInt8Of128 = int(BUNTING_FORMAT_INT8) | int(BUNTING_GROUP_128);
+constexpr uint8_t kInt6Of128 = int(BUNTING_FORMAT_INT6) | int(BUNTING_GROUP_128);
 
 struct Variant {
   int32_t compute, window;
@@ -32,7 +33,9 @@ std::vector<Variant> const& variants() {
       {BUNTING_BF16, 21, std::vector<uint8_t>(10, BUNTING_FORMAT_INT4)},
       {BUNTING_F32, 0, {1, 0, 2, 1, 0, 2, 0, 2, 1, 1}},
       {BUNTING_BF16, 0, std::vector<uint8_t>(10, kInt8Of128)},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(10, kInt6Of128)},
       {BUNTING_BF16, 21, {129, 65, 130, 1, 66, 129, 0, 129, 2, 65}},
+      {BUNTING_BF16, 0, {132, 68, 130, 4, 2, 132, 0, 4, 68, 132}},
       {BUNTING_BF16, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_PLAIN), BUNTING_KV_INT8},
   };
   return all;

@@ -8,7 +8,7 @@
 namespace bunting::test {
 namespace {
 
-constexpr Dtype kGroupedTypes[] = {Dtype::q8, Dtype::q4};
+constexpr Dtype kGroupedTypes[] = {Dtype::q8, Dtype::q6, Dtype::q4};
 
 // Groups of very different sizes, some of them zero, some with ties between two integers.
 std::vector<float> varied_numbers(Random& random, int64_t count) {
@@ -32,7 +32,7 @@ TEST(pack_grouped_matches_reference) {
       bool const is_stored = source == dtype;
       for (int64_t n : {1, 16, 35}) {
         for (int64_t k : {1, 31, 32, 64, 96, 200, 416}) {
-          if (is_stored && k % kGroup != 0) continue;
+          if (is_stored && (k % kGroup != 0 || dtype == Dtype::q6)) continue;
           Random random{uint64_t(n * 1000 + k)};
           // Blocks may hold any bits; numbers of any size are told apart in the other test.
           int64_t const bytes =
@@ -82,10 +82,12 @@ TEST(grouped_weights_are_near_their_numbers) {
     }
     int8_t q[kGroup];
     double scale;
-    reference::round_group(Dtype::q8, values, kGroup, q, &scale);
-    for (int i = 0; i < kGroup; ++i)
-      CHECK(std::fabs(scale * q[i] - values[i]) <= 0.501 * std::fabs(scale) + 0.0005 * largest,
-            "q8 of %g: %g", values[i], scale * q[i]);
+    for (Dtype dtype : {Dtype::q8, Dtype::q6}) {
+      reference::round_group(dtype, values, kGroup, q, &scale);
+      for (int i = 0; i < kGroup; ++i)
+        CHECK(std::fabs(scale * q[i] - values[i]) <= 0.501 * std::fabs(scale) + 0.0005 * largest,
+              "%s of %g: %g", name_of(dtype), values[i], scale * q[i]);
+    }
     reference::round_group(Dtype::q4, values, kGroup, q, &scale);
     for (int i = 0; i < kGroup; ++i) {
       CHECK(q[i] >= -8 && q[i] <= 7, "q4: %d", q[i]);

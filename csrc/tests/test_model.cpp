@@ -47,7 +47,7 @@ TEST(model_refuses_impossible_shapes) {
   refused("epsilon 0", [](Shape& s) { s.norm_epsilon = 0; });
   refused("unknown rotation", [](Shape& s) { s.rope_kind = 9; });
   refused("unknown format", [](Shape& s) {
-    static uint8_t const formats[] = {0, 0, 1, 2, 1, 0, 1, 2, 3, 0};
+    static uint8_t const formats[] = {0, 0, 1, 2, 1, 0, 4, 2, 5, 0};
     s.formats = formats;
   });
   static uint8_t formats[10];
@@ -160,7 +160,8 @@ TEST(model_undoes_paired_rows) {
       }
     }
   }
-  for (uint8_t const format : {BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_INT8, BUNTING_FORMAT_INT4}) {
+  for (uint8_t const format :
+       {BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_INT8, BUNTING_FORMAT_INT6, BUNTING_FORMAT_INT4}) {
     std::vector<uint8_t> const formats(10, format);
     shape.formats = formats.data();
     bunting_model* opened = nullptr;
@@ -255,11 +256,12 @@ TEST(model_plan_counts_what_is_there) {
   CHECK(bunting_model_plan(&shape, 32, &weights, &page) == BUNTING_INVALID, "pages of 32");
   // The embedding: 10 panels of one block of 64 k, each with 32 scales of 2 bytes.
   uint64_t const plain = more;
-  for (uint8_t const format : {BUNTING_FORMAT_INT8, BUNTING_FORMAT_INT4}) {
-    uint8_t const formats[10] = {format};
+  for (auto const& [format, bits] : {std::pair(BUNTING_FORMAT_INT8, 8), std::pair(BUNTING_FORMAT_INT6, 6),
+                                     std::pair(BUNTING_FORMAT_INT4, 4)}) {
+    uint8_t const formats[10] = {uint8_t(format)};
     shape.formats = formats;
     REQUIRE(bunting_model_plan(&shape, 16, &more, &page) == BUNTING_OK, "%s", bunting_last_error());
-    uint64_t const expected = 10 * (64 + (format == BUNTING_FORMAT_INT8 ? 1024 : 512));
+    uint64_t const expected = 10 * (64 + 64 * 16 * uint64_t(bits) / 8);
     CHECK(more == plain - 10 * 16 * 64 * 2 + expected, "format %d: %llu bytes after %llu", format,
           (unsigned long long)more, (unsigned long long)plain);
   }

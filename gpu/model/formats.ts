@@ -3,16 +3,17 @@ import { matrixFormats } from "../native.ts";
 import { ggufLayout } from "./gguf.ts";
 import { TensorKind } from "./weights.ts";
 
-/** auto: Q8_0 and Q4_0 blocks of a GGUF file stay what they are (both in one matrix: int8), all else is plain. none: all is plain. int8, int4, fp8:
- *  plain matrices are rounded; the embedding and the vocabulary projection, of which everything hangs, int4 keeps in int8
- *  and fp8 as they are. Integers share a scale in groups, int8 of 128 and int4 of 32 or of as many as the name says; int8
- *  keeps blocks of a GGUF file, which are groups of 32, in any case. */
+/** auto: Q8_0 and Q4_0 blocks of a GGUF file stay what they are (both in one matrix: int8), all else is plain. none: all is plain. int8, int6, int4,
+ *  fp8: plain matrices are rounded; the embedding and the vocabulary projection, of which everything hangs, int4 keeps in
+ *  int6 and fp8 as they are. Integers share a scale in groups, int8 and int6 of 128 and int4 of 32 or of as many as the name
+ *  says; int8 keeps blocks of a GGUF file, which are groups of 32, in any case, and int6 those of Q4_0. */
 export const quantNames = [
   "auto",
   "none",
   "int8",
   "int8-g64",
   "int8-g32",
+  "int6",
   "int4",
   "int4-g64",
   "int4-g128",
@@ -25,9 +26,10 @@ const vocabularyFormats = {
   int8: "int8",
   "int8-g64": "int8-g64",
   "int8-g32": "int8-g32",
-  int4: "int8",
-  "int4-g64": "int8",
-  "int4-g128": "int8",
+  int6: "int6",
+  int4: "int6",
+  "int4-g64": "int6",
+  "int4-g128": "int6",
   fp8: "plain",
 } as const;
 
@@ -70,7 +72,8 @@ export function formatsOf(
     if (quant === "auto") return stored ?? matrixFormats.plain;
     const isVocabulary = kinds[0] === TensorKind.embed || kinds[0] === TensorKind.lmHead;
     const name = isVocabulary ? vocabularyFormats[quant] : quant;
-    return (name.startsWith("int8") ? stored : undefined) ?? matrixFormats[name];
+    const isKept = name.startsWith("int8") || (name === "int6" && stored === matrixFormats.int4);
+    return (isKept ? stored : undefined) ?? matrixFormats[name];
   };
   const formats = [formatOf([TensorKind.embed], 0), formatOf([TensorKind.lmHead], 0)];
   for (let layer = 0; layer < layers; layer += 1) {

@@ -176,7 +176,8 @@ TEST(cuda_forward_in_larger_groups_stays_near_bf16) {
   shape.head_size = 64;
   Gpu plain(shape);
   std::vector<float> const want = a_few_steps(plain);
-  for (auto [format, least] : {std::pair(BUNTING_FORMAT_INT8, 0.999), std::pair(BUNTING_FORMAT_INT4, 0.9)}) {
+  for (auto [format, least] : {std::pair(BUNTING_FORMAT_INT8, 0.999), std::pair(BUNTING_FORMAT_INT6, 0.99),
+                               std::pair(BUNTING_FORMAT_INT4, 0.9)}) {
     size_t bytes = SIZE_MAX;
     for (int group : {0, int(BUNTING_GROUP_64), int(BUNTING_GROUP_128)}) {
       std::vector<uint8_t> const formats(size_t(2 + 4 * shape.layers), uint8_t(format + group));
