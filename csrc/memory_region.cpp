@@ -2,15 +2,9 @@
 
 #include <sys/mman.h>
 
-#include <cstdint>
-
 #include "error.h"
 
 namespace bunting {
-
-namespace {
-constexpr size_t kHugePage = size_t(2) << 20;
-}
 
 MemoryRegion::MemoryRegion(size_t bytes, char const* what) : bytes_(bytes) {
   if (bytes == 0) return;
@@ -26,6 +20,19 @@ MemoryRegion::MemoryRegion(size_t bytes, char const* what) : bytes_(bytes) {
   uintptr_t const aligned = slack ? (address + kHugePage - 1) / kHugePage * kHugePage : address;
   data_ = static_cast<char*>(mapping) + (aligned - address);
   if (slack) madvise(data_, bytes, MADV_HUGEPAGE);  // advice only: small pages work too
+}
+
+bool MemoryRegion::map_file(int file, int64_t offset, size_t bytes) {
+  return bytes == 0 ||
+         mmap(data_, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, off_t(offset)) != MAP_FAILED;
+}
+
+void MemoryRegion::unmap_file(size_t bytes) {
+  if (bytes == 0) return;
+  int const flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  if (mmap(data_, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
+    fail(BUNTING_NO_MEMORY, "cannot allocate %.1f MiB again", double(bytes) / (1 << 20));
+  madvise(data_, bytes, MADV_HUGEPAGE);
 }
 
 MemoryRegion::~MemoryRegion() {

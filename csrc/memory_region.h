@@ -1,13 +1,17 @@
 // memory_region.h - one large zeroed allocation, cut up by a Carver.
 //
 // Weights, pages and workspaces are each one anonymous mapping aligned to 2 MiB with huge pages advised: 4
-// KiB pages cost 5-10 % of memory bandwidth. Physical memory is taken when first touched.
+// KiB pages cost 5-10 % of memory bandwidth. Physical memory is taken when first touched. A region may show a
+// file instead, whose pages the system has in memory anyway.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace bunting {
+
+inline constexpr size_t kHugePage = size_t(2) << 20;
 
 class MemoryRegion {
  public:
@@ -20,6 +24,13 @@ class MemoryRegion {
     swap(other);
     return *this;
   }
+
+  // Puts `bytes` of a file from `offset` on, whole pages both, where the region begins, for reading only. An
+  // offset of whole huge pages lets the system map large pages of its file cache as they are. False: this
+  // file cannot be mapped.
+  bool map_file(int file, int64_t offset, size_t bytes);
+  // Makes them zeros that can be written again.
+  void unmap_file(size_t bytes);
 
   char* data() const { return data_; }
   size_t bytes() const { return bytes_; }

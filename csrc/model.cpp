@@ -403,7 +403,7 @@ void Model::restore(char const* path, uint8_t const* key, bunting_progress progr
   if (sealed_) fail(BUNTING_INVALID, "%s: the model is sealed", path);
   if (std::any_of(loaded_.begin(), loaded_.end(), [](uint8_t loaded) { return loaded; }))
     fail(BUNTING_INVALID, "%s: tensors are loaded already", path);
-  restore_packed(path, key, region_.data(), packed_bytes_, *pool_, progress);
+  restore_packed(path, key, region_, packed_bytes_, *pool_, progress);
   std::fill(loaded_.begin(), loaded_.end(), uint8_t{1});
 }
 

@@ -1,6 +1,7 @@
 #include "packed_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,8 +19,8 @@ namespace bunting {
 namespace {
 
 constexpr char kMagic[8] = {'B', 'U', 'N', 'T', 'P', 'A', 'C', 'K'};
-constexpr uint32_t kVersion = 2;
-constexpr size_t kDataAt = 4096, kChunk = size_t(4) << 20;
+constexpr uint32_t kVersion = 3;
+constexpr size_t kDataAt = kHugePage, kChunk = size_t(4) << 20;
 
 struct Header {
   char magic[8];
@@ -88,6 +89,15 @@ bool read_all(int file, char* data, size_t bytes, size_t at) {
   return true;
 }
 
+// Brings mapped pages in, in one go. False: they cannot be read, and touching them would end the process.
+bool bring_in(char* data, size_t bytes) {
+  madvise(data, bytes, MADV_WILLNEED);
+#ifdef MADV_POPULATE_READ
+  if (madvise(data, bytes, MADV_POPULATE_READ) != 0) return errno == EINVAL;  // a kernel before 5.14
+#endif
+  return true;
+}
+
 std::vector<uint64_t> chunk_sums(size_t bytes) {
   return std::vector<uint64_t>((bytes + kChunk - 1) / kChunk);
 }
@@ -131,8 +141,8 @@ void save_packed(char const* path, uint8_t const* key, char const* data, size_t 
   if (rename(temporary.c_str(), path) != 0) give_up("named");
 }
 
-void restore_packed(char const* path, uint8_t const* key, char* data, size_t bytes, ThreadPool& pool,
-                    bunting_progress progress) {
+void restore_packed(char const* path, uint8_t const* key, MemoryRegion& region, size_t bytes,
+                    ThreadPool& pool, bunting_progress progress) {
   Descriptor const file{open(path, O_RDONLY | O_CLOEXEC)};
   if (file.number < 0) fail(BUNTING_IO, "%s: cannot be opened: %s", path, std::strerror(errno));
   struct stat status;
@@ -152,21 +162,32 @@ void restore_packed(char const* path, uint8_t const* key, char* data, size_t byt
     fail(BUNTING_INVALID, "%s: %llu bytes of weights in a file of %llu, wanted %llu", path,
          (unsigned long long)header.bytes, (unsigned long long)status.st_size, (unsigned long long)bytes);
 
+  char* const data = region.data();
+  size_t const page = size_t(sysconf(_SC_PAGESIZE)), whole_pages = bytes / page * page;
+  size_t const mapped = region.map_file(file.number, kDataAt, whole_pages) ? whole_pages : 0;
   std::vector<uint64_t> sums = chunk_sums(bytes);
   std::atomic<bool> is_readable = true;
   std::atomic<size_t> done = 0;
   pool.run(int64_t(sums.size()), 1, [&](int64_t begin, int64_t end, int thread) {
     for (size_t i = size_t(begin); i < size_t(end); i++) {
       size_t const at = i * kChunk, count = std::min(kChunk, bytes - at);
-      if (!read_all(file.number, data + at, count, kDataAt + at)) is_readable = false;
-      sums[i] = checksum(data + at, count);
+      size_t const of_mapped = std::min(at + count, std::max(at, mapped)) - at;
+      if ((of_mapped > 0 && !bring_in(data + at, of_mapped)) ||
+          !read_all(file.number, data + at + of_mapped, count - of_mapped, kDataAt + at + of_mapped))
+        is_readable = false;
+      else
+        sums[i] = checksum(data + at, count);
       size_t const done_by_all = done.fetch_add(count) + count;
       if (progress && thread == 0 && done_by_all < bytes) progress(done_by_all, bytes);
     }
   });
+  if (is_readable && checksum(sums) == header.data_checksum) {
+    if (progress) progress(bytes, bytes);
+    return;
+  }
+  region.unmap_file(mapped);
   if (!is_readable) fail(BUNTING_IO, "%s: cannot be read to its end", path);
-  if (checksum(sums) != header.data_checksum) fail(BUNTING_INVALID, "%s: its weights are damaged", path);
-  if (progress) progress(bytes, bytes);
+  fail(BUNTING_INVALID, "%s: its weights are damaged", path);
 }
 
 }  // namespace bunting

@@ -1,20 +1,24 @@
-// packed_file.h - packed weights on disk, so that a second start only reads.
+// packed_file.h - packed weights on disk, so that a second start converts and copies nothing.
 //
 //   bytes     what
 //   0         "BUNTPACK", u32 version, u32 0
 //   16        key: what was packed, by the caller's account
 //   48        u64 bytes of data, u64 checksum of the data, u64 checksum of the bytes before
-//   4096      the data
+//   2 MiB     the data
 //
 // Little-endian. The data is what lies in memory, the same for every instruction set; the version goes up
 // with every change of a layout in kernels.h. Checksums are sums of 64-bit words by chunks of 4 MiB: any
 // single damaged word shows.
+//
+// Weights that come from such a file stay the file's: they are mapped, not read, so that a start takes no
+// fresh memory, and several processes share one copy (decision 0013).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "include/engine.h"
+#include "memory_region.h"
 #include "thread_pool.h"
 
 namespace bunting {
@@ -27,9 +31,10 @@ inline constexpr size_t kPackedKeyBytes = 32;
 void save_packed(char const* path, uint8_t const* key, char const* data, size_t bytes,
                  bunting_progress progress);
 
-// Reads and checks all data on the pool's threads. Throws BUNTING_IO when there is no file or it cannot be
-// read, BUNTING_INVALID when it is not the file that was asked for or is damaged; `data` is then unspecified.
-void restore_packed(char const* path, uint8_t const* key, char* data, size_t bytes, ThreadPool& pool,
-                    bunting_progress progress);
+// Maps all data where `region` begins, or reads it where a file cannot be mapped, and checks it on the pool's
+// threads. Throws BUNTING_IO when there is no file or it cannot be read, BUNTING_INVALID when it is not the
+// file that was asked for or is damaged; the region can then be written, and what is in it is unspecified.
+void restore_packed(char const* path, uint8_t const* key, MemoryRegion& region, size_t bytes,
+                    ThreadPool& pool, bunting_progress progress);
 
 }  // namespace bunting

@@ -120,7 +120,7 @@ export const serverSettings = Object.freeze({
     placeholder: "auto|off|folder",
     default: "auto",
     defaultText: "beside the model, else in the user's cache folder, from 256 MiB on",
-    sentence: "Where the weights are kept as they lie in memory, so that the next start only reads them.",
+    sentence: "Where the weights are kept as they lie in memory, so that the next start only maps them.",
     parse: (value) => (value === "auto" || value === "off" ? value : { folder: value }),
   }),
   maxModelLen: integer({

@@ -196,9 +196,9 @@ bunting_status bunting_model_seal(bunting_model* model);
 /* Told now and then, on the thread that made the call, how much of its work is done. It must return. */
 typedef void (*bunting_progress)(uint64_t bytes_done, uint64_t bytes_total);
 
-/* The packed weights of a sealed model as a file, and back: loading from it instead of from the model's own files is
- * reading, with nothing to convert. `key` is 32 bytes that tell what was packed; the caller changes it whenever shape,
- * formats or the model's files change. The file holds checksums and is the same for every instruction set.
+/* The packed weights of a sealed model as a file, and back: restoring maps it, with nothing to convert or to copy. `key` is
+ * 32 bytes that tell what was packed; the caller changes it whenever shape, formats or the model's files change. The file
+ * holds checksums and is the same for every instruction set.
  *
  * Save writes beside `path` and renames, so that a file of that name is always whole; on failure none is left behind.
  * Restore fills an open model in the place of every bunting_model_load; seal it afterwards. BUNTING_IO: there is no such

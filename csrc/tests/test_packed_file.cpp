@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
 
 #include "kernels/kernels.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr uint8_t kFormats[10] = {1, 0, 2, 1, 0, 2, 0, 2, 1, 1};
 constexpr uint8_t kKey[32] = {1, 2, 3};
+constexpr int64_t kDataAt = 2 << 20;  // in a file
 
 bunting_model_shape mixed_shape() {
   bunting_model_shape shape = tiny_shape();
@@ -98,6 +100,27 @@ TEST(packed_file_comes_back_on_every_level) {
   }
 }
 
+#ifdef __linux__
+bool is_mapped(std::string const& path) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.find(path) != std::string::npos) return true;
+  return false;
+}
+
+TEST(packed_file_is_the_memory_of_the_weights) {
+  Saved const saved(mixed_shape());
+  CHECK(!is_mapped(saved.path), "after saving");
+  {
+    ModelPointer const model = open_model(mixed_shape());
+    REQUIRE(bunting_model_restore(model.get(), saved.path.c_str(), kKey, nullptr) == BUNTING_OK, "%s",
+            bunting_last_error());
+    CHECK(is_mapped(saved.path), "it was copied");
+  }
+  CHECK(!is_mapped(saved.path), "it stays when the model has gone");
+}
+#endif
+
 // Of the calls of `note_progress` since the last `begin_progress`.
 struct Progress {
   uint64_t calls, done, total;
@@ -137,7 +160,7 @@ TEST(packed_file_tells_how_far_it_is) {
 TEST(packed_file_that_is_damaged_is_refused_and_packed_anew) {
   Saved const saved(mixed_shape());
   for (int64_t const at : {int64_t{0}, int64_t{9}, int64_t{20}, int64_t{47}, int64_t{48}, int64_t{57},
-                           int64_t{70}, int64_t{4096}, int64_t{5000}, saved.bytes - 1}) {
+                           int64_t{70}, kDataAt, kDataAt + 904, saved.bytes - 1}) {
     saved.damage(at);
     ModelPointer const model = open_model(mixed_shape());
     CHECK(bunting_model_restore(model.get(), saved.path.c_str(), kKey, nullptr) == BUNTING_INVALID, "byte %d",
@@ -166,7 +189,7 @@ TEST(packed_file_of_something_else_is_refused) {
   CHECK(restore(mixed_shape(), saved.path + "x", kKey) == BUNTING_IO && says("cannot be opened"), "%s",
         bunting_last_error());
   CHECK(restore(mixed_shape(), "/", kKey) == BUNTING_IO, "a folder");
-  for (int64_t const bytes : {int64_t{0}, int64_t{71}, int64_t{4096}, saved.bytes - 1}) {
+  for (int64_t const bytes : {saved.bytes - 1, kDataAt, int64_t{71}, int64_t{0}}) {
     CHECK(truncate(saved.path.c_str(), bytes) == 0, "truncated");
     CHECK(restore(mixed_shape(), saved.path, kKey) == BUNTING_INVALID, "%d bytes of it", int(bytes));
   }
