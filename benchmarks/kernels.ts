@@ -56,7 +56,7 @@ function cell(line: Line | undefined): string | null {
 const level = values.level === undefined ? [] : [values.level];
 const gemmLevel = values.level === undefined ? [] : ["--level", values.level];
 const lines = [
-  ...(await linesOf("bunting_bench_gemm", "--tokens", "1,8,32,512", "--shape", "8192x2048", ...gemmLevel)),
+  ...(await linesOf("bunting_bench_gemm", "--tokens", "1,8,32,512,2048", "--shape", "8192x2048", ...gemmLevel)),
   ...(await linesOf("bunting_bench_attention", ...level)),
 ];
 const levels = [...new Set(lines.map((line) => line.level))];
