@@ -30,6 +30,8 @@ void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
 #endif
   if (kAddsProducts && g.w->group < g.w->input_group())
     gemm_blocks<GroupedMicro<Bits, Sharing::fewer_weights>>(g, panel_begin, panel_end);
+  else if (kHasWideBlocks && g.w->group == kGroupMax && kWideRowsLeast <= g.tokens && g.tokens <= kWideRows)
+    gemm_blocks<GroupedMicro<Bits, Sharing::equal, kHasWideBlocks>>(g, panel_begin, panel_end);
   else if (g.w->group > kGroup)
     gemm_blocks<GroupedMicro<Bits, Sharing::equal>>(g, panel_begin, panel_end);
   else

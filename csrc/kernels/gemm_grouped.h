@@ -15,6 +15,9 @@
 
 namespace bunting::BUNTING_ISA {
 
+// How many kGroup share a scale: one, as many of the weights as of the inputs, or fewer of the weights.
+enum class Sharing { none, equal, fewer_weights };
+
 // Groups of sums that fit the register file twice, as integers and as floats, beside weights and an input.
 #if defined(__AVX512VNNI__)
 inline constexpr int kGroupedSums = 12, kGroupedRows = 6, kGroupedPanels = 4;
@@ -28,6 +31,15 @@ inline constexpr int kGroupedSums = 2, kGroupedRows = 2, kGroupedPanels = 2;
 inline constexpr int kGroupedSums = 1, kGroupedRows = 1, kGroupedPanels = 1;
 #endif
 
+// With VNNI, 7 to 12 rows are one block, which reads the weights once, where so many kGroup share a scale
+// that sums are rarely finished: the integers then fill the register file, and the floats wait in memory.
+inline constexpr int kWideSums = 24, kWideRows = 12, kWideRowsLeast = 7;
+#if defined(__AVX512VNNI__) || defined(BUNTING_AMX_EMULATED)
+inline constexpr bool kHasWideBlocks = true;
+#else
+inline constexpr bool kHasWideBlocks = false;
+#endif
+
 // Whether products of several groups of weights are added up before they meet the scale of the inputs, which
 // takes a third set of registers. Else each takes its own way, as if the inputs had groups as small.
 #if defined(__AVX512VNNI__) || defined(BUNTING_AMX_EMULATED)
@@ -36,8 +48,8 @@ inline constexpr bool kAddsProducts = true;
 inline constexpr bool kAddsProducts = false;
 #endif
 
-constexpr int grouped_panels(int rows) {
-  int const panels = kGroupedSums / rows;
+constexpr int grouped_panels(int rows, bool is_wide) {
+  int const panels = (is_wide ? kWideSums : kGroupedSums) / rows;
   return panels < kGroupedPanels ? panels : kGroupedPanels;
 }
 
@@ -47,18 +59,16 @@ BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
   return four;
 }
 
-// How many kGroup share a scale: one, as many of the weights as of the inputs, or fewer of the weights.
-enum class Sharing { none, equal, fewer_weights };
-
 // `together` kGroup of weights and `inputs_together` of inputs share a scale.
-template <int Bits, Sharing kSharing, int R, int N>
+template <int Bits, Sharing kSharing, bool kWide, int R, int N>
 void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t inputs_together,
                      Slice const& s) {
   using D = Dot<Bits>;
   f32x16 sums[R][N];
   begin_sums(sums, s);
-  // Out of the registers, which hold products of several groups instead.
-  if constexpr (kSharing == Sharing::fewer_weights) asm volatile("" : : "r"(&sums) : "memory");
+  // Out of the registers, which hold products of several groups instead, or more integers.
+  constexpr bool kSumsInMemory = kWide || kSharing == Sharing::fewer_weights;
+  if constexpr (kSumsInMemory) asm volatile("" : : "r"(&sums) : "memory");
   char const *at = s.w, *scales_at = s.w, *fetch = s.fetch.from, *turn = s.w + s.fetch.turn;
   auto const fetch_line = [&]() __attribute__((always_inline)) {
     for (int n = 0; n < N; ++n) __builtin_prefetch(fetch + n * s.panel_stride);
@@ -117,14 +127,14 @@ void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t
       f32x16 const scale = set1(x[r * ldx - 1].scale);
       for (int n = 0; n < N; ++n) sums[r][n] = fma(products[r][n], scale, sums[r][n]);
     }
-    if constexpr (kSharing == Sharing::fewer_weights) asm volatile("" : : "r"(&sums) : "memory");
+    if constexpr (kSumsInMemory) asm volatile("" : : "r"(&sums) : "memory");
   }
   end_sums(sums, s);
 }
 
-template <int Bits, Sharing kSharing>
+template <int Bits, Sharing kSharing, bool kWide = false>
 struct GroupedMicro {
-  static constexpr int kRows = kGroupedRows;
+  static constexpr int kRows = kWide ? kWideRows : kGroupedRows;
 
   struct State {
     InputGroup const* x;
@@ -146,11 +156,11 @@ struct GroupedMicro {
 
   using Block = void (*)(InputGroup const*, int64_t, int64_t, int64_t, Slice const&);
   template <int R, int N>
-  static constexpr Block kBlock = multiply_groups<Bits, kSharing, R, N>;
-  static constexpr int panels_of(int rows) { return grouped_panels(rows); }
+  static constexpr Block kBlock = multiply_groups<Bits, kSharing, kWide, R, N>;
+  static constexpr int panels_of(int rows) { return grouped_panels(rows, kWide); }
 
   static void multiply(State const& state, int64_t rows, int64_t panels, Slice const& slice) {
-    static constexpr BlockTable<GroupedMicro, kGroupedRows, kGroupedPanels> kBlocks;
+    static constexpr BlockTable<GroupedMicro, kRows, kGroupedPanels> kBlocks;
     kBlocks.at[rows - 1][panels - 1](state.x, state.ldx, state.together, state.inputs_together, slice);
   }
 };
