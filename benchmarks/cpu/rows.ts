@@ -81,7 +81,7 @@ export class Bench {
 
 /** Of one stream, which is nothing but reading memory: that of a shared machine is up to twice as fast in one minute as in
  *  the next, so that only many rounds have a steady median. */
-const ROUNDS_ONE_STREAM = 9;
+const ROUNDS_ONE_STREAM = 21;
 /** Of all others, which arithmetic bounds for the most part. */
 const ROUNDS = 3;
 
