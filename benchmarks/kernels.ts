@@ -55,8 +55,9 @@ function cell(line: Line | undefined): string | null {
 
 const level = values.level === undefined ? [] : [values.level];
 const gemmLevel = values.level === undefined ? [] : ["--level", values.level];
+const shapes = ["--tokens", "1,8,32,512,2048", "--shape", "8192x2048"];
 const lines = [
-  ...(await linesOf("bunting_bench_gemm", "--tokens", "1,8,32,512,2048", "--shape", "8192x2048", ...gemmLevel)),
+  ...(await linesOf("bunting_bench_gemm", ...shapes, ...gemmLevel)),
   ...(await linesOf("bunting_bench_attention", ...level)),
 ];
 const levels = [...new Set(lines.map((line) => line.level))];

@@ -44,10 +44,9 @@ constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * t
 // A weight matrix [N, K] in the order in which the GEMM reads it, the same for every instruction set:
 //   bf16: [ceil(N/16)] panels of [Kp/2][16 columns][2 consecutive k]   (the VNNI order: AMX tiles and dpbf16 read it as is)
 //   f32:  [ceil(N/16)] panels of [Kp][16 columns]
-//   q8, q6, q4: integers of 8, 6 or 4 bits, of which `group` consecutive k of a column share a scale;
+//   q8, q6, q4: integers of 8, 6 or 4 bits, of which `group` consecutive k of a column share a scale: w = scale * q;
 //         [ceil(N/16)] panels of blocks of 2 * `group` k, the last one as long as Kp leaves it: [2][16 columns] f16
-//         scales, then the integers of each kGroup k, as
-//         integer_layout.h says
+//         scales, then the integers of kGroup k after kGroup k (integer_layout.h)
 // with Kp = round_up(K, k_align()). Columns >= N and rows >= K are zero; so are scales that none of the others has.
 struct PackedMatrix {
   Dtype dtype = Dtype::bf16;  // f32, bf16, q8, q6 or q4

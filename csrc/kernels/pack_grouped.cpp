@@ -134,8 +134,8 @@ void pack_panels(PackedMatrix const& w, char const* src, int64_t begin, int64_t 
     for (int64_t first = 0; first < round_up(w.kp(), 2 * w.group); first += w.group) {
       int64_t const valid = n < w.n ? std::clamp<int64_t>(w.k - first, 0, w.group) : 0;
       Rounded rounded{};
-      if (kStored && valid > 0) {
-        read_stored<W>(row + first / kGroup * kStoredBytes, rounded);
+      if constexpr (kStored) {
+        if (valid > 0) read_stored<W>(row + first / kGroup * kStoredBytes, rounded);
       } else if (valid > 0) {
         float values[kGroupMax];
         for (int64_t i = 0; i < valid; ++i) values[i] = read<S>(row, first + i);
