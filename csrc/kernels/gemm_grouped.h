@@ -48,7 +48,10 @@ inline constexpr bool kAddsProducts = true;
 inline constexpr bool kAddsProducts = false;
 #endif
 
+// Each panel is a stream from memory. One row, which does nothing but read, is 2 to 4 % faster with two than
+// with four.
 constexpr int grouped_panels(int rows, bool is_wide) {
+  if (rows == 1) return kGroupedPanels < 2 ? kGroupedPanels : 2;
   int const panels = (is_wide ? kWideSums : kGroupedSums) / rows;
   return panels < kGroupedPanels ? panels : kGroupedPanels;
 }
