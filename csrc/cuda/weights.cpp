@@ -5,7 +5,6 @@
 #include <cstring>
 #include <initializer_list>
 #include <optional>
-#include <span>
 
 #include "cuda/attention_plan.h"
 #include "error.h"

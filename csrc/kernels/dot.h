@@ -19,7 +19,7 @@
 
 namespace bunting::BUNTING_ISA {
 
-inline constexpr int kSteps = kGroup / 4;  // of a group
+inline constexpr int kSteps = kGroup / 4;  // of kGroup k
 
 #if defined(__AVX2__)
 

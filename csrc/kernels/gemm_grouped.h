@@ -34,18 +34,13 @@ inline constexpr int kGroupedSums = 1, kGroupedRows = 1, kGroupedPanels = 1;
 // With VNNI, 7 to 12 rows are one block, which reads the weights once, where so many kGroup share a scale
 // that sums are rarely finished: the integers then fill the register file, and the floats wait in memory.
 inline constexpr int kWideSums = 24, kWideRows = 12, kWideRowsLeast = 7;
-#if defined(__AVX512VNNI__) || defined(BUNTING_AMX_EMULATED)
-inline constexpr bool kHasWideBlocks = true;
-#else
-inline constexpr bool kHasWideBlocks = false;
-#endif
 
 // Whether products of several groups of weights are added up before they meet the scale of the inputs, which
 // takes a third set of registers. Else each takes its own way, as if the inputs had groups as small.
 #if defined(__AVX512VNNI__) || defined(BUNTING_AMX_EMULATED)
-inline constexpr bool kAddsProducts = true;
+inline constexpr bool kAddsProducts = true, kHasWideBlocks = true;
 #else
-inline constexpr bool kAddsProducts = false;
+inline constexpr bool kAddsProducts = false, kHasWideBlocks = false;
 #endif
 
 // Each panel is a stream from memory. One row, which does nothing but read, is 2 to 4 % faster with two than
