@@ -28,6 +28,7 @@ function checks(policy: Policy): Checks {
     spec,
     profile: linearCost(5, 0.1),
     believe: () => linearCost(5, 0.1),
+    noise: null,
     settings: {},
     delayMs: 0.2,
     nextToken: () => 1,

@@ -6,6 +6,7 @@ import type { EngineSettings } from "../engine-options.ts";
 import type { EngineLink } from "../fleet.ts";
 import type { EngineLoad, EngineMessage, EngineReport } from "../messages.ts";
 import type { EventClock } from "./event-clock.ts";
+import type { DeviceNoise } from "./noise.ts";
 import type { EngineRecord } from "./report.ts";
 import { TimedDevice } from "./timed-device.ts";
 
@@ -17,6 +18,8 @@ export interface SlotSetup {
   readonly profile: CostModel;
   /** How long a new engine here thinks that they take. */
   readonly believe: () => EngineCosts;
+  /** How its steps differ from that; null: not at all. */
+  readonly noise: DeviceNoise | null;
   readonly settings: EngineSettings;
   /** One way between fleet and engine, in milliseconds. */
   readonly delayMs: number;
@@ -139,10 +142,11 @@ export class EngineSlot implements EngineLink {
   }
 
   #open(epoch: number): Life {
-    const { spec, profile, believe, settings, nextToken } = this.#setup;
+    const { spec, profile, believe, noise, settings, nextToken } = this.#setup;
     const costs = believe();
     this.#observer.onOpen(this.id, epoch, costs);
-    const device = new TimedDevice(spec, this.#clock, profile, () => this.#slowdown, nextToken);
+    const slowdown = (): number => this.#slowdown * (noise?.next(this.#clock.nowMs()) ?? 1);
+    const device = new TimedDevice(spec, this.#clock, profile, slowdown, nextToken);
     const emit = (report: EngineReport): void => this.#emit(life, report);
     const engine = new Engine(this.#watched(device), this.#clock, { ...settings, epoch }, emit, costs);
     const life: Life = { epoch, device, engine, load: null };

@@ -8,6 +8,8 @@ import type { Policy } from "../policy.ts";
 import { SeededRandom } from "../random.ts";
 import { deviceSpec } from "./factories.ts";
 import type { Fault } from "./faults.ts";
+import { noises } from "./noise.ts";
+import type { SimulationReport } from "./report.ts";
 import { type SimulationSetup, simulate } from "./simulator.ts";
 import type { Answer, Arrival, Workload } from "./workload.ts";
 
@@ -193,6 +195,15 @@ describe("every promise is kept, at every event", () => {
     expect(report.isComplete).toBe(true);
     expect(report.calls.every(({ finish }) => finish === "stop" || finish === "length")).toBe(true);
   });
+});
+
+test("with noise every promise is kept, and the same seed has the same noise", () => {
+  const noisy = (seed: number, checks = false): SimulationReport =>
+    simulate(setup({ policy: policies.get("ours")!, noise: noises.rough, seed, checks }));
+  const report = noisy(1, true);
+  expect(report.isComplete).toBe(true);
+  expect(noisy(1).historyHash).toBe(report.historyHash);
+  expect(noisy(2).historyHash).not.toBe(report.historyHash);
 });
 
 test("answers do not change by what goes wrong on the way", () => {

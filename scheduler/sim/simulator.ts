@@ -17,6 +17,7 @@ import { type EngineLink, Fleet } from "../fleet.ts";
 import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../flight.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
 import type { Policy } from "../policy.ts";
+import { SeededRandom } from "../random.ts";
 import { type CallObserver, isSameGang, SimulatedCall, sequenceOf } from "./call.ts";
 import { Checks } from "./checks.ts";
 import { EngineSlot, type SlotObserver } from "./engine-slot.ts";
@@ -25,6 +26,7 @@ import type { Fault } from "./faults.ts";
 import { FlightLog } from "./flight-log.ts";
 import { Histogram } from "./histogram.ts";
 import { History } from "./history.ts";
+import { DeviceNoise, type Noise } from "./noise.ts";
 import { type SimulationReport, summarize } from "./report.ts";
 import type { Arrival, Workload } from "./workload.ts";
 
@@ -44,6 +46,8 @@ export interface SimulationSetup {
   /** Breaks an invariant as soon as the scheduler breaks a promise (checks.ts); takes several times as long. */
   readonly checks?: boolean;
   readonly faults?: readonly Fault[];
+  /** How steps differ from what `profile` says; null, or by default: not at all. Of the same seed as the draws. */
+  readonly noise?: Noise | null;
   /** Whose times are told: calls of this kind; by default all. */
   readonly watched?: string;
   /** The simulation ends here, whatever is unfinished; by default never. */
@@ -232,7 +236,7 @@ class Simulation implements CallObserver, SlotObserver {
   /* ---- engines ---- */
 
   #slot(engine: EngineId): EngineSlot {
-    const { devices, believed, policy, linkDelayMs } = this.#setup;
+    const { devices, believed, policy, linkDelayMs, noise, seed } = this.#setup;
     const { profile } = devices[engine]!;
     const spec = this.#specs[engine]!;
     const setup = {
@@ -240,6 +244,7 @@ class Simulation implements CallObserver, SlotObserver {
       spec,
       profile,
       believe: () => believed?.[engine] ?? new OnlineCostModel(profile),
+      noise: noise == null ? null : new DeviceNoise(noise, noiseSeed(seed, engine)),
       settings: { ...optionsOf(policy, spec, devices.length), queueMax: QUEUE_MAX },
       delayMs: linkDelayMs ?? LINK_DELAY_MS,
       nextToken: (row: SampleRow) => this.#nextToken(row),
@@ -330,6 +335,11 @@ class Simulation implements CallObserver, SlotObserver {
     this.#log?.replaced(slot.id, epoch);
     this.#fleet.replaced(slot.id, this.#link(slot), slot.spec, epoch);
   }
+}
+
+/** Each engine has noise of its own. */
+function noiseSeed(seed: number, engine: EngineId): number {
+  return new SeededRandom(seed).child(`noise of engine ${engine}`).uint32();
 }
 
 /** What is known of costs now, if they learn. */

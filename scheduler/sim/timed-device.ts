@@ -25,7 +25,7 @@ export class TimedDevice implements Device {
   #isInFlight = false;
   #isClosed = false;
 
-  /** A step takes `slowdown()` times what `costs` says. */
+  /** A step takes `slowdown()` times what `costs` says; it is asked once a step (noise.ts). */
   constructor(
     spec: DeviceSpec,
     clock: Clock,

@@ -3,6 +3,7 @@
 import { profileNames } from "../../scheduler/cost/profiles.ts";
 import type { Divergence, FlightEntry, FlightHead } from "../../scheduler/flight.ts";
 import { policyNames } from "../../scheduler/policies.ts";
+import { type Noise, noiseNames } from "../../scheduler/sim/noise.ts";
 import { type Breakdown, type Replayed, replay } from "../../scheduler/sim/replay.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import { flightCosts, flightWorkload } from "../../scheduler/sim/what-if.ts";
@@ -15,6 +16,7 @@ import {
   type Arrangement,
   changeNames,
   devicesNamed,
+  noiseNamed,
   parseChanges,
   policyNamed,
   withTarget,
@@ -61,6 +63,10 @@ export const simulateSettings = Object.freeze({
     max: 10_000_000,
     sentence: "How many come.",
   }),
+  noise: optional({
+    placeholder: "name",
+    sentence: `How steps differ from what was measured: ${noiseNames.join(", ")}.`,
+  }),
   seed: integer({ default: 1, min: 0, max: 2 ** 31 - 1, sentence: "Decides arrivals, order and draws." }),
   traces: optional({
     placeholder: "folder",
@@ -92,6 +98,7 @@ export interface SimulateOptions {
   readonly tbtMs: number;
   readonly rate: number;
   readonly requests: number;
+  readonly noise: string | null;
   readonly seed: number;
   readonly traces: string | null;
   readonly record: string | null;
@@ -120,13 +127,14 @@ async function simulateWorkload(options: SimulateOptions): Promise<number> {
   const devices = devicesNamed(options.devices);
   const names = options.policy.length > 0 ? options.policy : ["ours"];
   const arrangements = names.map((name) => arrangementOf(name, devices, options.tbtMs));
+  const noise = noiseNamed(options.noise);
   const workload = workloadOf(options);
   const writer = options.record === null ? null : new FlightWriter(options.record);
   console.log(
     `${options.workload} (${workload.source}) on ${devices.length} × ${devices[0]!.spec.name}, seed ${options.seed}\n`,
   );
   const runs = arrangements.map((arrangement) =>
-    runOf(arrangement.policy.name, arrangement, workload.make(), options.seed, writer),
+    runOf(arrangement.policy.name, arrangement, workload.make(), options.seed, { noise, writer }),
   );
   writer?.close();
   await show(runs, options.json);
@@ -134,7 +142,9 @@ async function simulateWorkload(options: SimulateOptions): Promise<number> {
 }
 
 /** Repeats a recording; then, if asked, simulates its calls as they came, unchanged and with changes. */
-async function simulateFlight(path: string, { whatIf, json, seed }: SimulateOptions): Promise<number> {
+async function simulateFlight(path: string, options: SimulateOptions): Promise<number> {
+  const { whatIf, json, seed } = options;
+  const noise = noiseNamed(options.noise);
   const { head, entries, isCut } = readFlight(path);
   const changes = whatIf.map((text) => ({ text, change: parseChanges(text) }));
   console.log(flightText(path, head, entries, isCut));
@@ -147,7 +157,7 @@ async function simulateFlight(path: string, { whatIf, json, seed }: SimulateOpti
       const costs = flightCosts(head, entries);
       const devices = head.specs.map((spec, engine) => ({ profile: costs[engine]!, spec }));
       const arrangement = change({ policy: head.policy, devices });
-      return runOf(text, arrangement, flightWorkload(head, entries), seed, null);
+      return runOf(text, arrangement, flightWorkload(head, entries), seed, { noise, writer: null });
     });
     console.log("\nSimulated, on engines as fast as they were:\n");
     await show(runs, json);
@@ -160,11 +170,11 @@ function runOf(
   { policy, devices }: Arrangement,
   workload: Workload,
   seed: number,
-  writer: FlightWriter | null,
+  { noise, writer }: { readonly noise: Noise | null; readonly writer: FlightWriter | null },
 ): Run {
   const startMs = performance.now();
   const record = writer === null ? {} : { record: writer.write.bind(writer) };
-  const report = simulate({ workload, policy, devices, seed, ...record });
+  const report = simulate({ workload, policy, devices, seed, noise, ...record });
   return { name, report, seconds: (performance.now() - startMs) / 1000 };
 }
 

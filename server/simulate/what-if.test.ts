@@ -1,8 +1,9 @@
 import { expect, test } from "bun:test";
 import { engineDefaults, staticBudget } from "../../scheduler/engine-options.ts";
 import { ours, policyOf } from "../../scheduler/policies.ts";
+import { noises } from "../../scheduler/sim/noise.ts";
 import { ConfigError } from "../config.ts";
-import { devicesNamed, parseChanges, withTarget } from "./what-if.ts";
+import { devicesNamed, noiseNamed, parseChanges, withTarget } from "./what-if.ts";
 
 const policy = { ...policyOf("sarathi"), batch: staticBudget(256) };
 const changed = (text: string) => parseChanges(text)(arrangement);
@@ -41,6 +42,12 @@ test("a target comes and goes, the step's size stays", () => {
   expect(parseChanges("tbt-ms=0")({ ...arrangement, policy: target }).policy).toEqual(none);
   expect(withTarget(policy, null)).toEqual(none);
   expect(engineDefaults.batch).toEqual(policy.batch);
+});
+
+test("noise has a name", () => {
+  expect(noiseNamed(null)).toBeNull();
+  expect(noiseNamed("rough")).toEqual(noises.rough);
+  expect(() => noiseNamed("loud")).toThrow('There is no noise "loud"; there are mild, rough.');
 });
 
 test("what changes nothing is refused with what could be changed", () => {

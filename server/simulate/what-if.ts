@@ -5,6 +5,7 @@ import { openProfile, profileNames } from "../../scheduler/cost/profiles.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { ours, policyNames, policyOf } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
+import { type Noise, noiseNames, noises } from "../../scheduler/sim/noise.ts";
 import { ConfigError } from "../config.ts";
 
 /** A scheduler and what it runs on. */
@@ -66,6 +67,14 @@ export function parseChanges(text: string): (arrangement: Arrangement) => Arrang
 export function policyNamed(name: string): Policy {
   if (policyNames.includes(name)) return policyOf(name);
   throw new ConfigError(`There is no policy "${name}"; there are ${policyNames.join(", ")}.`);
+}
+
+/** A noise by its name; null: none. Throws ConfigError. */
+export function noiseNamed(name: string | null): Noise | null {
+  if (name === null) return null;
+  const known = noiseNames.find((noise) => noise === name);
+  if (known !== undefined) return noises[known];
+  throw new ConfigError(`There is no noise "${name}"; there are ${noiseNames.join(", ")}.`);
 }
 
 /** The policy with steps that keep this target, or, for null, steps that delay everybody least. */
