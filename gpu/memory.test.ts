@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { runs } from "../tests/support/property.ts";
 import { formatBytes, type MemoryInput, type MemoryPlan, planMemory } from "./memory.ts";
 
 const mib = 2 ** 20;
@@ -119,7 +120,7 @@ test("a plan that fits never overdraws and always holds one context", () => {
         if (wanted.kvBytes !== null) expect(plan.rows[1]!.bytes).toBeLessThanOrEqual(wanted.kvBytes);
       },
     ),
-    { seed: 7, numRuns: 1000 },
+    runs(1000),
   );
 });
 

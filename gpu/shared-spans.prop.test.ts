@@ -2,10 +2,10 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Chunk, SequenceId } from "../scheduler/core.ts";
+import { runs } from "../tests/support/property.ts";
 import { sharingOrder } from "./shared-spans.ts";
 
 const pageTokens = 16;
-const seed = 20_260_601;
 
 /** A sequence below a node, with pages and tokens of its own; or a node, with pages that all below it share. */
 type Node =
@@ -78,7 +78,7 @@ describe("chunks that share pages", () => {
           }
         }
       }),
-      { seed, numRuns: 300 },
+      runs(300),
     );
   });
 
@@ -94,7 +94,7 @@ describe("chunks that share pages", () => {
         const distinct = new Set(chunks.flatMap((chunk) => [...chunk.pages.subarray(0, full(chunk))]));
         expect(read).toBe(distinct.size);
       }),
-      { seed, numRuns: 300 },
+      runs(300),
     );
   });
 

@@ -10,12 +10,12 @@ import {
   type SequenceId,
   type Step,
 } from "../scheduler/core.ts";
+import { runs } from "../tests/support/property.ts";
 import { sharingOrder } from "./shared-spans.ts";
 import { StepBlock, StepResultBlock } from "./step-block.ts";
 
 const vocabSize = 70;
 const maskWords = 3;
-const seed = 20_260_101;
 
 const float = fc.float({ min: 0, max: 2, noNaN: true, noDefaultInfinity: true }).map((x) => x + 0);
 const token = fc.nat(vocabSize - 1);
@@ -180,7 +180,7 @@ describe("a step block", () => {
           ]),
         );
       }),
-      { seed, numRuns: 300 },
+      runs(300),
     );
   });
 

@@ -3,6 +3,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { EngineHarness, type Outcome, tokensAlone } from "../tests/support/engine-harness.ts";
+import { runs } from "../tests/support/property.ts";
 import type { SequenceId, SequenceSpec, Service } from "./core.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import type { AdmissionPolicy, BatchPolicy, QueuePolicy } from "./policy.ts";
@@ -201,5 +202,5 @@ test("every sequence ends once, with the tokens it would have had alone, and giv
     expect(pagesFree + pagesCached).toBe(pagesTotal);
     expect(harness.engine.busy).toBe(false);
   });
-  fc.assert(rule, { seed: 20260101, numRuns: 400 });
+  fc.assert(rule, runs(400));
 });

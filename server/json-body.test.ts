@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { runs } from "../tests/support/property.ts";
 import { ApiError } from "./errors.ts";
 import { type BodyLimits, parseJson, readJsonBody } from "./json-body.ts";
 
@@ -44,7 +45,7 @@ describe("a body is taken", () => {
         if (text.includes("__proto__") || /\\u[dD]/.test(text)) return;
         expect(parseJson(text, { jsonDepthMax: 8, jsonKeysMax: 10_000 })).toEqual(JSON.parse(text));
       }),
-      { seed: 20_261, numRuns: 500 },
+      runs(500),
     );
   });
 

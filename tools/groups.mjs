@@ -1,8 +1,8 @@
 // The groups of checks and tests, each one command, and how to read what it counted.
 
 import { spawn } from "node:child_process";
-import { existsSync, readdirSync } from "node:fs";
-import { basename, join } from "node:path";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { basename, join, resolve } from "node:path";
 import { checkRegisters } from "./ptxas.mjs";
 import { buildNative, bun, nativeBuild, root } from "./setup.mjs";
 
@@ -155,18 +155,24 @@ function check(name, command, args) {
   };
 }
 
+/** Every property, on `times` times as many cases as usual. */
+export function propertyTests(times) {
+  const files = [...NULL_PATHS, "tests/device"]
+    .flatMap((path) => testFiles(join(root, path)))
+    .filter((file) => readFileSync(file, "utf8").includes('support/property.ts"'));
+  const options = { timeoutMs: times * TEST_TIMEOUT_MS, env: { PROPERTY_TIMES: String(times) } };
+  return bunTests(`properties, ${times} times the cases`, files, options);
+}
+
 /** `bun test` over the given paths; its counts are on stderr. */
-function bunTests(name, paths) {
+function bunTests(name, paths, { timeoutMs = TEST_TIMEOUT_MS, env = {} } = {}) {
   return {
     name,
     run: async () => {
-      const files = paths.flatMap((path) => testFiles(join(root, path)));
+      const files = paths.flatMap((path) => testFiles(resolve(root, path)));
       if (files.length === 0) return broken(`no test file under ${paths.join(", ")}`);
-      const { code, stderr } = await run(
-        bun,
-        ["test", "--only-failures", `--timeout=${TEST_TIMEOUT_MS}`, ...files],
-        { show: true },
-      );
+      const args = ["test", "--only-failures", `--timeout=${timeoutMs}`, ...files];
+      const { code, stderr } = await run(bun, args, { show: true, env });
       const counts = parseBunTest(stderr);
       if (counts === null) return broken(`bun test ended with exit code ${code} and no summary`);
       return code !== 0 && counts.failed === 0 ? { ...counts, failed: 1 } : counts;
@@ -216,9 +222,10 @@ export async function runGroups(groups) {
 }
 
 /** Runs a command in the project root; `show` copies its standard error here as it comes. */
-function run(command, args, { show = false } = {}) {
+function run(command, args, { show = false, env = {} } = {}) {
   return new Promise((resolve) => {
-    const child = spawn(command, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
+    const options = { cwd: root, stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env } };
+    const child = spawn(command, args, options);
     let stdout = "";
     let stderr = "";
     child.stdout.on("data", (bytes) => {

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { referenceModels } from "../../tests/reference/models.ts";
+import { runs } from "../../tests/support/property.ts";
 import { parseModelConfig } from "./config.ts";
 import type { JsonObject } from "./json.ts";
 import { ModelError } from "./model-error.ts";
@@ -51,7 +52,7 @@ test("a changed configuration gives a shape that can be computed, or a ModelErro
         for (const flag of [qkvBias, qkNorm, tiedEmbeddings]) expect(typeof flag).toBe("boolean");
       },
     ),
-    { seed: 4711, numRuns: 3000 },
+    runs(3000),
   );
   expect(accepted).toBeGreaterThan(300);
 });

@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { runs } from "../../tests/support/property.ts";
 import { ModelError } from "./model-error.ts";
 import { headerLength, parseHeader } from "./safetensors.ts";
 
@@ -36,14 +37,12 @@ function readBytes(bytes: Uint8Array): ReturnType<typeof parseHeader> {
   return parseHeader("w", bytes.subarray(8, 8 + length), bytes.length);
 }
 
-const runs = { seed: 20_240_229, numRuns: 2000 };
-
 test("every valid file is read", () => {
   fc.assert(
     fc.property(validFile, ({ bytes, count }) => {
       expect(readBytes(bytes)).toHaveLength(count);
     }),
-    { ...runs, numRuns: 300 },
+    runs(300),
   );
 });
 
@@ -79,7 +78,7 @@ test("a damaged file gives tensors inside the file or a ModelError, never anythi
       }
       expect(covered).toBe(file.length);
     }),
-    runs,
+    runs(2000),
   );
   expect(survivors).toBeGreaterThan(20); // damage that leaves the file valid is met too
 });

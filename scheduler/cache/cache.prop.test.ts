@@ -2,6 +2,7 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { runs } from "../../tests/support/property.ts";
 import { assert, type PageId } from "../core.ts";
 import { Cache, type Lease } from "./cache.ts";
 import { checkCache } from "./integrity.ts";
@@ -185,7 +186,7 @@ test("with room for everything, a lookup finds exactly what was inserted, token 
       expect(found).toBe(bench.oracle(wanted, wanted.length, name));
     }
   });
-  fc.assert(rule, { seed: 20260102, numRuns: 200 });
+  fc.assert(rule, runs(200));
 });
 
 test("under pressure: free + cached + owned = all, leased pages keep their contents, and what is found was inserted", () => {
@@ -205,5 +206,5 @@ test("under pressure: free + cached + owned = all, leased pages keep their conte
     expect(bench.pool.pagesFree).toBe(pages);
     bench.check();
   });
-  fc.assert(rule, { seed: 20260103, numRuns: 400 });
+  fc.assert(rule, runs(400));
 });

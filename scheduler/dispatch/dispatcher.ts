@@ -107,8 +107,8 @@ export class Dispatcher {
   drew(id: SequenceId): void {
     const job = this.#jobs.get(id);
     if (job === undefined) return;
+    if (!job.isDecoding) this.#e2?.settled(job);
     this.#work.drew(job);
-    this.#e2?.settled(job);
   }
 
   /** The sequence ended, or leaves its engine in another way. `isWhole`: its answer was as long as it wanted. */
@@ -118,7 +118,7 @@ export class Dispatcher {
     this.#jobs.delete(id);
     this.#waiting[job.engine]!.delete(id);
     this.#work.ended(job);
-    this.#e2?.settled(job);
+    this.#e2?.ended(job);
     if (isWhole) this.#estimate.ended(job.prefix, job.drawn);
   }
 

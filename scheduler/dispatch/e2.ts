@@ -155,10 +155,14 @@ export class E2 {
     if (job.end !== null) this.#rebalancer.waited(job.end, nowMs - job.placedMs, nowMs);
   }
 
-  /** Its first token is there, or its end: its prefix is where the engine says that it is. */
-  settled(job: Job): void {
-    if (job.end !== null && this.#policy.notices) this.#index.release(job.end, job.engine);
-    job.end = null;
+  /** Its first token is there: its prefix is where the engine says that it is. */
+  settled({ end, engine }: Job): void {
+    if (end !== null && this.#policy.notices) this.#index.settle(end, engine);
+  }
+
+  /** It is gone from its engine; `settled` if it had its first token there. */
+  ended({ end, engine, isDecoding }: Job): void {
+    if (end !== null && this.#policy.notices) this.#index.release(end, engine, isDecoding);
   }
 
   /** Takes in notices. False: the engine is to tell everything. */
@@ -170,7 +174,7 @@ export class E2 {
   lost(engine: EngineId): void {
     this.#rebalancer.lost(engine);
     const kept = this.#expiries.slice(this.#expired);
-    for (const { end, engine: at } of kept) if (at === engine) this.#index.release(end, at);
+    for (const { end, engine: at } of kept) if (at === engine) this.#index.release(end, at, false);
     this.#expiries = kept.filter(({ engine: at }) => at !== engine);
     this.#expired = 0;
     this.#index.restart(engine, Number.NaN);
@@ -331,7 +335,7 @@ export class E2 {
     for (; this.#expired < this.#expiries.length; this.#expired++) {
       const { end, engine, atMs } = this.#expiries[this.#expired]!;
       if (atMs > nowMs) break;
-      this.#index.release(end, engine);
+      this.#index.release(end, engine, false);
     }
     if (this.#expired < 4096 || this.#expired < this.#expiries.length / 2) return;
     this.#expiries = this.#expiries.slice(this.#expired);

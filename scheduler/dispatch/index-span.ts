@@ -1,11 +1,12 @@
 /** What a span counts per engine: words[kind × engines + engine]. */
 const CACHED = 0;
 const PROMISED = 1;
-const HITS = 2;
-const HITS_BEFORE = 3;
-export const OLDER = 4;
-export const NEWER = 5;
-const KINDS = 6;
+const READERS = 2;
+const HITS = 3;
+const HITS_BEFORE = 4;
+export const OLDER = 5;
+export const NEWER = 6;
+const KINDS = 7;
 
 /** No span: the end of an eviction order. */
 export const NOBODY = -1;
@@ -15,7 +16,7 @@ export const NOBODY = -1;
  *
  * An engine has the leading `cached` pages of a span, and those of its parent all, if any of the span: engines
  * evict from the tail. A promise is about the whole span: a sequence that was placed on the engine, and has not
- * told its first token yet, will have it computed.
+ * told its first token yet, will have it computed. From then on, until its end, it is a reader.
  */
 export class IndexSpan {
   /** Number in the index; given to another when the span is removed. */
@@ -26,8 +27,8 @@ export class IndexSpan {
   hashes: Float64Array;
   /** By hash of the first page; null: none. */
   children: Map<number, IndexSpan> | null = null;
-  /** Engines that have some of it cached, and promises: while there are any, the span stays. */
-  uses = 0;
+  /** Promises and readers on all engines: while there are any, the span stays whole. */
+  sequences = 0;
   readonly #engines: number;
   readonly #words: Int32Array;
   #hitsSinceMs = 0;
@@ -64,14 +65,35 @@ export class IndexSpan {
   }
 
   setCached(engine: number, pages: number): void {
-    const index = CACHED * this.#engines + engine;
-    this.uses += Number(pages > 0) - Number(this.#words[index]! > 0);
-    this.#words[index] = pages;
+    this.#words[CACHED * this.#engines + engine] = pages;
   }
 
   addPromise(engine: number, count: 1 | -1): void {
-    this.uses += count;
+    this.sequences += count;
     this.#words[PROMISED * this.#engines + engine]! += count;
+  }
+
+  /** Sequences there that have their first token, and have not ended. */
+  readers(engine: number): number {
+    return this.#words[READERS * this.#engines + engine]!;
+  }
+
+  addReader(engine: number, count: 1 | -1): void {
+    this.sequences += count;
+    this.#words[READERS * this.#engines + engine]! += count;
+  }
+
+  /** Leading pages that an engine has, or will have. */
+  needed(): number {
+    if (this.sequences > 0) return this.pages;
+    let most = 0;
+    for (let engine = 0; engine < this.#engines; engine++) most = Math.max(most, this.cached(engine));
+    return most;
+  }
+
+  /** Keeps the leading `pages` pages. */
+  cut(pages: number): void {
+    if (pages < this.hashes.length) this.hashes = this.hashes.slice(0, pages);
   }
 
   /** A sequence that passes through here was placed on the engine. */
@@ -103,7 +125,7 @@ export class IndexSpan {
   splitInto(upper: IndexSpan, pages: number): void {
     upper.#words.set(this.#words);
     upper.#hitsSinceMs = this.#hitsSinceMs;
-    upper.uses = this.uses;
+    upper.sequences = this.sequences;
     this.hashes = this.hashes.slice(pages);
     this.first += pages;
     for (let engine = 0; engine < this.#engines; engine++) {

@@ -13,15 +13,15 @@ export function checkIndex(index: PrefixIndex, engines: number): void {
     pages += span.pages;
     spans += 1;
     checkShape(span);
-    let uses = 0;
+    let sequences = 0;
     for (let engine = 0; engine < engines; engine++) {
       const cached = span.cached(engine);
       counts[engine]! += cached;
       if (cached > 0) cachedSpans[engine]!.add(span);
-      uses += span.promised(engine) + Number(cached > 0);
+      sequences += span.promised(engine) + span.readers(engine);
       checkAbove(span, engine);
     }
-    assert(uses === span.uses, "a span counts who has it and who will");
+    assert(sequences === span.sequences, "a span counts its promises and readers");
   }
   assert(index.size.pages === pages && index.size.spans === spans, "the index counts its pages and spans");
   for (let engine = 0; engine < engines; engine++) {
@@ -35,17 +35,19 @@ function checkShape(span: IndexSpan): void {
   assert(span.pages > 0 && span.first === parent.end, "a span begins where its parent ends");
   assert(parent.children?.get(span.hashes[0]!) === span, "a parent finds its child");
   assert(span.children === null || span.children.size > 0, "a leaf has no empty map");
-  assert(span.uses > 0 || span.children !== null, "a leaf is kept for somebody");
+  assert(span.children !== null || span.needed() === span.pages, "of a leaf nothing is kept that nobody has");
 }
 
 function checkAbove(span: IndexSpan, engine: number): void {
   const parent = span.parent!;
   const cached = span.cached(engine);
   const promised = span.promised(engine);
-  assert(cached >= 0 && cached <= span.pages && promised >= 0, "counts are in range");
+  const readers = span.readers(engine);
+  assert(cached >= 0 && cached <= span.pages && promised >= 0 && readers >= 0, "counts are in range");
   if (parent.parent === null) return;
   assert(cached === 0 || parent.cached(engine) === parent.pages, "what an engine has begins at the root");
   assert(promised <= parent.promised(engine), "promises begin at the root");
+  assert(readers <= parent.readers(engine), "readers begin at the root");
 }
 
 function checkOrder(index: PrefixIndex, engine: number, cached: Set<IndexSpan>): void {

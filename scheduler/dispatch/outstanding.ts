@@ -28,8 +28,8 @@ export interface Job {
   /** Hash of the prompt's first page. */
   readonly prefix: number | undefined;
   readonly placedMs: number;
-  /** Where its path ends in the prefix index, until its first token; null: it has none there. */
-  end: IndexSpan | null;
+  /** Where its path ends in the prefix index; null: it has none there. */
+  readonly end: IndexSpan | null;
 }
 
 /** A sequence that is to be placed, as far as its turn among others depends on it. */

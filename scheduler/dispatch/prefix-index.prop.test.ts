@@ -2,6 +2,7 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { runs } from "../../tests/support/property.ts";
 import { Cache } from "../cache/cache.ts";
 import type { CacheNotices } from "../cache/notice.ts";
 import { NoticeBook } from "../cache/notices.ts";
@@ -12,7 +13,6 @@ import { checkIndex } from "./integrity.ts";
 import { hashPages, saltHash } from "./page-hash.ts";
 import { PrefixIndex } from "./prefix-index.ts";
 
-const SEED = 20240703;
 const PAGE_TOKENS = 4;
 const ENGINES = 3;
 const WINDOW_MS = 1000;
@@ -70,6 +70,14 @@ class Member {
   }
 }
 
+/** A sequence, from its placement to its end. */
+interface Placed {
+  readonly end: IndexSpan | null;
+  readonly path: Float64Array;
+  readonly engine: number;
+  isSettled: boolean;
+}
+
 const tokens = fc
   .array(fc.integer({ min: 0, max: 1 }), { minLength: 1, maxLength: 40 })
   .map((list) => Int32Array.from(list));
@@ -88,6 +96,7 @@ const history = fc.array(
     fc.record({ kind: fc.constant("evict" as const), engine, pages: fc.nat(12) }),
     fc.record({ kind: fc.constant("tell" as const), engine }),
     fc.record({ kind: fc.constant("promise" as const), engine, tokens, salt }),
+    fc.record({ kind: fc.constant("settle" as const), which: fc.nat(100) }),
     fc.record({ kind: fc.constant("release" as const), which: fc.nat(100) }),
     // What was told is lost on the way; the engine dies.
     fc.record({ kind: fc.constant("drop" as const), engine }),
@@ -96,12 +105,12 @@ const history = fc.array(
   { minLength: 10, maxLength: 60, size: "max" },
 );
 
-test(`the index has what the engines' caches have, whatever happens (seed ${SEED})`, () => {
+test("the index has what the engines' caches have, whatever happens", () => {
   fc.assert(
     fc.property(history, (events) => {
       const members = Array.from({ length: ENGINES }, () => new Member());
       const index = new PrefixIndex(ENGINES, WINDOW_MS);
-      const promises: { end: IndexSpan | null; path: Float64Array; engine: number }[] = [];
+      const sequences: Placed[] = [];
       const tell = (at: number): void => {
         const notices = members[at]!.take();
         if (notices !== null && !index.apply(at, notices)) members[at]!.resync();
@@ -113,21 +122,29 @@ test(`the index has what the engines' caches have, whatever happens (seed ${SEED
         else if (event.kind === "tell") tell(event.engine);
         else if (event.kind === "promise") {
           const path = pathOf(event.tokens, event.salt);
-          promises.push({ end: index.promise(path, event.engine, step), path, engine: event.engine });
+          const end = index.promise(path, event.engine, step);
+          sequences.push({ end, path, engine: event.engine, isSettled: false });
         } else if (event.kind === "drop") members[event.engine]!.take();
         else if (event.kind === "restart") index.restart(event.engine, members[event.engine]!.restart());
-        else {
-          const [gone] = promises.splice(event.which % Math.max(1, promises.length), 1);
-          if (gone?.end) index.release(gone.end, gone.engine);
+        else if (event.kind === "settle") {
+          const sequence = sequences[event.which % Math.max(1, sequences.length)];
+          if (sequence === undefined || sequence.isSettled) return;
+          if (sequence.end !== null) index.settle(sequence.end, sequence.engine);
+          sequence.isSettled = true;
+        } else {
+          const [gone] = sequences.splice(event.which % Math.max(1, sequences.length), 1);
+          if (gone?.end) index.release(gone.end, gone.engine, gone.isSettled);
         }
         checkIndex(index, ENGINES);
         const found = new Int32Array(ENGINES);
-        for (const { path, engine } of promises) {
+        for (const { path, engine, isSettled } of sequences) {
           index.match(path, found);
-          expect(found[engine]).toBe(path.length);
+          if (!isSettled) expect(found[engine]).toBe(path.length);
         }
       });
-      for (const { end, engine } of promises) if (end !== null) index.release(end, engine);
+      for (const { end, engine, isSettled } of sequences) {
+        if (end !== null) index.release(end, engine, isSettled);
+      }
       // Whoever lost notices last learns of it by the next ones.
       members.forEach((member, at) => {
         for (let round = 0; round < 3; round++) {
@@ -143,11 +160,11 @@ test(`the index has what the engines' caches have, whatever happens (seed ${SEED
       });
       checkIndex(index, ENGINES);
     }),
-    { seed: SEED, numRuns: 500 },
+    runs(500),
   );
 });
 
-test(`a match is the longest prefix that the engine has, in whole pages (seed ${SEED})`, () => {
+test("a match is the longest prefix that the engine has, in whole pages", () => {
   fc.assert(
     fc.property(
       fc.array(fc.tuple(engine, tokens, salt), { maxLength: 20 }),
@@ -171,7 +188,7 @@ test(`a match is the longest prefix that the engine has, in whole pages (seed ${
         });
       },
     ),
-    { seed: SEED, numRuns: 500 },
+    runs(500),
   );
 });
 

@@ -83,7 +83,7 @@ export class PrefixIndex {
   }
 
   /** A sequence with this path was placed on the engine, which will have all of it. Returns the span in which the
-   *  path ends; null for an empty path. End the promise with `release`. */
+   *  path ends; null for an empty path. It ends with `settle` or `release`. */
   promise(path: Float64Array, engine: number, nowMs: number): IndexSpan | null {
     if (path.length === 0) return null;
     this.#walk(path);
@@ -96,9 +96,20 @@ export class PrefixIndex {
     return this.#at;
   }
 
-  /** Ends a promise: what has come of it, the engine has told. */
-  release(end: IndexSpan, engine: number): void {
-    for (let span = end; span.parent !== null; span = span.parent) span.addPromise(engine, -1);
+  /** Ends a promise: what has come of it, the engine has told, and will not evict while the sequence is there. */
+  settle(end: IndexSpan, engine: number): void {
+    for (let span = end; span.parent !== null; span = span.parent) {
+      span.addPromise(engine, -1);
+      span.addReader(engine, 1);
+    }
+  }
+
+  /** A sequence that was promised, or has settled, is gone. */
+  release(end: IndexSpan, engine: number, isSettled: boolean): void {
+    for (let span = end; span.parent !== null; span = span.parent) {
+      if (isSettled) span.addReader(engine, -1);
+      else span.addPromise(engine, -1);
+    }
     this.#prune(end);
   }
 
@@ -122,8 +133,8 @@ export class PrefixIndex {
 
   /**
    * What evicting `pages` pages would cost those who come back for them: over the spans that would go, the time to
-   * compute them again, weighed by their part of the engine's `hits` in the window (Preble's M). Whoever is promised
-   * is not evicted. `recomputeMs` takes pages and the page that they begin at.
+   * compute them again, weighed by their part of the engine's `hits` in the window (Preble's M). What a sequence there
+   * reads, or will, is not evicted. `recomputeMs` takes pages and the page that they begin at.
    */
   evictionMs(
     engine: number,
@@ -136,7 +147,7 @@ export class PrefixIndex {
     let sumMs = 0;
     let span = this.#order.oldest(engine);
     for (let looked = 0; span !== null && left > 0 && looked < EVICTION_LOOK; looked++) {
-      if (span.promised(engine) === 0) {
+      if (span.promised(engine) === 0 && span.readers(engine) === 0) {
         const cached = span.cached(engine);
         const taken = Math.min(left, cached);
         const returns = span.hits(engine, nowMs, this.#windowMs);
@@ -253,15 +264,20 @@ export class PrefixIndex {
     return span;
   }
 
-  /** Takes out a span that nobody has or goes on from, and then its parents likewise. */
+  /** Takes out the pages at the end of a branch that nobody has: those of `end`, if nothing goes on from it, and if it
+   *  had no others, then those of its parents likewise. */
   #prune(end: IndexSpan): void {
-    for (let span = end; span.parent !== null && span.uses === 0 && span.children === null; ) {
-      const { parent } = span;
-      assert(parent.children?.delete(span.hashes[0]!) === true, "a parent finds its child");
-      if (parent.children.size === 0) parent.children = null;
+    for (let span = end; span.parent !== null && span.children === null; span = span.parent) {
+      const needed = span.needed();
+      this.#pages -= span.pages - needed;
+      if (needed > 0) {
+        span.cut(needed);
+        return;
+      }
+      const siblings = span.parent.children;
+      assert(siblings?.delete(span.hashes[0]!) === true, "a parent finds its child");
+      if (siblings.size === 0) span.parent.children = null;
       this.#freeIds.push(span.id);
-      this.#pages -= span.pages;
-      span = parent;
     }
   }
 }

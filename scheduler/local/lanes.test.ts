@@ -3,6 +3,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { EngineHarness } from "../../tests/support/engine-harness.ts";
+import { runs } from "../../tests/support/property.ts";
 import type { Objective, SequenceId } from "../core.ts";
 import { staticBudget } from "../engine-options.ts";
 import type { QueuePolicy } from "../policy.ts";
@@ -57,7 +58,7 @@ test("lanes that always wait get tokens as 8 to 4 to 1, whatever their sequences
     const off = [8, 4, 1].map((weight, lane) => Math.abs(tokens[lane]! - (total * weight) / 13));
     expect(Math.max(...off)).toBeLessThanOrEqual(3000);
   });
-  fc.assert(rule, { seed: 20261102, numRuns: 10 });
+  fc.assert(rule, runs(10));
 });
 
 test("an empty lane's share goes to the others, and it gets nothing for it when it comes back", () => {
@@ -125,7 +126,7 @@ test("no_starvation_bound: once aged, a sequence waits for four turns at most fo
       });
     },
   );
-  fc.assert(rule, { seed: 20261103, numRuns: 10 });
+  fc.assert(rule, runs(10));
 });
 
 const lanesOnly = { queue: policy, batch: staticBudget(512) };

@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { runs } from "../../tests/support/property.ts";
 import type { SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { staticBudget } from "../engine-options.ts";
@@ -85,7 +86,7 @@ test("every decode, then unfinished prompts, then new ones, each as much as fits
       expect(waiting.length - queue.length).toBe(expected.filter((c) => waiting.includes(c.sequence)).length);
     },
   );
-  fc.assert(rule, { seed: 20260105, numRuns: 500 });
+  fc.assert(rule, runs(500));
 });
 
 test("with a budget of all that is there, a step is Orca's: every sequence, whole", () => {

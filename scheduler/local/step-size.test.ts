@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { runs } from "../../tests/support/property.ts";
 import { leastDelay, mostEfficient, type SizeContext, type SizeOption } from "./step-size.ts";
 
 const context: SizeContext = {
@@ -70,7 +71,7 @@ describe("least delay", () => {
         expect(leastDelay(options, state)).toBe(256);
       },
     );
-    fc.assert(rule, { seed: 20261121, numRuns: 200 });
+    fc.assert(rule, runs(200));
   });
 
   test("contexts of the answers that follow are no fixed part of steps: larger ones do not spread them out", () => {

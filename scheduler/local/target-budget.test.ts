@@ -3,6 +3,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
+import { runs } from "../../tests/support/property.ts";
 import type { SequenceId, Service } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import { linearCost } from "../cost/linear.ts";
@@ -241,7 +242,7 @@ test("on a device whose costs are known every stream keeps its target, whatever 
     });
     expect(harness.load.stepsOverTarget).toBe(0);
   });
-  fc.assert(rule, { seed: 20261101, numRuns: 60 });
+  fc.assert(rule, runs(60));
 });
 
 test("throughput decodes are left out at most three steps in a row, take turns, and say the same", () => {

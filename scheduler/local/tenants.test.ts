@@ -3,6 +3,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { EngineHarness } from "../../tests/support/engine-harness.ts";
+import { runs } from "../../tests/support/property.ts";
 import type { SequenceId } from "../core.ts";
 import { staticBudget } from "../engine-options.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
@@ -53,7 +54,7 @@ test("what tenants that always wait computed differs by one sequence at most", (
       expect(apart).toBeLessThanOrEqual(COST_MAX);
     },
   );
-  fc.assert(rule, { seed: 20261104, numRuns: 15 });
+  fc.assert(rule, runs(15));
 });
 
 test("a tenant's sequences are first come, first served, and tenants with equal use take turns", () => {
@@ -84,7 +85,7 @@ test("turns follow use, also of many tenants whose use grows while they wait", (
       expect(tenants.peek(0)).toBeNull();
     },
   );
-  fc.assert(rule, { seed: 20261121, numRuns: 30 });
+  fc.assert(rule, runs(30));
 });
 
 test("generated tokens are charged as they come, so whoever has long answers is admitted less", () => {

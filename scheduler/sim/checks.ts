@@ -25,8 +25,10 @@ export class Checks {
   readonly #fleet: Fleet;
   #events = 0;
   #nowMs = 0;
-  /** The order in which calls were sent to engines, and by engine the last one admitted. */
+  /** The order in which calls were sent to engines, those sent again in their new place, and by engine the last one
+   *  admitted. */
   readonly #orders = new Map<number, number>();
+  #sent = 0;
   readonly #admitted: number[];
   readonly #costs: readonly CostModel[];
 
@@ -83,7 +85,8 @@ export class Checks {
 
   /** A sequence goes to an engine. */
   sent({ index }: SimulatedCall): void {
-    this.#orders.set(index, this.#orders.size);
+    this.#orders.set(index, this.#sent);
+    this.#sent += 1;
   }
 
   /** A sequence is admitted, for the first time. */

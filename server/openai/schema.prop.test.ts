@@ -1,11 +1,11 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { runs } from "../../tests/support/property.ts";
 import { ApiError } from "../errors.ts";
 import { requestLimits } from "./request-limits.ts";
 import { parseChatRequest, parseCompletionRequest } from "./schema.ts";
 import type { ServedModel } from "./served-model.ts";
 
-const seed = 20_261_121;
 const served: ServedModel = {
   names: ["demo"],
   contextMax: 100,
@@ -85,6 +85,6 @@ test("whatever a body holds, it is parsed into range or refused with a 4xx that 
       expect(tokensMax === null || tokensMax >= 1).toBe(true);
       expect(stopStrings.every((text) => text !== "")).toBe(true);
     }),
-    { seed, numRuns: 3000 },
+    runs(3000),
   );
 });

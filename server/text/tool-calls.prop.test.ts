@@ -1,8 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { runs } from "../../tests/support/property.ts";
 import { type AnswerPart, joined, ToolCallParser } from "./tool-calls.ts";
-
-const seed = 20_261_121;
 
 function toldOf(pieces: readonly string[]): AnswerPart[] {
   const parser = new ToolCallParser();
@@ -63,11 +62,11 @@ const scraps = fc
   )
   .map((all) => all.join(""));
 
-test(`what is told does not depend on how the text was cut (seed ${seed})`, () => {
-  fc.assert(fc.property(scraps, sizes, expectSameHoweverCut), { seed, numRuns: 1500 });
+test("what is told does not depend on how the text was cut", () => {
+  fc.assert(fc.property(scraps, sizes, expectSameHoweverCut), runs(1500));
 });
 
-test(`calls come back as they were written, and text around them unchanged (seed ${seed})`, () => {
+test("calls come back as they were written, and text around them unchanged", () => {
   const name = fc.stringMatching(/^[A-Za-z0-9_-]{1,64}$/);
   const values = fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 }), { maxKeys: 3 });
   const indent = fc.constantFrom(undefined, 2);
@@ -96,7 +95,7 @@ test(`calls come back as they were written, and text around them unchanged (seed
       expect(told.map((one) => (one.kind === "text" ? one.text : "")).join("")).toBe(texts);
       expect(toldOf([answer.slice(0, cut[0]), answer.slice(cut[0])])).toEqual(told);
     }),
-    { seed, numRuns: 1000 },
+    runs(1000),
   );
 });
 

@@ -10,9 +10,9 @@ import { requestLimits } from "../../server/openai/request-limits.ts";
 import { parseCompletionRequest } from "../../server/openai/schema.ts";
 import type { ServedModel } from "../../server/openai/served-model.ts";
 import { referenceModel } from "../reference/models.ts";
+import { runs } from "../support/property.ts";
 import { cpuLibrary } from "./library.ts";
 
-const seed = 20_260_104;
 const library = cpuLibrary();
 const folder = openModelFolder(referenceModel("qwen3").dir);
 const options = { compute: "bf16", isa: "auto", threads: 1, contextMax: null } as const;
@@ -101,7 +101,7 @@ test("a request in range draws a token or fails alone", () => {
       expect(["token", "failed"]).toContain(outcome);
       if (outcome === "token") drawn += 1;
     }),
-    { seed, numRuns: 5000 },
+    runs(5000),
   );
   expect(refused).toBeGreaterThan(100);
   expect(drawn).toBeGreaterThan(100);
