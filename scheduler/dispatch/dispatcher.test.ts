@@ -381,7 +381,7 @@ describe("costs", () => {
     bench.place(wanted);
     bench.nowMs = 1;
     for (const [engine, prompt] of [wanted, unwanted].entries()) {
-      bench.tell(engine, "insert", prompt, 0, { pagesFree: 0 });
+      bench.tell(engine, "insert", prompt, 0, { pagesFree: 0, pagesCached: 1024 });
     }
     bench.finish(0 as SequenceId);
     const placed = bench.place(text(3, 320));
@@ -393,11 +393,24 @@ describe("costs", () => {
   test("hits are out of the window after a while", () => {
     const bench = new Bench(2);
     bench.run(text(1, 320));
-    bench.tell(0, "insert", text(1, 320), 0, { pagesFree: 0 });
+    bench.tell(0, "insert", text(1, 320), 0, { pagesFree: 0, pagesCached: 1024 });
     const evictMs = (): number => bench.place(text(2, 320)).costs[0]!.evictMs;
     expect(evictMs()).toBeGreaterThan(0);
     bench.nowMs = 20_000;
     expect(evictMs()).toBe(0);
+  });
+
+  test("pages that running sequences hold come as their work is done", () => {
+    const bench = new Bench(2);
+    bench.place(text(1, 3200), { tokensMax: 800 });
+    bench.report(0, { pagesFree: 0, pagesCached: 0 });
+    bench.report(1, { pagesFree: 0, pagesCached: 1024 });
+    const { costs } = bench.place(text(2, 320 * 16 - 16), { tokensMax: 16 });
+    // On engine 0 the 208 pages of the first come before the 320 of this one, of 1024 that are held and those 208; engine 1
+    // has them for the evicting.
+    const share = (208 + 320) / (1024 + 208);
+    expect(costs[0]!.evictMs).toBeCloseTo(share * bench.dispatcher.workMs(0 as EngineId), 0);
+    expect(costs[1]!.evictMs).toBe(0);
   });
 
   test("a stream with a target keeps away from throughput work, one without does not", () => {

@@ -232,7 +232,7 @@ export class E2 {
       engine,
       cachedTokens,
       loadMs,
-      evictMs: this.#policy.eviction === "none" ? 0 : this.#evictMs(engine, pages, nowMs),
+      evictMs: this.#policy.eviction === "none" ? 0 : this.#roomMs(engine, pages, decodeMs, nowMs),
       promptMs: stretch * workMs,
       decodeMs: expected * decodeMs,
       harmMs: isHarmed ? (1 - member.promptShare(tbtMs, running, context)) * bulkMs : 0,
@@ -242,14 +242,22 @@ export class E2 {
     };
   }
 
-  #evictMs(engine: EngineId, needed: number, nowMs: number): number {
+  /** What it costs to make room for `needed` pages: evicting what others come back for; and for pages that the
+   *  sequences there hold, waiting until as large a part of their work is done. */
+  #roomMs(engine: EngineId, needed: number, decodeMs: number, nowMs: number): number {
     const member = this.#members[engine]!;
-    const pages = needed - Math.max(0, member.pagesFree - this.#work.pages(engine));
+    const { pagesFree, pagesCached, spec } = member;
+    const coming = this.#work.pages(engine);
+    const pages = needed - Math.max(0, pagesFree - coming);
     if (pages <= 0) return 0;
     const size = this.#pageTokens;
     const recomputeMs = (count: number, first: number): number =>
       member.promptWorkMs(count * size, first * size);
-    return this.#index.evictionMs(engine, pages, member.hits.at(nowMs), nowMs, recomputeMs);
+    const evictMs = this.#index.evictionMs(engine, pages, member.hits.at(nowMs), nowMs, recomputeMs);
+    const held = spec.pages - pagesFree - pagesCached + coming;
+    const missing = Math.min(held, needed - (spec.pages - held));
+    if (missing <= 0) return evictMs;
+    return evictMs + (missing / held) * this.#work.workMs(engine, decodeMs);
   }
 
   #situation({ tokens, known }: Asked, there: readonly EngineId[], nowMs: number): E2Situation {

@@ -29,6 +29,8 @@ export class IndexSpan {
   children: Map<number, IndexSpan> | null = null;
   /** Promises and readers on all engines: while there are any, the span stays whole. */
   sequences = 0;
+  /** Number of the last look-up that found it. */
+  look = 0;
   readonly #engines: number;
   readonly #words: Int32Array;
   #hitsSinceMs = 0;

@@ -54,6 +54,11 @@ export class Member {
     return this.#load?.pagesFree ?? this.spec.pages;
   }
 
+  /** Pages of its prefix cache that no sequence reads. */
+  get pagesCached(): number {
+    return this.#load?.pagesCached ?? 0;
+  }
+
   /** How long its last step took; 0 before any. */
   get stepMs(): number {
     return this.#load?.stepMs ?? 0;

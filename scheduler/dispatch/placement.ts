@@ -35,7 +35,7 @@ export interface PlacementCost {
   readonly cachedTokens: number;
   /** L: work there that comes before or beside it. */
   readonly loadMs: number;
-  /** M: what evicting for it will cost those who come back. */
+  /** M: what evicting for it will cost those who come back, and waiting for pages that others hold. */
   readonly evictMs: number;
   /** P: computing what is not cached, at the pace that is left beside the decodes there. */
   readonly promptMs: number;

@@ -53,7 +53,7 @@ test("what was evicted does not stay behind a prompt that diverges before it", (
   expect(index.size.pages).toBe(2);
 });
 
-test("what a sequence will read or reads is not evicted, from its placement to its end", () => {
+test("what a sequence will read or reads is not evicted, nor what one that is to be placed would find", () => {
   const { index, tell } = rig();
   const pagesEvicted = (): number => index.evictionMs(0, 100, 1, 0, (pages) => pages);
   tell(0, "insert", path(1, 2, 3, 4));
@@ -68,4 +68,6 @@ test("what a sequence will read or reads is not evicted, from its placement to i
   expect(pagesEvicted()).toBe(2);
   index.release(short, 0, true);
   expect(pagesEvicted()).toBe(2 + 1 + 2 * 2);
+  index.match(path(1, 2, 8, 9), new Int32Array(2));
+  expect(pagesEvicted()).toBe(2);
 });

@@ -37,6 +37,8 @@ export class PrefixIndex {
   readonly #streams: Stream[];
   readonly #pagesCached: Int32Array;
   #pages = 0;
+  /** Number of the last look-up (`match`); those of spans are 0 before any. */
+  #look = 1;
   /** Where the last walk ended: page `#depth` of the path, inside or at the end of `#at`. */
   #at: IndexSpan;
   #depth = 0;
@@ -66,6 +68,7 @@ export class PrefixIndex {
    *  known. */
   match(path: Float64Array, found: Int32Array): Match | null {
     found.fill(0);
+    this.#look += 1;
     let deepest: IndexSpan | null = null;
     let depth = 0;
     while (depth < path.length) {
@@ -76,6 +79,7 @@ export class PrefixIndex {
         if (found[engine] === depth) found[engine] = depth + Math.min(span.held(engine), common);
       }
       deepest = span;
+      span.look = this.#look;
       depth += common;
       if (depth < span.end) break;
     }
@@ -134,7 +138,7 @@ export class PrefixIndex {
   /**
    * What evicting `pages` pages would cost those who come back for them: over the spans that would go, the time to
    * compute them again, weighed by their part of the engine's `hits` in the window (Preble's M). What a sequence there
-   * reads, or will, is not evicted. `recomputeMs` takes pages and the page that they begin at.
+   * reads, or will, is not evicted, nor what the last `match` found. `recomputeMs` takes pages and the page that they begin at.
    */
   evictionMs(
     engine: number,
@@ -147,7 +151,7 @@ export class PrefixIndex {
     let sumMs = 0;
     let span = this.#order.oldest(engine);
     for (let looked = 0; span !== null && left > 0 && looked < EVICTION_LOOK; looked++) {
-      if (span.promised(engine) === 0 && span.readers(engine) === 0) {
+      if (span.promised(engine) === 0 && span.readers(engine) === 0 && span.look !== this.#look) {
         const cached = span.cached(engine);
         const taken = Math.min(left, cached);
         const returns = span.hits(engine, nowMs, this.#windowMs);

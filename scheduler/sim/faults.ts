@@ -2,7 +2,7 @@ import type { EngineId } from "../core.ts";
 
 /** Something that goes wrong with one engine at a given time. */
 export type Fault = { readonly atMs: number; readonly engine: EngineId } & (
-  | /** Everything on it is lost; another takes its place after `backAfterMs`, or never. */ {
+  | /** Everything on it is lost, if it is not lost already; another takes its place after `backAfterMs`, or never. */ {
       readonly kind: "lost";
       readonly backAfterMs: number | null;
     }

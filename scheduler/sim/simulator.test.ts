@@ -79,7 +79,14 @@ class Chats implements Workload {
 
 function setup(overrides: Partial<SimulationSetup> = {}): SimulationSetup {
   const device = { profile: linearCost(5, 0.1), spec: deviceSpec({ pages: 256 }) };
-  return { workload: new Chats(1, 200), policy, devices: [device, device], seed: 1, ...overrides };
+  return {
+    workload: new Chats(1, 200),
+    policy,
+    devices: [device, device],
+    seed: 1,
+    checks: true,
+    ...overrides,
+  };
 }
 
 test("every call is answered in full, and the report adds up", () => {
@@ -154,7 +161,7 @@ test("a simulation ends early when asked to, and says so", () => {
 
 test("calls that can never fit are refused, and the report says how many", () => {
   const device = { profile: linearCost(5, 0.1), spec: deviceSpec({ pages: 256, contextMax: 60 }) };
-  const report = simulate(setup({ devices: [device], checks: true }));
+  const report = simulate(setup({ devices: [device] }));
   const refused = report.calls.filter(({ finish }) => finish === "rejected");
   expect(refused.length).toBeGreaterThan(20);
   expect(report.isComplete).toBe(true);
@@ -164,7 +171,7 @@ test("calls that can never fit are refused, and the report says how many", () =>
 describe("every promise is kept, at every event", () => {
   for (const [name, checked] of policies) {
     test(name, () => {
-      const report = simulate(setup({ policy: checked, checks: true }));
+      const report = simulate(setup({ policy: checked }));
       expect(report.isComplete).toBe(true);
       expect(report.historyHash).toBe(simulate(setup({ policy: checked })).historyHash);
     });
@@ -174,9 +181,7 @@ describe("every promise is kept, at every event", () => {
     "%s, with so few pages that sequences are preempted",
     (name) => {
       const device = { profile: linearCost(5, 0.1), spec: deviceSpec({ pages: 20 }) };
-      const report = simulate(
-        setup({ policy: policies.get(name)!, checks: true, devices: [device, device] }),
-      );
+      const report = simulate(setup({ policy: policies.get(name)!, devices: [device, device] }));
       expect(report.isComplete).toBe(true);
       expect(report.engines.some(({ evictedPages, preemptions }) => evictedPages + preemptions > 0)).toBe(
         true,
@@ -184,14 +189,14 @@ describe("every promise is kept, at every event", () => {
     },
   );
 
-  test("with losses, a slow device and lost notices", () => {
+  test.each(["ours", "vllm"])("%s, with losses, a slow device and lost notices", (name) => {
     const faults: readonly Fault[] = [
       { kind: "slow", engine: 1 as EngineId, atMs: 200, factor: 3 },
       { kind: "dropNotices", engine: 0 as EngineId, atMs: 400, count: 2 },
       { kind: "lost", engine: 0 as EngineId, atMs: 700, backAfterMs: 300 },
       { kind: "lost", engine: 1 as EngineId, atMs: 1300, backAfterMs: 100 },
     ];
-    const report = simulate(setup({ policy: policies.get("ours")!, checks: true, faults }));
+    const report = simulate(setup({ policy: policies.get(name)!, faults }));
     expect(report.isComplete).toBe(true);
     expect(report.calls.every(({ finish }) => finish === "stop" || finish === "length")).toBe(true);
   });

@@ -320,7 +320,7 @@ class Simulation implements CallObserver, SlotObserver {
     this.#history.note(this.#clock.nowMs(), BROKE, engine, fault.atMs);
     if (fault.kind === "slow") slot.slowDown(fault.factor);
     else if (fault.kind === "dropNotices") slot.dropNotices(fault.count);
-    else {
+    else if (slot.engine !== null) {
       const { backAfterMs } = fault;
       const reason = "The device was lost.";
       slot.lose();
