@@ -7,6 +7,7 @@ import { agentSessions, agentWorkload, parseAgentSession } from "./agents.ts";
 import { azureCalls, azureWorkload, parseAzure } from "./azure.ts";
 import { chatLengths, chatWorkload, parseLengths } from "./chat.ts";
 import { conversations, conversationWorkload, parseMooncake } from "./conversation.ts";
+import { documentWorkload } from "./documents.ts";
 import { mixedWorkload } from "./mixed.ts";
 import { burstyGapMs, exponentialGapMs, promptOf, tokensOfText } from "./parts.ts";
 import { parseToolBench, tools, toolsLike, toolWorkload } from "./tools.ts";
@@ -190,6 +191,34 @@ test("questions about one video share the video and nothing else", () => {
   expect(shares).toContain(0);
   expect(Math.max(...shares)).toBeGreaterThanOrEqual(2560);
   expectNear(mean(videos(1000, 1).map((video) => video.tokens)), 6800);
+});
+
+test("questions about documents share the root, the document and the section, and nothing else", () => {
+  const load = {
+    rootTokens: 50,
+    documents: 4,
+    documentTokens: { least: 300, most: 300 },
+    skew: 1,
+    sections: 2,
+    sectionTokens: { least: 200, most: 200 },
+    suffixTokens: { least: 20, most: 30 },
+    outputTokens: { least: 5, most: 9 },
+    tokensMax: 8,
+    calls: 2000,
+    callsPerSecond: 2,
+    variation: 1,
+    tenants: 3,
+  };
+  const calls = all(documentWorkload(load, 1));
+  const prompts = calls.map(({ promptTokens }) => promptTokens());
+  const common = new Set(prompts.slice(1).map((prompt) => commonPrefix(prompts[0]!, prompt)));
+  expect([...common].sort((a, b) => a - b)).toEqual([50, 350, 550]);
+  expect(calls.every(({ tokensMax, outputTokens }) => tokensMax === Math.max(8, outputTokens))).toBe(true);
+  expect(new Set(calls.map(({ service }) => service.tenant))).toEqual(new Set(["0", "1", "2"]));
+  expectNear(calls.at(-1)!.atMs, 1_000_000);
+  // The most popular of four by 1/k has 12 of 25 calls.
+  const counts = Map.groupBy(prompts, (prompt) => prompt[50]!);
+  expectNear(Math.max(...[...counts.values()].map((same) => same.length)), 960);
 });
 
 test("tools have the published lengths, popularity and sharing", () => {
