@@ -8,8 +8,8 @@ import { ours } from "../scheduler/policies.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "../scheduler/sim/factories.ts";
 import { replay } from "../scheduler/sim/replay.ts";
 import { flightWorkload } from "../scheduler/sim/what-if.ts";
+import { startEngines } from "./engines/start.ts";
 import { type Flight, readFlight } from "./flight-file.ts";
-import { startEngines } from "./threads.ts";
 
 /** Engines on real threads, recorded, and run again from the recording. */
 
@@ -22,7 +22,7 @@ async function record(): Promise<Flight> {
   const replaced = Promise.withResolvers<void>();
   const engines = await startEngines(
     {
-      workerUrl: new URL("./engine-worker.ts", import.meta.url).href,
+      workerUrl: new URL("./engines/worker.ts", import.meta.url).href,
       engines: 2,
       device: {
         kind: "simulated",

@@ -13,7 +13,7 @@ import {
 } from "../scheduler/fleet.ts";
 import { type FlightEntry, planHash } from "../scheduler/flight.ts";
 import type { EngineMessage, EngineReport } from "../scheduler/messages.ts";
-import { LoopClock } from "./loop-clock.ts";
+import { LoopClock } from "./engines/loop-clock.ts";
 
 /**
  * A fleet that writes down what it is told. Each call is a turn of its clock; what a listener does in answer to one is

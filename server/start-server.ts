@@ -7,14 +7,8 @@ import type { EngineId } from "../scheduler/core.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { demoModelFolder } from "./assets.ts";
 import { ApiKeys } from "./auth.ts";
-import { chooseBackend, type NativeChoice } from "./backend.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
-import type { DeviceSetup, LoadProgress } from "./engine-protocol.ts";
-import { Generator } from "./generation.ts";
-import { createApp } from "./http.ts";
-import { Lifecycle } from "./lifecycle.ts";
-import { LifetimeLoads } from "./lifetime-loads.ts";
-import { listen } from "./listen.ts";
+import { chooseBackend, type NativeChoice } from "./engines/backend.ts";
 import {
   chooseContext,
   modelNames,
@@ -22,14 +16,20 @@ import {
   planServing,
   type ServingPlan,
   stepTokensMax,
-} from "./plan.ts";
-import { servingPolicy } from "./serving-policy.ts";
+} from "./engines/plan.ts";
+import { servingPolicy } from "./engines/policy.ts";
+import type { DeviceSetup, LoadProgress } from "./engines/protocol.ts";
+import { startEngines } from "./engines/start.ts";
+import { Generator } from "./generation.ts";
+import { createApp } from "./http.ts";
+import { Lifecycle } from "./lifecycle.ts";
+import { LifetimeLoads } from "./lifetime-loads.ts";
+import { listen } from "./listen.ts";
 import { PlacementLog } from "./state.ts";
 import { Telemetry } from "./telemetry.ts";
 import { Encoder } from "./text/encoder.ts";
 import { openTemplateSource, openTokenizer } from "./text/model-text.ts";
 import { ChatTemplate } from "./text/template.ts";
-import { startEngines } from "./threads.ts";
 import { version } from "./version.ts";
 
 export interface StartEvents {
@@ -90,7 +90,7 @@ export async function startServer(
   let lifetime: LifetimeLoads | null = null;
   const running = await startEngines(
     {
-      workerUrl: new URL("./engine-worker.ts", import.meta.url).href,
+      workerUrl: new URL("./engines/worker.ts", import.meta.url).href,
       engines,
       device,
       policy: servingPolicy(config),

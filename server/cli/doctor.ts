@@ -11,10 +11,10 @@ import {
   openLibrary,
 } from "../../gpu/native.ts";
 import { demoModelFolder } from "../assets.ts";
-import { type Backend, chooseBackend, findGpus } from "../backend.ts";
 import type { Config } from "../config.ts";
+import { type Backend, chooseBackend, findGpus } from "../engines/backend.ts";
+import { planProblem, planServing, type ServingPlan } from "../engines/plan.ts";
 import { listenProblem } from "../listen.ts";
-import { planProblem, planServing, type ServingPlan } from "../plan.ts";
 import { version } from "../version.ts";
 import { describeEngines, describeNumbers, exposureProblem, memoryTable } from "./serve.ts";
 

@@ -2,7 +2,7 @@
 
 import { formatBytes } from "../../gpu/memory.ts";
 import type { LoadStage } from "../../gpu/native/open.ts";
-import type { LoadProgress } from "../engine-protocol.ts";
+import type { LoadProgress } from "../engines/protocol.ts";
 
 export interface ProgressLine {
   /** `share` is 0 … 1. */

@@ -4,7 +4,7 @@ import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
 import { widenedNote } from "../../gpu/model/formats.ts";
 import { matrixFormats } from "../../gpu/native.ts";
 import { type Config, ConfigError, isLoopback } from "../config.ts";
-import type { ServingPlan } from "../plan.ts";
+import type { ServingPlan } from "../engines/plan.ts";
 import { type RunningServer, startServer } from "../start-server.ts";
 import { progressLine, showLoading } from "./progress.ts";
 import { table } from "./table.ts";

@@ -4,8 +4,8 @@ import { chatService, type EngineId, type Finish, type TokenId } from "../../sch
 import { staticBudget } from "../../scheduler/engine-options.ts";
 import { ours, withChanges } from "../../scheduler/policies.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
-import type { DeviceSetup, LoadProgress } from "../../server/engine-protocol.ts";
-import { type EnginesConfig, type RunningEngines, startEngines } from "../../server/threads.ts";
+import type { DeviceSetup, LoadProgress } from "../../server/engines/protocol.ts";
+import { type EnginesConfig, type RunningEngines, startEngines } from "../../server/engines/start.ts";
 import { referenceModel } from "../reference/models.ts";
 import { cpuLibraryPath } from "./library.ts";
 
@@ -29,7 +29,7 @@ async function start(
   seen: LoadProgress[] = [],
 ): Promise<RunningEngines> {
   replaced = Promise.withResolvers();
-  const workerUrl = new URL("../../server/engine-worker.ts", import.meta.url).href;
+  const workerUrl = new URL("../../server/engines/worker.ts", import.meta.url).href;
   running = await startEngines(
     {
       workerUrl,

@@ -1,6 +1,6 @@
-import { ours } from "../scheduler/policies.ts";
-import type { Policy } from "../scheduler/policy.ts";
-import type { Config } from "./config.ts";
+import { ours } from "../../scheduler/policies.ts";
+import type { Policy } from "../../scheduler/policy.ts";
+import type { Config } from "../config.ts";
 
 /** How a server with these settings schedules. Without a target steps are as large as delays everybody least. */
 export function servingPolicy({

@@ -1,6 +1,6 @@
-import type { HostedDevice } from "../gpu/hosted-device.ts";
-import { greedySampling, type PageId, type SequenceId, type Step } from "../scheduler/core.ts";
-import { type LinearCost, linearCost } from "../scheduler/cost/linear.ts";
+import type { HostedDevice } from "../../gpu/hosted-device.ts";
+import { greedySampling, type PageId, type SequenceId, type Step } from "../../scheduler/core.ts";
+import { type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
 
 /** Rows that the kernels compute together. */
 const TILE_TOKENS = 16;

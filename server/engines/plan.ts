@@ -1,10 +1,10 @@
 /** What a server will run and how much memory it takes, worked out before anything is allocated. */
 
 import { dirname, join } from "node:path";
-import { formatBytes, type MemoryPlan, planMemory } from "../gpu/memory.ts";
-import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
-import { formatsOf, type Quant } from "../gpu/model/formats.ts";
-import { PAGE_TOKENS } from "../gpu/native/open.ts";
+import { formatBytes, type MemoryPlan, planMemory } from "../../gpu/memory.ts";
+import { type ModelFolder, openModelFolder } from "../../gpu/model/folder.ts";
+import { formatsOf, type Quant } from "../../gpu/model/formats.ts";
+import { PAGE_TOKENS } from "../../gpu/native/open.ts";
 import {
   type ComputeOptions,
   type EngineLimits,
@@ -15,9 +15,9 @@ import {
   matrixFormats,
   NativeError,
   type NativeLibrary,
-} from "../gpu/native.ts";
+} from "../../gpu/native.ts";
+import { type Config, ConfigError } from "../config.ts";
 import type { Backend } from "./backend.ts";
-import { type Config, ConfigError } from "./config.ts";
 
 /** Most alternatives per token that a request may ask for. */
 export const TOP_LOGPROBS_MAX = 20;

@@ -1,26 +1,26 @@
-import type { NativeModel } from "../gpu/native/open.ts";
-import { openLibrary } from "../gpu/native.ts";
-import type { EngineId, SequenceId } from "../scheduler/core.ts";
-import { BelievedCosts } from "../scheduler/cost/believed.ts";
-import { OnlineCostModel, type OnlineState } from "../scheduler/cost/online.ts";
-import type { DeviceSpec } from "../scheduler/device.ts";
-import type { Placement } from "../scheduler/dispatch/placement.ts";
-import { engineDefaults, readsNotices } from "../scheduler/engine-options.ts";
-import { Fleet } from "../scheduler/fleet.ts";
-import { FLIGHT_VERSION } from "../scheduler/flight.ts";
-import type { EngineReport } from "../scheduler/messages.ts";
-import type { Policy } from "../scheduler/policy.ts";
+import type { NativeModel } from "../../gpu/native/open.ts";
+import { openLibrary } from "../../gpu/native.ts";
+import type { EngineId, SequenceId } from "../../scheduler/core.ts";
+import { BelievedCosts } from "../../scheduler/cost/believed.ts";
+import { OnlineCostModel, type OnlineState } from "../../scheduler/cost/online.ts";
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import type { Placement } from "../../scheduler/dispatch/placement.ts";
+import { engineDefaults, readsNotices } from "../../scheduler/engine-options.ts";
+import { Fleet } from "../../scheduler/fleet.ts";
+import { FLIGHT_VERSION } from "../../scheduler/flight.ts";
+import type { EngineReport } from "../../scheduler/messages.ts";
+import type { Policy } from "../../scheduler/policy.ts";
+import { FlightWriter } from "../flight-file.ts";
+import { RecordedFleet } from "../flight-recorder.ts";
 import type {
   DeviceSetup,
   EngineSetup,
   LoadProgress,
   PlainEngineOptions,
   RehearsedLoss,
-} from "./engine-protocol.ts";
-import { EngineSupervisor } from "./engine-supervisor.ts";
-import { EngineThread } from "./engine-thread.ts";
-import { FlightWriter } from "./flight-file.ts";
-import { RecordedFleet } from "./flight-recorder.ts";
+} from "./protocol.ts";
+import { EngineSupervisor } from "./supervisor.ts";
+import { EngineThread } from "./thread.ts";
 
 /** The fleet in production: one thread per engine, linked by messages; a lost engine is replaced. */
 

@@ -1,4 +1,4 @@
-import type { Cancel, Clock } from "../scheduler/clock.ts";
+import type { Cancel, Clock } from "../../scheduler/clock.ts";
 
 interface Timer {
   readonly dueMs: number;

@@ -1,14 +1,14 @@
 /** Entry of an engine's thread: opens its device, hosts one Engine, and loops until it is told to stop. */
 import { receiveMessageOnPort } from "node:worker_threads";
-import { OnlineCostModel } from "../scheduler/cost/online.ts";
-import type { Device } from "../scheduler/device.ts";
-import { Engine } from "../scheduler/engine.ts";
-import type { EngineReport } from "../scheduler/messages.ts";
-import { openDevice } from "./engine-device.ts";
-import { type Inbox, runEngineLoop } from "./engine-loop.ts";
-import type { EngineStart, InboxMessage, WorkerMessage } from "./engine-protocol.ts";
-import { EngineRecorder } from "./flight-recorder.ts";
+import { OnlineCostModel } from "../../scheduler/cost/online.ts";
+import type { Device } from "../../scheduler/device.ts";
+import { Engine } from "../../scheduler/engine.ts";
+import type { EngineReport } from "../../scheduler/messages.ts";
+import { EngineRecorder } from "../flight-recorder.ts";
+import { type Inbox, runEngineLoop } from "./loop.ts";
 import { LoopClock } from "./loop-clock.ts";
+import { openDevice } from "./open-device.ts";
+import type { EngineStart, InboxMessage, WorkerMessage } from "./protocol.ts";
 
 declare const self: Worker;
 

@@ -1,19 +1,19 @@
-import { openModelFolder } from "../gpu/model/folder.ts";
+import { openModelFolder } from "../../gpu/model/folder.ts";
 import {
   closeNativeModel,
   type NativeModel,
   openCpuDevice,
   openGpuDevice,
   openNativeModel,
-} from "../gpu/native/open.ts";
-import { openLibrary } from "../gpu/native.ts";
-import { SimulatedDevice } from "../gpu/simulated/device.ts";
-import type { Clock } from "../scheduler/clock.ts";
-import type { EngineId } from "../scheduler/core.ts";
-import { type LinearCost, linearCost } from "../scheduler/cost/linear.ts";
-import type { Device } from "../scheduler/device.ts";
+} from "../../gpu/native/open.ts";
+import { openLibrary } from "../../gpu/native.ts";
+import { SimulatedDevice } from "../../gpu/simulated/device.ts";
+import type { Clock } from "../../scheduler/clock.ts";
+import type { EngineId } from "../../scheduler/core.ts";
+import { type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
+import type { Device } from "../../scheduler/device.ts";
 import { calibrate } from "./calibrate.ts";
-import type { DeviceSetup, LoadProgress } from "./engine-protocol.ts";
+import type { DeviceSetup, LoadProgress } from "./protocol.ts";
 
 export interface OpenedDevice {
   readonly device: Device;

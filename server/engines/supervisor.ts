@@ -1,4 +1,4 @@
-import type { EngineThread, Ready } from "./engine-thread.ts";
+import type { EngineThread, Ready } from "./thread.ts";
 
 const DELAYS_MS = [1000, 2000, 4000] as const;
 const WINDOW_MS = 10 * 60 * 1000;

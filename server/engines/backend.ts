@@ -1,9 +1,9 @@
 /** What computes: which library, on which GPUs, and why. Worked out before anything is loaded. */
 
 import { existsSync } from "node:fs";
-import { NativeError, openLibrary } from "../gpu/native.ts";
-import { type EngineLibrary, libraryPath } from "./assets.ts";
-import { ConfigError, type DeviceChoice } from "./config.ts";
+import { NativeError, openLibrary } from "../../gpu/native.ts";
+import { type EngineLibrary, libraryPath } from "../assets.ts";
+import { ConfigError, type DeviceChoice } from "../config.ts";
 
 export interface Backend {
   readonly kind: EngineLibrary;

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { RestartRule } from "./engine-supervisor.ts";
+import { RestartRule } from "./supervisor.ts";
 
 const minuteMs = 60_000;
 

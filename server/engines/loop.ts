@@ -1,8 +1,8 @@
-import type { HostedDevice } from "../gpu/hosted-device.ts";
-import type { Device } from "../scheduler/device.ts";
-import type { Engine } from "../scheduler/engine.ts";
-import type { InboxMessage } from "./engine-protocol.ts";
+import type { HostedDevice } from "../../gpu/hosted-device.ts";
+import type { Device } from "../../scheduler/device.ts";
+import type { Engine } from "../../scheduler/engine.ts";
 import type { LoopClock } from "./loop-clock.ts";
+import type { InboxMessage } from "./protocol.ts";
 
 /** Where an engine's messages come from. */
 export interface Inbox {

@@ -1,13 +1,19 @@
 import { afterEach, expect, test } from "bun:test";
-import { chatService, type EngineId, type Finish, type Sampling, type TokenId } from "../scheduler/core.ts";
-import type { Unplaced } from "../scheduler/fleet.ts";
-import { ours } from "../scheduler/policies.ts";
-import type { DeviceSetup } from "./engine-protocol.ts";
-import { type EnginesConfig, type RunningEngines, startEngines } from "./threads.ts";
+import {
+  chatService,
+  type EngineId,
+  type Finish,
+  type Sampling,
+  type TokenId,
+} from "../../scheduler/core.ts";
+import type { Unplaced } from "../../scheduler/fleet.ts";
+import { ours } from "../../scheduler/policies.ts";
+import type { DeviceSetup } from "./protocol.ts";
+import { type EnginesConfig, type RunningEngines, startEngines } from "./start.ts";
 
 /** Engines on real threads, computing on simulated devices. */
 
-const workerUrl = new URL("./engine-worker.ts", import.meta.url).href;
+const workerUrl = new URL("./worker.ts", import.meta.url).href;
 
 const simulated: DeviceSetup = {
   kind: "simulated",
