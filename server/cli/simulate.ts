@@ -9,7 +9,7 @@ import { simulate } from "../../scheduler/sim/simulator.ts";
 import { flightCosts, flightWorkload } from "../../scheduler/sim/what-if.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
 import { ConfigError, decimal, integer, list, optional, text } from "../config.ts";
-import { FlightWriter, readFlight } from "../flight-file.ts";
+import { FlightWriter, readFlight } from "../recording/file.ts";
 import { comparisonTable, type NamedReport } from "../simulate/compare.ts";
 import { type NamedWorkload, openWorkload, tracesFolder, workloadNames } from "../simulate/traces.ts";
 import {

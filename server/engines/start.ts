@@ -10,8 +10,8 @@ import { Fleet } from "../../scheduler/fleet.ts";
 import { FLIGHT_VERSION } from "../../scheduler/flight.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import type { Policy } from "../../scheduler/policy.ts";
-import { FlightWriter } from "../flight-file.ts";
-import { RecordedFleet } from "../flight-recorder.ts";
+import { FlightWriter } from "../recording/file.ts";
+import { RecordedFleet } from "../recording/recorder.ts";
 import type {
   DeviceSetup,
   EngineSetup,

@@ -4,7 +4,7 @@ import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
-import { EngineRecorder } from "../flight-recorder.ts";
+import { EngineRecorder } from "../recording/recorder.ts";
 import { type Inbox, runEngineLoop } from "./loop.ts";
 import { LoopClock } from "./loop-clock.ts";
 import { openDevice } from "./open-device.ts";

@@ -2,8 +2,8 @@
 
 import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
 import { Packr, Unpackr } from "msgpackr";
-import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../scheduler/flight.ts";
-import { ConfigError } from "./config.ts";
+import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../../scheduler/flight.ts";
+import { ConfigError } from "../config.ts";
 
 const options = { useRecords: false, moreTypes: true } as const;
 const LENGTH_BYTES = 4;

@@ -1,19 +1,19 @@
 /** The flight recorder: writes down what fleet and engines are told and what they decide (scheduler/flight.ts). */
 
-import type { EngineId, SequenceId, SequenceSpec, Step, StepResult } from "../scheduler/core.ts";
-import type { DeviceSpec } from "../scheduler/device.ts";
-import type { Placement } from "../scheduler/dispatch/placement.ts";
-import type { Engine } from "../scheduler/engine.ts";
+import type { EngineId, SequenceId, SequenceSpec, Step, StepResult } from "../../scheduler/core.ts";
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import type { Placement } from "../../scheduler/dispatch/placement.ts";
+import type { Engine } from "../../scheduler/engine.ts";
 import {
   type EngineLink,
   Fleet,
   type FleetOptions,
   type SequenceListener,
   type Unplaced,
-} from "../scheduler/fleet.ts";
-import { type FlightEntry, planHash } from "../scheduler/flight.ts";
-import type { EngineMessage, EngineReport } from "../scheduler/messages.ts";
-import { LoopClock } from "./engines/loop-clock.ts";
+} from "../../scheduler/fleet.ts";
+import { type FlightEntry, planHash } from "../../scheduler/flight.ts";
+import type { EngineMessage, EngineReport } from "../../scheduler/messages.ts";
+import { LoopClock } from "../engines/loop-clock.ts";
 
 /**
  * A fleet that writes down what it is told. Each call is a turn of its clock; what a listener does in answer to one is

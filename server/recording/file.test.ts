@@ -2,10 +2,10 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { EngineId, SequenceId } from "../scheduler/core.ts";
-import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../scheduler/flight.ts";
-import { deviceSpec, sequenceSpec } from "../scheduler/sim/factories.ts";
-import { FlightWriter, readFlight } from "./flight-file.ts";
+import type { EngineId, SequenceId } from "../../scheduler/core.ts";
+import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../../scheduler/flight.ts";
+import { deviceSpec, sequenceSpec } from "../../scheduler/sim/factories.ts";
+import { FlightWriter, readFlight } from "./file.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "bunting-flight-"));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -2,14 +2,14 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { EngineId, Finish } from "../scheduler/core.ts";
-import type { FlightEntry } from "../scheduler/flight.ts";
-import { ours } from "../scheduler/policies.ts";
-import { deviceSpec, sequenceSpec, tokensFrom } from "../scheduler/sim/factories.ts";
-import { replay } from "../scheduler/sim/replay.ts";
-import { flightWorkload } from "../scheduler/sim/what-if.ts";
-import { startEngines } from "./engines/start.ts";
-import { type Flight, readFlight } from "./flight-file.ts";
+import type { EngineId, Finish } from "../../scheduler/core.ts";
+import type { FlightEntry } from "../../scheduler/flight.ts";
+import { ours } from "../../scheduler/policies.ts";
+import { deviceSpec, sequenceSpec, tokensFrom } from "../../scheduler/sim/factories.ts";
+import { replay } from "../../scheduler/sim/replay.ts";
+import { flightWorkload } from "../../scheduler/sim/what-if.ts";
+import { startEngines } from "../engines/start.ts";
+import { type Flight, readFlight } from "./file.ts";
 
 /** Engines on real threads, recorded, and run again from the recording. */
 
@@ -22,7 +22,7 @@ async function record(): Promise<Flight> {
   const replaced = Promise.withResolvers<void>();
   const engines = await startEngines(
     {
-      workerUrl: new URL("./engines/worker.ts", import.meta.url).href,
+      workerUrl: new URL("../engines/worker.ts", import.meta.url).href,
       engines: 2,
       device: {
         kind: "simulated",
