@@ -29,8 +29,8 @@ interface Example {
 const examples: Readonly<Record<string, Example>> = {
   "imports follow the layers": {
     rule: importRule,
-    bad: { "scheduler/engine.ts": 'import { x } from "../server/http.ts";' },
-    problem: "scheduler/engine.ts imports server/http.ts",
+    bad: { "scheduler/engine.ts": 'import { x } from "../server/http/app.ts";' },
+    problem: "scheduler/engine.ts imports server/http/app.ts",
   },
   "the scheduler is pure": {
     rule: purityRule,

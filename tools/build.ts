@@ -6,7 +6,7 @@
 import { readdirSync, statSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import type { BunPlugin } from "bun";
-import { bundlePage } from "../server/page-files.ts";
+import { bundlePage } from "../server/http/page-files.ts";
 
 const root = resolve(import.meta.dir, "..");
 const outfile = resolve(process.argv[2] ?? join(root, "dist", "bunting"));
@@ -35,7 +35,7 @@ async function embeddedModule(files: ReadonlyMap<string, string>): Promise<strin
   return `${imports.join("\n")}\nexport const embeddedFiles = [\n${entries.join("\n")}\n];\n`;
 }
 
-/** Takes the place of server/page-files.ts: the page as it is bundled now. */
+/** Takes the place of server/http/page-files.ts: the page as it is bundled now. */
 async function pageModule(): Promise<string> {
   return `export const bundlePage = async () => ${JSON.stringify(await bundlePage())};\n`;
 }

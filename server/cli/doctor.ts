@@ -14,7 +14,7 @@ import { demoModelFolder } from "../assets.ts";
 import type { Config } from "../config.ts";
 import { type Backend, chooseBackend, findGpus } from "../engines/backend.ts";
 import { planProblem, planServing, type ServingPlan } from "../engines/plan.ts";
-import { listenProblem } from "../listen.ts";
+import { listenProblem } from "../http/listen.ts";
 import { version } from "../version.ts";
 import { describeEngines, describeNumbers, exposureProblem, memoryTable } from "./serve.ts";
 

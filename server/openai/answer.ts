@@ -1,5 +1,4 @@
 import type { TextDelta } from "../choice-text.ts";
-import { type ApiError, badRequest, engineError, unavailable } from "../errors.ts";
 import type {
   ChoiceFinish,
   Generation,
@@ -8,8 +7,9 @@ import type {
   Generator,
   Usage,
 } from "../generation.ts";
-import type { Lifecycle } from "../lifecycle.ts";
-import type { Telemetry } from "../telemetry.ts";
+import { type ApiError, badRequest, engineError, unavailable } from "../http/errors.ts";
+import type { Lifecycle } from "../http/lifecycle.ts";
+import type { Telemetry } from "../http/telemetry.ts";
 
 export interface AnswerServices {
   readonly generator: Generator;

@@ -1,5 +1,5 @@
 import type { TokenId } from "../../scheduler/core.ts";
-import { badRequest, contextExceeded, unavailable } from "../errors.ts";
+import { badRequest, contextExceeded, unavailable } from "../http/errors.ts";
 import { plainText, type RenderedPrompt } from "../text/control-text.ts";
 import { type Encoder, EncoderBusyError } from "../text/encoder.ts";
 import { type ChatTemplate, TemplateError, type ChatMessage as TemplateMessage } from "../text/template.ts";

@@ -1,8 +1,8 @@
 import type { TokenId } from "../../scheduler/core.ts";
 import type { TextDelta, TokenEntry } from "../choice-text.ts";
-import { ApiError, errorBody } from "../errors.ts";
 import type { ChoiceFinish, GenerationRequest, Usage } from "../generation.ts";
-import { EventStream, type EventStreamLimits } from "../sse.ts";
+import { ApiError, errorBody } from "../http/errors.ts";
+import { EventStream, type EventStreamLimits } from "../http/sse.ts";
 import { Answer, type AnswerServices } from "./answer.ts";
 import type { CommonRequest } from "./schema.ts";
 

@@ -2,8 +2,9 @@
  * The door: JSON of unknown content in, a typed request with every default applied out. What could not be honoured is
  * refused by name; what changes nothing in the answer is accepted and listed in `ignored`.
  */
-import { badRequest, modelNotFound } from "../errors.ts";
+
 import type { GenerationRequest } from "../generation.ts";
+import { badRequest, modelNotFound } from "../http/errors.ts";
 import { toolCallTags } from "../text/tool-calls.ts";
 import { Fields } from "./fields.ts";
 import {

@@ -1,5 +1,5 @@
 import type { TokenId } from "../../scheduler/core.ts";
-import { badRequest } from "../errors.ts";
+import { badRequest } from "../http/errors.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { Fields, refusal } from "./fields.ts";
 import { addGenerationPromptOf, messagesOf, templateArgumentsOf, tokensOf } from "./inputs.ts";

@@ -1,5 +1,5 @@
 import { explain } from "../../scheduler/dispatch/explain.ts";
-import type { EngineSnapshot, PlacementSnapshot } from "../state.ts";
+import type { EngineSnapshot, PlacementSnapshot } from "../http/state.ts";
 import { fromTemplate, within } from "./dom.ts";
 import { placementLine } from "./placement-line.ts";
 

@@ -1,5 +1,5 @@
 import { authorization, ServerError, serverError } from "../cli/client.ts";
-import type { EngineSnapshot, Snapshot } from "../state.ts";
+import type { EngineSnapshot, Snapshot } from "../http/state.ts";
 import type { ApiKeyForm } from "./api-key.ts";
 import { element } from "./dom.ts";
 import { EngineView } from "./engine-view.ts";

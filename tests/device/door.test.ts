@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel, PAGE_TOKENS } from "../../gpu/native/open.ts";
 import type { SampleRow, SequenceId } from "../../scheduler/core.ts";
-import { ApiError } from "../../server/errors.ts";
+import { ApiError } from "../../server/http/errors.ts";
 import { requestLimits } from "../../server/openai/request-limits.ts";
 import { parseCompletionRequest } from "../../server/openai/schema.ts";
 import type { ServedModel } from "../../server/openai/served-model.ts";

@@ -1,7 +1,7 @@
 /** The page at `/`: what is served, and that a browser can talk to the model with it. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import type { EngineId, SequenceId } from "../../scheduler/core.ts";
-import type { Snapshot } from "../../server/state.ts";
+import type { Snapshot } from "../../server/http/state.ts";
 import { Browser, chromium, type Page } from "./browser.ts";
 import { bodyOf, chatBody, post, startTestServer, type TestServer } from "./server.ts";
 

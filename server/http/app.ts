@@ -4,27 +4,27 @@
  * through `onError` as OpenAI's error body.
  */
 import { Elysia } from "elysia";
-import type { DeviceSpec } from "../scheduler/device.ts";
-import type { Fleet } from "../scheduler/fleet.ts";
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import type { Fleet } from "../../scheduler/fleet.ts";
+import type { Generator } from "../generation.ts";
+import { answerChat } from "../openai/chat.ts";
+import { answerCompletion } from "../openai/completions.ts";
+import { modelById, modelList } from "../openai/models.ts";
+import type { PromptServices } from "../openai/prompt.ts";
+import type { Exchange, RespondLimits } from "../openai/respond.ts";
+import { parseChatRequest, parseCompletionRequest } from "../openai/schema.ts";
+import type { ServedModel } from "../openai/served-model.ts";
+import { answerDetokenize, answerTokenize } from "../openai/tokenize.ts";
+import type { Encoder } from "../text/encoder.ts";
+import type { ChatTemplate } from "../text/template.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
 import type { ApiKeys } from "./auth.ts";
+import { type BodyLimits, readJsonBody } from "./body.ts";
 import { ApiError, asApiError, badRequest, errorResponse, quote } from "./errors.ts";
-import type { Generator } from "./generation.ts";
-import { type BodyLimits, readJsonBody } from "./json-body.ts";
 import type { Lifecycle } from "./lifecycle.ts";
-import { answerChat } from "./openai/chat.ts";
-import { answerCompletion } from "./openai/completions.ts";
-import { modelById, modelList } from "./openai/models.ts";
-import type { PromptServices } from "./openai/prompt.ts";
-import type { Exchange, RespondLimits } from "./openai/respond.ts";
-import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
-import type { ServedModel } from "./openai/served-model.ts";
-import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
+import { pageFile } from "./page.ts";
 import { engineSnapshots, type PlacementLog, type Snapshot } from "./state.ts";
 import type { Telemetry } from "./telemetry.ts";
-import type { Encoder } from "./text/encoder.ts";
-import type { ChatTemplate } from "./text/template.ts";
-import type { Tokenizer } from "./text/tokenizer.ts";
-import { pageFile } from "./web.ts";
 
 export interface HttpLimits extends BodyLimits, RespondLimits {
   /** Names and values of all headers. Bun itself ends a head of 16 KiB or 200 headers, without a body. */

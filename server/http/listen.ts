@@ -1,8 +1,8 @@
 /** Listening on the configured address, from before there is anything to answer with. */
 
-import { type Config, ConfigError } from "./config.ts";
+import { type Config, ConfigError } from "../config.ts";
+import { listenOptions } from "./app.ts";
 import { asApiError, errorResponse } from "./errors.ts";
-import { listenOptions } from "./http.ts";
 import { Lifecycle } from "./lifecycle.ts";
 
 type Address = Pick<Config, "host" | "port">;

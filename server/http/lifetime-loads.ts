@@ -1,5 +1,5 @@
-import type { EngineId } from "../scheduler/core.ts";
-import type { EngineLoad } from "../scheduler/messages.ts";
+import type { EngineId } from "../../scheduler/core.ts";
+import type { EngineLoad } from "../../scheduler/messages.ts";
 
 const totals = [
   "stepsTotal",

@@ -1,8 +1,8 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
-import type { EngineId } from "../scheduler/core.ts";
-import type { DeviceSpec } from "../scheduler/device.ts";
-import type { PlacementReason } from "../scheduler/dispatch/placement.ts";
-import type { EngineLoad } from "../scheduler/messages.ts";
+import type { EngineId } from "../../scheduler/core.ts";
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import type { PlacementReason } from "../../scheduler/dispatch/placement.ts";
+import type { EngineLoad } from "../../scheduler/messages.ts";
 
 /**
  * What the server tells of itself, as Prometheus text. Names that begin with `vllm:` are those that dashboards and

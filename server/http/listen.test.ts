@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { ConfigError } from "./config.ts";
+import { ConfigError } from "../config.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { listen, listenProblem } from "./listen.ts";
 

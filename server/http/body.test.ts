@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { runs } from "../tests/support/property.ts";
+import { runs } from "../../tests/support/property.ts";
+import { type BodyLimits, parseJson, readJsonBody } from "./body.ts";
 import { ApiError } from "./errors.ts";
-import { type BodyLimits, parseJson, readJsonBody } from "./json-body.ts";
 
 const limits: BodyLimits = { bodyBytesMax: 1000, jsonDepthMax: 8, jsonKeysMax: 20, bodyTimeoutMs: 5000 };
 

@@ -1,7 +1,7 @@
-import type { SequenceId } from "../scheduler/core.ts";
-import type { DeviceSpec } from "../scheduler/device.ts";
-import type { Placement } from "../scheduler/dispatch/placement.ts";
-import type { EngineLoad } from "../scheduler/messages.ts";
+import type { SequenceId } from "../../scheduler/core.ts";
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import type { Placement } from "../../scheduler/dispatch/placement.ts";
+import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { ServerState } from "./lifecycle.ts";
 
 /** The answer of `GET /state`: what the server does at this moment, for those who watch. Its totals only grow, so that

@@ -1,9 +1,9 @@
 /** What the page says of a placement. */
 
 import { expect, test } from "bun:test";
-import type { EngineId } from "../scheduler/core.ts";
-import type { PlacementCost } from "../scheduler/dispatch/placement.ts";
-import { placementLine } from "./web/placement-line.ts";
+import type { EngineId } from "../../scheduler/core.ts";
+import type { PlacementCost } from "../../scheduler/dispatch/placement.ts";
+import { placementLine } from "../web/placement-line.ts";
 
 function cost(engine: number, loadMs: number, cachedTokens = 0): PlacementCost {
   const rest = { evictMs: 0, promptMs: 20.4, decodeMs: 0, harmMs: 0, followMs: 900 };

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
-import type { EngineId } from "../scheduler/core.ts";
-import { Fleet } from "../scheduler/fleet.ts";
-import type { EngineLoad } from "../scheduler/messages.ts";
-import { deviceSpec } from "../scheduler/sim/factories.ts";
+import type { EngineId } from "../../scheduler/core.ts";
+import { Fleet } from "../../scheduler/fleet.ts";
+import type { EngineLoad } from "../../scheduler/messages.ts";
+import { deviceSpec } from "../../scheduler/sim/factories.ts";
 import { LifetimeLoads } from "./lifetime-loads.ts";
 
 const idle = new Fleet([{ link: { send: () => {} }, spec: deviceSpec() }]).loads()[0]!;
