@@ -5,6 +5,7 @@ import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
 import type { EngineId } from "../scheduler/core.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
+import { Generator } from "./answer/generation.ts";
 import { demoModelFolder } from "./assets.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import { chooseBackend, type NativeChoice } from "./engines/backend.ts";
@@ -19,7 +20,6 @@ import {
 import { servingPolicy } from "./engines/policy.ts";
 import type { DeviceSetup, LoadProgress } from "./engines/protocol.ts";
 import { startEngines } from "./engines/start.ts";
-import { Generator } from "./generation.ts";
 import { createApp } from "./http/app.ts";
 import { ApiKeys } from "./http/auth.ts";
 import { Lifecycle } from "./http/lifecycle.ts";

@@ -6,7 +6,7 @@
 import { Elysia } from "elysia";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { Fleet } from "../../scheduler/fleet.ts";
-import type { Generator } from "../generation.ts";
+import type { Generator } from "../answer/generation.ts";
 import { answerChat } from "../openai/chat.ts";
 import { answerCompletion } from "../openai/completions.ts";
 import { modelById, modelList } from "../openai/models.ts";

@@ -1,7 +1,7 @@
 import type { TokenId } from "../../scheduler/core.ts";
-import type { ChoiceFinish } from "../generation.ts";
+import type { ChoiceFinish } from "../answer/generation.ts";
+import { type MessagePart, MessageReader } from "../answer/message.ts";
 import { chatLogprobs } from "./logprobs.ts";
-import { type MessagePart, MessageReader } from "./message.ts";
 import { chatPromptTokens, expectFits, type PromptServices } from "./prompt.ts";
 import { type AnswerFormat, type Exchange, respond } from "./respond.ts";
 import type { ChatRequest } from "./schema.ts";

@@ -12,7 +12,7 @@ import type { DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine-options.ts";
 import { Fleet } from "../../scheduler/fleet.ts";
-import { Generator } from "../../server/generation.ts";
+import { Generator } from "../../server/answer/generation.ts";
 import { createApp, type HttpLimits, listenOptions } from "../../server/http/app.ts";
 import { ApiKeys, type KeySources } from "../../server/http/auth.ts";
 import { Lifecycle } from "../../server/http/lifecycle.ts";

@@ -1,7 +1,7 @@
-import type { Sampling, TokenId, TokenLogprobs } from "../scheduler/core.ts";
-import { StreamDetokenizer } from "./text/detokenizer.ts";
-import { StopMatcher } from "./text/stop.ts";
-import type { Tokenizer } from "./text/tokenizer.ts";
+import type { Sampling, TokenId, TokenLogprobs } from "../../scheduler/core.ts";
+import { StreamDetokenizer } from "../text/detokenizer.ts";
+import { StopMatcher } from "../text/stop.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
 
 /** The part of a request that decides what of its tokens is text. */
 export interface TextRules {

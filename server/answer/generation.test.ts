@@ -1,13 +1,14 @@
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import fc from "fast-check";
-import type { Cancel, Clock } from "../scheduler/clock.ts";
-import type { EngineId, Sampled, Service, Step, StepResult, TokenId } from "../scheduler/core.ts";
-import type { Device, DeviceSpec } from "../scheduler/device.ts";
-import { Engine } from "../scheduler/engine.ts";
-import { Fleet } from "../scheduler/fleet.ts";
-import { sampling } from "../scheduler/sim/factories.ts";
-import { runs } from "../tests/support/property.ts";
+import type { Cancel, Clock } from "../../scheduler/clock.ts";
+import type { EngineId, Sampled, Service, Step, StepResult, TokenId } from "../../scheduler/core.ts";
+import type { Device, DeviceSpec } from "../../scheduler/device.ts";
+import { Engine } from "../../scheduler/engine.ts";
+import { Fleet } from "../../scheduler/fleet.ts";
+import { sampling } from "../../scheduler/sim/factories.ts";
+import { runs } from "../../tests/support/property.ts";
+import { loadTokenizer } from "../text/tokenizer.ts";
 import type { TextDelta } from "./choice-text.ts";
 import {
   type ChoiceFinish,
@@ -17,7 +18,6 @@ import {
   Generator,
   type Usage,
 } from "./generation.ts";
-import { loadTokenizer } from "./text/tokenizer.ts";
 
 const tokenizer = loadTokenizer(join(import.meta.dir, "../tests/reference/tokenizers/qwen"));
 const eos = tokenizer.tokenOf("<|im_end|>")!;

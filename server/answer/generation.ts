@@ -5,10 +5,10 @@ import {
   type SequenceId,
   type TokenId,
   type TokenLogprobs,
-} from "../scheduler/core.ts";
-import type { Fleet } from "../scheduler/fleet.ts";
+} from "../../scheduler/core.ts";
+import type { Fleet } from "../../scheduler/fleet.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
 import { ChoiceText, type TextDelta, type TextRules } from "./choice-text.ts";
-import type { Tokenizer } from "./text/tokenizer.ts";
 
 /**
  * From a parsed request to text: a prompt's sequences on the fleet become, per choice, text deltas, log

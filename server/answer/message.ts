@@ -1,5 +1,5 @@
+import type { ToolUse } from "../openai/tools.ts";
 import { type AnswerPart, type ToolCall, ToolCallParser } from "../text/tool-calls.ts";
-import type { ToolUse } from "./tools.ts";
 
 export type MessagePart =
   | { readonly kind: "text"; readonly text: string }

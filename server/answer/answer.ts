@@ -1,4 +1,7 @@
-import type { TextDelta } from "../choice-text.ts";
+import { type ApiError, badRequest, engineError, unavailable } from "../http/errors.ts";
+import type { Lifecycle } from "../http/lifecycle.ts";
+import type { Telemetry } from "../http/telemetry.ts";
+import type { TextDelta } from "./choice-text.ts";
 import type {
   ChoiceFinish,
   Generation,
@@ -6,10 +9,7 @@ import type {
   GenerationRequest,
   Generator,
   Usage,
-} from "../generation.ts";
-import { type ApiError, badRequest, engineError, unavailable } from "../http/errors.ts";
-import type { Lifecycle } from "../http/lifecycle.ts";
-import type { Telemetry } from "../http/telemetry.ts";
+} from "./generation.ts";
 
 export interface AnswerServices {
   readonly generator: Generator;
