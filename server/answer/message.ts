@@ -1,4 +1,4 @@
-import type { ToolUse } from "../openai/tools.ts";
+import type { ToolUse } from "../api/openai/tools.ts";
 import { type AnswerPart, type ToolCall, ToolCallParser } from "../text/tool-calls.ts";
 
 export type MessagePart =

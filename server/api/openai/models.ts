@@ -1,4 +1,4 @@
-import { modelNotFound } from "../http/errors.ts";
+import { modelNotFound } from "../../http/errors.ts";
 import type { ServedModel } from "./served-model.ts";
 
 /** GET /v1/models. Every name the model answers to is an entry; `root` is its id. `createdSeconds`: start of serving. */

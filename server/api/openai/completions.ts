@@ -1,4 +1,4 @@
-import type { TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../../scheduler/core.ts";
 import { completionLogprobs } from "./logprobs.ts";
 import { expectFits, type PromptServices, promptTokens } from "./prompt.ts";
 import { type AnswerFormat, type Exchange, respond } from "./respond.ts";

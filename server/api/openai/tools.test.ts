@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { ApiError } from "../http/errors.ts";
+import { ApiError } from "../../http/errors.ts";
 import { Fields } from "./fields.ts";
 import { messagesOf } from "./inputs.ts";
 import { pastToolCallsOf, toolUseOf } from "./tools.ts";

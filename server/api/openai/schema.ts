@@ -3,9 +3,9 @@
  * refused by name; what changes nothing in the answer is accepted and listed in `ignored`.
  */
 
-import type { GenerationRequest } from "../answer/generation.ts";
-import { badRequest, modelNotFound } from "../http/errors.ts";
-import { toolCallTags } from "../text/tool-calls.ts";
+import type { GenerationRequest } from "../../answer/generation.ts";
+import { badRequest, modelNotFound } from "../../http/errors.ts";
+import { toolCallTags } from "../../text/tool-calls.ts";
 import { Fields } from "./fields.ts";
 import {
   addGenerationPromptOf,

@@ -1,9 +1,9 @@
-import type { TokenId } from "../../scheduler/core.ts";
-import { Answer, type AnswerServices } from "../answer/answer.ts";
-import type { TextDelta, TokenEntry } from "../answer/choice-text.ts";
-import type { ChoiceFinish, GenerationRequest, Usage } from "../answer/generation.ts";
-import { ApiError, errorBody } from "../http/errors.ts";
-import { EventStream, type EventStreamLimits } from "../http/sse.ts";
+import type { TokenId } from "../../../scheduler/core.ts";
+import { Answer, type AnswerServices } from "../../answer/answer.ts";
+import type { TextDelta, TokenEntry } from "../../answer/choice-text.ts";
+import type { ChoiceFinish, GenerationRequest, Usage } from "../../answer/generation.ts";
+import { ApiError, errorBody } from "../../http/errors.ts";
+import { EventStream, type EventStreamLimits } from "../../http/sse.ts";
 import type { CommonRequest } from "./schema.ts";
 
 export interface RespondLimits extends EventStreamLimits {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { requestLimits } from "./request-limits.ts";
 import { harmless, unsupported } from "./support.ts";
 
-const reference = readFileSync(join(import.meta.dir, "../../docs/reference/http.md"), "utf8");
+const reference = readFileSync(join(import.meta.dir, "../../../docs/reference/http.md"), "utf8");
 
 test("the reference names every field that is refused or has no effect", () => {
   const missing = [...harmless, ...Object.keys(unsupported)].filter(

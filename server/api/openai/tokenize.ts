@@ -1,6 +1,6 @@
-import type { TokenId } from "../../scheduler/core.ts";
-import { badRequest } from "../http/errors.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
+import type { TokenId } from "../../../scheduler/core.ts";
+import { badRequest } from "../../http/errors.ts";
+import type { Tokenizer } from "../../text/tokenizer.ts";
 import { Fields, refusal } from "./fields.ts";
 import { addGenerationPromptOf, messagesOf, templateArgumentsOf, tokensOf } from "./inputs.ts";
 import { chatPromptTokens, type PromptServices, promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";

@@ -1,5 +1,5 @@
 /** What of the wire is not supported: refused when it would change the answer, listed when it would not. */
-import { badRequest, quote } from "../http/errors.ts";
+import { badRequest, quote } from "../../http/errors.ts";
 import type { Fields } from "./fields.ts";
 import { requestLimits } from "./request-limits.ts";
 

@@ -1,8 +1,8 @@
 /** Functions that a model may call: how a request defines them, and how a conversation tells of calls made before. */
 
-import { parseJson } from "../http/body.ts";
-import { ApiError, badRequest, quote } from "../http/errors.ts";
-import { toolNamePattern } from "../text/tool-calls.ts";
+import { parseJson } from "../../http/body.ts";
+import { ApiError, badRequest, quote } from "../../http/errors.ts";
+import { toolNamePattern } from "../../text/tool-calls.ts";
 import { type Fields, fieldsOf, refusal } from "./fields.ts";
 import { requestLimits } from "./request-limits.ts";
 

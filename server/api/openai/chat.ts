@@ -1,6 +1,6 @@
-import type { TokenId } from "../../scheduler/core.ts";
-import type { ChoiceFinish } from "../answer/generation.ts";
-import { type MessagePart, MessageReader } from "../answer/message.ts";
+import type { TokenId } from "../../../scheduler/core.ts";
+import type { ChoiceFinish } from "../../answer/generation.ts";
+import { type MessagePart, MessageReader } from "../../answer/message.ts";
 import { chatLogprobs } from "./logprobs.ts";
 import { chatPromptTokens, expectFits, type PromptServices } from "./prompt.ts";
 import { type AnswerFormat, type Exchange, respond } from "./respond.ts";

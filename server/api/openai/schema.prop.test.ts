@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { runs } from "../../tests/support/property.ts";
-import { ApiError } from "../http/errors.ts";
+import { runs } from "../../../tests/support/property.ts";
+import { ApiError } from "../../http/errors.ts";
 import { requestLimits } from "./request-limits.ts";
 import { parseChatRequest, parseCompletionRequest } from "./schema.ts";
 import type { ServedModel } from "./served-model.ts";
