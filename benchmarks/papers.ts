@@ -10,7 +10,7 @@
  */
 
 import { parseArgs } from "node:util";
-import { tracesFolder } from "../server/simulate/traces.ts";
+import { tracesFolder } from "../server/cli/simulate/traces.ts";
 import type { Bench } from "./papers/bench.ts";
 import { hitRate } from "./papers/mooncake.ts";
 import { againstRoundRobin, latencyByRate } from "./papers/preble.ts";

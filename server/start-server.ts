@@ -126,7 +126,7 @@ export async function startServer(
   const { predictionErrors } = running;
   telemetry = new Telemetry({ modelName: names[0]!, version, specs, loads, predictionErrors });
 
-  const encoder = new Encoder(tokenizer, modelDir, new URL("./tokenizer-worker.ts", import.meta.url).href);
+  const encoder = new Encoder(tokenizer, modelDir, new URL("./text/worker.ts", import.meta.url).href);
   const app = createApp({
     fleet: { loads },
     specs,

@@ -14,7 +14,7 @@ import {
   conversationWorkload,
   parseMooncake,
 } from "../../scheduler/sim/workloads/conversation.ts";
-import { readTrace } from "../../server/simulate/traces.ts";
+import { readTrace } from "../../server/cli/simulate/traces.ts";
 import { allAnswered, type Bench, devices, seconds } from "./bench.ts";
 import { row } from "./table.ts";
 

@@ -9,7 +9,7 @@ import type { Policy } from "../../scheduler/policy.ts";
 import type { SimulationReport } from "../../scheduler/sim/report.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
-import { openWorkload } from "../../server/simulate/traces.ts";
+import { openWorkload } from "../../server/cli/simulate/traces.ts";
 import { allAnswered, type Bench, devices, mean, seconds } from "./bench.ts";
 import { rangeOf, row, shown } from "./table.ts";
 

@@ -11,7 +11,7 @@ import { simulate } from "../../scheduler/sim/simulator.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
 import { chatWorkload, type Lengths } from "../../scheduler/sim/workloads/chat.ts";
 import { mixedWorkload } from "../../scheduler/sim/workloads/mixed.ts";
-import { lengthsOf } from "../../server/simulate/traces.ts";
+import { lengthsOf } from "../../server/cli/simulate/traces.ts";
 import { allAnswered, type Bench, devices, mean } from "./bench.ts";
 import { capacityOf, type Probe, QUEUEING_P50_MAX_MS, rateAt } from "./capacity.ts";
 import { rangeOf, row, shown } from "./table.ts";

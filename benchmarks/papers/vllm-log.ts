@@ -6,7 +6,7 @@
 import { policyOf } from "../../scheduler/policies.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import { type LoggedCall, parseVllmLog, vllmLogWorkload } from "../../scheduler/sim/workloads/vllm-log.ts";
-import { readTrace } from "../../server/simulate/traces.ts";
+import { readTrace } from "../../server/cli/simulate/traces.ts";
 import { allAnswered, type Bench, devices, mean } from "./bench.ts";
 import { row } from "./table.ts";
 

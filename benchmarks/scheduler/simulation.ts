@@ -5,7 +5,7 @@ import { deviceModels } from "../../scheduler/cost/profiles.ts";
 import { policyOf } from "../../scheduler/policies.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import { mixedWorkload } from "../../scheduler/sim/workloads/mixed.ts";
-import { lengthsOf } from "../../server/simulate/traces.ts";
+import { lengthsOf } from "../../server/cli/simulate/traces.ts";
 
 export interface SimulationRow {
   readonly policy: string;

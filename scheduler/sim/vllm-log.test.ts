@@ -1,7 +1,7 @@
 /** A real engine's log (vLLM 0.19 on an RTX 4090, LLMServingSim), where its trace is: the simulated engine takes as long. */
 
 import { expect, test } from "bun:test";
-import { readTrace, tracesFolder } from "../../server/simulate/traces.ts";
+import { readTrace, tracesFolder } from "../../server/cli/simulate/traces.ts";
 import { openProfile } from "../cost/profiles.ts";
 import { policyOf } from "../policies.ts";
 import { simulate } from "./simulator.ts";

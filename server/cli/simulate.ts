@@ -10,8 +10,8 @@ import { flightCosts, flightWorkload } from "../../scheduler/sim/what-if.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
 import { ConfigError, decimal, integer, list, optional, text } from "../config.ts";
 import { FlightWriter, readFlight } from "../recording/file.ts";
-import { comparisonTable, type NamedReport } from "../simulate/compare.ts";
-import { type NamedWorkload, openWorkload, tracesFolder, workloadNames } from "../simulate/traces.ts";
+import { comparisonTable, type NamedReport } from "./simulate/compare.ts";
+import { type NamedWorkload, openWorkload, tracesFolder, workloadNames } from "./simulate/traces.ts";
 import {
   type Arrangement,
   changeNames,
@@ -20,7 +20,7 @@ import {
   parseChanges,
   policyNamed,
   withTarget,
-} from "../simulate/what-if.ts";
+} from "./simulate/what-if.ts";
 import { table } from "./table.ts";
 
 export const simulateSettings = Object.freeze({

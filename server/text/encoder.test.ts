@@ -4,7 +4,7 @@ import { Encoder, EncoderBusyError } from "./encoder.ts";
 import { loadTokenizer } from "./tokenizer.ts";
 
 const folder = join(import.meta.dir, "../../tests/reference/tokenizers/qwen");
-const workerUrl = new URL("../tokenizer-worker.ts", import.meta.url).href;
+const workerUrl = new URL("./worker.ts", import.meta.url).href;
 const tokenizer = loadTokenizer(folder);
 const options = { addSpecialTokens: true };
 

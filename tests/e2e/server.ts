@@ -60,7 +60,7 @@ const realClock: Clock = {
 };
 
 const tokenizer = loadTokenizer(demoFolder);
-const tokenizerWorker = new URL("../../server/tokenizer-worker.ts", import.meta.url).href;
+const tokenizerWorker = new URL("../../server/text/worker.ts", import.meta.url).href;
 const encoder = new Encoder(tokenizer, demoFolder, tokenizerWorker);
 const config = readModelConfig(demoFolder);
 const source = readTemplateSource(demoFolder);

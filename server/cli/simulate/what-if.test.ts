@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
-import { engineDefaults, staticBudget } from "../../scheduler/engine-options.ts";
-import { ours, policyOf } from "../../scheduler/policies.ts";
-import { noises } from "../../scheduler/sim/noise.ts";
-import { ConfigError } from "../config.ts";
+import { engineDefaults, staticBudget } from "../../../scheduler/engine-options.ts";
+import { ours, policyOf } from "../../../scheduler/policies.ts";
+import { noises } from "../../../scheduler/sim/noise.ts";
+import { ConfigError } from "../../config.ts";
 import { devicesNamed, noiseNamed, parseChanges, withTarget } from "./what-if.ts";
 
 const policy = { ...policyOf("sarathi"), batch: staticBudget(256) };

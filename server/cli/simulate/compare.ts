@@ -1,7 +1,7 @@
 /** Simulations side by side, for people. */
 
-import type { SimulationReport } from "../../scheduler/sim/report.ts";
-import { type Cell, table } from "../cli/table.ts";
+import type { SimulationReport } from "../../../scheduler/sim/report.ts";
+import { type Cell, table } from "../table.ts";
 
 /** A report and what to call it. */
 export interface NamedReport {

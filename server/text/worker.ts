@@ -1,7 +1,7 @@
 /** Entry of the tokenizer's thread: encodes long texts one after another. */
-import { type EncoderAnswer, type EncoderMessage, encodeWith } from "./text/encoder.ts";
-import { openTokenizer } from "./text/model-text.ts";
-import type { Tokenizer } from "./text/tokenizer.ts";
+import { type EncoderAnswer, type EncoderMessage, encodeWith } from "./encoder.ts";
+import { openTokenizer } from "./model-text.ts";
+import type { Tokenizer } from "./tokenizer.ts";
 
 declare const self: Worker;
 
