@@ -10,7 +10,7 @@
 import { parseArgs } from "node:util";
 import { type Cell, table } from "../server/cli/table.ts";
 import { makeConfig, serverSettings } from "../server/config.ts";
-import { startServer } from "../server/start-server.ts";
+import { startServer } from "../server/start.ts";
 
 const PROMPT_TOKENS = 4000;
 const QUIET_TOKENS = 32;

@@ -1,7 +1,7 @@
 /** `bunting chat`: finds the server to talk to, or starts one for this chat. */
 
 import { type Config, type DeviceChoice, makeConfig, optional, serverSettings } from "../config.ts";
-import { startServer } from "../start-server.ts";
+import { startServer } from "../start.ts";
 import { type ChatOptions, chat, conversationSettings } from "./chat.ts";
 import { listModels } from "./client.ts";
 import { progressLine, showLoading } from "./progress.ts";

@@ -5,7 +5,7 @@ import { widenedNote } from "../../gpu/model/formats.ts";
 import { matrixFormats } from "../../gpu/native.ts";
 import { type Config, ConfigError, isLoopback } from "../config.ts";
 import type { ServingPlan } from "../engines/plan.ts";
-import { type RunningServer, startServer } from "../start-server.ts";
+import { type RunningServer, startServer } from "../start.ts";
 import { progressLine, showLoading } from "./progress.ts";
 import { table } from "./table.ts";
 
