@@ -4,7 +4,7 @@
  */
 
 import { readdirSync, statSync } from "node:fs";
-import { join, relative, resolve } from "node:path";
+import { basename, join, relative, resolve } from "node:path";
 import type { BunPlugin } from "bun";
 import { bundlePage } from "../server/http/page-files.ts";
 
@@ -46,12 +46,14 @@ const embed: BunPlugin = {
   name: "embedded files",
   setup(build) {
     build.onLoad({ filter: /\/server\/embedded\.ts$/ }, () => ({ contents: embedded, loader: "ts" }));
-    build.onLoad({ filter: /\/server\/page-files\.ts$/ }, () => ({ contents: page, loader: "ts" }));
+    build.onLoad({ filter: /\/server\/http\/page-files\.ts$/ }, () => ({ contents: page, loader: "ts" }));
   },
 };
 
 /** Scripts of threads: each is an entry of its own, beside main.ts, where their URLs lead. */
-const workers = readdirSync(join(root, "server")).filter((name) => name.endsWith("-worker.ts"));
+const workers = readdirSync(join(root, "server"), { recursive: true, encoding: "utf8" }).filter(
+  (name) => basename(name) === "worker.ts",
+);
 
 // Bytecode needs the ESM format, or the executable finds its Worker only on the machine that built it. Without the
 // autoload flags the executable would run what a bunfig.toml or .env in the current folder says.

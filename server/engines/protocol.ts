@@ -51,7 +51,7 @@ export interface EngineSetup {
   readonly device: DeviceSetup;
   readonly options: PlainEngineOptions;
   readonly rehearsedLoss: RehearsedLoss | null;
-  /** Whether the threads write down what they are told and do (flight-recorder.ts). */
+  /** Whether the threads write down what they are told and do (recording/recorder.ts). */
   readonly isRecorded: boolean;
 }
 

@@ -25,7 +25,7 @@ import { EngineThread } from "./thread.ts";
 /** The fleet in production: one thread per engine, linked by messages; a lost engine is replaced. */
 
 export interface EnginesConfig {
-  /** URL of engine-worker.ts, made where the build's root is, so that it also works inside the executable. */
+  /** URL of worker.ts, made where the build's root is, so that it also works inside the executable. */
   readonly workerUrl: string;
   readonly engines: number;
   readonly device: DeviceSetup;

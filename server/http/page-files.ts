@@ -17,7 +17,7 @@ const FILES_FOLDER = "page/";
  */
 export async function bundlePage(): Promise<readonly PageFile[]> {
   const { outputs } = await Bun.build({
-    entrypoints: [join(import.meta.dir, "web", "index.html")],
+    entrypoints: [join(import.meta.dir, "..", "web", "index.html")],
     target: "browser",
     minify: true,
     publicPath: FILES_FOLDER,

@@ -48,7 +48,7 @@ export class Encoder {
   /** In the order of the jobs posted. */
   readonly #waiting: Waiting[] = [];
 
-  /** `workerUrl` is that of tokenizer-worker.ts, `folder` what `tokenizer` was loaded from. */
+  /** `workerUrl` is that of worker.ts, `folder` what `tokenizer` was loaded from. */
   constructor(tokenizer: Tokenizer, folder: string, workerUrl: string) {
     this.#tokenizer = tokenizer;
     this.#folder = folder;
