@@ -19,7 +19,7 @@ import {
   type Usage,
 } from "./generation.ts";
 
-const tokenizer = loadTokenizer(join(import.meta.dir, "../tests/reference/tokenizers/qwen"));
+const tokenizer = loadTokenizer(join(import.meta.dir, "../../tests/reference/tokenizers/qwen"));
 const eos = tokenizer.tokenOf("<|im_end|>")!;
 const start = tokenizer.tokenOf("<|im_start|>")!;
 
