@@ -10,8 +10,8 @@
 import { parseArgs } from "node:util";
 import type { Policy } from "../scheduler/policy.ts";
 import { simulate } from "../scheduler/sim/simulator.ts";
+import { tracesFolder } from "../server/cli/simulate/traces.ts";
 import { table } from "../server/cli/table.ts";
-import { tracesFolder } from "../server/simulate/traces.ts";
 import { type Case, cases } from "./adversary/cases.ts";
 import { type Figures, figuresOf, meanOf, shownFigure, timesWorse } from "./adversary/figures.ts";
 import { rivals } from "./adversary/systems.ts";

@@ -5,7 +5,7 @@ import type { Workload } from "../../scheduler/sim/workload.ts";
 import { azureWorkload, parseAzure } from "../../scheduler/sim/workloads/azure.ts";
 import { conversationWorkload, parseMooncake } from "../../scheduler/sim/workloads/conversation.ts";
 import { type DocumentLoad, documentWorkload } from "../../scheduler/sim/workloads/documents.ts";
-import { readTrace } from "../../server/simulate/traces.ts";
+import { readTrace } from "../../server/cli/simulate/traces.ts";
 import { type DeviceModel, devices } from "../papers/bench.ts";
 import type { Figures } from "./figures.ts";
 import { own, ownWithTarget } from "./systems.ts";
