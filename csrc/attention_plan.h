@@ -19,8 +19,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "boundary/step_block.h"
 #include "kernels/kernels.h"
-#include "step_block.h"
 
 namespace bunting {
 

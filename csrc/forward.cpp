@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "error.h"
+#include "boundary/error.h"
 #include "kernels/kv_layout.h"
 #include "kernels/row_stride.h"
 #include "parallel_gemm.h"

@@ -11,10 +11,10 @@
 #pragma once
 
 #include "attention_plan.h"
+#include "boundary/step_block.h"
 #include "include/engine.h"
 #include "memory_region.h"
 #include "model.h"
-#include "step_block.h"
 #include "thread_pool.h"
 
 namespace bunting {

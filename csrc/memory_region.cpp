@@ -2,7 +2,7 @@
 
 #include <sys/mman.h>
 
-#include "error.h"
+#include "boundary/error.h"
 
 namespace bunting {
 

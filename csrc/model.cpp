@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "error.h"
+#include "boundary/error.h"
 #include "kernels/rope_table.h"
 #include "machine.h"
 #include "packed_file.h"

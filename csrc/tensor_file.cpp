@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "error.h"
+#include "boundary/error.h"
 
 namespace bunting {
 

@@ -4,7 +4,7 @@
  *
  * Whatever native code sees is passed as a view over an ArrayBuffer or SharedArrayBuffer: the storage of
  * those never moves, while a small typed array's own may. Structs are written at the byte offsets that
- * csrc/engine.cpp asserts.
+ * csrc/boundary/engine.cpp asserts.
  */
 import { CString, dlopen, JSCallback, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
 import type { ModelShape, Rope } from "./model/config.ts";

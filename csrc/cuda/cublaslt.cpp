@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "error.h"
+#include "boundary/error.h"
 
 namespace bunting::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "error.h"
+#include "boundary/error.h"
 #include "memory_region.h"
 
 namespace bunting::cuda {

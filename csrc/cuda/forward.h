@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "boundary/step_block.h"
 #include "cuda/attention_plan.h"
 #include "cuda/cublaslt.h"
 #include "cuda/kernels/kernels.h"
@@ -20,7 +21,6 @@
 #include "cuda/weights.h"
 #include "include/engine.h"
 #include "model.h"
-#include "step_block.h"
 
 namespace bunting::cuda {
 

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <mutex>
 
+#include "boundary/error.h"
 #include "cuda/architectures.h"
 #include "cuda/runtime.h"
-#include "error.h"
 
 namespace bunting::cuda {
 namespace {

@@ -17,10 +17,10 @@
 #include <thread>
 #include <vector>
 
+#include "boundary/error.h"
 #include "cuda/runtime.h"
 #include "emulator/device_memory.h"
 #include "emulator/grid.h"
-#include "error.h"
 
 namespace bunting::cuda {
 namespace {

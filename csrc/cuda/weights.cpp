@@ -6,8 +6,8 @@
 #include <initializer_list>
 #include <optional>
 
+#include "boundary/error.h"
 #include "cuda/attention_plan.h"
-#include "error.h"
 #include "kernels/integer_layout.h"
 #include "thread_pool.h"
 

@@ -19,7 +19,7 @@
 #include <functional>
 #include <limits>
 
-#include "kernels/philox.h"
+#include "boundary/philox.h"
 #include "kernels/sample_passes.h"
 
 namespace bunting {

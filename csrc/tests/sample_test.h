@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/philox.h"
+#include "boundary/philox.h"
 #include "reference/sample.h"
 #include "tests/test.h"
 

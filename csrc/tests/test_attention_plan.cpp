@@ -6,7 +6,7 @@
 #include <string>
 
 #include "attention_plan.h"
-#include "step_block.h"
+#include "boundary/step_block.h"
 #include "tests/kv_test.h"
 
 namespace bunting {

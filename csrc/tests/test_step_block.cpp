@@ -5,7 +5,7 @@
 #include <limits>
 #include <memory>
 
-#include "step_block.h"
+#include "boundary/step_block.h"
 #include "tests/test.h"
 #include "tests/tiny_model.h"
 

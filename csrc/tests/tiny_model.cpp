@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "step_block.h"
+#include "boundary/step_block.h"
 #include "tests/test.h"
 
 namespace bunting::test {

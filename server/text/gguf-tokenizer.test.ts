@@ -39,7 +39,7 @@ function tokenizerOf(entries: readonly Entry[]): Tokenizer {
 const corpus = [
   "docs/architecture.md",
   "server/text/control-text.ts",
-  "csrc/kernels/philox.h",
+  "csrc/boundary/philox.h",
   "tests/reference/tokenizers/make.py",
 ].map((path) => readFileSync(join(root, path), "utf8").slice(0, 6000));
 

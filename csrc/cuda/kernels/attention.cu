@@ -30,10 +30,10 @@
 //           position and query row.
 // Checked:  against reference::attention in double, two bf16 roundings; plans that split, share and permute
 //           against each other, bit for bit.
+#include "boundary/error.h"
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/formats.h"
 #include "cuda/kernels/kernels.h"
-#include "error.h"
 
 namespace bunting::cuda {
 namespace {

@@ -6,10 +6,10 @@
 // that is 120 too small.
 #pragma once
 
+#include "boundary/error.h"
 #include "cuda/gpu.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/quantise.h"
-#include "error.h"
 
 namespace bunting::cuda {
 

@@ -17,10 +17,10 @@
 //           cut.
 // Checked:  against reference::sample (sorts everything, double); chi-square of the draws; equal bits for
 //           any order of threads.
+#include "boundary/philox.h"
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"
 #include "include/engine.h"
-#include "kernels/philox.h"
 
 namespace bunting::cuda {
 namespace {

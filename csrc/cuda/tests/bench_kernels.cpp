@@ -17,11 +17,11 @@
 #include <memory>
 #include <random>
 
+#include "boundary/error.h"
 #include "cuda/attention_plan.h"
 #include "cuda/cublaslt.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/runtime.h"
-#include "error.h"
 
 namespace bunting::cuda {
 namespace {

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "boundary/error.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/runtime.h"
 #include "cuda/tests/races.h"
 #include "emulator/grid.h"
-#include "error.h"
 #include "reference/kv_value.h"
 #include "tests/test.h"
 #if !defined(BUNTING_ON_GPU)

@@ -2,11 +2,11 @@
 #include <cstring>
 #include <functional>
 
+#include "boundary/error.h"
 #include "cuda/architectures.h"
 #include "cuda/gpu.h"
 #include "cuda/runtime.h"
 #include "cuda/runtime_emulated.h"
-#include "error.h"
 #include "tests/test.h"
 
 namespace bunting::test {

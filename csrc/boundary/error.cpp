@@ -1,4 +1,4 @@
-#include "error.h"
+#include "boundary/error.h"
 
 #include <cstdio>
 

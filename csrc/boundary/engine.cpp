@@ -8,16 +8,16 @@
 #include <system_error>
 #include <utility>
 
-#include "error.h"
+#include "boundary/error.h"
 #include "forward.h"
 #ifdef BUNTING_CUDA
 #include "cuda/cublaslt.h"
 #include "cuda/forward.h"
 #include "cuda/runtime.h"
 #endif
+#include "boundary/step_block.h"
 #include "machine.h"
 #include "model.h"
-#include "step_block.h"
 
 #ifdef BUNTING_CUDA
 using EngineForward = bunting::cuda::Forward;

@@ -1,10 +1,10 @@
-#include "step_block.h"
+#include "boundary/step_block.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "error.h"
+#include "boundary/error.h"
 
 namespace bunting {
 
