@@ -14,7 +14,7 @@
 #include "boundary/step_block.h"
 #include "include/engine.h"
 #include "memory_region.h"
-#include "model.h"
+#include "model/model.h"
 #include "thread_pool.h"
 
 namespace bunting {

@@ -17,7 +17,7 @@
 #endif
 #include "boundary/step_block.h"
 #include "machine.h"
-#include "model.h"
+#include "model/model.h"
 
 #ifdef BUNTING_CUDA
 using EngineForward = bunting::cuda::Forward;

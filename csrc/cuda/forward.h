@@ -20,7 +20,7 @@
 #include "cuda/runtime.h"
 #include "cuda/weights.h"
 #include "include/engine.h"
-#include "model.h"
+#include "model/model.h"
 
 namespace bunting::cuda {
 

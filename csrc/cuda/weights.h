@@ -8,7 +8,7 @@
 
 #include "cuda/kernels/kernels.h"
 #include "cuda/runtime.h"
-#include "model.h"
+#include "model/model.h"
 
 namespace bunting::cuda {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "stored_type.h"
+#include "model/stored_type.h"
 #include "tests/test.h"
 #include "tests/tiny_model.h"
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/rope_table.h"
+#include "model/rope_table.h"
 #include "tests/test.h"
 
 namespace bunting::test {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "include/engine.h"
+#include "model/stored_type.h"
 #include "reference/stored_type.h"
-#include "stored_type.h"
 #include "tests/test.h"
 
 namespace bunting::test {

@@ -1,7 +1,7 @@
 /**
  * Packed weights on disk: where a model's are kept, and the key that tells whether they are still those of its files.
  * Beside the model where that can be written, else in the user's cache folder. What is in a file is checked when it is
- * read (csrc/packed_file.h).
+ * read (csrc/model/packed_file.h).
  */
 import { accessSync, constants, mkdirSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";

@@ -1,6 +1,6 @@
 /**
  * The ways in which GGUF files store numbers, for tests: to bytes and back. Plain code over the table of
- * csrc/stored_type.cpp; numbers come back rounded to f32 after every operation, as the engine computes them. The
+ * csrc/model/stored_type.cpp; numbers come back rounded to f32 after every operation, as the engine computes them. The
  * quantisers take the nearest level of a scale found by the extremes: good enough to be close, not the best there is.
  */
 

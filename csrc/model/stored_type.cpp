@@ -16,7 +16,7 @@
 //
 // Work:    one row of a matrix at a time, by whoever packs it.
 // Checked: bit for bit against reference::stored_value, which reads the same table number by number.
-#include "stored_type.h"
+#include "model/stored_type.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "packed_file.h"
+#include "model/packed_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,15 +1,15 @@
-#include "model.h"
+#include "model/model.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "boundary/error.h"
-#include "kernels/rope_table.h"
 #include "machine.h"
-#include "packed_file.h"
-#include "stored_type.h"
-#include "tensor_file.h"
+#include "model/packed_file.h"
+#include "model/rope_table.h"
+#include "model/stored_type.h"
+#include "model/tensor_file.h"
 
 namespace bunting {
 

@@ -1,4 +1,4 @@
-#include "kernels/rope_table.h"
+#include "model/rope_table.h"
 
 #include <cmath>
 #include <numbers>

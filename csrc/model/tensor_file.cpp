@@ -1,4 +1,4 @@
-#include "tensor_file.h"
+#include "model/tensor_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
