@@ -12,10 +12,10 @@
 
 #include "attention_plan.h"
 #include "boundary/step_block.h"
+#include "host/memory_region.h"
+#include "host/thread_pool.h"
 #include "include/engine.h"
-#include "memory_region.h"
 #include "model/model.h"
-#include "thread_pool.h"
 
 namespace bunting {
 

@@ -1,8 +1,8 @@
 // parallel_gemm.h - a GEMM over all threads of a pool.
 #pragma once
 
+#include "host/thread_pool.h"
 #include "kernels/kernels.h"
-#include "thread_pool.h"
 
 namespace bunting {
 

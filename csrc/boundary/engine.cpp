@@ -16,7 +16,7 @@
 #include "cuda/runtime.h"
 #endif
 #include "boundary/step_block.h"
-#include "machine.h"
+#include "host/machine.h"
 #include "model/model.h"
 
 #ifdef BUNTING_CUDA

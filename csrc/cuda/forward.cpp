@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "boundary/error.h"
-#include "memory_region.h"
+#include "host/memory_region.h"
 
 namespace bunting::cuda {
 namespace {

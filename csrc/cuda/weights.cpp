@@ -8,8 +8,8 @@
 
 #include "boundary/error.h"
 #include "cuda/attention_plan.h"
+#include "host/thread_pool.h"
 #include "kernels/integer_layout.h"
-#include "thread_pool.h"
 
 namespace bunting::cuda {
 namespace {

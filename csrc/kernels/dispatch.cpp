@@ -3,7 +3,7 @@
 // A processor with AVX2 and VPDPBUSD, but without AVX-512, multiplies grouped weights with the kernel
 // avx2_vnni. Its sums of integers are exact as those of AVX2 are, so that the level is the same and only its
 // speed another.
-#include "cpu_features.h"
+#include "host/cpu_features.h"
 #include "include/engine.h"
 #include "kernels/kernels.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "boundary/error.h"
-#include "machine.h"
+#include "host/machine.h"
 #include "model/packed_file.h"
 #include "model/rope_table.h"
 #include "model/stored_type.h"

@@ -9,10 +9,10 @@
 #include <memory>
 #include <vector>
 
+#include "host/memory_region.h"
+#include "host/thread_pool.h"
 #include "include/engine.h"
 #include "kernels/kernels.h"
-#include "memory_region.h"
-#include "thread_pool.h"
 
 namespace bunting {
 

@@ -17,9 +17,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "host/memory_region.h"
+#include "host/thread_pool.h"
 #include "include/engine.h"
-#include "memory_region.h"
-#include "thread_pool.h"
 
 namespace bunting {
 

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "cpu_features.h"
+#include "host/cpu_features.h"
 #include "tests/bench.h"
 
 namespace bunting::bench {

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <vector>
 
-#include "cpu_features.h"
+#include "host/cpu_features.h"
 #include "kernels/row_stride.h"
 #include "tests/bench.h"
 

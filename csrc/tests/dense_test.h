@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "cpu_features.h"
+#include "host/cpu_features.h"
 #include "include/engine.h"
 #include "kernels/kernels.h"
 #include "reference/dense.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cpu_features.h"
+#include "host/cpu_features.h"
 #include "reference/attention.h"
 #include "reference/kv_value.h"
 #include "tests/test.h"

@@ -1,7 +1,7 @@
 // What can be said of any machine's probe.
 #include <cstring>
 
-#include "cpu_features.h"
+#include "host/cpu_features.h"
 #include "include/engine.h"
 #include "tests/dense_test.h"
 

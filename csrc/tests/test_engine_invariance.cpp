@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "host/machine.h"
 #include "kernels/kernels.h"
-#include "machine.h"
 #include "tests/test.h"
 #include "tests/tiny_model.h"
 

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "host/machine.h"
 #include "kernels/kernels.h"
-#include "machine.h"
 #include "tests/test.h"
 #include "tests/tiny_model.h"
 

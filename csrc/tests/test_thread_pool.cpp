@@ -7,8 +7,8 @@
 #include <numeric>
 #include <vector>
 
+#include "host/thread_pool.h"
 #include "tests/test.h"
-#include "thread_pool.h"
 
 namespace bunting::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "thread_pool.h"
+#include "host/thread_pool.h"
 
 #include <linux/futex.h>
 #include <pthread.h>

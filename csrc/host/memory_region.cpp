@@ -1,4 +1,4 @@
-#include "memory_region.h"
+#include "host/memory_region.h"
 
 #include <sys/mman.h>
 

@@ -1,4 +1,4 @@
-#include "cpu_features.h"
+#include "host/cpu_features.h"
 
 #include <sched.h>
 #include <sys/syscall.h>

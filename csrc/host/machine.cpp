@@ -1,8 +1,8 @@
-#include "machine.h"
+#include "host/machine.h"
 
 #include <algorithm>
 
-#include "cpu_features.h"
+#include "host/cpu_features.h"
 #include "kernels/kernels.h"
 
 namespace bunting {
