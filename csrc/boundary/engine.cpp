@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "boundary/error.h"
-#include "forward.h"
+#include "cpu/forward.h"
 #ifdef BUNTING_CUDA
 #include "cuda/cublaslt.h"
 #include "cuda/forward.h"

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/kernels/kernels.h"
 #include "include/engine.h"
-#include "kernels/kernels.h"
 
 namespace bunting {
 

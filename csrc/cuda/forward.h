@@ -1,5 +1,5 @@
-// forward.h - one step of the transformer on a GPU: what csrc/forward.h is on the CPU, with the kernels of
-// kernels/.
+// forward.h - one step of the transformer on a GPU: what csrc/cpu/forward.h is on the CPU, with the kernels
+// of kernels/.
 //
 //   page copies; x = embed(ids); per layer: norm, q|k|v, rotate and append, attention, + Wo, norm, gate|up,
 //   SwiGLU, + Wdown; then for the rows to sample: norm, logits, draw

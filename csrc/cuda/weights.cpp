@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "boundary/error.h"
+#include "cpu/kernels/integer_layout.h"
 #include "cuda/attention_plan.h"
 #include "host/thread_pool.h"
-#include "kernels/integer_layout.h"
 
 namespace bunting::cuda {
 namespace {
@@ -120,7 +120,7 @@ class DeviceWeights::Uploader {
   }
 
  private:
-  // A thread's, for one row of a packed matrix; their orders are told in csrc/kernels/kernels.h.
+  // A thread's, for one row of a packed matrix; their orders are told in csrc/cpu/kernels/kernels.h.
   class Scratch {
    public:
     void write_row(PackedMatrix const& from, int64_t row, Format format, void* to, void* to_scales) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "cpu/kernels/kernels.h"
 #include "host/cpu_features.h"
-#include "kernels/kernels.h"
 
 namespace bunting {
 

@@ -1,6 +1,6 @@
 // model.h - a decoder-only transformer's weights in the order in which the kernels read them.
 //
-// All weights live in one MemoryRegion: matrices packed (kernels.h), vectors as f32. Q, K and V are one
+// All weights live in one MemoryRegion: matrices packed (cpu/kernels/kernels.h), vectors as f32. Q, K and V are one
 // matrix, and so are gate and up, so that a layer has four GEMMs. Filled tensor by tensor while loading, or
 // from a packed file at once; read-only once sealed.
 #pragma once
@@ -9,10 +9,10 @@
 #include <memory>
 #include <vector>
 
+#include "cpu/kernels/kernels.h"
 #include "host/memory_region.h"
 #include "host/thread_pool.h"
 #include "include/engine.h"
-#include "kernels/kernels.h"
 
 namespace bunting {
 

@@ -1,7 +1,7 @@
 // attention.h - plain loops in double for the kernels around keys and values; parameters as in kernels.h.
 #pragma once
 
-#include "kernels/kernels.h"
+#include "cpu/kernels/kernels.h"
 
 namespace bunting::reference {
 

@@ -2,7 +2,7 @@
 // double.
 #pragma once
 
-#include "kernels/kernels.h"
+#include "cpu/kernels/kernels.h"
 
 namespace bunting::reference {
 

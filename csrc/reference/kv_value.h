@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/kv_layout.h"
+#include "cpu/kernels/kv_layout.h"
 
 namespace bunting::reference {
 

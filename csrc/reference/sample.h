@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "cpu/kernels/kernels.h"
 
 namespace bunting::reference {
 

@@ -12,10 +12,10 @@
 #include <cstring>
 #include <string>
 
+#include "cpu/kernels/kernels.h"
 #include "host/cpu_features.h"
 #include "host/memory_region.h"
 #include "include/engine.h"
-#include "kernels/kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -11,8 +11,8 @@
 #include <sstream>
 #include <vector>
 
+#include "cpu/kernels/row_stride.h"
 #include "host/cpu_features.h"
-#include "kernels/row_stride.h"
 #include "tests/bench.h"
 
 namespace bunting::bench {

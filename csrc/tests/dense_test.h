@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
+#include "cpu/kernels/kernels.h"
 #include "host/cpu_features.h"
 #include "include/engine.h"
-#include "kernels/kernels.h"
 #include "reference/dense.h"
 #include "reference/kv_value.h"
 #include "tests/test.h"

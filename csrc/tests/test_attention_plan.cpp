@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
-#include "attention_plan.h"
 #include "boundary/step_block.h"
+#include "cpu/attention_plan.h"
 #include "tests/kv_test.h"
 
 namespace bunting {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "cpu/kernels/kernels.h"
 #include "host/machine.h"
-#include "kernels/kernels.h"
 #include "tests/test.h"
 #include "tests/tiny_model.h"
 

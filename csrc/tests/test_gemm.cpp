@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "parallel_gemm.h"
+#include "cpu/parallel_gemm.h"
 #include "tests/dense_test.h"
 
 namespace bunting::test {

@@ -2,7 +2,7 @@
 // one line more.
 #include <initializer_list>
 
-#include "kernels/row_stride.h"
+#include "cpu/kernels/row_stride.h"
 #include "tests/test.h"
 
 namespace bunting::test {

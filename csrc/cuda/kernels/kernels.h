@@ -1,9 +1,9 @@
 // kernels.h - what the CUDA engine computes with. Each function queues one kernel on a stream; it allocates
 // nothing and waits for nothing. Pointers are device memory, rows start on 16 bytes.
 //
-// Numbers are those of the CPU engine (csrc/kernels/kernels.h): bf16 weights, bf16 activations into matrix
-// products, bf16 keys and values, f32 everywhere else, the residual stream among it. reference/ has a plain
-// loop for each.
+// Numbers are those of the CPU engine (csrc/cpu/kernels/kernels.h): bf16 weights, bf16 activations into
+// matrix products, bf16 keys and values, f32 everywhere else, the residual stream among it. reference/ has a
+// plain loop for each.
 //
 // Promise, tested: a row's result does not depend on timing, on the rows beside it, or on how a step was cut
 // into blocks, tiles and parts. So each sum has one order, which the shapes of the model alone decide; every

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cpu/forward.h"
 #include "cuda/forward.h"
 #include "cuda/tests/device_test.h"
-#include "forward.h"
 #include "tests/tiny_model.h"
 
 namespace bunting::test {

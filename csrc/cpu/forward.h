@@ -1,0 +1,97 @@
+// forward.h - one step of the transformer: from a validated plan to logits and drawn tokens.
+//
+//   page copies; x = embed(ids)                                                       x [T, H] f32, the
+//   residual stream per layer: qkv = norm(x) * Wqkv; rotate q and k, append k and v to their pages;
+//              x += attention(q, pages) * Wo; x += (silu(gate) . up) * Wdown with gate|up = norm(x) * Wgu
+//   logits = norm(x of the sampled rows) * Wvocab; one draw per row
+//
+// After its append the last layer needs the sampled rows only, so what follows its attention runs on those
+// alone; a step that samples nothing ends at the append. Every kernel keeps a row's result independent of the
+// rows beside it (kernels.h), so how work is cut for the threads never shows in a result.
+#pragma once
+
+#include "boundary/step_block.h"
+#include "cpu/attention_plan.h"
+#include "host/memory_region.h"
+#include "host/thread_pool.h"
+#include "include/engine.h"
+#include "model/model.h"
+
+namespace bunting {
+
+// Activations of a step, one row per token. Strides are whole panels (f32) or the next GEMM's padded K
+// (operands).
+struct Workspace {
+  float* x = nullptr;         // [T, round_up(H, 16)]
+  char* normed = nullptr;     // [T, kp(H)] operand
+  float* qkv = nullptr;       // [T, Nqkv]
+  char* attended = nullptr;   // [T, kp(Hq D)] operand; columns beyond Hq D stay zero
+  float* gate_up = nullptr;   // [threads] of kSwigluScratch
+  char* activated = nullptr;  // [T, kp(F)] operand
+  // Operands of GEMMs with grouped weights, if there are any: [T, widest / kGroup], and likewise what becomes
+  // of it in the MLP.
+  InputGroup* groups = nullptr;
+  InputGroup* activated_groups = nullptr;
+  float* logits = nullptr;  // [S, V]; memory is taken only for as many rows as are ever sampled at once
+  float* attention_states = nullptr;  // [S, Hq] of attention_state_floats(D)
+  float* attention_parts = nullptr;   // [AttentionPlan::part_rows()] of attention_sums_floats(D)
+  char* attention_scratch = nullptr;  // [threads] of attention_scratch_bytes()
+  char* sample_scratch = nullptr;     // [threads] of sample_scratch_bytes()
+
+  // Lays the buffers out from `base` on and returns the bytes; with a null base it only measures.
+  size_t place(Model const& model, bunting_engine_limits const& limits, char* base);
+};
+
+// Throws BUNTING_INVALID, naming the limit that is out of range.
+void check_limits(bunting_engine_limits const& limits);
+
+class Forward {
+ public:
+  // Allocates pages, workspaces and threads for checked limits. Throws BUNTING_NO_MEMORY.
+  Forward(Model const& model, bunting_engine_limits const& limits);
+
+  // Bytes besides the pages.
+  static uint64_t workspace_bytes(Model const& model, bunting_engine_limits const& limits) {
+    return Workspace().place(model, limits, nullptr);
+  }
+
+  // Computes a step and writes `result` (engine.h; large enough, see StepReader). Allocates nothing.
+  void run(StepPlan const& plan, void* result);
+
+  // Of the last step: its sampled rows, and their logits [rows, V].
+  int32_t rows() const { return rows_; }
+  float const* logits() const { return work_.logits; }
+
+ private:
+  KvLayer kv_layer(int32_t layer) const;
+  void copy_pages(StepPlan const& plan);
+  void project_and_append(StepPlan const& plan, int32_t layer);
+  void attend(StepPlan const& plan, int32_t layer);
+  void keep_sampled_rows(StepPlan const& plan);
+  void finish_layer(int32_t layer, int64_t rows);
+  void sample(StepPlan const& plan, uint32_t* rows);
+  Operand operand(PackedMatrix const& w, char* plain, int64_t stride) const;
+  Operand normalise(float const* weight, int64_t rows, PackedMatrix const& next);
+  Operand multiply_swiglu(Operand const& normed, PackedMatrix const& gate_up, int64_t rows,
+                          PackedMatrix const& next);
+  Operand attended(PackedMatrix const& next, int64_t rows);
+  void multiply(Gemm gemm, Operand const& x);
+  double gemm_ns(PackedMatrix const& w, int64_t rows) const;
+  int64_t gemm_pieces(PackedMatrix const& w, int64_t rows) const;
+  template <typename Body>
+  void share_rows(int64_t rows, int64_t width, Body const& body);
+  int64_t pieces(double total_ns) const;
+  int64_t grain(int64_t count, double total_ns) const;
+
+  Model const& model_;
+  Kernels const& kernels_;
+  bunting_engine_limits limits_;
+  int64_t hidden_stride_, normed_stride_, attended_stride_, activated_stride_;  // elements
+  MemoryRegion pages_region_, work_region_;
+  Workspace work_;
+  AttentionPlan attention_plan_;
+  int32_t rows_ = 0;
+  ThreadPool pool_;
+};
+
+}  // namespace bunting

@@ -1,0 +1,66 @@
+// attention_tile.h - the sizes of an attention tile, the same for every instruction set, and its working
+// memory.
+#pragma once
+
+#include "cpu/kernels/kernels.h"
+
+namespace bunting {
+
+inline constexpr int kTileRows = 32;                            // (token, query head) pairs of one KV head
+inline constexpr int kBlockPages = 4;                           // pages of keys walked at a time,
+inline constexpr int kBlockTokens = kBlockPages * kPageTokens;  // from a multiple of this position on
+static_assert(kBlockTokens == kAttentionBlock);
+
+// What a tile keeps while it walks the keys, cut from a thread's scratch (64-byte aligned). Every part is a
+// multiple of 64 bytes because D % 16 == 0.
+struct AttentionTile {
+  int64_t head_size;
+  char* q;                   // queries in the order in which the products read them, at most [D, rows] f32
+  float* o;                  // [rows, D] unnormalised outputs of the segment
+  float* scores;             // [rows, 64] of the current block, then its probabilities
+  bf16* p;                   // [rows, 64] the probabilities, where products take them in 16 bits
+  float* l;                  // [rows, 16] sums of exp(score - m) by token % 16
+  float* m;                  // [rows] largest score so far
+  float* rescale;            // [rows] exp(old m - new m) of the current block
+  float *q_scale, *p_scale;  // [rows] of queries and of a block's probabilities as integers
+  float *o_before, *l_before, *m_before;  // as o, l and m, of all segments before
+  int32_t* high;                          // [rows] position of the row's token
+  char* tail;                             // one page of values of one head
+  bf16* widened;  // the block's keys, then its values, of one head, as bf16 pages, if they are stored as int8
+  float* v_scale;  // [64] scales of the block's values, 0 behind the last token
+
+  AttentionTile(char* scratch, int64_t head_size) : head_size(head_size), q(scratch) {
+    o = reinterpret_cast<float*>(q) + kTileRows * head_size;
+    scores = o + kTileRows * head_size;
+    p = reinterpret_cast<bf16*>(scores + kTileRows * kBlockTokens);
+    l = reinterpret_cast<float*>(p + kTileRows * kBlockTokens);
+    m = l + kTileRows * 16;
+    rescale = m + kTileRows;
+    q_scale = rescale + kTileRows;
+    p_scale = q_scale + kTileRows;
+    o_before = p_scale + kTileRows;
+    l_before = o_before + kTileRows * head_size;
+    m_before = l_before + kTileRows * 16;
+    high = reinterpret_cast<int32_t*>(m_before + kTileRows);
+    tail = reinterpret_cast<char*>(high + kTileRows);
+    widened = reinterpret_cast<bf16*>(tail + kPageTokens * head_size * 4);
+    v_scale = reinterpret_cast<float*>(widened + 2 * kBlockTokens * head_size);
+  }
+  static constexpr size_t bytes(int64_t head_size) {
+    return size_t(kTileRows) * (size_t(head_size) * 12 + kBlockTokens * 6 + 2 * 16 * 4 + 24) +
+           size_t(kPageTokens) * size_t(head_size) * 4 + size_t(kBlockTokens) * (size_t(head_size) * 4 + 4);
+  }
+};
+
+// One block of a tile: pages [first, end) of the block's four are walked.
+struct AttentionBlock {
+  char const* k[kBlockPages];
+  char const* v[kBlockPages];
+  // Pages of the block after it, to be fetched meanwhile: pages lie anywhere.
+  char const* next_k[kBlockPages];
+  char const* next_v[kBlockPages];
+  int first, end;
+  float const* k_scale[kBlockPages];  // [16] of each page; for int8 only
+};
+
+}  // namespace bunting

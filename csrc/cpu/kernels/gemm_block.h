@@ -1,0 +1,217 @@
+// gemm_block.h - the loops around every GEMM micro-kernel.
+//
+// A micro-kernel multiplies a block of rows by a group of panels over a range of k, starting from the sums in
+// y and leaving the sums in y. Around it, outermost first:
+//
+//   chunks of panels   a chunk's weights, k_block deep, stay in the L2 cache while all rows pass over them
+//   blocks of k        sums wait in y in between, which changes no bit of them
+//   blocks of rows     a block's inputs stay in the L1 cache while the panels of the chunk pass by
+//   groups of panels   several streams of weights at once
+//
+// With few rows everything is read once and the order does not matter: one block of k is as long as possible,
+// and a slice fetches its own weights some way ahead, at its end those of the slice after it. With many, each
+// block of rows fetches its part of the weights that follow the ones in the cache: so memory works all the
+// time, and not only while the first rows pass. The last ones fetch what Gemm::next names.
+//
+// A micro-kernel type has
+//   kRows, next_rows(left)     most rows of a block; rows of the next one
+//   panels(rows)               most panels of a group with that many rows
+//   k_block(tokens)            longest block of k, whole blocks of a panel
+//   prepare(state, g, t, rows, k0, k)        makes rows [t, t + rows) ready
+//   multiply(state, rows, panels, slice)     sums += rows * panels
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "cpu/kernels/simd.h"
+
+namespace bunting::BUNTING_ISA {
+
+// A quarter of a usual L2 cache of this level's processors, 512 KB for AVX2 and 1 MB for AVX-512, because the
+// next chunk comes in meanwhile; half of the 2 MB for tiles, which fetch nothing ahead.
+#if defined(__AMX_TILE__)
+inline constexpr int64_t kCachedWeights = 1024 * 1024;
+#elif defined(__AVX512F__)
+inline constexpr int64_t kCachedWeights = 256 * 1024;
+#else
+inline constexpr int64_t kCachedWeights = 128 * 1024;
+#endif
+inline constexpr int64_t kLine = 64;       // bytes of a cache line
+inline constexpr int64_t kStepBytes = 64;  // of a plain panel: two k of 16 bf16, or one k of 16 f32
+
+// Bytes on their way from memory, over all streams of weights. One core's bandwidth needs some 6 KB of them.
+// With one row the processor sees far enough ahead to load part of that itself; with more, multiply-adds fill
+// what it sees.
+constexpr int64_t ahead_bytes(int64_t rows) {
+  return rows == 1 ? 4096 : 8192;
+}
+
+// Lines to fetch while a slice is multiplied, of as many panels and as far apart: for each line of the
+// slice's own one, `step` bytes behind the one before; from `from` on, and from `after` on once `turn` bytes
+// of the slice are multiplied.
+struct Fetch {
+  char const* from;
+  int64_t step;
+  int64_t turn;  // whole lines
+  char const* after;
+};
+
+// What one call of a micro-kernel works on: rows x panels of y, and the weights of those panels from k0 on.
+struct Slice {
+  float* y;              // the first row and column
+  int64_t ldy;           // floats
+  char const* w;         // the first panel at k0
+  int64_t panel_stride;  // bytes from one panel to the next
+  int64_t k;             // values of k to sum over
+  int64_t last_columns;  // columns of the last panel that exist, 1 .. 16
+  bool start_at_zero;    // the sums begin here; else they continue what is in y
+  Fetch fetch;
+};
+
+// What is in y, or zeros.
+template <int R, int N>
+BUNTING_INLINE void begin_sums(f32x16 (&sums)[R][N], Slice const& s) {
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < N; ++n) {
+      float const* y = s.y + r * s.ldy + n * kPanel;
+      sums[r][n] = s.start_at_zero ? zero() : n + 1 < N ? load(y) : load_first(y, s.last_columns);
+    }
+  }
+}
+
+template <int R, int N>
+BUNTING_INLINE void end_sums(f32x16 const (&sums)[R][N], Slice const& s) {
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < N; ++n) {
+      float* y = s.y + r * s.ldy + n * kPanel;
+      if (n + 1 < N)
+        store(y, sums[r][n]);
+      else
+        store_first(y, sums[r][n], s.last_columns);
+    }
+  }
+}
+
+// at[R - 1][N - 1] is Micro::kBlock<R, N>, for R up to Rows and N up to Micro::panels_of(R), at most Panels.
+template <class Micro, int Rows, int Panels>
+struct BlockTable {
+  typename Micro::Block at[Rows][Panels] = {};
+
+  constexpr BlockTable() { fill(std::make_integer_sequence<int, Rows>{}); }
+
+ private:
+  template <int... Row>
+  constexpr void fill(std::integer_sequence<int, Row...>) {
+    (fill_row<Row>(std::make_integer_sequence<int, Micro::panels_of(Row + 1)>{}), ...);
+  }
+  template <int Row, int... Panel>
+  constexpr void fill_row(std::integer_sequence<int, Panel...>) {
+    ((at[Row][Panel] = Micro::template kBlock<Row + 1, Panel + 1>), ...);
+  }
+};
+
+// The size of the next of the equal groups into which `left` is divided, none larger than `most`.
+BUNTING_INLINE int64_t next_group(int64_t left, int64_t most) {
+  int64_t const groups = (left + most - 1) / most;
+  return (left + groups - 1) / groups;
+}
+
+// y = bias or y += bias, for the columns of panels [begin, end); the products are added to it afterwards.
+inline void begin_with_bias(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
+  int64_t const begin = panel_begin * kPanel, end = std::min(panel_end * kPanel, g.w->n);
+  for (int64_t t = 0; t < g.tokens; ++t) {
+    float* y = g.y + t * g.ldy;
+    for (int64_t n = begin; n < end; ++n) y[n] = g.accumulate ? y[n] + g.bias[n] : g.bias[n];
+  }
+}
+
+// What slices fetch: weights from memory, once, however many blocks of rows pass over them. Those that nobody
+// has fetched before come while the first rows pass, some way ahead of it; the ones after them in equal parts
+// while the other rows pass.
+struct FetchPlan {
+  int64_t tokens, row_blocks;
+  bool is_cold;       // the weights of this plan are still in memory
+  char const* begin;  // they begin here,
+  char const* later;  // and here those that follow; null if there are none, or one block of rows
+
+  // For the row block `index` and a slice of `panels` panels, `bytes` each; `next` are the panels after them.
+  Fetch of(int64_t index, char const* w, char const* next, int64_t panels, int64_t bytes) const {
+    if (is_cold && index == 0) {
+      int64_t const ahead = round_up(ahead_bytes(tokens) / panels, kLine);
+      return {w + ahead, kLine, std::max<int64_t>(0, bytes - ahead), next};
+    }
+    int64_t const parts = row_blocks - is_cold, part = index - is_cold;
+    int64_t const step = std::max<int64_t>(1, kLine / parts), part_bytes = bytes / kLine * step;
+    if (later == nullptr || part * part_bytes >= bytes) return {w, 0, bytes, w};
+    return {later + (w - begin) + part * part_bytes, step, bytes, w};
+  }
+};
+
+// Panels of a chunk, `block_bytes` each, for groups of `group` of them. With few rows a short range is
+// several chunks too, so that most of it is fetched while something else is multiplied.
+inline int64_t chunk_panels(int64_t panels, int64_t tokens, int64_t block_bytes, int64_t group) {
+  int64_t const cached = kCachedWeights / block_bytes;
+  return std::max<int64_t>(1, (tokens <= 64 ? std::min(cached, panels / 4) : cached) / group) * group;
+}
+
+template <class Micro>
+void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
+  PackedMatrix const& w = *g.w;
+  int64_t const kp = w.kp();
+  int64_t const panel_stride = w.panel_bytes();
+  bool const add_to_y = g.accumulate || g.bias != nullptr;
+  if (g.bias != nullptr) begin_with_bias(g, panel_begin, panel_end);
+
+  int64_t const k_block = std::min(Micro::k_block(g.tokens), kp);
+  int64_t const block_bytes = w.depth_bytes(k_block);
+  int64_t const row_blocks = (g.tokens + Micro::kRows - 1) / Micro::kRows;
+  int64_t const group = Micro::panels(Micro::next_rows(g.tokens));
+  int64_t const chunk = row_blocks == 1 || block_bytes == 0
+                            ? panel_end - panel_begin
+                            : chunk_panels(panel_end - panel_begin, g.tokens, block_bytes, group);
+  auto const weights_at = [&](int64_t panel, int64_t k) {
+    return static_cast<char const*>(w.data) + panel * panel_stride + w.depth_bytes(k);
+  };
+  typename Micro::State state;
+  for (int64_t chunk_begin = panel_begin; chunk_begin < panel_end; chunk_begin += chunk) {
+    int64_t const chunk_end = std::min(chunk_begin + chunk, panel_end);
+    int64_t k0 = 0;
+    do {  // once even for K = 0, which makes y zero
+      int64_t const k = std::min(k_block, kp - k0), bytes = w.depth_bytes(k);
+      FetchPlan const plan{.tokens = g.tokens,
+                           .row_blocks = row_blocks,
+                           .is_cold = row_blocks == 1 || (chunk_begin == panel_begin && k0 == 0),
+                           .begin = weights_at(chunk_begin, k0),
+                           .later = row_blocks == 1         ? nullptr
+                                    : k0 + k < kp           ? weights_at(chunk_begin, k0 + k)
+                                    : chunk_end < panel_end ? weights_at(chunk_end, 0)
+                                                            : g.next};
+      int64_t row_block = 0;
+      for (int64_t t = 0, rows; t < g.tokens; t += rows, ++row_block) {
+        rows = Micro::next_rows(g.tokens - t);
+        Micro::prepare(state, g, t, rows, k0, k);
+        int64_t const most = Micro::panels(rows);
+        for (int64_t panel = chunk_begin, panels; panel < chunk_end; panel += panels) {
+          panels = next_group(chunk_end - panel, most);
+          char const* const from = weights_at(panel, k0);
+          char const* const next = panel + panels < chunk_end             ? from + panels * panel_stride
+                                   : g.next != nullptr && row_blocks == 1 ? g.next
+                                                                          : from;
+          Micro::multiply(state, rows, panels,
+                          {.y = g.y + t * g.ldy + panel * kPanel,
+                           .ldy = g.ldy,
+                           .w = from,
+                           .panel_stride = panel_stride,
+                           .k = k,
+                           .last_columns = std::min<int64_t>(kPanel, w.n - (panel + panels - 1) * kPanel),
+                           .start_at_zero = k0 == 0 && !add_to_y,
+                           .fetch = plan.of(row_block, from, next, panels, bytes)});
+        }
+      }
+      k0 += k;
+    } while (k0 < kp);
+  }
+}
+
+}  // namespace bunting::BUNTING_ISA

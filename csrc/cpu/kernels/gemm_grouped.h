@@ -1,0 +1,166 @@
+// gemm_grouped.h - GEMM micro-kernels for grouped weights on vector registers: R rows times N panels.
+//
+//   y[t, n] += sum over groups of inputs of scale_x * sum over groups of weights within it of
+//              scale_w * float(sum of q_x q_w within that)
+//
+// The inner sums, of 32, 64 or 128 products, are exact, whatever instructions make them (dot.h); the outer
+// ones run over rising k with one fused multiply-add each. So every micro-kernel of a level that keeps to
+// this order gives the same bits, and the one for tiles (gemm_grouped_tile.h) may take the many rows where
+// this one takes the few.
+#pragma once
+
+#include "cpu/kernels/dot.h"
+#include "cpu/kernels/gemm_block.h"
+#include "cpu/kernels/half.h"
+
+namespace bunting::BUNTING_ISA {
+
+// How many kGroup share a scale: one, as many of the weights as of the inputs, or fewer of the weights.
+enum class Sharing { none, equal, fewer_weights };
+
+// Groups of sums that fit the register file twice, as integers and as floats, beside weights and an input.
+#if defined(__AVX512VNNI__)
+inline constexpr int kGroupedSums = 12, kGroupedRows = 6, kGroupedPanels = 4;
+#elif defined(__AVX512F__)
+inline constexpr int kGroupedSums = 8, kGroupedRows = 4, kGroupedPanels = 4;
+#elif defined(__AVXVNNI__)
+inline constexpr int kGroupedSums = 4, kGroupedRows = 4, kGroupedPanels = 4;
+#elif defined(__AVX2__)
+inline constexpr int kGroupedSums = 2, kGroupedRows = 2, kGroupedPanels = 2;
+#else
+inline constexpr int kGroupedSums = 1, kGroupedRows = 1, kGroupedPanels = 1;
+#endif
+
+// With VNNI, 7 to 12 rows are one block, which reads the weights once, where so many kGroup share a scale
+// that sums are rarely finished: the integers then fill the register file, and the floats wait in memory.
+inline constexpr int kWideSums = 24, kWideRows = 12, kWideRowsLeast = 7;
+
+// Whether products of several groups of weights are added up before they meet the scale of the inputs, which
+// takes a third set of registers. Else each takes its own way, as if the inputs had groups as small.
+#if defined(__AVX512VNNI__) || defined(BUNTING_AMX_EMULATED)
+inline constexpr bool kAddsProducts = true, kHasWideBlocks = true;
+#else
+inline constexpr bool kAddsProducts = false, kHasWideBlocks = false;
+#endif
+
+// Each panel is a stream from memory. One row, which does nothing but read, is 2 to 4 % faster with two than
+// with four.
+constexpr int grouped_panels(int rows, bool is_wide) {
+  if (rows == 1) return kGroupedPanels < 2 ? kGroupedPanels : 2;
+  int const panels = (is_wide ? kWideSums : kGroupedSums) / rows;
+  return panels < kGroupedPanels ? panels : kGroupedPanels;
+}
+
+BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
+  int32_t four;
+  std::memcpy(&four, x.q + 4 * step, sizeof four);
+  return four;
+}
+
+// `together` kGroup of weights and `inputs_together` of inputs share a scale.
+template <int Bits, Sharing kSharing, bool kWide, int R, int N>
+void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t inputs_together,
+                     Slice const& s) {
+  using D = Dot<Bits>;
+  f32x16 sums[R][N];
+  begin_sums(sums, s);
+  // Out of the registers, which hold products of several groups instead, or more integers.
+  constexpr bool kSumsInMemory = kWide || kSharing == Sharing::fewer_weights;
+  if constexpr (kSumsInMemory) asm volatile("" : : "r"(&sums) : "memory");
+  char const *at = s.w, *scales_at = s.w, *fetch = s.fetch.from, *turn = s.w + s.fetch.turn;
+  auto const fetch_line = [&]() __attribute__((always_inline)) {
+    for (int n = 0; n < N; ++n) __builtin_prefetch(fetch + n * s.panel_stride);
+    fetch += s.fetch.step;
+  };
+  int64_t const depth = s.k / kGroup;
+  bool begins_block = true;
+  for (int64_t i = 0; i < depth;) {
+    int64_t const end = kSharing == Sharing::none ? i + 1 : std::min(i + inputs_together, depth);
+    f32x16 products[R][N];
+    for (int r = 0; r < R; ++r)
+      for (int n = 0; n < N && kSharing == Sharing::fewer_weights; ++n) products[r][n] = zero();
+    do {
+      int64_t const weights_end = kSharing == Sharing::fewer_weights ? std::min(i + together, end) : end;
+      scales_at += kPanel * 2;
+      if (begins_block) {
+        scales_at = at;
+        at += kScaleBytes;
+        fetch_line();
+      }
+      begins_block = !begins_block;
+      typename D::Sum dots[R][N];
+      for (int r = 0; r < R; ++r) {
+        auto const start = D::start(x[r * ldx].minus_sum);
+        for (int n = 0; n < N; ++n) dots[r][n] = start;
+      }
+      do {
+        if (at >= turn) {
+          fetch = s.fetch.after;
+          turn = s.w + s.panel_stride;
+        }
+#pragma GCC unroll 8
+        for (int step = 0; step < kSteps; ++step) {
+          if (step < D::kBytes / kLine) fetch_line();
+          typename D::Weight weights[N];
+          for (int n = 0; n < N; ++n) weights[n] = D::load(at + n * s.panel_stride, step);
+          for (int r = 0; r < R; ++r) {
+            int32_t const four = four_of(x[r * ldx], step);
+            for (int n = 0; n < N; ++n) dots[r][n] = D::add(dots[r][n], weights[n], four);
+          }
+        }
+        for (int r = 0; r < R; ++r)
+          for (int n = 0; n < N; ++n) dots[r][n] = D::end_steps(dots[r][n]);
+        ++i, ++x, at += D::kBytes;
+      } while (kSharing != Sharing::none && i < weights_end);
+      for (int n = 0; n < N; ++n) {
+        f32x16 const scales = load_f16(reinterpret_cast<uint16_t const*>(scales_at + n * s.panel_stride));
+        for (int r = 0; r < R; ++r) {
+          f32x16 const integers = D::finish(dots[r][n]);
+          products[r][n] =
+              kSharing == Sharing::fewer_weights ? fma(integers, scales, products[r][n]) : integers * scales;
+        }
+      }
+    } while (kSharing == Sharing::fewer_weights && i < end);
+    for (int r = 0; r < R; ++r) {
+      f32x16 const scale = set1(x[r * ldx - 1].scale);
+      for (int n = 0; n < N; ++n) sums[r][n] = fma(products[r][n], scale, sums[r][n]);
+    }
+    if constexpr (kSumsInMemory) asm volatile("" : : "r"(&sums) : "memory");
+  }
+  end_sums(sums, s);
+}
+
+template <int Bits, Sharing kSharing, bool kWide = false>
+struct GroupedMicro {
+  static constexpr int kRows = kWide ? kWideRows : kGroupedRows;
+
+  struct State {
+    InputGroup const* x;
+    int64_t ldx, together, inputs_together;
+  };
+
+  static constexpr int64_t kBlockK = 2048;
+  static_assert(kBlockK % (2 * kGroupMax) == 0, "whole blocks");
+  static int64_t k_block(int64_t tokens) { return tokens > kRows ? kBlockK : int64_t{1} << 40; }
+  static int64_t next_rows(int64_t left) { return next_group(left, kRows); }
+  static int64_t panels(int64_t rows) { return panels_of(int(rows)); }
+
+  static void prepare(State& state, Gemm const& g, int64_t first, int64_t, int64_t k0, int64_t) {
+    state.x = static_cast<InputGroup const*>(g.x) + first * g.ldx + k0 / kGroup;
+    state.ldx = g.ldx;
+    state.together = g.w->group / kGroup;
+    state.inputs_together = kSharing == Sharing::fewer_weights ? g.w->input_group() / kGroup : state.together;
+  }
+
+  using Block = void (*)(InputGroup const*, int64_t, int64_t, int64_t, Slice const&);
+  template <int R, int N>
+  static constexpr Block kBlock = multiply_groups<Bits, kSharing, kWide, R, N>;
+  static constexpr int panels_of(int rows) { return grouped_panels(rows, kWide); }
+
+  static void multiply(State const& state, int64_t rows, int64_t panels, Slice const& slice) {
+    static constexpr BlockTable<GroupedMicro, kRows, kGroupedPanels> kBlocks;
+    kBlocks.at[rows - 1][panels - 1](state.x, state.ldx, state.together, state.inputs_together, slice);
+  }
+};
+
+}  // namespace bunting::BUNTING_ISA

@@ -1,0 +1,122 @@
+// group.h - what rounding of weights and of activations to groups of integers have in common. No fused
+// multiply-add here, so that every level gives the same bits.
+#pragma once
+
+#include <type_traits>
+
+#include "cpu/kernels/simd.h"
+
+namespace bunting::BUNTING_ISA {
+
+inline constexpr uint32_t kInfinity = 0x7f800000u;
+inline constexpr float kToInteger =
+    12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
+
+// max |a|, |b| over the 32 numbers. Those that are not finite count as larger than all others, NaN as the
+// largest.
+BUNTING_INLINE float largest_magnitude(f32x16 a, f32x16 b) {
+  for (int i = 0; i < kRegisters; ++i) {
+    vi const x = (vi)a.r[i] & 0x7fffffff, y = (vi)b.r[i] & 0x7fffffff;
+    a.r[i] = (vf)(x > y ? x : y);
+  }
+  return halve(
+      a, [](auto x, auto y) __attribute__((always_inline)) { return (vf)((vi)x > (vi)y ? (vi)x : (vi)y); });
+}
+
+// To the nearest integers, ties to even; |x| < 2^22.
+BUNTING_INLINE f32x16 round(f32x16 x) {
+  return x + set1(kToInteger) - set1(kToInteger);
+}
+
+// Sixteen integers of -128 .. 127: the low bytes of what kToInteger makes of them. Compilers take them out
+// one by one where they are not told how.
+BUNTING_INLINE void store_int8(int8_t* q, f32x16 integers) {
+#if defined(__AVX512F__)
+  __m128i const bytes = _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)(integers.r[0] + kToInteger));
+#elif defined(__AVX2__)
+  __m256i const low = _mm256_set1_epi32(255);
+  __m256i const words = _mm256_permute4x64_epi64(
+      _mm256_packus_epi32(_mm256_and_si256((__m256i)(integers.r[0] + kToInteger), low),
+                          _mm256_and_si256((__m256i)(integers.r[1] + kToInteger), low)),
+      0xd8);
+  __m128i const bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+#else
+  int8_t bytes[16];
+  for (int i = 0; i < kRegisters; ++i)
+    for (int lane = 0; lane < kLanes; ++lane)
+      bytes[i * kLanes + lane] = int8_t(vi(integers.r[i] + kToInteger)[lane]);
+#endif
+  std::memcpy(q, &bytes, 16);
+}
+
+// Activations as integers, 32 in a group, of kGroups groups that share a scale:
+//   scale = max |x| / 127      q = round_to_even(x * (127 / max |x|))
+//   minus_sum = -(sum of q), over `summed` neighbouring groups
+// Numbers below 1e-30 are zero. If there is one that is not finite the scale is NaN, so that the whole row of
+// the product becomes NaN and nothing else.
+template <int kGroups>
+BUNTING_INLINE void quantise_groups(InputGroup* to, f32x16 const (&x)[2 * kGroups], int64_t summed) {
+  constexpr float kLeast = 1e-30f;  // 127 / kLeast is finite
+  uint32_t bits = 0;                // of the largest magnitude
+  for (int i = 0; i < kGroups; ++i) {
+    float const magnitude = largest_magnitude(x[2 * i], x[2 * i + 1]);
+    uint32_t its_bits;
+    std::memcpy(&its_bits, &magnitude, 4);
+    bits = its_bits > bits ? its_bits : bits;
+  }
+  float largest;
+  std::memcpy(&largest, &bits, 4);
+  if (bits >= kInfinity || largest < kLeast) {
+    for (int i = 0; i < kGroups; ++i) {
+      to[i] = {};
+      if (bits >= kInfinity) to[i].scale = __builtin_nanf("");
+    }
+    return;
+  }
+  f32x16 const to_integers = set1(127.0f / largest);
+  f32x16 sums[kGroups];
+  for (int i = 0; i < kGroups; ++i) {
+    f32x16 const q = round(x[2 * i] * to_integers), q16 = round(x[2 * i + 1] * to_integers);
+    store_int8(to[i].q, q);
+    store_int8(to[i].q + 16, q16);
+    to[i].scale = largest / 127.0f;
+    sums[i] = q + q16;
+  }
+  for (int first = 0; first < kGroups; first += int(summed)) {
+    int const end = first + int(summed) < kGroups ? first + int(summed) : kGroups;
+    f32x16 together = sums[first];
+    for (int i = first + 1; i < end; ++i) together = together + sums[i];
+    int32_t const minus_sum = -int32_t(sum(together));
+    for (int i = first; i < end; ++i) to[i].minus_sum = minus_sum;
+  }
+}
+
+// `width` numbers as groups, an even number of them, as matrices want it. row(i): those from i on, 16 of them
+// or as many as there are and zeros.
+template <int kGroups, class Row>
+BUNTING_INLINE void quantise_row_by(InputGroup* to, int64_t width, int64_t summed, Row row) {
+  int64_t const groups = round_up(width, 2 * kGroup) / kGroup;
+  auto const quantise = [&](auto count, int64_t group) __attribute__((always_inline)) {
+    f32x16 x[2 * count.value];
+    for (int i = 0; i < 2 * count.value; ++i) {
+      int64_t const at = group * kGroup + i * 16;
+      x[i] = at < width ? row(at) : zero();
+    }
+    quantise_groups<count.value>(to + group, x, summed);
+  };
+  int64_t group = 0;
+  for (; group + kGroups <= groups; group += kGroups) quantise(std::integral_constant<int, kGroups>{}, group);
+  if (group < groups) quantise(std::integral_constant<int, 2>{}, group);  // two of four are left
+}
+
+// Row t of `to`.
+template <class Row>
+BUNTING_INLINE void quantise_row(Operand const& to, int64_t t, int64_t width, Row row) {
+  InputGroup* const groups = reinterpret_cast<InputGroup*>(to.row(t));
+  int64_t const summed = to.weight_group / kGroup;
+  if (to.group == kGroup) return quantise_row_by<1>(groups, width, summed, row);
+  if (to.group == 2 * kGroup) return quantise_row_by<2>(groups, width, summed, row);
+  quantise_row_by<kGroupMax / kGroup>(groups, width, summed, row);
+}
+
+}  // namespace bunting::BUNTING_ISA

@@ -1,0 +1,35 @@
+// isa.cpp - the table of one instruction set; compiled once per level with BUNTING_ISA naming it.
+#include "cpu/kernels/kernels.h"
+
+#define BUNTING_STRING_(x) #x
+#define BUNTING_STRING(x) BUNTING_STRING_(x)
+
+namespace bunting::BUNTING_ISA {
+
+void pack(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end);
+void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
+void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t begin,
+              int64_t end);
+void embed(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end);
+void rmsnorm(Operand const& y, float const* x, int64_t ldx, float const* w, int64_t h, float eps,
+             int64_t begin, int64_t end);
+void rope_append(RopeAppend const& a, int64_t begin, int64_t end);
+void attention(Attention const& a, int64_t item_begin, int64_t item_end);
+SampleResult sample(SampleRow const& row, float const* logits, int32_t vocab, char* scratch, int32_t* top);
+void swiglu(Operand const& y, float const* gu, int64_t ldgu, int64_t f, int64_t begin, int64_t end);
+
+extern Kernels const kernels;
+Kernels const kernels = {
+    .name = BUNTING_STRING(BUNTING_ISA),
+    .pack = pack,
+    .gemm = gemm,
+    .quantise = quantise,
+    .embed = embed,
+    .rmsnorm = rmsnorm,
+    .rope_append = rope_append,
+    .swiglu = swiglu,
+    .attention = attention,
+    .sample = sample,
+};
+
+}  // namespace bunting::BUNTING_ISA
