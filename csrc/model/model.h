@@ -1,8 +1,8 @@
 // model.h - a decoder-only transformer's weights in the order in which the kernels read them.
 //
-// All weights live in one MemoryRegion: matrices packed (cpu/kernels/kernels.h), vectors as f32. Q, K and V are one
-// matrix, and so are gate and up, so that a layer has four GEMMs. Filled tensor by tensor while loading, or
-// from a packed file at once; read-only once sealed.
+// All weights live in one MemoryRegion: matrices packed (cpu/kernels/kernels.h), vectors as f32. Q, K and V
+// are one matrix, and so are gate and up, so that a layer has four GEMMs. Filled tensor by tensor while
+// loading, or from a packed file at once; read-only once sealed.
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,8 @@
 //   2 MiB     the data
 //
 // Little-endian. The data is what lies in memory, the same for every instruction set; the version goes up
-// with every change of a layout in cpu/kernels/kernels.h. Checksums are sums of 64-bit words by chunks of 4 MiB: any
-// single damaged word shows.
+// with every change of a layout in cpu/kernels/kernels.h. Checksums are sums of 64-bit words by chunks of 4
+// MiB: any single damaged word shows.
 //
 // Weights that come from such a file stay the file's: they are mapped, not read, so that a start takes no
 // fresh memory, and several processes share one copy (decision 0013).

@@ -1,9 +1,9 @@
 // What can be said of any machine's probe.
 #include <cstring>
 
+#include "cpu/tests/dense_test.h"
 #include "host/cpu_features.h"
 #include "include/engine.h"
-#include "tests/dense_test.h"
 
 namespace bunting::test {
 

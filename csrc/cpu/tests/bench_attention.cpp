@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "tests/bench.h"
+#include "cpu/tests/bench.h"
 #include "tests/kv_test.h"
 
 namespace bunting::test {

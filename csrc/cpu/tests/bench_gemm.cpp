@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "cpu/kernels/row_stride.h"
+#include "cpu/tests/bench.h"
 #include "host/cpu_features.h"
-#include "tests/bench.h"
 
 namespace bunting::bench {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/dense_test.h"
+#include "cpu/tests/dense_test.h"
 
 namespace bunting::test {
 namespace {

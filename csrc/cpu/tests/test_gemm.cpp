@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "cpu/parallel_gemm.h"
-#include "tests/dense_test.h"
+#include "cpu/tests/dense_test.h"
 
 namespace bunting::test {
 namespace {

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "cpu/tests/bench.h"
 #include "host/cpu_features.h"
-#include "tests/bench.h"
 
 namespace bunting::bench {
 namespace {
