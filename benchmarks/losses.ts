@@ -13,7 +13,14 @@ import { simulate } from "../scheduler/sim/simulator.ts";
 import { tracesFolder } from "../server/cli/simulate/traces.ts";
 import { table } from "../server/cli/table.ts";
 import { type Case, cases } from "./adversary/cases.ts";
-import { type Figures, figuresOf, meanOf, shownFigure, timesWorse } from "./adversary/figures.ts";
+import {
+  type Figures,
+  figureNames,
+  figuresOf,
+  meanOf,
+  shownFigure,
+  timesWorse,
+} from "./adversary/figures.ts";
 import { rivals } from "./adversary/systems.ts";
 
 const { values } = parseArgs({
@@ -39,16 +46,6 @@ function figures({ devices, make, isTrace }: Case, policy: Policy): Figures {
   );
   return meanOf(runs);
 }
-
-const figureNames = [
-  "latencyMeanMs",
-  "latencyP99Ms",
-  "ttftMeanMs",
-  "tbtP99Ms",
-  "tokensPerSecond",
-  "hitRate",
-  "preemptions",
-] as const;
 
 const lines = cases
   .filter(({ name }) => names.includes(name))

@@ -1,0 +1,93 @@
+/**
+ * A search for loads under which ours is worse than a simpler policy: draws machines and loads, runs every policy on each in
+ * virtual time, and lists where ours loses to the best rival of that configuration.
+ *
+ *   bun benchmarks/adversary.ts [--seed 1] [--configurations 100 | --minutes 10] [--threads 2] [--write docs/papers]
+ *   bun benchmarks/adversary.ts --repeat 1-42
+ *
+ * The same seed draws the same configurations in the same order. --repeat prints one of them with every policy. Trials go to
+ * build/adversary.json; --write puts the summary into adversary.md of that folder.
+ */
+
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { table } from "../server/cli/table.ts";
+import { drawConfiguration, idOf, parseId } from "./adversary/configuration.ts";
+import { figureNames, shownFigure } from "./adversary/figures.ts";
+import { describe, summaryOf } from "./adversary/summary.ts";
+import { own } from "./adversary/systems.ts";
+import { runTrial, type Trial } from "./adversary/trial.ts";
+
+const HEAD = `# Loads that nobody picked
+
+Written by \`bun benchmarks/adversary.ts --write docs/papers\`: machines and loads are drawn at random
+([what from](../../benchmarks/adversary/configuration.ts)), each runs under ours as it serves and under every rival in virtual time
+on measured device models ([what is behind them](README.md)), and ours is compared with whichever rival is best in that one
+configuration and figure. \`bun benchmarks/adversary.ts --repeat <id>\` runs one of them again.
+`;
+
+const { values } = parseArgs({
+  options: {
+    seed: { type: "string", default: "1" },
+    configurations: { type: "string" },
+    minutes: { type: "string" },
+    threads: { type: "string", default: "2" },
+    repeat: { type: "string" },
+    write: { type: "string" },
+  },
+});
+
+if (values.repeat !== undefined) repeat(values.repeat);
+else await search();
+
+/** One configuration with every policy. */
+function repeat(id: string): void {
+  const { seed, index } = parseId(id);
+  const configuration = drawConfiguration(seed, index);
+  const { ours, rivals } = runTrial(configuration);
+  const rows = [[own.name, ours] as const, ...Object.entries(rivals)].map(([name, figures]) => [
+    name,
+    ...figureNames.map((figure) => shownFigure(figure, figures[figure])),
+  ]);
+  console.log(`${describe(configuration)}\n\n${table(["", ...figureNames], rows)}`);
+}
+
+async function search(): Promise<void> {
+  const seed = Number(values.seed);
+  const minutes = values.minutes === undefined ? Number.POSITIVE_INFINITY : Number(values.minutes);
+  const most = Number(
+    values.configurations ?? (values.minutes === undefined ? 100 : Number.MAX_SAFE_INTEGER),
+  );
+  const startMs = performance.now();
+  const trials: Trial[] = [];
+  let drawn = 0;
+  const thread = (): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const worker = new Worker(new URL("./adversary/worker.ts", import.meta.url));
+      const next = (): void => {
+        if (drawn < most && performance.now() - startMs < 60_000 * minutes) {
+          worker.postMessage(drawConfiguration(seed, drawn));
+          drawn += 1;
+        } else {
+          worker.terminate();
+          resolve();
+        }
+      };
+      worker.onmessage = ({ data }: MessageEvent<Trial>) => {
+        trials.push(data);
+        const seconds = (performance.now() - startMs) / 1000;
+        console.error(`${seconds.toFixed(0).padStart(5)} s  ${trials.length}: ${idOf(data.configuration)}`);
+        next();
+      };
+      worker.onerror = (event) => reject(new Error(event.message));
+      next();
+    });
+  await Promise.all(Array.from({ length: Number(values.threads) }, thread));
+  trials.sort((a, b) => a.configuration.index - b.configuration.index);
+  mkdirSync("build", { recursive: true });
+  writeFileSync("build/adversary.json", JSON.stringify(trials));
+  const summary = summaryOf(trials, seed);
+  console.log(summary);
+  if (values.write !== undefined) writeFileSync(join(values.write, "adversary.md"), `${HEAD}\n${summary}\n`);
+}

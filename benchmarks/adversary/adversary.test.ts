@@ -1,0 +1,64 @@
+/** Draws repeat, stay within what they promise, and are counted as they are. */
+
+import { expect, test } from "bun:test";
+import { drawConfiguration, idOf, parseId, traitsOf } from "./configuration.ts";
+import type { Figures } from "./figures.ts";
+import { summaryOf } from "./summary.ts";
+import { bestRival, runTrial, type Trial } from "./trial.ts";
+
+test("a configuration is decided by its seed and number, and every one differs", () => {
+  const drawn = Array.from({ length: 50 }, (_, index) => drawConfiguration(3, index));
+  expect(Array.from({ length: 50 }, (_, index) => drawConfiguration(3, index))).toEqual(drawn);
+  expect(new Set(drawn.map((one) => JSON.stringify({ ...one, index: 0 }))).size).toBe(50);
+  for (const one of drawn) {
+    expect(parseId(idOf(one))).toEqual({ seed: 3, index: one.index });
+    const { load, pages, loadShare } = one;
+    const { rootTokens, documentTokens, sectionTokens, suffixTokens, outputTokens, tokensMax } = load;
+    const prompt = rootTokens + documentTokens.most + sectionTokens.most + suffixTokens.most;
+    expect(16 * pages).toBeGreaterThanOrEqual(1.5 * (prompt + Math.max(outputTokens.most, tokensMax ?? 0)));
+    expect(loadShare).toBeGreaterThanOrEqual(0.3);
+    expect(loadShare).toBeLessThan(2);
+    expect(Number.isFinite(load.callsPerSecond) && load.callsPerSecond > 0).toBe(true);
+  }
+  expect(() => parseId("7")).toThrow("7 is no configuration");
+});
+
+test("a trial repeats, and every policy answers every call", () => {
+  const drawn = drawConfiguration(1, 5);
+  const small = { ...drawn, load: { ...drawn.load, calls: 20 } };
+  expect(runTrial(small)).toEqual(runTrial(small));
+});
+
+/** Ours has 100 of every figure, each rival what is given. */
+function trial(index: number, rivals: Readonly<Record<string, number>>): Trial {
+  const all = (value: number): Figures => ({
+    latencyMeanMs: value,
+    latencyP99Ms: value,
+    ttftMeanMs: value,
+    tbtP99Ms: value,
+    tokensPerSecond: value,
+    hitRate: value,
+    preemptions: value,
+  });
+  return {
+    configuration: drawConfiguration(1, index),
+    ours: all(100),
+    rivals: Object.fromEntries(Object.entries(rivals).map(([name, value]) => [name, all(value)])),
+  };
+}
+
+test("a loss is counted against the best rival of its configuration, where more is better the other way round", () => {
+  const trials = [trial(0, { a: 80, b: 120 }), trial(1, { a: 95, b: 200 }), trial(2, { a: 300, b: 150 })];
+  expect(trials.map((one) => bestRival(one, "latencyMeanMs"))).toMatchObject([
+    { name: "a", ratio: 1.25 },
+    { name: "a" },
+    { name: "b" },
+  ]);
+  expect(bestRival(trials[1]!, "tokensPerSecond")).toMatchObject({ name: "b", ratio: 2 });
+  const summary = summaryOf(trials, 1);
+  expect(summary).toContain("| mean latency | 33 % | 1.25× | 1.05× | ≤ 2.0 %, ≤ 1.5× | **no** |");
+  expect(summary).toContain("| throughput | 100 % | 3.00× | 2.00× |  |  |");
+  expect(summary).toContain("| a | **33 %** / 33 % |");
+  expect(summary).toContain("| b | 100 % / 0 % |");
+  expect(summary).toContain(`| ${traitsOf(trials[0]!.configuration)[0]} | `);
+});

@@ -1,0 +1,136 @@
+/** What a search found, in Markdown. */
+
+import { type Configuration, idOf, traitsOf } from "./configuration.ts";
+import { type Figures, shownFigure, timesWorse } from "./figures.ts";
+import { bestRival, type Trial } from "./trial.ts";
+
+/** More than so many times worse than the best rival is a loss. */
+export const LOSS_RATIO = 1.1;
+/** Nothing is to be worse than this. */
+const RATIO_MAX = 1.5;
+const BETTER_SHARE_MIN = 0.5;
+
+/** Figures that are judged, and the share of configurations in which ours may lose; null: told, not judged. */
+const judged: readonly {
+  readonly figure: keyof Figures;
+  readonly name: string;
+  readonly most: number | null;
+}[] = [
+  { figure: "latencyMeanMs", name: "mean latency", most: 0.02 },
+  { figure: "latencyP99Ms", name: "P99 latency", most: 0.05 },
+  { figure: "ttftMeanMs", name: "mean time to first token", most: 0.1 },
+  { figure: "tokensPerSecond", name: "throughput", most: null },
+];
+
+const WORST_SHOWN = 12;
+
+/** Shares of trials in which ours loses, by figure, and everything behind them. */
+export function summaryOf(trials: readonly Trial[], seed: number): string {
+  return [
+    `${trials.length} configurations of seed ${seed}.`,
+    ...[losses(trials), byRival(trials), byTrait(trials)],
+    ...judged.map(({ figure, name }) => worst(trials, figure, name)),
+  ].join("\n\n");
+}
+
+function losses(trials: readonly Trial[]): string {
+  const lines = judged.map(({ figure, name, most }) => {
+    const ratios = trials.map((trial) => bestRival(trial, figure).ratio).sort((a, b) => a - b);
+    const share = shareOf(ratios, (ratio) => ratio > LOSS_RATIO);
+    const worstRatio = ratios.at(-1)!;
+    const isMet = most === null ? "" : share <= most && worstRatio <= RATIO_MAX ? "yes" : "**no**";
+    const wanted = most === null ? "" : `≤ ${percent(most)}, ≤ ${RATIO_MAX}×`;
+    const median = ratios[Math.floor(ratios.length / 2)]!;
+    return [name, percent(share), times(worstRatio), times(median), wanted, isMet];
+  });
+  const head = ["Figure", "more than 10 % worse", "worst", "median", "wanted", "met"];
+  return `**Ours against the best rival of each single configuration**\n\n${markdown(head, lines)}`;
+}
+
+function byRival(trials: readonly Trial[]): string {
+  const lines = Object.keys(trials[0]!.rivals).map((rival) => {
+    const cells = judged.map(({ figure }) => {
+      const ratios = trials.map(({ ours, rivals }) => timesWorse(figure, ours, rivals[rival]!));
+      const better = shareOf(ratios, (ratio) => ratio < 1);
+      const mark = better < BETTER_SHARE_MIN ? "**" : "";
+      return `${mark}${percent(better)}${mark} / ${percent(shareOf(ratios, (ratio) => ratio > LOSS_RATIO))}`;
+    });
+    return [rival, ...cells];
+  });
+  const head = ["Rival", ...judged.map(({ name }) => name)];
+  return `**Share of configurations in which ours is better / more than 10 % worse**\n\n${markdown(head, lines)}`;
+}
+
+/** How often ours loses where a trait is, most often first. */
+function byTrait(trials: readonly Trial[]): string {
+  const groups = new Map<string, Trial[]>();
+  for (const trial of trials) {
+    for (const trait of traitsOf(trial.configuration))
+      groups.set(trait, [...(groups.get(trait) ?? []), trial]);
+  }
+  const lines = [...groups].map(([trait, group]) => [
+    trait,
+    `${group.length}`,
+    ...judged.map(({ figure }) =>
+      percent(shareOf(group, (trial) => bestRival(trial, figure).ratio > LOSS_RATIO)),
+    ),
+  ]);
+  const head = ["Of the configurations with", "", ...judged.map(({ name }) => name)];
+  return `**Losses by what configurations have in common**\n\n${markdown(head, lines)}`;
+}
+
+function worst(trials: readonly Trial[], figure: keyof Figures, name: string): string {
+  const lines = trials
+    .map((trial) => ({ trial, best: bestRival(trial, figure) }))
+    .filter(({ best }) => best.ratio > LOSS_RATIO)
+    .sort((a, b) => b.best.ratio - a.best.ratio)
+    .slice(0, WORST_SHOWN)
+    .map(({ trial: { configuration, ours }, best }) => [
+      idOf(configuration),
+      describe(configuration),
+      shownFigure(figure, ours[figure]),
+      `${best.name}: ${shownFigure(figure, best.figures[figure])}`,
+      times(best.ratio),
+    ]);
+  const head = ["Repeat", "Configuration", "ours", "best rival", ""];
+  return `**Worst in ${name}**\n\n${lines.length === 0 ? "None." : markdown(head, lines)}`;
+}
+
+/** One line for people. */
+export function describe({ device, engines, pages, loadShare, load, noise }: Configuration): string {
+  const { rootTokens, documents, documentTokens, skew, sections, sectionTokens } = load;
+  const range = ({ least, most }: { least: number; most: number }): string =>
+    least === most ? `${least}` : `${least}–${most}`;
+  return [
+    `${engines} ${device}, ${pages} pages`,
+    rootTokens > 0 ? `root ${rootTokens}` : "",
+    documentTokens.most > 0
+      ? `${documents} documents of ${range(documentTokens)}, skew ${skew}`
+      : "nothing shared",
+    sections > 0 ? `${sections} sections of ${range(sectionTokens)}` : "",
+    `question ${range(load.suffixTokens)}, answer ${range(load.outputTokens)}`,
+    load.tokensMax === null ? "" : `at most ${load.tokensMax}`,
+    `load ${loadShare.toFixed(2)} (${load.callsPerSecond.toPrecision(3)}/s)`,
+    load.variation > 1 ? `bursts ${load.variation}` : "",
+    load.tenants > 1 ? `${load.tenants} tenants` : "",
+    noise === null ? "" : `${noise} noise`,
+  ]
+    .filter((part) => part !== "")
+    .join("; ");
+}
+
+function shareOf<Item>(items: readonly Item[], is: (item: Item) => boolean): number {
+  return items.filter(is).length / items.length;
+}
+
+function percent(share: number): string {
+  return `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
+}
+
+function times(ratio: number): string {
+  return `${ratio.toFixed(2)}×`;
+}
+
+function markdown(head: readonly string[], lines: readonly (readonly string[])[]): string {
+  return [head, head.map(() => "---"), ...lines].map((line) => `| ${line.join(" | ")} |`).join("\n");
+}
