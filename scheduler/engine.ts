@@ -1,7 +1,7 @@
 import type { Clock } from "./clock.ts";
 import { assert, type Finish, type Sampled, type SequenceSpec, type StepResult } from "./core.ts";
 import { type EngineCosts, shapeOf } from "./cost/cost-model.ts";
-import { linearCost } from "./cost/linear.ts";
+import { unknownCost } from "./cost/linear.ts";
 import type { Device } from "./device.ts";
 import { type EngineOptions, type EngineSettings, resolveOptions } from "./engine-options.ts";
 import { checkPageCounts } from "./integrity.ts";
@@ -48,7 +48,7 @@ export class Engine {
     clock: Clock,
     settings: EngineSettings,
     emit: (report: EngineReport) => void,
-    costs: EngineCosts = linearCost(5, 0.02),
+    costs: EngineCosts = unknownCost,
   ) {
     const { spec } = device;
     const options = resolveOptions(settings, spec);

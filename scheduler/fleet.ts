@@ -9,7 +9,7 @@ import {
   type TokenLogprobs,
 } from "./core.ts";
 import type { CostModel } from "./cost/cost-model.ts";
-import { linearCost } from "./cost/linear.ts";
+import { unknownCost } from "./cost/linear.ts";
 import type { DeviceSpec } from "./device.ts";
 import { Dispatcher, type DispatchPolicy } from "./dispatch/dispatcher.ts";
 import type { Placement, PlacementRequest } from "./dispatch/placement.ts";
@@ -65,8 +65,6 @@ const MOVES_MAX = 2;
 
 /** How often a sequence goes on elsewhere at most. */
 const REPLAYS_MAX = 2;
-
-const nothingKnown = linearCost(5, 0.02);
 
 /** A sequence that has not ended. */
 interface Call {
@@ -134,7 +132,7 @@ export class Fleet {
     const { policy, costs } = this.#options;
     this.#dispatcher = new Dispatcher(
       policy,
-      engines.map(({ spec }, index) => ({ spec, costs: costs[index] ?? nothingKnown })),
+      engines.map(({ spec }, index) => ({ spec, costs: costs[index] ?? unknownCost })),
     );
     this.#members = engines.map(({ link, spec }) => ({
       link,

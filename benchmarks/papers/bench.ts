@@ -1,6 +1,6 @@
 /** What all claims need: seeds, traces, and a place for what they find. */
 
-import type { CostModel } from "../../scheduler/cost/cost-model.ts";
+import type { PartedCostModel } from "../../scheduler/cost/cost-model.ts";
 import { openProfile, type ProfileName } from "../../scheduler/cost/profiles.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { SimulationReport } from "../../scheduler/sim/report.ts";
@@ -23,7 +23,7 @@ export interface Bench {
 }
 
 export interface DeviceModel {
-  readonly profile: CostModel;
+  readonly profile: PartedCostModel;
   readonly spec: DeviceSpec;
 }
 

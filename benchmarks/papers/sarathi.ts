@@ -3,7 +3,7 @@
  * and a budget from a target against the best static ones.
  */
 
-import type { CostModel, EngineCosts } from "../../scheduler/cost/cost-model.ts";
+import { type EngineCosts, PARTS, type PartedCostModel } from "../../scheduler/cost/cost-model.ts";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import { ours, policyOf, sarathi, withChanges } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
@@ -205,10 +205,14 @@ export function againstStatic(bench: Bench): void {
   }
   inBalance(bench, rows);
   const { profile } = devices(DEVICE, 1)[0]!;
-  const wrong: CostModel = {
+  const wrong: PartedCostModel = {
     name: "10 % too fast",
     tileTokens: profile.tileTokens,
     stepMs: (shape) => 0.9 * profile.stepMs(shape),
+    partsMs: (shape, into) => {
+      profile.partsMs(shape, into);
+      for (let part = 0; part < PARTS; part++) into[part]! *= 0.9;
+    },
   };
   const misled = capacities(
     bench,

@@ -30,6 +30,23 @@ export interface CostModel {
   stepMs(shape: StepShape): number;
 }
 
+/** Parts of a step's time: what each step has, its tokens, what prompts look at, and the contexts of decodes. */
+export const PARTS = 4;
+
+/** A cost model that tells where a step's time goes. */
+export interface PartedCostModel extends CostModel {
+  /** Puts the milliseconds of each part into `into`: they are ≥ 0, add up to `stepMs`, and each grows with every number in
+   *  the shape. */
+  partsMs(shape: StepShape, into: Float64Array): void;
+}
+
+/** A step's time from its parts. */
+export function sumOf(parts: Float64Array): number {
+  let sum = 0;
+  for (let part = 0; part < PARTS; part++) sum += parts[part]!;
+  return sum;
+}
+
 /** A cost model as an engine uses it: told what its steps took, and aware of its own error. */
 export interface EngineCosts extends CostModel {
   /** Takes note of a step that took `ms` from its start to its result. */

@@ -1,34 +1,66 @@
-import type { CostModel, StepShape } from "./cost-model.ts";
+import { PARTS, type PartedCostModel, type StepShape, sumOf } from "./cost-model.ts";
 
-/** A step's fixed cost and a cost per token, in milliseconds: the shape of a small model on any device, as long as
- *  contexts are short. */
-export class LinearCost implements CostModel {
+/** Milliseconds of attention: per pair of a prompt's token and one that it looks at, and per token of decodes' contexts. */
+export interface AttentionCost {
+  readonly pairMs: number;
+  readonly contextMs: number;
+}
+
+/** A step's fixed cost, a cost per token, and a cost of what tokens look at, in milliseconds: the shape of a model on a
+ *  device without tiles. */
+export class LinearCost implements PartedCostModel {
   readonly name: string;
   readonly tileTokens: number;
   readonly #stepMs: number;
   readonly #tokenMs: number;
+  readonly #attention: AttentionCost;
+  readonly #parts = new Float64Array(PARTS);
 
-  constructor(stepMs: number, tokenMs: number, tileTokens: number) {
+  constructor(stepMs: number, tokenMs: number, tileTokens: number, attention: AttentionCost) {
     this.name = `${stepMs} ms + ${tokenMs} ms per token`;
     this.tileTokens = tileTokens;
     this.#stepMs = stepMs;
     this.#tokenMs = tokenMs;
+    this.#attention = attention;
   }
 
   /** What makes another of the same. */
   get state() {
     const { tileTokens } = this;
-    return { kind: "linear", stepMs: this.#stepMs, tokenMs: this.#tokenMs, tileTokens } as const;
+    const [stepMs, tokenMs, attention] = [this.#stepMs, this.#tokenMs, this.#attention];
+    return { kind: "linear", stepMs, tokenMs, tileTokens, attention } as const;
   }
 
-  stepMs({ prompts, decodes }: StepShape): number {
+  stepMs(shape: StepShape): number {
+    this.partsMs(shape, this.#parts);
+    return sumOf(this.#parts);
+  }
+
+  partsMs({ prompts, decodes, decodeContext }: StepShape, into: Float64Array): void {
     let tokens = decodes;
-    for (const prompt of prompts) tokens += prompt.tokens;
-    return this.#stepMs + this.#tokenMs * tokens;
+    let pairs = 0;
+    for (const prompt of prompts) {
+      tokens += prompt.tokens;
+      pairs += prompt.tokens * (prompt.context + prompt.tokens / 2);
+    }
+    const { pairMs, contextMs } = this.#attention;
+    into[0] = this.#stepMs;
+    into[1] = this.#tokenMs * tokens;
+    into[2] = pairMs * pairs;
+    into[3] = contextMs * decodeContext;
   }
 }
 
-/** A linear cost model; `tileTokens` for a device that computes so many tokens at once. */
-export function linearCost(stepMs: number, tokenMs: number, tileTokens = 1): LinearCost {
-  return new LinearCost(stepMs, tokenMs, tileTokens);
+/** A linear cost model; `tileTokens` for a device that computes so many tokens at once. Without `attention` it is free. */
+export function linearCost(
+  stepMs: number,
+  tokenMs: number,
+  tileTokens = 1,
+  attention: AttentionCost = { pairMs: 0, contextMs: 0 },
+): LinearCost {
+  return new LinearCost(stepMs, tokenMs, tileTokens, attention);
 }
+
+/** Of a device that nothing is known of: a simulated one, or one whose engine has told nothing yet. An engine on a real
+ *  device begins with what its first steps took. */
+export const unknownCost = linearCost(5, 0.02);

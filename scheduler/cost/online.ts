@@ -1,101 +1,126 @@
 import { assert } from "../core.ts";
-import type { CostModel, EngineCosts, StepShape } from "./cost-model.ts";
+import { type EngineCosts, PARTS, type PartedCostModel, type StepShape } from "./cost-model.ts";
 import { ErrorQuantile } from "./error-quantile.ts";
-import { LinearCost } from "./linear.ts";
+import { type AttentionCost, LinearCost } from "./linear.ts";
 import { ProfileCostModel, type ProfileTable } from "./profile.ts";
 
-/** What makes a base that is plain data at heart. */
-export type BaseState =
+/** What makes a prior that is plain data at heart. */
+export type PriorState =
   | {
       readonly kind: "linear";
       readonly stepMs: number;
       readonly tokenMs: number;
       readonly tileTokens: number;
+      readonly attention: AttentionCost;
     }
   | { readonly kind: "profile"; readonly table: ProfileTable; readonly overheadMs: number };
 
 /** An online model as plain data, to cross threads or lie in a file. */
 export interface OnlineState {
-  readonly base: BaseState;
+  readonly prior: PriorState;
+  readonly slowdown: number;
   readonly weights: readonly number[];
   readonly gram: readonly number[];
   readonly goal: readonly number[];
+  readonly recent: readonly number[];
   readonly errors: readonly number[];
   readonly observations: number;
-  readonly run: readonly number[];
 }
 
-/** The base's prediction, 1, tokens, pairs of a prompt's token and one that it looks at, context of decodes. */
-const FEATURES = 5;
-/** How much an observation counts when the next one is made: the last 500 decide. */
+/** A part takes at least a tenth and at most ten times what the prior says of it, beside the others. */
+export const WEIGHT_MAX = 10;
+/** The machine is at most so many times as slow, or as fast, as the prior says: room for a prior of another device. */
+export const SLOWDOWN_MAX = 10_000;
+/** The slowdown is the median of so many steps: a change is believed when it is older than half of them. */
+export const RECENT = 15;
+
+/** How much an observation counts for the weights when the next one is made: the last 500 decide. */
 const FORGET = 0.998;
-/** The base counts as so many observations at first, however little is observed. */
-const PRIOR = 1;
-/** Pulls the corrections to 0, as a share of what was observed of them: what observations cannot tell apart is put down to
- *  the base. */
-const RIDGE = 0.05;
-const SWEEPS = 8;
-/** The base never loses all its weight, so that a step always takes time. */
-const BASE_MIN = 0.05;
-/** A step that took so many times what was predicted says something of the machine, which slept, and nothing of steps. */
+/** The prior counts as so many observations of each part. A part that is no longer observed is back at its prior when what
+ *  is remembered of it is less than that: after some 4,000 steps. */
+const PRIOR = 0.05;
+const SWEEPS = 4;
+/** For the weights an observation counts as at most twice, and at least half of what was expected: one that is off by more
+ *  is luck, or one of several, and then they are believed all the same. */
+const SURPRISE = 2;
+/** When the median leaps by more, from one step to the next, then the machine has another speed now (a clock that was
+ *  lowered, a neighbour that came or went), and earlier errors say nothing of this one. */
+const LEAP = 1.25;
+/** A step that took so many times what was predicted says something of the machine, which slept, and nothing of errors
+ *  that a margin could cover. */
 const OUTLIER = 8;
-/** When so many steps in a row took more than `CHANGED` times what was predicted, or less than a part of it, the machine
- *  has another speed now (a clock that was lowered, a neighbour that came or went). Forgetting alone would take a
- *  thousand steps to believe it. */
-const RUN = 8;
-const CHANGED = 1.25;
 /** The margin covers this share of the last few hundred steps: targets are kept by 99 of 100. */
 const COVERED = 0.99;
 const ERRORS_FORGET = 0.995;
-/** What is believed of the base's error before there are steps to tell. */
+/** What is believed of the prior's error before there are steps to tell. */
 const ERRORS_BELIEF = { error: 0.1, count: 2 };
 
+/** Of a step in `#recent`: its parts, and what it took. */
+const STRIDE = PARTS + 1;
+
 /**
- * A cost model that learns from what steps took: weighted least squares of the relative error over a few features of a
- * step's shape, the oldest observations forgotten, its weights never negative. All features grow with the shape, so the
- * prediction does too, whatever was observed. One observation costs O(features²).
+ * A cost model that learns from what steps took. It begins with a prior, which says what the parts of a step take, and
+ * corrects it twice over:
  *
- * Predictions decide, so only +, -, × and ÷ make them, which give the same bits on every machine; logarithms do not.
+ *   prediction = slowdown × Σ weight × part
+ *
+ * The slowdown is common to all parts and follows the machine: the median, over the last 15 steps, of what a step took
+ * over what its weighted parts say. So it follows any change of speed within 8 steps, and up to 7 steps of 15 may be off
+ * by anything. It is 1/10,000 … 10,000: priors may be of another machine altogether.
+ *
+ * The weights say how parts compare, and follow the model that is served: regularised least squares of the error as a
+ * share of the prediction, the oldest observations forgotten. Each is 1/10 … 10, whatever was observed. What is common
+ * to all observations is taken out of them first, since it is the slowdown's. Ridge regression pulls each weight to 1,
+ * hardly where there are observations, and all the way where they were forgotten. So of parts that no step has the
+ * prediction is the prior's, times the slowdown; and as a change of speed leaves weights alone, nothing adds up over
+ * many of them.
+ *
+ * A prior must therefore be right about a device's parts beside each other within 10 times, and need not be right about
+ * its speed. That holds of a prior that was measured on the device with the model, however coarsely, and of a profile
+ * of a model of that kind; see docs/decisions/0014-costs-are-a-prior-corrected-within-bounds.md.
+ *
+ * All parts grow with the shape, so predictions do, too. One observation costs O(parts² + recent). Predictions decide, so
+ * only +, -, × and ÷ make them, which give the same bits on every machine.
  */
-export class OnlineCostModel implements EngineCosts {
+export class OnlineCostModel implements EngineCosts, PartedCostModel {
   readonly name: string;
   readonly tileTokens: number;
-  readonly #base: CostModel;
-  readonly #weights: Float64Array;
-  readonly #gram: Float64Array;
-  readonly #goal: Float64Array;
-  readonly #features = new Float64Array(FEATURES);
+  readonly #prior: PartedCostModel;
+  #slowdown = 1;
+  readonly #weights = new Float64Array(PARTS).fill(1);
+  /** Sums over observations of x xᵀ and x y: x are a step's parts as shares of what was expected, y is what it took as a
+   *  share of that. */
+  readonly #gram = new Float64Array(PARTS * PARTS);
+  readonly #goal = new Float64Array(PARTS);
+  /** The last steps, in turn; at first steps that took what the prior says. */
+  readonly #recent = new Float64Array(RECENT * STRIDE).fill(1);
   readonly #errors = new ErrorQuantile(COVERED, ERRORS_FORGET, ERRORS_BELIEF);
   #observations = 0;
-  /** Of the last steps, what they took over what was predicted: all above `CHANGED`, or all below 1 / `CHANGED`. */
-  #run: number[] = [];
+  /** Of the step that is looked at. */
+  readonly #parts = new Float64Array(PARTS);
+  readonly #ratios = new Float64Array(RECENT);
 
-  /** `base` is believed until observations say otherwise. */
-  constructor(base: CostModel) {
-    this.name = base.name;
-    this.tileTokens = base.tileTokens;
-    this.#base = base;
-    this.#weights = new Float64Array(FEATURES);
-    this.#gram = new Float64Array(FEATURES * FEATURES);
-    this.#goal = new Float64Array(FEATURES);
-    this.#weights[0] = 1;
-    this.#gram[0] = PRIOR;
-    this.#goal[0] = PRIOR;
+  /** `prior` is believed until observations say otherwise. */
+  constructor(prior: PartedCostModel) {
+    this.name = prior.name;
+    this.tileTokens = prior.tileTokens;
+    this.#prior = prior;
+    for (let step = 0; step < RECENT; step++) this.#recent[step * STRIDE + PARTS] = PARTS;
   }
 
   /** What `state` told; it goes on learning from there. */
   static from(state: OnlineState): OnlineCostModel {
-    const { base } = state;
+    const { prior } = state;
     const model =
-      base.kind === "linear"
-        ? new LinearCost(base.stepMs, base.tokenMs, base.tileTokens)
-        : new ProfileCostModel(base.table, base.overheadMs);
+      prior.kind === "linear"
+        ? new LinearCost(prior.stepMs, prior.tokenMs, prior.tileTokens, prior.attention)
+        : new ProfileCostModel(prior.table, prior.overheadMs);
     return new OnlineCostModel(model).#set(state);
   }
 
-  /** Another with the same base that has learnt the same. */
+  /** Another with the same prior that has learnt the same. */
   copy(): OnlineCostModel {
-    return new OnlineCostModel(this.#base).#set(this.#learnt());
+    return new OnlineCostModel(this.#prior).#set(this.#learnt());
   }
 
   /** 99 % of steps stay below prediction × (1 + margin); 0.0025 … 1.04. */
@@ -104,119 +129,113 @@ export class OnlineCostModel implements EngineCosts {
   }
 
   stepMs(shape: StepShape): number {
-    return this.#predict(this.#look(shape));
+    this.#prior.partsMs(shape, this.#parts);
+    return this.#slowdown * this.#weigh(this.#parts, 0);
+  }
+
+  partsMs(shape: StepShape, into: Float64Array): void {
+    this.#prior.partsMs(shape, into);
+    for (let part = 0; part < PARTS; part++) into[part]! *= this.#slowdown * this.#weights[part]!;
   }
 
   /** Takes note of a step that took `ms`. The first one is left out: it warms up the machine. */
   observe(shape: StepShape, ms: number): void {
     this.#observations += 1;
-    const features = this.#look(shape);
-    const predicted = this.#predict(features);
-    if (this.#observations === 1 || !(ms > 0)) return;
-    this.#follow(ms / predicted);
-    const expected = this.#predict(features);
-    if (ms > OUTLIER * expected) return;
-    this.#errors.add(ms / expected - 1);
-    this.#remember(features, ms);
+    if (this.#observations === 1 || !(ms > 0 && ms < Number.POSITIVE_INFINITY)) return;
+    const before = this.#slowdown;
+    const predicted = this.stepMs(shape);
+    this.#recent.set(this.#parts, (this.#observations % RECENT) * STRIDE);
+    this.#recent[(this.#observations % RECENT) * STRIDE + PARTS] = ms;
+    this.#slowdown = this.#median();
+    const leap = this.#slowdown / before;
+    if (leap > LEAP || leap < 1 / LEAP) this.#errors.reset();
+    else if (ms < OUTLIER * predicted) this.#errors.add(ms / predicted - 1);
+    this.#remember(ms);
     for (let sweep = 0; sweep < SWEEPS; sweep++) this.#solve();
+    this.#slowdown = this.#median();
   }
 
-  /** Everything that makes another of the same. Breaks an invariant if the base is neither linear nor a profile. */
+  /** Everything that makes another of the same. Breaks an invariant if the prior is neither linear nor a profile. */
   state(): OnlineState {
-    const base = this.#base;
-    const isData = base instanceof LinearCost || base instanceof ProfileCostModel;
-    assert(isData, "a base that is code is not data");
-    return { base: base.state, ...this.#learnt() };
+    const prior = this.#prior;
+    const isData = prior instanceof LinearCost || prior instanceof ProfileCostModel;
+    assert(isData, "a prior that is code is not data");
+    return { prior: prior.state, ...this.#learnt() };
   }
 
-  #learnt(): Omit<OnlineState, "base"> {
+  #learnt(): Omit<OnlineState, "prior"> {
     return {
+      slowdown: this.#slowdown,
       weights: [...this.#weights],
       gram: [...this.#gram],
       goal: [...this.#goal],
+      recent: [...this.#recent],
       errors: this.#errors.state,
       observations: this.#observations,
-      run: [...this.#run],
     };
   }
 
-  #set({ weights, gram, goal, errors, observations, run }: Omit<OnlineState, "base">): this {
+  #set({ slowdown, weights, gram, goal, recent, errors, observations }: Omit<OnlineState, "prior">): this {
+    this.#slowdown = slowdown;
     this.#weights.set(weights);
     this.#gram.set(gram);
     this.#goal.set(goal);
+    this.#recent.set(recent);
     this.#errors.state = errors;
     this.#observations = observations;
-    this.#run = [...run];
     return this;
   }
 
-  #look(shape: StepShape): Float64Array {
-    const features = this.#features;
-    let tokens = shape.decodes;
-    let pairs = 0;
-    for (const prompt of shape.prompts) {
-      tokens += prompt.tokens;
-      pairs += prompt.tokens * (prompt.context + prompt.tokens / 2);
-    }
-    features[0] = this.#base.stepMs(shape);
-    features[1] = 1;
-    features[2] = tokens;
-    features[3] = pairs;
-    features[4] = shape.decodeContext;
-    return features;
-  }
-
-  #predict(features: Float64Array): number {
-    const weights = this.#weights;
+  /** The weighted sum of the parts that begin at `from`. */
+  #weigh(parts: Float64Array, from: number): number {
     let ms = 0;
-    for (let i = 0; i < FEATURES; i++) ms += weights[i]! * features[i]!;
+    for (let part = 0; part < PARTS; part++) ms += this.#weights[part]! * parts[from + part]!;
     return ms;
   }
 
-  /** Takes the machine's speed for another one after a run of steps that were off in the same direction: what is
-   *  remembered counts as if it had taken as many times as long. */
-  #follow(ratio: number): void {
-    const [first] = this.#run;
-    const isOff = ratio > CHANGED || ratio < 1 / CHANGED;
-    if (!isOff || (first !== undefined && first > 1 !== ratio > 1)) this.#run = [];
-    if (!isOff) return;
-    this.#run.push(ratio);
-    if (this.#run.length < RUN) return;
-    const ratios = this.#run.toSorted((a, b) => a - b);
-    // The middle of them: a single step that is off by much more, or a pause of the machine, does not count for more.
-    const factor = (ratios[RUN / 2 - 1]! + ratios[RUN / 2]!) / 2;
-    this.#run = [];
-    this.#errors.reset();
-    for (let i = 0; i < FEATURES; i++) {
-      this.#weights[i]! *= factor;
-      this.#goal[i]! /= factor;
+  /** What the recent steps say of the machine. */
+  #median(): number {
+    const ratios = this.#ratios;
+    for (let step = 0; step < RECENT; step++) {
+      const from = step * STRIDE;
+      ratios[step] = this.#recent[from + PARTS]! / this.#weigh(this.#recent, from);
     }
-    for (let i = 0; i < this.#gram.length; i++) this.#gram[i]! /= factor * factor;
+    return within(ratios.sort()[(RECENT - 1) / 2]!, SLOWDOWN_MAX);
   }
 
-  #remember(features: Float64Array, ms: number): void {
-    const gram = this.#gram;
-    const goal = this.#goal;
-    for (let i = 0; i < FEATURES; i++) {
-      const feature = features[i]! / ms;
-      goal[i] = goal[i]! * FORGET + feature;
-      for (let j = 0; j < FEATURES; j++) {
-        gram[i * FEATURES + j] = gram[i * FEATURES + j]! * FORGET + (feature * features[j]!) / ms;
+  /** Adds the step whose parts were looked at to what the weights are learnt from. */
+  #remember(ms: number): void {
+    const [gram, goal, parts] = [this.#gram, this.#goal, this.#parts];
+    const expected = this.#slowdown * this.#weigh(parts, 0);
+    const took = within(ms / expected, SURPRISE);
+    let sumOfGoal = 0;
+    let sumOfGram = 0;
+    for (let i = 0; i < PARTS; i++) {
+      const share = (this.#slowdown * parts[i]!) / expected;
+      goal[i] = goal[i]! * FORGET + share * took;
+      sumOfGoal += goal[i]!;
+      for (let j = 0; j < PARTS; j++) {
+        const both = (share * this.#slowdown * parts[j]!) / expected;
+        gram[i * PARTS + j] = gram[i * PARTS + j]! * FORGET + both;
+        sumOfGram += gram[i * PARTS + j]!;
       }
     }
+    // The factor that fits all observations best if all weights are one is the slowdown's.
+    for (let i = 0; i < PARTS; i++) goal[i]! *= sumOfGram / sumOfGoal;
   }
 
   /** Coordinate descent, once around. */
   #solve(): void {
-    const gram = this.#gram;
-    const weights = this.#weights;
-    for (let i = 0; i < FEATURES; i++) {
-      const diagonal = gram[i * FEATURES + i]!;
-      if (diagonal === 0) continue;
-      let residual = this.#goal[i]!;
-      for (let j = 0; j < FEATURES; j++) if (j !== i) residual -= gram[i * FEATURES + j]! * weights[j]!;
-      const weight = residual / (i === 0 ? diagonal : diagonal * (1 + RIDGE));
-      weights[i] = Math.max(i === 0 ? BASE_MIN : 0, weight);
+    const [gram, weights] = [this.#gram, this.#weights];
+    for (let i = 0; i < PARTS; i++) {
+      let residual = this.#goal[i]! + PRIOR;
+      for (let j = 0; j < PARTS; j++) if (j !== i) residual -= gram[i * PARTS + j]! * weights[j]!;
+      weights[i] = within(residual / (gram[i * PARTS + i]! + PRIOR), WEIGHT_MAX);
     }
   }
+}
+
+/** The value, or the nearest to it in 1 / most … most. */
+function within(value: number, most: number): number {
+  return Math.min(Math.max(value, 1 / most), most);
 }

@@ -1,5 +1,5 @@
 import { assert } from "../core.ts";
-import type { CostModel, StepShape } from "./cost-model.ts";
+import { PARTS, type PartedCostModel, type StepShape, sumOf } from "./cost-model.ts";
 
 /** A device's measured times, as far as a step's cost goes: the files of profiles/, written by tools/fit-profile.ts.
  *  All times are milliseconds of the whole model, all ≥ 0. */
@@ -47,7 +47,7 @@ const SLOPE_SHARE = 1 / 4;
  * + attention of the decodes. The linear part is a staircase, as the hardware's tiles make it: a token more costs nothing
  * or a whole tile. It grows with everything, since all numbers of a table are ≥ 0 and its staircase never falls.
  */
-export class ProfileCostModel implements CostModel {
+export class ProfileCostModel implements PartedCostModel {
   readonly name: string;
   readonly tileTokens: number;
   readonly #table: ProfileTable;
@@ -57,6 +57,7 @@ export class ProfileCostModel implements CostModel {
   readonly #slopeMs: number;
   readonly #stepMs: number;
   readonly #sequenceMs: number;
+  readonly #parts = new Float64Array(PARTS);
 
   /** `overheadMs` is added to every step. */
   constructor(table: ProfileTable, overheadMs = 0) {
@@ -77,17 +78,27 @@ export class ProfileCostModel implements CostModel {
     return { kind: "profile", table: this.#table, overheadMs: this.#overheadMs } as const;
   }
 
-  stepMs({ prompts, decodes, decodeContext }: StepShape): number {
+  stepMs(shape: StepShape): number {
+    this.partsMs(shape, this.#parts);
+    return sumOf(this.#parts);
+  }
+
+  /** The first part is a step of one token, whose time goes into reading the weights. */
+  partsMs({ prompts, decodes, decodeContext }: StepShape, into: Float64Array): void {
     const { prompt, decode } = this.#table;
     let tokens = decodes;
-    let ms = this.#stepMs + this.#sequenceMs * (decodes + prompts.length);
-    if (decodes > 0) ms += decode.stepMs + decode.sequenceMs * decodes + decode.contextMs * decodeContext;
+    let promptMs = 0;
     for (const chunk of prompts) {
       tokens += chunk.tokens;
-      ms += prompt.chunkMs + prompt.tokenMs * chunk.tokens + prompt.contextMs * chunk.context;
-      ms += prompt.pairMs * chunk.tokens * (chunk.context + chunk.tokens / 2);
+      promptMs += prompt.chunkMs + prompt.tokenMs * chunk.tokens + prompt.contextMs * chunk.context;
+      promptMs += prompt.pairMs * chunk.tokens * (chunk.context + chunk.tokens / 2);
     }
-    return ms + this.#linear(tokens);
+    const oneMs = this.#linearMs[1]!;
+    into[0] = this.#stepMs + oneMs;
+    into[1] = this.#sequenceMs * (decodes + prompts.length) + Math.max(0, this.#linear(tokens) - oneMs);
+    into[2] = promptMs;
+    into[3] =
+      decodes === 0 ? 0 : decode.stepMs + decode.sequenceMs * decodes + decode.contextMs * decodeContext;
   }
 
   #linear(tokens: number): number {
@@ -101,6 +112,7 @@ export class ProfileCostModel implements CostModel {
 
 function expand({ tokens, ms }: ProfileTable["linear"]): Float64Array {
   assert(tokens.length === ms.length && tokens.length > 0, "a table has a time for every number of tokens");
+  assert(tokens.at(-1)! >= 1, "a table has a time for one token");
   const values = new Float64Array(tokens.at(-1)! + 1);
   let index = 0;
   for (let count = 0; count < values.length; count++) {

@@ -2,7 +2,7 @@ import type { Clock } from "../clock.ts";
 import { assert, type EngineId, type SequenceId, type Step, type StepResult } from "../core.ts";
 import { BelievedCosts } from "../cost/believed.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
-import { linearCost } from "../cost/linear.ts";
+import { unknownCost } from "../cost/linear.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { Device, DeviceSpec } from "../device.ts";
 import type { Placement } from "../dispatch/placement.ts";
@@ -103,9 +103,6 @@ interface Slot {
 
 const silent: SequenceListener = { onStarted: () => {}, onToken: () => {}, onFinish: () => {} };
 
-/** Believed of an engine that told nothing of its costs. */
-const nothingKnown = linearCost(5, 0.02);
-
 class Replay {
   readonly #head: FlightHead;
   readonly #entries: readonly FlightEntry[];
@@ -122,7 +119,7 @@ class Replay {
     this.#head = head;
     this.#entries = entries;
     this.#slots = head.specs.map(() => {
-      return { life: null, lives: 0, isDown: false, believed: new BelievedCosts(nothingKnown), sent: [] };
+      return { life: null, lives: 0, isDown: false, believed: new BelievedCosts(unknownCost), sent: [] };
     });
     const engines = head.specs.map((spec, index) => ({ link: this.#linkTo(this.#slots[index]!), spec }));
     this.#fleet = new Fleet(engines, {
@@ -250,7 +247,7 @@ class Replay {
   }
 
   #lifeOf({ engine, atMs }: EntryOf<"message" | "run" | "step">): Life {
-    const life = this.#slots[engine]!.life ?? this.#open(engine, nothingKnown, atMs);
+    const life = this.#slots[engine]!.life ?? this.#open(engine, unknownCost, atMs);
     life.clock.now = atMs;
     return life;
   }

@@ -8,7 +8,7 @@ import {
   type TokenId,
 } from "../core.ts";
 import { BelievedCosts } from "../cost/believed.ts";
-import type { CostModel, EngineCosts } from "../cost/cost-model.ts";
+import type { EngineCosts, PartedCostModel } from "../cost/cost-model.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { PlacementReason } from "../dispatch/placement.ts";
@@ -35,7 +35,7 @@ export interface SimulationSetup {
   readonly workload: Workload;
   readonly policy: Policy;
   /** `profile` says how long steps take. The vocabulary is the workload's, whatever `spec` says. */
-  readonly devices: readonly { readonly profile: CostModel; readonly spec: DeviceSpec }[];
+  readonly devices: readonly { readonly profile: PartedCostModel; readonly spec: DeviceSpec }[];
   /** How long the scheduler thinks that steps take, by engine. By default it begins with the profile, learns from what
    *  steps took, and the fleet hears of it once a second. */
   readonly believed?: readonly EngineCosts[];

@@ -1,7 +1,7 @@
 /** What a flight record says about runs that did not happen: another policy, target or number of engines. */
 
 import type { SequenceId } from "../core.ts";
-import { linearCost } from "../cost/linear.ts";
+import { unknownCost } from "../cost/linear.ts";
 import { OnlineCostModel, type OnlineState } from "../cost/online.ts";
 import type { FlightEntry, FlightHead } from "../flight.ts";
 import type { Arrival, Workload } from "./workload.ts";
@@ -40,6 +40,6 @@ export function flightCosts(head: FlightHead, entries: readonly FlightEntry[]): 
   const states: (OnlineState | null)[] = head.specs.map(() => null);
   for (const entry of entries) if (entry.kind === "costs") states[entry.engine] = entry.state;
   return states.map((state) =>
-    state === null ? new OnlineCostModel(linearCost(5, 0.02)) : OnlineCostModel.from(state),
+    state === null ? new OnlineCostModel(unknownCost) : OnlineCostModel.from(state),
   );
 }

@@ -10,7 +10,7 @@ import { openLibrary } from "../../gpu/native.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import type { Clock } from "../../scheduler/clock.ts";
 import type { EngineId } from "../../scheduler/core.ts";
-import { type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
+import { type LinearCost, linearCost, unknownCost } from "../../scheduler/cost/linear.ts";
 import type { Device } from "../../scheduler/device.ts";
 import { calibrate } from "./calibrate.ts";
 import type { DeviceSetup, LoadProgress } from "./protocol.ts";
@@ -34,8 +34,8 @@ export function openDevice(
   onProgress: (progress: LoadProgress) => void,
 ): OpenedDevice {
   if (setup.kind === "simulated") {
-    const { stepMs, tokenMs } = setup.cost ?? { stepMs: 5, tokenMs: 0.02 };
-    const costs = linearCost(stepMs, tokenMs);
+    const { cost } = setup;
+    const costs = cost === undefined ? unknownCost : linearCost(cost.stepMs, cost.tokenMs);
     return {
       device: new SimulatedDevice(setup.spec, clock, costs),
       costs,

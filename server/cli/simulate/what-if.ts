@@ -1,6 +1,6 @@
 /** What is simulated: devices and a policy by name, and changes to them as people write them. */
 
-import type { CostModel } from "../../../scheduler/cost/cost-model.ts";
+import type { PartedCostModel } from "../../../scheduler/cost/cost-model.ts";
 import { openProfile, profileNames } from "../../../scheduler/cost/profiles.ts";
 import type { DeviceSpec } from "../../../scheduler/device.ts";
 import { ours, policyNames, policyOf } from "../../../scheduler/policies.ts";
@@ -12,7 +12,7 @@ import { ConfigError } from "../../config.ts";
 export interface Arrangement {
   readonly policy: Policy;
   /** By engine. */
-  readonly devices: readonly { readonly profile: CostModel; readonly spec: DeviceSpec }[];
+  readonly devices: readonly { readonly profile: PartedCostModel; readonly spec: DeviceSpec }[];
 }
 
 type Change = (arrangement: Arrangement) => Arrangement;
