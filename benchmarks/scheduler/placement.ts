@@ -1,8 +1,10 @@
 /**
- * Placements per second on tool calls (scheduler/sim/workloads/tools.ts: 1,835 tokens each, 320 tools by Zipf) with
- * 8 engines. Engines are real prefix caches without devices: what they tell keeps the index true, outside of what is
- * timed. Memory is what the heap grows by while the index is filled, per page that an engine has cached; the engines' own
- * caches are built beforehand.
+ * Placements per second with 8, 64 and 256 engines of 12,407 pages each (an A6000), all full, so that what comes in
+ * evicts. Two workloads: tool calls (scheduler/sim/workloads/tools.ts: 1,835 tokens each, 320 tools by Zipf), and chats of
+ * many turns under a few system prompts. Engines are real prefix caches without devices: between any two placements one of
+ * them admits, computes and ends its oldest sequence and some draw tokens, and what they report keeps the index and the
+ * live work true; the placements alone are timed. Memory is what the heap grows by while an index is filled, per page that an
+ * engine has cached and per span and holder; the engines' own caches are built beforehand.
  */
 
 import { heapStats } from "bun:jsc";
@@ -18,52 +20,66 @@ import type { PlacementRequest } from "../../scheduler/dispatch/placement.ts";
 import { PrefixIndex } from "../../scheduler/dispatch/prefix-index.ts";
 import { idleLoad } from "../../scheduler/messages.ts";
 import { ours } from "../../scheduler/policies.ts";
-import type { Workload } from "../../scheduler/sim/workload.ts";
+import { SeededRandom } from "../../scheduler/random.ts";
+import { promptOf } from "../../scheduler/sim/workloads/parts.ts";
 import { tools, toolWorkload } from "../../scheduler/sim/workloads/tools.ts";
 
-const ENGINES = 8;
 const PAGE_TOKENS = 16;
-const AT_ONCE = 256;
-const ROUNDS_WARM = 20;
+const PAGES = 12_407;
+/** Sequences per engine that have been placed and not ended. */
+const LIVE = 16;
+/** Calls per second and engine. */
+const CALLS_PER_SECOND = 5;
+/** Engines that draw tokens between two placements. */
+const STEPS = 4;
+/** Placements that are timed, in rounds. */
 const ROUNDS = 60;
+const ROUND = 256;
 
-/** What was measured of one size of caches. */
+/** What was measured of one workload on one number of engines. */
 export interface PlacementRow {
+  readonly workload: string;
+  readonly engines: number;
   readonly pages: number;
   readonly spans: number;
   /** Of the median round: others may run on the machine, and a round that they fall into is no measure. */
   readonly placementsPerSecond: number;
   readonly p50Us: number;
   readonly p99Us: number;
-  /** Of reports with notices, per placement. */
+  /** Of what is reported between two placements. */
   readonly reportUs: number;
   readonly bytesPerCachedPage: number;
+  /** Engines that have some of a span, on average. */
+  readonly holdersPerSpan: number;
+  readonly bytesPerSpan: number;
 }
 
 /** An engine without a device: it has computed what it is given at once. */
 class Holder {
-  readonly #pool: PagePool;
+  readonly #pool = new PagePool(PAGES, PAGE_TOKENS);
   readonly #book = new NoticeBook(PAGE_TOKENS, 0);
-  readonly #cache: Cache;
+  readonly #cache = new Cache(this.#pool, this.#book);
   computed = 0;
 
-  constructor(pages: number) {
-    this.#pool = new PagePool(pages, PAGE_TOKENS);
-    this.#cache = new Cache(this.#pool, this.#book);
-  }
-
-  compute(tokens: Int32Array): void {
+  /** Returns how much of the prompt was cached. */
+  compute(tokens: Int32Array): number {
     const lease = this.#cache.lease(tokens, tokens.length - 1, "");
+    const cached = lease.span.end;
     const leased = pathPages(lease.span);
     const needed = Math.ceil(tokens.length / PAGE_TOKENS) - leased.length;
     if (this.#pool.pagesFree < needed) this.#cache.evict(needed - this.#pool.pagesFree);
     const own = Array.from({ length: needed }, (): PageId => this.#pool.take());
     this.#cache.insertLast(lease, tokens, tokens.length, Int32Array.from([...leased, ...own]));
     this.computed += 1;
+    return cached;
   }
 
   get pagesFree(): number {
     return this.#pool.pagesFree;
+  }
+
+  get pagesCached(): number {
+    return this.#cache.pagesEvictable;
   }
 
   take(): CacheNotices | null {
@@ -77,78 +93,132 @@ class Holder {
   }
 }
 
-/** Measures with caches of `pages` pages per engine. */
-function measurePlacement(pages: number): PlacementRow {
-  const { profile, spec } = openProfile("a6000", { spec: { pages } });
-  const dispatcher = new Dispatcher(
-    ours(100),
-    Array.from({ length: ENGINES }, () => ({ spec, costs: profile })),
-  );
-  const holders = Array.from({ length: ENGINES }, () => new Holder(pages));
-  const calls = callsWithoutEnd();
-  let nowMs = 0;
-  let nextId = 0;
-  let reportNs = 0;
+interface Live {
+  readonly id: SequenceId;
+  readonly promptTokens: Int32Array;
+  readonly engine: EngineId;
+}
 
-  const report = (engine: number): void => {
-    const holder = holders[engine]!;
-    const notices = holder.take();
-    const load = { ...idleLoad(spec), pagesFree: holder.pagesFree, stepsTotal: holder.computed, stepMs: 50 };
-    const startNs = Bun.nanoseconds();
-    dispatcher.reported(engine as EngineId, load, notices);
-    reportNs += Bun.nanoseconds() - startNs;
-  };
-  /** Places calls one after the other, timing each, then has all of them computed. */
-  const round = (timesNs: number[]): void => {
-    const prompts = Array.from({ length: AT_ONCE }, calls);
-    const placed = prompts.map((promptTokens) => {
-      const id = nextId as SequenceId;
-      nextId += 1;
-      nowMs += 0.02;
-      const startNs = Bun.nanoseconds();
-      const placement = dispatcher.place(id, requestOf(promptTokens), nowMs);
-      timesNs.push(Bun.nanoseconds() - startNs);
-      return { id, promptTokens, engine: placement!.engine };
-    });
-    for (const { engine, promptTokens } of placed) holders[engine]!.compute(promptTokens);
-    for (let engine = 0; engine < ENGINES; engine++) report(engine);
-    for (const { id } of placed) {
-      dispatcher.started(id, 0, nowMs);
-      dispatcher.drew(id);
-      dispatcher.ended(id, true);
-    }
-  };
-
-  const warm: number[] = [];
-  while (holders.some(({ pagesFree }) => pagesFree > 0.02 * pages)) round(warm);
-  for (let i = 0; i < ROUNDS_WARM; i++) round(warm);
+/** A dispatcher, and engines that do what it decides. */
+class Machine {
+  readonly dispatcher: Dispatcher;
+  readonly holders: readonly Holder[];
+  readonly #spec = openProfile("a6000", { spec: { pages: PAGES } }).spec;
+  readonly #calls: () => Int32Array;
+  readonly #live: Live[] = [];
+  /** By engine, those that draw. */
+  readonly #drawing: SequenceId[][];
+  #first = 0;
+  #nextId = 0;
+  #nextStep = 0;
+  #nowMs = 0;
   reportNs = 0;
-  const timesNs: number[] = [];
-  for (let i = 0; i < ROUNDS; i++) round(timesNs);
-  const roundsNs = Array.from({ length: ROUNDS }, (_, i) =>
-    sum(timesNs.slice(i * AT_ONCE, (i + 1) * AT_ONCE)),
-  );
+
+  constructor(engines: number, calls: () => Int32Array) {
+    const { profile } = openProfile("a6000");
+    this.#calls = calls;
+    this.holders = Array.from({ length: engines }, () => new Holder());
+    this.#drawing = this.holders.map(() => []);
+    const members = this.holders.map(() => ({ spec: this.#spec, costs: profile }));
+    this.dispatcher = new Dispatcher(ours(100), members);
+  }
+
+  /** Places a call; returns the nanoseconds that this took. */
+  place(): number {
+    const promptTokens = this.#calls();
+    const id = this.#nextId as SequenceId;
+    this.#nextId += 1;
+    this.#nowMs += 1000 / CALLS_PER_SECOND / this.holders.length;
+    const startNs = Bun.nanoseconds();
+    const { engine } = this.dispatcher.place(id, requestOf(promptTokens), this.#nowMs)!;
+    const tookNs = Bun.nanoseconds() - startNs;
+    this.#live.push({ id, promptTokens, engine });
+    this.#goOn();
+    return tookNs;
+  }
+
+  /** The oldest sequence is computed, and another, that many places behind, has ended. */
+  #goOn(): void {
+    const { holders, dispatcher } = this;
+    const half = (LIVE * holders.length) / 2;
+    const computed = this.#live[this.#live.length - half];
+    if (computed !== undefined) {
+      const { engine, id, promptTokens } = computed;
+      const cachedTokens = holders[engine]!.compute(promptTokens);
+      this.#timed(engine, () => {
+        dispatcher.started(id, cachedTokens, this.#nowMs);
+        dispatcher.drew(id);
+      });
+      this.#drawing[engine]!.push(id);
+    }
+    if (this.#live.length - this.#first > 2 * half) {
+      const { engine, id } = this.#live[this.#first]!;
+      this.#first += 1;
+      this.#drawing[engine]!.splice(this.#drawing[engine]!.indexOf(id), 1);
+      this.#timed(engine, () => dispatcher.ended(id, true));
+    }
+    for (let step = 0; step < STEPS; step++) {
+      const engine = this.#nextStep as EngineId;
+      this.#nextStep = (this.#nextStep + 1) % holders.length;
+      this.#timed(engine, () => {
+        for (const id of this.#drawing[engine]!) dispatcher.drew(id);
+      });
+    }
+  }
+
+  #timed(engine: EngineId, told: () => void): void {
+    const holder = this.holders[engine]!;
+    const { pagesFree, pagesCached, computed } = holder;
+    const notices = holder.take();
+    const load = { ...idleLoad(this.#spec), pagesFree, pagesCached, stepsTotal: computed, stepMs: 50 };
+    const startNs = Bun.nanoseconds();
+    this.dispatcher.reported(engine, load, notices);
+    told();
+    this.reportNs += Bun.nanoseconds() - startNs;
+  }
+}
+
+function measurePlacement(workload: string, engines: number, calls: () => Int32Array): PlacementRow {
+  const machine = new Machine(engines, calls);
+  while (machine.holders.some(({ pagesFree }) => pagesFree > 0.02 * PAGES)) machine.place();
+  for (let i = 0; i < 20 * ROUND; i++) machine.place();
+  machine.reportNs = 0;
+  const timesNs = Array.from({ length: ROUNDS * ROUND }, () => machine.place());
+  const roundsNs = Array.from({ length: ROUNDS }, (_, i) => sum(timesNs.slice(i * ROUND, (i + 1) * ROUND)));
   roundsNs.sort((a, b) => a - b);
-  const { spans, pages: indexPages } = dispatcher.stats();
   timesNs.sort((a, b) => a - b);
+  const { spans, pages } = machine.dispatcher.stats();
   return {
-    pages: indexPages,
+    workload,
+    engines,
+    pages,
     spans,
-    placementsPerSecond: (1e9 * AT_ONCE) / roundsNs[ROUNDS / 2]!,
+    placementsPerSecond: (1e9 * ROUND) / roundsNs[ROUNDS / 2]!,
     p50Us: timesNs[Math.floor(0.5 * timesNs.length)]! / 1000,
     p99Us: timesNs[Math.floor(0.99 * timesNs.length)]! / 1000,
-    reportUs: reportNs / timesNs.length / 1000,
-    bytesPerCachedPage: bytesPerPage(holders.map((holder) => holder.takeAll())),
+    reportUs: machine.reportNs / timesNs.length / 1000,
+    ...memoryOf(machine.holders.map((holder) => holder.takeAll())),
   };
 }
 
-/** Bytes of heap per cached page of an index of everything told. */
-function bytesPerPage(told: readonly CacheNotices[]): number {
-  const index = new PrefixIndex(ENGINES, 180_000);
+/** Bytes of heap of an index of everything told. */
+function memoryOf(
+  told: readonly CacheNotices[],
+): Pick<PlacementRow, "bytesPerCachedPage" | "holdersPerSpan" | "bytesPerSpan"> {
+  const index = new PrefixIndex(told.length, 180_000);
   const before = heapBytes();
   for (const [engine, notices] of told.entries()) index.apply(engine, notices);
   const bytes = heapBytes() - before;
-  return bytes / sum(told.map((_, engine) => index.pagesCached(engine)));
+  const { spans } = index.size;
+  let holders = 0;
+  for (const span of index.spans()) {
+    for (let engine = 0; engine < told.length; engine++) holders += Number(span.cached(engine) > 0);
+  }
+  return {
+    bytesPerCachedPage: bytes / sum(told.map((_, engine) => index.pagesCached(engine))),
+    holdersPerSpan: holders / spans,
+    bytesPerSpan: bytes / spans,
+  };
 }
 
 function heapBytes(): number {
@@ -158,18 +228,37 @@ function heapBytes(): number {
 }
 
 /** Prompts of tool calls, one after the other. */
-function callsWithoutEnd(): () => Int32Array {
+function toolCalls(): () => Int32Array {
   const toolTokens = tools(320, 1);
   let seed = 0;
-  let workload: Workload | null = null;
+  let workload = toolWorkload(toolTokens, { seed, callsPerSecond: 36, calls: 0, exponent: 1.1 });
   return () => {
-    let arrival = workload?.next() ?? null;
+    let arrival = workload.next();
     if (arrival === null) {
       seed += 1;
-      workload = toolWorkload(toolTokens, { seed, callsPerSecond: 36, calls: 100_000, exponent: 1.1 });
+      workload = toolWorkload(toolTokens, { seed, callsPerSecond: 36, calls: 10_000, exponent: 1.1 });
       arrival = workload.next();
     }
     return arrival!.promptTokens();
+  };
+}
+
+/** Turns of chats, each chat with one of 24 system prompts of 400 to 1,600 tokens: up to 12 turns of 64 to 400 tokens each,
+ *  question and answer, of one of as many chats as go on at once. */
+function chatTurns(chatsAtOnce: number): () => Int32Array {
+  const random = new SeededRandom(5);
+  const chats: { name: number; tokens: number[] }[] = [];
+  let names = 1000;
+  return () => {
+    const at = random.below(chatsAtOnce);
+    const old = chats[at];
+    if (old === undefined || old.tokens.length === 13) names += 1;
+    const chat = old === undefined || old.tokens.length === 13 ? { name: names, tokens: [] } : old;
+    chats[at] = chat;
+    chat.tokens.push(chat.tokens.length === 0 ? 0 : 64 + random.below(336));
+    const application = chat.name % 24;
+    const turns = chat.tokens.map((tokens, turn) => ({ name: chat.name * 16 + turn, tokens }));
+    return promptOf([{ name: application, tokens: 400 + 50 * application }, ...turns.slice(1)])();
   };
 }
 
@@ -182,26 +271,32 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0);
 }
 
-/** Caches as they are on an A6000, and a tree of a million pages. */
-export function measurePlacements(): readonly PlacementRow[] {
-  return [measurePlacement(12_407), measurePlacement(125_000)];
+/** Both workloads on each number of engines. */
+export function measurePlacements(engines: readonly number[] = [8, 64, 256]): readonly PlacementRow[] {
+  return engines.flatMap((count) => [
+    measurePlacement("tools", count, toolCalls()),
+    measurePlacement("chats", count, chatTurns(40 * count)),
+  ]);
 }
 
 /** The rows for people. */
 export function placementTable(rows: readonly PlacementRow[]): string {
   const lines = rows.map((row) => {
     const cells = [
-      String(row.pages).padStart(17),
-      String(row.spans).padStart(7),
+      String(row.engines).padStart(7),
+      String(row.pages).padStart(10),
+      String(row.spans).padStart(8),
       Math.round(row.placementsPerSecond).toLocaleString("en").padStart(13),
       row.p50Us.toFixed(1).padStart(8),
       row.p99Us.toFixed(1).padStart(8),
       row.reportUs.toFixed(1).padStart(21),
-      row.bytesPerCachedPage.toFixed(0).padStart(23),
+      row.bytesPerCachedPage.toFixed(0).padStart(15),
+      row.bytesPerSpan.toFixed(0).padStart(11),
+      row.holdersPerSpan.toFixed(1).padStart(13),
     ];
-    return cells.join(" ");
+    return `${row.workload.padEnd(10)} ${cells.join(" ")}`;
   });
   const head =
-    "pages in the tree   spans  placements/s   p50 us   p99 us   report us/placement   bytes per cached page";
+    "placements engines      pages    spans  placements/s   p50 us   p99 us   report us/placement   bytes per page   per span  holders/span";
   return [head, ...lines].join("\n");
 }

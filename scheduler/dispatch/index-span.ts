@@ -1,22 +1,26 @@
-/** What a span counts per engine: words[kind × engines + engine]. */
-const CACHED = 0;
-const PROMISED = 1;
-const READERS = 2;
-const HITS = 3;
-const HITS_BEFORE = 4;
-export const OLDER = 5;
-export const NEWER = 6;
-const KINDS = 7;
+/** What a span keeps of an engine that has, or will have, some of it: words [at, at + KINDS), by engine. */
+const ENGINE = 0;
+const CACHED = 1;
+const PROMISED = 2;
+const READERS = 3;
+const HITS = 4;
+const HITS_BEFORE = 5;
+export const OLDER = 6;
+export const NEWER = 7;
+const KINDS = 8;
 
 /** No span: the end of an eviction order. */
 export const NOBODY = -1;
+
+const nothing = new Int32Array(0);
 
 /**
  * A node of the prefix index: pages [first, end) of every path through it, and who has them.
  *
  * An engine has the leading `cached` pages of a span, and those of its parent all, if any of the span: engines
  * evict from the tail. A promise is about the whole span: a sequence that was placed on the engine, and has not
- * told its first token yet, will have it computed. From then on, until its end, it is a reader.
+ * told its first token yet, will have it computed. From then on, until its end, it is a reader. Engines with neither pages,
+ * promises nor readers are its holders no longer, and nothing is kept of them.
  */
 export class IndexSpan {
   /** Number in the index; given to another when the span is removed. */
@@ -31,17 +35,17 @@ export class IndexSpan {
   sequences = 0;
   /** Number of the last look-up that found it. */
   look = 0;
-  readonly #engines: number;
-  readonly #words: Int32Array;
+  /** Engines that have, or will have, some of it. */
+  #holders = 0;
+  /** Theirs, in order of engines; room for more may follow. */
+  #words = nothing;
   #hitsSinceMs = 0;
 
-  constructor(id: number, parent: IndexSpan | null, first: number, hashes: Float64Array, engines: number) {
+  constructor(id: number, parent: IndexSpan | null, first: number, hashes: Float64Array) {
     this.id = id;
     this.parent = parent;
     this.first = first;
     this.hashes = hashes;
-    this.#engines = engines;
-    this.#words = new Int32Array(KINDS * engines);
   }
 
   get pages(): number {
@@ -52,44 +56,69 @@ export class IndexSpan {
     return this.first + this.hashes.length;
   }
 
-  /** Leading pages that the engine has cached. */
-  cached(engine: number): number {
-    return this.#words[CACHED * this.#engines + engine]!;
+  get holders(): number {
+    return this.#holders;
   }
 
-  /** Leading pages that the engine has, or will have. */
-  held(engine: number): number {
-    return this.promised(engine) > 0 ? this.pages : this.cached(engine);
+  /** The engine that is holder number `index` < holders, in order of engines. */
+  holder(index: number): number {
+    return this.#words[index * KINDS + ENGINE]!;
+  }
+
+  /** Leading pages that the engine has cached. */
+  cached(engine: number): number {
+    return this.#word(engine, CACHED);
   }
 
   promised(engine: number): number {
-    return this.#words[PROMISED * this.#engines + engine]!;
-  }
-
-  setCached(engine: number, pages: number): void {
-    this.#words[CACHED * this.#engines + engine] = pages;
-  }
-
-  addPromise(engine: number, count: 1 | -1): void {
-    this.sequences += count;
-    this.#words[PROMISED * this.#engines + engine]! += count;
+    return this.#word(engine, PROMISED);
   }
 
   /** Sequences there that have their first token, and have not ended. */
   readers(engine: number): number {
-    return this.#words[READERS * this.#engines + engine]!;
+    return this.#word(engine, READERS);
+  }
+
+  /** Leading pages of the engine's that no sequence reads or will read. */
+  evictable(engine: number): number {
+    const at = this.#find(engine);
+    const words = this.#words;
+    return at < 0 || words[at + PROMISED]! > 0 || words[at + READERS]! > 0 ? 0 : words[at + CACHED]!;
+  }
+
+  /** Writes for each of its holders that has `first` pages of a path how many it has, or will have, with this span, of
+   *  whose pages the leading `common` are the path's. */
+  addFound(found: Int32Array, common: number): void {
+    const words = this.#words;
+    for (let at = 0; at < this.#holders * KINDS; at += KINDS) {
+      const engine = words[at + ENGINE]!;
+      if (found[engine] !== this.first) continue;
+      const isAll = words[at + PROMISED]! > 0 || words[at + CACHED]! >= common;
+      found[engine] = this.first + (isAll ? common : words[at + CACHED]!);
+    }
+  }
+
+  setCached(engine: number, pages: number): void {
+    const at = pages > 0 ? this.#ensure(engine) : this.#find(engine);
+    if (at < 0) return;
+    this.#words[at + CACHED] = pages;
+    this.#dropIdle(at);
+  }
+
+  addPromise(engine: number, count: 1 | -1): void {
+    this.#addSequence(engine, PROMISED, count);
   }
 
   addReader(engine: number, count: 1 | -1): void {
-    this.sequences += count;
-    this.#words[READERS * this.#engines + engine]! += count;
+    this.#addSequence(engine, READERS, count);
   }
 
   /** Leading pages that an engine has, or will have. */
   needed(): number {
     if (this.sequences > 0) return this.pages;
     let most = 0;
-    for (let engine = 0; engine < this.#engines; engine++) most = Math.max(most, this.cached(engine));
+    for (let at = 0; at < this.#holders * KINDS; at += KINDS)
+      most = Math.max(most, this.#words[at + CACHED]!);
     return most;
   }
 
@@ -98,52 +127,106 @@ export class IndexSpan {
     if (pages < this.hashes.length) this.hashes = this.hashes.slice(0, pages);
   }
 
-  /** A sequence that passes through here was placed on the engine. */
+  /** A sequence that passes through here was placed on the engine, a holder. */
   hit(engine: number, nowMs: number, windowMs: number): void {
     this.#roll(nowMs, windowMs);
-    this.#words[HITS * this.#engines + engine]! += 1;
+    this.#words[this.#find(engine) + HITS]! += 1;
   }
 
-  /** Hits of about the last `windowMs` on one engine (as WindowSum, which would be too large here). */
+  /** Hits of about the last `windowMs` on one engine, since it has been a holder (as WindowSum, which would be too large
+   *  here). */
   hits(engine: number, nowMs: number, windowMs: number): number {
     this.#roll(nowMs, windowMs);
+    const at = this.#find(engine);
+    if (at < 0) return 0;
     const left = 1 - (nowMs - this.#hitsSinceMs) / windowMs;
-    return (
-      this.#words[HITS * this.#engines + engine]! + left * this.#words[HITS_BEFORE * this.#engines + engine]!
-    );
+    return this.#words[at + HITS]! + left * this.#words[at + HITS_BEFORE]!;
   }
 
-  /** Id of the neighbour in the engine's eviction order. */
+  /** Id of the neighbour in the eviction order of an engine that has some of it cached. */
   neighbour(side: typeof OLDER | typeof NEWER, engine: number): number {
-    return this.#words[side * this.#engines + engine]!;
+    return this.#words[this.#find(engine) + side]!;
   }
 
   setNeighbour(side: typeof OLDER | typeof NEWER, engine: number, id: number): void {
-    this.#words[side * this.#engines + engine] = id;
+    this.#words[this.#find(engine) + side] = id;
   }
 
-  /** Becomes the lower part, from page `first + pages` on, and makes `upper`, new and empty, the upper part. Their
-   *  places in the eviction orders are the index's business. */
+  /** Gives `upper`, new and empty, what it keeps of its holders, and the first `pages` pages. It keeps the others, which
+   *  `setCached` is to be told of: places in the eviction orders are the index's business. */
   splitInto(upper: IndexSpan, pages: number): void {
-    upper.#words.set(this.#words);
+    upper.#holders = this.#holders;
+    upper.#words = this.#words.slice(0, this.#holders * KINDS);
     upper.#hitsSinceMs = this.#hitsSinceMs;
     upper.sequences = this.sequences;
     this.hashes = this.hashes.slice(pages);
     this.first += pages;
-    for (let engine = 0; engine < this.#engines; engine++) {
-      const cached = this.cached(engine);
-      upper.#words[CACHED * this.#engines + engine] = Math.min(cached, pages);
-      this.setCached(engine, Math.max(0, cached - pages));
+    const words = upper.#words;
+    for (let at = 0; at < words.length; at += KINDS)
+      words[at + CACHED] = Math.min(words[at + CACHED]!, pages);
+  }
+
+  #word(engine: number, kind: number): number {
+    const at = this.#find(engine);
+    return at < 0 ? 0 : this.#words[at + kind]!;
+  }
+
+  #addSequence(engine: number, kind: typeof PROMISED | typeof READERS, count: 1 | -1): void {
+    this.sequences += count;
+    const at = this.#ensure(engine);
+    this.#words[at + kind]! += count;
+    this.#dropIdle(at);
+  }
+
+  /** Where the engine's words are; without any -1 - where they would be. */
+  #find(engine: number): number {
+    const words = this.#words;
+    let low = 0;
+    let high = this.#holders;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const other = words[middle * KINDS + ENGINE]!;
+      if (other === engine) return middle * KINDS;
+      if (other < engine) low = middle + 1;
+      else high = middle;
     }
+    return -1 - low * KINDS;
+  }
+
+  /** Where the engine's words are; makes it a holder. */
+  #ensure(engine: number): number {
+    const found = this.#find(engine);
+    if (found >= 0) return found;
+    const at = -1 - found;
+    const used = this.#holders * KINDS;
+    if (used === this.#words.length) {
+      const words = new Int32Array(Math.max(KINDS, 2 * used));
+      words.set(this.#words);
+      this.#words = words;
+    }
+    this.#words.copyWithin(at + KINDS, at, used);
+    this.#words.fill(0, at, at + KINDS);
+    this.#words[at + ENGINE] = engine;
+    this.#holders += 1;
+    return at;
+  }
+
+  /** Whoever has nothing here, and nothing to come, is no holder. */
+  #dropIdle(at: number): void {
+    const words = this.#words;
+    if (words[at + CACHED]! > 0 || words[at + PROMISED]! > 0 || words[at + READERS]! > 0) return;
+    words.copyWithin(at, at + KINDS, this.#holders * KINDS);
+    this.#holders -= 1;
   }
 
   #roll(nowMs: number, windowMs: number): void {
     const elapsed = nowMs - this.#hitsSinceMs;
     if (elapsed < windowMs) return;
-    const before = HITS_BEFORE * this.#engines;
-    if (elapsed < 2 * windowMs) this.#words.copyWithin(before, HITS * this.#engines, before);
-    else this.#words.fill(0, before, before + this.#engines);
-    this.#words.fill(0, HITS * this.#engines, before);
+    const words = this.#words;
+    for (let at = 0; at < this.#holders * KINDS; at += KINDS) {
+      words[at + HITS_BEFORE] = elapsed < 2 * windowMs ? words[at + HITS]! : 0;
+      words[at + HITS] = 0;
+    }
     this.#hitsSinceMs = nowMs - (elapsed % windowMs);
   }
 }

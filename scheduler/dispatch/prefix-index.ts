@@ -27,7 +27,6 @@ export interface Match {
  * to be cached. A promise stands for what a sequence on its way to an engine will have put there.
  */
 export class PrefixIndex {
-  readonly #engines: number;
   readonly #windowMs: number;
   readonly #root: IndexSpan;
   /** By id; removed spans stay until their id is given to another. */
@@ -45,9 +44,8 @@ export class PrefixIndex {
 
   /** Hits are counted over about `windowMs`. */
   constructor(engines: number, windowMs: number) {
-    this.#engines = engines;
     this.#windowMs = windowMs;
-    this.#root = new IndexSpan(NOBODY, null, 0, new Float64Array(0), engines);
+    this.#root = new IndexSpan(NOBODY, null, 0, new Float64Array(0));
     this.#at = this.#root;
     this.#order = new IndexOrder(this.#spans, engines);
     this.#streams = Array.from({ length: engines }, () => ({ epoch: 0, next: 0 }));
@@ -75,9 +73,7 @@ export class PrefixIndex {
       const span: IndexSpan | undefined = (deepest ?? this.#root).children?.get(path[depth]!);
       if (span === undefined) break;
       const common = commonPages(span, path, depth);
-      for (let engine = 0; engine < this.#engines; engine++) {
-        if (found[engine] === depth) found[engine] = depth + Math.min(span.held(engine), common);
-      }
+      span.addFound(found, common);
       deepest = span;
       span.look = this.#look;
       depth += common;
@@ -151,11 +147,11 @@ export class PrefixIndex {
     let sumMs = 0;
     let span = this.#order.oldest(engine);
     for (let looked = 0; span !== null && left > 0 && looked < EVICTION_LOOK; looked++) {
-      if (span.promised(engine) === 0 && span.readers(engine) === 0 && span.look !== this.#look) {
-        const cached = span.cached(engine);
-        const taken = Math.min(left, cached);
+      const evictable = span.look === this.#look ? 0 : span.evictable(engine);
+      if (evictable > 0) {
+        const taken = Math.min(left, evictable);
         const returns = span.hits(engine, nowMs, this.#windowMs);
-        if (returns > 0) sumMs += recomputeMs(taken, span.first + cached - taken) * returns;
+        if (returns > 0) sumMs += recomputeMs(taken, span.first + evictable - taken) * returns;
         left -= taken;
       }
       span = this.#order.newer(span, engine);
@@ -208,9 +204,9 @@ export class PrefixIndex {
   #setCached(span: IndexSpan, engine: number, pages: number): void {
     const before = span.cached(engine);
     this.#pagesCached[engine]! += pages - before;
+    if (before > 0 && pages === 0) this.#order.remove(span, engine);
     span.setCached(engine, pages);
-    if (before === 0) this.#order.append(span, engine);
-    else if (pages === 0) this.#order.remove(span, engine);
+    if (before === 0 && pages > 0) this.#order.append(span, engine);
   }
 
   /** The path's spans are the engine's most recently used ones now, stems after their branches. */
@@ -251,10 +247,12 @@ export class PrefixIndex {
   #split(span: IndexSpan, pages: number): IndexSpan {
     const upper = this.#create(span.parent!, span.first, span.hashes.slice(0, pages));
     span.splitInto(upper, pages);
-    for (let engine = 0; engine < this.#engines; engine++) {
-      if (upper.cached(engine) === 0) continue;
-      this.#order.insertAfter(span, upper, engine);
-      if (span.cached(engine) === 0) this.#order.remove(span, engine);
+    for (let index = 0; index < upper.holders; index++) {
+      const engine = upper.holder(index);
+      const below = span.cached(engine) - upper.cached(engine);
+      if (upper.cached(engine) > 0) this.#order.insertAfter(span, upper, engine);
+      if (upper.cached(engine) > 0 && below === 0) this.#order.remove(span, engine);
+      span.setCached(engine, below);
     }
     adopt(span.parent!, upper);
     adopt(upper, span);
@@ -263,7 +261,7 @@ export class PrefixIndex {
 
   #create(parent: IndexSpan, first: number, hashes: Float64Array): IndexSpan {
     const id = this.#freeIds.pop() ?? this.#spans.length;
-    const span = new IndexSpan(id, parent, first, hashes, this.#engines);
+    const span = new IndexSpan(id, parent, first, hashes);
     this.#spans[id] = span;
     return span;
   }
