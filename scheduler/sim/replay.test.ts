@@ -96,7 +96,7 @@ test("these decisions are those of this version", () => {
     (policy) => record({ policy }).report.historyHash,
   );
   expect({ version: FLIGHT_VERSION, hashes }).toEqual({
-    version: 4,
+    version: 5,
     hashes: ["4e15efdb294d84cc", "75d10b625838eed7", "941f36aef137c02f"],
   });
 });

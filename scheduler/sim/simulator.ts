@@ -27,7 +27,7 @@ import { FlightLog } from "./flight-log.ts";
 import { Histogram } from "./histogram.ts";
 import { History } from "./history.ts";
 import { DeviceNoise, type Noise } from "./noise.ts";
-import { type SimulationReport, summarize } from "./report.ts";
+import { type CallRecord, type SimulationReport, summarize } from "./report.ts";
 import type { Arrival, Workload } from "./workload.ts";
 
 /** Everything that a simulation depends on. */
@@ -102,7 +102,9 @@ class Simulation implements CallObserver, SlotObserver {
   readonly #slots: readonly EngineSlot[];
   readonly #fleet: Fleet;
   /** By index, which is also the seed of their sequence. */
-  readonly #calls: SimulatedCall[] = [];
+  readonly #calls: (SimulatedCall | null)[] = [];
+  /** Of those that have ended, whose calls are null then: a long run has few calls in memory. */
+  readonly #records: CallRecord[] = [];
   /** A token that no workload has: the end of an answer. */
   readonly #stopToken: TokenId;
   /** Of the placement whose sequence is sent next. */
@@ -153,7 +155,7 @@ class Simulation implements CallObserver, SlotObserver {
       workload: this.#setup.workload.name,
       seed: this.#setup.seed,
       isComplete,
-      calls: this.#calls.map((call) => call.record()),
+      calls: this.#calls.map((call, index) => call?.record() ?? this.#records[index]!),
       watched: this.#setup.watched,
       engines: this.#slots.map((slot) => slot.record()),
       tbt: this.#tbt,
@@ -215,6 +217,8 @@ class Simulation implements CallObserver, SlotObserver {
       assert(next.atMs >= finishedMs, "nobody goes on before an answer");
       this.#clock.at(next.atMs, () => this.#arrive([next]));
     }
+    this.#records[index] = call.record();
+    this.#calls[index] = null;
     if (this.#setup.until?.(this.#progress()) === true) this.#isStopped = true;
   }
 

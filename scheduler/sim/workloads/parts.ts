@@ -106,22 +106,18 @@ export function shuffled<Item>(items: readonly Item[], random: { below(below: nu
   return order;
 }
 
-/** Calls that wait for no answer, in order of time. */
+/** Calls in order of time, of which each is asked for when it is needed, so that a long workload need not be in memory. */
 export function workloadOf(
   name: string,
-  arrivals: readonly Arrival[],
+  arrivals: Iterable<Arrival>,
   after: (arrival: Arrival, answer: Answer) => readonly Arrival[] = () => [],
   vocabSize = VOCABULARY,
 ): Workload {
-  let index = 0;
+  const iterator = arrivals[Symbol.iterator]();
   return {
     name,
     vocabSize,
-    next: () => {
-      const arrival = arrivals[index] ?? null;
-      index += 1;
-      return arrival;
-    },
+    next: () => iterator.next().value ?? null,
     after,
   };
 }

@@ -5,7 +5,7 @@
 
 import { chatService } from "../../core.ts";
 import { SeededRandom } from "../../random.ts";
-import type { Workload } from "../workload.ts";
+import type { Arrival, Workload } from "../workload.ts";
 import { exp, ln } from "./elementary.ts";
 import { drawNormal, exponentialGapMs, nameOf, promptOf, shuffled, workloadOf } from "./parts.ts";
 
@@ -54,6 +54,13 @@ export function toolWorkload(
     readonly exponent: number;
   },
 ): Workload {
+  return workloadOf("tools", toolCalls(toolTokens, options));
+}
+
+function* toolCalls(
+  toolTokens: readonly number[],
+  options: Parameters<typeof toolWorkload>[1],
+): Generator<Arrival> {
   const random = new SeededRandom(options.seed);
   const ends: number[] = [];
   let total = 0;
@@ -64,12 +71,12 @@ export function toolWorkload(
   const popularity = shuffled(toolTokens, random.child("popularity"));
   const [gaps, draws] = [random.child("arrivals"), random.child("questions")];
   let atMs = 0;
-  const arrivals = Array.from({ length: options.calls }, (_, index) => {
+  for (let index = 0; index < options.calls; index++) {
     atMs += exponentialGapMs(gaps, 1000 / options.callsPerSecond);
     const point = (draws.uint32() / 2 ** 32) * total;
     const tool = ends.findIndex((end) => point < end);
     const outputTokens = drawNormal(draws, ANSWER_TOKENS);
-    return {
+    yield {
       atMs,
       promptTokens: promptOf([
         { name: nameOf(options.seed, 0), tokens: SYSTEM_TOKENS },
@@ -82,6 +89,5 @@ export function toolWorkload(
       service: chatService,
       kind: "tool",
     };
-  });
-  return workloadOf("tools", arrivals);
+  }
 }
