@@ -4,7 +4,7 @@
 import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../tests/support/engine-harness.ts";
 import type { SequenceId, Step, StepResult } from "./core.ts";
-import { staticBudget } from "./engine-options.ts";
+import { staticBudget } from "./policy.ts";
 import { sequenceSpec, tokensFrom } from "./sim/factories.ts";
 
 test("a sequence ends with its stop token, which is reported", () => {

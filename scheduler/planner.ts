@@ -36,6 +36,11 @@ export interface PlannerParts {
 /** Sequences that one step sets aside at most, to wait for another's prefix: so that a crowd does not hold a step up. */
 const PARKED_MAX = 64;
 
+/** Tokens of an engine's first step, at most, and how many times as large as the largest one so far a step may be: what is
+ *  believed of a device that has computed little is no more than a guess about large steps. */
+const FIRST_TOKENS = 64;
+const GROWTH = 4;
+
 /**
  * Decides an engine's steps: gives decodes their pages, preempting for them if need be, opens the budget, and fills it
  * with decodes, unfinished prompts and newly admitted ones. In `local/` each of these is a file of its own; this one
@@ -46,6 +51,8 @@ export class Planner {
   readonly #hasLanes: boolean;
   /** Somebody could not be admitted for want of a slot or of pages: paused sequences give theirs up. */
   #isBlocked = false;
+  /** Of the largest step so far. */
+  #tokensLargest = FIRST_TOKENS / GROWTH;
 
   constructor(parts: PlannerParts) {
     this.#parts = parts;
@@ -72,13 +79,17 @@ export class Planner {
       securePages(running, residency, this.#hasLanes, (victim) => roster.preempt(victim));
       // Whoever was just preempted for want of pages must not come back in the same breath.
       const mayAdmit = journal.totals.preemptionsTotal === preemptionsBefore;
-      const backlog = { ...roster.expectations, waiting: queue.size };
-      const budget = openBudget(options.batch, running, costs, nowMs, backlog);
+      const budget = openBudget(options.batch, running, costs, nowMs, roster.backlog, this.#tokensMax);
       const planned = planDecodes(running, budget.skipped);
       if (!isPromptsFirst) planned.push(...this.#planPrompts(budget, nowMs, mayAdmit ? copies : null));
       if (planned.length > 0) return this.#step(planned, copies, budget);
       if (mayAdmit && !this.#isBlocked) return null;
     }
+  }
+
+  /** Most tokens of a step whose size the cost model decides. */
+  get #tokensMax(): number {
+    return Math.min(GROWTH * this.#tokensLargest, this.#parts.spec.stepTokensMax);
   }
 
   /** Whether decodes wait for whole prompts. */
@@ -178,6 +189,8 @@ export class Planner {
         sample: end === sequence.length ? sequence.sampleRow() : null,
       };
     });
+    const tokens = planned.reduce((sum, { count }) => sum + count, 0);
+    this.#tokensLargest = Math.max(this.#tokensLargest, tokens);
     for (const id of skipped) roster.find(id)!.skips += 1;
     journal.skipped(skipped.size);
     const step = { number: journal.stepBegins(), copies, chunks };

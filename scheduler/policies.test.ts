@@ -4,6 +4,7 @@ import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../tests/support/engine-harness.ts";
 import { optionsOf } from "./engine-options.ts";
 import { ours, policies, policyNames, policyOf, sarathi, withChanges } from "./policies.ts";
+import { staticBudget } from "./policy.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "./sim/factories.ts";
 
 test("every policy gives every sequence its tokens", () => {
@@ -33,7 +34,7 @@ test("names are those of the values, and an unknown one is refused with those th
 test("budgets and slots are cut down to what a device can do", () => {
   const spec = deviceSpec({ stepTokensMax: 400, stepChunksMax: 20 });
   const { batch, admission } = optionsOf(policyOf("orca"), spec, 1);
-  expect([batch.stepTokens, admission.sequencesMax]).toEqual([400, 16]);
+  expect([batch, admission.sequencesMax]).toEqual([staticBudget(400), 16]);
   expect(optionsOf(ours(100), spec, 1).admission.sequencesMax).toBe(20);
   expect(optionsOf(sarathi(256), spec, 1).batch).toEqual({ kind: "fixed", stepTokens: 256, bypass: 1 });
 });

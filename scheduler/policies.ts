@@ -1,5 +1,4 @@
-import { staticBudget } from "./engine-options.ts";
-import type { AdmissionPolicy, E2Policy, Policy } from "./policy.ts";
+import { type AdmissionPolicy, type E2Policy, type Policy, staticBudget } from "./policy.ts";
 
 /** Copies a policy under another name with some parts exchanged: a step of an ablation. */
 export function withChanges(policy: Policy, name: string, changes: Partial<Omit<Policy, "name">>): Policy {
@@ -90,9 +89,12 @@ const prebleCode: Policy = {
   batch: { kind: "fixed", stepTokens: 512, bypass: 0.5 },
 };
 
-/** Bunting's own. `tbtMs` is the target of streams that ask for none themselves; null: they have none, and steps are as
- *  large as delays everybody least. */
-export function ours(tbtMs: number | null): Policy {
+/**
+ * Bunting's own, as it serves and as it is measured. `tbtMs` is the target of streams that ask for none themselves; null,
+ * what serves without `--tbt-ms`: they have none, and steps are as large as delays everybody least. How large steps are and how
+ * many sequences run is up to the device: its cost model, its memory, and what it takes in one step.
+ */
+export function ours(tbtMs: number | null = null): Policy {
   return {
     name: "ours",
     placement: {
@@ -108,12 +110,12 @@ export function ours(tbtMs: number | null): Policy {
     batch: {
       kind: "target",
       tbtMs,
+      stepMs: 100,
       margin: 0.02,
-      stepTokens: 2048,
       starvationMs: 2000,
       skipsMax: 3,
     },
-    admission: { ...guarded, prefixPending: true, overtakes: true },
+    admission: { ...guarded, sequencesMax: null, prefixPending: true, overtakes: true },
   };
 }
 
@@ -128,7 +130,7 @@ export const policies: ReadonlyMap<string, Policy> = new Map(
     withChanges(sarathi(512), "sarathi", {}),
     preble,
     prebleCode,
-    ours(100),
+    ours(),
   ].map((policy) => [policy.name, policy]),
 );
 

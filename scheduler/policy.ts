@@ -58,24 +58,32 @@ export type BatchPolicy =
   /** Every decode and, within `stepTokens`, chunks of prompts (Sarathi-Serve). While more than `bypass` of the
    *  pages is available, whole prompts first instead (Preble's code: 0.5); 1 is never. */
   | { readonly kind: "fixed"; readonly stepTokens: number; readonly bypass: number }
-  /** As many prompt tokens as the tightest stream's slack allows, and serve best (local/step-size.ts). `tbtMs`: for
-   *  streams that ask for no target themselves; null: those have none, and want their answers soon. */
+  /** As many prompt tokens as the device computes in time, and serve best (local/target-budget.ts): no number of tokens
+   *  is chosen beforehand. `tbtMs`: the target of streams that ask for none themselves; null: those have none, and want
+   *  their answers soon. */
   | {
       readonly kind: "target";
       readonly tbtMs: number | null;
-      /** Share of the slack that is left alone, besides what the cost model's own error asks for. */
+      /** How long a step with prompts takes at most beside streams without a target, unless they alone take more than
+       *  half of it. */
+      readonly stepMs: number;
+      /** Share of the time that is left alone, besides what the cost model's own error asks for. */
       readonly margin: number;
-      /** Most tokens of a step, decodes included, which are in it however many they are. */
-      readonly stepTokens: number;
       /** After this many milliseconds without tokens the oldest prompt gets one tile, whatever the slack. */
       readonly starvationMs: number;
       /** Steps in a row for which a throughput decode may be left out. */
       readonly skipsMax: number;
     };
 
+/** Prompts get what decodes leave of `stepTokens` (Sarathi-Serve, arXiv:2403.02310 §4.3). */
+export function staticBudget(stepTokens: number): BatchPolicy {
+  return { kind: "fixed", stepTokens, bypass: 1 };
+}
+
 /** What may run at once (local/admission.ts). */
 export interface AdmissionPolicy {
-  readonly sequencesMax: number;
+  /** Null: as many as the device takes in a step. Memory and the time of their steps limit them as well. */
+  readonly sequencesMax: number | null;
   /** Share of the pages that admission leaves available. */
   readonly watermark: number;
   /** A page for every running sequence stays available as well. */

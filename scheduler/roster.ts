@@ -67,13 +67,19 @@ export class Roster {
   }
 
   /** What there is to compute. What is cached of the waiting is not looked up: that they will find as much as those who
-   *  were admitted of late is likely, that they find nothing is the most that there can be. */
-  get expectations(): Omit<Backlog, "waiting"> {
+   *  were admitted of late is likely, that they find nothing is the most that there can be. Who has no room yet waits for
+   *  answers to end, and not for prompts to be computed: only the part of them that would fit counts. */
+  get backlog(): Backlog {
     let running = 0;
     for (const { behind } of this.#running) if (behind > 1) running += behind;
+    const { pagesAvailable, pool } = this.residency;
+    const likely = this.#tokensWaiting * this.#computedShare;
+    const room = pagesAvailable * pool.pageTokens;
+    const fitting = likely > room ? room / likely : 1;
     return {
-      promptTokens: this.#tokensWaiting + running,
-      likelyTokens: this.#tokensWaiting * this.#computedShare + running,
+      promptTokens: Math.ceil(this.#tokensWaiting * fitting) + running,
+      likelyTokens: likely * fitting + running,
+      waiting: Math.ceil(this.queue.size * fitting),
       answerTokens: this.#answerTokens,
     };
   }

@@ -4,7 +4,7 @@
 import { expect, test } from "bun:test";
 import { EngineHarness, type HarnessOptions } from "../tests/support/engine-harness.ts";
 import type { SequenceSpec } from "./core.ts";
-import { staticBudget } from "./engine-options.ts";
+import { staticBudget } from "./policy.ts";
 import { sequenceSpec, tokensFrom } from "./sim/factories.ts";
 import { traceHeader } from "./trace.ts";
 

@@ -141,11 +141,11 @@ export const serverSettings = Object.freeze({
   }),
   stepTokens: integer({
     unit: "tokens",
-    default: engineDefaults.batch.stepTokens,
+    default: 2048,
     min: 16,
     max: 65536,
     sentence:
-      "Most tokens computed in one step, though each running sequence has one in any case; smaller keeps streams smoother, larger reads prompts faster.",
+      "Most tokens that a step has room for, answers' and prompts' together: memory is set aside for them. How many a step takes is up to what the device computes in a tenth of a second, or in `--tbt-ms`.",
   }),
   tbtMs: decimal({
     unit: "milliseconds",
@@ -154,14 +154,15 @@ export const serverSettings = Object.freeze({
     min: 0,
     max: 60_000,
     sentence:
-      "Time wanted between two tokens of a stream, at most: a step then takes only as many prompt tokens as the tightest stream has time for, and no more than `--step-tokens`.",
+      "Time wanted between two tokens of a stream, at most: a step then takes only as many prompt tokens as the tightest stream has time for.",
   }),
   sequencesMax: integer({
     unit: "sequences",
-    default: engineDefaults.admission.sequencesMax,
-    min: 1,
-    max: 4096,
-    sentence: "Most sequences running at once on an engine; more wait.",
+    default: 0,
+    defaultText: "as many as memory and the device take",
+    min: 0,
+    max: 65536,
+    sentence: "Most sequences running at once on an engine, no more than `--step-tokens`; more wait.",
   }),
   queueMax: integer({
     unit: "sequences",

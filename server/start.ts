@@ -5,19 +5,12 @@ import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
 import type { EngineId } from "../scheduler/core.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
+import { ours } from "../scheduler/policies.ts";
 import { Generator } from "./answer/generation.ts";
 import { demoModelFolder } from "./assets.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import { chooseBackend, type NativeChoice } from "./engines/backend.ts";
-import {
-  chooseContext,
-  modelNames,
-  planProblem,
-  planServing,
-  type ServingPlan,
-  stepTokensMax,
-} from "./engines/plan.ts";
-import { servingPolicy } from "./engines/policy.ts";
+import { chooseContext, modelNames, planProblem, planServing, type ServingPlan } from "./engines/plan.ts";
 import type { DeviceSetup, LoadProgress } from "./engines/protocol.ts";
 import { startEngines } from "./engines/start.ts";
 import { createApp } from "./http/app.ts";
@@ -93,7 +86,7 @@ export async function startServer(
       workerUrl: new URL("./engines/worker.ts", import.meta.url).href,
       engines,
       device,
-      policy: servingPolicy(config),
+      policy: ours(config.tbtMs > 0 ? config.tbtMs : null),
       options: { queueMax: config.queueMax },
       record: config.record,
     },
@@ -213,8 +206,8 @@ function prepareSimulated(config: Config, dir: string, engines: number): Prepare
     name: "simulated",
     pages: Math.ceil(tokens / PAGE_TOKENS),
     pageTokens: PAGE_TOKENS,
-    stepTokensMax: stepTokensMax(config),
-    stepChunksMax: config.sequencesMax,
+    stepTokensMax: config.stepTokens,
+    stepChunksMax: config.sequencesMax > 0 ? config.sequencesMax : config.stepTokens,
     contextMax,
     vocabSize: folder.config.shape.vocab,
   };

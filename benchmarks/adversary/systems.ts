@@ -1,11 +1,10 @@
 /** Ours as it serves, and every policy that it has to beat. */
 
-import { staticBudget } from "../../scheduler/engine-options.ts";
 import { ours, policyOf, sarathi, withChanges } from "../../scheduler/policies.ts";
-import type { Policy } from "../../scheduler/policy.ts";
+import { type Policy, staticBudget } from "../../scheduler/policy.ts";
 
 /** As it serves without `--tbt-ms`. */
-export const own: Policy = ours(null);
+export const own: Policy = ours();
 
 /** As it serves with `--tbt-ms`. */
 export function ownWithTarget(tbtMs: number): Policy {

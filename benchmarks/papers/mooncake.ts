@@ -52,7 +52,7 @@ export function hitRate(bench: Bench): void {
   const blocks = (DEVICES * PAGES * PAGE_TOKENS) / BLOCK_TOKENS;
   const ideal = idealHitRate(calls, blocks);
   const lines: string[][] = [];
-  const policies: readonly Policy[] = [policyOf("sglang-chunked"), policyOf("preble"), ours(100)];
+  const policies: readonly Policy[] = [policyOf("sglang-chunked"), policyOf("preble"), ours()];
   for (const timeScale of bench.isQuick ? [1] : [1, 2]) {
     for (const policy of policies) {
       // The trace decides all but the tokens that are drawn: one seed is enough.

@@ -3,9 +3,8 @@
  * against round robin; ours against Preble as published; and Preble's ablation, step by step.
  */
 
-import { staticBudget } from "../../scheduler/engine-options.ts";
 import { ours, policyOf, withChanges } from "../../scheduler/policies.ts";
-import type { Policy } from "../../scheduler/policy.ts";
+import { type Policy, staticBudget } from "../../scheduler/policy.ts";
 import type { SimulationReport } from "../../scheduler/sim/report.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
@@ -23,13 +22,13 @@ interface Result {
 }
 
 /** Ours as it serves without `--tbt-ms`, after latency alone as Preble is. */
-const oursForLatency: Policy = ours(null);
+const oursForLatency: Policy = ours();
 
 /** The same, but for the size of steps, which is Preble's. */
-const oursAtItsBudget: Policy = withChanges(ours(null), "ours, its budget", { batch: staticBudget(512) });
+const oursAtItsBudget: Policy = withChanges(ours(), "ours, its budget", { batch: staticBudget(512) });
 
 /** Preble's steps in its own order, between the baseline and ours. */
-function steps(): readonly Policy[] {
+export function preblePolicies(): readonly Policy[] {
   const [sglang, chunked, preble] = [policyOf("sglang"), policyOf("sglang-chunked"), policyOf("preble")];
   const e2 = preble.placement;
   if (e2.kind !== "e2") throw new Error("Preble places by E2.");
@@ -92,7 +91,7 @@ export function againstRoundRobin(bench: Bench): void {
     loadOf(bench, "tools", 36, full ? 10_800 : 2000),
   ];
   for (const load of loads) {
-    const results = steps().map((policy) => run(bench, load, policy));
+    const results = preblePolicies().map((policy) => run(bench, load, policy));
     const byName = (name: string): Result => results.find((result) => result.policy.name.endsWith(name))!;
     const [baseline, chunked, preble] = [byName("sglang"), byName("sglang-chunked"), byName("= preble")];
     const [own, equal, strict] = [byName("ours"), byName("ours, its budget"), byName("ours, 100 ms")];

@@ -133,7 +133,7 @@ function engine(index: number): Fault["engine"] {
 }
 
 function run(workload: Workload, seed: number, faults: readonly Fault[]): SimulationReport {
-  return simulate({ workload, policy: ours(100), devices: devices("a6000", DEVICES), seed, faults });
+  return simulate({ workload, policy: ours(), devices: devices("a6000", DEVICES), seed, faults });
 }
 
 /** Of the calls that are not the event itself: from arrival on, 99th percentile, ms. */

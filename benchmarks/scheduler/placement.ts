@@ -120,7 +120,7 @@ class Machine {
     this.holders = Array.from({ length: engines }, () => new Holder());
     this.#drawing = this.holders.map(() => []);
     const members = this.holders.map(() => ({ spec: this.#spec, costs: profile }));
-    this.dispatcher = new Dispatcher(ours(100), members);
+    this.dispatcher = new Dispatcher(ours(), members);
   }
 
   /** Places a call; returns the nanoseconds that this took. */

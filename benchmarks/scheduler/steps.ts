@@ -8,9 +8,10 @@ import type { Sampled, SequenceId, Service, Step, StepResult } from "../../sched
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { Device } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine.ts";
-import { type EngineSettings, staticBudget } from "../../scheduler/engine-options.ts";
+import type { EngineSettings } from "../../scheduler/engine-options.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import { ours } from "../../scheduler/policies.ts";
+import { staticBudget } from "../../scheduler/policy.ts";
 import { SeededRandom } from "../../scheduler/random.ts";
 import { deviceSpec, sequenceSpec } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
@@ -65,9 +66,8 @@ interface Scenario {
 
 const fixed: EngineSettings = { batch: staticBudget(1024) };
 
-/** Three tenants, some of them with throughput work; prompts share three quarters, and streams want a token each
- *  100 ms. */
-const crowded: EngineSettings = { ...ours(100), queueMax: 8192 };
+/** Three tenants, some of them with throughput work; prompts share three quarters. */
+const crowded: EngineSettings = { ...ours(), queueMax: 8192 };
 
 const scenarios: readonly Scenario[] = [
   ...[64, 256].flatMap((running): Scenario[] => [

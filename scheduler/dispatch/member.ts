@@ -132,7 +132,7 @@ export class Member {
   }
 
   #stretch(
-    { margin, stepTokens, starvationMs }: Extract<BatchPolicy, { readonly kind: "target" }>,
+    { margin, starvationMs }: Extract<BatchPolicy, { readonly kind: "target" }>,
     tbtMs: number,
     beside: { readonly decodes: number; readonly decodeContext: number },
   ): number {
@@ -143,7 +143,7 @@ export class Member {
     // The most that fits, in tiles; with no room, a tile now and then (local/target-budget.ts).
     const tile = this.costs.tileTokens;
     let fits = 0;
-    let tooMuch = Math.ceil(stepTokens / tile) + 1;
+    let tooMuch = Math.ceil(FULL_STEP / tile) + 1;
     while (tooMuch - fits > 1) {
       const middle = (fits + tooMuch) >> 1;
       if (takesMs(middle * tile) <= limitMs) fits = middle;

@@ -3,8 +3,7 @@
 import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import type { SequenceId } from "../core.ts";
-import { staticBudget } from "../engine-options.ts";
-import type { BatchPolicy } from "../policy.ts";
+import { type BatchPolicy, staticBudget } from "../policy.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 
 /** "A120 B30" for a step with 120 tokens of A and 30 of B. */

@@ -46,21 +46,22 @@ export interface Backlog {
   readonly promptTokens: number;
   /** What of that is likely to be computed, as far as it is not cached. */
   readonly likelyTokens: number;
-  /** Sequences that wait. */
+  /** Sequences that wait, and would fit. */
   readonly waiting: number;
   /** Tokens that an answer is likely to have. */
   readonly answerTokens: number;
 }
 
-/** Opens the budget of a step at `nowMs`. */
+/** Opens the budget of a step at `nowMs`. `tokensMax`: most tokens of a step whose size is not fixed. */
 export function openBudget(
   policy: BatchPolicy,
   running: readonly BudgetMember[],
   costs: EngineCosts,
   nowMs: number,
   backlog: Backlog,
+  tokensMax: number,
 ): StepBudget {
-  if (policy.kind === "target") return new TargetBudget(policy, running, costs, nowMs, backlog);
+  if (policy.kind === "target") return new TargetBudget(policy, running, costs, nowMs, backlog, tokensMax);
   let decodes = 0;
   for (const { behind, isPaused } of running) if (behind === 1 && !isPaused) decodes += 1;
   return new FixedBudget(policy.stepTokens - decodes);

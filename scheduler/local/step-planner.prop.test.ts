@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
 import type { SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
-import { staticBudget } from "../engine-options.ts";
+import { staticBudget } from "../policy.ts";
 import type { BudgetMember } from "./step-budget.ts";
 import { openBudget } from "./step-budget.ts";
 import { type Behind, type Overtaking, type PlannedChunk, planDecodes, planPrompts } from "./step-planner.ts";
@@ -46,7 +46,7 @@ function plan(
   stepTokens: number,
   hasLanes = false,
 ): PlannedChunk<Member>[] {
-  const budget = openBudget(staticBudget(stepTokens), running, linearCost(1, 1), 0, nothing);
+  const budget = openBudget(staticBudget(stepTokens), running, linearCost(1, 1), 0, nothing, 1);
   const admit = (): PlannedChunk<Member> | null => {
     const next = queue[0];
     const count = next === undefined ? 0 : budget.offer(next.behind, 0, 0);
@@ -106,7 +106,7 @@ describe("a short prompt is not held up by a long one", () => {
   /** Who is in a step of 16 tokens, by name. */
   const step = (running: readonly (Member & { readonly name: string })[], waiting: readonly Member[]) => {
     const queue = [...waiting];
-    const budget = openBudget(staticBudget(16), running, linearCost(1, 1), 0, nothing);
+    const budget = openBudget(staticBudget(16), running, linearCost(1, 1), 0, nothing, 1);
     const admit = (overtaking: Overtaking<Member> | null): PlannedChunk<Member> | null => {
       const next = queue[0];
       if (next === undefined) return null;

@@ -1,9 +1,9 @@
-/** Which of a step's possible sizes serves best: two rules, and that neither is a matter of taste. */
+/** Which of a step's possible sizes serves best, and that it is no matter of taste. */
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
-import { leastDelay, mostEfficient, type SizeContext, type SizeOption } from "./step-size.ts";
+import { leastDelay, type SizeContext, type SizeOption } from "./step-size.ts";
 
 const context: SizeContext = {
   decodes: 10,
@@ -12,33 +12,14 @@ const context: SizeContext = {
   prompts: 1,
   promptTokens: 1024,
   answerTokens: 40,
-  tokensBehind: 0,
+  hasTarget: false,
+  patienceMs: 400,
 };
-const many = 1_000_000;
 
 /** Sizes of whole tiles of 128 tokens that take `tookMs`. */
 function tiles(...tookMs: readonly number[]): SizeOption[] {
   return tookMs.map((ms, index) => ({ size: 128 * (index + 1), tookMs: ms }));
 }
-
-describe("most tokens per millisecond", () => {
-  const steep = tiles(20, 35, 45, 70);
-
-  test("what waits decides whether a little less is good enough", () => {
-    expect(mostEfficient(steep, { ...context, tokensBehind: many })).toBe(3 * 128);
-    const flat = tiles(22, 37, 52, 68);
-    expect(mostEfficient(flat, { ...context, tokensBehind: many })).toBe(4 * 128);
-    expect(mostEfficient(flat, { ...context, tokensBehind: 1600 })).toBe(4 * 128);
-    expect(mostEfficient(flat, { ...context, tokensBehind: 1500 })).toBe(2 * 128);
-    expect(mostEfficient(flat, { ...context, decodes: 0 })).toBe(4 * 128);
-  });
-
-  test("the time that contexts of decodes take anyhow does not speak for larger steps", () => {
-    const long = steep.map(({ size, tookMs }) => ({ size, tookMs: tookMs + 500 }));
-    expect(mostEfficient(long, { ...context, contextMs: 502, tokensBehind: many })).toBe(3 * 128);
-    expect(mostEfficient(long, { ...context, contextMs: 0, tokensBehind: many })).toBe(4 * 128);
-  });
-});
 
 describe("least delay", () => {
   // Reading the weights takes 10 ms, which a small step hides; later tiles cost 15 ms each.
@@ -50,6 +31,13 @@ describe("least delay", () => {
       leastDelay(device, { ...context, decodes: 60, prompts: 500, promptTokens: 512_000 }),
     ).toBeGreaterThan(512);
     expect(leastDelay(device, { ...context, decodes: 0, aloneMs: 0, prompts: 1 })).toBeGreaterThan(128);
+  });
+
+  test("without streams it is the best, but where that takes long a smaller one that is nearly as good", () => {
+    const alone = { ...context, decodes: 0, aloneMs: 0, contextMs: 0 };
+    const slow = tiles(...Array.from({ length: 16 }, (_, index) => 10 + 20 * (index + 1)));
+    expect(leastDelay(slow, { ...alone, patienceMs: 330 })).toBe(16 * 128);
+    expect(leastDelay(slow, { ...alone, patienceMs: 329 })).toBe(8 * 128);
   });
 
   test("what takes no longer is never cut", () => {
@@ -113,7 +101,8 @@ describe("least delay", () => {
           prompts,
           promptTokens: waiting,
           answerTokens,
-          tokensBehind: 0,
+          hasTarget: false,
+          patienceMs: 400,
         };
         chunk = Math.min(waiting, choose(options, state) - decodes);
       }

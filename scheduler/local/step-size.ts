@@ -1,4 +1,4 @@
-/** How large a step should be, of the sizes that may be: two rules, for two aims. */
+/** How large a step should be, of the sizes that may be. */
 
 /** A size that a step may have, and what it would take. */
 export interface SizeOption {
@@ -20,35 +20,21 @@ export interface SizeContext {
   readonly promptTokens: number;
   /** Tokens that an answer is likely to have, > 0. */
   readonly answerTokens: number;
-  /** Tokens of prompts besides those of the first, at most. */
-  readonly tokensBehind: number;
+  /** Whether streams have a target, which each size keeps. */
+  readonly hasTarget: boolean;
+  /** Without decodes, a step that takes no longer than this is not made smaller. */
+  readonly patienceMs: number;
 }
 
-/** With less than this to compute beside the first prompt, streams come before throughput: a step may then be a little
- *  less efficient than the best. With more, what a step loses is lost to everybody who waits: a device that takes such
- *  losses until two seconds wait carries a tenth less. */
-const QUIET_MS = 200;
-const QUIET_LOSS = 0.06;
-/** A smaller step that delays everybody by so little more is the better one: its streams are smoother. */
+/** A smaller step that delays everybody by so little more is the better one: streams are smoother, and whoever comes next
+ *  waits less for its end. */
 const DELAY_LOSS = 0.03;
-/** See `leastDelay`. */
+/** See `leastDelay`. Where streams have a target, their delay within it counts half. */
 const WAIT_WEIGHT = 4;
+const WAIT_WEIGHT_TARGET = 8;
 
 /**
- * For streams with a target, which is all that they need: the size with most tokens per millisecond, decodes and all but
- * without the time that their contexts take anyhow. While next to nothing waits, the smallest that is nearly as good:
- * whoever decodes has more steps while the prompt is computed. `options` are in order of size, and not empty.
- */
-export function mostEfficient(options: readonly SizeOption[], context: SizeContext): number {
-  const rates = options.map(({ size, tookMs }) => size / (tookMs - context.contextMs));
-  const best = Math.max(...rates);
-  const isQuiet = context.decodes > 0 && context.tokensBehind < QUIET_MS * best;
-  if (!isQuiet) return options[rates.lastIndexOf(best)]!.size;
-  return options[rates.findIndex((rate) => rate >= best * (1 - QUIET_LOSS))]!.size;
-}
-
-/**
- * For streams without one, which want their answers soon: the size that delays everybody least, taken together. With p
+ * The size that delays everybody least, taken together, of those in which streams keep their targets. With p
  * tokens of prompts in each step of T milliseconds, n prompts of P tokens each are done after S = nP / p steps. Until then
  * each prompt waits for T a step, and each of d streams is late by what a step takes longer than it would without prompts,
  * T - T0. For each token of a prompt that is
@@ -61,11 +47,12 @@ export function mostEfficient(options: readonly SizeOption[], context: SizeConte
  * contexts to read: they are work of the answers, and no fixed part of steps that larger ones would spread out. Without
  * this, steps would grow for as long as prompts wait, and answers begin without end while none ends.
  *
- * A wait counts four times, since whoever comes later waits, too: a rule that takes the present queue for all that there
+ * A wait counts four times, or eight, since whoever comes later waits, too: a rule that takes the present queue for all that there
  * is lets a queue stand for ever. `options` are in order of size, and not empty.
  */
 export function leastDelay(options: readonly SizeOption[], context: SizeContext): number {
-  const { decodes, aloneMs, contextMs, prompts, promptTokens, answerTokens } = context;
+  const { decodes, aloneMs, contextMs, prompts, promptTokens, answerTokens, patienceMs } = context;
+  const waitWeight = context.hasTarget ? WAIT_WEIGHT_TARGET : WAIT_WEIGHT;
   const streamMs = decodes === 0 ? 0 : contextMs / decodes;
   const delays = options.map(({ size, tookMs }) => {
     const tokens = Math.max(1, size - decodes);
@@ -73,9 +60,10 @@ export function leastDelay(options: readonly SizeOption[], context: SizeContext)
     const lasting = (answerTokens * prompts) / steps;
     const streams = decodes + ((lasting - decodes) * steps) / (steps + answerTokens);
     const waitMs = tookMs + (lasting - decodes) * streamMs;
-    return (WAIT_WEIGHT * prompts * waitMs + streams * (tookMs - aloneMs)) / tokens;
+    return (waitWeight * prompts * waitMs + streams * (tookMs - aloneMs)) / tokens;
   });
   const least = Math.min(...delays);
-  const allowed = decodes > 0 ? least * (1 + DELAY_LOSS) : least;
+  const isShort = options[delays.indexOf(least)]!.tookMs <= patienceMs;
+  const allowed = decodes === 0 && isShort ? least : least * (1 + DELAY_LOSS);
   return options[delays.findIndex((delay) => delay <= allowed)]!.size;
 }

@@ -17,8 +17,8 @@ type TargetPolicy = Extract<BatchPolicy, { readonly kind: "target" }>;
 const policy: TargetPolicy = {
   kind: "target",
   tbtMs: 100,
+  stepMs: 100,
   margin: 0,
-  stepTokens: 2048,
   starvationMs: 2000,
   skipsMax: 3,
 };
@@ -65,20 +65,20 @@ function budgetOf(
   changes: Partial<TargetPolicy> = {},
   costs: CostModel & { readonly margin?: number } = even,
   nowMs = 0,
+  tokensMax = 2048,
 ): TargetBudget {
-  return new TargetBudget({ ...policy, ...changes }, running, costs, nowMs, {
-    ...backlog,
-    promptTokens: 2 * many,
-  });
+  const crowd = { ...backlog, promptTokens: 2 * many, likelyTokens: 2 * many, waiting: 100 };
+  return new TargetBudget({ ...policy, ...changes }, running, costs, nowMs, crowd, tokensMax);
 }
 
 test("tile_step_256_264: a sliver of a tile is cut off, unless it ends the prompt", () => {
-  const chunkOf = (left: number): number => budgetOf([], { stepTokens: 264 }).offer(left, 0, 0);
+  const chunkOf = (left: number): number =>
+    new TargetBudget(policy, [], even, 0, backlog, 264).offer(left, 0, 0);
   expect([chunkOf(1000), chunkOf(300), chunkOf(264), chunkOf(260), chunkOf(256)]).toEqual([
     256, 256, 264, 260, 256,
   ]);
   const eight = Array.from({ length: 8 }, () => decode({ lane: 2 }));
-  expect(budgetOf(eight, { stepTokens: 264 }).offer(1000, 0, 0)).toBe(248);
+  expect(budgetOf(eight, {}, even, 0, 264).offer(1000, 0, 0)).toBe(248);
 });
 
 test("a step is as large as the tightest stream's slack allows, decodes included", () => {
@@ -88,47 +88,40 @@ test("a step is as large as the tightest stream's slack allows, decodes included
   expect(budgetOf([decode()], { margin: 0.2 }, { ...even, margin: 0.3 }).offer(many, 0, 0)).toBe(2 * 256 - 1);
 });
 
-test("without a stream that has a target a step is as large as may be", () => {
-  const streams = [decode({ lane: 1 }), decode({ lane: 2, tbtMs: 1 }), decode({ behind: 50 })];
-  expect(budgetOf(streams).offer(many, 0, 0)).toBe(2048 - 2);
+test("without streams a step is as large as the device takes it; beside streams it takes as long as is allowed", () => {
+  const bulk = [decode({ lane: 1 }), decode({ lane: 2, tbtMs: 1 }), decode({ behind: 50 })];
+  expect(budgetOf([]).offer(many, 0, 0)).toBe(2048);
+  expect(budgetOf(bulk).offer(many, 0, 0)).toBe(6 * 256 - 2);
   expect(budgetOf([decode({ lane: 1, tbtMs: 55 })]).offer(many, 0, 0)).toBe(2 * 256 - 1);
+  const calm = { tbtMs: null };
+  expect(budgetOf(bulk, calm).offer(many, 0, 0)).toBe(6 * 256 - 2);
+  expect(budgetOf([...bulk, decode()], calm).offer(many, 0, 0)).toBe(4 * 256 - 3);
+  expect(budgetOf([decode()], { ...calm, stepMs: 60 }).offer(many, 0, 0)).toBe(2 * 256 - 1);
 });
 
-test("where nobody has a target a step is as large as delays everybody least: larger, the more prompts wait", () => {
-  const sizeOf = (decodes: number, waiting: number): number => {
+test("streams without a target that are slow by themselves leave prompts half of the time, and always a tile", () => {
+  const slow = [decode({ length: 80_000 })]; // 110 ms
+  expect(budgetOf(slow, { tbtMs: null }).offer(many, 0, 0)).toBe(3 * 256 - 1);
+  const coarse = tiles(() => 500);
+  expect(budgetOf([decode()], { tbtMs: null }, coarse).offer(many, 0, 0)).toBe(256 - 1);
+});
+
+test("a step is as large as delays everybody least: larger, the more prompts wait", () => {
+  const sizeOf = (decodes: number, waiting: number, costs = even): number => {
     const streams = Array.from({ length: decodes }, () => decode());
     const crowd = { promptTokens: 2 * many, likelyTokens: 4000 * waiting, waiting, answerTokens: 64 };
-    const budget = new TargetBudget({ ...policy, tbtMs: null }, streams, even, 0, crowd);
+    const free = { ...policy, tbtMs: null, stepMs: 1000 };
+    const budget = new TargetBudget(free, streams, costs, 0, crowd, 2048);
     return budget.offer(4000, 0, 0) + decodes;
   };
   expect([sizeOf(0, 1), sizeOf(40, 1)]).toEqual([2048, 256]);
   expect(sizeOf(40, 100)).toBeGreaterThan(1024);
-});
-
-test("of the sizes that fit it takes the one with most tokens per millisecond, not the largest", () => {
   const steep = tiles((tile) => (tile < 3 ? 20 : 29));
-  expect(budgetOf([decode()], {}, steep).offer(many, 0, 0)).toBe(3 * 256 - 1);
-  expect(budgetOf([decode()], {}, even).offer(many, 0, 0)).toBe(4 * 256 - 1);
-});
-
-test("while little waits, the smallest size that is nearly as good: decodes have more steps", () => {
-  const sizeOf = (waiting: number, costs = even): number =>
-    new TargetBudget(policy, [decode()], costs, 0, { ...backlog, promptTokens: many + waiting }).offer(
-      many,
-      0,
-      0,
-    ) + 1;
-  expect([sizeOf(0), sizeOf(2000), sizeOf(3000)]).toEqual([3 * 256, 3 * 256, 4 * 256]);
-  expect(
-    sizeOf(
-      0,
-      tiles((tile) => (tile === 0 ? 20 : 30)),
-    ),
-  ).toBe(256);
+  expect(sizeOf(40, 100, steep)).toBe(3 * 256);
 });
 
 test("what all prompts still have to compute is a size as well", () => {
-  const budget = new TargetBudget(policy, [decode()], even, 0, { ...backlog, promptTokens: 130 });
+  const budget = new TargetBudget(policy, [decode()], even, 0, { ...backlog, promptTokens: 130 }, 2048);
   expect(budget.offer(130, 0, 0)).toBe(130);
 });
 
@@ -173,6 +166,20 @@ test("nobody is admitted with whom the decodes alone would miss the target", () 
   const joined = budgetOf(running);
   joined.join(next(15_000));
   expect(joined.admits(next(20_000), false)).toBe(false);
+});
+
+test("streams without a target are admitted as long as their steps are short, or not much longer than one's alone", () => {
+  const calm = { tbtMs: null };
+  const streams = (count: number): BudgetMember[] =>
+    Array.from({ length: count }, () => decode({ length: 10_000 }));
+  const next = decode({ length: 10_000, behind: 10_000 });
+  // With 10 ms for each stream and 30 for all: nine streams take 120 ms.
+  expect(budgetOf(streams(6), calm).admits(next, false)).toBe(true);
+  expect(budgetOf(streams(30), calm).admits(next, false)).toBe(false);
+  expect(budgetOf(streams(28), calm).admits(next, false)).toBe(true);
+  expect(budgetOf(streams(30), calm).admits(decode({ ...next, lane: 2 }), false)).toBe(false);
+  const bulk = streams(90).map((stream) => ({ ...stream, lane: 2 }));
+  expect(budgetOf(bulk, calm).admits(decode({ ...next, lane: 2 }), false)).toBe(true);
 });
 
 test("throughput sequences keep out their like, but not streams and not whoever has waited too long", () => {

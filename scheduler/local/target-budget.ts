@@ -2,7 +2,7 @@ import type { SequenceId } from "../core.ts";
 import type { EngineCosts, PromptShape, StepShape } from "../cost/cost-model.ts";
 import type { BatchPolicy } from "../policy.ts";
 import type { Backlog, BudgetMember, StepBudget } from "./step-budget.ts";
-import { leastDelay, mostEfficient, type SizeOption } from "./step-size.ts";
+import { leastDelay, type SizeOption } from "./step-size.ts";
 import { nextTile, tileTrim } from "./tile.ts";
 
 type TargetPolicy = Extract<BatchPolicy, { readonly kind: "target" }>;
@@ -14,6 +14,16 @@ const SIZES_FINE = 8;
 const TRIES_MAX = 16;
 /** Prompts are not cut into smaller pieces than this, whatever the device's tiles. */
 const CHUNK_MIN = 16;
+/** Where decodes alone take more than half of `stepMs`, steps with prompts take so many times as long as without: prompts have
+ *  half of the time, and streams half of their speed. */
+const SLOWED = 2;
+/** Where one stream alone takes more than its part of `stepMs`, decodes alone may take so many times as long as it does. By
+ *  then what a step costs whoever is in it is spread over so many that more of them would add less than an eighth to what the
+ *  device does. */
+const CROWDED = 8;
+/** Where no stream runs, a step may take so many times `stepMs` before smaller ones are looked for that are nearly as good:
+ *  whoever comes next waits for its end. */
+const QUIET = 4;
 
 interface MutableShape extends StepShape {
   readonly prompts: PromptShape[];
@@ -28,15 +38,16 @@ interface MutableShape extends StepShape {
  *
  *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
  *
- * Of the sizes (decodes included) on a grid of half tiles, coarser further up, that fit the limit, it takes not the largest but the one that
- * serves best (step-size.ts): most tokens per millisecond where the policy has a target, since streams then need no more
- * than that; least delay for everybody where it has none. A policy with a target fills steps in which no stream has one.
- * It gives way in this order:
+ * Beside streams without a target a step takes `stepMs` at most, or twice what it takes without prompts. Unlike a target's,
+ * this limit always leaves room for a tile.
+ *
+ * Of the sizes (decodes included) on a grid of half tiles, coarser further up, that fit the limits, it takes not the largest
+ * but the one that delays everybody least (step-size.ts). It gives way in this order:
  *
  *   1. prompt chunks shrink, half a tile at a time;
  *   2. to none, unless a prompt has got none for `starvationMs`: that one gets a tile;
  *   3. decodes of the throughput lane are left out, at most `skipsMax` steps in a row each;
- *   4. nobody is admitted with whom the decodes alone would miss the target (`admits`);
+ *   4. nobody is admitted with whom the decodes alone would miss the target, or take longer than `stepMs` (`admits`);
  *   5. the target is missed, and that is counted.
  *
  * The first prompt that asks decides the size of the step; later ones fill it up. Costs O(running) to open and about
@@ -47,8 +58,9 @@ export class TargetBudget implements StepBudget {
   readonly deadlineMs: number;
   readonly #policy: TargetPolicy;
   readonly #costs: EngineCosts;
-  readonly #limitMs: number;
+  #limitMs: number;
   readonly #backlog: Backlog;
+  readonly #tokensMax: number;
   /** Prompts that are unfinished or wait. */
   #prompts: number;
   /** What is in the step so far, and what is tried. */
@@ -60,6 +72,9 @@ export class TargetBudget implements StepBudget {
   readonly #residents = [0, 0, 0];
   readonly #contexts = [0, 0, 0];
   #tightestMs = Number.POSITIVE_INFINITY;
+  /** Latency streams without a target, of everybody who runs, and of the decodes in this step. */
+  #calm = 0;
+  #calmDecodes = 0;
 
   constructor(
     policy: TargetPolicy,
@@ -67,10 +82,12 @@ export class TargetBudget implements StepBudget {
     costs: EngineCosts,
     nowMs: number,
     backlog: Backlog,
+    tokensMax: number,
   ) {
     this.#policy = policy;
     this.#costs = costs;
     this.#backlog = backlog;
+    this.#tokensMax = tokensMax;
     this.#prompts = backlog.waiting;
     let deadlineMs = Number.POSITIVE_INFINITY;
     for (const member of running) {
@@ -83,6 +100,7 @@ export class TargetBudget implements StepBudget {
       this.#shape.decodes += 1;
       this.#shape.decodeContext += member.length;
       const targetMs = this.#targetOf(member);
+      if (this.#isCalm(member)) this.#calmDecodes += 1;
       if (targetMs === null || member.lastTokenMs === Number.NEGATIVE_INFINITY) continue;
       if (member.lastTokenMs + targetMs < deadlineMs) deadlineMs = member.lastTokenMs + targetMs;
     }
@@ -93,15 +111,12 @@ export class TargetBudget implements StepBudget {
   }
 
   offer(left: number, context: number, waitedMs: number): number {
-    const { stepTokens, starvationMs } = this.#policy;
-    if (this.#tokens >= stepTokens) return 0;
-    const isFull = this.#limitMs === Number.POSITIVE_INFINITY && this.#policy.tbtMs !== null;
-    if (isFull) return this.#fill(left, stepTokens);
+    if (this.#tokens >= this.#tokensMax) return 0;
     this.#wanted ??= this.#bestSize(left, context);
     const tokens = this.#fitting(this.#fill(left, this.#wanted), context);
     if (tokens > 0) return tokens;
-    const isStarved = this.#shape.prompts.length === 0 && waitedMs >= starvationMs;
-    return isStarved ? this.#fill(left, Math.min(stepTokens, this.#smallest())) : 0;
+    const isStarved = this.#shape.prompts.length === 0 && waitedMs >= this.#policy.starvationMs;
+    return isStarved ? this.#fill(left, Math.min(this.#tokensMax, this.#smallest())) : 0;
   }
 
   take(tokens: number, context: number): void {
@@ -110,11 +125,19 @@ export class TargetBudget implements StepBudget {
   }
 
   admits(sequence: BudgetMember, isAged: boolean): boolean {
+    const [latency, gang, throughput] = this.#residents as [number, number, number];
+    if (latency + gang + throughput === 0) return true;
     const isGuest = sequence.lane === 2 && !isAged;
     const targetMs = this.#targetOf(sequence) ?? Number.POSITIVE_INFINITY;
     const tightestMs = Math.min(this.#tightestMs, targetMs);
-    const [latency, gang, throughput] = this.#residents as [number, number, number];
-    if (tightestMs === Number.POSITIVE_INFINITY || latency + gang + throughput === 0) return true;
+    const isCalm = this.#calm > 0 || this.#isCalm(sequence);
+    const limitMs = Math.min(
+      this.#withMargin(tightestMs),
+      isCalm
+        ? this.#calmMs(CROWDED, { prompts: [], decodes: 1, decodeContext: sequence.length })
+        : tightestMs,
+    );
+    if (limitMs === Number.POSITIVE_INFINITY) return true;
     // Throughput decodes can be left out of all steps but one in `skipsMax` + 1, for anybody but their like.
     const share = isGuest ? 1 : 1 / (this.#policy.skipsMax + 1);
     const [latencyContext, gangContext, throughputContext] = this.#contexts as [number, number, number];
@@ -123,14 +146,25 @@ export class TargetBudget implements StepBudget {
       decodes: latency + gang + Math.ceil(throughput * share) + 1,
       decodeContext: latencyContext + gangContext + throughputContext * share + sequence.length,
     };
-    return this.#costs.stepMs(steady) <= this.#withMargin(tightestMs);
+    return this.#costs.stepMs(steady) <= limitMs;
   }
 
   join(sequence: BudgetMember): void {
     this.#residents[sequence.lane]! += 1;
     this.#contexts[sequence.lane]! += sequence.length;
+    if (this.#isCalm(sequence)) this.#calm += 1;
     const targetMs = this.#targetOf(sequence);
     if (targetMs !== null && targetMs < this.#tightestMs) this.#tightestMs = targetMs;
+  }
+
+  /** A stream that wants its tokens soon, by no time in particular. */
+  #isCalm(sequence: BudgetMember): boolean {
+    return sequence.lane === 0 && this.#targetOf(sequence) === null;
+  }
+
+  /** How long a step with such streams takes at most: `stepMs`, or `times` what these decodes take without anybody else. */
+  #calmMs(times: number, alone: StepShape): number {
+    return Math.max(this.#withMargin(this.#policy.stepMs), times * this.#costs.stepMs(alone));
   }
 
   /** What a stream waits for at most: what it asks for; else latency streams have the policy's default. */
@@ -178,37 +212,39 @@ export class TargetBudget implements StepBudget {
     return 0;
   }
 
-  /** Of the sizes that fit the limit the one that serves best; the decodes' own if none fits. */
+  /** Of the sizes that fit the limits the one that delays everybody least; the decodes' own if none fits. */
   #bestSize(left: number, context: number): number {
     const decodes = this.#tokens;
+    const calmMs = this.#calmDecodes > 0 ? this.#calmMs(SLOWED, this.#shape) : Number.POSITIVE_INFINITY;
     const promptTokens = Math.max(left, this.#backlog.promptTokens);
-    const most = Math.min(this.#policy.stepTokens, decodes + promptTokens);
+    const most = Math.min(this.#tokensMax, decodes + promptTokens);
     const quantum = this.#quantum;
     const options: SizeOption[] = [];
     let stride = quantum;
     for (let size = Math.min(nextTile(decodes, quantum), most); ; size = Math.min(size + stride, most)) {
       const tokens = Math.min(left, size - decodes);
       const tookMs = this.#predict(tokens, context, size - decodes - tokens);
-      if (tookMs > this.#limitMs) break;
+      if (tookMs > this.#limitMs || (tookMs > calmMs && options.length > 0)) break;
       options.push({ size, tookMs });
       if (size === most) break;
       if (options.length >= SIZES_FINE && options.length % (SIZES_FINE / 2) === 0) stride *= 2;
     }
-    const largest = options.at(-1)?.size ?? decodes;
-    if (options.length === 0) return decodes;
-    const choose = this.#policy.tbtMs === null ? leastDelay : mostEfficient;
+    const [smallest, largest] = [options[0], options.at(-1)];
+    if (smallest === undefined || largest === undefined) return decodes;
+    this.#limitMs = Math.min(this.#limitMs, Math.max(calmMs, smallest.tookMs));
     const aloneMs = decodes === 0 ? 0 : this.#costs.stepMs(this.#shape);
-    const size = choose(options, {
+    const size = leastDelay(options, {
       decodes,
       aloneMs,
       contextMs: this.#contextMs(aloneMs),
       prompts: Math.max(1, this.#prompts),
       promptTokens: Math.max(left, this.#backlog.likelyTokens),
       answerTokens: this.#backlog.answerTokens,
-      tokensBehind: promptTokens - left,
+      hasTarget: this.#policy.tbtMs !== null,
+      patienceMs: QUIET * this.#policy.stepMs,
     });
     // A crumb would cost a step of its own.
-    return largest === decodes + promptTokens && largest - size <= quantum ? largest : size;
+    return largest.size === decodes + promptTokens && largest.size - size <= quantum ? largest.size : size;
   }
 
   /** What the contexts of decodes take: predicted with them, less what as many tokens alone take. */

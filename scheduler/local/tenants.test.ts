@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { EngineHarness } from "../../tests/support/engine-harness.ts";
 import { runs } from "../../tests/support/property.ts";
 import type { SequenceId } from "../core.ts";
-import { staticBudget } from "../engine-options.ts";
+import { staticBudget } from "../policy.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 import { Sequence } from "./sequence.ts";
 import { Tenants } from "./tenants.ts";

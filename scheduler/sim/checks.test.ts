@@ -34,7 +34,7 @@ function checks(policy: Policy): Checks {
     nextToken: () => 1,
   };
   const slot = new EngineSlot(setup, new EventClock(), nobody);
-  return new Checks(policy, [slot], [linearCost(5, 0.1, 16)], new Fleet([{ link: slot, spec }]));
+  return new Checks(policy, [slot], new Fleet([{ link: slot, spec }]));
 }
 
 function chunk(id: number, start: number, count: number, pages: readonly number[]): Chunk {

@@ -1,5 +1,5 @@
 import { assert, type EngineId, type Step } from "../core.ts";
-import { type CostModel, shapeOf } from "../cost/cost-model.ts";
+import { shapeOf } from "../cost/cost-model.ts";
 import { checkIndex } from "../dispatch/integrity.ts";
 import type { Fleet } from "../fleet.ts";
 import type { Policy } from "../policy.ts";
@@ -30,13 +30,10 @@ export class Checks {
   readonly #orders = new Map<number, number>();
   #sent = 0;
   readonly #admitted: number[];
-  readonly #costs: readonly CostModel[];
 
-  /** `costs` by engine: their tiles are what a starved prompt gets. */
-  constructor(policy: Policy, slots: readonly EngineSlot[], costs: readonly CostModel[], fleet: Fleet) {
+  constructor(policy: Policy, slots: readonly EngineSlot[], fleet: Fleet) {
     this.#policy = policy;
     this.#fleet = fleet;
-    this.#costs = costs;
     this.#slots = slots;
     this.#admitted = slots.map(() => -1);
   }
@@ -75,10 +72,7 @@ export class Checks {
         tokens <= Math.max(batch.stepTokens, decodes) || prompts.length === 1,
         "one prompt, or the budget",
       );
-    } else if (batch.kind === "target") {
-      const starved = decodes + this.#costs[engine]!.tileTokens;
-      assert(tokens <= Math.max(batch.stepTokens, starved), "the budget, or a tile for who waits too long");
-    } else if (batch.bypass === 1) {
+    } else if (batch.kind === "fixed" && batch.bypass === 1) {
       assert(tokens <= Math.max(batch.stepTokens, decodes), "the budget, or decodes alone");
     }
   }

@@ -96,8 +96,8 @@ test("these decisions are those of this version", () => {
     (policy) => record({ policy }).report.historyHash,
   );
   expect({ version: FLIGHT_VERSION, hashes }).toEqual({
-    version: 5,
-    hashes: ["4e15efdb294d84cc", "75d10b625838eed7", "941f36aef137c02f"],
+    version: 6,
+    hashes: ["13b8cd0f003ed683", "ece276cf3f370d8b", "941f36aef137c02f"],
   });
 });
 

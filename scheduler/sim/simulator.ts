@@ -138,7 +138,7 @@ class Simulation implements CallObserver, SlotObserver {
       },
     );
     const isChecked = setup.checks === true;
-    this.#checks = isChecked ? new Checks(policy, this.#slots, this.#believed, this.#fleet) : null;
+    this.#checks = isChecked ? new Checks(policy, this.#slots, this.#fleet) : null;
   }
 
   run(): SimulationReport {

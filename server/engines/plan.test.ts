@@ -1,7 +1,21 @@
 import { expect, test } from "bun:test";
-import { stepTokensMax } from "./plan.ts";
+import { chooseSequences } from "./plan.ts";
 
-test("a step has room for everybody who runs, however few tokens prompts get", () => {
-  expect(stepTokensMax({ stepTokens: 16, sequencesMax: 128 })).toBe(128);
-  expect(stepTokensMax({ stepTokens: 256, sequencesMax: 128 })).toBe(256);
+const mib = 2 ** 20;
+/** What 2,048 tokens take, and each sequence. */
+const workspaceBytes = (sequences: number): number => 50 * mib + sequences * mib;
+
+test("as many sequences run as a step has tokens, as long as their rows are a small part of the memory", () => {
+  const chosen = (stepTokens: number, freeBytes: number, sequencesMax = 0): number =>
+    chooseSequences({ stepTokens, sequencesMax }, workspaceBytes, freeBytes);
+  expect([2 ** 20, 65_536, 32_768, 8192, 0].map((freeMib) => chosen(2048, freeMib * mib))).toEqual([
+    2048, 2048, 1024, 256, 1,
+  ]);
+  expect(chosen(64, 2 ** 20 * mib)).toBe(64);
+});
+
+test("what is asked for is what there is, but for what a step has room for", () => {
+  const asked = (sequencesMax: number): number =>
+    chooseSequences({ stepTokens: 100, sequencesMax }, workspaceBytes, 0);
+  expect([asked(1), asked(100), asked(300)]).toEqual([1, 100, 100]);
 });

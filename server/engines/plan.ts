@@ -67,24 +67,32 @@ export function planServing(
   const formats = formatsOf(folder.tensors, shape.layers, chooseQuant(config, isGpu), numbers);
   const kv = chooseKv(config, isGpu, numbers);
   const compute: ComputeOptions = { compute: numbers, isa: "auto", threads, formats, kv };
-  const perEngine = {
+  const withRoomFor = (stepChunksMax: number) => ({
     threads: isGpu ? 1 : Math.max(1, Math.floor(threads / engines)),
     pageTokens: PAGE_TOKENS,
-    stepTokensMax: stepTokensMax(config),
-    stepChunksMax: config.sequencesMax,
+    stepTokensMax: config.stepTokens,
+    stepChunksMax,
     topLogprobsMax: TOP_LOGPROBS_MAX,
     gemm: chooseGemm(config, isGpu),
-  };
-  const [firstGpu = 0] = backend.gpus ?? [];
-  const cublaslt =
-    perEngine.gemm === "cublaslt"
-      ? onGpu("--gemm cublaslt: ", "", () => library.cublasltProbe(firstGpu))
-      : null;
-  const plan = () => ({
-    ...library.modelPlan(shape, compute, PAGE_TOKENS),
-    ...library.enginePlan(shape, compute, { ...perEngine, pages: 1, device: firstGpu }),
   });
-  const { weightBytes, pageBytes, workspaceBytes, copyBytes } = isGpu
+  const [firstGpu = 0] = backend.gpus ?? [];
+  const enginePlan = (limits: ReturnType<typeof withRoomFor>) =>
+    library.enginePlan(shape, compute, { ...limits, pages: 1, device: firstGpu });
+  const cublaslt =
+    config.gemm === "cublaslt" ? onGpu("--gemm cublaslt: ", "", () => library.cublasltProbe(firstGpu)) : null;
+  const plan = () => {
+    const freeBytes = isGpu
+      ? gpus.map(({ memoryFreeBytes }) => memoryFreeBytes)
+      : [machine.memoryFreeBytes / engines];
+    const sequences = chooseSequences(
+      config,
+      (count) => enginePlan(withRoomFor(count)).workspaceBytes,
+      Math.min(...freeBytes),
+    );
+    const perEngine = withRoomFor(sequences);
+    return { perEngine, ...library.modelPlan(shape, compute, PAGE_TOKENS), ...enginePlan(perEngine) };
+  };
+  const { perEngine, weightBytes, pageBytes, workspaceBytes, copyBytes } = isGpu
     ? onGpu(`--device ${backend.kind}: `, "; use --device cpu", plan)
     : plan();
   if (isGpu && weightBytes > machine.memoryFreeBytes) {
@@ -140,12 +148,21 @@ function packedFolders(config: Config, folder: ModelFolder, weightBytes: number)
   ];
 }
 
-/** Tokens that a step has room for: prompts get up to `--step-tokens`, but everybody who runs has one in any case. */
-export function stepTokensMax({
-  stepTokens,
-  sequencesMax,
-}: Pick<Config, "stepTokens" | "sequencesMax">): number {
-  return Math.max(stepTokens, sequencesMax);
+/** Part of an engine's free memory that rows of sequences take in its workspaces at most. */
+const ROWS_SHARE = 1 / 32;
+
+/** Sequences that an engine has room for besides their pages: unless asked for, as many as a step has tokens, and as their
+ *  rows, above all of the vocabulary, are a small part of the memory. `workspaceBytes` is by number of sequences. */
+export function chooseSequences(
+  { sequencesMax, stepTokens }: Pick<Config, "sequencesMax" | "stepTokens">,
+  workspaceBytes: (sequences: number) => number,
+  freeBytes: number,
+): number {
+  if (sequencesMax > 0) return Math.min(sequencesMax, stepTokens);
+  const oneBytes = workspaceBytes(1);
+  let sequences = stepTokens;
+  while (sequences > 1 && workspaceBytes(sequences) - oneBytes > ROWS_SHARE * freeBytes) sequences >>= 1;
+  return sequences;
 }
 
 /** Names of the model for clients. */

@@ -5,7 +5,7 @@ import { BelievedCosts } from "../../scheduler/cost/believed.ts";
 import { OnlineCostModel, type OnlineState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { Placement } from "../../scheduler/dispatch/placement.ts";
-import { engineDefaults, readsNotices } from "../../scheduler/engine-options.ts";
+import { engineDefaults, settingsOf } from "../../scheduler/engine-options.ts";
 import { Fleet } from "../../scheduler/fleet.ts";
 import { FLIGHT_VERSION } from "../../scheduler/flight.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
@@ -73,13 +73,7 @@ export async function startEngines(config: EnginesConfig, events: EnginesEvents)
   const { policy, device, workerUrl } = config;
   const setup: EngineSetup = {
     device,
-    options: {
-      queue: policy.queue,
-      batch: policy.batch,
-      admission: policy.admission,
-      notices: readsNotices(policy.placement, config.engines),
-      ...config.options,
-    },
+    options: { ...settingsOf(policy, config.engines), ...config.options },
     rehearsedLoss: config.rehearsedLoss ?? null,
     isRecorded: config.record !== null,
   };

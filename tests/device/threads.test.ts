@@ -1,8 +1,8 @@
 import { afterEach, expect, test } from "bun:test";
 import { join } from "node:path";
 import { chatService, type EngineId, type Finish, type TokenId } from "../../scheduler/core.ts";
-import { staticBudget } from "../../scheduler/engine-options.ts";
 import { ours, withChanges } from "../../scheduler/policies.ts";
+import { staticBudget } from "../../scheduler/policy.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import type { DeviceSetup, LoadProgress } from "../../server/engines/protocol.ts";
 import { type EnginesConfig, type RunningEngines, startEngines } from "../../server/engines/start.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { engineDefaults, staticBudget } from "../../../scheduler/engine-options.ts";
 import { ours, policyOf } from "../../../scheduler/policies.ts";
+import { staticBudget } from "../../../scheduler/policy.ts";
 import { noises } from "../../../scheduler/sim/noise.ts";
 import { ConfigError } from "../../config.ts";
 import { devicesNamed, noiseNamed, parseChanges, withTarget } from "./what-if.ts";
@@ -27,21 +27,25 @@ test("changes are made one after the other", () => {
       batch: staticBudget(64),
       admission: { ...policy.admission, sequencesMax: 5 },
     },
-    devices: devicesNamed("3xa6000"),
+    devices: devicesNamed("3xa6000").map(({ profile, spec }) => ({
+      profile,
+      spec: { ...spec, stepTokensMax: 64, stepChunksMax: 5 },
+    })),
   });
+  const own = { policy: ours(), devices: arrangement.devices };
+  expect(parseChanges("step-tokens=64")(own).policy).toEqual(ours());
   expect(changed("policy=sglang,engines=1")).toEqual({
     policy: policyOf("sglang"),
     devices: devicesNamed("1xa6000"),
   });
 });
 
-test("a target comes and goes, the step's size stays", () => {
-  const target = { ...policy, batch: { ...ours(200).batch, stepTokens: 256 } };
-  const none = { ...policy, batch: { ...ours(null).batch, stepTokens: 256 } };
+test("a target comes and goes", () => {
+  const target = { ...policy, batch: ours(200).batch };
+  const none = { ...policy, batch: ours().batch };
   expect(changed("tbt-ms=200").policy).toEqual(target);
   expect(parseChanges("tbt-ms=0")({ ...arrangement, policy: target }).policy).toEqual(none);
   expect(withTarget(policy, null)).toEqual(none);
-  expect(engineDefaults.batch).toEqual(policy.batch);
 });
 
 test("noise has a name", () => {

@@ -36,15 +36,15 @@ const changes: Readonly<Record<string, (value: string, name: string) => Change>>
   "step-tokens": (value, name) => {
     const stepTokens = countOf(value, name);
     return ({ policy, devices }) => ({
-      policy: { ...policy, batch: { ...policy.batch, stepTokens } },
-      devices,
+      policy: withStepTokens(policy, stepTokens),
+      devices: withSpec(devices, { stepTokensMax: stepTokens }),
     });
   },
   "sequences-max": (value, name) => {
     const sequencesMax = countOf(value, name);
     return ({ policy, devices }) => ({
       policy: { ...policy, admission: { ...policy.admission, sequencesMax } },
-      devices,
+      devices: withSpec(devices, { stepChunksMax: sequencesMax }),
     });
   },
 };
@@ -79,7 +79,17 @@ export function noiseNamed(name: string | null): Noise | null {
 
 /** The policy with steps that keep this target, or, for null, steps that delay everybody least. */
 export function withTarget(policy: Policy, tbtMs: number | null): Policy {
-  return { ...policy, batch: { ...ours(tbtMs).batch, stepTokens: policy.batch.stepTokens } };
+  return { ...policy, batch: ours(tbtMs).batch };
+}
+
+/** Steps whose size is not fixed are as large as the device takes them. */
+function withStepTokens(policy: Policy, stepTokens: number): Policy {
+  const { batch } = policy;
+  return batch.kind === "target" ? policy : { ...policy, batch: { ...batch, stepTokens } };
+}
+
+function withSpec(devices: Arrangement["devices"], changes: Partial<DeviceSpec>): Arrangement["devices"] {
+  return devices.map(({ profile, spec }) => ({ profile, spec: { ...spec, ...changes } }));
 }
 
 /** Measured devices, as in "4xa6000". Their sequences may be as long as there is room for, since those of some traces are
