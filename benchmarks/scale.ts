@@ -7,8 +7,8 @@
  */
 
 import { parseArgs } from "node:util";
+import { policyOf } from "../scheduler/baselines/policies.ts";
 import { openProfile } from "../scheduler/cost/profiles.ts";
-import { policyOf } from "../scheduler/policies.ts";
 import { simulate } from "../scheduler/sim/simulator.ts";
 import { tools, toolWorkload } from "../scheduler/sim/workloads/tools.ts";
 

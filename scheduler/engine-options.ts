@@ -52,7 +52,7 @@ export const engineDefaults: Defaults = {
 
 /** What a policy says of one of `engines` engines. */
 export function settingsOf({ queue, batch, admission, placement }: Policy, engines: number) {
-  const notices = engines > 1 && placement.kind === "e2" && placement.notices;
+  const notices = engines > 1 && (placement.kind === "e2" || placement.readsNotices);
   return { queue, batch, admission, notices };
 }
 

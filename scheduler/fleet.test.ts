@@ -3,6 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { SimulatedDevice } from "../gpu/simulated/device.ts";
 import { tokensAlone } from "../tests/support/engine-harness.ts";
+import { shortestQueue } from "./baselines/shortest-queue.ts";
 import type { EngineId, Finish, SequenceId, TokenId } from "./core.ts";
 import { linearCost } from "./cost/linear.ts";
 import { Engine } from "./engine.ts";
@@ -56,7 +57,8 @@ function fleetOf(count: number, options: { engine?: EngineSettings; fleet?: Part
     return { send };
   };
   const members = sent.map((_, index) => ({ link: open(index, 0), spec: deviceSpec() }));
-  const fleet: Fleet = new Fleet(members, { ...options.fleet, clock });
+  const policy = { ...ours(null), placement: shortestQueue };
+  const fleet: Fleet = new Fleet(members, { policy, ...options.fleet, clock });
   const lose = (index: number, reason: string, isComing = false): void => {
     lives[index] = null;
     fleet.lost(index as EngineId, reason, isComing);

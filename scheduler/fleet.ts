@@ -39,7 +39,7 @@ export interface FleetOptions {
   readonly policy: DispatchPolicy;
   /** What is believed of each engine, by EngineId. */
   readonly costs: readonly CostModel[];
-  /** E2 needs one. */
+  /** Needed where there are several engines. */
   readonly clock: Pick<Clock, "nowMs">;
   /** Most sequences that wait for an engine to come back; one more is rejected with `queueFull`. */
   readonly queueMax: number;
@@ -48,11 +48,7 @@ export interface FleetOptions {
 }
 
 const fleetDefaults: FleetOptions = {
-  policy: {
-    placement: { kind: "shortestQueue" },
-    queue: engineDefaults.queue,
-    batch: engineDefaults.batch,
-  },
+  policy: { placement: { kind: "e2" }, queue: engineDefaults.queue, batch: engineDefaults.batch },
   costs: [],
   clock: { nowMs: () => 0 },
   queueMax: 4096,
@@ -127,7 +123,7 @@ export class Fleet {
     options: Partial<FleetOptions> = {},
   ) {
     assert(engines.length > 0, "a fleet has an engine");
-    assert(options.policy?.placement.kind !== "e2" || options.clock !== undefined, "E2 needs a clock");
+    assert(engines.length === 1 || options.clock !== undefined, "a choice of engines needs a clock");
     this.#options = { ...fleetDefaults, ...options };
     const { policy, costs } = this.#options;
     this.#dispatcher = new Dispatcher(
@@ -348,8 +344,7 @@ export class Fleet {
 
   /** Asks engines for what they have not begun, and others would begin sooner. */
   #recall(nowMs: number): void {
-    const { placement } = this.#options.policy;
-    if (placement.kind !== "e2" || !placement.moves || nowMs - this.#movedMs < MOVE_EVERY_MS) return;
+    if (nowMs - this.#movedMs < MOVE_EVERY_MS) return;
     this.#movedMs = nowMs;
     const ids = this.#dispatcher.surplus((id) => requestOf(this.#calls.get(id)!), nowMs);
     for (const sequence of ids) {

@@ -2,8 +2,9 @@
 
 import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../tests/support/engine-harness.ts";
+import { policies, policyNames, policyOf, sarathi } from "./baselines/policies.ts";
 import { optionsOf } from "./engine-options.ts";
-import { ours, policies, policyNames, policyOf, sarathi, withChanges } from "./policies.ts";
+import { ours, withChanges } from "./policies.ts";
 import { staticBudget } from "./policy.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "./sim/factories.ts";
 

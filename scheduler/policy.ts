@@ -1,36 +1,15 @@
-/** Which engine a sequence goes to (dispatch/). */
-export type PlacementPolicy =
-  | { readonly kind: "turn" }
-  /** Fewest sequences that have not ended; ties to the lowest engine. */
-  | { readonly kind: "shortestQueue" }
-  | E2Policy;
+import type { PlaceableEngine, PlacementRule } from "./dispatch/placement-rule.ts";
 
-/** Preble's E2 (arXiv:2407.00023 §3.2), and what may be changed about it. */
-export interface E2Policy {
-  readonly kind: "e2";
-  /** L: predicted work of what is there now, or of all that was placed in the last `windowMs`. */
-  readonly load: "outstanding" | "window";
-  /** H: how long a placement counts as a hit of its prefix, and in the window's load. */
-  readonly windowMs: number;
-  /** M: what is evicted, weighed by its share of hits in the window; 0 for "none". */
-  readonly eviction: "rate" | "none";
-  /** Whether the engines' evict notices are heeded; else a prefix counts as cached until its hits are out of
-   *  the window. */
-  readonly notices: boolean;
-  /** Leave a holder that would cost more than computing the prefix on the cheapest engine. */
-  readonly spill: boolean;
-  /** Count what a first stream with a target costs an engine full of throughput work. */
-  readonly harm: boolean;
-  /** Take sequences back from an engine where they wait longer than elsewhere, and place them again. */
-  readonly moves: boolean;
-  /** Redirect prefixes from an engine whose load is `ratio` times the lightest's, and `marginMs` above it. */
-  readonly rebalance: { readonly ratio: number; readonly marginMs: number } | null;
-  /** Give a prefix a second engine when its sequences wait `ratio` times as long as before. */
-  readonly replicate: { readonly ratio: number } | null;
-  /** ImbalR: explore on the engine whose share of decode time is highest, if above this; null: off. */
-  readonly imbalance: number | null;
-  /** Sequences that belong together: by list scheduling, all on one engine, or each by itself. */
-  readonly gang: "list" | "together" | "alone";
+/** Which engine a sequence goes to: by ours (dispatch/e2.ts), or by a rule that ours is compared with. */
+export type PlacementPolicy = { readonly kind: "e2" } | PlacementBaseline;
+
+/** A rule of baselines/. It holds a function, so a policy with it can be simulated, but neither served nor recorded. */
+export interface PlacementBaseline {
+  readonly kind: "baseline";
+  /** Whether engines are to tell what they cache. */
+  readonly readsNotices: boolean;
+  /** A rule for at least two engines. */
+  open(engines: readonly PlaceableEngine[]): PlacementRule;
 }
 
 /** Which waiting sequence is next (local/wait-queue.ts). */
@@ -98,7 +77,8 @@ export interface AdmissionPolicy {
   readonly backOff: boolean;
 }
 
-/** A whole scheduler as one value. The rows of docs/papers are such values: see policies.ts. */
+/** A whole scheduler as one value. Ours is in policies.ts, those that it is compared with in
+ *  baselines/. */
 export interface Policy {
   readonly name: string;
   readonly placement: PlacementPolicy;

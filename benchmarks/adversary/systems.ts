@@ -1,6 +1,7 @@
 /** Ours as it serves, and every policy that it has to beat. */
 
-import { ours, policyOf, sarathi, withChanges } from "../../scheduler/policies.ts";
+import { policyOf, sarathi } from "../../scheduler/baselines/policies.ts";
+import { ours, withChanges } from "../../scheduler/policies.ts";
 import { type Policy, staticBudget } from "../../scheduler/policy.ts";
 
 /** As it serves without `--tbt-ms`. */

@@ -4,7 +4,8 @@
  * before the next arrives. Least recently used in both.
  */
 
-import { ours, policyOf } from "../../scheduler/policies.ts";
+import { policyOf } from "../../scheduler/baselines/policies.ts";
+import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import {

@@ -3,7 +3,9 @@
  * against round robin; ours against Preble as published; and Preble's ablation, step by step.
  */
 
-import { ours, policyOf, withChanges } from "../../scheduler/policies.ts";
+import { policyOf } from "../../scheduler/baselines/policies.ts";
+import { prebleE2 } from "../../scheduler/baselines/preble.ts";
+import { ours, withChanges } from "../../scheduler/policies.ts";
 import { type Policy, staticBudget } from "../../scheduler/policy.ts";
 import type { SimulationReport } from "../../scheduler/sim/report.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
@@ -30,15 +32,14 @@ const oursAtItsBudget: Policy = withChanges(ours(), "ours, its budget", { batch:
 /** Preble's steps in its own order, between the baseline and ours. */
 export function preblePolicies(): readonly Policy[] {
   const [sglang, chunked, preble] = [policyOf("sglang"), policyOf("sglang-chunked"), policyOf("preble")];
-  const e2 = preble.placement;
-  if (e2.kind !== "e2") throw new Error("Preble places by E2.");
-  const bare = { ...e2, rebalance: null, replicate: null, imbalance: null };
+  const parts = (adjusts: boolean, balances: boolean) =>
+    prebleE2({ adjusts, balances, knowsEvictions: true });
   const queued = withChanges(preble, "", { queue: { kind: "fcfs" } });
   return [
     sglang,
     chunked,
-    withChanges(queued, "+ E2", { placement: bare }),
-    withChanges(queued, "+ rebalancing, replicas", { placement: { ...e2, imbalance: null } }),
+    withChanges(queued, "+ E2", { placement: parts(false, false) }),
+    withChanges(queued, "+ rebalancing, replicas", { placement: parts(true, false) }),
     withChanges(queued, "+ prompts to decoders", {}),
     withChanges(preble, "+ priority groups = preble", {}),
     policyOf("preble-code"),

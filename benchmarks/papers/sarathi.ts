@@ -3,9 +3,10 @@
  * and a budget from a target against the best static ones.
  */
 
+import { policyOf, sarathi } from "../../scheduler/baselines/policies.ts";
 import { type EngineCosts, PARTS, type PartedCostModel } from "../../scheduler/cost/cost-model.ts";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
-import { ours, policyOf, sarathi, withChanges } from "../../scheduler/policies.ts";
+import { ours, withChanges } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";

@@ -3,7 +3,7 @@
  * One number is fitted, what a step takes beside its kernels, on the first 100 calls.
  */
 
-import { policyOf } from "../../scheduler/policies.ts";
+import { policyOf } from "../../scheduler/baselines/policies.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import { type LoggedCall, parseVllmLog, vllmLogWorkload } from "../../scheduler/sim/workloads/vllm-log.ts";
 import { readTrace } from "../../server/cli/simulate/traces.ts";

@@ -6,9 +6,10 @@ import { chatService, type EngineId, type SequenceId, type Service } from "../co
 import { linearCost } from "../cost/linear.ts";
 import { type EngineLoad, idleLoad } from "../messages.ts";
 import { ours } from "../policies.ts";
-import type { E2Policy, PlacementPolicy } from "../policy.ts";
+import type { PlacementPolicy } from "../policy.ts";
 import { deviceSpec } from "../sim/factories.ts";
-import { Dispatcher } from "./dispatcher.ts";
+import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
+import { WINDOW_MS } from "./e2.ts";
 import { explain } from "./explain.ts";
 import { checkIndex } from "./integrity.ts";
 import { hashPages, saltHash } from "./page-hash.ts";
@@ -19,23 +20,12 @@ const spec = deviceSpec({ pages: 1024, contextMax: 8192, vocabSize: 100_000 });
 /** 5 ms for a step and 0.1 ms for each of its tokens. */
 const costs = linearCost(5, 0.1);
 
-const e2: E2Policy = {
-  kind: "e2",
-  load: "outstanding",
-  windowMs: 10_000,
-  eviction: "rate",
-  notices: true,
-  spill: true,
-  harm: true,
-  moves: false,
-  rebalance: null,
-  replicate: null,
-  imbalance: null,
-  gang: "list",
-};
-
 /** What becomes of sequences on their engine. */
-const served = { queue: ours(null).queue, batch: ours(null).batch };
+const served: DispatchPolicy = {
+  placement: { kind: "e2" },
+  queue: ours(null).queue,
+  batch: ours(null).batch,
+};
 
 interface Options {
   readonly tokensMax?: number;
@@ -51,10 +41,9 @@ class Bench {
   #nextId = 0;
   nowMs = 0;
 
-  constructor(engines: number, policy: Partial<E2Policy> | PlacementPolicy = {}, perEngine = costs) {
-    const chosen = "kind" in policy && policy.kind !== "e2" ? policy : { ...e2, ...policy };
+  constructor(engines: number, placement: PlacementPolicy = served.placement, perEngine = costs) {
     this.dispatcher = new Dispatcher(
-      { ...served, placement: chosen as PlacementPolicy },
+      { ...served, placement },
       Array.from({ length: engines }, () => ({ spec, costs: perEngine })),
     );
     this.#notices = Array.from({ length: engines }, () => 0);
@@ -396,7 +385,7 @@ describe("costs", () => {
     bench.tell(0, "insert", text(1, 320), 0, { pagesFree: 0, pagesCached: 1024 });
     const evictMs = (): number => bench.place(text(2, 320)).costs[0]!.evictMs;
     expect(evictMs()).toBeGreaterThan(0);
-    bench.nowMs = 20_000;
+    bench.nowMs = 2 * WINDOW_MS;
     expect(evictMs()).toBe(0);
   });
 
@@ -463,7 +452,7 @@ describe("costs", () => {
 
   test("a prompt that fits one engine only goes there", () => {
     const small = deviceSpec({ pages: 8 });
-    const dispatcher = new Dispatcher({ ...served, placement: e2 }, [
+    const dispatcher = new Dispatcher(served, [
       { spec: small, costs },
       { spec, costs },
     ]);
@@ -474,7 +463,7 @@ describe("costs", () => {
   });
 
   test("an engine that is slower gets less", () => {
-    const dispatcher = new Dispatcher({ ...served, placement: e2 }, [
+    const dispatcher = new Dispatcher(served, [
       { spec, costs: linearCost(15, 0.3) },
       { spec, costs },
     ]);
@@ -486,47 +475,6 @@ describe("costs", () => {
       counts[dispatcher.place(i as SequenceId, request(text(i, 300), {}), 0)!.engine]! += 1;
     }
     expect(counts[1]! / counts[0]!).toBeGreaterThan(2);
-  });
-});
-
-describe("the paper's variants", () => {
-  test("without notices a prefix counts as cached while its hits are in the window", () => {
-    const bench = new Bench(2, { notices: false, eviction: "none" });
-    const prompt = text(1, 320);
-    const { engine } = bench.run(prompt);
-    bench.tell(engine, "evict", prompt, 0);
-    expect(bench.place(prompt).reason).toBe("exploit");
-    bench.nowMs = e2.windowMs + 1;
-    expect(bench.place(text(2, 320)).reason).toBe("explore");
-    expect(bench.place(prompt).reason).toBe("explore");
-    bench.dispatcher.lost(0 as EngineId);
-    checkIndex(bench.dispatcher.index!, 2);
-  });
-
-  test("load by window counts what is done as well", () => {
-    const bench = new Bench(2, { load: "window" });
-    bench.run(text(1, 320));
-    const loads = (): number[] => bench.place(text(2, 16)).costs.map(({ loadMs }) => loadMs);
-    expect(loads()[0]).toBeGreaterThan(30);
-    bench.nowMs = 3 * e2.windowMs;
-    expect(loads()).toEqual([0, 0]);
-  });
-
-  test("the engine with nearly nothing but decodes takes what is explored", () => {
-    const bench = new Bench(2, { imbalance: 0.7 });
-    bench.place(text(1, 32), { tokensMax: 3000 });
-    const [first, second] = [bench.place(text(2, 3000)), bench.place(text(3, 320))];
-    expect([first.engine, first.reason]).toEqual([0, "balance"] as never);
-    expect([second.engine, second.reason]).toEqual([1, "explore"] as never);
-  });
-
-  test("round robin goes on after whoever is gone", () => {
-    const bench = new Bench(3, { kind: "turn" });
-    const turns = (count: number): number[] =>
-      Array.from({ length: count }, (_, i) => bench.place(text(i, 20)).engine);
-    expect(turns(4)).toEqual([0, 1, 2, 0]);
-    bench.dispatcher.lost(1 as EngineId);
-    expect(turns(3)).toEqual([2, 0, 2]);
   });
 });
 
@@ -564,18 +512,16 @@ describe("gangs", () => {
     ]);
   });
 
-  test("listing ends no later than all together or each by itself", () => {
+  test("listing ends no later than all on one engine or each by itself", () => {
     for (const tokensMax of [1, 40, 100, 400]) {
-      const of = (gang: E2Policy["gang"]): number => {
-        const engines = new Bench(4, { gang }).gang(members, {
-          tokensMax,
-          service: { objective: "gang", gang: 1 },
-        });
-        return makespan(engines, Math.min(tokensMax, 128) * 0.725);
-      };
-      const [listed, together, alone] = [of("list"), of("together"), of("alone")];
-      expect(listed).toBeLessThanOrEqual(together);
-      expect(listed).toBeLessThanOrEqual(alone);
+      const options: Options = { tokensMax, service: { objective: "gang", gang: 1 } };
+      const listed = new Bench(4).gang(members, options);
+      const bench = new Bench(4);
+      const alone = members.map((member) => bench.place(member, options).engine);
+      const [own, ...others] = [listed, members.map(() => 0), alone].map((engines) =>
+        makespan(engines, Math.min(tokensMax, 128) * 0.725),
+      );
+      for (const other of others) expect(own).toBeLessThanOrEqual(other);
     }
   });
 

@@ -2,24 +2,8 @@
 
 import { expect, test } from "bun:test";
 import type { EngineId } from "../core.ts";
-import type { E2Policy } from "../policy.ts";
 import { cheapest, chooseE2, type E2Situation } from "./e2-choice.ts";
 import type { PlacementCost } from "./placement.ts";
-
-const policy: E2Policy = {
-  kind: "e2",
-  load: "outstanding",
-  windowMs: 1000,
-  eviction: "rate",
-  notices: true,
-  spill: false,
-  harm: false,
-  moves: false,
-  rebalance: null,
-  replicate: null,
-  imbalance: null,
-  gang: "alone",
-};
 
 function cost(engine: number, cachedTokens: number, loadMs: number): PlacementCost {
   return {
@@ -42,57 +26,27 @@ function situation(overrides: Partial<E2Situation> = {}): E2Situation {
     pagesUsed: () => 0,
     stepMs: () => 0,
     delayMs: (_, tokens) => tokens / 10,
-    redirect: null,
-    takeReplica: () => false,
-    balance: null,
     ...overrides,
   };
 }
 
-test("exactly half cached is explored, a page more is exploited, whatever the load", () => {
-  const choose = (cached: number) => chooseE2(policy, [cost(0, cached, 500), cost(1, 0, 0)], situation());
+test("exactly half cached is explored, a page more is exploited", () => {
+  const choose = (cached: number) => chooseE2([cost(0, cached, 7), cost(1, 0, 0)], situation());
   expect(choose(50)).toEqual({ engine: 1 as EngineId, reason: "explore" });
   expect(choose(51)).toEqual({ engine: 0 as EngineId, reason: "exploit" });
 });
 
 test("of those that hold most the cheapest is taken, not one that holds less and is cheaper", () => {
-  const costs = [cost(0, 80, 30), cost(1, 80, 20), cost(2, 64, 0)];
-  expect(chooseE2(policy, costs, situation()).engine).toBe(1 as EngineId);
+  const costs = [cost(0, 80, 9), cost(1, 80, 8), cost(2, 64, 2)];
+  expect(chooseE2(costs, situation()).engine).toBe(1 as EngineId);
 });
 
 test("a holder is left when it costs more than the cheapest, the prefix and its own step together", () => {
-  const spill = { ...policy, spill: true };
   // Elsewhere 10 ms; the prefix is 8 ms, a step 5: the holder may cost 23 ms, 2 of them for the rest of the prompt.
   const choose = (loadMs: number) =>
-    chooseE2(spill, [cost(0, 80, loadMs), cost(1, 0, 0)], situation({ stepMs: () => 5 }));
+    chooseE2([cost(0, 80, loadMs), cost(1, 0, 0)], situation({ stepMs: () => 5 }));
   expect(choose(21)).toEqual({ engine: 0 as EngineId, reason: "exploit" });
   expect(choose(21.1)).toEqual({ engine: 1 as EngineId, reason: "spill" });
-});
-
-test("a moved prefix follows its redirect, unless that engine may not have it", () => {
-  const costs = [cost(0, 80, 0), cost(1, 0, 90)];
-  const moved = { redirect: 1 as EngineId };
-  expect(chooseE2(policy, costs, situation(moved))).toEqual({ engine: 1 as EngineId, reason: "redirect" });
-  const isOpen = (engine: EngineId): boolean => engine === 0;
-  expect(chooseE2(policy, costs, situation({ ...moved, isOpen })).reason).toBe("exploit");
-});
-
-test("a replica is made on the lightest engine that has less of the prefix, and asked for only there", () => {
-  let asked = 0;
-  const takeReplica = (): boolean => {
-    asked += 1;
-    return true;
-  };
-  const costs = [cost(0, 80, 0), cost(1, 0, 90), cost(2, 0, 50)];
-  expect(chooseE2(policy, costs, situation({ takeReplica }))).toEqual({
-    engine: 2 as EngineId,
-    reason: "replicate",
-  });
-  expect(chooseE2(policy, [cost(0, 80, 0), cost(1, 80, 1)], situation({ takeReplica })).reason).toBe(
-    "exploit",
-  );
-  chooseE2(policy, [cost(0, 16, 0), cost(1, 0, 0)], situation({ takeReplica }));
-  expect(asked).toBe(1);
 });
 
 test("ties: more cached, then fewer pages in use, then the lowest engine", () => {

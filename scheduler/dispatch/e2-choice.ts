@@ -1,5 +1,4 @@
 import type { EngineId } from "../core.ts";
-import type { E2Policy } from "../policy.ts";
 import { type PlacementCost, type PlacementReason, totalMs } from "./placement.ts";
 
 /** What the choice looks at besides the costs. */
@@ -15,38 +14,26 @@ export interface E2Situation {
   /** Milliseconds that all sequences of the engine lose together when the first `tokens` of a prompt are computed
    *  there. */
   delayMs(engine: EngineId, tokens: number): number;
-  /** Where this prefix was moved to. */
-  readonly redirect: EngineId | null;
-  /** Whether the prefix is to have one more engine now; true once. */
-  takeReplica(): boolean;
-  /** The engine that has nearly nothing but decodes. */
-  readonly balance: EngineId | null;
 }
 
 /**
  * E2 (Preble, arXiv:2407.00023 §3.2, algorithm 1): where more of the prompt is cached than must be computed, exploit
- * the cheapest of those that have the most; else explore the cheapest of all. `costs` is not empty, by engine.
+ * the cheapest of those that have the most; else explore the cheapest of all. Ours: affinity never costs more than
+ * recomputing, see `worthwhile`. `costs` is not empty, by engine.
  */
 export function chooseE2(
-  policy: E2Policy,
   costs: readonly PlacementCost[],
   situation: E2Situation,
 ): { readonly engine: EngineId; readonly reason: PlacementReason } {
-  const { promptTokens, redirect, balance } = situation;
+  const { promptTokens } = situation;
   const open = costs.filter(({ engine }) => situation.isOpen(engine));
   const best = open.reduce((most, cost) => Math.max(most, cost.cachedTokens), 0);
   if (best > promptTokens - best) {
-    if (redirect !== null && situation.isOpen(redirect)) return { engine: redirect, reason: "redirect" };
     const holders = open.filter((cost) => cost.cachedTokens === best);
-    const others = open.filter((cost) => cost.cachedTokens < best);
-    if (others.length > 0 && situation.takeReplica()) {
-      return { engine: lightest(others, situation).engine, reason: "replicate" };
-    }
-    const kept = policy.spill ? worthwhile(holders, open, best, situation) : holders;
+    const kept = worthwhile(holders, open, best, situation);
     if (kept.length > 0) return { engine: cheapest(kept, situation).engine, reason: "exploit" };
     return { engine: cheapest(open, situation).engine, reason: "spill" };
   }
-  if (balance !== null && situation.isOpen(balance)) return { engine: balance, reason: "balance" };
   const { engine } = least(open, (cost) => totalMs(cost) + cost.followMs, situation);
   return { engine, reason: situation.isWarm(engine) ? "explore" : "warm" };
 }
@@ -57,10 +44,6 @@ export function cheapest(
   situation: Pick<E2Situation, "pagesUsed">,
 ): PlacementCost {
   return least(costs, totalMs, situation);
-}
-
-function lightest(costs: readonly PlacementCost[], situation: E2Situation): PlacementCost {
-  return least(costs, (cost) => cost.loadMs, situation);
 }
 
 function least(

@@ -1,24 +1,24 @@
 import type { CacheNotices } from "../cache/notice.ts";
 import type { EngineId, SequenceId } from "../core.ts";
-import type { E2Policy } from "../policy.ts";
+import type { DeviceSpec } from "../device.ts";
+import type { EngineLoad } from "../messages.ts";
+import type { BatchPolicy, QueuePolicy } from "../policy.ts";
 import { cheapest, chooseE2, type E2Situation } from "./e2-choice.ts";
 import { gangOrder } from "./gang.ts";
-import type { IndexSpan } from "./index-span.ts";
-import type { Member } from "./member.ts";
-import type { OutputEstimate } from "./output-estimate.ts";
-import type { Job, Outstanding } from "./outstanding.ts";
+import { Member } from "./member.ts";
+import { OutputEstimate } from "./output-estimate.ts";
+import { type Job, Outstanding } from "./outstanding.ts";
 import { hashPages, saltHash } from "./page-hash.ts";
 import type { Placement, PlacementCost, PlacementReason, PlacementRequest } from "./placement.ts";
-import { type Match, PrefixIndex } from "./prefix-index.ts";
-import { Rebalancer } from "./rebalance.ts";
+import type { PlaceableEngine, PlacementRule } from "./placement-rule.ts";
+import { PrefixIndex } from "./prefix-index.ts";
 import { surplus } from "./surplus.ts";
+
+/** How long a placement counts as a hit of its prefix, and as work of its engine where placements explore. */
+export const WINDOW_MS = 180_000;
 
 /** Sequences that an engine may have before it has computed its first step. */
 const COLD_SEQUENCES = 4;
-/** Placements or milliseconds between two looks at the balance; and placements per engine before the first. */
-const REVIEW_PLACEMENTS = 50;
-const REVIEW_MS = 1000;
-
 /** How much of the work of the window counts where placements explore. Live work alone would put new prefixes where the
  *  queue happens to be short just now; but others will follow them there for long. */
 const FOLLOW_SHARE = 0.3;
@@ -31,85 +31,78 @@ interface Asked {
   readonly path: Float64Array;
   /** Tokens that its answer is expected to have. */
   readonly expected: number;
-  /** What of its path others had before. */
-  readonly known: Match | null;
 }
 
-/** A placement, and what counts on its engine from now on. */
-export interface Decision {
-  readonly placement: Placement;
-  readonly job: Job;
-}
-
-/** E2 over live state: what each engine would cost, who is chosen, and what that changes. */
-export class E2 {
-  readonly #policy: E2Policy;
-  /** By engine; whoever comes back is another member. */
-  readonly #members: readonly Member[];
+/**
+ * E2 (Preble, arXiv:2407.00023 §3.2) over live state: what each engine would cost, which one is chosen, and what that
+ * changes. Differences from the paper are in docs/papers/preble.md; the paper's own rule is baselines/preble.ts.
+ */
+export class E2 implements PlacementRule {
+  readonly index: PrefixIndex;
+  readonly #batch: BatchPolicy;
+  /** By engine; one that comes back is another member. */
+  readonly #members: Member[];
   readonly #work: Outstanding;
-  readonly #estimate: OutputEstimate;
+  readonly #estimate = new OutputEstimate();
+  readonly #jobs = new Map<SequenceId, Job>();
+  /** By engine, those that were placed and have not begun; without those that it was asked to give back. */
+  readonly #waiting: readonly Map<SequenceId, Job>[];
   readonly #pageTokens: number;
-  readonly #index: PrefixIndex;
-  readonly #rebalancer: Rebalancer;
   /** Pages found per engine by the last look at the index. */
   readonly #found: Int32Array;
-  /** Without notices: promises and when they end, oldest first. */
-  #expiries: { readonly end: IndexSpan; readonly engine: number; readonly atMs: number }[] = [];
-  #expired = 0;
   /** Of the first placement. */
-  #sinceMs = 0;
-  #placements = 0;
-  #reviewedAt = 0;
-  #reviewedMs = 0;
+  #sinceMs: number | null = null;
 
-  /** All engines have pages of one size. */
-  constructor(policy: E2Policy, members: readonly Member[], work: Outstanding, estimate: OutputEstimate) {
-    this.#policy = policy;
-    this.#members = members;
-    this.#work = work;
-    this.#estimate = estimate;
-    this.#pageTokens = members[0]!.spec.pageTokens;
-    this.#index = new PrefixIndex(members.length, policy.windowMs);
-    this.#rebalancer = new Rebalancer(policy, members.length);
-    this.#found = new Int32Array(members.length);
+  /** All engines have pages of one size. `queue` and `batch`: in which order and steps engines compute prompts. */
+  constructor(engines: readonly PlaceableEngine[], queue: QueuePolicy, batch: BatchPolicy) {
+    this.#batch = batch;
+    this.#members = engines.map(({ spec, costs }) => new Member(spec, costs, batch, WINDOW_MS, 0));
+    this.#work = new Outstanding(engines.length, queue);
+    this.#waiting = engines.map(() => new Map());
+    this.#pageTokens = engines[0]!.spec.pageTokens;
+    this.index = new PrefixIndex(engines.length, WINDOW_MS);
+    this.#found = new Int32Array(engines.length);
   }
 
-  get index(): PrefixIndex {
-    return this.#index;
-  }
-
-  get redirects(): number {
-    return this.#rebalancer.redirects;
-  }
-
-  /** Chooses among `there`, the engines that are there, at least one. */
-  place(request: PlacementRequest, there: readonly EngineId[], nowMs: number): Decision {
-    if (this.#placements === 0) this.#sinceMs = nowMs;
-    this.#expire(nowMs);
-    this.#review(there, nowMs);
+  place(id: SequenceId, request: PlacementRequest, there: readonly EngineId[], nowMs: number): Placement {
+    this.#sinceMs ??= nowMs;
     const asked = this.#ask(request);
     const costs = there.map((engine) => this.#cost(engine, asked, nowMs));
-    if (there.length === 1) return this.#decide(asked, there[0]!, "only", costs, nowMs);
-    const { engine, reason } = chooseE2(this.#policy, costs, this.#situation(asked, there, nowMs));
-    return this.#decide(asked, engine, reason, costs, nowMs);
+    const { engine, reason } = chooseE2(costs, this.#situation(asked, there));
+    return this.#decide(id, asked, engine, reason, costs, nowMs);
   }
 
-  /** Places a sequence anew that waited elsewhere: where it costs least. */
-  placeAgain(request: PlacementRequest, there: readonly EngineId[], nowMs: number): Decision {
-    const asked = this.#ask(request);
-    const costs = there.map((engine) => this.#cost(engine, asked, nowMs));
-    const situation = this.#situation(asked, there, nowMs);
-    const open = costs.filter(({ engine }) => situation.isOpen(engine));
-    return this.#decide(asked, cheapest(open, situation).engine, "move", costs, nowMs);
+  /** Where it costs least. */
+  placeAgain(
+    id: SequenceId,
+    request: PlacementRequest,
+    there: readonly EngineId[],
+    nowMs: number,
+  ): Placement {
+    return this.#placeCheapest(id, request, "move", there, nowMs);
   }
 
-  /** Those of the waiting that should begin elsewhere. `waiting` by engine, in the order of placement. */
+  /** By list scheduling (gang.ts). */
+  placeGang(
+    ids: readonly SequenceId[],
+    requests: readonly PlacementRequest[],
+    there: readonly EngineId[],
+    nowMs: number,
+  ): readonly Placement[] {
+    const placements: Placement[] = [];
+    for (const index of gangOrder(
+      requests.map(({ promptTokens, stop }) => promptTokens.length + stop.tokensMax),
+    )) {
+      placements[index] = this.#placeCheapest(ids[index]!, requests[index]!, "gang", there, nowMs);
+    }
+    return placements;
+  }
+
   surplus(
-    waiting: readonly ReadonlyMap<SequenceId, Job>[],
     requestOf: (id: SequenceId) => PlacementRequest,
     there: readonly EngineId[],
     nowMs: number,
-  ): SequenceId[] {
+  ): readonly SequenceId[] {
     const crowds = there.map((engine) => {
       const member = this.#members[engine]!;
       const context = this.#work.meanContext(engine);
@@ -117,85 +110,80 @@ export class E2 {
       const promptsMs =
         member.stretch(this.#work.decoding(engine), context) * this.#work.allPromptsMs(engine);
       const workMs = promptsMs + this.#work.decodesMs(engine, "throughput", decodeMs);
-      return { engine, workMs, waiting: [...waiting[engine]!.keys()] };
+      return { engine, workMs, waiting: [...this.#waiting[engine]!.keys()] };
     });
-    return surplus(crowds, {
+    const ids = surplus(crowds, {
       costs: (id) => {
         const asked = this.#ask(requestOf(id));
-        const situation = this.#situation(asked, there, nowMs);
+        const situation = this.#situation(asked, there);
         return there.filter(situation.isOpen).map((engine) => this.#cost(engine, asked, nowMs));
       },
       delayMs: (engine, tokens) => this.#delayMs(engine, tokens),
     });
+    for (const id of ids) this.#waiting[this.#jobs.get(id)!.engine]!.delete(id);
+    return ids;
   }
 
-  /** Places sequences that belong together as the policy says; decisions are in the order of the requests. */
-  placeGang(
-    requests: readonly PlacementRequest[],
-    there: readonly EngineId[],
-    nowMs: number,
-  ): readonly Decision[] {
-    const { gang } = this.#policy;
-    if (gang === "alone" || there.length === 1) {
-      return requests.map((request) => this.place(request, there, nowMs));
-    }
-    const decisions: Decision[] = [];
-    const works = requests.map(({ promptTokens, stop }) => promptTokens.length + stop.tokensMax);
-    for (const index of gang === "list" ? gangOrder(works) : works.keys()) {
-      const first = gang === "together" ? decisions[0] : undefined;
-      decisions[index] = this.#placeMember(requests[index]!, there, first?.placement.engine ?? null, nowMs);
-    }
-    return decisions;
-  }
-
-  /** It was admitted: the engine had `cachedTokens` of its prompt in truth. */
-  started(job: Job, cachedTokens: number, nowMs: number): void {
+  started(id: SequenceId, cachedTokens: number): void {
+    const job = this.#jobs.get(id)!;
+    this.#waiting[job.engine]!.delete(id);
     const ms = this.#members[job.engine]!.promptWorkMs(job.context - cachedTokens, cachedTokens);
     this.#work.started(job, microseconds(ms));
-    if (job.end !== null) this.#rebalancer.waited(job.end, nowMs - job.placedMs, nowMs);
   }
 
-  /** Its first token is there: its prefix is where the engine says that it is. */
-  settled({ end, engine }: Job): void {
-    if (end !== null && this.#policy.notices) this.#index.settle(end, engine);
+  drew(id: SequenceId): void {
+    const job = this.#jobs.get(id)!;
+    // With its first token its prefix is where the engine says that it is.
+    if (!job.isDecoding && job.end !== null) this.index.settle(job.end, job.engine);
+    this.#work.drew(job);
   }
 
-  /** It is gone from its engine; `settled` if it had its first token there. */
-  ended({ end, engine, isDecoding }: Job): void {
-    if (end !== null && this.#policy.notices) this.#index.release(end, engine, isDecoding);
+  ended(id: SequenceId, isWhole: boolean): void {
+    const job = this.#jobs.get(id)!;
+    this.#jobs.delete(id);
+    this.#waiting[job.engine]!.delete(id);
+    this.#work.ended(job);
+    if (job.end !== null) this.index.release(job.end, job.engine, job.isDecoding);
+    if (isWhole) this.#estimate.ended(job.prefix, job.drawn);
   }
 
-  /** Takes in notices. False: the engine is to tell everything. */
-  apply(engine: EngineId, notices: CacheNotices): boolean {
-    return !this.#policy.notices || this.#index.apply(engine, notices);
+  reported(engine: EngineId, load: EngineLoad): void {
+    this.#members[engine]!.reported(load);
   }
 
-  /** The engine is gone; what was placed there has been settled. */
+  noticed(engine: EngineId, notices: CacheNotices): boolean {
+    return this.index.apply(engine, notices);
+  }
+
   lost(engine: EngineId): void {
-    this.#rebalancer.lost(engine);
-    const kept = this.#expiries.slice(this.#expired);
-    for (const { end, engine: at } of kept) if (at === engine) this.#index.release(end, at, false);
-    this.#expiries = kept.filter(({ engine: at }) => at !== engine);
-    this.#expired = 0;
-    this.#index.restart(engine, Number.NaN);
+    this.index.restart(engine, Number.NaN);
   }
 
-  /** The engine is back, in its life number `epoch`. */
-  joined(engine: EngineId, epoch: number): void {
-    this.#index.restart(engine, epoch);
+  joined(engine: EngineId, spec: DeviceSpec, epoch: number, nowMs: number): void {
+    this.#members[engine] = new Member(spec, this.#members[engine]!.costs, this.#batch, WINDOW_MS, nowMs);
+    this.index.restart(engine, epoch);
   }
 
-  #placeMember(
+  workMs(engine: EngineId): number {
+    const decodeMs = this.#members[engine]!.decodeMs(
+      this.#work.sequences(engine),
+      this.#work.meanContext(engine),
+    );
+    return this.#work.workMs(engine, decodeMs);
+  }
+
+  #placeCheapest(
+    id: SequenceId,
     request: PlacementRequest,
+    reason: PlacementReason,
     there: readonly EngineId[],
-    wanted: EngineId | null,
     nowMs: number,
-  ): Decision {
+  ): Placement {
     const asked = this.#ask(request);
     const costs = there.map((engine) => this.#cost(engine, asked, nowMs));
-    const situation = this.#situation(asked, there, nowMs);
+    const situation = this.#situation(asked, there);
     const open = costs.filter(({ engine }) => situation.isOpen(engine));
-    return this.#decide(asked, wanted ?? cheapest(open, situation).engine, "gang", costs, nowMs);
+    return this.#decide(id, asked, cheapest(open, situation).engine, reason, costs, nowMs);
   }
 
   #ask(request: PlacementRequest): Asked {
@@ -205,7 +193,8 @@ export class E2 {
     const path = hashPages(promptTokens, 0, pages, this.#pageTokens, saltHash(cacheSalt));
     const likely = this.#estimate.expect(path[0], stop.tokensMax);
     const expected = Math.max(likely, drawnTokens.length + 1);
-    return { request, tokens, path, expected, known: this.#index.match(path, this.#found) };
+    this.index.match(path, this.#found);
+    return { request, tokens, path, expected };
   }
 
   #cost(engine: EngineId, { request, tokens, expected }: Asked, nowMs: number): PlacementCost {
@@ -218,27 +207,23 @@ export class E2 {
     const running = work.sequences(engine);
     const context = work.meanContext(engine) || tokens;
     const decodeMs = member.decodeMs(running + 1, context);
-    const isWindow = this.#policy.load === "window";
     const bulkMs = work.laneMs(engine, "throughput", decodeMs);
-    const isHarmed = this.#policy.harm && tbtMs !== null && bulkMs > 0 && work.targets(engine) === 0;
+    const isHarmed = tbtMs !== null && bulkMs > 0 && work.targets(engine) === 0;
     const workMs = member.promptWorkMs(tokens - cachedTokens, cachedTokens);
     const newcomer = { objective, tenant, promptUs: microseconds(workMs) };
-    const stretch = isWindow ? 1 : member.stretch(work.decoding(engine), context);
-    const loadMs = isWindow
-      ? member.windowMs(nowMs)
-      : stretch * work.promptsMs(engine, newcomer) + work.decodesMs(engine, objective, decodeMs);
+    const stretch = member.stretch(work.decoding(engine), context);
+    const loadMs = stretch * work.promptsMs(engine, newcomer) + work.decodesMs(engine, objective, decodeMs);
     const pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
     return {
       engine,
       cachedTokens,
       loadMs,
-      evictMs: this.#policy.eviction === "none" ? 0 : this.#roomMs(engine, pages, decodeMs, nowMs),
+      evictMs: this.#roomMs(engine, pages, decodeMs, nowMs),
       promptMs: stretch * workMs,
       decodeMs: expected * decodeMs,
       harmMs: isHarmed ? (1 - member.promptShare(tbtMs, running, context)) * bulkMs : 0,
-      followMs: isWindow
-        ? 0
-        : FOLLOW_SHARE * member.busyShare(nowMs) * Math.min(nowMs - this.#sinceMs, this.#policy.windowMs),
+      followMs:
+        FOLLOW_SHARE * member.busyShare(nowMs) * Math.min(nowMs - (this.#sinceMs ?? nowMs), WINDOW_MS),
     };
   }
 
@@ -253,14 +238,14 @@ export class E2 {
     const size = this.#pageTokens;
     const recomputeMs = (count: number, first: number): number =>
       member.promptWorkMs(count * size, first * size);
-    const evictMs = this.#index.evictionMs(engine, pages, member.hits.at(nowMs), nowMs, recomputeMs);
+    const evictMs = this.index.evictionMs(engine, pages, member.hits.at(nowMs), nowMs, recomputeMs);
     const held = spec.pages - pagesFree - pagesCached + coming;
     const missing = Math.min(held, needed - (spec.pages - held));
     if (missing <= 0) return evictMs;
     return evictMs + (missing / held) * this.#work.workMs(engine, decodeMs);
   }
 
-  #situation({ tokens, known }: Asked, there: readonly EngineId[], nowMs: number): E2Situation {
+  #situation({ tokens }: Asked, there: readonly EngineId[]): E2Situation {
     const isRoomy = (engine: EngineId): boolean => this.#members[engine]!.fits(tokens);
     const isReady = (engine: EngineId): boolean =>
       isRoomy(engine) && (this.#members[engine]!.isWarm || this.#work.sequences(engine) < COLD_SEQUENCES);
@@ -276,9 +261,6 @@ export class E2 {
       },
       stepMs: (engine) => this.#members[engine]!.stepMs,
       delayMs: (engine, count) => this.#delayMs(engine, count),
-      redirect: known === null ? null : this.#rebalancer.redirectOf(known.span),
-      takeReplica: () => known !== null && this.#rebalancer.takeReplica(known.span),
-      balance: this.#balance(there, nowMs),
     };
   }
 
@@ -286,38 +268,18 @@ export class E2 {
     return this.#members[engine]!.promptWorkMs(tokens, 0) * Math.max(1, this.#work.sequences(engine));
   }
 
-  /** Preble's ImbalR: the engine whose part of decode work is the largest, if it is above the limit. */
-  #balance(there: readonly EngineId[], nowMs: number): EngineId | null {
-    let most = this.#policy.imbalance ?? 1;
-    let chosen: EngineId | null = null;
-    if (this.#policy.imbalance === null) return null;
-    for (const engine of there) {
-      const { promptWork, decodeWork } = this.#members[engine]!;
-      const decodeMs = decodeWork.at(nowMs);
-      const share = decodeMs === 0 ? 0 : decodeMs / (decodeMs + promptWork.at(nowMs));
-      if (share <= most) continue;
-      most = share;
-      chosen = engine;
-    }
-    return chosen;
-  }
-
   #decide(
-    { request, tokens, path, expected, known }: Asked,
+    id: SequenceId,
+    { request, tokens, path, expected }: Asked,
     engine: EngineId,
     reason: PlacementReason,
     costs: readonly PlacementCost[],
     nowMs: number,
-  ): Decision {
+  ): Placement {
     const { decodeMs, cachedTokens } = costs.find((cost) => cost.engine === engine)!;
     const promptMs = this.#members[engine]!.promptWorkMs(tokens - cachedTokens, cachedTokens);
-    const end = this.#index.promise(path, engine, nowMs);
-    this.#placements += 1;
+    const end = this.index.promise(path, engine, nowMs);
     this.#members[engine]!.placed(promptMs, decodeMs, nowMs);
-    if (end !== null) this.#rebalancer.placed(end, known?.pages ?? 0, engine, promptMs + decodeMs, nowMs);
-    if (end !== null && !this.#policy.notices) {
-      this.#expiries.push({ end, engine, atMs: nowMs + this.#policy.windowMs });
-    }
     const drawn = request.drawnTokens.length;
     const job: Job = {
       engine,
@@ -336,37 +298,9 @@ export class E2 {
       end,
     };
     this.#work.placed(job);
-    return { placement: { engine, reason, costs }, job };
-  }
-
-  #expire(nowMs: number): void {
-    for (; this.#expired < this.#expiries.length; this.#expired++) {
-      const { end, engine, atMs } = this.#expiries[this.#expired]!;
-      if (atMs > nowMs) break;
-      this.#index.release(end, engine, false);
-    }
-    if (this.#expired < 4096 || this.#expired < this.#expiries.length / 2) return;
-    this.#expiries = this.#expiries.slice(this.#expired);
-    this.#expired = 0;
-  }
-
-  #review(there: readonly EngineId[], nowMs: number): void {
-    const { rebalance, replicate } = this.#policy;
-    if (rebalance === null && replicate === null) return;
-    if (there.length < 2 || this.#placements < REVIEW_PLACEMENTS * this.#members.length) return;
-    const isDue =
-      this.#placements - this.#reviewedAt >= REVIEW_PLACEMENTS || nowMs - this.#reviewedMs >= REVIEW_MS;
-    if (!isDue) return;
-    this.#reviewedAt = this.#placements;
-    this.#reviewedMs = nowMs;
-    const loads = there.map((engine) => {
-      const member = this.#members[engine]!;
-      const loadMs = member.windowMs(nowMs);
-      if (this.#policy.load === "window") return { engine, loadMs, liveMs: loadMs };
-      const decodeMs = member.decodeMs(this.#work.sequences(engine), this.#work.meanContext(engine));
-      return { engine, loadMs, liveMs: this.#work.workMs(engine, decodeMs) };
-    });
-    this.#rebalancer.review(loads, nowMs);
+    this.#jobs.set(id, job);
+    this.#waiting[engine]!.set(id, job);
+    return { engine, reason, costs };
   }
 }
 

@@ -3,9 +3,9 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
+import { policies, policyNames } from "../baselines/policies.ts";
 import type { EngineId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
-import { policies, policyNames } from "../policies.ts";
 import { deviceSpec } from "./factories.ts";
 import type { Fault } from "./faults.ts";
 import { simulate } from "./simulator.ts";

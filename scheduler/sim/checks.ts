@@ -105,14 +105,12 @@ export class Checks {
   /** Everybody has been answered, and every report has arrived. */
   end(): void {
     const { active, dispatcher } = this.#fleet;
-    const { placement } = this.#policy;
-    const isHeedful = placement.kind === "e2" && placement.notices && dispatcher.index !== null;
     this.#walk();
     assert(active === 0, "the fleet waits for nobody");
     for (const { engine, id } of this.#slots) {
       assert(!(engine?.busy ?? false), "no engine has anything to do");
       assert(Math.abs(dispatcher.workMs(id)) < 1e-6, "no work is left where nobody is");
-      if (engine !== null && isHeedful) this.#compareCaches(id);
+      if (engine !== null && dispatcher.index !== null) this.#compareCaches(id);
     }
   }
 

@@ -1,10 +1,11 @@
 /** A recorded run decides the same again, and one that was tampered with is found out. */
 
 import { describe, expect, test } from "bun:test";
+import { policyOf } from "../baselines/policies.ts";
 import { chatService, type EngineId, type Service } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../flight.ts";
-import { ours, policyOf } from "../policies.ts";
+import { ours } from "../policies.ts";
 import { SeededRandom } from "../random.ts";
 import { deviceSpec } from "./factories.ts";
 import { type Replayed, replay } from "./replay.ts";
@@ -74,9 +75,13 @@ describe("what was recorded is decided again", () => {
       expect(report.isComplete).toBe(true);
       expect(entries.length).toBeGreaterThan(300);
       expect(replay(head, entries)).toEqual(asRecorded);
-      expect(replay(structuredClone(head), structuredClone(entries))).toEqual(asRecorded);
     });
   }
+
+  test("also from a copy: what serves is data", () => {
+    const { head, entries } = record();
+    expect(replay(structuredClone(head), structuredClone(entries))).toEqual(asRecorded);
+  });
 
   test("through a loss and a slow device", () => {
     const { head, entries } = record({
@@ -92,12 +97,10 @@ describe("what was recorded is decided again", () => {
 
 /** Whoever sees this fail has changed what the scheduler decides: raise `FLIGHT_VERSION`, and write down both here. */
 test("these decisions are those of this version", () => {
-  const hashes = [ours(null), ours(12), policyOf("preble")].map(
-    (policy) => record({ policy }).report.historyHash,
-  );
+  const hashes = [ours(null), ours(12)].map((policy) => record({ policy }).report.historyHash);
   expect({ version: FLIGHT_VERSION, hashes }).toEqual({
-    version: 6,
-    hashes: ["13b8cd0f003ed683", "ece276cf3f370d8b", "941f36aef137c02f"],
+    version: 7,
+    hashes: ["13b8cd0f003ed683", "ece276cf3f370d8b"],
   });
 });
 

@@ -1,9 +1,10 @@
 /** The simulator: virtual time, the same history for the same seed, and every call answered. */
 
 import { describe, expect, test } from "bun:test";
+import { policies } from "../baselines/policies.ts";
+import { shortestQueue } from "../baselines/shortest-queue.ts";
 import { chatService, type EngineId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
-import { policies } from "../policies.ts";
 import type { Policy } from "../policy.ts";
 import { SeededRandom } from "../random.ts";
 import { deviceSpec } from "./factories.ts";
@@ -15,7 +16,7 @@ import type { Answer, Arrival, Workload } from "./workload.ts";
 
 const policy: Policy = {
   name: "test",
-  placement: { kind: "shortestQueue" },
+  placement: shortestQueue,
   queue: { kind: "groups", groups: 10 },
   batch: { kind: "fixed", stepTokens: 64, bypass: 1 },
   admission: {

@@ -2,8 +2,8 @@
 
 import { expect, test } from "bun:test";
 import { readTrace, tracesFolder } from "../../server/cli/simulate/traces.ts";
+import { policyOf } from "../baselines/policies.ts";
 import { openProfile } from "../cost/profiles.ts";
-import { policyOf } from "../policies.ts";
 import { simulate } from "./simulator.ts";
 import { parseVllmLog, vllmLogWorkload } from "./workloads/vllm-log.ts";
 

@@ -1,8 +1,8 @@
 /** `bunting simulate`: the scheduler that serves, in virtual time, on measured devices and traces. */
 
+import { policyNames } from "../../scheduler/baselines/policies.ts";
 import { profileNames } from "../../scheduler/cost/profiles.ts";
 import type { Divergence, FlightEntry, FlightHead } from "../../scheduler/flight.ts";
-import { policyNames } from "../../scheduler/policies.ts";
 import { type Noise, noiseNames } from "../../scheduler/sim/noise.ts";
 import { type Breakdown, type Replayed, replay } from "../../scheduler/sim/replay.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";

@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
-import { ours, policyOf } from "../../../scheduler/policies.ts";
+import { policyOf } from "../../../scheduler/baselines/policies.ts";
+import { ours } from "../../../scheduler/policies.ts";
 import { staticBudget } from "../../../scheduler/policy.ts";
 import { noises } from "../../../scheduler/sim/noise.ts";
 import { ConfigError } from "../../config.ts";

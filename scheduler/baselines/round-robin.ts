@@ -1,0 +1,18 @@
+import type { PlacementRule } from "../dispatch/placement-rule.ts";
+import type { PlacementBaseline } from "../policy.ts";
+
+/** One engine after the other. */
+export const roundRobin: PlacementBaseline = {
+  kind: "baseline",
+  readsNotices: false,
+  open(): PlacementRule {
+    let next = 0;
+    return {
+      place: (_id, _request, there) => {
+        const engine = there.find((other) => other >= next) ?? there[0]!;
+        next = engine + 1;
+        return { engine, reason: "turn", costs: [] };
+      },
+    };
+  },
+};
