@@ -30,8 +30,8 @@ export interface CostModel {
   stepMs(shape: StepShape): number;
 }
 
-/** Parts of a step's time: what each step has, its tokens, what prompts look at, and the contexts of decodes. */
-export const PARTS = 4;
+/** Parts of a step's time: what each step has, its tokens, its sequences, what prompts look at, the contexts of decodes. */
+export const PARTS = 5;
 
 /** A cost model that tells where a step's time goes. */
 export interface PartedCostModel extends CostModel {

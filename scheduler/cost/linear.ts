@@ -1,34 +1,36 @@
 import { PARTS, type PartedCostModel, type StepShape, sumOf } from "./cost-model.ts";
 
-/** Milliseconds of attention: per pair of a prompt's token and one that it looks at, and per token of decodes' contexts. */
-export interface AttentionCost {
+/** Milliseconds that sequences add to those of their tokens: each of them, as one token is drawn for it; each pair of a
+ *  prompt's token and one that it looks at; and each token of decodes' contexts. */
+export interface SequenceCost {
+  readonly sequenceMs: number;
   readonly pairMs: number;
   readonly contextMs: number;
 }
 
-/** A step's fixed cost, a cost per token, and a cost of what tokens look at, in milliseconds: the shape of a model on a
- *  device without tiles. */
+/** A step's fixed cost, a cost per token, and what sequences add, in milliseconds: the shape of a model on a device without
+ *  tiles. */
 export class LinearCost implements PartedCostModel {
   readonly name: string;
   readonly tileTokens: number;
   readonly #stepMs: number;
   readonly #tokenMs: number;
-  readonly #attention: AttentionCost;
+  readonly #sequences: SequenceCost;
   readonly #parts = new Float64Array(PARTS);
 
-  constructor(stepMs: number, tokenMs: number, tileTokens: number, attention: AttentionCost) {
+  constructor(stepMs: number, tokenMs: number, tileTokens: number, sequences: SequenceCost) {
     this.name = `${stepMs} ms + ${tokenMs} ms per token`;
     this.tileTokens = tileTokens;
     this.#stepMs = stepMs;
     this.#tokenMs = tokenMs;
-    this.#attention = attention;
+    this.#sequences = sequences;
   }
 
   /** What makes another of the same. */
   get state() {
     const { tileTokens } = this;
-    const [stepMs, tokenMs, attention] = [this.#stepMs, this.#tokenMs, this.#attention];
-    return { kind: "linear", stepMs, tokenMs, tileTokens, attention } as const;
+    const [stepMs, tokenMs, sequences] = [this.#stepMs, this.#tokenMs, this.#sequences];
+    return { kind: "linear", stepMs, tokenMs, tileTokens, sequences } as const;
   }
 
   stepMs(shape: StepShape): number {
@@ -43,22 +45,23 @@ export class LinearCost implements PartedCostModel {
       tokens += prompt.tokens;
       pairs += prompt.tokens * (prompt.context + prompt.tokens / 2);
     }
-    const { pairMs, contextMs } = this.#attention;
+    const { sequenceMs, pairMs, contextMs } = this.#sequences;
     into[0] = this.#stepMs;
     into[1] = this.#tokenMs * tokens;
-    into[2] = pairMs * pairs;
-    into[3] = contextMs * decodeContext;
+    into[2] = sequenceMs * (decodes + prompts.length);
+    into[3] = pairMs * pairs;
+    into[4] = contextMs * decodeContext;
   }
 }
 
-/** A linear cost model; `tileTokens` for a device that computes so many tokens at once. Without `attention` it is free. */
+/** A linear cost model; `tileTokens` for a device that computes so many tokens at once. Without `sequences` they add nothing. */
 export function linearCost(
   stepMs: number,
   tokenMs: number,
   tileTokens = 1,
-  attention: AttentionCost = { pairMs: 0, contextMs: 0 },
+  sequences: SequenceCost = { sequenceMs: 0, pairMs: 0, contextMs: 0 },
 ): LinearCost {
-  return new LinearCost(stepMs, tokenMs, tileTokens, attention);
+  return new LinearCost(stepMs, tokenMs, tileTokens, sequences);
 }
 
 /** Of a device that nothing is known of: a simulated one, or one whose engine has told nothing yet. An engine on a real

@@ -38,7 +38,7 @@ function errorOf(model: CostModel, truth: (shape: StepShape) => number): number 
 }
 
 /** A small model on a CPU. */
-const small = linearCost(20, 1, 16, { pairMs: 4e-4, contextMs: 4e-4 });
+const small = linearCost(20, 1, 16, { sequenceMs: 0.5, pairMs: 4e-4, contextMs: 4e-4 });
 
 describe("a wrong prior is corrected", () => {
   const { profile } = deviceModels.a100;
@@ -49,11 +49,13 @@ describe("a wrong prior is corrected", () => {
     "five milliseconds more a step": { prior: profile, truth: (shape) => profile.stepMs(shape) + 5 },
     "attention that takes a fifth": {
       prior: small,
-      truth: (shape) => linearCost(20, 1, 16, { pairMs: 8e-5, contextMs: 8e-5 }).stepMs(shape),
+      truth: (shape) =>
+        linearCost(20, 1, 16, { sequenceMs: 0.5, pairMs: 8e-5, contextMs: 8e-5 }).stepMs(shape),
     },
     "tokens and attention that take five times as much": {
       prior: small,
-      truth: (shape) => linearCost(20, 5, 16, { pairMs: 2e-3, contextMs: 2e-3 }).stepMs(shape),
+      truth: (shape) =>
+        linearCost(20, 5, 16, { sequenceMs: 0.5, pairMs: 2e-3, contextMs: 2e-3 }).stepMs(shape),
     },
   };
   for (const [name, { prior, truth }] of Object.entries(cases)) {
@@ -112,6 +114,7 @@ describe("noise", () => {
     for (const [index, shape] of all.entries()) {
       const ms = small.stepMs(shape) * device.next(nowMs);
       const ratio = model.stepMs(shape) / ms;
+      // By the flip itself, and by what the steps before it was believed have made of the weights.
       expect(ratio).toBeWithin(1 / 5, 5);
       if (index > 500 && (ratio > 1.25 || ratio < 0.8)) off += 1;
       model.observe(shape, ms);
@@ -212,6 +215,20 @@ describe("what no step shows for long", () => {
     }
   });
 
+  test("where a third of the steps waits for a core, tokens are not thought to be free", () => {
+    const random = new SeededRandom(30);
+    const tiny = linearCost(0.3, 0.025, 16, { sequenceMs: 0.02, pairMs: 2e-5, contextMs: 3e-4 });
+    const model = new OnlineCostModel(tiny);
+    const [prompt, decode] = [promptOf(256), decodes(1, 31)[0]!];
+    const alike = tiny.stepMs(prompt) / tiny.stepMs(decode);
+    for (const [index, shape] of decodes(10_000, 32).entries()) {
+      const seen = index < 40 && index % 5 === 0 ? prompt : shape;
+      const waitMs = random.unit() < 0.3 ? 5 + 30 * random.unit() : 0;
+      model.observe(seen, tiny.stepMs(seen) * (0.85 + 0.3 * random.unit()) + waitMs);
+      expect(model.stepMs(prompt) / model.stepMs(decode) / alike).toBeWithin(0.5, 1.5);
+    }
+  });
+
   test("a prompt of 4,096 tokens after an hour of decodes is predicted as it was, times the machine's speed", () => {
     const model = new OnlineCostModel(small);
     for (const shape of decodes(36_000, 24)) model.observe(shape, 2 * small.stepMs(shape));
@@ -219,15 +236,15 @@ describe("what no step shows for long", () => {
     expect(ratio).toBeWithin(1.9, 2.1);
   });
 
-  test("what was learnt of prompts is forgotten after five thousand steps without any, not after five hundred", () => {
-    const truth = linearCost(20, 1, 16, { pairMs: 2e-3, contextMs: 4e-4 });
+  test("what was learnt of prompts is forgotten after four thousand steps without any, not after five hundred", () => {
+    const truth = linearCost(20, 1, 16, { sequenceMs: 0.5, pairMs: 2e-3, contextMs: 4e-4 });
     const model = new OnlineCostModel(small);
     for (const shape of shapes(1000, 25)) model.observe(shape, truth.stepMs(shape));
     const long = promptOf(512, 4000);
     const pairs = (): number => model.stepMs(long) / small.stepMs(long);
     for (const shape of decodes(500, 26)) model.observe(shape, truth.stepMs(shape));
-    expect(model.stepMs(long) / truth.stepMs(long)).toBeWithin(0.9, 1.1);
-    for (const shape of decodes(7000, 27)) model.observe(shape, truth.stepMs(shape));
+    expect(model.stepMs(long) / truth.stepMs(long)).toBeWithin(0.85, 1.1);
+    for (const shape of decodes(6000, 27)) model.observe(shape, truth.stepMs(shape));
     expect(pairs()).toBeWithin(0.9, 1.1);
   });
 });

@@ -1,7 +1,7 @@
 import { assert } from "../core.ts";
 import { type EngineCosts, PARTS, type PartedCostModel, type StepShape } from "./cost-model.ts";
 import { ErrorQuantile } from "./error-quantile.ts";
-import { type AttentionCost, LinearCost } from "./linear.ts";
+import { LinearCost, type SequenceCost } from "./linear.ts";
 import { ProfileCostModel, type ProfileTable } from "./profile.ts";
 
 /** What makes a prior that is plain data at heart. */
@@ -11,7 +11,7 @@ export type PriorState =
       readonly stepMs: number;
       readonly tokenMs: number;
       readonly tileTokens: number;
-      readonly attention: AttentionCost;
+      readonly sequences: SequenceCost;
     }
   | { readonly kind: "profile"; readonly table: ProfileTable; readonly overheadMs: number };
 
@@ -37,12 +37,13 @@ export const RECENT = 15;
 /** How much an observation counts for the weights when the next one is made: the last 500 decide. */
 const FORGET = 0.998;
 /** The prior counts as so many observations of each part. A part that is no longer observed is back at its prior when what
- *  is remembered of it is less than that: after some 4,000 steps. */
-const PRIOR = 0.05;
+ *  is remembered of it is less than that: after 4,000 steps at most. */
+const PRIOR = 0.2;
 const SWEEPS = 4;
-/** For the weights an observation counts as at most twice, and at least half of what was expected: one that is off by more
- *  is luck, or one of several, and then they are believed all the same. */
-const SURPRISE = 2;
+/** For the weights an observation is off by at most so much. One that is off by more is luck, or one of several, and then
+ *  they are believed all the same. (A machine whose cores are shared lets a third of its short steps take ten times as
+ *  long, and of its long ones none: taken at their word they would say that tokens are nearly free.) */
+const SURPRISE = 1.25;
 /** When the median leaps by more, from one step to the next, then the machine has another speed now (a clock that was
  *  lowered, a neighbour that came or went), and earlier errors say nothing of this one. */
 const LEAP = 1.25;
@@ -113,7 +114,7 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     const { prior } = state;
     const model =
       prior.kind === "linear"
-        ? new LinearCost(prior.stepMs, prior.tokenMs, prior.tileTokens, prior.attention)
+        ? new LinearCost(prior.stepMs, prior.tokenMs, prior.tileTokens, prior.sequences)
         : new ProfileCostModel(prior.table, prior.overheadMs);
     return new OnlineCostModel(model).#set(state);
   }

@@ -95,10 +95,10 @@ export class ProfileCostModel implements PartedCostModel {
     }
     const oneMs = this.#linearMs[1]!;
     into[0] = this.#stepMs + oneMs;
-    into[1] = this.#sequenceMs * (decodes + prompts.length) + Math.max(0, this.#linear(tokens) - oneMs);
-    into[2] = promptMs;
-    into[3] =
-      decodes === 0 ? 0 : decode.stepMs + decode.sequenceMs * decodes + decode.contextMs * decodeContext;
+    into[1] = Math.max(0, this.#linear(tokens) - oneMs);
+    into[2] = this.#sequenceMs * (decodes + prompts.length) + decode.sequenceMs * decodes;
+    into[3] = promptMs;
+    into[4] = decodes === 0 ? 0 : decode.stepMs + decode.contextMs * decodeContext;
   }
 
   #linear(tokens: number): number {
