@@ -99,7 +99,7 @@ describe("what was recorded is decided again", () => {
 test("these decisions are those of this version", () => {
   const hashes = [ours(null), ours(12)].map((policy) => record({ policy }).report.historyHash);
   expect({ version: FLIGHT_VERSION, hashes }).toEqual({
-    version: 7,
+    version: 8,
     hashes: ["13b8cd0f003ed683", "ece276cf3f370d8b"],
   });
 });
