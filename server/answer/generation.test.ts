@@ -9,15 +9,8 @@ import { Fleet } from "../../scheduler/fleet.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import { runs } from "../../tests/support/property.ts";
 import { loadTokenizer } from "../text/tokenizer.ts";
-import type { TextDelta } from "./choice-text.ts";
-import {
-  type ChoiceFinish,
-  type Generation,
-  type GenerationFailure,
-  type GenerationRequest,
-  Generator,
-  type Usage,
-} from "./generation.ts";
+import type { AnswerFailure, ChoiceFinish, Delta, Usage } from "./events.ts";
+import { type Generation, type GenerationRequest, Generator } from "./generation.ts";
 
 const tokenizer = loadTokenizer(join(import.meta.dir, "../../tests/reference/tokenizers/qwen"));
 const eos = tokenizer.tokenOf("<|im_end|>")!;
@@ -73,14 +66,15 @@ class ScriptedDevice implements Device {
 
 const stillClock: Clock = { nowMs: () => 0, after: (): Cancel => () => {} };
 
-/** What a sink heard, in order. */
+/** What a listener heard, in order. */
 interface Heard {
-  readonly calls: string[];
-  readonly deltas: TextDelta[][];
+  /** Kinds of events, with the choice where there is one. */
+  readonly events: string[];
+  /** By choice. */
+  readonly deltas: Delta[][];
   readonly finishes: (ChoiceFinish | undefined)[];
-  started: number | null;
   usage: Usage | null;
-  failure: GenerationFailure | null;
+  failure: AnswerFailure | null;
 }
 
 interface Rig {
@@ -116,7 +110,7 @@ function rig(
     generator,
     begin(changes, onDelta) {
       const request: GenerationRequest = {
-        promptTokens: [5, 6, 7],
+        prompts: [[5, 6, 7]],
         choices: 1,
         sampling: sampling({ temperature: 1 }),
         tokensMax: null,
@@ -127,53 +121,43 @@ function rig(
         includeStopString: false,
         skipSpecialTokens: true,
         shownControlTexts: [],
+        callsMax: 0,
         cacheSalt: "",
         tenant: "",
         ...changes,
       };
       const heard: Heard = {
-        calls: [],
-        deltas: Array.from({ length: request.choices }, () => []),
-        finishes: Array.from({ length: request.choices }),
-        started: null,
+        events: [],
+        deltas: Array.from({ length: request.prompts.length * request.choices }, () => []),
+        finishes: Array.from({ length: request.prompts.length * request.choices }),
         usage: null,
         failure: null,
       };
-      const generation = generator.generate(request, {
-        onStarted(cachedTokens) {
-          heard.calls.push("started");
-          heard.started = cachedTokens;
-        },
-        onDelta(choice, delta) {
-          heard.calls.push(`delta ${choice}`);
-          heard.deltas[choice]!.push(delta);
+      const generation = generator.generate(request, (event) => {
+        heard.events.push("choice" in event ? `${event.kind} ${event.choice}` : event.kind);
+        if (event.kind === "delta") {
+          heard.deltas[event.choice]!.push(event);
           onDelta?.(generation, heard);
-        },
-        onFinish(choice, finish) {
-          heard.calls.push(`finish ${choice}`);
-          heard.finishes[choice] = finish;
-        },
-        onDone(usage) {
-          heard.calls.push("done");
-          heard.usage = usage;
-        },
-        onFailed(failure, usage) {
-          heard.calls.push("failed");
-          heard.failure = failure;
-          heard.usage = usage;
-        },
+        } else if (event.kind === "finish") {
+          heard.finishes[event.choice] = { reason: event.reason, stopReason: event.stopReason };
+        } else if (event.kind === "done") heard.usage = event.usage;
+        else if (event.kind === "failed") heard.failure = event.failure;
       });
       return { generation, heard };
     },
     async settle() {
+      await Promise.resolve(); // a generation starts right after `generate`
       engine.run();
       while (device.finishStep()) engine.run();
-      await Promise.resolve(); // what happened within `generate` is told right after it
     },
   };
 }
 
-const textOf = (deltas: readonly TextDelta[]): string => deltas.map((delta) => delta.text).join("");
+const textOf = (deltas: readonly Delta[]): string =>
+  deltas
+    .flatMap(({ parts }) => parts)
+    .map((part) => (part.kind === "text" ? part.text : ""))
+    .join("");
 const tokensOf = (text: string): TokenId[] => tokenizer.encode(text, { addSpecialTokens: false });
 const eachOne = (text: string): TokenId[] => [...Buffer.from(text)].flatMap(byteToken);
 const byteTokens = new Map(
@@ -196,8 +180,8 @@ describe("how a choice ends", () => {
     expect(textOf(heard.deltas[0]!)).toBe("Hello, world.");
     expect(heard.finishes).toEqual([{ reason: "stop", stopReason: null }]);
     expect(heard.usage).toEqual({ promptTokens: 3, completionTokens: answer.length + 1, cachedTokens: 0 });
-    expect(heard.calls.at(0)).toBe("started");
-    expect(heard.calls.slice(-2)).toEqual(["finish 0", "done"]);
+    expect(heard.events.at(0)).toBe("started");
+    expect(heard.events.slice(-2)).toEqual(["finish 0", "done"]);
   });
 
   test("by its length, with all its text", async () => {
@@ -286,7 +270,7 @@ describe("choices", () => {
     await settle();
     expect(heard.deltas.map(textOf)).toEqual(["first", "second choice", ""]);
     expect(heard.finishes).toEqual(Array.from({ length: 3 }, () => ({ reason: "stop", stopReason: null })));
-    expect(heard.calls.filter((call) => call === "done").length).toBe(1);
+    expect(heard.events.filter((event) => event === "done").length).toBe(1);
   });
 
   test("the seed carries into its high word", async () => {
@@ -299,16 +283,55 @@ describe("choices", () => {
     expect(heard.deltas.map(textOf)).toEqual(["", "carried"]);
   });
 
+  test("several prompts are one answer, whose choices are numbered through and whose usage is their sum", async () => {
+    const { begin, settle, generator } = rig({ 0: tokensOf("first"), 1: tokensOf("second") });
+    const { heard } = begin({
+      prompts: [
+        [5, 6, 7],
+        [8, 9],
+      ],
+      choices: 2,
+    });
+    await settle();
+    expect(heard.deltas.map(textOf)).toEqual(["first", "second", "first", "second"]);
+    expect(heard.usage!.promptTokens).toBe(5);
+    expect(heard.events.filter((event) => event === "started" || event === "done")).toEqual([
+      "started",
+      "done",
+    ]);
+    expect(generator.active).toBe(0);
+  });
+
+  test("calls are parts of their own, end a choice as calls, and no more of them are told than were asked for", async () => {
+    const call = (city: string) =>
+      `<tool_call>\n{"name": "weather", "arguments": {"city": "${city}"}}\n</tool_call>`;
+    const { begin, settle } = rig({ 0: eachOne(`Let me look.\n${call("Rome")}\n${call("Oslo")}`) });
+    const all = begin({ callsMax: Number.POSITIVE_INFINITY });
+    const one = begin({ callsMax: 1 });
+    const none = begin({ callsMax: 0 });
+    await settle();
+    const callsOf = ({ heard }: typeof all) =>
+      heard.deltas[0]!.flatMap(({ parts }) => parts.flatMap((part) => (part.kind === "call" ? [part] : [])));
+    const rome = { kind: "call", index: 0, call: { name: "weather", arguments: '{"city": "Rome"}' } };
+    const oslo = { kind: "call", index: 1, call: { name: "weather", arguments: '{"city": "Oslo"}' } };
+    expect([all, one, none].map(callsOf)).toEqual([[rome, oslo], [rome], []] as never);
+    expect([all, one, none].map(({ heard }) => heard.finishes[0]!.reason)).toEqual([
+      "calls",
+      "calls",
+      "stop",
+    ]);
+    expect([all, one].map(({ heard }) => textOf(heard.deltas[0]!))).toEqual(["Let me look.", "Let me look."]);
+  });
+
   test("cached tokens are those of the first choice", async () => {
     const { begin, settle } = rig({});
     const promptTokens = Array.from({ length: 100 }, (_, i) => i);
-    const first = begin({ promptTokens });
+    const first = begin({ prompts: [promptTokens] });
     await settle();
-    const second = begin({ promptTokens, choices: 2 });
+    const second = begin({ prompts: [promptTokens], choices: 2 });
     await settle();
     expect(first.heard.usage!.cachedTokens).toBe(0);
     expect(second.heard.usage!.cachedTokens).toBe(99);
-    expect(second.heard.started).toBe(99);
   });
 });
 
@@ -350,11 +373,11 @@ describe("logprobs", () => {
 describe("refusals and failures", () => {
   test("a prompt that can never fit is told after generate returned", async () => {
     const { begin, settle, generator } = rig({});
-    const { heard } = begin({ promptTokens: Array.from({ length: 512 }, () => 1) });
+    const { heard } = begin({ prompts: [Array.from({ length: 512 }, () => 1)] });
     expect(heard.failure).toBeNull();
     await settle();
     expect(heard.failure).toEqual({ kind: "neverFits", needed: 513, limit: 512 });
-    expect(heard.calls).toEqual(["failed"]);
+    expect(heard.events).toEqual(["failed"]);
     expect(generator.active).toBe(0);
   });
 
@@ -372,8 +395,8 @@ describe("refusals and failures", () => {
     const { heard } = begin({ choices: 2 });
     await settle();
     expect(heard.failure).toEqual({ kind: "engineFailed", message: "logits are not finite" });
-    expect(heard.calls.filter((call) => call === "failed" || call === "done")).toEqual(["failed"]);
-    expect(heard.calls.at(-1)).toBe("failed");
+    expect(heard.events.filter((event) => event === "failed" || event === "done")).toEqual(["failed"]);
+    expect(heard.events.at(-1)).toBe("failed");
     expect([fleet.active, engine.busy]).toEqual([0, false]);
   });
 
@@ -392,19 +415,20 @@ describe("refusals and failures", () => {
 describe("readers that leave or lag", () => {
   const long = Array.from({ length: 400 }, (_, i) => byteTokens.get(97 + (i % 26))!);
 
-  test("abort silences the sink in every state and may be called again", async () => {
+  test("abort ends the events in every state and may be called again", async () => {
     for (const at of [0, 1, 5]) {
       const { begin, settle, fleet, generator, engine } = rig({ 0: long });
       let count = 0;
       const { generation, heard } = begin({}, (self) => {
-        if (++count === at) self.abort();
+        if (++count === at) self.abort("reader");
       });
-      if (at === 0) generation.abort();
+      if (at === 0) generation.abort("reader");
       await settle();
       expect(heard.deltas[0]!.length).toBe(at);
-      expect(heard.calls).not.toContain("done");
+      expect(heard.events.at(-1)).toBe("failed");
+      expect(heard.failure).toEqual({ kind: "aborted", by: "reader" });
       expect([fleet.active, generator.active, engine.busy]).toEqual([0, 0, false]);
-      generation.abort();
+      generation.abort("reader");
       generation.pause();
       generation.resume();
       await settle();
@@ -416,10 +440,10 @@ describe("readers that leave or lag", () => {
     const { begin, settle } = rig({ 0: tokensOf("done") });
     const { generation, heard } = begin({});
     await settle();
-    const calls = [...heard.calls];
-    generation.abort();
+    const events = [...heard.events];
+    generation.abort("reader");
     await settle();
-    expect(heard.calls).toEqual(calls);
+    expect(heard.events).toEqual(events);
   });
 
   test("pause stops the tokens within a step, resume brings the rest, nothing is lost", async () => {
@@ -432,7 +456,7 @@ describe("readers that leave or lag", () => {
     generation.resume();
     await settle();
     expect(textOf(heard.deltas[0]!)).toBe(tokenizer.decode(long, { skipSpecialTokens: true }));
-    expect(heard.calls.at(-1)).toBe("done");
+    expect(heard.events.at(-1)).toBe("done");
   });
 });
 
@@ -469,9 +493,9 @@ test("concatenated deltas are the non-streamed text, whatever the tokens and sto
       expect(textOf(deltas)).toBe(expected);
       expect(heard.finishes[0]).toEqual({ reason: "stop", stopReason: found?.stop ?? null });
       deltas.slice(0, -1).forEach((delta) => {
-        expect(delta.text).not.toBe("");
+        expect(textOf([delta])).not.toBe("");
       });
-      for (const delta of deltas) expect(delta.text.isWellFormed()).toBe(true);
+      for (const delta of deltas) expect(textOf([delta]).isWellFormed()).toBe(true);
       const told = deltas.flatMap((delta) => delta.tokens);
       expect(told).toEqual(script.slice(0, told.length));
       if (found === null) expect(told).toEqual(script);

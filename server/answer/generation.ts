@@ -6,20 +6,19 @@ import {
   type TokenId,
   type TokenLogprobs,
 } from "../../scheduler/core.ts";
-import type { Fleet } from "../../scheduler/fleet.ts";
+import type { Fleet, SequenceListener } from "../../scheduler/fleet.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { ChoiceText, type TextDelta, type TextRules } from "./choice-text.ts";
+import type { AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";
+import { PartReader } from "./parts.ts";
 
-/**
- * From a parsed request to text: a prompt's sequences on the fleet become, per choice, text deltas, log
- * probabilities, one finish reason, and the request's usage. Knows nothing of HTTP.
- */
+/** From a parsed request to answer events: prompts become sequences on the fleet, and their tokens text and calls. */
 
-/** One prompt and how to continue it. Everything is validated at the door; defaults are applied. */
+/** Prompts and how to continue them. Everything is validated at the door; defaults are applied. */
 export interface GenerationRequest extends TextRules {
-  readonly promptTokens: readonly TokenId[];
-  /** Independent continuations, ≥ 1. Choice i draws with seed + i, so it equals a lone request with that
-   *  seed. */
+  readonly prompts: readonly (readonly TokenId[])[];
+  /** Independent continuations of each prompt, ≥ 1. Choice i of a prompt draws with seed + i, so it equals a lone
+   *  request with that seed. */
   readonly choices: number;
   readonly sampling: Sampling;
   /** Tokens to generate at most, ≥ 1; null: whatever the context has left after the prompt. */
@@ -28,51 +27,24 @@ export interface GenerationRequest extends TextRules {
   readonly stopTokens: readonly TokenId[];
   /** The model's own end tokens do not end a choice. */
   readonly ignoreEos: boolean;
+  /** Function calls per choice at most; 0: none were offered, and nothing is read as a call. */
+  readonly callsMax: number;
   readonly cacheSalt: string;
   /** Who pays; "" is everybody without a name. */
   readonly tenant: string;
 }
 
-export interface ChoiceFinish {
-  readonly reason: "stop" | "length";
-  /** The stop string or the stop token that ended the choice; null for the model's own end or the length. */
-  readonly stopReason: string | TokenId | null;
-}
+/** All of a request but what its prompts are and who asks. */
+export type GenerationOptions = Omit<GenerationRequest, "prompts" | "tenant">;
 
-export interface Usage {
-  readonly promptTokens: number;
-  /** Over all choices, end tokens included. */
-  readonly completionTokens: number;
-  /** Prompt tokens of choice 0 whose keys and values were already there. */
-  readonly cachedTokens: number;
-}
-
-/** Why a request came to nothing (more). The sentence is fit for the client. */
-export type GenerationFailure =
-  | { readonly kind: "neverFits"; readonly needed: number; readonly limit: number }
-  | { readonly kind: "queueFull"; readonly needed: number; readonly limit: number }
-  | { readonly kind: "engineFailed"; readonly message: string };
-
-/**
- * Who listens. Calls come on this thread, never from within `generate`. Per choice: deltas, then `onFinish`;
- * after all choices `onDone`, or `onFailed` at any moment instead. After `onDone`, `onFailed` or
- * `Generation.abort` nothing more is called.
- */
-export interface GenerationSink {
-  /** Choice 0 was admitted: it holds pages from now on. */
-  onStarted?(cachedTokens: number): void;
-  onDelta(choice: number, delta: TextDelta): void;
-  onFinish(choice: number, finish: ChoiceFinish): void;
-  onDone(usage: Usage): void;
-  onFailed(failure: GenerationFailure, usage: Usage): void;
-}
+/** Called on this thread, never from within `generate`. */
+export type AnswerListener = (event: AnswerEvent) => void;
 
 /** A request in flight. Every method may be called at any time, any number of times. */
 export interface Generation {
-  /** The reader is gone: the sequences end and the sink hears no more. */
-  abort(): void;
-  /** The reader is slow: no further steps for this request until `resume`. What was already drawn still
-   *  arrives. */
+  /** Ends the sequences; the last event, `failed`, comes from within this call. */
+  abort(by: "reader" | "server"): void;
+  /** The reader is slow: no further steps for this request until `resume`. What was already drawn still arrives. */
   pause(): void;
   resume(): void;
   readonly usage: Usage;
@@ -93,7 +65,7 @@ export class Generator {
   readonly #fleet: SequenceRunner;
   readonly #tokenizer: Tokenizer;
   readonly #facts: ModelFacts;
-  readonly #running = new Set<RunningGeneration>();
+  #active = 0;
   #gangs = 0;
 
   constructor(fleet: SequenceRunner, tokenizer: Tokenizer, facts: ModelFacts) {
@@ -104,26 +76,17 @@ export class Generator {
 
   /** Requests in flight. */
   get active(): number {
-    return this.#running.size;
+    return this.#active;
   }
 
-  /** Starts a request. Refusals arrive at the sink like everything else. */
-  generate(request: GenerationRequest, sink: GenerationSink): Generation {
-    const gang = request.choices > 1 ? this.#gangs++ : null;
-    const onEnded = (): void => {
-      this.#running.delete(generation);
-    };
-    const generation = new RunningGeneration(
-      this.#fleet,
-      this.#tokenizer,
-      this.#facts,
-      request,
-      gang,
-      sink,
-      onEnded,
-    );
-    this.#running.add(generation);
-    generation.start();
+  /** Starts a request, once the caller holds it. Refusals arrive as events like everything else. */
+  generate(request: GenerationRequest, listener: AnswerListener): Generation {
+    this.#active++;
+    const generation = new RunningGeneration(this.#fleet, this.#tokenizer, this.#facts, request, (event) => {
+      if (event.kind === "done" || event.kind === "failed") this.#active--;
+      listener(event);
+    });
+    queueMicrotask(() => generation.start(() => this.#gangs++));
     return generation;
   }
 }
@@ -132,193 +95,229 @@ class RunningGeneration implements Generation {
   readonly #fleet: SequenceRunner;
   readonly #facts: ModelFacts;
   readonly #request: GenerationRequest;
-  /** What its choices have in common when there are several: they are placed together. */
-  readonly #gang: number | null;
-  readonly #sink: GenerationSink;
-  readonly #onEnded: () => void;
-  readonly #choices: ChoiceText[];
-  /** Of choices that are still running, by choice. */
-  readonly #sequences = new Map<number, SequenceId>();
+  readonly #listener: AnswerListener;
+  readonly #choices: readonly Choice[];
   #choicesOpen: number;
+  #isStarted = false;
   #isEnded = false;
   #isPaused = false;
+  #promptTokens = 0;
   #completionTokens = 0;
   #cachedTokens = 0;
-  /** What the fleet told while `start` ran; null afterwards. */
-  #early: (() => void)[] | null = [];
 
   constructor(
     fleet: SequenceRunner,
     tokenizer: Tokenizer,
     facts: ModelFacts,
     request: GenerationRequest,
-    gang: number | null,
-    sink: GenerationSink,
-    onEnded: () => void,
+    listener: AnswerListener,
   ) {
     this.#fleet = fleet;
     this.#facts = facts;
     this.#request = request;
-    this.#gang = gang;
-    this.#sink = sink;
-    this.#onEnded = onEnded;
-    const stopTokens = stopTokensOf(request, facts);
-    this.#choices = Array.from(
-      { length: request.choices },
-      () => new ChoiceText(tokenizer, stopTokens, request),
-    );
-    this.#choicesOpen = request.choices;
+    this.#listener = listener;
+    const stopTokens = new Set(this.#stopTokens());
+    this.#choices = request.prompts.flatMap((prompt, first) => {
+      this.#promptTokens += prompt.length;
+      return Array.from({ length: request.choices }, (_, i) => {
+        const text = new ChoiceText(tokenizer, stopTokens, request);
+        return new Choice(this, first * request.choices + i, i === 0, text, new PartReader(request.callsMax));
+      });
+    });
+    this.#choicesOpen = this.#choices.length;
   }
 
   get usage(): Usage {
     return {
-      promptTokens: this.#request.promptTokens.length,
+      promptTokens: this.#promptTokens,
       completionTokens: this.#completionTokens,
       cachedTokens: this.#cachedTokens,
     };
   }
 
-  start(): void {
-    const { promptTokens, sampling, tokensMin, cacheSalt, tenant } = this.#request;
-    const tokensMax = this.#request.tokensMax ?? this.#facts.contextMax - promptTokens.length;
-    if (tokensMax < 1) {
-      const limit = this.#facts.contextMax;
-      this.#inOrder(() => this.#fail({ kind: "neverFits", needed: promptTokens.length + 1, limit }));
-    } else {
-      const stopTokens = [...stopTokensOf(this.#request, this.#facts)];
-      const gang = this.#gang;
-      const specs = this.#choices.map((_, choice) => ({
-        promptTokens,
-        sampling: { ...sampling, seed: seedOf(sampling.seed, choice) },
-        stop: { tokensMax, tokensMin: Math.min(tokensMin, tokensMax), stopTokens },
-        cacheSalt,
-        service: { ...chatService, tenant, gang },
-      }));
-      const listeners = this.#choices.map((_, choice) => ({
-        onStarted: (cachedTokens: number) => this.#inOrder(() => this.#started(choice, cachedTokens)),
-        onToken: (token: TokenId, logprobs: TokenLogprobs | null) =>
-          this.#inOrder(() => this.#token(choice, token, logprobs)),
-        onFinish: (finish: Finish) => this.#inOrder(() => this.#finished(choice, finish)),
-      }));
-      const ids =
-        gang === null
-          ? [this.#fleet.submit(specs[0]!, listeners[0]!)]
-          : this.#fleet.submitGang(specs, listeners);
-      ids.forEach((id, choice) => {
-        this.#sequences.set(choice, id);
-      });
-    }
-    if (this.#early?.length === 0) this.#early = null;
-    else queueMicrotask(() => this.#catchUp());
+  start(nextGang: () => number): void {
+    const { prompts, choices } = this.#request;
+    prompts.forEach((promptTokens, first) => {
+      if (this.#isEnded) return;
+      this.#submit(promptTokens, this.#choices.slice(first * choices, (first + 1) * choices), nextGang);
+    });
   }
 
-  abort(): void {
-    if (!this.#isEnded) this.#end();
+  abort(by: "reader" | "server"): void {
+    this.#fail({ kind: "aborted", by });
   }
 
   pause(): void {
-    if (this.#isEnded || this.#isPaused) return;
+    if (this.#isPaused) return;
     this.#isPaused = true;
-    for (const id of this.#sequences.values()) this.#fleet.pause(id);
+    for (const id of this.#running()) this.#fleet.pause(id);
   }
 
   resume(): void {
-    if (this.#isEnded || !this.#isPaused) return;
+    if (!this.#isPaused) return;
     this.#isPaused = false;
-    for (const id of this.#sequences.values()) this.#fleet.resume(id);
+    for (const id of this.#running()) this.#fleet.resume(id);
   }
 
-  /** Runs now, or, while `start` is on the stack, right after it: the caller holds the generation first. */
-  #inOrder(event: () => void): void {
-    if (this.#early === null) event();
-    else this.#early.push(event);
+  /* ---- told by the choices ---- */
+
+  started(isFirst: boolean, cachedTokens: number): void {
+    if (isFirst) this.#cachedTokens += cachedTokens;
+    if (this.#isStarted) return;
+    this.#isStarted = true;
+    this.#listener({ kind: "started" });
   }
 
-  #catchUp(): void {
-    const early = this.#early ?? [];
-    this.#early = null;
-    for (const event of early) event();
-  }
-
-  #started(choice: number, cachedTokens: number): void {
-    if (this.#isEnded || choice !== 0) return;
-    this.#cachedTokens = cachedTokens;
-    this.#sink.onStarted?.(cachedTokens);
-  }
-
-  #token(choice: number, token: TokenId, logprobs: TokenLogprobs | null): void {
-    if (this.#isEnded || !this.#sequences.has(choice)) return; // drawn before the fleet heard of the end
+  drew(): void {
     this.#completionTokens++;
-    const { delta, matched } = this.#choices[choice]!.push(token, logprobs);
-    if (delta !== null) this.#sink.onDelta(choice, delta);
-    if (matched !== null && !this.#isEnded) {
-      this.#fleet.abort(this.#sequences.get(choice)!);
-      this.#close(choice, { reason: "stop", stopReason: matched });
-    }
   }
 
-  #finished(choice: number, finish: Finish): void {
-    if (this.#isEnded || !this.#sequences.has(choice)) return;
-    switch (finish.kind) {
-      case "stop":
-      case "length": {
-        const { delta, matched } = this.#choices[choice]!.end();
-        if (delta !== null) this.#sink.onDelta(choice, delta);
-        if (!this.#isEnded) this.#close(choice, finishOf(finish, matched, this.#request, this.#facts));
-        return;
-      }
-      case "rejected":
-        this.#sequences.delete(choice);
-        this.#fail({ kind: finish.reason, needed: finish.needed, limit: finish.limit });
-        return;
-      case "aborted":
-      case "failed":
-        this.#sequences.delete(choice);
-        this.#fail({
-          kind: "engineFailed",
-          message: finish.kind === "failed" ? finish.reason : "the server ended the request",
-        });
-        return;
-    }
+  delta(choice: Choice, { text, tokens, logprobs }: TextDelta): void {
+    this.#listener({ kind: "delta", choice: choice.index, parts: choice.parts.push(text), tokens, logprobs });
   }
 
-  #close(choice: number, finish: ChoiceFinish): void {
-    this.#sequences.delete(choice);
+  /** `matched`: the stop string that ended the choice. */
+  finished(choice: Choice, finish: Finish | null, matched: string | null): void {
+    if (finish === null) this.#fleet.abort(choice.id!);
+    const failure = finish === null ? null : failureOf(finish);
+    if (failure !== null) {
+      choice.isOpen = false;
+      this.#fail(failure);
+      return;
+    }
+    const rest = choice.parts.end();
+    if (rest.length > 0) {
+      this.#listener({ kind: "delta", choice: choice.index, parts: rest, tokens: [], logprobs: null });
+    }
+    if (this.#isEnded) return; // the listener's doing
+    choice.isOpen = false;
     this.#choicesOpen--;
-    this.#sink.onFinish(choice, finish);
+    this.#listener({ kind: "finish", choice: choice.index, ...this.#finishOf(choice, finish, matched) });
     if (this.#choicesOpen > 0 || this.#isEnded) return;
-    this.#end();
-    this.#sink.onDone(this.usage);
-  }
-
-  #fail(failure: GenerationFailure): void {
-    if (this.#isEnded) return;
-    this.#end();
-    this.#sink.onFailed(failure, this.usage);
-  }
-
-  #end(): void {
     this.#isEnded = true;
-    for (const id of this.#sequences.values()) this.#fleet.abort(id);
-    this.#sequences.clear();
-    this.#onEnded();
+    this.#listener({ kind: "done", usage: this.usage });
+  }
+
+  /* ---- */
+
+  /** The choices of one prompt, which are placed together. */
+  #submit(promptTokens: readonly TokenId[], choices: readonly Choice[], nextGang: () => number): void {
+    const { sampling, tokensMin, cacheSalt, tenant } = this.#request;
+    const tokensMax = this.#request.tokensMax ?? this.#facts.contextMax - promptTokens.length;
+    if (tokensMax < 1) {
+      this.#fail({ kind: "neverFits", needed: promptTokens.length + 1, limit: this.#facts.contextMax });
+      return;
+    }
+    const stop = { tokensMax, tokensMin: Math.min(tokensMin, tokensMax), stopTokens: this.#stopTokens() };
+    const service = { ...chatService, tenant, gang: choices.length > 1 ? nextGang() : null };
+    const specs = choices.map((_, i) => {
+      return {
+        promptTokens,
+        sampling: { ...sampling, seed: seedOf(sampling.seed, i) },
+        stop,
+        cacheSalt,
+        service,
+      };
+    });
+    const ids =
+      choices.length === 1
+        ? [this.#fleet.submit(specs[0]!, choices[0]!)]
+        : this.#fleet.submitGang(specs, choices);
+    choices.forEach((choice, i) => {
+      choice.id = ids[i]!;
+    });
+    // Refused from within the call, or paused before it.
+    if (this.#isEnded) for (const id of ids) this.#fleet.abort(id);
+    else if (this.#isPaused) for (const id of ids) this.#fleet.pause(id);
+  }
+
+  /** Ids of the choices that go on. */
+  #running(): SequenceId[] {
+    return this.#choices.flatMap(({ id, isOpen }) => (isOpen && id !== null ? [id] : []));
+  }
+
+  #fail(failure: AnswerFailure): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    for (const id of this.#running()) this.#fleet.abort(id);
+    for (const choice of this.#choices) choice.isOpen = false;
+    this.#listener({ kind: "failed", failure });
+  }
+
+  #stopTokens(): readonly TokenId[] {
+    const { ignoreEos, stopTokens } = this.#request;
+    return ignoreEos ? stopTokens : [...new Set([...this.#facts.eosTokens, ...stopTokens])];
+  }
+
+  #finishOf(choice: Choice, finish: Finish | null, matched: string | null): ChoiceFinish {
+    if (matched === null && finish?.kind === "length") return { reason: "length", stopReason: null };
+    const reason = choice.parts.hasCalls ? "calls" : "stop";
+    if (matched !== null || finish?.kind !== "stop") return { reason, stopReason: matched };
+    const isEos = !this.#request.ignoreEos && this.#facts.eosTokens.includes(finish.token);
+    return { reason, stopReason: isEos ? null : finish.token };
   }
 }
 
-function stopTokensOf(request: GenerationRequest, facts: ModelFacts): ReadonlySet<TokenId> {
-  return new Set(request.ignoreEos ? request.stopTokens : [...facts.eosTokens, ...request.stopTokens]);
+/** One continuation: a sequence's tokens in, deltas out. */
+class Choice implements SequenceListener {
+  readonly index: number;
+  readonly parts: PartReader;
+  /** Until it is submitted, null. */
+  id: SequenceId | null = null;
+  isOpen = true;
+  readonly #answer: RunningGeneration;
+  /** Of its prompt. */
+  readonly #isFirst: boolean;
+  readonly #text: ChoiceText;
+
+  constructor(
+    answer: RunningGeneration,
+    index: number,
+    isFirst: boolean,
+    text: ChoiceText,
+    parts: PartReader,
+  ) {
+    this.#answer = answer;
+    this.index = index;
+    this.#isFirst = isFirst;
+    this.#text = text;
+    this.parts = parts;
+  }
+
+  onStarted(cachedTokens: number): void {
+    if (this.isOpen) this.#answer.started(this.#isFirst, cachedTokens);
+  }
+
+  onToken(token: TokenId, logprobs: TokenLogprobs | null): void {
+    if (!this.isOpen) return; // drawn before the fleet heard of the end
+    this.#answer.drew();
+    const { delta, matched } = this.#text.push(token, logprobs);
+    if (delta !== null) this.#answer.delta(this, delta);
+    if (matched !== null && this.isOpen) this.#answer.finished(this, null, matched);
+  }
+
+  onFinish(finish: Finish): void {
+    if (!this.isOpen) return;
+    const isWhole = finish.kind === "stop" || finish.kind === "length";
+    const { delta, matched } = isWhole ? this.#text.end() : { delta: null, matched: null };
+    if (delta !== null) this.#answer.delta(this, delta);
+    if (this.isOpen) this.#answer.finished(this, finish, matched);
+  }
 }
 
-function finishOf(
-  finish: Extract<Finish, { kind: "stop" | "length" }>,
-  matched: string | null,
-  request: GenerationRequest,
-  facts: ModelFacts,
-): ChoiceFinish {
-  if (matched !== null) return { reason: "stop", stopReason: matched };
-  if (finish.kind === "length") return { reason: "length", stopReason: null };
-  const isEos = !request.ignoreEos && facts.eosTokens.includes(finish.token);
-  return { reason: "stop", stopReason: isEos ? null : finish.token };
+/** null: the sequence came to its own end. */
+function failureOf(finish: Finish): AnswerFailure | null {
+  switch (finish.kind) {
+    case "stop":
+    case "length":
+      return null;
+    case "rejected":
+      return { kind: finish.reason, needed: finish.needed, limit: finish.limit };
+    case "failed":
+      return { kind: "engineFailed", message: finish.reason };
+    case "aborted":
+      return { kind: "engineFailed", message: "the server ended the request" };
+  }
 }
 
 /** The 64-bit seed plus the choice's index. */

@@ -1,9 +1,10 @@
 import type { TokenId } from "../../../scheduler/core.ts";
-import type { ChoiceFinish } from "../../answer/generation.ts";
-import { type MessagePart, MessageReader } from "../../answer/message.ts";
+import type { ChoiceFinish, Part } from "../../answer/events.ts";
+import type { WholeChoice } from "../../answer/whole.ts";
+import { type Exchange, respond } from "../respond.ts";
+import { type ChoiceFormat, openaiCodec } from "./codec.ts";
 import { chatLogprobs } from "./logprobs.ts";
 import { chatPromptTokens, expectFits, type PromptServices } from "./prompt.ts";
-import { type AnswerFormat, type Exchange, respond } from "./respond.ts";
 import type { ChatRequest } from "./schema.ts";
 
 /** POST /v1/chat/completions */
@@ -12,84 +13,73 @@ export async function answerChat(
   services: PromptServices,
   request: ChatRequest,
 ): Promise<Response> {
-  const tokens = await chatPromptTokens({ ...request, tools: request.toolUse.tools }, services);
+  const tokens = await chatPromptTokens(request, services);
   expectFits(tokens, request.generation.tokensMax, "messages", services);
-  return respond(exchange, request, [tokens], chatFormat(request, tokens));
+  const codec = openaiCodec(request, chatFormat(request, tokens));
+  return respond(exchange, request.generation, [tokens], codec, request.stream);
 }
 
-function chatFormat(request: ChatRequest, promptTokens: readonly TokenId[]): AnswerFormat {
+function chatFormat(request: ChatRequest, promptTokens: readonly TokenId[]): ChoiceFormat {
   const { returnTokenIds, tokensAsIds } = request;
-  const id = `chatcmpl-${crypto.randomUUID().replaceAll("-", "")}`;
-  const readers = Array.from(
-    { length: request.generation.choices },
-    (_, index) => new MessageReader(request.toolUse, id, index),
-  );
+  const random = crypto.randomUUID().replaceAll("-", "");
+  /** 40 characters at most, as OpenAI's have. */
+  const callId = (choice: number, index: number): string => `call_${random.slice(-24)}_${choice}_${index}`;
   return {
-    id,
+    id: `chatcmpl-${random}`,
     objectName: "chat.completion",
     chunkObjectName: "chat.completion.chunk",
     extras: returnTokenIds ? { prompt_token_ids: promptTokens } : {},
-    choice: (index, { text, tokens, logprobs, finish }) => {
-      const reader = readers[index]!;
-      const message = messageOf([...reader.push(text), ...reader.end()]);
-      return {
-        index,
-        message,
-        logprobs: logprobs === null ? null : chatLogprobs(logprobs, tokensAsIds),
-        finish_reason: reasonOf(finish, reader),
-        stop_reason: finish.stopReason,
-        ...(returnTokenIds ? { token_ids: tokens } : {}),
-      };
-    },
+    whole: (index, choice) => ({
+      index,
+      message: messageOf(choice, (call) => callId(index, call)),
+      logprobs: choice.logprobs === null ? null : chatLogprobs(choice.logprobs, tokensAsIds),
+      finish_reason: reasonOf(choice.finish),
+      stop_reason: choice.finish.stopReason,
+      ...(returnTokenIds ? { token_ids: choice.tokens } : {}),
+    }),
     opening: (index) => {
       const prompt = returnTokenIds ? `,"prompt_token_ids":${JSON.stringify(promptTokens)}` : "";
       return `{"index":${index},"delta":{"role":"assistant","content":""},"finish_reason":null${prompt}}`;
     },
-    delta: (index, { text, tokens, logprobs }) => {
-      const deltas = readers[index]!.push(text).flatMap(deltasOf);
-      if (deltas.length === 0 && (logprobs !== null || returnTokenIds)) deltas.push({ content: "" });
+    delta: ({ choice, parts, tokens, logprobs }) => {
+      const deltas = parts.flatMap((part) => deltasOf(part, (call) => callId(choice, call)));
+      const tellsTokens = returnTokenIds && tokens.length > 0;
+      if (deltas.length === 0 && (logprobs !== null || tellsTokens)) deltas.push({ content: "" });
       return deltas.map((delta, part) => {
         const isFirst = part === 0; // which tells of the tokens
         const told =
           logprobs === null || !isFirst
             ? ""
             : `,"logprobs":${JSON.stringify(chatLogprobs(logprobs, tokensAsIds))}`;
-        const ids = returnTokenIds && isFirst ? `,"token_ids":${JSON.stringify(tokens)}` : "";
-        return `{"index":${index},"delta":${JSON.stringify(delta)}${told},"finish_reason":null${ids}}`;
+        const ids = tellsTokens && isFirst ? `,"token_ids":${JSON.stringify(tokens)}` : "";
+        return `{"index":${choice},"delta":${JSON.stringify(delta)}${told},"finish_reason":null${ids}}`;
       });
     },
-    closing: (index, finish) => {
-      const reader = readers[index]!;
-      const rest = reader.end().flatMap(deltasOf);
-      const reason = JSON.stringify(reasonOf(finish, reader));
-      return [
-        ...rest.map((delta) => `{"index":${index},"delta":${JSON.stringify(delta)},"finish_reason":null}`),
-        `{"index":${index},"delta":{},"finish_reason":${reason},"stop_reason":${JSON.stringify(finish.stopReason)}}`,
-      ];
-    },
+    closing: (index, finish) =>
+      `{"index":${index},"delta":{},"finish_reason":"${reasonOf(finish)}","stop_reason":${JSON.stringify(finish.stopReason)}}`,
   };
 }
 
-/** What is cut off at its length stays "length": there may have been more to come. */
-function reasonOf({ reason }: ChoiceFinish, { hasCalls }: MessageReader): string {
-  return reason === "stop" && hasCalls ? "tool_calls" : reason;
+function reasonOf({ reason }: ChoiceFinish): string {
+  return reason === "calls" ? "tool_calls" : reason;
 }
 
-function messageOf(parts: readonly MessagePart[]): object {
-  const text = parts.map((part) => (part.kind === "text" ? part.text : "")).join("");
-  const calls = parts.flatMap((part) =>
-    part.kind === "call" ? [{ id: part.id, type: "function", function: part.call }] : [],
-  );
+function messageOf({ text, calls }: WholeChoice, idOf: (call: number) => string): object {
   if (calls.length === 0) return { role: "assistant", content: text, refusal: null };
-  return { role: "assistant", content: text === "" ? null : text, refusal: null, tool_calls: calls };
+  const told = calls.map((call, index) => ({ id: idOf(index), type: "function", function: call }));
+  return { role: "assistant", content: text === "" ? null : text, refusal: null, tool_calls: told };
 }
 
 /** Clients want a call's id, type and name once and first, without arguments, and then arguments alone. */
-function deltasOf(part: MessagePart): object[] {
+function deltasOf(part: Part, idOf: (call: number) => string): object[] {
   if (part.kind === "text") return [{ content: part.text }];
-  const { index, id, call } = part;
+  const { index, call } = part;
   return [
-    { tool_calls: [{ index, id, type: "function", function: { name: call.name, arguments: "" } }] },
+    {
+      tool_calls: [
+        { index, id: idOf(index), type: "function", function: { name: call.name, arguments: "" } },
+      ],
+    },
     { tool_calls: [{ index, function: { arguments: call.arguments } }] },
   ];
 }

@@ -1,7 +1,8 @@
 import type { TokenId } from "../../../scheduler/core.ts";
+import { type Exchange, respond } from "../respond.ts";
+import { type ChoiceFormat, openaiCodec } from "./codec.ts";
 import { completionLogprobs } from "./logprobs.ts";
 import { expectFits, type PromptServices, promptTokens } from "./prompt.ts";
-import { type AnswerFormat, type Exchange, respond } from "./respond.ts";
 import type { CompletionRequest } from "./schema.ts";
 
 /** POST /v1/completions. Choices are numbered prompt by prompt. */
@@ -23,14 +24,15 @@ export async function answerCompletion(
       ? prompt
       : services.tokenizer.decode(prompts[index]!, { skipSpecialTokens: false }),
   );
-  return respond(exchange, request, prompts, completionFormat(request, prompts, echoes));
+  const codec = openaiCodec(request, completionFormat(request, prompts, echoes));
+  return respond(exchange, request.generation, prompts, codec, request.stream);
 }
 
 function completionFormat(
   request: CompletionRequest,
   prompts: readonly (readonly TokenId[])[],
   echoes: readonly string[],
-): AnswerFormat {
+): ChoiceFormat {
   const { returnTokenIds, tokensAsIds, echo } = request;
   const promptOf = (index: number) => Math.floor(index / request.generation.choices);
   return {
@@ -38,7 +40,7 @@ function completionFormat(
     objectName: "text_completion",
     chunkObjectName: "text_completion",
     extras: {},
-    choice: (index, { text, tokens, logprobs, finish }) => ({
+    whole: (index, { text, tokens, logprobs, finish }) => ({
       index,
       text: echo ? echoes[promptOf(index)]! + text : text,
       logprobs: logprobs === null ? null : completionLogprobs(logprobs, tokensAsIds),
@@ -52,16 +54,16 @@ function completionFormat(
       const ids = returnTokenIds ? `,"prompt_token_ids":${JSON.stringify(prompts[promptOf(index)])}` : "";
       return `{"index":${index},"text":${JSON.stringify(text)},"logprobs":null,"finish_reason":null${ids}}`;
     },
-    delta: (index, { text, tokens, logprobs }) => {
+    delta: ({ choice, parts, tokens, logprobs }) => {
+      const text = parts.map((part) => (part.kind === "text" ? part.text : "")).join("");
       if (text === "" && logprobs === null && !returnTokenIds) return [];
       const told = logprobs === null ? "null" : JSON.stringify(completionLogprobs(logprobs, tokensAsIds));
       const ids = returnTokenIds ? `,"token_ids":${JSON.stringify(tokens)}` : "";
       return [
-        `{"index":${index},"text":${JSON.stringify(text)},"logprobs":${told},"finish_reason":null${ids}}`,
+        `{"index":${choice},"text":${JSON.stringify(text)},"logprobs":${told},"finish_reason":null${ids}}`,
       ];
     },
-    closing: (index, { reason, stopReason }) => [
+    closing: (index, { reason, stopReason }) =>
       `{"index":${index},"text":"","logprobs":null,"finish_reason":"${reason}","stop_reason":${JSON.stringify(stopReason)}}`,
-    ],
   };
 }

@@ -29,7 +29,7 @@ test("a request that says nothing gets every default", () => {
     messages: [{ role: "user", content: "Hi" }],
     addGenerationPrompt: true,
     templateArguments: {},
-    toolUse: { tools: [], allowsParallel: true },
+    tools: [],
     generation: {
       choices: 1,
       sampling: {
@@ -52,6 +52,7 @@ test("a request that says nothing gets every default", () => {
       includeStopString: false,
       skipSpecialTokens: true,
       shownControlTexts: [],
+      callsMax: 0,
       cacheSalt: "",
     },
     stream: false,

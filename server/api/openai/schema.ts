@@ -3,7 +3,7 @@
  * refused by name; what changes nothing in the answer is accepted and listed in `ignored`.
  */
 
-import type { GenerationRequest } from "../../answer/generation.ts";
+import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, modelNotFound } from "../../http/errors.ts";
 import { toolCallTags } from "../../text/tool-calls.ts";
 import { Fields } from "./fields.ts";
@@ -19,10 +19,7 @@ import { requestLimits } from "./request-limits.ts";
 import { cacheSaltOf, chatLogprobs, samplingOf, stopStringsOf, tokenRange } from "./sampling.ts";
 import type { ServedModel } from "./served-model.ts";
 import { notSupported, settleTheRest } from "./support.ts";
-import { type ToolUse, toolsOf, toolUseOf } from "./tools.ts";
-
-/** What is asked of the generator for each prompt. */
-export type GenerationOptions = Omit<GenerationRequest, "promptTokens" | "tenant">;
+import { toolsOf, toolUseOf } from "./tools.ts";
 
 /** What chat and text completions have in common. */
 export interface CommonRequest {
@@ -43,7 +40,8 @@ export interface ChatRequest extends CommonRequest {
   readonly messages: readonly ChatMessage[];
   readonly addGenerationPrompt: boolean;
   readonly templateArguments: Readonly<Record<string, unknown>>;
-  readonly toolUse: ToolUse;
+  /** As the client wrote them, for the chat template; empty: nothing is called. */
+  readonly tools: readonly object[];
 }
 
 export interface CompletionRequest extends CommonRequest {
@@ -54,7 +52,7 @@ export interface CompletionRequest extends CommonRequest {
 
 export function parseChatRequest(body: Readonly<Record<string, unknown>>, served: ServedModel): ChatRequest {
   const fields = new Fields(body);
-  const { toolUse, ignored: ignoredOfTools } = toolUseOf(fields);
+  const { tools, callsMax, ignored: ignoredOfTools } = toolUseOf(fields);
   if (fields.boolean("echo") === true) throw notSupported("echo", "true");
   const topLogprobs = chatLogprobs(fields);
   const messages = messagesOf(fields);
@@ -64,10 +62,9 @@ export function parseChatRequest(body: Readonly<Record<string, unknown>>, served
   }
   const templateArguments = templateArgumentsOf(fields);
   const tokensMaxNew = fields.integer("max_completion_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
-  const shownControlTexts = toolUse.tools.length > 0 ? toolCallTags : [];
-  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew, shownControlTexts });
+  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew, callsMax });
   const ignored = [...ignoredOfTools, ...common.ignored].slice(0, requestLimits.ignoredNamesMax);
-  return { ...common, messages, addGenerationPrompt, templateArguments, toolUse, ignored };
+  return { ...common, messages, addGenerationPrompt, templateArguments, tools, ignored };
 }
 
 export function parseCompletionRequest(
@@ -89,14 +86,14 @@ export function parseCompletionRequest(
   if (bestOf !== undefined && bestOf !== n) {
     throw badRequest(`best_of other than n (${n}) is not supported, but ${bestOf} was given`, "best_of");
   }
-  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew: undefined, shownControlTexts: [] });
+  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew: undefined, callsMax: 0 });
   return { ...common, prompts, echo, addSpecialTokens };
 }
 
 interface Particulars {
   readonly topLogprobs: number | null;
   readonly tokensMaxNew: number | undefined;
-  readonly shownControlTexts: readonly string[];
+  readonly callsMax: number;
 }
 
 function parseCommon(fields: Fields, served: ServedModel, particulars: Particulars): CommonRequest {
@@ -119,7 +116,8 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
     ignoreEos: fields.boolean("ignore_eos") ?? false,
     includeStopString: fields.boolean("include_stop_str_in_output") ?? false,
     skipSpecialTokens: fields.boolean("skip_special_tokens") ?? true,
-    shownControlTexts: particulars.shownControlTexts,
+    shownControlTexts: particulars.callsMax > 0 ? toolCallTags : [],
+    callsMax: particulars.callsMax,
     cacheSalt: cacheSaltOf(fields),
   };
   const includeUsage = streamOptions?.boolean("include_usage") ?? false;

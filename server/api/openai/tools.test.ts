@@ -24,20 +24,20 @@ describe("what may be called", () => {
       tool({ z: 1, parameters: { b: 1, a: { type: "float128" } }, description: null, strict: false }),
     ];
     for (const more of [{}, { tool_choice: "auto" }, { parallel_tool_calls: true }]) {
-      const { toolUse, ignored } = use({ tools: given, ...more });
-      expect(JSON.stringify(toolUse.tools)).toBe(JSON.stringify(given));
-      expect([toolUse.allowsParallel, ignored]).toEqual([true, []]);
+      const { tools, callsMax, ignored } = use({ tools: given, ...more });
+      expect(JSON.stringify(tools)).toBe(JSON.stringify(given));
+      expect([callsMax, ignored]).toEqual([Number.POSITIVE_INFINITY, []]);
     }
-    expect(use({ tools: given, parallel_tool_calls: false }).toolUse.allowsParallel).toBe(false);
+    expect(use({ tools: given, parallel_tool_calls: false }).callsMax).toBe(1);
   });
 
   test("is nothing without tools and with none chosen; what has no effect then is told", () => {
-    const nothing = { tools: [], allowsParallel: true };
+    const nothing = { tools: [], callsMax: 0 };
     for (const tools of [undefined, null, []]) {
-      expect(use({ tools, tool_choice: "auto" })).toEqual({ toolUse: nothing, ignored: [] });
+      expect(use({ tools, tool_choice: "auto" })).toEqual({ ...nothing, ignored: [] });
     }
     expect(use({ tools: [tool({})], tool_choice: "none", parallel_tool_calls: true })).toEqual({
-      toolUse: nothing,
+      ...nothing,
       ignored: ["tools", "parallel_tool_calls"],
     });
   });
@@ -81,7 +81,7 @@ describe("what may be called", () => {
   });
 
   test("names have 64 characters at most", () => {
-    expect(use({ tools: [tool({ name: "a".repeat(64) })] }).toolUse.tools).toHaveLength(1);
+    expect(use({ tools: [tool({ name: "a".repeat(64) })] }).tools).toHaveLength(1);
     expect(refusalOf(() => use({ tools: [tool({ name: "a".repeat(65) })] }))[1]).toBe(
       "tools[0].function.name",
     );

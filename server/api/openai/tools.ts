@@ -10,8 +10,10 @@ import { requestLimits } from "./request-limits.ts";
 export interface ToolUse {
   /** As the client wrote them, for the chat template; empty: nothing is called and nothing read as a call. */
   readonly tools: readonly object[];
-  /** A choice may hold more than one call. */
-  readonly allowsParallel: boolean;
+  /** Calls per choice at most. */
+  readonly callsMax: number;
+  /** Fields that were given and have no effect. */
+  readonly ignored: string[];
 }
 
 /** A call in an assistant's message, in the shape that chat templates read: arguments are values, not text. */
@@ -21,8 +23,7 @@ export interface PastToolCall {
   readonly function: { readonly name: string; readonly arguments: Readonly<Record<string, unknown>> };
 }
 
-/** `ignored`: fields that were given and have no effect. */
-export function toolUseOf(fields: Fields): { readonly toolUse: ToolUse; readonly ignored: string[] } {
+export function toolUseOf(fields: Fields): ToolUse {
   const choice = fields.raw("tool_choice");
   if (choice !== undefined && choice !== "none" && choice !== "auto") {
     throw badRequest(
@@ -39,7 +40,8 @@ export function toolUseOf(fields: Fields): { readonly toolUse: ToolUse; readonly
     if (choice === "none" && given !== undefined) ignored.push("tools");
     if (parallel !== undefined) ignored.push("parallel_tool_calls");
   }
-  return { toolUse: { tools, allowsParallel: parallel ?? true }, ignored };
+  const callsOfEach = parallel === false ? 1 : Number.POSITIVE_INFINITY;
+  return { tools, callsMax: tools.length > 0 ? callsOfEach : 0, ignored };
 }
 
 function isStrict(tool: object): boolean {

@@ -1,7 +1,5 @@
-import type { ErrorBody } from "./errors.ts";
-
-export interface EventStreamLimits {
-  /** A comment is sent when nothing else was for this long. */
+export interface StreamLimits {
+  /** A sign of life is sent when nothing else was for this long. */
   readonly keepAliveMs: number;
   /** Bytes that may wait for a reader who does not read; more end the stream. */
   readonly pendingBytesMax: number;
@@ -9,25 +7,47 @@ export interface EventStreamLimits {
   readonly stallMs: number;
 }
 
-export interface EventStreamEvents {
+export interface StreamEvents {
   /** The reader does not keep up: produce less. */
   onCongested(): void;
   /** The reader has caught up. */
   onDrained(): void;
-  /** A limit is passed: nothing more may be sent but the `fail` that tells so. */
+  /** A limit is passed: nothing more may be written but a last text that says so. */
   onTooSlow(): void;
   /** Nobody will read any more; the stream is closed. */
   onDisconnected(): void;
 }
 
+/** How a wire format frames a stream. */
+export interface Framing {
+  readonly contentType: string;
+  /** Sent before everything else: headers travel with the first bytes, and this sends them before there is a token. */
+  readonly opening: string;
+  /** Sent when nothing else was for a while. */
+  readonly keepAlive: string;
+}
+
+/** Server-sent events: what opens a stream and keeps it alive are comments. */
+export const sseFraming: Framing = Object.freeze({
+  contentType: "text/event-stream; charset=utf-8",
+  opening: ": open\n\n",
+  keepAlive: ": ping\n\n",
+});
+
+/** One server-sent event. `json` holds no line break, as JSON.stringify writes none. */
+export function sseEvent(json: string): string {
+  return `data: ${json}\n\n`;
+}
+
 /**
- * One response of server-sent events. Text goes straight to the socket, without a queue of ours; what the socket does
- * not take is counted, told to the producer, and bounded in bytes and in time. `end`, `fail` or a disconnect closes it,
- * whatever is sent afterwards is dropped.
+ * One response whose text is written as it comes. It goes straight to the socket, without a queue of ours; what the
+ * socket does not take is counted, told to the producer, and bounded in bytes and in time. `end` or a disconnect closes
+ * it; what is written afterwards is dropped.
  */
-export class EventStream {
-  readonly #limits: EventStreamLimits;
-  readonly #events: EventStreamEvents;
+export class ResponseStream {
+  readonly #framing: Framing;
+  readonly #limits: StreamLimits;
+  readonly #events: StreamEvents;
   /** Written before Bun asked for the body. */
   #early: string[] = [];
   #controller: ReadableStreamDirectController | null = null;
@@ -39,7 +59,8 @@ export class EventStream {
   #keepAlive: ReturnType<typeof setInterval> | undefined;
   #stall: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(signal: AbortSignal, limits: EventStreamLimits, events: EventStreamEvents) {
+  constructor(signal: AbortSignal, framing: Framing, limits: StreamLimits, events: StreamEvents) {
+    this.#framing = framing;
     this.#limits = limits;
     this.#events = events;
     if (signal.aborted) queueMicrotask(() => this.#disconnected());
@@ -50,7 +71,7 @@ export class EventStream {
   response(): Response {
     if (!this.#isClosed)
       this.#keepAlive = setInterval(() => {
-        if (!this.#wroteSinceTick && !this.#isCongested) this.#write(": ping\n\n");
+        if (!this.#wroteSinceTick && !this.#isCongested) this.write(this.#framing.keepAlive);
         this.#wroteSinceTick = false;
       }, this.#limits.keepAliveMs);
     const source: Bun.DirectUnderlyingSource<string> = {
@@ -60,28 +81,18 @@ export class EventStream {
     };
     return new Response(new ReadableStream(source), {
       headers: {
-        "content-type": "text/event-stream; charset=utf-8",
+        "content-type": this.#framing.contentType,
         "cache-control": "no-cache",
         "x-accel-buffering": "no",
       },
     });
   }
 
-  /** One event. `json` holds no line break, as JSON.stringify writes none. */
-  send(json: string): void {
-    this.#write(`data: ${json}\n\n`);
-  }
-
-  /** All is told. */
-  end(): void {
-    this.send("[DONE]");
-    this.#close();
-  }
-
-  /** Ends with an error, which clients throw; the missing [DONE] says that the stream is not whole. */
-  fail(body: ErrorBody): void {
-    this.send(JSON.stringify(body));
-    this.#close();
+  write(text: string): void {
+    if (this.#isClosed || text === "") return;
+    this.#wroteSinceTick = true;
+    if (this.#controller === null) this.#early.push(text);
+    else this.#put(text);
   }
 
   #attach(controller: ReadableStreamDirectController): Promise<void> {
@@ -89,19 +100,11 @@ export class EventStream {
       this.#settle = { resolve, reject };
     });
     this.#controller = controller;
-    // Headers travel with the first bytes; a comment sends them before there is a token.
-    const early = [": open\n\n", ...this.#early].join("");
+    const early = [this.#framing.opening, ...this.#early].join("");
     this.#early = [];
     this.#put(early);
     if (this.#isClosed) this.#finish();
     return closed;
-  }
-
-  #write(text: string): void {
-    if (this.#isClosed) return;
-    this.#wroteSinceTick = true;
-    if (this.#controller === null) this.#early.push(text);
-    else this.#put(text);
   }
 
   #put(text: string): void {
@@ -139,11 +142,12 @@ export class EventStream {
   #disconnected(): void {
     if (this.#isClosed) return;
     this.#isCongested = false;
-    this.#close();
+    this.end();
     this.#events.onDisconnected();
   }
 
-  #close(): void {
+  /** Nothing more will be written. */
+  end(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
     clearInterval(this.#keepAlive);

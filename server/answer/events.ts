@@ -1,0 +1,59 @@
+import type { TokenId } from "../../scheduler/core.ts";
+import type { ToolCall } from "../text/tool-calls.ts";
+import type { TokenEntry } from "./choice-text.ts";
+
+/**
+ * What happens to an answer, in the order in which it happens: the one language between what generates and what writes
+ * to a client. Choices are numbered through, prompt by prompt. Nothing here belongs to a wire format; a codec in api/
+ * turns events into a body or a stream.
+ *
+ * `started` comes once, if at all; each choice has its deltas and then one `finish`; the last event is `done` or
+ * `failed`, exactly one of them.
+ */
+export type AnswerEvent =
+  /** The first of its sequences was admitted: computing has begun. */
+  | { readonly kind: "started" }
+  | Delta
+  | ({ readonly kind: "finish"; readonly choice: number } & ChoiceFinish)
+  | { readonly kind: "done"; readonly usage: Usage }
+  | { readonly kind: "failed"; readonly failure: AnswerFailure };
+
+/** What became certain of one choice: parts, in order, and the tokens they came from. */
+export interface Delta {
+  readonly kind: "delta";
+  readonly choice: number;
+  /** Empty when tokens gave nothing to show. */
+  readonly parts: readonly Part[];
+  readonly tokens: readonly TokenId[];
+  /** One entry per token; null when the request asked for none. */
+  readonly logprobs: readonly TokenEntry[] | null;
+}
+
+/** A piece of an answer. Text may go on in the next part; a call is whole. */
+export type Part =
+  | { readonly kind: "text"; readonly text: string }
+  /** `index` counts the calls of the choice: 0, 1, 2 … */
+  | { readonly kind: "call"; readonly index: number; readonly call: ToolCall };
+
+export interface ChoiceFinish {
+  /** `calls`: the model ended its answer, which holds calls. What was cut off at its length is `length`. */
+  readonly reason: "stop" | "length" | "calls";
+  /** The stop string or the stop token that ended the choice; null for the model's own end or the length. */
+  readonly stopReason: string | TokenId | null;
+}
+
+export interface Usage {
+  readonly promptTokens: number;
+  /** Over all choices, end tokens included. */
+  readonly completionTokens: number;
+  /** Prompt tokens whose keys and values were there already, of the first choice of each prompt. */
+  readonly cachedTokens: number;
+}
+
+/** Why an answer came to nothing (more). Messages are fit for the client. */
+export type AnswerFailure =
+  | { readonly kind: "neverFits"; readonly needed: number; readonly limit: number }
+  | { readonly kind: "queueFull"; readonly needed: number; readonly limit: number }
+  | { readonly kind: "engineFailed"; readonly message: string }
+  /** Ended by `Generation.abort`. */
+  | { readonly kind: "aborted"; readonly by: "reader" | "server" };

@@ -1,0 +1,58 @@
+import type { TokenId } from "../../scheduler/core.ts";
+import type { ToolCall } from "../text/tool-calls.ts";
+import type { TokenEntry } from "./choice-text.ts";
+import type { AnswerEvent, ChoiceFinish, Usage } from "./events.ts";
+
+/** A choice when everything of it is known. */
+export interface WholeChoice {
+  readonly text: string;
+  readonly calls: readonly ToolCall[];
+  readonly tokens: readonly TokenId[];
+  /** null when the request asked for none. */
+  readonly logprobs: readonly TokenEntry[] | null;
+  readonly finish: ChoiceFinish;
+}
+
+/** An answer when everything of it is known. */
+export interface WholeAnswer {
+  readonly choices: readonly WholeChoice[];
+  readonly usage: Usage;
+}
+
+interface Gathered {
+  text: string;
+  readonly calls: ToolCall[];
+  readonly tokens: TokenId[];
+  readonly logprobs: TokenEntry[] | null;
+  finish: ChoiceFinish;
+}
+
+/** Gathers an answer's events until it is done. */
+export class Gatherer {
+  readonly #choices: readonly Gathered[];
+
+  constructor(choices: number, wantsLogprobs: boolean) {
+    this.#choices = Array.from({ length: choices }, () => ({
+      text: "",
+      calls: [],
+      tokens: [],
+      logprobs: wantsLogprobs ? [] : null,
+      finish: { reason: "stop", stopReason: null },
+    }));
+  }
+
+  /** The answer with its last event, before that null. */
+  take(event: AnswerEvent): WholeAnswer | null {
+    if (event.kind === "done") return { choices: this.#choices, usage: event.usage };
+    if (event.kind === "finish") this.#choices[event.choice]!.finish = event;
+    if (event.kind !== "delta") return null;
+    const choice = this.#choices[event.choice]!;
+    for (const part of event.parts) {
+      if (part.kind === "text") choice.text += part.text;
+      else choice.calls.push(part.call);
+    }
+    choice.tokens.push(...event.tokens);
+    choice.logprobs?.push(...(event.logprobs ?? []));
+    return null;
+  }
+}

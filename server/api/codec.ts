@@ -1,0 +1,18 @@
+import type { AnswerEvent, Usage } from "../answer/events.ts";
+import type { WholeAnswer } from "../answer/whole.ts";
+import type { ApiError } from "../http/errors.ts";
+import type { Framing } from "../http/stream.ts";
+
+/** An answer's events, but for its failure, which becomes an HTTP error or the end of a stream. */
+export type ShownEvent = Exclude<AnswerEvent, { readonly kind: "failed" }>;
+
+/** Writes one answer in one wire format. Made for each request. */
+export interface Codec {
+  readonly framing: Framing;
+  /** The answer as one JSON body. */
+  body(answer: WholeAnswer): object;
+  /** The text of a stream for one event; "" for none. `answer.usage` is that of the moment. */
+  chunk(event: ShownEvent, answer: { readonly usage: Usage }): string;
+  /** The last text of a stream that fails. */
+  failure(error: ApiError): string;
+}

@@ -1,0 +1,75 @@
+import type { ChoiceFinish, Delta, Usage } from "../../answer/events.ts";
+import type { WholeChoice } from "../../answer/whole.ts";
+import { errorBody } from "../../http/errors.ts";
+import { sseEvent, sseFraming } from "../../http/stream.ts";
+import type { Codec } from "../codec.ts";
+import type { CommonRequest } from "./schema.ts";
+
+/** How a choice looks on one route: in a body, and as JSON in a stream's chunks. */
+export interface ChoiceFormat {
+  readonly id: string;
+  readonly objectName: string;
+  readonly chunkObjectName: string;
+  /** Fields of the body besides id, object, created, model, choices and usage. */
+  readonly extras: object;
+  whole(index: number, choice: WholeChoice): object;
+  /** Before the choice's first text; null for nothing. */
+  opening(index: number): string | null;
+  delta(delta: Delta): readonly string[];
+  closing(index: number, finish: ChoiceFinish): string;
+}
+
+/** What chat and text completions have in common on the wire: objects with `choices`, and streams that end with [DONE]. */
+export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec {
+  const { id, chunkObjectName: object } = format;
+  const { model, includeUsage, continuousUsage } = request;
+  const created = Math.floor(Date.now() / 1000);
+  const head = `${JSON.stringify({ id, object, created, model }).slice(0, -1)},"choices":[`;
+  const noUsage = includeUsage ? `],"usage":null}` : "]}";
+  const opened = new Set<number>();
+  const openingOf = (index: number): readonly string[] => {
+    if (opened.has(index)) return [];
+    opened.add(index);
+    return [format.opening(index) ?? []].flat();
+  };
+  return {
+    framing: sseFraming,
+    body: ({ choices, usage }) => ({
+      id,
+      object: format.objectName,
+      created,
+      model,
+      choices: choices.map((choice, index) => format.whole(index, choice)),
+      usage: usageJson(usage),
+      ...format.extras,
+    }),
+    chunk: (event, answer) => {
+      switch (event.kind) {
+        case "started":
+          return "";
+        case "delta":
+        case "finish": {
+          const tail = continuousUsage ? `],"usage":${JSON.stringify(usageJson(answer.usage))}}` : noUsage;
+          const told = event.kind === "delta" ? format.delta(event) : [format.closing(event.choice, event)];
+          const choices = [...openingOf(event.choice), ...told];
+          return choices.map((choice) => sseEvent(head + choice + tail)).join("");
+        }
+        case "done": {
+          const last = `${head}],"usage":${JSON.stringify(usageJson(event.usage))}}`;
+          return (includeUsage ? sseEvent(last) : "") + sseEvent("[DONE]");
+        }
+      }
+    },
+    // Clients throw it; the missing [DONE] says that the stream is not whole.
+    failure: (error) => sseEvent(JSON.stringify(errorBody(error))),
+  };
+}
+
+function usageJson(usage: Usage): object {
+  return {
+    prompt_tokens: usage.promptTokens,
+    completion_tokens: usage.completionTokens,
+    total_tokens: usage.promptTokens + usage.completionTokens,
+    prompt_tokens_details: { cached_tokens: usage.cachedTokens },
+  };
+}

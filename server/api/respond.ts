@@ -1,0 +1,167 @@
+import type { AnswerFailure } from "../answer/events.ts";
+import type { Generation, GenerationOptions, GenerationRequest, Generator } from "../answer/generation.ts";
+import { Gatherer, type WholeAnswer } from "../answer/whole.ts";
+import { ApiError, badRequest, engineError, unavailable } from "../http/errors.ts";
+import type { Lifecycle } from "../http/lifecycle.ts";
+import { AnswerMeasures } from "../http/measure.ts";
+import { ResponseStream, type StreamLimits } from "../http/stream.ts";
+import type { Telemetry } from "../http/telemetry.ts";
+import type { Codec, ShownEvent } from "./codec.ts";
+
+export interface RespondLimits extends StreamLimits {
+  /** How long a stream may wait for admission before its headers are sent. Refusals within it have their own status. */
+  readonly commitMs: number;
+}
+
+/** What one HTTP request brings along. */
+export interface Exchange {
+  readonly signal: AbortSignal;
+  /** When its head arrived, on the clock of `performance.now()`. */
+  readonly arrivedMs: number;
+  /** Who asks; "" is everybody without a name. */
+  readonly tenant: string;
+  readonly services: {
+    readonly generator: Generator;
+    readonly lifecycle: Lifecycle;
+    readonly telemetry: Telemetry;
+  };
+  readonly limits: RespondLimits;
+}
+
+/** Answers with one JSON body or with a stream. */
+export function respond(
+  exchange: Exchange,
+  options: GenerationOptions,
+  prompts: GenerationRequest["prompts"],
+  codec: Codec,
+  isStream: boolean,
+): Promise<Response> {
+  exchange.services.lifecycle.expectReady(); // tokenising may have taken a while
+  const request = { ...options, prompts, tenant: exchange.tenant };
+  return isStream ? answerStream(exchange, request, codec) : answerWhole(exchange, request, codec);
+}
+
+async function answerWhole(exchange: Exchange, request: GenerationRequest, codec: Codec): Promise<Response> {
+  const done = Promise.withResolvers<WholeAnswer>();
+  const wantsLogprobs = request.sampling.topLogprobs !== null;
+  const gatherer = new Gatherer(request.prompts.length * request.choices, wantsLogprobs);
+  const onEvent = (event: ShownEvent): void => {
+    const whole = gatherer.take(event);
+    if (whole !== null) done.resolve(whole);
+  };
+  const answer = new Answer(exchange, request, onEvent, done.reject);
+  const { signal } = exchange;
+  if (signal.aborted) answer.abort(clientGone());
+  else signal.addEventListener("abort", () => answer.abort(clientGone()), { once: true });
+  return Response.json(codec.body(await done.promise));
+}
+
+/** Responds as soon as it is known that the status is 200. */
+async function answerStream(exchange: Exchange, request: GenerationRequest, codec: Codec): Promise<Response> {
+  const committed = Promise.withResolvers<void>();
+  const onEvent = (event: ShownEvent): void => {
+    if (event.kind === "started" || event.kind === "done") committed.resolve();
+    stream.write(codec.chunk(event, answer));
+    if (event.kind === "done") stream.end();
+  };
+  const onFailed = (error: ApiError): void => {
+    committed.reject(error); // changes nothing once it is committed
+    stream.write(codec.failure(error));
+    stream.end();
+  };
+  const answer = new Answer(exchange, request, onEvent, onFailed);
+  const stream = new ResponseStream(exchange.signal, codec.framing, exchange.limits, {
+    onCongested: () => answer.pause(),
+    onDrained: () => answer.resume(),
+    onTooSlow: () => answer.abort(tooSlow()),
+    onDisconnected: () => answer.abort(clientGone()),
+  });
+  const patience = setTimeout(committed.resolve, exchange.limits.commitMs);
+  try {
+    await committed.promise;
+  } finally {
+    clearTimeout(patience);
+  }
+  return stream.response();
+}
+
+/** A generation for one HTTP request: counted as in flight and measured until its last event. */
+class Answer {
+  readonly #generation: Generation;
+  /** Why it was ended from here. */
+  #error: ApiError | null = null;
+
+  constructor(
+    { services, arrivedMs }: Exchange,
+    request: GenerationRequest,
+    onEvent: (event: ShownEvent) => void,
+    onFailed: (error: ApiError) => void,
+  ) {
+    const { generator, lifecycle, telemetry } = services;
+    const measures = new AnswerMeasures(telemetry, request, arrivedMs);
+    const untrack = lifecycle.track({ cut: (error) => this.#end(error, "server") });
+    this.#generation = generator.generate(request, (event) => {
+      measures.note(event, this);
+      if (event.kind === "done" || event.kind === "failed") untrack();
+      if (event.kind === "failed") onFailed(this.#error ?? errorOf(event.failure, lifecycle));
+      else onEvent(event);
+    });
+  }
+
+  get usage() {
+    return this.#generation.usage;
+  }
+
+  /** The reader is gone, or must go. */
+  abort(error: ApiError): void {
+    this.#end(error, "reader");
+  }
+
+  pause(): void {
+    this.#generation.pause();
+  }
+
+  resume(): void {
+    this.#generation.resume();
+  }
+
+  #end(error: ApiError, by: "reader" | "server"): void {
+    this.#error ??= error;
+    this.#generation.abort(by);
+  }
+}
+
+const overloadedRetrySeconds = 2;
+
+function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError {
+  switch (failure.kind) {
+    case "neverFits":
+      return badRequest(
+        `The request needs room for ${failure.needed} tokens, but this server has room for ${failure.limit}.`,
+        undefined,
+        "context_length_exceeded",
+      );
+    case "queueFull":
+      return unavailable(
+        "server_overloaded",
+        `the queue is full: it holds ${failure.limit} requests at most`,
+        overloadedRetrySeconds,
+      );
+    case "engineFailed":
+      // The request is to blame unless the engine is gone with everything on it: then another try may well do.
+      return lifecycle.state === "lost" ? lifecycle.refusal()! : engineError(failure.message);
+    case "aborted":
+      return clientGone();
+  }
+}
+
+/** Nobody reads this answer; the status is the one that proxies log for it. */
+function clientGone(): ApiError {
+  return new ApiError(499, "client_error", "the client went away");
+}
+
+function tooSlow(): ApiError {
+  return new ApiError(408, "timeout_error", "the answer was not read as fast as it must be", {
+    apiCode: "slow_reader",
+  });
+}

@@ -1,0 +1,76 @@
+import type { AnswerEvent } from "../answer/events.ts";
+import type { Generation, GenerationRequest } from "../answer/generation.ts";
+import type { Telemetry } from "./telemetry.ts";
+
+/** Measures one answer by its events: what its client waits for, and how long it is. */
+export class AnswerMeasures {
+  readonly #telemetry: Telemetry;
+  readonly #arrivedMs: number;
+  readonly #lastTokenMs: number[] = [];
+  /** Tokens told, per choice. */
+  readonly #tokens: number[];
+  #startedMs: number | null = null;
+  #firstTokenMs: number | null = null;
+  #choicesOpen: number;
+
+  /** `arrivedMs`: when the request's head arrived, on the clock of `performance.now()`. */
+  constructor(telemetry: Telemetry, request: GenerationRequest, arrivedMs: number) {
+    this.#telemetry = telemetry;
+    this.#arrivedMs = arrivedMs;
+    this.#choicesOpen = request.prompts.length * request.choices;
+    this.#tokens = new Array<number>(this.#choicesOpen).fill(0);
+    for (const prompt of request.prompts) {
+      telemetry.observeRequest("promptTokens", prompt.length);
+      telemetry.observeRequest("choices", request.choices);
+      if (request.tokensMax !== null) telemetry.observeRequest("tokensMax", request.tokensMax);
+    }
+  }
+
+  note(event: AnswerEvent, { usage }: Pick<Generation, "usage">): void {
+    const nowMs = performance.now();
+    if (event.kind === "delta") this.#delta(event.choice, event.tokens.length, nowMs);
+    else if (event.kind === "started") {
+      this.#startedMs = nowMs;
+      this.#observeSeconds("queue", nowMs - this.#arrivedMs);
+    } else if (event.kind === "finish") {
+      this.#choicesOpen--;
+      this.#telemetry.countFinished(event.reason === "calls" ? "stop" : event.reason);
+    } else {
+      if (event.kind === "failed")
+        this.#failed(event.failure.kind === "aborted" && event.failure.by === "reader");
+      this.#ended(usage.completionTokens, nowMs);
+    }
+  }
+
+  /** Text that came of several tokens counts once, with its share of the time per token. */
+  #delta(choice: number, tokens: number, nowMs: number): void {
+    const lastMs = this.#lastTokenMs[choice];
+    if (lastMs !== undefined && tokens > 0) {
+      this.#observeSeconds("betweenTokens", (nowMs - lastMs) / tokens);
+      this.#observeSeconds("betweenTokensFine", (nowMs - lastMs) / tokens);
+    }
+    this.#lastTokenMs[choice] = nowMs;
+    this.#tokens[choice]! += tokens;
+    if (this.#firstTokenMs !== null) return;
+    this.#firstTokenMs = nowMs;
+    this.#observeSeconds("firstToken", nowMs - this.#arrivedMs);
+    this.#observeSeconds("firstTokenFine", nowMs - this.#arrivedMs);
+    this.#observeSeconds("prefill", nowMs - (this.#startedMs ?? nowMs));
+  }
+
+  #failed(isReaderGone: boolean): void {
+    this.#telemetry.countFinished(isReaderGone ? "abort" : "error", this.#choicesOpen);
+  }
+
+  #ended(completionTokens: number, nowMs: number): void {
+    this.#observeSeconds("endToEnd", nowMs - this.#arrivedMs);
+    this.#telemetry.observeRequest("generationTokens", completionTokens);
+    this.#telemetry.observeRequest("longestChoice", Math.max(0, ...this.#tokens));
+    if (this.#startedMs !== null) this.#observeSeconds("inference", nowMs - this.#startedMs);
+    if (this.#firstTokenMs !== null) this.#observeSeconds("decode", nowMs - this.#firstTokenMs);
+  }
+
+  #observeSeconds(name: Parameters<Telemetry["observeRequest"]>[0], ms: number): void {
+    this.#telemetry.observeRequest(name, ms / 1000);
+  }
+}
