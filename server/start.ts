@@ -7,22 +7,25 @@ import type { EngineId } from "../scheduler/core.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
 import { Generator } from "./answer/generation.ts";
+import { routesOf } from "./api/routes.ts";
 import { demoModelFolder } from "./assets.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import { chooseBackend, type NativeChoice } from "./engines/backend.ts";
 import { chooseContext, modelNames, planProblem, planServing, type ServingPlan } from "./engines/plan.ts";
 import type { DeviceSetup, LoadProgress } from "./engines/protocol.ts";
-import { startEngines } from "./engines/start.ts";
-import { createApp } from "./http/app.ts";
+import { type RunningEngines, startEngines } from "./engines/start.ts";
+import { type App, createApp } from "./http/app.ts";
 import { ApiKeys } from "./http/auth.ts";
 import { Lifecycle } from "./http/lifecycle.ts";
 import { LifetimeLoads } from "./http/lifetime-loads.ts";
+import { defaultHttpLimits } from "./http/limits.ts";
 import { listen } from "./http/listen.ts";
 import { PlacementLog } from "./http/state.ts";
 import { Telemetry } from "./http/telemetry.ts";
 import { Encoder } from "./text/encoder.ts";
 import { openTemplateSource, openTokenizer } from "./text/model-text.ts";
 import { ChatTemplate } from "./text/template.ts";
+import type { Tokenizer } from "./text/tokenizer.ts";
 import { version } from "./version.ts";
 
 export interface StartEvents {
@@ -68,86 +71,32 @@ export async function startServer(
 ): Promise<RunningServer> {
   const keys = openKeys(config);
   const modelDir = dir ?? (await demoModelFolder());
-  const { names, folder, contextMax, engines, device } =
+  const prepared =
     config.device.kind === "simulated"
       ? prepareSimulated(config, modelDir, config.device.engines)
       : await prepareNative(config, modelDir, config.device, events);
-  const tokenizer = openTokenizer(modelDir);
-  const templateSource = openTemplateSource(modelDir);
+  const text = openText(modelDir);
 
   const lifecycle = new Lifecycle("loading");
   const server = listen(config, lifecycle);
   const lost = Promise.withResolvers<string>();
-  const placements = new PlacementLog();
-  let telemetry: Telemetry | null = null;
-  let lifetime: LifetimeLoads | null = null;
-  const running = await startEngines(
-    {
-      workerUrl: new URL("./engines/worker.ts", import.meta.url).href,
-      engines,
-      device,
-      policy: ours(config.tbtMs > 0 ? config.tbtMs : null),
-      options: { queueMax: config.queueMax },
-      record: config.record,
-    },
-    {
-      onProgress: events.onProgress,
-      onReport: (engine, { load }) => telemetry?.observeStep(engine, load),
-      onPlacement: (sequence, placement) => {
-        placements.note(sequence, placement);
-        telemetry?.countPlacement(placement.engine, placement.reason);
-      },
-      onLost: (engine, reason, isComing) => events.onLost?.(engine, reason, isComing),
-      onReplaced: (engine) => {
-        lifetime?.replaced(engine);
-        telemetry?.countRestart(engine);
-        events.onReplaced?.(engine);
-      },
-      onAllLost: (reason) => {
-        lifecycle.becomeLost(reason);
-        lost.resolve(reason);
-      },
-    },
-  ).catch(async (error: Error) => {
+  const watched = await startWatchedEngines(config, prepared, events, (reason) => {
+    lifecycle.becomeLost(reason);
+    lost.resolve(reason);
+  }).catch(async (error: Error) => {
     await server.stop(true);
     if (error instanceof ConfigError) throw error;
     throw new ConfigError(`The model cannot be loaded: ${error.message}`);
   });
-  const { fleet, specs } = running;
-  lifetime = new LifetimeLoads(() => fleet.loads());
-  const loads = lifetime.loads.bind(lifetime);
-  const { predictionErrors } = running;
-  telemetry = new Telemetry({ modelName: names[0]!, version, specs, loads, predictionErrors });
-
-  const encoder = new Encoder(tokenizer, modelDir, new URL("./text/worker.ts", import.meta.url).href);
-  const app = createApp({
-    fleet: { loads },
-    specs,
-    placements,
-    generator: new Generator(fleet, tokenizer, { contextMax, eosTokens: folder.eosTokens }),
-    tokenizer,
-    encoder,
-    template: templateSource === null ? null : new ChatTemplate(templateSource, tokenizer.controlTexts),
-    telemetry,
-    lifecycle,
-    keys,
-    model: {
-      names,
-      contextMax,
-      vocabSize: folder.config.shape.vocab,
-      generationDefaults: folder.generationDefaults,
-    },
-    version,
-    loopbackOnly: isLoopback(config.host),
-  });
+  const app = openApp(config, prepared, { ...text, ...watched, lifecycle, keys });
   app.server = server;
   server.reload({ fetch: app.fetch });
   lifecycle.becomeReady();
 
   return {
     url: server.url.origin,
-    model: names[0]!,
-    packedNote: running.packedNote,
+    model: prepared.names[0]!,
+    packedNote: watched.engines.packedNote,
     get active() {
       return lifecycle.active;
     },
@@ -161,11 +110,101 @@ export async function startServer(
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
       ]);
       await server.stop(true);
-      encoder.close();
-      await running.close();
+      text.encoder.close();
+      await watched.engines.close();
       return cut;
     },
   };
+}
+
+/** What turns text into tokens and back. */
+interface TextServices {
+  readonly tokenizer: Tokenizer;
+  readonly encoder: Encoder;
+  readonly template: ChatTemplate | null;
+}
+
+function openText(modelDir: string): TextServices {
+  const tokenizer = openTokenizer(modelDir);
+  const source = openTemplateSource(modelDir);
+  return {
+    tokenizer,
+    encoder: new Encoder(tokenizer, modelDir, new URL("./text/worker.ts", import.meta.url).href),
+    template: source === null ? null : new ChatTemplate(source, tokenizer.controlTexts),
+  };
+}
+
+/** Engines, and what watches them. */
+interface WatchedEngines {
+  readonly engines: RunningEngines;
+  readonly telemetry: Telemetry;
+  readonly placements: PlacementLog;
+  /** Loads whose totals count all lives of an engine. */
+  readonly lifetime: LifetimeLoads;
+}
+
+async function startWatchedEngines(
+  config: Config,
+  { names, engines: count, device }: Prepared,
+  events: StartEvents,
+  onAllLost: (reason: string) => void,
+): Promise<WatchedEngines> {
+  const watched = Promise.withResolvers<WatchedEngines>();
+  const workerUrl = new URL("./engines/worker.ts", import.meta.url).href;
+  const policy = ours(config.tbtMs > 0 ? config.tbtMs : null);
+  const options = { queueMax: config.queueMax };
+  const { record } = config;
+  await startEngines(
+    { workerUrl, engines: count, device, policy, options, record },
+    events.onProgress,
+    (engines) => {
+      const { fleet, specs, predictionErrors } = engines;
+      const lifetime = new LifetimeLoads(() => fleet.loads());
+      const loads = () => lifetime.loads();
+      const telemetry = new Telemetry({ modelName: names[0]!, version, specs, loads, predictionErrors });
+      const placements = new PlacementLog();
+      watched.resolve({ engines, telemetry, placements, lifetime });
+      return {
+        onReport: (engine, { load }) => telemetry.observeStep(engine, load),
+        onPlacement: (sequence, placement) => {
+          placements.note(sequence, placement);
+          telemetry.countPlacement(placement.engine, placement.reason);
+        },
+        onLost: (engine, reason, isComing) => events.onLost?.(engine, reason, isComing),
+        onReplaced: (engine) => {
+          lifetime.replaced(engine);
+          telemetry.countRestart(engine);
+          events.onReplaced?.(engine);
+        },
+        onAllLost,
+      };
+    },
+  );
+  return await watched.promise;
+}
+
+function openApp(
+  config: Config,
+  { names, folder, contextMax }: Prepared,
+  deps: TextServices & WatchedEngines & { readonly lifecycle: Lifecycle; readonly keys: ApiKeys },
+): App {
+  const { engines, lifetime, telemetry, lifecycle, keys, tokenizer } = deps;
+  const limits = defaultHttpLimits;
+  const routes = routesOf({
+    ...deps,
+    fleet: lifetime,
+    specs: engines.specs,
+    generator: new Generator(engines.fleet, tokenizer, { contextMax, eosTokens: folder.eosTokens }),
+    model: {
+      names,
+      contextMax,
+      vocabSize: folder.config.shape.vocab,
+      generationDefaults: folder.generationDefaults,
+    },
+    version,
+    limits,
+  });
+  return createApp({ routes, telemetry, lifecycle, keys, loopbackOnly: isLoopback(config.host), limits });
 }
 
 function openKeys(config: Config): ApiKeys {

@@ -3,15 +3,13 @@ import type { Generation, GenerationOptions, GenerationRequest, Generator } from
 import { Gatherer, type WholeAnswer } from "../answer/whole.ts";
 import { ApiError, badRequest, engineError, unavailable } from "../http/errors.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
+import type { HttpLimits } from "../http/limits.ts";
 import { AnswerMeasures } from "../http/measure.ts";
 import { ResponseStream, type StreamLimits } from "../http/stream.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
 
-export interface RespondLimits extends StreamLimits {
-  /** How long a stream may wait for admission before its headers are sent. Refusals within it have their own status. */
-  readonly commitMs: number;
-}
+export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
 
 /** What one HTTP request brings along. */
 export interface Exchange {

@@ -51,72 +51,32 @@ export function planServing(
 ): ServingPlan {
   const machine = library.machineProbe();
   const gpus = (backend.gpus ?? []).map((gpu) => library.deviceProbe(gpu));
-  const isGpu = backend.gpus !== null;
   const folder = openModelFolder(dir);
   const contextMax = chooseContext(config, folder);
+  const compute = planCompute(config, backend, folder, machine);
   const shape = { ...folder.config.shape, contextMax };
-  const { engines } = backend;
-  const threads = chooseThreads(config, machine);
-  if (!isGpu && engines > threads) {
+  const engineBytes = gpus.map(({ memoryFreeBytes }) => memoryFreeBytes);
+  if (backend.gpus === null) engineBytes.push(machine.memoryFreeBytes / backend.engines);
+  const sizes = planSizes(config, backend, library, shape, compute, Math.min(...engineBytes));
+  if (backend.gpus !== null && sizes.weightBytes > machine.memoryFreeBytes) {
     throw new ConfigError(
-      `--device cpu:${engines} asks for ${engines} engines, but there are ${threads} threads to share; use fewer engines or more --threads.`,
-    );
-  }
-
-  const numbers = isGpu ? chooseGpuCompute(config) : chooseCompute(config, folder);
-  const formats = formatsOf(folder.tensors, shape.layers, chooseQuant(config, isGpu), numbers);
-  const kv = chooseKv(config, isGpu, numbers);
-  const compute: ComputeOptions = { compute: numbers, isa: "auto", threads, formats, kv };
-  const withRoomFor = (stepChunksMax: number) => ({
-    threads: isGpu ? 1 : Math.max(1, Math.floor(threads / engines)),
-    pageTokens: PAGE_TOKENS,
-    stepTokensMax: config.stepTokens,
-    stepChunksMax,
-    topLogprobsMax: TOP_LOGPROBS_MAX,
-    gemm: chooseGemm(config, isGpu),
-  });
-  const [firstGpu = 0] = backend.gpus ?? [];
-  const enginePlan = (limits: ReturnType<typeof withRoomFor>) =>
-    library.enginePlan(shape, compute, { ...limits, pages: 1, device: firstGpu });
-  const cublaslt =
-    config.gemm === "cublaslt" ? onGpu("--gemm cublaslt: ", "", () => library.cublasltProbe(firstGpu)) : null;
-  const plan = () => {
-    const freeBytes = isGpu
-      ? gpus.map(({ memoryFreeBytes }) => memoryFreeBytes)
-      : [machine.memoryFreeBytes / engines];
-    const sequences = chooseSequences(
-      config,
-      (count) => enginePlan(withRoomFor(count)).workspaceBytes,
-      Math.min(...freeBytes),
-    );
-    const perEngine = withRoomFor(sequences);
-    return { perEngine, ...library.modelPlan(shape, compute, PAGE_TOKENS), ...enginePlan(perEngine) };
-  };
-  const { perEngine, weightBytes, pageBytes, workspaceBytes, copyBytes } = isGpu
-    ? onGpu(`--device ${backend.kind}: `, "; use --device cpu", plan)
-    : plan();
-  if (isGpu && weightBytes > machine.memoryFreeBytes) {
-    throw new ConfigError(
-      `On their way to the GPU the weights take ${formatBytes(weightBytes)} of the machine's memory, and ${formatBytes(machine.memoryFreeBytes)} are free.`,
+      `On their way to the GPU the weights take ${formatBytes(sizes.weightBytes)} of the machine's memory, and ${formatBytes(machine.memoryFreeBytes)} are free.`,
     );
   }
   // Asked for again: cuBLASLt has taken memory of a GPU by now.
-  const freeBytes = isGpu
-    ? backend.gpus.map((gpu) => library.deviceProbe(gpu).memoryFreeBytes)
-    : [machine.memoryFreeBytes];
+  const leftBytes = backend.gpus?.map((gpu) => library.deviceProbe(gpu).memoryFreeBytes);
   const memory = planMemory({
     compute: compute.compute,
-    isRounded: formats.some((format) => format !== matrixFormats.plain),
-    weightBytes: isGpu ? copyBytes : weightBytes,
-    pageBytes,
+    isRounded: (compute.formats ?? []).some((format) => format !== matrixFormats.plain),
+    weightBytes: backend.gpus === null ? sizes.weightBytes : sizes.copyBytes,
+    pageBytes: sizes.pageBytes,
     pageTokens: PAGE_TOKENS,
-    workspaceBytes,
-    engines: isGpu ? 1 : engines,
+    workspaceBytes: sizes.workspaceBytes,
+    engines: backend.gpus === null ? backend.engines : 1,
     contextMax,
-    availableBytes: Math.min(...freeBytes),
+    availableBytes: Math.min(...(leftBytes ?? [machine.memoryFreeBytes])),
     kvBytes: config.kvCacheGib > 0 ? (config.kvCacheGib * 2 ** 30) / Math.max(1, gpus.length) : null,
   });
-  const limits = { ...perEngine, pages: memory.kind === "fits" ? memory.pages : 0 };
   return {
     names: modelNames(config, folder),
     folder,
@@ -124,11 +84,77 @@ export function planServing(
     backend,
     gpus,
     compute,
-    packedFolders: packedFolders(config, folder, weightBytes),
-    cublaslt,
-    limits,
+    packedFolders: packedFolders(config, folder, sizes.weightBytes),
+    cublaslt: sizes.cublaslt,
+    limits: { ...sizes.perEngine, pages: memory.kind === "fits" ? memory.pages : 0 },
     contextMax,
     memory,
+  };
+}
+
+/** Which numbers the model is computed in, and by how many threads. */
+function planCompute(
+  config: Config,
+  backend: Backend,
+  folder: ModelFolder,
+  machine: Machine,
+): ComputeOptions {
+  const isGpu = backend.gpus !== null;
+  const threads = chooseThreads(config, machine);
+  if (!isGpu && backend.engines > threads) {
+    throw new ConfigError(
+      `--device cpu:${backend.engines} asks for ${backend.engines} engines, but there are ${threads} threads to share; use fewer engines or more --threads.`,
+    );
+  }
+  const numbers = isGpu ? chooseGpuCompute(config) : chooseCompute(config, folder);
+  const { layers } = folder.config.shape;
+  const formats = formatsOf(folder.tensors, layers, chooseQuant(config, isGpu), numbers);
+  return { compute: numbers, isa: "auto", threads, formats, kv: chooseKv(config, isGpu, numbers) };
+}
+
+/** What the library says of a model and of an engine with limits that it chose. */
+interface Sizes extends ReturnType<NativeLibrary["modelPlan"]>, ReturnType<NativeLibrary["enginePlan"]> {
+  /** But for its pages. */
+  readonly perEngine: Omit<EngineLimits, "pages">;
+  /** Name and version of the library that multiplies; null: the engine's own kernels do. */
+  readonly cublaslt: string | null;
+}
+
+/** `freeBytes`: memory that is free for each engine. */
+function planSizes(
+  config: Config,
+  { kind, gpus, engines }: Backend,
+  library: NativeLibrary,
+  shape: Parameters<NativeLibrary["modelPlan"]>[0],
+  compute: ComputeOptions,
+  freeBytes: number,
+): Sizes {
+  const [device = 0] = gpus ?? [];
+  const limits = limitsOf(config, gpus !== null, Math.max(1, Math.floor(compute.threads / engines)));
+  const cublaslt =
+    limits.gemm === "cublaslt" ? onGpu("--gemm cublaslt: ", "", () => library.cublasltProbe(device)) : null;
+  const enginePlan = (stepChunksMax: number) =>
+    library.enginePlan(shape, compute, { ...limits, stepChunksMax, pages: 1, device });
+  const plan = () => {
+    const stepChunksMax = chooseSequences(config, (count) => enginePlan(count).workspaceBytes, freeBytes);
+    const model = library.modelPlan(shape, compute, PAGE_TOKENS);
+    return { perEngine: { ...limits, stepChunksMax }, ...model, ...enginePlan(stepChunksMax) };
+  };
+  return { cublaslt, ...(gpus === null ? plan() : onGpu(`--device ${kind}: `, "; use --device cpu", plan)) };
+}
+
+/** Limits of an engine that shares the machine's threads, but for its pages and sequences. */
+function limitsOf(
+  config: Config,
+  isGpu: boolean,
+  threads: number,
+): Omit<EngineLimits, "pages" | "stepChunksMax"> {
+  return {
+    threads: isGpu ? 1 : threads,
+    pageTokens: PAGE_TOKENS,
+    stepTokensMax: config.stepTokens,
+    topLogprobsMax: TOP_LOGPROBS_MAX,
+    gemm: chooseGemm(config, isGpu),
   };
 }
 

@@ -60,8 +60,8 @@ async function start(engines: number, changes: Partial<EnginesConfig> = {}): Pro
       record: null,
       ...changes,
     },
-    {
-      onProgress: () => {},
+    () => {},
+    () => ({
       onLost: (engine, reason, isComing) => {
         news.push(`${engine} lost, ${isComing ? "coming" : "gone"}: ${reason}`);
         firstLoss.resolve();
@@ -72,7 +72,7 @@ async function start(engines: number, changes: Partial<EnginesConfig> = {}): Pro
       onAllLost: () => {
         news.push("all lost");
       },
-    },
+    }),
   );
   return running;
 }

@@ -20,7 +20,7 @@ import type {
   RehearsedLoss,
 } from "./protocol.ts";
 import { EngineSupervisor } from "./supervisor.ts";
-import { EngineThread } from "./thread.ts";
+import { EngineThread, type Ready } from "./thread.ts";
 
 /** The fleet in production: one thread per engine, linked by messages; a lost engine is replaced. */
 
@@ -37,8 +37,8 @@ export interface EnginesConfig {
   readonly rehearsedLoss?: RehearsedLoss;
 }
 
+/** What a server is told of its engines once all are ready. */
 export interface EnginesEvents {
-  onProgress(progress: LoadProgress): void;
   /** After the fleet took it. */
   onReport?(engine: EngineId, report: EngineReport): void;
   onPlacement?(sequence: SequenceId, placement: Placement): void;
@@ -63,115 +63,164 @@ export interface RunningEngines {
   close(): Promise<void>;
 }
 
+/**
+ * Starts the engines and resolves when all are ready. The first loads the model and shares it with the others. Rejects
+ * with the reason when one cannot start; nothing keeps running then. `observe` is called once, before anything that it
+ * returns.
+ */
+export async function startEngines(
+  config: EnginesConfig,
+  onProgress: (progress: LoadProgress) => void,
+  observe: (engines: RunningEngines) => EnginesEvents,
+): Promise<RunningEngines> {
+  const engines = new Engines(config, onProgress);
+  try {
+    return await engines.start(observe);
+  } catch (error) {
+    await engines.close();
+    throw error;
+  }
+}
+
+type Started = Awaited<ReturnType<EngineSupervisor["start"]>>;
+
 const realClock = { nowMs: () => performance.now() };
 
-/**
- * Starts the engines and resolves when all are ready. The first loads the model and shares it with the
- * others. Rejects with the reason when one cannot start; nothing keeps running then.
- */
-export async function startEngines(config: EnginesConfig, events: EnginesEvents): Promise<RunningEngines> {
-  const { policy, device, workerUrl } = config;
-  const setup: EngineSetup = {
-    device,
-    options: { ...settingsOf(policy, config.engines), ...config.options },
-    rehearsedLoss: config.rehearsedLoss ?? null,
-    isRecorded: config.record !== null,
-  };
-  let fleet: Fleet | null = null;
-  const flight = config.record === null ? null : new FlightWriter(config.record);
-  /** What happened before the fleet was there. */
-  const early: ((fleet: Fleet) => void)[] = [];
-  const withFleet = (act: (fleet: Fleet) => void): void => {
-    if (fleet === null) early.push(act);
-    else act(fleet);
-  };
+/** The engines of a server, with what they share: a model, a fleet, a recording. */
+class Engines {
+  readonly #config: EnginesConfig;
+  readonly #onProgress: (progress: LoadProgress) => void;
+  readonly #setup: EngineSetup;
+  readonly #flight: FlightWriter | null;
+  readonly #supervisors: readonly EngineSupervisor[];
+  readonly #gone = new Set<EngineId>();
+  /** By engine. */
+  #costs: readonly BelievedCosts[] = [];
   /** Loaded once; an engine that is lost leaves it to the others. GPUs have copies: once they do, it is given back, and
    *  an engine that takes a lost one's place loads one of its own. */
-  let model: NativeModel | null = null;
-  const giveBack = (loaded: NativeModel | null): void => {
-    if (device.kind !== "gpu" || loaded === null) return;
-    openLibrary(device.library).modelRelease(loaded.handle);
-  };
-  const gone = new Set<EngineId>();
-  /** By engine. */
-  const costs: BelievedCosts[] = [];
-  const believe = (engine: EngineId, state: OnlineState): void => {
-    flight?.write({ kind: "costs", atMs: performance.now(), engine, state });
-    costs[engine]!.take(OnlineCostModel.from(state));
-  };
+  #model: NativeModel | null = null;
+  /** null until all engines have started. */
+  #running: { readonly fleet: Fleet; readonly events: EnginesEvents } | null = null;
+  /** What happened before. */
+  readonly #early: (() => void)[] = [];
 
-  const supervise = (index: number): EngineSupervisor => {
-    const engine = index as EngineId;
-    const open = (epoch: number, onLost: (reason: string) => void): EngineThread =>
-      new EngineThread(workerUrl, setup, engine, epoch, device.kind === "gpu" && epoch > 0 ? null : model, {
-        onProgress: (progress) => events.onProgress(progress),
+  constructor(config: EnginesConfig, onProgress: (progress: LoadProgress) => void) {
+    const { policy, device, engines, record } = config;
+    this.#config = config;
+    this.#onProgress = onProgress;
+    this.#setup = {
+      device,
+      options: { ...settingsOf(policy, engines), ...config.options },
+      rehearsedLoss: config.rehearsedLoss ?? null,
+      isRecorded: record !== null,
+    };
+    this.#flight = record === null ? null : new FlightWriter(record);
+    this.#supervisors = Array.from({ length: engines }, (_, index) => this.#supervise(index as EngineId));
+  }
+
+  async start(observe: (engines: RunningEngines) => EnginesEvents): Promise<RunningEngines> {
+    const [owner, ...others] = this.#supervisors;
+    const first = await owner!.start();
+    this.#model = first.ready.model;
+    const started = [first, ...(await Promise.all(others.map((supervisor) => supervisor.start())))];
+    this.#giveBack(this.#model);
+    this.#costs = started.map(({ ready }) => new BelievedCosts(OnlineCostModel.from(ready.costs)));
+    const fleet = this.#fleetOf(started);
+    const running: RunningEngines = {
+      fleet,
+      specs: started.map(({ ready }) => ready.spec),
+      predictionErrors: () => this.#costs.map((believed) => believed.margin),
+      packedNote: this.#model?.packedNote ?? null,
+      close: () => this.close(),
+    };
+    this.#running = { fleet, events: observe(running) };
+    for (const act of this.#early.splice(0)) act();
+    return running;
+  }
+
+  async close(): Promise<void> {
+    const [owner, ...others] = this.#supervisors; // the first owns the model and goes last
+    await Promise.all(others.map((supervisor) => supervisor.stop()));
+    await owner?.stop();
+    this.#flight?.close();
+  }
+
+  #supervise(engine: EngineId): EngineSupervisor {
+    const open = (epoch: number, onLost: (reason: string) => void): EngineThread => {
+      const { workerUrl, device } = this.#config;
+      const model = device.kind === "gpu" && epoch > 0 ? null : this.#model;
+      return new EngineThread(workerUrl, this.#setup, engine, epoch, model, {
+        onProgress: this.#onProgress,
         onReport: (report) =>
-          withFleet((fleet) => {
+          this.#once(({ fleet, events }) => {
             fleet.report(engine, report);
             events.onReport?.(engine, report);
           }),
-        onCosts: (state) => withFleet(() => believe(engine, state)),
+        onCosts: (state) => this.#once(() => this.#believe(engine, state)),
         onFlight: (entries) =>
-          withFleet(() => {
-            for (const entry of entries) flight?.write(entry);
+          this.#once(() => {
+            for (const entry of entries) this.#flight?.write(entry);
           }),
         onLost,
       });
-    return new EngineSupervisor(open, {
-      onLost: (reason, isComing) =>
-        withFleet((fleet) => {
-          if (!isComing) gone.add(engine);
-          events.onLost?.(engine, reason, isComing);
-          if (gone.size === config.engines) events.onAllLost?.(reason); // first, so that who fails now can be told why
-          fleet.lost(engine, reason, isComing);
-        }),
-      onReplaced: (thread, { spec, costs, model: loaded }, epoch) =>
-        withFleet((fleet) => {
-          giveBack(loaded);
-          events.onReplaced?.(engine);
-          believe(engine, costs);
-          fleet.replaced(engine, thread, spec, epoch);
-        }),
-    });
-  };
-  const supervisors = Array.from({ length: config.engines }, (_, index) => supervise(index));
-
-  const close = async (): Promise<void> => {
-    const [owner, ...others] = supervisors; // the first owns the model and goes last
-    await Promise.all(others.map((supervisor) => supervisor.stop()));
-    await owner?.stop();
-    flight?.close();
-  };
-
-  try {
-    const first = await supervisors[0]!.start();
-    model = first.ready.model;
-    const others = await Promise.all(supervisors.slice(1).map((supervisor) => supervisor.start()));
-    const started = [first, ...others];
-    const packedNote = model?.packedNote ?? null;
-    giveBack(model);
-    const specs = started.map(({ ready }) => ready.spec);
-    const members = started.map(({ thread, ready }) => ({ link: thread, spec: ready.spec }));
-    costs.push(...started.map(({ ready }) => new BelievedCosts(OnlineCostModel.from(ready.costs))));
-    const options = {
-      policy,
-      costs,
-      queueMax: config.options.queueMax ?? engineDefaults.queueMax,
-      onPlacement: (sequence: SequenceId, placement: Placement) => events.onPlacement?.(sequence, placement),
     };
-    if (flight === null) fleet = new Fleet(members, { ...options, clock: realClock });
-    else {
-      flight.write({ kind: "head", version: FLIGHT_VERSION, policy, queueMax: options.queueMax, specs });
-      fleet = new RecordedFleet(members, options, (entry) => flight.write(entry));
-      started.forEach(({ ready }, engine) => {
-        believe(engine as EngineId, ready.costs);
-      });
-    }
-    for (const act of early) act(fleet);
-    const predictionErrors = (): number[] => costs.map((believed) => believed.margin);
-    return { fleet, specs, predictionErrors, packedNote, close };
-  } catch (error) {
-    await close();
-    throw error;
+    return new EngineSupervisor(open, {
+      onLost: (reason, isComing) => this.#once(() => this.#lost(engine, reason, isComing)),
+      onReplaced: (thread, ready, epoch) => this.#once(() => this.#replaced(engine, thread, ready, epoch)),
+    });
+  }
+
+  /** Acts when the fleet is there, in order. */
+  #once(act: (running: { readonly fleet: Fleet; readonly events: EnginesEvents }) => void): void {
+    if (this.#running === null) this.#early.push(() => act(this.#running!));
+    else act(this.#running);
+  }
+
+  #lost(engine: EngineId, reason: string, isComing: boolean): void {
+    const { fleet, events } = this.#running!;
+    if (!isComing) this.#gone.add(engine);
+    events.onLost?.(engine, reason, isComing);
+    // First, so that requests that fail now can be told why.
+    if (this.#gone.size === this.#config.engines) events.onAllLost?.(reason);
+    fleet.lost(engine, reason, isComing);
+  }
+
+  #replaced(engine: EngineId, thread: EngineThread, { spec, costs, model }: Ready, epoch: number): void {
+    const { fleet, events } = this.#running!;
+    this.#giveBack(model);
+    events.onReplaced?.(engine);
+    this.#believe(engine, costs);
+    fleet.replaced(engine, thread, spec, epoch);
+  }
+
+  #giveBack(model: NativeModel | null): void {
+    const { device } = this.#config;
+    if (device.kind === "gpu" && model !== null) openLibrary(device.library).modelRelease(model.handle);
+  }
+
+  #believe(engine: EngineId, state: OnlineState): void {
+    this.#flight?.write({ kind: "costs", atMs: performance.now(), engine, state });
+    this.#costs[engine]!.take(OnlineCostModel.from(state));
+  }
+
+  #fleetOf(started: readonly Started[]): Fleet {
+    const { policy, options } = this.#config;
+    const members = started.map(({ thread, ready }) => ({ link: thread, spec: ready.spec }));
+    const fleetOptions = {
+      policy,
+      costs: this.#costs,
+      queueMax: options.queueMax ?? engineDefaults.queueMax,
+      onPlacement: (sequence: SequenceId, placement: Placement) =>
+        this.#running?.events.onPlacement?.(sequence, placement),
+    };
+    const flight = this.#flight;
+    if (flight === null) return new Fleet(members, { ...fleetOptions, clock: realClock });
+    const specs = members.map(({ spec }) => spec);
+    flight.write({ kind: "head", version: FLIGHT_VERSION, policy, queueMax: fleetOptions.queueMax, specs });
+    const fleet = new RecordedFleet(members, fleetOptions, (entry) => flight.write(entry));
+    started.forEach(({ ready }, engine) => {
+      this.#believe(engine as EngineId, ready.costs);
+    });
+    return fleet;
   }
 }

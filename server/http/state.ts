@@ -1,8 +1,9 @@
 import type { SequenceId } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { Placement } from "../../scheduler/dispatch/placement.ts";
+import type { Fleet } from "../../scheduler/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
-import type { ServerState } from "./lifecycle.ts";
+import type { Lifecycle, ServerState } from "./lifecycle.ts";
 
 /** The answer of `GET /state`: what the server does at this moment, for those who watch. Its totals only grow, so that
  *  two snapshots give rates. */
@@ -34,11 +35,34 @@ export interface EngineSnapshot {
   readonly load: EngineLoad;
 }
 
-export function engineSnapshots(
-  specs: readonly DeviceSpec[],
-  loads: readonly EngineLoad[],
-): EngineSnapshot[] {
-  return specs.map((device, engine) => ({ device, load: loads[engine]! }));
+/** What a snapshot is taken of. */
+export interface SnapshotSources {
+  readonly version: string;
+  readonly model: { readonly names: readonly string[]; readonly contextMax: number };
+  readonly lifecycle: Pick<Lifecycle, "state">;
+  readonly specs: readonly DeviceSpec[];
+  readonly fleet: Pick<Fleet, "loads">;
+  readonly placements: PlacementLog;
+}
+
+export function snapshotOf({
+  version,
+  model,
+  lifecycle,
+  specs,
+  fleet,
+  placements,
+}: SnapshotSources): Snapshot {
+  const loads = fleet.loads();
+  return {
+    version,
+    model: model.names[0]!,
+    contextMax: model.contextMax,
+    status: lifecycle.state,
+    timeMs: performance.now(),
+    engines: specs.map((device, engine) => ({ device, load: loads[engine]! })),
+    placements: placements.last(),
+  };
 }
 
 const PLACEMENTS_KEPT = 32;

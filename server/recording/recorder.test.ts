@@ -34,7 +34,8 @@ async function record(): Promise<Flight> {
       record: path,
       rehearsedLoss: { engine: 1 as EngineId, step: 12 },
     },
-    { onProgress: () => {}, onReplaced: () => replaced.resolve() },
+    () => {},
+    () => ({ onReplaced: () => replaced.resolve() }),
   );
   const { fleet } = engines;
   const call = (first: number, tokensMax: number, abortAt = Number.POSITIVE_INFINITY): Promise<Finish> =>

@@ -40,15 +40,15 @@ async function start(
       record: null,
       ...changes,
     },
-    {
-      onProgress: (progress) => {
-        seen.push(progress);
-      },
+    (progress) => {
+      seen.push(progress);
+    },
+    () => ({
       onLost: (_, reason) => {
         if (changes.rehearsedLoss === undefined) throw new Error(reason);
       },
       onReplaced: () => replaced.resolve(),
-    },
+    }),
   );
   return running;
 }

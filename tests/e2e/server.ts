@@ -13,9 +13,11 @@ import { Engine } from "../../scheduler/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine-options.ts";
 import { Fleet } from "../../scheduler/fleet.ts";
 import { Generator } from "../../server/answer/generation.ts";
-import { createApp, type HttpLimits, listenOptions } from "../../server/http/app.ts";
+import { routesOf } from "../../server/api/routes.ts";
+import { createApp, listenOptions } from "../../server/http/app.ts";
 import { ApiKeys, type KeySources } from "../../server/http/auth.ts";
 import { Lifecycle } from "../../server/http/lifecycle.ts";
+import { defaultHttpLimits, type HttpLimits } from "../../server/http/limits.ts";
 import { PlacementLog } from "../../server/http/state.ts";
 import { Telemetry } from "../../server/http/telemetry.ts";
 import { Encoder } from "../../server/text/encoder.ts";
@@ -129,7 +131,8 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     contextMax: spec.contextMax,
     eosTokens: config.eosTokens,
   });
-  const app = createApp({
+  const limits = { ...defaultHttpLimits, ...options.limits };
+  const routes = routesOf({
     fleet,
     specs: [spec],
     placements,
@@ -139,7 +142,6 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     template: templateOf(options.template),
     telemetry,
     lifecycle,
-    keys: new ApiKeys({ keys: [], file: null, ...options.keys }),
     model: {
       names: ["demo", "also/demo"],
       contextMax: spec.contextMax,
@@ -147,8 +149,15 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
       generationDefaults: config.generationDefaults,
     },
     version: "0.0.0-test",
+    limits,
+  });
+  const app = createApp({
+    routes,
+    telemetry,
+    lifecycle,
+    keys: new ApiKeys({ keys: [], file: null, ...options.keys }),
     loopbackOnly: options.loopbackOnly ?? true,
-    ...(options.limits === undefined ? {} : { limits: options.limits }),
+    limits,
   }).listen({ ...listenOptions, hostname: "127.0.0.1", port: 0 });
 
   const settled = async (): Promise<void> => {

@@ -1,0 +1,106 @@
+/** Every route of the server, in one table. */
+
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import type { Fleet } from "../../scheduler/fleet.ts";
+import type { Generator } from "../answer/generation.ts";
+import type { Lifecycle } from "../http/lifecycle.ts";
+import { pageFile } from "../http/page.ts";
+import type { Call, Route } from "../http/route.ts";
+import { type PlacementLog, snapshotOf } from "../http/state.ts";
+import type { Telemetry } from "../http/telemetry.ts";
+import { answerChat } from "./openai/chat.ts";
+import { answerCompletion } from "./openai/completions.ts";
+import { modelById, modelList } from "./openai/models.ts";
+import type { PromptServices } from "./openai/prompt.ts";
+import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
+import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
+import type { Exchange, RespondLimits } from "./respond.ts";
+
+export interface RouteDeps extends PromptServices {
+  readonly fleet: Pick<Fleet, "loads">;
+  /** Of the fleet's devices, by engine. */
+  readonly specs: readonly DeviceSpec[];
+  readonly placements: PlacementLog;
+  readonly generator: Generator;
+  readonly telemetry: Telemetry;
+  readonly lifecycle: Lifecycle;
+  readonly version: string;
+  readonly limits: RespondLimits;
+}
+
+export function routesOf(deps: RouteDeps): readonly Route[] {
+  const { lifecycle, telemetry, model, version } = deps;
+  const startedSeconds = Math.floor(Date.now() / 1000);
+  const whenReady =
+    (handler: Route["handler"]): Route["handler"] =>
+    (call) => {
+      lifecycle.expectReady();
+      return handler(call);
+    };
+  const models = whenReady(() => modelList(model, startedSeconds));
+  const oneModel = whenReady(({ rest }) => modelById(decodedPath(rest), model, startedSeconds));
+  const tokenize: Route["handler"] = async (call) => answerTokenize(await call.readWork(), deps);
+  const detokenize: Route["handler"] = async (call) => answerDetokenize(await call.readWork(), deps);
+  const open = true;
+  const keyed = false;
+  return [
+    { method: "GET", path: "/", isPublic: open, handler: () => pageFile("index.html") },
+    { method: "GET", path: "/page/{file}", isPublic: open, handler: ({ rest }) => pageFile(rest) },
+    { method: "GET", path: "/health", isPublic: open, handler: () => alive(lifecycle) },
+    {
+      method: "GET",
+      path: "/health/ready",
+      isPublic: keyed,
+      handler: whenReady(() => ({ status: "ready" })),
+    },
+    { method: "GET", path: "/ping", isPublic: keyed, handler: whenReady(() => ({ status: "ok" })) },
+    { method: "GET", path: "/version", isPublic: keyed, handler: () => ({ version }) },
+    { method: "GET", path: "/metrics", isPublic: keyed, handler: () => metrics(telemetry) },
+    { method: "GET", path: "/state", isPublic: keyed, handler: () => snapshotOf(deps) },
+    { method: "GET", path: "/v1/models", isPublic: keyed, handler: models },
+    { method: "GET", path: "/v1/models/{id}", isPublic: keyed, handler: oneModel },
+    { method: "POST", path: "/v1/chat/completions", isPublic: keyed, handler: (call) => chat(call, deps) },
+    { method: "POST", path: "/v1/completions", isPublic: keyed, handler: (call) => completions(call, deps) },
+    { method: "POST", path: "/tokenize", isPublic: keyed, handler: tokenize },
+    { method: "POST", path: "/detokenize", isPublic: keyed, handler: detokenize },
+  ];
+}
+
+async function chat(call: Call, deps: RouteDeps): Promise<Response> {
+  const request = parseChatRequest(await call.readWork(), deps.model);
+  tellIgnored(call, request.ignored);
+  return answerChat(exchangeOf(call, deps), deps, request);
+}
+
+async function completions(call: Call, deps: RouteDeps): Promise<Response> {
+  const request = parseCompletionRequest(await call.readWork(), deps.model);
+  tellIgnored(call, request.ignored);
+  return answerCompletion(exchangeOf(call, deps), deps, request);
+}
+
+function exchangeOf({ request, arrivedMs, tenant }: Call, deps: RouteDeps): Exchange {
+  return { signal: request.signal, arrivedMs, tenant, services: deps, limits: deps.limits };
+}
+
+function tellIgnored(call: Call, ignored: readonly string[]): void {
+  if (ignored.length > 0) call.setHeader("x-bunting-ignored", ignored.join(", "));
+}
+
+/** The process lives, also while it loads or drains; not once no engine is left. */
+function alive(lifecycle: Lifecycle): object {
+  if (lifecycle.state === "lost") lifecycle.expectReady();
+  return { status: "ok" };
+}
+
+async function metrics(telemetry: Telemetry): Promise<Response> {
+  return new Response(await telemetry.text(), { headers: { "content-type": telemetry.contentType } });
+}
+
+/** A model's name may hold slashes, escaped or not; what is escaped wrongly is no model's name. */
+function decodedPath(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}

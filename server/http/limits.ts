@@ -1,0 +1,23 @@
+import type { BodyLimits } from "./body.ts";
+import type { StreamLimits } from "./stream.ts";
+
+export interface HttpLimits extends BodyLimits, StreamLimits {
+  /** Names and values of all headers. Bun itself ends a head of 16 KiB or 200 headers, without a body. */
+  readonly headerBytesMax: number;
+  readonly headersMax: number;
+  /** How long a stream may wait for admission before its headers are sent. Refusals within it have their own status. */
+  readonly commitMs: number;
+}
+
+export const defaultHttpLimits: HttpLimits = Object.freeze({
+  bodyBytesMax: 32 * 1024 * 1024,
+  jsonDepthMax: 128,
+  jsonKeysMax: 100_000,
+  bodyTimeoutMs: 60_000,
+  headerBytesMax: 12 * 1024,
+  headersMax: 100,
+  commitMs: 5_000,
+  keepAliveMs: 10_000,
+  pendingBytesMax: 1024 * 1024,
+  stallMs: 60_000,
+});

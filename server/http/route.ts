@@ -1,0 +1,56 @@
+import { ApiError, quote } from "./errors.ts";
+
+/** One row of the server's table of routes. */
+export interface Route {
+  readonly method: "GET" | "POST";
+  /** `{…}` at its end stands for everything behind. */
+  readonly path: string;
+  /** Anybody may ask, without a key. */
+  readonly isPublic: boolean;
+  /** null: there is nothing of that name. */
+  readonly handler: (call: Call) => unknown;
+}
+
+/** What a handler is given. */
+export interface Call {
+  readonly request: Request;
+  /** When the request's head arrived, on the clock of `performance.now()`. */
+  readonly arrivedMs: number;
+  /** Who asks; "" is everybody without a name. */
+  readonly tenant: string;
+  /** What stands for `{…}` in the route's path. */
+  readonly rest: string;
+  /** The JSON object in the body of a request for work, which is refused early when none is taken. */
+  readWork(): Promise<Readonly<Record<string, unknown>>>;
+  setHeader(name: string, value: string): void;
+}
+
+/** The route of a path; its method may be another one. */
+export function findRoute(routes: readonly Route[], path: string): Route | undefined {
+  return routes.find((route) => {
+    const prefix = prefixOf(route);
+    return prefix === null ? route.path === path : path.startsWith(prefix);
+  });
+}
+
+/** The path as Elysia's router takes it. */
+export function pattern(route: Route): string {
+  const prefix = prefixOf(route);
+  return prefix === null ? route.path : `${prefix}*`;
+}
+
+/** 404, or 405 when the path takes another method. */
+export function noRoute(routes: readonly Route[], method: string, path: string): ApiError {
+  const route = findRoute(routes, path);
+  if (route === undefined || route.method === method) {
+    return new ApiError(404, "not_found_error", `there is no route ${quote(path)}`);
+  }
+  const message = `${path} takes ${route.method}, but ${method} was sent`;
+  const allow = route.method === "GET" ? "GET, HEAD" : route.method;
+  return new ApiError(405, "invalid_request_error", message, { headers: { allow } });
+}
+
+function prefixOf({ path }: Route): string | null {
+  const end = path.indexOf("{");
+  return end === -1 ? null : path.slice(0, end);
+}
