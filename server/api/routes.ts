@@ -11,9 +11,9 @@ import type { Telemetry } from "../http/telemetry.ts";
 import { answerChat } from "./openai/chat.ts";
 import { answerCompletion } from "./openai/completions.ts";
 import { modelById, modelList } from "./openai/models.ts";
-import type { PromptServices } from "./openai/prompt.ts";
 import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
 import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
+import type { PromptServices } from "./prompt.ts";
 import type { Exchange, RespondLimits } from "./respond.ts";
 
 export interface RouteDeps extends PromptServices {

@@ -1,10 +1,10 @@
 import type { TokenId } from "../../../scheduler/core.ts";
 import type { ChoiceFinish, Part } from "../../answer/events.ts";
 import type { WholeChoice } from "../../answer/whole.ts";
+import { chatPromptTokens, expectFits, type PromptServices } from "../prompt.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { type ChoiceFormat, openaiCodec } from "./codec.ts";
 import { chatLogprobs } from "./logprobs.ts";
-import { chatPromptTokens, expectFits, type PromptServices } from "./prompt.ts";
 import type { ChatRequest } from "./schema.ts";
 
 /** POST /v1/chat/completions */

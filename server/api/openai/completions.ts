@@ -1,8 +1,8 @@
 import type { TokenId } from "../../../scheduler/core.ts";
+import { expectFits, type PromptServices, promptTokens } from "../prompt.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { type ChoiceFormat, openaiCodec } from "./codec.ts";
 import { completionLogprobs } from "./logprobs.ts";
-import { expectFits, type PromptServices, promptTokens } from "./prompt.ts";
 import type { CompletionRequest } from "./schema.ts";
 
 /** POST /v1/completions. Choices are numbered prompt by prompt. */

@@ -1,8 +1,8 @@
 /** What a model is to continue: messages, or prompts of the caller's own making. */
 import type { TokenId } from "../../../scheduler/core.ts";
 import { badRequest, quote } from "../../http/errors.ts";
-import { type Fields, fieldsOf, integerIn, refusal } from "./fields.ts";
-import { requestLimits } from "./request-limits.ts";
+import { type Fields, fieldsOf, integerIn, refusal } from "../fields.ts";
+import { requestLimits } from "../request-limits.ts";
 import { isOneOf, notSupported } from "./support.ts";
 import { type PastToolCall, pastToolCallsOf, toolCallIdOf } from "./tools.ts";
 

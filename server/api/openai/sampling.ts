@@ -1,9 +1,9 @@
 /** How the next token is drawn and when the text ends, from a request's fields and the model's own defaults. */
 import type { Sampling, TokenId } from "../../../scheduler/core.ts";
 import { badRequest } from "../../http/errors.ts";
-import { type Fields, integerIn, type NumberRange, numberIn, refusal } from "./fields.ts";
-import { requestLimits } from "./request-limits.ts";
-import type { ServedModel } from "./served-model.ts";
+import { type Fields, integerIn, type NumberRange, numberIn, refusal } from "../fields.ts";
+import { requestLimits } from "../request-limits.ts";
+import type { ServedModel } from "../served-model.ts";
 
 const uint32 = 2 ** 32;
 const greedyBelow = 1e-5;

@@ -2,9 +2,9 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
 import { ApiError } from "../../http/errors.ts";
-import { requestLimits } from "./request-limits.ts";
+import { requestLimits } from "../request-limits.ts";
+import type { ServedModel } from "../served-model.ts";
 import { parseChatRequest, parseCompletionRequest } from "./schema.ts";
-import type { ServedModel } from "./served-model.ts";
 
 const served: ServedModel = {
   names: ["demo"],

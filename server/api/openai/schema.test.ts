@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import type { GenerationDefaults } from "../../../gpu/model/config.ts";
+import type { ServedModel } from "../served-model.ts";
 import { type ChatRequest, parseChatRequest, parseCompletionRequest } from "./schema.ts";
-import type { ServedModel } from "./served-model.ts";
 
 const silent: GenerationDefaults = {
   temperature: null,

@@ -6,7 +6,9 @@
 import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, modelNotFound } from "../../http/errors.ts";
 import { toolCallTags } from "../../text/tool-calls.ts";
-import { Fields } from "./fields.ts";
+import { Fields } from "../fields.ts";
+import { requestLimits } from "../request-limits.ts";
+import type { ServedModel } from "../served-model.ts";
 import {
   addGenerationPromptOf,
   type ChatMessage,
@@ -15,9 +17,7 @@ import {
   promptsOf,
   templateArgumentsOf,
 } from "./inputs.ts";
-import { requestLimits } from "./request-limits.ts";
 import { cacheSaltOf, chatLogprobs, samplingOf, stopStringsOf, tokenRange } from "./sampling.ts";
-import type { ServedModel } from "./served-model.ts";
 import { notSupported, settleTheRest } from "./support.ts";
 import { toolsOf, toolUseOf } from "./tools.ts";
 

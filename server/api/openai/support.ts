@@ -1,7 +1,7 @@
 /** What of the wire is not supported: refused when it would change the answer, listed when it would not. */
 import { badRequest, quote } from "../../http/errors.ts";
-import type { Fields } from "./fields.ts";
-import { requestLimits } from "./request-limits.ts";
+import type { Fields } from "../fields.ts";
+import { requestLimits } from "../request-limits.ts";
 
 /** Accepted, without effect on what is answered. */
 export const harmless = [

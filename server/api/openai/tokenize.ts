@@ -1,9 +1,15 @@
 import type { TokenId } from "../../../scheduler/core.ts";
 import { badRequest } from "../../http/errors.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
-import { Fields, refusal } from "./fields.ts";
+import { Fields, refusal } from "../fields.ts";
+import {
+  chatPromptTokens,
+  type PromptServices,
+  promptTokens,
+  refuseBusy,
+  refuseEnormous,
+} from "../prompt.ts";
 import { addGenerationPromptOf, messagesOf, templateArgumentsOf, tokensOf } from "./inputs.ts";
-import { chatPromptTokens, type PromptServices, promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";
 import { modelOf } from "./schema.ts";
 import { toolsOf } from "./tools.ts";
 

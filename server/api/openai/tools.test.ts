@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { ApiError } from "../../http/errors.ts";
-import { Fields } from "./fields.ts";
+import { Fields } from "../fields.ts";
 import { messagesOf } from "./inputs.ts";
 import { pastToolCallsOf, toolUseOf } from "./tools.ts";
 

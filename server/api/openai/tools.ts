@@ -3,8 +3,8 @@
 import { parseJson } from "../../http/body.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import { toolNamePattern } from "../../text/tool-calls.ts";
-import { type Fields, fieldsOf, refusal } from "./fields.ts";
-import { requestLimits } from "./request-limits.ts";
+import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { requestLimits } from "../request-limits.ts";
 
 /** What the model may call, and how often. */
 export interface ToolUse {

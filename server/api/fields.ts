@@ -1,4 +1,4 @@
-import { badRequest, quote } from "../../http/errors.ts";
+import { badRequest, quote } from "../http/errors.ts";
 
 export interface NumberRange {
   readonly min: number;

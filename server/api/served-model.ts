@@ -1,4 +1,4 @@
-import type { GenerationDefaults } from "../../../gpu/model/config.ts";
+import type { GenerationDefaults } from "../../gpu/model/config.ts";
 
 /** What parsing needs to know of the served model. */
 export interface ServedModel {

@@ -1,14 +1,10 @@
-import type { TokenId } from "../../../scheduler/core.ts";
-import { badRequest, contextExceeded, unavailable } from "../../http/errors.ts";
-import { plainText, type RenderedPrompt } from "../../text/control-text.ts";
-import { type Encoder, EncoderBusyError } from "../../text/encoder.ts";
-import {
-  type ChatTemplate,
-  TemplateError,
-  type ChatMessage as TemplateMessage,
-} from "../../text/template.ts";
-import type { Tokenizer } from "../../text/tokenizer.ts";
-import type { ChatMessage, Prompt } from "./inputs.ts";
+import type { TokenId } from "../../scheduler/core.ts";
+import { badRequest, contextExceeded, unavailable } from "../http/errors.ts";
+import { plainText, type RenderedPrompt } from "../text/control-text.ts";
+import { type Encoder, EncoderBusyError } from "../text/encoder.ts";
+import { type ChatTemplate, TemplateError, type ChatMessage as TemplateMessage } from "../text/template.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
+import type { ChatMessage, Prompt } from "./openai/inputs.ts";
 import type { ServedModel } from "./served-model.ts";
 
 /** What turns a prompt into tokens. */
