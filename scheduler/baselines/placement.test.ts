@@ -111,6 +111,7 @@ describe("Preble", () => {
       promptMs: 21,
       decodeMs: 0,
       harmMs: 0,
+      delayMs: 0,
       followMs: 0,
     });
     expect(second).toEqual({ ...first!, engine: 1 as EngineId, loadMs: 0 });

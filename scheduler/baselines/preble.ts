@@ -192,6 +192,7 @@ class Preble implements PlacementRule {
       promptMs: this.#prefillMs(gpu, tokens - cachedTokens),
       decodeMs: 0,
       harmMs: 0,
+      delayMs: 0,
       followMs: 0,
     };
   }

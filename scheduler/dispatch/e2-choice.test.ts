@@ -14,6 +14,7 @@ function cost(engine: number, cachedTokens: number, loadMs: number): PlacementCo
     promptMs: (100 - cachedTokens) / 10,
     decodeMs: 0,
     harmMs: 0,
+    delayMs: 0,
     followMs: 0,
   };
 }
@@ -24,29 +25,32 @@ function situation(overrides: Partial<E2Situation> = {}): E2Situation {
     isOpen: () => true,
     isWarm: () => true,
     pagesUsed: () => 0,
-    stepMs: () => 0,
-    delayMs: (_, tokens) => tokens / 10,
     ...overrides,
   };
 }
 
-test("exactly half cached is explored, a page more is exploited", () => {
-  const choose = (cached: number) => chooseE2([cost(0, cached, 7), cost(1, 0, 0)], situation());
-  expect(choose(50)).toEqual({ engine: 1 as EngineId, reason: "explore" });
-  expect(choose(51)).toEqual({ engine: 0 as EngineId, reason: "exploit" });
+test("a holder is exploited as long as that costs less than computing the prefix elsewhere", () => {
+  // Elsewhere 10 ms; on the holder 2 ms for the rest of the prompt.
+  const choose = (loadMs: number) => chooseE2([cost(0, 80, loadMs), cost(1, 0, 0)], situation());
+  expect(choose(7.9)).toEqual({ engine: 0 as EngineId, reason: "exploit" });
+  expect(choose(8.1)).toEqual({ engine: 1 as EngineId, reason: "spill" });
 });
 
-test("of those that hold most the cheapest is taken, not one that holds less and is cheaper", () => {
+test("what the others on an engine lose while the prompt is computed there counts as its own time does", () => {
+  const elsewhere = { ...cost(1, 0, 0), delayMs: 5 };
+  expect(chooseE2([cost(0, 80, 12.9), elsewhere], situation()).engine).toBe(0 as EngineId);
+  expect(chooseE2([cost(0, 80, 13.1), elsewhere], situation()).engine).toBe(1 as EngineId);
+});
+
+test("a holder of less that costs less is taken", () => {
   const costs = [cost(0, 80, 9), cost(1, 80, 8), cost(2, 64, 2)];
-  expect(chooseE2(costs, situation()).engine).toBe(1 as EngineId);
+  expect(chooseE2(costs, situation())).toEqual({ engine: 2 as EngineId, reason: "exploit" });
 });
 
-test("a holder is left when it costs more than the cheapest, the prefix and its own step together", () => {
-  // Elsewhere 10 ms; the prefix is 8 ms, a step 5: the holder may cost 23 ms, 2 of them for the rest of the prompt.
-  const choose = (loadMs: number) =>
-    chooseE2([cost(0, 80, loadMs), cost(1, 0, 0)], situation({ stepMs: () => 5 }));
-  expect(choose(21)).toEqual({ engine: 0 as EngineId, reason: "exploit" });
-  expect(choose(21.1)).toEqual({ engine: 1 as EngineId, reason: "spill" });
+test("where no more than half is cached, placements explore", () => {
+  const choose = (cached: number) => chooseE2([cost(0, cached, 0), cost(1, 0, 20)], situation()).reason;
+  expect(choose(50)).toBe("explore");
+  expect(choose(51)).toBe("exploit");
 });
 
 test("ties: more cached, then fewer pages in use, then the lowest engine", () => {

@@ -3,7 +3,7 @@ import type { EngineId, SequenceId } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
 import type { BatchPolicy, QueuePolicy } from "../policy.ts";
-import { cheapest, chooseE2, type E2Situation } from "./e2-choice.ts";
+import { cheapest, chooseE2, type E2Situation, isMostly } from "./e2-choice.ts";
 import { gangOrder } from "./gang.ts";
 import { Member } from "./member.ts";
 import { OutputEstimate } from "./output-estimate.ts";
@@ -14,12 +14,16 @@ import type { PlaceableEngine, PlacementRule } from "./placement-rule.ts";
 import { PrefixIndex } from "./prefix-index.ts";
 import { surplus } from "./surplus.ts";
 
-/** How long a placement counts as a hit of its prefix, and as work of its engine where placements explore. */
+/** How long a placement counts as a hit of its prefix, and as work of its engine. */
 export const WINDOW_MS = 180_000;
 
 /** Sequences that an engine may have before it has computed its first step. */
 const COLD_SEQUENCES = 4;
-/** How much of the work of the window counts where placements explore. Live work alone would put new prefixes where the
+/** Of the sequences on an engine, and the one that comes next, the part that a prompt delays by as long as it takes: others
+ *  end before its turn comes, or are behind others all the same. */
+const DELAYED_SHARE = 0.5;
+
+/** How much of the work of the window counts where a prompt is new to all engines. Live work alone would put new prefixes where the
  *  queue happens to be short just now; but others will follow them there for long. */
 const FOLLOW_SHARE = 0.3;
 
@@ -31,6 +35,8 @@ interface Asked {
   readonly path: Float64Array;
   /** Tokens that its answer is expected to have. */
   readonly expected: number;
+  /** Whether some engine has more of its prompt than is missing there. */
+  readonly isKnown: boolean;
 }
 
 /**
@@ -112,13 +118,10 @@ export class E2 implements PlacementRule {
       const workMs = promptsMs + this.#work.decodesMs(engine, "throughput", decodeMs);
       return { engine, workMs, waiting: [...this.#waiting[engine]!.keys()] };
     });
-    const ids = surplus(crowds, {
-      costs: (id) => {
-        const asked = this.#ask(requestOf(id));
-        const situation = this.#situation(asked, there);
-        return there.filter(situation.isOpen).map((engine) => this.#cost(engine, asked, nowMs));
-      },
-      delayMs: (engine, tokens) => this.#delayMs(engine, tokens),
+    const ids = surplus(crowds, (id) => {
+      const asked = this.#ask(requestOf(id));
+      const { isOpen } = this.#situation(asked, there);
+      return there.filter(isOpen).map((engine) => this.#cost(engine, asked, nowMs));
     });
     for (const id of ids) this.#waiting[this.#jobs.get(id)!.engine]!.delete(id);
     return ids;
@@ -194,10 +197,11 @@ export class E2 implements PlacementRule {
     const likely = this.#estimate.expect(path[0], stop.tokensMax);
     const expected = Math.max(likely, drawnTokens.length + 1);
     this.index.match(path, this.#found);
-    return { request, tokens, path, expected };
+    const isKnown = this.#found.some((found) => isMostly(found * this.#pageTokens, tokens));
+    return { request, tokens, path, expected, isKnown };
   }
 
-  #cost(engine: EngineId, { request, tokens, expected }: Asked, nowMs: number): PlacementCost {
+  #cost(engine: EngineId, { request, tokens, expected, isKnown }: Asked, nowMs: number): PlacementCost {
     const member = this.#members[engine]!;
     const work = this.#work;
     const { objective, tenant, tbtMs } = request.service;
@@ -220,10 +224,12 @@ export class E2 implements PlacementRule {
       loadMs,
       evictMs: this.#roomMs(engine, pages, decodeMs, nowMs),
       promptMs: stretch * workMs,
+      delayMs: DELAYED_SHARE * (running + 1) * stretch * workMs,
       decodeMs: expected * decodeMs,
       harmMs: isHarmed ? (1 - member.promptShare(tbtMs, running, context)) * bulkMs : 0,
-      followMs:
-        FOLLOW_SHARE * member.busyShare(nowMs) * Math.min(nowMs - (this.#sinceMs ?? nowMs), WINDOW_MS),
+      followMs: isKnown
+        ? 0
+        : FOLLOW_SHARE * member.busyShare(nowMs) * Math.min(nowMs - (this.#sinceMs ?? nowMs), WINDOW_MS),
     };
   }
 
@@ -259,13 +265,7 @@ export class E2 implements PlacementRule {
         const { spec, pagesFree } = this.#members[engine]!;
         return spec.pages - pagesFree + this.#work.pages(engine);
       },
-      stepMs: (engine) => this.#members[engine]!.stepMs,
-      delayMs: (engine, count) => this.#delayMs(engine, count),
     };
-  }
-
-  #delayMs(engine: EngineId, tokens: number): number {
-    return this.#members[engine]!.promptWorkMs(tokens, 0) * Math.max(1, this.#work.sequences(engine));
   }
 
   #decide(

@@ -39,18 +39,21 @@ export interface PlacementCost {
   readonly evictMs: number;
   /** P: computing what is not cached, at the pace that is left beside the decodes there. */
   readonly promptMs: number;
+  /** What the other sequences there lose together while its prompt is computed. */
+  readonly delayMs: number;
   /** Generating the answer, as long as answers are there. */
   readonly decodeMs: number;
   /** What a first stream with a target costs an engine full of throughput work. */
   readonly harmMs: number;
-  /** How busy the engine has been over the window: a prefix that is new here brings others. Counts only where placements
-   *  explore. */
+  /** How busy the engine has been over the window, for a prompt that is new to all engines: it brings others. */
   readonly followMs: number;
 }
 
-/** The sum of all parts but the last. */
+/** The sum of all parts. */
 export function totalMs(cost: PlacementCost): number {
-  return cost.loadMs + cost.evictMs + cost.promptMs + cost.decodeMs + cost.harmMs;
+  return (
+    cost.loadMs + cost.evictMs + cost.promptMs + cost.delayMs + cost.decodeMs + cost.harmMs + cost.followMs
+  );
 }
 
 /** The dispatcher's answer, complete enough to be explained. */

@@ -62,10 +62,11 @@ function run(noise: Noise | null, workload: Workload, faults: readonly Fault[] =
 }
 
 /** The same calls, and beside them others from the event on. */
-function withEvent(noise: Noise | null, event: Workload): SimulationReport {
+function withEvent(noise: Noise | null, event: Workload, faults: readonly Fault[] = []): SimulationReport {
   return run(
     noise,
     merged("with event", [{ workload: usual() }, { workload: event, startMs: EVENT_MS, kind: "event" }]),
+    faults,
   );
 }
 
@@ -120,8 +121,9 @@ describe.each([
   });
 
   test("stuck_device: what waits there begins elsewhere", () => {
-    const factor = 10;
-    const report = run(noise, usual(), [{ ...at(1), kind: "slow", factor }]);
+    const factor = 20;
+    const long = callsOf({ prefixes: 200, perSecond: 400, calls: 100, tenant: "long", tokens: 800 });
+    const report = withEvent(noise, long, [{ ...at(1), kind: "slow", factor }]);
     // Eight steps of some 7 ms tell that it has become slow (cost/online.ts).
     expect(waitP99(report)).toBeLessThanOrEqual(allowedMs + 8 * factor * 7);
     expect(report.calls.filter(({ reason }) => reason === "move").length).toBeGreaterThan(0);

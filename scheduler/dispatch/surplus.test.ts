@@ -9,7 +9,17 @@ const SLOW = 0 as EngineId;
 const FREE = 1 as EngineId;
 
 function cost(engine: EngineId, loadMs: number, promptMs: number, cachedTokens = 0): PlacementCost {
-  return { engine, cachedTokens, loadMs, evictMs: 0, promptMs, decodeMs: 0, harmMs: 0, followMs: 0 };
+  return {
+    engine,
+    cachedTokens,
+    loadMs,
+    evictMs: 0,
+    promptMs,
+    decodeMs: 0,
+    delayMs: 0,
+    harmMs: 0,
+    followMs: 0,
+  };
 }
 
 function crowds(waiting: readonly number[], slowMs: number, freeMs: number): Crowd[] {
@@ -20,30 +30,24 @@ function crowds(waiting: readonly number[], slowMs: number, freeMs: number): Cro
 }
 
 test("the youngest go, until waiting costs the same here and there", () => {
-  const moved = surplus(crowds([1, 2, 3, 4, 5, 6], 3000, 0), {
-    costs: () => [cost(SLOW, 3000, 0), cost(FREE, 0, 500)],
-    delayMs: () => 0,
-  });
+  const moved = surplus(crowds([1, 2, 3, 4, 5, 6], 3000, 0), () => [cost(SLOW, 3000, 0), cost(FREE, 0, 500)]);
   // Each takes 500 ms from one side to the other: 3000 | 0, 2500 | 500, 2000 | 1000, and then less than 250 ms is gained.
   expect(moved).toEqual([6, 5, 4] as SequenceId[]);
 });
 
 test("nobody goes for a small gain, and nobody for whom too much must be computed again", () => {
-  const view = { costs: () => [cost(SLOW, 700, 0, 1600), cost(FREE, 0, 100)], delayMs: () => 0 };
-  expect(surplus(crowds([1], 700, 500), view)).toEqual([]);
-  expect(surplus(crowds([1], 700, 0), view)).toEqual([1] as SequenceId[]);
-  expect(surplus(crowds([1], 700, 0), { ...view, delayMs: (_, tokens) => tokens })).toEqual([]);
+  const elsewhere = (delayMs: number) => () => [cost(SLOW, 700, 0, 1600), { ...cost(FREE, 0, 100), delayMs }];
+  expect(surplus(crowds([1], 700, 500), elsewhere(0))).toEqual([]);
+  expect(surplus(crowds([1], 700, 0), elsewhere(0))).toEqual([1] as SequenceId[]);
+  expect(surplus(crowds([1], 700, 0), elsewhere(1600))).toEqual([]);
 });
 
 test("at most eight of an engine are looked at each time", () => {
   const looked: SequenceId[] = [];
   const waiting = Array.from({ length: 100 }, (_, id) => id);
-  surplus(crowds(waiting, 50_000, 0), {
-    costs: (id) => {
-      looked.push(id);
-      return [cost(SLOW, 50_000, 0), cost(FREE, 0, 10)];
-    },
-    delayMs: () => 0,
+  surplus(crowds(waiting, 50_000, 0), (id) => {
+    looked.push(id);
+    return [cost(SLOW, 50_000, 0), cost(FREE, 0, 10)];
   });
   expect(looked).toHaveLength(8);
 });

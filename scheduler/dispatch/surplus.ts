@@ -15,20 +15,17 @@ export interface Crowd {
   readonly waiting: readonly SequenceId[];
 }
 
-/** What moving is weighed by. */
-export interface MoveView {
-  /** What a waiting sequence would cost on each engine. Where it is, its own work is among that which is there. */
-  costs(id: SequenceId): readonly PlacementCost[];
-  /** What all sequences of an engine lose together when so many tokens of a prompt are computed there. */
-  delayMs(engine: EngineId, tokens: number): number;
-}
-
 /**
  * Sequences that should begin elsewhere. A placement is a prediction, and may turn out wrong afterwards: an engine has
  * become slow, others have ended early, one has come back. Whoever has begun stays; of those that wait the youngest
  * go, as they would wait longest, as long as that saves each of them time, what must be computed again included.
+ *
+ * `costsOf`: what a waiting sequence would cost on each engine. Where it is, its own work is among that which is there.
  */
-export function surplus(crowds: readonly Crowd[], view: MoveView): SequenceId[] {
+export function surplus(
+  crowds: readonly Crowd[],
+  costsOf: (id: SequenceId) => readonly PlacementCost[],
+): SequenceId[] {
   const leastMs = Math.min(...crowds.map(({ workMs }) => workMs));
   const moved: SequenceId[] = [];
   /** By engine, what the moves so far add and take away. */
@@ -37,15 +34,12 @@ export function surplus(crowds: readonly Crowd[], view: MoveView): SequenceId[] 
   for (const { engine, workMs, waiting } of crowds) {
     if (workMs - leastMs < GAIN_MS) continue;
     for (let i = waiting.length - 1; i >= Math.max(0, waiting.length - LOOK); i--) {
-      const costs = view.costs(waiting[i]!);
+      const costs = costsOf(waiting[i]!);
       const here = costs.find((cost) => cost.engine === engine);
       if (here === undefined) continue;
-      const goesMs = (cost: PlacementCost): number => {
-        const again = Math.max(0, here.cachedTokens - cost.cachedTokens);
-        return totalMs(cost) + changed(cost) + view.delayMs(cost.engine, again);
-      };
+      const goesMs = (cost: PlacementCost): number => totalMs(cost) + changed(cost);
       let best = here;
-      let bestMs = totalMs(here) + changed(here) - GAIN_MS;
+      let bestMs = goesMs(here) - GAIN_MS;
       for (const cost of costs) {
         if (cost.engine === engine || goesMs(cost) >= bestMs) continue;
         best = cost;
