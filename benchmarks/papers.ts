@@ -2,17 +2,20 @@
  * The papers' results in virtual time: what each claims, and what the same scheduler code that serves shows on measured
  * device models. Prints expected beside measured, nothing left out, and the tables behind it.
  *
- *   bun benchmarks/papers.ts [--quick] [--only log,sarathi,target,preble,mooncake,events,curves]
- *                            [--traces <folder>] [--seeds 5] [--write docs/papers]
+ *   bun benchmarks/papers.ts [--quick] [--only log,sarathi,target,preble,mooncake,events,noise,curves]
+ *                            [--traces <folder>] [--seeds 5] [--noise mild|rough] [--write docs/papers]
  *
- * Without traces the workloads are drawn from published statistics. --quick takes one seed and fewer calls. --write puts
+ * Without traces the workloads are drawn from published statistics. --noise lets the steps of all claims but `log` and
+ * `noise`, which has its own, differ from what was measured. --quick takes one seed and fewer calls. --write puts
  * what was measured into results.md of that folder, a section for each claim, with charts beside it.
  */
 
 import { parseArgs } from "node:util";
 import { tracesFolder } from "../server/cli/simulate/traces.ts";
+import { noiseNamed } from "../server/cli/simulate/what-if.ts";
 import type { Bench } from "./papers/bench.ts";
 import { hitRate } from "./papers/mooncake.ts";
+import { underNoise } from "./papers/noise.ts";
 import { againstRoundRobin, latencyByRate } from "./papers/preble.ts";
 import { Results } from "./papers/results.ts";
 import { againstStatic, againstVllm, mixedContexts } from "./papers/sarathi.ts";
@@ -26,6 +29,7 @@ const claims: Readonly<Record<string, readonly ((bench: Bench) => void)[]>> = {
   preble: [againstRoundRobin],
   mooncake: [hitRate],
   events: [underEvents],
+  noise: [underNoise],
   curves: [latencyByRate],
 };
 
@@ -35,12 +39,14 @@ const { values } = parseArgs({
     only: { type: "string" },
     traces: { type: "string" },
     seeds: { type: "string" },
+    noise: { type: "string" },
     write: { type: "string" },
   },
 });
 
 const startMs = performance.now();
 const traces = tracesFolder(values.traces ?? null);
+const noise = noiseNamed(values.noise ?? null);
 const seeds = Array.from({ length: Number(values.seeds ?? (values.quick ? 1 : 5)) }, (_, index) => index + 1);
 
 for (const name of values.only?.split(",") ?? Object.keys(claims)) {
@@ -52,6 +58,7 @@ for (const name of values.only?.split(",") ?? Object.keys(claims)) {
   const bench: Bench = {
     traces,
     seeds,
+    noise,
     isQuick: values.quick,
     row: (row) => {
       results.rows.push(row);
@@ -75,6 +82,7 @@ for (const name of values.only?.split(",") ?? Object.keys(claims)) {
     values.quick ? "a quick run" : "a full run",
     seeds.length === 1 ? "seed 1" : `seeds 1 to ${seeds.length}`,
     traces === null ? "workloads drawn from published statistics" : "workloads from traces",
+    ...(noise === null ? [] : [`with ${values.noise} noise`]),
   ].join(", ");
   console.log(`${results.text(name, how)}\n`);
   if (values.write !== undefined) results.write(values.write, name, how, Object.keys(claims));

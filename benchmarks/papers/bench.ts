@@ -3,6 +3,7 @@
 import type { PartedCostModel } from "../../scheduler/cost/cost-model.ts";
 import { openProfile, type ProfileName } from "../../scheduler/cost/profiles.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
+import type { Noise } from "../../scheduler/sim/noise.ts";
 import type { SimulationReport } from "../../scheduler/sim/report.ts";
 import type { Chart } from "./svg.ts";
 import type { Row } from "./table.ts";
@@ -11,6 +12,8 @@ export interface Bench {
   /** The folder of traces; null: workloads are drawn. */
   readonly traces: string | null;
   readonly seeds: readonly number[];
+  /** Of all devices; null: steps take what was measured. */
+  readonly noise: Noise | null;
   /** Fewer calls and rates, for a first look. */
   readonly isQuick: boolean;
   row(row: Row): void;

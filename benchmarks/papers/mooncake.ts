@@ -62,6 +62,7 @@ export function hitRate(bench: Bench): void {
           workload: conversationWorkload(calls, { calls: calls.length, timeScale }),
           policy,
           devices: devices("a100", DEVICES, { spec: { pages: PAGES, contextMax: 131_072 } }),
+          noise: bench.noise,
           seed: bench.seeds[0]!,
         }),
       );

@@ -66,7 +66,7 @@ const models = devices(DEVICE, DEVICES);
 
 function run(bench: Bench, load: Load, policy: Policy): Result {
   const reports = bench.seeds.map((seed) =>
-    allAnswered(simulate({ workload: load.make(seed), policy, devices: models, seed })),
+    allAnswered(simulate({ workload: load.make(seed), policy, devices: models, noise: bench.noise, seed })),
   );
   const latency = mean(reports.map((report) => report.latency.mean));
   bench.note(`${load.name}: ${policy.name}: ${seconds(latency)}`);

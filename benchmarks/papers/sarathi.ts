@@ -25,6 +25,7 @@ type Prober = (policy: Policy, seed: number) => (index: number) => Probe;
 
 /** A run is given up as soon as no target up to `tbtMaxMs` can be kept any more. */
 function prober(
+  { noise }: Bench,
   make: (seed: number, callsPerSecond: number) => Workload,
   tbtMaxMs: number,
   { believe, watched }: { readonly believe?: () => EngineCosts; readonly watched?: string } = {},
@@ -44,6 +45,7 @@ function prober(
       devices: models,
       ...(believe === undefined ? {} : { believed: [believe()] }),
       ...(watched === undefined ? {} : { watched }),
+      noise,
       seed,
       until: ({ queueing, tbt }) =>
         queueing.countAbove(QUEUEING_P50_MAX_MS * 1.01) > size.calls / 2 ||
@@ -100,7 +102,7 @@ export function againstVllm(bench: Bench): void {
     { tbtMs: 100, budget: 512, least: 2.6 },
     { tbtMs: 500, budget: 2048, least: 1.3 },
   ]) {
-    const probe = prober(make, tbtMs);
+    const probe = prober(bench, make, tbtMs);
     const ours = capacities(bench, probe, sarathi(budget), tbtMs);
     const theirs = capacities(bench, probe, vllm, tbtMs);
     const iterations = capacities(bench, probe, orca, tbtMs);
@@ -109,7 +111,7 @@ export function againstVllm(bench: Bench): void {
     lines.push([`${tbtMs} ms`, `${budget}: ${line(ours)}`, line(theirs), line(iterations)]);
   }
   bench.table("Capacity, calls per second", ["P99 TBT", "Sarathi, budget", "vLLM-like", "Orca-like"], lines);
-  curves(bench, prober(make, 2000));
+  curves(bench, prober(bench, make, 2000));
 }
 
 /** P99 of the time between tokens by rate, up to where calls pile up. */
@@ -174,7 +176,7 @@ export function againstStatic(bench: Bench): void {
   const budgets = bench.isQuick ? [128, 256, 384, 512, 768] : STATIC_BUDGETS;
   const make = (seed: number, callsPerSecond: number): Workload =>
     chatWorkload(rows, { seed, callsPerSecond, calls });
-  const probe = prober(make, targets.at(-1)!);
+  const probe = prober(bench, make, targets.at(-1)!);
   const lines: string[][] = [];
   const curves = new Map<string, [number, number][]>();
   let bestAt100: readonly number[] = [];
@@ -217,7 +219,7 @@ export function againstStatic(bench: Bench): void {
   };
   const misled = capacities(
     bench,
-    prober(make, HEADLINE_MS, { believe: () => new OnlineCostModel(wrong) }),
+    prober(bench, make, HEADLINE_MS, { believe: () => new OnlineCostModel(wrong) }),
     dynamic(HEADLINE_MS),
     HEADLINE_MS,
   );
@@ -229,7 +231,7 @@ export function againstStatic(bench: Bench): void {
     ["P99 TBT", "budget from target", "best static", `static ${CHOSEN_BUDGET}`, "over best"],
     lines,
   );
-  const anything = bestStatic(bench, prober(make, ANY_MS), [768, 2048], ANY_MS).best;
+  const anything = bestStatic(bench, prober(bench, make, ANY_MS), [768, 2048], ANY_MS).best;
   bench.row(
     row(
       "target",
@@ -277,7 +279,7 @@ export function mixedContexts(bench: Bench): void {
   const calls = bench.isQuick ? 256 : 768;
   const make = (seed: number, callsPerSecond: number): Workload =>
     mixedWorkload(rows, { seed, callsPerSecond, calls });
-  const probe = prober(make, 100, { watched: "chat" });
+  const probe = prober(bench, make, 100, { watched: "chat" });
   const { best } = bestStatic(bench, probe, bench.isQuick ? [512, 768] : [256, 512, 640, 768], 100);
   const followed = capacities(bench, probe, dynamic(100), 100);
   const what = `chats of the mixed workload, 100 ms: over the best static budget (${best.budget})`;

@@ -83,9 +83,9 @@ export function underEvents(bench: Bench): void {
   const lines: string[][] = [];
   for (const { name, make, event, faults = [] } of scenarios) {
     const shares = bench.seeds.map((seed) => {
-      const calm = run(make(seed), seed, []);
+      const calm = run(bench, make(seed), seed, []);
       const part = event === undefined ? [] : [{ workload: event(seed), startMs: EVENT_MS, kind: "event" }];
-      const troubled = run(merged(name, [{ workload: make(seed) }, ...part]), seed, faults);
+      const troubled = run(bench, merged(name, [{ workload: make(seed) }, ...part]), seed, faults);
       return {
         before: othersP99(calm, (call) => call.startedMs),
         after: othersP99(troubled, (call) => call.startedMs),
@@ -112,7 +112,7 @@ export function underEvents(bench: Bench): void {
   }
   const { profile } = devices("a6000", 1)[0]!;
   const work = bench.seeds.map((seed) => {
-    const report = run(usual(seed), seed, []);
+    const report = run(bench, usual(seed), seed, []);
     const byEngine = Array.from({ length: DEVICES }, () => 0);
     for (const call of report.calls.slice(0, 1000)) {
       const { engine, promptTokens, cachedTokens, outputTokens } = call;
@@ -132,8 +132,8 @@ function engine(index: number): Fault["engine"] {
   return index as Fault["engine"];
 }
 
-function run(workload: Workload, seed: number, faults: readonly Fault[]): SimulationReport {
-  return simulate({ workload, policy: ours(), devices: devices("a6000", DEVICES), seed, faults });
+function run({ noise }: Bench, workload: Workload, seed: number, faults: readonly Fault[]): SimulationReport {
+  return simulate({ workload, policy: ours(), devices: devices("a6000", DEVICES), noise, seed, faults });
 }
 
 /** Of the calls that are not the event itself: from arrival on, 99th percentile, ms. */
