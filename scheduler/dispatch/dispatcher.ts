@@ -25,7 +25,8 @@ export interface DispatchStats {
  * give the same placements.
  */
 export class Dispatcher {
-  readonly #isThere: boolean[];
+  /** In order. */
+  #there: readonly EngineId[];
   /** Where each sequence is that was placed and has not ended. */
   readonly #placed = new Map<SequenceId, EngineId>();
   /** Null: there is nothing to choose from. */
@@ -33,7 +34,7 @@ export class Dispatcher {
   readonly #counts: Partial<Record<PlacementReason, number>> = {};
 
   constructor({ placement, queue, batch }: DispatchPolicy, engines: readonly PlaceableEngine[]) {
-    this.#isThere = engines.map(() => true);
+    this.#there = engines.map((_, engine) => engine as EngineId);
     if (engines.length === 1) this.#rule = null;
     else if (placement.kind === "e2") this.#rule = new E2(engines, queue, batch);
     else this.#rule = placement.open(engines);
@@ -41,21 +42,21 @@ export class Dispatcher {
 
   /** Chooses the engine of a new sequence, whose work counts there until it has `ended`. Null: no engine is there. */
   place(id: SequenceId, request: PlacementRequest, nowMs: number): Placement | null {
-    const there = this.#there();
+    const there = this.#there;
     if (there.length === 0) return null;
     return this.#count(id, this.#rule?.place(id, request, there, nowMs) ?? only(there[0]!), there);
   }
 
   /** Places a sequence anew that its engine has given back. Null: no engine is there. */
   placeAgain(id: SequenceId, request: PlacementRequest, nowMs: number): Placement | null {
-    const there = this.#there();
+    const there = this.#there;
     if (this.#rule?.placeAgain === undefined || there.length < 2) return this.place(id, request, nowMs);
     return this.#count(id, this.#rule.placeAgain(id, request, there, nowMs), there);
   }
 
   /** Sequences that wait where they would begin later than elsewhere, and should be taken back; each is told once. */
   surplus(requestOf: (id: SequenceId) => PlacementRequest, nowMs: number): readonly SequenceId[] {
-    const there = this.#there();
+    const there = this.#there;
     return there.length < 2 ? [] : (this.#rule?.surplus?.(requestOf, there, nowMs) ?? []);
   }
 
@@ -65,7 +66,7 @@ export class Dispatcher {
     requests: readonly PlacementRequest[],
     nowMs: number,
   ): readonly (Placement | null)[] {
-    const there = this.#there();
+    const there = this.#there;
     if (this.#rule?.placeGang === undefined || there.length < 2) {
       return ids.map((id, index) => this.place(id, requests[index]!, nowMs));
     }
@@ -97,15 +98,15 @@ export class Dispatcher {
 
   /** The engine is gone: nothing is placed there, and what was there counts no longer. */
   lost(engine: EngineId): void {
-    this.#isThere[engine] = false;
+    this.#there = this.#there.filter((other) => other !== engine);
     for (const [id, at] of this.#placed) if (at === engine) this.ended(id, false);
     this.#rule?.lost?.(engine);
   }
 
   /** The engine is back, empty, in its life number `epoch`. */
   joined(engine: EngineId, spec: DeviceSpec, epoch: number, nowMs: number): void {
-    assert(!this.#isThere[engine], "only a lost engine comes back");
-    this.#isThere[engine] = true;
+    assert(!this.#there.includes(engine), "only a lost engine comes back");
+    this.#there = [...this.#there, engine].sort((a, b) => a - b);
     this.#rule?.joined?.(engine, spec, epoch, nowMs);
   }
 
@@ -123,14 +124,6 @@ export class Dispatcher {
   /** Where prefixes are; null under rules that keep no index. For checks and pictures. */
   get index(): PrefixIndex | null {
     return this.#rule?.index ?? null;
-  }
-
-  #there(): EngineId[] {
-    const there: EngineId[] = [];
-    for (let engine = 0; engine < this.#isThere.length; engine++) {
-      if (this.#isThere[engine]) there.push(engine as EngineId);
-    }
-    return there;
   }
 
   #count(id: SequenceId, chosen: Placement, there: readonly EngineId[]): Placement {

@@ -1,9 +1,11 @@
 /** Exploit or explore, as a pure choice between costs. */
 
 import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { runs } from "../../tests/support/property.ts";
 import type { EngineId } from "../core.ts";
 import { cheapest, chooseE2, type E2Situation } from "./e2-choice.ts";
-import type { PlacementCost } from "./placement.ts";
+import { floorMs, type PlacementCost, totalMs } from "./placement.ts";
 
 function cost(engine: number, cachedTokens: number, loadMs: number): PlacementCost {
   return {
@@ -22,7 +24,6 @@ function cost(engine: number, cachedTokens: number, loadMs: number): PlacementCo
 function situation(overrides: Partial<E2Situation> = {}): E2Situation {
   return {
     promptTokens: 100,
-    isOpen: () => true,
     isWarm: () => true,
     pagesUsed: () => 0,
     ...overrides,
@@ -61,3 +62,45 @@ test("ties: more cached, then fewer pages in use, then the lowest engine", () =>
   const more = [...even.slice(0, 3), cost(3, 16, 10 / 3 + 1.6 + 1e-12)];
   expect(cheapest(more, { pagesUsed }).engine).toBe(3 as EngineId);
 });
+
+test("the choice is that of every sum of costs, but M is read only where the others are not more already", () => {
+  const ms = fc.nat(20);
+  const parts = fc.record({
+    cachedTokens: fc.constantFrom(0, 64, 80),
+    loadMs: ms,
+    evictMs: ms,
+    pages: fc.nat(2),
+  });
+  const rule = fc.property(fc.array(parts, { minLength: 1, maxLength: 12 }), (all) => {
+    const read = new Set<number>();
+    const costs = all.map(({ cachedTokens, loadMs, evictMs }, engine) => ({
+      ...cost(engine, cachedTokens, loadMs),
+      get evictMs() {
+        read.add(engine);
+        return evictMs;
+      },
+    }));
+    const pagesUsed = (engine: EngineId): number => all[engine]!.pages;
+    const chosen = cheapest(costs, { pagesUsed });
+    const seen = new Set(read);
+    const keyOf = (each: PlacementCost): number[] => [
+      totalMs(each),
+      -each.cachedTokens,
+      pagesUsed(each.engine),
+      each.engine,
+    ];
+    const [best] = costs.toSorted((a, b) => compare(keyOf(a), keyOf(b)));
+    expect(chosen.engine).toBe(best!.engine);
+    const floors = costs.map(floorMs);
+    const first = floors.indexOf(Math.min(...floors));
+    for (const engine of seen)
+      expect(floors[engine]!).toBeLessThanOrEqual(totalMs(costs[first]!) * (1 + 1e-6));
+  });
+  fc.assert(rule, runs(500));
+});
+
+/** By the first number that differs by more than rounding. */
+function compare(a: readonly number[], b: readonly number[]): number {
+  const at = a.findIndex((number, index) => Math.abs(number - b[index]!) > 1e-6);
+  return at === -1 ? 0 : a[at]! - b[at]!;
+}

@@ -1,18 +1,19 @@
 import type { EngineId } from "../core.ts";
-import { type PlacementCost, type PlacementReason, totalMs } from "./placement.ts";
+import { floorMs, type PlacementCost, type PlacementReason, totalMs } from "./placement.ts";
+
+/** Costs that differ by no larger share are equal. */
+const TIE = 1e-9;
 
 /** What the choice looks at besides the costs. */
 export interface E2Situation {
   readonly promptTokens: number;
-  /** Whether the engine may have it at all; at least one of the costs' engines may. */
-  isOpen(engine: EngineId): boolean;
   /** Whether the engine has computed anything yet. */
   isWarm(engine: EngineId): boolean;
   pagesUsed(engine: EngineId): number;
 }
 
 /**
- * The engine that costs least. `costs` is not empty, by engine.
+ * The engine that costs least. `costs` is not empty, by engine, of those that may have it.
  *
  * Preble's E2 (arXiv:2407.00023 §3.2, algorithm 1) decides first whether to exploit, and then compares costs among the
  * holders of the longest prefix alone. Here the costs decide both: a holder wins as long as waiting there is cheaper than
@@ -24,10 +25,9 @@ export function chooseE2(
   situation: E2Situation,
 ): { readonly engine: EngineId; readonly reason: PlacementReason } {
   const { promptTokens } = situation;
-  const open = costs.filter(({ engine }) => situation.isOpen(engine));
-  const { engine, cachedTokens } = cheapest(open, situation);
+  const { engine, cachedTokens } = cheapest(costs, situation);
   if (isMostly(cachedTokens, promptTokens)) return { engine, reason: "exploit" };
-  if (open.some((cost) => isMostly(cost.cachedTokens, promptTokens))) return { engine, reason: "spill" };
+  if (costs.some((cost) => isMostly(cost.cachedTokens, promptTokens))) return { engine, reason: "spill" };
   return { engine, reason: situation.isWarm(engine) ? "explore" : "warm" };
 }
 
@@ -36,24 +36,29 @@ export function isMostly(cachedTokens: number, promptTokens: number): boolean {
   return cachedTokens > promptTokens - cachedTokens;
 }
 
-/** The engine with the least sum of costs. Ties: more of it cached, fewer pages in use, the lowest. */
+/** The engine with the least sum of costs. Ties: more of it cached, fewer pages in use, the lowest. Where costs without M
+ *  are more already, M is not read. */
 export function cheapest(
   costs: readonly PlacementCost[],
   { pagesUsed }: Pick<E2Situation, "pagesUsed">,
 ): PlacementCost {
-  let chosen = costs[0]!;
+  // The likeliest first, so that M is read of few.
+  let chosen = costs.reduce((least, cost) => (floorMs(cost) < floorMs(least) ? cost : least));
   let leastMs = totalMs(chosen);
-  for (let i = 1; i < costs.length; i++) {
-    const cost = costs[i]!;
+  for (const cost of costs) {
+    if (cost === chosen || floorMs(cost) > leastMs * (1 + TIE)) continue;
     const ms = totalMs(cost);
-    const isTie = Math.abs(ms - leastMs) <= 1e-9 * leastMs;
-    const isBetter = isTie
-      ? cost.cachedTokens > chosen.cachedTokens ||
-        (cost.cachedTokens === chosen.cachedTokens && pagesUsed(cost.engine) < pagesUsed(chosen.engine))
-      : ms < leastMs;
-    if (!isBetter) continue;
+    if (Math.abs(ms - leastMs) > TIE * leastMs ? ms > leastMs : !isPreferred(cost, chosen, pagesUsed))
+      continue;
     chosen = cost;
     leastMs = ms;
   }
   return chosen;
+}
+
+/** Of two that cost the same. */
+function isPreferred(a: PlacementCost, b: PlacementCost, pagesUsed: E2Situation["pagesUsed"]): boolean {
+  if (a.cachedTokens !== b.cachedTokens) return a.cachedTokens > b.cachedTokens;
+  const [usedA, usedB] = [pagesUsed(a.engine), pagesUsed(b.engine)];
+  return usedA === usedB ? a.engine < b.engine : usedA < usedB;
 }

@@ -3,41 +3,22 @@ import type { EngineId, SequenceId } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
 import type { BatchPolicy, QueuePolicy } from "../policy.ts";
-import { cheapest, chooseE2, type E2Situation, isMostly } from "./e2-choice.ts";
+import { type Asked, Costs, type EngineCost, microseconds, WINDOW_MS } from "./costs.ts";
+import { cheapest, chooseE2, type E2Situation } from "./e2-choice.ts";
 import { gangOrder } from "./gang.ts";
 import { Member } from "./member.ts";
 import { OutputEstimate } from "./output-estimate.ts";
 import { type Job, Outstanding } from "./outstanding.ts";
 import { hashPages, saltHash } from "./page-hash.ts";
-import type { Placement, PlacementCost, PlacementReason, PlacementRequest } from "./placement.ts";
+import type { Placement, PlacementReason, PlacementRequest } from "./placement.ts";
 import type { PlaceableEngine, PlacementRule } from "./placement-rule.ts";
 import { PrefixIndex } from "./prefix-index.ts";
 import { surplus } from "./surplus.ts";
 
-/** How long a placement counts as a hit of its prefix, and as work of its engine. */
-export const WINDOW_MS = 180_000;
-
 /** Sequences that an engine may have before it has computed its first step. */
 const COLD_SEQUENCES = 4;
-/** Of the sequences on an engine, and the one that comes next, the part that a prompt delays by as long as it takes: others
- *  end before its turn comes, or are behind others all the same. */
-const DELAYED_SHARE = 0.5;
-
-/** How much of the work of the window counts where a prompt is new to all engines. Live work alone would put new prefixes where the
- *  queue happens to be short just now; but others will follow them there for long. */
-const FOLLOW_SHARE = 0.3;
-
-/** A sequence as E2 sees it. */
-interface Asked {
-  readonly request: PlacementRequest;
-  readonly tokens: number;
-  /** Hashes of the whole pages of its prompt. */
-  readonly path: Float64Array;
-  /** Tokens that its answer is expected to have. */
-  readonly expected: number;
-  /** Whether some engine has more of its prompt than is missing there. */
-  readonly isKnown: boolean;
-}
+/** Of so many engines every cost is told with a placement. */
+const TOLD_ENGINES = 8;
 
 /**
  * E2 (Preble, arXiv:2407.00023 §3.2) over live state: what each engine would cost, which one is chosen, and what that
@@ -54,10 +35,7 @@ export class E2 implements PlacementRule {
   /** By engine, those that were placed and have not begun; without those that it was asked to give back. */
   readonly #waiting: readonly Map<SequenceId, Job>[];
   readonly #pageTokens: number;
-  /** Pages found per engine by the last look at the index. */
-  readonly #found: Int32Array;
-  /** Of the first placement. */
-  #sinceMs: number | null = null;
+  readonly #costs: Costs;
 
   /** All engines have pages of one size. `queue` and `batch`: in which order and steps engines compute prompts. */
   constructor(engines: readonly PlaceableEngine[], queue: QueuePolicy, batch: BatchPolicy) {
@@ -67,14 +45,13 @@ export class E2 implements PlacementRule {
     this.#waiting = engines.map(() => new Map());
     this.#pageTokens = engines[0]!.spec.pageTokens;
     this.index = new PrefixIndex(engines.length, WINDOW_MS);
-    this.#found = new Int32Array(engines.length);
+    this.#costs = new Costs(this.#members, this.#work, this.index);
   }
 
   place(id: SequenceId, request: PlacementRequest, there: readonly EngineId[], nowMs: number): Placement {
-    this.#sinceMs ??= nowMs;
     const asked = this.#ask(request);
-    const costs = there.map((engine) => this.#cost(engine, asked, nowMs));
-    const { engine, reason } = chooseE2(costs, this.#situation(asked, there));
+    const costs = this.#costs.look(asked, this.#open(asked, there), nowMs);
+    const { engine, reason } = chooseE2(costs, this.#situation(asked));
     return this.#decide(id, asked, engine, reason, costs, nowMs);
   }
 
@@ -120,8 +97,7 @@ export class E2 implements PlacementRule {
     });
     const ids = surplus(crowds, (id) => {
       const asked = this.#ask(requestOf(id));
-      const { isOpen } = this.#situation(asked, there);
-      return there.filter(isOpen).map((engine) => this.#cost(engine, asked, nowMs));
+      return this.#costs.look(asked, this.#open(asked, there), nowMs);
     });
     for (const id of ids) this.#waiting[this.#jobs.get(id)!.engine]!.delete(id);
     return ids;
@@ -183,10 +159,9 @@ export class E2 implements PlacementRule {
     nowMs: number,
   ): Placement {
     const asked = this.#ask(request);
-    const costs = there.map((engine) => this.#cost(engine, asked, nowMs));
-    const situation = this.#situation(asked, there);
-    const open = costs.filter(({ engine }) => situation.isOpen(engine));
-    return this.#decide(id, asked, cheapest(open, situation).engine, reason, costs, nowMs);
+    const costs = this.#costs.look(asked, this.#open(asked, there), nowMs);
+    const { engine } = cheapest(costs, this.#situation(asked));
+    return this.#decide(id, asked, engine, reason, costs, nowMs);
   }
 
   #ask(request: PlacementRequest): Asked {
@@ -196,70 +171,21 @@ export class E2 implements PlacementRule {
     const path = hashPages(promptTokens, 0, pages, this.#pageTokens, saltHash(cacheSalt));
     const likely = this.#estimate.expect(path[0], stop.tokensMax);
     const expected = Math.max(likely, drawnTokens.length + 1);
-    this.index.match(path, this.#found);
-    const isKnown = this.#found.some((found) => isMostly(found * this.#pageTokens, tokens));
-    return { request, tokens, path, expected, isKnown };
+    return { request, tokens, path, expected };
   }
 
-  #cost(engine: EngineId, { request, tokens, expected, isKnown }: Asked, nowMs: number): PlacementCost {
-    const member = this.#members[engine]!;
-    const work = this.#work;
-    const { objective, tenant, tbtMs } = request.service;
-    // The last token is always computed.
-    const cachedPages = Math.min(this.#found[engine]!, Math.floor((tokens - 1) / this.#pageTokens));
-    const cachedTokens = cachedPages * this.#pageTokens;
-    const running = work.sequences(engine);
-    const context = work.meanContext(engine) || tokens;
-    const decodeMs = member.decodeMs(running + 1, context);
-    const bulkMs = work.laneMs(engine, "throughput", decodeMs);
-    const isHarmed = tbtMs !== null && bulkMs > 0 && work.targets(engine) === 0;
-    const workMs = member.promptWorkMs(tokens - cachedTokens, cachedTokens);
-    const newcomer = { objective, tenant, promptUs: microseconds(workMs) };
-    const stretch = member.stretch(work.decoding(engine), context);
-    const loadMs = stretch * work.promptsMs(engine, newcomer) + work.decodesMs(engine, objective, decodeMs);
-    const pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
-    return {
-      engine,
-      cachedTokens,
-      loadMs,
-      evictMs: this.#roomMs(engine, pages, decodeMs, nowMs),
-      promptMs: stretch * workMs,
-      delayMs: DELAYED_SHARE * (running + 1) * stretch * workMs,
-      decodeMs: expected * decodeMs,
-      harmMs: isHarmed ? (1 - member.promptShare(tbtMs, running, context)) * bulkMs : 0,
-      followMs: isKnown
-        ? 0
-        : FOLLOW_SHARE * member.busyShare(nowMs) * Math.min(nowMs - (this.#sinceMs ?? nowMs), WINDOW_MS),
-    };
+  /** Engines that may have it. Where nobody is ready, or it fits nowhere, that is no reason to choose. */
+  #open({ tokens }: Asked, there: readonly EngineId[]): readonly EngineId[] {
+    const roomy = there.filter((engine) => this.#members[engine]!.fits(tokens));
+    const ready = roomy.filter(
+      (engine) => this.#members[engine]!.isWarm || this.#work.sequences(engine) < COLD_SEQUENCES,
+    );
+    return ready.length > 0 ? ready : roomy.length > 0 ? roomy : there;
   }
 
-  /** What it costs to make room for `needed` pages: evicting what others come back for; and for pages that the
-   *  sequences there hold, waiting until as large a part of their work is done. */
-  #roomMs(engine: EngineId, needed: number, decodeMs: number, nowMs: number): number {
-    const member = this.#members[engine]!;
-    const { pagesFree, pagesCached, spec } = member;
-    const coming = this.#work.pages(engine);
-    const pages = needed - Math.max(0, pagesFree - coming);
-    if (pages <= 0) return 0;
-    const size = this.#pageTokens;
-    const recomputeMs = (count: number, first: number): number =>
-      member.promptWorkMs(count * size, first * size);
-    const evictMs = this.index.evictionMs(engine, pages, member.hits.at(nowMs), nowMs, recomputeMs);
-    const held = spec.pages - pagesFree - pagesCached + coming;
-    const missing = Math.min(held, needed - (spec.pages - held));
-    if (missing <= 0) return evictMs;
-    return evictMs + (missing / held) * this.#work.workMs(engine, decodeMs);
-  }
-
-  #situation({ tokens }: Asked, there: readonly EngineId[]): E2Situation {
-    const isRoomy = (engine: EngineId): boolean => this.#members[engine]!.fits(tokens);
-    const isReady = (engine: EngineId): boolean =>
-      isRoomy(engine) && (this.#members[engine]!.isWarm || this.#work.sequences(engine) < COLD_SEQUENCES);
-    // Where nobody is ready, or it fits nowhere, that is no reason to choose.
-    const isOpen = there.some(isReady) ? isReady : there.some(isRoomy) ? isRoomy : () => true;
+  #situation({ tokens }: Asked): E2Situation {
     return {
       promptTokens: tokens,
-      isOpen,
       isWarm: (engine) => this.#members[engine]!.isWarm,
       pagesUsed: (engine) => {
         const { spec, pagesFree } = this.#members[engine]!;
@@ -273,10 +199,12 @@ export class E2 implements PlacementRule {
     { request, tokens, path, expected }: Asked,
     engine: EngineId,
     reason: PlacementReason,
-    costs: readonly PlacementCost[],
+    costs: readonly EngineCost[],
     nowMs: number,
   ): Placement {
     const { decodeMs, cachedTokens } = costs.find((cost) => cost.engine === engine)!;
+    const told = costs.filter((cost) => costs.length <= TOLD_ENGINES || cost.isWeighed);
+    const placement = { engine, reason, costs: told.map((cost) => cost.copy()) };
     const promptMs = this.#members[engine]!.promptWorkMs(tokens - cachedTokens, cachedTokens);
     const end = this.index.promise(path, engine, nowMs);
     this.#members[engine]!.placed(promptMs, decodeMs, nowMs);
@@ -300,11 +228,6 @@ export class E2 implements PlacementRule {
     this.#work.placed(job);
     this.#jobs.set(id, job);
     this.#waiting[engine]!.set(id, job);
-    return { engine, reason, costs };
+    return placement;
   }
-}
-
-/** Whole microseconds: sums of them are exact. */
-function microseconds(ms: number): number {
-  return Math.round(1000 * ms);
 }

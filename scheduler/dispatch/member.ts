@@ -30,6 +30,9 @@ export class Member {
   #reportsLeft = 0;
   #tokenMs = 0;
   #attentionMs = 0;
+  /** What was asked last of decodes, since the last report: placements ask the same of an engine until something happens
+   *  there. */
+  readonly #lastDecode = { running: -1, context: 0, ms: 0 };
   /** By number of decodes, since the pace was learnt. */
   readonly #stretches = new Map<number, number>();
 
@@ -72,6 +75,7 @@ export class Member {
   /** Takes note of what it told last. */
   reported(load: EngineLoad): void {
     this.#load = load;
+    this.#lastDecode.running = -1;
     this.#reportsLeft = Math.max(0, this.#reportsLeft - 1);
   }
 
@@ -105,8 +109,14 @@ export class Member {
 
   /** Milliseconds of work that one token of one of `running` sequences is. */
   decodeMs(running: number, context: number): number {
-    const decodes = Math.max(DECODES_MIN, running);
-    return decodeStepMs(this.costs, decodes, context) / decodes;
+    const last = this.#lastDecode;
+    if (last.running !== running || last.context !== context) {
+      const decodes = Math.max(DECODES_MIN, running);
+      last.ms = decodeStepMs(this.costs, decodes, context) / decodes;
+      last.running = running;
+      last.context = context;
+    }
+    return last.ms;
   }
 
   /** The part of a full step that is left for prompts where `running` decodes keep to `tbtMs`, 0 … 1, roughly. */

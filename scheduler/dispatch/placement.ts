@@ -56,11 +56,17 @@ export function totalMs(cost: PlacementCost): number {
   );
 }
 
+/** The sum of all parts but M, which may be dear to look up. */
+export function floorMs(cost: PlacementCost): number {
+  return cost.loadMs + cost.promptMs + cost.delayMs + cost.decodeMs + cost.harmMs + cost.followMs;
+}
+
 /** The dispatcher's answer, complete enough to be explained. */
 export interface Placement {
   readonly engine: EngineId;
   readonly reason: PlacementReason;
-  /** Of every engine that is there, by engine; empty for policies that look at none. */
+  /** By engine: of every engine that may have it, or of those that it was between if there are many; empty for policies
+   *  that look at none. */
   readonly costs: readonly PlacementCost[];
 }
 

@@ -1,5 +1,5 @@
 import type { EngineId, SequenceId } from "../core.ts";
-import { type PlacementCost, totalMs } from "./placement.ts";
+import { floorMs, type PlacementCost, totalMs } from "./placement.ts";
 
 /** A move must save so much: predictions err, and each move costs a message there and back. */
 const GAIN_MS = 250;
@@ -41,7 +41,9 @@ export function surplus(
       let best = here;
       let bestMs = goesMs(here) - GAIN_MS;
       for (const cost of costs) {
-        if (cost.engine === engine || goesMs(cost) >= bestMs) continue;
+        // Where it is dearer without M already, M is not read.
+        if (cost.engine === engine || floorMs(cost) + changed(cost) >= bestMs || goesMs(cost) >= bestMs)
+          continue;
         best = cost;
         bestMs = goesMs(cost);
       }

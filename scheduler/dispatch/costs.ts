@@ -1,0 +1,162 @@
+import type { EngineId } from "../core.ts";
+import { isMostly } from "./e2-choice.ts";
+import type { Member } from "./member.ts";
+import type { Outstanding } from "./outstanding.ts";
+import type { PlacementCost, PlacementRequest } from "./placement.ts";
+import type { PrefixIndex } from "./prefix-index.ts";
+
+/** How long a placement counts as a hit of its prefix, and as work of its engine. */
+export const WINDOW_MS = 180_000;
+
+/** Of the sequences on an engine, and the one that comes next, the part that a prompt delays by as long as it takes: others
+ *  end before its turn comes, or are behind others all the same. */
+const DELAYED_SHARE = 0.5;
+
+/** How much of the work of the window counts where a prompt is new to all engines. Live work alone would put new
+ *  prefixes where the queue happens to be short just now; but others will follow them there for long. */
+const FOLLOW_SHARE = 0.3;
+
+/** A sequence that is to be placed. */
+export interface Asked {
+  readonly request: PlacementRequest;
+  readonly tokens: number;
+  /** Hashes of the whole pages of its prompt. */
+  readonly path: Float64Array;
+  /** Tokens that its answer is expected to have. */
+  readonly expected: number;
+}
+
+/**
+ * What a sequence would cost on each engine. M, whose price is a walk through what would be evicted, is looked up when it
+ * is read: a choice among many engines reads it of few (e2-choice.ts).
+ */
+export class Costs {
+  readonly #members: readonly Member[];
+  readonly #work: Outstanding;
+  readonly #index: PrefixIndex;
+  readonly #pageTokens: number;
+  /** Pages found per engine by the last look at the index. */
+  readonly #found: Int32Array;
+  readonly #costs: readonly EngineCost[];
+  /** Of the first look. */
+  #sinceMs: number | null = null;
+  #nowMs = 0;
+
+  /** `members` by engine; one that comes back is another. */
+  constructor(members: readonly Member[], work: Outstanding, index: PrefixIndex) {
+    this.#members = members;
+    this.#work = work;
+    this.#index = index;
+    this.#pageTokens = members[0]!.spec.pageTokens;
+    this.#found = new Int32Array(members.length);
+    this.#costs = members.map((_, engine) => new EngineCost(engine as EngineId, this));
+  }
+
+  /** By engine, of all that are `there`. Good until the next look. */
+  look(asked: Asked, there: readonly EngineId[], nowMs: number): readonly EngineCost[] {
+    this.#sinceMs ??= nowMs;
+    this.#nowMs = nowMs;
+    this.#index.match(asked.path, this.#found);
+    const isKnown = this.#found.some((found) => isMostly(found * this.#pageTokens, asked.tokens));
+    return there.map((engine) => this.#price(engine, asked, isKnown));
+  }
+
+  /** What it costs to make room for `needed` pages: evicting what others come back for; and for pages that the
+   *  sequences there hold, waiting until as large a part of their work is done. */
+  roomMs({ engine, pages: needed, tokenMs }: EngineCost): number {
+    const member = this.#members[engine]!;
+    const { pagesFree, pagesCached, spec } = member;
+    const coming = this.#work.pages(engine);
+    const pages = needed - Math.max(0, pagesFree - coming);
+    if (pages <= 0) return 0;
+    const size = this.#pageTokens;
+    const recomputeMs = (count: number, first: number): number =>
+      member.promptWorkMs(count * size, first * size);
+    const hits = member.hits.at(this.#nowMs);
+    const evictMs = this.#index.evictionMs(engine, pages, hits, this.#nowMs, recomputeMs);
+    const held = spec.pages - pagesFree - pagesCached + coming;
+    const missing = Math.min(held, needed - (spec.pages - held));
+    if (missing <= 0) return evictMs;
+    return evictMs + (missing / held) * this.#work.workMs(engine, tokenMs);
+  }
+
+  /** `isKnown`: some engine has more of its prompt than is missing there. */
+  #price(engine: EngineId, { request, tokens, expected }: Asked, isKnown: boolean): EngineCost {
+    const cost = this.#costs[engine]!;
+    const member = this.#members[engine]!;
+    const work = this.#work;
+    const { objective, tenant, tbtMs } = request.service;
+    // The last token is always computed.
+    const cachedPages = Math.min(this.#found[engine]!, Math.floor((tokens - 1) / this.#pageTokens));
+    const cachedTokens = cachedPages * this.#pageTokens;
+    const running = work.sequences(engine);
+    const context = work.meanContext(engine) || tokens;
+    const tokenMs = member.decodeMs(running + 1, context);
+    const bulkMs = work.laneMs(engine, "throughput", tokenMs);
+    const isHarmed = tbtMs !== null && bulkMs > 0 && work.targets(engine) === 0;
+    const workMs = member.promptWorkMs(tokens - cachedTokens, cachedTokens);
+    const newcomer = { objective, tenant, promptUs: microseconds(workMs) };
+    const livedMs = Math.min(this.#nowMs - (this.#sinceMs ?? this.#nowMs), WINDOW_MS);
+    const stretch = member.stretch(work.decoding(engine), context);
+    cost.cachedTokens = cachedTokens;
+    cost.pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
+    cost.tokenMs = tokenMs;
+    cost.loadMs = stretch * work.promptsMs(engine, newcomer) + work.decodesMs(engine, objective, tokenMs);
+    cost.promptMs = stretch * workMs;
+    cost.delayMs = DELAYED_SHARE * (running + 1) * stretch * workMs;
+    cost.decodeMs = expected * tokenMs;
+    cost.harmMs = isHarmed ? (1 - member.promptShare(tbtMs, running, context)) * bulkMs : 0;
+    cost.followMs = isKnown ? 0 : FOLLOW_SHARE * member.busyShare(this.#nowMs) * livedMs;
+    cost.forget();
+    return cost;
+  }
+}
+
+/** What a sequence would cost on one engine; the next one's is written over it. */
+export class EngineCost implements PlacementCost {
+  readonly engine: EngineId;
+  cachedTokens = 0;
+  loadMs = 0;
+  promptMs = 0;
+  delayMs = 0;
+  decodeMs = 0;
+  harmMs = 0;
+  followMs = 0;
+  /** Pages that it needs besides those that are cached. */
+  pages = 0;
+  /** Of one token of an answer. */
+  tokenMs = 0;
+  readonly #costs: Costs;
+  #evictMs: number | null = null;
+
+  constructor(engine: EngineId, costs: Costs) {
+    this.engine = engine;
+    this.#costs = costs;
+  }
+
+  get evictMs(): number {
+    this.#evictMs ??= this.#costs.roomMs(this);
+    return this.#evictMs;
+  }
+
+  /** Whether M was looked up. */
+  get isWeighed(): boolean {
+    return this.#evictMs !== null;
+  }
+
+  /** M is another now. */
+  forget(): void {
+    this.#evictMs = null;
+  }
+
+  /** As it is now. */
+  copy(): PlacementCost {
+    const { engine, cachedTokens, loadMs, evictMs, promptMs, delayMs, decodeMs, harmMs, followMs } = this;
+    return { engine, cachedTokens, loadMs, evictMs, promptMs, delayMs, decodeMs, harmMs, followMs };
+  }
+}
+
+/** Whole microseconds: sums of them are exact. */
+export function microseconds(ms: number): number {
+  return Math.round(1000 * ms);
+}
