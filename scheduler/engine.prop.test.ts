@@ -4,6 +4,10 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { EngineHarness, type Outcome, tokensAlone } from "../tests/support/engine-harness.ts";
 import { runs } from "../tests/support/property.ts";
+import { populateFast, priorityGroups } from "./baselines/preble.ts";
+import { longestPrefix } from "./baselines/sglang.ts";
+import { staticBudget } from "./baselines/static-budget.ts";
+import { firstCome, promptsFirst } from "./baselines/vllm.ts";
 import type { SequenceId, SequenceSpec, Service } from "./core.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import type { BatchPolicy, QueuePolicy } from "./policy.ts";
@@ -30,8 +34,8 @@ interface Setting {
 const stepTokens = fc.integer({ min: 1, max: 24 });
 
 const queues: fc.Arbitrary<QueuePolicy> = fc.oneof(
-  fc.constantFrom<QueuePolicy>({ kind: "fcfs" }, { kind: "longestPrefix" }),
-  fc.constantFrom(1, 3, 10).map((groups): QueuePolicy => ({ kind: "groups", groups })),
+  fc.constantFrom<QueuePolicy>(firstCome, longestPrefix),
+  fc.constantFrom(1, 3, 10).map(priorityGroups),
   fc.record({
     kind: fc.constant("lanes" as const),
     groups: fc.constantFrom(1, 3),
@@ -42,8 +46,9 @@ const queues: fc.Arbitrary<QueuePolicy> = fc.oneof(
 
 /** On a device whose steps take 6 ms and more. */
 const batches: fc.Arbitrary<BatchPolicy> = fc.oneof(
-  fc.record({ kind: fc.constant("promptsFirst" as const), stepTokens }),
-  fc.record({ kind: fc.constant("fixed" as const), stepTokens, bypass: fc.constantFrom(1, 1, 0.5) }),
+  stepTokens.map(promptsFirst),
+  stepTokens.map(staticBudget),
+  stepTokens.map((tokens) => populateFast(tokens, 0.5)),
   fc.record({
     kind: fc.constant("target" as const),
     tbtMs: fc.constantFrom(null, 3, 6.2, 50),
@@ -135,7 +140,7 @@ function play(
   const harness = new EngineHarness({
     spec: { pages, pageTokens, contextMax, vocabSize: VOCABULARY },
     engine,
-    isStallFree: setting.batch.kind === "fixed" && setting.batch.bypass === 1,
+    isStallFree: setting.batch.kind === "baseline" && setting.batch.isStallFree,
   });
   const submitted: SequenceSpec[] = [];
   const paused = new Set<SequenceId>();
@@ -189,7 +194,7 @@ test("every sequence ends once, with the tokens it would have had alone, and giv
     for (const { chunks } of harness.steps) {
       expect(chunks.length).toBeLessThanOrEqual(setting.admission.sequencesMax);
       const tokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);
-      if (setting.batch.kind !== "fixed" || setting.batch.bypass < 1) continue;
+      if (setting.batch.kind !== "baseline" || !setting.batch.isStallFree) continue;
       expect(tokens).toBeLessThanOrEqual(Math.max(setting.batch.stepTokens, setting.admission.sequencesMax));
     }
     if (harness.reports.length === 0) return;

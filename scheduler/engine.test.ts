@@ -3,8 +3,8 @@
 
 import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../tests/support/engine-harness.ts";
+import { staticBudget } from "./baselines/static-budget.ts";
 import type { SequenceId, Step, StepResult } from "./core.ts";
-import { staticBudget } from "./policy.ts";
 import { sequenceSpec, tokensFrom } from "./sim/factories.ts";
 
 test("a sequence ends with its stop token, which is reported", () => {

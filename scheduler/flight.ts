@@ -3,7 +3,7 @@ import type { OnlineState } from "./cost/online.ts";
 import type { DeviceSpec } from "./device.ts";
 import type { PlacementReason } from "./dispatch/placement.ts";
 import type { EngineMessage } from "./messages.ts";
-import type { Policy } from "./policy.ts";
+import type { ServedPolicy } from "./policy.ts";
 
 /**
  * Of the recordings' format and of the scheduler's rules. Whoever changes either raises it: what was recorded by other
@@ -19,7 +19,7 @@ export const FLIGHT_VERSION = 10;
 export interface FlightHead {
   readonly kind: "head";
   readonly version: typeof FLIGHT_VERSION;
-  readonly policy: Policy;
+  readonly policy: ServedPolicy;
   /** By engine. */
   readonly specs: readonly DeviceSpec[];
   /** Most sequences that wait at one engine. */

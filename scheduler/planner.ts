@@ -8,8 +8,9 @@ import { type Admission, admitNext } from "./local/admission.ts";
 import { insertByArrival } from "./local/arrival-list.ts";
 import { securePages, youngestPaused } from "./local/preemption.ts";
 import type { Sequence } from "./local/sequence.ts";
-import { openBudget, type StepBudget, WholePrompts } from "./local/step-budget.ts";
+import type { StepBudget } from "./local/step-budget.ts";
 import { type Overtaking, type PlannedChunk, planDecodes, planPrompts } from "./local/step-planner.ts";
+import { openStepRule, type StepRule } from "./local/step-rule.ts";
 import type { Roster } from "./roster.ts";
 
 /** A step that was decided, and whose chunks it has. */
@@ -42,13 +43,13 @@ const FIRST_TOKENS = 64;
 const GROWTH = 4;
 
 /**
- * Decides an engine's steps: gives decodes their pages, preempting for them if need be, opens the budget, and fills it
- * with decodes, unfinished prompts and newly admitted ones. In `local/` each of these is a file of its own; this one
+ * Decides an engine's steps: gives decodes their pages, preempting for them if need be, opens the budget of the
+ * policy's step rule, and fills it with decodes, unfinished prompts and newly admitted ones. In `local/` each of these is a file of its own; this one
  * says in which order they come.
  */
 export class Planner {
   readonly #parts: PlannerParts;
-  readonly #hasLanes: boolean;
+  readonly #rule: StepRule;
   /** Somebody could not be admitted for want of a slot or of pages: paused sequences give theirs up. */
   #isBlocked = false;
   /** Of the largest step so far. */
@@ -56,33 +57,32 @@ export class Planner {
 
   constructor(parts: PlannerParts) {
     this.#parts = parts;
-    this.#hasLanes = parts.options.queue.kind === "lanes";
+    this.#rule = openStepRule(parts.options.batch, parts.spec, parts.costs);
   }
 
   /** Decides the next step; null if there is nothing to compute. */
   plan(): PlannedStep | null {
-    const { clock, options, costs, journal, roster } = this.#parts;
+    const { clock, journal, roster } = this.#parts;
     const { running, residency, queue } = roster;
     for (;;) {
       if (this.#isBlocked) this.#reclaimPaused();
       const nowMs = clock.nowMs();
       queue.beginStep();
       const copies: PageCopy[] = [];
-      const isPromptsFirst = this.#isPromptsFirst();
-      if (isPromptsFirst) {
-        const budget = new WholePrompts(this.#wholeTokens(), this.#parts.spec.stepTokensMax);
-        const prompts = this.#planPrompts(budget, nowMs, copies);
-        if (prompts.length > 0) return this.#step(prompts, copies, budget);
+      let mayAdmit = true;
+      for (const pass of this.#rule.passes(residency.pagesAvailable, residency.pool.pagesTotal)) {
+        if (pass.hasDecodes) {
+          const preemptionsBefore = journal.totals.preemptionsTotal;
+          securePages(running, residency, queue.hasLanes, (victim) => roster.preempt(victim));
+          // A sequence that was just preempted for want of pages must not come back in the same step.
+          mayAdmit = journal.totals.preemptionsTotal === preemptionsBefore;
+        }
+        const { backlog } = roster;
+        const budget = pass.open({ running, backlog, nowMs, tokensMax: this.#tokensMax });
+        const planned = pass.hasDecodes ? planDecodes(running, budget.skipped) : [];
+        if (pass.hasPrompts) planned.push(...this.#planPrompts(budget, nowMs, mayAdmit ? copies : null));
+        if (planned.length > 0) return this.#step(planned, copies, budget);
       }
-
-      const preemptionsBefore = journal.totals.preemptionsTotal;
-      securePages(running, residency, this.#hasLanes, (victim) => roster.preempt(victim));
-      // Whoever was just preempted for want of pages must not come back in the same breath.
-      const mayAdmit = journal.totals.preemptionsTotal === preemptionsBefore;
-      const budget = openBudget(options.batch, running, costs, nowMs, roster.backlog, this.#tokensMax);
-      const planned = planDecodes(running, budget.skipped);
-      if (!isPromptsFirst) planned.push(...this.#planPrompts(budget, nowMs, mayAdmit ? copies : null));
-      if (planned.length > 0) return this.#step(planned, copies, budget);
       if (mayAdmit && !this.#isBlocked) return null;
     }
   }
@@ -90,20 +90,6 @@ export class Planner {
   /** Most tokens of a step whose size the cost model decides. */
   get #tokensMax(): number {
     return Math.min(GROWTH * this.#tokensLargest, this.#parts.spec.stepTokensMax);
-  }
-
-  /** Whether decodes wait for whole prompts. */
-  #isPromptsFirst(): boolean {
-    const { batch } = this.#parts.options;
-    if (batch.kind !== "fixed") return batch.kind === "promptsFirst";
-    const { pagesAvailable, pool } = this.#parts.roster.residency;
-    return pagesAvailable > batch.bypass * pool.pagesTotal;
-  }
-
-  /** Tokens of a step of whole prompts. */
-  #wholeTokens(): number {
-    const { options, spec } = this.#parts;
-    return options.batch.kind === "promptsFirst" ? options.batch.stepTokens : spec.stepTokensMax;
   }
 
   /** Chunks of prompts; nobody is admitted if `copies` is null. */
@@ -114,7 +100,7 @@ export class Planner {
     const admit = (overtaking: Overtaking<Sequence> | null): PlannedChunk<Sequence> | null =>
       copies === null ? null : this.#admit(prompts, budget, nowMs, copies, overtaking);
     return planPrompts(prompts, admit, budget, {
-      hasLanes: this.#hasLanes,
+      hasLanes: queue.hasLanes,
       overtakes: options.admission.overtakes,
       isAged: (sequence) => queue.isAged(sequence, nowMs),
       nowMs,

@@ -2,10 +2,12 @@
 
 import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../tests/support/engine-harness.ts";
-import { policies, policyNames, policyOf, sarathi } from "./baselines/policies.ts";
+import { policies, policyNames, policyOf } from "./baselines/policies.ts";
+import { sarathi } from "./baselines/sarathi.ts";
+import { staticBudget } from "./baselines/static-budget.ts";
+import { firstCome } from "./baselines/vllm.ts";
 import { optionsOf } from "./engine-options.ts";
 import { ours, withChanges } from "./policies.ts";
-import { staticBudget } from "./policy.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "./sim/factories.ts";
 
 test("every policy gives every sequence its tokens", () => {
@@ -19,7 +21,7 @@ test("every policy gives every sequence its tokens", () => {
     const harness = new EngineHarness({
       spec: { pages: 48, stepTokensMax: 512 },
       engine: { queue, batch, admission },
-      isStallFree: batch.kind !== "promptsFirst" && !(batch.kind === "fixed" && batch.bypass < 1),
+      isStallFree: batch.kind === "target" || batch.isStallFree,
     });
     for (const spec of specs) harness.submit(spec);
     harness.finish();
@@ -37,11 +39,11 @@ test("budgets and slots are cut down to what a device can do", () => {
   const { batch, admission } = optionsOf(policyOf("orca"), spec, 1);
   expect([batch, admission.sequencesMax]).toEqual([staticBudget(400), 16]);
   expect(optionsOf(ours(100), spec, 1).admission.sequencesMax).toBe(20);
-  expect(optionsOf(sarathi(256), spec, 1).batch).toEqual({ kind: "fixed", stepTokens: 256, bypass: 1 });
+  expect(optionsOf(sarathi(256), spec, 1).batch).toEqual(staticBudget(256));
 });
 
 test("a changed copy has its own name and leaves the original as it was", () => {
-  const changed = withChanges(policyOf("preble"), "first come", { queue: { kind: "fcfs" } });
-  expect([changed.name, changed.queue.kind]).toEqual(["first come", "fcfs"]);
-  expect(policyOf("preble").queue).toEqual({ kind: "groups", groups: 10 });
+  const changed = withChanges(policyOf("preble"), "first come", { queue: firstCome });
+  expect([changed.name, changed.queue]).toEqual(["first come", firstCome]);
+  expect(policyOf("preble").queue).not.toBe(firstCome);
 });

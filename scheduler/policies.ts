@@ -1,4 +1,4 @@
-import type { Policy } from "./policy.ts";
+import type { Policy, ServedPolicy } from "./policy.ts";
 
 /** Copies a policy under another name with some parts exchanged: a step of an ablation. */
 export function withChanges(policy: Policy, name: string, changes: Partial<Omit<Policy, "name">>): Policy {
@@ -10,7 +10,7 @@ export function withChanges(policy: Policy, name: string, changes: Partial<Omit<
  * what serves without `--tbt-ms`: they have none, and steps are as large as delays everybody least. How large steps are and how
  * many sequences run is up to the device: its cost model, its memory, and what it takes in one step.
  */
-export function ours(tbtMs: number | null = null): Policy {
+export function ours(tbtMs: number | null = null): ServedPolicy {
   return {
     name: "ours",
     placement: { kind: "e2" },

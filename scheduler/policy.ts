@@ -1,9 +1,13 @@
+import type { DeviceSpec } from "./device.ts";
 import type { PlaceableEngine, PlacementRule } from "./dispatch/placement-rule.ts";
+import type { QueueOrder } from "./local/queue-order.ts";
+import type { Sequence } from "./local/sequence.ts";
+import type { StepRule } from "./local/step-rule.ts";
 
 /** Which engine a sequence goes to: by ours (dispatch/e2.ts), or by a rule that ours is compared with. */
 export type PlacementPolicy = { readonly kind: "e2" } | PlacementBaseline;
 
-/** A rule of baselines/. It holds a function, so a policy with it can be simulated, but neither served nor recorded. */
+/** A rule of baselines/. */
 export interface PlacementBaseline {
   readonly kind: "baseline";
   /** Whether engines are to tell what they cache. */
@@ -12,51 +16,53 @@ export interface PlacementBaseline {
   open(engines: readonly PlaceableEngine[]): PlacementRule;
 }
 
-/** Which waiting sequence is next (local/wait-queue.ts). */
-export type QueuePolicy =
-  | { readonly kind: "fcfs" }
-  /** Longest cached prefix first; ties by arrival. */
-  | { readonly kind: "longestPrefix" }
-  /** Preble's priority groups. */
-  | { readonly kind: "groups"; readonly groups: number }
-  /** One lane per objective, by credits of tokens; in a lane the tenant that has used least, and then groups. */
-  | {
-      readonly kind: "lanes";
-      readonly groups: number;
-      /** Credits of latency, gang and throughput. */
-      readonly credits: readonly [number, number, number];
-      /** Tokens that a tenant may have used less or more than others, when it begins to wait. */
-      readonly tenantSlack: number;
-    };
+/** Which waiting sequence is next: by ours (local/lanes.ts), or in the order of a baseline. */
+export type QueuePolicy = LanesPolicy | QueueBaseline;
 
-/** What a step is filled with (local/step-planner.ts, local/step-budget.ts). */
-export type BatchPolicy =
-  /** Whole prompts in steps of their own, which decodes wait for (vLLM before chunked prefill); at most
-   *  `stepTokens` in a step, but one prompt always. */
-  | { readonly kind: "promptsFirst"; readonly stepTokens: number }
-  /** Every decode and, within `stepTokens`, chunks of prompts (Sarathi-Serve). While more than `bypass` of the
-   *  pages is available, whole prompts first instead (Preble's code: 0.5); 1 is never. */
-  | { readonly kind: "fixed"; readonly stepTokens: number; readonly bypass: number }
-  /** As many prompt tokens as the device computes in time, and serve best (local/target-budget.ts): no number of tokens
-   *  is chosen beforehand. `tbtMs`: the target of streams that ask for none themselves; null: those have none, and want
-   *  their answers soon. */
-  | {
-      readonly kind: "target";
-      readonly tbtMs: number | null;
-      /** How long a step with prompts takes at most beside streams without a target, unless they alone take more than
-       *  half of it. */
-      readonly stepMs: number;
-      /** Share of the time that is left alone, besides what the cost model's own error asks for. */
-      readonly margin: number;
-      /** After this many milliseconds without tokens the oldest prompt gets one tile, whatever the slack. */
-      readonly starvationMs: number;
-      /** Steps in a row for which a throughput decode may be left out. */
-      readonly skipsMax: number;
-    };
+/** One lane per objective, by credits of tokens; in a lane the tenant that has used least, and then Preble's priority groups. */
+export interface LanesPolicy {
+  readonly kind: "lanes";
+  readonly groups: number;
+  /** Credits of latency, gang and throughput. */
+  readonly credits: readonly [number, number, number];
+  /** Tokens that a tenant may have used less or more than others, when it begins to wait. */
+  readonly tenantSlack: number;
+}
 
-/** Prompts get what decodes leave of `stepTokens` (Sarathi-Serve, arXiv:2403.02310 §4.3). */
-export function staticBudget(stepTokens: number): BatchPolicy {
-  return { kind: "fixed", stepTokens, bypass: 1 };
+/** An order of baselines/. */
+export interface QueueBaseline {
+  readonly kind: "baseline";
+  /** `lookUp` tells how many of a sequence's known tokens are cached now. */
+  open(lookUp: (sequence: Sequence) => number): QueueOrder;
+}
+
+/** What a step is filled with: by ours (local/target-budget.ts), or by the rule of a baseline. */
+export type BatchPolicy = TargetPolicy | StepBaseline;
+
+/** As many prompt tokens as the device computes in time, and serve best: no number of tokens is chosen beforehand. */
+export interface TargetPolicy {
+  readonly kind: "target";
+  /** Of streams that ask for no target themselves; null: those have none, and want their answers soon. */
+  readonly tbtMs: number | null;
+  /** How long a step with prompts takes at most beside streams without a target, unless they alone take more than
+   *  half of it. */
+  readonly stepMs: number;
+  /** Share of the time that is left alone, besides what the cost model's own error asks for. */
+  readonly margin: number;
+  /** After this many milliseconds without tokens the oldest prompt gets one tile, whatever the slack. */
+  readonly starvationMs: number;
+  /** Steps in a row for which a throughput decode may be left out. */
+  readonly skipsMax: number;
+}
+
+/** A rule of baselines/. */
+export interface StepBaseline {
+  readonly kind: "baseline";
+  /** Tokens of a step that a policy chooses beforehand; cut down to what the device can hold. */
+  readonly stepTokens: number;
+  /** Whether every decode is in every step, and prompts keep to what it leaves of `stepTokens`. */
+  readonly isStallFree: boolean;
+  open(stepTokens: number, spec: DeviceSpec): StepRule;
 }
 
 /** What may run at once (local/admission.ts). */
@@ -77,12 +83,25 @@ export interface AdmissionPolicy {
   readonly backOff: boolean;
 }
 
-/** A whole scheduler as one value. Ours is in policies.ts, those that it is compared with in
- *  baselines/. */
+/** A whole scheduler as one value. Ours is in policies.ts; those that it is compared with are in baselines/, hold
+ *  functions, and can be simulated only. */
 export interface Policy {
   readonly name: string;
   readonly placement: PlacementPolicy;
   readonly queue: QueuePolicy;
   readonly batch: BatchPolicy;
   readonly admission: AdmissionPolicy;
+}
+
+/** A policy that is data alone: it can cross threads and be recorded. */
+export interface ServedPolicy extends Policy {
+  readonly placement: Exclude<PlacementPolicy, PlacementBaseline>;
+  readonly queue: LanesPolicy;
+  readonly batch: TargetPolicy;
+}
+
+/** Whether a policy is data alone. */
+export function isServed(policy: Policy): policy is ServedPolicy {
+  const { placement, queue, batch } = policy;
+  return placement.kind !== "baseline" && queue.kind !== "baseline" && batch.kind !== "baseline";
 }

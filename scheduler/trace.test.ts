@@ -3,8 +3,8 @@
 
 import { expect, test } from "bun:test";
 import { EngineHarness, type HarnessOptions } from "../tests/support/engine-harness.ts";
+import { staticBudget } from "./baselines/static-budget.ts";
 import type { SequenceSpec } from "./core.ts";
-import { staticBudget } from "./policy.ts";
 import { sequenceSpec, tokensFrom } from "./sim/factories.ts";
 import { traceHeader } from "./trace.ts";
 

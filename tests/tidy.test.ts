@@ -3,6 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { resolve } from "node:path";
 import {
+  baselineRule,
   docstringRule,
   importRule,
   intrinsicsRule,
@@ -31,6 +32,17 @@ const examples: Readonly<Record<string, Example>> = {
     rule: importRule,
     bad: { "scheduler/engine.ts": 'import { x } from "../server/http/app.ts";' },
     problem: "scheduler/engine.ts imports server/http/app.ts",
+  },
+  "baselines do not serve": {
+    rule: baselineRule,
+    bad: {
+      "server/start.ts": 'import { a } from "./a.ts";',
+      "server/a.ts": 'import { b } from "../scheduler/baselines/b.ts";',
+      "server/cli/simulate.ts": 'import { b } from "../../scheduler/baselines/b.ts";',
+      "scheduler/sim/a.ts": 'import { b } from "../baselines/b.ts";',
+      "scheduler/a.test.ts": 'import { b } from "./baselines/b.ts";',
+    },
+    problem: "server/a.ts serves and imports scheduler/baselines/b.ts",
   },
   "the scheduler is pure": {
     rule: purityRule,

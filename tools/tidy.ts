@@ -68,6 +68,30 @@ function mayImport(path: string, target: string): boolean {
   }
 }
 
+/** What serves starts here. */
+const SERVED = ["server/start.ts", "server/engines/worker.ts"];
+
+/** Baselines are compared with, and never serve: nothing that `serve` reaches imports them, nor anything of the scheduler
+ *  but simulations. */
+export const baselineRule: Rule = (tree) => {
+  const targetsOf = (path: string): string[] =>
+    importsOf(tree.get(path) ?? "")
+      .filter((wanted) => wanted.startsWith("."))
+      .map((wanted) => normalize(join(dirname(path), wanted)));
+  const served = new Set(SERVED);
+  for (const path of served) for (const target of targetsOf(path)) served.add(target);
+  for (const [path] of sources(tree, /^scheduler\/(?!sim\/|baselines\/).*\.ts$/))
+    if (!isTest(path)) served.add(path);
+  const problems: string[] = [];
+  for (const path of served) {
+    if (path.startsWith("scheduler/baselines/")) continue;
+    for (const target of targetsOf(path)) {
+      if (target.startsWith("scheduler/baselines/")) problems.push(`${path} serves and imports ${target}`);
+    }
+  }
+  return problems;
+};
+
 /** Nothing in scheduler/ knows of time, chance, I/O or promises: they come in through its ports. */
 export const purityRule: Rule = (tree) => {
   const impure =

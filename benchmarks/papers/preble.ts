@@ -4,9 +4,11 @@
  */
 
 import { policyOf } from "../../scheduler/baselines/policies.ts";
-import { prebleE2 } from "../../scheduler/baselines/preble.ts";
+import { prebleE2 } from "../../scheduler/baselines/preble-placement.ts";
+import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
+import { firstCome } from "../../scheduler/baselines/vllm.ts";
 import { ours, withChanges } from "../../scheduler/policies.ts";
-import { type Policy, staticBudget } from "../../scheduler/policy.ts";
+import type { Policy } from "../../scheduler/policy.ts";
 import type { SimulationReport } from "../../scheduler/sim/report.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
@@ -34,7 +36,7 @@ export function preblePolicies(): readonly Policy[] {
   const [sglang, chunked, preble] = [policyOf("sglang"), policyOf("sglang-chunked"), policyOf("preble")];
   const parts = (adjusts: boolean, balances: boolean) =>
     prebleE2({ adjusts, balances, knowsEvictions: true });
-  const queued = withChanges(preble, "", { queue: { kind: "fcfs" } });
+  const queued = withChanges(preble, "", { queue: firstCome });
   return [
     sglang,
     chunked,

@@ -3,7 +3,8 @@
  * and a budget from a target against the best static ones.
  */
 
-import { policyOf, sarathi } from "../../scheduler/baselines/policies.ts";
+import { policyOf } from "../../scheduler/baselines/policies.ts";
+import { sarathi } from "../../scheduler/baselines/sarathi.ts";
 import { type EngineCosts, PARTS, type PartedCostModel } from "../../scheduler/cost/cost-model.ts";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import { ours, withChanges } from "../../scheduler/policies.ts";

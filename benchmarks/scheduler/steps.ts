@@ -4,6 +4,7 @@
  * others may run on the machine. Pauses of the collector are in it.
  */
 
+import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import type { Sampled, SequenceId, Service, Step, StepResult } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { Device } from "../../scheduler/device.ts";
@@ -11,7 +12,6 @@ import { Engine } from "../../scheduler/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine-options.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import { ours } from "../../scheduler/policies.ts";
-import { staticBudget } from "../../scheduler/policy.ts";
 import { SeededRandom } from "../../scheduler/random.ts";
 import { deviceSpec, sequenceSpec } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";

@@ -10,7 +10,7 @@ import type { Placement } from "../dispatch/placement.ts";
 import { ours } from "../policies.ts";
 import type { PlacementBaseline } from "../policy.ts";
 import { deviceSpec } from "../sim/factories.ts";
-import { type PrebleOptions, prebleE2 } from "./preble.ts";
+import { type PrebleOptions, prebleE2 } from "./preble-placement.ts";
 import { WINDOW_MS } from "./preble-window.ts";
 import { roundRobin } from "./round-robin.ts";
 import { shortestQueue } from "./shortest-queue.ts";

@@ -2,7 +2,7 @@ import type { CacheNotices } from "../cache/notice.ts";
 import { assert, type EngineId, type SequenceId } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
-import type { Policy } from "../policy.ts";
+import type { LanesPolicy, Policy, QueuePolicy } from "../policy.ts";
 import { E2 } from "./e2.ts";
 import type { Placement, PlacementReason, PlacementRequest } from "./placement.ts";
 import type { PlaceableEngine, PlacementRule } from "./placement-rule.ts";
@@ -36,7 +36,7 @@ export class Dispatcher {
   constructor({ placement, queue, batch }: DispatchPolicy, engines: readonly PlaceableEngine[]) {
     this.#there = engines.map((_, engine) => engine as EngineId);
     if (engines.length === 1) this.#rule = null;
-    else if (placement.kind === "e2") this.#rule = new E2(engines, queue, batch);
+    else if (placement.kind === "e2") this.#rule = new E2(engines, creditsOf(queue), batch);
     else this.#rule = placement.open(engines);
   }
 
@@ -133,6 +133,11 @@ export class Dispatcher {
     this.#counts[placement.reason] = (this.#counts[placement.reason] ?? 0) + 1;
     return placement;
   }
+}
+
+/** An order without lanes has one class of sequences. */
+function creditsOf(queue: QueuePolicy): LanesPolicy["credits"] {
+  return queue.kind === "lanes" ? queue.credits : [1, 1, 1];
 }
 
 function only(engine: EngineId): Placement {

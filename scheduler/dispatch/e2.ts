@@ -2,7 +2,7 @@ import type { CacheNotices } from "../cache/notice.ts";
 import type { EngineId, SequenceId } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
-import type { BatchPolicy, QueuePolicy } from "../policy.ts";
+import type { BatchPolicy, LanesPolicy } from "../policy.ts";
 import { type Asked, Costs, type EngineCost, microseconds, WINDOW_MS } from "./costs.ts";
 import { cheapest, chooseE2, type E2Situation } from "./e2-choice.ts";
 import { gangOrder } from "./gang.ts";
@@ -37,11 +37,11 @@ export class E2 implements PlacementRule {
   readonly #pageTokens: number;
   readonly #costs: Costs;
 
-  /** All engines have pages of one size. `queue` and `batch`: in which order and steps engines compute prompts. */
-  constructor(engines: readonly PlaceableEngine[], queue: QueuePolicy, batch: BatchPolicy) {
+  /** All engines have pages of one size. `credits` and `batch`: in which lanes and steps engines compute prompts. */
+  constructor(engines: readonly PlaceableEngine[], credits: LanesPolicy["credits"], batch: BatchPolicy) {
     this.#batch = batch;
     this.#members = engines.map(({ spec, costs }) => new Member(spec, costs, batch, WINDOW_MS, 0));
-    this.#work = new Outstanding(engines.length, queue);
+    this.#work = new Outstanding(engines.length, credits);
     this.#waiting = engines.map(() => new Map());
     this.#pageTokens = engines[0]!.spec.pageTokens;
     this.index = new PrefixIndex(engines.length, WINDOW_MS);

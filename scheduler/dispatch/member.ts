@@ -1,7 +1,7 @@
 import { decodeStepMs, type EngineCosts, promptMs } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
-import type { BatchPolicy } from "../policy.ts";
+import type { BatchPolicy, TargetPolicy } from "../policy.ts";
 import { WindowSum } from "./window-sum.ts";
 
 /** Steps of this many tokens, without a context and with this one, tell what prompt tokens cost in full steps. */
@@ -142,7 +142,7 @@ export class Member {
   }
 
   #stretch(
-    { margin, starvationMs }: Extract<BatchPolicy, { readonly kind: "target" }>,
+    { margin, starvationMs }: TargetPolicy,
     tbtMs: number,
     beside: { readonly decodes: number; readonly decodeContext: number },
   ): number {

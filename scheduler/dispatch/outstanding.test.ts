@@ -2,10 +2,9 @@
 
 import { describe, expect, test } from "bun:test";
 import type { Objective } from "../core.ts";
-import type { QueuePolicy } from "../policy.ts";
 import { type Job, Outstanding } from "./outstanding.ts";
 
-const lanes: QueuePolicy = { kind: "lanes", groups: 1, credits: [8, 4, 1], tenantSlack: 1 };
+const credits = [8, 4, 1] as const;
 
 function job(objective: Objective, tenant: string, promptMs: number): Job {
   return {
@@ -26,20 +25,15 @@ function job(objective: Objective, tenant: string, promptMs: number): Job {
   };
 }
 
-function workOf(queue: QueuePolicy, jobs: readonly Job[]): Outstanding {
-  const work = new Outstanding(1, queue);
+function workOf(jobs: readonly Job[]): Outstanding {
+  const work = new Outstanding(1, credits);
   for (const each of jobs) work.placed(each);
   return work;
 }
 
 describe("prompts before a new sequence", () => {
-  test("without lanes all that are there", () => {
-    const work = workOf({ kind: "fcfs" }, [job("throughput", "a", 100), job("latency", "b", 50)]);
-    expect(work.promptsMs(0, { objective: "latency", tenant: "a", promptUs: 1 })).toBe(150);
-  });
-
   test("of lanes above all, of lanes below what their credits win", () => {
-    const work = workOf(lanes, [job("latency", "a", 100), job("gang", "a", 60), job("throughput", "a", 45)]);
+    const work = workOf([job("latency", "a", 100), job("gang", "a", 60), job("throughput", "a", 45)]);
     const before = (objective: Objective): number =>
       work.promptsMs(0, { objective, tenant: "a", promptUs: 0 });
     expect(before("latency")).toBeCloseTo(100 + (60 * 4) / 12 + 45 / 9, 9);
@@ -48,7 +42,7 @@ describe("prompts before a new sequence", () => {
   });
 
   test("of its own lane its tenant's, and of other tenants as much", () => {
-    const work = workOf(lanes, [
+    const work = workOf([
       job("latency", "crowd", 1000),
       job("latency", "crowd", 1000),
       job("latency", "own", 70),
@@ -63,7 +57,7 @@ describe("prompts before a new sequence", () => {
 
 test("a sequence is a prompt until its first token, then a decode, and nothing when it has ended", () => {
   const one = job("latency", "a", 100);
-  const work = workOf(lanes, [one]);
+  const work = workOf([one]);
   expect([work.allPromptsMs(0), work.decoding(0), work.decodesMs(0, "latency", 2)]).toEqual([100, 0, 20]);
   work.drew(one);
   expect([work.allPromptsMs(0), work.decoding(0), work.decodesMs(0, "latency", 2)]).toEqual([0, 1, 18]);

@@ -1,5 +1,5 @@
 import type { Objective } from "../core.ts";
-import type { QueuePolicy } from "../policy.ts";
+import type { LanesPolicy } from "../policy.ts";
 import type { IndexSpan } from "./index-span.ts";
 
 const lanes: readonly Objective[] = ["latency", "gang", "throughput"];
@@ -46,7 +46,7 @@ export interface Newcomer {
  * left.
  */
 export class Outstanding {
-  readonly #queue: QueuePolicy;
+  readonly #credits: LanesPolicy["credits"];
   readonly #promptUs: Float64Array;
   /** The same by tenant; no tenant without any. */
   readonly #tenants: readonly Map<string, number>[];
@@ -57,9 +57,9 @@ export class Outstanding {
   readonly #contexts: Float64Array;
   readonly #pages: Int32Array;
 
-  /** `queue`: in which order engines compute prompts. */
-  constructor(engines: number, queue: QueuePolicy) {
-    this.#queue = queue;
+  /** `credits` of the lanes in which engines compute prompts. */
+  constructor(engines: number, credits: LanesPolicy["credits"]) {
+    this.#credits = credits;
     this.#tenants = Array.from({ length: engines * lanes.length }, () => new Map());
     this.#decoding = new Int32Array(engines);
     this.#promptUs = new Float64Array(engines * lanes.length);
@@ -95,15 +95,14 @@ export class Outstanding {
     return this.#pages[engine]!;
   }
 
-  /** Milliseconds of prompts that come before a new sequence, as the engine's queue has it: without lanes all that are
-   *  there. With lanes, of those above its own all, of those below what their credits win against its own, and of its own
+  /** Milliseconds of prompts that come before a new sequence, as the engine's lanes have it: of those above its own all, of those below what their credits win against its own, and of its own
    *  lane those of its tenant and, as tenants take turns, of any other tenant as much as of its own with it. */
   promptsMs(engine: number, { objective, tenant, promptUs }: Newcomer): number {
     const own = lanes.indexOf(objective);
     let sumUs = 0;
     for (let lane = 0; lane < lanes.length; lane++) {
       const at = engine * lanes.length + lane;
-      if (this.#queue.kind !== "lanes" || lane < own) sumUs += this.#promptUs[at]!;
+      if (lane < own) sumUs += this.#promptUs[at]!;
       else if (lane > own) sumUs += this.#share(lane, own) * this.#promptUs[at]!;
       else sumUs += this.#turnsUs(at, tenant, promptUs);
     }
@@ -123,7 +122,7 @@ export class Outstanding {
     const own = lanes.indexOf(objective);
     let tokens = 0;
     for (let lane = 0; lane < lanes.length; lane++) {
-      const share = this.#queue.kind !== "lanes" || lane <= own ? 1 : this.#share(lane, own);
+      const share = lane <= own ? 1 : this.#share(lane, own);
       tokens += share * this.#decodeTokens[engine * lanes.length + lane]!;
     }
     return tokens * decodeMs;
@@ -174,9 +173,7 @@ export class Outstanding {
   }
 
   #share(lane: number, own: number): number {
-    if (this.#queue.kind !== "lanes") return 1;
-    const { credits } = this.#queue;
-    return credits[lane]! / (credits[lane]! + credits[own]!);
+    return this.#credits[lane]! / (this.#credits[lane]! + this.#credits[own]!);
   }
 
   #turnsUs(at: number, tenant: string, promptUs: number): number {

@@ -1,5 +1,5 @@
 import { assert } from "../core.ts";
-import type { QueuePolicy } from "../policy.ts";
+import type { LanesPolicy } from "../policy.ts";
 import { ArrivalList } from "./arrival-list.ts";
 import { PriorityGroups } from "./priority-groups.ts";
 import type { QueueOrder } from "./queue-order.ts";
@@ -42,7 +42,7 @@ export class Lanes implements QueueOrder {
   #aged: Sequence | null = null;
 
   constructor(
-    policy: Extract<QueuePolicy, { readonly kind: "lanes" }>,
+    policy: LanesPolicy,
     ageingMs: readonly [number, number, number],
     lookUp: (sequence: Sequence) => number,
   ) {

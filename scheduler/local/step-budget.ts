@@ -1,7 +1,4 @@
 import type { SequenceId } from "../core.ts";
-import type { EngineCosts } from "../cost/cost-model.ts";
-import type { BatchPolicy } from "../policy.ts";
-import { TargetBudget } from "./target-budget.ts";
 
 /** What a budget needs to know of a sequence. */
 export interface BudgetMember {
@@ -38,8 +35,6 @@ export interface StepBudget {
   join(sequence: BudgetMember): void;
 }
 
-const nobody: ReadonlySet<SequenceId> = new Set();
-
 /** What there is to do besides decodes. */
 export interface Backlog {
   /** At most what all prompts, waiting ones too, have still to compute. */
@@ -50,75 +45,4 @@ export interface Backlog {
   readonly waiting: number;
   /** Tokens that an answer is likely to have. */
   readonly answerTokens: number;
-}
-
-/** Opens the budget of a step at `nowMs`. `tokensMax`: most tokens of a step whose size is not fixed. */
-export function openBudget(
-  policy: BatchPolicy,
-  running: readonly BudgetMember[],
-  costs: EngineCosts,
-  nowMs: number,
-  backlog: Backlog,
-  tokensMax: number,
-): StepBudget {
-  if (policy.kind === "target") return new TargetBudget(policy, running, costs, nowMs, backlog, tokensMax);
-  let decodes = 0;
-  for (const { behind, isPaused } of running) if (behind === 1 && !isPaused) decodes += 1;
-  return new FixedBudget(policy.stepTokens - decodes);
-}
-
-/** Decodes leave a fixed number of tokens to prompts (Sarathi-Serve, arXiv:2403.02310 §4.3): none, rather than less
- *  than none, when there are more decodes than tokens. */
-class FixedBudget implements StepBudget {
-  readonly skipped = nobody;
-  readonly deadlineMs = Number.POSITIVE_INFINITY;
-  #tokensLeft: number;
-
-  constructor(tokensLeft: number) {
-    this.#tokensLeft = Math.max(0, tokensLeft);
-  }
-
-  offer(left: number): number {
-    return Math.min(left, this.#tokensLeft);
-  }
-
-  take(tokens: number): void {
-    this.#tokensLeft -= tokens;
-  }
-
-  admits(): boolean {
-    return true;
-  }
-
-  join(): void {}
-}
-
-/** Whole prompts only: as many as fit `stepTokens`, but one always, cut at what a step of the device can hold. */
-export class WholePrompts implements StepBudget {
-  readonly skipped = nobody;
-  readonly deadlineMs = Number.POSITIVE_INFINITY;
-  readonly #tokensMax: number;
-  #tokensLeft: number;
-  #isEmpty = true;
-
-  constructor(stepTokens: number, tokensMax: number) {
-    this.#tokensLeft = stepTokens;
-    this.#tokensMax = tokensMax;
-  }
-
-  offer(left: number): number {
-    if (this.#isEmpty) return Math.min(left, this.#tokensMax);
-    return left <= this.#tokensLeft ? left : 0;
-  }
-
-  take(tokens: number): void {
-    this.#tokensLeft -= tokens;
-    this.#isEmpty = false;
-  }
-
-  admits(): boolean {
-    return true;
-  }
-
-  join(): void {}
 }

@@ -3,11 +3,9 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
+import { staticPass } from "../baselines/static-budget.ts";
 import type { SequenceId } from "../core.ts";
-import { linearCost } from "../cost/linear.ts";
-import { staticBudget } from "../policy.ts";
 import type { BudgetMember } from "./step-budget.ts";
-import { openBudget } from "./step-budget.ts";
 import { type Behind, type Overtaking, type PlannedChunk, planDecodes, planPrompts } from "./step-planner.ts";
 
 type Member = Behind & BudgetMember;
@@ -36,7 +34,11 @@ const sequence: fc.Arbitrary<Member> = fc
   .map(({ behind, isPaused, lane }) => member(behind, isPaused, lane));
 const newcomer: fc.Arbitrary<Member> = fc.integer({ min: 1, max: 40 }).map((behind) => member(behind));
 
-const nothing = { promptTokens: 0, likelyTokens: 0, waiting: 0, answerTokens: 64 };
+const view = {
+  backlog: { promptTokens: 0, likelyTokens: 0, waiting: 0, answerTokens: 64 },
+  nowMs: 0,
+  tokensMax: 1,
+};
 const inOrder = { hasLanes: false, overtakes: false, isAged: () => false, nowMs: 0 };
 
 /** A step of `stepTokens` that takes from `queue` what fits. */
@@ -46,7 +48,7 @@ function plan(
   stepTokens: number,
   hasLanes = false,
 ): PlannedChunk<Member>[] {
-  const budget = openBudget(staticBudget(stepTokens), running, linearCost(1, 1), 0, nothing, 1);
+  const budget = staticPass(stepTokens).open({ ...view, running });
   const admit = (): PlannedChunk<Member> | null => {
     const next = queue[0];
     const count = next === undefined ? 0 : budget.offer(next.behind, 0, 0);
@@ -106,7 +108,7 @@ describe("a short prompt is not held up by a long one", () => {
   /** Who is in a step of 16 tokens, by name. */
   const step = (running: readonly (Member & { readonly name: string })[], waiting: readonly Member[]) => {
     const queue = [...waiting];
-    const budget = openBudget(staticBudget(16), running, linearCost(1, 1), 0, nothing, 1);
+    const budget = staticPass(16).open({ ...view, running });
     const admit = (overtaking: Overtaking<Member> | null): PlannedChunk<Member> | null => {
       const next = queue[0];
       if (next === undefined) return null;

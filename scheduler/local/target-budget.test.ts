@@ -4,6 +4,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import { runs } from "../../tests/support/property.ts";
+import { firstCome } from "../baselines/vllm.ts";
 import type { SequenceId, Service } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import { linearCost } from "../cost/linear.ts";
@@ -257,7 +258,7 @@ test("throughput decodes are left out at most three steps in a row, take turns, 
   const harness = new EngineHarness({
     spec: { pages: 512 },
     cost: linearCost(1, 1),
-    engine: { batch: { ...policy, tbtMs: 15 }, queue: { kind: "fcfs" } },
+    engine: { batch: { ...policy, tbtMs: 15 }, queue: firstCome },
     isStallFree: false,
   });
   const bulk = Array.from({ length: 24 }, (_, i) =>

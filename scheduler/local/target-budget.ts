@@ -1,11 +1,9 @@
 import type { SequenceId } from "../core.ts";
 import type { EngineCosts, PromptShape, StepShape } from "../cost/cost-model.ts";
-import type { BatchPolicy } from "../policy.ts";
+import type { TargetPolicy } from "../policy.ts";
 import type { Backlog, BudgetMember, StepBudget } from "./step-budget.ts";
 import { leastDelay, type SizeOption } from "./step-size.ts";
 import { nextTile, tileTrim } from "./tile.ts";
-
-type TargetPolicy = Extract<BatchPolicy, { readonly kind: "target" }>;
 
 /** Sizes of a step that are compared: so many half tiles, then at distances that double each time there are half as many
  *  again. */

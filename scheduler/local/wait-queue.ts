@@ -1,11 +1,8 @@
 import { assert } from "../core.ts";
 import type { QueuePolicy } from "../policy.ts";
 import { ArrivalList } from "./arrival-list.ts";
-import { FirstCome } from "./first-come.ts";
 import { Lanes } from "./lanes.ts";
-import { LongestPrefix } from "./longest-prefix.ts";
 import { PrefixPending } from "./prefix-pending.ts";
-import { PriorityGroups } from "./priority-groups.ts";
 import type { QueueOrder } from "./queue-order.ts";
 import type { Sequence } from "./sequence.ts";
 
@@ -29,6 +26,11 @@ export class WaitQueue {
 
   get size(): number {
     return this.#order.size + this.#pending.size + this.#returning.size;
+  }
+
+  /** Whether those of other lanes may pass a sequence for which there is no room. */
+  get hasLanes(): boolean {
+    return this.#order.hasLanes;
   }
 
   /** Whether somebody was passed in this step. */
@@ -105,14 +107,5 @@ export function orderOf(
   ageingMs: readonly [number, number, number],
   lookUp: (sequence: Sequence) => number,
 ): QueueOrder {
-  switch (policy.kind) {
-    case "fcfs":
-      return new FirstCome();
-    case "longestPrefix":
-      return new LongestPrefix(lookUp);
-    case "groups":
-      return new PriorityGroups(policy.groups, lookUp);
-    case "lanes":
-      return new Lanes(policy, ageingMs, lookUp);
-  }
+  return policy.kind === "lanes" ? new Lanes(policy, ageingMs, lookUp) : policy.open(lookUp);
 }

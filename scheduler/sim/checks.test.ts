@@ -2,6 +2,7 @@
 
 import { expect, test } from "bun:test";
 import { policyOf } from "../baselines/policies.ts";
+import { staticBudget } from "../baselines/static-budget.ts";
 import { type Chunk, type EngineId, InvariantError, type SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { Fleet } from "../fleet.ts";
@@ -49,7 +50,7 @@ function chunk(id: number, start: number, count: number, pages: readonly number[
 }
 
 const budget20 = withChanges(policyOf("sarathi"), "small", {
-  batch: { kind: "fixed", stepTokens: 20, bypass: 1 },
+  batch: staticBudget(20),
 });
 
 const cases: Readonly<Record<string, { chunks: readonly Chunk[]; isGood: boolean }>> = {

@@ -1,3 +1,4 @@
+import { firstCome } from "../baselines/vllm.ts";
 import { assert, type EngineId, type Step } from "../core.ts";
 import { shapeOf } from "../cost/cost-model.ts";
 import { checkIndex } from "../dispatch/integrity.ts";
@@ -65,14 +66,9 @@ export class Checks {
       tokens += chunk.tokens.length;
     }
     assert(tokens <= spec.stepTokensMax, "no step is larger than the device can");
-    const { decodes, prompts } = shapeOf(step);
+    const { decodes } = shapeOf(step);
     const { batch } = this.#policy;
-    if (batch.kind === "promptsFirst") {
-      assert(
-        tokens <= Math.max(batch.stepTokens, decodes) || prompts.length === 1,
-        "one prompt, or the budget",
-      );
-    } else if (batch.kind === "fixed" && batch.bypass === 1) {
+    if (batch.kind === "baseline" && batch.isStallFree) {
       assert(tokens <= Math.max(batch.stepTokens, decodes), "the budget, or decodes alone");
     }
   }
@@ -86,7 +82,7 @@ export class Checks {
   /** A sequence is admitted, for the first time. */
   started({ index, engine }: SimulatedCall): void {
     const { queue, admission } = this.#policy;
-    if (engine === null || queue.kind !== "fcfs" || admission.prefixPending) return;
+    if (engine === null || queue !== firstCome || admission.prefixPending) return;
     const order = this.#orders.get(index)!;
     assert(order > this.#admitted[engine]!, "first come, first served");
     this.#admitted[engine] = order;

@@ -69,14 +69,18 @@ function record(overrides: Partial<SimulationSetup> = {}): Flight {
 }
 
 describe("what was recorded is decided again", () => {
-  for (const name of ["ours", "preble", "sglang", "vllm"]) {
-    test(name, () => {
-      const { head, entries, report } = record({ policy: policyOf(name) });
+  for (const tbtMs of [null, 12]) {
+    test(tbtMs === null ? "without a target" : "with a target", () => {
+      const { head, entries, report } = record({ policy: ours(tbtMs) });
       expect(report.isComplete).toBe(true);
       expect(entries.length).toBeGreaterThan(300);
       expect(replay(head, entries)).toEqual(asRecorded);
     });
   }
+
+  test("a baseline holds functions, and is not recorded", () => {
+    expect(() => record({ policy: policyOf("preble") })).toThrow("only what serves is recorded");
+  });
 
   test("also from a copy: what serves is data", () => {
     const { head, entries } = record();

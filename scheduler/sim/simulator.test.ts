@@ -2,7 +2,9 @@
 
 import { describe, expect, test } from "bun:test";
 import { policies } from "../baselines/policies.ts";
+import { priorityGroups } from "../baselines/preble.ts";
 import { shortestQueue } from "../baselines/shortest-queue.ts";
+import { staticBudget } from "../baselines/static-budget.ts";
 import { chatService, type EngineId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import type { Policy } from "../policy.ts";
@@ -17,8 +19,8 @@ import type { Answer, Arrival, Workload } from "./workload.ts";
 const policy: Policy = {
   name: "test",
   placement: shortestQueue,
-  queue: { kind: "groups", groups: 10 },
-  batch: { kind: "fixed", stepTokens: 64, bypass: 1 },
+  queue: priorityGroups(10),
+  batch: staticBudget(64),
   admission: {
     sequencesMax: 32,
     watermark: 0.01,
@@ -130,7 +132,7 @@ describe("history", () => {
     const others = [
       hash({ seed: 2 }),
       hash({ workload: new Chats(2, 200) }),
-      hash({ policy: { ...policy, batch: { kind: "fixed", stepTokens: 48, bypass: 1 } } }),
+      hash({ policy: { ...policy, batch: staticBudget(48) } }),
       hash({ devices: [device, { ...device, profile: linearCost(5, 0.101) }] }),
     ];
     expect(new Set([hash(), ...others]).size).toBe(5);

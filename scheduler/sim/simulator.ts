@@ -16,7 +16,7 @@ import { optionsOf } from "../engine-options.ts";
 import { type EngineLink, Fleet } from "../fleet.ts";
 import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../flight.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
-import type { Policy } from "../policy.ts";
+import { isServed, type Policy } from "../policy.ts";
 import { SeededRandom } from "../random.ts";
 import { type CallObserver, isSameGang, SimulatedCall, sequenceOf } from "./call.ts";
 import { Checks } from "./checks.ts";
@@ -54,7 +54,7 @@ export interface SimulationSetup {
   readonly limitMs?: number;
   /** Asked each time that a call ends: true ends the simulation. */
   readonly until?: (progress: Progress) => boolean;
-  /** Takes a flight record of the run, the head first. Not with `believed`. */
+  /** Takes a flight record of the run, the head first; of policies that are data. Not with `believed`. */
   readonly record?: (entry: FlightHead | FlightEntry) => void;
 }
 
@@ -122,7 +122,10 @@ class Simulation implements CallObserver, SlotObserver {
     this.#stopToken = workload.vocabSize;
     this.#specs = devices.map(({ spec }) => ({ ...spec, vocabSize: this.#stopToken + 1 }));
     this.#log = record === undefined ? null : new FlightLog(this.#clock, record);
-    record?.({ kind: "head", version: FLIGHT_VERSION, policy, specs: this.#specs, queueMax: QUEUE_MAX });
+    if (record !== undefined) {
+      assert(isServed(policy), "only what serves is recorded");
+      record({ kind: "head", version: FLIGHT_VERSION, policy, specs: this.#specs, queueMax: QUEUE_MAX });
+    }
     this.#slots = devices.map((_, index) => this.#slot(index as EngineId));
     this.#fleet = new Fleet(
       this.#slots.map((slot, index) => ({ link: this.#link(slot), spec: this.#specs[index]! })),

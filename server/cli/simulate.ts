@@ -3,6 +3,7 @@
 import { policyNames } from "../../scheduler/baselines/policies.ts";
 import { profileNames } from "../../scheduler/cost/profiles.ts";
 import type { Divergence, FlightEntry, FlightHead } from "../../scheduler/flight.ts";
+import { isServed } from "../../scheduler/policy.ts";
 import { type Noise, noiseNames } from "../../scheduler/sim/noise.ts";
 import { type Breakdown, type Replayed, replay } from "../../scheduler/sim/replay.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
@@ -32,7 +33,7 @@ export const simulateSettings = Object.freeze({
   policy: list({
     placeholder: "name",
     defaultText: "ours",
-    sentence: `Scheduler: ${policyNames.join(", ")}. May be given several times, to compare.`,
+    sentence: `Scheduler: ${policyNames.join(", ")}; with changes as in vllm-chunked,sequences-max=128. May be given several times, to compare.`,
   }),
   devices: text({
     placeholder: "count and name",
@@ -120,21 +121,28 @@ export async function simulateCommand(options: SimulateOptions): Promise<number>
   if (record !== null && (recording !== null || policy.length > 1)) {
     throw new ConfigError("--record writes down one simulation: give one --policy and no --replay.");
   }
+  const [text = "ours"] = policy;
+  if (record !== null && !isServed(policyNamed(text.split(",")[0]!))) {
+    throw new ConfigError(`--record is for what serves: policy ours, not ${text}.`);
+  }
   return recording === null ? await simulateWorkload(options) : await simulateFlight(recording, options);
 }
 
 async function simulateWorkload(options: SimulateOptions): Promise<number> {
   const devices = devicesNamed(options.devices);
-  const names = options.policy.length > 0 ? options.policy : ["ours"];
-  const arrangements = names.map((name) => arrangementOf(name, devices, options.tbtMs));
+  const texts = options.policy.length > 0 ? options.policy : ["ours"];
+  const arrangements = texts.map((text) => ({
+    text,
+    arrangement: arrangementOf(text, devices, options.tbtMs),
+  }));
   const noise = noiseNamed(options.noise);
   const workload = workloadOf(options);
   const writer = options.record === null ? null : new FlightWriter(options.record);
   console.log(
     `${options.workload} (${workload.source}) on ${devices.length} × ${devices[0]!.spec.name}, seed ${options.seed}\n`,
   );
-  const runs = arrangements.map((arrangement) =>
-    runOf(arrangement.policy.name, arrangement, workload.make(), options.seed, { noise, writer }),
+  const runs = arrangements.map(({ text, arrangement }) =>
+    runOf(text, arrangement, workload.make(), options.seed, { noise, writer }),
   );
   writer?.close();
   await show(runs, options.json);
@@ -231,11 +239,13 @@ function speedTable(runs: readonly Run[]): string {
   );
 }
 
-/** A target is for policies that heed one; the others stay what they are. */
-function arrangementOf(name: string, devices: Arrangement["devices"], tbtMs: number): Arrangement {
+/** A policy by its name, with changes after it. A target is for policies that heed one; the others stay what they are. */
+function arrangementOf(text: string, devices: Arrangement["devices"], tbtMs: number): Arrangement {
+  const [name = "", ...changes] = text.split(",");
   const policy = policyNamed(name);
   const heeds = tbtMs > 0 && policy.batch.kind === "target";
-  return { policy: heeds ? withTarget(policy, tbtMs) : policy, devices };
+  const arrangement = { policy: heeds ? withTarget(policy, tbtMs) : policy, devices };
+  return changes.length === 0 ? arrangement : parseChanges(changes.join(","))(arrangement);
 }
 
 function workloadOf({ workload, traces, seed, rate, requests }: SimulateOptions): NamedWorkload {

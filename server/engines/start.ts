@@ -9,7 +9,7 @@ import { engineDefaults, settingsOf } from "../../scheduler/engine-options.ts";
 import { Fleet } from "../../scheduler/fleet.ts";
 import { FLIGHT_VERSION } from "../../scheduler/flight.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
-import type { Policy } from "../../scheduler/policy.ts";
+import type { ServedPolicy } from "../../scheduler/policy.ts";
 import { FlightWriter } from "../recording/file.ts";
 import { RecordedFleet } from "../recording/recorder.ts";
 import type {
@@ -29,7 +29,7 @@ export interface EnginesConfig {
   readonly workerUrl: string;
   readonly engines: number;
   readonly device: DeviceSetup;
-  readonly policy: Policy;
+  readonly policy: ServedPolicy;
   /** Of each engine, besides what the policy says. */
   readonly options: PlainEngineOptions;
   /** File of the flight recording; null: none. */

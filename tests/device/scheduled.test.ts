@@ -5,10 +5,10 @@
 import { describe, expect, test } from "bun:test";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
+import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import type { Sampling, SequenceId, TokenId } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
-import { staticBudget } from "../../scheduler/policy.ts";
 import { sequenceSpec } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
 import { type PromptName, type ReferenceModel, referenceModels } from "../reference/models.ts";

@@ -1,8 +1,7 @@
 import { afterEach, expect, test } from "bun:test";
 import { join } from "node:path";
 import { chatService, type EngineId, type Finish, type TokenId } from "../../scheduler/core.ts";
-import { ours, withChanges } from "../../scheduler/policies.ts";
-import { staticBudget } from "../../scheduler/policy.ts";
+import { ours } from "../../scheduler/policies.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import type { DeviceSetup, LoadProgress } from "../../server/engines/protocol.ts";
 import { type EnginesConfig, type RunningEngines, startEngines } from "../../server/engines/start.ts";
@@ -35,7 +34,7 @@ async function start(
       workerUrl,
       engines,
       device: cpu,
-      policy: withChanges(ours(null), "small", { batch: staticBudget(32) }),
+      policy: ours(),
       options: { integrity: "always" },
       record: null,
       ...changes,

@@ -9,6 +9,7 @@ import { policyOf } from "../../scheduler/baselines/policies.ts";
 import { engineDefaults, optionsOf, resolveOptions } from "../../scheduler/engine-options.ts";
 import type { FlightHead } from "../../scheduler/flight.ts";
 import { ours } from "../../scheduler/policies.ts";
+import type { Policy } from "../../scheduler/policy.ts";
 import { type Config, makeConfig } from "../../server/config.ts";
 import { readFlight } from "../../server/recording/file.ts";
 import { startServer } from "../../server/start.ts";
@@ -29,8 +30,8 @@ async function started(settings: Partial<Config>): Promise<FlightHead> {
 
 test("a server without options schedules as the benchmarks' own row, and so does `bunting simulate`", async () => {
   const { policy, specs } = await started({});
-  expect(policy).toEqual(preblePolicies().find(({ name }) => name === "ours")!);
-  expect(policy).toEqual(policyOf("ours"));
+  expect<Policy>(policy).toEqual(preblePolicies().find(({ name }) => name === "ours")!);
+  expect<Policy>(policy).toEqual(policyOf("ours"));
   expect(optionsOf(policy, specs[0]!, 1)).toEqual(resolveOptions({ notices: false }, specs[0]!));
   const { queue, batch, admission } = engineDefaults;
   expect({ queue, batch, admission }).toEqual({

@@ -1,4 +1,5 @@
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
+import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import {
   assert,
   type Finish,
@@ -14,7 +15,6 @@ import type { Device, DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine-options.ts";
 import type { EngineLoad, EngineReport } from "../../scheduler/messages.ts";
-import { staticBudget } from "../../scheduler/policy.ts";
 import { deviceSpec } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
 import { formatStep, type StepTrace } from "../../scheduler/trace.ts";

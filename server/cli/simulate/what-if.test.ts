@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { policyOf } from "../../../scheduler/baselines/policies.ts";
+import { staticBudget } from "../../../scheduler/baselines/static-budget.ts";
 import { ours } from "../../../scheduler/policies.ts";
-import { staticBudget } from "../../../scheduler/policy.ts";
 import { noises } from "../../../scheduler/sim/noise.ts";
 import { ConfigError } from "../../config.ts";
 import { devicesNamed, noiseNamed, parseChanges, withTarget } from "./what-if.ts";

@@ -1,7 +1,7 @@
 import { assert } from "../core.ts";
-import { ArrivalList } from "./arrival-list.ts";
-import type { QueueOrder } from "./queue-order.ts";
-import type { Sequence } from "./sequence.ts";
+import { ArrivalList } from "../local/arrival-list.ts";
+import type { QueueOrder } from "../local/queue-order.ts";
+import type { Sequence } from "../local/sequence.ts";
 
 /** Of so many that came first, LongestPrefix takes the best. */
 const COMPARED_MAX = 512;

@@ -3,8 +3,12 @@
 import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import type { SequenceId } from "../core.ts";
-import { type BatchPolicy, staticBudget } from "../policy.ts";
+import type { BatchPolicy } from "../policy.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
+import { populateFast } from "./preble.ts";
+import { longestPrefix } from "./sglang.ts";
+import { staticBudget } from "./static-budget.ts";
+import { firstCome, promptsFirst } from "./vllm.ts";
 
 /** "A120 B30" for a step with 120 tokens of A and 30 of B. */
 function shapes(harness: EngineHarness): string[] {
@@ -16,7 +20,7 @@ function shapes(harness: EngineHarness): string[] {
 function play(batch: BatchPolicy, prompts: readonly number[], late: readonly number[] = []): EngineHarness {
   const harness = new EngineHarness({
     spec: { pages: 256, stepTokensMax: 512 },
-    engine: { queue: { kind: "fcfs" }, batch, admission: { sequencesMax: 4, overtakes: false } },
+    engine: { queue: firstCome, batch, admission: { sequencesMax: 4, overtakes: false } },
     isStallFree: false,
   });
   prompts.forEach((count, i) => {
@@ -32,12 +36,12 @@ function play(batch: BatchPolicy, prompts: readonly number[], late: readonly num
 }
 
 test("prompts wait for no decode, and decodes for every prompt that can be admitted", () => {
-  const harness = play({ kind: "promptsFirst", stepTokens: 200 }, [120, 60, 50], [90]);
+  const harness = play(promptsFirst(200), [120, 60, 50], [90]);
   expect(shapes(harness)).toEqual(["A120 B60", "C50", "A1 B1 C1", "D90", "A1 B1 C1 D1"]);
 });
 
 test("one prompt is always in a step of prompts, if need be cut to what the device can hold", () => {
-  const harness = play({ kind: "promptsFirst", stepTokens: 100 }, [300, 700, 20]);
+  const harness = play(promptsFirst(100), [300, 700, 20]);
   expect(shapes(harness)).toEqual(["A300", "B512", "B188", "C20", "A1 B1 C1", "A1 B1 C1"]);
   harness.outcomes.forEach(({ tokens }, i) => {
     const spec = sequenceSpec(tokensFrom(100 * i, [300, 700, 20][i]!), 3);
@@ -45,11 +49,11 @@ test("one prompt is always in a step of prompts, if need be cut to what the devi
   });
 });
 
-test("chunks give way to whole prompts while more than the bypass of the pages is available", () => {
-  const harness = play({ kind: "fixed", stepTokens: 64, bypass: 0.9 }, [320, 100]);
+test("chunks give way to whole prompts while more than a share of the pages is available", () => {
+  const harness = play(populateFast(64, 0.9), [320, 100]);
   // Of 256 pages, 236 are available beside A's 20, and 226 beside 30, which is less than nine tenths, until A ends.
   expect(shapes(harness).slice(0, 3)).toEqual(["A320 B100", "A1 B1", "A1 B1"]);
-  const crowded = play({ kind: "fixed", stepTokens: 64, bypass: 0.9 }, [480, 100], [100]);
+  const crowded = play(populateFast(64, 0.9), [480, 100], [100]);
   expect(shapes(crowded).slice(0, 4)).toEqual(["A480", "A1 B63", "A1 B37", "C100"]);
 });
 
@@ -88,7 +92,7 @@ test("the longest cached prefix goes first, compared once per step, ties by arri
   const harness = new EngineHarness({
     spec: { pages: 256 },
     engine: {
-      queue: { kind: "longestPrefix" },
+      queue: longestPrefix,
       batch: staticBudget(2048),
       admission: { sequencesMax: 1, prefixPending: false },
     },
