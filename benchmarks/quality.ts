@@ -89,10 +89,12 @@ class Reader {
       ...{ threads, pages, pageTokens: PAGE_TOKENS, topLogprobsMax: 0 },
       ...{ stepTokensMax: STREAMS * tokens, stepChunksMax: STREAMS },
     };
+    const devices = hasGpu(library) ? [0] : [];
     this.#device = hasGpu(library)
       ? openGpuDevice(library, this.#model, limits, 0)
       : openCpuDevice(library, this.#model, limits);
-    const { copyBytes } = library.enginePlan({ ...folder.config.shape, contextMax: tokens }, options, limits);
+    const shape = { ...folder.config.shape, contextMax: tokens };
+    const { copyBytes } = library.enginePlan(shape, options, { ...limits, devices });
     this.weightBytes = copyBytes > 0 ? copyBytes : this.#model.weightBytes;
   }
 

@@ -86,9 +86,11 @@ export interface EngineLimits {
   readonly pageTokens: number;
   readonly stepTokensMax: number;
   readonly stepChunksMax: number;
+  /** Left out: one for each chunk. */
+  readonly stepRowsMax?: number;
   readonly topLogprobsMax: number;
-  /** The GPU to compute on; CPU engines do not look at it, and it may be left out. */
-  readonly device?: number;
+  /** The GPUs that compute one step together: exactly one today. Left out: none, for CPU engines. */
+  readonly devices?: readonly number[];
   /** What multiplies plain matrices on a GPU; left out: own. */
   readonly gemm?: GemmChoice;
 }
@@ -165,7 +167,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 4;
+const abiVersion = 5;
 /** BUNTING_PAIRED_ROWS */
 const pairedRows = 256;
 const statuses: readonly (NativeStatus | "ok")[] = ["ok", "invalid", "noMemory", "io", "retry", "lost"];
@@ -431,12 +433,18 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   return struct;
 }
 
-/** bunting_engine_limits: 8 int32. */
+/** BUNTING_DEVICES_MAX */
+const devicesMax = 8;
+
+/** bunting_engine_limits: 9 int32, and room for the devices. */
 function encodeLimits(limits: EngineLimits): Uint8Array {
   const { threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax } = limits;
-  const { device = 0, gemm = "own" } = limits;
-  const struct = new Int32Array(new ArrayBuffer(32));
-  struct.set([threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax]);
-  struct.set([device, gemmNames.indexOf(gemm)], 6);
+  const { stepRowsMax = stepChunksMax, devices = [], gemm = "own" } = limits;
+  if (devices.length > devicesMax) {
+    throw new NativeError("invalid", `${devices.length} devices for one engine; at most ${devicesMax}`);
+  }
+  const struct = new Int32Array(new ArrayBuffer((9 + devicesMax) * 4));
+  struct.set([threads, pages, pageTokens, stepTokensMax, stepChunksMax, stepRowsMax, topLogprobsMax]);
+  struct.set([gemmNames.indexOf(gemm), devices.length, ...devices], 7);
   return new Uint8Array(struct.buffer);
 }

@@ -82,7 +82,7 @@ function decode(bytes: Uint8Array) {
   const pairs = array(5);
   const masks = array(6);
   const spans = array(7);
-  const widths = [3, 1, 6, 1, 20, 2, 1, 4];
+  const widths = [4, 1, 8, 1, 20, 2, 1, 4];
   expect(uint(1)).toBe(widths.reduce((sum, width, index) => sum + array(index).count * width, 18));
   expect(uint(1) * 4).toBeLessThanOrEqual(bytes.byteLength);
 
@@ -90,8 +90,9 @@ function decode(bytes: Uint8Array) {
   const decodeRow = (index: number) => {
     const at = rows.at + 20 * index;
     const maskAt = int(at + 14);
-    expect([16, 17, 18, 19].map((word) => int(at + word))).toEqual([0, 0, 0, 0]);
+    expect([17, 18, 19].map((word) => int(at + word))).toEqual([0, 0, 0]);
     return {
+      afterIndex: int(at + 16),
       reals: [0, 1, 2, 3, 4, 5].map((word) => real(at + word)),
       topK: int(at + 6),
       seed: [uint(at + 7), uint(at + 8)],
@@ -109,26 +110,31 @@ function decode(bytes: Uint8Array) {
     };
   };
   return {
-    copies: Array.from({ length: copies.count }, (_, i) => [0, 1, 2].map((w) => int(copies.at + 3 * i + w))),
+    copies: Array.from({ length: copies.count }, (_, i) =>
+      [0, 1, 2, 3].map((w) => int(copies.at + 4 * i + w)),
+    ),
     chunks: Array.from({ length: chunks.count }, (_, i) => {
-      const at = chunks.at + 6 * i;
-      const [first, count, start, pagesAt, pageCount, sample] = [0, 1, 2, 3, 4, 5].map((w) => int(at + w));
+      const at = chunks.at + 8 * i;
+      const words = [0, 1, 2, 3, 4, 5, 6, 7].map((w) => int(at + w));
+      const [first, count, start, pagesAt, pageCount, firstRow, rowCount, adapter] = words;
+      expect(adapter).toBe(0);
       return {
         start,
         tokens: Array.from({ length: count! }, (_, t) => int(tokens.at + first! + t)),
         pages: Array.from({ length: pageCount! }, (_, p) => int(pages.at + pagesAt! + p)),
-        sample: sample === -1 ? null : decodeRow(sample!),
+        samples: Array.from({ length: rowCount! }, (_, r) => decodeRow(firstRow! + r)),
       };
     }),
     spans: Array.from({ length: spans.count }, (_, i) => [0, 1, 2, 3].map((w) => int(spans.at + 4 * i + w))),
-    firstTokens: Array.from({ length: chunks.count }, (_, i) => int(chunks.at + 6 * i)),
+    firstTokens: Array.from({ length: chunks.count }, (_, i) => int(chunks.at + 8 * i)),
     tokens: tokens.count,
   };
 }
 
 /** The same of a step, with reals as a float holds them. */
 function wordsOf({ copies, chunks }: Step) {
-  const rowOf = ({ sampling, position, banned, seen, allowed }: SampleRow) => ({
+  const rowOf = ({ sampling, position, banned, seen, allowed }: SampleRow, afterIndex: number) => ({
+    afterIndex,
     reals: [
       sampling.temperature,
       sampling.topP,
@@ -149,12 +155,12 @@ function wordsOf({ copies, chunks }: Step) {
     topLogprobs: sampling.topLogprobs ?? -1,
   });
   return {
-    copies: copies.map(({ from, to, count }) => [from as number, to as number, count]),
+    copies: copies.map(({ from, to, count }) => [from as number, to as number, count, 0]),
     chunks: chunks.map(({ start, tokens, pages, sample }) => ({
       start,
       tokens: [...tokens],
       pages: [...pages],
-      sample: sample === null ? null : rowOf(sample),
+      samples: sample === null ? [] : [rowOf(sample, tokens.length - 1)],
     })),
   };
 }

@@ -12,8 +12,8 @@ import { sharingOrder } from "./shared-spans.ts";
 
 const magic = 0x31505453;
 const headerWords = 18;
-const copyWords = 3;
-const chunkWords = 6;
+const copyWords = 4;
+const chunkWords = 8;
 const rowWords = 20;
 const pairWords = 2;
 const spanWords = 4;
@@ -107,6 +107,7 @@ export class StepBlock {
       ints[at++] = copy.from;
       ints[at++] = copy.to;
       ints[at++] = copy.count;
+      ints[at++] = 0; // the tier: the device's own pages
     }
 
     let token = 0;
@@ -122,7 +123,9 @@ export class StepBlock {
       ints[at++] = chunk.start;
       ints[at++] = page;
       ints[at++] = chunk.pages.length;
-      ints[at++] = chunk.sample === null ? -1 : row;
+      ints[at++] = row;
+      ints[at++] = chunk.sample === null ? 0 : 1;
+      ints[at++] = 0; // no adapter
       ints.set(chunk.tokens, tokensAt + token);
       ints.set(chunk.pages, pagesAt + page);
       token += chunk.tokens.length;
@@ -130,7 +133,8 @@ export class StepBlock {
       if (chunk.sample === null) continue;
       const { allowed } = chunk.sample;
       this.#rows[index] = row;
-      this.#encodeRow(rowsAt + row * rowWords, chunk.sample, pairsAt, pair, allowed === null ? -1 : mask);
+      const maskAt = allowed === null ? -1 : mask;
+      this.#encodeRow(rowsAt + row * rowWords, chunk.sample, chunk.tokens.length - 1, pairsAt, pair, maskAt);
       row += 1;
       pair += pairCount(chunk.sample);
       if (allowed === null) continue;
@@ -175,7 +179,14 @@ export class StepBlock {
   }
 
   /** Writes a row at word `at`, and its pairs from entry `pair` of the pairs at word `pairsAt` on. */
-  #encodeRow(at: number, row: SampleRow, pairsAt: number, pair: number, maskAt: number): void {
+  #encodeRow(
+    at: number,
+    row: SampleRow,
+    afterIndex: number,
+    pairsAt: number,
+    pair: number,
+    maskAt: number,
+  ): void {
     const { ints, floats } = this.#words;
     const { sampling, banned, seen } = row;
     const biasCount = sampling.logitBias.length + banned.length;
@@ -196,7 +207,8 @@ export class StepBlock {
     ints[at + 13] = seenCount;
     ints[at + 14] = maskAt;
     ints[at + 15] = sampling.topLogprobs ?? -1;
-    ints.fill(0, at + 16, at + rowWords);
+    ints[at + 16] = afterIndex;
+    ints.fill(0, at + 17, at + rowWords);
 
     let to = pairsAt + pair * pairWords;
     for (const [token, bias] of sampling.logitBias) {

@@ -35,6 +35,7 @@ struct bunting_engine {
                 .page_tokens = limits.page_tokens,
                 .tokens_max = limits.step_tokens_max,
                 .chunks_max = limits.step_chunks_max,
+                .rows_max = limits.step_rows_max,
                 .top_logprobs_max = limits.top_logprobs_max,
                 .vocab = model.shape().vocab,
                 .context_max = model.shape().context_max}),
@@ -52,7 +53,8 @@ static_assert(sizeof(bunting_model_shape) == 104 && offsetof(bunting_model_shape
               offsetof(bunting_model_shape, norm_epsilon) == 64 &&
               offsetof(bunting_model_shape, rope_original_context) == 84 &&
               offsetof(bunting_model_shape, kv) == 88 && offsetof(bunting_model_shape, formats) == 96);
-static_assert(sizeof(bunting_engine_limits) == 32 && offsetof(bunting_engine_limits, gemm) == 28);
+static_assert(sizeof(bunting_engine_limits) == 68 && offsetof(bunting_engine_limits, gemm) == 28 &&
+              offsetof(bunting_engine_limits, devices) == 36);
 static_assert(sizeof(bunting_device) == 256 && offsetof(bunting_device, memory_bytes) == 16 &&
               offsetof(bunting_device, name) == 32 && offsetof(bunting_device, note) == 128);
 
@@ -87,6 +89,20 @@ bunting_status guarded(Body const& body) noexcept {
 template <typename Pointer>
 void require(Pointer const* pointer, char const* name) {
   if (!pointer) fail(BUNTING_INVALID, "%s must not be null", name);
+}
+
+// How many devices there may be depends on what computes.
+void check_limits(bunting_engine_limits const& limits) {
+  bunting::check_limits(limits);
+#ifdef BUNTING_CUDA
+  if (limits.device_count != 1)
+    fail(BUNTING_INVALID,
+         "engine limits: %d devices; a model is not split over GPUs yet, exactly 1 is allowed",
+         limits.device_count);
+#else
+  if (limits.device_count != 0)
+    fail(BUNTING_INVALID, "engine limits: %d devices; a CPU engine takes none", limits.device_count);
+#endif
 }
 
 // What a model may be made of depends on what computes it.
@@ -169,7 +185,7 @@ bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_eng
     require(limits, "limits");
     require(workspace_bytes, "workspace_bytes");
     require(copy_bytes, "copy_bytes");
-    bunting::check_limits(*limits);
+    check_limits(*limits);
     bunting::Model const model(*shape);
     check_formats(model);
     *workspace_bytes = EngineForward::workspace_bytes(model, *limits);
@@ -241,7 +257,7 @@ bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_li
   return guarded([&] {
     require(limits, "limits");
     require(out, "out");
-    bunting::check_limits(*limits);
+    check_limits(*limits);
     if (!model->sealed()) fail(BUNTING_INVALID, "the model is not sealed");
     if (model->released()) fail(BUNTING_INVALID, "the model's weights were given back");
     *out = std::make_unique<bunting_engine>(*model, *limits).release();

@@ -13,7 +13,7 @@ namespace {
 constexpr int32_t kHeaderWords = sizeof(bunting_step_header) / 4;
 static_assert(sizeof(bunting_step_header) == 72, "the header is part of the ABI (gpu/step-block.ts)");
 static_assert(sizeof(bunting_step_result) == 16, "the result header is part of the ABI (gpu/step-block.ts)");
-static_assert(sizeof(PageCopy) == 12, "copies are read in place");
+static_assert(sizeof(PageMove) == 4 * BUNTING_MOVE_WORDS, "moves are read in place");
 
 float as_float(uint32_t bits) {
   float value;
@@ -32,7 +32,7 @@ StepReader::StepReader(StepLimits const& limits) : limits_(limits) {
   plan_.chunk.resize(size_t(limits.chunks_max));
   plan_.position.resize(size_t(limits.tokens_max));
   plan_.token_page.resize(size_t(limits.tokens_max));
-  plan_.row.resize(size_t(limits.chunks_max));
+  plan_.row.resize(size_t(limits.rows_max));
   plan_.shared.resize(size_t(limits.chunks_max));
   page_use_.resize(size_t(limits.pages));
 }
@@ -43,7 +43,7 @@ uint64_t StepReader::result_bytes(int32_t rows, int32_t top_logprobs_max) {
 }
 
 StepPlan const& StepReader::read(void const* block, uint64_t block_bytes, uint64_t result_bytes) {
-  plan_.copies = plan_.tokens = plan_.chunks = plan_.rows = plan_.shared_spans = 0;
+  plan_.moves = plan_.tokens = plan_.chunks = plan_.rows = plan_.shared_spans = 0;
   step_++;
   if (!block || reinterpret_cast<uintptr_t>(block) % 4 != 0)
     fail(BUNTING_INVALID, "step block: not 4-byte aligned");
@@ -58,7 +58,7 @@ StepPlan const& StepReader::read(void const* block, uint64_t block_bytes, uint64
   block_ = static_cast<uint32_t const*>(block);
   block_words_ = header.words_total;
 
-  Array const copies = array("copies", header.copies, header.copies_at, 3);
+  Array const moves = array("moves", header.moves, header.moves_at, BUNTING_MOVE_WORDS);
   Array const tokens = array("tokens", header.tokens, header.tokens_at, 1);
   Array const chunks = array("chunks", header.chunks, header.chunks_at, BUNTING_CHUNK_WORDS);
   Array const pages = array("pages", header.pages, header.pages_at, 1);
@@ -70,20 +70,20 @@ StepPlan const& StepReader::read(void const* block, uint64_t block_bytes, uint64
     fail(BUNTING_INVALID, "step block: %d tokens, at most %d fit a step", tokens.count, limits_.tokens_max);
   if (chunks.count > limits_.chunks_max)
     fail(BUNTING_INVALID, "step block: %d chunks, at most %d fit a step", chunks.count, limits_.chunks_max);
-  if (rows.count > chunks.count)
-    fail(BUNTING_INVALID, "step block: %d rows for %d chunks", rows.count, chunks.count);
+  if (rows.count > limits_.rows_max)
+    fail(BUNTING_INVALID, "step block: %d rows, at most %d fit a step", rows.count, limits_.rows_max);
   if (result_bytes < StepReader::result_bytes(rows.count, limits_.top_logprobs_max))
     fail(BUNTING_INVALID, "step result: %llu bytes cannot hold %d rows", (unsigned long long)result_bytes,
          rows.count);
 
-  read_copies(copies);
+  read_moves(moves);
   read_tokens(tokens);
-  read_chunks(chunks, pages, rows.count);
+  read_chunks(chunks, pages, rows);
   check_page_writers();
   read_rows(rows, pairs, words);
   read_shared(shared);
 
-  plan_.copies = copies.count;
+  plan_.moves = moves.count;
   plan_.tokens = tokens.count;
   plan_.rows = rows.count;
   return plan_;
@@ -97,26 +97,29 @@ StepReader::Array StepReader::array(char const* name, int32_t count, int32_t at,
   return {block_ + at, count};
 }
 
-// A page is a destination once and no copy's source, so the copies may run in any order.
-void StepReader::read_copies(Array const& copies) {
-  PageCopy const* const copy = reinterpret_cast<PageCopy const*>(copies.words);
-  for (int32_t i = 0; i < copies.count; i++) {
-    auto const [from, to, count] = copy[i];
+// A page is a destination once and no move's source, so the moves may run in any order.
+void StepReader::read_moves(Array const& moves) {
+  PageMove const* const move = reinterpret_cast<PageMove const*>(moves.words);
+  for (int32_t i = 0; i < moves.count; i++) {
+    auto const [from, to, count, tier] = move[i];
+    if (tier != 0)
+      fail(BUNTING_INVALID, "step block: move %d is from tier %d; there is only 0, the device's pages", i,
+           tier);
     if (from < 0 || from >= limits_.pages || to < 0 || to >= limits_.pages)
-      fail(BUNTING_INVALID, "step block: copy %d is from page %d to page %d of %d", i, from, to,
+      fail(BUNTING_INVALID, "step block: move %d is from page %d to page %d of %d", i, from, to,
            limits_.pages);
     if (count < 1 || count > limits_.page_tokens)
-      fail(BUNTING_INVALID, "step block: copy %d has %d tokens, a page holds %d", i, count,
+      fail(BUNTING_INVALID, "step block: move %d has %d tokens, a page holds %d", i, count,
            limits_.page_tokens);
-    if (page_use_[size_t(to)].copied_to_step == step_)
-      fail(BUNTING_INVALID, "step block: page %d is copied to twice", to);
-    page_use_[size_t(to)].copied_to_step = step_;
-    page_use_[size_t(from)].copied_from_step = step_;
+    if (page_use_[size_t(to)].moved_to_step == step_)
+      fail(BUNTING_INVALID, "step block: page %d is moved to twice", to);
+    page_use_[size_t(to)].moved_to_step = step_;
+    page_use_[size_t(from)].moved_from_step = step_;
   }
-  for (int32_t i = 0; i < copies.count; i++)
-    if (page_use_[size_t(copy[i].to)].copied_from_step == step_)
-      fail(BUNTING_INVALID, "step block: page %d is both copied from and copied to", copy[i].to);
-  plan_.copy = copy;
+  for (int32_t i = 0; i < moves.count; i++)
+    if (page_use_[size_t(move[i].to)].moved_from_step == step_)
+      fail(BUNTING_INVALID, "step block: page %d is both moved from and moved to", move[i].to);
+  plan_.move = move;
 }
 
 void StepReader::read_tokens(Array const& tokens) {
@@ -129,15 +132,14 @@ void StepReader::read_tokens(Array const& tokens) {
   plan_.tokens = tokens.count;
 }
 
-// Chunks cover the token rows exactly once, in order, and so do the sampling ones the rows. Marks the written
-// pages.
-void StepReader::read_chunks(Array const& chunks, Array const& pages, int32_t rows) {
+// Chunks cover the token rows exactly once, in order, and likewise the rows. Marks the written pages.
+void StepReader::read_chunks(Array const& chunks, Array const& pages, Array const& rows) {
   int32_t next_token = 0, next_row = 0;
   int32_t const tp = limits_.page_tokens;
   for (int32_t c = 0; c < chunks.count; c++) {
     int32_t word[BUNTING_CHUNK_WORDS];
     std::memcpy(word, chunks.words + size_t(c) * BUNTING_CHUNK_WORDS, sizeof word);
-    auto const [first, count, start, pages_at, page_count, row] = word;
+    auto const [first, count, start, pages_at, page_count, rows_at, row_count, adapter] = word;
     if (first != next_token || count < 1 || count > plan_.tokens - first)
       fail(BUNTING_INVALID, "step block: chunk %d has rows [%d, +%d), expected to begin at %d of %d", c,
            first, count, next_token, plan_.tokens);
@@ -150,9 +152,12 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, int32_t ro
     if (pages_at < 0 || pages_at > pages.count - page_count)
       fail(BUNTING_INVALID, "step block: chunk %d has pages [%d, +%d) of %d", c, pages_at, page_count,
            pages.count);
-    if (row != -1 && (row != next_row || row >= rows))
-      fail(BUNTING_INVALID, "step block: chunk %d samples row %d, expected -1 or %d of %d", c, row, next_row,
-           rows);
+    if (row_count < 0 || row_count > rows.count - next_row || (row_count > 0 && rows_at != next_row))
+      fail(BUNTING_INVALID, "step block: chunk %d samples rows [%d, +%d), expected to begin at %d of %d", c,
+           rows_at, row_count, next_row, rows.count);
+    if (adapter != 0)
+      fail(BUNTING_INVALID, "step block: chunk %d wants adapter %d; there are no adapters, only 0", c,
+           adapter);
 
     int32_t const* const page = reinterpret_cast<int32_t const*>(pages.words) + pages_at;
     for (int32_t i = 0; i < page_count; i++)
@@ -171,13 +176,29 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, int32_t ro
       plan_.token_page[size_t(first + i)] = page[(start + i) / tp];
     }
     plan_.chunk[size_t(c)] = ChunkView{first, count, start, page};
-    if (row != -1) plan_.row[size_t(next_row++)].token_row = first + count - 1;
+    read_token_rows(c, rows.words, next_row, row_count);
+    next_row += row_count;
     next_token += count;
   }
   if (next_token != plan_.tokens)
     fail(BUNTING_INVALID, "step block: chunks cover %d of %d tokens", next_token, plan_.tokens);
-  if (next_row != rows) fail(BUNTING_INVALID, "step block: chunks sample %d of %d rows", next_row, rows);
+  if (next_row != rows.count)
+    fail(BUNTING_INVALID, "step block: chunks sample %d of %d rows", next_row, rows.count);
   plan_.chunks = chunks.count;
+}
+
+// Which tokens of a chunk its rows [first, first + count) follow.
+void StepReader::read_token_rows(int32_t chunk, uint32_t const* rows, int32_t first, int32_t count) {
+  auto const [first_token, tokens, start, pages] = plan_.chunk[size_t(chunk)];
+  int32_t least = 0;
+  for (int32_t r = first; r < first + count; r++) {
+    int32_t const token = int32_t(rows[size_t(r) * BUNTING_ROW_WORDS + BUNTING_ROW_AFTER_INDEX]);
+    if (token < least || token >= tokens)
+      fail(BUNTING_INVALID, "step block: row %d follows token %d of chunk %d, expected %d to %d", r, token,
+           chunk, least, tokens - 1);
+    plan_.row[size_t(r)].token_row = first_token + token;
+    least = token + 1;
+  }
 }
 
 // A page that some chunk writes appears nowhere else: in no other chunk, and in its own only once.
@@ -259,7 +280,7 @@ SampleRow StepReader::read_row(int32_t index, uint32_t const* words, Array const
   if (row.top_logprobs < -1 || row.top_logprobs > limits_.top_logprobs_max)
     fail(BUNTING_INVALID, "step block: row %d asks for %d logprobs, at most %d", index, row.top_logprobs,
          limits_.top_logprobs_max);
-  for (int word = BUNTING_ROW_TOP_LOGPROBS + 1; word < BUNTING_ROW_WORDS; word++)
+  for (int word = BUNTING_ROW_AFTER_INDEX + 1; word < BUNTING_ROW_WORDS; word++)
     if (words[word] != 0)
       fail(BUNTING_INVALID, "step block: row %d has a reserved word that is not 0", index);
   return row;

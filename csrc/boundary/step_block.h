@@ -13,11 +13,11 @@
 
 namespace bunting {
 
-struct PageCopy {
-  int32_t from, to, count;
+struct PageMove {
+  int32_t from, to, count, tier;
 };
 
-// A row to draw from and the token row whose hidden state it needs.
+// A row to draw from and the token row whose hidden state it needs; token rows rise strictly.
 struct PlannedRow {
   SampleRow sample;
   int32_t token_row = 0;
@@ -32,20 +32,20 @@ struct SharedSpan {
 
 // One validated step. Pointers look into the block, which the caller keeps unchanged until the step is done.
 struct StepPlan {
-  int32_t copies = 0, tokens = 0, chunks = 0, rows = 0, shared_spans = 0;  // valid entries of what follows
-  PageCopy const* copy = nullptr;                                          // [copies]
-  int32_t const* token = nullptr;                                          // [T] ids
-  std::vector<ChunkView> chunk;                                            // [chunks]
-  std::vector<int32_t> position;                                           // [T] absolute
-  std::vector<int32_t> token_page;                                         // [T] page of each position
-  std::vector<PlannedRow> row;                                             // [rows]
-  std::vector<SharedSpan> shared;                                          // [shared_spans]
+  int32_t moves = 0, tokens = 0, chunks = 0, rows = 0, shared_spans = 0;  // valid entries of what follows
+  PageMove const* move = nullptr;                                         // [moves]
+  int32_t const* token = nullptr;                                         // [T] ids
+  std::vector<ChunkView> chunk;                                           // [chunks]
+  std::vector<int32_t> position;                                          // [T] absolute
+  std::vector<int32_t> token_page;                                        // [T] page of each position
+  std::vector<PlannedRow> row;                                            // [rows]
+  std::vector<SharedSpan> shared;                                         // [shared_spans]
 };
 
 // What a block is checked against.
 struct StepLimits {
   int32_t pages = 0, page_tokens = 0;
-  int32_t tokens_max = 0, chunks_max = 0, top_logprobs_max = 0;
+  int32_t tokens_max = 0, chunks_max = 0, rows_max = 0, top_logprobs_max = 0;
   int32_t vocab = 0, context_max = 0;
 };
 
@@ -63,7 +63,7 @@ class StepReader {
   // Who touches a page in the step being read. Entries of earlier steps have another step number: nothing is
   // cleared.
   struct PageUse {
-    uint64_t written_step = 0, copied_to_step = 0, copied_from_step = 0;
+    uint64_t written_step = 0, moved_to_step = 0, moved_from_step = 0;
     int32_t chunk = 0, index = 0;  // the writing chunk, and the page's place in its list
   };
 
@@ -72,9 +72,10 @@ class StepReader {
     int32_t count = 0;
   };
   Array array(char const* name, int32_t count, int32_t at, int32_t width) const;
-  void read_copies(Array const& copies);
+  void read_moves(Array const& moves);
   void read_tokens(Array const& tokens);
-  void read_chunks(Array const& chunks, Array const& pages, int32_t rows);
+  void read_chunks(Array const& chunks, Array const& pages, Array const& rows);
+  void read_token_rows(int32_t chunk, uint32_t const* rows, int32_t first, int32_t count);
   void check_page_writers() const;
   void read_rows(Array const& rows, Array const& pairs, Array const& words);
   SampleRow read_row(int32_t index, uint32_t const* words, Array const& pairs, Array const& masks) const;

@@ -56,6 +56,7 @@ void check_limits(bunting_engine_limits const& limits) {
   check("page_tokens", limits.page_tokens, kPageTokens, kPageTokens);
   check("step_tokens_max", limits.step_tokens_max, 1, 1 << 20);
   check("step_chunks_max", limits.step_chunks_max, 1, 1 << 16);
+  check("step_rows_max", limits.step_rows_max, 1, 1 << 20);
   check("top_logprobs_max", limits.top_logprobs_max, 0, 1024);
 }
 
@@ -80,7 +81,7 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
                                        size_t(attention_sums_floats(model.shape().head_size)));
   attention_scratch = carver.take<char>(threads * bunting::attention_scratch(model));
   sample_scratch = carver.take<char>(threads * bunting::sample_scratch(model));
-  logits = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().vocab));
+  logits = carver.take<float>(size_t(limits.step_rows_max) * size_t(model.shape().vocab));
   return carver.used();
 }
 
@@ -131,12 +132,12 @@ KvLayer Forward::kv_layer(int32_t layer) const {
 }
 
 void Forward::copy_pages(StepPlan const& plan) {
-  if (plan.copies == 0) return;
+  if (plan.moves == 0) return;
   pool_.run(model_.shape().layers, [&](int64_t begin, int64_t end) {
     for (int64_t layer = begin; layer < end; layer++) {
       KvLayer const kv = kv_layer(int32_t(layer));
-      for (int32_t i = 0; i < plan.copies; i++)
-        copy_page(kv, plan.copy[i].from, plan.copy[i].to, plan.copy[i].count);
+      for (int32_t i = 0; i < plan.moves; i++)
+        copy_page(kv, plan.move[i].from, plan.move[i].to, plan.move[i].count);
     }
   });
 }

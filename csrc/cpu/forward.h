@@ -32,7 +32,7 @@ struct Workspace {
   // of it in the MLP.
   InputGroup* groups = nullptr;
   InputGroup* activated_groups = nullptr;
-  float* logits = nullptr;  // [S, V]; memory is taken only for as many rows as are ever sampled at once
+  float* logits = nullptr;  // [rows, V]; memory is taken only for as many as are ever sampled at once
   float* attention_states = nullptr;  // [S, Hq] of attention_state_floats(D)
   float* attention_parts = nullptr;   // [AttentionPlan::part_rows()] of attention_sums_floats(D)
   char* attention_scratch = nullptr;  // [threads] of attention_scratch_bytes()

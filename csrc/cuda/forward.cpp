@@ -35,17 +35,18 @@ AttentionShape attention_shape(Model const& model, int32_t blocks) {
 // The largest step of the limits.
 StepArrays::Sizes largest_sizes(Model const& model, bunting_engine_limits const& limits, int32_t blocks) {
   bunting_model_shape const& s = model.shape();
-  size_t const tokens = size_t(limits.step_tokens_max), chunks = size_t(limits.step_chunks_max);
+  size_t const tokens = size_t(limits.step_tokens_max), chunks = size_t(limits.step_chunks_max),
+               rows = size_t(limits.step_rows_max);
   return {.tokens = tokens,
           .pages = chunks * size_t(pages_of(s.context_max)),
-          .rows = chunks,
+          .rows = rows,
           .copies = size_t(limits.pages),
           .items = size_t(attention_items_max(limits.step_tokens_max, attention_shape(model, blocks))),
           .blocks = size_t(blocks),
           .pairs_of_heads = tokens * size_t(s.kv_heads),
           .merge_rows = size_t(attention_merge_rows_max(attention_shape(model, blocks))),
-          .sample_pairs = chunks * (size_t(std::min(s.vocab, s.context_max)) + size_t(kBiasesMax)),
-          .mask_words = chunks * mask_words(model)};
+          .sample_pairs = rows * (size_t(std::min(s.vocab, s.context_max)) + size_t(kBiasesMax)),
+          .mask_words = rows * mask_words(model)};
 }
 
 size_t result_row_words(bunting_engine_limits const& limits) {
@@ -54,8 +55,8 @@ size_t result_row_words(bunting_engine_limits const& limits) {
 
 // Of the device that is then in use.
 int32_t multiprocessors(bunting_engine_limits const& limits) {
-  use_device(limits.device);
-  return device_info(limits.device).multiprocessors;
+  use_device(limits.devices[0]);
+  return device_info(limits.devices[0]).multiprocessors;
 }
 
 }  // namespace
@@ -82,20 +83,20 @@ size_t Activations::place(Model const& model, bunting_engine_limits const& limit
                           char* base) {
   Carver carver(base);
   bunting_model_shape const& s = model.shape();
-  size_t const tokens = size_t(limits.step_tokens_max), chunks = size_t(limits.step_chunks_max);
+  size_t const tokens = size_t(limits.step_tokens_max), rows = size_t(limits.step_rows_max);
   size_t const hidden = size_t(s.hidden), query = size_t(model.query_width()), wide = size_t(s.feed_forward);
   x = carver.take<float>(tokens * hidden);
-  sampled_x = carver.take<float>(chunks * hidden);
+  sampled_x = carver.take<float>(rows * hidden);
   delta = carver.take<float>(tokens * hidden);
   normed = carver.take<bf16>(tokens * hidden);
   qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
   q = carver.take<bf16>(tokens * query);
   attended = carver.take<bf16>(tokens * query);
-  sampled_attended = carver.take<bf16>(chunks * query);
+  sampled_attended = carver.take<bf16>(rows * query);
   gate_up = carver.take<float>(tokens * 2 * wide);
   activated = carver.take<bf16>(tokens * wide);
-  logits = carver.take<float>(chunks * size_t(s.vocab));
-  changed = carver.take<float>(chunks * size_t(s.vocab));
+  logits = carver.take<float>(rows * size_t(s.vocab));
+  changed = carver.take<float>(rows * size_t(s.vocab));
   size_t const partial_rows = size_t(attention_partial_rows_max(attention_shape(model, attention_blocks)));
   partial_out = carver.take<float>(partial_rows * size_t(s.head_size));
   partial_log = carver.take<float>(partial_rows);
@@ -151,7 +152,7 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
       device_arrays_(StepArrays().place(largest_sizes(model, limits, blocks_), nullptr),
                      "the arrays of a step"),
       host_arrays_(device_arrays_.bytes(), "the arrays of a step"),
-      results_(size_t(limits.step_chunks_max) * result_row_words(limits) * 4, "the results of a step") {
+      results_(size_t(limits.step_rows_max) * result_row_words(limits) * 4, "the results of a step") {
   act_.place(model, limits, blocks_, work_.data());
   chunks_.reserve(size_t(limits.step_chunks_max));
   shared_.reserve(size_t(limits.step_chunks_max));
@@ -159,7 +160,7 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
 }
 
 void Forward::record_graphs() {
-  int32_t const most = std::min(limits_.step_chunks_max, limits_.step_tokens_max);
+  int32_t const most = std::min({limits_.step_chunks_max, limits_.step_tokens_max, limits_.step_rows_max});
   is_recording_ = true;
   AttentionShape const shape = attention_shape(model_, blocks_);
   for (int32_t tokens : kGraphTokens) {
@@ -187,14 +188,14 @@ DecodeGraph const* Forward::graph_of(StepPlan const& plan) const {
 
 void Forward::run(StepPlan const& plan, void* result) {
   auto const started = std::chrono::steady_clock::now();
-  use_device(limits_.device);
+  use_device(limits_.devices[0]);
   DecodeGraph const* const graph = graph_of(plan);
   for (Part const& part : write_arrays(plan, graph))
     if (part.bytes > 0)
       stream_.copy(device_arrays_.data() + part.begin, host_arrays_.data() + part.begin, part.bytes);
   copy_pages(stream_, {.pages = reinterpret_cast<bf16*>(pages_.data()),
                        .copies = device_.copies,
-                       .count = plan.copies,
+                       .count = plan.moves,
                        .page_elements = int64_t(model_.page_bytes()) / int64_t(sizeof(bf16)),
                        .head_size = model_.shape().head_size,
                        .page_tokens = kPageTokens,
@@ -238,7 +239,7 @@ std::array<Forward::Part, 3> Forward::write_arrays(StepPlan const& plan, DecodeG
          largest.sample_pairs);
   sizes.tokens = size_t(plan.tokens);
   sizes.rows = size_t(plan.rows);
-  sizes.copies = size_t(plan.copies);
+  sizes.copies = size_t(plan.moves);
   sizes.items = plan_.items.size();
   sizes.blocks = size_t(blocks_);
   sizes.pairs_of_heads = plan_.merge_begin.size() - 1;
@@ -267,8 +268,8 @@ std::array<Forward::Part, 3> Forward::write_arrays(StepPlan const& plan, DecodeG
     ChunkView const& chunk = plan.chunk[size_t(c)];
     std::copy_n(chunk.pages, pages_of(chunk.start + chunk.count), host_.pages + chunks_[size_t(c)].pages_at);
   }
-  for (int32_t c = 0; c < plan.copies; ++c)
-    host_.copies[c] = {plan.copy[c].from, plan.copy[c].to, plan.copy[c].count};
+  for (int32_t c = 0; c < plan.moves; ++c)
+    host_.copies[c] = {plan.move[c].from, plan.move[c].to, plan.move[c].count};
   std::copy(plan_.items.begin(), plan_.items.end(), host_.items);
   std::copy(plan_.item_begin.begin(), plan_.item_begin.end(), host_.item_begin);
   std::copy(plan_.merge_begin.begin(), plan_.merge_begin.end(), host_.merge_begin);
@@ -429,7 +430,7 @@ KvPages Forward::kv_layer(int32_t layer) const {
 
 float const* Forward::logits() const {
   logits_.resize(size_t(rows_) * size_t(model_.shape().vocab));
-  use_device(limits_.device);
+  use_device(limits_.devices[0]);
   stream_.copy(logits_.data(), act_.logits, logits_.size() * sizeof(float));
   wait(step_deadline_ms());
   return logits_.data();

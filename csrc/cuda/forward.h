@@ -34,14 +34,14 @@ struct StepArrays {
   int32_t* tokens = nullptr;     // [T]
   int32_t* positions = nullptr;  // [T]
   int32_t* slots = nullptr;      // [T] page * Tp + slot
-  int32_t* sampled = nullptr;    // [S] token rows
+  int32_t* sampled = nullptr;    // [rows] token rows
   AttentionItem* items = nullptr;
   int32_t* item_begin = nullptr;
   int32_t* merge_begin = nullptr;
   int32_t* merge_rows = nullptr;
   int32_t* pages = nullptr;  // page ids, chunk after chunk
   PageCopy* copies = nullptr;
-  uint32_t* rows = nullptr;   // [S, BUNTING_ROW_WORDS]
+  uint32_t* rows = nullptr;   // [rows, BUNTING_ROW_WORDS]
   int32_t* pairs = nullptr;   // biases and seen tokens
   uint32_t* masks = nullptr;  // ceil(V / 32) words for each row that has one
 
@@ -52,17 +52,17 @@ struct StepArrays {
 // Activations of a step.
 struct Activations {
   float* x = nullptr;                // [T, H] the residual stream
-  float* sampled_x = nullptr;        // [S, H]
+  float* sampled_x = nullptr;        // [rows, H]
   float* delta = nullptr;            // [T, H]
   bf16* normed = nullptr;            // [T, H]
   float* qkv = nullptr;              // [T, (Hq + 2 Hk) D]
   bf16* q = nullptr;                 // [T, Hq D]
   bf16* attended = nullptr;          // [T, Hq D]
-  bf16* sampled_attended = nullptr;  // [S, Hq D]
+  bf16* sampled_attended = nullptr;  // [rows, Hq D]
   float* gate_up = nullptr;          // [T, 2 F]
   bf16* activated = nullptr;         // [T, F]
-  float* logits = nullptr;           // [S, V]
-  float* changed = nullptr;          // [S, V]
+  float* logits = nullptr;           // [rows, V]
+  float* changed = nullptr;          // [rows, V]
   float* partial_out = nullptr;      // see Attention
   float* partial_log = nullptr;
   float* running = nullptr;

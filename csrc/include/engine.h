@@ -26,7 +26,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* the rest of the library is compiled hidden */
 
-#define BUNTING_ABI_VERSION 4
+#define BUNTING_ABI_VERSION 5
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -224,15 +224,21 @@ typedef struct bunting_engine bunting_engine;
  * what else is in the step. */
 enum { BUNTING_GEMM_OWN = 0, BUNTING_GEMM_CUBLASLT = 1 };
 
+#define BUNTING_DEVICES_MAX 8
+
 typedef struct bunting_engine_limits {
   int32_t threads;          /* compute threads, the caller of bunting_step_wait included; >= 1 */
   int32_t pages;            /* KV pages, all allocated here */
   int32_t page_tokens;      /* tokens per page; 16 */
   int32_t step_tokens_max;  /* most tokens of a step */
   int32_t step_chunks_max;  /* most chunks of a step */
+  int32_t step_rows_max;    /* most rows to draw from in a step */
   int32_t top_logprobs_max; /* most alternatives per row */
-  int32_t device;           /* the GPU to compute on; CPU engines do not look at it */
   int32_t gemm;             /* BUNTING_GEMM_*; CPU engines do not look at it */
+  /* The GPUs that compute one step together. Today an engine for GPUs takes exactly one and a CPU engine none; anything
+   * else is BUNTING_INVALID. */
+  int32_t device_count;
+  int32_t devices[BUNTING_DEVICES_MAX];
 } bunting_engine_limits;
 
 /* Bytes an engine of these limits takes besides its pages, at most, before anything is allocated: to work in, and for a
@@ -250,11 +256,13 @@ bunting_status bunting_engine_close(bunting_engine* engine);
 /* A step block is one flat buffer of 32-bit words, little-endian: this header, then the arrays it announces, each at
  * the stated word offset from the start of the block. Offsets of empty arrays are ignored.
  *
- *   copies   [copies,   3]  page copies, done first: from, to, tokens (1..Tp)
+ *   moves    [moves,    4]  done first: the first tokens (1..Tp) of page `from` become those of page `to`. from, to,
+ *                           tokens, tier of `from` (0: this device's pages; others are not supported yet)
  *   tokens   [T]            token ids of all chunks, chunk after chunk
- *   chunks   [chunks,   6]  first token row, count, start position, first entry in `pages`, page count, sample row or -1
+ *   chunks   [chunks,   8]  first token row, count, start position, first entry in `pages`, page count, first entry in
+ *                           `rows`, row count, adapter (0: none; others are not supported yet)
  *   pages    [..]           page ids; a chunk has ceil((start + count) / Tp) of them
- *   rows     [rows,    20]  what to draw, see below; in the order of the chunks that sample
+ *   rows     [rows,    20]  what to draw, see below; chunk after chunk, and by rising index within a chunk
  *   pairs    [..,       2]  (token, value): biases (value is a float's bits) and seen tokens (value is a count)
  *   words    [..]           allowed-token bitmasks, ceil(V/32) words each, bit t%32 of word t/32 = token t allowed
  *   shared   [shared,   4]  advice: token rows [a, b) have the keys and values of positions [c, d) in common. An engine
@@ -265,20 +273,21 @@ bunting_status bunting_engine_close(bunting_engine* engine);
  *                           row's spans follow each other from 0 on. Fewer than chunks.
  *
  * Chunks of one step belong to different sequences. Keys and values of a chunk's own tokens are appended before they are
- * read; positions [0, start) must have been computed or copied by earlier steps (or copies of this one). No page is
+ * read; positions [0, start) must have been computed or moved there by earlier steps (or moves of this one). No page is
  * written by two chunks, and no page that a chunk writes is read by another. */
 typedef struct bunting_step_header {
   uint32_t magic;      /* BUNTING_STEP_MAGIC */
   uint32_t words_total;
-  int32_t copies, tokens, chunks, pages, rows, pairs, words, shared;                   /* counts of entries */
-  int32_t copies_at, tokens_at, chunks_at, pages_at, rows_at, pairs_at, words_at, shared_at; /* word offsets */
+  int32_t moves, tokens, chunks, pages, rows, pairs, words, shared;                    /* counts of entries */
+  int32_t moves_at, tokens_at, chunks_at, pages_at, rows_at, pairs_at, words_at, shared_at; /* word offsets */
 } bunting_step_header;
 
 #define BUNTING_STEP_MAGIC 0x31505453u /* "STP1" */
-#define BUNTING_CHUNK_WORDS 6
+#define BUNTING_MOVE_WORDS 4
+#define BUNTING_CHUNK_WORDS 8
 #define BUNTING_ROW_WORDS 20
 
-/* A row of `rows`, by word. Drawing: seen-token penalties (repetition, then frequency and presence), biases, bitmask,
+/* A row of `rows`, by word: a draw of the token that follows one of its chunk's tokens. Drawing: seen-token penalties (repetition, then frequency and presence), biases, bitmask,
  * then greedy (ties to the lowest id) if temperature is 0, else temperature, top-k, top-p, min-p, and one draw by inverse
  * cumulative probability over the tokens kept, by rising id, with u from Philox4x32-10(key = seed, counter = position).
  * Filters keep tokens by falling probability, then rising id. Logprobs are of the raw logits, likeliest first, then by
@@ -300,7 +309,8 @@ enum {
   BUNTING_ROW_SEEN_COUNT = 13,
   BUNTING_ROW_MASK_AT = 14,    /* first word in `words`, or -1 */
   BUNTING_ROW_TOP_LOGPROBS = 15, /* -1: no logprobs; n: the token's and the n likeliest */
-  /* 16..19 reserved, 0 */
+  BUNTING_ROW_AFTER_INDEX = 16, /* index in the chunk, 0 .. count-1, of the token that the drawn one follows */
+  /* 17..19 reserved, 0 */
 };
 
 /* A step result is one flat buffer of 32-bit words: header, then per row BUNTING_RESULT_ROW_WORDS + 2*top_logprobs_max

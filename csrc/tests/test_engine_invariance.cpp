@@ -261,6 +261,50 @@ TEST(engine_invariant_to_threads) {
   }
 }
 
+// What speculation and forced tokens ask for: several tokens of a chunk are drawn from, each in its own way.
+TEST(engine_samples_tokens_of_a_chunk_as_single_steps_do) {
+  for_each_variant([](bunting_model const* model, std::string const& name) {
+    Oracle const oracle(model, random_tokens(7, kPrompt, tiny_shape().vocab));
+    auto const row_at = [](int32_t position) {
+      return RowSpec{.temperature = position % 3 == 0 ? 0.0f : 0.9f,
+                     .top_p = 0.95f,
+                     .position = position,
+                     .top_logprobs = position % 4,
+                     .seed = 99,
+                     .seen = {position, 1},
+                     .mask = std::vector<uint32_t>(5, 0x55555555u << position % 2)};
+    };
+    EnginePointer const engine = open_engine(model, tiny_limits());
+    auto const chunk = [&](int32_t start, int32_t end) {
+      return ChunkSpec{.start = start,
+                       .tokens = oracle.slice(start, end),
+                       .pages = pages_from(0, (end + 15) / 16),
+                       .row = row_at(end - 1)};
+    };
+    constexpr int32_t kStart = 30, kEnd = 50;
+    run_step(engine.get(), StepSpec{{}, {chunk(0, kStart)}});
+    StepSpec step{{}, {chunk(kStart, kEnd), {.tokens = oracle.slice(0, 20), .pages = {40, 41}}}};
+    std::vector<int32_t> positions;
+    for (int32_t const position : {30, 31, 33, 40, 48}) {
+      step.chunks[0].earlier.push_back({position - kStart, row_at(position)});
+      positions.push_back(position);
+    }
+    positions.push_back(kEnd - 1);
+    StepOutcome const together = run_step(engine.get(), step);
+    REQUIRE(together.rows() == int32_t(positions.size()) + 1, "%s: %d rows", name.c_str(), together.rows());
+    for (int32_t r = 0; r < int32_t(positions.size()); r++) {
+      int32_t const position = positions[size_t(r)];
+      CHECK(oracle.equal(together, r, position), "%s: logits differ after position %d", name.c_str(),
+            position);
+      StepOutcome const alone = run_step(engine.get(), StepSpec{{}, {chunk(position, position + 1)}});
+      CHECK(std::memcmp(together.row(r), alone.row(0),
+                        4 * (BUNTING_RESULT_ROW_WORDS + 2 * size_t(position % 4))) == 0,
+            "%s: another draw after position %d", name.c_str(), position);
+    }
+    CHECK(oracle.equal(together, together.rows() - 1, 19), "%s: the neighbour's logits differ", name.c_str());
+  });
+}
+
 TEST(engine_draws_the_same_tokens_alone_and_in_company) {
   TinyFile const file(tiny_shape());
   ModelPointer const model = load_model(tiny_shape(), file);

@@ -19,7 +19,7 @@ uint32_t bits_of(float value) {
 }
 
 // A block with every kind of array: a decode that copies a page first, a prompt chunk that does not sample,
-// a prompt with biases, seen tokens and a mask, and two sequences that share a page.
+// a prompt that samples twice, with biases, seen tokens and masks, and two sequences that share a page.
 StepSpec rich_step() {
   StepSpec step;
   step.copies = {1, 4, 5};
@@ -37,12 +37,14 @@ StepSpec rich_step() {
   row.biases = {7, int32_t(bits_of(1.5f)), 8, int32_t(bits_of(-std::numeric_limits<float>::infinity()))};
   row.seen = {9, 2, 10, 0};
   row.mask.assign(5, 0xffffffffu);
-  step.chunks.push_back({.start = 0, .tokens = {1, 2, 3}, .pages = {12}, .row = row});
+  step.chunks.push_back({.start = 0, .tokens = {1, 2, 3}, .pages = {12}, .row = row, .earlier = {{1, row}}});
   step.chunks.push_back({.start = 16, .tokens = {4}, .pages = {20, 13}, .sampled = false});
   step.chunks.push_back({.start = 17, .tokens = {5}, .pages = {20, 14}, .sampled = false});
   step.shared = {22, 24, 0, 16};
   return step;
 }
+
+constexpr int32_t kRows = 3;  // of rich_step()
 
 struct Fixture {
   TinyFile file{tiny_shape()};
@@ -60,9 +62,10 @@ TEST(step_block_rich_step_runs) {
   Fixture fixture;
   REQUIRE(fixture.engine, "no engine");
   StepOutcome const outcome = run_step(fixture.engine.get(), rich_step());
-  CHECK(outcome.rows() == 2, "%d rows", outcome.rows());
-  CHECK(outcome.row(1)[0] == 0 && outcome.row(1)[3] == 5, "status %d, %d alternatives", outcome.row(1)[0],
-        outcome.row(1)[3]);
+  REQUIRE(outcome.rows() == kRows, "%d rows", outcome.rows());
+  for (int32_t r = 1; r < kRows; r++)
+    CHECK(outcome.row(r)[0] == 0 && outcome.row(r)[3] == 5, "row %d: status %d, %d alternatives", r,
+          outcome.row(r)[0], outcome.row(r)[3]);
 }
 
 TEST(step_block_refuses_each_wrong_thing) {
@@ -83,16 +86,17 @@ TEST(step_block_refuses_each_wrong_thing) {
       {"huge count", [](Block& b) { b[3] = 0x7fffffff; }},
       {"array in the header", [](Block& b) { b[11] = 0; }},
       {"array offset near 2^31", [](Block& b) { b[12] = 0x7ffffffe; }},
-      {"copy from page -1", [](Block& b) { words_at(b, &Header::copies_at)[0] = kMinusOne; }},
-      {"copy to page 64 of 64", [](Block& b) { words_at(b, &Header::copies_at)[1] = 64; }},
-      {"copy of 0 tokens", [](Block& b) { words_at(b, &Header::copies_at)[2] = 0; }},
-      {"copy of 17 tokens", [](Block& b) { words_at(b, &Header::copies_at)[2] = 17; }},
-      {"copy onto itself", [](Block& b) { words_at(b, &Header::copies_at)[1] = 1; }},
+      {"move from page -1", [](Block& b) { words_at(b, &Header::moves_at)[0] = kMinusOne; }},
+      {"move to page 64 of 64", [](Block& b) { words_at(b, &Header::moves_at)[1] = 64; }},
+      {"move of 0 tokens", [](Block& b) { words_at(b, &Header::moves_at)[2] = 0; }},
+      {"move of 17 tokens", [](Block& b) { words_at(b, &Header::moves_at)[2] = 17; }},
+      {"move onto itself", [](Block& b) { words_at(b, &Header::moves_at)[1] = 1; }},
+      {"move from another tier", [](Block& b) { words_at(b, &Header::moves_at)[3] = 1; }},
       {"token -1", [](Block& b) { words_at(b, &Header::tokens_at)[0] = kMinusOne; }},
       {"token outside the vocabulary", [](Block& b) { words_at(b, &Header::tokens_at)[2] = 131; }},
-      {"rows of chunks overlap", [](Block& b) { words_at(b, &Header::chunks_at)[6] = 0; }},
+      {"rows of chunks overlap", [](Block& b) { words_at(b, &Header::chunks_at)[8] = 0; }},
       {"chunk of 0 tokens", [](Block& b) { words_at(b, &Header::chunks_at)[1] = 0; }},
-      {"chunk leaves the tokens", [](Block& b) { words_at(b, &Header::chunks_at)[13] = 0x7fffffff; }},
+      {"chunk leaves the tokens", [](Block& b) { words_at(b, &Header::chunks_at)[17] = 0x7fffffff; }},
       {"negative start", [](Block& b) { words_at(b, &Header::chunks_at)[2] = kMinusOne; }},
       {"beyond the context", [](Block& b) { words_at(b, &Header::chunks_at)[2] = 200; }},
       {"start near 2^31", [](Block& b) { words_at(b, &Header::chunks_at)[2] = 0x7fffffff; }},
@@ -100,9 +104,12 @@ TEST(step_block_refuses_each_wrong_thing) {
       {"page entries leave the array", [](Block& b) { words_at(b, &Header::chunks_at)[3] = 8; }},
       {"too few pages", [](Block& b) { words_at(b, &Header::chunks_at)[4] = 1; }},
       {"too many pages", [](Block& b) { words_at(b, &Header::chunks_at)[4] = 3; }},
-      {"sample row out of order", [](Block& b) { words_at(b, &Header::chunks_at)[5] = 1; }},
-      {"sample row -2", [](Block& b) { words_at(b, &Header::chunks_at)[11] = uint32_t(-2); }},
-      {"a row nobody samples", [](Block& b) { words_at(b, &Header::chunks_at)[17] = kMinusOne; }},
+      {"first row out of order", [](Block& b) { words_at(b, &Header::chunks_at)[5] = 1; }},
+      {"-1 rows", [](Block& b) { words_at(b, &Header::chunks_at)[14] = kMinusOne; }},
+      {"a row of no chunk", [](Block& b) { words_at(b, &Header::chunks_at)[22] = 1; }},
+      {"more rows than there are", [](Block& b) { words_at(b, &Header::chunks_at)[22] = 0x7fffffff; }},
+      {"a chunk takes the next one's rows", [](Block& b) { words_at(b, &Header::chunks_at)[6] = 2; }},
+      {"an adapter", [](Block& b) { words_at(b, &Header::chunks_at)[7] = 1; }},
       {"page 64 of 64", [](Block& b) { words_at(b, &Header::pages_at)[0] = 64; }},
       {"page -1", [](Block& b) { words_at(b, &Header::pages_at)[4] = kMinusOne; }},
       {"two chunks write one page", [](Block& b) { words_at(b, &Header::pages_at)[4] = 10; }},
@@ -117,17 +124,21 @@ TEST(step_block_refuses_each_wrong_thing) {
       {"repetition 0", [](Block& b) { words_at(b, &Header::rows_at)[3] = bits_of(0); }},
       {"presence NaN", [](Block& b) { words_at(b, &Header::rows_at)[4] = bits_of(NAN); }},
       {"top_k < 0", [](Block& b) { words_at(b, &Header::rows_at)[6] = kMinusOne; }},
-      {"biases leave the pairs", [](Block& b) { words_at(b, &Header::rows_at)[20 + 10] = 3; }},
+      {"biases leave the pairs", [](Block& b) { words_at(b, &Header::rows_at)[20 + 10] = 7; }},
       {"negative count of biases", [](Block& b) { words_at(b, &Header::rows_at)[20 + 11] = kMinusOne; }},
       {"bias of token 131", [](Block& b) { words_at(b, &Header::pairs_at)[0] = 131; }},
       {"bias NaN", [](Block& b) { words_at(b, &Header::pairs_at)[1] = bits_of(NAN); }},
       {"bias +inf", [](Block& b) { words_at(b, &Header::pairs_at)[1] = bits_of(INFINITY); }},
       {"seen token -1", [](Block& b) { words_at(b, &Header::pairs_at)[4] = kMinusOne; }},
       {"seen count -1", [](Block& b) { words_at(b, &Header::pairs_at)[5] = kMinusOne; }},
-      {"mask leaves the words", [](Block& b) { words_at(b, &Header::rows_at)[20 + 14] = 1; }},
+      {"mask leaves the words", [](Block& b) { words_at(b, &Header::rows_at)[20 + 14] = 6; }},
       {"mask at -2", [](Block& b) { words_at(b, &Header::rows_at)[20 + 14] = uint32_t(-2); }},
       {"too many logprobs", [](Block& b) { words_at(b, &Header::rows_at)[20 + 15] = 6; }},
       {"logprobs -2", [](Block& b) { words_at(b, &Header::rows_at)[20 + 15] = uint32_t(-2); }},
+      {"a draw after token 1 of 1", [](Block& b) { words_at(b, &Header::rows_at)[16] = 1; }},
+      {"a draw after token -1", [](Block& b) { words_at(b, &Header::rows_at)[20 + 16] = kMinusOne; }},
+      {"two draws after one token", [](Block& b) { words_at(b, &Header::rows_at)[40 + 16] = 1; }},
+      {"draws out of order", [](Block& b) { words_at(b, &Header::rows_at)[40 + 16] = 0; }},
       {"reserved word", [](Block& b) { words_at(b, &Header::rows_at)[19] = 1; }},
       {"shared rows leave the step", [](Block& b) { words_at(b, &Header::shared_at)[1] = 25; }},
       {"shared rows begin in a chunk", [](Block& b) { words_at(b, &Header::shared_at)[0] = 20; }},
@@ -142,7 +153,7 @@ TEST(step_block_refuses_each_wrong_thing) {
   for (Case const& c : cases) {
     Block block = encode(rich_step());
     c.spoil(block);
-    StepOutcome const outcome = run_step(fixture.engine.get(), block, 2);
+    StepOutcome const outcome = run_step(fixture.engine.get(), block, kRows);
     CHECK(outcome.status == BUNTING_INVALID, "%s: status %d", c.name, outcome.status);
     CHECK(std::strlen(bunting_last_error()) > 0, "%s: no sentence", c.name);
   }
@@ -152,9 +163,9 @@ TEST(step_block_refuses_each_wrong_thing) {
         "%d rows of no step", rows);
   run_step(fixture.engine.get(),
            rich_step());  // the engine still works, and keeps its logits when it refuses more
-  run_step(fixture.engine.get(), {1, 2, 3}, 2);
-  CHECK(bunting_engine_logits(fixture.engine.get(), &logits, &rows) == BUNTING_OK && rows == 2,
-        "%d rows of 2", rows);
+  run_step(fixture.engine.get(), {1, 2, 3}, kRows);
+  CHECK(bunting_engine_logits(fixture.engine.get(), &logits, &rows) == BUNTING_OK && rows == kRows,
+        "%d rows of %d", rows, kRows);
 }
 
 // Sequences A to E, of which A, B and C share two pages, A and B two more.
@@ -199,13 +210,27 @@ TEST(step_block_takes_shared_spans_that_nest) {
   }
 }
 
+TEST(step_block_refuses_more_rows_than_the_limit) {
+  Fixture fixture;
+  REQUIRE(fixture.engine, "no engine");
+  int32_t const most = tiny_limits().step_rows_max;
+  for (int32_t const rows : {most, most + 1}) {
+    ChunkSpec chunk{
+        .start = 0, .tokens = random_tokens(1, rows, 131), .pages = pages_from(0, (rows + 15) / 16)};
+    for (int32_t token = 0; token + 1 < rows; token++) chunk.earlier.push_back({token, {}});
+    StepOutcome const outcome = run_step(fixture.engine.get(), encode({{}, {chunk}}), rows);
+    CHECK(outcome.status == (rows > most ? BUNTING_INVALID : BUNTING_OK), "%d rows: status %d", rows,
+          outcome.status);
+  }
+}
+
 TEST(step_block_refuses_wrong_buffers) {
   Fixture fixture;
   REQUIRE(fixture.engine, "no engine");
   bunting_engine* const engine = fixture.engine.get();
   std::vector<uint32_t> const block = encode(rich_step());
   std::vector<uint32_t> result(1000);
-  uint64_t const needed = StepReader::result_bytes(2, 5);
+  uint64_t const needed = StepReader::result_bytes(kRows, 5);
   auto const start = [&](void const* from, uint64_t bytes, void* to, uint64_t to_bytes) {
     return bunting_step_start(engine, from, bytes, to, to_bytes);
   };
@@ -263,7 +288,7 @@ TEST(step_block_survives_random_damage) {
           word = random.below(2) ? 0x7fffffffu : 0x80000000u;
       }
     }
-    uint64_t const result_words = StepReader::result_bytes(2, 5) / 4;
+    uint64_t const result_words = StepReader::result_bytes(kRows, 5) / 4;
     auto const result = std::make_unique<uint32_t[]>(result_words);
     bunting_status status = bunting_step_start(fixture.engine.get(), block.get(), good.size() * 4,
                                                result.get(), result_words * 4);

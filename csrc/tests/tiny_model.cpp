@@ -42,9 +42,15 @@ bunting_engine_limits tiny_limits() {
           .page_tokens = 16,
           .step_tokens_max = 128,
           .step_chunks_max = 8,
+          .step_rows_max = 24,
           .top_logprobs_max = 5,
-          .device = 0,
-          .gemm = BUNTING_GEMM_OWN};
+          .gemm = BUNTING_GEMM_OWN,
+#ifdef BUNTING_CUDA
+          .device_count = 1,
+#else
+          .device_count = 0,
+#endif
+          .devices = {}};
 }
 
 namespace {
@@ -164,15 +170,7 @@ EnginePointer open_engine(bunting_model const* model, bunting_engine_limits cons
 
 std::vector<uint32_t> encode(StepSpec const& step) {
   std::vector<uint32_t> tokens, chunks, pages, rows, pairs, masks;
-  for (ChunkSpec const& chunk : step.chunks) {
-    int32_t const row = chunk.sampled ? int32_t(rows.size() / BUNTING_ROW_WORDS) : -1;
-    for (int64_t const word : {int64_t(tokens.size()), int64_t(chunk.tokens.size()), int64_t(chunk.start),
-                               int64_t(pages.size()), int64_t(chunk.pages.size()), int64_t(row)})
-      chunks.push_back(uint32_t(word));
-    tokens.insert(tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
-    pages.insert(pages.end(), chunk.pages.begin(), chunk.pages.end());
-    if (!chunk.sampled) continue;
-    RowSpec const& r = chunk.row;
+  auto const add_row = [&](int32_t token, RowSpec const& r) {
     size_t const at = rows.size();
     rows.resize(at + BUNTING_ROW_WORDS);
     uint32_t* const row_words = rows.data() + at;
@@ -191,6 +189,18 @@ std::vector<uint32_t> encode(StepSpec const& step) {
     row_words[BUNTING_ROW_MASK_AT] = r.mask.empty() ? uint32_t(-1) : uint32_t(masks.size());
     masks.insert(masks.end(), r.mask.begin(), r.mask.end());
     row_words[BUNTING_ROW_TOP_LOGPROBS] = uint32_t(r.top_logprobs);
+    row_words[BUNTING_ROW_AFTER_INDEX] = uint32_t(token);
+  };
+  for (ChunkSpec const& chunk : step.chunks) {
+    size_t const adapter = 0;
+    for (size_t const word :
+         {tokens.size(), chunk.tokens.size(), size_t(chunk.start), pages.size(), chunk.pages.size(),
+          rows.size() / BUNTING_ROW_WORDS, size_t(chunk.rows()), adapter})
+      chunks.push_back(uint32_t(word));
+    tokens.insert(tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
+    pages.insert(pages.end(), chunk.pages.begin(), chunk.pages.end());
+    for (ChunkSpec::Earlier const& earlier : chunk.earlier) add_row(earlier.token, earlier.row);
+    if (chunk.sampled) add_row(int32_t(chunk.tokens.size()) - 1, chunk.row);
   }
 
   std::vector<uint32_t> block(sizeof(bunting_step_header) / 4);
@@ -201,7 +211,12 @@ std::vector<uint32_t> encode(StepSpec const& step) {
   };
   bunting_step_header h{};
   h.magic = BUNTING_STEP_MAGIC;
-  append(step.copies, 3, &h.copies, &h.copies_at);
+  std::vector<uint32_t> moves;
+  for (size_t i = 0; i < step.copies.size(); i++) {
+    moves.push_back(uint32_t(step.copies[i]));
+    if (i % 3 == 2) moves.push_back(0);  // the tier
+  }
+  append(moves, BUNTING_MOVE_WORDS, &h.moves, &h.moves_at);
   append(tokens, 1, &h.tokens, &h.tokens_at);
   append(chunks, BUNTING_CHUNK_WORDS, &h.chunks, &h.chunks_at);
   append(pages, 1, &h.pages, &h.pages_at);
@@ -235,7 +250,7 @@ StepOutcome run_step(bunting_engine* engine, std::vector<uint32_t> const& block,
 
 StepOutcome run_step(bunting_engine* engine, StepSpec const& step) {
   int32_t rows = 0;
-  for (ChunkSpec const& chunk : step.chunks) rows += chunk.sampled;
+  for (ChunkSpec const& chunk : step.chunks) rows += chunk.rows();
   StepOutcome outcome = run_step(engine, encode(step), rows);
   if (outcome.status != BUNTING_OK) failed(__FILE__, __LINE__, "step: %s", bunting_last_error());
   return outcome;

@@ -64,8 +64,15 @@ struct RowSpec {
 struct ChunkSpec {
   int32_t start = 0;
   std::vector<int32_t> tokens = {}, pages = {};
-  bool sampled = true;
+  bool sampled = true;  // after its last token
   RowSpec row = {};
+  // What to draw after earlier tokens of the chunk, by rising token.
+  struct Earlier {
+    int32_t token;
+    RowSpec row;
+  };
+  std::vector<Earlier> earlier = {};
+  int32_t rows() const { return int32_t(earlier.size()) + sampled; }
 };
 struct StepSpec {
   std::vector<int32_t> copies = {};  // triples, flat

@@ -28,7 +28,7 @@ export class NativeDevice implements HostedDevice {
     this.#library = library;
     this.#engine = engine;
     this.#block = new StepBlock(spec.vocabSize, spec.pageTokens);
-    this.#result = new StepResultBlock(limits.stepChunksMax, limits.topLogprobsMax);
+    this.#result = new StepResultBlock(limits.stepRowsMax ?? limits.stepChunksMax, limits.topLogprobsMax);
   }
 
   get inFlight(): boolean {

@@ -165,7 +165,7 @@ export function openGpuDevice(
   gpu: number,
 ): NativeDevice {
   const { name } = library.deviceProbe(gpu);
-  return openNamedDevice(library, model, { ...limits, device: gpu }, `gpu ${gpu} (${name})`);
+  return openNamedDevice(library, model, { ...limits, devices: [gpu] }, `gpu ${gpu} (${name})`);
 }
 
 function openNamedDevice(

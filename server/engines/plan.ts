@@ -129,12 +129,12 @@ function planSizes(
   compute: ComputeOptions,
   freeBytes: number,
 ): Sizes {
-  const [device = 0] = gpus ?? [];
+  const devices = gpus?.slice(0, 1) ?? [];
   const limits = limitsOf(config, gpus !== null, Math.max(1, Math.floor(compute.threads / engines)));
   const cublaslt =
-    limits.gemm === "cublaslt" ? onGpu("--gemm cublaslt: ", "", () => library.cublasltProbe(device)) : null;
+    limits.gemm === "cublaslt" ? onGpu("--gemm cublaslt: ", "", () => library.cublasltProbe(devices[0] ?? 0)) : null;
   const enginePlan = (stepChunksMax: number) =>
-    library.enginePlan(shape, compute, { ...limits, stepChunksMax, pages: 1, device });
+    library.enginePlan(shape, compute, { ...limits, stepChunksMax, pages: 1, devices });
   const plan = () => {
     const stepChunksMax = chooseSequences(config, (count) => enginePlan(count).workspaceBytes, freeBytes);
     const model = library.modelPlan(shape, compute, PAGE_TOKENS);

@@ -105,7 +105,10 @@ describe("memory, of which the emulated GPU counts every byte", () => {
   test("is what was planned, all of it taken at the start and given back at the end", () => {
     const before = freeBytes();
     const model = openNativeModel(library, folder, options, () => undefined);
-    const { workspaceBytes, copyBytes } = library.enginePlan(folder.config.shape, options, limits);
+    const { workspaceBytes, copyBytes } = library.enginePlan(folder.config.shape, options, {
+      ...limits,
+      devices: [0],
+    });
     const device = openGpuDevice(library, model, limits, 0);
     const taken = before - freeBytes();
     const planned = workspaceBytes + copyBytes + limits.pages * model.pageBytes;

@@ -163,6 +163,11 @@ describe("an engine", () => {
 
   test("with limits it cannot have is refused", () => {
     expectRefusal(() => openCpuDevice(library, model, { ...limits, pages: 0 }), "invalid", "pages is 0");
+    expectRefusal(
+      () => openCpuDevice(library, model, { ...limits, devices: [0] }),
+      "invalid",
+      "1 devices; a CPU engine takes none",
+    );
   });
 
   test("refuses a step that is wrong, loudly, and runs the next", () => {

@@ -25,8 +25,8 @@ struct Gpu {
     model.seal();
     forward.emplace(model, limits);
     reader.emplace(StepLimits{limits.pages, limits.page_tokens, limits.step_tokens_max,
-                              limits.step_chunks_max, limits.top_logprobs_max, shape.vocab,
-                              shape.context_max});
+                              limits.step_chunks_max, limits.step_rows_max, limits.top_logprobs_max,
+                              shape.vocab, shape.context_max});
   }
 
   // Runs the step and returns the logits of the rows to sample, one after the other.
@@ -244,6 +244,32 @@ TEST(cuda_forward_does_not_depend_on_how_a_step_was_composed) {
       if (shared.empty()) flat = both;
       CHECK(both == flat, "window %d: cascade and flat differ", window);
     }
+  }
+}
+
+// Several tokens of a chunk are drawn from: the logits after each are those of single steps.
+TEST(cuda_forward_samples_tokens_of_a_chunk_as_single_steps_do) {
+  Gpu gpu(shape_for_gpu());
+  size_t const vocab = size_t(gpu.model.shape().vocab);
+  constexpr int32_t kStart = 30, kEnd = 50;
+  std::vector<int32_t> const tokens = random_tokens(3, kEnd, int32_t(vocab));
+  auto const chunk = [&](int32_t start, int32_t end) {
+    return ChunkSpec{start, slice(tokens, start, end), pages_from(0, (end + 15) / 16)};
+  };
+  gpu.run({{}, {chunk(0, kStart)}});
+  StepSpec step{{}, {chunk(kStart, kEnd), {0, slice(tokens, 0, 20), {40, 41}}}};
+  std::vector<int32_t> positions;
+  for (int32_t const position : {30, 31, 33, 40, 48}) {
+    step.chunks[0].earlier.push_back({position - kStart, {}});
+    positions.push_back(position);
+  }
+  positions.push_back(kEnd - 1);
+  std::vector<float> const together = gpu.run(step);
+  REQUIRE(together.size() == (positions.size() + 1) * vocab, "%zu logits", together.size());
+  for (size_t r = 0; r < positions.size(); ++r) {
+    std::vector<float> const alone = gpu.run({{}, {chunk(positions[r], positions[r] + 1)}});
+    CHECK(std::equal(alone.begin(), alone.end(), together.begin() + int64_t(r * vocab)),
+          "logits differ after position %d", positions[r]);
   }
 }
 
