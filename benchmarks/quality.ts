@@ -102,16 +102,18 @@ class Reader {
   read(streams: readonly (readonly number[])[], starts: readonly number[]): Float32Array[] {
     const chunks = streams.map((tokens, index): Chunk => {
       const pages = Math.ceil(tokens.length / PAGE_TOKENS);
+      const afterIndex = tokens.length - starts[index]! - 1;
       return {
         sequence: index as SequenceId,
         start: starts[index]!,
         tokens: Int32Array.from(tokens.slice(starts[index]!)),
         pages: Int32Array.from({ length: pages }, (_, page) => index * this.#pagesEach + page),
-        sample: { sampling: sampling(), position: 0, banned: [], seen: null, allowed: null },
+        samples: [{ afterIndex, sampling: sampling(), position: 0, banned: [], seen: null, allowed: null }],
+        adapter: 0,
       };
     });
     this.#steps += 1;
-    this.#device.start({ number: this.#steps, copies: [], chunks }, (result) => {
+    this.#device.start({ number: this.#steps, moves: [], chunks }, (result) => {
       if (result.kind !== "done") throw new Error(`a step ended with ${result.kind}`);
     });
     this.#device.wait();

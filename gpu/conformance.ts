@@ -2,16 +2,16 @@
  * What every device must do, whatever it computes with: one suite, run for each of them (tests/device). A
  * device passes if the scheduler cannot tell it from any other but by its tokens and its speed.
  *
- * The device under test has at least 32 pages, a context of 6 pages, steps of 96 tokens in 4 chunks, and 100
- * tokens of vocabulary.
+ * The device under test has at least 32 pages, a context of 6 pages, steps of 96 tokens in 4 chunks with 12 rows, and
+ * 100 tokens of vocabulary.
  */
 import { describe, expect, test } from "bun:test";
 import {
   type Chunk,
   greedySampling,
   InvariantError,
-  type PageCopy,
   type PageId,
+  type PageMove,
   type Sampled,
   type SampleRow,
   type Sampling,
@@ -26,6 +26,8 @@ export interface DeviceUnderTest {
   readonly device: Device;
   /** Lets the step in flight, if there is one, be computed and delivered. */
   settle(): void;
+  /** Raw logits of the last step's rows, one after the other; left out: the device has none. */
+  logits?(): Float32Array;
 }
 
 const greedy = greedySampling;
@@ -112,6 +114,8 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
         expect(sampled.map(({ sequence }) => sequence as number)).toEqual([40, 38, 37]);
       }),
     );
+
+    test("several rows of a chunk are those of single steps", on(expectRowsOfSingleSteps));
 
     test(
       "as large as the spec allows",
@@ -291,6 +295,37 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
   });
 }
 
+/** Draws after several tokens of a chunk, beside a chunk of another sequence: each as a step of its token alone draws. */
+function expectRowsOfSingleSteps(driver: Driver): void {
+  const { pageTokens, vocabSize } = driver.device.spec;
+  const [tokens, start] = [prompt(40), 20];
+  const even = new Uint32Array(Math.ceil(vocabSize / 32)).fill(0x55555555);
+  const seen = { tokens: Int32Array.of(3, 70), counts: Int32Array.of(0, 2), length: 2 };
+  const rows: readonly SampleRow[] = [
+    { ...row({ ...greedy, topLogprobs: 2 }), afterIndex: 0 },
+    { ...row(random), afterIndex: 1, position: 1 },
+    { ...row(random), afterIndex: 7, position: 2, allowed: even },
+    { ...row({ ...random, presencePenalty: 1, topLogprobs: 0 }), afterIndex: 8, position: 3, seen },
+    { ...row({ ...greedy, logitBias: [[42, 100]] }), afterIndex: 12, position: 4 },
+    { ...row(greedy), afterIndex: 19, position: 5, banned: [1, 2, 3] },
+  ];
+  const chunkOf = (begin: number, end: number, samples: readonly SampleRow[]): Chunk => ({
+    ...chunk(1, tokens.slice(begin, end), begin, pagesFrom(0, end, pageTokens), null),
+    samples,
+  });
+  driver.run([chunkOf(0, start, [])]);
+  const company = chunk(2, prompt(9, 4), 0, pagesFrom(10, 9, pageTokens), row());
+  const together = driver.run([chunkOf(start, tokens.length, rows), company]);
+  const logits = driver.logits();
+  const width = logits.length / (rows.length + 1);
+  rows.forEach((each, i) => {
+    const at = start + each.afterIndex;
+    expect(driver.run([chunkOf(at, at + 1, [{ ...each, afterIndex: 0 }])])).toEqual([together[i]!]);
+    expect(driver.logits()).toEqual(logits.slice(i * width, (i + 1) * width));
+  });
+  expect(driver.run([company])).toEqual(together.slice(rows.length));
+}
+
 /** How a sequence of 40 prompt tokens is brought to its generated tokens. */
 interface Way {
   readonly sampling: Sampling;
@@ -309,22 +344,24 @@ interface Way {
 class Driver {
   readonly device: Device;
   readonly settle: () => void;
+  readonly logits: () => Float32Array;
   #steps = 0;
 
-  constructor({ device, settle }: DeviceUnderTest) {
+  constructor({ device, settle, logits }: DeviceUnderTest) {
     this.device = device;
     this.settle = settle;
+    this.logits = logits ?? (() => new Float32Array());
   }
 
-  readonly step = (chunks: readonly Chunk[], copies: readonly PageCopy[] = []): Step => {
+  readonly step = (chunks: readonly Chunk[], moves: readonly PageMove[] = []): Step => {
     this.#steps += 1;
-    return { number: this.#steps, copies, chunks };
+    return { number: this.#steps, moves, chunks };
   };
 
   /** Runs one step that must succeed. */
-  run(chunks: readonly Chunk[], copies: readonly PageCopy[] = []): readonly Sampled[] {
+  run(chunks: readonly Chunk[], moves: readonly PageMove[] = []): readonly Sampled[] {
     const results: StepResult[] = [];
-    this.device.start(this.step(chunks, copies), (result) => results.push(result));
+    this.device.start(this.step(chunks, moves), (result) => results.push(result));
     this.settle();
     const [result] = results;
     if (result?.kind !== "done") throw new Error(`the step ended with ${JSON.stringify(result)}`);
@@ -338,7 +375,7 @@ class Driver {
     const total = promptTokens + generatedTokens;
     const own = way.pages ?? pagesFrom(0, total, pageTokens);
     const generated: TokenId[] = [];
-    let { start, pages, copies } = this.#cached(tokens, own, way.cachedTokens ?? 0);
+    let { start, pages, moves } = this.#cached(tokens, own, way.cachedTokens ?? 0);
     let companySteps = 0;
     while (generated.length < generatedTokens) {
       const end = Math.min(tokens.length, start + (way.chunkTokens ?? total));
@@ -347,9 +384,9 @@ class Driver {
       const sample = isBehind ? null : { ...row(way.sampling), position: generated.length };
       const chunks = this.#company(way.company ?? 0, companySteps);
       chunks.splice(way.place ?? 0, 0, chunk(1, tokens.slice(start, end), start, table, sample));
-      const mine = this.run(chunks, copies).find(({ sequence }) => (sequence as number) === 1);
+      const mine = this.run(chunks, moves).find(({ sequence }) => (sequence as number) === 1);
       companySteps += 1;
-      copies = [];
+      moves = [];
       start = end;
       if (isBehind) continue;
       if (mine?.kind !== "token") throw new Error(`drew ${JSON.stringify(mine)}`);
@@ -361,7 +398,7 @@ class Driver {
 
   /** Computes a prefix as another sequence, which then goes on differently, and takes it over. */
   #cached(tokens: readonly TokenId[], own: readonly number[], cached: number) {
-    if (cached === 0) return { start: 0, pages: own, copies: [] as PageCopy[] };
+    if (cached === 0) return { start: 0, pages: own, moves: [] as PageMove[] };
     const { pageTokens } = this.device.spec;
     const donor = [...tokens.slice(0, cached), ...prompt(5, 50)];
     const donorPages = pagesFrom(20, donor.length, pageTokens);
@@ -369,8 +406,9 @@ class Driver {
     const whole = Math.floor(cached / pageTokens);
     const count = cached % pageTokens;
     const pages = own.map((page, i) => (i < whole ? donorPages[i]! : page));
-    const copy = { from: donorPages[whole] as PageId, to: pages[whole] as PageId, count };
-    return { start: cached, pages, copies: count === 0 ? [] : [copy] };
+    const [from, to] = [donorPages[whole] as PageId, pages[whole] as PageId];
+    const move: PageMove = { from, tier: "device", to, count };
+    return { start: cached, pages, moves: count === 0 ? [] : [move] };
   }
 
   /** Chunks of other sequences, on pages of their own, in their `n`-th step. */
@@ -388,9 +426,10 @@ class Driver {
 }
 
 function row(sampling: Sampling = greedy): SampleRow {
-  return { sampling, position: 0, banned: [], seen: null, allowed: null };
+  return { afterIndex: 0, sampling, position: 0, banned: [], seen: null, allowed: null };
 }
 
+/** A chunk that is drawn from as `sample` says after its last token, or not at all. */
 function chunk(
   sequence: number,
   tokens: readonly TokenId[],
@@ -399,7 +438,8 @@ function chunk(
   sample: SampleRow | null,
 ): Chunk {
   const columns = { tokens: Int32Array.from(tokens), pages: Int32Array.from(pages) };
-  return { sequence: sequence as SequenceId, start, ...columns, sample };
+  const samples = sample === null ? [] : [{ ...sample, afterIndex: tokens.length - 1 }];
+  return { sequence: sequence as SequenceId, start, ...columns, samples, adapter: 0 };
 }
 
 /** `count` tokens below 100 without an obvious pattern. */

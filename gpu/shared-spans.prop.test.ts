@@ -42,7 +42,8 @@ function chunksOf(forest: readonly Node[]): Chunk[] {
       start,
       tokens: new Int32Array(node.tokens),
       pages: Int32Array.from(pages),
-      sample: null,
+      samples: [],
+      adapter: 0,
     });
   };
   for (const node of forest) visit(node, []);
@@ -104,7 +105,8 @@ describe("chunks that share pages", () => {
       start: 40,
       tokens: new Int32Array(1),
       pages: Int32Array.of(first, first + 1, first + 2),
-      sample: null,
+      samples: [],
+      adapter: 0,
     });
     expect(sharingOrder([alone(9), alone(3), alone(6)], pageTokens)).toEqual({ order: [0, 1, 2], spans: [] });
   });

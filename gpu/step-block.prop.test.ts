@@ -20,6 +20,7 @@ const maskWords = 3;
 const float = fc.float({ min: 0, max: 2, noNaN: true, noDefaultInfinity: true }).map((x) => x + 0);
 const token = fc.nat(vocabSize - 1);
 const row: fc.Arbitrary<SampleRow> = fc.record({
+  afterIndex: fc.nat(39),
   sampling: fc.record({
     temperature: float,
     topK: fc.nat(100),
@@ -56,13 +57,19 @@ const chunk: fc.Arbitrary<Chunk> = fc.record({
   start: fc.nat(4000),
   tokens: ints(vocabSize - 1, { minLength: 1, maxLength: 40 }),
   pages: ints(63, { minLength: 1, maxLength: 8 }),
-  sample: fc.option(row),
+  samples: fc.array(row, { maxLength: 3 }),
+  adapter: fc.nat(3),
 });
 const page = fc.nat(63).map((id) => id as PageId);
-const copy = fc.record({ from: page, to: page, count: fc.integer({ min: 1, max: 16 }) });
+const move = fc.record({
+  from: page,
+  tier: fc.constant("device" as const),
+  to: page,
+  count: fc.integer({ min: 1, max: 16 }),
+});
 const step: fc.Arbitrary<Step> = fc.record({
   number: fc.nat(),
-  copies: fc.array(copy, { maxLength: 3 }),
+  moves: fc.array(move, { maxLength: 3 }),
   chunks: fc.array(chunk, { maxLength: 12 }),
 });
 
@@ -74,7 +81,7 @@ function decode(bytes: Uint8Array) {
   const real = (word: number): number => view.getFloat32(word * 4, true);
   expect(uint(0)).toBe(0x31505453);
   const array = (index: number) => ({ count: int(2 + index), at: int(10 + index) });
-  const copies = array(0);
+  const moves = array(0);
   const tokens = array(1);
   const chunks = array(2);
   const pages = array(3);
@@ -110,19 +117,17 @@ function decode(bytes: Uint8Array) {
     };
   };
   return {
-    copies: Array.from({ length: copies.count }, (_, i) =>
-      [0, 1, 2, 3].map((w) => int(copies.at + 4 * i + w)),
-    ),
+    moves: Array.from({ length: moves.count }, (_, i) => [0, 1, 2, 3].map((w) => int(moves.at + 4 * i + w))),
     chunks: Array.from({ length: chunks.count }, (_, i) => {
       const at = chunks.at + 8 * i;
       const words = [0, 1, 2, 3, 4, 5, 6, 7].map((w) => int(at + w));
       const [first, count, start, pagesAt, pageCount, firstRow, rowCount, adapter] = words;
-      expect(adapter).toBe(0);
       return {
         start,
         tokens: Array.from({ length: count! }, (_, t) => int(tokens.at + first! + t)),
         pages: Array.from({ length: pageCount! }, (_, p) => int(pages.at + pagesAt! + p)),
         samples: Array.from({ length: rowCount! }, (_, r) => decodeRow(firstRow! + r)),
+        adapter,
       };
     }),
     spans: Array.from({ length: spans.count }, (_, i) => [0, 1, 2, 3].map((w) => int(spans.at + 4 * i + w))),
@@ -132,8 +137,8 @@ function decode(bytes: Uint8Array) {
 }
 
 /** The same of a step, with reals as a float holds them. */
-function wordsOf({ copies, chunks }: Step) {
-  const rowOf = ({ sampling, position, banned, seen, allowed }: SampleRow, afterIndex: number) => ({
+function wordsOf({ moves, chunks }: Step) {
+  const rowOf = ({ afterIndex, sampling, position, banned, seen, allowed }: SampleRow) => ({
     afterIndex,
     reals: [
       sampling.temperature,
@@ -155,12 +160,13 @@ function wordsOf({ copies, chunks }: Step) {
     topLogprobs: sampling.topLogprobs ?? -1,
   });
   return {
-    copies: copies.map(({ from, to, count }) => [from as number, to as number, count, 0]),
-    chunks: chunks.map(({ start, tokens, pages, sample }) => ({
+    moves: moves.map(({ from, to, count }) => [from as number, to as number, count, 0]),
+    chunks: chunks.map(({ start, tokens, pages, samples, adapter }) => ({
       start,
       tokens: [...tokens],
       pages: [...pages],
-      samples: sample === null ? [] : [rowOf(sample, tokens.length - 1)],
+      samples: samples.map(rowOf),
+      adapter,
     })),
   };
 }
@@ -171,10 +177,10 @@ describe("a step block", () => {
     fc.assert(
       fc.property(step, (wanted) => {
         block.encode(wanted);
-        const { copies, chunks, spans, firstTokens, tokens } = decode(block.bytes);
+        const { moves, chunks, spans, firstTokens, tokens } = decode(block.bytes);
         const words = wordsOf(wanted);
         const sharing = sharingOrder(wanted.chunks, 16);
-        expect<unknown>(copies).toEqual(words.copies);
+        expect<unknown>(moves).toEqual(words.moves);
         expect<unknown>(chunks).toEqual(sharing.order.map((index) => words.chunks[index]));
         const row = (chunkIndex: number) => firstTokens[chunkIndex] ?? tokens;
         expect(spans).toEqual(
@@ -194,14 +200,15 @@ describe("a step block", () => {
     const block = new StepBlock(vocabSize, 16);
     const sized = (tokens: number): Step => ({
       number: 1,
-      copies: [],
+      moves: [],
       chunks: [
         {
           sequence: 1 as SequenceId,
           start: 0,
           tokens: new Int32Array(tokens),
           pages: new Int32Array(1),
-          sample: null,
+          samples: [],
+          adapter: 0,
         },
       ],
     });
@@ -216,22 +223,25 @@ describe("a step block", () => {
 });
 
 describe("a step result", () => {
-  const sample = (topLogprobs: number | null): SampleRow => ({
+  const row = (topLogprobs: number | null): SampleRow => ({
+    afterIndex: 0,
     sampling: { topLogprobs } as SampleRow["sampling"],
     position: 0,
     banned: [],
     seen: null,
     allowed: null,
   });
-  const stepOf = (samples: readonly (SampleRow | null)[]): Step => ({
+  /** A chunk of its own for each list of rows. */
+  const stepOf = (chunks: readonly (readonly SampleRow[])[]): Step => ({
     number: 1,
-    copies: [],
-    chunks: samples.map((each, i) => ({
+    moves: [],
+    chunks: chunks.map((samples, i) => ({
       sequence: (10 + i) as SequenceId,
       start: 0,
       tokens: new Int32Array(1),
       pages: new Int32Array(1),
-      sample: each,
+      samples,
+      adapter: 0,
     })),
   });
   /** What an engine with room for two alternatives per row writes. */
@@ -255,13 +265,13 @@ describe("a step result", () => {
     return result;
   };
 
-  test("gives each sampling chunk its row, logprobs only where they were asked for", () => {
+  test("gives each row of a chunk what was drawn for it, logprobs only where they were asked for", () => {
     const result = written([
       [0, 7, -0.5, 2, 7, -0.5, 8, -1.5],
       [0, 9, -2.25, 0],
     ]);
     expect(result.deviceMs).toBe(12.5);
-    expect(result.decode(stepOf([sample(2), null, sample(null)]), Int32Array.of(0, 1))).toEqual([
+    expect(result.decode(stepOf([[row(2)], [], [row(null)]]), Int32Array.of(0, 1))).toEqual([
       {
         kind: "token",
         sequence: 10 as SequenceId,
@@ -279,8 +289,8 @@ describe("a step result", () => {
   });
 
   test("puts rows back into the order of the step", () => {
-    const drawn = { ...sample(null), sampling: greedySampling };
-    const step = stepOf([drawn, null, drawn, drawn]);
+    const drawn = { ...row(null), sampling: greedySampling };
+    const step = stepOf([[drawn], [], [drawn], [drawn, drawn]]);
     const shared = { start: 16, pages: Int32Array.of(5, 6) };
     const block = new StepBlock(vocabSize, 16);
     block.encode({
@@ -290,14 +300,15 @@ describe("a step result", () => {
       ),
     });
     // In the block: the three that share a page, then the one that does not.
-    expect(block.rows).toEqual(Int32Array.of(0, 2, 1));
+    expect(block.rows).toEqual(Int32Array.of(0, 3, 1, 2));
     const result = written([
       [0, 1, -1, 0],
       [0, 2, -1, 0],
       [0, 3, -1, 0],
+      [0, 4, -1, 0],
     ]);
     const tokens = result.decode(step, block.rows).map((each) => (each.kind === "token" ? each.token : null));
-    expect(tokens).toEqual([1, 3, 2]);
+    expect(tokens).toEqual([1, 4, 2, 3]);
   });
 
   test("tells why a row failed", () => {
@@ -306,22 +317,20 @@ describe("a step result", () => {
       [2, 0, 0, 0],
       [0, 3, -1, 0],
     ]);
-    expect(result.decode(stepOf([sample(null), sample(null), sample(null)]), Int32Array.of(0, 1, 2))).toEqual(
-      [
-        {
-          kind: "failed",
-          sequence: 10 as SequenceId,
-          reason: "the model computed logits that are not finite",
-        },
-        { kind: "failed", sequence: 11 as SequenceId, reason: "every token was forbidden" },
-        { kind: "token", sequence: 12 as SequenceId, token: 3, logprobs: null },
-      ],
-    );
+    expect(result.decode(stepOf([[row(null)], [row(null), row(null)]]), Int32Array.of(0, 1, 2))).toEqual([
+      {
+        kind: "failed",
+        sequence: 10 as SequenceId,
+        reason: "the model computed logits that are not finite",
+      },
+      { kind: "failed", sequence: 11 as SequenceId, reason: "every token was forbidden" },
+      { kind: "token", sequence: 11 as SequenceId, token: 3, logprobs: null },
+    ]);
   });
 
   test("with another number of rows than the step sampled is a bug", () => {
     expect(() =>
-      written([[0, 3, -1, 0]]).decode(stepOf([sample(null), sample(null)]), Int32Array.of(0, 1)),
+      written([[0, 3, -1, 0]]).decode(stepOf([[row(null), row(null)]]), Int32Array.of(0, 1)),
     ).toThrow("the engine drew 1 rows of 2");
   });
 });

@@ -7,16 +7,37 @@
  * stepWait, and a SharedArrayBuffer's storage never moves. Words are 32 bits, little-endian as every machine
  * here.
  */
-import { assert, type Sampled, type SampleRow, type Step, type TokenLogprobs } from "../scheduler/core.ts";
-import { sharingOrder } from "./shared-spans.ts";
+import {
+  assert,
+  type Chunk,
+  type PageMove,
+  type PageTier,
+  type Sampled,
+  type SampleRow,
+  type Step,
+  type TokenLogprobs,
+} from "../scheduler/core.ts";
+import { type SharedSpan, sharingOrder } from "./shared-spans.ts";
 
 const magic = 0x31505453;
-const headerWords = 18;
-const copyWords = 4;
-const chunkWords = 8;
-const rowWords = 20;
-const pairWords = 2;
-const spanWords = 4;
+/** The arrays of a block in the order of its header, and the words of an entry. */
+const entryWords = {
+  moves: 4,
+  tokens: 1,
+  chunks: 8,
+  pages: 1,
+  rows: 20,
+  pairs: 2,
+  maskWords: 1,
+  spans: 4,
+} as const;
+type ArrayName = keyof typeof entryWords;
+const arrayNames = Object.keys(entryWords) as readonly ArrayName[];
+/** A number for each array: how many entries it has, at which word it begins, or which entry is written next. */
+type Arrays = Record<ArrayName, number>;
+/** By their values in engine.h. */
+const tiers: Readonly<Record<PageTier, number>> = { device: 0 };
+const headerWords = 2 + 2 * arrayNames.length;
 const resultHeaderWords = 4;
 const resultRowWords = 4;
 
@@ -34,19 +55,12 @@ class Words {
   }
 }
 
-/** Entries of each array of a block. */
-interface Counts {
-  tokens: number;
-  pages: number;
-  rows: number;
-  pairs: number;
-  masks: number;
-}
-
 export class StepBlock {
   readonly #maskWords: number;
   readonly #pageTokens: number;
   #words = new Words(1024);
+  /** By chunk of the step: its first row in the block. */
+  #firstRows = new Int32Array(64);
   #rows = new Int32Array(64);
   #rowCount = 0;
 
@@ -67,108 +81,46 @@ export class StepBlock {
   }
 
   encode(step: Step): void {
-    const counts = this.#count(step);
     const { order, spans } = sharingOrder(step.chunks, this.#pageTokens);
-    const copiesAt = headerWords;
-    const tokensAt = copiesAt + step.copies.length * copyWords;
-    const chunksAt = tokensAt + counts.tokens;
-    const pagesAt = chunksAt + step.chunks.length * chunkWords;
-    const rowsAt = pagesAt + counts.pages;
-    const pairsAt = rowsAt + counts.rows * rowWords;
-    const masksAt = pairsAt + counts.pairs * pairWords;
-    const spansAt = masksAt + counts.masks * this.#maskWords;
-    const total = spansAt + spans.length * spanWords;
-    this.#reserve(total);
-    if (this.#rows.length < order.length) this.#rows = new Int32Array(2 * order.length);
-    const { ints } = this.#words;
-
-    let at = 0;
-    ints[at++] = magic;
-    ints[at++] = total;
-    ints[at++] = step.copies.length;
-    ints[at++] = counts.tokens;
-    ints[at++] = step.chunks.length;
-    ints[at++] = counts.pages;
-    ints[at++] = counts.rows;
-    ints[at++] = counts.pairs;
-    ints[at++] = counts.masks * this.#maskWords;
-    ints[at++] = spans.length;
-    ints[at++] = copiesAt;
-    ints[at++] = tokensAt;
-    ints[at++] = chunksAt;
-    ints[at++] = pagesAt;
-    ints[at++] = rowsAt;
-    ints[at++] = pairsAt;
-    ints[at++] = masksAt;
-    ints[at++] = spansAt;
-    assert(at === headerWords, "a step block's header has 18 words");
-
-    for (const copy of step.copies) {
-      ints[at++] = copy.from;
-      ints[at++] = copy.to;
-      ints[at++] = copy.count;
-      ints[at++] = 0; // the tier: the device's own pages
-    }
-
-    let token = 0;
-    let page = 0;
-    let row = 0;
-    let pair = 0;
-    let mask = 0;
-    at = chunksAt;
-    for (const index of order) {
-      const chunk = step.chunks[index]!;
-      ints[at++] = token;
-      ints[at++] = chunk.tokens.length;
-      ints[at++] = chunk.start;
-      ints[at++] = page;
-      ints[at++] = chunk.pages.length;
-      ints[at++] = row;
-      ints[at++] = chunk.sample === null ? 0 : 1;
-      ints[at++] = 0; // no adapter
-      ints.set(chunk.tokens, tokensAt + token);
-      ints.set(chunk.pages, pagesAt + page);
-      token += chunk.tokens.length;
-      page += chunk.pages.length;
-      if (chunk.sample === null) continue;
-      const { allowed } = chunk.sample;
-      this.#rows[index] = row;
-      const maskAt = allowed === null ? -1 : mask;
-      this.#encodeRow(rowsAt + row * rowWords, chunk.sample, chunk.tokens.length - 1, pairsAt, pair, maskAt);
-      row += 1;
-      pair += pairCount(chunk.sample);
-      if (allowed === null) continue;
-      assert(allowed.length === this.#maskWords, "a mask has one bit per vocabulary entry");
-      ints.set(allowed, masksAt + mask);
-      mask += this.#maskWords;
-    }
-    this.#rowCount = 0;
-    for (const [index, { sample }] of step.chunks.entries()) {
-      if (sample !== null) this.#rows[this.#rowCount++] = this.#rows[index]!;
-    }
-
-    const firstToken = (chunk: number): number =>
-      chunk < order.length ? ints[chunksAt + chunk * chunkWords]! : token;
-    at = spansAt;
-    for (const { chunkBegin, chunkEnd, begin, end } of spans) {
-      ints[at++] = firstToken(chunkBegin);
-      ints[at++] = firstToken(chunkEnd);
-      ints[at++] = begin;
-      ints[at++] = end;
-    }
+    const at = this.#begin(this.#count(step, spans.length));
+    this.#encodeMoves(at.moves, step.moves);
+    this.#encodeChunks(at, step.chunks, order);
+    this.#encodeSpans(at, spans, order.length);
   }
 
-  #count(step: Step): Counts {
-    const counts: Counts = { tokens: 0, pages: 0, rows: 0, pairs: 0, masks: 0 };
-    for (const { tokens, pages, sample } of step.chunks) {
+  #count({ moves, chunks }: Step, spans: number): Arrays {
+    const counts = { moves: moves.length, tokens: 0, chunks: chunks.length, pages: 0 };
+    const ofRows = { rows: 0, pairs: 0, maskWords: 0 };
+    for (const { tokens, pages, samples } of chunks) {
       counts.tokens += tokens.length;
       counts.pages += pages.length;
-      if (sample === null) continue;
-      counts.rows += 1;
-      counts.pairs += pairCount(sample);
-      if (sample.allowed !== null) counts.masks += 1;
+      for (const sample of samples) {
+        ofRows.rows += 1;
+        ofRows.pairs += pairCount(sample);
+        if (sample.allowed !== null) ofRows.maskWords += this.#maskWords;
+      }
     }
-    return counts;
+    return { ...counts, ...ofRows, spans };
+  }
+
+  /** Makes room, writes the header and returns at which words the arrays begin. */
+  #begin(counts: Arrays): Arrays {
+    const at = { ...counts };
+    let total = headerWords;
+    for (const name of arrayNames) {
+      at[name] = total;
+      total += counts[name] * entryWords[name];
+    }
+    this.#reserve(total);
+    this.#firstRows = withRoom(this.#firstRows, counts.chunks);
+    this.#rows = withRoom(this.#rows, counts.rows);
+    const { ints } = this.#words;
+    let to = 0;
+    ints[to++] = magic;
+    ints[to++] = total;
+    for (const name of arrayNames) ints[to++] = counts[name];
+    for (const name of arrayNames) ints[to++] = at[name];
+    return at;
   }
 
   #reserve(words: number): void {
@@ -178,55 +130,117 @@ export class StepBlock {
     this.#words = new Words(capacity);
   }
 
-  /** Writes a row at word `at`, and its pairs from entry `pair` of the pairs at word `pairsAt` on. */
-  #encodeRow(
-    at: number,
-    row: SampleRow,
-    afterIndex: number,
-    pairsAt: number,
-    pair: number,
-    maskAt: number,
-  ): void {
-    const { ints, floats } = this.#words;
-    const { sampling, banned, seen } = row;
-    const biasCount = sampling.logitBias.length + banned.length;
-    const seenCount = seen === null ? 0 : seen.length;
-    floats[at] = sampling.temperature;
-    floats[at + 1] = sampling.topP;
-    floats[at + 2] = sampling.minP;
-    floats[at + 3] = sampling.repetitionPenalty;
-    floats[at + 4] = sampling.presencePenalty;
-    floats[at + 5] = sampling.frequencyPenalty;
-    ints[at + 6] = sampling.topK;
-    ints[at + 7] = sampling.seed[0];
-    ints[at + 8] = sampling.seed[1];
-    ints[at + 9] = row.position;
-    ints[at + 10] = pair;
-    ints[at + 11] = biasCount;
-    ints[at + 12] = pair + biasCount;
-    ints[at + 13] = seenCount;
-    ints[at + 14] = maskAt;
-    ints[at + 15] = sampling.topLogprobs ?? -1;
-    ints[at + 16] = afterIndex;
-    ints.fill(0, at + 17, at + rowWords);
-
-    let to = pairsAt + pair * pairWords;
-    for (const [token, bias] of sampling.logitBias) {
-      ints[to] = token;
-      floats[to + 1] = bias;
-      to += pairWords;
-    }
-    for (const token of banned) {
-      ints[to] = token;
-      floats[to + 1] = Number.NEGATIVE_INFINITY;
-      to += pairWords;
-    }
-    for (let i = 0; i < seenCount; i += 1) {
-      ints[to] = seen!.tokens[i]!;
-      ints[to + 1] = seen!.counts[i]!;
-      to += pairWords;
+  #encodeMoves(at: number, moves: readonly PageMove[]): void {
+    const { ints } = this.#words;
+    let word = at;
+    for (const { from, to, count, tier } of moves) {
+      ints[word++] = from;
+      ints[word++] = to;
+      ints[word++] = count;
+      ints[word++] = tiers[tier];
     }
   }
+
+  /** The chunks with all that belongs to them, in the given order. */
+  #encodeChunks(at: Arrays, chunks: readonly Chunk[], order: readonly number[]): void {
+    const { ints } = this.#words;
+    const next = { tokens: 0, pages: 0, rows: 0, pairs: 0, maskWords: 0 };
+    let to = at.chunks;
+    for (const index of order) {
+      const { start, tokens, pages, samples, adapter } = chunks[index]!;
+      ints[to++] = next.tokens;
+      ints[to++] = tokens.length;
+      ints[to++] = start;
+      ints[to++] = next.pages;
+      ints[to++] = pages.length;
+      ints[to++] = next.rows;
+      ints[to++] = samples.length;
+      ints[to++] = adapter;
+      ints.set(tokens, at.tokens + next.tokens);
+      ints.set(pages, at.pages + next.pages);
+      this.#firstRows[index] = next.rows;
+      for (const sample of samples) {
+        this.#encodeRow(at, next, sample);
+        next.rows += 1;
+        next.pairs += pairCount(sample);
+        if (sample.allowed !== null) next.maskWords += this.#maskWords;
+      }
+      next.tokens += tokens.length;
+      next.pages += pages.length;
+    }
+    this.#rowCount = 0;
+    for (const [index, { samples }] of chunks.entries()) {
+      for (let i = 0; i < samples.length; i += 1) this.#rows[this.#rowCount++] = this.#firstRows[index]! + i;
+    }
+  }
+
+  /** Writes a row with its pairs and its mask, all at the next entries of their arrays. */
+  #encodeRow(at: Arrays, next: Pick<Arrays, "rows" | "pairs" | "maskWords">, row: SampleRow): void {
+    const { ints, floats } = this.#words;
+    const { sampling, banned, seen, allowed } = row;
+    const biasCount = sampling.logitBias.length + banned.length;
+    const to = at.rows + next.rows * entryWords.rows;
+    floats[to] = sampling.temperature;
+    floats[to + 1] = sampling.topP;
+    floats[to + 2] = sampling.minP;
+    floats[to + 3] = sampling.repetitionPenalty;
+    floats[to + 4] = sampling.presencePenalty;
+    floats[to + 5] = sampling.frequencyPenalty;
+    ints[to + 6] = sampling.topK;
+    ints[to + 7] = sampling.seed[0];
+    ints[to + 8] = sampling.seed[1];
+    ints[to + 9] = row.position;
+    ints[to + 10] = next.pairs;
+    ints[to + 11] = biasCount;
+    ints[to + 12] = next.pairs + biasCount;
+    ints[to + 13] = seen === null ? 0 : seen.length;
+    ints[to + 14] = allowed === null ? -1 : next.maskWords;
+    ints[to + 15] = sampling.topLogprobs ?? -1;
+    ints[to + 16] = row.afterIndex;
+    ints.fill(0, to + 17, to + entryWords.rows);
+    this.#encodePairs(at.pairs + next.pairs * entryWords.pairs, row);
+    if (allowed === null) return;
+    assert(allowed.length === this.#maskWords, "a mask has one bit per vocabulary entry");
+    ints.set(allowed, at.maskWords + next.maskWords);
+  }
+
+  #encodePairs(at: number, { sampling, banned, seen }: SampleRow): void {
+    const { ints, floats } = this.#words;
+    let to = at;
+    for (const [token, bias] of sampling.logitBias) {
+      ints[to++] = token;
+      floats[to++] = bias;
+    }
+    for (const token of banned) {
+      ints[to++] = token;
+      floats[to++] = Number.NEGATIVE_INFINITY;
+    }
+    if (seen === null) return;
+    for (let i = 0; i < seen.length; i += 1) {
+      ints[to++] = seen.tokens[i]!;
+      ints[to++] = seen.counts[i]!;
+    }
+  }
+
+  /** Chunks of a span by the first tokens of the chunks where it begins and ends. */
+  #encodeSpans(at: Arrays, spans: readonly SharedSpan[], chunks: number): void {
+    const { ints } = this.#words;
+    const tokens = at.chunks - at.tokens;
+    const firstToken = (chunk: number): number =>
+      chunk < chunks ? ints[at.chunks + chunk * entryWords.chunks]! : tokens;
+    let to = at.spans;
+    for (const { chunkBegin, chunkEnd, begin, end } of spans) {
+      ints[to++] = firstToken(chunkBegin);
+      ints[to++] = firstToken(chunkEnd);
+      ints[to++] = begin;
+      ints[to++] = end;
+    }
+  }
+}
+
+/** The array, or a larger one whose content is unspecified. */
+function withRoom(array: Int32Array<ArrayBuffer>, count: number): Int32Array<ArrayBuffer> {
+  return array.length < count ? new Int32Array(2 * count) : array;
 }
 
 function pairCount({ sampling, banned, seen }: SampleRow): number {
@@ -252,19 +266,20 @@ export class StepResultBlock {
     return this.#words.floats[1]!;
   }
 
-  /** What came of the sampling chunks of `step`, in their order; `rows` says where each of them is in the block. */
+  /** What came of the rows of `step`, in their order; `rows` says where each of them is in the block. */
   decode(step: Step, rows: Int32Array): Sampled[] {
     const { ints, floats } = this.#words;
     const sampled: Sampled[] = [];
-    for (const { sequence, sample } of step.chunks) {
-      if (sample === null) continue;
-      const at = resultHeaderWords + rows[sampled.length]! * this.#stride;
-      const status = ints[at]!;
-      if (status === 0) {
-        const logprobs = sample.sampling.topLogprobs === null ? null : this.#logprobs(at);
-        sampled.push({ kind: "token", sequence, token: ints[at + 1]!, logprobs });
-      } else {
-        sampled.push({ kind: "failed", sequence, reason: rowFailure(status) });
+    for (const { sequence, samples } of step.chunks) {
+      for (const { sampling } of samples) {
+        const at = resultHeaderWords + rows[sampled.length]! * this.#stride;
+        const status = ints[at]!;
+        if (status === 0) {
+          const logprobs = sampling.topLogprobs === null ? null : this.#logprobs(at);
+          sampled.push({ kind: "token", sequence, token: ints[at + 1]!, logprobs });
+        } else {
+          sampled.push({ kind: "failed", sequence, reason: rowFailure(status) });
+        }
       }
     }
     assert(ints[0] === sampled.length, `the engine drew ${ints[0]} rows of ${sampled.length}`);

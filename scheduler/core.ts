@@ -17,6 +17,8 @@ export type PageId = Branded<"PageId">;
 export type EngineId = Branded<"EngineId">;
 /** A vocabulary entry, 0 … vocabSize-1. */
 export type TokenId = number;
+/** A LoRA adapter, as devices number them. 0 is none, and the only one that devices take today. */
+export type AdapterId = number;
 
 /** How the next token is drawn. Every field has a value: defaults are applied at the door. */
 export interface Sampling {
@@ -102,7 +104,14 @@ export interface SequenceSpec {
   readonly stop: StopRule;
   /** Prefixes are shared only between sequences with the same salt ("" by default): isolation of tenants. */
   readonly cacheSalt: string;
+  /** What it is computed with; prefixes are shared only between sequences with the same one. */
+  readonly adapter: AdapterId;
   readonly service: Service;
+}
+
+/** Prefixes are shared between sequences with equal keys: one for each pair of adapter and salt. */
+export function cacheKeyOf({ adapter, cacheSalt }: Pick<SequenceSpec, "adapter" | "cacheSalt">): string {
+  return `${adapter}:${cacheSalt}`;
 }
 
 /**
@@ -118,12 +127,16 @@ export interface Chunk {
   readonly tokens: Int32Array;
   /** PageIds of positions [0, start + tokens.length), in order, none more; the last may be partly filled. */
   readonly pages: Int32Array;
-  /** Draw a token after the chunk's last one; null while the prompt is unfinished. */
-  readonly sample: SampleRow | null;
+  /** What to draw, by rising `afterIndex`; empty while the prompt is unfinished. A chunk may be drawn from after several
+   *  of its tokens, as speculation and forced tokens want it. */
+  readonly samples: readonly SampleRow[];
+  readonly adapter: AdapterId;
 }
 
 /** One row of logits to draw from. */
 export interface SampleRow {
+  /** Index within the chunk of the token that the drawn one follows. */
+  readonly afterIndex: number;
   readonly sampling: Sampling;
   /** Output position: 0 for the first generated token. Preemption does not change it. */
   readonly position: number;
@@ -144,10 +157,15 @@ export interface SeenTokens {
   readonly length: number;
 }
 
-/** Copies the first `count` tokens' keys and values of page `from` to page `to`, before the step's chunks
- *  run. */
-export interface PageCopy {
+/** Where a page's keys and values lie. Today there is only the device's own memory. */
+export type PageTier = "device";
+
+/** The first `count` tokens' keys and values of page `from` become those of the device's page `to`, before the step's
+ *  chunks run. `from` keeps its own. */
+export interface PageMove {
   readonly from: PageId;
+  /** Of `from`. */
+  readonly tier: PageTier;
   readonly to: PageId;
   readonly count: number;
 }
@@ -156,7 +174,7 @@ export interface PageCopy {
 export interface Step {
   /** 1, 2, 3 … per engine. */
   readonly number: number;
-  readonly copies: readonly PageCopy[];
+  readonly moves: readonly PageMove[];
   readonly chunks: readonly Chunk[];
 }
 
@@ -166,7 +184,7 @@ export interface TokenLogprobs {
   readonly top: readonly { readonly token: TokenId; readonly logprob: number }[];
 }
 
-/** What came of one chunk that had `sample` set. */
+/** What came of one row of a chunk's `samples`. */
 export type Sampled =
   | {
       readonly kind: "token";
@@ -177,7 +195,7 @@ export type Sampled =
   /** This row alone failed (for example its logits were not finite); the others are good. */
   | { readonly kind: "failed"; readonly sequence: SequenceId; readonly reason: string };
 
-/** A step's outcome. `sampled` follows the order of the step's sampling chunks. */
+/** A step's outcome. `sampled` follows the order of the step's chunks, and of the rows of each. */
 export type StepResult =
   | { readonly kind: "done"; readonly sampled: readonly Sampled[]; readonly deviceMs: number }
   /** Nothing was computed; the same step may be started again. */

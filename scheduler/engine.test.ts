@@ -24,7 +24,7 @@ test("a stop token cannot be drawn before tokensMin tokens are out", () => {
   harness.submit(sequenceSpec(tokensFrom(0, 20), 10, { stop }));
   harness.finish();
   expect(harness.outcomes[0]!.tokens[0]).not.toBe(tokens[0]);
-  const banned = harness.steps.map((step) => step.chunks[0]!.sample!.banned);
+  const banned = harness.steps.map((step) => step.chunks[0]!.samples[0]!.banned);
   expect(banned[0]).toEqual(stop.stopTokens);
   expect(banned.slice(1).every((list) => list.length === 0)).toBe(true);
 });
@@ -198,7 +198,7 @@ test("every decode is in every step from its first token to its last, whatever e
   harness.finish();
   harness.outcomes.forEach((outcome, i) => {
     const steps = harness.steps.filter((step) =>
-      step.chunks.some((c) => c.sequence === i && c.sample !== null),
+      step.chunks.some((c) => c.sequence === i && c.samples.length > 0),
     );
     expect(steps.length).toBe(outcome.tokens.length);
     expect(steps.at(-1)!.number - steps[0]!.number).toBe(steps.length - 1);
@@ -300,7 +300,7 @@ test("a sequence that has the device to itself uses the cache to the token, what
 test("penalties know the prompt's tokens and how often each is in the output; without penalties nothing is counted", () => {
   const rows: { tokens: number[]; counts: number[] }[] = [];
   const fault = (step: Step): null => {
-    const { seen } = step.chunks[0]!.sample!;
+    const { seen } = step.chunks[0]!.samples[0]!;
     if (seen === null) return null;
     const { tokens, counts, length } = seen;
     rows.push({ tokens: [...tokens.subarray(0, length)], counts: [...counts.subarray(0, length)] });

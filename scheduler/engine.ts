@@ -169,26 +169,32 @@ export class Engine {
     for (let i = 0; i < planned.length; i++) {
       const { sequence, count } = planned[i]!;
       sequence.computed += count;
-      const drawn = step.chunks[i]!.sample === null ? null : sampled[row++];
-      assert(drawn !== undefined, "a device answers every row");
-      assert(drawn === null || drawn.sequence === sequence.id, "a device answers in the order of the chunks");
-      if (sequence.isAborted) this.#roster.end(sequence, { kind: "aborted" }, drawn?.kind !== "failed");
-      else this.#advance(sequence, count, drawn);
+      const drawn = sampled.slice(row, row + step.chunks[i]!.samples.length);
+      row += drawn.length;
+      assert(drawn.length === step.chunks[i]!.samples.length, "a device answers every row");
+      assert(
+        drawn.every((one) => one.sequence === sequence.id),
+        "a device answers in the order of the chunks",
+      );
+      const failed = drawn.find((one) => one.kind === "failed");
+      if (sequence.isAborted) this.#roster.end(sequence, { kind: "aborted" }, failed === undefined);
+      else if (failed === undefined) this.#advance(sequence, count, drawn);
+      else this.#roster.end(sequence, { kind: "failed", reason: failed.reason }, false);
     }
     assert(row === sampled.length, "a device answers no more than was asked");
   }
 
-  #advance(sequence: Sequence, count: number, drawn: Sampled | null): void {
-    if (drawn?.kind === "failed") {
-      this.#roster.end(sequence, { kind: "failed", reason: drawn.reason }, false);
+  #advance(sequence: Sequence, count: number, drawn: readonly Sampled[]): void {
+    if (sequence.computed - count < sequence.promptEnd) this.#roster.publish(sequence);
+    for (const one of drawn) {
+      assert(one.kind === "token", "a row that failed ends its sequence");
+      this.#journal.drew(sequence, one.token, one.logprobs, this.#clock.nowMs());
+      this.#roster.drew(sequence, one.token);
+      const finish = this.#finish(sequence, one.token);
+      if (finish === null) continue;
+      this.#roster.end(sequence, finish, true);
       return;
     }
-    if (sequence.computed - count < sequence.promptEnd) this.#roster.publish(sequence);
-    if (drawn === null) return;
-    this.#journal.drew(sequence, drawn.token, drawn.logprobs, this.#clock.nowMs());
-    this.#roster.drew(sequence, drawn.token);
-    const finish = this.#finish(sequence, drawn.token);
-    if (finish !== null) this.#roster.end(sequence, finish, true);
   }
 
   #finish(sequence: Sequence, token: number): Finish | null {

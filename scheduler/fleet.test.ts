@@ -9,7 +9,7 @@ import { linearCost } from "./cost/linear.ts";
 import { Engine } from "./engine.ts";
 import type { EngineSettings } from "./engine-options.ts";
 import { type EngineLink, Fleet, type FleetOptions, type SequenceListener } from "./fleet.ts";
-import type { EngineMessage } from "./messages.ts";
+import { type EngineMessage, idleLoad } from "./messages.ts";
 import { ours } from "./policies.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "./sim/factories.ts";
 import { ManualClock } from "./sim/manual-clock.ts";
@@ -85,6 +85,27 @@ test("tokens, the end and the load come through", () => {
   expect(listener.cachedTokens).toBe(0);
   expect(fleet.active).toBe(0);
   expect(fleet.loads()[0]!.generatedTokensTotal).toBe(5);
+});
+
+test("a report may have several tokens of a sequence: they are told in order", () => {
+  const link: EngineLink = { send: () => {} };
+  const policy = { ...ours(null), placement: shortestQueue };
+  const fleet = new Fleet([{ link, spec: deviceSpec() }], { policy, clock: new ManualClock() });
+  const listeners = [new Listener(), new Listener()];
+  const [a, b] = listeners.map((listener) => fleet.submit(sequenceSpec(tokensFrom(0, 20), 5), listener));
+  fleet.report(0 as EngineId, {
+    number: 0,
+    started: [a!, b!].map((sequence) => ({ sequence, cachedTokens: 0 })),
+    sequences: [a!, a!, b!, a!],
+    tokens: [7, 8, 9, 10],
+    logprobs: null,
+    finished: [{ sequence: a!, finish: { kind: "length" } }],
+    returned: [],
+    load: idleLoad(deviceSpec()),
+    notices: null,
+  });
+  expect(listeners.map(({ tokens }) => tokens)).toEqual([[7, 8, 10], [9]]);
+  expect(listeners.map(({ finishes }) => finishes)).toEqual([[{ kind: "length" }], []]);
 });
 
 test("without costs a sequence goes where the fewest are, ties to the lowest engine", () => {

@@ -399,6 +399,6 @@ function isHereOrComing({ lostReason, isComing }: Member): boolean {
 }
 
 function requestOf({ spec, drawn }: Call): PlacementRequest {
-  const { promptTokens, cacheSalt, service, stop } = spec;
-  return { promptTokens, drawnTokens: drawn, cacheSalt, service, stop };
+  const { promptTokens, cacheSalt, adapter, service, stop } = spec;
+  return { promptTokens, drawnTokens: drawn, cacheSalt, adapter, service, stop };
 }

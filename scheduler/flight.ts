@@ -9,7 +9,7 @@ import type { ServedPolicy } from "./policy.ts";
  * Of the recordings' format and of the scheduler's rules. Whoever changes either raises it: what was recorded by other
  * rules would be run again by these and seem to be wrong. A test knows what is decided in this version.
  */
-export const FLIGHT_VERSION = 10;
+export const FLIGHT_VERSION = 11;
 
 /**
  * The flight recorder's format: a head, then entries in the order in which they happened on their thread. The
@@ -91,14 +91,14 @@ export type Divergence = {
 } | null;
 
 /** 32 bits of which sequences a step computes, which of their tokens, and on which pages. */
-export function planHash({ number, copies, chunks }: Step): number {
+export function planHash({ number, moves, chunks }: Step): number {
   let hash = mix(0x2545f491, number);
-  for (const { from, to, count } of copies) hash = mix(mix(mix(hash, from), to), count);
-  for (const { sequence, start, tokens, pages, sample } of chunks) {
+  for (const { from, to, count } of moves) hash = mix(mix(mix(hash, from), to), count);
+  for (const { sequence, start, tokens, pages, samples } of chunks) {
     hash = mix(mix(mix(hash, sequence), start), tokens.length);
     for (let i = 0; i < tokens.length; i++) hash = mix(hash, tokens[i]!);
     for (let i = 0; i < pages.length; i++) hash = mix(hash, pages[i]!);
-    hash = mix(hash, sample === null ? -1 : sample.position);
+    for (const { afterIndex, position } of samples) hash = mix(mix(hash, afterIndex), position);
   }
   return hash >>> 0;
 }

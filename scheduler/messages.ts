@@ -26,7 +26,7 @@ export interface EngineReport {
   /** Sequences that were admitted: from now on they hold pages. Told once per sequence, also when preempted
    *  later. */
   readonly started: readonly { readonly sequence: SequenceId; readonly cachedTokens: number }[];
-  /** Tokens drawn, columnar: sequences[i] drew tokens[i]. At most one per sequence and report. */
+  /** Tokens drawn, columnar: sequences[i] drew tokens[i]. A sequence that drew several has them in order. */
   readonly sequences: readonly SequenceId[];
   readonly tokens: readonly TokenId[];
   /** logprobs[i] belongs to tokens[i]; null when no row of this step asked for any. */

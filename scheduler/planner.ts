@@ -1,5 +1,5 @@
 import type { Clock } from "./clock.ts";
-import type { Chunk, PageCopy, Step } from "./core.ts";
+import type { Chunk, PageMove, Step } from "./core.ts";
 import type { EngineCosts } from "./cost/cost-model.ts";
 import type { DeviceSpec } from "./device.ts";
 import type { EngineOptions } from "./engine-options.ts";
@@ -68,7 +68,7 @@ export class Planner {
       if (this.#isBlocked) this.#reclaimPaused();
       const nowMs = clock.nowMs();
       queue.beginStep();
-      const copies: PageCopy[] = [];
+      const moves: PageMove[] = [];
       let mayAdmit = true;
       for (const pass of this.#rule.passes(residency.pagesAvailable, residency.pool.pagesTotal)) {
         if (pass.hasDecodes) {
@@ -80,8 +80,8 @@ export class Planner {
         const { backlog } = roster;
         const budget = pass.open({ running, backlog, nowMs, tokensMax: this.#tokensMax });
         const planned = pass.hasDecodes ? planDecodes(running, budget.skipped) : [];
-        if (pass.hasPrompts) planned.push(...this.#planPrompts(budget, nowMs, mayAdmit ? copies : null));
-        if (planned.length > 0) return this.#step(planned, copies, budget);
+        if (pass.hasPrompts) planned.push(...this.#planPrompts(budget, nowMs, mayAdmit ? moves : null));
+        if (planned.length > 0) return this.#step(planned, moves, budget);
       }
       if (mayAdmit && !this.#isBlocked) return null;
     }
@@ -92,13 +92,13 @@ export class Planner {
     return Math.min(GROWTH * this.#tokensLargest, this.#parts.spec.stepTokensMax);
   }
 
-  /** Chunks of prompts; nobody is admitted if `copies` is null. */
-  #planPrompts(budget: StepBudget, nowMs: number, copies: PageCopy[] | null): PlannedChunk<Sequence>[] {
+  /** Chunks of prompts; nobody is admitted if `moves` is null. */
+  #planPrompts(budget: StepBudget, nowMs: number, moves: PageMove[] | null): PlannedChunk<Sequence>[] {
     const { options, roster } = this.#parts;
     const { running, queue } = roster;
-    const prompts = running.filter(({ behind, isPaused }) => behind > 1 && !isPaused);
+    const prompts = running.filter(({ isDecoding, isPaused }) => !isDecoding && !isPaused);
     const admit = (overtaking: Overtaking<Sequence> | null): PlannedChunk<Sequence> | null =>
-      copies === null ? null : this.#admit(prompts, budget, nowMs, copies, overtaking);
+      moves === null ? null : this.#admit(prompts, budget, nowMs, moves, overtaking);
     return planPrompts(prompts, admit, budget, {
       hasLanes: queue.hasLanes,
       overtakes: options.admission.overtakes,
@@ -112,7 +112,7 @@ export class Planner {
     prompts: Sequence[],
     budget: StepBudget,
     nowMs: number,
-    copies: PageCopy[],
+    moves: PageMove[],
     overtaking: Overtaking<Sequence> | null,
   ): PlannedChunk<Sequence> | null {
     const { roster, journal } = this.#parts;
@@ -124,8 +124,8 @@ export class Planner {
       }
       this.#isBlocked = admission.kind === "blocked" && youngestPaused(roster.running) !== undefined;
       if (admission.kind !== "admitted") return null;
-      const { sequence, tokens, copy } = admission;
-      if (copy !== null) copies.push(copy);
+      const { sequence, tokens, move } = admission;
+      if (move !== null) moves.push(move);
       roster.admitted(sequence);
       insertByArrival(prompts, sequence);
       return { sequence, count: tokens };
@@ -156,7 +156,7 @@ export class Planner {
   /** Writes down what was planned as a step for the device. */
   #step(
     planned: readonly PlannedChunk<Sequence>[],
-    copies: readonly PageCopy[],
+    moves: readonly PageMove[],
     { skipped, deadlineMs }: StepBudget,
   ): PlannedStep {
     const { clock, journal, roster } = this.#parts;
@@ -172,14 +172,15 @@ export class Planner {
         start,
         tokens: sequence.tokensOf(start, end),
         pages: sequence.pageTable(Math.ceil(end / pool.pageTokens)),
-        sample: end === sequence.length ? sequence.sampleRow() : null,
+        samples: end === sequence.length ? [sequence.sampleRow(count - 1)] : [],
+        adapter: sequence.spec.adapter,
       };
     });
     const tokens = planned.reduce((sum, { count }) => sum + count, 0);
     this.#tokensLargest = Math.max(this.#tokensLargest, tokens);
     for (const id of skipped) roster.find(id)!.skips += 1;
     journal.skipped(skipped.size);
-    const step = { number: journal.stepBegins(), copies, chunks };
+    const step = { number: journal.stepBegins(), moves, chunks };
     return { step, planned, startMs, deadlineMs, pagesUsed: pool.pagesTotal - pagesAvailable };
   }
 }

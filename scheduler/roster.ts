@@ -71,7 +71,7 @@ export class Roster {
    *  answers to end, and not for prompts to be computed: only the part of them that would fit counts. */
   get backlog(): Backlog {
     let running = 0;
-    for (const { behind } of this.#running) if (behind > 1) running += behind;
+    for (const { behind, isDecoding } of this.#running) if (!isDecoding) running += behind;
     const { pagesAvailable, pool } = this.residency;
     const likely = this.#tokensWaiting * this.#computedShare;
     const room = pagesAvailable * pool.pageTokens;

@@ -112,19 +112,21 @@ export class EngineBench {
     const start = stream.computed;
     stream.computed += count;
     while (stream.pages.length * PAGE_TOKENS < stream.computed) stream.pages.push(this.#nextPage++);
-    const sample = { sampling: greedySampling, position: 0, banned: [], seen: null, allowed: null };
+    const sampling = greedySampling;
+    const row = { afterIndex: count - 1, sampling, position: 0, banned: [], seen: null, allowed: null };
     return {
       sequence: this.#nextPage as SequenceId,
       start,
       tokens: Int32Array.from({ length: count }, (_, i) => ((start + i) * 7919) % this.shape.vocab),
       pages: Int32Array.from(stream.pages),
-      sample: draws ? sample : null,
+      samples: draws ? [row] : [],
+      adapter: 0,
     };
   }
 
   #run(chunks: readonly Chunk[]): void {
     this.#steps += 1;
-    const step: Step = { number: this.#steps, copies: [], chunks };
+    const step: Step = { number: this.#steps, moves: [], chunks };
     const results: StepResult[] = [];
     this.#device.start(step, (result) => results.push(result));
     this.#device.wait();

@@ -264,7 +264,7 @@ function chatTurns(chatsAtOnce: number): () => Int32Array {
 
 function requestOf(promptTokens: Int32Array): PlacementRequest {
   const stop = { tokensMax: 43, tokensMin: 0, stopTokens: [] };
-  return { promptTokens, drawnTokens: [], cacheSalt: "", service: chatService, stop };
+  return { promptTokens, drawnTokens: [], cacheSalt: "", adapter: 0, service: chatService, stop };
 }
 
 function sum(numbers: readonly number[]): number {

@@ -43,9 +43,10 @@ class InstantDevice implements Device {
     if (step === null || done === null) return null;
     this.#step = null;
     const sampled: Sampled[] = [];
-    for (const { sequence, sample } of step.chunks) {
-      if (sample === null) continue;
-      sampled.push({ kind: "token", sequence, token: this.#random.below(VOCABULARY), logprobs: null });
+    for (const { sequence, samples } of step.chunks) {
+      for (const _ of samples) {
+        sampled.push({ kind: "token", sequence, token: this.#random.below(VOCABULARY), logprobs: null });
+      }
     }
     return () => done({ kind: "done", sampled, deviceMs: 0 });
   }

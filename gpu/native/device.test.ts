@@ -14,7 +14,7 @@ const limits = {
   topLogprobsMax: 0,
 };
 const spec = { name: "told", contextMax: 64, vocabSize: 100, ...limits };
-const empty: Step = { number: 1, copies: [], chunks: [] };
+const empty: Step = { number: 1, moves: [], chunks: [] };
 
 /** A device whose next calls end with these statuses; null is success. */
 function deviceOf(started: NativeStatus | null, waited: NativeStatus | null): NativeDevice {

@@ -4,7 +4,7 @@ import { expect, test } from "bun:test";
 import {
   type Chunk,
   InvariantError,
-  type PageCopy,
+  type PageMove,
   type SampleRow,
   type Sampling,
   type SequenceId,
@@ -17,7 +17,15 @@ import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
 import { SimulatedDevice } from "./device.ts";
 
 function row(position: number, overrides: Partial<Sampling> = {}, rest: Partial<SampleRow> = {}): SampleRow {
-  return { sampling: sampling(overrides), position, banned: [], seen: null, allowed: null, ...rest };
+  return {
+    afterIndex: 0,
+    sampling: sampling(overrides),
+    position,
+    banned: [],
+    seen: null,
+    allowed: null,
+    ...rest,
+  };
 }
 
 function chunk(
@@ -32,7 +40,8 @@ function chunk(
     start,
     tokens: Int32Array.from(tokens),
     pages: Int32Array.from(pages),
-    sample,
+    samples: sample === null ? [] : [{ ...sample, afterIndex: tokens.length - 1 }],
+    adapter: 0,
   };
 }
 
@@ -41,10 +50,10 @@ function device() {
   const clock = new ManualClock();
   const simulated = new SimulatedDevice(deviceSpec({ pages: 8, pageTokens: 4 }), clock, linearCost(5, 1));
   let number = 0;
-  const run = (chunks: Chunk[], copies: PageCopy[] = []): StepResult => {
+  const run = (chunks: Chunk[], moves: PageMove[] = []): StepResult => {
     const results: StepResult[] = [];
     number += 1;
-    const step: Step = { number, copies, chunks };
+    const step: Step = { number, moves, chunks };
     simulated.start(step, (result) => results.push(result));
     expect(results).toEqual([]);
     clock.runAll();
@@ -60,7 +69,8 @@ function device() {
   return { clock, simulated, run, token };
 }
 
-const copy = (from: number, to: number, count: number): PageCopy => ({ from, to, count }) as PageCopy;
+const copy = (from: number, to: number, count: number): PageMove =>
+  ({ from, tier: "device", to, count }) as PageMove;
 
 test("the token is the same whatever the chunks, the pages, the copies and the company", () => {
   const whole = device().token([chunk(0, [1, 2, 3, 4, 5, 6], [0, 1], row(0))]);
@@ -149,7 +159,7 @@ for (const [name, chunks] of Object.entries(badSteps)) {
 
 test("one step at a time, and none after close", () => {
   const { simulated, clock } = device();
-  const step = { number: 1, copies: [], chunks: [chunk(0, [1], [0])] };
+  const step = { number: 1, moves: [], chunks: [chunk(0, [1], [0])] };
   let answers = 0;
   const done = (): void => {
     answers += 1;

@@ -66,22 +66,23 @@ export class SimulatedDevice implements Device {
 
   #compute(step: Step, deviceMs: number): StepResult {
     const { pageTokens } = this.spec;
-    for (const { from, to, count } of step.copies) {
+    for (const { from, to, count } of step.moves) {
       const source = from * pageTokens;
       this.#tokens.copyWithin(to * pageTokens, source, source + count);
       this.#contexts.copyWithin(to * pageTokens, source, source + count);
     }
     const sampled: Sampled[] = [];
     for (const chunk of step.chunks) {
-      const context = this.#attend(chunk);
-      if (chunk.sample !== null) sampled.push(draw(chunk, chunk.sample, context, this.spec.vocabSize));
+      const contexts = this.#attend(chunk);
+      for (const row of chunk.samples) {
+        sampled.push(draw(chunk, row, contexts[row.afterIndex]!, this.spec.vocabSize));
+      }
     }
     return { kind: "done", sampled, deviceMs };
   }
 
-  /** Reads the context of a chunk, writes its tokens, and returns the hash of everything up to its last
-   *  token. */
-  #attend({ start, tokens, pages }: Chunk): number {
+  /** Reads the context of a chunk, writes its tokens, and returns for each of them the hash of everything up to it. */
+  #attend({ start, tokens, pages }: Chunk): Int32Array {
     const { pageTokens } = this.spec;
     let context = 1;
     for (let position = 0; position < start; position++) {
@@ -90,14 +91,16 @@ export class SimulatedDevice implements Device {
       assert(this.#contexts[slot] !== 0, "keys and values are written before they are read");
       assert(this.#contexts[slot] === context, "keys and values belong to the context they are read in");
     }
+    const contexts = new Int32Array(tokens.length);
     for (let i = 0; i < tokens.length; i++) {
       const position = start + i;
       const slot = pages[Math.floor(position / pageTokens)]! * pageTokens + (position % pageTokens);
       context = extend(context, tokens[i]!);
       this.#tokens[slot] = tokens[i]!;
       this.#contexts[slot] = context;
+      contexts[i] = context;
     }
-    return context;
+    return contexts;
   }
 }
 
@@ -106,15 +109,24 @@ function checkStep(step: Step, spec: DeviceSpec): void {
   const { pageTokens } = spec;
   assert(step.chunks.length > 0 && step.chunks.length <= spec.stepChunksMax, "chunks in a step");
   const isPage = (page: number): boolean => page >= 0 && page < spec.pages;
-  for (const { from, to, count } of step.copies) {
-    assert(isPage(from) && isPage(to) && from !== to && count >= 1 && count < pageTokens, "a copy");
+  for (const { from, to, count, tier } of step.moves) {
+    assert(isPage(from) && isPage(to) && from !== to && count >= 1 && count < pageTokens, "a move");
+    assert(tier === "device", "a move's tier");
   }
   const sequences = new Set(step.chunks.map((chunk) => chunk.sequence));
   assert(sequences.size === step.chunks.length, "one chunk per sequence");
   let tokensTotal = 0;
   const written = new Set<number>();
-  for (const { start, tokens, pages } of step.chunks) {
+  for (const { start, tokens, pages, samples, adapter } of step.chunks) {
     tokensTotal += tokens.length;
+    assert(adapter === 0, "a chunk's adapter");
+    assert(
+      samples.every(
+        ({ afterIndex }, i) =>
+          afterIndex >= (i === 0 ? 0 : samples[i - 1]!.afterIndex + 1) && afterIndex < tokens.length,
+      ),
+      "rows follow tokens of their chunk, and rise",
+    );
     assert(tokens.length >= 1 && start >= 0 && start + tokens.length <= spec.contextMax, "a chunk's range");
     assert(pages.length === Math.ceil((start + tokens.length) / pageTokens), "a chunk's pages");
     assert(pages.every(isPage), "page ids");

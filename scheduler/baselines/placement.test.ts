@@ -2,10 +2,10 @@
 
 import { describe, expect, test } from "bun:test";
 import type { CacheNotice } from "../cache/notice.ts";
-import { chatService, type EngineId, type SequenceId } from "../core.ts";
+import { cacheKeyOf, chatService, type EngineId, type SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { Dispatcher } from "../dispatch/dispatcher.ts";
-import { hashPages, saltHash } from "../dispatch/page-hash.ts";
+import { hashPages, keyHash } from "../dispatch/page-hash.ts";
 import type { Placement } from "../dispatch/placement.ts";
 import { ours } from "../policies.ts";
 import type { PlacementBaseline } from "../policy.ts";
@@ -42,7 +42,7 @@ class Bench {
     const id = this.#nextId as SequenceId;
     this.#nextId += 1;
     const stop = { tokensMax: 1000, tokensMin: 0, stopTokens: [] };
-    const request = { promptTokens, drawnTokens: [], cacheSalt: "", service: chatService, stop };
+    const request = { promptTokens, drawnTokens: [], cacheSalt: "", adapter: 0, service: chatService, stop };
     return { ...this.dispatcher.place(id, request, this.nowMs)!, id };
   }
 
@@ -62,7 +62,13 @@ class Bench {
     from: number,
     isWhole = false,
   ) {
-    const path = hashPages(prompt, 0, Math.floor(prompt.length / 16), 16, saltHash(""));
+    const path = hashPages(
+      prompt,
+      0,
+      Math.floor(prompt.length / 16),
+      16,
+      keyHash(cacheKeyOf({ adapter: 0, cacheSalt: "" })),
+    );
     const number = this.#numbers[engine]!;
     this.#numbers[engine] = number + 1;
     const load = { kind: "load" } as never;

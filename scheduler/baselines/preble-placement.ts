@@ -1,7 +1,7 @@
 import type { CacheNotices } from "../cache/notice.ts";
-import type { EngineId, SequenceId } from "../core.ts";
+import { cacheKeyOf, type EngineId, type SequenceId } from "../core.ts";
 import { decodeStepMs, promptMs } from "../cost/cost-model.ts";
-import { hashPages, saltHash } from "../dispatch/page-hash.ts";
+import { hashPages, keyHash } from "../dispatch/page-hash.ts";
 import {
   type Placement,
   type PlacementCost,
@@ -145,10 +145,11 @@ class Preble implements PlacementRule {
     this.#streams[engine] = { epoch, next: 0 };
   }
 
-  #ask({ promptTokens, cacheSalt }: PlacementRequest): Asked {
+  #ask(request: PlacementRequest): Asked {
+    const { promptTokens } = request;
     const tokens = promptTokens.length;
     const pages = Math.floor(tokens / this.#pageTokens);
-    const path = hashPages(promptTokens, 0, pages, this.#pageTokens, saltHash(cacheSalt));
+    const path = hashPages(promptTokens, 0, pages, this.#pageTokens, keyHash(cacheKeyOf(request)));
     const { nodes, found } = this.#tree.match(path);
     return { path, tokens, nodes, cached: found.map((count) => count * this.#pageTokens) };
   }

@@ -20,7 +20,7 @@ export function staticPass(stepTokens: number): StepPass {
     hasPrompts: true,
     open: ({ running }) => {
       let decodes = 0;
-      for (const { behind, isPaused } of running) if (behind === 1 && !isPaused) decodes += 1;
+      for (const { isDecoding, isPaused } of running) if (isDecoding && !isPaused) decodes += 1;
       return new StaticBudget(stepTokens - decodes);
     },
   };

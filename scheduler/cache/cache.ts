@@ -1,5 +1,5 @@
 import { assert, type PageId } from "../core.ts";
-import { hashPages, saltHash } from "../dispatch/page-hash.ts";
+import { hashPages, keyHash } from "../dispatch/page-hash.ts";
 import { part } from "../part.ts";
 import { EvictionOrder } from "./eviction-order.ts";
 import type { PagePool } from "./page-pool.ts";
@@ -7,7 +7,7 @@ import { attach, createRoot, descend, detach, type Place, type Span, split } fro
 
 /** A pin on the path from the root to `span`. Only the cache makes, moves and ends leases. */
 export interface Lease {
-  readonly salt: string;
+  readonly key: string;
   /** The deepest pinned span; the lease covers tokens [0, span.end). */
   readonly span: Span;
 }
@@ -29,7 +29,7 @@ export interface CacheObserver {
 }
 
 /**
- * The prefix cache: one radix tree per salt over the pages of computed tokens (RadixAttention,
+ * The prefix cache: one radix tree per key (cacheKeyOf) over the pages of computed tokens (RadixAttention,
  * arXiv:2312.07104 §3), with leases, and eviction of the least recently used.
  *
  * Who holds a page, along the token axis of a running sequence:
@@ -85,8 +85,8 @@ export class Cache {
   }
 
   /** Looks up the longest cached prefix of tokens [0, limit). Changes nothing, not even the eviction order. */
-  match(tokens: Int32Array, limit: number, salt: string): Match {
-    const place = this.#find(tokens, limit, salt);
+  match(tokens: Int32Array, limit: number, key: string): Match {
+    const place = this.#find(tokens, limit, key);
     if (place === null) return { tokens: 0, pagesPinned: 0 };
     const { pageTokens } = this.#pool;
     const deepest = listingSpan(place, pageTokens);
@@ -99,19 +99,19 @@ export class Cache {
   }
 
   /** Pins the longest cached prefix of tokens [0, limit) that is whole pages. May split a span. */
-  lease(tokens: Int32Array, limit: number, salt: string): Lease {
+  lease(tokens: Int32Array, limit: number, key: string): Lease {
     const { pageTokens } = this.#pool;
-    let root = this.#roots.get(salt);
+    let root = this.#roots.get(key);
     if (root === undefined) {
       root = createRoot();
-      this.#roots.set(salt, root);
+      this.#roots.set(key, root);
     }
     let place = descend(root, tokens, limit);
     const whole = place.depth - (place.depth % pageTokens);
     if (whole < place.depth) place = { span: spanAt(place.span, whole), depth: whole };
     const span = this.#cutAt(place);
     this.#pin(span, null);
-    return { salt, span };
+    return { key, span };
   }
 
   /** Pins the page in which the cached prefix of tokens [0, depth) ends, `depth` inside of a page and found
@@ -119,10 +119,10 @@ export class Cache {
   leaseSource(
     tokens: Int32Array,
     depth: number,
-    salt: string,
+    key: string,
   ): { readonly lease: Lease; readonly page: PageId } {
     const { pageTokens } = this.#pool;
-    const place = this.#find(tokens, depth, salt);
+    const place = this.#find(tokens, depth, key);
     assert(
       place !== null && place.depth === depth && depth % pageTokens !== 0,
       "the source of a copy is cached",
@@ -133,7 +133,7 @@ export class Cache {
     this.#pin(span, null);
     const page = span.pages.at(-1);
     assert(page !== undefined, "the span lists the page in which the match ends");
-    return { lease: { salt, span }, page };
+    return { lease: { key, span }, page };
   }
 
   /** Ends a lease. Its spans are the most recently used ones now, unless others still pin them. */
@@ -149,7 +149,7 @@ export class Cache {
       }
       root = span;
     }
-    if (root.leases === 0 && root.isLeaf) this.#roots.delete(lease.salt);
+    if (root.leases === 0 && root.isLeaf) this.#roots.delete(lease.key);
   }
 
   /** Ends a lease on tokens that may be computed wrong: frees the spans of its path that nobody else pins or
@@ -195,11 +195,11 @@ export class Cache {
   }
 
   /** All spans, roots included, parents first. For checks and pictures. */
-  *spans(): Generator<{ readonly salt: string; readonly span: Span }> {
-    for (const [salt, root] of this.#roots) {
+  *spans(): Generator<{ readonly key: string; readonly span: Span }> {
+    for (const [key, root] of this.#roots) {
       const stack = [root];
       for (let span = stack.pop(); span !== undefined; span = stack.pop()) {
-        yield { salt, span };
+        yield { key, span };
         for (const child of span.children.values()) stack.push(child);
       }
     }
@@ -210,8 +210,8 @@ export class Cache {
     return this.#order;
   }
 
-  #find(tokens: Int32Array, limit: number, salt: string): Place | null {
-    const root = this.#roots.get(salt);
+  #find(tokens: Int32Array, limit: number, key: string): Place | null {
+    const root = this.#roots.get(key);
     return root === undefined ? null : descend(root, tokens, limit);
   }
 
@@ -241,12 +241,12 @@ export class Cache {
     if (end === lease.span.end) return lease;
     const span = this.#merge(lease, tokens, end, pages);
     this.#pin(span, lease.span);
-    return { salt: lease.salt, span };
+    return { key: lease.key, span };
   }
 
   /** Brings tokens [from.end, end) into the tree; returns the span that ends there. Whoever asks pins it at
    *  once. */
-  #merge({ salt, span: from }: Lease, tokens: Int32Array, end: number, pages: Int32Array): Span {
+  #merge({ key, span: from }: Lease, tokens: Int32Array, end: number, pages: Int32Array): Span {
     const { pageTokens } = this.#pool;
     const place = descend(from, tokens, end);
     const isKnown = place.depth === end;
@@ -262,7 +262,7 @@ export class Cache {
     const hashes =
       this.#observer === null
         ? unhashed
-        : hashPages(tokens, firstNew, Math.floor(end / pageTokens), pageTokens, hashAt(stem, salt));
+        : hashPages(tokens, firstNew, Math.floor(end / pageTokens), pageTokens, hashAt(stem, key));
     const leaf = attach(stem, tokens.slice(place.depth, end), leafPages, hashes);
     this.#pagesHeld += leafPages.length;
     this.#order.append(leaf);
@@ -316,7 +316,7 @@ export class Cache {
   }
 
   #forget(root: Span): void {
-    for (const [salt, other] of this.#roots) if (other === root) this.#roots.delete(salt);
+    for (const [key, other] of this.#roots) if (other === root) this.#roots.delete(key);
   }
 
   /** Releases the last `count` pages of a span. */
@@ -338,12 +338,12 @@ function spanAt(span: Span, depth: number): Span {
 }
 
 /** The hash of the whole pages of tokens [0, span.end), to go on from. */
-function hashAt(span: Span, salt: string): number {
+function hashAt(span: Span, key: string): number {
   for (let at: Span | null = span; at !== null; at = at.parent) {
     const last = at.hashes.at(-1);
     if (last !== undefined) return last;
   }
-  return saltHash(salt);
+  return keyHash(key);
 }
 
 /** The span that lists the page in which `place` ends: the place's own, or, where a fork divides the page,

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import type { CacheNotices } from "../cache/notice.ts";
-import { chatService, type EngineId, type SequenceId, type Service } from "../core.ts";
+import { cacheKeyOf, chatService, type EngineId, type SequenceId, type Service } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { type EngineLoad, idleLoad } from "../messages.ts";
 import { ours } from "../policies.ts";
@@ -12,7 +12,7 @@ import { WINDOW_MS } from "./costs.ts";
 import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
 import { explain } from "./explain.ts";
 import { checkIndex } from "./integrity.ts";
-import { hashPages, saltHash } from "./page-hash.ts";
+import { hashPages, keyHash } from "./page-hash.ts";
 import { type Placement, type PlacementRequest, totalMs } from "./placement.ts";
 
 const PAGE_TOKENS = 16;
@@ -116,11 +116,24 @@ function request(
   { tokensMax = 1, service, cacheSalt = "" }: Options,
 ): PlacementRequest {
   const stop = { tokensMax, tokensMin: 0, stopTokens: [] };
-  return { promptTokens, drawnTokens: [], cacheSalt, service: { ...chatService, ...service }, stop };
+  return {
+    promptTokens,
+    drawnTokens: [],
+    cacheSalt,
+    adapter: 0,
+    service: { ...chatService, ...service },
+    stop,
+  };
 }
 
 function pathOf(prompt: readonly number[]): Float64Array {
-  return hashPages(prompt, 0, Math.floor(prompt.length / PAGE_TOKENS), PAGE_TOKENS, saltHash(""));
+  return hashPages(
+    prompt,
+    0,
+    Math.floor(prompt.length / PAGE_TOKENS),
+    PAGE_TOKENS,
+    keyHash(cacheKeyOf({ adapter: 0, cacheSalt: "" })),
+  );
 }
 
 /** Prompts that share nothing with those of other numbers. */

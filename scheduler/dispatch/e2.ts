@@ -1,5 +1,5 @@
 import type { CacheNotices } from "../cache/notice.ts";
-import type { EngineId, SequenceId } from "../core.ts";
+import { cacheKeyOf, type EngineId, type SequenceId } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
 import type { BatchPolicy, LanesPolicy } from "../policy.ts";
@@ -9,7 +9,7 @@ import { gangOrder } from "./gang.ts";
 import { Member } from "./member.ts";
 import { OutputEstimate } from "./output-estimate.ts";
 import { type Job, Outstanding } from "./outstanding.ts";
-import { hashPages, saltHash } from "./page-hash.ts";
+import { hashPages, keyHash } from "./page-hash.ts";
 import type { Placement, PlacementReason, PlacementRequest } from "./placement.ts";
 import type { PlaceableEngine, PlacementRule } from "./placement-rule.ts";
 import { PrefixIndex } from "./prefix-index.ts";
@@ -165,10 +165,10 @@ export class E2 implements PlacementRule {
   }
 
   #ask(request: PlacementRequest): Asked {
-    const { promptTokens, drawnTokens, cacheSalt, stop } = request;
+    const { promptTokens, drawnTokens, stop } = request;
     const tokens = promptTokens.length;
     const pages = Math.floor(tokens / this.#pageTokens);
-    const path = hashPages(promptTokens, 0, pages, this.#pageTokens, saltHash(cacheSalt));
+    const path = hashPages(promptTokens, 0, pages, this.#pageTokens, keyHash(cacheKeyOf(request)));
     const likely = this.#estimate.expect(path[0], stop.tokensMax);
     const expected = Math.max(likely, drawnTokens.length + 1);
     return { request, tokens, path, expected };

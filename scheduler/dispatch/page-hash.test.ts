@@ -2,22 +2,22 @@
 
 import { expect, test } from "bun:test";
 import { SeededRandom } from "../random.ts";
-import { hashPages, saltHash } from "./page-hash.ts";
+import { hashPages, keyHash } from "./page-hash.ts";
 import { WindowSum } from "./window-sum.ts";
 
 test("a page's hash is of everything before, and can be gone on from", () => {
   const tokens = Int32Array.from({ length: 64 }, (_, i) => i * i);
-  const whole = hashPages(tokens, 0, 4, 16, saltHash(""));
-  const head = hashPages(tokens, 0, 2, 16, saltHash(""));
+  const whole = hashPages(tokens, 0, 4, 16, keyHash(""));
+  const head = hashPages(tokens, 0, 2, 16, keyHash(""));
   expect([...head, ...hashPages(tokens, 2, 4, 16, head[1]!)]).toEqual([...whole]);
   const other = tokens.slice();
   other[5] = 1000;
-  const changed = hashPages(other, 0, 4, 16, saltHash(""));
+  const changed = hashPages(other, 0, 4, 16, keyHash(""));
   whole.forEach((hash, page) => {
     expect(changed[page]).not.toBe(hash);
   });
-  expect(hashPages(tokens, 0, 0, 16, saltHash(""))).toHaveLength(0);
-  expect([...hashPages(tokens, 0, 4, 16, saltHash("salt"))]).not.toEqual([...whole]);
+  expect(hashPages(tokens, 0, 0, 16, keyHash(""))).toHaveLength(0);
+  expect([...hashPages(tokens, 0, 4, 16, keyHash("salt"))]).not.toEqual([...whole]);
 });
 
 test("hashes are exact integers, and pages that differ in one or two tokens have different ones", () => {
@@ -29,7 +29,7 @@ test("hashes are exact integers, and pages that differ in one or two tokens have
     tokens[random.below(16)] = random.below(200_000);
     tokens[random.below(16)] = 1 << random.below(18);
     contents.add(tokens.join());
-    hashes.add(hashPages(tokens, 0, 1, 16, saltHash(""))[0]!);
+    hashes.add(hashPages(tokens, 0, 1, 16, keyHash(""))[0]!);
   }
   expect(hashes.size).toBe(contents.size);
   expect([...hashes].every(Number.isSafeInteger)).toBe(true);

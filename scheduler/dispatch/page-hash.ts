@@ -2,14 +2,14 @@ import type { TokenId } from "../core.ts";
 
 const HIGH = 2 ** 21;
 
-/** Where the hashes of a salt begin: equal tokens under different salts have different hashes. */
-export function saltHash(salt: string): number {
+/** Where the hashes of a cache key begin: equal tokens under different keys have different hashes. */
+export function keyHash(key: string): number {
   let low = 0x9e3779b9;
   let high = 0x85ebca6b;
-  for (let i = 0; i < salt.length; i++) {
-    low = Math.imul(low ^ salt.charCodeAt(i), 0x21f0aaad);
+  for (let i = 0; i < key.length; i++) {
+    low = Math.imul(low ^ key.charCodeAt(i), 0x21f0aaad);
     low ^= low >>> 15;
-    high = Math.imul(high ^ salt.charCodeAt(i), 0x735a2d97);
+    high = Math.imul(high ^ key.charCodeAt(i), 0x735a2d97);
     high ^= high >>> 13;
   }
   return finish(low) * HIGH + (finish(high) >>> 11);
@@ -17,7 +17,7 @@ export function saltHash(salt: string): number {
 
 /**
  * Hashes of pages [first, end) of `tokens`, each of everything up to the page's end, so that equal hashes mean
- * equal prefixes. `before` is the hash of page first - 1, or the salt's. Positions are absolute: page p is
+ * equal prefixes. `before` is the hash of page first - 1, or the key's. Positions are absolute: page p is
  * tokens [p × pageTokens, (p + 1) × pageTokens), all of them there.
  *
  * A hash is an integer below 2^53, the most that a number holds exactly. Among a million pages two are the same

@@ -73,5 +73,5 @@ export interface Placement {
 /** What the dispatcher has to know of a sequence. */
 export type PlacementRequest = Pick<
   SequenceSpec,
-  "promptTokens" | "drawnTokens" | "cacheSalt" | "service" | "stop"
+  "promptTokens" | "drawnTokens" | "cacheSalt" | "adapter" | "service" | "stop"
 >;

@@ -10,7 +10,7 @@ import { PagePool } from "../cache/page-pool.ts";
 import { pathPages } from "../cache/radix-tree.ts";
 import type { IndexSpan } from "./index-span.ts";
 import { checkIndex } from "./integrity.ts";
-import { hashPages, saltHash } from "./page-hash.ts";
+import { hashPages, keyHash } from "./page-hash.ts";
 import { PrefixIndex } from "./prefix-index.ts";
 
 const PAGE_TOKENS = 4;
@@ -193,7 +193,7 @@ test("a match is the longest prefix that the engine has, in whole pages", () => 
 });
 
 function pathOf(tokens: Int32Array, salt: string): Float64Array {
-  return hashPages(tokens, 0, Math.floor(tokens.length / PAGE_TOKENS), PAGE_TOKENS, saltHash(salt));
+  return hashPages(tokens, 0, Math.floor(tokens.length / PAGE_TOKENS), PAGE_TOKENS, keyHash(salt));
 }
 
 function cachedHashes(index: PrefixIndex, engine: number): Set<number> {

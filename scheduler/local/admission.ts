@@ -1,4 +1,4 @@
-import type { Finish, PageCopy, SequenceSpec, TokenId } from "../core.ts";
+import type { Finish, PageMove, SequenceSpec, TokenId } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineOptions } from "../engine-options.ts";
 import { findOwner } from "./prefix-pending.ts";
@@ -48,7 +48,7 @@ function unknownToken(tokens: ArrayLike<TokenId>, vocabSize: number): number | n
 /**
  * What became of the sequence whose turn it is.
  *
- *   admitted   it holds pages for all its known tokens, and `tokens` of them are in the step, which makes `copy` first,
+ *   admitted   it holds pages for all its known tokens, and `tokens` of them are in the step, which makes `move` first,
  *              if any
  *   parked     it waits for `owner` to compute the prefix they share: the next one may try
  *   blocked    no room for it: nobody else may pass it, or large prompts would starve
@@ -59,7 +59,7 @@ export type Admission =
       readonly kind: "admitted";
       readonly sequence: Sequence;
       readonly tokens: number;
-      readonly copy: PageCopy | null;
+      readonly move: PageMove | null;
     }
   | { readonly kind: "parked"; readonly sequence: Sequence; readonly owner: Sequence }
   | { readonly kind: "blocked" }
@@ -125,10 +125,10 @@ export function admitNext(state: AdmissionState): Admission {
       return { kind: "blocked" };
     }
     queue.take(sequence, left);
-    const copy = residency.settle(sequence, fits);
+    const move = residency.settle(sequence, fits);
     budget.join(sequence);
     budget.take(tokens, sequence.computed);
-    return { kind: "admitted", sequence, tokens, copy };
+    return { kind: "admitted", sequence, tokens, move };
   }
 }
 

@@ -24,7 +24,7 @@ export function securePages(
   // Over a copy: `preempt` takes sequences out of the list.
   for (const sequence of running.slice()) {
     if (sequence.state !== "running" || sequence.isPaused) continue;
-    if (sequence.behind !== 1 || !residency.needsPage(sequence)) continue;
+    if (!sequence.isDecoding || !residency.needsPage(sequence)) continue;
     while (sequence.state === "running" && !residency.grow(sequence))
       preempt(chooseVictim(running, hasLanes));
   }

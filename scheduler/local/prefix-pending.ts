@@ -90,8 +90,8 @@ export function findOwner(
   let best: Owner | null = null;
   let tokensMin = waiting.cachedTokens + sharedTokensMin;
   for (const owner of prompts) {
-    if (owner.behind <= 1 || owner.isPaused || owner.isAborted) continue;
-    if (owner.spec.cacheSalt !== waiting.spec.cacheSalt) continue;
+    if (owner.isDecoding || owner.isPaused || owner.isAborted) continue;
+    if (owner.cacheKey !== waiting.cacheKey) continue;
     const limit = Math.min(waiting.length - 1, owner.length);
     if (limit < tokensMin) continue;
     const shared = commonLength(waiting.tokens, owner.tokens, limit);

@@ -2,7 +2,7 @@ import { Cache, type Lease } from "../cache/cache.ts";
 import { NoticeBook } from "../cache/notices.ts";
 import { PagePool } from "../cache/page-pool.ts";
 import { pathPages } from "../cache/radix-tree.ts";
-import { assert, type PageCopy, type PageId } from "../core.ts";
+import { assert, type PageId, type PageMove } from "../core.ts";
 import type { Sequence } from "./sequence.ts";
 
 /** Of all pages, those that are evicted together at least: one by one would cost several times as much, and notices. */
@@ -49,7 +49,7 @@ export class Residency {
     if (!this.#isCaching) return 0;
     const { cache } = this;
     if (sequence.cachedVersion !== cache.version) {
-      const match = cache.match(sequence.tokens, sequence.length - 1, sequence.spec.cacheSalt);
+      const match = cache.match(sequence.tokens, sequence.length - 1, sequence.cacheKey);
       sequence.cachedTokens = match.tokens;
       sequence.cachedPagesPinned = match.pagesPinned;
       sequence.cachedVersion = cache.version;
@@ -71,14 +71,14 @@ export class Residency {
    * checked `fits`; only without it may `exact` be false, which uses whole pages of the cache and so never
    * needs more than the sequence's own number.
    */
-  settle(sequence: Sequence, exact: boolean): PageCopy | null {
+  settle(sequence: Sequence, exact: boolean): PageMove | null {
     assert(sequence.pageCount === 0 && sequence.lease === null, "a sequence settles once");
     const { pageTokens } = this.pool;
-    const { tokens, length, spec } = sequence;
+    const { tokens, length, cacheKey } = sequence;
     const matched = this.lookUp(sequence);
-    const lease = this.cache.lease(tokens, this.#isCaching ? length - 1 : 0, spec.cacheSalt);
+    const lease = this.cache.lease(tokens, this.#isCaching ? length - 1 : 0, cacheKey);
     const copied = exact ? matched % pageTokens : 0;
-    const source = copied > 0 ? this.cache.leaseSource(tokens, matched, spec.cacheSalt) : null;
+    const source = copied > 0 ? this.cache.leaseSource(tokens, matched, cacheKey) : null;
     if (source !== null) this.#sources.push(source.lease);
 
     sequence.lease = lease;
@@ -92,7 +92,8 @@ export class Residency {
     sequence.computed = lease.span.end + copied;
     sequence.promptEnd = length;
     if (source === null) return null;
-    return { from: source.page, to: sequence.pages[sequence.leasedPages]! as PageId, count: copied };
+    const to = sequence.pages[sequence.leasedPages]! as PageId;
+    return { from: source.page, tier: "device", to, count: copied };
   }
 
   /** The step's copies are made (or will never be): their sources need no protection any more. */

@@ -1,6 +1,7 @@
 import type { Lease } from "../cache/cache.ts";
 import {
   assert,
+  cacheKeyOf,
   type Objective,
   type PageId,
   type SampleRow,
@@ -38,6 +39,7 @@ export class Sequence {
   readonly arrivedMs: number;
   /** 0: latency, 1: gang, 2: throughput. */
   readonly lane: number;
+  readonly cacheKey: string;
   state: SequenceState = "waiting";
   /** A slow reader: given no chunks. Waiting: not in the queue. Running: first to give up its pages. */
   isPaused = false;
@@ -91,6 +93,7 @@ export class Sequence {
     this.arrivedMs = arrivedMs;
     this.lastChunkMs = arrivedMs;
     this.lane = lanes[spec.service.objective];
+    this.cacheKey = cacheKeyOf(spec);
     this.length = prompt.length + drawn.length;
     this.#tokens = new Int32Array(this.length + Math.min(spec.stop.tokensMax, 256));
     this.#tokens.set(prompt);
@@ -112,6 +115,11 @@ export class Sequence {
   /** Tokens known but not computed; 1 while decoding. At least 1 until the sequence ends. */
   get behind(): number {
     return this.length - this.computed;
+  }
+
+  /** Whether the next chunk continues its output, or computes no more than that would. */
+  get isDecoding(): boolean {
+    return this.behind === 1;
   }
 
   get generated(): number {
@@ -170,12 +178,12 @@ export class Sequence {
     this.#seen?.add(token);
   }
 
-  /** How the token after the last known one is drawn. */
-  sampleRow(): SampleRow {
+  /** How the token after the last known one is drawn, which has this index in its chunk. */
+  sampleRow(afterIndex: number): SampleRow {
     const { sampling, stop } = this.spec;
     const position = this.generated;
     const banned = position < stop.tokensMin ? stop.stopTokens : nothingBanned;
-    return { sampling, position, banned, seen: this.#seen, allowed: null };
+    return { afterIndex, sampling, position, banned, seen: this.#seen, allowed: null };
   }
 }
 

@@ -12,8 +12,7 @@ export interface BudgetMember {
   /** Steps in a row that left it out. */
   readonly skips: number;
   readonly length: number;
-  /** Tokens known but not computed; 1 means decoding. */
-  readonly behind: number;
+  readonly isDecoding: boolean;
   readonly isPaused: boolean;
 }
 

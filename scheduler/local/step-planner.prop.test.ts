@@ -14,6 +14,7 @@ function member(behind: number, isPaused = false, lane = 0): Member {
   return {
     id: 0 as SequenceId,
     behind,
+    isDecoding: behind === 1,
     isPaused,
     lane,
     computed: 0,
@@ -75,7 +76,7 @@ test("every decode, then unfinished prompts, then new ones, each as much as fits
       const active = running.filter((one) => !one.isPaused);
       const prompts = active.filter((one) => one.behind > 1);
       if (hasLanes) prompts.sort((a, b) => a.lane - b.lane);
-      const order = [...active.filter((one) => one.behind === 1), ...prompts, ...waiting];
+      const order = [...active.filter((one) => one.isDecoding), ...prompts, ...waiting];
       let tokensLeft = stepTokens;
       const expected = [];
       for (const one of order) {

@@ -4,8 +4,10 @@ import type { StepBudget } from "./step-budget.ts";
 /** What the planner needs to know of a sequence. */
 export interface Behind {
   readonly id: SequenceId;
-  /** Tokens known but not computed, ≥ 1; 1 means decoding. */
+  /** Tokens known but not computed, ≥ 1. */
   readonly behind: number;
+  /** Whether its next chunk continues its output. */
+  readonly isDecoding: boolean;
   readonly computed: number;
   /** Gets no tokens. */
   readonly isPaused: boolean;
@@ -28,7 +30,7 @@ export function planDecodes<S extends Behind>(
 ): PlannedChunk<S>[] {
   const chunks: PlannedChunk<S>[] = [];
   for (const sequence of running) {
-    if (sequence.behind !== 1 || sequence.isPaused) continue;
+    if (!sequence.isDecoding || sequence.isPaused) continue;
     if (skipped.size > 0 && skipped.has(sequence.id)) continue;
     chunks.push({ sequence, count: 1 });
   }
@@ -77,7 +79,7 @@ export function planPrompts<S extends Behind>(
   budget: StepBudget,
   order: PromptOrder<S>,
 ): PlannedChunk<S>[] {
-  const prompts = running.filter(({ behind, isPaused }) => behind > 1 && !isPaused);
+  const prompts = running.filter(({ isDecoding, isPaused }) => !isDecoding && !isPaused);
   const isStarving = (one: S): boolean => order.nowMs - one.lastChunkMs >= PATIENCE_MS;
   const isFirm = (one: S): boolean => isStarving(one) || order.isAged(one);
   // Stable sorts: what they leave open is in order of arrival.

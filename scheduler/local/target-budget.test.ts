@@ -51,7 +51,7 @@ function decode(overrides: Partial<BudgetMember> = {}): BudgetMember {
     lastTokenMs: 0,
     skips: 0,
     length: 100,
-    behind: 1,
+    isDecoding: true,
     isPaused: false,
     ...overrides,
   };
@@ -90,7 +90,7 @@ test("a step is as large as the tightest stream's slack allows, decodes included
 });
 
 test("without streams a step is as large as the device takes it; beside streams it takes as long as is allowed", () => {
-  const bulk = [decode({ lane: 1 }), decode({ lane: 2, tbtMs: 1 }), decode({ behind: 50 })];
+  const bulk = [decode({ lane: 1 }), decode({ lane: 2, tbtMs: 1 }), decode({ isDecoding: false })];
   expect(budgetOf([]).offer(many, 0, 0)).toBe(2048);
   expect(budgetOf(bulk).offer(many, 0, 0)).toBe(6 * 256 - 2);
   expect(budgetOf([decode({ lane: 1, tbtMs: 55 })]).offer(many, 0, 0)).toBe(2 * 256 - 1);
@@ -159,7 +159,7 @@ test("throughput decodes are left out, the longest first, no more than needed an
 test("nobody is admitted with whom the decodes alone would miss the target", () => {
   const running = Array.from({ length: 5 }, () => decode({ length: 10_000 }));
   const next = (length: number, lane = 0): BudgetMember =>
-    decode({ length, lane, behind: length, lastTokenMs: Number.NEGATIVE_INFINITY });
+    decode({ length, lane, isDecoding: false, lastTokenMs: Number.NEGATIVE_INFINITY });
   expect(budgetOf(running).admits(next(20_000), false)).toBe(true);
   expect(budgetOf(running).admits(next(20_001), false)).toBe(false);
   expect(budgetOf([]).admits(next(900_000), false)).toBe(true);
@@ -173,7 +173,7 @@ test("streams without a target are admitted as long as their steps are short, or
   const calm = { tbtMs: null };
   const streams = (count: number): BudgetMember[] =>
     Array.from({ length: count }, () => decode({ length: 10_000 }));
-  const next = decode({ length: 10_000, behind: 10_000 });
+  const next = decode({ length: 10_000, isDecoding: false });
   // With 10 ms for each stream and 30 for all: nine streams take 120 ms.
   expect(budgetOf(streams(6), calm).admits(next, false)).toBe(true);
   expect(budgetOf(streams(30), calm).admits(next, false)).toBe(false);
@@ -185,8 +185,8 @@ test("streams without a target are admitted as long as their steps are short, or
 
 test("throughput sequences keep out their like, but not streams and not whoever has waited too long", () => {
   const running = [decode(), decode({ lane: 2, length: 60_000 })];
-  const stream = decode({ behind: 100 });
-  const bulk = decode({ lane: 2, length: 20_000, behind: 20_000 });
+  const stream = decode({ isDecoding: false });
+  const bulk = decode({ lane: 2, length: 20_000, isDecoding: false });
   expect(budgetOf(running).admits(stream, false)).toBe(true);
   expect(budgetOf(running).admits(bulk, false)).toBe(false);
   expect(budgetOf(running).admits(bulk, true)).toBe(true);

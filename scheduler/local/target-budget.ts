@@ -91,7 +91,7 @@ export class TargetBudget implements StepBudget {
     for (const member of running) {
       if (member.isPaused) continue;
       this.join(member);
-      if (member.behind !== 1) {
+      if (!member.isDecoding) {
         this.#prompts += 1;
         continue;
       }
@@ -180,8 +180,8 @@ export class TargetBudget implements StepBudget {
   #skip(running: readonly BudgetMember[]): void {
     if (this.#costs.stepMs(this.#shape) <= this.#limitMs) return;
     const candidates = running.filter(
-      ({ lane, behind, isPaused, skips }) =>
-        lane === 2 && behind === 1 && !isPaused && skips < this.#policy.skipsMax,
+      ({ lane, isDecoding, isPaused, skips }) =>
+        lane === 2 && isDecoding && !isPaused && skips < this.#policy.skipsMax,
     );
     candidates.sort((a, b) => a.skips - b.skips || b.length - a.length || a.id - b.id);
     for (const { id, length } of candidates) {

@@ -45,7 +45,8 @@ function chunk(id: number, start: number, count: number, pages: readonly number[
     start,
     tokens: new Int32Array(count),
     pages: Int32Array.from(pages),
-    sample: null,
+    samples: [],
+    adapter: 0,
   };
 }
 
@@ -70,7 +71,7 @@ const cases: Readonly<Record<string, { chunks: readonly Chunk[]; isGood: boolean
 
 for (const [name, { chunks, isGood }] of Object.entries(cases)) {
   test(`a step with ${name} is ${isGood ? "fine" : "found"}`, () => {
-    const check = (): void => checks(budget20).step(engine, { number: 1, copies: [], chunks });
+    const check = (): void => checks(budget20).step(engine, { number: 1, moves: [], chunks });
     if (isGood) expect(check).not.toThrow();
     else expect(check).toThrow(InvariantError);
   });

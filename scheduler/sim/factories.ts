@@ -1,4 +1,5 @@
 import {
+  type AdapterId,
   chatService,
   greedySampling,
   type Sampling,
@@ -37,6 +38,7 @@ export function sequenceSpec(
     sampling?: Partial<Sampling>;
     stop?: Partial<StopRule>;
     cacheSalt?: string;
+    adapter?: AdapterId;
     service?: Partial<Service>;
   } = {},
 ): Omit<SequenceSpec, "id"> {
@@ -46,6 +48,7 @@ export function sequenceSpec(
     sampling: sampling(overrides.sampling),
     stop: { tokensMax, tokensMin: 0, stopTokens: [], ...overrides.stop },
     cacheSalt: overrides.cacheSalt ?? "",
+    adapter: overrides.adapter ?? 0,
     service: { ...chatService, ...overrides.service },
   };
 }

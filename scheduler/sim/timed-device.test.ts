@@ -19,24 +19,26 @@ function device(slowdown = 1) {
   return { clock, timed };
 }
 
-const row = { position: 3, banned: [], seen: null, allowed: null };
+const row = { afterIndex: 0, position: 3, banned: [], seen: null, allowed: null };
 const step: Step = {
   number: 1,
-  copies: [],
+  moves: [],
   chunks: [
     {
       sequence: 4 as SequenceId,
       start: 0,
       tokens: new Int32Array(9),
       pages: new Int32Array(1),
-      sample: null,
+      samples: [],
+      adapter: 0,
     },
     {
       sequence: 5 as SequenceId,
       start: 20,
       tokens: new Int32Array(1),
       pages: new Int32Array(2),
-      sample: { ...row, sampling: sampling({ seed: [7, 0] }) },
+      samples: [{ ...row, sampling: sampling({ seed: [7, 0] }) }],
+      adapter: 0,
     },
   ],
 };

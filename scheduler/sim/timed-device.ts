@@ -61,9 +61,10 @@ export class TimedDevice implements Device {
 
   #draw({ chunks }: Step): Sampled[] {
     const sampled: Sampled[] = [];
-    for (const { sequence, sample } of chunks) {
-      if (sample !== null)
+    for (const { sequence, samples } of chunks) {
+      for (const sample of samples) {
         sampled.push({ kind: "token", sequence, token: this.#nextToken(sample), logprobs: null });
+      }
     }
     return sampled;
   }

@@ -54,8 +54,9 @@ class ScriptedDevice implements Device {
 
   close(): void {}
 
-  #draw({ sequence, sample }: Step["chunks"][number]): Sampled[] {
-    if (sample === null) return [];
+  #draw({ sequence, samples }: Step["chunks"][number]): Sampled[] {
+    const [sample] = samples;
+    if (sample === undefined) return [];
     const { seed, topLogprobs } = sample.sampling;
     const token = this.#scripts.get(seed[0])?.[sample.position] ?? eos;
     if (token === "failed") return [{ kind: "failed", sequence, reason: "logits are not finite" }];

@@ -216,6 +216,7 @@ class RunningGeneration implements Generation {
         sampling: { ...sampling, seed: seedOf(sampling.seed, i) },
         stop,
         cacheSalt,
+        adapter: 0,
         service,
       };
     });

@@ -91,17 +91,20 @@ function fastest(device: HostedDevice, trial: Trial): number {
 /** Milliseconds of a step that computes a trial and draws a token for each of its sequences. */
 function timeStep(device: HostedDevice, { sequences, tokens, context }: Trial): number {
   const length = Math.ceil((context + tokens) / device.spec.pageTokens);
+  const [sampling, afterIndex] = [greedySampling, tokens - 1];
+  const row = { afterIndex, sampling, position: 0, banned: [], seen: null, allowed: null };
   const chunks = Array.from({ length: sequences }, (_, sequence): Chunk => {
     return {
       sequence: sequence as SequenceId,
       start: context,
       tokens: new Int32Array(tokens),
       pages: Int32Array.from({ length }, (_, page) => (sequence * length + page) as PageId),
-      sample: { sampling: greedySampling, position: 0, banned: [], seen: null, allowed: null },
+      samples: [row],
+      adapter: 0,
     };
   });
   const startMs = performance.now();
-  device.start({ number: 0, copies: [], chunks }, (result) => {
+  device.start({ number: 0, moves: [], chunks }, (result) => {
     if (result.kind !== "done") throw new Error(`its first step failed: ${result.reason}`);
   });
   device.wait();

@@ -132,7 +132,9 @@ function planSizes(
   const devices = gpus?.slice(0, 1) ?? [];
   const limits = limitsOf(config, gpus !== null, Math.max(1, Math.floor(compute.threads / engines)));
   const cublaslt =
-    limits.gemm === "cublaslt" ? onGpu("--gemm cublaslt: ", "", () => library.cublasltProbe(devices[0] ?? 0)) : null;
+    limits.gemm === "cublaslt"
+      ? onGpu("--gemm cublaslt: ", "", () => library.cublasltProbe(devices[0] ?? 0))
+      : null;
   const enginePlan = (stepChunksMax: number) =>
     library.enginePlan(shape, compute, { ...limits, stepChunksMax, pages: 1, devices });
   const plan = () => {

@@ -97,6 +97,7 @@ function run(
       sampling: draw,
       stop: { tokensMax, tokensMin: 0, stopTokens: [] },
       cacheSalt: "",
+      adapter: 0,
       service: chatService,
     };
     const id = fleet.submit(spec, {

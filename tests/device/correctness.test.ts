@@ -179,15 +179,15 @@ for (const { name: way, library, options, models, threads, effort } of ways()) {
         const long = rig.stream(model.prompts.long);
         rig.generate(long, 1, 64);
         for (const size of effort.branchSizes) {
-          const { stream, copies } = rig.branch(long, model.branchAt, model.prompts.branch);
-          expectGreedy("branch", rig.generate(stream, greedyTokens, size, copies, expectWholeBits("branch")));
+          const { stream, moves } = rig.branch(long, model.branchAt, model.prompts.branch);
+          expectGreedy("branch", rig.generate(stream, greedyTokens, size, moves, expectWholeBits("branch")));
           rig.free(stream, Math.floor(model.branchAt / 16));
         }
         // The pages that were shared and copied from still hold what they held.
         const again = rig.branch(long, 48, model.prompts.long);
         expectGreedy(
           "long",
-          rig.generate(again.stream, greedyTokens, 64, again.copies, expectWholeBits("long")),
+          rig.generate(again.stream, greedyTokens, 64, again.moves, expectWholeBits("long")),
         );
         rig.free(again.stream, 3);
         rig.free(long);

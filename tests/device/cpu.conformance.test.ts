@@ -33,7 +33,7 @@ for (const isa of levels) {
           device.wait();
           device.deliver();
         };
-        return { device, settle };
+        return { device, settle, logits: () => device.logits() };
       });
     });
   }

@@ -90,10 +90,12 @@ test("a request in range draws a token or fails alone", () => {
       const { sampling, stopTokens } = request.generation;
       const tokens = Int32Array.from(request.prompts[0] as readonly number[]);
       const seen = { tokens, counts: tokens.map((_, i) => i), length: tokens.length };
-      const sample: SampleRow = { sampling, position, banned: stopTokens, seen, allowed: null };
-      const chunk = { sequence: 1 as SequenceId, start: 0, tokens, pages: new Int32Array(1), sample };
+      const afterIndex = tokens.length - 1;
+      const row: SampleRow = { afterIndex, sampling, position, banned: stopTokens, seen, allowed: null };
+      const pages = new Int32Array(1);
+      const chunk = { sequence: 1 as SequenceId, start: 0, tokens, pages, samples: [row], adapter: 0 };
       let outcome = "";
-      device.start({ number: 1, copies: [], chunks: [chunk] }, (result) => {
+      device.start({ number: 1, moves: [], chunks: [chunk] }, (result) => {
         outcome = result.kind === "done" ? result.sampled[0]!.kind : result.kind;
       });
       device.wait();

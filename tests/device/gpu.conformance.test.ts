@@ -30,6 +30,6 @@ for (const { name, library } of gpuEngines()) {
       device.wait();
       device.deliver();
     };
-    return { device, settle };
+    return { device, settle, logits: () => device.logits() };
   });
 }

@@ -181,17 +181,19 @@ function logitsOf(rig: Rig, tokens: readonly number[]): Float32Array[] {
 
 /** The logits after a prompt that is computed at once. */
 function stepOf(device: NativeDevice, tokens: readonly number[]): Float32Array {
-  const sample = { sampling: sampling(), position: 0, banned: [], seen: null, allowed: null };
+  const afterIndex = tokens.length - 1;
+  const row = { afterIndex, sampling: sampling(), position: 0, banned: [], seen: null, allowed: null };
   const step: Step = {
     number: 1,
-    copies: [],
+    moves: [],
     chunks: [
       {
         sequence: 1 as SequenceId,
         start: 0,
         tokens: Int32Array.from(tokens),
         pages: new Int32Array(1),
-        sample,
+        samples: [row],
+        adapter: 0,
       },
     ],
   };

@@ -46,14 +46,24 @@ function expectRefusal(call: () => unknown, status: NativeStatus, text: string):
 
 const greedyStep = (tokens: readonly number[]): Step => ({
   number: 1,
-  copies: [],
+  moves: [],
   chunks: [
     {
       sequence: 1 as SequenceId,
       start: 0,
       tokens: Int32Array.from(tokens),
       pages: Int32Array.from({ length: Math.ceil(tokens.length / PAGE_TOKENS) }, (_, i) => i),
-      sample: { sampling: sampling(), position: 0, banned: [], seen: null, allowed: null },
+      samples: [
+        {
+          afterIndex: tokens.length - 1,
+          sampling: sampling(),
+          position: 0,
+          banned: [],
+          seen: null,
+          allowed: null,
+        },
+      ],
+      adapter: 0,
     },
   ],
 });

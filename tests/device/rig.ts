@@ -8,7 +8,7 @@ import { formatsOf, type Quant } from "../../gpu/model/formats.ts";
 import type { NativeDevice } from "../../gpu/native/device.ts";
 import { closeNativeModel, openCpuDevice, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import type { GemmChoice, Isa, KvFormat, NativeLibrary } from "../../gpu/native.ts";
-import type { Chunk, PageCopy, PageId, SequenceId, StepResult, TokenId } from "../../scheduler/core.ts";
+import type { Chunk, PageId, PageMove, SequenceId, StepResult, TokenId } from "../../scheduler/core.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import { gpuRefusal } from "./library.ts";
 
@@ -92,18 +92,18 @@ export class Rig {
 
   /** A stream with the first `count` tokens' keys and values of another: whole pages shared, the partial last one copied
    *  by the next step. */
-  branch(from: Stream, count: number, tokens: readonly TokenId[]): { stream: Stream; copies: PageCopy[] } {
+  branch(from: Stream, count: number, tokens: readonly TokenId[]): { stream: Stream; moves: PageMove[] } {
     const shared = Math.floor(count / pageTokens);
     const stream: Stream = { tokens: [...tokens], pages: from.pages.slice(0, shared), computed: count };
     const rest = count % pageTokens;
-    if (rest === 0) return { stream, copies: [] };
+    if (rest === 0) return { stream, moves: [] };
     const page = this.#takePage();
     stream.pages.push(page);
-    return { stream, copies: [{ from: from.pages[shared]!, to: page, count: rest }] };
+    return { stream, moves: [{ from: from.pages[shared]!, tier: "device", to: page, count: rest }] };
   }
 
   /** Computes the next `count` tokens of each stream in one step; draws after the last of each. */
-  step(parts: readonly { stream: Stream; count: number }[], copies: readonly PageCopy[] = []): Drawn[] {
+  step(parts: readonly { stream: Stream; count: number }[], moves: readonly PageMove[] = []): Drawn[] {
     const chunks: Chunk[] = parts.map(({ stream, count }, index) => {
       const end = stream.computed + count;
       while (stream.pages.length * pageTokens < end) stream.pages.push(this.#takePage());
@@ -112,12 +112,15 @@ export class Rig {
         start: stream.computed,
         tokens: Int32Array.from(stream.tokens.slice(stream.computed, end)),
         pages: Int32Array.from(stream.pages),
-        sample: { sampling: greedy, position: 0, banned: [], seen: null, allowed: null },
+        samples: [
+          { afterIndex: count - 1, sampling: greedy, position: 0, banned: [], seen: null, allowed: null },
+        ],
+        adapter: 0,
       };
     });
     this.#steps += 1;
     let result: StepResult | null = null;
-    this.#device.start({ number: this.#steps, copies, chunks }, (outcome) => {
+    this.#device.start({ number: this.#steps, moves, chunks }, (outcome) => {
       result = outcome;
     });
     this.#device.wait();
@@ -142,11 +145,11 @@ export class Rig {
     stream: Stream,
     count: number,
     size: number,
-    copies: readonly PageCopy[] = [],
+    moves: readonly PageMove[] = [],
     seen: (position: number, logits: Float32Array) => void = () => undefined,
   ): TokenId[] {
     const start = stream.tokens.length;
-    let pending = copies;
+    let pending = moves;
     while (stream.tokens.length < start + count) {
       const behind = stream.tokens.length - stream.computed;
       const drawn = this.step([{ stream, count: Math.min(size, behind) }], pending)[0]!;

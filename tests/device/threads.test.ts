@@ -71,6 +71,7 @@ function greedy(
         sampling: sampling(),
         stop: { tokensMax, tokensMin: 0, stopTokens: [] },
         cacheSalt: "",
+        adapter: 0,
         service: chatService,
       },
       {

@@ -153,8 +153,8 @@ describe("errors are the client's own classes", () => {
     const faulty = startTestServer({
       fault: (step) => {
         steps++;
-        const sampled = step.chunks.filter((chunk) => chunk.sample !== null);
-        if (!sampled.some((chunk) => chunk.sample!.position === 3)) return null;
+        const sampled = step.chunks.filter((chunk) => chunk.samples.length > 0);
+        if (!sampled.some((chunk) => chunk.samples[0]!.position === 3)) return null;
         const failed = sampled.map(({ sequence }) => ({
           kind: "failed" as const,
           sequence,

@@ -77,8 +77,8 @@ function scripted(answers: readonly string[]): (step: Step) => StepResult {
   const scripts = answers.map((text) =>
     tokenizer.encode(text, { addSpecialTokens: false, parseControlText: true }),
   );
-  const draw = ({ sequence, sample }: Chunk): Sampled[] => {
-    if (sample === null) return [];
+  const draw = ({ sequence, samples: [sample] }: Chunk): Sampled[] => {
+    if (sample === undefined) return [];
     const token = scripts[sample.sampling.seed[0]]?.[sample.position] ?? config.eosTokens[0]!;
     const logprobs = sample.sampling.topLogprobs === null ? null : { logprob: -0.5, top: [] };
     return [{ kind: "token", sequence, token, logprobs }];
