@@ -36,15 +36,33 @@ export function hashPages(
   let high = (before % HIGH) | 0;
   let position = first * pageTokens;
   for (let page = 0; page < hashes.length; page++) {
-    for (const pageEnd = position + pageTokens; position < pageEnd; position++) {
-      const token = (tokens[position]! + 0x1b873593) | 0;
-      low = Math.imul(low ^ token, 0x2c1b3c6d);
-      low ^= low >>> 15;
-      high = Math.imul(high ^ token, 0x297a2d39);
-      high ^= high >>> 13;
+    // Every token goes into two words. Those at even places go into other words than those at odd ones: four products that
+    // do not wait for each other take half the time of two.
+    let evenLow = low;
+    let evenHigh = high;
+    let oddLow = low ^ 0x68e31da4;
+    let oddHigh = high ^ 0x3549297a;
+    const pageEnd = position + pageTokens;
+    for (; position + 1 < pageEnd; position += 2) {
+      const even = (tokens[position]! + 0x1b873593) | 0;
+      const odd = (tokens[position + 1]! + 0x1b873593) | 0;
+      evenLow = Math.imul(evenLow ^ even, 0x2c1b3c6d);
+      evenLow ^= evenLow >>> 15;
+      evenHigh = Math.imul(evenHigh ^ even, 0x297a2d39);
+      evenHigh ^= evenHigh >>> 13;
+      oddLow = Math.imul(oddLow ^ odd, 0x2c1b3c6d);
+      oddLow ^= oddLow >>> 15;
+      oddHigh = Math.imul(oddHigh ^ odd, 0x297a2d39);
+      oddHigh ^= oddHigh >>> 13;
     }
-    low = finish(low);
-    high = finish(high ^ low) >>> 11;
+    if (position < pageEnd) {
+      const last = (tokens[position]! + 0x1b873593) | 0;
+      evenLow = Math.imul(evenLow ^ last, 0x2c1b3c6d);
+      evenHigh = Math.imul(evenHigh ^ last, 0x297a2d39);
+      position += 1;
+    }
+    low = finish(evenLow ^ finish(oddLow));
+    high = finish(evenHigh ^ finish(oddHigh) ^ low) >>> 11;
     hashes[page] = (low >>> 0) * HIGH + high;
   }
   return hashes;
