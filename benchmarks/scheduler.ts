@@ -2,19 +2,43 @@
  * What the scheduler costs, in real time: see scheduler/*.ts for what each table shows. A step of a small model on a CPU
  * takes some 2000 µs.
  *
- *   bun benchmarks/scheduler.ts [--json]
+ *   bun benchmarks/scheduler.ts [--only steps|placements|simulation] [--json]
  */
 
+import { parseArgs } from "node:util";
 import { measurePlacements, placementTable } from "./scheduler/placement.ts";
 import { measureSimulation, simulationTable } from "./scheduler/simulation.ts";
 import { measureSteps, stepTable } from "./scheduler/steps.ts";
 
-const steps = measureSteps();
-const placements = measurePlacements();
-const simulation = measureSimulation();
-if (process.argv.includes("--json")) console.log(JSON.stringify({ steps, placements, simulation }));
-else {
-  console.log(stepTable(steps));
-  console.log(`\n${placementTable(placements)}`);
-  console.log(`\n${simulationTable(simulation)}`);
+interface Part {
+  readonly rows: unknown;
+  readonly table: string;
 }
+
+const parts: Readonly<Record<string, () => Part>> = {
+  steps: () => {
+    const rows = measureSteps();
+    return { rows, table: stepTable(rows) };
+  },
+  placements: () => {
+    const rows = measurePlacements();
+    return { rows, table: placementTable(rows) };
+  },
+  simulation: () => {
+    const rows = measureSimulation();
+    return { rows, table: simulationTable(rows) };
+  },
+};
+
+const { values } = parseArgs({ options: { only: { type: "string" }, json: { type: "boolean" } } });
+const names = values.only === undefined ? Object.keys(parts) : [values.only];
+const measured: Record<string, unknown> = {};
+for (const name of names) {
+  const measure = parts[name];
+  if (measure === undefined)
+    throw new Error(`There is no part ${name}; there are ${Object.keys(parts).join(", ")}.`);
+  const { rows, table } = measure();
+  measured[name] = rows;
+  if (!values.json) console.log(`${table}\n`);
+}
+if (values.json) console.log(JSON.stringify(measured));
