@@ -80,6 +80,10 @@ export interface Service {
   readonly tenant: string;
   /** Milliseconds wanted at most between two tokens; null: no target. */
   readonly tbtMs: number | null;
+  /** Milliseconds wanted at most from arrival to the first token; null: no target. */
+  readonly ttftMs: number | null;
+  /** Of a tenant's waiting sequences those with a lower number go first. An integer; 0 unless asked for. */
+  readonly priority: number;
   /** Sequences with the same number belong together; null: alone. Unique for the life of the process. */
   readonly gang: number | null;
 }
@@ -89,6 +93,8 @@ export const chatService: Service = Object.freeze({
   objective: "latency",
   tenant: "",
   tbtMs: null,
+  ttftMs: null,
+  priority: 0,
   gang: null,
 });
 

@@ -83,6 +83,8 @@ const services: fc.Arbitrary<Service> = fc.record({
   objective: fc.constantFrom("latency", "latency", "gang", "throughput"),
   tenant: fc.constantFrom("", "a", "b"),
   tbtMs: fc.constantFrom(null, null, 6.5, 30),
+  ttftMs: fc.constantFrom(null, null, 10, 400),
+  priority: fc.constantFrom(0, 0, -1, 5),
   gang: fc.constant(null),
 });
 

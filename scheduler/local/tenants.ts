@@ -1,6 +1,7 @@
 import { assert } from "../core.ts";
 import { FirstCome } from "./first-come.ts";
 import type { QueueOrder } from "./queue-order.ts";
+import { Ranks } from "./ranks.ts";
 import type { Sequence } from "./sequence.ts";
 
 /** Tokens charged for each cached token and millisecond: a hundredth of a token per second. */
@@ -70,11 +71,11 @@ export class Tenants {
   #turns = 0;
   #size = 0;
 
-  /** `slack` in tokens, above 0. `orderOf` makes the order of one tenant's sequences. */
+  /** `slack` in tokens, above 0. `orderOf` makes the order of one tenant's sequences of equal priority. */
   constructor(slack: number, orderOf: () => QueueOrder = () => new FirstCome()) {
     assert(slack > 0, "tenants may be apart");
     this.#slack = slack;
-    this.#orderOf = orderOf;
+    this.#orderOf = () => new Ranks(orderOf);
   }
 
   get size(): number {

@@ -2,7 +2,15 @@ import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import fc from "fast-check";
 import type { Cancel, Clock } from "../../scheduler/clock.ts";
-import type { EngineId, Sampled, Service, Step, StepResult, TokenId } from "../../scheduler/core.ts";
+import {
+  chatService,
+  type EngineId,
+  type Sampled,
+  type Service,
+  type Step,
+  type StepResult,
+  type TokenId,
+} from "../../scheduler/core.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine.ts";
 import { Fleet } from "../../scheduler/fleet.ts";
@@ -124,6 +132,7 @@ function rig(
         shownControlTexts: [],
         callsMax: 0,
         cacheSalt: "",
+        service: chatService,
         tenant: "",
         ...changes,
       };

@@ -1,11 +1,4 @@
-import {
-  chatService,
-  type Finish,
-  type Sampling,
-  type SequenceId,
-  type TokenId,
-  type TokenLogprobs,
-} from "../../scheduler/core.ts";
+import type { Finish, Sampling, SequenceId, Service, TokenId, TokenLogprobs } from "../../scheduler/core.ts";
 import type { Fleet, SequenceListener } from "../../scheduler/fleet.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { ChoiceText, type TextDelta, type TextRules } from "./choice-text.ts";
@@ -30,9 +23,13 @@ export interface GenerationRequest extends TextRules {
   /** Function calls per choice at most; 0: none were offered, and nothing is read as a call. */
   readonly callsMax: number;
   readonly cacheSalt: string;
+  readonly service: RequestedService;
   /** Who pays; "" is everybody without a name. */
   readonly tenant: string;
 }
+
+/** How a request is to be served, as far as it may choose. */
+export type RequestedService = Omit<Service, "tenant" | "gang">;
 
 /** All of a request but what its prompts are and who asks. */
 export type GenerationOptions = Omit<GenerationRequest, "prompts" | "tenant">;
@@ -209,7 +206,7 @@ class RunningGeneration implements Generation {
       return;
     }
     const stop = { tokensMax, tokensMin: Math.min(tokensMin, tokensMax), stopTokens: this.#stopTokens() };
-    const service = { ...chatService, tenant, gang: choices.length > 1 ? nextGang() : null };
+    const service = { ...this.#request.service, tenant, gang: choices.length > 1 ? nextGang() : null };
     const specs = choices.map((_, i) => {
       return {
         promptTokens,

@@ -17,6 +17,8 @@ export const requestLimits = {
   toolArguments: { jsonDepthMax: 128, jsonKeysMax: 10_000 },
   promptsMax: 128,
   cacheSaltCharactersMax: 1024,
+  /** Either way from 0. */
+  priorityMax: 1_000_000,
   temperatureMax: 2,
   /** What divides a logit must leave it finite: the engines refuse less than a millionth. */
   repetitionPenaltyMin: 0.01,

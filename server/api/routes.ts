@@ -15,6 +15,7 @@ import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
 import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
 import type { PromptServices } from "./prompt.ts";
 import type { Exchange, RespondLimits } from "./respond.ts";
+import { targetsOf } from "./targets.ts";
 
 export interface RouteDeps extends PromptServices {
   readonly fleet: Pick<Fleet, "loads">;
@@ -67,13 +68,13 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
 }
 
 async function chat(call: Call, deps: RouteDeps): Promise<Response> {
-  const request = parseChatRequest(await call.readWork(), deps.model);
+  const request = parseChatRequest(await call.readWork(), deps.model, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
   return answerChat(exchangeOf(call, deps), deps, request);
 }
 
 async function completions(call: Call, deps: RouteDeps): Promise<Response> {
-  const request = parseCompletionRequest(await call.readWork(), deps.model);
+  const request = parseCompletionRequest(await call.readWork(), deps.model, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
   return answerCompletion(exchangeOf(call, deps), deps, request);
 }

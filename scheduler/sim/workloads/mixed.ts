@@ -3,7 +3,7 @@
  * applications that split a text among parallel calls and join the answers, and a bulk job that nobody waits for.
  */
 
-import type { Objective, Service } from "../../core.ts";
+import { chatService, type Objective, type Service } from "../../core.ts";
 import { SeededRandom } from "../../random.ts";
 import type { Answer, Arrival, Workload } from "../workload.ts";
 import { CHAT_TOKENS_MAX, type Lengths } from "./chat.ts";
@@ -88,7 +88,7 @@ function service(
   tbtMs: number | null,
   gang: number | null = null,
 ): Service {
-  return { objective, tenant, tbtMs, gang };
+  return { ...chatService, objective, tenant, tbtMs, gang };
 }
 
 function bare(kind: string, service: Service): Pick<Arrival, "kind" | "service" | "cacheSalt"> {

@@ -22,9 +22,10 @@ export interface ChoiceFormat {
 /** What chat and text completions have in common on the wire: objects with `choices`, and streams that end with [DONE]. */
 export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec {
   const { id, chunkObjectName: object } = format;
-  const { model, includeUsage, continuousUsage } = request;
+  const { model, includeUsage, continuousUsage, serviceTier } = request;
+  const tier = serviceTier === null ? {} : { service_tier: serviceTier };
   const created = Math.floor(Date.now() / 1000);
-  const head = `${JSON.stringify({ id, object, created, model }).slice(0, -1)},"choices":[`;
+  const head = `${JSON.stringify({ id, object, created, model, ...tier }).slice(0, -1)},"choices":[`;
   const noUsage = includeUsage ? `],"usage":null}` : "]}";
   const opened = new Set<number>();
   const openingOf = (index: number): readonly string[] => {
@@ -41,6 +42,7 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
       model,
       choices: choices.map((choice, index) => format.whole(index, choice)),
       usage: usageJson(usage),
+      ...tier,
       ...format.extras,
     }),
     chunk: (event, answer) => {

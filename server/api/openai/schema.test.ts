@@ -54,12 +54,14 @@ test("a request that says nothing gets every default", () => {
       shownControlTexts: [],
       callsMax: 0,
       cacheSalt: "",
+      service: { objective: "latency", tbtMs: null, ttftMs: null, priority: 0 },
     },
     stream: false,
     includeUsage: false,
     continuousUsage: false,
     returnTokenIds: false,
     tokensAsIds: false,
+    serviceTier: null,
     ignored: [],
   });
 });

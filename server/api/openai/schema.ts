@@ -9,6 +9,7 @@ import { toolCallTags } from "../../text/tool-calls.ts";
 import { Fields } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
+import { noTargets, type Targets } from "../targets.ts";
 import {
   addGenerationPromptOf,
   type ChatMessage,
@@ -18,6 +19,7 @@ import {
   templateArgumentsOf,
 } from "./inputs.ts";
 import { cacheSaltOf, chatLogprobs, samplingOf, stopStringsOf, tokenRange } from "./sampling.ts";
+import { type ServiceTier, serviceOf } from "./service.ts";
 import { notSupported, settleTheRest } from "./support.ts";
 import { toolsOf, toolUseOf } from "./tools.ts";
 
@@ -32,6 +34,8 @@ export interface CommonRequest {
   readonly returnTokenIds: boolean;
   /** Tokens in logprobs are written `token_id:N` instead of as text. */
   readonly tokensAsIds: boolean;
+  /** What the response says of the service; null when the request named no tier. */
+  readonly serviceTier: ServiceTier | null;
   /** Fields that were accepted and had no effect. */
   readonly ignored: readonly string[];
 }
@@ -50,7 +54,11 @@ export interface CompletionRequest extends CommonRequest {
   readonly addSpecialTokens: boolean;
 }
 
-export function parseChatRequest(body: Readonly<Record<string, unknown>>, served: ServedModel): ChatRequest {
+export function parseChatRequest(
+  body: Readonly<Record<string, unknown>>,
+  served: ServedModel,
+  targets: Targets = noTargets,
+): ChatRequest {
   const fields = new Fields(body);
   const { tools, callsMax, ignored: ignoredOfTools } = toolUseOf(fields);
   if (fields.boolean("echo") === true) throw notSupported("echo", "true");
@@ -62,7 +70,7 @@ export function parseChatRequest(body: Readonly<Record<string, unknown>>, served
   }
   const templateArguments = templateArgumentsOf(fields);
   const tokensMaxNew = fields.integer("max_completion_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
-  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew, callsMax });
+  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew, callsMax, targets });
   const ignored = [...ignoredOfTools, ...common.ignored].slice(0, requestLimits.ignoredNamesMax);
   return { ...common, messages, addGenerationPrompt, templateArguments, tools, ignored };
 }
@@ -70,6 +78,7 @@ export function parseChatRequest(body: Readonly<Record<string, unknown>>, served
 export function parseCompletionRequest(
   body: Readonly<Record<string, unknown>>,
   served: ServedModel,
+  targets: Targets = noTargets,
 ): CompletionRequest {
   const fields = new Fields(body);
   const prompts = promptsOf(fields.raw("prompt"), served.vocabSize);
@@ -86,7 +95,7 @@ export function parseCompletionRequest(
   if (bestOf !== undefined && bestOf !== n) {
     throw badRequest(`best_of other than n (${n}) is not supported, but ${bestOf} was given`, "best_of");
   }
-  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew: undefined, callsMax: 0 });
+  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew: undefined, callsMax: 0, targets });
   return { ...common, prompts, echo, addSpecialTokens };
 }
 
@@ -94,6 +103,7 @@ interface Particulars {
   readonly topLogprobs: number | null;
   readonly tokensMaxNew: number | undefined;
   readonly callsMax: number;
+  readonly targets: Targets;
 }
 
 function parseCommon(fields: Fields, served: ServedModel, particulars: Particulars): CommonRequest {
@@ -106,6 +116,7 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
   const tokensMaxOld = fields.integer("max_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
   const tokensMax = particulars.tokensMaxNew ?? tokensMaxOld ?? null;
   const tokensMin = fields.integer("min_tokens", { min: 0, max: tokensMax ?? served.contextMax }) ?? 0;
+  const { service, tier: serviceTier } = serviceOf(fields, particulars.targets);
   const generation: GenerationOptions = {
     choices: fields.integer("n", { min: 1, max: requestLimits.choicesMax }) ?? 1,
     sampling: samplingOf(fields, served, particulars.topLogprobs),
@@ -119,13 +130,24 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
     shownControlTexts: particulars.callsMax > 0 ? toolCallTags : [],
     callsMax: particulars.callsMax,
     cacheSalt: cacheSaltOf(fields),
+    service,
   };
   const includeUsage = streamOptions?.boolean("include_usage") ?? false;
   const continuousUsage = streamOptions?.boolean("continuous_usage_stats") ?? false;
   const returnTokenIds = fields.boolean("return_token_ids") ?? false;
   const tokensAsIds = fields.boolean("return_tokens_as_token_ids") ?? false;
   const ignored = settleTheRest(fields);
-  return { model, generation, stream, includeUsage, continuousUsage, returnTokenIds, tokensAsIds, ignored };
+  return {
+    model,
+    generation,
+    stream,
+    includeUsage,
+    continuousUsage,
+    returnTokenIds,
+    tokensAsIds,
+    serviceTier,
+    ignored,
+  };
 }
 
 /** The name asked for; without one, the model's id. */

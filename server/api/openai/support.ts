@@ -8,8 +8,6 @@ export const harmless = [
   "user",
   "metadata",
   "store",
-  "service_tier",
-  "priority",
   "safety_identifier",
   "prompt_cache_key",
   "prompt_cache_retention",

@@ -1,0 +1,53 @@
+/** How a request asks to be served: OpenAI's service_tier, vLLM's priority, and targets from headers. */
+
+import { chatService } from "../../../scheduler/core.ts";
+import type { RequestedService } from "../../answer/generation.ts";
+import { badRequest } from "../../http/errors.ts";
+import { type Fields, refusal } from "../fields.ts";
+import { requestLimits } from "../request-limits.ts";
+import { type Targets, tbtHeaders, ttftHeaders } from "../targets.ts";
+
+/** What a response says was used. */
+export type ServiceTier = "default" | "flex" | "priority";
+
+/** Ahead of every request that asks for nothing. */
+const PRIORITY_TIER = -1;
+
+/** `tier` is null when the request named none. Throws 400. */
+export function serviceOf(
+  fields: Fields,
+  targets: Targets,
+): { readonly service: RequestedService; readonly tier: ServiceTier | null } {
+  const tier = tierOf(fields);
+  const { priorityMax } = requestLimits;
+  const priority =
+    fields.integer("priority", { min: -priorityMax, max: priorityMax }) ??
+    (tier === "priority" ? PRIORITY_TIER : 0);
+  if (tier !== "flex") {
+    return { tier, service: { objective: chatService.objective, ...targets, priority } };
+  }
+  if (targets.tbtMs !== null || targets.ttftMs !== null) {
+    const header = (targets.tbtMs === null ? ttftHeaders : tbtHeaders)[0];
+    throw badRequest(
+      `service_tier flex is for answers that nobody reads as they come: it takes no ${header}`,
+      "service_tier",
+    );
+  }
+  return { tier, service: { objective: "throughput", ...targets, priority } };
+}
+
+function tierOf(fields: Fields): ServiceTier | null {
+  const given = fields.raw("service_tier");
+  switch (given) {
+    case undefined:
+      return null;
+    case "auto":
+    case "default":
+      return "default";
+    case "flex":
+    case "priority":
+      return given;
+    default:
+      throw refusal("service_tier", "auto, default, flex or priority", given);
+  }
+}

@@ -1,0 +1,44 @@
+/** How soon a client wants its tokens, said in headers, so that every wire format and every proxy can. */
+
+import { badRequest, quote } from "../http/errors.ts";
+
+/** Milliseconds wanted at most; null: not asked for. */
+export interface Targets {
+  /** Between two tokens. */
+  readonly tbtMs: number | null;
+  /** From the request's arrival at an engine to its first token. */
+  readonly ttftMs: number | null;
+}
+
+export const noTargets: Targets = Object.freeze({ tbtMs: null, ttftMs: null });
+
+/** Our name, and the one that gateways use. */
+export const tbtHeaders = ["x-bunting-tbt-ms", "x-slo-tpot-ms"] as const;
+export const ttftHeaders = ["x-bunting-ttft-ms", "x-slo-ttft-ms"] as const;
+export const tbtMsMax = 60_000;
+export const ttftMsMax = 600_000;
+
+/** Throws 400 for what is no time, and for two headers that say different things. */
+export function targetsOf(headers: Headers): Targets {
+  return { tbtMs: timeOf(headers, tbtHeaders, tbtMsMax), ttftMs: timeOf(headers, ttftHeaders, ttftMsMax) };
+}
+
+function timeOf(headers: Headers, names: readonly string[], msMax: number): number | null {
+  const given = names.flatMap((name) => {
+    const text = headers.get(name);
+    return text === null ? [] : [{ name, ms: parseMs(name, text, msMax) }];
+  });
+  const [first, second] = given;
+  if (first !== undefined && second !== undefined && first.ms !== second.ms) {
+    throw badRequest(
+      `the headers ${first.name} and ${second.name} say ${first.ms} and ${second.ms}: give one`,
+    );
+  }
+  return first?.ms ?? null;
+}
+
+function parseMs(name: string, text: string, msMax: number): number {
+  const ms = /^\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : Number.NaN;
+  if (ms >= 1 && ms <= msMax) return ms;
+  throw badRequest(`the header ${name} must be milliseconds from 1 to ${msMax}, but is ${quote(text)}`);
+}
