@@ -1,10 +1,11 @@
 /**
  * The longest silence of a stream while long prompts arrive, without a target and with `--tbt-ms`: one client reads a
- * stream, and prompts of 4,000 tokens that nothing of is cached are sent one after the other beside it. Gaps are those that
- * the client sees. Quiet gaps are the same stream's before the first prompt.
+ * stream, and prompts of which nothing is cached are sent one after the other beside it, with one service tier or another.
+ * Gaps are those that the client sees. Quiet gaps are the same stream's before the first prompt.
  *
  *   bun tools/random-model.ts Qwen2.5-0.5B <folder>
- *   bun benchmarks/stream-gap.ts <folder> [--tbt-ms 0,150,300] [--prompts 3] [--device cpu]
+ *   bun benchmarks/stream-gap.ts <folder> [--tbt-ms 0,150,300] [--tier default,flex] [--prompts 3] [--prompt-tokens 4000]
+ *     [--device cpu]
  */
 
 import { parseArgs } from "node:util";
@@ -12,16 +13,18 @@ import { type Cell, table } from "../server/cli/table.ts";
 import { makeConfig, serverSettings } from "../server/config.ts";
 import { startServer } from "../server/start.ts";
 
-const PROMPT_TOKENS = 4000;
 const QUIET_TOKENS = 32;
 const STREAM_TOKENS_MAX = 20_000;
-const VOCABULARY = 32_000;
+/** Every model has so many tokens. */
+const VOCABULARY = 4000;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     "tbt-ms": { type: "string", default: "0,150,300" },
+    tier: { type: "string", default: "default" },
     prompts: { type: "string", default: "3" },
+    "prompt-tokens": { type: "string", default: "4000" },
     device: { type: "string", default: "cpu" },
   },
 });
@@ -38,7 +41,7 @@ interface Measured {
 }
 
 /** Starts a server, measures and stops it. */
-async function measure(folder: string, tbtMs: number, prompts: number): Promise<Measured> {
+async function measure(folder: string, tbtMs: number, tier: string, prompts: number): Promise<Measured> {
   const device = serverSettings.device.parse(values.device);
   const config = makeConfig({ port: 0, device, tbtMs, kvCacheGib: 0.5 });
   const server = await startServer(config, folder, { onPlan: () => {}, onProgress: () => {} });
@@ -70,7 +73,8 @@ async function measure(folder: string, tbtMs: number, prompts: number): Promise<
   const promptSeconds: number[] = [];
   for (let prompt = 0; prompt < prompts; prompt++) {
     const sentMs = performance.now();
-    const response = await ask({ prompt: randomTokens(2 + prompt, PROMPT_TOKENS), max_tokens: 1 });
+    const tokens = randomTokens(2 + prompt, Number(values["prompt-tokens"]));
+    const response = await ask({ prompt: tokens, max_tokens: 1, service_tier: tier });
     if (!response.ok) throw new Error(await response.text());
     await response.json();
     promptSeconds.push((performance.now() - sentMs) / 1000);
@@ -109,13 +113,14 @@ function share(sorted: readonly number[], part: number): string {
   return value === undefined ? "–" : value.toFixed(0);
 }
 
-function row(tbtMs: number, measured: Measured): readonly Cell[] {
+function row(tbtMs: number, tier: string, measured: Measured): readonly Cell[] {
   const quiet = measured.quietMs.toSorted((a, b) => a - b);
   const busy = measured.busyMs.toSorted((a, b) => a - b);
   const seconds =
     measured.promptSeconds.reduce((sum, value) => sum + value, 0) / measured.promptSeconds.length;
   return [
     tbtMs === 0 ? "off" : tbtMs,
+    tier,
     share(quiet, 0.5),
     share(quiet, 1),
     busy.length,
@@ -132,6 +137,7 @@ const folder = positionals[0];
 if (folder === undefined) throw new Error("which model folder?");
 const head = [
   "tbt-ms",
+  "tier",
   "quiet p50",
   "max",
   "tokens",
@@ -145,7 +151,9 @@ const head = [
 const rows: (readonly Cell[])[] = [];
 for (const text of values["tbt-ms"].split(",")) {
   const tbtMs = Number(text);
-  rows.push(row(tbtMs, await measure(folder, tbtMs, Number(values.prompts))));
-  console.log(`${table(head, rows)}\n`);
+  for (const tier of values.tier.split(",")) {
+    rows.push(row(tbtMs, tier, await measure(folder, tbtMs, tier, Number(values.prompts))));
+    console.log(`${table(head, rows)}\n`);
+  }
 }
 process.exit(0);

@@ -110,7 +110,7 @@ export function admitNext(state: AdmissionState): Admission {
       return { kind: "parked", sequence, owner: shared.owner };
     }
 
-    const tokens = budget.offer(left, cachedTokens, nowMs - sequence.lastChunkMs);
+    const tokens = budget.offer(left, cachedTokens, nowMs - sequence.lastChunkMs, sequence.lane);
     if (tokens === 0) return { kind: "none" };
     const isAged = queue.isAged(sequence, nowMs);
     if (!budget.admits(sequence, isAged)) {

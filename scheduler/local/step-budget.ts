@@ -23,8 +23,8 @@ export interface StepBudget {
   /** When the first stream will have waited longer than its target; Infinity: no stream has one. */
   readonly deadlineMs: number;
   /** Tokens that the next chunk may have, of a prompt with `left` ≥ 1 tokens to compute after `context` computed ones
-   *  that has got none for `waitedMs`. 0: none in this step. Changes nothing. */
-  offer(left: number, context: number, waitedMs: number): number;
+   *  that has got none for `waitedMs`; `lane` is of its sequence, 0 if left out. Returns 0 for none in this step. Changes nothing. */
+  offer(left: number, context: number, waitedMs: number, lane?: number): number;
   /** A chunk of `tokens` after `context` is in the step. */
   take(tokens: number, context: number): void;
   /** Whether the streams that run keep their targets if one more sequence runs with them for good. `isAged`: it has

@@ -94,8 +94,8 @@ export function planPrompts<S extends Behind>(
   }
   let isFull = false;
   for (const sequence of prompts) {
-    const { behind, computed, lastChunkMs } = sequence;
-    const count = budget.offer(behind, computed, order.nowMs - lastChunkMs);
+    const { behind, computed, lastChunkMs, lane } = sequence;
+    const count = budget.offer(behind, computed, order.nowMs - lastChunkMs, lane);
     isFull = count === 0;
     if (isFull) break;
     budget.take(count, computed);

@@ -58,6 +58,8 @@ function decode(overrides: Partial<BudgetMember> = {}): BudgetMember {
 }
 
 const many = 1_000_000;
+/** The smallest step with a prompt on a device without tiles. */
+const CHUNK = 16;
 
 const backlog: Backlog = { promptTokens: 0, likelyTokens: 0, waiting: 0, answerTokens: 64 };
 
@@ -293,4 +295,29 @@ test("a target that cannot be kept is missed and counted, and everybody still en
   );
   expect(timesMs.map((times) => times.length)).toEqual(new Array(12).fill(20));
   expect(harness.load.stepsOverTarget).toBeGreaterThan(19);
+});
+
+test("beside streams without a target the throughput lane gets what they do not notice, else a tile from time to time", () => {
+  const calm = { tbtMs: null };
+  const [prompt, guest] = [1000, 2];
+  const fine = linearCost(10, 0.02);
+  expect(budgetOf([], calm, fine).offer(prompt, 0, 0, guest)).toBe(prompt);
+  expect(budgetOf([decode()], calm, fine).offer(prompt, 0, 0, guest)).toBe(2 * (CHUNK - 1));
+  expect(budgetOf([decode()], calm, fine).offer(prompt, 0, 0)).toBeGreaterThan(100);
+  const coarse = linearCost(10, 1);
+  const waited = (waitedMs: number): number =>
+    budgetOf([decode()], calm, coarse).offer(prompt, 0, waitedMs, guest);
+  expect([waited(0), waited(200), waited(300)]).toEqual([0, 0, CHUNK - 1]);
+  expect(budgetOf([decode({ tbtMs: 55 })], calm, coarse).offer(prompt, 0, 0, guest)).toBeGreaterThan(CHUNK);
+});
+
+test("throughput decodes are left out beside streams that would notice them, and few of their kind are let in", () => {
+  const calm = { tbtMs: null };
+  const guests = Array.from({ length: 4 }, (_, i) => decode({ lane: 2, id: (i + 10) as SequenceId }));
+  const costs = linearCost(10, 0.5);
+  expect(budgetOf([decode(), ...guests], calm, costs).skipped.size).toBe(3);
+  expect(budgetOf(guests, calm, costs).skipped.size).toBe(0);
+  const admits = (...running: BudgetMember[]): boolean =>
+    budgetOf(running, calm, costs).admits(decode({ lane: 2 }), false);
+  expect([admits(decode()), admits(decode(), ...guests), admits(...guests)]).toEqual([true, false, true]);
 });

@@ -23,6 +23,10 @@ const CROWDED = 8;
  *  whoever comes next waits for its end. */
 const QUIET = 4;
 
+/** Beside streams without a target, throughput sequences lengthen a step by this part of it at most. */
+const GUESTS = 0.0625;
+const THROUGHPUT = 2;
+
 interface MutableShape extends StepShape {
   readonly prompts: PromptShape[];
   decodes: number;
@@ -37,7 +41,9 @@ interface MutableShape extends StepShape {
  *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
  *
  * Beside streams without a target a step takes `stepMs` at most, or twice what it takes without prompts. Unlike a target's,
- * this limit always leaves room for a tile.
+ * this limit always leaves room for a tile. The throughput lane lengthens such a step by a sixteenth at most, or, where a tile
+ * alone is more, one step in so many that it is a sixteenth of their time: streams keep their pace, whatever bulk there is. One
+ * throughput sequence may always run, and its decode is left out for `skipsMax` steps at most.
  *
  * Of the sizes (decodes included) on a grid of half tiles, coarser further up, that fit the limits, it takes not the largest
  * but the one that delays everybody least (step-size.ts). It gives way in this order:
@@ -73,6 +79,8 @@ export class TargetBudget implements StepBudget {
   /** Latency streams without a target, of everybody who runs, and of the decodes in this step. */
   #calm = 0;
   #calmDecodes = 0;
+  /** How long a step with throughput sequences takes at most. */
+  #guestsMs = Number.POSITIVE_INFINITY;
 
   constructor(
     policy: TargetPolicy,
@@ -104,17 +112,21 @@ export class TargetBudget implements StepBudget {
     }
     this.deadlineMs = deadlineMs;
     this.#limitMs = this.#withMargin(deadlineMs - nowMs);
-    if (deadlineMs < Number.POSITIVE_INFINITY) this.#skip(running);
+    if (this.#calmDecodes > 0) this.#guestsMs = (1 + GUESTS) * costs.stepMs(withoutGuests(running));
+    const decodesMs = Math.min(this.#limitMs, this.#guestsMs);
+    if (decodesMs < Number.POSITIVE_INFINITY) this.#skip(running, decodesMs);
     this.#tokens = this.#shape.decodes;
   }
 
-  offer(left: number, context: number, waitedMs: number): number {
+  offer(left: number, context: number, waitedMs: number, lane = 0): number {
     if (this.#tokens >= this.#tokensMax) return 0;
     this.#wanted ??= this.#bestSize(left, context);
-    const tokens = this.#fitting(this.#fill(left, this.#wanted), context);
+    const fitting = this.#fitting(this.#fill(left, this.#wanted), context);
+    const tokens = lane === THROUGHPUT ? this.#unnoticed(fitting, context) : fitting;
     if (tokens > 0) return tokens;
-    const isStarved = this.#shape.prompts.length === 0 && waitedMs >= this.#policy.starvationMs;
-    return isStarved ? this.#fill(left, Math.min(this.#tokensMax, this.#smallest())) : 0;
+    if (this.#shape.prompts.length > 0) return 0;
+    const tile = this.#fill(left, Math.min(this.#tokensMax, this.#smallest()));
+    return waitedMs >= this.#patienceMs(tile, context, lane) ? tile : 0;
   }
 
   take(tokens: number, context: number): void {
@@ -125,7 +137,7 @@ export class TargetBudget implements StepBudget {
   admits(sequence: BudgetMember, isAged: boolean): boolean {
     const [latency, gang, throughput] = this.#residents as [number, number, number];
     if (latency + gang + throughput === 0) return true;
-    const isGuest = sequence.lane === 2 && !isAged;
+    const isGuest = sequence.lane === THROUGHPUT && !isAged;
     const targetMs = this.#targetOf(sequence) ?? Number.POSITIVE_INFINITY;
     const tightestMs = Math.min(this.#tightestMs, targetMs);
     const isCalm = this.#calm > 0 || this.#isCalm(sequence);
@@ -144,7 +156,10 @@ export class TargetBudget implements StepBudget {
       decodes: latency + gang + Math.ceil(throughput * share) + 1,
       decodeContext: latencyContext + gangContext + throughputContext * share + sequence.length,
     };
-    return this.#costs.stepMs(steady) <= limitMs;
+    const steadyMs = this.#costs.stepMs(steady);
+    if (sequence.lane !== THROUGHPUT || this.#calm === 0 || throughput === 0) return steadyMs <= limitMs;
+    const without = { prompts: [], decodes: latency + gang, decodeContext: latencyContext + gangContext };
+    return steadyMs <= Math.min(limitMs, (1 + GUESTS) * this.#costs.stepMs(without));
   }
 
   join(sequence: BudgetMember): void {
@@ -167,7 +182,7 @@ export class TargetBudget implements StepBudget {
 
   /** What a stream waits for at most: what it asks for; else latency streams have the policy's default. */
   #targetOf({ lane, tbtMs }: BudgetMember): number | null {
-    if (lane === 2) return null;
+    if (lane === THROUGHPUT) return null;
     return tbtMs ?? (lane === 0 ? this.#policy.tbtMs : null);
   }
 
@@ -175,20 +190,42 @@ export class TargetBudget implements StepBudget {
     return slackMs / (1 + this.#policy.margin + (this.#costs.margin ?? 0));
   }
 
+  /** As much of a throughput prompt's chunk as streams without a target do not notice. */
+  #unnoticed(tokens: number, context: number): number {
+    if (this.#guestsMs === Number.POSITIVE_INFINITY) return tokens;
+    let unnoticed = 0;
+    for (let room = Math.max(1, this.#smallest() - this.#tokens); unnoticed < tokens; room *= 2) {
+      const more = Math.min(tokens, room);
+      if (this.#predict(more, context, 0) > this.#guestsMs) break;
+      unnoticed = more;
+    }
+    return unnoticed;
+  }
+
+  /** How long a prompt waits before it gets a tile that does not fit. One of the throughput lane that would fit but for the
+   *  streams waits until the tile is a sixteenth of the time since its last. */
+  #patienceMs(tile: number, context: number, lane: number): number {
+    const { starvationMs } = this.#policy;
+    if (lane !== THROUGHPUT || this.#guestsMs === Number.POSITIVE_INFINITY) return starvationMs;
+    const tookMs = this.#predict(tile, context, 0);
+    if (tookMs > this.#limitMs) return starvationMs;
+    return Math.min(starvationMs, (tookMs - this.#guestsMs / (1 + GUESTS)) / GUESTS);
+  }
+
   /** Leaves out as few throughput decodes as the limit asks for: those first that were left out least of late, so that
    *  they take turns, and of those the longest. */
-  #skip(running: readonly BudgetMember[]): void {
-    if (this.#costs.stepMs(this.#shape) <= this.#limitMs) return;
+  #skip(running: readonly BudgetMember[], limitMs: number): void {
+    if (this.#costs.stepMs(this.#shape) <= limitMs) return;
     const candidates = running.filter(
       ({ lane, isDecoding, isPaused, skips }) =>
-        lane === 2 && isDecoding && !isPaused && skips < this.#policy.skipsMax,
+        lane === THROUGHPUT && isDecoding && !isPaused && skips < this.#policy.skipsMax,
     );
     candidates.sort((a, b) => a.skips - b.skips || b.length - a.length || a.id - b.id);
     for (const { id, length } of candidates) {
       this.skipped.add(id);
       this.#shape.decodes -= 1;
       this.#shape.decodeContext -= length;
-      if (this.#costs.stepMs(this.#shape) <= this.#limitMs) break;
+      if (this.#costs.stepMs(this.#shape) <= limitMs) break;
     }
   }
 
@@ -274,4 +311,16 @@ export class TargetBudget implements StepBudget {
   get #quantum(): number {
     return Math.max(CHUNK_MIN, this.#costs.tileTokens / 2);
   }
+}
+
+/** The decodes of a step, but for those of the throughput lane. */
+function withoutGuests(running: readonly BudgetMember[]): StepShape {
+  let decodes = 0;
+  let decodeContext = 0;
+  for (const { lane, isDecoding, isPaused, length } of running) {
+    if (lane === THROUGHPUT || !isDecoding || isPaused) continue;
+    decodes += 1;
+    decodeContext += length;
+  }
+  return { prompts: [], decodes, decodeContext };
 }
