@@ -114,6 +114,7 @@ async function mostBesideChat(tier: string, firstToken: number): Promise<number>
     }),
   );
   reader.abort();
+  await server.settled();
   const beside = steps.filter(
     ({ chunks }) =>
       chunks.length > 1 && chunks.some(({ sequence, tokens }) => sequence === chatId && tokens.length === 1),
