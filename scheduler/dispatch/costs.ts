@@ -12,6 +12,10 @@ export const WINDOW_MS = 180_000;
  *  end before its turn comes, or are behind others all the same. */
 const DELAYED_SHARE = 0.5;
 
+/** What computing a prefix delays is counted once for this part of those sequences that begin with it now, on each engine
+ *  that has it and one more: as many will find the new copy. */
+const SHARED_WEIGHT = 0.5;
+
 /** How much of the work of the window counts where a prompt is new to all engines. Live work alone would put new
  *  prefixes where the queue happens to be short just now; but others will follow them there for long. */
 const FOLLOW_SHARE = 0.3;
@@ -24,6 +28,16 @@ export interface Asked {
   readonly path: Float64Array;
   /** Tokens that its answer is expected to have. */
   readonly expected: number;
+}
+
+/** What engines have of its prompt. */
+interface Known {
+  /** Whether some engine has more of it than is missing there. */
+  readonly isMost: boolean;
+  /** Of its beginning, that some engine has. */
+  readonly tokens: number;
+  /** Sequences that are there now and begin like that, for each engine that has some of it and one more. */
+  readonly sharers: number;
 }
 
 /**
@@ -56,14 +70,19 @@ export class Costs {
   look(asked: Asked, there: readonly EngineId[], nowMs: number): readonly EngineCost[] {
     this.#sinceMs ??= nowMs;
     this.#nowMs = nowMs;
-    this.#index.match(asked.path, this.#found);
-    const isKnown = this.#found.some((found) => isMostly(found * this.#pageTokens, asked.tokens));
-    return there.map((engine) => this.#price(engine, asked, isKnown));
+    const match = this.#index.match(asked.path, this.#found);
+    const known: Known = {
+      isMost: this.#found.some((found) => isMostly(found * this.#pageTokens, asked.tokens)),
+      tokens: Math.min((match?.pages ?? 0) * this.#pageTokens, asked.tokens - 1),
+      sharers: match === null ? 0 : match.span.sequences / (match.span.holders + 1),
+    };
+    return there.map((engine) => this.#price(engine, asked, known));
   }
 
   /** What it costs to make room for `needed` pages: evicting what others come back for; and for pages that the
-   *  sequences there hold, waiting until as large a part of their work is done. */
-  roomMs({ engine, pages: needed, tokenMs }: EngineCost): number {
+   *  sequences there hold, waiting until as large a part of their work is done. A copy of a prefix that pushes others out
+   *  is worth no more than its first use. */
+  roomMs({ engine, pages: needed, tokenMs, forOthersMs }: EngineCost): number {
     const member = this.#members[engine]!;
     const { pagesFree, pagesCached, spec } = member;
     const coming = this.#work.pages(engine);
@@ -76,12 +95,11 @@ export class Costs {
     const evictMs = this.#index.evictionMs(engine, pages, hits, this.#nowMs, recomputeMs);
     const held = spec.pages - pagesFree - pagesCached + coming;
     const missing = Math.min(held, needed - (spec.pages - held));
-    if (missing <= 0) return evictMs;
-    return evictMs + (missing / held) * this.#work.workMs(engine, tokenMs);
+    const waitMs = missing <= 0 ? 0 : (missing / held) * this.#work.workMs(engine, tokenMs);
+    return evictMs + waitMs === 0 ? 0 : evictMs + waitMs + forOthersMs;
   }
 
-  /** `isKnown`: some engine has more of its prompt than is missing there. */
-  #price(engine: EngineId, { request, tokens, expected }: Asked, isKnown: boolean): EngineCost {
+  #price(engine: EngineId, { request, tokens, expected }: Asked, known: Known): EngineCost {
     const cost = this.#costs[engine]!;
     const member = this.#members[engine]!;
     const work = this.#work;
@@ -103,10 +121,13 @@ export class Costs {
     cost.tokenMs = tokenMs;
     cost.loadMs = stretch * work.promptsMs(engine, newcomer) + work.decodesMs(engine, objective, tokenMs);
     cost.promptMs = stretch * workMs;
-    cost.delayMs = DELAYED_SHARE * (running + 1) * stretch * workMs;
+    const sharedMs = member.promptWorkMs(Math.max(0, known.tokens - cachedTokens), cachedTokens);
+    const delayed = DELAYED_SHARE * (running + 1) * stretch;
+    cost.forOthersMs = delayed * (sharedMs - sharedMs / (1 + SHARED_WEIGHT * known.sharers));
+    cost.delayMs = delayed * workMs - cost.forOthersMs;
     cost.decodeMs = expected * tokenMs;
     cost.harmMs = isHarmed ? (1 - member.promptShare(tbtMs, running, context)) * bulkMs : 0;
-    cost.followMs = isKnown ? 0 : FOLLOW_SHARE * member.busyShare(this.#nowMs) * livedMs;
+    cost.followMs = known.isMost ? 0 : FOLLOW_SHARE * member.busyShare(this.#nowMs) * livedMs;
     cost.forget();
     return cost;
   }
@@ -126,6 +147,8 @@ export class EngineCost implements PlacementCost {
   pages = 0;
   /** Of one token of an answer. */
   tokenMs = 0;
+  /** Of what its prompt delays, the part that is put down to others who will find the prefix there. */
+  forOthersMs = 0;
   readonly #costs: Costs;
   #evictMs: number | null = null;
 
