@@ -6,8 +6,8 @@ import type { EngineMessage } from "./messages.ts";
 import type { ServedPolicy } from "./policy.ts";
 
 /**
- * Of the recordings' format and of the scheduler's rules. Whoever changes either raises it: what was recorded by other
- * rules would be run again by these and seem to be wrong. A test knows what is decided in this version.
+ * Of the recordings' format and of the scheduler's rules. Raise it when you change either: a recording made by
+ * other rules would be run again by these and seem to be wrong. A test knows what is decided in this version.
  */
 export const FLIGHT_VERSION = 12;
 

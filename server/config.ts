@@ -113,7 +113,7 @@ export const serverSettings = Object.freeze({
     default: "own",
     defaultText: "own",
     sentence:
-      "What multiplies matrices in bf16 on a GPU: Bunting's own kernels, with which an answer does not depend on what else is running, or, for more than 64 tokens of a step, NVIDIA's cuBLASLt, with which it may; it has to be installed and is checked at the start.",
+      "bf16 GPU kernels. own: same results under any load. cublaslt: NVIDIA's library, which must be installed, for steps of more than 64 tokens; results may vary with load.",
     parse: (value) => oneOf(value, gemmNames),
   }),
   packedWeights: setting<PackedChoice>({
@@ -175,7 +175,7 @@ export const serverSettings = Object.freeze({
     placeholder: "file",
     defaultText: "off",
     sentence:
-      "Write down here all that the scheduler is told and decides, prompts and answers included; `bunting simulate --replay` repeats it.",
+      "Record scheduler inputs and decisions to this file, prompts and answers included; `bunting simulate --replay` repeats them.",
   }),
   shutdownTimeoutS: decimal({
     unit: "seconds",

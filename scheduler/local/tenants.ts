@@ -55,9 +55,8 @@ interface Tenant {
  * cached is charged for the room that it takes, which is a hundredth of a token for each second. Between tenants that
  * always wait, what they computed differs by one sequence at most, and whoever comes waits for one of each other's.
  *
- * Whoever begins to wait keeps what it has used less than the others lately, or more, up to `slack` tokens. So somebody
- * who asks for little goes before a crowd of another tenant's, but nobody saves up for long; a new tenant begins like
- * the others. What is used while nobody waits is not charged.
+ * Returning tenants keep up to `slack` tokens of credit or debt. So a tenant that asks for little goes before a crowd of
+ * another tenant's, but credit is not saved up for long; a new tenant begins like the others. What is used while nobody waits is not charged.
  */
 export class Tenants {
   readonly #slack: number;

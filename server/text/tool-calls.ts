@@ -5,8 +5,8 @@
  *     {"name": "get_weather", "arguments": {"city": "Rome"}}
  *     </tool_call>
  *
- * A call is told when it is whole, never in part, as nobody can be untold of half a call: what breaks the form, or breaks
- * off, is text like any other. So nothing is ever lost, and what is told does not depend on how the text was cut. Text is
+ * Tool calls are sent once complete, never in part, since half a call cannot be taken back. A call that breaks the form, or
+ * breaks off, is text like any other. So nothing is lost, and what is sent does not depend on how the text was cut. Text is
  * held back only while it may still become a call. Each character is looked at a bounded number of times, whatever the
  * text.
  */
