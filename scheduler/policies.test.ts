@@ -2,12 +2,12 @@
 
 import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../tests/support/engine-harness.ts";
-import { policies, policyNames, policyOf } from "./baselines/policies.ts";
+import { policies, policyNames, policyOf, withChanges } from "./baselines/policies.ts";
 import { sarathi } from "./baselines/sarathi.ts";
 import { staticBudget } from "./baselines/static-budget.ts";
 import { firstCome } from "./baselines/vllm.ts";
 import { optionsOf } from "./engine-options.ts";
-import { ours, withChanges } from "./policies.ts";
+import { ours } from "./policies.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "./sim/factories.ts";
 
 test("every policy gives every sequence its tokens", () => {

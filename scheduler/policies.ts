@@ -1,9 +1,4 @@
-import type { Policy, ServedPolicy } from "./policy.ts";
-
-/** Copies a policy under another name with some parts exchanged: a step of an ablation. */
-export function withChanges(policy: Policy, name: string, changes: Partial<Omit<Policy, "name">>): Policy {
-  return { ...policy, ...changes, name };
-}
+import type { ServedPolicy } from "./policy.ts";
 
 /**
  * Bunting's own, as it serves and as it is measured. `tbtMs` is the target of streams that ask for none themselves; null,

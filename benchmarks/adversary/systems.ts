@@ -1,9 +1,9 @@
 /** Ours as it serves, and every policy that it has to beat. */
 
-import { policyOf } from "../../scheduler/baselines/policies.ts";
+import { policyOf, withChanges } from "../../scheduler/baselines/policies.ts";
 import { sarathi } from "../../scheduler/baselines/sarathi.ts";
 import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
-import { ours, withChanges } from "../../scheduler/policies.ts";
+import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 
 /** As it serves without `--tbt-ms`. */

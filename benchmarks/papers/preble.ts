@@ -3,11 +3,11 @@
  * against round robin; ours against Preble as published; and Preble's ablation, step by step.
  */
 
-import { policyOf } from "../../scheduler/baselines/policies.ts";
+import { policyOf, withChanges } from "../../scheduler/baselines/policies.ts";
 import { prebleE2 } from "../../scheduler/baselines/preble-placement.ts";
 import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import { firstCome } from "../../scheduler/baselines/vllm.ts";
-import { ours, withChanges } from "../../scheduler/policies.ts";
+import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import type { SimulationReport } from "../../scheduler/sim/report.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";

@@ -3,11 +3,11 @@
  * and a budget from a target against the best static ones.
  */
 
-import { policyOf } from "../../scheduler/baselines/policies.ts";
+import { policyOf, withChanges } from "../../scheduler/baselines/policies.ts";
 import { sarathi } from "../../scheduler/baselines/sarathi.ts";
 import { type EngineCosts, PARTS, type PartedCostModel } from "../../scheduler/cost/cost-model.ts";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
-import { ours, withChanges } from "../../scheduler/policies.ts";
+import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";

@@ -1,10 +1,15 @@
-import { ours, withChanges } from "../policies.ts";
+import { ours } from "../policies.ts";
 import type { Policy } from "../policy.ts";
 import { orca } from "./orca.ts";
 import { preble, prebleCode } from "./preble.ts";
 import { sarathi } from "./sarathi.ts";
 import { sglang, sglangChunked } from "./sglang.ts";
 import { vllm, vllmChunked } from "./vllm.ts";
+
+/** Copies a policy under another name with some parts exchanged: a step of an ablation. */
+export function withChanges(policy: Policy, name: string, changes: Partial<Omit<Policy, "name">>): Policy {
+  return { ...policy, ...changes, name };
+}
 
 /** Every policy by its name: the baselines, and ours. */
 export const policies: ReadonlyMap<string, Policy> = new Map(

@@ -207,7 +207,7 @@ export class E2 implements PlacementRule {
     const placement = { engine, reason, costs: told.map((cost) => cost.copy()) };
     const promptMs = this.#members[engine]!.promptWorkMs(tokens - cachedTokens, cachedTokens);
     const end = this.index.promise(path, engine, nowMs);
-    this.#members[engine]!.placed(promptMs, decodeMs, nowMs);
+    this.#members[engine]!.placed(promptMs + decodeMs, nowMs);
     const drawn = request.drawnTokens.length;
     const job: Job = {
       engine,
@@ -222,7 +222,6 @@ export class E2 implements PlacementRule {
       expected,
       tokensMax: request.stop.tokensMax,
       prefix: path[0],
-      placedMs: nowMs,
       end,
     };
     this.#work.placed(job);

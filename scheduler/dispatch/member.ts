@@ -23,10 +23,9 @@ export class Member {
   readonly #windowMs: number;
   readonly #sinceMs: number;
   #load: EngineLoad | null = null;
-  /** Of placements in the window: their number, and their prompt and decode work in milliseconds. */
+  /** Of placements in the window: their number, and their work in milliseconds, done or not. */
   readonly hits: WindowSum;
-  readonly promptWork: WindowSum;
-  readonly decodeWork: WindowSum;
+  readonly #placedWork: WindowSum;
   #reportsLeft = 0;
   #tokenMs = 0;
   #attentionMs = 0;
@@ -44,8 +43,7 @@ export class Member {
     this.spec = spec;
     this.costs = costs;
     this.hits = new WindowSum(windowMs);
-    this.promptWork = new WindowSum(windowMs);
-    this.decodeWork = new WindowSum(windowMs);
+    this.#placedWork = new WindowSum(windowMs);
   }
 
   /** Whether it has computed anything in this life. */
@@ -62,11 +60,6 @@ export class Member {
     return this.#load?.pagesCached ?? 0;
   }
 
-  /** How long its last step took; 0 before any. */
-  get stepMs(): number {
-    return this.#load?.stepMs ?? 0;
-  }
-
   /** Whether a prompt of `tokens` can ever run there. */
   fits(tokens: number): boolean {
     return tokens < Math.min(this.spec.contextMax, this.spec.pages * this.spec.pageTokens);
@@ -79,21 +72,16 @@ export class Member {
     this.#reportsLeft = Math.max(0, this.#reportsLeft - 1);
   }
 
-  placed(promptMs: number, decodeMs: number, nowMs: number): void {
+  /** A sequence was placed there that brings `workMs` of work. */
+  placed(workMs: number, nowMs: number): void {
     this.hits.add(1, nowMs);
-    this.promptWork.add(promptMs, nowMs);
-    this.decodeWork.add(decodeMs, nowMs);
+    this.#placedWork.add(workMs, nowMs);
   }
 
   /** Part of its time that it was given work for, over the window or its life: 0 for none, 1 for all, or more. */
   busyShare(nowMs: number): number {
     const livedMs = Math.max(SHARE_MS, Math.min(this.#windowMs, nowMs - this.#sinceMs));
-    return this.windowMs(nowMs) / livedMs;
-  }
-
-  /** Work that was placed there in the window, done or not. */
-  windowMs(nowMs: number): number {
-    return this.promptWork.at(nowMs) + this.decodeWork.at(nowMs);
+    return this.#placedWork.at(nowMs) / livedMs;
   }
 
   /**

@@ -20,7 +20,6 @@ function job(objective: Objective, tenant: string, promptMs: number): Job {
     expected: 10,
     tokensMax: 10,
     prefix: undefined,
-    placedMs: 0,
     end: null,
   };
 }

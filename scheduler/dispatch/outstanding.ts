@@ -27,7 +27,6 @@ export interface Job {
   readonly tokensMax: number;
   /** Hash of the prompt's first page. */
   readonly prefix: number | undefined;
-  readonly placedMs: number;
   /** Where its path ends in the prefix index; null: it has none there. */
   readonly end: IndexSpan | null;
 }

@@ -1,12 +1,11 @@
 /** The checks of a simulation find what they look for. */
 
 import { expect, test } from "bun:test";
-import { policyOf } from "../baselines/policies.ts";
+import { policyOf, withChanges } from "../baselines/policies.ts";
 import { staticBudget } from "../baselines/static-budget.ts";
 import { type Chunk, type EngineId, InvariantError, type SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { Fleet } from "../fleet.ts";
-import { withChanges } from "../policies.ts";
 import type { Policy } from "../policy.ts";
 import { Checks } from "./checks.ts";
 import { EngineSlot, type SlotObserver } from "./engine-slot.ts";
