@@ -179,6 +179,31 @@ describe("another speed", () => {
   });
 });
 
+describe("steady: what those are told who place work", () => {
+  /** Half a millisecond a step. */
+  const shape = decodes(1, 33)[0]!;
+  const tiny = linearCost(0.4, 0.02, 16, { sequenceMs: 0.01, pairMs: 2e-5, contextMs: 1e-5 });
+
+  test("of short steps it is the average over time, whenever it is asked", () => {
+    const model = new OnlineCostModel(tiny);
+    const asked = Array.from({ length: 4000 }, (_, index) => {
+      model.observe(shape, tiny.stepMs(shape) * (index % 50 < 20 ? 10 : 1));
+      return [model, model.steady()].map((told) => told.stepMs(shape) / tiny.stepMs(shape));
+    }).slice(1000);
+    const spread = (values: readonly number[]): number => Math.max(...values) / Math.min(...values);
+    expect(spread(asked.map(([now]) => now!))).toBeGreaterThan(9);
+    expect(spread(asked.map(([, steady]) => steady!))).toBeLessThan(3);
+  });
+
+  test("of long ones it is the moment", () => {
+    const model = new OnlineCostModel(linearCost(200, 1));
+    for (let step = 0; step < 30; step++) {
+      model.observe(shape, step < 15 ? 220 : 2200);
+      expect(model.steady().stepMs(shape)).toBe(model.stepMs(shape));
+    }
+  });
+});
+
 describe("what no step shows for long", () => {
   /** What an hour of such steps makes of the prediction of a prompt, beside that of a decode. */
   function afterDecodes(speedOf: (index: number, random: SeededRandom) => number): number[] {

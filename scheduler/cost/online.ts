@@ -23,6 +23,7 @@ export interface OnlineState {
   readonly gram: readonly number[];
   readonly goal: readonly number[];
   readonly recent: readonly number[];
+  readonly steady: number;
   readonly errors: readonly number[];
   readonly observations: number;
 }
@@ -34,6 +35,8 @@ export const SLOWDOWN_MAX = 10_000;
 /** The slowdown is the median of so many steps: a change is believed when it is older than half of them. */
 export const RECENT = 15;
 
+/** `steady` averages the slowdown over about so long; of longer steps it is that of the moment. */
+const STEADY_MS = 100;
 /** How much an observation counts for the weights when the next one is made: the last 500 decide. */
 const FORGET = 0.998;
 /** The prior counts as so many observations of each part. A part that is no longer observed is back at its prior when what
@@ -76,6 +79,9 @@ const STRIDE = PARTS + 1;
  * prediction is the prior's, times the slowdown; and as a change of speed leaves weights alone, nothing adds up over
  * many of them.
  *
+ * Where steps take half a millisecond, on cores that others use, the last 15 are but a moment, which says nothing of work
+ * that waits. `steady` is the same model with a slowdown that is averaged over time.
+ *
  * A prior must therefore be right about a device's parts beside each other within 10 times, and need not be right about
  * its speed. That holds of a prior that was measured on the device with the model, however coarsely, and of a profile
  * of a model of that kind; see docs/decisions/0014-costs-are-a-prior-corrected-within-bounds.md.
@@ -96,6 +102,8 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
   /** The last steps, in turn; at first steps that took what the prior says. */
   readonly #recent = new Float64Array(RECENT * STRIDE).fill(1);
   readonly #errors = new ErrorQuantile(COVERED, ERRORS_FORGET, ERRORS_BELIEF);
+  /** The slowdown, averaged over `STEADY_MS`. */
+  #steady = 1;
   #observations = 0;
   /** Of the step that is looked at. */
   readonly #parts = new Float64Array(PARTS);
@@ -122,6 +130,13 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
   /** Another with the same prior that has learnt the same. */
   copy(): OnlineCostModel {
     return new OnlineCostModel(this.#prior).#set(this.#learnt());
+  }
+
+  /** A copy for those who place work: as slow as the machine was over the last tenth of a second. */
+  steady(): OnlineCostModel {
+    const model = this.copy();
+    model.#slowdown = this.#steady;
+    return model;
   }
 
   /** 99 % of steps stay below prediction × (1 + margin); 0.0025 … 1.04. */
@@ -154,6 +169,7 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     this.#remember(ms);
     for (let sweep = 0; sweep < SWEEPS; sweep++) this.#solve();
     this.#slowdown = this.#median();
+    this.#steady += (this.#slowdown - this.#steady) * Math.min(1, ms / STEADY_MS);
   }
 
   /** Everything that makes another of the same. Breaks an invariant if the prior is neither linear nor a profile. */
@@ -171,17 +187,20 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
       gram: [...this.#gram],
       goal: [...this.#goal],
       recent: [...this.#recent],
+      steady: this.#steady,
       errors: this.#errors.state,
       observations: this.#observations,
     };
   }
 
-  #set({ slowdown, weights, gram, goal, recent, errors, observations }: Omit<OnlineState, "prior">): this {
+  #set(learnt: Omit<OnlineState, "prior">): this {
+    const { slowdown, weights, gram, goal, recent, steady, errors, observations } = learnt;
     this.#slowdown = slowdown;
     this.#weights.set(weights);
     this.#gram.set(gram);
     this.#goal.set(goal);
     this.#recent.set(recent);
+    this.#steady = steady;
     this.#errors.state = errors;
     this.#observations = observations;
     return this;

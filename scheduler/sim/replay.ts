@@ -243,7 +243,7 @@ class Replay {
   #costs({ engine, state, atMs }: EntryOf<"costs">): void {
     const slot = this.#slots[engine]!;
     if (slot.life === null) this.#open(engine, OnlineCostModel.from(state), atMs);
-    slot.believed.take(OnlineCostModel.from(state));
+    slot.believed.take(OnlineCostModel.from(state).steady());
   }
 
   #lifeOf({ engine, atMs }: EntryOf<"message" | "run" | "step">): Life {

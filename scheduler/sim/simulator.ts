@@ -349,7 +349,7 @@ function noiseSeed(seed: number, engine: EngineId): number {
   return new SeededRandom(seed).child(`noise of engine ${engine}`).uint32();
 }
 
-/** What is known of costs now, if they learn. */
+/** What the fleet is told of costs now, if they learn. */
 function snapshotOf(costs: EngineCosts): EngineCosts {
-  return costs instanceof OnlineCostModel ? costs.copy() : costs;
+  return costs instanceof OnlineCostModel ? costs.steady() : costs;
 }

@@ -40,6 +40,6 @@ export function flightCosts(head: FlightHead, entries: readonly FlightEntry[]): 
   const states: (OnlineState | null)[] = head.specs.map(() => null);
   for (const entry of entries) if (entry.kind === "costs") states[entry.engine] = entry.state;
   return states.map((state) =>
-    state === null ? new OnlineCostModel(unknownCost) : OnlineCostModel.from(state),
+    state === null ? new OnlineCostModel(unknownCost) : OnlineCostModel.from(state).steady(),
   );
 }

@@ -124,7 +124,7 @@ class Engines {
     this.#model = first.ready.model;
     const started = [first, ...(await Promise.all(others.map((supervisor) => supervisor.start())))];
     this.#giveBack(this.#model);
-    this.#costs = started.map(({ ready }) => new BelievedCosts(OnlineCostModel.from(ready.costs)));
+    this.#costs = started.map(({ ready }) => new BelievedCosts(OnlineCostModel.from(ready.costs).steady()));
     const fleet = this.#fleetOf(started);
     const running: RunningEngines = {
       fleet,
@@ -200,7 +200,7 @@ class Engines {
 
   #believe(engine: EngineId, state: OnlineState): void {
     this.#flight?.write({ kind: "costs", atMs: performance.now(), engine, state });
-    this.#costs[engine]!.take(OnlineCostModel.from(state));
+    this.#costs[engine]!.take(OnlineCostModel.from(state).steady());
   }
 
   #fleetOf(started: readonly Started[]): Fleet {
