@@ -175,9 +175,10 @@ export class TargetBudget implements StepBudget {
     return sequence.lane === 0 && this.#targetOf(sequence) === null;
   }
 
-  /** How long a step with such streams takes at most: `stepMs`, or `times` what these decodes take without anybody else. */
+  /** How long a step with such streams takes at most, as predicted: `stepMs`, or `times` what these decodes take without
+   *  anybody else. It is no promise: a device whose steps are hard to predict keeps to it on average. */
   #calmMs(times: number, alone: StepShape): number {
-    return Math.max(this.#withMargin(this.#policy.stepMs), times * this.#costs.stepMs(alone));
+    return Math.max(this.#policy.stepMs, times * this.#costs.stepMs(alone));
   }
 
   /** What a stream waits for at most: what it asks for; else latency streams have the policy's default. */
