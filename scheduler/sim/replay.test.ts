@@ -103,7 +103,7 @@ describe("what was recorded is decided again", () => {
 test("these decisions are those of this version", () => {
   const hashes = [ours(null), ours(12)].map((policy) => record({ policy }).report.historyHash);
   expect({ version: FLIGHT_VERSION, hashes }).toEqual({
-    version: 12,
+    version: 13,
     hashes: ["e600281671ea1f13", "8263f908eb4e0ad6"],
   });
 });
