@@ -31,6 +31,7 @@
 // Checked:  against reference::attention in double, two bf16 roundings; plans that split, share and permute
 //           against each other, bit for bit.
 #include "boundary/error.h"
+#include "cuda/kernels/attention_softmax.h"
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/formats.h"
 #include "cuda/kernels/kernels.h"
@@ -40,139 +41,64 @@ namespace {
 
 using namespace gpu;
 
-constexpr int kWarps = 4;
-constexpr int kThreads = kWarps * kWarp;
-constexpr float kLog2E = 1.44269504f;
-constexpr float kInfinity = __builtin_inff();
-constexpr int kPageShift = 4;           // pages of 16 tokens
 constexpr uint32_t kOnes = 0x3f803f80;  // two of bf16
 
-// A row of D elements is D/8 chunks of sixteen bytes. They are permuted so that the same chunk of eight
-// neighbouring rows lies in eight different bank groups, whatever D / 16 is.
-template <int D>
-GPU_DEVICE int twist_of(int row) {
-  return D % 64 == 0 ? row % 8 : D % 32 == 0 ? row / 2 % 4 : row / 4 % 2;
-}
-template <int D>
-GPU_DEVICE int chunk_at(int row, int chunk) {
-  return row * (D / 8) + (chunk ^ twist_of<D>(row));
-}
-
-// A row's chunks: [c] is chunk c ^ `other`. Where rows are as long as a power of two, a constant c costs one
-// exclusive or, and rows a constant number of rows further cost nothing.
-template <int D>
-struct Row {
-  uint32_t first;
-  int twist;
-  GPU_DEVICE Row(Shared<Vec> matrix, int row, int other)
-      : first(matrix.at + uint32_t(row * D) * uint32_t(sizeof(bf16))), twist(twist_of<D>(row) ^ other) {}
-  GPU_DEVICE Shared<Vec> operator[](int chunk) const {
-    constexpr uint32_t kBytes = sizeof(Vec);
-    if constexpr ((D & (D - 1)) == 0)
-      return {(first + uint32_t(twist) * kBytes) ^ uint32_t(chunk) * kBytes};
-    else
-      return {first + uint32_t(chunk ^ twist) * kBytes};
-  }
+// What the kernel is compiled for: heads of D, few rows of an item or many, keys and values in bf16 or e4m3.
+template <int D, bool kFew, bool kFp8>
+struct Shape {
+  static constexpr int kRows = kFew ? kFewRows : kManyRows;
+  static constexpr int kKeys = kFew ? kTileKeys / kWarps : kTileKeys;  // of a tile, for one warp
+  // Of the sums, for one warp: whole loads of values. Where these do not come out even, the last warp has
+  // none.
+  static constexpr int kLoad = kFp8 ? 16 : 8;
+  static constexpr int kDimensions = kFew ? (D / kWarps + kLoad - 1) / kLoad * kLoad : D;
 };
 
-// Shared memory, in vectors: queries, then the ring of keys and values, then their multipliers if they are
-// e4m3, then a flag per token. Few rows leave room behind the queries: for the probabilities of a tile, and
-// for what is largest in a row, by warp.
-template <int D, bool kFp8>
-struct Layout {
-  static constexpr int kChunks = D / 8;              // of a query
-  static constexpr int kKvWidth = kFp8 ? D / 2 : D;  // of a key or value, in units of two bytes
-  static constexpr int kKvChunks = kKvWidth / 8;
-  static constexpr int kStages = kKvWidth <= 64 ? 3 : 2;
-  static constexpr int kMatrix = kTileKeys * kKvChunks;  // keys or values of one stage
-  static constexpr int kProbabilities = kFewRows * kChunks;
-  static constexpr int kLargest = kProbabilities + kFewRows * kTileKeys / 8;
-  static constexpr int kRing = kManyRows * kChunks;
-  static constexpr int kMultipliers = kRing + kStages * 2 * kMatrix;
-  static constexpr int kFlags = kMultipliers + (kFp8 ? kStages * kTileKeys / 4 : 0);
-  static constexpr size_t kBytes = kFlags * sizeof(Vec) + kManyRows * sizeof(int32_t);
-  static_assert(kLargest * sizeof(Vec) + kWarps * kFewRows * sizeof(float) <= kRing * sizeof(Vec));
-};
-
-// Two bf16 of a query in each word, eight of sixteen dimensions in the order in which e4m3 are read.
-GPU_DEVICE Vec even_of_four(Vec const& a, Vec const& b) {
-  constexpr uint32_t kLowHalves = 0x5410;
-  return {{pick_bytes(a.word[0], a.word[1], kLowHalves), pick_bytes(a.word[2], a.word[3], kLowHalves),
-           pick_bytes(b.word[0], b.word[1], kLowHalves), pick_bytes(b.word[2], b.word[3], kLowHalves)}};
-}
-GPU_DEVICE Vec odd_of_four(Vec const& a, Vec const& b) {
-  constexpr uint32_t kHighHalves = 0x7632;
-  return {{pick_bytes(a.word[0], a.word[1], kHighHalves), pick_bytes(a.word[2], a.word[3], kHighHalves),
-           pick_bytes(b.word[0], b.word[1], kHighHalves), pick_bytes(b.word[2], b.word[3], kHighHalves)}};
-}
-
-// Pairs n = 0, 1, .. of neighbouring dimensions that a lane has of the sums: which, and where. In bf16
-// sums[n] has one pair of each of two rows; in e4m3 sums[2c] and sums[2c + 1] have two.
-template <bool kFp8>
-struct Dimensions {
-  GPU_DEVICE static int of(int n) {
-    return kFp8 ? n / 2 * 16 + lane() % 4 * 4 + n % 2 * 2 : 8 * n + lane() % 4 * 2;
-  }
-  GPU_DEVICE static Float2 pair(float const (*sums)[4], int n, int row) {
-    if constexpr (kFp8)
-      return {{sums[n / 2 * 2][2 * row + n % 2], sums[n / 2 * 2 + 1][2 * row + n % 2]}};
-    else
-      return {{sums[n][2 * row], sums[n][2 * row + 1]}};
-  }
-};
-
-// Where the results of an item's row go.
-template <int D>
-struct Output {
-  Attention const& a;
-  AttentionItem const& item;
-  int group;
-
-  GPU_DEVICE int64_t head_of(int row) const {
-    return int64_t(item.first_token + row / group) * a.query_heads + item.kv_head * group + row % group;
-  }
-  // Dimensions d and d + 1 of a row, d even. `span`: of the item, if it does not sum up its spans.
-  GPU_DEVICE void write(int span, int row, int d, Float2 x, float log) const {
-    if (item.partial < 0) {
-      store(reinterpret_cast<uint32_t*>(a.out + head_of(row) * D + d), narrow(x.at[0], x.at[1]));
-      return;
+// scores[2n], scores[2n + 1] += queries times sixteen keys. `key_row`: this lane's key, `multipliers`: from
+// its first key on, in e4m3.
+template <int D, bool kFp8, int kKeys>
+GPU_DEVICE void score(float (&scores)[kKeys / 8][4], Row<D> const& query_row,
+                      Row<Layout<D, kFp8>::kKvWidth> const& key_row,
+                      [[maybe_unused]] Shared<uint32_t> multipliers) {
+  constexpr int kKvChunks = Layout<D, kFp8>::kKvChunks;
+  if constexpr (kFp8) {
+    GPU_UNROLL
+    for (int k = 0; k < D / 32; ++k) {
+      Vec const left[2] = {load_matrices<false>(query_row[4 * k]),
+                           load_matrices<false>(query_row[4 * k + 2])};
+      GPU_UNROLL
+      for (int n = 0; n < kKeys / 16; ++n) {
+        Vec const bytes = load_matrices<false>(key_row[2 * k] + 16 * n * kKvChunks);
+        GPU_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          uint32_t const both = multipliers.get(16 * n + 8 * half), of_key = pick_bytes(both, both, 0x1010);
+          GPU_UNROLL
+          for (int j = 0; j < 2; ++j) {
+            PairOfWords const right = widen_e4m3(bytes.word[2 * half + j], of_key, of_key);
+            multiply_add(scores[2 * n + half], left[j], right.even, right.odd);
+          }
+        }
+      }
     }
-    int64_t const partial = item.partial + (item.sums_up ? 0 : span * item.tokens * group) + row;
-    store(reinterpret_cast<Float2*>(a.partial_out + partial * D + d), x);
-    if (d == 0) store(a.partial_log + partial, log);
+  } else {
+    GPU_UNROLL
+    for (int k = 0; k < D / 16; ++k) {
+      Vec const left = load_matrices<false>(query_row[2 * k]);
+      GPU_UNROLL
+      for (int n = 0; n < kKeys / 16; ++n) {
+        Vec const right = load_matrices<false>(key_row[2 * k] + 16 * n * kKvChunks);
+        multiply_add(scores[2 * n], left, right.word[0], right.word[1]);
+        multiply_add(scores[2 * n + 1], left, right.word[2], right.word[3]);
+      }
+    }
   }
-};
-
-// exp2 of x - largest where the largest may be -infinity, because nothing was seen.
-GPU_DEVICE float relative_exp2(float x, float largest) {
-  return largest == -kInfinity ? 0 : exp2_fast(x - largest);
 }
 
-// How results of some positions and of those that follow make one: each is normalised, and `log` is the log2
-// of what it was divided by, -infinity if nothing was seen, which adds nothing.
-struct Sum {
-  float before = 1, after = 0, inverse = 1, log;
-
-  GPU_DEVICE Sum(float log_before, float log_after) {
-    log = log_before;
-    if (log_after == -kInfinity) return;
-    if (log_before == -kInfinity) {
-      before = 0;
-      after = 1;
-      log = log_after;
-      return;
-    }
-    float const top = fmaxf(log_before, log_after);
-    before = exp2_fast(log_before - top);
-    after = exp2_fast(log_after - top);
-    inverse = 1 / (before + after);
-    log = top + log2_fast(before + after);
-  }
-  GPU_DEVICE float of(float x, float y) const {
-    return multiply_rounded(multiply_rounded(before, x) + multiply_rounded(after, y), inverse);
-  }
-  GPU_DEVICE Float2 of(Float2 x, Float2 y) const { return {{of(x.at[0], y.at[0]), of(x.at[1], y.at[1])}}; }
-};
+// Of the values of keys 2t and 2t + 1 behind `key`.
+GPU_DEVICE uint32_t value_multipliers(Shared<uint32_t> multipliers, int key) {
+  Shared<uint32_t> const at = multipliers + key + 2 * (lane() % 4);
+  return pick_bytes(at.get(0), at.get(1), 0x7632);
+}
 
 // sums[0], sums[1] += probabilities of sixteen keys times sixteen dimensions of values in e4m3, of the first
 // eight keys and the second ones.
@@ -184,305 +110,196 @@ GPU_DEVICE void add_values(float (*sums)[4], Vec const& left, uint32_t first, ui
   multiply_add(sums[1], left, low.odd, high.odd);
 }
 
-template <int D, bool kFew, bool kFp8>
-GPU_DEVICE void attend(Attention const& a, AttentionItem const& item) {
+// Many rows: a warp's own probabilities, which lie as the left operand wants them, times all values of a
+// tile.
+template <int D, bool kFp8>
+GPU_DEVICE void add_many(Span<D>& span, uint32_t const (&pairs)[kTileKeys / 8][2], Shared<Vec> values,
+                         [[maybe_unused]] Shared<uint32_t> multipliers) {
   using L = Layout<D, kFp8>;
-  constexpr int kRows = kFew ? kFewRows : kManyRows;
-  constexpr int kKeys = kFew ? kTileKeys / kWarps : kTileKeys;  // of a tile, for one warp
-  constexpr int kCopies = L::kMatrix / kThreads;
-  // Of the sums, for one warp: whole loads of values. Where these do not come out even, the last warp has
-  // none.
-  constexpr int kLoad = kFp8 ? 16 : 8;
-  constexpr int kDimensions = kFew ? (D / kWarps + kLoad - 1) / kLoad * kLoad : D;
-  int const group = a.query_heads / a.kv.kv_heads, rows = item.tokens * group;
-  Output<D> const output{a, item, group};
-  Shared<Vec> const queries{0}, probabilities = queries + L::kProbabilities, ring = queries + L::kRing;
-  Shared<float> const largest_of = (queries + L::kLargest).template as<float>();  // [warp][row]
-
-  if constexpr (kFp8) {
-    for (int i = thread_index(); i < kRows * L::kChunks / 2; i += kThreads) {
-      int const row = i / (L::kChunks / 2), chunk = i % (L::kChunks / 2) * 2;
-      int64_t const head = output.head_of(row < rows ? row : 0);
-      Vec const* const from = reinterpret_cast<Vec const*>(a.q + head * D) + chunk;
-      Vec const first = row < rows ? load(from) : Vec{}, second = row < rows ? load(from + 1) : Vec{};
-      queries.set(chunk_at<D>(row, chunk), even_of_four(first, second));
-      queries.set(chunk_at<D>(row, chunk + 1), odd_of_four(first, second));
-    }
-  } else {
-    for (int i = thread_index(); i < kRows * L::kChunks; i += kThreads) {
-      int const row = i / L::kChunks, chunk = i % L::kChunks;
-      int64_t const head = output.head_of(row < rows ? row : 0);
-      copy_async(queries + chunk_at<D>(row, chunk), reinterpret_cast<Vec const*>(a.q + head * D) + chunk,
-                 row < rows);
+  Row<L::kKvWidth> const value_row(values, lane() % 16, lane() / 16);
+  GPU_UNROLL
+  for (int k = 0; k < kTileKeys / 16; ++k) {
+    Vec const left{{pairs[2 * k][0], pairs[2 * k][1], pairs[2 * k + 1][0], pairs[2 * k + 1][1]}};
+    multiply_add(span.total, left, kOnes, kOnes);
+    if constexpr (kFp8) {
+      uint32_t const first_values = value_multipliers(multipliers, 16 * k),
+                     second_values = value_multipliers(multipliers, 16 * k + 8);
+      GPU_UNROLL
+      for (int n = 0; n < D / 32; ++n) {
+        Vec const bytes = load_matrices<true>(value_row[2 * n] + 16 * k * L::kKvChunks);
+        GPU_UNROLL
+        for (int j = 0; j < 2; ++j)
+          add_values(&span.sums[4 * n + 2 * j], left, bytes.word[2 * j], bytes.word[2 * j + 1], first_values,
+                     second_values);
+      }
+    } else {
+      GPU_UNROLL
+      for (int n = 0; n < D / 16; ++n) {
+        Vec const right = load_matrices<true>(value_row[2 * n] + 16 * k * L::kKvChunks);
+        multiply_add(span.sums[2 * n], left, right.word[0], right.word[1]);
+        multiply_add(span.sums[2 * n + 1], left, right.word[2], right.word[3]);
+      }
     }
   }
+}
 
-  // Page ids are looked up one tile ahead, so that copies do not wait for them: each lane one of the tile.
-  int const tiles = (item.kv_end - item.kv_begin + kTileKeys - 1) / kTileKeys;
-  int page_of_lane = 0;
-  auto const look_up = [&](int tile) {
-    int const page = ((item.kv_begin + tile * kTileKeys) >> kPageShift) + lane();
-    if (page <= (item.kv_end - 1) >> kPageShift) page_of_lane = load(a.pages + item.pages_at + page);
-  };
-  auto const keys_of = [&](int tile) { return ring + tile % L::kStages * 2 * L::kMatrix; };
-  [[maybe_unused]] auto const multipliers_of = [&](int tile) {
-    return (queries + L::kMultipliers).template as<uint32_t>() + tile % L::kStages * kTileKeys;
-  };
-  auto const fetch = [&](int tile) {
-    if (tile < tiles) {
-      Shared<Vec> const keys = keys_of(tile);
-      int const first_key = item.kv_begin + tile * kTileKeys;
-      GPU_UNROLL
-      for (int i = 0; i < kCopies; ++i) {
-        // Where it can be, a thread copies the same chunk of rows that lie equally far apart.
-        int const at = thread_index() + i * kThreads;
-        int const row = kThreads % L::kKvChunks == 0
-                            ? thread_index() / L::kKvChunks + i * (kThreads / L::kKvChunks)
-                            : at / L::kKvChunks;
-        int const chunk = at % L::kKvChunks;
-        int const slot = row & ((1 << kPageShift) - 1), page = shuffle(page_of_lane, row >> kPageShift);
-        bool const inside = first_key + row < item.kv_end;
-        bf16 const* const from = a.kv.layer + page * a.kv.page_stride +
-                                 (int64_t(item.kv_head << kPageShift) + slot) * L::kKvWidth + 8 * chunk;
-        copy_async(keys + chunk_at<L::kKvWidth>(row, chunk), reinterpret_cast<Vec const*>(from), inside);
-        copy_async(keys + L::kMatrix + chunk_at<L::kKvWidth>(row, chunk),
-                   reinterpret_cast<Vec const*>(from + a.kv.values), inside);
-      }
-      if constexpr (kFp8) {
-        int const row = thread_index() % kTileKeys, slot = row & ((1 << kPageShift) - 1);
-        int const page = shuffle(page_of_lane, row >> kPageShift);
-        bf16 const* const from = a.kv.layer + page * a.kv.page_stride + a.kv.multipliers +
-                                 2 * ((item.kv_head << kPageShift) + slot);
-        if (thread_index() < kTileKeys)
-          copy_async(multipliers_of(tile) + row, reinterpret_cast<uint32_t const*>(from),
-                     first_key + row < item.kv_end);
-      }
-      look_up(tile + 1);
-    }
-    copy_commit();
-  };
-  look_up(0);
+// Few rows: the probabilities of all warps, in shared memory, times a warp's dimensions of the values.
+template <int D, bool kFp8, int kDimensions>
+GPU_DEVICE void add_few(Span<kDimensions>& span, Shared<Vec> probabilities, Shared<Vec> values,
+                        int warp_dimension, [[maybe_unused]] Shared<uint32_t> multipliers) {
+  using L = Layout<D, kFp8>;
   GPU_UNROLL
-  for (int i = 0; i < L::kStages - 1; ++i) fetch(i);
+  for (int k = 0; k < kTileKeys / 16; k += 2) {
+    Vec left[2];
+    GPU_UNROLL
+    for (int j = 0; j < 2; ++j) {
+      left[j] =
+          load_matrices<false>(probabilities + chunk_at<kTileKeys>(lane() % 16, 2 * (k + j) ^ lane() / 16));
+      multiply_add(span.total, left[j], kOnes, kOnes);
+    }
+    if constexpr (kFp8) {
+      uint32_t of_values[4];
+      GPU_UNROLL
+      for (int j = 0; j < 4; ++j) of_values[j] = value_multipliers(multipliers, 16 * k + 8 * j);
+      GPU_UNROLL
+      for (int n = 0; n < kDimensions / 16; ++n) {
+        Vec const bytes =
+            load_matrices<true>(values + chunk_at<L::kKvWidth>(16 * k + lane(), warp_dimension / 16 + n));
+        GPU_UNROLL
+        for (int j = 0; j < 2; ++j)
+          add_values(&span.sums[2 * n], left[j], bytes.word[2 * j], bytes.word[2 * j + 1], of_values[2 * j],
+                     of_values[2 * j + 1]);
+      }
+    } else {
+      GPU_UNROLL
+      for (int n = 0; n < kDimensions / 8; ++n) {
+        Vec const right = load_matrices<true>(values + chunk_at<D>(16 * k + lane(), warp_dimension / 8 + n));
+        multiply_add(span.sums[n], left[0], right.word[0], right.word[1]);
+        multiply_add(span.sums[n], left[1], right.word[2], right.word[3]);
+      }
+    }
+  }
+}
 
-  // This lane's two rows, and the positions that they see.
-  int const warp_row = kFew ? 0 : warp() * 16, warp_key = kFew ? warp() * kKeys : 0;
-  int const warp_dimension = kFew ? warp() * kDimensions : 0, in_quad = lane() % 4;
-  bool const has_dimensions = kDimensions * kWarps <= D || warp_dimension < D;
-  int first[2], last[2];
+// What is largest in a row over the keys of all warps. `largest_of`: [warp][row]
+GPU_DEVICE void exchange_largest(float (&top)[2], Shared<float> largest_of) {
+  GPU_UNROLL
+  for (int i = 0; i < 2; ++i)
+    if (lane() % 4 == 0) largest_of.set(warp() * kFewRows + lane() / 4 + 8 * i, top[i]);
+  block_sync();  // what is largest of each warp's keys is there
   GPU_UNROLL
   for (int i = 0; i < 2; ++i) {
-    int const row = warp_row + lane() / 4 + 8 * i;
-    int const position = row < rows ? load(a.positions + item.first_token + row / group) : -1;
-    last[i] = position < item.kv_end ? position : item.kv_end - 1;
-    first[i] = a.sliding_window > 0 ? position - a.sliding_window + 1 : 0;
+    GPU_UNROLL
+    for (int w = 0; w < kWarps; ++w)
+      top[i] = fmaxf(top[i], largest_of.get(w * kFewRows + lane() / 4 + 8 * i));
   }
+}
 
-  Row<D> const query_row(queries, warp_row + lane() % 16, lane() / 16);
-  float const factor = a.scale * kLog2E;
-  float* const running = a.running + int64_t(block_index()) * kManyRows * D;
-  float sums[kDimensions / 8][4] = {}, total[4] = {};  // total: of the probabilities, twice for each row
-  float largest[2] = {-kInfinity, -kInfinity};         // of scores in powers of two
-  float log[2];                                        // of the spans before
-  int span = 0, end_of_span = span_end(item.kv_begin);
-  for (int tile = 0; tile < tiles; ++tile) {
-    copy_wait<L::kStages - 2>();
-    block_sync();  // the tile is there for all, and nobody reads the stage that is filled next
-    fetch(tile + L::kStages - 1);
-    Shared<Vec> const keys = keys_of(tile), values = keys + L::kMatrix;
-
-    Row<L::kKvWidth> const key_row(keys, warp_key + lane() / 16 * 8 + lane() % 8, lane() / 8 % 2);
-    float scores[kKeys / 8][4] = {};
-    if constexpr (kFp8) {
-      Shared<uint32_t> const multipliers = multipliers_of(tile) + warp_key + lane() / 4;
-      GPU_UNROLL
-      for (int k = 0; k < D / 32; ++k) {
-        Vec const left[2] = {load_matrices<false>(query_row[4 * k]),
-                             load_matrices<false>(query_row[4 * k + 2])};
-        GPU_UNROLL
-        for (int n = 0; n < kKeys / 16; ++n) {
-          Vec const bytes = load_matrices<false>(key_row[2 * k] + 16 * n * L::kKvChunks);
-          GPU_UNROLL
-          for (int half = 0; half < 2; ++half) {
-            uint32_t const both = multipliers.get(16 * n + 8 * half), of_key = pick_bytes(both, both, 0x1010);
-            GPU_UNROLL
-            for (int j = 0; j < 2; ++j) {
-              PairOfWords const right = widen_e4m3(bytes.word[2 * half + j], of_key, of_key);
-              multiply_add(scores[2 * n + half], left[j], right.even, right.odd);
-            }
-          }
-        }
-      }
-    } else {
-      GPU_UNROLL
-      for (int k = 0; k < D / 16; ++k) {
-        Vec const left = load_matrices<false>(query_row[2 * k]);
-        GPU_UNROLL
-        for (int n = 0; n < kKeys / 16; ++n) {
-          Vec const right = load_matrices<false>(key_row[2 * k] + 16 * n * L::kKvChunks);
-          multiply_add(scores[2 * n], left, right.word[0], right.word[1]);
-          multiply_add(scores[2 * n + 1], left, right.word[2], right.word[3]);
-        }
-      }
-    }
-
-    int const first_key = item.kv_begin + tile * kTileKeys, base = first_key + warp_key;
-    float top[2];
+// The probabilities of this warp's keys for all warps.
+template <int kKeys>
+GPU_DEVICE void share_probabilities(uint32_t const (&pairs)[kKeys / 8][2], Shared<Vec> probabilities,
+                                    int warp_key) {
+  GPU_UNROLL
+  for (int n = 0; n < kKeys / 8; ++n) {
     GPU_UNROLL
     for (int i = 0; i < 2; ++i) {
-      bool const all_seen = base >= first[i] && base + kKeys - 1 <= last[i];
-      top[i] = -kInfinity;
-      GPU_UNROLL
-      for (int n = 0; n < kKeys / 8; ++n) {
-        GPU_UNROLL
-        for (int j = 0; j < 2; ++j) {
-          int const position = base + 8 * n + 2 * in_quad + j;
-          float& score = scores[n][2 * i + j];
-          bool const seen = all_seen || (position >= first[i] && position <= last[i]);
-          score = seen ? multiply_rounded(score, factor) : -kInfinity;
-          top[i] = fmaxf(top[i], score);
-        }
-      }
-      top[i] = fmaxf(top[i], shuffle_xor(top[i], 1));
-      top[i] = fmaxf(top[i], shuffle_xor(top[i], 2));
-      if (kFew && in_quad == 0) largest_of.set(warp() * kFewRows + lane() / 4 + 8 * i, top[i]);
+      Shared<Vec> const at = probabilities + chunk_at<kTileKeys>(lane() / 4 + 8 * i, warp_key / 8 + n);
+      at.template as<uint32_t>().set(lane() % 4, pairs[n][i]);
     }
-    if constexpr (kFew) {
-      block_sync();  // what is largest of each warp's keys is there
-      GPU_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        GPU_UNROLL
-        for (int w = 0; w < kWarps; ++w)
-          top[i] = fmaxf(top[i], largest_of.get(w * kFewRows + lane() / 4 + 8 * i));
-      }
-    }
-    float rescale[2];
+  }
+  block_sync();  // the probabilities of all keys are there
+}
+
+// Where the results of a lane's spans go: on their own, or summed up with those of the spans before, which
+// wait in `running`.
+template <int D, bool kFp8, int kDimensions>
+struct SpanResults {
+  Output<D> output;
+  float* running;  // [rows, D] of this block
+  int rows, first_row, dimension;
+  bool has_dimensions;
+  int spans = 0;      // written so far
+  float log[2] = {};  // of the spans before
+
+  // Normalises a span, writes it, and clears it. `is_last`: of the item.
+  GPU_DEVICE void add(Span<kDimensions>& span, bool is_last) {
+    bool const sums_up = output.item.sums_up;
     GPU_UNROLL
     for (int i = 0; i < 2; ++i) {
-      top[i] = fmaxf(top[i], largest[i]);
-      rescale[i] = relative_exp2(largest[i], top[i]);
-      largest[i] = top[i];
-    }
-    uint32_t pairs[kKeys / 8][2];  // of probabilities
-    GPU_UNROLL
-    for (int n = 0; n < kKeys / 8; ++n) {
-      GPU_UNROLL
-      for (int i = 0; i < 2; ++i)
-        pairs[n][i] =
-            narrow(relative_exp2(scores[n][2 * i], top[i]), relative_exp2(scores[n][2 * i + 1], top[i]));
-    }
-    GPU_UNROLL
-    for (int n = 0; n < kDimensions / 8; ++n) {
-      GPU_UNROLL
-      for (int j = 0; j < 4; ++j) sums[n][j] *= rescale[j / 2];
-    }
-    GPU_UNROLL
-    for (int j = 0; j < 4; ++j) total[j] *= rescale[j / 2];
-
-    // Of the values of keys 2t and 2t + 1 behind `key`.
-    [[maybe_unused]] auto const value_multipliers = [&](int key) {
-      Shared<uint32_t> const at = multipliers_of(tile) + key + 2 * in_quad;
-      return pick_bytes(at.get(0), at.get(1), 0x7632);
-    };
-    if constexpr (kFew) {
-      GPU_UNROLL
-      for (int n = 0; n < kKeys / 8; ++n) {
-        GPU_UNROLL
-        for (int i = 0; i < 2; ++i) {
-          Shared<Vec> const at = probabilities + chunk_at<kTileKeys>(lane() / 4 + 8 * i, warp_key / 8 + n);
-          at.template as<uint32_t>().set(in_quad, pairs[n][i]);
-        }
-      }
-      block_sync();  // the probabilities of all keys are there
-      GPU_UNROLL
-      for (int k = 0; k < kTileKeys / 16 && has_dimensions; k += 2) {
-        Vec left[2];
-        GPU_UNROLL
-        for (int j = 0; j < 2; ++j) {
-          left[j] = load_matrices<false>(probabilities +
-                                         chunk_at<kTileKeys>(lane() % 16, 2 * (k + j) ^ lane() / 16));
-          multiply_add(total, left[j], kOnes, kOnes);
-        }
-        if constexpr (kFp8) {
-          uint32_t of_values[4];
-          GPU_UNROLL
-          for (int j = 0; j < 4; ++j) of_values[j] = value_multipliers(16 * k + 8 * j);
-          GPU_UNROLL
-          for (int n = 0; n < kDimensions / 16; ++n) {
-            Vec const bytes =
-                load_matrices<true>(values + chunk_at<L::kKvWidth>(16 * k + lane(), warp_dimension / 16 + n));
-            GPU_UNROLL
-            for (int j = 0; j < 2; ++j)
-              add_values(&sums[2 * n], left[j], bytes.word[2 * j], bytes.word[2 * j + 1], of_values[2 * j],
-                         of_values[2 * j + 1]);
-          }
-        } else {
-          GPU_UNROLL
-          for (int n = 0; n < kDimensions / 8; ++n) {
-            Vec const right =
-                load_matrices<true>(values + chunk_at<D>(16 * k + lane(), warp_dimension / 8 + n));
-            multiply_add(sums[n], left[0], right.word[0], right.word[1]);
-            multiply_add(sums[n], left[1], right.word[2], right.word[3]);
-          }
-        }
-      }
-    } else {
-      Row<L::kKvWidth> const value_row(values, lane() % 16, lane() / 16);
-      GPU_UNROLL
-      for (int k = 0; k < kTileKeys / 16; ++k) {
-        // The probabilities lie as the left operand wants them.
-        Vec const left{{pairs[2 * k][0], pairs[2 * k][1], pairs[2 * k + 1][0], pairs[2 * k + 1][1]}};
-        multiply_add(total, left, kOnes, kOnes);
-        if constexpr (kFp8) {
-          uint32_t const first_values = value_multipliers(16 * k),
-                         second_values = value_multipliers(16 * k + 8);
-          GPU_UNROLL
-          for (int n = 0; n < kDimensions / 32; ++n) {
-            Vec const bytes = load_matrices<true>(value_row[2 * n] + 16 * k * L::kKvChunks);
-            GPU_UNROLL
-            for (int j = 0; j < 2; ++j)
-              add_values(&sums[4 * n + 2 * j], left, bytes.word[2 * j], bytes.word[2 * j + 1], first_values,
-                         second_values);
-          }
-        } else {
-          GPU_UNROLL
-          for (int n = 0; n < kDimensions / 16; ++n) {
-            Vec const right = load_matrices<true>(value_row[2 * n] + 16 * k * L::kKvChunks);
-            multiply_add(sums[2 * n], left, right.word[0], right.word[1]);
-            multiply_add(sums[2 * n + 1], left, right.word[2], right.word[3]);
-          }
-        }
-      }
-    }
-
-    bool const is_last = tile == tiles - 1;
-    if (!is_last && first_key + kTileKeys < end_of_span) continue;
-    GPU_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      int const row = warp_row + lane() / 4 + 8 * i;
-      float const inverse = total[2 * i] > 0 ? 1 / total[2 * i] : 0;
-      float const log_of_span = total[2 * i] > 0 ? largest[i] + log2_fast(total[2 * i]) : -kInfinity;
-      Sum const sum(span > 0 ? log[i] : -kInfinity, log_of_span);
-      log[i] = item.sums_up ? sum.log : log_of_span;
+      int const row = first_row + 8 * i;
+      float const total = span.total[2 * i], inverse = total > 0 ? 1 / total : 0;
+      float const log_of_span = total > 0 ? span.largest[i] + log2_fast(total) : -kInfinity;
+      Sum const sum(spans > 0 ? log[i] : -kInfinity, log_of_span);
+      log[i] = sums_up ? sum.log : log_of_span;
       GPU_UNROLL
       for (int n = 0; n < kDimensions / 8; ++n) {
         if (row >= rows || !has_dimensions) continue;
-        int const d = warp_dimension + Dimensions<kFp8>::of(n);
-        Float2 const pair = Dimensions<kFp8>::pair(sums, n, i);
+        int const d = dimension + Dimensions<kFp8>::of(n);
+        Float2 const pair = Dimensions<kFp8>::pair(span.sums, n, i);
         Float2* const before = reinterpret_cast<Float2*>(running + row * D + d);
         Float2 x{{multiply_rounded(pair.at[0], inverse), multiply_rounded(pair.at[1], inverse)}};
-        if (item.sums_up && span > 0) x = sum.of(load(before), x);
-        if (item.sums_up && !is_last)
+        if (sums_up && spans > 0) x = sum.of(load(before), x);
+        if (sums_up && !is_last)
           store(before, x);
         else
-          output.write(span, row, d, x, log[i]);
+          output.write(spans, row, d, x, log[i]);
       }
-      GPU_UNROLL
-      for (int n = 0; n < kDimensions / 8; ++n) sums[n][2 * i] = sums[n][2 * i + 1] = 0;
-      total[2 * i] = total[2 * i + 1] = 0;
-      largest[i] = -kInfinity;
+      span.clear(i);
     }
-    ++span;
+    ++spans;
+  }
+};
+
+// One item: its rows against its positions, tile by tile and span by span.
+template <int D, bool kFew, bool kFp8>
+GPU_DEVICE void attend(Attention const& a, AttentionItem const& item) {
+  using L = Layout<D, kFp8>;
+  using S = Shape<D, kFew, kFp8>;
+  int const group = a.query_heads / a.kv.kv_heads, rows = item.tokens * group;
+  Output<D> const output{a, item, group};
+  Shared<Vec> const shared{0}, queries = shared, probabilities = shared + L::kProbabilities;
+  Shared<float> const largest_of = (shared + L::kLargest).template as<float>();
+
+  fetch_queries<D, kFp8, S::kRows>(queries, a.q, rows, [&](int row) { return output.head_of(row); });
+  Ring<D, kFp8> ring{a, item, shared};
+  ring.begin();
+
+  int const warp_row = kFew ? 0 : warp() * 16, warp_key = kFew ? warp() * S::kKeys : 0;
+  int const warp_dimension = kFew ? warp() * S::kDimensions : 0, first_row = warp_row + lane() / 4;
+  bool const has_dimensions = S::kDimensions * kWarps <= D || warp_dimension < D;
+  Seen const seen(a, item, group, first_row);
+  Row<D> const query_row(queries, warp_row + lane() % 16, lane() / 16);
+  float const factor = a.scale * kLog2E;
+  Span<S::kDimensions> span;
+  SpanResults<D, kFp8, S::kDimensions> results{
+      output,        a.running + int64_t(block_index()) * kManyRows * D, rows, first_row, warp_dimension,
+      has_dimensions};
+  int end_of_span = span_end(item.kv_begin);
+  for (int tile = 0; tile < ring.tiles; ++tile) {
+    copy_wait<L::kStages - 2>();
+    block_sync();  // the tile is there for all, and nobody reads the stage that is filled next
+    ring.fetch(tile + L::kStages - 1);
+
+    Row<L::kKvWidth> const key_row(ring.keys(tile), warp_key + lane() / 16 * 8 + lane() % 8, lane() / 8 % 2);
+    int const first_key = item.kv_begin + tile * kTileKeys;
+    float scores[S::kKeys / 8][4] = {}, top[2];
+    score<D, kFp8, S::kKeys>(scores, query_row, key_row, ring.multipliers(tile) + warp_key + lane() / 4);
+    seen.template mask<S::kKeys>(scores, top, first_key + warp_key, factor);
+    if constexpr (kFew) exchange_largest(top, largest_of);
+
+    uint32_t pairs[S::kKeys / 8][2];
+    span.template take<S::kKeys>(scores, top, pairs);
+    if constexpr (kFew) {
+      share_probabilities<S::kKeys>(pairs, probabilities, warp_key);
+      if (has_dimensions)
+        add_few<D, kFp8>(span, probabilities, ring.values(tile), warp_dimension, ring.multipliers(tile));
+    } else {
+      add_many<D, kFp8>(span, pairs, ring.values(tile), ring.multipliers(tile));
+    }
+
+    bool const is_last = tile == ring.tiles - 1;
+    if (!is_last && first_key + kTileKeys < end_of_span) continue;
+    results.add(span, is_last);
     end_of_span = span_end(end_of_span);
   }
 }

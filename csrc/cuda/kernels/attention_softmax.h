@@ -1,0 +1,166 @@
+// attention_softmax.h - the arithmetic between the two products of attention: which keys a row sees, the
+// softmax over a span of positions, and how results of spans are summed up and written.
+#pragma once
+
+#include "cuda/kernels/attention_memory.h"
+
+namespace bunting::cuda {
+
+constexpr float kLog2E = 1.44269504f;
+constexpr float kInfinity = __builtin_inff();
+
+// exp2 of x - largest where the largest may be -infinity, because nothing was seen.
+GPU_DEVICE float relative_exp2(float x, float largest) {
+  return largest == -kInfinity ? 0 : gpu::exp2_fast(x - largest);
+}
+
+// Of this lane's two rows: the positions that they see.
+struct Seen {
+  int first[2], last[2];
+
+  GPU_DEVICE Seen(Attention const& a, AttentionItem const& item, int group, int first_row) {
+    GPU_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      int const row = first_row + 8 * i;
+      int const position =
+          row < item.tokens * group ? gpu::load(a.positions + item.first_token + row / group) : -1;
+      last[i] = position < item.kv_end ? position : item.kv_end - 1;
+      first[i] = a.sliding_window > 0 ? position - a.sliding_window + 1 : 0;
+    }
+  }
+
+  // Scores of keys base .. base + kKeys - 1, times `factor`, or -infinity where they are not seen. `top`:
+  // what is largest in each row.
+  template <int kKeys>
+  GPU_DEVICE void mask(float (&scores)[kKeys / 8][4], float (&top)[2], int base, float factor) const {
+    GPU_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      bool const all_seen = base >= first[i] && base + kKeys - 1 <= last[i];
+      top[i] = -kInfinity;
+      GPU_UNROLL
+      for (int n = 0; n < kKeys / 8; ++n) {
+        GPU_UNROLL
+        for (int j = 0; j < 2; ++j) {
+          int const position = base + 8 * n + 2 * (gpu::lane() % 4) + j;
+          float& score = scores[n][2 * i + j];
+          bool const seen = all_seen || (position >= first[i] && position <= last[i]);
+          score = seen ? gpu::multiply_rounded(score, factor) : -kInfinity;
+          top[i] = fmaxf(top[i], score);
+        }
+      }
+      top[i] = fmaxf(top[i], gpu::shuffle_xor(top[i], 1));
+      top[i] = fmaxf(top[i], gpu::shuffle_xor(top[i], 2));
+    }
+  }
+};
+
+// What a lane has of the span that is being computed, for its two rows: sums over the keys so far of
+// probability times value, by kDimensions / 8 pairs of dimensions, and of the probabilities, each relative to
+// what was largest of the scores.
+template <int kDimensions>
+struct Span {
+  float sums[kDimensions / 8][4] = {};
+  float total[4] = {};                          // of the probabilities, twice for each row
+  float largest[2] = {-kInfinity, -kInfinity};  // of scores in powers of two
+
+  // Scores become probabilities, in pairs of bf16, and what was summed up before relative to the new largest
+  // score.
+  template <int kKeys>
+  GPU_DEVICE void take(float const (&scores)[kKeys / 8][4], float (&top)[2],
+                       uint32_t (&pairs)[kKeys / 8][2]) {
+    float rescale[2];
+    GPU_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      top[i] = fmaxf(top[i], largest[i]);
+      rescale[i] = relative_exp2(largest[i], top[i]);
+      largest[i] = top[i];
+    }
+    GPU_UNROLL
+    for (int n = 0; n < kKeys / 8; ++n) {
+      GPU_UNROLL
+      for (int i = 0; i < 2; ++i)
+        pairs[n][i] =
+            gpu::narrow(relative_exp2(scores[n][2 * i], top[i]), relative_exp2(scores[n][2 * i + 1], top[i]));
+    }
+    GPU_UNROLL
+    for (int n = 0; n < kDimensions / 8; ++n) {
+      GPU_UNROLL
+      for (int j = 0; j < 4; ++j) sums[n][j] *= rescale[j / 2];
+    }
+    GPU_UNROLL
+    for (int j = 0; j < 4; ++j) total[j] *= rescale[j / 2];
+  }
+
+  // For the next span.
+  GPU_DEVICE void clear(int i) {
+    GPU_UNROLL
+    for (int n = 0; n < kDimensions / 8; ++n) sums[n][2 * i] = sums[n][2 * i + 1] = 0;
+    total[2 * i] = total[2 * i + 1] = 0;
+    largest[i] = -kInfinity;
+  }
+};
+
+// Pairs n = 0, 1, .. of neighbouring dimensions that a lane has of the sums: which, and where. In bf16
+// sums[n] has one pair of each of two rows; in e4m3 sums[2c] and sums[2c + 1] have two.
+template <bool kFp8>
+struct Dimensions {
+  GPU_DEVICE static int of(int n) {
+    return kFp8 ? n / 2 * 16 + gpu::lane() % 4 * 4 + n % 2 * 2 : 8 * n + gpu::lane() % 4 * 2;
+  }
+  GPU_DEVICE static Float2 pair(float const (*sums)[4], int n, int row) {
+    if constexpr (kFp8)
+      return {{sums[n / 2 * 2][2 * row + n % 2], sums[n / 2 * 2 + 1][2 * row + n % 2]}};
+    else
+      return {{sums[n][2 * row], sums[n][2 * row + 1]}};
+  }
+};
+
+// Where the results of an item's row go.
+template <int D>
+struct Output {
+  Attention const& a;
+  AttentionItem const& item;
+  int group;
+
+  GPU_DEVICE int64_t head_of(int row) const {
+    return int64_t(item.first_token + row / group) * a.query_heads + item.kv_head * group + row % group;
+  }
+  // Dimensions d and d + 1 of a row, d even. `span`: of the item, if it does not sum up its spans.
+  GPU_DEVICE void write(int span, int row, int d, Float2 x, float log) const {
+    if (item.partial < 0) {
+      gpu::store(reinterpret_cast<uint32_t*>(a.out + head_of(row) * D + d), gpu::narrow(x.at[0], x.at[1]));
+      return;
+    }
+    int64_t const partial = item.partial + (item.sums_up ? 0 : span * item.tokens * group) + row;
+    gpu::store(reinterpret_cast<Float2*>(a.partial_out + partial * D + d), x);
+    if (d == 0) gpu::store(a.partial_log + partial, log);
+  }
+};
+
+// How results of some positions and of those that follow make one: each is normalised, and `log` is the log2
+// of what it was divided by, -infinity if nothing was seen, which adds nothing.
+struct Sum {
+  float before = 1, after = 0, inverse = 1, log;
+
+  GPU_DEVICE Sum(float log_before, float log_after) {
+    log = log_before;
+    if (log_after == -kInfinity) return;
+    if (log_before == -kInfinity) {
+      before = 0;
+      after = 1;
+      log = log_after;
+      return;
+    }
+    float const top = fmaxf(log_before, log_after);
+    before = gpu::exp2_fast(log_before - top);
+    after = gpu::exp2_fast(log_after - top);
+    inverse = 1 / (before + after);
+    log = top + gpu::log2_fast(before + after);
+  }
+  GPU_DEVICE float of(float x, float y) const {
+    return gpu::multiply_rounded(gpu::multiply_rounded(before, x) + gpu::multiply_rounded(after, y), inverse);
+  }
+  GPU_DEVICE Float2 of(Float2 x, Float2 y) const { return {{of(x.at[0], y.at[0]), of(x.at[1], y.at[1])}}; }
+};
+
+}  // namespace bunting::cuda
