@@ -38,7 +38,6 @@ const queues: fc.Arbitrary<QueuePolicy> = fc.oneof(
   fc.constantFrom(1, 3, 10).map(priorityGroups),
   fc.record({
     kind: fc.constant("lanes" as const),
-    groups: fc.constantFrom(1, 3),
     credits: fc.constantFrom<readonly [number, number, number]>([8, 4, 1], [1, 1, 1]),
     tenantSlack: fc.constantFrom(1, 16, 1024),
   }),
@@ -73,6 +72,7 @@ const settings: fc.Arbitrary<Setting> = fc.record({
     watermark: fc.constantFrom(0, 0.1),
     headroom: fc.boolean(),
     cache: fc.boolean(),
+    keepsWanted: fc.boolean(),
     prefixPending: fc.boolean(),
     overtakes: fc.boolean(),
     backOff: fc.boolean(),

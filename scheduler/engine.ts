@@ -1,12 +1,13 @@
 import type { Clock } from "./clock.ts";
 import { assert, type Finish, type Sampled, type SequenceSpec, type StepResult } from "./core.ts";
-import { type EngineCosts, shapeOf } from "./cost/cost-model.ts";
+import { type EngineCosts, promptMs, shapeOf } from "./cost/cost-model.ts";
 import { unknownCost } from "./cost/linear.ts";
 import type { Device } from "./device.ts";
 import { type EngineOptions, type EngineSettings, resolveOptions } from "./engine-options.ts";
 import { checkPageCounts } from "./integrity.ts";
 import { Journal } from "./journal.ts";
 import { lengthLimit, refusal } from "./local/admission.ts";
+import { ColdGate } from "./local/cold-gate.ts";
 import { Residency } from "./local/residency.ts";
 import type { Sequence } from "./local/sequence.ts";
 import { orderOf, WaitQueue } from "./local/wait-queue.ts";
@@ -54,8 +55,12 @@ export class Engine {
     const options = resolveOptions(settings, spec);
     const { queue: order, ageingMs, admission } = options;
     const epoch = options.notices ? options.epoch : null;
-    const residency = new Residency(spec.pages, spec.pageTokens, admission.cache, epoch);
-    const queue = new WaitQueue(orderOf(order, ageingMs, (sequence) => residency.lookUp(sequence)));
+    const residency = new Residency(spec.pages, spec.pageTokens, admission, epoch);
+    const gate = new ColdGate({
+      computeMs: (tokens, context) => promptMs(costs, tokens, context),
+      displaces: (sequence) => residency.displaces(sequence),
+    });
+    const queue = new WaitQueue(orderOf(order, ageingMs, gate), residency);
     const journal = new Journal(options.trace);
     const roster = new Roster({ clock, residency, queue, journal, backOff: admission.backOff });
     this.#device = device;

@@ -9,7 +9,7 @@ export function ours(tbtMs: number | null = null): ServedPolicy {
   return {
     name: "ours",
     placement: { kind: "e2" },
-    queue: { kind: "lanes", groups: 10, credits: [8, 4, 1], tenantSlack: 4096 },
+    queue: { kind: "lanes", credits: [8, 4, 1], tenantSlack: 4096 },
     batch: {
       kind: "target",
       tbtMs,
@@ -23,6 +23,7 @@ export function ours(tbtMs: number | null = null): ServedPolicy {
       watermark: 0.01,
       headroom: true,
       cache: true,
+      keepsWanted: true,
       prefixPending: true,
       overtakes: true,
       backOff: true,

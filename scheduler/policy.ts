@@ -19,10 +19,10 @@ export interface PlacementBaseline {
 /** Which waiting sequence is next: by ours (local/lanes.ts), or in the order of a baseline. */
 export type QueuePolicy = LanesPolicy | QueueBaseline;
 
-/** One lane per objective, by credits of tokens; in a lane the tenant that has used least, and then Preble's priority groups. */
+/** One lane per objective, by credits of tokens; in a lane the tenant that has used least, and of its sequences the one
+ *  with the highest response ratio. */
 export interface LanesPolicy {
   readonly kind: "lanes";
-  readonly groups: number;
   /** Credits of latency, gang and throughput. */
   readonly credits: readonly [number, number, number];
   /** Tokens that a tenant may have used less or more than others, when it begins to wait. */
@@ -75,6 +75,8 @@ export interface AdmissionPolicy {
   readonly headroom: boolean;
   /** Whether prefixes are cached at all. */
   readonly cache: boolean;
+  /** Whether what is cached and somebody waits to read is evicted last; else recency alone decides. */
+  readonly keepsWanted: boolean;
   /** Whether a sequence waits for another that computes the same prefix now. */
   readonly prefixPending: boolean;
   /** Whether a new prompt goes before an unfinished one that has at least twice as much left, or is of a later lane. */

@@ -38,16 +38,16 @@ test("equal beginnings are computed once: the others wait a step, and copy the p
   const trace = traceOf({ engine: { batch: staticBudget(512) } }, [
     sequenceSpec(tokensFrom(0, 300), 4),
     sequenceSpec(tokensFrom(0, 300), 2),
-    sequenceSpec([...tokensFrom(0, 200), 1, 2, 3], 2),
+    sequenceSpec([...tokensFrom(0, 200), ...tokensFrom(700, 110)], 2),
     sequenceSpec(tokensFrom(500, 90), 2),
   ]);
   expect(trace).toMatchInlineSnapshot(`
     "
         t_ms  step  decode prompt  pages    chunks                            notes
-        0.00     1       0    390  25/64    A[0..300) D[0..90)                B waits for A, C waits for A, A first 13.80, D first 13.80
-       13.80     2       2     15  27/64    A+1 D+1 B[288..300) C[200..203)   B cached 288, C cached 200, D length, B first 20.14, C first 20.14
-       20.14     3       3      0  21/64    A+1 B+1 C+1                       B length, C length
-       26.20     4       1      0  19/64    A+1                               A length
+        0.00     1       0    390  25/64    D[0..90) A[0..300)                B waits for A, C waits for A, D first 13.80, A first 13.80
+       13.80     2       2    122  34/64    A+1 D+1 B[288..300) C[200..310)   B cached 288, C cached 200, D length, B first 22.28, C first 22.28
+       22.28     3       3      0  28/64    A+1 B+1 C+1                       B length, C length
+       28.34     4       1      0  19/64    A+1                               A length
     "
   `);
 });

@@ -1,6 +1,6 @@
-import { PriorityGroups } from "../local/priority-groups.ts";
 import type { Policy, QueueBaseline, StepBaseline } from "../policy.ts";
 import { prebleE2 } from "./preble-placement.ts";
+import { PriorityGroups } from "./priority-groups.ts";
 import { staticBudget, staticPass } from "./static-budget.ts";
 import { cached, decodesAlone, wholePrompts } from "./vllm.ts";
 

@@ -15,6 +15,7 @@ export const uncached: AdmissionPolicy = {
   watermark: 0.01,
   headroom: false,
   cache: false,
+  keepsWanted: false,
   prefixPending: false,
   overtakes: false,
   backOff: false,

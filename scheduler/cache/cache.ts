@@ -4,6 +4,7 @@ import { part } from "../part.ts";
 import { EvictionOrder } from "./eviction-order.ts";
 import type { PagePool } from "./page-pool.ts";
 import { attach, createRoot, descend, detach, type Place, type Span, split } from "./radix-tree.ts";
+import { advanceReaders, moveReader, type Reader, recedeReaders, splitReaders } from "./reader.ts";
 
 /** A pin on the path from the root to `span`. Only the cache makes, moves and ends leases. */
 export interface Lease {
@@ -48,16 +49,21 @@ export class Cache {
   readonly #pool: PagePool;
   readonly #observer: CacheObserver | null;
   readonly #roots = new Map<string, Span>();
-  readonly #order = new EvictionOrder();
-  /** Pages listed by spans, and by spans with leases. */
+  /** Whether what somebody waits to read is evicted last; else only recency decides. */
+  readonly keepsWanted: boolean;
+  /** Spans without leases: those that nobody waits for, and those with readers. */
+  readonly #idle = new EvictionOrder();
+  readonly #wanted = new EvictionOrder();
+  /** Pages listed by spans, by spans with leases, and by spans in `#wanted`. */
   #pagesHeld = 0;
   #pagesLeased = 0;
+  #pagesWanted = 0;
   #pagesEvictedTotal = 0;
-  #version = 0;
 
-  constructor(pool: PagePool, observer: CacheObserver | null = null) {
+  constructor(pool: PagePool, observer: CacheObserver | null = null, keepsWanted = true) {
     this.#pool = pool;
     this.#observer = observer;
+    this.keepsWanted = keepsWanted;
   }
 
   /** Whether somebody is told what comes and goes, and pages are hashed for it. */
@@ -79,34 +85,58 @@ export class Cache {
     return this.#pagesEvictedTotal;
   }
 
-  /** Changes whenever the answer of `match` may have changed. */
-  get version(): number {
-    return this.#version;
+  /** Of those, pages that readers wait for. */
+  get pagesWanted(): number {
+    return this.#pagesWanted;
   }
 
   /** Looks up the longest cached prefix of tokens [0, limit). Changes nothing, not even the eviction order. */
   match(tokens: Int32Array, limit: number, key: string): Match {
     const place = this.#find(tokens, limit, key);
     if (place === null) return { tokens: 0, pagesPinned: 0 };
-    const { pageTokens } = this.#pool;
-    const deepest = listingSpan(place, pageTokens);
-    let pagesPinned = 0;
-    for (let span: Span | null = deepest; span !== null && span.leases === 0; span = span.parent) {
-      const pages = Math.ceil(place.depth / pageTokens) - Math.floor(span.start / pageTokens);
-      pagesPinned += Math.min(pages, span.pages.length);
+    return { tokens: place.depth, pagesPinned: this.#pinnable(place) };
+  }
+
+  /** Looks up the reader's prompt, and keeps its match up to date from now on. What it is going to read counts as used
+   *  now, and may be evicted last. */
+  follow(reader: Reader): void {
+    assert(reader.span === null, "a reader is followed once");
+    const { span, depth } = descend(this.#rootOf(reader.key), reader.tokens, reader.limit);
+    moveReader(reader, span, depth);
+    for (let at: Span | null = span; at !== null; at = at.parent) {
+      at.readers += 1;
+      if (!this.keepsWanted) continue;
+      this.#unlist(at);
+      this.#list(at);
     }
-    return { tokens: place.depth, pagesPinned };
+  }
+
+  /** The reader waits no longer. */
+  unfollow(reader: Reader): void {
+    assert(reader.span !== null, "the reader is followed");
+    let root = reader.span;
+    for (let span: Span | null = root; span !== null; span = span.parent) {
+      span.readers -= 1;
+      if (span.readers === 0 && span.order === this.#wanted) {
+        this.#unlist(span);
+        this.#list(span);
+      }
+      root = span;
+    }
+    moveReader(reader, null, reader.depth);
+    this.#forget(root, reader.key);
+  }
+
+  /** As `match` tells: pages that can be evicted now, and no longer once the reader's match is leased. */
+  pagesPinnedBy({ span, depth }: Reader): number {
+    assert(span !== null, "the reader is followed");
+    return this.#pinnable({ span, depth });
   }
 
   /** Pins the longest cached prefix of tokens [0, limit) that is whole pages. May split a span. */
   lease(tokens: Int32Array, limit: number, key: string): Lease {
     const { pageTokens } = this.#pool;
-    let root = this.#roots.get(key);
-    if (root === undefined) {
-      root = createRoot();
-      this.#roots.set(key, root);
-    }
-    let place = descend(root, tokens, limit);
+    let place = descend(this.#rootOf(key), tokens, limit);
     const whole = place.depth - (place.depth % pageTokens);
     if (whole < place.depth) place = { span: spanAt(place.span, whole), depth: whole };
     const span = this.#cutAt(place);
@@ -138,18 +168,17 @@ export class Cache {
 
   /** Ends a lease. Its spans are the most recently used ones now, unless others still pin them. */
   release(lease: Lease): void {
-    this.#version += 1;
     let root = lease.span;
     for (let span: Span | null = lease.span; span !== null; span = span.parent) {
       assert(span.leases > 0, "a lease is released once");
       span.leases -= 1;
       if (span.leases === 0 && span.parent !== null) {
         this.#pagesLeased -= span.pages.length;
-        this.#order.append(span);
+        this.#list(span);
       }
       root = span;
     }
-    if (root.leases === 0 && root.isLeaf) this.#roots.delete(lease.key);
+    this.#forget(root, lease.key);
   }
 
   /** Ends a lease on tokens that may be computed wrong: frees the spans of its path that nobody else pins or
@@ -180,12 +209,12 @@ export class Cache {
     this.release(this.#extend(lease, tokens, end, pages));
   }
 
-  /** Frees at least `pages` pages if so many can be evicted: least recently used leaves first, their tail
-   *  pages first. Returns how many it freed. */
+  /** Frees at least `pages` pages if so many can be evicted: leaves that nobody waits for first, of those the least
+   *  recently used, their tail pages first. Returns how many it freed. */
   evict(pages: number): number {
     const freeBefore = this.#pool.pagesFree;
     while (this.#pool.pagesFree - freeBefore < pages) {
-      const leaf = this.#order.oldest;
+      const leaf = this.#idle.oldest ?? this.#wanted.oldest;
       if (leaf === null) break;
       this.#shorten(leaf, pages - (this.#pool.pagesFree - freeBefore));
     }
@@ -206,8 +235,50 @@ export class Cache {
   }
 
   /** Spans in the order in which they would be evicted, stems after their branches. */
-  evictionOrder(): Iterable<Span> {
-    return this.#order;
+  *evictionOrder(): Generator<Span> {
+    yield* this.#idle;
+    yield* this.#wanted;
+  }
+
+  #rootOf(key: string): Span {
+    let root = this.#roots.get(key);
+    if (root === undefined) {
+      root = createRoot();
+      this.#roots.set(key, root);
+    }
+    return root;
+  }
+
+  #forget(root: Span, key: string): void {
+    if (root.leases === 0 && root.readers === 0 && root.isLeaf) this.#roots.delete(key);
+  }
+
+  /** Puts a span without leases at the newest end of the order that it belongs to. */
+  #list(span: Span): void {
+    if (span.leases > 0 || span.parent === null) return;
+    const isWanted = this.keepsWanted && span.readers > 0;
+    if (isWanted) this.#pagesWanted += span.pages.length;
+    (isWanted ? this.#wanted : this.#idle).append(span);
+  }
+
+  #unlist(span: Span): void {
+    if (span.order === this.#wanted) this.#pagesWanted -= span.pages.length;
+    span.order?.remove(span);
+  }
+
+  /** Pages without leases of the path that ends with the page at `place`. */
+  #pinnable(place: Place): number {
+    const { pageTokens } = this.#pool;
+    let pages = 0;
+    for (
+      let span: Span | null = listingSpan(place, pageTokens);
+      span !== null && span.leases === 0;
+      span = span.parent
+    ) {
+      const needed = Math.ceil(place.depth / pageTokens) - Math.floor(span.start / pageTokens);
+      pages += Math.min(needed, span.pages.length);
+    }
+    return pages;
   }
 
   #find(tokens: Int32Array, limit: number, key: string): Place | null {
@@ -218,19 +289,25 @@ export class Cache {
   /** The span that ends at the place; splits the one there if it goes on. Whoever asks pins it at once. */
   #cutAt({ span, depth }: Place): Span {
     if (depth === span.end) return span;
-    this.#version += 1;
     const upper = split(span, depth, this.#pool.pageTokens);
-    if (upper.leases === 0) this.#order.append(upper);
+    splitReaders(upper, span);
+    if (span.order === this.#wanted) {
+      this.#pagesWanted -= upper.pages.length;
+      if (span.readers === 0) {
+        this.#unlist(span);
+        this.#list(span);
+      }
+    }
+    this.#list(upper);
     return upper;
   }
 
   /** Pins the spans from `deepest` upward, short of `above`. */
   #pin(deepest: Span, above: Span | null): void {
-    this.#version += 1;
     for (let span: Span | null = deepest; span !== above && span !== null; span = span.parent) {
       if (span.leases === 0 && span.parent !== null) {
         this.#pagesLeased += span.pages.length;
-        this.#order.remove(span);
+        this.#unlist(span);
       }
       span.leases += 1;
     }
@@ -265,7 +342,8 @@ export class Cache {
         : hashPages(tokens, firstNew, Math.floor(end / pageTokens), pageTokens, hashAt(stem, key));
     const leaf = attach(stem, tokens.slice(place.depth, end), leafPages, hashes);
     this.#pagesHeld += leafPages.length;
-    this.#order.append(leaf);
+    advanceReaders(leaf);
+    this.#list(leaf);
     this.#observer?.inserted(leaf);
     return leaf;
   }
@@ -288,7 +366,6 @@ export class Cache {
    *  that loses its last branch goes back to its last whole page. */
   #shorten(leaf: Span, pages: number): void {
     assert(leaf.leases === 0 && leaf.isLeaf, "only leaves without leases are evicted");
-    this.#version += 1;
     this.#dropPages(leaf, Math.min(pages, leaf.pages.length));
     this.#cutToPages(leaf);
   }
@@ -301,22 +378,19 @@ export class Cache {
     const end = (first + leaf.pages.length) * pageTokens;
     const wholeEnd = Math.floor(Math.min(leaf.end, Math.max(end, leaf.start)) / pageTokens);
     this.#observer?.evicting(leaf, wholeEnd);
+    recedeReaders(leaf, end);
     if (end > leaf.start) {
       leaf.hashes = part(leaf.hashes, 0, wholeEnd - first);
       leaf.tokens = part(leaf.tokens, 0, Math.min(leaf.tokens.length, end - leaf.start));
       return;
     }
     const parent = leaf.parent!;
-    this.#order.remove(leaf);
+    this.#unlist(leaf);
     detach(leaf);
     if (!parent.isLeaf) return;
     if (parent.parent !== null) {
       if (parent.leases === 0) this.#cutToPages(parent);
-    } else if (parent.leases === 0) this.#forget(parent);
-  }
-
-  #forget(root: Span): void {
-    for (const [key, other] of this.#roots) if (other === root) this.#roots.delete(key);
+    } else for (const [key, root] of this.#roots) if (root === parent) this.#forget(root, key);
   }
 
   /** Releases the last `count` pages of a span. */
@@ -324,6 +398,7 @@ export class Cache {
     for (const page of span.pages.splice(span.pages.length - count, count)) this.#pool.release(page);
     this.#pagesHeld -= count;
     if (span.leases > 0) this.#pagesLeased -= count;
+    if (span.order === this.#wanted) this.#pagesWanted -= count;
   }
 }
 

@@ -18,10 +18,8 @@ export class EvictionOrder {
   }
 
   append(span: Span): void {
-    assert(
-      span.older === null && span.newer === null && this.#newest !== span,
-      "a span is in the order once",
-    );
+    assert(span.order === null, "a span is in one order, once");
+    span.order = this;
     span.older = this.#newest;
     if (this.#newest === null) this.#oldest = span;
     else this.#newest.newer = span;
@@ -29,10 +27,10 @@ export class EvictionOrder {
   }
 
   remove(span: Span): void {
-    if (span.older === null) {
-      assert(this.#oldest === span, "the span is in the order");
-      this.#oldest = span.newer;
-    } else span.older.newer = span.newer;
+    assert(span.order === this, "the span is in the order");
+    span.order = null;
+    if (span.older === null) this.#oldest = span.newer;
+    else span.older.newer = span.newer;
     if (span.newer === null) this.#newest = span.older;
     else span.newer.older = span.older;
     span.older = null;

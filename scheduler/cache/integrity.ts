@@ -22,21 +22,26 @@ export function checkCache(
 
   let pagesHeld = 0;
   let pagesLeased = 0;
+  let pagesWanted = 0;
   const leaseCounts = countLeases(leases);
   const evictable = new Set<Span>();
   for (const { span } of cache.spans()) {
     checkShape(span, pool.pageTokens, cache.isObserved);
+    checkReaders(span);
     span.pages.forEach(count);
     pagesHeld += span.pages.length;
     if (span.leases > 0) pagesLeased += span.pages.length;
+    else if (span.readers > 0 && cache.keepsWanted) pagesWanted += span.pages.length;
     assert(span.leases === (leaseCounts.get(span) ?? 0), "a span counts the leases that pass through it");
     leaseCounts.delete(span);
-    if (span.parent === null) assert(span.leases > 0 || !span.isLeaf, "an empty tree is forgotten");
+    if (span.parent === null)
+      assert(span.leases > 0 || span.readers > 0 || !span.isLeaf, "an empty tree is forgotten");
     else if (span.leases === 0) evictable.add(span);
   }
   assert(leaseCounts.size === 0, "leases pin spans of the tree");
   assert(cache.pagesHeld === pagesHeld, "the cache counts its pages");
   assert(cache.pagesEvictable === pagesHeld - pagesLeased, "the cache counts its leased pages");
+  assert(cache.pagesWanted === pagesWanted, "the cache counts the pages that somebody waits for");
   checkOrder(cache, evictable);
 
   for (const page of owned) count(page);
@@ -68,8 +73,34 @@ function checkShape(span: Span, pageTokens: number, isHashed: boolean): void {
   assert(span.parent.children.get(span.tokens[0]!) === span, "a parent finds its child");
 }
 
+/** Its readers are counted, and each is where the tree agrees with it no further. */
+function checkReaders(span: Span): void {
+  let readers = span.ending?.size ?? 0;
+  for (const child of span.children.values()) readers += child.readers;
+  assert(span.readers === readers, "a span counts the readers that pass through it");
+  for (const { tokens, limit, depth, span: at } of span.ending ?? []) {
+    assert(at === span && depth <= Math.min(limit, span.end), "a reader knows the span where its match ends");
+    assert(depth > span.start || span.parent === null, "a match ends inside of a span, or at its end");
+    for (let i = span.start; i < depth; i++) {
+      assert(tokens[i] === span.tokens[i - span.start], "a reader's match is what it reads");
+    }
+    if (depth === limit) continue;
+    const goesOn =
+      depth < span.end
+        ? tokens[depth] === span.tokens[depth - span.start]
+        : span.children.has(tokens[depth]!);
+    assert(!goesOn, "a reader's match is the longest");
+  }
+}
+
 function checkOrder(cache: Cache, evictable: Set<Span>): void {
+  let isWanted = false;
   for (const span of cache.evictionOrder()) {
+    assert(
+      !isWanted || !cache.keepsWanted || span.readers > 0,
+      "what nobody waits for is evicted before what somebody does",
+    );
+    isWanted ||= span.readers > 0;
     assert(evictable.delete(span), "only spans without leases are in the eviction order, once");
     for (const child of span.children.values())
       assert(!evictable.has(child), "children are evicted before parents");

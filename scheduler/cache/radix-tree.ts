@@ -1,5 +1,7 @@
 import { assert, type PageId, type TokenId } from "../core.ts";
 import { part } from "../part.ts";
+import type { EvictionOrder } from "./eviction-order.ts";
+import type { Reader } from "./reader.ts";
 
 /**
  * A node of the radix tree: tokens [start, end) of every sequence that passes through it, and pages.
@@ -31,7 +33,11 @@ export class Span {
   readonly children = new Map<TokenId, Span>();
   /** Leases that end here or below. While there is one, the span is neither evicted nor shortened. */
   leases = 0;
-  /** Neighbours in the eviction order; null at its ends, and outside of it. */
+  /** Readers whose match ends here or below; and those whose match ends here, null for none. */
+  readers = 0;
+  ending: Set<Reader> | null = null;
+  /** The order in which it may be evicted; null: it may not. Its neighbours there; null at its ends, and outside. */
+  order: EvictionOrder | null = null;
   older: Span | null = null;
   newer: Span | null = null;
 
@@ -81,7 +87,7 @@ export function descend(from: Span, tokens: Int32Array, limit: number): Place {
 }
 
 /** How many of tokens [from, limit) agree with `others` from its beginning. */
-function commonLength(tokens: Int32Array, from: number, limit: number, others: Int32Array): number {
+export function commonLength(tokens: Int32Array, from: number, limit: number, others: Int32Array): number {
   const most = Math.min(limit - from, others.length);
   let count = 0;
   while (count < most && tokens[from + count] === others[count]) count += 1;

@@ -99,7 +99,7 @@ export function admitNext(state: AdmissionState): Admission {
     if (sequence === null) return { kind: queue.hasPassed ? "blocked" : "none" };
     if (running.length >= admission.sequencesMax) return { kind: "blocked" };
 
-    const cachedTokens = residency.lookUp(sequence);
+    const { cachedTokens } = sequence;
     const left = sequence.length - cachedTokens;
     if (overtaking !== null && !mayOvertake(sequence, left, overtaking)) return { kind: "none" };
     const shared = admission.prefixPending

@@ -1,13 +1,14 @@
 import { assert } from "../core.ts";
 import type { LanesPolicy } from "../policy.ts";
 import { ArrivalList } from "./arrival-list.ts";
-import { PriorityGroups } from "./priority-groups.ts";
+import type { ColdGate } from "./cold-gate.ts";
+import { FirstCome } from "./first-come.ts";
 import type { QueueOrder } from "./queue-order.ts";
+import { Ranks } from "./ranks.ts";
+import { ResponseRatio } from "./response-ratio.ts";
 import type { Sequence } from "./sequence.ts";
 import { Tenants } from "./tenants.ts";
 
-/** Of so many sequences that are taken, one is the oldest of those that have waited too long. */
-const AGED_EVERY = 4;
 const GANG = 1;
 
 interface Lane {
@@ -24,33 +25,31 @@ interface Lane {
  * and the same amount is handed out to the waiting lanes by weight. The lane with most credit is next, ties to the
  * first. Credit is not saved up: a lane that was empty begins with none, or with its debt.
  *
- * In a lane the tenant that has used least is next (tenants.ts), and a tenant's sequences are in Preble's groups; but gangs, whose
- * members arrive together, are first come, first served, so that one is finished before the next begins.
+ * In a lane the tenant that has used least is next (tenants.ts), and of a tenant's sequences, by priority (ranks.ts), the one with the
+ * highest response ratio (response-ratio.ts); but gangs, whose members arrive together, are first come, first served, so that one is finished
+ * before the next begins.
  *
- * Whoever has waited longer than its lane allows is aged. Of every four that are taken one is the oldest of the aged,
- * so that nobody waits for more than four turns for each that came before; the other three quarters keep the order that
- * saves most, also under a load that makes everybody wait too long. It is four of all, not of a step's: a step admits
- * one prompt or none where prompts are long.
+ * Nobody starves: lanes have their shares, tenants are kept even, and in a tenant a wait makes up for any cost. A sequence that
+ * has waited longer than its lane allows is aged: admission then lets nobody pass it for want of room.
  */
 export class Lanes implements QueueOrder {
   readonly hasLanes = true;
   readonly #lanes: readonly Lane[];
   readonly #ageingMs: readonly [number, number, number];
-  /** How many were taken since the last one that was aged, as far as it matters. */
-  #others = AGED_EVERY - 1;
-  /** Whom `peek` returned because it is aged. */
-  #aged: Sequence | null = null;
+  readonly #gate: ColdGate;
+  /** When `peek` looked. */
+  #nowMs = 0;
 
-  constructor(
-    policy: LanesPolicy,
-    ageingMs: readonly [number, number, number],
-    lookUp: (sequence: Sequence) => number,
-  ) {
+  constructor(policy: LanesPolicy, ageingMs: readonly [number, number, number], gate: ColdGate) {
     this.#ageingMs = ageingMs;
-    const groups = (): PriorityGroups => new PriorityGroups(policy.groups, lookUp);
+    this.#gate = gate;
+    const byRatio = (): QueueOrder => new ResponseRatio(gate);
+    const byArrival = (): QueueOrder => new FirstCome();
     this.#lanes = policy.credits.map((weight, lane): Lane => {
       assert(weight > 0, "every lane has a share");
-      const tenants = new Tenants(policy.tenantSlack, lane === GANG ? undefined : groups);
+      const orderOf = lane === GANG ? byArrival : byRatio;
+      const ranks = (): Ranks => new Ranks(orderOf, (sequence, nowMs) => this.isAged(sequence, nowMs));
+      const tenants = new Tenants(policy.tenantSlack, ranks, lane === GANG ? null : gate);
       return { weight, tenants, arrivals: new ArrivalList(), credit: 0 };
     });
   }
@@ -77,35 +76,25 @@ export class Lanes implements QueueOrder {
     return true;
   }
 
+  matched(sequence: Sequence): void {
+    this.#lanes[sequence.lane]!.tenants.matched(sequence);
+  }
+
   peek(nowMs: number, passed: number): Sequence | null {
-    this.#aged = this.#others === AGED_EVERY - 1 ? this.#oldestAged(nowMs, passed) : null;
-    return this.#aged ?? this.#richest(passed)?.tenants.peek(nowMs) ?? null;
+    this.#nowMs = nowMs;
+    return this.#richest(passed)?.tenants.peek(nowMs) ?? null;
   }
 
   take(sequence: Sequence, computedTokens: number): void {
     const lane = this.#lanes[sequence.lane]!;
     this.#share(lane, computedTokens);
     assert(lane.arrivals.remove(sequence), "the sequence waits");
-    if (sequence === this.#aged) {
-      this.#others = 0;
-      lane.tenants.takeOutOfTurn(sequence, computedTokens);
-    } else {
-      this.#others = Math.min(this.#others + 1, AGED_EVERY - 1);
-      lane.tenants.take(sequence, computedTokens);
-    }
+    lane.tenants.take(sequence, computedTokens);
+    this.#gate.taken(sequence, this.#nowMs);
   }
 
   isAged({ lane, arrivedMs }: Sequence, nowMs: number): boolean {
     return nowMs - arrivedMs > this.#ageingMs[lane]!;
-  }
-
-  #oldestAged(nowMs: number, passed: number): Sequence | null {
-    let oldest: Sequence | null = null;
-    this.#lanes.forEach(({ arrivals: { first } }, lane) => {
-      if (first === undefined || (passed & (1 << lane)) !== 0 || !this.isAged(first, nowMs)) return;
-      if (oldest === null || first.arrival < oldest.arrival) oldest = first;
-    });
-    return oldest;
   }
 
   #richest(passed: number): Lane | null {

@@ -35,12 +35,13 @@ test("equal prompts submitted at once compute the prefix once", () => {
 test("who shares only a beginning goes on as soon as that is there", () => {
   const harness = new EngineHarness({ spec: { pages: 200 }, engine: { batch: staticBudget(64) } });
   harness.submit(sequenceSpec(tokensFrom(0, 640), 1));
-  harness.submit(sequenceSpec([...tokensFrom(0, 128), ...tokensFrom(500, 40)], 1));
+  harness.step();
+  harness.submit(sequenceSpec([...tokensFrom(0, 192), ...tokensFrom(500, 40)], 1));
   harness.step();
   expect(harness.outcomes[1]!.cachedTokens).toBeNull();
   harness.step();
   // Admitted to the step that begins now, of which the older prompt has the whole budget.
-  expect(harness.outcomes[1]!.cachedTokens).toBe(128);
+  expect(harness.outcomes[1]!.cachedTokens).toBe(192);
   harness.finish();
   expect(harness.outcomes[1]!.tokens).toHaveLength(1);
 });

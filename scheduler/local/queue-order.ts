@@ -10,6 +10,8 @@ export interface QueueOrder {
   add(sequence: Sequence): void;
   /** Takes a sequence out without a turn; false if it is not in. */
   remove(sequence: Sequence): boolean;
+  /** More or less of a sequence is cached now than before, whether it waits in this order or not. */
+  matched?(sequence: Sequence): void;
   /** Whose turn it is; null: nobody waits. `passed`: a bit for each lane that is left out. Stays the same sequence
    *  until it is taken or removed, or until cached prefixes or the waiting change. */
   peek(nowMs: number, passed: number): Sequence | null;

@@ -69,10 +69,30 @@ test("what is removed is not next, and is removed once", () => {
   fc.assert(rule, runs(100));
 });
 
+test("of every four that are taken one is of a later priority, if it has waited too long", () => {
+  const AGED_MS = 1000;
+  const ranks = new Ranks(
+    () => new FirstCome(),
+    (sequence, nowMs) => nowMs - sequence.arrivedMs > AGED_MS,
+  );
+  const priorities = [5, 5, 9, ...Array.from({ length: 12 }, () => 0)];
+  priorities.forEach((priority, i) => {
+    const spec = { ...sequenceSpec([1], 1, { service: { priority } }), id: i as SequenceId };
+    ranks.add(new Sequence(spec, i, i < 3 ? 0 : AGED_MS));
+  });
+  const taken = Array.from({ length: 13 }, () => {
+    const next = ranks.peek(AGED_MS + 1, 0)!;
+    ranks.take(next, 1);
+    return next.id as number;
+  });
+  expect([taken[0], taken[4], taken[8], taken[12]]).toEqual([0, 1, 2, 12]);
+  expect(taken.filter((id) => id > 2)).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+});
+
 test("an engine starts a tenant's urgent sequences first, and keeps tenants even", () => {
   const harness = new EngineHarness({
     engine: {
-      queue: { kind: "lanes", groups: 10, credits: [8, 4, 1], tenantSlack: 4096 },
+      queue: { kind: "lanes", credits: [8, 4, 1], tenantSlack: 4096 },
       batch: staticBudget(64),
     },
   });

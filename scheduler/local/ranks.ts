@@ -5,6 +5,9 @@ import type { Sequence } from "./sequence.ts";
  *  prompt. */
 const PRESSING = 0.5;
 
+/** Of so many that are taken one is of a later priority, if one has waited too long there. */
+const AGED_EVERY = 4;
+
 interface Rank {
   readonly priority: number;
   readonly order: QueueOrder;
@@ -14,20 +17,29 @@ interface Rank {
 
 /**
  * One tenant's waiting sequences by priority, the lowest number first. Of the same priority those that are pressing go
- * first, and the others as the given order says. Nothing bounds the wait of a sequence behind those of lower numbers but
- * what its lane does for the aged.
+ * first, and the others as the given order says. Of every four that are taken one is of another priority than the first, if it
+ * has aged there: nobody starves behind lower numbers.
  */
 export class Ranks implements QueueOrder {
   readonly hasLanes = false;
   readonly #orderOf: () => QueueOrder;
+  readonly #isAged: (sequence: Sequence, nowMs: number) => boolean;
   /** By priority; none is empty but that of priority 0. */
   readonly #ranks: Rank[];
   #size = 0;
   /** What `peek` returned because it is pressing. */
   #pressing: Sequence | null = null;
+  /** What `peek` returned because it is aged; and how many were taken since the last such one, as far as it matters. */
+  #aged: Sequence | null = null;
+  #others = AGED_EVERY - 1;
 
-  constructor(orderOf: () => QueueOrder) {
+  /** `orderOf` makes the order of one priority's sequences; `isAged`: whether one has waited too long. */
+  constructor(
+    orderOf: () => QueueOrder,
+    isAged: (sequence: Sequence, nowMs: number) => boolean = () => false,
+  ) {
     this.#orderOf = orderOf;
+    this.#isAged = isAged;
     this.#ranks = [{ priority: 0, order: orderOf(), targeted: [] }];
   }
 
@@ -57,16 +69,23 @@ export class Ranks implements QueueOrder {
     return wasThere;
   }
 
+  matched(sequence: Sequence): void {
+    const rank = this.#ranks.find(({ priority }) => priority === sequence.spec.service.priority);
+    rank?.order.matched?.(sequence);
+  }
+
   peek(nowMs: number, passed: number): Sequence | null {
     this.#pressing = null;
     const rank = this.#ranks.find(({ order }) => order.size > 0);
     const first = rank?.targeted[0];
     if (first !== undefined && pressingFrom(first) <= nowMs) this.#pressing = first;
-    return this.#pressing ?? rank?.order.peek(nowMs, passed) ?? null;
+    this.#aged = this.#others === AGED_EVERY - 1 ? this.#agedBehind(rank, nowMs, passed) : null;
+    return this.#aged ?? this.#pressing ?? rank?.order.peek(nowMs, passed) ?? null;
   }
 
   take(sequence: Sequence, computedTokens: number): void {
     const rank = this.#rankOf(sequence);
+    this.#others = sequence === this.#aged ? 0 : Math.min(this.#others + 1, AGED_EVERY - 1);
     if (sequence === this.#pressing) rank.order.remove(sequence);
     else rank.order.take(sequence, computedTokens);
     this.#left(rank, sequence);
@@ -74,6 +93,16 @@ export class Ranks implements QueueOrder {
 
   isAged(): boolean {
     return false;
+  }
+
+  /** Whose turn it is behind `first`, of the first priority where that one is aged. */
+  #agedBehind(first: Rank | undefined, nowMs: number, passed: number): Sequence | null {
+    for (const rank of this.#ranks) {
+      if (rank === first) continue;
+      const sequence = rank.order.peek(nowMs, passed);
+      if (sequence !== null && this.#isAged(sequence, nowMs)) return sequence;
+    }
+    return null;
   }
 
   #left(rank: Rank, sequence: Sequence): void {

@@ -2,7 +2,9 @@ import { Cache, type Lease } from "../cache/cache.ts";
 import { NoticeBook } from "../cache/notices.ts";
 import { PagePool } from "../cache/page-pool.ts";
 import { pathPages } from "../cache/radix-tree.ts";
+import { Reader } from "../cache/reader.ts";
 import { assert, type PageId, type PageMove } from "../core.ts";
+import type { AdmissionPolicy } from "../policy.ts";
 import type { Sequence } from "./sequence.ts";
 
 /** Of all pages, those that are evicted together at least: one by one would cost several times as much, and notices. */
@@ -29,14 +31,19 @@ export class Residency {
   readonly #isCaching: boolean;
   readonly #evictedLeast: number;
 
-  /** `isCaching`: whether what is computed is kept for others; `epoch`: which life of the engine notices are of, null
+  /** `epoch`: which life of the engine notices are of, null
    *  for no notices. */
-  constructor(pagesTotal: number, pageTokens: number, isCaching: boolean, epoch: number | null) {
-    this.#isCaching = isCaching;
+  constructor(
+    pagesTotal: number,
+    pageTokens: number,
+    { cache, keepsWanted }: Pick<AdmissionPolicy, "cache" | "keepsWanted">,
+    epoch: number | null,
+  ) {
+    this.#isCaching = cache;
     this.#evictedLeast = Math.min(EVICTED_MAX, Math.ceil(pagesTotal * EVICTED_SHARE));
     this.pool = new PagePool(pagesTotal, pageTokens);
     this.notices = epoch === null ? null : new NoticeBook(pageTokens, epoch);
-    this.cache = new Cache(this.pool, this.notices);
+    this.cache = new Cache(this.pool, this.notices, keepsWanted);
   }
 
   /** Pages that are free or can be made so without preempting anybody. */
@@ -44,25 +51,34 @@ export class Residency {
     return this.pool.pagesFree + this.cache.pagesEvictable;
   }
 
-  /** Looks up how much of the sequence is cached. The last known token never counts: its logits are needed. */
-  lookUp(sequence: Sequence): number {
-    if (!this.#isCaching) return 0;
-    const { cache } = this;
-    if (sequence.cachedVersion !== cache.version) {
-      const match = cache.match(sequence.tokens, sequence.length - 1, sequence.cacheKey);
-      sequence.cachedTokens = match.tokens;
-      sequence.cachedPagesPinned = match.pagesPinned;
-      sequence.cachedVersion = cache.version;
-    }
-    return sequence.cachedTokens;
+  /** The sequence waits: from now on `cachedTokens` tells how much of it is cached, and `onChange` is told when that
+   *  changes. The last known token never counts: its logits are needed. */
+  follow(sequence: Sequence, onChange: () => void): void {
+    if (!this.#isCaching || sequence.reader !== null) return;
+    sequence.reader = new Reader(sequence.cacheKey, sequence.tokens, sequence.length - 1, onChange);
+    this.cache.follow(sequence.reader);
+  }
+
+  /** The sequence waits no longer. */
+  unfollow(sequence: Sequence): void {
+    if (sequence.reader === null) return;
+    this.cache.unfollow(sequence.reader);
+    sequence.reader = null;
   }
 
   /** Whether `settle` would leave `headroom` pages available. */
   fits(sequence: Sequence, headroom: number): boolean {
     const { pageTokens } = this.pool;
-    const cached = Math.floor(this.lookUp(sequence) / pageTokens);
+    const cached = Math.floor(sequence.cachedTokens / pageTokens);
     const needed = Math.ceil(sequence.length / pageTokens) - cached;
-    return needed + headroom <= this.pagesAvailable - sequence.cachedPagesPinned;
+    const pinned = sequence.reader === null ? 0 : this.cache.pagesPinnedBy(sequence.reader);
+    return needed + headroom <= this.pagesAvailable - pinned;
+  }
+
+  /** Whether `settle` would take pages that others wait to read. */
+  displaces({ length, cachedTokens }: Sequence): boolean {
+    const needed = Math.ceil((length - cachedTokens) / this.pool.pageTokens);
+    return needed > this.pagesAvailable - this.cache.pagesWanted;
   }
 
   /**
@@ -75,7 +91,7 @@ export class Residency {
     assert(sequence.pageCount === 0 && sequence.lease === null, "a sequence settles once");
     const { pageTokens } = this.pool;
     const { tokens, length, cacheKey } = sequence;
-    const matched = this.lookUp(sequence);
+    const matched = sequence.cachedTokens;
     const lease = this.cache.lease(tokens, this.#isCaching ? length - 1 : 0, cacheKey);
     const copied = exact ? matched % pageTokens : 0;
     const source = copied > 0 ? this.cache.leaseSource(tokens, matched, cacheKey) : null;
@@ -85,6 +101,7 @@ export class Residency {
     sequence.reservePages(Math.ceil(tokens.length / pageTokens));
     for (const page of pathPages(lease.span)) sequence.addPage(page);
     sequence.leasedPages = sequence.pageCount;
+    this.unfollow(sequence);
     const needed = Math.ceil(length / pageTokens) - sequence.pageCount;
     if (this.pool.pagesFree < needed) this.#evict(needed - this.pool.pagesFree);
     for (let i = 0; i < needed; i++) sequence.addPage(this.pool.take());

@@ -1,4 +1,5 @@
 import type { Lease } from "../cache/cache.ts";
+import type { Reader } from "../cache/reader.ts";
 import {
   assert,
   cacheKeyOf,
@@ -10,6 +11,7 @@ import {
   type TokenId,
 } from "../core.ts";
 import { part } from "../part.ts";
+import type { Bucket } from "./response-ratio.ts";
 import { SeenCounter } from "./seen-counter.ts";
 import type { Account } from "./tenants.ts";
 
@@ -73,12 +75,11 @@ export class Sequence {
   preemptions = 0;
   /** After preemptions: not admitted before this step, see preemption.ts. */
   stepsUntil = 0;
-  /** The wait queue's: length of the cached prefix when last looked up, at which version of the cache, and
-   *  the group. */
-  cachedTokens = 0;
-  cachedPagesPinned = 0;
-  cachedVersion = -1;
+  /** While it waits: what of it is cached; null where nothing is. */
+  reader: Reader | null = null;
+  /** The wait queue's: the group or the bucket that it is in. */
   group = 0;
+  bucket: Bucket | null = null;
 
   #tokens: Int32Array;
   #pages: Int32Array = noPages;
@@ -106,6 +107,11 @@ export class Sequence {
 
   get id(): SequenceId {
     return this.spec.id;
+  }
+
+  /** While it waits: tokens of its prompt that are cached. */
+  get cachedTokens(): number {
+    return this.reader?.depth ?? 0;
   }
 
   get tbtMs(): number | null {

@@ -220,7 +220,7 @@ function play(script: readonly Call[], batch: Partial<TargetPolicy>) {
     spec: { pages: 4096 },
     cost: linearCost(2, 0.02),
     engine: {
-      queue: { kind: "lanes", groups: 10, credits: [8, 4, 1], tenantSlack: 4096 },
+      queue: { kind: "lanes", credits: [8, 4, 1], tenantSlack: 4096 },
       batch: { ...policy, margin: 0.1, tbtMs: 30, ...batch },
       integrity: "idle",
     },

@@ -144,7 +144,7 @@ test("cached_tokens_not_charged_as_compute: they cost the room they take, a hund
   const harness = new EngineHarness({
     spec: { pages: 256 },
     engine: {
-      queue: { kind: "lanes", groups: 1, credits: [1, 1, 1], tenantSlack: 400 },
+      queue: { kind: "lanes", credits: [1, 1, 1], tenantSlack: 400 },
       batch: staticBudget(2048),
       admission: { sequencesMax: 1, prefixPending: false },
     },
@@ -172,7 +172,7 @@ test("a crowd's short prompts pass another tenant's long one only until they are
   const harness = new EngineHarness({
     spec: { pages: 256 },
     engine: {
-      queue: { kind: "lanes", groups: 1, credits: [1, 1, 1], tenantSlack: 400 },
+      queue: { kind: "lanes", credits: [1, 1, 1], tenantSlack: 400 },
       batch: staticBudget(20),
       admission: { sequencesMax: 64, prefixPending: false, overtakes: true },
     },

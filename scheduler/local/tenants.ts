@@ -1,7 +1,7 @@
 import { assert } from "../core.ts";
+import type { ColdGate } from "./cold-gate.ts";
 import { FirstCome } from "./first-come.ts";
 import type { QueueOrder } from "./queue-order.ts";
-import { Ranks } from "./ranks.ts";
 import type { Sequence } from "./sequence.ts";
 
 /** Tokens charged for each cached token and millisecond: a hundredth of a token per second. */
@@ -57,10 +57,14 @@ interface Tenant {
  *
  * Returning tenants keep up to `slack` tokens of credit or debt. So a tenant that asks for little goes before a crowd of
  * another tenant's, but credit is not saved up for long; a new tenant begins like the others. What is used while nobody waits is not charged.
+ *
+ * A tenant whose sequence would take pages that others wait to read is passed by tenants whose sequences take none, until the
+ * gate opens (cold-gate.ts): tenants that share prefixes would else evict them in turn.
  */
 export class Tenants {
   readonly #slack: number;
   readonly #orderOf: () => QueueOrder;
+  readonly #gate: ColdGate | null;
   readonly #byName = new Map<string, Tenant>();
   readonly #demand: Demand = { isThere: false };
   /** A heap by `key`, then `keyTurn`. Both only grow, so they are brought up to date when they come to the top. */
@@ -70,11 +74,16 @@ export class Tenants {
   #turns = 0;
   #size = 0;
 
-  /** `slack` in tokens, above 0. `orderOf` makes the order of one tenant's sequences of equal priority. */
-  constructor(slack: number, orderOf: () => QueueOrder = () => new FirstCome()) {
+  /** `slack` in tokens, above 0. `orderOf` makes the order of one tenant's sequences; `gate`: what they share. */
+  constructor(
+    slack: number,
+    orderOf: () => QueueOrder = () => new FirstCome(),
+    gate: ColdGate | null = null,
+  ) {
     assert(slack > 0, "tenants may be apart");
+    this.#gate = gate;
     this.#slack = slack;
-    this.#orderOf = () => new Ranks(orderOf);
+    this.#orderOf = orderOf;
   }
 
   get size(): number {
@@ -106,33 +115,40 @@ export class Tenants {
     const tenant = this.#next();
     if (tenant === null) return null;
     this.#level = Math.max(this.#level, tenant.account.used);
-    return tenant.order.peek(nowMs, 0);
+    const sequence = tenant.order.peek(nowMs, 0);
+    const isHeldBack = sequence !== null && this.#gate?.holdsBack(sequence, nowMs) === true;
+    return isHeldBack ? (this.#passing(this.#gate!, nowMs) ?? sequence) : sequence;
   }
 
   /** Takes out the one that `peek` returned, for so many tokens. */
   take(sequence: Sequence, computedTokens: number): void {
     const tenant = this.#tenantOf(sequence);
     tenant.order.take(sequence, computedTokens);
-    this.#spend(tenant, computedTokens);
-  }
-
-  /** Takes out any that waits, for so many tokens. */
-  takeOutOfTurn(sequence: Sequence, computedTokens: number): void {
-    const tenant = this.#tenantOf(sequence);
-    assert(tenant.order.remove(sequence), "the sequence waits");
-    this.#spend(tenant, computedTokens);
-  }
-
-  #spend(tenant: Tenant, tokens: number): void {
     this.#turns += 1;
     tenant.turn = this.#turns;
-    tenant.account.used += tokens;
+    tenant.account.used += computedTokens;
     this.#left();
+  }
+
+  /** More or less of a sequence is cached now, whether it waits here or not. */
+  matched(sequence: Sequence): void {
+    this.#tenantOf(sequence).order.matched?.(sequence);
   }
 
   #left(): void {
     this.#size -= 1;
     this.#demand.isThere = this.#size > 0;
+  }
+
+  /** Of those that are not held back the one whose tenant has used least; null: all are. */
+  #passing(gate: ColdGate, nowMs: number): Sequence | null {
+    let best: Sequence | null = null;
+    for (const { order } of this.#heap) {
+      const sequence = order.peek(nowMs, 0);
+      if (sequence === null || gate.holdsBack(sequence, nowMs)) continue;
+      if (best === null || sequence.account!.used < best.account!.used) best = sequence;
+    }
+    return best;
   }
 
   #next(): Tenant | null {

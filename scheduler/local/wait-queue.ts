@@ -1,9 +1,11 @@
 import { assert } from "../core.ts";
 import type { QueuePolicy } from "../policy.ts";
 import { ArrivalList } from "./arrival-list.ts";
+import type { ColdGate } from "./cold-gate.ts";
 import { Lanes } from "./lanes.ts";
 import { PrefixPending } from "./prefix-pending.ts";
 import type { QueueOrder } from "./queue-order.ts";
+import type { Residency } from "./residency.ts";
 import type { Sequence } from "./sequence.ts";
 
 /**
@@ -15,13 +17,15 @@ import type { Sequence } from "./sequence.ts";
  */
 export class WaitQueue {
   readonly #order: QueueOrder;
+  readonly #residency: Residency;
   readonly #pending = new PrefixPending();
   readonly #returning = new ArrivalList<Sequence>();
   /** Lanes, one bit each, of which somebody could not be admitted in this step. */
   #passed = 0;
 
-  constructor(order: QueueOrder) {
+  constructor(order: QueueOrder, residency: Residency) {
     this.#order = order;
+    this.#residency = residency;
   }
 
   get size(): number {
@@ -46,14 +50,14 @@ export class WaitQueue {
 
   add(sequence: Sequence): void {
     sequence.state = "waiting";
+    this.#residency.follow(sequence, () => this.#order.matched?.(sequence));
     if (sequence.wasStarted) this.#returning.add(sequence);
     else this.#order.add(sequence);
   }
 
   remove(sequence: Sequence): void {
-    if (sequence.state === "prefixPending") this.#pending.remove(sequence);
-    else if (!this.#returning.remove(sequence)) assert(this.#order.remove(sequence), "the sequence waits");
-    sequence.state = "waiting";
+    this.#takeOut(sequence);
+    this.#residency.unfollow(sequence);
   }
 
   /** Who is next. `step` is the number of the step being planned; Infinity disregards back-off. */
@@ -84,7 +88,7 @@ export class WaitQueue {
 
   /** Sets a waiting sequence aside until `owner` has published `tokens` tokens. */
   park(sequence: Sequence, owner: Sequence, tokens: number): void {
-    this.remove(sequence);
+    this.#takeOut(sequence);
     sequence.state = "prefixPending";
     this.#pending.park(sequence, owner, tokens);
   }
@@ -99,13 +103,21 @@ export class WaitQueue {
   prefixWaits(): ReturnType<PrefixPending["waits"]> {
     return this.#pending.waits();
   }
+
+  #takeOut(sequence: Sequence): void {
+    if (sequence.state === "prefixPending") this.#pending.remove(sequence);
+    else if (!this.#returning.remove(sequence)) assert(this.#order.remove(sequence), "the sequence waits");
+    sequence.state = "waiting";
+  }
 }
 
-/** The order of a policy. `lookUp` tells how many of a sequence's known tokens are cached now. */
+/** The order of a policy. */
 export function orderOf(
   policy: QueuePolicy,
   ageingMs: readonly [number, number, number],
-  lookUp: (sequence: Sequence) => number,
+  gate: ColdGate,
 ): QueueOrder {
-  return policy.kind === "lanes" ? new Lanes(policy, ageingMs, lookUp) : policy.open(lookUp);
+  return policy.kind === "lanes"
+    ? new Lanes(policy, ageingMs, gate)
+    : policy.open((sequence) => sequence.cachedTokens);
 }

@@ -3,9 +3,13 @@ import { assert, type EngineId, type Step } from "../core.ts";
 import { shapeOf } from "../cost/cost-model.ts";
 import { checkIndex } from "../dispatch/integrity.ts";
 import type { Fleet } from "../fleet.ts";
+import { BUCKET, COST_MIN } from "../local/response-ratio.ts";
 import type { Policy } from "../policy.ts";
 import type { SimulatedCall } from "./call.ts";
 import type { EngineSlot } from "./engine-slot.ts";
+
+/** How long anybody may wait beside so many times the wait of who is admitted before it (`#compareWaits`). */
+const PATIENCE_MS = 60_000;
 
 /** Records are walked through after so many events: each time would be most of a simulation. */
 const WALK_EVERY = 64;
@@ -16,7 +20,8 @@ const WALK_EVERY = 64;
  *   after every event      time has not gone back; now and then, the records of engines and dispatcher agree
  *   at every step          no empty chunk, one per sequence, no page written by two, no more tokens and chunks than
  *                          device and policy allow
- *   at every admission     first come, first served, where the policy says so
+ *   at every admission     first come, first served, where the policy says so; where it goes by response ratio, nobody else
+ *                          of the same tenant has waited out of proportion
  *   at every end           as many tokens as were to come
  *   at the end             nobody waits or runs, no work is left, nothing is taken for cached that is not
  */
@@ -31,12 +36,15 @@ export class Checks {
   readonly #orders = new Map<number, number>();
   #sent = 0;
   readonly #admitted: number[];
+  /** By engine, who was sent there and was not admitted yet, and when it was sent. */
+  readonly #waiting: readonly Map<SimulatedCall, number>[];
 
   constructor(policy: Policy, slots: readonly EngineSlot[], fleet: Fleet) {
     this.#policy = policy;
     this.#fleet = fleet;
     this.#slots = slots;
     this.#admitted = slots.map(() => -1);
+    this.#waiting = slots.map(() => new Map());
   }
 
   event(nowMs: number): void {
@@ -74,21 +82,28 @@ export class Checks {
   }
 
   /** A sequence goes to an engine. */
-  sent({ index }: SimulatedCall): void {
-    this.#orders.set(index, this.#sent);
+  sent(call: SimulatedCall): void {
+    this.#orders.set(call.index, this.#sent);
     this.#sent += 1;
+    this.#leaves(call);
+    if (call.engine !== null) this.#waiting[call.engine]!.set(call, this.#nowMs);
   }
 
   /** A sequence is admitted, for the first time. */
-  started({ index, engine }: SimulatedCall): void {
+  started(call: SimulatedCall): void {
     const { queue, admission } = this.#policy;
+    const { index, engine } = call;
+    if (engine !== null && queue.kind === "lanes") this.#compareWaits(call, engine);
+    this.#leaves(call);
     if (engine === null || queue !== firstCome || admission.prefixPending) return;
     const order = this.#orders.get(index)!;
     assert(order > this.#admitted[engine]!, "first come, first served");
     this.#admitted[engine] = order;
   }
 
-  ended({ arrival, tokens, finish, promptTokens, engine }: SimulatedCall): void {
+  ended(call: SimulatedCall): void {
+    const { arrival, tokens, finish, promptTokens, engine } = call;
+    this.#leaves(call);
     if (finish?.kind !== "stop" && finish?.kind !== "length") return;
     const { contextMax, pages, pageTokens } = this.#slots[engine ?? 0]!.spec;
     const room = Math.min(contextMax, pages * pageTokens) - promptTokens;
@@ -107,6 +122,25 @@ export class Checks {
       assert(!(engine?.busy ?? false), "no engine has anything to do");
       assert(Math.abs(dispatcher.workMs(id)) < 1e-6, "no work is left where nobody is");
       if (engine !== null && dispatcher.index !== null) this.#compareCaches(id);
+    }
+  }
+
+  #leaves(call: SimulatedCall): void {
+    for (const waiting of this.#waiting) waiting.delete(call);
+  }
+
+  /** No starvation: by response ratio (local/response-ratio.ts) a call waits at most in proportion to its cost, and while prompts
+   *  that it shares or that go before it are computed. */
+  #compareWaits(call: SimulatedCall, engine: EngineId): void {
+    const { tenant, objective, priority, ttftMs } = call.arrival.service;
+    if (objective === "gang" || ttftMs !== null) return;
+    const waitedMs = this.#nowMs - (this.#waiting[engine]!.get(call) ?? this.#nowMs);
+    for (const [other, sentMs] of this.#waiting[engine]!) {
+      const { service } = other.arrival;
+      if (service.tenant !== tenant || service.objective !== objective) continue;
+      if (service.priority !== priority) continue;
+      const times = (BUCKET * (COST_MIN + other.promptTokens + other.tokens.length)) / COST_MIN;
+      assert(this.#nowMs - sentMs <= times * (waitedMs + 1) + PATIENCE_MS, "nobody starves");
     }
   }
 

@@ -26,6 +26,7 @@ const policy: Policy = {
     watermark: 0.01,
     headroom: true,
     cache: true,
+    keepsWanted: true,
     prefixPending: true,
     overtakes: true,
     backOff: true,

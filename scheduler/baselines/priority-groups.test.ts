@@ -4,9 +4,9 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
 import type { SequenceId } from "../core.ts";
+import { Sequence } from "../local/sequence.ts";
 import { sequenceSpec } from "../sim/factories.ts";
 import { PriorityGroups } from "./priority-groups.ts";
-import { Sequence } from "./sequence.ts";
 
 /** A waiting room whose cached shares the test sets: `cached[i]` of the 100 prompt tokens of sequence i. */
 function waitingRoom(groupCount: number, cached: number[]) {
