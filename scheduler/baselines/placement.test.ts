@@ -118,7 +118,6 @@ describe("Preble", () => {
       decodeMs: 0,
       harmMs: 0,
       delayMs: 0,
-      followMs: 0,
     });
     expect(second).toEqual({ ...first!, engine: 1 as EngineId, loadMs: 0 });
     bench.nowMs += WINDOW_MS;

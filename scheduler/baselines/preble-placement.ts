@@ -194,7 +194,6 @@ class Preble implements PlacementRule {
       decodeMs: 0,
       harmMs: 0,
       delayMs: 0,
-      followMs: 0,
     };
   }
 

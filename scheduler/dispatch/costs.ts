@@ -1,5 +1,4 @@
 import type { EngineId } from "../core.ts";
-import { isMostly } from "./e2-choice.ts";
 import type { Member } from "./member.ts";
 import type { Outstanding } from "./outstanding.ts";
 import type { PlacementCost, PlacementRequest } from "./placement.ts";
@@ -16,10 +15,6 @@ const DELAYED_SHARE = 0.5;
  *  that has it and one more: as many will find the new copy. */
 const SHARED_WEIGHT = 0.5;
 
-/** How much of the work of the window counts where a prompt is new to all engines. Live work alone would put new
- *  prefixes where the queue happens to be short just now; but others will follow them there for long. */
-const FOLLOW_SHARE = 0.3;
-
 /** A sequence that is to be placed. */
 export interface Asked {
   readonly request: PlacementRequest;
@@ -32,8 +27,6 @@ export interface Asked {
 
 /** What engines have of its prompt. */
 interface Known {
-  /** Whether some engine has more of it than is missing there. */
-  readonly isMost: boolean;
   /** Of its beginning, that some engine has. */
   readonly tokens: number;
   /** Sequences that are there now and begin like that, for each engine that has some of it and one more. */
@@ -52,8 +45,6 @@ export class Costs {
   /** Pages found per engine by the last look at the index. */
   readonly #found: Int32Array;
   readonly #costs: readonly EngineCost[];
-  /** Of the first look. */
-  #sinceMs: number | null = null;
   #nowMs = 0;
 
   /** `members` by engine; one that comes back is another. */
@@ -68,11 +59,9 @@ export class Costs {
 
   /** By engine, of all that are `there`. Good until the next look. */
   look(asked: Asked, there: readonly EngineId[], nowMs: number): readonly EngineCost[] {
-    this.#sinceMs ??= nowMs;
     this.#nowMs = nowMs;
     const match = this.#index.match(asked.path, this.#found);
     const known: Known = {
-      isMost: this.#found.some((found) => isMostly(found * this.#pageTokens, asked.tokens)),
       tokens: Math.min((match?.pages ?? 0) * this.#pageTokens, asked.tokens - 1),
       sharers: match === null ? 0 : match.span.sequences / (match.span.holders + 1),
     };
@@ -114,7 +103,6 @@ export class Costs {
     const isHarmed = tbtMs !== null && bulkMs > 0 && work.targets(engine) === 0;
     const workMs = member.promptWorkMs(tokens - cachedTokens, cachedTokens);
     const newcomer = { objective, tenant, promptUs: microseconds(workMs) };
-    const livedMs = Math.min(this.#nowMs - (this.#sinceMs ?? this.#nowMs), WINDOW_MS);
     const stretch = member.stretch(work.decoding(engine), context);
     cost.cachedTokens = cachedTokens;
     cost.pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
@@ -127,7 +115,6 @@ export class Costs {
     cost.delayMs = delayed * workMs - cost.forOthersMs;
     cost.decodeMs = expected * tokenMs;
     cost.harmMs = isHarmed ? (1 - member.promptShare(tbtMs, running, context)) * bulkMs : 0;
-    cost.followMs = known.isMost ? 0 : FOLLOW_SHARE * member.busyShare(this.#nowMs) * livedMs;
     cost.forget();
     return cost;
   }
@@ -142,7 +129,6 @@ export class EngineCost implements PlacementCost {
   delayMs = 0;
   decodeMs = 0;
   harmMs = 0;
-  followMs = 0;
   /** Pages that it needs besides those that are cached. */
   pages = 0;
   /** Of one token of an answer. */
@@ -174,8 +160,8 @@ export class EngineCost implements PlacementCost {
 
   /** As it is now. */
   copy(): PlacementCost {
-    const { engine, cachedTokens, loadMs, evictMs, promptMs, delayMs, decodeMs, harmMs, followMs } = this;
-    return { engine, cachedTokens, loadMs, evictMs, promptMs, delayMs, decodeMs, harmMs, followMs };
+    const { engine, cachedTokens, loadMs, evictMs, promptMs, delayMs, decodeMs, harmMs } = this;
+    return { engine, cachedTokens, loadMs, evictMs, promptMs, delayMs, decodeMs, harmMs };
   }
 }
 

@@ -17,7 +17,6 @@ function cost(engine: number, cachedTokens: number, loadMs: number): PlacementCo
     decodeMs: 0,
     harmMs: 0,
     delayMs: 0,
-    followMs: 0,
   };
 }
 

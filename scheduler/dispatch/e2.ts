@@ -40,7 +40,7 @@ export class E2 implements PlacementRule {
   /** All engines have pages of one size. `credits` and `batch`: in which lanes and steps engines compute prompts. */
   constructor(engines: readonly PlaceableEngine[], credits: LanesPolicy["credits"], batch: BatchPolicy) {
     this.#batch = batch;
-    this.#members = engines.map(({ spec, costs }) => new Member(spec, costs, batch, WINDOW_MS, 0));
+    this.#members = engines.map(({ spec, costs }) => new Member(spec, costs, batch, WINDOW_MS));
     this.#work = new Outstanding(engines.length, credits);
     this.#waiting = engines.map(() => new Map());
     this.#pageTokens = engines[0]!.spec.pageTokens;
@@ -138,8 +138,8 @@ export class E2 implements PlacementRule {
     this.index.restart(engine, Number.NaN);
   }
 
-  joined(engine: EngineId, spec: DeviceSpec, epoch: number, nowMs: number): void {
-    this.#members[engine] = new Member(spec, this.#members[engine]!.costs, this.#batch, WINDOW_MS, nowMs);
+  joined(engine: EngineId, spec: DeviceSpec, epoch: number): void {
+    this.#members[engine] = new Member(spec, this.#members[engine]!.costs, this.#batch, WINDOW_MS);
     this.index.restart(engine, epoch);
   }
 
@@ -202,12 +202,12 @@ export class E2 implements PlacementRule {
     costs: readonly EngineCost[],
     nowMs: number,
   ): Placement {
-    const { decodeMs, cachedTokens } = costs.find((cost) => cost.engine === engine)!;
+    const { cachedTokens } = costs.find((cost) => cost.engine === engine)!;
     const told = costs.filter((cost) => costs.length <= TOLD_ENGINES || cost.isWeighed);
     const placement = { engine, reason, costs: told.map((cost) => cost.copy()) };
     const promptMs = this.#members[engine]!.promptWorkMs(tokens - cachedTokens, cachedTokens);
     const end = this.index.promise(path, engine, nowMs);
-    this.#members[engine]!.placed(promptMs + decodeMs, nowMs);
+    this.#members[engine]!.placed(nowMs);
     const drawn = request.drawnTokens.length;
     const job: Job = {
       engine,

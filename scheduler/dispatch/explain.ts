@@ -15,7 +15,6 @@ function costLine(cost: PlacementCost): string {
     `delay ${round(cost.delayMs)}`,
     `decode ${round(cost.decodeMs)}`,
     ...(cost.harmMs > 0 ? [`harm ${round(cost.harmMs)}`] : []),
-    ...(cost.followMs > 0 ? [`follow ${round(cost.followMs)}`] : []),
   ];
   return `${cost.engine} = ${round(totalMs(cost))} ms (${parts.join(", ")}; ${cost.cachedTokens} tokens cached)`;
 }

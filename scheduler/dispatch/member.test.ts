@@ -8,7 +8,7 @@ import { Member } from "./member.ts";
 
 /** 20 ms a step and 0.1 ms a token, times `factor`; the target is 100 ms. */
 function member(factor: number, tbtMs: number | null = 100): Member {
-  return new Member(deviceSpec(), linearCost(20 * factor, 0.1 * factor, 16), ours(tbtMs).batch, 1000, 0);
+  return new Member(deviceSpec(), linearCost(20 * factor, 0.1 * factor, 16), ours(tbtMs).batch, 1000);
 }
 
 test("prompts alone, and prompts without a target, take their own time", () => {

@@ -12,20 +12,14 @@ const PACE_REPORTS = 16;
 /** Fewest decodes that a step is assumed to have. */
 const DECODES_MIN = 8;
 
-/** Shares of time are told from this time on. */
-const SHARE_MS = 1000;
-
 /** What the dispatcher knows of one engine besides its work and its cache. */
 export class Member {
   readonly spec: DeviceSpec;
   readonly costs: EngineCosts;
   readonly #batch: BatchPolicy;
-  readonly #windowMs: number;
-  readonly #sinceMs: number;
   #load: EngineLoad | null = null;
-  /** Of placements in the window: their number, and their work in milliseconds, done or not. */
+  /** Placements in the window. */
   readonly hits: WindowSum;
-  readonly #placedWork: WindowSum;
   #reportsLeft = 0;
   #tokenMs = 0;
   #attentionMs = 0;
@@ -35,15 +29,12 @@ export class Member {
   /** By number of decodes, since the pace was learnt. */
   readonly #stretches = new Map<number, number>();
 
-  /** Its life begins at `nowMs`. */
-  constructor(spec: DeviceSpec, costs: EngineCosts, batch: BatchPolicy, windowMs: number, nowMs: number) {
+  /** `windowMs`: how long a placement counts. */
+  constructor(spec: DeviceSpec, costs: EngineCosts, batch: BatchPolicy, windowMs: number) {
     this.#batch = batch;
-    this.#windowMs = windowMs;
-    this.#sinceMs = nowMs;
     this.spec = spec;
     this.costs = costs;
     this.hits = new WindowSum(windowMs);
-    this.#placedWork = new WindowSum(windowMs);
   }
 
   /** Whether it has computed anything in this life. */
@@ -72,16 +63,9 @@ export class Member {
     this.#reportsLeft = Math.max(0, this.#reportsLeft - 1);
   }
 
-  /** A sequence was placed there that brings `workMs` of work. */
-  placed(workMs: number, nowMs: number): void {
+  /** A sequence was placed there. */
+  placed(nowMs: number): void {
     this.hits.add(1, nowMs);
-    this.#placedWork.add(workMs, nowMs);
-  }
-
-  /** Part of its time that it was given work for, over the window or its life: 0 for none, 1 for all, or more. */
-  busyShare(nowMs: number): number {
-    const livedMs = Math.max(SHARE_MS, Math.min(this.#windowMs, nowMs - this.#sinceMs));
-    return this.#placedWork.at(nowMs) / livedMs;
   }
 
   /**

@@ -45,20 +45,16 @@ export interface PlacementCost {
   readonly decodeMs: number;
   /** What a first stream with a target costs an engine full of throughput work. */
   readonly harmMs: number;
-  /** How busy the engine has been over the window, for a prompt that is new to all engines: it brings others. */
-  readonly followMs: number;
 }
 
 /** The sum of all parts. */
 export function totalMs(cost: PlacementCost): number {
-  return (
-    cost.loadMs + cost.evictMs + cost.promptMs + cost.delayMs + cost.decodeMs + cost.harmMs + cost.followMs
-  );
+  return cost.loadMs + cost.evictMs + cost.promptMs + cost.delayMs + cost.decodeMs + cost.harmMs;
 }
 
 /** The sum of all parts but M, which may be dear to look up. */
 export function floorMs(cost: PlacementCost): number {
-  return cost.loadMs + cost.promptMs + cost.delayMs + cost.decodeMs + cost.harmMs + cost.followMs;
+  return cost.loadMs + cost.promptMs + cost.delayMs + cost.decodeMs + cost.harmMs;
 }
 
 /** The dispatcher's answer, complete enough to be explained. */

@@ -18,7 +18,6 @@ function cost(engine: EngineId, loadMs: number, promptMs: number, cachedTokens =
     decodeMs: 0,
     delayMs: 0,
     harmMs: 0,
-    followMs: 0,
   };
 }
 

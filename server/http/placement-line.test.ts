@@ -6,7 +6,7 @@ import type { PlacementCost } from "../../scheduler/dispatch/placement.ts";
 import { placementLine } from "../web/placement-line.ts";
 
 function cost(engine: number, loadMs: number, cachedTokens = 0): PlacementCost {
-  const rest = { evictMs: 0, promptMs: 20.4, delayMs: 0, decodeMs: 0, harmMs: 0, followMs: 0 };
+  const rest = { evictMs: 0, promptMs: 20.4, delayMs: 0, decodeMs: 0, harmMs: 0 };
   return { engine: engine as EngineId, cachedTokens, loadMs, ...rest };
 }
 
