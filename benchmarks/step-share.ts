@@ -11,7 +11,7 @@ import { openModelFolder } from "../gpu/model/folder.ts";
 import { openCpuDevice, openNativeModel } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
 import type { SequenceId } from "../scheduler/core.ts";
-import { Engine } from "../scheduler/engine.ts";
+import { Engine } from "../scheduler/engine/engine.ts";
 import { SeededRandom } from "../scheduler/random.ts";
 import { sequenceSpec } from "../scheduler/sim/factories.ts";
 

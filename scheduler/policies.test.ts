@@ -6,7 +6,7 @@ import { policies, policyNames, policyOf, withChanges } from "./baselines/polici
 import { sarathi } from "./baselines/sarathi.ts";
 import { staticBudget } from "./baselines/static-budget.ts";
 import { firstCome } from "./baselines/vllm.ts";
-import { optionsOf } from "./engine-options.ts";
+import { optionsOf } from "./engine/engine-options.ts";
 import { ours } from "./policies.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "./sim/factories.ts";
 

@@ -1,10 +1,10 @@
 import type { DeviceSpec } from "./device.ts";
-import type { PlaceableEngine, PlacementRule } from "./dispatch/placement-rule.ts";
-import type { QueueOrder } from "./local/queue-order.ts";
-import type { Sequence } from "./local/sequence.ts";
-import type { StepRule } from "./local/step-rule.ts";
+import type { QueueOrder } from "./engine/queue/queue-order.ts";
+import type { Sequence } from "./engine/sequence.ts";
+import type { StepRule } from "./engine/step/step-rule.ts";
+import type { PlaceableEngine, PlacementRule } from "./fleet/placement-rule.ts";
 
-/** Which engine a sequence goes to: by ours (dispatch/e2.ts), or by a rule that ours is compared with. */
+/** Which engine a sequence goes to: by ours (fleet/e2.ts), or by a rule that ours is compared with. */
 export type PlacementPolicy = { readonly kind: "e2" } | PlacementBaseline;
 
 /** A rule of baselines/. */
@@ -16,7 +16,7 @@ export interface PlacementBaseline {
   open(engines: readonly PlaceableEngine[]): PlacementRule;
 }
 
-/** Which waiting sequence is next: by ours (local/lanes.ts), or in the order of a baseline. */
+/** Which waiting sequence is next: by ours (engine/queue/lanes.ts), or in the order of a baseline. */
 export type QueuePolicy = LanesPolicy | QueueBaseline;
 
 /** One lane per objective, by credits of tokens; in a lane the tenant that has used least, and of its sequences the one
@@ -36,7 +36,7 @@ export interface QueueBaseline {
   open(lookUp: (sequence: Sequence) => number): QueueOrder;
 }
 
-/** What a step is filled with: by ours (local/target-budget.ts), or by the rule of a baseline. */
+/** What a step is filled with: by ours (engine/step/target-budget.ts), or by the rule of a baseline. */
 export type BatchPolicy = TargetPolicy | StepBaseline;
 
 /** As many prompt tokens as the device computes in time, and serve best: no number of tokens is chosen beforehand. */
@@ -65,7 +65,7 @@ export interface StepBaseline {
   open(stepTokens: number, spec: DeviceSpec): StepRule;
 }
 
-/** What may run at once (local/admission.ts). */
+/** What may run at once (engine/admission.ts). */
 export interface AdmissionPolicy {
   /** Null: as many as the device takes in a step. Memory and the time of their steps limit them as well. */
   readonly sequencesMax: number | null;

@@ -5,7 +5,7 @@
 
 import { type Quant, quantNames } from "../gpu/model/formats.ts";
 import { type GemmChoice, gemmNames, type KvFormat, kvFormats } from "../gpu/native.ts";
-import { engineDefaults } from "../scheduler/engine-options.ts";
+import { engineDefaults } from "../scheduler/engine/engine-options.ts";
 
 /** One setting. The name of its field gives the option and the variable: stepTokens, --step-tokens, BUNTING_STEP_TOKENS. */
 export interface Setting<Value> {

@@ -2,11 +2,11 @@
 
 import { describe, expect, test } from "bun:test";
 import type { CacheNotice } from "../cache/notice.ts";
+import { hashPages, keyHash } from "../cache/page-hash.ts";
 import { cacheKeyOf, chatService, type EngineId, type SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
-import { Dispatcher } from "../dispatch/dispatcher.ts";
-import { hashPages, keyHash } from "../dispatch/page-hash.ts";
-import type { Placement } from "../dispatch/placement.ts";
+import { Dispatcher } from "../fleet/dispatcher.ts";
+import type { Placement } from "../fleet/placement.ts";
 import { ours } from "../policies.ts";
 import type { PlacementBaseline } from "../policy.ts";
 import { deviceSpec } from "../sim/factories.ts";

@@ -1,15 +1,15 @@
 import type { CacheNotices } from "../cache/notice.ts";
+import { hashPages, keyHash } from "../cache/page-hash.ts";
 import { cacheKeyOf, type EngineId, type SequenceId } from "../core.ts";
 import { decodeStepMs, promptMs } from "../cost/cost-model.ts";
-import { hashPages, keyHash } from "../dispatch/page-hash.ts";
 import {
   type Placement,
   type PlacementCost,
   type PlacementReason,
   type PlacementRequest,
   totalMs,
-} from "../dispatch/placement.ts";
-import type { PlaceableEngine, PlacementRule } from "../dispatch/placement-rule.ts";
+} from "../fleet/placement.ts";
+import type { PlaceableEngine, PlacementRule } from "../fleet/placement-rule.ts";
 import type { PlacementBaseline } from "../policy.ts";
 import { autoscale } from "./preble-autoscale.ts";
 import { type PrebleNode, PrebleTree } from "./preble-tree.ts";

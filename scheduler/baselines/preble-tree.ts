@@ -4,7 +4,7 @@ import { assert } from "../core.ts";
 export class PrebleNode {
   parent: PrebleNode | null;
   first: number;
-  /** One hash per page (dispatch/page-hash.ts). */
+  /** One hash per page (cache/page-hash.ts). */
   hashes: Float64Array;
   readonly children = new Map<number, PrebleNode>();
   /** GPUs that cache it, as far as the global scheduler knows. */

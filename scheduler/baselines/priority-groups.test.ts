@@ -4,7 +4,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
 import type { SequenceId } from "../core.ts";
-import { Sequence } from "../local/sequence.ts";
+import { Sequence } from "../engine/sequence.ts";
 import { sequenceSpec } from "../sim/factories.ts";
 import { PriorityGroups } from "./priority-groups.ts";
 

@@ -1,7 +1,7 @@
 import { assert } from "../core.ts";
-import { ArrivalList } from "../local/arrival-list.ts";
-import type { QueueOrder } from "../local/queue-order.ts";
-import type { Sequence } from "../local/sequence.ts";
+import { ArrivalList } from "../engine/queue/arrival-list.ts";
+import type { QueueOrder } from "../engine/queue/queue-order.ts";
+import type { Sequence } from "../engine/sequence.ts";
 
 /**
  * The order of the waiting: Preble's prioritised request scheduling (arXiv:2407.00023 §3.3). Sequences are in

@@ -1,4 +1,4 @@
-import type { PlacementRule } from "../dispatch/placement-rule.ts";
+import type { PlacementRule } from "../fleet/placement-rule.ts";
 import type { PlacementBaseline } from "../policy.ts";
 
 /** One engine after the other. */

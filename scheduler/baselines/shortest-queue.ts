@@ -1,5 +1,5 @@
 import type { EngineId, SequenceId } from "../core.ts";
-import type { PlacementRule } from "../dispatch/placement-rule.ts";
+import type { PlacementRule } from "../fleet/placement-rule.ts";
 import type { PlacementBaseline } from "../policy.ts";
 
 /** Where the fewest sequences are that have not ended; ties to the lowest engine. */

@@ -1,6 +1,6 @@
 import type { SequenceId } from "../core.ts";
-import type { StepBudget } from "../local/step-budget.ts";
-import type { StepPass } from "../local/step-rule.ts";
+import type { StepBudget } from "../engine/step/step-budget.ts";
+import type { StepPass } from "../engine/step/step-rule.ts";
 import type { StepBaseline } from "../policy.ts";
 
 /** Every decode, and prompts get what decodes leave of `stepTokens` (Sarathi-Serve, arXiv:2403.02310 §4.3). */

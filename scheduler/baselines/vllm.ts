@@ -1,7 +1,7 @@
 import { assert, type SequenceId } from "../core.ts";
-import { FirstCome } from "../local/first-come.ts";
-import type { StepBudget } from "../local/step-budget.ts";
-import type { StepPass } from "../local/step-rule.ts";
+import { FirstCome } from "../engine/queue/first-come.ts";
+import type { StepBudget } from "../engine/step/step-budget.ts";
+import type { StepPass } from "../engine/step/step-rule.ts";
 import type { AdmissionPolicy, Policy, QueueBaseline, StepBaseline } from "../policy.ts";
 import { roundRobin } from "./round-robin.ts";
 import { staticBudget } from "./static-budget.ts";

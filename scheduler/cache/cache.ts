@@ -1,7 +1,7 @@
 import { assert, type PageId } from "../core.ts";
-import { hashPages, keyHash } from "../dispatch/page-hash.ts";
 import { part } from "../part.ts";
 import { EvictionOrder } from "./eviction-order.ts";
+import { hashPages, keyHash } from "./page-hash.ts";
 import type { PagePool } from "./page-pool.ts";
 import { attach, createRoot, descend, detach, type Place, type Span, split } from "./radix-tree.ts";
 import { advanceReaders, moveReader, type Reader, recedeReaders, splitReaders } from "./reader.ts";

@@ -1,7 +1,7 @@
 /**
  * What an engine's prefix cache tells the fleet, so that the dispatcher knows every true prefix tree.
  *
- * Only whole pages are told. A page is named by the hash of everything up to its end (dispatch/page-hash.ts). A
+ * Only whole pages are told. A page is named by the hash of everything up to its end (cache/page-hash.ts). A
  * hash only guides placement: what is reused is decided by the engine, which compares tokens.
  */
 export interface CacheNotice {

@@ -4,7 +4,7 @@ import { assert, type PageId } from "../core.ts";
  * The KV pages of one device. A page is free or has exactly one holder, who alone may release it:
  *
  *   holder       may write it   how it ends
- *   a sequence   yes            released, or handed over to the cache (local/residency.ts)
+ *   a sequence   yes            released, or handed over to the cache (cache/residency.ts)
  *   a span       no             released when the span is evicted or shortened (cache/cache.ts)
  */
 export class PagePool {

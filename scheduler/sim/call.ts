@@ -1,7 +1,7 @@
 import type { Clock } from "../clock.ts";
 import { type EngineId, type Finish, greedySampling, type SequenceSpec, type TokenId } from "../core.ts";
-import type { PlacementReason } from "../dispatch/placement.ts";
-import type { SequenceListener } from "../fleet.ts";
+import type { SequenceListener } from "../fleet/fleet.ts";
+import type { PlacementReason } from "../fleet/placement.ts";
 import type { CallRecord } from "./report.ts";
 import type { Arrival } from "./workload.ts";
 

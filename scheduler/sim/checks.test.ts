@@ -5,7 +5,7 @@ import { policyOf, withChanges } from "../baselines/policies.ts";
 import { staticBudget } from "../baselines/static-budget.ts";
 import { type Chunk, type EngineId, InvariantError, type SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
-import { Fleet } from "../fleet.ts";
+import { Fleet } from "../fleet/fleet.ts";
 import type { Policy } from "../policy.ts";
 import { Checks } from "./checks.ts";
 import { EngineSlot, type SlotObserver } from "./engine-slot.ts";

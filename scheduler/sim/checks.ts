@@ -1,9 +1,9 @@
 import { firstCome } from "../baselines/vllm.ts";
 import { assert, type EngineId, type Step } from "../core.ts";
 import { shapeOf } from "../cost/cost-model.ts";
-import { checkIndex } from "../dispatch/integrity.ts";
-import type { Fleet } from "../fleet.ts";
-import { BUCKET, COST_MIN } from "../local/response-ratio.ts";
+import { BUCKET, COST_MIN } from "../engine/queue/response-ratio.ts";
+import type { Fleet } from "../fleet/fleet.ts";
+import { checkIndex } from "../fleet/integrity.ts";
 import type { Policy } from "../policy.ts";
 import type { SimulatedCall } from "./call.ts";
 import type { EngineSlot } from "./engine-slot.ts";
@@ -129,7 +129,7 @@ export class Checks {
     for (const waiting of this.#waiting) waiting.delete(call);
   }
 
-  /** No starvation: by response ratio (local/response-ratio.ts) a call waits at most in proportion to its cost, and while prompts
+  /** No starvation: by response ratio (engine/queue/response-ratio.ts) a call waits at most in proportion to its cost, and while prompts
    *  that it shares or that go before it are computed. */
   #compareWaits(call: SimulatedCall, engine: EngineId): void {
     const { tenant, objective, priority, ttftMs } = call.arrival.service;

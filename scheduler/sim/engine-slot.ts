@@ -1,9 +1,9 @@
 import { assert, type EngineId, type SampleRow, type Step, type StepResult, type TokenId } from "../core.ts";
 import type { CostModel, EngineCosts } from "../cost/cost-model.ts";
 import type { Device, DeviceSpec } from "../device.ts";
-import { Engine } from "../engine.ts";
-import type { EngineSettings } from "../engine-options.ts";
-import type { EngineLink } from "../fleet.ts";
+import { Engine } from "../engine/engine.ts";
+import type { EngineSettings } from "../engine/engine-options.ts";
+import type { EngineLink } from "../fleet/fleet.ts";
 import type { EngineLoad, EngineMessage, EngineReport } from "../messages.ts";
 import type { EventClock } from "./event-clock.ts";
 import type { DeviceNoise } from "./noise.ts";

@@ -1,5 +1,5 @@
 import type { EngineId, Finish } from "../core.ts";
-import type { PlacementReason } from "../dispatch/placement.ts";
+import type { PlacementReason } from "../fleet/placement.ts";
 import { Histogram } from "./histogram.ts";
 
 /** One call of a simulation, from its client's side. Times are virtual milliseconds. */

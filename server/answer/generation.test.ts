@@ -12,8 +12,8 @@ import {
   type TokenId,
 } from "../../scheduler/core.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
-import { Engine } from "../../scheduler/engine.ts";
-import { Fleet } from "../../scheduler/fleet.ts";
+import { Engine } from "../../scheduler/engine/engine.ts";
+import { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import { runs } from "../../tests/support/property.ts";
 import { loadTokenizer } from "../text/tokenizer.ts";

@@ -1,5 +1,5 @@
 import type { Finish, Sampling, SequenceId, Service, TokenId, TokenLogprobs } from "../../scheduler/core.ts";
-import type { Fleet, SequenceListener } from "../../scheduler/fleet.ts";
+import type { Fleet, SequenceListener } from "../../scheduler/fleet/fleet.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { ChoiceText, type TextDelta, type TextRules } from "./choice-text.ts";
 import type { AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";

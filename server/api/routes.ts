@@ -1,7 +1,7 @@
 /** Every route of the server, in one table. */
 
 import type { DeviceSpec } from "../../scheduler/device.ts";
-import type { Fleet } from "../../scheduler/fleet.ts";
+import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { Generator } from "../answer/generation.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import { pageFile } from "../http/page.ts";

@@ -2,12 +2,12 @@
 
 import { policyNames } from "../../scheduler/baselines/policies.ts";
 import { profileNames } from "../../scheduler/cost/profiles.ts";
-import type { Divergence, FlightEntry, FlightHead } from "../../scheduler/flight.ts";
 import { isServed } from "../../scheduler/policy.ts";
+import type { Divergence, FlightEntry, FlightHead } from "../../scheduler/recording/flight.ts";
+import { type Breakdown, type Replayed, replay } from "../../scheduler/recording/replay.ts";
+import { flightCosts, flightWorkload } from "../../scheduler/recording/what-if.ts";
 import { type Noise, noiseNames } from "../../scheduler/sim/noise.ts";
-import { type Breakdown, type Replayed, replay } from "../../scheduler/sim/replay.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
-import { flightCosts, flightWorkload } from "../../scheduler/sim/what-if.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
 import { ConfigError, decimal, integer, list, optional, text } from "../config.ts";
 import { FlightWriter, readFlight } from "../recording/file.ts";

@@ -1,6 +1,6 @@
 import type { HostedDevice } from "../../gpu/hosted-device.ts";
 import type { Device } from "../../scheduler/device.ts";
-import type { Engine } from "../../scheduler/engine.ts";
+import type { Engine } from "../../scheduler/engine/engine.ts";
 import type { LoopClock } from "./loop-clock.ts";
 import type { InboxMessage } from "./protocol.ts";
 

@@ -3,9 +3,9 @@ import type { EngineLimits } from "../../gpu/native.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { OnlineState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
-import type { EngineSettings } from "../../scheduler/engine-options.ts";
-import type { FlightEntry } from "../../scheduler/flight.ts";
+import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import type { EngineMessage, EngineReport } from "../../scheduler/messages.ts";
+import type { FlightEntry } from "../../scheduler/recording/flight.ts";
 
 /** What crosses between the main thread and an engine's thread. Plain data, but for the port. */
 

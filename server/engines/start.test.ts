@@ -6,7 +6,7 @@ import {
   type Sampling,
   type TokenId,
 } from "../../scheduler/core.ts";
-import type { Unplaced } from "../../scheduler/fleet.ts";
+import type { Unplaced } from "../../scheduler/fleet/fleet.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { DeviceSetup } from "./protocol.ts";
 import { type EnginesConfig, type RunningEngines, startEngines } from "./start.ts";

@@ -4,12 +4,12 @@ import type { EngineId, SequenceId } from "../../scheduler/core.ts";
 import { BelievedCosts } from "../../scheduler/cost/believed.ts";
 import { OnlineCostModel, type OnlineState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
-import type { Placement } from "../../scheduler/dispatch/placement.ts";
-import { engineDefaults, settingsOf } from "../../scheduler/engine-options.ts";
-import { Fleet } from "../../scheduler/fleet.ts";
-import { FLIGHT_VERSION } from "../../scheduler/flight.ts";
+import { engineDefaults, settingsOf } from "../../scheduler/engine/engine-options.ts";
+import { Fleet } from "../../scheduler/fleet/fleet.ts";
+import type { Placement } from "../../scheduler/fleet/placement.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import type { ServedPolicy } from "../../scheduler/policy.ts";
+import { FLIGHT_VERSION } from "../../scheduler/recording/flight.ts";
 import { FlightWriter } from "../recording/file.ts";
 import { RecordedFleet } from "../recording/recorder.ts";
 import type {

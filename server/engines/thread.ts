@@ -1,9 +1,9 @@
 import type { NativeModel } from "../../gpu/native/open.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { OnlineState } from "../../scheduler/cost/online.ts";
-import type { EngineLink } from "../../scheduler/fleet.ts";
-import type { FlightEntry } from "../../scheduler/flight.ts";
+import type { EngineLink } from "../../scheduler/fleet/fleet.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
+import type { FlightEntry } from "../../scheduler/recording/flight.ts";
 import type { EngineSetup, EngineStart, InboxMessage, LoadProgress, WorkerMessage } from "./protocol.ts";
 
 /** What a thread tells; nothing more once `onLost` was called or the thread was stopped. */

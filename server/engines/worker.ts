@@ -2,7 +2,7 @@
 import { receiveMessageOnPort } from "node:worker_threads";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
-import { Engine } from "../../scheduler/engine.ts";
+import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import { EngineRecorder } from "../recording/recorder.ts";
 import { type Inbox, runEngineLoop } from "./loop.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import type { EngineId } from "../../scheduler/core.ts";
-import { Fleet } from "../../scheduler/fleet.ts";
+import { Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import { deviceSpec } from "../../scheduler/sim/factories.ts";
 import { LifetimeLoads } from "./lifetime-loads.ts";

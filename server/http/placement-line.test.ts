@@ -2,7 +2,7 @@
 
 import { expect, test } from "bun:test";
 import type { EngineId } from "../../scheduler/core.ts";
-import type { PlacementCost } from "../../scheduler/dispatch/placement.ts";
+import type { PlacementCost } from "../../scheduler/fleet/placement.ts";
 import { placementLine } from "../web/placement-line.ts";
 
 function cost(engine: number, loadMs: number, cachedTokens = 0): PlacementCost {

@@ -1,7 +1,7 @@
 import type { SequenceId } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
-import type { Placement } from "../../scheduler/dispatch/placement.ts";
-import type { Fleet } from "../../scheduler/fleet.ts";
+import type { Fleet } from "../../scheduler/fleet/fleet.ts";
+import type { Placement } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { Lifecycle, ServerState } from "./lifecycle.ts";
 

@@ -1,7 +1,7 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
-import type { PlacementReason } from "../../scheduler/dispatch/placement.ts";
+import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 
 /**

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { EngineId, SequenceId } from "../../scheduler/core.ts";
-import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../../scheduler/flight.ts";
+import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../../scheduler/recording/flight.ts";
 import { deviceSpec, sequenceSpec } from "../../scheduler/sim/factories.ts";
 import { FlightWriter, readFlight } from "./file.ts";
 

@@ -2,7 +2,7 @@
 
 import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
 import { Packr, Unpackr } from "msgpackr";
-import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../../scheduler/flight.ts";
+import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../../scheduler/recording/flight.ts";
 import { ConfigError } from "../config.ts";
 
 const options = { useRecords: false, moreTypes: true } as const;

@@ -3,11 +3,11 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { EngineId, Finish } from "../../scheduler/core.ts";
-import type { FlightEntry } from "../../scheduler/flight.ts";
 import { ours } from "../../scheduler/policies.ts";
+import type { FlightEntry } from "../../scheduler/recording/flight.ts";
+import { replay } from "../../scheduler/recording/replay.ts";
+import { flightWorkload } from "../../scheduler/recording/what-if.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "../../scheduler/sim/factories.ts";
-import { replay } from "../../scheduler/sim/replay.ts";
-import { flightWorkload } from "../../scheduler/sim/what-if.ts";
 import { startEngines } from "../engines/start.ts";
 import { type Flight, readFlight } from "./file.ts";
 

@@ -1,18 +1,18 @@
-/** The flight recorder: writes down what fleet and engines are told and what they decide (scheduler/flight.ts). */
+/** The flight recorder: writes down what fleet and engines are told and what they decide (scheduler/recording/flight.ts). */
 
 import type { EngineId, SequenceId, SequenceSpec, Step, StepResult } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
-import type { Placement } from "../../scheduler/dispatch/placement.ts";
-import type { Engine } from "../../scheduler/engine.ts";
+import type { Engine } from "../../scheduler/engine/engine.ts";
 import {
   type EngineLink,
   Fleet,
   type FleetOptions,
   type SequenceListener,
   type Unplaced,
-} from "../../scheduler/fleet.ts";
-import { type FlightEntry, planHash } from "../../scheduler/flight.ts";
+} from "../../scheduler/fleet/fleet.ts";
+import type { Placement } from "../../scheduler/fleet/placement.ts";
 import type { EngineMessage, EngineReport } from "../../scheduler/messages.ts";
+import { type FlightEntry, planHash } from "../../scheduler/recording/flight.ts";
 import { LoopClock } from "../engines/loop-clock.ts";
 
 /**

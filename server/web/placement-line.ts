@@ -1,4 +1,4 @@
-import { type Placement, totalMs } from "../../scheduler/dispatch/placement.ts";
+import { type Placement, totalMs } from "../../scheduler/fleet/placement.ts";
 
 /** A placement for a narrow column: "exploit, 3,072 tokens cached: 120 ms, else 340 ms", where the second time is that of
  *  the cheapest of the other engines; and no times where none were compared. */

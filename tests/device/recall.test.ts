@@ -9,7 +9,7 @@ import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import type { SequenceId, TokenId } from "../../scheduler/core.ts";
-import { Engine } from "../../scheduler/engine.ts";
+import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import { sequenceSpec } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";

@@ -1,7 +1,7 @@
 /** How soon requests are served, as their clients ask for it. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import type { Service, Step } from "../../scheduler/core.ts";
-import { optionsOf } from "../../scheduler/engine-options.ts";
+import { optionsOf } from "../../scheduler/engine/engine-options.ts";
 import { ours } from "../../scheduler/policies.ts";
 import { deviceSpec } from "../../scheduler/sim/factories.ts";
 import { bodyOf, chatBody, chunksOf, post, readEvents, startTestServer, type TestServer } from "./server.ts";

@@ -12,12 +12,12 @@ import {
 import type { CostModel } from "../../scheduler/cost/cost-model.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
-import { Engine } from "../../scheduler/engine.ts";
-import type { EngineSettings } from "../../scheduler/engine-options.ts";
+import { Engine } from "../../scheduler/engine/engine.ts";
+import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
+import { formatStep, type StepTrace } from "../../scheduler/engine/trace.ts";
 import type { EngineLoad, EngineReport } from "../../scheduler/messages.ts";
 import { deviceSpec } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
-import { formatStep, type StepTrace } from "../../scheduler/trace.ts";
 
 /** What became of one sequence. */
 export interface Outcome {

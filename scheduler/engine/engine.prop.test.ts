@@ -1,0 +1,209 @@
+/** Whatever is asked of an engine, in any order: the tokens are those of a device with nothing shared. */
+
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { EngineHarness, type Outcome, tokensAlone } from "../../tests/support/engine-harness.ts";
+import { runs } from "../../tests/support/property.ts";
+import { populateFast, priorityGroups } from "../baselines/preble.ts";
+import { longestPrefix } from "../baselines/sglang.ts";
+import { staticBudget } from "../baselines/static-budget.ts";
+import { firstCome, promptsFirst } from "../baselines/vllm.ts";
+import type { SequenceId, SequenceSpec, Service } from "../core.ts";
+import type { BatchPolicy, QueuePolicy } from "../policy.ts";
+import { sequenceSpec } from "../sim/factories.ts";
+import type { EngineOptions } from "./engine-options.ts";
+
+const VOCABULARY = 2;
+
+type Command =
+  | { readonly kind: "submit"; readonly spec: Omit<SequenceSpec, "id"> }
+  | { readonly kind: "abort" | "pause" | "resume"; readonly who: number }
+  | { readonly kind: "step" };
+
+interface Setting {
+  readonly pages: number;
+  readonly pageTokens: number;
+  readonly contextMax: number;
+  readonly sharedTokensMin: number;
+  readonly ageingMs: EngineOptions["ageingMs"];
+  readonly queue: QueuePolicy;
+  readonly batch: BatchPolicy;
+  readonly admission: EngineOptions["admission"];
+}
+
+const stepTokens = fc.integer({ min: 1, max: 24 });
+
+const queues: fc.Arbitrary<QueuePolicy> = fc.oneof(
+  fc.constantFrom<QueuePolicy>(firstCome, longestPrefix),
+  fc.constantFrom(1, 3, 10).map(priorityGroups),
+  fc.record({
+    kind: fc.constant("lanes" as const),
+    credits: fc.constantFrom<readonly [number, number, number]>([8, 4, 1], [1, 1, 1]),
+    tenantSlack: fc.constantFrom(1, 16, 1024),
+  }),
+);
+
+/** On a device whose steps take 6 ms and more. */
+const batches: fc.Arbitrary<BatchPolicy> = fc.oneof(
+  stepTokens.map(promptsFirst),
+  stepTokens.map(staticBudget),
+  stepTokens.map((tokens) => populateFast(tokens, 0.5)),
+  fc.record({
+    kind: fc.constant("target" as const),
+    tbtMs: fc.constantFrom(null, 3, 6.2, 50),
+    stepMs: fc.constantFrom(3, 6.2, 100),
+    margin: fc.constantFrom(0, 0.1),
+    starvationMs: fc.constantFrom(0, 20),
+    skipsMax: fc.nat({ max: 3 }),
+  }),
+);
+
+/** So few pages that most of them are wanted by several sequences. */
+const settings: fc.Arbitrary<Setting> = fc.record({
+  pages: fc.integer({ min: 8, max: 16 }),
+  pageTokens: fc.constantFrom(2, 3, 4),
+  contextMax: fc.integer({ min: 20, max: 48 }),
+  sharedTokensMin: fc.integer({ min: 1, max: 8 }),
+  ageingMs: fc.constantFrom<EngineOptions["ageingMs"]>([0, 0, 0], [50, 50, 50], [10_000, 60_000, 600_000]),
+  queue: queues,
+  batch: batches,
+  admission: fc.record({
+    sequencesMax: fc.constantFrom(1, 2, 4, 8, 8),
+    watermark: fc.constantFrom(0, 0.1),
+    headroom: fc.boolean(),
+    cache: fc.boolean(),
+    keepsWanted: fc.boolean(),
+    prefixPending: fc.boolean(),
+    overtakes: fc.boolean(),
+    backOff: fc.boolean(),
+  }),
+});
+
+const services: fc.Arbitrary<Service> = fc.record({
+  objective: fc.constantFrom("latency", "latency", "gang", "throughput"),
+  tenant: fc.constantFrom("", "a", "b"),
+  tbtMs: fc.constantFrom(null, null, 6.5, 30),
+  ttftMs: fc.constantFrom(null, null, 10, 400),
+  priority: fc.constantFrom(0, 0, -1, 5),
+  gang: fc.constant(null),
+});
+
+const bit = fc.nat({ max: VOCABULARY - 1 });
+
+/** Prompts that share much: a few common beginnings, then anything. */
+const prompts = fc
+  .tuple(fc.nat({ max: 2 }), fc.nat({ max: 16 }), fc.array(bit, { maxLength: 4 }))
+  .map(([family, length, rest]) => [
+    ...Array.from({ length }, (_, i) => ((family >> (i % 2)) & 1 ? 1 : 0)),
+    ...rest,
+  ]);
+
+const specs = fc
+  .record({
+    prompt: prompts,
+    tokensMax: fc.integer({ min: 1, max: 24 }),
+    tokensMin: fc.nat({ max: 4 }),
+    stopTokens: fc.constantFrom<number[]>([], [], [1]),
+    temperature: fc.constantFrom(0, 1),
+    seed: fc.nat({ max: 1 }),
+    presencePenalty: fc.constantFrom(0, 0, 1),
+    cacheSalt: fc.constantFrom("", "", "other"),
+    service: services,
+  })
+  .map(({ prompt, tokensMax, temperature, seed, presencePenalty, tokensMin, stopTokens, ...rest }) =>
+    sequenceSpec(prompt, tokensMax, {
+      sampling: { temperature, seed: [seed, 0], presencePenalty },
+      stop: { tokensMin, stopTokens },
+      ...rest,
+    }),
+  );
+
+const commands: fc.Arbitrary<Command[]> = fc.array(
+  fc.oneof(
+    { weight: 4, arbitrary: specs.map((spec): Command => ({ kind: "submit", spec })) },
+    { weight: 6, arbitrary: fc.constant<Command>({ kind: "step" }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        kind: fc.constantFrom("abort" as const, "pause" as const, "resume" as const),
+        who: fc.nat({ max: 1000 }),
+      }),
+    },
+  ),
+  { maxLength: 60, size: "max" },
+);
+
+/** Carries out commands, half of them while a step is in flight, then lets everything end. */
+function play(
+  setting: Setting,
+  script: readonly Command[],
+): { harness: EngineHarness; specs: SequenceSpec[] } {
+  const { pages, pageTokens, contextMax, ...engine } = setting;
+  const harness = new EngineHarness({
+    spec: { pages, pageTokens, contextMax, vocabSize: VOCABULARY },
+    engine,
+    isStallFree: setting.batch.kind === "baseline" && setting.batch.isStallFree,
+  });
+  const submitted: SequenceSpec[] = [];
+  const paused = new Set<SequenceId>();
+  for (const command of script) {
+    if (command.kind === "step") harness.step();
+    else if (command.kind === "submit") {
+      const id = harness.submit(command.spec);
+      submitted.push({ ...command.spec, id });
+      if (command.spec.promptTokens.length % 2 === 0) harness.engine.run();
+    } else if (submitted.length > 0) {
+      const { id } = submitted[command.who % submitted.length]!;
+      harness.send(command.kind, id);
+      if (command.kind === "pause") paused.add(id);
+      else paused.delete(id);
+    }
+  }
+  harness.finish();
+  checkNobodyWaits(harness, paused);
+  for (const id of paused) harness.send("resume", id);
+  harness.finish();
+  return { harness, specs: submitted };
+}
+
+/** Paused sequences, whatever they hold, keep nobody else from ending; and the last report tells how many
+ *  they are. */
+function checkNobodyWaits(harness: EngineHarness, paused: ReadonlySet<SequenceId>): void {
+  const open = harness.outcomes.flatMap(({ finish }, id) => (finish === null ? [id as SequenceId] : []));
+  expect(open.filter((id) => !paused.has(id))).toEqual([]);
+  expect(harness.reports.at(-1)?.load.paused ?? 0).toBe(open.length);
+}
+
+/** What must have become of a sequence: the same as of one that has a device to itself. */
+function checkOutcome(spec: SequenceSpec, outcome: Outcome, setting: Setting): void {
+  const contextMax = Math.min(setting.contextMax, setting.pages * setting.pageTokens);
+  const alone = tokensAlone(spec, { contextMax, vocabSize: VOCABULARY });
+  const { finish } = outcome;
+  if (finish?.kind === "aborted") {
+    expect(alone.tokens.slice(0, outcome.tokens.length)).toEqual(outcome.tokens);
+  } else {
+    expect(alone.finish).toEqual(finish);
+    expect(outcome.tokens).toEqual(alone.tokens);
+  }
+}
+
+test("every sequence ends once, with the tokens it would have had alone, and gives everything back", () => {
+  const rule = fc.property(settings, commands, (setting, script) => {
+    const { harness, specs } = play(setting, script);
+    specs.forEach((spec, i) => {
+      checkOutcome(spec, harness.outcomes[i]!, setting);
+    });
+    for (const { chunks } of harness.steps) {
+      expect(chunks.length).toBeLessThanOrEqual(setting.admission.sequencesMax);
+      const tokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);
+      if (setting.batch.kind !== "baseline" || !setting.batch.isStallFree) continue;
+      expect(tokens).toBeLessThanOrEqual(Math.max(setting.batch.stepTokens, setting.admission.sequencesMax));
+    }
+    if (harness.reports.length === 0) return;
+    const { waiting, running, paused, pagesFree, pagesCached, pagesTotal } = harness.load;
+    expect({ waiting, running, paused }).toEqual({ waiting: 0, running: 0, paused: 0 });
+    expect(pagesFree + pagesCached).toBe(pagesTotal);
+    expect(harness.engine.busy).toBe(false);
+  });
+  fc.assert(rule, runs(400));
+});

@@ -1,0 +1,240 @@
+import { Residency } from "../cache/residency.ts";
+import type { Clock } from "../clock.ts";
+import { assert, type Finish, type Sampled, type SequenceSpec, type StepResult } from "../core.ts";
+import { type EngineCosts, promptMs, shapeOf } from "../cost/cost-model.ts";
+import { unknownCost } from "../cost/linear.ts";
+import type { Device } from "../device.ts";
+import type { EngineMessage, EngineReport } from "../messages.ts";
+import { lengthLimit, refusal } from "./admission.ts";
+import { type EngineOptions, type EngineSettings, resolveOptions } from "./engine-options.ts";
+import { checkPageCounts } from "./integrity.ts";
+import { Journal } from "./journal.ts";
+import { type PlannedStep, Planner } from "./planner.ts";
+import { ColdGate } from "./queue/cold-gate.ts";
+import { orderOf, WaitQueue } from "./queue/wait-queue.ts";
+import { Roster } from "./roster.ts";
+import type { Sequence } from "./sequence.ts";
+
+/** An idle engine walks through all its records this often at most: whoever comes next would wait for it. */
+const CHECK_EVERY_MS = 10_000;
+
+/**
+ * The loop of one device: plan, start; apply, tell, and again. Who is there and in which state is the roster's
+ * (roster.ts), what the next step does is the planner's (planner.ts).
+ *
+ * Its inputs are messages, the results of its device and the time of its clock; its output is reports. One
+ * step is in flight at a time, and while it is, nothing that the step reads changes: messages only take note,
+ * pages change hands when it is done. So a client that goes away has its pages back within one step.
+ */
+export class Engine {
+  readonly #device: Device;
+  readonly #clock: Clock;
+  readonly #options: EngineOptions;
+  readonly #emit: (report: EngineReport) => void;
+  readonly #costs: EngineCosts;
+  readonly #journal: Journal;
+  readonly #roster: Roster;
+  readonly #planner: Planner;
+
+  #inFlight: PlannedStep | null = null;
+  /** How often the step in flight was started again. */
+  #retries = 0;
+  #lostReason: string | null = null;
+  /** No step has run since the records were checked. */
+  #isChecked = true;
+  #nextCheckMs = Number.NEGATIVE_INFINITY;
+
+  constructor(
+    device: Device,
+    clock: Clock,
+    settings: EngineSettings,
+    emit: (report: EngineReport) => void,
+    costs: EngineCosts = unknownCost,
+  ) {
+    const { spec } = device;
+    const options = resolveOptions(settings, spec);
+    const { queue: order, ageingMs, admission } = options;
+    const epoch = options.notices ? options.epoch : null;
+    const residency = new Residency(spec.pages, spec.pageTokens, admission, epoch);
+    const gate = new ColdGate({
+      computeMs: (tokens, context) => promptMs(costs, tokens, context),
+      displaces: (sequence) => residency.displaces(sequence),
+    });
+    const queue = new WaitQueue(orderOf(order, ageingMs, gate), residency);
+    const journal = new Journal(options.trace);
+    const roster = new Roster({ clock, residency, queue, journal, backOff: admission.backOff });
+    this.#device = device;
+    this.#clock = clock;
+    this.#options = options;
+    this.#emit = emit;
+    this.#costs = costs;
+    this.#journal = journal;
+    this.#roster = roster;
+    this.#planner = new Planner({ spec, clock, options, costs, roster, journal });
+  }
+
+  /** A step is in flight, or `run` would start one. */
+  get busy(): boolean {
+    return this.#inFlight !== null || this.#roster.isBusy;
+  }
+
+  /** Takes note of a message. Never starts a step and never reports: `run` does. */
+  receive(message: EngineMessage): void {
+    if (message.kind === "submit") this.#submit(message.sequence);
+    else if (message.kind === "resync") {
+      this.#roster.residency.notices?.resync();
+      this.#journal.loadChanged();
+    } else {
+      // Whoever sent the message may not know yet that the sequence has ended.
+      const sequence = this.#roster.find(message.sequence);
+      if (sequence === undefined) return;
+      if (message.kind === "abort") this.#abort(sequence);
+      else if (message.kind === "recall") this.#roster.giveBack(sequence);
+      else if (message.kind === "pause") this.#roster.pause(sequence);
+      else this.#roster.resume(sequence);
+    }
+    if (this.#options.integrity === "always") this.checkIntegrity();
+  }
+
+  /** Reports what messages have changed and starts a step, unless one is in flight or there is nothing to do.
+   *  From then on the engine goes on by itself for as long as there is work; calling again does no harm. */
+  run(): void {
+    if (!this.#journal.isEmpty) this.#tell();
+    if (this.#inFlight !== null) return;
+    const planned = this.#planner.plan();
+    if (planned !== null) {
+      this.#isChecked = false;
+      this.#inFlight = planned;
+      this.#retries = 0;
+      // Who is in a step is told before it begins: it may be what the device is lost by.
+      if (this.#journal.hasStarted) this.#emit(this.#journal.report(this.#roster.snapshot(), null));
+      this.#device.start(planned.step, this.#done);
+      return;
+    }
+    if (this.#journal.hasLoadChanged) this.#tell();
+    if (!this.#isChecked) this.#checkIdle();
+  }
+
+  /** Throws InvariantError if the engine's records contradict each other. */
+  checkIntegrity(): void {
+    this.#roster.checkIntegrity();
+  }
+
+  #checkIdle(): void {
+    this.#isChecked = true;
+    checkPageCounts(this.#roster.residency, this.#roster.running);
+    const nowMs = this.#clock.nowMs();
+    if (nowMs < this.#nextCheckMs) return;
+    this.#nextCheckMs = nowMs + CHECK_EVERY_MS;
+    this.checkIntegrity();
+  }
+
+  #submit(spec: SequenceSpec): void {
+    const refused: Finish | null =
+      this.#lostReason === null
+        ? refusal(spec, this.#device.spec, this.#roster.queue.size, this.#options.queueMax)
+        : { kind: "failed", reason: this.#lostReason };
+    if (refused === null) this.#roster.add(spec);
+    else this.#journal.ended(spec.id, refused);
+  }
+
+  #abort(sequence: Sequence): void {
+    const isInFlight = this.#inFlight?.planned.some((chunk) => chunk.sequence === sequence) ?? false;
+    if (isInFlight) sequence.isAborted = true;
+    else this.#roster.end(sequence, { kind: "aborted" }, true);
+  }
+
+  /* ---- apply ---- */
+
+  readonly #done = (result: StepResult): void => {
+    const inFlight = this.#inFlight;
+    assert(inFlight !== null, "a device answers each step once");
+    if (result.kind === "retry" && this.#retries < this.#options.retriesMax) {
+      this.#retries += 1;
+      this.#device.start(inFlight.step, this.#done);
+      return;
+    }
+    this.#inFlight = null;
+    this.#roster.residency.endCopies();
+    if (result.kind === "done") this.#apply(inFlight, result.sampled);
+    else if (result.kind === "lost") this.#lose(result.reason);
+    else
+      this.#fail(
+        inFlight.planned.map((chunk) => chunk.sequence),
+        result.reason,
+      );
+    this.#record(inFlight, result.kind === "done" ? result.deviceMs : 0);
+    if (this.#options.integrity === "always") this.checkIntegrity();
+    this.#tell();
+    this.run();
+  };
+
+  #apply({ planned, step }: PlannedStep, sampled: readonly Sampled[]): void {
+    let row = 0;
+    for (let i = 0; i < planned.length; i++) {
+      const { sequence, count } = planned[i]!;
+      sequence.computed += count;
+      const drawn = sampled.slice(row, row + step.chunks[i]!.samples.length);
+      row += drawn.length;
+      assert(drawn.length === step.chunks[i]!.samples.length, "a device answers every row");
+      assert(
+        drawn.every((one) => one.sequence === sequence.id),
+        "a device answers in the order of the chunks",
+      );
+      const failed = drawn.find((one) => one.kind === "failed");
+      if (sequence.isAborted) this.#roster.end(sequence, { kind: "aborted" }, failed === undefined);
+      else if (failed === undefined) this.#advance(sequence, count, drawn);
+      else this.#roster.end(sequence, { kind: "failed", reason: failed.reason }, false);
+    }
+    assert(row === sampled.length, "a device answers no more than was asked");
+  }
+
+  #advance(sequence: Sequence, count: number, drawn: readonly Sampled[]): void {
+    if (sequence.computed - count < sequence.promptEnd) this.#roster.publish(sequence);
+    for (const one of drawn) {
+      assert(one.kind === "token", "a row that failed ends its sequence");
+      this.#journal.drew(sequence, one.token, one.logprobs, this.#clock.nowMs());
+      this.#roster.drew(sequence, one.token);
+      const finish = this.#finish(sequence, one.token);
+      if (finish === null) continue;
+      this.#roster.end(sequence, finish, true);
+      return;
+    }
+  }
+
+  #finish(sequence: Sequence, token: number): Finish | null {
+    const { stop } = sequence.spec;
+    if (stop.stopTokens.includes(token)) return { kind: "stop", token };
+    if (sequence.generated >= stop.tokensMax) return { kind: "length" };
+    return sequence.length >= lengthLimit(this.#device.spec) ? { kind: "length" } : null;
+  }
+
+  #lose(reason: string): void {
+    this.#lostReason = reason;
+    this.#fail(this.#roster.everybody(), reason);
+  }
+
+  #fail(sequences: readonly Sequence[], reason: string): void {
+    for (const sequence of sequences) {
+      const finish: Finish = sequence.isAborted ? { kind: "aborted" } : { kind: "failed", reason };
+      this.#roster.end(sequence, finish, false);
+    }
+  }
+
+  #record({ step, startMs, planned, pagesUsed, deadlineMs }: PlannedStep, deviceMs: number): void {
+    const { pagesTotal } = this.#roster.residency.pool;
+    const endMs = this.#clock.nowMs();
+    if (endMs > deadlineMs) this.#journal.isLate();
+    if (deviceMs > 0 && this.#retries === 0) this.#costs.observe?.(shapeOf(step), endMs - startMs);
+    const times = { startMs, endMs, deviceMs, pagesUsed, pagesTotal };
+    this.#journal.stepDone(step, times, (index) => {
+      const { start, tokens } = step.chunks[index]!;
+      return tokens.length === 1 && start >= planned[index]!.sequence.spec.promptTokens.length;
+    });
+  }
+
+  #tell(): void {
+    const { notices, cache } = this.#roster.residency;
+    this.#emit(this.#journal.report(this.#roster.snapshot(), notices?.take(cache) ?? null));
+  }
+}

@@ -1,0 +1,186 @@
+import type { CacheNotices } from "../cache/notice.ts";
+import type { Finish, SequenceId, Step, TokenId, TokenLogprobs } from "../core.ts";
+import type { EngineLoad, EngineReport } from "../messages.ts";
+import type { Sequence } from "./sequence.ts";
+import type { StepNote, StepTrace } from "./trace.ts";
+
+/** The part of a load that only grows, or is about the last step. */
+type Totals = Pick<
+  EngineLoad,
+  | "stepsTotal"
+  | "promptTokensTotal"
+  | "generatedTokensTotal"
+  | "prefixQueriedTotal"
+  | "prefixHitTotal"
+  | "preemptionsTotal"
+  | "stepsOverTarget"
+  | "skippedDecodesTotal"
+  | "stepTokens"
+  | "deviceMs"
+  | "stepMs"
+>;
+
+/** The part of a load that is a snapshot. */
+export type Snapshot = Omit<EngineLoad, keyof Totals>;
+
+/** When a step ran and what it found. */
+export interface StepTimes {
+  readonly startMs: number;
+  readonly endMs: number;
+  readonly deviceMs: number;
+  readonly pagesUsed: number;
+  readonly pagesTotal: number;
+}
+
+/** What happens in an engine, written down once and told in three ways: reports, running totals, traces. */
+export class Journal {
+  readonly #trace: ((step: StepTrace) => void) | null;
+  readonly #totals: { -readonly [Key in keyof Totals]: number } = {
+    stepsTotal: 0,
+    promptTokensTotal: 0,
+    generatedTokensTotal: 0,
+    prefixQueriedTotal: 0,
+    prefixHitTotal: 0,
+    preemptionsTotal: 0,
+    stepsOverTarget: 0,
+    skippedDecodesTotal: 0,
+    stepTokens: 0,
+    deviceMs: 0,
+    stepMs: 0,
+  };
+  #reports = 0;
+  #hasLoadChanged = false;
+  #notes: StepNote[] = [];
+  #started: { sequence: SequenceId; cachedTokens: number }[] = [];
+  #sequences: SequenceId[] = [];
+  #tokens: TokenId[] = [];
+  #logprobs: (TokenLogprobs | null)[] | null = null;
+  #finished: { sequence: SequenceId; finish: Finish }[] = [];
+  #returned: SequenceId[] = [];
+
+  /** `trace` is told every step that is done. */
+  constructor(trace: ((step: StepTrace) => void) | null) {
+    this.#trace = trace;
+  }
+
+  get totals(): Totals {
+    return this.#totals;
+  }
+
+  /** Whether there is nothing to report. */
+  get isEmpty(): boolean {
+    return (
+      this.#started.length + this.#sequences.length + this.#finished.length + this.#returned.length === 0
+    );
+  }
+
+  /** Whether somebody was admitted whom no report has told of. */
+  get hasStarted(): boolean {
+    return this.#started.length > 0;
+  }
+
+  /** Whether a load is worth a report that has nothing else to tell. */
+  get hasLoadChanged(): boolean {
+    return this.#hasLoadChanged;
+  }
+
+  /** Something has changed in the load, or in what is cached, that no other entry of the next report is about. */
+  loadChanged(): void {
+    this.#hasLoadChanged = true;
+  }
+
+  /** A sequence holds pages now, for the first time or again. */
+  admitted({ id, computed, length, wasStarted }: Sequence): void {
+    if (computed > 0) this.#note({ kind: "cached", sequence: id, tokens: computed });
+    if (wasStarted) return;
+    this.#started.push({ sequence: id, cachedTokens: computed });
+    this.#totals.promptTokensTotal += length;
+    this.#totals.prefixQueriedTotal += length;
+    this.#totals.prefixHitTotal += computed;
+  }
+
+  waits(sequence: SequenceId, owner: SequenceId): void {
+    this.#note({ kind: "waits", sequence, owner });
+  }
+
+  preempted(sequence: SequenceId): void {
+    this.#totals.preemptionsTotal += 1;
+    this.#note({ kind: "preempted", sequence });
+  }
+
+  drew({ id, generated }: Sequence, token: TokenId, logprobs: TokenLogprobs | null, nowMs: number): void {
+    if (generated === 0) this.#note({ kind: "first", sequence: id, atMs: nowMs });
+    this.#totals.generatedTokensTotal += 1;
+    if (logprobs !== null && this.#logprobs === null) this.#logprobs = this.#tokens.map(() => null);
+    this.#sequences.push(id);
+    this.#tokens.push(token);
+    this.#logprobs?.push(logprobs);
+  }
+
+  ended(sequence: SequenceId, finish: Finish): void {
+    this.#finished.push({ sequence, finish });
+    this.#note({ kind: "ended", sequence, how: finish.kind });
+  }
+
+  /** A sequence that never began is given back. */
+  returned(sequence: SequenceId): void {
+    this.#returned.push(sequence);
+  }
+
+  /** So many throughput decodes were left out of the next step. */
+  skipped(decodes: number): void {
+    this.#totals.skippedDecodesTotal += decodes;
+  }
+
+  /** A stream has waited longer than its target for the last step. */
+  isLate(): void {
+    this.#totals.stepsOverTarget += 1;
+  }
+
+  /** A step begins; returns its number. */
+  stepBegins(): number {
+    this.#totals.stepsTotal += 1;
+    return this.#totals.stepsTotal;
+  }
+
+  /** `isDecode` tells a chunk of output from one of a prompt, by the chunk's place in the step. */
+  stepDone({ number, chunks }: Step, times: StepTimes, isDecode: (index: number) => boolean): void {
+    this.#totals.stepTokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);
+    this.#totals.deviceMs = times.deviceMs;
+    this.#totals.stepMs = times.endMs - times.startMs;
+    if (this.#trace === null) return;
+    const traced = chunks.map(({ sequence, start, tokens }, index) => {
+      return { sequence, start, count: tokens.length, isDecode: isDecode(index) };
+    });
+    this.#trace({ ...times, number, chunks: traced, notes: this.#notes });
+    this.#notes = [];
+  }
+
+  /** Everything since the last report. */
+  report(now: Snapshot, notices: CacheNotices | null): EngineReport {
+    const report: EngineReport = {
+      number: this.#reports,
+      started: this.#started,
+      sequences: this.#sequences,
+      tokens: this.#tokens,
+      logprobs: this.#logprobs,
+      finished: this.#finished,
+      returned: this.#returned,
+      load: { ...now, ...this.#totals },
+      notices,
+    };
+    this.#reports += 1;
+    this.#hasLoadChanged = false;
+    this.#started = [];
+    this.#sequences = [];
+    this.#tokens = [];
+    this.#logprobs = null;
+    this.#finished = [];
+    this.#returned = [];
+    return report;
+  }
+
+  #note(note: StepNote): void {
+    if (this.#trace !== null) this.#notes.push(note);
+  }
+}

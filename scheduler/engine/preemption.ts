@@ -1,0 +1,55 @@
+import type { Residency } from "../cache/residency.ts";
+import { assert } from "../core.ts";
+import type { Sequence } from "./sequence.ts";
+
+/** Throughput: nobody waits for it. */
+const LANE_LAST = 2;
+
+/**
+ * Preemption by recompute (Sarathi-Serve's and vLLM's): when a decode needs a page and none is free or
+ * evictable, somebody leaves. Unlike theirs the victim keeps its output tokens and its count towards
+ * `tokensMax`, so it neither over-generates nor changes what it says, and what it computed goes to the cache,
+ * so that coming back is mostly a hit.
+ *
+ * Running sequences are in order of arrival; a decode is given its page in that order and takes it from the
+ * youngest. The oldest (with lanes: of the first lane) therefore always advances, and nothing is preempted twice for
+ * one step. No page is asked for before it is needed: a decode inside of its last page preempts nobody.
+ */
+export function securePages(
+  running: readonly Sequence[],
+  residency: Residency,
+  hasLanes: boolean,
+  preempt: (victim: Sequence) => void,
+): void {
+  // Over a copy: `preempt` takes sequences out of the list.
+  for (const sequence of running.slice()) {
+    if (sequence.state !== "running" || sequence.isPaused) continue;
+    if (!sequence.isDecoding || !residency.needsPage(sequence)) continue;
+    while (sequence.state === "running" && !residency.grow(sequence))
+      preempt(chooseVictim(running, hasLanes));
+  }
+}
+
+/** The youngest of the paused (a slow reader's pages are the cheapest to miss); else the youngest of all, with lanes of
+ *  the last lane that has any. */
+export function chooseVictim(running: readonly Sequence[], hasLanes: boolean): Sequence {
+  const victim = youngestPaused(running) ?? running.at(-1);
+  assert(victim !== undefined, "whoever needs a page is running, and can give way itself");
+  if (!hasLanes || victim.isPaused) return victim;
+  let last = victim;
+  for (let i = running.length - 1; i >= 0 && last.lane < LANE_LAST; i--) {
+    if (running[i]!.lane > last.lane) last = running[i]!;
+  }
+  return last;
+}
+
+/** The paused sequence that arrived last; undefined if none of them is paused. */
+export function youngestPaused(running: readonly Sequence[]): Sequence | undefined {
+  return running.findLast((sequence) => sequence.isPaused);
+}
+
+/** Steps a victim stays out before it may come back: 0 the first time, then 2, 4, 8 … 64. Without it, two sequences
+ *  that do not fit together would take turns at throwing each other out. */
+export function backOffSteps(preemptions: number): number {
+  return preemptions < 2 ? 0 : Math.min(64, 2 ** (preemptions - 1));
+}

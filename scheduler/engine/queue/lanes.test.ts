@@ -1,0 +1,127 @@
+/** Lanes: their shares, who may pass them, and what an empty lane may keep. */
+
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { EngineHarness } from "../../../tests/support/engine-harness.ts";
+import { runs } from "../../../tests/support/property.ts";
+import { staticBudget } from "../../baselines/static-budget.ts";
+import type { Objective, SequenceId } from "../../core.ts";
+import type { QueuePolicy } from "../../policy.ts";
+import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
+import { Sequence } from "../sequence.ts";
+import { ColdGate } from "./cold-gate.ts";
+import { Lanes } from "./lanes.ts";
+
+const objectives: readonly Objective[] = ["latency", "gang", "throughput"];
+const policy: Extract<QueuePolicy, { readonly kind: "lanes" }> = {
+  kind: "lanes",
+  credits: [8, 4, 1],
+  tenantSlack: 4096,
+};
+const AGEING_MS = [10, 60, 600] as const;
+
+/** Lanes that sequences of 100 tokens wait in. */
+function waitingRoom() {
+  const lanes = new Lanes(policy, AGEING_MS, new ColdGate({ computeMs: () => 0, displaces: () => false }));
+  let arrivals = 0;
+  const add = (lane: number, nowMs = 0): number => {
+    const service = { objective: objectives[lane]!, tenant: "" };
+    const spec = { ...sequenceSpec(new Int32Array(100), 1, { service }), id: arrivals as SequenceId };
+    lanes.add(new Sequence(spec, arrivals, nowMs));
+    arrivals += 1;
+    return arrivals - 1;
+  };
+  /** Takes whose turn it is, for so many tokens. */
+  const take = (tokens = 100, nowMs = 0, passed = 0): Sequence | null => {
+    const sequence = lanes.peek(nowMs, passed);
+    if (sequence === null) return null;
+    expect(lanes.peek(nowMs, passed)).toBe(sequence);
+    lanes.take(sequence, tokens);
+    return sequence;
+  };
+  return { lanes, add, take };
+}
+
+test("lanes that always wait get tokens as 8 to 4 to 1, whatever their sequences cost", () => {
+  const rule = fc.property(fc.array(fc.integer({ min: 100, max: 3000 }), { minLength: 3 }), (costs) => {
+    const { add, take } = waitingRoom();
+    for (const lane of [0, 0, 1, 1, 2, 2]) add(lane);
+    const tokens = [0, 0, 0];
+    let total = 0;
+    for (let i = 0; total < 60_000; i++) {
+      const cost = costs[i % costs.length]!;
+      const { lane } = take(cost)!;
+      tokens[lane]! += cost;
+      total += cost;
+      add(lane);
+    }
+    const off = [8, 4, 1].map((weight, lane) => Math.abs(tokens[lane]! - (total * weight) / 13));
+    expect(Math.max(...off)).toBeLessThanOrEqual(3000);
+  });
+  fc.assert(rule, runs(10));
+});
+
+test("an empty lane's share goes to the others, and it gets nothing for it when it comes back", () => {
+  const { add, take } = waitingRoom();
+  const picks = [0, 0, 0];
+  for (let i = 0; i < 90; i++) {
+    for (const lane of [0, 2]) add(lane);
+    picks[take()!.lane]! += 1;
+  }
+  expect(picks).toEqual([80, 0, 10]);
+  for (let i = 0; i < 20; i++) add(1);
+  for (let i = 0; i < 13; i++) picks[take()!.lane]! += 1;
+  expect(picks[1]).toBe(4);
+});
+
+test("a lane whose turn it is can be passed", () => {
+  const { add, take } = waitingRoom();
+  for (const lane of [0, 1, 2]) add(lane);
+  expect(take(100, 0, 0b001)?.lane).toBe(1);
+  expect(take(100, 0, 0b011)?.lane).toBe(2);
+  expect(take(100, 0, 0b110)?.lane).toBe(0);
+  expect(take()).toBeNull();
+});
+
+const lanesOnly = { queue: policy, batch: staticBudget(512) };
+
+test("a prompt for which there is no room is passed by other lanes, until it has waited too long", () => {
+  const run = (ageingMs: readonly [number, number, number]): number[] => {
+    const harness = new EngineHarness({
+      spec: { pages: 16 },
+      engine: { ...lanesOnly, ageingMs, admission: { watermark: 0 } },
+    });
+    harness.submit(sequenceSpec(tokensFrom(0, 100), 60));
+    harness.step();
+    harness.submit(sequenceSpec(tokensFrom(300, 200), 1, { service: { objective: "throughput" } }));
+    harness.step();
+    for (const first of [600, 700]) harness.submit(sequenceSpec(tokensFrom(first, 20), 1));
+    harness.finish();
+    return [1, 2, 3].map(
+      (id) => harness.steps.find((step) => step.chunks.some((c) => c.sequence === id))!.number,
+    );
+  };
+  const [bulk, ...streams] = run([1000, 1000, 1000]);
+  expect(streams).toEqual([4, 4]);
+  expect(bulk).toBeGreaterThan(40);
+  // Its lane's turn comes after the first stream's.
+  const [aged, before, after] = run([0, 0, 0]);
+  expect(before).toBe(4);
+  expect(after).toBeGreaterThanOrEqual(aged!);
+});
+
+test("throughput sequences give up their pages before streams do", () => {
+  const harness = new EngineHarness({
+    spec: { pages: 11 },
+    engine: { ...lanesOnly, admission: { watermark: 0 } },
+  });
+  harness.submit(sequenceSpec(tokensFrom(0, 10), 80, { service: { objective: "throughput" } }));
+  harness.submit(sequenceSpec(tokensFrom(100, 10), 80));
+  harness.submit(sequenceSpec(tokensFrom(200, 10), 80));
+  harness.finish();
+  const victims = harness.traces.flatMap(({ notes }) =>
+    notes.flatMap((note) => (note.kind === "preempted" ? [note.sequence as number] : [])),
+  );
+  expect(victims[0]).toBe(0);
+  expect(harness.outcomes.map(({ tokens }) => tokens.length)).toEqual([80, 80, 80]);
+});

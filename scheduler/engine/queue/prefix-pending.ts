@@ -1,0 +1,110 @@
+import { assert } from "../../core.ts";
+import type { Sequence } from "../sequence.ts";
+
+interface Waiter {
+  readonly sequence: Sequence;
+  /** Wakes when the owner has published this many tokens. */
+  readonly tokens: number;
+}
+
+/**
+ * Prefix-first start-up: a sequence whose uncached prefix a running one (its owner) is computing waits for
+ * those pages instead of computing them again (Parrot's shared contexts, arXiv:2405.19888 §5.3, and
+ * BatchLLM's prefix before its group, arXiv:2412.03594 §4.3.1, for online work). n equal prompts at once cost
+ * one prompt, not n.
+ *
+ * Nobody hangs on it: an owner has all the pages its prompt needs, and prompts get tokens in order of
+ * arrival, the oldest in every step that has any left for them. If it ends, is paused or preempted, its
+ * waiters are woken and look again.
+ */
+export class PrefixPending {
+  readonly #waiters = new Map<Sequence, Waiter[]>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  park(sequence: Sequence, owner: Sequence, tokens: number): void {
+    const waiters = this.#waiters.get(owner);
+    if (waiters === undefined) this.#waiters.set(owner, [{ sequence, tokens }]);
+    else waiters.push({ sequence, tokens });
+    this.#size += 1;
+  }
+
+  remove(sequence: Sequence): void {
+    for (const [owner, waiters] of this.#waiters) {
+      const rest = waiters.filter((waiter) => waiter.sequence !== sequence);
+      if (rest.length < waiters.length) {
+        this.#keep(owner, waiters, rest);
+        return;
+      }
+    }
+    assert(false, "the sequence waits for a prefix");
+  }
+
+  /** Lets go of those who wait for no more than the owner's first `tokens` tokens. */
+  wake(owner: Sequence, tokens: number): readonly Sequence[] {
+    const waiters = this.#waiters.get(owner);
+    if (waiters === undefined) return [];
+    const woken = waiters.filter((waiter) => waiter.tokens <= tokens).map((waiter) => waiter.sequence);
+    if (woken.length > 0) {
+      const rest = waiters.filter((waiter) => waiter.tokens > tokens);
+      this.#keep(owner, waiters, rest);
+    }
+    return woken;
+  }
+
+  /** Who waits for how many tokens of whom. For checks. */
+  *waits(): Generator<{ readonly waiter: Sequence; readonly owner: Sequence; readonly tokens: number }> {
+    for (const [owner, waiters] of this.#waiters) {
+      for (const { sequence, tokens } of waiters) yield { waiter: sequence, owner, tokens };
+    }
+  }
+
+  #keep(owner: Sequence, before: readonly Waiter[], rest: Waiter[]): void {
+    if (rest.length === 0) this.#waiters.delete(owner);
+    else this.#waiters.set(owner, rest);
+    this.#size -= before.length - rest.length;
+  }
+}
+
+/** A running sequence that is about to compute tokens which the waiting one shares, and how many tokens they
+ *  share. */
+export interface Owner {
+  readonly owner: Sequence;
+  readonly tokens: number;
+}
+
+/**
+ * Finds the running sequence whose unfinished prompt has most in common with a waiting one beyond what is
+ * cached; null if waiting would save fewer than `sharedTokensMin` tokens. Counts whole pages: only those are
+ * published.
+ */
+export function findOwner(
+  waiting: Sequence,
+  prompts: readonly Sequence[],
+  pageTokens: number,
+  sharedTokensMin: number,
+): Owner | null {
+  let best: Owner | null = null;
+  let tokensMin = waiting.cachedTokens + sharedTokensMin;
+  for (const owner of prompts) {
+    if (owner.isDecoding || owner.isPaused || owner.isAborted) continue;
+    if (owner.cacheKey !== waiting.cacheKey) continue;
+    const limit = Math.min(waiting.length - 1, owner.length);
+    if (limit < tokensMin) continue;
+    const shared = commonLength(waiting.tokens, owner.tokens, limit);
+    const tokens = shared - (shared % pageTokens);
+    if (tokens < tokensMin) continue;
+    best = { owner, tokens };
+    tokensMin = tokens + 1;
+  }
+  return best;
+}
+
+function commonLength(a: Int32Array, b: Int32Array, limit: number): number {
+  let count = 0;
+  while (count < limit && a[count] === b[count]) count += 1;
+  return count;
+}

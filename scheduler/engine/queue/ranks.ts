@@ -1,0 +1,133 @@
+import type { Sequence } from "../sequence.ts";
+import type { QueueOrder } from "./queue-order.ts";
+
+/** A sequence with a target for its first token is pressing when it has waited for this part of it: the rest is for its
+ *  prompt. */
+const PRESSING = 0.5;
+
+/** Of so many that are taken one is of a later priority, if one has waited too long there. */
+const AGED_EVERY = 4;
+
+interface Rank {
+  readonly priority: number;
+  readonly order: QueueOrder;
+  /** Those with a target for their first token, the one that will be pressing first at the front. */
+  readonly targeted: Sequence[];
+}
+
+/**
+ * One tenant's waiting sequences by priority, the lowest number first. Of the same priority those that are pressing go
+ * first, and the others as the given order says. Of every four that are taken one is of another priority than the first, if it
+ * has aged there: nobody starves behind lower numbers.
+ */
+export class Ranks implements QueueOrder {
+  readonly hasLanes = false;
+  readonly #orderOf: () => QueueOrder;
+  readonly #isAged: (sequence: Sequence, nowMs: number) => boolean;
+  /** By priority; none is empty but that of priority 0. */
+  readonly #ranks: Rank[];
+  #size = 0;
+  /** What `peek` returned because it is pressing. */
+  #pressing: Sequence | null = null;
+  /** What `peek` returned because it is aged; and how many were taken since the last such one, as far as it matters. */
+  #aged: Sequence | null = null;
+  #others = AGED_EVERY - 1;
+
+  /** `orderOf` makes the order of one priority's sequences; `isAged`: whether one has waited too long. */
+  constructor(
+    orderOf: () => QueueOrder,
+    isAged: (sequence: Sequence, nowMs: number) => boolean = () => false,
+  ) {
+    this.#orderOf = orderOf;
+    this.#isAged = isAged;
+    this.#ranks = [{ priority: 0, order: orderOf(), targeted: [] }];
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  beginStep(): void {
+    for (const { order } of this.#ranks) order.beginStep();
+  }
+
+  add(sequence: Sequence): void {
+    const { order, targeted } = this.#rankOf(sequence);
+    order.add(sequence);
+    this.#size += 1;
+    const pressingMs = pressingFrom(sequence);
+    if (pressingMs === Number.POSITIVE_INFINITY) return;
+    let at = targeted.length;
+    while (at > 0 && pressingFrom(targeted[at - 1]!) > pressingMs) at -= 1;
+    targeted.splice(at, 0, sequence);
+  }
+
+  remove(sequence: Sequence): boolean {
+    const rank = this.#rankOf(sequence);
+    const wasThere = rank.order.remove(sequence);
+    if (wasThere) this.#left(rank, sequence);
+    return wasThere;
+  }
+
+  matched(sequence: Sequence): void {
+    const rank = this.#ranks.find(({ priority }) => priority === sequence.spec.service.priority);
+    rank?.order.matched?.(sequence);
+  }
+
+  peek(nowMs: number, passed: number): Sequence | null {
+    this.#pressing = null;
+    const rank = this.#ranks.find(({ order }) => order.size > 0);
+    const first = rank?.targeted[0];
+    if (first !== undefined && pressingFrom(first) <= nowMs) this.#pressing = first;
+    this.#aged = this.#others === AGED_EVERY - 1 ? this.#agedBehind(rank, nowMs, passed) : null;
+    return this.#aged ?? this.#pressing ?? rank?.order.peek(nowMs, passed) ?? null;
+  }
+
+  take(sequence: Sequence, computedTokens: number): void {
+    const rank = this.#rankOf(sequence);
+    this.#others = sequence === this.#aged ? 0 : Math.min(this.#others + 1, AGED_EVERY - 1);
+    if (sequence === this.#pressing) rank.order.remove(sequence);
+    else rank.order.take(sequence, computedTokens);
+    this.#left(rank, sequence);
+  }
+
+  isAged(): boolean {
+    return false;
+  }
+
+  /** Whose turn it is behind `first`, of the first priority where that one is aged. */
+  #agedBehind(first: Rank | undefined, nowMs: number, passed: number): Sequence | null {
+    for (const rank of this.#ranks) {
+      if (rank === first) continue;
+      const sequence = rank.order.peek(nowMs, passed);
+      if (sequence !== null && this.#isAged(sequence, nowMs)) return sequence;
+    }
+    return null;
+  }
+
+  #left(rank: Rank, sequence: Sequence): void {
+    this.#size -= 1;
+    const at = rank.targeted.indexOf(sequence);
+    if (at !== -1) rank.targeted.splice(at, 1);
+    // Clients choose the numbers: those that nobody uses any more are forgotten.
+    if (rank.priority !== 0 && rank.order.size === 0) this.#ranks.splice(this.#ranks.indexOf(rank), 1);
+  }
+
+  /** The rank of a sequence, opened if need be. */
+  #rankOf({ spec }: Sequence): Rank {
+    const { priority } = spec.service;
+    let at = 0;
+    while (at < this.#ranks.length && this.#ranks[at]!.priority < priority) at += 1;
+    const found = this.#ranks[at];
+    if (found?.priority === priority) return found;
+    const rank = { priority, order: this.#orderOf(), targeted: [] };
+    this.#ranks.splice(at, 0, rank);
+    return rank;
+  }
+}
+
+/** From when on a sequence is pressing; Infinity: never. */
+function pressingFrom({ arrivedMs, spec }: Sequence): number {
+  const { ttftMs } = spec.service;
+  return ttftMs === null ? Number.POSITIVE_INFINITY : arrivedMs + PRESSING * ttftMs;
+}

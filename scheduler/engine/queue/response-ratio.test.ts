@@ -1,0 +1,141 @@
+/** Who is next by response ratio: what costs and waits are worth, and how long the cold wait for the warm. */
+
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { runs } from "../../../tests/support/property.ts";
+import { Reader } from "../../cache/reader.ts";
+import type { SequenceId } from "../../core.ts";
+import { sequenceSpec } from "../../sim/factories.ts";
+import { Sequence } from "../sequence.ts";
+import { ColdGate } from "./cold-gate.ts";
+import { BUCKET, COST_MIN, ResponseRatio } from "./response-ratio.ts";
+
+/** A token takes a millisecond. */
+function waitingRoom() {
+  const gate = new ColdGate({ computeMs: (tokens) => tokens, displaces: () => true });
+  const order = new ResponseRatio(gate);
+  let arrivals = 0;
+  /** So much of its prompt is cached. */
+  const cache = (sequence: Sequence, cached: number): void => {
+    sequence.reader ??= new Reader("", sequence.tokens, sequence.length, () => {});
+    sequence.reader.depth = cached;
+    order.matched(sequence);
+  };
+  const add = (tokens: number, cached: number, arrivedMs = 0): Sequence => {
+    const spec = { ...sequenceSpec(new Int32Array(tokens), 1), id: arrivals as SequenceId };
+    const sequence = new Sequence(spec, arrivals, arrivedMs);
+    arrivals += 1;
+    cache(sequence, cached);
+    order.add(sequence);
+    return sequence;
+  };
+  const take = (nowMs: number): Sequence | null => {
+    const sequence = order.peek(nowMs);
+    if (sequence === null) return null;
+    expect(order.peek(nowMs)).toBe(sequence);
+    order.take(sequence);
+    gate.taken(sequence, nowMs);
+    return sequence;
+  };
+  return { order, cache, add, take };
+}
+
+const ratio = ({ length, cachedTokens, arrivedMs }: Sequence, nowMs: number): number =>
+  (nowMs - arrivedMs + 1) / (COST_MIN + length - cachedTokens);
+
+test("of those who came together the cheapest is first, whether it is short or cached", () => {
+  const { add, take } = waitingRoom();
+  const [long, cached, short] = [add(4000, 0), add(4000, 3900), add(500, 0)];
+  expect([take(0), take(0), take(0), take(0)]).toEqual([cached, short, long, null]);
+});
+
+test("a wait makes up for any cost: who costs twice as much goes first after more than twice the wait", () => {
+  const { add, take } = waitingRoom();
+  const dear = add(2 * 1000 - COST_MIN, 0, 0);
+  const cheap = add(1000 - COST_MIN, 0, 1000);
+  const late = add(1000 - COST_MIN, 0, 1020);
+  expect([take(2010), take(2010), take(2010)]).toEqual([cheap, dear, late]);
+});
+
+test("what becomes cached, or is evicted, changes whose turn it is", () => {
+  const { add, cache, take } = waitingRoom();
+  const [first, second, third] = [add(4000, 0), add(4000, 0), add(4000, 3000)];
+  cache(second, 3900);
+  cache(third, 0);
+  expect([take(0), take(0), take(0)]).toEqual([second, first, third]);
+});
+
+const waiting = fc.record({
+  tokens: fc.integer({ min: 10, max: 20_000 }),
+  cached: fc.integer({ min: 0, max: 100 }),
+  arrivedMs: fc.nat({ max: 60_000 }),
+});
+
+test("nobody is taken who has less than two thirds of the ratio of another one, warm before warm and cold before cold", () => {
+  const rule = fc.property(
+    fc.array(waiting, { minLength: 2, maxLength: 60 }),
+    fc.boolean(),
+    (all, isWarm) => {
+      const { add, take } = waitingRoom();
+      const nowMs = 60_000;
+      const ordered = [...all].sort((a, b) => a.arrivedMs - b.arrivedMs);
+      const left = new Set(
+        ordered.map(({ tokens, cached, arrivedMs }) => {
+          const half = Math.ceil(tokens / 2);
+          const more = Math.floor(((half - 1) * cached) / 100);
+          return add(tokens, isWarm ? half + more : more, arrivedMs);
+        }),
+      );
+      const size = left.size;
+      for (let i = 0; i < size; i++) {
+        const taken = take(nowMs)!;
+        const most = Math.max(...[...left].map((sequence) => ratio(sequence, nowMs)));
+        expect(ratio(taken, nowMs) * BUCKET).toBeGreaterThan(most);
+        expect(left.delete(taken)).toBe(true);
+      }
+    },
+  );
+  fc.assert(rule, runs(50));
+});
+
+test("no_starvation_bound: however many warm ones come, a cold one whose ratio is the highest waits for four times what the last one took", () => {
+  const COLD_MAX = 3000;
+  const rule = fc.property(
+    fc.array(fc.integer({ min: 300, max: COLD_MAX }), { minLength: 2, maxLength: 12 }),
+    fc.integer({ min: 1, max: 200 }),
+    (costs, stepMs) => {
+      const { add, take } = waitingRoom();
+      const cold = new Set(costs.map((tokens) => add(tokens, 0)));
+      const warm = new Set<Sequence>();
+      /** Since when there is a cold one with the highest ratio. */
+      let sinceMs: number | null = null;
+      let taken = 0;
+      for (let nowMs = 0; cold.size > 0 && nowMs < 2_000_000; nowMs += stepMs) {
+        warm.add(add(1000, 900, nowMs));
+        const top = (all: Set<Sequence>): number => Math.max(...[...all].map((one) => ratio(one, nowMs)));
+        if (top(cold) > BUCKET * top(warm)) sinceMs ??= nowMs;
+        if (sinceMs !== null) expect(nowMs - sinceMs).toBeLessThanOrEqual(4 * COLD_MAX + stepMs);
+        const next = take(nowMs)!;
+        warm.delete(next);
+        if (!cold.delete(next)) continue;
+        taken += 1;
+        sinceMs = null;
+      }
+      expect(taken).toBe(costs.length);
+    },
+  );
+  fc.assert(rule, runs(20));
+});
+
+test("while the warm wait, a quarter of the time at most goes into cold ones that are taken before them", () => {
+  const { add, take } = waitingRoom();
+  for (let i = 0; i < 100; i++) add(2000, 0);
+  let coldMs = 0;
+  const END_MS = 300_000;
+  for (let nowMs = 100_000; nowMs < 100_000 + END_MS; nowMs += 10) {
+    add(1000, 990, nowMs - 50);
+    if (take(nowMs)!.length === 2000) coldMs += 2000;
+  }
+  expect(coldMs / END_MS).toBeGreaterThan(0.24);
+  expect(coldMs / END_MS).toBeLessThan(0.26);
+});

@@ -1,0 +1,218 @@
+import { assert } from "../../core.ts";
+import type { Sequence } from "../sequence.ts";
+import type { ColdGate } from "./cold-gate.ts";
+import { FirstCome } from "./first-come.ts";
+import type { QueueOrder } from "./queue-order.ts";
+
+/** Tokens charged for each cached token and millisecond: a hundredth of a token per second. */
+const OCCUPANCY = 0.00001;
+
+/** Whether anybody waits, as all accounts of a lane know it. */
+interface Demand {
+  isThere: boolean;
+}
+
+/** What a tenant has used, in tokens; only differences between tenants mean anything. */
+export class Account {
+  used = 0;
+  readonly #demand: Demand;
+
+  constructor(demand: Demand) {
+    this.#demand = demand;
+  }
+
+  /** One token was generated. */
+  chargeOutput(): void {
+    this.#charge(1);
+  }
+
+  /** `tokens` that it did not compute were held in the cache for it for `ms`. */
+  chargeOccupancy(tokens: number, ms: number): void {
+    this.#charge(tokens * ms * OCCUPANCY);
+  }
+
+  /** What nobody waits for costs nothing. */
+  #charge(tokens: number): void {
+    if (this.#demand.isThere) this.used += tokens;
+  }
+}
+
+interface Tenant {
+  readonly account: Account;
+  readonly order: QueueOrder;
+  /** Number of the last turn that it had. */
+  turn: number;
+  /** What of it the heap knows; what is there now is never less. */
+  key: number;
+  keyTurn: number;
+  isListed: boolean;
+}
+
+/**
+ * Fair shares of one lane: of the tenants that wait, the one that has used least is next; ties to the one whose turn is
+ * longer ago (a virtual token counter, Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024). A sequence
+ * costs what it computes: its prompt without what is cached, and, as they come, the tokens that it generates. What is
+ * cached is charged for the room that it takes, which is a hundredth of a token for each second. Between tenants that
+ * always wait, what they computed differs by one sequence at most, and whoever comes waits for one of each other's.
+ *
+ * Returning tenants keep up to `slack` tokens of credit or debt. So a tenant that asks for little goes before a crowd of
+ * another tenant's, but credit is not saved up for long; a new tenant begins like the others. What is used while nobody waits is not charged.
+ *
+ * A tenant whose sequence would take pages that others wait to read is passed by tenants whose sequences take none, until the
+ * gate opens (cold-gate.ts): tenants that share prefixes would else evict them in turn.
+ */
+export class Tenants {
+  readonly #slack: number;
+  readonly #orderOf: () => QueueOrder;
+  readonly #gate: ColdGate | null;
+  readonly #byName = new Map<string, Tenant>();
+  readonly #demand: Demand = { isThere: false };
+  /** A heap by `key`, then `keyTurn`. Both only grow, so they are brought up to date when they come to the top. */
+  readonly #heap: Tenant[] = [];
+  /** The most that whoever was next had used. */
+  #level = 0;
+  #turns = 0;
+  #size = 0;
+
+  /** `slack` in tokens, above 0. `orderOf` makes the order of one tenant's sequences; `gate`: what they share. */
+  constructor(
+    slack: number,
+    orderOf: () => QueueOrder = () => new FirstCome(),
+    gate: ColdGate | null = null,
+  ) {
+    assert(slack > 0, "tenants may be apart");
+    this.#gate = gate;
+    this.#slack = slack;
+    this.#orderOf = orderOf;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  add(sequence: Sequence): void {
+    const tenant = this.#tenantOf(sequence);
+    const { account, order } = tenant;
+    sequence.account = account;
+    if (order.size === 0) {
+      account.used = Math.min(Math.max(account.used, this.#level - this.#slack), this.#level + this.#slack);
+    }
+    order.add(sequence);
+    this.#size += 1;
+    this.#demand.isThere = true;
+    if (!tenant.isListed) this.#list(tenant);
+  }
+
+  /** False if it does not wait. */
+  remove(sequence: Sequence): boolean {
+    if (!this.#tenantOf(sequence).order.remove(sequence)) return false;
+    this.#left();
+    return true;
+  }
+
+  /** Whose turn it is; null: nobody waits. */
+  peek(nowMs: number): Sequence | null {
+    const tenant = this.#next();
+    if (tenant === null) return null;
+    this.#level = Math.max(this.#level, tenant.account.used);
+    const sequence = tenant.order.peek(nowMs, 0);
+    const isHeldBack = sequence !== null && this.#gate?.holdsBack(sequence, nowMs) === true;
+    return isHeldBack ? (this.#passing(this.#gate!, nowMs) ?? sequence) : sequence;
+  }
+
+  /** Takes out the one that `peek` returned, for so many tokens. */
+  take(sequence: Sequence, computedTokens: number): void {
+    const tenant = this.#tenantOf(sequence);
+    tenant.order.take(sequence, computedTokens);
+    this.#turns += 1;
+    tenant.turn = this.#turns;
+    tenant.account.used += computedTokens;
+    this.#left();
+  }
+
+  /** More or less of a sequence is cached now, whether it waits here or not. */
+  matched(sequence: Sequence): void {
+    this.#tenantOf(sequence).order.matched?.(sequence);
+  }
+
+  #left(): void {
+    this.#size -= 1;
+    this.#demand.isThere = this.#size > 0;
+  }
+
+  /** Of those that are not held back the one whose tenant has used least; null: all are. */
+  #passing(gate: ColdGate, nowMs: number): Sequence | null {
+    let best: Sequence | null = null;
+    for (const { order } of this.#heap) {
+      const sequence = order.peek(nowMs, 0);
+      if (sequence === null || gate.holdsBack(sequence, nowMs)) continue;
+      if (best === null || sequence.account!.used < best.account!.used) best = sequence;
+    }
+    return best;
+  }
+
+  #next(): Tenant | null {
+    for (let top = this.#heap[0]; top !== undefined; top = this.#heap[0]) {
+      if (top.order.size === 0) this.#unlistTop();
+      else if (top.key === top.account.used && top.keyTurn === top.turn) return top;
+      else {
+        top.key = top.account.used;
+        top.keyTurn = top.turn;
+        this.#sink(0);
+      }
+    }
+    return null;
+  }
+
+  #list(tenant: Tenant): void {
+    tenant.isListed = true;
+    tenant.key = tenant.account.used;
+    tenant.keyTurn = tenant.turn;
+    let at = this.#heap.length;
+    for (; at > 0; at = (at - 1) >> 1) {
+      const above = this.#heap[(at - 1) >> 1]!;
+      if (!isBefore(tenant, above)) break;
+      this.#heap[at] = above;
+    }
+    this.#heap[at] = tenant;
+  }
+
+  #unlistTop(): void {
+    this.#heap[0]!.isListed = false;
+    const last = this.#heap.pop()!;
+    if (this.#heap.length === 0) return;
+    this.#heap[0] = last;
+    this.#sink(0);
+  }
+
+  #sink(from: number): void {
+    const tenant = this.#heap[from]!;
+    let at = from;
+    for (;;) {
+      let below = 2 * at + 1;
+      if (below >= this.#heap.length) break;
+      const right = this.#heap[below + 1];
+      if (right !== undefined && isBefore(right, this.#heap[below]!)) below += 1;
+      if (!isBefore(this.#heap[below]!, tenant)) break;
+      this.#heap[at] = this.#heap[below]!;
+      at = below;
+    }
+    this.#heap[at] = tenant;
+  }
+
+  #tenantOf(sequence: Sequence): Tenant {
+    const name = sequence.spec.service.tenant;
+    let tenant = this.#byName.get(name);
+    if (tenant === undefined) {
+      const account = new Account(this.#demand);
+      account.used = this.#level;
+      tenant = { account, order: this.#orderOf(), turn: 0, key: 0, keyTurn: 0, isListed: false };
+      this.#byName.set(name, tenant);
+    }
+    return tenant;
+  }
+}
+
+function isBefore(a: Tenant, b: Tenant): boolean {
+  return a.key < b.key || (a.key === b.key && a.keyTurn < b.keyTurn);
+}

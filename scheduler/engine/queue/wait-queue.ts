@@ -1,0 +1,123 @@
+import type { Residency } from "../../cache/residency.ts";
+import { assert } from "../../core.ts";
+import type { QueuePolicy } from "../../policy.ts";
+import type { Sequence } from "../sequence.ts";
+import { ArrivalList } from "./arrival-list.ts";
+import type { ColdGate } from "./cold-gate.ts";
+import { Lanes } from "./lanes.ts";
+import { PrefixPending } from "./prefix-pending.ts";
+import type { QueueOrder } from "./queue-order.ts";
+
+/**
+ * Everybody who waits and is not paused, in one of three places:
+ *
+ *   returning       preempted; before all others, in order of arrival, once their back-off is over
+ *   order           everybody else, see queue-order.ts
+ *   prefixPending   out of the order until the prefix they share with a running sequence is there
+ */
+export class WaitQueue {
+  readonly #order: QueueOrder;
+  readonly #residency: Residency;
+  readonly #pending = new PrefixPending();
+  readonly #returning = new ArrivalList<Sequence>();
+  /** Lanes, one bit each, of which somebody could not be admitted in this step. */
+  #passed = 0;
+
+  constructor(order: QueueOrder, residency: Residency) {
+    this.#order = order;
+    this.#residency = residency;
+  }
+
+  get size(): number {
+    return this.#order.size + this.#pending.size + this.#returning.size;
+  }
+
+  /** Whether those of other lanes may pass a sequence for which there is no room. */
+  get hasLanes(): boolean {
+    return this.#order.hasLanes;
+  }
+
+  /** Whether somebody was passed in this step. */
+  get hasPassed(): boolean {
+    return this.#passed !== 0;
+  }
+
+  /** A step is about to be planned: nobody is passed any more. */
+  beginStep(): void {
+    this.#passed = 0;
+    this.#order.beginStep();
+  }
+
+  add(sequence: Sequence): void {
+    sequence.state = "waiting";
+    this.#residency.follow(sequence, () => this.#order.matched?.(sequence));
+    if (sequence.wasStarted) this.#returning.add(sequence);
+    else this.#order.add(sequence);
+  }
+
+  remove(sequence: Sequence): void {
+    this.#takeOut(sequence);
+    this.#residency.unfollow(sequence);
+  }
+
+  /** Who is next. `step` is the number of the step being planned; Infinity disregards back-off. */
+  peek(nowMs: number, step: number): Sequence | null {
+    for (const sequence of this.#returning) {
+      if (sequence.stepsUntil <= step && (this.#passed & (1 << sequence.lane)) === 0) return sequence;
+    }
+    return this.#order.peek(nowMs, this.#passed);
+  }
+
+  /** Takes out the one that `peek` returned, which will compute so many tokens. */
+  take(sequence: Sequence, computedTokens: number): void {
+    if (!this.#returning.remove(sequence)) this.#order.take(sequence, computedTokens);
+  }
+
+  /** The sequence cannot be admitted now: those of other lanes may pass it until the step is planned. False if
+   *  there are no lanes. */
+  pass(sequence: Sequence): boolean {
+    if (!this.#order.hasLanes) return false;
+    this.#passed |= 1 << sequence.lane;
+    return true;
+  }
+
+  /** Whether it has waited so long that others wait for it. */
+  isAged(sequence: Sequence, nowMs: number): boolean {
+    return this.#order.isAged(sequence, nowMs);
+  }
+
+  /** Sets a waiting sequence aside until `owner` has published `tokens` tokens. */
+  park(sequence: Sequence, owner: Sequence, tokens: number): void {
+    this.#takeOut(sequence);
+    sequence.state = "prefixPending";
+    this.#pending.park(sequence, owner, tokens);
+  }
+
+  /** The owner has published `tokens` tokens (Infinity: will publish no more): puts those who waited for them
+   *  back. */
+  wake(owner: Sequence, tokens: number): void {
+    for (const sequence of this.#pending.wake(owner, tokens)) this.add(sequence);
+  }
+
+  /** Who waits for how many tokens of whom. For checks. */
+  prefixWaits(): ReturnType<PrefixPending["waits"]> {
+    return this.#pending.waits();
+  }
+
+  #takeOut(sequence: Sequence): void {
+    if (sequence.state === "prefixPending") this.#pending.remove(sequence);
+    else if (!this.#returning.remove(sequence)) assert(this.#order.remove(sequence), "the sequence waits");
+    sequence.state = "waiting";
+  }
+}
+
+/** The order of a policy. */
+export function orderOf(
+  policy: QueuePolicy,
+  ageingMs: readonly [number, number, number],
+  gate: ColdGate,
+): QueueOrder {
+  return policy.kind === "lanes"
+    ? new Lanes(policy, ageingMs, gate)
+    : policy.open((sequence) => sequence.cachedTokens);
+}

@@ -1,0 +1,224 @@
+import type { Residency } from "../cache/residency.ts";
+import type { Clock } from "../clock.ts";
+import { assert, type Finish, type SequenceId, type SequenceSpec, type TokenId } from "../core.ts";
+import { checkEngine } from "./integrity.ts";
+import type { Journal, Snapshot } from "./journal.ts";
+import { backOffSteps } from "./preemption.ts";
+import { insertByArrival } from "./queue/arrival-list.ts";
+import type { WaitQueue } from "./queue/wait-queue.ts";
+import { Sequence } from "./sequence.ts";
+import type { Backlog } from "./step/step-budget.ts";
+
+/** What a roster moves sequences between, and where it writes that down. */
+export interface RosterParts {
+  readonly clock: Clock;
+  readonly residency: Residency;
+  readonly queue: WaitQueue;
+  readonly journal: Journal;
+  /** Whether who was preempted again and again stays out for some steps. */
+  readonly backOff: boolean;
+}
+
+/** Weight of the last one in what is learnt of prompts and answers. */
+const LATELY = 1 / 16;
+/** Tokens of an answer, until one has ended. */
+const ANSWER_GUESS = 64;
+
+/**
+ * Everybody in one engine, and the only ways from one state to the next:
+ *
+ *     add ─▶ waiting ──admitted──▶ running ─▶ end
+ *               ▲ ╰───────────────────│────────▲
+ *               ╰──────preempt────────╯
+ *
+ * Whoever is paused keeps the state, but waits outside of the queue, or gets no chunks.
+ */
+export class Roster {
+  readonly residency: Residency;
+  readonly queue: WaitQueue;
+  readonly #clock: Clock;
+  readonly #journal: Journal;
+  readonly #backOff: boolean;
+  readonly #sequences = new Map<SequenceId, Sequence>();
+  readonly #running: Sequence[] = [];
+  #tokensWaiting = 0;
+  #paused = 0;
+  #arrivals = 0;
+  /** Of the prompts of those admitted of late, the part that was not cached; and how long answers were. */
+  #computedShare = 1;
+  #answerTokens = ANSWER_GUESS;
+
+  constructor({ clock, residency, queue, journal, backOff }: RosterParts) {
+    this.#clock = clock;
+    this.residency = residency;
+    this.queue = queue;
+    this.#journal = journal;
+    this.#backOff = backOff;
+  }
+
+  /** Those that hold pages, paused ones included, in order of arrival. */
+  get running(): readonly Sequence[] {
+    return this.#running;
+  }
+
+  /** Somebody waits, or runs and is not paused. */
+  get isBusy(): boolean {
+    return this.queue.size > 0 || this.#running.some((sequence) => !sequence.isPaused);
+  }
+
+  /** What there is to compute. What is cached of the waiting is not looked up: that they will find as much as those who
+   *  were admitted of late is likely, that they find nothing is the most that there can be. Who has no room yet waits for
+   *  answers to end, and not for prompts to be computed: only the part of them that would fit counts. */
+  get backlog(): Backlog {
+    let running = 0;
+    for (const { behind, isDecoding } of this.#running) if (!isDecoding) running += behind;
+    const { pagesAvailable, pool } = this.residency;
+    const likely = this.#tokensWaiting * this.#computedShare;
+    const room = pagesAvailable * pool.pageTokens;
+    const fitting = likely > room ? room / likely : 1;
+    return {
+      promptTokens: Math.ceil(this.#tokensWaiting * fitting) + running,
+      likelyTokens: likely * fitting + running,
+      waiting: Math.ceil(this.queue.size * fitting),
+      answerTokens: this.#answerTokens,
+    };
+  }
+
+  find(id: SequenceId): Sequence | undefined {
+    return this.#sequences.get(id);
+  }
+
+  everybody(): readonly Sequence[] {
+    return [...this.#sequences.values()];
+  }
+
+  add(spec: SequenceSpec): void {
+    assert(!this.#sequences.has(spec.id), "a sequence is submitted once");
+    const sequence = new Sequence(spec, this.#arrivals, this.#clock.nowMs());
+    this.#arrivals += 1;
+    this.#sequences.set(spec.id, sequence);
+    this.#tokensWaiting += sequence.length;
+    this.queue.add(sequence);
+  }
+
+  pause(sequence: Sequence): void {
+    if (sequence.isPaused) return;
+    if (sequence.state === "running") this.queue.wake(sequence, Number.POSITIVE_INFINITY);
+    else this.queue.remove(sequence);
+    sequence.isPaused = true;
+    this.#paused += 1;
+    this.#journal.loadChanged();
+  }
+
+  resume(sequence: Sequence): void {
+    if (!sequence.isPaused) return;
+    sequence.isPaused = false;
+    this.#paused -= 1;
+    if (sequence.state !== "running") this.queue.add(sequence);
+  }
+
+  /** It has left the queue and holds its pages (engine/admission.ts). */
+  admitted(sequence: Sequence): void {
+    sequence.state = "running";
+    sequence.admittedMs = this.#clock.nowMs();
+    sequence.admittedTokens = sequence.computed;
+    this.#tokensWaiting -= sequence.length;
+    insertByArrival(this.#running, sequence);
+    this.#journal.admitted(sequence);
+    if (!sequence.wasStarted) {
+      this.#computedShare += (sequence.behind / sequence.length - this.#computedShare) * LATELY;
+    }
+    sequence.wasStarted = true;
+  }
+
+  /** A running sequence gives its pages up, and waits again. */
+  preempt(victim: Sequence): void {
+    this.#journal.loadChanged();
+    this.#journal.preempted(victim.id);
+    victim.preemptions += 1;
+    const staysOut = this.#backOff ? backOffSteps(victim.preemptions) : 0;
+    victim.stepsUntil = this.#journal.totals.stepsTotal + 1 + staysOut;
+    this.#leave(victim, true);
+    victim.state = "waiting";
+    this.#tokensWaiting += victim.length;
+    if (!victim.isPaused) this.queue.add(victim);
+  }
+
+  /** It has drawn a token, which its tenant pays for. */
+  drew(sequence: Sequence, token: TokenId): void {
+    sequence.lastTokenMs = this.#clock.nowMs();
+    sequence.account?.chargeOutput();
+    sequence.append(token);
+  }
+
+  /** A part of its prompt is computed: others find it from now on. */
+  publish(sequence: Sequence): void {
+    this.residency.publish(sequence);
+    this.queue.wake(sequence, sequence.computed);
+  }
+
+  /** Lets a sequence go that was never admitted, for others to run; whoever was, stays. */
+  giveBack(sequence: Sequence): void {
+    if (sequence.wasStarted) return;
+    this.#remove(sequence, true);
+    this.#journal.returned(sequence.id);
+  }
+
+  /** Ends a sequence in whatever state it is. `keep`: what it computed is good, and goes to the cache. */
+  end(sequence: Sequence, finish: Finish, keep: boolean): void {
+    this.#remove(sequence, keep);
+    const isWhole = finish.kind === "stop" || finish.kind === "length";
+    if (isWhole) this.#answerTokens += (sequence.generated - this.#answerTokens) * LATELY;
+    this.#journal.ended(sequence.id, finish);
+  }
+
+  #remove(sequence: Sequence, keep: boolean): void {
+    if (sequence.state === "running") this.#leave(sequence, keep);
+    else {
+      this.#tokensWaiting -= sequence.length;
+      if (!sequence.isPaused) this.queue.remove(sequence);
+    }
+    if (sequence.isPaused) this.#paused -= 1;
+    sequence.state = "ended";
+    this.#sequences.delete(sequence.id);
+  }
+
+  snapshot(): Snapshot {
+    let tokensPending = this.#tokensWaiting;
+    for (const { computed, promptEnd } of this.#running) {
+      if (computed < promptEnd) tokensPending += promptEnd - computed;
+    }
+    const { pool, cache } = this.residency;
+    return {
+      waiting: this.queue.size,
+      running: this.#running.length,
+      paused: this.#paused,
+      pagesTotal: pool.pagesTotal,
+      pagesFree: pool.pagesFree,
+      pagesCached: cache.pagesEvictable,
+      evictedPagesTotal: cache.pagesEvictedTotal,
+      tokensPending,
+    };
+  }
+
+  /** Throws InvariantError if the records contradict each other. */
+  checkIntegrity(): void {
+    checkEngine(this.residency, this.queue, this.#running, this.#sequences);
+    let tokensWaiting = 0;
+    let paused = 0;
+    for (const { state, length, isPaused } of this.#sequences.values()) {
+      if (state !== "running") tokensWaiting += length;
+      if (isPaused) paused += 1;
+    }
+    assert(tokensWaiting === this.#tokensWaiting && paused === this.#paused, "running totals are right");
+  }
+
+  /** Takes a running sequence's pages away; who waited for its prefix looks again. */
+  #leave(sequence: Sequence, keep: boolean): void {
+    const { account, admittedTokens, admittedMs } = sequence;
+    account?.chargeOccupancy(admittedTokens, this.#clock.nowMs() - admittedMs);
+    this.residency.leave(sequence, keep);
+    this.#running.splice(this.#running.indexOf(sequence), 1);
+    this.queue.wake(sequence, Number.POSITIVE_INFINITY);
+  }
+}

@@ -1,0 +1,47 @@
+import type { SequenceId } from "../../core.ts";
+
+/** What a budget needs to know of a sequence. */
+export interface BudgetMember {
+  readonly id: SequenceId;
+  /** 0: latency, 1: gang, 2: throughput. */
+  readonly lane: number;
+  /** Milliseconds wanted at most between two tokens; null: it does not say. */
+  readonly tbtMs: number | null;
+  /** When its last token was drawn; -Infinity: none was. */
+  readonly lastTokenMs: number;
+  /** Steps in a row that left it out. */
+  readonly skips: number;
+  readonly length: number;
+  readonly isDecoding: boolean;
+  readonly isPaused: boolean;
+}
+
+/** How many prompt tokens a step has room for. One object serves the planning of one step. */
+export interface StepBudget {
+  /** Decodes that this step leaves out. */
+  readonly skipped: ReadonlySet<SequenceId>;
+  /** When the first stream will have waited longer than its target; Infinity: no stream has one. */
+  readonly deadlineMs: number;
+  /** Tokens that the next chunk may have, of a prompt with `left` ≥ 1 tokens to compute after `context` computed ones
+   *  that has got none for `waitedMs`; `lane` is of its sequence, 0 if left out. Returns 0 for none in this step. Changes nothing. */
+  offer(left: number, context: number, waitedMs: number, lane?: number): number;
+  /** A chunk of `tokens` after `context` is in the step. */
+  take(tokens: number, context: number): void;
+  /** Whether the streams that run keep their targets if one more sequence runs with them for good. `isAged`: it has
+   *  waited long enough that others have to give way. */
+  admits(sequence: BudgetMember, isAged: boolean): boolean;
+  /** That one more sequence runs now. */
+  join(sequence: BudgetMember): void;
+}
+
+/** What there is to do besides decodes. */
+export interface Backlog {
+  /** At most what all prompts, waiting ones too, have still to compute. */
+  readonly promptTokens: number;
+  /** What of that is likely to be computed, as far as it is not cached. */
+  readonly likelyTokens: number;
+  /** Sequences that wait, and would fit. */
+  readonly waiting: number;
+  /** Tokens that an answer is likely to have. */
+  readonly answerTokens: number;
+}

@@ -1,0 +1,323 @@
+/** A step's size from a target: what it takes, in which order it gives way, and that streams keep their targets. */
+
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { EngineHarness, tokensAlone } from "../../../tests/support/engine-harness.ts";
+import { runs } from "../../../tests/support/property.ts";
+import { firstCome } from "../../baselines/vllm.ts";
+import type { SequenceId, Service } from "../../core.ts";
+import type { CostModel } from "../../cost/cost-model.ts";
+import { linearCost } from "../../cost/linear.ts";
+import type { BatchPolicy } from "../../policy.ts";
+import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
+import type { Backlog, BudgetMember } from "./step-budget.ts";
+import { TargetBudget } from "./target-budget.ts";
+
+type TargetPolicy = Extract<BatchPolicy, { readonly kind: "target" }>;
+
+const policy: TargetPolicy = {
+  kind: "target",
+  tbtMs: 100,
+  stepMs: 100,
+  margin: 0,
+  starvationMs: 2000,
+  skipsMax: 3,
+};
+
+/** A device with tiles of 256 tokens: 10 ms, and what each begun tile takes; decodes' contexts cost as well. */
+function tiles(tileMs: (tile: number) => number): CostModel {
+  return {
+    name: "tiles",
+    tileTokens: 256,
+    stepMs: ({ prompts, decodes, decodeContext }) => {
+      const tokens = prompts.reduce((sum, prompt) => sum + prompt.tokens, decodes);
+      let ms = 10 + decodeContext / 1000;
+      for (let tile = 0; tile * 256 < tokens; tile++) ms += tileMs(tile);
+      return ms;
+    },
+  };
+}
+
+const even = tiles(() => 20);
+
+let nextId = 0;
+
+function decode(overrides: Partial<BudgetMember> = {}): BudgetMember {
+  nextId += 1;
+  return {
+    id: nextId as SequenceId,
+    lane: 0,
+    tbtMs: null,
+    lastTokenMs: 0,
+    skips: 0,
+    length: 100,
+    isDecoding: true,
+    isPaused: false,
+    ...overrides,
+  };
+}
+
+const many = 1_000_000;
+/** The smallest step with a prompt on a device without tiles. */
+const CHUNK = 16;
+
+const backlog: Backlog = { promptTokens: 0, likelyTokens: 0, waiting: 0, answerTokens: 64 };
+
+function budgetOf(
+  running: readonly BudgetMember[],
+  changes: Partial<TargetPolicy> = {},
+  costs: CostModel & { readonly margin?: number } = even,
+  nowMs = 0,
+  tokensMax = 2048,
+): TargetBudget {
+  const crowd = { ...backlog, promptTokens: 2 * many, likelyTokens: 2 * many, waiting: 100 };
+  return new TargetBudget({ ...policy, ...changes }, running, costs, nowMs, crowd, tokensMax);
+}
+
+test("tile_step_256_264: a sliver of a tile is cut off, unless it ends the prompt", () => {
+  const chunkOf = (left: number): number =>
+    new TargetBudget(policy, [], even, 0, backlog, 264).offer(left, 0, 0);
+  expect([chunkOf(1000), chunkOf(300), chunkOf(264), chunkOf(260), chunkOf(256)]).toEqual([
+    256, 256, 264, 260, 256,
+  ]);
+  const eight = Array.from({ length: 8 }, () => decode({ lane: 2 }));
+  expect(budgetOf(eight, {}, even, 0, 264).offer(1000, 0, 0)).toBe(248);
+});
+
+test("a step is as large as the tightest stream's slack allows, decodes included", () => {
+  expect(budgetOf([decode()]).offer(many, 0, 0)).toBe(4 * 256 - 1);
+  expect(budgetOf([decode(), decode({ tbtMs: 55 })]).offer(many, 0, 0)).toBe(2 * 256 - 2);
+  expect(budgetOf([decode()], {}, even, 40).offer(many, 0, 0)).toBe(2 * 256 - 1);
+  expect(budgetOf([decode()], { margin: 0.2 }, { ...even, margin: 0.3 }).offer(many, 0, 0)).toBe(2 * 256 - 1);
+});
+
+test("without streams a step is as large as the device takes it; beside streams it takes as long as is allowed", () => {
+  const bulk = [decode({ lane: 1 }), decode({ lane: 2, tbtMs: 1 }), decode({ isDecoding: false })];
+  expect(budgetOf([]).offer(many, 0, 0)).toBe(2048);
+  expect(budgetOf(bulk).offer(many, 0, 0)).toBe(6 * 256 - 2);
+  expect(budgetOf([decode({ lane: 1, tbtMs: 55 })]).offer(many, 0, 0)).toBe(2 * 256 - 1);
+  const calm = { tbtMs: null };
+  expect(budgetOf(bulk, calm).offer(many, 0, 0)).toBe(6 * 256 - 2);
+  expect(budgetOf([...bulk, decode()], calm).offer(many, 0, 0)).toBe(4 * 256 - 3);
+  expect(budgetOf([decode()], { ...calm, stepMs: 60 }).offer(many, 0, 0)).toBe(2 * 256 - 1);
+});
+
+test("streams without a target that are slow by themselves leave prompts half of the time, and always a tile", () => {
+  const slow = [decode({ length: 80_000 })]; // 110 ms
+  expect(budgetOf(slow, { tbtMs: null }).offer(many, 0, 0)).toBe(3 * 256 - 1);
+  const coarse = tiles(() => 500);
+  expect(budgetOf([decode()], { tbtMs: null }, coarse).offer(many, 0, 0)).toBe(256 - 1);
+});
+
+test("a step is as large as delays everybody least: larger, the more prompts wait", () => {
+  const sizeOf = (decodes: number, waiting: number, costs = even): number => {
+    const streams = Array.from({ length: decodes }, () => decode());
+    const crowd = { promptTokens: 2 * many, likelyTokens: 4000 * waiting, waiting, answerTokens: 64 };
+    const free = { ...policy, tbtMs: null, stepMs: 1000 };
+    const budget = new TargetBudget(free, streams, costs, 0, crowd, 2048);
+    return budget.offer(4000, 0, 0) + decodes;
+  };
+  expect([sizeOf(0, 1), sizeOf(40, 1)]).toEqual([2048, 256]);
+  expect(sizeOf(40, 100)).toBeGreaterThan(1024);
+  const steep = tiles((tile) => (tile < 3 ? 20 : 29));
+  expect(sizeOf(40, 100, steep)).toBe(3 * 256);
+});
+
+test("what all prompts still have to compute is a size as well", () => {
+  const budget = new TargetBudget(policy, [decode()], even, 0, { ...backlog, promptTokens: 130 }, 2048);
+  expect(budget.offer(130, 0, 0)).toBe(130);
+});
+
+test("the first prompt decides the size, later ones fill it up", () => {
+  const budget = budgetOf([decode()]);
+  expect(budget.offer(100, 0, 0)).toBe(100);
+  budget.take(100, 0);
+  expect(budget.offer(500, 0, 0)).toBe(500);
+  budget.take(500, 0);
+  expect(budget.offer(500, 0, 0)).toBe(4 * 256 - 601);
+});
+
+test("prompts get nothing when the slack is used up, but one that starves gets a tile", () => {
+  const late = budgetOf([decode()], {}, even, 80);
+  expect(late.offer(many, 0, 1999)).toBe(0);
+  expect(late.offer(many, 0, 2000)).toBe(127);
+  late.take(127, 0);
+  expect(late.offer(many, 0, 9999)).toBe(0);
+});
+
+test("throughput decodes are left out, the longest first, no more than needed and no longer than allowed", () => {
+  const stream = decode();
+  const long = decode({ lane: 2, length: 90_000 });
+  const longer = decode({ lane: 2, length: 95_000 });
+  const tired = decode({ lane: 2, length: 99_000, skips: 3 });
+  const running = [stream, long, tired, longer];
+  expect([...budgetOf(running, { tbtMs: 400 }).skipped]).toEqual([]);
+  expect([...budgetOf(running, { tbtMs: 240 }).skipped]).toEqual([longer.id]);
+  expect([...budgetOf(running, { tbtMs: 60 }).skipped]).toEqual([longer.id, long.id]);
+  const rested = [{ ...longer, skips: 2 }, long].map((one) => ({ ...one }));
+  expect([...budgetOf([stream, ...rested], { tbtMs: 130 }).skipped]).toEqual([long.id]);
+});
+
+test("nobody is admitted with whom the decodes alone would miss the target", () => {
+  const running = Array.from({ length: 5 }, () => decode({ length: 10_000 }));
+  const next = (length: number, lane = 0): BudgetMember =>
+    decode({ length, lane, isDecoding: false, lastTokenMs: Number.NEGATIVE_INFINITY });
+  expect(budgetOf(running).admits(next(20_000), false)).toBe(true);
+  expect(budgetOf(running).admits(next(20_001), false)).toBe(false);
+  expect(budgetOf([]).admits(next(900_000), false)).toBe(true);
+  expect(budgetOf([decode({ lane: 2, length: 900_000 })]).admits(next(900_000, 2), false)).toBe(true);
+  const joined = budgetOf(running);
+  joined.join(next(15_000));
+  expect(joined.admits(next(20_000), false)).toBe(false);
+});
+
+test("streams without a target are admitted as long as their steps are short, or not much longer than one's alone", () => {
+  const calm = { tbtMs: null };
+  const streams = (count: number): BudgetMember[] =>
+    Array.from({ length: count }, () => decode({ length: 10_000 }));
+  const next = decode({ length: 10_000, isDecoding: false });
+  // With 10 ms for each stream and 30 for all: nine streams take 120 ms.
+  expect(budgetOf(streams(6), calm).admits(next, false)).toBe(true);
+  expect(budgetOf(streams(30), calm).admits(next, false)).toBe(false);
+  expect(budgetOf(streams(28), calm).admits(next, false)).toBe(true);
+  expect(budgetOf(streams(30), calm).admits(decode({ ...next, lane: 2 }), false)).toBe(false);
+  const bulk = streams(90).map((stream) => ({ ...stream, lane: 2 }));
+  expect(budgetOf(bulk, calm).admits(decode({ ...next, lane: 2 }), false)).toBe(true);
+});
+
+test("throughput sequences keep out their like, but not streams and not whoever has waited too long", () => {
+  const running = [decode(), decode({ lane: 2, length: 60_000 })];
+  const stream = decode({ isDecoding: false });
+  const bulk = decode({ lane: 2, length: 20_000, isDecoding: false });
+  expect(budgetOf(running).admits(stream, false)).toBe(true);
+  expect(budgetOf(running).admits(bulk, false)).toBe(false);
+  expect(budgetOf(running).admits(bulk, true)).toBe(true);
+});
+
+interface Call {
+  readonly afterMs: number;
+  readonly promptTokens: number;
+  readonly tokensMax: number;
+  readonly service: Partial<Service>;
+}
+
+const calls: fc.Arbitrary<Call[]> = fc.array(
+  fc.record({
+    afterMs: fc.nat({ max: 60 }),
+    promptTokens: fc.integer({ min: 1, max: 900 }),
+    tokensMax: fc.integer({ min: 1, max: 40 }),
+    service: fc.record({
+      objective: fc.constantFrom("latency", "latency", "gang", "throughput"),
+      tbtMs: fc.constantFrom(null, 20, 50),
+    }),
+  }),
+  { minLength: 5, maxLength: 40, size: "max" },
+);
+
+/** Plays calls on a device of 2 ms and 0.02 ms per token; returns each token's time, by call. */
+function play(script: readonly Call[], batch: Partial<TargetPolicy>) {
+  const harness = new EngineHarness({
+    spec: { pages: 4096 },
+    cost: linearCost(2, 0.02),
+    engine: {
+      queue: { kind: "lanes", credits: [8, 4, 1], tenantSlack: 4096 },
+      batch: { ...policy, margin: 0.1, tbtMs: 30, ...batch },
+      integrity: "idle",
+    },
+    isStallFree: false,
+  });
+  script.forEach(({ afterMs, promptTokens, tokensMax, service }, i) => {
+    harness.clock.advance(afterMs);
+    harness.submit(sequenceSpec(tokensFrom(17 * i, promptTokens), tokensMax, { service }));
+    harness.engine.run();
+  });
+  harness.finish();
+  const timesMs = script.map((): number[] => []);
+  for (const { chunks, endMs } of harness.traces) {
+    for (const { sequence, start, count } of chunks) {
+      if (start + count >= script[sequence]!.promptTokens) timesMs[sequence]!.push(endMs);
+    }
+  }
+  return { harness, timesMs };
+}
+
+test("on a device whose costs are known every stream keeps its target, whatever comes", () => {
+  const rule = fc.property(calls, (script) => {
+    const { harness, timesMs } = play(script, {});
+    script.forEach(({ service: { objective, tbtMs }, tokensMax }, i) => {
+      expect(timesMs[i]).toHaveLength(tokensMax);
+      const targetMs = objective === "throughput" ? null : (tbtMs ?? (objective === "latency" ? 30 : null));
+      const gaps = timesMs[i]!.slice(1).map((timeMs, j) => timeMs - timesMs[i]![j]!);
+      if (targetMs !== null) expect(Math.max(0, ...gaps)).toBeLessThanOrEqual(targetMs);
+    });
+    expect(harness.load.stepsOverTarget).toBe(0);
+  });
+  fc.assert(rule, runs(60));
+});
+
+test("throughput decodes are left out at most three steps in a row, take turns, and say the same", () => {
+  // A decode takes 1 ms: with 24 of them the stream, which came last, would wait for 26 ms.
+  const harness = new EngineHarness({
+    spec: { pages: 512 },
+    cost: linearCost(1, 1),
+    engine: { batch: { ...policy, tbtMs: 15 }, queue: firstCome },
+    isStallFree: false,
+  });
+  const bulk = Array.from({ length: 24 }, (_, i) =>
+    sequenceSpec(tokensFrom(31 * i, 20), 60, { service: { objective: "throughput" } }),
+  );
+  for (const spec of bulk) harness.submit(spec);
+  for (let i = 0; i < 30; i++) harness.step();
+  const stream = harness.submit(sequenceSpec(tokensFrom(900, 10), 40));
+  harness.finish();
+
+  const together = harness.traces.filter(({ chunks }) =>
+    chunks.some(({ sequence, isDecode }) => sequence === stream && isDecode),
+  );
+  expect(together.length).toBe(39);
+  expect(Math.max(...together.map(({ startMs, endMs }) => endMs - startMs))).toBeLessThanOrEqual(15);
+  for (let i = 0; i < bulk.length; i++) {
+    const present = together.map(({ chunks }) => chunks.some(({ sequence }) => sequence === i));
+    const absences = present
+      .map((isIn) => (isIn ? "x" : "."))
+      .join("")
+      .split("x");
+    expect(Math.max(...absences.slice(0, -1).map((run) => run.length))).toBeLessThanOrEqual(3);
+    expect(harness.outcomes[i]!.tokens).toEqual(tokensAlone(bulk[i]!).tokens);
+  }
+  expect(harness.load.skippedDecodesTotal).toBeGreaterThan(0);
+});
+
+test("a target that cannot be kept is missed and counted, and everybody still ends", () => {
+  const { harness, timesMs } = play(
+    Array.from({ length: 12 }, () => ({ afterMs: 0, promptTokens: 50, tokensMax: 20, service: {} })),
+    { tbtMs: 1 },
+  );
+  expect(timesMs.map((times) => times.length)).toEqual(new Array(12).fill(20));
+  expect(harness.load.stepsOverTarget).toBeGreaterThan(19);
+});
+
+test("beside streams without a target the throughput lane gets what they do not notice, else a tile from time to time", () => {
+  const calm = { tbtMs: null };
+  const [prompt, guest] = [1000, 2];
+  const fine = linearCost(10, 0.02);
+  expect(budgetOf([], calm, fine).offer(prompt, 0, 0, guest)).toBe(prompt);
+  expect(budgetOf([decode()], calm, fine).offer(prompt, 0, 0, guest)).toBe(2 * (CHUNK - 1));
+  expect(budgetOf([decode()], calm, fine).offer(prompt, 0, 0)).toBeGreaterThan(100);
+  const coarse = linearCost(10, 1);
+  const waited = (waitedMs: number): number =>
+    budgetOf([decode()], calm, coarse).offer(prompt, 0, waitedMs, guest);
+  expect([waited(0), waited(200), waited(300)]).toEqual([0, 0, CHUNK - 1]);
+  expect(budgetOf([decode({ tbtMs: 55 })], calm, coarse).offer(prompt, 0, 0, guest)).toBeGreaterThan(CHUNK);
+});
+
+test("throughput decodes are left out beside streams that would notice them, and few of their kind are let in", () => {
+  const calm = { tbtMs: null };
+  const guests = Array.from({ length: 4 }, (_, i) => decode({ lane: 2, id: (i + 10) as SequenceId }));
+  const costs = linearCost(10, 0.5);
+  expect(budgetOf([decode(), ...guests], calm, costs).skipped.size).toBe(3);
+  expect(budgetOf(guests, calm, costs).skipped.size).toBe(0);
+  const admits = (...running: BudgetMember[]): boolean =>
+    budgetOf(running, calm, costs).admits(decode({ lane: 2 }), false);
+  expect([admits(decode()), admits(decode(), ...guests), admits(...guests)]).toEqual([true, false, true]);
+});

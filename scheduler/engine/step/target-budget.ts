@@ -1,0 +1,327 @@
+import type { SequenceId } from "../../core.ts";
+import type { EngineCosts, PromptShape, StepShape } from "../../cost/cost-model.ts";
+import type { TargetPolicy } from "../../policy.ts";
+import type { Backlog, BudgetMember, StepBudget } from "./step-budget.ts";
+import { leastDelay, type SizeOption } from "./step-size.ts";
+import { nextTile, tileTrim } from "./tile.ts";
+
+/** Sizes of a step that are compared: so many half tiles, then at distances that double each time there are half as many
+ *  again. */
+const SIZES_FINE = 8;
+/** How often a chunk is made smaller at most, to fit. */
+const TRIES_MAX = 16;
+/** Prompts are not cut into smaller pieces than this, whatever the device's tiles. */
+const CHUNK_MIN = 16;
+/** Where decodes alone take more than half of `stepMs`, steps with prompts take so many times as long as without: prompts have
+ *  half of the time, and streams half of their speed. */
+const SLOWED = 2;
+/** Where one stream alone takes more than its part of `stepMs`, decodes alone may take so many times as long as it does. By
+ *  then what a step costs whoever is in it is spread over so many that more of them would add less than an eighth to what the
+ *  device does. */
+const CROWDED = 8;
+/** Where no stream runs, a step may take so many times `stepMs` before smaller ones are looked for that are nearly as good:
+ *  whoever comes next waits for its end. */
+const QUIET = 4;
+
+/** Beside streams without a target, throughput sequences lengthen a step by this part of it at most. */
+const GUESTS = 0.0625;
+const THROUGHPUT = 2;
+
+interface MutableShape extends StepShape {
+  readonly prompts: PromptShape[];
+  decodes: number;
+  decodeContext: number;
+}
+
+/**
+ * A budget from a target: Sarathi-Serve (arXiv:2403.02310 §4.3) fixes the tokens of a step beforehand so that its time
+ * stays below a target; this one asks the cost model at each step, and takes what the tightest running stream's slack
+ * allows.
+ *
+ *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
+ *
+ * Beside streams without a target a step takes `stepMs` at most, or twice what it takes without prompts. Unlike a target's,
+ * this limit always leaves room for a tile. The throughput lane lengthens such a step by a sixteenth at most, or, where a tile
+ * alone is more, one step in so many that it is a sixteenth of their time: streams keep their pace, whatever bulk there is. One
+ * throughput sequence may always run, and its decode is left out for `skipsMax` steps at most.
+ *
+ * Of the sizes (decodes included) on a grid of half tiles, coarser further up, that fit the limits, it takes not the largest
+ * but the one that delays everybody least (step-size.ts). It gives way in this order:
+ *
+ *   1. prompt chunks shrink, half a tile at a time;
+ *   2. to none, unless a prompt has got none for `starvationMs`: that one gets a tile;
+ *   3. decodes of the throughput lane are left out, at most `skipsMax` steps in a row each;
+ *   4. nobody is admitted with whom the decodes alone would miss the target, or take longer than `stepMs` (`admits`);
+ *   5. the target is missed, and that is counted.
+ *
+ * The first prompt that asks decides the size of the step; later ones fill it up. Costs O(running) to open and about
+ * 16 predictions per offer.
+ */
+export class TargetBudget implements StepBudget {
+  readonly skipped = new Set<SequenceId>();
+  readonly deadlineMs: number;
+  readonly #policy: TargetPolicy;
+  readonly #costs: EngineCosts;
+  #limitMs: number;
+  readonly #backlog: Backlog;
+  readonly #tokensMax: number;
+  /** Prompts that are unfinished or wait. */
+  #prompts: number;
+  /** What is in the step so far, and what is tried. */
+  readonly #shape: MutableShape = { prompts: [], decodes: 0, decodeContext: 0 };
+  #tokens = 0;
+  /** Tokens, decodes included, that the step is to have; null until the first offer. */
+  #wanted: number | null = null;
+  /** Everybody who runs, by lane: how many, and their tokens; and the tightest target of the first two. */
+  readonly #residents = [0, 0, 0];
+  readonly #contexts = [0, 0, 0];
+  #tightestMs = Number.POSITIVE_INFINITY;
+  /** Latency streams without a target, of everybody who runs, and of the decodes in this step. */
+  #calm = 0;
+  #calmDecodes = 0;
+  /** How long a step with throughput sequences takes at most. */
+  #guestsMs = Number.POSITIVE_INFINITY;
+
+  constructor(
+    policy: TargetPolicy,
+    running: readonly BudgetMember[],
+    costs: EngineCosts,
+    nowMs: number,
+    backlog: Backlog,
+    tokensMax: number,
+  ) {
+    this.#policy = policy;
+    this.#costs = costs;
+    this.#backlog = backlog;
+    this.#tokensMax = tokensMax;
+    this.#prompts = backlog.waiting;
+    let deadlineMs = Number.POSITIVE_INFINITY;
+    for (const member of running) {
+      if (member.isPaused) continue;
+      this.join(member);
+      if (!member.isDecoding) {
+        this.#prompts += 1;
+        continue;
+      }
+      this.#shape.decodes += 1;
+      this.#shape.decodeContext += member.length;
+      const targetMs = this.#targetOf(member);
+      if (this.#isCalm(member)) this.#calmDecodes += 1;
+      if (targetMs === null || member.lastTokenMs === Number.NEGATIVE_INFINITY) continue;
+      if (member.lastTokenMs + targetMs < deadlineMs) deadlineMs = member.lastTokenMs + targetMs;
+    }
+    this.deadlineMs = deadlineMs;
+    this.#limitMs = this.#withMargin(deadlineMs - nowMs);
+    if (this.#calmDecodes > 0) this.#guestsMs = (1 + GUESTS) * costs.stepMs(withoutGuests(running));
+    const decodesMs = Math.min(this.#limitMs, this.#guestsMs);
+    if (decodesMs < Number.POSITIVE_INFINITY) this.#skip(running, decodesMs);
+    this.#tokens = this.#shape.decodes;
+  }
+
+  offer(left: number, context: number, waitedMs: number, lane = 0): number {
+    if (this.#tokens >= this.#tokensMax) return 0;
+    this.#wanted ??= this.#bestSize(left, context);
+    const fitting = this.#fitting(this.#fill(left, this.#wanted), context);
+    const tokens = lane === THROUGHPUT ? this.#unnoticed(fitting, context) : fitting;
+    if (tokens > 0) return tokens;
+    if (this.#shape.prompts.length > 0) return 0;
+    const tile = this.#fill(left, Math.min(this.#tokensMax, this.#smallest()));
+    return waitedMs >= this.#patienceMs(tile, context, lane) ? tile : 0;
+  }
+
+  take(tokens: number, context: number): void {
+    this.#shape.prompts.push({ tokens, context });
+    this.#tokens += tokens;
+  }
+
+  admits(sequence: BudgetMember, isAged: boolean): boolean {
+    const [latency, gang, throughput] = this.#residents as [number, number, number];
+    if (latency + gang + throughput === 0) return true;
+    const isGuest = sequence.lane === THROUGHPUT && !isAged;
+    const targetMs = this.#targetOf(sequence) ?? Number.POSITIVE_INFINITY;
+    const tightestMs = Math.min(this.#tightestMs, targetMs);
+    const isCalm = this.#calm > 0 || this.#isCalm(sequence);
+    const limitMs = Math.min(
+      this.#withMargin(tightestMs),
+      isCalm
+        ? this.#calmMs(CROWDED, { prompts: [], decodes: 1, decodeContext: sequence.length })
+        : tightestMs,
+    );
+    if (limitMs === Number.POSITIVE_INFINITY) return true;
+    // Throughput decodes can be left out of all steps but one in `skipsMax` + 1, for anybody but their like.
+    const share = isGuest ? 1 : 1 / (this.#policy.skipsMax + 1);
+    const [latencyContext, gangContext, throughputContext] = this.#contexts as [number, number, number];
+    const steady: StepShape = {
+      prompts: [],
+      decodes: latency + gang + Math.ceil(throughput * share) + 1,
+      decodeContext: latencyContext + gangContext + throughputContext * share + sequence.length,
+    };
+    const steadyMs = this.#costs.stepMs(steady);
+    if (sequence.lane !== THROUGHPUT || this.#calm === 0 || throughput === 0) return steadyMs <= limitMs;
+    const without = { prompts: [], decodes: latency + gang, decodeContext: latencyContext + gangContext };
+    return steadyMs <= Math.min(limitMs, (1 + GUESTS) * this.#costs.stepMs(without));
+  }
+
+  join(sequence: BudgetMember): void {
+    this.#residents[sequence.lane]! += 1;
+    this.#contexts[sequence.lane]! += sequence.length;
+    if (this.#isCalm(sequence)) this.#calm += 1;
+    const targetMs = this.#targetOf(sequence);
+    if (targetMs !== null && targetMs < this.#tightestMs) this.#tightestMs = targetMs;
+  }
+
+  /** A stream that wants its tokens soon, by no time in particular. */
+  #isCalm(sequence: BudgetMember): boolean {
+    return sequence.lane === 0 && this.#targetOf(sequence) === null;
+  }
+
+  /** How long a step with such streams takes at most, as predicted: `stepMs`, or `times` what these decodes take without
+   *  anybody else. It is no promise: a device whose steps are hard to predict keeps to it on average. */
+  #calmMs(times: number, alone: StepShape): number {
+    return Math.max(this.#policy.stepMs, times * this.#costs.stepMs(alone));
+  }
+
+  /** What a stream waits for at most: what it asks for; else latency streams have the policy's default. */
+  #targetOf({ lane, tbtMs }: BudgetMember): number | null {
+    if (lane === THROUGHPUT) return null;
+    return tbtMs ?? (lane === 0 ? this.#policy.tbtMs : null);
+  }
+
+  #withMargin(slackMs: number): number {
+    return slackMs / (1 + this.#policy.margin + (this.#costs.margin ?? 0));
+  }
+
+  /** As much of a throughput prompt's chunk as streams without a target do not notice. */
+  #unnoticed(tokens: number, context: number): number {
+    if (this.#guestsMs === Number.POSITIVE_INFINITY) return tokens;
+    let unnoticed = 0;
+    for (let room = Math.max(1, this.#smallest() - this.#tokens); unnoticed < tokens; room *= 2) {
+      const more = Math.min(tokens, room);
+      if (this.#predict(more, context, 0) > this.#guestsMs) break;
+      unnoticed = more;
+    }
+    return unnoticed;
+  }
+
+  /** How long a prompt waits before it gets a tile that does not fit. One of the throughput lane that would fit but for the
+   *  streams waits until the tile is a sixteenth of the time since its last. */
+  #patienceMs(tile: number, context: number, lane: number): number {
+    const { starvationMs } = this.#policy;
+    if (lane !== THROUGHPUT || this.#guestsMs === Number.POSITIVE_INFINITY) return starvationMs;
+    const tookMs = this.#predict(tile, context, 0);
+    if (tookMs > this.#limitMs) return starvationMs;
+    return Math.min(starvationMs, (tookMs - this.#guestsMs / (1 + GUESTS)) / GUESTS);
+  }
+
+  /** Leaves out as few throughput decodes as the limit asks for: those first that were left out least of late, so that
+   *  they take turns, and of those the longest. */
+  #skip(running: readonly BudgetMember[], limitMs: number): void {
+    if (this.#costs.stepMs(this.#shape) <= limitMs) return;
+    const candidates = running.filter(
+      ({ lane, isDecoding, isPaused, skips }) =>
+        lane === THROUGHPUT && isDecoding && !isPaused && skips < this.#policy.skipsMax,
+    );
+    candidates.sort((a, b) => a.skips - b.skips || b.length - a.length || a.id - b.id);
+    for (const { id, length } of candidates) {
+      this.skipped.add(id);
+      this.#shape.decodes -= 1;
+      this.#shape.decodeContext -= length;
+      if (this.#costs.stepMs(this.#shape) <= limitMs) break;
+    }
+  }
+
+  /** As much of a prompt as brings the step to `size` tokens. */
+  #fill(left: number, size: number): number {
+    const room = size - this.#tokens;
+    if (left <= room) return left;
+    return Math.max(0, tileTrim(size, this.#costs.tileTokens) - this.#tokens);
+  }
+
+  /** `tokens`, or as many whole tiles less as it takes to fit the limit. */
+  #fitting(tokens: number, context: number): number {
+    let fitting = tokens;
+    for (let tries = 0; fitting > 0 && tries < TRIES_MAX; tries++) {
+      if (this.#predict(fitting, context, 0) <= this.#limitMs) return fitting;
+      const size = this.#tokens + fitting;
+      fitting = size - (size % this.#quantum || this.#quantum) - this.#tokens;
+    }
+    return 0;
+  }
+
+  /** Of the sizes that fit the limits the one that delays everybody least; the decodes' own if none fits. */
+  #bestSize(left: number, context: number): number {
+    const decodes = this.#tokens;
+    const calmMs = this.#calmDecodes > 0 ? this.#calmMs(SLOWED, this.#shape) : Number.POSITIVE_INFINITY;
+    const promptTokens = Math.max(left, this.#backlog.promptTokens);
+    const most = Math.min(this.#tokensMax, decodes + promptTokens);
+    const quantum = this.#quantum;
+    const options: SizeOption[] = [];
+    let stride = quantum;
+    for (let size = Math.min(nextTile(decodes, quantum), most); ; size = Math.min(size + stride, most)) {
+      const tokens = Math.min(left, size - decodes);
+      const tookMs = this.#predict(tokens, context, size - decodes - tokens);
+      if (tookMs > this.#limitMs || (tookMs > calmMs && options.length > 0)) break;
+      options.push({ size, tookMs });
+      if (size === most) break;
+      if (options.length >= SIZES_FINE && options.length % (SIZES_FINE / 2) === 0) stride *= 2;
+    }
+    const [smallest, largest] = [options[0], options.at(-1)];
+    if (smallest === undefined || largest === undefined) return decodes;
+    this.#limitMs = Math.min(this.#limitMs, Math.max(calmMs, smallest.tookMs));
+    const aloneMs = decodes === 0 ? 0 : this.#costs.stepMs(this.#shape);
+    const size = leastDelay(options, {
+      decodes,
+      aloneMs,
+      contextMs: this.#contextMs(aloneMs),
+      prompts: Math.max(1, this.#prompts),
+      promptTokens: Math.max(left, this.#backlog.likelyTokens),
+      answerTokens: this.#backlog.answerTokens,
+      hasTarget: this.#policy.tbtMs !== null,
+      patienceMs: QUIET * this.#policy.stepMs,
+    });
+    // A crumb would cost a step of its own.
+    return largest.size === decodes + promptTokens && largest.size - size <= quantum ? largest.size : size;
+  }
+
+  /** What the contexts of decodes take: predicted with them, less what as many tokens alone take. */
+  #contextMs(aloneMs: number): number {
+    const { decodes } = this.#shape;
+    if (decodes === 0) return 0;
+    const tokens: StepShape = { prompts: [{ tokens: decodes, context: 0 }], decodes: 0, decodeContext: 0 };
+    return Math.max(0, aloneMs - this.#costs.stepMs(tokens));
+  }
+
+  /** The step with a chunk more; `others`: tokens of prompts of which nothing is known. */
+  #predict(tokens: number, context: number, others: number): number {
+    const { prompts } = this.#shape;
+    prompts.push({ tokens, context });
+    if (others > 0) prompts.push({ tokens: others, context: 0 });
+    const tookMs = this.#costs.stepMs(this.#shape);
+    prompts.length -= others > 0 ? 2 : 1;
+    return tookMs;
+  }
+
+  /** The size with one tile of prompt, or little less. */
+  #smallest(): number {
+    const quantum = this.#quantum;
+    const next = nextTile(this.#tokens, quantum);
+    return (next - this.#tokens) * 2 < quantum ? next + quantum : next;
+  }
+
+  /** Sizes are multiples of this: half a tile, as some devices have a smaller step there. */
+  get #quantum(): number {
+    return Math.max(CHUNK_MIN, this.#costs.tileTokens / 2);
+  }
+}
+
+/** The decodes of a step, but for those of the throughput lane. */
+function withoutGuests(running: readonly BudgetMember[]): StepShape {
+  let decodes = 0;
+  let decodeContext = 0;
+  for (const { lane, isDecoding, isPaused, length } of running) {
+    if (lane === THROUGHPUT || !isDecoding || isPaused) continue;
+    decodes += 1;
+    decodeContext += length;
+  }
+  return { prompts: [], decodes, decodeContext };
+}

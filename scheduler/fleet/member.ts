@@ -1,0 +1,146 @@
+import { decodeStepMs, type EngineCosts, promptMs } from "../cost/cost-model.ts";
+import type { DeviceSpec } from "../device.ts";
+import type { EngineLoad } from "../messages.ts";
+import type { BatchPolicy, TargetPolicy } from "../policy.ts";
+import { WindowSum } from "./window-sum.ts";
+
+/** Steps of this many tokens, without a context and with this one, tell what prompt tokens cost in full steps. */
+const FULL_STEP = 2048;
+const LONG_CONTEXT = 16_384;
+/** After this many reports the model is asked again: models learn. */
+const PACE_REPORTS = 16;
+/** Fewest decodes that a step is assumed to have. */
+const DECODES_MIN = 8;
+
+/** What the dispatcher knows of one engine besides its work and its cache. */
+export class Member {
+  readonly spec: DeviceSpec;
+  readonly costs: EngineCosts;
+  readonly #batch: BatchPolicy;
+  #load: EngineLoad | null = null;
+  /** Placements in the window. */
+  readonly hits: WindowSum;
+  #reportsLeft = 0;
+  #tokenMs = 0;
+  #attentionMs = 0;
+  /** What was asked last of decodes, since the last report: placements ask the same of an engine until something happens
+   *  there. */
+  readonly #lastDecode = { running: -1, context: 0, ms: 0 };
+  /** By number of decodes, since the pace was learnt. */
+  readonly #stretches = new Map<number, number>();
+
+  /** `windowMs`: how long a placement counts. */
+  constructor(spec: DeviceSpec, costs: EngineCosts, batch: BatchPolicy, windowMs: number) {
+    this.#batch = batch;
+    this.spec = spec;
+    this.costs = costs;
+    this.hits = new WindowSum(windowMs);
+  }
+
+  /** Whether it has computed anything in this life. */
+  get isWarm(): boolean {
+    return this.#load !== null && this.#load.stepsTotal > 0;
+  }
+
+  get pagesFree(): number {
+    return this.#load?.pagesFree ?? this.spec.pages;
+  }
+
+  /** Pages of its prefix cache that no sequence reads. */
+  get pagesCached(): number {
+    return this.#load?.pagesCached ?? 0;
+  }
+
+  /** Whether a prompt of `tokens` can ever run there. */
+  fits(tokens: number): boolean {
+    return tokens < Math.min(this.spec.contextMax, this.spec.pages * this.spec.pageTokens);
+  }
+
+  /** Takes note of what it told last. */
+  reported(load: EngineLoad): void {
+    this.#load = load;
+    this.#lastDecode.running = -1;
+    this.#reportsLeft = Math.max(0, this.#reportsLeft - 1);
+  }
+
+  /** A sequence was placed there. */
+  placed(nowMs: number): void {
+    this.hits.add(1, nowMs);
+  }
+
+  /**
+   * Milliseconds that `tokens` of a prompt after `context` others add to a busy engine's work: their part of full
+   * steps, and their attention. (A step of a short prompt alone costs more, as all weights are read for few tokens;
+   * but where there is a load to speak of, prompts share their steps.)
+   */
+  promptWorkMs(tokens: number, context: number): number {
+    if (this.#reportsLeft === 0) this.#learnPace();
+    const meanContext = context + Math.max(0, tokens - FULL_STEP) / 2;
+    return tokens * (this.#tokenMs + this.#attentionMs * meanContext);
+  }
+
+  /** Milliseconds of work that one token of one of `running` sequences is. */
+  decodeMs(running: number, context: number): number {
+    const last = this.#lastDecode;
+    if (last.running !== running || last.context !== context) {
+      const decodes = Math.max(DECODES_MIN, running);
+      last.ms = decodeStepMs(this.costs, decodes, context) / decodes;
+      last.running = running;
+      last.context = context;
+    }
+    return last.ms;
+  }
+
+  /** The part of a full step that is left for prompts where `running` decodes keep to `tbtMs`, 0 … 1, roughly. */
+  promptShare(tbtMs: number, running: number, context: number): number {
+    const decodesMs = running === 0 ? 0 : decodeStepMs(this.costs, running, context);
+    return Math.max(0, Math.min(1, (tbtMs - decodesMs) / promptMs(this.costs, FULL_STEP, 0)));
+  }
+
+  /**
+   * How many times as long prompts take beside `decodes` decodes of `context` tokens each, because steps must keep to a
+   * target, as with full steps; at least 1. An engine that is too slow for its target, or full of decodes, has hardly
+   * room for prompts, however little of them waits there.
+   */
+  stretch(decodes: number, context: number): number {
+    if (decodes === 0 || this.#batch.kind !== "target" || this.#batch.tbtMs === null) return 1;
+    if (this.#reportsLeft === 0) this.#learnPace();
+    let stretch = this.#stretches.get(decodes);
+    if (stretch === undefined) {
+      stretch = this.#stretch(this.#batch, this.#batch.tbtMs, { decodes, decodeContext: decodes * context });
+      this.#stretches.set(decodes, stretch);
+    }
+    return stretch;
+  }
+
+  #stretch(
+    { margin, starvationMs }: TargetPolicy,
+    tbtMs: number,
+    beside: { readonly decodes: number; readonly decodeContext: number },
+  ): number {
+    const takesMs = (tokens: number): number =>
+      this.costs.stepMs({ ...beside, prompts: [{ tokens, context: 0 }] });
+    const limitMs = tbtMs / (1 + margin + (this.costs.margin ?? 0));
+    const fullMs = takesMs(FULL_STEP) / FULL_STEP;
+    // The most that fits, in tiles; with no room, a tile now and then (engine/step/target-budget.ts).
+    const tile = this.costs.tileTokens;
+    let fits = 0;
+    let tooMuch = Math.ceil(FULL_STEP / tile) + 1;
+    while (tooMuch - fits > 1) {
+      const middle = (fits + tooMuch) >> 1;
+      if (takesMs(middle * tile) <= limitMs) fits = middle;
+      else tooMuch = middle;
+    }
+    const tokenMs = fits === 0 ? starvationMs / tile : takesMs(fits * tile) / (fits * tile);
+    return Math.max(1, tokenMs / fullMs);
+  }
+
+  #learnPace(): void {
+    this.#stretches.clear();
+    this.#reportsLeft = PACE_REPORTS;
+    const fullMs = promptMs(this.costs, FULL_STEP, 0);
+    this.#tokenMs = fullMs / FULL_STEP;
+    const longMs = promptMs(this.costs, FULL_STEP, LONG_CONTEXT);
+    this.#attentionMs = Math.max(0, longMs - fullMs) / (FULL_STEP * LONG_CONTEXT);
+  }
+}

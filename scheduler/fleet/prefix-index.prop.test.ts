@@ -1,0 +1,201 @@
+/** The index of several engines, against the engines' own caches, over any history. */
+
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { runs } from "../../tests/support/property.ts";
+import { Cache } from "../cache/cache.ts";
+import type { CacheNotices } from "../cache/notice.ts";
+import { NoticeBook } from "../cache/notices.ts";
+import { hashPages, keyHash } from "../cache/page-hash.ts";
+import { PagePool } from "../cache/page-pool.ts";
+import { pathPages } from "../cache/radix-tree.ts";
+import type { IndexSpan } from "./index-span.ts";
+import { checkIndex } from "./integrity.ts";
+import { PrefixIndex } from "./prefix-index.ts";
+
+const PAGE_TOKENS = 4;
+const ENGINES = 3;
+const WINDOW_MS = 1000;
+
+/** A cache as an engine has it, and the book that tells of it. */
+class Member {
+  #pool = new PagePool(24, PAGE_TOKENS);
+  #epoch = 0;
+  #book = new NoticeBook(PAGE_TOKENS, 0);
+  #cache = new Cache(this.#pool, this.#book);
+
+  /** Computes a sequence, finding what is cached, hands over `early` pages while it runs and the rest at its end;
+   *  or, in doubt about what was computed, nothing more. */
+  compute(tokens: Int32Array, salt: string, early: number, isGood: boolean): void {
+    let lease = this.#cache.lease(tokens, tokens.length, salt);
+    const leased = pathPages(lease.span);
+    const needed = Math.ceil(tokens.length / PAGE_TOKENS) - leased.length;
+    if (this.#pool.pagesFree < needed) this.#cache.evict(needed - this.#pool.pagesFree);
+    const own = Array.from({ length: needed }, () => this.#pool.take());
+    const table = Int32Array.from([...leased, ...own]);
+    const wholeEnd = tokens.length - (tokens.length % PAGE_TOKENS);
+    const earlyEnd = Math.min(wholeEnd, lease.span.end + early * PAGE_TOKENS);
+    lease = this.#cache.insert(lease, tokens, earlyEnd, table);
+    if (isGood) this.#cache.insertLast(lease, tokens, tokens.length, table);
+    else {
+      for (const page of table.subarray(earlyEnd / PAGE_TOKENS)) this.#pool.release(page as never);
+      this.#cache.discard(lease);
+    }
+  }
+
+  evict(pages: number): void {
+    this.#cache.evict(pages);
+  }
+
+  take(): CacheNotices | null {
+    return this.#book.take(this.#cache);
+  }
+
+  resync(): void {
+    this.#book.resync();
+  }
+
+  /** Dies, and comes back empty. Returns the number of its new life. */
+  restart(): number {
+    this.#epoch += 1;
+    this.#book = new NoticeBook(PAGE_TOKENS, this.#epoch);
+    this.#pool = new PagePool(24, PAGE_TOKENS);
+    this.#cache = new Cache(this.#pool, this.#book);
+    return this.#epoch;
+  }
+
+  /** Hashes of all whole pages that are cached. */
+  hashes(): Set<number> {
+    return new Set([...this.#cache.spans()].flatMap(({ span }) => [...span.hashes]));
+  }
+}
+
+/** A sequence, from its placement to its end. */
+interface Placed {
+  readonly end: IndexSpan | null;
+  readonly path: Float64Array;
+  readonly engine: number;
+  isSettled: boolean;
+}
+
+const tokens = fc
+  .array(fc.integer({ min: 0, max: 1 }), { minLength: 1, maxLength: 40 })
+  .map((list) => Int32Array.from(list));
+const salt = fc.constantFrom("", "other");
+const engine = fc.nat(ENGINES - 1);
+const history = fc.array(
+  fc.oneof(
+    fc.record({
+      kind: fc.constant("compute" as const),
+      engine,
+      tokens,
+      salt,
+      early: fc.nat(10),
+      isGood: fc.boolean(),
+    }),
+    fc.record({ kind: fc.constant("evict" as const), engine, pages: fc.nat(12) }),
+    fc.record({ kind: fc.constant("tell" as const), engine }),
+    fc.record({ kind: fc.constant("promise" as const), engine, tokens, salt }),
+    fc.record({ kind: fc.constant("settle" as const), which: fc.nat(100) }),
+    fc.record({ kind: fc.constant("release" as const), which: fc.nat(100) }),
+    // What was told is lost on the way; the engine dies.
+    fc.record({ kind: fc.constant("drop" as const), engine }),
+    fc.record({ kind: fc.constant("restart" as const), engine }),
+  ),
+  { minLength: 10, maxLength: 60, size: "max" },
+);
+
+test("the index has what the engines' caches have, whatever happens", () => {
+  fc.assert(
+    fc.property(history, (events) => {
+      const members = Array.from({ length: ENGINES }, () => new Member());
+      const index = new PrefixIndex(ENGINES, WINDOW_MS);
+      const sequences: Placed[] = [];
+      const tell = (at: number): void => {
+        const notices = members[at]!.take();
+        if (notices !== null && !index.apply(at, notices)) members[at]!.resync();
+      };
+      events.forEach((event, step) => {
+        if (event.kind === "compute")
+          members[event.engine]!.compute(event.tokens, event.salt, event.early, event.isGood);
+        else if (event.kind === "evict") members[event.engine]!.evict(event.pages);
+        else if (event.kind === "tell") tell(event.engine);
+        else if (event.kind === "promise") {
+          const path = pathOf(event.tokens, event.salt);
+          const end = index.promise(path, event.engine, step);
+          sequences.push({ end, path, engine: event.engine, isSettled: false });
+        } else if (event.kind === "drop") members[event.engine]!.take();
+        else if (event.kind === "restart") index.restart(event.engine, members[event.engine]!.restart());
+        else if (event.kind === "settle") {
+          const sequence = sequences[event.which % Math.max(1, sequences.length)];
+          if (sequence === undefined || sequence.isSettled) return;
+          if (sequence.end !== null) index.settle(sequence.end, sequence.engine);
+          sequence.isSettled = true;
+        } else {
+          const [gone] = sequences.splice(event.which % Math.max(1, sequences.length), 1);
+          if (gone?.end) index.release(gone.end, gone.engine, gone.isSettled);
+        }
+        checkIndex(index, ENGINES);
+        const found = new Int32Array(ENGINES);
+        for (const { path, engine, isSettled } of sequences) {
+          index.match(path, found);
+          if (!isSettled) expect(found[engine]).toBe(path.length);
+        }
+      });
+      for (const { end, engine, isSettled } of sequences) {
+        if (end !== null) index.release(end, engine, isSettled);
+      }
+      // Whoever lost notices last learns of it by the next ones.
+      members.forEach((member, at) => {
+        for (let round = 0; round < 3; round++) {
+          member.compute(
+            Int32Array.from({ length: 8 }, () => 2 + round),
+            "",
+            0,
+            true,
+          );
+          tell(at);
+        }
+        expect(cachedHashes(index, at)).toEqual(member.hashes());
+      });
+      checkIndex(index, ENGINES);
+    }),
+    runs(500),
+  );
+});
+
+test("a match is the longest prefix that the engine has, in whole pages", () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.tuple(engine, tokens, salt), { maxLength: 20 }),
+      tokens,
+      salt,
+      (told, asked, of) => {
+        const members = Array.from({ length: ENGINES }, () => new Member());
+        const index = new PrefixIndex(ENGINES, WINDOW_MS);
+        for (const [at, list, under] of told) {
+          members[at]!.compute(list, under, 0, true);
+          const notices = members[at]!.take();
+          if (notices !== null) index.apply(at, notices);
+        }
+        const path = pathOf(asked, of);
+        const found = new Int32Array(ENGINES);
+        index.match(path, found);
+        members.forEach((member, at) => {
+          const hashes = member.hashes();
+          const missing = path.findIndex((hash) => !hashes.has(hash));
+          expect(found[at]).toBe(missing === -1 ? path.length : missing);
+        });
+      },
+    ),
+    runs(500),
+  );
+});
+
+function pathOf(tokens: Int32Array, salt: string): Float64Array {
+  return hashPages(tokens, 0, Math.floor(tokens.length / PAGE_TOKENS), PAGE_TOKENS, keyHash(salt));
+}
+
+function cachedHashes(index: PrefixIndex, engine: number): Set<number> {
+  return new Set([...index.spans()].flatMap((span) => [...span.hashes.subarray(0, span.cached(engine))]));
+}

@@ -1,0 +1,109 @@
+import type { EngineId, Sampled, SequenceId, SequenceSpec, Step } from "../core.ts";
+import type { OnlineState } from "../cost/online.ts";
+import type { DeviceSpec } from "../device.ts";
+import type { PlacementReason } from "../fleet/placement.ts";
+import type { EngineMessage } from "../messages.ts";
+import type { ServedPolicy } from "../policy.ts";
+
+/**
+ * Of the recordings' format and of the scheduler's rules. Raise it when you change either: a recording made by
+ * other rules would be run again by these and seem to be wrong. A test knows what is decided in this version.
+ */
+export const FLIGHT_VERSION = 16;
+
+/**
+ * The flight recorder's format: a head, then entries in the order in which they happened on their thread. The
+ * inputs of the fleet and of each engine are all there, so the same code makes the same decisions again; the
+ * decisions are there too (as hashes), so that a replay can tell where it first differs.
+ */
+export interface FlightHead {
+  readonly kind: "head";
+  readonly version: typeof FLIGHT_VERSION;
+  readonly policy: ServedPolicy;
+  /** By engine. */
+  readonly specs: readonly DeviceSpec[];
+  /** Most sequences that wait at one engine. */
+  readonly queueMax: number;
+}
+
+/** One input or decision. `atMs` is the clock of the turn in which it happened: a thread reads its clock once per
+ *  turn, so that a replay reads the same. */
+export type FlightEntry =
+  /** Fleet: a client's call, and where it was placed. Several neighbours of one turn with one gang are placed together. */
+  | {
+      readonly kind: "call";
+      readonly atMs: number;
+      readonly sequence: SequenceSpec;
+      readonly engine: EngineId | null;
+      readonly reason: PlacementReason;
+    }
+  | { readonly kind: "abort" | "pause" | "resume"; readonly atMs: number; readonly sequence: SequenceId }
+  /** Fleet: an engine's report number `report` (0, 1, 2 … per epoch) arrived. */
+  | {
+      readonly kind: "reported";
+      readonly atMs: number;
+      readonly engine: EngineId;
+      readonly epoch: number;
+      readonly report: number;
+    }
+  /** Fleet: an engine is gone; `isComing`: another will take its place. */
+  | {
+      readonly kind: "lost";
+      readonly atMs: number;
+      readonly engine: EngineId;
+      readonly reason: string;
+      readonly isComing: boolean;
+    }
+  | { readonly kind: "replaced"; readonly atMs: number; readonly engine: EngineId; readonly epoch: number }
+  /** What is believed of an engine's costs from now on: by itself (first entry of its life), or by the fleet. */
+  | {
+      readonly kind: "costs";
+      readonly atMs: number;
+      readonly engine: EngineId;
+      readonly state: OnlineState;
+    }
+  /** Engine: a message was received in this turn. */
+  | {
+      readonly kind: "message";
+      readonly atMs: number;
+      readonly engine: EngineId;
+      readonly message: EngineMessage;
+    }
+  /** Engine: `run` was called after the messages of this turn. */
+  | { readonly kind: "run"; readonly atMs: number; readonly engine: EngineId }
+  /** Engine: its device answered the step in flight; `plan` is the hash of that step's chunks and pages. */
+  | {
+      readonly kind: "step";
+      readonly atMs: number;
+      readonly engine: EngineId;
+      readonly result: "done" | "retry" | "lost";
+      readonly deviceMs: number;
+      readonly sampled: readonly Sampled[];
+      readonly plan: number;
+    };
+
+/** Where a replay first decided otherwise than the recording; null when it never did. */
+export type Divergence = {
+  readonly entry: number;
+  readonly atMs: number;
+  readonly recorded: string;
+  readonly replayed: string;
+} | null;
+
+/** 32 bits of which sequences a step computes, which of their tokens, and on which pages. */
+export function planHash({ number, moves, chunks }: Step): number {
+  let hash = mix(0x2545f491, number);
+  for (const { from, to, count } of moves) hash = mix(mix(mix(hash, from), to), count);
+  for (const { sequence, start, tokens, pages, samples } of chunks) {
+    hash = mix(mix(mix(hash, sequence), start), tokens.length);
+    for (let i = 0; i < tokens.length; i++) hash = mix(hash, tokens[i]!);
+    for (let i = 0; i < pages.length; i++) hash = mix(hash, pages[i]!);
+    for (const { afterIndex, position } of samples) hash = mix(mix(hash, afterIndex), position);
+  }
+  return hash >>> 0;
+}
+
+function mix(hash: number, value: number): number {
+  const x = Math.imul(hash ^ value, 0x21f0aaad);
+  return x ^ (x >>> 15);
+}

@@ -1,0 +1,45 @@
+/** What a flight record says about runs that did not happen: another policy, target or number of engines. */
+
+import type { SequenceId } from "../core.ts";
+import { unknownCost } from "../cost/linear.ts";
+import { OnlineCostModel, type OnlineState } from "../cost/online.ts";
+import type { Arrival, Workload } from "../sim/workload.ts";
+import { workloadOf } from "../sim/workloads/parts.ts";
+import type { FlightEntry, FlightHead } from "./flight.ts";
+
+/** The calls at their times, with the prompts that they had and answers as long as they were. A call that was broken off
+ *  ends where it was. */
+export function flightWorkload(head: FlightHead, entries: readonly FlightEntry[]): Workload {
+  const lengths = new Map<SequenceId, number>();
+  for (const entry of entries) {
+    if (entry.kind !== "step") continue;
+    for (const { kind, sequence } of entry.sampled) {
+      if (kind === "token") lengths.set(sequence, (lengths.get(sequence) ?? 0) + 1);
+    }
+  }
+  const calls = entries.filter((entry) => entry.kind === "call");
+  const startMs = calls[0]?.atMs ?? 0;
+  const arrivals = calls.map(({ atMs, sequence }): Arrival => {
+    const { id, promptTokens, stop, cacheSalt, service } = sequence;
+    const outputTokens = Math.min(stop.tokensMax, Math.max(1, lengths.get(id) ?? 1));
+    return {
+      atMs: atMs - startMs,
+      promptTokens: () => Int32Array.from(promptTokens),
+      outputTokens,
+      tokensMax: stop.tokensMax,
+      cacheSalt,
+      service,
+      kind: "flight",
+    };
+  });
+  return workloadOf("flight", arrivals, undefined, head.specs[0]!.vocabSize);
+}
+
+/** What each engine had learnt of its costs by the record's end. */
+export function flightCosts(head: FlightHead, entries: readonly FlightEntry[]): OnlineCostModel[] {
+  const states: (OnlineState | null)[] = head.specs.map(() => null);
+  for (const entry of entries) if (entry.kind === "costs") states[entry.engine] = entry.state;
+  return states.map((state) =>
+    state === null ? new OnlineCostModel(unknownCost) : OnlineCostModel.from(state).steady(),
+  );
+}
