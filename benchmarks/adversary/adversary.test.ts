@@ -55,6 +55,8 @@ test("a loss is counted against the best rival of its configuration, where more 
     { name: "b" },
   ]);
   expect(bestRival(trials[1]!, "tokensPerSecond")).toMatchObject({ name: "b", ratio: 2 });
+  expect(bestRival(trials[0]!, "latencyMeanMs", ({ hitRate }) => hitRate > 100)).toMatchObject({ name: "b" });
+  expect(bestRival(trials[0]!, "latencyMeanMs", () => false)).toBeNull();
   const summary = summaryOf(trials, 1);
   expect(summary).toContain("| mean latency | 33 % | 1.25× | 1.05× | ≤ 2.0 %, ≤ 1.5× | **no** |");
   expect(summary).toContain("| throughput | 100 % | 3.00× | 2.00× |  |  |");

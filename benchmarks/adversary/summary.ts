@@ -28,14 +28,19 @@ const WORST_SHOWN = 12;
 export function summaryOf(trials: readonly Trial[], seed: number): string {
   return [
     `${trials.length} configurations of seed ${seed}.`,
-    ...[losses(trials), byRival(trials), byTrait(trials)],
+    ...[losses(trials), prices(trials), byRival(trials), byTrait(trials)],
     ...judged.map(({ figure, name }) => worst(trials, figure, name)),
   ].join("\n\n");
 }
 
+/** How many times worse ours is than the best rival. */
+function ratioOf(trial: Trial, figure: keyof Figures): number {
+  return bestRival(trial, figure)!.ratio;
+}
+
 function losses(trials: readonly Trial[]): string {
   const lines = judged.map(({ figure, name, most }) => {
-    const ratios = trials.map((trial) => bestRival(trial, figure).ratio).sort((a, b) => a - b);
+    const ratios = trials.map((trial) => ratioOf(trial, figure)).sort((a, b) => a - b);
     const share = shareOf(ratios, (ratio) => ratio > LOSS_RATIO);
     const worstRatio = ratios.at(-1)!;
     const isMet = most === null ? "" : share <= most && worstRatio <= RATIO_MAX ? "yes" : "**no**";
@@ -45,6 +50,41 @@ function losses(trials: readonly Trial[]): string {
   });
   const head = ["Figure", "more than 10 % worse", "worst", "median", "wanted", "met"];
   return `**Ours against the best rival of each single configuration**\n\n${markdown(head, lines)}`;
+}
+
+/** Rivals that count: what a rival gains by giving up something else is no loss of a policy that does not. */
+const fair: readonly {
+  readonly name: string;
+  readonly counts: (ours: Figures, rival: Figures) => boolean;
+}[] = [
+  { name: "any", counts: () => true },
+  {
+    name: "mean latency no worse than ours",
+    counts: (ours, rival) => rival.latencyMeanMs <= ours.latencyMeanMs,
+  },
+  {
+    name: "P99 latency no worse than ours",
+    counts: (ours, rival) => rival.latencyP99Ms <= ours.latencyP99Ms,
+  },
+  {
+    name: "P99 time between tokens no worse than ours",
+    counts: (ours, rival) => rival.tbtP99Ms <= ours.tbtP99Ms,
+  },
+];
+
+/** How often ours loses to rivals that do not pay for it elsewhere. */
+function prices(trials: readonly Trial[]): string {
+  const lines = fair.map(({ name, counts }) => {
+    const cells = judged.map(({ figure }) => {
+      const ratios = trials.map(
+        (trial) => bestRival(trial, figure, (rival) => counts(trial.ours, rival))?.ratio ?? 0,
+      );
+      return percent(shareOf(ratios, (ratio) => ratio > LOSS_RATIO));
+    });
+    return [name, ...cells];
+  });
+  const head = ["Of the rivals with", ...judged.map(({ name }) => name)];
+  return `**More than 10 % worse than the best of the rivals that do not pay for it elsewhere**\n\n${markdown(head, lines)}`;
 }
 
 function byRival(trials: readonly Trial[]): string {
@@ -61,19 +101,20 @@ function byRival(trials: readonly Trial[]): string {
   return `**Share of configurations in which ours is better / more than 10 % worse**\n\n${markdown(head, lines)}`;
 }
 
-/** How often ours loses where a trait is, most often first. */
+/** How often ours loses where a trait is, by what the trait is about. */
 function byTrait(trials: readonly Trial[]): string {
-  const groups = new Map<string, Trial[]>();
+  const groups: Map<string, Trial[]>[] = [];
   for (const trial of trials) {
-    for (const trait of traitsOf(trial.configuration))
-      groups.set(trait, [...(groups.get(trait) ?? []), trial]);
+    for (const [aspect, trait] of traitsOf(trial.configuration).entries()) {
+      groups[aspect] ??= new Map();
+      groups[aspect].set(trait, [...(groups[aspect].get(trait) ?? []), trial]);
+    }
   }
-  const lines = [...groups].map(([trait, group]) => [
+  const sorted = groups.flatMap((traits) => [...traits].sort(([a], [b]) => (a < b ? -1 : 1)));
+  const lines = sorted.map(([trait, group]) => [
     trait,
     `${group.length}`,
-    ...judged.map(({ figure }) =>
-      percent(shareOf(group, (trial) => bestRival(trial, figure).ratio > LOSS_RATIO)),
-    ),
+    ...judged.map(({ figure }) => percent(shareOf(group, (trial) => ratioOf(trial, figure) > LOSS_RATIO))),
   ]);
   const head = ["Of the configurations with", "", ...judged.map(({ name }) => name)];
   return `**Losses by what configurations have in common**\n\n${markdown(head, lines)}`;
@@ -81,7 +122,7 @@ function byTrait(trials: readonly Trial[]): string {
 
 function worst(trials: readonly Trial[], figure: keyof Figures, name: string): string {
   const lines = trials
-    .map((trial) => ({ trial, best: bestRival(trial, figure) }))
+    .map((trial) => ({ trial, best: bestRival(trial, figure)! }))
     .filter(({ best }) => best.ratio > LOSS_RATIO)
     .sort((a, b) => b.best.ratio - a.best.ratio)
     .slice(0, WORST_SHOWN)

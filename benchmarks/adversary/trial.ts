@@ -39,12 +39,17 @@ export function runTrial(configuration: Configuration): Trial {
   };
 }
 
-/** The rival that does best in one figure, and how many times worse ours is. */
+/** Of the rivals that count the one that does best in one figure, and how many times worse ours is; null: none counts. */
 export function bestRival(
   { ours, rivals }: Trial,
   figure: keyof Figures,
-): { readonly name: string; readonly figures: Figures; readonly ratio: number } {
-  return Object.entries(rivals)
-    .map(([name, figures]) => ({ name, figures, ratio: timesWorse(figure, ours, figures) }))
-    .reduce((a, b) => (b.ratio > a.ratio ? b : a));
+  counts: (rival: Figures) => boolean = () => true,
+): { readonly name: string; readonly figures: Figures; readonly ratio: number } | null {
+  let best: ReturnType<typeof bestRival> = null;
+  for (const [name, figures] of Object.entries(rivals)) {
+    if (!counts(figures)) continue;
+    const ratio = timesWorse(figure, ours, figures);
+    if (best === null || ratio > best.ratio) best = { name, figures, ratio };
+  }
+  return best;
 }
