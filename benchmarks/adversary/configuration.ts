@@ -36,11 +36,14 @@ export function parseId(id: string): { readonly seed: number; readonly index: nu
 /** Longest sequences are far below. */
 export const CONTEXT_MAX = 131_072;
 const PAGE_TOKENS = 16;
-/** Calls of a run: enough to fill its engines (one and a half times what runs together in all), few enough that it takes a
- *  fraction of a second. */
+/** Calls of a run: enough to fill its engines (one and a half times what runs together in all), few enough that it is
+ *  simulated in a fraction of a second. */
 const CALLS_MIN = 120;
 const CALLS_PER_ENGINE_MIN = 20;
-const CALLS_MAX = 600;
+const CALLS_TO_FILL_MAX = 600;
+/** More where calls are short: the first second, in which nothing is cached or known, is not to decide. */
+const ARRIVALS_MIN_S = 10;
+const CALLS_MAX = 3000;
 const TOGETHER_MAX = 64;
 
 /** The configuration with this number of the search with this seed. */
@@ -93,13 +96,15 @@ export function drawConfiguration(seed: number, index: number): Configuration {
   const pages = Math.max(Math.round(spec.pages * share), Math.ceil((1.5 * longest) / PAGE_TOKENS));
   const machine = { device, engines, pages };
   const together = togetherOf(machine, lengths);
-  const calls = Math.min(
-    CALLS_MAX,
+  const callsToFill = Math.min(
+    CALLS_TO_FILL_MAX,
     Math.max(CALLS_MIN, Math.ceil(engines * Math.max(CALLS_PER_ENGINE_MIN, 1.5 * together))),
   );
   const loadShare = 0.3 + 1.7 * random.unit();
-  const callsPerSecond = (loadShare * engines * 1000) / callMs(machine, lengths, calls, together);
-  const load = { ...lengths, calls, callsPerSecond };
+  const rateOf = (calls: number): number =>
+    (loadShare * engines * 1000) / callMs(machine, lengths, calls, together);
+  const calls = Math.max(callsToFill, Math.min(CALLS_MAX, Math.ceil(ARRIVALS_MIN_S * rateOf(callsToFill))));
+  const load = { ...lengths, calls, callsPerSecond: rateOf(calls) };
   const noise = is(60) ? null : among(["mild", "mild", "rough"] as const);
   return { seed, index, ...machine, loadShare, load, noise };
 }
