@@ -230,7 +230,10 @@ async function prepareNative(
   if (problem !== null) throw new ConfigError(problem);
   const { names, folder, contextMax, compute, packedFolders, limits } = plan;
   const native = { library, folder: dir, model: { ...compute, contextMax, packedFolders }, limits };
-  const device: DeviceSetup = gpus === null ? { kind: "cpu", ...native } : { kind: "gpu", ...native, gpus };
+  const device: DeviceSetup =
+    gpus === null
+      ? { kind: "cpu", ...native }
+      : { kind: "gpu", ...native, gpus, isEmulated: backend.kind === "emu" };
   return { names, folder, contextMax, engines: backend.engines, device };
 }
 

@@ -57,7 +57,8 @@ export function openDevice(
       setup.kind === "gpu"
         ? openGpuDevice(library, model, setup.limits, setup.gpus[engine]!)
         : openCpuDevice(library, model, setup.limits);
-    return { device, costs: calibrate(device), model, closeModel };
+    const isEmulated = setup.kind === "gpu" && setup.isEmulated;
+    return { device, costs: isEmulated ? unknownCost : calibrate(device), model, closeModel };
   } catch (error) {
     closeModel();
     throw error;

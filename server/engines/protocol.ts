@@ -35,6 +35,8 @@ export type DeviceSetup =
       readonly limits: EngineLimits;
       /** By engine, the GPU that it computes on. */
       readonly gpus: readonly number[];
+      /** The times of its steps say nothing, and are not measured before the first request. */
+      readonly isEmulated: boolean;
     };
 
 /** Everything that can be chosen of an engine, but for what cannot cross threads. */
