@@ -68,9 +68,9 @@ export interface StopRule {
   readonly stopTokens: readonly TokenId[];
 }
 
-/** What a sequence is for, and so how it is ordered and paced (Parrot's performance objectives):
- *  `latency`: somebody reads along; `gang`: one of several whose last answer is what is awaited; `throughput`:
- *  nobody waits for any one answer. */
+/** What a sequence is for, and so how it is ordered and paced (Parrot's performance objectives, arXiv:2405.19888 §5.2).
+ *  `latency`: its tokens are read as they come; `gang`: one of several, and only the last to end matters; `throughput`:
+ *  only the tokens per second of many matter. What each means is in objective.ts. */
 export type Objective = "latency" | "gang" | "throughput";
 
 /** How a sequence is to be served. Says nothing about what it computes. */
@@ -88,7 +88,7 @@ export interface Service {
   readonly gang: number | null;
 }
 
-/** A chat: somebody reads along, and no target was asked for. */
+/** A chat: its tokens are read as they come, and no target was asked for. */
 export const chatService: Service = Object.freeze({
   objective: "latency",
   tenant: "",

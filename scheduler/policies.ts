@@ -1,3 +1,4 @@
+import { objectives } from "./objective.ts";
 import type { ServedPolicy } from "./policy.ts";
 
 /**
@@ -9,7 +10,7 @@ export function ours(tbtMs: number | null = null): ServedPolicy {
   return {
     name: "ours",
     placement: { kind: "e2" },
-    queue: { kind: "lanes", credits: [8, 4, 1], tenantSlack: 4096 },
+    queue: { kind: "lanes", lanes: objectives, tenantSlack: 4096 },
     batch: {
       kind: "target",
       tbtMs,

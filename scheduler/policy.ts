@@ -1,8 +1,10 @@
+import type { Objective } from "./core.ts";
 import type { DeviceSpec } from "./device.ts";
 import type { QueueOrder } from "./engine/queue/queue-order.ts";
 import type { Sequence } from "./engine/sequence.ts";
 import type { StepRule } from "./engine/step/step-rule.ts";
 import type { PlaceableEngine, PlacementRule } from "./fleet/placement-rule.ts";
+import type { LaneRules } from "./objective.ts";
 
 /** Which engine a sequence goes to: by ours (fleet/e2.ts), or by a rule that ours is compared with. */
 export type PlacementPolicy = { readonly kind: "e2" } | PlacementBaseline;
@@ -19,12 +21,12 @@ export interface PlacementBaseline {
 /** Which waiting sequence is next: by ours (engine/queue/lanes.ts), or in the order of a baseline. */
 export type QueuePolicy = LanesPolicy | QueueBaseline;
 
-/** One lane per objective, by credits of tokens; in a lane the tenant that has used least, and of its sequences the one
- *  with the highest response ratio. */
+/** A lane for each objective, which share prompt tokens by credits; in a lane the tenant that has used least, and of its
+ *  sequences the one with the highest response ratio. */
 export interface LanesPolicy {
   readonly kind: "lanes";
-  /** Credits of latency, gang and throughput. */
-  readonly credits: readonly [number, number, number];
+  /** objective.ts has those that serve. */
+  readonly lanes: Readonly<Record<Objective, LaneRules>>;
   /** Tokens that a tenant may have used less or more than others, when it begins to wait. */
   readonly tenantSlack: number;
 }
@@ -79,7 +81,7 @@ export interface AdmissionPolicy {
   readonly keepsWanted: boolean;
   /** Whether a sequence waits for another that computes the same prefix now. */
   readonly prefixPending: boolean;
-  /** Whether a new prompt goes before an unfinished one that has at least twice as much left, or is of a later lane. */
+  /** Whether a new prompt goes before an unfinished one that has at least twice as much left, or is of a later objective. */
   readonly overtakes: boolean;
   /** Whether who was preempted again and again stays out for some steps. */
   readonly backOff: boolean;

@@ -87,7 +87,7 @@ export interface AdmissionState {
  * watermark stay available for decodes. With nobody else resident there is nothing to keep room for, and
  * everything that `refusal` let in fits.
  *
- * With lanes, whoever does not fit is passed by the other lanes, until it has waited too long.
+ * With lanes, a sequence that does not fit is passed by those of other objectives, until it has aged.
  */
 export function admitNext(state: AdmissionState): Admission {
   const { queue, running, prompts, residency, options, budget, nowMs, step, overtaking } = state;
@@ -110,7 +110,7 @@ export function admitNext(state: AdmissionState): Admission {
       return { kind: "parked", sequence, owner: shared.owner };
     }
 
-    const tokens = budget.offer(left, cachedTokens, nowMs - sequence.lastChunkMs, sequence.lane);
+    const tokens = budget.offer(left, cachedTokens, nowMs - sequence.lastChunkMs, sequence.objective);
     if (tokens === 0) return { kind: "none" };
     const isAged = queue.isAged(sequence, nowMs);
     if (!budget.admits(sequence, isAged)) {
@@ -133,14 +133,15 @@ export function admitNext(state: AdmissionState): Admission {
 }
 
 /** Whether a sequence with `left` tokens to compute may be admitted before an unfinished prompt: if it is of an earlier
- *  lane; if it is shorter, and its tenant has used no more; or if its tenant will have used no more even then. So a crowd of
+ *  objective; if it is shorter, and its tenant has used no more; or if its tenant will have used no more even then. So a crowd of
  *  one tenant's passes another's long prompt only until they are even, and another's prompt need not wait for the crowd's. */
 function mayOvertake(
-  { lane, account }: Sequence,
+  { objective, account }: Sequence,
   left: number,
   { prompt, isFirm, isAged }: Overtaking<Sequence>,
 ): boolean {
-  if (lane !== prompt.lane) return lane < prompt.lane;
+  const ahead = prompt.objective.precedence - objective.precedence;
+  if (ahead !== 0) return ahead > 0;
   if (isFirm) return false;
   const isShorter = left < prompt.behind;
   if (account === null || account === prompt.account) return isShorter && !isAged;

@@ -11,9 +11,6 @@ export interface EngineOptions {
   readonly admission: AdmissionPolicy & { readonly sequencesMax: number };
   /** Most sequences that wait; one more is rejected with `queueFull`. */
   readonly queueMax: number;
-  /** Milliseconds after which a waiting sequence of the latency, gang and throughput lane goes first, where the
-   *  queue has lanes. */
-  readonly ageingMs: readonly [number, number, number];
   /** Tokens that waiting for another sequence's prefix must save at least. Waiting costs about a step, and a
    *  step computes this many tokens at little extra cost. */
   readonly sharedTokensMin: number;
@@ -41,7 +38,6 @@ export interface EngineSettings extends Partial<Omit<EngineOptions, "admission">
 export const engineDefaults: Defaults = {
   ...settingsOf(ours(), 1),
   queueMax: 4096,
-  ageingMs: [10_000, 60_000, 600_000],
   sharedTokensMin: 64,
   retriesMax: 3,
   integrity: "idle",

@@ -8,7 +8,8 @@ import { populateFast, priorityGroups } from "../baselines/preble.ts";
 import { longestPrefix } from "../baselines/sglang.ts";
 import { staticBudget } from "../baselines/static-budget.ts";
 import { firstCome, promptsFirst } from "../baselines/vllm.ts";
-import type { SequenceId, SequenceSpec, Service } from "../core.ts";
+import type { Objective, SequenceId, SequenceSpec, Service } from "../core.ts";
+import { type LaneRules, objectives } from "../objective.ts";
 import type { BatchPolicy, QueuePolicy } from "../policy.ts";
 import { sequenceSpec } from "../sim/factories.ts";
 import type { EngineOptions } from "./engine-options.ts";
@@ -25,7 +26,6 @@ interface Setting {
   readonly pageTokens: number;
   readonly contextMax: number;
   readonly sharedTokensMin: number;
-  readonly ageingMs: EngineOptions["ageingMs"];
   readonly queue: QueuePolicy;
   readonly batch: BatchPolicy;
   readonly admission: EngineOptions["admission"];
@@ -33,12 +33,23 @@ interface Setting {
 
 const stepTokens = fc.integer({ min: 1, max: 24 });
 
+/** The lanes that serve, all with other credits or another ageing time. */
+function lanesOf(credits: number | null, ageingMs: number | null): Readonly<Record<Objective, LaneRules>> {
+  const { latency, gang, throughput } = objectives;
+  const changed = (rules: LaneRules): LaneRules => {
+    return { credits: credits ?? rules.credits, ageingMs: ageingMs ?? rules.ageingMs };
+  };
+  return { latency: changed(latency), gang: changed(gang), throughput: changed(throughput) };
+}
+
 const queues: fc.Arbitrary<QueuePolicy> = fc.oneof(
   fc.constantFrom<QueuePolicy>(firstCome, longestPrefix),
   fc.constantFrom(1, 3, 10).map(priorityGroups),
   fc.record({
     kind: fc.constant("lanes" as const),
-    credits: fc.constantFrom<readonly [number, number, number]>([8, 4, 1], [1, 1, 1]),
+    lanes: fc
+      .record({ isEven: fc.boolean(), ageingMs: fc.constantFrom(0, 50, null) })
+      .map(({ isEven, ageingMs }) => lanesOf(isEven ? 1 : null, ageingMs)),
     tenantSlack: fc.constantFrom(1, 16, 1024),
   }),
 );
@@ -64,7 +75,6 @@ const settings: fc.Arbitrary<Setting> = fc.record({
   pageTokens: fc.constantFrom(2, 3, 4),
   contextMax: fc.integer({ min: 20, max: 48 }),
   sharedTokensMin: fc.integer({ min: 1, max: 8 }),
-  ageingMs: fc.constantFrom<EngineOptions["ageingMs"]>([0, 0, 0], [50, 50, 50], [10_000, 60_000, 600_000]),
   queue: queues,
   batch: batches,
   admission: fc.record({

@@ -53,14 +53,14 @@ export class Engine {
   ) {
     const { spec } = device;
     const options = resolveOptions(settings, spec);
-    const { queue: order, ageingMs, admission } = options;
+    const { queue: order, admission } = options;
     const epoch = options.notices ? options.epoch : null;
     const residency = new Residency(spec.pages, spec.pageTokens, admission, epoch);
     const gate = new ColdGate({
       computeMs: (tokens, context) => promptMs(costs, tokens, context),
       displaces: (sequence) => residency.displaces(sequence),
     });
-    const queue = new WaitQueue(orderOf(order, ageingMs, gate), residency);
+    const queue = new WaitQueue(orderOf(order, gate), residency);
     const journal = new Journal(options.trace);
     const roster = new Roster({ clock, residency, queue, journal, backOff: admission.backOff });
     this.#device = device;

@@ -2,9 +2,6 @@ import type { Residency } from "../cache/residency.ts";
 import { assert } from "../core.ts";
 import type { Sequence } from "./sequence.ts";
 
-/** Throughput: nobody waits for it. */
-const LANE_LAST = 2;
-
 /**
  * Preemption by recompute (Sarathi-Serve's and vLLM's): when a decode needs a page and none is free or
  * evictable, somebody leaves. Unlike theirs the victim keeps its output tokens and its count towards
@@ -12,7 +9,7 @@ const LANE_LAST = 2;
  * so that coming back is mostly a hit.
  *
  * Running sequences are in order of arrival; a decode is given its page in that order and takes it from the
- * youngest. The oldest (with lanes: of the first lane) therefore always advances, and nothing is preempted twice for
+ * youngest. The oldest (with lanes: of the first objective) therefore always advances, and nothing is preempted twice for
  * one step. No page is asked for before it is needed: a decode inside of its last page preempts nobody.
  */
 export function securePages(
@@ -31,14 +28,14 @@ export function securePages(
 }
 
 /** The youngest of the paused (a slow reader's pages are the cheapest to miss); else the youngest of all, with lanes of
- *  the last lane that has any. */
+ *  the last objective that has any. */
 export function chooseVictim(running: readonly Sequence[], hasLanes: boolean): Sequence {
   const victim = youngestPaused(running) ?? running.at(-1);
   assert(victim !== undefined, "whoever needs a page is running, and can give way itself");
   if (!hasLanes || victim.isPaused) return victim;
   let last = victim;
-  for (let i = running.length - 1; i >= 0 && last.lane < LANE_LAST; i--) {
-    if (running[i]!.lane > last.lane) last = running[i]!;
+  for (let i = running.length - 1; i >= 0 && !last.objective.isBulk; i--) {
+    if (running[i]!.objective.precedence > last.objective.precedence) last = running[i]!;
   }
   return last;
 }

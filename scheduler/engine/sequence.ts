@@ -3,13 +3,13 @@ import type { Reader } from "../cache/reader.ts";
 import {
   assert,
   cacheKeyOf,
-  type Objective,
   type PageId,
   type SampleRow,
   type SequenceId,
   type SequenceSpec,
   type TokenId,
 } from "../core.ts";
+import { type ObjectiveRules, objectives } from "../objective.ts";
 import { part } from "../part.ts";
 import type { Bucket } from "./queue/response-ratio.ts";
 import type { Account } from "./queue/tenants.ts";
@@ -22,8 +22,6 @@ import { SeenCounter } from "./seen-counter.ts";
  * ended:         told so, holds nothing.
  */
 export type SequenceState = "waiting" | "prefixPending" | "running" | "ended";
-
-const lanes: Readonly<Record<Objective, number>> = { latency: 0, gang: 1, throughput: 2 };
 
 const nothingBanned: readonly TokenId[] = [];
 const noPages = new Int32Array(0);
@@ -39,8 +37,7 @@ export class Sequence {
   /** 0, 1, 2 … in order of arrival. */
   readonly arrival: number;
   readonly arrivedMs: number;
-  /** 0: latency, 1: gang, 2: throughput. */
-  readonly lane: number;
+  readonly objective: ObjectiveRules;
   readonly cacheKey: string;
   state: SequenceState = "waiting";
   /** A slow reader: given no chunks. Waiting: not in the queue. Running: first to give up its pages. */
@@ -93,7 +90,7 @@ export class Sequence {
     this.arrival = arrival;
     this.arrivedMs = arrivedMs;
     this.lastChunkMs = arrivedMs;
-    this.lane = lanes[spec.service.objective];
+    this.objective = objectives[spec.service.objective];
     this.cacheKey = cacheKeyOf(spec);
     this.length = prompt.length + drawn.length;
     this.#tokens = new Int32Array(this.length + Math.min(spec.stop.tokensMax, 256));

@@ -99,7 +99,7 @@ export class Costs {
     const running = work.sequences(engine);
     const context = work.meanContext(engine) || tokens;
     const tokenMs = member.decodeMs(running + 1, context);
-    const bulkMs = work.laneMs(engine, "throughput", tokenMs);
+    const bulkMs = work.bulkMs(engine, tokenMs);
     const isHarmed = tbtMs !== null && bulkMs > 0 && work.targets(engine) === 0;
     const workMs = member.promptWorkMs(tokens - cachedTokens, cachedTokens);
     const newcomer = { objective, tenant, promptUs: microseconds(workMs) };

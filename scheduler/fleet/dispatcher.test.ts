@@ -427,7 +427,7 @@ describe("costs", () => {
     expect(bench.place(text(11, 300)).costs.map(({ harmMs }) => harmMs)).toEqual([0, 0]);
   });
 
-  test("work of lanes below counts by its credits", () => {
+  test("work of later objectives counts by its credits", () => {
     const bench = new Bench(2);
     bench.place(text(1, 1600), { service: { objective: "throughput" } });
     const asks = (["throughput", "gang", "latency"] as const).map(

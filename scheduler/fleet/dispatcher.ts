@@ -36,7 +36,7 @@ export class Dispatcher {
   constructor({ placement, queue, batch }: DispatchPolicy, engines: readonly PlaceableEngine[]) {
     this.#there = engines.map((_, engine) => engine as EngineId);
     if (engines.length === 1) this.#rule = null;
-    else if (placement.kind === "e2") this.#rule = new E2(engines, creditsOf(queue), batch);
+    else if (placement.kind === "e2") this.#rule = new E2(engines, lanesOf(queue), batch);
     else this.#rule = placement.open(engines);
   }
 
@@ -135,9 +135,10 @@ export class Dispatcher {
   }
 }
 
-/** An order without lanes has one class of sequences. */
-function creditsOf(queue: QueuePolicy): LanesPolicy["credits"] {
-  return queue.kind === "lanes" ? queue.credits : [1, 1, 1];
+/** An order without lanes gives every objective the same share. */
+function lanesOf(queue: QueuePolicy): LanesPolicy["lanes"] {
+  const even = { credits: 1, ageingMs: Number.POSITIVE_INFINITY };
+  return queue.kind === "lanes" ? queue.lanes : { latency: even, gang: even, throughput: even };
 }
 
 function only(engine: EngineId): Placement {

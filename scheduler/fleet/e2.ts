@@ -37,11 +37,11 @@ export class E2 implements PlacementRule {
   readonly #pageTokens: number;
   readonly #costs: Costs;
 
-  /** All engines have pages of one size. `credits` and `batch`: in which lanes and steps engines compute prompts. */
-  constructor(engines: readonly PlaceableEngine[], credits: LanesPolicy["credits"], batch: BatchPolicy) {
+  /** All engines have pages of one size. `lanes` and `batch`: by what shares and in which steps engines compute prompts. */
+  constructor(engines: readonly PlaceableEngine[], lanes: LanesPolicy["lanes"], batch: BatchPolicy) {
     this.#batch = batch;
     this.#members = engines.map(({ spec, costs }) => new Member(spec, costs, batch, WINDOW_MS));
-    this.#work = new Outstanding(engines.length, credits);
+    this.#work = new Outstanding(engines.length, lanes);
     this.#waiting = engines.map(() => new Map());
     this.#pageTokens = engines[0]!.spec.pageTokens;
     this.index = new PrefixIndex(engines.length, WINDOW_MS);

@@ -2,9 +2,8 @@
 
 import { describe, expect, test } from "bun:test";
 import type { Objective } from "../core.ts";
+import { objectives } from "../objective.ts";
 import { type Job, Outstanding } from "./outstanding.ts";
-
-const credits = [8, 4, 1] as const;
 
 function job(objective: Objective, tenant: string, promptMs: number): Job {
   return {
@@ -25,13 +24,13 @@ function job(objective: Objective, tenant: string, promptMs: number): Job {
 }
 
 function workOf(jobs: readonly Job[]): Outstanding {
-  const work = new Outstanding(1, credits);
+  const work = new Outstanding(1, objectives);
   for (const each of jobs) work.placed(each);
   return work;
 }
 
 describe("prompts before a new sequence", () => {
-  test("of lanes above all, of lanes below what their credits win", () => {
+  test("of earlier objectives all, of later ones what their credits win", () => {
     const work = workOf([job("latency", "a", 100), job("gang", "a", 60), job("throughput", "a", 45)]);
     const before = (objective: Objective): number =>
       work.promptsMs(0, { objective, tenant: "a", promptUs: 0 });
@@ -40,7 +39,7 @@ describe("prompts before a new sequence", () => {
     expect(before("throughput")).toBe(205);
   });
 
-  test("of its own lane its tenant's, and of other tenants as much", () => {
+  test("of its own objective its tenant's, and of other tenants as much", () => {
     const work = workOf([
       job("latency", "crowd", 1000),
       job("latency", "crowd", 1000),

@@ -1,8 +1,9 @@
 import type { Objective } from "../core.ts";
+import { objectiveOrder, objectives } from "../objective.ts";
 import type { LanesPolicy } from "../policy.ts";
 import type { IndexSpan } from "./index-span.ts";
 
-const lanes: readonly Objective[] = ["latency", "gang", "throughput"];
+const OBJECTIVES = objectiveOrder.length;
 /** With more tenants than this on an engine each is a small part, and nobody is left out of the sum. */
 const TENANTS_MAX = 32;
 
@@ -45,7 +46,8 @@ export interface Newcomer {
  * left.
  */
 export class Outstanding {
-  readonly #credits: LanesPolicy["credits"];
+  readonly #lanes: LanesPolicy["lanes"];
+  /** By engine and objective. */
   readonly #promptUs: Float64Array;
   /** The same by tenant; no tenant without any. */
   readonly #tenants: readonly Map<string, number>[];
@@ -56,13 +58,13 @@ export class Outstanding {
   readonly #contexts: Float64Array;
   readonly #pages: Int32Array;
 
-  /** `credits` of the lanes in which engines compute prompts. */
-  constructor(engines: number, credits: LanesPolicy["credits"]) {
-    this.#credits = credits;
-    this.#tenants = Array.from({ length: engines * lanes.length }, () => new Map());
+  /** `lanes`: by what shares engines compute prompts. */
+  constructor(engines: number, lanes: LanesPolicy["lanes"]) {
+    this.#lanes = lanes;
+    this.#tenants = Array.from({ length: engines * OBJECTIVES }, () => new Map());
     this.#decoding = new Int32Array(engines);
-    this.#promptUs = new Float64Array(engines * lanes.length);
-    this.#decodeTokens = new Float64Array(engines * lanes.length);
+    this.#promptUs = new Float64Array(engines * OBJECTIVES);
+    this.#decodeTokens = new Float64Array(engines * OBJECTIVES);
     this.#sequences = new Int32Array(engines);
     this.#targets = new Int32Array(engines);
     this.#contexts = new Float64Array(engines);
@@ -94,16 +96,15 @@ export class Outstanding {
     return this.#pages[engine]!;
   }
 
-  /** Milliseconds of prompts that come before a new sequence, as the engine's lanes have it: of those above its own all, of those below what their credits win against its own, and of its own
-   *  lane those of its tenant and, as tenants take turns, of any other tenant as much as of its own with it. */
+  /** Milliseconds of prompts that come before a new sequence: of objectives before its own all; of those after it what
+   *  their credits win against its own; of its own those of its tenant and, as tenants take turns, of any other tenant as
+   *  much as of its own with it. */
   promptsMs(engine: number, { objective, tenant, promptUs }: Newcomer): number {
-    const own = lanes.indexOf(objective);
     let sumUs = 0;
-    for (let lane = 0; lane < lanes.length; lane++) {
-      const at = engine * lanes.length + lane;
-      if (lane < own) sumUs += this.#promptUs[at]!;
-      else if (lane > own) sumUs += this.#share(lane, own) * this.#promptUs[at]!;
-      else sumUs += this.#turnsUs(at, tenant, promptUs);
+    for (const other of objectiveOrder) {
+      const at = indexOf(engine, other);
+      if (other === objective) sumUs += this.#turnsUs(at, tenant, promptUs);
+      else sumUs += this.#shareBefore(other, objective) * this.#promptUs[at]!;
     }
     return sumUs / 1000;
   }
@@ -111,31 +112,32 @@ export class Outstanding {
   /** Milliseconds of all prompts. */
   allPromptsMs(engine: number): number {
     let sumUs = 0;
-    for (let lane = 0; lane < lanes.length; lane++) sumUs += this.#promptUs[engine * lanes.length + lane]!;
+    for (const objective of objectiveOrder) sumUs += this.#promptUs[indexOf(engine, objective)]!;
     return sumUs / 1000;
   }
 
-  /** Milliseconds of decodes that run beside a new sequence, those of the lanes below its own by their credits.
+  /** Milliseconds of decodes that run beside a new sequence, those of objectives after its own by their credits.
    *  `decodeMs` is of one token. */
   decodesMs(engine: number, objective: Objective, decodeMs: number): number {
-    const own = lanes.indexOf(objective);
     let tokens = 0;
-    for (let lane = 0; lane < lanes.length; lane++) {
-      const share = lane <= own ? 1 : this.#share(lane, own);
-      tokens += share * this.#decodeTokens[engine * lanes.length + lane]!;
+    for (const other of objectiveOrder) {
+      tokens += this.#shareBefore(other, objective) * this.#decodeTokens[indexOf(engine, other)]!;
     }
     return tokens * decodeMs;
   }
 
   /** Milliseconds of all work. */
   workMs(engine: number, decodeMs: number): number {
-    return lanes.reduce((sum, lane) => sum + this.laneMs(engine, lane, decodeMs), 0);
+    return objectiveOrder.reduce((sum, objective) => sum + this.#workMs(engine, objective, decodeMs), 0);
   }
 
-  /** Milliseconds of work of one lane. */
-  laneMs(engine: number, objective: Objective, decodeMs: number): number {
-    const at = engine * lanes.length + lanes.indexOf(objective);
-    return this.#promptUs[at]! / 1000 + this.#decodeTokens[at]! * decodeMs;
+  /** Milliseconds of work of bulk objectives. */
+  bulkMs(engine: number, decodeMs: number): number {
+    let sumMs = 0;
+    for (const objective of objectiveOrder) {
+      if (objectives[objective].isBulk) sumMs += this.#workMs(engine, objective, decodeMs);
+    }
+    return sumMs;
   }
 
   placed(job: Job): void {
@@ -152,7 +154,7 @@ export class Outstanding {
 
   /** A token was drawn. An answer that outgrows what was expected is expected to become twice as long. */
   drew(job: Job): void {
-    const at = laneOf(job);
+    const at = indexOf(job.engine, job.objective);
     this.#addPrompt(job, -job.promptUs);
     job.promptUs = 0;
     if (!job.isDecoding) this.#decoding[job.engine]! += 1;
@@ -171,8 +173,16 @@ export class Outstanding {
     this.#count(job, -1);
   }
 
-  #share(lane: number, own: number): number {
-    return this.#credits[lane]! / (this.#credits[lane]! + this.#credits[own]!);
+  #workMs(engine: number, objective: Objective, decodeMs: number): number {
+    const at = indexOf(engine, objective);
+    return this.#promptUs[at]! / 1000 + this.#decodeTokens[at]! * decodeMs;
+  }
+
+  /** The part of `other`'s work that comes before a new sequence of `objective`. */
+  #shareBefore(other: Objective, objective: Objective): number {
+    if (objectives[other].precedence <= objectives[objective].precedence) return 1;
+    const { credits } = this.#lanes[other];
+    return credits / (credits + this.#lanes[objective].credits);
   }
 
   #turnsUs(at: number, tenant: string, promptUs: number): number {
@@ -186,7 +196,7 @@ export class Outstanding {
 
   #addPrompt(job: Job, us: number): void {
     if (us === 0) return;
-    const at = laneOf(job);
+    const at = indexOf(job.engine, job.objective);
     this.#promptUs[at]! += us;
     const tenants = this.#tenants[at]!;
     const left = (tenants.get(job.tenant) ?? 0) + us;
@@ -195,7 +205,7 @@ export class Outstanding {
   }
 
   #count(job: Job, sign: 1 | -1): void {
-    const at = laneOf(job);
+    const at = indexOf(job.engine, job.objective);
     this.#addPrompt(job, sign * job.promptUs);
     if (job.isDecoding) this.#decoding[job.engine]! += sign;
     this.#decodeTokens[at]! += sign * (job.expected - job.drawn);
@@ -206,6 +216,6 @@ export class Outstanding {
   }
 }
 
-function laneOf({ engine, objective }: Job): number {
-  return engine * lanes.length + lanes.indexOf(objective);
+function indexOf(engine: number, objective: Objective): number {
+  return engine * OBJECTIVES + objectives[objective].precedence;
 }

@@ -4,6 +4,7 @@ import { shapeOf } from "../cost/cost-model.ts";
 import { BUCKET, COST_MIN } from "../engine/queue/response-ratio.ts";
 import type { Fleet } from "../fleet/fleet.ts";
 import { checkIndex } from "../fleet/integrity.ts";
+import { objectives } from "../objective.ts";
 import type { Policy } from "../policy.ts";
 import type { SimulatedCall } from "./call.ts";
 import type { EngineSlot } from "./engine-slot.ts";
@@ -133,7 +134,7 @@ export class Checks {
    *  that it shares or that go before it are computed. */
   #compareWaits(call: SimulatedCall, engine: EngineId): void {
     const { tenant, objective, priority, ttftMs } = call.arrival.service;
-    if (objective === "gang" || ttftMs !== null) return;
+    if (objectives[objective].isFirstCome || ttftMs !== null) return;
     const waitedMs = this.#nowMs - (this.#waiting[engine]!.get(call) ?? this.#nowMs);
     for (const [other, sentMs] of this.#waiting[engine]!) {
       const { service } = other.arrival;

@@ -1,4 +1,4 @@
-/** A running hash of what happened, in two lanes of 32 bits. Equal histories have equal hashes on every machine:
+/** A running hash of what happened, in two halves of 32 bits. Equal histories have equal hashes on every machine:
  *  integers only, and times in whole microseconds. */
 export class History {
   #low = 0x2545f491;

@@ -6,33 +6,32 @@ import { EngineHarness } from "../../../tests/support/engine-harness.ts";
 import { runs } from "../../../tests/support/property.ts";
 import { staticBudget } from "../../baselines/static-budget.ts";
 import type { Objective, SequenceId } from "../../core.ts";
-import type { QueuePolicy } from "../../policy.ts";
+import { objectives } from "../../objective.ts";
+import type { LanesPolicy } from "../../policy.ts";
 import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
 import { Sequence } from "../sequence.ts";
 import { ColdGate } from "./cold-gate.ts";
 import { Lanes } from "./lanes.ts";
 
-const objectives: readonly Objective[] = ["latency", "gang", "throughput"];
-const policy: Extract<QueuePolicy, { readonly kind: "lanes" }> = {
-  kind: "lanes",
-  credits: [8, 4, 1],
-  tenantSlack: 4096,
-};
-const AGEING_MS = [10, 60, 600] as const;
+const policy: LanesPolicy = { kind: "lanes", lanes: objectives, tenantSlack: 4096 };
+const credits = { latency: 8, gang: 4, throughput: 1 };
+const all: readonly Objective[] = ["latency", "gang", "throughput"];
+const none: ReadonlySet<Objective> = new Set();
 
 /** Lanes that sequences of 100 tokens wait in. */
 function waitingRoom() {
-  const lanes = new Lanes(policy, AGEING_MS, new ColdGate({ computeMs: () => 0, displaces: () => false }));
+  const lanes = new Lanes(policy, new ColdGate({ computeMs: () => 0, displaces: () => false }));
   let arrivals = 0;
-  const add = (lane: number, nowMs = 0): number => {
-    const service = { objective: objectives[lane]!, tenant: "" };
+  const add = (objective: Objective, nowMs = 0): number => {
+    const service = { objective, tenant: "" };
     const spec = { ...sequenceSpec(new Int32Array(100), 1, { service }), id: arrivals as SequenceId };
     lanes.add(new Sequence(spec, arrivals, nowMs));
     arrivals += 1;
     return arrivals - 1;
   };
-  /** Takes whose turn it is, for so many tokens. */
-  const take = (tokens = 100, nowMs = 0, passed = 0): Sequence | null => {
+  /** Takes the next sequence, for so many tokens. */
+  const take = (tokens = 100, passed = none): Sequence | null => {
+    const nowMs = 0;
     const sequence = lanes.peek(nowMs, passed);
     if (sequence === null) return null;
     expect(lanes.peek(nowMs, passed)).toBe(sequence);
@@ -45,17 +44,17 @@ function waitingRoom() {
 test("lanes that always wait get tokens as 8 to 4 to 1, whatever their sequences cost", () => {
   const rule = fc.property(fc.array(fc.integer({ min: 100, max: 3000 }), { minLength: 3 }), (costs) => {
     const { add, take } = waitingRoom();
-    for (const lane of [0, 0, 1, 1, 2, 2]) add(lane);
-    const tokens = [0, 0, 0];
+    for (const objective of [...all, ...all]) add(objective);
+    const tokens = { latency: 0, gang: 0, throughput: 0 };
     let total = 0;
     for (let i = 0; total < 60_000; i++) {
       const cost = costs[i % costs.length]!;
-      const { lane } = take(cost)!;
-      tokens[lane]! += cost;
+      const { name } = take(cost)!.objective;
+      tokens[name] += cost;
       total += cost;
-      add(lane);
+      add(name);
     }
-    const off = [8, 4, 1].map((weight, lane) => Math.abs(tokens[lane]! - (total * weight) / 13));
+    const off = all.map((name) => Math.abs(tokens[name] - (total * credits[name]) / 13));
     expect(Math.max(...off)).toBeLessThanOrEqual(3000);
   });
   fc.assert(rule, runs(10));
@@ -63,33 +62,37 @@ test("lanes that always wait get tokens as 8 to 4 to 1, whatever their sequences
 
 test("an empty lane's share goes to the others, and it gets nothing for it when it comes back", () => {
   const { add, take } = waitingRoom();
-  const picks = [0, 0, 0];
+  const picks = { latency: 0, gang: 0, throughput: 0 };
   for (let i = 0; i < 90; i++) {
-    for (const lane of [0, 2]) add(lane);
-    picks[take()!.lane]! += 1;
+    add("latency");
+    add("throughput");
+    picks[take()!.objective.name] += 1;
   }
-  expect(picks).toEqual([80, 0, 10]);
-  for (let i = 0; i < 20; i++) add(1);
-  for (let i = 0; i < 13; i++) picks[take()!.lane]! += 1;
-  expect(picks[1]).toBe(4);
+  expect(picks).toEqual({ latency: 80, gang: 0, throughput: 10 });
+  for (let i = 0; i < 20; i++) add("gang");
+  for (let i = 0; i < 13; i++) picks[take()!.objective.name] += 1;
+  expect(picks.gang).toBe(4);
 });
 
 test("a lane whose turn it is can be passed", () => {
   const { add, take } = waitingRoom();
-  for (const lane of [0, 1, 2]) add(lane);
-  expect(take(100, 0, 0b001)?.lane).toBe(1);
-  expect(take(100, 0, 0b011)?.lane).toBe(2);
-  expect(take(100, 0, 0b110)?.lane).toBe(0);
+  for (const objective of all) add(objective);
+  const takePassing = (...passed: Objective[]): Objective => take(100, new Set(passed))!.objective.name;
+  expect(takePassing("latency")).toBe("gang");
+  expect(takePassing("latency", "gang")).toBe("throughput");
+  expect(takePassing("gang", "throughput")).toBe("latency");
   expect(take()).toBeNull();
 });
 
 const lanesOnly = { queue: policy, batch: staticBudget(512) };
 
 test("a prompt for which there is no room is passed by other lanes, until it has waited too long", () => {
-  const run = (ageingMs: readonly [number, number, number]): number[] => {
+  const run = (ageingMs: number): number[] => {
+    const aged = { ...objectives.throughput, ageingMs };
+    const queue = { ...policy, lanes: { ...objectives, throughput: aged } };
     const harness = new EngineHarness({
       spec: { pages: 16 },
-      engine: { ...lanesOnly, ageingMs, admission: { watermark: 0 } },
+      engine: { ...lanesOnly, queue, admission: { watermark: 0 } },
     });
     harness.submit(sequenceSpec(tokensFrom(0, 100), 60));
     harness.step();
@@ -101,11 +104,11 @@ test("a prompt for which there is no room is passed by other lanes, until it has
       (id) => harness.steps.find((step) => step.chunks.some((c) => c.sequence === id))!.number,
     );
   };
-  const [bulk, ...streams] = run([1000, 1000, 1000]);
+  const [bulk, ...streams] = run(1000);
   expect(streams).toEqual([4, 4]);
   expect(bulk).toBeGreaterThan(40);
   // Its lane's turn comes after the first stream's.
-  const [aged, before, after] = run([0, 0, 0]);
+  const [aged, before, after] = run(0);
   expect(before).toBe(4);
   expect(after).toBeGreaterThanOrEqual(aged!);
 });

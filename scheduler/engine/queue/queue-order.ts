@@ -1,9 +1,10 @@
+import type { Objective } from "../../core.ts";
 import type { Sequence } from "../sequence.ts";
 
 /** In which order the waiting have their turn. */
 export interface QueueOrder {
   readonly size: number;
-  /** Whether those of other lanes may pass a sequence for which there is no room. */
+  /** Whether sequences of other objectives may pass one for which there is no room. */
   readonly hasLanes: boolean;
   /** A step is about to be planned. */
   beginStep(): void;
@@ -12,9 +13,9 @@ export interface QueueOrder {
   remove(sequence: Sequence): boolean;
   /** More or less of a sequence is cached now than before, whether it waits in this order or not. */
   matched?(sequence: Sequence): void;
-  /** Whose turn it is; null: nobody waits. `passed`: a bit for each lane that is left out. Stays the same sequence
-   *  until it is taken or removed, or until cached prefixes or the waiting change. */
-  peek(nowMs: number, passed: number): Sequence | null;
+  /** The next sequence; null: there is none. `passed`: objectives that are left out. Stays the same sequence until it is
+   *  taken or removed, or until cached prefixes or the waiting sequences change. */
+  peek(nowMs: number, passed: ReadonlySet<Objective>): Sequence | null;
   /** Takes out the one that `peek` returned; it will compute so many tokens of its prompt. */
   take(sequence: Sequence, computedTokens: number): void;
   /** Whether it has waited so long that others wait for it. */

@@ -6,6 +6,7 @@ import { EngineHarness } from "../../../tests/support/engine-harness.ts";
 import { runs } from "../../../tests/support/property.ts";
 import { staticBudget } from "../../baselines/static-budget.ts";
 import type { SequenceId } from "../../core.ts";
+import { ours } from "../../policies.ts";
 import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
 import { Sequence } from "../sequence.ts";
 import { FirstCome } from "./first-come.ts";
@@ -45,7 +46,7 @@ test("lowest number first, then those that have waited half of their target, the
       return one === other ? a.arrival - b.arrival : one - other;
     });
     const taken: Sequence[] = [];
-    for (let next = ranks.peek(nowMs, 0); next !== null; next = ranks.peek(nowMs, 0)) {
+    for (let next = ranks.peek(nowMs, new Set()); next !== null; next = ranks.peek(nowMs, new Set())) {
       ranks.take(next, 1);
       taken.push(next);
     }
@@ -60,7 +61,7 @@ test("what is removed is not next, and is removed once", () => {
     const { ranks, sequences } = waiting(all);
     const gone = sequences[pick % sequences.length]!;
     expect([ranks.remove(gone), ranks.remove(gone), ranks.size]).toEqual([true, false, all.length - 1]);
-    for (let next = ranks.peek(100, 0); next !== null; next = ranks.peek(100, 0)) {
+    for (let next = ranks.peek(100, new Set()); next !== null; next = ranks.peek(100, new Set())) {
       expect(next).not.toBe(gone);
       ranks.take(next, 1);
     }
@@ -81,7 +82,7 @@ test("of every four that are taken one is of a later priority, if it has waited 
     ranks.add(new Sequence(spec, i, i < 3 ? 0 : AGED_MS));
   });
   const taken = Array.from({ length: 13 }, () => {
-    const next = ranks.peek(AGED_MS + 1, 0)!;
+    const next = ranks.peek(AGED_MS + 1, new Set())!;
     ranks.take(next, 1);
     return next.id as number;
   });
@@ -92,7 +93,7 @@ test("of every four that are taken one is of a later priority, if it has waited 
 test("an engine starts a tenant's urgent sequences first, and keeps tenants even", () => {
   const harness = new EngineHarness({
     engine: {
-      queue: { kind: "lanes", credits: [8, 4, 1], tenantSlack: 4096 },
+      queue: ours().queue,
       batch: staticBudget(64),
     },
   });

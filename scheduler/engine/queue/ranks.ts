@@ -1,3 +1,4 @@
+import type { Objective } from "../../core.ts";
 import type { Sequence } from "../sequence.ts";
 import type { QueueOrder } from "./queue-order.ts";
 
@@ -74,7 +75,7 @@ export class Ranks implements QueueOrder {
     rank?.order.matched?.(sequence);
   }
 
-  peek(nowMs: number, passed: number): Sequence | null {
+  peek(nowMs: number, passed: ReadonlySet<Objective>): Sequence | null {
     this.#pressing = null;
     const rank = this.#ranks.find(({ order }) => order.size > 0);
     const first = rank?.targeted[0];
@@ -96,7 +97,7 @@ export class Ranks implements QueueOrder {
   }
 
   /** Whose turn it is behind `first`, of the first priority where that one is aged. */
-  #agedBehind(first: Rank | undefined, nowMs: number, passed: number): Sequence | null {
+  #agedBehind(first: Rank | undefined, nowMs: number, passed: ReadonlySet<Objective>): Sequence | null {
     for (const rank of this.#ranks) {
       if (rank === first) continue;
       const sequence = rank.order.peek(nowMs, passed);

@@ -6,6 +6,7 @@ import { EngineHarness } from "../../../tests/support/engine-harness.ts";
 import { runs } from "../../../tests/support/property.ts";
 import { staticBudget } from "../../baselines/static-budget.ts";
 import type { SequenceId } from "../../core.ts";
+import { objectives } from "../../objective.ts";
 import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
 import { Sequence } from "../sequence.ts";
 import { Tenants } from "./tenants.ts";
@@ -144,7 +145,7 @@ test("cached_tokens_not_charged_as_compute: they cost the room they take, a hund
   const harness = new EngineHarness({
     spec: { pages: 256 },
     engine: {
-      queue: { kind: "lanes", credits: [1, 1, 1], tenantSlack: 400 },
+      queue: { kind: "lanes", lanes: objectives, tenantSlack: 400 },
       batch: staticBudget(2048),
       admission: { sequencesMax: 1, prefixPending: false },
     },
@@ -172,7 +173,7 @@ test("a crowd's short prompts pass another tenant's long one only until they are
   const harness = new EngineHarness({
     spec: { pages: 256 },
     engine: {
-      queue: { kind: "lanes", credits: [1, 1, 1], tenantSlack: 400 },
+      queue: { kind: "lanes", lanes: objectives, tenantSlack: 400 },
       batch: staticBudget(20),
       admission: { sequencesMax: 64, prefixPending: false, overtakes: true },
     },

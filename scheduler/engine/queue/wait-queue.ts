@@ -1,5 +1,5 @@
 import type { Residency } from "../../cache/residency.ts";
-import { assert } from "../../core.ts";
+import { assert, type Objective } from "../../core.ts";
 import type { QueuePolicy } from "../../policy.ts";
 import type { Sequence } from "../sequence.ts";
 import { ArrivalList } from "./arrival-list.ts";
@@ -20,8 +20,8 @@ export class WaitQueue {
   readonly #residency: Residency;
   readonly #pending = new PrefixPending();
   readonly #returning = new ArrivalList<Sequence>();
-  /** Lanes, one bit each, of which somebody could not be admitted in this step. */
-  #passed = 0;
+  /** Of these a sequence could not be admitted in this step. */
+  readonly #passed = new Set<Objective>();
 
   constructor(order: QueueOrder, residency: Residency) {
     this.#order = order;
@@ -32,19 +32,19 @@ export class WaitQueue {
     return this.#order.size + this.#pending.size + this.#returning.size;
   }
 
-  /** Whether those of other lanes may pass a sequence for which there is no room. */
+  /** Whether sequences of other objectives may pass one for which there is no room. */
   get hasLanes(): boolean {
     return this.#order.hasLanes;
   }
 
-  /** Whether somebody was passed in this step. */
+  /** Whether a sequence was passed in this step. */
   get hasPassed(): boolean {
-    return this.#passed !== 0;
+    return this.#passed.size > 0;
   }
 
-  /** A step is about to be planned: nobody is passed any more. */
+  /** A step is about to be planned: no objective is passed any more. */
   beginStep(): void {
-    this.#passed = 0;
+    this.#passed.clear();
     this.#order.beginStep();
   }
 
@@ -63,7 +63,7 @@ export class WaitQueue {
   /** Who is next. `step` is the number of the step being planned; Infinity disregards back-off. */
   peek(nowMs: number, step: number): Sequence | null {
     for (const sequence of this.#returning) {
-      if (sequence.stepsUntil <= step && (this.#passed & (1 << sequence.lane)) === 0) return sequence;
+      if (sequence.stepsUntil <= step && !this.#passed.has(sequence.objective.name)) return sequence;
     }
     return this.#order.peek(nowMs, this.#passed);
   }
@@ -73,11 +73,11 @@ export class WaitQueue {
     if (!this.#returning.remove(sequence)) this.#order.take(sequence, computedTokens);
   }
 
-  /** The sequence cannot be admitted now: those of other lanes may pass it until the step is planned. False if
-   *  there are no lanes. */
+  /** The sequence cannot be admitted now: those of other objectives may pass it until the step is planned. False if the
+   *  order has no lanes. */
   pass(sequence: Sequence): boolean {
     if (!this.#order.hasLanes) return false;
-    this.#passed |= 1 << sequence.lane;
+    this.#passed.add(sequence.objective.name);
     return true;
   }
 
@@ -112,12 +112,6 @@ export class WaitQueue {
 }
 
 /** The order of a policy. */
-export function orderOf(
-  policy: QueuePolicy,
-  ageingMs: readonly [number, number, number],
-  gate: ColdGate,
-): QueueOrder {
-  return policy.kind === "lanes"
-    ? new Lanes(policy, ageingMs, gate)
-    : policy.open((sequence) => sequence.cachedTokens);
+export function orderOf(policy: QueuePolicy, gate: ColdGate): QueueOrder {
+  return policy.kind === "lanes" ? new Lanes(policy, gate) : policy.open((sequence) => sequence.cachedTokens);
 }

@@ -1,10 +1,10 @@
 import type { SequenceId } from "../../core.ts";
+import type { ObjectiveRules } from "../../objective.ts";
 
 /** What a budget needs to know of a sequence. */
 export interface BudgetMember {
   readonly id: SequenceId;
-  /** 0: latency, 1: gang, 2: throughput. */
-  readonly lane: number;
+  readonly objective: ObjectiveRules;
   /** Milliseconds wanted at most between two tokens; null: it does not say. */
   readonly tbtMs: number | null;
   /** When its last token was drawn; -Infinity: none was. */
@@ -23,8 +23,8 @@ export interface StepBudget {
   /** When the first stream will have waited longer than its target; Infinity: no stream has one. */
   readonly deadlineMs: number;
   /** Tokens that the next chunk may have, of a prompt with `left` ≥ 1 tokens to compute after `context` computed ones
-   *  that has got none for `waitedMs`; `lane` is of its sequence, 0 if left out. Returns 0 for none in this step. Changes nothing. */
-  offer(left: number, context: number, waitedMs: number, lane?: number): number;
+   *  that has got none for `waitedMs`; Returns 0 for none in this step. Changes nothing. */
+  offer(left: number, context: number, waitedMs: number, objective: ObjectiveRules): number;
   /** A chunk of `tokens` after `context` is in the step. */
   take(tokens: number, context: number): void;
   /** Whether the streams that run keep their targets if one more sequence runs with them for good. `isAged`: it has

@@ -5,18 +5,19 @@ import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
 import { staticPass } from "../../baselines/static-budget.ts";
 import type { SequenceId } from "../../core.ts";
+import { objectives } from "../../objective.ts";
 import type { BudgetMember } from "./step-budget.ts";
 import { type Behind, type Overtaking, type PlannedChunk, planDecodes, planPrompts } from "./step-planner.ts";
 
 type Member = Behind & BudgetMember;
 
-function member(behind: number, isPaused = false, lane = 0): Member {
+function member(behind: number, isPaused = false, objective = objectives.latency): Member {
   return {
     id: 0 as SequenceId,
     behind,
     isDecoding: behind === 1,
     isPaused,
-    lane,
+    objective,
     computed: 0,
     length: behind,
     lastChunkMs: 0,
@@ -30,9 +31,9 @@ const sequence: fc.Arbitrary<Member> = fc
   .record({
     behind: fc.oneof(fc.constant(1), fc.integer({ min: 2, max: 40 })),
     isPaused: fc.boolean(),
-    lane: fc.nat({ max: 2 }),
+    objective: fc.constantFrom(...Object.values(objectives)),
   })
-  .map(({ behind, isPaused, lane }) => member(behind, isPaused, lane));
+  .map(({ behind, isPaused, objective }) => member(behind, isPaused, objective));
 const newcomer: fc.Arbitrary<Member> = fc.integer({ min: 1, max: 40 }).map((behind) => member(behind));
 
 const view = {
@@ -52,7 +53,7 @@ function plan(
   const budget = staticPass(stepTokens).open({ ...view, running });
   const admit = (): PlannedChunk<Member> | null => {
     const next = queue[0];
-    const count = next === undefined ? 0 : budget.offer(next.behind, 0, 0);
+    const count = next === undefined ? 0 : budget.offer(next.behind, 0, 0, next.objective);
     if (next === undefined || count === 0) return null;
     budget.take(count, 0);
     queue.shift();
@@ -75,7 +76,7 @@ test("every decode, then unfinished prompts, then new ones, each as much as fits
 
       const active = running.filter((one) => !one.isPaused);
       const prompts = active.filter((one) => one.behind > 1);
-      if (hasLanes) prompts.sort((a, b) => a.lane - b.lane);
+      if (hasLanes) prompts.sort((a, b) => a.objective.precedence - b.objective.precedence);
       const order = [...active.filter((one) => one.isDecoding), ...prompts, ...waiting];
       let tokensLeft = stepTokens;
       const expected = [];
@@ -114,7 +115,7 @@ describe("a short prompt is not held up by a long one", () => {
       const next = queue[0];
       if (next === undefined) return null;
       const isAllowed = overtaking === null || isBefore(next, overtaking);
-      const count = isAllowed ? budget.offer(next.behind, 0, 0) : 0;
+      const count = isAllowed ? budget.offer(next.behind, 0, 0, next.objective) : 0;
       if (count === 0) return null;
       budget.take(count, 0);
       queue.shift();
@@ -128,7 +129,9 @@ describe("a short prompt is not held up by a long one", () => {
     ]);
   };
   const isBefore = (next: Member, { prompt, isFirm, isAged }: Overtaking<Member>): boolean =>
-    next.lane === prompt.lane ? !isFirm && !isAged && next.behind < prompt.behind : next.lane < prompt.lane;
+    next.objective === prompt.objective
+      ? !isFirm && !isAged && next.behind < prompt.behind
+      : next.objective.precedence < prompt.objective.precedence;
   const AGED = 7 as SequenceId;
   const named = (name: string, behind: number, changes: Partial<Member> = {}) => {
     return { ...member(behind), name, ...changes };
@@ -161,7 +164,7 @@ describe("a short prompt is not held up by a long one", () => {
   });
 
   test("a latency call goes before a throughput prompt, however short that is", () => {
-    const bulk = named("bulk", 4, { lane: 2, id: AGED });
+    const bulk = named("bulk", 4, { objective: objectives.throughput, id: AGED });
     expect(step([bulk], [member(14)])).toEqual([
       ["new", 14],
       ["bulk", 2],

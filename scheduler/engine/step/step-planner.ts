@@ -1,4 +1,5 @@
 import type { SequenceId } from "../../core.ts";
+import type { ObjectiveRules } from "../../objective.ts";
 import type { StepBudget } from "./step-budget.ts";
 
 /** What the planner needs to know of a sequence. */
@@ -11,8 +12,7 @@ export interface Behind {
   readonly computed: number;
   /** Gets no tokens. */
   readonly isPaused: boolean;
-  /** 0: latency, 1: gang, 2: throughput. */
-  readonly lane: number;
+  readonly objective: ObjectiveRules;
   /** When it last had a chunk, or arrived. */
   readonly lastChunkMs: number;
 }
@@ -40,7 +40,7 @@ export function planDecodes<S extends Behind>(
 /** Who might be admitted before this unfinished prompt, the first of all. */
 export interface Overtaking<S> {
   readonly prompt: S;
-  /** It has got no chunk for so long that nobody of its lane passes it. */
+  /** It has got no chunk for so long that none of its objective passes it. */
   readonly isFirm: boolean;
   /** It has waited so long that nobody of its tenant passes it. */
   readonly isAged: boolean;
@@ -62,7 +62,7 @@ const PATIENCE_MS = 2000;
 /**
  * Chunks of the unfinished prompts among `running`, then of new sequences, which `admit` yields one by one, with a
  * chunk that the budget has granted (null: no more now). Several prompts may be partly done at once. Prompts come in
- * order of arrival, with lanes those of the first lane first.
+ * order of arrival, with lanes those of the first objective first.
  *
  * After `planDecodes` this is stall-free batching (Sarathi-Serve, arXiv:2403.02310 §4.2, Algorithm 3): every decode is
  * in every step, and prompts get what is left. Unlike in the paper's code a chunk is never empty or negative. Costs
@@ -84,7 +84,7 @@ export function planPrompts<S extends Behind>(
   const isFirm = (one: S): boolean => isStarving(one) || order.isAged(one);
   // Stable sorts: what they leave open is in order of arrival.
   if (order.overtakes) prompts.sort((a, b) => rank(a, isFirm(a)) - rank(b, isFirm(b)));
-  if (order.hasLanes) prompts.sort((a, b) => a.lane - b.lane);
+  if (order.hasLanes) prompts.sort((a, b) => a.objective.precedence - b.objective.precedence);
 
   const chunks: PlannedChunk<S>[] = [];
   const first = prompts[0];
@@ -94,8 +94,8 @@ export function planPrompts<S extends Behind>(
   }
   let isFull = false;
   for (const sequence of prompts) {
-    const { behind, computed, lastChunkMs, lane } = sequence;
-    const count = budget.offer(behind, computed, order.nowMs - lastChunkMs, lane);
+    const { behind, computed, lastChunkMs, objective } = sequence;
+    const count = budget.offer(behind, computed, order.nowMs - lastChunkMs, objective);
     isFull = count === 0;
     if (isFull) break;
     budget.take(count, computed);

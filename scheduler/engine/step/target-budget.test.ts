@@ -8,10 +8,14 @@ import { firstCome } from "../../baselines/vllm.ts";
 import type { SequenceId, Service } from "../../core.ts";
 import type { CostModel } from "../../cost/cost-model.ts";
 import { linearCost } from "../../cost/linear.ts";
+import { objectives } from "../../objective.ts";
+import { ours } from "../../policies.ts";
 import type { BatchPolicy } from "../../policy.ts";
 import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
 import type { Backlog, BudgetMember } from "./step-budget.ts";
 import { TargetBudget } from "./target-budget.ts";
+
+const { latency, gang, throughput } = objectives;
 
 type TargetPolicy = Extract<BatchPolicy, { readonly kind: "target" }>;
 
@@ -46,7 +50,7 @@ function decode(overrides: Partial<BudgetMember> = {}): BudgetMember {
   nextId += 1;
   return {
     id: nextId as SequenceId,
-    lane: 0,
+    objective: latency,
     tbtMs: null,
     lastTokenMs: 0,
     skips: 0,
@@ -76,37 +80,43 @@ function budgetOf(
 
 test("tile_step_256_264: a sliver of a tile is cut off, unless it ends the prompt", () => {
   const chunkOf = (left: number): number =>
-    new TargetBudget(policy, [], even, 0, backlog, 264).offer(left, 0, 0);
+    new TargetBudget(policy, [], even, 0, backlog, 264).offer(left, 0, 0, latency);
   expect([chunkOf(1000), chunkOf(300), chunkOf(264), chunkOf(260), chunkOf(256)]).toEqual([
     256, 256, 264, 260, 256,
   ]);
-  const eight = Array.from({ length: 8 }, () => decode({ lane: 2 }));
-  expect(budgetOf(eight, {}, even, 0, 264).offer(1000, 0, 0)).toBe(248);
+  const eight = Array.from({ length: 8 }, () => decode({ objective: throughput }));
+  expect(budgetOf(eight, {}, even, 0, 264).offer(1000, 0, 0, latency)).toBe(248);
 });
 
 test("a step is as large as the tightest stream's slack allows, decodes included", () => {
-  expect(budgetOf([decode()]).offer(many, 0, 0)).toBe(4 * 256 - 1);
-  expect(budgetOf([decode(), decode({ tbtMs: 55 })]).offer(many, 0, 0)).toBe(2 * 256 - 2);
-  expect(budgetOf([decode()], {}, even, 40).offer(many, 0, 0)).toBe(2 * 256 - 1);
-  expect(budgetOf([decode()], { margin: 0.2 }, { ...even, margin: 0.3 }).offer(many, 0, 0)).toBe(2 * 256 - 1);
+  expect(budgetOf([decode()]).offer(many, 0, 0, latency)).toBe(4 * 256 - 1);
+  expect(budgetOf([decode(), decode({ tbtMs: 55 })]).offer(many, 0, 0, latency)).toBe(2 * 256 - 2);
+  expect(budgetOf([decode()], {}, even, 40).offer(many, 0, 0, latency)).toBe(2 * 256 - 1);
+  expect(budgetOf([decode()], { margin: 0.2 }, { ...even, margin: 0.3 }).offer(many, 0, 0, latency)).toBe(
+    2 * 256 - 1,
+  );
 });
 
 test("without streams a step is as large as the device takes it; beside streams it takes as long as is allowed", () => {
-  const bulk = [decode({ lane: 1 }), decode({ lane: 2, tbtMs: 1 }), decode({ isDecoding: false })];
-  expect(budgetOf([]).offer(many, 0, 0)).toBe(2048);
-  expect(budgetOf(bulk).offer(many, 0, 0)).toBe(6 * 256 - 2);
-  expect(budgetOf([decode({ lane: 1, tbtMs: 55 })]).offer(many, 0, 0)).toBe(2 * 256 - 1);
+  const bulk = [
+    decode({ objective: gang }),
+    decode({ objective: throughput, tbtMs: 1 }),
+    decode({ isDecoding: false }),
+  ];
+  expect(budgetOf([]).offer(many, 0, 0, latency)).toBe(2048);
+  expect(budgetOf(bulk).offer(many, 0, 0, latency)).toBe(6 * 256 - 2);
+  expect(budgetOf([decode({ objective: gang, tbtMs: 55 })]).offer(many, 0, 0, latency)).toBe(2 * 256 - 1);
   const calm = { tbtMs: null };
-  expect(budgetOf(bulk, calm).offer(many, 0, 0)).toBe(6 * 256 - 2);
-  expect(budgetOf([...bulk, decode()], calm).offer(many, 0, 0)).toBe(4 * 256 - 3);
-  expect(budgetOf([decode()], { ...calm, stepMs: 60 }).offer(many, 0, 0)).toBe(2 * 256 - 1);
+  expect(budgetOf(bulk, calm).offer(many, 0, 0, latency)).toBe(6 * 256 - 2);
+  expect(budgetOf([...bulk, decode()], calm).offer(many, 0, 0, latency)).toBe(4 * 256 - 3);
+  expect(budgetOf([decode()], { ...calm, stepMs: 60 }).offer(many, 0, 0, latency)).toBe(2 * 256 - 1);
 });
 
 test("streams without a target that are slow by themselves leave prompts half of the time, and always a tile", () => {
   const slow = [decode({ length: 80_000 })]; // 110 ms
-  expect(budgetOf(slow, { tbtMs: null }).offer(many, 0, 0)).toBe(3 * 256 - 1);
+  expect(budgetOf(slow, { tbtMs: null }).offer(many, 0, 0, latency)).toBe(3 * 256 - 1);
   const coarse = tiles(() => 500);
-  expect(budgetOf([decode()], { tbtMs: null }, coarse).offer(many, 0, 0)).toBe(256 - 1);
+  expect(budgetOf([decode()], { tbtMs: null }, coarse).offer(many, 0, 0, latency)).toBe(256 - 1);
 });
 
 test("a step is as large as delays everybody least: larger, the more prompts wait", () => {
@@ -115,7 +125,7 @@ test("a step is as large as delays everybody least: larger, the more prompts wai
     const crowd = { promptTokens: 2 * many, likelyTokens: 4000 * waiting, waiting, answerTokens: 64 };
     const free = { ...policy, tbtMs: null, stepMs: 1000 };
     const budget = new TargetBudget(free, streams, costs, 0, crowd, 2048);
-    return budget.offer(4000, 0, 0) + decodes;
+    return budget.offer(4000, 0, 0, latency) + decodes;
   };
   expect([sizeOf(0, 1), sizeOf(40, 1)]).toEqual([2048, 256]);
   expect(sizeOf(40, 100)).toBeGreaterThan(1024);
@@ -125,31 +135,31 @@ test("a step is as large as delays everybody least: larger, the more prompts wai
 
 test("what all prompts still have to compute is a size as well", () => {
   const budget = new TargetBudget(policy, [decode()], even, 0, { ...backlog, promptTokens: 130 }, 2048);
-  expect(budget.offer(130, 0, 0)).toBe(130);
+  expect(budget.offer(130, 0, 0, latency)).toBe(130);
 });
 
 test("the first prompt decides the size, later ones fill it up", () => {
   const budget = budgetOf([decode()]);
-  expect(budget.offer(100, 0, 0)).toBe(100);
+  expect(budget.offer(100, 0, 0, latency)).toBe(100);
   budget.take(100, 0);
-  expect(budget.offer(500, 0, 0)).toBe(500);
+  expect(budget.offer(500, 0, 0, latency)).toBe(500);
   budget.take(500, 0);
-  expect(budget.offer(500, 0, 0)).toBe(4 * 256 - 601);
+  expect(budget.offer(500, 0, 0, latency)).toBe(4 * 256 - 601);
 });
 
 test("prompts get nothing when the slack is used up, but one that starves gets a tile", () => {
   const late = budgetOf([decode()], {}, even, 80);
-  expect(late.offer(many, 0, 1999)).toBe(0);
-  expect(late.offer(many, 0, 2000)).toBe(127);
+  expect(late.offer(many, 0, 1999, latency)).toBe(0);
+  expect(late.offer(many, 0, 2000, latency)).toBe(127);
   late.take(127, 0);
-  expect(late.offer(many, 0, 9999)).toBe(0);
+  expect(late.offer(many, 0, 9999, latency)).toBe(0);
 });
 
 test("throughput decodes are left out, the longest first, no more than needed and no longer than allowed", () => {
   const stream = decode();
-  const long = decode({ lane: 2, length: 90_000 });
-  const longer = decode({ lane: 2, length: 95_000 });
-  const tired = decode({ lane: 2, length: 99_000, skips: 3 });
+  const long = decode({ objective: throughput, length: 90_000 });
+  const longer = decode({ objective: throughput, length: 95_000 });
+  const tired = decode({ objective: throughput, length: 99_000, skips: 3 });
   const running = [stream, long, tired, longer];
   expect([...budgetOf(running, { tbtMs: 400 }).skipped]).toEqual([]);
   expect([...budgetOf(running, { tbtMs: 240 }).skipped]).toEqual([longer.id]);
@@ -160,12 +170,14 @@ test("throughput decodes are left out, the longest first, no more than needed an
 
 test("nobody is admitted with whom the decodes alone would miss the target", () => {
   const running = Array.from({ length: 5 }, () => decode({ length: 10_000 }));
-  const next = (length: number, lane = 0): BudgetMember =>
-    decode({ length, lane, isDecoding: false, lastTokenMs: Number.NEGATIVE_INFINITY });
+  const next = (length: number, objective = latency): BudgetMember =>
+    decode({ length, objective, isDecoding: false, lastTokenMs: Number.NEGATIVE_INFINITY });
   expect(budgetOf(running).admits(next(20_000), false)).toBe(true);
   expect(budgetOf(running).admits(next(20_001), false)).toBe(false);
   expect(budgetOf([]).admits(next(900_000), false)).toBe(true);
-  expect(budgetOf([decode({ lane: 2, length: 900_000 })]).admits(next(900_000, 2), false)).toBe(true);
+  expect(
+    budgetOf([decode({ objective: throughput, length: 900_000 })]).admits(next(900_000, throughput), false),
+  ).toBe(true);
   const joined = budgetOf(running);
   joined.join(next(15_000));
   expect(joined.admits(next(20_000), false)).toBe(false);
@@ -180,15 +192,15 @@ test("streams without a target are admitted as long as their steps are short, or
   expect(budgetOf(streams(6), calm).admits(next, false)).toBe(true);
   expect(budgetOf(streams(30), calm).admits(next, false)).toBe(false);
   expect(budgetOf(streams(28), calm).admits(next, false)).toBe(true);
-  expect(budgetOf(streams(30), calm).admits(decode({ ...next, lane: 2 }), false)).toBe(false);
-  const bulk = streams(90).map((stream) => ({ ...stream, lane: 2 }));
-  expect(budgetOf(bulk, calm).admits(decode({ ...next, lane: 2 }), false)).toBe(true);
+  expect(budgetOf(streams(30), calm).admits(decode({ ...next, objective: throughput }), false)).toBe(false);
+  const bulk = streams(90).map((stream) => ({ ...stream, objective: throughput }));
+  expect(budgetOf(bulk, calm).admits(decode({ ...next, objective: throughput }), false)).toBe(true);
 });
 
 test("throughput sequences keep out their like, but not streams and not whoever has waited too long", () => {
-  const running = [decode(), decode({ lane: 2, length: 60_000 })];
+  const running = [decode(), decode({ objective: throughput, length: 60_000 })];
   const stream = decode({ isDecoding: false });
-  const bulk = decode({ lane: 2, length: 20_000, isDecoding: false });
+  const bulk = decode({ objective: throughput, length: 20_000, isDecoding: false });
   expect(budgetOf(running).admits(stream, false)).toBe(true);
   expect(budgetOf(running).admits(bulk, false)).toBe(false);
   expect(budgetOf(running).admits(bulk, true)).toBe(true);
@@ -220,7 +232,7 @@ function play(script: readonly Call[], batch: Partial<TargetPolicy>) {
     spec: { pages: 4096 },
     cost: linearCost(2, 0.02),
     engine: {
-      queue: { kind: "lanes", credits: [8, 4, 1], tenantSlack: 4096 },
+      queue: ours().queue,
       batch: { ...policy, margin: 0.1, tbtMs: 30, ...batch },
       integrity: "idle",
     },
@@ -297,27 +309,31 @@ test("a target that cannot be kept is missed and counted, and everybody still en
   expect(harness.load.stepsOverTarget).toBeGreaterThan(19);
 });
 
-test("beside streams without a target the throughput lane gets what they do not notice, else a tile from time to time", () => {
+test("beside streams without a target throughput prompts get what they do not notice, else a tile from time to time", () => {
   const calm = { tbtMs: null };
-  const [prompt, guest] = [1000, 2];
+  const prompt = 1000;
   const fine = linearCost(10, 0.02);
-  expect(budgetOf([], calm, fine).offer(prompt, 0, 0, guest)).toBe(prompt);
-  expect(budgetOf([decode()], calm, fine).offer(prompt, 0, 0, guest)).toBe(2 * (CHUNK - 1));
-  expect(budgetOf([decode()], calm, fine).offer(prompt, 0, 0)).toBeGreaterThan(100);
+  expect(budgetOf([], calm, fine).offer(prompt, 0, 0, throughput)).toBe(prompt);
+  expect(budgetOf([decode()], calm, fine).offer(prompt, 0, 0, throughput)).toBe(2 * (CHUNK - 1));
+  expect(budgetOf([decode()], calm, fine).offer(prompt, 0, 0, latency)).toBeGreaterThan(100);
   const coarse = linearCost(10, 1);
   const waited = (waitedMs: number): number =>
-    budgetOf([decode()], calm, coarse).offer(prompt, 0, waitedMs, guest);
+    budgetOf([decode()], calm, coarse).offer(prompt, 0, waitedMs, throughput);
   expect([waited(0), waited(200), waited(300)]).toEqual([0, 0, CHUNK - 1]);
-  expect(budgetOf([decode({ tbtMs: 55 })], calm, coarse).offer(prompt, 0, 0, guest)).toBeGreaterThan(CHUNK);
+  expect(budgetOf([decode({ tbtMs: 55 })], calm, coarse).offer(prompt, 0, 0, throughput)).toBeGreaterThan(
+    CHUNK,
+  );
 });
 
 test("throughput decodes are left out beside streams that would notice them, and few of their kind are let in", () => {
   const calm = { tbtMs: null };
-  const guests = Array.from({ length: 4 }, (_, i) => decode({ lane: 2, id: (i + 10) as SequenceId }));
+  const guests = Array.from({ length: 4 }, (_, i) =>
+    decode({ objective: throughput, id: (i + 10) as SequenceId }),
+  );
   const costs = linearCost(10, 0.5);
   expect(budgetOf([decode(), ...guests], calm, costs).skipped.size).toBe(3);
   expect(budgetOf(guests, calm, costs).skipped.size).toBe(0);
   const admits = (...running: BudgetMember[]): boolean =>
-    budgetOf(running, calm, costs).admits(decode({ lane: 2 }), false);
+    budgetOf(running, calm, costs).admits(decode({ objective: throughput }), false);
   expect([admits(decode()), admits(decode(), ...guests), admits(...guests)]).toEqual([true, false, true]);
 });

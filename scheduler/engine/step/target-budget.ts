@@ -1,5 +1,6 @@
 import type { SequenceId } from "../../core.ts";
 import type { EngineCosts, PromptShape, StepShape } from "../../cost/cost-model.ts";
+import type { ObjectiveRules } from "../../objective.ts";
 import type { TargetPolicy } from "../../policy.ts";
 import type { Backlog, BudgetMember, StepBudget } from "./step-budget.ts";
 import { leastDelay, type SizeOption } from "./step-size.ts";
@@ -23,9 +24,8 @@ const CROWDED = 8;
  *  whoever comes next waits for its end. */
 const QUIET = 4;
 
-/** Beside streams without a target, throughput sequences lengthen a step by this part of it at most. */
-const GUESTS = 0.0625;
-const THROUGHPUT = 2;
+/** Beside streams without a target, bulk sequences lengthen a step by this part of it at most. */
+const BULK_SHARE = 0.0625;
 
 interface MutableShape extends StepShape {
   readonly prompts: PromptShape[];
@@ -41,16 +41,16 @@ interface MutableShape extends StepShape {
  *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
  *
  * Beside streams without a target a step takes `stepMs` at most, or twice what it takes without prompts. Unlike a target's,
- * this limit always leaves room for a tile. The throughput lane lengthens such a step by a sixteenth at most, or, where a tile
+ * this limit always leaves room for a tile. Bulk sequences (objective.ts) lengthen such a step by a sixteenth at most, or, where a tile
  * alone is more, one step in so many that it is a sixteenth of their time: streams keep their pace, whatever bulk there is. One
- * throughput sequence may always run, and its decode is left out for `skipsMax` steps at most.
+ * bulk sequence may always run, and its decode is left out for `skipsMax` steps at most.
  *
  * Of the sizes (decodes included) on a grid of half tiles, coarser further up, that fit the limits, it takes not the largest
  * but the one that delays everybody least (step-size.ts). It gives way in this order:
  *
  *   1. prompt chunks shrink, half a tile at a time;
  *   2. to none, unless a prompt has got none for `starvationMs`: that one gets a tile;
- *   3. decodes of the throughput lane are left out, at most `skipsMax` steps in a row each;
+ *   3. decodes of bulk sequences are left out, at most `skipsMax` steps in a row each;
  *   4. nobody is admitted with whom the decodes alone would miss the target, or take longer than `stepMs` (`admits`);
  *   5. the target is missed, and that is counted.
  *
@@ -72,15 +72,16 @@ export class TargetBudget implements StepBudget {
   #tokens = 0;
   /** Tokens, decodes included, that the step is to have; null until the first offer. */
   #wanted: number | null = null;
-  /** Everybody who runs, by lane: how many, and their tokens; and the tightest target of the first two. */
-  readonly #residents = [0, 0, 0];
-  readonly #contexts = [0, 0, 0];
+  /** Of all that run, how many are bulk and how many are not, and their tokens. */
+  readonly #bulk = { count: 0, context: 0 };
+  readonly #others = { count: 0, context: 0 };
+  /** The tightest target of all that run. */
   #tightestMs = Number.POSITIVE_INFINITY;
-  /** Latency streams without a target, of everybody who runs, and of the decodes in this step. */
+  /** Interactive streams without a target, of all that run, and of the decodes in this step. */
   #calm = 0;
   #calmDecodes = 0;
-  /** How long a step with throughput sequences takes at most. */
-  #guestsMs = Number.POSITIVE_INFINITY;
+  /** How long a step with bulk sequences takes at most. */
+  #bulkMs = Number.POSITIVE_INFINITY;
 
   constructor(
     policy: TargetPolicy,
@@ -112,21 +113,21 @@ export class TargetBudget implements StepBudget {
     }
     this.deadlineMs = deadlineMs;
     this.#limitMs = this.#withMargin(deadlineMs - nowMs);
-    if (this.#calmDecodes > 0) this.#guestsMs = (1 + GUESTS) * costs.stepMs(withoutGuests(running));
-    const decodesMs = Math.min(this.#limitMs, this.#guestsMs);
+    if (this.#calmDecodes > 0) this.#bulkMs = (1 + BULK_SHARE) * costs.stepMs(withoutBulk(running));
+    const decodesMs = Math.min(this.#limitMs, this.#bulkMs);
     if (decodesMs < Number.POSITIVE_INFINITY) this.#skip(running, decodesMs);
     this.#tokens = this.#shape.decodes;
   }
 
-  offer(left: number, context: number, waitedMs: number, lane = 0): number {
+  offer(left: number, context: number, waitedMs: number, objective: ObjectiveRules): number {
     if (this.#tokens >= this.#tokensMax) return 0;
     this.#wanted ??= this.#bestSize(left, context);
     const fitting = this.#fitting(this.#fill(left, this.#wanted), context);
-    const tokens = lane === THROUGHPUT ? this.#unnoticed(fitting, context) : fitting;
+    const tokens = objective.isBulk ? this.#unnoticed(fitting, context) : fitting;
     if (tokens > 0) return tokens;
     if (this.#shape.prompts.length > 0) return 0;
     const tile = this.#fill(left, Math.min(this.#tokensMax, this.#smallest()));
-    return waitedMs >= this.#patienceMs(tile, context, lane) ? tile : 0;
+    return waitedMs >= this.#patienceMs(tile, context, objective) ? tile : 0;
   }
 
   take(tokens: number, context: number): void {
@@ -135,9 +136,9 @@ export class TargetBudget implements StepBudget {
   }
 
   admits(sequence: BudgetMember, isAged: boolean): boolean {
-    const [latency, gang, throughput] = this.#residents as [number, number, number];
-    if (latency + gang + throughput === 0) return true;
-    const isGuest = sequence.lane === THROUGHPUT && !isAged;
+    const [bulk, others] = [this.#bulk, this.#others];
+    if (bulk.count + others.count === 0) return true;
+    const { isBulk } = sequence.objective;
     const targetMs = this.#targetOf(sequence) ?? Number.POSITIVE_INFINITY;
     const tightestMs = Math.min(this.#tightestMs, targetMs);
     const isCalm = this.#calm > 0 || this.#isCalm(sequence);
@@ -148,23 +149,23 @@ export class TargetBudget implements StepBudget {
         : tightestMs,
     );
     if (limitMs === Number.POSITIVE_INFINITY) return true;
-    // Throughput decodes can be left out of all steps but one in `skipsMax` + 1, for anybody but their like.
-    const share = isGuest ? 1 : 1 / (this.#policy.skipsMax + 1);
-    const [latencyContext, gangContext, throughputContext] = this.#contexts as [number, number, number];
+    // Bulk decodes can be left out of all steps but one in `skipsMax` + 1, except for more bulk.
+    const share = isBulk && !isAged ? 1 : 1 / (this.#policy.skipsMax + 1);
     const steady: StepShape = {
       prompts: [],
-      decodes: latency + gang + Math.ceil(throughput * share) + 1,
-      decodeContext: latencyContext + gangContext + throughputContext * share + sequence.length,
+      decodes: others.count + Math.ceil(bulk.count * share) + 1,
+      decodeContext: others.context + bulk.context * share + sequence.length,
     };
     const steadyMs = this.#costs.stepMs(steady);
-    if (sequence.lane !== THROUGHPUT || this.#calm === 0 || throughput === 0) return steadyMs <= limitMs;
-    const without = { prompts: [], decodes: latency + gang, decodeContext: latencyContext + gangContext };
-    return steadyMs <= Math.min(limitMs, (1 + GUESTS) * this.#costs.stepMs(without));
+    if (!isBulk || this.#calm === 0 || bulk.count === 0) return steadyMs <= limitMs;
+    const without = { prompts: [], decodes: others.count, decodeContext: others.context };
+    return steadyMs <= Math.min(limitMs, (1 + BULK_SHARE) * this.#costs.stepMs(without));
   }
 
   join(sequence: BudgetMember): void {
-    this.#residents[sequence.lane]! += 1;
-    this.#contexts[sequence.lane]! += sequence.length;
+    const kin = sequence.objective.isBulk ? this.#bulk : this.#others;
+    kin.count += 1;
+    kin.context += sequence.length;
     if (this.#isCalm(sequence)) this.#calm += 1;
     const targetMs = this.#targetOf(sequence);
     if (targetMs !== null && targetMs < this.#tightestMs) this.#tightestMs = targetMs;
@@ -172,7 +173,7 @@ export class TargetBudget implements StepBudget {
 
   /** A stream that wants its tokens soon, by no time in particular. */
   #isCalm(sequence: BudgetMember): boolean {
-    return sequence.lane === 0 && this.#targetOf(sequence) === null;
+    return sequence.objective.isInteractive && this.#targetOf(sequence) === null;
   }
 
   /** How long a step with such streams takes at most, as predicted: `stepMs`, or `times` what these decodes take without
@@ -181,45 +182,45 @@ export class TargetBudget implements StepBudget {
     return Math.max(this.#policy.stepMs, times * this.#costs.stepMs(alone));
   }
 
-  /** What a stream waits for at most: what it asks for; else latency streams have the policy's default. */
-  #targetOf({ lane, tbtMs }: BudgetMember): number | null {
-    if (lane === THROUGHPUT) return null;
-    return tbtMs ?? (lane === 0 ? this.#policy.tbtMs : null);
+  /** What a stream waits for at most: what it asks for; else interactive streams have the policy's default. */
+  #targetOf({ objective, tbtMs }: BudgetMember): number | null {
+    if (objective.isBulk) return null;
+    return tbtMs ?? (objective.isInteractive ? this.#policy.tbtMs : null);
   }
 
   #withMargin(slackMs: number): number {
     return slackMs / (1 + this.#policy.margin + (this.#costs.margin ?? 0));
   }
 
-  /** As much of a throughput prompt's chunk as streams without a target do not notice. */
+  /** As much of a bulk prompt's chunk as streams without a target do not notice. */
   #unnoticed(tokens: number, context: number): number {
-    if (this.#guestsMs === Number.POSITIVE_INFINITY) return tokens;
+    if (this.#bulkMs === Number.POSITIVE_INFINITY) return tokens;
     let unnoticed = 0;
     for (let room = Math.max(1, this.#smallest() - this.#tokens); unnoticed < tokens; room *= 2) {
       const more = Math.min(tokens, room);
-      if (this.#predict(more, context, 0) > this.#guestsMs) break;
+      if (this.#predict(more, context, 0) > this.#bulkMs) break;
       unnoticed = more;
     }
     return unnoticed;
   }
 
-  /** How long a prompt waits before it gets a tile that does not fit. One of the throughput lane that would fit but for the
-   *  streams waits until the tile is a sixteenth of the time since its last. */
-  #patienceMs(tile: number, context: number, lane: number): number {
+  /** How long a prompt waits before it gets a tile that does not fit. A bulk prompt that would fit but for the streams
+   *  waits until the tile is a sixteenth of the time since its last. */
+  #patienceMs(tile: number, context: number, { isBulk }: ObjectiveRules): number {
     const { starvationMs } = this.#policy;
-    if (lane !== THROUGHPUT || this.#guestsMs === Number.POSITIVE_INFINITY) return starvationMs;
+    if (!isBulk || this.#bulkMs === Number.POSITIVE_INFINITY) return starvationMs;
     const tookMs = this.#predict(tile, context, 0);
     if (tookMs > this.#limitMs) return starvationMs;
-    return Math.min(starvationMs, (tookMs - this.#guestsMs / (1 + GUESTS)) / GUESTS);
+    return Math.min(starvationMs, (tookMs - this.#bulkMs / (1 + BULK_SHARE)) / BULK_SHARE);
   }
 
-  /** Leaves out as few throughput decodes as the limit asks for: those first that were left out least of late, so that
+  /** Leaves out as few bulk decodes as the limit asks for: those first that were left out least of late, so that
    *  they take turns, and of those the longest. */
   #skip(running: readonly BudgetMember[], limitMs: number): void {
     if (this.#costs.stepMs(this.#shape) <= limitMs) return;
     const candidates = running.filter(
-      ({ lane, isDecoding, isPaused, skips }) =>
-        lane === THROUGHPUT && isDecoding && !isPaused && skips < this.#policy.skipsMax,
+      ({ objective, isDecoding, isPaused, skips }) =>
+        objective.isBulk && isDecoding && !isPaused && skips < this.#policy.skipsMax,
     );
     candidates.sort((a, b) => a.skips - b.skips || b.length - a.length || a.id - b.id);
     for (const { id, length } of candidates) {
@@ -314,12 +315,12 @@ export class TargetBudget implements StepBudget {
   }
 }
 
-/** The decodes of a step, but for those of the throughput lane. */
-function withoutGuests(running: readonly BudgetMember[]): StepShape {
+/** The decodes of a step, but for bulk ones. */
+function withoutBulk(running: readonly BudgetMember[]): StepShape {
   let decodes = 0;
   let decodeContext = 0;
-  for (const { lane, isDecoding, isPaused, length } of running) {
-    if (lane === THROUGHPUT || !isDecoding || isPaused) continue;
+  for (const { objective, isDecoding, isPaused, length } of running) {
+    if (objective.isBulk || !isDecoding || isPaused) continue;
     decodes += 1;
     decodeContext += length;
   }
