@@ -46,6 +46,7 @@ test("an environment variable wins over the default, an option over both", () =>
   expect(parse([], { BUNTING_PORT: "9000", BUNTING_API_KEY: "k" })).toEqual(
     makeConfig({ port: 9000, apiKey: ["k"] }),
   );
+  expect(parse([], { BUNTING_API_KEY: "k, l" })).toEqual(makeConfig({ apiKey: ["k", "l"] }));
   expect(parse(["--port", "9001"], { BUNTING_PORT: "9000" })).toEqual(makeConfig({ port: 9001 }));
 });
 
@@ -56,6 +57,9 @@ test("a switch cannot be set by a variable, so that an empty one never opens a s
 const refused: readonly (readonly [string, string])[] = [
   ["--port 70000", '"70000" is not a whole number between 0 and 65535.'],
   ["--port 80a", '"80a" is not a whole number between 0 and 65535.'],
+  ["--threads 0", '"0" is not a whole number between 1 and 1024.'],
+  ["--api-key=", '"" holds an empty key.'],
+  ["--cors-origin https://a.example,", '"https://a.example," holds an empty origin.'],
   ["--port 1e3", '"1e3" is not a whole number between 0 and 65535.'],
   ["--device cpu:0", '"cpu:0" is not one of auto, cpu, cpu:N, cuda, cuda:i,j, emu, simulated, simulated:N.'],
   ["--device cuda:1,1", '"cuda:1,1" names a GPU twice.'],

@@ -42,7 +42,7 @@ export type PackedChoice = "auto" | "off" | { readonly folder: string };
 
 export type DtypeChoice = "auto" | "bf16" | "f32";
 
-/** Settings of `bunting serve`. A count of 0 means "chosen by Bunting" where the sentence says so. */
+/** Settings of `bunting serve`. A default of 0 with a text of its own means "chosen by Bunting". */
 export const serverSettings = Object.freeze({
   host: text({
     default: "127.0.0.1",
@@ -63,6 +63,17 @@ export const serverSettings = Object.freeze({
     placeholder: "file",
     sentence: "File of accepted keys, one per line; read again when it changes.",
   }),
+  allowHost: list({
+    placeholder: "name",
+    defaultText: "names of this machine",
+    sentence: "Name that the header Host may hold on a loopback address; may be given several times.",
+  }),
+  corsOrigin: list({
+    placeholder: "origin",
+    defaultText: "pages of this machine, on a loopback address",
+    sentence:
+      "Origin whose pages may call from a browser, such as https://chat.example, or * for all; may be given several times.",
+  }),
   insecure: flag({ sentence: "Listen without a key on an address that others can reach." }),
   servedModelName: list({
     placeholder: "name",
@@ -81,7 +92,7 @@ export const serverSettings = Object.freeze({
     unit: "threads",
     default: 0,
     defaultText: "all cores; all but one from four cores on",
-    min: 0,
+    min: 1,
     max: 1024,
     sentence: "Compute threads of all engines together.",
   }),
@@ -127,7 +138,7 @@ export const serverSettings = Object.freeze({
     unit: "tokens",
     default: 0,
     defaultText: "the model's own limit",
-    min: 0,
+    min: 1,
     max: 2 ** 24,
     sentence: "Longest sequence, prompt and answer together.",
   }),
@@ -160,7 +171,7 @@ export const serverSettings = Object.freeze({
     unit: "sequences",
     default: 0,
     defaultText: "as many as memory and the device take",
-    min: 0,
+    min: 1,
     max: 65536,
     sentence: "Most sequences running at once on an engine, no more than `--step-tokens`; more wait.",
   }),
@@ -299,12 +310,18 @@ export function flag(rule: { readonly sentence: string }): Setting<boolean> {
   return setting({ ...rule, placeholder: null, default: false, parse: () => true });
 }
 
+/** Several values, each given by itself or all in one text with commas between them. */
 export function list(rule: {
   readonly sentence: string;
   readonly placeholder: string;
   readonly defaultText: string;
 }): Setting<readonly string[]> {
-  return setting<readonly string[]>({ ...rule, default: [], repeats: true, parse: (value) => [value] });
+  const parse = (value: string): readonly string[] => {
+    const items = value.split(",").map((item) => item.trim());
+    if (items.includes("")) throw new ConfigError(`"${value}" holds an empty ${rule.placeholder}.`);
+    return items;
+  };
+  return setting<readonly string[]>({ ...rule, default: [], repeats: true, parse });
 }
 
 function setting<Value>(rule: {

@@ -20,6 +20,7 @@ import { Lifecycle } from "./http/lifecycle.ts";
 import { LifetimeLoads } from "./http/lifetime-loads.ts";
 import { defaultHttpLimits } from "./http/limits.ts";
 import { listen } from "./http/listen.ts";
+import type { OriginRules } from "./http/origin.ts";
 import { PlacementLog } from "./http/state.ts";
 import { Telemetry } from "./http/telemetry.ts";
 import { Encoder } from "./text/encoder.ts";
@@ -204,7 +205,11 @@ function openApp(
     version,
     limits,
   });
-  return createApp({ routes, telemetry, lifecycle, keys, loopbackOnly: isLoopback(config.host), limits });
+  return createApp({ routes, telemetry, lifecycle, keys, origins: originRules(config), limits });
+}
+
+function originRules({ host, allowHost, corsOrigin }: Config): OriginRules {
+  return { loopbackOnly: isLoopback(host), hosts: allowHost, origins: corsOrigin };
 }
 
 function openKeys(config: Config): ApiKeys {
@@ -212,7 +217,7 @@ function openKeys(config: Config): ApiKeys {
     return new ApiKeys({ keys: config.apiKey, file: config.apiKeyFile });
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw new ConfigError(`The API key file cannot be read: ${reason}`);
+    throw new ConfigError(`No API key can be taken from ${config.apiKeyFile}: ${reason}.`);
   }
 }
 

@@ -51,10 +51,10 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
     {
       method: "GET",
       path: "/health/ready",
-      isPublic: keyed,
+      isPublic: open,
       handler: whenReady(() => ({ status: "ready" })),
     },
-    { method: "GET", path: "/ping", isPublic: keyed, handler: whenReady(() => ({ status: "ok" })) },
+    { method: "GET", path: "/ping", isPublic: open, handler: whenReady(() => ({ status: "ok" })) },
     { method: "GET", path: "/version", isPublic: keyed, handler: () => ({ version }) },
     { method: "GET", path: "/metrics", isPublic: keyed, handler: () => metrics(telemetry) },
     { method: "GET", path: "/state", isPublic: keyed, handler: () => snapshotOf(deps) },

@@ -1,5 +1,5 @@
 /**
- * What all routes have in common. Each request passes `onRequest` (request id, size of the head, loopback check), then
+ * What all routes have in common. Each request passes `onRequest` (request id, size of the head, origin), then
  * the key, then its route; every refusal, wherever it is thrown, leaves through `onError` as OpenAI's error body.
  */
 import { Elysia } from "elysia";
@@ -9,6 +9,7 @@ import { asApiError, errorResponse } from "./errors.ts";
 import { checkHead, pathOf, requestIdOf } from "./head.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { HttpLimits } from "./limits.ts";
+import { checkOrigin, corsHeaders, type OriginRules, preflight } from "./origin.ts";
 import { type Call, findRoute, noRoute, pattern, type Route } from "./route.ts";
 import type { Telemetry } from "./telemetry.ts";
 
@@ -17,8 +18,7 @@ export interface AppDeps {
   readonly telemetry: Telemetry;
   readonly lifecycle: Lifecycle;
   readonly keys: ApiKeys;
-  /** Only this machine can reach the server, so a browser must not be made to do it for a foreign page. */
-  readonly loopbackOnly: boolean;
+  readonly origins: OriginRules;
   readonly limits: HttpLimits;
 }
 
@@ -56,7 +56,10 @@ export function createApp(deps: AppDeps) {
   const app = new Elysia({ normalize: false, handler: { standardHostname: false } })
     .onRequest(({ request, set }) => {
       set.headers["x-request-id"] = enter(request).requestId;
-      checkHead(request, deps.limits, deps.loopbackOnly);
+      Object.assign(set.headers, corsHeaders(request.headers, deps.origins));
+      checkOrigin(request.headers, deps.origins, () => keys.isKnown(request.headers));
+      checkHead(request, deps.limits);
+      return preflight(request, deps.origins) ?? undefined;
     })
     .onBeforeHandle({ as: "global" }, ({ request, route }) => {
       // By the route that was matched, not by the path that was asked for: the two could be read differently.

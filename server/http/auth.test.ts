@@ -21,18 +21,19 @@ test("without keys everybody may enter", () => {
   expect(isLetIn(new ApiKeys({ keys: [], file: null }), {})).toBe(true);
 });
 
-test("a key is taken from either header, whole and exact", () => {
+test("a key is taken from each of the three headers, whole and exact", () => {
   const keys = new ApiKeys({ keys: ["secret", "other"], file: null });
   expect(isLetIn(keys, { authorization: "Bearer secret" })).toBe(true);
   expect(isLetIn(keys, { authorization: "bearer  other" })).toBe(true);
   expect(isLetIn(keys, { "x-api-key": "secret" })).toBe(true);
+  expect(isLetIn(keys, { "api-key": "secret" })).toBe(true);
   for (const authorization of ["", "Bearer", "Bearer secre", "Bearer secret2", "Basic secret", "secret"]) {
     expect(isLetIn(keys, { authorization })).toBe(false);
   }
   expect(isLetIn(keys, {})).toBe(false);
 });
 
-test("a key file is read again when it changes, and an empty one lets nobody in", () => {
+test("a key file is read again when it changes; while it is gone or empty the last keys stay", () => {
   const folder = mkdtempSync(join(tmpdir(), "bunting-keys-"));
   const file = join(folder, "keys");
   let nowMs = 0;
@@ -52,15 +53,16 @@ test("a key file is read again when it changes, and an empty one lets nobody in"
 
   writeFileSync(file, "");
   nowMs += 2000;
-  expect(letIn()).toEqual(["flag"]);
+  expect(letIn()).toEqual(["flag", "second"]);
   rmSync(folder, { recursive: true });
 });
 
-test("a key file that is missing at the start is an error, not an open door", () => {
-  expect(() => new ApiKeys({ keys: [], file: "/nonexistent/keys" })).toThrow();
+test("a key file that is missing or without keys at the start is an error", () => {
+  expect(() => new ApiKeys({ keys: [], file: "/nonexistent/keys" })).toThrow("ENOENT");
+  expect(() => new ApiKeys({ keys: [], file: "/dev/null" })).toThrow("it holds no key");
 });
 
-test("each key is a tenant of its own, whichever header carries it; without keys there is one", () => {
+test("each key is a tenant of its own, in any header; without keys there is one", () => {
   const keys = new ApiKeys({ keys: ["first", "second"], file: null });
   expect(keys.authorize(new Headers({ authorization: "Bearer first" }))).toBe("key 0");
   expect(keys.authorize(new Headers({ "x-api-key": "second" }))).toBe("key 1");

@@ -12,7 +12,7 @@ export interface KeySources {
 }
 
 /**
- * Who may use the server. With neither keys nor a key file everybody may; an empty key file lets nobody in. Keys are
+ * Who may use the server. With neither keys nor a key file every client may. Keys are
  * kept as digests of equal length and every one is compared, so the time taken tells nothing about them.
  */
 export class ApiKeys {
@@ -23,7 +23,7 @@ export class ApiKeys {
   #fileVersion = "";
   #checkedMs = Number.NEGATIVE_INFINITY;
 
-  /** Throws when the file cannot be read: a server that was meant to be closed must not start open. */
+  /** Throws when the file cannot be read or holds no key: a server that was meant to be closed must not start open. */
   constructor(sources: KeySources, nowMs: () => number = () => performance.now()) {
     this.#given = sources.keys.map(digest);
     this.#file = sources.file;
@@ -38,25 +38,37 @@ export class ApiKeys {
     return this.#given.length === 0 && this.#file === null;
   }
 
+  /** Whether a request carries a key that is accepted here. */
+  isKnown(headers: Headers): boolean {
+    const key = keyOf(headers);
+    return !this.isOpen && key !== null && this.#indexOf(key) !== null;
+  }
+
   /** Who asks: a name for each key that tells nothing of it, the same for as long as keys keep their order; "" when
-   *  everybody may. Throws 401 unless the request carries a key, as `Authorization: Bearer …` or `x-api-key`. */
+   *  no key is needed. Throws 401 unless the request carries a key, as `Authorization: Bearer …`, `x-api-key` or `api-key`
+   *  (Azure's clients). */
   authorize(headers: Headers): string {
     if (this.isOpen) return "";
-    const key = headers.get("authorization")?.match(/^bearer +(\S+) *$/i)?.[1] ?? headers.get("x-api-key");
-    if (key === null || key === undefined) {
+    const key = keyOf(headers);
+    if (key === null) {
       throw unauthorized("this server needs an API key: send the header Authorization: Bearer <key>");
     }
+    const index = this.#indexOf(key);
+    if (index === null) throw unauthorized("this API key is not known here");
+    return `key ${index}`;
+  }
+
+  #indexOf(key: string): number | null {
     this.#reloadFile();
     const given = digest(key);
     let found: number | null = null;
     [...this.#given, ...this.#fromFile].forEach((known, index) => {
       if (timingSafeEqual(known, given)) found ??= index;
     });
-    if (found === null) throw unauthorized("this API key is not known here");
-    return `key ${found}`;
+    return found;
   }
 
-  /** A file that cannot be read now (an editor is replacing it) leaves the last keys in force. */
+  /** A file that cannot be read now, or is empty (an editor is replacing it), leaves the last keys in force. */
   #reloadFile(): void {
     const now = this.#nowMs();
     if (this.#file === null || now - this.#checkedMs < FILE_CHECK_MS) return;
@@ -72,6 +84,11 @@ export class ApiKeys {
   }
 }
 
+function keyOf(headers: Headers): string | null {
+  const bearer = headers.get("authorization")?.match(/^bearer +(\S+) *$/i)?.[1];
+  return bearer ?? headers.get("x-api-key") ?? headers.get("api-key");
+}
+
 function digest(key: string): Buffer {
   return createHash("sha256").update(key).digest();
 }
@@ -83,10 +100,9 @@ function fileVersion(path: string): string {
 
 function readKeys(path: string): Buffer[] {
   const lines = readFileSync(path, "utf8").split("\n");
-  return lines
-    .map((line) => line.trim())
-    .filter((line) => line !== "" && !line.startsWith("#"))
-    .map(digest);
+  const keys = lines.map((line) => line.trim()).filter((line) => line !== "" && !line.startsWith("#"));
+  if (keys.length === 0) throw new Error("it holds no key");
+  return keys.map(digest);
 }
 
 function unauthorized(message: string): ApiError {

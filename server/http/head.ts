@@ -1,12 +1,11 @@
 /** What is checked of every request's head, before its route. */
 
-import { ApiError, badRequest, quote } from "./errors.ts";
+import { ApiError, badRequest } from "./errors.ts";
 import type { HttpLimits } from "./limits.ts";
 
-/** Throws an ApiError unless the head is small, names a host, and, if `loopbackOnly`, is meant for this machine. */
-export function checkHead(request: Request, limits: HttpLimits, loopbackOnly: boolean): void {
+/** Throws an ApiError unless the head is small and names a host. */
+export function checkHead(request: Request, limits: HttpLimits): void {
   expectSmallHead(request.headers, limits);
-  if (loopbackOnly) expectLoopback(request.headers);
   if (pathOf(request) === null) throw badRequest("the header Host is missing or names no host");
 }
 
@@ -35,23 +34,4 @@ function expectSmallHead(headers: Headers, limits: HttpLimits): void {
     `at most ${limits.headersMax} headers with ${limits.headerBytesMax} bytes are taken, ` +
       `but ${count} with ${bytes} bytes were sent`,
   );
-}
-
-/** A page from elsewhere whose name was made to point to this machine carries that name in Host, or itself in Origin. */
-function expectLoopback(headers: Headers): void {
-  const host = headers.get("host") ?? "";
-  if (!isLoopbackName(host.replace(/:\d+$/, ""))) throw foreign("Host", host);
-  const origin = headers.get("origin");
-  if (origin === null) return;
-  const name = /^https?:\/\/([^/]*?)(:\d+)?$/.exec(origin)?.[1];
-  if (name === undefined || !isLoopbackName(name)) throw foreign("Origin", origin);
-}
-
-function isLoopbackName(name: string): boolean {
-  return /^(localhost|[a-z0-9-]+\.localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/i.test(name);
-}
-
-function foreign(header: string, given: string): ApiError {
-  const message = `this server is for programs of its own machine, but the header ${header} is ${quote(given)}`;
-  return new ApiError(403, "permission_error", message);
 }

@@ -35,6 +35,8 @@ export interface TestServerOptions {
   readonly keys?: Partial<KeySources>;
   /** Default: as when listening on a loopback address. */
   readonly loopbackOnly?: boolean;
+  readonly corsOrigins?: readonly string[];
+  readonly allowedHosts?: readonly string[];
   readonly fault?: (step: Step) => StepResult | null;
   /** What the model says, in place of the simulated device's own tokens: seed s gets the text at s. */
   readonly answers?: readonly string[];
@@ -156,7 +158,11 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     telemetry,
     lifecycle,
     keys: new ApiKeys({ keys: [], file: null, ...options.keys }),
-    loopbackOnly: options.loopbackOnly ?? true,
+    origins: {
+      loopbackOnly: options.loopbackOnly ?? true,
+      hosts: options.allowedHosts ?? [],
+      origins: options.corsOrigins ?? [],
+    },
     limits,
   }).listen({ ...listenOptions, hostname: "127.0.0.1", port: 0 });
 
