@@ -1,5 +1,6 @@
 import { ours } from "../policies.ts";
 import type { Policy } from "../policy.ts";
+import { batchllm } from "./batchllm.ts";
 import { orca } from "./orca.ts";
 import { preble, prebleCode } from "./preble.ts";
 import { sarathi } from "./sarathi.ts";
@@ -22,6 +23,7 @@ export const policies: ReadonlyMap<string, Policy> = new Map(
     withChanges(sarathi(512), "sarathi", {}),
     preble,
     prebleCode,
+    batchllm,
     ours(),
   ].map((policy) => [policy.name, policy]),
 );

@@ -1,0 +1,98 @@
+import { assert } from "../core.ts";
+
+/** Of the pages that a job may fill, the part that its sequences ahead of the running ones may need besides: they wait on the engines,
+ *  which keep what those will read (decisions/0019), and can begin at once. */
+const AHEAD = 0.25;
+/** Assumed of the first answers. */
+const ANSWER_GUESS = 128;
+/** Weight of one more answer in what is expected, once there are many. */
+const LATELY = 1 / 64;
+
+/** What a feed has to know of a job's sequences, by place in the order of the job. */
+export interface FeedItem {
+  /** Tokens of its prompt that it does not share with the one before. */
+  readonly newTokens: number;
+  /** Tokens that its answer may have at most. */
+  readonly tokensMax: number;
+}
+
+/** What a job may fill. */
+export interface FeedRoom {
+  /** Tokens of keys and values. */
+  readonly tokens: number;
+  /** Sequences that the devices take in a step. */
+  readonly sequences: number;
+}
+
+/**
+ * How many of a job's sequences are given to the engines at a time: as many as their memory is likely to hold, and a quarter more.
+ * Memory decides, and no number that somebody chose (BatchLLM, arXiv:2412.03594 §4.3.3); what the devices take in a step is the only other
+ * limit. A sequence is expected to need what is new in its prompt and an answer as long as the job's answers have been.
+ *
+ * Sequences are given in the order of the job, so that those which share a prefix are on the engines together. What is not given yet costs
+ * nobody anything: a chat finds the queue of an engine short, whatever the size of the job. One sequence is always given, whatever it needs.
+ */
+export class JobFeed {
+  readonly #items: readonly FeedItem[];
+  #room: FeedRoom;
+  #next = 0;
+  /** Places of sequences that were given and have not ended. */
+  readonly #given = new Set<number>();
+  #newTokens = 0;
+  #answerTokens = ANSWER_GUESS;
+  #answers = 0;
+
+  constructor(items: readonly FeedItem[], room: FeedRoom) {
+    this.#items = items;
+    this.#room = room;
+  }
+
+  /** Sequences that were given and have not ended. */
+  get given(): number {
+    return this.#given.size;
+  }
+
+  /** Whether every sequence was given and has ended. */
+  get isDone(): boolean {
+    return this.#next === this.#items.length && this.#given.size === 0;
+  }
+
+  /** Tokens that an answer is expected to have. */
+  get answerTokens(): number {
+    return this.#answerTokens;
+  }
+
+  /** Other jobs came or went. */
+  setRoom(room: FeedRoom): void {
+    this.#room = room;
+  }
+
+  /** The place of the sequence that is to run next; null: not now, or there is none left. */
+  next(): number | null {
+    const item = this.#items[this.#next];
+    if (item === undefined || !this.#hasRoomFor(item)) return null;
+    const place = this.#next;
+    this.#next += 1;
+    this.#given.add(place);
+    this.#newTokens += item.newTokens;
+    return place;
+  }
+
+  /** A sequence has ended, with an answer of so many tokens; null: without. */
+  ended(place: number, answerTokens: number | null): void {
+    assert(this.#given.delete(place), "a sequence ends once, after it was given");
+    this.#newTokens -= this.#items[place]!.newTokens;
+    if (answerTokens === null) return;
+    this.#answers += 1;
+    this.#answerTokens += (answerTokens - this.#answerTokens) * Math.max(LATELY, 1 / this.#answers);
+  }
+
+  #hasRoomFor({ newTokens, tokensMax }: FeedItem): boolean {
+    if (this.#given.size === 0) return true;
+    const answers = (this.#given.size + 1) * Math.min(tokensMax, this.#answerTokens);
+    return (
+      this.#newTokens + newTokens + answers <= (1 + AHEAD) * this.#room.tokens &&
+      this.#given.size + 1 <= (1 + AHEAD) * this.#room.sequences
+    );
+  }
+}
