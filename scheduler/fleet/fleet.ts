@@ -8,8 +8,10 @@ import {
   type TokenId,
   type TokenLogprobs,
 } from "../core.ts";
-import type { CostModel } from "../cost/cost-model.ts";
+import { BelievedCosts } from "../cost/believed.ts";
+import type { EngineCosts } from "../cost/cost-model.ts";
 import { unknownCost } from "../cost/linear.ts";
+import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
 import { engineDefaults } from "../engine/engine-options.ts";
 import { type EngineLoad, type EngineMessage, type EngineReport, idleLoad } from "../messages.ts";
@@ -37,8 +39,8 @@ export type Unplaced = Omit<SequenceSpec, "id" | "drawnTokens">;
 /** How a fleet places. */
 export interface FleetOptions {
   readonly policy: DispatchPolicy;
-  /** What is believed of each engine, by EngineId. */
-  readonly costs: readonly CostModel[];
+  /** What is believed of each engine at first, by EngineId. */
+  readonly costs: readonly EngineCosts[];
   /** Needed where there are several engines. */
   readonly clock: Pick<Clock, "nowMs">;
   /** Most sequences that wait for an engine to come back; one more is rejected with `queueFull`. */
@@ -108,6 +110,8 @@ export class Fleet {
   readonly #members: readonly Member[];
   readonly #dispatcher: Dispatcher;
   readonly #options: FleetOptions;
+  /** By engine. */
+  readonly #believed: readonly BelievedCosts[];
   /** In order of id. */
   readonly #calls = new Map<SequenceId, Call>();
   #waiting = 0;
@@ -126,9 +130,10 @@ export class Fleet {
     assert(engines.length === 1 || options.clock !== undefined, "a choice of engines needs a clock");
     this.#options = { ...fleetDefaults, ...options };
     const { policy, costs } = this.#options;
+    this.#believed = engines.map((_, index) => new BelievedCosts(steady(costs[index] ?? unknownCost)));
     this.#dispatcher = new Dispatcher(
       policy,
-      engines.map(({ spec }, index) => ({ spec, costs: costs[index] ?? unknownCost })),
+      engines.map(({ spec }, index) => ({ spec, costs: this.#believed[index]! })),
     );
     this.#members = engines.map(({ link, spec }) => ({
       link,
@@ -136,6 +141,11 @@ export class Fleet {
       lostReason: null,
       isComing: false,
     }));
+  }
+
+  /** What is believed of each engine's costs, by EngineId. */
+  get believed(): readonly EngineCosts[] {
+    return this.#believed;
   }
 
   /** Sequences that have not ended. */
@@ -218,6 +228,11 @@ export class Fleet {
     for (const { sequence, finish } of report.finished) this.#finish(sequence, finish);
     for (const sequence of report.returned) this.#move(sequence);
     this.#recall(nowMs);
+  }
+
+  /** Takes what an engine has learnt of its costs; placements go by a copy of it. */
+  believe(engine: EngineId, learnt: EngineCosts): void {
+    this.#believed[engine]!.take(steady(learnt));
   }
 
   /**
@@ -392,6 +407,11 @@ export class Fleet {
   #nowMs(): number {
     return this.#options.clock.nowMs();
   }
+}
+
+/** What placements go by. */
+function steady(learnt: EngineCosts): EngineCosts {
+  return learnt instanceof OnlineCostModel ? learnt.steady() : learnt;
 }
 
 function isHereOrComing({ lostReason, isComing }: Member): boolean {

@@ -82,6 +82,9 @@ export type FlightEntry =
       readonly plan: number;
     };
 
+/** The entries of one kind. */
+export type EntryOf<Kind extends FlightEntry["kind"]> = Extract<FlightEntry, { readonly kind: Kind }>;
+
 /** Where a replay first decided otherwise than the recording; null when it never did. */
 export type Divergence = {
   readonly entry: number;

@@ -97,6 +97,16 @@ describe("what was recorded is decided again", () => {
     expect(entries.some(({ kind }) => kind === "replaced")).toBe(true);
     expect(replay(head, entries)).toEqual(asRecorded);
   });
+
+  test("also where a start failed, and the engine that came back is in its third life", () => {
+    const { head, entries } = record({
+      faults: [{ kind: "lost", engine: 1 as EngineId, atMs: 300, backAfterMs: 200 }],
+    });
+    const third = entries.map((entry) =>
+      "epoch" in entry && entry.epoch === 1 ? { ...entry, epoch: 2 } : entry,
+    );
+    expect(replay(head, third)).toEqual(asRecorded);
+  });
 });
 
 /** Whoever sees this fail has changed what the scheduler decides: raise `FLIGHT_VERSION`, and write down both here. */

@@ -1,18 +1,11 @@
-import type { Clock } from "../clock.ts";
-import { assert, type EngineId, type SequenceId, type Step, type StepResult } from "../core.ts";
-import { BelievedCosts } from "../cost/believed.ts";
-import type { EngineCosts } from "../cost/cost-model.ts";
-import { unknownCost } from "../cost/linear.ts";
+import type { EngineId, SequenceId } from "../core.ts";
 import { OnlineCostModel } from "../cost/online.ts";
-import type { Device, DeviceSpec } from "../device.ts";
-import { Engine } from "../engine/engine.ts";
-import { optionsOf } from "../engine/engine-options.ts";
+import { settingsOf } from "../engine/engine-options.ts";
 import { Fleet, type SequenceListener } from "../fleet/fleet.ts";
 import type { Placement } from "../fleet/placement.ts";
-import type { EngineMessage, EngineReport } from "../messages.ts";
-import { type Divergence, type FlightEntry, type FlightHead, planHash } from "./flight.ts";
-
-type EntryOf<Kind extends FlightEntry["kind"]> = Extract<FlightEntry, { readonly kind: Kind }>;
+import type { EngineMessage } from "../messages.ts";
+import type { Divergence, EntryOf, FlightEntry, FlightHead } from "./flight.ts";
+import { EntryClock, ReplayedSeat } from "./replayed-seat.ts";
 
 /** Where the scheduler broke down while it was run again. */
 export interface Breakdown {
@@ -42,65 +35,6 @@ export function replay(head: FlightHead, entries: readonly FlightEntry[]): Repla
   return new Replay(head, entries).run();
 }
 
-/** A clock that stands where an entry stands. */
-class EntryClock implements Clock {
-  now = 0;
-
-  nowMs(): number {
-    return this.now;
-  }
-
-  after(): never {
-    assert(false, "what is replayed sets no timers");
-  }
-}
-
-/** A device that answers from the record. */
-class RecordedDevice implements Device {
-  readonly spec: DeviceSpec;
-  step: Step | null = null;
-  #done: ((result: StepResult) => void) | null = null;
-
-  constructor(spec: DeviceSpec) {
-    this.spec = spec;
-  }
-
-  start(step: Step, done: (result: StepResult) => void): void {
-    this.step = step;
-    this.#done = done;
-  }
-
-  answer({ result, sampled, deviceMs }: EntryOf<"step">): void {
-    const done = this.#done!;
-    this.step = null;
-    this.#done = null;
-    const reason = "The device said so when this was recorded.";
-    if (result === "done") done({ kind: "done", sampled, deviceMs });
-    else done({ kind: result, reason });
-  }
-
-  close(): void {}
-}
-
-/** One engine, from its start to its loss. */
-interface Life {
-  readonly engine: Engine;
-  readonly device: RecordedDevice;
-  readonly clock: EntryClock;
-  /** Emitted, not yet received by the fleet. */
-  readonly reports: EngineReport[];
-}
-
-interface Slot {
-  life: Life | null;
-  lives: number;
-  /** Broke down, and the recording has not come to its loss yet. */
-  isDown: boolean;
-  readonly believed: BelievedCosts;
-  /** Sent by the fleet, not yet received. */
-  readonly sent: EngineMessage[];
-}
-
 const silent: SequenceListener = { onStarted: () => {}, onToken: () => {}, onFinish: () => {} };
 
 class Replay {
@@ -108,7 +42,7 @@ class Replay {
   readonly #entries: readonly FlightEntry[];
   readonly #breakdowns: Breakdown[] = [];
   readonly #clock = new EntryClock();
-  readonly #slots: readonly Slot[];
+  readonly #seats: readonly ReplayedSeat[];
   readonly #fleet: Fleet;
   readonly #placements = new Map<SequenceId, Placement>();
   #entry = 0;
@@ -118,15 +52,14 @@ class Replay {
   constructor(head: FlightHead, entries: readonly FlightEntry[]) {
     this.#head = head;
     this.#entries = entries;
-    this.#slots = head.specs.map(() => {
-      return { life: null, lives: 0, isDown: false, believed: new BelievedCosts(unknownCost), sent: [] };
-    });
-    const engines = head.specs.map((spec, index) => ({ link: this.#linkTo(this.#slots[index]!), spec }));
+    const { policy, specs, queueMax } = head;
+    const settings = { ...settingsOf(policy, specs.length), queueMax };
+    this.#seats = specs.map((spec, engine) => new ReplayedSeat(engine as EngineId, spec, settings));
+    const engines = specs.map((spec, engine) => ({ link: this.#seats[engine]!, spec }));
     this.#fleet = new Fleet(engines, {
-      policy: head.policy,
-      costs: this.#slots.map(({ believed }) => believed),
+      policy,
       clock: this.#clock,
-      queueMax: head.queueMax,
+      queueMax,
       onPlacement: (sequence, placement) => this.#placements.set(sequence, placement),
     });
   }
@@ -156,15 +89,15 @@ class Replay {
     const later = this.#entries.slice(this.#entry + 1);
     const isRecorded = isEngine ? isLostNext(later, entry.engine) : later.length === 0;
     this.#breakdowns.push({ entry: this.#entry, atMs: this.#atMs, engine, reason, isRecorded });
-    if (isEngine) this.#slots[entry.engine]!.isDown = true;
+    if (isEngine) this.#seats[entry.engine]!.isDown = true;
     return !isEngine;
   }
 
   #replay(entry: Exclude<FlightEntry, { readonly kind: "call" }>): void {
     const isEngine = entry.kind === "message" || entry.kind === "run" || entry.kind === "step";
-    if (isEngine && this.#slots[entry.engine]!.isDown) return;
+    if (isEngine && this.#seats[entry.engine]!.isDown) return;
     if (entry.kind === "message") this.#message(entry);
-    else if (entry.kind === "run") this.#lifeOf(entry).engine.run();
+    else if (entry.kind === "run") this.#seats[entry.engine]!.run(entry);
     else if (entry.kind === "step") this.#step(entry);
     else if (entry.kind === "costs") this.#costs(entry);
     else this.#tellFleet(entry);
@@ -176,7 +109,9 @@ class Replay {
     else if (entry.kind === "lost") this.#lost(entry);
     else if (entry.kind === "replaced") {
       const { engine, epoch } = entry;
-      this.#fleet.replaced(engine, this.#linkTo(this.#slots[engine]!), this.#head.specs[engine]!, epoch);
+      const seat = this.#seats[engine]!;
+      seat.replaced(epoch);
+      this.#fleet.replaced(engine, seat, this.#head.specs[engine]!, epoch);
     } else if (entry.kind === "abort") this.#fleet.abort(entry.sequence);
     else if (entry.kind === "pause") this.#fleet.pause(entry.sequence);
     else this.#fleet.resume(entry.sequence);
@@ -205,68 +140,39 @@ class Replay {
 
   /** Reports arrive in their order, each of them. */
   #reported({ engine, report: number }: EntryOf<"reported">): void {
-    const report = this.#slots[engine]!.life?.reports.shift();
+    const report = this.#seats[engine]!.nextReport();
     const nameOfReport = (told: number): string => `report ${told} of engine ${engine}`;
-    this.#compare(nameOfReport(number), report === undefined ? "no report" : nameOfReport(report.number));
-    if (report !== undefined) this.#fleet.report(engine, report);
+    this.#compare(nameOfReport(number), report === null ? "no report" : nameOfReport(report.number));
+    if (report !== null) this.#fleet.report(engine, report);
   }
 
   #lost({ engine, reason, isComing }: EntryOf<"lost">): void {
-    const slot = this.#slots[engine]!;
-    slot.life = null;
-    slot.isDown = false;
-    slot.sent.length = 0;
+    this.#seats[engine]!.lose();
     this.#fleet.lost(engine, reason, isComing);
   }
 
   /* ---- engines ---- */
 
-  #linkTo(slot: Slot): { send(message: EngineMessage): void } {
-    return { send: (message) => slot.sent.push(message) };
-  }
-
   #message(entry: EntryOf<"message">): void {
-    const sent = this.#slots[entry.engine]!.sent.shift();
-    this.#compare(nameOf(entry.message), sent === undefined ? "no message" : nameOf(sent));
-    this.#lifeOf(entry).engine.receive(entry.message);
+    const seat = this.#seats[entry.engine]!;
+    const sent = seat.nextSent();
+    this.#compare(nameOf(entry.message), sent === null ? "no message" : nameOf(sent));
+    seat.message(entry);
   }
 
   #step(entry: EntryOf<"step">): void {
-    const { device } = this.#lifeOf(entry);
-    const plan = device.step === null ? null : planHash(device.step);
+    const seat = this.#seats[entry.engine]!;
+    const { plan } = seat;
     const nameOfPlan = (hash: number | null): string =>
       hash === null ? `engine ${entry.engine}: no step` : `engine ${entry.engine}: step with plan ${hash}`;
     this.#compare(nameOfPlan(entry.plan), nameOfPlan(plan));
-    if (plan === entry.plan) device.answer(entry);
+    if (plan === entry.plan) seat.answer(entry);
   }
 
-  #costs({ engine, state, atMs }: EntryOf<"costs">): void {
-    const slot = this.#slots[engine]!;
-    if (slot.life === null) this.#open(engine, OnlineCostModel.from(state), atMs);
-    slot.believed.take(OnlineCostModel.from(state).steady());
-  }
-
-  #lifeOf({ engine, atMs }: EntryOf<"message" | "run" | "step">): Life {
-    const life = this.#slots[engine]!.life ?? this.#open(engine, unknownCost, atMs);
-    life.clock.now = atMs;
-    return life;
-  }
-
-  #open(engine: EngineId, costs: EngineCosts, atMs: number): Life {
-    const { policy, specs, queueMax } = this.#head;
-    const slot = this.#slots[engine]!;
-    const spec = specs[engine]!;
-    const device = new RecordedDevice(spec);
-    const clock = new EntryClock();
-    clock.now = atMs;
-    const reports: EngineReport[] = [];
-    const settings = { ...optionsOf(policy, spec, specs.length), queueMax, epoch: slot.lives };
-    const take = (report: EngineReport): void => {
-      reports.push(report);
-    };
-    slot.lives += 1;
-    slot.life = { engine: new Engine(device, clock, settings, take, costs), device, clock, reports };
-    return slot.life;
+  /** Of an engine that has not begun these are its own, too. */
+  #costs({ engine, state }: EntryOf<"costs">): void {
+    this.#seats[engine]!.believes(OnlineCostModel.from(state));
+    this.#fleet.believe(engine, OnlineCostModel.from(state));
   }
 
   #compare(recorded: string, replayed: string, offset = 0): void {

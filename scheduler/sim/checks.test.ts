@@ -12,14 +12,7 @@ import { EngineSlot, type SlotObserver } from "./engine-slot.ts";
 import { EventClock } from "./event-clock.ts";
 import { deviceSpec } from "./factories.ts";
 
-const nobody: SlotObserver = {
-  onOpen: () => {},
-  onMessage: () => {},
-  onRun: () => {},
-  onStep: () => {},
-  onResult: () => {},
-  onReport: () => {},
-};
+const nobody: SlotObserver = { onStep: () => {}, onReport: () => {} };
 const engine = 0 as EngineId;
 
 function checks(policy: Policy): Checks {
@@ -33,6 +26,7 @@ function checks(policy: Policy): Checks {
     settings: {},
     delayMs: 0.2,
     nextToken: () => 1,
+    record: null,
   };
   const slot = new EngineSlot(setup, new EventClock(), nobody);
   return new Checks(policy, [slot], new Fleet([{ link: slot, spec }]));

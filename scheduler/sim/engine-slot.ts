@@ -1,10 +1,12 @@
-import { assert, type EngineId, type SampleRow, type Step, type StepResult, type TokenId } from "../core.ts";
+import type { EngineId, SampleRow, Step, TokenId } from "../core.ts";
 import type { CostModel, EngineCosts } from "../cost/cost-model.ts";
 import type { Device, DeviceSpec } from "../device.ts";
-import { Engine } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import type { EngineSettings } from "../engine/engine-options.ts";
 import type { EngineLink } from "../fleet/fleet.ts";
 import type { EngineLoad, EngineMessage, EngineReport } from "../messages.ts";
+import { EngineRecorder, type FlightSink } from "../recording/recorder.ts";
+import { Seat } from "../seat/seat.ts";
 import type { EventClock } from "./event-clock.ts";
 import type { DeviceNoise } from "./noise.ts";
 import type { EngineRecord } from "./report.ts";
@@ -24,40 +26,37 @@ export interface SlotSetup {
   /** One way between fleet and engine, in milliseconds. */
   readonly delayMs: number;
   readonly nextToken: (row: SampleRow) => TokenId;
+  /** Takes a recording of what is told here; null: none is made. */
+  readonly record: FlightSink | null;
 }
 
-/** Whoever is told what happens in a slot, as it happens. */
+/** Hears of a slot, as it happens. */
 export interface SlotObserver {
-  /** An engine begins, and believes this of its costs. */
-  onOpen(engine: EngineId, epoch: number, costs: EngineCosts): void;
-  onMessage(engine: EngineId, message: EngineMessage): void;
-  /** All messages of the moment were received. */
-  onRun(engine: EngineId): void;
   onStep(engine: EngineId, step: Step): void;
-  /** The device is about to answer the step. */
-  onResult(engine: EngineId, step: Step, result: StepResult): void;
-  /** A report reached the fleet. */
-  onReport(engine: EngineId, epoch: number, report: EngineReport): void;
+  /** A report reached the fleet. `learnt`: what the engine has learnt of its costs; null: the fleet knows. */
+  onReport(engine: EngineId, report: EngineReport, learnt: EngineCosts | null): void;
 }
 
-/** An engine from its start to its loss. */
+/** What is left of an engine when it is lost. */
 interface Life {
-  readonly epoch: number;
   readonly device: TimedDevice;
-  readonly engine: Engine;
+  readonly costs: EngineCosts;
+  /** Arrived, not yet received. */
+  readonly inbox: EngineMessage[];
   load: EngineLoad | null;
 }
 
-/** A place for an engine in a simulated machine: the engine, its device, and the way between them and the fleet, which
- *  takes time and keeps the order. What goes wrong with it is done to it here. */
+/** A seat in a simulated machine: its device takes time, and so does the way to the fleet. What goes wrong with it is done
+ *  to it here. */
 export class EngineSlot implements EngineLink {
   readonly id: EngineId;
   readonly spec: DeviceSpec;
   readonly #setup: SlotSetup;
   readonly #clock: EventClock;
   readonly #observer: SlotObserver;
-  readonly #past: Life[] = [];
-  #life: Life | null;
+  readonly #seat: Seat;
+  /** The last one is in the seat, unless it is lost. */
+  readonly #lives: Life[] = [];
   /** The last messages sent, and when: those of one moment arrive together. */
   #sent: EngineMessage[] = [];
   #sentMs = -1;
@@ -66,22 +65,29 @@ export class EngineSlot implements EngineLink {
   #waitingMax = 0;
 
   constructor(setup: SlotSetup, clock: EventClock, observer: SlotObserver) {
-    this.id = setup.engine;
+    const { engine, record } = setup;
+    this.id = engine;
     this.spec = setup.spec;
     this.#setup = setup;
     this.#clock = clock;
     this.#observer = observer;
-    this.#life = this.#open(0);
+    this.#seat = new Seat(engine, record === null ? null : new EngineRecorder(engine, clock, record));
+    this.open();
   }
 
   /** Null while it is lost. */
   get engine(): Engine | null {
-    return this.#life?.engine ?? null;
+    return this.#seat.engine;
   }
 
-  /** Messages of one moment arrive together: the engine takes note of all, and then runs. */
+  /** What the last engine here has learnt. */
+  get costs(): EngineCosts {
+    return this.#lives.at(-1)!.costs;
+  }
+
+  /** Messages of one moment arrive together. */
   send(message: EngineMessage): void {
-    const life = this.#life;
+    const life = this.#living();
     if (life === null) return;
     const nowMs = this.#clock.nowMs();
     if (this.#sentMs === nowMs) {
@@ -93,25 +99,34 @@ export class EngineSlot implements EngineLink {
     this.#sentMs = nowMs;
     this.#clock.after(this.#setup.delayMs, () => {
       if (this.#sent === messages) this.#sentMs = -1;
-      if (this.#life === life) this.#deliver(life, messages);
+      if (this.#living() !== life) return;
+      life.inbox.push(...messages);
+      this.#seat.turn();
     });
   }
 
   /** The engine is gone, with everything that is on its way from or to it. */
   lose(): void {
-    const life = this.#life;
-    if (life === null) return;
-    life.device.close();
-    this.#past.push(life);
-    this.#life = null;
+    this.#living()?.device.close();
+    this.#seat.close();
     this.#sentMs = -1;
   }
 
-  /** Another engine takes the place of the lost one; returns its epoch. */
-  replace(): number {
-    assert(this.#life === null, "only a lost engine is replaced");
-    this.#life = this.#open(this.#past.length);
-    return this.#life.epoch;
+  /** An engine begins where there is none; returns its epoch. */
+  open(): number {
+    const { spec, profile, believe, noise, settings, nextToken } = this.#setup;
+    const clock = this.#clock;
+    const slowdown = (): number => this.#slowdown * (noise?.next(clock.nowMs()) ?? 1);
+    const device = new TimedDevice(spec, clock, profile, slowdown, nextToken);
+    const life: Life = { device, costs: believe(), inbox: [], load: null };
+    const link = {
+      next: () => life.inbox.shift() ?? null,
+      report: (report: EngineReport, learnt: EngineCosts | null) => this.#report(life, report, learnt),
+    };
+    const epoch = this.#lives.length;
+    this.#seat.open({ link, device: this.#watched(device), clock }, { epoch, settings, costs: life.costs });
+    this.#lives.push(life);
+    return epoch;
   }
 
   /** From now on steps take `factor` times as long. */
@@ -126,9 +141,8 @@ export class EngineSlot implements EngineLink {
 
   /** Sums over all that lived here. */
   record(): EngineRecord {
-    const lives = this.#life === null ? this.#past : [...this.#past, this.#life];
     const sum = (value: (life: Life) => number): number =>
-      lives.reduce((total, life) => total + value(life), 0);
+      this.#lives.reduce((total, life) => total + value(life), 0);
     return {
       steps: sum(({ device }) => device.work.steps),
       busyMs: sum(({ device }) => device.work.busyMs),
@@ -141,16 +155,9 @@ export class EngineSlot implements EngineLink {
     };
   }
 
-  #open(epoch: number): Life {
-    const { spec, profile, believe, noise, settings, nextToken } = this.#setup;
-    const costs = believe();
-    this.#observer.onOpen(this.id, epoch, costs);
-    const slowdown = (): number => this.#slowdown * (noise?.next(this.#clock.nowMs()) ?? 1);
-    const device = new TimedDevice(spec, this.#clock, profile, slowdown, nextToken);
-    const emit = (report: EngineReport): void => this.#emit(life, report);
-    const engine = new Engine(this.#watched(device), this.#clock, { ...settings, epoch }, emit, costs);
-    const life: Life = { epoch, device, engine, load: null };
-    return life;
+  /** The engine that is in the seat. */
+  #living(): Life | null {
+    return this.#seat.engine === null ? null : this.#lives.at(-1)!;
   }
 
   #watched(device: TimedDevice): Device {
@@ -158,32 +165,20 @@ export class EngineSlot implements EngineLink {
       spec: device.spec,
       start: (step, done) => {
         this.#observer.onStep(this.id, step);
-        device.start(step, (result) => {
-          this.#observer.onResult(this.id, step, result);
-          done(result);
-        });
+        device.start(step, done);
       },
       close: () => device.close(),
     };
   }
 
-  #deliver({ engine }: Life, messages: readonly EngineMessage[]): void {
-    for (const message of messages) {
-      this.#observer.onMessage(this.id, message);
-      engine.receive(message);
-    }
-    this.#observer.onRun(this.id);
-    engine.run();
-  }
-
-  #emit(life: Life, report: EngineReport): void {
+  #report(life: Life, report: EngineReport, learnt: EngineCosts | null): void {
     life.load = report.load;
     if (report.load.waiting > this.#waitingMax) this.#waitingMax = report.load.waiting;
     const isDropped = report.notices !== null && this.#noticesToDrop > 0;
     if (isDropped) this.#noticesToDrop -= 1;
     const received = isDropped ? { ...report, notices: null } : report;
     this.#clock.after(this.#setup.delayMs, () => {
-      if (this.#life === life) this.#observer.onReport(this.id, life.epoch, received);
+      if (this.#living() === life) this.#observer.onReport(this.id, received, learnt);
     });
   }
 }

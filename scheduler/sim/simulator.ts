@@ -4,21 +4,18 @@ import {
   type SampleRow,
   type SequenceSpec,
   type Step,
-  type StepResult,
   type TokenId,
 } from "../core.ts";
-import { BelievedCosts } from "../cost/believed.ts";
 import type { EngineCosts, PartedCostModel } from "../cost/cost-model.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
-import { optionsOf } from "../engine/engine-options.ts";
+import { settingsOf } from "../engine/engine-options.ts";
 import { type EngineLink, Fleet } from "../fleet/fleet.ts";
-import type { PlacementReason } from "../fleet/placement.ts";
-import type { EngineMessage, EngineReport } from "../messages.ts";
-import { isServed, type Policy } from "../policy.ts";
+import type { Placement, PlacementReason } from "../fleet/placement.ts";
+import type { EngineReport } from "../messages.ts";
+import type { Policy } from "../policy.ts";
 import { SeededRandom } from "../random.ts";
-import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../recording/flight.ts";
-import { FlightLog } from "../recording/flight-log.ts";
+import { type FlightSink, RecordedFleet } from "../recording/recorder.ts";
 import { type CallObserver, isSameGang, SimulatedCall, sequenceOf } from "./call.ts";
 import { Checks } from "./checks.ts";
 import { EngineSlot, type SlotObserver } from "./engine-slot.ts";
@@ -55,7 +52,7 @@ export interface SimulationSetup {
   /** Asked each time that a call ends: true ends the simulation. */
   readonly until?: (progress: Progress) => boolean;
   /** Takes a flight record of the run, the head first; of policies that are data. Not with `believed`. */
-  readonly record?: (entry: FlightHead | FlightEntry) => void;
+  readonly record?: FlightSink;
 }
 
 /** How far a simulation is. The histograms are of the calls that are watched, and go on growing. */
@@ -74,7 +71,6 @@ export function simulate(setup: SimulationSetup): SimulationReport {
 }
 
 const LINK_DELAY_MS = 0.2;
-const BELIEF_EVERY_MS = 1000;
 /** Clients of a simulation are never turned away. */
 const QUEUE_MAX = Number.MAX_SAFE_INTEGER;
 
@@ -93,11 +89,6 @@ class Simulation implements CallObserver, SlotObserver {
   readonly #tbt = new Histogram();
   readonly #queueing = new Histogram();
   readonly #specs: readonly DeviceSpec[];
-  /** By engine: what it has learnt, what the fleet knows of it, and since when. */
-  readonly #learnt: EngineCosts[] = [];
-  readonly #believed: BelievedCosts[] = [];
-  readonly #believedMs: number[] = [];
-  readonly #log: FlightLog | null;
   readonly #checks: Checks | null;
   readonly #slots: readonly EngineSlot[];
   readonly #fleet: Fleet;
@@ -114,32 +105,22 @@ class Simulation implements CallObserver, SlotObserver {
 
   constructor(setup: SimulationSetup) {
     const { workload, policy, devices, record } = setup;
-    assert(
-      record === undefined || setup.believed === undefined,
-      "a record holds what is learnt, not what is given",
-    );
     this.#setup = setup;
     this.#stopToken = workload.vocabSize;
     this.#specs = devices.map(({ spec }) => ({ ...spec, vocabSize: this.#stopToken + 1 }));
-    this.#log = record === undefined ? null : new FlightLog(this.#clock, record);
-    if (record !== undefined) {
-      assert(isServed(policy), "only what serves is recorded");
-      record({ kind: "head", version: FLIGHT_VERSION, policy, specs: this.#specs, queueMax: QUEUE_MAX });
-    }
     this.#slots = devices.map((_, index) => this.#slot(index as EngineId));
-    this.#fleet = new Fleet(
-      this.#slots.map((slot, index) => ({ link: this.#link(slot), spec: this.#specs[index]! })),
-      {
-        policy,
-        costs: this.#believed,
-        clock: this.#clock,
-        queueMax: QUEUE_MAX,
-        onPlacement: (sequence, placement) => {
-          this.#reason = placement.reason;
-          this.#log?.placed(sequence, placement);
-        },
+    const members = this.#slots.map((slot) => ({ link: this.#link(slot), spec: slot.spec }));
+    const options = {
+      policy,
+      costs: this.#slots.map(({ costs }) => costs),
+      clock: this.#clock,
+      queueMax: QUEUE_MAX,
+      onPlacement: (_: unknown, { reason }: Placement) => {
+        this.#reason = reason;
       },
-    );
+    };
+    this.#fleet =
+      record === undefined ? new Fleet(members, options) : new RecordedFleet(members, options, record);
     const isChecked = setup.checks === true;
     this.#checks = isChecked ? new Checks(policy, this.#slots, this.#fleet) : null;
   }
@@ -193,12 +174,8 @@ class Simulation implements CallObserver, SlotObserver {
     });
     const specs = calls.map(({ spec }) => spec);
     const listeners = calls.map(({ call }) => call);
-    const ids =
-      calls.length === 1
-        ? [this.#fleet.submit(specs[0]!, listeners[0]!)]
-        : this.#fleet.submitGang(specs, listeners);
-    if (this.#log === null) return;
-    for (const [index, id] of ids.entries()) this.#log.called({ ...specs[index]!, id, drawnTokens: [] });
+    if (calls.length === 1) this.#fleet.submit(specs[0]!, listeners[0]!);
+    else this.#fleet.submitGang(specs, listeners);
   }
 
   onStarted(call: SimulatedCall): void {
@@ -243,7 +220,7 @@ class Simulation implements CallObserver, SlotObserver {
   /* ---- engines ---- */
 
   #slot(engine: EngineId): EngineSlot {
-    const { devices, believed, policy, linkDelayMs, noise, seed } = this.#setup;
+    const { devices, believed, policy, linkDelayMs, noise, seed, record } = this.#setup;
     const { profile } = devices[engine]!;
     const spec = this.#specs[engine]!;
     const setup = {
@@ -252,9 +229,10 @@ class Simulation implements CallObserver, SlotObserver {
       profile,
       believe: () => believed?.[engine] ?? new OnlineCostModel(profile),
       noise: noise == null ? null : new DeviceNoise(noise, noiseSeed(seed, engine)),
-      settings: { ...optionsOf(policy, spec, devices.length), queueMax: QUEUE_MAX },
+      settings: { ...settingsOf(policy, devices.length), queueMax: QUEUE_MAX },
       delayMs: linkDelayMs ?? LINK_DELAY_MS,
       nextToken: (row: SampleRow) => this.#nextToken(row),
+      record: record ?? null,
     };
     return new EngineSlot(setup, this.#clock, this);
   }
@@ -285,40 +263,14 @@ class Simulation implements CallObserver, SlotObserver {
     return ((x ^ (x >>> 15)) >>> 0) % this.#stopToken;
   }
 
-  onOpen(engine: EngineId, epoch: number, costs: EngineCosts): void {
-    this.#learnt[engine] = costs;
-    this.#believedMs[engine] = this.#clock.nowMs();
-    const believed = snapshotOf(costs);
-    if (epoch === 0) this.#believed[engine] = new BelievedCosts(believed);
-    else this.#believed[engine]!.take(believed);
-    this.#log?.onOpen(engine, epoch, costs);
-  }
-
-  onMessage(engine: EngineId, message: EngineMessage): void {
-    this.#log?.onMessage(engine, message);
-  }
-
-  onRun(engine: EngineId): void {
-    this.#log?.onRun(engine);
-  }
-
   onStep(engine: EngineId, step: Step): void {
     this.#checks?.step(engine, step);
   }
 
-  onResult(engine: EngineId, step: Step, result: StepResult): void {
-    this.#log?.onResult(engine, step, result);
-  }
-
-  onReport(engine: EngineId, epoch: number, report: EngineReport): void {
-    const nowMs = this.#clock.nowMs();
-    this.#history.note(nowMs, REPORTED, engine, report.load.stepsTotal);
-    this.#log?.onReport(engine, epoch, report);
+  onReport(engine: EngineId, report: EngineReport, learnt: EngineCosts | null): void {
+    this.#history.note(this.#clock.nowMs(), REPORTED, engine, report.load.stepsTotal);
     this.#fleet.report(engine, report);
-    if (nowMs < this.#believedMs[engine]! + BELIEF_EVERY_MS) return;
-    this.#believedMs[engine] = nowMs;
-    this.#believed[engine]!.take(snapshotOf(this.#learnt[engine]!));
-    this.#log?.believed(engine, this.#learnt[engine]!);
+    if (learnt !== null) this.#fleet.believe(engine, learnt);
   }
 
   #break(fault: Fault): void {
@@ -331,15 +283,14 @@ class Simulation implements CallObserver, SlotObserver {
       const { backAfterMs } = fault;
       const reason = "The device was lost.";
       slot.lose();
-      this.#log?.lost(engine, reason, backAfterMs !== null);
       this.#fleet.lost(engine, reason, backAfterMs !== null);
       if (backAfterMs !== null) this.#clock.after(backAfterMs, () => this.#replace(slot));
     }
   }
 
   #replace(slot: EngineSlot): void {
-    const epoch = slot.replace();
-    this.#log?.replaced(slot.id, epoch);
+    const epoch = slot.open();
+    this.#fleet.believe(slot.id, slot.costs);
     this.#fleet.replaced(slot.id, this.#link(slot), slot.spec, epoch);
   }
 }
@@ -347,9 +298,4 @@ class Simulation implements CallObserver, SlotObserver {
 /** Each engine has noise of its own. */
 function noiseSeed(seed: number, engine: EngineId): number {
   return new SeededRandom(seed).child(`noise of engine ${engine}`).uint32();
-}
-
-/** What the fleet is told of costs now, if they learn. */
-function snapshotOf(costs: EngineCosts): EngineCosts {
-  return costs instanceof OnlineCostModel ? costs.steady() : costs;
 }

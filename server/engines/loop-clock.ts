@@ -10,7 +10,7 @@ interface Timer {
  * for them. Timers due at the same moment run in the order they were set.
  *
  * Time stands still within a turn of the loop: all that is decided in one turn is decided at one time, so that a
- * recording needs one number per turn to be repeated exactly (recording/recorder.ts).
+ * recording needs one number per turn to be repeated exactly (scheduler/recording/recorder.ts).
  */
 export class LoopClock implements Clock {
   readonly #timers: Timer[] = [];

@@ -1,57 +1,35 @@
 import type { HostedDevice } from "../../gpu/hosted-device.ts";
 import type { Device } from "../../scheduler/device.ts";
-import type { Engine } from "../../scheduler/engine/engine.ts";
+import type { Seat } from "../../scheduler/seat/seat.ts";
 import type { LoopClock } from "./loop-clock.ts";
-import type { InboxMessage } from "./protocol.ts";
 
-/** Where an engine's messages come from. */
-export interface Inbox {
-  /** The next message, or null; never blocks. */
-  next(): InboxMessage | null;
-  /** Changes whenever a message is sent. */
-  bell(): number;
-  /** Sleeps until the bell differs from `seen`, at most `timeoutMs` (which may be infinite). */
+/** What wakes an engine's thread. */
+export interface Doorbell {
+  /** Changes whenever a message is sent, and at the stop. */
+  rings(): number;
+  isStopped(): boolean;
+  /** Sleeps until it rings again after `seen`, at most `timeoutMs` (which may be infinite). */
   sleep(seen: number, timeoutMs: number): void;
 }
 
 /**
- * An engine's thread: drain the inbox, start a step, block until it is computed, report. It never returns to
- * the thread's event loop, and sleeps without a timeout when there is nothing to do. A device that is not
- * hosted (the simulated one) is driven by the clock.
+ * An engine's thread: in each turn the device's result, if one is there, messages, and a step that is started; then it
+ * blocks until the step is computed, or sleeps. It never returns to the thread's event loop, and sleeps without a timeout
+ * when there is nothing to do. A device that is not hosted (the simulated one) is driven by the clock.
  *
- * Returns after a stop message. The step in flight is computed to its end; its outcome is dropped.
+ * Returns when it is stopped. The step in flight is computed to its end; its outcome is dropped.
  */
-export function runEngineLoop(
-  engine: Pick<Engine, "receive" | "run">,
-  device: Device,
-  clock: LoopClock,
-  inbox: Inbox,
-): void {
+export function runEngineLoop(seat: Seat, device: Device, clock: LoopClock, doorbell: Doorbell): void {
   const hosted = isHosted(device) ? device : null;
-
-  /** Whether to go on. */
-  const drain = (): boolean => {
-    for (let message = inbox.next(); message !== null; message = inbox.next()) {
-      if (message.kind === "stop") return false;
-      engine.receive(message);
-    }
-    return true;
-  };
-
   for (;;) {
-    const seen = inbox.bell(); // read before draining: a message that comes later changes it
+    const seen = doorbell.rings(); // before messages are received: one that comes later changes it
+    if (doorbell.isStopped()) return;
     clock.turn();
-    if (!drain()) return;
     clock.runDue();
-    engine.run();
-    if (hosted?.inFlight) {
-      hosted.wait();
-      clock.turn();
-      if (!drain()) return;
-      hosted.deliver();
-    } else {
-      inbox.sleep(seen, clock.msUntilNext() ?? Number.POSITIVE_INFINITY);
-    }
+    if (hosted?.inFlight) hosted.deliver();
+    seat.turn();
+    if (hosted?.inFlight) hosted.wait();
+    else doorbell.sleep(seen, clock.msUntilNext() ?? Number.POSITIVE_INFINITY);
   }
 }
 

@@ -4,7 +4,7 @@ import type { EngineId } from "../../scheduler/core.ts";
 import type { OnlineState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
-import type { EngineMessage, EngineReport } from "../../scheduler/messages.ts";
+import type { EngineReport } from "../../scheduler/messages.ts";
 import type { FlightEntry } from "../../scheduler/recording/flight.ts";
 
 /** What crosses between the main thread and an engine's thread. Plain data, but for the port. */
@@ -53,7 +53,7 @@ export interface EngineSetup {
   readonly device: DeviceSetup;
   readonly options: PlainEngineOptions;
   readonly rehearsedLoss: RehearsedLoss | null;
-  /** Whether the threads write down what they are told and do (recording/recorder.ts). */
+  /** Whether the threads write down what they are told and do (scheduler/recording/recorder.ts). */
   readonly isRecorded: boolean;
 }
 
@@ -66,14 +66,16 @@ export interface EngineStart {
   readonly setup: EngineSetup;
   /** A model that another engine loaded; null: load it. */
   readonly model: NativeModel | null;
-  /** Messages for the engine. */
+  /** `EngineMessage`s for the engine. */
   readonly inbox: MessagePort;
-  /** One 32-bit word: goes up with every message, and is what an idle engine sleeps on. */
+  /** Two 32-bit words: `RINGS` goes up with every message and is what an idle engine sleeps on; `STOPPED` is 1 when the
+   *  thread is to end. */
   readonly doorbell: SharedArrayBuffer;
 }
 
-/** Through the inbox. */
-export type InboxMessage = EngineMessage | { readonly kind: "stop" };
+/** Words of the doorbell. */
+export const RINGS = 0;
+export const STOPPED = 1;
 
 /** Loading, told as often as there is something to show. */
 export interface LoadProgress {
@@ -91,9 +93,8 @@ export type WorkerMessage =
       readonly model: NativeModel | null;
       readonly costs: OnlineState;
     }
-  | { readonly kind: "report"; readonly report: EngineReport }
-  /** What the engine has learnt of its steps, told once a second while it works. */
-  | { readonly kind: "costs"; readonly costs: OnlineState }
+  /** `costs`: what the engine has learnt of its steps, told once a second. */
+  | { readonly kind: "report"; readonly report: EngineReport; readonly costs: OnlineState | null }
   /** Of the recording. */
   | { readonly kind: "flight"; readonly entries: readonly FlightEntry[] }
   /** The engine ended: it could not start, or its device or an invariant failed. */

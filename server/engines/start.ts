@@ -1,17 +1,16 @@
 import type { NativeModel } from "../../gpu/native/open.ts";
 import { openLibrary } from "../../gpu/native.ts";
 import type { EngineId, SequenceId } from "../../scheduler/core.ts";
-import { BelievedCosts } from "../../scheduler/cost/believed.ts";
-import { OnlineCostModel, type OnlineState } from "../../scheduler/cost/online.ts";
+import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { engineDefaults, settingsOf } from "../../scheduler/engine/engine-options.ts";
 import { Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { Placement } from "../../scheduler/fleet/placement.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import type { ServedPolicy } from "../../scheduler/policy.ts";
-import { FLIGHT_VERSION } from "../../scheduler/recording/flight.ts";
+import { RecordedFleet } from "../../scheduler/recording/recorder.ts";
 import { FlightWriter } from "../recording/file.ts";
-import { RecordedFleet } from "../recording/recorder.ts";
+import { LoopClock } from "./loop-clock.ts";
 import type {
   DeviceSetup,
   EngineSetup,
@@ -94,8 +93,6 @@ class Engines {
   readonly #flight: FlightWriter | null;
   readonly #supervisors: readonly EngineSupervisor[];
   readonly #gone = new Set<EngineId>();
-  /** By engine. */
-  #costs: readonly BelievedCosts[] = [];
   /** Loaded once; an engine that is lost leaves it to the others. GPUs have copies: once they do, it is given back, and
    *  an engine that takes a lost one's place loads one of its own. */
   #model: NativeModel | null = null;
@@ -124,12 +121,11 @@ class Engines {
     this.#model = first.ready.model;
     const started = [first, ...(await Promise.all(others.map((supervisor) => supervisor.start())))];
     this.#giveBack(this.#model);
-    this.#costs = started.map(({ ready }) => new BelievedCosts(OnlineCostModel.from(ready.costs).steady()));
     const fleet = this.#fleetOf(started);
     const running: RunningEngines = {
       fleet,
       specs: started.map(({ ready }) => ready.spec),
-      predictionErrors: () => this.#costs.map((believed) => believed.margin),
+      predictionErrors: () => fleet.believed.map(({ margin }) => margin ?? 0),
       packedNote: this.#model?.packedNote ?? null,
       close: () => this.close(),
     };
@@ -151,12 +147,12 @@ class Engines {
       const model = device.kind === "gpu" && epoch > 0 ? null : this.#model;
       return new EngineThread(workerUrl, this.#setup, engine, epoch, model, {
         onProgress: this.#onProgress,
-        onReport: (report) =>
+        onReport: (report, costs) =>
           this.#once(({ fleet, events }) => {
             fleet.report(engine, report);
+            if (costs !== null) fleet.believe(engine, OnlineCostModel.from(costs));
             events.onReport?.(engine, report);
           }),
-        onCosts: (state) => this.#once(() => this.#believe(engine, state)),
         onFlight: (entries) =>
           this.#once(() => {
             for (const entry of entries) this.#flight?.write(entry);
@@ -189,7 +185,7 @@ class Engines {
     const { fleet, events } = this.#running!;
     this.#giveBack(model);
     events.onReplaced?.(engine);
-    this.#believe(engine, costs);
+    fleet.believe(engine, OnlineCostModel.from(costs));
     fleet.replaced(engine, thread, spec, epoch);
   }
 
@@ -198,29 +194,21 @@ class Engines {
     if (device.kind === "gpu" && model !== null) openLibrary(device.library).modelRelease(model.handle);
   }
 
-  #believe(engine: EngineId, state: OnlineState): void {
-    this.#flight?.write({ kind: "costs", atMs: performance.now(), engine, state });
-    this.#costs[engine]!.take(OnlineCostModel.from(state).steady());
-  }
-
   #fleetOf(started: readonly Started[]): Fleet {
     const { policy, options } = this.#config;
     const members = started.map(({ thread, ready }) => ({ link: thread, spec: ready.spec }));
     const fleetOptions = {
       policy,
-      costs: this.#costs,
+      costs: started.map(({ ready }) => OnlineCostModel.from(ready.costs)),
       queueMax: options.queueMax ?? engineDefaults.queueMax,
       onPlacement: (sequence: SequenceId, placement: Placement) =>
         this.#running?.events.onPlacement?.(sequence, placement),
     };
     const flight = this.#flight;
-    if (flight === null) return new Fleet(members, { ...fleetOptions, clock: realClock });
-    const specs = members.map(({ spec }) => spec);
-    flight.write({ kind: "head", version: FLIGHT_VERSION, policy, queueMax: fleetOptions.queueMax, specs });
-    const fleet = new RecordedFleet(members, fleetOptions, (entry) => flight.write(entry));
-    started.forEach(({ ready }, engine) => {
-      this.#believe(engine as EngineId, ready.costs);
-    });
-    return fleet;
+    return flight === null
+      ? new Fleet(members, { ...fleetOptions, clock: realClock })
+      : new RecordedFleet(members, { ...fleetOptions, clock: new LoopClock() }, (entry) =>
+          flight.write(entry),
+        );
   }
 }

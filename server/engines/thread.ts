@@ -2,15 +2,21 @@ import type { NativeModel } from "../../gpu/native/open.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { OnlineState } from "../../scheduler/cost/online.ts";
 import type { EngineLink } from "../../scheduler/fleet/fleet.ts";
-import type { EngineReport } from "../../scheduler/messages.ts";
+import type { EngineMessage, EngineReport } from "../../scheduler/messages.ts";
 import type { FlightEntry } from "../../scheduler/recording/flight.ts";
-import type { EngineSetup, EngineStart, InboxMessage, LoadProgress, WorkerMessage } from "./protocol.ts";
+import {
+  type EngineSetup,
+  type EngineStart,
+  type LoadProgress,
+  RINGS,
+  STOPPED,
+  type WorkerMessage,
+} from "./protocol.ts";
 
 /** What a thread tells; nothing more once `onLost` was called or the thread was stopped. */
 export interface ThreadEvents {
   readonly onProgress: (progress: LoadProgress) => void;
-  readonly onReport: (report: EngineReport) => void;
-  readonly onCosts: (costs: OnlineState) => void;
+  readonly onReport: (report: EngineReport, costs: OnlineState | null) => void;
   readonly onFlight: (entries: readonly FlightEntry[]) => void;
   /** After it was ready; before, `ready` rejects. */
   readonly onLost: (reason: string) => void;
@@ -40,7 +46,7 @@ export class EngineThread implements EngineLink {
     events: ThreadEvents,
   ) {
     const { port1, port2 } = new MessageChannel();
-    const doorbell = new SharedArrayBuffer(4);
+    const doorbell = new SharedArrayBuffer(8);
     this.#port = port1;
     this.#bell = new Int32Array(doorbell);
     this.#events = events;
@@ -53,17 +59,22 @@ export class EngineThread implements EngineLink {
     this.#worker.postMessage(start, [port2]);
   }
 
-  send(message: InboxMessage): void {
+  send(message: EngineMessage): void {
     if (this.#state === "ended") return;
     this.#port.postMessage(message);
-    Atomics.add(this.#bell, 0, 1);
-    Atomics.notify(this.#bell, 0);
+    this.#ring();
   }
 
   /** Resolves when the thread has ended, after the step it is in. */
   stop(): Promise<void> {
-    this.send({ kind: "stop" });
+    Atomics.store(this.#bell, STOPPED, 1);
+    this.#ring();
     return this.#ended.promise;
+  }
+
+  #ring(): void {
+    Atomics.add(this.#bell, RINGS, 1);
+    Atomics.notify(this.#bell, RINGS);
   }
 
   #receive(message: WorkerMessage): void {
@@ -77,10 +88,7 @@ export class EngineThread implements EngineLink {
         this.#started.resolve(message);
         return;
       case "report":
-        this.#events.onReport(message.report);
-        return;
-      case "costs":
-        this.#events.onCosts(message.costs);
+        this.#events.onReport(message.report, message.costs);
         return;
       case "flight":
         this.#events.onFlight(message.entries);

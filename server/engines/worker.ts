@@ -1,18 +1,17 @@
-/** Entry of an engine's thread: opens its device, hosts one Engine, and loops until it is told to stop. */
+/** Entry of an engine's thread: opens its device, seats an engine, and loops until it is told to stop. */
 import { receiveMessageOnPort } from "node:worker_threads";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
-import { Engine } from "../../scheduler/engine/engine.ts";
-import type { EngineReport } from "../../scheduler/messages.ts";
-import { EngineRecorder } from "../recording/recorder.ts";
-import { type Inbox, runEngineLoop } from "./loop.ts";
+import type { EngineMessage } from "../../scheduler/messages.ts";
+import type { FlightEntry } from "../../scheduler/recording/flight.ts";
+import { EngineRecorder } from "../../scheduler/recording/recorder.ts";
+import { type EngineEnd, Seat } from "../../scheduler/seat/seat.ts";
+import { type Doorbell, runEngineLoop } from "./loop.ts";
 import { LoopClock } from "./loop-clock.ts";
 import { openDevice } from "./open-device.ts";
-import type { EngineStart, InboxMessage, WorkerMessage } from "./protocol.ts";
+import { type EngineStart, RINGS, STOPPED, type WorkerMessage } from "./protocol.ts";
 
 declare const self: Worker;
-
-const COSTS_EVERY_MS = 1000;
 
 self.onmessage = (event: MessageEvent<EngineStart>) => {
   try {
@@ -25,60 +24,52 @@ self.onmessage = (event: MessageEvent<EngineStart>) => {
 };
 
 function run(start: EngineStart): void {
-  const { setup, epoch, model } = start;
+  const { setup, engine, epoch, model, inbox } = start;
   const clock = new LoopClock();
-  const opened = openDevice(setup.device, start.engine, model, clock, (progress) =>
+  const opened = openDevice(setup.device, engine, model, clock, (progress) =>
     tell({ kind: "progress", progress }),
   );
   const { device } = opened;
   const costs = new OnlineCostModel(opened.costs);
+  const flight: FlightEntry[] = [];
+  const link: EngineEnd = {
+    next: () => (receiveMessageOnPort(inbox)?.message as EngineMessage | undefined) ?? null,
+    report: (report, learnt) => {
+      tellFlight(flight); // before the report that it led to
+      tell({ kind: "report", report, costs: learnt === null ? null : costs.state() });
+    },
+  };
   const recorder = setup.isRecorded
-    ? new EngineRecorder(start.engine, clock, (entries) => tell({ kind: "flight", entries }))
+    ? new EngineRecorder(engine, clock, (entry) => flight.push(entry as FlightEntry))
     : null;
+  const seat = new Seat(engine, recorder);
   try {
-    let toldMs = clock.nowMs();
-    const emit = (report: EngineReport): void => {
-      recorder?.flush();
-      tell({ kind: "report", report });
-      if (clock.nowMs() - toldMs < COSTS_EVERY_MS) return;
-      toldMs = clock.nowMs();
-      tell({ kind: "costs", costs: costs.state() });
-    };
-    const engine = new Engine(
-      mortal(device, start, recorder),
-      clock,
-      { ...setup.options, epoch },
-      emit,
-      costs,
-    );
+    const ports = { link, device: mortal(device, start), clock };
+    seat.open(ports, { epoch, settings: setup.options, costs });
     tell({ kind: "ready", spec: device.spec, model: opened.model, costs: costs.state() });
-    runEngineLoop(recorder?.watch(engine) ?? engine, device, clock, inboxOf(start));
+    runEngineLoop(
+      seat,
+      device,
+      clock,
+      doorbellOf(start, () => tellFlight(flight)),
+    );
   } finally {
-    recorder?.flush();
+    tellFlight(flight);
     device.close(); // a replacement needs its memory
   }
   // Not after a failure: other engines may be computing on this thread's model, and a replacement will.
   opened.closeModel();
 }
 
-/** The device as its engine sees it. A lost one ends the thread before the engine hears of it: what ran here goes on
- *  elsewhere instead of failing. */
-function mortal(
-  device: Device,
-  { setup, engine, epoch }: EngineStart,
-  recorder: EngineRecorder | null,
-): Device {
+/** The device, lost at the step where its loss is rehearsed. */
+function mortal(device: Device, { setup, engine, epoch }: EngineStart): Device {
   const { rehearsedLoss } = setup;
-  const isDoomed = epoch === 0 && rehearsedLoss?.engine === engine;
+  if (epoch > 0 || rehearsedLoss?.engine !== engine) return device;
   return {
     spec: device.spec,
     start: (step, done) => {
-      if (isDoomed && step.number === rehearsedLoss.step) throw new Error("a loss was rehearsed");
-      device.start(step, (result) => {
-        if (result.kind === "lost") throw new Error(result.reason);
-        recorder?.answered(step, result);
-        done(result);
-      });
+      if (step.number === rehearsedLoss.step) throw new Error("a loss was rehearsed");
+      device.start(step, done);
     },
     close: () => device.close(),
   };
@@ -88,13 +79,18 @@ function tell(message: WorkerMessage): void {
   self.postMessage(message);
 }
 
-function inboxOf(start: EngineStart): Inbox {
-  const bell = new Int32Array(start.doorbell);
+function tellFlight(entries: FlightEntry[]): void {
+  if (entries.length > 0) tell({ kind: "flight", entries: entries.splice(0) });
+}
+
+function doorbellOf({ doorbell }: EngineStart, beforeSleep: () => void): Doorbell {
+  const bell = new Int32Array(doorbell);
   return {
-    next: () => (receiveMessageOnPort(start.inbox)?.message as InboxMessage | undefined) ?? null,
-    bell: () => Atomics.load(bell, 0),
+    rings: () => Atomics.load(bell, RINGS),
+    isStopped: () => Atomics.load(bell, STOPPED) !== 0,
     sleep: (seen, timeoutMs) => {
-      Atomics.wait(bell, 0, seen, timeoutMs);
+      beforeSleep();
+      Atomics.wait(bell, RINGS, seen, timeoutMs);
     },
   };
 }

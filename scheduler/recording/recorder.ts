@@ -1,0 +1,209 @@
+import type { Clock } from "../clock.ts";
+import { assert, type EngineId, type SequenceId, type StepResult } from "../core.ts";
+import type { EngineCosts } from "../cost/cost-model.ts";
+import { OnlineCostModel } from "../cost/online.ts";
+import type { Device, DeviceSpec } from "../device.ts";
+import type { Engine } from "../engine/engine.ts";
+import {
+  type EngineLink,
+  Fleet,
+  type FleetOptions,
+  type SequenceListener,
+  type Unplaced,
+} from "../fleet/fleet.ts";
+import type { Placement } from "../fleet/placement.ts";
+import type { EngineReport } from "../messages.ts";
+import { isServed, type Policy } from "../policy.ts";
+import { FLIGHT_VERSION, type FlightEntry, type FlightHead, planHash } from "./flight.ts";
+
+/**
+ * The flight recorder: decorators that write down what a fleet and its engines are told, and what they decide. A server, in
+ * which each thread has its own, and a simulation are recorded by the same.
+ */
+
+/** Takes a recording, the head first. */
+export type FlightSink = (entry: FlightHead | FlightEntry) => void;
+
+/** Decorates what goes into an engine: messages, turns, and its device's answers. */
+export class EngineRecorder {
+  readonly #engine: EngineId;
+  readonly #clock: Pick<Clock, "nowMs">;
+  readonly #write: FlightSink;
+
+  constructor(engine: EngineId, clock: Pick<Clock, "nowMs">, write: FlightSink) {
+    this.#engine = engine;
+    this.#clock = clock;
+    this.#write = write;
+  }
+
+  /** The engine, whose messages and turns are written down before it hears of them. */
+  engine(engine: Engine): Pick<Engine, "receive" | "run"> {
+    return {
+      receive: (message) => {
+        this.#write({ kind: "message", ...this.#here(), message });
+        engine.receive(message);
+      },
+      run: () => {
+        this.#write({ kind: "run", ...this.#here() });
+        engine.run();
+      },
+    };
+  }
+
+  /** The device, whose answers are written down before the engine hears of them. */
+  device(device: Device): Device {
+    return {
+      spec: device.spec,
+      start: (step, done) => {
+        device.start(step, (result) => {
+          this.#write({ kind: "step", ...this.#here(), ...answerOf(result), plan: planHash(step) });
+          done(result);
+        });
+      },
+      close: () => device.close(),
+    };
+  }
+
+  #here() {
+    return { atMs: this.#clock.nowMs(), engine: this.#engine };
+  }
+}
+
+function answerOf(result: StepResult) {
+  if (result.kind === "done")
+    return { result: result.kind, deviceMs: result.deviceMs, sampled: result.sampled };
+  return { result: result.kind, deviceMs: 0, sampled: [] };
+}
+
+/** A clock whose time stands still within a turn. */
+export interface TurnClock extends Pick<Clock, "nowMs"> {
+  /** Begins a turn. Missing where time stands still by itself, as in a simulation. */
+  turn?(): void;
+}
+
+/**
+ * A fleet that writes down what it is told. Each call is a turn of its clock; what a listener does in answer to one is
+ * part of that turn, and written after it.
+ */
+export class RecordedFleet extends Fleet {
+  readonly #clock: TurnClock;
+  readonly #write: FlightSink;
+  readonly #placed: Map<SequenceId, Placement>;
+  /** By engine. */
+  readonly #epochs: number[];
+  /** A call is on the stack: those from within it belong to its turn. */
+  #isInTurn = false;
+
+  /** Of a policy that is data: what was recorded can be read again. */
+  constructor(
+    engines: readonly { readonly link: EngineLink; readonly spec: DeviceSpec }[],
+    options: FleetOptions & { readonly policy: Policy; readonly clock: TurnClock },
+    write: FlightSink,
+  ) {
+    const { policy, queueMax, clock, costs } = options;
+    assert(isServed(policy), "only what serves is recorded");
+    const placed = new Map<SequenceId, Placement>();
+    const onPlacement = (sequence: SequenceId, placement: Placement): void => {
+      placed.set(sequence, placement);
+      options.onPlacement(sequence, placement);
+    };
+    super(engines, { ...options, onPlacement });
+    this.#clock = clock;
+    this.#write = write;
+    this.#placed = placed;
+    this.#epochs = engines.map(() => 0);
+    const specs = engines.map(({ spec }) => spec);
+    write({ kind: "head", version: FLIGHT_VERSION, policy, queueMax, specs });
+    for (const [engine, learnt] of costs.entries()) this.#noteCosts(engine as EngineId, learnt);
+  }
+
+  override submit(spec: Unplaced, listener: SequenceListener): SequenceId {
+    const id = this.#turn(() => super.submit(spec, listener));
+    this.#noteCall(id, spec);
+    return id;
+  }
+
+  override submitGang(specs: readonly Unplaced[], listeners: readonly SequenceListener[]): SequenceId[] {
+    const ids = this.#turn(() => super.submitGang(specs, listeners));
+    for (const [index, id] of ids.entries()) this.#noteCall(id, specs[index]!);
+    return ids;
+  }
+
+  override abort(sequence: SequenceId): void {
+    this.#turn((atMs) => {
+      this.#write({ kind: "abort", atMs, sequence });
+      super.abort(sequence);
+    });
+  }
+
+  override pause(sequence: SequenceId): void {
+    this.#turn((atMs) => {
+      this.#write({ kind: "pause", atMs, sequence });
+      super.pause(sequence);
+    });
+  }
+
+  override resume(sequence: SequenceId): void {
+    this.#turn((atMs) => {
+      this.#write({ kind: "resume", atMs, sequence });
+      super.resume(sequence);
+    });
+  }
+
+  override report(engine: EngineId, report: EngineReport): void {
+    this.#turn((atMs) => {
+      const epoch = this.#epochs[engine]!;
+      this.#write({ kind: "reported", atMs, engine, epoch, report: report.number });
+      super.report(engine, report);
+    });
+    this.#placed.clear(); // of sequences that were moved
+  }
+
+  override believe(engine: EngineId, learnt: EngineCosts): void {
+    this.#turn(() => {
+      this.#noteCosts(engine, learnt);
+      super.believe(engine, learnt);
+    });
+  }
+
+  override lost(engine: EngineId, reason: string, isComing = false): void {
+    this.#turn((atMs) => {
+      this.#write({ kind: "lost", atMs, engine, reason, isComing });
+      super.lost(engine, reason, isComing);
+    });
+    this.#placed.clear(); // what is placed again is decided again in a replay, and not compared
+  }
+
+  override replaced(engine: EngineId, link: EngineLink, spec: DeviceSpec, epoch: number): void {
+    this.#epochs[engine] = epoch;
+    this.#turn((atMs) => {
+      this.#write({ kind: "replaced", atMs, engine, epoch });
+      super.replaced(engine, link, spec, epoch);
+    });
+    this.#placed.clear();
+  }
+
+  #turn<Result>(act: (atMs: number) => Result): Result {
+    if (this.#isInTurn) return act(this.#clock.nowMs());
+    this.#clock.turn?.();
+    this.#isInTurn = true;
+    try {
+      return act(this.#clock.nowMs());
+    } finally {
+      this.#isInTurn = false;
+    }
+  }
+
+  /** After it was placed, with where. */
+  #noteCall(id: SequenceId, spec: Unplaced): void {
+    const { engine, reason } = this.#placed.get(id) ?? { engine: null, reason: "only" };
+    this.#placed.delete(id);
+    const atMs = this.#clock.nowMs();
+    this.#write({ kind: "call", atMs, sequence: { ...spec, id, drawnTokens: [] }, engine, reason });
+  }
+
+  #noteCosts(engine: EngineId, learnt: EngineCosts): void {
+    assert(learnt instanceof OnlineCostModel, "a record holds what is learnt, not what is given");
+    this.#write({ kind: "costs", atMs: this.#clock.nowMs(), engine, state: learnt.state() });
+  }
+}

@@ -1,0 +1,115 @@
+/** The rules of hosting, on a device that answers when it is told to. */
+
+import { expect, test } from "bun:test";
+import type { EngineId, SequenceId, Step, StepResult } from "../core.ts";
+import { linearCost } from "../cost/linear.ts";
+import { OnlineCostModel } from "../cost/online.ts";
+import type { EngineMessage, EngineReport } from "../messages.ts";
+import { deviceSpec, sequenceSpec, tokensFrom } from "../sim/factories.ts";
+import { ManualClock } from "../sim/manual-clock.ts";
+import { Seat } from "./seat.ts";
+
+/** A seat with an engine, and all that it says. */
+function bench() {
+  const clock = new ManualClock();
+  const seat = new Seat(0 as EngineId);
+  const inbox: EngineMessage[] = [];
+  const reports: EngineReport[] = [];
+  /** When the fleet was told what the engine has learnt. */
+  const learntMs: number[] = [];
+  let flying: { readonly step: Step; readonly done: (result: StepResult) => void } | null = null;
+  const spec = deviceSpec({ pages: 64 });
+  const costs = new OnlineCostModel(linearCost(5, 0.1));
+  const open = (epoch = 0): void =>
+    seat.open(
+      {
+        link: {
+          next: () => inbox.shift() ?? null,
+          report: (report, learnt) => {
+            reports.push(report);
+            if (learnt !== null) learntMs.push(clock.nowMs());
+          },
+        },
+        device: {
+          spec,
+          start: (step, done) => {
+            flying = { step, done };
+          },
+          close: () => {},
+        },
+        clock,
+      },
+      { epoch, settings: { integrity: "always" }, costs },
+    );
+  const submit = (id: number, tokensMax = 1000): void => {
+    const sequence = { ...sequenceSpec(tokensFrom(id, 20), tokensMax), id: id as SequenceId };
+    inbox.push({ kind: "submit", sequence });
+  };
+  /** Ends the step in flight after `ms`. */
+  const answer = (ms = 1): void => {
+    clock.advance(ms);
+    const { step, done } = flying!;
+    flying = null;
+    const sampled = step.chunks.flatMap(({ sequence, samples }) =>
+      samples.map(() => ({ kind: "token" as const, sequence, token: 7, logprobs: null })),
+    );
+    done({ kind: "done", sampled, deviceMs: ms });
+  };
+  const lose = (): void => flying!.done({ kind: "lost", reason: "The device was lost." });
+  const inStep = (): SequenceId[] => flying?.step.chunks.map(({ sequence }) => sequence) ?? [];
+  return { seat, inbox, reports, learntMs, open, submit, answer, lose, inStep };
+}
+
+const ids = (...numbers: number[]): SequenceId[] => numbers as SequenceId[];
+
+test("all messages that have arrived are received before a step is planned", () => {
+  const { seat, open, submit, inStep } = bench();
+  open();
+  submit(1);
+  submit(2);
+  seat.turn();
+  expect(inStep()).toEqual(ids(1, 2));
+});
+
+test("messages that arrive during a step come before its result", () => {
+  const { seat, inbox, reports, open, submit, answer, inStep } = bench();
+  open();
+  submit(1);
+  seat.turn();
+  submit(2);
+  inbox.push({ kind: "abort", sequence: 1 as SequenceId });
+  answer();
+  expect(reports.flatMap(({ tokens }) => tokens)).toEqual([]);
+  expect(reports.flatMap(({ finished }) => finished)).toEqual([
+    { sequence: 1 as SequenceId, finish: { kind: "aborted" } },
+  ]);
+  expect(inStep()).toEqual(ids(2));
+});
+
+test("an engine never hears that its device is lost, and another takes its seat", () => {
+  const { seat, reports, open, submit, lose, answer } = bench();
+  open();
+  submit(1);
+  seat.turn();
+  const before = reports.length;
+  expect(lose).toThrow("The device was lost.");
+  expect(reports.length).toBe(before);
+  expect(() => open()).toThrow("only a lost engine is replaced");
+  seat.close();
+  expect(seat.engine).toBeNull();
+  seat.turn(); // nothing lives here, and nothing happens
+  open(1);
+  submit(2, 1);
+  seat.turn();
+  answer();
+  expect(reports.at(-1)).toMatchObject({ tokens: [7], finished: [{ finish: { kind: "length" } }] });
+});
+
+test("what an engine learns goes with a report, once a second", () => {
+  const { seat, learntMs, open, submit, answer } = bench();
+  open();
+  submit(1);
+  seat.turn();
+  for (let step = 0; step < 8; step++) answer(300);
+  expect(learntMs).toEqual([1200, 2400]);
+});
