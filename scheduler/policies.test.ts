@@ -21,7 +21,7 @@ test("every policy gives every sequence its tokens", () => {
     const harness = new EngineHarness({
       spec: { pages: 48, stepTokensMax: 512 },
       engine: { queue, batch, admission },
-      isStallFree: batch.kind === "target" || batch.isStallFree,
+      isStallFree: batch.kind === "time" || batch.isStallFree,
     });
     for (const spec of specs) harness.submit(spec);
     harness.finish();

@@ -12,7 +12,7 @@ export function ours(tbtMs: number | null = null): ServedPolicy {
     placement: { kind: "e2" },
     queue: { kind: "lanes", lanes: objectives, tenantSlack: 4096 },
     batch: {
-      kind: "target",
+      kind: "time",
       tbtMs,
       stepMs: 100,
       margin: 0.02,

@@ -38,12 +38,12 @@ export interface QueueBaseline {
   open(lookUp: (sequence: Sequence) => number): QueueOrder;
 }
 
-/** What a step is filled with: by ours (engine/step/target-budget.ts), or by the rule of a baseline. */
-export type BatchPolicy = TargetPolicy | StepBaseline;
+/** What a step is filled with: by ours (engine/step/time-budget.ts), or by the rule of a baseline. */
+export type BatchPolicy = TimePolicy | StepBaseline;
 
 /** As many prompt tokens as the device computes in time, and serve best: no number of tokens is chosen beforehand. */
-export interface TargetPolicy {
-  readonly kind: "target";
+export interface TimePolicy {
+  readonly kind: "time";
   /** Of streams that ask for no target themselves; null: those have none, and want their answers soon. */
   readonly tbtMs: number | null;
   /** How long a step with prompts takes at most beside streams without a target, unless they alone take more than
@@ -101,7 +101,7 @@ export interface Policy {
 export interface ServedPolicy extends Policy {
   readonly placement: Exclude<PlacementPolicy, PlacementBaseline>;
   readonly queue: LanesPolicy;
-  readonly batch: TargetPolicy;
+  readonly batch: TimePolicy;
 }
 
 /** Whether a policy is data alone. */

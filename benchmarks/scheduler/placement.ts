@@ -13,14 +13,14 @@ import type { CacheNotices } from "../../scheduler/cache/notice.ts";
 import { NoticeBook } from "../../scheduler/cache/notices.ts";
 import { PagePool } from "../../scheduler/cache/page-pool.ts";
 import { pathPages } from "../../scheduler/cache/radix-tree.ts";
-import { chatService, type EngineId, type PageId, type SequenceId } from "../../scheduler/core.ts";
+import type { EngineId, PageId, SequenceId, SequenceSpec } from "../../scheduler/core.ts";
 import { openProfile } from "../../scheduler/cost/profiles.ts";
 import { Dispatcher } from "../../scheduler/fleet/dispatcher.ts";
-import type { PlacementRequest } from "../../scheduler/fleet/placement.ts";
 import { PrefixIndex } from "../../scheduler/fleet/prefix-index.ts";
 import { idleLoad } from "../../scheduler/messages.ts";
 import { ours } from "../../scheduler/policies.ts";
 import { SeededRandom } from "../../scheduler/random.ts";
+import { sequenceSpec } from "../../scheduler/sim/factories.ts";
 import { promptOf } from "../../scheduler/sim/workloads/parts.ts";
 import { tools, toolWorkload } from "../../scheduler/sim/workloads/tools.ts";
 
@@ -129,9 +129,9 @@ class Machine {
     const id = this.#nextId as SequenceId;
     this.#nextId += 1;
     this.#nowMs += 1000 / CALLS_PER_SECOND / this.holders.length;
-    const request = requestOf(promptTokens);
+    const spec = specOf(id, promptTokens);
     const startNs = Bun.nanoseconds();
-    const { engine } = this.dispatcher.place(id, request, this.#nowMs)!;
+    const { engine } = this.dispatcher.place(spec, this.#nowMs)!;
     const tookNs = Bun.nanoseconds() - startNs;
     this.#live.push({ id, promptTokens, engine });
     this.#goOn();
@@ -261,9 +261,8 @@ function chatTurns(chatsAtOnce: number): () => Int32Array {
   };
 }
 
-function requestOf(promptTokens: Int32Array): PlacementRequest {
-  const stop = { tokensMax: 43, tokensMin: 0, stopTokens: [] };
-  return { promptTokens, drawnTokens: [], cacheSalt: "", adapter: 0, service: chatService, stop };
+function specOf(id: SequenceId, promptTokens: Int32Array): SequenceSpec {
+  return { ...sequenceSpec(promptTokens, 43), id };
 }
 
 function sum(numbers: readonly number[]): number {

@@ -3,13 +3,13 @@
 import { describe, expect, test } from "bun:test";
 import type { CacheNotice } from "../cache/notice.ts";
 import { hashPages, keyHash } from "../cache/page-hash.ts";
-import { cacheKeyOf, chatService, type EngineId, type SequenceId } from "../core.ts";
+import { cacheKeyOf, type EngineId, type SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { Dispatcher } from "../fleet/dispatcher.ts";
 import type { Placement } from "../fleet/placement.ts";
 import { ours } from "../policies.ts";
 import type { PlacementBaseline } from "../policy.ts";
-import { deviceSpec } from "../sim/factories.ts";
+import { deviceSpec, sequenceSpec } from "../sim/factories.ts";
 import { type PrebleOptions, prebleE2 } from "./preble-placement.ts";
 import { WINDOW_MS } from "./preble-window.ts";
 import { roundRobin } from "./round-robin.ts";
@@ -41,9 +41,8 @@ class Bench {
   place(promptTokens: readonly number[]): Placement & { readonly id: SequenceId } {
     const id = this.#nextId as SequenceId;
     this.#nextId += 1;
-    const stop = { tokensMax: 1000, tokensMin: 0, stopTokens: [] };
-    const request = { promptTokens, drawnTokens: [], cacheSalt: "", adapter: 0, service: chatService, stop };
-    return { ...this.dispatcher.place(id, request, this.nowMs)!, id };
+    const sequence = { ...sequenceSpec(promptTokens, 1000), id };
+    return { ...this.dispatcher.place(sequence, this.nowMs)!, id };
   }
 
   /** Places it, and it answers with `tokens` tokens after having waited. */

@@ -1,14 +1,8 @@
 import type { CacheNotices } from "../cache/notice.ts";
 import { hashPages, keyHash } from "../cache/page-hash.ts";
-import { cacheKeyOf, type EngineId, type SequenceId } from "../core.ts";
+import { cacheKeyOf, type EngineId, type SequenceId, type SequenceSpec } from "../core.ts";
 import { decodeStepMs, promptMs } from "../cost/cost-model.ts";
-import {
-  type Placement,
-  type PlacementCost,
-  type PlacementReason,
-  type PlacementRequest,
-  totalMs,
-} from "../fleet/placement.ts";
+import { type Placement, type PlacementCost, type PlacementReason, totalMs } from "../fleet/placement.ts";
 import type { PlaceableEngine, PlacementRule } from "../fleet/placement-rule.ts";
 import type { PlacementBaseline } from "../policy.ts";
 import { autoscale } from "./preble-autoscale.ts";
@@ -49,7 +43,7 @@ interface Choice {
 }
 
 /** A prompt as the global scheduler sees it. */
-interface Asked {
+interface Prompt {
   /** Hashes of its whole pages. */
   readonly path: Float64Array;
   readonly tokens: number;
@@ -89,22 +83,22 @@ class Preble implements PlacementRule {
   }
 
   /** Algorithm 1, and the adjustments after it. */
-  place(id: SequenceId, request: PlacementRequest, there: readonly EngineId[], nowMs: number): Placement {
+  place(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement {
     this.#window.advance(nowMs);
     if (this.#options.adjusts && nowMs - this.#reviewedMs >= REVIEW_MS) this.#review(there, nowMs);
-    const asked = this.#ask(request);
-    const costs = there.map((engine) => this.#loadCost(engine, asked));
+    const prompt = this.#lookUp(spec);
+    const costs = there.map((engine) => this.#loadCost(engine, prompt));
     const most = Math.max(...costs.map(({ cachedTokens }) => cachedTokens));
     const choice: Choice =
-      asked.tokens - most < most ? this.#exploit(asked, costs, most) : this.#explore(costs);
+      prompt.tokens - most < most ? this.#exploit(prompt, costs, most) : this.#explore(costs);
     const { engine, cachedTokens } = choice.cost;
-    const prefillUs = Math.round(1000 * this.#prefillMs(engine, asked.tokens - cachedTokens));
-    const end = this.#tree.insert(asked.path, engine, prefillUs);
-    this.#window.placed(id, {
+    const prefillUs = Math.round(1000 * this.#prefillMs(engine, prompt.tokens - cachedTokens));
+    const end = this.#tree.insert(prompt.path, engine, prefillUs);
+    this.#window.placed(spec.id, {
       gpu: engine,
       end,
       prefillUs,
-      tokens: asked.tokens,
+      tokens: prompt.tokens,
       placedMs: nowMs,
     });
     return { engine, reason: choice.reason, costs };
@@ -145,18 +139,18 @@ class Preble implements PlacementRule {
     this.#streams[engine] = { epoch, next: 0 };
   }
 
-  #ask(request: PlacementRequest): Asked {
-    const { promptTokens } = request;
+  #lookUp(spec: SequenceSpec): Prompt {
+    const { promptTokens } = spec;
     const tokens = promptTokens.length;
     const pages = Math.floor(tokens / this.#pageTokens);
-    const path = hashPages(promptTokens, 0, pages, this.#pageTokens, keyHash(cacheKeyOf(request)));
+    const path = hashPages(promptTokens, 0, pages, this.#pageTokens, keyHash(cacheKeyOf(spec)));
     const { nodes, found } = this.#tree.match(path);
     return { path, tokens, nodes, cached: found.map((count) => count * this.#pageTokens) };
   }
 
   /** Of those that cache most the one with the least cost. Rebalancing: what is to exploit a GPU with more than TH_BAL
    *  times the load of the lightest goes to that one instead, whichever prefix it is, until the loads are closer. */
-  #exploit({ nodes }: Asked, costs: readonly PlacementCost[], most: number): Choice {
+  #exploit({ nodes }: Prompt, costs: readonly PlacementCost[], most: number): Choice {
     const replica = nodes.find((node) => node.replica !== null);
     if (replica !== undefined) {
       const target = costs.find(({ engine }) => engine === replica.replica);
@@ -183,7 +177,7 @@ class Preble implements PlacementRule {
   }
 
   /** Algorithm 2. */
-  #loadCost(gpu: EngineId, { tokens, cached }: Asked): PlacementCost {
+  #loadCost(gpu: EngineId, { tokens, cached }: Prompt): PlacementCost {
     const cachedTokens = cached[gpu]!;
     return {
       engine: gpu,

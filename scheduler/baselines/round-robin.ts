@@ -8,7 +8,7 @@ export const roundRobin: PlacementBaseline = {
   open(): PlacementRule {
     let next = 0;
     return {
-      place: (_id, _request, there) => {
+      place: (_spec, there) => {
         const engine = there.find((other) => other >= next) ?? there[0]!;
         next = engine + 1;
         return { engine, reason: "turn", costs: [] };

@@ -10,7 +10,7 @@ export const shortestQueue: PlacementBaseline = {
     const counts = engines.map(() => 0);
     const placed = new Map<SequenceId, EngineId>();
     return {
-      place: (id, _request, there) => {
+      place: ({ id }, there) => {
         let engine = there[0]!;
         for (const other of there) if (counts[other]! < counts[engine]!) engine = other;
         counts[engine]! += 1;

@@ -42,7 +42,6 @@ export const engineDefaults: Defaults = {
   retriesMax: 3,
   integrity: "idle",
   epoch: 0,
-  notices: true,
   trace: null,
 };
 
@@ -74,7 +73,7 @@ export function resolveOptions(settings: EngineSettings, spec: DeviceSpec): Engi
 }
 
 function cutDown(batch: BatchPolicy, stepTokensMax: number): BatchPolicy {
-  if (batch.kind === "target") return batch;
+  if (batch.kind === "time") return batch;
   const stepTokens = Math.min(batch.stepTokens, stepTokensMax);
   assert(stepTokens >= 1, "a step has room for a token");
   return { ...batch, stepTokens };

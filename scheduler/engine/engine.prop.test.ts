@@ -60,7 +60,7 @@ const batches: fc.Arbitrary<BatchPolicy> = fc.oneof(
   stepTokens.map(staticBudget),
   stepTokens.map((tokens) => populateFast(tokens, 0.5)),
   fc.record({
-    kind: fc.constant("target" as const),
+    kind: fc.constant("time" as const),
     tbtMs: fc.constantFrom(null, 3, 6.2, 50),
     stepMs: fc.constantFrom(3, 6.2, 100),
     margin: fc.constantFrom(0, 0.1),

@@ -107,7 +107,7 @@ export class Engine {
       this.#inFlight = planned;
       this.#retries = 0;
       // Who is in a step is told before it begins: it may be what the device is lost by.
-      if (this.#journal.hasStarted) this.#emit(this.#journal.report(this.#roster.snapshot(), null));
+      if (this.#journal.hasStarted) this.#emit(this.#journal.report(this.#roster.load(), null));
       this.#device.start(planned.step, this.#done);
       return;
     }
@@ -235,6 +235,6 @@ export class Engine {
 
   #tell(): void {
     const { notices, cache } = this.#roster.residency;
-    this.#emit(this.#journal.report(this.#roster.snapshot(), notices?.take(cache) ?? null));
+    this.#emit(this.#journal.report(this.#roster.load(), notices?.take(cache) ?? null));
   }
 }

@@ -20,8 +20,8 @@ type Totals = Pick<
   | "stepMs"
 >;
 
-/** The part of a load that is a snapshot. */
-export type Snapshot = Omit<EngineLoad, keyof Totals>;
+/** The part of a load that is of this moment. */
+export type LoadNow = Omit<EngineLoad, keyof Totals>;
 
 /** When a step ran and what it found. */
 export interface StepTimes {
@@ -157,7 +157,7 @@ export class Journal {
   }
 
   /** Everything since the last report. */
-  report(now: Snapshot, notices: CacheNotices | null): EngineReport {
+  report(now: LoadNow, notices: CacheNotices | null): EngineReport {
     const report: EngineReport = {
       number: this.#reports,
       started: this.#started,

@@ -2,7 +2,7 @@ import type { Residency } from "../cache/residency.ts";
 import type { Clock } from "../clock.ts";
 import { assert, type Finish, type SequenceId, type SequenceSpec, type TokenId } from "../core.ts";
 import { checkEngine } from "./integrity.ts";
-import type { Journal, Snapshot } from "./journal.ts";
+import type { Journal, LoadNow } from "./journal.ts";
 import { backOffSteps } from "./preemption.ts";
 import { insertByArrival } from "./queue/arrival-list.ts";
 import type { WaitQueue } from "./queue/wait-queue.ts";
@@ -183,7 +183,7 @@ export class Roster {
     this.#sequences.delete(sequence.id);
   }
 
-  snapshot(): Snapshot {
+  load(): LoadNow {
     let tokensPending = this.#tokensWaiting;
     for (const { computed, promptEnd } of this.#running) {
       if (computed < promptEnd) tokensPending += promptEnd - computed;

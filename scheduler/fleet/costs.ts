@@ -1,7 +1,7 @@
-import type { EngineId } from "../core.ts";
-import type { Member } from "./member.ts";
+import type { EngineId, SequenceSpec } from "../core.ts";
+import type { EngineView } from "./engine-view.ts";
 import type { Outstanding } from "./outstanding.ts";
-import type { PlacementCost, PlacementRequest } from "./placement.ts";
+import type { PlacementCost } from "./placement.ts";
 import type { PrefixIndex } from "./prefix-index.ts";
 
 /** How long a placement counts as a hit of its prefix, and as work of its engine. */
@@ -15,10 +15,9 @@ const DELAYED_SHARE = 0.5;
  *  that has it and one more: as many will find the new copy. */
 const SHARED_WEIGHT = 0.5;
 
-/** A sequence that is to be placed. */
-export interface Asked {
-  readonly request: PlacementRequest;
-  readonly tokens: number;
+/** A sequence that is to be placed, and what is known of it beforehand. */
+export interface Incoming {
+  readonly spec: SequenceSpec;
   /** Hashes of the whole pages of its prompt. */
   readonly path: Float64Array;
   /** Tokens that its answer is expected to have. */
@@ -38,7 +37,7 @@ interface Known {
  * is read: a choice among many engines reads it of few (e2-choice.ts).
  */
 export class Costs {
-  readonly #members: readonly Member[];
+  readonly #views: readonly EngineView[];
   readonly #work: Outstanding;
   readonly #index: PrefixIndex;
   readonly #pageTokens: number;
@@ -47,40 +46,40 @@ export class Costs {
   readonly #costs: readonly EngineCost[];
   #nowMs = 0;
 
-  /** `members` by engine; one that comes back is another. */
-  constructor(members: readonly Member[], work: Outstanding, index: PrefixIndex) {
-    this.#members = members;
+  /** `views` by engine; one that comes back is another. */
+  constructor(views: readonly EngineView[], work: Outstanding, index: PrefixIndex) {
+    this.#views = views;
     this.#work = work;
     this.#index = index;
-    this.#pageTokens = members[0]!.spec.pageTokens;
-    this.#found = new Int32Array(members.length);
-    this.#costs = members.map((_, engine) => new EngineCost(engine as EngineId, this));
+    this.#pageTokens = views[0]!.spec.pageTokens;
+    this.#found = new Int32Array(views.length);
+    this.#costs = views.map((_, engine) => new EngineCost(engine as EngineId, this));
   }
 
   /** By engine, of all that are `there`. Good until the next look. */
-  look(asked: Asked, there: readonly EngineId[], nowMs: number): readonly EngineCost[] {
+  look(incoming: Incoming, there: readonly EngineId[], nowMs: number): readonly EngineCost[] {
     this.#nowMs = nowMs;
-    const match = this.#index.match(asked.path, this.#found);
+    const match = this.#index.match(incoming.path, this.#found);
     const known: Known = {
-      tokens: Math.min((match?.pages ?? 0) * this.#pageTokens, asked.tokens - 1),
+      tokens: Math.min((match?.pages ?? 0) * this.#pageTokens, incoming.spec.promptTokens.length - 1),
       sharers: match === null ? 0 : match.span.sequences / (match.span.holders + 1),
     };
-    return there.map((engine) => this.#price(engine, asked, known));
+    return there.map((engine) => this.#price(engine, incoming, known));
   }
 
   /** What it costs to make room for `needed` pages: evicting what others come back for; and for pages that the
    *  sequences there hold, waiting until as large a part of their work is done. A copy of a prefix that pushes others out
    *  is worth no more than its first use. */
   roomMs({ engine, pages: needed, tokenMs, forOthersMs }: EngineCost): number {
-    const member = this.#members[engine]!;
-    const { pagesFree, pagesCached, spec } = member;
+    const view = this.#views[engine]!;
+    const { pagesFree, pagesCached, spec } = view;
     const coming = this.#work.pages(engine);
     const pages = needed - Math.max(0, pagesFree - coming);
     if (pages <= 0) return 0;
     const size = this.#pageTokens;
     const recomputeMs = (count: number, first: number): number =>
-      member.promptWorkMs(count * size, first * size);
-    const hits = member.hits.at(this.#nowMs);
+      view.promptWorkMs(count * size, first * size);
+    const hits = view.hits.at(this.#nowMs);
     const evictMs = this.#index.evictionMs(engine, pages, hits, this.#nowMs, recomputeMs);
     const held = spec.pages - pagesFree - pagesCached + coming;
     const missing = Math.min(held, needed - (spec.pages - held));
@@ -88,33 +87,35 @@ export class Costs {
     return evictMs + waitMs === 0 ? 0 : evictMs + waitMs + forOthersMs;
   }
 
-  #price(engine: EngineId, { request, tokens, expected }: Asked, known: Known): EngineCost {
+  #price(engine: EngineId, { spec, expected }: Incoming, known: Known): EngineCost {
     const cost = this.#costs[engine]!;
-    const member = this.#members[engine]!;
+    const view = this.#views[engine]!;
     const work = this.#work;
-    const { objective, tenant, tbtMs } = request.service;
+    const { objective, tenant, tbtMs } = spec.service;
+    const tokens = spec.promptTokens.length;
     // The last token is always computed.
     const cachedPages = Math.min(this.#found[engine]!, Math.floor((tokens - 1) / this.#pageTokens));
     const cachedTokens = cachedPages * this.#pageTokens;
     const running = work.sequences(engine);
     const context = work.meanContext(engine) || tokens;
-    const tokenMs = member.decodeMs(running + 1, context);
+    const tokenMs = view.decodeMs(running + 1, context);
     const bulkMs = work.bulkMs(engine, tokenMs);
     const isHarmed = tbtMs !== null && bulkMs > 0 && work.targets(engine) === 0;
-    const workMs = member.promptWorkMs(tokens - cachedTokens, cachedTokens);
-    const newcomer = { objective, tenant, promptUs: microseconds(workMs) };
-    const stretch = member.stretch(work.decoding(engine), context);
+    const workMs = view.promptWorkMs(tokens - cachedTokens, cachedTokens);
+    const stretch = view.stretch(work.decoding(engine), context);
     cost.cachedTokens = cachedTokens;
     cost.pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
     cost.tokenMs = tokenMs;
-    cost.loadMs = stretch * work.promptsMs(engine, newcomer) + work.decodesMs(engine, objective, tokenMs);
+    cost.loadMs =
+      stretch * work.promptsMs(engine, { objective, tenant, promptUs: microseconds(workMs) }) +
+      work.decodesMs(engine, objective, tokenMs);
     cost.promptMs = stretch * workMs;
-    const sharedMs = member.promptWorkMs(Math.max(0, known.tokens - cachedTokens), cachedTokens);
+    const sharedMs = view.promptWorkMs(Math.max(0, known.tokens - cachedTokens), cachedTokens);
     const delayed = DELAYED_SHARE * (running + 1) * stretch;
     cost.forOthersMs = delayed * (sharedMs - sharedMs / (1 + SHARED_WEIGHT * known.sharers));
     cost.delayMs = delayed * workMs - cost.forOthersMs;
     cost.decodeMs = expected * tokenMs;
-    cost.harmMs = isHarmed ? (1 - member.promptShare(tbtMs, running, context)) * bulkMs : 0;
+    cost.harmMs = isHarmed ? (1 - view.promptShare(tbtMs, running, context)) * bulkMs : 0;
     cost.forget();
     return cost;
   }

@@ -3,17 +3,17 @@
 import { describe, expect, test } from "bun:test";
 import type { CacheNotices } from "../cache/notice.ts";
 import { hashPages, keyHash } from "../cache/page-hash.ts";
-import { cacheKeyOf, chatService, type EngineId, type SequenceId, type Service } from "../core.ts";
+import { cacheKeyOf, type EngineId, type SequenceId, type SequenceSpec, type Service } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { type EngineLoad, idleLoad } from "../messages.ts";
 import { ours } from "../policies.ts";
 import type { PlacementPolicy } from "../policy.ts";
-import { deviceSpec } from "../sim/factories.ts";
+import { deviceSpec, sequenceSpec } from "../sim/factories.ts";
 import { WINDOW_MS } from "./costs.ts";
 import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
 import { explain } from "./explain.ts";
 import { checkIndex } from "./integrity.ts";
-import { type Placement, type PlacementRequest, totalMs } from "./placement.ts";
+import { type Placement, totalMs } from "./placement.ts";
 
 const PAGE_TOKENS = 16;
 const spec = deviceSpec({ pages: 1024, contextMax: 8192, vocabSize: 100_000 });
@@ -54,14 +54,15 @@ class Bench {
   place(promptTokens: readonly number[], options: Options = {}): Placement & { readonly id: SequenceId } {
     const id = this.#nextId as SequenceId;
     this.#nextId += 1;
-    return { ...this.dispatcher.place(id, request(promptTokens, options), this.nowMs)!, id };
+    return { ...this.dispatcher.place(sequence(id, promptTokens, options), this.nowMs)!, id };
   }
 
   gang(prompts: readonly (readonly number[])[], options: Options = {}): number[] {
-    const ids = prompts.map((_, index) => (this.#nextId + index) as SequenceId);
-    this.#nextId += prompts.length;
-    const requests = prompts.map((prompt) => request(prompt, options));
-    return this.dispatcher.placeGang(ids, requests, this.nowMs).map((placement) => placement!.engine);
+    const members = prompts.map((prompt) => {
+      this.#nextId += 1;
+      return sequence((this.#nextId - 1) as SequenceId, prompt, options);
+    });
+    return this.dispatcher.placeGang(members, this.nowMs).map((placement) => placement!.engine);
   }
 
   report(engine: number, load: Partial<EngineLoad> = {}, notices: CacheNotices | null = null) {
@@ -111,19 +112,12 @@ class Bench {
   }
 }
 
-function request(
+function sequence(
+  id: SequenceId,
   promptTokens: readonly number[],
-  { tokensMax = 1, service, cacheSalt = "" }: Options,
-): PlacementRequest {
-  const stop = { tokensMax, tokensMin: 0, stopTokens: [] };
-  return {
-    promptTokens,
-    drawnTokens: [],
-    cacheSalt,
-    adapter: 0,
-    service: { ...chatService, ...service },
-    stop,
-  };
+  { tokensMax = 1, ...rest }: Options = {},
+): SequenceSpec {
+  return { ...sequenceSpec(promptTokens, tokensMax, rest), id };
 }
 
 function pathOf(prompt: readonly number[]): Float64Array {
@@ -372,7 +366,7 @@ describe("what engines tell", () => {
   test("nobody is there: no placement", () => {
     const bench = new Bench(1);
     bench.dispatcher.lost(0 as EngineId);
-    expect(bench.dispatcher.place(9 as SequenceId, request(text(1, 20), {}), 0)).toBeNull();
+    expect(bench.dispatcher.place(sequence(9 as SequenceId, text(1, 20)), 0)).toBeNull();
   });
 });
 
@@ -460,7 +454,7 @@ describe("costs", () => {
     ]);
     for (let i = 0; i < 6; i++) {
       const id = i as SequenceId;
-      expect(dispatcher.place(id, request(text(i, 200), {}), 0)!.engine).toBe(1 as EngineId);
+      expect(dispatcher.place(sequence(id, text(i, 200)), 0)!.engine).toBe(1 as EngineId);
     }
   });
 
@@ -474,7 +468,7 @@ describe("costs", () => {
     }
     const counts = [0, 0];
     for (let i = 0; i < 400; i++) {
-      counts[dispatcher.place(i as SequenceId, request(text(i, 300), {}), 0)!.engine]! += 1;
+      counts[dispatcher.place(sequence(i as SequenceId, text(i, 300)), 0)!.engine]! += 1;
     }
     expect(counts[1]! / counts[0]!).toBeGreaterThan(2);
   });

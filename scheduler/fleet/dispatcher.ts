@@ -1,10 +1,10 @@
 import type { CacheNotices } from "../cache/notice.ts";
-import { assert, type EngineId, type SequenceId } from "../core.ts";
+import { assert, type EngineId, type SequenceId, type SequenceSpec } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
 import type { LanesPolicy, Policy, QueuePolicy } from "../policy.ts";
 import { E2 } from "./e2.ts";
-import type { Placement, PlacementReason, PlacementRequest } from "./placement.ts";
+import type { Placement, PlacementReason } from "./placement.ts";
 import type { PlaceableEngine, PlacementRule } from "./placement-rule.ts";
 import type { PrefixIndex } from "./prefix-index.ts";
 
@@ -41,37 +41,33 @@ export class Dispatcher {
   }
 
   /** Chooses the engine of a new sequence, whose work counts there until it has `ended`. Null: no engine is there. */
-  place(id: SequenceId, request: PlacementRequest, nowMs: number): Placement | null {
+  place(spec: SequenceSpec, nowMs: number): Placement | null {
     const there = this.#there;
     if (there.length === 0) return null;
-    return this.#count(id, this.#rule?.place(id, request, there, nowMs) ?? only(there[0]!), there);
+    return this.#count(spec.id, this.#rule?.place(spec, there, nowMs) ?? only(there[0]!), there);
   }
 
   /** Places a sequence anew that its engine has given back. Null: no engine is there. */
-  placeAgain(id: SequenceId, request: PlacementRequest, nowMs: number): Placement | null {
+  placeAgain(spec: SequenceSpec, nowMs: number): Placement | null {
     const there = this.#there;
-    if (this.#rule?.placeAgain === undefined || there.length < 2) return this.place(id, request, nowMs);
-    return this.#count(id, this.#rule.placeAgain(id, request, there, nowMs), there);
+    if (this.#rule?.placeAgain === undefined || there.length < 2) return this.place(spec, nowMs);
+    return this.#count(spec.id, this.#rule.placeAgain(spec, there, nowMs), there);
   }
 
   /** Sequences that wait where they would begin later than elsewhere, and should be taken back; each is told once. */
-  surplus(requestOf: (id: SequenceId) => PlacementRequest, nowMs: number): readonly SequenceId[] {
+  surplus(specOf: (id: SequenceId) => SequenceSpec, nowMs: number): readonly SequenceId[] {
     const there = this.#there;
-    return there.length < 2 ? [] : (this.#rule?.surplus?.(requestOf, there, nowMs) ?? []);
+    return there.length < 2 ? [] : (this.#rule?.surplus?.(specOf, there, nowMs) ?? []);
   }
 
   /** Places sequences that belong together. Null: no engine is there. */
-  placeGang(
-    ids: readonly SequenceId[],
-    requests: readonly PlacementRequest[],
-    nowMs: number,
-  ): readonly (Placement | null)[] {
+  placeGang(specs: readonly SequenceSpec[], nowMs: number): readonly (Placement | null)[] {
     const there = this.#there;
     if (this.#rule?.placeGang === undefined || there.length < 2) {
-      return ids.map((id, index) => this.place(id, requests[index]!, nowMs));
+      return specs.map((spec) => this.place(spec, nowMs));
     }
-    const placements = this.#rule.placeGang(ids, requests, there, nowMs);
-    return placements.map((placement, index) => this.#count(ids[index]!, placement, there));
+    const placements = this.#rule.placeGang(specs, there, nowMs);
+    return placements.map((placement, index) => this.#count(specs[index]!.id, placement, there));
   }
 
   /** The sequence was admitted by its engine, with that much of its prompt cached. */

@@ -42,7 +42,7 @@ function fleetOf(count: number, options: { engine?: EngineSettings; fleet?: Part
   const started: SequenceId[] = [];
   const open = (index: number, epoch: number): EngineLink => {
     const device = new SimulatedDevice(deviceSpec(), clock, linearCost(6, 0.02));
-    const settings: EngineSettings = { ...options.engine, integrity: "always", epoch };
+    const settings: EngineSettings = { notices: true, ...options.engine, integrity: "always", epoch };
     const engine = new Engine(device, clock, settings, (report) => {
       if (lives[index] !== engine) return;
       started.push(...report.started.map(({ sequence }) => sequence));

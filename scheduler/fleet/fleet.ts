@@ -15,8 +15,9 @@ import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
 import { engineDefaults } from "../engine/engine-options.ts";
 import { type EngineLoad, type EngineMessage, type EngineReport, idleLoad } from "../messages.ts";
+import { ours } from "../policies.ts";
 import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
-import type { Placement, PlacementRequest } from "./placement.ts";
+import type { Placement } from "./placement.ts";
 
 /** The way to one engine: a call, a thread, a process. Messages arrive in order, or the engine is reported
  *  lost. */
@@ -24,8 +25,8 @@ export interface EngineLink {
   send(message: EngineMessage): void;
 }
 
-/** Whoever wants a sequence's tokens. `onFinish` is the last call and comes exactly once; it may come from
- *  within `submit`. */
+/** Receives a sequence's tokens. `onFinish` is called last and exactly once; it may be called from within
+ *  `submit`. */
 export interface SequenceListener {
   /** Admitted: computing begins. `cachedTokens` of the prompt need not be computed. */
   onStarted(cachedTokens: number): void;
@@ -50,10 +51,10 @@ export interface FleetOptions {
 }
 
 const fleetDefaults: FleetOptions = {
-  policy: { placement: { kind: "e2" }, queue: engineDefaults.queue, batch: engineDefaults.batch },
+  policy: ours(),
   costs: [],
   clock: { nowMs: () => 0 },
-  queueMax: 4096,
+  queueMax: engineDefaults.queueMax,
   onPlacement: () => {},
 };
 
@@ -61,24 +62,24 @@ const fleetDefaults: FleetOptions = {
 const MOVE_EVERY_MS = 200;
 const MOVES_MAX = 2;
 
-/** How often a sequence goes on elsewhere at most. */
+/** How often a sequence continues on another engine at most. */
 const REPLAYS_MAX = 2;
 
-/** A sequence that has not ended. */
-interface Call {
+/** A sequence that has not ended, wherever it is. */
+interface ActiveSequence {
   readonly id: SequenceId;
   readonly spec: Unplaced;
   readonly listener: SequenceListener;
-  /** Where it is; null: it waits for an engine that is coming. */
+  /** Null: it waits for an engine that is coming. */
   engine: EngineId | null;
-  /** What its listener was told: an engine that takes it over goes on from there. */
+  /** What its listener was told: another engine continues after these. */
   readonly drawn: TokenId[];
   isAnnounced: boolean;
   /** Admitted where it is. */
   isStarted: boolean;
   /** Engines lost with it. */
   losses: number;
-  /** It was running where an engine was lost, and has drawn nothing since: it may be what the engine was lost by. */
+  /** It was running where an engine was lost, and has drawn nothing since: it may have crashed the engine. */
   isSuspect: boolean;
   /** How often it was taken back from an engine before it began. */
   moves: number;
@@ -86,7 +87,8 @@ interface Call {
   isAborted: boolean;
 }
 
-interface Member {
+/** An engine as the fleet last heard of it. */
+interface EngineState {
   link: EngineLink;
   load: EngineLoad;
   lostReason: string | null;
@@ -95,30 +97,30 @@ interface Member {
 }
 
 /**
- * All engines of this machine: gives out sequence ids, has sequences placed, hands their tokens to whoever listens.
+ * All engines of this machine: gives out sequence ids, has sequences placed, and passes their tokens to listeners.
  * Knows no threads: links carry messages one way, `report` and `lost` are called with what comes back.
  *
- * When an engine is lost, its sequences go on elsewhere: their prompt and the tokens told so far are computed again,
+ * When an engine is lost, its sequences continue elsewhere: their prompt and the tokens told so far are computed again,
  * and what is drawn is a function of those, the seed and the position, so that listeners notice a pause and nothing
  * else.
  *
- * One of those that were running may be what the engine was lost by. They go on one at a time, the next one when the one
- * before has drawn a token, and everybody else after them: so whoever kills another engine is the only suspect there, and
- * fails. A sequence that was on three lost engines fails in any case.
+ * One of those that were running may have crashed the engine. They continue one at a time, the next one when the one
+ * before has drawn a token, and all others after them: so a sequence that crashes another engine is the only suspect there,
+ * and fails. A sequence that was on three lost engines fails in any case.
  */
 export class Fleet {
-  readonly #members: readonly Member[];
+  readonly #engines: readonly EngineState[];
   readonly #dispatcher: Dispatcher;
   readonly #options: FleetOptions;
   /** By engine. */
   readonly #believed: readonly BelievedCosts[];
   /** In order of id. */
-  readonly #calls = new Map<SequenceId, Call>();
+  readonly #active = new Map<SequenceId, ActiveSequence>();
   #waiting = 0;
   /** Why the last engine was lost. */
   #lostReason = "";
-  /** The suspect whose turn it is. */
-  #trial: Call | null = null;
+  /** The suspect that runs now. */
+  #trial: ActiveSequence | null = null;
   #nextId = 0;
   #movedMs = 0;
 
@@ -135,7 +137,7 @@ export class Fleet {
       policy,
       engines.map(({ spec }, index) => ({ spec, costs: this.#believed[index]! })),
     );
-    this.#members = engines.map(({ link, spec }) => ({
+    this.#engines = engines.map(({ link, spec }) => ({
       link,
       load: idleLoad(spec),
       lostReason: null,
@@ -150,7 +152,7 @@ export class Fleet {
 
   /** Sequences that have not ended. */
   get active(): number {
-    return this.#calls.size;
+    return this.#active.size;
   }
 
   /** Where sequences go, and what is known for it. */
@@ -159,33 +161,32 @@ export class Fleet {
   }
 
   submit(spec: Unplaced, listener: SequenceListener): SequenceId {
-    const call = this.#open(spec, listener);
-    this.#place(call);
-    return call.id;
+    const active = this.#open(spec, listener);
+    this.#place(active);
+    return active.id;
   }
 
   /** Submits sequences that belong together, at least one: they are placed as the policy places gangs. */
   submitGang(specs: readonly Unplaced[], listeners: readonly SequenceListener[]): SequenceId[] {
-    const calls = specs.map((spec, index) => this.#open(spec, listeners[index]!));
-    const ids = calls.map(({ id }) => id);
-    const placements = this.#dispatcher.placeGang(ids, calls.map(requestOf), this.#nowMs());
-    calls.forEach((call, index) => {
-      this.#begin(call, placements[index]!);
+    const gang = specs.map((spec, index) => this.#open(spec, listeners[index]!));
+    const placements = this.#dispatcher.placeGang(gang.map(specOf), this.#nowMs());
+    gang.forEach((active, index) => {
+      this.#begin(active, placements[index]!);
     });
-    return ids;
+    return gang.map(({ id }) => id);
   }
 
   /** The sequence is no longer wanted; does nothing if it has ended. Tokens on their way still arrive, then
    *  `aborted`. */
   abort(id: SequenceId): void {
-    const call = this.#calls.get(id);
-    if (call === undefined) return;
-    call.isAborted = true;
-    if (call.engine === null) this.#finish(id, { kind: "aborted" });
-    else this.#send(call.engine, { kind: "abort", sequence: id });
+    const active = this.#active.get(id);
+    if (active === undefined) return;
+    active.isAborted = true;
+    if (active.engine === null) this.#finish(id, { kind: "aborted" });
+    else this.#send(active.engine, { kind: "abort", sequence: id });
   }
 
-  /** Holds a sequence back whose reader is slow; does nothing if it has ended. */
+  /** Pauses a sequence whose reader is slow; does nothing if it has ended. */
   pause(id: SequenceId): void {
     this.#setPaused(id, true);
   }
@@ -197,7 +198,7 @@ export class Fleet {
   /** Takes what an engine has to tell and passes it on, in order. */
   report(engine: EngineId, report: EngineReport): void {
     const nowMs = this.#nowMs();
-    this.#members[engine]!.load = report.load;
+    this.#engines[engine]!.load = report.load;
     const answer = this.#dispatcher.reported(engine, report.load, report.notices);
     if (answer !== null) this.#send(engine, { kind: answer });
     // Before any listener hears of it: what listeners do comes after what the report itself leads to, also when it is repeated.
@@ -209,21 +210,21 @@ export class Fleet {
       this.#endTrial();
     }
     for (const { sequence, cachedTokens } of report.started) {
-      const call = this.#calls.get(sequence);
-      if (call === undefined) continue;
+      const active = this.#active.get(sequence);
+      if (active === undefined) continue;
       this.#dispatcher.started(sequence, cachedTokens, nowMs);
-      call.isStarted = true;
-      if (!call.isAnnounced) call.listener.onStarted(cachedTokens);
-      call.isAnnounced = true;
+      active.isStarted = true;
+      if (!active.isAnnounced) active.listener.onStarted(cachedTokens);
+      active.isAnnounced = true;
     }
     for (let i = 0; i < report.tokens.length; i++) {
-      const call = this.#calls.get(report.sequences[i]!);
-      if (call === undefined) continue;
+      const active = this.#active.get(report.sequences[i]!);
+      if (active === undefined) continue;
       const token = report.tokens[i]!;
-      this.#dispatcher.drew(call.id);
-      call.drawn.push(token);
-      call.isSuspect = false;
-      call.listener.onToken(token, report.logprobs?.[i] ?? null);
+      this.#dispatcher.drew(active.id);
+      active.drawn.push(token);
+      active.isSuspect = false;
+      active.listener.onToken(token, report.logprobs?.[i] ?? null);
     }
     for (const { sequence, finish } of report.finished) this.#finish(sequence, finish);
     for (const sequence of report.returned) this.#move(sequence);
@@ -236,47 +237,49 @@ export class Fleet {
   }
 
   /**
-   * The engine is gone. What was there goes on on the others; where there are none, it waits if one `isComing`, and
+   * The engine is gone. What was there continues on the others; where there are none, it waits if one `isComing`, and
    * fails otherwise. Told again of the same engine, `isComing` is news of its replacement.
    */
   lost(engine: EngineId, reason: string, isComing = false): void {
-    const member = this.#members[engine]!;
-    member.isComing = isComing;
-    const wasThere = member.lostReason === null;
-    member.lostReason = reason;
+    const state = this.#engines[engine]!;
+    state.isComing = isComing;
+    const wasThere = state.lostReason === null;
+    state.lostReason = reason;
     this.#lostReason = reason;
     if (!wasThere) {
-      if (!this.#members.some(isHereOrComing)) {
-        for (const call of [...this.#calls.values()]) if (call.engine === null) this.#fail(call, reason);
+      if (!this.#engines.some(isHereOrComing)) {
+        for (const active of [...this.#active.values()])
+          if (active.engine === null) this.#fail(active, reason);
       }
       return;
     }
     this.#dispatcher.lost(engine);
-    for (const call of [...this.#calls.values()]) if (call.engine === engine) this.#takeBack(call, reason);
+    for (const active of [...this.#active.values()])
+      if (active.engine === engine) this.#takeBack(active, reason);
     if (this.#trial === null || this.#trial.engine === null) this.#endTrial();
   }
 
   /** Another engine has taken the place of a lost one, in life number `epoch` of that place. */
   replaced(engine: EngineId, link: EngineLink, spec: DeviceSpec, epoch: number): void {
-    const member = this.#members[engine]!;
-    assert(member.lostReason !== null, "only a lost engine is replaced");
-    member.link = link;
-    member.load = idleLoad(spec);
-    member.lostReason = null;
-    member.isComing = false;
+    const state = this.#engines[engine]!;
+    assert(state.lostReason !== null, "only a lost engine is replaced");
+    state.link = link;
+    state.load = idleLoad(spec);
+    state.lostReason = null;
+    state.isComing = false;
     this.#dispatcher.joined(engine, spec, epoch, this.#nowMs());
     if (this.#trial === null) this.#goOn();
   }
 
   /** What each engine told last, by EngineId. */
   loads(): readonly EngineLoad[] {
-    return this.#members.map((member) => member.load);
+    return this.#engines.map(({ load }) => load);
   }
 
-  #open(spec: Unplaced, listener: SequenceListener): Call {
+  #open(spec: Unplaced, listener: SequenceListener): ActiveSequence {
     const id = this.#nextId as SequenceId;
     this.#nextId += 1;
-    const call: Call = {
+    const active: ActiveSequence = {
       id,
       spec,
       listener,
@@ -290,49 +293,49 @@ export class Fleet {
       isPaused: false,
       isAborted: false,
     };
-    this.#calls.set(id, call);
-    return call;
+    this.#active.set(id, active);
+    return active;
   }
 
-  #place(call: Call): void {
-    this.#begin(call, this.#dispatcher.place(call.id, requestOf(call), this.#nowMs()));
+  #place(active: ActiveSequence): void {
+    this.#begin(active, this.#dispatcher.place(specOf(active), this.#nowMs()));
   }
 
   /** Sends a sequence where it was placed; without a place it waits, or ends. */
-  #begin(call: Call, placement: Placement | null): void {
-    const { id, spec, drawn } = call;
+  #begin(active: ActiveSequence, placement: Placement | null): void {
+    const { id } = active;
     if (placement === null) {
-      this.#waitOrEnd(call);
+      this.#waitOrEnd(active);
       return;
     }
     this.#options.onPlacement(id, placement);
-    call.engine = placement.engine;
-    call.isStarted = false;
-    this.#send(placement.engine, { kind: "submit", sequence: { ...spec, id, drawnTokens: drawn.slice() } });
-    if (call.isPaused) this.#send(placement.engine, { kind: "pause", sequence: id });
+    active.engine = placement.engine;
+    active.isStarted = false;
+    this.#send(placement.engine, { kind: "submit", sequence: specOf(active) });
+    if (active.isPaused) this.#send(placement.engine, { kind: "pause", sequence: id });
   }
 
-  #waitOrEnd(call: Call): void {
+  #waitOrEnd(active: ActiveSequence): void {
     const { queueMax } = this.#options;
-    call.engine = null;
+    active.engine = null;
     this.#waiting += 1;
-    if (!this.#members.some(isHereOrComing)) this.#fail(call, this.#lostReason);
+    if (!this.#engines.some(isHereOrComing)) this.#fail(active, this.#lostReason);
     else if (this.#waiting > queueMax) {
       const needed = this.#waiting;
-      this.#finish(call.id, { kind: "rejected", reason: "queueFull", needed, limit: queueMax });
+      this.#finish(active.id, { kind: "rejected", reason: "queueFull", needed, limit: queueMax });
     }
   }
 
   /** The engine where the sequence was is lost: it waits to go on, or ends. */
-  #takeBack(call: Call, reason: string): void {
-    if (!this.#calls.has(call.id)) return;
-    const { isStarted, isSuspect } = call;
-    call.losses += 1;
-    call.isSuspect ||= isStarted;
-    if (call.isAborted) this.#finish(call.id, { kind: "aborted" });
-    else if ((isStarted && isSuspect) || call.losses > REPLAYS_MAX) this.#fail(call, reason);
+  #takeBack(active: ActiveSequence, reason: string): void {
+    if (!this.#active.has(active.id)) return;
+    const { isStarted, isSuspect } = active;
+    active.losses += 1;
+    active.isSuspect ||= isStarted;
+    if (active.isAborted) this.#finish(active.id, { kind: "aborted" });
+    else if ((isStarted && isSuspect) || active.losses > REPLAYS_MAX) this.#fail(active, reason);
     else {
-      call.engine = null;
+      active.engine = null;
       this.#waiting += 1;
     }
   }
@@ -342,18 +345,18 @@ export class Fleet {
     this.#goOn();
   }
 
-  /** Places who waits. Of those that have lost an engine that is the next suspect, or everybody where there is none; a
-   *  paused one would hold the others up. */
+  /** Places the waiting sequences. Of those that have lost an engine that is the next suspect, or all if there is none; a
+   *  paused suspect is left out, as it would delay the others. */
   #goOn(): void {
-    const waiting = [...this.#calls.values()].filter(({ engine }) => engine === null);
+    const waiting = [...this.#active.values()].filter(({ engine }) => engine === null);
     const next = waiting.find(({ isSuspect, isPaused }) => isSuspect && !isPaused);
-    for (const call of waiting) {
-      if (next !== undefined && call !== next && call.losses > 0) continue;
-      if (!this.#calls.has(call.id) || call.engine !== null) continue; // a listener's doing
-      if (call === next) this.#trial = call;
+    for (const active of waiting) {
+      if (next !== undefined && active !== next && active.losses > 0) continue;
+      if (!this.#active.has(active.id) || active.engine !== null) continue; // a listener's doing
+      if (active === next) this.#trial = active;
       this.#waiting -= 1;
-      this.#place(call);
-      if (call === this.#trial && call.engine === null) this.#trial = null;
+      this.#place(active);
+      if (active === this.#trial && active.engine === null) this.#trial = null;
     }
   }
 
@@ -361,47 +364,48 @@ export class Fleet {
   #recall(nowMs: number): void {
     if (nowMs - this.#movedMs < MOVE_EVERY_MS) return;
     this.#movedMs = nowMs;
-    const ids = this.#dispatcher.surplus((id) => requestOf(this.#calls.get(id)!), nowMs);
+    const ids = this.#dispatcher.surplus((id) => specOf(this.#active.get(id)!), nowMs);
     for (const sequence of ids) {
-      const call = this.#calls.get(sequence)!;
-      call.moves += 1;
-      if (call.moves <= MOVES_MAX) this.#send(call.engine!, { kind: "recall", sequence });
+      const active = this.#active.get(sequence)!;
+      active.moves += 1;
+      if (active.moves <= MOVES_MAX) this.#send(active.engine!, { kind: "recall", sequence });
     }
   }
 
   /** An engine has given a sequence back. */
   #move(sequence: SequenceId): void {
-    const call = this.#calls.get(sequence);
-    if (call === undefined) return;
+    const active = this.#active.get(sequence);
+    if (active === undefined) return;
     this.#dispatcher.ended(sequence, false);
-    if (call.isAborted) this.#finish(sequence, { kind: "aborted" });
-    else this.#begin(call, this.#dispatcher.placeAgain(sequence, requestOf(call), this.#nowMs()));
+    if (active.isAborted) this.#finish(sequence, { kind: "aborted" });
+    else this.#begin(active, this.#dispatcher.placeAgain(specOf(active), this.#nowMs()));
   }
 
   #setPaused(id: SequenceId, isPaused: boolean): void {
-    const call = this.#calls.get(id);
-    if (call === undefined) return;
-    call.isPaused = isPaused;
-    if (isPaused && call === this.#trial) this.#endTrial();
-    if (call.engine !== null) this.#send(call.engine, { kind: isPaused ? "pause" : "resume", sequence: id });
+    const active = this.#active.get(id);
+    if (active === undefined) return;
+    active.isPaused = isPaused;
+    if (isPaused && active === this.#trial) this.#endTrial();
+    if (active.engine !== null)
+      this.#send(active.engine, { kind: isPaused ? "pause" : "resume", sequence: id });
   }
 
-  #fail(call: Call, reason: string): void {
-    this.#finish(call.id, { kind: "failed", reason });
+  #fail(active: ActiveSequence, reason: string): void {
+    this.#finish(active.id, { kind: "failed", reason });
   }
 
   #finish(sequence: SequenceId, finish: Finish): void {
-    const call = this.#calls.get(sequence);
-    if (call === undefined) return;
-    if (call.engine === null) this.#waiting -= 1;
-    this.#calls.delete(sequence);
+    const active = this.#active.get(sequence);
+    if (active === undefined) return;
+    if (active.engine === null) this.#waiting -= 1;
+    this.#active.delete(sequence);
     this.#dispatcher.ended(sequence, finish.kind === "stop" || finish.kind === "length");
-    call.listener.onFinish(finish);
-    if (call === this.#trial) this.#endTrial();
+    active.listener.onFinish(finish);
+    if (active === this.#trial) this.#endTrial();
   }
 
   #send(engine: EngineId, message: EngineMessage): void {
-    this.#members[engine]!.link.send(message);
+    this.#engines[engine]!.link.send(message);
   }
 
   #nowMs(): number {
@@ -414,11 +418,11 @@ function steady(learnt: EngineCosts): EngineCosts {
   return learnt instanceof OnlineCostModel ? learnt.steady() : learnt;
 }
 
-function isHereOrComing({ lostReason, isComing }: Member): boolean {
+function isHereOrComing({ lostReason, isComing }: EngineState): boolean {
   return lostReason === null || isComing;
 }
 
-function requestOf({ spec, drawn }: Call): PlacementRequest {
-  const { promptTokens, cacheSalt, adapter, service, stop } = spec;
-  return { promptTokens, drawnTokens: drawn, cacheSalt, adapter, service, stop };
+/** What an engine is asked to run, from what is drawn so far on. */
+function specOf({ spec, id, drawn }: ActiveSequence): SequenceSpec {
+  return { ...spec, id, drawnTokens: drawn.slice() };
 }

@@ -3,9 +3,9 @@
 import { describe, expect, test } from "bun:test";
 import type { Objective } from "../core.ts";
 import { objectives } from "../objective.ts";
-import { type Job, Outstanding } from "./outstanding.ts";
+import { Outstanding, type Work } from "./outstanding.ts";
 
-function job(objective: Objective, tenant: string, promptMs: number): Job {
+function sequence(objective: Objective, tenant: string, promptMs: number): Work {
   return {
     engine: 0,
     objective,
@@ -23,15 +23,19 @@ function job(objective: Objective, tenant: string, promptMs: number): Job {
   };
 }
 
-function workOf(jobs: readonly Job[]): Outstanding {
+function outstanding(sequences: readonly Work[]): Outstanding {
   const work = new Outstanding(1, objectives);
-  for (const each of jobs) work.placed(each);
+  for (const each of sequences) work.placed(each);
   return work;
 }
 
 describe("prompts before a new sequence", () => {
   test("of earlier objectives all, of later ones what their credits win", () => {
-    const work = workOf([job("latency", "a", 100), job("gang", "a", 60), job("throughput", "a", 45)]);
+    const work = outstanding([
+      sequence("latency", "a", 100),
+      sequence("gang", "a", 60),
+      sequence("throughput", "a", 45),
+    ]);
     const before = (objective: Objective): number =>
       work.promptsMs(0, { objective, tenant: "a", promptUs: 0 });
     expect(before("latency")).toBeCloseTo(100 + (60 * 4) / 12 + 45 / 9, 9);
@@ -40,11 +44,11 @@ describe("prompts before a new sequence", () => {
   });
 
   test("of its own objective its tenant's, and of other tenants as much", () => {
-    const work = workOf([
-      job("latency", "crowd", 1000),
-      job("latency", "crowd", 1000),
-      job("latency", "own", 70),
-      job("latency", "small", 20),
+    const work = outstanding([
+      sequence("latency", "crowd", 1000),
+      sequence("latency", "crowd", 1000),
+      sequence("latency", "own", 70),
+      sequence("latency", "small", 20),
     ]);
     const newcomer = { objective: "latency", tenant: "own", promptUs: 30_000 } as const;
     expect(work.promptsMs(0, newcomer)).toBe(70 + 100 + 20);
@@ -54,8 +58,8 @@ describe("prompts before a new sequence", () => {
 });
 
 test("a sequence is a prompt until its first token, then a decode, and nothing when it has ended", () => {
-  const one = job("latency", "a", 100);
-  const work = workOf([one]);
+  const one = sequence("latency", "a", 100);
+  const work = outstanding([one]);
   expect([work.allPromptsMs(0), work.decoding(0), work.decodesMs(0, "latency", 2)]).toEqual([100, 0, 20]);
   work.drew(one);
   expect([work.allPromptsMs(0), work.decoding(0), work.decodesMs(0, "latency", 2)]).toEqual([0, 1, 18]);

@@ -7,8 +7,8 @@ const OBJECTIVES = objectiveOrder.length;
 /** With more tenants than this on an engine each is a small part, and nobody is left out of the sum. */
 const TENANTS_MAX = 32;
 
-/** A sequence that was placed and has not ended. */
-export interface Job {
+/** What a sequence that was placed has left to compute, until it ends. */
+export interface Work {
   readonly engine: number;
   readonly objective: Objective;
   readonly tenant: string;
@@ -30,14 +30,6 @@ export interface Job {
   readonly prefix: number | undefined;
   /** Where its path ends in the prefix index; null: it has none there. */
   readonly end: IndexSpan | null;
-}
-
-/** A sequence that is to be placed, as far as its turn among others depends on it. */
-export interface Newcomer {
-  readonly objective: Objective;
-  readonly tenant: string;
-  /** To compute what is not cached of its prompt. */
-  readonly promptUs: number;
 }
 
 /**
@@ -99,7 +91,10 @@ export class Outstanding {
   /** Milliseconds of prompts that come before a new sequence: of objectives before its own all; of those after it what
    *  their credits win against its own; of its own those of its tenant and, as tenants take turns, of any other tenant as
    *  much as of its own with it. */
-  promptsMs(engine: number, { objective, tenant, promptUs }: Newcomer): number {
+  promptsMs(
+    engine: number,
+    { objective, tenant, promptUs }: Pick<Work, "objective" | "tenant" | "promptUs">,
+  ): number {
     let sumUs = 0;
     for (const other of objectiveOrder) {
       const at = indexOf(engine, other);
@@ -140,37 +135,37 @@ export class Outstanding {
     return sumMs;
   }
 
-  placed(job: Job): void {
-    this.#count(job, 1);
+  placed(work: Work): void {
+    this.#count(work, 1);
   }
 
   /** It holds its pages, which are in the engine's own count now, and its prompt is that much work in truth. */
-  started(job: Job, promptUs: number): void {
-    this.#pages[job.engine]! -= job.pages;
-    job.pages = 0;
-    this.#addPrompt(job, promptUs - job.promptUs);
-    job.promptUs = promptUs;
+  started(work: Work, promptUs: number): void {
+    this.#pages[work.engine]! -= work.pages;
+    work.pages = 0;
+    this.#addPrompt(work, promptUs - work.promptUs);
+    work.promptUs = promptUs;
   }
 
   /** A token was drawn. An answer that outgrows what was expected is expected to become twice as long. */
-  drew(job: Job): void {
-    const at = indexOf(job.engine, job.objective);
-    this.#addPrompt(job, -job.promptUs);
-    job.promptUs = 0;
-    if (!job.isDecoding) this.#decoding[job.engine]! += 1;
-    job.isDecoding = true;
-    job.drawn += 1;
-    job.context += 1;
-    this.#contexts[job.engine]! += 1;
+  drew(work: Work): void {
+    const at = indexOf(work.engine, work.objective);
+    this.#addPrompt(work, -work.promptUs);
+    work.promptUs = 0;
+    if (!work.isDecoding) this.#decoding[work.engine]! += 1;
+    work.isDecoding = true;
+    work.drawn += 1;
+    work.context += 1;
+    this.#contexts[work.engine]! += 1;
     this.#decodeTokens[at]! -= 1;
-    if (job.drawn < job.expected) return;
-    const expected = Math.max(job.drawn, Math.min(job.tokensMax, 2 * job.expected));
-    this.#decodeTokens[at]! += expected - job.expected;
-    job.expected = expected;
+    if (work.drawn < work.expected) return;
+    const expected = Math.max(work.drawn, Math.min(work.tokensMax, 2 * work.expected));
+    this.#decodeTokens[at]! += expected - work.expected;
+    work.expected = expected;
   }
 
-  ended(job: Job): void {
-    this.#count(job, -1);
+  ended(work: Work): void {
+    this.#count(work, -1);
   }
 
   #workMs(engine: number, objective: Objective, decodeMs: number): number {
@@ -194,25 +189,25 @@ export class Outstanding {
     return sumUs;
   }
 
-  #addPrompt(job: Job, us: number): void {
+  #addPrompt(work: Work, us: number): void {
     if (us === 0) return;
-    const at = indexOf(job.engine, job.objective);
+    const at = indexOf(work.engine, work.objective);
     this.#promptUs[at]! += us;
     const tenants = this.#tenants[at]!;
-    const left = (tenants.get(job.tenant) ?? 0) + us;
-    if (left === 0) tenants.delete(job.tenant);
-    else tenants.set(job.tenant, left);
+    const left = (tenants.get(work.tenant) ?? 0) + us;
+    if (left === 0) tenants.delete(work.tenant);
+    else tenants.set(work.tenant, left);
   }
 
-  #count(job: Job, sign: 1 | -1): void {
-    const at = indexOf(job.engine, job.objective);
-    this.#addPrompt(job, sign * job.promptUs);
-    if (job.isDecoding) this.#decoding[job.engine]! += sign;
-    this.#decodeTokens[at]! += sign * (job.expected - job.drawn);
-    this.#sequences[job.engine]! += sign;
-    this.#targets[job.engine]! += sign * Number(job.hasTarget);
-    this.#contexts[job.engine]! += sign * job.context;
-    this.#pages[job.engine]! += sign * job.pages;
+  #count(work: Work, sign: 1 | -1): void {
+    const at = indexOf(work.engine, work.objective);
+    this.#addPrompt(work, sign * work.promptUs);
+    if (work.isDecoding) this.#decoding[work.engine]! += sign;
+    this.#decodeTokens[at]! += sign * (work.expected - work.drawn);
+    this.#sequences[work.engine]! += sign;
+    this.#targets[work.engine]! += sign * Number(work.hasTarget);
+    this.#contexts[work.engine]! += sign * work.context;
+    this.#pages[work.engine]! += sign * work.pages;
   }
 }
 

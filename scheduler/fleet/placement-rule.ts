@@ -1,9 +1,9 @@
 import type { CacheNotices } from "../cache/notice.ts";
-import type { EngineId, SequenceId } from "../core.ts";
+import type { EngineId, SequenceId, SequenceSpec } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
-import type { Placement, PlacementRequest } from "./placement.ts";
+import type { Placement } from "./placement.ts";
 import type { PrefixIndex } from "./prefix-index.ts";
 
 /** An engine as a rule first sees it. */
@@ -19,27 +19,17 @@ export interface PlaceableEngine {
  */
 export interface PlacementRule {
   /** Chooses among `there`, ascending and not empty. */
-  place(id: SequenceId, request: PlacementRequest, there: readonly EngineId[], nowMs: number): Placement;
+  place(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement;
   /** Places sequences that belong together, in the order given; by default each by itself. */
-  placeGang?(
-    ids: readonly SequenceId[],
-    requests: readonly PlacementRequest[],
-    there: readonly EngineId[],
-    nowMs: number,
-  ): readonly Placement[];
+  placeGang?(specs: readonly SequenceSpec[], there: readonly EngineId[], nowMs: number): readonly Placement[];
   /** Waiting sequences that their engines should give back. Each is told once; by default none. */
   surplus?(
-    requestOf: (id: SequenceId) => PlacementRequest,
+    specOf: (id: SequenceId) => SequenceSpec,
     there: readonly EngineId[],
     nowMs: number,
   ): readonly SequenceId[];
   /** Places a sequence anew that its engine has given back; by default as a new one. */
-  placeAgain?(
-    id: SequenceId,
-    request: PlacementRequest,
-    there: readonly EngineId[],
-    nowMs: number,
-  ): Placement;
+  placeAgain?(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement;
 
   /** The sequence was admitted by its engine, with that much of its prompt cached. */
   started?(id: SequenceId, cachedTokens: number, nowMs: number): void;

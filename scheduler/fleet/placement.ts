@@ -1,4 +1,4 @@
-import type { EngineId, SequenceSpec } from "../core.ts";
+import type { EngineId } from "../core.ts";
 
 /**
  * Why an engine was chosen.
@@ -65,9 +65,3 @@ export interface Placement {
    *  that look at none. */
   readonly costs: readonly PlacementCost[];
 }
-
-/** What the dispatcher has to know of a sequence. */
-export type PlacementRequest = Pick<
-  SequenceSpec,
-  "promptTokens" | "drawnTokens" | "cacheSalt" | "adapter" | "service" | "stop"
->;

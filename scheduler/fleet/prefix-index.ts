@@ -13,7 +13,7 @@ interface Stream {
 }
 
 /** The part of a path that the index has. */
-export interface Match {
+export interface KnownPrefix {
   /** The deepest span that has pages of the path, maybe not all of its own. */
   readonly span: IndexSpan;
   readonly pages: number;
@@ -64,7 +64,7 @@ export class PrefixIndex {
 
   /** For each engine, how many leading pages of the path it has or will have; written to `found`. Null: none of it is
    *  known. */
-  match(path: Float64Array, found: Int32Array): Match | null {
+  match(path: Float64Array, found: Int32Array): KnownPrefix | null {
     found.fill(0);
     this.#look += 1;
     let deepest: IndexSpan | null = null;

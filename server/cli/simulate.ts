@@ -243,7 +243,7 @@ function speedTable(runs: readonly Run[]): string {
 function arrangementOf(text: string, devices: Arrangement["devices"], tbtMs: number): Arrangement {
   const [name = "", ...changes] = text.split(",");
   const policy = policyNamed(name);
-  const heeds = tbtMs > 0 && policy.batch.kind === "target";
+  const heeds = tbtMs > 0 && policy.batch.kind === "time";
   const arrangement = { policy: heeds ? withTarget(policy, tbtMs) : policy, devices };
   return changes.length === 0 ? arrangement : parseChanges(changes.join(","))(arrangement);
 }

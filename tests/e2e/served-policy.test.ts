@@ -32,7 +32,7 @@ test("a server without options schedules as the benchmarks' own row, and so does
   const { policy, specs } = await started({});
   expect<Policy>(policy).toEqual(preblePolicies().find(({ name }) => name === "ours")!);
   expect<Policy>(policy).toEqual(policyOf("ours"));
-  expect(optionsOf(policy, specs[0]!, 1)).toEqual(resolveOptions({ notices: false }, specs[0]!));
+  expect(optionsOf(policy, specs[0]!, 1)).toEqual(resolveOptions({}, specs[0]!));
   const { queue, batch, admission } = engineDefaults;
   expect({ queue, batch, admission }).toEqual({
     queue: policy.queue,

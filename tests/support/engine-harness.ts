@@ -65,6 +65,7 @@ export class EngineHarness {
     };
     const engineOptions: EngineSettings = {
       integrity: "always",
+      notices: true,
       trace: (step) => this.#takeTrace(step),
       ...options.engine,
     };

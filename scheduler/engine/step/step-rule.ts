@@ -2,7 +2,7 @@ import type { EngineCosts } from "../../cost/cost-model.ts";
 import type { DeviceSpec } from "../../device.ts";
 import type { BatchPolicy } from "../../policy.ts";
 import type { Backlog, BudgetMember, StepBudget } from "./step-budget.ts";
-import { TargetBudget } from "./target-budget.ts";
+import { TimeBudget } from "./time-budget.ts";
 
 /** What a step is planned from. */
 export interface StepView {
@@ -37,7 +37,7 @@ export function openStepRule(policy: BatchPolicy, spec: DeviceSpec, costs: Engin
     hasDecodes: true,
     hasPrompts: true,
     open: ({ running, backlog, nowMs, tokensMax }) =>
-      new TargetBudget(policy, running, costs, nowMs, backlog, tokensMax),
+      new TimeBudget(policy, running, costs, nowMs, backlog, tokensMax),
   };
   const passes = [pass];
   return { passes: () => passes };

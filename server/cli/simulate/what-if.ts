@@ -86,7 +86,7 @@ export function withTarget(policy: Policy, tbtMs: number | null): Policy {
 /** Steps whose size is not fixed are as large as the device takes them. */
 function withStepTokens(policy: Policy, stepTokens: number): Policy {
   const { batch } = policy;
-  return batch.kind === "target" ? policy : { ...policy, batch: { ...batch, stepTokens } };
+  return batch.kind === "time" ? policy : { ...policy, batch: { ...batch, stepTokens } };
 }
 
 function withSpec(devices: Arrangement["devices"], changes: Partial<DeviceSpec>): Arrangement["devices"] {

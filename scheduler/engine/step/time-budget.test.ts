@@ -13,14 +13,14 @@ import { ours } from "../../policies.ts";
 import type { BatchPolicy } from "../../policy.ts";
 import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
 import type { Backlog, BudgetMember } from "./step-budget.ts";
-import { TargetBudget } from "./target-budget.ts";
+import { TimeBudget } from "./time-budget.ts";
 
 const { latency, gang, throughput } = objectives;
 
-type TargetPolicy = Extract<BatchPolicy, { readonly kind: "target" }>;
+type TimePolicy = Extract<BatchPolicy, { readonly kind: "time" }>;
 
-const policy: TargetPolicy = {
-  kind: "target",
+const policy: TimePolicy = {
+  kind: "time",
   tbtMs: 100,
   stepMs: 100,
   margin: 0,
@@ -69,18 +69,18 @@ const backlog: Backlog = { promptTokens: 0, likelyTokens: 0, waiting: 0, answerT
 
 function budgetOf(
   running: readonly BudgetMember[],
-  changes: Partial<TargetPolicy> = {},
+  changes: Partial<TimePolicy> = {},
   costs: CostModel & { readonly margin?: number } = even,
   nowMs = 0,
   tokensMax = 2048,
-): TargetBudget {
+): TimeBudget {
   const crowd = { ...backlog, promptTokens: 2 * many, likelyTokens: 2 * many, waiting: 100 };
-  return new TargetBudget({ ...policy, ...changes }, running, costs, nowMs, crowd, tokensMax);
+  return new TimeBudget({ ...policy, ...changes }, running, costs, nowMs, crowd, tokensMax);
 }
 
 test("tile_step_256_264: a sliver of a tile is cut off, unless it ends the prompt", () => {
   const chunkOf = (left: number): number =>
-    new TargetBudget(policy, [], even, 0, backlog, 264).offer(left, 0, 0, latency);
+    new TimeBudget(policy, [], even, 0, backlog, 264).offer(left, 0, 0, latency);
   expect([chunkOf(1000), chunkOf(300), chunkOf(264), chunkOf(260), chunkOf(256)]).toEqual([
     256, 256, 264, 260, 256,
   ]);
@@ -124,7 +124,7 @@ test("a step is as large as delays everybody least: larger, the more prompts wai
     const streams = Array.from({ length: decodes }, () => decode());
     const crowd = { promptTokens: 2 * many, likelyTokens: 4000 * waiting, waiting, answerTokens: 64 };
     const free = { ...policy, tbtMs: null, stepMs: 1000 };
-    const budget = new TargetBudget(free, streams, costs, 0, crowd, 2048);
+    const budget = new TimeBudget(free, streams, costs, 0, crowd, 2048);
     return budget.offer(4000, 0, 0, latency) + decodes;
   };
   expect([sizeOf(0, 1), sizeOf(40, 1)]).toEqual([2048, 256]);
@@ -134,7 +134,7 @@ test("a step is as large as delays everybody least: larger, the more prompts wai
 });
 
 test("what all prompts still have to compute is a size as well", () => {
-  const budget = new TargetBudget(policy, [decode()], even, 0, { ...backlog, promptTokens: 130 }, 2048);
+  const budget = new TimeBudget(policy, [decode()], even, 0, { ...backlog, promptTokens: 130 }, 2048);
   expect(budget.offer(130, 0, 0, latency)).toBe(130);
 });
 
@@ -227,7 +227,7 @@ const calls: fc.Arbitrary<Call[]> = fc.array(
 );
 
 /** Plays calls on a device of 2 ms and 0.02 ms per token; returns each token's time, by call. */
-function play(script: readonly Call[], batch: Partial<TargetPolicy>) {
+function play(script: readonly Call[], batch: Partial<TimePolicy>) {
   const harness = new EngineHarness({
     spec: { pages: 4096 },
     cost: linearCost(2, 0.02),

@@ -1,7 +1,7 @@
 import type { SequenceId } from "../../core.ts";
 import type { EngineCosts, PromptShape, StepShape } from "../../cost/cost-model.ts";
 import type { ObjectiveRules } from "../../objective.ts";
-import type { TargetPolicy } from "../../policy.ts";
+import type { TimePolicy } from "../../policy.ts";
 import type { Backlog, BudgetMember, StepBudget } from "./step-budget.ts";
 import { leastDelay, type SizeOption } from "./step-size.ts";
 import { nextTile, tileTrim } from "./tile.ts";
@@ -57,10 +57,10 @@ interface MutableShape extends StepShape {
  * The first prompt that asks decides the size of the step; later ones fill it up. Costs O(running) to open and about
  * 16 predictions per offer.
  */
-export class TargetBudget implements StepBudget {
+export class TimeBudget implements StepBudget {
   readonly skipped = new Set<SequenceId>();
   readonly deadlineMs: number;
-  readonly #policy: TargetPolicy;
+  readonly #policy: TimePolicy;
   readonly #costs: EngineCosts;
   #limitMs: number;
   readonly #backlog: Backlog;
@@ -84,7 +84,7 @@ export class TargetBudget implements StepBudget {
   #bulkMs = Number.POSITIVE_INFINITY;
 
   constructor(
-    policy: TargetPolicy,
+    policy: TimePolicy,
     running: readonly BudgetMember[],
     costs: EngineCosts,
     nowMs: number,

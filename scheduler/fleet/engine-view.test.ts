@@ -4,20 +4,20 @@ import { expect, test } from "bun:test";
 import { linearCost } from "../cost/linear.ts";
 import { ours } from "../policies.ts";
 import { deviceSpec } from "../sim/factories.ts";
-import { Member } from "./member.ts";
+import { EngineView } from "./engine-view.ts";
 
 /** 20 ms a step and 0.1 ms a token, times `factor`; the target is 100 ms. */
-function member(factor: number, tbtMs: number | null = 100): Member {
-  return new Member(deviceSpec(), linearCost(20 * factor, 0.1 * factor, 16), ours(tbtMs).batch, 1000);
+function viewOf(factor: number, tbtMs: number | null = 100): EngineView {
+  return new EngineView(deviceSpec(), linearCost(20 * factor, 0.1 * factor, 16), ours(tbtMs).batch, 1000);
 }
 
 test("prompts alone, and prompts without a target, take their own time", () => {
-  expect(member(1).stretch(0, 500)).toBe(1);
-  expect(member(1, null).stretch(30, 500)).toBe(1);
+  expect(viewOf(1).stretch(0, 500)).toBe(1);
+  expect(viewOf(1, null).stretch(30, 500)).toBe(1);
 });
 
 test("beside decodes with a target they take longer, the more of them the longer", () => {
-  const one = member(1);
+  const one = viewOf(1);
   const stretches = [1, 20, 200, 600].map((decodes) => one.stretch(decodes, 500));
   expect(stretches).toEqual([...stretches].sort((a, b) => a - b));
   expect(stretches[0]).toBeGreaterThan(1);
@@ -26,5 +26,5 @@ test("beside decodes with a target they take longer, the more of them the longer
 
 test("on an engine that cannot keep the target beside any prompt they hardly get on", () => {
   // A tile of 16 tokens every two seconds, instead of 0.5 ms a token.
-  expect(member(5).stretch(1, 500)).toBeGreaterThan(100);
+  expect(viewOf(5).stretch(1, 500)).toBeGreaterThan(100);
 });

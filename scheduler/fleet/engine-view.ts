@@ -1,7 +1,7 @@
 import { decodeStepMs, type EngineCosts, promptMs } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
-import type { BatchPolicy, TargetPolicy } from "../policy.ts";
+import type { BatchPolicy, TimePolicy } from "../policy.ts";
 import { WindowSum } from "./window-sum.ts";
 
 /** Steps of this many tokens, without a context and with this one, tell what prompt tokens cost in full steps. */
@@ -12,8 +12,8 @@ const PACE_REPORTS = 16;
 /** Fewest decodes that a step is assumed to have. */
 const DECODES_MIN = 8;
 
-/** What the dispatcher knows of one engine besides its work and its cache. */
-export class Member {
+/** What the dispatcher sees of one engine besides its work and its cache: its size, its load, and what tokens cost there. */
+export class EngineView {
   readonly spec: DeviceSpec;
   readonly costs: EngineCosts;
   readonly #batch: BatchPolicy;
@@ -103,7 +103,7 @@ export class Member {
    * room for prompts, however little of them waits there.
    */
   stretch(decodes: number, context: number): number {
-    if (decodes === 0 || this.#batch.kind !== "target" || this.#batch.tbtMs === null) return 1;
+    if (decodes === 0 || this.#batch.kind !== "time" || this.#batch.tbtMs === null) return 1;
     if (this.#reportsLeft === 0) this.#learnPace();
     let stretch = this.#stretches.get(decodes);
     if (stretch === undefined) {
@@ -114,7 +114,7 @@ export class Member {
   }
 
   #stretch(
-    { margin, starvationMs }: TargetPolicy,
+    { margin, starvationMs }: TimePolicy,
     tbtMs: number,
     beside: { readonly decodes: number; readonly decodeContext: number },
   ): number {
@@ -122,7 +122,7 @@ export class Member {
       this.costs.stepMs({ ...beside, prompts: [{ tokens, context: 0 }] });
     const limitMs = tbtMs / (1 + margin + (this.costs.margin ?? 0));
     const fullMs = takesMs(FULL_STEP) / FULL_STEP;
-    // The most that fits, in tiles; with no room, a tile now and then (engine/step/target-budget.ts).
+    // The most that fits, in tiles; with no room, a tile now and then (engine/step/time-budget.ts).
     const tile = this.costs.tileTokens;
     let fits = 0;
     let tooMuch = Math.ceil(FULL_STEP / tile) + 1;
