@@ -2,11 +2,12 @@
  * What the scheduler costs, in real time: see scheduler/*.ts for what each table shows. A step of a small model on a CPU
  * takes some 2000 µs.
  *
- *   bun benchmarks/scheduler.ts [--only steps|placements|simulation] [--json]
+ *   bun benchmarks/scheduler.ts [--only steps|placements|simulation|programs] [--json]
  */
 
 import { parseArgs } from "node:util";
 import { measurePlacements, placementTable } from "./scheduler/placement.ts";
+import { measurePrograms, programTable } from "./scheduler/programs.ts";
 import { measureSimulation, simulationTable } from "./scheduler/simulation.ts";
 import { measureSteps, stepTable } from "./scheduler/steps.ts";
 
@@ -27,6 +28,10 @@ const parts: Readonly<Record<string, () => Part>> = {
   simulation: () => {
     const rows = measureSimulation();
     return { rows, table: simulationTable(rows) };
+  },
+  programs: () => {
+    const rows = measurePrograms();
+    return { rows, table: programTable(rows) };
   },
 };
 

@@ -1,0 +1,250 @@
+import { assert } from "../core.ts";
+import { type Copied, type Failure, lookUp, type Node, type Scope, Variable } from "./graph.ts";
+import { type Limits, MAP_ITEMS_MAX } from "./limits.ts";
+import {
+  type Body,
+  type CallSpec,
+  type ChooseSpec,
+  type NodeSpec,
+  outputsOf,
+  type Test,
+  type Transform,
+  type Value,
+} from "./spec.ts";
+
+/** What nodes with bodies do to the program that they are in. */
+export interface BlockHost {
+  readonly limits: Limits;
+  readonly transform: Transform;
+  nowMs(): number;
+  /** Nodes of the program, ended ones included. */
+  nodeCount(): number;
+  open(spec: NodeSpec, scope: Scope, prefix: string, copied: Copied): Node;
+  /** A body was copied that makes `result`; `width` are or will be beside it, itself included. */
+  copied(block: Node, result: Variable, width: number): void;
+  end(block: Node, value: Value): void;
+  fail(node: Node, failure: Failure, by: Variable | null): void;
+}
+
+/** A node whose bodies run. */
+interface Run {
+  readonly node: Node;
+  /** Of a map or reduce. */
+  readonly items: readonly string[];
+  /** The values of the bodies that were copied, in order. */
+  readonly results: Variable[];
+  /** Those of them that are not known yet, each with the number of bodies whose value it is. */
+  readonly awaited: Map<Variable, number>;
+  /** Bodies whose value is not known yet. */
+  live: number;
+  /** What was copied. */
+  readonly nodes: Node[];
+}
+
+/** What a copy of a body is handed: a name in it, the value, and where that comes from. */
+interface Binding {
+  readonly name: string;
+  readonly value: Value;
+}
+
+/** The nodes with bodies: copies them as values become known, and ends when their values are. */
+export class Blocks {
+  readonly #host: BlockHost;
+  readonly #runs = new Map<Node, Run>();
+
+  constructor(host: BlockHost) {
+    this.#host = host;
+  }
+
+  /** What the node needs to begin is ready. */
+  begin(node: Node): void {
+    const { spec } = node;
+    assert(spec.kind !== "call", "calls have no bodies");
+    let items: readonly string[] = [];
+    if (spec.kind === "map" || spec.kind === "reduce") {
+      const { value } = lookUp(node.scope, spec.over)!;
+      if (typeof value === "string") {
+        this.#fail(node, "transform", `${spec.over} is a text where a list is read; split it first.`);
+        return;
+      }
+      items = value!;
+      if (items.length > MAP_ITEMS_MAX) {
+        this.#fail(
+          node,
+          "limit",
+          `${spec.over} has ${items.length} items; a ${spec.kind} takes at most ${MAP_ITEMS_MAX}.`,
+        );
+        return;
+      }
+    }
+    const run: Run = { node, items, results: [], awaited: new Map(), live: 0, nodes: [] };
+    this.#runs.set(node, run);
+    if (spec.kind === "choose") this.#choose(run, spec);
+    else this.#goOn(run);
+  }
+
+  /** A variable that the running node reads is ready or failed. */
+  settled(node: Node, variable: Variable): void {
+    const run = this.#runs.get(node);
+    if (run === undefined) return;
+    const bodies = run.awaited.get(variable);
+    if (bodies === undefined) return; // its bodies read it
+    run.awaited.delete(variable);
+    run.live -= bodies;
+    if (variable.state === "failed") this.#host.fail(node, variable.failure!, variable);
+    else this.#goOn(run);
+  }
+
+  /** The node has failed: nothing will read what its bodies make. */
+  drop(node: Node): void {
+    const run = this.#runs.get(node);
+    if (run === undefined) return;
+    this.#runs.delete(node);
+    const message = `${node.name} has failed, which alone would read it.`;
+    for (const inner of run.nodes) {
+      this.#host.fail(inner, { code: "cancelled", message, origin: inner.name }, null);
+    }
+  }
+
+  /** How something is awaited has changed: bodies that run hear of it, outer ones first. */
+  deduceAgain(): void {
+    for (const run of this.#runs.values()) {
+      for (const result of run.results) this.#host.copied(run.node, result, widthOf(run));
+    }
+  }
+
+  /** Copies what can be copied now, and ends the node when nothing is left. */
+  #goOn(run: Run): void {
+    const { node, items, results } = run;
+    const { spec } = node;
+    switch (spec.kind) {
+      case "map":
+        while (results.length < items.length && run.live < spec.concurrencyMax && !node.isEnded) {
+          const cause = results.length < spec.concurrencyMax ? node.inputs[0]! : latestOf(results);
+          this.#copy(run, spec.body, cause, [{ name: spec.item, value: items[results.length]! }]);
+        }
+        if (run.live === 0 && results.length === items.length) this.#endMap(run);
+        return;
+      case "reduce":
+        while (run.live === 0 && !node.isEnded) {
+          const result = results.at(-1);
+          const last = result ?? lookUp(node.scope, spec.initial)!;
+          if (results.length === items.length) {
+            this.#end(run, last);
+            return;
+          }
+          const bindings = [
+            { name: spec.accumulator, value: last.value! },
+            { name: spec.item, value: items[results.length]! },
+          ];
+          this.#copy(run, spec.body, result ?? node.lastInput!, bindings);
+        }
+        return;
+      case "repeat":
+        while (run.live === 0 && !node.isEnded) {
+          const result = results.at(-1);
+          const last = result ?? lookUp(node.scope, spec.initial)!;
+          if (
+            result !== undefined &&
+            (results.length === spec.countMax || this.#passes(spec.until, result.value!))
+          ) {
+            this.#end(run, last);
+            return;
+          }
+          this.#copy(run, spec.body, last, [{ name: spec.state, value: last.value! }]);
+        }
+        return;
+      case "choose":
+        if (run.live === 0) this.#end(run, results[0]!);
+    }
+  }
+
+  #choose(run: Run, { on, cases, otherwise }: ChooseSpec): void {
+    const value = lookUp(run.node.scope, on)!.value!;
+    const body = cases.find(({ test }) => this.#passes(test, value))?.body ?? otherwise;
+    if (body === null) {
+      this.#fail(run.node, "noCase", `${on} passes the test of no case, and there is no other.`);
+      return;
+    }
+    this.#copy(run, body, run.node.inputs[0]!, []);
+    if (!run.node.isEnded) this.#goOn(run);
+  }
+
+  /** Copies a body; its value is among the results from then on. The node fails if that value has, or there are too many. */
+  #copy(run: Run, body: Body, cause: Variable, bindings: readonly Binding[]): void {
+    const { node, results } = run;
+    const { nodesMax } = this.#host.limits;
+    const nodesThen = this.#host.nodeCount() + body.nodes.length;
+    if (nodesThen > nodesMax) {
+      this.#fail(
+        node,
+        "limit",
+        `${nodesThen} calls with those of ${node.name}; a program has at most ${nodesMax}.`,
+      );
+      return;
+    }
+    const prefix = `${node.name}[${results.length}]/`;
+    const scope: Scope = { names: new Map(), outer: node.scope };
+    for (const { name, value } of bindings) {
+      const variable = new Variable(prefix + name);
+      variable.state = "ready";
+      variable.value = value;
+      variable.isKnown = true;
+      variable.origin = cause;
+      variable.settledMs = this.#host.nowMs();
+      scope.names.set(name, variable);
+    }
+    for (const name of body.nodes.flatMap(outputsOf)) scope.names.set(name, new Variable(prefix + name));
+    const result = lookUp(scope, body.result)!;
+    results.push(result);
+    if (!result.isKnown) {
+      const others = run.awaited.get(result);
+      if (others === undefined && !result.readers.includes(node)) result.readers.push(node);
+      run.awaited.set(result, (others ?? 0) + 1);
+      run.live += 1;
+    }
+    for (const inner of body.nodes)
+      run.nodes.push(this.#host.open(inner, scope, prefix, { block: node, cause }));
+    this.#host.copied(node, result, widthOf(run));
+    if (result.isKnown && result.state === "failed") this.#host.fail(node, result.failure!, result);
+  }
+
+  #endMap(run: Run): void {
+    const values = run.results.map(({ value }) => value!);
+    const list = values.findIndex((value) => typeof value !== "string");
+    if (list >= 0) {
+      const name = run.results[list]!.name;
+      this.#fail(run.node, "transform", `${name} is a list, and an item of a list is a text; join it first.`);
+      return;
+    }
+    this.#runs.delete(run.node);
+    if (run.results.length > 0) run.node.lastResult = latestOf(run.results);
+    this.#host.end(run.node, values as readonly string[]);
+  }
+
+  #end({ node }: Run, result: Variable): void {
+    this.#runs.delete(node);
+    node.lastResult = result;
+    this.#host.end(node, result.value!);
+  }
+
+  #passes(test: Test, value: Value): boolean {
+    if (test.kind === "passes") return this.#host.transform(value, test.transforms).kind === "value";
+    if (typeof value !== "string") return false;
+    return test.kind === "equals" ? value === test.text : value.includes(test.text);
+  }
+
+  #fail(node: Node, code: string, message: string): void {
+    this.#host.fail(node, { code, message, origin: node.name }, null);
+  }
+}
+
+/** Bodies of a node that may run beside each other. */
+function widthOf({ node, items }: Run): number {
+  const spec: Exclude<NodeSpec, CallSpec> = node.spec as Exclude<NodeSpec, CallSpec>;
+  return spec.kind === "map" ? Math.min(items.length, spec.concurrencyMax) : 1;
+}
+
+function latestOf(variables: readonly Variable[]): Variable {
+  return variables.reduce((latest, variable) => (variable.settledMs >= latest.settledMs ? variable : latest));
+}

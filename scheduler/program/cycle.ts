@@ -1,0 +1,31 @@
+/**
+ * A cycle that can be reached from `starts`: its vertices in order, each once; null if there is none. Depth first without
+ * recursion, each vertex and edge once.
+ */
+export function findCycle<Vertex>(
+  starts: Iterable<Vertex>,
+  next: (vertex: Vertex) => Iterable<Vertex>,
+): readonly Vertex[] | null {
+  const done = new Set<Vertex>();
+  for (const start of starts) {
+    if (done.has(start)) continue;
+    const path = [start];
+    const onPath = new Set(path);
+    const ways = [next(start)[Symbol.iterator]()];
+    while (path.length > 0) {
+      const step = ways.at(-1)!.next();
+      if (step.done === true) {
+        const left = path.pop()!;
+        ways.pop();
+        onPath.delete(left);
+        done.add(left);
+      } else if (onPath.has(step.value)) return path.slice(path.indexOf(step.value));
+      else if (!done.has(step.value)) {
+        path.push(step.value);
+        onPath.add(step.value);
+        ways.push(next(step.value)[Symbol.iterator]());
+      }
+    }
+  }
+  return null;
+}

@@ -1,0 +1,145 @@
+import type { Objective } from "../core.ts";
+import type { Node, Variable } from "./graph.ts";
+import type { Criteria } from "./spec.ts";
+
+const RANKS: Readonly<Record<Objective, number>> = { throughput: 0, gang: 1, latency: 2 };
+
+/**
+ * What each node is for, deduced backward from what is awaited (Parrot, §5.2).
+ *
+ * From a value that is awaited with latency the stage of a node is the longest way to it, in nodes. Alone in its stage, a node
+ * is on the way of everything before it, and wants its own latency. Several of one stage are a gang: only the last of them
+ * counts. What is awaited with throughput, or not at all, wants throughput.
+ *
+ * Wishes add up: latency over gang over throughput, and never down again. Two gangs that share a node are one.
+ */
+export class Objectives {
+  /** Gives numbers to gangs; unique for the life of the process. */
+  readonly #nextGang: () => number;
+  /** By the value or node that they are awaited for, and by stage. */
+  readonly #gangs = new Map<Variable | Node, Map<number, number>>();
+  /** Gangs that turned out to be one: each leads to another, in the end to the one that stands for all. */
+  readonly #mergedInto = new Map<number, number>();
+
+  constructor(nextGang: () => number) {
+    this.#nextGang = nextGang;
+  }
+
+  /** The variable is awaited: takes note of it in everything that it comes of. O(nodes and edges before it). */
+  want(variable: Variable, { objective, ttftMs, tbtMs }: Criteria): void {
+    const { producer } = variable;
+    if (producer === null || objective === "throughput") return;
+    producer.ttftMs = least(producer.ttftMs, ttftMs);
+    producer.tbtMs = least(producer.tbtMs, tbtMs);
+    this.#mark(variable, variable, 1);
+  }
+
+  /** A body was copied; `result` is its value, `width` bodies are or will be beside it, itself included. */
+  copied(block: Node, result: Variable, width: number): void {
+    if (block.objective === "throughput") return;
+    if (result.producer?.block === block) this.#mark(block, result, block.objective === "gang" ? 2 : width);
+  }
+
+  /** The number that stands for a gang. */
+  gangOf(node: Node): number | null {
+    return node.objective === "gang" && node.gang !== null ? this.#rootOf(node.gang) : null;
+  }
+
+  #mark(of: Variable | Node, result: Variable, width: number): void {
+    const stages = stagesBefore(result);
+    for (const [stage, nodes] of stages.entries()) {
+      const isAlone = nodes.length === 1 && width === 1;
+      for (const node of nodes) {
+        if (isAlone) raise(node, "latency", null);
+        else this.#join(node, this.#gang(of, stage));
+      }
+    }
+  }
+
+  #join(node: Node, gang: number): void {
+    if (node.gang !== null) {
+      const [a, b] = [this.#rootOf(node.gang), this.#rootOf(gang)];
+      if (a !== b) this.#mergedInto.set(b, a);
+    }
+    raise(node, "gang", node.gang ?? gang);
+  }
+
+  #gang(of: Variable | Node, stage: number): number {
+    let gangs = this.#gangs.get(of);
+    if (gangs === undefined) {
+      gangs = new Map();
+      this.#gangs.set(of, gangs);
+    }
+    let gang = gangs.get(stage);
+    if (gang === undefined) {
+      gang = this.#nextGang();
+      gangs.set(stage, gang);
+    }
+    return gang;
+  }
+
+  #rootOf(gang: number): number {
+    let root = gang;
+    for (let next = this.#mergedInto.get(root); next !== undefined; next = this.#mergedInto.get(root)) {
+      const after = this.#mergedInto.get(next);
+      if (after !== undefined) this.#mergedInto.set(root, after);
+      root = next;
+    }
+    return root;
+  }
+}
+
+function raise(node: Node, objective: Objective, gang: number | null): void {
+  if (RANKS[objective] < RANKS[node.objective]) return;
+  node.objective = objective;
+  node.gang = gang;
+}
+
+/** The nodes that a variable comes of, by stage: those of stage 0 write it. Nodes of other bodies than its own are left out, and
+ *  so is what comes before a node that has ended: it has no more to do with it. */
+function stagesBefore({ producer }: Variable): readonly (readonly Node[])[] {
+  if (producer === null) return [];
+  const order = consumersFirst(producer);
+  const stageOf = new Map<Node, number>([[producer, 0]]);
+  const stages: Node[][] = [];
+  for (const node of order) {
+    const stage = stageOf.get(node)!;
+    stages[stage] ??= [];
+    stages[stage].push(node);
+    for (const before of producersOf(node)) {
+      stageOf.set(before, Math.max(stageOf.get(before) ?? 0, stage + 1));
+    }
+  }
+  return stages;
+}
+
+/** Everything before a node and itself, each after all that reads it. */
+function consumersFirst(last: Node): readonly Node[] {
+  const seen = new Set<Node>([last]);
+  const producersFirst: Node[] = [];
+  const path = [{ node: last, ways: producersOf(last), at: 0 }];
+  while (path.length > 0) {
+    const top = path.at(-1)!;
+    const next = top.ways[top.at];
+    top.at += 1;
+    if (next === undefined) {
+      producersFirst.push(top.node);
+      path.pop();
+    } else if (!seen.has(next)) {
+      seen.add(next);
+      path.push({ node: next, ways: producersOf(next), at: 0 });
+    }
+  }
+  return producersFirst.reverse();
+}
+
+function producersOf(node: Node): readonly Node[] {
+  if (node.isEnded) return [];
+  return node.reads.flatMap(({ producer }) =>
+    producer !== null && producer.block === node.block ? [producer] : [],
+  );
+}
+
+function least(a: number | null, b: number | null): number | null {
+  return a === null || b === null ? (a ?? b) : Math.min(a, b);
+}

@@ -1,0 +1,513 @@
+import type { Clock } from "../clock.ts";
+import { assert, type Objective } from "../core.ts";
+import { Blocks } from "./blocks.ts";
+import { charsOf, type Refusal, refusalOf, valueRefusal } from "./check.ts";
+import { type ExpectedMs, measurePaths } from "./critical-path.ts";
+import { type Copied, type Failure, lookUp, Node, type NodeTokens, type Scope, Variable } from "./graph.ts";
+import { type Limits, programLimits } from "./limits.ts";
+import { Objectives } from "./objectives.ts";
+import { type RenderedPart, render, renderHead, type ValuePart } from "./rendering.ts";
+import {
+  type Criteria,
+  type NodeSpec,
+  outputsOf,
+  type Part,
+  type ProgramPart,
+  type Prompt,
+  partsOf,
+  type TextPart,
+  type Transform,
+  type Value,
+} from "./spec.ts";
+
+/** A call whose inputs are all known: to be run now. */
+export interface ReadyCall {
+  /** Its name, unique in the program. */
+  readonly call: string;
+  readonly prompt: Prompt<RenderedPart>;
+  readonly service: CallService;
+}
+
+/** What is known of how a call is awaited. */
+export interface CallService {
+  readonly objective: Objective;
+  /** Of the calls of which only the last one counts; null: alone. */
+  readonly gang: number | null;
+  readonly ttftMs: number | null;
+  readonly tbtMs: number | null;
+  /** Expected milliseconds from the call's beginning to the end of the longest path from it. */
+  readonly remainingMs: number;
+}
+
+/** Whoever runs a program's calls and hears of its values. May call the program from within. */
+export interface ProgramListener {
+  /** All that became ready in one event, in the order of the graph. Each call is told once. */
+  onReady(calls: readonly ReadyCall[]): void;
+  /** More is known of what a waiting call's prompt begins with (`headOf`): it may be computed ahead. */
+  onHead(call: string): void;
+  /** A call that was told by `onReady` or `onHead` is not wanted any more. */
+  onDropped(call: string): void;
+  /** The variable is ready or failed. */
+  onSettled(variable: Variable): void;
+}
+
+/** What a program runs with. */
+export interface ProgramOptions {
+  readonly clock: Pick<Clock, "nowMs">;
+  readonly limits: Limits;
+  readonly transform: Transform;
+  /** What calls are expected to take. */
+  readonly expectedMs: ExpectedMs;
+  /** Gives a number to a gang; unique for the life of the process. */
+  readonly nextGang: () => number;
+}
+
+/** What a call computed, as far as its host knows. */
+export type CallTokens = Partial<NodeTokens>;
+
+const CANCELLED = "cancelled";
+
+/**
+ * The executor: events in, ready calls out.
+ *
+ * Inputs are `add`, `want`, `set` and `cancel` of the client, and what becomes of calls, told by the host that runs them.
+ * Each goes along the edges that it settles, each edge once; what follows is told to the listener when the graph is
+ * consistent again, in order. Nothing is polled, and nothing happens between events.
+ *
+ * A node fails only by itself or by a value that it reads; its outputs fail with it, and nothing else does.
+ */
+export class Program {
+  readonly #options: ProgramOptions;
+  readonly #listener: ProgramListener;
+  readonly #scope: Scope = { names: new Map(), outer: null };
+  /** Every node, also those that were copied from bodies, by name. */
+  readonly #nodes = new Map<string, Node>();
+  readonly #objectives: Objectives;
+  readonly #blocks: Blocks;
+  readonly #awaited = new Map<Variable, Criteria>();
+  /** Nodes that have not ended, and of them those whose paths are not measured yet. */
+  readonly #unfinished = new Set<Node>();
+  #unmeasured: Node[] = [];
+  /** Calls that the listener knows of and that have not ended; of those that wait, how many parts of their prompt it knows. */
+  readonly #known = new Set<Node>();
+  readonly #headParts = new Map<Node, number>();
+  /** To be followed: settled variables whose readers do not know it, and nodes whose inputs are all there. */
+  #settled: Variable[] = [];
+  #ready: Node[] = [];
+  /** To be told: settled variables, calls that are not wanted any more, calls to run, and waiting calls of which more may be
+   *  known. */
+  #told: Variable[] = [];
+  #dropped: string[] = [];
+  #begun: { readonly node: Node; readonly prompt: Prompt<RenderedPart> }[] = [];
+  #grown: Node[] = [];
+  #isRunning = false;
+  #isCancelled = false;
+  readonly arrivedMs: number;
+
+  constructor(
+    listener: ProgramListener,
+    options: Partial<ProgramOptions> & Pick<ProgramOptions, "clock" | "nextGang">,
+  ) {
+    this.#listener = listener;
+    this.#options = {
+      limits: programLimits,
+      expectedMs: () => 1,
+      transform: () => ({ kind: "failed", message: "There are no transforms here." }),
+      ...options,
+    };
+    this.#objectives = new Objectives(options.nextGang);
+    this.#blocks = new Blocks({
+      limits: this.#options.limits,
+      transform: this.#options.transform,
+      nodeCount: () => this.#nodes.size,
+      open: (spec, scope, prefix, copied) => this.#open(spec, scope, prefix, copied),
+      copied: (block, result, width) => this.#objectives.copied(block, result, width),
+      end: (block, value) => this.#endBlock(block, value),
+      fail: (node, failure, by) => this.#fail(node, failure, by),
+      nowMs: () => this.#nowMs(),
+    });
+    this.arrivedMs = options.clock.nowMs();
+  }
+
+  /** Every variable of the program's own names. */
+  get variables(): ReadonlyMap<string, Variable> {
+    return this.#scope.names;
+  }
+
+  /** Every node, also those that were copied from bodies, by name. */
+  get nodes(): ReadonlyMap<string, Node> {
+    return this.#nodes;
+  }
+
+  /** Whether every node has ended. */
+  get isDone(): boolean {
+    return this.#unfinished.size === 0;
+  }
+
+  /* ---- the client ---- */
+
+  /** Adds variables and nodes; returns why not, if so, and then nothing has changed. What is ready runs at once. */
+  add(part: ProgramPart): Refusal | null {
+    if (this.#isCancelled) return { code: "ended", message: "The program was cancelled." };
+    const existing = { scope: this.#scope, nodes: this.#nodes, limits: this.#options.limits };
+    const refusal = refusalOf(part, existing);
+    if (refusal !== null) return refusal;
+    for (const { name, value } of part.variables) {
+      const variable = this.#declare(name);
+      if (value !== null) this.#settle(variable, value, null);
+    }
+    // Nodes of one part may read what later ones write.
+    for (const node of part.nodes) {
+      for (const name of outputsOf(node)) if (!this.#scope.names.has(name)) this.#declare(name);
+    }
+    let leadsOn = false;
+    for (const node of part.nodes) {
+      const { outputs } = this.#open(node, this.#scope, "", null);
+      leadsOn ||= outputs.some((variable) => variable.readers.length > 0 || this.#awaited.has(variable));
+    }
+    if (leadsOn && this.#awaited.size > 0) this.#deduce();
+    this.#run();
+    return null;
+  }
+
+  /** The client waits for a variable; more wishes for it add up. Unknown names are refused. */
+  want(name: string, criteria: Criteria): Refusal | null {
+    const variable = this.#scope.names.get(name);
+    if (variable === undefined) return { code: "unknownName", message: `There is no variable ${name}.` };
+    this.#awaited.set(variable, criteria);
+    this.#objectives.want(variable, criteria);
+    this.#blocks.deduceAgain();
+    return null;
+  }
+
+  /** The client gives a variable its value: one that nobody writes and that has none. */
+  set(name: string, value: Value): Refusal | null {
+    const variable = this.#scope.names.get(name);
+    if (variable === undefined) return { code: "unknownName", message: `There is no variable ${name}.` };
+    if (variable.state !== "empty") {
+      const why =
+        variable.state === "pending" ? `${variable.producer!.name} writes it` : `it is ${variable.state}`;
+      return { code: "notEmpty", message: `The variable ${name} cannot be set: ${why}.` };
+    }
+    const refusal = valueRefusal(name, value, this.#options.limits);
+    if (refusal !== null) return refusal;
+    this.#settle(variable, value, null);
+    this.#run();
+    return null;
+  }
+
+  /** Nothing more is wanted: what has not ended fails, and what was not set never will be. */
+  cancel(): void {
+    this.#isCancelled = true;
+    const failure = { code: CANCELLED, message: "The program was cancelled." };
+    for (const node of [...this.#unfinished]) this.#fail(node, { ...failure, origin: node.name }, null);
+    for (const variable of this.#scope.names.values()) {
+      if (variable.state === "empty") this.#settle(variable, null, { ...failure, origin: variable.name });
+    }
+    this.#run();
+  }
+
+  /* ---- the host: what becomes of calls ---- */
+
+  /** The call has an engine. */
+  placed(call: string): void {
+    const node = this.#runningCall(call);
+    if (node !== null) node.times.placedMs ??= this.#nowMs();
+  }
+
+  /** Its computing begins. */
+  started(call: string, tokens: CallTokens = {}): void {
+    const node = this.#runningCall(call);
+    if (node === null) return;
+    node.times.startedMs ??= this.#nowMs();
+    Object.assign(node.tokens, tokens);
+  }
+
+  /** It has drawn its first token. */
+  drewFirst(call: string): void {
+    const node = this.#runningCall(call);
+    if (node !== null) node.times.firstMs ??= this.#nowMs();
+  }
+
+  /** Output `index` of the call, in the order of its prompt, is complete. */
+  wrote(call: string, index: number, text: string): void {
+    const node = this.#runningCall(call);
+    if (node === null) return;
+    this.#write(node, index, text);
+    this.#run();
+  }
+
+  /** The call has ended well; all its outputs are written. */
+  ended(call: string, tokens: CallTokens = {}): void {
+    const node = this.#runningCall(call);
+    if (node === null) return;
+    assert(
+      node.outputs.every(({ state }) => state !== "pending"),
+      "a call that ends well has written its outputs",
+    );
+    Object.assign(node.tokens, tokens);
+    this.#end(node);
+    this.#run();
+  }
+
+  /** The call failed: what it has not written fails with it. */
+  failed(call: string, code: string, message: string): void {
+    const node = this.#runningCall(call);
+    if (node === null) return;
+    this.#known.delete(node); // who tells it need not be told
+    this.#fail(node, { code, message, origin: call }, null);
+    this.#run();
+  }
+
+  /** What a waiting call's prompt begins with, as far as it is known. */
+  headOf(call: string): Prompt<TextPart | ValuePart> {
+    const node = this.#nodes.get(call);
+    assert(node !== undefined && node.spec.kind === "call", "the program has the call");
+    return renderHead(node.spec, (name) => lookUp(node.scope, name)!, this.#options.transform);
+  }
+
+  /** How a call is awaited now. */
+  serviceOf(call: string): CallService {
+    const node = this.#nodes.get(call);
+    assert(node !== undefined, "the program has the call");
+    this.#measure();
+    const { objective, ttftMs, tbtMs, remainingMs } = node;
+    return { objective, gang: this.#objectives.gangOf(node), ttftMs, tbtMs, remainingMs };
+  }
+
+  /* ---- the graph ---- */
+
+  #declare(name: string): Variable {
+    const variable = new Variable(name);
+    this.#scope.names.set(name, variable);
+    return variable;
+  }
+
+  /** Makes a node, whose variables are all in its scope. */
+  #open(spec: NodeSpec, scope: Scope, prefix: string, copied: Copied | null): Node {
+    const find = (name: string): Variable => {
+      const variable = lookUp(scope, name);
+      assert(variable !== null, "names were checked");
+      return variable;
+    };
+    const node = new Node(prefix + spec.name, spec, scope, copied, { read: find, write: find });
+    this.#nodes.set(node.name, node);
+    this.#unfinished.add(node);
+    this.#unmeasured.push(node);
+    const failed = node.inputs.find(({ state, isKnown }) => state === "failed" && isKnown);
+    if (failed !== undefined) this.#fail(node, failed.failure!, failed);
+    else if (node.missing === 0) this.#ready.push(node);
+    else if (spec.kind === "call") this.#grown.push(node);
+    return node;
+  }
+
+  #deduce(): void {
+    for (const [variable, criteria] of this.#awaited) this.#objectives.want(variable, criteria);
+    this.#blocks.deduceAgain();
+  }
+
+  /** Paths from new nodes; from all that have not ended, if they made longer what is before them. */
+  #measure(): void {
+    if (this.#unmeasured.length === 0) return;
+    const isNew = new Set(this.#unmeasured);
+    this.#unmeasured = [];
+    const makesLonger = [...isNew].some(({ reads }) =>
+      reads.some(({ producer }) => producer !== null && !producer.isEnded && !isNew.has(producer)),
+    );
+    const from = makesLonger ? this.#unfinished : isNew;
+    measurePaths(from, (node) => from.has(node), this.#options.expectedMs);
+  }
+
+  /* ---- events ---- */
+
+  /** Follows what has changed to its end, and tells it. Events from within the listener join the outermost. */
+  #run(): void {
+    if (this.#isRunning) return;
+    this.#isRunning = true;
+    try {
+      do this.#follow();
+      while (this.#tell());
+    } finally {
+      this.#isRunning = false;
+    }
+  }
+
+  #follow(): void {
+    while (this.#settled.length + this.#ready.length > 0) {
+      const { settled, ready } = { settled: this.#settled, ready: this.#ready };
+      this.#settled = [];
+      this.#ready = [];
+      for (const variable of settled) this.#inform(variable);
+      for (const node of ready) this.#begin(node);
+    }
+  }
+
+  /** Tells a variable's readers; who begins to read it meanwhile sees that it is known. */
+  #inform(variable: Variable): void {
+    variable.isKnown = true;
+    const { readers } = variable;
+    const count = readers.length;
+    for (let index = 0; index < count; index++) this.#hear(readers[index]!, variable);
+  }
+
+  /** Whether there was anything to tell. */
+  #tell(): boolean {
+    const { told, dropped, begun, grown } = {
+      told: this.#told,
+      dropped: this.#dropped,
+      begun: this.#begun,
+      grown: this.#grown,
+    };
+    this.#told = [];
+    this.#dropped = [];
+    this.#begun = [];
+    this.#grown = [];
+    for (const variable of told) this.#listener.onSettled(variable);
+    for (const call of dropped) this.#listener.onDropped(call);
+    const ready = begun.filter(({ node }) => node.state === "running");
+    for (const { node } of ready) this.#known.add(node);
+    const calls = ready.map(({ node, prompt }) => ({
+      call: node.name,
+      prompt,
+      service: this.serviceOf(node.name),
+    }));
+    if (calls.length > 0) this.#listener.onReady(calls);
+    for (const node of new Set(grown)) this.#tellHead(node);
+    return told.length + dropped.length + begun.length + grown.length > 0;
+  }
+
+  /** A waiting call's prompt may begin with more than was told of it. Each of its parts is looked at once. */
+  #tellHead(node: Node): void {
+    if (node.state !== "waiting") return;
+    const parts = promptPartsOf(node);
+    const before = this.#headParts.get(node) ?? 0;
+    let known = before;
+    for (let part = parts[known]!; part.kind !== "output"; part = parts[known]!) {
+      if (part.kind === "input" && lookUp(node.scope, part.variable)!.state !== "ready") break;
+      known += 1;
+    }
+    if (known === before) return;
+    this.#headParts.set(node, known);
+    this.#known.add(node);
+    this.#listener.onHead(node.name);
+  }
+
+  /** A reader hears of a variable that is ready or failed. */
+  #hear(node: Node, variable: Variable): void {
+    if (node.state === "running") this.#blocks.settled(node, variable);
+    else if (node.state === "waiting" && node.inputs.includes(variable)) {
+      if (variable.state === "failed") this.#fail(node, variable.failure!, variable);
+      else {
+        node.missing -= 1;
+        if (node.missing === 0) this.#ready.push(node);
+        else if (node.spec.kind === "call") this.#grown.push(node);
+      }
+    }
+  }
+
+  /** All inputs are there. */
+  #begin(node: Node): void {
+    if (node.state !== "waiting") return;
+    node.state = "running";
+    node.lastInput = latestOf(node.cause === null ? node.inputs : [...node.inputs, node.cause]);
+    node.times.readyMs = this.#nowMs();
+    this.#headParts.delete(node);
+    if (node.spec.kind !== "call") {
+      this.#blocks.begin(node);
+      return;
+    }
+    const rendered = render(node.spec, (name) => lookUp(node.scope, name)!, this.#options.transform);
+    if (rendered.kind === "prompt") this.#begun.push({ node, prompt: rendered.prompt });
+    else this.#fail(node, { code: "transform", message: rendered.message, origin: node.name }, null);
+  }
+
+  #write(node: Node, index: number, text: string): void {
+    const part = promptPartsOf(node).filter((part) => part.kind === "output")[index];
+    const variable = node.outputs[index];
+    assert(part !== undefined && variable !== undefined, "the call has that output");
+    assert(variable.state === "pending", "an output is written once");
+    const { transform, limits } = this.#options;
+    const origin = node.name;
+    const result =
+      part.transforms.length === 0
+        ? { kind: "value" as const, value: text }
+        : transform(text, part.transforms);
+    if (result.kind === "failed")
+      this.#settle(variable, null, { code: "transform", message: result.message, origin });
+    else if (charsOf(result.value) > limits.valueCharsMax) {
+      const message = `${variable.name} has ${charsOf(result.value)} characters; a value has at most ${limits.valueCharsMax}.`;
+      this.#settle(variable, null, { code: "limit", message, origin });
+    } else this.#settle(variable, result.value, null);
+  }
+
+  #endBlock(block: Node, value: Value): void {
+    const { valueCharsMax } = this.#options.limits;
+    const chars = charsOf(value);
+    if (chars > valueCharsMax) {
+      const message = `The value of ${block.name} has ${chars} characters; at most ${valueCharsMax} are taken.`;
+      this.#fail(block, { code: "limit", message, origin: block.name }, null);
+      return;
+    }
+    this.#settle(block.outputs[0]!, value, null);
+    this.#end(block);
+  }
+
+  #end(node: Node): void {
+    node.state = "done";
+    this.#finish(node);
+  }
+
+  /** The node fails, and with it what it has not written. `by`: the variable that it failed by; null: by itself. */
+  #fail(node: Node, failure: Failure, by: Variable | null): void {
+    if (node.isEnded) return;
+    node.state = "failed";
+    node.failure = failure;
+    node.failedBy = by;
+    this.#finish(node);
+    for (const output of node.outputs) if (output.state === "pending") this.#settle(output, null, failure);
+    this.#blocks.drop(node);
+  }
+
+  #finish(node: Node): void {
+    node.times.endedMs = this.#nowMs();
+    this.#unfinished.delete(node);
+    this.#headParts.delete(node);
+    if (this.#known.delete(node) && node.state === "failed") this.#dropped.push(node.name);
+  }
+
+  #settle(variable: Variable, value: Value | null, failure: Failure | null): void {
+    assert(variable.state === "empty" || variable.state === "pending", "a variable is set once");
+    variable.state = failure === null ? "ready" : "failed";
+    variable.value = value;
+    variable.failure = failure;
+    variable.settledMs = this.#nowMs();
+    this.#settled.push(variable);
+    this.#told.push(variable);
+  }
+
+  /** Null: it has ended, and what is told of it comes too late. */
+  #runningCall(call: string): Node | null {
+    const node = this.#nodes.get(call);
+    assert(node !== undefined && node.spec.kind === "call", "the program has the call");
+    assert(node.state !== "waiting", "a call runs once its inputs are ready");
+    return node.state === "running" ? node : null;
+  }
+
+  #nowMs(): number {
+    return this.#options.clock.nowMs();
+  }
+}
+
+function promptPartsOf({ spec }: Node): readonly Part[] {
+  assert(spec.kind === "call", "calls have prompts");
+  return partsOf(spec.prompt);
+}
+
+/** The one that was settled last; null where there is none. */
+function latestOf(variables: readonly Variable[]): Variable | null {
+  let latest: Variable | null = null;
+  for (const variable of variables) {
+    if (latest === null || variable.settledMs > latest.settledMs) latest = variable;
+  }
+  return latest;
+}
