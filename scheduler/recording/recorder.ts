@@ -14,7 +14,7 @@ import {
 import type { Placement } from "../fleet/placement.ts";
 import type { EngineReport } from "../messages.ts";
 import { isServed, type Policy } from "../policy.ts";
-import { FLIGHT_VERSION, type FlightEntry, type FlightHead, planHash } from "./flight.ts";
+import { type EntryOf, FLIGHT_VERSION, type FlightEntry, type FlightHead, planHash } from "./flight.ts";
 
 /**
  * The flight recorder: decorators that write down what a fleet and its engines are told, and what they decide. A server, in
@@ -114,7 +114,8 @@ export class RecordedFleet extends Fleet {
     this.#epochs = engines.map(() => 0);
     const specs = engines.map(({ spec }) => spec);
     write({ kind: "head", version: FLIGHT_VERSION, policy, queueMax, specs });
-    for (const [engine, learnt] of costs.entries()) this.#noteCosts(engine as EngineId, learnt);
+    const atMs = clock.nowMs();
+    for (const [engine, learnt] of costs.entries()) write({ ...costsOf(engine as EngineId, learnt), atMs });
   }
 
   override submit(spec: Unplaced, listener: SequenceListener): SequenceId {
@@ -130,65 +131,49 @@ export class RecordedFleet extends Fleet {
   }
 
   override abort(sequence: SequenceId): void {
-    this.#turn((atMs) => {
-      this.#write({ kind: "abort", atMs, sequence });
-      super.abort(sequence);
-    });
+    this.#told({ kind: "abort", sequence }, () => super.abort(sequence));
   }
 
   override pause(sequence: SequenceId): void {
-    this.#turn((atMs) => {
-      this.#write({ kind: "pause", atMs, sequence });
-      super.pause(sequence);
-    });
+    this.#told({ kind: "pause", sequence }, () => super.pause(sequence));
   }
 
   override resume(sequence: SequenceId): void {
-    this.#turn((atMs) => {
-      this.#write({ kind: "resume", atMs, sequence });
-      super.resume(sequence);
-    });
+    this.#told({ kind: "resume", sequence }, () => super.resume(sequence));
   }
 
   override report(engine: EngineId, report: EngineReport): void {
-    this.#turn((atMs) => {
-      const epoch = this.#epochs[engine]!;
-      this.#write({ kind: "reported", atMs, engine, epoch, report: report.number });
-      super.report(engine, report);
-    });
-    this.#placed.clear(); // of sequences that were moved
+    const [epoch, { number }] = [this.#epochs[engine]!, report];
+    this.#told({ kind: "reported", engine, epoch, report: number }, () => super.report(engine, report));
   }
 
   override believe(engine: EngineId, learnt: EngineCosts): void {
-    this.#turn(() => {
-      this.#noteCosts(engine, learnt);
-      super.believe(engine, learnt);
-    });
+    this.#told(costsOf(engine, learnt), () => super.believe(engine, learnt));
   }
 
   override lost(engine: EngineId, reason: string, isComing = false): void {
-    this.#turn((atMs) => {
-      this.#write({ kind: "lost", atMs, engine, reason, isComing });
-      super.lost(engine, reason, isComing);
-    });
-    this.#placed.clear(); // what is placed again is decided again in a replay, and not compared
+    this.#told({ kind: "lost", engine, reason, isComing }, () => super.lost(engine, reason, isComing));
   }
 
   override replaced(engine: EngineId, link: EngineLink, spec: DeviceSpec, epoch: number): void {
     this.#epochs[engine] = epoch;
-    this.#turn((atMs) => {
-      this.#write({ kind: "replaced", atMs, engine, epoch });
-      super.replaced(engine, link, spec, epoch);
-    });
-    this.#placed.clear();
+    this.#told({ kind: "replaced", engine, epoch }, () => super.replaced(engine, link, spec, epoch));
   }
 
-  #turn<Result>(act: (atMs: number) => Result): Result {
-    if (this.#isInTurn) return act(this.#clock.nowMs());
+  #told(entry: Undated<FlightEntry>, act: () => void): void {
+    this.#turn(() => {
+      this.#write({ ...entry, atMs: this.#clock.nowMs() });
+      act();
+    });
+  }
+
+  #turn<Result>(act: () => Result): Result {
+    if (this.#isInTurn) return act();
     this.#clock.turn?.();
     this.#isInTurn = true;
+    this.#placed.clear(); // of sequences that were placed again, which a replay decides again and does not compare
     try {
-      return act(this.#clock.nowMs());
+      return act();
     } finally {
       this.#isInTurn = false;
     }
@@ -197,13 +182,14 @@ export class RecordedFleet extends Fleet {
   /** After it was placed, with where. */
   #noteCall(id: SequenceId, spec: Unplaced): void {
     const { engine, reason } = this.#placed.get(id) ?? { engine: null, reason: "only" };
-    this.#placed.delete(id);
     const atMs = this.#clock.nowMs();
     this.#write({ kind: "call", atMs, sequence: { ...spec, id, drawnTokens: [] }, engine, reason });
   }
+}
 
-  #noteCosts(engine: EngineId, learnt: EngineCosts): void {
-    assert(learnt instanceof OnlineCostModel, "a record holds what is learnt, not what is given");
-    this.#write({ kind: "costs", atMs: this.#clock.nowMs(), engine, state: learnt.state() });
-  }
+type Undated<Entry> = Entry extends unknown ? Omit<Entry, "atMs"> : never;
+
+function costsOf(engine: EngineId, learnt: EngineCosts): Undated<EntryOf<"costs">> {
+  assert(learnt instanceof OnlineCostModel, "a record holds what is learnt, not what is given");
+  return { kind: "costs", engine, state: learnt.state() };
 }

@@ -5,7 +5,7 @@ import { Fleet, type SequenceListener } from "../fleet/fleet.ts";
 import type { Placement } from "../fleet/placement.ts";
 import type { EngineMessage } from "../messages.ts";
 import type { Divergence, EntryOf, FlightEntry, FlightHead } from "./flight.ts";
-import { EntryClock, ReplayedSeat } from "./replayed-seat.ts";
+import { ReplayedSeat } from "./replayed-seat.ts";
 
 /** Where the scheduler broke down while it was run again. */
 export interface Breakdown {
@@ -41,7 +41,6 @@ class Replay {
   readonly #head: FlightHead;
   readonly #entries: readonly FlightEntry[];
   readonly #breakdowns: Breakdown[] = [];
-  readonly #clock = new EntryClock();
   readonly #seats: readonly ReplayedSeat[];
   readonly #fleet: Fleet;
   readonly #placements = new Map<SequenceId, Placement>();
@@ -58,7 +57,7 @@ class Replay {
     const engines = specs.map((spec, engine) => ({ link: this.#seats[engine]!, spec }));
     this.#fleet = new Fleet(engines, {
       policy,
-      clock: this.#clock,
+      clock: { nowMs: () => this.#atMs },
       queueMax,
       onPlacement: (sequence, placement) => this.#placements.set(sequence, placement),
     });
@@ -104,13 +103,12 @@ class Replay {
   }
 
   #tellFleet(entry: EntryOf<"abort" | "pause" | "resume" | "reported" | "lost" | "replaced">): void {
-    this.#clock.now = entry.atMs;
     if (entry.kind === "reported") this.#reported(entry);
     else if (entry.kind === "lost") this.#lost(entry);
     else if (entry.kind === "replaced") {
       const { engine, epoch } = entry;
       const seat = this.#seats[engine]!;
-      seat.replaced(epoch);
+      seat.expect({ epoch });
       this.#fleet.replaced(engine, seat, this.#head.specs[engine]!, epoch);
     } else if (entry.kind === "abort") this.#fleet.abort(entry.sequence);
     else if (entry.kind === "pause") this.#fleet.pause(entry.sequence);
@@ -120,7 +118,6 @@ class Replay {
   /* ---- fleet ---- */
 
   #call(calls: readonly EntryOf<"call">[]): void {
-    this.#clock.now = this.#atMs;
     this.#placements.clear();
     const specs = calls.map(({ sequence }) => sequence);
     const ids =
@@ -171,7 +168,7 @@ class Replay {
 
   /** Of an engine that has not begun these are its own, too. */
   #costs({ engine, state }: EntryOf<"costs">): void {
-    this.#seats[engine]!.believes(OnlineCostModel.from(state));
+    this.#seats[engine]!.expect({ costs: OnlineCostModel.from(state) });
     this.#fleet.believe(engine, OnlineCostModel.from(state));
   }
 

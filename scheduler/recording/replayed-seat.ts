@@ -1,139 +1,110 @@
-import type { Clock } from "../clock.ts";
 import { assert, type EngineId, type Step, type StepResult } from "../core.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import { unknownCost } from "../cost/linear.ts";
-import type { Device, DeviceSpec } from "../device.ts";
+import type { DeviceSpec } from "../device.ts";
 import type { EngineSettings } from "../engine/engine-options.ts";
 import type { EngineLink } from "../fleet/fleet.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
-import { Seat } from "../seat/seat.ts";
+import { Seat, type SeatPorts } from "../seat/seat.ts";
 import { type EntryOf, planHash } from "./flight.ts";
 
-/** A clock that stands where an entry stands. */
-export class EntryClock implements Clock {
-  now = 0;
+const LOST = "The device said so when this was recorded.";
 
-  nowMs(): number {
-    return this.now;
-  }
-
-  after(): never {
-    assert(false, "what is replayed sets no timers");
-  }
-}
-
-/** A device that answers from the record. */
-class RecordedDevice implements Device {
-  readonly spec: DeviceSpec;
-  step: Step | null = null;
-  #done: ((result: StepResult) => void) | null = null;
-
-  constructor(spec: DeviceSpec) {
-    this.spec = spec;
-  }
-
-  start(step: Step, done: (result: StepResult) => void): void {
-    this.step = step;
-    this.#done = done;
-  }
-
-  answer({ result, sampled, deviceMs }: EntryOf<"step">): void {
-    const done = this.#done!;
-    this.step = null;
-    this.#done = null;
-    const reason = "The device said so when this was recorded.";
-    if (result === "done") done({ kind: "done", sampled, deviceMs });
-    else done({ kind: result, reason });
-  }
-
-  close(): void {}
-}
-
-/** A seat whose turns, messages and results are those of a recording. */
+/** A seat whose time, turns, messages and results are those of a recording. */
 export class ReplayedSeat implements EngineLink {
   readonly #seat: Seat;
-  readonly #spec: DeviceSpec;
+  readonly #ports: SeatPorts;
   readonly #settings: EngineSettings;
-  readonly #clock = new EntryClock();
-  #device: RecordedDevice;
+  #atMs = 0;
   /** Which life of the place begins next, and what that engine will think of its costs. */
   #next: { readonly epoch: number; readonly costs: EngineCosts } = { epoch: 0, costs: unknownCost };
-  /** Sent by the fleet, not yet received; received by the engine in the recording; and reports that the fleet has not. */
+  /** Sent by the fleet, not yet received. */
   #sent: EngineMessage[] = [];
+  /** Received in the recording, not yet by the engine. */
   #inbox: EngineMessage[] = [];
+  /** Not yet taken by the fleet. */
   #reports: EngineReport[] = [];
+  /** The step in flight. */
+  #flying: { readonly step: Step; readonly done: (result: StepResult) => void } | null = null;
   /** Broke down, and the recording has not come to its loss yet. */
   isDown = false;
 
   constructor(engine: EngineId, spec: DeviceSpec, settings: EngineSettings) {
     this.#seat = new Seat(engine);
-    this.#spec = spec;
     this.#settings = settings;
-    this.#device = new RecordedDevice(spec);
+    this.#ports = {
+      clock: {
+        nowMs: () => this.#atMs,
+        after: () => assert(false, "what is replayed sets no timers") as never,
+      },
+      device: {
+        spec,
+        start: (step, done) => {
+          this.#flying = { step, done };
+        },
+        close: () => {},
+      },
+      link: {
+        next: () => this.#inbox.shift() ?? null,
+        report: (report) => {
+          this.#reports.push(report);
+        },
+      },
+    };
   }
 
   /** Hash of the step in flight; null when there is none. */
   get plan(): number | null {
-    return this.#device.step === null ? null : planHash(this.#device.step);
+    return this.#flying === null ? null : planHash(this.#flying.step);
   }
 
   send(message: EngineMessage): void {
     this.#sent.push(message);
   }
 
-  nextReport(): EngineReport | null {
-    return this.#reports.shift() ?? null;
-  }
-
-  /** The next message that the fleet has sent. */
+  /** The next message that the fleet has sent, and no engine has received. */
   nextSent(): EngineMessage | null {
     return this.#sent.shift() ?? null;
   }
 
-  /** An engine that begins here thinks this of its costs. */
-  believes(costs: EngineCosts): void {
-    this.#next = { ...this.#next, costs };
+  nextReport(): EngineReport | null {
+    return this.#reports.shift() ?? null;
   }
 
-  /** An engine that begins here is in this life of the place. */
-  replaced(epoch: number): void {
-    this.#next = { ...this.#next, epoch };
+  /** The engine that begins here next thinks this of its costs, or is in this life of the place. */
+  expect(next: { readonly costs: EngineCosts } | { readonly epoch: number }): void {
+    this.#next = { ...this.#next, ...next };
   }
 
   message({ message, atMs }: EntryOf<"message">): void {
-    this.#at(atMs);
+    this.#openAt(atMs);
     this.#inbox.push(message);
     this.#seat.receive();
   }
 
   run({ atMs }: EntryOf<"run">): void {
-    this.#at(atMs);
+    this.#openAt(atMs);
     this.#seat.turn();
   }
 
-  answer(entry: EntryOf<"step">): void {
-    this.#at(entry.atMs);
-    this.#device.answer(entry);
+  /** Ends the step in flight. */
+  answer({ atMs, result, sampled, deviceMs }: EntryOf<"step">): void {
+    this.#openAt(atMs);
+    const { done } = this.#flying!;
+    this.#flying = null;
+    done(result === "done" ? { kind: result, sampled, deviceMs } : { kind: result, reason: LOST });
   }
 
   lose(): void {
     this.#seat.close();
-    this.#device = new RecordedDevice(this.#spec);
-    this.#sent = [];
-    this.#inbox = [];
-    this.#reports = [];
+    [this.#sent, this.#inbox, this.#reports] = [[], [], []];
+    this.#flying = null;
     this.isDown = false;
   }
 
-  /** An engine's life begins with the first that the recording says of it. */
-  #at(atMs: number): void {
-    this.#clock.now = atMs;
-    if (this.#seat.engine !== null) return;
-    const link = {
-      next: () => this.#inbox.shift() ?? null,
-      report: (report: EngineReport) => void this.#reports.push(report),
-    };
-    const ports = { link, device: this.#device, clock: this.#clock };
-    this.#seat.open(ports, { ...this.#next, settings: this.#settings });
+  /** An engine's life begins with the first thing that the recording says of it. */
+  #openAt(atMs: number): void {
+    this.#atMs = atMs;
+    if (this.#seat.engine === null) this.#seat.open(this.#ports, { ...this.#next, settings: this.#settings });
   }
 }
