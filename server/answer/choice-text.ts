@@ -2,6 +2,8 @@ import type { Sampling, TokenId, TokenLogprobs } from "../../scheduler/core.ts";
 import { StreamDetokenizer } from "../text/detokenizer.ts";
 import { StopMatcher } from "../text/stop.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
+import type { Delta, TokenEntry, TokenText } from "./events.ts";
+import { PartReader } from "./parts.ts";
 
 /** The part of a request that decides what of its tokens is text. */
 export interface TextRules {
@@ -16,33 +18,21 @@ export interface TextRules {
   readonly skipSpecialTokens: boolean;
   /** Those that are not: whoever reads the text looks for them. */
   readonly shownControlTexts: readonly string[];
+  /** Function calls at most; 0: none were offered, and nothing is read as a call. */
+  readonly callsMax: number;
 }
 
-/** One token as the API shows it. `text` is its bytes decoded alone (U+FFFD for part of a scalar). */
-export interface TokenText {
-  readonly token: TokenId;
-  readonly text: string;
-  readonly bytes: Uint8Array;
-  readonly logprob: number;
-}
-
-export interface TokenEntry extends TokenText {
-  readonly top: readonly TokenText[];
-  /** Unicode scalars of this choice's text before the token. */
-  readonly textOffset: number;
-}
-
-/** Text that is now certain, with the tokens it came from. */
-export interface TextDelta {
-  /** Whole Unicode scalars; empty only in a choice's last delta, when tokens remain that gave no text. */
-  readonly text: string;
-  readonly tokens: readonly TokenId[];
-  /** One entry per token; null when the request asked for no logprobs. */
-  readonly logprobs: readonly TokenEntry[] | null;
+/** What became certain with a token, or with the end. */
+export interface Certain {
+  /** Null: nothing. */
+  readonly delta: Omit<Delta, "kind" | "choice"> | null;
+  /** The stop string that was completed. */
+  readonly matched: string | null;
 }
 
 /**
- * One choice's tokens to text: a character is never split, and what may become a stop string is held back.
+ * One choice's tokens to text and calls: a character is never split, and what may become a stop string or a call is held
+ * back.
  */
 export class ChoiceText {
   readonly #tokenizer: Tokenizer;
@@ -51,6 +41,7 @@ export class ChoiceText {
   readonly #shownTokens: ReadonlySet<TokenId | null>;
   readonly #detokenizer = new StreamDetokenizer();
   readonly #matcher: StopMatcher;
+  readonly #parts: PartReader;
   /** Tokens whose text is not out yet, with the text's length in scalars before each. */
   #waiting: { readonly token: TokenId; readonly textOffset: number; readonly entry: TokenEntry | null }[] =
     [];
@@ -65,11 +56,15 @@ export class ChoiceText {
     this.#rules = rules;
     this.#stopTokens = stopTokens;
     this.#shownTokens = new Set(rules.shownControlTexts.map((text) => tokenizer.tokenOf(text)));
+    this.#parts = new PartReader(rules.callsMax);
     this.#matcher = new StopMatcher(rules.stopStrings, { includeMatch: rules.includeStopString });
   }
 
-  /** `matched`: the stop string that this token completed. */
-  push(token: TokenId, logprobs: TokenLogprobs | null): { delta: TextDelta | null; matched: string | null } {
+  get hasCalls(): boolean {
+    return this.#parts.hasCalls;
+  }
+
+  push(token: TokenId, logprobs: TokenLogprobs | null): Certain {
     this.#tokens++;
     if (this.#stopTokens.has(token)) return { delta: null, matched: null }; // ends the choice and is not text
     const entry = logprobs === null ? null : entryOf(this.#tokenizer, token, logprobs, this.#decoded);
@@ -81,7 +76,7 @@ export class ChoiceText {
   }
 
   /** The sequence ended: what was held back is text. */
-  end(): { delta: TextDelta | null; matched: string | null } {
+  end(): Certain {
     const last = this.#match(this.#detokenizer.end());
     const text = last.matched === null ? last.text + this.#matcher.end() : last.text;
     return { delta: this.#delta(text, true), matched: last.matched };
@@ -95,7 +90,7 @@ export class ChoiceText {
     return this.#tokens > this.#rules.tokensMin ? this.#matcher.push(text) : { text, matched: null };
   }
 
-  #delta(text: string, isLast: boolean): TextDelta | null {
+  #delta(text: string, isLast: boolean): Certain["delta"] {
     this.#delivered += scalarCount(text);
     if (text.length === 0 && !isLast) return null;
     // At the end, tokens that lie wholly in a stop string that was cut off are not part of the answer.
@@ -105,12 +100,13 @@ export class ChoiceText {
         )
       : this.#waiting;
     this.#waiting = [];
-    if (text.length === 0 && told.length === 0) return null;
+    const parts = [...this.#parts.push(text), ...(isLast ? this.#parts.end() : [])];
+    if (text.length === 0 && parts.length === 0 && told.length === 0) return null;
     const logprobs =
       this.#rules.sampling.topLogprobs === null
         ? null
         : told.flatMap(({ entry }) => (entry === null ? [] : [entry]));
-    return { text, tokens: told.map(({ token }) => token), logprobs };
+    return { parts, tokens: told.map(({ token }) => token), logprobs };
   }
 }
 

@@ -1,6 +1,5 @@
 import type { TokenId } from "../../scheduler/core.ts";
 import type { ToolCall } from "../text/tool-calls.ts";
-import type { TokenEntry } from "./choice-text.ts";
 
 /**
  * What happens to an answer, in the order in which it happens: the one language between what generates and what writes
@@ -27,6 +26,21 @@ export interface Delta {
   readonly tokens: readonly TokenId[];
   /** One entry per token; null when the request asked for none. */
   readonly logprobs: readonly TokenEntry[] | null;
+}
+
+/** One token as the API shows it. `text` is its bytes decoded alone (U+FFFD for part of a scalar). */
+export interface TokenText {
+  readonly token: TokenId;
+  readonly text: string;
+  readonly bytes: Uint8Array;
+  readonly logprob: number;
+}
+
+/** A token of an answer, with the likeliest in its place. */
+export interface TokenEntry extends TokenText {
+  readonly top: readonly TokenText[];
+  /** Unicode scalars of this choice's text before the token. */
+  readonly textOffset: number;
 }
 
 /** A piece of an answer. Text may go on in the next part; a call is whole. */
@@ -56,4 +70,7 @@ export type AnswerFailure =
   | { readonly kind: "queueFull"; readonly needed: number; readonly limit: number }
   | { readonly kind: "engineFailed"; readonly message: string }
   /** Ended by `Generation.abort`. */
-  | { readonly kind: "aborted"; readonly by: "reader" | "server" };
+  | { readonly kind: "aborted"; readonly by: AbortedBy };
+
+/** Who ended an answer early: its reader went away, or did not read as fast as it must, or the server stops. */
+export type AbortedBy = "reader" | "slowReader" | "server";

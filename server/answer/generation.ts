@@ -1,9 +1,8 @@
-import type { Finish, Sampling, SequenceId, Service, TokenId, TokenLogprobs } from "../../scheduler/core.ts";
+import type { Finish, Sampling, SequenceId, Service, TokenId } from "../../scheduler/core.ts";
 import type { Fleet, SequenceListener } from "../../scheduler/fleet/fleet.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import { ChoiceText, type TextDelta, type TextRules } from "./choice-text.ts";
-import type { AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";
-import { PartReader } from "./parts.ts";
+import { type Certain, ChoiceText, type TextRules } from "./choice-text.ts";
+import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";
 
 /** From a parsed request to answer events: prompts become sequences on the fleet, and their tokens text and calls. */
 
@@ -20,8 +19,6 @@ export interface GenerationRequest extends TextRules {
   readonly stopTokens: readonly TokenId[];
   /** The model's own end tokens do not end a choice. */
   readonly ignoreEos: boolean;
-  /** Function calls per choice at most; 0: none were offered, and nothing is read as a call. */
-  readonly callsMax: number;
   readonly cacheSalt: string;
   readonly service: RequestedService;
   /** Who pays; "" is everybody without a name. */
@@ -40,7 +37,7 @@ export type AnswerListener = (event: AnswerEvent) => void;
 /** A request in flight. Every method may be called at any time, any number of times. */
 export interface Generation {
   /** Ends the sequences; the last event, `failed`, comes from within this call. */
-  abort(by: "reader" | "server"): void;
+  abort(by: AbortedBy): void;
   /** The reader is slow: no further steps for this request until `resume`. What was already drawn still arrives. */
   pause(): void;
   resume(): void;
@@ -88,6 +85,17 @@ export class Generator {
   }
 }
 
+/** One continuation of a prompt. */
+interface Choice {
+  readonly index: number;
+  /** Of its prompt. */
+  readonly isFirst: boolean;
+  readonly text: ChoiceText;
+  /** Until it is submitted, null. */
+  id: SequenceId | null;
+  isOpen: boolean;
+}
+
 class RunningGeneration implements Generation {
   readonly #fleet: SequenceRunner;
   readonly #facts: ModelFacts;
@@ -117,8 +125,14 @@ class RunningGeneration implements Generation {
     this.#choices = request.prompts.flatMap((prompt, first) => {
       this.#promptTokens += prompt.length;
       return Array.from({ length: request.choices }, (_, i) => {
-        const text = new ChoiceText(tokenizer, stopTokens, request);
-        return new Choice(this, first * request.choices + i, i === 0, text, new PartReader(request.callsMax));
+        const index = first * request.choices + i;
+        return {
+          index,
+          isFirst: i === 0,
+          text: new ChoiceText(tokenizer, stopTokens, request),
+          id: null,
+          isOpen: true,
+        };
       });
     });
     this.#choicesOpen = this.#choices.length;
@@ -140,7 +154,7 @@ class RunningGeneration implements Generation {
     });
   }
 
-  abort(by: "reader" | "server"): void {
+  abort(by: AbortedBy): void {
     this.#fail({ kind: "aborted", by });
   }
 
@@ -155,47 +169,6 @@ class RunningGeneration implements Generation {
     this.#isPaused = false;
     for (const id of this.#running()) this.#fleet.resume(id);
   }
-
-  /* ---- told by the choices ---- */
-
-  started(isFirst: boolean, cachedTokens: number): void {
-    if (isFirst) this.#cachedTokens += cachedTokens;
-    if (this.#isStarted) return;
-    this.#isStarted = true;
-    this.#listener({ kind: "started" });
-  }
-
-  drew(): void {
-    this.#completionTokens++;
-  }
-
-  delta(choice: Choice, { text, tokens, logprobs }: TextDelta): void {
-    this.#listener({ kind: "delta", choice: choice.index, parts: choice.parts.push(text), tokens, logprobs });
-  }
-
-  /** `matched`: the stop string that ended the choice. */
-  finished(choice: Choice, finish: Finish | null, matched: string | null): void {
-    if (finish === null) this.#fleet.abort(choice.id!);
-    const failure = finish === null ? null : failureOf(finish);
-    if (failure !== null) {
-      choice.isOpen = false;
-      this.#fail(failure);
-      return;
-    }
-    const rest = choice.parts.end();
-    if (rest.length > 0) {
-      this.#listener({ kind: "delta", choice: choice.index, parts: rest, tokens: [], logprobs: null });
-    }
-    if (this.#isEnded) return; // the listener's doing
-    choice.isOpen = false;
-    this.#choicesOpen--;
-    this.#listener({ kind: "finish", choice: choice.index, ...this.#finishOf(choice, finish, matched) });
-    if (this.#choicesOpen > 0 || this.#isEnded) return;
-    this.#isEnded = true;
-    this.#listener({ kind: "done", usage: this.usage });
-  }
-
-  /* ---- */
 
   /** The choices of one prompt, which are placed together. */
   #submit(promptTokens: readonly TokenId[], choices: readonly Choice[], nextGang: () => number): void {
@@ -217,16 +190,62 @@ class RunningGeneration implements Generation {
         service,
       };
     });
+    const listeners = choices.map((choice) => this.#listenerOf(choice));
     const ids =
       choices.length === 1
-        ? [this.#fleet.submit(specs[0]!, choices[0]!)]
-        : this.#fleet.submitGang(specs, choices);
+        ? [this.#fleet.submit(specs[0]!, listeners[0]!)]
+        : this.#fleet.submitGang(specs, listeners);
     choices.forEach((choice, i) => {
       choice.id = ids[i]!;
     });
     // Refused from within the call, or paused before it.
     if (this.#isEnded) for (const id of ids) this.#fleet.abort(id);
     else if (this.#isPaused) for (const id of ids) this.#fleet.pause(id);
+  }
+
+  #listenerOf(choice: Choice): SequenceListener {
+    return {
+      onStarted: (cachedTokens) => {
+        if (!choice.isOpen) return;
+        if (choice.isFirst) this.#cachedTokens += cachedTokens;
+        if (this.#isStarted) return;
+        this.#isStarted = true;
+        this.#listener({ kind: "started" });
+      },
+      onToken: (token, logprobs) => {
+        if (!choice.isOpen) return; // drawn before the fleet heard of the end
+        this.#completionTokens++;
+        const { matched } = this.#tell(choice, choice.text.push(token, logprobs));
+        if (matched === null || !choice.isOpen) return;
+        this.#fleet.abort(choice.id!);
+        this.#finish(choice, this.#finishOf(choice, null, matched));
+      },
+      onFinish: (finish) => {
+        if (!choice.isOpen) return;
+        const failure = failureOf(finish);
+        if (failure !== null) {
+          choice.isOpen = false;
+          this.#fail(failure);
+          return;
+        }
+        const { matched } = this.#tell(choice, choice.text.end());
+        if (choice.isOpen) this.#finish(choice, this.#finishOf(choice, finish, matched));
+      },
+    };
+  }
+
+  #tell({ index }: Choice, certain: Certain): Certain {
+    if (certain.delta !== null) this.#listener({ kind: "delta", choice: index, ...certain.delta });
+    return certain;
+  }
+
+  #finish(choice: Choice, finish: ChoiceFinish): void {
+    choice.isOpen = false;
+    this.#choicesOpen--;
+    this.#listener({ kind: "finish", choice: choice.index, ...finish });
+    if (this.#choicesOpen > 0 || this.#isEnded) return;
+    this.#isEnded = true;
+    this.#listener({ kind: "done", usage: this.usage });
   }
 
   /** Ids of the choices that go on. */
@@ -249,57 +268,10 @@ class RunningGeneration implements Generation {
 
   #finishOf(choice: Choice, finish: Finish | null, matched: string | null): ChoiceFinish {
     if (matched === null && finish?.kind === "length") return { reason: "length", stopReason: null };
-    const reason = choice.parts.hasCalls ? "calls" : "stop";
+    const reason = choice.text.hasCalls ? "calls" : "stop";
     if (matched !== null || finish?.kind !== "stop") return { reason, stopReason: matched };
     const isEos = !this.#request.ignoreEos && this.#facts.eosTokens.includes(finish.token);
     return { reason, stopReason: isEos ? null : finish.token };
-  }
-}
-
-/** One continuation: a sequence's tokens in, deltas out. */
-class Choice implements SequenceListener {
-  readonly index: number;
-  readonly parts: PartReader;
-  /** Until it is submitted, null. */
-  id: SequenceId | null = null;
-  isOpen = true;
-  readonly #answer: RunningGeneration;
-  /** Of its prompt. */
-  readonly #isFirst: boolean;
-  readonly #text: ChoiceText;
-
-  constructor(
-    answer: RunningGeneration,
-    index: number,
-    isFirst: boolean,
-    text: ChoiceText,
-    parts: PartReader,
-  ) {
-    this.#answer = answer;
-    this.index = index;
-    this.#isFirst = isFirst;
-    this.#text = text;
-    this.parts = parts;
-  }
-
-  onStarted(cachedTokens: number): void {
-    if (this.isOpen) this.#answer.started(this.#isFirst, cachedTokens);
-  }
-
-  onToken(token: TokenId, logprobs: TokenLogprobs | null): void {
-    if (!this.isOpen) return; // drawn before the fleet heard of the end
-    this.#answer.drew();
-    const { delta, matched } = this.#text.push(token, logprobs);
-    if (delta !== null) this.#answer.delta(this, delta);
-    if (matched !== null && this.isOpen) this.#answer.finished(this, null, matched);
-  }
-
-  onFinish(finish: Finish): void {
-    if (!this.isOpen) return;
-    const isWhole = finish.kind === "stop" || finish.kind === "length";
-    const { delta, matched } = isWhole ? this.#text.end() : { delta: null, matched: null };
-    if (delta !== null) this.#answer.delta(this, delta);
-    if (this.isOpen) this.#answer.finished(this, finish, matched);
   }
 }
 

@@ -1,7 +1,6 @@
 import type { TokenId } from "../../scheduler/core.ts";
 import type { ToolCall } from "../text/tool-calls.ts";
-import type { TokenEntry } from "./choice-text.ts";
-import type { AnswerEvent, ChoiceFinish, Usage } from "./events.ts";
+import type { AnswerEvent, ChoiceFinish, TokenEntry, Usage } from "./events.ts";
 
 /** A choice when everything of it is known. */
 export interface WholeChoice {

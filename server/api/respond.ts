@@ -47,10 +47,10 @@ async function answerWhole(exchange: Exchange, request: GenerationRequest, codec
     const whole = gatherer.take(event);
     if (whole !== null) done.resolve(whole);
   };
-  const answer = new Answer(exchange, request, onEvent, done.reject);
+  const generation = generate(exchange, request, onEvent, done.reject);
   const { signal } = exchange;
-  if (signal.aborted) answer.abort(clientGone());
-  else signal.addEventListener("abort", () => answer.abort(clientGone()), { once: true });
+  if (signal.aborted) generation.abort("reader");
+  else signal.addEventListener("abort", () => generation.abort("reader"), { once: true });
   return Response.json(codec.body(await done.promise));
 }
 
@@ -59,7 +59,7 @@ async function answerStream(exchange: Exchange, request: GenerationRequest, code
   const committed = Promise.withResolvers<void>();
   const onEvent = (event: ShownEvent): void => {
     if (event.kind === "started" || event.kind === "done") committed.resolve();
-    stream.write(codec.chunk(event, answer));
+    stream.write(codec.chunk(event, generation));
     if (event.kind === "done") stream.end();
   };
   const onFailed = (error: ApiError): void => {
@@ -67,13 +67,8 @@ async function answerStream(exchange: Exchange, request: GenerationRequest, code
     stream.write(codec.failure(error));
     stream.end();
   };
-  const answer = new Answer(exchange, request, onEvent, onFailed);
-  const stream = new ResponseStream(exchange.signal, codec.framing, exchange.limits, {
-    onCongested: () => answer.pause(),
-    onDrained: () => answer.resume(),
-    onTooSlow: () => answer.abort(tooSlow()),
-    onDisconnected: () => answer.abort(clientGone()),
-  });
+  const generation = generate(exchange, request, onEvent, onFailed);
+  const stream = new ResponseStream(exchange.signal, codec.framing, exchange.limits, generation);
   const patience = setTimeout(committed.resolve, exchange.limits.commitMs);
   try {
     await committed.promise;
@@ -84,49 +79,28 @@ async function answerStream(exchange: Exchange, request: GenerationRequest, code
 }
 
 /** A generation for one HTTP request: counted as in flight and measured until its last event. */
-class Answer {
-  readonly #generation: Generation;
-  /** Why it was ended from here. */
-  #error: ApiError | null = null;
-
-  constructor(
-    { services, arrivedMs }: Exchange,
-    request: GenerationRequest,
-    onEvent: (event: ShownEvent) => void,
-    onFailed: (error: ApiError) => void,
-  ) {
-    const { generator, lifecycle, telemetry } = services;
-    const measures = new AnswerMeasures(telemetry, request, arrivedMs);
-    const untrack = lifecycle.track({ cut: (error) => this.#end(error, "server") });
-    this.#generation = generator.generate(request, (event) => {
-      measures.note(event, this);
-      if (event.kind === "done" || event.kind === "failed") untrack();
-      if (event.kind === "failed") onFailed(this.#error ?? errorOf(event.failure, lifecycle));
-      else onEvent(event);
-    });
-  }
-
-  get usage() {
-    return this.#generation.usage;
-  }
-
-  /** The reader is gone, or must go. */
-  abort(error: ApiError): void {
-    this.#end(error, "reader");
-  }
-
-  pause(): void {
-    this.#generation.pause();
-  }
-
-  resume(): void {
-    this.#generation.resume();
-  }
-
-  #end(error: ApiError, by: "reader" | "server"): void {
-    this.#error ??= error;
-    this.#generation.abort(by);
-  }
+function generate(
+  { services, arrivedMs }: Exchange,
+  request: GenerationRequest,
+  onEvent: (event: ShownEvent) => void,
+  onFailed: (error: ApiError) => void,
+): Generation {
+  const { generator, lifecycle, telemetry } = services;
+  const measures = new AnswerMeasures(telemetry, request, arrivedMs);
+  let cut: ApiError | null = null;
+  const untrack = lifecycle.track({
+    cut: (error) => {
+      cut = error;
+      generation.abort("server");
+    },
+  });
+  const generation = generator.generate(request, (event) => {
+    measures.note(event, generation);
+    if (event.kind === "done" || event.kind === "failed") untrack();
+    if (event.kind === "failed") onFailed(cut ?? errorOf(event.failure, lifecycle));
+    else onEvent(event);
+  });
+  return generation;
 }
 
 const overloadedRetrySeconds = 2;
@@ -149,7 +123,7 @@ function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError {
       // The request is to blame unless the engine is gone with everything on it: then another try may well do.
       return lifecycle.state === "lost" ? lifecycle.refusal()! : engineError(failure.message);
     case "aborted":
-      return clientGone();
+      return failure.by === "slowReader" ? tooSlow() : clientGone();
   }
 }
 

@@ -37,7 +37,7 @@ export class AnswerMeasures {
       this.#telemetry.countFinished(event.reason === "calls" ? "stop" : event.reason);
     } else {
       if (event.kind === "failed")
-        this.#failed(event.failure.kind === "aborted" && event.failure.by === "reader");
+        this.#failed(event.failure.kind === "aborted" && event.failure.by !== "server");
       this.#ended(usage.completionTokens, nowMs);
     }
   }

@@ -7,15 +7,15 @@ export interface StreamLimits {
   readonly stallMs: number;
 }
 
-export interface StreamEvents {
+/** What a stream's text comes from. */
+export interface Producer {
   /** The reader does not keep up: produce less. */
-  onCongested(): void;
+  pause(): void;
   /** The reader has caught up. */
-  onDrained(): void;
-  /** A limit is passed: nothing more may be written but a last text that says so. */
-  onTooSlow(): void;
-  /** Nobody will read any more; the stream is closed. */
-  onDisconnected(): void;
+  resume(): void;
+  /** Nobody will read any more, and the stream is closed; or the reader is too slow, and nothing more may be written but a
+   *  last text that says so. */
+  abort(by: "reader" | "slowReader"): void;
 }
 
 /** How a wire format frames a stream. */
@@ -47,7 +47,7 @@ export function sseEvent(json: string): string {
 export class ResponseStream {
   readonly #framing: Framing;
   readonly #limits: StreamLimits;
-  readonly #events: StreamEvents;
+  readonly #producer: Producer;
   /** Written before Bun asked for the body. */
   #early: string[] = [];
   #controller: ReadableStreamDirectController | null = null;
@@ -59,10 +59,10 @@ export class ResponseStream {
   #keepAlive: ReturnType<typeof setInterval> | undefined;
   #stall: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(signal: AbortSignal, framing: Framing, limits: StreamLimits, events: StreamEvents) {
+  constructor(signal: AbortSignal, framing: Framing, limits: StreamLimits, producer: Producer) {
     this.#framing = framing;
     this.#limits = limits;
-    this.#events = events;
+    this.#producer = producer;
     if (signal.aborted) queueMicrotask(() => this.#disconnected());
     else signal.addEventListener("abort", () => this.#disconnected(), { once: true });
   }
@@ -112,12 +112,13 @@ export class ResponseStream {
     if (!(taken instanceof Promise)) return;
     this.#pendingBytes += text.length;
     if (this.#isCongested) {
-      if (this.#pendingBytes > this.#limits.pendingBytesMax && !this.#isClosed) this.#events.onTooSlow();
+      if (this.#pendingBytes > this.#limits.pendingBytesMax && !this.#isClosed)
+        this.#producer.abort("slowReader");
       return;
     }
     this.#isCongested = true;
     this.#stall = setTimeout(() => this.#stalled(), this.#limits.stallMs);
-    this.#events.onCongested();
+    this.#producer.pause();
     taken.then(
       () => this.#drained(),
       () => this.#disconnected(),
@@ -130,20 +131,20 @@ export class ResponseStream {
     this.#pendingBytes = 0;
     clearTimeout(this.#stall);
     if (this.#isClosed) this.#finish();
-    else this.#events.onDrained();
+    else this.#producer.resume();
   }
 
   #stalled(): void {
     // The last event is written and was not read either: nothing is left but to reset the connection.
     if (this.#isClosed) this.#settle!.reject(new Error("the reader does not read"));
-    else this.#events.onTooSlow();
+    else this.#producer.abort("slowReader");
   }
 
   #disconnected(): void {
     if (this.#isClosed) return;
     this.#isCongested = false;
     this.end();
-    this.#events.onDisconnected();
+    this.#producer.abort("reader");
   }
 
   /** Nothing more will be written. */

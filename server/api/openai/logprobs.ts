@@ -1,4 +1,4 @@
-import type { TokenEntry, TokenText } from "../../answer/choice-text.ts";
+import type { TokenEntry, TokenText } from "../../answer/events.ts";
 
 /** JSON has no -∞; this is what OpenAI's API says instead. */
 const logprobMin = -9999;
