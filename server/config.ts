@@ -310,14 +310,15 @@ export function flag(rule: { readonly sentence: string }): Setting<boolean> {
   return setting({ ...rule, placeholder: null, default: false, parse: () => true });
 }
 
-/** Several values, each given by itself or all in one text with commas between them. */
+/** Several values, each given by itself or, unless values hold commas, all in one text with commas between them. */
 export function list(rule: {
   readonly sentence: string;
   readonly placeholder: string;
   readonly defaultText: string;
+  readonly holdsCommas?: boolean;
 }): Setting<readonly string[]> {
   const parse = (value: string): readonly string[] => {
-    const items = value.split(",").map((item) => item.trim());
+    const items = rule.holdsCommas === true ? [value] : value.split(",").map((item) => item.trim());
     if (items.includes("")) throw new ConfigError(`"${value}" holds an empty ${rule.placeholder}.`);
     return items;
   };

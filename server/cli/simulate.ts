@@ -85,6 +85,7 @@ export const simulateSettings = Object.freeze({
     sentence: "Run a recording again instead, and say whether the scheduler decides the same.",
   }),
   whatIf: list({
+    holdsCommas: true,
     placeholder: "changes",
     defaultText: "none",
     sentence: `With --replay: what its clients would have felt with changes, as in engines=1,tbt-ms=200; of ${changeNames.join(", ")}. May be given several times, to compare.`,

@@ -57,9 +57,8 @@ export interface EngineSetup {
   readonly isRecorded: boolean;
 }
 
-/** First message to a worker. */
+/** The only message to a worker. */
 export interface EngineStart {
-  readonly kind: "start";
   readonly engine: EngineId;
   /** Which life of the engine this is: 0, and one more each time it is replaced. */
   readonly epoch: number;

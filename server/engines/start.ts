@@ -19,7 +19,7 @@ import type {
   RehearsedLoss,
 } from "./protocol.ts";
 import { EngineSupervisor } from "./supervisor.ts";
-import { EngineThread, type Ready } from "./thread.ts";
+import { EngineThread, type Ready, type ThreadNews } from "./thread.ts";
 
 /** The fleet in production: one thread per engine, linked by messages; a lost engine is replaced. */
 
@@ -54,7 +54,7 @@ export interface RunningEngines {
   readonly fleet: Fleet;
   /** By engine. */
   readonly specs: readonly DeviceSpec[];
-  /** By engine: share of its predicted time by which 19 of 20 steps exceed it at most. */
+  /** By engine: share of its predicted time by which 99 of 100 steps exceed it at most. */
   readonly predictionErrors: () => readonly number[];
   /** What became of packed weights on disk; null when there was nothing to say. */
   readonly packedNote: string | null;
@@ -83,6 +83,11 @@ export async function startEngines(
 
 type Started = Awaited<ReturnType<EngineSupervisor["start"]>>;
 
+interface Running {
+  readonly fleet: Fleet;
+  readonly events: EnginesEvents;
+}
+
 const realClock = { nowMs: () => performance.now() };
 
 /** The engines of a server, with what they share: a model, a fleet, a recording. */
@@ -97,7 +102,7 @@ class Engines {
    *  an engine that takes a lost one's place loads one of its own. */
   #model: NativeModel | null = null;
   /** null until all engines have started. */
-  #running: { readonly fleet: Fleet; readonly events: EnginesEvents } | null = null;
+  #running: Running | null = null;
   /** What happened before. */
   readonly #early: (() => void)[] = [];
 
@@ -142,22 +147,13 @@ class Engines {
   }
 
   #supervise(engine: EngineId): EngineSupervisor {
-    const open = (epoch: number, onLost: (reason: string) => void): EngineThread => {
+    const open = (epoch: number): EngineThread => {
       const { workerUrl, device } = this.#config;
       const model = device.kind === "gpu" && epoch > 0 ? null : this.#model;
-      return new EngineThread(workerUrl, this.#setup, engine, epoch, model, {
-        onProgress: this.#onProgress,
-        onReport: (report, costs) =>
-          this.#once(({ fleet, events }) => {
-            fleet.report(engine, report);
-            if (costs !== null) fleet.believe(engine, OnlineCostModel.from(costs));
-            events.onReport?.(engine, report);
-          }),
-        onFlight: (entries) =>
-          this.#once(() => {
-            for (const entry of entries) this.#flight?.write(entry);
-          }),
-        onLost,
+      const start = { engine, epoch, setup: this.#setup, model };
+      return new EngineThread(workerUrl, start, (news) => {
+        if (news.kind === "progress") this.#onProgress(news.progress);
+        else this.#once((running) => this.#take(engine, news, running));
       });
     };
     return new EngineSupervisor(open, {
@@ -166,8 +162,16 @@ class Engines {
     });
   }
 
+  #take(engine: EngineId, news: ThreadNews, { fleet, events }: Running): void {
+    if (news.kind === "flight") for (const entry of news.entries) this.#flight?.write(entry);
+    if (news.kind !== "report") return;
+    fleet.report(engine, news.report);
+    if (news.costs !== null) fleet.believe(engine, OnlineCostModel.from(news.costs));
+    events.onReport?.(engine, news.report);
+  }
+
   /** Acts when the fleet is there, in order. */
-  #once(act: (running: { readonly fleet: Fleet; readonly events: EnginesEvents }) => void): void {
+  #once(act: (running: Running) => void): void {
     if (this.#running === null) this.#early.push(() => act(this.#running!));
     else act(this.#running);
   }

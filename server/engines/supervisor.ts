@@ -26,27 +26,26 @@ export interface SupervisorEvents {
 
 /** Keeps one engine alive: starts it, and starts it again when it is lost. */
 export class EngineSupervisor {
-  readonly #open: (epoch: number, onLost: (reason: string) => void) => EngineThread;
+  readonly #open: (epoch: number) => EngineThread;
   readonly #events: SupervisorEvents;
   readonly #rule = new RestartRule();
   #thread: EngineThread | null = null;
-  #epoch = 0;
   #restart: ReturnType<typeof setTimeout> | undefined;
   #isStopped = false;
 
   /** `open` begins to open the engine's next life, on a thread of its own. */
-  constructor(
-    open: (epoch: number, onLost: (reason: string) => void) => EngineThread,
-    events: SupervisorEvents,
-  ) {
+  constructor(open: (epoch: number) => EngineThread, events: SupervisorEvents) {
     this.#open = open;
     this.#events = events;
   }
 
-  /** The first start. Rejects with the reason when it fails: whoever starts a server wants to know, not to wait. */
+  /** The first start. Rejects with the reason when it fails: a server that cannot start is not started again. */
   async start(): Promise<{ readonly thread: EngineThread; readonly ready: Ready }> {
-    const thread = this.#launch();
-    return { thread, ready: await thread.ready };
+    const thread = this.#open(0);
+    this.#thread = thread;
+    const ready = await thread.ready;
+    thread.lost.then((reason) => this.#lost(reason, 0));
+    return { thread, ready };
   }
 
   /** Resolves when nothing runs any more and nothing will. */
@@ -56,26 +55,22 @@ export class EngineSupervisor {
     await this.#thread?.stop();
   }
 
-  #launch(): EngineThread {
-    this.#thread = this.#open(this.#epoch, (reason) => this.#lost(reason));
-    return this.#thread;
-  }
-
-  #lost(reason: string): void {
+  #lost(reason: string, epoch: number): void {
     if (this.#isStopped) return;
     const delayMs = this.#rule.lost(performance.now());
-    if (delayMs !== null) this.#restart = setTimeout(() => this.#replace(), delayMs);
+    if (delayMs !== null) this.#restart = setTimeout(() => this.#replace(epoch + 1), delayMs);
     this.#events.onLost(reason, delayMs !== null);
   }
 
-  #replace(): void {
-    this.#epoch += 1;
-    const thread = this.#launch();
+  #replace(epoch: number): void {
+    const thread = this.#open(epoch);
+    this.#thread = thread;
     thread.ready.then(
       (ready) => {
-        if (!this.#isStopped) this.#events.onReplaced(thread, ready, this.#epoch);
+        if (!this.#isStopped) this.#events.onReplaced(thread, ready, epoch);
+        thread.lost.then((reason) => this.#lost(reason, epoch));
       },
-      (error: Error) => this.#lost(error.message),
+      (error: Error) => this.#lost(error.message, epoch),
     );
   }
 }

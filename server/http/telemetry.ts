@@ -25,8 +25,105 @@ const fineBuckets = [
   2, 5, 10,
 ];
 const stepTokensBuckets = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
-const choicesBuckets = [1, 2, 5, 10, 20, 50, 128];
-const httpBuckets = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300];
+/** 1, 2, 5, 10, 20, 50 … up to 200,000, as vLLM counts tokens. */
+const tokensBuckets = [1, 10, 100, 1000, 10_000, 100_000]
+  .flatMap((ten) => [ten, 2 * ten])
+  .concat([5, 50, 500, 5000, 50_000])
+  .sort((a, b) => a - b);
+
+const ofEngine = ["model_name", "engine"] as const;
+
+type CounterRow = readonly [name: string, help: string, labels: readonly string[]];
+type HistogramRow = readonly [...CounterRow, buckets: readonly number[]];
+type EngineRow = readonly [name: string, help: string, read: (load: EngineLoad) => number];
+
+/** Counted as it happens. */
+const counters = {
+  finished: [
+    "vllm:request_success_total",
+    "Choices that ended, by reason.",
+    [...ofEngine, "finished_reason"],
+  ],
+  placements: ["bunting_placements_total", "Sequences placed, by engine and reason.", ["engine", "reason"]],
+  restarts: ["bunting_engine_restarts_total", "Lost engines that were replaced.", ["engine"]],
+  http: ["http_requests_total", "HTTP requests answered.", ["handler", "method", "status"]],
+} as const satisfies Record<string, CounterRow>;
+
+const serverHistograms = {
+  httpSeconds: [
+    "http_request_duration_seconds",
+    "From a request's head to the head of its answer.",
+    ["handler", "method"],
+    [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300],
+  ],
+  stepTokens: ["vllm:iteration_tokens_total", "Tokens in a step.", ofEngine, stepTokensBuckets],
+  stepSeconds: [
+    "bunting_step_seconds",
+    "Time of a step: inside the device, and from its start to its report.",
+    ["engine", "part"],
+    fineBuckets,
+  ],
+} as const satisfies Record<string, HistogramRow>;
+
+/** Of an answer. */
+const answerHistograms = {
+  firstToken: [
+    "vllm:time_to_first_token_seconds",
+    "From arrival to the first token.",
+    ofEngine,
+    firstTokenBuckets,
+  ],
+  firstTokenFine: [
+    "bunting_time_to_first_token_seconds",
+    "The same in finer buckets.",
+    ofEngine,
+    fineBuckets,
+  ],
+  betweenTokens: ["vllm:inter_token_latency_seconds", "Between two tokens.", ofEngine, betweenTokensBuckets],
+  betweenTokensFine: ["bunting_inter_token_seconds", "The same in finer buckets.", ofEngine, fineBuckets],
+  endToEnd: ["vllm:e2e_request_latency_seconds", "From arrival to the end.", ofEngine, latencyBuckets],
+  queue: ["vllm:request_queue_time_seconds", "From arrival to admission.", ofEngine, latencyBuckets],
+  inference: ["vllm:request_inference_time_seconds", "From admission to the end.", ofEngine, latencyBuckets],
+  prefill: ["vllm:request_prefill_time_seconds", "From admission to first token.", ofEngine, latencyBuckets],
+  decode: ["vllm:request_decode_time_seconds", "From first token to end.", ofEngine, latencyBuckets],
+  promptTokens: ["vllm:request_prompt_tokens", "Prompt tokens.", ofEngine, tokensBuckets],
+  generationTokens: ["vllm:request_generation_tokens", "Tokens generated.", ofEngine, tokensBuckets],
+  longestChoice: [
+    "vllm:request_max_num_generation_tokens",
+    "Tokens generated for the longest choice.",
+    ofEngine,
+    tokensBuckets,
+  ],
+  choices: ["vllm:request_params_n", "Choices asked for.", ofEngine, [1, 2, 5, 10, 20, 50, 128]],
+  tokensMax: ["vllm:request_params_max_tokens", "Most tokens asked for.", ofEngine, tokensBuckets],
+} as const satisfies Record<string, HistogramRow>;
+
+/** Read when somebody asks. */
+const engineGauges: readonly EngineRow[] = [
+  ["vllm:num_requests_running", "Sequences that are being computed.", (load) => load.running],
+  ["vllm:num_requests_waiting", "Sequences that wait to be admitted.", (load) => load.waiting],
+  ["vllm:kv_cache_usage_perc", "Share of KV pages owned by sequences, 0 to 1.", usedShare],
+  ["bunting_sequences_paused", "Sequences whose readers are slow.", (load) => load.paused],
+  ["bunting_pages_free", "KV pages that hold nothing.", (load) => load.pagesFree],
+  ["bunting_pages_cached", "KV pages that only the prefix cache holds.", (load) => load.pagesCached],
+  ["bunting_pages_owned", "KV pages that sequences hold.", pagesOwned],
+  ["bunting_prompt_tokens_pending", "Prompt tokens still to compute.", (load) => load.tokensPending],
+];
+
+const engineTotals: readonly EngineRow[] = [
+  ["vllm:prompt_tokens_total", "Prompt tokens computed or cached.", (load) => load.promptTokensTotal],
+  ["vllm:generation_tokens_total", "Tokens generated.", (load) => load.generatedTokensTotal],
+  ["vllm:prefix_cache_queries_total", "Prompt tokens looked up.", (load) => load.prefixQueriedTotal],
+  ["vllm:prefix_cache_hits_total", "Prompt tokens found in the cache.", (load) => load.prefixHitTotal],
+  ["vllm:num_preemptions_total", "Sequences that lost their pages.", (load) => load.preemptionsTotal],
+  ["bunting_steps_total", "Steps computed.", (load) => load.stepsTotal],
+  ["bunting_steps_over_target_total", "Steps that made a stream late.", (load) => load.stepsOverTarget],
+  ["bunting_skipped_decodes_total", "Decodes left out of a step.", (load) => load.skippedDecodesTotal],
+  ["bunting_evicted_pages_total", "Cached pages given up for others.", (load) => load.evictedPagesTotal],
+];
+
+/** What is measured of an answer. */
+export type RequestHistogram = keyof typeof answerHistograms;
 
 /** vLLM's words for how a choice ended. */
 export type FinishLabel = "stop" | "length" | "abort" | "error";
@@ -41,85 +138,33 @@ export interface TelemetryOptions {
   readonly predictionErrors: () => readonly number[];
 }
 
-interface StepSeen {
-  step: number;
-}
-
 export class Telemetry {
   readonly #registry = new Registry();
+  readonly #registers = [this.#registry];
   readonly #modelName: string;
   readonly #requestLabels: Readonly<Record<"model_name" | "engine", string>>;
-  readonly #lastStep: StepSeen[];
-  readonly #finished: Counter<"model_name" | "engine" | "finished_reason">;
-  readonly #placements: Counter<"engine" | "reason">;
-  readonly #restarts: Counter<"engine">;
-  readonly #http: Counter<"handler" | "method" | "status">;
-  readonly #httpSeconds: Histogram<"handler" | "method">;
-  readonly #stepTokens: Histogram<"model_name" | "engine">;
-  readonly #stepSeconds: Histogram<"engine" | "part">;
-  readonly #request: Readonly<Record<RequestHistogram, Histogram<"model_name" | "engine">>>;
+  /** By engine: number of the last step that was counted. */
+  readonly #lastStep: number[];
+  readonly #counters = mapValues(counters, (row) => this.#counter(row));
+  readonly #server = mapValues(serverHistograms, (row) => this.#histogram(row));
+  readonly #answers = mapValues(answerHistograms, (row) => this.#histogram(row));
 
-  constructor(options: TelemetryOptions) {
-    this.#modelName = options.modelName;
+  constructor({ modelName, version, specs, loads, predictionErrors }: TelemetryOptions) {
+    this.#modelName = modelName;
     // A request's engine is the fleet's business; with one engine there is nothing to ask.
-    this.#requestLabels = {
-      model_name: options.modelName,
-      engine: options.specs.length === 1 ? "0" : "all",
-    };
-    this.#lastStep = options.specs.map(() => ({ step: 0 }));
-    this.#registerEngines(options);
-    const registers = [this.#registry];
-    this.#finished = new Counter({
-      name: "vllm:request_success_total",
-      help: "Choices that ended, by reason.",
-      labelNames: ["model_name", "engine", "finished_reason"],
-      registers,
+    this.#requestLabels = { model_name: modelName, engine: specs.length === 1 ? "0" : "all" };
+    this.#lastStep = specs.map(() => 0);
+    for (const [name, help, read] of engineGauges) this.#gauge(name, help, () => loads().map(read));
+    for (const [name, help, read] of engineTotals) this.#total(name, help, () => loads().map(read));
+    const help = "Share of its predicted time by which 99 of 100 steps exceed it at most.";
+    this.#gauge("bunting_step_prediction_error", help, predictionErrors);
+    const sizes = specs.map((spec, engine) => {
+      const size = { block_size: String(spec.pageTokens), num_gpu_blocks: String(spec.pages) };
+      return { ...this.#labels(engine), ...size };
     });
-    this.#placements = new Counter({
-      name: "bunting_placements_total",
-      help: "Sequences placed on an engine, by why it was chosen.",
-      labelNames: ["engine", "reason"],
-      registers,
-    });
-    this.#restarts = new Counter({
-      name: "bunting_engine_restarts_total",
-      help: "Lost engines that were replaced.",
-      labelNames: ["engine"],
-      registers,
-    });
-    options.specs.forEach((_, engine) => {
-      this.#restarts.inc({ engine: String(engine) }, 0);
-    });
-    this.#http = new Counter({
-      name: "http_requests_total",
-      help: "HTTP requests answered.",
-      labelNames: ["handler", "method", "status"],
-      registers,
-    });
-    this.#httpSeconds = new Histogram({
-      name: "http_request_duration_seconds",
-      help: "From a request's head to the head of its answer.",
-      labelNames: ["handler", "method"],
-      buckets: httpBuckets,
-      registers,
-    });
-    this.#stepTokens = new Histogram({
-      name: "vllm:iteration_tokens_total",
-      help: "Tokens in a step.",
-      labelNames: ["model_name", "engine"],
-      buckets: stepTokensBuckets,
-      registers,
-    });
-    this.#stepSeconds = new Histogram({
-      name: "bunting_step_seconds",
-      help: "Time of a step: inside the device, and from its start to its report.",
-      labelNames: ["engine", "part"],
-      buckets: fineBuckets,
-      registers,
-    });
-    const histogram = ([name, help, buckets]: readonly [string, string, readonly number[]]) =>
-      new Histogram({ name, help, labelNames: ["model_name", "engine"], buckets: [...buckets], registers });
-    this.#request = mapValues(requestHistograms, histogram);
+    this.#info("vllm:cache_config_info", "Size of the KV cache: tokens per page and number of pages.", sizes);
+    this.#info("bunting_build_info", "Version of the server.", [{ version }]);
+    for (const engine of specs.keys()) this.#counters.restarts.inc({ engine: String(engine) }, 0);
   }
 
   get contentType(): string {
@@ -133,142 +178,70 @@ export class Telemetry {
 
   /** After each report of an engine. A report without a new step counts nothing. */
   observeStep(engine: EngineId, load: EngineLoad): void {
-    const last = this.#lastStep[engine];
-    if (last === undefined || load.stepsTotal === last.step) return;
-    last.step = load.stepsTotal;
-    this.#stepTokens.observe({ model_name: this.#modelName, engine: String(engine) }, load.stepTokens);
-    this.#stepSeconds.observe({ engine: String(engine), part: "device" }, load.deviceMs / 1000);
-    this.#stepSeconds.observe({ engine: String(engine), part: "whole" }, load.stepMs / 1000);
+    if (load.stepsTotal === this.#lastStep[engine]) return;
+    this.#lastStep[engine] = load.stepsTotal;
+    this.#server.stepTokens.observe(this.#labels(engine), load.stepTokens);
+    this.#server.stepSeconds.observe({ engine: String(engine), part: "device" }, load.deviceMs / 1000);
+    this.#server.stepSeconds.observe({ engine: String(engine), part: "whole" }, load.stepMs / 1000);
   }
 
   countPlacement(engine: EngineId, reason: PlacementReason): void {
-    this.#placements.inc({ engine: String(engine), reason });
+    this.#counters.placements.inc({ engine: String(engine), reason });
   }
 
   countRestart(engine: EngineId): void {
-    this.#restarts.inc({ engine: String(engine) });
+    this.#counters.restarts.inc({ engine: String(engine) });
   }
 
   observeHttp(handler: string, method: string, status: number, seconds: number): void {
-    this.#http.inc({ handler, method, status: String(status) });
-    this.#httpSeconds.observe({ handler, method }, seconds);
+    this.#counters.http.inc({ handler, method, status: String(status) });
+    this.#server.httpSeconds.observe({ handler, method }, seconds);
   }
 
   observeRequest(name: RequestHistogram, value: number): void {
-    this.#request[name].observe(this.#requestLabels, value);
+    this.#answers[name].observe(this.#requestLabels, value);
   }
 
   countFinished(reason: FinishLabel, choices = 1): void {
-    if (choices > 0) this.#finished.inc({ ...this.#requestLabels, finished_reason: reason }, choices);
+    if (choices > 0)
+      this.#counters.finished.inc({ ...this.#requestLabels, finished_reason: reason }, choices);
   }
 
-  #registerEngines({ modelName, version, specs, loads, predictionErrors }: TelemetryOptions): void {
-    const registers = [this.#registry];
-    const labelNames = ["model_name", "engine"] as const;
-    const labels = (engine: number) => ({ model_name: modelName, engine: String(engine) });
+  #labels(engine: number) {
+    return { model_name: this.#modelName, engine: String(engine) };
+  }
 
-    for (const [name, help, read] of engineGauges) {
-      new Gauge({
-        name,
-        help,
-        labelNames,
-        registers,
-        collect() {
-          loads().forEach((load, engine) => {
-            this.set(labels(engine), read(load));
-          });
-        },
-      });
-    }
-    for (const [name, help, read] of engineTotals) {
-      new Counter({
-        name,
-        help,
-        labelNames,
-        registers,
-        collect() {
-          this.reset();
-          loads().forEach((load, engine) => {
-            this.inc(labels(engine), read(load));
-          });
-        },
-      });
-    }
-    new Gauge({
-      name: "bunting_step_prediction_error",
-      help: "Share of its predicted time by which 19 of 20 steps exceed it at most.",
-      labelNames,
-      registers,
-      collect() {
-        predictionErrors().forEach((error, engine) => {
-          this.set(labels(engine), error);
-        });
-      },
-    });
-    const cacheConfig = new Gauge({
-      name: "vllm:cache_config_info",
-      help: "Size of the KV cache: tokens per page and number of pages.",
-      labelNames: [...labelNames, "block_size", "num_gpu_blocks"],
-      registers,
-    });
-    specs.forEach((spec, engine) => {
-      const size = { block_size: String(spec.pageTokens), num_gpu_blocks: String(spec.pages) };
-      cacheConfig.set({ ...labels(engine), ...size }, 1);
-    });
-    const build = new Gauge({
-      name: "bunting_build_info",
-      help: "Version of the server.",
-      labelNames: ["version"],
-      registers,
-    });
-    build.set({ version }, 1);
+  #counter([name, help, labelNames]: CounterRow): Counter<string> {
+    return new Counter({ name, help, labelNames, registers: this.#registers });
+  }
+
+  #histogram([name, help, labelNames, buckets]: HistogramRow): Histogram<string> {
+    return new Histogram({ name, help, labelNames, buckets: [...buckets], registers: this.#registers });
+  }
+
+  /** `read` gives a value for each engine. */
+  #gauge(name: string, help: string, read: () => readonly number[]): void {
+    const collect = (): void => {
+      for (const [engine, value] of read().entries()) gauge.set(this.#labels(engine), value);
+    };
+    const gauge = new Gauge({ name, help, labelNames: ofEngine, registers: this.#registers, collect });
+  }
+
+  #total(name: string, help: string, read: () => readonly number[]): void {
+    const collect = (): void => {
+      total.reset();
+      for (const [engine, value] of read().entries()) total.inc(this.#labels(engine), value);
+    };
+    const total = new Counter({ name, help, labelNames: ofEngine, registers: this.#registers, collect });
+  }
+
+  /** What does not change, as labels. */
+  #info(name: string, help: string, rows: readonly Readonly<Record<string, string>>[]): void {
+    const labelNames = Object.keys(rows[0]!);
+    const gauge = new Gauge({ name, help, labelNames, registers: this.#registers });
+    for (const row of rows) gauge.set(row, 1);
   }
 }
-
-type EngineSeries = readonly [name: string, help: string, read: (load: EngineLoad) => number];
-
-const engineGauges: readonly EngineSeries[] = [
-  ["vllm:num_requests_running", "Sequences that are being computed.", (load) => load.running],
-  ["vllm:num_requests_waiting", "Sequences that wait to be admitted.", (load) => load.waiting],
-  ["vllm:kv_cache_usage_perc", "Share of KV pages owned by sequences, 0 to 1.", usedShare],
-  ["bunting_sequences_paused", "Sequences whose readers are slow.", (load) => load.paused],
-  ["bunting_pages_free", "KV pages that hold nothing.", (load) => load.pagesFree],
-  ["bunting_pages_cached", "KV pages that only the prefix cache holds.", (load) => load.pagesCached],
-  ["bunting_pages_owned", "KV pages that sequences hold.", pagesOwned],
-  ["bunting_prompt_tokens_pending", "Prompt tokens still to compute.", (load) => load.tokensPending],
-];
-
-const engineTotals: readonly EngineSeries[] = [
-  [
-    "vllm:prompt_tokens_total",
-    "Prompt tokens computed or found in the cache.",
-    (load) => load.promptTokensTotal,
-  ],
-  ["vllm:generation_tokens_total", "Tokens generated.", (load) => load.generatedTokensTotal],
-  [
-    "vllm:prefix_cache_queries_total",
-    "Prompt tokens looked up in the prefix cache.",
-    (load) => load.prefixQueriedTotal,
-  ],
-  ["vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", (load) => load.prefixHitTotal],
-  [
-    "vllm:num_preemptions_total",
-    "Sequences that lost their pages to others.",
-    (load) => load.preemptionsTotal,
-  ],
-  ["bunting_steps_total", "Steps computed.", (load) => load.stepsTotal],
-  [
-    "bunting_steps_over_target_total",
-    "Steps that kept a stream waiting longer than its target.",
-    (load) => load.stepsOverTarget,
-  ],
-  [
-    "bunting_skipped_decodes_total",
-    "Decodes left out of a step so that it keeps a stream's target.",
-    (load) => load.skippedDecodesTotal,
-  ],
-  ["bunting_evicted_pages_total", "Cached pages given up for others.", (load) => load.evictedPagesTotal],
-];
 
 function pagesOwned(load: EngineLoad): number {
   return load.pagesTotal - load.pagesFree - load.pagesCached;
@@ -277,43 +250,6 @@ function pagesOwned(load: EngineLoad): number {
 function usedShare(load: EngineLoad): number {
   return load.pagesTotal === 0 ? 0 : pagesOwned(load) / load.pagesTotal;
 }
-
-/** 1, 2, 5, 10, 20, 50 … up to 200,000, as vLLM counts tokens. */
-const tokensBuckets = [1, 10, 100, 1000, 10_000, 100_000]
-  .flatMap((ten) => [ten, 2 * ten])
-  .concat([5, 50, 500, 5000, 50_000])
-  .sort((a, b) => a - b);
-
-const requestHistograms = {
-  firstToken: [
-    "vllm:time_to_first_token_seconds",
-    "From a request's arrival to its first token.",
-    firstTokenBuckets,
-  ],
-  firstTokenFine: ["bunting_time_to_first_token_seconds", "The same in finer buckets.", fineBuckets],
-  betweenTokens: [
-    "vllm:inter_token_latency_seconds",
-    "Between two tokens of a choice.",
-    betweenTokensBuckets,
-  ],
-  betweenTokensFine: ["bunting_inter_token_seconds", "The same in finer buckets.", fineBuckets],
-  endToEnd: ["vllm:e2e_request_latency_seconds", "From a request's arrival to its end.", latencyBuckets],
-  queue: ["vllm:request_queue_time_seconds", "From arrival to admission.", latencyBuckets],
-  inference: ["vllm:request_inference_time_seconds", "From admission to the end.", latencyBuckets],
-  prefill: ["vllm:request_prefill_time_seconds", "From admission to the first token.", latencyBuckets],
-  decode: ["vllm:request_decode_time_seconds", "From the first token to the end.", latencyBuckets],
-  promptTokens: ["vllm:request_prompt_tokens", "Prompt tokens of a request.", tokensBuckets],
-  generationTokens: ["vllm:request_generation_tokens", "Tokens generated for a request.", tokensBuckets],
-  longestChoice: [
-    "vllm:request_max_num_generation_tokens",
-    "Tokens generated for the longest choice of a request.",
-    tokensBuckets,
-  ],
-  choices: ["vllm:request_params_n", "Choices asked for.", choicesBuckets],
-  tokensMax: ["vllm:request_params_max_tokens", "Most tokens asked for.", tokensBuckets],
-} as const satisfies Record<string, readonly [string, string, readonly number[]]>;
-
-export type RequestHistogram = keyof typeof requestHistograms;
 
 function mapValues<Key extends string, From, To>(
   record: Readonly<Record<Key, From>>,
