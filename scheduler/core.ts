@@ -73,6 +73,16 @@ export interface StopRule {
  *  only the tokens per second of many matter. What each means is in objective.ts. */
 export type Objective = "latency" | "gang" | "throughput";
 
+/** The program (scheduler/program/) whose call a sequence is, as far as its turn goes. */
+export interface ProgramPlace {
+  /** Unique for the life of the process. Programs that arrive later have higher numbers. */
+  readonly id: number;
+  /** Milliseconds from the program's arrival to the sequence's. */
+  readonly ageMs: number;
+  /** Expected milliseconds from the sequence's beginning to the end of the longest path of calls from it. */
+  readonly remainingMs: number;
+}
+
 /** How a sequence is to be served. Says nothing about what it computes. */
 export interface Service {
   readonly objective: Objective;
@@ -86,6 +96,8 @@ export interface Service {
   readonly priority: number;
   /** Sequences with the same number belong together; null: alone. Unique for the life of the process. */
   readonly gang: number | null;
+  /** Null: it is nobody's call but its client's. */
+  readonly program: ProgramPlace | null;
 }
 
 /** A chat: its tokens are read as they come, and no target was asked for. */
@@ -96,6 +108,7 @@ export const chatService: Service = Object.freeze({
   ttftMs: null,
   priority: 0,
   gang: null,
+  program: null,
 });
 
 /** What an engine is asked to run: one model invocation's token stream. */

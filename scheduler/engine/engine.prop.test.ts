@@ -96,6 +96,13 @@ const services: fc.Arbitrary<Service> = fc.record({
   ttftMs: fc.constantFrom(null, null, 10, 400),
   priority: fc.constantFrom(0, 0, -1, 5),
   gang: fc.constant(null),
+  program: fc.option(
+    fc.record({
+      id: fc.nat({ max: 2 }),
+      ageMs: fc.constantFrom(0, 5, 400),
+      remainingMs: fc.constantFrom(0, 10, 100),
+    }),
+  ),
 });
 
 const bit = fc.nat({ max: VOCABULARY - 1 });

@@ -4,6 +4,7 @@ import {
   assert,
   cacheKeyOf,
   type PageId,
+  type ProgramPlace,
   type SampleRow,
   type SequenceId,
   type SequenceSpec,
@@ -109,6 +110,15 @@ export class Sequence {
   /** While it waits: tokens of its prompt that are cached. */
   get cachedTokens(): number {
     return this.reader?.depth ?? 0;
+  }
+
+  get program(): ProgramPlace | null {
+    return this.spec.service.program;
+  }
+
+  /** When it arrived; a program's call as if it had come with its program. */
+  get awaitedSinceMs(): number {
+    return this.arrivedMs - (this.spec.service.program?.ageMs ?? 0);
   }
 
   get tbtMs(): number | null {

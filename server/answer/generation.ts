@@ -26,7 +26,7 @@ export interface GenerationRequest extends TextRules {
 }
 
 /** How a request is to be served, as far as it may choose. */
-export type RequestedService = Omit<Service, "tenant" | "gang">;
+export type RequestedService = Omit<Service, "tenant" | "gang" | "program">;
 
 /** All of a request but what its prompts are and who asks. */
 export type GenerationOptions = Omit<GenerationRequest, "prompts" | "tenant">;
@@ -179,7 +179,8 @@ class RunningGeneration implements Generation {
       return;
     }
     const stop = { tokensMax, tokensMin: Math.min(tokensMin, tokensMax), stopTokens: this.#stopTokens() };
-    const service = { ...this.#request.service, tenant, gang: choices.length > 1 ? nextGang() : null };
+    const gang = choices.length > 1 ? nextGang() : null;
+    const service = { ...this.#request.service, tenant, gang, program: null };
     const specs = choices.map((_, i) => {
       return {
         promptTokens,

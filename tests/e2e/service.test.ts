@@ -53,6 +53,7 @@ describe("what a request asks for", () => {
       ttftMs: null,
       priority: 0,
       gang: null,
+      program: null,
     };
     expect(services).toEqual([
       usual,

@@ -5,9 +5,10 @@ import type { Sequence } from "../sequence.ts";
 import { ArrivalList } from "./arrival-list.ts";
 import type { ColdGate } from "./cold-gate.ts";
 import { FirstCome } from "./first-come.ts";
+import { Programs } from "./programs.ts";
 import type { QueueOrder } from "./queue-order.ts";
 import { Ranks } from "./ranks.ts";
-import { ResponseRatio } from "./response-ratio.ts";
+import { hasHigherRatio, ResponseRatio } from "./response-ratio.ts";
 import { Tenants } from "./tenants.ts";
 
 interface Lane extends LaneRules {
@@ -25,7 +26,7 @@ interface Lane extends LaneRules {
  * Balances are not saved up: a lane that was empty begins with none, or with its debt.
  *
  * In a lane the tenant that has used least is next (tenants.ts), and of a tenant's sequences, by priority (ranks.ts), the one with the
- * highest response ratio (response-ratio.ts), or the one that came first.
+ * highest response ratio (response-ratio.ts), or the one that came first; calls of programs keep their programs' order (programs.ts).
  *
  * No sequence starves: lanes have their shares, tenants are kept even, and in a tenant a wait makes up for any cost. A sequence that
  * has waited longer than its lane's `ageingMs` is aged: admission then lets no other pass it for want of room.
@@ -39,8 +40,9 @@ export class Lanes implements QueueOrder {
 
   constructor({ lanes, tenantSlack }: LanesPolicy, gate: ColdGate) {
     this.#gate = gate;
-    const byRatio = (): QueueOrder => new ResponseRatio(gate);
-    const byArrival = (): QueueOrder => new FirstCome();
+    const byRatio = (): QueueOrder =>
+      new Programs(new ResponseRatio(gate), (call, other, nowMs) => hasHigherRatio(gate, call, other, nowMs));
+    const byArrival = (): QueueOrder => new Programs(new FirstCome());
     this.#lanes = objectiveOrder.map((objective): Lane => {
       const { credits, ageingMs } = lanes[objective];
       assert(credits > 0, "every lane has a share");

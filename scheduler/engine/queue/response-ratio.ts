@@ -91,9 +91,15 @@ export class ResponseRatio implements QueueOrder {
 /** Sequences of about the same cost. */
 export type Bucket = ArrivalList<Sequence>;
 
+/** Whether a program's first call goes before the first of the others, which it does by the same rules. */
+export function hasHigherRatio(gate: ColdGate, call: Sequence, other: Sequence, nowMs: number): boolean {
+  if (!isWarm(call) && isWarm(other) && !gate.isOpen(nowMs)) return false;
+  return ratio(call, nowMs) >= ratio(other, nowMs);
+}
+
 /** How long it has waited, a millisecond more so that cost decides at first, for what it costs. */
 function ratio(sequence: Sequence, nowMs: number): number {
-  return (nowMs - sequence.arrivedMs + 1) / costOf(sequence);
+  return (nowMs - sequence.awaitedSinceMs + 1) / costOf(sequence);
 }
 
 /** Of the buckets' first ones the one with the highest ratio, ties to the cheaper one; null: they are empty. */
