@@ -182,6 +182,33 @@ export const serverSettings = Object.freeze({
     max: 1_000_000,
     sentence: "Most sequences waiting at once on an engine; more are refused with status 503.",
   }),
+  data: optional({
+    placeholder: "folder",
+    defaultText: "off: files and batches are refused",
+    sentence:
+      "Keep uploaded files, batches and their results in this folder, and go on with unfinished batches after a start.",
+  }),
+  batchLinesMax: integer({
+    unit: "lines",
+    default: 50_000,
+    min: 1,
+    max: 10_000_000,
+    sentence: "Most lines of a batch's file.",
+  }),
+  batchFileMib: integer({
+    unit: "MiB",
+    default: 200,
+    min: 1,
+    max: 2 ** 20,
+    sentence: "Most bytes of an uploaded file.",
+  }),
+  batchResultDays: integer({
+    unit: "days",
+    default: 30,
+    min: 1,
+    max: 36_500,
+    sentence: "How long results of batches are kept, where a batch does not say it.",
+  }),
   record: optional({
     placeholder: "file",
     defaultText: "off",

@@ -7,6 +7,7 @@ import type { EngineId } from "../scheduler/core.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
 import { Generator } from "./answer/generation.ts";
+import { startJobs } from "./api/jobs.ts";
 import { routesOf } from "./api/routes.ts";
 import { demoModelFolder } from "./assets.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
@@ -23,6 +24,8 @@ import { listen } from "./http/listen.ts";
 import type { OriginRules } from "./http/origin.ts";
 import { PlacementLog } from "./http/state.ts";
 import { Telemetry } from "./http/telemetry.ts";
+import { type JobService, type JobSettings, openStore } from "./jobs/service.ts";
+import type { JobStore } from "./jobs/store.ts";
 import { Encoder } from "./text/encoder.ts";
 import { openTemplateSource, openTokenizer } from "./text/model-text.ts";
 import { ChatTemplate } from "./text/template.ts";
@@ -77,6 +80,7 @@ export async function startServer(
       ? prepareSimulated(config, modelDir, config.device.engines)
       : await prepareNative(config, modelDir, config.device, events);
   const text = openText(modelDir);
+  const store = config.data === null ? null : openStore(config.data);
 
   const lifecycle = new Lifecycle("loading");
   const server = listen(config, lifecycle);
@@ -86,10 +90,11 @@ export async function startServer(
     lost.resolve(reason);
   }).catch(async (error: Error) => {
     await server.stop(true);
+    store?.close();
     if (error instanceof ConfigError) throw error;
     throw new ConfigError(`The model cannot be loaded: ${error.message}`);
   });
-  const app = openApp(config, prepared, { ...text, ...watched, lifecycle, keys });
+  const { app, jobs } = openApp(config, prepared, { ...text, ...watched, lifecycle, keys }, store);
   app.server = server;
   server.reload({ fetch: app.fetch });
   lifecycle.becomeReady();
@@ -104,13 +109,16 @@ export async function startServer(
     lost: lost.promise,
     async drain(timeoutMs) {
       const startedMs = performance.now();
-      const cut = await lifecycle.drain(timeoutMs);
+      const drained = lifecycle.drain(timeoutMs);
+      await jobs?.runner.stop(); // lines that run begin again at the next start
+      const cut = await drained;
       // Answers are complete; what their sockets still hold goes out within what is left of the time.
       await Promise.race([
         server.stop(),
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
       ]);
       await server.stop(true);
+      jobs?.store.close();
       text.encoder.close();
       await watched.engines.close();
       return cut;
@@ -188,10 +196,11 @@ function openApp(
   config: Config,
   { names, folder, contextMax }: Prepared,
   deps: TextServices & WatchedEngines & { readonly lifecycle: Lifecycle; readonly keys: ApiKeys },
-): App {
+  store: JobStore | null,
+): { readonly app: App; readonly jobs: JobService | null } {
   const { engines, lifetime, telemetry, lifecycle, keys, tokenizer } = deps;
   const limits = defaultHttpLimits;
-  const routes = routesOf({
+  const served = {
     ...deps,
     fleet: lifetime,
     specs: engines.specs,
@@ -204,8 +213,19 @@ function openApp(
     },
     version,
     limits,
-  });
-  return createApp({ routes, telemetry, lifecycle, keys, origins: originRules(config), limits });
+  };
+  const jobs = store === null ? null : startJobs(store, jobSettings(config), served);
+  const routes = routesOf({ ...served, jobs });
+  const app = createApp({ routes, telemetry, lifecycle, keys, origins: originRules(config), limits });
+  return { app, jobs };
+}
+
+function jobSettings({ batchLinesMax, batchFileMib, batchResultDays }: Config): JobSettings {
+  return {
+    fileBytesMax: batchFileMib * 2 ** 20,
+    linesMax: batchLinesMax,
+    retentionSeconds: batchResultDays * 86_400,
+  };
 }
 
 function originRules({ host, allowHost, corsOrigin }: Config): OriginRules {

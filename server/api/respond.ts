@@ -4,9 +4,8 @@ import { Gatherer, type WholeAnswer } from "../answer/whole.ts";
 import { ApiError, badRequest, engineError, unavailable } from "../http/errors.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { HttpLimits } from "../http/limits.ts";
-import { AnswerMeasures } from "../http/measure.ts";
+import { AnswerMeasures, type AnswerTelemetry } from "../http/measure.ts";
 import { ResponseStream, type StreamLimits } from "../http/stream.ts";
-import type { Telemetry } from "../http/telemetry.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
 
 export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
@@ -21,7 +20,7 @@ export interface Exchange {
   readonly services: {
     readonly generator: Generator;
     readonly lifecycle: Lifecycle;
-    readonly telemetry: Telemetry;
+    readonly telemetry: AnswerTelemetry;
   };
   readonly limits: RespondLimits;
 }

@@ -3,13 +3,17 @@
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { Generator } from "../answer/generation.ts";
+import { ApiError } from "../http/errors.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import { pageFile } from "../http/page.ts";
 import type { Call, Route } from "../http/route.ts";
 import { type PlacementLog, snapshotOf } from "../http/state.ts";
 import type { Telemetry } from "../http/telemetry.ts";
+import type { JobService } from "../jobs/service.ts";
+import { cancelBatch, createBatch, listBatches, readBatch } from "./openai/batches.ts";
 import { answerChat } from "./openai/chat.ts";
 import { answerCompletion } from "./openai/completions.ts";
+import { createFile, deleteFile, listFiles, readFile } from "./openai/files.ts";
 import { modelById, modelList } from "./openai/models.ts";
 import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
 import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
@@ -27,6 +31,8 @@ export interface RouteDeps extends PromptServices {
   readonly lifecycle: Lifecycle;
   readonly version: string;
   readonly limits: RespondLimits;
+  /** null: nothing is kept here. */
+  readonly jobs: JobService | null;
 }
 
 export function routesOf(deps: RouteDeps): readonly Route[] {
@@ -62,9 +68,42 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
     { method: "GET", path: "/v1/models/{id}", isPublic: keyed, handler: oneModel },
     { method: "POST", path: "/v1/chat/completions", isPublic: keyed, handler: (call) => chat(call, deps) },
     { method: "POST", path: "/v1/completions", isPublic: keyed, handler: (call) => completions(call, deps) },
+    ...jobRoutes(deps.jobs),
     { method: "POST", path: "/tokenize", isPublic: keyed, handler: tokenize },
     { method: "POST", path: "/detokenize", isPublic: keyed, handler: detokenize },
   ];
+}
+
+function jobRoutes(jobs: JobService | null): readonly Route[] {
+  const route = (
+    method: Route["method"],
+    path: string,
+    handler: (call: Call, jobs: JobService) => unknown,
+  ): Route => ({
+    method,
+    path,
+    isPublic: false,
+    handler: (call) => {
+      if (jobs === null) throw jobsAreOff();
+      return handler(call, jobs);
+    },
+  });
+  return [
+    route("POST", "/v1/files", createFile),
+    route("GET", "/v1/files", listFiles),
+    route("GET", "/v1/files/{id}", readFile),
+    route("DELETE", "/v1/files/{id}", deleteFile),
+    route("POST", "/v1/batches", createBatch),
+    route("GET", "/v1/batches", listBatches),
+    route("GET", "/v1/batches/{id}", readBatch),
+    route("POST", "/v1/batches/{id}", cancelBatch),
+  ];
+}
+
+function jobsAreOff(): ApiError {
+  const message =
+    "this server keeps no files and runs no batches: its owner can start it with --data <folder>";
+  return new ApiError(501, "invalid_request_error", message, { apiCode: "jobs_off", shouldRetry: false });
 }
 
 async function chat(call: Call, deps: RouteDeps): Promise<Response> {

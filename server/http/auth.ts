@@ -58,6 +58,12 @@ export class ApiKeys {
     return `key ${index}`;
   }
 
+  /** Who owns what this request brings: a name made of its key, which tells nothing of it; "" when no key is needed. */
+  ownerOf(headers: Headers): string {
+    const key = keyOf(headers);
+    return this.isOpen || key === null ? "" : createHash("sha256").update(`owner ${key}`).digest("hex");
+  }
+
   #indexOf(key: string): number | null {
     this.#reloadFile();
     const given = digest(key);

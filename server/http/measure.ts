@@ -2,9 +2,12 @@ import type { AnswerEvent } from "../answer/events.ts";
 import type { Generation, GenerationRequest } from "../answer/generation.ts";
 import type { Telemetry } from "./telemetry.ts";
 
+/** Where an answer's measures go. */
+export type AnswerTelemetry = Pick<Telemetry, "observeRequest" | "countFinished" | "countTokens">;
+
 /** Measures one answer by its events: what its client waits for, and how long it is. */
 export class AnswerMeasures {
-  readonly #telemetry: Telemetry;
+  readonly #telemetry: AnswerTelemetry;
   readonly #arrivedMs: number;
   readonly #lastTokenMs: number[] = [];
   /** Tokens told, per choice. */
@@ -14,7 +17,7 @@ export class AnswerMeasures {
   #choicesOpen: number;
 
   /** `arrivedMs`: when the request's head arrived, on the clock of `performance.now()`. */
-  constructor(telemetry: Telemetry, request: GenerationRequest, arrivedMs: number) {
+  constructor(telemetry: AnswerTelemetry, request: GenerationRequest, arrivedMs: number) {
     this.#telemetry = telemetry;
     this.#arrivedMs = arrivedMs;
     this.#choicesOpen = request.prompts.length * request.choices;
@@ -38,6 +41,7 @@ export class AnswerMeasures {
     } else {
       if (event.kind === "failed")
         this.#failed(event.failure.kind === "aborted" && event.failure.by !== "server");
+      this.#telemetry.countTokens(usage);
       this.#ended(usage.completionTokens, nowMs);
     }
   }

@@ -2,7 +2,7 @@ import { ApiError, quote } from "./errors.ts";
 
 /** One row of the server's table of routes. */
 export interface Route {
-  readonly method: "GET" | "POST";
+  readonly method: "GET" | "POST" | "DELETE";
   /** `{…}` at its end stands for everything behind. */
   readonly path: string;
   /** Anybody may ask, without a key. */
@@ -18,6 +18,8 @@ export interface Call {
   readonly arrivedMs: number;
   /** Who asks; "" is everybody without a name. */
   readonly tenant: string;
+  /** Who owns what is kept of this request: as `tenant`, but the same for a key wherever it stands among others. */
+  readonly owner: string;
   /** What stands for `{…}` in the route's path. */
   readonly rest: string;
   /** The JSON object in the body of a request for work, which is refused early when none is taken. */
@@ -39,14 +41,15 @@ export function pattern(route: Route): string {
   return prefix === null ? route.path : `${prefix}*`;
 }
 
-/** 404, or 405 when the path takes another method. */
+/** 404, or 405 when the path takes other methods. */
 export function noRoute(routes: readonly Route[], method: string, path: string): ApiError {
-  const route = findRoute(routes, path);
-  if (route === undefined || route.method === method) {
+  const taken = routes.filter((route) => findRoute([route], path) !== undefined).map((route) => route.method);
+  if (taken.length === 0 || taken.some((one) => one === method)) {
     return new ApiError(404, "not_found_error", `there is no route ${quote(path)}`);
   }
-  const message = `${path} takes ${route.method}, but ${method} was sent`;
-  const allow = route.method === "GET" ? "GET, HEAD" : route.method;
+  const methods = [...new Set(taken)];
+  const message = `${path} takes ${methods.join(" and ")}, but ${method} was sent`;
+  const allow = methods.map((one) => (one === "GET" ? "GET, HEAD" : one)).join(", ");
   return new ApiError(405, "invalid_request_error", message, { headers: { allow } });
 }
 

@@ -4,6 +4,7 @@ import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { Placement } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { Lifecycle, ServerState } from "./lifecycle.ts";
+import type { Telemetry, Work } from "./telemetry.ts";
 
 /** The answer of `GET /state`: what the server does at this moment, for those who watch. Its totals only grow, so that
  *  two snapshots give rates. */
@@ -19,6 +20,17 @@ export interface Snapshot {
   readonly engines: readonly EngineSnapshot[];
   /** The last placements, newest first. */
   readonly placements: readonly PlacementSnapshot[];
+  /** Tokens computed for answers that have ended: of requests, and of jobs. */
+  readonly computed: Readonly<Record<Work, number>>;
+  /** null: no files and batches are kept here. */
+  readonly jobs: JobsSnapshot | null;
+}
+
+/** Batches that have not ended. */
+export interface JobsSnapshot {
+  readonly active: number;
+  /** Their lines that are on the engines. */
+  readonly linesRunning: number;
 }
 
 /** Where a sequence went, and why. */
@@ -43,6 +55,8 @@ export interface SnapshotSources {
   readonly specs: readonly DeviceSpec[];
   readonly fleet: Pick<Fleet, "loads">;
   readonly placements: PlacementLog;
+  readonly telemetry: Pick<Telemetry, "computed">;
+  readonly jobs: { readonly runner: JobsSnapshot } | null;
 }
 
 export function snapshotOf({
@@ -52,6 +66,8 @@ export function snapshotOf({
   specs,
   fleet,
   placements,
+  telemetry,
+  jobs,
 }: SnapshotSources): Snapshot {
   const loads = fleet.loads();
   return {
@@ -62,6 +78,9 @@ export function snapshotOf({
     timeMs: performance.now(),
     engines: specs.map((device, engine) => ({ device, load: loads[engine]! })),
     placements: placements.last(),
+    computed: { ...telemetry.computed },
+    jobs:
+      jobs === null ? null : { active: jobs.runner.active, linesRunning: jobs.runner.linesRunning },
   };
 }
 

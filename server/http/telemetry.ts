@@ -3,6 +3,7 @@ import type { EngineId } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
+import type { Usage } from "../answer/events.ts";
 
 /**
  * What the server tells of itself, as Prometheus text. Names that begin with `vllm:` are those that dashboards and
@@ -45,6 +46,11 @@ const counters = {
     [...ofEngine, "finished_reason"],
   ],
   placements: ["bunting_placements_total", "Sequences placed, by engine and reason.", ["engine", "reason"]],
+  tokens: [
+    "bunting_work_tokens_total",
+    "Tokens of answers that have ended, of requests and of jobs: prompt_computed, prompt_cached, generated.",
+    ["work", "part"],
+  ],
   restarts: ["bunting_engine_restarts_total", "Lost engines that were replaced.", ["engine"]],
   http: ["http_requests_total", "HTTP requests answered.", ["handler", "method", "status"]],
 } as const satisfies Record<string, CounterRow>;
@@ -138,6 +144,9 @@ export interface TelemetryOptions {
   readonly predictionErrors: () => readonly number[];
 }
 
+/** Who is computed for: requests, whose clients wait, or jobs. */
+export type Work = "requests" | "jobs";
+
 export class Telemetry {
   readonly #registry = new Registry();
   readonly #registers = [this.#registry];
@@ -145,6 +154,7 @@ export class Telemetry {
   readonly #requestLabels: Readonly<Record<"model_name" | "engine", string>>;
   /** By engine: number of the last step that was counted. */
   readonly #lastStep: number[];
+  readonly #computed = { requests: 0, jobs: 0 };
   readonly #counters = mapValues(counters, (row) => this.#counter(row));
   readonly #server = mapValues(serverHistograms, (row) => this.#histogram(row));
   readonly #answers = mapValues(answerHistograms, (row) => this.#histogram(row));
@@ -187,6 +197,20 @@ export class Telemetry {
 
   countPlacement(engine: EngineId, reason: PlacementReason): void {
     this.#counters.placements.inc({ engine: String(engine), reason });
+  }
+
+  /** Tokens of an answer that has ended, of a request or of a job's line. */
+  countTokens({ promptTokens, cachedTokens, completionTokens }: Usage, work: Work = "requests"): void {
+    const { tokens } = this.#counters;
+    tokens.inc({ work, part: "prompt_computed" }, promptTokens - cachedTokens);
+    tokens.inc({ work, part: "prompt_cached" }, cachedTokens);
+    tokens.inc({ work, part: "generated" }, completionTokens);
+    this.#computed[work] += promptTokens - cachedTokens + completionTokens;
+  }
+
+  /** Tokens that were computed for answers which have ended. */
+  get computed(): Readonly<Record<Work, number>> {
+    return this.#computed;
   }
 
   countRestart(engine: EngineId): void {

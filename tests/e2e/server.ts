@@ -13,6 +13,7 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { Generator } from "../../server/answer/generation.ts";
+import { startJobs } from "../../server/api/jobs.ts";
 import { routesOf } from "../../server/api/routes.ts";
 import { createApp, listenOptions } from "../../server/http/app.ts";
 import { ApiKeys, type KeySources } from "../../server/http/auth.ts";
@@ -20,6 +21,7 @@ import { Lifecycle } from "../../server/http/lifecycle.ts";
 import { defaultHttpLimits, type HttpLimits } from "../../server/http/limits.ts";
 import { PlacementLog } from "../../server/http/state.ts";
 import { Telemetry } from "../../server/http/telemetry.ts";
+import { type JobService, openStore } from "../../server/jobs/service.ts";
 import { Encoder } from "../../server/text/encoder.ts";
 import { ChatTemplate, readTemplateSource } from "../../server/text/template.ts";
 import { loadTokenizer } from "../../server/text/tokenizer.ts";
@@ -40,6 +42,10 @@ export interface TestServerOptions {
   readonly fault?: (step: Step) => StepResult | null;
   /** What the model says, in place of the simulated device's own tokens: seed s gets the text at s. */
   readonly answers?: readonly string[];
+  /** The folder of files and batches; by default there are none. */
+  readonly data?: string;
+  /** Before anything of them is written: may throw instead. */
+  readonly onWrite?: (what: string) => void;
   /** Jinja, in place of the demo model's. */
   readonly template?: string;
 }
@@ -50,6 +56,7 @@ export interface TestServer {
   readonly fleet: Fleet;
   readonly lifecycle: Lifecycle;
   readonly generator: Generator;
+  readonly jobs: JobService | null;
   /** Resolves when nothing runs any more; throws if then a page is owned or a sequence left. */
   settled(): Promise<void>;
   close(): Promise<void>;
@@ -134,7 +141,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     eosTokens: config.eosTokens,
   });
   const limits = { ...defaultHttpLimits, ...options.limits };
-  const routes = routesOf({
+  const served = {
     fleet,
     specs: [spec],
     placements,
@@ -152,7 +159,11 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     },
     version: "0.0.0-test",
     limits,
-  });
+  };
+  const settings = { fileBytesMax: 2 ** 20, linesMax: 5000, retentionSeconds: 86_400 };
+  const { data, onWrite } = options;
+  const jobs = data === undefined ? null : startJobs(openStore(data, onWrite), settings, served, 20);
+  const routes = routesOf({ ...served, jobs });
   const app = createApp({
     routes,
     telemetry,
@@ -185,8 +196,11 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     fleet,
     lifecycle,
     generator,
+    jobs,
     settled,
     close: async () => {
+      await jobs?.runner.stop();
+      jobs?.store.close();
       await app.server!.stop(true);
       device.close();
     },

@@ -1,0 +1,62 @@
+/** Jobs on what serves: lines come in by the same door as requests, and fill what is left of the engines. */
+
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import { defaultHttpLimits } from "../http/limits.ts";
+import type { Telemetry } from "../http/telemetry.ts";
+import { JobRunner } from "../jobs/runner.ts";
+import type { JobService, JobSettings } from "../jobs/service.ts";
+import type { JobStore } from "../jobs/store.ts";
+import { lineDoor } from "./openai/batch-line.ts";
+import type { PromptServices } from "./prompt.ts";
+import type { Exchange, RespondLimits } from "./respond.ts";
+
+const COMMIT_MS = 50;
+const RETRY_MS = 1000;
+/** Of one line; a request's own limit is that of a body. */
+const LINE_BYTES_MAX = 4 * 2 ** 20;
+
+interface JobDeps extends PromptServices {
+  readonly specs: readonly DeviceSpec[];
+  readonly generator: Exchange["services"]["generator"];
+  readonly lifecycle: Exchange["services"]["lifecycle"];
+  readonly telemetry: Telemetry;
+  readonly limits: RespondLimits;
+}
+
+/** Goes on with what is unfinished in the store. */
+export function startJobs(
+  store: JobStore,
+  settings: JobSettings,
+  deps: JobDeps,
+  retryMs = RETRY_MS,
+): JobService {
+  const { specs, telemetry, generator, lifecycle, limits, model } = deps;
+  const nowSeconds = (): number => Math.floor(Date.now() / 1000);
+  // How long a line takes tells nothing of what clients feel: only its tokens are counted.
+  const counted: Exchange["services"]["telemetry"] = {
+    observeRequest: () => {},
+    countFinished: () => {},
+    countTokens: (usage) => telemetry.countTokens(usage, "jobs"),
+  };
+  const door = lineDoor({ ...deps, services: { generator, lifecycle, telemetry: counted }, limits });
+  const { jsonDepthMax, jsonKeysMax } = defaultHttpLimits;
+  const { linesMax, retentionSeconds } = settings;
+  const room = {
+    tokens: specs.reduce((sum, { pages, pageTokens }) => sum + pages * pageTokens, 0),
+    sequences: specs.reduce((sum, { stepChunksMax }) => sum + stepChunksMax, 0),
+  };
+  const runner = new JobRunner(
+    {
+      store,
+      door,
+      limits: { linesMax, lineBytesMax: LINE_BYTES_MAX, jsonDepthMax, jsonKeysMax },
+      models: model.names,
+      nowSeconds,
+      retentionSeconds,
+      commitMs: COMMIT_MS,
+      retryMs,
+    },
+    () => room,
+  );
+  return { store, runner, settings, nowSeconds };
+}

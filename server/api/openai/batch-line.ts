@@ -1,0 +1,97 @@
+/** A batch's line as a request: it comes in by the same door, and nobody reads along. */
+
+import { cacheKeyOf } from "../../../scheduler/core.ts";
+import type { GenerationOptions } from "../../answer/generation.ts";
+import type { LineAnswer, LineCall, LineDoor, LinePrompt } from "../../jobs/door.ts";
+import type { BatchEndpoint } from "../../jobs/records.ts";
+import { chatPromptTokens, expectFits, type PromptServices, promptTokens } from "../prompt.ts";
+import type { Exchange } from "../respond.ts";
+import { answerChat } from "./chat.ts";
+import { answerCompletion } from "./completions.ts";
+import { type CommonRequest, parseChatRequest, parseCompletionRequest } from "./schema.ts";
+import { notSupported } from "./support.ts";
+
+type Body = Readonly<Record<string, unknown>>;
+
+/** What answers lines, besides what each brings along. */
+export interface LineServices extends PromptServices {
+  readonly services: Exchange["services"];
+  readonly limits: Exchange["limits"];
+}
+
+export function lineDoor(deps: LineServices): LineDoor {
+  return {
+    prompt: (endpoint, body) => promptOf(deps, endpoint, body),
+    answer: (endpoint, body, call) => answer(deps, endpoint, body, call),
+  };
+}
+
+async function promptOf(deps: LineServices, endpoint: BatchEndpoint, body: Body): Promise<LinePrompt> {
+  if (endpoint === "/v1/chat/completions") {
+    const request = chatOf(deps, body);
+    return linePrompt(deps, await chatPromptTokens(request, deps), request.generation, "messages");
+  }
+  const request = completionOf(deps, body);
+  const tokens = await promptTokens(request.prompts[0]!, request.addSpecialTokens, deps);
+  return linePrompt(deps, tokens, request.generation, "prompt");
+}
+
+function linePrompt(
+  deps: LineServices,
+  tokens: LinePrompt["tokens"] & readonly number[],
+  { tokensMax, cacheSalt }: GenerationOptions,
+  param: string,
+): LinePrompt {
+  expectFits(tokens, tokensMax, param, deps);
+  const answerTokensMax = tokensMax ?? deps.model.contextMax - tokens.length;
+  return { tokens, cacheKey: cacheKeyOf({ adapter: 0, cacheSalt }), answerTokensMax };
+}
+
+async function answer(
+  deps: LineServices,
+  endpoint: BatchEndpoint,
+  body: Body,
+  { tenant, priority, signal }: LineCall,
+): Promise<LineAnswer> {
+  const { services, limits } = deps;
+  const exchange = { signal, arrivedMs: performance.now(), tenant, services, limits };
+  const response =
+    endpoint === "/v1/chat/completions"
+      ? await answerChat(exchange, deps, unread(chatOf(deps, body), priority))
+      : await answerCompletion(exchange, deps, unread(completionOf(deps, body), priority));
+  const text = await response.text();
+  const { usage } = JSON.parse(text) as {
+    readonly usage: {
+      readonly prompt_tokens: number;
+      readonly completion_tokens: number;
+      readonly prompt_tokens_details: { readonly cached_tokens: number };
+    };
+  };
+  return {
+    body: text,
+    usage: {
+      promptTokens: usage.prompt_tokens,
+      cachedTokens: usage.prompt_tokens_details.cached_tokens,
+      completionTokens: usage.completion_tokens,
+    },
+  };
+}
+
+function chatOf({ model }: LineServices, body: Body) {
+  return whole(parseChatRequest(body, model));
+}
+
+function completionOf({ model }: LineServices, body: Body) {
+  return whole(parseCompletionRequest(body, model));
+}
+
+function whole<Request extends CommonRequest>(request: Request): Request {
+  if (request.stream) throw notSupported("stream", "true in a batch");
+  return request;
+}
+
+/** As nobody waits for any one answer. */
+function unread<Request extends CommonRequest>(request: Request, priority: number): Request {
+  const service = { objective: "throughput", tbtMs: null, ttftMs: null, priority } as const;
+  return { ...request, generation: { ...request.generation, service } };
+}

@@ -1,0 +1,178 @@
+/** OpenAI's Batches: POST /v1/batches and what belongs to it. */
+
+import { ApiError, badRequest, quote } from "../../http/errors.ts";
+import type { Call } from "../../http/route.ts";
+import { type BatchRecord, batchEndpoints } from "../../jobs/records.ts";
+import type { JobService } from "../../jobs/service.ts";
+import { Fields, refusal } from "../fields.ts";
+import { requestLimits } from "../request-limits.ts";
+import { expirySeconds, newId, pageObject, pageQuery, storageError } from "./files.ts";
+
+const LISTED = 20;
+const LISTED_MAX = 100;
+const METADATA_MAX = 16;
+const METADATA_KEY_MAX = 64;
+const METADATA_VALUE_MAX = 512;
+const HOURS_MAX = 24 * 365;
+
+/** POST /v1/batches */
+export async function createBatch(call: Call, { store, runner, nowSeconds }: JobService): Promise<object> {
+  const fields = new Fields(await call.readWork());
+  const inputFile = fields.string("input_file_id") ?? "";
+  const given = fields.raw("endpoint");
+  const endpoint = batchEndpoints.find((one) => one === given);
+  if (endpoint === undefined) throw refusal("endpoint", batchEndpoints.join(" or "), given);
+  const { window, seconds } = windowOf(fields.raw("completion_window"));
+  const metadata = metadataOf(fields.raw("metadata"));
+  const outputExpiresAfter = outputExpiryOf(fields.raw("output_expires_after"));
+  const { priorityMax } = requestLimits;
+  const priority = fields.integer("priority", { min: -priorityMax, max: priorityMax }) ?? 0;
+  const [unknown] = fields.unread();
+  if (unknown !== undefined) throw badRequest(`a batch has no field ${quote(unknown)}`, unknown);
+  const file = store.file(call.owner, inputFile);
+  if (file === null) throw badRequest(`there is no file ${quote(inputFile)}`, "input_file_id");
+  if (file.purpose !== "batch") {
+    throw badRequest(`the file ${inputFile} has the purpose ${file.purpose}, not batch`, "input_file_id");
+  }
+  const createdAt = nowSeconds();
+  const batch: BatchRecord = {
+    id: newId("batch_"),
+    owner: call.owner,
+    endpoint,
+    completionWindow: window,
+    inputFile,
+    model: null,
+    priority,
+    metadata,
+    outputExpiresAfter,
+    status: "validating",
+    faults: [],
+    outputFile: null,
+    errorFile: null,
+    total: 0,
+    completed: 0,
+    failed: 0,
+    usage: { promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
+    createdAt,
+    expiresAt: createdAt + seconds,
+    inProgressAt: null,
+    finalizingAt: null,
+    completedAt: null,
+    failedAt: null,
+    expiredAt: null,
+    cancellingAt: null,
+    cancelledAt: null,
+  };
+  try {
+    store.createBatch(batch);
+  } catch (error) {
+    throw storageError(error);
+  }
+  runner.begin(batch);
+  return batchObject(batch, null);
+}
+
+/** GET /v1/batches */
+export function listBatches({ request, owner }: Call, { store, runner }: JobService): object {
+  const search = new URL(request.url).searchParams;
+  const query = pageQuery(search, LISTED_MAX);
+  const page = store.batches(owner, { ...query, limit: search.has("limit") ? query.limit : LISTED });
+  return pageObject(page, (batch) => batchObject(runner.current(batch), runner.pausedBy(batch)));
+}
+
+/** GET /v1/batches/{id}; null: there is no such route. */
+export function readBatch({ rest, owner }: Call, { store, runner }: JobService): object | null {
+  const batch = batchOf(store.batch(owner, rest), rest);
+  return batchObject(runner.current(batch), runner.pausedBy(batch));
+}
+
+/** POST /v1/batches/{id}/cancel; null: there is no such route. */
+export function cancelBatch({ rest, owner }: Call, { store, runner }: JobService): object | null {
+  const [id = "", what, ...more] = rest.split("/");
+  if (what !== "cancel" || more.length > 0) return null;
+  const batch = batchOf(store.batch(owner, id), id);
+  try {
+    return batchObject(runner.cancel(batch), null);
+  } catch (error) {
+    throw storageError(error);
+  }
+}
+
+/** As OpenAI tells it; `paused_by` is ours: why it does not go on at the moment. */
+export function batchObject(batch: BatchRecord, pausedBy: string | null): object {
+  const { usage } = batch;
+  const errors = batch.faults.map(({ code, line, message, param }) => ({ code, line, message, param }));
+  return {
+    id: batch.id,
+    object: "batch",
+    endpoint: batch.endpoint,
+    model: batch.model,
+    errors: errors.length === 0 ? null : { object: "list", data: errors },
+    input_file_id: batch.inputFile,
+    completion_window: batch.completionWindow,
+    status: batch.status,
+    output_file_id: batch.outputFile,
+    error_file_id: batch.errorFile,
+    created_at: batch.createdAt,
+    in_progress_at: batch.inProgressAt,
+    expires_at: batch.expiresAt,
+    finalizing_at: batch.finalizingAt,
+    completed_at: batch.completedAt,
+    failed_at: batch.failedAt,
+    expired_at: batch.expiredAt,
+    cancelling_at: batch.cancellingAt,
+    cancelled_at: batch.cancelledAt,
+    request_counts: { total: batch.total, completed: batch.completed, failed: batch.failed },
+    usage: {
+      input_tokens: usage.promptTokens,
+      input_tokens_details: { cached_tokens: usage.cachedTokens },
+      output_tokens: usage.completionTokens,
+      output_tokens_details: { reasoning_tokens: 0 },
+      total_tokens: usage.promptTokens + usage.completionTokens,
+    },
+    metadata: batch.metadata,
+    paused_by: pausedBy,
+  };
+}
+
+function batchOf(batch: BatchRecord | null, id: string): BatchRecord {
+  if (batch !== null) return batch;
+  throw new ApiError(404, "not_found_error", `there is no batch ${quote(id)}`, { param: "id" });
+}
+
+/** OpenAI's "24h"; here any whole number of hours or days. */
+function windowOf(given: unknown): { readonly window: string; readonly seconds: number } {
+  const found = typeof given === "string" ? /^(\d{1,5})([hd])$/.exec(given) : null;
+  const hours = found === null ? 0 : Number(found[1]) * (found[2] === "d" ? 24 : 1);
+  if (hours < 1 || hours > HOURS_MAX) {
+    throw refusal(
+      "completion_window",
+      `a number of hours or days, such as "24h" or "7d", up to ${HOURS_MAX} hours`,
+      given,
+    );
+  }
+  return { window: given as string, seconds: hours * 3600 };
+}
+
+function metadataOf(given: unknown): Readonly<Record<string, string>> | null {
+  if (given === undefined) return null;
+  const isRecord = typeof given === "object" && given !== null && !Array.isArray(given);
+  const entries = isRecord ? Object.entries(given) : [];
+  const fits = ([key, value]: [string, unknown]): boolean =>
+    key.length <= METADATA_KEY_MAX && typeof value === "string" && value.length <= METADATA_VALUE_MAX;
+  if (isRecord && entries.length <= METADATA_MAX && entries.every(fits))
+    return given as Record<string, string>;
+  const wanted = `an object of at most ${METADATA_MAX} texts of ${METADATA_VALUE_MAX} characters, with keys of ${METADATA_KEY_MAX}`;
+  throw refusal("metadata", wanted, given);
+}
+
+function outputExpiryOf(given: unknown): number | null {
+  if (given === undefined) return null;
+  if (typeof given !== "object" || given === null) {
+    throw refusal("output_expires_after", "an object with anchor and seconds", given);
+  }
+  const fields = new Fields(given as Readonly<Record<string, unknown>>, "output_expires_after");
+  const anchor = fields.raw("anchor");
+  if (anchor !== "created_at") throw refusal("output_expires_after.anchor", '"created_at"', anchor);
+  return expirySeconds(fields.raw("seconds"), "output_expires_after.seconds");
+}

@@ -1,0 +1,184 @@
+/** OpenAI's Files, as far as batches need them. */
+
+import { ApiError, badRequest, quote } from "../../http/errors.ts";
+import { readForm } from "../../http/multipart.ts";
+import type { Call } from "../../http/route.ts";
+import { type FileRecord, isEnded } from "../../jobs/records.ts";
+import type { JobService } from "../../jobs/service.ts";
+import type { PageQuery, Upload } from "../../jobs/store.ts";
+import { DiskFullError, StoreError } from "../../jobs/store-error.ts";
+
+const FIELDS_MAX = 16;
+const FIELD_BYTES_MAX = 4096;
+const FILENAME_CHARACTERS_MAX = 255;
+/** OpenAI's bounds of expires_after, in seconds. */
+const EXPIRES_MIN = 3600;
+const EXPIRES_MAX = 2_592_000;
+
+/** POST /v1/files: the file goes to the disk as it comes. */
+export async function createFile(call: Call, { store, settings, nowSeconds }: JobService): Promise<object> {
+  let upload: Upload | null = null;
+  const id = newId("file-");
+  const createdAt = nowSeconds();
+  let filename = "";
+  try {
+    const limits = {
+      fileBytesMax: settings.fileBytesMax,
+      fieldBytesMax: FIELD_BYTES_MAX,
+      fieldsMax: FIELDS_MAX,
+    };
+    const fields = await readForm(call.request, limits, (field, name) => {
+      if (field !== "file")
+        throw badRequest(`the file comes in the field file, but this one is in ${quote(field)}`);
+      filename = name.slice(0, FILENAME_CHARACTERS_MAX);
+      const record = { id, owner: call.owner, purpose: "batch", filename, createdAt } as const;
+      upload = store.upload(record);
+      return upload;
+    });
+    const purpose = fields.get("purpose");
+    if (purpose !== "batch") {
+      throw badRequest(`purpose must be "batch", but is ${quote(purpose)}`, "purpose");
+    }
+    const expiresAfter = fileExpiry(fields);
+    if (upload === null) throw badRequest("the form has no file: send one in the field file", "file");
+    const expiresAt = expiresAfter === null ? null : createdAt + expiresAfter;
+    return fileObject((upload as Upload).finish(expiresAt));
+  } catch (error) {
+    (upload as Upload | null)?.discard();
+    throw storageError(error);
+  }
+}
+
+function fileExpiry(fields: ReadonlyMap<string, string>): number | null {
+  const seconds = fields.get("expires_after[seconds]");
+  if (seconds === undefined) return null;
+  return expirySeconds(Number(seconds), "expires_after[seconds]");
+}
+
+/** Throws 400 unless OpenAI's API would take it. */
+export function expirySeconds(seconds: unknown, param: string): number {
+  if (Number.isInteger(seconds) && Number(seconds) >= EXPIRES_MIN && Number(seconds) <= EXPIRES_MAX) {
+    return Number(seconds);
+  }
+  const wanted = `a whole number between ${EXPIRES_MIN} and ${EXPIRES_MAX}`;
+  throw badRequest(`${param} must be ${wanted}, but is ${quote(seconds)}`, param);
+}
+
+/** GET /v1/files */
+export function listFiles({ request, owner }: Call, { store }: JobService): object {
+  const query = pageQuery(new URL(request.url).searchParams, 10_000);
+  return pageObject(store.files(owner, query), fileObject);
+}
+
+/** GET /v1/files/{id} and /v1/files/{id}/content; null: there is no such route. */
+export function readFile({ rest, owner }: Call, { store }: JobService): object | Response | null {
+  const [id = "", what, ...more] = rest.split("/");
+  if (more.length > 0 || (what !== undefined && what !== "content")) return null;
+  const file = fileOf(store.file(owner, id), id);
+  return what === undefined
+    ? fileObject(file)
+    : new Response(streamOf(store.content(file)), {
+        headers: { "content-type": "application/octet-stream", "content-length": String(file.bytes) },
+      });
+}
+
+/** DELETE /v1/files/{id} */
+export function deleteFile({ rest, owner }: Call, { store }: JobService): object | null {
+  const file = fileOf(store.file(owner, rest), rest);
+  const user = store.allBatches().find((batch) => batch.inputFile === file.id && !isEnded(batch));
+  if (user !== undefined)
+    throw badRequest(`the file ${file.id} is the input of ${user.id}, which has not ended`);
+  try {
+    store.deleteFile(file);
+  } catch (error) {
+    throw storageError(error);
+  }
+  return { id: file.id, object: "file", deleted: true };
+}
+
+export function fileObject({ id, bytes, createdAt, expiresAt, filename, purpose }: FileRecord): object {
+  return {
+    id,
+    object: "file",
+    bytes,
+    created_at: createdAt,
+    ...(expiresAt === null ? {} : { expires_at: expiresAt }),
+    filename,
+    purpose,
+    status: "processed",
+    status_details: null,
+  };
+}
+
+function fileOf(file: FileRecord | null, id: string): FileRecord {
+  if (file !== null) return file;
+  throw new ApiError(404, "not_found_error", `there is no file ${quote(id)}`, { param: "id" });
+}
+
+/** What is read comes a piece at a time; the first one is read before the status is told. */
+function streamOf(parts: Generator<Uint8Array>): ReadableStream<Uint8Array> {
+  let first: IteratorResult<Uint8Array> | null;
+  try {
+    first = parts.next();
+  } catch (error) {
+    throw storageError(error);
+  }
+  return new ReadableStream({
+    pull(controller) {
+      const part = first ?? parts.next();
+      first = null;
+      if (part.done === true) controller.close();
+      else controller.enqueue(part.value);
+    },
+    cancel: () => void parts.return(undefined),
+  });
+}
+
+/** Errors of the store as HTTP has them. */
+export function storageError(error: unknown): unknown {
+  if (error instanceof DiskFullError) {
+    return new ApiError(507, "server_error", error.message, {
+      apiCode: "insufficient_storage",
+      shouldRetry: false,
+    });
+  }
+  if (error instanceof StoreError) {
+    return new ApiError(500, "server_error", error.message, { apiCode: "store_damaged", shouldRetry: false });
+  }
+  return error;
+}
+
+export function newId(prefix: string): string {
+  return `${prefix}${crypto.randomUUID().replaceAll("-", "")}`;
+}
+
+/** `after`, `limit` and `order` of a list. Throws 400. */
+export function pageQuery(search: URLSearchParams, limitMax: number): PageQuery {
+  const given = search.get("limit");
+  const limit = given === null ? Math.min(limitMax, 10_000) : Number(given);
+  if (!Number.isInteger(limit) || limit < 1 || limit > limitMax) {
+    throw badRequest(
+      `limit must be a whole number between 1 and ${limitMax}, but is ${quote(given)}`,
+      "limit",
+    );
+  }
+  const order = search.get("order") ?? "desc";
+  if (order !== "asc" && order !== "desc") {
+    throw badRequest(`order must be "asc" or "desc", but is ${quote(order)}`, "order");
+  }
+  return { after: search.get("after"), limit, order };
+}
+
+/** A page as OpenAI lists it. */
+export function pageObject<Record extends { readonly id: string }>(
+  { records, hasMore }: { readonly records: readonly Record[]; readonly hasMore: boolean },
+  objectOf: (record: Record) => object,
+): object {
+  return {
+    object: "list",
+    data: records.map(objectOf),
+    first_id: records[0]?.id ?? null,
+    last_id: records.at(-1)?.id ?? null,
+    has_more: hasMore,
+  };
+}

@@ -1,0 +1,228 @@
+/** Reading a batch's input: one JSON object per line, each checked as far as all lines of a file must be right for any to run. */
+
+import { createHash } from "node:crypto";
+import { type JsonLimits, parseJson } from "../http/body.ts";
+import { ApiError, quote } from "../http/errors.ts";
+import type { BatchEndpoint, BatchFault, LineRecord } from "./records.ts";
+
+export interface InputLimits extends JsonLimits {
+  readonly linesMax: number;
+  readonly lineBytesMax: number;
+}
+
+/** Faults of one file that are told; how many more there are is told, too. */
+const FAULTS_MAX = 100;
+/** Bytes that are read at a time. */
+const READ_BYTES = 256 * 1024;
+const CUSTOM_ID_CHARACTERS_MAX = 512;
+
+/** A line as its client wrote it. */
+export interface InputLine {
+  readonly customId: string;
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+/** What a whole file's lines are checked for. */
+export interface InputRules {
+  readonly endpoint: BatchEndpoint;
+  /** Names that the server answers to. */
+  readonly models: readonly string[];
+  readonly limits: InputLimits;
+}
+
+/** A file's bytes. */
+export interface InputSource {
+  readonly bytes: number;
+  read(start: number, bytes: number): Uint8Array;
+}
+
+/** A fault of a line, as OpenAI tells it. */
+export class LineFault extends Error {
+  override readonly name = "LineFault";
+
+  constructor(
+    readonly code: string,
+    message: string,
+    readonly param: string | null = null,
+  ) {
+    super(message);
+  }
+}
+
+/**
+ * Reads and checks a file line by line, some at a time: what it yields is right. `faults` is filled as faults are found; a file with any
+ * is not run. Memory holds one line and the ids of the lines before.
+ */
+export class InputReader {
+  readonly faults: BatchFault[] = [];
+  /** The model that lines name, of the first that does. */
+  model: string | null = null;
+  #faultCount = 0;
+  readonly #source: InputSource;
+  readonly #rules: InputRules;
+  readonly #customIds = new Map<string, number>();
+
+  constructor(source: InputSource, rules: InputRules) {
+    this.#source = source;
+    this.#rules = rules;
+  }
+
+  *lines(): Generator<LineRecord> {
+    const { linesMax } = this.#rules.limits;
+    let line = 0;
+    let filled = 0;
+    for (const { start, bytes } of splitLines(this.#source, this.#rules.limits.lineBytesMax)) {
+      line += 1;
+      if (bytes !== null && isBlank(bytes)) continue;
+      filled += 1;
+      if (filled > linesMax) {
+        this.#fault(
+          null,
+          new LineFault("too_many_tasks", `The file may have ${linesMax} lines at most, and has more.`),
+        );
+        break;
+      }
+      try {
+        yield this.#check(line, start, bytes);
+      } catch (error) {
+        if (!(error instanceof LineFault)) throw error;
+        this.#fault(line, error);
+      }
+    }
+    if (filled === 0) this.#fault(null, new LineFault("empty_file", "The file has no lines."));
+    if (this.#faultCount > this.faults.length) {
+      const more = this.#faultCount - this.faults.length;
+      this.faults.push({
+        code: "more_errors",
+        line: null,
+        message: `${more} more lines have errors.`,
+        param: null,
+      });
+    }
+  }
+
+  #check(line: number, start: number, bytes: Uint8Array | null): LineRecord {
+    const { limits, endpoint, models } = this.#rules;
+    if (bytes === null) {
+      throw new LineFault(
+        "line_too_long",
+        `A line may have ${limits.lineBytesMax} bytes at most, and this one has more.`,
+      );
+    }
+    const { customId, body } = parseLine(bytes, endpoint, limits);
+    const earlier = this.#customIds.get(customId);
+    if (earlier !== undefined) {
+      const message = `The custom_id ${quote(customId)} was used in line ${earlier} before.`;
+      throw new LineFault("duplicate_custom_id", message, "custom_id");
+    }
+    const { model } = body;
+    if (typeof model === "string" && !models.includes(model)) {
+      const message = `The model ${quote(model)} does not exist; served here: ${models.join(", ")}.`;
+      throw new LineFault("model_not_found", message, "body.model");
+    }
+    if (typeof model === "string") {
+      if (this.model !== null && this.model !== model) {
+        const message = `A file names one model, but this line has ${quote(model)} and others have ${quote(this.model)}.`;
+        throw new LineFault("mismatched_model", message, "body.model");
+      }
+      this.model = model;
+    }
+    this.#customIds.set(customId, line);
+    return { line, customId, start, bytes: bytes.length, digest: digestOf(bytes) };
+  }
+
+  #fault(line: number | null, { code, message, param }: LineFault): void {
+    this.#faultCount += 1;
+    if (this.faults.length < FAULTS_MAX) this.faults.push({ code, line, message, param });
+  }
+}
+
+/** A line's request. Throws LineFault. */
+export function parseLine(bytes: Uint8Array, endpoint: BatchEndpoint, limits: JsonLimits): InputLine {
+  const value = parseObject(bytes, limits);
+  const customId = value.custom_id;
+  if (typeof customId !== "string" || customId === "" || customId.length > CUSTOM_ID_CHARACTERS_MAX) {
+    const wanted = `a string of 1 to ${CUSTOM_ID_CHARACTERS_MAX} characters`;
+    throw new LineFault(
+      "invalid_custom_id",
+      `custom_id must be ${wanted}, but is ${quote(customId)}.`,
+      "custom_id",
+    );
+  }
+  if (value.method !== "POST") {
+    throw new LineFault("invalid_method", `method must be "POST", but is ${quote(value.method)}.`, "method");
+  }
+  if (value.url !== endpoint) {
+    const message = `url must be the batch's endpoint ${quote(endpoint)}, but is ${quote(value.url)}.`;
+    throw new LineFault("invalid_url", message, "url");
+  }
+  const body = value.body;
+  if (typeof body !== "object" || body === null || Array.isArray(body)) {
+    throw new LineFault("invalid_body", `body must be a JSON object, but is ${quote(body)}.`, "body");
+  }
+  return { customId, body: body as Readonly<Record<string, unknown>> };
+}
+
+function parseObject(bytes: Uint8Array, limits: JsonLimits): Readonly<Record<string, unknown>> {
+  let value: unknown;
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    value = parseJson(text, limits, "the line");
+  } catch (error) {
+    if (error instanceof ApiError) throw new LineFault("invalid_json_line", `${capital(error.message)}.`);
+    throw new LineFault("invalid_json_line", "The line is not valid UTF-8.");
+  }
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+    return value as Readonly<Record<string, unknown>>;
+  }
+  throw new LineFault("invalid_json_line", `The line must be a JSON object, but is ${quote(value)}.`);
+}
+
+function capital(text: string): string {
+  return `${text[0]?.toUpperCase()}${text.slice(1)}`;
+}
+
+/** Tells whether the bytes of a line are still those that were checked. */
+export function digestOf(bytes: Uint8Array): string {
+  return createHash("sha256").update(bytes).digest("hex").slice(0, 16);
+}
+
+function isBlank(bytes: Uint8Array): boolean {
+  return bytes.every((byte) => byte === 0x20 || byte === 0x09);
+}
+
+/** Lines without their ends (LF or CR LF); null for one that is longer than `bytesMax`. */
+function* splitLines(
+  source: InputSource,
+  bytesMax: number,
+): Generator<{ readonly start: number; readonly bytes: Uint8Array | null }> {
+  let rest = new Uint8Array(0);
+  /** Of the line that `rest` begins. */
+  let start = 0;
+  let isLong = false;
+  const whole = (line: Uint8Array) => {
+    const bytes = line.at(-1) === 0x0d ? line.subarray(0, -1) : line;
+    return { start, bytes: isLong || bytes.length > bytesMax ? null : bytes };
+  };
+  for (let at = 0; at < source.bytes; ) {
+    const read = source.read(at, Math.min(READ_BYTES, source.bytes - at));
+    if (read.length === 0) break;
+    let from = 0;
+    for (let end = read.indexOf(0x0a); end >= 0; end = read.indexOf(0x0a, from)) {
+      const tail = read.subarray(from, end);
+      const line = rest.length === 0 ? tail : Buffer.concat([rest, tail]);
+      yield whole(line);
+      from = end + 1;
+      start = at + from;
+      rest = new Uint8Array(0);
+      isLong = false;
+    }
+    if (!isLong) rest = new Uint8Array(Buffer.concat([rest, read.subarray(from)]));
+    if (rest.length > bytesMax + 1) {
+      isLong = true;
+      rest = rest.slice(0, 1);
+    }
+    at += read.length;
+  }
+  if (rest.length > 0) yield whole(rest);
+}

@@ -1,0 +1,432 @@
+import { type FeedRoom, JobFeed } from "../../scheduler/job/feed.ts";
+import { ApiError, engineError } from "../http/errors.ts";
+import { Breath } from "./breath.ts";
+import type { LineDoor } from "./door.ts";
+import { digestOf, type InputLimits, InputReader, LineFault, parseLine } from "./input.ts";
+import { type PlacedLine, PortionBuilder } from "./portion.ts";
+import {
+  ANSWERED,
+  type BatchRecord,
+  FAILED,
+  type FileRecord,
+  isEnded,
+  type LineRecord,
+  type LineResult,
+} from "./records.ts";
+import { answered, refused, unanswered } from "./results.ts";
+import type { JobStore } from "./store.ts";
+import { DiskFullError, StoreError } from "./store-error.ts";
+
+/** What a job runs with. */
+export interface JobParts {
+  readonly store: JobStore;
+  readonly door: LineDoor;
+  readonly limits: InputLimits;
+  /** Names that the server answers to. */
+  readonly models: readonly string[];
+  readonly nowSeconds: () => number;
+  /** How long results are kept. */
+  readonly retentionSeconds: number;
+  /** Results are written together that came within this time: a write waits for the disk. */
+  readonly commitMs: number;
+  /** How long a full disk is left alone before it is tried again, and a full queue before a line is. */
+  readonly retryMs: number;
+}
+
+/** Results written together, at most. */
+const COMMIT_MAX = 256;
+/** Lines that are kept of a file at a time. */
+const LINES_KEPT = 500;
+
+/**
+ * One batch on its way: its file is checked, its lines are put in order, run, and their results kept, until each line has one. All that
+ * must survive the process is in the store: a job that begins again reads what is left, and lines that were running run again.
+ */
+export class Job {
+  readonly #parts: JobParts;
+  #record: BatchRecord;
+  readonly #ending = new AbortController();
+  /** The server stops: what is not done is left for the next start. */
+  #isStopping = false;
+  #room: FeedRoom;
+  #feed: JobFeed | null = null;
+  #placed: readonly PlacedLine[] = [];
+  #isFeeding = false;
+  /** Results that are not written yet. */
+  #pending: LineResult[] = [];
+  #commitTimer: ReturnType<typeof setTimeout> | null = null;
+  #portionDone = Promise.withResolvers<void>();
+  #pausedBy: string | null = null;
+  #expiry: ReturnType<typeof setTimeout> | null = null;
+
+  constructor(parts: JobParts, record: BatchRecord, room: FeedRoom) {
+    this.#parts = parts;
+    this.#record = record;
+    this.#room = room;
+    if (record.status === "cancelling") this.#ending.abort();
+  }
+
+  get record(): BatchRecord {
+    return this.#record;
+  }
+
+  /** Why nothing goes on at the moment, for people; null: it does. */
+  get pausedBy(): string | null {
+    return this.#pausedBy;
+  }
+
+  /** Lines that are on the engines. */
+  get running(): number {
+    return this.#feed?.given ?? 0;
+  }
+
+  setRoom(room: FeedRoom): void {
+    this.#room = room;
+    this.#feed?.setRoom(room);
+    void this.#give();
+  }
+
+  /** Runs to the end, or until `stop`. Never rejects: what goes wrong is told by the record. */
+  async run(): Promise<void> {
+    this.#expireInTime();
+    for (;;) {
+      try {
+        if (this.#record.status === "validating") await this.#validate();
+        if (this.#record.status === "in_progress") await this.#work();
+        if (!this.#isStopping && !isEnded(this.#record)) await this.#finish();
+        break;
+      } catch (error) {
+        if (this.#isStopping) break;
+        if (error instanceof DiskFullError) await this.#waitForDisk(error);
+        else if (!this.#fail(error)) break;
+      }
+    }
+    if (this.#expiry !== null) clearTimeout(this.#expiry);
+  }
+
+  /** Ends it early; what is done is kept. Throws DiskFullError when that cannot be noted. */
+  cancel(): BatchRecord {
+    if (isEnded(this.#record) || this.#record.status === "cancelling") return this.#record;
+    this.#update({ status: "cancelling", cancellingAt: this.#parts.nowSeconds() });
+    this.#end();
+    return this.#record;
+  }
+
+  /** The process ends: running lines are given up, and run again at the next start. */
+  stop(): void {
+    try {
+      this.#commitPending();
+    } catch (error) {
+      console.error(`results of ${this.#record.id} are computed again, since they cannot be kept:`, error);
+    }
+    this.#isStopping = true;
+    this.#end();
+  }
+
+  #end(): void {
+    this.#ending.abort();
+    if (this.#commitTimer !== null) clearTimeout(this.#commitTimer);
+    this.#commitTimer = null;
+    this.#portionDone.resolve();
+  }
+
+  get #isEnding(): boolean {
+    return this.#ending.signal.aborted;
+  }
+
+  #expireInTime(): void {
+    const leftMs = 1000 * (this.#record.expiresAt - this.#parts.nowSeconds());
+    // A timer holds 24 days at most.
+    this.#expiry = setTimeout(
+      () => {
+        if (this.#isExpired) this.#end();
+        else this.#expireInTime();
+      },
+      Math.min(Math.max(0, leftMs), 2 ** 31 - 1),
+    );
+    this.#expiry.unref();
+  }
+
+  get #isExpired(): boolean {
+    return this.#parts.nowSeconds() >= this.#record.expiresAt;
+  }
+
+  /* ---- the file ---- */
+
+  async #validate(): Promise<void> {
+    const { store, limits, models } = this.#parts;
+    const { id, owner, inputFile, endpoint } = this.#record;
+    store.clearLines(id);
+    const file = store.file(owner, inputFile);
+    if (file === null) throw new StoreError(`The input file ${inputFile} is gone.`);
+    const source = {
+      bytes: file.bytes,
+      read: (start: number, bytes: number) => store.readUpload(inputFile, start, bytes) ?? new Uint8Array(0),
+    };
+    const reader = new InputReader(source, { endpoint, models, limits });
+    const breath = new Breath();
+    let lines: LineRecord[] = [];
+    let total = 0;
+    for (const line of reader.lines()) {
+      lines.push(line);
+      total += 1;
+      if (lines.length === LINES_KEPT) {
+        if (reader.faults.length === 0) store.addLines(id, lines);
+        lines = [];
+      }
+      await breath.take();
+      if (this.#isEnding) return;
+    }
+    const nowSeconds = this.#parts.nowSeconds();
+    if (reader.faults.length > 0) {
+      store.clearLines(id);
+      this.#update({ status: "failed", failedAt: nowSeconds, faults: reader.faults, model: reader.model });
+      return;
+    }
+    store.addLines(id, lines);
+    this.#update({ status: "in_progress", inProgressAt: nowSeconds, total, model: reader.model });
+  }
+
+  /* ---- the lines ---- */
+
+  async #work(): Promise<void> {
+    for (;;) {
+      const portion = await this.#readPortion();
+      await this.#commitAll();
+      if (this.#isEnding || portion === null) return;
+      await this.#runPortion(portion);
+      if (this.#isEnding) return;
+    }
+  }
+
+  /** Of the lines without a result as many as are put in order together; null: there are none. */
+  async #readPortion(): Promise<readonly PlacedLine[] | null> {
+    const { store, door } = this.#parts;
+    const { id, endpoint } = this.#record;
+    const builder = new PortionBuilder();
+    const breath = new Breath();
+    let isAny = false;
+    for (const line of store.openLines(id)) {
+      isAny = true;
+      const done = await this.#retrying(line, async () => {
+        builder.add(line, await door.prompt(endpoint, this.#bodyOf(line)));
+        return null;
+      });
+      if (done !== null) await this.#keep(done);
+      await breath.take();
+      if (this.#isEnding) return null;
+      if (builder.isFull) break;
+    }
+    return isAny ? builder.ordered(this.#feed?.answerTokens ?? 128) : null;
+  }
+
+  async #runPortion(placed: readonly PlacedLine[]): Promise<void> {
+    this.#portionDone = Promise.withResolvers();
+    this.#placed = placed;
+    this.#feed = new JobFeed(placed, this.#room);
+    void this.#give();
+    await this.#portionDone.promise;
+  }
+
+  /** Gives the engines what they have room for. */
+  async #give(): Promise<void> {
+    const feed = this.#feed;
+    if (feed === null || this.#isFeeding) return;
+    this.#isFeeding = true;
+    const breath = new Breath();
+    while (!this.#isEnding && this.#pausedBy === null) {
+      const place = feed.next();
+      if (place === null) break;
+      void this.#answer(feed, place);
+      await Promise.resolve();
+      await breath.take();
+    }
+    this.#isFeeding = false;
+    if (feed.isDone && this.#pending.length === 0) this.#portionDone.resolve();
+  }
+
+  async #answer(feed: JobFeed, place: number): Promise<void> {
+    const { line } = this.#placed[place]!;
+    const { owner, priority, endpoint } = this.#record;
+    const { signal } = this.#ending;
+    const result = await this.#retrying(line, async () => {
+      const call = { tenant: owner, priority, signal };
+      return answered(line, await this.#parts.door.answer(endpoint, this.#bodyOf(line), call));
+    });
+    feed.ended(place, result?.state === ANSWERED ? result.usage.completionTokens : null);
+    if (result === null || this.#isEnding) return;
+    this.#pending.push(result);
+    if (this.#pending.length >= COMMIT_MAX) this.#commitNow();
+    else this.#commitTimer ??= setTimeout(() => this.#commitNow(), this.#parts.commitMs);
+    void this.#give();
+  }
+
+  /** What came of a line; null: it is not wanted any more, or `attempt` has none to tell. What is refused only for now is tried again. */
+  async #retrying(line: LineRecord, attempt: () => Promise<LineResult | null>): Promise<LineResult | null> {
+    for (;;) {
+      try {
+        return await attempt();
+      } catch (error) {
+        if (this.#isEnding) return null;
+        if (error instanceof LineFault) return unanswered(line, error.code, error.message);
+        if (!(error instanceof ApiError)) {
+          console.error(`line ${line.line} of ${this.#record.id} failed:`, error);
+          return refused(line, engineError("the server made a mistake; its log tells more"));
+        }
+        if (error.status !== 503) return refused(line, error);
+        await Bun.sleep(this.#parts.retryMs);
+        if (this.#isEnding) return null;
+      }
+    }
+  }
+
+  #bodyOf(line: LineRecord): Readonly<Record<string, unknown>> {
+    const { store, limits } = this.#parts;
+    const { inputFile, endpoint } = this.#record;
+    const bytes = store.readUpload(inputFile, line.start, line.bytes);
+    if (bytes === null || digestOf(bytes) !== line.digest) {
+      throw new LineFault("input_damaged", `Line ${line.line} of ${inputFile} is not what was uploaded.`);
+    }
+    return parseLine(bytes, endpoint, limits).body;
+  }
+
+  /* ---- results ---- */
+
+  /** Writes what is pending; a full disk pauses the job until it can be written. */
+  #commitNow(): void {
+    if (this.#commitTimer !== null) clearTimeout(this.#commitTimer);
+    this.#commitTimer = null;
+    if (this.#isEnding) return;
+    try {
+      this.#commitPending();
+      this.#pausedBy = null;
+    } catch (error) {
+      if (!(error instanceof DiskFullError)) {
+        if (!this.#fail(error)) this.#end();
+        return;
+      }
+      this.#pausedBy = error.message;
+      this.#commitTimer = setTimeout(() => this.#commitNow(), this.#parts.retryMs);
+    }
+    void this.#give();
+  }
+
+  #commitPending(): void {
+    const results = this.#pending;
+    if (results.length === 0) return;
+    const { usage, completed, failed } = this.#record;
+    const total = { ...usage };
+    let answers = 0;
+    for (const result of results) {
+      if (result.state === ANSWERED) answers += 1;
+      total.promptTokens += result.usage.promptTokens;
+      total.cachedTokens += result.usage.cachedTokens;
+      total.completionTokens += result.usage.completionTokens;
+    }
+    const record = {
+      ...this.#record,
+      usage: total,
+      completed: completed + answers,
+      failed: failed + results.length - answers,
+    };
+    this.#parts.store.commit(record, results);
+    this.#record = record;
+    this.#pending = [];
+  }
+
+  /** Keeps a result of a line that did not run. */
+  async #keep(result: LineResult): Promise<void> {
+    this.#pending.push(result);
+    if (this.#pending.length >= COMMIT_MAX) await this.#commitAll();
+  }
+
+  async #commitAll(): Promise<void> {
+    for (;;) {
+      try {
+        this.#commitPending();
+        return;
+      } catch (error) {
+        if (!(error instanceof DiskFullError) || this.#isStopping) throw error;
+        await this.#waitForDisk(error);
+      }
+    }
+  }
+
+  async #waitForDisk({ message }: DiskFullError): Promise<void> {
+    this.#pausedBy = message;
+    await Bun.sleep(this.#parts.retryMs);
+    this.#pausedBy = null;
+  }
+
+  /* ---- the end ---- */
+
+  /** Each line that has no result gets one that says why, and the files of results are there. */
+  async #finish(): Promise<void> {
+    const { store, nowSeconds } = this.#parts;
+    const { id, status, total, inProgressAt } = this.#record;
+    const isCancelled = status === "cancelling";
+    if (inProgressAt === null) store.clearLines(id);
+    if (this.#isEnding) {
+      const [code, message] = isCancelled
+        ? ["batch_cancelled", "The batch was cancelled before this line ran."]
+        : ["batch_expired", "The batch expired before this line ran."];
+      await this.#commitAll();
+      for (const line of store.openLines(id)) await this.#keep(unanswered(line, code, message));
+    }
+    await this.#commitAll();
+    const { completed, failed } = this.#record;
+    if (completed + failed !== total) {
+      throw new StoreError(`${id} has ${completed + failed} results for ${total} lines.`);
+    }
+    const now = nowSeconds();
+    const outputFile = this.#fileOf(ANSWERED, "output", now);
+    const errorFile = this.#fileOf(FAILED, "error", now);
+    const files = [outputFile, errorFile].filter((file) => file !== null);
+    const ended = isCancelled
+      ? ({ status: "cancelled", cancelledAt: now } as const)
+      : this.#isEnding
+        ? ({ status: "expired", expiredAt: now } as const)
+        : ({ status: "completed", completedAt: now } as const);
+    this.#update(
+      { ...ended, finalizingAt: now, outputFile: outputFile?.id ?? null, errorFile: errorFile?.id ?? null },
+      files,
+    );
+  }
+
+  #fileOf(state: typeof ANSWERED | typeof FAILED, name: string, now: number): FileRecord | null {
+    const { id, owner, outputExpiresAfter } = this.#record;
+    const bytes = this.#parts.store.resultBytes(id, state);
+    if (bytes === 0) return null;
+    return {
+      id: `file-${crypto.randomUUID().replaceAll("-", "")}`,
+      owner,
+      purpose: "batch_output",
+      filename: `${id}_${name}.jsonl`,
+      bytes,
+      createdAt: now,
+      expiresAt: now + (outputExpiresAfter ?? this.#parts.retentionSeconds),
+      content: { kind: "results", batch: id, state },
+    };
+  }
+
+  /** What is kept is damaged, or there is a bug: this job ends, the others go on. False when not even that can be kept. */
+  #fail(error: unknown): boolean {
+    const message =
+      error instanceof StoreError ? error.message : "the server made a mistake; its log tells more";
+    console.error(`${this.#record.id} failed:`, error);
+    try {
+      const faults = [{ code: "store_damaged", line: null, message, param: null }];
+      this.#update({ status: "failed", failedAt: this.#parts.nowSeconds(), faults });
+      this.#end();
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  #update(changes: Partial<BatchRecord>, files: readonly FileRecord[] = []): void {
+    const record = { ...this.#record, ...changes };
+    this.#parts.store.updateBatch(record, files);
+    this.#record = record;
+  }
+}

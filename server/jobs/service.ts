@@ -1,0 +1,34 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { ConfigError } from "../config.ts";
+import type { JobRunner } from "./runner.ts";
+import { JobStore } from "./store.ts";
+import { StoreError } from "./store-error.ts";
+
+/** What a person may set of jobs. */
+export interface JobSettings {
+  readonly fileBytesMax: number;
+  readonly linesMax: number;
+  /** How long results are kept. */
+  readonly retentionSeconds: number;
+}
+
+/** Files and batches as routes use them. */
+export interface JobService {
+  readonly store: JobStore;
+  readonly runner: JobRunner;
+  readonly settings: JobSettings;
+  readonly nowSeconds: () => number;
+}
+
+/** Opens the store in a folder. Throws ConfigError for one that cannot be used. */
+export function openStore(folder: string, onWrite?: (what: string) => void): JobStore {
+  try {
+    mkdirSync(join(folder, "jobs"), { recursive: true, mode: 0o700 });
+    return new JobStore(join(folder, "jobs"), onWrite);
+  } catch (error) {
+    if (error instanceof StoreError) throw new ConfigError(error.message);
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`The folder ${folder} cannot be used for jobs: ${reason}`);
+  }
+}

@@ -1,0 +1,333 @@
+/** Files and batches over HTTP, with OpenAI's own client and with requests that it would not make. */
+
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import OpenAI, { toFile } from "openai";
+import { startTestServer, type TestServer, type TestServerOptions } from "./server.ts";
+
+let data = "";
+let server: TestServer | null = null;
+
+beforeEach(() => {
+  data = mkdtempSync(join(tmpdir(), "bunting-jobs-"));
+});
+
+afterEach(async () => {
+  await server?.close();
+  server = null;
+  rmSync(data, { recursive: true, force: true });
+});
+
+function start(options: Partial<TestServerOptions> = {}): TestServer {
+  server = startTestServer({ data, stepMs: 0, ...options });
+  return server;
+}
+
+function clientOf({ origin }: TestServer, apiKey = "none"): OpenAI {
+  return new OpenAI({ apiKey, baseURL: `${origin}/v1`, maxRetries: 0 });
+}
+
+function chatLine(customId: string, content: string, more: object = {}): string {
+  const body = { model: "demo", messages: [{ role: "user", content }], max_tokens: 8, seed: 1, ...more };
+  return JSON.stringify({ custom_id: customId, method: "POST", url: "/v1/chat/completions", body });
+}
+
+/** What the client throws, in words: its promises are not ones that `rejects` takes. */
+async function refusalOf(promise: PromiseLike<unknown>): Promise<string> {
+  try {
+    await promise;
+  } catch (error) {
+    return (error as Error).message;
+  }
+  return "it was not refused";
+}
+
+interface OutputLine {
+  readonly custom_id: string;
+  readonly response: { readonly status_code: number; readonly body: OpenAI.ChatCompletion };
+  readonly error: { readonly code: string; readonly message: string } | null;
+}
+
+async function linesOf(client: OpenAI, file: string | null | undefined): Promise<OutputLine[]> {
+  if (file === null || file === undefined) return [];
+  const text = await (await client.files.content(file)).text();
+  return text
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as OutputLine);
+}
+
+async function run(server: TestServer, lines: readonly string[] | string): Promise<OpenAI.Batch> {
+  const client = clientOf(server);
+  const text = typeof lines === "string" ? lines : `${lines.join("\n")}\n`;
+  const file = await client.files.create({
+    file: await toFile(Buffer.from(text), "in.jsonl"),
+    purpose: "batch",
+  });
+  const batch = await client.batches.create({
+    input_file_id: file.id,
+    endpoint: "/v1/chat/completions",
+    completion_window: "24h",
+  });
+  await server.jobs!.runner.ended(batch.id);
+  return await client.batches.retrieve(batch.id);
+}
+
+describe("a batch", () => {
+  test("answers every line once, as a request would be answered, and refuses as a request is refused", async () => {
+    const server = start();
+    const client = clientOf(server);
+    const batch = await run(server, [
+      chatLine("a", "Tell me of the sea."),
+      chatLine("b", "Tell me of the sun.", { temperature: 9 }),
+      chatLine("c", "Tell me of the sea."),
+      chatLine("d", "Streams?", { stream: true }),
+    ]);
+    expect(batch.status).toBe("completed");
+    expect(batch.request_counts).toEqual({ total: 4, completed: 2, failed: 2 });
+    const outputs = await linesOf(client, batch.output_file_id);
+    const errors = await linesOf(client, batch.error_file_id);
+    expect(outputs.map((line) => line.custom_id)).toEqual(["a", "c"]);
+    expect(errors.map((line) => [line.custom_id, line.response.status_code])).toEqual([
+      ["b", 400],
+      ["d", 400],
+    ]);
+    const alone = await client.chat.completions.create({
+      model: "demo",
+      messages: [{ role: "user", content: "Tell me of the sea." }],
+      max_tokens: 8,
+      seed: 1,
+    });
+    const { choices, usage } = outputs[0]!.response.body;
+    expect(choices).toEqual(alone.choices);
+    expect(usage!.prompt_tokens_details!.cached_tokens).toBeGreaterThanOrEqual(0);
+    expect(usage!.total_tokens).toBe(alone.usage!.total_tokens);
+    await server.settled();
+  });
+
+  test("runs completions, too", async () => {
+    const server = start();
+    const client = clientOf(server);
+    const body = { model: "demo", prompt: "Once upon", max_tokens: 4 };
+    const line = JSON.stringify({ custom_id: "a", method: "POST", url: "/v1/completions", body });
+    const file = await client.files.create({ file: await toFile(Buffer.from(line)), purpose: "batch" });
+    const batch = await client.batches.create({
+      input_file_id: file.id,
+      endpoint: "/v1/completions",
+      completion_window: "24h",
+      metadata: { what: "a test" },
+    });
+    await server.jobs!.runner.ended(batch.id);
+    const done = await client.batches.retrieve(batch.id);
+    expect([done.status, done.metadata]).toEqual(["completed", { what: "a test" }]);
+    expect(await linesOf(client, done.output_file_id)).toHaveLength(1);
+  });
+
+  const broken: readonly (readonly [string, string, string, number | null])[] = [
+    ["not JSON", "{", "invalid_json_line", 2],
+    ["not an object", "[1]", "invalid_json_line", 2],
+    ["a custom_id twice", chatLine("first", "x"), "duplicate_custom_id", 2],
+    ["no custom_id", '{"method":"POST"}', "invalid_custom_id", 2],
+    ["another url", chatLine("b", "x").replace("chat/", ""), "invalid_url", 2],
+    ["another method", chatLine("b", "x").replace("POST", "GET"), "invalid_method", 2],
+    ["an unknown model", chatLine("b", "x", { model: "gpt-9" }), "model_not_found", 2],
+    ["two models", chatLine("b", "x", { model: "also/demo" }), "mismatched_model", 2],
+    ["no body", '{"custom_id":"b","method":"POST","url":"/v1/chat/completions"}', "invalid_body", 2],
+    ["a key twice", '{"custom_id":"b","custom_id":"c"}', "invalid_json_line", 2],
+  ];
+
+  test.each(broken)("with %s fails as a whole, and says where", async (_what, line, code, number) => {
+    const batch = await run(start(), [chatLine("first", "x"), line, chatLine("last", "x")]);
+    expect(batch.status).toBe("failed");
+    expect(batch.errors?.data?.map((error) => [error.code, error.line])).toEqual([[code, number]]);
+    expect(batch.output_file_id).toBeNull();
+  });
+
+  test("of an empty file, of bytes that are no text, of lines too long or too many fails", async () => {
+    const server = start();
+    const codes = async (text: string | Uint8Array) => {
+      const client = clientOf(server);
+      const file = await client.files.create({
+        file: await toFile(text as Uint8Array, "x"),
+        purpose: "batch",
+      });
+      const body = {
+        input_file_id: file.id,
+        endpoint: "/v1/chat/completions",
+        completion_window: "24h",
+      } as const;
+      const batch = await client.batches.create(body);
+      await server.jobs!.runner.ended(batch.id);
+      return (await client.batches.retrieve(batch.id)).errors?.data?.map(({ code }) => code);
+    };
+    expect(await codes(Buffer.from("\n \n"))).toEqual(["empty_file"]);
+    expect(await codes(Buffer.from([0xff, 0xfe, 0x0a]))).toEqual(["invalid_json_line"]);
+    const many = Array.from({ length: 5001 }, (_, index) => chatLine(String(index), "x", { pad: "" }));
+    expect(await codes(Buffer.from(many.join("\n")))).toEqual(["too_many_tasks"]);
+  });
+
+  test("that is cancelled keeps what is done, and says of each other line that it did not run", async () => {
+    const server = start({ stepMs: 3 });
+    const client = clientOf(server);
+    const lines = Array.from({ length: 400 }, (_, index) => chatLine(String(index), `line ${index}`));
+    const file = await client.files.create({
+      file: await toFile(Buffer.from(lines.join("\n"))),
+      purpose: "batch",
+    });
+    const body = {
+      input_file_id: file.id,
+      endpoint: "/v1/chat/completions",
+      completion_window: "24h",
+    } as const;
+    const { id } = await client.batches.create(body);
+    for (;;) {
+      const { request_counts: counts } = await client.batches.retrieve(id);
+      if (counts!.completed > 0) break;
+    }
+    expect((await client.batches.cancel(id)).status).toBe("cancelling");
+    await server.jobs!.runner.ended(id);
+    const batch = await client.batches.retrieve(id);
+    expect(batch.status).toBe("cancelled");
+    const done = await linesOf(client, batch.output_file_id);
+    const left = await linesOf(client, batch.error_file_id);
+    expect(done.length).toBe(batch.request_counts!.completed);
+    expect(new Set(left.map((line) => line.error?.code))).toEqual(new Set(["batch_cancelled"]));
+    const ids = [...done, ...left].map((line) => Number(line.custom_id));
+    expect(ids.sort((a, b) => a - b)).toEqual(lines.map((_, index) => index));
+    await server.settled();
+  });
+
+  test("goes on after the server was stopped, and a line that has an answer keeps it", async () => {
+    const first = start({ stepMs: 3 });
+    const client = clientOf(first);
+    const lines = Array.from({ length: 300 }, (_, index) => chatLine(String(index), `line ${index}`));
+    const file = await client.files.create({
+      file: await toFile(Buffer.from(lines.join("\n"))),
+      purpose: "batch",
+    });
+    const body = {
+      input_file_id: file.id,
+      endpoint: "/v1/chat/completions",
+      completion_window: "24h",
+    } as const;
+    const { id } = await client.batches.create(body);
+    for (;;) {
+      if ((await client.batches.retrieve(id)).request_counts!.completed > 0) break;
+    }
+    await first.close();
+    const second = start();
+    await second.jobs!.runner.ended(id);
+    const again = clientOf(second);
+    const batch = await again.batches.retrieve(id);
+    expect([batch.status, batch.request_counts]).toEqual([
+      "completed",
+      { total: 300, completed: 300, failed: 0 },
+    ]);
+    const outputs = await linesOf(again, batch.output_file_id);
+    expect(outputs.map((line) => line.custom_id)).toEqual(lines.map((_, index) => String(index)));
+    const tokens = outputs.map((line) => line.response.body.usage!.completion_tokens);
+    expect(batch.usage!.output_tokens).toBe(tokens.reduce((a, b) => a + b, 0));
+  });
+
+  test("waits while the disk is full, says so, and goes on when there is room", async () => {
+    let isFull = false;
+    const full = Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
+    const server = start({
+      onWrite: () => {
+        if (isFull) throw full;
+      },
+    });
+    const client = clientOf(server);
+    const file = await client.files.create({
+      file: await toFile(Buffer.from(chatLine("a", "x"))),
+      purpose: "batch",
+    });
+    isFull = true;
+    const body = {
+      input_file_id: file.id,
+      endpoint: "/v1/chat/completions",
+      completion_window: "24h",
+    } as const;
+    expect(await refusalOf(client.batches.create(body))).toContain("507");
+    expect(
+      await refusalOf(client.files.create({ file: await toFile(Buffer.from("x")), purpose: "batch" })),
+    ).toContain("507");
+    isFull = false;
+    const { id } = await client.batches.create(body);
+    isFull = true;
+    for (;;) {
+      const { paused_by: pausedBy } = (await client.batches.retrieve(id)) as { paused_by?: string | null };
+      if (pausedBy === "the disk takes no more: no space left on device") break;
+    }
+    isFull = false;
+    await server.jobs!.runner.ended(id);
+    expect((await client.batches.retrieve(id)).status).toBe("completed");
+  });
+});
+
+describe("files", () => {
+  test("are listed newest first, read, and deleted", async () => {
+    const client = clientOf(start());
+    const one = await client.files.create({
+      file: await toFile(Buffer.from("one"), "1.jsonl"),
+      purpose: "batch",
+    });
+    const two = await client.files.create({
+      file: await toFile(Buffer.from("two"), "2.jsonl"),
+      purpose: "batch",
+    });
+    expect([one.bytes, one.filename, one.object, one.purpose]).toEqual([3, "1.jsonl", "file", "batch"]);
+    const listed = (await client.files.list()).data.map(({ id }) => id);
+    expect(new Set(listed)).toEqual(new Set([one.id, two.id]));
+    expect(await (await client.files.content(two.id)).text()).toBe("two");
+    expect(await client.files.delete(one.id)).toEqual({ id: one.id, object: "file", deleted: true });
+    expect(await refusalOf(client.files.retrieve(one.id))).toContain("404");
+    expect((await client.files.list({ limit: 1 })).data.map(({ id }) => id)).toEqual([two.id]);
+  });
+
+  test("and batches are their owner's alone", async () => {
+    const server = start({ keys: { keys: ["key-of-ann", "key-of-bob"] } });
+    const [ann, bob] = [clientOf(server, "key-of-ann"), clientOf(server, "key-of-bob")];
+    const { id } = await ann.files.create({
+      file: await toFile(Buffer.from(chatLine("a", "x"))),
+      purpose: "batch",
+    });
+    expect(await refusalOf(bob.files.content(id))).toContain("404");
+    expect(await refusalOf(bob.files.delete(id))).toContain("404");
+    const body = { input_file_id: id, endpoint: "/v1/chat/completions", completion_window: "24h" } as const;
+    expect(await refusalOf(bob.batches.create(body))).toContain("there is no file");
+    const batch = await ann.batches.create(body);
+    expect(await refusalOf(bob.batches.retrieve(batch.id))).toContain("404");
+    expect((await bob.batches.list()).data).toEqual([]);
+    expect((await ann.batches.list()).data.map((one) => one.id)).toEqual([batch.id]);
+    await server.jobs!.runner.ended(batch.id);
+  });
+
+  test("that are too large, of another purpose, or sent in another way are refused, and leave nothing", async () => {
+    const server = start();
+    const client = clientOf(server);
+    const large = await toFile(Buffer.alloc(2 ** 20 + 1, "x"));
+    expect(await refusalOf(client.files.create({ file: large, purpose: "batch" }))).toContain(
+      "1048576 bytes at most",
+    );
+    expect(
+      await refusalOf(client.files.create({ file: await toFile(Buffer.from("x")), purpose: "fine-tune" })),
+    ).toContain('purpose must be "batch"');
+    const json = { method: "POST", body: "{}", headers: { "content-type": "application/json" } };
+    expect((await fetch(`${server.origin}/v1/files`, json)).status).toBe(415);
+    const form = new FormData();
+    form.set("purpose", "batch");
+    expect((await fetch(`${server.origin}/v1/files`, { method: "POST", body: form })).status).toBe(400);
+    expect((await client.files.list()).data).toEqual([]);
+    expect((await fetch(`${server.origin}/v1/files`, { method: "PATCH" })).headers.get("allow")).toBe(
+      "POST, GET, HEAD",
+    );
+  });
+
+  test("are refused where nothing is kept", async () => {
+    server = startTestServer();
+    expect(await refusalOf(clientOf(server).files.list())).toContain("--data");
+  });
+});
