@@ -79,8 +79,7 @@ export function snapshotOf({
     engines: specs.map((device, engine) => ({ device, load: loads[engine]! })),
     placements: placements.last(),
     computed: { ...telemetry.computed },
-    jobs:
-      jobs === null ? null : { active: jobs.runner.active, linesRunning: jobs.runner.linesRunning },
+    jobs: jobs === null ? null : { active: jobs.runner.active, linesRunning: jobs.runner.linesRunning },
   };
 }
 

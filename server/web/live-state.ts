@@ -67,7 +67,8 @@ export class LiveState {
     element("model", HTMLParagraphElement).textContent = model;
     document.title = `${model} – Bunting`;
     this.#panel.classList.toggle("stale", now.status !== "ready");
-    this.#glance.textContent = now.status === "ready" ? glance(engines, this.#views) : now.status;
+    this.#glance.textContent =
+      now.status === "ready" ? `${glance(engines, this.#views)}${ofJobs(now)}` : now.status;
   }
 }
 
@@ -78,6 +79,14 @@ async function fetchSnapshot({ target }: ApiKeyForm): Promise<Snapshot> {
   });
   if (!response.ok) throw await serverError(response);
   return (await response.json()) as Snapshot;
+}
+
+/** What jobs there are, and their share of what was computed for answers. */
+function ofJobs({ jobs, computed }: Snapshot): string {
+  if (jobs === null || jobs.active === 0) return "";
+  const all = computed.jobs + computed.requests;
+  const share = all === 0 ? "" : ` with ${Math.round((100 * computed.jobs) / all)} % of all tokens`;
+  return `, ${jobs.active} job${jobs.active > 1 ? "s" : ""}${share}`;
 }
 
 /** All engines in one line. */

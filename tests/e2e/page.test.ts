@@ -138,6 +138,8 @@ describe("GET /state", () => {
           placement: { engine: 0 as EngineId, reason: "only", costs: expect.any(Array) },
         },
       ],
+      computed: { requests: count, jobs: 0 },
+      jobs: null,
     });
     const { load } = during.engines[0]!;
     expect(load.pagesFree + load.pagesCached).toBeLessThan(load.pagesTotal);
