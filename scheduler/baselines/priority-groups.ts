@@ -45,7 +45,7 @@ export class PriorityGroups implements QueueOrder {
   }
 
   remove(sequence: Sequence): boolean {
-    const isRemoved = this.#groups[sequence.group]!.remove(sequence);
+    const isRemoved = sequence.queued.bucket?.remove(sequence) ?? false;
     if (isRemoved) this.#size -= 1;
     return isRemoved;
   }
@@ -86,7 +86,7 @@ export class PriorityGroups implements QueueOrder {
   }
 
   #put(sequence: Sequence, group: number): void {
-    sequence.group = group;
-    this.#groups[group]!.add(sequence);
+    sequence.queued.bucket = this.#groups[group]!;
+    sequence.queued.bucket.add(sequence);
   }
 }

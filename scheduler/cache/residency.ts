@@ -24,15 +24,14 @@ const EVICTED_MAX = 32;
 export class Residency {
   readonly pool: PagePool;
   readonly cache: Cache;
-  /** What has changed in the cache since it was told; null: nobody wants to know. */
+  /** What has changed in the cache since it was told; null: it is not told. */
   readonly notices: NoticeBook | null;
   /** Pins on pages that the step being planned or in flight copies from. */
   #sources: Lease[] = [];
   readonly #isCaching: boolean;
   readonly #evictedLeast: number;
 
-  /** `epoch`: which life of the engine notices are of, null
-   *  for no notices. */
+  /** `epoch`: which life of the engine notices are of; null: there are none. */
   constructor(
     pagesTotal: number,
     pageTokens: number,
@@ -46,7 +45,7 @@ export class Residency {
     this.cache = new Cache(this.pool, this.notices, keepsWanted);
   }
 
-  /** Pages that are free or can be made so without preempting anybody. */
+  /** Pages that are free or can be made so without a preemption. */
   get pagesAvailable(): number {
     return this.pool.pagesFree + this.cache.pagesEvictable;
   }
@@ -54,24 +53,25 @@ export class Residency {
   /** The sequence waits: from now on `cachedTokens` tells how much of it is cached, and `onChange` is told when that
    *  changes. The last known token never counts: its logits are needed. */
   follow(sequence: Sequence, onChange: () => void): void {
-    if (!this.#isCaching || sequence.reader !== null) return;
-    sequence.reader = new Reader(sequence.cacheKey, sequence.tokens, sequence.length - 1, onChange);
-    this.cache.follow(sequence.reader);
+    const { kv, cacheKey, tokens, length } = sequence;
+    if (!this.#isCaching || kv.reader !== null) return;
+    kv.reader = new Reader(cacheKey, tokens, length - 1, onChange);
+    this.cache.follow(kv.reader);
   }
 
   /** The sequence waits no longer. */
-  unfollow(sequence: Sequence): void {
-    if (sequence.reader === null) return;
-    this.cache.unfollow(sequence.reader);
-    sequence.reader = null;
+  unfollow({ kv }: Sequence): void {
+    if (kv.reader === null) return;
+    this.cache.unfollow(kv.reader);
+    kv.reader = null;
   }
 
   /** Whether `settle` would leave `headroom` pages available. */
-  fits(sequence: Sequence, headroom: number): boolean {
+  fits({ kv, length }: Sequence, headroom: number): boolean {
     const { pageTokens } = this.pool;
-    const cached = Math.floor(sequence.cachedTokens / pageTokens);
-    const needed = Math.ceil(sequence.length / pageTokens) - cached;
-    const pinned = sequence.reader === null ? 0 : this.cache.pagesPinnedBy(sequence.reader);
+    const cached = Math.floor(kv.cachedTokens / pageTokens);
+    const needed = Math.ceil(length / pageTokens) - cached;
+    const pinned = kv.reader === null ? 0 : this.cache.pagesPinnedBy(kv.reader);
     return needed + headroom <= this.pagesAvailable - pinned;
   }
 
@@ -88,28 +88,28 @@ export class Residency {
    * needs more than the sequence's own number.
    */
   settle(sequence: Sequence, exact: boolean): PageMove | null {
-    assert(sequence.pageCount === 0 && sequence.lease === null, "a sequence settles once");
+    const { kv, tokens, length, cacheKey } = sequence;
+    assert(kv.pageCount === 0 && kv.lease === null, "a sequence settles once");
     const { pageTokens } = this.pool;
-    const { tokens, length, cacheKey } = sequence;
-    const matched = sequence.cachedTokens;
+    const matched = kv.cachedTokens;
     const lease = this.cache.lease(tokens, this.#isCaching ? length - 1 : 0, cacheKey);
     const copied = exact ? matched % pageTokens : 0;
     const source = copied > 0 ? this.cache.leaseSource(tokens, matched, cacheKey) : null;
     if (source !== null) this.#sources.push(source.lease);
 
-    sequence.lease = lease;
-    sequence.reservePages(Math.ceil(tokens.length / pageTokens));
-    for (const page of pathPages(lease.span)) sequence.addPage(page);
-    sequence.leasedPages = sequence.pageCount;
+    kv.lease = lease;
+    kv.reservePages(Math.ceil(tokens.length / pageTokens));
+    for (const page of pathPages(lease.span)) kv.addPage(page);
+    kv.leasedPages = kv.pageCount;
     this.unfollow(sequence);
-    const needed = Math.ceil(length / pageTokens) - sequence.pageCount;
+    const needed = Math.ceil(length / pageTokens) - kv.pageCount;
     if (this.pool.pagesFree < needed) this.#evict(needed - this.pool.pagesFree);
-    for (let i = 0; i < needed; i++) sequence.addPage(this.pool.take());
+    for (let i = 0; i < needed; i++) kv.addPage(this.pool.take());
 
-    sequence.computed = lease.span.end + copied;
-    sequence.promptEnd = length;
+    kv.computed = lease.span.end + copied;
+    kv.promptEnd = length;
     if (source === null) return null;
-    const to = sequence.pages[sequence.leasedPages]! as PageId;
+    const to = kv.pages[kv.leasedPages]! as PageId;
     return { from: source.page, tier: "device", to, count: copied };
   }
 
@@ -120,42 +120,47 @@ export class Residency {
   }
 
   /** Whether the next token to compute begins a page that the sequence has not got. */
-  needsPage(sequence: Sequence): boolean {
-    return sequence.computed === sequence.pageCount * this.pool.pageTokens;
+  needsPage({ kv }: Sequence): boolean {
+    return kv.computed === kv.pageCount * this.pool.pageTokens;
   }
 
   /** Adds one page; evicts for it if need be. False if there is none. */
-  grow(sequence: Sequence): boolean {
+  grow({ kv }: Sequence): boolean {
     if (this.pool.pagesFree === 0 && this.#evict(1) === 0) return false;
-    sequence.addPage(this.pool.take());
+    kv.addPage(this.pool.take());
     return true;
   }
 
+  /** A step has computed `count` more tokens of the sequence. */
+  computed({ kv }: Sequence, count: number): void {
+    kv.computed += count;
+  }
+
   /** Hands complete pages over to the cache. May rewrite the page table where the cache has them already. */
-  publish(sequence: Sequence): void {
+  publish({ kv, tokens }: Sequence): void {
     if (!this.#isCaching) return;
     const { pageTokens } = this.pool;
-    const end = sequence.computed - (sequence.computed % pageTokens);
-    assert(sequence.lease !== null, "only residents have pages to publish");
-    sequence.lease = this.cache.insert(sequence.lease, sequence.tokens, end, sequence.pages);
-    sequence.pagesRewritten();
-    sequence.leasedPages = end / pageTokens;
+    const end = kv.computed - (kv.computed % pageTokens);
+    assert(kv.lease !== null, "only residents have pages to publish");
+    kv.lease = this.cache.insert(kv.lease, tokens, end, kv.pages);
+    kv.pagesRewritten();
+    kv.leasedPages = end / pageTokens;
   }
 
   /** Takes the sequence's pages. `keep`: what it computed goes to the cache; else (its contents are in doubt)
    *  it is lost. */
-  leave(sequence: Sequence, keep: boolean): void {
-    const { lease, pages, pageCount, computed } = sequence;
+  leave({ kv, tokens }: Sequence, keep: boolean): void {
+    const { lease, pages, pageCount, computed } = kv;
     assert(lease !== null, "only residents can leave");
     const isKept = keep && this.#isCaching;
-    const kept = isKept ? Math.ceil(computed / this.pool.pageTokens) : sequence.leasedPages;
+    const kept = isKept ? Math.ceil(computed / this.pool.pageTokens) : kv.leasedPages;
     for (let index = kept; index < pageCount; index++) this.pool.release(pages[index]! as PageId);
-    if (isKept) this.cache.insertLast(lease, sequence.tokens, computed, pages);
+    if (isKept) this.cache.insertLast(lease, tokens, computed, pages);
     else this.cache.discard(lease);
-    sequence.lease = null;
-    sequence.leasedPages = 0;
-    sequence.pageCount = 0;
-    sequence.computed = 0;
+    kv.lease = null;
+    kv.leasedPages = 0;
+    kv.pageCount = 0;
+    kv.computed = 0;
   }
 
   /** Frees `pages` pages or more, if so many can be evicted; returns how many it freed. */

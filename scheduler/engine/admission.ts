@@ -1,155 +1,131 @@
-import type { Residency } from "../cache/residency.ts";
-import type { Finish, PageMove, SequenceSpec, TokenId } from "../core.ts";
-import type { DeviceSpec } from "../device.ts";
 import type { EngineOptions } from "./engine-options.ts";
+import type { Journal } from "./journal.ts";
+import { youngestPaused } from "./preemption.ts";
 import { findOwner } from "./queue/prefix-pending.ts";
-import type { WaitQueue } from "./queue/wait-queue.ts";
+import type { Roster } from "./roster.ts";
 import type { Sequence } from "./sequence.ts";
-import type { StepBudget } from "./step/step-budget.ts";
-import type { Overtaking } from "./step/step-planner.ts";
+import { isStarving } from "./step/prompt-order.ts";
+import type { StepDraft } from "./step/step-draft.ts";
 
-/** Tokens of the longest sequence, prompt and output together, that could ever run here. */
-export function lengthLimit(spec: DeviceSpec): number {
-  return Math.min(spec.contextMax, spec.pages * spec.pageTokens);
+/** A waiting sequence that may run from the next step on. */
+export interface Candidate {
+  readonly sequence: Sequence;
+  /** Tokens of its prompt that the step has room for, ≥ 1. */
+  readonly tokens: number;
+  /** False: it is alone, and fits only without a copy of a partly cached page. */
+  readonly fits: boolean;
 }
 
-/** Why a sequence is refused on arrival; null if it may wait. What can never run must not wait: it would
- *  block the queue. */
-export function refusal(
-  spec: SequenceSpec,
-  device: DeviceSpec,
-  waiting: number,
-  queueMax: number,
-): Finish | null {
-  const { promptTokens, drawnTokens } = spec;
-  if (promptTokens.length === 0) return { kind: "failed", reason: "The prompt has no tokens." };
-  const needed = promptTokens.length + drawnTokens.length + 1;
-  const limit = lengthLimit(device);
-  if (needed > limit) return { kind: "rejected", reason: "neverFits", needed, limit };
-  if (waiting >= queueMax) {
-    return { kind: "rejected", reason: "queueFull", needed: waiting + 1, limit: queueMax };
-  }
-  const unknown = unknownToken(promptTokens, device.vocabSize) ?? unknownToken(drawnTokens, device.vocabSize);
-  if (unknown === null) return null;
-  return {
-    kind: "failed",
-    reason: `Prompt token ${unknown} is not in the vocabulary of ${device.vocabSize}.`,
-  };
-}
-
-function unknownToken(tokens: ArrayLike<TokenId>, vocabSize: number): number | null {
-  for (let i = 0; i < tokens.length; i++) {
-    const token = tokens[i]!;
-    if (!Number.isInteger(token) || token < 0 || token >= vocabSize) return token;
-  }
-  return null;
-}
+/** Sequences that are parked behind another's prefix between two candidates at most: so that planning stays short. */
+const PARKED_MAX = 64;
 
 /**
- * What became of the sequence whose turn it is.
+ * Finds the waiting sequences that may run. A whole prompt's pages must be there, less what is cached (Sarathi-Serve; admitting
+ * by the next chunk only makes long prompts thrash), and a page for every running sequence and the watermark stay available for
+ * decodes. With no other resident there is nothing to keep room for, and everything that `refusal` let in fits.
  *
- *   admitted   it holds pages for all its known tokens, and `tokens` of them are in the step, which makes `move` first,
- *              if any
- *   parked     it waits for `owner` to compute the prefix they share: the next one may try
- *   blocked    no room for it: nobody else may pass it, or large prompts would starve
- *   none       nobody waits whose time has come, or the step is full
+ * A sequence for which there is no room holds up those behind it, or large prompts would starve. With lanes, those of other
+ * objectives pass it, until it has aged.
  */
-export type Admission =
-  | {
-      readonly kind: "admitted";
-      readonly sequence: Sequence;
-      readonly tokens: number;
-      readonly move: PageMove | null;
-    }
-  | { readonly kind: "parked"; readonly sequence: Sequence; readonly owner: Sequence }
-  | { readonly kind: "blocked" }
-  | { readonly kind: "none" };
+export class Admission {
+  readonly #options: EngineOptions;
+  readonly #roster: Roster;
+  readonly #journal: Journal;
+  #isBlocked = false;
 
-/** What admission goes by. */
-export interface AdmissionState {
-  readonly queue: WaitQueue;
-  readonly running: readonly Sequence[];
-  /** Of these, whoever has more than one token to compute. */
-  readonly prompts: readonly Sequence[];
-  readonly residency: Residency;
-  readonly options: EngineOptions;
-  readonly budget: StepBudget;
-  readonly nowMs: number;
-  /** Number of the step that is being planned. */
-  readonly step: number;
-  /** Null: anybody may be admitted. */
-  readonly overtaking: Overtaking<Sequence> | null;
-}
-
-/**
- * Tries to admit one sequence: its whole prompt is reserved at once, less what is cached (Sarathi-Serve;
- * admitting by the next chunk only makes long prompts thrash), and a page for every running sequence and the
- * watermark stay available for decodes. With nobody else resident there is nothing to keep room for, and
- * everything that `refusal` let in fits.
- *
- * With lanes, a sequence that does not fit is passed by those of other objectives, until it has aged.
- */
-export function admitNext(state: AdmissionState): Admission {
-  const { queue, running, prompts, residency, options, budget, nowMs, step, overtaking } = state;
-  const { admission, sharedTokensMin } = options;
-  // With nothing to run there is nothing to stay out of the way of.
-  const isIdle = running.every((resident) => resident.isPaused);
-  for (;;) {
-    const sequence = queue.peek(nowMs, isIdle ? Number.POSITIVE_INFINITY : step);
-    if (sequence === null) return { kind: queue.hasPassed ? "blocked" : "none" };
-    if (running.length >= admission.sequencesMax) return { kind: "blocked" };
-
-    const { cachedTokens } = sequence;
-    const left = sequence.length - cachedTokens;
-    if (overtaking !== null && !mayOvertake(sequence, left, overtaking)) return { kind: "none" };
-    const shared = admission.prefixPending
-      ? findOwner(sequence, prompts, residency.pool.pageTokens, sharedTokensMin)
-      : null;
-    if (shared !== null) {
-      queue.park(sequence, shared.owner, shared.tokens);
-      return { kind: "parked", sequence, owner: shared.owner };
-    }
-
-    const tokens = budget.offer(left, cachedTokens, nowMs - sequence.lastChunkMs, sequence.objective);
-    if (tokens === 0) return { kind: "none" };
-    const isAged = queue.isAged(sequence, nowMs);
-    if (!budget.admits(sequence, isAged)) {
-      if (queue.pass(sequence)) continue;
-      return { kind: "none" };
-    }
-
-    const isAlone = running.length === 0;
-    const fits = residency.fits(sequence, isAlone ? 0 : headroomOf(state));
-    if (!fits && !isAlone) {
-      if (!isAged && queue.pass(sequence)) continue;
-      return { kind: "blocked" };
-    }
-    queue.take(sequence, left);
-    const move = residency.settle(sequence, fits);
-    budget.join(sequence);
-    budget.take(tokens, sequence.computed);
-    return { kind: "admitted", sequence, tokens, move };
+  constructor(options: EngineOptions, roster: Roster, journal: Journal) {
+    this.#options = options;
+    this.#roster = roster;
+    this.#journal = journal;
   }
-}
 
-/** Whether a sequence with `left` tokens to compute may be admitted before an unfinished prompt: if it is of an earlier
- *  objective; if it is shorter, and its tenant has used no more; or if its tenant will have used no more even then. So a crowd of
- *  one tenant's passes another's long prompt only until they are even, and another's prompt need not wait for the crowd's. */
-function mayOvertake(
-  { objective, account }: Sequence,
-  left: number,
-  { prompt, isFirm, isAged }: Overtaking<Sequence>,
-): boolean {
-  const ahead = prompt.objective.precedence - objective.precedence;
-  if (ahead !== 0) return ahead > 0;
-  if (isFirm) return false;
-  const isShorter = left < prompt.behind;
-  if (account === null || account === prompt.account) return isShorter && !isAged;
-  return account.used + (isShorter ? 0 : left) <= prompt.account!.used;
-}
+  /** Whether a sequence had no room of late, and a paused one could make some. */
+  get isBlocked(): boolean {
+    return this.#isBlocked;
+  }
 
-/** Pages that stay available. */
-function headroomOf({ running, residency, options: { admission } }: AdmissionState): number {
-  const watermark = Math.ceil(admission.watermark * residency.pool.pagesTotal);
-  return admission.headroom ? running.length + watermark : watermark;
+  /** Room was made. */
+  unblock(): void {
+    this.#isBlocked = false;
+  }
+
+  /**
+   * The sequences that may join the step, one after the other; each has to be admitted before the next is asked for.
+   * `before`: only those that may overtake this unfinished prompt; null: all. A sequence that shares a prefix with an
+   * unfinished prompt is parked until that one has computed it.
+   */
+  *candidates(step: StepDraft, before: Sequence | null): Generator<Candidate, void> {
+    const { running, residency, queue } = this.#roster;
+    const { admission, sharedTokensMin } = this.#options;
+    const { budget, prompts, nowMs } = step;
+    for (let parked = 0; parked < PARKED_MAX; ) {
+      const sequence = queue.peek(nowMs, this.#stepNumber());
+      if (sequence === null) return this.#end(queue.hasPassed);
+      if (running.length >= admission.sequencesMax) return this.#end(true);
+      if (before !== null && !this.#mayOvertake(sequence, before, nowMs)) return this.#end(false);
+
+      const shared = admission.prefixPending
+        ? findOwner(sequence, prompts, residency.pool.pageTokens, sharedTokensMin)
+        : null;
+      if (shared !== null) {
+        queue.park(sequence, shared.owner, shared.tokens);
+        this.#journal.waits(sequence.id, shared.owner.id);
+        parked += 1;
+        continue;
+      }
+
+      const { cachedTokens, objective } = sequence;
+      const left = sequence.length - cachedTokens;
+      const tokens = budget.offer(left, cachedTokens, nowMs - sequence.pacing.lastChunkMs, objective);
+      if (tokens === 0) return this.#end(false);
+      const isAged = queue.isAged(sequence, nowMs);
+      if (!budget.admits(sequence, isAged)) {
+        if (queue.pass(sequence)) continue;
+        return this.#end(false);
+      }
+
+      const isAlone = running.length === 0;
+      const fits = residency.fits(sequence, isAlone ? 0 : this.#headroom());
+      if (!fits && !isAlone) {
+        if (!isAged && queue.pass(sequence)) continue;
+        return this.#end(true);
+      }
+      this.#isBlocked = false;
+      yield { sequence, tokens, fits };
+      parked = 0;
+    }
+  }
+
+  #end(hasNoRoom: boolean): void {
+    this.#isBlocked = hasNoRoom && youngestPaused(this.#roster.running) !== undefined;
+  }
+
+  /** The step that is planned. Back-off ends where no sequence runs: there is none to stay out of the way of. */
+  #stepNumber(): number {
+    const isIdle = this.#roster.running.every(({ isPaused }) => isPaused);
+    return isIdle ? Number.POSITIVE_INFINITY : this.#journal.totals.stepsTotal + 1;
+  }
+
+  /** Whether a waiting sequence may be admitted before an unfinished prompt: if it is of an earlier objective; if it is
+   *  shorter, and its tenant has used no more; or if its tenant will have used no more even then. So a crowd of one
+   *  tenant's passes another's long prompt only until they are even, and another's prompt need not wait for the crowd's. */
+  #mayOvertake(sequence: Sequence, prompt: Sequence, nowMs: number): boolean {
+    const ahead = prompt.objective.precedence - sequence.objective.precedence;
+    if (ahead !== 0) return ahead > 0;
+    if (isStarving(prompt, nowMs)) return false;
+    const left = sequence.length - sequence.cachedTokens;
+    const isShorter = left < prompt.behind;
+    const own = sequence.queued.account;
+    const other = prompt.queued.account;
+    if (own === null || own === other) return isShorter && !this.#roster.queue.isAged(prompt, nowMs);
+    return own.used + (isShorter ? 0 : left) <= other!.used;
+  }
+
+  /** Pages that stay available. */
+  #headroom(): number {
+    const { running, residency } = this.#roster;
+    const { watermark, headroom } = this.#options.admission;
+    const kept = Math.ceil(watermark * residency.pool.pagesTotal);
+    return headroom ? running.length + kept : kept;
+  }
 }

@@ -5,22 +5,22 @@ import { type EngineCosts, promptMs, shapeOf } from "../cost/cost-model.ts";
 import { unknownCost } from "../cost/linear.ts";
 import type { Device } from "../device.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
-import { lengthLimit, refusal } from "./admission.ts";
 import { type EngineOptions, type EngineSettings, resolveOptions } from "./engine-options.ts";
 import { checkPageCounts } from "./integrity.ts";
 import { Journal } from "./journal.ts";
 import { type PlannedStep, Planner } from "./planner.ts";
 import { ColdGate } from "./queue/cold-gate.ts";
 import { orderOf, WaitQueue } from "./queue/wait-queue.ts";
+import { lengthLimit, refusal } from "./refusal.ts";
 import { Roster } from "./roster.ts";
 import type { Sequence } from "./sequence.ts";
 
-/** An idle engine walks through all its records this often at most: whoever comes next would wait for it. */
+/** An idle engine checks all its records this often at most: a request that arrives meanwhile waits for the check. */
 const CHECK_EVERY_MS = 10_000;
 
 /**
- * The loop of one device: plan, start; apply, tell, and again. Who is there and in which state is the roster's
- * (roster.ts), what the next step does is the planner's (planner.ts).
+ * The loop of one device: plan, start; apply, report, and again. The roster (roster.ts) has the sequences and their states,
+ * the planner (planner.ts) decides what the next step does.
  *
  * Its inputs are messages, the results of its device and the time of its clock; its output is reports. One
  * step is in flight at a time, and while it is, nothing that the step reads changes: messages only take note,
@@ -36,8 +36,9 @@ export class Engine {
   readonly #roster: Roster;
   readonly #planner: Planner;
 
-  #inFlight: PlannedStep | null = null;
-  /** How often the step in flight was started again. */
+  /** What the device computes now. */
+  #current: PlannedStep | null = null;
+  /** How often it was started again. */
   #retries = 0;
   #lostReason: string | null = null;
   /** No step has run since the records were checked. */
@@ -75,7 +76,7 @@ export class Engine {
 
   /** A step is in flight, or `run` would start one. */
   get busy(): boolean {
-    return this.#inFlight !== null || this.#roster.isBusy;
+    return this.#current !== null || this.#roster.isBusy;
   }
 
   /** Takes note of a message. Never starts a step and never reports: `run` does. */
@@ -85,7 +86,7 @@ export class Engine {
       this.#roster.residency.notices?.resync();
       this.#journal.loadChanged();
     } else {
-      // Whoever sent the message may not know yet that the sequence has ended.
+      // The sequence may have ended while the message was on its way.
       const sequence = this.#roster.find(message.sequence);
       if (sequence === undefined) return;
       if (message.kind === "abort") this.#abort(sequence);
@@ -100,13 +101,13 @@ export class Engine {
    *  From then on the engine goes on by itself for as long as there is work; calling again does no harm. */
   run(): void {
     if (!this.#journal.isEmpty) this.#tell();
-    if (this.#inFlight !== null) return;
+    if (this.#current !== null) return;
     const planned = this.#planner.plan();
     if (planned !== null) {
       this.#isChecked = false;
-      this.#inFlight = planned;
+      this.#current = planned;
       this.#retries = 0;
-      // Who is in a step is told before it begins: it may be what the device is lost by.
+      // A sequence that starts is reported before its step: the step may crash the device.
       if (this.#journal.hasStarted) this.#emit(this.#journal.report(this.#roster.load(), null));
       this.#device.start(planned.step, this.#done);
       return;
@@ -139,31 +140,30 @@ export class Engine {
   }
 
   #abort(sequence: Sequence): void {
-    const isInFlight = this.#inFlight?.planned.some((chunk) => chunk.sequence === sequence) ?? false;
-    if (isInFlight) sequence.isAborted = true;
-    else this.#roster.end(sequence, { kind: "aborted" }, true);
+    const inStep = this.#current?.planned.some((chunk) => chunk.sequence === sequence) ?? false;
+    this.#roster.abort(sequence, inStep);
   }
 
   /* ---- apply ---- */
 
   readonly #done = (result: StepResult): void => {
-    const inFlight = this.#inFlight;
-    assert(inFlight !== null, "a device answers each step once");
+    const current = this.#current;
+    assert(current !== null, "a device answers each step once");
     if (result.kind === "retry" && this.#retries < this.#options.retriesMax) {
       this.#retries += 1;
-      this.#device.start(inFlight.step, this.#done);
+      this.#device.start(current.step, this.#done);
       return;
     }
-    this.#inFlight = null;
+    this.#current = null;
     this.#roster.residency.endCopies();
-    if (result.kind === "done") this.#apply(inFlight, result.sampled);
+    if (result.kind === "done") this.#apply(current, result.sampled);
     else if (result.kind === "lost") this.#lose(result.reason);
     else
       this.#fail(
-        inFlight.planned.map((chunk) => chunk.sequence),
+        current.planned.map((chunk) => chunk.sequence),
         result.reason,
       );
-    this.#record(inFlight, result.kind === "done" ? result.deviceMs : 0);
+    this.#record(current, result.kind === "done" ? result.deviceMs : 0);
     if (this.#options.integrity === "always") this.checkIntegrity();
     this.#tell();
     this.run();
@@ -173,7 +173,7 @@ export class Engine {
     let row = 0;
     for (let i = 0; i < planned.length; i++) {
       const { sequence, count } = planned[i]!;
-      sequence.computed += count;
+      this.#roster.residency.computed(sequence, count);
       const drawn = sampled.slice(row, row + step.chunks[i]!.samples.length);
       row += drawn.length;
       assert(drawn.length === step.chunks[i]!.samples.length, "a device answers every row");
@@ -190,7 +190,7 @@ export class Engine {
   }
 
   #advance(sequence: Sequence, count: number, drawn: readonly Sampled[]): void {
-    if (sequence.computed - count < sequence.promptEnd) this.#roster.publish(sequence);
+    if (sequence.computed - count < sequence.kv.promptEnd) this.#roster.publish(sequence);
     for (const one of drawn) {
       assert(one.kind === "token", "a row that failed ends its sequence");
       this.#journal.drew(sequence, one.token, one.logprobs, this.#clock.nowMs());
@@ -211,7 +211,7 @@ export class Engine {
 
   #lose(reason: string): void {
     this.#lostReason = reason;
-    this.#fail(this.#roster.everybody(), reason);
+    this.#fail(this.#roster.all(), reason);
   }
 
   #fail(sequences: readonly Sequence[], reason: string): void {

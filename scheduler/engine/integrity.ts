@@ -8,7 +8,7 @@ import type { Sequence } from "./sequence.ts";
 
 /** The part of `checkEngine` that costs next to nothing. */
 export function checkPageCounts({ pool, cache }: Residency, running: readonly Sequence[]): void {
-  const owned = running.reduce((sum, { pageCount, leasedPages }) => sum + pageCount - leasedPages, 0);
+  const owned = running.reduce((sum, { kv }) => sum + kv.pageCount - kv.leasedPages, 0);
   assert(pool.pagesFree + cache.pagesHeld + owned === pool.pagesTotal, "free + cached + owned = all pages");
 }
 
@@ -24,34 +24,35 @@ export function checkEngine(
   const owned: PageId[] = [];
   for (const sequence of running) {
     leases.push(checkResident(sequence, residency.pool.pageTokens));
-    for (let i = sequence.leasedPages; i < sequence.pageCount; i++) owned.push(sequence.pages[i]! as PageId);
-    assert(sequences.get(sequence.id) === sequence, "who runs is known");
+    const { leasedPages, pageCount, pages } = sequence.kv;
+    for (let i = leasedPages; i < pageCount; i++) owned.push(pages[i]! as PageId);
+    assert(sequences.get(sequence.id) === sequence, "running sequences are known");
   }
   checkCache(residency.pool, residency.cache, leases, owned);
 
   let waiting = 0;
   let resident = 0;
   for (const sequence of sequences.values()) {
-    assert(sequence.state !== "ended" && sequence.behind >= 1, "who is known has something left to compute");
+    assert(sequence.state !== "ended" && sequence.behind >= 1, "known sequences have tokens left to compute");
     if (sequence.state === "running") resident += 1;
     else {
-      assert(sequence.lease === null && sequence.pageCount === 0, "who waits holds nothing");
+      assert(sequence.kv.lease === null && sequence.kv.pageCount === 0, "waiting sequences hold nothing");
       if (!sequence.isPaused) waiting += 1;
     }
   }
-  assert(resident === running.length, "everybody who runs is in the list, once");
+  assert(resident === running.length, "each running sequence is in the list once");
   for (const { waiter, owner, tokens } of queue.prefixWaits()) {
-    assert(waiter.state === "prefixPending" && sequences.get(waiter.id) === waiter, "who waits is known");
-    assert(owner.state === "running" && !owner.isPaused, "who is waited for runs");
-    assert(tokens <= owner.promptEnd, "who is waited for will publish what is waited for");
-    assert(tokens > owner.leasedPages * residency.pool.pageTokens, "nobody waits for what is there");
+    assert(waiter.state === "waiting" && sequences.get(waiter.id) === waiter, "waiters are known");
+    assert(waiter.queued.owner === owner && owner.state === "running" && !owner.isPaused, "owners run");
+    assert(tokens <= owner.kv.promptEnd, "an owner will publish what is waited for");
+    assert(tokens > owner.kv.leasedPages * residency.pool.pageTokens, "what is waited for is not there yet");
   }
-  assert(waiting === queue.size, "everybody who waits and is not paused is in the queue, once");
+  assert(waiting === queue.size, "each sequence that waits and is not paused is in the queue once");
 }
 
 function checkResident(sequence: Sequence, pageTokens: number): Lease {
-  const { lease, leasedPages, pageCount, pages } = sequence;
-  assert(sequence.state === "running" && lease !== null, "who runs has a lease");
+  const { lease, leasedPages, pageCount, pages } = sequence.kv;
+  assert(sequence.state === "running" && lease !== null, "running sequences have a lease");
   assert(lease.span.end === leasedPages * pageTokens, "a lease ends on a page border");
   assert(lease.span.end <= sequence.computed, "leased tokens are computed");
   assert(sequence.computed <= pageCount * pageTokens, "computed tokens have pages");

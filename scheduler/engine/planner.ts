@@ -1,23 +1,23 @@
 import type { Clock } from "../clock.ts";
-import type { Chunk, PageMove, Step } from "../core.ts";
+import type { Chunk, Step } from "../core.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
-import { type Admission, admitNext } from "./admission.ts";
+import { Admission } from "./admission.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import type { Journal } from "./journal.ts";
 import { securePages, youngestPaused } from "./preemption.ts";
 import { insertByArrival } from "./queue/arrival-list.ts";
 import type { Roster } from "./roster.ts";
 import type { Sequence } from "./sequence.ts";
-import type { StepBudget } from "./step/step-budget.ts";
-import { type Overtaking, type PlannedChunk, planDecodes, planPrompts } from "./step/step-planner.ts";
-import { openStepRule, type StepRule } from "./step/step-rule.ts";
+import { promptOrder } from "./step/prompt-order.ts";
+import { type PlannedChunk, StepDraft } from "./step/step-draft.ts";
+import { openStepRule, type StepPass, type StepRule } from "./step/step-rule.ts";
 
-/** A step that was decided, and whose chunks it has. */
+/** A step that was decided. */
 export interface PlannedStep {
   readonly step: Step;
   /** By chunk of the step. */
-  readonly planned: readonly PlannedChunk<Sequence>[];
+  readonly planned: readonly PlannedChunk[];
   readonly startMs: number;
   readonly pagesUsed: number;
   /** When the first stream will have waited longer than its target. */
@@ -34,151 +34,133 @@ export interface PlannerParts {
   readonly journal: Journal;
 }
 
-/** Sequences that one step sets aside at most, to wait for another's prefix: so that a crowd does not hold a step up. */
-const PARKED_MAX = 64;
-
 /** Tokens of an engine's first step, at most, and how many times as large as the largest one so far a step may be: what is
  *  believed of a device that has computed little is no more than a guess about large steps. */
 const FIRST_TOKENS = 64;
 const GROWTH = 4;
 
 /**
- * Decides an engine's steps: gives decodes their pages, preempting for them if need be, opens the budget of the
- * policy's step rule, and fills it with decodes, unfinished prompts and newly admitted ones. Each of these is a file of its own;
- * this one says in which order they come.
+ * Decides an engine's steps, in this order: decodes get their pages, if need be by preemption (preemption.ts); the policy's rule
+ * opens a budget (step/step-rule.ts); decodes join the step; then unfinished prompts (step/prompt-order.ts), and waiting sequences
+ * that admission lets in (admission.ts), as far as the budget goes.
+ *
+ * This is stall-free batching (Sarathi-Serve, arXiv:2403.02310 §4.2, Algorithm 3): every decode is in every step, but for those that
+ * the budget leaves out, and prompts get what is left. Unlike in the paper's code a chunk is never empty or negative. Several
+ * prompts may be partly computed at once.
  */
 export class Planner {
   readonly #parts: PlannerParts;
   readonly #rule: StepRule;
-  /** Somebody could not be admitted for want of a slot or of pages: paused sequences give theirs up. */
-  #isBlocked = false;
-  /** Of the largest step so far. */
+  readonly #admission: Admission;
+  /** Tokens of the largest step so far. */
   #tokensLargest = FIRST_TOKENS / GROWTH;
 
   constructor(parts: PlannerParts) {
     this.#parts = parts;
     this.#rule = openStepRule(parts.options.batch, parts.spec, parts.costs);
+    this.#admission = new Admission(parts.options, parts.roster, parts.journal);
   }
 
   /** Decides the next step; null if there is nothing to compute. */
   plan(): PlannedStep | null {
-    const { clock, journal, roster } = this.#parts;
-    const { running, residency, queue } = roster;
+    const { clock, roster } = this.#parts;
+    const { residency, queue } = roster;
     for (;;) {
-      if (this.#isBlocked) this.#reclaimPaused();
+      if (this.#admission.isBlocked) this.#reclaimPaused();
       const nowMs = clock.nowMs();
       queue.beginStep();
-      const moves: PageMove[] = [];
       let mayAdmit = true;
       for (const pass of this.#rule.passes(residency.pagesAvailable, residency.pool.pagesTotal)) {
-        if (pass.hasDecodes) {
-          const preemptionsBefore = journal.totals.preemptionsTotal;
-          securePages(running, residency, queue.hasLanes, (victim) => roster.preempt(victim));
-          // A sequence that was just preempted for want of pages must not come back in the same step.
-          mayAdmit = journal.totals.preemptionsTotal === preemptionsBefore;
-        }
-        const { backlog } = roster;
-        const budget = pass.open({ running, backlog, nowMs, tokensMax: this.#tokensMax });
-        const planned = pass.hasDecodes ? planDecodes(running, budget.skipped) : [];
-        if (pass.hasPrompts) planned.push(...this.#planPrompts(budget, nowMs, mayAdmit ? moves : null));
-        if (planned.length > 0) return this.#step(planned, moves, budget);
+        // A sequence that was just preempted for want of pages must not come back in the same step.
+        if (pass.hasDecodes) mayAdmit = !securePages(roster);
+        const draft = this.#open(pass, nowMs);
+        if (pass.hasDecodes) this.#addDecodes(draft);
+        if (pass.hasPrompts) this.#addPrompts(draft, mayAdmit);
+        if (draft.chunks.length > 0) return this.#close(draft);
       }
-      if (mayAdmit && !this.#isBlocked) return null;
+      if (mayAdmit && !this.#admission.isBlocked) return null;
     }
   }
 
-  /** Most tokens of a step whose size the cost model decides. */
-  get #tokensMax(): number {
-    return Math.min(GROWTH * this.#tokensLargest, this.#parts.spec.stepTokensMax);
-  }
-
-  /** Chunks of prompts; nobody is admitted if `moves` is null. */
-  #planPrompts(budget: StepBudget, nowMs: number, moves: PageMove[] | null): PlannedChunk<Sequence>[] {
-    const { options, roster } = this.#parts;
-    const { running, queue } = roster;
-    const prompts = running.filter(({ isDecoding, isPaused }) => !isDecoding && !isPaused);
-    const admit = (overtaking: Overtaking<Sequence> | null): PlannedChunk<Sequence> | null =>
-      moves === null ? null : this.#admit(prompts, budget, nowMs, moves, overtaking);
-    return planPrompts(prompts, admit, budget, {
-      hasLanes: queue.hasLanes,
-      overtakes: options.admission.overtakes,
-      isAged: (sequence) => queue.isAged(sequence, nowMs),
-      nowMs,
-    });
-  }
-
-  /** Admits the next sequence that can run now; null if there is none. `prompts`: unfinished ones, by arrival. */
-  #admit(
-    prompts: Sequence[],
-    budget: StepBudget,
-    nowMs: number,
-    moves: PageMove[],
-    overtaking: Overtaking<Sequence> | null,
-  ): PlannedChunk<Sequence> | null {
-    const { roster, journal } = this.#parts;
-    for (let parked = 0; parked < PARKED_MAX; parked++) {
-      const admission = this.#nextAdmission(prompts, budget, nowMs, overtaking);
-      if (admission.kind === "parked") {
-        journal.waits(admission.sequence.id, admission.owner.id);
-        continue;
-      }
-      this.#isBlocked = admission.kind === "blocked" && youngestPaused(roster.running) !== undefined;
-      if (admission.kind !== "admitted") return null;
-      const { sequence, tokens, move } = admission;
-      if (move !== null) moves.push(move);
-      roster.admitted(sequence);
-      insertByArrival(prompts, sequence);
-      return { sequence, count: tokens };
-    }
-    return null;
-  }
-
-  #nextAdmission(
-    prompts: readonly Sequence[],
-    budget: StepBudget,
-    nowMs: number,
-    overtaking: Overtaking<Sequence> | null,
-  ): Admission {
-    const { roster, options, journal } = this.#parts;
-    const { queue, running, residency } = roster;
-    const step = journal.totals.stepsTotal + 1;
-    return admitNext({ queue, running, prompts, residency, options, budget, nowMs, step, overtaking });
-  }
-
+  /** A sequence could not be admitted for want of a slot or of pages: a paused one gives its own up. */
   #reclaimPaused(): void {
     const { roster } = this.#parts;
-    this.#isBlocked = false;
+    this.#admission.unblock();
     if (roster.queue.size === 0) return;
     const victim = youngestPaused(roster.running);
     if (victim !== undefined) roster.preempt(victim);
   }
 
-  /** Writes down what was planned as a step for the device. */
-  #step(
-    planned: readonly PlannedChunk<Sequence>[],
-    moves: readonly PageMove[],
-    { skipped, deadlineMs }: StepBudget,
-  ): PlannedStep {
+  #open(pass: StepPass, nowMs: number): StepDraft {
+    const { spec, roster } = this.#parts;
+    const { running, backlog } = roster;
+    const tokensMax = Math.min(GROWTH * this.#tokensLargest, spec.stepTokensMax);
+    return new StepDraft(pass.open({ running, backlog, nowMs, tokensMax }), running, nowMs);
+  }
+
+  /** Every decode but those that the budget leaves out. */
+  #addDecodes({ budget, chunks }: StepDraft): void {
+    const { skipped } = budget;
+    for (const sequence of this.#parts.roster.running) {
+      if (!sequence.isDecoding || sequence.isPaused) continue;
+      if (skipped.size > 0 && skipped.has(sequence.id)) continue;
+      chunks.push({ sequence, count: 1 });
+    }
+  }
+
+  /** Waiting sequences that may overtake all unfinished prompts; the unfinished prompts; and, if the step has room left,
+   *  more waiting sequences. */
+  #addPrompts(draft: StepDraft, mayAdmit: boolean): void {
+    const { options, roster } = this.#parts;
+    const { budget, nowMs } = draft;
+    const { queue } = roster;
+    const { overtakes } = options.admission;
+    const isAged = (sequence: Sequence): boolean => queue.isAged(sequence, nowMs);
+    const unfinished = promptOrder(draft.prompts, { hasLanes: queue.hasLanes, overtakes, isAged, nowMs });
+    const [first] = unfinished;
+    if (mayAdmit && overtakes && first !== undefined) this.#admit(draft, first);
+    for (const sequence of unfinished) {
+      const { behind, computed, pacing, objective } = sequence;
+      const count = budget.offer(behind, computed, nowMs - pacing.lastChunkMs, objective);
+      if (count === 0) return;
+      draft.addPrompt(sequence, count);
+    }
+    if (mayAdmit) this.#admit(draft, null);
+  }
+
+  /** Admits waiting sequences, each with a chunk; with `before` only those that may overtake this unfinished prompt. */
+  #admit(draft: StepDraft, before: Sequence | null): void {
+    for (const { sequence, tokens, fits } of this.#admission.candidates(draft, before)) {
+      const move = this.#parts.roster.admit(sequence, fits);
+      if (move !== null) draft.moves.push(move);
+      insertByArrival(draft.prompts, sequence);
+      draft.budget.join(sequence);
+      draft.addPrompt(sequence, tokens);
+    }
+  }
+
+  /** Writes the draft down as a step for the device. */
+  #close({ chunks: planned, moves, budget }: StepDraft): PlannedStep {
     const { clock, journal, roster } = this.#parts;
     const { pool, pagesAvailable } = roster.residency;
+    const { skipped, deadlineMs } = budget;
     const startMs = clock.nowMs();
+    let tokens = 0;
     const chunks = planned.map(({ sequence, count }): Chunk => {
       const start = sequence.computed;
       const end = start + count;
-      sequence.lastChunkMs = startMs;
-      sequence.skips = 0;
+      tokens += count;
       return {
         sequence: sequence.id,
         start,
         tokens: sequence.tokensOf(start, end),
-        pages: sequence.pageTable(Math.ceil(end / pool.pageTokens)),
+        pages: sequence.kv.pageTable(Math.ceil(end / pool.pageTokens)),
         samples: end === sequence.length ? [sequence.sampleRow(count - 1)] : [],
         adapter: sequence.spec.adapter,
       };
     });
-    const tokens = planned.reduce((sum, { count }) => sum + count, 0);
     this.#tokensLargest = Math.max(this.#tokensLargest, tokens);
-    for (const id of skipped) roster.find(id)!.skips += 1;
+    roster.stepBegins(planned, skipped, startMs);
     journal.skipped(skipped.size);
     const step = { number: journal.stepBegins(), moves, chunks };
     return { step, planned, startMs, deadlineMs, pagesUsed: pool.pagesTotal - pagesAvailable };

@@ -1,37 +1,39 @@
-import type { Residency } from "../cache/residency.ts";
 import { assert } from "../core.ts";
+import type { Roster } from "./roster.ts";
 import type { Sequence } from "./sequence.ts";
 
 /**
  * Preemption by recompute (Sarathi-Serve's and vLLM's): when a decode needs a page and none is free or
- * evictable, somebody leaves. Unlike theirs the victim keeps its output tokens and its count towards
+ * evictable, a running sequence gives its pages up. Unlike theirs the victim keeps its output tokens and its count towards
  * `tokensMax`, so it neither over-generates nor changes what it says, and what it computed goes to the cache,
  * so that coming back is mostly a hit.
  *
  * Running sequences are in order of arrival; a decode is given its page in that order and takes it from the
  * youngest. The oldest (with lanes: of the first objective) therefore always advances, and nothing is preempted twice for
- * one step. No page is asked for before it is needed: a decode inside of its last page preempts nobody.
+ * one step. No page is asked for before it is needed: a decode inside of its last page preempts none.
+ *
+ * Returns whether any sequence was preempted.
  */
-export function securePages(
-  running: readonly Sequence[],
-  residency: Residency,
-  hasLanes: boolean,
-  preempt: (victim: Sequence) => void,
-): void {
-  // Over a copy: `preempt` takes sequences out of the list.
-  for (const sequence of running.slice()) {
-    if (sequence.state !== "running" || sequence.isPaused) continue;
-    if (!sequence.isDecoding || !residency.needsPage(sequence)) continue;
-    while (sequence.state === "running" && !residency.grow(sequence))
-      preempt(chooseVictim(running, hasLanes));
+export function securePages(roster: Roster): boolean {
+  const { running, residency, queue } = roster;
+  const growing = running.filter(
+    (sequence) => sequence.isDecoding && !sequence.isPaused && residency.needsPage(sequence),
+  );
+  let hasPreempted = false;
+  for (const sequence of growing) {
+    while (sequence.state === "running" && !residency.grow(sequence)) {
+      roster.preempt(chooseVictim(running, queue.hasLanes));
+      hasPreempted = true;
+    }
   }
+  return hasPreempted;
 }
 
 /** The youngest of the paused (a slow reader's pages are the cheapest to miss); else the youngest of all, with lanes of
  *  the last objective that has any. */
-export function chooseVictim(running: readonly Sequence[], hasLanes: boolean): Sequence {
+function chooseVictim(running: readonly Sequence[], hasLanes: boolean): Sequence {
   const victim = youngestPaused(running) ?? running.at(-1);
-  assert(victim !== undefined, "whoever needs a page is running, and can give way itself");
+  assert(victim !== undefined, "a sequence that needs a page is running, and can give way itself");
   if (!hasLanes || victim.isPaused) return victim;
   let last = victim;
   for (let i = running.length - 1; i >= 0 && !last.objective.isBulk; i--) {
@@ -46,7 +48,7 @@ export function youngestPaused(running: readonly Sequence[]): Sequence | undefin
 }
 
 /** Steps a victim stays out before it may come back: 0 the first time, then 2, 4, 8 … 64. Without it, two sequences
- *  that do not fit together would take turns at throwing each other out. */
+ *  that do not fit together would preempt each other in turn. */
 export function backOffSteps(preemptions: number): number {
   return preemptions < 2 ? 0 : Math.min(64, 2 ** (preemptions - 1));
 }

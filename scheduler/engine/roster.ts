@@ -1,6 +1,13 @@
 import type { Residency } from "../cache/residency.ts";
 import type { Clock } from "../clock.ts";
-import { assert, type Finish, type SequenceId, type SequenceSpec, type TokenId } from "../core.ts";
+import {
+  assert,
+  type Finish,
+  type PageMove,
+  type SequenceId,
+  type SequenceSpec,
+  type TokenId,
+} from "../core.ts";
 import { checkEngine } from "./integrity.ts";
 import type { Journal, LoadNow } from "./journal.ts";
 import { backOffSteps } from "./preemption.ts";
@@ -8,6 +15,7 @@ import { insertByArrival } from "./queue/arrival-list.ts";
 import type { WaitQueue } from "./queue/wait-queue.ts";
 import { Sequence } from "./sequence.ts";
 import type { Backlog } from "./step/step-budget.ts";
+import type { PlannedChunk } from "./step/step-draft.ts";
 
 /** What a roster moves sequences between, and where it writes that down. */
 export interface RosterParts {
@@ -15,7 +23,7 @@ export interface RosterParts {
   readonly residency: Residency;
   readonly queue: WaitQueue;
   readonly journal: Journal;
-  /** Whether who was preempted again and again stays out for some steps. */
+  /** Whether a sequence that was preempted repeatedly stays out for some steps. */
   readonly backOff: boolean;
 }
 
@@ -25,13 +33,13 @@ const LATELY = 1 / 16;
 const ANSWER_GUESS = 64;
 
 /**
- * Everybody in one engine, and the only ways from one state to the next:
+ * All sequences of one engine, and the only ways from one state to the next:
  *
- *     add ─▶ waiting ──admitted──▶ running ─▶ end
- *               ▲ ╰───────────────────│────────▲
- *               ╰──────preempt────────╯
+ *     add ─▶ waiting ──admit──▶ running ─▶ end
+ *               ▲ ╰─────────────────│───────▲
+ *               ╰──────preempt──────╯
  *
- * Whoever is paused keeps the state, but waits outside of the queue, or gets no chunks.
+ * A paused sequence keeps its state, but waits outside of the queue, or gets no chunks.
  */
 export class Roster {
   readonly residency: Residency;
@@ -61,14 +69,14 @@ export class Roster {
     return this.#running;
   }
 
-  /** Somebody waits, or runs and is not paused. */
+  /** A sequence waits, or runs and is not paused. */
   get isBusy(): boolean {
     return this.queue.size > 0 || this.#running.some((sequence) => !sequence.isPaused);
   }
 
-  /** What there is to compute. What is cached of the waiting is not looked up: that they will find as much as those who
-   *  were admitted of late is likely, that they find nothing is the most that there can be. Who has no room yet waits for
-   *  answers to end, and not for prompts to be computed: only the part of them that would fit counts. */
+  /** What there is to compute. What is cached of the waiting is not looked up: likely they find as much as those admitted
+   *  of late did, and the most that there can be to compute is if they find nothing. A sequence without room waits for
+   *  answers to end, and not for prompts to be computed: only the part of the waiting that would fit counts. */
   get backlog(): Backlog {
     let running = 0;
     for (const { behind, isDecoding } of this.#running) if (!isDecoding) running += behind;
@@ -88,7 +96,7 @@ export class Roster {
     return this.#sequences.get(id);
   }
 
-  everybody(): readonly Sequence[] {
+  all(): readonly Sequence[] {
     return [...this.#sequences.values()];
   }
 
@@ -117,8 +125,11 @@ export class Roster {
     if (sequence.state !== "running") this.queue.add(sequence);
   }
 
-  /** It has left the queue and holds its pages (engine/admission.ts). */
-  admitted(sequence: Sequence): void {
+  /** Takes a sequence out of the queue and gives it pages. `exact`: whether a part of a cached page may be copied, see
+   *  `Residency.settle`. Returns the copy that the next step must make; null: none. */
+  admit(sequence: Sequence, exact: boolean): PageMove | null {
+    this.queue.take(sequence, sequence.length - sequence.cachedTokens);
+    const move = this.residency.settle(sequence, exact);
     sequence.state = "running";
     sequence.admittedMs = this.#clock.nowMs();
     sequence.admittedTokens = sequence.computed;
@@ -129,6 +140,16 @@ export class Roster {
       this.#computedShare += (sequence.behind / sequence.length - this.#computedShare) * LATELY;
     }
     sequence.wasStarted = true;
+    return move;
+  }
+
+  /** A step begins with these chunks, and leaves the decodes of `skipped` out. */
+  stepBegins(chunks: readonly PlannedChunk[], skipped: ReadonlySet<SequenceId>, nowMs: number): void {
+    for (const { sequence } of chunks) {
+      sequence.pacing.lastChunkMs = nowMs;
+      sequence.pacing.skips = 0;
+    }
+    for (const id of skipped) this.#sequences.get(id)!.pacing.skips += 1;
   }
 
   /** A running sequence gives its pages up, and waits again. */
@@ -146,8 +167,8 @@ export class Roster {
 
   /** It has drawn a token, which its tenant pays for. */
   drew(sequence: Sequence, token: TokenId): void {
-    sequence.lastTokenMs = this.#clock.nowMs();
-    sequence.account?.chargeOutput();
+    sequence.pacing.lastTokenMs = this.#clock.nowMs();
+    sequence.queued.account?.chargeOutput();
     sequence.append(token);
   }
 
@@ -157,11 +178,17 @@ export class Roster {
     this.queue.wake(sequence, sequence.computed);
   }
 
-  /** Lets a sequence go that was never admitted, for others to run; whoever was, stays. */
+  /** Lets a sequence go that was never admitted, to run elsewhere; one that was admitted stays. */
   giveBack(sequence: Sequence): void {
     if (sequence.wasStarted) return;
     this.#remove(sequence, true);
     this.#journal.returned(sequence.id);
+  }
+
+  /** Ends a sequence that is no longer wanted. One that is `inStep` ends when that step does. */
+  abort(sequence: Sequence, inStep: boolean): void {
+    if (inStep) sequence.isAborted = true;
+    else this.end(sequence, { kind: "aborted" }, true);
   }
 
   /** Ends a sequence in whatever state it is. `keep`: what it computed is good, and goes to the cache. */
@@ -185,8 +212,8 @@ export class Roster {
 
   load(): LoadNow {
     let tokensPending = this.#tokensWaiting;
-    for (const { computed, promptEnd } of this.#running) {
-      if (computed < promptEnd) tokensPending += promptEnd - computed;
+    for (const { kv } of this.#running) {
+      if (kv.computed < kv.promptEnd) tokensPending += kv.promptEnd - kv.computed;
     }
     const { pool, cache } = this.residency;
     return {
@@ -213,10 +240,10 @@ export class Roster {
     assert(tokensWaiting === this.#tokensWaiting && paused === this.#paused, "running totals are right");
   }
 
-  /** Takes a running sequence's pages away; who waited for its prefix looks again. */
+  /** Takes a running sequence's pages away; those that waited for its prefix go back to the queue. */
   #leave(sequence: Sequence, keep: boolean): void {
-    const { account, admittedTokens, admittedMs } = sequence;
-    account?.chargeOccupancy(admittedTokens, this.#clock.nowMs() - admittedMs);
+    const { queued, admittedTokens, admittedMs } = sequence;
+    queued.account?.chargeOccupancy(admittedTokens, this.#clock.nowMs() - admittedMs);
     this.residency.leave(sequence, keep);
     this.#running.splice(this.#running.indexOf(sequence), 1);
     this.queue.wake(sequence, Number.POSITIVE_INFINITY);

@@ -1,9 +1,6 @@
-import type { Lease } from "../cache/cache.ts";
-import type { Reader } from "../cache/reader.ts";
+import { SequenceKv } from "../cache/sequence-kv.ts";
 import {
-  assert,
   cacheKeyOf,
-  type PageId,
   type ProgramPlace,
   type SampleRow,
   type SequenceId,
@@ -12,26 +9,46 @@ import {
 } from "../core.ts";
 import { type ObjectiveRules, objectives } from "../objective.ts";
 import { part } from "../part.ts";
-import type { Bucket } from "./queue/response-ratio.ts";
+import type { ArrivalList } from "./queue/arrival-list.ts";
 import type { Account } from "./queue/tenants.ts";
 import { SeenCounter } from "./seen-counter.ts";
 
 /**
- * waiting:       in the wait queue; holds nothing.
- * prefixPending: like waiting, but out of the queue until another has computed the prefix that they share.
- * running:       holds pages and a lease; has a chunk in every step that has room for it.
- * ended:         told so, holds nothing.
+ * waiting:  in the wait queue, unless it is paused; holds no pages.
+ * running:  holds pages and a lease; has a chunk in every step that has room for it.
+ * ended:    reported so; holds nothing.
  */
-export type SequenceState = "waiting" | "prefixPending" | "running" | "ended";
+export type SequenceState = "waiting" | "running" | "ended";
+
+/** Where a sequence is in the wait queue. Written by queue/ and, of baselines, by their queue orders. */
+export interface QueueEntry {
+  /** The list of the queue's order that it is in. */
+  bucket: ArrivalList<Sequence> | null;
+  /** Its tenant's; null where the order keeps no accounts. It outlasts the wait: output is charged, too. */
+  account: Account | null;
+  /** The running sequence that computes the prefix which this one waits for; null: it does not wait for any. */
+  owner: Sequence | null;
+}
+
+/** When a running sequence last got what. Written by the roster. */
+export interface Pacing {
+  /** When its last token was drawn here; -Infinity: none was. */
+  lastTokenMs: number;
+  /** When it last had a chunk, or arrived. */
+  lastChunkMs: number;
+  /** Steps in a row that left its decode out. */
+  skips: number;
+}
 
 const nothingBanned: readonly TokenId[] = [];
-const noPages = new Int32Array(0);
 
 /**
  * An engine's record of one sequence. There are no phases: a sequence knows `length` tokens, prompt then
  * output, and has computed the first `computed` of them; decoding is being behind by one (Sarathi-Serve,
  * arXiv:2403.02310 §4, without its prefill flag). Preemption sets `computed` back and touches nothing else,
  * which is why neither the tokens nor `tokensMax` change by it.
+ *
+ * Each part has one writer: `kv` the residency, `queued` the wait queue, and all else the roster.
  */
 export class Sequence {
   readonly spec: SequenceSpec;
@@ -40,49 +57,27 @@ export class Sequence {
   readonly arrivedMs: number;
   readonly objective: ObjectiveRules;
   readonly cacheKey: string;
+  readonly kv = new SequenceKv();
+  readonly queued: QueueEntry = { bucket: null, account: null, owner: null };
+  readonly pacing: Pacing;
+
   state: SequenceState = "waiting";
   /** A slow reader: given no chunks. Waiting: not in the queue. Running: first to give up its pages. */
   isPaused = false;
   /** No longer wanted, but in the step in flight: ends when that step does. */
   isAborted = false;
+  /** Was admitted once. */
   wasStarted = false;
-
-  length: number;
-  computed = 0;
-  /** Covers whole pages, [0, leasedPages × pageTokens); null unless running. */
-  lease: Lease | null = null;
-  leasedPages = 0;
-  /** Tokens known when it was admitted: pages up to here are published as soon as they are computed, the rest
-   *  at the end. */
-  promptEnd = 0;
-  /** Pages in the table: leased ones, then the sequence's own. */
-  pageCount = 0;
-
-  /** When its last token was drawn here; -Infinity: none was. */
-  lastTokenMs = Number.NEGATIVE_INFINITY;
-  /** When it last had a chunk, or arrived. */
-  lastChunkMs: number;
-  /** Steps in a row that left its decode out. */
-  skips = 0;
-  /** Tokens that were cached when it was admitted last, and when that was. */
-  admittedTokens = 0;
+  /** When it was admitted last, and how many of its tokens were cached then. */
   admittedMs = 0;
-  /** Who pays; null where the queue keeps no accounts. */
-  account: Account | null = null;
-
+  admittedTokens = 0;
   preemptions = 0;
-  /** After preemptions: not admitted before this step, see preemption.ts. */
+  /** After preemptions: not admitted before the step with this number, see preemption.ts. */
   stepsUntil = 0;
-  /** While it waits: what of it is cached; null where nothing is. */
-  reader: Reader | null = null;
-  /** The wait queue's: the group or the bucket that it is in. */
-  group = 0;
-  bucket: Bucket | null = null;
 
+  /** Known tokens. */
+  length: number;
   #tokens: Int32Array;
-  #pages: Int32Array = noPages;
-  /** What `pageTable` told last; null: the table has changed since. */
-  #pageTable: Int32Array | null = null;
   readonly #seen: SeenCounter | null;
 
   constructor(spec: SequenceSpec, arrival: number, arrivedMs: number) {
@@ -90,7 +85,7 @@ export class Sequence {
     this.spec = spec;
     this.arrival = arrival;
     this.arrivedMs = arrivedMs;
-    this.lastChunkMs = arrivedMs;
+    this.pacing = { lastTokenMs: Number.NEGATIVE_INFINITY, lastChunkMs: arrivedMs, skips: 0 };
     this.objective = objectives[spec.service.objective];
     this.cacheKey = cacheKeyOf(spec);
     this.length = prompt.length + drawn.length;
@@ -109,7 +104,12 @@ export class Sequence {
 
   /** While it waits: tokens of its prompt that are cached. */
   get cachedTokens(): number {
-    return this.reader?.depth ?? 0;
+    return this.kv.cachedTokens;
+  }
+
+  /** Of the known tokens, those that are computed. */
+  get computed(): number {
+    return this.kv.computed;
   }
 
   get program(): ProgramPlace | null {
@@ -127,12 +127,12 @@ export class Sequence {
 
   /** Tokens known but not computed; 1 while decoding. At least 1 until the sequence ends. */
   get behind(): number {
-    return this.length - this.computed;
+    return this.length - this.kv.computed;
   }
 
   /** Whether the next chunk continues its output, or computes no more than that would. */
   get isDecoding(): boolean {
-    return this.behind === 1;
+    return this.length - this.kv.computed === 1;
   }
 
   get generated(): number {
@@ -150,38 +150,6 @@ export class Sequence {
     const single = new Int32Array(1);
     single[0] = this.#tokens[start]!;
     return single;
-  }
-
-  /** The page table: valid up to `pageCount`, until the next `addPage`. Whoever rewrites entries says so. */
-  get pages(): Int32Array {
-    return this.#pages;
-  }
-
-  /** The table's first `count` pages, as they are until it changes. Decodes ask for the same ones many times. */
-  pageTable(count: number): Int32Array {
-    assert(count <= this.pageCount, "the pages of a chunk are reserved before it is planned");
-    if (this.#pageTable?.length !== count) this.#pageTable = part(this.#pages, 0, count);
-    return this.#pageTable;
-  }
-
-  /** Entries of the table were rewritten. */
-  pagesRewritten(): void {
-    this.#pageTable = null;
-  }
-
-  /** Makes room in the table for so many pages, so that it need not grow soon. */
-  reservePages(count: number): void {
-    if (count <= this.#pages.length) return;
-    const pages = new Int32Array(count);
-    pages.set(this.#pages);
-    this.#pages = pages;
-  }
-
-  addPage(page: PageId): void {
-    if (this.pageCount === this.#pages.length) this.reservePages(Math.max(8, 2 * this.pageCount));
-    this.#pages[this.pageCount] = page;
-    this.pageCount += 1;
-    this.#pageTable = null;
   }
 
   append(token: TokenId): void {

@@ -13,9 +13,9 @@ interface Waiter {
  * BatchLLM's prefix before its group, arXiv:2412.03594 §4.3.1, for online work). n equal prompts at once cost
  * one prompt, not n.
  *
- * Nobody hangs on it: an owner has all the pages its prompt needs, and prompts get tokens in order of
- * arrival, the oldest in every step that has any left for them. If it ends, is paused or preempted, its
- * waiters are woken and look again.
+ * No sequence waits forever: an owner has all the pages that its prompt needs, and an unfinished prompt that has had no
+ * tokens for two seconds is before all others of its objective (step/prompt-order.ts). If the owner ends, is paused or
+ * preempted, its waiters go back to the queue.
  */
 export class PrefixPending {
   readonly #waiters = new Map<Sequence, Waiter[]>();
@@ -26,6 +26,7 @@ export class PrefixPending {
   }
 
   park(sequence: Sequence, owner: Sequence, tokens: number): void {
+    sequence.queued.owner = owner;
     const waiters = this.#waiters.get(owner);
     if (waiters === undefined) this.#waiters.set(owner, [{ sequence, tokens }]);
     else waiters.push({ sequence, tokens });
@@ -33,39 +34,34 @@ export class PrefixPending {
   }
 
   remove(sequence: Sequence): void {
-    for (const [owner, waiters] of this.#waiters) {
-      const rest = waiters.filter((waiter) => waiter.sequence !== sequence);
-      if (rest.length < waiters.length) {
-        this.#keep(owner, waiters, rest);
-        return;
-      }
-    }
-    assert(false, "the sequence waits for a prefix");
+    const { owner } = sequence.queued;
+    assert(owner !== null, "the sequence waits for a prefix");
+    this.#keep(owner, (waiter) => waiter.sequence !== sequence);
   }
 
-  /** Lets go of those who wait for no more than the owner's first `tokens` tokens. */
+  /** Lets go of those that wait for no more than the owner's first `tokens` tokens. */
   wake(owner: Sequence, tokens: number): readonly Sequence[] {
-    const waiters = this.#waiters.get(owner);
-    if (waiters === undefined) return [];
-    const woken = waiters.filter((waiter) => waiter.tokens <= tokens).map((waiter) => waiter.sequence);
-    if (woken.length > 0) {
-      const rest = waiters.filter((waiter) => waiter.tokens > tokens);
-      this.#keep(owner, waiters, rest);
-    }
-    return woken;
+    return this.#keep(owner, (waiter) => waiter.tokens > tokens);
   }
 
-  /** Who waits for how many tokens of whom. For checks. */
+  /** Each waiting sequence, and for how many tokens of which owner it waits. For checks. */
   *waits(): Generator<{ readonly waiter: Sequence; readonly owner: Sequence; readonly tokens: number }> {
     for (const [owner, waiters] of this.#waiters) {
       for (const { sequence, tokens } of waiters) yield { waiter: sequence, owner, tokens };
     }
   }
 
-  #keep(owner: Sequence, before: readonly Waiter[], rest: Waiter[]): void {
+  /** Keeps an owner's waiters for which `stays` is true; returns the others. */
+  #keep(owner: Sequence, stays: (waiter: Waiter) => boolean): readonly Sequence[] {
+    const waiters = this.#waiters.get(owner);
+    if (waiters === undefined) return [];
+    const rest = waiters.filter(stays);
+    const gone = waiters.filter((waiter) => !stays(waiter)).map(({ sequence }) => sequence);
     if (rest.length === 0) this.#waiters.delete(owner);
     else this.#waiters.set(owner, rest);
-    this.#size -= before.length - rest.length;
+    for (const sequence of gone) sequence.queued.owner = null;
+    this.#size -= gone.length;
+    return gone;
   }
 }
 

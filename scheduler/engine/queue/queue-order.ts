@@ -1,7 +1,7 @@
 import type { Objective } from "../../core.ts";
 import type { Sequence } from "../sequence.ts";
 
-/** In which order the waiting have their turn. */
+/** Port: in which order waiting sequences are admitted. */
 export interface QueueOrder {
   readonly size: number;
   /** Whether sequences of other objectives may pass one for which there is no room. */
@@ -18,6 +18,6 @@ export interface QueueOrder {
   peek(nowMs: number, passed: ReadonlySet<Objective>): Sequence | null;
   /** Takes out the one that `peek` returned; it will compute so many tokens of its prompt. */
   take(sequence: Sequence, computedTokens: number): void;
-  /** Whether it has waited so long that others wait for it. */
+  /** Whether it has waited so long that no other is admitted before it for want of room. */
   isAged(sequence: Sequence, nowMs: number): boolean;
 }

@@ -17,8 +17,8 @@ function waitingRoom() {
   let arrivals = 0;
   /** So much of its prompt is cached. */
   const cache = (sequence: Sequence, cached: number): void => {
-    sequence.reader ??= new Reader("", sequence.tokens, sequence.length, () => {});
-    sequence.reader.depth = cached;
+    sequence.kv.reader ??= new Reader("", sequence.tokens, sequence.length, () => {});
+    sequence.kv.reader.depth = cached;
     order.matched(sequence);
   };
   const add = (tokens: number, cached: number, arrivedMs = 0): Sequence => {

@@ -48,14 +48,14 @@ export class ResponseRatio implements QueueOrder {
   }
 
   remove(sequence: Sequence): boolean {
-    if (!(sequence.bucket?.remove(sequence) ?? false)) return false;
-    sequence.bucket = null;
+    if (!(sequence.queued.bucket?.remove(sequence) ?? false)) return false;
+    sequence.queued.bucket = null;
     this.#size -= 1;
     return true;
   }
 
   matched(sequence: Sequence): void {
-    const before = sequence.bucket;
+    const before = sequence.queued.bucket;
     if (before === null) return;
     const bucket = this.#bucketOf(sequence);
     if (bucket === before) return;
@@ -83,7 +83,7 @@ export class ResponseRatio implements QueueOrder {
     const doublings = 31 - Math.clz32(cost);
     const index = 2 * doublings + ((cost >> (doublings - 1)) & 1);
     const bucket = (isWarm(sequence) ? this.#warm : this.#cold)[index]!;
-    sequence.bucket = bucket;
+    sequence.queued.bucket = bucket;
     return bucket;
   }
 }

@@ -76,10 +76,10 @@ test("turns follow use, also of many tenants whose use grows while they wait", (
       for (const { tenant } of turns) waiting.push(add(`${tenant}`));
       for (const { tenant, cost } of turns) {
         const charged = waiting.find(({ spec }) => spec.service.tenant === `${tenant}`);
-        if (charged !== undefined && tenants.size > 0) charged.account!.chargeOccupancy(cost, 100_000);
-        const least = Math.min(...waiting.map(({ account }) => account!.used));
+        if (charged !== undefined && tenants.size > 0) charged.queued.account!.chargeOccupancy(cost, 100_000);
+        const least = Math.min(...waiting.map(({ queued }) => queued.account!.used));
         const next = tenants.peek(0)!;
-        expect(next.account!.used).toBe(least);
+        expect(next.queued.account!.used).toBe(least);
         expect(take(cost)).toBe(next);
         waiting.splice(waiting.indexOf(next), 1);
       }
@@ -97,7 +97,7 @@ test("generated tokens are charged as they come, so whoever has long answers is 
     const sequence = take(500);
     const tenant = name(sequence) as "a" | "b";
     picks[tenant] += 1;
-    if (tenant === "a") for (let token = 0; token < 1500; token++) sequence.account!.chargeOutput();
+    if (tenant === "a") for (let token = 0; token < 1500; token++) sequence.queued.account!.chargeOutput();
     add(tenant);
   }
   expect(picks.b / picks.a).toBeGreaterThan(3.5);
@@ -132,7 +132,7 @@ test("who used much lately waits, but for a while only; a new tenant starts like
 
 test("what is used while nobody waits is not charged", () => {
   const { add, take } = waitingRoom();
-  const { account } = add("a");
+  const { account } = add("a").queued;
   take(1);
   for (let i = 0; i < 500; i++) account!.chargeOutput();
   expect(account!.used).toBe(1);
@@ -161,10 +161,10 @@ test("cached_tokens_not_charged_as_compute: they cost the room they take, a hund
   // One uncached prompt pays for four turns; in each of them a tenant whose prompts are cached has all of its own.
   expect(order.indexOf(16)).toBeLessThanOrEqual(10);
 
-  const { account } = new Sequence({ ...sequenceSpec([1], 1), id: 0 as SequenceId }, 0, 0);
+  const { account } = new Sequence({ ...sequenceSpec([1], 1), id: 0 as SequenceId }, 0, 0).queued;
   expect(account).toBeNull();
   const { add } = waitingRoom();
-  const charged = add("a").account!;
+  const charged = add("a").queued.account!;
   charged.chargeOccupancy(4000, 10_000);
   expect(charged.used).toBeCloseTo(400, 9);
 });

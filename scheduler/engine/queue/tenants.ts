@@ -96,7 +96,7 @@ export class Tenants {
   add(sequence: Sequence): void {
     const tenant = this.#tenantOf(sequence);
     const { account, order } = tenant;
-    sequence.account = account;
+    sequence.queued.account = account;
     if (order.size === 0) {
       account.used = Math.min(Math.max(account.used, this.#level - this.#slack), this.#level + this.#slack);
     }
@@ -149,7 +149,7 @@ export class Tenants {
     for (const { order } of this.#heap) {
       const sequence = order.peek(nowMs, nonePassed);
       if (sequence === null || gate.holdsBack(sequence, nowMs)) continue;
-      if (best === null || sequence.account!.used < best.account!.used) best = sequence;
+      if (best === null || sequence.queued.account!.used < best.queued.account!.used) best = sequence;
     }
     return best;
   }

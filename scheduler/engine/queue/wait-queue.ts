@@ -9,11 +9,11 @@ import { PrefixPending } from "./prefix-pending.ts";
 import type { QueueOrder } from "./queue-order.ts";
 
 /**
- * Everybody who waits and is not paused, in one of three places:
+ * All sequences that wait and are not paused, each in one of three places:
  *
- *   returning       preempted; before all others, in order of arrival, once their back-off is over
- *   order           everybody else, see queue-order.ts
- *   prefixPending   out of the order until the prefix they share with a running sequence is there
+ *   returning   preempted; before all others, in order of arrival, once their back-off is over
+ *   order       see queue-order.ts
+ *   pending     out of the order until the prefix that they share with a running sequence is computed (prefix-pending.ts)
  */
 export class WaitQueue {
   readonly #order: QueueOrder;
@@ -49,7 +49,6 @@ export class WaitQueue {
   }
 
   add(sequence: Sequence): void {
-    sequence.state = "waiting";
     this.#residency.follow(sequence, () => this.#order.matched?.(sequence));
     if (sequence.wasStarted) this.#returning.add(sequence);
     else this.#order.add(sequence);
@@ -60,7 +59,8 @@ export class WaitQueue {
     this.#residency.unfollow(sequence);
   }
 
-  /** Who is next. `step` is the number of the step being planned; Infinity disregards back-off. */
+  /** The next sequence; null: none may run now. `step` is the number of the step being planned; Infinity disregards
+   *  back-off. */
   peek(nowMs: number, step: number): Sequence | null {
     for (const sequence of this.#returning) {
       if (sequence.stepsUntil <= step && !this.#passed.has(sequence.objective.name)) return sequence;
@@ -81,7 +81,7 @@ export class WaitQueue {
     return true;
   }
 
-  /** Whether it has waited so long that others wait for it. */
+  /** Whether it has waited so long that no other is admitted before it for want of room. */
   isAged(sequence: Sequence, nowMs: number): boolean {
     return this.#order.isAged(sequence, nowMs);
   }
@@ -89,25 +89,23 @@ export class WaitQueue {
   /** Sets a waiting sequence aside until `owner` has published `tokens` tokens. */
   park(sequence: Sequence, owner: Sequence, tokens: number): void {
     this.#takeOut(sequence);
-    sequence.state = "prefixPending";
     this.#pending.park(sequence, owner, tokens);
   }
 
-  /** The owner has published `tokens` tokens (Infinity: will publish no more): puts those who waited for them
+  /** The owner has published `tokens` tokens (Infinity: will publish no more): puts those that waited for them
    *  back. */
   wake(owner: Sequence, tokens: number): void {
     for (const sequence of this.#pending.wake(owner, tokens)) this.add(sequence);
   }
 
-  /** Who waits for how many tokens of whom. For checks. */
+  /** For checks. */
   prefixWaits(): ReturnType<PrefixPending["waits"]> {
     return this.#pending.waits();
   }
 
   #takeOut(sequence: Sequence): void {
-    if (sequence.state === "prefixPending") this.#pending.remove(sequence);
+    if (sequence.queued.owner !== null) this.#pending.remove(sequence);
     else if (!this.#returning.remove(sequence)) assert(this.#order.remove(sequence), "the sequence waits");
-    sequence.state = "waiting";
   }
 }
 

@@ -1,20 +1,12 @@
 import type { SequenceId } from "../../core.ts";
 import type { ObjectiveRules } from "../../objective.ts";
+import type { Sequence } from "../sequence.ts";
 
-/** What a budget needs to know of a sequence. */
-export interface BudgetMember {
-  readonly id: SequenceId;
-  readonly objective: ObjectiveRules;
-  /** Milliseconds wanted at most between two tokens; null: it does not say. */
-  readonly tbtMs: number | null;
-  /** When its last token was drawn; -Infinity: none was. */
-  readonly lastTokenMs: number;
-  /** Steps in a row that left it out. */
-  readonly skips: number;
-  readonly length: number;
-  readonly isDecoding: boolean;
-  readonly isPaused: boolean;
-}
+/** What a budget reads of a sequence. */
+export type SequenceView = Pick<
+  Sequence,
+  "id" | "objective" | "tbtMs" | "pacing" | "length" | "isDecoding" | "isPaused"
+>;
 
 /** How many prompt tokens a step has room for. One object serves the planning of one step. */
 export interface StepBudget {
@@ -28,10 +20,10 @@ export interface StepBudget {
   /** A chunk of `tokens` after `context` is in the step. */
   take(tokens: number, context: number): void;
   /** Whether the streams that run keep their targets if one more sequence runs with them for good. `isAged`: it has
-   *  waited long enough that others have to give way. */
-  admits(sequence: BudgetMember, isAged: boolean): boolean;
+   *  waited so long that others have to give way. */
+  admits(sequence: SequenceView, isAged: boolean): boolean;
   /** That one more sequence runs now. */
-  join(sequence: BudgetMember): void;
+  join(sequence: SequenceView): void;
 }
 
 /** What there is to do besides decodes. */

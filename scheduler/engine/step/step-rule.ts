@@ -1,13 +1,13 @@
 import type { EngineCosts } from "../../cost/cost-model.ts";
 import type { DeviceSpec } from "../../device.ts";
 import type { BatchPolicy } from "../../policy.ts";
-import type { Backlog, BudgetMember, StepBudget } from "./step-budget.ts";
+import type { Backlog, SequenceView, StepBudget } from "./step-budget.ts";
 import { TimeBudget } from "./time-budget.ts";
 
 /** What a step is planned from. */
 export interface StepView {
   /** In order of arrival. */
-  readonly running: readonly BudgetMember[];
+  readonly running: readonly SequenceView[];
   readonly backlog: Backlog;
   readonly nowMs: number;
   /** Most tokens of a step whose size the cost model decides. */

@@ -12,7 +12,7 @@ import { objectives } from "../../objective.ts";
 import { ours } from "../../policies.ts";
 import type { BatchPolicy } from "../../policy.ts";
 import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
-import type { Backlog, BudgetMember } from "./step-budget.ts";
+import type { Backlog, SequenceView } from "./step-budget.ts";
 import { TimeBudget } from "./time-budget.ts";
 
 const { latency, gang, throughput } = objectives;
@@ -46,14 +46,16 @@ const even = tiles(() => 20);
 
 let nextId = 0;
 
-function decode(overrides: Partial<BudgetMember> = {}): BudgetMember {
+function decode({
+  skips = 0,
+  ...overrides
+}: Partial<SequenceView> & { readonly skips?: number } = {}): SequenceView {
   nextId += 1;
   return {
     id: nextId as SequenceId,
     objective: latency,
     tbtMs: null,
-    lastTokenMs: 0,
-    skips: 0,
+    pacing: { lastTokenMs: 0, lastChunkMs: 0, skips },
     length: 100,
     isDecoding: true,
     isPaused: false,
@@ -68,7 +70,7 @@ const CHUNK = 16;
 const backlog: Backlog = { promptTokens: 0, likelyTokens: 0, waiting: 0, answerTokens: 64 };
 
 function budgetOf(
-  running: readonly BudgetMember[],
+  running: readonly SequenceView[],
   changes: Partial<TimePolicy> = {},
   costs: CostModel & { readonly margin?: number } = even,
   nowMs = 0,
@@ -164,14 +166,14 @@ test("throughput decodes are left out, the longest first, no more than needed an
   expect([...budgetOf(running, { tbtMs: 400 }).skipped]).toEqual([]);
   expect([...budgetOf(running, { tbtMs: 240 }).skipped]).toEqual([longer.id]);
   expect([...budgetOf(running, { tbtMs: 60 }).skipped]).toEqual([longer.id, long.id]);
-  const rested = [{ ...longer, skips: 2 }, long].map((one) => ({ ...one }));
-  expect([...budgetOf([stream, ...rested], { tbtMs: 130 }).skipped]).toEqual([long.id]);
+  const rested = decode({ objective: throughput, length: 95_000, skips: 2 });
+  expect([...budgetOf([stream, rested, long], { tbtMs: 130 }).skipped]).toEqual([long.id]);
 });
 
 test("nobody is admitted with whom the decodes alone would miss the target", () => {
   const running = Array.from({ length: 5 }, () => decode({ length: 10_000 }));
-  const next = (length: number, objective = latency): BudgetMember =>
-    decode({ length, objective, isDecoding: false, lastTokenMs: Number.NEGATIVE_INFINITY });
+  const next = (length: number, objective = latency): SequenceView =>
+    decode({ length, objective, isDecoding: false });
   expect(budgetOf(running).admits(next(20_000), false)).toBe(true);
   expect(budgetOf(running).admits(next(20_001), false)).toBe(false);
   expect(budgetOf([]).admits(next(900_000), false)).toBe(true);
@@ -185,7 +187,7 @@ test("nobody is admitted with whom the decodes alone would miss the target", () 
 
 test("streams without a target are admitted as long as their steps are short, or not much longer than one's alone", () => {
   const calm = { tbtMs: null };
-  const streams = (count: number): BudgetMember[] =>
+  const streams = (count: number): SequenceView[] =>
     Array.from({ length: count }, () => decode({ length: 10_000 }));
   const next = decode({ length: 10_000, isDecoding: false });
   // With 10 ms for each stream and 30 for all: nine streams take 120 ms.
@@ -333,7 +335,7 @@ test("throughput decodes are left out beside streams that would notice them, and
   const costs = linearCost(10, 0.5);
   expect(budgetOf([decode(), ...guests], calm, costs).skipped.size).toBe(3);
   expect(budgetOf(guests, calm, costs).skipped.size).toBe(0);
-  const admits = (...running: BudgetMember[]): boolean =>
+  const admits = (...running: SequenceView[]): boolean =>
     budgetOf(running, calm, costs).admits(decode({ objective: throughput }), false);
   expect([admits(decode()), admits(decode(), ...guests), admits(...guests)]).toEqual([true, false, true]);
 });

@@ -2,7 +2,7 @@ import type { SequenceId } from "../../core.ts";
 import type { EngineCosts, PromptShape, StepShape } from "../../cost/cost-model.ts";
 import type { ObjectiveRules } from "../../objective.ts";
 import type { TimePolicy } from "../../policy.ts";
-import type { Backlog, BudgetMember, StepBudget } from "./step-budget.ts";
+import type { Backlog, SequenceView, StepBudget } from "./step-budget.ts";
 import { leastDelay, type SizeOption } from "./step-size.ts";
 import { nextTile, tileTrim } from "./tile.ts";
 
@@ -85,7 +85,7 @@ export class TimeBudget implements StepBudget {
 
   constructor(
     policy: TimePolicy,
-    running: readonly BudgetMember[],
+    running: readonly SequenceView[],
     costs: EngineCosts,
     nowMs: number,
     backlog: Backlog,
@@ -97,19 +97,20 @@ export class TimeBudget implements StepBudget {
     this.#tokensMax = tokensMax;
     this.#prompts = backlog.waiting;
     let deadlineMs = Number.POSITIVE_INFINITY;
-    for (const member of running) {
-      if (member.isPaused) continue;
-      this.join(member);
-      if (!member.isDecoding) {
+    for (const sequence of running) {
+      if (sequence.isPaused) continue;
+      this.join(sequence);
+      if (!sequence.isDecoding) {
         this.#prompts += 1;
         continue;
       }
       this.#shape.decodes += 1;
-      this.#shape.decodeContext += member.length;
-      const targetMs = this.#targetOf(member);
-      if (this.#isCalm(member)) this.#calmDecodes += 1;
-      if (targetMs === null || member.lastTokenMs === Number.NEGATIVE_INFINITY) continue;
-      if (member.lastTokenMs + targetMs < deadlineMs) deadlineMs = member.lastTokenMs + targetMs;
+      this.#shape.decodeContext += sequence.length;
+      const targetMs = this.#targetOf(sequence);
+      const { lastTokenMs } = sequence.pacing;
+      if (this.#isCalm(sequence)) this.#calmDecodes += 1;
+      if (targetMs === null || lastTokenMs === Number.NEGATIVE_INFINITY) continue;
+      if (lastTokenMs + targetMs < deadlineMs) deadlineMs = lastTokenMs + targetMs;
     }
     this.deadlineMs = deadlineMs;
     this.#limitMs = this.#withMargin(deadlineMs - nowMs);
@@ -135,7 +136,7 @@ export class TimeBudget implements StepBudget {
     this.#tokens += tokens;
   }
 
-  admits(sequence: BudgetMember, isAged: boolean): boolean {
+  admits(sequence: SequenceView, isAged: boolean): boolean {
     const [bulk, others] = [this.#bulk, this.#others];
     if (bulk.count + others.count === 0) return true;
     const { isBulk } = sequence.objective;
@@ -162,7 +163,7 @@ export class TimeBudget implements StepBudget {
     return steadyMs <= Math.min(limitMs, (1 + BULK_SHARE) * this.#costs.stepMs(without));
   }
 
-  join(sequence: BudgetMember): void {
+  join(sequence: SequenceView): void {
     const kin = sequence.objective.isBulk ? this.#bulk : this.#others;
     kin.count += 1;
     kin.context += sequence.length;
@@ -172,7 +173,7 @@ export class TimeBudget implements StepBudget {
   }
 
   /** A stream that wants its tokens soon, by no time in particular. */
-  #isCalm(sequence: BudgetMember): boolean {
+  #isCalm(sequence: SequenceView): boolean {
     return sequence.objective.isInteractive && this.#targetOf(sequence) === null;
   }
 
@@ -183,7 +184,7 @@ export class TimeBudget implements StepBudget {
   }
 
   /** What a stream waits for at most: what it asks for; else interactive streams have the policy's default. */
-  #targetOf({ objective, tbtMs }: BudgetMember): number | null {
+  #targetOf({ objective, tbtMs }: SequenceView): number | null {
     if (objective.isBulk) return null;
     return tbtMs ?? (objective.isInteractive ? this.#policy.tbtMs : null);
   }
@@ -216,13 +217,13 @@ export class TimeBudget implements StepBudget {
 
   /** Leaves out as few bulk decodes as the limit asks for: those first that were left out least of late, so that
    *  they take turns, and of those the longest. */
-  #skip(running: readonly BudgetMember[], limitMs: number): void {
+  #skip(running: readonly SequenceView[], limitMs: number): void {
     if (this.#costs.stepMs(this.#shape) <= limitMs) return;
     const candidates = running.filter(
-      ({ objective, isDecoding, isPaused, skips }) =>
-        objective.isBulk && isDecoding && !isPaused && skips < this.#policy.skipsMax,
+      ({ objective, isDecoding, isPaused, pacing }) =>
+        objective.isBulk && isDecoding && !isPaused && pacing.skips < this.#policy.skipsMax,
     );
-    candidates.sort((a, b) => a.skips - b.skips || b.length - a.length || a.id - b.id);
+    candidates.sort((a, b) => a.pacing.skips - b.pacing.skips || b.length - a.length || a.id - b.id);
     for (const { id, length } of candidates) {
       this.skipped.add(id);
       this.#shape.decodes -= 1;
@@ -316,7 +317,7 @@ export class TimeBudget implements StepBudget {
 }
 
 /** The decodes of a step, but for bulk ones. */
-function withoutBulk(running: readonly BudgetMember[]): StepShape {
+function withoutBulk(running: readonly SequenceView[]): StepShape {
   let decodes = 0;
   let decodeContext = 0;
   for (const { objective, isDecoding, isPaused, length } of running) {

@@ -1,0 +1,63 @@
+import { assert, type PageId } from "../core.ts";
+import { part } from "../part.ts";
+import type { Lease } from "./cache.ts";
+import type { Reader } from "./reader.ts";
+
+const noPages = new Int32Array(0);
+
+/** The keys and values that a device holds of one sequence. Written by residency.ts alone. */
+export class SequenceKv {
+  /** While the sequence waits: how much of it is cached; null: it is not looked up. */
+  reader: Reader | null = null;
+  /** While it runs: covers whole pages, [0, leasedPages × pageTokens); else null. */
+  lease: Lease | null = null;
+  leasedPages = 0;
+  /** Pages in the table: leased ones, then the sequence's own. */
+  pageCount = 0;
+  /** Tokens [0, computed) have keys and values in these pages. */
+  computed = 0;
+  /** Tokens known when it was admitted: pages up to here are published as soon as they are computed, the rest at the
+   *  end. */
+  promptEnd = 0;
+  #pages: Int32Array = noPages;
+  /** What `pageTable` returned last; null: the table has changed since. */
+  #pageTable: Int32Array | null = null;
+
+  /** While it waits: tokens of its prompt that are cached. */
+  get cachedTokens(): number {
+    return this.reader?.depth ?? 0;
+  }
+
+  /** The page table: valid up to `pageCount`, until the next `addPage`. After entries were rewritten call
+   *  `pagesRewritten`. */
+  get pages(): Int32Array {
+    return this.#pages;
+  }
+
+  /** The table's first `count` pages, as they are until it changes. Decodes ask for the same ones many times. */
+  pageTable(count: number): Int32Array {
+    assert(count <= this.pageCount, "the pages of a chunk are reserved before it is planned");
+    if (this.#pageTable?.length !== count) this.#pageTable = part(this.#pages, 0, count);
+    return this.#pageTable;
+  }
+
+  /** Entries of the table were rewritten. */
+  pagesRewritten(): void {
+    this.#pageTable = null;
+  }
+
+  /** Makes room in the table for so many pages, so that it need not grow soon. */
+  reservePages(count: number): void {
+    if (count <= this.#pages.length) return;
+    const pages = new Int32Array(count);
+    pages.set(this.#pages);
+    this.#pages = pages;
+  }
+
+  addPage(page: PageId): void {
+    if (this.pageCount === this.#pages.length) this.reservePages(Math.max(8, 2 * this.pageCount));
+    this.#pages[this.pageCount] = page;
+    this.pageCount += 1;
+    this.#pageTable = null;
+  }
+}

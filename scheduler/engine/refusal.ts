@@ -1,0 +1,39 @@
+import type { Finish, SequenceSpec, TokenId } from "../core.ts";
+import type { DeviceSpec } from "../device.ts";
+
+/** Tokens of the longest sequence, prompt and output together, that could ever run here. */
+export function lengthLimit(spec: DeviceSpec): number {
+  return Math.min(spec.contextMax, spec.pages * spec.pageTokens);
+}
+
+/** Why a sequence is refused on arrival; null if it may wait. What can never run must not wait: it would
+ *  block the queue. */
+export function refusal(
+  spec: SequenceSpec,
+  device: DeviceSpec,
+  waiting: number,
+  queueMax: number,
+): Finish | null {
+  const { promptTokens, drawnTokens } = spec;
+  if (promptTokens.length === 0) return { kind: "failed", reason: "The prompt has no tokens." };
+  const needed = promptTokens.length + drawnTokens.length + 1;
+  const limit = lengthLimit(device);
+  if (needed > limit) return { kind: "rejected", reason: "neverFits", needed, limit };
+  if (waiting >= queueMax) {
+    return { kind: "rejected", reason: "queueFull", needed: waiting + 1, limit: queueMax };
+  }
+  const unknown = unknownToken(promptTokens, device.vocabSize) ?? unknownToken(drawnTokens, device.vocabSize);
+  if (unknown === null) return null;
+  return {
+    kind: "failed",
+    reason: `Prompt token ${unknown} is not in the vocabulary of ${device.vocabSize}.`,
+  };
+}
+
+function unknownToken(tokens: ArrayLike<TokenId>, vocabSize: number): number | null {
+  for (let i = 0; i < tokens.length; i++) {
+    const token = tokens[i]!;
+    if (!Number.isInteger(token) || token < 0 || token >= vocabSize) return token;
+  }
+  return null;
+}
