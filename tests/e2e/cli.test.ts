@@ -54,7 +54,7 @@ describe("what cannot work is refused in one sentence", () => {
     [
       "a key file that is not there",
       ["--api-key-file", empty],
-      /^The API key file cannot be read: .*no-model/,
+      /^No API key can be taken from .*no-model/,
     ],
     [
       "more engines than threads",
