@@ -127,25 +127,19 @@ describe("errors are the client's own classes", () => {
     expect(error.code).toBe("model_not_found");
   });
 
-  test("401 without the right key, on every route but liveness", async () => {
+  test("401 without the right key, on every route but liveness and readiness", async () => {
     const stranger = new OpenAI({ baseURL: `${server.origin}/v1`, apiKey: "wrong", maxRetries: 0 });
     const error = await failure(stranger.models.list());
     expect(error).toBeInstanceOf(OpenAI.AuthenticationError);
     expect(error.code).toBe("invalid_api_key");
-    const closed = [
-      "/v1/models",
-      "/metrics",
-      "/version",
-      "/ping",
-      "/health/ready",
-      "/nowhere",
-      "/v1/models/demo",
-    ];
+    const closed = ["/v1/models", "/metrics", "/version", "/nowhere", "/v1/models/demo"];
     for (const path of closed) expect((await fetch(server.origin + path)).status).toBe(401);
     for (const path of ["/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"]) {
       expect((await fetch(server.origin + path, { method: "POST", body: "{" })).status).toBe(401);
     }
-    expect((await fetch(`${server.origin}/health`)).status).toBe(200);
+    for (const path of ["/health", "/health/ready", "/ping"]) {
+      expect((await fetch(server.origin + path)).status).toBe(200);
+    }
   });
 
   test("a step that fails for one row is a 500 that is not tried again, and an error within a stream", async () => {
