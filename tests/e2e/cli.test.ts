@@ -51,11 +51,7 @@ describe("what cannot work is refused in one sentence", () => {
       ["--kv-cache-gib", "0.001"],
       /^The model does not fit: a KV cache of .* holds \d+ tokens/,
     ],
-    [
-      "a key file that is not there",
-      ["--api-key-file", empty],
-      /^No API key can be taken from .*no-model/,
-    ],
+    ["a key file that is not there", ["--api-key-file", empty], /^No API key can be taken from .*no-model/],
     [
       "more engines than threads",
       ["--device", "cpu:3", "--threads", "2"],
