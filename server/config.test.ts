@@ -10,7 +10,7 @@ function parse(args: readonly string[], environment: Record<string, string> = {}
   try {
     addOptions(command, serverSettings);
     command.parse(args, { from: "user" });
-    return optionValues<Config>(command, serverSettings);
+    return optionValues(command, serverSettings);
   } finally {
     for (const name of Object.keys(environment)) delete process.env[name];
     Object.assign(process.env, before);

@@ -224,7 +224,8 @@ export const serverSettings = Object.freeze({
   }),
 });
 
-type Values<Settings> = {
+/** What settings come to when they are parsed. */
+export type Values<Settings> = {
   readonly [Name in keyof Settings]: Settings[Name] extends Setting<infer Value> ? Value : never;
 };
 

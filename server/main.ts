@@ -2,14 +2,14 @@
 /** Entry of the command line: reads the arguments and hands them to a command. */
 
 import { Command } from "commander";
-import { type BenchOptions, bench, benchSettings } from "./cli/bench.ts";
-import { type ChatCommandOptions, chatCommand, chatSettings } from "./cli/chat-command.ts";
+import { bench, benchSettings } from "./cli/bench.ts";
+import { chatCommand, chatSettings } from "./cli/chat-command.ts";
 import { doctor } from "./cli/doctor.ts";
 import { isForPeople } from "./cli/failure.ts";
 import { addOptions, optionValues } from "./cli/options.ts";
 import { serve } from "./cli/serve.ts";
-import { type SimulateOptions, simulateCommand, simulateSettings } from "./cli/simulate.ts";
-import { type Config, serverSettings } from "./config.ts";
+import { simulateCommand, simulateSettings } from "./cli/simulate.ts";
+import { type Setting, serverSettings, type Values } from "./config.ts";
 import { version } from "./version.ts";
 
 const program = new Command("bunting")
@@ -30,51 +30,54 @@ Examples:
   bunting doctor                         what this machine has and what is used`,
   );
 
-const FOLDER =
+/** Adds a command with an option for each setting. `model`: what its argument says; null: it takes none. */
+function command<Settings extends Record<string, Setting<unknown>>>(
+  name: string,
+  description: string,
+  settings: Settings,
+  model: string | null,
+  run: (options: Values<Settings>, model: string | null) => Promise<number>,
+): void {
+  const added = program.command(name).description(description);
+  if (model !== null) added.argument("[model]", model);
+  addOptions(added, settings);
+  added.action(async (given: unknown) => {
+    await end(run(optionValues(added, settings), typeof given === "string" ? given : null));
+  });
+}
+
+const folder =
   "Hugging Face folder of a model, or a GGUF file; without it, the model that comes with Bunting";
 
-const serveCommand = program
-  .command("serve")
-  .description("Serve a model.")
-  .argument("[model]", FOLDER)
-  .action(async (model?: string) => {
-    await end(serve(optionValues<Config>(serveCommand, serverSettings), model ?? null));
-  });
-addOptions(serveCommand, serverSettings);
-
-const chat = program
-  .command("chat")
-  .description("Talk to a model, on a running server or on one started for this chat.")
-  .argument("[model]", `${FOLDER}. Starts a server of its own`)
-  .action(async (model?: string) => {
-    await end(chatCommand(optionValues<ChatCommandOptions>(chat, chatSettings), model ?? null));
-  });
-addOptions(chat, chatSettings);
-
-const benchCommand = program
-  .command("bench")
-  .description("Load an OpenAI-compatible server and print what its clients feel.")
-  .action(async () => {
-    await end(bench(optionValues<BenchOptions>(benchCommand, benchSettings)));
-  });
-addOptions(benchCommand, benchSettings);
-
-const simulation = program
-  .command("simulate")
-  .description("Run the scheduler in virtual time, on measured devices and traces.")
-  .action(async () => {
-    await end(simulateCommand(optionValues<SimulateOptions>(simulation, simulateSettings)));
-  });
-addOptions(simulation, simulateSettings);
-
-const doctorCommand = program
-  .command("doctor")
-  .description("Say what this machine has, what is used, what not and why. Takes the options of serve.")
-  .argument("[model]", FOLDER)
-  .action(async (model?: string) => {
-    await end(doctor(optionValues<Config>(doctorCommand, serverSettings), model ?? null));
-  });
-addOptions(doctorCommand, serverSettings);
+command("serve", "Serve a model.", serverSettings, folder, serve);
+command(
+  "chat",
+  "Talk to a model, on a running server or on one started for this chat.",
+  chatSettings,
+  `${folder}. Starts a server of its own`,
+  chatCommand,
+);
+command(
+  "bench",
+  "Load an OpenAI-compatible server and print what its clients feel.",
+  benchSettings,
+  null,
+  bench,
+);
+command(
+  "simulate",
+  "Run the scheduler in virtual time, on measured devices and traces.",
+  simulateSettings,
+  null,
+  simulateCommand,
+);
+command(
+  "doctor",
+  "Say what this machine has, what is used, what not and why. Takes the options of serve.",
+  serverSettings,
+  folder,
+  doctor,
+);
 
 /** Exits with the command's code; a failure that is a sentence for people is printed as one. */
 async function end(command: Promise<number>): Promise<never> {

@@ -1,6 +1,6 @@
 /** `bunting bench`: loads an OpenAI-compatible server and prints what its clients felt. */
 
-import { ConfigError, decimal, flag, integer, optional, text } from "../config.ts";
+import { ConfigError, decimal, flag, integer, optional, text, type Values } from "../config.ts";
 import { listModels, type Target } from "./client.ts";
 import { type LoadPlan, type LoadReport, type Percentiles, runLoad } from "./load.ts";
 import { progressLine } from "./progress.ts";
@@ -55,20 +55,7 @@ export const benchSettings = Object.freeze({
   json: optional({ placeholder: "file", sentence: "Also write the report here." }),
 });
 
-export interface BenchOptions {
-  readonly url: string;
-  readonly apiKey: string | null;
-  readonly model: string | null;
-  readonly requests: number;
-  readonly concurrency: number;
-  readonly rate: number;
-  readonly promptTokens: number;
-  readonly sharedPrefix: number;
-  readonly outputTokens: number;
-  readonly stopEarly: boolean;
-  readonly seed: number;
-  readonly json: string | null;
-}
+export type BenchOptions = Values<typeof benchSettings>;
 
 /** Runs and prints a benchmark; resolves to the exit code: 1 when any request failed. */
 export async function bench(options: BenchOptions): Promise<number> {

@@ -1,15 +1,17 @@
 /** `bunting chat`: finds the server to talk to, or starts one for this chat. */
 
-import { type Config, type DeviceChoice, makeConfig, optional, serverSettings } from "../config.ts";
+import { makeConfig, optional, serverSettings, type Values } from "../config.ts";
 import { startServer } from "../start.ts";
-import { type ChatOptions, chat, conversationSettings } from "./chat.ts";
+import { chat, conversationSettings } from "./chat.ts";
 import { listModels } from "./client.ts";
 import { progressLine, showLoading } from "./progress.ts";
 
 const DEFAULT_URL = `http://${serverSettings.host.default}:${serverSettings.port.default}`;
 const PROBE_MS = 1000;
 
+/** Of the server that is started for the chat. */
 const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = serverSettings;
+const startedSettings = { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib };
 
 export const chatSettings = Object.freeze({
   url: optional({
@@ -19,30 +21,11 @@ export const chatSettings = Object.freeze({
   }),
   apiKey: optional({ placeholder: "key", sentence: "Key to send." }),
   ...conversationSettings,
-  // Of the server that is started for the chat.
-  device,
-  threads,
-  dtype,
-  quant,
-  packedWeights,
-  maxModelLen,
-  kvCacheGib,
+  ...startedSettings,
 });
 
-export interface ChatCommandOptions extends ChatOptions {
-  readonly url: string | null;
-  readonly apiKey: string | null;
-  readonly device: DeviceChoice;
-  readonly threads: number;
-  readonly dtype: Config["dtype"];
-  readonly quant: Config["quant"];
-  readonly packedWeights: Config["packedWeights"];
-  readonly maxModelLen: number;
-  readonly kvCacheGib: number;
-}
-
 /** Talks until the input ends; resolves to the exit code. */
-export async function chatCommand(options: ChatCommandOptions, dir: string | null): Promise<number> {
+export async function chatCommand(options: Values<typeof chatSettings>, dir: string | null): Promise<number> {
   const { url, apiKey } = options;
   if (url !== null) return await chat({ url, apiKey }, options);
   if (dir === null && (await isServing(DEFAULT_URL, apiKey)))

@@ -5,7 +5,7 @@
  */
 
 import { createInterface, type Interface } from "node:readline";
-import { decimal, integer, optional } from "../config.ts";
+import { decimal, integer, optional, type Values } from "../config.ts";
 import { type ChatMessage, listModels, ServerError, streamChat, type Target, type Usage } from "./client.ts";
 
 export const conversationSettings = Object.freeze({
@@ -35,13 +35,7 @@ export const conversationSettings = Object.freeze({
   }),
 });
 
-export interface ChatOptions {
-  readonly model: string | null;
-  readonly system: string | null;
-  readonly maxTokens: number;
-  readonly temperature: number;
-  readonly seed: number;
-}
+export type ChatOptions = Values<typeof conversationSettings>;
 
 const HELP = `/system <text>  set the system message and start again
 /reset          forget the conversation

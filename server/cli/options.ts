@@ -1,14 +1,14 @@
 /** From settings to commander options and back. */
 
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { ConfigError, defaultText, optionName, type Setting, variableName } from "../config.ts";
+import { ConfigError, defaultText, optionName, type Setting, type Values, variableName } from "../config.ts";
 
-type SettingsOf<Values> = { readonly [Name in keyof Values]: Setting<Values[Name]> };
+type Settings = Readonly<Record<string, Setting<unknown>>>;
 
 /** Adds an option to the command for each setting. Values may come from the environment, too; switches may not, since
  *  commander turns them on for any value. */
-export function addOptions<Values>(command: Command, settings: SettingsOf<Values>): void {
-  for (const [name, setting] of Object.entries<Setting<unknown>>(settings)) {
+export function addOptions(command: Command, settings: Settings): void {
+  for (const [name, setting] of Object.entries(settings)) {
     const flags =
       setting.placeholder === null ? optionName(name) : `${optionName(name)} <${setting.placeholder}>`;
     const option = new Option(flags, setting.sentence);
@@ -22,13 +22,10 @@ export function addOptions<Values>(command: Command, settings: SettingsOf<Values
 }
 
 /** What was parsed, with the defaults for what was not given. */
-export function optionValues<Values>(command: Command, settings: SettingsOf<Values>): Values {
+export function optionValues<Given extends Settings>(command: Command, settings: Given): Values<Given> {
   const options = command.opts();
-  const values = Object.entries<Setting<unknown>>(settings).map(([name, setting]) => [
-    name,
-    options[name] ?? setting.default,
-  ]);
-  return Object.freeze(Object.fromEntries(values)) as Values;
+  const values = Object.entries(settings).map(([name, setting]) => [name, options[name] ?? setting.default]);
+  return Object.freeze(Object.fromEntries(values)) as Values<Given>;
 }
 
 function parse(setting: Setting<unknown>, value: string, previous: unknown): unknown {

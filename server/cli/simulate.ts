@@ -9,7 +9,7 @@ import { flightCosts, flightWorkload } from "../../scheduler/recording/what-if.t
 import { type Noise, noiseNames } from "../../scheduler/sim/noise.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
-import { ConfigError, decimal, integer, list, optional, text } from "../config.ts";
+import { ConfigError, decimal, integer, list, optional, text, type Values } from "../config.ts";
 import { FlightWriter, readFlight } from "../recording/file.ts";
 import { comparisonTable, type NamedReport } from "./simulate/compare.ts";
 import { type NamedWorkload, openWorkload, tracesFolder, workloadNames } from "./simulate/traces.ts";
@@ -31,6 +31,7 @@ export const simulateSettings = Object.freeze({
     sentence: `Who calls: ${workloadNames.join(", ")}.`,
   }),
   policy: list({
+    holdsCommas: true,
     placeholder: "name",
     defaultText: "ours",
     sentence: `Scheduler: ${policyNames.join(", ")}; with changes as in vllm-chunked,sequences-max=128. May be given several times, to compare.`,
@@ -93,21 +94,7 @@ export const simulateSettings = Object.freeze({
   json: optional({ placeholder: "file", sentence: "Also write the reports here." }),
 });
 
-export interface SimulateOptions {
-  readonly workload: string;
-  readonly policy: readonly string[];
-  readonly devices: string;
-  readonly tbtMs: number;
-  readonly rate: number;
-  readonly requests: number;
-  readonly noise: string | null;
-  readonly seed: number;
-  readonly traces: string | null;
-  readonly record: string | null;
-  readonly replay: string | null;
-  readonly whatIf: readonly string[];
-  readonly json: string | null;
-}
+export type SimulateOptions = Values<typeof simulateSettings>;
 
 interface Run extends NamedReport {
   /** Real time that the simulation took. */

@@ -9,35 +9,34 @@ import type { FlightEntry } from "../../scheduler/recording/flight.ts";
 
 /** What crosses between the main thread and an engine's thread. Plain data, but for the port. */
 
+/** What a device that computes a model is opened with. */
+interface NativeSetup {
+  /** Path of libbunting_cpu.so, libbunting_cuda.so or libbunting_emu.so. */
+  readonly library: string;
+  /** Model folder. */
+  readonly folder: string;
+  readonly model: NativeModelOptions;
+  readonly limits: EngineLimits;
+}
+
+interface GpuSetup extends NativeSetup {
+  /** By engine, the GPU that it computes on. */
+  readonly gpus: readonly number[];
+  /** The times of its steps say nothing, and are not measured before the first request. */
+  readonly isEmulated: boolean;
+}
+
+interface SimulatedSetup {
+  readonly spec: DeviceSpec;
+  /** Milliseconds that a step takes, and each of its tokens; by default those of a small model. */
+  readonly cost?: { readonly stepMs: number; readonly tokenMs: number };
+}
+
 /** The device an engine runs on; every engine of a fleet has one of the same kind. */
 export type DeviceSetup =
-  | {
-      readonly kind: "simulated";
-      readonly spec: DeviceSpec;
-      /** Milliseconds that a step takes, and each of its tokens; by default those of a small model. */
-      readonly cost?: { readonly stepMs: number; readonly tokenMs: number };
-    }
-  | {
-      readonly kind: "cpu";
-      /** Path of libbunting_cpu.so. */
-      readonly library: string;
-      /** Model folder. */
-      readonly folder: string;
-      readonly model: NativeModelOptions;
-      readonly limits: EngineLimits;
-    }
-  | {
-      readonly kind: "gpu";
-      /** Path of libbunting_cuda.so or libbunting_emu.so. */
-      readonly library: string;
-      readonly folder: string;
-      readonly model: NativeModelOptions;
-      readonly limits: EngineLimits;
-      /** By engine, the GPU that it computes on. */
-      readonly gpus: readonly number[];
-      /** The times of its steps say nothing, and are not measured before the first request. */
-      readonly isEmulated: boolean;
-    };
+  | ({ readonly kind: "simulated" } & SimulatedSetup)
+  | ({ readonly kind: "cpu" } & NativeSetup)
+  | ({ readonly kind: "gpu" } & GpuSetup);
 
 /** Everything that can be chosen of an engine, but for what cannot cross threads. */
 export type PlainEngineOptions = Omit<EngineSettings, "trace" | "epoch">;
