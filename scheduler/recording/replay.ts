@@ -72,7 +72,7 @@ class Replay {
       index += Math.max(1, calls.length);
       try {
         if (entry.kind === "call") this.#call(calls);
-        else this.#replay(entry);
+        else this.#repeat(entry);
       } catch (error) {
         const isFleet = this.#breakDown(entry, error instanceof Error ? error.message : String(error));
         if (isFleet) break;
@@ -83,39 +83,38 @@ class Replay {
 
   /** Whether it was the fleet that broke down. */
   #breakDown(entry: FlightEntry, reason: string): boolean {
-    const isEngine = entry.kind === "message" || entry.kind === "run" || entry.kind === "step";
-    const engine = isEngine ? entry.engine : null;
+    const engine = isOfEngine(entry) ? entry.engine : null;
     const later = this.#entries.slice(this.#entry + 1);
-    const isRecorded = isEngine ? isLostNext(later, entry.engine) : later.length === 0;
+    const isRecorded = engine === null ? later.length === 0 : isLostNext(later, engine);
     this.#breakdowns.push({ entry: this.#entry, atMs: this.#atMs, engine, reason, isRecorded });
-    if (isEngine) this.#seats[entry.engine]!.isDown = true;
-    return !isEngine;
+    if (engine !== null) this.#seats[engine]!.isDown = true;
+    return engine === null;
   }
 
-  #replay(entry: Exclude<FlightEntry, { readonly kind: "call" }>): void {
-    const isEngine = entry.kind === "message" || entry.kind === "run" || entry.kind === "step";
-    if (isEngine && this.#seats[entry.engine]!.isDown) return;
-    if (entry.kind === "message") this.#message(entry);
-    else if (entry.kind === "run") this.#seats[entry.engine]!.run(entry);
-    else if (entry.kind === "step") this.#step(entry);
-    else if (entry.kind === "costs") this.#costs(entry);
-    else this.#tellFleet(entry);
+  #repeat(entry: Exclude<FlightEntry, { readonly kind: "call" }>): void {
+    const fleet = this.#fleet;
+    if (!("engine" in entry)) {
+      fleet[entry.kind](entry.sequence);
+      return;
+    }
+    const { engine, kind } = entry;
+    const seat = this.#seats[engine]!;
+    if (isOfEngine(entry) && seat.isDown) return;
+    if (kind === "message") this.#message(seat, entry);
+    else if (kind === "run") seat.run(entry);
+    else if (kind === "step") this.#step(seat, entry);
+    else if (kind === "reported") this.#reported(seat, entry);
+    else if (kind === "costs") {
+      seat.expect({ costs: OnlineCostModel.from(entry.state) }); // its own, if it has not begun
+      fleet.believe(engine, OnlineCostModel.from(entry.state));
+    } else if (kind === "lost") {
+      seat.lose();
+      fleet.lost(engine, entry.reason, entry.isComing);
+    } else {
+      seat.expect({ epoch: entry.epoch });
+      fleet.replaced(engine, seat, this.#head.specs[engine]!, entry.epoch);
+    }
   }
-
-  #tellFleet(entry: EntryOf<"abort" | "pause" | "resume" | "reported" | "lost" | "replaced">): void {
-    if (entry.kind === "reported") this.#reported(entry);
-    else if (entry.kind === "lost") this.#lost(entry);
-    else if (entry.kind === "replaced") {
-      const { engine, epoch } = entry;
-      const seat = this.#seats[engine]!;
-      seat.expect({ epoch });
-      this.#fleet.replaced(engine, seat, this.#head.specs[engine]!, epoch);
-    } else if (entry.kind === "abort") this.#fleet.abort(entry.sequence);
-    else if (entry.kind === "pause") this.#fleet.pause(entry.sequence);
-    else this.#fleet.resume(entry.sequence);
-  }
-
-  /* ---- fleet ---- */
 
   #call(calls: readonly EntryOf<"call">[]): void {
     this.#placements.clear();
@@ -136,29 +135,20 @@ class Replay {
   }
 
   /** Reports arrive in their order, each of them. */
-  #reported({ engine, report: number }: EntryOf<"reported">): void {
-    const report = this.#seats[engine]!.nextReport();
+  #reported(seat: ReplayedSeat, { engine, report: number }: EntryOf<"reported">): void {
+    const report = seat.nextReport();
     const nameOfReport = (told: number): string => `report ${told} of engine ${engine}`;
     this.#compare(nameOfReport(number), report === null ? "no report" : nameOfReport(report.number));
     if (report !== null) this.#fleet.report(engine, report);
   }
 
-  #lost({ engine, reason, isComing }: EntryOf<"lost">): void {
-    this.#seats[engine]!.lose();
-    this.#fleet.lost(engine, reason, isComing);
-  }
-
-  /* ---- engines ---- */
-
-  #message(entry: EntryOf<"message">): void {
-    const seat = this.#seats[entry.engine]!;
+  #message(seat: ReplayedSeat, entry: EntryOf<"message">): void {
     const sent = seat.nextSent();
     this.#compare(nameOf(entry.message), sent === null ? "no message" : nameOf(sent));
     seat.message(entry);
   }
 
-  #step(entry: EntryOf<"step">): void {
-    const seat = this.#seats[entry.engine]!;
+  #step(seat: ReplayedSeat, entry: EntryOf<"step">): void {
     const { plan } = seat;
     const nameOfPlan = (hash: number | null): string =>
       hash === null ? `engine ${entry.engine}: no step` : `engine ${entry.engine}: step with plan ${hash}`;
@@ -166,16 +156,15 @@ class Replay {
     if (plan === entry.plan) seat.answer(entry);
   }
 
-  /** Of an engine that has not begun these are its own, too. */
-  #costs({ engine, state }: EntryOf<"costs">): void {
-    this.#seats[engine]!.expect({ costs: OnlineCostModel.from(state) });
-    this.#fleet.believe(engine, OnlineCostModel.from(state));
-  }
-
   #compare(recorded: string, replayed: string, offset = 0): void {
     if (recorded === replayed || this.#divergence !== null) return;
     this.#divergence = { entry: this.#entry + offset, atMs: this.#atMs, recorded, replayed };
   }
+}
+
+/** Whether it is an engine that is told, not the fleet. */
+function isOfEngine(entry: FlightEntry): entry is EntryOf<"message" | "run" | "step"> {
+  return entry.kind === "message" || entry.kind === "run" || entry.kind === "step";
 }
 
 /** Whether the engine does nothing more before it is lost, or before the recording ends. */
