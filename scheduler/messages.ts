@@ -72,6 +72,24 @@ export interface EngineLoad {
   readonly stepMs: number;
 }
 
+const TOTALS = [
+  "stepsTotal",
+  "promptTokensTotal",
+  "generatedTokensTotal",
+  "prefixQueriedTotal",
+  "prefixHitTotal",
+  "preemptionsTotal",
+  "evictedPagesTotal",
+  "stepsOverTarget",
+  "skippedDecodesTotal",
+] as const satisfies readonly (keyof EngineLoad)[];
+
+/** A load whose totals go on from those of `before`, an engine that was lost in the same place; null: there was none. */
+export function goneOn(load: EngineLoad, before: EngineLoad | null): EngineLoad {
+  if (before === null) return load;
+  return { ...load, ...Object.fromEntries(TOTALS.map((name) => [name, before[name] + load[name]])) };
+}
+
 /** Of an engine that has done nothing yet. */
 export function idleLoad(spec: DeviceSpec): EngineLoad {
   return {

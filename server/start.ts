@@ -18,7 +18,6 @@ import { type RunningEngines, startEngines } from "./engines/start.ts";
 import { type App, createApp } from "./http/app.ts";
 import { ApiKeys } from "./http/auth.ts";
 import { Lifecycle } from "./http/lifecycle.ts";
-import { LifetimeLoads } from "./http/lifetime-loads.ts";
 import { defaultHttpLimits } from "./http/limits.ts";
 import { listen } from "./http/listen.ts";
 import type { OriginRules } from "./http/origin.ts";
@@ -148,8 +147,6 @@ interface WatchedEngines {
   readonly engines: RunningEngines;
   readonly telemetry: Telemetry;
   readonly placements: PlacementLog;
-  /** Loads whose totals count all lives of an engine. */
-  readonly lifetime: LifetimeLoads;
 }
 
 async function startWatchedEngines(
@@ -168,11 +165,10 @@ async function startWatchedEngines(
     events.onProgress,
     (engines) => {
       const { fleet, specs, predictionErrors } = engines;
-      const lifetime = new LifetimeLoads(() => fleet.loads());
-      const loads = () => lifetime.loads();
+      const loads = () => fleet.loads();
       const telemetry = new Telemetry({ modelName: names[0]!, version, specs, loads, predictionErrors });
       const placements = new PlacementLog();
-      watched.resolve({ engines, telemetry, placements, lifetime });
+      watched.resolve({ engines, telemetry, placements });
       return {
         onReport: (engine, { load }) => telemetry.observeStep(engine, load),
         onPlacement: (sequence, placement) => {
@@ -181,7 +177,6 @@ async function startWatchedEngines(
         },
         onLost: (engine, reason, isComing) => events.onLost?.(engine, reason, isComing),
         onReplaced: (engine) => {
-          lifetime.replaced(engine);
           telemetry.countRestart(engine);
           events.onReplaced?.(engine);
         },
@@ -198,11 +193,11 @@ function openApp(
   deps: TextServices & WatchedEngines & { readonly lifecycle: Lifecycle; readonly keys: ApiKeys },
   store: JobStore | null,
 ): { readonly app: App; readonly jobs: JobService | null } {
-  const { engines, lifetime, telemetry, lifecycle, keys, tokenizer } = deps;
+  const { engines, telemetry, lifecycle, keys, tokenizer } = deps;
   const limits = defaultHttpLimits;
   const served = {
     ...deps,
-    fleet: lifetime,
+    fleet: engines.fleet,
     specs: engines.specs,
     generator: new Generator(engines.fleet, tokenizer, { contextMax, eosTokens: folder.eosTokens }),
     model: {

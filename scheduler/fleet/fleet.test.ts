@@ -108,6 +108,21 @@ test("a report may have several tokens of a sequence: they are told in order", (
   expect(listeners.map(({ finishes }) => finishes)).toEqual([[{ kind: "length" }], []]);
 });
 
+test("the totals of a replaced engine go on, its state does not", () => {
+  const { fleet, clock, lose, replace } = fleetOf(2);
+  fleet.submit(sequenceSpec(tokensFrom(0, 20), 5), new Listener());
+  clock.runAll();
+  const before = fleet.loads()[0]!;
+  lose(0, "The device was lost.", true);
+  replace(0, 1);
+  const { pagesTotal, pagesFree, pagesCached, stepsTotal, generatedTokensTotal } = fleet.loads()[0]!;
+  expect([pagesFree, pagesCached]).toEqual([pagesTotal, 0]);
+  expect([stepsTotal, generatedTokensTotal]).toEqual([before.stepsTotal, 5]);
+  fleet.submit(sequenceSpec(tokensFrom(0, 20), 3), new Listener());
+  clock.runAll();
+  expect(fleet.loads()[0]).toMatchObject({ generatedTokensTotal: 8, running: 0 });
+});
+
 test("without costs a sequence goes where the fewest are, ties to the lowest engine", () => {
   const { fleet, clock, sent } = fleetOf(3);
   for (const tokensMax of [30, 1, 30, 30])

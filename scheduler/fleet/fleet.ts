@@ -14,7 +14,7 @@ import { unknownCost } from "../cost/linear.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
 import { engineDefaults } from "../engine/engine-options.ts";
-import { type EngineLoad, type EngineMessage, type EngineReport, idleLoad } from "../messages.ts";
+import { type EngineLoad, type EngineMessage, type EngineReport, goneOn, idleLoad } from "../messages.ts";
 import { ours } from "../policies.ts";
 import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
 import type { Placement } from "./placement.ts";
@@ -91,6 +91,8 @@ interface ActiveSequence {
 interface EngineState {
   link: EngineLink;
   load: EngineLoad;
+  /** Of the last engine that was lost here; null: none was. */
+  loadBefore: EngineLoad | null;
   lostReason: string | null;
   /** Lost, and another one is on its way. */
   isComing: boolean;
@@ -140,6 +142,7 @@ export class Fleet {
     this.#engines = engines.map(({ link, spec }) => ({
       link,
       load: idleLoad(spec),
+      loadBefore: null,
       lostReason: null,
       isComing: false,
     }));
@@ -198,7 +201,8 @@ export class Fleet {
   /** Takes what an engine has to tell and passes it on, in order. */
   report(engine: EngineId, report: EngineReport): void {
     const nowMs = this.#nowMs();
-    this.#engines[engine]!.load = report.load;
+    const state = this.#engines[engine]!;
+    state.load = goneOn(report.load, state.loadBefore);
     const answer = this.#dispatcher.reported(engine, report.load, report.notices);
     if (answer !== null) this.#send(engine, { kind: answer });
     // Before any listener hears of it: what listeners do comes after what the report itself leads to, also when it is repeated.
@@ -264,14 +268,15 @@ export class Fleet {
     const state = this.#engines[engine]!;
     assert(state.lostReason !== null, "only a lost engine is replaced");
     state.link = link;
-    state.load = idleLoad(spec);
+    state.loadBefore = state.load;
+    state.load = goneOn(idleLoad(spec), state.loadBefore);
     state.lostReason = null;
     state.isComing = false;
     this.#dispatcher.joined(engine, spec, epoch, this.#nowMs());
     if (this.#trial === null) this.#goOn();
   }
 
-  /** What each engine told last, by EngineId. */
+  /** What each engine told last, by EngineId. Totals go on when a lost engine is replaced. */
   loads(): readonly EngineLoad[] {
     return this.#engines.map(({ load }) => load);
   }

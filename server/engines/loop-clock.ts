@@ -13,7 +13,8 @@ interface Timer {
  * recording needs one number per turn to be repeated exactly (scheduler/recording/recorder.ts).
  */
 export class LoopClock implements Clock {
-  readonly #timers: Timer[] = [];
+  /** In the order in which they were set. */
+  readonly #timers = new Set<Timer>();
   readonly #now: () => number;
   #turnMs: number;
 
@@ -33,29 +34,20 @@ export class LoopClock implements Clock {
 
   after(delayMs: number, run: () => void): Cancel {
     const timer: Timer = { dueMs: this.#turnMs + Math.max(0, delayMs), run };
-    const next = this.#timers.findIndex((other) => other.dueMs > timer.dueMs);
-    this.#timers.splice(next === -1 ? this.#timers.length : next, 0, timer);
-    return () => {
-      const index = this.#timers.indexOf(timer);
-      if (index !== -1) this.#timers.splice(index, 1);
-    };
+    this.#timers.add(timer);
+    return () => this.#timers.delete(timer);
   }
 
   /** Runs the timers that are due in this turn; those they set wait for the next call. */
   runDue(): void {
-    const count = this.#timers.findIndex((timer) => timer.dueMs > this.#turnMs);
-    const due = count === -1 ? this.#timers.length : count;
-    for (const timer of this.#timers.slice(0, due)) {
-      const index = this.#timers.indexOf(timer); // an earlier timer may have cancelled this one
-      if (index === -1) continue;
-      this.#timers.splice(index, 1);
-      timer.run();
-    }
+    if (this.#timers.size === 0) return;
+    const due = [...this.#timers].filter(({ dueMs }) => dueMs <= this.#turnMs);
+    for (const timer of due.sort((a, b) => a.dueMs - b.dueMs)) if (this.#timers.delete(timer)) timer.run();
   }
 
-  /** Milliseconds until the next timer, 0 when it is due; null when there is none. */
-  msUntilNext(): number | null {
-    const next = this.#timers[0];
-    return next === undefined ? null : Math.max(0, next.dueMs - this.#now());
+  /** Milliseconds until the next timer, 0 when it is due; infinite when there is none. */
+  msUntilNext(): number {
+    const nextMs = Math.min(...[...this.#timers].map(({ dueMs }) => dueMs));
+    return Math.max(0, nextMs - this.#now());
   }
 }

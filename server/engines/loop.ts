@@ -29,7 +29,7 @@ export function runEngineLoop(seat: Seat, device: Device, clock: LoopClock, door
     if (hosted?.inFlight) hosted.deliver();
     seat.turn();
     if (hosted?.inFlight) hosted.wait();
-    else doorbell.sleep(seen, clock.msUntilNext() ?? Number.POSITIVE_INFINITY);
+    else doorbell.sleep(seen, clock.msUntilNext());
   }
 }
 
