@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
+import { jsonTextOf } from "../text/json-text.ts";
 import { type BodyLimits, parseJson, readJsonBody } from "./body.ts";
 import { ApiError } from "./errors.ts";
 
@@ -53,6 +54,18 @@ describe("a body is taken", () => {
     const value = { 'a"[{': ["\\", '\\"', "]}", ["{", "\\\\"]], b: '"a":1,"a":2', 'c\\"': { a: 1 }, a: 2 };
     expect(parseJson(JSON.stringify(value), { jsonDepthMax: 4, jsonKeysMax: 5 })).toEqual(value);
   });
+});
+
+test("the text of members that are objects or arrays is remembered, escapes in keys and strings or not", () => {
+  const text =
+    '{"a": [1.0, "}]"], "t\\u006fols" : {"10": {"x": []}, "2": 1e5}, "s": "[", "n": null, "e": {}}';
+  const value = parseJson(text, limits) as Record<string, object>;
+  expect(["a", "tools", "e"].map((name) => jsonTextOf(value[name]!))).toEqual([
+    '[1.0, "}]"]',
+    '{"10": {"x": []}, "2": 1e5}',
+    "{}",
+  ]);
+  expect(jsonTextOf(value)).toBe(text);
 });
 
 describe("a body is refused", () => {

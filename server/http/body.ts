@@ -1,3 +1,4 @@
+import { rememberJsonText } from "../text/json-text.ts";
 import { ApiError, badRequest, quote } from "./errors.ts";
 
 /** What a body may be at most. */
@@ -99,10 +100,11 @@ function decodeUtf8(bytes: Uint8Array): string {
 
 /**
  * `JSON.parse`, and besides refuses what it lets pass: too much depth, too many keys, a key given twice in one object (whose
- * value would win is anybody's guess), the key `__proto__`, and text that is not well-formed Unicode.
+ * value would win is anybody's guess), the key `__proto__`, and text that is not well-formed Unicode. The text is remembered
+ * for the whole value and for its members (server/text/json-text.ts).
  */
 export function parseJson(text: string, limits: JsonLimits, what = "the request body"): unknown {
-  checkStructure(text, limits, what);
+  const members = checkStructure(text, limits, what);
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -110,6 +112,11 @@ export function parseJson(text: string, limits: JsonLimits, what = "the request 
     throw badRequest(`${what} is not valid JSON: ${error instanceof Error ? error.message : String(error)}`);
   }
   if (/\\u[dD][89a-fA-F]/.test(text)) checkWellFormed(value, "");
+  rememberJsonText(value, text);
+  for (const { key, start, end } of members) {
+    const member = (value as Readonly<Record<string, unknown>>)[JSON.parse(key) as string];
+    rememberJsonText(member, text.slice(start, end));
+  }
   return value;
 }
 
@@ -121,9 +128,20 @@ const CLOSE_ARRAY = 0x5d;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
+/** An array or object in the outermost object. */
+interface Member {
+  /** As it is written, with its quotes. */
+  readonly key: string;
+  /** Where its text begins and ends. */
+  readonly start: number;
+  end: number;
+}
+
 /** One pass over the text before it is parsed: recursion never begins on what is too deep. Text that is not JSON may
  *  pass, `JSON.parse` refuses it afterwards. */
-function checkStructure(text: string, { jsonDepthMax, jsonKeysMax }: JsonLimits, what: string): void {
+function checkStructure(text: string, { jsonDepthMax, jsonKeysMax }: JsonLimits, what: string): Member[] {
+  const members: Member[] = [];
+  let key = "";
   /** Per open bracket: the keys seen so far, or null for an array. */
   const open: (Set<string> | null)[] = [];
   let keys = 0;
@@ -133,7 +151,9 @@ function checkStructure(text: string, { jsonDepthMax, jsonKeysMax }: JsonLimits,
       case QUOTE: {
         const end = stringEnd(text, at);
         if (keyIsNext) {
-          addKey(open[open.length - 1], text.slice(at, end + 1));
+          const literal = text.slice(at, end + 1);
+          addKey(open[open.length - 1], literal);
+          if (open.length === 1) key = literal;
           if (++keys > jsonKeysMax) {
             throw badRequest(`${what} may hold ${jsonKeysMax} keys at most, and holds more`);
           }
@@ -147,6 +167,7 @@ function checkStructure(text: string, { jsonDepthMax, jsonKeysMax }: JsonLimits,
         break;
       case OPEN_OBJECT:
       case OPEN_ARRAY:
+        if (open.length === 1 && open[0] instanceof Set) members.push({ key, start: at, end: at });
         keyIsNext = text.charCodeAt(at) === OPEN_OBJECT;
         open.push(keyIsNext ? new Set() : null);
         if (open.length > jsonDepthMax) {
@@ -157,9 +178,11 @@ function checkStructure(text: string, { jsonDepthMax, jsonKeysMax }: JsonLimits,
       case CLOSE_ARRAY:
         keyIsNext = false;
         open.pop();
+        if (open.length === 1 && members.length > 0) members[members.length - 1]!.end = at + 1;
         break;
     }
   }
+  return members;
 }
 
 /** Index of the quote that ends the string whose first quote is at `start`; the last index if there is none. */

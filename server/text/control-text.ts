@@ -2,8 +2,10 @@
  * Control tokens (<|im_end|>, <s>, …) are written as text in a chat template, and anybody may type that text into a
  * message. Only the template's own may become tokens: before rendering, the first character of every control text in
  * the client's strings is replaced by a stand-in that occurs nowhere else; after rendering the text is split at the
- * control texts that are left, and the stand-ins turn back into what they stood for.
+ * control texts that are left, and the stand-ins turn back into what they stood for. A template that looks for control text in a
+ * message finds it: comparing and searching see through stand-ins (server/text/jinja/runtime.ts).
  */
+import { Dict, isList, type Value } from "./jinja/values.ts";
 
 /** Text from a chat template. */
 export interface RenderedPrompt {
@@ -75,17 +77,15 @@ export class ControlTexts {
   }
 
   /**
-   * Copies of `values` (strings, arrays, plain objects with their keys, nested) in which no control text is left.
-   * `avoid` is text that stand-ins may not occur in. Null when every possible stand-in is taken.
+   * A copy of a value (texts, lists, dicts with their keys, nested) in which no control text is left. `avoid` is text that
+   * stand-ins may not occur in. Null when every possible stand-in is taken.
    */
-  disguise<Values extends readonly unknown[]>(
-    values: Values,
+  disguise(
+    value: Value,
     avoid: string,
-  ): { readonly values: Values; readonly standIns: ReadonlyMap<string, string> } | null {
-    if (!values.some((value) => anyString(value, (text) => this.#positions(text).length > 0))) {
-      return { values, standIns: new Map() };
-    }
-    const taken = avoid + JSON.stringify(values);
+  ): { readonly value: Value; readonly standIns: ReadonlyMap<string, string> } | null {
+    if (!anyText(value, (text) => this.#positions(text).length > 0)) return { value, standIns: new Map() };
+    const taken = avoid + allText(value);
     const free = standInCandidates().filter((candidate) => !taken.includes(candidate));
     const replacement = new Map<string, string>();
     for (const first of this.#firsts) {
@@ -93,19 +93,19 @@ export class ControlTexts {
       if (next.done) return null;
       replacement.set(first, next.value);
     }
-    const disguised = values.map((value) =>
-      mapStrings(value, (text) => {
-        let result = "";
-        let from = 0;
-        for (const position of this.#positions(text)) {
-          result += text.slice(from, position) + replacement.get(text[position]!)!;
-          from = position + 1;
-        }
-        return result + text.slice(from);
-      }),
-    );
-    const standIns = new Map([...replacement].map(([character, standIn]) => [standIn, character]));
-    return { values: disguised as unknown as Values, standIns };
+    const disguised = mapTexts(value, (text) => {
+      let result = "";
+      let from = 0;
+      for (const position of this.#positions(text)) {
+        result += text.slice(from, position) + replacement.get(text[position]!)!;
+        from = position + 1;
+      }
+      return result + text.slice(from);
+    });
+    return {
+      value: disguised,
+      standIns: new Map([...replacement].map(([character, standIn]) => [standIn, character])),
+    };
   }
 
   /**
@@ -151,18 +151,28 @@ function* standInCandidates(): Generator<string, undefined> {
   for (let unit = 0xe000; unit <= 0xf8ff; unit++) yield String.fromCharCode(unit);
 }
 
-function anyString(value: unknown, holds: (text: string) => boolean): boolean {
+function anyText(value: Value, holds: (text: string) => boolean): boolean {
   if (typeof value === "string") return holds(value);
-  if (Array.isArray(value)) return value.some((item) => anyString(item, holds));
-  if (value === null || typeof value !== "object") return false;
-  return Object.entries(value).some(([key, item]) => holds(key) || anyString(item, holds));
+  if (isList(value)) return value.some((item) => anyText(item, holds));
+  if (!(value instanceof Dict)) return false;
+  for (const [key, item] of value.entries()) if (anyText(key, holds) || anyText(item, holds)) return true;
+  return false;
 }
 
-function mapStrings(value: unknown, change: (text: string) => string): unknown {
+function allText(value: Value): string {
+  const texts: string[] = [];
+  anyText(value, (text) => {
+    texts.push(text);
+    return false;
+  });
+  return texts.join("");
+}
+
+function mapTexts(value: Value, change: (text: string) => string): Value {
   if (typeof value === "string") return change(value);
-  if (Array.isArray(value)) return value.map((item) => mapStrings(item, change));
-  if (value === null || typeof value !== "object") return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [change(key), mapStrings(item, change)]),
-  );
+  if (isList(value)) return value.map((item) => mapTexts(item, change));
+  if (!(value instanceof Dict)) return value;
+  const dict = new Dict();
+  for (const [key, item] of value.entries()) dict.set(mapTexts(key, change), mapTexts(item, change));
+  return dict;
 }

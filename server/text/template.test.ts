@@ -2,19 +2,21 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { parseJson } from "../http/body.ts";
 import { ControlTexts, plainText } from "./control-text.ts";
+import { defaultLimits, type RenderLimits } from "./jinja/budget.ts";
+import { Dict } from "./jinja/values.ts";
 import {
   type ChatMessage,
   ChatTemplate,
   type RenderOptions,
   readTemplateSource,
   TemplateError,
-  type TemplateLimits,
 } from "./template.ts";
 
 const control = new ControlTexts(["<|end|>", "<|start|>", "<s>", "§"]);
 
-function template(source: string, limits?: TemplateLimits): ChatTemplate {
+function template(source: string, limits?: RenderLimits): ChatTemplate {
   const wallClock = () => new Date(Date.UTC(2026, 6, 4, 15, 5, 9));
   return new ChatTemplate(
     { template: source, toolTemplate: null, specialTokens: { bos_token: "<s>" } },
@@ -38,20 +40,51 @@ describe("what the template sees", () => {
 
   test("no tools is none, special tokens are variables, further message fields are there", () => {
     const source = "{{ bos_token }}{{ tools is none }}{{ messages[0].name }}{{ eos_token is defined }}";
-    expect(render(source, [{ ...user("x"), name: "Ann" }], { tools: [] })).toBe("<s>trueAnnfalse");
+    expect(render(source, [{ ...user("x"), name: "Ann" }], { tools: [] })).toBe("<s>TrueAnnFalse");
   });
 
   test("the date comes from the given clock", () => {
-    const source = "{{ strftime_now('%d %b %Y, %A %B %-d %H:%M:%S %I %p %%') }}";
-    expect(render(source, [])).toBe("04 Jul 2026, Saturday July %-d 15:05:09 03 PM %");
+    const source = "{{ strftime_now('%d %b %Y, %A %B %-d %Q %H:%M:%S %I %p %%') }}";
+    expect(render(source, [])).toBe("04 Jul 2026, Saturday July 4 %Q 15:05:09 03 PM %");
   });
+});
+
+describe("tools and arguments that were JSON", () => {
+  const definition = '{"10": {"minimum": 1.0}, "2": -2e-7, "large": 12345678901234567890, "odd": "<|end|>"}';
+  const written = '{"10": {"minimum": 1.0}, "2": -2e-07, "large": 12345678901234567890, "odd": "<|end|>"}';
+  const limits = { jsonDepthMax: 9, jsonKeysMax: 99 };
+
+  test("keep floats, large integers and the order of their keys", () => {
+    const { tools } = parseJson(`{"tools": [${definition}]}`, limits) as { tools: object[] };
+    expect(render("{{ tools | tojson }}", [], { tools })).toBe(`[${written}]`);
+    const call = { function: { name: "f", arguments: parseJson(definition, limits) } };
+    const source = "{{ messages[0].tool_calls[0].function.arguments | tojson }}";
+    expect(render(source, [{ ...user("x"), tool_calls: [call] }])).toBe(written);
+  });
+});
+
+test("reasoning is there under both names that templates know", () => {
+  const source = "{% for m in messages %}{{ m.thinking }}{{ m.reasoning_content }}{% endfor %}";
+  const messages = ["reasoning_content", "thinking", "reasoning"].map((name) => ({
+    ...user("x"),
+    [name]: name[0],
+  }));
+  expect(render(source, messages)).toBe("rrttrr");
+});
+
+test("a template that looks for control text in a message finds it, and it stays text", () => {
+  const source =
+    "{% if '<|end|>' in messages[0].content %}{{ messages[0].content.split('<|end|>')[1] }}{% endif %}<|end|>";
+  const rendered = template(source).render([user("a<|end|>b<s>")], { addGenerationPrompt: false });
+  expect(plainText(rendered)).toBe("b<s><|end|>");
+  expect(control.split(rendered.text).filter((piece) => piece.kind === "control").length).toBe(1);
 });
 
 describe("kwargs", () => {
   test("a variable of the template is set, one it does not know changes nothing", () => {
     const source = "{{ enable_thinking }}|{{ messages[0].content }}";
     expect(render(source, [user("x")], { templateKwargs: { enable_thinking: false, other: 1 } })).toBe(
-      "false|x",
+      "False|x",
     );
   });
 
@@ -82,7 +115,7 @@ describe("kwargs", () => {
 describe("a template that fails is an error for the client", () => {
   const cases: [string, string, string][] = [
     ["raises", "{{ raise_exception('roles must alternate') }}", "roles must alternate"],
-    ["loops", "{% for i in range(10 ** 9) %}x{% endfor %}", "loops too often"],
+    ["loops", "{% for i in range(10 ** 9) %}x{% endfor %}", "Range too big"],
     [
       "loops in loops",
       "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}",
@@ -99,17 +132,18 @@ describe("a template that fails is an error for the client", () => {
       "{% for i in range(9999) %}{% for j in range(9999) if false %}{% endfor %}{% endfor %}",
       "operations",
     ],
-    ["takes the length of null", "{{ none | length }}", ""],
+    ["takes the length of null", "{{ none | length }}", "object of type 'NoneType' has no len()"],
   ];
   test.each(cases)("%s", (_, source, sentence) => {
-    const limited = template(source, { operationsMax: 50_000, lengthMax: 1_000_000 });
+    const limited = template(source, { ...defaultLimits, stepsMax: 50_000, lengthMax: 1_000_000 });
     const run = () => limited.render([], { addGenerationPrompt: true });
     expect(run).toThrow(TemplateError);
     expect(run).toThrow(sentence);
   });
 
   test("the host's objects are out of reach", () => {
-    expect(render("{{ ''.__class__.__mro__ }}{{ ''.constructor }}{{ messages.constructor }}", [])).toBe("");
+    expect(render("{{ ''.__class__ }}{{ ''.constructor }}{{ messages.constructor }}", [])).toBe("");
+    expect(() => render("{{ ''.__class__.__mro__ }}", [])).toThrow("unsafe");
   });
 
   test("a template that is no Jinja is refused when it is made", () => {
@@ -159,8 +193,8 @@ describe("control text", () => {
   });
 
   test("messages without control text reach the template unchanged", () => {
-    const messages = [user("plain < text >")];
-    expect(control.disguise([messages], "")?.values[0]).toBe(messages);
+    const message = new Dict().set("content", "plain < text >");
+    expect(control.disguise(message, "")?.value).toBe(message);
   });
 
   test("a client that uses every stand-in is refused", () => {

@@ -1,7 +1,12 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Environment, Interpreter, parse, tokenize } from "@huggingface/jinja";
 import type { ControlTexts, RenderedPrompt } from "./control-text.ts";
+import { defaultLimits, type RenderLimits } from "./jinja/budget.ts";
+import { JinjaError } from "./jinja/errors.ts";
+import { JinjaTemplate } from "./jinja/jinja-template.ts";
+import { fromJavaScript } from "./jinja/json.ts";
+import type { Dict, Value } from "./jinja/values.ts";
+import { jsonTextOf } from "./json-text.ts";
 
 /** A part of a message's content; only text is known. */
 export interface TextPart {
@@ -40,21 +45,6 @@ export interface TemplateSource {
   readonly specialTokens: Readonly<Record<string, string>>;
 }
 
-/** Limits on what a template may do, far above honest use. */
-export interface TemplateLimits {
-  /** Evaluated nodes of the template's syntax tree. */
-  readonly operationsMax: number;
-  /** UTF-16 units of any string made on the way, the prompt included. */
-  readonly lengthMax: number;
-}
-
-/** Nodes within nodes, macros that call macros included. */
-const depthMax = 400;
-
-const defaultLimits: TemplateLimits = { operationsMax: 2_000_000, lengthMax: 64 * 1024 * 1024 };
-
-type Program = ReturnType<typeof parse>;
-
 /** Variables that are ours: a client that sets one would change what is rendered behind the API's back. */
 const ownNames = new Set([
   "messages",
@@ -88,18 +78,18 @@ const ownNames = new Set([
 /** A model's chat template. */
 export class ChatTemplate {
   readonly #source: TemplateSource;
-  readonly #main: Program;
-  readonly #withTools: Program;
+  readonly #main: JinjaTemplate;
+  readonly #withTools: JinjaTemplate;
   readonly #controlTexts: ControlTexts;
   readonly #wallClock: () => Date;
-  readonly #limits: TemplateLimits;
+  readonly #limits: RenderLimits;
 
   /** Throws TemplateError when the template is not valid Jinja. `wallClock` is for templates that name the date. */
   constructor(
     source: TemplateSource,
     controlTexts: ControlTexts,
     wallClock: () => Date = () => new Date(),
-    limits: TemplateLimits = defaultLimits,
+    limits: RenderLimits = defaultLimits,
   ) {
     this.#source = source;
     this.#main = parsed(source.template);
@@ -123,36 +113,19 @@ export class ChatTemplate {
     const tools = options.tools?.length ? options.tools : null;
     const kwargs = this.#checkedKwargs(options.templateKwargs ?? {});
     const { template, toolTemplate } = this.#source;
+    const fromClient = { ...kwargs, messages: messages.map(asTemplatesRead), tools, documents: null };
     const disguised = this.#controlTexts.disguise(
-      [messages.map(withPlainContent), tools, kwargs] as const,
+      fromJavaScript(fromClient, jsonTextOf),
       template + (toolTemplate ?? ""),
     );
     if (disguised === null) throw new TemplateError("the messages use every private-use character there is");
-    const [safeMessages, safeTools, safeKwargs] = disguised.values;
-    const variables = {
-      ...this.#source.specialTokens,
-      ...safeKwargs,
-      messages: safeMessages,
-      tools: safeTools,
-      documents: null,
-      add_generation_prompt: options.addGenerationPrompt,
-    };
-    const text = this.#run(tools === null ? this.#main : this.#withTools, variables);
-    return { text, standIns: disguised.standIns };
-  }
-
-  #run(program: Program, variables: Readonly<Record<string, unknown>>): string {
-    const environment = new Environment();
-    const globals = templateGlobals(this.#wallClock, this.#limits);
-    for (const [name, value] of Object.entries({ ...globals, ...variables })) environment.set(name, value);
-    try {
-      const result = new BoundedInterpreter(environment, this.#limits).run(program);
-      return String(result.value);
-    } catch (error) {
-      if (error instanceof TemplateError) throw error;
-      // The library's own errors (a missing variable, an operation on null) name template parts, never our state.
-      throw new TemplateError(messageOf(error));
-    }
+    const variables = new Map<string, Value>(Object.entries(this.#source.specialTokens));
+    for (const [name, value] of (disguised.value as Dict).entries()) variables.set(name as string, value);
+    variables.set("add_generation_prompt", options.addGenerationPrompt);
+    const { standIns } = disguised;
+    const context = { variables, now: this.#wallClock(), limits: this.#limits, standIns };
+    const jinja = tools === null ? this.#main : this.#withTools;
+    return { text: expectNoError(() => jinja.render(context)), standIns };
   }
 
   #checkedKwargs(kwargs: Readonly<Record<string, unknown>>): Record<string, unknown> {
@@ -223,123 +196,26 @@ function hasWord(template: string, word: string): boolean {
   return new RegExp(`\\b${word}\\b`).test(template);
 }
 
-function parsed(template: string): Program {
+function parsed(template: string): JinjaTemplate {
+  return expectNoError(() => new JinjaTemplate(template), "the chat template is not valid Jinja: ");
+}
+
+/** Templates' own errors (a missing variable, an operation on null) name parts of the template, never our state. */
+function expectNoError<Result>(run: () => Result, prefix = ""): Result {
   try {
-    return parse(tokenize(template, { lstrip_blocks: true, trim_blocks: true }));
+    return run();
   } catch (error) {
-    throw new TemplateError(`the chat template is not valid Jinja: ${messageOf(error)}`);
+    if (!(error instanceof JinjaError)) throw error;
+    throw new TemplateError(prefix + error.message);
   }
 }
 
-function withPlainContent(message: ChatMessage): ChatMessage {
+/** Content in parts as one text, and reasoning under both names that templates know, as transformers passes it. */
+function asTemplatesRead(message: ChatMessage): ChatMessage {
   const { content } = message;
-  return Array.isArray(content)
+  const joined = Array.isArray(content)
     ? { ...message, content: content.map((part: TextPart) => part.text).join("\n") }
     : message;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
-
-/** What transformers gives to every template, but bounded and with our clock. */
-function templateGlobals(wallClock: () => Date, limits: TemplateLimits): Record<string, unknown> {
-  return {
-    true: true,
-    True: true,
-    false: false,
-    False: false,
-    none: null,
-    None: null,
-    raise_exception(message: unknown) {
-      throw new TemplateError(
-        typeof message === "string" ? message : "the chat template refused the messages",
-      );
-    },
-    range(first: number, second?: number, step = 1) {
-      const [from, to] = second === undefined ? [0, first] : [first, second];
-      const count = Math.max(0, Math.ceil((to - from) / step));
-      if (!(count <= limits.operationsMax)) throw new TemplateError("the chat template loops too often");
-      return Array.from({ length: count }, (_, i) => from + i * step);
-    },
-    strftime_now: (format: string) => formatDate(wallClock(), format),
-  };
-}
-
-/** Python's strftime in the C locale, in UTC: the directives that templates use; others stay as they are. */
-function formatDate(date: Date, format: string): string {
-  const two = (value: number): string => String(value).padStart(2, "0");
-  const hour12 = date.getUTCHours() % 12 || 12;
-  const name = (options: Intl.DateTimeFormatOptions): string =>
-    new Intl.DateTimeFormat("en-US", { ...options, timeZone: "UTC" }).format(date);
-  const fields: Readonly<Record<string, () => string>> = {
-    Y: () => String(date.getUTCFullYear()),
-    y: () => two(date.getUTCFullYear() % 100),
-    m: () => two(date.getUTCMonth() + 1),
-    d: () => two(date.getUTCDate()),
-    B: () => name({ month: "long" }),
-    b: () => name({ month: "short" }),
-    A: () => name({ weekday: "long" }),
-    a: () => name({ weekday: "short" }),
-    H: () => two(date.getUTCHours()),
-    I: () => two(hour12),
-    p: () => (date.getUTCHours() < 12 ? "AM" : "PM"),
-    M: () => two(date.getUTCMinutes()),
-    S: () => two(date.getUTCSeconds()),
-    "%": () => "%",
-  };
-  return format.replace(/%(.)/g, (directive, letter: string) => fields[letter]?.() ?? directive);
-}
-
-type Node = Parameters<Interpreter["evaluate"]>[0];
-type Value = ReturnType<Interpreter["evaluate"]>;
-
-/** Stops a template that loops or grows without end. */
-class BoundedInterpreter extends Interpreter {
-  readonly #limits: TemplateLimits;
-  /** Expressions that loops run over: each item is an operation, even when the loop's body is empty. */
-  readonly #iterables = new Set<unknown>();
-  #operations = 0;
-  #depth = 0;
-
-  constructor(environment: Environment, limits: TemplateLimits) {
-    super(environment);
-    this.#limits = limits;
-  }
-
-  override evaluate(node: Node, environment: Environment): Value {
-    if (node?.type === "For") this.#iterables.add(iterableOf(node));
-    this.#spend(1);
-    const value = this.#evaluateDeeper(node, environment);
-    if (node !== undefined && this.#iterables.has(node) && Array.isArray(value.value))
-      this.#spend(value.value.length);
-    if (typeof value.value === "string" && value.value.length > this.#limits.lengthMax) {
-      throw new TemplateError(
-        `the chat template made a text of more than ${this.#limits.lengthMax} characters`,
-      );
-    }
-    return value;
-  }
-  #evaluateDeeper(node: Node, environment: Environment): Value {
-    if (this.#depth >= depthMax) throw new TemplateError("the chat template recurses too deep");
-    this.#depth++;
-    try {
-      return super.evaluate(node, environment);
-    } finally {
-      this.#depth--; // `continue` and `break` are exceptions: they pass here too
-    }
-  }
-
-  #spend(operations: number): void {
-    this.#operations += operations;
-    if (this.#operations > this.#limits.operationsMax) {
-      throw new TemplateError(`the chat template took more than ${this.#limits.operationsMax} operations`);
-    }
-  }
-}
-
-/** What a `for` statement evaluates first; with an inline `if`, the list before it. */
-function iterableOf(loop: Node): unknown {
-  const { iterable } = loop as unknown as { iterable: { type: string; lhs?: unknown } };
-  return iterable.type === "SelectExpression" ? iterable.lhs : iterable;
+  const reasoning = message.reasoning_content ?? message.thinking ?? message.reasoning ?? null;
+  return reasoning === null ? joined : { thinking: reasoning, ...joined, reasoning_content: reasoning };
 }

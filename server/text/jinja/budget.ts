@@ -1,0 +1,58 @@
+import { fail } from "./errors.ts";
+
+/** What rendering once may cost, far above honest use. */
+export interface RenderLimits {
+  /** Evaluated nodes of the template's syntax tree, and items that filters and operators look at. */
+  readonly stepsMax: number;
+  /** UTF-16 units of any one text made on the way, the result included. */
+  readonly lengthMax: number;
+  /** UTF-16 units of all texts made on the way. */
+  readonly textMax: number;
+  /** Nodes within nodes, macros that call macros included. */
+  readonly depthMax: number;
+}
+
+export const defaultLimits: RenderLimits = {
+  stepsMax: 5_000_000,
+  lengthMax: 64 * 1024 * 1024,
+  textMax: 512 * 1024 * 1024,
+  depthMax: 600,
+};
+
+/** Counts what one rendering has cost, and stops it at the limits. */
+export class Budget {
+  readonly limits: RenderLimits;
+  #steps = 0;
+  #text = 0;
+  #depth = 0;
+
+  constructor(limits: RenderLimits) {
+    this.limits = limits;
+  }
+
+  spend(steps: number): void {
+    this.#steps += steps;
+    if (this.#steps > this.limits.stepsMax) {
+      fail("LimitError", `the chat template took more than ${this.limits.stepsMax} operations`);
+    }
+  }
+
+  /** Before a text of this length is made; `added` of it takes new memory. */
+  text(length: number, added = length): void {
+    const { lengthMax, textMax } = this.limits;
+    if (length > lengthMax)
+      fail("LimitError", `the chat template made a text of more than ${lengthMax} characters`);
+    this.#text += added;
+    if (this.#text > textMax)
+      fail("LimitError", `the chat template made texts of more than ${textMax} characters in all`);
+  }
+
+  enter(): void {
+    if (++this.#depth > this.limits.depthMax)
+      fail("LimitError", `the chat template recurses too deep: more than ${this.limits.depthMax} levels`);
+  }
+
+  leave(): void {
+    this.#depth--;
+  }
+}

@@ -1,0 +1,28 @@
+import { isFilterName, isTestName } from "./by-name.ts";
+import { fail } from "./errors.ts";
+import type { Body } from "./syntax.ts";
+
+/** Throws for filters and tests that do not exist; but one that only some inputs reach fails when it is reached, as in Python. */
+export function checkNames(body: Body): void {
+  visit(body, false);
+}
+
+/** Where a name is looked up when it is reached: under `if`, up to the next tag with a scope of its own. */
+const soft = new Set(["if", "conditional"]);
+const hard = new Set(["for", "macro", "call block", "filter block", "set block", "with", "scope"]);
+
+function visit(syntax: unknown, isSoft: boolean): void {
+  if (Array.isArray(syntax)) {
+    for (const item of syntax) visit(item, isSoft);
+    return;
+  }
+  if (typeof syntax !== "object" || syntax === null || syntax instanceof Set) return;
+  const node = syntax as Readonly<Record<string, unknown>>;
+  const kind = node.kind as string;
+  if (!isSoft && kind === "filter" && !isFilterName(node.name as string))
+    fail("TemplateAssertionError", `No filter named '${node.name}'.`);
+  if (!isSoft && kind === "test" && !isTestName(node.name as string))
+    fail("TemplateAssertionError", `No test named '${node.name}'.`);
+  const inside = soft.has(kind) || (isSoft && !hard.has(kind));
+  for (const value of Object.values(node)) visit(value, inside);
+}

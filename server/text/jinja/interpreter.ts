@@ -1,0 +1,219 @@
+/** Runs a template's statements. */
+import { fail } from "./errors.ts";
+import { argumentsOf, call, evaluate } from "./evaluate.ts";
+import { Loop } from "./loop.ts";
+import { macro } from "./macro.ts";
+import { str } from "./print.ts";
+import type { Runtime } from "./runtime.ts";
+import { Scope } from "./scope.ts";
+import type { Body, Expression, Statement, Target } from "./syntax.ts";
+import { type Dict, isTrue, iterate, Lazy, Namespace, type Value } from "./values.ts";
+
+type Of<Kind extends Statement["kind"]> = Extract<Statement, { kind: Kind }>;
+
+/** How a body ended: by itself, or at a `break` or `continue` that its loop has to obey. */
+type Ending = "end" | "break" | "continue";
+
+/** The text that a body makes. */
+export function renderBody(rt: Runtime, body: Body, scope: Scope): string {
+  const output = new Output(rt);
+  new Interpreter(rt, output).run(body, scope);
+  return output.text();
+}
+
+class Output {
+  readonly #rt: Runtime;
+  readonly #pieces: string[] = [];
+  #length = 0;
+
+  constructor(rt: Runtime) {
+    this.#rt = rt;
+  }
+
+  add(piece: string): void {
+    this.#length += piece.length;
+    this.#rt.budget.text(this.#length, piece.length);
+    this.#pieces.push(piece);
+  }
+
+  text(): string {
+    return this.#pieces.join("");
+  }
+}
+
+class Interpreter {
+  readonly #rt: Runtime;
+  #output: Output;
+
+  constructor(rt: Runtime, output: Output) {
+    this.#rt = rt;
+    this.#output = output;
+  }
+
+  run(body: Body, scope: Scope): Ending {
+    for (const statement of body) {
+      const ending = this.#statement(statement, scope);
+      if (ending !== "end") return ending;
+    }
+    return "end";
+  }
+
+  #statement(node: Statement, scope: Scope): Ending {
+    const rt = this.#rt;
+    rt.budget.spend(1);
+    switch (node.kind) {
+      case "text":
+        this.#output.add(node.text);
+        return "end";
+      case "print":
+        this.#output.add(str(rt, evaluate(rt, node.value, scope)));
+        return "end";
+      case "set":
+        this.#assign(node.target, evaluate(rt, node.value, scope), scope);
+        return "end";
+      case "if":
+        return this.#if(node, scope);
+      case "for":
+        return this.#for(node, scope);
+      case "set block":
+        return this.#setBlock(node, scope);
+      case "filter block": {
+        const { text, ending } = this.#captured(node.body, new Scope(scope));
+        if (ending === "end") this.#output.add(str(rt, evaluate(rt, node.filter, scope, text)));
+        return ending;
+      }
+      case "macro":
+        scope.set(node.macro.name, macro(rt, node.macro, scope));
+        return "end";
+      case "call block":
+        this.#callBlock(node, scope);
+        return "end";
+      case "with":
+        return this.#with(node, scope);
+      case "scope":
+        return this.#deeper(() => this.run(node.body, new Scope(scope)));
+      case "break":
+      case "continue":
+        return node.kind;
+      case "load":
+        return fail("TypeError", `{% ${node.tag} %}: a chat template cannot read another template`);
+    }
+  }
+
+  #deeper<Result>(run: () => Result): Result {
+    this.#rt.budget.enter();
+    const result = run();
+    this.#rt.budget.leave();
+    return result;
+  }
+
+  #if(node: Of<"if">, scope: Scope): Ending {
+    const branch = node.branches.find(({ test }) => isTrue(evaluate(this.#rt, test, scope)));
+    return this.#deeper(() => this.run(branch === undefined ? node.otherwise : branch.body, scope));
+  }
+
+  #for(node: Of<"for">, scope: Scope): Ending {
+    const iterable = evaluate(this.#rt, node.iterable, scope);
+    return this.#deeper(() => this.#loop(node, iterable, scope, 0));
+  }
+
+  #loop(node: Of<"for">, iterable: Value, scope: Scope, depth0: number): Ending {
+    const recurse = (inner: Value, depth: number): Value => {
+      const { text } = this.#capturedBy(() => this.#deeper(() => this.#loop(node, inner, scope, depth)));
+      return text;
+    };
+    const items =
+      node.test === null ? iterable : new Lazy(this.#chosen(node.target, node.test, iterable, scope));
+    const loop = new Loop(this.#rt, items, depth0, node.isRecursive ? recurse : null);
+    let isEmpty = true;
+    for (let item = loop.next(); item !== undefined; item = loop.next()) {
+      isEmpty = false;
+      const inner = new Scope(scope);
+      inner.set("loop", loop.value);
+      this.#assign(node.target, item, inner);
+      if (this.run(node.body, inner) === "break") break;
+    }
+    return isEmpty ? this.run(node.otherwise, new Scope(scope)) : "end";
+  }
+
+  /** `for … if`: the condition is asked for when the item is needed. */
+  *#chosen(target: Target, test: Expression, iterable: Value, scope: Scope): Generator<Value> {
+    for (const item of iterate(iterable)) {
+      const inner = new Scope(scope);
+      this.#rt.budget.spend(1);
+      this.#assign(target, item, inner);
+      if (isTrue(evaluate(this.#rt, test, inner))) yield item;
+    }
+  }
+
+  #setBlock(node: Of<"set block">, scope: Scope): Ending {
+    const { text, ending } = this.#captured(node.body, new Scope(scope));
+    if (ending !== "end") return ending;
+    const value = node.filter === null ? text : evaluate(this.#rt, node.filter, scope, text);
+    this.#assign(node.target, value, scope);
+    return "end";
+  }
+
+  #callBlock({ call: node, caller }: Of<"call block">, scope: Scope): void {
+    const rt = this.#rt;
+    const of = (inner: Expression): Value => evaluate(rt, inner, scope);
+    const callee = of(node.callee);
+    const args = argumentsOf(node.args, of);
+    const named = new Map(args.named).set("caller", macro(rt, caller, scope));
+    this.#output.add(str(rt, call(rt, callee, { ...args, named })));
+  }
+
+  #with(node: Of<"with">, scope: Scope): Ending {
+    const inner = new Scope(scope);
+    const values = node.bindings.map(([, value]) => evaluate(this.#rt, value, scope));
+    for (const [index, [target]] of node.bindings.entries()) this.#assign(target, values[index]!, inner);
+    return this.#deeper(() => this.run(node.body, inner));
+  }
+
+  #captured(body: Body, scope: Scope): { readonly text: string; readonly ending: Ending } {
+    return this.#capturedBy(() => this.#deeper(() => this.run(body, scope)));
+  }
+
+  #capturedBy(run: () => Ending): { readonly text: string; readonly ending: Ending } {
+    const around = this.#output;
+    const own = new Output(this.#rt);
+    this.#output = own;
+    const ending = run();
+    this.#output = around;
+    return { text: own.text(), ending };
+  }
+
+  #assign(target: Target, value: Value, scope: Scope): void {
+    if (target.kind === "name") scope.set(target.name, value);
+    else if (target.kind === "namespace") this.#setAttribute(target.name, target.attribute, value, scope);
+    else {
+      const values = [...iterate(value)];
+      const wanted = target.items.length;
+      if (values.length < wanted)
+        fail("ValueError", `not enough values to unpack (expected ${wanted}, got ${values.length})`);
+      if (values.length > wanted) fail("ValueError", `too many values to unpack (expected ${wanted})`);
+      for (const [index, item] of target.items.entries()) this.#assign(item, values[index]!, scope);
+    }
+  }
+
+  #setAttribute(name: string, attribute: string, value: Value, scope: Scope): void {
+    const namespace = scope.get(name);
+    if (!(namespace instanceof Namespace))
+      fail("TemplateRuntimeError", "cannot assign attribute on non-namespace object");
+    (namespace as Namespace).attributes.set(checkedName(attribute), value);
+  }
+}
+
+/** A namespace made of `namespace(…)`'s arguments. */
+export function namespaceOf(attributes: Dict): Namespace {
+  for (const name of attributes.keys()) if (typeof name === "string") checkedName(name);
+  return new Namespace(attributes);
+}
+
+function checkedName(name: string): string {
+  if (!name.startsWith("_")) return name;
+  return fail(
+    "SecurityError",
+    `Chat templates cannot store underscore-prefixed attributes on a namespace, but got '${name}'. Please rename the attribute.`,
+  );
+}

@@ -1,0 +1,206 @@
+/** JSON as Python's `json` reads and writes it: 1.0 stays a float, keys keep their order, numbers are written as Python does. */
+import { isTrueOr, toIndex } from "./convert.ts";
+import { fail } from "./errors.ts";
+import { floatText } from "./numbers.ts";
+import { isOrdered } from "./operators.ts";
+import { integerText } from "./print.ts";
+import type { Runtime } from "./runtime.ts";
+import type { Given } from "./signature.ts";
+import { Dict, itemsOf, typeName, type Value } from "./values.ts";
+
+interface Format {
+  readonly isAscii: boolean;
+  readonly indent: string | null;
+  readonly itemSeparator: string;
+  readonly keySeparator: string;
+  readonly sortsKeys: boolean;
+}
+
+/** The filter `tojson(ensure_ascii, indent, separators, sort_keys)` that transformers gives to templates. */
+export function toJson(rt: Runtime, value: Value, [ascii, indent, separators, sortKeys]: Given): string {
+  const indentText =
+    indent === undefined || indent === null
+      ? null
+      : typeof indent === "string"
+        ? indent
+        : " ".repeat(Math.min(Math.max(0, toIndex(indent)), 1000));
+  const pair = separators === undefined || separators === null ? undefined : itemsOf(separators);
+  if (separators !== undefined && separators !== null && pair?.length !== 2)
+    fail("ValueError", "separators must be a pair of texts");
+  const [itemSeparator = indentText === null ? ", " : ",", keySeparator = ": "] = (pair ?? []) as string[];
+  const isAscii = isTrueOr(ascii, false);
+  return write(rt, value, "\n", {
+    isAscii,
+    indent: indentText,
+    itemSeparator,
+    keySeparator,
+    sortsKeys: isTrueOr(sortKeys, false),
+  });
+}
+
+/** `lineStart`: a line break and the indentation of where the value stands. */
+function write(rt: Runtime, value: Value, lineStart: string, format: Format): string {
+  rt.budget.spend(1);
+  if (value === null) return "null";
+  switch (typeof value) {
+    case "string":
+      return rt.made(quoted(value, format));
+    case "boolean":
+      return value ? "true" : "false";
+    case "bigint":
+      return integerText(value);
+    case "number":
+      return jsonFloat(value);
+  }
+  const inner = lineStart + (format.indent ?? "");
+  const items = itemsOf(value);
+  if (items !== undefined) {
+    return bracketed(
+      rt,
+      "[]",
+      items.map((item) => write(rt, item, inner, format)),
+      lineStart,
+      format,
+    );
+  }
+  if (!(value instanceof Dict))
+    return fail("TypeError", `Object of type ${typeName(value)} is not JSON serializable`);
+  let entries = [...value.entries()];
+  if (format.sortsKeys)
+    entries = entries.sort(([a], [b]) => (isOrdered(rt, "<", a, b) ? -1 : isOrdered(rt, "<", b, a) ? 1 : 0));
+  const members = entries.map(
+    ([key, item]) => quoted(keyText(key), format) + format.keySeparator + write(rt, item, inner, format),
+  );
+  return bracketed(rt, "{}", members, lineStart, format);
+}
+
+function bracketed(
+  rt: Runtime,
+  brackets: string,
+  parts: readonly string[],
+  lineStart: string,
+  format: Format,
+): string {
+  const [open = "", close = ""] = brackets;
+  if (parts.length === 0) return brackets;
+  const isIndented = format.indent !== null;
+  const inner = isIndented ? lineStart + format.indent : "";
+  const separator = format.itemSeparator + inner;
+  rt.budget.text(
+    parts.reduce((sum, part) => sum + part.length + separator.length, inner.length + lineStart.length + 2),
+  );
+  return open + inner + parts.join(separator) + (isIndented ? lineStart : "") + close;
+}
+
+function jsonFloat(value: number): string {
+  if (Number.isFinite(value)) return floatText(value);
+  return Number.isNaN(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+}
+
+function keyText(key: Value): string {
+  if (typeof key === "string") return key;
+  if (typeof key === "boolean") return key ? "true" : "false";
+  if (key === null) return "null";
+  if (typeof key === "bigint") return integerText(key);
+  if (typeof key === "number") return jsonFloat(key);
+  return fail("TypeError", `keys must be str, int, float, bool or None, not ${typeName(key)}`);
+}
+
+const named: Readonly<Record<string, string>> = {
+  "\n": "\\n",
+  "\r": "\\r",
+  "\t": "\\t",
+  "\b": "\\b",
+  "\f": "\\f",
+  '"': '\\"',
+  "\\": "\\\\",
+};
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: those are what JSON escapes.
+const escaped = /[\x00-\x1f"\\]/g;
+const escapedInAscii = /[^\x20-\x7e]|["\\]/g;
+
+function quoted(text: string, { isAscii }: Format): string {
+  const body = text.replace(
+    isAscii ? escapedInAscii : escaped,
+    (unit) => named[unit] ?? `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+  return `"${body}"`;
+}
+
+const literal = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|[[\]{},:]|true|false|null/y;
+const space = /[ \t\n\r]*/y;
+
+/** Reads JSON that `JSON.parse` has accepted. */
+export function readJson(text: string): Value {
+  let at = 0;
+  const next = (): string => {
+    space.lastIndex = at;
+    space.exec(text);
+    literal.lastIndex = space.lastIndex;
+    const token = literal.exec(text)?.[0] ?? fail("ValueError", `not JSON at ${space.lastIndex}`);
+    at = literal.lastIndex;
+    return token;
+  };
+  const peek = (): string => {
+    const from = at;
+    const token = next();
+    at = from;
+    return token;
+  };
+  const value = (): Value => {
+    const token = next();
+    if (token === "[") {
+      const items: Value[] = [];
+      if (peek() === "]") next();
+      else
+        do items.push(value());
+        while (next() === ",");
+      return items;
+    }
+    if (token === "{") {
+      const dict = new Dict();
+      if (peek() === "}") next();
+      else
+        do {
+          const key = JSON.parse(next()) as string;
+          next();
+          dict.set(key, value());
+        } while (next() === ",");
+      return dict;
+    }
+    if (token[0] === '"') return JSON.parse(token) as string;
+    if (token === "null") return null;
+    if (token === "true" || token === "false") return token === "true";
+    return /[.eE]/.test(token) ? Number(token) : BigInt(token);
+  };
+  return value();
+}
+
+/**
+ * A value of JavaScript's as the template's. `jsonOf`: the JSON that an object was read from, where it is known; it says
+ * more than the object, which knows neither 1.0 nor the order of keys that are integers.
+ */
+export function fromJavaScript(given: unknown, jsonOf: (object: object) => string | undefined): Value {
+  switch (typeof given) {
+    case "string":
+    case "boolean":
+    case "bigint":
+      return given;
+    case "number":
+      return Number.isInteger(given) && !Object.is(given, -0) ? BigInt(given) : given;
+    case "object": {
+      if (given === null) return null;
+      const json = jsonOf(given);
+      if (json !== undefined) return readJson(json);
+      if (Array.isArray(given)) return given.map((member) => fromJavaScript(member, jsonOf));
+      const dict = new Dict();
+      for (const [key, member] of Object.entries(given)) {
+        if (member !== undefined) dict.set(key, fromJavaScript(member, jsonOf));
+      }
+      return dict;
+    }
+    default:
+      return fail("TypeError", `a template cannot use a ${typeof given}`);
+  }
+}

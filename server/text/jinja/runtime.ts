@@ -1,0 +1,32 @@
+import { Budget, type RenderLimits } from "./budget.ts";
+
+/** What one rendering has to do with the world around the template. */
+export class Runtime {
+  readonly budget: Budget;
+  readonly now: Date;
+  readonly #standIns: ReadonlyMap<string, string>;
+  readonly #standInPattern: RegExp | null;
+
+  /**
+   * `standIns`: characters in the given values that stand for others (server/text/control-text.ts). Comparing and searching
+   * see what they stand for; cutting and joining keep them.
+   */
+  constructor(limits: RenderLimits, now: Date, standIns: ReadonlyMap<string, string>) {
+    this.budget = new Budget(limits);
+    this.now = now;
+    this.#standIns = standIns;
+    this.#standInPattern = standIns.size === 0 ? null : new RegExp(`[${[...standIns.keys()].join("")}]`, "g");
+  }
+
+  /** The text as the client wrote it, in as many UTF-16 units. */
+  plain(text: string): string {
+    if (this.#standInPattern === null) return text;
+    return text.replace(this.#standInPattern, (unit) => this.#standIns.get(unit)!);
+  }
+
+  /** The text, counted. */
+  made(text: string): string {
+    this.budget.text(text.length);
+    return text;
+  }
+}

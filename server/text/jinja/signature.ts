@@ -1,0 +1,50 @@
+/** Matches what a call was given with what a function takes. */
+import { fail } from "./errors.ts";
+import type { Runtime } from "./runtime.ts";
+import { type Arguments, Callable, type Value } from "./values.ts";
+
+/** Values in the order of the parameters; undefined: not given. */
+export type Given = readonly (Value | undefined)[];
+
+/**
+ * `parameters`: names with spaces between them. One that ends in "?" may be left out; one that begins with "/" cannot be
+ * given by name.
+ */
+export function matcher(name: string, parameters: string): (args: Arguments) => Given {
+  const known = parameters
+    .split(" ")
+    .filter(Boolean)
+    .map((word) => ({
+      name: word.replace(/[/?]/g, ""),
+      isOptional: word.endsWith("?"),
+      hasName: !word.startsWith("/"),
+    }));
+  return ({ positional, named }) => {
+    if (positional.length > known.length) {
+      fail("TypeError", `${name}() takes ${known.length} arguments but ${positional.length} were given`);
+    }
+    const given: (Value | undefined)[] = known.map((_, index) => positional[index]);
+    for (const [key, value] of named) {
+      const index = known.findIndex((parameter) => parameter.hasName && parameter.name === key);
+      if (index < 0) fail("TypeError", `${name}() got an unexpected keyword argument '${key}'`);
+      if (given[index] !== undefined)
+        fail("TypeError", `${name}() got multiple values for argument '${key}'`);
+      given[index] = value;
+    }
+    for (const [index, parameter] of known.entries()) {
+      if (given[index] === undefined && !parameter.isOptional)
+        fail("TypeError", `${name}() missing 1 required positional argument: '${parameter.name}'`);
+    }
+    return given;
+  };
+}
+
+/** A function with named parameters. */
+export function callable(
+  name: string,
+  parameters: string,
+  run: (rt: Runtime, given: Given) => Value,
+): Callable {
+  const match = matcher(name, parameters);
+  return new Callable(name, (rt, args) => run(rt, match(args)));
+}

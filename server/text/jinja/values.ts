@@ -1,0 +1,253 @@
+/**
+ * Values as Python has them. None is null, an int a bigint, a float a number, a list an array; what JavaScript lacks has a
+ * class here.
+ */
+import { type ErrorKind, fail } from "./errors.ts";
+import type { Runtime } from "./runtime.ts";
+
+export type Value =
+  | null
+  | boolean
+  | bigint
+  | number
+  | string
+  | readonly Value[]
+  | Tuple
+  | Dict
+  | DictView
+  | Range
+  | Lazy
+  | Undefined
+  | Namespace
+  | Callable;
+
+/** What a call was given. */
+export interface Arguments {
+  readonly positional: readonly Value[];
+  readonly named: ReadonlyMap<string, Value>;
+}
+
+export class Tuple {
+  readonly items: readonly Value[];
+  constructor(items: readonly Value[]) {
+    this.items = items;
+  }
+}
+
+/** What `groupby` yields: a group's name and its items, by position or as `grouper` and `list`. */
+export class GroupTuple extends Tuple {}
+
+/** A dict in the order of insertion. Keys that Python holds equal (1, 1.0 and True) are one key. */
+export class Dict {
+  readonly #entries = new Map<string | bigint | number, readonly [key: Value, value: Value]>();
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get(key: Value): Value | undefined {
+    return this.#entries.get(hashOf(key))?.[1];
+  }
+
+  has(key: Value): boolean {
+    return this.#entries.has(hashOf(key));
+  }
+
+  set(key: Value, value: Value): this {
+    const hash = hashOf(key);
+    this.#entries.set(hash, [this.#entries.get(hash)?.[0] ?? key, value]);
+    return this;
+  }
+
+  entries(): IterableIterator<readonly [key: Value, value: Value]> {
+    return this.#entries.values();
+  }
+
+  *keys(): Generator<Value> {
+    for (const [key] of this.#entries.values()) yield key;
+  }
+}
+
+/** dict.keys(), values() and items(). */
+export class DictView {
+  readonly kind: "dict_keys" | "dict_values" | "dict_items";
+  readonly dict: Dict;
+  constructor(kind: DictView["kind"], dict: Dict) {
+    this.kind = kind;
+    this.dict = dict;
+  }
+}
+
+/** range(…). `step` is not 0. */
+export class Range {
+  readonly start: bigint;
+  readonly step: bigint;
+  readonly length: number;
+  constructor(start: bigint, step: bigint, length: number) {
+    this.start = start;
+    this.step = step;
+    this.length = length;
+  }
+
+  at(index: number): bigint {
+    return this.start + this.step * BigInt(index);
+  }
+}
+
+/** An iterator, read once: what `map`, `select` and other filters return. */
+export class Lazy {
+  readonly iterator: Iterator<Value>;
+  readonly typeName: string;
+  constructor(iterator: Iterator<Value>, typeName = "generator") {
+    this.iterator = iterator;
+    this.typeName = typeName;
+  }
+}
+
+/** A name, attribute or element that is not there. It prints as nothing; most other uses raise `message`. */
+export class Undefined {
+  readonly kind: ErrorKind;
+  readonly message: string;
+  constructor(message: string, kind: ErrorKind = "UndefinedError") {
+    this.message = message;
+    this.kind = kind;
+  }
+
+  raise(): never {
+    fail(this.kind, this.message);
+  }
+}
+
+/** namespace(…): the one value whose attributes a template may set. */
+export class Namespace {
+  readonly attributes: Dict;
+  constructor(attributes: Dict) {
+    this.attributes = attributes;
+  }
+}
+
+/** Functions, bound methods, macros, and objects that can be called. */
+export class Callable {
+  readonly typeName: string;
+  readonly name: string;
+  readonly call: (rt: Runtime, args: Arguments) => Value;
+  /** Attribute by name; undefined: it has none. */
+  readonly attribute: (name: string) => Value | undefined;
+  constructor(
+    name: string,
+    call: (rt: Runtime, args: Arguments) => Value,
+    typeName = "builtin_function_or_method",
+    attribute: (name: string) => Value | undefined = () => undefined,
+  ) {
+    this.name = name;
+    this.call = call;
+    this.typeName = typeName;
+    this.attribute = attribute;
+  }
+}
+
+/** The value, or another one where there is none; None is a value. */
+export function or(value: Value | undefined, fallback: () => Value): Value {
+  return value === undefined ? fallback() : value;
+}
+
+export const isList = (value: Value): value is readonly Value[] => Array.isArray(value);
+
+/** Items of a list or tuple; undefined for other values. */
+export function itemsOf(value: Value): readonly Value[] | undefined {
+  return isList(value) ? value : value instanceof Tuple ? value.items : undefined;
+}
+
+export function typeName(value: Value): string {
+  if (value === null) return "NoneType";
+  switch (typeof value) {
+    case "boolean":
+      return "bool";
+    case "bigint":
+      return "int";
+    case "number":
+      return "float";
+    case "string":
+      return "str";
+  }
+  if (isList(value)) return "list";
+  if (value instanceof Tuple) return "tuple";
+  if (value instanceof Dict) return "dict";
+  if (value instanceof DictView) return value.kind;
+  if (value instanceof Range) return "range";
+  if (value instanceof Undefined) return "Undefined";
+  if (value instanceof Namespace) return "Namespace";
+  return value.typeName;
+}
+
+export function isTrue(value: Value): boolean {
+  if (value === null || typeof value === "boolean") return value === true;
+  if (typeof value === "string") return value !== "";
+  if (typeof value === "bigint") return value !== 0n;
+  if (typeof value === "number") return value !== 0;
+  return sizeOf(value) !== 0;
+}
+
+/** Length of what has one but texts; undefined for the rest. */
+export function sizeOf(value: Value): number | undefined {
+  const items = itemsOf(value);
+  if (items !== undefined) return items.length;
+  if (value instanceof Dict) return value.size;
+  if (value instanceof DictView) return value.dict.size;
+  if (value instanceof Range) return value.length;
+  if (value instanceof Undefined) return 0;
+  if (value instanceof Callable) {
+    const length = value.typeName === "LoopContext" ? value.attribute("length") : undefined;
+    return typeof length === "bigint" ? Number(length) : undefined;
+  }
+  return undefined;
+}
+
+/** What Python would hash: equal values have equal hashes, and only those. */
+function hashOf(key: Value): string | bigint | number {
+  switch (typeof key) {
+    case "string":
+      return key;
+    case "bigint":
+      return key;
+    case "boolean":
+      return key ? 1n : 0n;
+    case "number":
+      return Number.isInteger(key) ? BigInt(key) : key;
+  }
+  if (key === null) return "\0None";
+  if (key instanceof Undefined) return "\0Undefined";
+  if (key instanceof Tuple) {
+    const hashes = key.items.map((item) => {
+      const hash = hashOf(item);
+      return `${typeof hash} ${JSON.stringify(String(hash))}`;
+    });
+    return `\0(${hashes.join()})`;
+  }
+  return fail("TypeError", `unhashable type: '${typeName(key)}'`);
+}
+
+/** The items that a `for` loop would see. */
+export function* iterate(value: Value): Generator<Value> {
+  const items = itemsOf(value);
+  if (items !== undefined) yield* items;
+  else if (typeof value === "string") yield* value;
+  else if (value instanceof Dict) yield* value.keys();
+  else if (value instanceof DictView) {
+    for (const [key, item] of value.dict.entries()) {
+      if (value.kind === "dict_items") yield new Tuple([key, item]);
+      else yield value.kind === "dict_keys" ? key : item;
+    }
+  } else if (value instanceof Range) for (let i = 0; i < value.length; i++) yield value.at(i);
+  else if (value instanceof Lazy) {
+    for (let next = value.iterator.next(); !next.done; next = value.iterator.next()) yield next.value;
+  } else if (!(value instanceof Undefined)) fail("TypeError", `'${typeName(value)}' object is not iterable`);
+}
+
+export function isIterable(value: Value): boolean {
+  return (
+    typeof value === "string" ||
+    value instanceof Lazy ||
+    (value instanceof Callable ? value.typeName === "LoopContext" : sizeOf(value) !== undefined)
+  );
+}
