@@ -128,6 +128,20 @@ export interface SequenceSpec {
   readonly service: Service;
 }
 
+/**
+ * The beginning of the prompt of a sequence that is still to come: a call waits for the rest of it. What is cached of it is
+ * evicted last, and what is not may be computed ahead.
+ */
+export interface Prospect extends Pick<SequenceSpec, "cacheSalt" | "adapter"> {
+  /** Of the same numbers as sequences: steps that compute a part of it name it so. */
+  readonly id: SequenceId;
+  readonly tokens: ArrayLike<TokenId>;
+  /** Number of the program whose call it is. */
+  readonly program: number;
+  /** Whether it may be computed ahead. */
+  readonly isWarmed: boolean;
+}
+
 /** Prefixes are shared between sequences with equal keys: one for each pair of adapter and salt. */
 export function cacheKeyOf({ adapter, cacheSalt }: Pick<SequenceSpec, "adapter" | "cacheSalt">): string {
   return `${adapter}:${cacheSalt}`;

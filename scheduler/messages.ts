@@ -1,5 +1,5 @@
 import type { CacheNotices } from "./cache/notice.ts";
-import type { Finish, SequenceId, SequenceSpec, TokenId, TokenLogprobs } from "./core.ts";
+import type { Finish, Prospect, SequenceId, SequenceSpec, TokenId, TokenLogprobs } from "./core.ts";
 import type { DeviceSpec } from "./device.ts";
 
 /**
@@ -16,6 +16,10 @@ export type EngineMessage =
   | { readonly kind: "resume"; readonly sequence: SequenceId }
   /** Wanted elsewhere: it is given back (`returned`) if it was never admitted, and stays otherwise. */
   | { readonly kind: "recall"; readonly sequence: SequenceId }
+  /** Somebody is going to read this prefix. Told again of the same prospect, it has become longer. */
+  | { readonly kind: "expect"; readonly prospect: Prospect }
+  /** The prospect's sequence has been sent, or never will be. `givesUp`: nothing else is known to read it either. */
+  | { readonly kind: "forget"; readonly prospect: SequenceId; readonly givesUp: boolean }
   /** A notice was missed: the next report's notices tell everything that is cached. */
   | { readonly kind: "resync" };
 
@@ -35,6 +39,8 @@ export interface EngineReport {
   readonly finished: readonly { readonly sequence: SequenceId; readonly finish: Finish }[];
   /** Sequences given back: the engine knows nothing of them any more. */
   readonly returned: readonly SequenceId[];
+  /** Tokens of prospects that were computed ahead. */
+  readonly warmed: readonly { readonly prospect: SequenceId; readonly tokens: number }[];
   readonly load: EngineLoad;
   /** Changes of the prefix cache since the report before; null: none. */
   readonly notices: CacheNotices | null;

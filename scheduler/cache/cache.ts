@@ -111,10 +111,12 @@ export class Cache {
     }
   }
 
-  /** The reader waits no longer. */
-  unfollow(reader: Reader): void {
+  /** The reader waits no longer. `givesUp`: what nobody else waits to read, and nothing goes on from, is evicted before all
+   *  else. */
+  unfollow(reader: Reader, givesUp = false): void {
     assert(reader.span !== null, "the reader is followed");
-    let root = reader.span;
+    const { span: deepest } = reader;
+    let root = deepest;
     for (let span: Span | null = root; span !== null; span = span.parent) {
       span.readers -= 1;
       if (span.readers === 0 && span.order === this.#wanted) {
@@ -124,7 +126,22 @@ export class Cache {
       root = span;
     }
     moveReader(reader, null, reader.depth);
+    if (givesUp) this.#giveUp(deepest);
     this.#forget(root, reader.key);
+  }
+
+  /** Puts what only this path reads at the oldest end, stems after their branches: up to where another path goes on. */
+  #giveUp(deepest: Span): void {
+    const path: Span[] = [];
+    for (let span = deepest; span.parent !== null; span = span.parent) {
+      const isLast = span.isLeaf || (span.children.size === 1 && path.length > 0);
+      if (!isLast || span.readers > 0 || span.leases > 0) break;
+      path.push(span);
+    }
+    for (const span of path.reverse()) {
+      this.#unlist(span);
+      this.#idle.prepend(span);
+    }
   }
 
   /** As `match` tells: pages that can be evicted now, and no longer once the reader's match is leased. */

@@ -26,6 +26,16 @@ export class EvictionOrder {
     this.#newest = span;
   }
 
+  /** Puts a span at the oldest end. */
+  prepend(span: Span): void {
+    assert(span.order === null, "a span is in one order, once");
+    span.order = this;
+    span.newer = this.#oldest;
+    if (this.#oldest === null) this.#newest = span;
+    else this.#oldest.older = span;
+    this.#oldest = span;
+  }
+
   remove(span: Span): void {
     assert(span.order === this, "the span is in the order");
     span.order = null;

@@ -45,6 +45,11 @@ export class Residency {
     this.cache = new Cache(this.pool, this.notices, keepsWanted);
   }
 
+  /** Whether there is a cache in which what somebody waits to read is evicted last. */
+  get keepsWanted(): boolean {
+    return this.#isCaching && this.cache.keepsWanted;
+  }
+
   /** Pages that are free or can be made so without a preemption. */
   get pagesAvailable(): number {
     return this.pool.pagesFree + this.cache.pagesEvictable;
@@ -73,6 +78,14 @@ export class Residency {
     const needed = Math.ceil(length / pageTokens) - cached;
     const pinned = kv.reader === null ? 0 : this.cache.pagesPinnedBy(kv.reader);
     return needed + headroom <= this.pagesAvailable - pinned;
+  }
+
+  /** Whether so many pages, and `headroom` besides, can be had without evicting any that somebody waits to read. */
+  hasUnwanted(needed: number, headroom: number): boolean {
+    const { pagesFree } = this.pool;
+    const unwanted = this.pagesAvailable - this.cache.pagesWanted;
+    const evicted = needed <= pagesFree ? 0 : Math.max(needed - pagesFree, this.#evictedLeast);
+    return needed + headroom <= unwanted && pagesFree + evicted <= unwanted;
   }
 
   /** Whether `settle` would take pages that others wait to read. */

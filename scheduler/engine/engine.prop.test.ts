@@ -2,7 +2,12 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { EngineHarness, type Outcome, tokensAlone } from "../../tests/support/engine-harness.ts";
+import {
+  EngineHarness,
+  FIRST_PROSPECT,
+  type Outcome,
+  tokensAlone,
+} from "../../tests/support/engine-harness.ts";
 import { runs } from "../../tests/support/property.ts";
 import { populateFast, priorityGroups } from "../baselines/preble.ts";
 import { longestPrefix } from "../baselines/sglang.ts";
@@ -17,6 +22,8 @@ import type { EngineOptions } from "./engine-options.ts";
 const VOCABULARY = 2;
 
 type Command =
+  | { readonly kind: "expect"; readonly index: number; readonly prompt: number[]; readonly program: number }
+  | { readonly kind: "forget"; readonly index: number; readonly givesUp: boolean }
   | { readonly kind: "submit"; readonly spec: Omit<SequenceSpec, "id"> }
   | { readonly kind: "abort" | "pause" | "resume"; readonly who: number }
   | { readonly kind: "step" };
@@ -146,6 +153,23 @@ const commands: fc.Arbitrary<Command[]> = fc.array(
         who: fc.nat({ max: 1000 }),
       }),
     },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        kind: fc.constant("expect" as const),
+        index: fc.nat({ max: 3 }),
+        prompt: prompts,
+        program: fc.nat({ max: 2 }),
+      }),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.record({
+        kind: fc.constant("forget" as const),
+        index: fc.nat({ max: 3 }),
+        givesUp: fc.boolean(),
+      }),
+    },
   ),
   { maxLength: 60, size: "max" },
 );
@@ -169,6 +193,11 @@ function play(
       const id = harness.submit(command.spec);
       submitted.push({ ...command.spec, id });
       if (command.spec.promptTokens.length % 2 === 0) harness.engine.run();
+    } else if (command.kind === "expect") {
+      const { index, prompt, program } = command;
+      if (setting.batch.kind === "time") harness.expect(index, prompt, { program });
+    } else if (command.kind === "forget") {
+      harness.forget(command.index, command.givesUp);
     } else if (submitted.length > 0) {
       const { id } = submitted[command.who % submitted.length]!;
       harness.send(command.kind, id);
@@ -211,7 +240,9 @@ test("every sequence ends once, with the tokens it would have had alone, and giv
       checkOutcome(spec, harness.outcomes[i]!, setting);
     });
     for (const { chunks } of harness.steps) {
-      expect(chunks.length).toBeLessThanOrEqual(setting.admission.sequencesMax);
+      const own = chunks.filter(({ sequence }) => sequence < FIRST_PROSPECT);
+      expect(own.length).toBeLessThanOrEqual(setting.admission.sequencesMax);
+      expect(chunks.length - own.length).toBeLessThanOrEqual(1);
       const tokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);
       if (setting.batch.kind !== "baseline" || !setting.batch.isStallFree) continue;
       expect(tokens).toBeLessThanOrEqual(Math.max(setting.batch.stepTokens, setting.admission.sequencesMax));

@@ -47,6 +47,17 @@ test("all pages of a device can go to one sequence, also when its own prompt is 
   expect(harness.outcomes[1]!.tokens).toEqual(harness.outcomes[3]!.tokens);
 });
 
+test("a prompt that goes on from a prompt and its answer finds both, to the last token that was computed", () => {
+  const harness = new EngineHarness();
+  const first = tokensFrom(0, 20);
+  harness.submit(sequenceSpec(first, 7));
+  harness.finish();
+  const drawn = harness.outcomes[0]!.tokens;
+  harness.submit(sequenceSpec([...first, ...drawn, ...tokensFrom(500, 5)], 1));
+  harness.finish();
+  expect(harness.outcomes[1]!.cachedTokens).toBe(20 + 7 - 1); // nothing was drawn after the last one
+});
+
 test("what can never fit is refused at once and blocks nobody", () => {
   const harness = new EngineHarness({ spec: { pages: 4 } });
   harness.submit(sequenceSpec(tokensFrom(0, 64), 1));

@@ -9,6 +9,7 @@ import { type EngineOptions, type EngineSettings, resolveOptions } from "./engin
 import { checkPageCounts } from "./integrity.ts";
 import { Journal } from "./journal.ts";
 import { type PlannedStep, Planner } from "./planner.ts";
+import { Prospects } from "./prospects.ts";
 import { ColdGate } from "./queue/cold-gate.ts";
 import { orderOf, WaitQueue } from "./queue/wait-queue.ts";
 import { lengthLimit, refusal } from "./refusal.ts";
@@ -34,6 +35,7 @@ export class Engine {
   readonly #costs: EngineCosts;
   readonly #journal: Journal;
   readonly #roster: Roster;
+  readonly #prospects: Prospects;
   readonly #planner: Planner;
 
   /** What the device computes now. */
@@ -71,7 +73,9 @@ export class Engine {
     this.#costs = costs;
     this.#journal = journal;
     this.#roster = roster;
-    this.#planner = new Planner({ spec, clock, options, costs, roster, journal });
+    const prospects = new Prospects(residency, spec, costs);
+    this.#prospects = prospects;
+    this.#planner = new Planner({ spec, clock, options, costs, roster, prospects, journal });
   }
 
   /** A step is in flight, or `run` would start one. */
@@ -82,6 +86,8 @@ export class Engine {
   /** Takes note of a message. Never starts a step and never reports: `run` does. */
   receive(message: EngineMessage): void {
     if (message.kind === "submit") this.#submit(message.sequence);
+    else if (message.kind === "expect") this.#prospects.expect(message.prospect);
+    else if (message.kind === "forget") this.#prospects.forget(message.prospect, message.givesUp);
     else if (message.kind === "resync") {
       this.#roster.residency.notices?.resync();
       this.#journal.loadChanged();
@@ -118,7 +124,7 @@ export class Engine {
 
   /** Throws InvariantError if the engine's records contradict each other. */
   checkIntegrity(): void {
-    this.#roster.checkIntegrity();
+    this.#roster.checkIntegrity(this.#prospects.inFlight?.sequence ?? null);
   }
 
   #checkIdle(): void {
@@ -156,6 +162,8 @@ export class Engine {
     }
     this.#current = null;
     this.#roster.residency.endCopies();
+    const warmed = this.#prospects.done(result.kind === "done");
+    if (warmed !== null) this.#journal.warmed(warmed.prospect, warmed.tokens);
     if (result.kind === "done") this.#apply(current, result.sampled);
     else if (result.kind === "lost") this.#lose(result.reason);
     else
@@ -229,6 +237,7 @@ export class Engine {
     const times = { startMs, endMs, deviceMs, pagesUsed, pagesTotal };
     this.#journal.stepDone(step, times, (index) => {
       const { start, tokens } = step.chunks[index]!;
+      if (index === planned.length) return false; // of a prospect
       return tokens.length === 1 && start >= planned[index]!.sequence.spec.promptTokens.length;
     });
   }

@@ -19,14 +19,15 @@ export function checkEngine(
   queue: WaitQueue,
   running: readonly Sequence[],
   sequences: ReadonlyMap<SequenceId, Sequence>,
+  warm: Sequence | null,
 ): void {
   const leases: Lease[] = [...residency.sources];
   const owned: PageId[] = [];
-  for (const sequence of running) {
+  for (const sequence of warm === null ? running : [...running, warm]) {
     leases.push(checkResident(sequence, residency.pool.pageTokens));
     const { leasedPages, pageCount, pages } = sequence.kv;
     for (let i = leasedPages; i < pageCount; i++) owned.push(pages[i]! as PageId);
-    assert(sequences.get(sequence.id) === sequence, "running sequences are known");
+    assert(sequence === warm || sequences.get(sequence.id) === sequence, "running sequences are known");
   }
   checkCache(residency.pool, residency.cache, leases, owned);
 

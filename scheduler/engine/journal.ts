@@ -57,6 +57,7 @@ export class Journal {
   #logprobs: (TokenLogprobs | null)[] | null = null;
   #finished: { sequence: SequenceId; finish: Finish }[] = [];
   #returned: SequenceId[] = [];
+  #warmed: { prospect: SequenceId; tokens: number }[] = [];
 
   /** `trace` is told every step that is done. */
   constructor(trace: ((step: StepTrace) => void) | null) {
@@ -127,6 +128,11 @@ export class Journal {
     this.#returned.push(sequence);
   }
 
+  /** Tokens of a prospect were computed ahead. */
+  warmed(prospect: SequenceId, tokens: number): void {
+    this.#warmed.push({ prospect, tokens });
+  }
+
   /** So many throughput decodes were left out of the next step. */
   skipped(decodes: number): void {
     this.#totals.skippedDecodesTotal += decodes;
@@ -166,6 +172,7 @@ export class Journal {
       logprobs: this.#logprobs,
       finished: this.#finished,
       returned: this.#returned,
+      warmed: this.#warmed,
       load: { ...now, ...this.#totals },
       notices,
     };
@@ -177,6 +184,7 @@ export class Journal {
     this.#logprobs = null;
     this.#finished = [];
     this.#returned = [];
+    this.#warmed = [];
     return report;
   }
 

@@ -6,6 +6,7 @@ import { Admission } from "./admission.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import type { Journal } from "./journal.ts";
 import { securePages, youngestPaused } from "./preemption.ts";
+import type { Prospects, WarmStep } from "./prospects.ts";
 import { insertByArrival } from "./queue/arrival-list.ts";
 import type { Roster } from "./roster.ts";
 import type { Sequence } from "./sequence.ts";
@@ -16,7 +17,7 @@ import { openStepRule, type StepPass, type StepRule } from "./step/step-rule.ts"
 /** A step that was decided. */
 export interface PlannedStep {
   readonly step: Step;
-  /** By chunk of the step. */
+  /** By chunk of the step, but for the last if it is a prospect's. */
   readonly planned: readonly PlannedChunk[];
   readonly startMs: number;
   readonly pagesUsed: number;
@@ -31,6 +32,7 @@ export interface PlannerParts {
   readonly options: EngineOptions;
   readonly costs: EngineCosts;
   readonly roster: Roster;
+  readonly prospects: Prospects;
   readonly journal: Journal;
 }
 
@@ -76,10 +78,16 @@ export class Planner {
         const draft = this.#open(pass, nowMs);
         if (pass.hasDecodes) this.#addDecodes(draft);
         if (pass.hasPrompts) this.#addPrompts(draft, mayAdmit);
-        if (draft.chunks.length > 0) return this.#close(draft);
+        const warm = pass.hasDecodes && pass.hasPrompts ? this.#planWarm(draft) : null;
+        if (draft.chunks.length > 0 || warm !== null) return this.#close(draft, warm);
       }
       if (mayAdmit && !this.#admission.isBlocked) return null;
     }
+  }
+
+  /** Most tokens of a step whose size the cost model decides. */
+  get #tokensMax(): number {
+    return Math.min(GROWTH * this.#tokensLargest, this.#parts.spec.stepTokensMax);
   }
 
   /** A sequence could not be admitted for want of a slot or of pages: a paused one gives its own up. */
@@ -92,9 +100,8 @@ export class Planner {
   }
 
   #open(pass: StepPass, nowMs: number): StepDraft {
-    const { spec, roster } = this.#parts;
-    const { running, backlog } = roster;
-    const tokensMax = Math.min(GROWTH * this.#tokensLargest, spec.stepTokensMax);
+    const { running, backlog } = this.#parts.roster;
+    const tokensMax = this.#tokensMax;
     return new StepDraft(pass.open({ running, backlog, nowMs, tokensMax }), running, nowMs);
   }
 
@@ -139,17 +146,32 @@ export class Planner {
     }
   }
 
+  /** A piece of a prospect, if no sequence waits for any part of this step. */
+  #planWarm({ chunks, prompts, budget }: StepDraft): WarmStep | null {
+    const { options, roster, prospects, spec } = this.#parts;
+    const { queue, running, residency } = roster;
+    if (queue.size > 0 || prompts.length > 0 || budget.skipped.size > 0) return null;
+    if (chunks.length >= spec.stepChunksMax) return null;
+    const decodeContext = chunks.reduce((sum, { sequence }) => sum + sequence.computed, 0);
+    return prospects.plan({
+      shape: { prompts: [], decodes: chunks.length, decodeContext },
+      isOwn: (program) =>
+        budget.deadlineMs === Number.POSITIVE_INFINITY &&
+        chunks.every(({ sequence }) => sequence.program?.id === program),
+      tokensMax: this.#tokensMax - chunks.length,
+      headroom: running.length + Math.ceil(options.admission.watermark * residency.pool.pagesTotal),
+    });
+  }
+
   /** Writes the draft down as a step for the device. */
-  #close({ chunks: planned, moves, budget }: StepDraft): PlannedStep {
+  #close({ chunks: planned, moves, budget }: StepDraft, warm: WarmStep | null): PlannedStep {
     const { clock, journal, roster } = this.#parts;
     const { pool, pagesAvailable } = roster.residency;
     const { skipped, deadlineMs } = budget;
     const startMs = clock.nowMs();
-    let tokens = 0;
     const chunks = planned.map(({ sequence, count }): Chunk => {
       const start = sequence.computed;
       const end = start + count;
-      tokens += count;
       return {
         sequence: sequence.id,
         start,
@@ -159,6 +181,9 @@ export class Planner {
         adapter: sequence.spec.adapter,
       };
     });
+    if (warm !== null) chunks.push(warm.chunk);
+    if (warm !== null && warm.move !== null) moves.push(warm.move);
+    const tokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);
     this.#tokensLargest = Math.max(this.#tokensLargest, tokens);
     roster.stepBegins(planned, skipped, startMs);
     journal.skipped(skipped.size);

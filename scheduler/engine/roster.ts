@@ -228,9 +228,9 @@ export class Roster {
     };
   }
 
-  /** Throws InvariantError if the records contradict each other. */
-  checkIntegrity(): void {
-    checkEngine(this.residency, this.queue, this.#running, this.#sequences);
+  /** Throws InvariantError if the records contradict each other. `warm`: who holds pages and is not of the roster. */
+  checkIntegrity(warm: Sequence | null): void {
+    checkEngine(this.residency, this.queue, this.#running, this.#sequences, warm);
     let tokensWaiting = 0;
     let paused = 0;
     for (const { state, length, isPaused } of this.#sequences.values()) {

@@ -1,5 +1,5 @@
 import type { CacheNotices } from "../cache/notice.ts";
-import { assert, type EngineId, type SequenceId, type SequenceSpec } from "../core.ts";
+import { assert, type EngineId, type Prospect, type SequenceId, type SequenceSpec } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
 import type { LanesPolicy, Policy, QueuePolicy } from "../policy.ts";
@@ -52,6 +52,23 @@ export class Dispatcher {
     const there = this.#there;
     if (this.#rule?.placeAgain === undefined || there.length < 2) return this.place(spec, nowMs);
     return this.#count(spec.id, this.#rule.placeAgain(spec, there, nowMs), there);
+  }
+
+  /** The engine that a prospect's sequence should come to. Null: no engine is there. */
+  expect(prospect: Prospect, nowMs: number): EngineId | null {
+    const there = this.#there;
+    if (there.length === 0) return null;
+    return this.#rule?.expect?.(prospect, there, nowMs) ?? there[prospect.id % there.length]!;
+  }
+
+  /** A prospect has become longer. */
+  extended(prospect: Prospect, nowMs: number): void {
+    this.#rule?.extended?.(prospect, nowMs);
+  }
+
+  /** A prospect was forgotten, or its engine is about to be lost. */
+  forgot(id: SequenceId): void {
+    this.#rule?.forgot?.(id);
   }
 
   /** Sequences that wait where they would begin later than elsewhere, and should be taken back; each is told once. */

@@ -1,6 +1,14 @@
 import type { CacheNotices } from "../cache/notice.ts";
 import { hashPages, keyHash } from "../cache/page-hash.ts";
-import { cacheKeyOf, type EngineId, type SequenceId, type SequenceSpec } from "../core.ts";
+import {
+  cacheKeyOf,
+  chatService,
+  type EngineId,
+  greedySampling,
+  type Prospect,
+  type SequenceId,
+  type SequenceSpec,
+} from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
 import type { BatchPolicy, LanesPolicy } from "../policy.ts";
@@ -8,6 +16,7 @@ import { Costs, type EngineCost, type Incoming, microseconds, WINDOW_MS } from "
 import { cheapest, chooseE2, type E2Situation } from "./e2-choice.ts";
 import { EngineView } from "./engine-view.ts";
 import { gangOrder } from "./gang.ts";
+import type { IndexSpan } from "./index-span.ts";
 import { OutputEstimate } from "./output-estimate.ts";
 import { Outstanding, type Work } from "./outstanding.ts";
 import type { Placement, PlacementReason } from "./placement.ts";
@@ -33,6 +42,8 @@ export class E2 implements PlacementRule {
   readonly #estimate = new OutputEstimate();
   /** Of every sequence that was placed and has not ended. */
   readonly #work = new Map<SequenceId, Work>();
+  /** Of prospects that are computed ahead. */
+  readonly #promised = new Map<SequenceId, { readonly engine: EngineId; readonly end: IndexSpan | null }>();
   /** By engine, of those that have not begun; without those that it was asked to give back. */
   readonly #waiting: readonly Map<SequenceId, Work>[];
   readonly #pageTokens: number;
@@ -69,6 +80,29 @@ export class E2 implements PlacementRule {
       placements[index] = this.#placeCheapest(specs[index]!, "gang", there, nowMs);
     }
     return placements;
+  }
+
+  /** As a sequence; it is no work, but what will be computed ahead is promised. */
+  expect(prospect: Prospect, there: readonly EngineId[], nowMs: number): EngineId {
+    const spec = sequenceFor(prospect);
+    const costs = this.#costs.look(this.#incoming(spec), this.#open(spec, there), nowMs);
+    const { engine } = chooseE2(costs, this.#situation(spec));
+    this.#promise(prospect, engine, nowMs);
+    return engine;
+  }
+
+  extended(prospect: Prospect, nowMs: number): void {
+    const promised = this.#promised.get(prospect.id);
+    if (promised === undefined) return;
+    this.forgot(prospect.id);
+    this.#promise(prospect, promised.engine, nowMs);
+  }
+
+  forgot(id: SequenceId): void {
+    const promised = this.#promised.get(id);
+    if (promised === undefined) return;
+    this.#promised.delete(id);
+    if (promised.end !== null) this.index.release(promised.end, promised.engine, false);
   }
 
   surplus(
@@ -153,6 +187,12 @@ export class E2 implements PlacementRule {
     return this.#decide(incoming, engine, reason, costs, nowMs);
   }
 
+  #promise(prospect: Prospect, engine: EngineId, nowMs: number): void {
+    if (!prospect.isWarmed) return;
+    const { path } = this.#incoming(sequenceFor(prospect));
+    this.#promised.set(prospect.id, { engine, end: this.index.promise(path, engine, nowMs) });
+  }
+
   #incoming(spec: SequenceSpec): Incoming {
     const { promptTokens, drawnTokens, stop } = spec;
     const pages = Math.floor(promptTokens.length / this.#pageTokens);
@@ -217,4 +257,18 @@ export class E2 implements PlacementRule {
     this.#waiting[engine]!.set(id, work);
     return placement;
   }
+}
+
+/** A prospect as if its sequence came now, with a token to draw. */
+function sequenceFor({ id, tokens, cacheSalt, adapter }: Prospect): SequenceSpec {
+  return {
+    id,
+    promptTokens: tokens,
+    drawnTokens: [],
+    sampling: greedySampling,
+    stop: { tokensMax: 1, tokensMin: 0, stopTokens: [] },
+    cacheSalt,
+    adapter,
+    service: chatService,
+  };
 }

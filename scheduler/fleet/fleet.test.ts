@@ -101,6 +101,7 @@ test("a report may have several tokens of a sequence: they are told in order", (
     logprobs: null,
     finished: [{ sequence: a!, finish: { kind: "length" } }],
     returned: [],
+    warmed: [],
     load: idleLoad(deviceSpec()),
     notices: null,
   });

@@ -3,6 +3,7 @@ import {
   assert,
   type EngineId,
   type Finish,
+  type Prospect,
   type SequenceId,
   type SequenceSpec,
   type TokenId,
@@ -36,6 +37,9 @@ export interface SequenceListener {
 
 /** What a fleet is asked to run. */
 export type Unplaced = Omit<SequenceSpec, "id" | "drawnTokens">;
+
+/** What a fleet is told of a sequence that is still to come. */
+export type Expected = Omit<Prospect, "id">;
 
 /** How a fleet places. */
 export interface FleetOptions {
@@ -87,6 +91,14 @@ interface ActiveSequence {
   isAborted: boolean;
 }
 
+/** A prospect that was not forgotten. */
+interface Expectation {
+  prospect: Prospect;
+  /** Where it is known; null: there was no engine. */
+  engine: EngineId | null;
+  readonly onWarmed: (tokens: number) => void;
+}
+
 /** An engine as the fleet last heard of it. */
 interface EngineState {
   link: EngineLink;
@@ -118,6 +130,8 @@ export class Fleet {
   readonly #believed: readonly BelievedCosts[];
   /** In order of id. */
   readonly #active = new Map<SequenceId, ActiveSequence>();
+  /** In order of id. */
+  readonly #expectations = new Map<SequenceId, Expectation>();
   #waiting = 0;
   /** Why the last engine was lost. */
   #lostReason = "";
@@ -179,6 +193,39 @@ export class Fleet {
     return gang.map(({ id }) => id);
   }
 
+  /** A sequence will come whose prompt begins like this: what is cached of it is kept if there is room, and the rest computed
+   *  ahead if there is time. `onWarmed` hears of tokens that were. The same number serves to extend and to forget it. */
+  expect(expected: Expected, onWarmed: (tokens: number) => void = () => {}): SequenceId {
+    const id = this.#nextId as SequenceId;
+    this.#nextId += 1;
+    const expectation: Expectation = { prospect: { ...expected, id }, engine: null, onWarmed };
+    this.#expectations.set(id, expectation);
+    this.#expectAt(expectation);
+    return id;
+  }
+
+  /** More is known of it: `tokens` begins with what was told before. Does nothing if it was forgotten. */
+  extend(id: SequenceId, tokens: ArrayLike<TokenId>): void {
+    const expectation = this.#expectations.get(id);
+    if (expectation === undefined) return;
+    expectation.prospect = { ...expectation.prospect, tokens };
+    const { engine, prospect } = expectation;
+    if (engine === null) return;
+    this.#dispatcher.extended(prospect, this.#nowMs());
+    this.#send(engine, { kind: "expect", prospect });
+  }
+
+  /** The sequence was submitted, or will never be. `givesUp`: nor will another that begins like this, as far as is known. */
+  forget(id: SequenceId, givesUp = false): void {
+    const expectation = this.#expectations.get(id);
+    if (expectation === undefined) return;
+    this.#expectations.delete(id);
+    this.#dispatcher.forgot(id);
+    if (expectation.engine !== null) {
+      this.#send(expectation.engine, { kind: "forget", prospect: id, givesUp });
+    }
+  }
+
   /** The sequence is no longer wanted; does nothing if it has ended. Tokens on their way still arrive, then
    *  `aborted`. */
   abort(id: SequenceId): void {
@@ -230,6 +277,7 @@ export class Fleet {
       active.isSuspect = false;
       active.listener.onToken(token, report.logprobs?.[i] ?? null);
     }
+    for (const { prospect, tokens } of report.warmed) this.#expectations.get(prospect)?.onWarmed(tokens);
     for (const { sequence, finish } of report.finished) this.#finish(sequence, finish);
     for (const sequence of report.returned) this.#move(sequence);
     this.#recall(nowMs);
@@ -257,7 +305,10 @@ export class Fleet {
       }
       return;
     }
+    const expected = [...this.#expectations.values()].filter((one) => one.engine === engine);
+    for (const { prospect } of expected) this.#dispatcher.forgot(prospect.id);
     this.#dispatcher.lost(engine);
+    for (const one of expected) this.#expectAt(one);
     for (const active of [...this.#active.values()])
       if (active.engine === engine) this.#takeBack(active, reason);
     if (this.#trial === null || this.#trial.engine === null) this.#endTrial();
@@ -274,11 +325,19 @@ export class Fleet {
     state.isComing = false;
     this.#dispatcher.joined(engine, spec, epoch, this.#nowMs());
     if (this.#trial === null) this.#goOn();
+    for (const one of this.#expectations.values()) if (one.engine === null) this.#expectAt(one);
   }
 
   /** What each engine told last, by EngineId. Totals go on when a lost engine is replaced. */
   loads(): readonly EngineLoad[] {
     return this.#engines.map(({ load }) => load);
+  }
+
+  /** Finds an engine for a prospect, if there is one. */
+  #expectAt(expectation: Expectation): void {
+    const { prospect } = expectation;
+    expectation.engine = this.#dispatcher.expect(prospect, this.#nowMs());
+    if (expectation.engine !== null) this.#send(expectation.engine, { kind: "expect", prospect });
   }
 
   #open(spec: Unplaced, listener: SequenceListener): ActiveSequence {

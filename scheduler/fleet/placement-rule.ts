@@ -1,5 +1,5 @@
 import type { CacheNotices } from "../cache/notice.ts";
-import type { EngineId, SequenceId, SequenceSpec } from "../core.ts";
+import type { EngineId, Prospect, SequenceId, SequenceSpec } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
@@ -30,6 +30,13 @@ export interface PlacementRule {
   ): readonly SequenceId[];
   /** Places a sequence anew that its engine has given back; by default as a new one. */
   placeAgain?(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement;
+
+  /** Chooses the engine that keeps what is cached of a prospect. By default any. */
+  expect?(prospect: Prospect, there: readonly EngineId[], nowMs: number): EngineId;
+  /** A prospect that was placed has become longer. */
+  extended?(prospect: Prospect, nowMs: number): void;
+  /** A prospect is none any more. */
+  forgot?(id: SequenceId): void;
 
   /** The sequence was admitted by its engine, with that much of its prompt cached. */
   started?(id: SequenceId, cachedTokens: number, nowMs: number): void;

@@ -1,4 +1,4 @@
-import type { EngineId, Sampled, SequenceId, SequenceSpec, Step } from "../core.ts";
+import type { EngineId, Prospect, Sampled, SequenceId, SequenceSpec, Step, TokenId } from "../core.ts";
 import type { OnlineState } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { PlacementReason } from "../fleet/placement.ts";
@@ -9,7 +9,7 @@ import type { ServedPolicy } from "../policy.ts";
  * Of the recordings' format and of the scheduler's rules. Raise it when you change either: a recording made by
  * other rules would be run again by these and seem to be wrong. A test knows what is decided in this version.
  */
-export const FLIGHT_VERSION = 19;
+export const FLIGHT_VERSION = 20;
 
 /**
  * The flight recorder's format: a head, then entries in the order in which they happened on their thread. The
@@ -29,15 +29,31 @@ export interface FlightHead {
 /** One input or decision. `atMs` is the clock of the turn in which it happened: a thread reads its clock once per
  *  turn, so that a replay reads the same. */
 export type FlightEntry =
-  /** Fleet: a client's call, and where it was placed. Several neighbours of one turn with one gang are placed together. */
+  /** Fleet: a client's call, and where it was placed. Neighbours that were submitted together are placed together. */
   | {
       readonly kind: "call";
       readonly atMs: number;
       readonly sequence: SequenceSpec;
+      /** The first of those that were submitted together. */
+      readonly first: SequenceId;
       readonly engine: EngineId | null;
       readonly reason: PlacementReason;
     }
   | { readonly kind: "abort" | "pause" | "resume"; readonly atMs: number; readonly sequence: SequenceId }
+  /** Fleet: a sequence is still to come, more is known of it, or it is not expected any more. */
+  | { readonly kind: "expect"; readonly atMs: number; readonly prospect: Prospect }
+  | {
+      readonly kind: "extend";
+      readonly atMs: number;
+      readonly prospect: SequenceId;
+      readonly tokens: ArrayLike<TokenId>;
+    }
+  | {
+      readonly kind: "forget";
+      readonly atMs: number;
+      readonly prospect: SequenceId;
+      readonly givesUp: boolean;
+    }
   /** Fleet: an engine's report number `report` (0, 1, 2 … per epoch) arrived. */
   | {
       readonly kind: "reported";

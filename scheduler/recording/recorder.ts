@@ -1,11 +1,12 @@
 import type { Clock } from "../clock.ts";
-import { assert, type EngineId, type SequenceId, type StepResult } from "../core.ts";
+import { assert, type EngineId, type SequenceId, type StepResult, type TokenId } from "../core.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { Device, DeviceSpec } from "../device.ts";
 import type { Engine } from "../engine/engine.ts";
 import {
   type EngineLink,
+  type Expected,
   Fleet,
   type FleetOptions,
   type SequenceListener,
@@ -120,14 +121,28 @@ export class RecordedFleet extends Fleet {
 
   override submit(spec: Unplaced, listener: SequenceListener): SequenceId {
     const id = this.#turn(() => super.submit(spec, listener));
-    this.#noteCall(id, spec);
+    this.#noteCall(id, id, spec);
     return id;
   }
 
   override submitGang(specs: readonly Unplaced[], listeners: readonly SequenceListener[]): SequenceId[] {
     const ids = this.#turn(() => super.submitGang(specs, listeners));
-    for (const [index, id] of ids.entries()) this.#noteCall(id, specs[index]!);
+    for (const [index, id] of ids.entries()) this.#noteCall(id, ids[0]!, specs[index]!);
     return ids;
+  }
+
+  override expect(expected: Expected, onWarmed?: (tokens: number) => void): SequenceId {
+    const id = this.#turn(() => super.expect(expected, onWarmed));
+    this.#write({ kind: "expect", atMs: this.#clock.nowMs(), prospect: { ...expected, id } });
+    return id;
+  }
+
+  override extend(prospect: SequenceId, tokens: ArrayLike<TokenId>): void {
+    this.#told({ kind: "extend", prospect, tokens }, () => super.extend(prospect, tokens));
+  }
+
+  override forget(prospect: SequenceId, givesUp = false): void {
+    this.#told({ kind: "forget", prospect, givesUp }, () => super.forget(prospect, givesUp));
   }
 
   override abort(sequence: SequenceId): void {
@@ -180,10 +195,10 @@ export class RecordedFleet extends Fleet {
   }
 
   /** After it was placed, with where. */
-  #noteCall(id: SequenceId, spec: Unplaced): void {
+  #noteCall(id: SequenceId, first: SequenceId, spec: Unplaced): void {
     const { engine, reason } = this.#placed.get(id) ?? { engine: null, reason: "only" };
     const atMs = this.#clock.nowMs();
-    this.#write({ kind: "call", atMs, sequence: { ...spec, id, drawnTokens: [] }, engine, reason });
+    this.#write({ kind: "call", atMs, sequence: { ...spec, id, drawnTokens: [] }, first, engine, reason });
   }
 }
 

@@ -94,7 +94,10 @@ class Replay {
   #repeat(entry: Exclude<FlightEntry, { readonly kind: "call" }>): void {
     const fleet = this.#fleet;
     if (!("engine" in entry)) {
-      fleet[entry.kind](entry.sequence);
+      if (entry.kind === "expect") this.#expect(entry);
+      else if (entry.kind === "extend") fleet.extend(entry.prospect, entry.tokens);
+      else if (entry.kind === "forget") fleet.forget(entry.prospect, entry.givesUp);
+      else fleet[entry.kind](entry.sequence);
       return;
     }
     const { engine, kind } = entry;
@@ -132,6 +135,11 @@ class Replay {
       const replayed = `sequence ${ids[index]} on engine ${placement?.engine ?? "none"} (${placement?.reason ?? "only"})`;
       this.#compare(recorded, replayed, index);
     }
+  }
+
+  #expect({ prospect }: EntryOf<"expect">): void {
+    const id = this.#fleet.expect(prospect);
+    this.#compare(`prospect ${prospect.id}`, `prospect ${id}`);
   }
 
   /** Reports arrive in their order, each of them. */
@@ -183,9 +191,8 @@ function callsOfOneGang(entries: readonly FlightEntry[], index: number): EntryOf
   for (let i = index; i < entries.length; i++) {
     const entry = entries[i]!;
     if (entry.kind !== "call") break;
-    const { gang } = entry.sequence.service;
-    const [first] = calls;
-    if (first !== undefined && (gang === null || first.sequence.service.gang !== gang)) break;
+    const [before] = calls;
+    if (before !== undefined && before.first !== entry.first) break;
     calls.push(entry);
   }
   return calls;
@@ -193,5 +200,7 @@ function callsOfOneGang(entries: readonly FlightEntry[], index: number): EntryOf
 
 function nameOf(message: EngineMessage): string {
   if (message.kind === "resync") return "resync";
+  if (message.kind === "expect") return `expect ${message.prospect.id}`;
+  if (message.kind === "forget") return `forget ${message.prospect}`;
   return `${message.kind} ${message.kind === "submit" ? message.sequence.id : message.sequence}`;
 }

@@ -13,7 +13,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const head = { kind: "head", version: FLIGHT_VERSION, specs: [deviceSpec()] } as unknown as FlightHead;
 const sequence = { ...sequenceSpec([1, 70_000, 3], 5), id: 7 as SequenceId };
 const entries: readonly FlightEntry[] = [
-  { kind: "call", atMs: 0.1 + 0.2, sequence, engine: 1 as EngineId, reason: "exploit" },
+  { kind: "call", atMs: 0.1 + 0.2, sequence, first: sequence.id, engine: 1 as EngineId, reason: "exploit" },
   { kind: "message", atMs: 4, engine: 1 as EngineId, message: { kind: "submit", sequence } },
   { kind: "run", atMs: 4, engine: 1 as EngineId },
   {

@@ -3,6 +3,7 @@ import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import {
   assert,
   type Finish,
+  type Prospect,
   type SequenceId,
   type SequenceSpec,
   type Step,
@@ -18,6 +19,9 @@ import { formatStep, type StepTrace } from "../../scheduler/engine/trace.ts";
 import type { EngineLoad, EngineReport } from "../../scheduler/messages.ts";
 import { deviceSpec } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
+
+/** Prospects have numbers from here on, sequences below. */
+export const FIRST_PROSPECT = 1_000_000;
 
 /** What became of one sequence. */
 export interface Outcome {
@@ -93,6 +97,18 @@ export class EngineHarness {
     else this.#paused.delete(sequence);
     this.#decoding.delete(sequence);
     this.engine.receive({ kind, sequence });
+  }
+
+  /** Tells of a prospect of program 0 that is to be computed ahead; its number is `FIRST_PROSPECT` + `index`. */
+  expect(index: number, tokens: readonly TokenId[], changes: Partial<Prospect> = {}): SequenceId {
+    const id = (FIRST_PROSPECT + index) as SequenceId;
+    const prospect = { id, tokens, cacheSalt: "", adapter: 0, program: 0, isWarmed: true, ...changes };
+    this.engine.receive({ kind: "expect", prospect });
+    return id;
+  }
+
+  forget(index: number, givesUp = false): void {
+    this.engine.receive({ kind: "forget", prospect: (FIRST_PROSPECT + index) as SequenceId, givesUp });
   }
 
   /** Lets one step be done, if one is in flight or can be started. */

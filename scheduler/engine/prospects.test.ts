@@ -1,0 +1,109 @@
+/** Prospects in an engine: computed ahead when nothing else wants the time, kept while there is room, given up when asked. */
+
+import { expect, test } from "bun:test";
+import { EngineHarness, FIRST_PROSPECT } from "../../tests/support/engine-harness.ts";
+import { chatService } from "../core.ts";
+import { ours } from "../policies.ts";
+import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
+
+function harness(pages = 64): EngineHarness {
+  return new EngineHarness({ spec: { pages }, engine: { batch: ours().batch }, isStallFree: false });
+}
+
+/** Tokens of prospects that each step computed. */
+function warmedBy({ steps }: EngineHarness): number[] {
+  return steps.map(({ chunks }) =>
+    chunks.reduce((sum, { sequence, tokens }) => sum + (sequence >= FIRST_PROSPECT ? tokens.length : 0), 0),
+  );
+}
+
+const head = tokensFrom(0, 200);
+
+test("an idle engine computes a prospect, and the sequence that comes finds all of it", () => {
+  const engine = harness();
+  engine.expect(0, head);
+  engine.finish();
+  expect(warmedBy(engine).reduce((a, b) => a + b)).toBe(200);
+  const told = engine.reports.flatMap(({ warmed }) => warmed);
+  expect(told.reduce((sum, { tokens }) => sum + tokens, 0)).toBe(200);
+  engine.submit(sequenceSpec([...head, 700, 701], 2));
+  engine.forget(0);
+  engine.finish();
+  expect(engine.outcomes[0]).toMatchObject({ cachedTokens: 200, finish: { kind: "length" } });
+});
+
+test("what is told longer is computed from where it was", () => {
+  const engine = harness();
+  engine.expect(0, head.slice(0, 50));
+  engine.finish();
+  engine.expect(0, head);
+  engine.finish();
+  expect(warmedBy(engine).reduce((a, b) => a + b)).toBe(200);
+});
+
+test("beside streams of others nothing is computed ahead that would make a step longer", () => {
+  const engine = harness();
+  engine.submit(sequenceSpec(tokensFrom(500, 8), 5));
+  engine.expect(0, head);
+  for (let step = 0; step < 5; step++) engine.step();
+  expect(engine.outcomes[0]!.tokens).toHaveLength(5);
+  expect(warmedBy(engine).slice(0, 5)).toEqual([0, 0, 0, 0, 0]);
+});
+
+test("beside decodes of its own program it is, and never while a prompt waits or is unfinished", () => {
+  const engine = harness();
+  const service = { ...chatService, program: { id: 3, ageMs: 0, remainingMs: 1 } };
+  engine.submit(sequenceSpec(tokensFrom(500, 8), 5, { service }));
+  engine.expect(0, head, { program: 3 });
+  engine.step();
+  engine.step();
+  expect(warmedBy(engine)[0]).toBe(0);
+  expect(warmedBy(engine)[1]!).toBeGreaterThan(0);
+  engine.submit(sequenceSpec(tokensFrom(300, 100), 1));
+  const before = engine.steps.length;
+  engine.step();
+  engine.step();
+  expect(engine.steps[before + 1]!.chunks.every(({ sequence }) => sequence < FIRST_PROSPECT)).toBe(true);
+});
+
+test("between steps a prospect holds nothing: whoever needs its pages gets them all", () => {
+  const engine = harness(16);
+  engine.expect(0, tokensFrom(0, 160));
+  engine.finish();
+  expect(engine.load.pagesCached + engine.load.pagesFree).toBe(16);
+  engine.submit(sequenceSpec(tokensFrom(500, 250), 1));
+  engine.finish();
+  expect(engine.outcomes[0]!.finish).toEqual({ kind: "length" });
+});
+
+test("what a prospect reads is evicted after what nobody waits for; given up, before", () => {
+  const cachedAfter = (act: (engine: EngineHarness) => void): (number | null)[] => {
+    const engine = harness(16);
+    engine.expect(0, head.slice(0, 64));
+    engine.finish();
+    engine.submit(sequenceSpec(tokensFrom(300, 63), 1));
+    engine.finish();
+    act(engine);
+    engine.submit(sequenceSpec(tokensFrom(500, 175), 1)); // takes 11 of 16 pages, 8 of which are cached
+    engine.finish();
+    engine.submit(sequenceSpec([...head.slice(0, 64), 900], 1));
+    engine.submit(sequenceSpec([...tokensFrom(300, 63), 900], 1));
+    engine.engine.run();
+    engine.finish();
+    return engine.outcomes.slice(2).map(({ cachedTokens }) => cachedTokens);
+  };
+  const [kept, others] = cachedAfter(() => {});
+  expect([kept, others! < 63]).toEqual([64, true]);
+  const [givenUp, kin] = cachedAfter((engine) => engine.forget(0, true));
+  expect([givenUp! < 64, kin]).toEqual([true, 63]);
+});
+
+test("what can never run is not kept, and forgetting what is not known does nothing", () => {
+  const engine = harness(8);
+  engine.expect(0, tokensFrom(0, 128));
+  engine.expect(1, []);
+  engine.expect(2, [5, 100_000]);
+  engine.forget(7);
+  engine.finish();
+  expect(engine.steps).toEqual([]);
+});
