@@ -25,6 +25,7 @@ import { PlacementLog } from "./http/state.ts";
 import { Telemetry } from "./http/telemetry.ts";
 import { type JobService, type JobSettings, openStore } from "./jobs/service.ts";
 import type { JobStore } from "./jobs/store.ts";
+import { openPrograms } from "./program/programs.ts";
 import { Encoder } from "./text/encoder.ts";
 import { openTemplateSource, openTokenizer } from "./text/model-text.ts";
 import { ChatTemplate } from "./text/template.ts";
@@ -195,17 +196,20 @@ function openApp(
 ): { readonly app: App; readonly jobs: JobService | null } {
   const { engines, telemetry, lifecycle, keys, tokenizer } = deps;
   const limits = defaultHttpLimits;
+  const generator = new Generator(engines.fleet, tokenizer, { contextMax, eosTokens: folder.eosTokens });
+  const model = {
+    names,
+    contextMax,
+    vocabSize: folder.config.shape.vocab,
+    generationDefaults: folder.generationDefaults,
+  };
   const served = {
     ...deps,
     fleet: engines.fleet,
     specs: engines.specs,
-    generator: new Generator(engines.fleet, tokenizer, { contextMax, eosTokens: folder.eosTokens }),
-    model: {
-      names,
-      contextMax,
-      vocabSize: folder.config.shape.vocab,
-      generationDefaults: folder.generationDefaults,
-    },
+    generator,
+    programs: openPrograms({ ...deps, generator, model }),
+    model,
     version,
     limits,
   };

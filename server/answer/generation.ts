@@ -21,6 +21,8 @@ export interface GenerationRequest extends TextRules {
   readonly ignoreEos: boolean;
   readonly cacheSalt: string;
   readonly service: RequestedService;
+  /** Of a program's call: the gang that it is in (a number of `Generator.nextGang`), and its place in the program. */
+  readonly place?: Pick<Service, "gang" | "program">;
   /** Who pays; "" is everybody without a name. */
   readonly tenant: string;
 }
@@ -29,7 +31,7 @@ export interface GenerationRequest extends TextRules {
 export type RequestedService = Omit<Service, "tenant" | "gang" | "program">;
 
 /** All of a request but what its prompts are and who asks. */
-export type GenerationOptions = Omit<GenerationRequest, "prompts" | "tenant">;
+export type GenerationOptions = Omit<GenerationRequest, "prompts" | "tenant" | "place">;
 
 /** Called on this thread, never from within `generate`. */
 export type AnswerListener = (event: AnswerEvent) => void;
@@ -73,6 +75,11 @@ export class Generator {
     return this.#active;
   }
 
+  /** A number for sequences that belong together; unique for the life of the process. */
+  nextGang(): number {
+    return this.#gangs++;
+  }
+
   /** Starts a request, once the caller holds it. Refusals arrive as events like everything else. */
   generate(request: GenerationRequest, listener: AnswerListener): Generation {
     this.#active++;
@@ -80,7 +87,7 @@ export class Generator {
       if (event.kind === "done" || event.kind === "failed") this.#active--;
       listener(event);
     });
-    queueMicrotask(() => generation.start(() => this.#gangs++));
+    queueMicrotask(() => generation.start(() => this.nextGang()));
     return generation;
   }
 }
@@ -179,8 +186,9 @@ class RunningGeneration implements Generation {
       return;
     }
     const stop = { tokensMax, tokensMin: Math.min(tokensMin, tokensMax), stopTokens: this.#stopTokens() };
-    const gang = choices.length > 1 ? nextGang() : null;
-    const service = { ...this.#request.service, tenant, gang, program: null };
+    const { gang, program } = this.#request.place ?? { gang: null, program: null };
+    const ownGang = gang ?? (choices.length > 1 ? nextGang() : null);
+    const service = { ...this.#request.service, tenant, gang: ownGang, program };
     const specs = choices.map((_, i) => {
       return {
         promptTokens,

@@ -38,6 +38,14 @@ export class Fields {
     return Object.keys(this.#object).filter((name) => !this.#read.has(name) && this.#object[name] !== null);
   }
 
+  /** Refuses fields that nobody has asked for: where a misspelt one would change what is done. */
+  expectAllRead(): void {
+    const [unknown] = this.unread();
+    if (unknown === undefined) return;
+    const path = this.pathOf(unknown.slice(0, 64));
+    throw badRequest(`${path} is not a field that is known here`, path);
+  }
+
   boolean(name: string): boolean | undefined {
     const value = this.raw(name);
     if (value === undefined || typeof value === "boolean") return value;
@@ -48,6 +56,13 @@ export class Fields {
     const value = this.raw(name);
     if (value === undefined || typeof value === "string") return value;
     throw this.#refusal(name, "a string", value);
+  }
+
+  /** A string that must be there. */
+  requiredString(name: string): string {
+    const value = this.string(name);
+    if (value === undefined) throw this.#refusal(name, "a string", undefined);
+    return value;
   }
 
   number(name: string, range: NumberRange): number | undefined {

@@ -10,6 +10,8 @@ import type { Call, Route } from "../http/route.ts";
 import { type PlacementLog, snapshotOf } from "../http/state.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
+import type { Programs } from "../program/programs.ts";
+import { Fields } from "./fields.ts";
 import { cancelBatch, createBatch, listBatches, readBatch } from "./openai/batches.ts";
 import { answerChat } from "./openai/chat.ts";
 import { answerCompletion } from "./openai/completions.ts";
@@ -17,6 +19,9 @@ import { createFile, deleteFile, listFiles, readFile } from "./openai/files.ts";
 import { modelById, modelList } from "./openai/models.ts";
 import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
 import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
+import { answerProgram } from "./programs/answer.ts";
+import { ProgramReader } from "./programs/schema.ts";
+import { answerSession, openSession } from "./programs/sessions.ts";
 import type { PromptServices } from "./prompt.ts";
 import type { Exchange, RespondLimits } from "./respond.ts";
 import { targetsOf } from "./targets.ts";
@@ -27,6 +32,7 @@ export interface RouteDeps extends PromptServices {
   readonly specs: readonly DeviceSpec[];
   readonly placements: PlacementLog;
   readonly generator: Generator;
+  readonly programs: Programs;
   readonly telemetry: Telemetry;
   readonly lifecycle: Lifecycle;
   readonly version: string;
@@ -69,6 +75,14 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
     { method: "POST", path: "/v1/chat/completions", isPublic: keyed, handler: (call) => chat(call, deps) },
     { method: "POST", path: "/v1/completions", isPublic: keyed, handler: (call) => completions(call, deps) },
     ...jobRoutes(deps.jobs),
+    { method: "POST", path: "/v1/programs", isPublic: keyed, handler: (call) => program(call, deps) },
+    { method: "POST", path: "/v1/sessions", isPublic: keyed, handler: (call) => session(call, deps) },
+    ...(["GET", "POST", "PUT", "DELETE"] as const).map((method) => ({
+      method,
+      path: "/v1/sessions/{id}/…",
+      isPublic: keyed,
+      handler: whenReady((call) => answerSession(call, exchangeOf(call, deps), deps)),
+    })),
     { method: "POST", path: "/tokenize", isPublic: keyed, handler: tokenize },
     { method: "POST", path: "/detokenize", isPublic: keyed, handler: detokenize },
   ];
@@ -116,6 +130,15 @@ async function completions(call: Call, deps: RouteDeps): Promise<Response> {
   const request = parseCompletionRequest(await call.readWork(), deps.model, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
   return answerCompletion(exchangeOf(call, deps), deps, request);
+}
+
+async function program(call: Call, deps: RouteDeps): Promise<Response> {
+  const request = new ProgramReader(deps.model).request(new Fields(await call.readWork()));
+  return answerProgram(exchangeOf(call, deps), call.owner, deps.programs, request);
+}
+
+async function session(call: Call, deps: RouteDeps): Promise<Response> {
+  return openSession(await call.readWork(), call, deps);
 }
 
 function exchangeOf({ request, arrivedMs, tenant }: Call, deps: RouteDeps): Exchange {

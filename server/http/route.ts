@@ -2,7 +2,7 @@ import { ApiError, quote } from "./errors.ts";
 
 /** One row of the server's table of routes. */
 export interface Route {
-  readonly method: "GET" | "POST" | "DELETE";
+  readonly method: "GET" | "POST" | "PUT" | "DELETE";
   /** `{…}` at its end stands for everything behind. */
   readonly path: string;
   /** Anybody may ask, without a key. */
@@ -29,10 +29,12 @@ export interface Call {
 
 /** The route of a path; its method may be another one. */
 export function findRoute(routes: readonly Route[], path: string): Route | undefined {
-  return routes.find((route) => {
-    const prefix = prefixOf(route);
-    return prefix === null ? route.path === path : path.startsWith(prefix);
-  });
+  return routes.find((route) => matches(route, path));
+}
+
+function matches(route: Route, path: string): boolean {
+  const prefix = prefixOf(route);
+  return prefix === null ? route.path === path : path.startsWith(prefix);
 }
 
 /** The path as Elysia's router takes it. */

@@ -16,6 +16,10 @@ export interface EncodeOptions {
   readonly addSpecialTokens: boolean;
   /** Control text such as <|im_end|> becomes its token. Off unless the whole text is the caller's own prompt. */
   readonly parseControlText?: boolean;
+  /** Of a text in which some control text must stay text: see `RenderedPrompt`. */
+  readonly standIns?: RenderedPrompt["standIns"];
+  /** The text goes on from tokens before it: it begins in the middle of a word or a line. */
+  readonly continues?: boolean;
 }
 
 /**
@@ -83,7 +87,7 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
     return library.encode(middleMark + text, { add_special_tokens: false }).ids.slice(1);
   };
 
-  const encodeCut = (text: string, standIns: ReadonlyMap<string, string>): TokenId[] => {
+  const encodeCut = (text: string, standIns: ReadonlyMap<string, string>, continues = false): TokenId[] => {
     const pieces = controlTexts.split(text);
     const ids: TokenId[] = [];
     pieces.forEach((piece, index) => {
@@ -96,7 +100,7 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
       let plain = restore(piece.text, standIns);
       if (before !== undefined && control.get(before.text)!.rstrip) plain = plain.trimStart();
       if (after !== undefined && control.get(after.text)!.lstrip) plain = plain.trimEnd();
-      for (const id of encodePlain(plain.toWellFormed(), index === 0)) ids.push(id);
+      for (const id of encodePlain(plain.toWellFormed(), index === 0 && !continues)) ids.push(id);
     });
     return ids;
   };
@@ -109,8 +113,10 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
   return {
     vocabSize: table.vocabSize,
     controlTexts,
-    encode(text, { addSpecialTokens, parseControlText = false }) {
-      const ids = parseControlText ? encodeCut(text, new Map()) : encodePlain(text.toWellFormed(), true);
+    encode(text, { addSpecialTokens, parseControlText = false, standIns, continues = false }) {
+      const ids = parseControlText
+        ? encodeCut(text, standIns ?? new Map(), continues)
+        : encodePlain(text.toWellFormed(), !continues);
       return addSpecialTokens ? [...around.before, ...ids, ...around.after] : ids;
     },
     encodeRendered: (rendered) => encodeCut(rendered.text, rendered.standIns),

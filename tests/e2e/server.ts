@@ -22,6 +22,8 @@ import { defaultHttpLimits, type HttpLimits } from "../../server/http/limits.ts"
 import { PlacementLog } from "../../server/http/state.ts";
 import { Telemetry } from "../../server/http/telemetry.ts";
 import { type JobService, openStore } from "../../server/jobs/service.ts";
+import type { HostLimits } from "../../server/program/limits.ts";
+import { openPrograms, type Programs } from "../../server/program/programs.ts";
 import { Encoder } from "../../server/text/encoder.ts";
 import { ChatTemplate, readTemplateSource } from "../../server/text/template.ts";
 import { loadTokenizer } from "../../server/text/tokenizer.ts";
@@ -33,6 +35,7 @@ export interface TestServerOptions {
   readonly stepMs?: number;
   readonly spec?: Partial<DeviceSpec>;
   readonly engine?: EngineSettings;
+  readonly programLimits?: Partial<HostLimits>;
   readonly limits?: Partial<HttpLimits>;
   readonly keys?: Partial<KeySources>;
   /** Default: as when listening on a loopback address. */
@@ -57,6 +60,7 @@ export interface TestServer {
   readonly lifecycle: Lifecycle;
   readonly generator: Generator;
   readonly jobs: JobService | null;
+  readonly programs: Programs;
   /** Resolves when nothing runs any more; throws if then a page is owned or a sequence left. */
   settled(): Promise<void>;
   close(): Promise<void>;
@@ -141,22 +145,24 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     eosTokens: config.eosTokens,
   });
   const limits = { ...defaultHttpLimits, ...options.limits };
+  const model = {
+    names: ["demo", "also/demo"],
+    contextMax: spec.contextMax,
+    vocabSize: spec.vocabSize,
+    generationDefaults: config.generationDefaults,
+  };
+  const text = { tokenizer, encoder, template: templateOf(options.template) };
+  const programs = openPrograms({ ...text, generator, telemetry, model }, options.programLimits);
   const served = {
+    ...text,
     fleet,
     specs: [spec],
     placements,
     generator,
-    tokenizer,
-    encoder,
-    template: templateOf(options.template),
+    programs,
     telemetry,
     lifecycle,
-    model: {
-      names: ["demo", "also/demo"],
-      contextMax: spec.contextMax,
-      vocabSize: spec.vocabSize,
-      generationDefaults: config.generationDefaults,
-    },
+    model,
     version: "0.0.0-test",
     limits,
   };
@@ -197,6 +203,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     lifecycle,
     generator,
     jobs,
+    programs,
     settled,
     close: async () => {
       await jobs?.runner.stop();

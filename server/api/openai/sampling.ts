@@ -49,7 +49,7 @@ function seedOf(fields: Fields): readonly [number, number] {
 function logitBiasOf(fields: Fields, served: ServedModel): [TokenId, number][] {
   const entries = fields.entries("logit_bias", requestLimits.logitBiasMax) ?? [];
   return entries.map(([key, bias]) => {
-    const path = `logit_bias.${key.slice(0, 32)}`;
+    const path = `${fields.pathOf("logit_bias")}.${key.slice(0, 32)}`;
     const token = /^(0|[1-9]\d{0,9})$/.test(key) ? Number(key) : key;
     return [
       integerIn(token, tokenRange(served), path),
@@ -62,10 +62,10 @@ export function stopStringsOf(fields: Fields): readonly string[] {
   const given = fields.raw("stop");
   if (given === undefined) return [];
   if (typeof given !== "string" && !Array.isArray(given))
-    throw refusal("stop", "a string or an array of strings", given);
+    throw refusal(fields.pathOf("stop"), "a string or an array of strings", given);
   const list = typeof given === "string" ? [given] : fields.list("stop", requestLimits.stopStringsMax)!;
   return list.map((item, index) => {
-    const path = typeof given === "string" ? "stop" : `stop[${index}]`;
+    const path = typeof given === "string" ? fields.pathOf("stop") : `${fields.pathOf("stop")}[${index}]`;
     if (typeof item !== "string" || item === "") throw refusal(path, "a string that is not empty", item);
     const bytes = Buffer.byteLength(item);
     if (bytes > requestLimits.stopStringBytesMax) {

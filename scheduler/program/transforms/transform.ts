@@ -1,0 +1,57 @@
+/**
+ * What may be done to a value on its way between calls (Parrot, §5.1): a list of named steps, each pure and bounded in
+ * time and size. A step that cannot be done is a failure with a sentence, and fails the variable.
+ */
+import type { Transform, Transformed, TransformStep } from "../spec.ts";
+import { transforms } from "./table.ts";
+import { checked, failed } from "./value.ts";
+
+/** One step: a row of the table and its argument, which was checked. */
+export interface Step extends TransformStep {
+  /** null: none. */
+  readonly argument: unknown;
+}
+
+/** What transforms ask of the model's text. */
+export interface TextTools {
+  /** The longest beginning of a text that has so many tokens at most. */
+  truncate(text: string, tokensMax: number): string;
+}
+
+/** A step from what a client wrote: `"strip"` or `{ "split": "," }`; a sentence when it is none. */
+export function parseStep(given: unknown): Step | { readonly problem: string } {
+  const { kind, argument } = namedArgument(given);
+  const row = kind !== null && Object.hasOwn(transforms, kind) ? transforms[kind] : undefined;
+  if (kind === null || row === undefined) {
+    return {
+      problem: `must be one of ${Object.keys(transforms).join(", ")}, or an object with one of these keys`,
+    };
+  }
+  const problem = row.problem(argument);
+  return problem === null ? { kind, argument } : { problem: `${kind}: ${problem}` };
+}
+
+function namedArgument(given: unknown): { readonly kind: string | null; readonly argument: unknown } {
+  if (typeof given === "string") return { kind: given, argument: null };
+  if (typeof given !== "object" || given === null) return { kind: null, argument: null };
+  const [[kind, argument] = [null, null], ...others] = Object.entries(given);
+  return { kind: others.length === 0 ? kind : null, argument };
+}
+
+/** Applies steps of the table, the first one first; `default` takes the place of what failed before it. */
+export function transformWith(tools: TextTools): Transform {
+  return (value, steps) => {
+    let result = checked(value);
+    for (const { kind, argument } of steps as readonly Step[]) {
+      const row = transforms[kind]!;
+      if (result.kind === "failed" && !row.mends) continue;
+      result = named(kind, row.apply(result, argument, tools));
+    }
+    return result;
+  };
+}
+
+function named(kind: string, result: Transformed): Transformed {
+  const inside = result.kind === "value" ? checked(result.value) : result;
+  return inside.kind === "value" ? inside : failed(`${kind}: ${inside.message}`);
+}

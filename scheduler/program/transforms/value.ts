@@ -1,0 +1,41 @@
+import type { Transformed, Value } from "../spec.ts";
+
+/** Bounds of every value, whoever sets it. */
+export const valueLimits = {
+  /** Of its text in UTF-8, of all items together. */
+  bytesMax: 1024 * 1024,
+  itemsMax: 1024,
+} as const;
+
+/** The value, or why it is beyond the limits. */
+export function checked(value: Value): Transformed {
+  const { bytesMax, itemsMax } = valueLimits;
+  const items = typeof value === "string" ? [value] : value;
+  if (items.length > itemsMax) return failed(`a list of ${items.length} items, but ${itemsMax} are allowed`);
+  let bytes = 0;
+  for (const item of items) bytes += byteLength(item);
+  return bytes > bytesMax ? failed(`a value of ${bytes} bytes, but ${bytesMax} are allowed`) : ok(value);
+}
+
+/** What a transform made. */
+export function ok(value: Value): Transformed {
+  return { kind: "value", value };
+}
+
+/** A failure with its sentence. */
+export function failed(message: string): Transformed {
+  return { kind: "failed", message };
+}
+
+/** Bytes of a text in UTF-8. */
+export function byteLength(text: string): number {
+  let bytes = 0;
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    if (unit < 0x80) bytes += 1;
+    else if (unit < 0x800 || (unit & 0xf800) === 0xd800)
+      bytes += 2; // a surrogate is half of four bytes
+    else bytes += 3;
+  }
+  return bytes;
+}

@@ -1,0 +1,177 @@
+import type { CallSpec, InputPart, Message, OutputPart, Part } from "../../../scheduler/program/spec.ts";
+import { badRequest } from "../../http/errors.ts";
+import { Fields, fieldsOf, refusal } from "../fields.ts";
+import { samplingOf, stopStringsOf } from "../openai/sampling.ts";
+import { requestLimits } from "../request-limits.ts";
+import type { ServedModel } from "../served-model.ts";
+import { piecesOf } from "./placeholders.ts";
+import { programRequestLimits } from "./request-limits.ts";
+import { transformsOf } from "./transforms.ts";
+
+/** Sampling, as in OpenAI's bodies: for a call, or for one of its outputs. */
+const samplingFields = [
+  "temperature",
+  "top_k",
+  "top_p",
+  "min_p",
+  "repetition_penalty",
+  "presence_penalty",
+  "frequency_penalty",
+  "logit_bias",
+  "seed",
+  "max_tokens",
+  "stop",
+];
+
+/** A prompt with placeholders, or messages with them, and what each placeholder stands for. */
+export function callOf(fields: Fields, name: string, served: ServedModel): CallSpec {
+  const places = new Places(fields, served);
+  const prompt = fields.string("prompt");
+  const messages = fields.list("messages", requestLimits.messagesMax);
+  if ((prompt === undefined) === (messages === undefined)) {
+    throw badRequest(
+      `${fields.pathOf("prompt")}: a call has either a prompt or messages`,
+      fields.pathOf("prompt"),
+    );
+  }
+  if (prompt !== undefined) {
+    const parts = places.partsOf(prompt);
+    return { kind: "call", name, prompt: { kind: "text", parts: [...parts, ...places.unplaced()] } };
+  }
+  const chat = messages!.map((message, index) =>
+    messageOf(fieldsOf(message, `${fields.pathOf("messages")}[${index}]`), places),
+  );
+  const answers = places.unplaced().map((part): Message<Part> => ({ role: "assistant", parts: [part] }));
+  return { kind: "call", name, prompt: { kind: "chat", messages: [...chat, ...answers] } };
+}
+
+const roles = ["system", "developer", "user", "assistant"];
+
+function messageOf(fields: Fields, places: Places): Message<Part> {
+  const role = fields.requiredString("role");
+  if (!roles.includes(role)) throw refusal(fields.pathOf("role"), roles.join(", "), role);
+  const content = fields.requiredString("content");
+  fields.expectAllRead();
+  const parts = places.partsOf(content);
+  if (role !== "assistant" && parts.some(({ kind }) => kind === "output")) {
+    throw badRequest(`${fields.pathOf("content")}: an output stands in a message of the assistant's`);
+  }
+  return { role, parts };
+}
+
+/** What the placeholders of one call stand for. */
+class Places {
+  readonly #inputs = new Map<string, InputPart | { readonly kind: "text"; readonly text: string }>();
+  readonly #outputs = new Map<string, OutputPart>();
+  readonly #placed = new Set<string>();
+  readonly #path: string;
+  #count = 0;
+
+  constructor(fields: Fields, served: ServedModel) {
+    this.#path = fields.pathOf("prompt");
+    const { placesMax } = programRequestLimits;
+    for (const [name, given] of fields.entries("inputs", placesMax) ?? []) {
+      this.#inputs.set(name, inputOf(name, given, `${fields.pathOf("inputs")}.${name.slice(0, 64)}`));
+    }
+    const shared = Object.fromEntries(samplingFields.map((field) => [field, fields.raw(field)]));
+    const path = fields.pathOf("outputs");
+    const outputs = fields.raw("outputs");
+    const single = fields.string("output");
+    if ((outputs === undefined) === (single === undefined)) {
+      throw badRequest(`${path}: a call has either outputs or one output`, path);
+    }
+    const entries: readonly (readonly [string, unknown])[] =
+      single !== undefined
+        ? [[single, {}]]
+        : Array.isArray(outputs)
+          ? fields.list("outputs", placesMax)!.map((name) => [String(name), {}])
+          : fields.entries("outputs", placesMax)!;
+    for (const [name, given] of entries) {
+      this.#outputs.set(name, outputOf(name, given, shared, `${path}.${name.slice(0, 64)}`, served));
+    }
+  }
+
+  /** What is not listed is an input of its own name. */
+  partsOf(template: string): Part[] {
+    return piecesOf(template).map((piece): Part => {
+      if (piece.kind === "text") return piece;
+      const { name } = piece;
+      if (++this.#count > programRequestLimits.placesMax) {
+        throw badRequest(
+          `${this.#path} may hold ${programRequestLimits.placesMax} placeholders at most`,
+          this.#path,
+        );
+      }
+      const output = this.#outputs.get(name);
+      if (output === undefined) {
+        return this.#inputs.get(name) ?? { kind: "input", variable: name, transforms: [] };
+      }
+      if (this.#placed.has(name)) {
+        throw badRequest(`${this.#path}: the output ${name} stands in two places`, this.#path);
+      }
+      this.#placed.add(name);
+      return output;
+    });
+  }
+
+  /** The output that stands nowhere: it comes at the end. */
+  unplaced(): OutputPart[] {
+    const left = [...this.#outputs].filter(([name]) => !this.#placed.has(name));
+    if (left.length > 1) {
+      throw badRequest(
+        `${this.#path}: the outputs ${left.map(([name]) => name).join(", ")} stand nowhere, and only one of them can be at the end`,
+        this.#path,
+      );
+    }
+    return left.map(([, part]) => part);
+  }
+}
+
+/** The name of a variable, or `{ variable, transforms }`, or `{ value }`. */
+function inputOf(
+  name: string,
+  given: unknown,
+  path: string,
+): InputPart | { readonly kind: "text"; readonly text: string } {
+  if (typeof given === "string") return { kind: "input", variable: given, transforms: [] };
+  const fields = fieldsOf(given, path);
+  const value = fields.string("value");
+  if (value !== undefined) {
+    fields.expectAllRead();
+    return { kind: "text", text: value };
+  }
+  const input: InputPart = {
+    kind: "input",
+    variable: fields.string("variable") ?? name,
+    transforms: transformsOf(fields, "transforms"),
+  };
+  fields.expectAllRead();
+  return input;
+}
+
+/** `{ variable, transforms }` and sampling, for which the call's own fields are the defaults. */
+function outputOf(
+  name: string,
+  given: unknown,
+  shared: Readonly<Record<string, unknown>>,
+  path: string,
+  served: ServedModel,
+): OutputPart {
+  const own = fieldsOf(given, path);
+  const variable = own.string("variable") ?? name;
+  const transforms = transformsOf(own, "transforms");
+  const mine = samplingFields.flatMap((field) => {
+    const value = own.raw(field);
+    return value === undefined ? [] : [[field, value]];
+  });
+  own.expectAllRead();
+  const sampling = new Fields({ ...shared, ...Object.fromEntries(mine) }, path);
+  return {
+    kind: "output",
+    variable,
+    transforms,
+    sampling: samplingOf(sampling, served, null),
+    tokensMax: sampling.integer("max_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER }) ?? null,
+    stop: stopStringsOf(sampling),
+  };
+}

@@ -1,0 +1,18 @@
+/** A piece of a template: text as it is, or the name in {{name}}. */
+export type TemplatePiece =
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "placeholder"; readonly name: string };
+
+/** Cuts a template at its placeholders: `{{name}}`, white space inside does not matter. Anything else between braces is
+ *  text, as JSON in a prompt is. No piece is empty. */
+export function piecesOf(template: string): TemplatePiece[] {
+  const pieces: TemplatePiece[] = [];
+  let from = 0;
+  for (const { 0: whole, 1: name, index } of template.matchAll(/\{\{\s*([\w.-]{1,128})\s*\}\}/g)) {
+    if (index > from) pieces.push({ kind: "text", text: template.slice(from, index) });
+    pieces.push({ kind: "placeholder", name: name! });
+    from = index + whole.length;
+  }
+  if (from < template.length) pieces.push({ kind: "text", text: template.slice(from) });
+  return pieces;
+}

@@ -1,0 +1,213 @@
+/** The door for programs: JSON of unknown content in, a part of a graph out. Whether names fit together is the graph's to say. */
+
+import type {
+  Body,
+  Criteria,
+  NodeSpec,
+  ProgramPart,
+  Test,
+  Value,
+  VariableSpec,
+} from "../../../scheduler/program/spec.ts";
+import { checked } from "../../../scheduler/program/transforms/value.ts";
+import { badRequest, quote } from "../../http/errors.ts";
+import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { cacheSaltOf } from "../openai/sampling.ts";
+import { modelOf } from "../openai/schema.ts";
+import type { ServedModel } from "../served-model.ts";
+import { callOf } from "./call.ts";
+import { criteriaOf } from "./criteria.ts";
+import { programRequestLimits } from "./request-limits.ts";
+import { transformOf, transformsOf } from "./transforms.ts";
+
+/** POST /v1/programs */
+export interface ProgramRequest {
+  readonly part: ProgramPart;
+  /** By variable; null: whatever nothing reads, with latency. */
+  readonly awaited: ReadonlyMap<string, Criteria> | null;
+  readonly cacheSalt: string;
+  readonly stream: boolean;
+  readonly explain: boolean;
+  /** A client that goes away ends its program; else it stays open, as a session does. */
+  readonly cancelOnDisconnect: boolean;
+}
+
+/** Reads parts of a graph for one model; unnamed calls are numbered on from `callsBefore`. */
+export class ProgramReader {
+  readonly #served: ServedModel;
+  #calls: number;
+
+  constructor(served: ServedModel, callsBefore = 0) {
+    this.#served = served;
+    this.#calls = callsBefore;
+  }
+
+  request(fields: Fields): ProgramRequest {
+    const settings = this.session(fields);
+    const part = this.part(fields);
+    const request = {
+      ...settings,
+      part,
+      awaited: awaitedOf(fields),
+      stream: fields.boolean("stream") ?? false,
+      explain: fields.boolean("explain") ?? false,
+      cancelOnDisconnect: fields.boolean("cancel_on_disconnect") ?? true,
+    };
+    fields.expectAllRead();
+    return request;
+  }
+
+  /** What all calls of a program have in common. */
+  session(fields: Fields): { readonly cacheSalt: string } {
+    modelOf(fields, this.#served);
+    return { cacheSalt: cacheSaltOf(fields) };
+  }
+
+  /** `variables` and `calls`. */
+  part(fields: Fields): ProgramPart {
+    return { variables: variablesOf(fields), nodes: this.nodes(fields, "calls") };
+  }
+
+  /** One call, or one of the nodes that run calls. */
+  node(fields: Fields): NodeSpec {
+    const name = fields.string("name") ?? `call-${this.#calls++}`;
+    const node = this.#nodeOf(fields, name);
+    fields.expectAllRead();
+    return node;
+  }
+
+  nodes(fields: Fields, field: string): NodeSpec[] {
+    const list = fields.list(field, programRequestLimits.callsMax) ?? [];
+    return list.map((item, index) => this.node(fieldsOf(item, `${fields.pathOf(field)}[${index}]`)));
+  }
+
+  #nodeOf(fields: Fields, name: string): NodeSpec {
+    const kinds = ["map", "reduce", "choose", "repeat"].filter((kind) => fields.raw(kind) !== undefined);
+    if (kinds.length > 1)
+      throw badRequest(`${fields.pathOf(kinds[1]!)}: a call is one of ${kinds.join(" and ")}`);
+    switch (kinds[0]) {
+      case "map":
+        return {
+          kind: "map",
+          name,
+          over: fields.requiredString("map"),
+          item: fields.string("item") ?? "item",
+          body: this.#body(fields),
+          output: fields.requiredString("output"),
+          concurrencyMax: fields.integer("concurrency", { min: 1, max: 1024 }) ?? 1024,
+        };
+      case "reduce":
+        return {
+          kind: "reduce",
+          name,
+          over: fields.requiredString("reduce"),
+          item: fields.string("item") ?? "item",
+          initial: fields.requiredString("initial"),
+          accumulator: fields.requiredString("accumulator"),
+          body: this.#body(fields),
+          output: fields.requiredString("output"),
+        };
+      case "choose": {
+        const otherwise = fields.object("otherwise");
+        return {
+          kind: "choose",
+          name,
+          on: fields.requiredString("choose"),
+          cases: this.#cases(fields),
+          otherwise: otherwise === undefined ? null : this.#wholeBody(otherwise),
+          output: fields.requiredString("output"),
+        };
+      }
+      case "repeat":
+        return {
+          kind: "repeat",
+          name,
+          initial: fields.requiredString("repeat"),
+          state: fields.requiredString("state"),
+          body: this.#body(fields),
+          until: this.#until(fields),
+          countMax: fields.integer("count", { min: 1, max: 1024 }) ?? 8,
+          output: fields.requiredString("output"),
+        };
+      default:
+        return callOf(fields, name, this.#served);
+    }
+  }
+
+  /** `calls` and `result`. */
+  #body(fields: Fields): Body {
+    return { nodes: this.nodes(fields, "calls"), result: fields.requiredString("result") };
+  }
+
+  #wholeBody(fields: Fields): Body {
+    const body = this.#body(fields);
+    fields.expectAllRead();
+    return body;
+  }
+
+  #cases(fields: Fields): { readonly test: Test; readonly body: Body }[] {
+    const cases = fields.list("cases", programRequestLimits.casesMax);
+    if (cases === undefined || cases.length === 0)
+      throw refusal(fields.pathOf("cases"), "a list of cases", cases);
+    return cases.map((given, index) => {
+      const one = fieldsOf(given, `${fields.pathOf("cases")}[${index}]`);
+      const test = testOf(one);
+      return { test, body: this.#wholeBody(one) };
+    });
+  }
+
+  #until(fields: Fields): Test {
+    const until = fields.object("until");
+    if (until === undefined) throw refusal(fields.pathOf("until"), "an object with a test", undefined);
+    const test = testOf(until);
+    until.expectAllRead();
+    return test;
+  }
+}
+
+/** `equals`, `contains`, `matches` a pattern, or `passes` transforms. */
+function testOf(fields: Fields): Test {
+  const given = ["equals", "contains", "matches", "passes"].filter((kind) => fields.raw(kind) !== undefined);
+  const [kind] = given;
+  if (kind === undefined || given.length > 1) {
+    throw badRequest(`${fields.pathOf("equals")}: give one of equals, contains, matches and passes`);
+  }
+  if (kind === "passes") return { kind, transforms: transformsOf(fields, "passes") };
+  const text = fields.requiredString(kind);
+  if (kind !== "matches") return { kind: kind as "equals" | "contains", text };
+  return { kind: "passes", transforms: [transformOf({ regex: text }, fields.pathOf("matches"))] };
+}
+
+/** `variables`: an object of names and values; null: one that the client sets later. */
+function variablesOf(fields: Fields): VariableSpec[] {
+  const entries = fields.entries("variables", programRequestLimits.variablesMax) ?? [];
+  return entries.map(([name, value]) => ({
+    name,
+    value: value === null ? null : valueFrom(value, `${fields.pathOf("variables")}.${quote(name)}`),
+  }));
+}
+
+/** A text, or a list of texts. Throws 400 for more than a value may be. */
+export function valueFrom(given: unknown, path: string): Value {
+  const isValue =
+    typeof given === "string" || (Array.isArray(given) && given.every((item) => typeof item === "string"));
+  if (!isValue) throw refusal(path, "a string or an array of strings", given);
+  const result = checked(given as Value);
+  if (result.kind === "failed") throw badRequest(`${path} is ${result.message}`, path);
+  return result.value;
+}
+
+/** `await`: a name, a list of names, or an object of names and criteria. */
+function awaitedOf(fields: Fields): ReadonlyMap<string, Criteria> | null {
+  const given = fields.raw("await");
+  if (given === undefined) return null;
+  const path = fields.pathOf("await");
+  const entries: readonly (readonly [string, unknown])[] =
+    typeof given === "string"
+      ? [[given, "latency"]]
+      : Array.isArray(given)
+        ? fields.list("await", programRequestLimits.variablesMax)!.map((name) => [String(name), "latency"])
+        : (fields.entries("await", programRequestLimits.variablesMax) ?? []);
+  if (entries.length === 0) throw refusal(path, "the names of one variable or more", given);
+  return new Map(entries.map(([name, criteria]) => [name, criteriaOf(criteria, `${path}.${quote(name)}`)]));
+}

@@ -1,0 +1,165 @@
+/** /v1/sessions: a program that grows call by call, whose values are set and fetched one by one. */
+import { outputsOf } from "../../../scheduler/program/spec.ts";
+import { ApiError, badRequest, quote } from "../../http/errors.ts";
+import type { Call } from "../../http/route.ts";
+import { dotOf, mermaidOf } from "../../program/drawing.ts";
+import type { HostedProgram } from "../../program/hosted.ts";
+import type { Programs } from "../../program/programs.ts";
+import { Fields } from "../fields.ts";
+import type { Exchange } from "../respond.ts";
+import type { ServedModel } from "../served-model.ts";
+import { criteriaOf } from "./criteria.ts";
+import { ProgramReader, valueFrom } from "./schema.ts";
+import { fetchVariable } from "./variables.ts";
+import { graphJson, refusalError, variableJson } from "./wire.ts";
+
+/** What the routes of sessions work with. */
+export interface SessionDeps {
+  readonly programs: Programs;
+  readonly model: ServedModel;
+}
+
+type Body = Readonly<Record<string, unknown>>;
+
+/** POST /v1/sessions: an empty program, or one that begins with what the body holds. */
+export function openSession(body: Body, { owner, tenant }: Call, { programs, model }: SessionDeps): Response {
+  const fields = new Fields(body);
+  const reader = new ProgramReader(model);
+  const settings = reader.session(fields);
+  const part = reader.part(fields);
+  fields.expectAllRead();
+  const hosted = programs.open({ key: owner, tenant, ...settings });
+  const refusal = hosted.add(part);
+  if (refusal !== null) {
+    programs.close(hosted, refusal.message);
+    throw refusalError(refusal);
+  }
+  return Response.json(
+    { id: hosted.id, object: "session", calls: part.nodes.map(callJson) },
+    { status: 201 },
+  );
+}
+
+/** Everything below /v1/sessions/{id}; null: there is no such thing. */
+export async function answerSession(
+  call: Call,
+  exchange: Exchange,
+  deps: SessionDeps,
+): Promise<Response | object | null> {
+  const { programs, model } = deps;
+  const [id = "", thing, name, ...more] = call.rest.split("/");
+  if (more.length > 0) return null;
+  const hosted = programs.find(call.owner, id);
+  switch (`${call.request.method} ${thing ?? ""}`) {
+    case "DELETE ":
+      programs.close(hosted, "the session was deleted");
+      return { id, object: "session", deleted: true };
+    case "POST calls":
+      return name === undefined ? addCalls(hosted, await call.readWork(), model) : null;
+    case "GET graph":
+      return name === undefined ? graphOf(hosted, queryOf(call)) : null;
+    case "PUT variables":
+      return name === undefined ? null : setVariable(hosted, decodeURIComponent(name), await call.readWork());
+    case "GET variables":
+      return name === undefined
+        ? null
+        : getVariable(hosted, decodeURIComponent(name), call, exchange, programs);
+    default:
+      return null;
+  }
+}
+
+function queryOf({ request }: Call): URLSearchParams {
+  return new URL(request.url).searchParams;
+}
+
+/** One call, or `{ calls, variables }`. */
+function addCalls(hosted: HostedProgram, body: Body, model: ServedModel): object {
+  const fields = new Fields(body);
+  const reader = new ProgramReader(model, hosted.program.nodes.size);
+  const isList = fields.raw("calls") !== undefined && fields.raw("output") === undefined;
+  const part = isList ? reader.part(fields) : { variables: [], nodes: [reader.node(fields)] };
+  fields.expectAllRead();
+  const refusal = hosted.add(part);
+  if (refusal !== null) throw refusalError(refusal);
+  return { id: hosted.id, object: "session", calls: part.nodes.map(callJson) };
+}
+
+function callJson(node: Parameters<typeof outputsOf>[0]): object {
+  return { name: node.name, kind: node.kind, outputs: outputsOf(node) };
+}
+
+/** Sets a variable's value, once. A name that is new is declared. */
+function setVariable(hosted: HostedProgram, name: string, body: Body): object {
+  const fields = new Fields(body);
+  const value = valueFrom(fields.raw("value"), "value");
+  fields.expectAllRead();
+  const refusal = hosted.program.variables.has(name)
+    ? hosted.set(name, value)
+    : hosted.add({ variables: [{ name, value }], nodes: [] });
+  if (refusal !== null) throw refusalError(refusal);
+  return variableJson(hosted, hosted.program.variables.get(name)!);
+}
+
+/** Waits for a value: `criteria`, `timeout` in seconds (0: does not wait), `stream`, `cancel_on_disconnect`. */
+function getVariable(
+  hosted: HostedProgram,
+  name: string,
+  call: Call,
+  exchange: Exchange,
+  programs: Programs,
+): Promise<Response> | Response {
+  const query = queryOf(call);
+  const { waitMsMax, waitMsDefault } = programs.limits;
+  const seconds = query.get("timeout");
+  const waitMs = seconds === null ? waitMsDefault : Number(seconds) * 1000;
+  if (!(waitMs >= 0 && waitMs <= waitMsMax)) {
+    throw badRequest(
+      `timeout must be seconds from 0 to ${waitMsMax / 1000}, but ${quote(seconds)} was given`,
+      "timeout",
+    );
+  }
+  const criteria = query.get("criteria");
+  if (criteria !== null || waitMs > 0) {
+    const refusal = hosted.want(name, criteriaOf(criteria ?? "latency", "criteria"));
+    if (refusal !== null) throw unknownVariable(name);
+  }
+  const variable = hosted.program.variables.get(name);
+  if (variable === undefined) throw unknownVariable(name);
+  const accepts = call.request.headers.get("accept") ?? "";
+  return fetchVariable(hosted, variable, exchange, {
+    waitMs,
+    isStream: switchOf(query, "stream") ?? accepts.includes("text/event-stream"),
+    onGone: () => {
+      if (switchOf(query, "cancel_on_disconnect") === true) programs.close(hosted, "the client went away");
+    },
+  });
+}
+
+function switchOf(query: URLSearchParams, name: string): boolean | null {
+  const given = query.get(name);
+  if (given === null) return null;
+  if (given !== "true" && given !== "false")
+    throw badRequest(`${name} must be true or false, but ${quote(given)} was given`, name);
+  return given === "true";
+}
+
+function unknownVariable(name: string): ApiError {
+  return new ApiError(404, "not_found_error", `there is no variable ${quote(name)} in this session`);
+}
+
+function graphOf(hosted: HostedProgram, query: URLSearchParams): Response | object {
+  const format = query.get("format") ?? "json";
+  const text = (body: string, type: string): Response =>
+    new Response(body, { headers: { "content-type": `${type}; charset=utf-8` } });
+  switch (format) {
+    case "json":
+      return graphJson(hosted);
+    case "mermaid":
+      return text(mermaidOf(hosted.program), "text/vnd.mermaid");
+    case "dot":
+      return text(dotOf(hosted.program), "text/vnd.graphviz");
+    default:
+      throw badRequest(`format must be json, mermaid or dot, but ${quote(format)} was given`, "format");
+  }
+}

@@ -1,0 +1,107 @@
+import type { Variable } from "../../../scheduler/program/graph.ts";
+import { type ApiError, errorBody } from "../../http/errors.ts";
+import { ResponseStream, sseFraming } from "../../http/stream.ts";
+import type { ProgramEvent } from "../../program/events.ts";
+import type { HostedProgram } from "../../program/hosted.ts";
+import type { Exchange } from "../respond.ts";
+import { eventText, failedResponse, variableJson } from "./wire.ts";
+
+export interface FetchOptions {
+  /** How long to wait at most; 0: not at all. */
+  readonly waitMs: number;
+  readonly isStream: boolean;
+  /** The client went away. */
+  readonly onGone: () => void;
+}
+
+/** 200 with the value, 424 at once when it will never come, 202 when it is not there in time; or all of it as a stream. */
+export function fetchVariable(
+  hosted: HostedProgram,
+  variable: Variable,
+  exchange: Exchange,
+  options: FetchOptions,
+): Promise<Response> | Response {
+  if (options.isStream) return streamed(hosted, variable, exchange, options);
+  if (isSettled(variable) || options.waitMs === 0) return responseOf(hosted, variable);
+  return waited(hosted, variable, exchange, options);
+}
+
+function isSettled({ state }: Variable): boolean {
+  return state === "ready" || state === "failed";
+}
+
+function responseOf(hosted: HostedProgram, variable: Variable): Response {
+  if (variable.state === "failed") return failedResponse(hosted, variable);
+  return Response.json(variableJson(hosted, variable), { status: variable.state === "ready" ? 200 : 202 });
+}
+
+async function waited(
+  hosted: HostedProgram,
+  variable: Variable,
+  { signal, services }: Exchange,
+  { waitMs, onGone }: FetchOptions,
+): Promise<Response> {
+  const settled = Promise.withResolvers<void>();
+  const unwatch = hosted.watch((event) => {
+    if (tellsOf(event, variable) && event.kind !== "variable.delta") settled.resolve();
+  });
+  const untrack = services.lifecycle.track({ cut: (error) => settled.reject(error) });
+  const gone = (): void => {
+    settled.resolve();
+    onGone();
+  };
+  signal.addEventListener("abort", gone, { once: true });
+  const timer = setTimeout(settled.resolve, waitMs);
+  try {
+    await settled.promise;
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", gone);
+    unwatch();
+    untrack();
+  }
+  return responseOf(hosted, variable);
+}
+
+/** `variable.delta` with what is certain so far, then as it comes, then `variable.ready` or `variable.failed`. */
+function streamed(
+  hosted: HostedProgram,
+  variable: Variable,
+  { signal, services, limits }: Exchange,
+  { onGone }: FetchOptions,
+): Response {
+  let isOver = false;
+  const over = (last: string): void => {
+    if (isOver) return;
+    isOver = true;
+    unwatch();
+    untrack();
+    stream.write(last);
+    stream.end();
+  };
+  const unwatch = hosted.watch((event) => {
+    if (!tellsOf(event, variable)) return;
+    if (event.kind === "variable.delta") stream.write(eventText(event));
+    else over(eventText(event));
+  });
+  const untrack = services.lifecycle.track({
+    cut: (error: ApiError) => over(`event: error\ndata: ${JSON.stringify(errorBody(error))}\n\n`),
+  });
+  const stream = new ResponseStream(signal, sseFraming, limits, {
+    pause: () => {},
+    resume: () => {},
+    abort: () => {
+      over("");
+      onGone();
+    },
+  });
+  const text = hosted.textSoFar(variable.name);
+  if (text !== "") stream.write(eventText({ kind: "variable.delta", variable: variable.name, text }));
+  const last = hosted.settledEvent(variable);
+  if (last !== null) over(eventText(last));
+  return stream.response();
+}
+
+function tellsOf(event: ProgramEvent, { name }: Variable): boolean {
+  return "variable" in event && event.variable === name;
+}

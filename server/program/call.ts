@@ -1,0 +1,189 @@
+import type { ProgramPlace, TokenId } from "../../scheduler/core.ts";
+import type { CallService, ReadyCall } from "../../scheduler/program/program.ts";
+import type { OutputPart } from "../../scheduler/program/spec.ts";
+import type { AnswerEvent, AnswerFailure, Usage } from "../answer/events.ts";
+import type { Generation, GenerationRequest, Generator } from "../answer/generation.ts";
+import type { PromptServices } from "../api/prompt.ts";
+import { ApiError } from "../http/errors.ts";
+import { CallPrompt, type Drawn } from "./prompt.ts";
+
+/** What calls run with. */
+export interface CallServices extends PromptServices {
+  readonly generator: Generator;
+  /** Told of every generation that a call is made of; hears its events. */
+  measure(request: GenerationRequest): (event: AnswerEvent, generation: Pick<Generation, "usage">) => void;
+}
+
+/** Told in order; `ended` or `failed` is the last, unless the call was dropped. */
+export interface CallListener {
+  /** How the call is awaited now. */
+  placeOf(call: string): { readonly service: CallService; readonly program: ProgramPlace };
+  /** Computing begins. */
+  started(call: string, usage: Usage): void;
+  /** Text of output `index` that is certain now. */
+  drew(call: string, index: number, text: string): void;
+  wrote(call: string, index: number, text: string): void;
+  ended(call: string, usage: Usage): void;
+  failed(call: string, code: string, message: string, usage: Usage): void;
+}
+
+/** Whose call it is. */
+export interface CallOwner {
+  readonly tenant: string;
+  readonly cacheSalt: string;
+}
+
+/**
+ * One call at work: a generation for each of its outputs, each going on from what was drawn before. Its pages stay in the
+ * cache between them.
+ */
+export class RunningCall {
+  readonly #name: string;
+  readonly #prompt: CallPrompt;
+  readonly #owner: CallOwner;
+  readonly #services: CallServices;
+  readonly #listener: CallListener;
+  readonly #drawn: Drawn[] = [];
+  #generation: Generation | null = null;
+  #isEnded = false;
+  /** Of outputs that are written. */
+  #completionTokens = 0;
+  #usage: Usage = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 };
+
+  constructor(call: ReadyCall, owner: CallOwner, services: CallServices, listener: CallListener) {
+    this.#name = call.call;
+    this.#prompt = new CallPrompt(call.prompt, services);
+    this.#owner = owner;
+    this.#services = services;
+    this.#listener = listener;
+    void this.#next();
+  }
+
+  /** Of what has ended of it. */
+  get usage(): Usage {
+    return this.#usage;
+  }
+
+  /** Nobody wants it any more; nothing is told of it from here on. */
+  drop(): void {
+    this.#isEnded = true;
+    this.#generation?.abort("reader");
+  }
+
+  /** Never rejects. */
+  async #next(): Promise<void> {
+    try {
+      const tokens = await this.#prompt.tokensAfter(this.#drawn);
+      if (this.#isEnded) return;
+      this.#generate(tokens, this.#prompt.outputs[this.#drawn.length]!);
+    } catch (error) {
+      if (this.#isEnded) return;
+      if (error instanceof ApiError) this.#fail(error.detail.apiCode ?? "bad_prompt", error.message);
+      else {
+        console.error(`the call ${this.#name} of a program failed:`, error);
+        this.#fail("internal_error", "the server made a mistake");
+      }
+    }
+  }
+
+  #generate(promptTokens: readonly TokenId[], output: OutputPart): void {
+    const index = this.#drawn.length;
+    const request = this.#request(promptTokens, output);
+    const measure = this.#services.measure(request);
+    const drawn = { text: "", tokens: [] as TokenId[] };
+    const generation = this.#services.generator.generate(request, (event) => {
+      measure(event, generation);
+      if (this.#isEnded) return;
+      switch (event.kind) {
+        case "started":
+          this.#listener.started(this.#name, this.#with(generation.usage));
+          return;
+        case "delta": {
+          const text = event.parts.map((part) => (part.kind === "text" ? part.text : "")).join("");
+          drawn.text += text;
+          drawn.tokens.push(...event.tokens);
+          if (text !== "") this.#listener.drew(this.#name, index, text);
+          return;
+        }
+        case "finish":
+          return;
+        case "done":
+          this.#usage = this.#with(event.usage);
+          this.#completionTokens += event.usage.completionTokens;
+          this.#written(index, drawn);
+          return;
+        case "failed":
+          this.#usage = this.#with(generation.usage);
+          this.#fail(...codeOf(event.failure));
+      }
+    });
+    this.#generation = generation;
+  }
+
+  #request(promptTokens: readonly TokenId[], { sampling, tokensMax, stop }: OutputPart): GenerationRequest {
+    const { service, program } = this.#listener.placeOf(this.#name);
+    const { objective, gang, ttftMs, tbtMs } = service;
+    return {
+      prompts: [promptTokens],
+      choices: 1,
+      sampling,
+      tokensMax,
+      tokensMin: 0,
+      stopStrings: stop,
+      includeStopString: false,
+      stopTokens: [],
+      ignoreEos: false,
+      skipSpecialTokens: true,
+      shownControlTexts: [],
+      callsMax: 0,
+      cacheSalt: this.#owner.cacheSalt,
+      tenant: this.#owner.tenant,
+      service: { objective, ttftMs, tbtMs, priority: 0 },
+      place: { gang, program },
+    };
+  }
+
+  #written(index: number, drawn: Drawn): void {
+    this.#drawn.push(drawn);
+    this.#listener.wrote(this.#name, index, drawn.text);
+    if (this.#isEnded) return; // its value was not what it must be
+    if (this.#drawn.length < this.#prompt.outputs.length) {
+      void this.#next();
+      return;
+    }
+    this.#isEnded = true;
+    this.#listener.ended(this.#name, this.#usage);
+  }
+
+  /** The call's usage with that of the output at work, whose prompt holds what was drawn before. */
+  #with({ promptTokens, completionTokens, cachedTokens }: Usage): Usage {
+    const before = this.#drawn.reduce((sum, { tokens }) => sum + tokens.length, 0);
+    return {
+      promptTokens: promptTokens - before,
+      completionTokens: this.#completionTokens + completionTokens,
+      cachedTokens: this.#drawn.length === 0 ? cachedTokens : this.#usage.cachedTokens,
+    };
+  }
+
+  #fail(code: string, message: string): void {
+    this.#isEnded = true;
+    this.#listener.failed(this.#name, code, message, this.#usage);
+  }
+}
+
+/** A failure's code and sentence. */
+function codeOf(failure: AnswerFailure): [code: string, message: string] {
+  switch (failure.kind) {
+    case "neverFits":
+      return [
+        "context_length_exceeded",
+        `the call needs room for ${failure.needed} tokens, but this server has room for ${failure.limit}`,
+      ];
+    case "queueFull":
+      return ["server_overloaded", `the queue is full: it holds ${failure.limit} requests at most`];
+    case "engineFailed":
+      return ["engine_error", failure.message];
+    case "aborted":
+      return ["cancelled", "the call was ended"];
+  }
+}

@@ -1,0 +1,251 @@
+import type { Clock } from "../../scheduler/clock.ts";
+import type { Refusal } from "../../scheduler/program/check.ts";
+import { type Failure, pathOf, type Variable } from "../../scheduler/program/graph.ts";
+import { Program, type ProgramListener, type ReadyCall } from "../../scheduler/program/program.ts";
+import {
+  type Criteria,
+  outputsOf,
+  type ProgramPart,
+  partsOf,
+  type Value,
+} from "../../scheduler/program/spec.ts";
+import { type TextTools, transformWith } from "../../scheduler/program/transforms/transform.ts";
+import { byteLength } from "../../scheduler/program/transforms/value.ts";
+import type { Usage } from "../answer/events.ts";
+import { type CallListener, type CallServices, RunningCall } from "./call.ts";
+import type { ProgramEvent } from "./events.ts";
+import type { HostLimits } from "./limits.ts";
+
+/** What a program runs on. */
+export interface HostServices extends CallServices {
+  readonly clock: Pick<Clock, "nowMs">;
+  readonly textTools: TextTools;
+  readonly limits: HostLimits;
+}
+
+/** Whose a program is, and what its calls have in common. */
+export interface ProgramOwner {
+  /** The key that it belongs to, and who pays for its calls. */
+  readonly key: string;
+  readonly tenant: string;
+  readonly cacheSalt: string;
+}
+
+/** An open program: binds the executor, which decides, to text and the fleet, and tells those who watch. */
+export class HostedProgram {
+  readonly id: string;
+  readonly owner: ProgramOwner;
+  readonly program: Program;
+  /** Unique for the life of the process; programs that are opened later have higher numbers. */
+  readonly #number: number;
+  readonly #services: HostServices;
+  readonly #running = new Map<string, RunningCall>();
+  /** Ready, and waiting until fewer run. */
+  readonly #waiting = new Map<string, ReadyCall>();
+  readonly #watchers = new Set<(event: ProgramEvent) => void>();
+  /** What has been told of values that are being written, by variable. */
+  readonly #told = new Map<string, string>();
+  #valuesBytes = 0;
+  #usage: Usage = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 };
+  #isEnded = false;
+  /** Why it was ended before its end; null: it was not. */
+  #endReason: string | null = null;
+  /** Called with every sign of life. */
+  onActivity: () => void = () => {};
+
+  constructor(id: string, number: number, owner: ProgramOwner, services: HostServices) {
+    this.id = id;
+    this.#number = number;
+    this.owner = owner;
+    this.#services = services;
+    const { clock, limits, textTools, generator } = services;
+    this.program = new Program(this.#listener, {
+      clock,
+      limits: limits.scheduler,
+      transform: transformWith(textTools),
+      nextGang: () => generator.nextGang(),
+    });
+  }
+
+  get usage(): Usage {
+    return this.#usage;
+  }
+
+  get isEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  /** Somebody watches it, or it has something to do. */
+  get isBusy(): boolean {
+    return this.#watchers.size > 0 || this.#running.size > 0;
+  }
+
+  /** Text of a value that is being written, as far as it was told. */
+  textSoFar(variable: string): string {
+    return this.#told.get(variable) ?? "";
+  }
+
+  /** What was or will be told of a variable that has settled; null: it has not. */
+  settledEvent(variable: Variable): ProgramEvent | null {
+    const { name, value, failure } = variable;
+    if (value !== null) return { kind: "variable.ready", variable: name, value };
+    if (failure === null) return null;
+    return {
+      kind: "variable.failed",
+      variable: name,
+      failure: this.failureOf(failure),
+      path: pathOf(variable),
+    };
+  }
+
+  /** Tells of everything from now on, until the returned function is called. */
+  watch(watcher: (event: ProgramEvent) => void): () => void {
+    this.#watchers.add(watcher);
+    return () => {
+      this.#watchers.delete(watcher);
+      this.onActivity();
+    };
+  }
+
+  /** Adds variables and calls; why not, if so, and then nothing has changed. */
+  add(part: ProgramPart): Refusal | null {
+    return this.program.add(part);
+  }
+
+  /** Somebody waits for the variable. */
+  want(variable: string, criteria: Criteria): Refusal | null {
+    return this.program.want(variable, criteria);
+  }
+
+  set(variable: string, value: Value): Refusal | null {
+    return this.program.set(variable, value);
+  }
+
+  /** Ends it: its calls stop, and what is not ready fails. May be called again. */
+  end(reason: string): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    this.#endReason = reason;
+    this.program.cancel();
+    for (const call of this.#running.values()) call.drop();
+    this.#running.clear();
+    this.#waiting.clear();
+    this.#tell({ kind: "program.done", usage: this.#usage });
+  }
+
+  /** A failure with the reason why the program was ended, if that is what it was. */
+  failureOf(failure: Failure): Failure {
+    const { code } = failure;
+    return code === "cancelled" && this.#endReason !== null
+      ? { ...failure, message: this.#endReason }
+      : failure;
+  }
+
+  /* ---- the executor's ---- */
+
+  readonly #listener: ProgramListener = {
+    onReady: (calls) => {
+      for (const call of calls) {
+        this.#waiting.set(call.call, call);
+        this.#tell({ kind: "call.ready", call: call.call });
+      }
+      this.#begin();
+    },
+    // What is known of a prompt before its call is ready could be computed ahead; engines are not asked for that yet.
+    onHead: () => {},
+    onDropped: (call) => {
+      this.#waiting.delete(call);
+      const running = this.#running.get(call);
+      if (running === undefined) return;
+      running.drop();
+      this.#gone(call, running.usage);
+      this.#begin();
+    },
+    onSettled: (variable) => this.#settled(variable),
+  };
+
+  #begin(): void {
+    for (const [name, call] of this.#waiting) {
+      if (this.#running.size >= this.#services.limits.runningMax) return;
+      this.#waiting.delete(name);
+      this.program.placed(name);
+      this.#running.set(name, new RunningCall(call, this.owner, this.#services, this.#callListener));
+    }
+  }
+
+  #settled(variable: Variable): void {
+    const { name, value } = variable;
+    this.#told.delete(name);
+    if (value !== null) {
+      this.#valuesBytes +=
+        typeof value === "string"
+          ? byteLength(value)
+          : value.reduce((sum, item) => sum + byteLength(item), 0);
+    }
+    const event = this.program.variables.get(name) === variable ? this.settledEvent(variable) : null;
+    if (event !== null) this.#tell(event);
+    const { valuesBytesMax } = this.#services.limits;
+    if (this.#valuesBytes > valuesBytesMax) {
+      this.end(`its values have ${this.#valuesBytes} bytes together, but ${valuesBytesMax} are allowed`);
+    }
+  }
+
+  /* ---- the calls' ---- */
+
+  readonly #callListener: CallListener = {
+    placeOf: (call) => {
+      const service = this.program.serviceOf(call);
+      const ageMs = this.#services.clock.nowMs() - this.program.arrivedMs;
+      return { service, program: { id: this.#number, ageMs, remainingMs: service.remainingMs } };
+    },
+    started: (call, { promptTokens, cachedTokens }) => {
+      this.program.started(call, { prompt: promptTokens, found: cachedTokens });
+      this.#tell({ kind: "call.started", call });
+    },
+    drew: (call, index, text) => {
+      this.program.drewFirst(call);
+      const variable = this.#shownOutput(call, index);
+      if (variable === null) return;
+      this.#told.set(variable, this.textSoFar(variable) + text);
+      this.#tell({ kind: "variable.delta", variable, text });
+    },
+    wrote: (call, index, text) => this.program.wrote(call, index, text),
+    ended: (call, usage) => {
+      this.#gone(call, usage);
+      const { promptTokens, cachedTokens, completionTokens } = usage;
+      this.program.ended(call, { prompt: promptTokens, found: cachedTokens, output: completionTokens });
+      this.#tell({ kind: "call.ended", call });
+      this.#begin();
+    },
+    failed: (call, code, message, usage) => {
+      this.#gone(call, usage);
+      this.#tell({ kind: "call.failed", call, failure: { code, message, origin: call } });
+      this.program.failed(call, code, message);
+      this.#begin();
+    },
+  };
+
+  #gone(call: string, usage: Usage): void {
+    this.#running.delete(call);
+    this.#usage = {
+      promptTokens: this.#usage.promptTokens + usage.promptTokens,
+      completionTokens: this.#usage.completionTokens + usage.completionTokens,
+      cachedTokens: this.#usage.cachedTokens + usage.cachedTokens,
+    };
+    this.onActivity();
+  }
+
+  /** The client's variable that an output is written to as it is drawn; null: it is none, or has transforms. */
+  #shownOutput(call: string, index: number): string | null {
+    const node = this.program.nodes.get(call)!;
+    if (node.spec.kind !== "call") return null;
+    const part = partsOf(node.spec.prompt).filter(({ kind }) => kind === "output")[index]!;
+    if (part.kind !== "output" || part.transforms.length > 0) return null;
+    const name = outputsOf(node.spec)[index]!;
+    return this.program.variables.get(name) === node.outputs[index] ? name : null;
+  }
+
+  #tell(event: ProgramEvent): void {
+    for (const watcher of [...this.#watchers]) watcher(event);
+  }
+}

@@ -1,0 +1,128 @@
+import type { Generator } from "../answer/generation.ts";
+import type { PromptServices } from "../api/prompt.ts";
+import { ApiError } from "../http/errors.ts";
+import { AnswerMeasures } from "../http/measure.ts";
+import type { Telemetry } from "../http/telemetry.ts";
+import { HostedProgram, type HostServices, type ProgramOwner } from "./hosted.ts";
+import { type HostLimits, hostLimits } from "./limits.ts";
+import { textToolsOf } from "./text-tools.ts";
+
+/** What programs need of a server. */
+export interface ProgramDeps extends PromptServices {
+  readonly generator: Generator;
+  readonly telemetry: Telemetry;
+}
+
+/** Programs on a server's text and fleet. */
+export function openPrograms(deps: ProgramDeps, limits: Partial<HostLimits> = {}): Programs {
+  return new Programs({
+    ...deps,
+    clock: { nowMs: () => performance.now() },
+    textTools: textToolsOf(deps.tokenizer),
+    limits: { ...hostLimits, ...limits },
+    measure: (request) => {
+      const measures = new AnswerMeasures(deps.telemetry, request, performance.now());
+      return (event, generation) => measures.note(event, generation);
+    },
+  });
+}
+
+/** All open programs, by their keys. */
+export class Programs {
+  readonly #services: HostServices;
+  readonly #open = new Map<
+    string,
+    { readonly program: HostedProgram; idle: ReturnType<typeof setTimeout> }
+  >();
+  #opened = 0;
+  readonly #onIdle: (() => void)[] = [];
+  readonly #countOf = new Map<string, number>();
+
+  constructor(services: HostServices) {
+    this.#services = services;
+  }
+
+  /** Resolves when no program is open. */
+  whenIdle(): Promise<void> {
+    if (this.#open.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#onIdle.push(resolve));
+  }
+
+  /** Programs that are open. */
+  get active(): number {
+    return this.#open.size;
+  }
+
+  get limits(): HostLimits {
+    return this.#services.limits;
+  }
+
+  /** Opens a program. Throws 429 when the key has too many. */
+  open(owner: ProgramOwner): HostedProgram {
+    const { programsPerKeyMax } = this.#services.limits;
+    const count = this.#countOf.get(owner.key) ?? 0;
+    if (count >= programsPerKeyMax) throw tooMany(count, programsPerKeyMax);
+    this.#countOf.set(owner.key, count + 1);
+    const id = `prog_${crypto.randomUUID().replaceAll("-", "")}`;
+    const program = new HostedProgram(id, this.#opened++, owner, this.#services);
+    this.#open.set(program.id, { program, idle: this.#idleTimer(program) });
+    program.onActivity = () => this.touch(program);
+    return program;
+  }
+
+  /** The program of that id, if it is the key's own. Throws 404. */
+  find(key: string, id: string): HostedProgram {
+    const program = this.#open.get(id)?.program;
+    if (program === undefined || program.owner.key !== key) throw notFound(id);
+    this.touch(program);
+    return program;
+  }
+
+  /** Ends a program and forgets it. */
+  close(program: HostedProgram, reason: string): void {
+    const entry = this.#open.get(program.id);
+    if (entry === undefined) return;
+    clearTimeout(entry.idle);
+    this.#open.delete(program.id);
+    if (this.#open.size === 0) for (const tell of this.#onIdle.splice(0)) tell();
+    const { key } = program.owner;
+    const left = this.#countOf.get(key)! - 1;
+    if (left > 0) this.#countOf.set(key, left);
+    else this.#countOf.delete(key);
+    program.end(reason);
+  }
+
+  /** Somebody has asked for the program: it is not idle. */
+  touch(program: HostedProgram): void {
+    const entry = this.#open.get(program.id);
+    if (entry === undefined) return;
+    clearTimeout(entry.idle);
+    entry.idle = this.#idleTimer(program);
+  }
+
+  #idleTimer(program: HostedProgram): ReturnType<typeof setTimeout> {
+    const { idleMs } = this.#services.limits;
+    const timer = setTimeout(() => {
+      if (program.isBusy) this.touch(program);
+      else this.close(program, `the program was ended after ${idleMs} ms without a request`);
+    }, idleMs);
+    timer.unref();
+    return timer;
+  }
+}
+
+function tooMany(count: number, max: number): ApiError {
+  return new ApiError(
+    429,
+    "rate_limit_error",
+    `this key has ${count} programs open, and ${max} are allowed: end some`,
+    {
+      apiCode: "too_many_programs",
+      retryAfterSeconds: 5,
+    },
+  );
+}
+
+function notFound(id: string): ApiError {
+  return new ApiError(404, "not_found_error", `there is no open program ${JSON.stringify(id.slice(0, 64))}`);
+}

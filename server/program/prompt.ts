@@ -1,0 +1,100 @@
+import type { TokenId } from "../../scheduler/core.ts";
+import type { RenderedPart } from "../../scheduler/program/rendering.ts";
+import type { Message, OutputPart, Prompt } from "../../scheduler/program/spec.ts";
+import type { ChatMessage } from "../api/openai/inputs.ts";
+import {
+  chatPromptTokens,
+  expectFits,
+  type PromptServices,
+  refuseBusy,
+  refuseEnormous,
+} from "../api/prompt.ts";
+import { badRequest } from "../http/errors.ts";
+
+/** An output as it was drawn. */
+export interface Drawn {
+  readonly text: string;
+  /** Without end tokens. */
+  readonly tokens: readonly TokenId[];
+}
+
+/**
+ * The tokens that each output of a call continues: those which `/v1/completions` or `/v1/chat/completions` make of the
+ * text with values in place. What follows an output in a text goes on from the tokens drawn there; a chat is rendered
+ * anew with the answers in it, as a client would send it.
+ */
+export class CallPrompt {
+  readonly outputs: readonly OutputPart[];
+  readonly #prompt: Prompt<RenderedPart>;
+  readonly #services: PromptServices;
+  /** Of a text: what the outputs so far continued, and what was drawn there. */
+  #tokens: readonly TokenId[] = [];
+
+  constructor(prompt: Prompt<RenderedPart>, services: PromptServices) {
+    this.#prompt = prompt;
+    this.#services = services;
+    const parts = prompt.kind === "text" ? prompt.parts : prompt.messages.flatMap((message) => message.parts);
+    this.outputs = parts.filter((part) => part.kind === "output");
+  }
+
+  /** What output `drawn.length` continues. Called once for each, in order. Throws ApiError for what does not fit. */
+  async tokensAfter(drawn: readonly Drawn[]): Promise<readonly TokenId[]> {
+    const prompt = this.#prompt;
+    const tokens =
+      prompt.kind === "text"
+        ? await this.#ofText(prompt.parts, drawn)
+        : await this.#ofChat(prompt.messages, drawn);
+    expectFits(tokens, this.outputs[drawn.length]!.tokensMax, "the prompt", this.#services);
+    return tokens;
+  }
+
+  async #ofText(parts: readonly RenderedPart[], drawn: readonly Drawn[]): Promise<readonly TokenId[]> {
+    const last = drawn.at(-1);
+    const before = last === undefined ? [] : [...this.#tokens, ...(await this.#tokensOf(last))];
+    const text = await this.#encode(partsBefore(parts, drawn.length), last !== undefined);
+    this.#tokens = before.length === 0 ? text : [...before, ...text];
+    return this.#tokens;
+  }
+
+  /** As drawn; of text that ends within a token, tokens of the text. */
+  #tokensOf({ text, tokens }: Drawn): readonly TokenId[] | Promise<readonly TokenId[]> {
+    if (this.#services.tokenizer.decode(tokens, { skipSpecialTokens: true }) === text) return tokens;
+    return this.#encode([{ kind: "value", text }], true);
+  }
+
+  /** Control text counts in what the caller wrote, and never in values. */
+  async #encode(parts: readonly RenderedPart[], continues: boolean): Promise<readonly TokenId[]> {
+    const { tokenizer, encoder } = this.#services;
+    const texts = parts.map((part) => (part.kind === "output" ? "" : part.text));
+    refuseEnormous(texts.join(""), "the prompt", this.#services);
+    const values = texts.map((text, index) => (parts[index]!.kind === "value" ? text : ""));
+    const disguised = tokenizer.controlTexts.disguise(values, texts.join(""));
+    if (disguised === null) throw badRequest("the values use every private-use character there is");
+    const text = texts.map((own, index) => (parts[index]!.kind === "value" ? disguised.values[index]! : own));
+    const options = { addSpecialTokens: !continues, parseControlText: true, continues };
+    return await encoder
+      .encode(text.join(""), { ...options, standIns: disguised.standIns })
+      .catch(refuseBusy);
+  }
+
+  #ofChat(messages: readonly Message<RenderedPart>[], drawn: readonly Drawn[]): Promise<readonly TokenId[]> {
+    const rendered: ChatMessage[] = [];
+    let outputs = 0;
+    for (const { role, parts } of messages) {
+      const isOutput = parts.some(({ kind }) => kind === "output");
+      if (isOutput && outputs === drawn.length) break;
+      const content = isOutput
+        ? drawn[outputs++]!.text
+        : parts.map((part) => (part.kind === "output" ? "" : part.text)).join("");
+      rendered.push({ role: role as ChatMessage["role"], content });
+    }
+    const plain = { tools: [], addGenerationPrompt: true, templateArguments: {} };
+    return chatPromptTokens({ messages: rendered, ...plain }, this.#services);
+  }
+}
+
+/** Parts after output `index` - 1 and before output `index`. */
+function partsBefore(parts: readonly RenderedPart[], index: number): readonly RenderedPart[] {
+  const places = parts.flatMap((part, at) => (part.kind === "output" ? [at] : []));
+  return parts.slice(index === 0 ? 0 : places[index - 1]! + 1, places[index]);
+}
