@@ -70,7 +70,8 @@ export class CallPrompt {
     const values = texts.map((text, index) => (parts[index]!.kind === "value" ? text : ""));
     const disguised = tokenizer.controlTexts.disguise(values, texts.join(""));
     if (disguised === null) throw badRequest("the values use every private-use character there is");
-    const text = texts.map((own, index) => (parts[index]!.kind === "value" ? disguised.value[index]! : own));
+    const safe = disguised.value as readonly string[];
+    const text = texts.map((own, index) => (parts[index]!.kind === "value" ? safe[index]! : own));
     const options = { addSpecialTokens: !continues, parseControlText: true, continues };
     return await encoder
       .encode(text.join(""), { ...options, standIns: disguised.standIns })
