@@ -3,7 +3,6 @@
 import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
 import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
-import type { EngineId } from "../scheduler/core.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
 import { Generator } from "./answer/generation.ts";
@@ -14,7 +13,7 @@ import { type Config, ConfigError, isLoopback } from "./config.ts";
 import { chooseBackend, type NativeChoice } from "./engines/backend.ts";
 import { chooseContext, modelNames, planProblem, planServing, type ServingPlan } from "./engines/plan.ts";
 import type { DeviceSetup, LoadProgress } from "./engines/protocol.ts";
-import { type RunningEngines, startEngines } from "./engines/start.ts";
+import { type EnginesEvents, type RunningEngines, startEngines } from "./engines/start.ts";
 import { type App, createApp } from "./http/app.ts";
 import { ApiKeys } from "./http/auth.ts";
 import { Lifecycle } from "./http/lifecycle.ts";
@@ -32,13 +31,10 @@ import { ChatTemplate } from "./text/template.ts";
 import type { Tokenizer } from "./text/tokenizer.ts";
 import { version } from "./version.ts";
 
-export interface StartEvents {
+export interface StartEvents extends Pick<EnginesEvents, "onLost" | "onReplaced"> {
   /** Before anything is allocated. Not called for a simulated device, which allocates next to nothing. */
   onPlan(plan: ServingPlan): void;
   onProgress(progress: LoadProgress): void;
-  /** An engine failed. What ran there goes on elsewhere; `isComing`: it is started again. */
-  onLost?(engine: EngineId, reason: string, isComing: boolean): void;
-  onReplaced?(engine: EngineId): void;
 }
 
 export interface RunningServer {

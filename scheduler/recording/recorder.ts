@@ -2,8 +2,7 @@ import type { Clock } from "../clock.ts";
 import { assert, type EngineId, type SequenceId, type StepResult, type TokenId } from "../core.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import { OnlineCostModel } from "../cost/online.ts";
-import type { Device, DeviceSpec } from "../device.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { DeviceSpec } from "../device.ts";
 import {
   type EngineLink,
   type Expected,
@@ -15,6 +14,7 @@ import {
 import type { Placement } from "../fleet/placement.ts";
 import type { EngineReport } from "../messages.ts";
 import { isServed, type Policy } from "../policy.ts";
+import type { SeatRecorder } from "../seat/seat.ts";
 import { type EntryOf, FLIGHT_VERSION, type FlightEntry, type FlightHead, planHash } from "./flight.ts";
 
 /**
@@ -25,49 +25,35 @@ import { type EntryOf, FLIGHT_VERSION, type FlightEntry, type FlightHead, planHa
 /** Takes a recording, the head first. */
 export type FlightSink = (entry: FlightHead | FlightEntry) => void;
 
-/** Decorates what goes into an engine: messages, turns, and its device's answers. */
-export class EngineRecorder {
-  readonly #engine: EngineId;
-  readonly #clock: Pick<Clock, "nowMs">;
-  readonly #write: FlightSink;
-
-  constructor(engine: EngineId, clock: Pick<Clock, "nowMs">, write: FlightSink) {
-    this.#engine = engine;
-    this.#clock = clock;
-    this.#write = write;
-  }
-
-  /** The engine, whose messages and turns are written down before it hears of them. */
-  engine(engine: Engine): Pick<Engine, "receive" | "run"> {
-    return {
+/** Writes down what goes into an engine, before the engine hears of it: messages, turns, and its device's answers. */
+export function engineRecorder(
+  id: EngineId,
+  clock: Pick<Clock, "nowMs">,
+  write: (entry: FlightEntry) => void,
+): SeatRecorder {
+  const here = () => ({ atMs: clock.nowMs(), engine: id });
+  return {
+    engine: (engine) => ({
       receive: (message) => {
-        this.#write({ kind: "message", ...this.#here(), message });
+        write({ kind: "message", ...here(), message });
         engine.receive(message);
       },
       run: () => {
-        this.#write({ kind: "run", ...this.#here() });
+        write({ kind: "run", ...here() });
         engine.run();
       },
-    };
-  }
-
-  /** The device, whose answers are written down before the engine hears of them. */
-  device(device: Device): Device {
-    return {
+    }),
+    device: (device) => ({
       spec: device.spec,
       start: (step, done) => {
         device.start(step, (result) => {
-          this.#write({ kind: "step", ...this.#here(), ...answerOf(result), plan: planHash(step) });
+          write({ kind: "step", ...here(), ...answerOf(result), plan: planHash(step) });
           done(result);
         });
       },
       close: () => device.close(),
-    };
-  }
-
-  #here() {
-    return { atMs: this.#clock.nowMs(), engine: this.#engine };
-  }
+    }),
+  };
 }
 
 function answerOf(result: StepResult) {

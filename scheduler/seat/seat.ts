@@ -5,7 +5,6 @@ import type { Device } from "../device.ts";
 import { Engine } from "../engine/engine.ts";
 import type { EngineSettings } from "../engine/engine-options.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
-import type { EngineRecorder } from "../recording/recorder.ts";
 
 /** How often the fleet is told what an engine has learnt of its costs, at most. */
 const LEARNT_EVERY_MS = 1000;
@@ -34,6 +33,15 @@ export interface SeatedEngine {
   readonly costs: EngineCosts;
 }
 
+/** What an engine is told through messages and turns. */
+type EngineInput = Pick<Engine, "receive" | "run">;
+
+/** Decorators that see all that goes into an engine (recording/recorder.ts). */
+export interface SeatRecorder {
+  engine(engine: EngineInput): EngineInput;
+  device(device: Device): Device;
+}
+
 /**
  * A place for an engine, in which one engine lives after another. It keeps the rules of hosting, which are the same in a
  * thread, in a simulation and in a replay:
@@ -48,15 +56,15 @@ export interface SeatedEngine {
  */
 export class Seat {
   readonly id: EngineId;
-  readonly #recorder: EngineRecorder | null;
+  readonly #recorder: SeatRecorder | null;
   #life: {
     readonly engine: Engine;
-    readonly input: Pick<Engine, "receive" | "run">;
+    readonly input: EngineInput;
     link: EngineEnd;
   } | null = null;
 
   /** `recorder` writes down all that engines here are told and answer. */
-  constructor(id: EngineId, recorder: EngineRecorder | null = null) {
+  constructor(id: EngineId, recorder: SeatRecorder | null = null) {
     this.id = id;
     this.#recorder = recorder;
   }

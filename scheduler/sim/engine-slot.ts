@@ -5,7 +5,7 @@ import type { Engine } from "../engine/engine.ts";
 import type { EngineSettings } from "../engine/engine-options.ts";
 import type { EngineLink } from "../fleet/fleet.ts";
 import type { EngineLoad, EngineMessage, EngineReport } from "../messages.ts";
-import { EngineRecorder, type FlightSink } from "../recording/recorder.ts";
+import { engineRecorder, type FlightSink } from "../recording/recorder.ts";
 import { Seat } from "../seat/seat.ts";
 import type { EventClock } from "./event-clock.ts";
 import type { DeviceNoise } from "./noise.ts";
@@ -71,7 +71,7 @@ export class EngineSlot implements EngineLink {
     this.#setup = setup;
     this.#clock = clock;
     this.#observer = observer;
-    this.#seat = new Seat(engine, record === null ? null : new EngineRecorder(engine, clock, record));
+    this.#seat = new Seat(engine, record === null ? null : engineRecorder(engine, clock, record));
     this.open();
   }
 

@@ -2,34 +2,35 @@ import type { HostedDevice } from "../../gpu/hosted-device.ts";
 import type { Device } from "../../scheduler/device.ts";
 import type { Seat } from "../../scheduler/seat/seat.ts";
 import type { LoopClock } from "./loop-clock.ts";
-
-/** What wakes an engine's thread. */
-export interface Doorbell {
-  /** Changes whenever a message is sent, and at the stop. */
-  rings(): number;
-  isStopped(): boolean;
-  /** Sleeps until it rings again after `seen`, at most `timeoutMs` (which may be infinite). */
-  sleep(seen: number, timeoutMs: number): void;
-}
+import { RINGS, STOPPED } from "./protocol.ts";
 
 /**
  * An engine's thread: in each turn the device's result, if one is there, messages, and a step that is started; then it
- * blocks until the step is computed, or sleeps. It never returns to the thread's event loop, and sleeps without a timeout
- * when there is nothing to do. A device that is not hosted (the simulated one) is driven by the clock.
+ * blocks until the step is computed, or sleeps until `bell` rings. It never returns to the thread's event loop, and sleeps
+ * without a timeout when there is nothing to do. A device that is not hosted (the simulated one) is driven by the clock.
  *
  * Returns when it is stopped. The step in flight is computed to its end; its outcome is dropped.
  */
-export function runEngineLoop(seat: Seat, device: Device, clock: LoopClock, doorbell: Doorbell): void {
+export function runEngineLoop(
+  seat: Seat,
+  device: Device,
+  clock: LoopClock,
+  bell: Int32Array<SharedArrayBuffer>,
+  beforeSleep: () => void,
+): void {
   const hosted = isHosted(device) ? device : null;
   for (;;) {
-    const seen = doorbell.rings(); // before messages are received: one that comes later changes it
-    if (doorbell.isStopped()) return;
+    const rings = Atomics.load(bell, RINGS); // before messages are received: one that comes later changes it
+    if (Atomics.load(bell, STOPPED) === 1) return;
     clock.turn();
     clock.runDue();
     if (hosted?.inFlight) hosted.deliver();
     seat.turn();
     if (hosted?.inFlight) hosted.wait();
-    else doorbell.sleep(seen, clock.msUntilNext());
+    else {
+      beforeSleep();
+      Atomics.wait(bell, RINGS, rings, clock.msUntilNext());
+    }
   }
 }
 

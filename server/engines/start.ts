@@ -18,8 +18,8 @@ import type {
   PlainEngineOptions,
   RehearsedLoss,
 } from "./protocol.ts";
-import { EngineSupervisor } from "./supervisor.ts";
-import { EngineThread, type Ready, type ThreadNews } from "./thread.ts";
+import { EngineSupervisor, type Started } from "./supervisor.ts";
+import { EngineThread, type ThreadNews } from "./thread.ts";
 
 /** The fleet in production: one thread per engine, linked by messages; a lost engine is replaced. */
 
@@ -80,8 +80,6 @@ export async function startEngines(
     throw error;
   }
 }
-
-type Started = Awaited<ReturnType<EngineSupervisor["start"]>>;
 
 interface Running {
   readonly fleet: Fleet;
@@ -158,7 +156,7 @@ class Engines {
     };
     return new EngineSupervisor(open, {
       onLost: (reason, isComing) => this.#once(() => this.#lost(engine, reason, isComing)),
-      onReplaced: (thread, ready, epoch) => this.#once(() => this.#replaced(engine, thread, ready, epoch)),
+      onReplaced: (started, epoch) => this.#once(() => this.#replaced(engine, started, epoch)),
     });
   }
 
@@ -185,7 +183,8 @@ class Engines {
     fleet.lost(engine, reason, isComing);
   }
 
-  #replaced(engine: EngineId, thread: EngineThread, { spec, costs, model }: Ready, epoch: number): void {
+  #replaced(engine: EngineId, { thread, ready }: Started, epoch: number): void {
+    const { spec, costs, model } = ready;
     const { fleet, events } = this.#running!;
     this.#giveBack(model);
     events.onReplaced?.(engine);

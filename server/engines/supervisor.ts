@@ -21,7 +21,13 @@ export class RestartRule {
 export interface SupervisorEvents {
   /** Nothing runs there now. `isComing`: it will be started again. May be told again when a new start fails. */
   onLost(reason: string, isComing: boolean): void;
-  onReplaced(thread: EngineThread, ready: Ready, epoch: number): void;
+  onReplaced(started: Started, epoch: number): void;
+}
+
+/** An engine that is ready for work, and its thread. */
+export interface Started {
+  readonly thread: EngineThread;
+  readonly ready: Ready;
 }
 
 /** Keeps one engine alive: starts it, and starts it again when it is lost. */
@@ -40,12 +46,8 @@ export class EngineSupervisor {
   }
 
   /** The first start. Rejects with the reason when it fails: a server that cannot start is not started again. */
-  async start(): Promise<{ readonly thread: EngineThread; readonly ready: Ready }> {
-    const thread = this.#open(0);
-    this.#thread = thread;
-    const ready = await thread.ready;
-    thread.lost.then((reason) => this.#lost(reason, 0));
-    return { thread, ready };
+  start(): Promise<Started> {
+    return this.#live(0);
   }
 
   /** Resolves when nothing runs any more and nothing will. */
@@ -53,6 +55,14 @@ export class EngineSupervisor {
     this.#isStopped = true;
     clearTimeout(this.#restart);
     await this.#thread?.stop();
+  }
+
+  async #live(epoch: number): Promise<Started> {
+    const thread = this.#open(epoch);
+    this.#thread = thread;
+    const ready = await thread.ready;
+    thread.lost.then((reason) => this.#lost(reason, epoch));
+    return { thread, ready };
   }
 
   #lost(reason: string, epoch: number): void {
@@ -63,12 +73,9 @@ export class EngineSupervisor {
   }
 
   #replace(epoch: number): void {
-    const thread = this.#open(epoch);
-    this.#thread = thread;
-    thread.ready.then(
-      (ready) => {
-        if (!this.#isStopped) this.#events.onReplaced(thread, ready, epoch);
-        thread.lost.then((reason) => this.#lost(reason, epoch));
+    this.#live(epoch).then(
+      (started) => {
+        if (!this.#isStopped) this.#events.onReplaced(started, epoch);
       },
       (error: Error) => this.#lost(error.message, epoch),
     );

@@ -4,12 +4,12 @@ import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
 import type { EngineMessage } from "../../scheduler/messages.ts";
 import type { FlightEntry } from "../../scheduler/recording/flight.ts";
-import { EngineRecorder } from "../../scheduler/recording/recorder.ts";
+import { engineRecorder } from "../../scheduler/recording/recorder.ts";
 import { type EngineEnd, Seat } from "../../scheduler/seat/seat.ts";
-import { type Doorbell, runEngineLoop } from "./loop.ts";
+import { runEngineLoop } from "./loop.ts";
 import { LoopClock } from "./loop-clock.ts";
 import { openDevice } from "./open-device.ts";
-import { type EngineStart, RINGS, STOPPED, type WorkerMessage } from "./protocol.ts";
+import type { EngineStart, WorkerMessage } from "./protocol.ts";
 
 declare const self: Worker;
 
@@ -24,7 +24,7 @@ self.onmessage = (event: MessageEvent<EngineStart>) => {
 };
 
 function run(start: EngineStart): void {
-  const { setup, engine, epoch, model, inbox } = start;
+  const { setup, engine, epoch, model, inbox, doorbell } = start;
   const clock = new LoopClock();
   const opened = openDevice(setup.device, engine, model, clock, (progress) =>
     tell({ kind: "progress", progress }),
@@ -39,20 +39,13 @@ function run(start: EngineStart): void {
       tell({ kind: "report", report, costs: learnt === null ? null : costs.state() });
     },
   };
-  const recorder = setup.isRecorded
-    ? new EngineRecorder(engine, clock, (entry) => flight.push(entry as FlightEntry))
-    : null;
+  const recorder = setup.isRecorded ? engineRecorder(engine, clock, (entry) => flight.push(entry)) : null;
   const seat = new Seat(engine, recorder);
   try {
     const ports = { link, device: mortal(device, start), clock };
     seat.open(ports, { epoch, settings: setup.options, costs });
     tell({ kind: "ready", spec: device.spec, model: opened.model, costs: costs.state() });
-    runEngineLoop(
-      seat,
-      device,
-      clock,
-      doorbellOf(start, () => tellFlight(flight)),
-    );
+    runEngineLoop(seat, device, clock, new Int32Array(doorbell), () => tellFlight(flight));
   } finally {
     tellFlight(flight);
     device.close(); // a replacement needs its memory
@@ -81,16 +74,4 @@ function tell(message: WorkerMessage): void {
 
 function tellFlight(entries: FlightEntry[]): void {
   if (entries.length > 0) tell({ kind: "flight", entries: entries.splice(0) });
-}
-
-function doorbellOf({ doorbell }: EngineStart, beforeSleep: () => void): Doorbell {
-  const bell = new Int32Array(doorbell);
-  return {
-    rings: () => Atomics.load(bell, RINGS),
-    isStopped: () => Atomics.load(bell, STOPPED) !== 0,
-    sleep: (seen, timeoutMs) => {
-      beforeSleep();
-      Atomics.wait(bell, RINGS, seen, timeoutMs);
-    },
-  };
 }
