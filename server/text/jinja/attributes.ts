@@ -3,6 +3,7 @@
 import { braceFormat } from "./brace-format.ts";
 import { toIndex } from "./convert.ts";
 import { fail } from "./errors.ts";
+import { asMarkup, bare, escaped } from "./markup.ts";
 import { isEqual, numeric } from "./operators.ts";
 import { repr } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
@@ -17,6 +18,7 @@ import {
   isList,
   itemsOf,
   iterate,
+  Markup,
   Namespace,
   or,
   Range,
@@ -83,6 +85,7 @@ function itemOf(object: Value, key: Value): Value | undefined {
   if (typeof index !== "bigint" || index > 2n ** 53n || index < -(2n ** 53n)) return undefined;
   const at = Number(index);
   if (typeof object === "string") return characterAt(object, at);
+  if (object instanceof Markup) return asMarkup(characterAt(object.text, at)!);
   const items = itemsOf(object);
   if (items !== undefined) return items[at < 0 ? at + items.length : at];
   if (!(object instanceof Range)) return undefined;
@@ -102,6 +105,7 @@ function nativeAttribute(rt: Runtime, object: Value, name: string): Value | unde
   const type = typeName(object);
   if (Object.hasOwn(changing, type) && changing[type]!.has(name)) return unsafe(object, name);
   if (typeof object === "string") return textAttribute(object, name);
+  if (object instanceof Markup) return markupAttribute(object, name);
   if (object instanceof Dict) return dictAttribute(rt, object, name);
   if (object instanceof Callable) return object.attribute(name);
   if (object instanceof GroupTuple && name === "grouper") return object.items[0];
@@ -111,10 +115,30 @@ function nativeAttribute(rt: Runtime, object: Value, name: string): Value | unde
   return numberAttribute(object, name);
 }
 
+/** Methods of markup return markup, and escape the texts that they put in. */
+function markupAttribute(markup: Markup, name: string): Value | undefined {
+  const method = textAttribute(markup.text, name);
+  if (!(method instanceof Callable)) return method;
+  const escapes = ["join", "format", "replace"].includes(name);
+  const ready = (value: Value, index: number): Value => {
+    if (!escapes || (name === "replace" && index === 0)) return bare(value);
+    return bare(escaped(name === "join" ? [...iterate(value)].map((item) => bare(escaped(item))) : value));
+  };
+  return new Callable(name, (rt, { positional, named }) => {
+    const readyNamed = new Map([...named].map(([key, value]) => [key, ready(value, 1)]));
+    return asMarkup(method.call(rt, { positional: positional.map(ready), named: readyNamed }));
+  });
+}
+
 function textAttribute(text: string, name: string): Value | undefined {
   if (name === "format" || name === "format_map") return formatMethod(text, name);
   const method = textMethod(name);
-  return method && new Callable(name, (rt, args) => method(rt, text, args));
+  return (
+    method &&
+    new Callable(name, (rt, { positional, named }) =>
+      method(rt, text, { positional: positional.map(bare), named }),
+    )
+  );
 }
 
 function formatMethod(text: string, name: string): Callable {
@@ -227,6 +251,7 @@ function numberAttribute(object: Value, name: string): Value | undefined {
 /** `object[start:stop:step]`. */
 export function slice(rt: Runtime, object: Value, bounds: readonly (Value | null)[]): Value {
   if (object instanceof Undefined) object.raise();
+  if (object instanceof Markup) return asMarkup(slice(rt, object.text, bounds));
   const items =
     typeof object === "string"
       ? [...object]

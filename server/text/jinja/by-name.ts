@@ -2,22 +2,38 @@
 import { fail } from "./errors.ts";
 import { type Filter, filters } from "./filters.ts";
 import { type IsTest, isTests } from "./is-tests.ts";
+import { asMarkup, bare } from "./markup.ts";
+import type { Runtime } from "./runtime.ts";
 import { higherFilters } from "./sequence-filters.ts";
-import type { Value } from "./values.ts";
+import { type Arguments, Markup, type Value } from "./values.ts";
 
 const byName = {
-  filter: (rt, name, value, args) => filterNamed(name)(rt, value, args),
-  test: (rt, name, value, args) => testNamed(name)(rt, value, args),
+  filter: applyFilter,
+  test: applyTest,
 } satisfies Parameters<typeof higherFilters>[0];
 
 for (const [name, filter] of higherFilters(byName)) filters.set(name, filter);
 
-export function filterNamed(name: Value): Filter {
-  return find(filters, name) ?? fail("TemplateRuntimeError", `No filter named '${String(name)}'.`);
+/** Filters that return markup for markup. */
+const keepsMarkup = new Set([
+  ..."upper lower capitalize trim center string indent truncate reverse".split(" "),
+]);
+/** Filters that return what they were given. */
+const returnsInput = new Set(["default", "d", "safe", "e", "escape"]);
+
+export function applyFilter(rt: Runtime, name: Value, value: Value, args: Arguments): Value {
+  const filter =
+    find<Filter>(filters, name) ?? fail("TemplateRuntimeError", `No filter named '${String(name)}'.`);
+  if (!(value instanceof Markup)) return filter(rt, value, args);
+  if (returnsInput.has(name as string)) return value;
+  const result = filter(rt, value.text, args);
+  return keepsMarkup.has(name as string) ? asMarkup(result) : result;
 }
 
-export function testNamed(name: Value): IsTest {
-  return find(isTests, name) ?? fail("TemplateRuntimeError", `No test named '${String(name)}'.`);
+export function applyTest(rt: Runtime, name: Value, value: Value, args: Arguments): boolean {
+  const isTest =
+    find<IsTest>(isTests, name) ?? fail("TemplateRuntimeError", `No test named '${String(name)}'.`);
+  return name === "escaped" ? value instanceof Markup : isTest(rt, bare(value), args);
 }
 
 export function isFilterName(name: string): boolean {

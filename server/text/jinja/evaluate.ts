@@ -1,6 +1,6 @@
 /** What expressions are worth. */
 import { attribute, item, slice } from "./attributes.ts";
-import { filterNamed, testNamed } from "./by-name.ts";
+import { applyFilter, applyTest } from "./by-name.ts";
 import { fail } from "./errors.ts";
 import { binary, compare, join2, signed } from "./operators.ts";
 import { str } from "./print.ts";
@@ -70,10 +70,10 @@ function evaluateNode(rt: Runtime, node: Expression, scope: Scope, input: Value)
       return new Undefined("the inline if-expression evaluated to false and no else section was defined.");
     case "filter": {
       const given = node.input === null ? input : of(node.input);
-      return filterNamed(node.name)(rt, given, argumentsOf(node.args, of));
+      return applyFilter(rt, node.name, given, argumentsOf(node.args, of));
     }
     case "test":
-      return testNamed(node.name)(rt, of(node.input), argumentsOf(node.args, of));
+      return applyTest(rt, node.name, of(node.input), argumentsOf(node.args, of));
     case "call":
       return call(rt, of(node.callee), argumentsOf(node.args, of));
     case "list":

@@ -4,6 +4,7 @@ import { defined, indexOr, isTrueOr, textOr, toIndex, toText } from "./convert.t
 import { fail } from "./errors.ts";
 import { percentFormat } from "./format.ts";
 import { toJson } from "./json.ts";
+import { escapeHtml } from "./markup.ts";
 import { fixedText, readFloat, readInteger, roundFloat, roundInteger } from "./numbers.ts";
 import { numeric, toFloat } from "./operators.ts";
 import { str } from "./print.ts";
@@ -17,6 +18,7 @@ import {
   Dict,
   isTrue,
   iterate,
+  Markup,
   sizeOf,
   Tuple,
   typeName,
@@ -92,22 +94,11 @@ defineText("striptags", "", (rt, text) => {
   return rt.made(bare.split(/\s+/).filter(Boolean).join(" "));
 });
 
-// Nothing is escaped in chat templates; a template that asks for it gets the characters, not a type of their own.
-defineText("escape", "", (_, text) => escapeHtml(text));
-defineText("e", "", (_, text) => escapeHtml(text));
-defineText("forceescape", "", (_, text) => escapeHtml(text));
-defineText("safe", "", (_, text) => text);
-
-function escapeHtml(text: string): string {
-  const named: Readonly<Record<string, string>> = {
-    "&": "&amp;",
-    "<": "&lt;",
-    ">": "&gt;",
-    '"': "&#34;",
-    "'": "&#39;",
-  };
-  return text.replace(/[&<>"']/g, (character) => named[character]!);
-}
+define("safe", "", (rt, value) => new Markup(str(rt, value)));
+define("e escape forceescape", "", (rt, value) => {
+  const text = escapeHtml(str(rt, value));
+  return new Markup(rt.made(text));
+});
 
 define("urlencode", "", (rt, value) => {
   if (

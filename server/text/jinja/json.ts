@@ -6,7 +6,7 @@ import { isOrdered } from "./operators.ts";
 import { integerText } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
 import type { Given } from "./signature.ts";
-import { Dict, itemsOf, typeName, type Value } from "./values.ts";
+import { Dict, itemsOf, Markup, typeName, type Value } from "./values.ts";
 
 interface Format {
   readonly isAscii: boolean;
@@ -52,6 +52,7 @@ function write(rt: Runtime, value: Value, lineStart: string, format: Format): st
     case "number":
       return jsonFloat(value);
   }
+  if (value instanceof Markup) return rt.made(quoted(value.text, format));
   const inner = lineStart + (format.indent ?? "");
   const items = itemsOf(value);
   if (items !== undefined) {

@@ -1,6 +1,7 @@
 /** Arithmetic, comparing and containment. */
 import { fail } from "./errors.ts";
 import { percentFormat } from "./format.ts";
+import { addMarkup, asMarkup, bare, escaped } from "./markup.ts";
 import type { Runtime } from "./runtime.ts";
 import type { BinaryOperator, CompareOperator } from "./syntax.ts";
 import { compareTexts } from "./text.ts";
@@ -11,6 +12,7 @@ import {
   isList,
   itemsOf,
   iterate,
+  Markup,
   Namespace,
   Range,
   Tuple,
@@ -42,6 +44,10 @@ export function binary(rt: Runtime, operator: BinaryOperator, left: Value, right
   const a = numeric(left);
   const b = numeric(right);
   if (a !== undefined && b !== undefined) return arithmetic(operator, a, b);
+  if (left instanceof Markup || right instanceof Markup) {
+    const markup = markupBinary(rt, operator, left, right);
+    if (markup !== undefined) return markup;
+  }
   // Python asks the left value first.
   if (left instanceof Undefined) left.raise();
   if (operator === "%" && typeof left === "string") return rt.made(percentFormat(rt, left, right));
@@ -56,6 +62,17 @@ export function binary(rt: Runtime, operator: BinaryOperator, left: Value, right
     if (typeof a === "bigint") return repeated(rt, right, a) ?? unsupported(operator, left, right);
   }
   return unsupported(operator, left, right);
+}
+
+function markupBinary(rt: Runtime, operator: BinaryOperator, left: Value, right: Value): Value | undefined {
+  if (operator === "+") return addMarkup(rt, left, right);
+  if (operator === "%" && left instanceof Markup) {
+    const values = right instanceof Tuple ? new Tuple(right.items.map(escaped)) : escaped(right);
+    return new Markup(rt.made(percentFormat(rt, left.text, values)));
+  }
+  const times = numeric(right) ?? numeric(left);
+  if (operator !== "*" || typeof times !== "bigint") return undefined;
+  return asMarkup(repeated(rt, bare(left instanceof Markup ? left : right), times)!);
 }
 
 function unsupported(operator: string, left: Value, right: Value): never {
@@ -214,6 +231,7 @@ export function signed(sign: "+" | "-", value: Value): Value {
 }
 
 export function isEqual(rt: Runtime, left: Value, right: Value): boolean {
+  if (left instanceof Markup || right instanceof Markup) return isEqual(rt, bare(left), bare(right));
   if (typeof left === "string") {
     return typeof right === "string" && (left === right || rt.plain(left) === rt.plain(right));
   }
@@ -250,6 +268,8 @@ function areEqualDicts(rt: Runtime, left: Dict, right: Dict): boolean {
 type Ordering = "<" | "<=" | ">" | ">=";
 
 export function isOrdered(rt: Runtime, operator: Ordering, left: Value, right: Value): boolean {
+  if (left instanceof Markup || right instanceof Markup)
+    return isOrdered(rt, operator, bare(left), bare(right));
   if (typeof left === "string" && typeof right === "string") {
     return holds(operator, compareTexts(rt.plain(left), rt.plain(right)), 0);
   }
@@ -293,6 +313,8 @@ function holds(operator: Ordering, a: Numeric, b: Numeric): boolean {
 }
 
 export function contains(rt: Runtime, container: Value, wanted: Value): boolean {
+  if (container instanceof Markup || wanted instanceof Markup)
+    return contains(rt, bare(container), bare(wanted));
   if (typeof container === "string") {
     if (typeof wanted !== "string")
       return fail("TypeError", `'in <string>' requires string as left operand, not ${typeName(wanted)}`);

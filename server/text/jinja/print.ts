@@ -9,6 +9,7 @@ import {
   isList,
   iterate,
   Lazy,
+  Markup,
   Namespace,
   Range,
   Tuple,
@@ -21,6 +22,7 @@ const digitsMax = 4300;
 
 export function str(rt: Runtime, value: Value): string {
   if (typeof value === "string") return value;
+  if (value instanceof Markup) return value.text;
   if (value instanceof Undefined) return "";
   return repr(rt, value);
 }
@@ -47,6 +49,7 @@ export function repr(rt: Runtime, value: Value): string {
     return `range(${value.start}, ${stop}${value.step === 1n ? "" : `, ${value.step}`})`;
   }
   if (value instanceof Undefined) return "Undefined";
+  if (value instanceof Markup) return `Markup(${quoted(value.text)})`;
   if (value instanceof Namespace) return `<Namespace ${dict(rt, value.attributes)}>`;
   if (value instanceof Lazy) return `<${value.typeName} object>`;
   return value instanceof Callable && value.typeName === "Macro"

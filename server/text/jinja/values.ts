@@ -12,6 +12,7 @@ export type Value =
   | number
   | string
   | readonly Value[]
+  | Markup
   | Tuple
   | Dict
   | DictView
@@ -25,6 +26,14 @@ export type Value =
 export interface Arguments {
   readonly positional: readonly Value[];
   readonly named: ReadonlyMap<string, Value>;
+}
+
+/** Text that counts as HTML: see markup.ts. */
+export class Markup {
+  readonly text: string;
+  constructor(text: string) {
+    this.text = text;
+  }
 }
 
 export class Tuple {
@@ -171,6 +180,7 @@ export function typeName(value: Value): string {
       return "str";
   }
   if (isList(value)) return "list";
+  if (value instanceof Markup) return "Markup";
   if (value instanceof Tuple) return "tuple";
   if (value instanceof Dict) return "dict";
   if (value instanceof DictView) return value.kind;
@@ -192,6 +202,7 @@ export function isTrue(value: Value): boolean {
 export function sizeOf(value: Value): number | undefined {
   const items = itemsOf(value);
   if (items !== undefined) return items.length;
+  if (value instanceof Markup) return value.text.length;
   if (value instanceof Dict) return value.size;
   if (value instanceof DictView) return value.dict.size;
   if (value instanceof Range) return value.length;
@@ -216,6 +227,7 @@ function hashOf(key: Value): string | bigint | number {
       return Number.isInteger(key) ? BigInt(key) : key;
   }
   if (key === null) return "\0None";
+  if (key instanceof Markup) return key.text;
   if (key instanceof Undefined) return "\0Undefined";
   if (key instanceof Tuple) {
     const hashes = key.items.map((item) => {
@@ -232,6 +244,7 @@ export function* iterate(value: Value): Generator<Value> {
   const items = itemsOf(value);
   if (items !== undefined) yield* items;
   else if (typeof value === "string") yield* value;
+  else if (value instanceof Markup) yield* value.text;
   else if (value instanceof Dict) yield* value.keys();
   else if (value instanceof DictView) {
     for (const [key, item] of value.dict.entries()) {

@@ -478,6 +478,17 @@ ERRORS = [
     "{{ li | join(',', attribute='x') }}", "{{ (undefined_name | default(none)).x }}|", "{{ {undefined_name: 1} }}", "{{ {[]: 1} }}", "{{ strftime_now() }}", "{{ strftime_now('') }}|",
 ]
 
+MARKUP = [
+    "{{ (tags | safe) + '<i>' }} {{ '<i>' + (tags | e) }} {{ (tags | safe) ~ '<i>' }} {{ ('a' | safe) + ('<b>' | safe) }}",
+    "{{ ['a' | safe] }} {{ ('<' | safe) == '<' }} {{ ('<' | safe) in ['<'] }} {{ ('<' | safe) is string }} {{ '<' | safe is escaped }} {{ '<' is escaped }}",
+    "{{ ('<a>' | safe).upper() + '<' }} {{ ('<a>' | safe | upper) + '<' }} {{ (' <a> ' | safe).strip() + '<' }} {{ (' <a> ' | safe | trim) + '<' }} {{ ('<a>' | safe)[0] + '<' }} {{ ('<a>' | safe)[1:] + '<' }}",
+    "{{ ('a,b' | safe).split(',')[0] + '<' }} {{ ('a' | safe).replace('a', '<') }} {{ (', ' | safe).join(['<', 'b' | safe]) }} {{ ('%s' | safe) % '<' }} {{ ('{}' | safe).format('<') }}",
+    "{{ ('<' | safe | replace('<', '>')) + '<' }} {{ ('<' | safe | title) + '<' }} {{ ('a' | safe | string) + '<' }} {{ ('<' | e | e) }} {{ '<' | forceescape | forceescape }} {{ ['<' | safe, '<'] | join('>') }}",
+    "{{ ('<' | safe) | tojson }} {{ [('<' | safe)] | tojson }} {{ ('<' | safe) * 2 + '<' }} {{ ('<a' | safe) | length }} {{ ('' | safe) is true }} {{ 'x' if '' | safe else 'y' }} {{ {'<': 1}['<' | safe] }}",
+    "{% set x = '<' | safe %}{{ x + '>' }} {% macro m(a) %}{{ a + '<' }}{% endmacro %}{{ m('>' | safe) }} {{ m('>' | safe) + '<' }} {{ (none | safe) + '<' }} {{ (5 | e) + '<' }}",
+    "{{ ('<' | safe) + 5 }}",
+]
+
 PROBES = {
     "white space": TRIMMING,
     "literals and printing": LITERALS,
@@ -490,5 +501,6 @@ PROBES = {
     "loops": LOOPS,
     "scopes, macros and blocks": SCOPES,
     "tojson": JSON_TEXT,
+    "markup": MARKUP,
     "errors": ERRORS,
 }
