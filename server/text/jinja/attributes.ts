@@ -52,6 +52,7 @@ export function attribute(rt: Runtime, object: Value, name: string): Value {
 
 /** Python's own attributes, without items: the filter `attr`. */
 export function ownAttribute(rt: Runtime, object: Value, name: string): Value {
+  if (object instanceof Undefined) object.raise();
   return or(nativeAttribute(rt, object, name), () => missing(object, name));
 }
 

@@ -110,7 +110,9 @@ define("urlencode", "", (rt, value) => {
   const pairs =
     value instanceof Dict ? value.entries() : [...iterate(value)].map((pair) => [...iterate(pair)] as const);
   const parts: string[] = [];
-  for (const [key, part] of pairs) {
+  for (const pair of pairs) {
+    if (pair.length !== 2) fail("ValueError", `expected pairs, got ${pair.length} values`);
+    const [key, part] = pair;
     const quote = (each: Value): string => quoteUrl(str(rt, each), "").replaceAll("%20", "+");
     parts.push(`${quote(key!)}=${quote(part!)}`);
   }
@@ -141,15 +143,16 @@ define("indent", "width? first? blank?", (rt, value, [width, first, blank]) => {
   return (isTrueOr(first, false) ? indention : "") + [head, ...indented].join("\n");
 });
 
-define("truncate", "length? killwords? end? leeway?", (rt, value, [length, killWords, end, leeway]) => {
-  const text = str(rt, defined(value));
+define("truncate", "length? killwords? end? leeway?", (_, value, [length, killWords, end, leeway]) => {
   const lengthMax = indexOr(length, 255);
   const ending = textOr(end, "...", "end")!;
   const slack = indexOr(leeway, 5);
   const endLength = lengthOf(ending);
   if (lengthMax < endLength) fail("AssertionError", `expected length >= ${endLength}, got ${lengthMax}`);
   if (slack < 0) fail("AssertionError", `expected leeway >= 0, got ${slack}`);
-  if (lengthOf(text) <= lengthMax + slack) return text;
+  const size = typeof value === "string" ? lengthOf(value) : sizeOf(value);
+  if (size !== undefined && size <= lengthMax + slack) return value;
+  const text = toText(value, "what is truncated");
   const cut = sliceText(text, 0, lengthMax - endLength);
   if (isTrueOr(killWords, false)) return cut + ending;
   const space = cut.lastIndexOf(" ");

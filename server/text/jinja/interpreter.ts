@@ -3,11 +3,12 @@ import { fail } from "./errors.ts";
 import { argumentsOf, call, evaluate } from "./evaluate.ts";
 import { Loop } from "./loop.ts";
 import { macro } from "./macro.ts";
+import { bare } from "./markup.ts";
 import { str } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
 import { Scope } from "./scope.ts";
 import type { Body, Expression, Statement, Target } from "./syntax.ts";
-import { type Dict, isTrue, iterate, Lazy, Namespace, type Value } from "./values.ts";
+import { type Dict, isTrue, iterate, Lazy, Namespace, typeName, type Value } from "./values.ts";
 
 type Of<Kind extends Statement["kind"]> = Extract<Statement, { kind: Kind }>;
 
@@ -79,7 +80,7 @@ class Interpreter {
         return this.#setBlock(node, scope);
       case "filter block": {
         const { text, ending } = this.#captured(node.body, new Scope(scope));
-        if (ending === "end") this.#output.add(str(rt, evaluate(rt, node.filter, scope, text)));
+        if (ending === "end") this.#output.add(expectText(evaluate(rt, node.filter, scope, text)));
         return ending;
       }
       case "macro":
@@ -125,15 +126,17 @@ class Interpreter {
     const items =
       node.test === null ? iterable : new Lazy(this.#chosen(node.target, node.test, iterable, scope));
     const loop = new Loop(this.#rt, items, depth0, node.isRecursive ? recurse : null);
-    let isEmpty = true;
+    // As Jinja has it: an iteration that `break` or `continue` cut short does not keep `else` from running.
+    let isWithoutEnd = true;
     for (let item = loop.next(); item !== undefined; item = loop.next()) {
-      isEmpty = false;
       const inner = new Scope(scope);
       inner.set("loop", loop.value);
       this.#assign(node.target, item, inner);
-      if (this.run(node.body, inner) === "break") break;
+      const ending = this.run(node.body, inner);
+      if (ending === "break") break;
+      if (ending === "end") isWithoutEnd = false;
     }
-    return isEmpty ? this.run(node.otherwise, new Scope(scope)) : "end";
+    return isWithoutEnd ? this.run(node.otherwise, new Scope(scope)) : "end";
   }
 
   /** `for … if`: the condition is asked for when the item is needed. */
@@ -202,6 +205,14 @@ class Interpreter {
       fail("TemplateRuntimeError", "cannot assign attribute on non-namespace object");
     (namespace as Namespace).attributes.set(checkedName(attribute), value);
   }
+}
+
+/** What a filter block makes is written as it is: Python takes texts only. */
+function expectText(value: Value): string {
+  const text = bare(value);
+  return typeof text === "string"
+    ? text
+    : fail("TypeError", `expected str instance, ${typeName(value)} found`);
 }
 
 /** A namespace made of `namespace(…)`'s arguments. */

@@ -133,6 +133,7 @@ function reversed(rt: Runtime, value: Value): Value[] | undefined {
     itemsOf(value) !== undefined ||
     value instanceof Dict ||
     value instanceof DictView ||
+    value instanceof Undefined ||
     value instanceof Range;
   return isReversible ? listOf(rt, value).reverse() : undefined;
 }

@@ -299,6 +299,12 @@ FILTERS = [
     "{{ 5 | indent }}",
     "{{ 'one two three four' | truncate(12) }} {{ 'one two three four' | truncate(9, true) }} {{ 'one two three' | truncate(9, false, '!') }} {{ 'short' | truncate(3, leeway=5) }} {{ 'one two three' | truncate(8, leeway=0) }}",
     "{{ 'abc' | truncate(1) }}",
+    "{{ li | truncate(5) }} {{ undefined_name | truncate }}|",
+    "{{ 5 | truncate }}",
+    "{{ undefined_name | last }}|{{ undefined_name | first }}|{{ undefined_name | reverse | list }}",
+    "{{ undefined_name | attr('x') }}",
+    "{{ people | urlencode }}",
+    "{% filter length %}abc{% endfilter %}",
     "{{ 'a' | center(5) }}|{{ 'ab' | center(5) }}|{{ 'a' | center | length }}",
     "{{ '%s-%s' | format(1, 2) }} {{ '%(a)s' | format(a=1) }} {{ '%5.1f' | format(2.25) }}",
     "{{ '%s' | format(1, a=2) }}",
@@ -388,6 +394,7 @@ LOOPS = [
     "{% for x in (li if t else []) %}{{ x }}{% endfor %}",
     "{% for x in li if t else [] %}{{ x }}{% endfor %}",
     "{% set i = 5 %}{% for i in li %}{% endfor %}{{ i }}",
+    "{% for x in li %}{{ x }}{% break %}{% else %}else{% endfor %} {% for x in li %}{{ x }}{% continue %}{% else %}else{% endfor %} {% for x in li %}{% if loop.last %}{% continue %}{% endif %}{{ x }}{% else %}else{% endfor %}",
 ]
 
 SCOPES = [
