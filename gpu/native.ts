@@ -65,15 +65,10 @@ export interface ComputeOptions {
 export const kvFormats = ["plain", "int8", "fp8"] as const;
 export type KvFormat = (typeof kvFormats)[number];
 
-/** BUNTING_FORMAT_*, some with BUNTING_GROUP_*: plain is what `compute` says; integers share an f16 scale in groups: int8
- *  and int6 of 128, int4 of 32, others as their names say; fp8 is for GPUs, which round plain matrices to it, with a scale for each
+/** BUNTING_FORMAT_*: plain is what `compute` says; integers share an f16 scale in groups: int8 and int6 of 128, int4 of 32,
+ *  and q8_0, int8 as GGUF files have it, of 32; fp8 is for GPUs, which round plain matrices to it, with a scale for each
  *  row. */
-export const matrixFormats = {
-  ...{ plain: 0, fp8: 3 },
-  ...{ int8: 129, "int8-g64": 65, "int8-g32": 1 },
-  ...{ int6: 132 },
-  ...{ int4: 2, "int4-g64": 66, "int4-g128": 130 },
-} as const;
+export const matrixFormats = { plain: 0, int8: 1, int4: 2, fp8: 3, int6: 4, q8_0: 5 } as const;
 
 /** BUNTING_GEMM_*, in their order. */
 export const gemmNames = ["own", "cublaslt"] as const;

@@ -238,7 +238,7 @@ void Forward::sample(StepPlan const& plan, uint32_t* rows) {
 
 // Where a matrix's operand goes: groups, or `plain` numbers of the model's type.
 Operand Forward::operand(PackedMatrix const& w, char* plain, int64_t stride) const {
-  if (w.grouped()) return {work_.groups, w.kp() / kGroup, Dtype::q8, w.input_group(), w.group};
+  if (w.grouped()) return {work_.groups, w.kp() / kGroup, w.dtype};
   return {plain, stride, model_.dtype()};
 }
 

@@ -67,8 +67,8 @@ void parallel_swiglu(ThreadPool& pool, Kernels const& kernels, SwigluGemm const&
   int64_t const rows = is_few ? kRowsLeast : std::min<int64_t>(256, cut_gemm(panels, g.tokens, pieces).rows);
   int64_t const width_most = kSwigluScratch / (2 * kPanel * rows);
   // Groups come in pairs at least, and those that share a scale are made at once.
-  bool const is_grouped = g.out.dtype == Dtype::q8;
-  int64_t const width_least = is_grouped ? std::max<int64_t>(2 * kGroup, g.out.group) / kPanel : 1;
+  bool const grouped = is_grouped(g.out.dtype);
+  int64_t const width_least = grouped ? std::max<int64_t>(2 * kGroup, input_group(g.out.dtype)) / kPanel : 1;
   static_assert(kPanelsLeast % (kGroupMax / kPanel) == 0);
   int64_t const width_few = round_up(ceil_div(panels, pieces), width_least);
   int64_t const width = is_few ? std::clamp(width_few, width_least, width_most) : kPanelsLeast;
@@ -90,7 +90,7 @@ void parallel_swiglu(ThreadPool& pool, Kernels const& kernels, SwigluGemm const&
     part.y = gates + columns;
     part.next = is_few && panel + ahead < panels ? g.w->panel(panel + ahead) : nullptr;
     kernels.gemm(part, 0, count);
-    int64_t const column = panel * kPanel / (is_grouped ? kGroup : 1);
+    int64_t const column = panel * kPanel / (grouped ? kGroup : 1);
     Operand out = g.out;
     out.rows = g.out.row(row) + column * g.out.element_bytes();
     kernels.swiglu(out, gates, 2 * columns, columns, 0, part.tokens);

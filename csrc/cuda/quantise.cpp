@@ -19,7 +19,7 @@ struct Place {
 };
 Place place_of(Format format, int32_t k) {
   int32_t const slab = k / 32, lane = k % 32 / 8, i = k % 8;
-  if (format == Format::int4) {
+  if (format == Format::int4_32) {
     int32_t const nibble = i % 2 * 4 + i / 2;
     return {lane * 16 + slab * 4 + nibble / 2, nibble % 2 * 4};
   }
@@ -30,7 +30,7 @@ Place place_of(Format format, int32_t k) {
 void put(Format format, void* row, int32_t k, uint32_t code) {
   Place const place = place_of(format, k % piece_k(format));
   uint8_t& byte = static_cast<uint8_t*>(row)[k / piece_k(format) * kPieceBytes + place.byte];
-  uint32_t const bits = format == Format::int4 ? 15 : 255;
+  uint32_t const bits = format == Format::int4_32 ? 15 : 255;
   byte = uint8_t((byte & ~(bits << place.bit)) | code << place.bit);
 }
 
@@ -57,24 +57,25 @@ size_t row_bytes(Format format, int32_t k) {
   return format == Format::plain ? size_t(k) * 2 : size_t(pieces_of(format, k)) * kPieceBytes;
 }
 
-size_t row_scale_bytes(Format format, int32_t k, int32_t group) {
+size_t row_scale_bytes(Format format, int32_t k) {
   switch (format) {
     case Format::plain:
       return 0;
     case Format::fp8:
       return sizeof(float);
     default:
-      return size_t((pieces_of(format, k) * piece_k(format) + group - 1) / group) * sizeof(uint16_t);
+      return size_t((pieces_of(format, k) * piece_k(format) + scale_k(format) - 1) / scale_k(format)) *
+             sizeof(uint16_t);
   }
 }
 
-void pack_row(Format format, int32_t group, std::span<int8_t const> q, std::span<uint16_t const> scales,
-              void* row, void* row_scales) {
+void pack_row(Format format, std::span<int8_t const> q, std::span<uint16_t const> scales, void* row,
+              void* row_scales) {
   int32_t const k = int32_t(q.size());
-  std::memset(row, format == Format::int4 ? 0x88 : 0, row_bytes(format, k));  // zeros
-  std::memset(row_scales, 0, row_scale_bytes(format, k, group));
+  std::memset(row, format == Format::int4_32 ? 0x88 : 0, row_bytes(format, k));  // zeros
+  std::memset(row_scales, 0, row_scale_bytes(format, k));
   for (int32_t i = 0; i < k; ++i)
-    put(format, row, i, format == Format::int4 ? uint32_t(q[size_t(i)] + 8) : uint8_t(q[size_t(i)]));
+    put(format, row, i, format == Format::int4_32 ? uint32_t(q[size_t(i)] + 8) : uint8_t(q[size_t(i)]));
   std::memcpy(row_scales, scales.data(), scales.size_bytes());
 }
 

@@ -1,9 +1,10 @@
 // quantise.h - weights of a matrix in fewer bits, as the kernels for matrix products read them.
 //
 //   plain   bf16, rows as they are
-//   int8    groups of 32, 64 or 128 neighbouring k with an f16 scale each:  w = scale * q, -128 <= q <= 127
-//   int4    likewise,                                                      w = scale * (q - 8), 0 <= q <= 15
-//   fp8     e4m3 with an f32 scale for each row:                           w = scale * q
+//   int8_128, int8_32   groups of 128 or of 32 neighbouring k with an f16 scale each: w = scale * q, -128 <=
+//   q <= 127 int4_32             likewise, groups of 32:                                       w = scale * (q
+//   - 8), 0 <= q <= 15 fp8                 e4m3 with an f32 scale for each row:                          w =
+//   scale * q
 //
 // A row is cut into pieces of kPieceBytes, 64 k of eight bits or 128 of four, the last one filled up with
 // zeros, and its scales up to its last piece. Lane t of the four that share a row in a matrix instruction
@@ -20,27 +21,39 @@
 
 namespace bunting::cuda {
 
-enum class Format : int32_t { plain, int8, int4, fp8 };
+enum class Format : int32_t { plain, int8_128, int8_32, int4_32, fp8 };
 
 inline constexpr int32_t kPieceBytes = 64;
-inline constexpr int32_t kGroup = 32;  // the smallest
+
+// Neighbouring k that share an f16 scale; 0: there are none.
+constexpr int32_t scale_k(Format format) {
+  switch (format) {
+    case Format::int8_128:
+      return 128;
+    case Format::int8_32:
+    case Format::int4_32:
+      return 32;
+    default:
+      return 0;
+  }
+}
 
 // Of k that one piece holds; 0 for plain, which has no pieces.
 constexpr int32_t piece_k(Format format) {
-  return format == Format::int4 ? 128 : format == Format::plain ? 0 : 64;
+  return format == Format::int4_32 ? 128 : format == Format::plain ? 0 : 64;
 }
 
-// Bytes of a row of `k` weights, and of its scales; `group` k share one in int8 and int4.
+// Bytes of a row of `k` weights, and of its scales.
 size_t row_bytes(Format format, int32_t k);
-size_t row_scale_bytes(Format format, int32_t k, int32_t group = kGroup);
+size_t row_scale_bytes(Format format, int32_t k);
 
 // An f16 that is finite.
 float half_value(uint16_t half);
 
-// A row that is integers and scales already: q [k], scales [ceil(k / group)] f16. `format` is int8 or int4,
-// where q is from -8 to 7. Writes row_bytes() and row_scale_bytes().
-void pack_row(Format format, int32_t group, std::span<int8_t const> q, std::span<uint16_t const> scales,
-              void* row, void* row_scales);
+// A row that is integers and scales already: q [k], in int4_32 from -8 to 7; scales [ceil(k / scale_k())]
+// f16. Writes row_bytes() and row_scale_bytes().
+void pack_row(Format format, std::span<int8_t const> q, std::span<uint16_t const> scales, void* row,
+              void* row_scales);
 
 // A row of finite numbers in fp8, rounded to the nearest; the largest magnitude has the largest code.
 void round_row_to_fp8(std::span<float const> values, void* row, void* row_scale);

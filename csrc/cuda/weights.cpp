@@ -35,6 +35,21 @@ void check_shape(Model const& model) {
          "the GPU engine keeps keys and values in fp8 for heads of 64, 96 and 128, not of %d", s.head_size);
 }
 
+// How a packed matrix is kept on the device.
+Format format_of(Dtype dtype, bool as_fp8) {
+  switch (dtype) {
+    case Dtype::q8_128:
+    case Dtype::q6:
+      return Format::int8_128;
+    case Dtype::q8:
+      return Format::int8_32;
+    case Dtype::q4:
+      return Format::int4_32;
+    default:
+      return as_fp8 ? Format::fp8 : Format::plain;
+  }
+}
+
 // To nearest even; x is finite.
 bf16 bf16_of(float x) {
   uint32_t bits;
@@ -74,17 +89,14 @@ class DeviceWeights::Uploader {
     int64_t first, count;
   };
   WeightMatrix matrix(PackedMatrix const& from, bool as_fp8, std::initializer_list<Rows> ranges) {
-    Format const format = from.dtype == Dtype::q8 || from.dtype == Dtype::q6 ? Format::int8
-                          : from.dtype == Dtype::q4                          ? Format::int4
-                          : as_fp8                                           ? Format::fp8
-                                                                             : Format::plain;
+    Format const format = format_of(from.dtype, as_fp8);
     size_t const row = row_bytes(format, int32_t(from.k)),
-                 row_scales = row_scale_bytes(format, int32_t(from.k), int32_t(from.group));
+                 row_scales = row_scale_bytes(format, int32_t(from.k));
     int64_t rows = 0;
     for (Rows const& range : ranges) rows += range.count;
     char* to = carver_.take<char>(size_t(rows) * row);
     char* to_scales = carver_.take<char>(size_t(rows) * row_scales);
-    WeightMatrix const matrix(format, to, to_scales, int32_t(from.group));
+    WeightMatrix const matrix(format, to, to_scales);
     int64_t const rows_max = int64_t(kStagingBytes / (row + row_scales));
     for (Rows const& range : ranges)
       for (int64_t done = 0; uploads_ && done < range.count;) {
@@ -129,9 +141,9 @@ class DeviceWeights::Uploader {
         if (format == Format::plain)
           for (int64_t k = 0; k < from.k; ++k)
             static_cast<bf16*>(to)[k] =
-                bf16_of(half_value(scales_[size_t(k / from.group)]) * float(q_[size_t(k)]));
+                bf16_of(half_value(scales_[size_t(k / from.group())]) * float(q_[size_t(k)]));
         else
-          pack_row(format, int32_t(from.group), q_, scales_, to, to_scales);
+          pack_row(format, q_, scales_, to, to_scales);
         return;
       }
       bf16 const* const panel =
@@ -156,7 +168,7 @@ class DeviceWeights::Uploader {
     void read_groups(PackedMatrix const& from, int64_t row) {
       q_.resize(size_t(round_up(from.k, kGroup)));
       scales_.clear();
-      for (int64_t k = 0; k < from.k; k += from.group) scales_.push_back(read_scale(from, row, k));
+      for (int64_t k = 0; k < from.k; k += from.group()) scales_.push_back(read_scale(from, row, k));
       for (int64_t k = 0; k < from.k; k += kGroup) read_integers(from, row, k, q_.data() + k);
       q_.resize(size_t(from.k));
     }

@@ -109,18 +109,16 @@ enum {
 /* Added to the type of Q or K when the file has the rows of each head in pairs: its rows 2j and 2j+1 are the head's rows
  * j and j + D/2. */
 enum { BUNTING_PAIRED_ROWS = 256 };
-/* How a matrix is kept in memory and multiplied. Plain: as `compute` says. INT8, INT6 and INT4 are integers in groups of 32
- * along a row that share one f16 scale, as in GGUF's Q8_0 and Q4_0: 8.5, 6.5 and 4.5 bits per weight. Tensors that are
- * stored so are kept as they are; all others are rounded. On a CPU the rows that such a matrix is multiplied with are
- * rounded to int8, beside INT4 in groups of 128 and else in the same groups, and sums within a group are exact. A GPU's
- * copy of INT6 is in int8. FP8 is e4m3 with one f32 scale per row, for GPUs: the packed weights are in bf16, and each
- * engine rounds them for its copy. */
+/* How a matrix is kept in memory and multiplied. Plain: as `compute` says. The others but FP8 are integers in groups along
+ * a row that share one f16 scale: INT8 and INT6 in groups of 128 (8.125 and 6.125 bits per weight), INT4 (4.5) and Q8_0
+ * (int8, 8.5) in groups of 32, as GGUF's Q4_0 and Q8_0 are stored. Tensors that are stored so are kept as they are, Q4_0 in
+ * Q8_0 with the same numbers; all else is rounded. On a CPU the rows that such a matrix is multiplied with are rounded to
+ * int8, for Q8_0 in groups of 32 and else of 128, and sums within a group are exact. A GPU's copy of INT6 is in int8. FP8
+ * is e4m3 with one f32 scale per row, for GPUs: the packed weights are in bf16, and each engine rounds them for its copy. */
 enum {
   BUNTING_FORMAT_PLAIN = 0, BUNTING_FORMAT_INT8 = 1, BUNTING_FORMAT_INT4 = 2, BUNTING_FORMAT_FP8 = 3,
-  BUNTING_FORMAT_INT6 = 4,
+  BUNTING_FORMAT_INT6 = 4, BUNTING_FORMAT_Q8_0 = 5,
 };
-/* Added to INT8, INT6 or INT4: groups of 64 or of 128. Nothing is kept as it is stored then. */
-enum { BUNTING_GROUP_64 = 64, BUNTING_GROUP_128 = 128 };
 
 enum { BUNTING_ROPE_PLAIN = 0, BUNTING_ROPE_LINEAR = 1, BUNTING_ROPE_LLAMA3 = 2 };
 

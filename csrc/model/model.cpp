@@ -152,7 +152,7 @@ int64_t paired_row(int64_t row, int64_t head_size) {
 
 // Whether a kernel packs stored rows as they are: plain numbers, or blocks of the matrix's own type.
 bool is_packable(PackedMatrix const& to, int32_t dtype, StoredType const& type) {
-  return type.block == 1 || (int32_t(to.dtype) == dtype && to.group == kGroup);
+  return type.block == 1 || int32_t(to.dtype) == dtype;
 }
 
 // Packs panels [begin, end) of `to` from stored rows of any kind and order, by way of `rows`: kPanel rows as
@@ -161,7 +161,7 @@ void pack_stored(Kernels const& kernels, PackedMatrix const& to, int32_t dtype, 
                  char const* from, int64_t paired_head_size, char* rows, int64_t begin, int64_t end) {
   int64_t const stored_bytes = type.bytes_of(to.k);
   bool const as_is = is_packable(to, dtype, type);
-  bool const is_widened = to.dtype == Dtype::q8 && to.group == kGroup && dtype == BUNTING_Q4_0;
+  bool const is_widened = to.dtype == Dtype::q8 && dtype == BUNTING_Q4_0;
   Dtype const packed_from = as_is ? Dtype(dtype) : is_widened ? Dtype::q8 : Dtype::f32;
   int64_t const row_bytes = as_is        ? stored_bytes
                             : is_widened ? stored_type(BUNTING_Q8_0)->bytes_of(to.k)
@@ -195,29 +195,27 @@ Model::Model(bunting_model_shape const& shape) : shape_(shape) {
 }
 
 void Model::read_format(uint8_t format, char const* name, PackedMatrix& matrix) const {
-  int32_t const larger = format & (BUNTING_GROUP_64 | BUNTING_GROUP_128);
-  switch (format - larger) {
+  switch (format) {
     case BUNTING_FORMAT_PLAIN:
     case BUNTING_FORMAT_FP8:
       matrix.dtype = dtype_;
-      if (larger == 0) return;
-      break;
+      return;
     case BUNTING_FORMAT_INT8:
+      matrix.dtype = Dtype::q8_128;
+      return;
+    case BUNTING_FORMAT_Q8_0:
+      matrix.dtype = Dtype::q8;
+      return;
     case BUNTING_FORMAT_INT6:
+      matrix.dtype = Dtype::q6;
+      return;
     case BUNTING_FORMAT_INT4:
-      matrix.dtype = format - larger == BUNTING_FORMAT_INT8   ? Dtype::q8
-                     : format - larger == BUNTING_FORMAT_INT6 ? Dtype::q6
-                                                              : Dtype::q4;
-      matrix.group = larger ? larger : kGroup;
-      if (larger <= kGroupMax) return;
-      break;
+      matrix.dtype = Dtype::q4;
+      return;
+    default:
+      fail(BUNTING_INVALID, "model shape: the format of %s is %d, allowed are %d to %d", name, format,
+           BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_Q8_0);
   }
-  fail(
-      BUNTING_INVALID,
-      "model shape: the format of %s is %d, allowed are %d to %d, and %d, %d and %d with %d or %d for larger "
-      "groups",
-      name, format, BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_INT6, BUNTING_FORMAT_INT8, BUNTING_FORMAT_INT4,
-      BUNTING_FORMAT_INT6, BUNTING_GROUP_64, BUNTING_GROUP_128);
 }
 
 bool Model::has_fp8() const {

@@ -19,7 +19,7 @@ namespace bunting {
 namespace {
 
 constexpr char kMagic[8] = {'B', 'U', 'N', 'T', 'P', 'A', 'C', 'K'};
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr size_t kDataAt = kHugePage, kChunk = size_t(4) << 20;
 
 struct Header {

@@ -34,10 +34,10 @@ struct IntegerPlace {
 IntegerPlace integer_place(PackedMatrix const& w, int64_t n, int64_t k) {
   int const bits = integer_bits(w.dtype);
   int64_t const column = n % 16, i = k % 32, step = i / 4;
-  int64_t const blocks_before = k / (2 * w.group);
-  int64_t const block = n / 16 * w.panel_bytes() + blocks_before * (64 + 2 * w.group * 2 * bits);
-  int64_t const scale = block + k % (2 * w.group) / w.group * 32 + column * 2;
-  int64_t const values = block + 64 + k % (2 * w.group) / 32 * (64 * bits) + column * 4 + i % 4;
+  int64_t const group = w.group(), blocks_before = k / (2 * group);
+  int64_t const block = n / 16 * w.panel_bytes() + blocks_before * (64 + 2 * group * 2 * bits);
+  int64_t const scale = block + k % (2 * group) / group * 32 + column * 2;
+  int64_t const values = block + 64 + k % (2 * group) / 32 * (64 * bits) + column * 4 + i % 4;
   if (bits == 8) return {scale, values + step * 64, 0, 0, 0};
   return {scale, values + step % 4 * 64, values + 256 + step % 2 * 64, int(step / 4 * 4), int(step / 2 * 2)};
 }
@@ -45,8 +45,8 @@ IntegerPlace integer_place(PackedMatrix const& w, int64_t n, int64_t k) {
 int get_integer(PackedMatrix const& w, IntegerPlace const& place) {
   uint8_t const* const bytes = static_cast<uint8_t const*>(w.data);
   int const low = bytes[place.low] >> place.low_bit;
-  if (w.dtype == Dtype::q8) return low - 128;
-  if (w.dtype == Dtype::q4) return low % 16 - 8;
+  if (integer_bits(w.dtype) == 8) return low - 128;
+  if (integer_bits(w.dtype) == 4) return low % 16 - 8;
   return low % 16 + (bytes[place.high] >> place.high_bit) % 4 * 16 - 32;
 }
 
@@ -82,7 +82,7 @@ uint16_t f16_bits(double value) {  // of a value of f16
 void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype) {
   std::memset(w.data, 0, w.bytes());  // scales that belong to no number
   for (int64_t n = 0; n < w.panels() * kPanel; ++n) {
-    for (int64_t first = 0; first < w.kp(); first += w.group) {
+    for (int64_t first = 0; first < w.kp(); first += w.group()) {
       int8_t q[kGroupMax] = {};
       double scale = 0;
       bool const exists = n < w.n && first < w.k;
@@ -96,13 +96,13 @@ void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype) {
         }
       } else if (exists) {
         float values[kGroupMax] = {};
-        for (int64_t i = 0; i < std::min(w.group, w.k - first); ++i)
+        for (int64_t i = 0; i < std::min(w.group(), w.k - first); ++i)
           values[i] = float(source_value(src, src_dtype, n * w.k + first + i));
-        round_group(w.dtype, values, int(w.group), q, &scale);
+        round_group(w.dtype, values, q, &scale);
       }
       uint16_t const half = f16_bits(scale);
       std::memcpy(static_cast<char*>(w.data) + integer_place(w, n, first).scale, &half, 2);
-      for (int64_t i = 0; i < w.group && first + i < w.kp(); ++i)
+      for (int64_t i = 0; i < w.group() && first + i < w.kp(); ++i)
         put_integer(w, integer_place(w, n, first + i), q[i]);
     }
   }

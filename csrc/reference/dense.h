@@ -16,7 +16,7 @@ double weight(PackedMatrix const& w, int64_t n, int64_t k);
 void pack(PackedMatrix const& w, void const* src, Dtype src_dtype);
 
 // `count` numbers, a multiple of 32, in the integers and the one scale (a value of f16) of q8 or q4.
-void round_group(Dtype dtype, float const* values, int count, int8_t* q, double* scale);
+void round_group(Dtype dtype, float const* values, int8_t* q, double* scale);
 
 // Rows of x [T, ldx], f32 or bf16, as groups.
 void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t tokens);

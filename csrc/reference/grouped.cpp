@@ -56,7 +56,8 @@ float q4_scale(float const* values, int count, float largest) {
 
 }  // namespace
 
-void round_group(Dtype dtype, float const* values, int count, int8_t* q, double* scale) {
+void round_group(Dtype dtype, float const* values, int8_t* q, double* scale) {
+  int const count = int(weight_group(dtype));
   float largest = 0;
   bool is_finite = true;
   for (int i = 0; i < count; ++i) {
@@ -66,7 +67,7 @@ void round_group(Dtype dtype, float const* values, int count, int8_t* q, double*
   std::fill_n(q, count, int8_t{0});
   *scale = is_finite ? 0 : NAN;
   if (!is_finite || largest < 1e-30f) return;
-  float const high = dtype == Dtype::q8 ? 127 : dtype == Dtype::q6 ? 31 : 7;
+  float const high = float((1 << (integer_bits(dtype) - 1)) - 1);
   float const low = dtype == Dtype::q4 ? -8 : -high;
   *scale = nearest_f16(dtype == Dtype::q4 ? q4_scale(values, count, largest) : largest / high);
   if (*scale == 0) return;
@@ -74,12 +75,13 @@ void round_group(Dtype dtype, float const* values, int count, int8_t* q, double*
 }
 
 void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t tokens) {
-  int64_t const width = round_up(k, 2 * kGroup);
+  int64_t const width = round_up(k, 2 * kGroup), group = input_group(to.dtype),
+                summed = weight_group(to.dtype);
   for (int64_t t = 0; t < tokens; ++t) {
     InputGroup* const groups = reinterpret_cast<InputGroup*>(to.row(t));
     std::memset(groups, 0, size_t(width / kGroup) * sizeof(InputGroup));
-    for (int64_t first = 0; first < width; first += to.group) {
-      int64_t const end = std::min(first + to.group, width);
+    for (int64_t first = 0; first < width; first += group) {
+      int64_t const end = std::min(first + group, width);
       auto const value = [&](int64_t i) {
         return i < k ? get(dtype, static_cast<char const*>(x), size_t(t * ldx + i)) : 0.0f;
       };
@@ -95,8 +97,8 @@ void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_
         int8_t const q = int8_t(std::nearbyintf(value(i) * (127.0f / largest)));
         groups[i / kGroup].q[i % kGroup] = q;
         groups[i / kGroup].scale = largest / 127.0f;
-        int64_t const begin = i / to.weight_group * to.weight_group;
-        for (int64_t k = begin; k < std::min(begin + to.weight_group, end); k += kGroup)
+        int64_t const begin = i / summed * summed;
+        for (int64_t k = begin; k < std::min(begin + summed, end); k += kGroup)
           groups[k / kGroup].minus_sum -= q;
       }
     }

@@ -3,35 +3,15 @@ import { matrixFormats } from "../native.ts";
 import { ggufLayout } from "./gguf.ts";
 import { TensorKind } from "./weights.ts";
 
-/** auto: Q8_0 and Q4_0 blocks of a GGUF file stay what they are (both in one matrix: int8), all else is plain. none: all is plain. int8, int6, int4,
- *  fp8: plain matrices are rounded; the embedding and the vocabulary projection, of which everything hangs, int4 keeps in
- *  int6 and fp8 as they are. Integers share a scale in groups, int8 and int6 of 128 and int4 of 32 or of as many as the name
- *  says; int8 keeps blocks of a GGUF file, which are groups of 32, in any case, and int6 those of Q4_0. */
-export const quantNames = [
-  "auto",
-  "none",
-  "int8",
-  "int8-g64",
-  "int8-g32",
-  "int6",
-  "int4",
-  "int4-g64",
-  "int4-g128",
-  "fp8",
-] as const;
+/** auto: Q8_0 and Q4_0 blocks of a GGUF file stay what they are (both in one matrix: q8_0), all else is plain. none: all
+ *  is plain. int8, int6, int4, fp8: plain matrices are rounded; the embedding and the vocabulary projection, which matter
+ *  most, int4 keeps in int6 and fp8 as they are. int8 keeps blocks of a GGUF file in any case, int6 and int4 those of
+ *  Q4_0. */
+export const quantNames = ["auto", "none", "int8", "int6", "int4", "fp8"] as const;
 export type Quant = (typeof quantNames)[number];
 
 /** What the embedding and the vocabulary projection are in, where matrices of layers are rounded. */
-const vocabularyFormats = {
-  int8: "int8",
-  "int8-g64": "int8-g64",
-  "int8-g32": "int8-g32",
-  int6: "int6",
-  int4: "int6",
-  "int4-g64": "int6",
-  "int4-g128": "int6",
-  fp8: "plain",
-} as const;
+const vocabularyFormats = { int8: "int8", int6: "int6", int4: "int6", fp8: "plain" } as const;
 
 type MatrixFormat = (typeof matrixFormats)[keyof typeof matrixFormats];
 
@@ -47,7 +27,7 @@ export interface FormatTensor {
 /** Values of BUNTING_Q4_0 and BUNTING_Q8_0: the stored types that are computed with as they are. */
 const storedFormats: Readonly<Record<number, MatrixFormat>> = {
   16: matrixFormats.int4,
-  20: matrixFormats["int8-g32"],
+  20: matrixFormats.q8_0,
 };
 
 /** The tensors that are one matrix in memory, of each layer. */
@@ -72,7 +52,7 @@ export function formatsOf(
     if (quant === "auto") return stored ?? matrixFormats.plain;
     const isVocabulary = kinds[0] === TensorKind.embed || kinds[0] === TensorKind.lmHead;
     const name = isVocabulary ? vocabularyFormats[quant] : quant;
-    const isKept = name.startsWith("int8") || (name === "int6" && stored === matrixFormats.int4);
+    const isKept = name === "int8" || (name === "int6" && stored === matrixFormats.int4);
     return (isKept ? stored : undefined) ?? matrixFormats[name];
   };
   const formats = [formatOf([TensorKind.embed], 0), formatOf([TensorKind.lmHead], 0)];
@@ -82,11 +62,11 @@ export function formatsOf(
   return formats;
 }
 
-/** How a matrix keeps the blocks of all of its tensors; undefined: it cannot. In int8 those of Q4_0 are the same numbers. */
+/** How a matrix keeps the blocks of all of its tensors; undefined: it cannot. In q8_0 those of Q4_0 are the same numbers. */
 function keptFormat(dtypes: readonly (number | undefined)[]): MatrixFormat | undefined {
   const formats = dtypes.map((dtype) => (dtype === undefined ? undefined : storedFormats[dtype]));
   if (formats.includes(undefined)) return undefined;
-  return formats.every((format) => format === formats[0]) ? formats[0] : matrixFormats["int8-g32"];
+  return formats.every((format) => format === formats[0]) ? formats[0] : matrixFormats.q8_0;
 }
 
 /** Which tensors in blocks become plain numbers, as a part of a sentence: "24 matrices in Q6_K and Q4_K become bf16, …"; null:

@@ -24,13 +24,11 @@ setDefaultTimeout(120_000);
 type Fewer = Partial<Pick<RigOptions, "quant" | "kv">>;
 
 /** Cosines to the model in bf16 that the mean over positions must exceed. Sums over 48 to 128 random weights are hard on
- *  few bits. Seen, the least: 0.9991, 0.9896, 0.952, 0.936, 0.9934, 0.998, 0.991. */
+ *  few bits. Seen, the least: 0.9991, 0.9896, 0.952, 0.9934, 0.998, 0.991. */
 const ways: readonly (readonly [string, Fewer, number])[] = [
   ["weights in int8", { quant: "int8" }, 0.999],
-  ["weights in int8 in groups of 32", { quant: "int8-g32" }, 0.999],
   ["weights in int6", { quant: "int6" }, 0.985],
   ["weights in int4", { quant: "int4" }, 0.93],
-  ["weights in int4 in groups of 128", { quant: "int4-g128" }, 0.9],
   ["weights in fp8", { quant: "fp8" }, 0.99],
   ["keys and values in fp8", { kv: "fp8" }, 0.997],
   ["all in fp8", { quant: "fp8", kv: "fp8" }, 0.985],
@@ -62,13 +60,13 @@ for (const { name: engine, library } of gpuEngines()) {
     });
   });
 
-  test(`blocks of a file are rounded again for larger groups on ${engine}`, () => {
+  test(`blocks of a file are rounded again for fewer bits on ${engine}`, () => {
     const scratch = mkdtempSync(join(tmpdir(), "bunting-groups-"));
     const file = join(scratch, "model.gguf");
     const { dir, prompts } = referenceModel("mistral");
-    writeFileSync(file, ggufBytes(convertModel(dir, { type: "Q4_0" })));
+    writeFileSync(file, ggufBytes(convertModel(dir, { type: "Q8_0" })));
     const tokens = prompts.long.slice(0, 20);
-    const [stored, rounded] = (["none", "int4-g128"] as const).map((quant) => {
+    const [stored, rounded] = (["none", "int6"] as const).map((quant) => {
       const rig = new Rig(library, openModelFolder(file), { quant });
       const logits = logitsOf(rig, tokens);
       rig.close();
@@ -76,7 +74,7 @@ for (const { name: engine, library } of gpuEngines()) {
     });
     const cosines = rounded!.map((row, position) => cosineOf(row, stored![position]!));
     const mean = cosines.reduce((a, b) => a + b) / cosines.length;
-    expect(mean).toBeGreaterThan(0.9); // seen: 0.954
+    expect(mean).toBeGreaterThan(0.98);
     expect(mean).toBeLessThan(0.9999);
     rmSync(scratch, { recursive: true });
   });

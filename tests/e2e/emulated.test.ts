@@ -121,7 +121,7 @@ test(
 
 test.each([
   ["weights, keys and values in fp8", ["--quant", "fp8", "--kv", "fp8"]],
-  ["weights in int8 in groups of 32 and cuBLASLt", ["--quant", "int8-g32", "--gemm", "cublaslt"]],
+  ["weights in int8 and cuBLASLt", ["--quant", "int8", "--gemm", "cublaslt"]],
 ])(
   "with %s the answers are the same",
   async (_, options) => {

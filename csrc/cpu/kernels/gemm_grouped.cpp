@@ -1,7 +1,7 @@
 // gemm_grouped.cpp: y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n] for weights in groups, and which
 // micro-kernel computes it.
 //
-//   x [T, ldx] InputGroup     w packed panels, q8, q6 or q4 (kernels.h)     y [T, ldy] f32
+//   x [T, ldx] InputGroup     w packed panels of integers (kernels.h)     y [T, ldy] f32
 //
 // Order of a sum, the same for every T, slice, thread and micro-kernel: bias (or y) first, then for rising k
 // each group of inputs: the sum over its groups of weights of an exact integer times their scale, times the
@@ -23,31 +23,29 @@ namespace bunting::BUNTING_ISA {
 
 namespace {
 
-template <int Bits>
+template <Dtype W>
 void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
 #if defined(BUNTING_HAS_INT8_TILES)
-  if (g.tokens > kTileRowsLeast) return gemm_blocks<GroupedTiles<Bits>>(g, panel_begin, panel_end);
+  if (g.tokens > kTileRowsLeast) return gemm_blocks<GroupedTiles<W>>(g, panel_begin, panel_end);
 #endif
-  if (kAddsProducts && g.w->group < g.w->input_group())
-    gemm_blocks<GroupedMicro<Bits, Sharing::fewer_weights>>(g, panel_begin, panel_end);
-  else if (kHasWideBlocks && g.w->group == kGroupMax && kWideRowsLeast <= g.tokens && g.tokens <= kWideRows)
-    gemm_blocks<GroupedMicro<Bits, Sharing::equal, kHasWideBlocks>>(g, panel_begin, panel_end);
-  else if (g.w->group > kGroup)
-    gemm_blocks<GroupedMicro<Bits, Sharing::equal>>(g, panel_begin, panel_end);
-  else
-    gemm_blocks<GroupedMicro<Bits, Sharing::none>>(g, panel_begin, panel_end);
+  if constexpr (kHasWideBlocks && weight_group(W) == kGroupMax)
+    if (kWideRowsLeast <= g.tokens && g.tokens <= kWideRows)
+      return gemm_blocks<GroupedMicro<W, kWideRows>>(g, panel_begin, panel_end);
+  gemm_blocks<GroupedMicro<W, kGroupedRows>>(g, panel_begin, panel_end);
 }
 
 }  // namespace
 
 void gemm_grouped(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
-  switch (integer_bits(g.w->dtype)) {
-    case 8:
-      return multiply<8>(g, panel_begin, panel_end);
-    case 6:
-      return multiply<6>(g, panel_begin, panel_end);
+  switch (g.w->dtype) {
+    case Dtype::q8:
+      return multiply<Dtype::q8>(g, panel_begin, panel_end);
+    case Dtype::q8_128:
+      return multiply<Dtype::q8_128>(g, panel_begin, panel_end);
+    case Dtype::q6:
+      return multiply<Dtype::q6>(g, panel_begin, panel_end);
     default:
-      return multiply<4>(g, panel_begin, panel_end);
+      return multiply<Dtype::q4>(g, panel_begin, panel_end);
   }
 }
 

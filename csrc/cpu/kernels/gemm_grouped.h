@@ -15,9 +15,6 @@
 
 namespace bunting::BUNTING_ISA {
 
-// How many kGroup share a scale: one, as many of the weights as of the inputs, or fewer of the weights.
-enum class Sharing { none, equal, fewer_weights };
-
 // Groups of sums that fit the register file twice, as integers and as floats, beside weights and an input.
 #if defined(__AVX512VNNI__)
 inline constexpr int kGroupedSums = 12, kGroupedRows = 6, kGroupedPanels = 4;
@@ -57,15 +54,21 @@ BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
   return four;
 }
 
-// `together` kGroup of weights and `inputs_together` of inputs share a scale.
-template <int Bits, Sharing kSharing, bool kWide, int R, int N>
-void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t inputs_together,
-                     Slice const& s) {
-  using D = Dot<Bits>;
+// How many kGroup share a scale: of the weights, and of the inputs.
+template <Dtype W>
+inline constexpr int64_t kWeightsTogether = weight_group(W) / kGroup;
+template <Dtype W>
+inline constexpr int64_t kInputsTogether = kAddsProducts ? input_group(W) / kGroup : kWeightsTogether<W>;
+
+template <Dtype W, bool kWide, int R, int N>
+void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
+  using D = Dot<integer_bits(W)>;
+  constexpr int64_t kWeights = kWeightsTogether<W>, kInputs = kInputsTogether<W>;
+  constexpr bool kAdds = kWeights < kInputs;  // products of several groups of weights
   f32x16 sums[R][N];
   begin_sums(sums, s);
   // Out of the registers, which hold products of several groups instead, or more integers.
-  constexpr bool kSumsInMemory = kWide || kSharing == Sharing::fewer_weights;
+  constexpr bool kSumsInMemory = kWide || kAdds;
   if constexpr (kSumsInMemory) asm volatile("" : : "r"(&sums) : "memory");
   char const *at = s.w, *scales_at = s.w, *fetch = s.fetch.from, *turn = s.w + s.fetch.turn;
   auto const fetch_line = [&]() __attribute__((always_inline)) {
@@ -75,12 +78,11 @@ void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t
   int64_t const depth = s.k / kGroup;
   bool begins_block = true;
   for (int64_t i = 0; i < depth;) {
-    int64_t const end = kSharing == Sharing::none ? i + 1 : std::min(i + inputs_together, depth);
+    int64_t const end = kInputs == 1 ? i + 1 : std::min(i + kInputs, depth);
     f32x16 products[R][N];
     for (int r = 0; r < R; ++r)
-      for (int n = 0; n < N && kSharing == Sharing::fewer_weights; ++n) products[r][n] = zero();
+      for (int n = 0; n < N && kAdds; ++n) products[r][n] = zero();
     do {
-      int64_t const weights_end = kSharing == Sharing::fewer_weights ? std::min(i + together, end) : end;
       scales_at += kPanel * 2;
       if (begins_block) {
         scales_at = at;
@@ -88,11 +90,9 @@ void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t
         fetch_line();
       }
       begins_block = !begins_block;
-      typename D::Sum dots[R][N];
-      for (int r = 0; r < R; ++r) {
-        auto const start = D::start(x[r * ldx].minus_sum);
-        for (int n = 0; n < N; ++n) dots[r][n] = start;
-      }
+      D dots[R][N];
+      for (int r = 0; r < R; ++r)
+        for (int n = 0; n < N; ++n) dots[r][n].start(x[r * ldx].minus_sum);
       do {
         if (at >= turn) {
           fetch = s.fetch.after;
@@ -105,22 +105,21 @@ void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t
           for (int n = 0; n < N; ++n) weights[n] = D::load(at + n * s.panel_stride, step);
           for (int r = 0; r < R; ++r) {
             int32_t const four = four_of(x[r * ldx], step);
-            for (int n = 0; n < N; ++n) dots[r][n] = D::add(dots[r][n], weights[n], four);
+            for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four);
           }
         }
         for (int r = 0; r < R; ++r)
-          for (int n = 0; n < N; ++n) dots[r][n] = D::end_steps(dots[r][n]);
+          for (int n = 0; n < N; ++n) dots[r][n].end_steps();
         ++i, ++x, at += D::kBytes;
-      } while (kSharing != Sharing::none && i < weights_end);
+      } while (kWeights > 1 && i < end);
       for (int n = 0; n < N; ++n) {
         f32x16 const scales = load_f16(reinterpret_cast<uint16_t const*>(scales_at + n * s.panel_stride));
         for (int r = 0; r < R; ++r) {
-          f32x16 const integers = D::finish(dots[r][n]);
-          products[r][n] =
-              kSharing == Sharing::fewer_weights ? fma(integers, scales, products[r][n]) : integers * scales;
+          f32x16 const integers = dots[r][n].finish();
+          products[r][n] = kAdds ? fma(integers, scales, products[r][n]) : integers * scales;
         }
       }
-    } while (kSharing == Sharing::fewer_weights && i < end);
+    } while (kAdds && i < end);
     for (int r = 0; r < R; ++r) {
       f32x16 const scale = set1(x[r * ldx - 1].scale);
       for (int n = 0; n < N; ++n) sums[r][n] = fma(products[r][n], scale, sums[r][n]);
@@ -130,13 +129,15 @@ void multiply_groups(InputGroup const* x, int64_t ldx, int64_t together, int64_t
   end_sums(sums, s);
 }
 
-template <int Bits, Sharing kSharing, bool kWide = false>
+// Blocks of up to kRowsMost rows, kGroupedRows or kWideRows.
+template <Dtype W, int kRowsMost>
 struct GroupedMicro {
-  static constexpr int kRows = kWide ? kWideRows : kGroupedRows;
+  static constexpr int kRows = kRowsMost;
+  static constexpr bool kWide = kRows > kGroupedRows;
 
   struct State {
     InputGroup const* x;
-    int64_t ldx, together, inputs_together;
+    int64_t ldx;
   };
 
   static constexpr int64_t kBlockK = 2048;
@@ -146,20 +147,17 @@ struct GroupedMicro {
   static int64_t panels(int64_t rows) { return panels_of(int(rows)); }
 
   static void prepare(State& state, Gemm const& g, int64_t first, int64_t, int64_t k0, int64_t) {
-    state.x = static_cast<InputGroup const*>(g.x) + first * g.ldx + k0 / kGroup;
-    state.ldx = g.ldx;
-    state.together = g.w->group / kGroup;
-    state.inputs_together = kSharing == Sharing::fewer_weights ? g.w->input_group() / kGroup : state.together;
+    state = {static_cast<InputGroup const*>(g.x) + first * g.ldx + k0 / kGroup, g.ldx};
   }
 
-  using Block = void (*)(InputGroup const*, int64_t, int64_t, int64_t, Slice const&);
+  using Block = void (*)(InputGroup const*, int64_t, Slice const&);
   template <int R, int N>
-  static constexpr Block kBlock = multiply_groups<Bits, kSharing, kWide, R, N>;
+  static constexpr Block kBlock = multiply_groups<W, kWide, R, N>;
   static constexpr int panels_of(int rows) { return grouped_panels(rows, kWide); }
 
   static void multiply(State const& state, int64_t rows, int64_t panels, Slice const& slice) {
     static constexpr BlockTable<GroupedMicro, kRows, kGroupedPanels> kBlocks;
-    kBlocks.at[rows - 1][panels - 1](state.x, state.ldx, state.together, state.inputs_together, slice);
+    kBlocks.at[rows - 1][panels - 1](state.x, state.ldx, slice);
   }
 };
 

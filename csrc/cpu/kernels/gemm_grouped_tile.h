@@ -1,8 +1,8 @@
 // gemm_grouped_tile.h - the GEMM micro-kernel for grouped weights on AMX tiles of bytes, for many rows.
 //
-// kGroup k of 16 columns are one tile of half the depth as they lie in memory (q8), or are widened to one.
-// Its products with 16 rows are finished in vector registers: that order is the one of gemm_grouped.h, and so
-// are the bits. Tiles 0 .. 3: integer sums of 2 x 2; 6: inputs; 7: weights.
+// kGroup k of 16 columns are one tile of half the depth as they lie in memory (8 bits), or are widened to
+// one. Its products with 16 rows are finished in vector registers: that order is the one of gemm_grouped.h,
+// and so are the bits. Tiles 0 .. 3: integer sums of 2 x 2; 6: inputs; 7: weights.
 //
 // A group takes 16 cycles of the tile unit, and what shares scales about 25 of the vector unit to be
 // finished: with groups of 32 a third of what tiles could do with one scale per row, three times what
@@ -20,8 +20,10 @@ namespace bunting::BUNTING_ISA {
 // Up to so many rows the vector unit keeps up with the memory.
 inline constexpr int64_t kTileRowsLeast = 8;
 
-template <int Bits>
+template <Dtype W>
 struct GroupedTiles {
+  using D = Dot<integer_bits(W)>;
+  static constexpr int64_t kWeights = kWeightsTogether<W>, kInputs = kInputsTogether<W>;
   static constexpr int kRows = 32;
   static constexpr int64_t kBlockK = 1024;
   static_assert(kBlockK % (2 * kGroupMax) == 0, "whole blocks");
@@ -29,7 +31,6 @@ struct GroupedTiles {
 
   struct State {
     HalfTiles tiles;
-    int64_t together, inputs_together;  // kGroup of weights and of inputs that share a scale
     // Of a block of rows, tile by tile, zero beyond the last row: [row tiles][groups][16 rows]
     alignas(64) int8_t q[kRows * kBlockK];
     float scale[kRows * kBlockK / kGroup];
@@ -44,8 +45,6 @@ struct GroupedTiles {
 
   static void prepare(State& state, Gemm const& g, int64_t first, int64_t rows, int64_t k0, int64_t k) {
     int64_t const groups = k / kGroup, padded = round_up(rows, kTileRows);
-    state.together = g.w->group / kGroup;
-    state.inputs_together = g.w->input_group() / kGroup;
     for (int64_t r = 0; r < padded; ++r) {
       InputGroup const* const from = static_cast<InputGroup const*>(g.x) + (first + r) * g.ldx + k0 / kGroup;
       for (int64_t i = 0; i < groups; ++i) {
@@ -67,16 +66,13 @@ struct GroupedTiles {
 
   // kGroup of weights as a tile: where they are, or widened.
   static char const* tile_of(State& state, char const* values, int panel) {
-    if constexpr (Bits == 8) return values;
+    if constexpr (integer_bits(W) == 8) return values;
     uint8_t* const to = state.widened[panel];
-    uint8_t const* const from = reinterpret_cast<uint8_t const*>(values);
-    constexpr int kLine = 4 * kPanel;
-    for (int step = 0; step < kSteps; ++step)
-      for (int i = 0; i < kLine; ++i) {
-        uint8_t byte = from[step % 4 * kLine + i] >> (step / 4 * 4) & 15;
-        if (Bits == 6) byte |= (from[(4 + step % 2) * kLine + i] >> (step / 2 * 2) & 3) << 4;
-        to[step * kLine + i] = byte;
-      }
+    for (int step = 0; step < kSteps; ++step) {
+      auto const weight = D::load(values, step);
+      static_assert(sizeof weight == kIntegerLineBytes);
+      std::memcpy(to + step * kIntegerLineBytes, &weight, sizeof weight);
+    }
     return reinterpret_cast<char const*>(to);
   }
 
@@ -90,17 +86,17 @@ struct GroupedTiles {
       for (int64_t r = 0; r < rows; ++r)
         sums[n][r] = s.start_at_zero ? zero() : load_first(s.y + r * s.ldy + n * kPanel, columns(n));
     char const *values = s.w, *scales_at = s.w;
-    for (int64_t group = 0; group < groups; ++group, values += Dot<Bits>::kBytes) {
-      if (group % state.together == 0) {
+    for (int64_t group = 0; group < groups; ++group, values += D::kBytes) {
+      if (group % kWeights == 0) {
         scales_at += kPanel * 2;
-        if (group / state.together % 2 == 0) {
+        if (group / kWeights % 2 == 0) {
           scales_at = values;
           values += kScaleBytes;
         }
       }
       int8_t const* const upper = state.q + group * kTileRows * kGroup;
       int8_t const* const lower = upper + groups * kTileRows * kGroup;
-      if (group % state.together == 0) {
+      if (group % kWeights == 0) {
         tiles.template zero<0>();
         if constexpr (RowTiles > 1) tiles.template zero<1>();
         if constexpr (N > 1) tiles.template zero<2>();
@@ -117,20 +113,20 @@ struct GroupedTiles {
         if constexpr (RowTiles > 1) tiles.template load<6>(upper, kGroup);
         tiles.template multiply_int8<2, 6, 7>();
       }
-      if ((group + 1) % state.together != 0 && group + 1 < groups) continue;
+      if ((group + 1) % kWeights != 0 && group + 1 < groups) continue;
       tiles.template store<0>(state.dots[0], kPanel * 4);
       if constexpr (RowTiles > 1) tiles.template store<1>(state.dots[1], kPanel * 4);
       if constexpr (N > 1) tiles.template store<2>(state.dots[2], kPanel * 4);
       if constexpr (N > 1 && RowTiles > 1) tiles.template store<3>(state.dots[3], kPanel * 4);
-      int64_t const first = group / state.together * state.together;
-      bool const begins_input = first % state.inputs_together == 0;
-      bool const ends_input = (group + 1) % state.inputs_together == 0 || group + 1 == groups;
+      int64_t const first = group / kWeights * kWeights;
+      bool const begins_input = first % kInputs == 0;
+      bool const ends_input = (group + 1) % kInputs == 0 || group + 1 == groups;
       for (int n = 0; n < N; ++n) {
         f32x16 const scales = load_f16(reinterpret_cast<uint16_t const*>(scales_at + n * s.panel_stride));
         for (int64_t r = 0; r < rows; ++r) {
           int64_t const at = (r / kTileRows * groups + group) * kTileRows + r % kTileRows;
           int32_t const* const dots = state.dots[n * kTilesOfRows + r / kTileRows] + r % kTileRows * kPanel;
-          f32x16 const integers = to_f32(dots, state.minus_sum[at] << (Bits - 1));
+          f32x16 const integers = to_f32(dots, state.minus_sum[at] << (integer_bits(W) - 1));
           f32x16& product = products[n][r];
           product = fma(integers, scales, begins_input ? zero() : product);
           if (ends_input) sums[n][r] = fma(product, set1(state.scale[at]), sums[n][r]);

@@ -8,7 +8,6 @@
 
 namespace bunting::BUNTING_ISA {
 
-inline constexpr uint32_t kInfinity = 0x7f800000u;
 inline constexpr float kToInteger =
     12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
 
@@ -21,6 +20,26 @@ BUNTING_INLINE float largest_magnitude(f32x16 a, f32x16 b) {
   }
   return halve(
       a, [](auto x, auto y) __attribute__((always_inline)) { return (vf)((vi)x > (vi)y ? (vi)x : (vi)y); });
+}
+
+// The same over all of x.
+template <size_t kCount>
+BUNTING_INLINE float largest_magnitude(f32x16 const (&x)[kCount]) {
+  uint32_t largest = 0;  // its bits
+  for (size_t i = 0; i < kCount; i += 2) {
+    float const magnitude = largest_magnitude(x[i], x[i + 1]);
+    uint32_t bits;
+    std::memcpy(&bits, &magnitude, 4);
+    largest = bits > largest ? bits : largest;
+  }
+  float y;
+  std::memcpy(&y, &largest, 4);
+  return y;
+}
+
+// Whether a largest magnitude is that of numbers which are all finite.
+BUNTING_INLINE bool is_finite(float magnitude) {
+  return magnitude < __builtin_inff();
 }
 
 // To the nearest integers, ties to even; |x| < 2^22.
@@ -57,19 +76,11 @@ BUNTING_INLINE void store_int8(int8_t* q, f32x16 integers) {
 template <int kGroups>
 BUNTING_INLINE void quantise_groups(InputGroup* to, f32x16 const (&x)[2 * kGroups], int64_t summed) {
   constexpr float kLeast = 1e-30f;  // 127 / kLeast is finite
-  uint32_t bits = 0;                // of the largest magnitude
-  for (int i = 0; i < kGroups; ++i) {
-    float const magnitude = largest_magnitude(x[2 * i], x[2 * i + 1]);
-    uint32_t its_bits;
-    std::memcpy(&its_bits, &magnitude, 4);
-    bits = its_bits > bits ? its_bits : bits;
-  }
-  float largest;
-  std::memcpy(&largest, &bits, 4);
-  if (bits >= kInfinity || largest < kLeast) {
+  float const largest = largest_magnitude(x);
+  if (!(largest >= kLeast && is_finite(largest))) {
     for (int i = 0; i < kGroups; ++i) {
       to[i] = {};
-      if (bits >= kInfinity) to[i].scale = __builtin_nanf("");
+      if (!is_finite(largest)) to[i].scale = __builtin_nanf("");
     }
     return;
   }
@@ -113,9 +124,8 @@ BUNTING_INLINE void quantise_row_by(InputGroup* to, int64_t width, int64_t summe
 template <class Row>
 BUNTING_INLINE void quantise_row(Operand const& to, int64_t t, int64_t width, Row row) {
   InputGroup* const groups = reinterpret_cast<InputGroup*>(to.row(t));
-  int64_t const summed = to.weight_group / kGroup;
-  if (to.group == kGroup) return quantise_row_by<1>(groups, width, summed, row);
-  if (to.group == 2 * kGroup) return quantise_row_by<2>(groups, width, summed, row);
+  int64_t const summed = weight_group(to.dtype) / kGroup;
+  if (input_group(to.dtype) == kGroup) return quantise_row_by<1>(groups, width, summed, row);
   quantise_row_by<kGroupMax / kGroup>(groups, width, summed, row);
 }
 

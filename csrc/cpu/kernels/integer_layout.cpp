@@ -9,96 +9,72 @@
 namespace bunting {
 namespace {
 
-constexpr int kSteps = kGroup / 4, kStepBytes = 4 * kPanel;
-constexpr uint32_t kLowBits = 0x0f0f0f0f;
-
 // The first k of the block with k.
 int64_t block_of(PackedMatrix const& w, int64_t k) {
-  return k / (2 * w.group) * (2 * w.group);
+  return k / (2 * w.group()) * (2 * w.group());
 }
 
-// Bytes from the start of a panel to the scale of a column in the group with k, and to the first line's four
-// k of it.
-int64_t scale_at(PackedMatrix const& w, int64_t column, int64_t k) {
-  return w.depth_bytes(block_of(w, k)) + (k / w.group % 2 * kPanel + column) * 2;
+// The scale of row n in the group with k.
+char* scale_at(PackedMatrix const& w, int64_t n, int64_t k) {
+  int64_t const scale = k / w.group() % 2 * kPanel + n % kPanel;
+  return w.panel(n / kPanel) + w.depth_bytes(block_of(w, k)) + scale * 2;
 }
-int64_t integers_at(PackedMatrix const& w, int64_t column, int64_t k) {
+
+// The first line's four k of row n, of the kGroup from k on.
+char* integers_at(PackedMatrix const& w, int64_t n, int64_t k) {
   int64_t const before = (k - block_of(w, k)) * kPanel * integer_bits(w.dtype) / 8;
-  return w.depth_bytes(block_of(w, k)) + kScaleBytes + before + column * 4;
+  return w.panel(n / kPanel) + w.depth_bytes(block_of(w, k)) + kScaleBytes + before + n % kPanel * 4;
 }
 
-// The four k of each step as a word of unsigned bytes.
-struct Words {
-  uint32_t of_step[kSteps];
-};
-
-template <int kStored>
-void write_words(char* column, Words const& words) {
-  uint32_t lines[kStored] = {};
+// The words of steps, unsigned, as a column's part of the lines.
+template <int Bits>
+void write_lines(char* column, uint32_t const (&words)[kSteps]) {
+  uint32_t lines[Bits] = {};
   for (int s = 0; s < kSteps; ++s) {
-    uint32_t const word = words.of_step[s];
-    if constexpr (kStored == kSteps) {
-      lines[s] = word;
+    if constexpr (Bits == 8) {
+      lines[s] = words[s];
     } else {
-      lines[s % 4] |= (word & kLowBits) << (s / 4 * 4);
-      if constexpr (kStored == 6) lines[4 + s % 2] |= (word >> 4 & 0x03030303) << (s / 2 * 2);
+      lines[s % 4] |= (words[s] & 0x0f0f0f0f) << (s / 4 * 4);
+      if constexpr (Bits == 6) lines[4 + s % 2] |= (words[s] >> 4 & 0x03030303) << (s / 2 * 2);
     }
   }
-  for (int i = 0; i < kStored; ++i) std::memcpy(column + i * kStepBytes, lines + i, 4);
+  for (int i = 0; i < Bits; ++i) std::memcpy(column + i * kIntegerLineBytes, lines + i, 4);
 }
 
-template <int kStored>
-Words read_words(char const* column) {
-  uint32_t lines[kStored];
-  for (int i = 0; i < kStored; ++i) std::memcpy(lines + i, column + i * kStepBytes, 4);
-  Words words;
-  for (int s = 0; s < kSteps; ++s) {
-    uint32_t& word = words.of_step[s];
-    if constexpr (kStored == kSteps) {
-      word = lines[s];
-    } else {
-      word = lines[s % 4] >> (s / 4 * 4) & kLowBits;
-      if constexpr (kStored == 6) word |= (lines[4 + s % 2] >> (s / 2 * 2) & 0x03030303) << 4;
-    }
-  }
-  return words;
+template <int Bits>
+void read_lines(char const* column, uint32_t (&words)[kSteps]) {
+  auto const line = [&](int i) {
+    uint32_t word;
+    std::memcpy(&word, column + i * kIntegerLineBytes, 4);
+    return word;
+  };
+  for (int s = 0; s < kSteps; ++s) words[s] = integers_of_step<Bits>(line, s);
 }
 
 }  // namespace
 
 void write_integers(PackedMatrix const& w, int64_t n, int64_t k, int8_t const* q) {
-  Words words;
-  for (int s = 0; s < kSteps; ++s) {
-    uint32_t word = 0;
-    for (int i = 0; i < 4; ++i) word |= uint32_t(q[s * 4 + i] + integer_zero(w.dtype)) << (8 * i);
-    words.of_step[s] = word;
-  }
-  char* const column = w.panel(n / kPanel) + integers_at(w, n % kPanel, k);
-  if (w.dtype == Dtype::q8)
-    write_words<8>(column, words);
-  else if (w.dtype == Dtype::q6)
-    write_words<6>(column, words);
-  else
-    write_words<4>(column, words);
+  uint32_t words[kSteps] = {};
+  for (int i = 0; i < kGroup; ++i) words[i / 4] |= uint32_t(q[i] + integer_zero(w.dtype)) << (i % 4 * 8);
+  int const bits = integer_bits(w.dtype);
+  (bits == 8 ? write_lines<8> : bits == 6 ? write_lines<6> : write_lines<4>)(integers_at(w, n, k), words);
 }
 
 void read_integers(PackedMatrix const& w, int64_t n, int64_t k, int8_t* q) {
-  char const* const column = w.panel(n / kPanel) + integers_at(w, n % kPanel, k);
-  Words const words = w.dtype == Dtype::q8   ? read_words<8>(column)
-                      : w.dtype == Dtype::q6 ? read_words<6>(column)
-                                             : read_words<4>(column);
-  for (int s = 0; s < kSteps; ++s)
-    for (int i = 0; i < 4; ++i)
-      q[s * 4 + i] = int8_t(int(words.of_step[s] >> (8 * i) & 255) - integer_zero(w.dtype));
+  uint32_t words[kSteps];
+  int const bits = integer_bits(w.dtype);
+  (bits == 8 ? read_lines<8> : bits == 6 ? read_lines<6> : read_lines<4>)(integers_at(w, n, k), words);
+  for (int i = 0; i < kGroup; ++i)
+    q[i] = int8_t(int(words[i / 4] >> (i % 4 * 8) & 255) - integer_zero(w.dtype));
 }
 
 void write_scale(PackedMatrix const& w, int64_t n, int64_t k, uint16_t scale) {
-  std::memcpy(w.panel(n / kPanel) + scale_at(w, n % kPanel, k), &scale, sizeof scale);
+  std::memcpy(scale_at(w, n, k), &scale, sizeof scale);
 }
 
 uint16_t read_scale(PackedMatrix const& w, int64_t n, int64_t k) {
   uint16_t scale;
-  std::memcpy(&scale, w.panel(n / kPanel) + scale_at(w, n % kPanel, k), sizeof scale);
+  std::memcpy(&scale, scale_at(w, n, k), sizeof scale);
   return scale;
 }
 

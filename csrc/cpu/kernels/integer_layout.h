@@ -2,11 +2,11 @@
 // every instruction set. A block begins with the scales of its groups (PackedMatrix); of each kGroup k of
 // the 16 columns follow lines of 64 bytes, which have four k of every column, byte (column * 4 + k % 4):
 //
-//   q8   8 lines: of k = 4s .. 4s+3 in line s; q + 128, -128 <= q < 128
-//   q4   4 lines: the low nibbles as lines 0 .. 3 of q8, the high ones as lines 4 .. 7; q + 8, -8 <= q < 8
-//   q6   as q4, the low four bits of q + 32, -32 <= q < 32; then 2 lines with the others: line s of q8 has
-//   its two
-//        in line s % 2, at bit s / 2 * 2
+//   8 bits   8 lines: of step s, k = 4s .. 4s+3, in line s; q + 128, -128 <= q < 128
+//   4 bits   4 lines: the low nibbles as lines 0 .. 3 of 8 bits, the high ones as lines 4 .. 7; q + 8, -8 <=
+//   q < 8 6 bits   as 4 bits, the low four bits of q + 32, -32 <= q < 32; then 2 lines with the others: those
+//   of step
+//            s in line s % 2, at bit s / 2 * 2
 //
 // Four k of a column are what VPDPBUSD and tiles multiply at once.
 #pragma once
@@ -15,9 +15,29 @@
 
 namespace bunting {
 
+inline constexpr int kSteps = kGroup / 4;  // of kGroup k
+inline constexpr int kIntegerLineBytes = 4 * kPanel;
+
 // What is added to an integer in memory.
 constexpr int integer_zero(Dtype dtype) {
   return 1 << (integer_bits(dtype) - 1);
+}
+
+// The unsigned integers of a step, a column's in each 32 bits. line(i) is line i: a column's 32 bits, or a
+// vector of several.
+template <int Bits, class Line>
+inline __attribute__((always_inline)) auto integers_of_step(Line const& line, int step) {
+  if constexpr (Bits == 8) {
+    return line(step);
+  } else {
+    auto integers = line(step % 4) >> (step / 4 * 4) & 0x0f0f0f0fu;
+    if constexpr (Bits == 6) {
+      auto const others = line(4 + step % 2);
+      int const bit = step / 2 * 2;
+      integers |= (bit > 4 ? others >> (bit - 4) : others << (4 - bit)) & 0x30303030u;
+    }
+    return integers;
+  }
 }
 
 // kGroup integers of row n from k on, k a multiple of kGroup.

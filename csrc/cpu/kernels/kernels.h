@@ -23,19 +23,32 @@ namespace bunting {
 
 using bf16 = uint16_t;  // the upper half of an f32; conversions round to nearest even
 
-// The values of engine.h, and q6. q8, q6 and q4 are integers in groups that share a scale: weights, and q8 keys and
-// values.
-enum class Dtype : int32_t { f32 = 0, f16 = 1, bf16 = 2, q4 = 16, q8 = 20, q6 = 64 };
+// The values of engine.h, and two more. q8, q8_128, q6 and q4 are integers in groups that share a scale: weights, and q8
+// keys and values.
+enum class Dtype : int32_t { f32 = 0, f16 = 1, bf16 = 2, q4 = 16, q8 = 20, q6 = 64, q8_128 = 65 };
 
 // Bits of a weight that is an integer, 0 for the others.
 constexpr int integer_bits(Dtype dtype) {
-  return dtype == Dtype::q8 ? 8 : dtype == Dtype::q6 ? 6 : dtype == Dtype::q4 ? 4 : 0;
+  switch (dtype) {
+    case Dtype::q8: case Dtype::q8_128: return 8;
+    case Dtype::q6: return 6;
+    case Dtype::q4: return 4;
+    default: return 0;
+  }
 }
+constexpr bool is_grouped(Dtype dtype) { return integer_bits(dtype) != 0; }
 
 inline constexpr int kPanel = 16;     // columns of a packed panel
 inline constexpr int kKAlign = 32;    // K is padded with zeros to a multiple of this (one AMX tile of bf16)
 inline constexpr int kGroup = 32;     // consecutive k of integers that share a scale, at least
 inline constexpr int kGroupMax = 128; // and at most
+
+// Consecutive k of a weight's column that share a scale: as a GGUF file has them, or 128.
+constexpr int64_t weight_group(Dtype dtype) { return dtype == Dtype::q8 || dtype == Dtype::q4 ? kGroup : kGroupMax; }
+// Consecutive k that share a scale in the rows that such weights are multiplied with. Beside the error of weights of 4
+// bits, that of larger groups does not show.
+constexpr int64_t input_group(Dtype dtype) { return dtype == Dtype::q8 ? kGroup : kGroupMax; }
+
 inline constexpr int kScaleBytes = 2 * kPanel * 2;  // of a block of integers
 inline constexpr int kPageTokens = 16;  // Tp; attention kernels are written for this
 
@@ -44,26 +57,23 @@ constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * t
 // A weight matrix [N, K] in the order in which the GEMM reads it, the same for every instruction set:
 //   bf16: [ceil(N/16)] panels of [Kp/2][16 columns][2 consecutive k]   (the VNNI order: AMX tiles and dpbf16 read it as is)
 //   f32:  [ceil(N/16)] panels of [Kp][16 columns]
-//   q8, q6, q4: integers of 8, 6 or 4 bits, of which `group` consecutive k of a column share a scale: w = scale * q;
-//         [ceil(N/16)] panels of blocks of 2 * `group` k, the last one as long as Kp leaves it: [2][16 columns] f16
-//         scales, then the integers of kGroup k after kGroup k (integer_layout.h)
+//   q8, q8_128, q6, q4: integers of 8, 6 or 4 bits, of which group() consecutive k of a column share a scale:
+//         w = scale * q; [ceil(N/16)] panels of blocks of 2 * group() k, the last one as long as Kp leaves it:
+//         [2][16 columns] f16 scales, then the integers of kGroup k after kGroup k (integer_layout.h)
 // with Kp = round_up(K, k_align()). Columns >= N and rows >= K are zero; so are scales that none of the others has.
 struct PackedMatrix {
-  Dtype dtype = Dtype::bf16;  // f32, bf16, q8, q6 or q4
+  Dtype dtype = Dtype::bf16;  // any but f16
   int64_t n = 0, k = 0;
-  void* data = nullptr;    // 64-byte aligned, owned by the model
-  int64_t group = kGroup;  // of integers: kGroup times a power of two, at most kGroupMax
-  bool grouped() const { return integer_bits(dtype) != 0; }
-  // Consecutive k that are rounded with one scale in the rows that it is multiplied with. Beside the error of
-  // weights of 4 bits, that of larger groups does not show.
-  int64_t input_group() const { return dtype == Dtype::q4 ? kGroupMax : group; }
+  void* data = nullptr;  // 64-byte aligned, owned by the model
+  bool grouped() const { return is_grouped(dtype); }
+  int64_t group() const { return weight_group(dtype); }
   int64_t k_align() const { return grouped() ? 2 * kGroup : kKAlign; }
   int64_t kp() const { return round_up(k, k_align()); }
   int64_t panels() const { return (n + kPanel - 1) / kPanel; }
   // Bytes of a panel's first `depth` k: whole blocks of integers, or all; a multiple of 64.
   int64_t depth_bytes(int64_t depth) const {
     if (!grouped()) return depth * kPanel * (dtype == Dtype::bf16 ? 2 : 4);
-    return round_up(depth, 2 * group) / (2 * group) * kScaleBytes + depth * kPanel * integer_bits(dtype) / 8;
+    return round_up(depth, 2 * group()) / (2 * group()) * kScaleBytes + depth * kPanel * integer_bits(dtype) / 8;
   }
   int64_t panel_bytes() const { return depth_bytes(kp()); }
   size_t bytes() const { return size_t(panels() * panel_bytes()); }
@@ -71,7 +81,7 @@ struct PackedMatrix {
 };
 
 // kGroup consecutive values of a row that is multiplied with grouped weights: value = scale * q, -127 <= q <= 127. Those of
-// PackedMatrix::input_group() share a scale, of which each has a copy; if they had a value that is not finite, it is NaN.
+// input_group() share a scale, of which each has a copy; if they had a value that is not finite, it is NaN.
 struct InputGroup {
   int8_t q[kGroup];
   float scale;
@@ -84,13 +94,12 @@ constexpr int64_t input_bytes(Dtype weights) {
   return weights == Dtype::f32 ? 4 : weights == Dtype::bf16 ? 2 : int64_t(sizeof(InputGroup));
 }
 
-// Rows of activations as a matrix is multiplied with them: f32, bf16 or, for q8, InputGroup.
+// Rows of activations as a matrix of this type is multiplied with them: f32, bf16 or InputGroup.
 struct Operand {
   void* rows = nullptr;
   int64_t ld = 0;  // elements from one row to the next
   Dtype dtype = Dtype::bf16;
-  int64_t group = kGroup, weight_group = kGroup;  // q8: input_group() and group of the matrix
-  int64_t element_bytes() const { return dtype == Dtype::f32 ? 4 : dtype == Dtype::bf16 ? 2 : int64_t(sizeof(InputGroup)); }
+  int64_t element_bytes() const { return input_bytes(dtype); }
   char* row(int64_t t) const { return static_cast<char*>(rows) + t * ld * element_bytes(); }
 };
 
@@ -217,16 +226,16 @@ struct Kernels {
   // Grouped weights come from any plain source, or from blocks of their own type as a GGUF file has them, k % kGroup = 0.
   void (*pack)(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end);
   void (*gemm)(Gemm const& g, int64_t panel_begin, int64_t panel_end);
-  // Rows [begin, end) of x [T, ldx], f32 or bf16, as groups: `to` in q8, with ld >= round_up(k, 64) / kGroup.
+  // Rows [begin, end) of x [T, ldx], f32 or bf16, as groups: `to` is for grouped weights, ld >= round_up(k, 64) / kGroup.
   void (*quantise)(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t begin, int64_t end);
 
   // x[t, :] = embedding row of token ids[t] as f32, for t in [begin, end). The table is a PackedMatrix [V, H].
   void (*embed)(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end);
-  // y[t, :] = x[t, :] / sqrt(mean(x^2) + eps) * w, columns H..ld-1 of y zeroed; q8: as `quantise` would.
+  // y[t, :] = x[t, :] / sqrt(mean(x^2) + eps) * w, columns H..ld-1 of y zeroed; groups: as `quantise` would.
   void (*rmsnorm)(Operand const& y, float const* x, int64_t ldx, float const* w, int64_t h, float eps, int64_t begin,
                   int64_t end);
   void (*rope_append)(RopeAppend const& a, int64_t begin, int64_t end);  // token rows
-  // y[t, f] = silu(gu[t, f]) * gu[t, F + f] for f < F; q8: as above.
+  // y[t, f] = silu(gu[t, f]) * gu[t, F + f] for f < F; groups: as above.
   void (*swiglu)(Operand const& y, float const* gu, int64_t ldgu, int64_t f, int64_t begin, int64_t end);
   void (*attention)(Attention const& a, int64_t item_begin, int64_t item_end);
 

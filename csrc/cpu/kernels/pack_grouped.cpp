@@ -29,8 +29,6 @@ constexpr uint16_t kNanHalf = 0x7e00;
 // less often serves the others better.
 constexpr float kLargestSteps[] = {-8.0f, -9.0f, -8.5f, -7.5f, -7.0f, -6.5f, -6.0f, 7.5f, 7.0f, 6.5f, 6.0f};
 
-constexpr int kGroupsMax = kGroupMax / kGroup;  // that share a scale
-
 // What becomes of the numbers of a group.
 struct Rounded {
   int8_t q[kGroupMax];
@@ -41,18 +39,19 @@ BUNTING_INLINE f32x16 clamp(f32x16 x, float low, float high) {
   return min(max(x, set1(low)), set1(high));
 }
 
-template <int kGroups>
-BUNTING_INLINE float best_q4_scale(float const* values, f32x16 const* a, f32x16 const* b, float largest) {
-  bool const is_negative =
-      std::any_of(values, values + kGroups * kGroup, [=](float x) { return x == -largest; });
+// x are the values.
+template <size_t kCount>
+BUNTING_INLINE float best_q4_scale(float const* values, f32x16 const (&x)[kCount], float largest) {
+  bool const is_negative = std::any_of(values, values + kCount * 16, [=](float v) { return v == -largest; });
   float const extreme = is_negative ? -largest : largest;
   float best_gain = 0, scale = 0;
   for (float const steps : kLargestSteps) {
     f32x16 const to_integers = set1(steps / extreme);
-    f32x16 products = set1(0), squares = set1(0);
-    for (int i = 0; i < kGroups; ++i) {
-      f32x16 const q = clamp(round(a[i] * to_integers), -8, 7), q16 = clamp(round(b[i] * to_integers), -8, 7);
-      products = products + (a[i] * q + b[i] * q16);
+    f32x16 products = zero(), squares = zero();
+    for (size_t i = 0; i < kCount; i += 2) {
+      f32x16 const q = clamp(round(x[i] * to_integers), -8, 7),
+                   q16 = clamp(round(x[i + 1] * to_integers), -8, 7);
+      products = products + (x[i] * q + x[i + 1] * q16);
       squares = squares + (q * q + q16 * q16);
     }
     float const product = sum(products), square = sum(squares), gain = product * product / square;
@@ -61,39 +60,21 @@ BUNTING_INLINE float best_q4_scale(float const* values, f32x16 const* a, f32x16 
   return scale;
 }
 
-template <Dtype W, int kGroups>
-BUNTING_INLINE void round_groups(Rounded& to, float const* values) {
-  f32x16 a[kGroups], b[kGroups];
-  uint32_t bits = 0;  // of the largest magnitude
-  for (int i = 0; i < kGroups; ++i) {
-    a[i] = load(values + i * kGroup);
-    b[i] = load(values + i * kGroup + 16);
-    float const magnitude = largest_magnitude(a[i], b[i]);
-    uint32_t its_bits;
-    std::memcpy(&its_bits, &magnitude, 4);
-    bits = std::max(bits, its_bits);
-  }
-  float largest;
-  std::memcpy(&largest, &bits, 4);
+// The numbers of one group.
+template <Dtype W>
+BUNTING_INLINE void round_group(Rounded& to, float const* values) {
+  constexpr int kCount = int(weight_group(W) / 16);
+  f32x16 x[kCount];
+  for (int i = 0; i < kCount; ++i) x[i] = load(values + i * 16);
+  float const largest = largest_magnitude(x);
   to = {};
-  if (bits >= kInfinity) to.scale = kNanHalf;
-  if (bits >= kInfinity || largest < 1e-30f) return;
+  if (!is_finite(largest)) to.scale = kNanHalf;
+  if (!is_finite(largest) || largest < 1e-30f) return;
   constexpr float kMost = float(integer_zero(W) - 1), kLeast = W == Dtype::q4 ? -8 : -kMost;
-  to.scale = f32_to_f16(W == Dtype::q4 ? best_q4_scale<kGroups>(values, a, b, largest) : largest / kMost);
+  to.scale = f32_to_f16(W == Dtype::q4 ? best_q4_scale(values, x, largest) : largest / kMost);
   float const scale = f16_to_f32(to.scale);
   f32x16 const to_integers = set1(scale > 0 || scale < 0 ? 1.0f / scale : 0.0f);
-  for (int i = 0; i < kGroups; ++i) {
-    store_int8(to.q + i * kGroup, clamp(round(a[i] * to_integers), kLeast, kMost));
-    store_int8(to.q + i * kGroup + 16, clamp(round(b[i] * to_integers), kLeast, kMost));
-  }
-}
-
-// The numbers of one group, of `groups` times kGroup.
-template <Dtype W>
-void round_all(Rounded& to, float const* values, int64_t groups) {
-  if (groups == 1) return round_groups<W, 1>(to, values);
-  if (groups == 2) return round_groups<W, 2>(to, values);
-  round_groups<W, kGroupsMax>(to, values);
+  for (int i = 0; i < kCount; ++i) store_int8(to.q + i * 16, clamp(round(x[i] * to_integers), kLeast, kMost));
 }
 
 template <Dtype S>
@@ -126,24 +107,23 @@ void read_stored(char const* from, Rounded& to) {
 template <Dtype W, Dtype S>
 void pack_panels(PackedMatrix const& w, char const* src, int64_t begin, int64_t end) {
   constexpr bool kStored = S == W;
-  constexpr int64_t kStoredBytes = W == Dtype::q8 ? 34 : 18;
+  constexpr int64_t kTogether = weight_group(W), kStoredBytes = W == Dtype::q8 ? 34 : 18;
   int64_t const row_bytes = kStored ? w.k / kGroup * kStoredBytes : w.k * (S == Dtype::f32 ? 4 : 2);
   for (int64_t n = begin * kPanel; n < end * kPanel; ++n) {
     char const* const row = src + n * row_bytes;
     // The last block has two scales, whether it has numbers for them or not.
-    for (int64_t first = 0; first < round_up(w.kp(), 2 * w.group); first += w.group) {
-      int64_t const valid = n < w.n ? std::clamp<int64_t>(w.k - first, 0, w.group) : 0;
+    for (int64_t first = 0; first < round_up(w.kp(), 2 * kTogether); first += kTogether) {
+      int64_t const valid = n < w.n ? std::clamp<int64_t>(w.k - first, 0, kTogether) : 0;
       Rounded rounded{};
       if constexpr (kStored) {
         if (valid > 0) read_stored<W>(row + first / kGroup * kStoredBytes, rounded);
       } else if (valid > 0) {
-        float values[kGroupMax];
+        float values[kTogether] = {};
         for (int64_t i = 0; i < valid; ++i) values[i] = read<S>(row, first + i);
-        for (int64_t i = valid; i < w.group; ++i) values[i] = 0;
-        round_all<W>(rounded, values, w.group / kGroup);
+        round_group<W>(rounded, values);
       }
       write_scale(w, n, first, rounded.scale);
-      for (int64_t i = 0; i < w.group && first + i < w.kp(); i += kGroup)
+      for (int64_t i = 0; i < kTogether && first + i < w.kp(); i += kGroup)
         write_integers(w, n, first + i, rounded.q + i);
     }
   }
@@ -158,8 +138,8 @@ void pack_from(PackedMatrix const& w, char const* src, Dtype src_dtype, int64_t 
       return pack_panels<W, Dtype::f16>(w, src, begin, end);
     case Dtype::bf16:
       return pack_panels<W, Dtype::bf16>(w, src, begin, end);
-    default:  // q8 and q4 only; nothing stores q6
-      if constexpr (W != Dtype::q6) pack_panels<W, W>(w, src, begin, end);
+    default:  // what files store: q8 and q4
+      if constexpr (weight_group(W) == kGroup) pack_panels<W, W>(w, src, begin, end);
   }
 }
 
@@ -167,12 +147,16 @@ void pack_from(PackedMatrix const& w, char const* src, Dtype src_dtype, int64_t 
 
 void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end) {
   char const* const bytes = static_cast<char const*>(src);
-  if (w.dtype == Dtype::q8)
-    pack_from<Dtype::q8>(w, bytes, src_dtype, begin, end);
-  else if (w.dtype == Dtype::q6)
-    pack_from<Dtype::q6>(w, bytes, src_dtype, begin, end);
-  else
-    pack_from<Dtype::q4>(w, bytes, src_dtype, begin, end);
+  switch (w.dtype) {
+    case Dtype::q8:
+      return pack_from<Dtype::q8>(w, bytes, src_dtype, begin, end);
+    case Dtype::q8_128:
+      return pack_from<Dtype::q8_128>(w, bytes, src_dtype, begin, end);
+    case Dtype::q6:
+      return pack_from<Dtype::q6>(w, bytes, src_dtype, begin, end);
+    default:
+      return pack_from<Dtype::q4>(w, bytes, src_dtype, begin, end);
+  }
 }
 
 }  // namespace bunting::BUNTING_ISA

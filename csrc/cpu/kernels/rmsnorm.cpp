@@ -27,7 +27,7 @@ void rmsnorm(Operand const& y, float const* x, int64_t ldx, float const* w, int6
     auto const normed = [&](int64_t i) __attribute__((always_inline)) {
       return load_first(row + i, h - i) * scale * load_first(w + i, h - i);
     };
-    if (y.dtype == Dtype::q8) {
+    if (is_grouped(y.dtype)) {
       quantise_row(y, t, h, normed);
     } else if (y.dtype == Dtype::f32) {
       float* to = reinterpret_cast<float*>(y.row(t));

@@ -22,7 +22,7 @@ void swiglu(Operand const& y, float const* gu, int64_t ldgu, int64_t f, int64_t 
       f32x16 const g = load_first(gate + i, f - i);
       return g / (one + exp(zero() - g)) * load_first(up + i, f - i);
     };
-    if (y.dtype == Dtype::q8) {
+    if (is_grouped(y.dtype)) {
       quantise_row(y, t, f, activated);
     } else if (y.dtype == Dtype::f32) {
       float* const to = reinterpret_cast<float*>(y.row(t));

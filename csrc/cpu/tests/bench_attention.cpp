@@ -147,8 +147,8 @@ void bench_rows(Level const& level) {
   level.tell("quantise", what,
              best_seconds(kBudget,
                           [&] {
-                            level.kernels.quantise({groups.data(), kWidth / kGroup, Dtype::q8, 128, 128},
-                                                   y.data(), Dtype::bf16, kWidth, kWidth, 0, kRows);
+                            level.kernels.quantise({groups.data(), kWidth / kGroup, Dtype::q8_128}, y.data(),
+                                                   Dtype::bf16, kWidth, kWidth, 0, kRows);
                           }),
              0, kElements * (2 + double(sizeof(InputGroup)) / kGroup));
 }

@@ -1,7 +1,7 @@
 // bench_gemm.cpp - how near the GEMM comes to what this machine can do, one thread, per level, format and
 // shape.
 //
-//   bunting_bench_gemm [--level avx2] [--format bf16|f32|q8|q8-g128|q6-g128|q4|q4-g128] [--tokens 1,32]
+//   bunting_bench_gemm [--level avx2] [--format bf16|f32|q8|q8_128|q6|q4] [--tokens 1,32]
 //   [--shape 8192x2048] [--json]
 //
 // Without an option: all there are. A row says time, GFLOP/s (for q8 and q4 billions of integer operations:
@@ -32,10 +32,8 @@ struct Options {
 constexpr struct {
   char const* name;
   Dtype dtype;
-  int64_t group = kGroup;
-} kFormats[] = {{"bf16", Dtype::bf16},       {"f32", Dtype::f32},         {"q8", Dtype::q8},
-                {"q8-g128", Dtype::q8, 128}, {"q6-g128", Dtype::q6, 128}, {"q4", Dtype::q4},
-                {"q4-g128", Dtype::q4, 128}};
+} kFormats[] = {{"bf16", Dtype::bf16},     {"f32", Dtype::f32}, {"q8", Dtype::q8},
+                {"q8_128", Dtype::q8_128}, {"q6", Dtype::q6},   {"q4", Dtype::q4}};
 
 double gemm_seconds(Kernels const& kernels, PackedMatrix w, MemoryRegion const& weights, int64_t copies,
                     int64_t tokens) {
@@ -52,17 +50,16 @@ double gemm_seconds(Kernels const& kernels, PackedMatrix w, MemoryRegion const& 
   return best_seconds(0.3, [&] {
     w.data = weights.data() + size_t(copy++ % copies) * w.bytes();
     if (w.grouped())
-      kernels.quantise({x.data(), ldx, Dtype::q8, w.input_group(), w.group}, rows.data(), Dtype::bf16, w.kp(),
-                       w.k, 0, tokens);
+      kernels.quantise({x.data(), ldx, w.dtype}, rows.data(), Dtype::bf16, w.kp(), w.k, 0, tokens);
     kernels.gemm(g, 0, w.panels());
   });
 }
 
-void bench(Kernels const& kernels, int32_t isa, Dtype dtype, int64_t group, char const* format, double read,
+void bench(Kernels const& kernels, int32_t isa, Dtype dtype, char const* format, double read,
            Options const& options) {
   double const peak = peak_operations(isa, dtype);
   for (Shape const shape : options.shapes) {
-    PackedMatrix const w{.dtype = dtype, .n = shape.n, .k = shape.k, .group = group};
+    PackedMatrix const w{.dtype = dtype, .n = shape.n, .k = shape.k};
     // Several copies in turn, so that no cache holds the weights from one run to the next.
     int64_t const copies = std::max<int64_t>(1, (int64_t{256} << 20) / int64_t(w.bytes()));
     MemoryRegion const weights(w.bytes() * size_t(copies), "weights");
@@ -119,19 +116,18 @@ int main(int count, char** arguments) {
   using namespace bunting;
   bench::Options options;
   if (!bench::parse(count, arguments, options)) {
-    std::fprintf(
-        stderr,
-        "bunting_bench_gemm [--level name] [--format bf16|f32|q8|q8-g128|q6-g128|q4|q4-g128] [--tokens T,…] "
-        "[--shape NxK] [--json]\n");
+    std::fprintf(stderr,
+                 "bunting_bench_gemm [--level name] [--format bf16|f32|q8|q8_128|q6|q4] [--tokens T,…] "
+                 "[--shape NxK] [--json]\n");
     return 2;
   }
   double const read = bench::peak_read_bytes();
   for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= best_isa(); ++isa) {
     Kernels const* kernels = kernels_for(isa);
     if (kernels == nullptr || (!options.level.empty() && options.level != kernels->name)) continue;
-    for (auto const& [format, dtype, group] : bench::kFormats)
+    for (auto const& [format, dtype] : bench::kFormats)
       if (options.format.empty() || options.format == format)
-        bench::bench(*kernels, isa, dtype, group, format, read, options);
+        bench::bench(*kernels, isa, dtype, format, read, options);
   }
   return 0;
 }

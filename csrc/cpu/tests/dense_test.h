@@ -46,6 +46,8 @@ inline char const* name_of(Dtype dtype) {
       return "bf16";
     case Dtype::q8:
       return "q8";
+    case Dtype::q8_128:
+      return "q8_128";
     case Dtype::q6:
       return "q6";
     default:
@@ -53,13 +55,8 @@ inline char const* name_of(Dtype dtype) {
   }
 }
 // How weights can be kept.
-struct WeightType {
-  Dtype dtype;
-  int64_t group = kGroup;
-};
-inline constexpr WeightType kWeightTypes[] = {{Dtype::bf16},    {Dtype::f32},    {Dtype::q8},
-                                              {Dtype::q6},      {Dtype::q4},     {Dtype::q8, 128},
-                                              {Dtype::q6, 128}, {Dtype::q4, 64}, {Dtype::q4, 128}};
+inline constexpr Dtype kWeightTypes[] = {Dtype::bf16,   Dtype::f32, Dtype::q8,
+                                         Dtype::q8_128, Dtype::q6,  Dtype::q4};
 
 inline int64_t bytes_of(Dtype dtype) {
   return dtype == Dtype::f32 ? 4 : 2;
@@ -91,10 +88,10 @@ inline Bytes random_rows(Random& random, Dtype dtype, int64_t rows, int64_t cols
 
 // A packed matrix of random weights, packed by the reference.
 struct Weights {
-  Weights(Random& random, WeightType type, int64_t n, int64_t k)
-      : matrix{.dtype = type.dtype, .n = n, .k = k, .group = type.group}, bytes(int64_t(matrix.bytes())) {
+  Weights(Random& random, Dtype type, int64_t n, int64_t k)
+      : matrix{.dtype = type, .n = n, .k = k}, bytes(int64_t(matrix.bytes())) {
     matrix.data = bytes.data.get();
-    Dtype const source_type = matrix.grouped() ? Dtype::f32 : type.dtype;
+    Dtype const source_type = matrix.grouped() ? Dtype::f32 : type;
     Bytes const source = random_rows(random, source_type, n, k, k);
     reference::pack(matrix, source.data.get(), source_type);
   }
@@ -118,7 +115,7 @@ struct Inputs {
 inline Inputs inputs_from(PackedMatrix const& w, Bytes& rows, int64_t ld, int64_t tokens, int64_t spare = 0) {
   Inputs inputs(w, tokens, spare);
   if (w.grouped()) {
-    Operand const to{inputs.row(0), inputs.ldx, Dtype::q8, w.input_group(), w.group};
+    Operand const to{inputs.row(0), inputs.ldx, w.dtype};
     reference::quantise(to, rows.f32(), Dtype::f32, ld, w.k, tokens);
     return inputs;
   }

@@ -9,7 +9,7 @@ namespace bunting::test {
 namespace {
 
 struct Case {
-  WeightType type;
+  Dtype type;
   int64_t tokens, n, k;
   bool bias = false, accumulate = false;
 };
@@ -61,17 +61,17 @@ void check_case(Case const& c) {
       }
     }
     CHECK(worst <= 1 && outside == 0,
-          "%s %s in groups of %d T=%d N=%d K=%d bias %d accumulate %d: off by %g of what is allowed, %d "
+          "%s %s T=%d N=%d K=%d bias %d accumulate %d: off by %g of what is allowed, %d "
           "outside",
-          kernels->name, name_of(c.type.dtype), int(c.type.group), int(c.tokens), int(c.n), int(c.k), c.bias,
-          c.accumulate, worst, int(outside));
+          kernels->name, name_of(c.type), int(c.tokens), int(c.n), int(c.k), c.bias, c.accumulate, worst,
+          int(outside));
   }
 }
 
 }  // namespace
 
 TEST(gemm_matches_reference) {
-  for (WeightType const type : kWeightTypes) {
+  for (Dtype const type : kWeightTypes) {
     for (int64_t tokens : {0, 1, 2, 3, 5, 8, 9, 15, 16, 17, 31, 32, 33, 50})
       for (int64_t n : {1, 15, 16, 17, 80})
         for (int64_t k : {1, 31, 32, 33, 96}) check_case({type, tokens, n, k});
@@ -80,7 +80,7 @@ TEST(gemm_matches_reference) {
 
 // Deeper than one block of k at every level, wider than a chunk of panels.
 TEST(gemm_matches_reference_across_blocks) {
-  for (WeightType const type : kWeightTypes) {
+  for (Dtype const type : kWeightTypes) {
     for (int64_t tokens : {1, 7, 18}) check_case({type, tokens, 40, 9000});
     check_case({type, 1, 40, 20000});
     check_case({type, 40, 1030, 160});
@@ -89,7 +89,7 @@ TEST(gemm_matches_reference_across_blocks) {
 }
 
 TEST(gemm_adds_bias_and_residual) {
-  for (WeightType const type : kWeightTypes) {
+  for (Dtype const type : kWeightTypes) {
     for (int64_t tokens : {1, 6, 20}) {
       for (int64_t k : {0, 40, 2100}) {
         check_case({type, tokens, 50, k, true, false});
@@ -106,7 +106,7 @@ TEST(gemm_adds_bias_and_residual) {
 TEST(gemm_rows_do_not_depend_on_company) {
   constexpr int64_t kTokens = 41, kN = 104;
   ThreadPool pool(3);
-  for (WeightType const type : kWeightTypes) {
+  for (Dtype const type : kWeightTypes) {
     for (int64_t k : {64, 1088, 9000}) {
       for (bool accumulate : {false, true}) {
         Random random{uint64_t(k)};
@@ -143,7 +143,7 @@ TEST(gemm_rows_do_not_depend_on_company) {
             }
             CHECK(std::memcmp(alone.data.get(), together.data.get(), alone.size) == 0,
                   "%s %s K=%d accumulate %d: rows in groups of %d differ from rows alone", kernels->name,
-                  name_of(type.dtype), int(k), accumulate, int(count));
+                  name_of(type), int(k), accumulate, int(count));
           }
         }
       }
@@ -173,7 +173,7 @@ TEST(parallel_gemm_cuts_into_pieces) {
 
 TEST(parallel_gemm_equals_one_thread) {
   ThreadPool one(1), many(5);
-  for (WeightType const type : kWeightTypes) {
+  for (Dtype const type : kWeightTypes) {
     for (int64_t tokens : {0, 1, 33, 100}) {
       for (int64_t n : {5, 600}) {
         Random random{uint64_t(n + tokens)};
@@ -191,7 +191,7 @@ TEST(parallel_gemm_equals_one_thread) {
           g.y = together.f32();
           parallel_gemm(many, *kernels, g, 20);
           CHECK(std::memcmp(alone.data.get(), together.data.get(), alone.size) == 0, "%s %s T=%d N=%d",
-                kernels->name, name_of(type.dtype), int(tokens), int(n));
+                kernels->name, name_of(type), int(tokens), int(n));
         }
       }
     }
@@ -200,8 +200,8 @@ TEST(parallel_gemm_equals_one_thread) {
 
 TEST(parallel_swiglu_equals_gemm_then_swiglu) {
   ThreadPool one(1), many(3);
-  for (WeightType const type : kWeightTypes) {
-    Dtype const plain = type.dtype == Dtype::f32 ? Dtype::f32 : Dtype::bf16;
+  for (Dtype const type : kWeightTypes) {
+    Dtype const plain = type == Dtype::f32 ? Dtype::f32 : Dtype::bf16;
     for (int64_t tokens : {0, 1, 32, 33, 300}) {
       for (int64_t f : {16, 48, 320}) {
         Random random{uint64_t(f + tokens)};
@@ -218,24 +218,22 @@ TEST(parallel_swiglu_equals_gemm_then_swiglu) {
                          .ldy = 2 * f,
                          .tokens = tokens},
                         1);
-          for (Dtype out : {plain, Dtype::q8}) {
-            int64_t const ldo = out == Dtype::q8 ? round_up(f, 2 * kGroup) / kGroup + 1 : f + 32;
-            int64_t const bytes =
-                tokens * ldo * (out == Dtype::q8 ? int64_t(sizeof(InputGroup)) : bytes_of(out));
+          for (Dtype out : {plain, Dtype::q8, Dtype::q8_128, Dtype::q4}) {
+            int64_t const ldo = is_grouped(out) ? round_up(f, 2 * kGroup) / kGroup + 1 : f + 32;
+            int64_t const bytes = tokens * ldo * input_bytes(out);
             Bytes want(bytes), got(bytes);
-            kernels->swiglu({want.data.get(), ldo, out, weights.matrix.input_group(), type.group},
-                            gates.f32(), 2 * f, f, 0, tokens);
+            kernels->swiglu({want.data.get(), ldo, out}, gates.f32(), 2 * f, f, 0, tokens);
             for (int64_t pieces : {1, 7}) {
               parallel_swiglu(many, *kernels,
                               {.x = x.row(0),
                                .ldx = x.ldx,
                                .w = &weights.matrix,
-                               .out = {got.data.get(), ldo, out, weights.matrix.input_group(), type.group},
+                               .out = {got.data.get(), ldo, out},
                                .tokens = tokens,
                                .scratch = scratch.f32()},
                               pieces);
               CHECK(std::memcmp(want.data.get(), got.data.get(), want.size) == 0,
-                    "%s %s to %s T=%d F=%d, %d pieces", kernels->name, name_of(type.dtype), name_of(out),
+                    "%s %s to %s T=%d F=%d, %d pieces", kernels->name, name_of(type), name_of(out),
                     int(tokens), int(f), int(pieces));
             }
           }
@@ -247,7 +245,7 @@ TEST(parallel_swiglu_equals_gemm_then_swiglu) {
 
 // A row with a NaN must not reach the others: a broken sequence stays alone.
 TEST(gemm_keeps_not_a_number_in_its_row) {
-  for (WeightType const type : kWeightTypes) {
+  for (Dtype const type : kWeightTypes) {
     Random random{5};
     Weights const weights(random, type, 48, 64);
     Bytes rows = random_rows(random, Dtype::f32, 19, 64, 64);
@@ -259,7 +257,7 @@ TEST(gemm_keeps_not_a_number_in_its_row) {
       kernels->gemm(
           {.x = x.row(0), .ldx = x.ldx, .w = &weights.matrix, .y = y.f32(), .ldy = 48, .tokens = 19}, 0, 3);
       for (int64_t i = 0; i < 19 * 48; ++i)
-        CHECK(std::isfinite(y.f32()[i]) == (i / 48 != 7), "%s %s row %d", kernels->name, name_of(type.dtype),
+        CHECK(std::isfinite(y.f32()[i]) == (i / 48 != 7), "%s %s row %d", kernels->name, name_of(type),
               int(i / 48));
     }
   }

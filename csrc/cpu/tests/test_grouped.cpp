@@ -2,13 +2,14 @@
 // they stand for as their bits allow.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cpu/tests/dense_test.h"
 
 namespace bunting::test {
 namespace {
 
-constexpr Dtype kGroupedTypes[] = {Dtype::q8, Dtype::q6, Dtype::q4};
+constexpr Dtype kGroupedTypes[] = {Dtype::q8, Dtype::q8_128, Dtype::q6, Dtype::q4};
 
 // Groups of very different sizes, some of them zero, some with ties between two integers.
 std::vector<float> varied_numbers(Random& random, int64_t count) {
@@ -32,7 +33,7 @@ TEST(pack_grouped_matches_reference) {
       bool const is_stored = source == dtype;
       for (int64_t n : {1, 16, 35}) {
         for (int64_t k : {1, 31, 32, 64, 96, 200, 416}) {
-          if (is_stored && (k % kGroup != 0 || dtype == Dtype::q6)) continue;
+          if (is_stored && (k % kGroup != 0 || weight_group(dtype) != kGroup)) continue;
           Random random{uint64_t(n * 1000 + k)};
           // Blocks may hold any bits; numbers of any size are told apart in the other test.
           int64_t const bytes =
@@ -50,7 +51,6 @@ TEST(pack_grouped_matches_reference) {
           for (int64_t i = 0; i < bytes && is_stored; i += dtype == Dtype::q8 ? 34 : 18)
             at[i + 1] &= char(0xbb);  // finite
           PackedMatrix want{.dtype = dtype, .n = n, .k = k}, got = want;
-          want.group = got.group = is_stored ? kGroup : kGroup << random.below(3);
           Bytes want_bytes(int64_t(want.bytes()));
           want.data = want_bytes.data.get();
           reference::pack(want, at, source);
@@ -60,8 +60,8 @@ TEST(pack_grouped_matches_reference) {
             int64_t const middle = got.panels() / 2;
             kernels->pack(got, at, source, middle, got.panels());
             kernels->pack(got, at, source, 0, middle);
-            CHECK(std::memcmp(got.data, want.data, want.bytes()) == 0, "%s %s from %s N=%d K=%d group %d",
-                  kernels->name, name_of(dtype), name_of(source), int(n), int(k), int(got.group));
+            CHECK(std::memcmp(got.data, want.data, want.bytes()) == 0, "%s %s from %s N=%d K=%d",
+                  kernels->name, name_of(dtype), name_of(source), int(n), int(k));
           }
         }
       }
@@ -75,20 +75,18 @@ TEST(grouped_weights_are_near_their_numbers) {
   Random random{3};
   double searched = 0, plain = 0;
   for (int round = 0; round < 200; ++round) {
-    float values[kGroup], largest = 0;
-    for (float& value : values) {
-      value = random.uniform(-1, 1) * random.uniform(0, 1) * random.uniform(0, 1);
-      largest = std::max(largest, std::fabs(value));
-    }
-    int8_t q[kGroup];
+    float values[kGroupMax], largest = 0;
+    for (float& value : values) value = random.uniform(-1, 1) * random.uniform(0, 1) * random.uniform(0, 1);
+    int8_t q[kGroupMax];
     double scale;
-    for (Dtype dtype : {Dtype::q8, Dtype::q6}) {
-      reference::round_group(dtype, values, kGroup, q, &scale);
-      for (int i = 0; i < kGroup; ++i)
-        CHECK(std::fabs(scale * q[i] - values[i]) <= 0.501 * std::fabs(scale) + 0.0005 * largest,
-              "%s of %g: %g", name_of(dtype), values[i], scale * q[i]);
+    for (Dtype dtype : {Dtype::q8, Dtype::q8_128, Dtype::q6}) {
+      reference::round_group(dtype, values, q, &scale);
+      for (int i = 0; i < weight_group(dtype); ++i)
+        CHECK(std::fabs(scale * q[i] - values[i]) <= 0.501 * std::fabs(scale) + 0.0005, "%s of %g: %g",
+              name_of(dtype), values[i], scale * q[i]);
     }
-    reference::round_group(Dtype::q4, values, kGroup, q, &scale);
+    reference::round_group(Dtype::q4, values, q, &scale);
+    for (int i = 0; i < kGroup; ++i) largest = std::max(largest, std::fabs(values[i]));
     for (int i = 0; i < kGroup; ++i) {
       CHECK(q[i] >= -8 && q[i] <= 7, "q4: %d", q[i]);
       searched += std::pow(scale * q[i] - values[i], 2);
@@ -102,16 +100,17 @@ TEST(grouped_weights_are_near_their_numbers) {
 TEST(grouped_weights_that_are_no_numbers) {
   for (Dtype dtype : kGroupedTypes) {
     for (float const bad : {float(NAN), float(INFINITY), -float(INFINITY)}) {
-      std::vector<float> values(16 * 96, 0.5f);
-      values[3 * 96 + 40] = bad;  // the second group of column 3
+      constexpr int64_t kK = 320;
+      std::vector<float> values(16 * kK, 0.5f);
+      values[3 * kK + 140] = bad;
       for (Kernels const* kernels : dense_levels()) {
-        PackedMatrix w{.dtype = dtype, .n = 16, .k = 96};
+        PackedMatrix w{.dtype = dtype, .n = 16, .k = kK};
         Bytes bytes(int64_t(w.bytes()));
         w.data = bytes.data.get();
         kernels->pack(w, values.data(), Dtype::f32, 0, 1);
         for (int64_t n = 0; n < 16; ++n)
-          for (int64_t k = 0; k < 96; ++k)
-            CHECK(std::isnan(reference::weight(w, n, k)) == (n == 3 && k / kGroup == 1),
+          for (int64_t k = 0; k < kK; ++k)
+            CHECK(std::isnan(reference::weight(w, n, k)) == (n == 3 && k / w.group() == 140 / w.group()),
                   "%s %s column %d k %d", kernels->name, name_of(dtype), int(n), int(k));
       }
     }
@@ -119,13 +118,10 @@ TEST(grouped_weights_that_are_no_numbers) {
 }
 
 TEST(quantise_matches_reference) {
-  struct {
-    Dtype dtype;
-    int64_t group, weight_group;
-  } const cases[] = {{Dtype::f32, 32, 32},   {Dtype::bf16, 32, 32},   {Dtype::bf16, 64, 64},
-                     {Dtype::f32, 128, 128}, {Dtype::bf16, 128, 128}, {Dtype::f32, 128, 32},
-                     {Dtype::bf16, 128, 64}};
-  for (auto const [dtype, group, weight_group] : cases) {
+  for (auto const& [dtype, weights] :
+       {std::pair(Dtype::f32, Dtype::q8), std::pair(Dtype::bf16, Dtype::q8),
+        std::pair(Dtype::f32, Dtype::q8_128), std::pair(Dtype::bf16, Dtype::q6),
+        std::pair(Dtype::f32, Dtype::q4), std::pair(Dtype::bf16, Dtype::q4)}) {
     for (int64_t k : {1, 32, 40, 64, 200, 416}) {
       constexpr int64_t kTokens = 5;
       Random random{uint64_t(k)};
@@ -140,20 +136,18 @@ TEST(quantise_matches_reference) {
           reference::put(dtype, x.data.get(), size_t(t * ldx + i), value);
         }
       Bytes want(kTokens * ldto * int64_t(sizeof(InputGroup)));
-      reference::quantise({want.data.get(), ldto, Dtype::q8, group, weight_group}, x.data.get(), dtype, ldx,
-                          k, kTokens);
+      reference::quantise({want.data.get(), ldto, weights}, x.data.get(), dtype, ldx, k, kTokens);
       for (Kernels const* kernels : dense_levels()) {
         Bytes got(int64_t(want.size));
         auto* const groups = reinterpret_cast<InputGroup*>(got.data.get());
-        Operand const to{groups, ldto, Dtype::q8, group, weight_group};
+        Operand const to{groups, ldto, weights};
         kernels->quantise(to, x.data.get(), dtype, ldx, k, 2, kTokens);
         kernels->quantise(to, x.data.get(), dtype, ldx, k, 0, 2);
-        CHECK(std::memcmp(got.data.get(), want.data.get(), want.size) == 0,
-              "%s from %s in groups of %d and %d K=%d", kernels->name, name_of(dtype), int(group),
-              int(weight_group), int(k));
+        CHECK(std::memcmp(got.data.get(), want.data.get(), want.size) == 0, "%s from %s for %s K=%d",
+              kernels->name, name_of(dtype), name_of(weights), int(k));
         CHECK(std::isnan(groups[2 * ldto].scale) && std::isnan(groups[3 * ldto + k / 2 / kGroup].scale),
-              "%s from %s in groups of %d and %d K=%d: a number that is none is lost", kernels->name,
-              name_of(dtype), int(group), int(weight_group), int(k));
+              "%s from %s for %s K=%d: a number that is none is lost", kernels->name, name_of(dtype),
+              name_of(weights), int(k));
       }
     }
   }

@@ -74,7 +74,7 @@ TEST(pack_keeps_not_a_number) {
 }
 
 TEST(embed_matches_reference) {
-  for (WeightType const type : kWeightTypes) {
+  for (Dtype const type : kWeightTypes) {
     for (int64_t hidden : {1, 16, 33, 100}) {
       Random random{uint64_t(hidden)};
       Weights const table(random, type, 100, hidden);
@@ -88,8 +88,8 @@ TEST(embed_matches_reference) {
         kernels->embed(got.data(), ldx, table.matrix, ids.data(), 0, 3);
         for (size_t i = 0; i < got.size(); ++i)
           CHECK(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])),
-                "%s %s H=%d at %d: %g, not %g", kernels->name, name_of(type.dtype), int(hidden), int(i),
-                got[i], want[i]);
+                "%s %s H=%d at %d: %g, not %g", kernels->name, name_of(type), int(hidden), int(i), got[i],
+                want[i]);
       }
     }
   }

@@ -33,12 +33,12 @@ void check_rows(char const* what, Kernels const& kernels, Dtype out, Bytes const
         what, kernels.name, name_of(out), int(tokens), int(width), worst, int(wrong));
 }
 
-// What rows of `width` numbers become, where `together` share a scale, and so many of the weights.
+// What rows of `width` numbers become for grouped weights of a type.
 struct Groups {
-  Groups(int64_t tokens, int64_t width, int64_t together, int64_t weights_together)
+  Groups(int64_t tokens, int64_t width, Dtype weights)
       : ld(round_up(width, 2 * kGroup) / kGroup),
         bytes(tokens * ld * int64_t(sizeof(InputGroup))),
-        out{bytes.data.get(), ld, Dtype::q8, together, weights_together} {}
+        out{bytes.data.get(), ld, weights} {}
   int64_t ld;
   Bytes bytes;
   Operand out;
@@ -49,19 +49,16 @@ void check_groups(char const* what, Kernels const& kernels, Groups const& got, B
                   int64_t width, int64_t ld) {
   int64_t const padded = got.ld * kGroup;
   Bytes rows(tokens * padded * 4);
-  Groups want(tokens, width, got.out.group, got.out.weight_group);
+  Groups want(tokens, width, got.out.dtype);
   for (int64_t t = 0; t < tokens; ++t)
     for (int64_t i = 0; i < padded; ++i)
       rows.f32()[t * padded + i] = i < width ? numbers.f32()[t * ld + i] : 0.0f;
   kernels.quantise(want.out, rows.data.get(), Dtype::f32, padded, width, 0, tokens);
   CHECK(std::memcmp(got.bytes.data.get(), want.bytes.data.get(), want.bytes.size) == 0,
-        "%s %s to groups of %d T=%d width %d", what, kernels.name, int(got.out.group), int(tokens),
-        int(width));
+        "%s %s for %s T=%d width %d", what, kernels.name, name_of(got.out.dtype), int(tokens), int(width));
 }
 
-constexpr struct {
-  int64_t inputs, weights;
-} kTogether[] = {{32, 32}, {64, 64}, {128, 128}, {128, 32}};
+constexpr Dtype kGroupedTypes[] = {Dtype::q8, Dtype::q8_128, Dtype::q4};
 
 }  // namespace
 
@@ -81,8 +78,8 @@ TEST(rmsnorm_matches_reference) {
           kernels->rmsnorm(rows, x.f32(), ldx, w.f32(), h, 1e-5f, 0, tokens / 2);
           check_rows("rmsnorm", *kernels, out, y, want, tokens, h, ldy, true);
           if (out != Dtype::f32) continue;
-          for (auto const [inputs, weights] : kTogether) {
-            Groups const groups(tokens, h, inputs, weights);
+          for (Dtype weights : kGroupedTypes) {
+            Groups const groups(tokens, h, weights);
             kernels->rmsnorm(groups.out, x.f32(), ldx, w.f32(), h, 1e-5f, 0, tokens);
             check_groups("rmsnorm", *kernels, groups, y, tokens, h, ldy);
           }
@@ -120,8 +117,8 @@ TEST(swiglu_matches_reference) {
           kernels->swiglu(rows, gu.f32(), ldgu, f, 0, tokens / 2);
           check_rows("swiglu", *kernels, out, y, want, tokens, f, ldy, false);
           if (out != Dtype::f32) continue;
-          for (auto const [inputs, weights] : kTogether) {
-            Groups const groups(tokens, f, inputs, weights);
+          for (Dtype weights : kGroupedTypes) {
+            Groups const groups(tokens, f, weights);
             kernels->swiglu(groups.out, gu.f32(), ldgu, f, 0, tokens);
             check_groups("swiglu", *kernels, groups, y, tokens, f, ldy);
           }

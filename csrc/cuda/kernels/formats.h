@@ -6,7 +6,6 @@
 // that is 120 too small.
 #pragma once
 
-#include "boundary/error.h"
 #include "cuda/gpu.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/quantise.h"
@@ -42,8 +41,7 @@ struct Weights<Format::plain> {
   GPU_DEVICE static gpu::Vec slab(gpu::Vec const& v, int) { return v; }
 };
 
-template <>
-struct Weights<Format::int8> {
+struct Int8Weights {
   static constexpr int kSlabs = 2;
   static constexpr bool kGrouped = true, kChannels = false;
   // Two's complement is the seven low bits, less 128 if the highest one is set.
@@ -60,7 +58,12 @@ struct Weights<Format::int8> {
 };
 
 template <>
-struct Weights<Format::int4> {
+struct Weights<Format::int8_128> : Int8Weights {};
+template <>
+struct Weights<Format::int8_32> : Int8Weights {};
+
+template <>
+struct Weights<Format::int4_32> {
   static constexpr int kSlabs = 4;
   static constexpr bool kGrouped = true, kChannels = false;
   GPU_DEVICE static uint32_t widen(uint32_t nibbles) {
@@ -84,49 +87,38 @@ struct Weights<Format::fp8> {
   }
 };
 
-// How many scales a lane's sixteen bytes of one row have, each for as many slabs, if `scale_k` neighbouring k
-// share one; and how many pieces have it in common. Without scales `scale_k` is 0.
-constexpr int scales_of_piece(Format format, int scale_k) {
-  return scale_k > 0 && scale_k < piece_k(format) ? piece_k(format) / scale_k : 1;
+// How many scales a lane's sixteen bytes of one row have, each for as many slabs; and how many pieces have
+// one in common.
+constexpr int scales_of_piece(Format format) {
+  return scale_k(format) > 0 && scale_k(format) < piece_k(format) ? piece_k(format) / scale_k(format) : 1;
 }
-constexpr int pieces_of_scale(Format format, int scale_k) {
-  return scale_k > piece_k(format) ? scale_k / piece_k(format) : 1;
+constexpr int pieces_of_scale(Format format) {
+  return scale_k(format) > piece_k(format) ? scale_k(format) / piece_k(format) : 1;
 }
 
-template <Format kFormat, int kScaleK>
-struct alignas(scales_of_piece(kFormat, kScaleK) * 2) SlabScales {
-  static constexpr int kCount = scales_of_piece(kFormat, kScaleK);
-  static constexpr int kPieces = pieces_of_scale(kFormat, kScaleK);
+template <Format kFormat>
+struct alignas(scales_of_piece(kFormat) * 2) SlabScales {
+  static constexpr int kCount = scales_of_piece(kFormat), kPieces = pieces_of_scale(kFormat);
   uint16_t half[kCount];
   GPU_DEVICE float of(int slab) const {
     return gpu::widen_half(half[slab * kCount / Weights<kFormat>::kSlabs]);
   }
 };
 
-// Calls launch.operator()<format, scale_k>() for the matrix.
+// Calls launch.operator()<format>() for the matrix.
 template <class Launch>
 void with_format(WeightMatrix const& w, Launch const& launch) {
-  auto const with_group = [&]<Format kFormat>() {
-    switch (w.group) {
-      case 32:
-        return launch.template operator()<kFormat, 32>();
-      case 64:
-        return launch.template operator()<kFormat, 64>();
-      case 128:
-        return launch.template operator()<kFormat, 128>();
-      default:
-        fail(BUNTING_INVALID, "matrix products have no kernel for groups of %d", w.group);
-    }
-  };
   switch (w.format) {
     case Format::plain:
-      return launch.template operator()<Format::plain, 0>();
-    case Format::int8:
-      return with_group.template operator()<Format::int8>();
-    case Format::int4:
-      return with_group.template operator()<Format::int4>();
+      return launch.template operator()<Format::plain>();
+    case Format::int8_128:
+      return launch.template operator()<Format::int8_128>();
+    case Format::int8_32:
+      return launch.template operator()<Format::int8_32>();
+    case Format::int4_32:
+      return launch.template operator()<Format::int4_32>();
     case Format::fp8:
-      return launch.template operator()<Format::fp8, 0>();
+      return launch.template operator()<Format::fp8>();
   }
 }
 

@@ -48,7 +48,7 @@ inline constexpr int kBlocks = kFormat == Format::plain && kTiles <= 2 ? 2 : 1;
 template <int kTiles>
 constexpr int ahead(Format format) {
   if (format == Format::plain) return kTiles <= 2 ? 4 : kTiles <= 4 ? 8 : 6;
-  if (format == Format::int4 && kTiles == 8) return 2;
+  if (format == Format::int4_32 && kTiles == 8) return 2;
   return kTiles <= 2 ? 6 : kTiles <= 4 ? 5 : 3;
 }
 
@@ -104,11 +104,11 @@ GPU_DEVICE void add_parts(Task const& task, Format format, int block_column) {
 }
 
 // kTiles tiles of eight tokens.
-template <int kTiles, Format kFormat, int kScaleK>
+template <int kTiles, Format kFormat>
 GPU_KERNEL(kThreads, (kBlocks<kTiles, kFormat>))
 gemm_few_kernel(Task const task) {
   using W = Weights<kFormat>;
-  using Scales = SlabScales<kFormat, kScaleK>;
+  using Scales = SlabScales<kFormat>;
   Gemm const& g = task.g;
   int const part = block_index() % task.parts, block_column = block_index() / task.parts * kBlockColumns;
   int const first_column = block_column + warp() * kColumns;
@@ -205,27 +205,26 @@ gemm_few_kernel(Task const task) {
   if (task.parts > 1) add_parts(task, kFormat, block_column);
 }
 
-template <int kTiles, Format kFormat, int kScaleK>
+template <int kTiles, Format kFormat>
 void launch(Stream& stream, Gemm const& g) {
   Task const task{g, gemm_parts(g.n, g.k)};
   int32_t const blocks = (g.n + kBlockColumns - 1) / kBlockColumns * task.parts;
-  stream.launch("gemm_few", gemm_few_kernel<kTiles, kFormat, kScaleK>, {blocks, kThreads, sizeof(int32_t)},
-                task);
+  stream.launch("gemm_few", gemm_few_kernel<kTiles, kFormat>, {blocks, kThreads, sizeof(int32_t)}, task);
 }
 
 }  // namespace
 
 void gemm_few(Stream& stream, Gemm const& g) {
   if (g.tokens <= 0) return;
-  with_format(g.w, [&]<Format kFormat, int kScaleK>() {
+  with_format(g.w, [&]<Format kFormat>() {
     if (g.tokens <= 8)
-      launch<1, kFormat, kScaleK>(stream, g);
+      launch<1, kFormat>(stream, g);
     else if (g.tokens <= 16)
-      launch<2, kFormat, kScaleK>(stream, g);
+      launch<2, kFormat>(stream, g);
     else if (g.tokens <= 32)
-      launch<4, kFormat, kScaleK>(stream, g);
+      launch<4, kFormat>(stream, g);
     else
-      launch<8, kFormat, kScaleK>(stream, g);
+      launch<8, kFormat>(stream, g);
   });
 }
 

@@ -65,12 +65,12 @@ GPU_DEVICE void fetch_rows(Shared<Vec> to, Vec const* from, int stride, int rows
   }
 }
 
-template <Format kFormat, int kScaleK>
+template <Format kFormat>
 GPU_KERNEL(kThreads, 1)
 gemm_many_kernel(Task const task) {
   using L = Layout<kFormat>;
   using W = Weights<kFormat>;
-  using Scales = SlabScales<kFormat, kScaleK>;  // a step is a piece of a row
+  using Scales = SlabScales<kFormat>;  // a step is a piece of a row
   Gemm const& g = task.g;
   constexpr int kWarpTokens = L::kTokens / 2;
   int const first_token = block_index() % task.token_tiles * L::kTokens;
@@ -184,12 +184,12 @@ gemm_many_kernel(Task const task) {
   }
 }
 
-template <Format kFormat, int kScaleK>
+template <Format kFormat>
 void launch(Stream& stream, Gemm const& g) {
   constexpr int32_t kTokens = Layout<kFormat>::kTokens;
   int32_t const column_tiles = (g.n + kColumns - 1) / kColumns;
   Task const task{g, (g.tokens + kTokens - 1) / kTokens, gemm_parts(g.n, g.k)};
-  stream.launch("gemm_many", gemm_many_kernel<kFormat, kScaleK>,
+  stream.launch("gemm_many", gemm_many_kernel<kFormat>,
                 {task.token_tiles * column_tiles, kThreads, Layout<kFormat>::kBytes}, task);
 }
 
@@ -197,7 +197,7 @@ void launch(Stream& stream, Gemm const& g) {
 
 void gemm_many(Stream& stream, Gemm const& g) {
   if (g.tokens <= 0) return;
-  with_format(g.w, [&]<Format kFormat, int kScaleK>() { launch<kFormat, kScaleK>(stream, g); });
+  with_format(g.w, [&]<Format kFormat>() { launch<kFormat>(stream, g); });
 }
 
 }  // namespace bunting::cuda

@@ -72,11 +72,10 @@ struct WeightMatrix {
   void const* data = nullptr;
   void const* scales = nullptr;
   Format format = Format::plain;
-  int32_t group = kGroup;  // neighbouring k that share a scale in int8 and int4: 32, 64 or 128
 
   WeightMatrix(bf16 const* rows) : data(rows) {}
-  WeightMatrix(Format how, void const* rows, void const* row_scales, int32_t scale_k = kGroup)
-      : data(rows), scales(row_scales), format(how), group(scale_k) {}
+  WeightMatrix(Format how, void const* rows, void const* row_scales)
+      : data(rows), scales(row_scales), format(how) {}
 };
 
 // y[t, n] = sum_k x[t, k] * w[n, k] + bias[n], with f32 sums. K is a multiple of 8.
@@ -107,7 +106,7 @@ void gemm_many(Stream& stream, Gemm const& g);
 int32_t gemm_parts(int32_t n, int32_t k);
 inline constexpr int32_t kGemmPartialFloats = kGemmFewTokens << 15, kGemmArrived = 128;
 constexpr int32_t gemm_step(Format format) {
-  return format == Format::int4 ? 128 : 64;
+  return format == Format::int4_32 ? 128 : 64;
 }
 
 // ---- keys and values ------------------------------------------------------------------------------------

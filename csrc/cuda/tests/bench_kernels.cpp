@@ -136,13 +136,12 @@ constexpr Product kProducts[] = {{"qkv", (kQueryHeads + 2 * kKvHeads) * kHeadSiz
 
 class Operands {
  public:
-  Operands(Product const& p, int32_t tokens, Format format, int32_t group = kGroup)
+  Operands(Product const& p, int32_t tokens, Format format)
       : p_(p),
         tokens_(tokens),
         format_(format),
-        group_(group),
         row_(row_bytes(format, p.k)),
-        scale_row_(row_scale_bytes(format, p.k, group)),
+        scale_row_(row_scale_bytes(format, p.k)),
         copies_(int(kFarMoreThanCache / (size_t(p.n) * row_) + 1)),
         weights_(size_t(copies_) * size_t(p.n) * row_),
         scales_(std::max<size_t>(16, size_t(copies_) * size_t(p.n) * scale_row_)),
@@ -153,7 +152,7 @@ class Operands {
   Gemm product(int i) const {
     size_t const first = size_t(i % copies_) * size_t(p_.n);
     return {x_.as<bf16>(),
-            {format_, weights_.as<char>(first * row_), scales_.as<char>(first * scale_row_), group_},
+            {format_, weights_.as<char>(first * row_), scales_.as<char>(first * scale_row_)},
             nullptr,
             y_.as<float>(),
             tokens_,
@@ -171,7 +170,6 @@ class Operands {
   Product p_;
   int32_t tokens_;
   Format format_;
-  int32_t group_;
   size_t row_, scale_row_;
   int copies_;
   Buffer weights_, scales_, x_, y_, partial_;
@@ -182,18 +180,14 @@ void bench_few(Ceilings const& most, CublasLt* library) {
   struct Kind {
     char const* name;
     Format format;
-    int32_t group = kGroup;
   };
-  constexpr Kind kKinds[] = {{"bf16", Format::plain},
-                             {"int8", Format::int8},
-                             {"int4", Format::int4},
-                             {"int4 in groups of 128", Format::int4, 128},
-                             {"fp8", Format::fp8}};
+  constexpr Kind kKinds[] = {
+      {"bf16", Format::plain}, {"int8", Format::int8_128}, {"int4", Format::int4_32}, {"fp8", Format::fp8}};
   for (Product const& p : kProducts)
     for (int32_t tokens : {1, 8, 16, 32, 64})
-      for (auto const& [kind, format, group] : kKinds) {
+      for (auto const& [kind, format] : kKinds) {
         if (format != Format::plain && tokens != 1 && tokens != 32) continue;
-        Operands const operands(p, tokens, format, group);
+        Operands const operands(p, tokens, format);
         char name[96];
         std::snprintf(name, sizeof name, "%s, %d token%s, %s", p.name, tokens, tokens > 1 ? "s" : "", kind);
         row(name, seconds_of(kFewLaunches, [&](Stream& s, int i) { gemm_few(s, operands.product(i)); }),
@@ -214,7 +208,7 @@ void bench_many(Ceilings const& most, CublasLt* library) {
       std::snprintf(name, sizeof name, "%s, %d tokens", p.name, tokens);
       row(name, seconds_of(kManyLaunches, [&](Stream& s, int i) { gemm_many(s, operands.product(i)); }),
           operands.flops(), most.flops, "TFLOP/s", "≥ 50 %");
-      Operands const halves(p, tokens, Format::int4);
+      Operands const halves(p, tokens, Format::int4_32);
       std::snprintf(name, sizeof name, "%s, %d tokens, int4", p.name, tokens);
       row(name, seconds_of(kManyLaunches, [&](Stream& s, int i) { gemm_many(s, halves.product(i)); }),
           halves.flops(), most.flops, "TFLOP/s", "–");

@@ -37,14 +37,13 @@ std::vector<float> codes_of(std::vector<uint8_t> const& row) {
 struct Row {
   std::vector<uint8_t> bytes;
   std::vector<uint16_t> scales;  // or the two halves of an f32
-  Row(Format format, int32_t k, int32_t group = 32)
-      : bytes(row_bytes(format, k)), scales(row_scale_bytes(format, k, group) / 2) {}
+  Row(Format format, int32_t k) : bytes(row_bytes(format, k)), scales(row_scale_bytes(format, k) / 2) {}
 };
 
 // The scales of a row as the kernels see them: of each slab of 32 k.
-template <Format kFormat, int kScaleK>
+template <Format kFormat>
 std::vector<uint16_t> scales_of(Row const& row) {
-  using Scales = SlabScales<kFormat, kScaleK>;
+  using Scales = SlabScales<kFormat>;
   std::vector<uint16_t> scales;
   for (size_t piece = 0; piece < row.bytes.size() / kPieceBytes; ++piece) {
     Scales some;
@@ -56,13 +55,14 @@ std::vector<uint16_t> scales_of(Row const& row) {
 }
 
 // A row of k with a scale of its own for each group: every slab that exists finds the one of its group.
-template <Format kFormat, int kScaleK>
+template <Format kFormat>
 void check_scales(int32_t k) {
+  constexpr int kScaleK = scale_k(kFormat);
   std::vector<uint16_t> scales;
   for (int32_t i = 0; i < (k + kScaleK - 1) / kScaleK; ++i) scales.push_back(uint16_t(0x3c00 + i));
-  Row row(kFormat, k, kScaleK);
-  pack_row(kFormat, kScaleK, std::vector<int8_t>(size_t(k), 1), scales, row.bytes.data(), row.scales.data());
-  std::vector<uint16_t> const got = scales_of<kFormat, kScaleK>(row);
+  Row row(kFormat, k);
+  pack_row(kFormat, std::vector<int8_t>(size_t(k), 1), scales, row.bytes.data(), row.scales.data());
+  std::vector<uint16_t> const got = scales_of<kFormat>(row);
   for (int32_t slab = 0; slab < (k + 31) / 32; ++slab)
     CHECK(got[size_t(slab)] == 0x3c00 + slab * 32 / kScaleK, "format %d groups of %d k=%d slab %d: scale %d",
           int(kFormat), kScaleK, k, slab, got[size_t(slab)] - 0x3c00);
@@ -74,11 +74,12 @@ TEST(cuda_formats_mean_what_they_say) {
   std::vector<int8_t> all, nibbles;
   for (int i = 0; i < 256; ++i) all.push_back(int8_t(i));
   for (int i = 0; i < 128; ++i) nibbles.push_back(int8_t(i * 5 % 16 - 8));
-  Row bytes(Format::int8, 256), halves(Format::int4, 128);
-  pack_row(Format::int8, 32, all, std::vector<uint16_t>(8), bytes.bytes.data(), bytes.scales.data());
-  pack_row(Format::int4, 32, nibbles, std::vector<uint16_t>(4), halves.bytes.data(), halves.scales.data());
-  CHECK(codes_of<Format::int8>(bytes.bytes) == std::vector<float>(all.begin(), all.end()), "int8");
-  CHECK(codes_of<Format::int4>(halves.bytes) == std::vector<float>(nibbles.begin(), nibbles.end()), "int4");
+  Row bytes(Format::int8_32, 256), halves(Format::int4_32, 128);
+  pack_row(Format::int8_32, all, std::vector<uint16_t>(8), bytes.bytes.data(), bytes.scales.data());
+  pack_row(Format::int4_32, nibbles, std::vector<uint16_t>(4), halves.bytes.data(), halves.scales.data());
+  CHECK(codes_of<Format::int8_32>(bytes.bytes) == std::vector<float>(all.begin(), all.end()), "int8");
+  CHECK(codes_of<Format::int4_32>(halves.bytes) == std::vector<float>(nibbles.begin(), nibbles.end()),
+        "int4");
 
   // All finite e4m3: 0x7f and 0xff are no numbers. The largest is 448, so that the scale is 1.
   std::vector<float> wanted;
@@ -112,12 +113,12 @@ TEST(cuda_formats_fill_up_with_zeros) {
   for (int32_t k : {8, 72, 136}) {
     std::vector<int8_t> const ones(size_t(k), 1);
     std::vector<uint16_t> const scales(size_t(k + 31) / 32);
-    Row a(Format::int8, k), b(Format::int4, k), c(Format::fp8, k);
-    pack_row(Format::int8, 32, ones, scales, a.bytes.data(), a.scales.data());
-    pack_row(Format::int4, 32, ones, scales, b.bytes.data(), b.scales.data());
+    Row a(Format::int8_32, k), b(Format::int4_32, k), c(Format::fp8, k);
+    pack_row(Format::int8_32, ones, scales, a.bytes.data(), a.scales.data());
+    pack_row(Format::int4_32, ones, scales, b.bytes.data(), b.scales.data());
     round_row_to_fp8(std::vector<float>(size_t(k), 1.0f), c.bytes.data(), c.scales.data());
-    for (auto const& codes :
-         {codes_of<Format::int8>(a.bytes), codes_of<Format::int4>(b.bytes), codes_of<Format::fp8>(c.bytes)})
+    for (auto const& codes : {codes_of<Format::int8_32>(a.bytes), codes_of<Format::int4_32>(b.bytes),
+                              codes_of<Format::fp8>(c.bytes)})
       for (size_t i = 0; i < codes.size(); ++i)
         CHECK((codes[i] != 0) == (i < size_t(k)), "k=%d: code %g at %zu", k, double(codes[i]), i);
   }
@@ -125,18 +126,14 @@ TEST(cuda_formats_fill_up_with_zeros) {
 
 TEST(cuda_formats_keep_one_scale_for_each_group) {
   for (int32_t k : {8, 64, 72, 136, 256, 328}) {
-    check_scales<Format::int8, 32>(k);
-    check_scales<Format::int8, 64>(k);
-    check_scales<Format::int8, 128>(k);
-    check_scales<Format::int4, 32>(k);
-    check_scales<Format::int4, 64>(k);
-    check_scales<Format::int4, 128>(k);
+    check_scales<Format::int8_128>(k);
+    check_scales<Format::int8_32>(k);
+    check_scales<Format::int4_32>(k);
   }
-  // 8.5, 8.25 and 8.125 bits of a weight, 4.5, 4.25 and 4.125.
-  for (auto [group, bytes] : {std::pair(32, 256), std::pair(64, 128), std::pair(128, 64)}) {
-    CHECK(row_scale_bytes(Format::int8, 4096, group) == size_t(bytes), "int8 in groups of %d", group);
-    CHECK(row_scale_bytes(Format::int4, 4096, group) == size_t(bytes), "int4 in groups of %d", group);
-  }
+  // 8.125, 8.5 and 4.5 bits of a weight.
+  CHECK(row_scale_bytes(Format::int8_128, 4096) == 64, "int8 in groups of 128");
+  CHECK(row_scale_bytes(Format::int8_32, 4096) == 256, "int8 in groups of 32");
+  CHECK(row_scale_bytes(Format::int4_32, 4096) == 256, "int4 in groups of 32");
 }
 
 TEST(cuda_formats_round_to_half_a_step) {
