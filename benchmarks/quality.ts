@@ -39,7 +39,7 @@ interface Way {
   readonly kv: KvFormat;
 }
 const plainWay: Way = { name: "bf16", quant: "none", kv: "plain" };
-const integerWays = (["int8", "int6", "int4"] as const).map(
+const integerWays = (["int8", "q8_0", "int6", "int4"] as const).map(
   (quant): Way => ({ name: quant, quant, kv: "plain" }),
 );
 const cpuWays: readonly Way[] = [...integerWays, { name: "bf16, KV int8", quant: "none", kv: "int8" }];

@@ -64,15 +64,7 @@ const refused: readonly (readonly [string, string])[] = [
   ["--device cpu:0", '"cpu:0" is not one of auto, cpu, cpu:N, cuda, cuda:i,j, emu, simulated, simulated:N.'],
   ["--device cuda:1,1", '"cuda:1,1" names a GPU twice.'],
   ["--dtype int8", '"int8" is not one of auto, bf16, f32.'],
-  ["--quant q3", '"q3" is not one of auto, none, int8, int6, int4, fp8.'],
-  [
-    "--quant int8-g64",
-    '"int8-g64": there is one size of groups for each format; use int8, in groups of 128 weights.',
-  ],
-  [
-    "--quant int4-g128",
-    '"int4-g128": there is one size of groups for each format; use int4, in groups of 32 weights.',
-  ],
+  ["--quant q3", '"q3" is not one of auto, none, int8, q8_0, int6, int4, fp8.'],
   ["--shutdown-timeout-s -1", '"-1" is not a number between 0 and 86400.'],
   ["--queue-max 0", '"0" is not a whole number between 1 and 1000000.'],
   ["--ports 1", "unknown option '--ports'"],

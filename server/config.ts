@@ -104,12 +104,12 @@ export const serverSettings = Object.freeze({
     parse: (value) => oneOf(value, ["auto", "bf16", "f32"]),
   }),
   quant: setting<Quant>({
-    placeholder: "auto|none|int8|int6|int4|fp8",
+    placeholder: "auto|none|int8|q8_0|int6|int4|fp8",
     default: "auto",
     defaultText: "auto",
     sentence:
-      "How matrices are kept and multiplied: int8 halves them, rounded in groups of 128, and int4 quarters them, in groups of 32; int6 is between; fp8, on GPUs, halves those of the layers, with a scale for each row; auto keeps Q8_0 and Q4_0 of a GGUF file as they are and rounds nothing.",
-    parse: parseQuant,
+      "How matrices are kept and multiplied: int8 halves them, rounded in groups of 128, and int4 quarters them, in groups of 32; int6 is between; q8_0 is int8 in groups of 32, for activations with outliers; fp8, on GPUs, halves those of the layers, with a scale for each row; auto keeps Q8_0 and Q4_0 of a GGUF file as they are and rounds nothing.",
+    parse: (value) => oneOf(value, quantNames),
   }),
   kv: setting<KvFormat>({
     placeholder: "plain|int8|fp8",
@@ -277,16 +277,6 @@ function parseDevice(value: string): DeviceChoice {
   }
   throw new ConfigError(
     `"${value}" is not one of auto, cpu, cpu:N, cuda, cuda:i,j, emu, simulated, simulated:N.`,
-  );
-}
-
-/** Earlier versions had formats in other groups, too. */
-function parseQuant(value: string): Quant {
-  const format = /^(int8|int4)-g\d+$/.exec(value)?.[1];
-  if (format === undefined) return oneOf(value, quantNames);
-  const groups = format === "int8" ? "128 weights" : "32 weights";
-  throw new ConfigError(
-    `"${value}": there is one size of groups for each format; use ${format}, in groups of ${groups}.`,
   );
 }
 

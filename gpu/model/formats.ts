@@ -4,14 +4,14 @@ import { ggufLayout } from "./gguf.ts";
 import { TensorKind } from "./weights.ts";
 
 /** auto: Q8_0 and Q4_0 blocks of a GGUF file stay what they are (both in one matrix: q8_0), all else is plain. none: all
- *  is plain. int8, int6, int4, fp8: plain matrices are rounded; the embedding and the vocabulary projection, which matter
- *  most, int4 keeps in int6 and fp8 as they are. int8 keeps blocks of a GGUF file in any case, int6 and int4 those of
+ *  is plain. int8, q8_0, int6, int4, fp8: plain matrices are rounded; the embedding and the vocabulary projection, which matter
+ *  most, int4 keeps in int6 and fp8 as they are. int8 and q8_0 keep blocks of a GGUF file in any case, int6 and int4 those of
  *  Q4_0. */
-export const quantNames = ["auto", "none", "int8", "int6", "int4", "fp8"] as const;
+export const quantNames = ["auto", "none", "int8", "q8_0", "int6", "int4", "fp8"] as const;
 export type Quant = (typeof quantNames)[number];
 
 /** What the embedding and the vocabulary projection are in, where matrices of layers are rounded. */
-const vocabularyFormats = { int8: "int8", int6: "int6", int4: "int6", fp8: "plain" } as const;
+const vocabularyFormats = { int8: "int8", q8_0: "q8_0", int6: "int6", int4: "int6", fp8: "plain" } as const;
 
 type MatrixFormat = (typeof matrixFormats)[keyof typeof matrixFormats];
 
@@ -52,7 +52,7 @@ export function formatsOf(
     if (quant === "auto") return stored ?? matrixFormats.plain;
     const isVocabulary = kinds[0] === TensorKind.embed || kinds[0] === TensorKind.lmHead;
     const name = isVocabulary ? vocabularyFormats[quant] : quant;
-    const isKept = name === "int8" || (name === "int6" && stored === matrixFormats.int4);
+    const isKept = name === "int8" || name === "q8_0" || (name === "int6" && stored === matrixFormats.int4);
     return (isKept ? stored : undefined) ?? matrixFormats[name];
   };
   const formats = [formatOf([TensorKind.embed], 0), formatOf([TensorKind.lmHead], 0)];
