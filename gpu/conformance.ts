@@ -164,7 +164,7 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     );
 
     test(
-      "who else is in the step",
+      "what else is in the step",
       on((driver) => {
         const whole = alone();
         for (const place of [0, 1, 2]) {

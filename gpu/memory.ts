@@ -1,5 +1,5 @@
 /**
- * The memory plan: who gets how many bytes, worked out before anything is allocated. Pure arithmetic.
+ * The memory plan: how many bytes each part gets, worked out before anything is allocated. Pure arithmetic.
  *
  * What is left after weights, workspaces and a reserve is free for keys and values. Unless asked for a number
  * of bytes, the KV cache takes half of that, at least one full context and at most 64 of them: a cache that

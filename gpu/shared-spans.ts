@@ -1,7 +1,7 @@
 /**
  * Which chunks of a step read the same pages, so that an engine can read those pages once (engine.h, `shared`).
  *
- * Nobody has to say so: a page table begins with the pages that were taken from the cache, and equal pages at equal
+ * No hint is needed: a page table begins with the pages that were taken from the cache, and equal pages at equal
  * places are the same keys and values. Chunks are put into an order in which those that share lie together, as the leaves
  * of a tree:
  *

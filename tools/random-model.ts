@@ -1,6 +1,6 @@
 /**
  * Writes a Hugging Face folder with random weights: `npx bun tools/random-model.ts <shape|config.json> <folder>
- * [--seed N]`. Real sizes to measure without anybody's weights or vocabulary; the same seed gives the same bytes.
+ * [--seed N]`. Real sizes to measure without published weights or vocabulary; the same seed gives the same bytes.
  */
 import { existsSync, mkdirSync, readdirSync, statfsSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";

@@ -1,4 +1,4 @@
-/** Machines and loads that nobody picked: each is drawn from a seed and a number. */
+/** Machines and loads drawn at random: each is drawn from a seed and a number. */
 
 import { decodeStepMs, promptMs } from "../../scheduler/cost/cost-model.ts";
 import { openProfile, type ProfileName, profileNames } from "../../scheduler/cost/profiles.ts";
@@ -92,7 +92,7 @@ export function drawConfiguration(seed: number, index: number): Configuration {
     Math.max(outputTokens.most, lengths.tokensMax ?? 0);
   const { spec } = openProfile(device);
   const share = is(50) ? 1 : scale(0.1, 1);
-  // A machine that cannot hold one sequence and half of another is nobody's.
+  // A machine that cannot hold one sequence and half of another is not realistic.
   const pages = Math.max(Math.round(spec.pages * share), Math.ceil((1.5 * longest) / PAGE_TOKENS));
   const machine = { device, engines, pages };
   const together = togetherOf(machine, lengths);

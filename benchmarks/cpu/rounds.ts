@@ -31,7 +31,7 @@ export interface Compared {
 /** The lowest and the highest ratio that one round alone would have given. */
 export type Spread = readonly [lowest: number, highest: number];
 
-/** `count` rounds. Every other one runs backwards: nobody is always first, or always behind the same other one. */
+/** `count` rounds. Every other one runs backwards: none is always first, or always behind the same other one. */
 export async function measureRounds(
   count: number,
   readBytes: () => Promise<number>,

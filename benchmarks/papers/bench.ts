@@ -21,7 +21,7 @@ export interface Bench {
   table(title: string, head: readonly string[], lines: readonly (readonly string[])[]): void;
   /** A chart that becomes docs/papers/<name>.svg. */
   chart(name: string, chart: Chart): void;
-  /** Progress, for whoever waits. */
+  /** Progress, for the reader of the terminal. */
   note(line: string): void;
 }
 

@@ -59,7 +59,7 @@ function keepsTarget(bench: Bench): void {
       const workload = chatWorkload(rows, { seed, callsPerSecond: CHATS_PER_SECOND, calls });
       return run(workload, ours(TARGET_MS), devices("a100", 1), noise, seed).tbt.p99;
     });
-    // Half of the time a rough machine is three times as slow, and for eight steps nobody can know.
+    // Half of the time a rough machine is three times as slow, and for eight steps nothing shows it.
     const bound = level === "rough" ? null : { most: TARGET_MS };
     const what = `chats with a target of ${TARGET_MS} ms, ${level}: P99 time between tokens`;
     bench.row(row("noise", what, p99s, " ms", bound));

@@ -78,7 +78,7 @@ const scenarios: readonly Scenario[] = [
   },
 ];
 
-/** Claim: an event is felt by those whom it concerns. */
+/** Claim: an event is felt by the sequences that it concerns only. */
 export function underEvents(bench: Bench): void {
   const lines: string[][] = [];
   for (const { name, make, event, faults = [] } of scenarios) {

@@ -60,7 +60,7 @@ interface Scenario {
   readonly promptTokens: number;
   readonly sharedTokens: number;
   readonly tokensMax: number;
-  /** Sequences kept waiting, one more for each that ends; null: nobody follows. */
+  /** Sequences kept waiting, one more for each that ends; null: none follows. */
   readonly waiting: number | null;
   readonly engine: EngineSettings;
 }
@@ -124,7 +124,7 @@ export interface StepRow {
   readonly planP99Us: number;
 }
 
-/** Between two steps, for whoever ages. */
+/** Between two steps, so that sequences age. */
 const STEP_MS = 20;
 const STEPS_WARM = 1000;
 const STEPS_TIMED = 2000;

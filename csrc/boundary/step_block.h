@@ -60,7 +60,7 @@ class StepReader {
   static uint64_t result_bytes(int32_t rows, int32_t top_logprobs_max);
 
  private:
-  // Who touches a page in the step being read. Entries of earlier steps have another step number: nothing is
+  // Which chunks touch a page in the step being read. Entries of earlier steps have another step number: nothing is
   // cleared.
   struct PageUse {
     uint64_t written_step = 0, moved_to_step = 0, moved_from_step = 0;

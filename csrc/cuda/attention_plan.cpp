@@ -197,7 +197,7 @@ int32_t deal(AttentionShape const& shape, std::span<RowTile const> tiles, double
   return blocks;
 }
 
-// Who has to be merged with whom. A token's items come in the order of positions.
+// Which items are merged. A token's items come in the order of positions.
 void add_merges(AttentionShape const& shape, int32_t tokens, AttentionPlan& plan) {
   size_t const pairs = size_t(tokens) * size_t(shape.kv_heads);
   int32_t const group = shape.query_heads / shape.kv_heads;

@@ -2,7 +2,7 @@
 // linked and never needed. What of it is used is declared in cublaslt.cpp, the same in versions 12 and 13.
 //
 // Its sums are in an order of its own, which depends on the number of tokens: with it, results depend on the
-// company that a request has. So it is used only if somebody asks for it.
+// company that a request has. So it is used only if --gemm asks for it.
 #pragma once
 
 #include <cstdint>

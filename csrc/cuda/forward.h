@@ -81,7 +81,7 @@ bunting_device probe_device(int32_t index);
 double step_deadline_ms(Model const& model, StepPlan const& plan);
 
 // A step of at most `tokens` decodes as one launch. What is missing in a step is token 0, whose keys and
-// values go nowhere, who sees nothing and is not drawn from.
+// values go nowhere; it attends to nothing and is not drawn from.
 struct DecodeGraph {
   int32_t tokens;
   StepArrays::Sizes sizes;  // of what is before the pages

@@ -1,5 +1,5 @@
 // device_memory.h - which addresses are global memory: every allocation of the emulated runtime, and
-// whatever a test announces; and who wrote what of it in the launch that runs.
+// whatever a test announces; and which thread wrote what of it in the launch that runs.
 //
 // Blocks of a launch run one after the other here, on a GPU at the same time. So a block may touch what
 // another block of the launch wrote only after that was handed over: by an acquire-release addition of a

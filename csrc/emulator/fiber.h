@@ -33,7 +33,7 @@ class Fiber {
   void take_stack(char* stack, size_t bytes);
   // The next switch to this fiber calls `entry`, whatever it was doing before. `entry` must not return.
   void restart(void (*entry)());
-  // Stops here and goes on with `next`, until somebody switches back. `for_good`: nobody will.
+  // Stops here and goes on with `next`, until another fiber switches back. `for_good`: none will.
   void switch_to(Fiber& next, bool for_good = false);
 
  private:

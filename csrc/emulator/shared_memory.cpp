@@ -108,7 +108,7 @@ void SharedMemory::read(uint32_t at, uint32_t bytes, Access const& access) {
   Cell* const first = cells(at, bytes, access);
   for (Cell* cell = first; cell < first + bytes / kCellBytes; ++cell) {
     if (cell->write_epoch < first_epoch_)
-      fault("%s of shared address %u, which nobody has written", access.operation, at);
+      fault("%s of shared address %u, which was never written", access.operation, at);
     if (cell->kind == Cell::Writer::pending_copy)
       fault("%s of shared address %u, which a cp.async of thread %d may still be writing", access.operation,
             at, cell->writer);
@@ -142,7 +142,7 @@ void SharedMemory::update(uint32_t at, uint32_t bytes, Access const& access) {
   for (Cell* cell = first; cell < first + bytes / kCellBytes; ++cell) {
     bool const in_block = cell->write_epoch >= first_epoch_,
                among_atomics = cell->kind == Cell::Writer::atomic;
-    if (!in_block) fault("%s of shared address %u, which nobody has written", access.operation, at);
+    if (!in_block) fault("%s of shared address %u, which was never written", access.operation, at);
     if (cell->kind == Cell::Writer::pending_copy || (!among_atomics && !cell->written_before(access)))
       fault("race: %s of shared address %u, which thread %d wrote with no barrier in between",
             access.operation, at, cell->writer);

@@ -14,7 +14,7 @@
 
 namespace bunting::emulator {
 
-// Who accesses: barriers passed by its block (never reset) and by its warp.
+// The accessing thread's progress: barriers passed by its block (never reset) and by its warp.
 struct Access {
   char const* operation;  // "load", "ldmatrix", ...
   int32_t thread;
@@ -38,7 +38,7 @@ class SharedMemory {
   void write(uint32_t at, uint32_t bytes, Access const& access);
   // An atomic read-modify-write, unordered with others of its kind.
   void update(uint32_t at, uint32_t bytes, Access const& access);
-  // An asynchronous copy begins; until it ends, its bytes are NaN and nobody may touch them.
+  // An asynchronous copy begins; until it ends, its bytes are NaN and no thread may touch them.
   void copy_begins(uint32_t at, uint32_t bytes, Access const& access);
   void copy_ends(uint32_t at, uint32_t bytes, Access const& access);
 

@@ -7,7 +7,7 @@
 //     pool.run(items, 4, [&](int64_t begin, int64_t end, int thread) { ... scratch[thread] ... });
 //   }
 //
-// A section is [0, total) in pieces of `grain`, handed out in rising order to whoever is free; run() returns
+// A section is [0, total) in pieces of `grain`, handed out in rising order to whichever thread is free; run() returns
 // when all are done, and everything a piece wrote is visible after it. `thread` is in [0, threads()) and no
 // two pieces run at once with the same one: it indexes scratch memory. The caller of run() works too, as
 // thread 0. Which thread computes what is up to chance, so pieces must not depend on it.
@@ -100,7 +100,7 @@ class ThreadPool {
   uint32_t pieces_ = 0;
 
   // Apart from each other, so that waiting on one does not slow down the rest.
-  alignas(64) std::atomic<uint32_t> left_{0};  // pieces nobody has taken
+  alignas(64) std::atomic<uint32_t> left_{0};  // pieces that no thread has taken
   alignas(64) std::atomic<uint32_t> done_{0};  // pieces finished
   std::atomic<uint32_t> caller_sleeps_{0};
   alignas(64) std::atomic<uint32_t> sections_{0};  // counts sections published; helpers wait for it to change

@@ -208,7 +208,7 @@ bunting_status bunting_model_restore(bunting_model* model, char const* path, uin
                                      bunting_progress progress);
 
 /* Gives the memory of a sealed model's weights back, once engines on GPUs have copies: those go on, no other can be opened.
- * Nobody may be opening one meanwhile. BUNTING_INVALID from the CPU engine, which computes with them. */
+ * No engine may be opened meanwhile. BUNTING_INVALID from the CPU engine, which computes with them. */
 bunting_status bunting_model_release(bunting_model* model);
 
 bunting_status bunting_model_close(bunting_model* model);

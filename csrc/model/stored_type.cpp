@@ -14,7 +14,7 @@
 // ones the next n: n is 16 in blocks of 32, and 32 in Q4_K and Q5_K, whose 128 bytes are four such runs. (s,
 // t) are the 6-bit scale and minimum of 32 numbers. Q6_K has two halves of 128 numbers, see decode_q6_k.
 //
-// Work:    one row of a matrix at a time, by whoever packs it.
+// Work:    one row of a matrix at a time, on the thread that packs it.
 // Checked: bit for bit against reference::stored_value, which reads the same table number by number.
 #include "model/stored_type.h"
 

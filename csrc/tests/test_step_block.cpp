@@ -142,7 +142,7 @@ TEST(step_block_refuses_each_wrong_thing) {
       {"reserved word", [](Block& b) { words_at(b, &Header::rows_at)[19] = 1; }},
       {"shared rows leave the step", [](Block& b) { words_at(b, &Header::shared_at)[1] = 25; }},
       {"shared rows begin in a chunk", [](Block& b) { words_at(b, &Header::shared_at)[0] = 20; }},
-      {"one chunk shares with nobody", [](Block& b) { words_at(b, &Header::shared_at)[1] = 23; }},
+      {"one chunk shares with no other", [](Block& b) { words_at(b, &Header::shared_at)[1] = 23; }},
       {"a span without a parent begins late", [](Block& b) { words_at(b, &Header::shared_at)[2] = 16; }},
       {"shared positions reversed", [](Block& b) { words_at(b, &Header::shared_at)[3] = 0; }},
       {"shared positions are no whole pages", [](Block& b) { words_at(b, &Header::shared_at)[3] = 8; }},

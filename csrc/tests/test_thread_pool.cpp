@@ -118,7 +118,7 @@ TEST(thread_pool_binds_helpers_to_cores) {
     ThreadPool pool(cores, which);
     std::vector<cpu_set_t> masks(static_cast<size_t>(cores));
     std::atomic<int> begun{0};
-    // Nobody ends a piece before all have begun, so that each thread has one.
+    // No thread ends a piece before all have begun, so that each thread has one.
     pool.run(cores, 1, [&](int64_t, int64_t, int thread) {
       sched_getaffinity(0, sizeof(cpu_set_t), &masks[size_t(thread)]);
       for (++begun; begun < cores;) sched_yield();

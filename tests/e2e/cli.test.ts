@@ -84,7 +84,7 @@ describe("what cannot work is refused in one sentence", () => {
   });
 });
 
-test.each(["chat", "bench"])("%s says when nobody answers, or nobody could", async (command) => {
+test.each(["chat", "bench"])("%s says that no server answers, or that no such host exists", async (command) => {
   const gone = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
   await gone.stop(true);
   for (const [url, sentence] of [

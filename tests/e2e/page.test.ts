@@ -18,7 +18,7 @@ describe("the files", () => {
     return [...html.matchAll(/(?:src|href)="([^"]*)"/g)].map(([, path]) => path!);
   }
 
-  test("are a page, a script, a style sheet and an icon, which anybody may have", async () => {
+  test("are a page, a script, a style sheet and an icon, which need no key", async () => {
     const page = await fetch(server.origin);
     expect([page.status, page.headers.get("content-type")]).toEqual([200, "text/html;charset=utf-8"]);
     expect(page.headers.get("cache-control")).toBe("no-cache");
@@ -50,7 +50,7 @@ describe("the files", () => {
     for (const path of ["", ...(await references())]) {
       const text = await (await fetch(new URL(path, `${server.origin}/`))).text();
       const hosts = [...text.matchAll(/(?:https?:|["'(=])\/\/[\w.-]+[^"'\s)]*/g)].map(([url]) => url);
-      // A namespace is a name, which nobody fetches.
+      // A namespace is a name and is never fetched.
       expect(hosts.filter((url) => url !== "http://www.w3.org/2000/svg")).toEqual([]);
     }
   });

@@ -209,7 +209,7 @@ void write(AttentionTile const& t, Sums const& from, float* to) {
   store(to + t.head_size + 16, set1(*from.m));
 }
 
-// Sums of nothing have the least m; whatever their o and l are, nobody reads them.
+// Sums of nothing have the least m; whatever their o and l are, they are not read.
 bool is_empty(Sums const& sums) {
   return *sums.m == -FLT_MAX;
 }

@@ -30,7 +30,7 @@ constexpr int sums_per_row(int rows) {
 #if defined(__AVX512VNNI__)
 // x * by as integers of 16 bits, to nearest even; those that are too large become the largest.
 BUNTING_INLINE void store_int16(int16_t* p, f32x16 x, f32x16 by) {
-  // All sixteen: the forms without a mask read, for g++ 12, what nobody wrote.
+  // All sixteen: the forms without a mask read, for g++ 12, uninitialised lanes.
   __m512i const integers = _mm512_maskz_cvtps_epi32(0xffff, (x * by).r[0]);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_maskz_cvtsepi32_epi16(0xffff, integers));
 }

@@ -126,8 +126,8 @@ inline void begin_with_bias(Gemm const& g, int64_t panel_begin, int64_t panel_en
   }
 }
 
-// What slices fetch: weights from memory, once, however many blocks of rows pass over them. Those that nobody
-// has fetched before come while the first rows pass, some way ahead of it; the ones after them in equal parts
+// What slices fetch: weights from memory, once, however many blocks of rows pass over them. Weights
+// that were not fetched before come while the first rows pass, some way ahead of it; the ones after them in equal parts
 // while the other rows pass.
 struct FetchPlan {
   int64_t tokens, row_blocks;

@@ -8,7 +8,7 @@ namespace bunting::BUNTING_ISA {
 // Exact. Subnormals, infinities and NaN are kept.
 BUNTING_INLINE f32x16 load_f16(uint16_t const* p) {
 #if defined(__AVX512F__)
-  // All sixteen: the form without a mask reads, for g++ 12, what nobody wrote.
+  // All sixteen: the form without a mask reads, for g++ 12, uninitialised lanes.
   return {
       {_mm512_maskz_cvtph_ps(__mmask16(0xffff), _mm256_loadu_si256(reinterpret_cast<__m256i const*>(p)))}};
 #else

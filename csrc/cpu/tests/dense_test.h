@@ -62,7 +62,7 @@ inline int64_t bytes_of(Dtype dtype) {
   return dtype == Dtype::f32 ? 4 : 2;
 }
 
-// 64-byte aligned, every byte 0xff: floats and bf16 values nobody wrote are NaN.
+// 64-byte aligned, every byte 0xff: floats and bf16 values that were never written are NaN.
 struct Bytes {
   explicit Bytes(int64_t count)
       : size(size_t(count)),

@@ -86,7 +86,7 @@ void check(Shape const& shape, int32_t tokens, int32_t start) {
     }
     CHECK(worst <= 1, "%s %s heads %d/%d D=%d norm %d T=%d start %d: off by %g of what is allowed",
           kernels->name, name_of(shape.dtype), hq, hk, d, shape.norm, tokens, start, worst);
-    if (shape.dtype == Dtype::q8) continue;  // no byte tells that nobody wrote it
+    if (shape.dtype == Dtype::q8) continue;  // no byte tells that it was never written
     int64_t const elements = int64_t(a.kv.page_bytes / dtype_bytes(shape.dtype)) * (page_count + 1);
     for (int64_t i = 0; i < elements; ++i)
       unwritten += std::isnan(reference::get(shape.dtype, a.kv.pages, size_t(i)));

@@ -17,13 +17,13 @@
 //
 // Items that see only part of what their tokens see leave partial results and count themselves arrived for
 // each of their tokens; the block that comes last for a token and KV head sums up all of them in this launch.
-// So nobody waits, and it does not matter who came last.
+// So no block waits for another, and it does not matter which came last.
 //
 // Keys and values in e4m3 become bf16 on the way to the instruction. Four neighbouring bytes are what a lane
 // gets where it would get two bf16, so the order of dimensions within sixteen is another one, for the queries
 // too: d, d + 2 and d + 1, d + 3 of each four, d rising by four from lane to lane (Dimensions).
 //
-// Slots of pages that nobody has written may hold any bits: rows from kv_end on are zeros.
+// Slots of pages that were never written may hold any bits: rows from kv_end on are zeros.
 //
 // Work:     a persistent block per entry of item_begin.
 // Roofline: decodes by memory, 4*D bytes per position and KV head; chunks by arithmetic, 4*D flops per
@@ -277,7 +277,7 @@ GPU_DEVICE void attend(Attention const& a, AttentionItem const& item) {
   int end_of_span = span_end(item.kv_begin);
   for (int tile = 0; tile < ring.tiles; ++tile) {
     copy_wait<L::kStages - 2>();
-    block_sync();  // the tile is there for all, and nobody reads the stage that is filled next
+    block_sync();  // the tile is there for all, and no thread reads the stage that is filled next
     ring.fetch(tile + L::kStages - 1);
 
     Row<L::kKvWidth> const key_row(ring.keys(tile), warp_key + lane() / 16 * 8 + lane() % 8, lane() / 8 % 2);

@@ -126,7 +126,7 @@ gemm_many_kernel(Task const task) {
                                 int64_t(column_of(m, i)) * scale_row + step / Scales::kPieces);
       }
       copy_wait<L::kStages - 2>();
-      block_sync();  // the step's tiles are there for all, and nobody reads the stage that is filled next
+      block_sync();  // the step's tiles are there for all, and no thread reads the stage that is filled next
       fetch(step + L::kStages - 1);
       Shared<Vec> const weights = stage_of(step), tokens = weights + L::kTokensAt;
       GPU_UNROLL

@@ -35,7 +35,7 @@ inline constexpr double kSumError = 1e-6;
 inline constexpr double kSumError = 3e-7;
 #endif
 
-// `count` values on the device, which the host reads and writes by copies. What nobody wrote is NaN.
+// `count` values on the device, which the host reads and writes by copies. What was never written is NaN.
 template <class T>
 class DeviceArray {
  public:
@@ -135,7 +135,7 @@ inline void every_wait_is_needed(std::function<void(cuda::Stream&)> const& work,
     if (!noticed)
       silent += std::string(" ") + kKinds[int(site.kind)] + " of line " + std::to_string(site.line);
   }
-  CHECK(silent.empty(), "nobody notices if these are gone or wrong:%s", silent.c_str());
+  CHECK(silent.empty(), "no check notices if these are gone or wrong:%s", silent.c_str());
 #endif
 }
 

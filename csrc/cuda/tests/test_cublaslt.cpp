@@ -111,7 +111,7 @@ TEST(cuda_cublaslt_multiplies_for_an_engine_that_was_asked_to) {
   CHECK(bunting_cublaslt_probe(0, description, sizeof description) == BUNTING_OK &&
             contains(description, "cuBLASLt 13.1.2"),
         "%s", bunting_last_error());
-  Fault const wrong(1);  // from now on: who has opened it before uses it all the same
+  Fault const wrong(1);  // from now on: a handle that was opened before works all the same
   std::vector<float> const want = run_step(own.get(), steps[0]).logits;
   CHECK(furthest(want, run_step(theirs.get(), steps[0]).logits) > 0.1f, "it is not used");
   bunting_engine* none = nullptr;

@@ -75,11 +75,11 @@ TEST(emulator_finds_missing_barriers_whatever_the_order) {
     CLEAN(run(exchange, {0, false, false, false}, seed));
     std::string const none = run(exchange, {1, false, true, false}, seed);
     CHECK(
-        contains(none, "race: load") || contains(none, "nobody has written") || contains(none, "race: store"),
+        contains(none, "race: load") || contains(none, "was never written") || contains(none, "race: store"),
         "seed %d: \"%s\"", int(seed), none.c_str());
     FINDS(run(exchange, {1, true, false, false}, seed), "race: ");
     std::string const across = run(exchange, {32, true, true, true}, seed);
-    CHECK(contains(across, "race: ") || contains(across, "nobody has written"), "seed %d: \"%s\"", int(seed),
+    CHECK(contains(across, "race: ") || contains(across, "was never written"), "seed %d: \"%s\"", int(seed),
           across.c_str());
   }
 }
@@ -181,7 +181,7 @@ TEST(emulator_reports_wrong_addresses) {
         "k, block 0, thread 33 (warp 1, lane 1): store of 4 bytes at shared address 4096");
   FINDS(run(address, {memory, 1}), "but the block has 4096");
   FINDS(run(address, {memory, 2}), "not a multiple of 4");
-  FINDS(run(address, {memory, 3}), "which nobody has written");
+  FINDS(run(address, {memory, 3}), "which was never written");
   FINDS(run(address, {memory, 4}), "in no allocation");
   FINDS(run(address, {memory, 5}), "in no allocation");
   FINDS(run(address, {memory, 6}), "not a multiple of 16");
@@ -388,7 +388,7 @@ struct Neighbours {
 void neighbours(Neighbours const n) {
   store(n.values + thread_index(), 1);
   if (n.barrier) block_sync();
-  if (load(n.values + (thread_index() + 1) % kThreads) > 1) emulator::fault("nobody wrote that");
+  if (load(n.values + (thread_index() + 1) % kThreads) > 1) emulator::fault("no thread wrote that");
 }
 
 }  // namespace
