@@ -60,8 +60,8 @@ class StepReader {
   static uint64_t result_bytes(int32_t rows, int32_t top_logprobs_max);
 
  private:
-  // Which chunks touch a page in the step being read. Entries of earlier steps have another step number: nothing is
-  // cleared.
+  // Which chunks touch a page in the step being read. Entries of earlier steps have another step number:
+  // nothing is cleared.
   struct PageUse {
     uint64_t written_step = 0, moved_to_step = 0, moved_from_step = 0;
     int32_t chunk = 0, index = 0;  // the writing chunk, and the page's place in its list

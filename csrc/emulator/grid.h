@@ -54,7 +54,8 @@ struct Self {
 };
 Self const& self();
 
-// Which thread touches global memory, and when: block barriers that its block has passed. `launch` is never 0.
+// Which thread touches global memory, and when: block barriers that its block has passed. `launch` is never
+// 0.
 struct Moment {
   uint32_t launch;
   int32_t block;

@@ -7,10 +7,10 @@
 //     pool.run(items, 4, [&](int64_t begin, int64_t end, int thread) { ... scratch[thread] ... });
 //   }
 //
-// A section is [0, total) in pieces of `grain`, handed out in rising order to whichever thread is free; run() returns
-// when all are done, and everything a piece wrote is visible after it. `thread` is in [0, threads()) and no
-// two pieces run at once with the same one: it indexes scratch memory. The caller of run() works too, as
-// thread 0. Which thread computes what is up to chance, so pieces must not depend on it.
+// A section is [0, total) in pieces of `grain`, handed out in rising order to whichever thread is free; run()
+// returns when all are done, and everything a piece wrote is visible after it. `thread` is in [0, threads())
+// and no two pieces run at once with the same one: it indexes scratch memory. The caller of run() works too,
+// as thread 0. Which thread computes what is up to chance, so pieces must not depend on it.
 //
 // Inside a step a thread with nothing to do spins for some microseconds, then yields, and after about a
 // millisecond sleeps on a futex: fast when every thread has a core, harmless when it has not. Outside a step

@@ -127,8 +127,8 @@ inline void begin_with_bias(Gemm const& g, int64_t panel_begin, int64_t panel_en
 }
 
 // What slices fetch: weights from memory, once, however many blocks of rows pass over them. Weights
-// that were not fetched before come while the first rows pass, some way ahead of it; the ones after them in equal parts
-// while the other rows pass.
+// that were not fetched before come while the first rows pass, some way ahead of it; the ones after them in
+// equal parts while the other rows pass.
 struct FetchPlan {
   int64_t tokens, row_blocks;
   bool is_cold;       // the weights of this plan are still in memory

@@ -120,8 +120,8 @@ gemm_few_kernel(Task const task) {
   int const slabs = (g.k + kSlab - 1) / kSlab;
   int const group = lane() / 4, in_group = lane() % 4;
 
-  // In vectors; offsets from these fit 32 bits. Rows that are not there are the last one: no thread writes their
-  // sums.
+  // In vectors; offsets from these fit 32 bits. Rows that are not there are the last one: no thread writes
+  // their sums.
   int const x_row = g.k / 8, w_row = kFormat == Format::plain ? x_row : steps * kPiecesOfStep * 4;
   int const low_column = last_of(first_column + group, g.n),
             high_column = last_of(first_column + group + 8, g.n);
