@@ -84,18 +84,21 @@ describe("what cannot work is refused in one sentence", () => {
   });
 });
 
-test.each(["chat", "bench"])("%s says that no server answers, or that no such host exists", async (command) => {
-  const gone = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
-  await gone.stop(true);
-  for (const [url, sentence] of [
-    [`http://127.0.0.1:${gone.port}`, `No server answers at http://127.0.0.1:${gone.port}/v1.\n`],
-    ["not a server", '"not a server" is not the address of a server.\n'],
-  ] as const) {
-    const program = Program.bunting([command, "--url", url]);
-    expect(await program.exitCode()).toBe(1);
-    expect(program.errors).toBe(sentence);
-  }
-});
+test.each(["chat", "bench"])(
+  "%s says that no server answers, or that no such host exists",
+  async (command) => {
+    const gone = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
+    await gone.stop(true);
+    for (const [url, sentence] of [
+      [`http://127.0.0.1:${gone.port}`, `No server answers at http://127.0.0.1:${gone.port}/v1.\n`],
+      ["not a server", '"not a server" is not the address of a server.\n'],
+    ] as const) {
+      const program = Program.bunting([command, "--url", url]);
+      expect(await program.exitCode()).toBe(1);
+      expect(program.errors).toBe(sentence);
+    }
+  },
+);
 
 describe("a server that is told to stop", () => {
   test("finishes its streams, takes nothing new, and exits with 0", async () => {
