@@ -1,0 +1,70 @@
+import { Budget, ConstraintError } from "./error.ts";
+import { type Grammar, GrammarBuilder, type GrammarSymbol } from "./grammar.ts";
+import { compilePattern } from "./regex/pattern.ts";
+import { Regexes } from "./regex/regexes.ts";
+import { plainEncoding } from "./regex/text.ts";
+import { compileSchema, type JsonLayout } from "./schema/compile-schema.ts";
+
+/** What an answer's text must be, as a client says it. Plain data. */
+export type ConstraintSource =
+  /** A JSON value that the schema allows. */
+  | { readonly kind: "schema"; readonly schema: unknown; readonly layout: JsonLayout }
+  /** All of the text matches the regular expression (ECMA 262, without what is not regular). */
+  | { readonly kind: "regex"; readonly pattern: string }
+  /** One of the texts. */
+  | { readonly kind: "choice"; readonly texts: readonly string[] };
+
+/** A compiled constraint, and the names of what was passed over because it demands nothing that is known. */
+export interface CompiledConstraint {
+  readonly grammar: Grammar;
+  readonly ignored: readonly string[];
+}
+
+/** Of a constraint as it is given, in UTF-16 units. */
+export const SOURCE_UNITS_MAX = 65_536;
+/** Texts of a choice. */
+export const CHOICES_MAX = 10_000;
+/** About half a second of work. */
+const COMPILE_STEPS = 3_000_000;
+
+/** Throws ConstraintError for what is not understood, contradicts itself, or is too much work: counted in steps, so that the
+ *  same source always ends the same way. */
+export function compileConstraint(source: ConstraintSource): CompiledConstraint {
+  const regexes = new Regexes();
+  const budget = new Budget(COMPILE_STEPS);
+  regexes.budget = budget;
+  const builder = new GrammarBuilder(regexes);
+  const { symbol, ignored } = symbolOf(source, builder, budget);
+  return { grammar: builder.finish(symbol), ignored };
+}
+
+function symbolOf(
+  source: ConstraintSource,
+  builder: GrammarBuilder,
+  budget: Budget,
+): { readonly symbol: GrammarSymbol; readonly ignored: readonly string[] } {
+  const { regexes } = builder;
+  switch (source.kind) {
+    case "schema": {
+      const { length } = JSON.stringify(source.schema) ?? "";
+      if (length > SOURCE_UNITS_MAX) {
+        throw new ConstraintError(
+          `a schema may have ${SOURCE_UNITS_MAX} characters of JSON at most, but has ${length}`,
+        );
+      }
+      return compileSchema(source.schema, builder, source.layout, budget);
+    }
+    case "regex": {
+      const regex = compilePattern(regexes, source.pattern, plainEncoding(regexes), "whole");
+      return { symbol: builder.terminal(regex), ignored: [] };
+    }
+    case "choice": {
+      const { length } = source.texts;
+      if (length === 0 || length > CHOICES_MAX) {
+        throw new ConstraintError(`a choice must have 1 to ${CHOICES_MAX} texts, but has ${length}`);
+      }
+      const texts = source.texts.map((text) => new TextEncoder().encode(text));
+      return { symbol: builder.terminal(regexes.literals(texts)), ignored: [] };
+    }
+  }
+}

@@ -1,0 +1,126 @@
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { runs } from "../../../tests/support/property.ts";
+import { Budget } from "../error.ts";
+import { compilePattern } from "./pattern.ts";
+import { type Regex, Regexes } from "./regexes.ts";
+import { jsonEncoding, plainEncoding } from "./text.ts";
+
+/** Sources of patterns over few characters, among them some of several bytes and some that JSON escapes. */
+const atom = fc.constantFrom(
+  ...[
+    "a",
+    "b",
+    "é",
+    "€",
+    "😀",
+    "\\n",
+    '"',
+    "\\\\",
+    "[ab]",
+    "[^a]",
+    "[b-é]",
+    "[\\d\\-a]",
+    "\\w",
+    "\\S",
+    ".",
+    "\\u00e9",
+  ],
+  ...["\\u{1F600}", "\\p{L}", "\\x61"],
+);
+const { source } = fc.letrec<{ source: string; sequence: string; piece: string }>((tie) => ({
+  source: fc.oneof(
+    { depthSize: "small", withCrossShrink: true },
+    tie("sequence"),
+    fc.tuple(tie("sequence"), tie("source")).map(([a, b]) => `${a}|${b}`),
+  ),
+  sequence: fc.array(tie("piece"), { maxLength: 4 }).map((pieces) => pieces.join("")),
+  piece: fc.oneof(
+    { depthSize: "small", withCrossShrink: true },
+    atom,
+    fc.tuple(atom, fc.constantFrom("*", "+", "?", "{2}", "{1,3}", "{0,2}", "*?")).map(([a, b]) => a + b),
+    fc.tuple(tie("source"), fc.constantFrom("", "*", "?", "{1,2}")).map(([a, b]) => `(?:${a})${b}`),
+  ),
+}));
+const anchored = fc
+  .tuple(fc.constantFrom("", "^", "^(?=.*a)", "^(?!b)"), source, fc.constantFrom("", "$"))
+  .map(([start, middle, end]) => (start + end === "" ? middle : `${start}(?:${middle})${end}`));
+const text = fc.array(fc.constantFrom("a", "b", "é", "€", "😀", "\n", '"', "\\", "1", "-"), { maxLength: 6 });
+
+test("patterns match the texts that the language's own regular expressions match", () => {
+  fc.assert(
+    fc.property(anchored, fc.array(text, { minLength: 1, maxLength: 8 }), (pattern, texts) => {
+      const regexes = new Regexes();
+      const oracle = new RegExp(pattern, "u");
+      const whole = new RegExp(`^(?:${pattern})$`, "u");
+      for (const encoding of [plainEncoding(regexes), jsonEncoding(regexes)]) {
+        const anywhere = compilePattern(regexes, pattern, encoding, "anywhere");
+        const exact = compilePattern(regexes, pattern, encoding, "whole");
+        for (const one of texts.map((characters) => characters.join(""))) {
+          const bytes = encoding.bytesOf(one);
+          expect([pattern, one, regexes.matches(anywhere, bytes)]).toEqual([pattern, one, oracle.test(one)]);
+          expect([pattern, one, regexes.matches(exact, bytes)]).toEqual([pattern, one, whole.test(one)]);
+        }
+      }
+    }),
+    runs(80),
+  );
+});
+
+/** Boolean combinations, with what they should match told by two sources. */
+test("intersections and complements are those of the languages, and emptiness is exact", () => {
+  fc.assert(
+    fc.property(source, source, text, (a, b, characters) => {
+      const regexes = new Regexes();
+      const encoding = plainEncoding(regexes);
+      const [first, second] = [a, b].map((one) => compilePattern(regexes, one, encoding, "whole")) as [
+        Regex,
+        Regex,
+      ];
+      const one = characters.join("");
+      const bytes = encoding.bytesOf(one);
+      const isIn = (pattern: string): boolean => new RegExp(`^(?:${pattern})$`, "u").test(one);
+      expect(regexes.matches(regexes.and([first, second]), bytes)).toBe(isIn(a) && isIn(b));
+      const difference = regexes.and([first, regexes.not(second)]);
+      expect(regexes.matches(difference, bytes)).toBe(isIn(a) && !isIn(b));
+      const isKnownEmpty = (regex: Regex): boolean | null => {
+        regexes.budget = new Budget(20_000);
+        try {
+          return regexes.isEmpty(regex);
+        } catch {
+          return null; // its automaton is large
+        } finally {
+          regexes.budget = new Budget(Number.POSITIVE_INFINITY);
+        }
+      };
+      if (regexes.matches(difference, bytes)) expect(isKnownEmpty(difference)).not.toBe(true);
+      expect(isKnownEmpty(regexes.and([first, regexes.not(first)]))).not.toBe(false);
+      for (const height of [1, 4, 16]) {
+        const clamped = regexes.clamped(first, height);
+        if (bytes.length <= height)
+          expect(regexes.matches(clamped, bytes)).toBe(regexes.matches(first, bytes));
+      }
+    }),
+    runs(200),
+  );
+});
+
+test("what is not regular is refused by name", () => {
+  const regexes = new Regexes();
+  const compile = (source: string): Regex =>
+    compilePattern(regexes, source, plainEncoding(regexes), "anywhere");
+  const refusals: Readonly<Record<string, string>> = {
+    "(a)\\1": "a back reference",
+    "(?<=a)b": "a lookbehind",
+    "a\\b": "a word boundary",
+    "(?:^a)*": "an assertion inside of a repetition",
+    "a?^b": "a ^ after what may be empty",
+    "(": "a group without its )",
+    "a**": "nothing before *",
+    "[b-a]": "a range of characters that ends before it begins",
+    "\\p{Nonsense}": "no property of characters",
+  };
+  for (const [source, reason] of Object.entries(refusals)) expect(() => compile(source)).toThrow(reason);
+  expect(() => compile("a".repeat(8193))).toThrow("8192 characters at most, but has 8193");
+  expect(() => compile("(".repeat(65) + ")".repeat(65))).toThrow("more than 64 groups in each other");
+});

@@ -1,0 +1,187 @@
+import { byteSet } from "./byte-set.ts";
+import type { Regex, Regexes } from "./regexes.ts";
+
+/** How characters become bytes: as they are, in UTF-8, or as the inside of a JSON string. */
+
+/** Inclusive ranges of code points, sorted and apart from each other. */
+export type CodePoints = readonly (readonly [number, number])[];
+
+/** Every character of Unicode: surrogates are none. */
+export const allCharacters: CodePoints = [
+  [0, 0xd7ff],
+  [0xe000, 0x10ffff],
+];
+
+/** Sorted, merged, without surrogates. */
+export function codePoints(ranges: readonly (readonly [number, number])[]): CodePoints {
+  const sorted = ranges.filter(([low, high]) => low <= high).sort((a, b) => a[0] - b[0]);
+  const merged: [number, number][] = [];
+  for (const [low, high] of sorted) {
+    const last = merged.at(-1);
+    if (last !== undefined && low <= last[1] + 1) last[1] = Math.max(last[1], high);
+    else merged.push([low, high]);
+  }
+  return merged.flatMap(([low, high]): [number, number][] =>
+    allCharacters.flatMap(([from, to]): [number, number][] => {
+      const part: [number, number] = [Math.max(low, from), Math.min(high, to)];
+      return part[0] <= part[1] ? [part] : [];
+    }),
+  );
+}
+
+/** All characters but these. */
+export function otherThan(set: CodePoints): CodePoints {
+  const rest: [number, number][] = [];
+  let next = 0;
+  for (const [low, high] of set) {
+    if (low > next) rest.push([next, low - 1]);
+    next = high + 1;
+  }
+  if (next <= 0x10ffff) rest.push([next, 0x10ffff]);
+  return codePoints(rest);
+}
+
+/** Characters in both. */
+export function commonTo(a: CodePoints, b: CodePoints): CodePoints {
+  return otherThan(codePoints([...otherThan(a), ...otherThan(b)]));
+}
+
+/** One character of a set, and whole texts, in a way of writing them. */
+export interface TextEncoding {
+  /** One character of the set. */
+  oneOf(set: CodePoints): Regex;
+  /** Any text. */
+  readonly anyText: Regex;
+  /** The bytes of a text. */
+  bytesOf(text: string): Uint8Array;
+}
+
+const encoder = new TextEncoder();
+
+/** As it is, in UTF-8. */
+export function plainEncoding(regexes: Regexes): TextEncoding {
+  return {
+    oneOf: (set) => utf8(regexes, set),
+    anyText: regexes.star(utf8(regexes, allCharacters)),
+    bytesOf: (text) => encoder.encode(text),
+  };
+}
+
+const shortEscapes: Readonly<Record<number, string>> = {
+  8: "\\b",
+  9: "\\t",
+  10: "\\n",
+  12: "\\f",
+  13: "\\r",
+  34: '\\"',
+  92: "\\\\",
+};
+
+/** Inside a JSON string. Each character is written in one way, that of JSON.stringify: so two strings are equal exactly if
+ *  their bytes are, and complements are complements. */
+export function jsonEncoding(regexes: Regexes): TextEncoding {
+  const raw: CodePoints = otherThan([
+    [0, 0x1f],
+    [34, 34],
+    [92, 92],
+  ]);
+  const escaped = [...Array(32).keys(), 34, 92];
+  const oneOf = (set: CodePoints): Regex => {
+    const has = (code: number): boolean => set.some(([low, high]) => low <= code && code <= high);
+    const escapes = escaped.filter(has).map((code) => encoder.encode(escapeOf(code)));
+    return regexes.alt([utf8(regexes, commonTo(raw, set)), regexes.literals(escapes)]);
+  };
+  return {
+    oneOf,
+    anyText: regexes.star(oneOf(allCharacters)),
+    bytesOf: (text) => encoder.encode(JSON.stringify(text).slice(1, -1)),
+  };
+}
+
+function escapeOf(code: number): string {
+  return shortEscapes[code] ?? `\\u00${code < 16 ? "0" : ""}${code.toString(16)}`;
+}
+
+/** One character of the set in UTF-8 (RFC 3629). */
+function utf8(regexes: Regexes, set: CodePoints): Regex {
+  const parts: Regex[] = [];
+  for (const [from, to, length] of lengths) {
+    const inside = commonTo(set, [[from, to]]);
+    if (inside.length > 0) parts.push(sequences(regexes, inside, length));
+  }
+  return regexes.alt(parts);
+}
+
+const lengths = [
+  [0, 0x7f, 1],
+  [0x80, 0x7ff, 2],
+  [0x800, 0xffff, 3],
+  [0x10000, 0x10ffff, 4],
+] as const;
+const leads = [0, 0, 0xc0, 0xe0, 0xf0];
+
+/** `set` holds code points whose sequences have `length` bytes. */
+function sequences(regexes: Regexes, set: CodePoints, length: number): Regex {
+  if (length === 1) return regexes.bytes(...set);
+  const lead = (code: number): number => leads[length]! + (code >>> (6 * (length - 1)));
+  return byFirstByte(regexes, set, length, lead);
+}
+
+/** Code points told apart by their first byte, `first(code)`; bytes with equal rests are one set. */
+function byFirstByte(
+  regexes: Regexes,
+  set: CodePoints,
+  length: number,
+  first: (code: number) => number,
+): Regex {
+  const size = 2 ** (6 * (length - 1));
+  const rests = new Map<Regex, [number, number][]>();
+  const add = (rest: Regex, low: number, high: number): void => {
+    const ranges = rests.get(rest);
+    if (ranges === undefined) rests.set(rest, [[low, high]]);
+    else ranges.push([low, high]);
+  };
+  const full = continuation(regexes, [[0, size - 1]], length - 1);
+  for (const [block, part] of blocks(set, size)) {
+    const byte = first(block * size);
+    if (part.whole > 1) add(full, byte, byte + part.whole - 1);
+    else add(continuation(regexes, part.set, length - 1), byte, byte);
+  }
+  return regexes.alt([...rests].map(([rest, ranges]) => regexes.cat(regexes.set(byteSet(...ranges)), rest)));
+}
+
+/** The last `length` bytes of sequences, for offsets below 64 ^ length. */
+function continuation(regexes: Regexes, set: CodePoints, length: number): Regex {
+  if (length === 1) return regexes.bytes(...set.map(([low, high]) => [0x80 + low, 0x80 + high] as const));
+  const size = 2 ** (6 * (length - 1));
+  const isFull = set.length === 1 && set[0]![0] === 0 && set[0]![1] === size * 64 - 1;
+  if (isFull) return regexes.repeat(regexes.bytes([0x80, 0xbf]), length, length);
+  return byFirstByte(regexes, set, length, (offset) => 0x80 + Math.floor(offset / size));
+}
+
+/** Cuts ranges into blocks of `size`: for each block that is touched the offsets in it, or how many whole ones follow. */
+function* blocks(
+  set: CodePoints,
+  size: number,
+): Generator<[number, { readonly set: CodePoints; readonly whole: number }]> {
+  const partial = new Map<number, [number, number][]>();
+  for (const [low, high] of set) {
+    let at = low;
+    while (at <= high) {
+      const block = Math.floor(at / size);
+      const start = block * size;
+      const wholeBlocks = at === start ? Math.floor((high + 1 - start) / size) : 0;
+      if (wholeBlocks > 1) {
+        yield [block, { set: [], whole: wholeBlocks }];
+        at = start + wholeBlocks * size;
+        continue;
+      }
+      const end = Math.min(high, start + size - 1);
+      const offsets = partial.get(block);
+      if (offsets === undefined) partial.set(block, [[at - start, end - start]]);
+      else offsets.push([at - start, end - start]);
+      at = end + 1;
+    }
+  }
+  for (const [block, offsets] of partial) yield [block, { set: offsets, whole: 0 }];
+}

@@ -1,0 +1,45 @@
+import type { Budget } from "../error.ts";
+import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
+import type { Regexes } from "../regex/regexes.ts";
+import { SchemaDocument } from "./document.ts";
+import { Emitter, type WhiteSpace } from "./emitter.ts";
+import { Normalizer } from "./normalizer.ts";
+
+/** How values are laid out: `compact` with one space at most after a comma or a colon; `lines` with line ends and
+ *  indentation as well. */
+export type JsonLayout = "compact" | "lines";
+
+/** Indentation that `lines` allows, in spaces. */
+const INDENTATION_MAX = 64;
+
+/**
+ * JSON texts of values that a schema (JSON Schema 2020-12, or 7 where `$schema` says so) allows. Nothing of the schema is left
+ * out: what cannot be held to is refused, with the pointer of its keyword. Returns also the names of what demands nothing
+ * that is known: unknown keywords and formats.
+ *
+ * Each string and number is written in one way, as JSON.stringify does, but for numbers about which little is said.
+ */
+export function compileSchema(
+  source: unknown,
+  builder: GrammarBuilder,
+  layout: JsonLayout,
+  budget: Budget,
+): { readonly symbol: GrammarSymbol; readonly ignored: readonly string[] } {
+  const document = new SchemaDocument(source);
+  const normalizer = new Normalizer(document, builder.regexes, budget);
+  const emitter = new Emitter(normalizer, builder, whiteSpaceOf(builder.regexes, layout), budget);
+  const symbol = emitter.valueOf([normalizer.condition(document.root)]);
+  return { symbol, ignored: [...normalizer.ignoredNames] };
+}
+
+function whiteSpaceOf(regexes: Regexes, layout: JsonLayout): WhiteSpace {
+  const space = regexes.bytes([32, 32]);
+  const upToOne = regexes.optional(space);
+  if (layout === "compact") return { afterComma: upToOne, afterColon: upToOne, inBrackets: regexes.epsilon };
+  const line = regexes.cat(regexes.bytes([10, 10]), regexes.repeat(space, 0, INDENTATION_MAX));
+  return {
+    afterComma: regexes.alt([upToOne, line]),
+    afterColon: upToOne,
+    inBrackets: regexes.optional(line),
+  };
+}

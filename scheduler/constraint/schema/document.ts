@@ -1,0 +1,155 @@
+import { ConstraintError } from "../error.ts";
+
+/** A schema as its author wrote it, with all that its place in the document says of it. */
+export interface RawSchema {
+  readonly schema: Readonly<Record<string, unknown>> | boolean;
+  /** JSON pointer as a fragment: "#/properties/a". */
+  readonly pointer: string;
+  /** What references in it are relative to. */
+  readonly base: string;
+  /** Before draft 2019-09 nothing beside a `$ref` counts. */
+  readonly isOldDraft: boolean;
+}
+
+/** Levels of JSON; a level of a schema takes one or two of them. */
+const DEPTH_MAX = 128;
+const NO_BASE = "schema:";
+/** Their values are data and hold no schemas. */
+const data = new Set(["enum", "const", "default", "examples", "example"]);
+
+/** A document and the schemas in it, by object and by address. Only what is in the document can be referred to. */
+export class SchemaDocument {
+  readonly root: RawSchema;
+  readonly #byObject = new Map<object, RawSchema>();
+  readonly #byAddress = new Map<string, RawSchema>();
+
+  /** Throws ConstraintError for what is no schema, or too deep. */
+  constructor(source: unknown) {
+    this.#visit(source, "#", NO_BASE, false, 0);
+    this.root = this.at(source, "#", NO_BASE, false);
+    this.#byAddress.set(NO_BASE, this.root);
+  }
+
+  /** The schema that a keyword's value is. */
+  at(value: unknown, pointer: string, base: string, isOldDraft: boolean): RawSchema {
+    if (typeof value === "boolean") return { schema: value, pointer, base, isOldDraft };
+    if (!isObject(value)) throw new ConstraintError("a schema must be an object or a boolean", pointer);
+    const known = this.#byObject.get(value);
+    if (known !== undefined) return known;
+    const raw = { schema: value, pointer, base, isOldDraft };
+    this.#byObject.set(value, raw);
+    return raw;
+  }
+
+  /** The schema below a keyword, or an entry of it. */
+  below(raw: RawSchema, ...path: readonly (string | number)[]): RawSchema {
+    let value: unknown = raw.schema;
+    let { pointer } = raw;
+    for (const step of path) {
+      value = (value as Record<string | number, unknown>)[step];
+      pointer += `/${escapePointer(String(step))}`;
+    }
+    return this.at(value, pointer, raw.base, raw.isOldDraft);
+  }
+
+  /** What a `$ref` refers to. Throws ConstraintError if it is not in the document. */
+  resolve(reference: string, { base, pointer, isOldDraft }: RawSchema): RawSchema {
+    const fail = (why: string): never => {
+      throw new ConstraintError(`$ref ${JSON.stringify(reference)} ${why}`, pointer);
+    };
+    const address = addressOf(reference, base);
+    if (address === null) return fail("is no reference");
+    const known = this.#byAddress.get(address);
+    if (known !== undefined) return known;
+    const [document = "", fragment = ""] = address.split("#");
+    let at = this.#byAddress.get(document) ?? (document === base ? this.root : undefined);
+    if (at === undefined) return fail("leads out of the schema, and nothing is fetched");
+    if (!fragment.startsWith("/")) return fragment === "" ? at : fail("names nothing in the schema");
+    let value: unknown = at.schema;
+    let path = at.pointer;
+    for (const step of fragment.slice(1).split("/")) {
+      const name = unescapePointer(step);
+      if (typeof value !== "object" || value === null || !Object.hasOwn(value, name)) {
+        return fail("names nothing in the schema");
+      }
+      value = (value as Record<string, unknown>)[name];
+      path += `/${step}`;
+      if (isObject(value)) at = this.#byObject.get(value) ?? at;
+    }
+    return this.at(value, path, at.base, isOldDraft);
+  }
+
+  #visit(value: unknown, pointer: string, outerBase: string, outerIsOld: boolean, depth: number): void {
+    if (depth > DEPTH_MAX)
+      throw new ConstraintError(`its JSON is nested more than ${DEPTH_MAX} deep`, pointer);
+    if (Array.isArray(value)) {
+      value.forEach((item, index) => {
+        this.#visit(item, `${pointer}/${index}`, outerBase, outerIsOld, depth + 1);
+      });
+      return;
+    }
+    if (!isObject(value)) return;
+    const draft = value.$schema;
+    const isOldDraft = typeof draft === "string" ? /draft-0[3-7]/.test(draft) : outerIsOld;
+    const id = value.$id ?? (isOldDraft ? value.id : undefined);
+    let base = outerBase;
+    if (typeof id === "string" && !(isOldDraft && value.$ref !== undefined)) {
+      const address = addressOf(id, outerBase);
+      if (address !== null && id.startsWith("#")) this.#name(address, value, pointer, base, isOldDraft);
+      else if (address !== null) {
+        base = address.replace(/#$/, "");
+        this.#name(base, value, pointer, base, isOldDraft);
+      }
+    }
+    this.at(value, pointer, base, isOldDraft);
+    for (const name of ["$anchor", "$dynamicAnchor"]) {
+      const anchor = value[name];
+      if (typeof anchor === "string") this.#name(`${base}#${anchor}`, value, pointer, base, isOldDraft);
+    }
+    for (const [key, child] of Object.entries(value)) {
+      if (!data.has(key) || depth % 2 === 1)
+        this.#visit(child, `${pointer}/${escapePointer(key)}`, base, isOldDraft, depth + 1);
+    }
+  }
+
+  #name(address: string, value: object, pointer: string, base: string, isOldDraft: boolean): void {
+    if (!this.#byAddress.has(address))
+      this.#byAddress.set(address, this.at(value, pointer, base, isOldDraft));
+  }
+}
+
+/** The reference made absolute; null if it cannot be read. */
+function addressOf(reference: string, base: string): string | null {
+  let decoded: string;
+  try {
+    decoded = decodeURIComponent(reference);
+  } catch {
+    decoded = reference;
+  }
+  if (decoded.startsWith("#")) return decoded === "#" ? base : `${base}${decoded}`;
+  if (/^[a-zA-Z][a-zA-Z0-9+.-]*:/.test(decoded)) {
+    if (!/^[a-z]+:\/\//.test(decoded)) return decoded;
+  }
+  try {
+    return decodeURIComponent(new URL(decoded, base === NO_BASE ? "schema://document/" : base).href).replace(
+      /#$/,
+      "",
+    );
+  } catch {
+    return null;
+  }
+}
+
+/** A plain object. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A step of a JSON pointer (RFC 6901). */
+export function escapePointer(step: string): string {
+  return step.replaceAll("~", "~0").replaceAll("/", "~1");
+}
+
+function unescapePointer(step: string): string {
+  return step.replaceAll("~1", "/").replaceAll("~0", "~");
+}

@@ -1,0 +1,97 @@
+import { compareBytes } from "./regex/regexes.ts";
+
+/**
+ * A trie of byte strings as flat arrays, so that threads can share it. Nodes are numbered in the order of a walk from the
+ * root, 0, down; so everything below a node is a range of nodes, and of tokens.
+ */
+export interface Trie {
+  /** By node, the byte that leads to it. */
+  readonly bytes: Uint8Array;
+  /** By node, the node after all that are below it. */
+  readonly ends: Int32Array;
+  /** By node, where its own tokens begin in `tokens`; those of everything below follow. One entry more than nodes. */
+  readonly firstTokens: Int32Array;
+  /** By node, the bytes of the longest way down, rounded up to a power of two. */
+  readonly heights: Uint16Array;
+  readonly tokens: Int32Array;
+}
+
+/** What the tokens of a model stand for. Plain data over shared memory: made once, used by every engine's thread. */
+export interface Vocabulary {
+  /** Tokens that the model can draw. */
+  readonly size: number;
+  readonly trie: Trie;
+  /** By token, where its bytes begin in `bytes`; one entry more than tokens. Tokens that are no text have none. */
+  readonly offsets: Int32Array;
+  readonly bytes: Uint8Array;
+}
+
+/** Tokens 0 … size-1, of which `bytesOf` gives the text; none for control tokens, which no constraint allows. */
+export function vocabularyOf(size: number, bytesOf: (token: number) => Uint8Array): Vocabulary {
+  const all = Array.from({ length: size }, (_, token) => bytesOf(token));
+  const offsets = new Int32Array(new SharedArrayBuffer(4 * (size + 1)));
+  all.forEach((bytes, token) => {
+    offsets[token + 1] = offsets[token]! + bytes.length;
+  });
+  const bytes = new Uint8Array(new SharedArrayBuffer(offsets[size]!));
+  all.forEach((one, token) => {
+    bytes.set(one, offsets[token]!);
+  });
+  const entries = all.map((text, token) => ({ text, token })).filter(({ text }) => text.length > 0);
+  return { size, trie: trieOf(entries), offsets, bytes };
+}
+
+/** The bytes of a token. */
+export function tokenBytes({ offsets, bytes }: Vocabulary, token: number): Uint8Array {
+  return bytes.subarray(offsets[token]!, offsets[token + 1]!);
+}
+
+/** A trie of texts, each with a token; several may have the same text. */
+export function trieOf(entries: readonly { readonly text: Uint8Array; readonly token: number }[]): Trie {
+  const sorted = [...entries].sort((a, b) => compareBytes(a.text, b.text) || a.token - b.token);
+  let nodes = 1;
+  for (const [index, { text }] of sorted.entries())
+    nodes += text.length - commonLength(sorted[index - 1]?.text, text);
+  const bytes = new Uint8Array(new SharedArrayBuffer(nodes));
+  const ends = new Int32Array(new SharedArrayBuffer(4 * nodes));
+  const firstTokens = new Int32Array(new SharedArrayBuffer(4 * (nodes + 1)));
+  const heights = new Uint16Array(new SharedArrayBuffer(2 * nodes));
+  const tokens = new Int32Array(new SharedArrayBuffer(4 * sorted.length));
+  /** From the root to the text before. */
+  const path = [0];
+  let next = 1;
+  const close = (depth: number): void => {
+    while (path.length > depth + 1) {
+      const node = path.pop()!;
+      ends[node] = next;
+      const parent = path.at(-1)!;
+      heights[parent] = Math.max(heights[parent]!, heights[node]! + 1);
+    }
+  };
+  sorted.forEach(({ text, token }, index) => {
+    close(commonLength(sorted[index - 1]?.text, text));
+    for (let depth = path.length - 1; depth < text.length; depth++) {
+      bytes[next] = text[depth]!;
+      firstTokens[next] = index;
+      path.push(next++);
+    }
+    tokens[index] = token;
+  });
+  close(0);
+  ends[0] = nodes;
+  firstTokens[nodes] = sorted.length;
+  for (let node = 0; node < nodes; node++) {
+    let rounded = 1;
+    while (rounded < heights[node]!) rounded *= 2;
+    heights[node] = rounded;
+  }
+  return { bytes, ends, firstTokens, heights, tokens };
+}
+
+function commonLength(a: Uint8Array | undefined, b: Uint8Array): number {
+  if (a === undefined) return 0;
+  const shorter = Math.min(a.length, b.length);
+  let length = 0;
+  while (length < shorter && a[length] === b[length]) length++;
+  return length;
+}
