@@ -109,3 +109,14 @@ test("gpu may use the scheduler's ports and nouns only, and native code is loade
     "gpu/native/b.ts imports bun:ffi",
   ]);
 });
+
+test("the client has no dependencies, and examples use nothing else", () => {
+  const files = {
+    "sdk/src/a.ts": 'import { b } from "./b.ts";\nimport { readFile } from "node:fs";',
+    "examples/a.ts": 'import { b } from "../sdk/src/b.ts";\nimport { c } from "../server/c.ts";',
+  };
+  expect(importRule(new Map(Object.entries(files)))).toEqual([
+    "sdk/src/a.ts imports node:fs",
+    "examples/a.ts imports server/c.ts",
+  ]);
+});

@@ -27,6 +27,7 @@ export function staticChecks() {
       ".",
     ]),
     check("types (TypeScript)", node, [bin("typescript/bin/tsc"), "--noEmit", "-p", "."]),
+    check("types (client)", node, [bin("typescript/bin/tsc"), "--noEmit", "-p", "sdk"]),
     check("types (page)", node, [bin("typescript/bin/tsc"), "--noEmit", "-p", "server/web"]),
     check("format (C++)", node, [bin("clang-format-node/build/cli.js"), "--dry-run", "-Werror", ...sources]),
     check("lock file", node, [join(root, "tools", "complete-lock.mjs"), "--check"]),

@@ -35,7 +35,7 @@ export function readTree(root: string): Tree {
   return tree;
 }
 
-/** scheduler imports nothing outside itself; gpu only the scheduler's types and ports; server not the tools; and only
+/** scheduler and sdk import nothing outside themselves; gpu only the scheduler's types and ports; examples the sdk; server not the tools; and only
  *  gpu/native.ts loads native code. */
 export const importRule: Rule = (tree) => {
   const problems: string[] = [];
@@ -62,7 +62,11 @@ function mayImport(path: string, target: string): boolean {
     case "gpu":
       return target.startsWith("gpu/") || target.startsWith("node:") || GPU_MAY_USE.includes(target);
     case "server":
-      return !/^(tools|tests|benchmarks|csrc)\//.test(target);
+      return !/^(tools|tests|benchmarks|csrc|sdk|examples)\//.test(target);
+    case "sdk":
+      return target.startsWith("sdk/");
+    case "examples":
+      return /^(sdk|examples)\//.test(target) || target.startsWith("node:");
     default:
       return true;
   }
@@ -141,7 +145,7 @@ export const linkRule: Rule = (tree) => {
 /** Files and folders that docs/architecture.md names are there. */
 export const namedFilesRule: Rule = (tree) => {
   const named =
-    /(?<![\w./-])(?:server|scheduler|gpu|csrc|tools|tests|docs|models|benchmarks)\/[\w.-]+(?:\/[\w.-]+)*/g;
+    /(?<![\w./-])(?:server|scheduler|gpu|csrc|sdk|examples|tools|tests|docs|models|benchmarks)\/[\w.-]+(?:\/[\w.-]+)*/g;
   const text = tree.get("docs/architecture.md") ?? "";
   const paths = new Set([...text.matchAll(named)].map(([path]) => path.replace(/\.$/, "")));
   return [...paths]

@@ -1,0 +1,28 @@
+/**
+ * Extraction of a list whose length only the model knows: a call writes a list, the server runs another call for each of its
+ * lines, and the results come back in order. Then fields as JSON, typed.
+ */
+import { chat, input, json, lines, map, output, regex, user } from "../sdk/src/index.ts";
+
+const greedy = { temperature: 0 };
+const list = chat([user`List three ${input("kind")}.`], output("items", { ...greedy, as: lines() }));
+const define = chat(
+  [user`What is a ${input("word")}?`],
+  output("definition", { ...greedy, as: regex("\\): (.*)") }),
+);
+const extract = chat(
+  [user`Extract name, age and city as JSON: ${input("sentence")}`],
+  output("person", { ...greedy, as: json<{ name: string; age: number; city: string }>() }),
+);
+
+const { items } = list({ kind: "fruits" });
+const definitions = map(items, (word) => define({ word }).definition);
+const { person } = extract({
+  sentence: "Nora is 34 years old, lives in Lisbon and works as a baker.",
+});
+
+const [words, meanings, { name, age }] = await Promise.all([items.get(), definitions.get(), person.get()]);
+words.forEach((word, index) => {
+  console.log(`${word}: ${meanings[index]}`);
+});
+console.log(`${name} will be ${age + 1}.`);

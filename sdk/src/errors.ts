@@ -1,0 +1,42 @@
+/** Why a value will never come, as the server tells it. */
+export interface FailedValue {
+  /** cancelled, transform, engine_error, context_length_exceeded, … */
+  readonly code: string;
+  readonly message: string;
+  /** The call where it began. */
+  readonly origin: string;
+  /** Calls and values from there to the one that was asked for. */
+  readonly path: readonly string[];
+}
+
+/** A value failed. */
+export class ValueError extends Error implements FailedValue {
+  override readonly name = "ValueError";
+  readonly code: string;
+  readonly origin: string;
+  readonly path: readonly string[];
+
+  constructor({ code, message, origin, path }: FailedValue) {
+    super(message);
+    this.code = code;
+    this.origin = origin;
+    this.path = path;
+  }
+}
+
+/** The server refused a request, or could not be understood. */
+export class ServerError extends Error {
+  override readonly name = "ServerError";
+
+  constructor(
+    /** HTTP status; 0 when an answer ended before its time. */
+    readonly status: number,
+    /** For programs, such as cycle or model_not_found; null when there is none. */
+    readonly code: string | null,
+    message: string,
+    /** The field at fault, such as calls[0].temperature. */
+    readonly param: string | null = null,
+  ) {
+    super(message);
+  }
+}

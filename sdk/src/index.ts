@@ -1,0 +1,19 @@
+/** Programs for Bunting: write calls as functions of each other's values, and ask for the value that you want. */
+export { Bunting, type BuntingOptions, configure } from "./client.ts";
+export { type FailedValue, ServerError, ValueError } from "./errors.ts";
+export { choose, join, map, reduce, repeat, type Test } from "./flow.ts";
+export { date, json, lines, number, oneOf, type Parser, regex, split, trimmed } from "./parsers.ts";
+export {
+  assistant,
+  chat,
+  input,
+  type OutputOptions,
+  output,
+  type Sampling,
+  type SemanticFunction,
+  semantic,
+  system,
+  user,
+} from "./semantic.ts";
+export { Session } from "./session.ts";
+export { type Criteria, type GetOptions, type Result, Value, value } from "./value.ts";

@@ -1,0 +1,53 @@
+/** Every program in examples/ runs against the embedded model and prints what is right. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { readdirSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { Program } from "./program.ts";
+
+const folder = resolve(import.meta.dir, "../../examples");
+let server: Program;
+let url: string;
+
+beforeAll(async () => {
+  server = Program.bunting(["serve", "--device", "cpu", "--port", "0"]);
+  url = await server.url();
+}, 60_000);
+afterAll(async () => {
+  server.signal("SIGTERM");
+  expect(await server.exitCode()).toBe(0);
+});
+
+const summary =
+  "Sales rose by 12 percent. Three people joined the team. Costs fell by 3 percent. The office moved to Oslo. Costs fell by 5 percent.\n";
+const found = "The secret code is 739204.\nThe name of the ship is Varilon.\n";
+
+const expected: Readonly<Record<string, string | RegExp>> = {
+  "chain-summary.ts": summary,
+  "map-reduce-summary.ts": summary,
+  "chat-search.ts": found.repeat(4),
+  "multi-agent.ts": "mushrooms, concerts\n",
+  "extraction.ts": `apple: fruit with red or yellow or green skin and sweet to tart crisp whitish flesh
+pear: sweet juicy gritty-textured fruit available in many varieties
+plum: any of numerous varieties of small to medium-sized round or oval fruit having a smooth skin and a single pit
+Nora will be 35.
+`,
+  "chain.py": "items: waves, ships, fish, sand\npick: ships\n",
+  "chain.sh": /"variable":"joined","value":"apple, pear, plum"[\s\S]*event: program\.done/,
+};
+
+const commands: Readonly<Record<string, string>> = { ts: process.execPath, py: "python3", sh: "sh" };
+
+test.each(Object.entries(expected))("%s", async (name, output) => {
+  const command = commands[name.split(".").at(-1)!]!;
+  if (Bun.which(command) === null) return; // no Python here
+  const environment = { ...(process.env as Record<string, string>), BUNTING_URL: url };
+  const example = new Program([command, join(folder, name)], { environment });
+  expect([await example.exitCode(), example.errors]).toEqual([0, ""]);
+  if (typeof output === "string") expect(example.output).toBe(output);
+  else expect(example.output).toMatch(output);
+});
+
+test("no example is left out", () => {
+  const programs = readdirSync(folder).filter((name) => !["README.md", "reports.ts"].includes(name));
+  expect(programs.sort()).toEqual(Object.keys(expected).sort());
+});
