@@ -76,7 +76,6 @@ export class Planner {
         // A sequence that was just preempted for want of pages must not come back in the same step.
         if (pass.hasDecodes) mayAdmit = !securePages(roster);
         const draft = this.#open(pass, nowMs);
-        if (pass.hasDecodes) this.#addDecodes(draft);
         if (pass.hasPrompts) this.#addPrompts(draft, mayAdmit);
         const warm = pass.hasDecodes && pass.hasPrompts ? this.#planWarm(draft) : null;
         if (draft.chunks.length > 0 || warm !== null) return this.#close(draft, warm);
@@ -99,20 +98,11 @@ export class Planner {
     if (victim !== undefined) roster.preempt(victim);
   }
 
+  /** A step with its budget and, if the pass has any, decodes. */
   #open(pass: StepPass, nowMs: number): StepDraft {
     const { running, backlog } = this.#parts.roster;
-    const tokensMax = this.#tokensMax;
-    return new StepDraft(pass.open({ running, backlog, nowMs, tokensMax }), running, nowMs);
-  }
-
-  /** Every decode but those that the budget leaves out. */
-  #addDecodes({ budget, chunks }: StepDraft): void {
-    const { skipped } = budget;
-    for (const sequence of this.#parts.roster.running) {
-      if (!sequence.isDecoding || sequence.isPaused) continue;
-      if (skipped.size > 0 && skipped.has(sequence.id)) continue;
-      chunks.push({ sequence, count: 1 });
-    }
+    const budget = pass.open({ running, backlog, nowMs, tokensMax: this.#tokensMax });
+    return new StepDraft(budget, running, pass.hasDecodes, nowMs);
   }
 
   /** Waiting sequences that may overtake all unfinished prompts; the unfinished prompts; and, if the step has room left,
@@ -172,6 +162,7 @@ export class Planner {
     const chunks = planned.map(({ sequence, count }): Chunk => {
       const start = sequence.computed;
       const end = start + count;
+      roster.gotChunk(sequence, startMs);
       return {
         sequence: sequence.id,
         start,
@@ -185,7 +176,7 @@ export class Planner {
     if (warm !== null && warm.move !== null) moves.push(warm.move);
     const tokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);
     this.#tokensLargest = Math.max(this.#tokensLargest, tokens);
-    roster.stepBegins(planned, skipped, startMs);
+    roster.leftOut(skipped);
     journal.skipped(skipped.size);
     const step = { number: journal.stepBegins(), moves, chunks };
     return { step, planned, startMs, deadlineMs, pagesUsed: pool.pagesTotal - pagesAvailable };

@@ -15,7 +15,6 @@ import { insertByArrival } from "./queue/arrival-list.ts";
 import type { WaitQueue } from "./queue/wait-queue.ts";
 import { Sequence } from "./sequence.ts";
 import type { Backlog } from "./step/step-budget.ts";
-import type { PlannedChunk } from "./step/step-draft.ts";
 
 /** What a roster moves sequences between, and where it writes that down. */
 export interface RosterParts {
@@ -143,12 +142,14 @@ export class Roster {
     return move;
   }
 
-  /** A step begins with these chunks, and leaves the decodes of `skipped` out. */
-  stepBegins(chunks: readonly PlannedChunk[], skipped: ReadonlySet<SequenceId>, nowMs: number): void {
-    for (const { sequence } of chunks) {
-      sequence.pacing.lastChunkMs = nowMs;
-      sequence.pacing.skips = 0;
-    }
+  /** The next step has a chunk of the sequence. */
+  gotChunk({ pacing }: Sequence, nowMs: number): void {
+    pacing.lastChunkMs = nowMs;
+    pacing.skips = 0;
+  }
+
+  /** The next step leaves these decodes out. */
+  leftOut(skipped: ReadonlySet<SequenceId>): void {
     for (const id of skipped) this.#sequences.get(id)!.pacing.skips += 1;
   }
 

@@ -56,6 +56,8 @@ export class Sequence {
   readonly arrival: number;
   readonly arrivedMs: number;
   readonly objective: ObjectiveRules;
+  /** Milliseconds wanted at most between two tokens; null: the sequence does not say. */
+  readonly tbtMs: number | null;
   readonly cacheKey: string;
   readonly kv = new SequenceKv();
   readonly queued: QueueEntry = { bucket: null, account: null, owner: null };
@@ -87,6 +89,7 @@ export class Sequence {
     this.arrivedMs = arrivedMs;
     this.pacing = { lastTokenMs: Number.NEGATIVE_INFINITY, lastChunkMs: arrivedMs, skips: 0 };
     this.objective = objectives[spec.service.objective];
+    this.tbtMs = spec.service.tbtMs;
     this.cacheKey = cacheKeyOf(spec);
     this.length = prompt.length + drawn.length;
     this.#tokens = new Int32Array(this.length + Math.min(spec.stop.tokensMax, 256));
@@ -119,10 +122,6 @@ export class Sequence {
   /** When it arrived; a program's call as if it had come with its program. */
   get awaitedSinceMs(): number {
     return this.arrivedMs - (this.spec.service.program?.ageMs ?? 0);
-  }
-
-  get tbtMs(): number | null {
-    return this.spec.service.tbtMs;
   }
 
   /** Tokens known but not computed; 1 while decoding. At least 1 until the sequence ends. */

@@ -15,12 +15,20 @@ export class StepDraft {
   readonly chunks: PlannedChunk[] = [];
   readonly moves: PageMove[] = [];
   /** Unfinished prompts by arrival, those included that the step admits. */
-  readonly prompts: Sequence[];
+  readonly prompts: Sequence[] = [];
 
-  constructor(budget: StepBudget, running: readonly Sequence[], nowMs: number) {
+  /** A step that begins with every decode of `running` but those that the budget leaves out; without `hasDecodes` with none. */
+  constructor(budget: StepBudget, running: readonly Sequence[], hasDecodes: boolean, nowMs: number) {
     this.budget = budget;
     this.nowMs = nowMs;
-    this.prompts = running.filter(({ isDecoding, isPaused }) => !isDecoding && !isPaused);
+    const { skipped } = budget;
+    for (const sequence of running) {
+      if (sequence.isPaused) continue;
+      if (!sequence.isDecoding) this.prompts.push(sequence);
+      else if (hasDecodes && (skipped.size === 0 || !skipped.has(sequence.id))) {
+        this.chunks.push({ sequence, count: 1 });
+      }
+    }
   }
 
   /** Adds tokens of a prompt, as many as the budget has offered. */

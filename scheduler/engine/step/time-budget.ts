@@ -77,7 +77,7 @@ export class TimeBudget implements StepBudget {
   readonly #others = { count: 0, context: 0 };
   /** The tightest target of all that run. */
   #tightestMs = Number.POSITIVE_INFINITY;
-  /** Interactive streams without a target, of all that run, and of the decodes in this step. */
+  /** Calm streams, which are interactive ones without a target: of all that run, and of the decodes in this step. */
   #calm = 0;
   #calmDecodes = 0;
   /** How long a step with bulk sequences takes at most. */
@@ -97,6 +97,7 @@ export class TimeBudget implements StepBudget {
     this.#tokensMax = tokensMax;
     this.#prompts = backlog.waiting;
     let deadlineMs = Number.POSITIVE_INFINITY;
+    const withoutBulk = { prompts: [], decodes: 0, decodeContext: 0 };
     for (const sequence of running) {
       if (sequence.isPaused) continue;
       this.join(sequence);
@@ -106,15 +107,22 @@ export class TimeBudget implements StepBudget {
       }
       this.#shape.decodes += 1;
       this.#shape.decodeContext += sequence.length;
+      if (!sequence.objective.isBulk) {
+        withoutBulk.decodes += 1;
+        withoutBulk.decodeContext += sequence.length;
+      }
       const targetMs = this.#targetOf(sequence);
+      if (targetMs === null) {
+        if (sequence.objective.isInteractive) this.#calmDecodes += 1;
+        continue;
+      }
       const { lastTokenMs } = sequence.pacing;
-      if (this.#isCalm(sequence)) this.#calmDecodes += 1;
-      if (targetMs === null || lastTokenMs === Number.NEGATIVE_INFINITY) continue;
+      if (lastTokenMs === Number.NEGATIVE_INFINITY) continue;
       if (lastTokenMs + targetMs < deadlineMs) deadlineMs = lastTokenMs + targetMs;
     }
     this.deadlineMs = deadlineMs;
     this.#limitMs = this.#withMargin(deadlineMs - nowMs);
-    if (this.#calmDecodes > 0) this.#bulkMs = (1 + BULK_SHARE) * costs.stepMs(withoutBulk(running));
+    if (this.#calmDecodes > 0) this.#bulkMs = (1 + BULK_SHARE) * costs.stepMs(withoutBulk);
     const decodesMs = Math.min(this.#limitMs, this.#bulkMs);
     if (decodesMs < Number.POSITIVE_INFINITY) this.#skip(running, decodesMs);
     this.#tokens = this.#shape.decodes;
@@ -140,9 +148,9 @@ export class TimeBudget implements StepBudget {
     const [bulk, others] = [this.#bulk, this.#others];
     if (bulk.count + others.count === 0) return true;
     const { isBulk } = sequence.objective;
-    const targetMs = this.#targetOf(sequence) ?? Number.POSITIVE_INFINITY;
-    const tightestMs = Math.min(this.#tightestMs, targetMs);
-    const isCalm = this.#calm > 0 || this.#isCalm(sequence);
+    const targetMs = this.#targetOf(sequence);
+    const tightestMs = Math.min(this.#tightestMs, targetMs ?? Number.POSITIVE_INFINITY);
+    const isCalm = this.#calm > 0 || (targetMs === null && sequence.objective.isInteractive);
     const limitMs = Math.min(
       this.#withMargin(tightestMs),
       isCalm
@@ -167,14 +175,9 @@ export class TimeBudget implements StepBudget {
     const kin = sequence.objective.isBulk ? this.#bulk : this.#others;
     kin.count += 1;
     kin.context += sequence.length;
-    if (this.#isCalm(sequence)) this.#calm += 1;
     const targetMs = this.#targetOf(sequence);
-    if (targetMs !== null && targetMs < this.#tightestMs) this.#tightestMs = targetMs;
-  }
-
-  /** A stream that wants its tokens soon, by no time in particular. */
-  #isCalm(sequence: SequenceView): boolean {
-    return sequence.objective.isInteractive && this.#targetOf(sequence) === null;
+    if (targetMs !== null) this.#tightestMs = Math.min(this.#tightestMs, targetMs);
+    else if (sequence.objective.isInteractive) this.#calm += 1;
   }
 
   /** How long a step with such streams takes at most, as predicted: `stepMs`, or `times` what these decodes take without
@@ -314,16 +317,4 @@ export class TimeBudget implements StepBudget {
   get #quantum(): number {
     return Math.max(CHUNK_MIN, this.#costs.tileTokens / 2);
   }
-}
-
-/** The decodes of a step, but for bulk ones. */
-function withoutBulk(running: readonly SequenceView[]): StepShape {
-  let decodes = 0;
-  let decodeContext = 0;
-  for (const { objective, isDecoding, isPaused, length } of running) {
-    if (objective.isBulk || !isDecoding || isPaused) continue;
-    decodes += 1;
-    decodeContext += length;
-  }
-  return { prompts: [], decodes, decodeContext };
 }
