@@ -86,7 +86,7 @@ export interface ProgramPlace {
 /** How a sequence is to be served. Says nothing about what it computes. */
 export interface Service {
   readonly objective: Objective;
-  /** Who pays: shares of the machine are kept per tenant. "" is everybody without a name. */
+  /** Shares of the machine are kept per tenant. "": the client has no name. */
   readonly tenant: string;
   /** Milliseconds wanted at most between two tokens; null: no target. */
   readonly tbtMs: number | null;
@@ -96,7 +96,7 @@ export interface Service {
   readonly priority: number;
   /** Sequences with the same number belong together; null: alone. Unique for the life of the process. */
   readonly gang: number | null;
-  /** Null: it is nobody's call but its client's. */
+  /** Null: it is not the call of a program. */
   readonly program: ProgramPlace | null;
 }
 

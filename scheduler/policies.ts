@@ -3,7 +3,7 @@ import type { ServedPolicy } from "./policy.ts";
 
 /**
  * Bunting's own, as it serves and as it is measured. `tbtMs` is the target of streams that ask for none themselves; null,
- * what serves without `--tbt-ms`: they have none, and steps are as large as delays everybody least. How large steps are and how
+ * what serves without `--tbt-ms`: they have none, and steps are of the size with the least total delay. How large steps are and how
  * many sequences run is up to the device: its cost model, its memory, and what it takes in one step.
  */
 export function ours(tbtMs: number | null = null): ServedPolicy {

@@ -53,7 +53,7 @@ export interface TimePolicy {
   readonly margin: number;
   /** After this many milliseconds without tokens the oldest prompt gets one tile, whatever the slack. */
   readonly starvationMs: number;
-  /** Steps in a row for which a throughput decode may be left out. */
+  /** Steps in a row for which a bulk decode (objective.ts) may be left out. */
   readonly skipsMax: number;
 }
 
@@ -77,13 +77,13 @@ export interface AdmissionPolicy {
   readonly headroom: boolean;
   /** Whether prefixes are cached at all. */
   readonly cache: boolean;
-  /** Whether what is cached and somebody waits to read is evicted last; else recency alone decides. */
+  /** Whether cached pages that a waiting sequence will read are evicted last; else recency alone decides. */
   readonly keepsWanted: boolean;
   /** Whether a sequence waits for another that computes the same prefix now. */
   readonly prefixPending: boolean;
-  /** Whether a new prompt goes before an unfinished one that has at least twice as much left, or is of a later objective. */
+  /** Whether a new prompt may go before an unfinished one that has more left, or is of a later objective. */
   readonly overtakes: boolean;
-  /** Whether who was preempted again and again stays out for some steps. */
+  /** Whether a sequence that was preempted repeatedly stays out for some steps. */
   readonly backOff: boolean;
 }
 

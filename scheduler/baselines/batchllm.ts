@@ -16,7 +16,7 @@ interface Branch {
 
 /**
  * BatchLLM's groups by its Algorithm 1 (arXiv:2412.03594 §4.2): from below, a branch is cut from its parent and takes a copy of the
- * parent's tokens along where that saves more than the copy costs. A greedy choice: the copy is charged in full also when nobody is
+ * parent's tokens along where that saves more than the copy costs. A greedy choice: the copy is charged in full also when no prompt is
  * left at the parent, and what is saved further up is not looked at.
  */
 export function algorithm1(tree: PrefixTree): PrefixGroup[] {

@@ -42,7 +42,7 @@ export class LongestPrefix implements QueueOrder {
   }
 
   take(sequence: Sequence): void {
-    assert(this.#compared.pop() === sequence, "the sequence whose turn it is is taken");
+    assert(this.#compared.pop() === sequence, "the next sequence is taken");
     this.#waiting.remove(sequence);
   }
 

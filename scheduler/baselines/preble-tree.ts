@@ -1,6 +1,6 @@
 import { assert } from "../core.ts";
 
-/** A node of the global tree: pages [first, end) of every prompt through it. Who caches a node caches its parent. */
+/** A node of the global tree: pages [first, end) of every prompt through it. An engine that caches a node caches its parent. */
 export class PrebleNode {
   parent: PrebleNode | null;
   first: number;

@@ -6,7 +6,7 @@ import type { Sequence } from "../engine/sequence.ts";
 /**
  * The order of the waiting: Preble's prioritised request scheduling (arXiv:2407.00023 §3.3). Sequences are in
  * P groups by the share of their prompt that is cached, group g = min(P - 1, floor(P × cached / length)), and
- * group g gets g + 1 of every P(P + 1)/2 picks: who is mostly cached goes first, and nobody starves.
+ * group g gets g + 1 of every P(P + 1)/2 picks: sequences that are mostly cached go first, and none starves.
  *
  * Ours where the paper is silent or its code differs:
  * - The picks are a deficit round robin, from the highest group down, with the quantum g + 1: a group that
@@ -70,7 +70,7 @@ export class PriorityGroups implements QueueOrder {
   /** One pick of its group's turn. */
   take(sequence: Sequence): void {
     const group = this.#groups[this.#turn]!;
-    assert(group.first === sequence && this.#credit > 0, "the sequence whose turn it is is taken");
+    assert(group.first === sequence && this.#credit > 0, "the next sequence is taken");
     group.remove(sequence);
     this.#credit -= 1;
     this.#size -= 1;

@@ -33,7 +33,7 @@ export interface CacheObserver {
  * The prefix cache: one radix tree per key (cacheKeyOf) over the pages of computed tokens (RadixAttention,
  * arXiv:2312.07104 §3), with leases, and eviction of the least recently used.
  *
- * Who holds a page, along the token axis of a running sequence:
+ * What holds a page, along the token axis of a running sequence:
  *
  *   0 ─────────── lease end ──────────── computed ─────────── reserved
  *   │ spans', pinned by │ the sequence's own,  │ the sequence's own, │
@@ -49,9 +49,9 @@ export class Cache {
   readonly #pool: PagePool;
   readonly #observer: CacheObserver | null;
   readonly #roots = new Map<string, Span>();
-  /** Whether what somebody waits to read is evicted last; else only recency decides. */
+  /** Whether pages that a waiting sequence will read are evicted last; else only recency decides. */
   readonly keepsWanted: boolean;
-  /** Spans without leases: those that nobody waits for, and those with readers. */
+  /** Spans without leases: those without readers, and those with. */
   readonly #idle = new EvictionOrder();
   readonly #wanted = new EvictionOrder();
   /** Pages listed by spans, by spans with leases, and by spans in `#wanted`. */
@@ -66,7 +66,7 @@ export class Cache {
     this.keepsWanted = keepsWanted;
   }
 
-  /** Whether somebody is told what comes and goes, and pages are hashed for it. */
+  /** Whether an observer is told what comes and goes, and pages are hashed for it. */
   get isObserved(): boolean {
     return this.#observer !== null;
   }
@@ -198,7 +198,7 @@ export class Cache {
     this.#forget(root, lease.key);
   }
 
-  /** Ends a lease on tokens that may be computed wrong: frees the spans of its path that nobody else pins or
+  /** Ends a lease on tokens that may be computed wrong: frees the spans of its path that no other lease pins or
    *  continues. */
   discard(lease: Lease): void {
     this.release(lease);
@@ -226,7 +226,7 @@ export class Cache {
     this.release(this.#extend(lease, tokens, end, pages));
   }
 
-  /** Frees at least `pages` pages if so many can be evicted: leaves that nobody waits for first, of those the least
+  /** Frees at least `pages` pages if so many can be evicted: leaves without readers first, of those the least
    *  recently used, their tail pages first. Returns how many it freed. */
   evict(pages: number): number {
     const freeBefore = this.#pool.pagesFree;
@@ -303,7 +303,7 @@ export class Cache {
     return root === undefined ? null : descend(root, tokens, limit);
   }
 
-  /** The span that ends at the place; splits the one there if it goes on. Whoever asks pins it at once. */
+  /** The span that ends at the place; splits the one there if it goes on. The caller pins it at once. */
   #cutAt({ span, depth }: Place): Span {
     if (depth === span.end) return span;
     const upper = split(span, depth, this.#pool.pageTokens);
@@ -338,7 +338,7 @@ export class Cache {
     return { key: lease.key, span };
   }
 
-  /** Brings tokens [from.end, end) into the tree; returns the span that ends there. Whoever asks pins it at
+  /** Brings tokens [from.end, end) into the tree; returns the span that ends there. The caller pins it at
    *  once. */
   #merge({ key, span: from }: Lease, tokens: Int32Array, end: number, pages: Int32Array): Span {
     const { pageTokens } = this.#pool;

@@ -6,7 +6,7 @@ import type { Span } from "./radix-tree.ts";
  * clock.
  *
  * A lease that ends puts the spans of its path at the newest end, deepest first. A parent is therefore always
- * newer than its children (whoever used a child used the parent, and later in this order), and so the oldest
+ * newer than its children (each use of a child is a use of the parent, and later in this order), and so the oldest
  * span is always a leaf: eviction needs no search.
  */
 export class EvictionOrder {

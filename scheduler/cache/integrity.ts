@@ -41,7 +41,7 @@ export function checkCache(
   assert(leaseCounts.size === 0, "leases pin spans of the tree");
   assert(cache.pagesHeld === pagesHeld, "the cache counts its pages");
   assert(cache.pagesEvictable === pagesHeld - pagesLeased, "the cache counts its leased pages");
-  assert(cache.pagesWanted === pagesWanted, "the cache counts the pages that somebody waits for");
+  assert(cache.pagesWanted === pagesWanted, "the cache counts the pages that have readers");
   checkOrder(cache, evictable);
 
   for (const page of owned) count(page);
@@ -98,7 +98,7 @@ function checkOrder(cache: Cache, evictable: Set<Span>): void {
   for (const span of cache.evictionOrder()) {
     assert(
       !isWanted || !cache.keepsWanted || span.readers > 0,
-      "what nobody waits for is evicted before what somebody does",
+      "spans without readers are evicted before those with",
     );
     isWanted ||= span.readers > 0;
     assert(evictable.delete(span), "only spans without leases are in the eviction order, once");

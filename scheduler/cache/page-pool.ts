@@ -1,7 +1,7 @@
 import { assert, type PageId } from "../core.ts";
 
 /**
- * The KV pages of one device. A page is free or has exactly one holder, who alone may release it:
+ * The KV pages of one device. A page is free or has exactly one holder, which alone may release it:
  *
  *   holder       may write it   how it ends
  *   a sequence   yes            released, or handed over to the cache (cache/residency.ts)

@@ -19,7 +19,7 @@ import type { Reader } from "./reader.ts";
  * So every page is listed once in the tree, the page lists along a path put together are that path's page
  * table, and a span lists pages floor(start / T) … (leaf ? ceil(end / T) : floor(end / T)) - 1 of its path,
  * T tokens a page.
- * Nobody writes a listed page.
+ * A listed page is never written.
  */
 export class Span {
   parent: Span | null;
@@ -96,7 +96,7 @@ export function commonLength(tokens: Int32Array, from: number, limit: number, ot
 
 /**
  * Cuts a span in two at `depth`, strictly inside of it, and returns the new upper part. `span` stays the
- * lower part, so whoever refers to it still means the same tokens; its leases pass through the upper part
+ * lower part, so that references to it still mean the same tokens; its leases pass through the upper part
  * too.
  */
 export function split(span: Span, depth: number, pageTokens: number): Span {

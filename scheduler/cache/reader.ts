@@ -50,7 +50,7 @@ export function splitReaders(upper: Span, lower: Span): void {
   }
 }
 
-/** `leaf` is new: those who go on from its parent as it does find more. */
+/** `leaf` is new: readers that continue from its parent as it does find more. */
 export function advanceReaders(leaf: Span): void {
   const { start, tokens } = leaf;
   for (const reader of leaf.parent?.ending ?? []) {

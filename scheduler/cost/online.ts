@@ -132,7 +132,7 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     return new OnlineCostModel(this.#prior).#set(this.#learnt());
   }
 
-  /** A copy for those who place work: as slow as the machine was over the last tenth of a second. */
+  /** A copy for placement: as slow as the machine was over the last tenth of a second. */
   steady(): OnlineCostModel {
     const model = this.copy();
     model.#slowdown = this.#steady;

@@ -16,7 +16,7 @@ export interface Candidate {
   readonly fits: boolean;
 }
 
-/** Sequences that are parked behind another's prefix between two candidates at most: so that planning stays short. */
+/** Sequences that are parked at most on the way to a candidate: so that planning stays short. */
 const PARKED_MAX = 64;
 
 /**
@@ -50,19 +50,19 @@ export class Admission {
   }
 
   /**
-   * The sequences that may join the step, one after the other; each has to be admitted before the next is asked for.
-   * `before`: only those that may overtake this unfinished prompt; null: all. A sequence that shares a prefix with an
-   * unfinished prompt is parked until that one has computed it.
+   * The next sequence that may join the step, which has to be admitted before the next one is asked for; null: there is
+   * none. `before`: it must be one that may overtake this unfinished prompt; null: any. On the way, sequences that share a
+   * prefix with an unfinished prompt are parked until that one has computed it.
    */
-  *candidates(step: StepDraft, before: Sequence | null): Generator<Candidate, void> {
+  next(step: StepDraft, before: Sequence | null): Candidate | null {
     const { running, residency, queue } = this.#roster;
     const { admission, sharedTokensMin } = this.#options;
     const { budget, prompts, nowMs } = step;
     for (let parked = 0; parked < PARKED_MAX; ) {
       const sequence = queue.peek(nowMs, this.#stepNumber());
-      if (sequence === null) return this.#end(queue.hasPassed);
-      if (running.length >= admission.sequencesMax) return this.#end(true);
-      if (before !== null && !this.#mayOvertake(sequence, before, nowMs)) return this.#end(false);
+      if (sequence === null) return this.#none(queue.hasPassed);
+      if (running.length >= admission.sequencesMax) return this.#none(true);
+      if (before !== null && !this.#mayOvertake(sequence, before, nowMs)) return this.#none(false);
 
       const shared = admission.prefixPending
         ? findOwner(sequence, prompts, residency.pool.pageTokens, sharedTokensMin)
@@ -77,27 +77,28 @@ export class Admission {
       const { cachedTokens, objective } = sequence;
       const left = sequence.length - cachedTokens;
       const tokens = budget.offer(left, cachedTokens, nowMs - sequence.pacing.lastChunkMs, objective);
-      if (tokens === 0) return this.#end(false);
+      if (tokens === 0) return this.#none(false);
       const isAged = queue.isAged(sequence, nowMs);
       if (!budget.admits(sequence, isAged)) {
         if (queue.pass(sequence)) continue;
-        return this.#end(false);
+        return this.#none(false);
       }
 
       const isAlone = running.length === 0;
       const fits = residency.fits(sequence, isAlone ? 0 : this.#headroom());
       if (!fits && !isAlone) {
         if (!isAged && queue.pass(sequence)) continue;
-        return this.#end(true);
+        return this.#none(true);
       }
       this.#isBlocked = false;
-      yield { sequence, tokens, fits };
-      parked = 0;
+      return { sequence, tokens, fits };
     }
+    return null;
   }
 
-  #end(hasNoRoom: boolean): void {
+  #none(hasNoRoom: boolean): null {
     this.#isBlocked = hasNoRoom && youngestPaused(this.#roster.running) !== undefined;
+    return null;
   }
 
   /** The step that is planned. Back-off ends where no sequence runs: there is none to stay out of the way of. */

@@ -75,7 +75,7 @@ export class Journal {
     );
   }
 
-  /** Whether somebody was admitted whom no report has told of. */
+  /** Whether a sequence was admitted that no report has told of. */
   get hasStarted(): boolean {
     return this.#started.length > 0;
   }

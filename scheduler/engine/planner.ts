@@ -127,7 +127,10 @@ export class Planner {
 
   /** Admits waiting sequences, each with a chunk; with `before` only those that may overtake this unfinished prompt. */
   #admit(draft: StepDraft, before: Sequence | null): void {
-    for (const { sequence, tokens, fits } of this.#admission.candidates(draft, before)) {
+    for (;;) {
+      const candidate = this.#admission.next(draft, before);
+      if (candidate === null) return;
+      const { sequence, tokens, fits } = candidate;
       const move = this.#parts.roster.admit(sequence, fits);
       if (move !== null) draft.moves.push(move);
       insertByArrival(draft.prompts, sequence);

@@ -56,18 +56,18 @@ export function formatStep(step: StepTrace, name: (sequence: SequenceId) => stri
 }
 
 function formatNote(note: StepNote, name: (sequence: SequenceId) => string): string {
-  const who = name(note.sequence);
+  const label = name(note.sequence);
   switch (note.kind) {
     case "cached":
-      return `${who} cached ${note.tokens}`;
+      return `${label} cached ${note.tokens}`;
     case "waits":
-      return `${who} waits for ${name(note.owner)}`;
+      return `${label} waits for ${name(note.owner)}`;
     case "preempted":
-      return `${who} preempted`;
+      return `${label} preempted`;
     case "first":
-      return `${who} first ${note.atMs.toFixed(2)}`;
+      return `${label} first ${note.atMs.toFixed(2)}`;
     case "ended":
-      return `${who} ${note.how}`;
+      return `${label} ${note.how}`;
   }
 }
 

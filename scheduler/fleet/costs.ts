@@ -134,7 +134,7 @@ export class EngineCost implements PlacementCost {
   pages = 0;
   /** Of one token of an answer. */
   tokenMs = 0;
-  /** Of what its prompt delays, the part that is put down to others who will find the prefix there. */
+  /** Of what its prompt delays, the part that is put down to others that will find the prefix there. */
   forOthersMs = 0;
   readonly #costs: Costs;
   #evictMs: number | null = null;

@@ -1,4 +1,4 @@
-import { type IndexSpan, NEWER, NOBODY, OLDER } from "./index-span.ts";
+import { type IndexSpan, NEWER, NO_SPAN, OLDER } from "./index-span.ts";
 
 /** Per engine, the spans that it has cached in the order in which it is expected to evict them: least recently
  *  used first, so stems after their branches. Lists through the spans' own words. */
@@ -10,8 +10,8 @@ export class IndexOrder {
 
   constructor(spans: readonly IndexSpan[], engines: number) {
     this.#spans = spans;
-    this.#oldest = new Int32Array(engines).fill(NOBODY);
-    this.#newest = new Int32Array(engines).fill(NOBODY);
+    this.#oldest = new Int32Array(engines).fill(NO_SPAN);
+    this.#newest = new Int32Array(engines).fill(NO_SPAN);
   }
 
   oldest(engine: number): IndexSpan | null {
@@ -23,7 +23,7 @@ export class IndexOrder {
   }
 
   append(span: IndexSpan, engine: number): void {
-    this.#insert(span, engine, this.#newest[engine]!, NOBODY);
+    this.#insert(span, engine, this.#newest[engine]!, NO_SPAN);
   }
 
   /** Puts `span` right after `older`. */
@@ -41,13 +41,13 @@ export class IndexOrder {
   }
 
   #join(older: number, newer: number, engine: number): void {
-    if (older === NOBODY) this.#oldest[engine] = newer;
+    if (older === NO_SPAN) this.#oldest[engine] = newer;
     else this.#spans[older]!.setNeighbour(NEWER, engine, newer);
-    if (newer === NOBODY) this.#newest[engine] = older;
+    if (newer === NO_SPAN) this.#newest[engine] = older;
     else this.#spans[newer]!.setNeighbour(OLDER, engine, older);
   }
 
   #span(id: number): IndexSpan | null {
-    return id === NOBODY ? null : this.#spans[id]!;
+    return id === NO_SPAN ? null : this.#spans[id]!;
   }
 }

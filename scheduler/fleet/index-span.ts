@@ -10,12 +10,12 @@ export const NEWER = 7;
 const KINDS = 8;
 
 /** No span: the end of an eviction order. */
-export const NOBODY = -1;
+export const NO_SPAN = -1;
 
 const nothing = new Int32Array(0);
 
 /**
- * A node of the prefix index: pages [first, end) of every path through it, and who has them.
+ * A node of the prefix index: pages [first, end) of every path through it, and the engines that have them.
  *
  * An engine has the leading `cached` pages of a span, and those of its parent all, if any of the span: engines
  * evict from the tail. A promise is about the whole span: a sequence that was placed on the engine, and has not
@@ -211,7 +211,7 @@ export class IndexSpan {
     return at;
   }
 
-  /** Whoever has nothing here, and nothing to come, is no holder. */
+  /** An engine that has nothing here, and nothing to come, is no holder. */
   #dropIdle(at: number): void {
     const words = this.#words;
     if (words[at + CACHED]! > 0 || words[at + PROMISED]! > 0 || words[at + READERS]! > 0) return;

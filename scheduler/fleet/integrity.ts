@@ -3,7 +3,7 @@ import type { IndexSpan } from "./index-span.ts";
 import type { PrefixIndex } from "./prefix-index.ts";
 
 /** Checks that the index hangs together: what engines have begins at the root and is in their eviction orders, stems
- *  after their branches, and nothing is kept that nobody has. Costs a walk over everything. */
+ *  after their branches, and nothing is kept that no engine has. Costs a walk over everything. */
 export function checkIndex(index: PrefixIndex, engines: number): void {
   const counts = new Int32Array(engines);
   const cachedSpans: Set<IndexSpan>[] = Array.from({ length: engines }, () => new Set());
@@ -35,7 +35,10 @@ function checkShape(span: IndexSpan): void {
   assert(span.pages > 0 && span.first === parent.end, "a span begins where its parent ends");
   assert(parent.children?.get(span.hashes[0]!) === span, "a parent finds its child");
   assert(span.children === null || span.children.size > 0, "a leaf has no empty map");
-  assert(span.children !== null || span.needed() === span.pages, "of a leaf nothing is kept that nobody has");
+  assert(
+    span.children !== null || span.needed() === span.pages,
+    "of a leaf nothing is kept that no engine has",
+  );
 }
 
 function checkAbove(span: IndexSpan, engine: number): void {

@@ -4,7 +4,7 @@ import type { LanesPolicy } from "../policy.ts";
 import type { IndexSpan } from "./index-span.ts";
 
 const OBJECTIVES = objectiveOrder.length;
-/** With more tenants than this on an engine each is a small part, and nobody is left out of the sum. */
+/** With more tenants than this on an engine each is a small part, and none is left out of the sum. */
 const TENANTS_MAX = 32;
 
 /** What a sequence that was placed has left to compute, until it ends. */

@@ -3,7 +3,7 @@ import type { EngineId } from "../core.ts";
 /**
  * Why an engine was chosen.
  *
- *   only        nobody else is there
+ *   only        no other engine is there
  *   exploit     more of the prompt is cached than not, and the cheapest of those that hold most was taken
  *   explore     little is cached anywhere: the cheapest of all
  *   spill       cached, but waiting there costs more than computing it elsewhere
@@ -35,7 +35,7 @@ export interface PlacementCost {
   readonly cachedTokens: number;
   /** L: work there that comes before or beside it. */
   readonly loadMs: number;
-  /** M: what evicting for it will cost those who come back, and waiting for pages that others hold. */
+  /** M: what evicting for it will cost sequences that come back, and waiting for pages that others hold. */
   readonly evictMs: number;
   /** P: computing what is not cached, at the pace that is left beside the decodes there. */
   readonly promptMs: number;

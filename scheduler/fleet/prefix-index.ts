@@ -1,7 +1,7 @@
 import type { CacheNotice, CacheNotices } from "../cache/notice.ts";
 import { assert } from "../core.ts";
 import { IndexOrder } from "./index-order.ts";
-import { IndexSpan, NOBODY } from "./index-span.ts";
+import { IndexSpan, NO_SPAN } from "./index-span.ts";
 
 /** How many spans a look at what would be evicted goes through; beyond, they are taken to be like those. */
 const EVICTION_LOOK = 64;
@@ -45,7 +45,7 @@ export class PrefixIndex {
   /** Hits are counted over about `windowMs`. */
   constructor(engines: number, windowMs: number) {
     this.#windowMs = windowMs;
-    this.#root = new IndexSpan(NOBODY, null, 0, new Float64Array(0));
+    this.#root = new IndexSpan(NO_SPAN, null, 0, new Float64Array(0));
     this.#at = this.#root;
     this.#order = new IndexOrder(this.#spans, engines);
     this.#streams = Array.from({ length: engines }, () => ({ epoch: 0, next: 0 }));
@@ -132,7 +132,7 @@ export class PrefixIndex {
   }
 
   /**
-   * What evicting `pages` pages would cost those who come back for them: over the spans that would go, the time to
+   * What evicting `pages` pages would cost the sequences that come back for them: over the spans that would go, the time to
    * compute them again, weighed by their part of the engine's `hits` in the window (Preble's M). What a sequence there
    * reads, or will, is not evicted, nor what the last `match` found. `recomputeMs` takes pages and the page that they begin at.
    */
@@ -266,7 +266,7 @@ export class PrefixIndex {
     return span;
   }
 
-  /** Takes out the pages at the end of a branch that nobody has: those of `end`, if nothing goes on from it, and if it
+  /** Takes out the pages at the end of a branch that no engine has: those of `end`, if nothing goes on from it, and if it
    *  had no others, then those of its parents likewise. */
   #prune(end: IndexSpan): void {
     for (let span = end; span.parent !== null && span.children === null; span = span.parent) {

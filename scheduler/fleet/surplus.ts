@@ -17,7 +17,7 @@ export interface Crowd {
 
 /**
  * Sequences that should begin elsewhere. A placement is a prediction, and may turn out wrong afterwards: an engine has
- * become slow, others have ended early, one has come back. Whoever has begun stays; of those that wait the youngest
+ * become slow, others have ended early, one has come back. Sequences that have begun stay; of those that wait the youngest
  * go, as they would wait longest, as long as that saves each of them time, what must be computed again included.
  *
  * `costsOf`: what a waiting sequence would cost on each engine. Where it is, its own work is among that which is there.

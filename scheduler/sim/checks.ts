@@ -9,7 +9,7 @@ import type { Policy } from "../policy.ts";
 import type { SimulatedCall } from "./call.ts";
 import type { EngineSlot } from "./engine-slot.ts";
 
-/** How long anybody may wait beside so many times the wait of who is admitted before it (`#compareWaits`). */
+/** How long a call may wait beside so many times the wait of one that is admitted before it (`#compareWaits`). */
 const PATIENCE_MS = 60_000;
 
 /** Records are walked through after so many events: each time would be most of a simulation. */
@@ -21,10 +21,10 @@ const WALK_EVERY = 64;
  *   after every event      time has not gone back; now and then, the records of engines and dispatcher agree
  *   at every step          no empty chunk, one per sequence, no page written by two, no more tokens and chunks than
  *                          device and policy allow
- *   at every admission     first come, first served, where the policy says so; where it goes by response ratio, nobody else
+ *   at every admission     first come, first served, where the policy says so; where it goes by response ratio, no other call
  *                          of the same tenant has waited out of proportion
  *   at every end           as many tokens as were to come
- *   at the end             nobody waits or runs, no work is left, nothing is taken for cached that is not
+ *   at the end             no call waits or runs, no work is left, nothing is taken for cached that is not
  */
 export class Checks {
   readonly #policy: Policy;
@@ -37,7 +37,7 @@ export class Checks {
   readonly #orders = new Map<number, number>();
   #sent = 0;
   readonly #admitted: number[];
-  /** By engine, who was sent there and was not admitted yet, and when it was sent. */
+  /** By engine, calls that were sent there and not admitted yet, and when they were sent. */
   readonly #waiting: readonly Map<SimulatedCall, number>[];
 
   constructor(policy: Policy, slots: readonly EngineSlot[], fleet: Fleet) {
@@ -114,14 +114,14 @@ export class Checks {
     );
   }
 
-  /** Everybody has been answered, and every report has arrived. */
+  /** All calls have been answered, and every report has arrived. */
   end(): void {
     const { active, dispatcher } = this.#fleet;
     this.#walk();
-    assert(active === 0, "the fleet waits for nobody");
+    assert(active === 0, "the fleet waits for no sequence");
     for (const { engine, id } of this.#slots) {
       assert(!(engine?.busy ?? false), "no engine has anything to do");
-      assert(Math.abs(dispatcher.workMs(id)) < 1e-6, "no work is left where nobody is");
+      assert(Math.abs(dispatcher.workMs(id)) < 1e-6, "no work is left where no sequence is");
       if (engine !== null && dispatcher.index !== null) this.#compareCaches(id);
     }
   }
@@ -141,7 +141,7 @@ export class Checks {
       if (service.tenant !== tenant || service.objective !== objective) continue;
       if (service.priority !== priority) continue;
       const times = (BUCKET * (COST_MIN + other.promptTokens + other.tokens.length)) / COST_MIN;
-      assert(this.#nowMs - sentMs <= times * (waitedMs + 1) + PATIENCE_MS, "nobody starves");
+      assert(this.#nowMs - sentMs <= times * (waitedMs + 1) + PATIENCE_MS, "no call starves");
     }
   }
 

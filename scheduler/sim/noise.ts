@@ -14,7 +14,7 @@ export interface Noise {
   readonly flipFactor: number;
 }
 
-/** Named noises: of a quiet desktop, and of a machine that nobody would want to schedule for. */
+/** Named noises: of a quiet desktop, and of a machine with heavy noise. */
 export const noises = {
   mild: { deviation: 0.05, outlierShare: 0.001, outlierFactor: 5, flipEveryMs: null, flipFactor: 1 },
   rough: { deviation: 0.15, outlierShare: 0.003, outlierFactor: 10, flipEveryMs: 4000, flipFactor: 3 },

@@ -45,7 +45,7 @@ export interface SimulationSetup {
   readonly faults?: readonly Fault[];
   /** How steps differ from what `profile` says; null, or by default: not at all. Of the same seed as the draws. */
   readonly noise?: Noise | null;
-  /** Whose times are told: calls of this kind; by default all. */
+  /** Calls whose times are reported: those of this kind; by default all. */
   readonly watched?: string;
   /** The simulation ends here, whatever is unfinished; by default never. */
   readonly limitMs?: number;
@@ -194,7 +194,7 @@ class Simulation implements CallObserver, SlotObserver {
     this.#checks?.ended(call);
     this.#history.note(finishedMs, ENDED, index, tokens.length);
     for (const next of this.#setup.workload.after(arrival, { finishedMs, tokens })) {
-      assert(next.atMs >= finishedMs, "nobody goes on before an answer");
+      assert(next.atMs >= finishedMs, "no client goes on before an answer");
       this.#clock.at(next.atMs, () => this.#arrive([next]));
     }
     this.#records[index] = call.record();

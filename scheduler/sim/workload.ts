@@ -22,7 +22,7 @@ export interface Answer {
   readonly tokens: readonly TokenId[];
 }
 
-/** Who calls, when and with what. Deterministic: made from a trace or a seed. Used once. */
+/** Which calls arrive when, and with what. Deterministic: made from a trace or a seed. Used once. */
 export interface Workload {
   readonly name: string;
   /** Of the vocabulary of its tokens. */

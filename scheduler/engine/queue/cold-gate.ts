@@ -15,7 +15,7 @@ export function isWarm({ length, cachedTokens }: Sequence): boolean {
 export interface GateParts {
   /** Milliseconds that so many tokens of a prompt after `context` others take. */
   computeMs(tokens: number, context: number): number;
-  /** Whether it would take pages that somebody waits to read. */
+  /** Whether it would take pages that waiting sequences will read. */
   displaces(sequence: Sequence): boolean;
 }
 
@@ -42,7 +42,7 @@ export class ColdGate {
     return nowMs >= this.#closedUntilMs;
   }
 
-  /** Whether a sequence lets other tenants' pass: it has much to compute, and would take pages that somebody waits to read. */
+  /** Whether a sequence lets other tenants' pass: it has much to compute, and would take pages that waiting sequences will read. */
   holdsBack(sequence: Sequence, nowMs: number): boolean {
     const left = sequence.length - sequence.cachedTokens;
     const isMuch = left * LITTLE_PART > sequence.length;

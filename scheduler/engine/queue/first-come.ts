@@ -27,7 +27,7 @@ export class FirstCome implements QueueOrder {
   }
 
   take(sequence: Sequence): void {
-    assert(this.#waiting.remove(sequence), "the sequence whose turn it is is taken");
+    assert(this.#waiting.remove(sequence), "the next sequence is taken");
   }
 
   isAged(): boolean {

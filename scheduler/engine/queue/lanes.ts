@@ -72,7 +72,7 @@ export class Lanes implements QueueOrder {
   remove(sequence: Sequence): boolean {
     const lane = this.#laneOf(sequence);
     if (!lane.arrivals.remove(sequence)) return false;
-    assert(lane.tenants.remove(sequence), "who waits in a lane is known to its tenant");
+    assert(lane.tenants.remove(sequence), "a sequence that waits in a lane is known to its tenant");
     return true;
   }
 

@@ -3,7 +3,7 @@ import type { Sequence } from "../sequence.ts";
 import type { QueueOrder } from "./queue-order.ts";
 
 /**
- * The calls of programs beside an order for everybody else. Of the calls those of the program that arrived first are next,
+ * The calls of programs beside an order for all other sequences. Of the calls those of the program that arrived first are next,
  * down to its last, so that a program ends as early as if it were alone with those before it, instead of all ending late
  * together; of one program the one with the longest path behind it. Between the first call and the first of the others
  * `isBefore` decides.

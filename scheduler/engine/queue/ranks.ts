@@ -19,7 +19,7 @@ interface Rank {
 /**
  * One tenant's waiting sequences by priority, the lowest number first. Of the same priority those that are pressing go
  * first, and the others as the given order says. Of every four that are taken one is of another priority than the first, if it
- * has aged there: nobody starves behind lower numbers.
+ * has aged there: no sequence starves behind lower numbers.
  */
 export class Ranks implements QueueOrder {
   readonly hasLanes = false;
@@ -96,7 +96,7 @@ export class Ranks implements QueueOrder {
     return false;
   }
 
-  /** Whose turn it is behind `first`, of the first priority where that one is aged. */
+  /** The next sequence of the first priority other than `first` whose next sequence is aged. */
   #agedBehind(first: Rank | undefined, nowMs: number, passed: ReadonlySet<Objective>): Sequence | null {
     for (const rank of this.#ranks) {
       if (rank === first) continue;
@@ -110,7 +110,7 @@ export class Ranks implements QueueOrder {
     this.#size -= 1;
     const at = rank.targeted.indexOf(sequence);
     if (at !== -1) rank.targeted.splice(at, 1);
-    // Clients choose the numbers: those that nobody uses any more are forgotten.
+    // Clients choose the numbers: numbers that are no longer in use are forgotten.
     if (rank.priority !== 0 && rank.order.size === 0) this.#ranks.splice(this.#ranks.indexOf(rank), 1);
   }
 

@@ -10,7 +10,7 @@ const OCCUPANCY = 0.00001;
 /** A tenant's sequences in a lane have one objective. */
 const nonePassed: ReadonlySet<Objective> = new Set();
 
-/** Whether anybody waits, as all accounts of a lane know it. */
+/** Whether any sequence waits, as all accounts of a lane know it. */
 interface Demand {
   isThere: boolean;
 }
@@ -34,7 +34,7 @@ export class Account {
     this.#charge(tokens * ms * OCCUPANCY);
   }
 
-  /** What nobody waits for costs nothing. */
+  /** While no sequence waits, use costs nothing. */
   #charge(tokens: number): void {
     if (this.#demand.isThere) this.used += tokens;
   }
@@ -56,10 +56,10 @@ interface Tenant {
  * longer ago (a virtual token counter, Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024). A sequence
  * costs what it computes: its prompt without what is cached, and, as they come, the tokens that it generates. What is
  * cached is charged for the room that it takes, which is a hundredth of a token for each second. Between tenants that
- * always wait, what they computed differs by one sequence at most, and whoever comes waits for one of each other's.
+ * always wait, what they computed differs by one sequence at most, and a new tenant waits for one sequence of each other's at most.
  *
  * Returning tenants keep up to `slack` tokens of credit or debt. So a tenant that asks for little goes before a crowd of
- * another tenant's, but credit is not saved up for long; a new tenant begins like the others. What is used while nobody waits is not charged.
+ * another tenant's, but credit is not saved up for long; a new tenant begins like the others. What is used while no sequence waits is not charged.
  *
  * A tenant whose sequence would take pages that others wait to read is passed by tenants whose sequences take none, until the
  * gate opens (cold-gate.ts): tenants that share prefixes would else evict them in turn.
@@ -72,7 +72,7 @@ export class Tenants {
   readonly #demand: Demand = { isThere: false };
   /** A heap by `key`, then `keyTurn`. Both only grow, so they are brought up to date when they come to the top. */
   readonly #heap: Tenant[] = [];
-  /** The most that whoever was next had used. */
+  /** The most that a tenant had used when it was next. */
   #level = 0;
   #turns = 0;
   #size = 0;
@@ -113,7 +113,7 @@ export class Tenants {
     return true;
   }
 
-  /** Whose turn it is; null: nobody waits. */
+  /** The next sequence; null: none waits. */
   peek(nowMs: number): Sequence | null {
     const tenant = this.#next();
     if (tenant === null) return null;

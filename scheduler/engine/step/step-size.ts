@@ -26,15 +26,15 @@ export interface SizeContext {
   readonly patienceMs: number;
 }
 
-/** A smaller step that delays everybody by so little more is the better one: streams are smoother, and whoever comes next
- *  waits less for its end. */
+/** A smaller step whose total delay is larger by no more than this part is the better one: streams are smoother, and a request
+ *  that arrives meanwhile waits less for its end. */
 const DELAY_LOSS = 0.03;
 /** See `leastDelay`. Where streams have a target, their delay within it counts half. */
 const WAIT_WEIGHT = 4;
 const WAIT_WEIGHT_TARGET = 8;
 
 /**
- * The size that delays everybody least, taken together, of those in which streams keep their targets. With p
+ * The size with the least total delay, of those in which streams keep their targets. With p
  * tokens of prompts in each step of T milliseconds, n prompts of P tokens each are done after S = nP / p steps. Until then
  * each prompt waits for T a step, and each of d streams is late by what a step takes longer than it would without prompts,
  * T - T0. For each token of a prompt that is
@@ -47,7 +47,7 @@ const WAIT_WEIGHT_TARGET = 8;
  * contexts to read: they are work of the answers, and no fixed part of steps that larger ones would spread out. Without
  * this, steps would grow for as long as prompts wait, and answers begin without end while none ends.
  *
- * A wait counts four times, or eight, since whoever comes later waits, too: a rule that takes the present queue for all that there
+ * A wait counts four times, or eight, since requests that arrive later wait, too: a rule that takes the present queue for all that there
  * is lets a queue stand for ever. `options` are in order of size, and not empty.
  */
 export function leastDelay(options: readonly SizeOption[], context: SizeContext): number {

@@ -17,11 +17,11 @@ const CHUNK_MIN = 16;
  *  half of the time, and streams half of their speed. */
 const SLOWED = 2;
 /** Where one stream alone takes more than its part of `stepMs`, decodes alone may take so many times as long as it does. By
- *  then what a step costs whoever is in it is spread over so many that more of them would add less than an eighth to what the
- *  device does. */
+ *  then a step's fixed cost is spread over so many streams that more of them would add less than an eighth to the device's
+ *  throughput. */
 const CROWDED = 8;
 /** Where no stream runs, a step may take so many times `stepMs` before smaller ones are looked for that are nearly as good:
- *  whoever comes next waits for its end. */
+ *  a request that arrives meanwhile waits for its end. */
 const QUIET = 4;
 
 /** Beside streams without a target, bulk sequences lengthen a step by this part of it at most. */
@@ -34,8 +34,8 @@ interface MutableShape extends StepShape {
 }
 
 /**
- * A budget from a target: Sarathi-Serve (arXiv:2403.02310 §4.3) fixes the tokens of a step beforehand so that its time
- * stays below a target; this one asks the cost model at each step, and takes what the tightest running stream's slack
+ * A budget of time, with targets or without: Sarathi-Serve (arXiv:2403.02310 §4.3) fixes the tokens of a step beforehand so that
+ * its time stays below a target; this one asks the cost model at each step, and takes what the tightest running stream's slack
  * allows.
  *
  *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
@@ -46,12 +46,12 @@ interface MutableShape extends StepShape {
  * bulk sequence may always run, and its decode is left out for `skipsMax` steps at most.
  *
  * Of the sizes (decodes included) on a grid of half tiles, coarser further up, that fit the limits, it takes not the largest
- * but the one that delays everybody least (step-size.ts). It gives way in this order:
+ * but the one with the least total delay (step-size.ts). It gives way in this order:
  *
  *   1. prompt chunks shrink, half a tile at a time;
  *   2. to none, unless a prompt has got none for `starvationMs`: that one gets a tile;
  *   3. decodes of bulk sequences are left out, at most `skipsMax` steps in a row each;
- *   4. nobody is admitted with whom the decodes alone would miss the target, or take longer than `stepMs` (`admits`);
+ *   4. no sequence is admitted with which the decodes alone would miss the target, or take longer than `stepMs` (`admits`);
  *   5. the target is missed, and that is counted.
  *
  * The first prompt that asks decides the size of the step; later ones fill it up. Costs O(running) to open and about
@@ -180,8 +180,8 @@ export class TimeBudget implements StepBudget {
     else if (sequence.objective.isInteractive) this.#calm += 1;
   }
 
-  /** How long a step with such streams takes at most, as predicted: `stepMs`, or `times` what these decodes take without
-   *  anybody else. It is no promise: a device whose steps are hard to predict keeps to it on average. */
+  /** How long a step with such streams takes at most, as predicted: `stepMs`, or `times` what these decodes take
+   *  alone. It is no promise: a device whose steps are hard to predict keeps to it on average. */
   #calmMs(times: number, alone: StepShape): number {
     return Math.max(this.#policy.stepMs, times * this.#costs.stepMs(alone));
   }
@@ -253,7 +253,7 @@ export class TimeBudget implements StepBudget {
     return 0;
   }
 
-  /** Of the sizes that fit the limits the one that delays everybody least; the decodes' own if none fits. */
+  /** Of the sizes that fit the limits the one with the least total delay; the decodes' own if none fits. */
   #bestSize(left: number, context: number): number {
     const decodes = this.#tokens;
     const calmMs = this.#calmDecodes > 0 ? this.#calmMs(SLOWED, this.#shape) : Number.POSITIVE_INFINITY;

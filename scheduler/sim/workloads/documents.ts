@@ -1,6 +1,6 @@
 /**
  * Questions about documents, in general: which prefixes calls have in common, how unequally often they are asked for, how
- * long everything is, who asks, and how evenly. Every other workload is one corner of this one; a search draws from all.
+ * long everything is, how many tenants ask, and how evenly. Every other workload is one corner of this one; a search draws from all.
  */
 
 import { chatService } from "../../core.ts";
@@ -36,7 +36,7 @@ export interface DocumentLoad {
   readonly callsPerSecond: number;
   /** Coefficient of variation of the times between calls: 1 is a Poisson process, more has pauses and bursts. */
   readonly variation: number;
-  /** Who calls, in equal shares, each about all documents; 1: one tenant. */
+  /** Tenants, with equal shares of the calls, each about all documents. */
   readonly tenants: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Three kinds of work at once, each of another tenant: chats that somebody reads along (100 ms between tokens wanted),
- * applications that split a text among parallel calls and join the answers, and a bulk job that nobody waits for.
+ * Three kinds of work at once, each of another tenant: chats that are read as they come (100 ms between tokens wanted),
+ * applications that split a text among parallel calls and join the answers, and bulk work without a deadline.
  */
 
 import { chatService, type Objective, type Service } from "../../core.ts";
