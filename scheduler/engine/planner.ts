@@ -143,7 +143,7 @@ export class Planner {
   #planWarm({ chunks, prompts, budget }: StepDraft): WarmStep | null {
     const { options, roster, prospects, spec } = this.#parts;
     const { queue, running, residency } = roster;
-    if (queue.size > 0 || prompts.length > 0 || budget.skipped.size > 0) return null;
+    if (prospects.isEmpty || queue.size > 0 || prompts.length > 0 || budget.skipped.size > 0) return null;
     if (chunks.length >= spec.stepChunksMax) return null;
     const decodeContext = chunks.reduce((sum, { sequence }) => sum + sequence.computed, 0);
     return prospects.plan({

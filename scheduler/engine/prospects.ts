@@ -65,6 +65,10 @@ export class Prospects {
     this.#costs = costs;
   }
 
+  get isEmpty(): boolean {
+    return this.#known.size === 0;
+  }
+
   /** The chunk in the step in flight; null: there is none. */
   get inFlight(): WarmChunk | null {
     return this.#inFlight;
