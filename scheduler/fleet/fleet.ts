@@ -245,8 +245,9 @@ export class Fleet {
     this.#setPaused(id, false);
   }
 
-  /** Takes what an engine has to tell and passes it on, in order. */
-  report(engine: EngineId, report: EngineReport): void {
+  /** Takes what an engine has to tell and passes it on, in order. `learnt`: what it has learnt of its costs; null: the fleet
+   *  knows. */
+  report(engine: EngineId, report: EngineReport, learnt: EngineCosts | null = null): void {
     const nowMs = this.#nowMs();
     const state = this.#engines[engine]!;
     state.load = goneOn(report.load, state.loadBefore);
@@ -281,6 +282,7 @@ export class Fleet {
     for (const { sequence, finish } of report.finished) this.#finish(sequence, finish);
     for (const sequence of report.returned) this.#move(sequence);
     this.#recall(nowMs);
+    if (learnt !== null) this.believe(engine, learnt);
   }
 
   /** Takes what an engine has learnt of its costs; placements go by a copy of it. */

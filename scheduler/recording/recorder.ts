@@ -143,9 +143,11 @@ export class RecordedFleet extends Fleet {
     this.#told({ kind: "resume", sequence }, () => super.resume(sequence));
   }
 
-  override report(engine: EngineId, report: EngineReport): void {
+  override report(engine: EngineId, report: EngineReport, learnt: EngineCosts | null = null): void {
     const [epoch, { number }] = [this.#epochs[engine]!, report];
-    this.#told({ kind: "reported", engine, epoch, report: number }, () => super.report(engine, report));
+    this.#told({ kind: "reported", engine, epoch, report: number }, () =>
+      super.report(engine, report, learnt),
+    );
   }
 
   override believe(engine: EngineId, learnt: EngineCosts): void {

@@ -8,11 +8,11 @@ import { linearCost } from "../cost/linear.ts";
 import { Fleet } from "../fleet/fleet.ts";
 import type { Policy } from "../policy.ts";
 import { Checks } from "./checks.ts";
-import { EngineSlot, type SlotObserver } from "./engine-slot.ts";
 import { EventClock } from "./event-clock.ts";
 import { deviceSpec } from "./factories.ts";
+import { type SeatObserver, SimulatedSeat } from "./simulated-seat.ts";
 
-const nobody: SlotObserver = { onStep: () => {}, onReport: () => {} };
+const nobody: SeatObserver = { onStep: () => {}, onReport: () => {} };
 const engine = 0 as EngineId;
 
 function checks(policy: Policy): Checks {
@@ -28,8 +28,8 @@ function checks(policy: Policy): Checks {
     nextToken: () => 1,
     record: null,
   };
-  const slot = new EngineSlot(setup, new EventClock(), nobody);
-  return new Checks(policy, [slot], new Fleet([{ link: slot, spec }]));
+  const seat = new SimulatedSeat(setup, new EventClock(), nobody);
+  return new Checks(policy, [seat], new Fleet([{ link: seat, spec }]));
 }
 
 function chunk(id: number, start: number, count: number, pages: readonly number[]): Chunk {

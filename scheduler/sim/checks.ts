@@ -7,7 +7,7 @@ import { checkIndex } from "../fleet/integrity.ts";
 import { objectives } from "../objective.ts";
 import type { Policy } from "../policy.ts";
 import type { SimulatedCall } from "./call.ts";
-import type { EngineSlot } from "./engine-slot.ts";
+import type { SimulatedSeat } from "./simulated-seat.ts";
 
 /** How long a call may wait beside so many times the wait of one that is admitted before it (`#compareWaits`). */
 const PATIENCE_MS = 60_000;
@@ -28,7 +28,7 @@ const WALK_EVERY = 64;
  */
 export class Checks {
   readonly #policy: Policy;
-  readonly #slots: readonly EngineSlot[];
+  readonly #seats: readonly SimulatedSeat[];
   readonly #fleet: Fleet;
   #events = 0;
   #nowMs = 0;
@@ -40,12 +40,12 @@ export class Checks {
   /** By engine, calls that were sent there and not admitted yet, and when they were sent. */
   readonly #waiting: readonly Map<SimulatedCall, number>[];
 
-  constructor(policy: Policy, slots: readonly EngineSlot[], fleet: Fleet) {
+  constructor(policy: Policy, seats: readonly SimulatedSeat[], fleet: Fleet) {
     this.#policy = policy;
     this.#fleet = fleet;
-    this.#slots = slots;
-    this.#admitted = slots.map(() => -1);
-    this.#waiting = slots.map(() => new Map());
+    this.#seats = seats;
+    this.#admitted = seats.map(() => -1);
+    this.#waiting = seats.map(() => new Map());
   }
 
   event(nowMs: number): void {
@@ -57,7 +57,7 @@ export class Checks {
 
   /** An engine starts a step. */
   step(engine: EngineId, step: Step): void {
-    const { spec } = this.#slots[engine]!;
+    const { spec } = this.#seats[engine]!;
     const { chunks } = step;
     assert(chunks.length >= 1 && chunks.length <= spec.stepChunksMax, "a step has chunks, as many as fit");
     assert(new Set(chunks.map(({ sequence }) => sequence)).size === chunks.length, "one chunk per sequence");
@@ -106,7 +106,7 @@ export class Checks {
     const { arrival, tokens, finish, promptTokens, engine } = call;
     this.#leaves(call);
     if (finish?.kind !== "stop" && finish?.kind !== "length") return;
-    const { contextMax, pages, pageTokens } = this.#slots[engine ?? 0]!.spec;
+    const { contextMax, pages, pageTokens } = this.#seats[engine ?? 0]!.spec;
     const room = Math.min(contextMax, pages * pageTokens) - promptTokens;
     assert(
       tokens.length === Math.min(arrival.outputTokens, room),
@@ -119,7 +119,7 @@ export class Checks {
     const { active, dispatcher } = this.#fleet;
     this.#walk();
     assert(active === 0, "the fleet waits for no sequence");
-    for (const { engine, id } of this.#slots) {
+    for (const { engine, id } of this.#seats) {
       assert(!(engine?.busy ?? false), "no engine has anything to do");
       assert(Math.abs(dispatcher.workMs(id)) < 1e-6, "no work is left where no sequence is");
       if (engine !== null && dispatcher.index !== null) this.#compareCaches(id);
@@ -153,10 +153,10 @@ export class Checks {
 
   #walk(): void {
     const { dispatcher } = this.#fleet;
-    for (const { engine, id } of this.#slots) {
+    for (const { engine, id } of this.#seats) {
       engine?.checkIntegrity();
       assert(dispatcher.workMs(id) > -1e-6, "no engine has less than no work");
     }
-    if (dispatcher.index !== null) checkIndex(dispatcher.index, this.#slots.length);
+    if (dispatcher.index !== null) checkIndex(dispatcher.index, this.#seats.length);
   }
 }

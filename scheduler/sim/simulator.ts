@@ -18,13 +18,13 @@ import { SeededRandom } from "../random.ts";
 import { type FlightSink, RecordedFleet } from "../recording/recorder.ts";
 import { type CallObserver, isSameGang, SimulatedCall, sequenceOf } from "./call.ts";
 import { Checks } from "./checks.ts";
-import { EngineSlot, type SlotObserver } from "./engine-slot.ts";
 import { EventClock } from "./event-clock.ts";
 import type { Fault } from "./faults.ts";
 import { Histogram } from "./histogram.ts";
 import { History } from "./history.ts";
 import { DeviceNoise, type Noise } from "./noise.ts";
 import { type CallRecord, type SimulationReport, summarize } from "./report.ts";
+import { type SeatObserver, SimulatedSeat } from "./simulated-seat.ts";
 import type { Arrival, Workload } from "./workload.ts";
 
 /** Everything that a simulation depends on. */
@@ -82,7 +82,7 @@ const DREW = 4;
 const ENDED = 5;
 const BROKE = 6;
 
-class Simulation implements CallObserver, SlotObserver {
+class Simulation implements CallObserver, SeatObserver {
   readonly #setup: SimulationSetup;
   readonly #clock = new EventClock();
   readonly #history = new History();
@@ -90,7 +90,7 @@ class Simulation implements CallObserver, SlotObserver {
   readonly #queueing = new Histogram();
   readonly #specs: readonly DeviceSpec[];
   readonly #checks: Checks | null;
-  readonly #slots: readonly EngineSlot[];
+  readonly #seats: readonly SimulatedSeat[];
   readonly #fleet: Fleet;
   /** By index, which is also the seed of their sequence. */
   readonly #calls: (SimulatedCall | null)[] = [];
@@ -108,11 +108,11 @@ class Simulation implements CallObserver, SlotObserver {
     this.#setup = setup;
     this.#stopToken = workload.vocabSize;
     this.#specs = devices.map(({ spec }) => ({ ...spec, vocabSize: this.#stopToken + 1 }));
-    this.#slots = devices.map((_, index) => this.#slot(index as EngineId));
-    const members = this.#slots.map((slot) => ({ link: this.#link(slot), spec: slot.spec }));
+    this.#seats = devices.map((_, index) => this.#seat(index as EngineId));
+    const members = this.#seats.map((seat) => ({ link: this.#link(seat), spec: seat.spec }));
     const options = {
       policy,
-      costs: this.#slots.map(({ costs }) => costs),
+      costs: this.#seats.map(({ costs }) => costs),
       clock: this.#clock,
       queueMax: QUEUE_MAX,
       onPlacement: (_: unknown, { reason }: Placement) => {
@@ -122,7 +122,7 @@ class Simulation implements CallObserver, SlotObserver {
     this.#fleet =
       record === undefined ? new Fleet(members, options) : new RecordedFleet(members, options, record);
     const isChecked = setup.checks === true;
-    this.#checks = isChecked ? new Checks(policy, this.#slots, this.#fleet) : null;
+    this.#checks = isChecked ? new Checks(policy, this.#seats, this.#fleet) : null;
   }
 
   run(): SimulationReport {
@@ -141,7 +141,7 @@ class Simulation implements CallObserver, SlotObserver {
       isComplete,
       calls: this.#calls.map((call, index) => call?.record() ?? this.#records[index]!),
       watched: this.#setup.watched,
-      engines: this.#slots.map((slot) => slot.record()),
+      engines: this.#seats.map((seat) => seat.record()),
       tbt: this.#tbt,
       historyHash: this.#history.hash,
     });
@@ -219,7 +219,7 @@ class Simulation implements CallObserver, SlotObserver {
 
   /* ---- engines ---- */
 
-  #slot(engine: EngineId): EngineSlot {
+  #seat(engine: EngineId): SimulatedSeat {
     const { devices, believed, policy, linkDelayMs, noise, seed, record } = this.#setup;
     const { profile } = devices[engine]!;
     const spec = this.#specs[engine]!;
@@ -234,14 +234,14 @@ class Simulation implements CallObserver, SlotObserver {
       nextToken: (row: SampleRow) => this.#nextToken(row),
       record: record ?? null,
     };
-    return new EngineSlot(setup, this.#clock, this);
+    return new SimulatedSeat(setup, this.#clock, this);
   }
 
-  #link(slot: EngineSlot): EngineLink {
+  #link(seat: SimulatedSeat): EngineLink {
     return {
       send: (message) => {
-        if (message.kind === "submit") this.#place(message.sequence, slot.id);
-        slot.send(message);
+        if (message.kind === "submit") this.#place(message.sequence, seat.id);
+        seat.send(message);
       },
     };
   }
@@ -269,29 +269,28 @@ class Simulation implements CallObserver, SlotObserver {
 
   onReport(engine: EngineId, report: EngineReport, learnt: EngineCosts | null): void {
     this.#history.note(this.#clock.nowMs(), REPORTED, engine, report.load.stepsTotal);
-    this.#fleet.report(engine, report);
-    if (learnt !== null) this.#fleet.believe(engine, learnt);
+    this.#fleet.report(engine, report, learnt);
   }
 
   #break(fault: Fault): void {
     const { engine } = fault;
-    const slot = this.#slots[engine]!;
+    const seat = this.#seats[engine]!;
     this.#history.note(this.#clock.nowMs(), BROKE, engine, fault.atMs);
-    if (fault.kind === "slow") slot.slowDown(fault.factor);
-    else if (fault.kind === "dropNotices") slot.dropNotices(fault.count);
-    else if (slot.engine !== null) {
+    if (fault.kind === "slow") seat.slowDown(fault.factor);
+    else if (fault.kind === "dropNotices") seat.dropNotices(fault.count);
+    else if (seat.engine !== null) {
       const { backAfterMs } = fault;
       const reason = "The device was lost.";
-      slot.lose();
+      seat.lose();
       this.#fleet.lost(engine, reason, backAfterMs !== null);
-      if (backAfterMs !== null) this.#clock.after(backAfterMs, () => this.#replace(slot));
+      if (backAfterMs !== null) this.#clock.after(backAfterMs, () => this.#replace(seat));
     }
   }
 
-  #replace(slot: EngineSlot): void {
-    const epoch = slot.open();
-    this.#fleet.believe(slot.id, slot.costs);
-    this.#fleet.replaced(slot.id, this.#link(slot), slot.spec, epoch);
+  #replace(seat: SimulatedSeat): void {
+    const epoch = seat.open();
+    this.#fleet.believe(seat.id, seat.costs);
+    this.#fleet.replaced(seat.id, this.#link(seat), seat.spec, epoch);
   }
 }
 

@@ -163,9 +163,9 @@ class Engines {
   #take(engine: EngineId, news: ThreadNews, { fleet, events }: Running): void {
     if (news.kind === "flight") for (const entry of news.entries) this.#flight?.write(entry);
     if (news.kind !== "report") return;
-    fleet.report(engine, news.report);
-    if (news.costs !== null) fleet.believe(engine, OnlineCostModel.from(news.costs));
-    events.onReport?.(engine, news.report);
+    const { report, costs } = news;
+    fleet.report(engine, report, costs === null ? null : OnlineCostModel.from(costs));
+    events.onReport?.(engine, report);
   }
 
   /** Acts when the fleet is there, in order. */

@@ -12,8 +12,8 @@ import type { DeviceNoise } from "./noise.ts";
 import type { EngineRecord } from "./report.ts";
 import { TimedDevice } from "./timed-device.ts";
 
-/** What a slot is made of. */
-export interface SlotSetup {
+/** What a simulated seat is made of. */
+export interface SimulatedSeatSetup {
   readonly engine: EngineId;
   readonly spec: DeviceSpec;
   /** How long its steps take. */
@@ -30,8 +30,8 @@ export interface SlotSetup {
   readonly record: FlightSink | null;
 }
 
-/** Hears of a slot, as it happens. */
-export interface SlotObserver {
+/** Hears of a seat, as it happens. */
+export interface SeatObserver {
   onStep(engine: EngineId, step: Step): void;
   /** A report reached the fleet. `learnt`: what the engine has learnt of its costs; null: the fleet knows. */
   onReport(engine: EngineId, report: EngineReport, learnt: EngineCosts | null): void;
@@ -48,12 +48,12 @@ interface Life {
 
 /** A seat in a simulated machine: its device takes time, and so does the way to the fleet. What goes wrong with it is done
  *  to it here. */
-export class EngineSlot implements EngineLink {
+export class SimulatedSeat implements EngineLink {
   readonly id: EngineId;
   readonly spec: DeviceSpec;
-  readonly #setup: SlotSetup;
+  readonly #setup: SimulatedSeatSetup;
   readonly #clock: EventClock;
-  readonly #observer: SlotObserver;
+  readonly #observer: SeatObserver;
   readonly #seat: Seat;
   /** The last one is in the seat, unless it is lost. */
   readonly #lives: Life[] = [];
@@ -64,7 +64,7 @@ export class EngineSlot implements EngineLink {
   #noticesToDrop = 0;
   #waitingMax = 0;
 
-  constructor(setup: SlotSetup, clock: EventClock, observer: SlotObserver) {
+  constructor(setup: SimulatedSeatSetup, clock: EventClock, observer: SeatObserver) {
     const { engine, record } = setup;
     this.id = engine;
     this.spec = setup.spec;
