@@ -2,7 +2,7 @@
  * The papers' results in virtual time: what each claims, and what the same scheduler code that serves shows on measured
  * device models. Prints expected beside measured, nothing left out, and the tables behind it.
  *
- *   bun benchmarks/papers.ts [--quick] [--only log,sarathi,target,preble,mooncake,events,noise,curves]
+ *   bun benchmarks/papers.ts [--quick] [--only log,sarathi,target,preble,parrot,mooncake,events,noise,curves]
  *                            [--traces <folder>] [--seeds 5] [--noise mild|rough] [--write docs/papers]
  *
  * Without traces the workloads are drawn from published statistics. --noise lets the steps of all claims but `log` and
@@ -16,6 +16,7 @@ import { noiseNamed } from "../server/cli/simulate/what-if.ts";
 import type { Bench } from "./papers/bench.ts";
 import { hitRate } from "./papers/mooncake.ts";
 import { underNoise } from "./papers/noise.ts";
+import { agents, chains, gptsUsers, mapReduces, mixed } from "./papers/parrot.ts";
 import { againstRoundRobin, latencyByRate } from "./papers/preble.ts";
 import { Results } from "./papers/results.ts";
 import { againstStatic, againstVllm, mixedContexts } from "./papers/sarathi.ts";
@@ -27,6 +28,7 @@ const claims: Readonly<Record<string, readonly ((bench: Bench) => void)[]>> = {
   sarathi: [againstVllm],
   target: [againstStatic, mixedContexts],
   preble: [againstRoundRobin],
+  parrot: [chains, mapReduces, agents, gptsUsers, mixed],
   mooncake: [hitRate],
   events: [underEvents],
   noise: [underNoise],

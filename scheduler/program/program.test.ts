@@ -258,6 +258,18 @@ describe("objectives", () => {
     });
   });
 
+  test("what is wanted with the graph is deduced before anything runs", () => {
+    const host = new ManualProgram();
+    expect(host.program.add({ nodes: chainAndMap, variables: [] }, { final: soon })).toBeNull();
+    expect([...host.running.values()].map(({ service }) => service.objective)).toEqual([
+      "gang",
+      "gang",
+      "throughput",
+    ]);
+    const unknown = host.program.add({ nodes: [], variables: [] }, { nothing: soon });
+    expect(unknown).toEqual({ code: "unknownName", message: "There is no variable nothing." });
+  });
+
   test("get_upgrades_class: a later wish raises, and none lowers", () => {
     const host = opened(chainAndMap);
     host.program.want("final", sometime);

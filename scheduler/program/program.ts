@@ -146,12 +146,17 @@ export class Program {
 
   /* ---- the client ---- */
 
-  /** Adds variables and nodes; returns why not, if so, and then nothing has changed. What is ready runs at once. */
-  add(part: ProgramPart): Refusal | null {
+  /** Adds variables and nodes, of which the client wants some; returns why not, if so, and then nothing has changed. What is
+   *  ready runs at once. */
+  add(part: ProgramPart, wants: Readonly<Record<string, Criteria>> = {}): Refusal | null {
     if (this.#isCancelled) return { code: "ended", message: "The program was cancelled." };
     const existing = { scope: this.#scope, nodes: this.#nodes, limits: this.#options.limits };
     const refusal = refusalOf(part, existing);
     if (refusal !== null) return refusal;
+    const written = new Set(part.nodes.flatMap(outputsOf));
+    for (const { name } of part.variables) written.add(name);
+    const unknown = Object.keys(wants).find((name) => !written.has(name) && !this.#scope.names.has(name));
+    if (unknown !== undefined) return { code: "unknownName", message: `There is no variable ${unknown}.` };
     for (const { name, value } of part.variables) {
       const variable = this.#declare(name);
       if (value !== null) this.#settle(variable, value, null);
@@ -166,6 +171,7 @@ export class Program {
       leadsOn ||= outputs.some((variable) => variable.readers.length > 0 || this.#awaited.has(variable));
     }
     if (leadsOn && this.#awaited.size > 0) this.#deduce();
+    for (const [name, criteria] of Object.entries(wants)) this.want(name, criteria);
     this.#run();
     return null;
   }

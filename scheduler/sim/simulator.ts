@@ -2,6 +2,7 @@ import {
   assert,
   type EngineId,
   type SampleRow,
+  type SequenceId,
   type SequenceSpec,
   type Step,
   type TokenId,
@@ -94,6 +95,8 @@ class Simulation implements CallObserver, SeatObserver {
   readonly #fleet: Fleet;
   /** By index, which is also the seed of their sequence. */
   readonly #calls: (SimulatedCall | null)[] = [];
+  /** By what the workload calls them. */
+  readonly #prospects = new Map<string, SequenceId>();
   /** Of those that have ended, whose calls are null then: a long run has few calls in memory. */
   readonly #records: CallRecord[] = [];
   /** A token that no workload has: the end of an answer. */
@@ -162,6 +165,21 @@ class Simulation implements CallObserver, SeatObserver {
       this.#arrive(together);
       this.#expect(next);
     });
+    this.#tellProspects();
+  }
+
+  /** After the arrivals of the same time: a call's prospect is forgotten when it has been sent. */
+  #tellProspects(): void {
+    for (const { atMs, key, prospect } of this.#setup.workload.takeProspectChanges?.() ?? []) {
+      this.#clock.at(atMs, () => {
+        const id = this.#prospects.get(key);
+        if (prospect === null) {
+          if (id !== undefined) this.#fleet.forget(id);
+          this.#prospects.delete(key);
+        } else if (id === undefined) this.#prospects.set(key, this.#fleet.expect(prospect));
+        else this.#fleet.extend(id, prospect.tokens);
+      });
+    }
   }
 
   #arrive(arrivals: readonly Arrival[]): void {
@@ -193,10 +211,12 @@ class Simulation implements CallObserver, SeatObserver {
     this.#ended += 1;
     this.#checks?.ended(call);
     this.#history.note(finishedMs, ENDED, index, tokens.length);
-    for (const next of this.#setup.workload.after(arrival, { finishedMs, tokens })) {
-      assert(next.atMs >= finishedMs, "no client goes on before an answer");
-      this.#clock.at(next.atMs, () => this.#arrive([next]));
+    for (const together of byGang(this.#setup.workload.after(arrival, { finishedMs, tokens }))) {
+      const { atMs } = together[0]!;
+      assert(atMs >= finishedMs, "no client goes on before an answer");
+      this.#clock.at(atMs, () => this.#arrive(together));
     }
+    this.#tellProspects();
     this.#records[index] = call.record();
     this.#calls[index] = null;
     if (this.#setup.until?.(this.#progress()) === true) this.#isStopped = true;
@@ -292,6 +312,17 @@ class Simulation implements CallObserver, SeatObserver {
     this.#fleet.believe(seat.id, seat.costs);
     this.#fleet.replaced(seat.id, this.#link(seat), seat.spec, epoch);
   }
+}
+
+/** Neighbours of one gang together. */
+function byGang(arrivals: readonly Arrival[]): Arrival[][] {
+  const groups: Arrival[][] = [];
+  for (const arrival of arrivals) {
+    const group = groups.at(-1);
+    if (group !== undefined && isSameGang(group[0]!, arrival)) group.push(arrival);
+    else groups.push([arrival]);
+  }
+  return groups;
 }
 
 /** Each engine has noise of its own. */

@@ -1,4 +1,5 @@
 import type { Service, TokenId } from "../core.ts";
+import type { Expected } from "../fleet/fleet.ts";
 
 /** One call that a simulated client makes. */
 export interface Arrival {
@@ -22,6 +23,15 @@ export interface Answer {
   readonly tokens: readonly TokenId[];
 }
 
+/** What a fleet is told of calls that are still to come. */
+export interface ProspectChange {
+  readonly atMs: number;
+  /** Which call. */
+  readonly key: string;
+  /** What it begins with, new or longer than before; null: it was sent at that time, or never will be. */
+  readonly prospect: Expected | null;
+}
+
 /** Which calls arrive when, and with what. Deterministic: made from a trace or a seed. Used once. */
 export interface Workload {
   readonly name: string;
@@ -29,7 +39,9 @@ export interface Workload {
   readonly vocabSize: number;
   /** The next arrival in order of time, of those that wait for no answer; null: no more. */
   next(): Arrival | null;
-  /** The arrivals that an answer brings about, such as the next turn of a conversation; their `atMs` is not before
+  /** The arrivals that an answer brings about, neighbours of one gang placed together, such as the next turn of a conversation; their `atMs` is not before
    *  `answer.finishedMs`. */
   after(arrival: Arrival, answer: Answer): readonly Arrival[];
+  /** What has changed in prospects by the last `next` or `after`. */
+  takeProspectChanges?(): readonly ProspectChange[];
 }

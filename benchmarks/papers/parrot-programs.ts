@@ -1,0 +1,180 @@
+/** The programs of Parrot's evaluation as graphs: their shapes from the paper's §8, their lengths from the authors' artifact. */
+
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { greedySampling } from "../../scheduler/core.ts";
+import type { CallSpec, Criteria, OutputPart, Part, ProgramPart } from "../../scheduler/program/spec.ts";
+import { SeededRandom } from "../../scheduler/random.ts";
+import { type ProgramArrival, uniqueText } from "../../scheduler/sim/workloads/programs.ts";
+
+export const soon: Criteria = { objective: "latency", ttftMs: null, tbtMs: null };
+
+/** Where the artifact's texts lie in the traces' folder, and how many there are. */
+const ARTICLES = "parrot-artifact/workloads/arxiv-march-2023/arxiv-sampled";
+const ARTICLES_MAX = 10;
+/** The articles have 15 to 31 thousand tokens of Vicuna's; this many of their bytes make one. */
+const BYTES_PER_TOKEN = 4.1;
+
+/** Tokens of each article; without the artifact as many as published, drawn. */
+export function articleTokens(traces: string | null): readonly number[] {
+  const random = new SeededRandom(8);
+  return Array.from({ length: ARTICLES_MAX }, (_, index) => {
+    const path = traces === null ? "" : join(traces, ARTICLES, `article_${index}.txt`);
+    if (!existsSync(path)) return 15_000 + random.below(16_000);
+    return Math.round(readFileSync(path).length / BYTES_PER_TOKEN);
+  });
+}
+
+export interface Summary {
+  readonly random: SeededRandom;
+  readonly articleTokens: number;
+  readonly chunkTokens: number;
+  readonly outputTokens: number;
+}
+
+/** A chunk after another, each with the summary so far; `valueFirst`: the summary stands before the chunk. */
+export function chain(
+  { random, articleTokens: tokens, chunkTokens, outputTokens }: Summary,
+  valueFirst = true,
+): ProgramPart {
+  const count = Math.max(2, Math.floor(tokens / chunkTokens));
+  const head = uniqueText(new SeededRandom(1), 40);
+  const nodes = Array.from({ length: count }, (_, index): CallSpec => {
+    const chunk = text(uniqueText(random, chunkTokens));
+    const before: Part[] = index === 0 ? [] : [input(`summary${index - 1}`)];
+    const middle = valueFirst ? [...before, chunk] : [chunk, ...before];
+    return call(`call${index}`, [text(head), ...middle, output(`summary${index}`, outputTokens)]);
+  });
+  return { nodes, variables: [] };
+}
+
+/** The last variable of a chain, which alone is awaited. */
+export function lastOf({ nodes }: ProgramPart): string {
+  return `summary${nodes.length - 1}`;
+}
+
+/** Every chunk by itself, then one call over all that came of it. */
+export function mapReduce({
+  random,
+  articleTokens: tokens,
+  chunkTokens,
+  outputTokens,
+}: Summary): ProgramPart {
+  const count = Math.max(2, Math.floor(tokens / chunkTokens));
+  const head = uniqueText(new SeededRandom(2), 40);
+  const nodes = Array.from(
+    { length: count },
+    (_, index): CallSpec =>
+      call(`map${index}`, [
+        text(head),
+        text(uniqueText(random, chunkTokens)),
+        output(`part${index}`, outputTokens),
+      ]),
+  );
+  const parts = nodes.map((_, index) => input(`part${index}`));
+  const reduce = call("reduce", [
+    text(uniqueText(new SeededRandom(3), 40)),
+    ...parts,
+    output("final", outputTokens),
+  ]);
+  return { nodes: [...nodes, reduce], variables: [] };
+}
+
+/** One call: a constant text, an own one, an answer. */
+export function single(constant: string, own: string, outputTokens: number): ProgramPart {
+  return {
+    nodes: [call("call", [text(constant), text(own), output("answer", outputTokens)])],
+    variables: [],
+  };
+}
+
+/** Calls of one kind at random times, so many per second, for so long. */
+export function stream(
+  random: SeededRandom,
+  {
+    perSecond,
+    untilMs,
+    kind,
+  }: { readonly perSecond: number; readonly untilMs: number; readonly kind: string },
+  make: () => ProgramPart,
+): ProgramArrival[] {
+  const arrivals: ProgramArrival[] = [];
+  for (let atMs = gap(random, perSecond); atMs < untilMs; atMs += gap(random, perSecond)) {
+    arrivals.push({ atMs, kind, part: make(), wants: { answer: soon } });
+  }
+  return arrivals;
+}
+
+/** MetaGPT's shape (figure 1d): an architect, then for each file a coder, and three times a reviewer who reads all files and a
+ *  coder who revises. */
+export function multiAgent(random: SeededRandom, files: number): { part: ProgramPart; wants: string[] } {
+  const role = (seed: number, tokens: number): Part => text(uniqueText(new SeededRandom(seed), tokens));
+  const each = <Item>(make: (file: number) => Item): Item[] =>
+    Array.from({ length: files }, (_, file) => make(file));
+  const nodes: CallSpec[] = [
+    call("architect", [role(11, 700), text(uniqueText(random, 30)), output("design", 500)]),
+  ];
+  for (const file of each((index) => index)) {
+    const own = text(uniqueText(random, 10));
+    nodes.push(call(`code${file}`, [role(12, 350), input("design"), own, output(`code0_${file}`, 400)]));
+  }
+  for (let round = 1; round <= 3; round++) {
+    const all = each((file) => input(`code${round - 1}_${file}`));
+    for (const file of each((index) => index)) {
+      const own = text(uniqueText(random, 10));
+      nodes.push(
+        call(`review${round}_${file}`, [
+          role(13, 300),
+          input("design"),
+          ...all,
+          own,
+          output(`review${round}_${file}`, 150),
+        ]),
+        call(`revise${round}_${file}`, [
+          role(14, 300),
+          input("design"),
+          ...all,
+          own,
+          input(`review${round}_${file}`),
+          output(`code${round}_${file}`, 400),
+        ]),
+      );
+    }
+  }
+  return { part: { nodes, variables: [] }, wants: each((file) => `code3_${file}`) };
+}
+
+/** The four applications of figure 17 as the artifact has them. */
+const gpts = [
+  { prompt: 7437, query: 7, output: 704 },
+  { prompt: 1116, query: 8, output: 89 },
+  { prompt: 1694, query: 4, output: 631 },
+  { prompt: 2031, query: 4, output: 416 },
+];
+
+/** A user of one of the four, all equally likely. */
+export function gptsCall(random: SeededRandom): ProgramPart {
+  const index = random.below(gpts.length);
+  const { prompt, query, output: tokens } = gpts[index]!;
+  return single(uniqueText(new SeededRandom(20 + index), prompt), uniqueText(random, query), tokens);
+}
+
+function gap(random: SeededRandom, perSecond: number): number {
+  return (-Math.log(1 - random.unit()) * 1000) / perSecond;
+}
+
+function call(name: string, parts: readonly Part[]): CallSpec {
+  return { kind: "call", name, prompt: { kind: "text", parts } };
+}
+
+function text(value: string): Part {
+  return { kind: "text", text: value };
+}
+
+function input(variable: string): Part {
+  return { kind: "input", variable, transforms: [] };
+}
+
+function output(variable: string, tokensMax: number): OutputPart {
+  return { kind: "output", variable, transforms: [], sampling: greedySampling, tokensMax, stop: [] };
+}

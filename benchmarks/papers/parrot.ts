@@ -1,0 +1,411 @@
+/**
+ * Parrot's claims (Lin et al., OSDI 2024): programs against the same graphs driven by their clients. Each row of its evaluation
+ * is run as a program by ours and by Parrot as published, and call by call on vLLM-like and Sarathi-like servers. Clients
+ * are 200 to 300 ms away there and back.
+ */
+
+import { capped } from "../../scheduler/baselines/capped.ts";
+import { parrot } from "../../scheduler/baselines/parrot.ts";
+import { sarathi } from "../../scheduler/baselines/sarathi.ts";
+import { promptsFirst, vllm } from "../../scheduler/baselines/vllm.ts";
+import { PARTS, type PartedCostModel, type StepShape, sumOf } from "../../scheduler/cost/cost-model.ts";
+import { ours } from "../../scheduler/policies.ts";
+import type { Policy } from "../../scheduler/policy.ts";
+import { CallEstimates } from "../../scheduler/program/call-estimates.ts";
+import { SeededRandom } from "../../scheduler/random.ts";
+import { simulate } from "../../scheduler/sim/simulator.ts";
+import {
+  allUses,
+  type ProgramArrival,
+  type ProgramRecord,
+  type ProgramUses,
+  ProgramWorkload,
+  uniqueText,
+} from "../../scheduler/sim/workloads/programs.ts";
+import { allAnswered, type Bench, type DeviceModel, devices, mean, seconds } from "./bench.ts";
+import {
+  articleTokens,
+  chain,
+  gptsCall,
+  lastOf,
+  mapReduce,
+  multiAgent,
+  single,
+  soon,
+  stream,
+} from "./parrot-programs.ts";
+import { row } from "./table.ts";
+
+/** Tokens that an engine has, of one with a strict latency objective, by the artifact: a 13B model on an A100, a 7B model on an A6000. */
+const A100_TOKENS = 45_000;
+const A6000_TOKENS = 54_000;
+const A100_OVERHEAD_MS = 13;
+const LATENCY_TOKENS = 6144;
+const CLIENT_TOKENS = 4096;
+
+const ROUND_TRIP_MS = [200, 300] as const;
+
+/** A server, and who runs the graph. */
+interface System {
+  readonly name: string;
+  readonly policy: Policy;
+  readonly sends: "graph" | "calls";
+  readonly uses?: Partial<ProgramUses>;
+}
+
+const vllmLike = (cap: number | null): System => {
+  const batch = cap === null ? vllm.batch : capped(promptsFirst(8192), { latency: cap, throughput: cap });
+  return { name: "vLLM-like, by the client", policy: { ...vllm, batch }, sends: "calls" };
+};
+const sarathiLike: System = { name: "Sarathi-like, by the client", policy: sarathi(512), sends: "calls" };
+const published: System = {
+  name: "Parrot as published",
+  policy: parrot({ latency: LATENCY_TOKENS, throughput: null }),
+  sends: "graph",
+  uses: { prospects: false },
+};
+const oursByGraph: System = { name: "ours", policy: ours(), sends: "graph" };
+
+/** Ours without a part of what it knows of a graph. */
+const ablations: readonly System[] = [
+  { ...oursByGraph, name: "without objectives", uses: { objectives: false, gangs: false } },
+  { ...oursByGraph, name: "without gangs", uses: { gangs: false } },
+  { ...oursByGraph, name: "without programs' order", uses: { order: false } },
+  { ...oursByGraph, name: "without known futures", uses: { prospects: false } },
+  { ...oursByGraph, name: "without warming", uses: { warming: false } },
+  { ...oursByGraph, name: "ours, calls by the client", sends: "calls" },
+];
+
+/** Programs of one run, the same for every system. */
+type Scene = (seed: number) => readonly ProgramArrival[];
+
+/** Claim: chain summaries, alone, beside other load, and many at once. */
+export function chains(bench: Bench): void {
+  const articles = articleTokens(bench.traces);
+  const of = (seed: number, index: number, outputTokens = 50, chunkTokens = 1024) => {
+    const random = new SeededRandom(seed).child(`article ${index}`);
+    return chain({ random, articleTokens: articles[index % articles.length]!, chunkTokens, outputTokens });
+  };
+  const arrival = (part: ReturnType<typeof chain>, atMs = 0): ProgramArrival => {
+    return { atMs, kind: "chain", part, wants: { [lastOf(part)]: soon } };
+  };
+  for (const outputTokens of bench.isQuick ? [50] : [25, 50, 100]) {
+    compare(bench, `chain alone, ${outputTokens} tokens out`, {
+      devices: a100(),
+      scene: (seed) => [arrival(of(seed, seed, outputTokens))],
+      clientCap: null,
+      least: 1.2,
+    });
+  }
+  for (const perSecond of bench.isQuick ? [3.5] : [1, 2, 3, 3.5]) {
+    compare(bench, `chain beside ${perSecond} requests/s`, {
+      devices: a100(),
+      scene: (seed) => {
+        const random = new SeededRandom(seed).child("background");
+        const load = stream(random, { perSecond, untilMs: 90_000, kind: "background" }, () =>
+          single("", uniqueText(random, 512), 50),
+        );
+        return [arrival(of(seed, seed), 5000), ...load];
+      },
+      clientCap: null,
+      least: perSecond === 3.5 ? 1.7 : null,
+    });
+  }
+  for (const count of bench.isQuick ? [25] : [10, 25]) {
+    compare(bench, `${count} chains at once`, {
+      devices: a100(),
+      scene: (seed) => Array.from({ length: count }, (_, index) => arrival(of(seed, index, 50, 2048))),
+      clientCap: null,
+      least: count === 25 ? 1.6 : null,
+      ablates: count === 25,
+    });
+  }
+  warming(bench, articles);
+}
+
+/** Claim: maps of a summary are served for its reduce. */
+export function mapReduces(bench: Bench): void {
+  for (const outputTokens of bench.isQuick ? [50] : [25, 50, 100]) {
+    const least = outputTokens === 25 ? 1.7 : outputTokens === 100 ? 2.2 : null;
+    compare(bench, `map-reduce of 16, ${outputTokens} tokens out`, {
+      devices: a100(),
+      scene: (seed) => {
+        const random = new SeededRandom(seed).child("map");
+        const part = mapReduce({ random, articleTokens: 16 * 1024, chunkTokens: 1024, outputTokens });
+        return [{ atMs: 0, kind: "map-reduce", part, wants: { final: soon } }];
+      },
+      clientCap: CLIENT_TOKENS,
+      least,
+      ablates: outputTokens === 50,
+    });
+  }
+}
+
+/** Claim: agents who read the same files. */
+export function agents(bench: Bench): void {
+  for (const files of bench.isQuick ? [8] : [4, 8, 12, 16]) {
+    const scene: Scene = (seed) => {
+      const { part, wants } = multiAgent(new SeededRandom(seed).child("agents"), files);
+      return [
+        { atMs: 0, kind: "agents", part, wants: Object.fromEntries(wants.map((name) => [name, soon])) },
+      ];
+    };
+    const common = { devices: a100(), scene, ablates: files === 8 };
+    compare(bench, `${files} agents, over latency-centric`, {
+      ...common,
+      clientCap: CLIENT_TOKENS,
+      least: files === 16 ? 8 : null,
+    });
+    compare(bench, `${files} agents, over throughput-centric`, {
+      ...common,
+      ablates: false,
+      clientCap: null,
+      least: files === 16 ? 2 : null,
+    });
+  }
+}
+
+/** Claim: users of four long prompts on four engines. */
+export function gptsUsers(bench: Bench): void {
+  const limitMs = 45;
+  const scene =
+    (perSecond: number): Scene =>
+    (seed) => {
+      const random = new SeededRandom(seed).child("users");
+      return stream(random, { perSecond, untilMs: 60_000, kind: "user" }, () => gptsCall(random));
+    };
+  const noAffinity: System = {
+    ...published,
+    name: "Parrot without affinity",
+    policy: {
+      ...published.policy,
+      placement: vllm.placement,
+      admission: { ...vllm.admission, sequencesMax: 256 },
+    },
+  };
+  const systems = [vllmLike(null), noAffinity, published, oursByGraph];
+  const rates = bench.seeds.slice(0, bench.isQuick ? 1 : 2).map((seed) =>
+    systems.map((system) => {
+      let [good, bad] = [0, Number.POSITIVE_INFINITY];
+      for (let rate = 0.5, tries = 0; tries < 10; tries++) {
+        const records = run(bench, system, a6000(4), scene(rate), seed);
+        const perToken = mean(records.map((one) => (one.doneMs - one.arrivedMs) / one.outputTokens));
+        if (perToken <= limitMs) good = rate;
+        else bad = rate;
+        rate = bad === Number.POSITIVE_INFINITY ? rate * 2 : (good + bad) / 2;
+      }
+      return good;
+    }),
+  );
+  const over = (index: number): number[] => rates.map((own) => own[3]! / own[index]!);
+  const what = (system: string): string => `GPTs, rate at ${limitMs} ms a token: ours over ${system}`;
+  bench.row(row("parrot", what(systems[0]!.name), over(0), "×", { least: 10 }));
+  bench.row(row("parrot", what(systems[1]!.name), over(1), "×", { least: 2.5 }));
+  bench.row(row("parrot", what(systems[2]!.name), over(2), "×", { least: 1 }));
+  bench.table(
+    `Requests per second at ${limitMs} ms a token`,
+    ["System", "rate"],
+    systems.map(({ name }, index) => [name, mean(rates.map((own) => own[index]!)).toFixed(2)]),
+  );
+}
+
+/** Claim: chats beside map-reduces. */
+export function mixed(bench: Bench): void {
+  const scene: Scene = (seed) => {
+    const random = new SeededRandom(seed).child("mixed");
+    const chats = Array.from({ length: 40 }, (_, index): ProgramArrival => {
+      const [prompt, tokens] = [100 + random.below(900), 50 + random.below(350)];
+      return {
+        atMs: index * 1000,
+        kind: "chat",
+        part: single("", uniqueText(random, prompt), tokens),
+        wants: { answer: soon },
+      };
+    });
+    const jobs = Array.from({ length: 9 }, (_, index): ProgramArrival => {
+      const part = mapReduce({ random, articleTokens: 16 * 1024, chunkTokens: 1024, outputTokens: 50 });
+      const atMs = Math.floor(index / 3) * 11_000 + (index % 3) * 500;
+      return { atMs, kind: "job", part, wants: { final: soon } };
+    });
+    return [...chats, ...jobs];
+  };
+  const systems = [vllmLike(CLIENT_TOKENS), vllmLike(null), sarathiLike, published, oursByGraph];
+  const measured = systems.map((system) =>
+    bench.seeds.map((seed) => {
+      const records = run(bench, system, a6000(4), scene, seed);
+      const chats = records.filter(({ kind }) => kind === "chat");
+      const jobs = records.filter(({ kind }) => kind === "job");
+      return {
+        perToken: mean(chats.map((one) => (one.doneMs - one.arrivedMs) / one.outputTokens)),
+        jobMs: mean(jobs.map((one) => one.doneMs - one.arrivedMs)),
+      };
+    }),
+  );
+  const mine = measured.at(-1)!;
+  const over = (index: number, of: "perToken" | "jobMs"): number[] =>
+    mine.map((own, seed) => measured[index]![seed]![of] / own[of]);
+  const rows = [
+    ["chats' time per token, latency-centric", 0, "perToken", 4],
+    ["job time, latency-centric", 0, "jobMs", 3],
+    ["chats' time per token, throughput-centric", 1, "perToken", 1],
+    ["job time, throughput-centric", 1, "jobMs", 1],
+    ["chats' time per token, Parrot", 3, "perToken", 1],
+    ["job time, Parrot", 3, "jobMs", 1],
+  ] as const;
+  for (const [what, index, of, least] of rows) {
+    bench.row(row("parrot", `mixed: ${what} over ours`, over(index, of), "×", { least }));
+  }
+  bench.table(
+    "Chats beside map-reduces",
+    ["System", "ms per token of chats", "job time"],
+    systems.map(({ name }, index) => [
+      index === 1 ? `${name}, no cap` : name,
+      mean(measured[index]!.map(({ perToken }) => perToken)).toFixed(1),
+      seconds(mean(measured[index]!.map(({ jobMs }) => jobMs))),
+    ]),
+  );
+}
+
+/** What warming is worth where the text stands before the value. */
+function warming(bench: Bench, articles: readonly number[]): void {
+  const scene: Scene = (seed) => {
+    const random = new SeededRandom(seed).child("warm");
+    const tokens = articles[seed % articles.length]!;
+    const part = chain({ random, articleTokens: tokens, chunkTokens: 1024, outputTokens: 50 }, false);
+    return [{ atMs: 0, kind: "chain", part, wants: { [lastOf(part)]: soon } }];
+  };
+  const times = (system: System): number[] =>
+    bench.seeds.map((seed) => mean(latencies(run(bench, system, a100(), scene, seed))));
+  const cold = times({ ...oursByGraph, uses: { warming: false } });
+  const warm = times(oursByGraph);
+  const gains = cold.map((ms, seed) => ms / warm[seed]!);
+  bench.row(
+    row("parrot", "chain with the chunk before the summary: without warming over with", gains, "×", {
+      least: 1,
+    }),
+  );
+}
+
+interface Comparison {
+  readonly devices: readonly DeviceModel[];
+  readonly scene: Scene;
+  /** Of the client-driven vLLM-like; null: as many tokens as fit. */
+  readonly clientCap: number | null;
+  /** What ours over that has to be. */
+  readonly least: number | null;
+  readonly ablates?: boolean;
+}
+
+/** Programs' times on every system, of all but the background. */
+function compare(
+  bench: Bench,
+  what: string,
+  { devices: machine, scene, clientCap, least, ablates }: Comparison,
+): void {
+  const systems = [vllmLike(clientCap), sarathiLike, published, oursByGraph, ...(ablates ? ablations : [])];
+  const times = systems.map((system) =>
+    bench.seeds.map((seed) => {
+      const all = latencies(
+        run(bench, system, machine, scene, seed).filter(({ kind }) => kind !== "background"),
+      );
+      return { mean: mean(all), p99: quantile(all, 0.99) };
+    }),
+  );
+  const mine = times[3]!;
+  const over = (index: number, of: "mean" | "p99"): number[] =>
+    mine.map((own, seed) => times[index]![seed]![of] / own[of]);
+  bench.row(
+    row(
+      "parrot",
+      `${what}: client-driven over ours`,
+      over(0, "mean"),
+      "×",
+      least === null ? null : { least },
+    ),
+  );
+  bench.row(row("parrot", `${what}: Parrot over ours, mean`, over(2, "mean"), "×", { least: 1 }));
+  bench.row(row("parrot", `${what}: Parrot over ours, P99`, over(2, "p99"), "×", { least: 1 }));
+  bench.table(
+    what,
+    ["System", "mean", "P99", "over ours"],
+    systems.map(({ name }, index) => {
+      const own = times[index]!;
+      const values = [mean(own.map((one) => one.mean)), mean(own.map((one) => one.p99))];
+      return [name, ...values.map(seconds), `${mean(over(index, "mean")).toFixed(2)}×`];
+    }),
+  );
+}
+
+function run(
+  { noise }: Bench,
+  { policy, sends, uses, name }: System,
+  machine: readonly DeviceModel[],
+  scene: Scene,
+  seed: number,
+): readonly ProgramRecord[] {
+  const workload = new ProgramWorkload(scene(seed), {
+    name,
+    sends,
+    roundTripMs: ROUND_TRIP_MS,
+    random: new SeededRandom(seed).child("round trips"),
+    expectedMs: new CallEstimates(machine[0]!.profile, 1).expectedMs,
+    uses: { ...allUses, ...uses },
+  });
+  allAnswered(simulate({ workload, policy, devices: machine, noise, seed }));
+  return workload.records;
+}
+
+function latencies(records: readonly ProgramRecord[]): number[] {
+  return records.map(({ arrivedMs, doneMs }) => doneMs - arrivedMs);
+}
+
+function quantile(values: readonly number[], part: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.ceil(part * sorted.length) - 1)]!;
+}
+
+/** The measured model is of 7B with grouped queries. Vicuna-13B has 1.8 times its weights and multiplications, 1.6 times the
+ *  work of attention in prompts, and 6.25 times its keys and values. With what the authors' engine adds to each step a token
+ *  takes some 27 ms, as they measured. */
+function a100(): DeviceModel[] {
+  const changes = { overheadMs: A100_OVERHEAD_MS, spec: { pages: Math.floor(A100_TOKENS / 16) } };
+  return devices("a100", 1, changes).map(({ profile, spec }) => ({
+    spec,
+    profile: new Scaled("A100, Vicuna-13B shape", profile, [1, 1.8, 1.8, 1.6, 6.25]),
+  }));
+}
+
+/** Vicuna-7B has four times the measured model's keys and values. */
+function a6000(count: number): DeviceModel[] {
+  const spec = { pages: Math.floor(A6000_TOKENS / 16) };
+  return devices("a6000", count, { spec }).map((model) => ({
+    spec: model.spec,
+    profile: new Scaled("A6000, Vicuna-7B shape", model.profile, [1, 1, 1, 1, 4]),
+  }));
+}
+
+/** A measured device with another model: each part of its steps takes so many times as long. */
+class Scaled implements PartedCostModel {
+  readonly name: string;
+  readonly tileTokens: number;
+  readonly #inner: PartedCostModel;
+  readonly #times: readonly number[];
+  readonly #parts = new Float64Array(PARTS);
+
+  constructor(name: string, inner: PartedCostModel, times: readonly number[]) {
+    this.name = name;
+    this.tileTokens = inner.tileTokens;
+    this.#inner = inner;
+    this.#times = times;
+  }
+
+  stepMs(shape: StepShape): number {
+    this.partsMs(shape, this.#parts);
+    return sumOf(this.#parts);
+  }
+
+  partsMs(shape: StepShape, into: Float64Array): void {
+    this.#inner.partsMs(shape, into);
+    for (let part = 0; part < PARTS; part++) into[part]! *= this.#times[part]!;
+  }
+}
