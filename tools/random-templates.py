@@ -8,6 +8,7 @@ The numbers are how many, and the seed.
 
 import json
 import random
+import signal
 import sys
 from pathlib import Path
 
@@ -34,6 +35,14 @@ METHODS = [
     "isdigit()", "isalpha()", "isupper()", "isspace()", "capitalize()", "swapcase()", "expandtabs({i})", "items()", "keys()", "values()", "get({t})", "get({t}, {e})", "copy()", "append(1)", "index({e})", "count({e})", "name", "a", "age", "missing", "0", "x.y",
 ]
 OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or"]
+
+
+class TooLong(BaseException):
+    """Of a power of a power, say."""
+
+
+def stop(*_: object) -> None:
+    raise TooLong
 
 
 class Maker:
@@ -120,12 +129,19 @@ class Maker:
 
 
 def main() -> None:
+    signal.signal(signal.SIGALRM, stop)
     count, seed = int(sys.argv[1]), int(sys.argv[2])
     maker = Maker(random.Random(seed))
     probes = []
     while len(probes) < count:
         template = maker.statements(maker.random.choice([0, 1, 2]))
-        outcome = rendered(template, VARIABLES)
+        signal.alarm(1)
+        try:
+            outcome = rendered(template, VARIABLES)
+        except TooLong:
+            continue
+        finally:
+            signal.alarm(0)
         # Addresses of objects, and what takes too long to say, tell nothing.
         if " at 0x" in outcome.get("text", "") or len(outcome.get("text", "")) > 20_000:
             continue

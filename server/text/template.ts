@@ -114,10 +114,8 @@ export class ChatTemplate {
     const kwargs = this.#checkedKwargs(options.templateKwargs ?? {});
     const { template, toolTemplate } = this.#source;
     const fromClient = { ...kwargs, messages: messages.map(asTemplatesRead), tools, documents: null };
-    const disguised = this.#controlTexts.disguise(
-      fromJavaScript(fromClient, jsonTextOf),
-      template + (toolTemplate ?? ""),
-    );
+    const given = expectNoError(() => fromJavaScript(fromClient, jsonTextOf));
+    const disguised = this.#controlTexts.disguise(given, template + (toolTemplate ?? ""));
     if (disguised === null) throw new TemplateError("the messages use every private-use character there is");
     const variables = new Map<string, Value>(Object.entries(this.#source.specialTokens));
     for (const [name, value] of (disguised.value as Dict).entries()) variables.set(name as string, value);

@@ -8,7 +8,7 @@ import { isEqual, numeric } from "./operators.ts";
 import { repr } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
 import { callable } from "./signature.ts";
-import { clampBounds } from "./text.ts";
+import { clampBounds, codePoints } from "./text.ts";
 import { characterAt, textMethod } from "./text-methods.ts";
 import {
   Callable,
@@ -59,6 +59,7 @@ export function ownAttribute(rt: Runtime, object: Value, name: string): Value {
 /** `object[key]`. */
 export function item(rt: Runtime, object: Value, key: Value): Value {
   if (object instanceof Undefined) object.raise();
+  if (typeof object === "string") rt.read(object);
   const found = itemOf(object, key);
   if (found !== undefined) return found;
   const native = typeof key === "string" ? nativeAttribute(rt, object, key) : undefined;
@@ -253,27 +254,33 @@ function numberAttribute(object: Value, name: string): Value | undefined {
 export function slice(rt: Runtime, object: Value, bounds: readonly (Value | null)[]): Value {
   if (object instanceof Undefined) object.raise();
   if (object instanceof Markup) return asMarkup(slice(rt, object.text, bounds));
-  const items =
-    typeof object === "string"
-      ? [...object]
-      : object instanceof Range
-        ? [...iterate(object)]
-        : itemsOf(object);
+  const items = sliceable(object);
   if (items === undefined) {
-    return fail(
-      "TypeError",
+    const message =
       object instanceof Dict
         ? "unhashable type: 'slice'"
-        : `'${typeName(object)}' object is not subscriptable`,
-    );
+        : `'${typeName(object)}' object is not subscriptable`;
+    return fail("TypeError", message);
   }
-  const [start, stop, step] = bounds.map((bound) => (bound === null ? null : sliceIndex(bound)));
+  const [start = null, stop = null, step = null] = bounds.map((bound) =>
+    bound === null ? null : sliceIndex(bound),
+  );
   const stride = step ?? 1;
   if (stride === 0) fail("ValueError", "slice step cannot be zero");
-  const taken = strided(items as readonly Value[], start ?? null, stop ?? null, stride);
-  rt.budget.spend(1 + Math.floor(taken.length / 64));
-  if (typeof object === "string") return rt.made(taken.join(""));
-  return isList(object) || object instanceof Range ? taken : new Tuple(taken);
+  if (typeof object === "string") {
+    rt.read(object);
+    if (typeof items === "string" && stride === 1)
+      return items.slice(...clampBounds(start, stop, items.length));
+    return rt.made(strided([...items] as string[], start, stop, stride).join(""));
+  }
+  const taken = strided(items as readonly Value[], start, stop, stride);
+  rt.budget.spend(1 + (taken.length >> 6));
+  return object instanceof Tuple ? new Tuple(taken) : taken;
+}
+
+function sliceable(object: Value): readonly Value[] | string | undefined {
+  if (typeof object === "string") return codePoints(object);
+  return object instanceof Range ? [...iterate(object)] : itemsOf(object);
 }
 
 function sliceIndex(value: Value): number {
@@ -281,7 +288,12 @@ function sliceIndex(value: Value): number {
   return fail("TypeError", "slice indices must be integers or None or have an __index__ method");
 }
 
-function strided(items: readonly Value[], start: number | null, stop: number | null, step: number): Value[] {
+function strided<Item>(
+  items: readonly Item[],
+  start: number | null,
+  stop: number | null,
+  step: number,
+): Item[] {
   const { length } = items;
   if (step === 1) return items.slice(...clampBounds(start, stop, length));
   const clamp = (bound: number, low: number, high: number): number =>
@@ -289,7 +301,7 @@ function strided(items: readonly Value[], start: number | null, stop: number | n
   const [low, high] = step > 0 ? [0, length] : [-1, length - 1];
   const from = start === null ? (step > 0 ? low : high) : clamp(start, low, high);
   const to = stop === null ? (step > 0 ? high : low) : clamp(stop, low, high);
-  const taken: Value[] = [];
+  const taken: Item[] = [];
   for (let i = from; step > 0 ? i < to : i > to; i += step) taken.push(items[i]!);
   return taken;
 }

@@ -24,6 +24,7 @@ const returnsInput = new Set(["default", "d", "safe", "e", "escape"]);
 export function applyFilter(rt: Runtime, name: Value, value: Value, args: Arguments): Value {
   const filter =
     find<Filter>(filters, name) ?? fail("TemplateRuntimeError", `No filter named '${String(name)}'.`);
+  if (typeof value === "string") rt.read(value);
   if (!(value instanceof Markup)) return filter(rt, value, args);
   if (returnsInput.has(name as string)) return value;
   const result = filter(rt, value.text, args);

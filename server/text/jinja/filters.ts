@@ -90,9 +90,22 @@ defineText("replace", "old new count?", (rt, text, [old, replacement, count]) =>
 });
 defineText("wordcount", "", (_, text) => BigInt(text.match(/[\p{L}\p{N}_]+/gu)?.length ?? 0));
 defineText("striptags", "", (rt, text) => {
-  const bare = text.replace(/<!--[\s\S]*?-->/g, "").replace(/<[^>]*>/g, "");
-  return rt.made(bare.split(/\s+/).filter(Boolean).join(" "));
+  const untagged = without(without(text, "<!--", "-->"), "<", ">");
+  return rt.made(untagged.split(/\s+/).filter(Boolean).join(" "));
 });
+
+/** The text without what stands from each `start` to the next `end`. */
+function without(text: string, start: string, end: string): string {
+  let kept = "";
+  let from = 0;
+  for (;;) {
+    const at = text.indexOf(start, from);
+    const to = at < 0 ? -1 : text.indexOf(end, at);
+    if (to < 0) return kept + text.slice(from);
+    kept += text.slice(from, at);
+    from = to + end.length;
+  }
+}
 
 define("safe", "", (rt, value) => new Markup(str(rt, value)));
 define("e escape forceescape", "", (rt, value) => {

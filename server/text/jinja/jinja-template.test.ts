@@ -42,6 +42,23 @@ describe("a template that does not end or grows stops at a limit that the error 
     ["{% for i in range(99) %}{{ 'x' * 9999 }}{% endfor %}", "100000 characters"],
     ["{% for i in range(9999) %}{% set x = 'x' * 9999 %}{% endfor %}", "1000000 characters in all"],
     ["{{ 9 ** (9 ** 9) }}", "65536 bits"],
+    [
+      "{% set ns = namespace(x=(1, 2)) %}{% for i in range(99) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}{{ {ns.x: 1} }}",
+      "as a key",
+    ],
+    [
+      "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+      "20000 operations",
+    ],
+    [
+      "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | tojson }}",
+      "20000 operations",
+    ],
+    [
+      "{% set x = 'ab🐦' * 9999 %}{% for i in range(9999) %}{% if x[i] == 'q' %}{% endif %}{% endfor %}",
+      "20000 operations",
+    ],
+    ["{% set x = 'ab' * 40000 %}{% for i in range(999) %}{{ 'q' in x }}{% endfor %}", "20000 operations"],
     ["{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "too deep"],
     ["{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}", "too deep"],
     [`{{ ${"-".repeat(9999)}1 }}`, "too deep"],
@@ -77,6 +94,32 @@ describe("stand-ins", () => {
     ["{{ x }}{{ x | upper }}{{ x[0] }}", "\ufdd0b", "\ufdd0b\ufdd0B\ufdd0"],
   ])("are seen through where texts are compared, and kept: %s", (source, x, wanted) => {
     expect(seen(source, x)).toBe(wanted);
+  });
+});
+
+describe("a long text takes as long as its length says", () => {
+  const long: readonly (readonly [string, string])[] = [
+    ["{{ x | int }}", `${"9".repeat(500_000)}x`],
+    ["{{ x | float }}", `${"9".repeat(500_000)}x`],
+    ["{{ x | striptags | length }}", "<".repeat(500_000)],
+    ["{{ x.rsplit('a') | length }}", "a".repeat(500_000)],
+    ["{{ x.strip() | length }}", `${" ".repeat(500_000)}x`],
+    ["{{ x | tojson | length }}", "\u0001".repeat(500_000)],
+  ];
+  for (const [source, x] of long) {
+    test(source, () => {
+      const context = {
+        variables: new Map<string, Value>([["x", x]]),
+        now: new Date(0),
+        limits: defaultLimits,
+      };
+      expect(new JinjaTemplate(source).render(context)).toMatch(/^[\d.]+$/);
+    });
+  }
+
+  test("a long string in JSON", () => {
+    const text = 'a"\\'.repeat(500_000);
+    expect(readJson(JSON.stringify([text]))).toEqual([text]);
   });
 });
 

@@ -1,7 +1,7 @@
 /** JSON as Python's `json` reads and writes it: 1.0 stays a float, keys keep their order, numbers are written as Python does. */
 import { isTrueOr, toIndex } from "./convert.ts";
 import { fail } from "./errors.ts";
-import { floatText } from "./numbers.ts";
+import { digitsMax, floatText } from "./numbers.ts";
 import { isOrdered } from "./operators.ts";
 import { integerText } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
@@ -129,19 +129,23 @@ function quoted(text: string, { isAscii }: Format): string {
   return `"${body}"`;
 }
 
-const literal = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|[[\]{},:]|true|false|null/y;
+const literal = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|[[\]{},:]|true|false|null/y;
 const space = /[ \t\n\r]*/y;
 
-/** Reads JSON that `JSON.parse` has accepted. */
+/** Reads JSON that `JSON.parse` has accepted. Throws JinjaError for an integer of more digits than Python reads. */
 export function readJson(text: string): Value {
   let at = 0;
   const next = (): string => {
     space.lastIndex = at;
     space.exec(text);
-    literal.lastIndex = space.lastIndex;
-    const token = literal.exec(text)?.[0] ?? fail("ValueError", `not JSON at ${space.lastIndex}`);
-    at = literal.lastIndex;
-    return token;
+    const start = space.lastIndex;
+    if (text[start] === '"') at = stringEnd(text, start);
+    else {
+      literal.lastIndex = start;
+      if (!literal.test(text)) fail("ValueError", `not JSON at ${start}`);
+      at = literal.lastIndex;
+    }
+    return text.slice(start, at);
   };
   const peek = (): string => {
     const from = at;
@@ -173,9 +177,20 @@ export function readJson(text: string): Value {
     if (token[0] === '"') return JSON.parse(token) as string;
     if (token === "null") return null;
     if (token === "true" || token === "false") return token === "true";
-    return /[.eE]/.test(token) ? Number(token) : BigInt(token);
+    if (/[.eE]/.test(token)) return Number(token);
+    if (token.length > digitsMax) fail("ValueError", `an integer may have ${digitsMax} digits at most`);
+    return BigInt(token);
   };
   return value();
+}
+
+/** Behind the quote that ends the string which begins at `start`. */
+function stringEnd(text: string, start: number): number {
+  for (let at = start + 1; ; at++) {
+    const unit = text[at];
+    if (unit === "\\") at++;
+    else if (unit === '"' || unit === undefined) return at + 1;
+  }
 }
 
 /**

@@ -69,6 +69,9 @@ export function generalText(value: number, precision: number, keepsZeros = false
   return tail === undefined ? trimmed : `${trimmed}e${tail}`;
 }
 
+/** Digits of an int that Python reads and writes at most. */
+export const digitsMax = 4300;
+
 /** `int(text, base)`; undefined: not a number. */
 export function readInteger(text: string, base = 10): bigint | undefined {
   const match = /^([+-]?)(0[xXbBoO])?_?([\da-zA-Z]+(?:_[\da-zA-Z]+)*)$/.exec(asciiDigits(text.trim()));
@@ -86,6 +89,7 @@ export function readInteger(text: string, base = 10): bigint | undefined {
       if (/^0+[1-9]/.test(digits)) return undefined;
     }
   }
+  if (digits.length > digitsMax) return undefined;
   let value = 0n;
   if (radix === 10) {
     if (!/^\d+$/.test(digits)) return undefined;
@@ -108,7 +112,7 @@ export function readFloat(text: string): number | undefined {
     const value = word[2]!.toLowerCase() === "nan" ? Number.NaN : Number.POSITIVE_INFINITY;
     return word[1] === "-" ? -value : value;
   }
-  const isNumber = /^[+-]?(\d+(_\d+)*\.?(\d+(_\d+)*)?|\.\d+(_\d+)*)(e[+-]?\d+(_\d+)*)?$/i.test(trimmed);
+  const isNumber = /^[+-]?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)(e[+-]?\d+(_\d+)*)?$/i.test(trimmed);
   return isNumber ? Number(trimmed.replaceAll("_", "")) : undefined;
 }
 

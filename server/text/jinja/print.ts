@@ -1,6 +1,6 @@
 /** str() and repr(). */
 import { fail } from "./errors.ts";
-import { floatText } from "./numbers.ts";
+import { digitsMax, floatText } from "./numbers.ts";
 import type { Runtime } from "./runtime.ts";
 import {
   Callable,
@@ -16,9 +16,6 @@ import {
   Undefined,
   type Value,
 } from "./values.ts";
-
-/** Digits of an int that Python writes at most. */
-const digitsMax = 4300;
 
 export function str(rt: Runtime, value: Value): string {
   if (typeof value === "string") return value;

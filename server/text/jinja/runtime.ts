@@ -20,8 +20,14 @@ export class Runtime {
 
   /** The text as the client wrote it, in as many UTF-16 units. */
   plain(text: string): string {
+    this.read(text);
     if (this.#standInPattern === null) return text;
     return text.replace(this.#standInPattern, (unit) => this.#standIns.get(unit)!);
+  }
+
+  /** Counts that a text is looked through. */
+  read(text: string): void {
+    this.budget.spend(text.length >> 10);
   }
 
   /** The text, counted. */

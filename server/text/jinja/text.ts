@@ -65,9 +65,9 @@ export function lastPlacesOf(rt: Runtime, text: string, needle: string, countMax
     if (at < wanted.length) break;
     at = plain.lastIndexOf(wanted, at - wanted.length);
     if (at < 0) break;
-    places.unshift(at);
+    places.push(at);
   }
-  return places;
+  return places.reverse();
 }
 
 /** Cuts out `width` units at each place. */

@@ -234,7 +234,10 @@ function hashOf(key: Value): string | bigint | number {
       const hash = hashOf(item);
       return `${typeof hash} ${JSON.stringify(String(hash))}`;
     });
-    return `\0(${hashes.join()})`;
+    const hash = `\0(${hashes.join()})`;
+    return hash.length <= 65_536
+      ? hash
+      : fail("LimitError", "the chat template uses too large a tuple as a key");
   }
   return fail("TypeError", `unhashable type: '${typeName(key)}'`);
 }
