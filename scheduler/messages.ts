@@ -16,7 +16,7 @@ export type EngineMessage =
   | { readonly kind: "resume"; readonly sequence: SequenceId }
   /** Wanted elsewhere: it is given back (`returned`) if it was never admitted, and stays otherwise. */
   | { readonly kind: "recall"; readonly sequence: SequenceId }
-  /** Somebody is going to read this prefix. Told again of the same prospect, it has become longer. */
+  /** A call is going to read this prefix. Told again of the same prospect, it has become longer. */
   | { readonly kind: "expect"; readonly prospect: Prospect }
   /** The prospect's sequence has been sent, or never will be. `givesUp`: nothing else is known to read it either. */
   | { readonly kind: "forget"; readonly prospect: SequenceId; readonly givesUp: boolean }

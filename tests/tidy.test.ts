@@ -15,6 +15,7 @@ import {
   purityRule,
   type Rule,
   readTree,
+  sequenceRule,
 } from "../tools/tidy.ts";
 
 const tree = readTree(resolve(import.meta.dir, ".."));
@@ -48,6 +49,14 @@ const examples: Readonly<Record<string, Example>> = {
     rule: purityRule,
     bad: { "scheduler/engine.ts": "/** Date is fine here */ const now = Date.now();" },
     problem: "scheduler/engine.ts uses Date",
+  },
+  "each part of a sequence has one writer": {
+    rule: sequenceRule,
+    bad: {
+      "scheduler/engine/roster.ts": 'victim.preemptions += 1; sequence.state = "running";',
+      "scheduler/engine/planner.ts": "if (kv.computed === 3) sequence.pacing.skips += 1;",
+    },
+    problem: "scheduler/engine/planner.ts writes pacing.skips +=",
   },
   "what the scheduler exports is explained": {
     rule: docstringRule,

@@ -109,6 +109,30 @@ export const purityRule: Rule = (tree) => {
   return problems;
 };
 
+/** The parts of a sequence (scheduler/engine/sequence.ts) and the files that may write them. */
+const sequenceWriters: readonly (readonly [part: RegExp, writers: RegExp])[] = [
+  [/\bkv\.\w+ [+-]?=(?!=)/g, /^scheduler\/cache\//],
+  [/\bqueued\.\w+ [+-]?=(?!=)/g, /^scheduler\/(engine\/queue|baselines)\//],
+  [/\bpacing\.\w+ [+-]?=(?!=)/g, /^scheduler\/engine\/roster\.ts$/],
+  [
+    /\b(?:sequence|victim)\.(?:state|is\w+|was\w+|admitted\w+|preemptions|stepsUntil) [+-]?=(?!=)/g,
+    /^scheduler\/engine\/roster\.ts$/,
+  ],
+];
+
+/** Each part of a sequence has one writer. */
+export const sequenceRule: Rule = (tree) => {
+  const problems: string[] = [];
+  for (const [path, text] of sources(tree, /^scheduler\/(engine|cache|baselines)\/.*\.ts$/)) {
+    if (isTest(path)) continue;
+    for (const [part, writers] of sequenceWriters) {
+      if (writers.test(path)) continue;
+      for (const [write] of withoutComments(text).matchAll(part)) problems.push(`${path} writes ${write}`);
+    }
+  }
+  return problems;
+};
+
 /** Everything that scheduler/ offers is explained where it is declared. */
 export const docstringRule: Rule = (tree) => {
   const problems: string[] = [];

@@ -111,7 +111,7 @@ export class Cache {
     }
   }
 
-  /** The reader waits no longer. `givesUp`: what nobody else waits to read, and nothing goes on from, is evicted before all
+  /** The reader waits no longer. `givesUp`: what has no other reader, and nothing goes on from, is evicted before all
    *  else. */
   unfollow(reader: Reader, givesUp = false): void {
     assert(reader.span !== null, "the reader is followed");

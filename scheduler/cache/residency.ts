@@ -45,7 +45,7 @@ export class Residency {
     this.cache = new Cache(this.pool, this.notices, keepsWanted);
   }
 
-  /** Whether there is a cache in which what somebody waits to read is evicted last. */
+  /** Whether there is a cache in which pages that a waiting sequence will read are evicted last. */
   get keepsWanted(): boolean {
     return this.#isCaching && this.cache.keepsWanted;
   }
@@ -80,7 +80,7 @@ export class Residency {
     return needed + headroom <= this.pagesAvailable - pinned;
   }
 
-  /** Whether so many pages, and `headroom` besides, can be had without evicting any that somebody waits to read. */
+  /** Whether so many pages, and `headroom` besides, can be had without evicting any that a waiting sequence will read. */
   hasUnwanted(needed: number, headroom: number): boolean {
     const { pagesFree } = this.pool;
     const unwanted = this.pagesAvailable - this.cache.pagesWanted;

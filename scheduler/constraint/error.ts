@@ -1,5 +1,5 @@
 /**
- * A constraint that cannot be kept: not understood, contradictory, or more work than is allowed. Whoever compiles one turns
+ * A constraint that cannot be kept: not understood, contradictory, or more work than is allowed. The caller that compiles one turns
  * it into an answer for the client; nothing is ever left out instead.
  */
 export class ConstraintError extends Error {

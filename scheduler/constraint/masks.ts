@@ -5,7 +5,7 @@ import { type Regex, Regexes } from "./regex/regexes.ts";
 import { jsonEncoding } from "./regex/text.ts";
 import { type Trie, trieOf, type Vocabulary } from "./vocabulary.ts";
 
-/** One bit per token, bit t % 32 of word t / 32 for token t. Shared by all who are at the same place: never written to. */
+/** One bit per token, bit t % 32 of word t / 32 for token t. Shared by all matchers at the same place: never written to. */
 export type Mask = Uint32Array;
 
 /** Masks that are remembered, by their memory. */

@@ -12,7 +12,7 @@ interface Frame {
   readonly waiting: Item[];
 }
 
-/** A production, what of it is done, and whom it completes. `dot` counts symbols, or the times of a repetition. */
+/** A production, what of it is done, and the items that it completes. `dot` counts symbols, or the times of a repetition. */
 interface Item {
   readonly production: number;
   readonly dot: number;

@@ -27,7 +27,8 @@ export function checkEngine(
     leases.push(checkResident(sequence, residency.pool.pageTokens));
     const { leasedPages, pageCount, pages } = sequence.kv;
     for (let i = leasedPages; i < pageCount; i++) owned.push(pages[i]! as PageId);
-    assert(sequence === warm || sequences.get(sequence.id) === sequence, "running sequences are known");
+    const isKnown = sequence.state === "running" && sequences.get(sequence.id) === sequence;
+    assert(sequence === warm || isKnown, "running sequences are known");
   }
   checkCache(residency.pool, residency.cache, leases, owned);
 
@@ -53,7 +54,7 @@ export function checkEngine(
 
 function checkResident(sequence: Sequence, pageTokens: number): Lease {
   const { lease, leasedPages, pageCount, pages } = sequence.kv;
-  assert(sequence.state === "running" && lease !== null, "running sequences have a lease");
+  assert(lease !== null, "running sequences have a lease");
   assert(lease.span.end === leasedPages * pageTokens, "a lease ends on a page border");
   assert(lease.span.end <= sequence.computed, "leased tokens are computed");
   assert(sequence.computed <= pageCount * pageTokens, "computed tokens have pages");

@@ -46,10 +46,10 @@ export interface StepSoFar extends Omit<SpareStep, "left" | "context" | "isOwn">
 /**
  * The prospects of one engine: beginnings of prompts that calls are going to read which wait for the rest of them.
  *
- * Each has a reader in the cache, so that what is cached of it is evicted after all that nobody waits for; but it is
+ * Each has a reader in the cache, so that what is cached of it is evicted after all that has no reader; but it is
  * evicted if need be. Where a step has time that nothing else wants, a piece of what is missing is computed ahead. It takes
  * pages that are free or unwanted, and hands them to the cache as soon as the step is done: between steps a prospect holds
- * nothing, and so never keeps anybody from room.
+ * nothing, and so never takes room from a sequence.
  */
 export class Prospects {
   readonly #residency: Residency;
@@ -86,7 +86,7 @@ export class Prospects {
     this.#known.set(prospect.id, { prospect, reader });
   }
 
-  /** Nobody waits to read it any more. `givesUp`: nor is anything else going to, as far as is known: it is evicted first. */
+  /** No call waits to read it any more. `givesUp`: nor will another, as far as is known: it is evicted first. */
   forget(id: SequenceId, givesUp: boolean): void {
     const known = this.#known.get(id);
     if (known === undefined) return;
@@ -156,7 +156,6 @@ export class Prospects {
     );
     this.#residency.follow(sequence, () => {});
     const move = this.#residency.settle(sequence, true);
-    sequence.state = "running";
     const start = sequence.computed;
     this.#inFlight = { prospect: id, sequence, count: end - start };
     const chunk: Chunk = {

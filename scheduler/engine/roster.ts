@@ -229,7 +229,7 @@ export class Roster {
     };
   }
 
-  /** Throws InvariantError if the records contradict each other. `warm`: who holds pages and is not of the roster. */
+  /** Throws InvariantError if the records contradict each other. `warm`: it holds pages and is not of the roster. */
   checkIntegrity(warm: Sequence | null): void {
     checkEngine(this.residency, this.queue, this.#running, this.#sequences, warm);
     let tokensWaiting = 0;

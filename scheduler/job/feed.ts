@@ -26,11 +26,11 @@ export interface FeedRoom {
 
 /**
  * How many of a job's sequences are given to the engines at a time: as many as their memory is likely to hold, and a quarter more.
- * Memory decides, and no number that somebody chose (BatchLLM, arXiv:2412.03594 §4.3.3); what the devices take in a step is the only other
+ * Memory decides, and no number that was chosen beforehand (BatchLLM, arXiv:2412.03594 §4.3.3); what the devices take in a step is the only other
  * limit. A sequence is expected to need what is new in its prompt and an answer as long as the job's answers have been.
  *
  * Sequences are given in the order of the job, so that those which share a prefix are on the engines together. What is not given yet costs
- * nobody anything: a chat finds the queue of an engine short, whatever the size of the job. One sequence is always given, whatever it needs.
+ * nothing: a chat finds the queue of an engine short, whatever the size of the job. One sequence is always given, whatever it needs.
  */
 export class JobFeed {
   readonly #items: readonly FeedItem[];

@@ -5,7 +5,7 @@ import { type NodeIndex, type PrefixTree, ROOT } from "./prefix-tree.ts";
 /** Prompts that share their first `prefixTokens` tokens, which are computed once for all of them. */
 export interface PrefixGroup {
   readonly prefixTokens: number;
-  /** Indices of prompts, ascending, at least one. Whoever shares nothing is alone, with a prefix of 0 tokens. */
+  /** Indices of prompts, ascending, at least one. A prompt that shares nothing is alone, with a prefix of 0 tokens. */
   readonly members: readonly number[];
 }
 

@@ -5,7 +5,7 @@ import type { PlacementReason } from "../fleet/placement.ts";
 import type { CallRecord } from "./report.ts";
 import type { Arrival } from "./workload.ts";
 
-/** Whoever watches all clients of a simulation. */
+/** Observes all clients of a simulation. */
 export interface CallObserver {
   /** Admitted for the first time. */
   onStarted(call: SimulatedCall): void;

@@ -1,6 +1,7 @@
 /** How soon requests are served, as their clients ask for it. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import type { Service, Step } from "../../scheduler/core.ts";
+import { unknownCost } from "../../scheduler/cost/linear.ts";
 import { optionsOf } from "../../scheduler/engine/engine-options.ts";
 import { ours } from "../../scheduler/policies.ts";
 import { deviceSpec } from "../../scheduler/sim/factories.ts";
@@ -124,8 +125,8 @@ async function mostBesideChat(tier: string, firstToken: number): Promise<number>
 }
 
 test("flex requests beside a chat leave its steps as they were, up to a sixteenth; usual ones do not", async () => {
-  // 5 ms and 0.02 ms per token is what an engine believes of an unknown device.
-  const alone = 5 + 0.02;
-  expect(await mostBesideChat("flex", 100)).toBeLessThanOrEqual((alone * 1.0625 - 5) / 0.02);
+  const { stepMs, tokenMs } = unknownCost.state;
+  const alone = stepMs + tokenMs;
+  expect(await mostBesideChat("flex", 100)).toBeLessThanOrEqual((alone * 1.0625 - stepMs) / tokenMs);
   expect(await mostBesideChat("default", 1500)).toBeGreaterThan(100);
 });

@@ -22,7 +22,7 @@ const OWN_TIMES = 2;
 const EQUAL = 1e-9;
 
 /**
- * Tokens of a prospect that a step can have without anybody's loss, by prediction: as many as fit `IDLE_MS` where nothing else
+ * Tokens of a prospect that a step can have without a loss for others, by prediction: as many as fit `IDLE_MS` where nothing else
  * runs, else as many as make the step no longer at all. 0 if there are none. About 16 predictions.
  */
 export function spareTokens(costs: CostModel, { shape, isOwn, tokensMax, left, context }: SpareStep): number {
