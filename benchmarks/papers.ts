@@ -2,7 +2,7 @@
  * The papers' results in virtual time: what each claims, and what the same scheduler code that serves shows on measured
  * device models. Prints expected beside measured, nothing left out, and the tables behind it.
  *
- *   bun benchmarks/papers.ts [--quick] [--only log,sarathi,target,preble,parrot,mooncake,events,noise,curves]
+ *   bun benchmarks/papers.ts [--quick] [--only log,sarathi,target,preble,parrot,mooncake,batchllm,events,noise,curves]
  *                            [--traces <folder>] [--seeds 5] [--noise mild|rough] [--write docs/papers]
  *
  * Without traces the workloads are drawn from published statistics. --noise lets the steps of all claims but `log` and
@@ -13,6 +13,7 @@
 import { parseArgs } from "node:util";
 import { tracesFolder } from "../server/cli/simulate/traces.ts";
 import { noiseNamed } from "../server/cli/simulate/what-if.ts";
+import { besideChats, offlineJobs, realTrees } from "./papers/batchllm.ts";
 import type { Bench } from "./papers/bench.ts";
 import { hitRate } from "./papers/mooncake.ts";
 import { underNoise } from "./papers/noise.ts";
@@ -30,6 +31,7 @@ const claims: Readonly<Record<string, readonly ((bench: Bench) => void)[]>> = {
   preble: [againstRoundRobin],
   parrot: [chains, mapReduces, agents, gptsUsers, mixed],
   mooncake: [hitRate],
+  batchllm: [offlineJobs, realTrees, besideChats],
   events: [underEvents],
   noise: [underNoise],
   curves: [latencyByRate],

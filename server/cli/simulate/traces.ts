@@ -6,7 +6,12 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Workload } from "../../../scheduler/sim/workload.ts";
-import { agentSessions, agentWorkload, parseAgentSession } from "../../../scheduler/sim/workloads/agents.ts";
+import {
+  type AgentCall,
+  agentSessions,
+  agentWorkload,
+  parseAgentSession,
+} from "../../../scheduler/sim/workloads/agents.ts";
 import { azureCalls, azureWorkload, parseAzure } from "../../../scheduler/sim/workloads/azure.ts";
 import {
   chatLengths,
@@ -99,6 +104,18 @@ export function lengthsOf(folder: string | null): {
   return either(folder, "lengths", parseLengths, () => chatLengths(4096, 1));
 }
 
+/** Sessions of agents, a file each; without the trace so many are drawn. */
+export function agentsOf(
+  folder: string | null,
+  count: number,
+): { readonly rows: readonly (readonly AgentCall[])[]; readonly source: string } {
+  const path = folder === null ? null : join(folder, traceFiles.agents);
+  if (path === null || !existsSync(path)) return { rows: agentSessions(count, 1), source: DRAWN };
+  const files = readdirSync(path).sort();
+  const rows = files.map((file) => parseAgentSession(readFileSync(join(path, file), "utf8")));
+  return { rows, source: traceFiles.agents };
+}
+
 /** How much later than in the trace each call comes, so that there are `callsPerSecond`. */
 function timeScaleOf(rows: readonly { readonly atMs: number }[], callsPerSecond: number): number {
   const ownMs = rows.at(-1)!.atMs - rows[0]!.atMs;
@@ -157,16 +174,10 @@ const sources: Readonly<Record<string, Source>> = {
     callsPerSecond: 0.2,
     calls: 20,
     open: (folder, { seed, callsPerSecond, calls }) => {
-      const path = folder === null ? null : join(folder, traceFiles.agents);
-      const isThere = path !== null && existsSync(path);
-      const sessions = isThere
-        ? readdirSync(path)
-            .sort()
-            .map((file) => parseAgentSession(readFileSync(join(path, file), "utf8")))
-        : agentSessions(calls, 1);
-      const part = sessions.slice(0, calls);
+      const { rows, source } = agentsOf(folder, calls);
+      const part = rows.slice(0, calls);
       const make = () => agentWorkload(part, { seed, sessionsPerSecond: callsPerSecond });
-      return { make, source: isThere ? traceFiles.agents : DRAWN };
+      return { make, source };
     },
   },
   mixed: {
