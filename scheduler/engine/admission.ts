@@ -1,3 +1,4 @@
+import type { Objective } from "../core.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import type { Journal } from "./journal.ts";
 import { youngestPaused } from "./preemption.ts";
@@ -25,13 +26,16 @@ const PARKED_MAX = 64;
  * decodes. With no other resident there is nothing to keep room for, and everything that `refusal` let in fits.
  *
  * A sequence for which there is no room holds up those behind it, or large prompts would starve. With lanes, those of other
- * objectives pass it, until it has aged.
+ * objectives pass it, until it has aged. A sequence that gets no tokens in this step, as a job's beside chats, is passed by those
+ * that do.
  */
 export class Admission {
   readonly #options: EngineOptions;
   readonly #roster: Roster;
   readonly #journal: Journal;
   #isBlocked = false;
+  /** The first that is awaited and had no room of late. */
+  #lacking: Sequence | null = null;
 
   constructor(options: EngineOptions, roster: Roster, journal: Journal) {
     this.#options = options;
@@ -49,6 +53,19 @@ export class Admission {
     this.#isBlocked = false;
   }
 
+  /** The sequence for which bulk is to make room, told once: it is awaited, waits, and has none. */
+  takeLacking(): Sequence | null {
+    const lacking = this.#lacking;
+    this.#lacking = null;
+    return lacking?.state === "waiting" && !lacking.isPaused ? lacking : null;
+  }
+
+  /** Whether there is a slot for a waiting sequence, and pages. */
+  hasRoomFor(sequence: Sequence): boolean {
+    const { running, residency } = this.#roster;
+    return running.length < this.#options.admission.sequencesMax && residency.fits(sequence, this.#headroom());
+  }
+
   /**
    * The next sequence that may join the step, which has to be admitted before the next one is asked for; null: there is
    * none. `before`: it must be one that may overtake this unfinished prompt; null: any. On the way, sequences that share a
@@ -58,11 +75,20 @@ export class Admission {
     const { running, residency, queue } = this.#roster;
     const { admission, sharedTokensMin } = this.#options;
     const { budget, prompts, nowMs } = step;
+    /** Objectives whose next sequence gets no tokens now, although another's may. */
+    const declined = new Set<Objective>();
     for (let parked = 0; parked < PARKED_MAX; ) {
-      const sequence = queue.peek(nowMs, this.#stepNumber());
+      const sequence = queue.peek(nowMs, this.#stepNumber(), declined);
       if (sequence === null) return this.#none(queue.hasPassed);
-      if (running.length >= admission.sequencesMax) return this.#none(true);
-      if (before !== null && !this.#mayOvertake(sequence, before, nowMs)) return this.#none(false);
+      if (running.length >= admission.sequencesMax) {
+        this.#lacks(sequence);
+        return this.#none(true);
+      }
+      if (before !== null && !this.#mayOvertake(sequence, before, nowMs)) {
+        if (!queue.hasLanes) return this.#none(false);
+        declined.add(sequence.objective.name);
+        continue;
+      }
 
       const shared = admission.prefixPending
         ? findOwner(sequence, prompts, residency.pool.pageTokens, sharedTokensMin)
@@ -77,7 +103,11 @@ export class Admission {
       const { cachedTokens, objective } = sequence;
       const left = sequence.length - cachedTokens;
       const tokens = budget.offer(left, cachedTokens, nowMs - sequence.pacing.lastChunkMs, objective);
-      if (tokens === 0) return this.#none(false);
+      if (tokens === 0) {
+        if (!queue.hasLanes) return this.#none(false);
+        declined.add(sequence.objective.name);
+        continue;
+      }
       const isAged = queue.isAged(sequence, nowMs);
       if (!budget.admits(sequence, isAged)) {
         if (queue.pass(sequence)) continue;
@@ -87,6 +117,7 @@ export class Admission {
       const isAlone = running.length === 0;
       const fits = residency.fits(sequence, isAlone ? 0 : this.#headroom());
       if (!fits && !isAlone) {
+        this.#lacks(sequence);
         if (!isAged && queue.pass(sequence)) continue;
         return this.#none(true);
       }
@@ -94,6 +125,10 @@ export class Admission {
       return { sequence, tokens, fits };
     }
     return null;
+  }
+
+  #lacks(sequence: Sequence): void {
+    if (!sequence.objective.isBulk) this.#lacking ??= sequence;
   }
 
   #none(hasNoRoom: boolean): null {

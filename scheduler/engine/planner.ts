@@ -5,7 +5,7 @@ import type { DeviceSpec } from "../device.ts";
 import { Admission } from "./admission.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import type { Journal } from "./journal.ts";
-import { securePages, youngestPaused } from "./preemption.ts";
+import { securePages, youngestBulk, youngestPaused } from "./preemption.ts";
 import type { Prospects, WarmStep } from "./prospects.ts";
 import { insertByArrival } from "./queue/arrival-list.ts";
 import type { Roster } from "./roster.ts";
@@ -69,6 +69,7 @@ export class Planner {
     const { residency, queue } = roster;
     for (;;) {
       if (this.#admission.isBlocked) this.#reclaimPaused();
+      this.#reclaimBulk();
       const nowMs = clock.nowMs();
       queue.beginStep();
       let mayAdmit = true;
@@ -96,6 +97,18 @@ export class Planner {
     if (roster.queue.size === 0) return;
     const victim = youngestPaused(roster.running);
     if (victim !== undefined) roster.preempt(victim);
+  }
+
+  /** An awaited sequence could not be admitted for want of a slot or of pages: bulk gives up what it needs. */
+  #reclaimBulk(): void {
+    const lacking = this.#admission.takeLacking();
+    if (lacking === null) return;
+    const { roster } = this.#parts;
+    while (!this.#admission.hasRoomFor(lacking)) {
+      const victim = youngestBulk(roster.running);
+      if (victim === undefined) return;
+      roster.preempt(victim);
+    }
   }
 
   /** A step with its budget and, if the pass has any, decodes. */

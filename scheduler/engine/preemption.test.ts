@@ -166,3 +166,24 @@ test("a sequence that was blocked and has gone away takes no pages from the paus
   harness.finish();
   expect(harness.load).toMatchObject({ paused: 1, running: 1, preemptionsTotal: 0 });
 });
+
+test("bulk gives its pages up for a sequence that is awaited, and says the same when it comes back", () => {
+  const bulk = [0, 300].map((first) =>
+    sequenceSpec(tokensFrom(first, 250), 60, { service: { objective: "throughput" } }),
+  );
+  const chat = sequenceSpec(tokensFrom(600, 200), 20);
+  const harness = new EngineHarness({ spec: { pages: 40 } });
+  for (const spec of bulk) harness.submit(spec);
+  for (let step = 0; step < 8; step++) harness.step();
+  const asked = harness.traces.length;
+  harness.submit(chat);
+  harness.finish();
+  const answered = harness.traces.findIndex(({ notes }) =>
+    notes.some((note) => note.kind === "first" && note.sequence === 2),
+  );
+  expect(answered - asked).toBeWithin(0, 5);
+  expect(preempted(harness)).toHaveLength(1);
+  expect(harness.outcomes.map(({ tokens }) => tokens)).toEqual(
+    [...bulk, chat].map((spec) => tokensAlone(spec).tokens),
+  );
+});

@@ -47,6 +47,11 @@ export function youngestPaused(running: readonly Sequence[]): Sequence | undefin
   return running.findLast((sequence) => sequence.isPaused);
 }
 
+/** The bulk sequence that arrived last; undefined if none runs. */
+export function youngestBulk(running: readonly Sequence[]): Sequence | undefined {
+  return running.findLast(({ objective }) => objective.isBulk);
+}
+
 /** Steps a victim stays out before it may come back: 0 the first time, then 2, 4, 8 … 64. Without it, two sequences
  *  that do not fit together would preempt each other in turn. */
 export function backOffSteps(preemptions: number): number {

@@ -48,7 +48,9 @@ export class Roster {
   readonly #backOff: boolean;
   readonly #sequences = new Map<SequenceId, Sequence>();
   readonly #running: Sequence[] = [];
+  /** Of all that wait, and of the bulk among them. */
   #tokensWaiting = 0;
+  #bulkTokensWaiting = 0;
   #paused = 0;
   #arrivals = 0;
   /** Of the prompts of those admitted of late, the part that was not cached; and how long answers were. */
@@ -77,16 +79,25 @@ export class Roster {
    *  of late did, and the most that there can be to compute is if they find nothing. A sequence without room waits for
    *  answers to end, and not for prompts to be computed: only the part of the waiting that would fit counts. */
   get backlog(): Backlog {
-    let running = 0;
-    for (const { behind, isDecoding } of this.#running) if (!isDecoding) running += behind;
     const { pagesAvailable, pool } = this.residency;
-    const likely = this.#tokensWaiting * this.#computedShare;
+    const unfinished = { tokens: 0, bulkTokens: 0 };
+    for (const { behind, isDecoding, objective } of this.#running) {
+      if (isDecoding) continue;
+      unfinished.tokens += behind;
+      if (objective.isBulk) unfinished.bulkTokens += behind;
+    }
+    const countsBulk = this.queue.bulkSize === this.queue.size && unfinished.bulkTokens === unfinished.tokens;
+    const waiting = countsBulk ? this.queue.size : this.queue.size - this.queue.bulkSize;
+    const tokens = countsBulk ? this.#tokensWaiting : this.#tokensWaiting - this.#bulkTokensWaiting;
+    const running = countsBulk ? unfinished.tokens : unfinished.tokens - unfinished.bulkTokens;
+    const likely = tokens * this.#computedShare;
     const room = pagesAvailable * pool.pageTokens;
     const fitting = likely > room ? room / likely : 1;
     return {
-      promptTokens: Math.ceil(this.#tokensWaiting * fitting) + running,
+      countsBulk,
+      promptTokens: Math.ceil(tokens * fitting) + running,
       likelyTokens: likely * fitting + running,
-      waiting: Math.ceil(this.queue.size * fitting),
+      waiting: Math.ceil(waiting * fitting),
       answerTokens: this.#answerTokens,
     };
   }
@@ -104,7 +115,7 @@ export class Roster {
     const sequence = new Sequence(spec, this.#arrivals, this.#clock.nowMs());
     this.#arrivals += 1;
     this.#sequences.set(spec.id, sequence);
-    this.#tokensWaiting += sequence.length;
+    this.#waits(sequence, sequence.length);
     this.queue.add(sequence);
   }
 
@@ -132,7 +143,7 @@ export class Roster {
     sequence.state = "running";
     sequence.admittedMs = this.#clock.nowMs();
     sequence.admittedTokens = sequence.computed;
-    this.#tokensWaiting -= sequence.length;
+    this.#waits(sequence, -sequence.length);
     insertByArrival(this.#running, sequence);
     this.#journal.admitted(sequence);
     if (!sequence.wasStarted) {
@@ -162,7 +173,7 @@ export class Roster {
     victim.stepsUntil = this.#journal.totals.stepsTotal + 1 + staysOut;
     this.#leave(victim, true);
     victim.state = "waiting";
-    this.#tokensWaiting += victim.length;
+    this.#waits(victim, victim.length);
     if (!victim.isPaused) this.queue.add(victim);
   }
 
@@ -200,10 +211,16 @@ export class Roster {
     this.#journal.ended(sequence.id, finish);
   }
 
+  /** So many tokens of it wait now that did not before; negative: wait no longer. */
+  #waits({ objective }: Sequence, tokens: number): void {
+    this.#tokensWaiting += tokens;
+    if (objective.isBulk) this.#bulkTokensWaiting += tokens;
+  }
+
   #remove(sequence: Sequence, keep: boolean): void {
     if (sequence.state === "running") this.#leave(sequence, keep);
     else {
-      this.#tokensWaiting -= sequence.length;
+      this.#waits(sequence, -sequence.length);
       if (!sequence.isPaused) this.queue.remove(sequence);
     }
     if (sequence.isPaused) this.#paused -= 1;
@@ -233,12 +250,20 @@ export class Roster {
   checkIntegrity(warm: Sequence | null): void {
     checkEngine(this.residency, this.queue, this.#running, this.#sequences, warm);
     let tokensWaiting = 0;
+    let bulkTokensWaiting = 0;
+    let bulkWaiting = 0;
     let paused = 0;
-    for (const { state, length, isPaused } of this.#sequences.values()) {
-      if (state !== "running") tokensWaiting += length;
+    for (const { state, length, isPaused, objective } of this.#sequences.values()) {
       if (isPaused) paused += 1;
+      if (state === "running") continue;
+      tokensWaiting += length;
+      if (!objective.isBulk) continue;
+      bulkTokensWaiting += length;
+      if (!isPaused) bulkWaiting += 1;
     }
     assert(tokensWaiting === this.#tokensWaiting && paused === this.#paused, "running totals are right");
+    const isBulkRight = bulkTokensWaiting === this.#bulkTokensWaiting && bulkWaiting === this.queue.bulkSize;
+    assert(isBulkRight, "running totals of bulk are right");
   }
 
   /** Takes a running sequence's pages away; those that waited for its prefix go back to the queue. */

@@ -96,13 +96,13 @@ export class Costs {
     // The last token is always computed.
     const cachedPages = Math.min(this.#found[engine]!, Math.floor((tokens - 1) / this.#pageTokens));
     const cachedTokens = cachedPages * this.#pageTokens;
-    const running = work.sequences(engine);
-    const context = work.meanContext(engine) || tokens;
+    const running = work.sequences(engine, objective);
+    const context = work.meanContext(engine, objective) || tokens;
     const tokenMs = view.decodeMs(running + 1, context);
     const bulkMs = work.bulkMs(engine, tokenMs);
     const isHarmed = tbtMs !== null && bulkMs > 0 && work.targets(engine) === 0;
     const workMs = view.promptWorkMs(tokens - cachedTokens, cachedTokens);
-    const stretch = view.stretch(work.decoding(engine), context);
+    const stretch = view.stretch(work.decoding(engine, objective), context);
     cost.cachedTokens = cachedTokens;
     cost.pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
     cost.tokenMs = tokenMs;

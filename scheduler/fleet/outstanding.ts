@@ -48,6 +48,10 @@ export class Outstanding {
   readonly #decoding: Int32Array;
   readonly #targets: Int32Array;
   readonly #contexts: Float64Array;
+  /** Of the three, what is bulk. */
+  readonly #bulkSequences: Int32Array;
+  readonly #bulkDecoding: Int32Array;
+  readonly #bulkContexts: Float64Array;
   readonly #pages: Int32Array;
 
   /** `lanes`: by what shares engines compute prompts. */
@@ -60,17 +64,22 @@ export class Outstanding {
     this.#sequences = new Int32Array(engines);
     this.#targets = new Int32Array(engines);
     this.#contexts = new Float64Array(engines);
+    this.#bulkSequences = new Int32Array(engines);
+    this.#bulkDecoding = new Int32Array(engines);
+    this.#bulkContexts = new Float64Array(engines);
     this.#pages = new Int32Array(engines);
   }
 
-  /** Sequences that have not ended. */
-  sequences(engine: number): number {
-    return this.#sequences[engine]!;
+  /** Sequences that have not ended, as far as one of `objective` has to share with them: bulk makes way for all others. */
+  sequences(engine: number, objective: Objective = "throughput"): number {
+    const count = this.#sequences[engine]!;
+    return objectives[objective].isBulk ? count : count - this.#bulkSequences[engine]!;
   }
 
   /** Those of them that have a token. */
-  decoding(engine: number): number {
-    return this.#decoding[engine]!;
+  decoding(engine: number, objective: Objective = "throughput"): number {
+    const count = this.#decoding[engine]!;
+    return objectives[objective].isBulk ? count : count - this.#bulkDecoding[engine]!;
   }
 
   /** Those of them that asked for a time between tokens. */
@@ -78,9 +87,11 @@ export class Outstanding {
     return this.#targets[engine]!;
   }
 
-  /** Context of an average sequence there, in tokens; 0 without any. */
-  meanContext(engine: number): number {
-    return this.#contexts[engine]! / Math.max(1, this.#sequences[engine]!);
+  /** Context of an average one of these sequences, in tokens; 0 without any. */
+  meanContext(engine: number, objective: Objective = "throughput"): number {
+    const tokens = this.#contexts[engine]!;
+    const counted = objectives[objective].isBulk ? tokens : tokens - this.#bulkContexts[engine]!;
+    return counted / Math.max(1, this.sequences(engine, objective));
   }
 
   /** Pages that sequences on their way will take. */
@@ -89,7 +100,7 @@ export class Outstanding {
   }
 
   /** Milliseconds of prompts that come before a new sequence: of objectives before its own all; of those after it what
-   *  their credits win against its own; of its own those of its tenant and, as tenants take turns, of any other tenant as
+   *  their credits win against its own, and nothing of bulk; of its own those of its tenant and, as tenants take turns, of any other tenant as
    *  much as of its own with it. */
   promptsMs(
     engine: number,
@@ -111,7 +122,8 @@ export class Outstanding {
     return sumUs / 1000;
   }
 
-  /** Milliseconds of decodes that run beside a new sequence, those of objectives after its own by their credits.
+  /** Milliseconds of decodes that run beside a new sequence, those of objectives after its own by their credits, and
+   *  none of bulk.
    *  `decodeMs` is of one token. */
   decodesMs(engine: number, objective: Objective, decodeMs: number): number {
     let tokens = 0;
@@ -152,11 +164,16 @@ export class Outstanding {
     const at = indexOf(work.engine, work.objective);
     this.#addPrompt(work, -work.promptUs);
     work.promptUs = 0;
-    if (!work.isDecoding) this.#decoding[work.engine]! += 1;
+    const { isBulk } = objectives[work.objective];
+    if (!work.isDecoding) {
+      this.#decoding[work.engine]! += 1;
+      if (isBulk) this.#bulkDecoding[work.engine]! += 1;
+    }
     work.isDecoding = true;
     work.drawn += 1;
     work.context += 1;
     this.#contexts[work.engine]! += 1;
+    if (isBulk) this.#bulkContexts[work.engine]! += 1;
     this.#decodeTokens[at]! -= 1;
     if (work.drawn < work.expected) return;
     const expected = Math.max(work.drawn, Math.min(work.tokensMax, 2 * work.expected));
@@ -176,6 +193,7 @@ export class Outstanding {
   /** The part of `other`'s work that comes before a new sequence of `objective`. */
   #shareBefore(other: Objective, objective: Objective): number {
     if (objectives[other].precedence <= objectives[objective].precedence) return 1;
+    if (objectives[other].isBulk) return 0;
     const { credits } = this.#lanes[other];
     return credits / (credits + this.#lanes[objective].credits);
   }
@@ -208,6 +226,10 @@ export class Outstanding {
     this.#targets[work.engine]! += sign * Number(work.hasTarget);
     this.#contexts[work.engine]! += sign * work.context;
     this.#pages[work.engine]! += sign * work.pages;
+    if (!objectives[work.objective].isBulk) return;
+    if (work.isDecoding) this.#bulkDecoding[work.engine]! += sign;
+    this.#bulkSequences[work.engine]! += sign;
+    this.#bulkContexts[work.engine]! += sign * work.context;
   }
 }
 

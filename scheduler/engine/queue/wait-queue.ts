@@ -19,6 +19,7 @@ export class WaitQueue {
   readonly #order: QueueOrder;
   readonly #residency: Residency;
   readonly #pending = new PrefixPending();
+  #bulkSize = 0;
   readonly #returning = new ArrivalList<Sequence>();
   /** Of these a sequence could not be admitted in this step. */
   readonly #passed = new Set<Objective>();
@@ -30,6 +31,11 @@ export class WaitQueue {
 
   get size(): number {
     return this.#order.size + this.#pending.size + this.#returning.size;
+  }
+
+  /** Of `size`, sequences that take what the others leave. */
+  get bulkSize(): number {
+    return this.#bulkSize;
   }
 
   /** Whether sequences of other objectives may pass one for which there is no room. */
@@ -49,27 +55,40 @@ export class WaitQueue {
   }
 
   add(sequence: Sequence): void {
+    if (sequence.objective.isBulk) this.#bulkSize += 1;
+    this.#join(sequence);
+  }
+
+  #join(sequence: Sequence): void {
     this.#residency.follow(sequence, () => this.#order.matched?.(sequence));
     if (sequence.wasStarted) this.#returning.add(sequence);
     else this.#order.add(sequence);
   }
 
   remove(sequence: Sequence): void {
+    if (sequence.objective.isBulk) this.#bulkSize -= 1;
     this.#takeOut(sequence);
     this.#residency.unfollow(sequence);
   }
 
-  /** The next sequence; null: none may run now. `step` is the number of the step being planned; Infinity disregards
-   *  back-off. */
-  peek(nowMs: number, step: number): Sequence | null {
+  /** The next sequence, not of the `declined` objectives; null: none may run now. `step` is the number of the step being
+   *  planned; Infinity disregards back-off. */
+  peek(nowMs: number, step: number, declined: ReadonlySet<Objective>): Sequence | null {
+    const passed = declined.size === 0 ? this.#passed : this.#passed.union(declined);
+    let bulk: Sequence | null = null;
     for (const sequence of this.#returning) {
-      if (sequence.stepsUntil <= step && !this.#passed.has(sequence.objective.name)) return sequence;
+      if (sequence.stepsUntil > step || passed.has(sequence.objective.name)) continue;
+      if (!sequence.objective.isBulk) return sequence;
+      bulk ??= sequence;
     }
-    return this.#order.peek(nowMs, this.#passed);
+    if (bulk === null) return this.#order.peek(nowMs, passed);
+    // It may have been preempted for one that waits.
+    return this.#order.peek(nowMs, new Set([...passed, bulk.objective.name])) ?? bulk;
   }
 
   /** Takes out the one that `peek` returned, which will compute so many tokens. */
   take(sequence: Sequence, computedTokens: number): void {
+    if (sequence.objective.isBulk) this.#bulkSize -= 1;
     if (!this.#returning.remove(sequence)) this.#order.take(sequence, computedTokens);
   }
 
@@ -95,7 +114,7 @@ export class WaitQueue {
   /** The owner has published `tokens` tokens (Infinity: will publish no more): puts those that waited for them
    *  back. */
   wake(owner: Sequence, tokens: number): void {
-    for (const sequence of this.#pending.wake(owner, tokens)) this.add(sequence);
+    for (const sequence of this.#pending.wake(owner, tokens)) this.#join(sequence);
   }
 
   /** For checks. */

@@ -26,8 +26,10 @@ export interface StepBudget {
   join(sequence: SequenceView): void;
 }
 
-/** What there is to do besides decodes. */
+/** What there is to do besides decodes: bulk prompts count only where there are no others, which would have to wait for the
+ *  larger steps that suit a crowd. */
 export interface Backlog {
+  readonly countsBulk: boolean;
   /** At most what all prompts, waiting ones too, have still to compute. */
   readonly promptTokens: number;
   /** What of that is likely to be computed, as far as it is not cached. */

@@ -7,6 +7,7 @@ import { leastDelay, type SizeContext, type SizeOption } from "./step-size.ts";
 
 const context: SizeContext = {
   decodes: 10,
+  streams: 10,
   aloneMs: 12,
   contextMs: 2,
   prompts: 1,
@@ -34,7 +35,7 @@ describe("least delay", () => {
   });
 
   test("without streams it is the best, but where that takes long a smaller one that is nearly as good", () => {
-    const alone = { ...context, decodes: 0, aloneMs: 0, contextMs: 0 };
+    const alone = { ...context, decodes: 0, streams: 0, aloneMs: 0, contextMs: 0 };
     const slow = tiles(...Array.from({ length: 16 }, (_, index) => 10 + 20 * (index + 1)));
     expect(leastDelay(slow, { ...alone, patienceMs: 330 })).toBe(16 * 128);
     expect(leastDelay(slow, { ...alone, patienceMs: 329 })).toBe(8 * 128);
@@ -96,6 +97,7 @@ describe("least delay", () => {
         const contextMs = 0.3 * decodes;
         const state = {
           decodes,
+          streams: decodes,
           aloneMs,
           contextMs,
           prompts,

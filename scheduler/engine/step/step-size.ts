@@ -10,6 +10,8 @@ export interface SizeOption {
 /** What the sizes are weighed against. */
 export interface SizeContext {
   readonly decodes: number;
+  /** Of them, those whose delay counts. */
+  readonly streams: number;
   /** A step of the decodes alone; 0 if there are none. */
   readonly aloneMs: number;
   /** Of which the contexts of decodes take so much: it is the same for every size. */
@@ -51,15 +53,24 @@ const WAIT_WEIGHT_TARGET = 8;
  * is lets a queue stand for ever. `options` are in order of size, and not empty.
  */
 export function leastDelay(options: readonly SizeOption[], context: SizeContext): number {
-  const { decodes, aloneMs, contextMs, prompts, promptTokens, answerTokens, patienceMs } = context;
+  const {
+    decodes,
+    streams: now,
+    aloneMs,
+    contextMs,
+    prompts,
+    promptTokens,
+    answerTokens,
+    patienceMs,
+  } = context;
   const waitWeight = context.hasTarget ? WAIT_WEIGHT_TARGET : WAIT_WEIGHT;
   const streamMs = decodes === 0 ? 0 : contextMs / decodes;
   const delays = options.map(({ size, tookMs }) => {
     const tokens = Math.max(1, size - decodes);
     const steps = promptTokens / tokens;
     const lasting = (answerTokens * prompts) / steps;
-    const streams = decodes + ((lasting - decodes) * steps) / (steps + answerTokens);
-    const waitMs = tookMs + (lasting - decodes) * streamMs;
+    const streams = now + ((lasting - now) * steps) / (steps + answerTokens);
+    const waitMs = tookMs + (lasting - now) * streamMs;
     return (waitWeight * prompts * waitMs + streams * (tookMs - aloneMs)) / tokens;
   });
   const least = Math.min(...delays);

@@ -67,7 +67,13 @@ const many = 1_000_000;
 /** The smallest step with a prompt on a device without tiles. */
 const CHUNK = 16;
 
-const backlog: Backlog = { promptTokens: 0, likelyTokens: 0, waiting: 0, answerTokens: 64 };
+const backlog: Backlog = {
+  countsBulk: true,
+  promptTokens: 0,
+  likelyTokens: 0,
+  waiting: 0,
+  answerTokens: 64,
+};
 
 function budgetOf(
   running: readonly SequenceView[],
@@ -124,7 +130,7 @@ test("streams without a target that are slow by themselves leave prompts half of
 test("a step is as large as delays everybody least: larger, the more prompts wait", () => {
   const sizeOf = (decodes: number, waiting: number, costs = even): number => {
     const streams = Array.from({ length: decodes }, () => decode());
-    const crowd = { promptTokens: 2 * many, likelyTokens: 4000 * waiting, waiting, answerTokens: 64 };
+    const crowd = { ...backlog, promptTokens: 2 * many, likelyTokens: 4000 * waiting, waiting };
     const free = { ...policy, tbtMs: null, stepMs: 1000 };
     const budget = new TimeBudget(free, streams, costs, 0, crowd, 2048);
     return budget.offer(4000, 0, 0, latency) + decodes;

@@ -43,7 +43,8 @@ interface MutableShape extends StepShape {
  * Beside streams without a target a step takes `stepMs` at most, or twice what it takes without prompts. Unlike a target's,
  * this limit always leaves room for a tile. Bulk sequences (objective.ts) lengthen such a step by a sixteenth at most, or, where a tile
  * alone is more, one step in so many that it is a sixteenth of their time: streams keep their pace, whatever bulk there is. One
- * bulk sequence may always run, and its decode is left out for `skipsMax` steps at most.
+ * bulk sequence may always run, and its decode is left out for `skipsMax` steps at most. While a prompt that is awaited is computed,
+ * bulk makes way likewise; and neither the bulk that waits nor the bulk that runs has a say in how large the step is.
  *
  * Of the sizes (decodes included) on a grid of half tiles, coarser further up, that fit the limits, it takes not the largest
  * but the one with the least total delay (step-size.ts). It gives way in this order:
@@ -80,6 +81,8 @@ export class TimeBudget implements StepBudget {
   /** Calm streams, which are interactive ones without a target: of all that run, and of the decodes in this step. */
   #calm = 0;
   #calmDecodes = 0;
+  /** Decodes in this step that are not bulk. */
+  readonly #awaitedDecodes: number;
   /** How long a step with bulk sequences takes at most. */
   #bulkMs = Number.POSITIVE_INFINITY;
 
@@ -102,7 +105,7 @@ export class TimeBudget implements StepBudget {
       if (sequence.isPaused) continue;
       this.join(sequence);
       if (!sequence.isDecoding) {
-        this.#prompts += 1;
+        if (backlog.countsBulk || !sequence.objective.isBulk) this.#prompts += 1;
         continue;
       }
       this.#shape.decodes += 1;
@@ -122,7 +125,9 @@ export class TimeBudget implements StepBudget {
     }
     this.deadlineMs = deadlineMs;
     this.#limitMs = this.#withMargin(deadlineMs - nowMs);
-    if (this.#calmDecodes > 0) this.#bulkMs = (1 + BULK_SHARE) * costs.stepMs(withoutBulk);
+    this.#awaitedDecodes = withoutBulk.decodes;
+    const makesWay = this.#calmDecodes > 0 || (!backlog.countsBulk && policy.tbtMs === null);
+    if (makesWay) this.#bulkMs = (1 + BULK_SHARE) * costs.stepMs(withoutBulk);
     const decodesMs = Math.min(this.#limitMs, this.#bulkMs);
     if (decodesMs < Number.POSITIVE_INFINITY) this.#skip(running, decodesMs);
     this.#tokens = this.#shape.decodes;
@@ -276,6 +281,7 @@ export class TimeBudget implements StepBudget {
     const aloneMs = decodes === 0 ? 0 : this.#costs.stepMs(this.#shape);
     const size = leastDelay(options, {
       decodes,
+      streams: this.#backlog.countsBulk ? decodes : this.#awaitedDecodes,
       aloneMs,
       contextMs: this.#contextMs(aloneMs),
       prompts: Math.max(1, this.#prompts),
