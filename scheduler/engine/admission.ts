@@ -63,7 +63,9 @@ export class Admission {
   /** Whether there is a slot for a waiting sequence, and pages. */
   hasRoomFor(sequence: Sequence): boolean {
     const { running, residency } = this.#roster;
-    return running.length < this.#options.admission.sequencesMax && residency.fits(sequence, this.#headroom());
+    return (
+      running.length < this.#options.admission.sequencesMax && residency.fits(sequence, this.#headroom())
+    );
   }
 
   /**
