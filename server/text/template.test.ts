@@ -60,6 +60,8 @@ describe("tools and arguments that were JSON", () => {
     const call = { function: { name: "f", arguments: parseJson(definition, limits) } };
     const source = "{{ messages[0].tool_calls[0].function.arguments | tojson }}";
     expect(render(source, [{ ...user("x"), tool_calls: [call] }])).toBe(written);
+    const templateKwargs = parseJson(`{"share": 1.0, "x": ${definition}}`, limits) as Record<string, unknown>;
+    expect(render("{{ share }} {{ x | tojson }}", [], { templateKwargs })).toBe(`1.0 ${written}`);
   });
 });
 

@@ -5,7 +5,7 @@ import { defaultLimits, type RenderLimits } from "./jinja/budget.ts";
 import { JinjaError } from "./jinja/errors.ts";
 import { JinjaTemplate } from "./jinja/jinja-template.ts";
 import { fromJavaScript } from "./jinja/json.ts";
-import type { Dict, Value } from "./jinja/values.ts";
+import { Dict, type Value } from "./jinja/values.ts";
 import { jsonTextOf } from "./json-text.ts";
 
 /** A part of a message's content; only text is known. */
@@ -111,10 +111,12 @@ export class ChatTemplate {
    */
   render(messages: readonly ChatMessage[], options: RenderOptions): RenderedPrompt {
     const tools = options.tools?.length ? options.tools : null;
-    const kwargs = this.#checkedKwargs(options.templateKwargs ?? {});
     const { template, toolTemplate } = this.#source;
-    const fromClient = { ...kwargs, messages: messages.map(asTemplatesRead), tools, documents: null };
-    const given = expectNoError(() => fromJavaScript(fromClient, jsonTextOf));
+    const read = (value: unknown): Value => expectNoError(() => fromJavaScript(value, jsonTextOf));
+    const given = this.#checkedKwargs(read(options.templateKwargs ?? {}) as Dict)
+      .set("messages", read(messages.map(asTemplatesRead)))
+      .set("tools", read(tools))
+      .set("documents", null);
     const disguised = this.#controlTexts.disguise(given, template + (toolTemplate ?? ""));
     if (disguised === null) throw new TemplateError("the messages use every private-use character there is");
     const variables = new Map<string, Value>(Object.entries(this.#source.specialTokens));
@@ -126,10 +128,11 @@ export class ChatTemplate {
     return { text: expectNoError(() => jinja.render(context)), standIns };
   }
 
-  #checkedKwargs(kwargs: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  #checkedKwargs(kwargs: Dict): Dict {
     const { template, toolTemplate, specialTokens } = this.#source;
-    const used: Record<string, unknown> = {};
-    for (const [name, value] of Object.entries(kwargs)) {
+    const used = new Dict();
+    for (const [key, value] of kwargs.entries()) {
+      const name = key as string;
       if (
         ownNames.has(name) ||
         Object.hasOwn(specialTokens, name) ||
@@ -139,7 +142,7 @@ export class ChatTemplate {
       }
       // Template words are the allow-list: a name the template does not know cannot change its outcome.
       if (hasWord(template, name) || (toolTemplate !== null && hasWord(toolTemplate, name)))
-        used[name] = value;
+        used.set(name, value);
     }
     return used;
   }

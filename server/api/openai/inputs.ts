@@ -86,8 +86,10 @@ export function addGenerationPromptOf(fields: Fields): boolean {
 }
 
 /** Options for the chat template. Which names it may take is the template's to say. */
-export function templateArgumentsOf(fields: Fields): Record<string, unknown> {
-  return Object.fromEntries(fields.entries("chat_template_kwargs", requestLimits.templateArgumentsMax) ?? []);
+export function templateArgumentsOf(fields: Fields): Readonly<Record<string, unknown>> {
+  const entries = fields.entries("chat_template_kwargs", requestLimits.templateArgumentsMax);
+  // The object as it came: its numbers and keys are read from its own text (server/text/json-text.ts).
+  return entries === undefined ? {} : (fields.raw("chat_template_kwargs") as Record<string, unknown>);
 }
 
 /** One prompt or a list of them, each text or tokens. */

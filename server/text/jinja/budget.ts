@@ -13,7 +13,7 @@ export interface RenderLimits {
 }
 
 export const defaultLimits: RenderLimits = {
-  stepsMax: 5_000_000,
+  stepsMax: 10_000_000,
   lengthMax: 64 * 1024 * 1024,
   textMax: 512 * 1024 * 1024,
   depthMax: 600,

@@ -20,22 +20,24 @@ import {
   type Value,
 } from "./values.ts";
 
+/** What is worth something other than itself. */
+type Operation = Exclude<Expression, { kind: "constant" | "name" }>;
+
 /** `input`: what a filter without a value of its own is applied to, the text of the block around it. */
 export function evaluate(rt: Runtime, node: Expression, scope: Scope, input: Value = null): Value {
   rt.budget.spend(1);
+  if (node.kind === "constant") return node.value;
+  if (node.kind === "name")
+    return or(scope.get(node.name), () => new Undefined(`'${node.name}' is undefined`));
   rt.budget.enter();
   const value = evaluateNode(rt, node, scope, input);
   rt.budget.leave(); // an error ends the whole rendering: what was entered then does not matter
   return value;
 }
 
-function evaluateNode(rt: Runtime, node: Expression, scope: Scope, input: Value): Value {
+function evaluateNode(rt: Runtime, node: Operation, scope: Scope, input: Value): Value {
   const of = (inner: Expression): Value => evaluate(rt, inner, scope, input);
   switch (node.kind) {
-    case "constant":
-      return node.value;
-    case "name":
-      return or(scope.get(node.name), () => new Undefined(`'${node.name}' is undefined`));
     case "attribute":
       return attribute(rt, of(node.object), node.name);
     case "item":
@@ -109,7 +111,11 @@ export function call(rt: Runtime, callee: Value, args: Arguments): Value {
   return fail("TypeError", `'${typeName(callee)}' object is not callable`);
 }
 
+const noArguments: Arguments = { positional: [], named: new Map() };
+
 export function argumentsOf(syntax: CallSyntax, of: (node: Expression) => Value): Arguments {
+  const isEmpty = syntax.positional.length + syntax.named.length === 0;
+  if (isEmpty && syntax.restPositional === null && syntax.restNamed === null) return noArguments;
   const positional = syntax.positional.map(of);
   const named = new Map<string, Value>();
   for (const [name, value] of syntax.named) named.set(name, of(value));
