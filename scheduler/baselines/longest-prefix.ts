@@ -9,7 +9,6 @@ const COMPARED_MAX = 512;
 /** The longest cached prefix first, ties by arrival (SGLang, arXiv:2312.07104 §3). As there, sequences are compared once
  *  per step; of long queues the first 512 (SGLang gives the comparison up above 128). */
 export class LongestPrefix implements QueueOrder {
-  readonly hasLanes = false;
   readonly #waiting = new ArrivalList<Sequence>();
   readonly #lookUp: (sequence: Sequence) => number;
   /** The best last; empty: to be compared again. */
@@ -44,10 +43,6 @@ export class LongestPrefix implements QueueOrder {
   take(sequence: Sequence): void {
     assert(this.#compared.pop() === sequence, "the next sequence is taken");
     this.#waiting.remove(sequence);
-  }
-
-  isAged(): boolean {
-    return false;
   }
 
   #compare(): void {

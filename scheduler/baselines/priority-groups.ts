@@ -16,7 +16,6 @@ import type { Sequence } from "../engine/sequence.ts";
  *   it has changed group, it moves and the turn goes on.
  */
 export class PriorityGroups implements QueueOrder {
-  readonly hasLanes = false;
   readonly #groups: ArrivalList<Sequence>[];
   readonly #lookUp: (sequence: Sequence) => number;
   /** The group whose turn it is, and how many picks are left of its turn. */
@@ -36,8 +35,6 @@ export class PriorityGroups implements QueueOrder {
   get size(): number {
     return this.#size;
   }
-
-  beginStep(): void {}
 
   add(sequence: Sequence): void {
     this.#put(sequence, this.#groupOf(sequence));
@@ -74,10 +71,6 @@ export class PriorityGroups implements QueueOrder {
     group.remove(sequence);
     this.#credit -= 1;
     this.#size -= 1;
-  }
-
-  isAged(): boolean {
-    return false;
   }
 
   #groupOf(sequence: Sequence): number {

@@ -5,14 +5,11 @@ import type { QueueOrder } from "./queue-order.ts";
 
 /** First come, first served. */
 export class FirstCome implements QueueOrder {
-  readonly hasLanes = false;
   readonly #waiting = new ArrivalList<Sequence>();
 
   get size(): number {
     return this.#waiting.size;
   }
-
-  beginStep(): void {}
 
   add(sequence: Sequence): void {
     this.#waiting.add(sequence);
@@ -28,9 +25,5 @@ export class FirstCome implements QueueOrder {
 
   take(sequence: Sequence): void {
     assert(this.#waiting.remove(sequence), "the next sequence is taken");
-  }
-
-  isAged(): boolean {
-    return false;
   }
 }

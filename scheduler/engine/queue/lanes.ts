@@ -60,8 +60,6 @@ export class Lanes implements QueueOrder {
     return size;
   }
 
-  beginStep(): void {}
-
   add(sequence: Sequence): void {
     const lane = this.#laneOf(sequence);
     if (lane.arrivals.size === 0) lane.balance = Math.min(0, lane.balance);
@@ -80,7 +78,7 @@ export class Lanes implements QueueOrder {
     this.#laneOf(sequence).tenants.matched(sequence);
   }
 
-  peek(nowMs: number, passed: ReadonlySet<Objective>): Sequence | null {
+  peek(nowMs: number, passed?: ReadonlySet<Objective>): Sequence | null {
     this.#nowMs = nowMs;
     return this.#richest(passed)?.tenants.peek(nowMs) ?? null;
   }
@@ -101,10 +99,10 @@ export class Lanes implements QueueOrder {
     return this.#lanes[objective.precedence]!;
   }
 
-  #richest(passed: ReadonlySet<Objective>): Lane | null {
+  #richest(passed?: ReadonlySet<Objective>): Lane | null {
     let richest: Lane | null = null;
     for (const lane of this.#lanes) {
-      if (lane.arrivals.size === 0 || passed.has(lane.objective)) continue;
+      if (lane.arrivals.size === 0 || passed?.has(lane.objective) === true) continue;
       if (richest === null || lane.balance > richest.balance) richest = lane;
     }
     return richest;

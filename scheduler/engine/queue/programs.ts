@@ -1,4 +1,4 @@
-import { assert, type Objective } from "../../core.ts";
+import { assert } from "../../core.ts";
 import type { Sequence } from "../sequence.ts";
 import type { QueueOrder } from "./queue-order.ts";
 
@@ -9,7 +9,6 @@ import type { QueueOrder } from "./queue-order.ts";
  * `isBefore` decides.
  */
 export class Programs implements QueueOrder {
-  readonly hasLanes = false;
   /** In order of their turns. */
   readonly #calls: Sequence[] = [];
   readonly #others: QueueOrder;
@@ -25,10 +24,6 @@ export class Programs implements QueueOrder {
 
   get size(): number {
     return this.#calls.length + this.#others.size;
-  }
-
-  beginStep(): void {
-    this.#others.beginStep();
   }
 
   add(sequence: Sequence): void {
@@ -48,9 +43,9 @@ export class Programs implements QueueOrder {
     if (sequence.program === null) this.#others.matched?.(sequence);
   }
 
-  peek(nowMs: number, passed: ReadonlySet<Objective>): Sequence | null {
+  peek(nowMs: number): Sequence | null {
     const call = this.#calls[0];
-    const other = this.#others.peek(nowMs, passed);
+    const other = this.#others.peek(nowMs);
     if (call === undefined) return other;
     return other === null || this.#isBefore(call, other, nowMs) ? call : other;
   }
@@ -58,10 +53,6 @@ export class Programs implements QueueOrder {
   take(sequence: Sequence, computedTokens: number): void {
     if (sequence.program === null) this.#others.take(sequence, computedTokens);
     else assert(this.remove(sequence), "the call whose turn it is is taken");
-  }
-
-  isAged(): boolean {
-    return false;
   }
 
   /** Where a call is, or would be. */

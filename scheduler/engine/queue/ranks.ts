@@ -1,4 +1,3 @@
-import type { Objective } from "../../core.ts";
 import type { Sequence } from "../sequence.ts";
 import type { QueueOrder } from "./queue-order.ts";
 
@@ -22,7 +21,6 @@ interface Rank {
  * has aged there: no sequence starves behind lower numbers.
  */
 export class Ranks implements QueueOrder {
-  readonly hasLanes = false;
   readonly #orderOf: () => QueueOrder;
   readonly #isAged: (sequence: Sequence, nowMs: number) => boolean;
   /** By priority; none is empty but that of priority 0. */
@@ -48,10 +46,6 @@ export class Ranks implements QueueOrder {
     return this.#size;
   }
 
-  beginStep(): void {
-    for (const { order } of this.#ranks) order.beginStep();
-  }
-
   add(sequence: Sequence): void {
     const { order, targeted } = this.#rankOf(sequence);
     order.add(sequence);
@@ -75,13 +69,13 @@ export class Ranks implements QueueOrder {
     rank?.order.matched?.(sequence);
   }
 
-  peek(nowMs: number, passed: ReadonlySet<Objective>): Sequence | null {
+  peek(nowMs: number): Sequence | null {
     this.#pressing = null;
     const rank = this.#ranks.find(({ order }) => order.size > 0);
     const first = rank?.targeted[0];
     if (first !== undefined && pressingFrom(first) <= nowMs) this.#pressing = first;
-    this.#aged = this.#others === AGED_EVERY - 1 ? this.#agedBehind(rank, nowMs, passed) : null;
-    return this.#aged ?? this.#pressing ?? rank?.order.peek(nowMs, passed) ?? null;
+    this.#aged = this.#others === AGED_EVERY - 1 ? this.#agedBehind(rank, nowMs) : null;
+    return this.#aged ?? this.#pressing ?? rank?.order.peek(nowMs) ?? null;
   }
 
   take(sequence: Sequence, computedTokens: number): void {
@@ -92,15 +86,11 @@ export class Ranks implements QueueOrder {
     this.#left(rank, sequence);
   }
 
-  isAged(): boolean {
-    return false;
-  }
-
   /** The next sequence of the first priority other than `first` whose next sequence is aged. */
-  #agedBehind(first: Rank | undefined, nowMs: number, passed: ReadonlySet<Objective>): Sequence | null {
+  #agedBehind(first: Rank | undefined, nowMs: number): Sequence | null {
     for (const rank of this.#ranks) {
       if (rank === first) continue;
-      const sequence = rank.order.peek(nowMs, passed);
+      const sequence = rank.order.peek(nowMs);
       if (sequence !== null && this.#isAged(sequence, nowMs)) return sequence;
     }
     return null;

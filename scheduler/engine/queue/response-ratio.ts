@@ -26,7 +26,6 @@ function costOf({ length, cachedTokens }: Sequence): number {
  * compared. A sequence moves when what is cached of it changes (`matched`).
  */
 export class ResponseRatio implements QueueOrder {
-  readonly hasLanes = false;
   readonly #warm: Bucket[] = Array.from({ length: BUCKETS }, () => new ArrivalList());
   readonly #cold: Bucket[] = Array.from({ length: BUCKETS }, () => new ArrivalList());
   readonly #gate: ColdGate;
@@ -39,8 +38,6 @@ export class ResponseRatio implements QueueOrder {
   get size(): number {
     return this.#size;
   }
-
-  beginStep(): void {}
 
   add(sequence: Sequence): void {
     this.#bucketOf(sequence).add(sequence);
@@ -72,10 +69,6 @@ export class ResponseRatio implements QueueOrder {
 
   take(sequence: Sequence): void {
     assert(this.remove(sequence), "the sequence waits");
-  }
-
-  isAged(): boolean {
-    return false;
   }
 
   #bucketOf(sequence: Sequence): Bucket {

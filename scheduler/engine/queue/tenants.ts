@@ -1,4 +1,4 @@
-import { assert, type Objective } from "../../core.ts";
+import { assert } from "../../core.ts";
 import type { Sequence } from "../sequence.ts";
 import type { ColdGate } from "./cold-gate.ts";
 import { FirstCome } from "./first-come.ts";
@@ -6,9 +6,6 @@ import type { QueueOrder } from "./queue-order.ts";
 
 /** Tokens charged for each cached token and millisecond: a hundredth of a token per second. */
 const OCCUPANCY = 0.00001;
-
-/** A tenant's sequences in a lane have one objective. */
-const nonePassed: ReadonlySet<Objective> = new Set();
 
 /** Whether any sequence waits, as all accounts of a lane know it. */
 interface Demand {
@@ -118,7 +115,7 @@ export class Tenants {
     const tenant = this.#next();
     if (tenant === null) return null;
     this.#level = Math.max(this.#level, tenant.account.used);
-    const sequence = tenant.order.peek(nowMs, nonePassed);
+    const sequence = tenant.order.peek(nowMs);
     const isHeldBack = sequence !== null && this.#gate?.holdsBack(sequence, nowMs) === true;
     return isHeldBack ? (this.#passing(this.#gate!, nowMs) ?? sequence) : sequence;
   }
@@ -147,7 +144,7 @@ export class Tenants {
   #passing(gate: ColdGate, nowMs: number): Sequence | null {
     let best: Sequence | null = null;
     for (const { order } of this.#heap) {
-      const sequence = order.peek(nowMs, nonePassed);
+      const sequence = order.peek(nowMs);
       if (sequence === null || gate.holdsBack(sequence, nowMs)) continue;
       if (best === null || sequence.queued.account!.used < best.queued.account!.used) best = sequence;
     }

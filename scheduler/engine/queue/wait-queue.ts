@@ -40,7 +40,7 @@ export class WaitQueue {
 
   /** Whether sequences of other objectives may pass one for which there is no room. */
   get hasLanes(): boolean {
-    return this.#order.hasLanes;
+    return this.#order.hasLanes ?? false;
   }
 
   /** Whether a sequence was passed in this step. */
@@ -51,7 +51,7 @@ export class WaitQueue {
   /** A step is about to be planned: no objective is passed any more. */
   beginStep(): void {
     this.#passed.clear();
-    this.#order.beginStep();
+    this.#order.beginStep?.();
   }
 
   add(sequence: Sequence): void {
@@ -95,14 +95,14 @@ export class WaitQueue {
   /** The sequence cannot be admitted now: those of other objectives may pass it until the step is planned. False if the
    *  order has no lanes. */
   pass(sequence: Sequence): boolean {
-    if (!this.#order.hasLanes) return false;
+    if (!this.hasLanes) return false;
     this.#passed.add(sequence.objective.name);
     return true;
   }
 
   /** Whether it has waited so long that no other is admitted before it for want of room. */
   isAged(sequence: Sequence, nowMs: number): boolean {
-    return this.#order.isAged(sequence, nowMs);
+    return this.#order.isAged?.(sequence, nowMs) ?? false;
   }
 
   /** Sets a waiting sequence aside until `owner` has published `tokens` tokens. */
