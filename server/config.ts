@@ -209,6 +209,12 @@ export const serverSettings = Object.freeze({
     max: 36_500,
     sentence: "How long results of batches are kept, where a batch does not say it.",
   }),
+  programs: optional({
+    placeholder: "folder",
+    defaultText: "none",
+    sentence:
+      "Serve the programs of this folder, a YAML or JSON file each, as models: a chat with one runs its graph of calls.",
+  }),
   record: optional({
     placeholder: "file",
     defaultText: "off",

@@ -7,7 +7,9 @@ import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
 import { Generator } from "./answer/generation.ts";
 import { startJobs } from "./api/jobs.ts";
+import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
 import { routesOf } from "./api/routes.ts";
+import type { ServedModel } from "./api/served-model.ts";
 import { demoModelFolder } from "./assets.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import { chooseBackend, type NativeChoice } from "./engines/backend.ts";
@@ -76,6 +78,8 @@ export async function startServer(
       ? prepareSimulated(config, modelDir, config.device.engines)
       : await prepareNative(config, modelDir, config.device, events);
   const text = openText(modelDir);
+  const model = servedModelOf(prepared);
+  const programModels = config.programs === null ? new Map() : readProgramModels(config.programs, model);
   const store = config.data === null ? null : openStore(config.data);
 
   const lifecycle = new Lifecycle("loading");
@@ -90,7 +94,8 @@ export async function startServer(
     if (error instanceof ConfigError) throw error;
     throw new ConfigError(`The model cannot be loaded: ${error.message}`);
   });
-  const { app, jobs } = openApp(config, prepared, { ...text, ...watched, lifecycle, keys }, store);
+  const deps = { ...text, ...watched, model, programModels, lifecycle, keys };
+  const { app, jobs } = openApp(config, prepared, deps, store);
   app.server = server;
   server.reload({ fetch: app.fetch });
   lifecycle.becomeReady();
@@ -184,28 +189,29 @@ async function startWatchedEngines(
   return await watched.promise;
 }
 
+/** What routes need, besides what is made for them. */
+interface AppServices extends TextServices, WatchedEngines {
+  readonly lifecycle: Lifecycle;
+  readonly keys: ApiKeys;
+  readonly model: ServedModel;
+  readonly programModels: ReadonlyMap<string, ProgramModel>;
+}
+
 function openApp(
   config: Config,
-  { names, folder, contextMax }: Prepared,
-  deps: TextServices & WatchedEngines & { readonly lifecycle: Lifecycle; readonly keys: ApiKeys },
+  { folder, contextMax }: Prepared,
+  deps: AppServices,
   store: JobStore | null,
 ): { readonly app: App; readonly jobs: JobService | null } {
   const { engines, telemetry, lifecycle, keys, tokenizer } = deps;
   const limits = defaultHttpLimits;
   const generator = new Generator(engines.fleet, tokenizer, { contextMax, eosTokens: folder.eosTokens });
-  const model = {
-    names,
-    contextMax,
-    vocabSize: folder.config.shape.vocab,
-    generationDefaults: folder.generationDefaults,
-  };
   const served = {
     ...deps,
     fleet: engines.fleet,
     specs: engines.specs,
     generator,
-    programs: openPrograms({ ...deps, generator, model }),
-    model,
+    programs: openPrograms({ ...deps, generator, fleet: engines.fleet }),
     version,
     limits,
   };
@@ -213,6 +219,11 @@ function openApp(
   const routes = routesOf({ ...served, jobs });
   const app = createApp({ routes, telemetry, lifecycle, keys, origins: originRules(config), limits });
   return { app, jobs };
+}
+
+function servedModelOf({ names, contextMax, folder }: Prepared): ServedModel {
+  const { config, generationDefaults } = folder;
+  return { names, contextMax, vocabSize: config.shape.vocab, generationDefaults };
 }
 
 function jobSettings({ batchLinesMax, batchFileMib, batchResultDays }: Config): JobSettings {

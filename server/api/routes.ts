@@ -20,6 +20,8 @@ import { modelById, modelList } from "./openai/models.ts";
 import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
 import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
 import { answerProgram } from "./programs/answer.ts";
+import { answerProgramChat, parseProgramChat } from "./programs/chat.ts";
+import type { ProgramModel } from "./programs/files.ts";
 import { ProgramReader } from "./programs/schema.ts";
 import { answerSession, openSession } from "./programs/sessions.ts";
 import type { PromptServices } from "./prompt.ts";
@@ -33,6 +35,8 @@ export interface RouteDeps extends PromptServices {
   readonly placements: PlacementLog;
   readonly generator: Generator;
   readonly programs: Programs;
+  /** Programs that answer chats, by the model's name that clients give. */
+  readonly programModels: ReadonlyMap<string, ProgramModel>;
   readonly telemetry: Telemetry;
   readonly lifecycle: Lifecycle;
   readonly version: string;
@@ -50,8 +54,9 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
       lifecycle.expectReady();
       return handler(call);
     };
-  const models = whenReady(() => modelList(model, startedSeconds));
-  const oneModel = whenReady(({ rest }) => modelById(decodedPath(rest), model, startedSeconds));
+  const listed = { ...model, names: [...model.names, ...deps.programModels.keys()] };
+  const models = whenReady(() => modelList(listed, startedSeconds));
+  const oneModel = whenReady(({ rest }) => modelById(decodedPath(rest), listed, startedSeconds));
   const tokenize: Route["handler"] = async (call) => answerTokenize(await call.readWork(), deps);
   const detokenize: Route["handler"] = async (call) => answerDetokenize(await call.readWork(), deps);
   const open = true;
@@ -121,7 +126,14 @@ function jobsAreOff(): ApiError {
 }
 
 async function chat(call: Call, deps: RouteDeps): Promise<Response> {
-  const request = parseChatRequest(await call.readWork(), deps.model, targetsOf(call.request.headers));
+  const body = await call.readWork();
+  const program = typeof body.model === "string" ? deps.programModels.get(body.model) : undefined;
+  if (program !== undefined) {
+    const asked = parseProgramChat(body, program, deps.model);
+    tellIgnored(call, asked.ignored);
+    return answerProgramChat(exchangeOf(call, deps), call.owner, deps.programs, asked);
+  }
+  const request = parseChatRequest(body, deps.model, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
   return answerChat(exchangeOf(call, deps), deps, request);
 }

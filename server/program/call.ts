@@ -6,10 +6,13 @@ import type { Generation, GenerationRequest, Generator } from "../answer/generat
 import type { PromptServices } from "../api/prompt.ts";
 import { ApiError } from "../http/errors.ts";
 import { CallPrompt, type Drawn } from "./prompt.ts";
+import type { Turns } from "./turns.ts";
 
 /** What calls run with. */
 export interface CallServices extends PromptServices {
   readonly generator: Generator;
+  /** For making tokens of prompts: no program's crowd of calls fills the encoder's queue, which is everybody's. */
+  readonly turns: Turns;
   /** Told of every generation that a call is made of; hears its events. */
   measure(request: GenerationRequest): (event: AnswerEvent, generation: Pick<Generation, "usage">) => void;
 }
@@ -73,7 +76,7 @@ export class RunningCall {
   /** Never rejects. */
   async #next(): Promise<void> {
     try {
-      const tokens = await this.#prompt.tokensAfter(this.#drawn);
+      const tokens = await this.#services.turns.run(() => this.#prompt.tokensAfter(this.#drawn));
       if (this.#isEnded) return;
       this.#generate(tokens, this.#prompt.outputs[this.#drawn.length]!);
     } catch (error) {

@@ -14,11 +14,13 @@ import { byteLength } from "../../scheduler/program/transforms/value.ts";
 import type { Usage } from "../answer/events.ts";
 import { type CallListener, type CallServices, RunningCall } from "./call.ts";
 import type { ProgramEvent } from "./events.ts";
+import { Heads, type ProspectFleet } from "./heads.ts";
 import type { HostLimits } from "./limits.ts";
 
 /** What a program runs on. */
 export interface HostServices extends CallServices {
   readonly clock: Pick<Clock, "nowMs">;
+  readonly fleet: ProspectFleet;
   readonly textTools: TextTools;
   readonly limits: HostLimits;
 }
@@ -42,6 +44,7 @@ export class HostedProgram {
   readonly #running = new Map<string, RunningCall>();
   /** Ready, and waiting until fewer run. */
   readonly #waiting = new Map<string, ReadyCall>();
+  readonly #heads: Heads;
   readonly #watchers = new Set<(event: ProgramEvent) => void>();
   /** What has been told of values that are being written, by variable. */
   readonly #told = new Map<string, string>();
@@ -58,7 +61,9 @@ export class HostedProgram {
     this.#number = number;
     this.owner = owner;
     this.#services = services;
-    const { clock, limits, textTools, generator } = services;
+    const { clock, limits, textTools, generator, fleet } = services;
+    const facts = { program: number, cacheSalt: owner.cacheSalt };
+    this.#heads = new Heads(fleet, services, facts, limits.headsMax);
     this.program = new Program(this.#listener, {
       clock,
       limits: limits.scheduler,
@@ -130,6 +135,7 @@ export class HostedProgram {
     for (const call of this.#running.values()) call.drop();
     this.#running.clear();
     this.#waiting.clear();
+    this.#heads.close();
     this.#tell({ kind: "program.done", usage: this.#usage });
   }
 
@@ -151,9 +157,9 @@ export class HostedProgram {
       }
       this.#begin();
     },
-    // What is known of a prompt before its call is ready could be computed ahead; engines are not asked for that yet.
-    onHead: () => {},
+    onHead: (call) => void this.#heads.grew(call, this.program.headOf(call)),
     onDropped: (call) => {
+      this.#heads.forget(call, true);
       this.#waiting.delete(call);
       const running = this.#running.get(call);
       if (running === undefined) return;
@@ -199,7 +205,13 @@ export class HostedProgram {
       return { service, program: { id: this.#number, ageMs, remainingMs: service.remainingMs } };
     },
     started: (call, { promptTokens, cachedTokens }) => {
-      this.program.started(call, { prompt: promptTokens, found: cachedTokens });
+      const warmed = this.#heads.warmedOf(call);
+      this.#heads.forget(call, false);
+      this.program.started(call, {
+        prompt: promptTokens,
+        found: cachedTokens,
+        ...(warmed > 0 ? { warmed } : {}),
+      });
       this.#tell({ kind: "call.started", call });
     },
     drew: (call, index, text) => {
@@ -227,6 +239,7 @@ export class HostedProgram {
 
   #gone(call: string, usage: Usage): void {
     this.#running.delete(call);
+    this.#heads.forget(call, false);
     this.#usage = {
       promptTokens: this.#usage.promptTokens + usage.promptTokens,
       completionTokens: this.#usage.completionTokens + usage.completionTokens,

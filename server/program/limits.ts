@@ -10,6 +10,8 @@ export interface HostLimits {
   readonly valuesBytesMax: number;
   /** Calls of a program that are at work at once; others wait here for their turn. */
   readonly runningMax: number;
+  /** Calls that wait for values and whose prompt's beginning is told to the fleet; of others it is not. */
+  readonly headsMax: number;
   /** A program that nobody asks for, and that has nothing to do, is ended after so long. */
   readonly idleMs: number;
   /** How long a request may wait for a value. A connection that says nothing for longer is closed by the server. */
@@ -22,6 +24,7 @@ export const hostLimits: HostLimits = Object.freeze({
   programsPerKeyMax: 256,
   valuesBytesMax: 64 * 1024 * 1024,
   runningMax: 512,
+  headsMax: 256,
   idleMs: 600_000,
   waitMsMax: 240_000,
   waitMsDefault: 60_000,

@@ -3,15 +3,21 @@ import type { PromptServices } from "../api/prompt.ts";
 import { ApiError } from "../http/errors.ts";
 import { AnswerMeasures } from "../http/measure.ts";
 import type { Telemetry } from "../http/telemetry.ts";
+import type { ProspectFleet } from "./heads.ts";
 import { HostedProgram, type HostServices, type ProgramOwner } from "./hosted.ts";
 import { type HostLimits, hostLimits } from "./limits.ts";
 import { textToolsOf } from "./text-tools.ts";
+import { Turns } from "./turns.ts";
 
 /** What programs need of a server. */
 export interface ProgramDeps extends PromptServices {
   readonly generator: Generator;
+  readonly fleet: ProspectFleet;
   readonly telemetry: Telemetry;
 }
+
+/** Prompts of calls that are made into tokens at once. */
+const encodingMax = 16;
 
 /** Programs on a server's text and fleet. */
 export function openPrograms(deps: ProgramDeps, limits: Partial<HostLimits> = {}): Programs {
@@ -19,6 +25,7 @@ export function openPrograms(deps: ProgramDeps, limits: Partial<HostLimits> = {}
     ...deps,
     clock: { nowMs: () => performance.now() },
     textTools: textToolsOf(deps.tokenizer),
+    turns: new Turns(encodingMax),
     limits: { ...hostLimits, ...limits },
     measure: (request) => {
       const measures = new AnswerMeasures(deps.telemetry, request, performance.now());

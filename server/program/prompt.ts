@@ -1,6 +1,6 @@
 import type { TokenId } from "../../scheduler/core.ts";
-import type { RenderedPart } from "../../scheduler/program/rendering.ts";
-import type { Message, OutputPart, Prompt } from "../../scheduler/program/spec.ts";
+import type { RenderedPart, ValuePart } from "../../scheduler/program/rendering.ts";
+import type { Message, OutputPart, Prompt, TextPart } from "../../scheduler/program/spec.ts";
 import type { ChatMessage } from "../api/openai/inputs.ts";
 import {
   chatPromptTokens,
@@ -51,7 +51,7 @@ export class CallPrompt {
   async #ofText(parts: readonly RenderedPart[], drawn: readonly Drawn[]): Promise<readonly TokenId[]> {
     const last = drawn.at(-1);
     const before = last === undefined ? [] : [...this.#tokens, ...(await this.#tokensOf(last))];
-    const text = await this.#encode(partsBefore(parts, drawn.length), last !== undefined);
+    const text = await encodeParts(partsBefore(parts, drawn.length), last !== undefined, this.#services);
     this.#tokens = before.length === 0 ? text : [...before, ...text];
     return this.#tokens;
   }
@@ -59,23 +59,7 @@ export class CallPrompt {
   /** As drawn; of text that ends within a token, tokens of the text. */
   #tokensOf({ text, tokens }: Drawn): readonly TokenId[] | Promise<readonly TokenId[]> {
     if (this.#services.tokenizer.decode(tokens, { skipSpecialTokens: true }) === text) return tokens;
-    return this.#encode([{ kind: "value", text }], true);
-  }
-
-  /** Control text counts in what the caller wrote, and never in values. */
-  async #encode(parts: readonly RenderedPart[], continues: boolean): Promise<readonly TokenId[]> {
-    const { tokenizer, encoder } = this.#services;
-    const texts = parts.map((part) => (part.kind === "output" ? "" : part.text));
-    refuseEnormous(texts.join(""), "the prompt", this.#services);
-    const values = texts.map((text, index) => (parts[index]!.kind === "value" ? text : ""));
-    const disguised = tokenizer.controlTexts.disguise(values, texts.join(""));
-    if (disguised === null) throw badRequest("the values use every private-use character there is");
-    const safe = disguised.value as readonly string[];
-    const text = texts.map((own, index) => (parts[index]!.kind === "value" ? safe[index]! : own));
-    const options = { addSpecialTokens: !continues, parseControlText: true, continues };
-    return await encoder
-      .encode(text.join(""), { ...options, standIns: disguised.standIns })
-      .catch(refuseBusy);
+    return encodeParts([{ kind: "value", text }], true, this.#services);
   }
 
   #ofChat(messages: readonly Message<RenderedPart>[], drawn: readonly Drawn[]): Promise<readonly TokenId[]> {
@@ -84,9 +68,7 @@ export class CallPrompt {
     for (const { role, parts } of messages) {
       const isOutput = parts.some(({ kind }) => kind === "output");
       if (isOutput && outputs === drawn.length) break;
-      const content = isOutput
-        ? drawn[outputs++]!.text
-        : parts.map((part) => (part.kind === "output" ? "" : part.text)).join("");
+      const content = isOutput ? drawn[outputs++]!.text : textOf(parts);
       rendered.push({ role: role as ChatMessage["role"], content });
     }
     const plain = { tools: [], addGenerationPrompt: true, templateArguments: {} };
@@ -98,4 +80,58 @@ export class CallPrompt {
 function partsBefore(parts: readonly RenderedPart[], index: number): readonly RenderedPart[] {
   const places = parts.flatMap((part, at) => (part.kind === "output" ? [at] : []));
   return parts.slice(index === 0 ? 0 : places[index - 1]! + 1, places[index]);
+}
+
+function textOf(parts: readonly RenderedPart[]): string {
+  return parts.map((part) => (part.kind === "output" ? "" : part.text)).join("");
+}
+
+/** Tokens of a text. Control text counts in what the caller wrote, and never in values. `continues`: it goes on from other tokens. */
+async function encodeParts(
+  parts: readonly RenderedPart[],
+  continues: boolean,
+  services: PromptServices,
+): Promise<readonly TokenId[]> {
+  const { tokenizer, encoder } = services;
+  const whole = textOf(parts);
+  refuseEnormous(whole, "the prompt", services);
+  const values = parts.map((part) => (part.kind === "value" ? part.text : ""));
+  const disguised = tokenizer.controlTexts.disguise(values, whole);
+  if (disguised === null) throw badRequest("the values use every private-use character there is");
+  const safe = disguised.value as readonly string[];
+  const text = parts.map((part, index) => (part.kind === "value" ? safe[index]! : textOf([part]))).join("");
+  const { standIns } = disguised;
+  const options = { addSpecialTokens: !continues, parseControlText: true, standIns, continues };
+  return await encoder.encode(text, options).catch(refuseBusy);
+}
+
+/** A character that text does not hold: it marks where a message breaks off. */
+const cut = "\uFFFE";
+/** What follows may be one token with the last of these. */
+const uncertainTokens = 2;
+
+/** The tokens that a prompt will begin with, whatever comes after its head. */
+export async function headTokens(
+  head: Prompt<TextPart | ValuePart>,
+  services: PromptServices,
+): Promise<readonly TokenId[]> {
+  const tokens =
+    head.kind === "text"
+      ? await encodeParts(head.parts, false, services)
+      : await chatHeadTokens(head.messages, services);
+  return tokens.length > services.model.contextMax ? [] : tokens.slice(0, -uncertainTokens);
+}
+
+async function chatHeadTokens(
+  messages: readonly Message<TextPart | ValuePart>[],
+  { template, encoder }: PromptServices,
+): Promise<readonly TokenId[]> {
+  if (template === null) return [];
+  const contents = messages.map(({ role, parts }, index) => {
+    const isLast = index === messages.length - 1;
+    return { role, content: isLast ? textOf(parts) + cut : textOf(parts) };
+  });
+  const rendered = template.render(contents, { addGenerationPrompt: false });
+  const at = rendered.text.indexOf(cut);
+  return at < 0 ? [] : await encoder.encodeRendered({ ...rendered, text: rendered.text.slice(0, at) });
 }

@@ -2,14 +2,16 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { join, resolve } from "node:path";
+import OpenAI from "openai";
 import { Program } from "./program.ts";
 
 const folder = resolve(import.meta.dir, "../../examples");
+const programs = join(folder, "programs");
 let server: Program;
 let url: string;
 
 beforeAll(async () => {
-  server = Program.bunting(["serve", "--device", "cpu", "--port", "0"]);
+  server = Program.bunting(["serve", "--device", "cpu", "--port", "0", "--programs", programs]);
   url = await server.url();
 }, 60_000);
 afterAll(async () => {
@@ -47,7 +49,15 @@ test.each(Object.entries(expected))("%s", async (name, output) => {
   else expect(example.output).toMatch(output);
 });
 
+test("programs/longest.yaml, as a model", async () => {
+  const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: "none", maxRetries: 0 });
+  const messages = [{ role: "user" as const, content: "the forest" }];
+  const answer = await client.chat.completions.create({ model: "longest", messages });
+  expect(answer.choices[0]!.message.content).toBe("mushrooms");
+});
+
 test("no example is left out", () => {
-  const programs = readdirSync(folder).filter((name) => !["README.md", "reports.ts"].includes(name));
-  expect(programs.sort()).toEqual(Object.keys(expected).sort());
+  const others = ["README.md", "reports.ts", "programs"];
+  const names = readdirSync(folder).filter((name) => !others.includes(name));
+  expect(names.sort()).toEqual(Object.keys(expected).sort());
 });

@@ -33,6 +33,7 @@ interface ProgramBody {
       readonly name: string;
       readonly objective: string;
       readonly gang: number | null;
+      readonly tokens: { readonly found: number; readonly warmed: number };
     }[];
     readonly critical_path: readonly {
       readonly name: string;
@@ -642,6 +643,42 @@ describe("limits, at the limit and one beyond", () => {
     );
     await fetch(path, { method: "DELETE" });
   });
+});
+
+test("the beginning of a prompt is computed while its call waits for a value", async () => {
+  const server = start();
+  const head = "The beginning of this text is known from the start. ".repeat(12);
+  const { explain } = await run(server, {
+    explain: true,
+    calls: [
+      { prompt: "First:", output: "first", seed: 1, max_tokens: 40 },
+      { prompt: `${head}{{first}} and then`, output: "second", seed: 2, max_tokens: 4 },
+      {
+        messages: [
+          { role: "system", content: head },
+          { role: "user", content: "Say {{first}}" },
+        ],
+        output: "third",
+        seed: 3,
+        max_tokens: 4,
+      },
+    ],
+    await: ["second", "third"],
+  });
+  const [, second, third] = explain.calls.map(({ tokens }) => tokens);
+  for (const tokens of [second!, third!]) {
+    expect(tokens.warmed).toBeGreaterThan(100);
+    expect(tokens.found).toBeGreaterThanOrEqual(tokens.warmed);
+  }
+});
+
+test("many long prompts at once wait for their turn to be made into tokens", async () => {
+  const server = start();
+  const text = "0123456789 ".repeat(1000); // too long for the model, and for making tokens of it in passing
+  const calls = Array.from({ length: 100 }, (_, index) => ask("{{text}}", `v${index}`, 1));
+  const { variables } = await run(server, { variables: { text }, calls });
+  const codes = new Set(Object.values(variables).map(({ error }) => error!.code));
+  expect([...codes]).toEqual(["context_length_exceeded"]);
 });
 
 describe("engines and the server's end", () => {

@@ -14,6 +14,7 @@ import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { Generator } from "../../server/answer/generation.ts";
 import { startJobs } from "../../server/api/jobs.ts";
+import { readProgramModels } from "../../server/api/programs/files.ts";
 import { routesOf } from "../../server/api/routes.ts";
 import { createApp, listenOptions } from "../../server/http/app.ts";
 import { ApiKeys, type KeySources } from "../../server/http/auth.ts";
@@ -36,6 +37,8 @@ export interface TestServerOptions {
   readonly spec?: Partial<DeviceSpec>;
   readonly engine?: EngineSettings;
   readonly programLimits?: Partial<HostLimits>;
+  /** Of programs that are served as models. */
+  readonly programFolder?: string;
   readonly limits?: Partial<HttpLimits>;
   readonly keys?: Partial<KeySources>;
   /** Default: as when listening on a loopback address. */
@@ -152,7 +155,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     generationDefaults: config.generationDefaults,
   };
   const text = { tokenizer, encoder, template: templateOf(options.template) };
-  const programs = openPrograms({ ...text, generator, telemetry, model }, options.programLimits);
+  const programs = openPrograms({ ...text, generator, fleet, telemetry, model }, options.programLimits);
   const served = {
     ...text,
     fleet,
@@ -160,6 +163,8 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     placements,
     generator,
     programs,
+    programModels:
+      options.programFolder === undefined ? new Map() : readProgramModels(options.programFolder, model),
     telemetry,
     lifecycle,
     model,

@@ -19,7 +19,8 @@ export async function answerChat(
   return respond(exchange, request.generation, [tokens], codec, request.stream);
 }
 
-function chatFormat(request: ChatRequest, promptTokens: readonly TokenId[]): ChoiceFormat {
+/** How choices of a chat look. */
+export function chatFormat(request: ChatRequest, promptTokens: readonly TokenId[]): ChoiceFormat {
   const { returnTokenIds, tokensAsIds } = request;
   const random = crypto.randomUUID().replaceAll("-", "");
   /** 40 characters at most, as OpenAI's have. */

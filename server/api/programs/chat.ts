@@ -1,0 +1,139 @@
+/** Chat completions of a program: the user's message goes in, and the program's output is the assistant's answer. */
+import type { Usage } from "../../answer/events.ts";
+import { ApiError, badRequest, engineError } from "../../http/errors.ts";
+import { ResponseStream } from "../../http/stream.ts";
+import type { ProgramEvent } from "../../program/events.ts";
+import type { Programs } from "../../program/programs.ts";
+import type { Codec } from "../codec.ts";
+import { chatFormat } from "../openai/chat.ts";
+import { openaiCodec } from "../openai/codec.ts";
+import { type ChatRequest, parseChatRequest } from "../openai/schema.ts";
+import { requestLimits } from "../request-limits.ts";
+import type { Exchange } from "../respond.ts";
+import type { ServedModel } from "../served-model.ts";
+import { criteriaOf } from "./criteria.ts";
+import type { ProgramModel } from "./files.ts";
+import { Run } from "./run.ts";
+import type { ProgramRequest } from "./schema.ts";
+
+/** What a chat asks of a program. */
+export interface ProgramChat {
+  readonly request: ChatRequest;
+  readonly program: ProgramRequest;
+  readonly output: string;
+  /** Fields that the program answers for itself. */
+  readonly ignored: readonly string[];
+}
+
+const honoured = ["model", "messages", "stream", "stream_options", "cache_salt"];
+
+/** Throws ApiError for what the program cannot do. */
+export function parseProgramChat(
+  body: Readonly<Record<string, unknown>>,
+  model: ProgramModel,
+  served: ServedModel,
+): ProgramChat {
+  const request = { ...parseChatRequest({ ...body, model: served.names[0] }, served), model: model.name };
+  if (request.generation.choices > 1) throw badRequest("a program gives one answer: n must be 1", "n");
+  if (request.tools.length > 0) throw badRequest("a program takes no tools", "tools");
+  const last = request.messages.at(-1)!;
+  if (last.role !== "user") {
+    throw badRequest(
+      `a program answers a user, but the last message is of the role ${last.role}`,
+      "messages",
+    );
+  }
+  const before = request.messages.slice(0, -1);
+  const values = new Map([[model.input, last.content]]);
+  if (model.history !== null) {
+    values.set(model.history, before.map(({ role, content }) => `${role}: ${content}`).join("\n"));
+  }
+  const unread = model.history === null && before.length > 0 ? ["messages before the last"] : [];
+  const others = Object.keys(body).filter((name) => !honoured.includes(name) && /^[\w.-]{1,64}$/.test(name));
+  const program: ProgramRequest = {
+    part: model.part(values),
+    awaited: new Map([[model.output, criteriaOf("latency", "criteria")]]),
+    cacheSalt: request.generation.cacheSalt,
+    stream: request.stream,
+    explain: false,
+    cancelOnDisconnect: true,
+  };
+  const ignored = [...unread, ...others].slice(0, requestLimits.ignoredNamesMax);
+  return { request, program, output: model.output, ignored };
+}
+
+export async function answerProgramChat(
+  exchange: Exchange,
+  key: string,
+  programs: Programs,
+  { request, program, output }: ProgramChat,
+): Promise<Response> {
+  const run = new Run(exchange, key, programs, program);
+  const codec = openaiCodec(request, chatFormat(request, []));
+  if (request.stream) return streamed(exchange, run, codec, output);
+  const { signal } = exchange;
+  const onGone = (): void => run.leave();
+  signal.addEventListener("abort", onGone, { once: true });
+  run.begin(() => {});
+  await run.done;
+  signal.removeEventListener("abort", onGone);
+  const text = textOf(run, output);
+  const choice = {
+    text,
+    calls: [],
+    tokens: [],
+    logprobs: null,
+    finish: { reason: "stop", stopReason: null },
+  } as const;
+  return Response.json(codec.body({ choices: [choice], usage: run.hosted.usage }));
+}
+
+function streamed(exchange: Exchange, run: Run, codec: Codec, output: string): Response {
+  const stream = new ResponseStream(exchange.signal, codec.framing, exchange.limits, {
+    pause: () => {},
+    resume: () => {},
+    abort: () => {
+      stream.end();
+      run.leave();
+    },
+  });
+  const answer: { readonly usage: Usage } = run.hosted;
+  let told = "";
+  const tell = (text: string): void => {
+    told += text;
+    const parts = [{ kind: "text", text }] as const;
+    stream.write(codec.chunk({ kind: "delta", choice: 0, parts, tokens: [], logprobs: null }, answer));
+  };
+  run.done.then(
+    () => {
+      try {
+        const text = textOf(run, output);
+        if (told === "" && text !== "") tell(text); // it was written with transforms, or by a map
+        stream.write(codec.chunk({ kind: "finish", choice: 0, reason: "stop", stopReason: null }, answer));
+        stream.write(codec.chunk({ kind: "done", usage: run.hosted.usage }, answer));
+      } catch (error) {
+        stream.write(codec.failure(error as ApiError));
+      }
+      stream.end();
+    },
+    (error: ApiError) => {
+      stream.write(codec.failure(error));
+      stream.end();
+    },
+  );
+  run.begin((event: ProgramEvent) => {
+    if (event.kind === "variable.delta" && event.variable === output) tell(event.text);
+  });
+  return stream.response();
+}
+
+/** The output's text; of a list, a line for each item. Throws ApiError when it failed. */
+function textOf({ hosted }: Run, output: string): string {
+  const { value, failure } = hosted.program.variables.get(output)!;
+  if (value !== null) return typeof value === "string" ? value : value.join("\n");
+  const { code, message, origin } = hosted.failureOf(failure!);
+  const sentence = `${origin}: ${message}`;
+  if (code === "context_length_exceeded") throw badRequest(sentence, "messages", code);
+  if (code === "server_overloaded") throw new ApiError(503, "overloaded_error", sentence, { apiCode: code });
+  throw engineError(sentence);
+}

@@ -1,0 +1,101 @@
+/** Programs that are served as models: a folder with a file each, checked when the server starts. */
+import { readdirSync, readFileSync } from "node:fs";
+import { join, parse } from "node:path";
+import { refusalOf } from "../../../scheduler/program/check.ts";
+import { programLimits } from "../../../scheduler/program/limits.ts";
+import { inputsOf, outputsOf, type ProgramPart } from "../../../scheduler/program/spec.ts";
+import { ConfigError } from "../../config.ts";
+import { ApiError } from "../../http/errors.ts";
+import { Fields, fieldsOf } from "../fields.ts";
+import type { ServedModel } from "../served-model.ts";
+import { ProgramReader } from "./schema.ts";
+
+/** A program that answers chats. */
+export interface ProgramModel {
+  /** The file's name without its ending: what clients call it. */
+  readonly name: string;
+  /** The variable that the last message of the user becomes. */
+  readonly input: string;
+  /** The variable that messages before it become, a line each; null: the program does not read them. */
+  readonly history: string | null;
+  /** The variable that is the answer. */
+  readonly output: string;
+  /** The graph, read anew for each chat: seeds that it does not name are drawn then. */
+  part(values: ReadonlyMap<string, string>): ProgramPart;
+}
+
+/** All programs of a folder, by name. Throws ConfigError, which names file and field, for what is no program. */
+export function readProgramModels(folder: string, served: ServedModel): ReadonlyMap<string, ProgramModel> {
+  const models = new Map<string, ProgramModel>();
+  for (const file of filesOf(folder)) {
+    const path = join(folder, file);
+    const { name } = parse(file);
+    if (served.names.includes(name)) throw new ConfigError(`${path}: the model itself has the name ${name}.`);
+    if (models.has(name)) throw new ConfigError(`${path}: another program has the name ${name}.`);
+    try {
+      models.set(name, modelOf(name, contentOf(path), served));
+    } catch (error) {
+      if (!(error instanceof ApiError || error instanceof SyntaxError)) throw error;
+      throw new ConfigError(`${path}: ${error.message}`);
+    }
+  }
+  if (models.size === 0)
+    throw new ConfigError(`${folder} has no program: no file ends in .yaml, .yml or .json.`);
+  return models;
+}
+
+function filesOf(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+      .filter((name) => /\.(ya?ml|json)$/.test(name))
+      .sort();
+  } catch (error) {
+    throw new ConfigError(`The programs cannot be read: ${(error as Error).message}.`);
+  }
+}
+
+function contentOf(path: string): unknown {
+  const text = readFileSync(path, "utf8");
+  return path.endsWith(".json") ? JSON.parse(text) : Bun.YAML.parse(text);
+}
+
+function modelOf(name: string, content: unknown, served: ServedModel): ProgramModel {
+  const read = (values: ReadonlyMap<string, string>) => {
+    fieldsOf(content, "the program");
+    const own = new Fields(content as Record<string, unknown>);
+    const input = own.string("input") ?? "input";
+    const history = own.string("history") ?? null;
+    const part = new ProgramReader(served).part(own);
+    const output = own.string("output") ?? soleSink(part);
+    own.expectAllRead();
+    const given = [input, ...(history === null ? [] : [history])].map((variable) => ({
+      name: variable,
+      value: values.get(variable) ?? null,
+    }));
+    const constants = part.variables.filter((variable) => !given.some((one) => one.name === variable.name));
+    return { input, history, output, part: { ...part, variables: [...constants, ...given] } };
+  };
+  const { input, history, output, part } = read(new Map());
+  const refusal = refusalOf(part, {
+    scope: { names: new Map(), outer: null },
+    nodes: new Map(),
+    limits: programLimits,
+  });
+  if (refusal !== null) throw new ApiError(422, "invalid_request_error", refusal.message);
+  if (!part.nodes.flatMap(outputsOf).includes(output)) {
+    throw new ApiError(422, "invalid_request_error", `no call writes its output, ${output}`);
+  }
+  return { name, input, history, output, part: (values) => read(values).part };
+}
+
+/** The one variable that a call writes and nothing reads. */
+function soleSink({ nodes }: ProgramPart): string {
+  const read = new Set(nodes.flatMap(inputsOf));
+  const sinks = nodes.flatMap(outputsOf).filter((name) => !read.has(name));
+  if (sinks.length === 1) return sinks[0]!;
+  throw new ApiError(
+    422,
+    "invalid_request_error",
+    `name its output: ${sinks.length} variables are written and not read`,
+  );
+}
