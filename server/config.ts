@@ -215,6 +215,9 @@ export const serverSettings = Object.freeze({
     sentence:
       "Serve the programs of this folder, a YAML or JSON file each, as models: a chat with one runs its graph of calls.",
   }),
+  parrotApi: flag({
+    sentence: "Understand the wire formats of Parrot's paper and of its authors' client too.",
+  }),
   record: optional({
     placeholder: "file",
     defaultText: "off",

@@ -211,6 +211,7 @@ function openApp(
     fleet: engines.fleet,
     specs: engines.specs,
     generator,
+    speaksParrot: config.parrotApi,
     programs: openPrograms({ ...deps, generator, fleet: engines.fleet }),
     version,
     limits,

@@ -10,7 +10,8 @@ export function input(variable: string, ...transforms: { kind: string }[]): Part
 
 /** For tests: an answer without transforms or limits. */
 export function output(variable: string, ...transforms: { kind: string }[]): OutputPart {
-  return { kind: "output", variable, transforms, sampling: greedySampling, tokensMax: null, stop: [] };
+  const ends = { tokensMax: null, tokensMin: 0, stop: [], stopTokens: [], ignoreEos: false };
+  return { kind: "output", variable, transforms, sampling: greedySampling, ...ends };
 }
 
 /** For tests: constant text. */

@@ -1,4 +1,4 @@
-import type { Objective, Sampling } from "../core.ts";
+import type { Objective, Sampling, TokenId } from "../core.ts";
 
 /**
  * What a client says of a program: data alone, checked by graph.ts.
@@ -80,8 +80,13 @@ export interface OutputPart {
   readonly sampling: Sampling;
   /** Tokens to draw at most; null: as many as there is room for. */
   readonly tokensMax: number | null;
-  /** Texts that end it, and are not part of it. */
+  /** Until so many are drawn, nothing ends it. */
+  readonly tokensMin: number;
+  /** Texts that end it, and are not part of it; tokens that do. */
   readonly stop: readonly string[];
+  readonly stopTokens: readonly TokenId[];
+  /** The model's own end tokens do not end it. */
+  readonly ignoreEos: boolean;
 }
 
 /** Nodes to be copied, with names of their own. They read what is around them, and write none of it. */

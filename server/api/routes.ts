@@ -22,6 +22,7 @@ import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
 import { answerProgram } from "./programs/answer.ts";
 import { answerProgramChat, parseProgramChat } from "./programs/chat.ts";
 import type { ProgramModel } from "./programs/files.ts";
+import { parrotRoutes } from "./programs/parrot.ts";
 import { ProgramReader } from "./programs/schema.ts";
 import { answerSession, openSession } from "./programs/sessions.ts";
 import type { PromptServices } from "./prompt.ts";
@@ -37,6 +38,8 @@ export interface RouteDeps extends PromptServices {
   readonly programs: Programs;
   /** Programs that answer chats, by the model's name that clients give. */
   readonly programModels: ReadonlyMap<string, ProgramModel>;
+  /** Whether Parrot's own wire formats are understood too. */
+  readonly speaksParrot: boolean;
   readonly telemetry: Telemetry;
   readonly lifecycle: Lifecycle;
   readonly version: string;
@@ -88,6 +91,7 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
       isPublic: keyed,
       handler: whenReady((call) => answerSession(call, exchangeOf(call, deps), deps)),
     })),
+    ...(deps.speaksParrot ? parrotRoutes({ ...deps, exchangeOf: (call) => exchangeOf(call, deps) }) : []),
     { method: "POST", path: "/tokenize", isPublic: keyed, handler: tokenize },
     { method: "POST", path: "/detokenize", isPublic: keyed, handler: detokenize },
   ];

@@ -123,19 +123,19 @@ export class RunningCall {
     this.#generation = generation;
   }
 
-  #request(promptTokens: readonly TokenId[], { sampling, tokensMax, stop }: OutputPart): GenerationRequest {
+  #request(promptTokens: readonly TokenId[], output: OutputPart): GenerationRequest {
     const { service, program } = this.#listener.placeOf(this.#name);
     const { objective, gang, ttftMs, tbtMs } = service;
     return {
       prompts: [promptTokens],
       choices: 1,
-      sampling,
-      tokensMax,
-      tokensMin: 0,
-      stopStrings: stop,
+      sampling: output.sampling,
+      tokensMax: output.tokensMax,
+      tokensMin: output.tokensMin,
+      stopStrings: output.stop,
       includeStopString: false,
-      stopTokens: [],
-      ignoreEos: false,
+      stopTokens: output.stopTokens,
+      ignoreEos: output.ignoreEos,
       skipSpecialTokens: true,
       shownControlTexts: [],
       callsMax: 0,

@@ -39,6 +39,7 @@ export interface TestServerOptions {
   readonly programLimits?: Partial<HostLimits>;
   /** Of programs that are served as models. */
   readonly programFolder?: string;
+  readonly speaksParrot?: boolean;
   readonly limits?: Partial<HttpLimits>;
   readonly keys?: Partial<KeySources>;
   /** Default: as when listening on a loopback address. */
@@ -163,6 +164,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     placements,
     generator,
     programs,
+    speaksParrot: options.speaksParrot ?? false,
     programModels:
       options.programFolder === undefined ? new Map() : readProgramModels(options.programFolder, model),
     telemetry,

@@ -1,7 +1,7 @@
 import type { CallSpec, InputPart, Message, OutputPart, Part } from "../../../scheduler/program/spec.ts";
 import { badRequest } from "../../http/errors.ts";
 import { Fields, fieldsOf, refusal } from "../fields.ts";
-import { samplingOf, stopStringsOf } from "../openai/sampling.ts";
+import { samplingOf, stopStringsOf, tokenRange } from "../openai/sampling.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
 import { piecesOf } from "./placeholders.ts";
@@ -20,7 +20,10 @@ const samplingFields = [
   "logit_bias",
   "seed",
   "max_tokens",
+  "min_tokens",
   "stop",
+  "stop_token_ids",
+  "ignore_eos",
 ];
 
 /** A prompt with placeholders, or messages with them, and what each placeholder stands for. */
@@ -166,12 +169,21 @@ function outputOf(
   });
   own.expectAllRead();
   const sampling = new Fields({ ...shared, ...Object.fromEntries(mine) }, path);
+  return { kind: "output", variable, transforms, ...drawnAs(sampling, served) };
+}
+
+/** How an output is drawn and when it ends, from fields as in OpenAI's bodies. */
+export function drawnAs(
+  fields: Fields,
+  served: ServedModel,
+): Omit<OutputPart, "kind" | "variable" | "transforms"> {
+  const tokensMax = fields.integer("max_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER }) ?? null;
   return {
-    kind: "output",
-    variable,
-    transforms,
-    sampling: samplingOf(sampling, served, null),
-    tokensMax: sampling.integer("max_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER }) ?? null,
-    stop: stopStringsOf(sampling),
+    sampling: samplingOf(fields, served, null),
+    tokensMax,
+    tokensMin: fields.integer("min_tokens", { min: 0, max: tokensMax ?? served.contextMax }) ?? 0,
+    stop: stopStringsOf(fields),
+    stopTokens: fields.integers("stop_token_ids", requestLimits.stopTokensMax, tokenRange(served)) ?? [],
+    ignoreEos: fields.boolean("ignore_eos") ?? false,
   };
 }

@@ -1,5 +1,6 @@
 import type { Variable } from "../../../scheduler/program/graph.ts";
-import { type ApiError, errorBody } from "../../http/errors.ts";
+import type { Value } from "../../../scheduler/program/spec.ts";
+import { ApiError, errorBody, unavailable } from "../../http/errors.ts";
 import { ResponseStream, sseFraming } from "../../http/stream.ts";
 import type { ProgramEvent } from "../../program/events.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
@@ -38,29 +39,55 @@ function responseOf(hosted: HostedProgram, variable: Variable): Response {
 async function waited(
   hosted: HostedProgram,
   variable: Variable,
-  { signal, services }: Exchange,
-  { waitMs, onGone }: FetchOptions,
+  exchange: Exchange,
+  options: FetchOptions,
 ): Promise<Response> {
-  const settled = Promise.withResolvers<void>();
+  await settled(hosted, variable, exchange, options);
+  return responseOf(hosted, variable);
+}
+
+/** The value of a variable, waited for. Throws ApiError when it failed, and when it is not there in time. */
+export async function valueOfWhenSettled(
+  hosted: HostedProgram,
+  name: string,
+  exchange: Exchange,
+  waitMs: number,
+): Promise<Value> {
+  const variable = hosted.program.variables.get(name)!;
+  if (!isSettled(variable)) await settled(hosted, variable, exchange, { waitMs, onGone: () => {} });
+  const { value, failure } = variable;
+  if (value !== null) return value;
+  if (failure === null) throw unavailable("server_overloaded", `${name} is not there after ${waitMs} ms`, 1);
+  const { origin, message } = hosted.failureOf(failure);
+  throw new ApiError(424, "failed_dependency", `${origin}: ${message}`);
+}
+
+/** Resolves when the variable has settled, the time is over or the client is gone; rejects when the server ends. */
+async function settled(
+  hosted: HostedProgram,
+  variable: Variable,
+  { signal, services }: Exchange,
+  { waitMs, onGone }: Pick<FetchOptions, "waitMs" | "onGone">,
+): Promise<void> {
+  const over = Promise.withResolvers<void>();
   const unwatch = hosted.watch((event) => {
-    if (tellsOf(event, variable) && event.kind !== "variable.delta") settled.resolve();
+    if (tellsOf(event, variable) && event.kind !== "variable.delta") over.resolve();
   });
-  const untrack = services.lifecycle.track({ cut: (error) => settled.reject(error) });
+  const untrack = services.lifecycle.track({ cut: (error) => over.reject(error) });
   const gone = (): void => {
-    settled.resolve();
+    over.resolve();
     onGone();
   };
   signal.addEventListener("abort", gone, { once: true });
-  const timer = setTimeout(settled.resolve, waitMs);
+  const timer = setTimeout(over.resolve, waitMs);
   try {
-    await settled.promise;
+    await over.promise;
   } finally {
     clearTimeout(timer);
     signal.removeEventListener("abort", gone);
     unwatch();
     untrack();
   }
-  return responseOf(hosted, variable);
 }
 
 /** `variable.delta` with what is certain so far, then as it comes, then `variable.ready` or `variable.failed`. */
