@@ -10,8 +10,7 @@ export function input(variable: string, ...transforms: { kind: string }[]): Part
 
 /** For tests: an answer without transforms or limits. */
 export function output(variable: string, ...transforms: { kind: string }[]): OutputPart {
-  const ends = { tokensMax: null, tokensMin: 0, stop: [], stopTokens: [], ignoreEos: false };
-  return { kind: "output", variable, transforms, sampling: greedySampling, ...ends };
+  return { kind: "output", variable, transforms, sampling: greedySampling, tokensMax: null, stop: [] };
 }
 
 /** For tests: constant text. */

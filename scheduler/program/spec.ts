@@ -80,13 +80,16 @@ export interface OutputPart {
   readonly sampling: Sampling;
   /** Tokens to draw at most; null: as many as there is room for. */
   readonly tokensMax: number | null;
-  /** Until so many are drawn, nothing ends it. */
-  readonly tokensMin: number;
-  /** Texts that end it, and are not part of it; tokens that do. */
+  /** Texts that end it, and are not part of it. */
   readonly stop: readonly string[];
-  readonly stopTokens: readonly TokenId[];
-  /** The model's own end tokens do not end it. */
-  readonly ignoreEos: boolean;
+  /** What else ends it; left out: the model's own end tokens, at any time. */
+  readonly ends?: {
+    /** Until so many tokens are drawn, nothing ends it. */
+    readonly tokensMin: number;
+    readonly stopTokens: readonly TokenId[];
+    /** The model's own end tokens do not end it. */
+    readonly ignoreEos: boolean;
+  };
 }
 
 /** Nodes to be copied, with names of their own. They read what is around them, and write none of it. */

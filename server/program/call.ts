@@ -123,19 +123,20 @@ export class RunningCall {
     this.#generation = generation;
   }
 
-  #request(promptTokens: readonly TokenId[], output: OutputPart): GenerationRequest {
+  #request(
+    promptTokens: readonly TokenId[],
+    { sampling, tokensMax, stop, ends }: OutputPart,
+  ): GenerationRequest {
     const { service, program } = this.#listener.placeOf(this.#name);
     const { objective, gang, ttftMs, tbtMs } = service;
     return {
       prompts: [promptTokens],
       choices: 1,
-      sampling: output.sampling,
-      tokensMax: output.tokensMax,
-      tokensMin: output.tokensMin,
-      stopStrings: output.stop,
+      sampling,
+      tokensMax,
+      stopStrings: stop,
       includeStopString: false,
-      stopTokens: output.stopTokens,
-      ignoreEos: output.ignoreEos,
+      ...(ends ?? { tokensMin: 0, stopTokens: [], ignoreEos: false }),
       skipSpecialTokens: true,
       shownControlTexts: [],
       callsMax: 0,

@@ -181,9 +181,11 @@ export function drawnAs(
   return {
     sampling: samplingOf(fields, served, null),
     tokensMax,
-    tokensMin: fields.integer("min_tokens", { min: 0, max: tokensMax ?? served.contextMax }) ?? 0,
     stop: stopStringsOf(fields),
-    stopTokens: fields.integers("stop_token_ids", requestLimits.stopTokensMax, tokenRange(served)) ?? [],
-    ignoreEos: fields.boolean("ignore_eos") ?? false,
+    ends: {
+      tokensMin: fields.integer("min_tokens", { min: 0, max: tokensMax ?? served.contextMax }) ?? 0,
+      stopTokens: fields.integers("stop_token_ids", requestLimits.stopTokensMax, tokenRange(served)) ?? [],
+      ignoreEos: fields.boolean("ignore_eos") ?? false,
+    },
   };
 }

@@ -1,0 +1,159 @@
+/** Programs that grow call by call. */
+import { describe, expect, test } from "bun:test";
+import { ask, cleanServers, type Event, eventsOf, type VariableBody } from "./program-http.ts";
+import { post, type TestServer } from "./server.ts";
+
+const start = cleanServers();
+
+describe("sessions", () => {
+  async function session(server: TestServer, body: object = {}, headers: Record<string, string> = {}) {
+    const response = await post(server, "/v1/sessions", body, { headers });
+    expect(response.status).toBe(201);
+    const { id } = (await response.json()) as { readonly id: string };
+    const path = `/v1/sessions/${id}`;
+    const ask = async (method: string, below: string, sent?: object) => {
+      const response = await fetch(`${server.origin}${path}${below}`, {
+        method,
+        headers: { "content-type": "application/json", ...headers },
+        ...(sent === undefined ? {} : { body: JSON.stringify(sent) }),
+      });
+      return { status: response.status, body: (await response.json()) as VariableBody & { error?: object } };
+    };
+    return { id, path, ask, end: () => ask("DELETE", "") };
+  }
+
+  test("calls come one by one, and a value of the client's lets them go on", async () => {
+    const server = start({ answers: ["draft", "final"] });
+    const { ask: http, end } = await session(server, { variables: { approval: null } });
+    expect(await http("POST", "/calls", { name: "write", ...ask("Write.", "draft", 0) })).toEqual({
+      status: 200,
+      body: expect.objectContaining({ calls: [{ name: "write", kind: "call", outputs: ["draft"] }] }),
+    });
+    const rest = { calls: [ask("Finish {{draft}} with {{approval}}", "final", 1)] };
+    expect((await http("POST", "/calls", rest)).status).toBe(200);
+    const draft = { name: "draft", state: "ready", value: "draft" };
+    expect(await http("GET", "/variables/draft?criteria=latency")).toEqual({ status: 200, body: draft });
+    const pending = { status: 202, body: { name: "final", state: "pending" } as VariableBody };
+    expect(await http("GET", "/variables/final?timeout=0")).toEqual(pending);
+    expect(await http("GET", "/variables/final?timeout=0.05")).toEqual(pending);
+    const waiting = http("GET", "/variables/final?criteria=ttft:200,tbt:50");
+    const set = { name: "approval", state: "ready", value: "yes" };
+    expect(await http("PUT", "/variables/approval", { value: "yes" })).toEqual({ status: 200, body: set });
+    expect((await waiting).body.value).toBe("final");
+    expect((await http("PUT", "/variables/approval", { value: "no" })).status).toBe(409);
+    expect((await http("PUT", "/variables/draft", { value: "no" })).status).toBe(409);
+    expect((await http("PUT", "/variables/later", { value: ["a", "b"] })).status).toBe(200);
+    expect((await end()).body).toMatchObject({ deleted: true });
+    expect((await end()).status).toBe(404);
+  });
+
+  test("a value that failed is told at once, with 424, also to those who come later", async () => {
+    const server = start({ answers: ["nothing"] });
+    const { ask: http, end } = await session(server);
+    await http("POST", "/calls", { name: "count", ...ask("?", "number", 0, { transforms: ["number"] }) });
+    const expected = {
+      status: 424,
+      body: {
+        error: {
+          message: expect.stringContaining('number: "nothing" is no number'),
+          type: "failed_dependency",
+          param: "number",
+          code: "transform",
+          origin: "count",
+          path: ["count", "number"],
+        },
+      } as unknown as VariableBody,
+    };
+    expect(await http("GET", "/variables/number")).toEqual(expected);
+    expect(await http("GET", "/variables/number")).toEqual(expected);
+    await end();
+  });
+
+  test("a variable's stream begins with what is there already", async () => {
+    const server = start({ answers: ["one two three four five"] });
+    const { id, ask: http, end } = await session(server, { calls: [ask("?", "text", 0)] });
+    const stream = async (): Promise<readonly Event[]> =>
+      eventsOf(await fetch(`${server.origin}/v1/sessions/${id}/variables/text?stream=true`));
+    const early = await stream();
+    const deltas = early.filter(({ type }) => type === "variable.delta");
+    expect(deltas.map(({ text }) => text).join("")).toBe("one two three four five");
+    const ready = { type: "variable.ready", variable: "text", value: "one two three four five" };
+    expect(early.at(-1)).toEqual(ready as unknown as Event);
+    expect(await stream()).toEqual([ready as unknown as Event]);
+    expect((await http("GET", "/variables/other?timeout=0")).status).toBe(404);
+    await end();
+  });
+
+  test("deleting one fails what it has not written, and whoever waits for it hears so", async () => {
+    const server = start({ stepMs: 5 });
+    const { path, end } = await session(server, {
+      calls: [{ name: "long", ...ask("Long", "text", 1, { max_tokens: 500 }) }],
+    });
+    const waiting = await fetch(`${server.origin}${path}/variables/text?stream=true`);
+    await end();
+    expect((await eventsOf(waiting)).at(-1)).toMatchObject({
+      type: "variable.failed",
+      error: { code: "cancelled", message: "the session was deleted", origin: "long" },
+    });
+  });
+
+  test("the graph, in three languages", async () => {
+    const server = start({ answers: ["one", "two"] });
+    const {
+      path,
+      ask: http,
+      end,
+    } = await session(server, {
+      calls: [
+        { name: "a", ...ask("A", "x", 0) },
+        { name: "b", ...ask("{{x}}", "y", 1) },
+      ],
+    });
+    await http("GET", "/variables/y");
+    const graph = (await http("GET", "/graph")).body as object;
+    expect(graph).toMatchObject({
+      object: "graph",
+      variables: [
+        { name: "x", state: "ready", value: "one", written_by: "a", read_by: ["b"] },
+        { name: "y", state: "ready", value: "two", written_by: "b", read_by: [] },
+      ],
+      nodes: [
+        { name: "a", kind: "call", state: "done", reads: [], writes: ["x"] },
+        { name: "b", kind: "call", state: "done", reads: ["x"], writes: ["y"] },
+      ],
+    });
+    const drawn = async (format: string): Promise<string> =>
+      (await fetch(`${server.origin}${path}/graph?format=${format}`)).text();
+    expect((await drawn("mermaid")).replace(/\d+ ms/g, "N ms")).toBe(`flowchart TD
+  n0(["x"])
+  n1(["y"])
+  n2["a<br>done, N ms"]
+  n3["b<br>done, N ms"]
+  n2 --> n0
+  n0 --> n3
+  n3 --> n1
+`);
+    expect((await drawn("dot")).replace(/\d+ ms/g, "N ms")).toBe(`digraph program {
+  n0 [label="x"];
+  n1 [label="y"];
+  n2 [shape=box, label="a\\ndone, N ms"];
+  n3 [shape=box, label="b\\ndone, N ms"];
+  n2 -> n0;
+  n0 -> n3;
+  n3 -> n1;
+}
+`);
+    await end();
+  });
+
+  test("belongs to its key: another key finds nothing", async () => {
+    const server = start({ keys: { keys: ["one", "two"] } });
+    const mine = { authorization: "Bearer one" };
+    const { path, end } = await session(server, {}, mine);
+    const theirs = await fetch(`${server.origin}${path}/graph`, { headers: { authorization: "Bearer two" } });
+    expect(theirs.status).toBe(404);
+    const own = await fetch(`${server.origin}${path}/graph`, { headers: mine });
+    expect(own.status).toBe(200);
+    await end();
+  });
+});
