@@ -8,7 +8,7 @@ import { chatService } from "../../scheduler/core.ts";
 import { decodeStepMs, promptMs } from "../../scheduler/cost/cost-model.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Fault } from "../../scheduler/sim/faults.ts";
-import type { CallRecord, SimulationReport } from "../../scheduler/sim/report.ts";
+import type { RequestRecord, SimulationReport } from "../../scheduler/sim/report.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
 import { chatLengths, chatWorkload } from "../../scheduler/sim/workloads/chat.ts";
@@ -137,9 +137,9 @@ function run({ noise }: Bench, workload: Workload, seed: number, faults: readonl
 }
 
 /** Of the calls that are not the event itself: from arrival on, 99th percentile, ms. */
-function othersP99(report: SimulationReport, untilMs: (call: CallRecord) => number | null): number {
+function othersP99(report: SimulationReport, untilMs: (call: RequestRecord) => number | null): number {
   const waits = report.calls
-    .filter((call: CallRecord) => call.kind !== "event")
+    .filter((call: RequestRecord) => call.kind !== "event")
     .map((call) => (untilMs(call) ?? call.finishedMs) - call.arrivedMs)
     .sort((a, b) => a - b);
   return waits[Math.ceil(0.99 * waits.length) - 1]!;

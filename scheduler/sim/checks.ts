@@ -6,7 +6,7 @@ import type { Fleet } from "../fleet/fleet.ts";
 import { checkIndex } from "../fleet/integrity.ts";
 import { objectives } from "../objective.ts";
 import type { Policy } from "../policy.ts";
-import type { SimulatedCall } from "./call.ts";
+import type { SimulatedClient } from "./client.ts";
 import type { SimulatedSeat } from "./simulated-seat.ts";
 
 /** How long a call may wait beside so many times the wait of one that is admitted before it (`#compareWaits`). */
@@ -38,7 +38,7 @@ export class Checks {
   #sent = 0;
   readonly #admitted: number[];
   /** By engine, calls that were sent there and not admitted yet, and when they were sent. */
-  readonly #waiting: readonly Map<SimulatedCall, number>[];
+  readonly #waiting: readonly Map<SimulatedClient, number>[];
 
   constructor(policy: Policy, seats: readonly SimulatedSeat[], fleet: Fleet) {
     this.#policy = policy;
@@ -83,7 +83,7 @@ export class Checks {
   }
 
   /** A sequence goes to an engine. */
-  sent(call: SimulatedCall): void {
+  sent(call: SimulatedClient): void {
     this.#orders.set(call.index, this.#sent);
     this.#sent += 1;
     this.#leaves(call);
@@ -91,7 +91,7 @@ export class Checks {
   }
 
   /** A sequence is admitted, for the first time. */
-  started(call: SimulatedCall): void {
+  started(call: SimulatedClient): void {
     const { queue, admission } = this.#policy;
     const { index, engine } = call;
     if (engine !== null && queue.kind === "lanes") this.#compareWaits(call, engine);
@@ -102,7 +102,7 @@ export class Checks {
     this.#admitted[engine] = order;
   }
 
-  ended(call: SimulatedCall): void {
+  ended(call: SimulatedClient): void {
     const { arrival, tokens, finish, promptTokens, engine } = call;
     this.#leaves(call);
     if (finish?.kind !== "stop" && finish?.kind !== "length") return;
@@ -126,13 +126,13 @@ export class Checks {
     }
   }
 
-  #leaves(call: SimulatedCall): void {
+  #leaves(call: SimulatedClient): void {
     for (const waiting of this.#waiting) waiting.delete(call);
   }
 
   /** No starvation: by response ratio (engine/queue/response-ratio.ts) a call waits at most in proportion to its cost, and while prompts
    *  that it shares or that go before it are computed. */
-  #compareWaits(call: SimulatedCall, engine: EngineId): void {
+  #compareWaits(call: SimulatedClient, engine: EngineId): void {
     const { tenant, objective, priority, ttftMs } = call.arrival.service;
     if (objectives[objective].isFirstCome || ttftMs !== null) return;
     const waitedMs = this.#nowMs - (this.#waiting[engine]!.get(call) ?? this.#nowMs);

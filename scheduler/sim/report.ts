@@ -2,8 +2,8 @@ import type { EngineId, Finish } from "../core.ts";
 import type { PlacementReason } from "../fleet/placement.ts";
 import { Histogram } from "./histogram.ts";
 
-/** One call of a simulation, from its client's side. Times are virtual milliseconds. */
-export interface CallRecord {
+/** One request of a simulation, from its client's side. Times are virtual milliseconds. */
+export interface RequestRecord {
   readonly kind: string;
   readonly tenant: string;
   /** Where it was placed last; null: nowhere. */
@@ -57,7 +57,7 @@ export interface SimulationReport {
   readonly unanswered: number;
   /** Virtual time from the first arrival to the last end. */
   readonly durationMs: number;
-  readonly calls: readonly CallRecord[];
+  readonly calls: readonly RequestRecord[];
   readonly engines: readonly EngineRecord[];
   /** Milliseconds, of the calls that were watched. Of those that ended well: arrival to first token, time per token after the first, arrival to end; of
    *  all that were admitted, arrival to admission; of all tokens but first ones, the time since the one before. */

@@ -17,14 +17,14 @@ import type { EngineReport } from "../messages.ts";
 import type { Policy } from "../policy.ts";
 import { SeededRandom } from "../random.ts";
 import { type FlightSink, RecordedFleet } from "../recording/recorder.ts";
-import { type CallObserver, isSameGang, SimulatedCall, sequenceOf } from "./call.ts";
 import { Checks } from "./checks.ts";
+import { type ClientObserver, isSameGang, SimulatedClient, sequenceOf } from "./client.ts";
 import { EventClock } from "./event-clock.ts";
 import type { Fault } from "./faults.ts";
 import { Histogram } from "./histogram.ts";
 import { History } from "./history.ts";
 import { DeviceNoise, type Noise } from "./noise.ts";
-import { type CallRecord, type SimulationReport, summarize } from "./report.ts";
+import { type RequestRecord, type SimulationReport, summarize } from "./report.ts";
 import { type SeatObserver, SimulatedSeat } from "./simulated-seat.ts";
 import type { Arrival, Workload } from "./workload.ts";
 
@@ -83,7 +83,7 @@ const DREW = 4;
 const ENDED = 5;
 const BROKE = 6;
 
-class Simulation implements CallObserver, SeatObserver {
+class Simulation implements ClientObserver, SeatObserver {
   readonly #setup: SimulationSetup;
   readonly #clock = new EventClock();
   readonly #history = new History();
@@ -94,11 +94,11 @@ class Simulation implements CallObserver, SeatObserver {
   readonly #seats: readonly SimulatedSeat[];
   readonly #fleet: Fleet;
   /** By index, which is also the seed of their sequence. */
-  readonly #calls: (SimulatedCall | null)[] = [];
+  readonly #calls: (SimulatedClient | null)[] = [];
   /** By what the workload calls them. */
   readonly #prospects = new Map<string, SequenceId>();
   /** Of those that have ended, whose calls are null then: a long run has few calls in memory. */
-  readonly #records: CallRecord[] = [];
+  readonly #records: RequestRecord[] = [];
   /** A token that no workload has: the end of an answer. */
   readonly #stopToken: TokenId;
   /** Of the placement whose sequence is sent next. */
@@ -185,7 +185,7 @@ class Simulation implements CallObserver, SeatObserver {
   #arrive(arrivals: readonly Arrival[]): void {
     const calls = arrivals.map((arrival) => {
       const prompt = arrival.promptTokens();
-      const call = new SimulatedCall(this.#calls.length, arrival, prompt.length, this.#clock, this);
+      const call = new SimulatedClient(this.#calls.length, arrival, prompt.length, this.#clock, this);
       this.#calls.push(call);
       this.#history.note(this.#clock.nowMs(), ARRIVED, call.index, prompt.length);
       return { call, spec: sequenceOf(call, prompt, this.#stopToken) };
@@ -196,17 +196,17 @@ class Simulation implements CallObserver, SeatObserver {
     else this.#fleet.submitGang(specs, listeners);
   }
 
-  onStarted(call: SimulatedCall): void {
+  onStarted(call: SimulatedClient): void {
     this.#checks?.started(call);
     if (this.#isWatched(call)) this.#queueing.add(this.#clock.nowMs() - call.arrivedMs);
   }
 
-  onToken(call: SimulatedCall, token: TokenId, gapMs: number | null): void {
+  onToken(call: SimulatedClient, token: TokenId, gapMs: number | null): void {
     this.#history.note(call.lastMs, DREW, call.index, token);
     if (gapMs !== null && this.#isWatched(call)) this.#tbt.add(gapMs);
   }
 
-  onFinish(call: SimulatedCall): void {
+  onFinish(call: SimulatedClient): void {
     const { arrival, index, tokens, finishedMs } = call;
     this.#ended += 1;
     this.#checks?.ended(call);
@@ -222,7 +222,7 @@ class Simulation implements CallObserver, SeatObserver {
     if (this.#setup.until?.(this.#progress()) === true) this.#isStopped = true;
   }
 
-  #isWatched({ arrival }: SimulatedCall): boolean {
+  #isWatched({ arrival }: SimulatedClient): boolean {
     const { watched } = this.#setup;
     return watched === undefined || arrival.kind === watched;
   }

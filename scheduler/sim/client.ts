@@ -2,20 +2,20 @@ import type { Clock } from "../clock.ts";
 import { type EngineId, type Finish, greedySampling, type SequenceSpec, type TokenId } from "../core.ts";
 import type { SequenceListener } from "../fleet/fleet.ts";
 import type { PlacementReason } from "../fleet/placement.ts";
-import type { CallRecord } from "./report.ts";
+import type { RequestRecord } from "./report.ts";
 import type { Arrival } from "./workload.ts";
 
 /** Observes all clients of a simulation. */
-export interface CallObserver {
+export interface ClientObserver {
   /** Admitted for the first time. */
-  onStarted(call: SimulatedCall): void;
+  onStarted(call: SimulatedClient): void;
   /** `gapMs` after the token before; null: the first. */
-  onToken(call: SimulatedCall, token: TokenId, gapMs: number | null): void;
-  onFinish(call: SimulatedCall): void;
+  onToken(call: SimulatedClient, token: TokenId, gapMs: number | null): void;
+  onFinish(call: SimulatedClient): void;
 }
 
-/** One simulated client: waits for its tokens and writes down when they come. */
-export class SimulatedCall implements SequenceListener {
+/** One simulated client with one request: waits for its tokens and writes down when they come. */
+export class SimulatedClient implements SequenceListener {
   readonly index: number;
   readonly arrival: Arrival;
   readonly promptTokens: number;
@@ -32,9 +32,9 @@ export class SimulatedCall implements SequenceListener {
   finish: Finish | null = null;
   finishedMs = 0;
   readonly #clock: Clock;
-  readonly #observer: CallObserver;
+  readonly #observer: ClientObserver;
 
-  constructor(index: number, arrival: Arrival, promptTokens: number, clock: Clock, observer: CallObserver) {
+  constructor(index: number, arrival: Arrival, promptTokens: number, clock: Clock, observer: ClientObserver) {
     this.index = index;
     this.arrival = arrival;
     this.promptTokens = promptTokens;
@@ -69,7 +69,7 @@ export class SimulatedCall implements SequenceListener {
     this.#observer.onFinish(this);
   }
 
-  record(): CallRecord {
+  record(): RequestRecord {
     return {
       kind: this.arrival.kind,
       tenant: this.arrival.service.tenant,
@@ -88,9 +88,9 @@ export class SimulatedCall implements SequenceListener {
   }
 }
 
-/** What a call submits: it ends with `stopToken`, and its seed is its index, so that the device knows whose it is. */
+/** What a client submits: it ends with `stopToken`, and its seed is its index, so that the device knows whose it is. */
 export function sequenceOf(
-  { index, arrival }: SimulatedCall,
+  { index, arrival }: SimulatedClient,
   promptTokens: Int32Array,
   stopToken: TokenId,
 ): Omit<SequenceSpec, "id"> {
