@@ -113,7 +113,7 @@ describe("what was recorded is decided again", () => {
 test("these decisions are those of this version", () => {
   const hashes = [ours(null), ours(12)].map((policy) => record({ policy }).report.historyHash);
   expect({ version: FLIGHT_VERSION, hashes }).toEqual({
-    version: 21,
+    version: 22,
     hashes: ["e0032fb3eb4ae365", "3a9cf5746681a9d0"],
   });
 });

@@ -26,6 +26,7 @@ function checks(policy: Policy): Checks {
     settings: {},
     delayMs: 0.2,
     nextToken: () => 1,
+    sharesReads: false,
     record: null,
   };
   const seat = new SimulatedSeat(setup, new EventClock(), nobody);

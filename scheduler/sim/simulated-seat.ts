@@ -26,6 +26,8 @@ export interface SimulatedSeatSetup {
   /** One way between fleet and engine, in milliseconds. */
   readonly delayMs: number;
   readonly nextToken: (row: SampleRow) => TokenId;
+  /** Whether its decodes read a page that they have in common once. */
+  readonly sharesReads: boolean;
   /** Takes a recording of what is told here; null: none is made. */
   readonly record: FlightSink | null;
 }
@@ -114,10 +116,10 @@ export class SimulatedSeat implements EngineLink {
 
   /** An engine begins where there is none; returns its epoch. */
   open(): number {
-    const { spec, profile, believe, noise, settings, nextToken } = this.#setup;
+    const { spec, profile, believe, noise, settings, nextToken, sharesReads } = this.#setup;
     const clock = this.#clock;
     const slowdown = (): number => this.#slowdown * (noise?.next(clock.nowMs()) ?? 1);
-    const device = new TimedDevice(spec, clock, profile, slowdown, nextToken);
+    const device = new TimedDevice(spec, clock, profile, slowdown, nextToken, sharesReads);
     const life: Life = { device, costs: believe(), inbox: [], load: null };
     const link = {
       next: () => life.inbox.shift() ?? null,

@@ -28,12 +28,21 @@ import { type RequestRecord, type SimulationReport, summarize } from "./report.t
 import { type SeatObserver, SimulatedSeat } from "./simulated-seat.ts";
 import type { Arrival, Workload } from "./workload.ts";
 
+/** A device of a simulation. */
+export interface TimedDeviceSetup {
+  readonly profile: PartedCostModel;
+  readonly spec: DeviceSpec;
+  /** Whether its decodes read a page that they have in common once; by default each reads its own context, as `profile` has
+   *  it. */
+  readonly sharesReads?: boolean;
+}
+
 /** Everything that a simulation depends on. */
 export interface SimulationSetup {
   readonly workload: Workload;
   readonly policy: Policy;
   /** `profile` says how long steps take. The vocabulary is the workload's, whatever `spec` says. */
-  readonly devices: readonly { readonly profile: PartedCostModel; readonly spec: DeviceSpec }[];
+  readonly devices: readonly TimedDeviceSetup[];
   /** How long the scheduler thinks that steps take, by engine. By default it begins with the profile, learns from what
    *  steps took, and the fleet hears of it once a second. */
   readonly believed?: readonly EngineCosts[];
@@ -241,7 +250,7 @@ class Simulation implements ClientObserver, SeatObserver {
 
   #seat(engine: EngineId): SimulatedSeat {
     const { devices, believed, policy, linkDelayMs, noise, seed, record } = this.#setup;
-    const { profile } = devices[engine]!;
+    const { profile, sharesReads = false } = devices[engine]!;
     const spec = this.#specs[engine]!;
     const setup = {
       engine,
@@ -251,6 +260,7 @@ class Simulation implements ClientObserver, SeatObserver {
       noise: noise == null ? null : new DeviceNoise(noise, noiseSeed(seed, engine)),
       settings: { ...settingsOf(policy, devices.length), queueMax: QUEUE_MAX },
       delayMs: linkDelayMs ?? LINK_DELAY_MS,
+      sharesReads,
       nextToken: (row: SampleRow) => this.#nextToken(row),
       record: record ?? null,
     };

@@ -70,3 +70,36 @@ test("one step at a time, and none after close; a step in flight is forgotten", 
   expect(results).toEqual([]);
   expect(() => timed.start(step, () => {})).toThrow(InvariantError);
 });
+
+test("decodes that have pages in common read these once, if the device's kernels do", () => {
+  const contexts: number[] = [];
+  const costs = {
+    name: "told",
+    tileTokens: 1,
+    stepMs: ({ decodeContext }: { readonly decodeContext: number }) => {
+      contexts.push(decodeContext);
+      return 1;
+    },
+  };
+  const decode = (sequence: number, pages: readonly number[]): Step["chunks"][number] => ({
+    sequence: sequence as SequenceId,
+    start: 40,
+    tokens: new Int32Array(1),
+    pages: Int32Array.from(pages),
+    samples: [],
+    adapter: 0,
+  });
+  const both: Step = { number: 1, moves: [], chunks: [decode(1, [3, 4, 5]), decode(2, [3, 4, 6])] };
+  for (const sharesReads of [false, true]) {
+    const clock = new EventClock();
+    new TimedDevice(
+      deviceSpec(),
+      clock,
+      costs,
+      () => 1,
+      () => 1,
+      sharesReads,
+    ).start(both, () => {});
+  }
+  expect(contexts).toEqual([80, 32 + 8 + 8]);
+});

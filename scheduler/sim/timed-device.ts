@@ -1,6 +1,6 @@
 import type { Clock } from "../clock.ts";
 import { assert, type Sampled, type SampleRow, type Step, type StepResult, type TokenId } from "../core.ts";
-import { type CostModel, shapeOf } from "../cost/cost-model.ts";
+import { type CostModel, type StepShape, shapeOf } from "../cost/cost-model.ts";
 import type { Device, DeviceSpec } from "../device.ts";
 
 /** What a timed device did. */
@@ -22,28 +22,33 @@ export class TimedDevice implements Device {
   readonly #costs: CostModel;
   readonly #slowdown: () => number;
   readonly #nextToken: (row: SampleRow) => TokenId;
+  /** By page, the last step in which a decode read it; null: each decode reads its own context. */
+  readonly #readIn: Int32Array | null;
   #isInFlight = false;
   #isClosed = false;
 
-  /** A step takes `slowdown()` times what `costs` says; it is asked once a step (noise.ts). */
+  /** A step takes `slowdown()` times what `costs` says; it is asked once a step (noise.ts). With
+   *  `sharesReads` its kernels read a page once for all decodes that have it in their context. */
   constructor(
     spec: DeviceSpec,
     clock: Clock,
     costs: CostModel,
     slowdown: () => number,
     nextToken: (row: SampleRow) => TokenId,
+    sharesReads = false,
   ) {
     this.spec = spec;
     this.#clock = clock;
     this.#costs = costs;
     this.#slowdown = slowdown;
     this.#nextToken = nextToken;
+    this.#readIn = sharesReads ? new Int32Array(spec.pages) : null;
   }
 
   start(step: Step, done: (result: StepResult) => void): void {
     assert(!this.#isInFlight && !this.#isClosed, "one step at a time, and none after close");
     this.#isInFlight = true;
-    const shape = shapeOf(step);
+    const shape = this.#shapeOf(step);
     const deviceMs = this.#costs.stepMs(shape) * this.#slowdown();
     this.work.steps += 1;
     this.work.busyMs += deviceMs;
@@ -57,6 +62,24 @@ export class TimedDevice implements Device {
   /** A step in flight is forgotten. */
   close(): void {
     this.#isClosed = true;
+  }
+
+  #shapeOf(step: Step): StepShape {
+    const shape = shapeOf(step);
+    const readIn = this.#readIn;
+    if (readIn === null) return shape;
+    let decodeContext = 0;
+    for (const { start, tokens, pages } of step.chunks) {
+      if (tokens.length > 1 || start === 0) continue;
+      for (let index = 0; index < pages.length; index++) {
+        const page = pages[index]!;
+        if (readIn[page] === step.number) continue;
+        readIn[page] = step.number;
+        const { pageTokens } = this.spec;
+        decodeContext += Math.max(0, Math.min(pageTokens, start - index * pageTokens));
+      }
+    }
+    return { ...shape, decodeContext };
   }
 
   #draw({ chunks }: Step): Sampled[] {

@@ -345,3 +345,23 @@ test("throughput decodes are left out beside streams that would notice them, and
     budgetOf(running, calm, costs).admits(decode({ objective: throughput }), false);
   expect([admits(decode()), admits(decode(), ...guests), admits(...guests)]).toEqual([true, false, true]);
 });
+
+test("where no stream is read along, a gang's steps are as large as whoever comes next can wait for", () => {
+  const crowd = { ...backlog, promptTokens: 20_000, likelyTokens: 20_000, waiting: 8 };
+  const sizeOf = (running: readonly SequenceView[], objective = gang): number =>
+    new TimeBudget({ ...policy, tbtMs: null }, running, even, 0, crowd, 65_536).offer(
+      20_000,
+      0,
+      0,
+      objective,
+    );
+  const members = Array.from({ length: 4 }, () => decode({ objective: gang }));
+  const tookMs = even.stepMs({
+    prompts: [{ tokens: sizeOf(members), context: 0 }],
+    decodes: 4,
+    decodeContext: 400,
+  });
+  expect(tookMs > 250 && tookMs <= 400).toBe(true);
+  expect(sizeOf([...members, decode()]) < sizeOf(members) / 2).toBe(true);
+  expect(sizeOf(members, latency) < sizeOf(members)).toBe(true);
+});

@@ -83,6 +83,8 @@ export class TimeBudget implements StepBudget {
   #calmDecodes = 0;
   /** Decodes in this step that are not bulk. */
   readonly #awaitedDecodes: number;
+  /** Interactive streams of all that run, with a target or without. */
+  #interactive = 0;
   /** How long a step with bulk sequences takes at most. */
   #bulkMs = Number.POSITIVE_INFINITY;
 
@@ -135,7 +137,7 @@ export class TimeBudget implements StepBudget {
 
   offer(left: number, context: number, waitedMs: number, objective: ObjectiveRules): number {
     if (this.#tokens >= this.#tokensMax) return 0;
-    this.#wanted ??= this.#bestSize(left, context);
+    this.#wanted ??= this.#bestSize(left, context, objective);
     const fitting = this.#fitting(this.#fill(left, this.#wanted), context);
     const tokens = objective.isBulk ? this.#unnoticed(fitting, context) : fitting;
     if (tokens > 0) return tokens;
@@ -183,6 +185,7 @@ export class TimeBudget implements StepBudget {
     const targetMs = this.#targetOf(sequence);
     if (targetMs !== null) this.#tightestMs = Math.min(this.#tightestMs, targetMs);
     else if (sequence.objective.isInteractive) this.#calm += 1;
+    if (sequence.objective.isInteractive) this.#interactive += 1;
   }
 
   /** How long a step with such streams takes at most, as predicted: `stepMs`, or `times` what these decodes take
@@ -259,7 +262,7 @@ export class TimeBudget implements StepBudget {
   }
 
   /** Of the sizes that fit the limits the one with the least total delay; the decodes' own if none fits. */
-  #bestSize(left: number, context: number): number {
+  #bestSize(left: number, context: number, objective: ObjectiveRules): number {
     const decodes = this.#tokens;
     const calmMs = this.#calmDecodes > 0 ? this.#calmMs(SLOWED, this.#shape) : Number.POSITIVE_INFINITY;
     const promptTokens = Math.max(left, this.#backlog.promptTokens);
@@ -278,6 +281,11 @@ export class TimeBudget implements StepBudget {
     const [smallest, largest] = [options[0], options.at(-1)];
     if (smallest === undefined || largest === undefined) return decodes;
     this.#limitMs = Math.min(this.#limitMs, Math.max(calmMs, smallest.tookMs));
+    // Of a gang the last one counts: its steps are as large as what comes next can wait for.
+    if (this.#interactive === 0 && !objective.isInteractive && !objective.isBulk) {
+      const quietMs = QUIET * this.#policy.stepMs;
+      return (options.findLast(({ tookMs }) => tookMs <= quietMs) ?? smallest).size;
+    }
     const aloneMs = decodes === 0 ? 0 : this.#costs.stepMs(this.#shape);
     const size = leastDelay(options, {
       decodes,
