@@ -2,14 +2,15 @@
  * A search for loads under which ours is worse than a simpler policy: draws machines and loads, runs every policy on each in
  * virtual time, and lists where ours loses to the best rival of that configuration.
  *
- *   bun benchmarks/adversary.ts [--seed 1] [--configurations 100 | --minutes 10] [--threads 2] [--write docs/papers]
+ *   bun benchmarks/adversary.ts [--seed 1] [--configurations 100 | --minutes 10] [--from 0] [--threads 2] [--write docs/papers]
  *   bun benchmarks/adversary.ts --repeat 1-42
  *
  * The same seed draws the same configurations in the same order. --repeat prints one of them with every policy. Trials go to
- * build/adversary.json; --write puts the summary into adversary.md of that folder.
+ * build/adversary.json; --from goes on after as many trials that are there; --write puts the summary into adversary.md of that
+ * folder.
  */
 
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { table } from "../server/cli/table.ts";
@@ -18,6 +19,8 @@ import { figureNames, shownFigure } from "./adversary/figures.ts";
 import { describe, summaryOf } from "./adversary/summary.ts";
 import { own } from "./adversary/systems.ts";
 import { runTrial, type Trial } from "./adversary/trial.ts";
+
+const TRIALS = "build/adversary.json";
 
 const HEAD = `# Loads that nobody picked
 
@@ -32,6 +35,7 @@ const { values } = parseArgs({
     seed: { type: "string", default: "1" },
     configurations: { type: "string" },
     minutes: { type: "string" },
+    from: { type: "string", default: "0" },
     threads: { type: "string", default: "2" },
     repeat: { type: "string" },
     write: { type: "string" },
@@ -59,14 +63,15 @@ async function search(): Promise<void> {
   const most = Number(
     values.configurations ?? (values.minutes === undefined ? 100 : Number.MAX_SAFE_INTEGER),
   );
+  const from = Number(values.from);
   const startMs = performance.now();
-  const trials: Trial[] = [];
-  let drawn = 0;
+  const trials = from === 0 ? [] : trialsBefore(seed, from);
+  let drawn = from;
   const thread = (): Promise<void> =>
     new Promise((resolve, reject) => {
       const worker = new Worker(new URL("./adversary/worker.ts", import.meta.url));
       const next = (): void => {
-        if (drawn < most && performance.now() - startMs < 60_000 * minutes) {
+        if (drawn - from < most && performance.now() - startMs < 60_000 * minutes) {
           worker.postMessage(drawConfiguration(seed, drawn));
           drawn += 1;
         } else {
@@ -86,8 +91,19 @@ async function search(): Promise<void> {
   await Promise.all(Array.from({ length: Number(values.threads) }, thread));
   trials.sort((a, b) => a.configuration.index - b.configuration.index);
   mkdirSync("build", { recursive: true });
-  writeFileSync("build/adversary.json", JSON.stringify(trials));
+  writeFileSync(TRIALS, JSON.stringify(trials));
   const summary = summaryOf(trials, seed);
   console.log(summary);
   if (values.write !== undefined) writeFileSync(join(values.write, "adversary.md"), `${HEAD}\n${summary}\n`);
+}
+
+/** The first `count` trials of an earlier run. */
+function trialsBefore(seed: number, count: number): Trial[] {
+  const trials = (JSON.parse(readFileSync(TRIALS, "utf8")) as Trial[]).filter(
+    ({ configuration }) => configuration.seed === seed && configuration.index < count,
+  );
+  if (trials.length < count) {
+    throw new Error(`${TRIALS} has ${trials.length} of the first ${count} trials of seed ${seed}.`);
+  }
+  return trials;
 }

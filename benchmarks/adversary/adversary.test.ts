@@ -60,6 +60,10 @@ test("a loss is counted against the best rival of its configuration, where more 
   const summary = summaryOf(trials, 1);
   expect(summary).toContain("| mean latency | 33 % | 1.25× | 1.05× | ≤ 2.0 %, ≤ 1.5× | **no** |");
   expect(summary).toContain("| throughput | 100 % | 3.00× | 2.00× |  |  |");
+  expect(summary).toContain("| a | 33 % | 33 % | 33 % | 67 % |");
+  expect(summary).toContain(
+    "| of each configuration the rival that is best in mean latency | 0 % | 0 % | 0 % | 100 % |",
+  );
   expect(summary).toContain("| a | **33 %** / 33 % |");
   expect(summary).toContain("| b | 100 % / 0 % |");
   expect(summary).toContain(`| ${traitsOf(trials[0]!.configuration)[0]} | `);

@@ -28,7 +28,7 @@ const WORST_SHOWN = 12;
 export function summaryOf(trials: readonly Trial[], seed: number): string {
   return [
     `${trials.length} configurations of seed ${seed}.`,
-    ...[losses(trials), prices(trials), byRival(trials), byTrait(trials)],
+    ...[losses(trials), bounds(trials), prices(trials), byRival(trials), byTrait(trials)],
     ...judged.map(({ figure, name }) => worst(trials, figure, name)),
   ].join("\n\n");
 }
@@ -52,6 +52,30 @@ function losses(trials: readonly Trial[]): string {
   return `**Ours against the best rival of each single configuration**\n\n${markdown(head, lines)}`;
 }
 
+/** How often each rival itself, and whoever could pick one anew for each configuration, is worse than the best rival: what can
+ *  be asked of one policy. */
+function bounds(trials: readonly Trial[]): string {
+  const picks = judged.map(({ figure, name }) => ({
+    name: `of each configuration the rival that is best in ${name}`,
+    of: (trial: Trial): Figures => bestRival(trial, figure)!.figures,
+  }));
+  const each = Object.keys(trials[0]!.rivals).map((name) => ({
+    name,
+    of: ({ rivals }: Trial): Figures => rivals[name]!,
+  }));
+  const lines = [{ name: "ours", of: ({ ours }: Trial): Figures => ours }, ...picks, ...each].map(
+    ({ name, of }) => [
+      name,
+      ...judged.map(({ figure }) => {
+        const ratios = trials.map((trial) => ratioOf({ ...trial, ours: of(trial) }, figure));
+        return percent(shareOf(ratios, (ratio) => ratio > LOSS_RATIO));
+      }),
+    ],
+  );
+  const head = ["", ...judged.map(({ name }) => name)];
+  return `**More than 10 % worse than the best rival of each configuration: ours, and the rivals themselves**\n\n${markdown(head, lines)}`;
+}
+
 /** Rivals that count: what a rival gains by giving up something else is no loss of a policy that does not. */
 const fair: readonly {
   readonly name: string;
@@ -69,6 +93,11 @@ const fair: readonly {
   {
     name: "P99 time between tokens no worse than ours",
     counts: (ours, rival) => rival.tbtP99Ms <= ours.tbtP99Ms,
+  },
+  {
+    name: "nothing of the first three more than 2 % worse than ours",
+    counts: (ours, rival) =>
+      judged.every(({ figure, most }) => most === null || timesWorse(figure, rival, ours) <= 1.02),
   },
 ];
 

@@ -108,7 +108,7 @@ export class Costs {
     cost.tokenMs = tokenMs;
     cost.loadMs =
       stretch * work.promptsMs(engine, { objective, tenant, promptUs: microseconds(workMs) }) +
-      work.decodesMs(engine, objective, tokenMs);
+      work.tokensBeside(engine, objective, expected) * tokenMs;
     cost.promptMs = stretch * workMs;
     const sharedMs = view.promptWorkMs(Math.max(0, known.tokens - cachedTokens), cachedTokens);
     const delayed = DELAYED_SHARE * (running + 1) * stretch;

@@ -404,6 +404,25 @@ describe("costs", () => {
     expect(evictMs()).toBe(0);
   });
 
+  test("answers beside a new one count by their number more than by what they have left", () => {
+    const bench = new Bench(2);
+    const placed = Array.from({ length: 40 }, (_, seed) => bench.place(text(seed, 320), { tokensMax: 800 }));
+    for (const { id, engine } of placed) {
+      bench.dispatcher.started(id, 0, bench.nowMs);
+      const drawn = engine === 0 ? 1 : 90;
+      for (let token = 0; token < drawn; token++) bench.dispatcher.drew(id);
+    }
+    for (const { id } of placed.filter(({ engine }) => engine === 0).slice(10)) {
+      bench.dispatcher.ended(id, false);
+    }
+    const { costs } = bench.place(text(41, 320), { tokensMax: 800 });
+    // 10 with 127 of 128 tokens to come against 20 with 38.
+    const beside = [(10 * 127 + 2 * 10 * 128) / 3, (20 * 38 + 2 * 20 * 128) / 3];
+    expect(costs.map(({ loadMs, decodeMs }) => (128 * loadMs) / decodeMs)).toEqual(
+      beside.map((tokens) => expect.closeTo(tokens, 6)),
+    );
+  });
+
   test("pages that running sequences hold come as their work is done", () => {
     const bench = new Bench(2);
     bench.place(text(1, 3200), { tokensMax: 800 });

@@ -116,7 +116,7 @@ export class E2 implements PlacementRule {
       const decodeMs = view.decodeMs(this.#outstanding.sequences(engine), context);
       const promptsMs =
         view.stretch(this.#outstanding.decoding(engine), context) * this.#outstanding.allPromptsMs(engine);
-      const workMs = promptsMs + this.#outstanding.decodesMs(engine, "throughput", decodeMs);
+      const workMs = promptsMs + this.#outstanding.allDecodesMs(engine, decodeMs);
       return { engine, workMs, waiting: [...this.#waiting[engine]!.keys()] };
     });
     const ids = surplus(crowds, (id) => {

@@ -2,6 +2,7 @@
 const FIRST_GUESS = 128;
 /** Answers after which a prefix is known by its own. */
 const SAMPLES = 4;
+/** Of the last answer in a mean, once there are as many; the mean of fewer counts all alike. */
 const WEIGHT = 1 / 16;
 /** Prefixes that are remembered; the first to come goes first. */
 const PREFIXES = 4096;
@@ -14,7 +15,8 @@ interface Mean {
 /** How long answers will be: by the first page of the prompt, which mostly is the application's, else by all. */
 export class OutputEstimate {
   readonly #byPrefix = new Map<number, Mean>();
-  readonly #all: Mean = { tokens: FIRST_GUESS, samples: 0 };
+  /** The guess counts as some answers. */
+  readonly #all: Mean = { tokens: FIRST_GUESS, samples: SAMPLES };
 
   /** Tokens that the answer to a prompt will have, 1 … tokensMax. `prefix` is the hash of its first page, if any. */
   expect(prefix: number | undefined, tokensMax: number): number {
@@ -38,6 +40,6 @@ export class OutputEstimate {
 }
 
 function learn(mean: Mean, tokens: number): void {
-  mean.tokens += (tokens - mean.tokens) * WEIGHT;
   mean.samples += 1;
+  mean.tokens += (tokens - mean.tokens) * Math.max(WEIGHT, 1 / mean.samples);
 }

@@ -57,12 +57,24 @@ describe("prompts before a new sequence", () => {
   });
 });
 
+test("beside a new answer are those of earlier objectives, of later ones what their credits win and no bulk, each between its rest and as long", () => {
+  const work = outstanding([
+    sequence("latency", "a", 100),
+    sequence("gang", "a", 60),
+    sequence("gang", "b", 60),
+    sequence("throughput", "a", 45),
+  ]);
+  const each = (10 + 2 * 30) / 3;
+  expect(work.tokensBeside(0, "latency", 30)).toBeCloseTo(each * (1 + (2 * 4) / 12), 9);
+  expect(work.tokensBeside(0, "throughput", 30)).toBeCloseTo(4 * each, 9);
+});
+
 test("a sequence is a prompt until its first token, then a decode, and nothing when it has ended", () => {
   const one = sequence("latency", "a", 100);
   const work = outstanding([one]);
-  expect([work.allPromptsMs(0), work.decoding(0), work.decodesMs(0, "latency", 2)]).toEqual([100, 0, 20]);
+  expect([work.allPromptsMs(0), work.decoding(0), work.allDecodesMs(0, 2)]).toEqual([100, 0, 20]);
   work.drew(one);
-  expect([work.allPromptsMs(0), work.decoding(0), work.decodesMs(0, "latency", 2)]).toEqual([0, 1, 18]);
+  expect([work.allPromptsMs(0), work.decoding(0), work.allDecodesMs(0, 2)]).toEqual([0, 1, 18]);
   work.ended(one);
   expect([work.workMs(0, 2), work.decoding(0), work.sequences(0)]).toEqual([0, 0, 0]);
 });

@@ -4,6 +4,9 @@ import type { LanesPolicy } from "../policy.ts";
 import type { IndexSpan } from "./index-span.ts";
 
 const OBJECTIVES = objectiveOrder.length;
+/** How much what answers have left counts against their number. By what is left alone an engine whose answers are new looks
+ *  free, and crowds gather there; by their number alone one whose answers are nearly done looks full. */
+const LEFT = 1 / 3;
 /** With more tenants than this on an engine each is a small part, and none is left out of the sum. */
 const TENANTS_MAX = 32;
 
@@ -46,40 +49,32 @@ export class Outstanding {
   readonly #decodeTokens: Float64Array;
   readonly #sequences: Int32Array;
   readonly #decoding: Int32Array;
-  readonly #targets: Int32Array;
   readonly #contexts: Float64Array;
-  /** Of the three, what is bulk. */
-  readonly #bulkSequences: Int32Array;
-  readonly #bulkDecoding: Int32Array;
-  readonly #bulkContexts: Float64Array;
+  /** By engine. */
+  readonly #targets: Int32Array;
   readonly #pages: Int32Array;
 
   /** `lanes`: by what shares engines compute prompts. */
   constructor(engines: number, lanes: LanesPolicy["lanes"]) {
     this.#lanes = lanes;
     this.#tenants = Array.from({ length: engines * OBJECTIVES }, () => new Map());
-    this.#decoding = new Int32Array(engines);
     this.#promptUs = new Float64Array(engines * OBJECTIVES);
     this.#decodeTokens = new Float64Array(engines * OBJECTIVES);
-    this.#sequences = new Int32Array(engines);
+    this.#sequences = new Int32Array(engines * OBJECTIVES);
+    this.#decoding = new Int32Array(engines * OBJECTIVES);
+    this.#contexts = new Float64Array(engines * OBJECTIVES);
     this.#targets = new Int32Array(engines);
-    this.#contexts = new Float64Array(engines);
-    this.#bulkSequences = new Int32Array(engines);
-    this.#bulkDecoding = new Int32Array(engines);
-    this.#bulkContexts = new Float64Array(engines);
     this.#pages = new Int32Array(engines);
   }
 
   /** Sequences that have not ended, as far as one of `objective` has to share with them: bulk makes way for all others. */
   sequences(engine: number, objective: Objective = "throughput"): number {
-    const count = this.#sequences[engine]!;
-    return objectives[objective].isBulk ? count : count - this.#bulkSequences[engine]!;
+    return sharing(this.#sequences, engine, objective);
   }
 
   /** Those of them that have a token. */
   decoding(engine: number, objective: Objective = "throughput"): number {
-    const count = this.#decoding[engine]!;
-    return objectives[objective].isBulk ? count : count - this.#bulkDecoding[engine]!;
+    return sharing(this.#decoding, engine, objective);
   }
 
   /** Those of them that asked for a time between tokens. */
@@ -89,9 +84,7 @@ export class Outstanding {
 
   /** Context of an average one of these sequences, in tokens; 0 without any. */
   meanContext(engine: number, objective: Objective = "throughput"): number {
-    const tokens = this.#contexts[engine]!;
-    const counted = objectives[objective].isBulk ? tokens : tokens - this.#bulkContexts[engine]!;
-    return counted / Math.max(1, this.sequences(engine, objective));
+    return sharing(this.#contexts, engine, objective) / Math.max(1, this.sequences(engine, objective));
   }
 
   /** Pages that sequences on their way will take. */
@@ -122,20 +115,29 @@ export class Outstanding {
     return sumUs / 1000;
   }
 
-  /** Milliseconds of decodes that run beside a new sequence, those of objectives after its own by their credits, and
-   *  none of bulk.
-   *  `decodeMs` is of one token. */
-  decodesMs(engine: number, objective: Objective, decodeMs: number): number {
+  /** Tokens that others draw while a new answer of `expected` tokens is generated, those of objectives after its own by
+   *  their credits, and none of bulk: between what they have left, as if nobody came when one ends, and as many each as the new
+   *  one, as if somebody came at once (`LEFT`). */
+  tokensBeside(engine: number, objective: Objective, expected: number): number {
     let tokens = 0;
     for (const other of objectiveOrder) {
-      tokens += this.#shareBefore(other, objective) * this.#decodeTokens[indexOf(engine, other)]!;
+      const at = indexOf(engine, other);
+      const drawn = LEFT * this.#decodeTokens[at]! + (1 - LEFT) * this.#sequences[at]! * expected;
+      tokens += this.#shareBefore(other, objective) * drawn;
     }
+    return tokens;
+  }
+
+  /** Milliseconds of all answers. `decodeMs` is of one token. */
+  allDecodesMs(engine: number, decodeMs: number): number {
+    let tokens = 0;
+    for (const objective of objectiveOrder) tokens += this.#decodeTokens[indexOf(engine, objective)]!;
     return tokens * decodeMs;
   }
 
   /** Milliseconds of all work. */
   workMs(engine: number, decodeMs: number): number {
-    return objectiveOrder.reduce((sum, objective) => sum + this.#workMs(engine, objective, decodeMs), 0);
+    return this.allPromptsMs(engine) + this.allDecodesMs(engine, decodeMs);
   }
 
   /** Milliseconds of work of bulk objectives. */
@@ -164,16 +166,11 @@ export class Outstanding {
     const at = indexOf(work.engine, work.objective);
     this.#addPrompt(work, -work.promptUs);
     work.promptUs = 0;
-    const { isBulk } = objectives[work.objective];
-    if (!work.isDecoding) {
-      this.#decoding[work.engine]! += 1;
-      if (isBulk) this.#bulkDecoding[work.engine]! += 1;
-    }
+    if (!work.isDecoding) this.#decoding[at]! += 1;
     work.isDecoding = true;
     work.drawn += 1;
     work.context += 1;
-    this.#contexts[work.engine]! += 1;
-    if (isBulk) this.#bulkContexts[work.engine]! += 1;
+    this.#contexts[at]! += 1;
     this.#decodeTokens[at]! -= 1;
     if (work.drawn < work.expected) return;
     const expected = Math.max(work.drawn, Math.min(work.tokensMax, 2 * work.expected));
@@ -220,17 +217,22 @@ export class Outstanding {
   #count(work: Work, sign: 1 | -1): void {
     const at = indexOf(work.engine, work.objective);
     this.#addPrompt(work, sign * work.promptUs);
-    if (work.isDecoding) this.#decoding[work.engine]! += sign;
+    if (work.isDecoding) this.#decoding[at]! += sign;
     this.#decodeTokens[at]! += sign * (work.expected - work.drawn);
-    this.#sequences[work.engine]! += sign;
+    this.#sequences[at]! += sign;
+    this.#contexts[at]! += sign * work.context;
     this.#targets[work.engine]! += sign * Number(work.hasTarget);
-    this.#contexts[work.engine]! += sign * work.context;
     this.#pages[work.engine]! += sign * work.pages;
-    if (!objectives[work.objective].isBulk) return;
-    if (work.isDecoding) this.#bulkDecoding[work.engine]! += sign;
-    this.#bulkSequences[work.engine]! += sign;
-    this.#bulkContexts[work.engine]! += sign * work.context;
   }
+}
+
+/** The sum over one engine's objectives that one of `objective` shares with: of all, but bulk makes way for all others. */
+function sharing(counts: Int32Array | Float64Array, engine: number, objective: Objective): number {
+  let sum = 0;
+  for (const other of objectiveOrder) {
+    if (objectives[objective].isBulk || !objectives[other].isBulk) sum += counts[indexOf(engine, other)]!;
+  }
+  return sum;
 }
 
 function indexOf(engine: number, objective: Objective): number {

@@ -13,7 +13,6 @@ const context: SizeContext = {
   prompts: 1,
   promptTokens: 1024,
   answerTokens: 40,
-  hasTarget: false,
   patienceMs: 400,
 };
 
@@ -27,9 +26,9 @@ describe("least delay", () => {
   const device = tiles(16, 30, 45, 60, 75, 90, 105, 120);
 
   test("a single prompt beside many streams comes in small pieces, many prompts in large ones", () => {
-    expect(leastDelay(device, { ...context, decodes: 60 })).toBe(128);
+    expect(leastDelay(device, { ...context, decodes: 60, streams: 60 })).toBe(128);
     expect(
-      leastDelay(device, { ...context, decodes: 60, prompts: 500, promptTokens: 512_000 }),
+      leastDelay(device, { ...context, decodes: 60, streams: 60, prompts: 500, promptTokens: 512_000 }),
     ).toBeGreaterThan(512);
     expect(leastDelay(device, { ...context, decodes: 0, aloneMs: 0, prompts: 1 })).toBeGreaterThan(128);
   });
@@ -103,7 +102,6 @@ describe("least delay", () => {
           prompts,
           promptTokens: waiting,
           answerTokens,
-          hasTarget: false,
           patienceMs: 400,
         };
         chunk = Math.min(waiting, choose(options, state) - decodes);

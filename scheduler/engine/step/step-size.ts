@@ -22,8 +22,6 @@ export interface SizeContext {
   readonly promptTokens: number;
   /** Tokens that an answer is likely to have, > 0. */
   readonly answerTokens: number;
-  /** Whether streams have a target, which each size keeps. */
-  readonly hasTarget: boolean;
   /** Without decodes, a step that takes no longer than this is not made smaller. */
   readonly patienceMs: number;
 }
@@ -31,9 +29,8 @@ export interface SizeContext {
 /** A smaller step whose total delay is larger by no more than this part is the better one: streams are smoother, and a request
  *  that arrives meanwhile waits less for its end. */
 const DELAY_LOSS = 0.03;
-/** See `leastDelay`. Where streams have a target, their delay within it counts half. */
-const WAIT_WEIGHT = 4;
-const WAIT_WEIGHT_TARGET = 8;
+/** See `leastDelay`. */
+const WAIT_WEIGHT = 8;
 
 /**
  * The size with the least total delay, of those in which streams keep their targets. With p
@@ -41,7 +38,7 @@ const WAIT_WEIGHT_TARGET = 8;
  * each prompt waits for T a step, and each of d streams is late by what a step takes longer than it would without prompts,
  * T - T0. For each token of a prompt that is
  *
- *   delay = (4 n T' + d' (T - T0)) / p
+ *   delay = (8 n T' + d' (T - T0)) / p
  *
  * The more prompts wait, the more a step's fixed part counts, and the larger steps become; the more streams there are, the
  * smaller. But answers follow prompts: steps with p tokens of prompts begin p / P answers each, and if an answer has G
@@ -49,7 +46,7 @@ const WAIT_WEIGHT_TARGET = 8;
  * contexts to read: they are work of the answers, and no fixed part of steps that larger ones would spread out. Without
  * this, steps would grow for as long as prompts wait, and answers begin without end while none ends.
  *
- * A wait counts four times, or eight, since requests that arrive later wait, too: a rule that takes the present queue for all that there
+ * A wait counts eight times, since requests that arrive later wait, too: a rule that takes the present queue for all that there
  * is lets a queue stand for ever. `options` are in order of size, and not empty.
  */
 export function leastDelay(options: readonly SizeOption[], context: SizeContext): number {
@@ -63,7 +60,6 @@ export function leastDelay(options: readonly SizeOption[], context: SizeContext)
     answerTokens,
     patienceMs,
   } = context;
-  const waitWeight = context.hasTarget ? WAIT_WEIGHT_TARGET : WAIT_WEIGHT;
   const streamMs = decodes === 0 ? 0 : contextMs / decodes;
   const delays = options.map(({ size, tookMs }) => {
     const tokens = Math.max(1, size - decodes);
@@ -71,7 +67,7 @@ export function leastDelay(options: readonly SizeOption[], context: SizeContext)
     const lasting = (answerTokens * prompts) / steps;
     const streams = now + ((lasting - now) * steps) / (steps + answerTokens);
     const waitMs = tookMs + (lasting - now) * streamMs;
-    return (waitWeight * prompts * waitMs + streams * (tookMs - aloneMs)) / tokens;
+    return (WAIT_WEIGHT * prompts * waitMs + streams * (tookMs - aloneMs)) / tokens;
   });
   const least = Math.min(...delays);
   const isShort = options[delays.indexOf(least)]!.tookMs <= patienceMs;

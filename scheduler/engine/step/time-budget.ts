@@ -295,7 +295,6 @@ export class TimeBudget implements StepBudget {
       prompts: Math.max(1, this.#prompts),
       promptTokens: Math.max(left, this.#backlog.likelyTokens),
       answerTokens: this.#backlog.answerTokens,
-      hasTarget: this.#policy.tbtMs !== null,
       patienceMs: QUIET * this.#policy.stepMs,
     });
     // A crumb would cost a step of its own.
