@@ -2,10 +2,12 @@
 /** Entry of the command line: reads the arguments and hands them to a command. */
 
 import { Command } from "commander";
+import { batch, batchSettings } from "./cli/batch.ts";
 import { bench, benchSettings } from "./cli/bench.ts";
 import { chatCommand, chatSettings } from "./cli/chat-command.ts";
 import { doctor } from "./cli/doctor.ts";
 import { isForPeople } from "./cli/failure.ts";
+import { jobs, jobsSettings } from "./cli/jobs.ts";
 import { addOptions, optionValues } from "./cli/options.ts";
 import { serve } from "./cli/serve.ts";
 import { simulateCommand, simulateSettings } from "./cli/simulate.ts";
@@ -24,6 +26,7 @@ Examples:
   bunting serve ~/models/Qwen3-0.6B      serve a Hugging Face folder
   bunting serve ~/models/qwen3-q8.gguf   serve a GGUF file
   bunting chat                           talk to it
+  bunting batch in.jsonl -o out.jsonl    run a file of prompts, and go on where it was stopped
   bunting bench --rate 4 --requests 100  measure a server under load
   bunting simulate --policy ours --policy sglang --devices 4xa6000
                                          compare schedulers in virtual time
@@ -78,6 +81,26 @@ command(
   folder,
   doctor,
 );
+
+const batchCommand = program
+  .command("batch")
+  .description("Run a file of prompts: JSON lines as OpenAI's batches have them, CSV, or a prompt per line.")
+  .argument("<input>", "file ending in .jsonl, .csv or .txt")
+  .argument("[model]", `${folder}. Without --url`)
+  .action(async (input: string, model?: string) => {
+    await end(batch(optionValues(batchCommand, batchSettings), input, model ?? null));
+  });
+addOptions(batchCommand, batchSettings, { output: "-o" });
+
+const jobsCommand = program
+  .command("jobs")
+  .description("List the jobs of a server, show or cancel one.")
+  .argument("<what>", "list, show or cancel")
+  .argument("[id]", "of the job, for show and cancel")
+  .action(async (what: string, id?: string) => {
+    await end(jobs(optionValues(jobsCommand, jobsSettings), what, id ?? null));
+  });
+addOptions(jobsCommand, jobsSettings);
 
 /** Exits with the command's code; a failure that is a sentence for people is printed as one. */
 async function end(command: Promise<number>): Promise<never> {

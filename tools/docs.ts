@@ -1,8 +1,10 @@
 /** Writes the generated documents: `bun tools/docs.ts`. A test fails when they are out of date. */
 
 import { join, resolve } from "node:path";
+import { batchSettings } from "../server/cli/batch.ts";
 import { benchSettings } from "../server/cli/bench.ts";
 import { chatSettings } from "../server/cli/chat-command.ts";
+import { jobsSettings } from "../server/cli/jobs.ts";
 import { simulateSettings } from "../server/cli/simulate.ts";
 import { defaultText, optionName, type Setting, serverSettings, variableName } from "../server/config.ts";
 
@@ -30,6 +32,16 @@ ${settingsTable(chatSettings)}
 ## bunting bench
 
 ${settingsTable(benchSettings)}
+
+## bunting batch &lt;input&gt; [model]
+
+Runs a file of prompts ([jobs.md](jobs.md#from-the-command-line)); \`-o\` is \`--output\`.
+
+${settingsTable(batchSettings)}
+
+## bunting jobs list|show|cancel [id]
+
+${settingsTable(jobsSettings)}
 
 ## bunting simulate
 

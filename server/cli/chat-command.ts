@@ -9,9 +9,9 @@ import { progressLine, showLoading } from "./progress.ts";
 const DEFAULT_URL = `http://${serverSettings.host.default}:${serverSettings.port.default}`;
 const PROBE_MS = 1000;
 
-/** Of the server that is started for the chat. */
+/** Of a server that is started for a chat, or for a job. */
 const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = serverSettings;
-const startedSettings = { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib };
+export const startedSettings = { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib };
 
 export const chatSettings = Object.freeze({
   url: optional({

@@ -6,11 +6,15 @@ import { ConfigError, defaultText, optionName, type Setting, type Values, variab
 type Settings = Readonly<Record<string, Setting<unknown>>>;
 
 /** Adds an option to the command for each setting. Values may come from the environment, too; switches may not, since
- *  commander turns them on for any value. */
-export function addOptions(command: Command, settings: Settings): void {
+ *  commander turns them on for any value. `letters`: short names, such as -o, of some. */
+export function addOptions(
+  command: Command,
+  settings: Settings,
+  letters: Readonly<Record<string, string>> = {},
+): void {
   for (const [name, setting] of Object.entries(settings)) {
-    const flags =
-      setting.placeholder === null ? optionName(name) : `${optionName(name)} <${setting.placeholder}>`;
+    const long = letters[name] === undefined ? optionName(name) : `${letters[name]}, ${optionName(name)}`;
+    const flags = setting.placeholder === null ? long : `${long} <${setting.placeholder}>`;
     const option = new Option(flags, setting.sentence);
     const shown = defaultText(setting);
     if (shown !== null) option.default(setting.default, shown);
