@@ -166,8 +166,9 @@ async function startWatchedEngines(
     { workerUrl, engines: count, device, policy, options, record },
     events.onProgress,
     (engines) => {
-      const { fleet, specs, predictionErrors } = engines;
+      const { fleet, specs } = engines;
       const loads = () => fleet.loads();
+      const predictionErrors = () => fleet.believed.map(({ margin }) => margin ?? 0);
       const telemetry = new Telemetry({ modelName: names[0]!, version, specs, loads, predictionErrors });
       const placements = new PlacementLog();
       watched.resolve({ engines, telemetry, placements });

@@ -53,7 +53,7 @@ class Replay {
     this.#entries = entries;
     const { policy, specs, queueMax } = head;
     const settings = { ...settingsOf(policy, specs.length), queueMax };
-    this.#seats = specs.map((spec, engine) => new ReplayedSeat(engine as EngineId, spec, settings));
+    this.#seats = specs.map((spec) => new ReplayedSeat(spec, settings));
     const engines = specs.map((spec, engine) => ({ link: this.#seats[engine]!, spec }));
     this.#fleet = new Fleet(engines, {
       policy,

@@ -1,4 +1,4 @@
-import { assert, type EngineId, type Step, type StepResult } from "../core.ts";
+import { assert, type Step, type StepResult } from "../core.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import { unknownCost } from "../cost/linear.ts";
 import type { DeviceSpec } from "../device.ts";
@@ -12,7 +12,7 @@ const LOST = "The device said so when this was recorded.";
 
 /** A seat whose time, turns, messages and results are those of a recording. */
 export class ReplayedSeat implements EngineLink {
-  readonly #seat: Seat;
+  readonly #seat = new Seat();
   readonly #ports: SeatPorts;
   readonly #settings: EngineSettings;
   #atMs = 0;
@@ -29,8 +29,7 @@ export class ReplayedSeat implements EngineLink {
   /** Broke down, and the recording has not come to its loss yet. */
   isDown = false;
 
-  constructor(engine: EngineId, spec: DeviceSpec, settings: EngineSettings) {
-    this.#seat = new Seat(engine);
+  constructor(spec: DeviceSpec, settings: EngineSettings) {
     this.#settings = settings;
     this.#ports = {
       clock: {

@@ -1,7 +1,7 @@
 /** The rules of hosting, on a device that answers when it is told to. */
 
 import { expect, test } from "bun:test";
-import type { EngineId, SequenceId, Step, StepResult } from "../core.ts";
+import type { SequenceId, Step, StepResult } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
@@ -12,7 +12,7 @@ import { Seat } from "./seat.ts";
 /** A seat with an engine, and all that it says. */
 function bench() {
   const clock = new ManualClock();
-  const seat = new Seat(0 as EngineId);
+  const seat = new Seat();
   const inbox: EngineMessage[] = [];
   const reports: EngineReport[] = [];
   /** When the fleet was told what the engine has learnt. */

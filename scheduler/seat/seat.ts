@@ -1,5 +1,5 @@
 import type { Clock } from "../clock.ts";
-import { assert, type EngineId } from "../core.ts";
+import { assert } from "../core.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import type { Device } from "../device.ts";
 import { Engine } from "../engine/engine.ts";
@@ -36,6 +36,13 @@ export interface SeatedEngine {
 /** What an engine is told through messages and turns. */
 type EngineInput = Pick<Engine, "receive" | "run">;
 
+interface Life {
+  readonly engine: Engine;
+  /** The engine, or what decorates it. */
+  readonly input: EngineInput;
+  readonly link: EngineEnd;
+}
+
 /** Decorators that see all that goes into an engine (recording/recorder.ts). */
 export interface SeatRecorder {
   engine(engine: EngineInput): EngineInput;
@@ -55,17 +62,11 @@ export interface SeatRecorder {
  * When turns come, and when a lost engine is replaced, is up to the host.
  */
 export class Seat {
-  readonly id: EngineId;
   readonly #recorder: SeatRecorder | null;
-  #life: {
-    readonly engine: Engine;
-    readonly input: EngineInput;
-    link: EngineEnd;
-  } | null = null;
+  #life: Life | null = null;
 
   /** `recorder` writes down all that engines here are told and answer. */
-  constructor(id: EngineId, recorder: SeatRecorder | null = null) {
-    this.id = id;
+  constructor(recorder: SeatRecorder | null = null) {
     this.#recorder = recorder;
   }
 

@@ -73,7 +73,7 @@ export class SimulatedSeat implements EngineLink {
     this.#setup = setup;
     this.#clock = clock;
     this.#observer = observer;
-    this.#seat = new Seat(engine, record === null ? null : engineRecorder(engine, clock, record));
+    this.#seat = new Seat(record === null ? null : engineRecorder(engine, clock, record));
     this.open();
   }
 

@@ -54,8 +54,6 @@ export interface RunningEngines {
   readonly fleet: Fleet;
   /** By engine. */
   readonly specs: readonly DeviceSpec[];
-  /** By engine: share of its predicted time by which 99 of 100 steps exceed it at most. */
-  readonly predictionErrors: () => readonly number[];
   /** What became of packed weights on disk; null when there was nothing to say. */
   readonly packedNote: string | null;
   /** Stops every engine after the step it is in; sequences that still run are dropped. Idempotent. */
@@ -128,7 +126,6 @@ class Engines {
     const running: RunningEngines = {
       fleet,
       specs: started.map(({ ready }) => ready.spec),
-      predictionErrors: () => fleet.believed.map(({ margin }) => margin ?? 0),
       packedNote: this.#model?.packedNote ?? null,
       close: () => this.close(),
     };

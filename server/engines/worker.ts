@@ -40,7 +40,7 @@ function run(start: EngineStart): void {
     },
   };
   const recorder = setup.isRecorded ? engineRecorder(engine, clock, (entry) => flight.push(entry)) : null;
-  const seat = new Seat(engine, recorder);
+  const seat = new Seat(recorder);
   try {
     const ports = { link, device: mortal(device, start), clock };
     seat.open(ports, { epoch, settings: setup.options, costs });
