@@ -6,6 +6,8 @@
  * [start, start + count), times are milliseconds of the injected clock.
  */
 
+import type { Grammar } from "./constraint/grammar.ts";
+
 declare const brand: unique symbol;
 type Branded<Name extends string> = number & { readonly [brand]: Name };
 
@@ -111,6 +113,13 @@ export const chatService: Service = Object.freeze({
   program: null,
 });
 
+/** What an output's text must be. Plain data. */
+export interface Constraint {
+  /** The same for constraints that are the same. */
+  readonly id: string;
+  readonly grammar: Grammar;
+}
+
 /** What an engine is asked to run: one model invocation's token stream. */
 export interface SequenceSpec {
   readonly id: SequenceId;
@@ -123,6 +132,8 @@ export interface SequenceSpec {
   readonly stop: StopRule;
   /** Prefixes are shared only between sequences with the same salt ("" by default): isolation of tenants. */
   readonly cacheSalt: string;
+  /** Absent: any text. */
+  readonly constraint?: Constraint;
   /** What it is computed with; prefixes are shared only between sequences with the same one. */
   readonly adapter: AdapterId;
   readonly service: Service;
@@ -180,6 +191,17 @@ export interface SampleRow {
   readonly seen: SeenTokens | null;
   /** One bit per vocabulary entry, 1 = allowed, ceil(vocabSize / 32) words; null allows all. */
   readonly allowed: Uint32Array | null;
+  /** From which `allowed` is made (constraint/constrained-device.ts); absent: nothing is. */
+  readonly constraint?: RowConstraint;
+}
+
+/** A constraint, and where a sequence is in its text. */
+export interface RowConstraint {
+  readonly of: Constraint;
+  /** The output so far. */
+  readonly drawn: Int32Array;
+  /** Tokens that end the text and are none of it. */
+  readonly endTokens: readonly TokenId[];
 }
 
 /** Columnar (token, output count) pairs; the first `length` entries are valid. Owned by the sequence's

@@ -3,6 +3,7 @@
 import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
 import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
+import type { Vocabulary } from "../scheduler/constraint/vocabulary.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
 import { Generator } from "./answer/generation.ts";
@@ -12,6 +13,7 @@ import { routesOf } from "./api/routes.ts";
 import type { ServedModel } from "./api/served-model.ts";
 import { demoModelFolder } from "./assets.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
+import { ConstraintCompiler } from "./constraint/compiler.ts";
 import { chooseBackend, type NativeChoice } from "./engines/backend.ts";
 import { chooseContext, modelNames, planProblem, planServing, type ServingPlan } from "./engines/plan.ts";
 import type { DeviceSetup, LoadProgress } from "./engines/protocol.ts";
@@ -31,6 +33,7 @@ import { Encoder } from "./text/encoder.ts";
 import { openTemplateSource, openTokenizer } from "./text/model-text.ts";
 import { ChatTemplate } from "./text/template.ts";
 import type { Tokenizer } from "./text/tokenizer.ts";
+import { textVocabulary } from "./text/vocabulary.ts";
 import { version } from "./version.ts";
 
 export interface StartEvents extends Pick<EnginesEvents, "onLost" | "onReplaced"> {
@@ -85,7 +88,9 @@ export async function startServer(
   const lifecycle = new Lifecycle("loading");
   const server = listen(config, lifecycle);
   const lost = Promise.withResolvers<string>();
-  const watched = await startWatchedEngines(config, prepared, events, (reason) => {
+  const compiler = new ConstraintCompiler(new URL("./constraint/worker.ts", import.meta.url).href);
+  const vocabulary = textVocabulary(text.tokenizer, prepared.folder.config.shape.vocab);
+  const watched = await startWatchedEngines(config, prepared, vocabulary, events, (reason) => {
     lifecycle.becomeLost(reason);
     lost.resolve(reason);
   }).catch(async (error: Error) => {
@@ -94,7 +99,7 @@ export async function startServer(
     if (error instanceof ConfigError) throw error;
     throw new ConfigError(`The model cannot be loaded: ${error.message}`);
   });
-  const deps = { ...text, ...watched, model, programModels, lifecycle, keys };
+  const deps = { ...text, ...watched, compiler, model, programModels, lifecycle, keys };
   const { app, jobs } = openApp(config, prepared, deps, store);
   app.server = server;
   server.reload({ fetch: app.fetch });
@@ -121,6 +126,7 @@ export async function startServer(
       await server.stop(true);
       jobs?.store.close();
       text.encoder.close();
+      compiler.close();
       await watched.engines.close();
       return cut;
     },
@@ -154,6 +160,7 @@ interface WatchedEngines {
 async function startWatchedEngines(
   config: Config,
   { names, engines: count, device }: Prepared,
+  vocabulary: Vocabulary,
   events: StartEvents,
   onAllLost: (reason: string) => void,
 ): Promise<WatchedEngines> {
@@ -163,7 +170,7 @@ async function startWatchedEngines(
   const options = { queueMax: config.queueMax };
   const { record } = config;
   await startEngines(
-    { workerUrl, engines: count, device, policy, options, record },
+    { workerUrl, engines: count, device, policy, options, record, vocabulary },
     events.onProgress,
     (engines) => {
       const { fleet, specs } = engines;
@@ -192,6 +199,7 @@ async function startWatchedEngines(
 
 /** What routes need, besides what is made for them. */
 interface AppServices extends TextServices, WatchedEngines {
+  readonly compiler: ConstraintCompiler;
   readonly lifecycle: Lifecycle;
   readonly keys: ApiKeys;
   readonly model: ServedModel;
@@ -204,9 +212,10 @@ function openApp(
   deps: AppServices,
   store: JobStore | null,
 ): { readonly app: App; readonly jobs: JobService | null } {
-  const { engines, telemetry, lifecycle, keys, tokenizer } = deps;
+  const { engines, telemetry, lifecycle, keys, tokenizer, compiler } = deps;
   const limits = defaultHttpLimits;
-  const generator = new Generator(engines.fleet, tokenizer, { contextMax, eosTokens: folder.eosTokens });
+  const facts = { contextMax, eosTokens: folder.eosTokens };
+  const generator = new Generator(engines.fleet, tokenizer, facts, (source) => compiler.compile(source));
   const served = {
     ...deps,
     fleet: engines.fleet,

@@ -2,7 +2,7 @@ import { Budget } from "./error.ts";
 import type { LexState } from "./lexer.ts";
 import type { Parser, ParseSet, ParseState, Thread } from "./parser.ts";
 import { type Regex, Regexes } from "./regex/regexes.ts";
-import { jsonEncoding } from "./regex/text.ts";
+import { allCharacters, jsonEncoding } from "./regex/text.ts";
 import { type Trie, trieOf, type Vocabulary } from "./vocabulary.ts";
 
 /** One bit per token, bit t % 32 of word t / 32 for token t. Shared by all matchers at the same place: never written to. */
@@ -150,14 +150,22 @@ export class Masks {
 
   /** A thread inside of one string that resembles a free one: the free one's tokens, put right where they differ. */
   #addString(parser: Parser, { set, lex }: Thread, shared: Shared, mask: Mask): void {
+    const rest = lex.rests[0]!;
+    const limits = shared.limitsOf(rest);
     const scratch = this.#scratch;
-    scratch.set(shared.inside);
+    scratch.fill(0);
     // Strings end with their quote: whatever the string, the same is complete after it.
     const ends = parser.lexer.state(lex.terminals, [shared.regexes.epsilon])!.ends;
     const after = parser.after(set, ends);
     if (after.lex !== null) this.#walk(parser, shared.afterQuote, 0, after, after.lex, scratch);
-    const rest = lex.rests[0]!;
-    if (rest !== shared.freeString) this.#correct(parser, 0, set, lex, rest, shared.freeString, scratch);
+    if (limits === null) {
+      for (let word = 0; word < scratch.length; word++) scratch[word]! |= shared.inside[word]!;
+      this.#correct(parser, 0, set, lex, rest, shared.freeString, scratch);
+    } else {
+      const { inside, beyond } = shared.tokensWithin(limits.min, limits.max);
+      for (let word = 0; word < scratch.length; word++)
+        scratch[word] = (scratch[word]! & beyond[word]!) | inside[word]!;
+    }
     for (let word = 0; word < mask.length; word++) mask[word]! |= scratch[word]!;
   }
 
@@ -205,54 +213,125 @@ export class Masks {
   }
 }
 
+/** How many characters a string may still have. `max` may be Infinity. */
+interface Limits {
+  readonly min: number;
+  readonly max: number;
+}
+
+/** Pairs of limits that are remembered. */
+const WITHIN_MAX = 256;
+/** Tokens with this many characters, or more, are told apart by no limit. */
+const CHARACTERS_MAX = 254;
+/** The token is not of the kind. */
+const NONE = 255;
+
 /** What is worked out once for a vocabulary: the free JSON string. */
 class Shared {
   readonly regexes: Regexes = new Regexes();
   /** The inside of a string and its closing quote. */
   readonly freeString: Regex;
-  /** Tokens that do not go beyond the quote. */
+  /** Tokens that stay inside of a free string, up to the quote at most. */
   readonly inside: Mask;
-  /** Of tokens that do, what comes after it. */
+  /** Of tokens that go beyond the quote, what comes after it. */
   readonly afterQuote: Trie;
   readonly #trie: Trie;
+  readonly #character: Regex;
+  readonly #quote: Regex;
+  /** By token, its characters, one that is begun among them: of those that do not reach the quote, that end with it, and
+   *  that go beyond it. NONE for others. */
+  readonly #open: Uint8Array;
+  readonly #closed: Uint8Array;
+  readonly #beyond: Uint8Array;
   readonly #resembles = new Map<Regex, boolean>();
+  readonly #within = new Map<string, { readonly inside: Mask; readonly beyond: Mask }>();
 
   constructor({ size, trie }: Vocabulary) {
     const { regexes } = this;
     this.#trie = trie;
-    const text = jsonEncoding(regexes).anyText;
-    this.freeString = regexes.cat(text, regexes.bytes([34, 34]));
-    this.inside = new Uint32Array(Math.ceil(size / 32));
+    const { anyText, oneOf } = jsonEncoding(regexes);
+    this.#character = oneOf(allCharacters);
+    this.#quote = regexes.bytes([34, 34]);
+    this.freeString = regexes.cat(anyText, this.#quote);
+    this.#open = new Uint8Array(size).fill(NONE);
+    this.#closed = new Uint8Array(size).fill(NONE);
+    this.#beyond = new Uint8Array(size).fill(NONE);
     const beyond: { text: Uint8Array; token: number }[] = [];
     const path: number[] = [];
-    const visit = (node: number, rest: Regex): void => {
+    const note = (counts: Uint8Array, node: number, characters: number): void => {
+      for (let at = trie.firstTokens[node]!; at < trie.firstTokens[node + 1]!; at++)
+        counts[trie.tokens[at]!] = Math.min(characters, CHARACTERS_MAX);
+    };
+    const visit = (node: number, rest: Regex, before: number): void => {
       const end = trie.ends[node]!;
       for (let child = node + 1; child < end; child = trie.ends[child]!) {
         const next = regexes.derivative(rest, trie.bytes[child]!);
         if (next === regexes.empty) continue;
-        setBits(this.inside, trie, trie.firstTokens[child]!, trie.firstTokens[child + 1]!);
-        if (next === regexes.epsilon) collect(child);
-        else visit(child, next);
+        if (next === regexes.epsilon) {
+          note(this.#closed, child, before);
+          collect(child, before);
+        } else {
+          const characters = rest === this.freeString ? before + 1 : before;
+          note(this.#open, child, characters);
+          visit(child, next, characters);
+        }
       }
     };
-    const collect = (node: number): void => {
+    const collect = (node: number, characters: number): void => {
       const end = trie.ends[node]!;
       for (let child = node + 1; child < end; child = trie.ends[child]!) {
         path.push(trie.bytes[child]!);
         const bytes = Uint8Array.from(path);
+        note(this.#beyond, child, characters);
         for (let at = trie.firstTokens[child]!; at < trie.firstTokens[child + 1]!; at++)
           beyond.push({ text: bytes, token: trie.tokens[at]! });
-        collect(child);
+        collect(child, characters);
         path.pop();
       }
     };
-    visit(0, this.freeString);
+    visit(0, this.freeString, 0);
     this.afterQuote = trieOf(beyond);
+    this.inside = this.tokensWithin(0, Number.POSITIVE_INFINITY).inside;
+  }
+
+  /** Of a string about which nothing is said but how many characters come; null for others. */
+  limitsOf(rest: Regex): Limits | null {
+    if (rest === this.freeString) return { min: 0, max: Number.POSITIVE_INFINITY };
+    const shape = this.regexes.shapeOf(rest);
+    if (shape.kind !== "cat" || shape.tail !== this.#quote) return null;
+    const head = this.regexes.shapeOf(shape.head);
+    if (head.kind !== "repeat" || head.of !== this.#character) return null;
+    const isBeyondCount =
+      head.min > CHARACTERS_MAX || (head.max >= CHARACTERS_MAX && head.max < Number.POSITIVE_INFINITY);
+    return isBeyondCount ? null : { min: head.min, max: head.max };
+  }
+
+  /** Tokens that stay inside of a string that may have so many characters more, and those that may go beyond it. */
+  tokensWithin(min: number, max: number): { readonly inside: Mask; readonly beyond: Mask } {
+    const key = `${min} ${max}`;
+    let within = this.#within.get(key);
+    if (within === undefined) {
+      const inside = new Uint32Array(Math.ceil(this.#open.length / 32));
+      const beyond = new Uint32Array(inside.length);
+      for (let token = 0; token < this.#open.length; token++) {
+        const bit = 1 << (token & 31);
+        const open = this.#open[token]!;
+        const closed = this.#closed[token]!;
+        const past = this.#beyond[token]!;
+        if (open !== NONE && open <= max) inside[token >>> 5]! |= bit;
+        else if (closed !== NONE && closed >= min && closed <= max) inside[token >>> 5]! |= bit;
+        if (past !== NONE && past >= min && past <= max) beyond[token >>> 5]! |= bit;
+      }
+      within = { inside, beyond };
+      if (this.#within.size >= WITHIN_MAX) this.#within.clear();
+      this.#within.set(key, within);
+    }
+    return within;
   }
 
   /** Whether an expression is that of a string with which most tokens go on that go on with a free one. */
   resemblesString(rest: Regex): boolean {
-    if (rest === this.freeString) return true;
+    if (this.limitsOf(rest) !== null) return true;
     let resembles = this.#resembles.get(rest);
     if (resembles === undefined) {
       resembles = this.#compare(rest);

@@ -163,7 +163,10 @@ export class Sequence {
     const { sampling, stop } = this.spec;
     const position = this.generated;
     const banned = position < stop.tokensMin ? stop.stopTokens : nothingBanned;
-    return { afterIndex, sampling, position, banned, seen: this.#seen, allowed: null };
+    const row = { afterIndex, sampling, position, banned, seen: this.#seen, allowed: null };
+    if (this.spec.constraint === undefined) return row;
+    const drawn = this.#tokens.subarray(this.spec.promptTokens.length, this.length);
+    return { ...row, constraint: { of: this.spec.constraint, drawn, endTokens: stop.stopTokens } };
   }
 }
 

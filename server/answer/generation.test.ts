@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import fc from "fast-check";
 import type { Cancel, Clock } from "../../scheduler/clock.ts";
+import { compileConstraint } from "../../scheduler/constraint/compile.ts";
 import {
   chatService,
   type EngineId,
@@ -111,7 +112,11 @@ function rig(
     fleet.report(0 as EngineId, report),
   );
   const fleet: Fleet = new Fleet([{ link: { send: (message) => engine.receive(message) }, spec }]);
-  const generator = new Generator(fleet, tokenizer, { contextMax: spec.contextMax, eosTokens: [eos] });
+  const facts = { contextMax: spec.contextMax, eosTokens: [eos] };
+  const generator = new Generator(fleet, tokenizer, facts, async (source) => ({
+    id: JSON.stringify(source),
+    grammar: compileConstraint(source).grammar,
+  }));
   return {
     device,
     engine,

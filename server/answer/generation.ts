@@ -1,4 +1,7 @@
-import type { Finish, Sampling, SequenceId, Service, TokenId } from "../../scheduler/core.ts";
+import type { ConstraintSource } from "../../scheduler/constraint/compile.ts";
+import { UNSATISFIABLE } from "../../scheduler/constraint/constrained-device.ts";
+import { ConstraintError } from "../../scheduler/constraint/error.ts";
+import type { Constraint, Finish, Sampling, SequenceId, Service, TokenId } from "../../scheduler/core.ts";
 import type { Fleet, SequenceListener } from "../../scheduler/fleet/fleet.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { type Certain, ChoiceText, type TextRules } from "./choice-text.ts";
@@ -20,11 +23,20 @@ export interface GenerationRequest extends TextRules {
   /** The model's own end tokens do not end a choice. */
   readonly ignoreEos: boolean;
   readonly cacheSalt: string;
+  /** What every choice's text must be; absent: any text. */
+  readonly constraint?: RequestedConstraint;
   readonly service: RequestedService;
   /** Of a program's call: the gang that it is in (a number of `Generator.nextGang`), and its place in the program. */
   readonly place?: Pick<Service, "gang" | "program">;
   /** Who pays; "" is everybody without a name. */
   readonly tenant: string;
+}
+
+/** A constraint as the client wrote it. */
+export interface RequestedConstraint {
+  readonly source: ConstraintSource;
+  /** The field that it came in. */
+  readonly param: string;
 }
 
 /** How a request is to be served, as far as it may choose. */
@@ -61,13 +73,21 @@ export class Generator {
   readonly #fleet: SequenceRunner;
   readonly #tokenizer: Tokenizer;
   readonly #facts: ModelFacts;
+  readonly #compile: (source: ConstraintSource) => Promise<Constraint>;
   #active = 0;
   #gangs = 0;
 
-  constructor(fleet: SequenceRunner, tokenizer: Tokenizer, facts: ModelFacts) {
+  /** `compile` rejects with ConstraintError what no text can be held to. */
+  constructor(
+    fleet: SequenceRunner,
+    tokenizer: Tokenizer,
+    facts: ModelFacts,
+    compile: (source: ConstraintSource) => Promise<Constraint>,
+  ) {
     this.#fleet = fleet;
     this.#tokenizer = tokenizer;
     this.#facts = facts;
+    this.#compile = compile;
   }
 
   /** Requests in flight. */
@@ -87,9 +107,22 @@ export class Generator {
       if (event.kind === "done" || event.kind === "failed") this.#active--;
       listener(event);
     });
-    queueMicrotask(() => generation.start(() => this.nextGang()));
+    const start = (constraint: Constraint | null): void =>
+      generation.start(() => this.nextGang(), constraint);
+    if (request.constraint === undefined) queueMicrotask(() => start(null));
+    else {
+      const { source, param } = request.constraint;
+      this.#compile(source).then(start, (error: Error) => generation.refuse(refusalOf(error, param)));
+    }
     return generation;
   }
+}
+
+function refusalOf(error: Error, param: string): AnswerFailure {
+  if (!(error instanceof ConstraintError)) return { kind: "engineFailed", message: error.message };
+  const { message, pointer } = error;
+  const place = pointer === "" || pointer === "#" ? param : `${param}${pointer}`;
+  return { kind: "badConstraint", message: `${param} cannot be kept to: ${message}`, param: place };
 }
 
 /** One continuation of a prompt. */
@@ -116,6 +149,7 @@ class RunningGeneration implements Generation {
   #promptTokens = 0;
   #completionTokens = 0;
   #cachedTokens = 0;
+  #constraint: Constraint | null = null;
 
   constructor(
     fleet: SequenceRunner,
@@ -153,12 +187,17 @@ class RunningGeneration implements Generation {
     };
   }
 
-  start(nextGang: () => number): void {
+  start(nextGang: () => number, constraint: Constraint | null): void {
     const { prompts, choices } = this.#request;
+    this.#constraint = constraint;
     prompts.forEach((promptTokens, first) => {
       if (this.#isEnded) return;
       this.#submit(promptTokens, this.#choices.slice(first * choices, (first + 1) * choices), nextGang);
     });
+  }
+
+  refuse(failure: AnswerFailure): void {
+    this.#fail(failure);
   }
 
   abort(by: AbortedBy): void {
@@ -197,6 +236,7 @@ class RunningGeneration implements Generation {
         cacheSalt,
         adapter: 0,
         service,
+        ...(this.#constraint === null ? {} : { constraint: this.#constraint }),
       };
     });
     const listeners = choices.map((choice) => this.#listenerOf(choice));
@@ -292,8 +332,10 @@ function failureOf(finish: Finish): AnswerFailure | null {
       return null;
     case "rejected":
       return { kind: finish.reason, needed: finish.needed, limit: finish.limit };
-    case "failed":
-      return { kind: "engineFailed", message: finish.reason };
+    case "failed": {
+      const kind = finish.reason.startsWith(UNSATISFIABLE) ? "unsatisfiable" : "engineFailed";
+      return { kind, message: finish.reason };
+    }
     case "aborted":
       return { kind: "engineFailed", message: "the server ended the request" };
   }

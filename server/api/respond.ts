@@ -121,6 +121,13 @@ function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError {
     case "engineFailed":
       // The request is to blame unless the engine is gone with everything on it: then another try may well do.
       return lifecycle.state === "lost" ? lifecycle.refusal()! : engineError(failure.message);
+    case "badConstraint":
+      return badRequest(failure.message, failure.param, "invalid_schema");
+    case "unsatisfiable":
+      return new ApiError(500, "server_error", failure.message, {
+        apiCode: "constraint_unsatisfiable",
+        shouldRetry: false,
+      });
     case "aborted":
       return failure.by === "slowReader" ? tooSlow() : clientGone();
   }

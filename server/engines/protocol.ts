@@ -1,5 +1,6 @@
 import type { LoadStage, NativeModel, NativeModelOptions } from "../../gpu/native/open.ts";
 import type { EngineLimits } from "../../gpu/native.ts";
+import type { Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { OnlineState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
@@ -52,6 +53,8 @@ export interface EngineSetup {
   readonly device: DeviceSetup;
   readonly options: PlainEngineOptions;
   readonly rehearsedLoss: RehearsedLoss | null;
+  /** What tokens stand for, in memory that threads share; null: no sequence is constrained. */
+  readonly vocabulary: Vocabulary | null;
   /** Whether the threads write down what they are told and do (scheduler/recording/recorder.ts). */
   readonly isRecorded: boolean;
 }

@@ -1,5 +1,6 @@
 import type { NativeModel } from "../../gpu/native/open.ts";
 import { openLibrary } from "../../gpu/native.ts";
+import type { Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
 import type { EngineId, SequenceId } from "../../scheduler/core.ts";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
@@ -34,6 +35,8 @@ export interface EnginesConfig {
   /** File of the flight recording; null: none. */
   readonly record: string | null;
   readonly rehearsedLoss?: RehearsedLoss;
+  /** What tokens stand for; absent: no sequence is constrained. */
+  readonly vocabulary?: Vocabulary;
 }
 
 /** What a server is told of its engines once all are ready. */
@@ -110,6 +113,7 @@ class Engines {
       device,
       options: { ...settingsOf(policy, engines), ...config.options },
       rehearsedLoss: config.rehearsedLoss ?? null,
+      vocabulary: config.vocabulary ?? null,
       isRecorded: record !== null,
     };
     this.#flight = record === null ? null : new FlightWriter(record);

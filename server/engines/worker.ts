@@ -1,5 +1,6 @@
 /** Entry of an engine's thread: opens its device, seats an engine, and loops until it is told to stop. */
 import { receiveMessageOnPort } from "node:worker_threads";
+import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
 import type { EngineMessage } from "../../scheduler/messages.ts";
@@ -42,7 +43,10 @@ function run(start: EngineStart): void {
   const recorder = setup.isRecorded ? engineRecorder(engine, clock, (entry) => flight.push(entry)) : null;
   const seat = new Seat(recorder);
   try {
-    const ports = { link, device: mortal(device, start), clock };
+    const { vocabulary } = setup;
+    const drawing = mortal(device, start);
+    const constrained = vocabulary === null ? drawing : new ConstrainedDevice(drawing, vocabulary);
+    const ports = { link, device: constrained, clock };
     seat.open(ports, { epoch, settings: setup.options, costs });
     tell({ kind: "ready", spec: device.spec, model: opened.model, costs: costs.state() });
     runEngineLoop(seat, device, clock, new Int32Array(doorbell), () => tellFlight(flight));

@@ -187,6 +187,10 @@ function codeOf(failure: AnswerFailure): [code: string, message: string] {
       return ["server_overloaded", `the queue is full: it holds ${failure.limit} requests at most`];
     case "engineFailed":
       return ["engine_error", failure.message];
+    case "badConstraint":
+      return ["invalid_schema", failure.message];
+    case "unsatisfiable":
+      return ["constraint_unsatisfiable", failure.message];
     case "aborted":
       return ["cancelled", "the call was ended"];
   }

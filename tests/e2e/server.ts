@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { readModelConfig } from "../../gpu/model/config.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import type { Clock } from "../../scheduler/clock.ts";
+import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
 import type { Chunk, EngineId, Sampled, Step, StepResult } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
@@ -16,6 +17,7 @@ import { Generator } from "../../server/answer/generation.ts";
 import { startJobs } from "../../server/api/jobs.ts";
 import { readProgramModels } from "../../server/api/programs/files.ts";
 import { routesOf } from "../../server/api/routes.ts";
+import { ConstraintCompiler } from "../../server/constraint/compiler.ts";
 import { createApp, listenOptions } from "../../server/http/app.ts";
 import { ApiKeys, type KeySources } from "../../server/http/auth.ts";
 import { Lifecycle } from "../../server/http/lifecycle.ts";
@@ -28,6 +30,7 @@ import { openPrograms, type Programs } from "../../server/program/programs.ts";
 import { Encoder } from "../../server/text/encoder.ts";
 import { ChatTemplate, readTemplateSource } from "../../server/text/template.ts";
 import { loadTokenizer } from "../../server/text/tokenizer.ts";
+import { textVocabulary } from "../../server/text/vocabulary.ts";
 
 export const demoFolder = join(import.meta.dir, "../../models/demo");
 
@@ -53,6 +56,8 @@ export interface TestServerOptions {
   readonly data?: string;
   /** Before anything of them is written: may throw instead. */
   readonly onWrite?: (what: string) => void;
+  /** Milliseconds that a constraint may take to compile. */
+  readonly compileTimeoutMs?: number;
   /** Jinja, in place of the demo model's. */
   readonly template?: string;
 }
@@ -116,7 +121,12 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     ...options.spec,
   };
   const fault = options.answers === undefined ? options.fault : scripted(options.answers);
-  const device = new SimulatedDevice(spec, realClock, linearCost(options.stepMs ?? 1, 0.01), fault);
+  const simulated = new SimulatedDevice(spec, realClock, linearCost(options.stepMs ?? 1, 0.01), fault);
+  const device = new ConstrainedDevice(simulated, textVocabulary(tokenizer, spec.vocabSize));
+  const compiler = new ConstraintCompiler(
+    new URL("../../server/constraint/worker.ts", import.meta.url).href,
+    options.compileTimeoutMs,
+  );
   const waiters: (() => void)[] = [];
   const engine = new Engine(device, realClock, { ...options.engine }, (report) => {
     telemetry.observeStep(0 as EngineId, report.load);
@@ -144,10 +154,8 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     predictionErrors: () => [0.05],
   });
   const lifecycle = new Lifecycle();
-  const generator = new Generator(fleet, tokenizer, {
-    contextMax: spec.contextMax,
-    eosTokens: config.eosTokens,
-  });
+  const facts = { contextMax: spec.contextMax, eosTokens: config.eosTokens };
+  const generator = new Generator(fleet, tokenizer, facts, (source) => compiler.compile(source));
   const limits = { ...defaultHttpLimits, ...options.limits };
   const model = {
     names: ["demo", "also/demo"],
@@ -215,6 +223,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     close: async () => {
       await jobs?.runner.stop();
       jobs?.store.close();
+      compiler.close();
       await app.server!.stop(true);
       device.close();
     },

@@ -66,6 +66,8 @@ export class Regexes {
   readonly any: Regex;
   readonly #nodes: Node[] = [];
   readonly #ids = new Map<string, Regex>();
+  /** By byte. */
+  readonly #bytes: (Regex | undefined)[] = [];
   readonly #partitions = new Partitions();
   readonly #clamped = new Map<number, Regex>();
   /** Spent by derivatives; replaced by the owner per piece of work. */
@@ -105,10 +107,19 @@ export class Regexes {
     return this.set(byteSet(...ranges));
   }
 
+  #byte(byte: number): Regex {
+    let regex = this.#bytes[byte];
+    if (regex === undefined) {
+      regex = this.bytes([byte, byte]);
+      this.#bytes[byte] = regex;
+    }
+    return regex;
+  }
+
   /** These bytes and nothing else. */
   literal(bytes: ArrayLike<number>): Regex {
     let regex = this.epsilon;
-    for (let i = bytes.length - 1; i >= 0; i--) regex = this.#cat(this.bytes([bytes[i]!, bytes[i]!]), regex);
+    for (let i = bytes.length - 1; i >= 0; i--) regex = this.#cat(this.#byte(bytes[i]!), regex);
     return regex;
   }
 
@@ -270,26 +281,35 @@ export class Regexes {
 
   /** Whether it matches nothing at all. Exact; what is found out is remembered. */
   isEmpty(regex: Regex): boolean {
-    if (regex === this.empty) return true;
-    const start = this.#nodes[regex]!;
-    if (!start.isBoolean || start.isNullable) return false;
-    if (start.isEmpty !== null) return start.isEmpty;
-    const parents = new Map<Regex, Regex | null>([[regex, null]]);
+    const node = this.#nodes[regex]!;
+    if (!node.isBoolean || node.isNullable) return regex === this.empty;
+    if (node.isEmpty === null) {
+      const { shape } = node;
+      if (shape.kind === "cat") node.isEmpty = this.isEmpty(shape.head) || this.isEmpty(shape.tail);
+      else if (shape.kind === "alt") node.isEmpty = shape.parts.every((part) => this.isEmpty(part));
+      else if (shape.kind === "repeat") node.isEmpty = this.isEmpty(shape.of);
+      else this.#search(regex);
+    }
+    return node.isEmpty!;
+  }
+
+  /** Finds out whether anything can be reached that matches. */
+  #search(start: Regex): void {
+    const parents = new Map<Regex, Regex | null>([[start, null]]);
     for (const at of parents.keys()) {
-      const node = this.#nodes[at]!;
-      const isKnownEmpty = at === this.empty || node.isEmpty === true;
-      if (isKnownEmpty) continue;
-      if (!node.isBoolean || node.isNullable || node.isEmpty === false) {
-        for (let up: Regex | null = at; up !== null; up = parents.get(up)!) this.#nodes[up]!.isEmpty = false;
-        return false;
-      }
       for (const byte of this.partitionOf(at).representatives) {
         const next = this.derivative(at, byte);
-        if (!parents.has(next)) parents.set(next, at);
+        const node = this.#nodes[next]!;
+        if (next === this.empty || node.isEmpty === true || parents.has(next)) continue;
+        if (!node.isBoolean || node.isNullable || node.isEmpty === false) {
+          for (let up: Regex | null = at; up !== null; up = parents.get(up)!)
+            this.#nodes[up]!.isEmpty = false;
+          return;
+        }
+        parents.set(next, at);
       }
     }
     for (const at of parents.keys()) this.#nodes[at]!.isEmpty = true;
-    return true;
   }
 
   /** Whether it matches the bytes. */

@@ -60,9 +60,10 @@ const encoder = new TextEncoder();
 
 /** As it is, in UTF-8. */
 export function plainEncoding(regexes: Regexes): TextEncoding {
+  const oneOf = remembered((set) => utf8(regexes, set));
   return {
-    oneOf: (set) => utf8(regexes, set),
-    anyText: regexes.star(utf8(regexes, allCharacters)),
+    oneOf,
+    anyText: regexes.star(oneOf(allCharacters)),
     bytesOf: (text) => encoder.encode(text),
   };
 }
@@ -86,15 +87,29 @@ export function jsonEncoding(regexes: Regexes): TextEncoding {
     [92, 92],
   ]);
   const escaped = [...Array(32).keys(), 34, 92];
-  const oneOf = (set: CodePoints): Regex => {
+  const oneOf = remembered((set) => {
     const has = (code: number): boolean => set.some(([low, high]) => low <= code && code <= high);
     const escapes = escaped.filter(has).map((code) => encoder.encode(escapeOf(code)));
     return regexes.alt([utf8(regexes, commonTo(raw, set)), regexes.literals(escapes)]);
-  };
+  });
   return {
     oneOf,
     anyText: regexes.star(oneOf(allCharacters)),
     bytesOf: (text) => encoder.encode(JSON.stringify(text).slice(1, -1)),
+  };
+}
+
+/** Sets are few and come again and again. */
+function remembered(oneOf: (set: CodePoints) => Regex): (set: CodePoints) => Regex {
+  const known = new Map<string, Regex>();
+  return (set) => {
+    const key = set.join();
+    let regex = known.get(key);
+    if (regex === undefined) {
+      regex = oneOf(set);
+      known.set(key, regex);
+    }
+    return regex;
   };
 }
 

@@ -20,9 +20,11 @@ const ipv6 =
   `|(?:(?:${group}:){0,2}${group})?::(?:${group}:){2}${last32}` +
   `|(?:(?:${group}:){0,3}${group})?::${group}:${last32}|(?:(?:${group}:){0,4}${group})?::${last32}` +
   `|(?:(?:${group}:){0,5}${group})?::${group}|(?:(?:${group}:){0,6}${group})?::)`;
-const label = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
-const hostname = `${label}(?:\\.${label})*`;
-const atom = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+";
+// Shorter than the 63 and 253 characters that may be, and without double hyphens, which are kept for other alphabets: so
+// nothing has to be counted across parts.
+const label = "[a-zA-Z0-9]{1,20}(?:-[a-zA-Z0-9]{1,20}){0,2}";
+const hostname = `${label}(?:\\.${label}){0,3}`;
+const atom = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]{1,20}";
 const unreserved = "[a-zA-Z0-9._~!$&'()*+,;=:@-]";
 const escaped = `%${hexadecimal}{2}`;
 const pathCharacter = `(?:${unreserved}|${escaped})`;
@@ -37,9 +39,8 @@ const sources: Readonly<Record<string, string>> = {
   uuid: `${hexadecimal}{8}-${hexadecimal}{4}-${hexadecimal}{4}-${hexadecimal}{4}-${hexadecimal}{12}`,
   ipv4,
   ipv6,
-  // As long as a name may be, and no label with hyphens at its third and fourth place, which are kept for other alphabets.
-  hostname: `(?=.{1,253}$)(?!..--)(?!.*\\.(?:..--))${hostname}`,
-  email: `(?=.{1,64}@.{1,190}$)${atom}(?:\\.${atom})*@${hostname}`,
+  hostname,
+  email: `${atom}(?:\\.${atom}){0,2}@${label}(?:\\.${label}){1,2}`,
   uri: `[a-zA-Z][a-zA-Z0-9+.-]*:(?://${authority}${rest}|${pathCharacter}+${rest})`,
 };
 

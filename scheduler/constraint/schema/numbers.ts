@@ -17,6 +17,9 @@ export class Numbers {
   /** Texts of few enough digits that no two of them are the same double. */
   readonly exactTexts: Regex;
   readonly #regexes: Regexes;
+  /** Numbers without a sign, and those of them that are zero. */
+  readonly #magnitudes: Regex;
+  readonly #zero: Regex;
   readonly #digit: Regex;
   readonly #zeros: Regex;
 
@@ -28,7 +31,9 @@ export class Numbers {
     const whole = this.#whole();
     const fraction = regexes.cat(this.#text("."), regexes.repeat(digit, 1, Number.POSITIVE_INFINITY));
     const sign = regexes.optional(this.#text("-"));
-    this.all = regexes.cat(sign, whole, regexes.optional(fraction));
+    this.#magnitudes = regexes.cat(whole, regexes.optional(fraction));
+    this.#zero = regexes.cat(this.#text("0"), this.#zeroFraction());
+    this.all = regexes.cat(sign, this.#magnitudes);
     this.integers = regexes.cat(sign, whole, this.#zeroFraction());
     this.integerTexts = regexes.cat(
       sign,
@@ -68,7 +73,10 @@ export class Numbers {
 
   /** Numbers ≥ value, or > value. */
   atLeast(value: number, isExclusive: boolean): Regex {
-    return this.#regexes.and([this.all, this.#regexes.not(this.atMost(value, !isExclusive))]);
+    const regexes = this.#regexes;
+    if (value === 0 && !isExclusive)
+      return regexes.alt([this.#magnitudes, regexes.cat(this.#text("-"), this.#zero)]);
+    return regexes.and([this.all, regexes.not(this.atMost(value, !isExclusive))]);
   }
 
   /** Numbers ≤ value, or < value. */
@@ -76,22 +84,18 @@ export class Numbers {
     const regexes = this.#regexes;
     const magnitude = decimalOf(Math.abs(value));
     const minus = this.#text("-");
-    const zero = regexes.cat(this.#text("0"), this.#zeroFraction());
-    const anyMagnitude = regexes.cat(
-      this.#whole(),
-      regexes.optional(
-        regexes.cat(this.#text("."), regexes.repeat(this.#digit, 1, Number.POSITIVE_INFINITY)),
-      ),
-    );
     if (value > 0) {
       const below = this.#magnitudeAtMost(magnitude, isExclusive);
-      return regexes.alt([below, regexes.cat(minus, anyMagnitude)]);
+      return regexes.alt([below, regexes.cat(minus, this.#magnitudes)]);
     }
     if (value === 0) {
-      const negative = regexes.cat(minus, regexes.and([anyMagnitude, regexes.not(zero)]));
-      return isExclusive ? negative : regexes.alt([zero, regexes.cat(minus, anyMagnitude)]);
+      const negative = regexes.cat(minus, regexes.and([this.#magnitudes, regexes.not(this.#zero)]));
+      return isExclusive ? negative : regexes.alt([this.#zero, regexes.cat(minus, this.#magnitudes)]);
     }
-    const above = regexes.and([anyMagnitude, regexes.not(this.#magnitudeAtMost(magnitude, !isExclusive))]);
+    const above = regexes.and([
+      this.#magnitudes,
+      regexes.not(this.#magnitudeAtMost(magnitude, !isExclusive)),
+    ]);
     return regexes.cat(minus, above);
   }
 

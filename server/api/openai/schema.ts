@@ -20,6 +20,7 @@ import {
 } from "./inputs.ts";
 import { cacheSaltOf, chatLogprobs, samplingOf, stopStringsOf, tokenRange } from "./sampling.ts";
 import { type ServiceTier, serviceOf } from "./service.ts";
+import { constraintOf } from "./structure.ts";
 import { notSupported, settleTheRest } from "./support.ts";
 import { toolsOf, toolUseOf } from "./tools.ts";
 
@@ -136,10 +137,14 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
   const continuousUsage = streamOptions?.boolean("continuous_usage_stats") ?? false;
   const returnTokenIds = fields.boolean("return_token_ids") ?? false;
   const tokensAsIds = fields.boolean("return_tokens_as_token_ids") ?? false;
+  const constraint = constraintOf(fields);
+  if (constraint !== null && generation.ignoreEos) {
+    throw badRequest(`ignore_eos together with ${constraint.param} is not supported`, "ignore_eos");
+  }
   const ignored = settleTheRest(fields);
   return {
     model,
-    generation,
+    generation: constraint === null ? generation : { ...generation, constraint },
     stream,
     includeUsage,
     continuousUsage,

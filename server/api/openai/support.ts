@@ -1,5 +1,5 @@
 /** What of the wire is not supported: refused when it would change the answer, listed when it would not. */
-import { badRequest, quote } from "../../http/errors.ts";
+import { badRequest } from "../../http/errors.ts";
 import type { Fields } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";
 
@@ -31,13 +31,7 @@ export const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   audio: [],
   web_search_options: [],
   prompt_logprobs: [],
-  structured_outputs: [],
-  guided_json: [],
-  guided_regex: [],
-  guided_choice: [],
   guided_grammar: [],
-  json_schema: [],
-  regex: [],
   ebnf: [],
   grammar: [],
   kv_transfer_params: [],
@@ -60,13 +54,6 @@ export const unsupported: Readonly<Record<string, readonly unknown[]>> = {
 /** Refuses what is asked for and not supported; returns the names of what is left, which has no effect. */
 export function settleTheRest(fields: Fields): string[] {
   const ignored: string[] = [];
-  const format = fields.object("response_format");
-  if (format !== undefined && format.raw("type") !== "text") {
-    throw badRequest(
-      `response_format must have the type text, but ${quote(format.raw("type"))} was given`,
-      "response_format",
-    );
-  }
   for (const [name, neutral] of Object.entries(unsupported)) {
     const value = fields.raw(name);
     if (value === undefined || isOneOf(value, neutral)) continue;

@@ -1,0 +1,120 @@
+/** What an answer's text must be: OpenAI's response_format, vLLM's structured_outputs and guided_*, llama-server's fields. */
+
+import type { ConstraintSource } from "../../../scheduler/constraint/compile.ts";
+import type { RequestedConstraint } from "../../answer/generation.ts";
+import { badRequest } from "../../http/errors.ts";
+import { type Fields, refusal } from "../fields.ts";
+
+type Reader = (fields: Fields, name: string) => ConstraintSource | null;
+
+/** By field; each is null where it demands nothing. */
+const readers: Readonly<Record<string, Reader>> = {
+  response_format: responseFormat,
+  structured_outputs: structuredOutputs,
+  guided_json: schema,
+  guided_regex: pattern,
+  guided_choice: choice,
+  json_schema: schema,
+  regex: pattern,
+};
+
+/** Throws 400 for more than one: they would have to hold together. */
+export function constraintOf(fields: Fields): RequestedConstraint | null {
+  const found: RequestedConstraint[] = [];
+  for (const [param, read] of Object.entries(readers)) {
+    if (fields.raw(param) === undefined) continue;
+    const source = read(fields, param);
+    if (source !== null) found.push({ source, param: paramOf(fields, param) });
+  }
+  const [first, second] = found;
+  if (first !== undefined && second !== undefined) {
+    throw badRequest(`only one of ${first.param} and ${second.param} may be given`, second.param);
+  }
+  return first ?? null;
+}
+
+/** The field that holds the constraint itself. */
+function paramOf(fields: Fields, name: string): string {
+  if (name === "response_format") {
+    const isSchema = fields.object(name)?.raw("type") === "json_schema";
+    return isSchema ? "response_format.json_schema.schema" : name;
+  }
+  if (name !== "structured_outputs") return name;
+  const inner = fields.object(name)!;
+  return `${name}.${Object.keys(structured).find((key) => inner.raw(key) !== undefined)}`;
+}
+
+function responseFormat(fields: Fields, name: string): ConstraintSource | null {
+  const format = fields.object(name)!;
+  const type = format.raw("type");
+  switch (type) {
+    case "text":
+      return null;
+    case "json_object": {
+      // llama-server's way of giving a schema.
+      const given = format.raw("schema");
+      return given === undefined ? jsonOf({ type: "object" }) : schema(format, "schema");
+    }
+    case "json_schema": {
+      const described = format.object("json_schema");
+      if (described === undefined) throw refusal(format.pathOf("json_schema"), "an object", undefined);
+      described.string("name");
+      described.string("description");
+      described.boolean("strict"); // held to in any case
+      return schema(described, "schema");
+    }
+    default:
+      throw refusal(format.pathOf("type"), "text, json_object or json_schema", type);
+  }
+}
+
+const structured: Readonly<Record<string, Reader>> = {
+  json: schema,
+  regex: pattern,
+  choice,
+  json_object: (fields, name) => (fields.boolean(name) === true ? jsonOf({ type: "object" }) : null),
+};
+
+function structuredOutputs(fields: Fields, name: string): ConstraintSource | null {
+  const outputs = fields.object(name)!;
+  const found = Object.entries(structured).filter(([key]) => outputs.raw(key) !== undefined);
+  const [only, another] = found;
+  if (another !== undefined) {
+    throw badRequest(`${name} may hold one constraint only, but holds ${only![0]} and ${another[0]}`, name);
+  }
+  const unknown = outputs.unread();
+  if (only === undefined || unknown.length > 0) {
+    const allowed = Object.keys(structured).join(", ");
+    const given = unknown.length > 0 ? `but holds ${unknown.slice(0, 4).join(", ")}` : "but holds nothing";
+    throw badRequest(`${name} must hold one of ${allowed}, ${given}`, name);
+  }
+  return only[1](outputs, only[0]);
+}
+
+function schema(fields: Fields, name: string): ConstraintSource {
+  const given = fields.raw(name);
+  if (given === undefined) throw refusal(fields.pathOf(name), "a JSON Schema", undefined);
+  if (typeof given !== "string") return jsonOf(given);
+  try {
+    return jsonOf(JSON.parse(given)); // as vLLM takes it
+  } catch {
+    throw refusal(fields.pathOf(name), "a JSON Schema", given);
+  }
+}
+
+function jsonOf(given: unknown): ConstraintSource {
+  return { kind: "schema", schema: given, layout: "compact" };
+}
+
+function pattern(fields: Fields, name: string): ConstraintSource {
+  return { kind: "regex", pattern: fields.string(name)! };
+}
+
+function choice(fields: Fields, name: string): ConstraintSource {
+  const given = fields.list(name, 10_000)!;
+  const texts = given.map((text, index) => {
+    if (typeof text !== "string") throw refusal(`${fields.pathOf(name)}[${index}]`, "a string", text);
+    return text;
+  });
+  return { kind: "choice", texts };
+}

@@ -1,0 +1,120 @@
+import { LRUCache } from "lru-cache";
+import type { CompiledConstraint, ConstraintSource } from "../../scheduler/constraint/compile.ts";
+import { ConstraintError } from "../../scheduler/constraint/error.ts";
+import type { Constraint } from "../../scheduler/core.ts";
+
+/**
+ * Compiles constraints on a thread of its own, one after another, so that no answer waits for somebody else's schema. Work is
+ * counted in steps; a constraint that takes too long all the same takes its thread with it.
+ */
+
+/** Constraints that wait to be compiled. */
+const WAITING_MAX = 64;
+const TIMEOUT_MS = 2000;
+const CACHED_MAX = 256;
+const CACHED_BYTES_MAX = 256 * 2 ** 20;
+/** Of an expression of a grammar, about. */
+const REGEX_BYTES = 200;
+
+/** What the thread answers. */
+export type CompilerAnswer =
+  | { readonly kind: "compiled"; readonly compiled: CompiledConstraint }
+  | { readonly kind: "refused"; readonly message: string; readonly pointer: string };
+
+interface Job {
+  readonly source: ConstraintSource;
+  readonly resolve: (compiled: CompiledConstraint) => void;
+  readonly reject: (error: Error) => void;
+}
+
+export class ConstraintCompiler {
+  readonly #workerUrl: string;
+  readonly #timeoutMs: number;
+  readonly #cache = new LRUCache<string, Constraint>({
+    max: CACHED_MAX,
+    maxSize: CACHED_BYTES_MAX,
+    sizeCalculation: ({ grammar }) =>
+      1024 + REGEX_BYTES * (grammar.regexes.length + grammar.nonterminals.length),
+  });
+  /** By id: those that are being compiled. */
+  readonly #coming = new Map<string, Promise<Constraint>>();
+  readonly #jobs: Job[] = [];
+  #worker: Worker | null = null;
+  #timer: ReturnType<typeof setTimeout> | null = null;
+
+  /** `workerUrl` is that of worker.ts. */
+  constructor(workerUrl: string, timeoutMs = TIMEOUT_MS) {
+    this.#workerUrl = workerUrl;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  /** Rejects with ConstraintError what is not understood, contradicts itself, or takes too long. */
+  compile(source: ConstraintSource): Promise<Constraint> {
+    const id = new Bun.CryptoHasher("sha256").update(JSON.stringify(source)).digest("hex");
+    const cached = this.#cache.get(id);
+    if (cached !== undefined) return Promise.resolve(cached);
+    const coming = this.#coming.get(id) ?? this.#start(id, source);
+    this.#coming.set(id, coming);
+    return coming;
+  }
+
+  /** Ends the thread; what waits is rejected. */
+  close(): void {
+    this.#stop(new Error("constraints are compiled no more"), this.#jobs.splice(0));
+  }
+
+  async #start(id: string, source: ConstraintSource): Promise<Constraint> {
+    try {
+      if (this.#jobs.length >= WAITING_MAX)
+        throw new ConstraintError(`${WAITING_MAX} others wait to be compiled; try again`);
+      const { promise, resolve, reject } = Promise.withResolvers<CompiledConstraint>();
+      this.#jobs.push({ source, resolve, reject });
+      if (this.#jobs.length === 1) this.#next();
+      const { grammar } = await promise;
+      const constraint = { id, grammar };
+      this.#cache.set(id, constraint);
+      return constraint;
+    } finally {
+      this.#coming.delete(id);
+    }
+  }
+
+  /** Gives the first job to the thread. */
+  #next(): void {
+    const job = this.#jobs[0];
+    if (job === undefined) return;
+    this.#worker ??= this.#open();
+    this.#worker.postMessage(job.source);
+    this.#timer = setTimeout(() => {
+      this.#stop(new ConstraintError(`it takes longer than ${this.#timeoutMs} ms to compile`), [
+        this.#jobs.shift()!,
+      ]);
+      this.#next();
+    }, this.#timeoutMs);
+  }
+
+  #open(): Worker {
+    const worker = new Worker(this.#workerUrl, { name: "constraints" });
+    worker.unref(); // never keeps the process alive by itself
+    worker.onmessage = ({ data }: MessageEvent<CompilerAnswer>) => {
+      if (this.#timer !== null) clearTimeout(this.#timer);
+      const job = this.#jobs.shift();
+      if (data.kind === "compiled") job?.resolve(data.compiled);
+      else job?.reject(new ConstraintError(data.message, data.pointer));
+      this.#next();
+    };
+    worker.onerror = (event) => {
+      const [job] = this.#jobs.splice(0, 1);
+      this.#stop(new Error(event.message), job === undefined ? [] : [job]);
+      this.#next();
+    };
+    return worker;
+  }
+
+  #stop(reason: Error, jobs: readonly Job[]): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#worker?.terminate();
+    this.#worker = null;
+    for (const { reject } of jobs) reject(reason);
+  }
+}

@@ -1,0 +1,182 @@
+/** Answers that are held to a schema, a regular expression or a choice, asked for as clients of several servers do. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import OpenAI from "openai";
+import { allows } from "../support/schema-oracle.ts";
+import { startTestServer, type TestServer } from "./server.ts";
+
+let server: TestServer;
+let client: OpenAI;
+
+beforeAll(() => {
+  server = startTestServer();
+  client = new OpenAI({ baseURL: `${server.origin}/v1`, apiKey: "none", maxRetries: 0 });
+});
+afterAll(async () => {
+  await server.settled();
+  await server.close();
+});
+
+const messages = [{ role: "user" as const, content: "Describe a city." }];
+
+const city = {
+  type: "object",
+  properties: {
+    name: { type: "string", minLength: 1, maxLength: 12 },
+    people: { type: "integer", minimum: 0, maximum: 40_000_000 },
+    kind: { enum: ["town", "city", null] },
+    founded: { type: "string", format: "date" },
+    at: { type: "array", prefixItems: [{ type: "number" }, { type: "number" }], items: false, minItems: 2 },
+  },
+  required: ["name", "people", "at"],
+  additionalProperties: false,
+};
+
+const schemas: readonly Record<string, unknown>[] = [
+  city,
+  { type: "array", items: city, minItems: 1, maxItems: 3 },
+  { anyOf: [{ type: "object", properties: { a: { const: 1 } }, required: ["a"] }, { type: "null" }] },
+  { type: "string", pattern: "^[A-Z][a-z]{2,8}( [A-Z][a-z]{2,8})?$" },
+  { type: "object", additionalProperties: { type: "boolean" }, maxProperties: 3 },
+  {
+    type: "object",
+    properties: { email: { type: "string", format: "email", maxLength: 40 } },
+    required: ["email"],
+  },
+  {
+    $ref: "#/$defs/n",
+    $defs: { n: { type: "object", properties: { of: { $ref: "#/$defs/n" } }, additionalProperties: false } },
+  },
+  {
+    oneOf: [
+      { type: "integer", multipleOf: 5 },
+      { type: "number", maximum: -3, exclusiveMinimum: -4.5 },
+    ],
+  },
+  { type: "array", items: { enum: ["a", "b", "c"] }, uniqueItems: true, minItems: 2 },
+];
+
+test("answers drawn at random keep to their schema, whatever it is and however they are told", async () => {
+  let finished = 0;
+  const ask = async (schema: Record<string, unknown>, seed: number, stream: boolean): Promise<void> => {
+    const request = {
+      model: "demo",
+      messages,
+      seed,
+      temperature: 1.5,
+      max_tokens: 400,
+      response_format: {
+        type: "json_schema" as const,
+        json_schema: { name: "s", schema, strict: true },
+      },
+    };
+    let content = "";
+    let reason: string | null = null;
+    if (stream) {
+      for await (const { choices } of await client.chat.completions.create({ ...request, stream: true })) {
+        content += choices[0]!.delta.content ?? "";
+        reason = choices[0]!.finish_reason ?? reason;
+      }
+    } else {
+      const [choice] = (await client.chat.completions.create(request)).choices;
+      content = choice!.message.content!;
+      reason = choice!.finish_reason;
+    }
+    if (reason === "length") return; // cut off, and left as it is
+    expect(reason).toBe("stop");
+    expect([content, allows(schema, JSON.parse(content))]).toEqual([content, true]);
+    finished++;
+  };
+  const asked = schemas.flatMap((schema) =>
+    Array.from({ length: 12 }, (_, seed) => ask(schema, seed, seed % 2 === 0)),
+  );
+  await Promise.all(asked);
+  expect(finished).toBeGreaterThan(asked.length / 2);
+}, 60_000);
+
+async function complete(fields: object): Promise<string> {
+  const response = await fetch(`${server.origin}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ messages, seed: 1, max_tokens: 200, ...fields }),
+  });
+  const body = (await response.json()) as { choices?: { message: { content: string } }[]; error?: object };
+  return body.choices?.[0]?.message.content ?? JSON.stringify(body.error);
+}
+
+test("every way of asking for a structure is heard", async () => {
+  expect(await complete({ guided_choice: ["red", "green"] })).toMatch(/^(red|green)$/);
+  expect(await complete({ structured_outputs: { choice: ["red", "green"] } })).toMatch(/^(red|green)$/);
+  expect(await complete({ guided_regex: "[a-f]{3}-\\d{2}" })).toMatch(/^[a-f]{3}-\d{2}$/);
+  expect(await complete({ structured_outputs: { regex: "(ab){2}" } })).toBe("abab");
+  const two = { type: "integer", minimum: 2, maximum: 2 };
+  for (const fields of [
+    { guided_json: two },
+    { guided_json: JSON.stringify(two) },
+    { structured_outputs: { json: two } },
+    { json_schema: two },
+    { response_format: { type: "json_object", schema: two } },
+    { response_format: { type: "json_schema", json_schema: { name: "n", schema: two } } },
+  ]) {
+    expect(await complete(fields)).toBe("2");
+  }
+  const object = await complete({
+    response_format: { type: "json_object" },
+    max_tokens: 1000,
+    logit_bias: {},
+  });
+  expect(object[0]).toBe("{");
+});
+
+test("choices, penalties, biases and logprobs go with a structure; fewest tokens give way to its end", async () => {
+  const response = await client.chat.completions.create({
+    model: "demo",
+    messages,
+    n: 4,
+    seed: 3,
+    logprobs: true,
+    top_logprobs: 2,
+    presence_penalty: 1,
+    logit_bias: { "5": 3 },
+    // @ts-expect-error fields of vLLM
+    min_tokens: 50,
+    structured_outputs: { choice: ["yes", "no", "maybe"] },
+  });
+  expect(response.choices).toHaveLength(4);
+  for (const { message, finish_reason, logprobs } of response.choices) {
+    expect(["yes", "no", "maybe"]).toContain(message.content!);
+    expect(finish_reason).toBe("stop");
+    expect(logprobs!.content!.length).toBeGreaterThan(0);
+  }
+});
+
+test("what cannot be kept to is refused, with the place that is at fault", async () => {
+  const refusal = async (
+    fields: object,
+  ): Promise<{ message: string; param: string | null; code: string | null }> =>
+    JSON.parse(await complete(fields));
+  const format = (schema: unknown): object => ({
+    response_format: { type: "json_schema", json_schema: { name: "n", schema } },
+  });
+  expect(await refusal(format({ properties: { a: { type: "float128" } } }))).toMatchObject({
+    code: "invalid_schema",
+    param: "response_format.json_schema.schema#/properties/a/type",
+  });
+  expect((await refusal(format({ type: "array", items: {}, uniqueItems: true }))).message).toContain(
+    "uniqueItems",
+  );
+  expect(await refusal({ guided_regex: "(a)\\1" })).toMatchObject({
+    code: "invalid_schema",
+    param: "guided_regex",
+  });
+  expect((await refusal({ guided_json: {}, guided_regex: "a" })).message).toBe(
+    "only one of guided_json and guided_regex may be given",
+  );
+  expect((await refusal({ structured_outputs: { json: {}, regex: "a" } })).message).toContain(
+    "one constraint only",
+  );
+  expect((await refusal({ structured_outputs: { jsn: {} } })).message).toContain("but holds jsn");
+  expect((await refusal({ response_format: { type: "json_schema" } })).param).toBe(
+    "response_format.json_schema",
+  );
+  expect((await refusal({ guided_choice: ["a"], ignore_eos: true })).param).toBe("ignore_eos");
+});
