@@ -1,3 +1,6 @@
+import { compileCalls } from "./calls.ts";
+import { compileGbnf } from "./ebnf/gbnf.ts";
+import { compileLark } from "./ebnf/lark.ts";
 import { Budget, ConstraintError } from "./error.ts";
 import { type Grammar, GrammarBuilder, type GrammarSymbol } from "./grammar.ts";
 import { compilePattern } from "./regex/pattern.ts";
@@ -11,8 +14,24 @@ export type ConstraintSource =
   | { readonly kind: "schema"; readonly schema: unknown; readonly layout: JsonLayout }
   /** All of the text matches the regular expression (ECMA 262, without what is not regular). */
   | { readonly kind: "regex"; readonly pattern: string }
+  /** A grammar as llama.cpp writes it (with `::=`), or as Lark does. */
+  | { readonly kind: "grammar"; readonly text: string }
   /** One of the texts. */
-  | { readonly kind: "choice"; readonly texts: readonly string[] };
+  | { readonly kind: "choice"; readonly texts: readonly string[] }
+  /** Calls of functions in the form of Hermes and Qwen; `mayTalk`: or text, with calls anywhere in it or none. */
+  | {
+      readonly kind: "calls";
+      readonly functions: readonly CallableFunction[];
+      /** Calls at most; null: any number. */
+      readonly callsMax: number | null;
+      readonly mayTalk: boolean;
+    };
+
+/** A function that may be called, and what its arguments, an object, have to obey; null: anything. */
+export interface CallableFunction {
+  readonly name: string;
+  readonly parameters: unknown;
+}
 
 /** A compiled constraint, and the names of what was passed over because it demands nothing that is known. */
 export interface CompiledConstraint {
@@ -57,6 +76,18 @@ function symbolOf(
     case "regex": {
       const regex = compilePattern(regexes, source.pattern, plainEncoding(regexes), "whole");
       return { symbol: builder.terminal(regex), ignored: [] };
+    }
+    case "calls":
+      return compileCalls(source, builder, budget);
+    case "grammar": {
+      const { length } = source.text;
+      if (length > SOURCE_UNITS_MAX) {
+        throw new ConstraintError(
+          `a grammar may have ${SOURCE_UNITS_MAX} characters at most, but has ${length}`,
+        );
+      }
+      const compile = source.text.includes("::=") ? compileGbnf : compileLark;
+      return { symbol: compile(source.text, builder), ignored: [] };
     }
     case "choice": {
       const { length } = source.texts;

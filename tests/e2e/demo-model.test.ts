@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import OpenAI from "openai";
 import { answerTo, asked, questions, weatherAsked, weatherCall, weatherTool } from "../support/questions.ts";
 import { longText, recalls } from "../support/recall.ts";
+import { allows } from "../support/schema-oracle.ts";
 import { Program } from "./program.ts";
 
 let program: Program;
@@ -53,3 +54,49 @@ test("a code in 1,500 tokens is found by a crowd that shares them", async () => 
   );
   expect(answers).toEqual(asking.map(({ answer }) => answer));
 }, 60_000);
+
+const person = {
+  type: "object",
+  properties: {
+    name: { type: "string", maxLength: 20 },
+    age: { type: "integer", minimum: 0, maximum: 120 },
+    likes: { type: "array", items: { enum: ["tea", "books", "rain"] }, uniqueItems: true },
+  },
+  required: ["name", "age", "likes"],
+  additionalProperties: false,
+};
+
+test("answers held to a schema obey it at any temperature, beside others that are free", async () => {
+  const asking = Array.from({ length: 24 }, async (_, seed) => {
+    const { finish_reason, message } = (
+      await client.chat.completions.create({
+        model: "demo",
+        messages: [{ role: "user", content: "Tell me of a person." }],
+        temperature: 1.5,
+        seed,
+        max_tokens: 200,
+        response_format: { type: "json_schema", json_schema: { name: "person", schema: person } },
+      })
+    ).choices[0]!;
+    return finish_reason === "length" ? "length" : allows(person, JSON.parse(message.content!));
+  });
+  const [free, held] = await Promise.all([
+    Promise.all(questions.map((question) => answerTo(client, question))),
+    Promise.all(asking),
+  ]);
+  expect(free).toEqual(questions.map(({ answer }) => answer));
+  expect(held.filter((verdict) => verdict === true).length).toBeGreaterThan(12);
+  expect(held).not.toContain(false);
+}, 60_000);
+
+test("a call that is forced is the call that would be made", async () => {
+  const request = {
+    model: "demo",
+    messages: [weatherAsked],
+    tools: [weatherTool],
+    tool_choice: "required" as const,
+  };
+  const { finish_reason, message } = (await client.chat.completions.create(request)).choices[0]!;
+  expect(finish_reason).toBe("tool_calls");
+  expect(message.tool_calls).toMatchObject([{ type: "function", function: { name: weatherCall.name } }]);
+});

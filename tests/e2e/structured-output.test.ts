@@ -180,3 +180,46 @@ test("what cannot be kept to is refused, with the place that is at fault", async
   );
   expect((await refusal({ guided_choice: ["a"], ignore_eos: true })).param).toBe("ignore_eos");
 });
+
+const weather = {
+  type: "object",
+  properties: { city: { enum: ["Rome", "Oslo"] }, days: { type: "integer", minimum: 1, maximum: 14 } },
+  required: ["city", "days"],
+  additionalProperties: false,
+};
+const tools = ["weather", "forecast"].map((name) => ({
+  type: "function" as const,
+  function: { name, parameters: weather, strict: true },
+}));
+
+test("calls that are forced are made, and their arguments obey", async () => {
+  const ask = async (more: object, seed: number) => {
+    const request = { model: "demo", messages, tools, seed, temperature: 1.5, max_tokens: 300, ...more };
+    return (await client.chat.completions.create(request)).choices[0]!;
+  };
+  const named = { tool_choice: { type: "function", function: { name: "forecast" } } };
+  for (let seed = 0; seed < 6; seed++) {
+    const required = await ask({ tool_choice: "required", parallel_tool_calls: false }, seed);
+    const forced = await ask(named, seed);
+    for (const { message, finish_reason } of [required, forced]) {
+      expect(finish_reason).toBe("tool_calls");
+      expect(message.content).toBeNull();
+      expect(message.tool_calls).toHaveLength(1);
+      const [call] = message.tool_calls!;
+      if (call?.type !== "function") throw new Error("a call of a function was expected");
+      expect(allows(weather, JSON.parse(call.function.arguments))).toBe(true);
+    }
+    expect(forced.message.tool_calls).toMatchObject([{ function: { name: "forecast" } }]);
+  }
+});
+
+test("grammars of llama.cpp and of Lark", async () => {
+  const sum = 'root ::= "(" root "+" root ")" | [0-9]{1,2}';
+  expect(await complete({ grammar: 'root ::= "a" "b"{2}' })).toBe("abb");
+  expect(await complete({ guided_grammar: 'start: "x"~3' })).toBe("xxx");
+  expect(await complete({ structured_outputs: { grammar: sum }, max_tokens: 300 })).toMatch(/^[(+)0-9]+$/);
+  expect(JSON.parse(await complete({ grammar: "root ::= other" }))).toMatchObject({
+    code: "invalid_schema",
+    param: "grammar",
+  });
+});

@@ -4,6 +4,7 @@ import type { Regexes } from "../regex/regexes.ts";
 import { SchemaDocument } from "./document.ts";
 import { Emitter, type WhiteSpace } from "./emitter.ts";
 import { Normalizer } from "./normalizer.ts";
+import { anyShape, kinds } from "./shapes.ts";
 
 /** How values are laid out: `compact` with one space at most after a comma or a colon; `lines` with line ends and
  *  indentation as well. */
@@ -15,7 +16,7 @@ const INDENTATION_MAX = 64;
 /**
  * JSON texts of values that a schema (JSON Schema 2020-12, or 7 where `$schema` says so) allows. Nothing of the schema is left
  * out: what cannot be held to is refused, with the pointer of its keyword. Returns also the names of what demands nothing
- * that is known: unknown keywords and formats.
+ * that is known: unknown keywords and formats. `wanted` "object" leaves out all values that are none.
  *
  * Each string and number is written in one way, as JSON.stringify does, but for numbers about which little is said.
  */
@@ -24,11 +25,14 @@ export function compileSchema(
   builder: GrammarBuilder,
   layout: JsonLayout,
   budget: Budget,
+  wanted: "value" | "object" = "value",
 ): { readonly symbol: GrammarSymbol; readonly ignored: readonly string[] } {
   const document = new SchemaDocument(source);
   const normalizer = new Normalizer(document, builder.regexes, budget);
   const emitter = new Emitter(normalizer, builder, whiteSpaceOf(builder.regexes, layout), budget);
-  const symbol = emitter.valueOf([normalizer.condition(document.root)]);
+  const conditions = [normalizer.condition(document.root)];
+  if (wanted === "object") conditions.push(normalizer.any([{ ...anyShape, kinds: kinds.object }]));
+  const symbol = emitter.valueOf(conditions);
   return { symbol, ignored: [...normalizer.ignoredNames] };
 }
 

@@ -3,7 +3,7 @@
  * refused by name; what changes nothing in the answer is accepted and listed in `ignored`.
  */
 
-import type { GenerationOptions } from "../../answer/generation.ts";
+import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest, modelNotFound } from "../../http/errors.ts";
 import { toolCallTags } from "../../text/tool-calls.ts";
 import { Fields } from "../fields.ts";
@@ -61,7 +61,7 @@ export function parseChatRequest(
   targets: Targets = noTargets,
 ): ChatRequest {
   const fields = new Fields(body);
-  const { tools, callsMax, ignored: ignoredOfTools } = toolUseOf(fields);
+  const { tools, callsMax, constraint: calls, ignored: ignoredOfTools } = toolUseOf(fields);
   if (fields.boolean("echo") === true) throw notSupported("echo", "true");
   const topLogprobs = chatLogprobs(fields);
   const messages = messagesOf(fields);
@@ -71,7 +71,7 @@ export function parseChatRequest(
   }
   const templateArguments = templateArgumentsOf(fields);
   const tokensMaxNew = fields.integer("max_completion_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
-  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew, callsMax, targets });
+  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew, callsMax, calls, targets });
   const ignored = [...ignoredOfTools, ...common.ignored].slice(0, requestLimits.ignoredNamesMax);
   return { ...common, messages, addGenerationPrompt, templateArguments, tools, ignored };
 }
@@ -96,7 +96,13 @@ export function parseCompletionRequest(
   if (bestOf !== undefined && bestOf !== n) {
     throw badRequest(`best_of other than n (${n}) is not supported, but ${bestOf} was given`, "best_of");
   }
-  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew: undefined, callsMax: 0, targets });
+  const common = parseCommon(fields, served, {
+    topLogprobs,
+    tokensMaxNew: undefined,
+    callsMax: 0,
+    calls: null,
+    targets,
+  });
   return { ...common, prompts, echo, addSpecialTokens };
 }
 
@@ -104,6 +110,8 @@ interface Particulars {
   readonly topLogprobs: number | null;
   readonly tokensMaxNew: number | undefined;
   readonly callsMax: number;
+  /** That calls are forced, or their arguments held to a schema. */
+  readonly calls: RequestedConstraint | null;
   readonly targets: Targets;
 }
 
@@ -137,7 +145,7 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
   const continuousUsage = streamOptions?.boolean("continuous_usage_stats") ?? false;
   const returnTokenIds = fields.boolean("return_token_ids") ?? false;
   const tokensAsIds = fields.boolean("return_tokens_as_token_ids") ?? false;
-  const constraint = constraintOf(fields);
+  const constraint = constraintOf(fields, particulars.calls);
   if (constraint !== null && generation.ignoreEos) {
     throw badRequest(`ignore_eos together with ${constraint.param} is not supported`, "ignore_eos");
   }

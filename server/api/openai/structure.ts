@@ -14,18 +14,22 @@ const readers: Readonly<Record<string, Reader>> = {
   guided_json: schema,
   guided_regex: pattern,
   guided_choice: choice,
+  guided_grammar: grammar,
+  grammar,
+  ebnf: grammar,
   json_schema: schema,
   regex: pattern,
 };
 
-/** Throws 400 for more than one: they would have to hold together. */
-export function constraintOf(fields: Fields): RequestedConstraint | null {
+/** Throws 400 for more than one, `calls` among them: they would have to hold together. */
+export function constraintOf(fields: Fields, calls: RequestedConstraint | null): RequestedConstraint | null {
   const found: RequestedConstraint[] = [];
   for (const [param, read] of Object.entries(readers)) {
     if (fields.raw(param) === undefined) continue;
     const source = read(fields, param);
     if (source !== null) found.push({ source, param: paramOf(fields, param) });
   }
+  if (calls !== null) found.unshift(calls);
   const [first, second] = found;
   if (first !== undefined && second !== undefined) {
     throw badRequest(`only one of ${first.param} and ${second.param} may be given`, second.param);
@@ -72,6 +76,7 @@ const structured: Readonly<Record<string, Reader>> = {
   json: schema,
   regex: pattern,
   choice,
+  grammar,
   json_object: (fields, name) => (fields.boolean(name) === true ? jsonOf({ type: "object" }) : null),
 };
 
@@ -108,6 +113,10 @@ function jsonOf(given: unknown): ConstraintSource {
 
 function pattern(fields: Fields, name: string): ConstraintSource {
   return { kind: "regex", pattern: fields.string(name)! };
+}
+
+function grammar(fields: Fields, name: string): ConstraintSource {
+  return { kind: "grammar", text: fields.string(name)! };
 }
 
 function choice(fields: Fields, name: string): ConstraintSource {

@@ -32,7 +32,7 @@ describe("what may be called", () => {
   });
 
   test("is nothing without tools and with none chosen; what has no effect then is told", () => {
-    const nothing = { tools: [], callsMax: 0 };
+    const nothing = { tools: [], callsMax: 0, constraint: null };
     for (const tools of [undefined, null, []]) {
       expect(use({ tools, tool_choice: "auto" })).toEqual({ ...nothing, ignored: [] });
     }
@@ -87,17 +87,51 @@ describe("what may be called", () => {
     );
   });
 
-  test("may ask to be held to their schema, which is told to have no effect", () => {
-    expect(use({ tools: [tool({ strict: true })] }).ignored).toEqual(["tools.function.strict"]);
-    expect(use({ tools: [tool({ strict: false })] }).ignored).toEqual([]);
+  const parameters = { type: "object", properties: { a: { type: "integer" } } };
+  const two = [tool({ parameters }), tool({ name: "g", strict: true, parameters })];
+  const held = (body: Readonly<Record<string, unknown>>) => {
+    const source = use({ tools: two, ...body }).constraint?.source;
+    if (source?.kind !== "calls") return null;
+    return [source.functions.map((one) => [one.name, one.parameters]), source.callsMax, source.mayTalk];
+  };
+
+  test("may be forced, one of them or any, and are held to their schema then", () => {
+    const both = [
+      ["f", parameters],
+      ["g", parameters],
+    ];
+    expect(held({ tool_choice: "required" })).toEqual([both, null, false]);
+    expect(held({ tool_choice: "required", parallel_tool_calls: false })).toEqual([both, 1, false]);
+    const named = { type: "function", function: { name: "f" } };
+    expect(held({ tool_choice: named })).toEqual([[["f", parameters]], 1, false]);
+    const allowed = (mode: string) => ({ type: "allowed_tools", allowed_tools: { mode, tools: [named] } });
+    expect(held({ tool_choice: allowed("required") })).toEqual([[["f", parameters]], null, false]);
+    expect(held({ tool_choice: allowed("auto") })).toEqual([[["f", null]], null, true]);
   });
 
-  test("cannot be forced", () => {
-    for (const tool_choice of ["required", { type: "function", function: { name: "f" } }]) {
-      const [message, param] = refusalOf(() => use({ tools: [tool({})], tool_choice }));
-      expect(message).toStartWith("tool_choice must be auto or none, as a call cannot be forced yet, but ");
-      expect(param).toBe("tool_choice");
-    }
+  test("may ask to be held to their schema if they are called", () => {
+    expect(held({ tool_choice: "auto" })).toEqual([
+      [
+        ["f", null],
+        ["g", parameters],
+      ],
+      null,
+      true,
+    ]);
+    expect(use({ tools: [tool({ strict: false })] }).constraint).toBeNull();
+    expect(use({ tools: two, tool_choice: "none" }).constraint).toBeNull();
+  });
+
+  test("cannot be forced where they are not", () => {
+    const choice = (tool_choice: unknown, tools: unknown = two) =>
+      refusalOf(() => use({ tools, tool_choice }));
+    const other = { type: "function", function: { name: "h" } };
+    expect(choice(other)).toEqual(['tool_choice names "h", which is none of tools', "tool_choice"]);
+    expect(choice("required", [])[0]).toBe("tool_choice wants a call, but there are no tools");
+    expect(choice("any")[1]).toBe("tool_choice");
+    expect(choice({ type: "allowed_tools", allowed_tools: { mode: "all" } })[1]).toBe(
+      "tool_choice.allowed_tools.mode",
+    );
   });
 });
 

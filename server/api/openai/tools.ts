@@ -1,5 +1,6 @@
 /** Functions that a model may call: how a request defines them, and how a conversation tells of calls made before. */
 
+import type { RequestedConstraint } from "../../answer/generation.ts";
 import { parseJson } from "../../http/body.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import { toolNamePattern } from "../../text/tool-calls.ts";
@@ -12,6 +13,8 @@ export interface ToolUse {
   readonly tools: readonly object[];
   /** Calls per choice at most. */
   readonly callsMax: number;
+  /** What calls are held to; null: the model writes them as it likes. */
+  readonly constraint: RequestedConstraint | null;
   /** Fields that were given and have no effect. */
   readonly ignored: string[];
 }
@@ -24,28 +27,77 @@ export interface PastToolCall {
 }
 
 export function toolUseOf(fields: Fields): ToolUse {
-  const choice = fields.raw("tool_choice");
-  if (choice !== undefined && choice !== "none" && choice !== "auto") {
-    throw badRequest(
-      `tool_choice must be auto or none, as a call cannot be forced yet, but ${quote(choice)} was given`,
-      "tool_choice",
-    );
-  }
+  const choice = toolChoiceOf(fields);
   const given = fields.raw("tools");
   const parallel = fields.boolean("parallel_tool_calls");
-  const tools = choice === "none" ? [] : toolsOf(fields);
-  // Clients set it by default, and check what they are asked to call; holding the model to a schema comes with grammars.
-  const ignored = tools.some((tool) => isStrict(tool)) ? ["tools.function.strict"] : [];
+  const tools = choice.kind === "none" ? [] : (toolsOf(fields) as readonly CheckedTool[]);
+  const ignored: string[] = [];
   if (tools.length === 0) {
-    if (choice === "none" && given !== undefined) ignored.push("tools");
+    if (choice.kind === "none" && given !== undefined) ignored.push("tools");
     if (parallel !== undefined) ignored.push("parallel_tool_calls");
   }
-  const callsOfEach = parallel === false ? 1 : Number.POSITIVE_INFINITY;
-  return { tools, callsMax: tools.length > 0 ? callsOfEach : 0, ignored };
+  const isOne = parallel === false || choice.kind === "named";
+  const callsMax = tools.length === 0 ? 0 : isOne ? 1 : Number.POSITIVE_INFINITY;
+  return { tools, callsMax, constraint: callsOf(choice, tools, isOne), ignored };
 }
 
-function isStrict(tool: object): boolean {
-  return (tool as { function: { strict?: boolean } }).function.strict === true;
+/** A definition that has been checked. */
+interface CheckedTool {
+  readonly function: {
+    readonly name: string;
+    readonly parameters?: unknown;
+    readonly strict?: boolean | null;
+  };
+}
+
+type ToolChoice =
+  | { readonly kind: "none" | "auto" | "required" }
+  | { readonly kind: "named"; readonly name: string }
+  /** Of these only; `mustCall`: and at least one. */
+  | { readonly kind: "allowed"; readonly names: readonly string[]; readonly mustCall: boolean };
+
+function toolChoiceOf(fields: Fields): ToolChoice {
+  const choice = fields.raw("tool_choice");
+  if (choice === undefined) return { kind: "auto" };
+  if (choice === "none" || choice === "auto" || choice === "required") return { kind: choice };
+  if (typeof choice !== "object" || choice === null || Array.isArray(choice))
+    throw refusal("tool_choice", "none, auto, required or a function", choice);
+  const chosen = fields.object("tool_choice")!;
+  if (chosen.raw("type") !== "allowed_tools") return { kind: "named", name: nameOf(functionOf(chosen)) };
+  const allowed = chosen.object("allowed_tools");
+  if (allowed === undefined) throw refusal("tool_choice.allowed_tools", "an object", undefined);
+  const mode = allowed.raw("mode");
+  if (mode !== "auto" && mode !== "required") throw refusal(allowed.pathOf("mode"), "auto or required", mode);
+  const names = (allowed.list("tools", requestLimits.toolsMax) ?? []).map((tool, index) =>
+    nameOf(functionOf(fieldsOf(tool, `${allowed.pathOf("tools")}[${index}]`))),
+  );
+  return { kind: "allowed", names, mustCall: mode === "required" };
+}
+
+/** What calls are held to: that there are some, and what the arguments are of those that are forced or strict. A function
+ *  that may be called and is not strict takes any object. */
+function callsOf(
+  choice: ToolChoice,
+  tools: readonly CheckedTool[],
+  isOne: boolean,
+): RequestedConstraint | null {
+  const isStrict = tools.some((tool) => tool.function.strict === true);
+  if (choice.kind === "none" || (choice.kind === "auto" && !isStrict)) return null;
+  const wanted = choice.kind === "named" ? [choice.name] : choice.kind === "allowed" ? choice.names : null;
+  const known = tools.map((tool) => tool.function.name);
+  const missing = wanted?.find((name) => !known.includes(name));
+  if (missing !== undefined) {
+    throw badRequest(`tool_choice names ${quote(missing)}, which is none of tools`, "tool_choice");
+  }
+  const callable = tools.filter((tool) => wanted === null || wanted.includes(tool.function.name));
+  if (callable.length === 0)
+    throw badRequest("tool_choice wants a call, but there are no tools", "tool_choice");
+  const mayTalk = choice.kind === "auto" || (choice.kind === "allowed" && !choice.mustCall);
+  const functions = callable.map(({ function: { name, parameters, strict } }) => ({
+    name,
+    parameters: mayTalk && strict !== true ? null : (parameters ?? null),
+  }));
+  return { source: { kind: "calls", functions, callsMax: isOne ? 1 : null, mayTalk }, param: "tools" };
 }
 
 /** The definitions, checked and otherwise as they came. */
