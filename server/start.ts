@@ -222,7 +222,7 @@ function openApp(
     specs: engines.specs,
     generator,
     speaksParrot: config.parrotApi,
-    programs: openPrograms({ ...deps, generator, fleet: engines.fleet }),
+    programs: openPrograms({ ...deps, generator, fleet: engines.fleet, engines: engines.specs.length }),
     version,
     limits,
   };

@@ -1,8 +1,16 @@
 import type { ConstraintSource } from "../../scheduler/constraint/compile.ts";
 import { UNSATISFIABLE } from "../../scheduler/constraint/constrained-device.ts";
 import { ConstraintError } from "../../scheduler/constraint/error.ts";
-import type { Constraint, Finish, Sampling, SequenceId, Service, TokenId } from "../../scheduler/core.ts";
-import type { Fleet, SequenceListener } from "../../scheduler/fleet/fleet.ts";
+import {
+  assert,
+  type Constraint,
+  type Finish,
+  type Sampling,
+  type SequenceId,
+  type Service,
+  type TokenId,
+} from "../../scheduler/core.ts";
+import type { Fleet, SequenceListener, Unplaced } from "../../scheduler/fleet/fleet.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { type Certain, ChoiceText, type TextRules } from "./choice-text.ts";
 import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";
@@ -102,13 +110,11 @@ export class Generator {
 
   /** Starts a request, once the caller holds it. Refusals arrive as events like everything else. */
   generate(request: GenerationRequest, listener: AnswerListener): Generation {
-    this.#active++;
-    const generation = new RunningGeneration(this.#fleet, this.#tokenizer, this.#facts, request, (event) => {
-      if (event.kind === "done" || event.kind === "failed") this.#active--;
-      listener(event);
-    });
-    const start = (constraint: Constraint | null): void =>
-      generation.start(() => this.nextGang(), constraint);
+    const generation = this.#open(request, listener);
+    const start = (constraint: Constraint | null): void => {
+      for (const submission of generation.submissions(() => this.nextGang(), constraint))
+        this.#submit(submission);
+    };
     if (request.constraint === undefined) queueMicrotask(() => start(null));
     else {
       const { source, param } = request.constraint;
@@ -116,6 +122,59 @@ export class Generator {
     }
     return generation;
   }
+
+  /** Starts requests that belong together, without constraints, as `generate` does, and has them placed together. */
+  generateTogether(
+    requests: readonly GenerationRequest[],
+    listeners: readonly AnswerListener[],
+  ): readonly Generation[] {
+    assert(
+      requests.every(({ constraint }) => constraint === undefined),
+      "what begins together has no constraints to compile",
+    );
+    const generations = requests.map((request, index) => this.#open(request, listeners[index]!));
+    queueMicrotask(() => {
+      const all = generations.flatMap((generation) => [
+        ...generation.submissions(() => this.nextGang(), null),
+      ]);
+      if (all.length === 0) return;
+      const ids = this.#fleet.submitGang(
+        all.flatMap(({ specs }) => specs),
+        all.flatMap(({ listeners: theirs }) => theirs),
+      );
+      let from = 0;
+      for (const { specs, onSubmitted } of all) {
+        onSubmitted(ids.slice(from, from + specs.length));
+        from += specs.length;
+      }
+    });
+    return generations;
+  }
+
+  #open(request: GenerationRequest, listener: AnswerListener): RunningGeneration {
+    this.#active++;
+    return new RunningGeneration(this.#fleet, this.#tokenizer, this.#facts, request, (event) => {
+      if (event.kind === "done" || event.kind === "failed") this.#active--;
+      listener(event);
+    });
+  }
+
+  /** The choices of one prompt, which are placed together. */
+  #submit({ specs, listeners, onSubmitted }: Submission): void {
+    onSubmitted(
+      specs.length === 1
+        ? [this.#fleet.submit(specs[0]!, listeners[0]!)]
+        : this.#fleet.submitGang(specs, listeners),
+    );
+  }
+}
+
+/** The sequences of one prompt, for the fleet. */
+interface Submission {
+  readonly specs: readonly Unplaced[];
+  readonly listeners: readonly SequenceListener[];
+  /** Told their ids, in order. */
+  onSubmitted(ids: readonly SequenceId[]): void;
 }
 
 function refusalOf(error: Error, param: string): AnswerFailure {
@@ -187,13 +246,16 @@ class RunningGeneration implements Generation {
     };
   }
 
-  start(nextGang: () => number, constraint: Constraint | null): void {
+  /** What to submit, prompt by prompt; nothing once it has ended. */
+  *submissions(nextGang: () => number, constraint: Constraint | null): IterableIterator<Submission> {
     const { prompts, choices } = this.#request;
     this.#constraint = constraint;
-    prompts.forEach((promptTokens, first) => {
+    for (const [first, promptTokens] of prompts.entries()) {
       if (this.#isEnded) return;
-      this.#submit(promptTokens, this.#choices.slice(first * choices, (first + 1) * choices), nextGang);
-    });
+      const own = this.#choices.slice(first * choices, (first + 1) * choices);
+      const submission = this.#submission(promptTokens, own, nextGang);
+      if (submission !== null) yield submission;
+    }
   }
 
   refuse(failure: AnswerFailure): void {
@@ -216,13 +278,17 @@ class RunningGeneration implements Generation {
     for (const id of this.#running()) this.#fleet.resume(id);
   }
 
-  /** The choices of one prompt, which are placed together. */
-  #submit(promptTokens: readonly TokenId[], choices: readonly Choice[], nextGang: () => number): void {
+  /** Null when the prompt never fits, of which the listener has been told. */
+  #submission(
+    promptTokens: readonly TokenId[],
+    choices: readonly Choice[],
+    nextGang: () => number,
+  ): Submission | null {
     const { sampling, tokensMin, cacheSalt, tenant } = this.#request;
     const tokensMax = this.#request.tokensMax ?? this.#facts.contextMax - promptTokens.length;
     if (tokensMax < 1) {
       this.#fail({ kind: "neverFits", needed: promptTokens.length + 1, limit: this.#facts.contextMax });
-      return;
+      return null;
     }
     const stop = { tokensMax, tokensMin: Math.min(tokensMin, tokensMax), stopTokens: this.#stopTokens() };
     const { gang, program } = this.#request.place ?? { gang: null, program: null };
@@ -239,17 +305,18 @@ class RunningGeneration implements Generation {
         ...(this.#constraint === null ? {} : { constraint: this.#constraint }),
       };
     });
-    const listeners = choices.map((choice) => this.#listenerOf(choice));
-    const ids =
-      choices.length === 1
-        ? [this.#fleet.submit(specs[0]!, listeners[0]!)]
-        : this.#fleet.submitGang(specs, listeners);
-    choices.forEach((choice, i) => {
-      choice.id = ids[i]!;
-    });
-    // Refused from within the call, or paused before it.
-    if (this.#isEnded) for (const id of ids) this.#fleet.abort(id);
-    else if (this.#isPaused) for (const id of ids) this.#fleet.pause(id);
+    return {
+      specs,
+      listeners: choices.map((choice) => this.#listenerOf(choice)),
+      onSubmitted: (ids) => {
+        choices.forEach((choice, i) => {
+          choice.id = ids[i]!;
+        });
+        // Refused from within the call, or paused before it.
+        if (this.#isEnded) for (const id of ids) this.#fleet.abort(id);
+        else if (this.#isPaused) for (const id of ids) this.#fleet.pause(id);
+      },
+    };
   }
 
   #listenerOf(choice: Choice): SequenceListener {

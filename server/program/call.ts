@@ -2,9 +2,10 @@ import type { ProgramPlace, TokenId } from "../../scheduler/core.ts";
 import type { CallService, ReadyCall } from "../../scheduler/program/program.ts";
 import type { OutputPart } from "../../scheduler/program/spec.ts";
 import type { AnswerEvent, AnswerFailure, Usage } from "../answer/events.ts";
-import type { Generation, GenerationRequest, Generator } from "../answer/generation.ts";
+import type { AnswerListener, Generation, GenerationRequest, Generator } from "../answer/generation.ts";
 import type { PromptServices } from "../api/prompt.ts";
 import { ApiError } from "../http/errors.ts";
+import type { GangStart } from "./gang-start.ts";
 import { CallPrompt, type Drawn } from "./prompt.ts";
 import type { Turns } from "./turns.ts";
 
@@ -46,6 +47,8 @@ export class RunningCall {
   readonly #owner: CallOwner;
   readonly #services: CallServices;
   readonly #listener: CallListener;
+  /** Until it has begun, or never will. */
+  #gang: GangStart | null;
   readonly #drawn: Drawn[] = [];
   #generation: Generation | null = null;
   #isEnded = false;
@@ -53,7 +56,15 @@ export class RunningCall {
   #completionTokens = 0;
   #usage: Usage = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 };
 
-  constructor(call: ReadyCall, owner: CallOwner, services: CallServices, listener: CallListener) {
+  /** `gang`: what its first output begins with; null: it begins alone. */
+  constructor(
+    call: ReadyCall,
+    owner: CallOwner,
+    services: CallServices,
+    listener: CallListener,
+    gang: GangStart | null,
+  ) {
+    this.#gang = gang;
     this.#name = call.call;
     this.#prompt = new CallPrompt(call.prompt, services);
     this.#owner = owner;
@@ -70,6 +81,7 @@ export class RunningCall {
   /** Nobody wants it any more; nothing is told of it from here on. */
   drop(): void {
     this.#isEnded = true;
+    this.#leaveGang();
     this.#generation?.abort("reader");
   }
 
@@ -94,7 +106,8 @@ export class RunningCall {
     const request = this.#request(promptTokens, output);
     const measure = this.#services.measure(request);
     const drawn = { text: "", tokens: [] as TokenId[] };
-    const generation = this.#services.generator.generate(request, (event) => {
+    const listener: AnswerListener = (event) => {
+      const generation = this.#generation!;
       measure(event, generation);
       if (this.#isEnded) return;
       switch (event.kind) {
@@ -119,8 +132,16 @@ export class RunningCall {
           this.#usage = this.#with(generation.usage);
           this.#fail(...codeOf(event.failure));
       }
-    });
+    };
+    const gang = this.#gang;
+    this.#gang = null;
+    if (gang === null) this.#generation = this.#services.generator.generate(request, listener);
+    else gang.join({ request, listener, onStarted: (generation) => this.#begun(generation) });
+  }
+
+  #begun(generation: Generation): void {
     this.#generation = generation;
+    if (this.#isEnded) generation.abort("reader"); // dropped while it waited for the others
   }
 
   #request(
@@ -169,8 +190,15 @@ export class RunningCall {
     };
   }
 
+  #leaveGang(): void {
+    const gang = this.#gang;
+    this.#gang = null;
+    gang?.leave();
+  }
+
   #fail(code: string, message: string): void {
     this.#isEnded = true;
+    this.#leaveGang();
     this.#listener.failed(this.#name, code, message, this.#usage);
   }
 }

@@ -14,6 +14,7 @@ import { byteLength } from "../../scheduler/program/transforms/value.ts";
 import type { Usage } from "../answer/events.ts";
 import { type CallListener, type CallServices, RunningCall } from "./call.ts";
 import type { ProgramEvent } from "./events.ts";
+import { GangStart } from "./gang-start.ts";
 import { Heads, type ProspectFleet } from "./heads.ts";
 import type { HostLimits } from "./limits.ts";
 
@@ -22,6 +23,8 @@ export interface HostServices extends CallServices {
   readonly clock: Pick<Clock, "nowMs">;
   readonly fleet: ProspectFleet;
   readonly textTools: TextTools;
+  /** How many there are to choose from. */
+  readonly engines: number;
   readonly limits: HostLimits;
 }
 
@@ -51,6 +54,7 @@ export class HostedProgram {
   #valuesBytes = 0;
   #usage: Usage = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 };
   #isEnded = false;
+  #isBeginning = false;
   /** Why it was ended before its end; null: it was not. */
   #endReason: string | null = null;
   /** Called with every sign of life. */
@@ -170,13 +174,39 @@ export class HostedProgram {
     onSettled: (variable) => this.#settled(variable),
   };
 
+  /** Once what happens now is over: how calls are awaited may be said right after they are added. */
   #begin(): void {
-    for (const [name, call] of this.#waiting) {
-      if (this.#running.size >= this.#services.limits.runningMax) return;
+    if (this.#isBeginning) return;
+    this.#isBeginning = true;
+    queueMicrotask(() => {
+      this.#isBeginning = false;
+      this.#beginWaiting();
+    });
+  }
+
+  #beginWaiting(): void {
+    const free = this.#services.limits.runningMax - this.#running.size;
+    const begun = [...this.#waiting.values()].slice(0, Math.max(0, free));
+    const gangs = this.#gangStarts(begun);
+    for (const call of begun) {
+      const name = call.call;
+      const gang = gangs.get(this.program.serviceOf(name).gang) ?? null;
       this.#waiting.delete(name);
       this.program.placed(name);
-      this.#running.set(name, new RunningCall(call, this.owner, this.#services, this.#callListener));
+      this.#running.set(name, new RunningCall(call, this.owner, this.#services, this.#callListener, gang));
     }
+  }
+
+  /** By gang, of those with several members: where there is a choice of engines, they are placed together. */
+  #gangStarts(calls: readonly ReadyCall[]): ReadonlyMap<number | null, GangStart> {
+    const { engines, generator } = this.#services;
+    const members = new Map<number, number>();
+    for (const { call } of calls) {
+      const { gang } = this.program.serviceOf(call);
+      if (engines > 1 && gang !== null) members.set(gang, (members.get(gang) ?? 0) + 1);
+    }
+    const several = [...members].filter(([, count]) => count > 1);
+    return new Map(several.map(([gang, count]) => [gang, new GangStart(generator, count)]));
   }
 
   #settled(variable: Variable): void {

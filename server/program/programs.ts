@@ -13,6 +13,7 @@ import { Turns } from "./turns.ts";
 export interface ProgramDeps extends PromptServices {
   readonly generator: Generator;
   readonly fleet: ProspectFleet;
+  readonly engines: number;
   readonly telemetry: Telemetry;
 }
 

@@ -288,6 +288,36 @@ test("the beginning of a prompt is computed while its call waits for a value", a
   }
 });
 
+test("calls of which only the last one counts are placed together, where there is a choice of engines", async () => {
+  const calls = [
+    ...["a", "b", "c"].map((name) => ({ name, ...ask(`Map ${name}`, name, 1, { max_tokens: 3 }) })),
+    ask("{{a}} {{b}} {{c}}", "all", 2, { max_tokens: 3 }),
+  ];
+  const placed = async (toldEngines: number): Promise<readonly number[]> => {
+    const server = start({ toldEngines });
+    const together: number[] = [];
+    const { submitGang } = server.fleet;
+    server.fleet.submitGang = (specs, listeners) => {
+      together.push(specs.length);
+      return submitGang.call(server.fleet, specs, listeners);
+    };
+    await run(server, { calls });
+    return together;
+  };
+  expect(await placed(2)).toEqual([3]);
+  expect(await placed(1)).toEqual([]);
+});
+
+test("a member that never begins does not keep its gang waiting", async () => {
+  const server = start({ toldEngines: 2 });
+  const { variables } = await run(server, {
+    variables: { text: "word ".repeat(3000) },
+    calls: [ask("{{text}}", "a", 1), ask("Short", "b", 1, { max_tokens: 3 }), ask("{{a}} {{b}}", "all", 1)],
+    await: ["all", "b"],
+  });
+  expect([variables.all!.state, variables.b!.state]).toEqual(["failed", "ready"]);
+});
+
 test("many long prompts at once wait for their turn to be made into tokens", async () => {
   const server = start();
   const text = "0123456789 ".repeat(1000); // too long for the model, and for making tokens of it in passing

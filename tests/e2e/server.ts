@@ -39,6 +39,8 @@ export interface TestServerOptions {
   readonly stepMs?: number;
   readonly spec?: Partial<DeviceSpec>;
   readonly engine?: EngineSettings;
+  /** How many engines programs are told of; there is one. */
+  readonly toldEngines?: number;
   readonly programLimits?: Partial<HostLimits>;
   /** Of programs that are served as models. */
   readonly programFolder?: string;
@@ -164,7 +166,10 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     generationDefaults: config.generationDefaults,
   };
   const text = { tokenizer, encoder, template: templateOf(options.template) };
-  const programs = openPrograms({ ...text, generator, fleet, telemetry, model }, options.programLimits);
+  const programs = openPrograms(
+    { ...text, generator, fleet, engines: options.toldEngines ?? 1, telemetry, model },
+    options.programLimits,
+  );
   const served = {
     ...text,
     fleet,
