@@ -56,4 +56,8 @@ export const objectives: Readonly<Record<Objective, ObjectiveRules>> = {
 };
 
 /** By precedence. */
-export const objectiveOrder: readonly Objective[] = ["latency", "gang", "throughput"];
+export const objectiveOrder: readonly ObjectiveRules[] = [
+  objectives.latency,
+  objectives.gang,
+  objectives.throughput,
+];

@@ -18,6 +18,8 @@ const SHARED_WEIGHT = 0.5;
 /** A sequence that is to be placed, and what is known of it beforehand. */
 export interface Incoming {
   readonly spec: SequenceSpec;
+  /** Of its prompt. */
+  readonly tokens: number;
   /** Hashes of the whole pages of its prompt. */
   readonly path: Float64Array;
   /** Tokens that its answer is expected to have. */
@@ -61,7 +63,7 @@ export class Costs {
     this.#nowMs = nowMs;
     const match = this.#index.match(incoming.path, this.#found);
     const known: Known = {
-      tokens: Math.min((match?.pages ?? 0) * this.#pageTokens, incoming.spec.promptTokens.length - 1),
+      tokens: Math.min((match?.pages ?? 0) * this.#pageTokens, incoming.tokens - 1),
       sharers: match === null ? 0 : match.span.sequences / (match.span.holders + 1),
     };
     return there.map((engine) => this.#price(engine, incoming, known));
@@ -87,12 +89,11 @@ export class Costs {
     return evictMs + waitMs === 0 ? 0 : evictMs + waitMs + forOthersMs;
   }
 
-  #price(engine: EngineId, { spec, expected }: Incoming, known: Known): EngineCost {
+  #price(engine: EngineId, { spec, tokens, expected }: Incoming, known: Known): EngineCost {
     const cost = this.#costs[engine]!;
     const view = this.#views[engine]!;
     const work = this.#work;
     const { objective, tenant, tbtMs } = spec.service;
-    const tokens = spec.promptTokens.length;
     // The last token is always computed.
     const cachedPages = Math.min(this.#found[engine]!, Math.floor((tokens - 1) / this.#pageTokens));
     const cachedTokens = cachedPages * this.#pageTokens;

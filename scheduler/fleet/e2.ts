@@ -62,8 +62,8 @@ export class E2 implements PlacementRule {
 
   place(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement {
     const incoming = this.#incoming(spec);
-    const costs = this.#costs.look(incoming, this.#open(spec, there), nowMs);
-    const { engine, reason } = chooseE2(costs, this.#situation(spec));
+    const costs = this.#costs.look(incoming, this.#open(incoming, there), nowMs);
+    const { engine, reason } = chooseE2(costs, this.#situation(incoming));
     return this.#decide(incoming, engine, reason, costs, nowMs);
   }
 
@@ -85,8 +85,9 @@ export class E2 implements PlacementRule {
   /** As a sequence; it is no work, but what will be computed ahead is promised. */
   expect(prospect: Prospect, there: readonly EngineId[], nowMs: number): EngineId {
     const spec = sequenceFor(prospect);
-    const costs = this.#costs.look(this.#incoming(spec), this.#open(spec, there), nowMs);
-    const { engine } = chooseE2(costs, this.#situation(spec));
+    const incoming = this.#incoming(spec);
+    const costs = this.#costs.look(incoming, this.#open(incoming, there), nowMs);
+    const { engine } = chooseE2(costs, this.#situation(incoming));
     this.#promise(prospect, engine, nowMs);
     return engine;
   }
@@ -121,7 +122,8 @@ export class E2 implements PlacementRule {
     });
     const ids = surplus(crowds, (id) => {
       const spec = specOf(id);
-      return this.#costs.look(this.#incoming(spec), this.#open(spec, there), nowMs);
+      const incoming = this.#incoming(spec);
+      return this.#costs.look(incoming, this.#open(incoming, there), nowMs);
     });
     for (const id of ids) this.#waiting[this.#work.get(id)!.engine]!.delete(id);
     return ids;
@@ -182,8 +184,8 @@ export class E2 implements PlacementRule {
     nowMs: number,
   ): Placement {
     const incoming = this.#incoming(spec);
-    const costs = this.#costs.look(incoming, this.#open(spec, there), nowMs);
-    const { engine } = cheapest(costs, this.#situation(spec));
+    const costs = this.#costs.look(incoming, this.#open(incoming, there), nowMs);
+    const { engine } = cheapest(costs, this.#situation(incoming));
     return this.#decide(incoming, engine, reason, costs, nowMs);
   }
 
@@ -195,25 +197,26 @@ export class E2 implements PlacementRule {
 
   #incoming(spec: SequenceSpec): Incoming {
     const { promptTokens, drawnTokens, stop } = spec;
-    const pages = Math.floor(promptTokens.length / this.#pageTokens);
+    const tokens = promptTokens.length;
+    const pages = Math.floor(tokens / this.#pageTokens);
     const path = hashPages(promptTokens, 0, pages, this.#pageTokens, keyHash(cacheKeyOf(spec)));
     const likely = this.#estimate.expect(path[0], stop.tokensMax);
     const expected = Math.max(likely, drawnTokens.length + 1);
-    return { spec, path, expected };
+    return { spec, tokens, path, expected };
   }
 
   /** Engines that may have it: those where it fits and that are ready; if there are none, all where it fits; else all. */
-  #open({ promptTokens }: SequenceSpec, there: readonly EngineId[]): readonly EngineId[] {
-    const roomy = there.filter((engine) => this.#views[engine]!.fits(promptTokens.length));
+  #open({ tokens }: Incoming, there: readonly EngineId[]): readonly EngineId[] {
+    const roomy = there.filter((engine) => this.#views[engine]!.fits(tokens));
     const ready = roomy.filter(
       (engine) => this.#views[engine]!.isWarm || this.#outstanding.sequences(engine) < COLD_SEQUENCES,
     );
     return ready.length > 0 ? ready : roomy.length > 0 ? roomy : there;
   }
 
-  #situation({ promptTokens }: SequenceSpec): E2Situation {
+  #situation({ tokens }: Incoming): E2Situation {
     return {
-      promptTokens: promptTokens.length,
+      promptTokens: tokens,
       isWarm: (engine) => this.#views[engine]!.isWarm,
       pagesUsed: (engine) => {
         const view = this.#views[engine]!;
@@ -223,14 +226,13 @@ export class E2 implements PlacementRule {
   }
 
   #decide(
-    { spec, path, expected }: Incoming,
+    { spec, tokens, path, expected }: Incoming,
     engine: EngineId,
     reason: PlacementReason,
     costs: readonly EngineCost[],
     nowMs: number,
   ): Placement {
-    const { id, promptTokens, drawnTokens, service, stop } = spec;
-    const tokens = promptTokens.length;
+    const { id, drawnTokens, service, stop } = spec;
     const { cachedTokens } = costs.find((cost) => cost.engine === engine)!;
     const told = costs.filter((cost) => costs.length <= TOLD_ENGINES || cost.isWeighed);
     const placement = { engine, reason, costs: told.map((cost) => cost.copy()) };

@@ -1,5 +1,5 @@
 import type { Objective } from "../core.ts";
-import { objectiveOrder, objectives } from "../objective.ts";
+import { type ObjectiveRules, objectiveOrder, objectives } from "../objective.ts";
 import type { LanesPolicy } from "../policy.ts";
 import type { IndexSpan } from "./index-span.ts";
 
@@ -41,7 +41,8 @@ export interface Work {
  * left.
  */
 export class Outstanding {
-  readonly #lanes: LanesPolicy["lanes"];
+  /** By a new sequence's objective and another: the part of the other's work that comes before it. */
+  readonly #shares: Float64Array;
   /** By engine and objective. */
   readonly #promptUs: Float64Array;
   /** The same by tenant; no tenant without any. */
@@ -56,7 +57,9 @@ export class Outstanding {
 
   /** `lanes`: by what shares engines compute prompts. */
   constructor(engines: number, lanes: LanesPolicy["lanes"]) {
-    this.#lanes = lanes;
+    this.#shares = Float64Array.from(
+      objectiveOrder.flatMap((own) => objectiveOrder.map((other) => shareBefore(other, own, lanes))),
+    );
     this.#tenants = Array.from({ length: engines * OBJECTIVES }, () => new Map());
     this.#promptUs = new Float64Array(engines * OBJECTIVES);
     this.#decodeTokens = new Float64Array(engines * OBJECTIVES);
@@ -100,10 +103,11 @@ export class Outstanding {
     { objective, tenant, promptUs }: Pick<Work, "objective" | "tenant" | "promptUs">,
   ): number {
     let sumUs = 0;
+    const own = objectives[objective];
     for (const other of objectiveOrder) {
       const at = indexOf(engine, other);
-      if (other === objective) sumUs += this.#turnsUs(at, tenant, promptUs);
-      else sumUs += this.#shareBefore(other, objective) * this.#promptUs[at]!;
+      if (other === own) sumUs += this.#turnsUs(at, tenant, promptUs);
+      else sumUs += this.#shares[indexOf(own.precedence, other)]! * this.#promptUs[at]!;
     }
     return sumUs / 1000;
   }
@@ -120,10 +124,11 @@ export class Outstanding {
    *  one, as if somebody came at once (`LEFT`). */
   tokensBeside(engine: number, objective: Objective, expected: number): number {
     let tokens = 0;
+    const own = objectives[objective];
     for (const other of objectiveOrder) {
       const at = indexOf(engine, other);
       const drawn = LEFT * this.#decodeTokens[at]! + (1 - LEFT) * this.#sequences[at]! * expected;
-      tokens += this.#shareBefore(other, objective) * drawn;
+      tokens += this.#shares[indexOf(own.precedence, other)]! * drawn;
     }
     return tokens;
   }
@@ -144,7 +149,7 @@ export class Outstanding {
   bulkMs(engine: number, decodeMs: number): number {
     let sumMs = 0;
     for (const objective of objectiveOrder) {
-      if (objectives[objective].isBulk) sumMs += this.#workMs(engine, objective, decodeMs);
+      if (objective.isBulk) sumMs += this.#workMs(engine, objective, decodeMs);
     }
     return sumMs;
   }
@@ -163,7 +168,7 @@ export class Outstanding {
 
   /** A token was drawn. An answer that outgrows what was expected is expected to become twice as long. */
   drew(work: Work): void {
-    const at = indexOf(work.engine, work.objective);
+    const at = indexOf(work.engine, objectives[work.objective]);
     this.#addPrompt(work, -work.promptUs);
     work.promptUs = 0;
     if (!work.isDecoding) this.#decoding[at]! += 1;
@@ -182,17 +187,9 @@ export class Outstanding {
     this.#count(work, -1);
   }
 
-  #workMs(engine: number, objective: Objective, decodeMs: number): number {
+  #workMs(engine: number, objective: ObjectiveRules, decodeMs: number): number {
     const at = indexOf(engine, objective);
     return this.#promptUs[at]! / 1000 + this.#decodeTokens[at]! * decodeMs;
-  }
-
-  /** The part of `other`'s work that comes before a new sequence of `objective`. */
-  #shareBefore(other: Objective, objective: Objective): number {
-    if (objectives[other].precedence <= objectives[objective].precedence) return 1;
-    if (objectives[other].isBulk) return 0;
-    const { credits } = this.#lanes[other];
-    return credits / (credits + this.#lanes[objective].credits);
   }
 
   #turnsUs(at: number, tenant: string, promptUs: number): number {
@@ -206,7 +203,7 @@ export class Outstanding {
 
   #addPrompt(work: Work, us: number): void {
     if (us === 0) return;
-    const at = indexOf(work.engine, work.objective);
+    const at = indexOf(work.engine, objectives[work.objective]);
     this.#promptUs[at]! += us;
     const tenants = this.#tenants[at]!;
     const left = (tenants.get(work.tenant) ?? 0) + us;
@@ -215,7 +212,7 @@ export class Outstanding {
   }
 
   #count(work: Work, sign: 1 | -1): void {
-    const at = indexOf(work.engine, work.objective);
+    const at = indexOf(work.engine, objectives[work.objective]);
     this.#addPrompt(work, sign * work.promptUs);
     if (work.isDecoding) this.#decoding[at]! += sign;
     this.#decodeTokens[at]! += sign * (work.expected - work.drawn);
@@ -229,12 +226,20 @@ export class Outstanding {
 /** The sum over one engine's objectives that one of `objective` shares with: of all, but bulk makes way for all others. */
 function sharing(counts: Int32Array | Float64Array, engine: number, objective: Objective): number {
   let sum = 0;
-  for (const other of objectiveOrder) {
-    if (objectives[objective].isBulk || !objectives[other].isBulk) sum += counts[indexOf(engine, other)]!;
-  }
+  const { isBulk } = objectives[objective];
+  for (const other of objectiveOrder) if (isBulk || !other.isBulk) sum += counts[indexOf(engine, other)]!;
   return sum;
 }
 
-function indexOf(engine: number, objective: Objective): number {
-  return engine * OBJECTIVES + objectives[objective].precedence;
+/** The part of `other`'s work that comes before a new sequence of the objective `own`. */
+function shareBefore(other: ObjectiveRules, own: ObjectiveRules, lanes: LanesPolicy["lanes"]): number {
+  if (other.precedence <= own.precedence) return 1;
+  if (other.isBulk) return 0;
+  const { credits } = lanes[other.name];
+  return credits / (credits + lanes[own.name].credits);
+}
+
+/** Of an objective's number in the given row: an engine's, or another objective's. */
+function indexOf(row: number, { precedence }: ObjectiveRules): number {
+  return row * OBJECTIVES + precedence;
 }

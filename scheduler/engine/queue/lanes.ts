@@ -1,5 +1,5 @@
 import { assert, type Objective } from "../../core.ts";
-import { type LaneRules, objectiveOrder, objectives } from "../../objective.ts";
+import { type LaneRules, objectiveOrder } from "../../objective.ts";
 import type { LanesPolicy } from "../../policy.ts";
 import type { Sequence } from "../sequence.ts";
 import { ArrivalList } from "./arrival-list.ts";
@@ -43,10 +43,9 @@ export class Lanes implements QueueOrder {
     const byRatio = (): QueueOrder =>
       new Programs(new ResponseRatio(gate), (call, other, nowMs) => hasHigherRatio(gate, call, other, nowMs));
     const byArrival = (): QueueOrder => new Programs(new FirstCome());
-    this.#lanes = objectiveOrder.map((objective): Lane => {
+    this.#lanes = objectiveOrder.map(({ name: objective, isFirstCome }): Lane => {
       const { credits, ageingMs } = lanes[objective];
       assert(credits > 0, "every lane has a share");
-      const { isFirstCome } = objectives[objective];
       const orderOf = isFirstCome ? byArrival : byRatio;
       const ranks = (): Ranks => new Ranks(orderOf, (sequence, nowMs) => this.isAged(sequence, nowMs));
       const tenants = new Tenants(tenantSlack, ranks, isFirstCome ? null : gate);
