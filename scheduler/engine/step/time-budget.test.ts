@@ -346,6 +346,21 @@ test("throughput decodes are left out beside streams that would notice them, and
   expect([admits(decode()), admits(decode(), ...guests), admits(...guests)]).toEqual([true, false, true]);
 });
 
+test("a prompt that is alone is computed in one step if two would take longer, and somebody who comes can wait for it", () => {
+  const offered = (tokens: number): number => {
+    const load = {
+      ...backlog,
+      promptTokens: tokens,
+      likelyTokens: tokens,
+    };
+    const budget = new TimeBudget({ ...policy, tbtMs: null }, [], even, 0, load, 65_536);
+    return budget.offer(tokens, 0, 0, latency);
+  };
+  expect(offered(700)).toBe(700); // 70 ms; in two steps 50 + 30 ms
+  expect(offered(2500)).toBe(2500); // 210 ms; in two steps 170 + 50 ms
+  expect(offered(6000)).toBeLessThan(6000); // 490 ms
+});
+
 test("where no stream is read along, a gang's steps are as large as whoever comes next can wait for", () => {
   const crowd = { ...backlog, promptTokens: 20_000, likelyTokens: 20_000, waiting: 8 };
   const sizeOf = (running: readonly SequenceView[], objective = gang): number =>

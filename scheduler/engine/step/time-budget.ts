@@ -297,8 +297,14 @@ export class TimeBudget implements StepBudget {
       answerTokens: this.#backlog.answerTokens,
       patienceMs: QUIET * this.#policy.stepMs,
     });
+    const rest = decodes + promptTokens - size;
+    if (largest.size !== size + rest) return size;
     // A crumb would cost a step of its own.
-    return largest.size === decodes + promptTokens && largest.size - size <= quantum ? largest.size : size;
+    if (rest <= quantum) return largest.size;
+    const isAlone = decodes === 0 && this.#prompts <= 1 && largest.tookMs <= QUIET * this.#policy.stepMs;
+    if (!isAlone) return size;
+    const { tookMs } = options.find((option) => option.size === size)!;
+    return largest.tookMs <= tookMs + this.#predict(rest, context + size, 0) ? largest.size : size;
   }
 
   /** What the contexts of decodes take: predicted with them, less what as many tokens alone take. */
