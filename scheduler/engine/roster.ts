@@ -28,6 +28,13 @@ export interface RosterParts {
 
 /** Weight of the last one in what is learnt of prompts and answers. */
 const LATELY = 1 / 16;
+/** What was learnt of the last sequences of a kind. */
+interface Learnt {
+  /** Of their prompts, the part that was not cached. */
+  computedShare: number;
+  answerTokens: number;
+}
+
 /** Tokens of an answer, until one has ended. */
 const ANSWER_GUESS = 64;
 
@@ -53,9 +60,9 @@ export class Roster {
   #bulkTokensWaiting = 0;
   #paused = 0;
   #arrivals = 0;
-  /** Of the prompts of those admitted of late, the part that was not cached; and how long answers were. */
-  #computedShare = 1;
-  #answerTokens = ANSWER_GUESS;
+  /** What is learnt of awaited sequences and of bulk, which are of other kinds. */
+  readonly #awaited: Learnt = { computedShare: 1, answerTokens: ANSWER_GUESS };
+  readonly #bulk: Learnt = { computedShare: 1, answerTokens: ANSWER_GUESS };
 
   constructor({ clock, residency, queue, journal, backOff }: RosterParts) {
     this.#clock = clock;
@@ -90,7 +97,8 @@ export class Roster {
     const waiting = countsBulk ? this.queue.size : this.queue.size - this.queue.bulkSize;
     const tokens = countsBulk ? this.#tokensWaiting : this.#tokensWaiting - this.#bulkTokensWaiting;
     const running = countsBulk ? unfinished.tokens : unfinished.tokens - unfinished.bulkTokens;
-    const likely = tokens * this.#computedShare;
+    const { computedShare, answerTokens } = countsBulk ? this.#bulk : this.#awaited;
+    const likely = tokens * computedShare;
     const room = pagesAvailable * pool.pageTokens;
     const fitting = likely > room ? room / likely : 1;
     return {
@@ -98,7 +106,7 @@ export class Roster {
       promptTokens: Math.ceil(tokens * fitting) + running,
       likelyTokens: likely * fitting + running,
       waiting: Math.ceil(waiting * fitting),
-      answerTokens: this.#answerTokens,
+      answerTokens,
     };
   }
 
@@ -147,7 +155,8 @@ export class Roster {
     insertByArrival(this.#running, sequence);
     this.#journal.admitted(sequence);
     if (!sequence.wasStarted) {
-      this.#computedShare += (sequence.behind / sequence.length - this.#computedShare) * LATELY;
+      const learnt = sequence.objective.isBulk ? this.#bulk : this.#awaited;
+      learnt.computedShare += (sequence.behind / sequence.length - learnt.computedShare) * LATELY;
     }
     sequence.wasStarted = true;
     return move;
@@ -207,7 +216,8 @@ export class Roster {
   end(sequence: Sequence, finish: Finish, keep: boolean): void {
     this.#remove(sequence, keep);
     const isWhole = finish.kind === "stop" || finish.kind === "length";
-    if (isWhole) this.#answerTokens += (sequence.generated - this.#answerTokens) * LATELY;
+    const learnt = sequence.objective.isBulk ? this.#bulk : this.#awaited;
+    if (isWhole) learnt.answerTokens += (sequence.generated - learnt.answerTokens) * LATELY;
     this.#journal.ended(sequence.id, finish);
   }
 

@@ -72,11 +72,11 @@ export class Costs {
   /** What it costs to make room for `needed` pages: evicting what others come back for; and for pages that the
    *  sequences there hold, waiting until as large a part of their work is done. A copy of a prefix that pushes others out
    *  is worth no more than its first use. */
-  roomMs({ engine, pages: needed, tokenMs, forOthersMs }: EngineCost): number {
+  roomMs({ engine, pages: needed, bulkPages, tokenMs, forOthersMs }: EngineCost): number {
     const view = this.#views[engine]!;
     const { pagesFree, pagesCached, spec } = view;
     const coming = this.#work.pages(engine);
-    const pages = needed - Math.max(0, pagesFree - coming);
+    const pages = needed - bulkPages - Math.max(0, pagesFree - coming);
     if (pages <= 0) return 0;
     const size = this.#pageTokens;
     const recomputeMs = (count: number, first: number): number =>
@@ -106,6 +106,7 @@ export class Costs {
     const stretch = view.stretch(work.decoding(engine, objective), context);
     cost.cachedTokens = cachedTokens;
     cost.pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
+    cost.bulkPages = Math.floor(work.bulkContext(engine, objective) / this.#pageTokens);
     cost.tokenMs = tokenMs;
     cost.loadMs =
       stretch * work.promptsMs(engine, { objective, tenant, promptUs: microseconds(workMs) }) +
@@ -133,6 +134,8 @@ export class EngineCost implements PlacementCost {
   harmMs = 0;
   /** Pages that it needs besides those that are cached. */
   pages = 0;
+  /** Pages that bulk gives up for it. */
+  bulkPages = 0;
   /** Of one token of an answer. */
   tokenMs = 0;
   /** Of what its prompt delays, the part that is put down to others that will find the prefix there. */

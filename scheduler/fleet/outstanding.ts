@@ -90,6 +90,11 @@ export class Outstanding {
     return sharing(this.#contexts, engine, objective) / Math.max(1, this.sequences(engine, objective));
   }
 
+  /** Tokens of bulk that makes way for a sequence of `objective`. */
+  bulkContext(engine: number, objective: Objective): number {
+    return sharing(this.#contexts, engine, "throughput") - sharing(this.#contexts, engine, objective);
+  }
+
   /** Pages that sequences on their way will take. */
   pages(engine: number): number {
     return this.#pages[engine]!;
