@@ -1,3 +1,4 @@
+import type { ConstraintSource } from "../constraint/compile.ts";
 import type { Objective, Sampling, TokenId } from "../core.ts";
 
 /**
@@ -82,6 +83,8 @@ export interface OutputPart {
   readonly tokensMax: number | null;
   /** Texts that end it, and are not part of it. */
   readonly stop: readonly string[];
+  /** What its text is held to, and the client's field that said so; left out: nothing. */
+  readonly constraint?: { readonly source: ConstraintSource; readonly param: string };
   /** What else ends it; left out: the model's own end tokens, at any time. */
   readonly ends?: {
     /** Until so many tokens are drawn, nothing ends it. */

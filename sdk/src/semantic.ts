@@ -20,6 +20,8 @@ export interface Sampling {
 export interface OutputOptions<T> extends Sampling {
   /** What the text is read as; text as it is unless said. */
   readonly as?: Parser<T>;
+  /** A JSON Schema: the model writes nothing else. Read it with `as: json<…>()`. */
+  readonly schema?: object;
 }
 
 interface Input<Name extends string> {
@@ -122,9 +124,13 @@ function functionOf(
       if (piece.kind === "input") return givenPieces(piece.name, inputs[piece.name]);
       if (piece.name in values) throw new TypeError(`the output ${piece.name} stands in two places`);
       const cell: Cell = { label: piece.name, producer: call, settled: null, running: null };
-      const { as, ...sampling } = piece.options;
+      const { as, schema, ...sampling } = piece.options;
       values[piece.name] = new Value<unknown>(cell, as?.read ?? ((wire) => wire));
-      call.outputs.push({ cell, transforms: as?.transforms ?? [], sampling: wireOf(sampling) });
+      call.outputs.push({
+        cell,
+        transforms: as?.transforms ?? [],
+        sampling: { ...wireOf(sampling), ...formatOf(schema) },
+      });
       return [{ output: cell }];
     };
     for (const { role, pieces } of messages) call.messages.push({ role, pieces: pieces.flatMap(place) });
@@ -137,6 +143,11 @@ function givenPieces(name: string, given: Given | undefined): readonly Piece[] {
   if (typeof given === "string") return [{ constant: given }];
   if (given instanceof Value) return [{ input: given.cell, transforms: [] }];
   return given.pieces;
+}
+
+function formatOf(schema: object | undefined): object {
+  if (schema === undefined) return {};
+  return { response_format: { type: "json_schema", json_schema: { name: "output", schema } } };
 }
 
 /** maxTokens → max_tokens */

@@ -133,6 +133,8 @@ export class RunningCall {
           this.#fail(...codeOf(event.failure));
       }
     };
+    // What has a constraint to compile begins alone.
+    if (request.constraint !== undefined) this.#leaveGang();
     const gang = this.#gang;
     this.#gang = null;
     if (gang === null) this.#generation = this.#services.generator.generate(request, listener);
@@ -146,7 +148,7 @@ export class RunningCall {
 
   #request(
     promptTokens: readonly TokenId[],
-    { sampling, tokensMax, stop, ends }: OutputPart,
+    { sampling, tokensMax, stop, ends, constraint }: OutputPart,
   ): GenerationRequest {
     const { service, program } = this.#listener.placeOf(this.#name);
     const { objective, gang, ttftMs, tbtMs } = service;
@@ -165,6 +167,7 @@ export class RunningCall {
       tenant: this.#owner.tenant,
       service: { objective, ttftMs, tbtMs, priority: 0 },
       place: { gang, program },
+      ...(constraint === undefined ? {} : { constraint }),
     };
   }
 

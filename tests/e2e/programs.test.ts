@@ -308,6 +308,30 @@ test("calls of which only the last one counts are placed together, where there i
   expect(await placed(1)).toEqual([]);
 });
 
+test("an output is held to a choice or a schema, in a gang too", async () => {
+  const server = start({ toldEngines: 2 });
+  const schema = {
+    type: "object",
+    properties: { age: { type: "integer", minimum: 0, maximum: 99 } },
+    required: ["age"],
+    additionalProperties: false,
+  };
+  const { variables } = await run(server, {
+    calls: [
+      ask("Yes or no?", "is", 1, { guided_choice: ["yes", "no"] }),
+      ask("JSON?", "age", 2, {
+        response_format: { type: "json_schema", json_schema: { name: "age", schema } },
+        transforms: [{ json: "age" }, "number"],
+      }),
+      ask("{{is}} {{age}}", "all", 3, { max_tokens: 2 }),
+    ],
+    await: ["is", "age", "all"],
+  });
+  expect(["yes", "no"]).toContain(variables.is!.value as string);
+  expect(Number(variables.age!.value)).toBeWithin(0, 100);
+  expect(variables.all!.state).toBe("ready");
+});
+
 test("a member that never begins does not keep its gang waiting", async () => {
   const server = start({ toldEngines: 2 });
   const { variables } = await run(server, {

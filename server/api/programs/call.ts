@@ -2,13 +2,14 @@ import type { CallSpec, InputPart, Message, OutputPart, Part } from "../../../sc
 import { badRequest } from "../../http/errors.ts";
 import { Fields, fieldsOf, refusal } from "../fields.ts";
 import { samplingOf, stopStringsOf, tokenRange } from "../openai/sampling.ts";
+import { constraintOf } from "../openai/structure.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
 import { piecesOf } from "./placeholders.ts";
 import { programRequestLimits } from "./request-limits.ts";
 import { transformsOf } from "./transforms.ts";
 
-/** Sampling, as in OpenAI's bodies: for a call, or for one of its outputs. */
+/** Sampling and what the text is held to, as in OpenAI's bodies: for a call, or for one of its outputs. */
 const samplingFields = [
   "temperature",
   "top_k",
@@ -24,6 +25,11 @@ const samplingFields = [
   "stop",
   "stop_token_ids",
   "ignore_eos",
+  "response_format",
+  "structured_outputs",
+  "guided_json",
+  "guided_regex",
+  "guided_choice",
 ];
 
 /** A prompt with placeholders, or messages with them, and what each placeholder stands for. */
@@ -177,6 +183,12 @@ export function drawnAs(
   fields: Fields,
   served: ServedModel,
 ): Omit<OutputPart, "kind" | "variable" | "transforms"> {
+  const constraint = constraintOf(fields);
+  const ignoreEos = fields.boolean("ignore_eos") ?? false;
+  if (constraint !== null && ignoreEos) {
+    const path = fields.pathOf("ignore_eos");
+    throw badRequest(`${path} together with ${constraint.param} is not supported`, path);
+  }
   const tokensMax = fields.integer("max_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER }) ?? null;
   return {
     sampling: samplingOf(fields, served, null),
@@ -185,7 +197,8 @@ export function drawnAs(
     ends: {
       tokensMin: fields.integer("min_tokens", { min: 0, max: tokensMax ?? served.contextMax }) ?? 0,
       stopTokens: fields.integers("stop_token_ids", requestLimits.stopTokensMax, tokenRange(served)) ?? [],
-      ignoreEos: fields.boolean("ignore_eos") ?? false,
+      ignoreEos,
     },
+    ...(constraint === null ? {} : { constraint }),
   };
 }
