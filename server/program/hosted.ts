@@ -13,6 +13,7 @@ import { type TextTools, transformWith } from "../../scheduler/program/transform
 import { byteLength } from "../../scheduler/program/transforms/value.ts";
 import type { Usage } from "../answer/events.ts";
 import { type CallListener, type CallServices, RunningCall } from "./call.ts";
+import type { CallTimes } from "./call-times.ts";
 import type { ProgramEvent } from "./events.ts";
 import { GangStart } from "./gang-start.ts";
 import { Heads, type ProspectFleet } from "./heads.ts";
@@ -23,6 +24,7 @@ export interface HostServices extends CallServices {
   readonly clock: Pick<Clock, "nowMs">;
   readonly fleet: ProspectFleet;
   readonly textTools: TextTools;
+  readonly callTimes: CallTimes;
   /** How many there are to choose from. */
   readonly engines: number;
   readonly limits: HostLimits;
@@ -72,6 +74,7 @@ export class HostedProgram {
       clock,
       limits: limits.scheduler,
       transform: transformWith(textTools),
+      expectedMs: (call) => services.callTimes.expectedMs(call),
       nextGang: () => generator.nextGang(),
     });
   }
@@ -256,6 +259,7 @@ export class HostedProgram {
       this.#gone(call, usage);
       const { promptTokens, cachedTokens, completionTokens } = usage;
       this.program.ended(call, { prompt: promptTokens, found: cachedTokens, output: completionTokens });
+      this.#services.callTimes.note(this.program.nodes.get(call)!);
       this.#tell({ kind: "call.ended", call });
       this.#begin();
     },

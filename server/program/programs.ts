@@ -3,6 +3,7 @@ import type { PromptServices } from "../api/prompt.ts";
 import { ApiError } from "../http/errors.ts";
 import { AnswerMeasures } from "../http/measure.ts";
 import type { Telemetry } from "../http/telemetry.ts";
+import { CallTimes } from "./call-times.ts";
 import type { ProspectFleet } from "./heads.ts";
 import { HostedProgram, type HostServices, type ProgramOwner } from "./hosted.ts";
 import { type HostLimits, hostLimits } from "./limits.ts";
@@ -27,6 +28,7 @@ export function openPrograms(deps: ProgramDeps, limits: Partial<HostLimits> = {}
     clock: { nowMs: () => performance.now() },
     textTools: textToolsOf(deps.tokenizer),
     turns: new Turns(encodingMax),
+    callTimes: new CallTimes(),
     limits: { ...hostLimits, ...limits },
     measure: (request) => {
       const measures = new AnswerMeasures(deps.telemetry, request, performance.now());
