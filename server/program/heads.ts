@@ -29,6 +29,7 @@ export class Heads {
   readonly #headsMax: number;
   /** One at a time, so that calls that are ready go before. */
   readonly #turns = new Turns(1);
+  #last: { readonly key: string; readonly tokens: readonly TokenId[] } = { key: "", tokens: [] };
   readonly #heads = new Map<string, Head>();
 
   constructor(
@@ -51,10 +52,20 @@ export class Heads {
       head = { id: null, tokens: [], warmed: 0, isForgotten: false };
       this.#heads.set(call, head);
     }
-    const tokens = await this.#turns.run(() => headTokens(prompt, this.#services)).catch(() => []);
+    const grown = head;
+    const make = async (): Promise<readonly TokenId[]> => (grown.isForgotten ? [] : this.#tokensOf(prompt));
+    const tokens = await this.#turns.run(make).catch(() => []);
     // A shorter one may have taken longer.
     if (head.isForgotten || tokens.length < Math.max(tokensMin, head.tokens.length)) return;
     this.#tell(head, tokens);
+  }
+
+  /** Many calls begin alike. What is ready, and tokens on their way to clients, go before. */
+  async #tokensOf(prompt: Prompt<TextPart | ValuePart>): Promise<readonly TokenId[]> {
+    await new Promise((resolve) => setImmediate(resolve));
+    const key = JSON.stringify(prompt);
+    if (this.#last.key !== key) this.#last = { key, tokens: await headTokens(prompt, this.#services) };
+    return this.#last.tokens;
   }
 
   #tell(head: Head, tokens: readonly TokenId[]): void {
