@@ -1,9 +1,11 @@
 import type { TokenId } from "../../scheduler/core.ts";
 import type { ToolCall } from "../text/tool-calls.ts";
-import type { AnswerEvent, ChoiceFinish, TokenEntry, Usage } from "./events.ts";
+import type { AnswerEvent, ChoiceFinish, Part, TokenEntry, Usage } from "./events.ts";
 
 /** A choice when everything of it is known. */
 export interface WholeChoice {
+  /** Text and calls in their order, no text beside another. */
+  readonly parts: readonly Part[];
   readonly text: string;
   readonly calls: readonly ToolCall[];
   readonly tokens: readonly TokenId[];
@@ -19,6 +21,7 @@ export interface WholeAnswer {
 }
 
 interface Gathered {
+  readonly parts: Part[];
   text: string;
   readonly calls: ToolCall[];
   readonly tokens: TokenId[];
@@ -32,6 +35,7 @@ export class Gatherer {
 
   constructor(choices: number, wantsLogprobs: boolean) {
     this.#choices = Array.from({ length: choices }, () => ({
+      parts: [],
       text: "",
       calls: [],
       tokens: [],
@@ -47,6 +51,7 @@ export class Gatherer {
     if (event.kind !== "delta") return null;
     const choice = this.#choices[event.choice]!;
     for (const part of event.parts) {
+      append(choice.parts, part);
       if (part.kind === "text") choice.text += part.text;
       else choice.calls.push(part.call);
     }
@@ -54,4 +59,11 @@ export class Gatherer {
     choice.logprobs?.push(...(event.logprobs ?? []));
     return null;
   }
+}
+
+function append(parts: Part[], part: Part): void {
+  const last = parts.at(-1);
+  if (part.kind === "text" && last?.kind === "text") {
+    parts[parts.length - 1] = { kind: "text", text: last.text + part.text };
+  } else parts.push(part);
 }

@@ -11,6 +11,9 @@ import { type PlacementLog, snapshotOf } from "../http/state.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { Programs } from "../program/programs.ts";
+import { anthropicErrorResponse } from "./anthropic/errors.ts";
+import { answerMessages, countTokens } from "./anthropic/messages.ts";
+import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
 import { Fields } from "./fields.ts";
 import { cancelBatch, createBatch, listBatches, readBatch } from "./openai/batches.ts";
 import { answerChat } from "./openai/chat.ts";
@@ -82,6 +85,7 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
     { method: "GET", path: "/v1/models/{id}", isPublic: keyed, handler: oneModel },
     { method: "POST", path: "/v1/chat/completions", isPublic: keyed, handler: (call) => chat(call, deps) },
     { method: "POST", path: "/v1/completions", isPublic: keyed, handler: (call) => completions(call, deps) },
+    ...messagesRoutes(deps),
     ...jobRoutes(deps.jobs),
     { method: "POST", path: "/v1/programs", isPublic: keyed, handler: (call) => program(call, deps) },
     { method: "POST", path: "/v1/sessions", isPublic: keyed, handler: (call) => session(call, deps) },
@@ -95,6 +99,21 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
     { method: "POST", path: "/tokenize", isPublic: keyed, handler: tokenize },
     { method: "POST", path: "/detokenize", isPublic: keyed, handler: detokenize },
   ];
+}
+
+/** Anthropic's, which tells of failures in its own way too. */
+function messagesRoutes(deps: RouteDeps): readonly Route[] {
+  const route = (path: string, handler: (call: Call, deps: RouteDeps) => Promise<unknown>): Route => ({
+    method: "POST",
+    path,
+    isPublic: false,
+    handler: (call) => {
+      call.setHeader("request-id", call.requestId); // where Anthropic's clients look for it
+      return handler(call, deps);
+    },
+    errorResponse: anthropicErrorResponse,
+  });
+  return [route("/v1/messages", messages), route("/v1/messages/count_tokens", messagesTokens)];
 }
 
 function jobRoutes(jobs: JobService | null): readonly Route[] {
@@ -140,6 +159,18 @@ async function chat(call: Call, deps: RouteDeps): Promise<Response> {
   const request = parseChatRequest(body, deps.model, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
   return answerChat(exchangeOf(call, deps), deps, request);
+}
+
+async function messages(call: Call, deps: RouteDeps): Promise<Response> {
+  const request = parseMessagesRequest(await call.readWork(), deps, targetsOf(call.request.headers));
+  tellIgnored(call, request.ignored);
+  return answerMessages(exchangeOf(call, deps), deps, request, call.requestId);
+}
+
+async function messagesTokens(call: Call, deps: RouteDeps): Promise<object> {
+  const request = parseCountRequest(await call.readWork(), deps);
+  tellIgnored(call, request.ignored);
+  return countTokens(deps, request);
 }
 
 async function completions(call: Call, deps: RouteDeps): Promise<Response> {

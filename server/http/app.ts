@@ -1,11 +1,11 @@
 /**
  * What all routes have in common. Each request passes `onRequest` (request id, size of the head, origin), then
- * the key, then its route; every refusal, wherever it is thrown, leaves through `onError` as OpenAI's error body.
+ * the key, then its route; every refusal, wherever it is thrown, leaves through `onError` as OpenAI's error body, or as the route has it.
  */
 import { Elysia } from "elysia";
 import type { ApiKeys } from "./auth.ts";
 import { readJsonBody } from "./body.ts";
-import { asApiError, errorResponse } from "./errors.ts";
+import { type ApiError, asApiError, errorResponse } from "./errors.ts";
 import { checkHead, pathOf, requestIdOf } from "./head.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { HttpLimits } from "./limits.ts";
@@ -68,8 +68,10 @@ export function createApp(deps: AppDeps) {
     .onError({ as: "global" }, ({ error, code, request, set }) => {
       const { requestId } = entries.get(request) ?? enter(request);
       const refusal = asApiError(code === "NOT_FOUND" ? missing(deps, request) : error, requestId);
-      set.status = refusal.status;
-      return errorResponse(refusal);
+      const route = findRoute(routes, pathOf(request) ?? "");
+      const response = (route?.errorResponse ?? errorOfOpenai)(refusal, requestId);
+      set.status = response.status;
+      return response;
     })
     .onAfterResponse({ as: "global" }, ({ request, set, responseValue }) => {
       const entry = entries.get(request);
@@ -129,6 +131,10 @@ async function readWork(
   lifecycle.expectReady();
   server?.timeout(request, 0);
   return body;
+}
+
+function errorOfOpenai(error: ApiError): Response {
+  return errorResponse(error);
 }
 
 function methodLabel(method: string): string {

@@ -3,7 +3,7 @@
  * and `errorBody` the one that turns it into JSON (an event stream that has begun carries the same body).
  */
 
-/** The body every JSON route answers with on failure: OpenAI's shape. */
+/** The body that JSON routes answer with on failure, but for those that say otherwise: OpenAI's shape. */
 export interface ErrorBody {
   readonly error: {
     readonly message: string;
@@ -106,9 +106,14 @@ export function errorBody(error: ApiError): ErrorBody {
   return { error: { message: error.message, type: error.type, param: param ?? null, code: apiCode ?? null } };
 }
 
-export function errorResponse(error: ApiError): Response {
+/** `body` and `status` differ on routes of other formats than OpenAI's. */
+export function errorResponse(
+  error: ApiError,
+  body: object = errorBody(error),
+  status: number = error.status,
+): Response {
   const { retryAfterSeconds, shouldRetry, headers } = error.detail;
-  const response = Response.json(errorBody(error), { status: error.status, headers: headers ?? {} });
+  const response = Response.json(body, { status, headers: headers ?? {} });
   if (retryAfterSeconds !== undefined) response.headers.set("retry-after", String(retryAfterSeconds));
   if (shouldRetry !== undefined) response.headers.set("x-should-retry", String(shouldRetry));
   return response;

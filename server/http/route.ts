@@ -9,11 +9,14 @@ export interface Route {
   readonly isPublic: boolean;
   /** null: there is nothing of that name. */
   readonly handler: (call: Call) => unknown;
+  /** How its refusals look; default: OpenAI's body. */
+  readonly errorResponse?: (error: ApiError, requestId: string) => Response;
 }
 
 /** What a handler is given. */
 export interface Call {
   readonly request: Request;
+  readonly requestId: string;
   /** When the request's head arrived, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
   /** Who asks; "" is everybody without a name. */

@@ -34,9 +34,9 @@ export const sseFraming: Framing = Object.freeze({
   keepAlive: ": ping\n\n",
 });
 
-/** One server-sent event. `json` holds no line break, as JSON.stringify writes none. */
-export function sseEvent(json: string): string {
-  return `data: ${json}\n\n`;
+/** One server-sent event, of a name where the format has names. `json` holds no line break, as JSON.stringify writes none. */
+export function sseEvent(json: string, name?: string): string {
+  return name === undefined ? `data: ${json}\n\n` : `event: ${name}\ndata: ${json}\n\n`;
 }
 
 /**

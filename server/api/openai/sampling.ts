@@ -58,14 +58,14 @@ function logitBiasOf(fields: Fields, served: ServedModel): [TokenId, number][] {
   });
 }
 
-export function stopStringsOf(fields: Fields): readonly string[] {
-  const given = fields.raw("stop");
+export function stopStringsOf(fields: Fields, name: "stop" | "stop_sequences" = "stop"): readonly string[] {
+  const given = fields.raw(name);
   if (given === undefined) return [];
   if (typeof given !== "string" && !Array.isArray(given))
-    throw refusal(fields.pathOf("stop"), "a string or an array of strings", given);
-  const list = typeof given === "string" ? [given] : fields.list("stop", requestLimits.stopStringsMax)!;
+    throw refusal(fields.pathOf(name), "a string or an array of strings", given);
+  const list = typeof given === "string" ? [given] : fields.list(name, requestLimits.stopStringsMax)!;
   return list.map((item, index) => {
-    const path = typeof given === "string" ? fields.pathOf("stop") : `${fields.pathOf("stop")}[${index}]`;
+    const path = typeof given === "string" ? fields.pathOf(name) : `${fields.pathOf(name)}[${index}]`;
     if (typeof item !== "string" || item === "") throw refusal(path, "a string that is not empty", item);
     const bytes = Buffer.byteLength(item);
     if (bytes > requestLimits.stopStringBytesMax) {

@@ -42,7 +42,7 @@ export function toolUseOf(fields: Fields): ToolUse {
 }
 
 /** A definition that has been checked. */
-interface CheckedTool {
+export interface CheckedTool {
   readonly function: {
     readonly name: string;
     readonly parameters?: unknown;
@@ -50,7 +50,7 @@ interface CheckedTool {
   };
 }
 
-type ToolChoice =
+export type ToolChoice =
   | { readonly kind: "none" | "auto" | "required" }
   | { readonly kind: "named"; readonly name: string }
   /** Of these only; `mustCall`: and at least one. */
@@ -63,20 +63,20 @@ function toolChoiceOf(fields: Fields): ToolChoice {
   if (typeof choice !== "object" || choice === null || Array.isArray(choice))
     throw refusal("tool_choice", "none, auto, required or a function", choice);
   const chosen = fields.object("tool_choice")!;
-  if (chosen.raw("type") !== "allowed_tools") return { kind: "named", name: nameOf(functionOf(chosen)) };
+  if (chosen.raw("type") !== "allowed_tools") return { kind: "named", name: toolNameOf(functionOf(chosen)) };
   const allowed = chosen.object("allowed_tools");
   if (allowed === undefined) throw refusal("tool_choice.allowed_tools", "an object", undefined);
   const mode = allowed.raw("mode");
   if (mode !== "auto" && mode !== "required") throw refusal(allowed.pathOf("mode"), "auto or required", mode);
   const names = (allowed.list("tools", requestLimits.toolsMax) ?? []).map((tool, index) =>
-    nameOf(functionOf(fieldsOf(tool, `${allowed.pathOf("tools")}[${index}]`))),
+    toolNameOf(functionOf(fieldsOf(tool, `${allowed.pathOf("tools")}[${index}]`))),
   );
   return { kind: "allowed", names, mustCall: mode === "required" };
 }
 
 /** What calls are held to: that there are some, and what the arguments are of those that are forced or strict. A function
  *  that may be called and is not strict takes any object. */
-function callsOf(
+export function callsOf(
   choice: ToolChoice,
   tools: readonly CheckedTool[],
   isOne: boolean,
@@ -110,17 +110,21 @@ export function toolsOf(fields: Fields): readonly object[] {
 }
 
 function checkTool(tool: Fields): void {
-  const definition = functionOf(tool);
-  nameOf(definition);
+  checkToolDefinition(functionOf(tool), "parameters");
+}
+
+/** Throws 400 unless name, description and schema are what a definition may have, however the format calls its schema. */
+export function checkToolDefinition(definition: Fields, schemaField: "parameters" | "input_schema"): void {
+  toolNameOf(definition);
   const { toolDescriptionCharactersMax, toolParametersBytesMax } = requestLimits;
   const description = definition.string("description") ?? "";
   if (description.length > toolDescriptionCharactersMax) {
     throw tooLong(definition, "description", toolDescriptionCharactersMax, description.length, "characters");
   }
-  definition.object("parameters");
-  const parametersBytes = Buffer.byteLength(JSON.stringify(definition.raw("parameters") ?? {}));
+  definition.object(schemaField);
+  const parametersBytes = Buffer.byteLength(JSON.stringify(definition.raw(schemaField) ?? {}));
   if (parametersBytes > toolParametersBytesMax) {
-    throw tooLong(definition, "parameters", toolParametersBytesMax, parametersBytes, "bytes of JSON");
+    throw tooLong(definition, schemaField, toolParametersBytesMax, parametersBytes, "bytes of JSON");
   }
   definition.boolean("strict");
 }
@@ -135,12 +139,12 @@ export function pastToolCallsOf(message: Fields): PastToolCall[] | undefined {
     return {
       id: toolCallIdOf(call, "id"),
       type: "function",
-      function: { name: nameOf(made), arguments: argumentsOf(made) },
+      function: { name: toolNameOf(made), arguments: argumentsOf(made) },
     };
   });
 }
 
-export function toolCallIdOf(fields: Fields, name: "id" | "tool_call_id"): string {
+export function toolCallIdOf(fields: Fields, name: "id" | "tool_call_id" | "tool_use_id"): string {
   const id = fields.string(name);
   if (id === undefined) throw refusal(fields.pathOf(name), "a string", undefined);
   const { toolCallIdCharactersMax } = requestLimits;
@@ -155,7 +159,7 @@ function functionOf(fields: Fields): Fields {
   return fieldsOf(fields.raw("function"), fields.pathOf("function"));
 }
 
-function nameOf(definition: Fields): string {
+export function toolNameOf(definition: Fields): string {
   const name = definition.string("name");
   if (name === undefined || !toolNamePattern.test(name))
     throw refusal(definition.pathOf("name"), "1 to 64 letters, digits, underscores or hyphens", name);

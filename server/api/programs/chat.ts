@@ -79,6 +79,7 @@ export async function answerProgramChat(
   signal.removeEventListener("abort", onGone);
   const text = textOf(run, output);
   const choice = {
+    parts: [{ kind: "text", text }],
     text,
     calls: [],
     tokens: [],

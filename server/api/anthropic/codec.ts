@@ -1,0 +1,120 @@
+import type { ChoiceFinish, Part, Usage } from "../../answer/events.ts";
+import { sseEvent, sseFraming } from "../../http/stream.ts";
+import type { Codec, ShownEvent } from "../codec.ts";
+import { anthropicErrorBody } from "./errors.ts";
+import type { MessagesRequest } from "./schema.ts";
+
+type Answer = Pick<MessagesRequest, "model" | "asksToCache">;
+
+/** One answer as a message of content blocks. In a stream they come one after the other: each begins, goes on and ends. */
+export function messagesCodec({ model, asksToCache }: Answer, requestId: string): Codec {
+  const random = crypto.randomUUID().replaceAll("-", "");
+  const head = { id: `msg_${random}`, type: "message", role: "assistant", model };
+  const callId = (index: number): string => `toolu_${random.slice(-24)}_${index}`;
+  const messageOf = (content: readonly object[], ending: object, usage: Usage): object => ({
+    ...head,
+    content,
+    ...ending,
+    usage: usageJson(usage, asksToCache),
+  });
+  const stream = new BlockStream(callId);
+  let finish: ChoiceFinish = { reason: "stop", stopReason: null };
+
+  const chunk = (event: ShownEvent, usage: Usage): string => {
+    switch (event.kind) {
+      case "started": {
+        const message = messageOf([], { stop_reason: null, stop_sequence: null }, usage);
+        return typed("message_start", { message });
+      }
+      case "delta":
+        return event.parts.map((part) => stream.write(part)).join("");
+      case "finish":
+        finish = event;
+        return stream.end();
+      case "done": {
+        const last = { delta: endingOf(finish), usage: usageJson(event.usage, asksToCache) };
+        return typed("message_delta", last) + typed("message_stop");
+      }
+    }
+  };
+  return {
+    framing: sseFraming,
+    body: ({ choices: [choice], usage }) => {
+      const content = choice!.parts.map((part) => blockOf(part, callId));
+      return messageOf(content, endingOf(choice!.finish), usage);
+    },
+    chunk: (event, answer) => chunk(event, answer.usage),
+    failure: (error) => typed("error", anthropicErrorBody(error, requestId)),
+  };
+}
+
+/** The blocks of a stream, of which at most one is open. */
+class BlockStream {
+  readonly #callId: (index: number) => string;
+  #index = -1;
+  #isOpen = false;
+
+  constructor(callId: (index: number) => string) {
+    this.#callId = callId;
+  }
+
+  write(part: Part): string {
+    if (part.kind === "text") {
+      const start = this.#isOpen ? "" : this.#start({ type: "text", text: "" });
+      return start + this.#delta({ type: "text_delta", text: part.text });
+    }
+    const { index, call } = part;
+    const start = this.#start({ type: "tool_use", id: this.#callId(index), name: call.name, input: {} });
+    return start + this.#delta({ type: "input_json_delta", partial_json: call.arguments }) + this.end();
+  }
+
+  /** Ends the open block, if there is one. */
+  end(): string {
+    if (!this.#isOpen) return "";
+    this.#isOpen = false;
+    return typed("content_block_stop", { index: this.#index });
+  }
+
+  #start(block: object): string {
+    const before = this.end();
+    this.#index++;
+    this.#isOpen = true;
+    const start = typed("content_block_start", { index: this.#index, content_block: block });
+    return before + start + (this.#index === 0 ? typed("ping") : "");
+  }
+
+  #delta(delta: object): string {
+    return typed("content_block_delta", { index: this.#index, delta });
+  }
+}
+
+function typed(type: string, event: object = {}): string {
+  return sseEvent(JSON.stringify({ type, ...event }), type);
+}
+
+function blockOf(part: Part, callId: (index: number) => string): object {
+  if (part.kind === "text") return { type: "text", text: part.text };
+  const { index, call } = part;
+  return { type: "tool_use", id: callId(index), name: call.name, input: JSON.parse(call.arguments) };
+}
+
+function endingOf({ reason, stopReason }: ChoiceFinish): object {
+  if (reason === "calls") return { stop_reason: "tool_use", stop_sequence: null };
+  if (reason === "length") return { stop_reason: "max_tokens", stop_sequence: null };
+  if (typeof stopReason === "string") return { stop_reason: "stop_sequence", stop_sequence: stopReason };
+  return { stop_reason: "end_turn", stop_sequence: null };
+}
+
+/**
+ * The three counts of input are all of the prompt, each token in one of them. Every prompt is kept in the cache whole, so one
+ * that asks for it has what was computed told as written there.
+ */
+function usageJson({ promptTokens, cachedTokens, completionTokens }: Usage, asksToCache: boolean): object {
+  const computed = promptTokens - cachedTokens;
+  return {
+    input_tokens: asksToCache ? 0 : computed,
+    cache_creation_input_tokens: asksToCache ? computed : 0,
+    cache_read_input_tokens: cachedTokens,
+    output_tokens: completionTokens,
+  };
+}

@@ -1,0 +1,40 @@
+/** Saying no as Anthropic's API does: what its clients match is the status, the type, and the words about length. */
+import { type ApiError, errorResponse } from "../../http/errors.ts";
+
+export interface ErrorBody {
+  readonly type: "error";
+  readonly error: { readonly type: string; readonly message: string };
+  readonly request_id: string;
+}
+
+/** Anthropic's own status for a server with too much to do. */
+const OVERLOADED = 529;
+
+const typeByStatus: Readonly<Record<number, string>> = {
+  401: "authentication_error",
+  403: "permission_error",
+  404: "not_found_error",
+  413: "request_too_large",
+  429: "rate_limit_error",
+  504: "timeout_error",
+  [OVERLOADED]: "overloaded_error",
+};
+
+export function anthropicErrorResponse(error: ApiError, requestId: string): Response {
+  const response = errorResponse(error, anthropicErrorBody(error, requestId), statusOf(error));
+  response.headers.set("request-id", requestId);
+  return response;
+}
+
+export function anthropicErrorBody(error: ApiError, requestId: string): ErrorBody {
+  const status = statusOf(error);
+  const type = typeByStatus[status] ?? (status < 500 ? "invalid_request_error" : "api_error");
+  // Clients that shorten a conversation by themselves look for these words.
+  const isTooLong = error.detail.apiCode === "context_length_exceeded";
+  const message = isTooLong ? `prompt is too long: ${error.message}` : error.message;
+  return { type: "error", error: { type, message }, request_id: requestId };
+}
+
+function statusOf(error: ApiError): number {
+  return error.detail.apiCode === "server_overloaded" ? OVERLOADED : error.status;
+}

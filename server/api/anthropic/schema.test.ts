@@ -1,0 +1,301 @@
+import { describe, expect, test } from "bun:test";
+import { ApiError } from "../../http/errors.ts";
+import { ControlTexts } from "../../text/control-text.ts";
+import { ChatTemplate } from "../../text/template.ts";
+import { parseCountRequest, parseMessagesRequest } from "./schema.ts";
+
+const silent = { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null };
+const model = { names: ["demo"], contextMax: 512, vocabSize: 1000, generationDefaults: silent };
+const user = { role: "user", content: "Hi" } as const;
+const body = (more: object = {}) => ({ model: "demo", max_tokens: 9, messages: [user], ...more });
+const parse = (more: object = {}, template: ChatTemplate | null = null) =>
+  parseMessagesRequest(body(more), { model, template });
+
+function refusalOf(more: object): [message: string, param: string | undefined] {
+  try {
+    parse(more);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ApiError);
+    return [(error as ApiError).message, (error as ApiError).detail.param];
+  }
+  throw new Error("expected a refusal");
+}
+
+const text = (words: string, more: object = {}) => ({ type: "text", text: words, ...more });
+
+describe("a conversation", () => {
+  const messagesOf = (more: object) => parse(more).prompt.messages;
+
+  test("has its system prompt first, and further ones where they stand", () => {
+    const messages = [user, { role: "system", content: [text("a"), text("b")] }, user];
+    const rest = [user, { role: "system", content: "a\nb" }, user] as const;
+    expect(messagesOf({ messages })).toEqual([...rest]);
+    const system = { role: "system", content: "Be brief.\nBe kind." } as const;
+    expect(messagesOf({ system: "Be brief.\nBe kind.", messages })).toEqual([system, ...rest]);
+    expect(messagesOf({ system: [text("Be brief."), text("Be kind.")], messages })).toEqual([
+      system,
+      ...rest,
+    ]);
+  });
+
+  test("keeps the order of texts and results of calls", () => {
+    const result = (id: string, more: object) => ({ type: "tool_result", tool_use_id: id, ...more });
+    const content = [
+      result("a", { content: "sunny" }),
+      result("b", { content: [text("no"), text("city")], is_error: true }),
+      result("c", {}),
+      text("And"),
+      text("now?"),
+    ];
+    expect(messagesOf({ messages: [{ role: "user", content }] })).toEqual([
+      { role: "tool", tool_call_id: "a", content: "sunny" },
+      { role: "tool", tool_call_id: "b", content: "Error: no\ncity" },
+      { role: "tool", tool_call_id: "c", content: "" },
+      { role: "user", content: "And\nnow?" },
+    ]);
+  });
+
+  test("tells of calls and thoughts before", () => {
+    const content = [
+      { type: "thinking", thinking: "Weather.", signature: "c2lnbmVk" },
+      text("Let me look."),
+      { type: "tool_use", id: "toolu_1", name: "weather", input: { city: "Rome" } },
+    ];
+    expect(messagesOf({ messages: [{ role: "assistant", content }, user] })).toEqual([
+      {
+        role: "assistant",
+        content: "Let me look.",
+        reasoning_content: "Weather.",
+        tool_calls: [
+          { id: "toolu_1", type: "function", function: { name: "weather", arguments: { city: "Rome" } } },
+        ],
+      },
+      user,
+    ]);
+  });
+
+  test("loses the line that differs from one conversation to the next, and nothing else", () => {
+    const line = "x-anthropic-billing-header: cc_version=2.1; cch=1a2b3;";
+    const system = [{ role: "system", content: "You help." }];
+    for (const given of [`${line}\nYou help.`, [text(line), text("You help.")]]) {
+      const { prompt, ignored } = parse({ system: given });
+      expect<unknown>(prompt.messages.slice(0, -1)).toEqual(system);
+      expect(ignored).toEqual(["x-anthropic-billing-header"]);
+    }
+    expect<unknown>(messagesOf({ system: line }).length).toBe(1);
+    expect(messagesOf({ system: `See ${line}` })[0]!.content).toBe(`See ${line}`);
+  });
+});
+
+test("functions are what templates read", () => {
+  const input_schema = { type: "object", properties: { city: { type: "string" } } };
+  const tools = [
+    { name: "weather", description: "Of a city", input_schema, cache_control: { type: "ephemeral" } },
+    { type: "custom", name: "now", input_schema: { type: "object" }, strict: true, defer_loading: true },
+  ];
+  const { prompt, generation, ignored } = parse({ tools });
+  expect(prompt.tools).toEqual([
+    { type: "function", function: { name: "weather", description: "Of a city", parameters: input_schema } },
+    { type: "function", function: { name: "now", parameters: { type: "object" } } },
+  ]);
+  expect(generation.callsMax).toBe(Number.POSITIVE_INFINITY);
+  expect(ignored).toEqual(["cache_control", "tools.defer_loading"]);
+  const one = parse({ tools, tool_choice: { type: "auto", disable_parallel_tool_use: true } });
+  expect(one.generation.callsMax).toBe(1);
+  const none = parse({ tools, tool_choice: { type: "none" } });
+  expect([none.prompt.tools, none.generation.callsMax]).toEqual([[], 0]);
+  expect(none.ignored).toContain("tools");
+});
+
+test("what says how to generate is kept", () => {
+  const given = { stop_sequences: ["END"], temperature: 0.5, top_p: 0.9, top_k: 40, stream: true };
+  const { generation, stream, asksToCache } = parse({ ...given, service_tier: "standard_only" });
+  const { sampling, stopStrings, tokensMax } = generation;
+  expect([sampling.temperature, sampling.topP, sampling.topK]).toEqual([0.5, 0.9, 40]);
+  expect([stopStrings, tokensMax, stream, asksToCache]).toEqual([["END"], 9, true, false]);
+});
+
+test("what has no effect is told, once, wherever it stands", () => {
+  const cache_control = { type: "ephemeral", ttl: "1h" };
+  const { ignored, asksToCache } = parse({
+    system: [text("Be brief.", { cache_control })],
+    messages: [{ role: "user", content: [text("Hi", { cache_control, citations: [] })] }],
+    metadata: { user_id: "me" },
+    output_config: { effort: "low" },
+    mcp_servers: [],
+    context_management: { edits: [] },
+    thinking: { type: "enabled", budget_tokens: 1024 },
+  });
+  expect(ignored).toEqual([
+    "cache_control",
+    "messages.content.citations",
+    "output_config.effort",
+    "thinking.budget_tokens",
+    "thinking",
+    "metadata",
+    "context_management",
+  ]);
+  expect(asksToCache).toBe(true);
+});
+
+test("thinking is told to a template that asks for it", () => {
+  const asking = new ChatTemplate(
+    { template: "{{ enable_thinking }}", toolTemplate: null, specialTokens: {} },
+    new ControlTexts([]),
+  );
+  const argumentsOf = (type: string) => parse({ thinking: { type } }, asking).prompt.templateArguments;
+  expect(["enabled", "adaptive", "disabled"].map(argumentsOf)).toEqual([
+    { enable_thinking: true },
+    { enable_thinking: true },
+    { enable_thinking: false },
+  ]);
+  expect(parse({ thinking: { type: "disabled" } }, asking).ignored).toEqual([]);
+  expect(parse({}, asking).prompt.templateArguments).toEqual({});
+});
+
+test("counting needs no max_tokens and reads the same prompt", () => {
+  const { max_tokens: _, ...counted } = body({ system: "Be brief." });
+  expect(parseCountRequest(counted, { model, template: null }).prompt).toEqual(
+    parse({ system: "Be brief." }).prompt,
+  );
+});
+
+const weather = { name: "weather", input_schema: { type: "object" } };
+const asJson = { format: { type: "json_schema", schema: { type: "integer" } } };
+
+test("calls that are forced, and answers in a schema, are held to it", () => {
+  const held = (more: object) => parse(more).generation.constraint;
+  const forced = (callsMax: number | null) => ({
+    source: {
+      kind: "calls",
+      functions: [{ name: "weather", parameters: { type: "object" } }],
+      callsMax,
+      mayTalk: false,
+    },
+    param: "tools",
+  });
+  const tools = [weather];
+  expect<unknown>(held({ tools, tool_choice: { type: "any" } })).toEqual(forced(null));
+  const one = { type: "any", disable_parallel_tool_use: true };
+  expect<unknown>(held({ tools, tool_choice: one })).toEqual(forced(1));
+  expect<unknown>(held({ tools, tool_choice: { type: "tool", name: "weather" } })).toEqual(forced(1));
+  expect<unknown>(held({ tools: [{ ...weather, strict: true }] })).toEqual({
+    source: { ...forced(null).source, mayTalk: true },
+    param: "tools",
+  });
+  expect(held({ tools })).toBeUndefined();
+  expect<unknown>(held({ output_config: asJson })).toEqual({
+    source: { kind: "schema", schema: { type: "integer" }, layout: "compact" },
+    param: "output_config.format.schema",
+  });
+});
+
+const block = (type: string) => ({ messages: [{ role: "user", content: [{ type }] }] });
+const cases: [more: object, message: string, param: string][] = [
+  [{ max_tokens: undefined }, "max_tokens must be an integer of at least 1, but is missing", "max_tokens"],
+  [
+    { max_tokens: 0 },
+    "max_tokens must be an integer from 1 to 9007199254740991, but 0 was given",
+    "max_tokens",
+  ],
+  [
+    { messages: [] },
+    "messages must be an array of at least one message, but an array of 0 was given",
+    "messages",
+  ],
+  [
+    { messages: [{ role: "tool", content: "" }] },
+    'messages[0].role must be user, assistant or system, but "tool" was given',
+    "messages[0].role",
+  ],
+  [
+    { messages: [user, { role: "assistant", content: "The answer is" }] },
+    "messages[1].role is assistant: continuing an assistant's message is not supported, a conversation ends with the user",
+    "messages[1].role",
+  ],
+  [
+    block("image"),
+    'messages[0].content[0].type must be text or tool_result, as only text can be read here, but "image" was given',
+    "messages[0].content[0].type",
+  ],
+  [
+    {
+      messages: [
+        { role: "user", content: [{ type: "tool_result", tool_use_id: "a", content: [{ type: "image" }] }] },
+      ],
+    },
+    'messages[0].content[0].content[0].type must be text, as only text can be read here, but "image" was given',
+    "messages[0].content[0].content[0].type",
+  ],
+  [
+    { messages: [{ role: "user", content: [] }] },
+    "messages[0].content must be a string or at least one block, but an array of 0 was given",
+    "messages[0].content",
+  ],
+  [
+    {
+      messages: [
+        { role: "assistant", content: [{ type: "tool_use", id: "a", name: "f", input: "{}" }] },
+        user,
+      ],
+    },
+    'messages[0].content[0].input must be an object, but "{}" was given',
+    "messages[0].content[0].input",
+  ],
+  [
+    { cache_control: { type: "ephemeral", ttl: "2h" } },
+    'cache_control.ttl must be 5m or 1h, but "2h" was given',
+    "cache_control.ttl",
+  ],
+  [
+    { tools: [{ type: "web_search_20250305", name: "web_search" }] },
+    'tools[0].type must be custom, as this server has no tools of its own, but "web_search_20250305" was given',
+    "tools[0].type",
+  ],
+  [
+    { tools: [{ name: "f" }] },
+    "tools[0].input_schema must be an object, but is missing",
+    "tools[0].input_schema",
+  ],
+  [{ tool_choice: { type: "any" } }, "tool_choice wants a call, but there are no tools", "tool_choice"],
+  [
+    { tools: [weather], tool_choice: { type: "tool", name: "now" } },
+    'tool_choice names "now", which is none of tools',
+    "tool_choice",
+  ],
+  [
+    { tool_choice: { type: "required" } },
+    'tool_choice.type must be auto, any, tool or none, but "required" was given',
+    "tool_choice.type",
+  ],
+  [
+    { output_config: { format: { type: "json_object" } } },
+    'output_config.format.type must be "json_schema", but "json_object" was given',
+    "output_config.format.type",
+  ],
+  [
+    { output_config: asJson, tools: [weather], tool_choice: { type: "any" } },
+    "only one of tools and output_config.format.schema may be given",
+    "output_config.format.schema",
+  ],
+  [{ mcp_servers: [{}] }, "mcp_servers: this field is not supported by this server", "mcp_servers"],
+  [
+    { service_tier: "flex" },
+    'service_tier must be auto or standard_only, but "flex" was given',
+    "service_tier",
+  ],
+  [
+    { stop_sequences: [""] },
+    'stop_sequences[0] must be a string that is not empty, but "" was given',
+    "stop_sequences[0]",
+  ],
+  [
+    { thinking: { type: "much" } },
+    'thinking.type must be enabled, adaptive or disabled, but "much" was given',
+    "thinking.type",
+  ],
+];
+
+test.each(cases)("refused: %j", (more, message, param) => {
+  expect(refusalOf(more)).toEqual([message, param]);
+});

@@ -1,0 +1,129 @@
+/** Anthropic's request in, a typed one with every default applied out. */
+import { chatService } from "../../../scheduler/core.ts";
+import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
+import { badRequest } from "../../http/errors.ts";
+import { toolCallTags } from "../../text/tool-calls.ts";
+import { Fields, refusal } from "../fields.ts";
+import { templateArgumentsOf } from "../openai/inputs.ts";
+import { cacheSaltOf, samplingOf, stopStringsOf } from "../openai/sampling.ts";
+import { modelOf } from "../openai/schema.ts";
+import { constraintOf } from "../openai/structure.ts";
+import { isOneOf, notSupported, settleTheRest } from "../openai/support.ts";
+import type { ChatPrompt, PromptServices } from "../prompt.ts";
+import { requestLimits } from "../request-limits.ts";
+import { noTargets, type Targets } from "../targets.ts";
+import { conversationOf } from "./inputs.ts";
+import { type Ignored, noteCacheControl, noteTheRest } from "./support.ts";
+import { toolUseOf } from "./tools.ts";
+
+/** What counting and answering have in common. */
+export interface CountRequest {
+  /** As the client wrote it; one of the served names. */
+  readonly model: string;
+  readonly prompt: ChatPrompt;
+  /** Fields that were accepted and had no effect. */
+  readonly ignored: readonly string[];
+}
+
+export interface MessagesRequest extends CountRequest {
+  readonly generation: GenerationOptions & { readonly tokensMax: number };
+  readonly stream: boolean;
+  /** A part of the prompt is marked for the cache, so what is computed of it is told as written there. */
+  readonly asksToCache: boolean;
+}
+
+/** What parsing needs to know of the model. */
+type Served = Pick<PromptServices, "model" | "template">;
+type Body = Readonly<Record<string, unknown>>;
+
+export function parseMessagesRequest(
+  body: Body,
+  served: Served,
+  targets: Targets = noTargets,
+): MessagesRequest {
+  const fields = new Fields(body);
+  const { model, prompt, callsMax, constraint, ignored } = parseCommon(fields, served);
+  const tokensMax = fields.integer("max_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
+  if (tokensMax === undefined) throw refusal("max_tokens", "an integer of at least 1", undefined);
+  const tier = fields.raw("service_tier");
+  if (tier !== undefined && tier !== "auto" && tier !== "standard_only")
+    throw refusal("service_tier", "auto or standard_only", tier);
+  const held = constraintOf(fields, constraint);
+  const generation = {
+    choices: 1,
+    sampling: samplingOf(fields, served.model, null),
+    tokensMax,
+    tokensMin: 0,
+    stopStrings: stopStringsOf(fields, "stop_sequences"),
+    stopTokens: [],
+    ignoreEos: false,
+    includeStopString: false,
+    skipSpecialTokens: true,
+    shownControlTexts: callsMax > 0 ? toolCallTags : [],
+    callsMax,
+    cacheSalt: cacheSaltOf(fields),
+    service: { objective: chatService.objective, ...targets, priority: 0 },
+    ...(held === null ? {} : { constraint: held }),
+  };
+  const stream = fields.boolean("stream") ?? false;
+  const asksToCache = ignored.has("cache_control");
+  return { model, prompt, generation, stream, asksToCache, ignored: namesOf(ignored, settleTheRest(fields)) };
+}
+
+/** The same prompt, of which nothing is generated: fields that say how are not looked at. */
+export function parseCountRequest(body: Body, served: Served): CountRequest {
+  const { model, prompt, ignored } = parseCommon(new Fields(body), served);
+  return { model, prompt, ignored: namesOf(ignored, []) };
+}
+
+function parseCommon(fields: Fields, served: Served) {
+  const ignored: Ignored = new Set();
+  const model = modelOf(fields, served.model);
+  const { tools, callsMax, constraint: calls } = toolUseOf(fields, ignored);
+  const messages = conversationOf(fields, ignored);
+  noteCacheControl(fields, ignored);
+  for (const name of ["container", "mcp_servers", "output_format"]) {
+    const value = fields.raw(name);
+    if (value !== undefined && !isOneOf(value, [[]])) throw notSupported(name, "this field");
+  }
+  const format = outputFormatOf(fields, ignored);
+  if (calls !== null && format !== null)
+    throw badRequest(`only one of ${calls.param} and ${format.param} may be given`, format.param);
+  const templateArguments = {
+    ...thinkingOf(fields, served, tools.length > 0, ignored),
+    ...templateArgumentsOf(fields),
+  };
+  const prompt: ChatPrompt = { messages, tools, addGenerationPrompt: true, templateArguments };
+  return { model, prompt, callsMax, constraint: calls ?? format, ignored };
+}
+
+/** The schema that the answer is held to, if there is one. */
+function outputFormatOf(fields: Fields, ignored: Ignored): RequestedConstraint | null {
+  const output = fields.object("output_config");
+  const format = output?.object("format");
+  if (output !== undefined) noteTheRest(output, "output_config", ignored);
+  if (format === undefined) return null;
+  const type = format.raw("type");
+  if (type !== "json_schema") throw refusal(format.pathOf("type"), '"json_schema"', type);
+  const schema = format.raw("schema");
+  if (schema === undefined) throw refusal(format.pathOf("schema"), "a JSON Schema", undefined);
+  return { source: { kind: "schema", schema, layout: "compact" }, param: format.pathOf("schema") };
+}
+
+/** Whether to think is told to templates that ask; how long is the model's own affair. */
+function thinkingOf(fields: Fields, { template }: Served, hasTools: boolean, ignored: Ignored): object {
+  const thinking = fields.object("thinking");
+  if (thinking === undefined) return {};
+  const type = thinking.raw("type");
+  if (type !== "enabled" && type !== "adaptive" && type !== "disabled")
+    throw refusal("thinking.type", "enabled, adaptive or disabled", type);
+  for (const name of thinking.unread()) ignored.add(`thinking.${name}`);
+  if (template?.mentions("enable_thinking", hasTools) === true)
+    return { enable_thinking: type !== "disabled" };
+  ignored.add("thinking");
+  return {};
+}
+
+function namesOf(ignored: Ignored, others: readonly string[]): readonly string[] {
+  return [...new Set([...ignored, ...others])].slice(0, requestLimits.ignoredNamesMax);
+}

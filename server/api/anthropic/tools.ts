@@ -1,0 +1,82 @@
+/** Functions that a model may call, as Anthropic's API defines them. */
+import type { RequestedConstraint } from "../../answer/generation.ts";
+import { badRequest, quote } from "../../http/errors.ts";
+import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import {
+  type CheckedTool,
+  callsOf,
+  checkToolDefinition,
+  type ToolChoice,
+  toolNameOf,
+} from "../openai/tools.ts";
+import { requestLimits } from "../request-limits.ts";
+import { type Ignored, noteTheRest } from "./support.ts";
+
+export interface ToolUse {
+  /** In the shape that chat templates read; empty: nothing is called and nothing read as a call. */
+  readonly tools: readonly object[];
+  readonly callsMax: number;
+  /** What calls are held to; null: the model writes them as it likes. */
+  readonly constraint: RequestedConstraint | null;
+}
+
+export function toolUseOf(fields: Fields, ignored: Ignored): ToolUse {
+  const { choice, isOne } = toolChoiceOf(fields, ignored);
+  const given = fields.list("tools", requestLimits.toolsMax) ?? [];
+  const tools = given.map((tool, index) => checkedTool(fieldsOf(tool, `tools[${index}]`), ignored));
+  if (choice.kind === "none" && tools.length > 0) {
+    ignored.add("tools");
+    return { tools: [], callsMax: 0, constraint: null };
+  }
+  const callsMax = tools.length === 0 ? 0 : isOne ? 1 : Number.POSITIVE_INFINITY;
+  const shown = tools.map(({ function: { strict: _, ...definition } }) => ({
+    type: "function",
+    function: definition,
+  }));
+  return { tools: shown, callsMax, constraint: callsOf(choice, tools, isOne) };
+}
+
+function toolChoiceOf(
+  fields: Fields,
+  ignored: Ignored,
+): { readonly choice: ToolChoice; readonly isOne: boolean } {
+  const given = fields.object("tool_choice");
+  if (given === undefined) return { choice: { kind: "auto" }, isOne: false };
+  const choice = choiceOf(given);
+  const isOne = given.boolean("disable_parallel_tool_use") === true || choice.kind === "named";
+  noteTheRest(given, "tool_choice", ignored);
+  return { choice, isOne };
+}
+
+function choiceOf(given: Fields): ToolChoice {
+  const type = given.raw("type");
+  switch (type) {
+    case "auto":
+    case "none":
+      return { kind: type };
+    case "any":
+      return { kind: "required" };
+    case "tool":
+      return { kind: "named", name: toolNameOf(given) };
+    default:
+      throw refusal(given.pathOf("type"), "auto, any, tool or none", type);
+  }
+}
+
+function checkedTool(tool: Fields, ignored: Ignored): CheckedTool {
+  const type = tool.raw("type");
+  if (type !== undefined && type !== "custom") {
+    throw badRequest(
+      `${tool.pathOf("type")} must be custom, as this server has no tools of its own, but ${quote(type)} was given`,
+      tool.pathOf("type"),
+    );
+  }
+  checkToolDefinition(tool, "input_schema");
+  const description = tool.string("description");
+  const parameters = tool.raw("input_schema");
+  if (parameters === undefined) throw refusal(tool.pathOf("input_schema"), "an object", undefined);
+  const strict = tool.boolean("strict") ?? false;
+  noteTheRest(tool, "tools", ignored);
+  const named = { name: toolNameOf(tool), ...(description === undefined ? {} : { description }) };
+  return { function: { ...named, parameters, strict } };
+}
