@@ -1,0 +1,166 @@
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { runs } from "../../../tests/support/property.ts";
+import type { AnswerEvent, ChoiceFinish, Part, Usage } from "../../answer/events.ts";
+import { Gatherer } from "../../answer/whole.ts";
+import type { ShownEvent } from "../codec.ts";
+import { messagesCodec } from "./codec.ts";
+
+interface Block {
+  readonly type: string;
+  readonly text?: string;
+  readonly input?: unknown;
+}
+
+/** Every field of events that clients read. */
+interface StreamEvent {
+  readonly type: string;
+  readonly index: number;
+  readonly message: Message;
+  readonly content_block: Block;
+  readonly delta: { readonly text?: string; readonly partial_json?: string; readonly stop_reason?: string };
+  readonly usage: object;
+}
+
+interface Message {
+  readonly id: string;
+  readonly content: readonly Block[];
+  readonly usage: object;
+}
+
+/** What a client makes of a stream. Throws for events in an order that is not allowed. */
+function folded(events: readonly StreamEvent[]): Message {
+  let message: Message | null = null;
+  let open: { block: Block; said: string } | null = null;
+  let isDone = false;
+  const content: Block[] = [];
+  for (const event of events) {
+    if (isDone) throw new Error(`${event.type} after the end`);
+    switch (event.type) {
+      case "message_start":
+        if (message !== null) throw new Error("two messages");
+        message = event.message;
+        break;
+      case "ping":
+        if (message === null) throw new Error("a ping before the message");
+        break;
+      case "content_block_start":
+        if (open !== null || event.index !== content.length) throw new Error("a block within another");
+        open = { block: event.content_block, said: "" };
+        break;
+      case "content_block_delta":
+        open!.said += event.delta.text ?? event.delta.partial_json!;
+        break;
+      case "content_block_stop": {
+        const { block, said } = open!;
+        content.push(
+          block.type === "text" ? { ...block, text: said } : { ...block, input: JSON.parse(said) },
+        );
+        open = null;
+        break;
+      }
+      case "message_delta":
+        if (open !== null) throw new Error("a block that has no end");
+        message = { ...message!, ...event.delta, content, usage: event.usage };
+        break;
+      case "message_stop":
+        isDone = true;
+        break;
+      default:
+        throw new Error(`an event ${event.type}`);
+    }
+  }
+  expect(isDone).toBe(true);
+  return message!;
+}
+
+function eventsIn(text: string): StreamEvent[] {
+  return text
+    .split("\n\n")
+    .filter((frame) => frame !== "")
+    .map((frame) => {
+      const [name, data] = frame.split("\n") as [string, string];
+      const event = JSON.parse(data.slice("data: ".length)) as StreamEvent;
+      expect(name).toBe(`event: ${event.type}`);
+      return event;
+    });
+}
+
+const textPart = fc.string({ minLength: 1, unit: "binary" }).map((text): Part => ({ kind: "text", text }));
+const parts = fc
+  .array(fc.oneof(textPart, fc.dictionary(fc.string(), fc.jsonValue())), { maxLength: 8 })
+  .map((given) => {
+    let calls = 0;
+    return given.map((part): Part => {
+      if ("kind" in part) return part as Part;
+      return { kind: "call", index: calls++, call: { name: "f", arguments: JSON.stringify(part) } };
+    });
+  });
+const finish = fc.constantFrom<ChoiceFinish>(
+  { reason: "stop", stopReason: null },
+  { reason: "stop", stopReason: "END" },
+  { reason: "stop", stopReason: 7 },
+  { reason: "length", stopReason: null },
+  { reason: "calls", stopReason: null },
+  { reason: "calls", stopReason: "END" },
+);
+const usage: Usage = { promptTokens: 30, cachedTokens: 16, completionTokens: 5 };
+
+/** The parts cut into deltas of up to three. */
+function deltasOf(all: readonly Part[], sizes: readonly number[]): AnswerEvent[] {
+  const deltas: AnswerEvent[] = [];
+  for (let at = 0, i = 0; at < all.length; i++) {
+    const size = sizes[i % sizes.length]!;
+    deltas.push({ kind: "delta", choice: 0, parts: all.slice(at, at + size), tokens: [], logprobs: null });
+    at += Math.max(size, 1);
+    if (size === 0) at--; // a delta without parts
+    if (i > 100) throw new Error("no delta holds a part");
+  }
+  return deltas;
+}
+
+test("a stream is, put together as clients do, the whole answer", () => {
+  const sizes = fc.array(fc.nat(3), { minLength: 1 }).map((given) => [...given, 1]);
+  fc.assert(
+    fc.property(parts, sizes, finish, fc.boolean(), (all, cuts, end, asksToCache) => {
+      const events: ShownEvent[] = [
+        { kind: "started" },
+        ...(deltasOf(all, cuts) as ShownEvent[]),
+        { kind: "finish", choice: 0, ...end },
+        { kind: "done", usage },
+      ];
+      const codec = messagesCodec({ model: "demo", asksToCache }, "req_1");
+      const gatherer = new Gatherer(1, false);
+      const whole = events.map((event) => gatherer.take(event)).at(-1)!;
+      const stream = eventsIn(events.map((event) => codec.chunk(event, { usage })).join(""));
+      expect<unknown>(folded(stream)).toEqual(codec.body(whole));
+    }),
+    runs(500),
+  );
+});
+
+test("why an answer ends, and which tokens of its prompt were new", () => {
+  const bodyOf = (end: ChoiceFinish, asksToCache: boolean) => {
+    const codec = messagesCodec({ model: "demo", asksToCache }, "req_1");
+    const choice = { parts: [], text: "", calls: [], tokens: [], logprobs: null, finish: end };
+    return codec.body({ choices: [choice], usage }) as Record<string, unknown>;
+  };
+  const endings: [ChoiceFinish, string, string | null][] = [
+    [{ reason: "stop", stopReason: null }, "end_turn", null],
+    [{ reason: "stop", stopReason: 7 }, "end_turn", null],
+    [{ reason: "stop", stopReason: "END" }, "stop_sequence", "END"],
+    [{ reason: "length", stopReason: null }, "max_tokens", null],
+    [{ reason: "calls", stopReason: "END" }, "tool_use", null],
+  ];
+  for (const [end, stop_reason, stop_sequence] of endings) {
+    expect(bodyOf(end, false)).toMatchObject({ stop_reason, stop_sequence });
+  }
+  const counts = (input_tokens: number, cache_creation_input_tokens: number) => ({
+    input_tokens,
+    cache_creation_input_tokens,
+    cache_read_input_tokens: 16,
+    output_tokens: 5,
+  });
+  expect(bodyOf(endings[0]![0], false).usage).toEqual(counts(14, 0));
+  expect(bodyOf(endings[0]![0], true).usage).toEqual(counts(0, 14));
+});
