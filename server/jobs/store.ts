@@ -1,5 +1,5 @@
 import type { Database } from "bun:sqlite";
-import { createHash, type Hash } from "node:crypto";
+import { createHash } from "node:crypto";
 import {
   closeSync,
   fsyncSync,
@@ -10,14 +10,11 @@ import {
   renameSync,
   rmSync,
   statSync,
-  writeSync,
 } from "node:fs";
 import { join } from "node:path";
 import { openDatabase, sumOf } from "./database.ts";
 import {
-  ANSWERED,
   type BatchRecord,
-  FAILED,
   type FileRecord,
   type LineRecord,
   type LineResult,
@@ -25,6 +22,7 @@ import {
   OPEN,
 } from "./records.ts";
 import { asStoreTrouble, StoreError } from "./store-error.ts";
+import { openUpload, type Upload } from "./upload.ts";
 
 /** Rows that are read at a time. */
 const ROWS = 256;
@@ -40,16 +38,6 @@ export interface PageQuery {
   readonly after: string | null;
   readonly limit: number;
   readonly order: "asc" | "desc";
-}
-
-/** A file that is being written. */
-export interface Upload {
-  readonly bytes: number;
-  write(part: Uint8Array): void;
-  /** It is on the disk, and from now on in the store, until `expiresAt` (null: for good). */
-  finish(expiresAt: number | null): FileRecord;
-  /** It is not wanted; does nothing once it is finished. */
-  discard(): void;
 }
 
 interface Row {
@@ -111,7 +99,7 @@ export class JobStore {
   upload(record: Omit<FileRecord, "bytes" | "content" | "expiresAt">): Upload {
     const part = `${this.#pathOf(record.id)}.part`;
     const file = this.#guarded("upload", () => openSync(part, "wx", 0o600));
-    return new RunningUpload(file, part, {
+    return openUpload(file, part, {
       write: (write) => this.#guarded("upload", write),
       finish: (bytes, sha256, expiresAt) => {
         const whole: FileRecord = { ...record, bytes, expiresAt, content: { kind: "upload", sha256 } };
@@ -401,56 +389,7 @@ export class JobStore {
   }
 }
 
-/** States in which a line has a result. */
-export const resultStates = [ANSWERED, FAILED] as const;
-
 function lineSum(batch: string, row: Omit<LineRow, "sum">): string {
   const { line, custom_id, start, bytes, digest, state, result } = row;
   return sumOf(batch, line, custom_id, start, bytes, digest, state, result);
-}
-
-interface UploadEnds {
-  write(write: () => void): void;
-  finish(bytes: number, sha256: string, expiresAt: number | null): FileRecord;
-}
-
-class RunningUpload implements Upload {
-  readonly #file: number;
-  readonly #path: string;
-  readonly #ends: UploadEnds;
-  readonly #hash: Hash = createHash("sha256");
-  #bytes = 0;
-  #isOpen = true;
-
-  constructor(file: number, path: string, ends: UploadEnds) {
-    this.#file = file;
-    this.#path = path;
-    this.#ends = ends;
-  }
-
-  get bytes(): number {
-    return this.#bytes;
-  }
-
-  write(part: Uint8Array): void {
-    this.#ends.write(() => {
-      for (let at = 0; at < part.length; ) at += writeSync(this.#file, part, at);
-    });
-    this.#hash.update(part);
-    this.#bytes += part.length;
-  }
-
-  finish(expiresAt: number | null): FileRecord {
-    this.#ends.write(() => fsyncSync(this.#file));
-    closeSync(this.#file);
-    this.#isOpen = false;
-    return this.#ends.finish(this.#bytes, this.#hash.digest("hex"), expiresAt);
-  }
-
-  discard(): void {
-    if (!this.#isOpen) return;
-    this.#isOpen = false;
-    closeSync(this.#file);
-    rmSync(this.#path, { force: true });
-  }
 }

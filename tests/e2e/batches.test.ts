@@ -285,6 +285,8 @@ describe("files", () => {
     expect(await client.files.delete(one.id)).toEqual({ id: one.id, object: "file", deleted: true });
     expect(await refusalOf(client.files.retrieve(one.id))).toContain("404");
     expect((await client.files.list({ limit: 1 })).data.map(({ id }) => id)).toEqual([two.id]);
+    expect((await client.files.list({ purpose: "batch" })).data.map(({ id }) => id)).toEqual([two.id]);
+    expect((await client.files.list({ purpose: "batch_output" })).data).toEqual([]);
   });
 
   test("and batches are their owner's alone", async () => {

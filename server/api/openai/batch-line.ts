@@ -93,5 +93,6 @@ function whole<Request extends CommonRequest>(request: Request): Request {
 /** As nobody waits for any one answer. */
 function unread<Request extends CommonRequest>(request: Request, priority: number): Request {
   const service = { objective: "throughput", tbtMs: null, ttftMs: null, priority } as const;
-  return { ...request, generation: { ...request.generation, service } };
+  const serviceTier = request.serviceTier === null ? null : "flex"; // what was used, whatever was asked for
+  return { ...request, serviceTier, generation: { ...request.generation, service } };
 }

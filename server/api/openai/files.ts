@@ -5,9 +5,11 @@ import { readForm } from "../../http/multipart.ts";
 import type { Call } from "../../http/route.ts";
 import { type FileRecord, isEnded } from "../../jobs/records.ts";
 import type { JobService } from "../../jobs/service.ts";
-import type { PageQuery, Upload } from "../../jobs/store.ts";
+import type { PageQuery } from "../../jobs/store.ts";
 import { DiskFullError, StoreError } from "../../jobs/store-error.ts";
+import type { Upload } from "../../jobs/upload.ts";
 
+const LISTED_MAX = 10_000;
 const FIELDS_MAX = 16;
 const FIELD_BYTES_MAX = 4096;
 const FILENAME_CHARACTERS_MAX = 255;
@@ -66,8 +68,13 @@ export function expirySeconds(seconds: unknown, param: string): number {
 
 /** GET /v1/files */
 export function listFiles({ request, owner }: Call, { store }: JobService): object {
-  const query = pageQuery(new URL(request.url).searchParams, 10_000);
-  return pageObject(store.files(owner, query), fileObject);
+  const search = new URL(request.url).searchParams;
+  const query = pageQuery(search, LISTED_MAX);
+  const purpose = search.get("purpose");
+  const { records, hasMore } = store.files(owner, { ...query, limit: LISTED_MAX });
+  const wanted = purpose === null ? records : records.filter((file) => file.purpose === purpose);
+  const shown = wanted.slice(0, query.limit);
+  return pageObject({ records: shown, hasMore: hasMore || shown.length < wanted.length }, fileObject);
 }
 
 /** GET /v1/files/{id} and /v1/files/{id}/content; null: there is no such route. */

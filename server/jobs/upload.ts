@@ -1,0 +1,66 @@
+import { createHash, type Hash } from "node:crypto";
+import { closeSync, fsyncSync, rmSync, writeSync } from "node:fs";
+import type { FileRecord } from "./records.ts";
+
+/** A file that is being written. */
+export interface Upload {
+  readonly bytes: number;
+  write(part: Uint8Array): void;
+  /** It is on the disk, and from now on in the store, until `expiresAt` (null: for good). */
+  finish(expiresAt: number | null): FileRecord;
+  /** It is not wanted; does nothing once it is finished. */
+  discard(): void;
+}
+
+/** What the store does for an upload. */
+export interface UploadEnds {
+  /** Runs what writes, and turns a full disk into what it is. */
+  write(write: () => void): void;
+  finish(bytes: number, sha256: string, expiresAt: number | null): FileRecord;
+}
+
+/** Writes to an open file, whose path is `path`. */
+export function openUpload(file: number, path: string, ends: UploadEnds): Upload {
+  return new RunningUpload(file, path, ends);
+}
+
+class RunningUpload implements Upload {
+  readonly #file: number;
+  readonly #path: string;
+  readonly #ends: UploadEnds;
+  readonly #hash: Hash = createHash("sha256");
+  #bytes = 0;
+  #isOpen = true;
+
+  constructor(file: number, path: string, ends: UploadEnds) {
+    this.#file = file;
+    this.#path = path;
+    this.#ends = ends;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  write(part: Uint8Array): void {
+    this.#ends.write(() => {
+      for (let at = 0; at < part.length; ) at += writeSync(this.#file, part, at);
+    });
+    this.#hash.update(part);
+    this.#bytes += part.length;
+  }
+
+  finish(expiresAt: number | null): FileRecord {
+    this.#ends.write(() => fsyncSync(this.#file));
+    closeSync(this.#file);
+    this.#isOpen = false;
+    return this.#ends.finish(this.#bytes, this.#hash.digest("hex"), expiresAt);
+  }
+
+  discard(): void {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    closeSync(this.#file);
+    rmSync(this.#path, { force: true });
+  }
+}

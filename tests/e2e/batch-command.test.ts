@@ -1,0 +1,73 @@
+/** `bunting batch` and `bunting jobs`, as a person runs them. */
+
+import { afterEach, beforeEach, expect, test } from "bun:test";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Program } from "./program.ts";
+
+let folder = "";
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "bunting-batch-"));
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+const LINES = 4000;
+
+function lineOf(index: number, more: object = {}): string {
+  const body = { prompt: `line ${index} of a long file`, max_tokens: 4, ...more };
+  return JSON.stringify({ custom_id: String(index), method: "POST", url: "/v1/completions", body });
+}
+
+function idsOf(path: string): number[] {
+  const lines = readFileSync(path, "utf8").trimEnd().split("\n");
+  return lines.map((line) => Number((JSON.parse(line) as { readonly custom_id: string }).custom_id));
+}
+
+test("a job that was stopped by Ctrl-C goes on with the same command", async () => {
+  const [input, output] = [join(folder, "in.jsonl"), join(folder, "out.jsonl")];
+  writeFileSync(input, Array.from({ length: LINES }, (_, index) => lineOf(index)).join("\n"));
+  const command = ["batch", input, "-o", output, "--device", "simulated"];
+  const first = Program.bunting(command);
+  while (!existsSync(join(`${output}.job`, "state.json")))
+    await new Promise((resolve) => setImmediate(resolve));
+  first.signal("SIGINT");
+  expect(await first.exitCode()).toBe(130);
+  expect(existsSync(output)).toBe(false);
+
+  const second = Program.bunting(command);
+  expect([await second.exitCode(), second.errors]).toEqual([0, expect.any(String)]);
+  expect(second.output).toBe(`${LINES} answered, 0 failed: ${output}\n`);
+  expect(idsOf(output)).toEqual(Array.from({ length: LINES }, (_, index) => index));
+  expect(readdirSync(folder).sort()).toEqual(["in.jsonl", "out.jsonl"]);
+}, 60_000);
+
+test("on a server, failed lines keep their places if they are to, and the server tells of its jobs", async () => {
+  const [input, output] = [join(folder, "in.jsonl"), join(folder, "out.jsonl")];
+  writeFileSync(input, [lineOf(0), lineOf(1, { temperature: 9 }), lineOf(2)].join("\n"));
+  const data = join(folder, "data");
+  const server = Program.bunting(["serve", "--device", "simulated", "--port", "0", "--data", data]);
+  const url = await server.url();
+  const ordered = Program.bunting(["batch", input, "-o", output, "--ordered", "--url", url]);
+  expect([await ordered.exitCode(), ordered.output]).toEqual([0, `2 answered, 1 failed: ${output}\n`]);
+  expect(idsOf(output)).toEqual([0, 1, 2]);
+
+  const list = Program.bunting(["jobs", "list", "--url", url]);
+  expect(await list.exitCode()).toBe(0);
+  const [, id] = /^(batch_\S+) .* 3 +2 +1 +completed$/m.exec(list.output)!;
+  const cancel = Program.bunting(["jobs", "cancel", id!, "--url", url]);
+  expect([await cancel.exitCode(), JSON.parse(cancel.output).status]).toEqual([0, "completed"]);
+  server.signal("SIGTERM");
+  expect(await server.exitCode()).toBe(0);
+}, 60_000);
+
+test("what cannot be run is said in a sentence, with the line", async () => {
+  const [input, output] = [join(folder, "in.jsonl"), join(folder, "out.jsonl")];
+  writeFileSync(input, [lineOf(0), "{"].join("\n"));
+  const broken = Program.bunting(["batch", input, "-o", output, "--device", "simulated"]);
+  expect(await broken.exitCode()).toBe(1);
+  expect(broken.errors).toContain("Line 2: The line is not valid JSON");
+  writeFileSync(output, "");
+  const twice = Program.bunting(["batch", input, "-o", output]);
+  expect([await twice.exitCode(), twice.errors]).toEqual([1, `${output} exists already.\n`]);
+}, 60_000);
