@@ -1,6 +1,6 @@
 /**
  * A job survives: its server is killed at random moments, again and again, and in the end each line has the one answer that it has in a run
- * that nobody disturbs. CRASHES says how often (100 unless told): `CRASHES=1000 npx bun test tests/e2e/crash.test.ts`.
+ * that nobody disturbs. CRASHES says how often (100 unless told, which takes a minute and a half): `CRASHES=1000 npx bun test tests/e2e/crash.test.ts`.
  */
 
 import { expect, test } from "bun:test";
