@@ -382,3 +382,38 @@ describe("sequences that wait are moved", () => {
     expect(fleet.active).toBe(0);
   });
 });
+
+describe("a prospect", () => {
+  const prospect = { tokens: tokensFrom(0, 48), cacheSalt: "", adapter: 0, program: 0, isWarmed: true };
+
+  test("is computed ahead where its sequence then goes, which finds it", () => {
+    const { fleet, clock } = fleetOf(2, { fleet: { policy: ours(null) } });
+    let warmed = 0;
+    const id = fleet.expect(prospect, (tokens) => {
+      warmed += tokens;
+    });
+    clock.runAll();
+    fleet.extend(id, tokensFrom(0, 64));
+    clock.runAll();
+    expect(warmed).toBe(64);
+    const listener = new Listener();
+    fleet.submit(sequenceSpec([...tokensFrom(0, 64), 900], 2), listener);
+    fleet.forget(id);
+    clock.runAll();
+    expect(listener.cachedTokens).toBe(64);
+  });
+
+  test("goes to another engine when its own is lost, and waits for one when there is none", () => {
+    const { fleet, clock, sent, lose, replace } = fleetOf(2);
+    const id = fleet.expect(prospect);
+    const [first, second] = sent[0]!.length === 1 ? [0, 1] : [1, 0];
+    lose(first, "The device was lost.", true);
+    expect(kinds(sent)[second]).toEqual(["expect"]);
+    lose(second, "The device was lost.", true);
+    replace(first, 1);
+    clock.runAll();
+    fleet.forget(id, true);
+    fleet.forget(id);
+    expect(kinds(sent)[first]).toEqual(["expect", "expect", "forget"]);
+  });
+});
