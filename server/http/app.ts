@@ -1,6 +1,7 @@
 /**
  * What all routes have in common. Each request passes `onRequest` (request id, size of the head, origin), then
- * the key, then its route; every refusal, wherever it is thrown, leaves through `onError` as OpenAI's error body, or as the route has it.
+ * the key, then its route; every refusal, wherever it is thrown, leaves through `onError` as OpenAI's error body, or in
+ * the route's own form.
  */
 import { Elysia } from "elysia";
 import type { ApiKeys } from "./auth.ts";
