@@ -24,6 +24,14 @@ test("what calls took is what the next ones are expected to take", () => {
   expect(times.expectedMs(sized(1_000_000))).toBeCloseTo(2000 + 2000, 0); // a limit is no length
 });
 
+test("one call is enough to know a device by, and few tokens tell nothing of reading", () => {
+  const times = new CallTimes();
+  times.note(ended);
+  expect(times.readMs(4000)).toBeCloseTo(2000, 0);
+  times.note({ ...ended, tokens: { ...ended.tokens, found: 1190 } });
+  expect(times.readMs(4000)).toBeCloseTo(2000, 0);
+});
+
 test("a call that never drew teaches nothing", () => {
   const times = new CallTimes();
   const before = times.expectedMs(call("a", ["x"], ["y"]));

@@ -164,7 +164,12 @@ export class HostedProgram {
       }
       this.#begin();
     },
-    onHead: (call) => void this.#heads.grew(call, this.program.headOf(call)),
+    onHead: (call) => {
+      const head = this.program.headOf(call);
+      const characters = partsOf(head).reduce((sum, { text }) => sum + text.length, 0);
+      const { callTimes, limits } = this.#services;
+      if (callTimes.readMs(characters) >= limits.headMsMin) void this.#heads.grew(call, head);
+    },
     onDropped: (call) => {
       this.#heads.forget(call, true);
       this.#waiting.delete(call);

@@ -12,6 +12,8 @@ export interface HostLimits {
   readonly runningMax: number;
   /** Calls that wait for values and whose prompt's beginning is told to the fleet; of others it is not. */
   readonly headsMax: number;
+  /** What reading such a beginning must be expected to take: making tokens of it takes time too, on the thread that serves. */
+  readonly headMsMin: number;
   /** A program that nobody asks for, and that has nothing to do, is ended after so long. */
   readonly idleMs: number;
   /** How long a request may wait for a value. A connection that says nothing for longer is closed by the server. */
@@ -25,6 +27,7 @@ export const hostLimits: HostLimits = Object.freeze({
   valuesBytesMax: 64 * 1024 * 1024,
   runningMax: 512,
   headsMax: 256,
+  headMsMin: 20,
   idleMs: 600_000,
   waitMsMax: 240_000,
   waitMsDefault: 60_000,
