@@ -10,7 +10,7 @@ import type { Vocabulary } from "./vocabulary.ts";
 export const UNSATISFIABLE = "constraint_unsatisfiable";
 
 /** Grammars and texts under way that are kept; others are begun again from what they were. */
-const PARSERS_MAX = 256;
+const PARSERS_MAX = 64;
 const MATCHERS_MAX = 4096;
 
 /** What a constrained row is drawn with, and why it cannot be drawn, if it cannot. */

@@ -13,7 +13,7 @@ const MASK_BYTES_MAX = 64 * 2 ** 20;
 /** Steps of work for one mask: about 200 ms. */
 const MASK_STEPS = 4_000_000;
 /** Expressions after which all are forgotten. */
-const REGEXES_MAX = 400_000;
+const REGEXES_MAX = 200_000;
 
 /**
  * Which tokens may come next. A token may if its bytes lead the parser anywhere: everything that a grammar has begun can be

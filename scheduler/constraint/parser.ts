@@ -48,7 +48,7 @@ export interface ParseState {
 }
 
 /** Sets that are remembered; beyond, all are forgotten and made anew as they are needed. */
-const SETS_MAX = 20_000;
+const SETS_MAX = 5000;
 /** Places in productions, counts of repetitions included. */
 const ITEMS_MAX = 2 ** 22;
 
