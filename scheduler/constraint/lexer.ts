@@ -14,6 +14,8 @@ export interface LexState {
   readonly next: (LexState | null | undefined)[];
   /** Whether anything goes on; null: not known yet. */
   goesOn: boolean | null;
+  /** The state that masks are made for in its place; null: not known yet. */
+  clamped: LexState | null;
 }
 
 /** Terminals that end at one place. */
@@ -54,7 +56,7 @@ export class Lexer {
       for (const rest of rests) partition = regexes.refine(partition, regexes.partitionOf(rest));
       const ends = this.#endsOf(terminals.filter((_, index) => regexes.isNullable(rests[index]!)));
       const next = new Array(partition.representatives.length).fill(undefined);
-      state = { id: this.#states.size, terminals, rests, ends, partition, next, goesOn: null };
+      state = { id: this.#states.size, terminals, rests, ends, partition, next, goesOn: null, clamped: null };
       this.#states.set(key, state);
     }
     return state;

@@ -51,7 +51,9 @@ export class Masks {
   }
 
   /** Throws ConstraintError when it takes too much work. */
-  maskOf(parser: Parser, state: ParseState): Mask {
+  maskOf(parser: Parser, { threads }: ParseState): Mask {
+    const alike = threads.map(({ set, lex }) => ({ set, lex: this.#clamped(parser, lex) }));
+    const state = { threads: alike, mayEnd: false };
     const key = this.#keyOf(parser, state);
     const known = this.#masks.get(key);
     if (known !== undefined) {
@@ -71,6 +73,16 @@ export class Masks {
     if (this.#masks.size >= this.#masksMax) this.#masks.delete(this.#masks.keys().next().value!);
     this.#masks.set(key, mask);
     return mask;
+  }
+
+  /** The state in which all tokens go on that go on in this one: what may still come is not counted beyond a token. */
+  #clamped({ lexer }: Parser, lex: LexState): LexState {
+    if (lex.clamped === null) {
+      const height = this.vocabulary.trie.heights[0]!;
+      const rests = lex.rests.map((rest) => lexer.regexes.clamped(rest, height));
+      lex.clamped = lexer.state(lex.terminals, rests)!;
+    }
+    return lex.clamped;
   }
 
   #keyOf(parser: Parser, { threads }: ParseState): string {
@@ -221,7 +233,7 @@ interface Limits {
 
 /** Pairs of limits that are remembered. */
 const WITHIN_MAX = 256;
-/** Tokens with this many characters, or more, are told apart by no limit. */
+/** Characters of a token are counted up to here. */
 const CHARACTERS_MAX = 254;
 /** The token is not of the kind. */
 const NONE = 255;
@@ -243,6 +255,8 @@ class Shared {
   readonly #open: Uint8Array;
   readonly #closed: Uint8Array;
   readonly #beyond: Uint8Array;
+  /** Most characters of a token, as far as they are counted. */
+  #longest = 0;
   readonly #resembles = new Map<Regex, boolean>();
   readonly #within = new Map<string, { readonly inside: Mask; readonly beyond: Mask }>();
 
@@ -261,6 +275,7 @@ class Shared {
     const note = (counts: Uint8Array, node: number, characters: number): void => {
       for (let at = trie.firstTokens[node]!; at < trie.firstTokens[node + 1]!; at++)
         counts[trie.tokens[at]!] = Math.min(characters, CHARACTERS_MAX);
+      this.#longest = Math.max(this.#longest, Math.min(characters, CHARACTERS_MAX));
     };
     const visit = (node: number, rest: Regex, before: number): void => {
       const end = trie.ends[node]!;
@@ -301,9 +316,11 @@ class Shared {
     if (shape.kind !== "cat" || shape.tail !== this.#quote) return null;
     const head = this.regexes.shapeOf(shape.head);
     if (head.kind !== "repeat" || head.of !== this.#character) return null;
-    const isBeyondCount =
-      head.min > CHARACTERS_MAX || (head.max >= CHARACTERS_MAX && head.max < Number.POSITIVE_INFINITY);
-    return isBeyondCount ? null : { min: head.min, max: head.max };
+    const isBounded = head.max < Number.POSITIVE_INFINITY;
+    const isCounted = head.min <= CHARACTERS_MAX && (head.max < CHARACTERS_MAX || !isBounded);
+    if (this.#longest === CHARACTERS_MAX && !isCounted) return null;
+    const max = head.max >= this.#longest ? Number.POSITIVE_INFINITY : head.max;
+    return { min: Math.min(head.min, this.#longest + 1), max };
   }
 
   /** Tokens that stay inside of a string that may have so many characters more, and those that may go beyond it. */
@@ -329,7 +346,7 @@ class Shared {
     return within;
   }
 
-  /** Whether an expression is that of a string with which most tokens go on that go on with a free one. */
+  /** Whether an expression is that of a string that for most tokens is as a free one after a byte. */
   resemblesString(rest: Regex): boolean {
     if (this.limitsOf(rest) !== null) return true;
     let resembles = this.#resembles.get(rest);
@@ -352,8 +369,8 @@ class Shared {
       const tokens = trie.firstTokens[trie.ends[child]!]! - trie.firstTokens[child]!;
       const next = regexes.derivative(rest, byte);
       all += tokens;
-      // Not with an end where a string has none: what is complete there may be no string.
-      if (next !== regexes.empty && regexes.isNullable(next) === regexes.isNullable(free)) same += tokens;
+      const height = trie.heights[child]!;
+      if (regexes.clamped(next, height) === regexes.clamped(free, height)) same += tokens;
     }
     return 2 * same > all;
   }

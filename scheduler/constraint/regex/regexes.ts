@@ -326,7 +326,7 @@ export class Regexes {
    */
   clamped(regex: Regex, bytes: number): Regex {
     if (this.#nodes[regex]!.isBoolean) return regex;
-    const key = regex * 1024 + bytes;
+    const key = regex * 2 ** 16 + bytes;
     let clamped = this.#clamped.get(key);
     if (clamped === undefined) {
       clamped = this.#clamp(this.#nodes[regex]!.shape, regex, bytes);

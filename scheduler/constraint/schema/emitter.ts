@@ -455,12 +455,13 @@ class ObjectEmitter {
       );
     }
     const own = regexes.literals(this.#properties.map(({ name }) => bytesOf(name)));
-    const allowed = [anyText, ...(this.#names === null ? [] : [this.#names])];
+    const allowed = this.#names === null ? [] : [this.#names];
     if (this.#properties.length > 0) allowed.push(regexes.not(own));
     const free: FreeNames[] = [];
     for (let chosen = 0; chosen < 2 ** patterns.length; chosen++) {
       const matched = new Set(patterns.filter((_, index) => chosen & (1 << index)));
       const names = regexes.and([
+        ...(matched.size > 0 ? [] : [anyText]), // of which all patterns are parts
         ...allowed,
         ...patterns.map((pattern) => (matched.has(pattern) ? pattern : regexes.not(pattern))),
       ]);
