@@ -12,7 +12,8 @@
 //
 // Everything is little-endian. In a run of n bytes of nibbles the low ones are the first n numbers, the high
 // ones the next n: n is 16 in blocks of 32, and 32 in Q4_K and Q5_K, whose 128 bytes are four such runs. (s,
-// t) are the 6-bit scale and minimum of 32 numbers. Q6_K has two halves of 128 numbers, see decode_q6_k.
+// t) are the 6-bit scale and minimum of 32 numbers. The types with a K are read in
+// cpu/kernels/super_block.cpp.
 //
 // Work:    one row of a matrix at a time, on the thread that packs it.
 // Checked: bit for bit against reference::stored_value, which reads the same table number by number.
@@ -21,13 +22,14 @@
 #include <cmath>
 #include <cstring>
 
+#include "cpu/kernels/super_block.h"
 #include "include/engine.h"
 
 namespace bunting {
 namespace {
 
-constexpr int kSmall = 32;   // numbers of a simple block
-constexpr int kLarge = 256;  // numbers of a block of blocks
+constexpr int kSmall = 32;  // numbers of a simple block
+constexpr int kLarge = kSuper;
 
 template <class T>
 T read(char const* at) {
@@ -92,56 +94,15 @@ void decode_q8_0(char const* from, int64_t blocks, float* to) {
   }
 }
 
-// Scale s and minimum t of group `group` (0..7) from 12 bytes: the first four groups have the lower six bits
-// of bytes 0-3 and 4-7; the others have a nibble of bytes 8-11 each, and above it the two bits left over.
-struct Group {
-  int scale, minimum;
-};
-Group group_of(uint8_t const* packed, int group) {
-  if (group < 4) return {packed[group] & 63, packed[group + 4] & 63};
-  return {(packed[group + 4] & 15) | packed[group - 4] >> 6 << 4,
-          packed[group + 4] >> 4 | packed[group] >> 6 << 4};
-}
-
-// Q4_K, Q5_K
-template <bool fifth>
-void decode_groups(char const* from, int64_t blocks, float* to) {
-  for (; blocks > 0; blocks--, to += kLarge) {
-    float const d = half_at(from), e = half_at(from + 2);
-    uint8_t const* const packed = reinterpret_cast<uint8_t const*>(from) + 4;
-    uint8_t const* const upper = packed + 12;  // bit g of byte i: the fifth of number i of group g
-    uint8_t const* nibbles = upper + (fifth ? 32 : 0);
-    for (int group = 0; group < 8; group++) {
-      Group const g = group_of(packed, group);
-      float const scale = d * float(g.scale), minimum = e * float(g.minimum);
-      int const shift = group % 2 * 4;
-      for (int i = 0; i < 32; i++) {
-        int const q = (nibbles[i] >> shift & 15) | (fifth ? (upper[i] >> group & 1) << 4 : 0);
-        to[group * 32 + i] = scale * float(q) - minimum;
-      }
-      if (group % 2 == 1) nibbles += 32;
-    }
-    from += fifth ? 176 : 144;
-  }
-}
-
-// Each half has 64 bytes of nibbles and 32 of upper pairs. Its four groups of 32 numbers take the low nibbles
-// of the first and second 32 bytes, then the high ones; group g takes the pair at bit 2g. A scale serves 16
-// numbers.
-void decode_q6_k(char const* from, int64_t blocks, float* to) {
-  for (; blocks > 0; blocks--, from += 210) {
-    uint8_t const* const bytes = reinterpret_cast<uint8_t const*>(from);
-    float const d = half_at(from + 208);
-    for (int half = 0; half < 2; half++) {
-      uint8_t const *nibbles = bytes + half * 64, *upper = bytes + 128 + half * 32;
-      char const* const scales = from + 192 + half * 8;
-      for (int group = 0; group < 4; group++) {
-        for (int i = 0; i < 32; i++) {
-          int const low = nibbles[group % 2 * 32 + i] >> (group / 2 * 4) & 15;
-          int const q = low | (upper[i] >> (2 * group) & 3) << 4;
-          *to++ = d * float(read<int8_t>(scales + group * 2 + i / 16)) * float(q - 32);
-        }
-      }
+// Q4_K, Q5_K, Q6_K
+template <Dtype type>
+void decode_super(char const* from, int64_t blocks, float* to) {
+  for (; blocks > 0; blocks--, from += super_block_bytes(type), to += kSuper) {
+    SuperBlock const block = read_super_block(type, from);
+    float const d = half_to_float(block.scales.d), e = half_to_float(block.scales.e);
+    for (int i = 0; i < kSuper; i++) {
+      float const scaled = d * float(block.scales.scale[i / weight_group(type)]) * float(block.q[i]);
+      to[i] = has_minimum(type) ? scaled - e * float(block.scales.minimum[i / kGroup]) : scaled;
     }
   }
 }
@@ -154,8 +115,9 @@ StoredType const* stored_type(int32_t type) {
       q4_1{"Q4_1", kSmall, 20, decode_nibbles<true, false>},
       q5_0{"Q5_0", kSmall, 22, decode_nibbles<false, true>},
       q5_1{"Q5_1", kSmall, 24, decode_nibbles<true, true>}, q8_0{"Q8_0", kSmall, 34, decode_q8_0},
-      q4_k{"Q4_K", kLarge, 144, decode_groups<false>}, q5_k{"Q5_K", kLarge, 176, decode_groups<true>},
-      q6_k{"Q6_K", kLarge, 210, decode_q6_k};
+      q4_k{"Q4_K", kLarge, 144, decode_super<Dtype::q4_k>},
+      q5_k{"Q5_K", kLarge, 176, decode_super<Dtype::q5_k>},
+      q6_k{"Q6_K", kLarge, 210, decode_super<Dtype::q6_k>};
   switch (type) {
     case BUNTING_F32:
       return &f32;

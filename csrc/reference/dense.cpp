@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "reference/kv_value.h"
+#include "reference/stored_type.h"
 
 namespace bunting::reference {
 namespace {
@@ -24,8 +25,8 @@ size_t packed_index(PackedMatrix const& w, int64_t n, int64_t k) {
                                       : panel + k / 2 * 2 * kPanel + column * 2 + k % 2);
 }
 
-// Where a matrix of integers has column n, k: the byte of the scale, and of the number the bits from `bit` on
-// of a byte, and two more of another in 6 bits.
+// Where a matrix of integers has column n, k: the byte of the scale (d, in a superblock), and of the number
+// the bits from `bit` on of a byte, and one or two more of another in 5 or 6 bits.
 struct IntegerPlace {
   int64_t scale, low, high;
   int low_bit, high_bit;
@@ -34,11 +35,13 @@ struct IntegerPlace {
 IntegerPlace integer_place(PackedMatrix const& w, int64_t n, int64_t k) {
   int const bits = integer_bits(w.dtype);
   int64_t const column = n % 16, i = k % 32, step = i / 4;
-  int64_t const group = w.group(), blocks_before = k / (2 * group);
-  int64_t const block = n / 16 * w.panel_bytes() + blocks_before * (64 + 2 * group * 2 * bits);
-  int64_t const scale = block + k % (2 * group) / group * 32 + column * 2;
-  int64_t const values = block + 64 + k % (2 * group) / 32 * (64 * bits) + column * 4 + i % 4;
+  int64_t const group = w.group(), length = is_super(w.dtype) ? 256 : 2 * group;
+  int64_t const header = is_super(w.dtype) ? 320 : 64;
+  int64_t const block = n / 16 * w.panel_bytes() + k / length * (header + length * 2 * bits);
+  int64_t const scale = block + (is_super(w.dtype) ? 0 : k % length / group * 32) + column * 2;
+  int64_t const values = block + header + k % length / 32 * (64 * bits) + column * 4 + i % 4;
   if (bits == 8) return {scale, values + step * 64, 0, 0, 0};
+  if (bits == 5) return {scale, values + step % 4 * 64, values + 256, int(step / 4 * 4), int(step)};
   return {scale, values + step % 4 * 64, values + 256 + step % 2 * 64, int(step / 4 * 4), int(step / 2 * 2)};
 }
 
@@ -46,7 +49,9 @@ int get_integer(PackedMatrix const& w, IntegerPlace const& place) {
   uint8_t const* const bytes = static_cast<uint8_t const*>(w.data);
   int const low = bytes[place.low] >> place.low_bit;
   if (integer_bits(w.dtype) == 8) return low - 128;
-  if (integer_bits(w.dtype) == 4) return low % 16 - 8;
+  int const zero = w.dtype == Dtype::q4_k || w.dtype == Dtype::q5_k ? 0 : 1 << (integer_bits(w.dtype) - 1);
+  if (integer_bits(w.dtype) == 4) return low % 16 - zero;
+  if (integer_bits(w.dtype) == 5) return low % 16 + (bytes[place.high] >> place.high_bit) % 2 * 16 - zero;
   return low % 16 + (bytes[place.high] >> place.high_bit) % 4 * 16 - 32;
 }
 
@@ -58,12 +63,31 @@ void put_bits(uint8_t& byte, int bit, int count, int value) {
 
 void put_integer(PackedMatrix const& w, IntegerPlace const& place, int q) {
   uint8_t* const bytes = static_cast<uint8_t*>(w.data);
-  int const bits = integer_bits(w.dtype), stored = q + (1 << (bits - 1));
+  bool const has_zero = w.dtype != Dtype::q4_k && w.dtype != Dtype::q5_k;
+  int const bits = integer_bits(w.dtype), stored = has_zero ? q + (1 << (bits - 1)) : q;
   put_bits(bytes[place.low], place.low_bit, bits == 8 ? 8 : 4, bits == 8 ? stored : stored % 16);
+  if (bits == 5) put_bits(bytes[place.high], place.high_bit, 1, stored / 16);
   if (bits == 6) put_bits(bytes[place.high], place.high_bit, 2, stored / 16);
 }
 
+// A product of two values that are f32, as f32.
+float product(double a, double b) {
+  return float(a * b);
+}
+
+double super_weight(PackedMatrix const& w, int64_t n, int64_t k) {
+  IntegerPlace const place = integer_place(w, n, k);
+  char const* const d = static_cast<char const*>(w.data) + place.scale;
+  char const* const bytes = d - n % 16 * 2 + n % 16;
+  int const q = get_integer(w, place);
+  if (w.dtype == Dtype::q6_k)
+    return product(product(source_value(d, Dtype::f16, 0), int8_t(bytes[32 + k % 256 / 16 * 16])), q);
+  float const scale = product(source_value(d, Dtype::f16, 0), bytes[64 + k % 256 / 32 * 16]);
+  return product(scale, q) - product(source_value(d + 32, Dtype::f16, 0), bytes[192 + k % 256 / 32 * 16]);
+}
+
 double grouped_weight(PackedMatrix const& w, int64_t n, int64_t k) {
+  if (is_super(w.dtype)) return super_weight(w, n, k);
   IntegerPlace const place = integer_place(w, n, k);
   return source_value(static_cast<char const*>(w.data) + place.scale, Dtype::f16, 0) * get_integer(w, place);
 }
@@ -79,7 +103,43 @@ uint16_t f16_bits(double value) {  // of a value of f16
   return uint16_t(sign | (exponent + 14) << 10 | (int(std::ldexp(fraction, 11)) - 1024));
 }
 
+// Superblocks as a GGUF file has them: the integers from what stored_value makes of a block whose scales are
+// 1 and whose minimums are 0, and the scales from a block whose integers are.
+void pack_super(PackedMatrix const& w, void const* src) {
+  std::memset(w.data, 0, w.bytes());
+  bool const is_six = w.dtype == Dtype::q6_k;
+  int64_t const size = is_six ? 210 : w.dtype == Dtype::q5_k ? 176 : 144;
+  for (int64_t n = 0; n < w.n; ++n) {
+    for (int64_t first = 0; first < w.k; first += 256) {
+      uint8_t const* const from = static_cast<uint8_t const*>(src) + (n * w.k + first) / 256 * size;
+      uint8_t* const d = static_cast<uint8_t*>(w.data) + integer_place(w, n, first).scale;
+      uint8_t* const bytes = d - n % 16 * 2 + n % 16;
+      std::memcpy(d, from + (is_six ? 208 : 0), 2);
+      if (!is_six) std::memcpy(d + 32, from + 2, 2);
+      uint8_t plain[210];
+      std::memcpy(plain, from, size_t(size));
+      if (is_six) {
+        for (int i = 0; i < 16; ++i) bytes[32 + i * 16] = from[192 + i];
+        std::memset(plain + 192, 1, 16);
+        plain[208] = 0x00, plain[209] = 0x3c;
+      } else {
+        for (int i = 0; i < 8; ++i) bytes[64 + i * 16] = uint8_t(six_bits(from + 4, i, false));
+        for (int i = 0; i < 8; ++i) bytes[192 + i * 16] = uint8_t(six_bits(from + 4, i, true));
+        plain[0] = 0x00, plain[1] = 0x3c, plain[2] = plain[3] = 0;
+        uint8_t const ones[12] = {1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1};
+        std::memcpy(plain + 4, ones, 12);
+      }
+      for (int64_t i = 0; i < 256; ++i)
+        put_integer(w, integer_place(w, n, first + i), int(stored_value(int32_t(w.dtype), plain, i)));
+    }
+  }
+  // What belongs to no column is zero, which in 6 bits reads otherwise.
+  for (int64_t n = w.n; n < w.panels() * kPanel; ++n)
+    for (int64_t k = 0; k < w.kp(); ++k) put_integer(w, integer_place(w, n, k), 0);
+}
+
 void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype) {
+  if (is_super(w.dtype)) return pack_super(w, src);
   std::memset(w.data, 0, w.bytes());  // scales that belong to no number
   for (int64_t n = 0; n < w.panels() * kPanel; ++n) {
     for (int64_t first = 0; first < w.kp(); first += w.group()) {

@@ -32,14 +32,17 @@ int nibble(uint8_t const* from, int64_t index, int64_t run) {
   return in_run < run ? byte & 15 : byte >> 4;
 }
 
-// Bits [6g, 6g + 6) of a scale (or of a minimum): groups 4 to 7 keep their two upper bits beside those of
-// groups 0 to 3.
+}  // namespace
+
+// Groups 4 to 7 keep their two upper bits beside those of groups 0 to 3.
 int six_bits(uint8_t const* packed, int64_t group, bool minimum) {
   if (group < 4) return packed[group + 4 * minimum] % 64;
   int const low = minimum ? packed[group + 4] / 16 : packed[group + 4] % 16;
   int const high = packed[minimum ? group : group - 4] / 64;
   return high * 16 + low;
 }
+
+namespace {
 
 float grouped(uint8_t const* block, int64_t i, bool fifth) {
   uint8_t const *packed = block + 4, *nibbles = block + (fifth ? 48 : 16);

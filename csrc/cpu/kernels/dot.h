@@ -1,12 +1,12 @@
 // dot.h - sixteen columns of grouped weights times four k of one row, exactly, for every instruction set.
 //
 // Weights are stored as unsigned numbers, q + 128, q + 32 or q + 8 (integer_layout.h); minus_sum times the
-// zero takes the excess away. What multiplies them by signed inputs:
+// zero takes the excess away. With a minimum they are q itself. What multiplies them by signed inputs:
 //
 //   VPDPBUSD     four products at once.
-//   VPMADDUBSW   pairs of products in 16 bits. Of 4 bits eight products fit (8 * 2 * 15 * 127 < 2^15), of 6
-//                bits two (2 * 2 * 63 * 127). Weights of 8 bits are made signed first, and their signs are
-//                moved to the inputs (2 * 128 * 127 < 2^15).
+//   VPMADDUBSW   pairs of products in 16 bits. Of 4 bits eight products fit (8 * 2 * 15 * 127 < 2^15), of 5
+//                and 6 bits two (2 * 2 * 63 * 127). Weights of 8 bits are made signed first, and their signs
+//                are moved to the inputs (2 * 128 * 127 < 2^15).
 //   16 bits      the even and the odd bytes of weights by themselves, each product in 16 bits.
 #pragma once
 
@@ -116,6 +116,14 @@ class Dot {
       asm("" : "+v"(x));  // shifted before it is broadcast, it would go through a general register
 #endif
       sums_[i] = kIsSigned ? vi{} : x << (Bits - 1);
+      if constexpr (kAddsPairs) pairs_[i] = vi{};
+    }
+  }
+
+  // The same beside weights without an excess.
+  BUNTING_INLINE void start() {
+    for (int i = 0; i < kRegisters; ++i) {
+      sums_[i] = vi{};
       if constexpr (kAddsPairs) pairs_[i] = vi{};
     }
   }

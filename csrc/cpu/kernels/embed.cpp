@@ -28,11 +28,29 @@ void embed_grouped(float* row, PackedMatrix const& table, int32_t id) {
   }
 }
 
+// Row `id` of a table in superblocks.
+void embed_super(float* row, PackedMatrix const& table, int32_t id) {
+  for (int64_t h = 0; h < table.k; h += kSuper) {
+    SuperScales const scales = read_super_scales(table, id, h);
+    float const d = f16_to_f32(scales.d), e = f16_to_f32(scales.e);
+    for (int64_t first = 0; first < kSuper; first += kGroup) {
+      int8_t q[kGroup];
+      read_integers(table, id, h + first, q);
+      float const minimum = e * float(scales.minimum[first / kGroup]);
+      for (int64_t i = 0; i < kGroup; ++i) {
+        float const scale = d * float(scales.scale[(first + i) / table.group()]);
+        row[h + first + i] = scale * float(q[i]) - minimum;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void embed(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end) {
   if (table.grouped()) {
-    for (int64_t t = begin; t < end; ++t) embed_grouped(x + t * ldx, table, ids[t]);
+    auto const embed_row = is_super(table.dtype) ? embed_super : embed_grouped;
+    for (int64_t t = begin; t < end; ++t) embed_row(x + t * ldx, table, ids[t]);
     return;
   }
   int64_t const panel_values = table.kp() * kPanel;

@@ -26,7 +26,8 @@ namespace {
 template <Dtype W>
 void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
 #if defined(BUNTING_HAS_INT8_TILES)
-  if (g.tokens > kTileRowsLeast) return gemm_blocks<GroupedTiles<W>>(g, panel_begin, panel_end);
+  if constexpr (!is_super(W))
+    if (g.tokens > kTileRowsLeast) return gemm_blocks<GroupedTiles<W>>(g, panel_begin, panel_end);
 #endif
   if constexpr (kHasWideBlocks && weight_group(W) == kGroupMax)
     if (kWideRowsLeast <= g.tokens && g.tokens <= kWideRows)
@@ -44,6 +45,12 @@ void gemm_grouped(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
       return multiply<Dtype::q8_128>(g, panel_begin, panel_end);
     case Dtype::q6:
       return multiply<Dtype::q6>(g, panel_begin, panel_end);
+    case Dtype::q4_k:
+      return multiply<Dtype::q4_k>(g, panel_begin, panel_end);
+    case Dtype::q5_k:
+      return multiply<Dtype::q5_k>(g, panel_begin, panel_end);
+    case Dtype::q6_k:
+      return multiply<Dtype::q6_k>(g, panel_begin, panel_end);
     default:
       return multiply<Dtype::q4>(g, panel_begin, panel_end);
   }

@@ -129,6 +129,112 @@ void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
   end_sums(sums, s);
 }
 
+// Sixteen scales or minimums of a superblock.
+template <bool kSigned>
+BUNTING_INLINE f32x16 load_bytes(char const* p) {
+  f32x16 y;
+  for (int i = 0; i < kRegisters; ++i) {
+#if defined(__AVX512F__)
+    __m128i const bytes = _mm_loadu_si128(reinterpret_cast<__m128i const*>(p));
+    vi const integers =
+        (vi)(kSigned ? _mm512_maskz_cvtepi8_epi32(0xffff, bytes) : _mm512_maskz_cvtepu8_epi32(0xffff, bytes));
+#elif defined(__AVX2__)
+    __m128i const bytes = _mm_loadl_epi64(reinterpret_cast<__m128i const*>(p + i * kLanes));
+    vi const integers = (vi)(kSigned ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
+#else
+    typedef int8_t vb __attribute__((vector_size(kLanes)));
+    vb bytes;
+    std::memcpy(&bytes, p + i * kLanes, sizeof bytes);
+    vi const widened = __builtin_convertvector(bytes, vi), integers = kSigned ? widened : widened & 255;
+#endif
+    y.r[i] = __builtin_convertvector(integers, vf);
+  }
+  return y;
+}
+
+// The same for superblocks: each group's scale is d times a small integer, and the minimum of a group, e
+// times another, is multiplied with the sum of its inputs.
+template <Dtype W, int R, int N>
+void multiply_super(InputGroup const* x, int64_t ldx, Slice const& s) {
+  using D = Dot<integer_bits(W)>;
+  constexpr int kParts = int(kGroup / weight_group(W)), kPartSteps = kSteps / kParts;
+  constexpr int kScalesAt = kPanel * (has_minimum(W) ? 4 : 2),
+                kMinimumsAt = kScalesAt + kSuper / kGroup * kPanel;
+  f32x16 sums[R][N];
+  begin_sums(sums, s);
+  asm volatile("" : : "r"(&sums) : "memory");  // out of the registers, which hold products instead
+  char const *at = s.w, *header = s.w, *fetch = s.fetch.from, *turn = s.w + s.fetch.turn;
+  auto const fetch_line = [&]() __attribute__((always_inline)) {
+    for (int n = 0; n < N; ++n) __builtin_prefetch(fetch + n * s.panel_stride);
+    fetch += s.fetch.step;
+  };
+  // d or e of panel n, times sixteen bytes.
+  auto const scales_of = [&](auto is_signed, int n, int64_t f16_at, int64_t bytes_at)
+                             __attribute__((always_inline)) {
+                               char const* const from = header + n * s.panel_stride;
+                               return load_f16(reinterpret_cast<uint16_t const*>(from + f16_at)) *
+                                      load_bytes<is_signed.value>(from + bytes_at);
+                             };
+  constexpr std::bool_constant<!has_minimum(W)> kScalesAreSigned;
+  int64_t const depth = s.k / kGroup;
+  for (int64_t i = 0; i < depth;) {
+    f32x16 products[R][N];
+    for (int r = 0; r < R; ++r)
+      for (int n = 0; n < N; ++n) products[r][n] = zero();
+    int64_t group = i % (kSuper / kGroup);
+    if (group == 0) {
+      header = at;
+      at += kSuperBytes;
+      for (int line = 0; line < kSuperBytes / kLine; ++line) fetch_line();
+    }
+    for (int64_t const end = i + kGroupMax / kGroup; i < end; ++i, ++group, ++x, at += D::kBytes) {
+      if (at >= turn) {
+        fetch = s.fetch.after;
+        turn = s.w + s.panel_stride;
+      }
+      for (int part = 0; part < kParts; ++part) {
+        D dots[R][N];
+        for (int r = 0; r < R; ++r)
+          for (int n = 0; n < N; ++n) {
+            if constexpr (has_minimum(W))
+              dots[r][n].start();
+            else
+              dots[r][n].start(x[r * ldx].minus_half_sums[part]);
+          }
+#pragma GCC unroll 8
+        for (int step = part * kPartSteps; step < (part + 1) * kPartSteps; ++step) {
+          if (step < D::kBytes / kLine) fetch_line();
+          typename D::Weight weights[N];
+          for (int n = 0; n < N; ++n) weights[n] = D::load(at + n * s.panel_stride, step);
+          for (int r = 0; r < R; ++r) {
+            int32_t const four = four_of(x[r * ldx], step);
+            for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four);
+          }
+        }
+        for (int n = 0; n < N; ++n) {
+          f32x16 const scales =
+              scales_of(kScalesAreSigned, n, 0, kScalesAt + (group * kParts + part) * kPanel);
+          for (int r = 0; r < R; ++r) {
+            dots[r][n].end_steps();
+            products[r][n] = fma(dots[r][n].finish(), scales, products[r][n]);
+          }
+        }
+      }
+      for (int n = 0; n < N && has_minimum(W); ++n) {
+        f32x16 const minimums = scales_of(std::false_type{}, n, kPanel * 2, kMinimumsAt + group * kPanel);
+        for (int r = 0; r < R; ++r)
+          products[r][n] = fma(set1(x[r * ldx].minus_sum_f32), minimums, products[r][n]);
+      }
+    }
+    for (int r = 0; r < R; ++r) {
+      f32x16 const scale = set1(x[r * ldx - 1].scale);
+      for (int n = 0; n < N; ++n) sums[r][n] = fma(products[r][n], scale, sums[r][n]);
+    }
+    asm volatile("" : : "r"(&sums) : "memory");
+  }
+  end_sums(sums, s);
+}
+
 // Blocks of up to kRowsMost rows, kGroupedRows or kWideRows.
 template <Dtype W, int kRowsMost>
 struct GroupedMicro {
@@ -152,7 +258,12 @@ struct GroupedMicro {
 
   using Block = void (*)(InputGroup const*, int64_t, Slice const&);
   template <int R, int N>
-  static constexpr Block kBlock = multiply_groups<W, kWide, R, N>;
+  static constexpr Block kBlock = [] {
+    if constexpr (is_super(W))
+      return multiply_super<W, R, N>;
+    else
+      return multiply_groups<W, kWide, R, N>;
+  }();
   static constexpr int panels_of(int rows) { return grouped_panels(rows, kWide); }
 
   static void multiply(State const& state, int64_t rows, int64_t panels, Slice const& slice) {

@@ -70,11 +70,11 @@ BUNTING_INLINE void store_int8(int8_t* q, f32x16 integers) {
 
 // Activations as integers, 32 in a group, of kGroups groups that share a scale:
 //   scale = max |x| / 127      q = round_to_even(x * (127 / max |x|))
-//   minus_sum = -(sum of q), over `summed` neighbouring groups
+//   minus_sum = -(sum of q), of all whose weights share a scale
 // Numbers below 1e-30 are zero. If there is one that is not finite the scale is NaN, so that the whole row of
 // the product becomes NaN and nothing else.
 template <int kGroups>
-BUNTING_INLINE void quantise_groups(InputGroup* to, f32x16 const (&x)[2 * kGroups], int64_t summed) {
+BUNTING_INLINE void quantise_groups(InputGroup* to, f32x16 const (&x)[2 * kGroups], Dtype weights) {
   constexpr float kLeast = 1e-30f;  // 127 / kLeast is finite
   float const largest = largest_magnitude(x);
   if (!(largest >= kLeast && is_finite(largest))) {
@@ -92,7 +92,14 @@ BUNTING_INLINE void quantise_groups(InputGroup* to, f32x16 const (&x)[2 * kGroup
     store_int8(to[i].q + 16, q16);
     to[i].scale = largest / 127.0f;
     sums[i] = q + q16;
+    if (weights == Dtype::q6_k) {
+      to[i].minus_half_sums[0] = int16_t(-sum(q));
+      to[i].minus_half_sums[1] = int16_t(-sum(q16));
+    }
+    if (has_minimum(weights)) to[i].minus_sum_f32 = 0.0f - sum(sums[i]);
   }
+  if (is_super(weights)) return;
+  int64_t const summed = weight_group(weights) / kGroup;
   for (int first = 0; first < kGroups; first += int(summed)) {
     int const end = first + int(summed) < kGroups ? first + int(summed) : kGroups;
     f32x16 together = sums[first];
@@ -105,7 +112,7 @@ BUNTING_INLINE void quantise_groups(InputGroup* to, f32x16 const (&x)[2 * kGroup
 // `width` numbers as groups, an even number of them, as matrices want it. row(i): those from i on, 16 of them
 // or as many as there are and zeros.
 template <int kGroups, class Row>
-BUNTING_INLINE void quantise_row_by(InputGroup* to, int64_t width, int64_t summed, Row row) {
+BUNTING_INLINE void quantise_row_by(InputGroup* to, int64_t width, Dtype weights, Row row) {
   int64_t const groups = round_up(width, 2 * kGroup) / kGroup;
   auto const quantise = [&](auto count, int64_t group) __attribute__((always_inline)) {
     f32x16 x[2 * count.value];
@@ -113,7 +120,7 @@ BUNTING_INLINE void quantise_row_by(InputGroup* to, int64_t width, int64_t summe
       int64_t const at = group * kGroup + i * 16;
       x[i] = at < width ? row(at) : zero();
     }
-    quantise_groups<count.value>(to + group, x, summed);
+    quantise_groups<count.value>(to + group, x, weights);
   };
   int64_t group = 0;
   for (; group + kGroups <= groups; group += kGroups) quantise(std::integral_constant<int, kGroups>{}, group);
@@ -124,9 +131,8 @@ BUNTING_INLINE void quantise_row_by(InputGroup* to, int64_t width, int64_t summe
 template <class Row>
 BUNTING_INLINE void quantise_row(Operand const& to, int64_t t, int64_t width, Row row) {
   InputGroup* const groups = reinterpret_cast<InputGroup*>(to.row(t));
-  int64_t const summed = weight_group(to.dtype) / kGroup;
-  if (input_group(to.dtype) == kGroup) return quantise_row_by<1>(groups, width, summed, row);
-  quantise_row_by<kGroupMax / kGroup>(groups, width, summed, row);
+  if (input_group(to.dtype) == kGroup) return quantise_row_by<1>(groups, width, to.dtype, row);
+  quantise_row_by<kGroupMax / kGroup>(groups, width, to.dtype, row);
 }
 
 }  // namespace bunting::BUNTING_ISA

@@ -19,6 +19,7 @@
 #include "cpu/kernels/group.h"
 #include "cpu/kernels/half.h"
 #include "cpu/kernels/integer_layout.h"
+#include "cpu/kernels/super_block.h"
 
 namespace bunting::BUNTING_ISA {
 namespace {
@@ -147,6 +148,7 @@ void pack_from(PackedMatrix const& w, char const* src, Dtype src_dtype, int64_t 
 
 void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end) {
   char const* const bytes = static_cast<char const*>(src);
+  if (is_super(w.dtype)) return pack_super_blocks(w, bytes, begin, end);
   switch (w.dtype) {
     case Dtype::q8:
       return pack_from<Dtype::q8>(w, bytes, src_dtype, begin, end);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/super_block.h"
 #include "host/cpu_features.h"
 #include "include/engine.h"
 #include "reference/dense.h"
@@ -50,13 +51,24 @@ inline char const* name_of(Dtype dtype) {
       return "q8_128";
     case Dtype::q6:
       return "q6";
+    case Dtype::q4_k:
+      return "q4_k";
+    case Dtype::q5_k:
+      return "q5_k";
+    case Dtype::q6_k:
+      return "q6_k";
     default:
       return "q4";
   }
 }
 // How weights can be kept.
-inline constexpr Dtype kWeightTypes[] = {Dtype::bf16,   Dtype::f32, Dtype::q8,
-                                         Dtype::q8_128, Dtype::q6,  Dtype::q4};
+inline constexpr Dtype kWeightTypes[] = {Dtype::bf16, Dtype::f32,  Dtype::q8,   Dtype::q8_128, Dtype::q6,
+                                         Dtype::q4,   Dtype::q4_k, Dtype::q5_k, Dtype::q6_k};
+
+// The nearest width that a matrix of a type may have: that of a file in superblocks is whole ones.
+inline int64_t width_for(Dtype dtype, int64_t k) {
+  return is_super(dtype) ? round_up(k, kSuper) : k;
+}
 
 inline int64_t bytes_of(Dtype dtype) {
   return dtype == Dtype::f32 ? 4 : 2;
@@ -77,6 +89,21 @@ struct Bytes {
   std::unique_ptr<char, Free> data;
 };
 
+// Rows of superblocks of any integers, whose scales are finite and of about the same size.
+inline Bytes random_super_blocks(Random& random, Dtype dtype, int64_t rows, int64_t k) {
+  int64_t const size = super_block_bytes(dtype), count = rows * k / kSuper;
+  Bytes blocks(count * size);
+  for (int64_t i = 0; i < count; ++i) {
+    char* const block = blocks.data.get() + i * size;
+    for (int64_t j = 0; j < size; ++j) block[j] = char(random.next());
+    for (int64_t const at : {int64_t{0}, int64_t{2}, int64_t{208}}) {
+      bool const is_scale = (at == 208) == (dtype == Dtype::q6_k);
+      if (is_scale) block[at + 1] = char(0x20 + (block[at + 1] & 7));  // 2^-7 .. 2^-5
+    }
+  }
+  return blocks;
+}
+
 // Values in [-1, 1), rounded to the type, for `rows` rows of `cols` with zeros up to `ld`.
 inline Bytes random_rows(Random& random, Dtype dtype, int64_t rows, int64_t cols, int64_t ld) {
   Bytes out(rows * ld * bytes_of(dtype));
@@ -86,11 +113,16 @@ inline Bytes random_rows(Random& random, Dtype dtype, int64_t rows, int64_t cols
   return out;
 }
 
-// A packed matrix of random weights, packed by the reference.
+// A packed matrix of random weights, packed by the reference; in superblocks as deep as whole ones are.
 struct Weights {
   Weights(Random& random, Dtype type, int64_t n, int64_t k)
-      : matrix{.dtype = type, .n = n, .k = k}, bytes(int64_t(matrix.bytes())) {
+      : matrix{.dtype = type, .n = n, .k = width_for(type, k)}, bytes(int64_t(matrix.bytes())) {
     matrix.data = bytes.data.get();
+    if (is_super(type)) {
+      Bytes const blocks = random_super_blocks(random, type, n, matrix.k);
+      reference::pack(matrix, blocks.data.get(), type);
+      return;
+    }
     Dtype const source_type = matrix.grouped() ? Dtype::f32 : type;
     Bytes const source = random_rows(random, source_type, n, k, k);
     reference::pack(matrix, source.data.get(), source_type);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cpu/tests/dense_test.h"
+#include "reference/stored_type.h"
 
 namespace bunting::test {
 namespace {
@@ -69,6 +70,37 @@ TEST(pack_grouped_matches_reference) {
   }
 }
 
+TEST(pack_super_blocks_matches_reference) {
+  for (Dtype const dtype : {Dtype::q4_k, Dtype::q5_k, Dtype::q6_k}) {
+    for (int64_t n : {1, 16, 35}) {
+      for (int64_t k : {256, 768}) {
+        Random random{uint64_t(n * 1000 + k)};
+        Bytes const src = random_super_blocks(random, dtype, n, k);
+        PackedMatrix want{.dtype = dtype, .n = n, .k = k}, got = want;
+        Bytes want_bytes(int64_t(want.bytes()));
+        want.data = want_bytes.data.get();
+        reference::pack(want, src.data.get(), dtype);
+        for (int64_t row = 0; row < n; ++row)
+          for (int64_t i = 0; i < k; ++i) {
+            float const stored = reference::stored_value(
+                int32_t(dtype), src.data.get() + row * k / kSuper * super_block_bytes(dtype), i);
+            CHECK(float(reference::weight(want, row, i)) == stored, "%s row %d number %d", name_of(dtype),
+                  int(row), int(i));
+          }
+        for (Kernels const* kernels : dense_levels()) {
+          Bytes got_bytes(int64_t(got.bytes()));
+          got.data = got_bytes.data.get();
+          int64_t const middle = got.panels() / 2;
+          kernels->pack(got, src.data.get(), dtype, middle, got.panels());
+          kernels->pack(got, src.data.get(), dtype, 0, middle);
+          CHECK(std::memcmp(got.data, want.data, want.bytes()) == 0, "%s %s N=%d K=%d", kernels->name,
+                name_of(dtype), int(n), int(k));
+        }
+      }
+    }
+  }
+}
+
 // Every weight is within half a step of its number, but for the ends of the range; and q4 leaves less error
 // than rounding by the largest number alone.
 TEST(grouped_weights_are_near_their_numbers) {
@@ -121,7 +153,8 @@ TEST(quantise_matches_reference) {
   for (auto const& [dtype, weights] :
        {std::pair(Dtype::f32, Dtype::q8), std::pair(Dtype::bf16, Dtype::q8),
         std::pair(Dtype::f32, Dtype::q8_128), std::pair(Dtype::bf16, Dtype::q6),
-        std::pair(Dtype::f32, Dtype::q4), std::pair(Dtype::bf16, Dtype::q4)}) {
+        std::pair(Dtype::f32, Dtype::q4), std::pair(Dtype::bf16, Dtype::q4),
+        std::pair(Dtype::f32, Dtype::q4_k), std::pair(Dtype::bf16, Dtype::q6_k)}) {
     for (int64_t k : {1, 32, 40, 64, 200, 416}) {
       constexpr int64_t kTokens = 5;
       Random random{uint64_t(k)};

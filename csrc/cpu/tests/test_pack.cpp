@@ -75,9 +75,10 @@ TEST(pack_keeps_not_a_number) {
 
 TEST(embed_matches_reference) {
   for (Dtype const type : kWeightTypes) {
-    for (int64_t hidden : {1, 16, 33, 100}) {
-      Random random{uint64_t(hidden)};
-      Weights const table(random, type, 100, hidden);
+    for (int64_t const width : {1, 16, 33, 100}) {
+      Random random{uint64_t(width)};
+      Weights const table(random, type, 100, width);
+      int64_t const hidden = table.matrix.k;
       std::vector<int32_t> const ids = {0, 15, 16, 99, 99, 1, 47};
       int64_t const tokens = int64_t(ids.size()), ldx = hidden + 5;
       std::vector<double> want(size_t(tokens * ldx), NAN);
