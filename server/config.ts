@@ -108,7 +108,7 @@ export const serverSettings = Object.freeze({
     default: "auto",
     defaultText: "auto",
     sentence:
-      "How matrices are kept and multiplied: int8 halves them, rounded in groups of 128, and int4 quarters them, in groups of 32; int6 is between; q8_0 is int8 in groups of 32, for activations with outliers; fp8, on GPUs, halves those of the layers, with a scale for each row; auto keeps Q8_0 and Q4_0 of a GGUF file as they are and rounds nothing.",
+      "How matrices are kept and multiplied: int8 halves them, rounded in groups of 128, and int4 quarters them, in groups of 32; int6 is between; q8_0 is int8 in groups of 32, for activations with outliers; fp8, on GPUs, halves those of the layers, with a scale for each row; auto keeps blocks of a GGUF file as they are, where the device computes with them, and rounds nothing.",
     parse: (value) => oneOf(value, quantNames),
   }),
   kv: setting<KvFormat>({

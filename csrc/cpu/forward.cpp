@@ -144,13 +144,16 @@ void Forward::copy_pages(StepPlan const& plan) {
 
 void Forward::project_and_append(StepPlan const& plan, int32_t layer) {
   LayerWeights const& weights = model_.layer(layer);
-  Operand const normed = normalise(weights.attention_norm, plan.tokens, weights.qkv);
-  multiply({.w = &weights.qkv,
-            .bias = weights.qkv_bias,
-            .y = work_.qkv,
-            .ldy = model_.qkv_width(),
-            .tokens = plan.tokens},
-           normed);
+  auto const project = [&](PackedMatrix const& w, int64_t column) {
+    multiply({.w = &w,
+              .bias = weights.qkv_bias ? weights.qkv_bias + column : nullptr,
+              .y = work_.qkv + column,
+              .ldy = model_.qkv_width(),
+              .tokens = plan.tokens},
+             normalise(weights.attention_norm, plan.tokens, w));
+  };
+  project(weights.qkv, 0);
+  if (weights.v.n > 0) project(weights.v, weights.qkv.n);
   RopeAppend const append{.qkv = work_.qkv,
                           .ldqkv = model_.qkv_width(),
                           .query_heads = model_.shape().query_heads,

@@ -227,18 +227,18 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
   layers_.resize(size_t(s.layers));
   for (int32_t i = 0; i < s.layers; ++i) {
     LayerWeights const& from = model.layer(i);
-    int32_t const first = 2 + 4 * i;  // matrix of the layer
+    int32_t const first = 2 + 5 * i;  // matrix of the layer
     DeviceLayer& to = layers_[size_t(i)];
     to.attention_norm = uploader.vector(from.attention_norm, s.hidden);
     to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, model.qkv_width()}});
     if (s.qkv_bias) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width());
     if (s.qk_norm) to.q_norm = uploader.vector(from.q_norm, s.head_size);
     if (s.qk_norm) to.k_norm = uploader.vector(from.k_norm, s.head_size);
-    to.o = uploader.matrix(from.o, model.is_fp8(first + 1), {{0, s.hidden}});
+    to.o = uploader.matrix(from.o, model.is_fp8(first + 2), {{0, s.hidden}});
     to.mlp_norm = uploader.vector(from.mlp_norm, s.hidden);
-    to.gate_up = uploader.matrix(from.gate_up, model.is_fp8(first + 2),
+    to.gate_up = uploader.matrix(from.gate_up, model.is_fp8(first + 3),
                                  {{0, s.feed_forward}, {model.padded_feed_forward(), s.feed_forward}});
-    to.down = uploader.matrix(from.down, model.is_fp8(first + 3), {{0, s.hidden}});
+    to.down = uploader.matrix(from.down, model.is_fp8(first + 4), {{0, s.hidden}});
   }
 }
 

@@ -26,7 +26,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* the rest of the library is compiled hidden */
 
-#define BUNTING_ABI_VERSION 5
+#define BUNTING_ABI_VERSION 6
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -114,10 +114,12 @@ enum { BUNTING_PAIRED_ROWS = 256 };
  * (int8, 8.5) in groups of 32, as GGUF's Q4_0 and Q8_0 are stored. Tensors that are stored so are kept as they are, Q4_0 in
  * Q8_0 with the same numbers; all else is rounded. On a CPU the rows that such a matrix is multiplied with are rounded to
  * int8, for Q8_0 in groups of 32 and else of 128, and sums within a group are exact. A GPU's copy of INT6 is in int8. FP8
- * is e4m3 with one f32 scale per row, for GPUs: the packed weights are in bf16, and each engine rounds them for its copy. */
+ * is e4m3 with one f32 scale per row, for GPUs: the packed weights are in bf16, and each engine rounds them for its copy.
+ * Q4_K (4.625 bits), Q5_K (5.625) and Q6_K (6.625) are for CPUs, and for tensors that are stored so: the same numbers. */
 enum {
   BUNTING_FORMAT_PLAIN = 0, BUNTING_FORMAT_INT8 = 1, BUNTING_FORMAT_INT4 = 2, BUNTING_FORMAT_FP8 = 3,
   BUNTING_FORMAT_INT6 = 4, BUNTING_FORMAT_Q8_0 = 5,
+  BUNTING_FORMAT_Q4_K = 6, BUNTING_FORMAT_Q5_K = 7, BUNTING_FORMAT_Q6_K = 8,
 };
 
 enum { BUNTING_ROPE_PLAIN = 0, BUNTING_ROPE_LINEAR = 1, BUNTING_ROPE_LLAMA3 = 2 };
@@ -149,8 +151,8 @@ typedef struct bunting_model_shape {
   int32_t rope_original_context;                     /* llama3 */
   int32_t kv;               /* BUNTING_KV_* */
   int32_t reserved;         /* 0 */
-  /* BUNTING_FORMAT_* of each matrix: embedding, vocabulary projection (ignored if tied), then per layer Q with K and V,
-   * O, gate with up, down: 2 + 4*layers bytes, read during the call only. NULL: all plain. */
+  /* BUNTING_FORMAT_* of each matrix: embedding, vocabulary projection (ignored if tied), then per layer Q with K, V,
+   * O, gate with up, down: 2 + 5*layers bytes, read during the call only. NULL: all plain. For a GPU V is as Q and K. */
   uint8_t const* formats;
 } bunting_model_shape;
 

@@ -212,9 +212,18 @@ void Model::read_format(uint8_t format, char const* name, PackedMatrix& matrix) 
     case BUNTING_FORMAT_INT4:
       matrix.dtype = Dtype::q4;
       return;
+    case BUNTING_FORMAT_Q4_K:
+      matrix.dtype = Dtype::q4_k;
+      return;
+    case BUNTING_FORMAT_Q5_K:
+      matrix.dtype = Dtype::q5_k;
+      return;
+    case BUNTING_FORMAT_Q6_K:
+      matrix.dtype = Dtype::q6_k;
+      return;
     default:
       fail(BUNTING_INVALID, "model shape: the format of %s is %d, allowed are %d to %d", name, format,
-           BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_Q8_0);
+           BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_Q6_K);
   }
 }
 
@@ -222,15 +231,27 @@ bool Model::has_fp8() const {
   return std::find(formats_.begin(), formats_.end(), BUNTING_FORMAT_FP8) != formats_.end();
 }
 
+bool Model::has_super() const {
+  return std::any_of(formats_.begin(), formats_.end(),
+                     [](uint8_t format) { return format >= BUNTING_FORMAT_Q4_K; });
+}
+
+bool Model::has_apart_v() const {
+  for (size_t v = 3; v < formats_.size(); v += 5)
+    if (formats_[v] != formats_[v - 1]) return true;
+  return false;
+}
+
 void Model::read_formats() {
-  formats_.assign(2 + 4 * layers_.size(), BUNTING_FORMAT_PLAIN);
+  formats_.assign(2 + 5 * layers_.size(), BUNTING_FORMAT_PLAIN);
   if (shape_.formats) std::copy_n(shape_.formats, formats_.size(), formats_.begin());
   shape_.formats = nullptr;  // the caller's
   read_format(formats_[0], "the embedding", embedding_);
   read_format(formats_[1], "the vocabulary projection", lm_head_);
   uint8_t const* next = formats_.data() + 2;
   for (LayerWeights& layer : layers_) {
-    read_format(*next++, "q, k and v", layer.qkv);
+    read_format(*next++, "q and k", layer.qkv);
+    read_format(*next++, "v", layer.v);
     read_format(*next++, "o", layer.o);
     read_format(*next++, "gate and up", layer.gate_up);
     read_format(*next++, "down", layer.down);
@@ -261,7 +282,9 @@ size_t Model::place(char* base) {
   final_norm_ = vector(hidden);
   for (LayerWeights& layer : layers_) {
     layer.attention_norm = vector(hidden);
-    matrix(layer.qkv, qkv_width(), hidden);
+    bool const is_apart = layer.v.dtype != layer.qkv.dtype;
+    matrix(layer.qkv, is_apart ? query_width() + kv_width() : qkv_width(), hidden);
+    if (is_apart) matrix(layer.v, kv_width(), hidden);
     if (shape_.qkv_bias) layer.qkv_bias = vector(qkv_width());
     if (shape_.qk_norm) layer.q_norm = vector(head_size), layer.k_norm = vector(head_size);
     matrix(layer.o, hidden, query_width());
@@ -306,7 +329,7 @@ Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
     case BUNTING_T_K:
       return matrix(layer.qkv, q, kv);
     case BUNTING_T_V:
-      return matrix(layer.qkv, q + kv, kv);
+      return layer.v.n > 0 ? matrix(layer.v, 0, kv) : matrix(layer.qkv, q + kv, kv);
     case BUNTING_T_O:
       return matrix(layer.o, 0, hidden);
     case BUNTING_T_MLP_NORM:
@@ -352,6 +375,9 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
   if (cols % type->block != 0)
     fail(BUNTING_INVALID, "%s: %s has rows of %lld, no whole number of %s blocks of %lld", path, name.c_str(),
          (long long)cols, type->name, (long long)type->block);
+  if (is_super(to.part.dtype) && int32_t(to.part.dtype) != (dtype & ~BUNTING_PAIRED_ROWS))
+    fail(BUNTING_INVALID, "%s: %s is to stay in %s, but is stored in %s", path, name.c_str(),
+         stored_type(int32_t(to.part.dtype))->name, type->name);
   uint8_t& loaded = loaded_[tensor_slot(tensor, layer)];
   if (loaded) fail(BUNTING_INVALID, "%s: %s is loaded already", path, name.c_str());
 

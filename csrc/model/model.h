@@ -1,8 +1,8 @@
 // model.h - a decoder-only transformer's weights in the order in which the kernels read them.
 //
 // All weights live in one MemoryRegion: matrices packed (cpu/kernels/kernels.h), vectors as f32. Q, K and V
-// are one matrix, and so are gate and up, so that a layer has four GEMMs. Filled tensor by tensor while
-// loading, or from a packed file at once; read-only once sealed.
+// are one matrix, and so are gate and up, so that a layer has four GEMMs; five where a file keeps V in another
+// format, as Q4_K_M does. Filled tensor by tensor while loading, or from a packed file at once; read-only once sealed.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ namespace bunting {
 
 struct LayerWeights {
   float* attention_norm = nullptr;  // [H]
-  PackedMatrix qkv;                 // [(Hq + 2 Hk) D, H]: rows of Q, then K, then V
+  PackedMatrix qkv;                 // [(Hq + 2 Hk) D, H]: rows of Q, then K, then V if that has the same format
+  PackedMatrix v;                   // [Hk D, H] if it has another; else n = 0
   float* qkv_bias = nullptr;        // [(Hq + 2 Hk) D] or null
   float* q_norm = nullptr;          // [D] or null
   float* k_norm = nullptr;          // [D] or null
@@ -55,6 +56,9 @@ class Model {
   // Whether matrix `index` (engine.h, `formats`) is to be e4m3 in an engine's copy, and whether any is.
   bool is_fp8(int32_t index) const { return formats_[size_t(index)] == BUNTING_FORMAT_FP8; }
   bool has_fp8() const;
+  // Whether any matrix is in superblocks, and whether V is in another format than Q and K in any layer.
+  bool has_super() const;
+  bool has_apart_v() const;
   // Input width of the widest matrix whose weights are grouped, padded; 0: all are plain.
   int64_t grouped_width() const { return grouped_width_; }
 
@@ -87,7 +91,7 @@ class Model {
   size_t place(char* base);
 
   bunting_model_shape shape_;     // without `formats`
-  std::vector<uint8_t> formats_;  // [2 + 4 L] BUNTING_FORMAT_*
+  std::vector<uint8_t> formats_;  // [2 + 5 L] BUNTING_FORMAT_*
   Kernels const* kernels_ = nullptr;
   Dtype dtype_ = Dtype::bf16;
   int64_t grouped_width_ = 0;

@@ -16,23 +16,23 @@ constexpr int32_t kPrompt = 83;
 
 struct Variant {
   int32_t compute, window;
-  std::vector<uint8_t> formats;  // of the tiny model: two and two layers of four
+  std::vector<uint8_t> formats;  // of the tiny model: two and two layers of five
   int32_t kv = BUNTING_KV_PLAIN;
 };
 
 std::vector<Variant> const& variants() {
   static std::vector<Variant> const all = {
-      {BUNTING_BF16, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_PLAIN)},
-      {BUNTING_BF16, 21, std::vector<uint8_t>(10, BUNTING_FORMAT_PLAIN)},
-      {BUNTING_F32, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_PLAIN)},
-      {BUNTING_F32, 21, std::vector<uint8_t>(10, BUNTING_FORMAT_PLAIN)},
-      {BUNTING_BF16, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_INT8)},
-      {BUNTING_BF16, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_Q8_0)},
-      {BUNTING_BF16, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_INT6)},
-      {BUNTING_BF16, 21, std::vector<uint8_t>(10, BUNTING_FORMAT_INT4)},
-      {BUNTING_F32, 0, {5, 0, 2, 1, 0, 2, 0, 4, 1, 5}},
-      {BUNTING_BF16, 21, {4, 5, 2, 1, 5, 4, 0, 1, 2, 5}},
-      {BUNTING_BF16, 0, std::vector<uint8_t>(10, BUNTING_FORMAT_PLAIN), BUNTING_KV_INT8},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN)},
+      {BUNTING_BF16, 21, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN)},
+      {BUNTING_F32, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN)},
+      {BUNTING_F32, 21, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN)},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_INT8)},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_Q8_0)},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_INT6)},
+      {BUNTING_BF16, 21, std::vector<uint8_t>(12, BUNTING_FORMAT_INT4)},
+      {BUNTING_F32, 0, {5, 0, 2, 4, 1, 0, 2, 0, 0, 4, 1, 5}},
+      {BUNTING_BF16, 21, {4, 5, 2, 2, 1, 5, 4, 0, 1, 1, 2, 5}},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN), BUNTING_KV_INT8},
   };
   return all;
 }
@@ -229,7 +229,7 @@ TEST(engine_invariant_to_threads) {
   shape.kv_heads = 8;
   shape.head_size = 32;
   TinyFile const file(shape);
-  std::vector<uint8_t> formats(6, BUNTING_FORMAT_PLAIN);
+  std::vector<uint8_t> formats(7, BUNTING_FORMAT_PLAIN);
   shape.formats = formats.data();
   for (int32_t const kind : {0, 1, 2, 3, 4}) {
     shape.compute = kind == 0 ? BUNTING_F32 : BUNTING_BF16;

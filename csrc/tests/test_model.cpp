@@ -47,7 +47,7 @@ TEST(model_refuses_impossible_shapes) {
   refused("epsilon 0", [](Shape& s) { s.norm_epsilon = 0; });
   refused("unknown rotation", [](Shape& s) { s.rope_kind = 9; });
   refused("unknown format", [](Shape& s) {
-    static uint8_t const formats[] = {0, 0, 1, 2, 1, 0, 4, 2, 6, 0};
+    static uint8_t const formats[] = {0, 0, 1, 1, 2, 1, 0, 4, 4, 2, 9, 0};
     s.formats = formats;
   });
   refused("no rotation factor", [](Shape& s) { s.rope_kind = BUNTING_ROPE_LINEAR; });
@@ -156,7 +156,7 @@ TEST(model_undoes_paired_rows) {
   }
   for (uint8_t const format :
        {BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_INT8, BUNTING_FORMAT_INT6, BUNTING_FORMAT_INT4}) {
-    std::vector<uint8_t> const formats(10, format);
+    std::vector<uint8_t> const formats(12, format);
     shape.formats = formats.data();
     bunting_model* opened = nullptr;
     REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
@@ -210,7 +210,7 @@ struct BytesFile {
 TEST(model_keeps_q4_0_exactly_in_stored_int8) {
   bunting_model_shape shape = tiny_shape();
   shape.hidden = 64;
-  uint8_t const formats[10] = {0, 0, BUNTING_FORMAT_Q8_0};
+  uint8_t const formats[12] = {0, 0, BUNTING_FORMAT_Q8_0};
   shape.formats = formats;
   TinyFile const file(shape);
   int64_t const rows = int64_t(shape.query_heads) * shape.head_size, blocks = rows * 2;
@@ -252,7 +252,7 @@ TEST(model_plan_counts_what_is_there) {
   uint64_t const plain = more;
   for (auto const& [format, bits] : {std::pair(BUNTING_FORMAT_INT8, 8), std::pair(BUNTING_FORMAT_INT6, 6),
                                      std::pair(BUNTING_FORMAT_INT4, 4)}) {
-    uint8_t const formats[10] = {uint8_t(format)};
+    uint8_t const formats[12] = {uint8_t(format)};
     shape.formats = formats;
     REQUIRE(bunting_model_plan(&shape, 16, &more, &page) == BUNTING_OK, "%s", bunting_last_error());
     uint64_t const expected = 10 * (64 + 64 * 16 * uint64_t(bits) / 8);

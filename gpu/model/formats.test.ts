@@ -23,13 +23,13 @@ function tensorsOf(dtype: number, changes: Readonly<Record<number, number>> = {}
 describe("of a file in bf16", () => {
   const tensors = tensorsOf(bf16);
   test.each([
-    ["auto", [0, 0], [0, 0, 0, 0]],
-    ["none", [0, 0], [0, 0, 0, 0]],
-    ["int8", [1, 1], [1, 1, 1, 1]],
-    ["q8_0", [5, 5], [5, 5, 5, 5]],
-    ["int6", [4, 4], [4, 4, 4, 4]],
-    ["int4", [4, 4], [2, 2, 2, 2]],
-    ["fp8", [0, 0], [3, 3, 3, 3]],
+    ["auto", [0, 0], [0, 0, 0, 0, 0]],
+    ["none", [0, 0], [0, 0, 0, 0, 0]],
+    ["int8", [1, 1], [1, 1, 1, 1, 1]],
+    ["q8_0", [5, 5], [5, 5, 5, 5, 5]],
+    ["int6", [4, 4], [4, 4, 4, 4, 4]],
+    ["int4", [4, 4], [2, 2, 2, 2, 2]],
+    ["fp8", [0, 0], [3, 3, 3, 3, 3]],
   ] as const)("%s", (quant, vocabulary, layer) => {
     expect(formatsOf(tensors, 2, quant, "bf16")).toEqual([...vocabulary, ...layer, ...layer]);
     const inF32 = formatsOf(tensors, 2, quant, "f32");
@@ -46,13 +46,13 @@ describe("of a GGUF file in Q4_0 whose vocabulary is Q6_K and last layer is mixe
     [TensorKind.o]: q6,
   });
   test.each([
-    ["auto", [5, 0], [2, 2, 2, 2], [5, 0, 2, 5]],
-    ["none", [0, 0], [0, 0, 0, 0], [0, 0, 0, 0]],
-    ["int8", [5, 1], [2, 2, 2, 2], [5, 1, 2, 5]],
-    ["q8_0", [5, 5], [2, 2, 2, 2], [5, 5, 2, 5]],
-    ["int6", [4, 4], [2, 2, 2, 2], [4, 4, 2, 4]],
-    ["int4", [4, 4], [2, 2, 2, 2], [2, 2, 2, 2]],
-    ["fp8", [0, 0], [3, 3, 3, 3], [3, 3, 3, 3]],
+    ["auto", [5, 8], [2, 2, 2, 2, 2], [2, 5, 8, 2, 5]],
+    ["none", [0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]],
+    ["int8", [5, 8], [2, 2, 2, 2, 2], [2, 5, 8, 2, 5]],
+    ["q8_0", [5, 8], [2, 2, 2, 2, 2], [2, 5, 8, 2, 5]],
+    ["int6", [4, 8], [2, 2, 2, 2, 2], [2, 4, 8, 2, 4]],
+    ["int4", [4, 8], [2, 2, 2, 2, 2], [2, 2, 2, 2, 2]],
+    ["fp8", [0, 0], [3, 3, 3, 3, 3], [3, 3, 3, 3, 3]],
   ] as const)("%s", (quant, vocabulary, first, last) => {
     expect(formatsOf(tensors, 2, quant, "bf16")).toEqual([...vocabulary, ...first, ...last]);
   });
@@ -61,9 +61,14 @@ describe("of a GGUF file in Q4_0 whose vocabulary is Q6_K and last layer is mixe
     expect(formatsOf(tensors, 2, "auto", "f32").every((format) => format === 0)).toBeTrue();
   });
 
-  test("what becomes plain is told, and by which type", () => {
-    const formats = formatsOf(tensors, 2, "auto", "bf16");
+  test("on a GPU Q6_K becomes plain, and V is as Q and K", () => {
+    const formats = formatsOf(tensors, 2, "auto", "bf16", "gpu");
+    expect(formats).toEqual([...[5, 0], ...[2, 2, 2, 2, 2], ...[5, 5, 0, 2, 5]]);
     expect(widenedNote(tensors, formats, "bf16")).toStartWith("2 matrices in Q6_K become bf16");
+  });
+
+  test("what becomes plain is told, and by which type", () => {
+    expect(widenedNote(tensors, formatsOf(tensors, 2, "auto", "bf16"), "bf16")).toBeNull();
     expect(widenedNote(tensors, formatsOf(tensors, 2, "none", "bf16"), "bf16")).toStartWith(
       "16 matrices in Q8_0 and Q6_K and Q4_0 become bf16",
     );

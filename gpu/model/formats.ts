@@ -3,10 +3,9 @@ import { matrixFormats } from "../native.ts";
 import { ggufLayout } from "./gguf.ts";
 import { TensorKind } from "./weights.ts";
 
-/** auto: Q8_0 and Q4_0 blocks of a GGUF file stay what they are (both in one matrix: q8_0), all else is plain. none: all
- *  is plain. int8, q8_0, int6, int4, fp8: plain matrices are rounded; the embedding and the vocabulary projection, which matter
- *  most, int4 keeps in int6 and fp8 as they are. int8 and q8_0 keep blocks of a GGUF file in any case, int6 and int4 those of
- *  Q4_0. */
+/** auto: blocks of a GGUF file that are computed with stay what they are, all else is plain. none: all is plain. int8, q8_0,
+ *  int6, int4, fp8: plain matrices are rounded, and stay in blocks of no more bits; the embedding and the vocabulary
+ *  projection, which matter most, int4 keeps in int6 and fp8 as they are. */
 export const quantNames = ["auto", "none", "int8", "q8_0", "int6", "int4", "fp8"] as const;
 export type Quant = (typeof quantNames)[number];
 
@@ -24,19 +23,27 @@ export interface FormatTensor {
   readonly dtype: number;
 }
 
-/** Values of BUNTING_Q4_0 and BUNTING_Q8_0: the stored types that are computed with as they are. */
-const storedFormats: Readonly<Record<number, MatrixFormat>> = {
-  16: matrixFormats.int4,
-  20: matrixFormats.q8_0,
+/** Stored types that are computed with as they are, and their bits. Those in superblocks are for CPUs. */
+const keptTypes: Readonly<Record<string, { readonly format: MatrixFormat; readonly bits: number }>> = {
+  Q4_0: { format: matrixFormats.int4, bits: 4 },
+  Q8_0: { format: matrixFormats.q8_0, bits: 8 },
+  Q4_K: { format: matrixFormats.q4_k, bits: 4 },
+  Q5_K: { format: matrixFormats.q5_k, bits: 5 },
+  Q6_K: { format: matrixFormats.q6_k, bits: 6 },
 };
 
-/** The tensors that are one matrix in memory, of each layer. */
+const quantBits = { int8: 8, q8_0: 8, int6: 6, int4: 4, fp8: 0, plain: 0 } as const;
+
+/** The tensors that are one matrix in memory, of each layer. V is with Q and K where all have the same format, and always
+ *  on a GPU. */
 const layerMatrices: readonly (readonly number[])[] = [
-  [TensorKind.q, TensorKind.k, TensorKind.v],
+  [TensorKind.q, TensorKind.k],
+  [TensorKind.v],
   [TensorKind.o],
   [TensorKind.gate, TensorKind.up],
   [TensorKind.down],
 ];
+const queriesKeysValues: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.v];
 
 /** `ComputeOptions.formats` of a model with these tensors. In f32, `auto` keeps nothing in blocks. */
 export function formatsOf(
@@ -44,29 +51,40 @@ export function formatsOf(
   layers: number,
   quant: Quant,
   compute: "bf16" | "f32",
+  device: "cpu" | "gpu" = "cpu",
 ): readonly number[] {
   const byPlace = new Map(tensors.map((tensor) => [placeOf(tensor.tensor, tensor.layer), tensor.dtype]));
   const formatOf = (kinds: readonly number[], layer: number): MatrixFormat => {
     if (quant === "none" || (quant === "auto" && compute === "f32")) return matrixFormats.plain;
-    const stored = keptFormat(kinds.map((kind) => byPlace.get(placeOf(kind, layer))));
-    if (quant === "auto") return stored ?? matrixFormats.plain;
+    const stored = keptType(
+      kinds.map((kind) => byPlace.get(placeOf(kind, layer))),
+      device,
+    );
+    if (quant === "auto") return stored?.format ?? matrixFormats.plain;
     const isVocabulary = kinds[0] === TensorKind.embed || kinds[0] === TensorKind.lmHead;
     const name = isVocabulary ? vocabularyFormats[quant] : quant;
-    const isKept = name === "int8" || name === "q8_0" || (name === "int6" && stored === matrixFormats.int4);
-    return (isKept ? stored : undefined) ?? matrixFormats[name];
+    return stored !== undefined && stored.bits <= quantBits[name] ? stored.format : matrixFormats[name];
   };
   const formats = [formatOf([TensorKind.embed], 0), formatOf([TensorKind.lmHead], 0)];
   for (let layer = 0; layer < layers; layer += 1) {
-    formats.push(...layerMatrices.map((kinds) => formatOf(kinds, layer)));
+    for (const kinds of layerMatrices) {
+      const isJoined = device === "gpu" && queriesKeysValues.includes(kinds[0]!);
+      formats.push(formatOf(isJoined ? queriesKeysValues : kinds, layer));
+    }
   }
   return formats;
 }
 
 /** How a matrix keeps the blocks of all of its tensors; undefined: it cannot. In q8_0 those of Q4_0 are the same numbers. */
-function keptFormat(dtypes: readonly (number | undefined)[]): MatrixFormat | undefined {
-  const formats = dtypes.map((dtype) => (dtype === undefined ? undefined : storedFormats[dtype]));
-  if (formats.includes(undefined)) return undefined;
-  return formats.every((format) => format === formats[0]) ? formats[0] : matrixFormats.q8_0;
+function keptType(
+  dtypes: readonly (number | undefined)[],
+  device: "cpu" | "gpu",
+): (typeof keptTypes)[string] | undefined {
+  const names = new Set(dtypes.map((dtype) => (dtype === undefined ? "" : (storedName(dtype) ?? ""))));
+  if (device === "gpu" && [...names].some((name) => name.endsWith("_K"))) return undefined;
+  const [first] = names;
+  if (names.size === 1) return keptTypes[first!];
+  return [...names].every((name) => name === "Q4_0" || name === "Q8_0") ? keptTypes.Q8_0 : undefined;
 }
 
 /** Which tensors in blocks become plain numbers, as a part of a sentence: "24 matrices in Q6_K and Q4_K become bf16, …"; null:
@@ -84,11 +102,14 @@ export function widenedNote(
   };
   const widened = tensors.filter((tensor) => tensor.dtype >= 16 && formatOf(tensor) === matrixFormats.plain);
   if (widened.length === 0) return null;
-  const nameOf = (dtype: number): string | undefined =>
-    Object.entries(ggufLayout.dtypes).find(([, value]) => value === dtype)?.[0];
-  const names = [...new Set(widened.map(({ dtype }) => nameOf(dtype)))].join(" and ");
+  const names = [...new Set(widened.map(({ dtype }) => storedName(dtype)))].join(" and ");
   const count = `${widened.length} ${widened.length === 1 ? "matrix" : "matrices"}`;
-  return `${count} in ${names} become ${compute}, for only Q8_0 and Q4_0 are computed with as they are`;
+  return `${count} in ${names} become ${compute}: they are not computed with as they are here`;
+}
+
+/** The name of a stored type; undefined: there is none of this number. */
+function storedName(dtype: number): string | undefined {
+  return Object.entries(ggufLayout.dtypes).find(([, value]) => value === dtype)?.[0];
 }
 
 function placeOf(tensor: number, layer: number): string {

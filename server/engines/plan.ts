@@ -108,7 +108,13 @@ function planCompute(
   }
   const numbers = isGpu ? chooseGpuCompute(config) : chooseCompute(config, folder);
   const { layers } = folder.config.shape;
-  const formats = formatsOf(folder.tensors, layers, chooseQuant(config, isGpu), numbers);
+  const formats = formatsOf(
+    folder.tensors,
+    layers,
+    chooseQuant(config, isGpu),
+    numbers,
+    isGpu ? "gpu" : "cpu",
+  );
   return { compute: numbers, isa: "auto", threads, formats, kv: chooseKv(config, isGpu, numbers) };
 }
 

@@ -66,14 +66,15 @@ export class Rig {
   constructor(library: NativeLibrary, folder: ModelFolder, options: Partial<RigOptions> = {}) {
     this.#library = library;
     const { compute, quant, threads, gemm, ...rest } = { ...defaults, ...options };
-    const formats = formatsOf(folder.tensors, folder.config.shape.layers, quant, compute);
+    const isGpu = gpuRefusal(library, 0) === null;
+    const { layers } = folder.config.shape;
+    const formats = formatsOf(folder.tensors, layers, quant, compute, isGpu ? "gpu" : "cpu");
     this.#model = openNativeModel(
       library,
       folder,
       { ...rest, compute, threads, formats, contextMax: null },
       () => undefined,
     );
-    const isGpu = gpuRefusal(library, 0) === null;
     this.#device = isGpu
       ? openGpuDevice(library, this.#model, { ...limits, threads, gemm }, 0)
       : openCpuDevice(library, this.#model, { ...limits, threads });
