@@ -66,11 +66,11 @@ export const kvFormats = ["plain", "int8", "fp8"] as const;
 export type KvFormat = (typeof kvFormats)[number];
 
 /** BUNTING_FORMAT_*: plain is what `compute` says; integers share an f16 scale in groups: int8 and int6 of 128, int4 of 32,
- *  and q8_0, int8 as GGUF files have it, of 32; q4_k, q5_k and q6_k are what a GGUF file stores, for CPUs; fp8 is for GPUs,
+ *  and q8_0, int8 as GGUF files have it, of 32; q5_0, q4_k, q5_k and q6_k are what a GGUF file stores, for CPUs; fp8 is for GPUs,
  *  which round plain matrices to it, with a scale for each row. */
 export const matrixFormats = {
   ...{ plain: 0, int8: 1, int4: 2, fp8: 3, int6: 4 },
-  ...{ q8_0: 5, q4_k: 6, q5_k: 7, q6_k: 8 },
+  ...{ q8_0: 5, q4_k: 6, q5_k: 7, q6_k: 8, q5_0: 9 },
 } as const;
 
 /** BUNTING_GEMM_*, in their order. */

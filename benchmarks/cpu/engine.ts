@@ -1,6 +1,7 @@
 /** Rates of the CPU engine without scheduler and server: steps as the scheduler would build them, timed from `start` to
  *  `deliver`. Weights are random, so tokens do not matter; pages are written before they are read. */
 
+import { dirname } from "node:path";
 import type { ModelShape } from "../../gpu/model/config.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { formatsOf } from "../../gpu/model/formats.ts";
@@ -21,7 +22,9 @@ const STREAMS_MAX = 32;
 /** Steps of a measurement of decodes; llama.cpp is asked for as many. */
 export const DECODE_STEPS = 32;
 
-export type Format = "bf16" | "int8" | "int4";
+/** What the weights are in: ours rounds a folder to the first three, and reads the others from llama.cpp's own file. */
+export type Format = "bf16" | "int8" | "int4" | "q4_k_m" | "q5_k_m" | "q6_k";
+export const isFileFormat = (format: Format): boolean => format.includes("_k");
 
 export interface Streams {
   readonly streams: number;
@@ -46,13 +49,13 @@ export class EngineBench {
   #nextPage = 0;
   #steps = 0;
 
-  /** Packed weights are kept in the folder: rows are measured one at a time, and packing takes longer than they do. */
+  /** `folder`: or a GGUF file, for formats of files. Packed weights are kept there: rows are measured one at a time, and packing takes longer than they do. */
   constructor(library: NativeLibrary, folder: string, format: Format, threads: number, isa: Isa | "auto") {
     const { config, tensors } = openModelFolder(folder);
     this.shape = config.shape;
-    const quant = format === "bf16" ? "none" : format;
+    const quant = format === "int8" || format === "int4" ? format : isFileFormat(format) ? "auto" : "none";
     const formats = formatsOf(tensors, config.shape.layers, quant, "bf16");
-    const packedFolders = [folder];
+    const packedFolders = [isFileFormat(format) ? dirname(folder) : folder];
     const options = { compute: "bf16", isa, threads, formats, contextMax: null, packedFolders } as const;
     this.#library = library;
     this.#model = openNativeModel(library, { config, tensors }, options, () => {});

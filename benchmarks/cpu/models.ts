@@ -15,7 +15,10 @@ export const modelNames = { "0.5B": "Qwen2.5-0.5B", "1B": "Llama-3.2-1B" } as co
 export type ModelName = keyof typeof modelNames;
 
 const ALIGNMENT = 32;
-const ggufTypes: Readonly<Record<Format, string>> = { bf16: "BF16", int8: "Q8_0", int4: "Q4_0" };
+const ggufTypes: Readonly<Record<Format, string>> = {
+  ...{ bf16: "BF16", int8: "Q8_0", int4: "Q4_0" },
+  ...{ q4_k_m: "Q4_K_M", q5_k_m: "Q5_K_M", q6_k: "Q6_K" },
+};
 
 /** The model's folder, made if it is not there. */
 export function modelFolder(place: string, name: ModelName): string {

@@ -4,7 +4,7 @@ import { type Isa, openLibrary } from "../../gpu/native.ts";
 import { streamChat } from "../../server/cli/client.ts";
 import type { LoadReport } from "../../server/cli/load.ts";
 import { type Ceilings, decodeFloorSeconds, measureReadBytes, prefillFloorSeconds } from "./ceilings.ts";
-import { EngineBench, type Format, type Streams } from "./engine.ts";
+import { EngineBench, type Format, isFileFormat, type Streams } from "./engine.ts";
 import { type Llama, llamaBatched, llamaDecode, llamaPrefill, llamaServers } from "./llama.ts";
 import { ggufFile, type ModelName, modelFolder } from "./models.ts";
 import { type Configuration, compared, measureRounds, median, roundsText, type Spread } from "./rounds.ts";
@@ -63,11 +63,15 @@ export class Bench {
     this.settings = settings;
   }
 
-  engine(name: ModelName, format: Format): EngineBench {
+  async engine(name: ModelName, format: Format): Promise<EngineBench> {
     if (this.#open?.name === name && this.#open.format === format) return this.#open.engine;
     this.close();
-    const { library, place, threads, isa } = this.settings;
-    const folder = modelFolder(place, name);
+    const { library, place, threads, isa, llamaBench } = this.settings;
+    if (isFileFormat(format) && llamaBench === null)
+      throw new Error(`a file in ${format} is written by llama-quantize, which is beside --llama-bench`);
+    const folder = isFileFormat(format)
+      ? await ggufFile(place, name, format, llamaBench!)
+      : modelFolder(place, name);
     const engine = new EngineBench(openLibrary(library), folder, format, threads, isa);
     this.#open = { name, format, engine };
     return engine;
@@ -100,7 +104,7 @@ function prefill(model: ModelName, format: Format, tokens: number, aim: Aim): Ro
   return {
     ...{ name, model, format },
     run: async (bench) => {
-      const engine = bench.engine(model, format);
+      const engine = await bench.engine(model, format);
       const work: Work = {
         rounds: ROUNDS,
         ours: () => engine.prefill(tokens),
@@ -118,7 +122,7 @@ function decode(model: ModelName, format: Format, what: string, streams: Streams
   return {
     ...{ name, model, format },
     run: async (bench) => {
-      const engine = bench.engine(model, format);
+      const engine = await bench.engine(model, format);
       const { shape, weightBytes } = engine;
       const work: Work = {
         rounds: isOne ? ROUNDS_ONE_STREAM : ROUNDS,
@@ -290,4 +294,14 @@ export const rows: readonly Row[] = [
   oneStream("1B", "int8"),
   ...streamRows("1B", "int8"),
   oneStream("1B", "int4"),
+  ...(["0.5B", "1B"] as const).flatMap((model) => [
+    prefill(model, "q4_k_m", 512, { ratio: 3 }),
+    decode(model, "q4_k_m", "1 stream", own(1), { ratio: 1.15 }),
+    decode(model, "q4_k_m", "8 streams", own(8), { ratio: 2.5 }),
+    decode(model, "q4_k_m", "32 streams", own(32), { ratio: 3.5 }),
+  ]),
+  ...(["q5_k_m", "q6_k"] as const).flatMap((format) => [
+    prefill("1B", format, 512, { ratio: 2 }),
+    decode("1B", format, "1 stream", own(1), { ratio: 1 }),
+  ]),
 ];

@@ -110,8 +110,9 @@ void check_formats(bunting::Model const& model) {
 #ifdef BUNTING_CUDA
   if (model.shape().kv == BUNTING_KV_INT8)
     fail(BUNTING_INVALID, "GPUs keep keys and values in bf16 or fp8, not in int8");
-  if (model.has_super())
-    fail(BUNTING_INVALID, "GPUs keep weights in bf16, int8, int6, int4 or fp8, not in GGUF's K types");
+  if (model.is_for_cpus())
+    fail(BUNTING_INVALID,
+         "GPUs keep weights in bf16, int8, int6, int4 or fp8, not in GGUF's Q5_0 or K types");
   if (model.has_apart_v()) fail(BUNTING_INVALID, "GPUs keep V in the same format as Q and K");
 #else
   if (model.shape().kv == BUNTING_KV_FP8)

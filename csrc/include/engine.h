@@ -115,11 +115,12 @@ enum { BUNTING_PAIRED_ROWS = 256 };
  * Q8_0 with the same numbers; all else is rounded. On a CPU the rows that such a matrix is multiplied with are rounded to
  * int8, for Q8_0 in groups of 32 and else of 128, and sums within a group are exact. A GPU's copy of INT6 is in int8. FP8
  * is e4m3 with one f32 scale per row, for GPUs: the packed weights are in bf16, and each engine rounds them for its copy.
- * Q4_K (4.625 bits), Q5_K (5.625) and Q6_K (6.625) are for CPUs, and for tensors that are stored so: the same numbers. */
+ * Q5_0 (5.5 bits), Q4_K (4.625), Q5_K (5.625) and Q6_K (6.625) are for CPUs, and for tensors that are stored so: the same numbers. */
 enum {
   BUNTING_FORMAT_PLAIN = 0, BUNTING_FORMAT_INT8 = 1, BUNTING_FORMAT_INT4 = 2, BUNTING_FORMAT_FP8 = 3,
   BUNTING_FORMAT_INT6 = 4, BUNTING_FORMAT_Q8_0 = 5,
   BUNTING_FORMAT_Q4_K = 6, BUNTING_FORMAT_Q5_K = 7, BUNTING_FORMAT_Q6_K = 8,
+  BUNTING_FORMAT_Q5_0 = 9,
 };
 
 enum { BUNTING_ROPE_PLAIN = 0, BUNTING_ROPE_LINEAR = 1, BUNTING_ROPE_LLAMA3 = 2 };

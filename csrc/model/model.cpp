@@ -212,6 +212,9 @@ void Model::read_format(uint8_t format, char const* name, PackedMatrix& matrix) 
     case BUNTING_FORMAT_INT4:
       matrix.dtype = Dtype::q4;
       return;
+    case BUNTING_FORMAT_Q5_0:
+      matrix.dtype = Dtype::q5_0;
+      return;
     case BUNTING_FORMAT_Q4_K:
       matrix.dtype = Dtype::q4_k;
       return;
@@ -223,7 +226,7 @@ void Model::read_format(uint8_t format, char const* name, PackedMatrix& matrix) 
       return;
     default:
       fail(BUNTING_INVALID, "model shape: the format of %s is %d, allowed are %d to %d", name, format,
-           BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_Q6_K);
+           BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_Q5_0);
   }
 }
 
@@ -231,7 +234,7 @@ bool Model::has_fp8() const {
   return std::find(formats_.begin(), formats_.end(), BUNTING_FORMAT_FP8) != formats_.end();
 }
 
-bool Model::has_super() const {
+bool Model::is_for_cpus() const {
   return std::any_of(formats_.begin(), formats_.end(),
                      [](uint8_t format) { return format >= BUNTING_FORMAT_Q4_K; });
 }

@@ -56,8 +56,8 @@ class Model {
   // Whether matrix `index` (engine.h, `formats`) is to be e4m3 in an engine's copy, and whether any is.
   bool is_fp8(int32_t index) const { return formats_[size_t(index)] == BUNTING_FORMAT_FP8; }
   bool has_fp8() const;
-  // Whether any matrix is in superblocks, and whether V is in another format than Q and K in any layer.
-  bool has_super() const;
+  // Whether any matrix is in a format of CPUs alone, and whether V is in another one than Q and K in any layer.
+  bool is_for_cpus() const;
   bool has_apart_v() const;
   // Input width of the widest matrix whose weights are grouped, padded; 0: all are plain.
   int64_t grouped_width() const { return grouped_width_; }

@@ -147,13 +147,13 @@ void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype) {
       double scale = 0;
       bool const exists = n < w.n && first < w.k;
       if (exists && src_dtype == w.dtype) {
-        int64_t const size = w.dtype == Dtype::q8 ? 34 : 18;
+        int64_t const size = w.dtype == Dtype::q8 ? 34 : w.dtype == Dtype::q5_0 ? 22 : 18;
         char const* const from = static_cast<char const*>(src) + (n * w.k + first) / kGroup * size;
         scale = source_value(from, Dtype::f16, 0);
-        for (int i = 0; i < kGroup; ++i) {
-          uint8_t const byte = uint8_t(from[2 + (w.dtype == Dtype::q8 ? i : i % 16)]);
-          q[i] = int8_t(w.dtype == Dtype::q8 ? byte : (i < 16 ? byte % 16 : byte / 16) - 8);
-        }
+        char plain[34];
+        std::memcpy(plain, from, size_t(size));
+        plain[0] = 0x00, plain[1] = 0x3c;  // a scale of 1
+        for (int i = 0; i < kGroup; ++i) q[i] = int8_t(stored_value(int32_t(w.dtype), plain, i));
       } else if (exists) {
         float values[kGroupMax] = {};
         for (int64_t i = 0; i < std::min(w.group(), w.k - first); ++i)

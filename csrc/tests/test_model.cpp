@@ -47,7 +47,7 @@ TEST(model_refuses_impossible_shapes) {
   refused("epsilon 0", [](Shape& s) { s.norm_epsilon = 0; });
   refused("unknown rotation", [](Shape& s) { s.rope_kind = 9; });
   refused("unknown format", [](Shape& s) {
-    static uint8_t const formats[] = {0, 0, 1, 1, 2, 1, 0, 4, 4, 2, 9, 0};
+    static uint8_t const formats[] = {0, 0, 1, 1, 2, 1, 0, 4, 4, 2, 10, 0};
     s.formats = formats;
   });
   refused("no rotation factor", [](Shape& s) { s.rope_kind = BUNTING_ROPE_LINEAR; });

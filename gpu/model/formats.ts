@@ -23,10 +23,11 @@ export interface FormatTensor {
   readonly dtype: number;
 }
 
-/** Stored types that are computed with as they are, and their bits. Those in superblocks are for CPUs. */
+/** Stored types that are computed with as they are, and their bits. GPUs know the first two. */
 const keptTypes: Readonly<Record<string, { readonly format: MatrixFormat; readonly bits: number }>> = {
   Q4_0: { format: matrixFormats.int4, bits: 4 },
   Q8_0: { format: matrixFormats.q8_0, bits: 8 },
+  Q5_0: { format: matrixFormats.q5_0, bits: 5 },
   Q4_K: { format: matrixFormats.q4_k, bits: 4 },
   Q5_K: { format: matrixFormats.q5_k, bits: 5 },
   Q6_K: { format: matrixFormats.q6_k, bits: 6 },
@@ -81,10 +82,10 @@ function keptType(
   device: "cpu" | "gpu",
 ): (typeof keptTypes)[string] | undefined {
   const names = new Set(dtypes.map((dtype) => (dtype === undefined ? "" : (storedName(dtype) ?? ""))));
-  if (device === "gpu" && [...names].some((name) => name.endsWith("_K"))) return undefined;
+  const areSimple = [...names].every((name) => name === "Q4_0" || name === "Q8_0");
+  if (device === "gpu" && !areSimple) return undefined;
   const [first] = names;
-  if (names.size === 1) return keptTypes[first!];
-  return [...names].every((name) => name === "Q4_0" || name === "Q8_0") ? keptTypes.Q8_0 : undefined;
+  return names.size === 1 ? keptTypes[first!] : areSimple ? keptTypes.Q8_0 : undefined;
 }
 
 /** Which tensors in blocks become plain numbers, as a part of a sentence: "24 matrices in Q6_K and Q4_K become bf16, …"; null:

@@ -138,7 +138,7 @@ describe.each(wideFamilies)("a random %s model", (family, fields) => {
       for (const [position, row] of logits.entries()) {
         expect(cosineOf(row, original[position]!)).toBeGreaterThan(cosineMin);
       }
-      if (!["Q8_0", "Q4_0", "Q4_K", "Q5_K", "Q6_K"].includes(type)) return;
+      if (!["Q8_0", "Q4_0", "Q5_0", "Q4_K", "Q5_K", "Q6_K"].includes(type)) return;
       // Multiplied in its own blocks, with rows in int8.
       const own = logitsOf(file, "bf16", tokens, "auto");
       expect(sameBits(own[5]!, logits[5]!)).toBeFalse();

@@ -1,7 +1,8 @@
 // dot.h - sixteen columns of grouped weights times four k of one row, exactly, for every instruction set.
 //
-// Weights are stored as unsigned numbers, q + 128, q + 32 or q + 8 (integer_layout.h); minus_sum times the
-// zero takes the excess away. With a minimum they are q itself. What multiplies them by signed inputs:
+// Weights are stored as unsigned numbers, q + 128, q + 32, q + 16 or q + 8 (integer_layout.h); minus_sum
+// times the zero takes the excess away. With a minimum they are q itself. What multiplies them by signed
+// inputs:
 //
 //   VPDPBUSD     four products at once.
 //   VPMADDUBSW   pairs of products in 16 bits. Of 4 bits eight products fit (8 * 2 * 15 * 127 < 2^15), of 5

@@ -45,6 +45,8 @@ void gemm_grouped(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
       return multiply<Dtype::q8_128>(g, panel_begin, panel_end);
     case Dtype::q6:
       return multiply<Dtype::q6>(g, panel_begin, panel_end);
+    case Dtype::q5_0:
+      return multiply<Dtype::q5_0>(g, panel_begin, panel_end);
     case Dtype::q4_k:
       return multiply<Dtype::q4_k>(g, panel_begin, panel_end);
     case Dtype::q5_k:

@@ -3,10 +3,14 @@
 // the 16 columns follow lines of 64 bytes, which have four k of every column, byte (column * 4 + k % 4):
 //
 //   8 bits   8 lines: of step s, k = 4s .. 4s+3, in line s; q + 128, -128 <= q < 128
-//   4 bits   4 lines: the low nibbles as lines 0 .. 3 of 8 bits, the high ones as lines 4 .. 7; q + 8, -8 <=
-//   q < 8 5 bits   as 4 bits, the low four bits; then 1 line with the fifth ones: those of step s at bit s 6
-//   bits   as 4 bits, the low four bits of q + 32, -32 <= q < 32; then 2 lines with the others: those of step
-//            s in line s % 2, at bit s / 2 * 2
+//   4 bits   4 lines: the low nibbles as lines 0 .. 3 of 8 bits, the high ones as lines 4 .. 7;
+//            q + 8, -8 <= q < 8
+//
+//   5 bits   as 4 bits, the low four bits of q + 16, -16 <= q < 16; then 1 line with the fifth ones: those of
+//            step s at bit s
+//
+//   6 bits   as 4 bits, the low four bits of q + 32, -32 <= q < 32; then 2 lines with the others: those of
+//            step s in line s % 2, at bit s / 2 * 2
 //
 // Numbers with a minimum are q themselves, 0 <= q.
 //

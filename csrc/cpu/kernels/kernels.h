@@ -26,7 +26,7 @@ using bf16 = uint16_t;  // the upper half of an f32; conversions round to neares
 // The values of engine.h, and two more. The others than f32, f16 and bf16 are integers in groups that share a scale: weights,
 // and q8 keys and values.
 enum class Dtype : int32_t {
-  f32 = 0, f16 = 1, bf16 = 2, q4 = 16, q8 = 20, q4_k = 24, q5_k = 25, q6_k = 26, q6 = 64, q8_128 = 65,
+  f32 = 0, f16 = 1, bf16 = 2, q4 = 16, q5_0 = 18, q8 = 20, q4_k = 24, q5_k = 25, q6_k = 26, q6 = 64, q8_128 = 65,
 };
 
 // Bits of a weight that is an integer, 0 for the others.
@@ -34,7 +34,7 @@ constexpr int integer_bits(Dtype dtype) {
   switch (dtype) {
     case Dtype::q8: case Dtype::q8_128: return 8;
     case Dtype::q6: case Dtype::q6_k: return 6;
-    case Dtype::q5_k: return 5;
+    case Dtype::q5_k: case Dtype::q5_0: return 5;
     case Dtype::q4: case Dtype::q4_k: return 4;
     default: return 0;
   }
@@ -54,9 +54,9 @@ inline constexpr int kSuper = 256;    // k of a superblock
 // Consecutive k of a weight's column that share a scale: as a GGUF file has them, or 128.
 constexpr int64_t weight_group(Dtype dtype) {
   if (is_super(dtype)) return has_minimum(dtype) ? kGroup : kGroup / 2;
-  return dtype == Dtype::q8 || dtype == Dtype::q4 ? kGroup : kGroupMax;
+  return dtype == Dtype::q8 || dtype == Dtype::q5_0 || dtype == Dtype::q4 ? kGroup : kGroupMax;
 }
-// Consecutive k that share a scale in the rows that such weights are multiplied with. Beside the error of weights of 4
+// Consecutive k that share a scale in the rows that such weights are multiplied with. Beside the error of weights of 4 or 5
 // bits, that of larger groups does not show.
 constexpr int64_t input_group(Dtype dtype) { return dtype == Dtype::q8 ? kGroup : kGroupMax; }
 
@@ -69,7 +69,7 @@ constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * t
 // A weight matrix [N, K] in the order in which the GEMM reads it, the same for every instruction set:
 //   bf16: [ceil(N/16)] panels of [Kp/2][16 columns][2 consecutive k]   (the VNNI order: AMX tiles and dpbf16 read it as is)
 //   f32:  [ceil(N/16)] panels of [Kp][16 columns]
-//   q8, q8_128, q6, q4: integers of 8, 6 or 4 bits, of which group() consecutive k of a column share a scale:
+//   q8, q8_128, q6, q5_0, q4: integers of 8, 6, 5 or 4 bits, of which group() consecutive k of a column share a scale:
 //         w = scale * q; [ceil(N/16)] panels of blocks of 2 * group() k, the last one as long as Kp leaves it:
 //         [2][16 columns] f16 scales, then the integers of kGroup k after kGroup k (integer_layout.h)
 //   q4_k, q5_k: integers of 4 or 5 bits; w = d s q - e m with d and e of a superblock of 256 k, s and m of 32 k; panels of

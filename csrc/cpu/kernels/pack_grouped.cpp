@@ -1,11 +1,11 @@
 // pack_grouped.cpp - weights into the integer formats of PackedMatrix: rounded, or moved as a GGUF file has
 // them.
 //
-//   src [N, K] row-major f32, f16 or bf16; or rows of Q8_0 or Q4_0 blocks for a matrix of that type. May be
+//   src [N, K] row-major f32, f16 or bf16; or rows of blocks for a matrix of that type. May be
 //       unaligned in a mapped file.
 //
 //   q8  scale = f16(max |w| / 127), q = round(w / scale)
-//   q6  the same with 31
+//   q6  the same with 31, and q5_0 with 15
 //   q4  of eleven scales, at which the largest |w| becomes 6 to 9 steps, the one whose best multiple, the sum
 //       of w q over the sum of q q, leaves the least squared error; then q = round(w / scale) once more,
 //       within -8 .. 7
@@ -90,17 +90,28 @@ BUNTING_INLINE float read(char const* row, int64_t k) {
   return S == Dtype::f16 ? f16_to_f32(half) : to_f32(half);
 }
 
-// A group of a GGUF file as it is: f16 scale, then 32 bytes q or 16 bytes of nibbles q + 8.
+// Bytes of a group in a GGUF file.
+constexpr int64_t stored_bytes(Dtype dtype) {
+  return dtype == Dtype::q8 ? 34 : dtype == Dtype::q5_0 ? 22 : 18;
+}
+
+// A group of a GGUF file as it is: f16 scale, then 32 bytes q; or 16 bytes of nibbles q + 8; or 4 bytes of
+// fifth bits and 16 bytes of nibbles, of q + 16.
 template <Dtype W>
 void read_stored(char const* from, Rounded& to) {
   std::memcpy(&to.scale, from, 2);
   if constexpr (W == Dtype::q8) {
     std::memcpy(to.q, from + 2, kGroup);
   } else {
+    uint32_t fifth = 0;
+    if constexpr (W == Dtype::q5_0) std::memcpy(&fifth, from + 2, 4);
+    char const* const nibbles = from + stored_bytes(W) - kGroup / 2;
     for (int i = 0; i < kGroup / 2; ++i) {
-      uint8_t const byte = uint8_t(from[2 + i]);
-      to.q[i] = int8_t((byte & 15) - 8);
-      to.q[i + kGroup / 2] = int8_t((byte >> 4) - 8);
+      int const byte = uint8_t(nibbles[i]);
+      int const low = byte % 16 + int(fifth >> i & 1) * 16,
+                high = byte / 16 + int(fifth >> (i + 16) & 1) * 16;
+      to.q[i] = int8_t(low - integer_zero(W));
+      to.q[i + kGroup / 2] = int8_t(high - integer_zero(W));
     }
   }
 }
@@ -108,7 +119,7 @@ void read_stored(char const* from, Rounded& to) {
 template <Dtype W, Dtype S>
 void pack_panels(PackedMatrix const& w, char const* src, int64_t begin, int64_t end) {
   constexpr bool kStored = S == W;
-  constexpr int64_t kTogether = weight_group(W), kStoredBytes = W == Dtype::q8 ? 34 : 18;
+  constexpr int64_t kTogether = weight_group(W), kStoredBytes = stored_bytes(W);
   int64_t const row_bytes = kStored ? w.k / kGroup * kStoredBytes : w.k * (S == Dtype::f32 ? 4 : 2);
   for (int64_t n = begin * kPanel; n < end * kPanel; ++n) {
     char const* const row = src + n * row_bytes;
@@ -139,7 +150,7 @@ void pack_from(PackedMatrix const& w, char const* src, Dtype src_dtype, int64_t 
       return pack_panels<W, Dtype::f16>(w, src, begin, end);
     case Dtype::bf16:
       return pack_panels<W, Dtype::bf16>(w, src, begin, end);
-    default:  // what files store: q8 and q4
+    default:  // what files store: q8, q5_0 and q4
       if constexpr (weight_group(W) == kGroup) pack_panels<W, W>(w, src, begin, end);
   }
 }
@@ -156,6 +167,8 @@ void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype, int64
       return pack_from<Dtype::q8_128>(w, bytes, src_dtype, begin, end);
     case Dtype::q6:
       return pack_from<Dtype::q6>(w, bytes, src_dtype, begin, end);
+    case Dtype::q5_0:
+      return pack_from<Dtype::q5_0>(w, bytes, src_dtype, begin, end);
     default:
       return pack_from<Dtype::q4>(w, bytes, src_dtype, begin, end);
   }

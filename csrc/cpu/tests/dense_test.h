@@ -51,6 +51,8 @@ inline char const* name_of(Dtype dtype) {
       return "q8_128";
     case Dtype::q6:
       return "q6";
+    case Dtype::q5_0:
+      return "q5_0";
     case Dtype::q4_k:
       return "q4_k";
     case Dtype::q5_k:
@@ -62,8 +64,8 @@ inline char const* name_of(Dtype dtype) {
   }
 }
 // How weights can be kept.
-inline constexpr Dtype kWeightTypes[] = {Dtype::bf16, Dtype::f32,  Dtype::q8,   Dtype::q8_128, Dtype::q6,
-                                         Dtype::q4,   Dtype::q4_k, Dtype::q5_k, Dtype::q6_k};
+inline constexpr Dtype kWeightTypes[] = {Dtype::bf16, Dtype::f32, Dtype::q8,   Dtype::q8_128, Dtype::q6,
+                                         Dtype::q5_0, Dtype::q4,  Dtype::q4_k, Dtype::q5_k,   Dtype::q6_k};
 
 // The nearest width that a matrix of a type may have: that of a file in superblocks is whole ones.
 inline int64_t width_for(Dtype dtype, int64_t k) {

@@ -10,7 +10,11 @@
 namespace bunting::test {
 namespace {
 
-constexpr Dtype kGroupedTypes[] = {Dtype::q8, Dtype::q8_128, Dtype::q6, Dtype::q4};
+constexpr Dtype kGroupedTypes[] = {Dtype::q8, Dtype::q8_128, Dtype::q6, Dtype::q5_0, Dtype::q4};
+
+int64_t stored_bytes(Dtype dtype) {
+  return dtype == Dtype::q8 ? 34 : dtype == Dtype::q5_0 ? 22 : 18;
+}
 
 // Groups of very different sizes, some of them zero, some with ties between two integers.
 std::vector<float> varied_numbers(Random& random, int64_t count) {
@@ -37,8 +41,7 @@ TEST(pack_grouped_matches_reference) {
           if (is_stored && (k % kGroup != 0 || weight_group(dtype) != kGroup)) continue;
           Random random{uint64_t(n * 1000 + k)};
           // Blocks may hold any bits; numbers of any size are told apart in the other test.
-          int64_t const bytes =
-              is_stored ? n * k / kGroup * (dtype == Dtype::q8 ? 34 : 18) : n * k * bytes_of(source);
+          int64_t const bytes = is_stored ? n * k / kGroup * stored_bytes(dtype) : n * k * bytes_of(source);
           Bytes src(3 + bytes);
           char* const at = src.data.get() + 3;
           std::vector<float> const numbers = varied_numbers(random, n * k);
@@ -49,7 +52,7 @@ TEST(pack_grouped_matches_reference) {
                                                   : uint16_t(random.next() & 0xbbff);
             if (source != Dtype::f32) std::memcpy(at + i * 2, &half, 2);
           }
-          for (int64_t i = 0; i < bytes && is_stored; i += dtype == Dtype::q8 ? 34 : 18)
+          for (int64_t i = 0; i < bytes && is_stored; i += stored_bytes(dtype))
             at[i + 1] &= char(0xbb);  // finite
           PackedMatrix want{.dtype = dtype, .n = n, .k = k}, got = want;
           Bytes want_bytes(int64_t(want.bytes()));
@@ -111,7 +114,7 @@ TEST(grouped_weights_are_near_their_numbers) {
     for (float& value : values) value = random.uniform(-1, 1) * random.uniform(0, 1) * random.uniform(0, 1);
     int8_t q[kGroupMax];
     double scale;
-    for (Dtype dtype : {Dtype::q8, Dtype::q8_128, Dtype::q6}) {
+    for (Dtype dtype : {Dtype::q8, Dtype::q8_128, Dtype::q6, Dtype::q5_0}) {
       reference::round_group(dtype, values, q, &scale);
       for (int i = 0; i < weight_group(dtype); ++i)
         CHECK(std::fabs(scale * q[i] - values[i]) <= 0.501 * std::fabs(scale) + 0.0005, "%s of %g: %g",
