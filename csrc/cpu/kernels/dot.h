@@ -109,22 +109,19 @@ class Dot {
     return w;
   }
 
-  // Begins the sums of a group of weights; minus_sum is InputGroup's.
-  BUNTING_INLINE void start(int32_t minus_sum) {
-    for (int i = 0; i < kRegisters; ++i) {
-      vi x = broadcast(minus_sum);
+  // What the sums of a group of weights begin with; minus_sum is InputGroup's.
+  static BUNTING_INLINE vi excess(int32_t minus_sum) {
+    vi x = broadcast(minus_sum);
 #if defined(__AVX512VNNI__)
-      asm("" : "+v"(x));  // shifted before it is broadcast, it would go through a general register
+    asm("" : "+v"(x));  // shifted before it is broadcast, it would go through a general register
 #endif
-      sums_[i] = kIsSigned ? vi{} : x << (Bits - 1);
-      if constexpr (kAddsPairs) pairs_[i] = vi{};
-    }
+    return kIsSigned ? vi{} : x << (Bits - 1);
   }
 
-  // The same beside weights without an excess.
-  BUNTING_INLINE void start() {
+  // Begins them with that, or with zero beside weights without an excess.
+  BUNTING_INLINE void start(vi sum) {
     for (int i = 0; i < kRegisters; ++i) {
-      sums_[i] = vi{};
+      sums_[i] = sum;
       if constexpr (kAddsPairs) pairs_[i] = vi{};
     }
   }

@@ -91,8 +91,10 @@ void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
       }
       begins_block = !begins_block;
       D dots[R][N];
-      for (int r = 0; r < R; ++r)
-        for (int n = 0; n < N; ++n) dots[r][n].start(x[r * ldx].minus_sum);
+      for (int r = 0; r < R; ++r) {
+        vi const excess = D::excess(x[r * ldx].minus_sum);
+        for (int n = 0; n < N; ++n) dots[r][n].start(excess);
+      }
       do {
         if (at >= turn) {
           fetch = s.fetch.after;
@@ -194,13 +196,10 @@ void multiply_super(InputGroup const* x, int64_t ldx, Slice const& s) {
       }
       for (int part = 0; part < kParts; ++part) {
         D dots[R][N];
-        for (int r = 0; r < R; ++r)
-          for (int n = 0; n < N; ++n) {
-            if constexpr (has_minimum(W))
-              dots[r][n].start();
-            else
-              dots[r][n].start(x[r * ldx].minus_half_sums[part]);
-          }
+        for (int r = 0; r < R; ++r) {
+          vi const excess = has_minimum(W) ? vi{} : D::excess(x[r * ldx].minus_half_sums[part]);
+          for (int n = 0; n < N; ++n) dots[r][n].start(excess);
+        }
 #pragma GCC unroll 8
         for (int step = part * kPartSteps; step < (part + 1) * kPartSteps; ++step) {
           if (step < D::kBytes / kLine) fetch_line();

@@ -1,7 +1,7 @@
 // bench_gemm.cpp - how near the GEMM comes to what this machine can do, one thread, per level, format and
 // shape.
 //
-//   bunting_bench_gemm [--level avx2] [--format bf16|f32|q8|q8_128|q6|q4] [--tokens 1,32]
+//   bunting_bench_gemm [--level avx2] [--format bf16|f32|q8|q8_128|q6|q5_0|q4|q4_k|q5_k|q6_k] [--tokens 1,32]
 //   [--shape 8192x2048] [--json]
 //
 // Without an option: all there are. A row says time, GFLOP/s (for q8 and q4 billions of integer operations:
@@ -32,8 +32,9 @@ struct Options {
 constexpr struct {
   char const* name;
   Dtype dtype;
-} kFormats[] = {{"bf16", Dtype::bf16},     {"f32", Dtype::f32}, {"q8", Dtype::q8},
-                {"q8_128", Dtype::q8_128}, {"q6", Dtype::q6},   {"q4", Dtype::q4}};
+} kFormats[] = {{"bf16", Dtype::bf16}, {"f32", Dtype::f32},  {"q8", Dtype::q8},     {"q8_128", Dtype::q8_128},
+                {"q6", Dtype::q6},     {"q4", Dtype::q4},    {"q5_0", Dtype::q5_0}, {"q4_k", Dtype::q4_k},
+                {"q5_k", Dtype::q5_k}, {"q6_k", Dtype::q6_k}};
 
 double gemm_seconds(Kernels const& kernels, PackedMatrix w, MemoryRegion const& weights, int64_t copies,
                     int64_t tokens) {
@@ -117,7 +118,8 @@ int main(int count, char** arguments) {
   bench::Options options;
   if (!bench::parse(count, arguments, options)) {
     std::fprintf(stderr,
-                 "bunting_bench_gemm [--level name] [--format bf16|f32|q8|q8_128|q6|q4] [--tokens T,…] "
+                 "bunting_bench_gemm [--level name] [--format bf16|f32|q8|q8_128|q6|q5_0|q4|q4_k|q5_k|q6_k] "
+                 "[--tokens T,…] "
                  "[--shape NxK] [--json]\n");
     return 2;
   }
