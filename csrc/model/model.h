@@ -1,8 +1,9 @@
 // model.h - a decoder-only transformer's weights in the order in which the kernels read them.
 //
 // All weights live in one MemoryRegion: matrices packed (cpu/kernels/kernels.h), vectors as f32. Q, K and V
-// are one matrix, and so are gate and up, so that a layer has four GEMMs; five where a file keeps V in another
-// format, as Q4_K_M does. Filled tensor by tensor while loading, or from a packed file at once; read-only once sealed.
+// are one matrix, and so are gate and up, so that a layer has four GEMMs; five where a file keeps V in
+// another format, as Q4_K_M does. Filled tensor by tensor while loading, or from a packed file at once;
+// read-only once sealed.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ namespace bunting {
 
 struct LayerWeights {
   float* attention_norm = nullptr;  // [H]
-  PackedMatrix qkv;                 // [(Hq + 2 Hk) D, H]: rows of Q, then K, then V if that has the same format
-  PackedMatrix v;                   // [Hk D, H] if it has another; else n = 0
+  PackedMatrix qkv;                 // rows of Q, K, and V if of the same format: [(Hq + 2 Hk) D, H]
+  PackedMatrix v;                   // V of another format: [Hk D, H]; else n = 0
   float* qkv_bias = nullptr;        // [(Hq + 2 Hk) D] or null
   float* q_norm = nullptr;          // [D] or null
   float* k_norm = nullptr;          // [D] or null
@@ -56,7 +57,8 @@ class Model {
   // Whether matrix `index` (engine.h, `formats`) is to be e4m3 in an engine's copy, and whether any is.
   bool is_fp8(int32_t index) const { return formats_[size_t(index)] == BUNTING_FORMAT_FP8; }
   bool has_fp8() const;
-  // Whether any matrix is in a format of CPUs alone, and whether V is in another one than Q and K in any layer.
+  // Whether any matrix is in a format of CPUs alone, and whether V is in another one than Q and K in any
+  // layer.
   bool is_for_cpus() const;
   bool has_apart_v() const;
   // Input width of the widest matrix whose weights are grouped, padded; 0: all are plain.
