@@ -22,7 +22,7 @@ import { runTrial, type Trial } from "./adversary/trial.ts";
 
 const TRIALS = "build/adversary.json";
 
-const HEAD = `# Loads that nobody picked
+const HEAD = `# Loads drawn at random
 
 Written by \`bun benchmarks/adversary.ts --write docs/papers\`: machines and loads are drawn at random
 ([what from](../../benchmarks/adversary/configuration.ts)), each runs under ours as it serves and under every rival in virtual time

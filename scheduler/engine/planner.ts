@@ -11,6 +11,7 @@ import { insertByArrival } from "./queue/arrival-list.ts";
 import type { Roster } from "./roster.ts";
 import type { Sequence } from "./sequence.ts";
 import { promptOrder } from "./step/prompt-order.ts";
+import type { Backlog } from "./step/step-budget.ts";
 import { type PlannedChunk, StepDraft } from "./step/step-draft.ts";
 import { openStepRule, type StepPass, type StepRule } from "./step/step-rule.ts";
 
@@ -76,8 +77,7 @@ export class Planner {
       for (const pass of this.#rule.passes(residency.pagesAvailable, residency.pool.pagesTotal)) {
         // A sequence that was just preempted for want of pages must not come back in the same step.
         if (pass.hasDecodes) mayAdmit = !securePages(roster);
-        const draft = this.#open(pass, nowMs);
-        if (pass.hasPrompts) this.#addPrompts(draft, mayAdmit);
+        const draft = this.#fill(pass, nowMs, mayAdmit);
         const warm = pass.hasDecodes && pass.hasPrompts ? this.#planWarm(draft) : null;
         if (draft.chunks.length > 0 || warm !== null) return this.#close(draft, warm);
       }
@@ -111,11 +111,21 @@ export class Planner {
     }
   }
 
-  /** A step with its budget and, if the pass has any, decodes. */
-  #open(pass: StepPass, nowMs: number): StepDraft {
-    const { running, backlog } = this.#parts.roster;
-    const budget = pass.open({ running, backlog, nowMs, tokensMax: this.#tokensMax });
-    return new StepDraft(budget, running, pass.hasDecodes, nowMs);
+  /** A step with its budget, and with decodes and prompts if the pass has any. */
+  #fill(pass: StepPass, nowMs: number, mayAdmit: boolean): StepDraft {
+    const { roster } = this.#parts;
+    const fillFor = (backlog: Backlog): StepDraft => {
+      const { running } = roster;
+      const budget = pass.open({ running, backlog, nowMs, tokensMax: this.#tokensMax });
+      const draft = new StepDraft(budget, running, pass.hasDecodes, nowMs);
+      if (pass.hasPrompts) this.#addPrompts(draft, mayAdmit);
+      return draft;
+    };
+    const { backlog } = roster;
+    const draft = fillFor(backlog);
+    if (draft.chunks.length > 0 || backlog.countsBulk) return draft;
+    // What is awaited cannot run now: bulk makes way for nothing.
+    return fillFor({ ...backlog, countsBulk: true });
   }
 
   /** Waiting sequences that may overtake all unfinished prompts; the unfinished prompts; and, if the step has room left,

@@ -16,7 +16,7 @@ export interface TextRules {
   readonly includeStopString: boolean;
   /** Control tokens such as <|im_end|> are left out of the text. */
   readonly skipSpecialTokens: boolean;
-  /** Those that are not: whoever reads the text looks for them. */
+  /** Those that are not: the text's reader looks for them. */
   readonly shownControlTexts: readonly string[];
   /** Function calls at most; 0: none were offered, and nothing is read as a call. */
   readonly callsMax: number;

@@ -76,5 +76,5 @@ export type AnswerFailure =
   /** Ended by `Generation.abort`. */
   | { readonly kind: "aborted"; readonly by: AbortedBy };
 
-/** Who ended an answer early: its reader went away, or did not read as fast as it must, or the server stops. */
+/** Why an answer ended early: its reader went away, or did not read as fast as it must, or the server stops. */
 export type AbortedBy = "reader" | "slowReader" | "server";

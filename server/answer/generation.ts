@@ -36,7 +36,7 @@ export interface GenerationRequest extends TextRules {
   readonly service: RequestedService;
   /** Of a program's call: the gang that it is in (a number of `Generator.nextGang`), and its place in the program. */
   readonly place?: Pick<Service, "gang" | "program">;
-  /** Who pays; "" is everybody without a name. */
+  /** The key that it is counted for; "" where no keys are needed. */
   readonly tenant: string;
 }
 
@@ -50,7 +50,7 @@ export interface RequestedConstraint {
 /** How a request is to be served, as far as it may choose. */
 export type RequestedService = Omit<Service, "tenant" | "gang" | "program">;
 
-/** All of a request but what its prompts are and who asks. */
+/** All of a request but its prompts and its key. */
 export type GenerationOptions = Omit<GenerationRequest, "prompts" | "tenant" | "place">;
 
 /** Called on this thread, never from within `generate`. */

@@ -9,7 +9,7 @@ export interface NumberRange {
 
 /**
  * Reads a JSON object of unknown content, field by field. A field that is missing or null is `undefined`; one of the
- * wrong type or out of range is a 400 that names its path, what is allowed and what was given. What nobody has asked
+ * wrong type or out of range is a 400 that names its path, what is allowed and what was given. What no code has read
  * for is left in `unread`.
  */
 export class Fields {
@@ -38,7 +38,7 @@ export class Fields {
     return Object.keys(this.#object).filter((name) => !this.#read.has(name) && this.#object[name] !== null);
   }
 
-  /** Refuses fields that nobody has asked for: where a misspelt one would change what is done. */
+  /** Refuses fields that no code has read: where a misspelt one would change what is done. */
   expectAllRead(): void {
     const [unknown] = this.unread();
     if (unknown === undefined) return;

@@ -15,7 +15,7 @@ export interface Exchange {
   readonly signal: AbortSignal;
   /** When its head arrived, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
-  /** Who asks; "" is everybody without a name. */
+  /** The key's name; "" where no keys are needed. */
   readonly tenant: string;
   readonly services: {
     readonly generator: Generator;
@@ -133,7 +133,7 @@ function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError {
   }
 }
 
-/** Nobody reads this answer; the status is the one that proxies log for it. */
+/** The client is gone; the status is the one that proxies log for it. */
 function clientGone(): ApiError {
   return new ApiError(499, "client_error", "the client went away");
 }

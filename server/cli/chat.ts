@@ -61,7 +61,7 @@ class Conversation {
   readonly #lines: Interface;
   #messages: ChatMessage[] = [];
   #answer: AbortController | null = null;
-  /** Lines that nobody has asked for yet; null is the end of the input. */
+  /** Lines that were not read yet; null is the end of the input. */
   readonly #typed: (string | null)[] = [];
   #onLine: ((line: string | null) => void) | null = null;
   #isFailed = false;

@@ -92,7 +92,7 @@ export async function* eventData(body: ReadableStream<Uint8Array>): AsyncGenerat
       rest = rest.slice(start);
     }
   } finally {
-    // Nobody waits for this: the reader may have failed already, which was told by the throw that led here.
+    // Not awaited: the reader may have failed already, which was told by the throw that led here.
     reader.cancel().catch(() => {});
   }
 }
@@ -131,7 +131,7 @@ function* chunkEvents(data: string): Generator<StreamEvent> {
   }
 }
 
-/** Like fetch, on a route of the API. That nobody answers is a ServerError. */
+/** Like fetch, on a route of the API. No answer is a ServerError. */
 async function ask(target: Target, route: string, init: RequestInit): Promise<Response> {
   const base = apiBase(target.url);
   const headers = { ...authorization(target), ...(init.headers as Record<string, string>) };
@@ -144,7 +144,7 @@ async function ask(target: Target, route: string, init: RequestInit): Promise<Re
   }
 }
 
-/** Headers that tell who asks. */
+/** Headers with the key. */
 export function authorization(target: Target): Record<string, string> {
   return target.apiKey === null ? {} : { authorization: `Bearer ${target.apiKey}` };
 }

@@ -4,7 +4,7 @@ import { ConstraintError } from "../../scheduler/constraint/error.ts";
 import type { Constraint } from "../../scheduler/core.ts";
 
 /**
- * Compiles constraints on a thread of its own, one after another, so that no answer waits for somebody else's schema. Work is
+ * Compiles constraints on a thread of its own, one after another, so that no answer waits for another request's schema. Work is
  * counted in steps; a constraint that takes too long all the same takes its thread with it.
  */
 

@@ -33,7 +33,7 @@ interface Trial {
  * What steps cost on a device that has nothing to do yet, measured: the time of one token, of a prompt, of several
  * sequences, and of prompt and token after others, each the fastest of several. Coarse, but of the right size from the first
  * request on, and so is each part beside the others: the steps that follow correct it, within bounds
- * (scheduler/cost/online.ts). What they leave in the pages is nobody's and is never read. Throws when the device cannot
+ * (scheduler/cost/online.ts). What they leave in the pages belongs to no sequence and is never read. Throws when the device cannot
  * compute.
  */
 export function calibrate(device: HostedDevice): LinearCost {

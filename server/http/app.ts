@@ -79,7 +79,7 @@ export function createApp(deps: AppDeps) {
       if (entry === undefined) return;
       const status = responseValue instanceof Response ? responseValue.status : Number(set.status ?? 200);
       const seconds = (performance.now() - entry.arrivedMs) / 1000;
-      // Labels come from the table and not from the client, who could make them without end.
+      // Labels come from the table and not from the client, which could send any number of them.
       const path = findRoute(routes, pathOf(request) ?? "")?.path ?? "unknown";
       telemetry.observeHttp(path, methodLabel(request.method), status, seconds);
     });
@@ -110,7 +110,7 @@ export function createApp(deps: AppDeps) {
 
 export type App = ReturnType<typeof createApp>;
 
-/** Who has no key learns nothing about routes. */
+/** Without a key nothing is told about routes. */
 function missing({ routes, keys }: AppDeps, request: Request): unknown {
   const path = pathOf(request) ?? "";
   try {

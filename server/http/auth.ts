@@ -12,7 +12,7 @@ export interface KeySources {
 }
 
 /**
- * Who may use the server. With neither keys nor a key file every client may. Keys are
+ * The keys that the server accepts. With neither keys nor a key file every client may. Keys are
  * kept as digests of equal length and every one is compared, so the time taken tells nothing about them.
  */
 export class ApiKeys {
@@ -44,7 +44,7 @@ export class ApiKeys {
     return !this.isOpen && key !== null && this.#indexOf(key) !== null;
   }
 
-  /** Who asks: a name for each key that tells nothing of it, the same for as long as keys keep their order; "" when
+  /** The client's name: one for each key that tells nothing of it, the same for as long as keys keep their order; "" when
    *  no key is needed. Throws 401 unless the request carries a key, as `Authorization: Bearer …`, `x-api-key` or `api-key`
    *  (Azure's clients). */
   authorize(headers: Headers): string {
@@ -58,7 +58,7 @@ export class ApiKeys {
     return `key ${index}`;
   }
 
-  /** Who owns what this request brings: a name made of its key, which tells nothing of it; "" when no key is needed. */
+  /** The owner of what this request brings: a name made of its key, which tells nothing of it; "" when no key is needed. */
   ownerOf(headers: Headers): string {
     const key = keyOf(headers);
     return this.isOpen || key === null ? "" : createHash("sha256").update(`owner ${key}`).digest("hex");

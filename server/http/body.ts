@@ -100,7 +100,7 @@ function decodeUtf8(bytes: Uint8Array): string {
 
 /**
  * `JSON.parse`, and besides refuses what it lets pass: too much depth, too many keys, a key given twice in one object (whose
- * value would win is anybody's guess), the key `__proto__`, and text that is not well-formed Unicode. The text is remembered
+ * value would win differs between parsers), the key `__proto__`, and text that is not well-formed Unicode. The text is remembered
  * for the whole value and for its members (server/text/json-text.ts).
  */
 export function parseJson(text: string, limits: JsonLimits, what = "the request body"): unknown {

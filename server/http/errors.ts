@@ -1,5 +1,5 @@
 /**
- * Saying no. Whoever must refuse throws an `ApiError`; `errorResponse` is the one place that turns an error into HTTP,
+ * Refusals. Code that refuses throws an `ApiError`; `errorResponse` is the one place that turns an error into HTTP,
  * and `errorBody` the one that turns it into JSON (an event stream that has begun carries the same body).
  */
 

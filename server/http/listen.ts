@@ -7,7 +7,7 @@ import { Lifecycle } from "./lifecycle.ts";
 
 type Address = Pick<Config, "host" | "port">;
 
-/** Listens before the model is loaded, so that a taken port shows at once and whoever asks is told to wait. Throws
+/** Listens before the model is loaded, so that a taken port shows at once and clients are told to wait. Throws
  *  ConfigError. */
 export function listen({ host, port }: Address, lifecycle: Lifecycle): Bun.Server<undefined> {
   const whileLoading = (request: Request): Response => {

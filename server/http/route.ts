@@ -5,7 +5,7 @@ export interface Route {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   /** `{…}` at its end stands for everything behind. */
   readonly path: string;
-  /** Anybody may ask, without a key. */
+  /** Answers without a key. */
   readonly isPublic: boolean;
   /** null: there is nothing of that name. */
   readonly handler: (call: Call) => unknown;
@@ -19,9 +19,9 @@ export interface Call {
   readonly requestId: string;
   /** When the request's head arrived, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
-  /** Who asks; "" is everybody without a name. */
+  /** The key's name; "" where no keys are needed. */
   readonly tenant: string;
-  /** Who owns what is kept of this request: as `tenant`, but the same for a key wherever it stands among others. */
+  /** The owner of what is kept of this request: as `tenant`, but the same for a key wherever it stands among others. */
   readonly owner: string;
   /** What stands for `{…}` in the route's path. */
   readonly rest: string;

@@ -6,7 +6,7 @@ import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { Lifecycle, ServerState } from "./lifecycle.ts";
 import type { Telemetry, Work } from "./telemetry.ts";
 
-/** The answer of `GET /state`: what the server does at this moment, for those who watch. Its totals only grow, so that
+/** The answer of `GET /state`: what the server does at this moment. Its totals only grow, so that
  *  two snapshots give rates. */
 export interface Snapshot {
   readonly version: string;

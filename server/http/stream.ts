@@ -13,7 +13,7 @@ export interface Producer {
   pause(): void;
   /** The reader has caught up. */
   resume(): void;
-  /** Nobody will read any more, and the stream is closed; or the reader is too slow, and nothing more may be written but a
+  /** The client is gone, and the stream is closed; or the reader is too slow, and nothing more may be written but a
    *  last text that says so. */
   abort(by: "reader" | "slowReader"): void;
 }

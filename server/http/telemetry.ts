@@ -8,7 +8,7 @@ import type { Usage } from "../answer/events.ts";
 /**
  * What the server tells of itself, as Prometheus text. Names that begin with `vllm:` are those that dashboards and
  * endpoint pickers read, with vLLM's meaning, labels and buckets; `bunting_` are our own, finer where theirs are coarse.
- * State and totals of the engines are read when somebody asks, so that they cost nothing in between.
+ * State and totals of the engines are read at a scrape, so that they cost nothing in between.
  */
 
 const latencyBuckets = [
@@ -104,7 +104,7 @@ const answerHistograms = {
   tokensMax: ["vllm:request_params_max_tokens", "Most tokens asked for.", ofEngine, tokensBuckets],
 } as const satisfies Record<string, HistogramRow>;
 
-/** Read when somebody asks. */
+/** Read at a scrape. */
 const engineGauges: readonly EngineRow[] = [
   ["vllm:num_requests_running", "Sequences that are being computed.", (load) => load.running],
   ["vllm:num_requests_waiting", "Sequences that wait to be admitted.", (load) => load.waiting],
@@ -144,7 +144,7 @@ export interface TelemetryOptions {
   readonly predictionErrors: () => readonly number[];
 }
 
-/** Who is computed for: requests, whose clients wait, or jobs. */
+/** What is computed: requests, whose clients wait, or jobs. */
 export type Work = "requests" | "jobs";
 
 export class Telemetry {

@@ -11,7 +11,7 @@ export interface LinePrompt {
   readonly answerTokensMax: number;
 }
 
-/** Who asks, and how. */
+/** The client, and how it asks. */
 export interface LineCall {
   readonly tenant: string;
   /** Among jobs: a lower number goes first. */

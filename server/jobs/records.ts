@@ -8,7 +8,7 @@ export type BatchEndpoint = (typeof batchEndpoints)[number];
 /** A file: what was uploaded, or what came of a batch. */
 export interface FileRecord {
   readonly id: string;
-  /** Who it belongs to; "" is everybody, where no keys are needed. */
+  /** The key that it belongs to; "" where no keys are needed. */
   readonly owner: string;
   readonly purpose: "batch" | "batch_output";
   readonly filename: string;

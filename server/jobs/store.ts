@@ -170,7 +170,7 @@ export class JobStore {
     return this.#list<BatchRecord>("batches", owner, query);
   }
 
-  /** Of everybody, oldest first. */
+  /** Of all keys, oldest first. */
   allBatches(): BatchRecord[] {
     const rows = this.#database.query<Row, []>("SELECT * FROM batches ORDER BY created, id").all();
     return rows.map((row) => this.#read<BatchRecord>("batches", row));

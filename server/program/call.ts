@@ -12,7 +12,7 @@ import type { Turns } from "./turns.ts";
 /** What calls run with. */
 export interface CallServices extends PromptServices {
   readonly generator: Generator;
-  /** For making tokens of prompts: no program's crowd of calls fills the encoder's queue, which is everybody's. */
+  /** For making tokens of prompts: no program's crowd of calls fills the encoder's queue, which all requests share. */
   readonly turns: Turns;
   /** Told of every generation that a call is made of; hears its events. */
   measure(request: GenerationRequest): (event: AnswerEvent, generation: Pick<Generation, "usage">) => void;
@@ -78,7 +78,7 @@ export class RunningCall {
     return this.#usage;
   }
 
-  /** Nobody wants it any more; nothing is told of it from here on. */
+  /** It is no longer wanted; nothing is told of it from here on. */
   drop(): void {
     this.#isEnded = true;
     this.#leaveGang();

@@ -32,13 +32,13 @@ export interface HostServices extends CallServices {
 
 /** Whose a program is, and what its calls have in common. */
 export interface ProgramOwner {
-  /** The key that it belongs to, and who pays for its calls. */
+  /** The key that it belongs to, and that its calls are counted for. */
   readonly key: string;
   readonly tenant: string;
   readonly cacheSalt: string;
 }
 
-/** An open program: binds the executor, which decides, to text and the fleet, and tells those who watch. */
+/** An open program: binds the executor, which decides, to text and the fleet, and tells its listeners. */
 export class HostedProgram {
   readonly id: string;
   readonly owner: ProgramOwner;
@@ -87,7 +87,7 @@ export class HostedProgram {
     return this.#isEnded;
   }
 
-  /** Somebody watches it, or it has something to do. */
+  /** It has a listener, or something to do. */
   get isBusy(): boolean {
     return this.#watchers.size > 0 || this.#running.size > 0;
   }
@@ -124,7 +124,7 @@ export class HostedProgram {
     return this.program.add(part);
   }
 
-  /** Somebody waits for the variable. */
+  /** A client waits for the variable. */
   want(variable: string, criteria: Criteria): Refusal | null {
     return this.program.want(variable, criteria);
   }

@@ -14,7 +14,7 @@ export interface HostLimits {
   readonly headsMax: number;
   /** What reading such a beginning must be expected to take: making tokens of it takes time too, on the thread that serves. */
   readonly headMsMin: number;
-  /** A program that nobody asks for, and that has nothing to do, is ended after so long. */
+  /** A program that no client asks for, and that has nothing to do, is ended after so long. */
   readonly idleMs: number;
   /** How long a request may wait for a value. A connection that says nothing for longer is closed by the server. */
   readonly waitMsMax: number;

@@ -102,7 +102,7 @@ export class Programs {
     program.end(reason);
   }
 
-  /** Somebody has asked for the program: it is not idle. */
+  /** A client has asked for the program: it is not idle. */
   touch(program: HostedProgram): void {
     const entry = this.#open.get(program.id);
     if (entry === undefined) return;

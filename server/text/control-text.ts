@@ -1,5 +1,5 @@
 /**
- * Control tokens (<|im_end|>, <s>, …) are written as text in a chat template, and anybody may type that text into a
+ * Control tokens (<|im_end|>, <s>, …) are written as text in a chat template, and any user may type that text into a
  * message. Only the template's own may become tokens: before rendering, the first character of every control text in
  * the client's strings is replaced by a stand-in that occurs nowhere else; after rendering the text is split at the
  * control texts that are left, and the stand-ins turn back into what they stood for. A template that looks for control text in a

@@ -173,7 +173,7 @@ function addedTokensOf(tokenizer: JsonObject, config: JsonObject): AddedToken[] 
   return [...byId.values()];
 }
 
-/** Some models mark their turns with tokens that are not "special" but are spelled so that nobody takes them for text:
+/** Some models mark their turns with tokens that are not "special" but are spelled unlike any text:
  *  <|user|>, <｜User｜>. Others, such as <think>, are ordinary text of one token. */
 function isControlText({ special, content }: AddedToken): boolean {
   return special || /^<[|｜][^<>]+[|｜]>$/.test(content);

@@ -6,7 +6,7 @@ import { EngineView } from "./engine-view.ts";
 
 const POLL_MS = 1000;
 
-/** Asks the server once a second what it does, while somebody looks. */
+/** Asks the server once a second what it does, while the page is visible. */
 export class LiveState {
   readonly #apiKey: ApiKeyForm;
   readonly #panel = element("live", HTMLDetailsElement);

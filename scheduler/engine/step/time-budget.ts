@@ -153,8 +153,9 @@ export class TimeBudget implements StepBudget {
 
   admits(sequence: SequenceView, isAged: boolean): boolean {
     const [bulk, others] = [this.#bulk, this.#others];
-    if (bulk.count + others.count === 0) return true;
     const { isBulk } = sequence.objective;
+    // Bulk is no reason to keep an awaited sequence out, even if that cannot keep its target.
+    if (others.count === 0 && (!isBulk || bulk.count === 0)) return true;
     const targetMs = this.#targetOf(sequence);
     const tightestMs = Math.min(this.#tightestMs, targetMs ?? Number.POSITIVE_INFINITY);
     const isCalm = this.#calm > 0 || (targetMs === null && sequence.objective.isInteractive);

@@ -1,4 +1,4 @@
-/** A batch's line as a request: it comes in by the same door, and nobody reads along. */
+/** A batch's line as a request: it passes the same checks, and its answer is not streamed. */
 
 import { cacheKeyOf } from "../../../scheduler/core.ts";
 import type { GenerationOptions } from "../../answer/generation.ts";
@@ -90,7 +90,7 @@ function whole<Request extends CommonRequest>(request: Request): Request {
   return request;
 }
 
-/** As nobody waits for any one answer. */
+/** No client waits for any one answer. */
 function unread<Request extends CommonRequest>(request: Request, priority: number): Request {
   const service = { objective: "throughput", tbtMs: null, ttftMs: null, priority } as const;
   const serviceTier = request.serviceTier === null ? null : "flex"; // what was used, whatever was asked for

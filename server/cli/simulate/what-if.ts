@@ -78,7 +78,7 @@ export function noiseNamed(name: string | null): Noise | null {
   throw new ConfigError(`There is no noise "${name}"; there are ${noiseNames.join(", ")}.`);
 }
 
-/** The policy with steps that keep this target, or, for null, steps that delay everybody least. */
+/** The policy with steps that keep this target, or, for null, steps of the size that delays all sequences least. */
 export function withTarget(policy: Policy, tbtMs: number | null): Policy {
   return { ...policy, batch: ours(tbtMs).batch };
 }
