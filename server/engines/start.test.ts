@@ -211,8 +211,13 @@ test("an engine that cannot open its device rejects the start with the reason", 
 test("an idle engine burns no processor time", async () => {
   const engines = await start(2);
   await run(engines, prompt(10), 5);
-  const before = process.cpuUsage();
-  await Bun.sleep(400);
-  const { user, system } = process.cpuUsage(before);
-  expect((user + system) / 1000).toBeLessThan(100); // a thread that spins takes 400 ms
+  // What ran before may still be collected and compiled for some time; a thread that spins leaves no window quiet.
+  let leastMs = Number.POSITIVE_INFINITY;
+  for (let window = 0; window < 20 && leastMs > 10; window++) {
+    const before = process.cpuUsage();
+    await Bun.sleep(100);
+    const { user, system } = process.cpuUsage(before);
+    leastMs = Math.min(leastMs, (user + system) / 1000);
+  }
+  expect(leastMs).toBeLessThan(10);
 });
