@@ -103,6 +103,7 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
 void Forward::run(StepPlan const& plan, void* result) {
   auto const started = std::chrono::steady_clock::now();
   ThreadPool::Step const step(pool_);
+  populate_ahead(plan);
   copy_pages(plan);
   attention_plan_.make(plan);
   share_rows(plan.tokens, model_.shape().hidden, [&](int64_t begin, int64_t end) {
@@ -129,6 +130,29 @@ KvLayer Forward::kv_layer(int32_t layer) const {
   size_t const page_bytes = kv_page_bytes(model_.kv_dtype(), shape.kv_heads, shape.head_size);
   char* const pages = pages_region_.data() + size_t(layer) * size_t(limits_.pages) * page_bytes;
   return {model_.kv_dtype(), shape.kv_heads, shape.head_size, pages, page_bytes};
+}
+
+// The system gives physical memory when it is first touched, a huge page at a time, and all layers come to
+// their next one in the same step, which then takes tens of milliseconds longer. So while pages of one part
+// of each layer are in use, each step takes memory for the next part of a few layers: of enough to be ahead
+// of its tokens.
+void Forward::populate_ahead(StepPlan const& plan) {
+  int32_t highest = -1;
+  for (int32_t i = 0; i < plan.tokens; i++) highest = std::max(highest, plan.token_page[size_t(i)]);
+  size_t const page_bytes = kv_layer(0).page_bytes;
+  int32_t const part = int32_t(std::max<size_t>(1, kHugePage / page_bytes)), layers = model_.shape().layers;
+  if (highest >= populated_pages_) {
+    populated_pages_ = (highest / part + 1) * part;
+    populated_layers_ = 0;
+  }
+  if (populated_pages_ >= limits_.pages) return;
+  int64_t const part_tokens = int64_t(part) * kPageTokens;
+  int64_t const enough = (int64_t(layers) * plan.tokens + part_tokens - 1) / part_tokens;
+  int32_t const due = int32_t(std::min<int64_t>(layers, populated_layers_ + enough));
+  for (; populated_layers_ < due; populated_layers_++) {
+    size_t const first = size_t(populated_layers_) * size_t(limits_.pages) + size_t(populated_pages_);
+    pages_region_.populate(first * page_bytes, size_t(part) * page_bytes);
+  }
 }
 
 void Forward::copy_pages(StepPlan const& plan) {

@@ -65,6 +65,7 @@ class Forward {
  private:
   KvLayer kv_layer(int32_t layer) const;
   void copy_pages(StepPlan const& plan);
+  void populate_ahead(StepPlan const& plan);
   void project_and_append(StepPlan const& plan, int32_t layer);
   void attend(StepPlan const& plan, int32_t layer);
   void keep_sampled_rows(StepPlan const& plan);
@@ -91,6 +92,9 @@ class Forward {
   Workspace work_;
   AttentionPlan attention_plan_;
   int32_t rows_ = 0;
+  // Pages below this are in physical memory, or will be when they are written; and of as many pages behind
+  // them, the layers below the other.
+  int32_t populated_pages_ = 0, populated_layers_ = 0;
   ThreadPool pool_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "boundary/error.h"
 
 namespace bunting {
@@ -33,6 +35,15 @@ void MemoryRegion::unmap_file(size_t bytes) {
   if (mmap(data_, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
     fail(BUNTING_NO_MEMORY, "cannot allocate %.1f MiB again", double(bytes) / (1 << 20));
   madvise(data_, bytes, MADV_HUGEPAGE);
+}
+
+void MemoryRegion::populate(size_t offset, size_t bytes) const {
+#ifdef MADV_POPULATE_WRITE
+  size_t const begin = offset / kHugePage * kHugePage, end = std::min(offset + bytes, bytes_);
+  if (begin < end) madvise(data_ + begin, end - begin, MADV_POPULATE_WRITE);
+#else
+  (void)offset, (void)bytes;
+#endif
 }
 
 MemoryRegion::~MemoryRegion() {

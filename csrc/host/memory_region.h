@@ -32,6 +32,10 @@ class MemoryRegion {
   // Makes them zeros that can be written again.
   void unmap_file(size_t bytes);
 
+  // Takes physical memory for `bytes` from `offset` on now instead of when they are first touched; what is in
+  // them stays. Advice only.
+  void populate(size_t offset, size_t bytes) const;
+
   char* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 
