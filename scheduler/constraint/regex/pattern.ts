@@ -1,3 +1,4 @@
+import { digits, spaces, wordCharacters } from "../../character-classes.ts";
 import { ConstraintError } from "../error.ts";
 import type { Regex, Regexes } from "./regexes.ts";
 import { allCharacters, type CodePoints, codePoints, otherThan, type TextEncoding } from "./text.ts";
@@ -37,25 +38,6 @@ const DEPTH_MAX = 64;
 /** Of a pattern, in UTF-16 units. */
 export const PATTERN_UNITS_MAX = 8192;
 
-const digits: CodePoints = [[48, 57]];
-const wordCharacters: CodePoints = codePoints([
-  [48, 57],
-  [65, 90],
-  [95, 95],
-  [97, 122],
-]);
-const spaces: CodePoints = codePoints([
-  [9, 13],
-  [32, 32],
-  [0xa0, 0xa0],
-  [0x1680, 0x1680],
-  [0x2000, 0x200a],
-  [0x2028, 0x2029],
-  [0x202f, 0x202f],
-  [0x205f, 0x205f],
-  [0x3000, 0x3000],
-  [0xfeff, 0xfeff],
-]);
 const lineEnds: CodePoints = codePoints([
   [10, 10],
   [13, 13],

@@ -11,6 +11,8 @@
  * often nothing is repeated may the two differ). Text and pattern are read by code points.
  */
 
+import { digits, spaces, wordCharacters } from "../../character-classes.ts";
+
 export const regexLimits = {
   patternCharactersMax: 1000,
   instructionsMax: 2000,
@@ -87,25 +89,6 @@ export function compileRegex(pattern: string, group: number | null): Regex | Bad
   }
 }
 
-const digits: CharacterSet["ranges"] = [[0x30, 0x39]];
-const wordCharacters: CharacterSet["ranges"] = [
-  [0x30, 0x39],
-  [0x41, 0x5a],
-  [0x5f, 0x5f],
-  [0x61, 0x7a],
-];
-const spaces: CharacterSet["ranges"] = [
-  [0x09, 0x0d],
-  [0x20, 0x20],
-  [0xa0, 0xa0],
-  [0x1680, 0x1680],
-  [0x2000, 0x200a],
-  [0x2028, 0x2029],
-  [0x202f, 0x202f],
-  [0x205f, 0x205f],
-  [0x3000, 0x3000],
-  [0xfeff, 0xfeff],
-];
 const classes: Readonly<Record<string, CharacterSet["ranges"]>> = { d: digits, w: wordCharacters, s: spaces };
 const controls: Readonly<Record<string, number>> = { n: 0x0a, r: 0x0d, t: 0x09, f: 0x0c, v: 0x0b, "0": 0 };
 const codePointMax = 0x10ffff;

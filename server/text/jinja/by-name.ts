@@ -1,6 +1,7 @@
 /** Filters and tests by the names that templates call them by, and the filters that take such a name. */
 import { fail } from "./errors.ts";
-import { type Filter, filters } from "./filters.ts";
+import type { Filter } from "./filter.ts";
+import { filters } from "./filters.ts";
 import { type IsTest, isTests } from "./is-tests.ts";
 import { asMarkup, bare } from "./markup.ts";
 import type { Runtime } from "./runtime.ts";

@@ -2,6 +2,7 @@
 import { ownAttribute } from "./attributes.ts";
 import { defined, indexOr, isTrueOr, textOr, toIndex, toText } from "./convert.ts";
 import { fail } from "./errors.ts";
+import { definer, type Filter } from "./filter.ts";
 import { percentFormat } from "./format.ts";
 import { toJson } from "./json.ts";
 import { escapeHtml } from "./markup.ts";
@@ -10,36 +11,14 @@ import { numeric, toFloat } from "./operators.ts";
 import { str } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
 import { sequenceFilters } from "./sequence-filters.ts";
-import { type Given, matcher } from "./signature.ts";
+import type { Given } from "./signature.ts";
 import { capitalize, lengthOf, sliceText, splitLines, strip } from "./text.ts";
 import { centerLeft, joinTexts, replaceAll } from "./text-methods.ts";
-import {
-  type Arguments,
-  Dict,
-  isTrue,
-  iterate,
-  Markup,
-  sizeOf,
-  Tuple,
-  typeName,
-  Undefined,
-  type Value,
-} from "./values.ts";
-
-export type Filter = (rt: Runtime, value: Value, args: Arguments) => Value;
+import { Dict, isTrue, iterate, Markup, sizeOf, Tuple, typeName, Undefined, type Value } from "./values.ts";
 
 export const filters = new Map<string, Filter>(sequenceFilters);
 
-function define(
-  names: string,
-  parameters: string,
-  run: (rt: Runtime, value: Value, given: Given) => Value,
-): void {
-  for (const name of names.split(" ")) {
-    const match = matcher(name, parameters);
-    filters.set(name, (rt, value, args) => run(rt, value, match(args)));
-  }
-}
+const define = definer(filters);
 
 function defineText(
   name: string,

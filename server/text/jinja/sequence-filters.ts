@@ -2,10 +2,11 @@
 import { item } from "./attributes.ts";
 import { defined, isTrueOr, toIndex } from "./convert.ts";
 import { fail } from "./errors.ts";
+import { definer, type Filter } from "./filter.ts";
 import { binary, isEqual, isOrdered } from "./operators.ts";
 import { str } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
-import { type Given, matcher } from "./signature.ts";
+import type { Given } from "./signature.ts";
 import { lengthOf } from "./text.ts";
 import { joinTexts } from "./text-methods.ts";
 import {
@@ -26,20 +27,9 @@ import {
   type Value,
 } from "./values.ts";
 
-type Filter = (rt: Runtime, value: Value, args: Arguments) => Value;
-
 export const sequenceFilters = new Map<string, Filter>();
 
-function define(
-  names: string,
-  parameters: string,
-  run: (rt: Runtime, value: Value, given: Given) => Value,
-): void {
-  for (const name of names.split(" ")) {
-    const match = matcher(name, parameters);
-    sequenceFilters.set(name, (rt, value, args) => run(rt, value, match(args)));
-  }
-}
+const define = definer(sequenceFilters);
 
 /** The items, counted. */
 function* counted(rt: Runtime, value: Value): Generator<Value> {
