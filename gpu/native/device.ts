@@ -6,7 +6,7 @@ import type { HostedDevice } from "../hosted-device.ts";
 import { type EngineHandle, type EngineLimits, NativeError, type NativeLibrary } from "../native.ts";
 import { StepBlock, StepResultBlock } from "../step-block.ts";
 
-interface Flight {
+interface StartedStep {
   readonly step: Step;
   readonly done: (result: StepResult) => void;
   /** Set once the step is computed, or could not be. */
@@ -19,7 +19,7 @@ export class NativeDevice implements HostedDevice {
   readonly #engine: EngineHandle;
   readonly #block: StepBlock;
   readonly #result: StepResultBlock;
-  #flight: Flight | null = null;
+  #started: StartedStep | null = null;
   #isOpen = true;
 
   /** Takes over `engine` and closes it. */
@@ -32,36 +32,36 @@ export class NativeDevice implements HostedDevice {
   }
 
   get inFlight(): boolean {
-    return this.#flight !== null;
+    return this.#started !== null;
   }
 
   start(step: Step, done: (result: StepResult) => void): void {
     assert(this.#isOpen, "a step was started on a closed device");
-    assert(this.#flight === null, "a step was started while another is in flight");
+    assert(this.#started === null, "a step was started while another is in flight");
     this.#block.encode(step);
-    const flight: Flight = { step, done, result: null };
-    flight.result = this.#attempt(() =>
+    const started: StartedStep = { step, done, result: null };
+    started.result = this.#attempt(() =>
       this.#library.stepStart(this.#engine, this.#block.bytes, this.#result.bytes),
     );
-    this.#flight = flight;
+    this.#started = started;
   }
 
   wait(): void {
-    const flight = this.#flight;
-    assert(flight !== null, "there is no step to wait for");
-    flight.result ??= this.#attempt(() => this.#library.stepWait(this.#engine));
-    flight.result ??= {
+    const started = this.#started;
+    assert(started !== null, "there is no step to wait for");
+    started.result ??= this.#attempt(() => this.#library.stepWait(this.#engine));
+    started.result ??= {
       kind: "done",
-      sampled: this.#result.decode(flight.step, this.#block.rows),
+      sampled: this.#result.decode(started.step, this.#block.rows),
       deviceMs: this.#result.deviceMs,
     };
   }
 
   deliver(): void {
-    const flight = this.#flight;
-    assert(flight !== null && flight.result !== null, "there is no computed step to deliver");
-    this.#flight = null;
-    flight.done(flight.result);
+    const started = this.#started;
+    assert(started !== null && started.result !== null, "there is no computed step to deliver");
+    this.#started = null;
+    started.done(started.result);
   }
 
   /** Raw logits of the last step's sampled rows, [rows × vocabSize], in the order of its chunks: for tests and
@@ -80,7 +80,7 @@ export class NativeDevice implements HostedDevice {
   close(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
-    this.#flight = null;
+    this.#started = null;
     this.#library.engineClose(this.#engine);
   }
 

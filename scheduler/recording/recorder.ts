@@ -15,21 +15,27 @@ import type { Placement } from "../fleet/placement.ts";
 import type { EngineReport } from "../messages.ts";
 import { isServed, type Policy } from "../policy.ts";
 import type { SeatRecorder } from "../seat/seat.ts";
-import { type EntryOf, FLIGHT_VERSION, type FlightEntry, type FlightHead, planHash } from "./flight.ts";
+import {
+  type EntryOf,
+  planHash,
+  RECORDING_VERSION,
+  type RecordingEntry,
+  type RecordingHead,
+} from "./recording.ts";
 
 /**
- * The flight recorder: decorators that write down what a fleet and its engines are told, and what they decide. A server, in
+ * The recorder: decorators that write down what a fleet and its engines are told, and what they decide. A server, in
  * which each thread has its own, and a simulation are recorded by the same.
  */
 
 /** Takes a recording, the head first. */
-export type FlightSink = (entry: FlightHead | FlightEntry) => void;
+export type RecordingSink = (entry: RecordingHead | RecordingEntry) => void;
 
 /** Writes down what goes into an engine, before the engine hears of it: messages, turns, and its device's answers. */
 export function engineRecorder(
   id: EngineId,
   clock: Pick<Clock, "nowMs">,
-  write: (entry: FlightEntry) => void,
+  write: (entry: RecordingEntry) => void,
 ): SeatRecorder {
   const here = () => ({ atMs: clock.nowMs(), engine: id });
   return {
@@ -74,7 +80,7 @@ export interface TurnClock extends Pick<Clock, "nowMs"> {
  */
 export class RecordedFleet extends Fleet {
   readonly #clock: TurnClock;
-  readonly #write: FlightSink;
+  readonly #write: RecordingSink;
   readonly #placed: Map<SequenceId, Placement>;
   /** By engine. */
   readonly #epochs: number[];
@@ -85,7 +91,7 @@ export class RecordedFleet extends Fleet {
   constructor(
     engines: readonly { readonly link: EngineLink; readonly spec: DeviceSpec }[],
     options: FleetOptions & { readonly policy: Policy; readonly clock: TurnClock },
-    write: FlightSink,
+    write: RecordingSink,
   ) {
     const { policy, queueMax, clock, costs } = options;
     assert(isServed(policy), "only what serves is recorded");
@@ -100,7 +106,7 @@ export class RecordedFleet extends Fleet {
     this.#placed = placed;
     this.#epochs = engines.map(() => 0);
     const specs = engines.map(({ spec }) => spec);
-    write({ kind: "head", version: FLIGHT_VERSION, policy, queueMax, specs });
+    write({ kind: "head", version: RECORDING_VERSION, policy, queueMax, specs });
     const atMs = clock.nowMs();
     for (const [engine, learnt] of costs.entries()) write({ ...costsOf(engine as EngineId, learnt), atMs });
   }
@@ -163,7 +169,7 @@ export class RecordedFleet extends Fleet {
     this.#told({ kind: "replaced", engine, epoch }, () => super.replaced(engine, link, spec, epoch));
   }
 
-  #told(entry: Undated<FlightEntry>, act: () => void): void {
+  #told(entry: Undated<RecordingEntry>, act: () => void): void {
     this.#turn(() => {
       this.#write({ ...entry, atMs: this.#clock.nowMs() });
       act();

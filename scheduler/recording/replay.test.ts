@@ -10,9 +10,9 @@ import { deviceSpec } from "../sim/factories.ts";
 import type { SimulationReport } from "../sim/report.ts";
 import { type SimulationSetup, simulate } from "../sim/simulator.ts";
 import type { Arrival, Workload } from "../sim/workload.ts";
-import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "./flight.ts";
+import { RECORDING_VERSION, type RecordingEntry, type RecordingHead } from "./recording.ts";
 import { type Replayed, replay } from "./replay.ts";
-import { flightCosts, flightWorkload } from "./what-if.ts";
+import { recordedCosts, recordedWorkload } from "./what-if.ts";
 
 /** 60 calls over three prefixes; each tenth is a gang of three. */
 function calls(): Workload {
@@ -44,16 +44,16 @@ function calls(): Workload {
 
 const asRecorded: Replayed = { divergence: null, breakdowns: [] };
 
-interface Flight {
-  readonly head: FlightHead;
-  readonly entries: readonly FlightEntry[];
+interface Recording {
+  readonly head: RecordingHead;
+  readonly entries: readonly RecordingEntry[];
   readonly report: SimulationReport;
 }
 
-function record(overrides: Partial<SimulationSetup> = {}): Flight {
+function record(overrides: Partial<SimulationSetup> = {}): Recording {
   const device = { profile: linearCost(5, 0.1), spec: deviceSpec({ pages: 96 }) };
-  const entries: FlightEntry[] = [];
-  let head: FlightHead | null = null;
+  const entries: RecordingEntry[] = [];
+  let head: RecordingHead | null = null;
   const report = simulate({
     workload: calls(),
     policy: policyOf("ours"),
@@ -109,10 +109,10 @@ describe("what was recorded is decided again", () => {
   });
 });
 
-/** Whoever sees this fail has changed what the scheduler decides: raise `FLIGHT_VERSION`, and write down both here. */
+/** Whoever sees this fail has changed what the scheduler decides: raise `RECORDING_VERSION`, and write down both here. */
 test("these decisions are those of this version", () => {
   const hashes = [ours(null), ours(12)].map((policy) => record({ policy }).report.historyHash);
-  expect({ version: FLIGHT_VERSION, hashes }).toEqual({
+  expect({ version: RECORDING_VERSION, hashes }).toEqual({
     version: 25,
     hashes: ["e8b89777c2153e6e", "01b5e07e00ed1297"],
   });
@@ -120,13 +120,13 @@ test("these decisions are those of this version", () => {
 
 describe("one changed entry is found, at that entry or where it first matters", () => {
   const { head, entries } = record();
-  const find = (kind: FlightEntry["kind"], after: number): number =>
+  const find = (kind: RecordingEntry["kind"], after: number): number =>
     entries.findIndex((entry, index) => index > after && entry.kind === kind);
-  const changed = (at: number, entry: FlightEntry): readonly FlightEntry[] => entries.with(at, entry);
+  const changed = (at: number, entry: RecordingEntry): readonly RecordingEntry[] => entries.with(at, entry);
 
   test("a placement", () => {
     const at = find("call", 200);
-    const entry = entries[at] as Extract<FlightEntry, { kind: "call" }>;
+    const entry = entries[at] as Extract<RecordingEntry, { kind: "call" }>;
     const engine = (1 - entry.engine!) as EngineId;
     const { divergence } = replay(head, changed(at, { ...entry, engine }));
     expect(divergence).toMatchObject({ entry: at, atMs: entry.atMs });
@@ -136,7 +136,7 @@ describe("one changed entry is found, at that entry or where it first matters", 
 
   test("a plan", () => {
     const at = find("step", 200);
-    const entry = entries[at] as Extract<FlightEntry, { kind: "step" }>;
+    const entry = entries[at] as Extract<RecordingEntry, { kind: "step" }>;
     const { divergence } = replay(head, changed(at, { ...entry, plan: entry.plan ^ 1 }));
     expect(divergence?.entry).toBe(at);
   });
@@ -145,7 +145,7 @@ describe("one changed entry is found, at that entry or where it first matters", 
     const at = entries.findIndex((entry, index) => {
       return index > 200 && entry.kind === "step" && entry.sampled.some(({ kind }) => kind === "token");
     });
-    const entry = entries[at] as Extract<FlightEntry, { kind: "step" }>;
+    const entry = entries[at] as Extract<RecordingEntry, { kind: "step" }>;
     const sampled = entry.sampled.map((row) => (row.kind === "token" ? { ...row, token: 7 } : row));
     const { divergence } = replay(head, changed(at, { ...entry, sampled }));
     expect(divergence!.entry).toBeGreaterThan(at);
@@ -154,7 +154,7 @@ describe("one changed entry is found, at that entry or where it first matters", 
 
   test("a message that was never sent", () => {
     const at = find("message", 200);
-    const { engine, atMs } = entries[at] as Extract<FlightEntry, { kind: "message" }>;
+    const { engine, atMs } = entries[at] as Extract<RecordingEntry, { kind: "message" }>;
     const { divergence } = replay(
       head,
       changed(at, { kind: "message", atMs, engine, message: { kind: "resync" } }),
@@ -173,26 +173,26 @@ describe("one changed entry is found, at that entry or where it first matters", 
 test("a record is a workload for runs that did not happen", () => {
   const { head, entries, report } = record();
   const again = simulate({
-    workload: flightWorkload(head, entries),
+    workload: recordedWorkload(head, entries),
     policy: policyOf("sglang"),
-    devices: flightCosts(head, entries).map((profile, index) => ({ profile, spec: head.specs[index]! })),
+    devices: recordedCosts(head, entries).map((profile, index) => ({ profile, spec: head.specs[index]! })),
     seed: 1,
   });
   expect(again.isComplete).toBe(true);
   const shapeOf = ({ calls }: SimulationReport): number[][] =>
     calls.map(({ promptTokens, outputTokens }) => [promptTokens, outputTokens]);
   expect(shapeOf(again)).toEqual(shapeOf(report));
-  const profile = flightCosts(head, entries)[0]!;
+  const profile = recordedCosts(head, entries)[0]!;
   const shape = { prompts: [{ tokens: 100, context: 0 }], decodes: 3, decodeContext: 300 };
   expect(profile.stepMs(shape) / linearCost(5, 0.1).stepMs(shape)).toBeCloseTo(1, 1);
 });
 
 describe("an engine that breaks down is told in a sentence, not by an exception", () => {
-  const isDrawn = (entry: FlightEntry, engine: number): boolean =>
+  const isDrawn = (entry: RecordingEntry, engine: number): boolean =>
     entry.kind === "step" && entry.engine === engine && entry.sampled.length > 0;
   /** A step whose answers are missing breaks an invariant of the engine. */
-  const broken = (entries: readonly FlightEntry[], at: number): readonly FlightEntry[] =>
-    entries.with(at, { ...(entries[at] as Extract<FlightEntry, { kind: "step" }>), sampled: [] });
+  const broken = (entries: readonly RecordingEntry[], at: number): readonly RecordingEntry[] =>
+    entries.with(at, { ...(entries[at] as Extract<RecordingEntry, { kind: "step" }>), sampled: [] });
 
   test("in the middle of a recording it is new", () => {
     const { head, entries } = record();

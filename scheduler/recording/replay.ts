@@ -4,7 +4,7 @@ import { settingsOf } from "../engine/engine-options.ts";
 import { Fleet, type SequenceListener } from "../fleet/fleet.ts";
 import type { Placement } from "../fleet/placement.ts";
 import type { EngineMessage } from "../messages.ts";
-import type { Divergence, EntryOf, FlightEntry, FlightHead } from "./flight.ts";
+import type { Divergence, EntryOf, RecordingEntry, RecordingHead } from "./recording.ts";
 import { ReplayedSeat } from "./replayed-seat.ts";
 
 /** Where the scheduler broke down while it was run again. */
@@ -27,19 +27,19 @@ export interface Replayed {
 }
 
 /**
- * Runs a recorded flight again: the same fleet and engines, given what they were given then, at the times of then. An
+ * Runs what was recorded again: the same fleet and engines, given what they were given then, at the times of then. An
  * engine that breaks down takes no more part, until another takes its place in the recording; the others go on.
  * Memory: the reports not yet received.
  */
-export function replay(head: FlightHead, entries: readonly FlightEntry[]): Replayed {
+export function replay(head: RecordingHead, entries: readonly RecordingEntry[]): Replayed {
   return new Replay(head, entries).run();
 }
 
 const silent: SequenceListener = { onStarted: () => {}, onToken: () => {}, onFinish: () => {} };
 
 class Replay {
-  readonly #head: FlightHead;
-  readonly #entries: readonly FlightEntry[];
+  readonly #head: RecordingHead;
+  readonly #entries: readonly RecordingEntry[];
   readonly #breakdowns: Breakdown[] = [];
   readonly #seats: readonly ReplayedSeat[];
   readonly #fleet: Fleet;
@@ -48,7 +48,7 @@ class Replay {
   #atMs = 0;
   #divergence: Divergence = null;
 
-  constructor(head: FlightHead, entries: readonly FlightEntry[]) {
+  constructor(head: RecordingHead, entries: readonly RecordingEntry[]) {
     this.#head = head;
     this.#entries = entries;
     const { policy, specs, queueMax } = head;
@@ -82,7 +82,7 @@ class Replay {
   }
 
   /** Whether it was the fleet that broke down. */
-  #breakDown(entry: FlightEntry, reason: string): boolean {
+  #breakDown(entry: RecordingEntry, reason: string): boolean {
     const engine = isOfEngine(entry) ? entry.engine : null;
     const later = this.#entries.slice(this.#entry + 1);
     const isRecorded = engine === null ? later.length === 0 : isLostNext(later, engine);
@@ -91,7 +91,7 @@ class Replay {
     return engine === null;
   }
 
-  #repeat(entry: Exclude<FlightEntry, { readonly kind: "call" }>): void {
+  #repeat(entry: Exclude<RecordingEntry, { readonly kind: "call" }>): void {
     const fleet = this.#fleet;
     if (!("engine" in entry)) {
       if (entry.kind === "expect") this.#expect(entry);
@@ -171,12 +171,12 @@ class Replay {
 }
 
 /** Whether it is an engine that is told, not the fleet. */
-function isOfEngine(entry: FlightEntry): entry is EntryOf<"message" | "run" | "step"> {
+function isOfEngine(entry: RecordingEntry): entry is EntryOf<"message" | "run" | "step"> {
   return entry.kind === "message" || entry.kind === "run" || entry.kind === "step";
 }
 
 /** Whether the engine does nothing more before it is lost, or before the recording ends. */
-function isLostNext(later: readonly FlightEntry[], engine: EngineId): boolean {
+function isLostNext(later: readonly RecordingEntry[], engine: EngineId): boolean {
   for (const entry of later) {
     if (!("engine" in entry) || entry.engine !== engine) continue;
     if (entry.kind === "lost") return true;
@@ -186,7 +186,7 @@ function isLostNext(later: readonly FlightEntry[], engine: EngineId): boolean {
 }
 
 /** The calls from `index` on that were placed together, at least one. */
-function callsOfOneGang(entries: readonly FlightEntry[], index: number): EntryOf<"call">[] {
+function callsOfOneGang(entries: readonly RecordingEntry[], index: number): EntryOf<"call">[] {
   const calls: EntryOf<"call">[] = [];
   for (let i = index; i < entries.length; i++) {
     const entry = entries[i]!;

@@ -6,7 +6,7 @@ import type { EngineSettings } from "../engine/engine-options.ts";
 import type { EngineLink } from "../fleet/fleet.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
 import { Seat, type SeatPorts } from "../seat/seat.ts";
-import { type EntryOf, planHash } from "./flight.ts";
+import { type EntryOf, planHash } from "./recording.ts";
 
 const LOST = "The device said so when this was recorded.";
 

@@ -1,15 +1,15 @@
-/** What a flight record says about runs that did not happen: another policy, target or number of engines. */
+/** What a recording says about runs that did not happen: another policy, target or number of engines. */
 
 import type { SequenceId } from "../core.ts";
 import { unknownCost } from "../cost/linear.ts";
 import { OnlineCostModel, type OnlineState } from "../cost/online.ts";
 import type { Arrival, Workload } from "../sim/workload.ts";
 import { workloadOf } from "../sim/workloads/parts.ts";
-import type { FlightEntry, FlightHead } from "./flight.ts";
+import type { RecordingEntry, RecordingHead } from "./recording.ts";
 
 /** The calls at their times, with the prompts that they had and answers as long as they were. A call that was broken off
  *  ends where it was. */
-export function flightWorkload(head: FlightHead, entries: readonly FlightEntry[]): Workload {
+export function recordedWorkload(head: RecordingHead, entries: readonly RecordingEntry[]): Workload {
   const lengths = new Map<SequenceId, number>();
   for (const entry of entries) {
     if (entry.kind !== "step") continue;
@@ -29,14 +29,14 @@ export function flightWorkload(head: FlightHead, entries: readonly FlightEntry[]
       tokensMax: stop.tokensMax,
       cacheSalt,
       service,
-      kind: "flight",
+      kind: "recorded",
     };
   });
-  return workloadOf("flight", arrivals, undefined, head.specs[0]!.vocabSize);
+  return workloadOf("recorded", arrivals, undefined, head.specs[0]!.vocabSize);
 }
 
 /** What each engine had learnt of its costs by the record's end. */
-export function flightCosts(head: FlightHead, entries: readonly FlightEntry[]): OnlineCostModel[] {
+export function recordedCosts(head: RecordingHead, entries: readonly RecordingEntry[]): OnlineCostModel[] {
   const states: (OnlineState | null)[] = head.specs.map(() => null);
   for (const entry of entries) if (entry.kind === "costs") states[entry.engine] = entry.state;
   return states.map((state) =>

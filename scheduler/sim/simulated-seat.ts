@@ -5,7 +5,7 @@ import type { Engine } from "../engine/engine.ts";
 import type { EngineSettings } from "../engine/engine-options.ts";
 import type { EngineLink } from "../fleet/fleet.ts";
 import type { EngineLoad, EngineMessage, EngineReport } from "../messages.ts";
-import { engineRecorder, type FlightSink } from "../recording/recorder.ts";
+import { engineRecorder, type RecordingSink } from "../recording/recorder.ts";
 import { Seat } from "../seat/seat.ts";
 import type { EventClock } from "./event-clock.ts";
 import type { DeviceNoise } from "./noise.ts";
@@ -29,7 +29,7 @@ export interface SimulatedSeatSetup {
   /** Whether its decodes read a page that they have in common once. */
   readonly sharesReads: boolean;
   /** Takes a recording of what is told here; null: none is made. */
-  readonly record: FlightSink | null;
+  readonly record: RecordingSink | null;
 }
 
 /** Hears of a seat, as it happens. */

@@ -16,7 +16,7 @@ import type { Placement, PlacementReason } from "../fleet/placement.ts";
 import type { EngineReport } from "../messages.ts";
 import type { Policy } from "../policy.ts";
 import { SeededRandom } from "../random.ts";
-import { type FlightSink, RecordedFleet } from "../recording/recorder.ts";
+import { RecordedFleet, type RecordingSink } from "../recording/recorder.ts";
 import { Checks } from "./checks.ts";
 import { type ClientObserver, isSameGang, SimulatedClient, sequenceOf } from "./client.ts";
 import { EventClock } from "./event-clock.ts";
@@ -61,8 +61,8 @@ export interface SimulationSetup {
   readonly limitMs?: number;
   /** Asked each time that a call ends: true ends the simulation. */
   readonly until?: (progress: Progress) => boolean;
-  /** Takes a flight record of the run, the head first; of policies that are data. Not with `believed`. */
-  readonly record?: FlightSink;
+  /** Takes a recording of the run, the head first; of policies that are data. Not with `believed`. */
+  readonly record?: RecordingSink;
 }
 
 /** How far a simulation is. The histograms are of the calls that are watched, and go on growing. */

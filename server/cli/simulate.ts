@@ -3,14 +3,14 @@
 import { policyNames } from "../../scheduler/baselines/policies.ts";
 import { profileNames } from "../../scheduler/cost/profiles.ts";
 import { isServed } from "../../scheduler/policy.ts";
-import type { Divergence, FlightEntry, FlightHead } from "../../scheduler/recording/flight.ts";
+import type { Divergence, RecordingEntry, RecordingHead } from "../../scheduler/recording/recording.ts";
 import { type Breakdown, type Replayed, replay } from "../../scheduler/recording/replay.ts";
-import { flightCosts, flightWorkload } from "../../scheduler/recording/what-if.ts";
+import { recordedCosts, recordedWorkload } from "../../scheduler/recording/what-if.ts";
 import { type Noise, noiseNames } from "../../scheduler/sim/noise.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
 import { ConfigError, decimal, integer, list, optional, text, type Values } from "../config.ts";
-import { FlightWriter, readFlight } from "../recording/file.ts";
+import { RecordingWriter, readRecording } from "../recording/file.ts";
 import { comparisonTable, type NamedReport } from "./simulate/compare.ts";
 import { type NamedWorkload, openWorkload, tracesFolder, workloadNames } from "./simulate/traces.ts";
 import {
@@ -113,7 +113,7 @@ export async function simulateCommand(options: SimulateOptions): Promise<number>
   if (record !== null && !isServed(policyNamed(text.split(",")[0]!))) {
     throw new ConfigError(`--record is for what serves: policy ours, not ${text}.`);
   }
-  return recording === null ? await simulateWorkload(options) : await simulateFlight(recording, options);
+  return recording === null ? await simulateWorkload(options) : await simulateRecording(recording, options);
 }
 
 async function simulateWorkload(options: SimulateOptions): Promise<number> {
@@ -125,7 +125,7 @@ async function simulateWorkload(options: SimulateOptions): Promise<number> {
   }));
   const noise = noiseNamed(options.noise);
   const workload = workloadOf(options);
-  const writer = options.record === null ? null : new FlightWriter(options.record);
+  const writer = options.record === null ? null : new RecordingWriter(options.record);
   console.log(
     `${options.workload} (${workload.source}) on ${devices.length} × ${devices[0]!.spec.name}, seed ${options.seed}\n`,
   );
@@ -138,22 +138,22 @@ async function simulateWorkload(options: SimulateOptions): Promise<number> {
 }
 
 /** Repeats a recording; then, if asked, simulates its calls as they came, unchanged and with changes. */
-async function simulateFlight(path: string, options: SimulateOptions): Promise<number> {
+async function simulateRecording(path: string, options: SimulateOptions): Promise<number> {
   const { whatIf, json, seed } = options;
   const noise = noiseNamed(options.noise);
-  const { head, entries, isCut } = readFlight(path);
+  const { head, entries, isCut } = readRecording(path);
   const changes = whatIf.map((text) => ({ text, change: parseChanges(text) }));
-  console.log(flightText(path, head, entries, isCut));
+  console.log(recordingText(path, head, entries, isCut));
   const replayed = replay(head, entries);
   console.log(replayText(replayed));
   if (changes.length > 0) {
     const unchanged = { text: "unchanged", change: (arrangement: Arrangement) => arrangement };
     const runs = [unchanged, ...changes].map(({ text, change }) => {
       // Costs learn while they are used: each simulation begins with those of the recording.
-      const costs = flightCosts(head, entries);
+      const costs = recordedCosts(head, entries);
       const devices = head.specs.map((spec, engine) => ({ profile: costs[engine]!, spec }));
       const arrangement = change({ policy: head.policy, devices });
-      return runOf(text, arrangement, flightWorkload(head, entries), seed, { noise, writer: null });
+      return runOf(text, arrangement, recordedWorkload(head, entries), seed, { noise, writer: null });
     });
     console.log("\nSimulated, on engines as fast as they were:\n");
     await show(runs, json);
@@ -166,7 +166,7 @@ function runOf(
   { policy, devices }: Arrangement,
   workload: Workload,
   seed: number,
-  { noise, writer }: { readonly noise: Noise | null; readonly writer: FlightWriter | null },
+  { noise, writer }: { readonly noise: Noise | null; readonly writer: RecordingWriter | null },
 ): Run {
   const startMs = performance.now();
   const record = writer === null ? {} : { record: writer.write.bind(writer) };
@@ -182,8 +182,14 @@ async function show(runs: readonly Run[], json: string | null): Promise<void> {
 }
 
 /** What is in a recording, in a line. */
-function flightText(path: string, head: FlightHead, entries: readonly FlightEntry[], isCut: boolean): string {
-  const count = (kind: FlightEntry["kind"]): number => entries.filter((entry) => entry.kind === kind).length;
+function recordingText(
+  path: string,
+  head: RecordingHead,
+  entries: readonly RecordingEntry[],
+  isCut: boolean,
+): string {
+  const count = (kind: RecordingEntry["kind"]): number =>
+    entries.filter((entry) => entry.kind === kind).length;
   const engines = head.specs.length === 1 ? "one engine" : `${head.specs.length} engines`;
   const end = isCut ? "; it ends within an entry, as when a process is killed" : "";
   return `${path}: ${count("call")} calls and ${count("step")} steps of ${engines} (${head.specs[0]!.name})${end}.`;

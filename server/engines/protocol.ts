@@ -6,7 +6,7 @@ import type { OnlineState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
-import type { FlightEntry } from "../../scheduler/recording/flight.ts";
+import type { RecordingEntry } from "../../scheduler/recording/recording.ts";
 
 /** What crosses between the main thread and an engine's thread. Plain data, but for the port. */
 
@@ -97,7 +97,7 @@ export type WorkerMessage =
   /** `costs`: what the engine has learnt of its steps, told once a second. */
   | { readonly kind: "report"; readonly report: EngineReport; readonly costs: OnlineState | null }
   /** Of the recording. */
-  | { readonly kind: "flight"; readonly entries: readonly FlightEntry[] }
+  | { readonly kind: "recorded"; readonly entries: readonly RecordingEntry[] }
   /** The engine ended: it could not start, or its device or an invariant failed. */
   | { readonly kind: "failed"; readonly reason: string }
   | { readonly kind: "stopped" };

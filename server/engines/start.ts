@@ -10,7 +10,7 @@ import type { Placement } from "../../scheduler/fleet/placement.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import type { ServedPolicy } from "../../scheduler/policy.ts";
 import { RecordedFleet } from "../../scheduler/recording/recorder.ts";
-import { FlightWriter } from "../recording/file.ts";
+import { RecordingWriter } from "../recording/file.ts";
 import { LoopClock } from "./loop-clock.ts";
 import type {
   DeviceSetup,
@@ -32,7 +32,7 @@ export interface EnginesConfig {
   readonly policy: ServedPolicy;
   /** Of each engine, besides what the policy says. */
   readonly options: PlainEngineOptions;
-  /** File of the flight recording; null: none. */
+  /** File of the recording; null: none. */
   readonly record: string | null;
   readonly rehearsedLoss?: RehearsedLoss;
   /** What tokens stand for; absent: no sequence is constrained. */
@@ -94,7 +94,7 @@ class Engines {
   readonly #config: EnginesConfig;
   readonly #onProgress: (progress: LoadProgress) => void;
   readonly #setup: EngineSetup;
-  readonly #flight: FlightWriter | null;
+  readonly #recording: RecordingWriter | null;
   readonly #supervisors: readonly EngineSupervisor[];
   readonly #gone = new Set<EngineId>();
   /** Loaded once; an engine that is lost leaves it to the others. GPUs have copies: once they do, it is given back, and
@@ -116,7 +116,7 @@ class Engines {
       vocabulary: config.vocabulary ?? null,
       isRecorded: record !== null,
     };
-    this.#flight = record === null ? null : new FlightWriter(record);
+    this.#recording = record === null ? null : new RecordingWriter(record);
     this.#supervisors = Array.from({ length: engines }, (_, index) => this.#supervise(index as EngineId));
   }
 
@@ -142,7 +142,7 @@ class Engines {
     const [owner, ...others] = this.#supervisors; // the first owns the model and goes last
     await Promise.all(others.map((supervisor) => supervisor.stop()));
     await owner?.stop();
-    this.#flight?.close();
+    this.#recording?.close();
   }
 
   #supervise(engine: EngineId): EngineSupervisor {
@@ -162,7 +162,7 @@ class Engines {
   }
 
   #take(engine: EngineId, news: ThreadNews, { fleet, events }: Running): void {
-    if (news.kind === "flight") for (const entry of news.entries) this.#flight?.write(entry);
+    if (news.kind === "recorded") for (const entry of news.entries) this.#recording?.write(entry);
     if (news.kind !== "report") return;
     const { report, costs } = news;
     fleet.report(engine, report, costs === null ? null : OnlineCostModel.from(costs));
@@ -208,11 +208,11 @@ class Engines {
       onPlacement: (sequence: SequenceId, placement: Placement) =>
         this.#running?.events.onPlacement?.(sequence, placement),
     };
-    const flight = this.#flight;
-    return flight === null
+    const recording = this.#recording;
+    return recording === null
       ? new Fleet(members, { ...fleetOptions, clock: realClock })
       : new RecordedFleet(members, { ...fleetOptions, clock: new LoopClock() }, (entry) =>
-          flight.write(entry),
+          recording.write(entry),
         );
   }
 }

@@ -6,7 +6,7 @@ import { type EngineStart, RINGS, STOPPED, type WorkerMessage } from "./protocol
 export type Ready = Extract<WorkerMessage, { kind: "ready" }>;
 
 /** What a thread tells while it starts and runs. */
-export type ThreadNews = Extract<WorkerMessage, { kind: "progress" | "report" | "flight" }>;
+export type ThreadNews = Extract<WorkerMessage, { kind: "progress" | "report" | "recorded" }>;
 
 /** Main's end of an engine's thread. */
 export class EngineThread implements EngineLink {

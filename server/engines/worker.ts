@@ -4,8 +4,8 @@ import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
 import type { EngineMessage } from "../../scheduler/messages.ts";
-import type { FlightEntry } from "../../scheduler/recording/flight.ts";
 import { engineRecorder } from "../../scheduler/recording/recorder.ts";
+import type { RecordingEntry } from "../../scheduler/recording/recording.ts";
 import { type EngineEnd, Seat } from "../../scheduler/seat/seat.ts";
 import { runEngineLoop } from "./loop.ts";
 import { LoopClock } from "./loop-clock.ts";
@@ -32,15 +32,15 @@ function run(start: EngineStart): void {
   );
   const { device } = opened;
   const costs = new OnlineCostModel(opened.costs);
-  const flight: FlightEntry[] = [];
+  const recorded: RecordingEntry[] = [];
   const link: EngineEnd = {
     next: () => (receiveMessageOnPort(inbox)?.message as EngineMessage | undefined) ?? null,
     report: (report, learnt) => {
-      tellFlight(flight); // before the report that it led to
+      tellRecorded(recorded); // before the report that it led to
       tell({ kind: "report", report, costs: learnt === null ? null : costs.state() });
     },
   };
-  const recorder = setup.isRecorded ? engineRecorder(engine, clock, (entry) => flight.push(entry)) : null;
+  const recorder = setup.isRecorded ? engineRecorder(engine, clock, (entry) => recorded.push(entry)) : null;
   const seat = new Seat(recorder);
   try {
     const { vocabulary } = setup;
@@ -49,9 +49,9 @@ function run(start: EngineStart): void {
     const ports = { link, device: constrained, clock };
     seat.open(ports, { epoch, settings: setup.options, costs });
     tell({ kind: "ready", spec: device.spec, model: opened.model, costs: costs.state() });
-    runEngineLoop(seat, device, clock, new Int32Array(doorbell), () => tellFlight(flight));
+    runEngineLoop(seat, device, clock, new Int32Array(doorbell), () => tellRecorded(recorded));
   } finally {
-    tellFlight(flight);
+    tellRecorded(recorded);
     device.close(); // a replacement needs its memory
   }
   // Not after a failure: other engines may be computing on this thread's model, and a replacement will.
@@ -76,6 +76,6 @@ function tell(message: WorkerMessage): void {
   self.postMessage(message);
 }
 
-function tellFlight(entries: FlightEntry[]): void {
-  if (entries.length > 0) tell({ kind: "flight", entries: entries.splice(0) });
+function tellRecorded(entries: RecordingEntry[]): void {
+  if (entries.length > 0) tell({ kind: "recorded", entries: entries.splice(0) });
 }

@@ -3,16 +3,20 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { EngineId, SequenceId } from "../../scheduler/core.ts";
-import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../../scheduler/recording/flight.ts";
+import {
+  RECORDING_VERSION,
+  type RecordingEntry,
+  type RecordingHead,
+} from "../../scheduler/recording/recording.ts";
 import { deviceSpec, sequenceSpec } from "../../scheduler/sim/factories.ts";
-import { FlightWriter, readFlight } from "./file.ts";
+import { RecordingWriter, readRecording } from "./file.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "bunting-flight-"));
+const folder = mkdtempSync(join(tmpdir(), "bunting-recording-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const head = { kind: "head", version: FLIGHT_VERSION, specs: [deviceSpec()] } as unknown as FlightHead;
+const head = { kind: "head", version: RECORDING_VERSION, specs: [deviceSpec()] } as unknown as RecordingHead;
 const sequence = { ...sequenceSpec([1, 70_000, 3], 5), id: 7 as SequenceId };
-const entries: readonly FlightEntry[] = [
+const entries: readonly RecordingEntry[] = [
   { kind: "call", atMs: 0.1 + 0.2, sequence, first: sequence.id, engine: 1 as EngineId, reason: "exploit" },
   { kind: "message", atMs: 4, engine: 1 as EngineId, message: { kind: "submit", sequence } },
   { kind: "run", atMs: 4, engine: 1 as EngineId },
@@ -33,7 +37,7 @@ const entries: readonly FlightEntry[] = [
 
 function recorded(name: string, first = head): string {
   const path = join(folder, name);
-  const writer = new FlightWriter(path);
+  const writer = new RecordingWriter(path);
   writer.write(first);
   for (const entry of entries) writer.write(entry);
   writer.close();
@@ -43,20 +47,20 @@ function recorded(name: string, first = head): string {
 
 test("a recording comes back as it was written, and only its owner may read it", () => {
   const path = recorded("whole");
-  expect(readFlight(path)).toEqual({ head, entries, isCut: false });
+  expect(readRecording(path)).toEqual({ head, entries, isCut: false });
   expect(statSync(path).mode & 0o777).toBe(0o600);
 });
 
 test("a recording whose process was killed is read as far as it goes", () => {
   const path = recorded("cut");
   writeFileSync(path, readFileSync(path).subarray(0, -3));
-  expect(readFlight(path)).toEqual({ head, entries: entries.slice(0, -1), isCut: true });
+  expect(readRecording(path)).toEqual({ head, entries: entries.slice(0, -1), isCut: true });
 });
 
 test("a recording of other rules is not run again: both versions are told", () => {
-  const old = { ...head, version: FLIGHT_VERSION - 1 } as unknown as FlightHead;
-  expect(() => readFlight(recorded("old", old))).toThrow(
-    `whose rules are version ${FLIGHT_VERSION - 1}; this Bunting decides by version ${FLIGHT_VERSION}`,
+  const old = { ...head, version: RECORDING_VERSION - 1 } as unknown as RecordingHead;
+  expect(() => readRecording(recorded("old", old))).toThrow(
+    `whose rules are version ${RECORDING_VERSION - 1}; this Bunting decides by version ${RECORDING_VERSION}`,
   );
 });
 
@@ -64,8 +68,10 @@ test("what is no recording is told so", () => {
   const path = join(folder, "other");
   for (const text of ["", "not a recording at all", "\x02\x00\x00\x00\x93\x01"]) {
     writeFileSync(path, text);
-    expect(() => readFlight(path)).toThrow("is no flight recording");
+    expect(() => readRecording(path)).toThrow("is no recording");
   }
-  expect(() => readFlight(join(folder, "none"))).toThrow("The recording cannot be read");
-  expect(() => new FlightWriter(join(folder, "no/such/folder"))).toThrow("The recording cannot be written");
+  expect(() => readRecording(join(folder, "none"))).toThrow("The recording cannot be read");
+  expect(() => new RecordingWriter(join(folder, "no/such/folder"))).toThrow(
+    "The recording cannot be written",
+  );
 });

@@ -1,8 +1,12 @@
-/** Flight recordings on disk: records of MessagePack, each after its length in four bytes, little-endian. */
+/** Recordings on disk: records of MessagePack, each after its length in four bytes, little-endian. */
 
 import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
 import { Packr, Unpackr } from "msgpackr";
-import { FLIGHT_VERSION, type FlightEntry, type FlightHead } from "../../scheduler/recording/flight.ts";
+import {
+  RECORDING_VERSION,
+  type RecordingEntry,
+  type RecordingHead,
+} from "../../scheduler/recording/recording.ts";
 import { ConfigError } from "../config.ts";
 
 const options = { useRecords: false, moreTypes: true } as const;
@@ -11,16 +15,16 @@ const FLUSH_BYTES = 256 * 1024;
 const FLUSH_MS = 1000;
 
 /** A recording as it is read. */
-export interface Flight {
-  readonly head: FlightHead;
-  readonly entries: readonly FlightEntry[];
+export interface Recording {
+  readonly head: RecordingHead;
+  readonly entries: readonly RecordingEntry[];
   /** The recording ends within a record: its process was killed. */
   readonly isCut: boolean;
 }
 
 /** Writes a recording. What is younger than a second may be lost with the process. A disk that takes no more ends the
  *  recording, not the server. */
-export class FlightWriter {
+export class RecordingWriter {
   readonly #packer = new Packr(options);
   /** null: it has ended. */
   #file: number | null;
@@ -39,7 +43,7 @@ export class FlightWriter {
   }
 
   /** The head comes first. */
-  write(record: FlightHead | FlightEntry): void {
+  write(record: RecordingHead | RecordingEntry): void {
     if (this.#file === null) return;
     const bytes = this.#packer.pack(record);
     const length = Buffer.alloc(LENGTH_BYTES);
@@ -74,7 +78,7 @@ export class FlightWriter {
 }
 
 /** Reads a recording. Throws a sentence for people when there is none. */
-export function readFlight(path: string): Flight {
+export function readRecording(path: string): Recording {
   const bytes = readBytes(path);
   const unpacker = new Unpackr(options);
   const records: unknown[] = [];
@@ -85,14 +89,14 @@ export function readFlight(path: string): Flight {
     try {
       records.push(unpacker.unpack(bytes.subarray(at + LENGTH_BYTES, end)));
     } catch {
-      throw new ConfigError(`${path} is no flight recording.`);
+      throw new ConfigError(`${path} is no recording.`);
     }
     at = end;
   }
-  const [head, ...entries] = records as [FlightHead | undefined, ...FlightEntry[]];
-  if (head?.kind !== "head") throw new ConfigError(`${path} is no flight recording.`);
-  if (head.version !== FLIGHT_VERSION) {
-    const versions = `version ${head.version}; this Bunting decides by version ${FLIGHT_VERSION}`;
+  const [head, ...entries] = records as [RecordingHead | undefined, ...RecordingEntry[]];
+  if (head?.kind !== "head") throw new ConfigError(`${path} is no recording.`);
+  if (head.version !== RECORDING_VERSION) {
+    const versions = `version ${head.version}; this Bunting decides by version ${RECORDING_VERSION}`;
     throw new ConfigError(`${path} was recorded by another Bunting, whose rules are ${versions}.`);
   }
   return { head, entries, isCut: at < bytes.length };

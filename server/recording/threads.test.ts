@@ -4,12 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { EngineId, Finish } from "../../scheduler/core.ts";
 import { ours } from "../../scheduler/policies.ts";
-import type { FlightEntry } from "../../scheduler/recording/flight.ts";
+import type { RecordingEntry } from "../../scheduler/recording/recording.ts";
 import { replay } from "../../scheduler/recording/replay.ts";
-import { flightWorkload } from "../../scheduler/recording/what-if.ts";
+import { recordedWorkload } from "../../scheduler/recording/what-if.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "../../scheduler/sim/factories.ts";
 import { startEngines } from "../engines/start.ts";
-import { type Flight, readFlight } from "./file.ts";
+import { type Recording, readRecording } from "./file.ts";
 
 /** Engines on real threads, recorded, and run again from the recording. */
 
@@ -17,8 +17,8 @@ const scratch = mkdtempSync(join(tmpdir(), "bunting-recorder-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
 /** Records two engines, of which the second is lost in the middle and comes back. */
-async function record(): Promise<Flight> {
-  const path = join(scratch, "flight");
+async function record(): Promise<Recording> {
+  const path = join(scratch, "recording");
   const replaced = Promise.withResolvers<void>();
   const engines = await startEngines(
     {
@@ -66,7 +66,7 @@ async function record(): Promise<Flight> {
   await replaced.promise;
   await Promise.all(Array.from({ length: 4 }, (_, i) => call(i * 20, 10)));
   await engines.close();
-  return readFlight(path);
+  return readRecording(path);
 }
 
 test("a recording of real threads, one of them lost on the way, is decided the same again", async () => {
@@ -77,10 +77,10 @@ test("a recording of real threads, one of them lost on the way, is decided the s
   expect(replay(head, entries)).toEqual({ divergence: null, breakdowns: [] });
 
   const step = entries.findLastIndex((entry) => entry.kind === "step");
-  const changed = entries.with(step, { ...(entries[step] as FlightEntry & { kind: "step" }), plan: 1 });
+  const changed = entries.with(step, { ...(entries[step] as RecordingEntry & { kind: "step" }), plan: 1 });
   expect(replay(head, changed)).toMatchObject({ divergence: { entry: step } });
 
-  const workload = flightWorkload(head, entries);
+  const workload = recordedWorkload(head, entries);
   let arrivals = 0;
   while (workload.next() !== null) arrivals += 1;
   expect(arrivals).toBe(20);

@@ -59,7 +59,7 @@ describe("what cannot work is refused in one sentence", () => {
     ],
     [
       "a recording that cannot be written",
-      ["--device", "simulated", "--record", join(empty, "flight")],
+      ["--device", "simulated", "--record", join(empty, "recording")],
       /^The recording cannot be written: .*no-model/,
     ],
   ];

@@ -9,9 +9,9 @@ import { policyOf } from "../../scheduler/baselines/policies.ts";
 import { engineDefaults, optionsOf, resolveOptions } from "../../scheduler/engine/engine-options.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
-import type { FlightHead } from "../../scheduler/recording/flight.ts";
+import type { RecordingHead } from "../../scheduler/recording/recording.ts";
 import { type Config, makeConfig } from "../../server/config.ts";
-import { readFlight } from "../../server/recording/file.ts";
+import { readRecording } from "../../server/recording/file.ts";
 import { startServer } from "../../server/start.ts";
 import { demoFolder } from "./server.ts";
 
@@ -19,13 +19,13 @@ const scratch = mkdtempSync(join(tmpdir(), "bunting-policy-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
 /** What a server that was started with these settings wrote down of itself. */
-async function started(settings: Partial<Config>): Promise<FlightHead> {
-  const record = join(scratch, "flight");
+async function started(settings: Partial<Config>): Promise<RecordingHead> {
+  const record = join(scratch, "recording");
   const device = { kind: "simulated", engines: 2 } as const;
   const config = makeConfig({ device, port: 0, record, ...settings });
   const server = await startServer(config, demoFolder, { onPlan: () => {}, onProgress: () => {} });
   await server.drain(1000);
-  return readFlight(record).head;
+  return readRecording(record).head;
 }
 
 test("a server without options schedules as the benchmarks' own row, and so does `bunting simulate`", async () => {

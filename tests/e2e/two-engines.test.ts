@@ -7,14 +7,14 @@ import { join } from "node:path";
 import { Program } from "./program.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-two-engines-"));
-const flight = join(scratch, "flight");
+const recording = join(scratch, "recording");
 let program: Program;
 let url: string;
 
 beforeAll(async () => {
   program = Program.bunting([
     ...["serve", "--device", "cpu:2", "--threads", "2", "--port", "0"],
-    ...["--tbt-ms", "100", "--record", flight],
+    ...["--tbt-ms", "100", "--record", recording],
   ]);
   url = await program.url();
 }, 60_000);
@@ -54,7 +54,7 @@ test("answers are the same alone and in a crowd on both engines, and the recordi
   program.signal("SIGTERM");
   expect(await program.exitCode()).toBe(0);
 
-  const replay = Program.bunting(["simulate", "--replay", flight]);
+  const replay = Program.bunting(["simulate", "--replay", recording]);
   expect([await replay.exitCode(), replay.errors]).toEqual([0, ""]);
   expect(replay.output).toContain("64 calls and ");
   expect(replay.output).toContain("Run again, the scheduler decides the same, step by step.");

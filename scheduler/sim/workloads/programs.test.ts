@@ -11,7 +11,7 @@ import type { Policy } from "../../policy.ts";
 import { soon } from "../../program/factories.ts";
 import type { CallSpec, Part, ProgramPart } from "../../program/spec.ts";
 import { SeededRandom } from "../../random.ts";
-import type { FlightEntry, FlightHead } from "../../recording/flight.ts";
+import type { RecordingEntry, RecordingHead } from "../../recording/recording.ts";
 import { replay } from "../../recording/replay.ts";
 import { deviceSpec } from "../factories.ts";
 import type { Fault } from "../faults.ts";
@@ -26,7 +26,7 @@ interface Options {
   readonly policy?: Policy;
   readonly faults?: readonly Fault[];
   readonly seed?: number;
-  readonly record?: (entry: FlightHead | FlightEntry) => void;
+  readonly record?: (entry: RecordingHead | RecordingEntry) => void;
   readonly pages?: number;
 }
 
@@ -202,9 +202,9 @@ test("random programs keep every promise of the scheduler, and all end, also whe
 test("a replay decides programs again, prospects included", () => {
   fc.assert(
     fc.property(runsOf, ({ programs, engines, faults: lost, seed, pages, uses }) => {
-      const entries: FlightEntry[] = [];
-      let head: FlightHead | null = null;
-      const record = (entry: FlightHead | FlightEntry): void => {
+      const entries: RecordingEntry[] = [];
+      let head: RecordingHead | null = null;
+      const record = (entry: RecordingHead | RecordingEntry): void => {
         if (entry.kind === "head") head = entry;
         else entries.push(entry);
       };

@@ -9,16 +9,16 @@ import type { ServedPolicy } from "../policy.ts";
  * Of the recordings' format and of the scheduler's rules. Raise it when you change either: a recording made by
  * other rules would be run again by these and seem to be wrong. A test knows what is decided in this version.
  */
-export const FLIGHT_VERSION = 25;
+export const RECORDING_VERSION = 25;
 
 /**
- * The flight recorder's format: a head, then entries in the order in which they happened on their thread. The
+ * The format of a recording: a head, then entries in the order in which they happened on their thread. The
  * inputs of the fleet and of each engine are all there, so the same code makes the same decisions again; the
  * decisions are there too (as hashes), so that a replay can tell where it first differs.
  */
-export interface FlightHead {
+export interface RecordingHead {
   readonly kind: "head";
-  readonly version: typeof FLIGHT_VERSION;
+  readonly version: typeof RECORDING_VERSION;
   readonly policy: ServedPolicy;
   /** By engine. */
   readonly specs: readonly DeviceSpec[];
@@ -28,7 +28,7 @@ export interface FlightHead {
 
 /** One input or decision. `atMs` is the clock of the turn in which it happened: a thread reads its clock once per
  *  turn, so that a replay reads the same. */
-export type FlightEntry =
+export type RecordingEntry =
   /** Fleet: a client's call, and where it was placed. Neighbours that were submitted together are placed together. */
   | {
       readonly kind: "call";
@@ -99,7 +99,7 @@ export type FlightEntry =
     };
 
 /** The entries of one kind. */
-export type EntryOf<Kind extends FlightEntry["kind"]> = Extract<FlightEntry, { readonly kind: Kind }>;
+export type EntryOf<Kind extends RecordingEntry["kind"]> = Extract<RecordingEntry, { readonly kind: Kind }>;
 
 /** Where a replay first decided otherwise than the recording; null when it never did. */
 export type Divergence = {

@@ -6,10 +6,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Program } from "./program.ts";
 
-const scratch = mkdtempSync(join(tmpdir(), "bunting-flight-"));
+const scratch = mkdtempSync(join(tmpdir(), "bunting-recording-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-const file = join(scratch, "flight");
+const file = join(scratch, "recording");
 
 test("a recorded server repeats, and says what would have been otherwise", async () => {
   const program = Program.bunting([
@@ -49,7 +49,7 @@ test("what is no recording, and changes that are none, are refused", async () =>
   const other = join(scratch, "other");
   writeFileSync(other, "something else");
   const refusals: readonly (readonly [args: readonly string[], sentence: string])[] = [
-    [["--replay", other], `${other} is no flight recording.`],
+    [["--replay", other], `${other} is no recording.`],
     [["--replay", file, "--what-if", "speed=2"], '"speed=2" changes none of policy, engines, tbt-ms'],
     [["--what-if", "engines=1"], "--what-if is about a recording: --replay."],
     [["--record", other, "--policy", "ours", "--policy", "vllm"], "--record writes down one simulation"],
