@@ -1,5 +1,5 @@
 import type { CacheNotices } from "./cache/notice.ts";
-import type { Finish, Prospect, SequenceId, SequenceSpec, TokenId, TokenLogprobs } from "./core.ts";
+import type { Finish, Prospect, SequenceId, SequenceSpec, Service, TokenId, TokenLogprobs } from "./core.ts";
 import type { DeviceSpec } from "./device.ts";
 
 /**
@@ -14,6 +14,8 @@ export type EngineMessage =
   /** A slow reader: keep the sequence's pages but run it no further until `resume`. */
   | { readonly kind: "pause"; readonly sequence: SequenceId }
   | { readonly kind: "resume"; readonly sequence: SequenceId }
+  /** The sequence is wanted more than it was: it is served like this from now on (`raised` in objective.ts). */
+  | { readonly kind: "raise"; readonly sequence: SequenceId; readonly service: Service }
   /** Wanted elsewhere: it is given back (`returned`) if it was never admitted, and stays otherwise. */
   | { readonly kind: "recall"; readonly sequence: SequenceId }
   /** A call is going to read this prefix. Told again of the same prospect, it has become longer. */

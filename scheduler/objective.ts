@@ -1,4 +1,4 @@
-import type { Objective } from "./core.ts";
+import type { Objective, Service } from "./core.ts";
 
 /** How the waiting sequences of one objective share prompt tokens with those of the others (engine/queue/lanes.ts). */
 export interface LaneRules {
@@ -61,3 +61,18 @@ export const objectiveOrder: readonly ObjectiveRules[] = [
   objectives.gang,
   objectives.throughput,
 ];
+
+/** A service that is at least as good as both: the more urgent objective with its gang, the tighter targets. Whose sequence it is does not change.
+ *  `current` itself where it is as good already. */
+export function raised(current: Service, wanted: Service): Service {
+  const ahead = objectives[current.objective].precedence - objectives[wanted.objective].precedence;
+  const { objective, gang } = ahead > 0 ? wanted : current;
+  const ttftMs = tighter(current.ttftMs, wanted.ttftMs);
+  const tbtMs = tighter(current.tbtMs, wanted.tbtMs);
+  const isSame = ahead <= 0 && ttftMs === current.ttftMs && tbtMs === current.tbtMs;
+  return isSame ? current : { ...current, objective, gang, ttftMs, tbtMs };
+}
+
+function tighter(a: number | null, b: number | null): number | null {
+  return a === null || b === null ? (a ?? b) : Math.min(a, b);
+}

@@ -396,7 +396,7 @@ function run(
     sends,
     roundTripMs: ROUND_TRIP_MS,
     random,
-    expectedMs: new CallEstimates(machine[0]!.profile, 1).expectedMs,
+    expectedMs: new CallEstimates(() => machine[0]!.profile, 1).expectedMs,
     uses: { ...allUses, ...uses },
   });
   const devices = machine.map((device) => ({ ...device, sharesReads }));

@@ -26,6 +26,7 @@ type Command =
   | { readonly kind: "forget"; readonly index: number; readonly givesUp: boolean }
   | { readonly kind: "submit"; readonly spec: Omit<SequenceSpec, "id"> }
   | { readonly kind: "abort" | "pause" | "resume"; readonly who: number }
+  | { readonly kind: "raise"; readonly who: number; readonly service: Service }
   | { readonly kind: "step" };
 
 interface Setting {
@@ -154,6 +155,14 @@ const commands: fc.Arbitrary<Command[]> = fc.array(
       }),
     },
     {
+      weight: 1,
+      arbitrary: fc.record({
+        kind: fc.constant("raise" as const),
+        who: fc.nat({ max: 1000 }),
+        service: services,
+      }),
+    },
+    {
       weight: 2,
       arbitrary: fc.record({
         kind: fc.constant("expect" as const),
@@ -200,6 +209,10 @@ function play(
       harness.forget(command.index, command.givesUp);
     } else if (submitted.length > 0) {
       const { id } = submitted[command.who % submitted.length]!;
+      if (command.kind === "raise") {
+        harness.raise(id, command.service);
+        continue;
+      }
       harness.send(command.kind, id);
       if (command.kind === "pause") paused.add(id);
       else paused.delete(id);

@@ -96,6 +96,7 @@ export class Engine {
       const sequence = this.#roster.find(message.sequence);
       if (sequence === undefined) return;
       if (message.kind === "abort") this.#abort(sequence);
+      else if (message.kind === "raise") this.#roster.raise(sequence, message.service);
       else if (message.kind === "recall") this.#roster.giveBack(sequence);
       else if (message.kind === "pause") this.#roster.pause(sequence);
       else this.#roster.resume(sequence);

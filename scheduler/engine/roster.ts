@@ -6,8 +6,10 @@ import {
   type PageMove,
   type SequenceId,
   type SequenceSpec,
+  type Service,
   type TokenId,
 } from "../core.ts";
+import { raised } from "../objective.ts";
 import { checkEngine } from "./integrity.ts";
 import type { Journal, LoadNow } from "./journal.ts";
 import { backOffSteps } from "./preemption.ts";
@@ -141,6 +143,16 @@ export class Roster {
     sequence.isPaused = false;
     this.#paused -= 1;
     if (sequence.state !== "running") this.queue.add(sequence);
+  }
+
+  /** The sequence is wanted more, in whatever state it is. */
+  raise(sequence: Sequence, wanted: Service): void {
+    const service = raised(sequence.service, wanted);
+    if (service === sequence.service) return;
+    const isWaiting = sequence.state === "waiting";
+    if (isWaiting) this.#waits(sequence, -sequence.length);
+    this.queue.serve(sequence, service);
+    if (isWaiting) this.#waits(sequence, sequence.length);
   }
 
   /** Takes a sequence out of the queue and gives it pages. `exact`: whether a part of a cached page may be copied, see

@@ -5,6 +5,7 @@ import {
   type SampleRow,
   type SequenceId,
   type SequenceSpec,
+  type Service,
   type TokenId,
 } from "../core.ts";
 import { type ObjectiveRules, objectives } from "../objective.ts";
@@ -55,13 +56,14 @@ export class Sequence {
   /** 0, 1, 2 … in order of arrival. */
   readonly arrival: number;
   readonly arrivedMs: number;
-  readonly objective: ObjectiveRules;
-  /** Milliseconds wanted at most between two tokens; null: the sequence does not say. */
-  readonly tbtMs: number | null;
   readonly cacheKey: string;
   readonly kv = new SequenceKv();
   readonly queued: QueueEntry = { bucket: null, account: null, owner: null };
   readonly pacing: Pacing;
+
+  /** How it is served, which may become better (`serve`); `spec` has how it was at first. */
+  #service: Service;
+  #objective: ObjectiveRules;
 
   state: SequenceState = "waiting";
   /** A slow reader: given no chunks. Waiting: not in the queue. Running: first to give up its pages. */
@@ -88,8 +90,8 @@ export class Sequence {
     this.arrival = arrival;
     this.arrivedMs = arrivedMs;
     this.pacing = { lastTokenMs: Number.NEGATIVE_INFINITY, lastChunkMs: arrivedMs, skips: 0 };
-    this.objective = objectives[spec.service.objective];
-    this.tbtMs = spec.service.tbtMs;
+    this.#service = spec.service;
+    this.#objective = objectives[spec.service.objective];
     this.cacheKey = cacheKeyOf(spec);
     this.length = prompt.length + drawn.length;
     this.#tokens = new Int32Array(this.length + Math.min(spec.stop.tokensMax, 256));
@@ -115,13 +117,32 @@ export class Sequence {
     return this.kv.computed;
   }
 
+  get service(): Service {
+    return this.#service;
+  }
+
+  get objective(): ObjectiveRules {
+    return this.#objective;
+  }
+
+  /** Milliseconds wanted at most between two tokens; null: the sequence does not say. */
+  get tbtMs(): number | null {
+    return this.#service.tbtMs;
+  }
+
+  /** Of the same tenant, priority and program. It is in no queue. */
+  serve(service: Service): void {
+    this.#service = service;
+    this.#objective = objectives[service.objective];
+  }
+
   get program(): ProgramPlace | null {
-    return this.spec.service.program;
+    return this.#service.program;
   }
 
   /** When it arrived; a program's call as if it had come with its program. */
   get awaitedSinceMs(): number {
-    return this.arrivedMs - (this.spec.service.program?.ageMs ?? 0);
+    return this.arrivedMs - (this.#service.program?.ageMs ?? 0);
   }
 
   /** Tokens known but not computed; 1 while decoding. At least 1 until the sequence ends. */

@@ -1,5 +1,12 @@
 import type { CacheNotices } from "../cache/notice.ts";
-import { assert, type EngineId, type Prospect, type SequenceId, type SequenceSpec } from "../core.ts";
+import {
+  assert,
+  type EngineId,
+  type Prospect,
+  type SequenceId,
+  type SequenceSpec,
+  type Service,
+} from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
 import type { LanesPolicy, Policy, QueuePolicy } from "../policy.ts";
@@ -95,6 +102,11 @@ export class Dispatcher {
   /** The sequence drew a token. The notices of the same report come first. */
   drew(id: SequenceId): void {
     if (this.#placed.has(id)) this.#rule?.drew?.(id);
+  }
+
+  /** The sequence is served like this from now on. */
+  raised(id: SequenceId, service: Service): void {
+    if (this.#placed.has(id)) this.#rule?.raised?.(id, service);
   }
 
   /** The sequence ended, or leaves its engine in another way. `isWhole`: its answer was as long as it wanted. */

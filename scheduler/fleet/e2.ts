@@ -8,6 +8,7 @@ import {
   type Prospect,
   type SequenceId,
   type SequenceSpec,
+  type Service,
 } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
@@ -141,6 +142,10 @@ export class E2 implements PlacementRule {
     // With its first token its prefix is where the engine says that it is.
     if (!work.isDecoding && work.end !== null) this.index.settle(work.end, work.engine);
     this.#outstanding.drew(work);
+  }
+
+  raised(id: SequenceId, { objective, tbtMs }: Service): void {
+    this.#outstanding.raised(this.#work.get(id)!, objective, tbtMs !== null);
   }
 
   ended(id: SequenceId, isWhole: boolean): void {

@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import { tokensAlone } from "../../tests/support/engine-harness.ts";
 import { shortestQueue } from "../baselines/shortest-queue.ts";
-import type { EngineId, Finish, SequenceId, TokenId } from "../core.ts";
+import { chatService, type EngineId, type Finish, type SequenceId, type TokenId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { Engine } from "../engine/engine.ts";
 import type { EngineSettings } from "../engine/engine-options.ts";
@@ -154,6 +154,28 @@ test("ids are never given twice, and abort, pause and resume find their engine",
   fleet.abort(ids[0]!);
   fleet.abort(99 as SequenceId);
   expect(sent[0]).toHaveLength(2);
+});
+
+test("a wish raises a sequence where it is and wherever it goes on, and never lowers it", () => {
+  const { fleet, clock, sent, lose } = fleetOf(2);
+  const bulk = { ...chatService, objective: "throughput", tbtMs: 80 } as const;
+  const listener = new Listener();
+  const id = fleet.submit(sequenceSpec(tokensFrom(0, 20), 50, { service: bulk }), listener);
+  const gang = { ...chatService, objective: "gang", gang: 7, tbtMs: 90 } as const;
+  fleet.raise(id, gang);
+  fleet.raise(id, bulk);
+  fleet.raise(id, { ...chatService, tenant: "another" });
+  fleet.raise(id, gang);
+  fleet.raise(99 as SequenceId, chatService);
+  const services = sent[0]!.flatMap((message) => (message.kind === "raise" ? [message.service] : []));
+  const inGang = { ...bulk, objective: "gang", gang: 7 } as const;
+  const asChat = { ...bulk, objective: "latency" } as const;
+  expect(services).toEqual([inGang, asChat]);
+  lose(0, "gone");
+  const again = sent[1]!.flatMap((message) => (message.kind === "submit" ? [message.sequence.service] : []));
+  expect(again).toEqual([asChat]);
+  clock.runAll();
+  expect(listener.finishes).toEqual([{ kind: "length" }]);
 });
 
 test("when an engine is lost, what was there goes on elsewhere with the same tokens, each told once", () => {

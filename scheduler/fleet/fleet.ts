@@ -6,6 +6,7 @@ import {
   type Prospect,
   type SequenceId,
   type SequenceSpec,
+  type Service,
   type TokenId,
   type TokenLogprobs,
 } from "../core.ts";
@@ -16,6 +17,7 @@ import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
 import { engineDefaults } from "../engine/engine-options.ts";
 import { type EngineLoad, type EngineMessage, type EngineReport, goneOn, idleLoad } from "../messages.ts";
+import { raised } from "../objective.ts";
 import { ours } from "../policies.ts";
 import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
 import type { Placement } from "./placement.ts";
@@ -72,7 +74,8 @@ const REPLAYS_MAX = 2;
 /** A sequence that has not ended, wherever it is. */
 interface ActiveSequence {
   readonly id: SequenceId;
-  readonly spec: Unplaced;
+  /** Its service may be raised. */
+  spec: Unplaced;
   readonly listener: SequenceListener;
   /** Null: it waits for an engine that is coming. */
   engine: EngineId | null;
@@ -243,6 +246,19 @@ export class Fleet {
 
   resume(id: SequenceId): void {
     this.#setPaused(id, false);
+  }
+
+  /** The sequence is wanted more than it was, wherever it is; never less. Does nothing if it has ended, or is served as well
+   *  already. */
+  raise(id: SequenceId, wanted: Service): void {
+    const active = this.#active.get(id);
+    if (active === undefined) return;
+    const service = raised(active.spec.service, wanted);
+    if (service === active.spec.service) return;
+    active.spec = { ...active.spec, service };
+    if (active.engine === null) return;
+    this.#dispatcher.raised(id, service);
+    this.#send(active.engine, { kind: "raise", sequence: id, service });
   }
 
   /** Takes what an engine has to tell and passes it on, in order. `learnt`: what it has learnt of its costs; null: the fleet

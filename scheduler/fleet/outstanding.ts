@@ -13,10 +13,10 @@ const TENANTS_MAX = 32;
 /** What a sequence that was placed has left to compute, until it ends. */
 export interface Work {
   readonly engine: number;
-  readonly objective: Objective;
+  objective: Objective;
   readonly tenant: string;
   /** Asked for a time between tokens. */
-  readonly hasTarget: boolean;
+  hasTarget: boolean;
   /** To compute what is not cached of the prompt, in whole microseconds; 0 once the first token is there. */
   promptUs: number;
   /** Pages that it will take, until it has been told to have them. */
@@ -186,6 +186,14 @@ export class Outstanding {
     const expected = Math.max(work.drawn, Math.min(work.tokensMax, 2 * work.expected));
     this.#decodeTokens[at]! += expected - work.expected;
     work.expected = expected;
+  }
+
+  /** It counts as of another objective. */
+  raised(work: Work, objective: Objective, hasTarget: boolean): void {
+    this.#count(work, -1);
+    work.objective = objective;
+    work.hasTarget = hasTarget;
+    this.#count(work, 1);
   }
 
   ended(work: Work): void {

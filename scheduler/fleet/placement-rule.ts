@@ -1,5 +1,5 @@
 import type { CacheNotices } from "../cache/notice.ts";
-import type { EngineId, Prospect, SequenceId, SequenceSpec } from "../core.ts";
+import type { EngineId, Prospect, SequenceId, SequenceSpec, Service } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
@@ -42,6 +42,8 @@ export interface PlacementRule {
   started?(id: SequenceId, cachedTokens: number, nowMs: number): void;
   /** The sequence drew a token. The notices of the same report come first. */
   drew?(id: SequenceId): void;
+  /** The sequence is served like this from now on. */
+  raised?(id: SequenceId, service: Service): void;
   /** The sequence ended, was given back, or its engine is lost. `isWhole`: its answer was as long as it wanted. */
   ended?(id: SequenceId, isWhole: boolean): void;
 

@@ -1,5 +1,12 @@
 import type { Clock } from "../clock.ts";
-import { assert, type EngineId, type SequenceId, type StepResult, type TokenId } from "../core.ts";
+import {
+  assert,
+  type EngineId,
+  type SequenceId,
+  type Service,
+  type StepResult,
+  type TokenId,
+} from "../core.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
@@ -147,6 +154,10 @@ export class RecordedFleet extends Fleet {
 
   override resume(sequence: SequenceId): void {
     this.#told({ kind: "resume", sequence }, () => super.resume(sequence));
+  }
+
+  override raise(sequence: SequenceId, service: Service): void {
+    this.#told({ kind: "raise", sequence, service }, () => super.raise(sequence, service));
   }
 
   override report(engine: EngineId, report: EngineReport, learnt: EngineCosts | null = null): void {

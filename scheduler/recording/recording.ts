@@ -1,4 +1,13 @@
-import type { EngineId, Prospect, Sampled, SequenceId, SequenceSpec, Step, TokenId } from "../core.ts";
+import type {
+  EngineId,
+  Prospect,
+  Sampled,
+  SequenceId,
+  SequenceSpec,
+  Service,
+  Step,
+  TokenId,
+} from "../core.ts";
 import type { OnlineState } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { PlacementReason } from "../fleet/placement.ts";
@@ -9,7 +18,7 @@ import type { ServedPolicy } from "../policy.ts";
  * Of the recordings' format and of the scheduler's rules. Raise it when you change either: a recording made by
  * other rules would be run again by these and seem to be wrong. A test knows what is decided in this version.
  */
-export const RECORDING_VERSION = 25;
+export const RECORDING_VERSION = 26;
 
 /**
  * The format of a recording: a head, then entries in the order in which they happened on their thread. The
@@ -40,6 +49,13 @@ export type RecordingEntry =
       readonly reason: PlacementReason;
     }
   | { readonly kind: "abort" | "pause" | "resume"; readonly atMs: number; readonly sequence: SequenceId }
+  /** Fleet: a sequence is wanted more. */
+  | {
+      readonly kind: "raise";
+      readonly atMs: number;
+      readonly sequence: SequenceId;
+      readonly service: Service;
+    }
   /** Fleet: a sequence is still to come, more is known of it, or it is not expected any more. */
   | { readonly kind: "expect"; readonly atMs: number; readonly prospect: Prospect }
   | {

@@ -97,6 +97,7 @@ class Replay {
       if (entry.kind === "expect") this.#expect(entry);
       else if (entry.kind === "extend") fleet.extend(entry.prospect, entry.tokens);
       else if (entry.kind === "forget") fleet.forget(entry.prospect, entry.givesUp);
+      else if (entry.kind === "raise") fleet.raise(entry.sequence, entry.service);
       else fleet[entry.kind](entry.sequence);
       return;
     }

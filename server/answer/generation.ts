@@ -63,6 +63,8 @@ export interface Generation {
   /** The reader is slow: no further steps for this request until `resume`. What was already drawn still arrives. */
   pause(): void;
   resume(): void;
+  /** It is wanted more than it was; never less. */
+  raise(service: RequestedService, gang: number | null): void;
   readonly usage: Usage;
 }
 
@@ -75,7 +77,7 @@ export interface ModelFacts {
 }
 
 /** What the generator asks of the fleet. */
-export type SequenceRunner = Pick<Fleet, "submit" | "submitGang" | "abort" | "pause" | "resume">;
+export type SequenceRunner = Pick<Fleet, "submit" | "submitGang" | "abort" | "pause" | "resume" | "raise">;
 
 export class Generator {
   readonly #fleet: SequenceRunner;
@@ -198,7 +200,7 @@ interface Choice {
 class RunningGeneration implements Generation {
   readonly #fleet: SequenceRunner;
   readonly #facts: ModelFacts;
-  readonly #request: GenerationRequest;
+  #request: GenerationRequest;
   readonly #listener: AnswerListener;
   readonly #choices: readonly Choice[];
   #choicesOpen: number;
@@ -276,6 +278,13 @@ class RunningGeneration implements Generation {
     if (!this.#isPaused) return;
     this.#isPaused = false;
     for (const id of this.#running()) this.#fleet.resume(id);
+  }
+
+  raise(service: RequestedService, gang: number | null): void {
+    const { place, tenant } = this.#request;
+    const program = place?.program ?? null;
+    this.#request = { ...this.#request, service, place: { gang, program } }; // of what is submitted later
+    for (const id of this.#running()) this.#fleet.raise(id, { ...service, tenant, gang, program });
   }
 
   /** Null when the prompt never fits, of which the listener has been told. */

@@ -78,6 +78,13 @@ export class RunningCall {
     return this.#usage;
   }
 
+  /** It may be awaited more than it was. */
+  raise(): void {
+    if (this.#generation === null) return; // it will ask when it begins
+    const { service, place } = this.#serviceNow();
+    this.#generation.raise(service, place.gang);
+  }
+
   /** It is no longer wanted; nothing is told of it from here on. */
   drop(): void {
     this.#isEnded = true;
@@ -143,15 +150,15 @@ export class RunningCall {
 
   #begun(generation: Generation): void {
     this.#generation = generation;
-    if (this.#isEnded) generation.abort("reader"); // dropped while it waited for the others
+    if (this.#isEnded)
+      generation.abort("reader"); // dropped while it waited for the others
+    else this.raise();
   }
 
   #request(
     promptTokens: readonly TokenId[],
     { sampling, tokensMax, stop, ends, constraint }: OutputPart,
   ): GenerationRequest {
-    const { service, program } = this.#listener.placeOf(this.#name);
-    const { objective, gang, ttftMs, tbtMs } = service;
     return {
       prompts: [promptTokens],
       choices: 1,
@@ -165,10 +172,15 @@ export class RunningCall {
       callsMax: 0,
       cacheSalt: this.#owner.cacheSalt,
       tenant: this.#owner.tenant,
-      service: { objective, ttftMs, tbtMs, priority: 0 },
-      place: { gang, program },
+      ...this.#serviceNow(),
       ...(constraint === undefined ? {} : { constraint }),
     };
+  }
+
+  #serviceNow(): Required<Pick<GenerationRequest, "service" | "place">> {
+    const { service, program } = this.#listener.placeOf(this.#name);
+    const { objective, gang, ttftMs, tbtMs } = service;
+    return { service: { objective, ttftMs, tbtMs, priority: 0 }, place: { gang, program } };
   }
 
   #written(index: number, drawn: Drawn): void {

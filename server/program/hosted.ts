@@ -1,4 +1,5 @@
 import type { Clock } from "../../scheduler/clock.ts";
+import type { CallEstimates } from "../../scheduler/program/call-estimates.ts";
 import type { Refusal } from "../../scheduler/program/check.ts";
 import { type Failure, pathOf, type Variable } from "../../scheduler/program/graph.ts";
 import { Program, type ProgramListener, type ReadyCall } from "../../scheduler/program/program.ts";
@@ -13,7 +14,6 @@ import { type TextTools, transformWith } from "../../scheduler/program/transform
 import { byteLength } from "../../scheduler/program/transforms/value.ts";
 import type { Usage } from "../answer/events.ts";
 import { type CallListener, type CallServices, RunningCall } from "./call.ts";
-import type { CallTimes } from "./call-times.ts";
 import type { ProgramEvent } from "./events.ts";
 import { GangStart } from "./gang-start.ts";
 import { Heads, type ProspectFleet } from "./heads.ts";
@@ -24,7 +24,7 @@ export interface HostServices extends CallServices {
   readonly clock: Pick<Clock, "nowMs">;
   readonly fleet: ProspectFleet;
   readonly textTools: TextTools;
-  readonly callTimes: CallTimes;
+  readonly estimates: CallEstimates;
   /** How many there are to choose from. */
   readonly engines: number;
   readonly limits: HostLimits;
@@ -74,7 +74,7 @@ export class HostedProgram {
       clock,
       limits: limits.scheduler,
       transform: transformWith(textTools),
-      expectedMs: (call) => services.callTimes.expectedMs(call),
+      expectedMs: services.estimates.expectedMs,
       nextGang: () => generator.nextGang(),
     });
   }
@@ -121,12 +121,21 @@ export class HostedProgram {
 
   /** Adds variables and calls; why not, if so, and then nothing has changed. */
   add(part: ProgramPart): Refusal | null {
-    return this.program.add(part);
+    const refusal = this.program.add(part);
+    if (refusal === null) this.#raiseRunning();
+    return refusal;
   }
 
   /** A client waits for the variable. */
   want(variable: string, criteria: Criteria): Refusal | null {
-    return this.program.want(variable, criteria);
+    const refusal = this.program.want(variable, criteria);
+    if (refusal === null) this.#raiseRunning();
+    return refusal;
+  }
+
+  /** What runs may be awaited more than when it began. */
+  #raiseRunning(): void {
+    for (const call of this.#running.values()) call.raise();
   }
 
   set(variable: string, value: Value): Refusal | null {
@@ -167,8 +176,8 @@ export class HostedProgram {
     onHead: (call) => {
       const head = this.program.headOf(call);
       const characters = partsOf(head).reduce((sum, { text }) => sum + text.length, 0);
-      const { callTimes, limits } = this.#services;
-      if (callTimes.readMs(characters) >= limits.headMsMin) void this.#heads.grew(call, head);
+      const { estimates, limits } = this.#services;
+      if (estimates.readMs(characters) >= limits.headMsMin) void this.#heads.grew(call, head);
     },
     onDropped: (call) => {
       this.#heads.forget(call, true);
@@ -264,7 +273,8 @@ export class HostedProgram {
       this.#gone(call, usage);
       const { promptTokens, cachedTokens, completionTokens } = usage;
       this.program.ended(call, { prompt: promptTokens, found: cachedTokens, output: completionTokens });
-      this.#services.callTimes.note(this.program.nodes.get(call)!);
+      const { spec } = this.program.nodes.get(call)!;
+      if (spec.kind === "call") this.#services.estimates.ended(spec, completionTokens);
       this.#tell({ kind: "call.ended", call });
       this.#begin();
     },

@@ -1,9 +1,10 @@
+import type { Fleet } from "../../scheduler/fleet/fleet.ts";
+import { CallEstimates } from "../../scheduler/program/call-estimates.ts";
 import type { Generator } from "../answer/generation.ts";
 import type { PromptServices } from "../api/prompt.ts";
 import { ApiError } from "../http/errors.ts";
 import { AnswerMeasures } from "../http/measure.ts";
 import type { Telemetry } from "../http/telemetry.ts";
-import { CallTimes } from "./call-times.ts";
 import type { ProspectFleet } from "./heads.ts";
 import { HostedProgram, type HostServices, type ProgramOwner } from "./hosted.ts";
 import { type HostLimits, hostLimits } from "./limits.ts";
@@ -13,7 +14,7 @@ import { Turns } from "./turns.ts";
 /** What programs need of a server. */
 export interface ProgramDeps extends PromptServices {
   readonly generator: Generator;
-  readonly fleet: ProspectFleet;
+  readonly fleet: ProspectFleet & Pick<Fleet, "believed">;
   readonly engines: number;
   readonly telemetry: Telemetry;
 }
@@ -28,7 +29,7 @@ export function openPrograms(deps: ProgramDeps, limits: Partial<HostLimits> = {}
     clock: { nowMs: () => performance.now() },
     textTools: textToolsOf(deps.tokenizer),
     turns: new Turns(encodingMax),
-    callTimes: new CallTimes(),
+    estimates: new CallEstimates(() => deps.fleet.believed[0]!),
     limits: { ...hostLimits, ...limits },
     measure: (request) => {
       const measures = new AnswerMeasures(deps.telemetry, request, performance.now());

@@ -262,7 +262,7 @@ test("an explanation's critical path adds up to the time that was waited", async
 });
 
 test("the beginning of a prompt is computed while its call waits for a value", async () => {
-  const server = start();
+  const server = start({ programLimits: { headMsMin: 0 } });
   const head = "The beginning of this text is known from the start. ".repeat(12);
   const { explain } = await run(server, {
     explain: true,

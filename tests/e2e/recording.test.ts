@@ -4,6 +4,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { readRecording } from "../../server/recording/file.ts";
 import { Program } from "./program.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-recording-"));
@@ -43,6 +44,39 @@ test("a recorded server repeats, and says what would have been otherwise", async
   for (const row of [/^unchanged +13 /m, /^engines=1,tbt-ms=0 +13 /m, /^policy=sarathi +13 /m]) {
     expect(replay.output).toMatch(row);
   }
+}, 60_000);
+
+test("programs repeat too: gangs, what is computed ahead, and wishes that come later", async () => {
+  const recording = join(scratch, "programs");
+  const program = Program.bunting([
+    ...["serve", "--device", "simulated:2", "--port", "0"],
+    ...["--record", recording],
+  ]);
+  const url = await program.url();
+  const post = async (path: string, body: object): Promise<unknown> => {
+    const headers = { "content-type": "application/json" };
+    const response = await fetch(`${url}${path}`, { method: "POST", body: JSON.stringify(body), headers });
+    expect(response.ok).toBe(true);
+    return await response.json();
+  };
+  const long = { ignore_eos: true, max_tokens: 40 };
+  const maps = ["a", "b", "c"].map((name) => ({ prompt: `Part ${name}:`, output: name, ...long }));
+  const known = "What stands before the parts is known from the start. ".repeat(40);
+  const mapReduce = { calls: [...maps, { prompt: `${known}{{a}}{{b}}{{c}}`, output: "all", ...long }] };
+  const { id } = (await post("/v1/sessions", { calls: [{ prompt: "Later:", output: "late", ...long }] })) as {
+    readonly id: string;
+  };
+  const late = fetch(`${url}/v1/sessions/${id}/variables/late?criteria=tbt:30`);
+  await Promise.all([post("/v1/programs", mapReduce), post("/v1/programs", mapReduce), late]);
+  program.signal("SIGTERM");
+  expect(await program.exitCode()).toBe(0);
+
+  const kinds = new Set<string>(readRecording(recording).entries.map(({ kind }) => kind));
+  expect(["call", "expect", "forget", "raise"].filter((kind) => !kinds.has(kind))).toEqual([]);
+  const replay = Program.bunting(["simulate", "--replay", recording]);
+  expect([await replay.exitCode(), replay.errors]).toEqual([0, ""]);
+  expect(replay.output).toContain("9 calls and ");
+  expect(replay.output).toContain("Run again, the scheduler decides the same, step by step.");
 }, 60_000);
 
 test("what is no recording, and changes that are none, are refused", async () => {

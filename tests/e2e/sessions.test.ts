@@ -1,5 +1,6 @@
 /** Programs that grow call by call. */
 import { describe, expect, test } from "bun:test";
+import type { Service } from "../../scheduler/core.ts";
 import { ask, cleanServers, type Event, eventsOf, type VariableBody } from "./program-http.ts";
 import { post, type TestServer } from "./server.ts";
 
@@ -66,6 +67,36 @@ describe("sessions", () => {
     };
     expect(await http("GET", "/variables/number")).toEqual(expected);
     expect(await http("GET", "/variables/number")).toEqual(expected);
+    await end();
+  });
+
+  test("a later wish raises what runs already, once, and nothing lowers it", async () => {
+    const server = start({ stepMs: 2 });
+    const raised: Service[] = [];
+    const { raise } = server.fleet;
+    server.fleet.raise = (id, service) => {
+      raised.push(service);
+      raise.call(server.fleet, id, service);
+    };
+    const {
+      path,
+      ask: http,
+      end,
+    } = await session(server, {
+      calls: [{ name: "write", prompt: "Write:", output: "text", ignore_eos: true, max_tokens: 100 }],
+    });
+    const told = async (criteria: string): Promise<unknown> => {
+      raised.length = 0;
+      expect((await http("GET", `/variables/text?timeout=0&criteria=${criteria}`)).status).toBe(202);
+      const [service] = raised;
+      return service === undefined ? null : { objective: service.objective, tbtMs: service.tbtMs };
+    };
+    // One token is there, so the call runs.
+    const { body } = await fetch(`${server.origin}${path}/variables/text?stream=true&criteria=throughput`);
+    for await (const _ of body!) break;
+    expect(await told("throughput")).toEqual({ objective: "throughput", tbtMs: null });
+    expect(await told("tbt:50")).toEqual({ objective: "latency", tbtMs: 50 });
+    expect(await told("throughput")).toEqual({ objective: "latency", tbtMs: 50 });
     await end();
   });
 

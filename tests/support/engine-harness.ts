@@ -6,6 +6,7 @@ import {
   type Prospect,
   type SequenceId,
   type SequenceSpec,
+  type Service,
   type Step,
   type StepResult,
   type TokenId,
@@ -97,6 +98,12 @@ export class EngineHarness {
     else this.#paused.delete(sequence);
     this.#decoding.delete(sequence);
     this.engine.receive({ kind, sequence });
+  }
+
+  /** The sequence is wanted more. */
+  raise(sequence: SequenceId, service: Service): void {
+    this.#decoding.delete(sequence);
+    this.engine.receive({ kind: "raise", sequence, service });
   }
 
   /** Tells of a prospect of program 0 that is to be computed ahead; its number is `FIRST_PROSPECT` + `index`. */

@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { EngineHarness } from "../../../tests/support/engine-harness.ts";
 import { runs } from "../../../tests/support/property.ts";
 import { staticBudget } from "../../baselines/static-budget.ts";
-import type { Objective, SequenceId } from "../../core.ts";
+import { chatService, type Objective, type SequenceId } from "../../core.ts";
 import { objectives } from "../../objective.ts";
 import type { LanesPolicy } from "../../policy.ts";
 import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
@@ -127,4 +127,33 @@ test("throughput sequences give up their pages before streams do", () => {
   );
   expect(victims[0]).toBe(0);
   expect(harness.outcomes.map(({ tokens }) => tokens.length)).toEqual([80, 80, 80]);
+});
+
+test("a throughput sequence that is awaited after all is served as such: as it waits, and as it runs", () => {
+  const harness = new EngineHarness({
+    spec: { pages: 64 },
+    engine: { ...lanesOnly, admission: { watermark: 0, sequencesMax: 2 } },
+  });
+  const bulk = { service: { objective: "throughput" } } as const;
+  const running = harness.submit(sequenceSpec(tokensFrom(0, 10), 40, bulk));
+  harness.submit(sequenceSpec(tokensFrom(50, 10), 40, bulk));
+  harness.step();
+  const ids = [100, 200, 300].map((first) => harness.submit(sequenceSpec(tokensFrom(first, 20), 8, bulk)));
+  harness.raise(ids[2]!, chatService);
+  harness.raise(running, chatService);
+  for (let step = 0; step < 3; step++) harness.step();
+  // It is awaited and has no room, so bulk makes some, and what runs is none any more.
+  const preempted = harness.traces.flatMap(({ notes }) =>
+    notes.flatMap((note) => (note.kind === "preempted" ? [note.sequence as number] : [])),
+  );
+  expect(preempted).toEqual([1]);
+  expect(harness.outcomes.map(({ cachedTokens }) => cachedTokens !== null)).toEqual([
+    true,
+    true,
+    false,
+    false,
+    true,
+  ]);
+  harness.finish();
+  expect(harness.outcomes.map(({ tokens }) => tokens.length)).toEqual([40, 40, 8, 8, 8]);
 });

@@ -66,6 +66,10 @@ export class Lanes implements QueueOrder {
     lane.tenants.add(sequence);
   }
 
+  adopt(sequence: Sequence): void {
+    this.#laneOf(sequence).tenants.adopt(sequence);
+  }
+
   remove(sequence: Sequence): boolean {
     const lane = this.#laneOf(sequence);
     if (!lane.arrivals.remove(sequence)) return false;

@@ -9,6 +9,8 @@ export interface QueueOrder {
   /** A step is about to be planned. */
   beginStep?(): void;
   add(sequence: Sequence): void;
+  /** A running sequence has another objective than before. */
+  adopt?(sequence: Sequence): void;
   /** Takes a sequence out without a turn; false if it is not in. */
   remove(sequence: Sequence): boolean;
   /** More or less of a sequence is cached now than before, whether it waits in this order or not. */

@@ -65,7 +65,7 @@ export class Ranks implements QueueOrder {
   }
 
   matched(sequence: Sequence): void {
-    const rank = this.#ranks.find(({ priority }) => priority === sequence.spec.service.priority);
+    const rank = this.#ranks.find(({ priority }) => priority === sequence.service.priority);
     rank?.order.matched?.(sequence);
   }
 
@@ -105,8 +105,8 @@ export class Ranks implements QueueOrder {
   }
 
   /** The rank of a sequence, opened if need be. */
-  #rankOf({ spec }: Sequence): Rank {
-    const { priority } = spec.service;
+  #rankOf({ service }: Sequence): Rank {
+    const { priority } = service;
     let at = 0;
     while (at < this.#ranks.length && this.#ranks[at]!.priority < priority) at += 1;
     const found = this.#ranks[at];
@@ -118,7 +118,7 @@ export class Ranks implements QueueOrder {
 }
 
 /** From when on a sequence is pressing; Infinity: never. */
-function pressingFrom({ arrivedMs, spec }: Sequence): number {
-  const { ttftMs } = spec.service;
+function pressingFrom({ arrivedMs, service }: Sequence): number {
+  const { ttftMs } = service;
   return ttftMs === null ? Number.POSITIVE_INFINITY : arrivedMs + PRESSING * ttftMs;
 }

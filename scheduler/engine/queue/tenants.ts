@@ -103,6 +103,11 @@ export class Tenants {
     if (!tenant.isListed) this.#list(tenant);
   }
 
+  /** The sequence runs, and what it draws is charged here from now on. */
+  adopt(sequence: Sequence): void {
+    sequence.queued.account = this.#tenantOf(sequence).account;
+  }
+
   /** False if it does not wait. */
   remove(sequence: Sequence): boolean {
     if (!this.#tenantOf(sequence).order.remove(sequence)) return false;
@@ -201,7 +206,7 @@ export class Tenants {
   }
 
   #tenantOf(sequence: Sequence): Tenant {
-    const name = sequence.spec.service.tenant;
+    const name = sequence.service.tenant;
     let tenant = this.#byName.get(name);
     if (tenant === undefined) {
       const account = new Account(this.#demand);

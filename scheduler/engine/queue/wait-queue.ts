@@ -1,5 +1,5 @@
 import type { Residency } from "../../cache/residency.ts";
-import { assert, type Objective } from "../../core.ts";
+import { assert, type Objective, type Service } from "../../core.ts";
 import type { QueuePolicy } from "../../policy.ts";
 import type { Sequence } from "../sequence.ts";
 import { ArrivalList } from "./arrival-list.ts";
@@ -57,6 +57,15 @@ export class WaitQueue {
   add(sequence: Sequence): void {
     if (sequence.objective.isBulk) this.#bulkSize += 1;
     this.#join(sequence);
+  }
+
+  /** A sequence, which may run or be paused, is served otherwise from now on: where it waits it takes its new place. */
+  serve(sequence: Sequence, service: Service): void {
+    const isHere = sequence.state === "waiting" && !sequence.isPaused;
+    if (isHere) this.remove(sequence);
+    sequence.serve(service);
+    if (isHere) this.add(sequence);
+    else if (sequence.state === "running") this.#order.adopt?.(sequence);
   }
 
   #join(sequence: Sequence): void {
