@@ -74,6 +74,10 @@ export const serverSettings = Object.freeze({
     sentence:
       "Origin whose pages may call from a browser, such as https://chat.example, or * for all; may be given several times.",
   }),
+  sharePrefixes: flag({
+    sentence:
+      "Let requests with different keys use each other's cached prefixes; how soon an answer begins then tells of what others have sent.",
+  }),
   insecure: flag({ sentence: "Listen without a key on an address that others can reach." }),
   servedModelName: list({
     placeholder: "name",

@@ -7,6 +7,7 @@ import type { Vocabulary } from "../scheduler/constraint/vocabulary.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
 import { Generator } from "./answer/generation.ts";
+import { cacheSalts } from "./api/cache-salt.ts";
 import { startJobs } from "./api/jobs.ts";
 import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
 import { routesOf } from "./api/routes.ts";
@@ -221,6 +222,7 @@ function openApp(
     fleet: engines.fleet,
     specs: engines.specs,
     generator,
+    cacheSaltFor: cacheSalts(config),
     speaksParrot: config.parrotApi,
     programs: openPrograms({ ...deps, generator, fleet: engines.fleet, engines: engines.specs.length }),
     version,

@@ -6,6 +6,7 @@ import type { Telemetry } from "../http/telemetry.ts";
 import { JobRunner } from "../jobs/runner.ts";
 import type { JobService, JobSettings } from "../jobs/service.ts";
 import type { JobStore } from "../jobs/store.ts";
+import type { CacheSaltFor } from "./cache-salt.ts";
 import { lineDoor } from "./openai/batch-line.ts";
 import type { PromptServices } from "./prompt.ts";
 import type { Exchange, RespondLimits } from "./respond.ts";
@@ -16,6 +17,7 @@ const RETRY_MS = 1000;
 const LINE_BYTES_MAX = 4 * 2 ** 20;
 
 interface JobDeps extends PromptServices {
+  readonly cacheSaltFor: CacheSaltFor;
   readonly specs: readonly DeviceSpec[];
   readonly generator: Exchange["services"]["generator"];
   readonly lifecycle: Exchange["services"]["lifecycle"];
@@ -30,7 +32,7 @@ export function startJobs(
   deps: JobDeps,
   retryMs = RETRY_MS,
 ): JobService {
-  const { specs, telemetry, generator, lifecycle, limits, model } = deps;
+  const { specs, telemetry, generator, lifecycle, limits, model, cacheSaltFor } = deps;
   const nowSeconds = (): number => Math.floor(Date.now() / 1000);
   // How long a line takes tells nothing of what clients feel: only its tokens are counted.
   const counted: Exchange["services"]["telemetry"] = {
@@ -38,7 +40,8 @@ export function startJobs(
     countFinished: () => {},
     countTokens: (usage) => telemetry.countTokens(usage, "jobs"),
   };
-  const door = lineDoor({ ...deps, services: { generator, lifecycle, telemetry: counted }, limits });
+  const services = { generator, lifecycle, telemetry: counted, cacheSaltFor };
+  const door = lineDoor({ ...deps, services, limits });
   const { jsonDepthMax, jsonKeysMax } = defaultHttpLimits;
   const { linesMax, retentionSeconds } = settings;
   const room = {

@@ -6,6 +6,7 @@ import type { Lifecycle } from "../http/lifecycle.ts";
 import type { HttpLimits } from "../http/limits.ts";
 import { AnswerMeasures, type AnswerTelemetry } from "../http/measure.ts";
 import { ResponseStream, type StreamLimits } from "../http/stream.ts";
+import type { CacheSaltFor } from "./cache-salt.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
 
 export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
@@ -15,9 +16,10 @@ export interface Exchange {
   readonly signal: AbortSignal;
   /** When its head arrived, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
-  /** The key's name; "" where no keys are needed. */
+  /** A name for the key; "" where no keys are needed. */
   readonly tenant: string;
   readonly services: {
+    readonly cacheSaltFor: CacheSaltFor;
     readonly generator: Generator;
     readonly lifecycle: Lifecycle;
     readonly telemetry: AnswerTelemetry;
@@ -34,7 +36,9 @@ export function respond(
   isStream: boolean,
 ): Promise<Response> {
   exchange.services.lifecycle.expectReady(); // tokenising may have taken a while
-  const request = { ...options, prompts, tenant: exchange.tenant };
+  const { tenant, services } = exchange;
+  const cacheSalt = services.cacheSaltFor(tenant, options.cacheSalt);
+  const request = { ...options, prompts, tenant, cacheSalt };
   return isStream ? answerStream(exchange, request, codec) : answerWhole(exchange, request, codec);
 }
 

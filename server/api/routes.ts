@@ -14,6 +14,7 @@ import type { Programs } from "../program/programs.ts";
 import { anthropicErrorResponse } from "./anthropic/errors.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
+import type { CacheSaltFor } from "./cache-salt.ts";
 import { Fields } from "./fields.ts";
 import { cancelBatch, createBatch, listBatches, readBatch } from "./openai/batches.ts";
 import { answerChat } from "./openai/chat.ts";
@@ -33,6 +34,7 @@ import type { Exchange, RespondLimits } from "./respond.ts";
 import { targetsOf } from "./targets.ts";
 
 export interface RouteDeps extends PromptServices {
+  readonly cacheSaltFor: CacheSaltFor;
   readonly fleet: Pick<Fleet, "loads">;
   /** Of the fleet's devices, by engine. */
   readonly specs: readonly DeviceSpec[];
@@ -154,7 +156,7 @@ async function chat(call: Call, deps: RouteDeps): Promise<Response> {
   if (program !== undefined) {
     const asked = parseProgramChat(body, program, deps.model);
     tellIgnored(call, asked.ignored);
-    return answerProgramChat(exchangeOf(call, deps), call.owner, deps.programs, asked);
+    return answerProgramChat(exchangeOf(call, deps), deps.programs, asked);
   }
   const request = parseChatRequest(body, deps.model, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
@@ -181,7 +183,7 @@ async function completions(call: Call, deps: RouteDeps): Promise<Response> {
 
 async function program(call: Call, deps: RouteDeps): Promise<Response> {
   const request = new ProgramReader(deps.model).request(new Fields(await call.readWork()));
-  return answerProgram(exchangeOf(call, deps), call.owner, deps.programs, request);
+  return answerProgram(exchangeOf(call, deps), deps.programs, request);
 }
 
 async function session(call: Call, deps: RouteDeps): Promise<Response> {

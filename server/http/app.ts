@@ -91,7 +91,6 @@ export function createApp(deps: AppDeps) {
         const call: Call = {
           request,
           ...entries.get(request)!,
-          owner: keys.ownerOf(request.headers),
           rest: (params as { readonly "*"?: string } | undefined)?.["*"] ?? "",
           readWork: () => readWork(deps, request, server),
           setHeader: (name, value) => {

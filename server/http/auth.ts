@@ -41,37 +41,30 @@ export class ApiKeys {
   /** Whether a request carries a key that is accepted here. */
   isKnown(headers: Headers): boolean {
     const key = keyOf(headers);
-    return !this.isOpen && key !== null && this.#indexOf(key) !== null;
+    return !this.isOpen && key !== null && this.#accepts(key);
   }
 
-  /** The client's name: one for each key that tells nothing of it, the same for as long as keys keep their order; "" when
-   *  no key is needed. Throws 401 unless the request carries a key, as `Authorization: Bearer …`, `x-api-key` or `api-key`
-   *  (Azure's clients). */
+  /** The tenant: a name made of the key, which tells nothing of it; "" when no key is needed. Throws 401 unless the request
+   *  carries a key, as `Authorization: Bearer …`, `x-api-key` or `api-key` (Azure's clients). */
   authorize(headers: Headers): string {
     if (this.isOpen) return "";
     const key = keyOf(headers);
     if (key === null) {
       throw unauthorized("this server needs an API key: send the header Authorization: Bearer <key>");
     }
-    const index = this.#indexOf(key);
-    if (index === null) throw unauthorized("this API key is not known here");
-    return `key ${index}`;
+    if (!this.#accepts(key)) throw unauthorized("this API key is not known here");
+    // Not the digest that keys are compared by: names are kept on disk beside jobs.
+    return createHash("sha256").update(`owner ${key}`).digest("hex");
   }
 
-  /** The owner of what this request brings: a name made of its key, which tells nothing of it; "" when no key is needed. */
-  ownerOf(headers: Headers): string {
-    const key = keyOf(headers);
-    return this.isOpen || key === null ? "" : createHash("sha256").update(`owner ${key}`).digest("hex");
-  }
-
-  #indexOf(key: string): number | null {
+  #accepts(key: string): boolean {
     this.#reloadFile();
     const given = digest(key);
-    let found: number | null = null;
-    [...this.#given, ...this.#fromFile].forEach((known, index) => {
-      if (timingSafeEqual(known, given)) found ??= index;
-    });
-    return found;
+    let isFound = false;
+    for (const known of [...this.#given, ...this.#fromFile]) {
+      if (timingSafeEqual(known, given)) isFound = true;
+    }
+    return isFound;
   }
 
   /** A file that cannot be read now, or is empty (an editor is replacing it), leaves the last keys in force. */

@@ -19,10 +19,8 @@ export interface Call {
   readonly requestId: string;
   /** When the request's head arrived, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
-  /** The key's name; "" where no keys are needed. */
+  /** A name for the key, and the owner of what is kept of this request; "" where no keys are needed. */
   readonly tenant: string;
-  /** The owner of what is kept of this request: as `tenant`, but the same for a key wherever it stands among others. */
-  readonly owner: string;
   /** What stands for `{…}` in the route's path. */
   readonly rest: string;
   /** The JSON object in the body of a request for work, which is refused early when none is taken. */

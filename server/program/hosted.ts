@@ -32,8 +32,6 @@ export interface HostServices extends CallServices {
 
 /** Whose a program is, and what its calls have in common. */
 export interface ProgramOwner {
-  /** The key that it belongs to, and that its calls are counted for. */
-  readonly key: string;
   readonly tenant: string;
   readonly cacheSalt: string;
 }

@@ -71,9 +71,9 @@ export class Programs {
   /** Opens a program. Throws 429 when the key has too many. */
   open(owner: ProgramOwner): HostedProgram {
     const { programsPerKeyMax } = this.#services.limits;
-    const count = this.#countOf.get(owner.key) ?? 0;
+    const count = this.#countOf.get(owner.tenant) ?? 0;
     if (count >= programsPerKeyMax) throw tooMany(count, programsPerKeyMax);
-    this.#countOf.set(owner.key, count + 1);
+    this.#countOf.set(owner.tenant, count + 1);
     const id = `prog_${crypto.randomUUID().replaceAll("-", "")}`;
     const program = new HostedProgram(id, this.#opened++, owner, this.#services);
     this.#open.set(program.id, { program, idle: this.#idleTimer(program) });
@@ -81,10 +81,10 @@ export class Programs {
     return program;
   }
 
-  /** The program of that id, if it is the key's own. Throws 404. */
-  find(key: string, id: string): HostedProgram {
+  /** The program of that id, if it is the tenant's own. Throws 404. */
+  find(tenant: string, id: string): HostedProgram {
     const program = this.#open.get(id)?.program;
-    if (program === undefined || program.owner.key !== key) throw notFound(id);
+    if (program === undefined || program.owner.tenant !== tenant) throw notFound(id);
     this.touch(program);
     return program;
   }
@@ -96,10 +96,10 @@ export class Programs {
     clearTimeout(entry.idle);
     this.#open.delete(program.id);
     if (this.#open.size === 0) for (const tell of this.#onIdle.splice(0)) tell();
-    const { key } = program.owner;
-    const left = this.#countOf.get(key)! - 1;
-    if (left > 0) this.#countOf.set(key, left);
-    else this.#countOf.delete(key);
+    const { tenant } = program.owner;
+    const left = this.#countOf.get(tenant)! - 1;
+    if (left > 0) this.#countOf.set(tenant, left);
+    else this.#countOf.delete(tenant);
     program.end(reason);
   }
 

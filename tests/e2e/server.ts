@@ -14,6 +14,7 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { Generator } from "../../server/answer/generation.ts";
+import { cacheSalts } from "../../server/api/cache-salt.ts";
 import { startJobs } from "../../server/api/jobs.ts";
 import { readProgramModels } from "../../server/api/programs/files.ts";
 import { routesOf } from "../../server/api/routes.ts";
@@ -44,6 +45,7 @@ export interface TestServerOptions {
   readonly programLimits?: Partial<HostLimits>;
   /** Of programs that are served as models. */
   readonly programFolder?: string;
+  readonly sharePrefixes?: boolean;
   readonly speaksParrot?: boolean;
   readonly limits?: Partial<HttpLimits>;
   readonly keys?: Partial<KeySources>;
@@ -177,6 +179,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     placements,
     generator,
     programs,
+    cacheSaltFor: cacheSalts({ sharePrefixes: options.sharePrefixes ?? false }),
     speaksParrot: options.speaksParrot ?? false,
     programModels:
       options.programFolder === undefined ? new Map() : readProgramModels(options.programFolder, model),

@@ -29,7 +29,7 @@ export async function createBatch(call: Call, { store, runner, nowSeconds }: Job
   const priority = fields.integer("priority", { min: -priorityMax, max: priorityMax }) ?? 0;
   const [unknown] = fields.unread();
   if (unknown !== undefined) throw badRequest(`a batch has no field ${quote(unknown)}`, unknown);
-  const file = store.file(call.owner, inputFile);
+  const file = store.file(call.tenant, inputFile);
   if (file === null) throw badRequest(`there is no file ${quote(inputFile)}`, "input_file_id");
   if (file.purpose !== "batch") {
     throw badRequest(`the file ${inputFile} has the purpose ${file.purpose}, not batch`, "input_file_id");
@@ -37,7 +37,7 @@ export async function createBatch(call: Call, { store, runner, nowSeconds }: Job
   const createdAt = nowSeconds();
   const batch: BatchRecord = {
     id: newId("batch_"),
-    owner: call.owner,
+    owner: call.tenant,
     endpoint,
     completionWindow: window,
     inputFile,
@@ -73,24 +73,24 @@ export async function createBatch(call: Call, { store, runner, nowSeconds }: Job
 }
 
 /** GET /v1/batches */
-export function listBatches({ request, owner }: Call, { store, runner }: JobService): object {
+export function listBatches({ request, tenant }: Call, { store, runner }: JobService): object {
   const search = new URL(request.url).searchParams;
   const query = pageQuery(search, LISTED_MAX);
-  const page = store.batches(owner, { ...query, limit: search.has("limit") ? query.limit : LISTED });
+  const page = store.batches(tenant, { ...query, limit: search.has("limit") ? query.limit : LISTED });
   return pageObject(page, (batch) => batchObject(runner.current(batch), runner.pausedBy(batch)));
 }
 
 /** GET /v1/batches/{id}; null: there is no such route. */
-export function readBatch({ rest, owner }: Call, { store, runner }: JobService): object | null {
-  const batch = batchOf(store.batch(owner, rest), rest);
+export function readBatch({ rest, tenant }: Call, { store, runner }: JobService): object | null {
+  const batch = batchOf(store.batch(tenant, rest), rest);
   return batchObject(runner.current(batch), runner.pausedBy(batch));
 }
 
 /** POST /v1/batches/{id}/cancel; null: there is no such route. */
-export function cancelBatch({ rest, owner }: Call, { store, runner }: JobService): object | null {
+export function cancelBatch({ rest, tenant }: Call, { store, runner }: JobService): object | null {
   const [id = "", what, ...more] = rest.split("/");
   if (what !== "cancel" || more.length > 0) return null;
-  const batch = batchOf(store.batch(owner, id), id);
+  const batch = batchOf(store.batch(tenant, id), id);
   try {
     return batchObject(runner.cancel(batch), null);
   } catch (error) {

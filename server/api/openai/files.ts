@@ -33,7 +33,7 @@ export async function createFile(call: Call, { store, settings, nowSeconds }: Jo
       if (field !== "file")
         throw badRequest(`the file comes in the field file, but this one is in ${quote(field)}`);
       filename = name.slice(0, FILENAME_CHARACTERS_MAX);
-      const record = { id, owner: call.owner, purpose: "batch", filename, createdAt } as const;
+      const record = { id, owner: call.tenant, purpose: "batch", filename, createdAt } as const;
       upload = store.upload(record);
       return upload;
     });
@@ -67,21 +67,21 @@ export function expirySeconds(seconds: unknown, param: string): number {
 }
 
 /** GET /v1/files */
-export function listFiles({ request, owner }: Call, { store }: JobService): object {
+export function listFiles({ request, tenant }: Call, { store }: JobService): object {
   const search = new URL(request.url).searchParams;
   const query = pageQuery(search, LISTED_MAX);
   const purpose = search.get("purpose");
-  const { records, hasMore } = store.files(owner, { ...query, limit: LISTED_MAX });
+  const { records, hasMore } = store.files(tenant, { ...query, limit: LISTED_MAX });
   const wanted = purpose === null ? records : records.filter((file) => file.purpose === purpose);
   const shown = wanted.slice(0, query.limit);
   return pageObject({ records: shown, hasMore: hasMore || shown.length < wanted.length }, fileObject);
 }
 
 /** GET /v1/files/{id} and /v1/files/{id}/content; null: there is no such route. */
-export function readFile({ rest, owner }: Call, { store }: JobService): object | Response | null {
+export function readFile({ rest, tenant }: Call, { store }: JobService): object | Response | null {
   const [id = "", what, ...more] = rest.split("/");
   if (more.length > 0 || (what !== undefined && what !== "content")) return null;
-  const file = fileOf(store.file(owner, id), id);
+  const file = fileOf(store.file(tenant, id), id);
   return what === undefined
     ? fileObject(file)
     : new Response(streamOf(store.content(file)), {
@@ -90,8 +90,8 @@ export function readFile({ rest, owner }: Call, { store }: JobService): object |
 }
 
 /** DELETE /v1/files/{id} */
-export function deleteFile({ rest, owner }: Call, { store }: JobService): object | null {
-  const file = fileOf(store.file(owner, rest), rest);
+export function deleteFile({ rest, tenant }: Call, { store }: JobService): object | null {
+  const file = fileOf(store.file(tenant, rest), rest);
   const user = store.allBatches().find((batch) => batch.inputFile === file.id && !isEnded(batch));
   if (user !== undefined)
     throw badRequest(`the file ${file.id} is the input of ${user.id}, which has not ended`);

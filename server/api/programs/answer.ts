@@ -9,11 +9,10 @@ import { eventText, usageJson } from "./wire.ts";
 
 export async function answerProgram(
   exchange: Exchange,
-  key: string,
   programs: Programs,
   request: ProgramRequest,
 ): Promise<Response> {
-  const run = new Run(exchange, key, programs, request);
+  const run = new Run(exchange, programs, request);
   if (request.stream) return streamed(exchange, run, request);
   const { signal } = exchange;
   const onGone = (): void => run.leave();

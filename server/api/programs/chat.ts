@@ -64,11 +64,10 @@ export function parseProgramChat(
 
 export async function answerProgramChat(
   exchange: Exchange,
-  key: string,
   programs: Programs,
   { request, program, output }: ProgramChat,
 ): Promise<Response> {
-  const run = new Run(exchange, key, programs, program);
+  const run = new Run(exchange, programs, program);
   const codec = openaiCodec(request, chatFormat(request, []));
   if (request.stream) return streamed(exchange, run, codec, output);
   const { signal } = exchange;

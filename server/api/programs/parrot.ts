@@ -8,6 +8,7 @@ import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call, Route } from "../../http/route.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
 import type { Programs } from "../../program/programs.ts";
+import type { CacheSaltFor } from "../cache-salt.ts";
 import { Fields, fieldsOf, refusal } from "../fields.ts";
 import type { Exchange } from "../respond.ts";
 import type { ServedModel } from "../served-model.ts";
@@ -21,6 +22,7 @@ import { refusalError } from "./wire.ts";
 
 /** What these routes work with. */
 export interface ParrotDeps {
+  readonly cacheSaltFor: CacheSaltFor;
   readonly programs: Programs;
   readonly model: ServedModel;
   exchangeOf(call: Call): Exchange;
@@ -28,7 +30,7 @@ export interface ParrotDeps {
 
 interface Session {
   readonly id: number;
-  readonly owner: string;
+  readonly tenant: string;
   readonly hosted: HostedProgram;
   calls: number;
   variables: number;
@@ -84,8 +86,11 @@ class ParrotApi {
     await call.readWork();
     for (const { id, hosted } of this.#sessions.values()) if (hosted.isEnded) this.#sessions.delete(id);
     const id = this.#opened++;
-    const hosted = this.#deps.programs.open({ key: call.owner, tenant: call.tenant, cacheSalt: "" });
-    this.#sessions.set(id, { id, owner: call.owner, hosted, calls: 0, variables: 0 });
+    const hosted = this.#deps.programs.open({
+      tenant: call.tenant,
+      cacheSalt: this.#deps.cacheSaltFor(call.tenant, ""),
+    });
+    this.#sessions.set(id, { id, tenant: call.tenant, hosted, calls: 0, variables: 0 });
     // A session belongs to the key of its requests; what their client sends back as its word is not looked at.
     return { session_id: id, session_auth: "key" };
   }
@@ -98,9 +103,9 @@ class ParrotApi {
   }
 
   /** The key's session of that number. */
-  session({ owner }: Call, given: unknown): Session {
+  session({ tenant }: Call, given: unknown): Session {
     const session = this.#sessions.get(Number(given));
-    if (session === undefined || session.owner !== owner || session.hosted.isEnded) {
+    if (session === undefined || session.tenant !== tenant || session.hosted.isEnded) {
       throw badRequest(`there is no session ${quote(given)}`, "session_id");
     }
     this.#deps.programs.touch(session.hosted);

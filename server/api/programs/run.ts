@@ -21,9 +21,9 @@ export class Run {
   #awaited: readonly string[] = [];
   #unwatch: () => void = () => {};
 
-  /** Opens a program for one HTTP request, which counts as in flight until it is done. `key`: whose it is. */
-  constructor({ tenant, services }: Exchange, key: string, programs: Programs, request: ProgramRequest) {
-    this.hosted = programs.open({ key, tenant, cacheSalt: request.cacheSalt });
+  /** Opens a program for one HTTP request, which counts as in flight until it is done. */
+  constructor({ tenant, services }: Exchange, programs: Programs, request: ProgramRequest) {
+    this.hosted = programs.open({ tenant, cacheSalt: services.cacheSaltFor(tenant, request.cacheSalt) });
     this.done = this.#settle.promise;
     this.#programs = programs;
     this.#request = request;

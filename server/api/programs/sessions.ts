@@ -5,6 +5,7 @@ import type { Call } from "../../http/route.ts";
 import { dotOf, mermaidOf } from "../../program/drawing.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
 import type { Programs } from "../../program/programs.ts";
+import type { CacheSaltFor } from "../cache-salt.ts";
 import { Fields } from "../fields.ts";
 import type { Exchange } from "../respond.ts";
 import type { ServedModel } from "../served-model.ts";
@@ -15,6 +16,7 @@ import { graphJson, refusalError, variableJson } from "./wire.ts";
 
 /** What the routes of sessions work with. */
 export interface SessionDeps {
+  readonly cacheSaltFor: CacheSaltFor;
   readonly programs: Programs;
   readonly model: ServedModel;
 }
@@ -22,13 +24,17 @@ export interface SessionDeps {
 type Body = Readonly<Record<string, unknown>>;
 
 /** POST /v1/sessions: an empty program, or one that begins with what the body holds. */
-export function openSession(body: Body, { owner, tenant }: Call, { programs, model }: SessionDeps): Response {
+export function openSession(
+  body: Body,
+  { tenant }: Call,
+  { programs, model, cacheSaltFor }: SessionDeps,
+): Response {
   const fields = new Fields(body);
   const reader = new ProgramReader(model);
-  const settings = reader.session(fields);
+  const { cacheSalt } = reader.session(fields);
   const part = reader.part(fields);
   fields.expectAllRead();
-  const hosted = programs.open({ key: owner, tenant, ...settings });
+  const hosted = programs.open({ tenant, cacheSalt: cacheSaltFor(tenant, cacheSalt) });
   const refusal = hosted.add(part);
   if (refusal !== null) {
     programs.close(hosted, refusal.message);
@@ -49,7 +55,7 @@ export async function answerSession(
   const { programs, model } = deps;
   const [id = "", thing, name, ...more] = call.rest.split("/");
   if (more.length > 0) return null;
-  const hosted = programs.find(call.owner, id);
+  const hosted = programs.find(call.tenant, id);
   switch (`${call.request.method} ${thing ?? ""}`) {
     case "DELETE ":
       programs.close(hosted, "the session was deleted");

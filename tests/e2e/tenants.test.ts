@@ -1,0 +1,68 @@
+/** What one key's requests leave behind does not show in the answers to another's. */
+import { afterEach, expect, test } from "bun:test";
+import { chatBody, post, startTestServer, type TestServer } from "./server.ts";
+
+const text = "Once there was a kite. ".repeat(12);
+/** A request of each kind with one long prompt, and where its answer tells what was found in the cache. */
+const requests = {
+  "/v1/chat/completions": chatBody(text, { max_tokens: 1 }),
+  "/v1/completions": { prompt: text, max_tokens: 1 },
+  "/v1/messages": { model: "demo", messages: [{ role: "user", content: text }], max_tokens: 1 },
+  "/v1/programs": { calls: [{ prompt: `${text}{{out}}`, output: "out", max_tokens: 1 }], await: ["out"] },
+};
+
+let server: TestServer;
+afterEach(async () => {
+  await server.settled();
+  await server.close();
+});
+
+function start(sharePrefixes: boolean): void {
+  server = startTestServer({ sharePrefixes, keys: { keys: ["red", "blue"] } });
+}
+
+/** Tokens of the prompt that were in the cache. */
+async function cached(key: string, route: string, body: object): Promise<number> {
+  const response = await post(server, route, body, { headers: { authorization: `Bearer ${key}` } });
+  if (!response.ok) throw new Error(await response.text());
+  const { usage } = (await response.json()) as { readonly usage: Record<string, unknown> };
+  const details = usage.prompt_tokens_details as { readonly cached_tokens: number } | undefined;
+  return Number(details?.cached_tokens ?? usage.cache_read_input_tokens);
+}
+
+test.each(Object.entries(requests))(
+  "%s finds what its own key has sent, and nothing of another's",
+  async (route, body) => {
+    start(false);
+    expect(await cached("red", route, body)).toBe(0);
+    expect(await cached("blue", route, body)).toBe(0);
+    const own = await cached("red", route, body);
+    expect(own).toBeGreaterThan(50);
+    expect(await cached("blue", route, body)).toBe(own);
+  },
+);
+
+test.each(Object.entries(requests))(
+  "%s finds all keys' prefixes where they are shared",
+  async (route, body) => {
+    start(true);
+    expect(await cached("red", route, body)).toBe(0);
+    expect(await cached("blue", route, body)).toBeGreaterThan(50);
+  },
+);
+
+test("a salt cannot name another key's", async () => {
+  start(false);
+  const tenants: string[] = [];
+  const { submit } = server.fleet;
+  server.fleet.submit = (sequence, listener) => {
+    tenants.push(sequence.service.tenant);
+    return submit.call(server.fleet, sequence, listener);
+  };
+  const route = "/v1/chat/completions";
+  await cached("red", route, chatBody(text, { max_tokens: 1 }));
+  const salts = ["", tenants[0]!, `${tenants[0]}:`].filter((salt) => salt !== "");
+  for (const cache_salt of salts) {
+    expect(await cached("blue", route, chatBody(text, { max_tokens: 1, cache_salt }))).toBe(0);
+  }
+});
