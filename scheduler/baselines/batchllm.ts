@@ -23,18 +23,13 @@ export function algorithm1(tree: PrefixTree): PrefixGroup[] {
   const branches: Branch[] = Array.from({ length: tree.nodes }, (_, node) => ({
     tokens: tree.edgeTokens(node),
     prompts: tree.prompts[node]!,
-    ends: [],
+    ends: [...tree.promptsAt(node)],
     children: [],
   }));
-  tree.endOf.forEach((node, prompt) => {
-    branches[node]!.ends.push(prompt);
-  });
-  for (let i = 1; i < tree.nodes; i++) {
-    const node = tree.order[i]!;
+  for (let node = 1; node < tree.nodes; node++) {
     branches[tree.parent[node]!]!.children.push(branches[node]!);
   }
-  for (let i = tree.nodes - 1; i >= 0; i--) {
-    const branch = branches[tree.order[i]!]!;
+  for (const branch of branches.toReversed()) {
     for (const child of [...branch.children]) forkFrom(branch, child);
   }
   const groups = branches[ROOT as NodeIndex]!.ends.map((prompt) => ({ prefixTokens: 0, members: [prompt] }));

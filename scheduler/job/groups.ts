@@ -11,23 +11,23 @@ export interface PrefixGroup {
 
 /** Each prompt in the group of the nearest opened node; groups in order of their first member. */
 export function groupsOf(tree: PrefixTree, { isOpened }: OneLevel): PrefixGroup[] {
-  const groupNode = new Int32Array(tree.nodes);
-  for (const node of tree.order) {
-    if (node !== ROOT) groupNode[node] = isOpened[node] === 1 ? node : groupNode[tree.parent[node]!]!;
-  }
-  const byNode = new Map<NodeIndex, number[]>();
+  /** By node: the members of its group; null: they are alone. */
+  const groupOf: (number[] | null)[] = [null];
   const groups: PrefixGroup[] = [];
-  tree.endOf.forEach((end, prompt) => {
-    const node = groupNode[end]!;
-    const members = byNode.get(node);
-    if (members !== undefined && node !== ROOT) members.push(prompt);
-    else {
-      const first = [prompt];
-      byNode.set(node, first);
-      groups.push({ prefixTokens: tree.depth[node]!, members: first });
+  for (let node = ROOT; node < tree.nodes; node++) {
+    let members = groupOf[tree.parent[node]!]!;
+    if (isOpened[node] === 1) {
+      members = [];
+      groups.push({ prefixTokens: tree.depth[node]!, members });
     }
-  });
-  return groups;
+    groupOf[node] = members;
+    for (const prompt of tree.promptsAt(node)) {
+      if (members === null) groups.push({ prefixTokens: 0, members: [prompt] });
+      else members.push(prompt);
+    }
+  }
+  for (const { members } of groups) (members as number[]).sort((a, b) => a - b);
+  return groups.sort((a, b) => a.members[0]! - b.members[0]!);
 }
 
 /** Prompts in the order in which a job runs, and how much of each is new. */
@@ -52,48 +52,56 @@ export function orderOf(
   { isOpened }: OneLevel,
   answerTokens: (prompt: number) => number,
 ): JobOrder {
-  const { nodes, order, parent, endOf } = tree;
+  const { nodes, parent, depth, after, begin, ends, sorted } = tree;
+  const count = sorted.length;
   const answers = new Float64Array(nodes);
   const tokens = new Float64Array(nodes);
-  const first = new Int32Array(nodes).fill(endOf.length);
-  const endsHere: number[][] = Array.from({ length: nodes }, () => []);
-  endOf.forEach((node, prompt) => {
-    answers[node]! += answerTokens(prompt);
-    first[node] = Math.min(first[node]!, prompt);
-    endsHere[node]!.push(prompt);
-  });
-  for (let i = nodes - 1; i > 0; i--) {
-    const node = order[i]!;
+  /** By node: answer tokens for each of its prompts' tokens. */
+  const ratio = new Float64Array(nodes);
+  const first = new Int32Array(nodes).fill(count);
+  for (let node = nodes - 1; node > ROOT; node--) {
     const above = parent[node]!;
-    tokens[node]! += tree.edgeTokens(node);
+    for (let at = begin[node]!; at < begin[node]! + ends[node]!; at++) {
+      answers[node]! += answerTokens(sorted[at]!);
+      first[node] = Math.min(first[node]!, sorted[at]!);
+    }
+    tokens[node]! += depth[node]! - depth[above]!;
+    ratio[node] = answers[node]! / tokens[node]!;
     tokens[above]! += tokens[node]!;
     answers[above]! += answers[node]!;
     first[above] = Math.min(first[above]!, first[node]!);
   }
+  /** Whether a node is opened, or below one that is. */
   const isInGroup = isOpened.slice();
-  for (const node of order) isInGroup[node]! |= isInGroup[parent[node]!]!;
+  for (let node = 1; node < nodes; node++) isInGroup[node]! |= isInGroup[parent[node]!]!;
   // What comes first is the last on the stack.
   const fromLast = (a: NodeIndex, b: NodeIndex): number =>
     (isInGroup[parent[a]!] === 1 ? isOpened[b]! - isOpened[a]! : 0) ||
-    answers[a]! * tokens[b]! - answers[b]! * tokens[a]! ||
+    ratio[a]! - ratio[b]! ||
     first[b]! - first[a]!;
 
-  const prompts = new Int32Array(endOf.length);
-  const sharedTokens = new Int32Array(endOf.length);
-  let count = 0;
+  const prompts = new Int32Array(count);
+  const sharedTokens = new Int32Array(count);
+  let place = 0;
   let shared = 0;
-  const stack: NodeIndex[] = [ROOT];
-  for (let node = stack.pop(); node !== undefined; node = stack.pop()) {
-    shared = Math.min(shared, tree.depth[parent[node]!]!);
-    for (const prompt of endsHere[node]!) {
-      prompts[count] = prompt;
-      sharedTokens[count] = shared;
-      shared = tree.depth[node]!;
-      count += 1;
+  const stack = new Int32Array(nodes);
+  for (let top = 1; top > 0; ) {
+    top -= 1;
+    const node = stack[top]!;
+    shared = Math.min(shared, depth[parent[node]!]!);
+    for (let at = begin[node]!; at < begin[node]! + ends[node]!; at++) {
+      prompts[place] = sorted[at]!;
+      sharedTokens[place] = shared;
+      shared = depth[node]!;
+      place += 1;
     }
-    const below = tree.children(node);
-    for (const child of below.length > 1 ? below.slice().sort(fromLast) : below) stack.push(child);
+    const bottom = top;
+    for (let child = node + 1; child < after[node]!; child = after[child]!) {
+      stack[top] = child;
+      top += 1;
+    }
+    if (top > bottom + 1) stack.subarray(bottom, top).sort(fromLast);
   }
-  assert(count === prompts.length, "every prompt has one place");
+  assert(place === count, "every prompt has one place");
   return { prompts, sharedTokens };
 }

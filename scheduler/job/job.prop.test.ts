@@ -26,7 +26,7 @@ function ordered(list: readonly ArrayLike<number>[], answer: (prompt: number) =>
 
 /** What every choice of opened nodes saves, the most of it. */
 function bruteForce(tree: PrefixTree): number {
-  const inner = [...tree.order].filter((node) => node !== ROOT && tree.prompts[node]! > 1);
+  const inner = [...tree.prompts.keys()].filter((node) => node !== ROOT && tree.prompts[node]! > 1);
   let most = 0;
   for (let choice = 0; choice < 2 ** inner.length; choice++) {
     const isOpened = new Uint8Array(tree.nodes);

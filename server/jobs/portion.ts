@@ -3,7 +3,7 @@
 import type { FeedItem } from "../../scheduler/job/feed.ts";
 import { orderOf } from "../../scheduler/job/groups.ts";
 import { oneLevel } from "../../scheduler/job/one-level.ts";
-import { PrefixTree } from "../../scheduler/job/prefix-tree.ts";
+import { PrefixTree, TREE_PROMPTS_MAX } from "../../scheduler/job/prefix-tree.ts";
 import type { LinePrompt } from "./door.ts";
 import type { LineRecord } from "./records.ts";
 
@@ -23,7 +23,7 @@ export class PortionBuilder {
   readonly #from: number[] = [0];
 
   get isFull(): boolean {
-    return this.#length >= PORTION_TOKENS;
+    return this.#length >= PORTION_TOKENS || this.#lines.length >= TREE_PROMPTS_MAX;
   }
 
   get isEmpty(): boolean {
