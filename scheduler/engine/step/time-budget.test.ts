@@ -361,10 +361,10 @@ test("a prompt that is alone is computed in one step if two would take longer, a
   expect(offered(6000)).toBeLessThan(6000); // 490 ms
 });
 
-test("where no stream is read along, a gang's steps are as large as whoever comes next can wait for", () => {
+test("where no stream is read along, steps of a gang, and of bulk that is alone, are as large as what comes next can wait for", () => {
   const crowd = { ...backlog, promptTokens: 20_000, likelyTokens: 20_000, waiting: 8 };
-  const sizeOf = (running: readonly SequenceView[], objective = gang): number =>
-    new TimeBudget({ ...policy, tbtMs: null }, running, even, 0, crowd, 65_536).offer(
+  const sizeOf = (running: readonly SequenceView[], objective = gang, countsBulk = false): number =>
+    new TimeBudget({ ...policy, tbtMs: null }, running, even, 0, { ...crowd, countsBulk }, 65_536).offer(
       20_000,
       0,
       0,
@@ -379,4 +379,7 @@ test("where no stream is read along, a gang's steps are as large as whoever come
   expect(tookMs > 250 && tookMs <= 400).toBe(true);
   expect(sizeOf([...members, decode()]) < sizeOf(members) / 2).toBe(true);
   expect(sizeOf(members, latency) < sizeOf(members)).toBe(true);
+  const bulk = members.map((member) => ({ ...member, objective: throughput }));
+  expect(sizeOf(bulk, throughput, true)).toBe(sizeOf(members));
+  expect(sizeOf([...bulk, ...members], throughput, true) < sizeOf(members)).toBe(true);
 });

@@ -282,8 +282,9 @@ export class TimeBudget implements StepBudget {
     const [smallest, largest] = [options[0], options.at(-1)];
     if (smallest === undefined || largest === undefined) return decodes;
     this.#limitMs = Math.min(this.#limitMs, Math.max(calmMs, smallest.tookMs));
-    // Of a gang the last one counts: its steps are as large as what comes next can wait for.
-    if (this.#interactive === 0 && !objective.isInteractive && !objective.isBulk) {
+    // Of a gang, and of bulk that is alone, the last one counts: their steps are as large as what comes next can wait for.
+    const isBulkAlone = this.#others.count === 0 && this.#backlog.countsBulk;
+    if (this.#interactive === 0 && !objective.isInteractive && (!objective.isBulk || isBulkAlone)) {
       const quietMs = QUIET * this.#policy.stepMs;
       return (options.findLast(({ tookMs }) => tookMs <= quietMs) ?? smallest).size;
     }

@@ -42,9 +42,9 @@ describe("a job", () => {
     const { tree, workload } = fedJob();
     const { calls, engines } = simulate({ workload, policy: ours(), devices: [{ profile, spec }], seed: 1 });
     const prompts = calls.reduce((sum, { promptTokens }) => sum + promptTokens, 0);
-    // The last token of a prompt is computed whatever is cached.
-    const least = prompts - tree.savedAtMost;
-    expect(engines[0]!.promptTokensComputed).toBeWithin(least, least + calls.length + 1);
+    // The last token of a prompt is computed whatever is cached, and to a device it is a decode where it is alone in its step.
+    const once = prompts - tree.savedAtMost;
+    expect(engines[0]!.promptTokensComputed).toBeWithin(once - calls.length, once + calls.length + 1);
     expect(calls.every(({ finish }) => finish === "stop")).toBe(true);
   });
 
