@@ -54,6 +54,8 @@ export interface RunningServer {
   readonly active: number;
   /** Resolves with the reason when the last engine is lost for good: the server can only be restarted then. */
   readonly lost: Promise<string>;
+  /** Reads the file of keys again now; what runs goes on. What came of it, as a sentence. */
+  reloadKeys(): string;
   /** Takes no new work, lets running requests finish for at most `timeoutMs`, cuts what is left, and stops everything.
    *  Resolves to the number of requests that were cut. */
   drain(timeoutMs: number): Promise<number>;
@@ -114,6 +116,7 @@ export async function startServer(
       return lifecycle.active;
     },
     lost: lost.promise,
+    reloadKeys: () => keys.reload(),
     async drain(timeoutMs) {
       const startedMs = performance.now();
       const drained = lifecycle.drain(timeoutMs);

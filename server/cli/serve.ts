@@ -7,11 +7,8 @@ import { type Config, ConfigError, isLoopback } from "../config.ts";
 import type { ServingPlan } from "../engines/plan.ts";
 import { type RunningServer, startServer } from "../start.ts";
 import { progressLine, showLoading } from "./progress.ts";
+import { handleSignals } from "./signals.ts";
 import { table } from "./table.ts";
-
-/** Two signals closer together than this are one: a terminal sends Ctrl-C to every process of a group, and npm passes
- *  on what it gets. */
-const SAME_SIGNAL_MS = 500;
 
 /** Serves until a signal; resolves to the exit code. */
 export async function serve(config: Config, dir: string | null): Promise<number> {
@@ -47,14 +44,11 @@ function sentence(text: string): string {
 /** The first signal drains; the second ends at once. */
 async function untilSignal(server: RunningServer, timeoutS: number): Promise<number> {
   const ended = Promise.withResolvers<number>();
-  let firstMs: number | null = null;
-  const onSignal = (signal: NodeJS.Signals): void => {
-    const nowMs = performance.now();
-    if (firstMs !== null) {
-      if (nowMs - firstMs > SAME_SIGNAL_MS) ended.resolve(signal === "SIGINT" ? 130 : 143);
+  const onEnd = (exitCode: number, isAgain: boolean): void => {
+    if (isAgain) {
+      ended.resolve(exitCode);
       return;
     }
-    firstMs = nowMs;
     const { active } = server;
     console.log(
       active === 0
@@ -72,8 +66,7 @@ async function untilSignal(server: RunningServer, timeoutS: number): Promise<num
       },
     );
   };
-  process.on("SIGINT", onSignal);
-  process.on("SIGTERM", onSignal);
+  handleSignals({ onEnd, onReload: () => console.log(server.reloadKeys()) });
   server.lost.then((reason) => {
     console.error(`No engine is left: ${reason}`);
     ended.resolve(1);

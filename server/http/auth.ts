@@ -57,6 +57,17 @@ export class ApiKeys {
     return createHash("sha256").update(`owner ${key}`).digest("hex");
   }
 
+  /** Reads the file again now. What came of it, as a sentence. */
+  reload(): string {
+    if (this.#file === null) return "There is no file of API keys to read again.";
+    this.#checkedMs = Number.NEGATIVE_INFINITY;
+    this.#fileVersion = "";
+    this.#reloadFile();
+    return this.#fileVersion === ""
+      ? "The keys read before stay valid."
+      : `${this.#fromFile.length} API key${this.#fromFile.length === 1 ? "" : "s"} read from ${this.#file}.`;
+  }
+
   #accepts(key: string): boolean {
     this.#reloadFile();
     const given = digest(key);

@@ -12,7 +12,11 @@ afterAll(() => rmSync(scratch, { recursive: true }));
 /** Serving without a model's arithmetic: steps take 5 ms. */
 const simulated = ["serve", "--device", "simulated", "--port", "0"];
 
-async function streamTokens(url: string, tokens: number): Promise<Response> {
+async function streamTokens(
+  url: string,
+  tokens: number,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<Response> {
   return await fetch(`${url}/v1/chat/completions`, {
     method: "POST",
     body: JSON.stringify({
@@ -23,7 +27,7 @@ async function streamTokens(url: string, tokens: number): Promise<Response> {
       stream: true,
       stream_options: { include_usage: true },
     }),
-    headers: { "content-type": "application/json" },
+    headers: { "content-type": "application/json", ...headers },
   });
 }
 
@@ -139,7 +143,7 @@ describe("a server that is told to stop", () => {
     const reader = (await streamTokens(await program.url(), 2000)).body!.getReader();
     program.signal("SIGTERM");
     await program.outputMatch(/Finishing 1 running request/);
-    await Bun.sleep(600); // two signals within half a second count as one
+    await Bun.sleep(150); // two signals within a tenth of a second count as one
     program.signal("SIGTERM");
     expect(await program.exitCode()).toBe(143);
     await reader.cancel().catch(() => {}); // its server is gone
@@ -207,6 +211,33 @@ test("keys in a file open the server to their holders only", async () => {
   expect([await status("secret-1"), await status("secret-2")]).toEqual([200, 401]);
   program.signal("SIGTERM");
   expect(await program.exitCode()).toBe(0);
+});
+
+test("SIGHUP has the keys read again, and what runs goes on", async () => {
+  const file = join(scratch, "hangup-keys.txt");
+  writeFileSync(file, "before\n");
+  const program = Program.bunting([...simulated, "--api-key-file", file]);
+  const url = await program.url();
+  const stream = await streamTokens(url, 100, { authorization: "Bearer before" });
+  writeFileSync(file, "after\nothers\n");
+  program.signal("SIGHUP");
+  await program.outputMatch(/2 API keys read from /);
+  const models = (key: string) => fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
+  expect([(await models("before")).status, (await models("after")).status]).toEqual([401, 200]);
+  expect(await stream.text()).toEndWith("data: [DONE]\n\n");
+  program.signal("SIGTERM");
+  expect(await program.exitCode()).toBe(0);
+});
+
+test("a server that npx has started ends with it", async () => {
+  // npx starts a shell, and ends without telling what runs in it.
+  const command = `"${process.execPath}" server/main.ts ${simulated.join(" ")} & echo "started $!"; wait`;
+  const environment = { ...(process.env as Record<string, string>), npm_command: "exec" };
+  const program = new Program(["sh", "-c", command], { environment });
+  await program.url();
+  program.signal("SIGKILL");
+  await program.outputMatch(/Stopping\./);
+  expect(await program.exitCode()).not.toBe(0); // of the shell; the output ends with the server
 });
 
 test("doctor explains the machine and what serve would do", async () => {
