@@ -1,63 +1,85 @@
-import type { CallableFunction } from "./compile.ts";
+import { compileArguments } from "./call-arguments.ts";
+import { type CallForm, triggersOf } from "./call-form.ts";
+import type { CallableFunction, CallsSource } from "./compile.ts";
 import { type Budget, ConstraintError } from "./error.ts";
-import type { GrammarBuilder, GrammarSymbol, Production } from "./grammar.ts";
-import { plainEncoding } from "./regex/text.ts";
-import { compileSchema } from "./schema/compile-schema.ts";
+import type { GrammarBuilder, GrammarSymbol } from "./grammar.ts";
+import { MarkedTexts } from "./marked-texts.ts";
 
-/** What surrounds a call of a function in text. */
-const OPENING = "<tool_call>";
-const CLOSING = "</tool_call>";
+/** What a part of a constraint may be, and the names of what in it demands nothing that is known. */
+export interface CompiledPart {
+  readonly symbol: GrammarSymbol;
+  readonly ignored: readonly string[];
+}
 
 /**
- * Calls of functions as Hermes and Qwen models write them:
- *
- *     <tool_call>
- *     {"name": "get_weather", "arguments": {"city": "Rome"}}
- *     </tool_call>
- *
- * Arguments obey their function's schema. Text, where it is allowed, is any that does not open a call.
+ * Calls of functions in a model's own form. Arguments obey their function's schema. Where there may be text as well, or
+ * instead, it is any that begins no call, or what `otherwise` is.
  */
 export function compileCalls(
-  {
-    functions,
-    callsMax,
-    mayTalk,
-  }: {
-    readonly functions: readonly CallableFunction[];
-    readonly callsMax: number | null;
-    readonly mayTalk: boolean;
-  },
+  source: CallsSource,
+  otherwise: CompiledPart | null,
   builder: GrammarBuilder,
   budget: Budget,
-): { readonly symbol: GrammarSymbol; readonly ignored: readonly string[] } {
-  const { regexes } = builder;
-  const encoding = plainEncoding(regexes);
-  const text = (given: string) => regexes.literal(encoding.bytesOf(given));
-  const ignored: string[] = [];
-  const close = builder.terminal(text(`}\n${CLOSING}`));
-  const calls = functions.map(({ name, parameters }): GrammarSymbol => {
-    const open = builder.terminal(text(`${OPENING}\n{"name": ${JSON.stringify(name)}, "arguments": `));
-    try {
-      const compiled = compileSchema(parameters ?? {}, builder, "compact", budget, "object");
-      ignored.push(...compiled.ignored);
-      return builder.sequence(open, compiled.symbol, close);
-    } catch (error) {
-      if (!(error instanceof ConstraintError)) throw error;
-      throw new ConstraintError(`the parameters of ${name}: ${error.message}`, error.pointer);
-    }
-  });
-  const call = builder.choice(calls);
-  const more = callsMax === null ? Number.POSITIVE_INFINITY : callsMax - 1;
-  if (!mayTalk) {
-    const next = builder.sequence(builder.terminal(text("\n")), call);
-    return { symbol: builder.sequence(call, builder.repeat(next, 0, more)), ignored };
+): CompiledPart {
+  const { form, functions, mayTalk } = source;
+  const texts = new MarkedTexts(builder.regexes, source.controlTexts);
+  const ignored = [...(otherwise?.ignored ?? [])];
+  const mark = (text: string): GrammarSymbol[] =>
+    text === "" ? [] : [builder.terminal(texts.literal(text))];
+  const call = builder.choice(
+    functions.map((one) => {
+      const open = mark(form.beforeName + one.name + form.afterName);
+      const given = argumentsOf(one, form, texts, builder, budget);
+      ignored.push(...given.ignored);
+      return builder.sequence(...open, given.symbol, ...mark(form.afterArguments));
+    }),
+  );
+  const max = Math.min(
+    source.callsMax ?? Number.POSITIVE_INFINITY,
+    form.callsMax ?? Number.POSITIVE_INFINITY,
+  );
+  const next = builder.sequence(...mark(form.between), call);
+  const calls = builder.sequence(
+    ...mark(form.begin),
+    call,
+    builder.repeat(next, 0, max - 1),
+    ...mark(form.end),
+  );
+  if (!mayTalk) return { symbol: calls, ignored };
+  if (otherwise !== null) return { symbol: builder.choice([otherwise.symbol, calls]), ignored };
+
+  const triggers = triggersOf(
+    form,
+    functions.map(({ name }) => name),
+  );
+  if (form.place === "alone") {
+    const talk = builder.terminal(texts.notBeginningWith(triggers));
+    return { symbol: builder.choice([talk, calls]), ignored };
   }
-  const opens = regexes.cat(encoding.anyText, text(OPENING), encoding.anyText);
-  const talk = builder.terminal(regexes.and([encoding.anyText, regexes.not(opens)]));
-  const rest = builder.declare();
-  const productions: Production[] = [
-    { kind: "repeat", symbol: builder.sequence(call, talk), min: 0, max: more + 1 },
-  ];
-  builder.define(rest, productions);
+  const talk = builder.terminal(texts.without(triggers));
+  // An answer that may hold one call ends with it; one that may hold any number may go on.
+  const rest =
+    form.place === "end" || max === 1
+      ? builder.repeat(calls, 0, 1)
+      : builder.repeat(builder.sequence(call, talk), 0, max);
   return { symbol: builder.sequence(talk, rest), ignored };
+}
+
+/** Arguments that their function's schema allows. A schema that cannot be held to leaves any object, unless the function is
+ *  strict. */
+function argumentsOf(
+  { name, parameters, isStrict }: CallableFunction,
+  form: CallForm,
+  texts: MarkedTexts,
+  builder: GrammarBuilder,
+  budget: Budget,
+): CompiledPart {
+  try {
+    return compileArguments(form.arguments, parameters ?? {}, texts, builder, budget);
+  } catch (error) {
+    if (!(error instanceof ConstraintError)) throw error;
+    const message = `the parameters of ${name}: ${error.message}`;
+    if (isStrict) throw new ConstraintError(message, error.pointer);
+    return { ...compileArguments(form.arguments, {}, texts, builder, budget), ignored: [message] };
+  }
 }

@@ -1,8 +1,9 @@
-import { compileCalls } from "./calls.ts";
+import type { CallForm } from "./call-form.ts";
+import { type CompiledPart, compileCalls } from "./calls.ts";
 import { compileGbnf } from "./ebnf/gbnf.ts";
 import { compileLark } from "./ebnf/lark.ts";
 import { Budget, ConstraintError } from "./error.ts";
-import { type Grammar, GrammarBuilder, type GrammarSymbol } from "./grammar.ts";
+import { type Grammar, GrammarBuilder } from "./grammar.ts";
 import { compilePattern } from "./regex/pattern.ts";
 import { Regexes } from "./regex/regexes.ts";
 import { plainEncoding } from "./regex/text.ts";
@@ -18,19 +19,29 @@ export type ConstraintSource =
   | { readonly kind: "grammar"; readonly text: string }
   /** One of the texts. */
   | { readonly kind: "choice"; readonly texts: readonly string[] }
-  /** Calls of functions in the form of Hermes and Qwen; `mayTalk`: or text, with calls anywhere in it or none. */
-  | {
-      readonly kind: "calls";
-      readonly functions: readonly CallableFunction[];
-      /** Calls at most; null: any number. */
-      readonly callsMax: number | null;
-      readonly mayTalk: boolean;
-    };
+  | CallsSource;
+
+/** Calls of functions, as the model writes them. */
+export interface CallsSource {
+  readonly kind: "calls";
+  readonly form: CallForm;
+  /** Those that are tokens of their own, of the control texts that are in the form's. */
+  readonly controlTexts: readonly string[];
+  readonly functions: readonly CallableFunction[];
+  /** Calls at most; null: any number. */
+  readonly callsMax: number | null;
+  /** Or text, with calls where the form has them, or none. */
+  readonly mayTalk: boolean;
+  /** What the text must be where there are no calls; null: any. */
+  readonly otherwise: ConstraintSource | null;
+}
 
 /** A function that may be called, and what its arguments, an object, have to obey; null: anything. */
 export interface CallableFunction {
   readonly name: string;
   readonly parameters: unknown;
+  /** Parameters that cannot be held to are refused; else they allow any object. */
+  readonly isStrict: boolean;
 }
 
 /** A compiled constraint, and the names of what was passed over because it demands nothing that is known. */
@@ -57,11 +68,7 @@ export function compileConstraint(source: ConstraintSource): CompiledConstraint 
   return { grammar: builder.finish(symbol), ignored };
 }
 
-function symbolOf(
-  source: ConstraintSource,
-  builder: GrammarBuilder,
-  budget: Budget,
-): { readonly symbol: GrammarSymbol; readonly ignored: readonly string[] } {
+function symbolOf(source: ConstraintSource, builder: GrammarBuilder, budget: Budget): CompiledPart {
   const { regexes } = builder;
   switch (source.kind) {
     case "schema": {
@@ -77,8 +84,11 @@ function symbolOf(
       const regex = compilePattern(regexes, source.pattern, plainEncoding(regexes), "whole");
       return { symbol: builder.terminal(regex), ignored: [] };
     }
-    case "calls":
-      return compileCalls(source, builder, budget);
+    case "calls": {
+      const { otherwise } = source;
+      const other = otherwise === null ? null : symbolOf(otherwise, builder, budget);
+      return compileCalls(source, other, builder, budget);
+    }
     case "grammar": {
       const { length } = source.text;
       if (length > SOURCE_UNITS_MAX) {

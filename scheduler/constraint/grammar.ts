@@ -101,7 +101,9 @@ export class GrammarBuilder {
   /** Throws ConstraintError when there is no text that obeys. */
   finish(start: GrammarSymbol): Grammar {
     const wanted = start >= 0 ? start : this.sequence(start, this.nothing);
-    return trimmed(this.regexes, [...this.#terminals.keys()], this.#nonterminals as Production[][], wanted);
+    // What was declared and never defined belongs to something that was given up.
+    const nonterminals = this.#nonterminals.map((productions) => productions ?? []);
+    return trimmed(this.regexes, [...this.#terminals.keys()], nonterminals, wanted);
   }
 
   #add(...productions: Production[]): GrammarSymbol {

@@ -26,7 +26,15 @@ export interface Vocabulary {
   readonly bytes: Uint8Array;
 }
 
-/** Tokens 0 … size-1, of which `bytesOf` gives the text; none for control tokens, which no constraint allows. */
+/** In no text in UTF-8: it begins the bytes of a control token, so that no constraint takes one for text. */
+const CONTROL_BYTE = 0xff;
+
+/** What a control token stands for; `text` is its text in UTF-8. */
+export function controlBytes(text: Uint8Array): Uint8Array {
+  return Uint8Array.of(CONTROL_BYTE, ...text);
+}
+
+/** Tokens 0 … size-1, of which `bytesOf` gives the text, or `controlBytes`. */
 export function vocabularyOf(size: number, bytesOf: (token: number) => Uint8Array): Vocabulary {
   const all = Array.from({ length: size }, (_, token) => bytesOf(token));
   const offsets = new Int32Array(new SharedArrayBuffer(4 * (size + 1)));

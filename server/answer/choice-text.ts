@@ -1,8 +1,11 @@
+import type { CallableFunction } from "../../scheduler/constraint/compile.ts";
 import type { Sampling, TokenId, TokenLogprobs } from "../../scheduler/core.ts";
 import { StreamDetokenizer } from "../text/detokenizer.ts";
+import { type AnswerFormat, controlTextsIn, plainFormat } from "../text/formats/answer-format.ts";
+import { type ReadThinking, ThinkingReader } from "../text/formats/thinking.ts";
 import { StopMatcher } from "../text/stop.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import type { Delta, TokenEntry, TokenText } from "./events.ts";
+import type { Delta, Part, TokenEntry, TokenText } from "./events.ts";
 import { PartReader } from "./parts.ts";
 
 /** The part of a request that decides what of its tokens is text. */
@@ -16,10 +19,21 @@ export interface TextRules {
   readonly includeStopString: boolean;
   /** Control tokens such as <|im_end|> are left out of the text. */
   readonly skipSpecialTokens: boolean;
-  /** Those that are not: the text's reader looks for them. */
-  readonly shownControlTexts: readonly string[];
-  /** Function calls at most; 0: none were offered, and nothing is read as a call. */
-  readonly callsMax: number;
+  /** How the model marks calls and thoughts; absent: everything is text. */
+  readonly format?: AnswerFormat;
+  /** What the model may call; absent: nothing, and nothing is read as a call. */
+  readonly calls?: OfferedCalls;
+}
+
+/** Functions that a model may call, and how often. */
+export interface OfferedCalls {
+  readonly functions: readonly CallableFunction[];
+  /** Calls in a choice at most; null: any number. */
+  readonly callsMax: number | null;
+  /** Or answer in text; else at least one call is made. */
+  readonly mayTalk: boolean;
+  /** The field of the request that they came in. */
+  readonly param: string;
 }
 
 /** What became certain with a token, or with the end. */
@@ -31,8 +45,8 @@ export interface Certain {
 }
 
 /**
- * One choice's tokens to text and calls: a character is never split, and what may become a stop string or a call is held
- * back.
+ * One choice's tokens to text, thoughts and calls: a character is never split, and what may become a stop string or a mark
+ * is held back. Stop strings end the answer, wherever it holds them, and are not looked for in thoughts.
  */
 export class ChoiceText {
   readonly #tokenizer: Tokenizer;
@@ -40,14 +54,18 @@ export class ChoiceText {
   readonly #stopTokens: ReadonlySet<TokenId>;
   readonly #shownTokens: ReadonlySet<TokenId | null>;
   readonly #detokenizer = new StreamDetokenizer();
+  /** Null: the model does not think. */
+  readonly #thinking: ThinkingReader | null;
   readonly #matcher: StopMatcher;
   readonly #parts: PartReader;
   /** Tokens whose text is not out yet, with the text's length in scalars before each. */
   #waiting: { readonly token: TokenId; readonly textOffset: number; readonly entry: TokenEntry | null }[] =
     [];
   #tokens = 0;
-  /** Scalars decoded, and scalars delivered. */
+  #reasoningTokens = 0;
+  /** Scalars decoded, of them those after the thoughts, and of those the ones that are no part of a stop string. */
   #decoded = 0;
+  #answered = 0;
   #delivered = 0;
 
   /** `stopTokens` end the choice and are not text. */
@@ -55,13 +73,22 @@ export class ChoiceText {
     this.#tokenizer = tokenizer;
     this.#rules = rules;
     this.#stopTokens = stopTokens;
-    this.#shownTokens = new Set(rules.shownControlTexts.map((text) => tokenizer.tokenOf(text)));
-    this.#parts = new PartReader(rules.callsMax);
+    const { calls, thinking } = rules.format ?? plainFormat;
+    const marks = [rules.calls === undefined ? null : calls, thinking];
+    const shown = marks.flatMap((form) => controlTextsIn(form, tokenizer.controlTexts));
+    this.#shownTokens = new Set(shown.map((text) => tokenizer.tokenOf(text)));
+    this.#thinking = thinking === null ? null : new ThinkingReader(thinking);
+    this.#parts = new PartReader(calls, rules.calls?.functions ?? []);
     this.#matcher = new StopMatcher(rules.stopStrings, { includeMatch: rules.includeStopString });
   }
 
   get hasCalls(): boolean {
     return this.#parts.hasCalls;
+  }
+
+  /** Tokens of thoughts and their marks. */
+  get reasoningTokens(): number {
+    return this.#reasoningTokens;
   }
 
   push(token: TokenId, logprobs: TokenLogprobs | null): Certain {
@@ -70,16 +97,34 @@ export class ChoiceText {
     const entry = logprobs === null ? null : entryOf(this.#tokenizer, token, logprobs, this.#decoded);
     this.#waiting.push({ token, textOffset: this.#decoded, entry });
     const text = this.#isHidden(token) ? "" : this.#detokenizer.push(this.#tokenizer.bytesOf(token));
-    this.#decoded += scalarCount(text);
-    const found = this.#match(text);
-    return { delta: this.#delta(found.text, found.matched !== null), matched: found.matched };
+    const { reasoning, answer } = this.#read(text);
+    const found = this.#match(answer);
+    return { delta: this.#delta(reasoning, found.text, found.matched !== null), matched: found.matched };
   }
 
-  /** The sequence ended: what was held back is text. */
+  /** The sequence ended: what was held back is told. */
   end(): Certain {
-    const last = this.#match(this.#detokenizer.end());
-    const text = last.matched === null ? last.text + this.#matcher.end() : last.text;
-    return { delta: this.#delta(text, true), matched: last.matched };
+    const last = this.#read(this.#detokenizer.end());
+    const held = this.#thinking?.end() ?? { reasoning: "", answer: "" };
+    const answer = last.answer + held.answer;
+    this.#answered += scalarCount(held.answer);
+    const { text, matched } = this.#match(answer);
+    const whole = matched === null ? text + this.#matcher.end() : text;
+    return { delta: this.#delta(last.reasoning + held.reasoning, whole, true), matched };
+  }
+
+  /** Tells thoughts from what the answer is. */
+  #read(text: string): ReadThinking {
+    this.#decoded += scalarCount(text);
+    if (this.#thinking === null) {
+      this.#answered += scalarCount(text);
+      return { reasoning: "", answer: text };
+    }
+    const wasOpen = this.#thinking.isOpen;
+    const told = this.#thinking.push(text);
+    if (wasOpen || this.#thinking.isOpen) this.#reasoningTokens = this.#tokens;
+    this.#answered += scalarCount(told.answer);
+    return told;
   }
 
   #isHidden(token: TokenId): boolean {
@@ -90,18 +135,18 @@ export class ChoiceText {
     return this.#tokens > this.#rules.tokensMin ? this.#matcher.push(text) : { text, matched: null };
   }
 
-  #delta(text: string, isLast: boolean): Certain["delta"] {
+  #delta(reasoning: string, text: string, isLast: boolean): Certain["delta"] {
     this.#delivered += scalarCount(text);
-    if (text.length === 0 && !isLast) return null;
+    if (reasoning.length === 0 && text.length === 0 && !isLast) return null;
     // At the end, tokens that lie wholly in a stop string that was cut off are not part of the answer.
+    const cutAt = this.#decoded - (this.#answered - this.#delivered);
     const told = isLast
-      ? this.#waiting.filter(
-          ({ textOffset }) => textOffset < this.#delivered || this.#delivered === this.#decoded,
-        )
+      ? this.#waiting.filter(({ textOffset }) => textOffset < cutAt || cutAt === this.#decoded)
       : this.#waiting;
     this.#waiting = [];
-    const parts = [...this.#parts.push(text), ...(isLast ? this.#parts.end() : [])];
-    if (text.length === 0 && parts.length === 0 && told.length === 0) return null;
+    const thoughts: Part[] = reasoning === "" ? [] : [{ kind: "reasoning", text: reasoning }];
+    const parts = [...thoughts, ...this.#parts.push(text), ...(isLast ? this.#parts.end() : [])];
+    if (parts.length === 0 && text.length === 0 && told.length === 0) return null;
     const logprobs =
       this.#rules.sampling.topLogprobs === null
         ? null

@@ -1,5 +1,4 @@
 import type { TokenId } from "../../scheduler/core.ts";
-import type { ToolCall } from "../text/tool-calls.ts";
 
 /**
  * What happens to an answer, in the order in which it happens: the one language between what generates and what writes
@@ -43,11 +42,19 @@ export interface TokenEntry extends TokenText {
   readonly textOffset: number;
 }
 
-/** A piece of an answer. Text may go on in the next part; a call is whole. */
+/**
+ * A piece of an answer. Text, thoughts and arguments may go on in the next part; whatever ends one of them begins another or
+ * is the choice's finish. Thoughts come before everything else.
+ */
 export type Part =
   | { readonly kind: "text"; readonly text: string }
-  /** `index` counts the calls of the choice: 0, 1, 2 … */
-  | { readonly kind: "call"; readonly index: number; readonly call: ToolCall };
+  /** What the model thinks before it answers. */
+  | { readonly kind: "reasoning"; readonly text: string }
+  /** A call begins. `index` counts the calls of the choice: 0, 1, 2 … */
+  | { readonly kind: "call"; readonly index: number; readonly name: string }
+  /** More of the arguments of the call before: the JSON of an object, of which nothing may have come when the answer is cut
+   *  off at its length. */
+  | { readonly kind: "arguments"; readonly index: number; readonly text: string };
 
 export interface ChoiceFinish {
   /** `calls`: the model ended its answer, which holds calls. What was cut off at its length is `length`. */
@@ -60,6 +67,8 @@ export interface Usage {
   readonly promptTokens: number;
   /** Over all choices, end tokens included. */
   readonly completionTokens: number;
+  /** Of those, thoughts and their marks. */
+  readonly reasoningTokens: number;
   /** Prompt tokens whose keys and values were there already, of the first choice of each prompt. */
   readonly cachedTokens: number;
 }

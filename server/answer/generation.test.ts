@@ -17,8 +17,9 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import { runs } from "../../tests/support/property.ts";
+import { hermes } from "../text/formats/hermes.ts";
 import { loadTokenizer } from "../text/tokenizer.ts";
-import type { AnswerFailure, ChoiceFinish, Delta, Usage } from "./events.ts";
+import type { AnswerFailure, ChoiceFinish, Delta, Part, Usage } from "./events.ts";
 import { type Generation, type GenerationRequest, Generator } from "./generation.ts";
 
 const tokenizer = loadTokenizer(join(import.meta.dir, "../../tests/reference/tokenizers/qwen"));
@@ -134,8 +135,6 @@ function rig(
         ignoreEos: false,
         includeStopString: false,
         skipSpecialTokens: true,
-        shownControlTexts: [],
-        callsMax: 0,
         cacheSalt: "",
         service: chatService,
         tenant: "",
@@ -168,10 +167,10 @@ function rig(
   };
 }
 
-const textOf = (deltas: readonly Delta[]): string =>
+const textOf = (deltas: readonly Delta[], kind: "text" | "reasoning" = "text"): string =>
   deltas
     .flatMap(({ parts }) => parts)
-    .map((part) => (part.kind === "text" ? part.text : ""))
+    .map((part) => (part.kind === kind ? part.text : ""))
     .join("");
 const tokensOf = (text: string): TokenId[] => tokenizer.encode(text, { addSpecialTokens: false });
 const eachOne = (text: string): TokenId[] => [...Buffer.from(text)].flatMap(byteToken);
@@ -194,7 +193,12 @@ describe("how a choice ends", () => {
     await settle();
     expect(textOf(heard.deltas[0]!)).toBe("Hello, world.");
     expect(heard.finishes).toEqual([{ reason: "stop", stopReason: null }]);
-    expect(heard.usage).toEqual({ promptTokens: 3, completionTokens: answer.length + 1, cachedTokens: 0 });
+    expect(heard.usage).toEqual({
+      promptTokens: 3,
+      completionTokens: answer.length + 1,
+      reasoningTokens: 0,
+      cachedTokens: 0,
+    });
     expect(heard.events.at(0)).toBe("started");
     expect(heard.events.slice(-2)).toEqual(["finish 0", "done"]);
   });
@@ -248,18 +252,16 @@ describe("how a choice ends", () => {
     expect(textOf(other.heard.deltas[0]!)).toEndWith("<|im_end|><|im_start|>");
   });
 
-  test("a control token that somebody looks for is shown, the others are not", async () => {
-    const { begin, settle } = rig({ 0: [answer[0]!, start, eos, answer[1]!] });
-    const { heard } = begin({
-      ignoreEos: true,
-      tokensMax: 4,
-      shownControlTexts: ["<|im_start|>", "<absent>"],
-    });
+  test("a control token that is a mark is read, the others are not", async () => {
+    const { begin, settle } = rig({ 0: [start, answer[0]!, eos, start, answer[1]!, answer[2]!] });
+    const thinking = { opening: "<|im_start|>", closing: "<|im_start|>", isOpen: false };
+    const { heard } = begin({ ignoreEos: true, tokensMax: 6, format: { calls: null, thinking } });
     await settle();
-    const [first, second] = answer
-      .slice(0, 2)
-      .map((id) => tokenizer.decode([id], { skipSpecialTokens: true }));
-    expect(textOf(heard.deltas[0]!)).toBe(`${first}<|im_start|>${second}`);
+    const textFrom = (from: number, to: number) =>
+      tokenizer.decode(answer.slice(from, to), { skipSpecialTokens: true });
+    expect(textOf(heard.deltas[0]!, "reasoning")).toBe(textFrom(0, 1).trim());
+    expect(textOf(heard.deltas[0]!)).toBe(textFrom(1, 3));
+    expect(heard.usage!.reasoningTokens).toBe(4);
   });
 
   test("no stop string counts before the least number of tokens", async () => {
@@ -283,7 +285,7 @@ describe("choices", () => {
     const seed = { seed: [41, 0] as const };
     const { heard } = begin({ choices: 3, sampling: { ...sampling({ temperature: 1 }), ...seed } });
     await settle();
-    expect(heard.deltas.map(textOf)).toEqual(["first", "second choice", ""]);
+    expect(heard.deltas.map((deltas) => textOf(deltas))).toEqual(["first", "second choice", ""]);
     expect(heard.finishes).toEqual(Array.from({ length: 3 }, () => ({ reason: "stop", stopReason: null })));
     expect(heard.events.filter((event) => event === "done").length).toBe(1);
   });
@@ -295,7 +297,7 @@ describe("choices", () => {
       sampling: { ...sampling({ temperature: 1 }), seed: [0xffffffff, 0xffffffff] },
     });
     await settle();
-    expect(heard.deltas.map(textOf)).toEqual(["", "carried"]);
+    expect(heard.deltas.map((deltas) => textOf(deltas))).toEqual(["", "carried"]);
   });
 
   test("several prompts are one answer, whose choices are numbered through and whose usage is their sum", async () => {
@@ -308,7 +310,7 @@ describe("choices", () => {
       choices: 2,
     });
     await settle();
-    expect(heard.deltas.map(textOf)).toEqual(["first", "second", "first", "second"]);
+    expect(heard.deltas.map((deltas) => textOf(deltas))).toEqual(["first", "second", "first", "second"]);
     expect(heard.usage!.promptTokens).toBe(5);
     expect(heard.events.filter((event) => event === "started" || event === "done")).toEqual([
       "started",
@@ -317,25 +319,55 @@ describe("choices", () => {
     expect(generator.active).toBe(0);
   });
 
-  test("calls are parts of their own, end a choice as calls, and no more of them are told than were asked for", async () => {
+  test("calls are parts of their own, streamed after their names, and end a choice as calls", async () => {
     const call = (city: string) =>
       `<tool_call>\n{"name": "weather", "arguments": {"city": "${city}"}}\n</tool_call>`;
-    const { begin, settle } = rig({ 0: eachOne(`Let me look.\n${call("Rome")}\n${call("Oslo")}`) });
-    const all = begin({ callsMax: Number.POSITIVE_INFINITY });
-    const one = begin({ callsMax: 1 });
-    const none = begin({ callsMax: 0 });
+    const script = eachOne(`Let me look.\n${call("Rome")}\n${call("Oslo")}`);
+    const { begin, settle } = rig({ 0: script });
+    const functions = [{ name: "weather", parameters: null, isStrict: false }];
+    const calls = { functions, callsMax: null, mayTalk: true, param: "tools" };
+    const format = { calls: hermes, thinking: null };
+    const all = begin({ calls, format });
+    const cut = begin({ calls, format, tokensMax: script.length - 19 });
+    const none = begin({ format });
     await settle();
-    const callsOf = ({ heard }: typeof all) =>
-      heard.deltas[0]!.flatMap(({ parts }) => parts.flatMap((part) => (part.kind === "call" ? [part] : [])));
-    const rome = { kind: "call", index: 0, call: { name: "weather", arguments: '{"city": "Rome"}' } };
-    const oslo = { kind: "call", index: 1, call: { name: "weather", arguments: '{"city": "Oslo"}' } };
-    expect([all, one, none].map(callsOf)).toEqual([[rome, oslo], [rome], []] as never);
-    expect([all, one, none].map(({ heard }) => heard.finishes[0]!.reason)).toEqual([
+    const partsOf = ({ heard }: typeof all) => heard.deltas[0]!.flatMap(({ parts }) => parts);
+    const argumentsOf = (parts: readonly Part[], index: number) =>
+      parts.flatMap((part) => (part.kind === "arguments" && part.index === index ? [part.text] : []));
+    for (const index of [0, 1]) {
+      const pieces = argumentsOf(partsOf(all), index);
+      expect(pieces.join("")).toBe(`{"city": "${index === 0 ? "Rome" : "Oslo"}"}`);
+      expect(pieces.length).toBe(pieces.join("").length); // each as it is written
+    }
+    expect(partsOf(all).filter(({ kind }) => kind === "call")).toEqual([
+      { kind: "call", index: 0, name: "weather" },
+      { kind: "call", index: 1, name: "weather" },
+    ]);
+    expect(argumentsOf(partsOf(cut), 1).join("")).toBe('{"city": "O');
+    expect([all, cut, none].map(({ heard }) => heard.finishes[0]!.reason)).toEqual([
       "calls",
-      "calls",
+      "length",
       "stop",
     ]);
-    expect([all, one].map(({ heard }) => textOf(heard.deltas[0]!))).toEqual(["Let me look.", "Let me look."]);
+    expect([all, cut].map(({ heard }) => textOf(heard.deltas[0]!))).toEqual(["Let me look.", "Let me look."]);
+    expect(partsOf(none).every(({ kind }) => kind === "text")).toBe(true);
+  });
+
+  test("thoughts come before the answer, are counted, and hold no stop string", async () => {
+    const script = eachOne("<think>\nTwo.\n\nSo END four? </think>\n\nFour. END of it");
+    const { begin, settle } = rig({ 0: script, 1: eachOne("No thoughts.") });
+    const thinking = { opening: "<think>", closing: "</think>", isOpen: false };
+    const format = { calls: null, thinking };
+    const { heard } = begin({ format, choices: 2, stopStrings: ["END"] });
+    const plain = begin({});
+    await settle();
+    expect(heard.deltas.map((deltas) => textOf(deltas, "reasoning"))).toEqual(["Two.\n\nSo END four?", ""]);
+    expect(heard.deltas.map((deltas) => textOf(deltas))).toEqual(["Four. ", "No thoughts."]);
+    expect(heard.finishes.map((finish) => finish!.stopReason)).toEqual(["END", null]);
+    const thoughts = "<think>\nTwo.\n\nSo END four? </think>";
+    expect(heard.usage!.reasoningTokens).toBe(thoughts.length);
+    expect(textOf(plain.heard.deltas[0]!)).toStartWith("<think>");
+    expect(plain.heard.usage!.reasoningTokens).toBe(0);
   });
 
   test("cached tokens are those of the first choice", async () => {

@@ -14,8 +14,9 @@ import type { Fleet, SequenceListener, Unplaced } from "../../scheduler/fleet/fl
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { type Certain, ChoiceText, type TextRules } from "./choice-text.ts";
 import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";
+import { heldTo } from "./held-to.ts";
 
-/** From a parsed request to answer events: prompts become sequences on the fleet, and their tokens text and calls. */
+/** From a parsed request to answer events: prompts become sequences on the fleet, and their tokens text, thoughts and calls. */
 
 /** Prompts and how to continue them. Everything is validated at the door; defaults are applied. */
 export interface GenerationRequest extends TextRules {
@@ -117,9 +118,10 @@ export class Generator {
       for (const submission of generation.submissions(() => this.nextGang(), constraint))
         this.#submit(submission);
     };
-    if (request.constraint === undefined) queueMicrotask(() => start(null));
+    const held = heldTo(request, this.#tokenizer);
+    if (held === null) queueMicrotask(() => start(null));
     else {
-      const { source, param } = request.constraint;
+      const { source, param } = held;
       this.#compile(source).then(start, (error: Error) => generation.refuse(refusalOf(error, param)));
     }
     return generation;
@@ -131,7 +133,7 @@ export class Generator {
     listeners: readonly AnswerListener[],
   ): readonly Generation[] {
     assert(
-      requests.every(({ constraint }) => constraint === undefined),
+      requests.every(({ constraint, calls }) => constraint === undefined && calls === undefined),
       "what begins together has no constraints to compile",
     );
     const generations = requests.map((request, index) => this.#open(request, listeners[index]!));
@@ -244,6 +246,7 @@ class RunningGeneration implements Generation {
     return {
       promptTokens: this.#promptTokens,
       completionTokens: this.#completionTokens,
+      reasoningTokens: this.#choices.reduce((sum, { text }) => sum + text.reasoningTokens, 0),
       cachedTokens: this.#cachedTokens,
     };
   }

@@ -1,17 +1,17 @@
-import { ToolCallParser, type AnswerPart as UnnumberedPart } from "../text/tool-calls.ts";
+import type { CallForm } from "../../scheduler/constraint/call-form.ts";
+import type { CallableFunction } from "../../scheduler/constraint/compile.ts";
+import { CallReader, type ReadPart } from "../text/formats/call-reader.ts";
 import type { Part } from "./events.ts";
 
-/** One choice's text, in pieces or whole, as parts of an answer. */
+/** One choice's text after its thoughts, in pieces or whole, as parts of an answer. */
 export class PartReader {
-  /** null: no functions were offered, so everything is text. */
-  readonly #parser: ToolCallParser | null;
-  readonly #callsMax: number;
+  /** Null: everything is text. */
+  readonly #reader: CallReader | null;
   #calls = 0;
 
-  /** `callsMax`: calls that are told; 0 reads none. */
-  constructor(callsMax: number) {
-    this.#parser = callsMax > 0 ? new ToolCallParser() : null;
-    this.#callsMax = callsMax;
+  /** `form` is how calls of the functions are written; null: they are not read. */
+  constructor(form: CallForm | null, functions: readonly CallableFunction[]) {
+    this.#reader = form === null || functions.length === 0 ? null : new CallReader(form, functions);
   }
 
   get hasCalls(): boolean {
@@ -19,19 +19,20 @@ export class PartReader {
   }
 
   push(text: string): Part[] {
-    if (this.#parser !== null) return this.#numbered(this.#parser.push(text));
+    if (this.#reader !== null) return this.#numbered(this.#reader.push(text));
     return text === "" ? [] : [{ kind: "text", text }];
   }
 
   /** What was held back. */
   end(): Part[] {
-    return this.#numbered(this.#parser?.end() ?? []);
+    return this.#numbered(this.#reader?.end() ?? []);
   }
 
-  #numbered(parts: readonly UnnumberedPart[]): Part[] {
-    return parts.flatMap((part): Part[] => {
-      if (part.kind === "text") return [part];
-      return this.#calls === this.#callsMax ? [] : [{ ...part, index: this.#calls++ }];
+  #numbered(parts: readonly ReadPart[]): Part[] {
+    return parts.map((part): Part => {
+      if (part.kind === "text") return part;
+      if (part.kind === "call") return { ...part, index: this.#calls++ };
+      return { ...part, index: this.#calls - 1 };
     });
   }
 }

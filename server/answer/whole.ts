@@ -1,12 +1,24 @@
 import type { TokenId } from "../../scheduler/core.ts";
-import type { ToolCall } from "../text/tool-calls.ts";
 import type { AnswerEvent, ChoiceFinish, Part, TokenEntry, Usage } from "./events.ts";
+
+/** A call of a function, with what the model wrote of its arguments: the JSON of an object, or its beginning when the answer
+ *  was cut off at its length. Numbers keep their digits and keys their order. */
+export interface ToolCall {
+  readonly name: string;
+  readonly arguments: string;
+}
+
+/** A part with all that followed of its kind. */
+export type WholePart =
+  | { readonly kind: "text" | "reasoning"; readonly text: string }
+  | { readonly kind: "call"; readonly index: number; readonly call: ToolCall };
 
 /** A choice when everything of it is known. */
 export interface WholeChoice {
-  /** Text and calls in their order, no text beside another. */
-  readonly parts: readonly Part[];
+  /** In their order, no text or thought beside another. */
+  readonly parts: readonly WholePart[];
   readonly text: string;
+  readonly reasoning: string;
   readonly calls: readonly ToolCall[];
   readonly tokens: readonly TokenId[];
   /** null when the request asked for none. */
@@ -21,9 +33,7 @@ export interface WholeAnswer {
 }
 
 interface Gathered {
-  readonly parts: Part[];
-  text: string;
-  readonly calls: ToolCall[];
+  readonly parts: WholePart[];
   readonly tokens: TokenId[];
   readonly logprobs: TokenEntry[] | null;
   finish: ChoiceFinish;
@@ -36,8 +46,6 @@ export class Gatherer {
   constructor(choices: number, wantsLogprobs: boolean) {
     this.#choices = Array.from({ length: choices }, () => ({
       parts: [],
-      text: "",
-      calls: [],
       tokens: [],
       logprobs: wantsLogprobs ? [] : null,
       finish: { reason: "stop", stopReason: null },
@@ -46,24 +54,39 @@ export class Gatherer {
 
   /** The answer with its last event, before that null. */
   take(event: AnswerEvent): WholeAnswer | null {
-    if (event.kind === "done") return { choices: this.#choices, usage: event.usage };
+    if (event.kind === "done") return { choices: this.#choices.map(wholeOf), usage: event.usage };
     if (event.kind === "finish") this.#choices[event.choice]!.finish = event;
     if (event.kind !== "delta") return null;
     const choice = this.#choices[event.choice]!;
-    for (const part of event.parts) {
-      append(choice.parts, part);
-      if (part.kind === "text") choice.text += part.text;
-      else choice.calls.push(part.call);
-    }
+    for (const part of event.parts) append(choice.parts, part);
     choice.tokens.push(...event.tokens);
     choice.logprobs?.push(...(event.logprobs ?? []));
     return null;
   }
 }
 
-function append(parts: Part[], part: Part): void {
+function append(parts: WholePart[], part: Part): void {
   const last = parts.at(-1);
-  if (part.kind === "text" && last?.kind === "text") {
-    parts[parts.length - 1] = { kind: "text", text: last.text + part.text };
+  if (part.kind === "call") {
+    const { index, name } = part;
+    parts.push({ kind: "call", index, call: { name, arguments: "" } });
+  } else if (part.kind === "arguments") {
+    if (last?.kind !== "call") throw new Error("arguments follow their call");
+    const { index, call } = last;
+    parts[parts.length - 1] = {
+      kind: "call",
+      index,
+      call: { ...call, arguments: call.arguments + part.text },
+    };
+  } else if (last?.kind === part.kind) {
+    parts[parts.length - 1] = { kind: part.kind, text: last.text + part.text };
   } else parts.push(part);
+}
+
+function wholeOf(gathered: Gathered): WholeChoice {
+  const { parts } = gathered;
+  const textOf = (kind: "text" | "reasoning"): string =>
+    parts.map((part) => (part.kind === kind ? part.text : "")).join("");
+  const calls = parts.flatMap((part) => (part.kind === "call" ? [part.call] : []));
+  return { ...gathered, text: textOf("text"), reasoning: textOf("reasoning"), calls };
 }

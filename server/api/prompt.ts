@@ -2,6 +2,7 @@ import type { TokenId } from "../../scheduler/core.ts";
 import { badRequest, contextExceeded, unavailable } from "../http/errors.ts";
 import { plainText, type RenderedPrompt } from "../text/control-text.ts";
 import { type Encoder, EncoderBusyError } from "../text/encoder.ts";
+import { type AnswerFormat, answerFormat } from "../text/formats/answer-format.ts";
 import { type ChatTemplate, TemplateError, type ChatMessage as TemplateMessage } from "../text/template.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { ChatMessage, Prompt } from "./openai/inputs.ts";
@@ -24,8 +25,19 @@ export interface ChatPrompt {
   readonly templateArguments: Readonly<Record<string, unknown>>;
 }
 
-/** Messages as the model's chat template writes them, in tokens. Text that cannot fit is not even tokenised. */
+/** Messages as the model's chat template writes them, in tokens. */
 export async function chatPromptTokens(prompt: ChatPrompt, services: PromptServices): Promise<TokenId[]> {
+  return (await readyChat(prompt, services)).tokens;
+}
+
+/** A chat's prompt in tokens, and how the answer that follows it marks what is not text. */
+export interface ReadyChat {
+  readonly tokens: TokenId[];
+  readonly format: AnswerFormat;
+}
+
+/** Text that cannot fit is not even tokenised. */
+export async function readyChat(prompt: ChatPrompt, services: PromptServices): Promise<ReadyChat> {
   const { template, encoder } = services;
   if (template === null) {
     throw badRequest("this model has no chat template: use /v1/completions", "messages", "template_error");
@@ -34,7 +46,8 @@ export async function chatPromptTokens(prompt: ChatPrompt, services: PromptServi
   refuseEnormous(prompt.messages.map((message) => message.content).join(""), "messages", services);
   const rendered = render(template, prompt);
   refuseEnormous(plainText(rendered), "messages", services);
-  return encoder.encodeRendered(rendered).catch(refuseBusy);
+  const tokens = await encoder.encodeRendered(rendered).catch(refuseBusy);
+  return { tokens, format: answerFormat(template.sourceText(prompt.tools.length > 0)) };
 }
 
 /** Throws 400 for what the template would drop, or take for something else, without a word. */

@@ -54,7 +54,7 @@ export class RunningCall {
   #isEnded = false;
   /** Of outputs that are written. */
   #completionTokens = 0;
-  #usage: Usage = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 };
+  #usage: Usage = { promptTokens: 0, completionTokens: 0, reasoningTokens: 0, cachedTokens: 0 };
 
   /** `gang`: what its first output begins with; null: it begins alone. */
   constructor(
@@ -168,8 +168,6 @@ export class RunningCall {
       includeStopString: false,
       ...(ends ?? { tokensMin: 0, stopTokens: [], ignoreEos: false }),
       skipSpecialTokens: true,
-      shownControlTexts: [],
-      callsMax: 0,
       cacheSalt: this.#owner.cacheSalt,
       tenant: this.#owner.tenant,
       ...this.#serviceNow(),
@@ -196,11 +194,12 @@ export class RunningCall {
   }
 
   /** The call's usage with that of the output at work, whose prompt holds what was drawn before. */
-  #with({ promptTokens, completionTokens, cachedTokens }: Usage): Usage {
+  #with({ promptTokens, completionTokens, reasoningTokens, cachedTokens }: Usage): Usage {
     const before = this.#drawn.reduce((sum, { tokens }) => sum + tokens.length, 0);
     return {
       promptTokens: promptTokens - before,
       completionTokens: this.#completionTokens + completionTokens,
+      reasoningTokens,
       cachedTokens: this.#drawn.length === 0 ? cachedTokens : this.#usage.cachedTokens,
     };
   }

@@ -52,7 +52,7 @@ export class HostedProgram {
   /** What has been told of values that are being written, by variable. */
   readonly #told = new Map<string, string>();
   #valuesBytes = 0;
-  #usage: Usage = { promptTokens: 0, completionTokens: 0, cachedTokens: 0 };
+  #usage: Usage = { promptTokens: 0, completionTokens: 0, reasoningTokens: 0, cachedTokens: 0 };
   #isEnded = false;
   #isBeginning = false;
   /** Why it was ended before its end; null: it was not. */
@@ -290,6 +290,7 @@ export class HostedProgram {
     this.#usage = {
       promptTokens: this.#usage.promptTokens + usage.promptTokens,
       completionTokens: this.#usage.completionTokens + usage.completionTokens,
+      reasoningTokens: this.#usage.reasoningTokens + usage.reasoningTokens,
       cachedTokens: this.#usage.cachedTokens + usage.cachedTokens,
     };
     this.onActivity();

@@ -99,10 +99,15 @@ export class ChatTemplate {
     this.#limits = limits;
   }
 
+  /** The Jinja that renders with tools, or without. */
+  sourceText(withTools: boolean): string {
+    const { template, toolTemplate } = this.#source;
+    return withTools ? (toolTemplate ?? template) : template;
+  }
+
   /** Whether the template that renders with tools, or without, reads a variable or a field of this name. */
   mentions(name: string, withTools: boolean): boolean {
-    const { template, toolTemplate } = this.#source;
-    return hasWord(withTools ? (toolTemplate ?? template) : template, name);
+    return hasWord(this.sourceText(withTools), name);
   }
 
   /**

@@ -98,14 +98,21 @@ function templateOf(jinja: string | undefined): ChatTemplate | null {
   return used === null ? null : new ChatTemplate(used, tokenizer.controlTexts);
 }
 
-/** Draws the tokens of the texts, and end tokens after the last. */
+/** Draws the tokens of the texts, and end tokens after the last; where a token is not allowed, one that ends the answer, or
+ *  else the first that is. */
 function scripted(answers: readonly string[]): (step: Step) => StepResult {
   const scripts = answers.map((text) =>
     tokenizer.encode(text, { addSpecialTokens: false, parseControlText: true }),
   );
   const draw = ({ sequence, samples: [sample] }: Chunk): Sampled[] => {
     if (sample === undefined) return [];
-    const token = scripts[sample.sampling.seed[0]]?.[sample.position] ?? config.eosTokens[0]!;
+    const { allowed } = sample;
+    const isAllowed = (token: number): boolean =>
+      allowed === null || ((allowed[token >>> 5]! >>> (token & 31)) & 1) === 1;
+    const wanted = scripts[sample.sampling.seed[0]]?.[sample.position] ?? config.eosTokens[0]!;
+    const candidates = [wanted, ...config.eosTokens, ...Array(config.shape.vocab).keys()];
+    const token = candidates.find(isAllowed);
+    if (token === undefined) return [{ kind: "failed", sequence, reason: "No token is allowed." }];
     const logprobs = sample.sampling.topLogprobs === null ? null : { logprob: -0.5, top: [] };
     return [{ kind: "token", sequence, token, logprobs }];
   };

@@ -130,13 +130,23 @@ describe("a whole answer", () => {
     expect<unknown>(plain.choices[0]!.finish_reason).toBe("stop");
   });
 
-  test("tells malformed calls, and calls that were cut off, as text", async () => {
-    const malformed = (await chat({ seed: 3 })).choices[0]!;
-    expect<unknown>([malformed.message.content, malformed.finish_reason]).toEqual([answers[3], "stop"]);
-    expect(malformed.message.tool_calls).toBeUndefined();
-    const cut = (await chat({ seed: 2, max_tokens: 12 })).choices[0]!;
-    expect(rome).toStartWith(cut.message.content);
-    expect<unknown>([cut.message.content === "", cut.finish_reason]).toEqual([false, "length"]);
+  test("tells what there is of a call that was cut off", async () => {
+    const { count } = await bodyOf(await post(server, "/tokenize", { prompt: rome }));
+    const cut = (await chat({ seed: 2, max_tokens: count - 6 })).choices[0]!;
+    expect<unknown>([cut.message.content, cut.finish_reason]).toEqual([null, "length"]);
+    const [call] = cut.message.tool_calls!;
+    expect(call!.function.name).toBe("get_weather");
+    expect('{"city": "Rome"}').toStartWith(call!.function.arguments);
+    const before = (await chat({ seed: 2, max_tokens: 2 })).choices[0]!;
+    expect<unknown>([before.message.tool_calls, before.finish_reason]).toEqual([undefined, "length"]);
+    expect(rome).toStartWith(before.message.content);
+  });
+
+  test("has arguments that obey their schema, whatever the model would have written", async () => {
+    const { message, finish_reason } = (await chat({ seed: 3, max_tokens: 200 })).choices[0]!;
+    const [call] = message.tool_calls!;
+    expect(call!.function.arguments).toStartWith('{"city": "');
+    if (finish_reason === "tool_calls") expect(JSON.parse(call!.function.arguments).city).toBeString();
   });
 
   test("holds one call at most when calls in parallel are not allowed", async () => {
@@ -159,10 +169,13 @@ describe("a stream", () => {
     const id = choices[1]!.delta.tool_calls![0]!.id!;
     const part = (values: object) => ({ index: 0, delta: { tool_calls: [values] }, finish_reason: null });
     expect<unknown>(id).toEqual(anyId(0, 0));
+    const pieces = choices.slice(2, -1).map(({ delta }) => delta.tool_calls![0]!.function.arguments);
+    expect(pieces.length).toBeGreaterThan(2);
+    expect(pieces.join("")).toBe('{"city": "Rome"}');
     expect<unknown>(choices).toEqual([
       { index: 0, delta: { role: "assistant", content: "" }, finish_reason: null },
       part({ index: 0, id, type: "function", function: { name: "get_weather", arguments: "" } }),
-      part({ index: 0, function: { arguments: '{"city": "Rome"}' } }),
+      ...pieces.map((piece) => part({ index: 0, function: { arguments: piece } })),
       { index: 0, delta: {}, finish_reason: "tool_calls", stop_reason: null },
     ]);
   });
@@ -171,12 +184,13 @@ describe("a stream", () => {
     for (const more of [
       {},
       { max_tokens: 9 },
-      { max_tokens: 40 },
+      { max_tokens: 24 },
       { parallel_tool_calls: false },
       { stop: "Rome" },
     ]) {
-      const whole = await chat({ seed: 0, n: 4, ...more });
-      const { events, choices } = await streamedChoices({ seed: 0, n: 4, ...more });
+      const asked = { seed: 0, n: 4, max_tokens: 60, ...more };
+      const whole = await chat(asked);
+      const { events, choices } = await streamedChoices(asked);
       for (const { index, message, finish_reason } of whole.choices) {
         expect(contentOf(events, index)).toBe(message.content ?? "");
         const nameless = ({ function: made }: WireToolCall) => made;

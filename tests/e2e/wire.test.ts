@@ -61,6 +61,7 @@ describe("a chat answered whole", () => {
         completion_tokens: 8,
         total_tokens: body.usage.prompt_tokens + 8,
         prompt_tokens_details: { cached_tokens: anyInteger },
+        completion_tokens_details: { reasoning_tokens: 0 },
       },
     });
     expect(Math.abs(body.created - Date.now() / 1000)).toBeLessThan(60);
@@ -234,6 +235,7 @@ describe("a chat answered as a stream", () => {
       completion_tokens: 8,
       total_tokens: last.usage.prompt_tokens + 8,
       prompt_tokens_details: { cached_tokens: anyInteger },
+      completion_tokens_details: { reasoning_tokens: 0 },
     });
     for (const chunk of chunks) expect(chunk.usage).toBeNull();
   });
@@ -300,6 +302,7 @@ describe("a text completion", () => {
         completion_tokens: 6,
         total_tokens: body.usage.prompt_tokens + 6,
         prompt_tokens_details: { cached_tokens: anyInteger },
+        completion_tokens_details: { reasoning_tokens: 0 },
       },
     });
   });

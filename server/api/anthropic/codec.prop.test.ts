@@ -9,6 +9,8 @@ import { messagesCodec } from "./codec.ts";
 interface Block {
   readonly type: string;
   readonly text?: string;
+  readonly thinking?: string;
+  readonly signature?: string;
   readonly input?: unknown;
 }
 
@@ -18,7 +20,13 @@ interface StreamEvent {
   readonly index: number;
   readonly message: Message;
   readonly content_block: Block;
-  readonly delta: { readonly text?: string; readonly partial_json?: string; readonly stop_reason?: string };
+  readonly delta: {
+    readonly text?: string;
+    readonly thinking?: string;
+    readonly partial_json?: string;
+    readonly signature?: string;
+    readonly stop_reason?: string;
+  };
   readonly usage: object;
 }
 
@@ -49,13 +57,15 @@ function folded(events: readonly StreamEvent[]): Message {
         open = { block: event.content_block, said: "" };
         break;
       case "content_block_delta":
-        open!.said += event.delta.text ?? event.delta.partial_json!;
+        if (event.delta.signature !== undefined)
+          open!.block = { ...open!.block, ...event.delta, type: "thinking" };
+        else open!.said += event.delta.text ?? event.delta.thinking ?? event.delta.partial_json!;
         break;
       case "content_block_stop": {
         const { block, said } = open!;
-        content.push(
-          block.type === "text" ? { ...block, text: said } : { ...block, input: JSON.parse(said) },
-        );
+        if (block.type === "text") content.push({ ...block, text: said });
+        else if (block.type === "thinking") content.push({ ...block, thinking: said });
+        else content.push({ ...block, input: said === "" ? {} : JSON.parse(said) });
         open = null;
         break;
       }
@@ -86,16 +96,24 @@ function eventsIn(text: string): StreamEvent[] {
     });
 }
 
-const textPart = fc.string({ minLength: 1, unit: "binary" }).map((text): Part => ({ kind: "text", text }));
-const parts = fc
-  .array(fc.oneof(textPart, fc.dictionary(fc.string(), fc.jsonValue())), { maxLength: 8 })
-  .map((given) => {
-    let calls = 0;
-    return given.map((part): Part => {
-      if ("kind" in part) return part as Part;
-      return { kind: "call", index: calls++, call: { name: "f", arguments: JSON.stringify(part) } };
-    });
+const text = fc.string({ minLength: 1, unit: "binary" });
+const textPart = fc.record({ kind: fc.constantFrom("text" as const, "reasoning" as const), text });
+const callParts = fc.tuple(fc.dictionary(fc.string(), fc.jsonValue()), fc.nat(20));
+/** Calls come in two pieces, or without arguments. */
+const parts = fc.array(fc.oneof(textPart, callParts), { maxLength: 8 }).map((given) => {
+  let calls = 0;
+  return given.flatMap((part): Part[] => {
+    if (!Array.isArray(part)) return [part];
+    const index = calls++;
+    const json = JSON.stringify(part[0]);
+    const pieces = part[1] === 0 ? [] : [json.slice(0, part[1]), json.slice(part[1])];
+    const told = pieces.filter((piece) => piece !== "");
+    return [
+      { kind: "call", index, name: "f" },
+      ...told.map((piece): Part => ({ kind: "arguments", index, text: piece })),
+    ];
   });
+});
 const finish = fc.constantFrom<ChoiceFinish>(
   { reason: "stop", stopReason: null },
   { reason: "stop", stopReason: "END" },
@@ -104,7 +122,7 @@ const finish = fc.constantFrom<ChoiceFinish>(
   { reason: "calls", stopReason: null },
   { reason: "calls", stopReason: "END" },
 );
-const usage: Usage = { promptTokens: 30, cachedTokens: 16, completionTokens: 5 };
+const usage: Usage = { promptTokens: 30, cachedTokens: 16, completionTokens: 5, reasoningTokens: 2 };
 
 /** The parts cut into deltas of up to three. */
 function deltasOf(all: readonly Part[], sizes: readonly number[]): AnswerEvent[] {
@@ -142,7 +160,7 @@ test("a stream is, put together as clients do, the whole answer", () => {
 test("why an answer ends, and which tokens of its prompt were new", () => {
   const bodyOf = (end: ChoiceFinish, asksToCache: boolean) => {
     const codec = messagesCodec({ model: "demo", asksToCache }, "req_1");
-    const choice = { parts: [], text: "", calls: [], tokens: [], logprobs: null, finish: end };
+    const choice = { parts: [], text: "", reasoning: "", calls: [], tokens: [], logprobs: null, finish: end };
     return codec.body({ choices: [choice], usage }) as Record<string, unknown>;
   };
   const endings: [ChoiceFinish, string, string | null][] = [

@@ -1,7 +1,9 @@
 import type { ChoiceFinish, Part, Usage } from "../../answer/events.ts";
+import type { ToolCall, WholePart } from "../../answer/whole.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
 import type { Codec, ShownEvent } from "../codec.ts";
 import { anthropicErrorBody } from "./errors.ts";
+import { wholeValueIn } from "./partial-input.ts";
 import type { MessagesRequest } from "./schema.ts";
 
 type Answer = Pick<MessagesRequest, "model" | "asksToCache">;
@@ -52,33 +54,49 @@ export function messagesCodec({ model, asksToCache }: Answer, requestId: string)
 class BlockStream {
   readonly #callId: (index: number) => string;
   #index = -1;
-  #isOpen = false;
+  /** The kind of block that is open. */
+  #open: "text" | "reasoning" | "call" | null = null;
 
   constructor(callId: (index: number) => string) {
     this.#callId = callId;
   }
 
   write(part: Part): string {
-    if (part.kind === "text") {
-      const start = this.#isOpen ? "" : this.#start({ type: "text", text: "" });
-      return start + this.#delta({ type: "text_delta", text: part.text });
+    switch (part.kind) {
+      case "text": {
+        const start = this.#open === "text" ? "" : this.#start("text", { type: "text", text: "" });
+        return start + this.#delta({ type: "text_delta", text: part.text });
+      }
+      case "reasoning": {
+        const block = { type: "thinking", thinking: "", signature: "" };
+        const start = this.#open === "reasoning" ? "" : this.#start("reasoning", block);
+        return start + this.#delta({ type: "thinking_delta", thinking: part.text });
+      }
+      case "call":
+        return this.#start("call", {
+          type: "tool_use",
+          id: this.#callId(part.index),
+          name: part.name,
+          input: {},
+        });
+      case "arguments":
+        return this.#delta({ type: "input_json_delta", partial_json: part.text });
     }
-    const { index, call } = part;
-    const start = this.#start({ type: "tool_use", id: this.#callId(index), name: call.name, input: {} });
-    return start + this.#delta({ type: "input_json_delta", partial_json: call.arguments }) + this.end();
   }
 
   /** Ends the open block, if there is one. */
   end(): string {
-    if (!this.#isOpen) return "";
-    this.#isOpen = false;
-    return typed("content_block_stop", { index: this.#index });
+    if (this.#open === null) return "";
+    const signature =
+      this.#open === "reasoning" ? this.#delta({ type: "signature_delta", signature: SIGNATURE }) : "";
+    this.#open = null;
+    return signature + typed("content_block_stop", { index: this.#index });
   }
 
-  #start(block: object): string {
+  #start(kind: "text" | "reasoning" | "call", block: object): string {
     const before = this.end();
     this.#index++;
-    this.#isOpen = true;
+    this.#open = kind;
     const start = typed("content_block_start", { index: this.#index, content_block: block });
     return before + start + (this.#index === 0 ? typed("ping") : "");
   }
@@ -88,14 +106,27 @@ class BlockStream {
   }
 }
 
+/** Clients send it back with the thoughts, which are taken as they are: nothing depends on it. */
+const SIGNATURE = Buffer.from("bunting").toString("base64");
+
 function typed(type: string, event: object = {}): string {
   return sseEvent(JSON.stringify({ type, ...event }), type);
 }
 
-function blockOf(part: Part, callId: (index: number) => string): object {
-  if (part.kind === "text") return { type: "text", text: part.text };
-  const { index, call } = part;
-  return { type: "tool_use", id: callId(index), name: call.name, input: JSON.parse(call.arguments) };
+function blockOf(part: WholePart, callId: (index: number) => string): object {
+  switch (part.kind) {
+    case "text":
+      return { type: "text", text: part.text };
+    case "reasoning":
+      return { type: "thinking", thinking: part.text, signature: SIGNATURE };
+    case "call":
+      return { type: "tool_use", id: callId(part.index), name: part.call.name, input: inputOf(part.call) };
+  }
+}
+
+/** Of a call that was cut off, what is whole. */
+function inputOf(call: ToolCall): unknown {
+  return wholeValueIn(call.arguments) ?? {};
 }
 
 function endingOf({ reason, stopReason }: ChoiceFinish): object {

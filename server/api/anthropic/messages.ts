@@ -1,6 +1,6 @@
 import type { TokenId } from "../../../scheduler/core.ts";
 import { badRequest } from "../../http/errors.ts";
-import { chatPromptTokens, type PromptServices } from "../prompt.ts";
+import { chatPromptTokens, type PromptServices, readyChat } from "../prompt.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { messagesCodec } from "./codec.ts";
 import type { CountRequest, MessagesRequest } from "./schema.ts";
@@ -12,10 +12,10 @@ export async function answerMessages(
   request: MessagesRequest,
   requestId: string,
 ): Promise<Response> {
-  const tokens = await chatPromptTokens(request.prompt, services);
+  const { tokens, format } = await readyChat(request.prompt, services);
   expectFits(tokens, request.generation.tokensMax, services.model.contextMax);
   const codec = messagesCodec(request, requestId);
-  return respond(exchange, request.generation, [tokens], codec, request.stream);
+  return respond(exchange, { ...request.generation, format }, [tokens], codec, request.stream);
 }
 
 /** POST /v1/messages/count_tokens: the tokens that an answer's `usage` would count as input. */

@@ -98,12 +98,12 @@ test("functions are what templates read", () => {
     { type: "function", function: { name: "weather", description: "Of a city", parameters: input_schema } },
     { type: "function", function: { name: "now", parameters: { type: "object" } } },
   ]);
-  expect(generation.callsMax).toBe(Number.POSITIVE_INFINITY);
+  expect(generation.calls?.callsMax).toBeNull();
   expect(ignored).toEqual(["cache_control", "tools.defer_loading"]);
   const one = parse({ tools, tool_choice: { type: "auto", disable_parallel_tool_use: true } });
-  expect(one.generation.callsMax).toBe(1);
+  expect(one.generation.calls?.callsMax).toBe(1);
   const none = parse({ tools, tool_choice: { type: "none" } });
-  expect([none.prompt.tools, none.generation.callsMax]).toEqual([[], 0]);
+  expect([none.prompt.tools, none.generation.calls]).toEqual([[], undefined]);
   expect(none.ignored).toContain("tools");
 });
 
@@ -163,28 +163,23 @@ test("counting needs no max_tokens and reads the same prompt", () => {
 const weather = { name: "weather", input_schema: { type: "object" } };
 const asJson = { format: { type: "json_schema", schema: { type: "integer" } } };
 
-test("calls that are forced, and answers in a schema, are held to it", () => {
-  const held = (more: object) => parse(more).generation.constraint;
-  const forced = (callsMax: number | null) => ({
-    source: {
-      kind: "calls",
-      functions: [{ name: "weather", parameters: { type: "object" } }],
-      callsMax,
-      mayTalk: false,
-    },
+test("calls that may or must be made, and answers in a schema, are held to it", () => {
+  const offered = (more: object) => parse(more).generation.calls;
+  const expected = (callsMax: number | null, mayTalk: boolean, isStrict: boolean) => ({
+    functions: [{ name: "weather", parameters: { type: "object" }, isStrict }],
+    callsMax,
+    mayTalk,
     param: "tools",
   });
   const tools = [weather];
-  expect<unknown>(held({ tools, tool_choice: { type: "any" } })).toEqual(forced(null));
+  expect<unknown>(offered({ tools, tool_choice: { type: "any" } })).toEqual(expected(null, false, true));
   const one = { type: "any", disable_parallel_tool_use: true };
-  expect<unknown>(held({ tools, tool_choice: one })).toEqual(forced(1));
-  expect<unknown>(held({ tools, tool_choice: { type: "tool", name: "weather" } })).toEqual(forced(1));
-  expect<unknown>(held({ tools: [{ ...weather, strict: true }] })).toEqual({
-    source: { ...forced(null).source, mayTalk: true },
-    param: "tools",
-  });
-  expect(held({ tools })).toBeUndefined();
-  expect<unknown>(held({ output_config: asJson })).toEqual({
+  expect<unknown>(offered({ tools, tool_choice: one })).toEqual(expected(1, false, true));
+  const named = { type: "tool", name: "weather" };
+  expect<unknown>(offered({ tools, tool_choice: named })).toEqual(expected(1, false, true));
+  expect<unknown>(offered({ tools: [{ ...weather, strict: true }] })).toEqual(expected(null, true, true));
+  expect<unknown>(offered({ tools })).toEqual(expected(null, true, false));
+  expect<unknown>(parse({ output_config: asJson }).generation.constraint).toEqual({
     source: { kind: "schema", schema: { type: "integer" }, layout: "compact" },
     param: "output_config.format.schema",
   });
@@ -275,7 +270,7 @@ const cases: [more: object, message: string, param: string][] = [
   ],
   [
     { output_config: asJson, tools: [weather], tool_choice: { type: "any" } },
-    "only one of tools and output_config.format.schema may be given",
+    "output_config.format.schema cannot be kept to where tool_choice wants a call",
     "output_config.format.schema",
   ],
   [{ mcp_servers: [{}] }, "mcp_servers: this field is not supported by this server", "mcp_servers"],

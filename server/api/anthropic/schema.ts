@@ -2,12 +2,11 @@
 import { chatService } from "../../../scheduler/core.ts";
 import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
-import { toolCallTags } from "../../text/tool-calls.ts";
 import { Fields, refusal } from "../fields.ts";
 import { templateArgumentsOf } from "../openai/inputs.ts";
 import { cacheSaltOf, samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
-import { constraintOf } from "../openai/structure.ts";
+import { constraintOf, expectTogether } from "../openai/structure.ts";
 import { isOneOf, notSupported, settleTheRest } from "../openai/support.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
@@ -42,13 +41,14 @@ export function parseMessagesRequest(
   targets: Targets = noTargets,
 ): MessagesRequest {
   const fields = new Fields(body);
-  const { model, prompt, callsMax, constraint, ignored } = parseCommon(fields, served);
+  const { model, prompt, calls, format, ignored } = parseCommon(fields, served);
   const tokensMax = fields.integer("max_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
   if (tokensMax === undefined) throw refusal("max_tokens", "an integer of at least 1", undefined);
   const tier = fields.raw("service_tier");
   if (tier !== undefined && tier !== "auto" && tier !== "standard_only")
     throw refusal("service_tier", "auto or standard_only", tier);
-  const held = constraintOf(fields, constraint);
+  const constraint = structureOf(fields, format);
+  expectTogether(constraint, calls);
   const generation = {
     choices: 1,
     sampling: samplingOf(fields, served.model, null),
@@ -59,11 +59,10 @@ export function parseMessagesRequest(
     ignoreEos: false,
     includeStopString: false,
     skipSpecialTokens: true,
-    shownControlTexts: callsMax > 0 ? toolCallTags : [],
-    callsMax,
     cacheSalt: cacheSaltOf(fields),
     service: { objective: chatService.objective, ...targets, priority: 0 },
-    ...(held === null ? {} : { constraint: held }),
+    ...(constraint === null ? {} : { constraint }),
+    ...(calls === null ? {} : { calls }),
   };
   const stream = fields.boolean("stream") ?? false;
   const asksToCache = ignored.has("cache_control");
@@ -79,7 +78,7 @@ export function parseCountRequest(body: Body, served: Served): CountRequest {
 function parseCommon(fields: Fields, served: Served) {
   const ignored: Ignored = new Set();
   const model = modelOf(fields, served.model);
-  const { tools, callsMax, constraint: calls } = toolUseOf(fields, ignored);
+  const { tools, calls } = toolUseOf(fields, ignored);
   const messages = conversationOf(fields, ignored);
   noteCacheControl(fields, ignored);
   for (const name of ["container", "mcp_servers", "output_format"]) {
@@ -87,14 +86,20 @@ function parseCommon(fields: Fields, served: Served) {
     if (value !== undefined && !isOneOf(value, [[]])) throw notSupported(name, "this field");
   }
   const format = outputFormatOf(fields, ignored);
-  if (calls !== null && format !== null)
-    throw badRequest(`only one of ${calls.param} and ${format.param} may be given`, format.param);
   const templateArguments = {
     ...thinkingOf(fields, served, tools.length > 0, ignored),
     ...templateArgumentsOf(fields),
   };
   const prompt: ChatPrompt = { messages, tools, addGenerationPrompt: true, templateArguments };
-  return { model, prompt, callsMax, constraint: calls ?? format, ignored };
+  return { model, prompt, calls, format, ignored };
+}
+
+/** What the answer is held to: Anthropic's own field, or one of those of other servers. */
+function structureOf(fields: Fields, format: RequestedConstraint | null): RequestedConstraint | null {
+  const other = constraintOf(fields);
+  if (other !== null && format !== null)
+    throw badRequest(`only one of ${format.param} and ${other.param} may be given`, other.param);
+  return format ?? other;
 }
 
 /** The schema that the answer is held to, if there is one. */

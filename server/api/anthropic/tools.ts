@@ -1,5 +1,5 @@
 /** Functions that a model may call, as Anthropic's API defines them. */
-import type { RequestedConstraint } from "../../answer/generation.ts";
+import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { badRequest, quote } from "../../http/errors.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import {
@@ -15,9 +15,8 @@ import { type Ignored, noteTheRest } from "./support.ts";
 export interface ToolUse {
   /** In the shape that chat templates read; empty: nothing is called and nothing read as a call. */
   readonly tools: readonly object[];
-  readonly callsMax: number;
-  /** What calls are held to; null: the model writes them as it likes. */
-  readonly constraint: RequestedConstraint | null;
+  /** What may be called, and how often; null: nothing. */
+  readonly calls: OfferedCalls | null;
 }
 
 export function toolUseOf(fields: Fields, ignored: Ignored): ToolUse {
@@ -26,14 +25,13 @@ export function toolUseOf(fields: Fields, ignored: Ignored): ToolUse {
   const tools = given.map((tool, index) => checkedTool(fieldsOf(tool, `tools[${index}]`), ignored));
   if (choice.kind === "none" && tools.length > 0) {
     ignored.add("tools");
-    return { tools: [], callsMax: 0, constraint: null };
+    return { tools: [], calls: null };
   }
-  const callsMax = tools.length === 0 ? 0 : isOne ? 1 : Number.POSITIVE_INFINITY;
   const shown = tools.map(({ function: { strict: _, ...definition } }) => ({
     type: "function",
     function: definition,
   }));
-  return { tools: shown, callsMax, constraint: callsOf(choice, tools, isOne) };
+  return { tools: shown, calls: callsOf(choice, tools, isOne) };
 }
 
 function toolChoiceOf(

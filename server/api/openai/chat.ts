@@ -1,7 +1,7 @@
 import type { TokenId } from "../../../scheduler/core.ts";
 import type { ChoiceFinish, Part } from "../../answer/events.ts";
 import type { WholeChoice } from "../../answer/whole.ts";
-import { chatPromptTokens, expectFits, type PromptServices } from "../prompt.ts";
+import { expectFits, type PromptServices, readyChat } from "../prompt.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { type ChoiceFormat, openaiCodec } from "./codec.ts";
 import { chatLogprobs } from "./logprobs.ts";
@@ -13,10 +13,10 @@ export async function answerChat(
   services: PromptServices,
   request: ChatRequest,
 ): Promise<Response> {
-  const tokens = await chatPromptTokens(request, services);
+  const { tokens, format } = await readyChat(request, services);
   expectFits(tokens, request.generation.tokensMax, "messages", services);
   const codec = openaiCodec(request, chatFormat(request, tokens));
-  return respond(exchange, request.generation, [tokens], codec, request.stream);
+  return respond(exchange, { ...request.generation, format }, [tokens], codec, request.stream);
 }
 
 /** How choices of a chat look. */
@@ -43,7 +43,7 @@ export function chatFormat(request: ChatRequest, promptTokens: readonly TokenId[
       return `{"index":${index},"delta":{"role":"assistant","content":""},"finish_reason":null${prompt}}`;
     },
     delta: ({ choice, parts, tokens, logprobs }) => {
-      const deltas = parts.flatMap((part) => deltasOf(part, (call) => callId(choice, call)));
+      const deltas: object[] = parts.map((part) => deltaOf(part, (call) => callId(choice, call)));
       const tellsTokens = returnTokenIds && tokens.length > 0;
       if (deltas.length === 0 && (logprobs !== null || tellsTokens)) deltas.push({ content: "" });
       return deltas.map((delta, part) => {
@@ -65,22 +65,38 @@ function reasonOf({ reason }: ChoiceFinish): string {
   return reason === "calls" ? "tool_calls" : reason;
 }
 
-function messageOf({ text, calls }: WholeChoice, idOf: (call: number) => string): object {
-  if (calls.length === 0) return { role: "assistant", content: text, refusal: null };
+function messageOf({ text, reasoning, calls }: WholeChoice, idOf: (call: number) => string): object {
+  const thoughts = reasoning === "" ? {} : reasoningFields(reasoning);
+  if (calls.length === 0) return { role: "assistant", content: text, refusal: null, ...thoughts };
   const told = calls.map((call, index) => ({ id: idOf(index), type: "function", function: call }));
-  return { role: "assistant", content: text === "" ? null : text, refusal: null, tool_calls: told };
+  return {
+    role: "assistant",
+    content: text === "" ? null : text,
+    refusal: null,
+    ...thoughts,
+    tool_calls: told,
+  };
 }
 
 /** Clients want a call's id, type and name once and first, without arguments, and then arguments alone. */
-function deltasOf(part: Part, idOf: (call: number) => string): object[] {
-  if (part.kind === "text") return [{ content: part.text }];
-  const { index, call } = part;
-  return [
-    {
-      tool_calls: [
-        { index, id: idOf(index), type: "function", function: { name: call.name, arguments: "" } },
-      ],
-    },
-    { tool_calls: [{ index, function: { arguments: call.arguments } }] },
-  ];
+function deltaOf(part: Part, idOf: (call: number) => string): object {
+  switch (part.kind) {
+    case "text":
+      return { content: part.text };
+    case "reasoning":
+      return reasoningFields(part.text);
+    case "call": {
+      const { index, name } = part;
+      return {
+        tool_calls: [{ index, id: idOf(index), type: "function", function: { name, arguments: "" } }],
+      };
+    }
+    case "arguments":
+      return { tool_calls: [{ index: part.index, function: { arguments: part.text } }] };
+  }
+}
+
+/** Servers differ in the name, and clients in the one that they read. */
+function reasoningFields(text: string): object {
+  return { reasoning_content: text, reasoning: text };
 }

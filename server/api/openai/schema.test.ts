@@ -51,8 +51,6 @@ test("a request that says nothing gets every default", () => {
       ignoreEos: false,
       includeStopString: false,
       skipSpecialTokens: true,
-      shownControlTexts: [],
-      callsMax: 0,
       cacheSalt: "",
       service: { objective: "latency", tbtMs: null, ttftMs: null, priority: 0 },
     },

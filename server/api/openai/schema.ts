@@ -3,9 +3,9 @@
  * refused by name; what changes nothing in the answer is accepted and listed in `ignored`.
  */
 
-import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
+import type { OfferedCalls } from "../../answer/choice-text.ts";
+import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, modelNotFound } from "../../http/errors.ts";
-import { toolCallTags } from "../../text/tool-calls.ts";
 import { Fields } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
@@ -20,7 +20,7 @@ import {
 } from "./inputs.ts";
 import { cacheSaltOf, chatLogprobs, samplingOf, stopStringsOf, tokenRange } from "./sampling.ts";
 import { type ServiceTier, serviceOf } from "./service.ts";
-import { constraintOf } from "./structure.ts";
+import { constraintOf, expectTogether } from "./structure.ts";
 import { notSupported, settleTheRest } from "./support.ts";
 import { toolsOf, toolUseOf } from "./tools.ts";
 
@@ -61,7 +61,7 @@ export function parseChatRequest(
   targets: Targets = noTargets,
 ): ChatRequest {
   const fields = new Fields(body);
-  const { tools, callsMax, constraint: calls, ignored: ignoredOfTools } = toolUseOf(fields);
+  const { tools, calls, ignored: ignoredOfTools } = toolUseOf(fields);
   if (fields.boolean("echo") === true) throw notSupported("echo", "true");
   const topLogprobs = chatLogprobs(fields);
   const messages = messagesOf(fields);
@@ -71,7 +71,7 @@ export function parseChatRequest(
   }
   const templateArguments = templateArgumentsOf(fields);
   const tokensMaxNew = fields.integer("max_completion_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
-  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew, callsMax, calls, targets });
+  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew, calls, targets });
   const ignored = [...ignoredOfTools, ...common.ignored].slice(0, requestLimits.ignoredNamesMax);
   return { ...common, messages, addGenerationPrompt, templateArguments, tools, ignored };
 }
@@ -99,7 +99,6 @@ export function parseCompletionRequest(
   const common = parseCommon(fields, served, {
     topLogprobs,
     tokensMaxNew: undefined,
-    callsMax: 0,
     calls: null,
     targets,
   });
@@ -109,9 +108,8 @@ export function parseCompletionRequest(
 interface Particulars {
   readonly topLogprobs: number | null;
   readonly tokensMaxNew: number | undefined;
-  readonly callsMax: number;
-  /** That calls are forced, or their arguments held to a schema. */
-  readonly calls: RequestedConstraint | null;
+  /** Null: nothing may be called. */
+  readonly calls: OfferedCalls | null;
   readonly targets: Targets;
 }
 
@@ -136,8 +134,6 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
     ignoreEos: fields.boolean("ignore_eos") ?? false,
     includeStopString: fields.boolean("include_stop_str_in_output") ?? false,
     skipSpecialTokens: fields.boolean("skip_special_tokens") ?? true,
-    shownControlTexts: particulars.callsMax > 0 ? toolCallTags : [],
-    callsMax: particulars.callsMax,
     cacheSalt: cacheSaltOf(fields),
     service,
   };
@@ -145,14 +141,21 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
   const continuousUsage = streamOptions?.boolean("continuous_usage_stats") ?? false;
   const returnTokenIds = fields.boolean("return_token_ids") ?? false;
   const tokensAsIds = fields.boolean("return_tokens_as_token_ids") ?? false;
-  const constraint = constraintOf(fields, particulars.calls);
-  if (constraint !== null && generation.ignoreEos) {
-    throw badRequest(`ignore_eos together with ${constraint.param} is not supported`, "ignore_eos");
+  const { calls } = particulars;
+  const constraint = constraintOf(fields);
+  expectTogether(constraint, calls);
+  const held = constraint ?? calls;
+  if (held !== null && generation.ignoreEos) {
+    throw badRequest(`ignore_eos together with ${held.param} is not supported`, "ignore_eos");
   }
   const ignored = settleTheRest(fields);
   return {
     model,
-    generation: constraint === null ? generation : { ...generation, constraint },
+    generation: {
+      ...generation,
+      ...(constraint === null ? {} : { constraint }),
+      ...(calls === null ? {} : { calls }),
+    },
     stream,
     includeUsage,
     continuousUsage,

@@ -1,6 +1,7 @@
 /** What an answer's text must be: OpenAI's response_format, vLLM's structured_outputs and guided_*, llama-server's fields. */
 
 import type { ConstraintSource } from "../../../scheduler/constraint/compile.ts";
+import type { OfferedCalls } from "../../answer/choice-text.ts";
 import type { RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
 import { type Fields, refusal } from "../fields.ts";
@@ -21,20 +22,27 @@ const readers: Readonly<Record<string, Reader>> = {
   regex: pattern,
 };
 
-/** Throws 400 for more than one, `calls` among them: they would have to hold together. */
-export function constraintOf(fields: Fields, calls: RequestedConstraint | null): RequestedConstraint | null {
+/** Throws 400 for more than one: they would have to hold together. */
+export function constraintOf(fields: Fields): RequestedConstraint | null {
   const found: RequestedConstraint[] = [];
   for (const [param, read] of Object.entries(readers)) {
     if (fields.raw(param) === undefined) continue;
     const source = read(fields, param);
     if (source !== null) found.push({ source, param: paramOf(fields, param) });
   }
-  if (calls !== null) found.unshift(calls);
   const [first, second] = found;
   if (first !== undefined && second !== undefined) {
     throw badRequest(`only one of ${first.param} and ${second.param} may be given`, second.param);
   }
   return first ?? null;
+}
+
+/** Throws 400 for a structure of an answer that can only be calls. Where calls may be made, other answers have the
+ *  structure. */
+export function expectTogether(constraint: RequestedConstraint | null, calls: OfferedCalls | null): void {
+  if (constraint === null || calls === null || calls.mayTalk) return;
+  const { param } = constraint;
+  throw badRequest(`${param} cannot be kept to where tool_choice wants a call`, param);
 }
 
 /** The field that holds the constraint itself. */

@@ -24,15 +24,15 @@ describe("what may be called", () => {
       tool({ z: 1, parameters: { b: 1, a: { type: "float128" } }, description: null, strict: false }),
     ];
     for (const more of [{}, { tool_choice: "auto" }, { parallel_tool_calls: true }]) {
-      const { tools, callsMax, ignored } = use({ tools: given, ...more });
+      const { tools, calls, ignored } = use({ tools: given, ...more });
       expect(JSON.stringify(tools)).toBe(JSON.stringify(given));
-      expect([callsMax, ignored]).toEqual([Number.POSITIVE_INFINITY, []]);
+      expect([calls?.callsMax, ignored]).toEqual([null, []]);
     }
-    expect(use({ tools: given, parallel_tool_calls: false }).callsMax).toBe(1);
+    expect(use({ tools: given, parallel_tool_calls: false }).calls?.callsMax).toBe(1);
   });
 
   test("is nothing without tools and with none chosen; what has no effect then is told", () => {
-    const nothing = { tools: [], callsMax: 0, constraint: null };
+    const nothing = { tools: [], calls: null };
     for (const tools of [undefined, null, []]) {
       expect(use({ tools, tool_choice: "auto" })).toEqual({ ...nothing, ignored: [] });
     }
@@ -90,36 +90,36 @@ describe("what may be called", () => {
   const parameters = { type: "object", properties: { a: { type: "integer" } } };
   const two = [tool({ parameters }), tool({ name: "g", strict: true, parameters })];
   const held = (body: Readonly<Record<string, unknown>>) => {
-    const source = use({ tools: two, ...body }).constraint?.source;
-    if (source?.kind !== "calls") return null;
-    return [source.functions.map((one) => [one.name, one.parameters]), source.callsMax, source.mayTalk];
+    const { calls } = use({ tools: two, ...body });
+    if (calls === null) return null;
+    const { functions, callsMax, mayTalk } = calls;
+    return [functions.map((one) => [one.name, one.parameters, one.isStrict]), callsMax, mayTalk];
   };
 
   test("may be forced, one of them or any, and are held to their schema then", () => {
     const both = [
-      ["f", parameters],
-      ["g", parameters],
+      ["f", parameters, true],
+      ["g", parameters, true],
     ];
     expect(held({ tool_choice: "required" })).toEqual([both, null, false]);
     expect(held({ tool_choice: "required", parallel_tool_calls: false })).toEqual([both, 1, false]);
     const named = { type: "function", function: { name: "f" } };
-    expect(held({ tool_choice: named })).toEqual([[["f", parameters]], 1, false]);
+    expect(held({ tool_choice: named })).toEqual([[["f", parameters, true]], 1, false]);
     const allowed = (mode: string) => ({ type: "allowed_tools", allowed_tools: { mode, tools: [named] } });
-    expect(held({ tool_choice: allowed("required") })).toEqual([[["f", parameters]], null, false]);
-    expect(held({ tool_choice: allowed("auto") })).toEqual([[["f", null]], null, true]);
+    expect(held({ tool_choice: allowed("required") })).toEqual([[["f", parameters, true]], null, false]);
+    expect(held({ tool_choice: allowed("auto") })).toEqual([[["f", parameters, false]], null, true]);
   });
 
-  test("may ask to be held to their schema if they are called", () => {
+  test("are held to their schema if they are called, the strict ones in any case", () => {
     expect(held({ tool_choice: "auto" })).toEqual([
       [
-        ["f", null],
-        ["g", parameters],
+        ["f", parameters, false],
+        ["g", parameters, true],
       ],
       null,
       true,
     ]);
-    expect(use({ tools: [tool({ strict: false })] }).constraint).toBeNull();
-    expect(use({ tools: two, tool_choice: "none" }).constraint).toBeNull();
+    expect(use({ tools: two, tool_choice: "none" }).calls).toBeNull();
   });
 
   test("cannot be forced where they are not", () => {

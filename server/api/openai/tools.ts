@@ -1,9 +1,9 @@
 /** Functions that a model may call: how a request defines them, and how a conversation tells of calls made before. */
 
-import type { RequestedConstraint } from "../../answer/generation.ts";
+import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { parseJson } from "../../http/body.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
-import { toolNamePattern } from "../../text/tool-calls.ts";
+import { toolNamePattern } from "../../text/formats/call-reader.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";
 
@@ -11,10 +11,8 @@ import { requestLimits } from "../request-limits.ts";
 export interface ToolUse {
   /** As the client wrote them, for the chat template; empty: nothing is called and nothing read as a call. */
   readonly tools: readonly object[];
-  /** Calls per choice at most. */
-  readonly callsMax: number;
-  /** What calls are held to; null: the model writes them as it likes. */
-  readonly constraint: RequestedConstraint | null;
+  /** What may be called, and how often; null: nothing. */
+  readonly calls: OfferedCalls | null;
   /** Fields that were given and have no effect. */
   readonly ignored: string[];
 }
@@ -37,8 +35,7 @@ export function toolUseOf(fields: Fields): ToolUse {
     if (parallel !== undefined) ignored.push("parallel_tool_calls");
   }
   const isOne = parallel === false || choice.kind === "named";
-  const callsMax = tools.length === 0 ? 0 : isOne ? 1 : Number.POSITIVE_INFINITY;
-  return { tools, callsMax, constraint: callsOf(choice, tools, isOne), ignored };
+  return { tools, calls: callsOf(choice, tools, isOne), ignored };
 }
 
 /** A definition that has been checked. */
@@ -74,15 +71,14 @@ function toolChoiceOf(fields: Fields): ToolChoice {
   return { kind: "allowed", names, mustCall: mode === "required" };
 }
 
-/** What calls are held to: that there are some, and what the arguments are of those that are forced or strict. A function
- *  that may be called and is not strict takes any object. */
+/** What may be called, and what must. Arguments obey their function's schema in every mode; of a function that is strict, a
+ *  schema that cannot be held to is refused. */
 export function callsOf(
   choice: ToolChoice,
   tools: readonly CheckedTool[],
   isOne: boolean,
-): RequestedConstraint | null {
-  const isStrict = tools.some((tool) => tool.function.strict === true);
-  if (choice.kind === "none" || (choice.kind === "auto" && !isStrict)) return null;
+): OfferedCalls | null {
+  if (choice.kind === "none" || (choice.kind === "auto" && tools.length === 0)) return null;
   const wanted = choice.kind === "named" ? [choice.name] : choice.kind === "allowed" ? choice.names : null;
   const known = tools.map((tool) => tool.function.name);
   const missing = wanted?.find((name) => !known.includes(name));
@@ -95,9 +91,10 @@ export function callsOf(
   const mayTalk = choice.kind === "auto" || (choice.kind === "allowed" && !choice.mustCall);
   const functions = callable.map(({ function: { name, parameters, strict } }) => ({
     name,
-    parameters: mayTalk && strict !== true ? null : (parameters ?? null),
+    parameters: parameters ?? null,
+    isStrict: strict === true || !mayTalk,
   }));
-  return { source: { kind: "calls", functions, callsMax: isOne ? 1 : null, mayTalk }, param: "tools" };
+  return { functions, callsMax: isOne ? 1 : null, mayTalk, param: "tools" };
 }
 
 /** The definitions, checked and otherwise as they came. */

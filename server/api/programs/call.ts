@@ -183,7 +183,7 @@ export function drawnAs(
   fields: Fields,
   served: ServedModel,
 ): Omit<OutputPart, "kind" | "variable" | "transforms"> {
-  const constraint = constraintOf(fields, null);
+  const constraint = constraintOf(fields);
   const ignoreEos = fields.boolean("ignore_eos") ?? false;
   if (constraint !== null && ignoreEos) {
     const path = fields.pathOf("ignore_eos");

@@ -80,6 +80,7 @@ export async function answerProgramChat(
   const choice = {
     parts: [{ kind: "text", text }],
     text,
+    reasoning: "",
     calls: [],
     tokens: [],
     logprobs: null,

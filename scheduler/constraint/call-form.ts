@@ -1,0 +1,43 @@
+/**
+ * The texts in which a model writes calls of functions, from the first to the last:
+ *
+ *     begin · beforeName NAME afterName ARGUMENTS afterArguments · between · beforeName … afterArguments · end
+ *
+ * What reads calls (server/text/calls/) and what holds a model to them (calls.ts) both follow it. Plain data.
+ */
+export interface CallForm {
+  readonly begin: string;
+  readonly beforeName: string;
+  readonly afterName: string;
+  readonly arguments: ArgumentsForm;
+  readonly afterArguments: string;
+  readonly between: string;
+  readonly end: string;
+  /** The beginning of `begin` and `beforeName` that no other text holds. Null: there is none, and only a name makes a call. */
+  readonly trigger: string | null;
+  /** Where calls may be: anywhere in an answer's text, at its end, or alone in it. */
+  readonly place: "anywhere" | "end" | "alone";
+  /** Calls that the model knows how to write in one answer; null: any number. */
+  readonly callsMax: number | null;
+}
+
+export type ArgumentsForm =
+  /** One JSON object. */
+  | { readonly kind: "json" }
+  /** `name=value, name=value`, as in Python. */
+  | { readonly kind: "python" }
+  /** One text per argument: strings as they are, other values as JSON. */
+  | {
+      readonly kind: "tagged";
+      readonly beforeName: string;
+      readonly afterName: string;
+      readonly afterValue: string;
+      /** What of `afterValue` ends a value: text that is an argument does not hold it. */
+      readonly closing: string;
+    };
+
+/** Texts that begin calls of the functions. */
+export function triggersOf(form: CallForm, names: readonly string[]): readonly string[] {
+  if (form.trigger !== null) return [form.trigger];
+  return names.map((name) => form.begin + form.beforeName + name + form.afterName);
+}

@@ -1,0 +1,59 @@
+import type { Regex, Regexes } from "./regex/regexes.ts";
+import { plainEncoding } from "./regex/text.ts";
+import { controlBytes } from "./vocabulary.ts";
+
+/** Texts of an answer among which a model writes marks: some are control tokens, and others text like any other. */
+export class MarkedTexts {
+  readonly #regexes: Regexes;
+  readonly #controlTexts: readonly string[];
+  readonly anyText: Regex;
+
+  /** `controlTexts`: those of the marks that are control tokens, the longest first where one begins another. */
+  constructor(regexes: Regexes, controlTexts: readonly string[]) {
+    this.#regexes = regexes;
+    this.#controlTexts = controlTexts;
+    this.anyText = plainEncoding(regexes).anyText;
+  }
+
+  /** A text, in which control texts are control tokens. */
+  literal(text: string): Regex {
+    const parts: Uint8Array[] = [];
+    let plain = "";
+    for (let at = 0; at < text.length; ) {
+      const control = this.#controlTexts.find((one) => text.startsWith(one, at));
+      if (control === undefined) plain += text[at++]!;
+      else {
+        parts.push(bytesOf(plain), controlBytes(bytesOf(control)));
+        plain = "";
+        at += control.length;
+      }
+    }
+    parts.push(bytesOf(plain));
+    return this.#regexes.cat(...parts.map((bytes) => this.#regexes.literal(bytes)));
+  }
+
+  /** Any text that none of these texts is in. */
+  without(texts: readonly string[]): Regex {
+    const { anyText } = this;
+    const found = texts.map((text) => this.#regexes.cat(anyText, this.#plain(text), anyText));
+    return this.#butNot(found);
+  }
+
+  /** Any text that begins with none of these. */
+  notBeginningWith(texts: readonly string[]): Regex {
+    return this.#butNot(texts.map((text) => this.#regexes.cat(this.#plain(text), this.anyText)));
+  }
+
+  #butNot(found: readonly Regex[]): Regex {
+    return this.#regexes.and([this.anyText, this.#regexes.not(this.#regexes.alt(found))]);
+  }
+
+  /** Spelled out, whether or not there is a token of this text: what reads the text sees no difference. */
+  #plain(text: string): Regex {
+    return this.#regexes.literal(bytesOf(text));
+  }
+}
+
+function bytesOf(text: string): Uint8Array {
+  return new TextEncoder().encode(text);
+}

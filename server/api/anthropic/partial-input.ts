@@ -1,0 +1,35 @@
+/** The value of a JSON text that was cut off: what is whole in it, closed where it ends. Null when nothing is. */
+export function wholeValueIn(json: string): unknown {
+  const closers: string[] = [];
+  let whole = { end: 0, closers: "" };
+  const note = (end: number): void => {
+    whole = { end, closers: closers.toReversed().join("") };
+  };
+  /** A string here is a key, which is nothing without its value. */
+  const isKey = (at: number): boolean => {
+    const before = json.slice(0, at).trimEnd().at(-1);
+    return closers.at(-1) === "}" && before !== ":";
+  };
+  for (let at = 0; at < json.length; ) {
+    const unit = json[at]!;
+    const length = tokenLength(json, at);
+    if (length === 0) break;
+    const end = at + length;
+    if (unit === "{" || unit === "[") {
+      closers.push(unit === "{" ? "}" : "]");
+      note(end);
+    } else if (unit === "}" || unit === "]") {
+      closers.pop();
+      note(end);
+    } else if (!/[\s:,]/.test(unit) && !(unit === '"' && isKey(at))) note(end);
+    at = end;
+  }
+  return whole.end === 0 ? null : JSON.parse(json.slice(0, whole.end) + whole.closers);
+}
+
+/** Of the string, number, word, bracket or space at a place; 0 if it is not whole. */
+function tokenLength(json: string, at: number): number {
+  const token = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\]:,]|\s+/sy;
+  token.lastIndex = at;
+  return token.exec(json)?.[0].length ?? 0;
+}

@@ -1,0 +1,31 @@
+import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
+import type { ControlTexts } from "../control-text.ts";
+import { hermes } from "./hermes.ts";
+import type { ThinkingForm } from "./thinking.ts";
+
+/** How a model writes what in its answers is not text: told from its chat template, and from the prompt that it continues. */
+export interface AnswerFormat {
+  /** Null: calls cannot be read. */
+  readonly calls: CallForm | null;
+  /** Null: there is no section of thoughts. */
+  readonly thinking: ThinkingForm | null;
+}
+
+/** Everything is text. */
+export const plainFormat: AnswerFormat = { calls: null, thinking: null };
+
+/** Of a chat template's Jinja. */
+export function answerFormat(_template: string): AnswerFormat {
+  return { calls: hermes, thinking: null };
+}
+
+/** Marks of a form that are control texts. */
+export function controlTextsIn(form: CallForm | ThinkingForm | null, controlTexts: ControlTexts): string[] {
+  const marks = form === null ? [] : [...Object.values(form), ...argumentMarks(form)];
+  const found = marks.flatMap((mark: unknown) => (typeof mark === "string" ? controlTexts.split(mark) : []));
+  return [...new Set(found.flatMap((piece) => (piece.kind === "control" ? [piece.text] : [])))];
+}
+
+function argumentMarks(form: CallForm | ThinkingForm): unknown[] {
+  return "arguments" in form ? Object.values(form.arguments) : [];
+}

@@ -1,0 +1,97 @@
+import { describe, expect, test } from "bun:test";
+import { CallReader, joined, type ReadPart } from "./call-reader.ts";
+import { hermes } from "./hermes.ts";
+
+const functions = ["get_weather", "f"].map((name) => ({ name, parameters: null, isStrict: false }));
+
+/** What is told of pieces, one list per piece and one for the end. */
+function toldOf(pieces: readonly string[]): ReadPart[][] {
+  const reader = new CallReader(hermes, functions);
+  return [...pieces.map((piece) => reader.push(piece)), reader.end()];
+}
+
+const text = (content: string): ReadPart => ({ kind: "text", text: content });
+const call = (name: string, values: string): ReadPart[] => [
+  { kind: "call", name },
+  { kind: "arguments", text: values },
+];
+const whole = (answer: string): ReadPart[] => joined(toldOf([answer]).flat());
+
+const rome = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>';
+const toldRome = call("get_weather", '{"city": "Rome"}');
+
+describe("calls", () => {
+  const digits = '{"2":12345678901234567890,"1":1.0}';
+  const marks = '{"x":"</tool_call> \\"}{[ <tool_call> \\\\"}';
+  const cases: [what: string, answer: string, told: ReadPart[]][] = [
+    ["alone", rome, toldRome],
+    [
+      "after text, less the white space between",
+      `Let me look.\n\n${rome}`,
+      [text("Let me look."), ...toldRome],
+    ],
+    ["after white space alone", `\n\n${rome}`, toldRome],
+    ["several", `${rome}\n${rome}\n`, [...toldRome, ...toldRome]],
+    ["before text, which keeps its white space", `${rome}\nDone. `, [...toldRome, text("\nDone. ")]],
+    [
+      "with digits as they are",
+      `<tool_call>\n{"name": "f", "arguments": ${digits}}\n</tool_call>`,
+      call("f", digits),
+    ],
+    [
+      "with marks, brackets and quotes in strings",
+      `<tool_call>\n{"name": "f", "arguments": ${marks}}\n</tool_call>`,
+      call("f", marks),
+    ],
+    ["cut off after their arguments", rome.slice(0, -9), toldRome],
+    [
+      "cut off within their arguments",
+      rome.slice(0, rome.indexOf("ome")),
+      call("get_weather", '{"city": "R'),
+    ],
+    ["cut off before them", rome.slice(0, rome.indexOf('{"city')), [{ kind: "call", name: "get_weather" }]],
+    ["after a mark of no use", `<tool_call>\n${rome}`, [text("<tool_call>"), ...toldRome]],
+  ];
+  test.each(cases)("%s", (_, answer, told) => {
+    expect(whole(answer)).toEqual(told);
+  });
+});
+
+describe("what is no call is text, to the letter", () => {
+  test.each([
+    "",
+    " ",
+    "a < b <tool <tool_calls> </tool_call> ",
+    "<tool_call>",
+    "<tool_call>\n",
+    "<tool_call>\nget_weather(Rome)\n</tool_call>",
+    '<tool_call>\n{"name": "a b", "arguments": {}}\n</tool_call>',
+    `<tool_call>\n{"name": "${"a".repeat(65)}", "arguments": {}}\n</tool_call>`,
+    '<tool_call>\n{"name": "", "arguments": {}}\n</tool_call>',
+    '<tool_call>\n{"name": "f"',
+  ])("%j", (answer) => {
+    expect(whole(answer)).toEqual(answer === "" ? [] : [text(answer)]);
+  });
+});
+
+test("text is held back only while it may become a call", () => {
+  const pieces = ["Hi", " ", "there", "\n", "<", "b> <too", "l_call>", "x", " y<tool_call", ">z"];
+  const told = toldOf(pieces).map((parts) =>
+    parts.map((part) => (part.kind === "text" ? part.text : "a call")),
+  );
+  const expected = ["Hi", "", " there", "", "", "\n<b>", "", " <tool_call>x", " y", "<tool_call>z", ""];
+  expect(told.map((parts) => parts.join(""))).toEqual(expected);
+});
+
+test("a call is told as soon as its name is certain, and its arguments as they are written", () => {
+  const pieces = ['<tool_call>\n{"name": "f", "arg', 'uments": ', '{"a"', ": [", "1]}}\n", "</tool_call>"];
+  expect(toldOf(pieces)).toEqual([
+    [],
+    [{ kind: "call", name: "f" }],
+    [{ kind: "arguments", text: '{"a"' }],
+    [{ kind: "arguments", text: ": [" }],
+    [{ kind: "arguments", text: "1]}" }],
+    [],
+    [],
+  ]);
+});

@@ -1,0 +1,237 @@
+import { type CallForm, triggersOf } from "../../../scheduler/constraint/call-form.ts";
+import type { CallableFunction } from "../../../scheduler/constraint/compile.ts";
+import { type ArgumentsReader, argumentsReader } from "./arguments-reader.ts";
+
+/** What was read of an answer. `arguments` belong to the call before: JSON, in pieces. */
+export type ReadPart =
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "call"; readonly name: string }
+  | { readonly kind: "arguments"; readonly text: string };
+
+/** What a function may be called, in a request and by the model. */
+export const toolNamePattern = /^[A-Za-z0-9_-]{1,64}$/;
+
+type State =
+  /** No call so far, or text after one. */
+  | { readonly kind: "text" }
+  /** What was held back begins a call, or may, with `prefix`. `before`: white space, which is text if it does not; null: a
+   *  call went before, and what is none ends them. */
+  | { readonly kind: "opening"; readonly prefix: string; readonly before: string | null }
+  | { readonly kind: "arguments"; readonly reader: ArgumentsReader }
+  /** The arguments are whole. */
+  | { readonly kind: "closing" }
+  /** No call can come any more. */
+  | { readonly kind: "rest" };
+
+/**
+ * Tells calls of functions from text, in any form, while it is written: a call's name as soon as it is certain, then its
+ * arguments piece by piece. Models that may call are held to the form from its first text on (scheduler/constraint/calls.ts),
+ * so that what begins as a call is one; of an answer that was cut off, its last call has what was written of it.
+ *
+ * What is told does not depend on how the text was cut. White space before a call belongs to it. Text is held back only
+ * while it may become a call.
+ */
+export class CallReader {
+  readonly #form: CallForm;
+  readonly #functions: ReadonlyMap<string, CallableFunction>;
+  readonly #triggers: readonly string[];
+  #state: State = { kind: "text" };
+  /** Not told yet. */
+  #held = "";
+  /** Nothing was read so far. */
+  #isStart = true;
+  #followsCall = false;
+
+  constructor(form: CallForm, functions: readonly CallableFunction[]) {
+    this.#form = form;
+    this.#functions = new Map(functions.map((one) => [one.name, one]));
+    this.#triggers = triggersOf(form, [...this.#functions.keys()]);
+  }
+
+  push(text: string): ReadPart[] {
+    const parts: ReadPart[] = [];
+    for (let rest = text; rest !== ""; ) {
+      const all = this.#held + rest;
+      this.#held = "";
+      rest = this.#read(all, parts);
+    }
+    return joined(parts);
+  }
+
+  /** The text ended. */
+  end(): ReadPart[] {
+    const held = this.#held;
+    this.#held = "";
+    switch (this.#state.kind) {
+      case "arguments":
+        return joined([{ kind: "arguments", text: this.#state.reader.end() }]);
+      case "closing":
+        return [];
+      case "opening":
+        return joined([{ kind: "text", text: (this.#state.before ?? "") + held }]);
+      default:
+        return this.#followsCall && isWhiteSpace(held) ? [] : joined([{ kind: "text", text: held }]);
+    }
+  }
+
+  /** Each reads what was held back with what came, and returns what is left to read. */
+  #read(all: string, parts: ReadPart[]): string {
+    switch (this.#state.kind) {
+      case "text":
+        return this.#readText(all, parts);
+      case "opening":
+        return this.#readOpening(this.#state, all, parts);
+      case "arguments":
+        return this.#readArguments(this.#state.reader, all, parts);
+      case "closing":
+        return this.#readClosing(all);
+      case "rest":
+        parts.push({ kind: "text", text: all });
+        return "";
+    }
+  }
+
+  #readText(all: string, parts: ReadPart[]): string {
+    const isAlone = this.#form.place === "alone";
+    if (isAlone && !this.#isStart) return this.#beRest(all);
+    const at = firstOf(this.#triggers, all);
+    if (at === null || (isAlone && at > 0)) {
+      const open = openLength(this.#triggers, all);
+      if (isAlone && open < all.length) return this.#beRest(all);
+      this.#tellText(all, all.length - open, parts);
+      return "";
+    }
+    this.#tellText(all, at, parts);
+    const before = all.slice(trimmedEnd(all, at), at);
+    this.#held = "";
+    this.#state = { kind: "opening", prefix: this.#form.begin + this.#form.beforeName, before };
+    return all.slice(at);
+  }
+
+  #readOpening(state: Extract<State, { kind: "opening" }>, all: string, parts: ReadPart[]): string {
+    const { end } = this.#form;
+    const isFirst = state.before !== null;
+    if (!isFirst && end !== "" && all.startsWith(end)) {
+      this.#state = { kind: "rest" };
+      return all.slice(end.length);
+    }
+    const isEnding = !isFirst && end.startsWith(all);
+    const opening = openingOf(all, state.prefix, this.#form.afterName);
+    if (isEnding || opening === "open") {
+      this.#held = all;
+      return "";
+    }
+    if (opening === "broken") {
+      if (state.before === null) return this.#beRest(all);
+      this.#state = { kind: "text" };
+      parts.push({ kind: "text", text: state.before + all.slice(0, 1) });
+      this.#isStart = false;
+      this.#followsCall = false;
+      return all.slice(1);
+    }
+    parts.push({ kind: "call", name: opening.name });
+    this.#isStart = false;
+    this.#state = { kind: "arguments", reader: argumentsReader(this.#form.arguments) };
+    return opening.rest;
+  }
+
+  #readArguments(reader: ArgumentsReader, all: string, parts: ReadPart[]): string {
+    const { told, rest } = reader.push(all);
+    parts.push({ kind: "arguments", text: told });
+    if (rest === null) return "";
+    this.#state = { kind: "closing" };
+    if (this.#form.afterArguments === "") return this.#closed(rest);
+    return rest;
+  }
+
+  #readClosing(all: string): string {
+    const { afterArguments } = this.#form;
+    if (all.startsWith(afterArguments)) return this.#closed(all.slice(afterArguments.length));
+    if (!afterArguments.startsWith(all)) return this.#closed(all);
+    this.#held = all;
+    return "";
+  }
+
+  /** A call is whole. */
+  #closed(rest: string): string {
+    this.#followsCall = true;
+    const { place, between, beforeName } = this.#form;
+    this.#state =
+      place === "anywhere"
+        ? { kind: "text" }
+        : { kind: "opening", prefix: between + beforeName, before: null };
+    return rest;
+  }
+
+  #beRest(all: string): string {
+    this.#state = { kind: "rest" };
+    return all;
+  }
+
+  /** Tells the text up to `end`, less the white space there, and holds back what follows. */
+  #tellText(text: string, end: number, parts: ReadPart[]): void {
+    const certain = trimmedEnd(text, end);
+    if (certain > 0) {
+      parts.push({ kind: "text", text: text.slice(0, certain) });
+      this.#isStart = false;
+      this.#followsCall = false;
+    }
+    this.#held = text.slice(certain);
+  }
+}
+
+/** The name in a text that opens a call, and what follows; or that it may still become one, or cannot. */
+function openingOf(
+  text: string,
+  prefix: string,
+  afterName: string,
+): { readonly name: string; readonly rest: string } | "open" | "broken" {
+  if (!text.startsWith(prefix)) return prefix.startsWith(text) ? "open" : "broken";
+  const named = text.slice(prefix.length);
+  const name = /^[A-Za-z0-9_-]*/.exec(named)![0];
+  const after = named.slice(name.length);
+  if (name.length > 64) return "broken";
+  if (after.length < afterName.length) return afterName.startsWith(after) ? "open" : "broken";
+  if (name === "" || !after.startsWith(afterName)) return "broken";
+  return { name, rest: after.slice(afterName.length) };
+}
+
+/** Where the first of the texts begins. */
+function firstOf(texts: readonly string[], all: string): number | null {
+  const found = texts.map((text) => all.indexOf(text)).filter((at) => at >= 0);
+  return found.length === 0 ? null : Math.min(...found);
+}
+
+/** Units at the end of a text with which one of `texts` may begin. */
+export function openLength(texts: readonly string[], all: string): number {
+  const longest = Math.max(0, ...texts.map((text) => text.length - 1));
+  for (let length = Math.min(longest, all.length); length > 0; length--) {
+    const end = all.slice(all.length - length);
+    if (texts.some((text) => text.length > length && text.startsWith(end))) return length;
+  }
+  return 0;
+}
+
+/** `end` moved to before the white space that precedes it. */
+export function trimmedEnd(text: string, end: number): number {
+  let trimmed = end;
+  while (trimmed > 0 && isWhiteSpace(text[trimmed - 1]!)) trimmed--;
+  return trimmed;
+}
+
+/** JSON's white space, all of it. */
+function isWhiteSpace(text: string): boolean {
+  return /^[ \t\n\r]*$/.test(text);
+}
+
+/** Neighbours of one kind become one, empty ones none. */
+export function joined(parts: readonly ReadPart[]): ReadPart[] {
+  const result: ReadPart[] = [];
+  for (const part of parts) {
+    const last = result.at(-1);
+    if (part.kind === "call") result.push(part);
+    else if (last?.kind === part.kind) result[result.length - 1] = { ...part, text: last.text + part.text };
+    else if (part.text !== "") result.push(part);
+  }
+  return result;
+}

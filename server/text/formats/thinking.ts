@@ -1,0 +1,95 @@
+import { openLength, trimmedEnd } from "./call-reader.ts";
+
+/** The section of an answer in which a model thinks before it speaks: at its beginning, between two marks. */
+export interface ThinkingForm {
+  readonly opening: string;
+  readonly closing: string;
+  /** The prompt ends with the opening mark. Else a section may come or not. */
+  readonly isOpen: boolean;
+}
+
+/** What was read of an answer: thoughts, and what follows them. */
+export interface ReadThinking {
+  readonly reasoning: string;
+  readonly answer: string;
+}
+
+/**
+ * Tells thoughts from the answer after them, in text that arrives in pieces. Marks belong to neither, nor does the white space
+ * at both ends of the thoughts, nor do line breaks before the answer. What is told does not depend on how the text was cut.
+ */
+export class ThinkingReader {
+  readonly #form: ThinkingForm;
+  #state: "before" | "begins" | "open" | "closed" | "answer";
+  /** Not told yet. */
+  #held = "";
+
+  constructor(form: ThinkingForm) {
+    this.#form = form;
+    this.#state = form.isOpen ? "begins" : "before";
+  }
+
+  /** What was read last is a thought. */
+  get isOpen(): boolean {
+    return this.#state === "begins" || this.#state === "open";
+  }
+
+  push(text: string): ReadThinking {
+    const told = { reasoning: "", answer: "" };
+    for (let rest = text; rest !== ""; ) {
+      const all = this.#held + rest;
+      this.#held = "";
+      rest = this.#read(all, told);
+    }
+    return told;
+  }
+
+  /** The text ended. */
+  end(): ReadThinking {
+    const held = this.#held;
+    this.#held = "";
+    if (this.#state === "before") return { reasoning: "", answer: held };
+    return { reasoning: this.#state === "open" ? held.trimEnd() : "", answer: "" };
+  }
+
+  /** Returns what is left to read. */
+  #read(all: string, told: { reasoning: string; answer: string }): string {
+    const { opening, closing } = this.#form;
+    switch (this.#state) {
+      case "before": {
+        const text = all.trimStart();
+        if (text.startsWith(opening)) {
+          this.#state = "begins";
+          return text.slice(opening.length);
+        }
+        if (opening.startsWith(text)) this.#held = all;
+        else this.#state = "answer";
+        return opening.startsWith(text) ? "" : all;
+      }
+      case "begins": {
+        const text = all.trimStart();
+        if (text !== "") this.#state = "open";
+        return text;
+      }
+      case "open": {
+        const at = all.indexOf(closing);
+        const end = trimmedEnd(all, at < 0 ? all.length - openLength([closing], all) : at);
+        told.reasoning += all.slice(0, end);
+        if (at < 0) {
+          this.#held = all.slice(end);
+          return "";
+        }
+        this.#state = "closed";
+        return all.slice(at + closing.length);
+      }
+      case "closed": {
+        const text = all.replace(/^[\r\n]+/, "");
+        if (text !== "") this.#state = "answer";
+        return text;
+      }
+      case "answer":
+        told.answer += all;
+        return "";
+    }
+  }
+}
