@@ -11,6 +11,8 @@ export type ReadPart =
 /** What a function may be called, in a request and by the model. */
 export const toolNamePattern = /^[A-Za-z0-9_-]{1,64}$/;
 
+const PIECE_UNITS = 512;
+
 type State =
   /** No call so far, or text after one. */
   | { readonly kind: "text" }
@@ -50,10 +52,13 @@ export class CallReader {
 
   push(text: string): ReadPart[] {
     const parts: ReadPart[] = [];
-    for (let rest = text; rest !== ""; ) {
-      const all = this.#held + rest;
-      this.#held = "";
-      rest = this.#read(all, parts);
+    // Short pieces, since what is left of one is copied again and again.
+    for (let from = 0; from < text.length; from += PIECE_UNITS) {
+      for (let rest = text.slice(from, from + PIECE_UNITS); rest !== ""; ) {
+        const all = this.#held + rest;
+        this.#held = "";
+        rest = this.#read(all, parts);
+      }
     }
     return joined(parts);
   }
