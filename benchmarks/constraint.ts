@@ -96,7 +96,7 @@ class Verdicts {
   invalidAccepted = 0;
 
   add(grammar: Grammar, { schema, tests }: Case): void {
-    const parser = new Parser(grammar, new Regexes());
+    const parser = Parser.of(grammar, new Regexes());
     const names = orderOf(schema);
     for (const { data, valid } of tests) {
       const isAccepted = accepts(parser, written(data, asGiven)) || accepts(parser, written(data, names));

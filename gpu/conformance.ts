@@ -204,7 +204,7 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     };
     const token = (driver: Driver, sample: SampleRow): TokenId => {
       const sampled = draw(driver, sample);
-      if (sampled.kind !== "token") throw new Error(sampled.reason);
+      if (sampled.kind !== "token") throw new Error(JSON.stringify(sampled));
       return sampled.token;
     };
 

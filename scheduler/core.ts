@@ -171,8 +171,8 @@ export interface Chunk {
   readonly tokens: Int32Array;
   /** PageIds of positions [0, start + tokens.length), in order, none more; the last may be partly filled. */
   readonly pages: Int32Array;
-  /** What to draw, by rising `afterIndex`; empty while the prompt is unfinished. A chunk may be drawn from after several
-   *  of its tokens, as speculation and forced tokens want it. */
+  /** What to draw, by rising `afterIndex`; empty while tokens that are known are left to compute. A chunk may be drawn from
+   *  after several of its tokens, as speculation wants it. */
   readonly samples: readonly SampleRow[];
   readonly adapter: AdapterId;
 }
@@ -246,7 +246,11 @@ export type Sampled =
       readonly sequence: SequenceId;
       readonly token: TokenId;
       readonly logprobs: TokenLogprobs | null;
+      /** Tokens that must follow it: each the only one that its mask would have allowed, so none is drawn. Absent: none. */
+      readonly forced?: readonly TokenId[];
     }
+  /** Nothing was drawn yet: the row's mask is still being worked out. To be asked again in the next step. */
+  | { readonly kind: "deferred"; readonly sequence: SequenceId }
   /** This row alone failed (for example its logits were not finite); the others are good. */
   | { readonly kind: "failed"; readonly sequence: SequenceId; readonly reason: string };
 

@@ -63,6 +63,10 @@ class Capped implements StepBudget {
     this.#inner.take(tokens, context);
   }
 
+  takeForced(...asked: Parameters<StepBudget["takeForced"]>): number {
+    return this.#inner.takeForced(...asked);
+  }
+
   admits(sequence: SequenceView, isAged: boolean): boolean {
     const cap = capOf(this.#caps, this.#hasLatency || isLatency(sequence));
     const fits = this.#sequences === 0 || this.#tokens + sequence.length <= cap;

@@ -45,6 +45,12 @@ class StaticBudget implements StepBudget {
     this.#tokensLeft -= tokens;
   }
 
+  takeForced(left: number): number {
+    const tokens = Math.min(left, this.#tokensLeft);
+    this.#tokensLeft -= tokens;
+    return tokens;
+  }
+
   admits(): boolean {
     return true;
   }

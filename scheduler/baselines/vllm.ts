@@ -92,6 +92,10 @@ class WholePrompts implements StepBudget {
     this.#isEmpty = false;
   }
 
+  takeForced(): number {
+    return 0;
+  }
+
   admits(): boolean {
     return true;
   }

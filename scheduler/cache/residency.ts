@@ -144,6 +144,14 @@ export class Residency {
     return true;
   }
 
+  /** Adds pages for `tokens` more tokens as far as they can be had; returns for how many of them there is room. */
+  roomFor(sequence: Sequence, tokens: number): number {
+    const { kv } = sequence;
+    const { pageTokens } = this.pool;
+    while (kv.pageCount * pageTokens < kv.computed + tokens && this.grow(sequence));
+    return Math.min(tokens, kv.pageCount * pageTokens - kv.computed);
+  }
+
   /** A step has computed `count` more tokens of the sequence. */
   computed({ kv }: Sequence, count: number): void {
     kv.computed += count;

@@ -3,6 +3,7 @@ import {
   type Chunk,
   greedySampling,
   type RowConstraint,
+  type Sampled,
   type SampleRow,
   type SequenceId,
   type StepResult,
@@ -21,14 +22,15 @@ const vocabulary = vocabularyOf(texts.length, (token) => new TextEncoder().encod
 const lowest: Device = {
   spec,
   start: ({ chunks }, done) => {
-    const sampled = chunks.map(({ sequence, samples: [row] }) => {
+    const sampled = chunks.flatMap(({ sequence, samples: [row] }): Sampled[] => {
+      if (row === undefined) return [];
       const isFree = (token: number): boolean =>
-        (row!.allowed === null || ((row!.allowed[token >>> 5]! >>> (token & 31)) & 1) === 1) &&
-        !row!.banned.includes(token);
+        (row.allowed === null || ((row.allowed[token >>> 5]! >>> (token & 31)) & 1) === 1) &&
+        !row.banned.includes(token);
       const token = texts.findIndex((_, one) => isFree(one));
       return token < 0
-        ? { kind: "failed" as const, sequence, reason: "nothing allowed" }
-        : { kind: "token" as const, sequence, token, logprobs: null };
+        ? [{ kind: "failed", sequence, reason: "nothing allowed" }]
+        : [{ kind: "token", sequence, token, logprobs: null }];
     });
     done({ kind: "done", sampled, deviceMs: 1 });
   },
@@ -51,7 +53,7 @@ function row(
   return { ...free, constraint: { of, drawn: Int32Array.from(drawn), endTokens: [end] } };
 }
 
-function draw(device: Device, rows: readonly SampleRow[]): (number | string)[] {
+function sampled(device: Device, rows: readonly SampleRow[]): readonly Sampled[] {
   const none = new Int32Array(0);
   const chunks = rows.map(
     (one, index): Chunk => ({
@@ -67,8 +69,15 @@ function draw(device: Device, rows: readonly SampleRow[]): (number | string)[] {
   device.start({ number: 1, moves: [], chunks }, (given) => {
     result = given;
   });
-  const { sampled } = result! as StepResult & { readonly kind: "done" };
-  return sampled.map((one) => (one.kind === "token" ? one.token : one.reason));
+  return (result! as StepResult & { readonly kind: "done" }).sampled;
+}
+
+/** Tokens, or why there are none. */
+function draw(device: Device, rows: readonly SampleRow[]): (number | string)[] {
+  return sampled(device, rows).map((one) => {
+    if (one.kind === "token") return one.token;
+    return one.kind === "failed" ? one.reason : one.kind;
+  });
 }
 
 test("a row is drawn from what goes on with its text, whether it was followed from its beginning or not", () => {
@@ -94,7 +103,7 @@ test("free rows beside it are as they were, and a row that cannot go on fails al
     row(choice("xyz"), []),
     row(choice("no"), [1]),
   ]);
-  expect([free, held]).toEqual([1, 6]);
+  expect([free, held]).toEqual([1, 7]);
   expect(lost).toBe("constraint_unsatisfiable: no token of the model's vocabulary goes on with the text");
   expect(wrong).toBe("constraint_unsatisfiable: what was drawn before does not obey it");
 });
@@ -104,4 +113,32 @@ test("a text ends when it may, and when it must though more tokens were asked fo
   expect(draw(device, [row(choice("n", "no"), [6])])).toEqual([end]);
   expect(draw(device, [row(choice("n", "no"), [6], [end])])).toEqual([8]);
   expect(draw(device, [row(choice("no"), [7], [end])])).toEqual([end]);
+});
+
+test("a token comes with those that are forced to follow it, as they would be drawn one by one", () => {
+  const said = choice("noyes", "noyo", "yesyes");
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  // "y" and "ye" reach over the end of what is forced.
+  expect(sampled(device, [row(said, [])])).toEqual([
+    { kind: "token", sequence: 0 as SequenceId, token: 1, logprobs: null, forced: [4, 5, 3] },
+  ]);
+});
+
+test("a row whose mask takes long is deferred, and then drawn as it would have been; others are not held up", () => {
+  const texts = Array.from(
+    { length: 40 },
+    (_, index) => "yesno".repeat(1 + (index % 7)) + "no".repeat(index),
+  );
+  const rows = [row(choice(...texts), []), row(null, [], [0])];
+  const [wanted] = draw(new ConstrainedDevice(lowest, vocabulary), rows);
+  const device = new ConstrainedDevice(lowest, vocabulary, 40);
+  const seen: (number | string)[] = [];
+  while (typeof seen.at(-1) !== "number") {
+    const [held, free] = draw(device, rows);
+    expect(free).toBe(1);
+    seen.push(held!);
+  }
+  expect(seen.at(-1)).toBe(wanted!);
+  expect(seen.length).toBeGreaterThan(2);
+  expect(seen.slice(0, -1).every((one) => one === "deferred")).toBe(true);
 });

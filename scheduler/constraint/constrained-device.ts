@@ -1,10 +1,12 @@
-import type { SampleRow, SequenceId, Step, StepResult } from "../core.ts";
+import type { Chunk, Sampled, SampleRow, SequenceId, Step, StepResult } from "../core.ts";
 import type { Device } from "../device.ts";
 import { ConstraintError } from "./error.ts";
+import { Job } from "./job.ts";
 import { Masks } from "./masks.ts";
-import { Matcher, parserOf } from "./matcher.ts";
-import type { Parser } from "./parser.ts";
-import type { Vocabulary } from "./vocabulary.ts";
+import { Matcher } from "./matcher.ts";
+import { Parser } from "./parser.ts";
+import { remember } from "./recent.ts";
+import type { Mask, Vocabulary } from "./vocabulary.ts";
 
 /** Begins the reason of a row that failed because of its constraint. */
 export const UNSATISFIABLE = "constraint_unsatisfiable";
@@ -12,32 +14,55 @@ export const UNSATISFIABLE = "constraint_unsatisfiable";
 /** Grammars and texts under way that are kept; others are begun again from what they were. */
 const PARSERS_MAX = 64;
 const MATCHERS_MAX = 4096;
+/** Steps of work in front of a step of the device, for all its rows, and while it is computed: a millisecond or less. */
+const WORK_STEPS = 20_000;
+/** Of making a parser: more than any grammar takes that a compiler lets pass. */
+const PARSER_STEPS = 2 ** 26;
+/** Tokens that are forced to follow one that was drawn, at most: more come after the next. */
+const FORCED_MAX = 32;
 
-/** What a constrained row is drawn with, and why it cannot be drawn, if it cannot. */
-interface MaskedRow {
-  readonly row: SampleRow;
-  readonly failure: string | null;
+/** How a row is to be drawn from; or that it cannot be, yet or at all. */
+type Prepared =
+  | { readonly kind: "row"; readonly row: SampleRow }
+  | { readonly kind: "failed"; readonly reason: string }
+  | { readonly kind: "waits"; readonly job: Pick<Job<unknown>, "run" | "spent"> };
+
+/** A row of a step. */
+interface GivenRow {
+  readonly sequence: SequenceId;
+  readonly given: SampleRow;
+  prepared: Prepared;
 }
 
 /**
  * A device that draws constrained rows from what their grammars allow: it writes the masks and leaves the rest to the device
  * that it stands for. Rows say what was drawn before, so nothing is to be kept: what is, saves reading it again.
  *
- * A row that can go on in no way, or whose mask is too much work, fails alone.
+ * No step waits long for masks. So much work is done in front of each, first for the rows that have had least of it, and as
+ * much again while the device computes; a row whose mask is not ready by then is deferred to the next step. A row that can go on
+ * in no way, or whose mask is too much work, fails alone.
+ *
+ * After a token that was drawn come those that are forced to follow it (forced.ts), which the engine computes together. Rows
+ * that want log probabilities are drawn token by token: there are none without a row of logits.
  */
 export class ConstrainedDevice implements Device {
   readonly spec: Device["spec"];
   readonly #device: Device;
   readonly #masks: Masks;
+  readonly #workSteps: number;
   /** By the constraint's id, ordered by last use. */
   readonly #parsers = new Map<string, Parser>();
+  /** By the constraint's id: parsers in the making. */
+  readonly #parserJobs = new Map<string, Job<Parser>>();
   /** Ordered by last use. */
   readonly #matchers = new Map<SequenceId, { readonly id: string; readonly matcher: Matcher }>();
 
-  constructor(device: Device, vocabulary: Vocabulary) {
+  /** `workSteps`: steps of work per step of the device. */
+  constructor(device: Device, vocabulary: Vocabulary, workSteps = WORK_STEPS) {
     this.spec = device.spec;
     this.#device = device;
     this.#masks = new Masks(vocabulary);
+    this.#workSteps = workSteps;
   }
 
   start(step: Step, done: (result: StepResult) => void): void {
@@ -45,54 +70,110 @@ export class ConstrainedDevice implements Device {
       this.#device.start(step, done);
       return;
     }
-    /** By place in the step's rows. */
-    const failures = new Map<number, string>();
-    let place = 0;
-    const chunks = step.chunks.map((chunk) => {
-      const samples = chunk.samples.map((given) => {
-        const { row, failure } = this.#masked(chunk.sequence, given);
-        if (failure !== null) failures.set(place, failure);
-        place += 1;
-        return row;
-      });
-      return { ...chunk, samples };
+    const rows = step.chunks.flatMap(({ sequence, samples }) =>
+      samples.map((given): GivenRow => ({ sequence, given, prepared: this.#prepare(sequence, given) })),
+    );
+    this.#work(rows);
+    let next = 0;
+    const chunks = step.chunks.map((chunk): Chunk => {
+      const own = rows.slice(next, next + chunk.samples.length);
+      next += own.length;
+      return {
+        ...chunk,
+        samples: own.flatMap(({ prepared }) => (prepared.kind === "row" ? prepared.row : [])),
+      };
     });
-    this.#device.start({ ...step, chunks }, (result) => {
-      if (result.kind !== "done" || failures.size === 0) done(result);
-      else
-        done({
-          ...result,
-          sampled: result.sampled.map((one, index) => {
-            const reason = failures.get(index);
-            return reason === undefined ? one : { kind: "failed", sequence: one.sequence, reason };
-          }),
-        });
-    });
+    this.#device.start({ ...step, chunks }, (result) =>
+      done(result.kind === "done" ? { ...result, sampled: this.#sampled(rows, result.sampled) } : result),
+    );
+    // Of use to the next step.
+    this.#work(rows.map((row) => ({ ...row })));
   }
 
   close(): void {
     this.#device.close();
   }
 
-  #masked(sequence: SequenceId, row: SampleRow): MaskedRow {
-    if (row.constraint === undefined) return { row, failure: null };
-    try {
-      return this.#maskedBy(sequence, row, row.constraint);
-    } catch (error) {
-      if (!(error instanceof ConstraintError)) throw error;
-      return this.#failed(row, error.message);
+  /** Works for rows that wait. */
+  #work(rows: readonly GivenRow[]): void {
+    const spentFor = ({ prepared }: GivenRow): number =>
+      prepared.kind === "waits" ? prepared.job.spent : Number.POSITIVE_INFINITY;
+    const waiting = rows.filter(({ prepared }) => prepared.kind === "waits");
+    waiting.sort((a, b) => spentFor(a) - spentFor(b));
+    let left = this.#workSteps;
+    for (const row of waiting) {
+      // Others may have done it.
+      row.prepared = this.#prepare(row.sequence, row.given);
+      while (left > 0 && row.prepared.kind === "waits") {
+        const { job } = row.prepared;
+        const before = job.spent;
+        row.prepared = this.#attempt(() => {
+          job.run(left);
+          return this.#prepare(row.sequence, row.given);
+        });
+        left -= Math.max(1, job.spent - before);
+      }
     }
   }
 
-  #maskedBy(
+  /** What came of a step's rows. */
+  #sampled(rows: readonly GivenRow[], drawn: readonly Sampled[]): Sampled[] {
+    let next = 0;
+    return rows.map(({ sequence, given, prepared }): Sampled => {
+      if (prepared.kind === "waits") return { kind: "deferred", sequence };
+      if (prepared.kind === "failed") return { kind: "failed", sequence, reason: prepared.reason };
+      const one = drawn[next++]!;
+      if (one.kind !== "token" || given.constraint === undefined || given.sampling.topLogprobs !== null)
+        return one;
+      const forced = this.#forcedAfter(sequence, given.constraint, one.token);
+      return forced.length === 0 ? one : { ...one, forced };
+    });
+  }
+
+  #forcedAfter(
+    sequence: SequenceId,
+    { endTokens }: NonNullable<SampleRow["constraint"]>,
+    token: number,
+  ): number[] {
+    const matcher = this.#matchers.get(sequence)?.matcher;
+    if (matcher === undefined || endTokens.includes(token) || !matcher.accept(token)) return [];
+    const forced = matcher.forcedTokens(FORCED_MAX);
+    const end = forced.findIndex((one) => endTokens.includes(one));
+    return end < 0 ? forced : forced.slice(0, end);
+  }
+
+  #prepare(sequence: SequenceId, row: SampleRow): Prepared {
+    const { constraint } = row;
+    if (constraint === undefined) return { kind: "row", row };
+    return this.#attempt(() => this.#masked(sequence, row, constraint));
+  }
+
+  #attempt(prepare: () => Prepared): Prepared {
+    try {
+      return prepare();
+    } catch (error) {
+      if (!(error instanceof ConstraintError)) throw error;
+      return failed(error.message);
+    }
+  }
+
+  #masked(
     sequence: SequenceId,
     row: SampleRow,
-    constraint: NonNullable<SampleRow["constraint"]>,
-  ): MaskedRow {
-    const matcher = this.#matcherOf(sequence, constraint);
-    if (matcher === null) return this.#failed(row, "what was drawn before does not obey it");
-    const mask = matcher.mask();
-    const { endTokens } = constraint;
+    { of, drawn, endTokens }: NonNullable<SampleRow["constraint"]>,
+  ): Prepared {
+    const parser = this.#parserOf(of);
+    if (parser instanceof Job) return { kind: "waits", job: parser };
+    const matcher = this.#matcherOf(sequence, of.id, parser, drawn);
+    if (matcher === null) return failed("what was drawn before does not obey it");
+    const [forced] = matcher.forcedTokens(1);
+    if (forced !== undefined && !endTokens.includes(forced)) {
+      const allowed = new Uint32Array(Math.ceil(this.spec.vocabSize / 32));
+      allowed[forced >>> 5] = 1 << (forced & 31);
+      return { kind: "row", row: { ...row, allowed } };
+    }
+    const mask = matcher.findMask();
+    if (mask instanceof Job) return { kind: "waits", job: mask };
     const allowed = mask.slice();
     // A text that is complete may end, and no other may.
     for (const token of endTokens) {
@@ -100,41 +181,49 @@ export class ConstrainedDevice implements Device {
       if (matcher.mayEnd) allowed[token >>> 5]! |= bit;
       else allowed[token >>> 5]! &= ~bit;
     }
-    if (allowed.every((word) => word === 0)) {
-      return this.#failed(row, "no token of the model's vocabulary goes on with the text");
-    }
+    if (isNone(allowed)) return failed("no token of the model's vocabulary goes on with the text");
     // The fewest tokens that were asked for give way to a text that is complete.
-    const mustEnd = matcher.mayEnd && mask.every((word) => word === 0);
-    return { row: { ...row, allowed, banned: mustEnd ? [] : row.banned }, failure: null };
-  }
-
-  /** Drawn from nothing. */
-  #failed(row: SampleRow, why: string): MaskedRow {
-    const allowed = new Uint32Array(Math.ceil(this.spec.vocabSize / 32));
-    return { row: { ...row, allowed }, failure: `${UNSATISFIABLE}: ${why}` };
+    const mustEnd = matcher.mayEnd && isNone(mask);
+    return { kind: "row", row: { ...row, allowed, banned: mustEnd ? [] : row.banned } };
   }
 
   /** Null: what was drawn is not what the grammar allows. */
-  #matcherOf(sequence: SequenceId, { of, drawn }: NonNullable<SampleRow["constraint"]>): Matcher | null {
+  #matcherOf(sequence: SequenceId, id: string, parser: Parser, drawn: Int32Array): Matcher | null {
     let known = this.#matchers.get(sequence);
-    if (known === undefined || known.id !== of.id || known.matcher.length > drawn.length) {
-      known = { id: of.id, matcher: Matcher.of(this.#parserOf(of), this.#masks) };
+    if (known === undefined || known.id !== id || known.matcher.length > drawn.length) {
+      known = { id, matcher: Matcher.of(parser, this.#masks) };
     }
-    this.#matchers.delete(sequence);
-    if (this.#matchers.size >= MATCHERS_MAX) this.#matchers.delete(this.#matchers.keys().next().value!);
-    this.#matchers.set(sequence, known);
+    remember(this.#matchers, sequence, known, MATCHERS_MAX);
     const { matcher } = known;
     while (matcher.length < drawn.length) if (!matcher.accept(drawn[matcher.length]!)) return null;
     return matcher;
   }
 
-  #parserOf({ id, grammar }: NonNullable<SampleRow["constraint"]>["of"]): Parser {
-    let parser = this.#parsers.get(id);
-    if (parser === undefined) {
-      parser = parserOf(grammar, this.#masks);
-      if (this.#parsers.size >= PARSERS_MAX) this.#parsers.delete(this.#parsers.keys().next().value!);
-    } else this.#parsers.delete(id);
-    this.#parsers.set(id, parser);
-    return parser;
+  #parserOf({ id, grammar }: NonNullable<SampleRow["constraint"]>["of"]): Parser | Job<Parser> {
+    const parser = this.#parsers.get(id);
+    if (parser !== undefined) {
+      remember(this.#parsers, id, parser, PARSERS_MAX);
+      return parser;
+    }
+    const job =
+      this.#parserJobs.get(id) ??
+      new Job<Parser>(
+        PARSER_STEPS,
+        (budget) => Parser.inPieces(grammar, this.#masks.regexes, budget),
+        (made) => {
+          this.#parserJobs.delete(id);
+          if (made !== null) remember(this.#parsers, id, made, PARSERS_MAX);
+        },
+      );
+    remember(this.#parserJobs, id, job, PARSERS_MAX);
+    return job;
   }
+}
+
+function failed(why: string): Prepared {
+  return { kind: "failed", reason: `${UNSATISFIABLE}: ${why}` };
+}
+
+function isNone(mask: Mask): boolean {
+  return mask.every((word) => word === 0);
 }

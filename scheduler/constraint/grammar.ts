@@ -1,4 +1,5 @@
-import { ConstraintError } from "./error.ts";
+import { type Budget, ConstraintError } from "./error.ts";
+import type { Pieces } from "./job.ts";
 import type { Automaton, Regex, Regexes, RegexShape } from "./regex/regexes.ts";
 
 /**
@@ -249,9 +250,11 @@ function plainOf(shape: RegexShape, numberOf: (part: Regex) => number): PlainReg
 }
 
 /** A grammar's terminals as expressions of `regexes`. */
-export function terminalsOf(grammar: Grammar, regexes: Regexes): Regex[] {
+export function* terminalsOf(grammar: Grammar, regexes: Regexes, budget: Budget): Pieces<Regex[]> {
   const made: Regex[] = [];
   for (const plain of grammar.regexes) {
+    if (budget.isPaused) yield;
+    budget.spend(10);
     const part = (number: number): Regex => made[number]!;
     made.push(regexOf(plain, regexes, part));
   }

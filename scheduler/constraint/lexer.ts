@@ -14,6 +14,8 @@ export interface LexState {
   readonly next: (LexState | null | undefined)[];
   /** Whether anything goes on; null: not known yet. */
   goesOn: boolean | null;
+  /** The byte that must follow; -1: none must; null: not known yet. */
+  onlyByte: number | null;
   /** The state that masks are made for in its place; null: not known yet. */
   clamped: LexState | null;
 }
@@ -52,11 +54,15 @@ export class Lexer {
     let state = this.#states.get(key);
     if (state === undefined) {
       const { regexes } = this;
+      regexes.budget.spend(terminals.length);
       let partition = regexes.wholePartition;
       for (const rest of rests) partition = regexes.refine(partition, regexes.partitionOf(rest));
       const ends = this.#endsOf(terminals.filter((_, index) => regexes.isNullable(rests[index]!)));
       const next = new Array(partition.representatives.length).fill(undefined);
-      state = { id: this.#states.size, terminals, rests, ends, partition, next, goesOn: null, clamped: null };
+      state = {
+        ...{ id: this.#states.size, terminals, rests, ends, partition, next },
+        ...{ goesOn: null, onlyByte: null, clamped: null },
+      };
       this.#states.set(key, state);
     }
     return state;
@@ -86,6 +92,23 @@ export class Lexer {
   goesOn(state: LexState): boolean {
     state.goesOn ??= state.partition.representatives.some((byte) => this.next(state, byte) !== null);
     return state.goesOn;
+  }
+
+  /** The byte that must follow; -1: nothing can, or not it alone. */
+  onlyByte(state: LexState): number {
+    state.onlyByte ??= this.#onlyByte(state);
+    return state.onlyByte;
+  }
+
+  #onlyByte(state: LexState): number {
+    const { classOf, representatives } = state.partition;
+    let only = -1;
+    for (const [index, byte] of representatives.entries()) {
+      if (this.next(state, byte) === null) continue;
+      if (only >= 0 || classOf.indexOf(index, byte + 1) >= 0) return -1;
+      only = byte;
+    }
+    return only;
   }
 
   #endsOf(terminals: readonly number[]): Ends {

@@ -3,11 +3,12 @@ import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
 import { Budget } from "./error.ts";
 import { GrammarBuilder, type GrammarSymbol } from "./grammar.ts";
+import { Job } from "./job.ts";
 import { Masks } from "./masks.ts";
 import { Matcher, parserOf } from "./matcher.ts";
 import type { Parser } from "./parser.ts";
 import { compilePattern } from "./regex/pattern.ts";
-import { Regexes } from "./regex/regexes.ts";
+import { compareBytes, Regexes } from "./regex/regexes.ts";
 import { plainEncoding } from "./regex/text.ts";
 import { compileSchema } from "./schema/compile-schema.ts";
 import { vocabularyOf } from "./vocabulary.ts";
@@ -85,15 +86,27 @@ const tokens = [
 const vocabulary = vocabularyOf(tokens.length + 1, (token) => tokens[token] ?? new Uint8Array(0));
 const masks = new Masks(vocabulary);
 
-/** Walks at random as masks allow; at each place the mask must be what trying every token gives. */
+/** Walks at random as masks allow; at each place the mask must be what trying every token gives. A forced token is of a text
+ *  that all of them begin, or that begins them. */
 function check(matcher: Matcher, choices: readonly number[]): void {
   for (const choice of choices) {
+    const forced = matcher.forcedTokens(8);
+    const pieces = matcher.findMask();
+    if (pieces instanceof Job) while (pieces.run(1 + (choice % 50)) === null);
     const mask = matcher.mask();
     const allowed = tokens
       .map((_, token) => token)
       .filter((token) => ((mask[token >>> 5]! >>> (token & 31)) & 1) === 1);
     const accepted = tokens.map((_, token) => token).filter((token) => matcher.fork().accept(token));
     expect(allowed).toEqual(accepted);
+    if (forced.length > 0) {
+      expect(matcher.mayEnd).toBe(false);
+      const text = tokens[forced[0]!]!;
+      for (const token of accepted) expect(isBegunAlike(tokens[token]!, text)).toBe(true);
+      const after = matcher.fork();
+      expect(after.accept(forced[0]!)).toBe(true);
+      expect(after.forcedTokens(7)).toEqual(forced.slice(1));
+    }
     if (allowed.length === 0) {
       expect(matcher.mustEnd && matcher.mayEnd).toBe(true);
       return;
@@ -104,6 +117,11 @@ function check(matcher: Matcher, choices: readonly number[]): void {
     expect(matcher.mask()).toEqual(mask);
     matcher.accept(allowed[choice % allowed.length]!);
   }
+}
+
+function isBegunAlike(a: Uint8Array, b: Uint8Array): boolean {
+  const shorter = Math.min(a.length, b.length);
+  return compareBytes(a.subarray(0, shorter), b.subarray(0, shorter)) === 0;
 }
 
 const choices = fc.array(fc.nat(10_000), { minLength: 1, maxLength: 12 });
@@ -117,6 +135,9 @@ const schema = fc.letrec<{ value: object }>((tie) => ({
       { type: "string", minLength: 2, maxLength: 40 },
       { type: "string", pattern: "^a[ab]*$" },
       { type: "string", pattern: "é" },
+      { type: "string", pattern: "^[^1]*$" },
+      { type: "string", pattern: "^.+b.+$", maxLength: 7 },
+      { type: "string", format: "email", maxLength: 9 },
       { enum: ["a", "ab", "abc", 'a"}', null, 12] },
       { type: "integer", minimum: -3, maximum: 120 },
       { type: "number" },

@@ -1,7 +1,8 @@
 import type { Grammar } from "./grammar.ts";
-import type { Mask, Masks } from "./masks.ts";
+import type { Job } from "./job.ts";
+import type { Masks } from "./masks.ts";
 import { Parser, type ParseState } from "./parser.ts";
-import { tokenBytes } from "./vocabulary.ts";
+import { type Mask, tokenBytes } from "./vocabulary.ts";
 
 /**
  * One text under way under a grammar, token by token. Its state follows from the tokens alone: a matcher that is told the
@@ -44,17 +45,36 @@ export class Matcher {
     return this.#masks.maskOf(this.#parser, this.#state);
   }
 
+  /** The same, if it is known; else the work for it. */
+  findMask(): Mask | Job<Mask> {
+    return this.#masks.find(this.#parser, this.#state);
+  }
+
+  /** Tokens that must follow, see forced.ts: `most` of them at most. */
+  forcedTokens(most: number): number[] {
+    const tokens: number[] = [];
+    let state = this.#state;
+    while (tokens.length < most) {
+      const token = this.#masks.forcedOf(this.#parser, state);
+      if (token === null) break;
+      tokens.push(token);
+      state = this.#after(state, token)!;
+    }
+    return tokens;
+  }
+
   /** Reads a token. False if the text cannot go on with it; then nothing has changed. */
   accept(token: number): boolean {
+    const state = this.#after(this.#state, token);
+    if (state !== null) this.#states.push(state);
+    return state !== null;
+  }
+
+  #after(before: ParseState, token: number): ParseState | null {
     const bytes = tokenBytes(this.#masks.vocabulary, token);
-    if (bytes.length === 0) return false;
-    let state: ParseState | null = this.#state;
-    for (const byte of bytes) {
-      state = this.#parser.next(state, byte);
-      if (state === null) return false;
-    }
-    this.#states.push(state);
-    return true;
+    let state: ParseState | null = bytes.length === 0 ? null : before;
+    for (let at = 0; at < bytes.length && state !== null; at++) state = this.#parser.next(state, bytes[at]!);
+    return state;
   }
 
   /** Takes the last `count` tokens back. */
@@ -74,5 +94,5 @@ export class Matcher {
 
 /** A parser for a grammar whose masks are made by `masks`. */
 export function parserOf(grammar: Grammar, masks: Masks): Parser {
-  return new Parser(grammar, masks.regexes);
+  return Parser.of(grammar, masks.regexes);
 }

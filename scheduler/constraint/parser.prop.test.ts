@@ -79,7 +79,7 @@ test("a text is read to its end exactly if the grammar derives it, and to any pl
       const language = languageOf(given, 5)[0]!;
       let parser: Parser;
       try {
-        parser = new Parser(builder.finish(nonterminals[0]!), new Regexes());
+        parser = Parser.of(builder.finish(nonterminals[0]!), new Regexes());
       } catch (error) {
         expect([...language]).toEqual([]);
         expect((error as Error).message).toBe("nothing can be written that obeys it");

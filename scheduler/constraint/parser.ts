@@ -1,8 +1,9 @@
-import { ConstraintError } from "./error.ts";
+import { Budget, ConstraintError } from "./error.ts";
 import type { Grammar, Production } from "./grammar.ts";
 import { terminalsOf } from "./grammar.ts";
+import type { Pieces } from "./job.ts";
 import { type Ends, Lexer, type LexState } from "./lexer.ts";
-import type { Regexes } from "./regex/regexes.ts";
+import type { Regex, Regexes } from "./regex/regexes.ts";
 
 /** What waits for a nonterminal to be complete. The item goes on with the symbol after it. */
 interface Frame {
@@ -73,8 +74,18 @@ export class Parser {
   #setCount = 0;
   #start: ParseState | null = null;
 
-  constructor(grammar: Grammar, regexes: Regexes) {
-    const terminals = terminalsOf(grammar, regexes);
+  /** Reads what the grammar allows; its terminals become expressions of `regexes`. */
+  static of(grammar: Grammar, regexes: Regexes): Parser {
+    const { value } = Parser.inPieces(grammar, regexes, new Budget(Number.POSITIVE_INFINITY)).next();
+    return value!;
+  }
+
+  /** The same, as work that can be cut. */
+  static *inPieces(grammar: Grammar, regexes: Regexes, budget: Budget): Pieces<Parser> {
+    return new Parser(grammar, regexes, yield* terminalsOf(grammar, regexes, budget));
+  }
+
+  private constructor(grammar: Grammar, regexes: Regexes, terminals: readonly Regex[]) {
     this.lexer = new Lexer(regexes, terminals);
     this.#productions = grammar.nonterminals.flat();
     let count = 0;
@@ -128,6 +139,18 @@ export class Parser {
     if (set.lex !== null && !going.some((thread) => thread.set === set && thread.lex === set.lex))
       going.push({ set, lex: set.lex });
     return { threads: going, mayEnd: set.isFinal };
+  }
+
+  /** The byte that must follow; null: the text may end, or go on in several ways. */
+  onlyByte({ threads, mayEnd }: ParseState): number | null {
+    if (mayEnd) return null;
+    let only = -1;
+    for (const { lex } of threads) {
+      const byte = this.lexer.onlyByte(lex);
+      if (byte < 0 || (only >= 0 && only !== byte)) return null;
+      only = byte;
+    }
+    return only < 0 ? null : only;
   }
 
   /** The set after terminals that began at `set` and end together. */
@@ -231,6 +254,7 @@ export class Parser {
         if (this.#canBeEmpty(symbol)) add(this.#advance(item));
       }
     }
+    this.lexer.regexes.budget.spend(items.length);
     set.lex = this.lexer.start([...set.byTerminal.keys()].sort((a, b) => a - b));
     return set;
   }

@@ -16,6 +16,10 @@ export interface Trie {
   readonly tokens: Int32Array;
 }
 
+/** One bit per token, bit t % 32 of word t / 32 for token t. Shared by all texts at the same place: never written to once it
+ *  is made. */
+export type Mask = Uint32Array;
+
 /** What the tokens of a model stand for. Plain data over shared memory: made once, used by every engine's thread. */
 export interface Vocabulary {
   /** Tokens that the model can draw. */
@@ -94,6 +98,17 @@ export function trieOf(entries: readonly { readonly text: Uint8Array; readonly t
     heights[node] = rounded;
   }
   return { bytes, ends, firstTokens, heights, tokens };
+}
+
+/** The node below `node` along the byte; -1: there is none. */
+export function childOf(trie: Trie, node: number, byte: number): number {
+  const end = trie.ends[node]!;
+  for (let child = node + 1; child < end; child = trie.ends[child]!) {
+    const at = trie.bytes[child]!;
+    if (at === byte) return child;
+    if (at > byte) return -1;
+  }
+  return -1;
 }
 
 function commonLength(a: Uint8Array | undefined, b: Uint8Array): number {

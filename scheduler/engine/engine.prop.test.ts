@@ -13,13 +13,24 @@ import { populateFast, priorityGroups } from "../baselines/preble.ts";
 import { longestPrefix } from "../baselines/sglang.ts";
 import { staticBudget } from "../baselines/static-budget.ts";
 import { firstCome, promptsFirst } from "../baselines/vllm.ts";
-import type { Objective, SequenceId, SequenceSpec, Service } from "../core.ts";
+import { compileConstraint } from "../constraint/compile.ts";
+import { vocabularyOf } from "../constraint/vocabulary.ts";
+import type { Constraint, Objective, SequenceId, SequenceSpec, Service } from "../core.ts";
 import { type LaneRules, objectives } from "../objective.ts";
 import type { BatchPolicy, QueuePolicy } from "../policy.ts";
 import { sequenceSpec } from "../sim/factories.ts";
 import type { EngineOptions } from "./engine-options.ts";
 
 const VOCABULARY = 2;
+/** Where sequences are constrained the tokens are letters. */
+const vocabulary = vocabularyOf(VOCABULARY, (token) => Uint8Array.of(97 + token));
+/** Texts of which long parts are forced. */
+const constraints = ["(a|baabbab)*", "ab(bbbbbbbb|a)+", "aaaaaaaaaa(ab)*", "[ab]*"].map(
+  (pattern): Constraint => ({
+    id: pattern,
+    grammar: compileConstraint({ kind: "regex", pattern }).grammar,
+  }),
+);
 
 type Command =
   | { readonly kind: "expect"; readonly index: number; readonly prompt: number[]; readonly program: number }
@@ -34,6 +45,7 @@ interface Setting {
   readonly pageTokens: number;
   readonly contextMax: number;
   readonly sharedTokensMin: number;
+  readonly maskSteps: number;
   readonly queue: QueuePolicy;
   readonly batch: BatchPolicy;
   readonly admission: EngineOptions["admission"];
@@ -83,6 +95,7 @@ const settings: fc.Arbitrary<Setting> = fc.record({
   pageTokens: fc.constantFrom(2, 3, 4),
   contextMax: fc.integer({ min: 20, max: 48 }),
   sharedTokensMin: fc.integer({ min: 1, max: 8 }),
+  maskSteps: fc.constantFrom(1, 3, 1000),
   queue: queues,
   batch: batches,
   admission: fc.record({
@@ -134,13 +147,16 @@ const specs = fc
     presencePenalty: fc.constantFrom(0, 0, 1),
     cacheSalt: fc.constantFrom("", "", "other"),
     service: services,
+    constraint: fc.constantFrom(null, null, ...constraints),
   })
-  .map(({ prompt, tokensMax, temperature, seed, presencePenalty, tokensMin, stopTokens, ...rest }) =>
-    sequenceSpec(prompt, tokensMax, {
-      sampling: { temperature, seed: [seed, 0], presencePenalty },
-      stop: { tokensMin, stopTokens },
-      ...rest,
-    }),
+  .map(
+    ({ prompt, tokensMax, temperature, seed, presencePenalty, tokensMin, stopTokens, constraint, ...rest }) =>
+      sequenceSpec(prompt, tokensMax, {
+        sampling: { temperature, seed: [seed, 0], presencePenalty },
+        stop: { tokensMin, stopTokens },
+        ...rest,
+        ...(constraint === null ? {} : { constraint }),
+      }),
   );
 
 const commands: fc.Arbitrary<Command[]> = fc.array(
@@ -188,8 +204,10 @@ function play(
   setting: Setting,
   script: readonly Command[],
 ): { harness: EngineHarness; specs: SequenceSpec[] } {
-  const { pages, pageTokens, contextMax, ...engine } = setting;
+  const { pages, pageTokens, contextMax, maskSteps, ...engine } = setting;
   const harness = new EngineHarness({
+    vocabulary,
+    maskSteps,
     spec: { pages, pageTokens, contextMax, vocabSize: VOCABULARY },
     engine,
     isStallFree: setting.batch.kind === "baseline" && setting.batch.isStallFree,
@@ -236,7 +254,9 @@ function checkNobodyWaits(harness: EngineHarness, paused: ReadonlySet<SequenceId
 /** What must have become of a sequence: the same as of one that has a device to itself. */
 function checkOutcome(spec: SequenceSpec, outcome: Outcome, setting: Setting): void {
   const contextMax = Math.min(setting.contextMax, setting.pages * setting.pageTokens);
-  const alone = tokensAlone(spec, { contextMax, vocabSize: VOCABULARY });
+  // With log probabilities each token is drawn by itself, whether it is forced or not.
+  const drawn = { ...spec, sampling: { ...spec.sampling, topLogprobs: 0 } };
+  const alone = tokensAlone(drawn, { contextMax, vocabSize: VOCABULARY }, vocabulary);
   const { finish } = outcome;
   if (finish?.kind === "aborted") {
     expect(alone.tokens.slice(0, outcome.tokens.length)).toEqual(outcome.tokens);

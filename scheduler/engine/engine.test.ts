@@ -4,6 +4,8 @@
 import { expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import { staticBudget } from "../baselines/static-budget.ts";
+import { compileConstraint } from "../constraint/compile.ts";
+import { vocabularyOf } from "../constraint/vocabulary.ts";
 import type { SequenceId, Step, StepResult } from "../core.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 
@@ -328,6 +330,26 @@ test("penalties know the prompt's tokens and how often each is in the output; wi
     { tokens: [4, 5, 7], counts: [0, 0, 1] },
     { tokens: [4, 5, 7], counts: [0, 0, 2] },
   ]);
+});
+
+test("tokens that are forced to follow one are computed together, with what is left to draw after them", () => {
+  const vocabulary = vocabularyOf(2, (token) => Uint8Array.of(97 + token));
+  const { grammar } = compileConstraint({ kind: "regex", pattern: "(abbbbbbbbb)*" });
+  const spec = sequenceSpec(
+    tokensFrom(0, 20).map((token) => token % 2),
+    21,
+    { constraint: { id: "", grammar } },
+  );
+  const text = Array.from({ length: 21 }, (_, position) => (position % 10 === 0 ? 0 : 1));
+  const chunks = (topLogprobs: number | null): number[] => {
+    const harness = new EngineHarness({ vocabulary, spec: { vocabSize: 2 } });
+    harness.submit({ ...spec, sampling: { ...spec.sampling, topLogprobs } });
+    harness.finish();
+    expect(harness.outcomes[0]).toEqual({ cachedTokens: 0, tokens: text, finish: { kind: "length" } });
+    return harness.steps.map((step) => step.chunks[0]!.tokens.length);
+  };
+  expect(chunks(null)).toEqual([20, 10, 10]);
+  expect(chunks(0)).toEqual([20, ...Array(20).fill(1)]);
 });
 
 test("logprobs belong to the tokens they are reported with", () => {

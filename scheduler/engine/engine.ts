@@ -1,6 +1,14 @@
 import { Residency } from "../cache/residency.ts";
 import type { Clock } from "../clock.ts";
-import { assert, type Finish, type Sampled, type SequenceSpec, type StepResult } from "../core.ts";
+import {
+  assert,
+  type Finish,
+  type Sampled,
+  type SequenceSpec,
+  type StepResult,
+  type TokenId,
+  type TokenLogprobs,
+} from "../core.ts";
 import { type EngineCosts, promptMs, shapeOf } from "../cost/cost-model.ts";
 import { unknownCost } from "../cost/linear.ts";
 import type { Device } from "../device.ts";
@@ -181,9 +189,11 @@ export class Engine {
   #apply({ planned, step }: PlannedStep, sampled: readonly Sampled[]): void {
     let row = 0;
     for (let i = 0; i < planned.length; i++) {
-      const { sequence, count } = planned[i]!;
-      this.#roster.residency.computed(sequence, count);
+      const { sequence, count: most } = planned[i]!;
       const drawn = sampled.slice(row, row + step.chunks[i]!.samples.length);
+      // Its last token is computed again: only a token that is computed has a row to draw from.
+      const count = drawn.some(({ kind }) => kind === "deferred") ? most - 1 : most;
+      this.#roster.residency.computed(sequence, count);
       row += drawn.length;
       assert(drawn.length === step.chunks[i]!.samples.length, "a device answers every row");
       assert(
@@ -201,14 +211,20 @@ export class Engine {
   #advance(sequence: Sequence, count: number, drawn: readonly Sampled[]): void {
     if (sequence.computed - count < sequence.kv.promptEnd) this.#roster.publish(sequence);
     for (const one of drawn) {
+      if (one.kind === "deferred") return;
       assert(one.kind === "token", "a row that failed ends its sequence");
-      this.#journal.drew(sequence, one.token, one.logprobs, this.#clock.nowMs());
-      this.#roster.drew(sequence, one.token);
-      const finish = this.#finish(sequence, one.token);
-      if (finish === null) continue;
-      this.#roster.end(sequence, finish, true);
-      return;
+      if (!this.#append(sequence, one.token, one.logprobs)) return;
+      for (const token of one.forced ?? []) if (!this.#append(sequence, token, null)) return;
     }
+  }
+
+  /** One more token of its output. False: the sequence has ended with it. */
+  #append(sequence: Sequence, token: TokenId, logprobs: TokenLogprobs | null): boolean {
+    this.#journal.drew(sequence, token, logprobs, this.#clock.nowMs());
+    this.#roster.drew(sequence, token);
+    const finish = this.#finish(sequence, token);
+    if (finish !== null) this.#roster.end(sequence, finish, true);
+    return finish === null;
   }
 
   #finish(sequence: Sequence, token: number): Finish | null {

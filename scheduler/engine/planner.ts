@@ -44,7 +44,7 @@ const GROWTH = 4;
 
 /**
  * Decides an engine's steps, in this order: decodes get their pages, if need be by preemption (preemption.ts); the policy's rule
- * opens a budget (step/step-rule.ts); decodes join the step; then unfinished prompts (step/prompt-order.ts), and waiting sequences
+ * opens a budget (step/step-rule.ts); decodes join the step, with what is forced to follow; then unfinished prompts (step/prompt-order.ts), and waiting sequences
  * that admission lets in (admission.ts), as far as the budget goes.
  *
  * This is stall-free batching (Sarathi-Serve, arXiv:2403.02310 §4.2, Algorithm 3): every decode is in every step, but for those that
@@ -118,6 +118,7 @@ export class Planner {
       const { running } = roster;
       const budget = pass.open({ running, backlog, nowMs, tokensMax: this.#tokensMax });
       const draft = new StepDraft(budget, running, pass.hasDecodes, nowMs);
+      this.#addForced(draft);
       if (pass.hasPrompts) this.#addPrompts(draft, mayAdmit);
       return draft;
     };
@@ -126,6 +127,17 @@ export class Planner {
     if (draft.chunks.length > 0 || backlog.countsBulk) return draft;
     // What is awaited cannot run now: bulk makes way for nothing.
     return fillFor({ ...backlog, countsBulk: true });
+  }
+
+  /** Forced tokens of the decodes, as far as there is time, and memory without a preemption. */
+  #addForced(draft: StepDraft): void {
+    const { residency } = this.#parts.roster;
+    draft.chunks.forEach(({ sequence }, index) => {
+      const { behind, computed, objective } = sequence;
+      if (behind === 1) return;
+      const room = residency.roomFor(sequence, behind) - 1;
+      if (room > 0) draft.lengthen(index, draft.budget.takeForced(room, computed + 1, objective));
+    });
   }
 
   /** Waiting sequences that may overtake all unfinished prompts; the unfinished prompts; and, if the step has room left,

@@ -145,14 +145,16 @@ export class Sequence {
     return this.arrivedMs - (this.#service.program?.ageMs ?? 0);
   }
 
-  /** Tokens known but not computed; 1 while decoding. At least 1 until the sequence ends. */
+  /** Tokens known but not computed; 1 while decoding, and more after forced tokens. At least 1 until the sequence ends. */
   get behind(): number {
     return this.length - this.kv.computed;
   }
 
-  /** Whether the next chunk continues its output, or computes no more than that would. */
+  /** Whether the next chunk continues its output, or computes no more than that would: all is computed that was known when
+   *  it was admitted, or all but one. */
   get isDecoding(): boolean {
-    return this.length - this.kv.computed === 1;
+    const { computed, promptEnd } = this.kv;
+    return this.length - computed === 1 || (computed >= promptEnd && this.kv.lease !== null);
   }
 
   get generated(): number {

@@ -13,8 +13,10 @@ export function recordedWorkload(head: RecordingHead, entries: readonly Recordin
   const lengths = new Map<SequenceId, number>();
   for (const entry of entries) {
     if (entry.kind !== "step") continue;
-    for (const { kind, sequence } of entry.sampled) {
-      if (kind === "token") lengths.set(sequence, (lengths.get(sequence) ?? 0) + 1);
+    for (const one of entry.sampled) {
+      if (one.kind !== "token") continue;
+      const tokens = 1 + (one.forced?.length ?? 0);
+      lengths.set(one.sequence, (lengths.get(one.sequence) ?? 0) + tokens);
     }
   }
   const calls = entries.filter((entry) => entry.kind === "call");

@@ -1,5 +1,6 @@
 import {
   type AdapterId,
+  type Constraint,
   chatService,
   greedySampling,
   type Sampling,
@@ -38,6 +39,7 @@ export function sequenceSpec(
     sampling?: Partial<Sampling>;
     stop?: Partial<StopRule>;
     cacheSalt?: string;
+    constraint?: Constraint;
     adapter?: AdapterId;
     service?: Partial<Service>;
   } = {},
@@ -48,6 +50,7 @@ export function sequenceSpec(
     sampling: sampling(overrides.sampling),
     stop: { tokensMax, tokensMin: 0, stopTokens: [], ...overrides.stop },
     cacheSalt: overrides.cacheSalt ?? "",
+    ...(overrides.constraint === undefined ? {} : { constraint: overrides.constraint }),
     adapter: overrides.adapter ?? 0,
     service: { ...chatService, ...overrides.service },
   };

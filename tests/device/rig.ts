@@ -135,7 +135,7 @@ export class Rig {
     const logits = this.#device.logits();
     const vocab = this.#device.spec.vocabSize;
     return result.sampled.map((sampled, row) => {
-      if (sampled.kind === "failed") throw new Error(sampled.reason);
+      if (sampled.kind !== "token") throw new Error(JSON.stringify(sampled));
       return { token: sampled.token, logits: logits.slice(row * vocab, (row + 1) * vocab) };
     });
   }

@@ -1,5 +1,7 @@
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
+import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
+import type { Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
 import {
   assert,
   type Finish,
@@ -38,6 +40,9 @@ export interface HarnessOptions {
   /** False where decodes may be left out of a step. */
   readonly isStallFree?: boolean;
   readonly fault?: (step: Step) => StepResult | null;
+  /** What tokens stand for, where sequences are constrained; `maskSteps`: see ConstrainedDevice. */
+  readonly vocabulary?: Vocabulary;
+  readonly maskSteps?: number;
 }
 
 /** One engine on the simulated device under a hand-moved clock, with every integrity check on, and that of
@@ -59,7 +64,10 @@ export class EngineHarness {
     const spec = deviceSpec(options.spec);
     this.#isStallFree = options.isStallFree ?? true;
     const cost = options.cost ?? linearCost(6, 0.02);
-    const simulated = new SimulatedDevice(spec, this.clock, cost, options.fault);
+    const { vocabulary, maskSteps } = options;
+    const drawing = new SimulatedDevice(spec, this.clock, cost, options.fault);
+    const simulated =
+      vocabulary === undefined ? drawing : new ConstrainedDevice(drawing, vocabulary, maskSteps);
     const device: Device = {
       spec,
       start: (step, done) => {
@@ -161,10 +169,15 @@ export class EngineHarness {
 }
 
 /** The tokens the specification asks for, of a device with nothing shared: one sequence, no cache, whole prompt at once. */
-export function tokensAlone(spec: Omit<SequenceSpec, "id">, device: Partial<DeviceSpec> = {}): Outcome {
+export function tokensAlone(
+  spec: Omit<SequenceSpec, "id">,
+  device: Partial<DeviceSpec> = {},
+  vocabulary?: Vocabulary,
+): Outcome {
   const harness = new EngineHarness({
     spec: { ...device, pages: 1024 },
     engine: { batch: staticBudget(2048) },
+    ...(vocabulary === undefined ? {} : { vocabulary }),
   });
   harness.submit(spec);
   harness.finish();

@@ -4,7 +4,7 @@ import { Parser, type ParseState } from "../parser.ts";
 import { Regexes } from "../regex/regexes.ts";
 
 function compile(text: string): (text: string) => boolean {
-  const parser = new Parser(compileConstraint({ kind: "grammar", text }).grammar, new Regexes());
+  const parser = Parser.of(compileConstraint({ kind: "grammar", text }).grammar, new Regexes());
   return (given) => {
     let state: ParseState | null = parser.start;
     for (const byte of new TextEncoder().encode(given)) {

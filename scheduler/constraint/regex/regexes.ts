@@ -42,6 +42,8 @@ interface Node {
   readonly isNullable: boolean;
   /** Whether it holds an intersection or a complement, so that its language may be empty without its being `empty`. */
   readonly isBoolean: boolean;
+  /** Whether it holds a repetition with a count. */
+  readonly isCounted: boolean;
   partition: Partition | null;
   /** Derivatives by class of the partition; -1: not computed yet. */
   next: Int32Array | null;
@@ -325,7 +327,8 @@ export class Regexes {
    * are left alone: whether they can be completed may depend on such numbers.
    */
   clamped(regex: Regex, bytes: number): Regex {
-    if (this.#nodes[regex]!.isBoolean) return regex;
+    const { isBoolean, isCounted } = this.#nodes[regex]!;
+    if (isBoolean || !isCounted) return regex;
     const key = regex * 2 ** 16 + bytes;
     let clamped = this.#clamped.get(key);
     if (clamped === undefined) {
@@ -371,9 +374,30 @@ export class Regexes {
     if (id === undefined) {
       id = this.#nodes.length as Regex;
       this.#ids.set(key, id);
-      this.#nodes.push({ shape, isNullable, isBoolean, partition: null, next: null, isEmpty: null });
+      const isCounted = this.#isCounted(shape);
+      this.#nodes.push({
+        ...{ shape, isNullable, isBoolean, isCounted },
+        ...{ partition: null, next: null, isEmpty: null },
+      });
     }
     return id;
+  }
+
+  #isCounted(shape: RegexShape): boolean {
+    const isOne = (part: Regex): boolean => this.#nodes[part]!.isCounted;
+    switch (shape.kind) {
+      case "cat":
+        return isOne(shape.head) || isOne(shape.tail);
+      case "repeat":
+        return shape.min > 1 || shape.max < Number.POSITIVE_INFINITY || isOne(shape.of);
+      case "alt":
+      case "and":
+        return shape.parts.some(isOne);
+      case "not":
+        return isOne(shape.of);
+      default:
+        return false;
+    }
   }
 
   #partition(shape: RegexShape): Partition {

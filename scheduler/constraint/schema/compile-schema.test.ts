@@ -7,7 +7,7 @@ import type { JsonLayout } from "./compile-schema.ts";
 
 function compile(schema: unknown, layout: JsonLayout = "compact"): (text: string) => boolean {
   const { grammar } = compileConstraint({ kind: "schema", schema, layout });
-  const parser = new Parser(grammar, new Regexes());
+  const parser = Parser.of(grammar, new Regexes());
   return (text) => {
     let state: ParseState | null = parser.start;
     for (const byte of new TextEncoder().encode(text)) {

@@ -8,7 +8,7 @@ export type SequenceView = Pick<
   "id" | "objective" | "tbtMs" | "pacing" | "length" | "isDecoding" | "isPaused"
 >;
 
-/** How many prompt tokens a step has room for. One object serves the planning of one step. */
+/** How many prompt and forced tokens a step has room for. One object serves the planning of one step. */
 export interface StepBudget {
   /** Decodes that this step leaves out. */
   readonly skipped: ReadonlySet<SequenceId>;
@@ -19,6 +19,9 @@ export interface StepBudget {
   offer(left: number, context: number, waitedMs: number, objective: ObjectiveRules): number;
   /** A chunk of `tokens` after `context` is in the step. */
   take(tokens: number, context: number): void;
+  /** Puts forced tokens of a decode into the step beside its one, after `context` computed ones: as many of `left` ≥ 1 as there
+   *  is room for. Returns how many. */
+  takeForced(left: number, context: number, objective: ObjectiveRules): number;
   /** Whether the streams that run keep their targets if one more sequence runs with them for good. `isAged`: it has
    *  waited so long that others have to give way. */
   admits(sequence: SequenceView, isAged: boolean): boolean;

@@ -31,6 +31,12 @@ export class StepDraft {
     }
   }
 
+  /** Adds `count` tokens to the chunk of a decode, whose one the budget has counted already. */
+  lengthen(index: number, count: number): void {
+    const { sequence } = this.chunks[index]!;
+    this.chunks[index] = { sequence, count: 1 + count };
+  }
+
   /** Adds tokens of a prompt, as many as the budget has offered. */
   addPrompt(sequence: Sequence, count: number): void {
     this.budget.take(count, sequence.computed);

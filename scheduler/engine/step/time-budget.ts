@@ -49,6 +49,7 @@ interface MutableShape extends StepShape {
  * Of the sizes (decodes included) on a grid of half tiles, coarser further up, that fit the limits, it takes not the largest
  * but the one with the least total delay (step-size.ts). It gives way in this order:
  *
+ *   0. forced tokens are left for later steps, all but one of each decode;
  *   1. prompt chunks shrink, half a tile at a time;
  *   2. to none, unless a prompt has got none for `starvationMs`: that one gets a tile;
  *   3. decodes of bulk sequences are left out, at most `skipsMax` steps in a row each;
@@ -71,6 +72,7 @@ export class TimeBudget implements StepBudget {
   /** What is in the step so far, and what is tried. */
   readonly #shape: MutableShape = { prompts: [], decodes: 0, decodeContext: 0 };
   #tokens = 0;
+  #hasPrompt = false;
   /** Tokens, decodes included, that the step is to have; null until the first offer. */
   #wanted: number | null = null;
   /** Of all that run, how many are bulk and how many are not, and their tokens. */
@@ -141,7 +143,7 @@ export class TimeBudget implements StepBudget {
     const fitting = this.#fitting(this.#fill(left, this.#wanted), context);
     const tokens = objective.isBulk ? this.#unnoticed(fitting, context) : fitting;
     if (tokens > 0) return tokens;
-    if (this.#shape.prompts.length > 0) return 0;
+    if (this.#hasPrompt) return 0;
     const tile = this.#fill(left, Math.min(this.#tokensMax, this.#smallest()));
     return waitedMs >= this.#patienceMs(tile, context, objective) ? tile : 0;
   }
@@ -149,6 +151,18 @@ export class TimeBudget implements StepBudget {
   take(tokens: number, context: number): void {
     this.#shape.prompts.push({ tokens, context });
     this.#tokens += tokens;
+    this.#hasPrompt = true;
+  }
+
+  takeForced(left: number, context: number, { isBulk }: ObjectiveRules): number {
+    const calmMs = this.#calmDecodes > 0 ? this.#policy.stepMs : Number.POSITIVE_INFINITY;
+    const limitMs = Math.min(this.#limitMs, calmMs, isBulk ? this.#bulkMs : Number.POSITIVE_INFINITY);
+    let tokens = Math.min(left, this.#tokensMax - this.#tokens);
+    while (tokens > 0 && this.#predict(tokens, context, 0) > limitMs) tokens = Math.floor(tokens / 2);
+    if (tokens <= 0) return 0;
+    this.#shape.prompts.push({ tokens, context });
+    this.#tokens += tokens;
+    return tokens;
   }
 
   admits(sequence: SequenceView, isAged: boolean): boolean {

@@ -1,0 +1,199 @@
+import type { Budget } from "./error.ts";
+import type { Pieces } from "./job.ts";
+import { type Regex, Regexes } from "./regex/regexes.ts";
+import { allCharacters, jsonEncoding } from "./regex/text.ts";
+import { StringWalk } from "./string-walk.ts";
+import { type Mask, type Trie, trieOf, type Vocabulary } from "./vocabulary.ts";
+
+/** How many characters a string may still have. `max` may be Infinity. */
+interface Limits {
+  readonly min: number;
+  readonly max: number;
+}
+
+/** Tokens that stay inside of a string, up to its quote at most; and those with a quote that may end it and more after it. */
+export interface StringTokens {
+  readonly inside: Mask;
+  readonly beyond: Mask;
+}
+
+/** `free`: for most tokens as a free string after a byte; `broad`: the rest of a string with which many tokens go on. */
+export type StringKind = "free" | "broad" | "other";
+
+/** Pairs of limits, and broad expressions, whose tokens are remembered. */
+const WITHIN_MAX = 256;
+const BROAD_MAX = 128;
+/** Characters of a token are counted up to here. */
+const CHARACTERS_MAX = 254;
+/** The token is not of the kind. */
+const NONE = 255;
+
+/**
+ * Inside of a JSON string of which nothing is demanded nearly every token goes on, and a walk would be long. So what may come
+ * there is worked out once for a vocabulary: the tokens that stay inside, and a small trie of what follows the closing quote in
+ * those that do not. Also how many characters each has, for strings whose length alone is limited.
+ */
+export class FreeString {
+  readonly regexes: Regexes = new Regexes();
+  /** The inside of a string and its closing quote. */
+  readonly regex: Regex;
+  /** Tokens that stay inside of a free string, up to the quote at most. */
+  readonly inside: Mask;
+  /** Of tokens that go beyond the quote, what comes after it. */
+  readonly afterQuote: Trie;
+  readonly #trie: Trie;
+  readonly #character: Regex;
+  readonly #quote: Regex;
+  /** By token, its characters, one that is begun among them: of those that do not reach the quote, that end with it, and
+   *  that go beyond it. NONE for others. */
+  readonly #open: Uint8Array;
+  readonly #closed: Uint8Array;
+  readonly #beyond: Uint8Array;
+  /** Most characters of a token, as far as they are counted. */
+  #longest = 0;
+  readonly #kinds = new Map<Regex, StringKind>();
+  readonly #within = new Map<string, StringTokens>();
+  /** By expression. Ordered by last use. */
+  readonly #broad = new Map<Regex, StringTokens>();
+
+  constructor({ size, trie }: Vocabulary) {
+    const { regexes } = this;
+    this.#trie = trie;
+    const { anyText, oneOf } = jsonEncoding(regexes);
+    this.#character = oneOf(allCharacters);
+    this.#quote = regexes.bytes([34, 34]);
+    this.regex = regexes.cat(anyText, this.#quote);
+    this.#open = new Uint8Array(size).fill(NONE);
+    this.#closed = new Uint8Array(size).fill(NONE);
+    this.#beyond = new Uint8Array(size).fill(NONE);
+    const beyond: { text: Uint8Array; token: number }[] = [];
+    const path: number[] = [];
+    const note = (counts: Uint8Array, node: number, characters: number): void => {
+      for (let at = trie.firstTokens[node]!; at < trie.firstTokens[node + 1]!; at++)
+        counts[trie.tokens[at]!] = Math.min(characters, CHARACTERS_MAX);
+      this.#longest = Math.max(this.#longest, Math.min(characters, CHARACTERS_MAX));
+    };
+    const visit = (node: number, rest: Regex, before: number): void => {
+      const end = trie.ends[node]!;
+      for (let child = node + 1; child < end; child = trie.ends[child]!) {
+        const next = regexes.derivative(rest, trie.bytes[child]!);
+        if (next === regexes.empty) continue;
+        if (next === regexes.epsilon) {
+          note(this.#closed, child, before);
+          collect(child, before);
+        } else {
+          const characters = rest === this.regex ? before + 1 : before;
+          note(this.#open, child, characters);
+          visit(child, next, characters);
+        }
+      }
+    };
+    const collect = (node: number, characters: number): void => {
+      const end = trie.ends[node]!;
+      for (let child = node + 1; child < end; child = trie.ends[child]!) {
+        path.push(trie.bytes[child]!);
+        const bytes = Uint8Array.from(path);
+        note(this.#beyond, child, characters);
+        for (let at = trie.firstTokens[child]!; at < trie.firstTokens[child + 1]!; at++)
+          beyond.push({ text: bytes, token: trie.tokens[at]! });
+        collect(child, characters);
+        path.pop();
+      }
+    };
+    visit(0, this.regex, 0);
+    this.afterQuote = trieOf(beyond);
+    this.inside = this.tokensWithin(0, Number.POSITIVE_INFINITY).inside;
+  }
+
+  /** Of a string about which nothing is said but how many characters come; null for others. */
+  limitsOf(rest: Regex): Limits | null {
+    if (rest === this.regex) return { min: 0, max: Number.POSITIVE_INFINITY };
+    const shape = this.regexes.shapeOf(rest);
+    if (shape.kind !== "cat" || shape.tail !== this.#quote) return null;
+    const head = this.regexes.shapeOf(shape.head);
+    if (head.kind !== "repeat" || head.of !== this.#character) return null;
+    const isBounded = head.max < Number.POSITIVE_INFINITY;
+    const isCounted = head.min <= CHARACTERS_MAX && (head.max < CHARACTERS_MAX || !isBounded);
+    if (this.#longest === CHARACTERS_MAX && !isCounted) return null;
+    const max = head.max >= this.#longest ? Number.POSITIVE_INFINITY : head.max;
+    return { min: Math.min(head.min, this.#longest + 1), max };
+  }
+
+  /** Tokens that stay inside of a string that may have so many characters more, and those that may go beyond it. */
+  tokensWithin(min: number, max: number): StringTokens {
+    const key = `${min} ${max}`;
+    let within = this.#within.get(key);
+    if (within === undefined) {
+      const inside = new Uint32Array(Math.ceil(this.#open.length / 32));
+      const beyond = new Uint32Array(inside.length);
+      for (let token = 0; token < this.#open.length; token++) {
+        const bit = 1 << (token & 31);
+        const open = this.#open[token]!;
+        const closed = this.#closed[token]!;
+        const past = this.#beyond[token]!;
+        if (open !== NONE && open <= max) inside[token >>> 5]! |= bit;
+        else if (closed !== NONE && closed >= min && closed <= max) inside[token >>> 5]! |= bit;
+        if (past !== NONE && past >= min && past <= max) beyond[token >>> 5]! |= bit;
+      }
+      within = { inside, beyond };
+      if (this.#within.size >= WITHIN_MAX) this.#within.clear();
+      this.#within.set(key, within);
+    }
+    return within;
+  }
+
+  /** How the tokens are best found that go on with an expression. */
+  kindOf(rest: Regex): StringKind {
+    let kind = this.#kinds.get(rest);
+    if (kind === undefined) {
+      kind = this.limitsOf(rest) === null ? this.#compare(rest) : "free";
+      this.#kinds.set(rest, kind);
+    }
+    return kind;
+  }
+
+  #compare(rest: Regex): StringKind {
+    const { regexes } = this;
+    const trie = this.#trie;
+    let same = 0;
+    let going = 0;
+    let all = 0;
+    for (let child = 1; child < trie.bytes.length; child = trie.ends[child]!) {
+      const byte = trie.bytes[child]!;
+      const free = regexes.derivative(this.regex, byte);
+      if (free === regexes.empty) continue;
+      const tokens = trie.firstTokens[trie.ends[child]!]! - trie.firstTokens[child]!;
+      const next = regexes.derivative(rest, byte);
+      all += tokens;
+      if (next !== regexes.empty) going += tokens;
+      const height = trie.heights[child]!;
+      if (regexes.clamped(next, height) === regexes.clamped(free, height)) same += tokens;
+    }
+    if (2 * same > all) return "free";
+    return 2 * going > all && this.#endsWithQuote(rest) ? "broad" : "other";
+  }
+
+  /** Whether what it matches is the rest of a string. */
+  #endsWithQuote(rest: Regex): boolean {
+    const shape = this.regexes.shapeOf(rest);
+    if (shape.kind === "cat") return this.#endsWithQuote(shape.tail);
+    if (shape.kind === "alt") return shape.parts.every((part) => this.#endsWithQuote(part));
+    return rest === this.#quote;
+  }
+
+  /** Tokens that stay inside of a string of this expression, and those that may go beyond it. */
+  *tokensOf(rest: Regex, budget: Budget): Pieces<StringTokens> {
+    const known = this.#broad.get(rest);
+    if (known !== undefined) {
+      this.#broad.delete(rest);
+      this.#broad.set(rest, known);
+      return known;
+    }
+    const walk = new StringWalk(this.regexes, this.#trie, this.#open.length, rest, budget);
+    while (!walk.run()) yield;
+    if (this.#broad.size >= BROAD_MAX) this.#broad.delete(this.#broad.keys().next().value!);
+    const { inside, beyond } = walk;
+    this.#broad.set(rest, { inside, beyond });
+    return { inside, beyond };
+  }
+}

@@ -1,0 +1,166 @@
+import type { Budget } from "./error.ts";
+import type { LexState } from "./lexer.ts";
+import type { Parser, ParseSet, ParseState, Thread } from "./parser.ts";
+import type { Regex } from "./regex/regexes.ts";
+import type { Mask, Trie } from "./vocabulary.ts";
+
+/** A node of the trie whose children are being walked, with what the text may be there. Used again for each depth. */
+interface Frame {
+  /** The next child, and the end of them all. */
+  child: number;
+  end: number;
+  /** One thread; or several, and then these two are of no account. */
+  set: ParseSet;
+  lex: LexState;
+  threads: ParseState | null;
+  /** Not null: the mask is right for this expression below the node, and is made right for the thread's. */
+  free: Regex | null;
+}
+
+/**
+ * A walk of a trie along which a parser goes: the tokens that it meets are those that may come next. It is cut short where
+ * the work for it is used up, and goes on from there.
+ */
+export class MaskWalk {
+  readonly #parser: Parser;
+  readonly #trie: Trie;
+  readonly #mask: Mask;
+  readonly #budget: Budget;
+  readonly #frames: Frame[] = [];
+  #depth = -1;
+
+  constructor(parser: Parser, trie: Trie, mask: Mask, budget: Budget) {
+    this.#parser = parser;
+    this.#trie = trie;
+    this.#mask = mask;
+    this.#budget = budget;
+  }
+
+  /** Sets the tokens along which the thread goes on. */
+  add({ set, lex }: Thread): this {
+    this.#enter(0, set, lex, null, null);
+    return this;
+  }
+
+  /** The mask has the tokens of `free`: makes it right where the thread, inside of one terminal, differs from that. */
+  correct({ set, lex }: Thread, free: Regex): this {
+    this.#enter(0, set, lex, null, free);
+    return this;
+  }
+
+  /** Walks until its budget is paused. False: there is more to walk. */
+  run(): boolean {
+    while (this.#depth >= 0) {
+      const frame = this.#frames[this.#depth]!;
+      const { child } = frame;
+      if (child >= frame.end) {
+        this.#depth -= 1;
+        continue;
+      }
+      if (this.#budget.isPaused) return false;
+      frame.child = this.#trie.ends[child]!;
+      if (frame.free !== null) this.#differs(frame, frame.free, child);
+      else if (frame.threads === null) this.#follow(frame, child);
+      else this.#followAll(frame.threads, child);
+    }
+    return true;
+  }
+
+  /** One terminal, or several, under way since one set. */
+  #follow({ set, lex }: Frame, child: number): void {
+    this.#budget.spend(1);
+    const { lexer } = this.#parser;
+    const next = lexer.next(lex, this.#trie.bytes[child]!);
+    if (next === null) return;
+    this.#allow(child);
+    if (this.#trie.ends[child] === child + 1) return;
+    if (next.ends.terminals.length === 0) {
+      this.#enter(child, set, next, null, null);
+      return;
+    }
+    const after = this.#parser.after(set, next.ends);
+    const goesOn = lexer.goesOn(next);
+    if (goesOn && after.lex !== null) {
+      const threads = [
+        { set, lex: next },
+        { set: after, lex: after.lex },
+      ];
+      this.#enter(child, set, next, { threads, mayEnd: false }, null);
+    } else if (goesOn) this.#enter(child, set, next, null, null);
+    else if (after.lex !== null) this.#enter(child, after, after.lex, null, null);
+  }
+
+  #followAll(state: ParseState, child: number): void {
+    this.#budget.spend(state.threads.length);
+    const next = this.#parser.next(state, this.#trie.bytes[child]!);
+    if (next === null) return;
+    this.#allow(child);
+    if (this.#trie.ends[child] === child + 1) return;
+    const [only, another] = next.threads;
+    if (only !== undefined) this.#enter(child, only.set, only.lex, another === undefined ? null : next, null);
+  }
+
+  #differs({ set, lex }: Frame, free: Regex, child: number): void {
+    this.#budget.spend(1);
+    const { lexer } = this.#parser;
+    const { regexes } = lexer;
+    const byte = this.#trie.bytes[child]!;
+    const nextFree = regexes.derivative(free, byte);
+    const next = regexes.derivative(lex.rests[0]!, byte);
+    if (next === nextFree) return;
+    const height = this.#trie.heights[child]!;
+    if (regexes.clamped(next, height) === regexes.clamped(nextFree, height)) return;
+    const nextLex = lexer.next(lex, byte);
+    const isApart =
+      nextLex === null ||
+      nextFree === regexes.empty ||
+      regexes.isNullable(next) ||
+      regexes.isNullable(nextFree);
+    if (!isApart) {
+      this.#enter(child, set, nextLex, null, nextFree);
+      return;
+    }
+    this.#forbidBelow(child);
+    if (nextLex === null) return;
+    this.#allow(child);
+    const threads = [{ set, lex: nextLex }];
+    if (nextLex.ends.terminals.length > 0) {
+      const after = this.#parser.after(set, nextLex.ends);
+      if (after.lex !== null) threads.push({ set: after, lex: after.lex });
+    }
+    this.#enter(child, set, nextLex, { threads, mayEnd: false }, null);
+  }
+
+  #enter(node: number, set: ParseSet, lex: LexState, threads: ParseState | null, free: Regex | null): void {
+    this.#depth += 1;
+    const [child, end] = [node + 1, this.#trie.ends[node]!];
+    const frame = this.#frames[this.#depth];
+    if (frame === undefined) this.#frames.push({ child, end, set, lex, threads, free });
+    else {
+      frame.child = child;
+      frame.end = end;
+      frame.set = set;
+      frame.lex = lex;
+      frame.threads = threads;
+      frame.free = free;
+    }
+  }
+
+  /** The node's own tokens. */
+  #allow(node: number): void {
+    const { tokens, firstTokens } = this.#trie;
+    for (let at = firstTokens[node]!; at < firstTokens[node + 1]!; at++) {
+      const token = tokens[at]!;
+      this.#mask[token >>> 5]! |= 1 << (token & 31);
+    }
+  }
+
+  /** The node's tokens and all below it. */
+  #forbidBelow(node: number): void {
+    const { tokens, firstTokens, ends } = this.#trie;
+    for (let at = firstTokens[node]!; at < firstTokens[ends[node]!]!; at++) {
+      const token = tokens[at]!;
+      this.#mask[token >>> 5]! &= ~(1 << (token & 31));
+    }
+  }
+}
