@@ -188,9 +188,9 @@ export const serverSettings = Object.freeze({
   }),
   data: optional({
     placeholder: "folder",
-    defaultText: "off: files and batches are refused",
+    defaultText: "off: files and batches are refused, responses kept in memory",
     sentence:
-      "Keep uploaded files, batches and their results in this folder, and go on with unfinished batches after a start.",
+      "Keep uploaded files, batches and their results, and responses, in this folder, and go on with unfinished batches after a start.",
   }),
   batchLinesMax: integer({
     unit: "lines",

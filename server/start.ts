@@ -10,6 +10,7 @@ import { Generator } from "./answer/generation.ts";
 import { cacheSalts } from "./api/cache-salt.ts";
 import { startJobs } from "./api/jobs.ts";
 import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
+import { KeptResponses } from "./api/responses/kept.ts";
 import { routesOf } from "./api/routes.ts";
 import type { ServedModel } from "./api/served-model.ts";
 import { demoModelFolder } from "./assets.ts";
@@ -87,6 +88,7 @@ export async function startServer(
   const model = servedModelOf(prepared);
   const programModels = config.programs === null ? new Map() : readProgramModels(config.programs, model);
   const store = config.data === null ? null : openStore(config.data);
+  const responses = new KeptResponses(config.data);
 
   const lifecycle = new Lifecycle("loading");
   const server = listen(config, lifecycle);
@@ -99,10 +101,11 @@ export async function startServer(
   }).catch(async (error: Error) => {
     await server.stop(true);
     store?.close();
+    responses.close();
     if (error instanceof ConfigError) throw error;
     throw new ConfigError(`The model cannot be loaded: ${error.message}`);
   });
-  const deps = { ...text, ...watched, compiler, model, programModels, lifecycle, keys };
+  const deps = { ...text, ...watched, compiler, model, programModels, lifecycle, keys, responses };
   const { app, jobs } = openApp(config, prepared, deps, store);
   app.server = server;
   server.reload({ fetch: app.fetch });
@@ -129,6 +132,7 @@ export async function startServer(
       ]);
       await server.stop(true);
       jobs?.store.close();
+      responses.close();
       text.encoder.close();
       compiler.close();
       await watched.engines.close();
@@ -208,6 +212,7 @@ interface AppServices extends TextServices, WatchedEngines {
   readonly keys: ApiKeys;
   readonly model: ServedModel;
   readonly programModels: ReadonlyMap<string, ProgramModel>;
+  readonly responses: KeptResponses;
 }
 
 function openApp(

@@ -25,9 +25,13 @@ export interface ChatPrompt {
   readonly templateArguments: Readonly<Record<string, unknown>>;
 }
 
-/** Messages as the model's chat template writes them, in tokens. */
-export async function chatPromptTokens(prompt: ChatPrompt, services: PromptServices): Promise<TokenId[]> {
-  return (await readyChat(prompt, services)).tokens;
+/** Messages as the model's chat template writes them, in tokens. `param` is the field that holds the messages. */
+export async function chatPromptTokens(
+  prompt: ChatPrompt,
+  services: PromptServices,
+  param = "messages",
+): Promise<TokenId[]> {
+  return (await readyChat(prompt, services, param)).tokens;
 }
 
 /** A chat's prompt in tokens, and how the answer that follows it marks what is not text. */
@@ -37,45 +41,60 @@ export interface ReadyChat {
 }
 
 /** Text that cannot fit is not even tokenised. */
-export async function readyChat(prompt: ChatPrompt, services: PromptServices): Promise<ReadyChat> {
+export async function readyChat(
+  prompt: ChatPrompt,
+  services: PromptServices,
+  param = "messages",
+): Promise<ReadyChat> {
   const { template, encoder } = services;
   if (template === null) {
-    throw badRequest("this model has no chat template: use /v1/completions", "messages", "template_error");
+    throw badRequest("this model has no chat template: use /v1/completions", param, "template_error");
   }
-  expectToolsKnown(template, prompt);
-  refuseEnormous(prompt.messages.map((message) => message.content).join(""), "messages", services);
-  const rendered = render(template, prompt);
-  refuseEnormous(plainText(rendered), "messages", services);
+  expectToolsKnown(template, prompt, param);
+  refuseEnormous(prompt.messages.map((message) => message.content).join(""), param, services);
+  const rendered = render(template, prompt, param);
+  refuseEnormous(plainText(rendered), param, services);
   const tokens = await encoder.encodeRendered(rendered).catch(refuseBusy);
   return { tokens, format: answerFormat(template.sourceText(prompt.tools.length > 0)) };
 }
 
 /** Throws 400 for what the template would drop, or take for something else, without a word. */
-function expectToolsKnown(template: ChatTemplate, { messages, tools }: ChatPrompt): void {
+function expectToolsKnown(template: ChatTemplate, { messages, tools }: ChatPrompt, list: string): void {
   const refuse = (what: string, param: string): never => {
     throw badRequest(`this model's chat template does not know ${what}`, param, "template_error");
   };
   if (tools.length > 0 && !template.mentions("tools", true)) {
     refuse("tools: leave them out, or send tool_choice none", "tools");
   }
+  // Other lists than `messages` hold other objects than messages.
+  const placeOf = (index: number, field: string): string =>
+    list === "messages" ? `messages[${index}].${field}` : list;
   const knows = (word: string): boolean => template.mentions(word, tools.length > 0);
   const called = messages.findIndex((message) => message.tool_calls !== undefined);
-  if (called >= 0 && !knows("tool_calls")) refuse("tool_calls", `messages[${called}].tool_calls`);
+  if (called >= 0 && !knows("tool_calls")) refuse("tool_calls", placeOf(called, "tool_calls"));
   const result = messages.findIndex((message) => message.role === "tool");
-  if (result >= 0 && !knows("tool")) refuse("the role tool", `messages[${result}].role`);
+  if (result >= 0 && !knows("tool")) refuse("the role tool", placeOf(result, "role"));
 }
 
-function render(template: ChatTemplate, prompt: ChatPrompt): RenderedPrompt {
+function render(template: ChatTemplate, prompt: ChatPrompt, param: string): RenderedPrompt {
   try {
-    return template.render(prompt.messages as readonly (ChatMessage & TemplateMessage)[], {
+    return template.render(known(template, prompt) as readonly (ChatMessage & TemplateMessage)[], {
       addGenerationPrompt: prompt.addGenerationPrompt,
       tools: prompt.tools,
       templateKwargs: prompt.templateArguments,
     });
   } catch (error) {
     if (!(error instanceof TemplateError)) throw error;
-    throw badRequest(`the chat template says: ${error.message}`, "messages", "template_error");
+    throw badRequest(`the chat template says: ${error.message}`, param, "template_error");
   }
+}
+
+/** A template that was written before the role developer drops its messages, or writes a role that the model never saw. */
+function known(template: ChatTemplate, { messages, tools }: ChatPrompt): readonly ChatMessage[] {
+  if (template.mentions("developer", tools.length > 0)) return messages;
+  return messages.map((message) =>
+    message.role === "developer" ? { ...message, role: "system" as const } : message,
+  );
 }
 
 const busyRetrySeconds = 2;

@@ -31,6 +31,15 @@ import { ProgramReader } from "./programs/schema.ts";
 import { answerSession, openSession } from "./programs/sessions.ts";
 import type { PromptServices } from "./prompt.ts";
 import type { Exchange, RespondLimits } from "./respond.ts";
+import type { KeptResponses } from "./responses/kept.ts";
+import {
+  cancelResponse,
+  countInputTokens,
+  createResponse,
+  deleteResponse,
+  readResponse,
+} from "./responses/responses.ts";
+import { parseResponsesRequest } from "./responses/schema.ts";
 import { targetsOf } from "./targets.ts";
 
 export interface RouteDeps extends PromptServices {
@@ -49,7 +58,8 @@ export interface RouteDeps extends PromptServices {
   readonly lifecycle: Lifecycle;
   readonly version: string;
   readonly limits: RespondLimits;
-  /** null: nothing is kept here. */
+  readonly responses: KeptResponses;
+  /** null: no files and batches are kept here. */
   readonly jobs: JobService | null;
 }
 
@@ -88,6 +98,7 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
     { method: "POST", path: "/v1/chat/completions", isPublic: keyed, handler: (call) => chat(call, deps) },
     { method: "POST", path: "/v1/completions", isPublic: keyed, handler: (call) => completions(call, deps) },
     ...messagesRoutes(deps),
+    ...responsesRoutes(deps),
     ...jobRoutes(deps.jobs),
     { method: "POST", path: "/v1/programs", isPublic: keyed, handler: (call) => program(call, deps) },
     { method: "POST", path: "/v1/sessions", isPublic: keyed, handler: (call) => session(call, deps) },
@@ -116,6 +127,24 @@ function messagesRoutes(deps: RouteDeps): readonly Route[] {
     errorResponse: anthropicErrorResponse,
   });
   return [route("/v1/messages", messages), route("/v1/messages/count_tokens", messagesTokens)];
+}
+
+function responsesRoutes(deps: RouteDeps): readonly Route[] {
+  const route = (method: Route["method"], path: string, handler: Route["handler"]): Route => ({
+    method,
+    path,
+    isPublic: false,
+    handler,
+  });
+  const ofOne = "/v1/responses/{id}";
+  return [
+    route("POST", "/v1/responses", (call) => responses(call, deps)),
+    route("POST", ofOne, async (call) => {
+      return call.rest === "input_tokens" ? inputTokens(call, deps) : cancelResponse(call, deps);
+    }),
+    route("GET", ofOne, (call) => readResponse(call, deps)),
+    route("DELETE", ofOne, (call) => deleteResponse(call, deps)),
+  ];
 }
 
 function jobRoutes(jobs: JobService | null): readonly Route[] {
@@ -173,6 +202,18 @@ async function messagesTokens(call: Call, deps: RouteDeps): Promise<object> {
   const request = parseCountRequest(await call.readWork(), deps);
   tellIgnored(call, request.ignored);
   return countTokens(deps, request);
+}
+
+async function responses(call: Call, deps: RouteDeps): Promise<Response | object> {
+  const request = parseResponsesRequest(await call.readWork(), deps, targetsOf(call.request.headers));
+  tellIgnored(call, request.ignored);
+  return createResponse(exchangeOf(call, deps), call, deps, request);
+}
+
+async function inputTokens(call: Call, deps: RouteDeps): Promise<object> {
+  const request = parseResponsesRequest(await call.readWork(), deps);
+  tellIgnored(call, request.ignored);
+  return countInputTokens(call.tenant, deps, request);
 }
 
 async function completions(call: Call, deps: RouteDeps): Promise<Response> {

@@ -17,6 +17,8 @@ import { Generator } from "../../server/answer/generation.ts";
 import { cacheSalts } from "../../server/api/cache-salt.ts";
 import { startJobs } from "../../server/api/jobs.ts";
 import { readProgramModels } from "../../server/api/programs/files.ts";
+import { KeptResponses } from "../../server/api/responses/kept.ts";
+import type { StoreLimits } from "../../server/api/responses/store.ts";
 import { routesOf } from "../../server/api/routes.ts";
 import { ConstraintCompiler } from "../../server/constraint/compiler.ts";
 import { createApp, listenOptions } from "../../server/http/app.ts";
@@ -58,6 +60,8 @@ export interface TestServerOptions {
   readonly answers?: readonly string[];
   /** The folder of files and batches; by default there are none. */
   readonly data?: string;
+  /** What is kept of responses. */
+  readonly responseLimits?: StoreLimits;
   /** Before anything of them is written: may throw instead. */
   readonly onWrite?: (what: string) => void;
   /** Milliseconds that a constraint may take to compile. */
@@ -195,6 +199,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     model,
     version: "0.0.0-test",
     limits,
+    responses: new KeptResponses(options.data ?? null, options.responseLimits),
   };
   const settings = { fileBytesMax: 2 ** 20, linesMax: 5000, retentionSeconds: 86_400 };
   const { data, onWrite } = options;
@@ -238,6 +243,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     close: async () => {
       await jobs?.runner.stop();
       jobs?.store.close();
+      served.responses.close();
       compiler.close();
       await app.server!.stop(true);
       device.close();

@@ -5,14 +5,12 @@ import type { Call } from "../../http/route.ts";
 import { type BatchRecord, batchEndpoints } from "../../jobs/records.ts";
 import type { JobService } from "../../jobs/service.ts";
 import { Fields, refusal } from "../fields.ts";
+import { metadataOf } from "../metadata.ts";
 import { requestLimits } from "../request-limits.ts";
 import { expirySeconds, newId, pageObject, pageQuery, storageError } from "./files.ts";
 
 const LISTED = 20;
 const LISTED_MAX = 100;
-const METADATA_MAX = 16;
-const METADATA_KEY_MAX = 64;
-const METADATA_VALUE_MAX = 512;
 const HOURS_MAX = 24 * 365;
 
 /** POST /v1/batches */
@@ -23,7 +21,7 @@ export async function createBatch(call: Call, { store, runner, nowSeconds }: Job
   const endpoint = batchEndpoints.find((one) => one === given);
   if (endpoint === undefined) throw refusal("endpoint", batchEndpoints.join(" or "), given);
   const { window, seconds } = windowOf(fields.raw("completion_window"));
-  const metadata = metadataOf(fields.raw("metadata"));
+  const metadata = metadataOf(fields);
   const outputExpiresAfter = outputExpiryOf(fields.raw("output_expires_after"));
   const { priorityMax } = requestLimits;
   const priority = fields.integer("priority", { min: -priorityMax, max: priorityMax }) ?? 0;
@@ -152,18 +150,6 @@ function windowOf(given: unknown): { readonly window: string; readonly seconds: 
     );
   }
   return { window: given as string, seconds: hours * 3600 };
-}
-
-function metadataOf(given: unknown): Readonly<Record<string, string>> | null {
-  if (given === undefined) return null;
-  const isRecord = typeof given === "object" && given !== null && !Array.isArray(given);
-  const entries = isRecord ? Object.entries(given) : [];
-  const fits = ([key, value]: [string, unknown]): boolean =>
-    key.length <= METADATA_KEY_MAX && typeof value === "string" && value.length <= METADATA_VALUE_MAX;
-  if (isRecord && entries.length <= METADATA_MAX && entries.every(fits))
-    return given as Record<string, string>;
-  const wanted = `an object of at most ${METADATA_MAX} texts of ${METADATA_VALUE_MAX} characters, with keys of ${METADATA_KEY_MAX}`;
-  throw refusal("metadata", wanted, given);
 }
 
 function outputExpiryOf(given: unknown): number | null {

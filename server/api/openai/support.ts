@@ -49,14 +49,14 @@ export const unsupported: Readonly<Record<string, readonly unknown[]>> = {
 };
 
 /** Refuses what is asked for and not supported; returns the names of what is left, which has no effect. */
-export function settleTheRest(fields: Fields): string[] {
+export function settleTheRest(fields: Fields, accepted: readonly string[] = harmless): string[] {
   const ignored: string[] = [];
   for (const [name, neutral] of Object.entries(unsupported)) {
     const value = fields.raw(name);
     if (value === undefined || isOneOf(value, neutral)) continue;
     throw notSupported(name, "this field");
   }
-  for (const name of harmless) if (fields.raw(name) !== undefined) ignored.push(name);
+  for (const name of accepted) if (fields.raw(name) !== undefined) ignored.push(name);
   const unknown = fields.unread().filter((name) => /^[A-Za-z0-9_.-]{1,64}$/.test(name));
   return [...ignored, ...unknown].slice(0, requestLimits.ignoredNamesMax);
 }

@@ -141,7 +141,10 @@ export function pastToolCallsOf(message: Fields): PastToolCall[] | undefined {
   });
 }
 
-export function toolCallIdOf(fields: Fields, name: "id" | "tool_call_id" | "tool_use_id"): string {
+export function toolCallIdOf(
+  fields: Fields,
+  name: "id" | "call_id" | "tool_call_id" | "tool_use_id",
+): string {
   const id = fields.string(name);
   if (id === undefined) throw refusal(fields.pathOf(name), "a string", undefined);
   const { toolCallIdCharactersMax } = requestLimits;
@@ -163,11 +166,16 @@ export function toolNameOf(definition: Fields): string {
   return name;
 }
 
-/** The JSON object that the client sends back as text; no text is no arguments. */
+/** The JSON object that the client sends back as text. */
 function argumentsOf(made: Fields): Record<string, unknown> {
   const path = made.pathOf("arguments");
   const text = made.string("arguments");
   if (text === undefined) throw refusal(path, "a string", undefined);
+  return argumentsIn(text, path);
+}
+
+/** The object in a call's arguments; no text is no arguments. Throws 400. */
+export function argumentsIn(text: string, path: string): Record<string, unknown> {
   if (text === "") return {};
   const value = jsonOf(text, path);
   if (typeof value !== "object" || value === null || Array.isArray(value))

@@ -1,0 +1,157 @@
+import type { ChoiceFinish, Usage } from "../../answer/events.ts";
+import type { ApiError } from "../../http/errors.ts";
+import { sseEvent, sseFraming } from "../../http/stream.ts";
+import type { Codec, ShownEvent } from "../codec.ts";
+import { Output, partsOf } from "./output.ts";
+import type { ResponsesRequest } from "./schema.ts";
+
+export type ResponseStatus = "in_progress" | "completed" | "incomplete" | "failed" | "cancelled";
+
+/** What clients get, in whatever state. Every field that typed clients require is there from the first moment. */
+export interface ResponseObject {
+  readonly id: string;
+  readonly object: "response";
+  /** Unix time in seconds. */
+  readonly created_at: number;
+  readonly status: ResponseStatus;
+  readonly model: string;
+  readonly output: readonly object[];
+  /** Further fields are the request's own (`echo`), or of no meaning here. */
+  readonly background?: boolean;
+  readonly store?: boolean;
+}
+
+export type AnswerFacts = Pick<ResponsesRequest, "key" | "model" | "echo" | "customNames" | "sealsReasoning">;
+
+/** What a response says of its answer. */
+interface Told {
+  readonly output: readonly object[];
+  readonly usage?: object;
+  readonly completed_at?: number;
+  readonly incomplete_details?: { readonly reason: "max_output_tokens" };
+  readonly error?: { readonly code: string; readonly message: string } | null;
+}
+
+/** `keep` is told of the response once, when it has ended, and returns it as clients see it. */
+export type Keep = (response: ResponseObject) => ResponseObject;
+
+/** One answer as a response of items. */
+export class ResponseCodec implements Codec {
+  readonly framing = sseFraming;
+  readonly #facts: AnswerFacts;
+  readonly #keep: Keep;
+  readonly #createdAt = nowSeconds();
+  readonly #output: Output;
+  #events = "";
+  #sequence = 0;
+  #isOpen = false;
+  #finish: ChoiceFinish = { reason: "stop", stopReason: null };
+
+  constructor(facts: AnswerFacts, keep: Keep) {
+    this.#facts = facts;
+    this.#keep = keep;
+    this.#output = new Output(facts, (type, fields) => this.#emit(type, fields));
+  }
+
+  body: Codec["body"] = ({ choices: [choice], usage }) => {
+    const { parts, logprobs, finish } = choice!;
+    const output = new Output(this.#facts, () => {});
+    output.write(partsOf(parts), logprobs);
+    output.end(finish.reason === "length" ? "incomplete" : "completed");
+    return this.#keep(this.#ended(finish, usage, output));
+  };
+
+  chunk(event: ShownEvent): string {
+    this.#open();
+    switch (event.kind) {
+      case "started":
+        break;
+      case "delta":
+        this.#output.write(event.parts, event.logprobs);
+        break;
+      case "finish":
+        this.#finish = event;
+        this.#output.end(event.reason === "length" ? "incomplete" : "completed");
+        break;
+      case "done": {
+        const response = this.#keep(this.#ended(this.#finish, event.usage, this.#output));
+        this.#emit(`response.${response.status}`, { response });
+      }
+    }
+    return this.#taken();
+  }
+
+  failure(error: ApiError): string {
+    this.#open();
+    this.#output.end("incomplete");
+    const response = this.#keep(this.failed(error));
+    this.#emit("response.failed", { response });
+    return this.#taken();
+  }
+
+  /** The response before its answer. */
+  begun(): ResponseObject {
+    return this.#response("in_progress", { output: [] });
+  }
+
+  /** The response of an answer that came to nothing more. */
+  failed({ message, detail }: ApiError, status: "failed" | "cancelled" = "failed"): ResponseObject {
+    const error = status === "cancelled" ? null : { code: detail.apiCode ?? "server_error", message };
+    return this.#response(status, { output: this.#output.items, error });
+  }
+
+  #ended({ reason }: ChoiceFinish, usage: Usage, { items }: Output): ResponseObject {
+    const told = { output: items, usage: usageJson(usage) };
+    if (reason !== "length") return this.#response("completed", { ...told, completed_at: nowSeconds() });
+    return this.#response("incomplete", { ...told, incomplete_details: { reason: "max_output_tokens" } });
+  }
+
+  #response(status: ResponseStatus, more: Told): ResponseObject {
+    const { key, model, echo } = this.#facts;
+    return {
+      id: `resp_${key}`,
+      object: "response",
+      created_at: this.#createdAt,
+      status,
+      completed_at: null,
+      error: null,
+      incomplete_details: null,
+      model,
+      usage: null,
+      ...echo,
+      ...more,
+    };
+  }
+
+  #open(): void {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    const response = this.begun();
+    this.#emit("response.created", { response });
+    this.#emit("response.in_progress", { response });
+  }
+
+  #emit(type: string, fields: object): void {
+    this.#events += sseEvent(JSON.stringify({ type, sequence_number: this.#sequence++, ...fields }), type);
+  }
+
+  #taken(): string {
+    const events = this.#events;
+    this.#events = "";
+    return events;
+  }
+}
+
+export function nowSeconds(): number {
+  return Math.floor(Date.now() / 1000);
+}
+
+function usageJson({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: Usage): object {
+  return {
+    input_tokens: promptTokens,
+    input_tokens_details: { cached_tokens: cachedTokens },
+    output_tokens: completionTokens,
+    output_tokens_details: { reasoning_tokens: reasoningTokens },
+    total_tokens: promptTokens + completionTokens,
+  };
+}

@@ -1,0 +1,117 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { ConfigError } from "../../config.ts";
+import { ApiError, badRequest, quote } from "../../http/errors.ts";
+import { nowSeconds } from "./codec.ts";
+import type { Item } from "./items.ts";
+import { type KeptResponse, ResponseStore, type StoreLimits } from "./store.ts";
+
+/** Why a response is not made any more: nothing of it is to be kept. */
+export const DELETED = "deleted";
+
+interface Running {
+  readonly ending: AbortController;
+  readonly ended: Promise<void>;
+}
+
+/** Responses that are kept, and those among them that are still being made. */
+export class KeptResponses {
+  readonly #store: ResponseStore;
+  readonly #running = new Map<string, Running>();
+
+  /** `folder` null: they are kept as long as the process lives. Throws ConfigError for one that cannot be used. */
+  constructor(folder: string | null, limits?: StoreLimits) {
+    const own = folder === null ? null : join(folder, "responses");
+    const path = own === null ? null : join(own, "index.sqlite");
+    try {
+      if (own !== null) mkdirSync(own, { recursive: true, mode: 0o700 });
+      this.#store = new ResponseStore(path, nowSeconds, limits);
+    } catch (error) {
+      throw new ConfigError(`Responses cannot be kept in ${path}: ${(error as Error).message}.`);
+    }
+    for (const { owner, response, ...rest } of this.#store.interrupted()) {
+      const error = { code: "server_error", message: "the server ended while this response was made" };
+      this.#store.put(owner, {
+        ...rest,
+        response: { ...response, status: "failed", error } as typeof response,
+      });
+    }
+  }
+
+  /** False when it could not be written, of which the log tells. */
+  keep(owner: string, kept: KeptResponse): boolean {
+    try {
+      this.#store.put(owner, kept);
+      return true;
+    } catch (error) {
+      console.error(`the response ${kept.response.id} is not kept:`, error);
+      return false;
+    }
+  }
+
+  /** Throws 507 when it cannot be written. */
+  mustKeep(owner: string, kept: KeptResponse): void {
+    if (this.keep(owner, kept)) return;
+    throw new ApiError(507, "server_error", "this response cannot be kept here; the server's log tells why");
+  }
+
+  /** Throws 404 for what is not there or is another key's. */
+  expect(owner: string, id: string): KeptResponse {
+    const kept = this.#store.get(owner, id);
+    if (kept === null) throw missing(id, "id");
+    return kept;
+  }
+
+  /** The response and all that it goes on from, the first one first. Throws 404. */
+  chain(owner: string, id: string): readonly KeptResponse[] {
+    const chain = this.#store.chain(owner, id);
+    if ("kept" in chain) return chain.kept;
+    if ("missing" in chain) throw missing(chain.missing, "previous_response_id");
+    throw badRequest(
+      `${quote(id)} goes on from more responses than the ${this.#store.limits.chainMax} that may stand one behind the other: send the conversation as input`,
+      "previous_response_id",
+    );
+  }
+
+  /** An item by its id, which names the response that it belongs to. */
+  item(owner: string, id: string): Item | null {
+    const key = /^[a-z]+_([0-9a-f]{32})_(?:in)?\d+$/.exec(id)?.[1];
+    const kept = key === undefined ? null : this.#store.get(owner, `resp_${key}`);
+    if (kept === null) return null;
+    return (
+      [...kept.input, ...(kept.response.output as readonly Item[])].find((item) => item.id === id) ?? null
+    );
+  }
+
+  /** Throws 404. What is still being made is stopped. */
+  delete(owner: string, id: string): void {
+    if (!this.#store.delete(owner, id)) throw missing(id, "id");
+    this.#running.get(id)?.ending.abort(DELETED);
+  }
+
+  /** Makes a response that nobody waits for. `make` does not reject. */
+  run(id: string, make: (signal: AbortSignal) => Promise<void>): void {
+    const ending = new AbortController();
+    const ended = make(ending.signal).finally(() => this.#running.delete(id));
+    this.#running.set(id, { ending, ended });
+  }
+
+  /** Stops a response that is still being made. Resolves when it has ended. */
+  async stop(id: string): Promise<void> {
+    const running = this.#running.get(id);
+    running?.ending.abort();
+    await running?.ended;
+  }
+
+  /** Nothing runs any more. */
+  close(): void {
+    this.#store.close();
+  }
+}
+
+function missing(id: string, param: string): ApiError {
+  const isPrevious = param === "previous_response_id";
+  const message = `there is no response ${quote(id)}: it never was, was deleted, or is no longer kept`;
+  const apiCode = isPrevious ? "previous_response_not_found" : undefined;
+  return new ApiError(404, "not_found_error", message, { param, apiCode });
+}

@@ -1,0 +1,214 @@
+import type { Part, TokenEntry } from "../../answer/events.ts";
+import type { WholePart } from "../../answer/whole.ts";
+import { chatLogprobs } from "../openai/logprobs.ts";
+import { CUSTOM_INPUT } from "./conversation.ts";
+import { type Item, type ItemStatus, type OutputText, sealedReasoning } from "./items.ts";
+
+/** An event of a stream, but for its number. */
+export type Emit = (type: string, fields: object) => void;
+
+export interface OutputRules {
+  /** What ids are made of. */
+  readonly key: string;
+  /** Tools whose calls are told as text. */
+  readonly customNames: ReadonlySet<string>;
+  /** Reasoning is told as one opaque string too. */
+  readonly sealsReasoning: boolean;
+}
+
+type Kind = "message" | "reasoning" | "function_call" | "custom_tool_call";
+
+const prefixes = { message: "msg", reasoning: "rs", function_call: "fc", custom_tool_call: "ctc" };
+
+/** The item that goes on. */
+interface OpenItem {
+  readonly kind: Kind;
+  readonly id: string;
+  /** Its place among the items. */
+  readonly index: number;
+  /** Of a call. */
+  readonly name: string;
+  text: string;
+  readonly logprobs: object[];
+}
+
+/**
+ * The items of one answer, made part by part. The events that it emits on the way tell of these items and no others: each is
+ * added, goes on and is done, and what is done is what `items` holds.
+ */
+export class Output {
+  readonly #rules: OutputRules;
+  readonly #emit: Emit;
+  readonly #items: Item[] = [];
+  #open: OpenItem | null = null;
+  /** Of tokens that have given no text yet. */
+  #heldLogprobs: object[] = [];
+
+  constructor(rules: OutputRules, emit: Emit) {
+    this.#rules = rules;
+    this.#emit = emit;
+  }
+
+  /** The items that are done. */
+  get items(): readonly Item[] {
+    return this.#items;
+  }
+
+  /** `logprobs`: of the parts' tokens; null when the request asked for none. */
+  write(parts: readonly Part[], logprobs: readonly TokenEntry[] | null): void {
+    if (logprobs !== null) this.#heldLogprobs.push(...chatLogprobs(logprobs, false).content);
+    for (const part of parts) this.#write(part);
+  }
+
+  /** Nothing follows. `status` is that of what was going on until now. */
+  end(status: ItemStatus): void {
+    if (this.#open?.kind === "message" && this.#heldLogprobs.length > 0) this.#writeText(this.#open, "");
+    this.#endItem(status);
+  }
+
+  #write(part: Part): void {
+    switch (part.kind) {
+      case "text":
+        this.#writeText(this.#openOf("message"), part.text);
+        break;
+      case "reasoning": {
+        const item = this.#openOf("reasoning");
+        item.text += part.text;
+        this.#emit("response.reasoning_text.delta", { ...contentPlaceOf(item), delta: part.text });
+        break;
+      }
+      case "call":
+        this.#begin(this.#rules.customNames.has(part.name) ? "custom_tool_call" : "function_call", part.name);
+        break;
+      case "arguments": {
+        const item = this.#open!;
+        item.text += part.text;
+        // Text within JSON: it is told once it is whole.
+        if (item.kind === "custom_tool_call") break;
+        this.#emit("response.function_call_arguments.delta", { ...placeOf(item), delta: part.text });
+      }
+    }
+  }
+
+  #writeText(item: OpenItem, text: string): void {
+    const logprobs = this.#heldLogprobs;
+    this.#heldLogprobs = [];
+    item.text += text;
+    item.logprobs.push(...logprobs);
+    this.#emit("response.output_text.delta", { ...contentPlaceOf(item), delta: text, logprobs });
+  }
+
+  #openOf(kind: "message" | "reasoning"): OpenItem {
+    return this.#open?.kind === kind ? this.#open : this.#begin(kind, "");
+  }
+
+  #begin(kind: Kind, name: string): OpenItem {
+    this.#endItem("completed");
+    const index = this.#items.length;
+    const id = `${prefixes[kind]}_${this.#rules.key}_${index}`;
+    const item: OpenItem = { kind, id, index, name, text: "", logprobs: [] };
+    this.#open = item;
+    this.#emit("response.output_item.added", { output_index: index, item: this.#begun(item) });
+    const part = contentPartOf(item);
+    if (part !== null) this.#emit("response.content_part.added", { ...contentPlaceOf(item), part });
+    return item;
+  }
+
+  #endItem(status: ItemStatus): void {
+    const item = this.#open;
+    if (item === null) return;
+    this.#open = null;
+    const { name, text, logprobs } = item;
+    const done = this.#whole(item, status);
+    switch (done.type) {
+      case "message":
+        this.#emit("response.output_text.done", { ...contentPlaceOf(item), text, logprobs });
+        break;
+      case "reasoning":
+        this.#emit("response.reasoning_text.done", { ...contentPlaceOf(item), text });
+        break;
+      case "function_call":
+        this.#emit("response.function_call_arguments.done", { ...placeOf(item), name, arguments: text });
+        break;
+      case "custom_tool_call":
+        this.#emit("response.custom_tool_call_input.delta", { ...placeOf(item), delta: done.input });
+        this.#emit("response.custom_tool_call_input.done", { ...placeOf(item), input: done.input });
+    }
+    const part = contentPartOf(item);
+    if (part !== null) this.#emit("response.content_part.done", { ...contentPlaceOf(item), part });
+    this.#emit("response.output_item.done", { output_index: item.index, item: done });
+    this.#items.push(done);
+  }
+
+  /** The item before anything of it is there. */
+  #begun(item: OpenItem): object {
+    const { kind } = item;
+    const whole = this.#whole(item, "in_progress");
+    return kind === "message" || kind === "reasoning" ? { ...whole, content: [] } : whole;
+  }
+
+  #whole(item: OpenItem, status: ItemStatus): Item {
+    const { kind, id, index, name, text } = item;
+    const { key, sealsReasoning } = this.#rules;
+    const call = { id, call_id: `call_${key.slice(-24)}_${index}`, name, status };
+    switch (kind) {
+      case "message":
+        return { type: kind, id, role: "assistant", status, content: [outputTextOf(item)] };
+      case "reasoning": {
+        const sealed = sealsReasoning ? { encrypted_content: sealedReasoning(text) } : {};
+        return {
+          type: kind,
+          id,
+          summary: [],
+          content: [{ type: "reasoning_text", text }],
+          ...sealed,
+          status,
+        };
+      }
+      case "function_call":
+        return { type: kind, ...call, arguments: text };
+      case "custom_tool_call":
+        return { type: kind, ...call, input: customInputOf(text) };
+    }
+  }
+}
+
+/** What a stream would have told of a whole answer. */
+export function partsOf(parts: readonly WholePart[]): Part[] {
+  return parts.flatMap((part): Part[] => {
+    if (part.kind !== "call") return [part];
+    const { index, call } = part;
+    return [
+      { kind: "call", index, name: call.name },
+      { kind: "arguments", index, text: call.arguments },
+    ];
+  });
+}
+
+function placeOf({ id, index }: OpenItem): object {
+  return { item_id: id, output_index: index };
+}
+
+function contentPlaceOf(item: OpenItem): object {
+  return { ...placeOf(item), content_index: 0 };
+}
+
+/** The one part of an item's content; null: it has none. */
+function contentPartOf(item: OpenItem): object | null {
+  if (item.kind === "message") return outputTextOf(item);
+  return item.kind === "reasoning" ? { type: "reasoning_text", text: item.text } : null;
+}
+
+function outputTextOf({ text, logprobs }: OpenItem): OutputText {
+  return { type: "output_text", text, annotations: [], logprobs: [...logprobs] };
+}
+
+/** The text of a call of a custom tool, to whose shape it is held; of one that was cut off, what the model wrote. */
+function customInputOf(written: string): string {
+  try {
+    const input = (JSON.parse(written) as Readonly<Record<string, unknown>>)[CUSTOM_INPUT];
+    return typeof input === "string" ? input : written;
+  } catch {
+    return written;
+  }
+}

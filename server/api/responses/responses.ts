@@ -1,0 +1,167 @@
+/** OpenAI's Responses: POST /v1/responses and what belongs to it. */
+import { ApiError, asApiError, badRequest, quote } from "../../http/errors.ts";
+import type { Call } from "../../http/route.ts";
+import type { ChatPrompt, PromptServices } from "../prompt.ts";
+import { expectFits, readyChat } from "../prompt.ts";
+import { requestLimits } from "../request-limits.ts";
+import { type Exchange, respond } from "../respond.ts";
+import { type Keep, ResponseCodec } from "./codec.ts";
+import { messagesOf } from "./conversation.ts";
+import type { Item } from "./items.ts";
+import { DELETED, type KeptResponses } from "./kept.ts";
+import type { ResponsesRequest } from "./schema.ts";
+
+export interface ResponsesDeps extends PromptServices {
+  readonly responses: KeptResponses;
+}
+
+/** POST /v1/responses */
+export async function createResponse(
+  exchange: Exchange,
+  { tenant, requestId }: Pick<Call, "tenant" | "requestId">,
+  deps: ResponsesDeps,
+  request: ResponsesRequest,
+): Promise<Response | object> {
+  const input = ownItems(tenant, request, deps);
+  const { tokens, format } = await chatOf(tenant, request, input, deps);
+  expectFits(tokens, request.generation.tokensMax, "input", deps);
+  const { responses } = deps;
+  const { previousId, stream } = request;
+  const generation = { ...request.generation, format };
+  const keep: Keep = (response) => {
+    if (!request.store || responses.keep(tenant, { response, input, previousId })) return response;
+    return { ...response, store: false };
+  };
+  const codec = new ResponseCodec(request, keep);
+  if (!request.background) return respond(exchange, generation, [tokens], codec, stream);
+  const begun = codec.begun();
+  responses.mustKeep(tenant, { response: begun, input, previousId });
+  responses.run(begun.id, async (signal) => {
+    try {
+      await respond({ ...exchange, signal }, generation, [tokens], codec, false);
+    } catch (error) {
+      if (signal.reason === DELETED) return;
+      keep(codec.failed(asApiError(error, requestId), signal.aborted ? "cancelled" : "failed"));
+    }
+  });
+  return begun;
+}
+
+/** POST /v1/responses/input_tokens: the tokens that a response's `usage` would count as input. */
+export async function countInputTokens(
+  tenant: string,
+  deps: ResponsesDeps,
+  request: ResponsesRequest,
+): Promise<object> {
+  const { tokens } = await chatOf(tenant, request, ownItems(tenant, request, deps), deps);
+  return { object: "response.input_tokens", input_tokens: tokens.length };
+}
+
+/** GET /v1/responses/{id} and /v1/responses/{id}/input_items; null: there is no such route. */
+export function readResponse({ request, rest, tenant }: Call, { responses }: ResponsesDeps): object | null {
+  const [id = "", what, ...more] = rest.split("/");
+  if (more.length > 0 || (what !== undefined && what !== "input_items")) return null;
+  const search = new URL(request.url).searchParams;
+  const { response, input } = responses.expect(tenant, id);
+  if (what === "input_items") return pageOf(input, search);
+  if (search.get("stream") === "true")
+    throw badRequest(
+      "stream: a response that is kept is not streamed by this server, but told whole",
+      "stream",
+    );
+  return response;
+}
+
+/** DELETE /v1/responses/{id}; null: there is no such route. */
+export function deleteResponse({ rest: id, tenant }: Call, { responses }: ResponsesDeps): object | null {
+  if (id.includes("/")) return null;
+  responses.delete(tenant, id);
+  return { id, object: "response", deleted: true };
+}
+
+/** POST /v1/responses/{id}/cancel; null: there is no such route. */
+export async function cancelResponse(
+  { rest, tenant }: Call,
+  { responses }: ResponsesDeps,
+): Promise<object | null> {
+  const [id = "", what, ...more] = rest.split("/");
+  if (what !== "cancel" || more.length > 0) return null;
+  const { response } = responses.expect(tenant, id);
+  if (response.background !== true)
+    throw badRequest(
+      `the response ${quote(id)} was not made in the background, so it cannot be cancelled`,
+      "id",
+    );
+  await responses.stop(id);
+  return responses.expect(tenant, id).response;
+}
+
+async function chatOf(
+  tenant: string,
+  request: ResponsesRequest,
+  input: readonly Item[],
+  deps: ResponsesDeps,
+) {
+  const { instructions, tools, templateArguments, previousId } = request;
+  const items = [...(previousId === null ? [] : historyOf(tenant, previousId, deps)), ...input];
+  if (items.length === 0) throw badRequest("input must hold an item, since nothing comes before it", "input");
+  const messages = messagesOf(instructions, items);
+  const prompt: ChatPrompt = { messages, tools, addGenerationPrompt: true, templateArguments };
+  return readyChat(prompt, deps, "input");
+}
+
+/** What a response was made from and of, and all before it. */
+function historyOf(tenant: string, previousId: string, { responses }: ResponsesDeps): Item[] {
+  const items = responses.chain(tenant, previousId).flatMap(({ response, input }) => {
+    if (response.status === "in_progress") {
+      const message = `the response ${quote(response.id)} has not ended, so nothing can go on from it`;
+      throw badRequest(message, "previous_response_id");
+    }
+    return [...input, ...(response.output as readonly Item[])];
+  });
+  if (items.length <= requestLimits.messagesMax) return items;
+  throw badRequest(
+    `a conversation may hold ${requestLimits.messagesMax} items at most, but that of previous_response_id holds ${items.length}`,
+    "previous_response_id",
+  );
+}
+
+/** The request's own items, with those that it names by their ids in their places. */
+function ownItems(tenant: string, { input }: ResponsesRequest, { responses }: ResponsesDeps): Item[] {
+  return input.map((item, index) => {
+    if (item.type !== "item_reference") return item;
+    const found = responses.item(tenant, item.id);
+    if (found !== null) return found;
+    const message = `there is no item ${quote(item.id)}`;
+    throw new ApiError(404, "not_found_error", message, { param: `input[${index}].id` });
+  });
+}
+
+const PAGE_DEFAULT = 20;
+const PAGE_MAX = 100;
+
+/** Items newest first, as OpenAI lists them, unless `order` is asc. */
+function pageOf(items: readonly Item[], search: URLSearchParams): object {
+  const limit = Number(search.get("limit") ?? PAGE_DEFAULT);
+  if (!Number.isInteger(limit) || limit < 1 || limit > PAGE_MAX)
+    throw badRequest(
+      `limit must be an integer from 1 to ${PAGE_MAX}, but is ${quote(search.get("limit"))}`,
+      "limit",
+    );
+  const order = search.get("order") ?? "desc";
+  if (order !== "asc" && order !== "desc")
+    throw badRequest(`order must be asc or desc, but is ${quote(order)}`, "order");
+  const ordered = order === "asc" ? items : items.toReversed();
+  const after = search.get("after");
+  const from = after === null ? 0 : ordered.findIndex(({ id }) => id === after) + 1;
+  if (after !== null && from === 0)
+    throw badRequest(`after names ${quote(after)}, which is no item here`, "after");
+  const data = ordered.slice(from, from + limit);
+  return {
+    object: "list",
+    data,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+    has_more: from + limit < ordered.length,
+  };
+}

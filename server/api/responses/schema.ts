@@ -1,0 +1,244 @@
+/** A request to the Responses API in, a typed one with every default applied out. */
+import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
+import { badRequest } from "../../http/errors.ts";
+import { Fields, refusal } from "../fields.ts";
+import { metadataOf } from "../metadata.ts";
+import { templateArgumentsOf } from "../openai/inputs.ts";
+import { cacheSaltOf, samplingOf, stopStringsOf } from "../openai/sampling.ts";
+import { modelOf } from "../openai/schema.ts";
+import { serviceOf } from "../openai/service.ts";
+import { constraintOf, expectTogether } from "../openai/structure.ts";
+import { isOneOf, notSupported, settleTheRest } from "../openai/support.ts";
+import type { PromptServices } from "../prompt.ts";
+import { requestLimits } from "../request-limits.ts";
+import { noTargets, type Targets } from "../targets.ts";
+import { inputItemsOf } from "./items.ts";
+import { reasoningOf } from "./reasoning.ts";
+import { toolUseOf } from "./tools.ts";
+
+export interface ResponsesRequest {
+  /** What the response's id, and those of its items, are made of. */
+  readonly key: string;
+  /** As the client wrote it; one of the served names. */
+  readonly model: string;
+  readonly instructions: string | null;
+  readonly input: ReturnType<typeof inputItemsOf>;
+  /** The response that this one goes on from. */
+  readonly previousId: string | null;
+  readonly tools: readonly object[];
+  readonly customNames: ReadonlySet<string>;
+  readonly templateArguments: Readonly<Record<string, unknown>>;
+  readonly generation: GenerationOptions;
+  /** Reasoning is told as one opaque string too. */
+  readonly sealsReasoning: boolean;
+  readonly store: boolean;
+  readonly background: boolean;
+  readonly stream: boolean;
+  /** What a response says of its request. */
+  readonly echo: object;
+  /** Fields that were accepted and had no effect. */
+  readonly ignored: readonly string[];
+}
+
+/** What parsing needs to know of the model. */
+type Served = Pick<PromptServices, "model" | "template">;
+
+/** Accepted, without effect on what is answered. */
+const harmless = [
+  "prompt_cache_retention",
+  "prompt_cache_options",
+  "max_tool_calls",
+  "client_metadata",
+  "stream_options",
+  "moderation",
+];
+
+/** Fields of which each value asks for what is not here, but for those that ask for nothing. */
+const unsupported: Readonly<Record<string, readonly unknown[]>> = {
+  conversation: [],
+  prompt: [],
+  context_management: [[]],
+  truncation: ["disabled"],
+  n: [1],
+};
+
+export function parseResponsesRequest(
+  body: Readonly<Record<string, unknown>>,
+  served: Served,
+  targets: Targets = noTargets,
+): ResponsesRequest {
+  const fields = new Fields(body);
+  for (const [name, neutral] of Object.entries(unsupported)) {
+    const value = fields.raw(name);
+    if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this");
+  }
+  const key = crypto.randomUUID().replaceAll("-", "");
+  const model = modelOf(fields, served.model);
+  const { shown: tools, calls, customNames, echo: toolEcho } = toolUseOf(fields);
+  const include = includeOf(fields);
+  const reasoning = reasoningOf(fields, served.template, tools.length > 0);
+  const topLogprobs = topLogprobsOf(fields, include.has("message.output_text.logprobs"), tools);
+  const sampling = samplingOf(fields, served.model, topLogprobs);
+  const tokensMax = fields.integer("max_output_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER }) ?? null;
+  const text = textOf(fields);
+  const constraint = structureOf(fields, text.constraint);
+  expectTogether(constraint, calls);
+  const { service, tier } = serviceOf(fields, targets);
+  const instructions = fields.string("instructions") ?? null;
+  const input = inputItemsOf(fields, idsOf(key));
+  const previousId = fields.string("previous_response_id") ?? null;
+  if (input.length === 0 && previousId === null)
+    throw refusal("input", "a string or at least one item", fields.raw("input"));
+  const kept = keepingOf(fields);
+  const generation: GenerationOptions = {
+    choices: 1,
+    sampling,
+    tokensMax,
+    tokensMin: 0,
+    stopStrings: stopStringsOf(fields),
+    stopTokens: [],
+    ignoreEos: false,
+    includeStopString: false,
+    skipSpecialTokens: true,
+    cacheSalt: cacheSaltOf(fields),
+    service,
+    ...(constraint === null ? {} : { constraint }),
+    ...(calls === null ? {} : { calls }),
+  };
+  const echo = {
+    instructions,
+    max_output_tokens: tokensMax,
+    max_tool_calls: fields.integer("max_tool_calls", { min: 1, max: Number.MAX_SAFE_INTEGER }) ?? null,
+    metadata: metadataOf(fields) ?? {},
+    ...toolEcho,
+    previous_response_id: previousId,
+    reasoning: reasoning.echo,
+    text: text.echo,
+    temperature: sampling.temperature,
+    top_p: sampling.topP,
+    presence_penalty: sampling.presencePenalty,
+    frequency_penalty: sampling.frequencyPenalty,
+    top_logprobs: topLogprobs ?? 0,
+    truncation: "disabled",
+    service_tier: tier ?? "default",
+    prompt_cache_key: fields.string("prompt_cache_key") ?? null,
+    safety_identifier: fields.string("safety_identifier") ?? null,
+    user: fields.string("user") ?? null,
+  };
+  const templateArguments = { ...reasoning.templateArguments, ...templateArgumentsOf(fields) };
+  const ignored = [
+    ...reasoning.ignored,
+    ...text.ignored,
+    ...include.ignored,
+    ...settleTheRest(fields, harmless),
+  ];
+  return {
+    key,
+    model,
+    instructions,
+    input,
+    previousId,
+    tools,
+    customNames,
+    templateArguments,
+    generation,
+    sealsReasoning: include.has("reasoning.encrypted_content"),
+    ...kept,
+    echo: { ...echo, store: kept.store, background: kept.background },
+    ignored: [...new Set(ignored)].slice(0, requestLimits.ignoredNamesMax),
+  };
+}
+
+/** Ids for the items of an input: they name the response too, so that an item is found by its id alone. */
+function idsOf(key: string): (prefix: string) => string {
+  let made = 0;
+  return (prefix) => `${prefix}_${key}_in${made++}`;
+}
+
+function keepingOf(fields: Fields): Pick<ResponsesRequest, "store" | "background" | "stream"> {
+  const store = fields.boolean("store") ?? true;
+  const background = fields.boolean("background") ?? false;
+  const stream = fields.boolean("stream") ?? false;
+  if (background && !store)
+    throw badRequest("background needs store: true, since its answer is asked for later", "store");
+  if (background && stream)
+    throw badRequest(
+      "background together with stream is not supported by this server: ask for it by its id",
+      "stream",
+    );
+  if (fields.object("stream_options") !== undefined && !stream)
+    throw badRequest("stream_options is only allowed together with stream: true", "stream_options");
+  return { store, background, stream };
+}
+
+const included = ["message.output_text.logprobs", "reasoning.encrypted_content"];
+
+/** What clients want told besides; of what this server never has, nothing is told. */
+function includeOf(fields: Fields): { has(name: string): boolean; readonly ignored: readonly string[] } {
+  const given = (fields.list("include", requestLimits.ignoredNamesMax) ?? []).map((name, index) => {
+    if (typeof name !== "string") throw refusal(`include[${index}]`, "a string", name);
+    return name;
+  });
+  const isKnown = given.every((name) => included.includes(name));
+  return { has: (name) => given.includes(name), ignored: isKnown ? [] : ["include"] };
+}
+
+/** Alternatives per token; null: no log probabilities. */
+function topLogprobsOf(fields: Fields, isIncluded: boolean, tools: readonly object[]): number | null {
+  const top = fields.integer("top_logprobs", { min: 0, max: requestLimits.topLogprobsMax }) ?? 0;
+  if (top === 0 && !isIncluded) return null;
+  if (tools.length > 0) {
+    const param = isIncluded ? "include" : "top_logprobs";
+    throw badRequest(
+      `${param}: log probabilities together with tools are not supported by this server`,
+      param,
+    );
+  }
+  return top;
+}
+
+interface Text {
+  readonly constraint: RequestedConstraint | null;
+  readonly echo: object;
+  readonly ignored: readonly string[];
+}
+
+/** What the answer is held to: this API's own field, or one of those of other servers. */
+function structureOf(fields: Fields, format: RequestedConstraint | null): RequestedConstraint | null {
+  const other = constraintOf(fields);
+  if (other !== null && format !== null)
+    throw badRequest(`only one of ${format.param} and ${other.param} may be given`, other.param);
+  return format ?? other;
+}
+
+/** `text`: what the answer's text is held to. */
+function textOf(fields: Fields): Text {
+  const text = fields.object("text");
+  const format = text?.object("format");
+  const verbosity = text?.string("verbosity");
+  const ignored = verbosity === undefined ? [] : ["text.verbosity"];
+  const told = { format: format === undefined ? { type: "text" } : text!.raw("format") };
+  const echo = verbosity === undefined ? told : { ...told, verbosity };
+  return { constraint: format === undefined ? null : formatConstraintOf(format), echo, ignored };
+}
+
+function formatConstraintOf(format: Fields): RequestedConstraint | null {
+  const type = format.raw("type");
+  const held = (schema: unknown, param: string): RequestedConstraint => ({
+    source: { kind: "schema", schema, layout: "compact" },
+    param,
+  });
+  switch (type) {
+    case "text":
+      return null;
+    case "json_object":
+      return held({ type: "object" }, format.pathOf("type"));
+    case "json_schema": {
+      const schema = format.raw("schema");
+      if (schema === undefined) throw refusal(format.pathOf("schema"), "a JSON Schema", undefined);
+      return held(schema, format.pathOf("schema"));
+    }
+    default:
+      throw refusal(format.pathOf("type"), "text, json_object or json_schema", type);
+  }
+}

@@ -1,0 +1,446 @@
+/** OpenAI's Responses: the official client, unchanged but for its base URL, and what the client does not look at. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import OpenAI from "openai";
+import type {
+  Response as Answer,
+  ResponseCreateParamsNonStreaming,
+  ResponseStreamEvent,
+} from "openai/resources/responses/responses";
+import { startTestServer, type TestServer } from "./server.ts";
+
+const template = readFileSync(join(import.meta.dir, "../reference/tools/template.jinja"), "utf8");
+const call = (name: string, values: string) =>
+  `<tool_call>\n{"name": "${name}", "arguments": ${values}}\n</tool_call>`;
+/** Each by its seed. */
+const answers = [
+  "Just text, one two three.",
+  `Let me look.\n${call("get_weather", '{"city": "Rome"}')}\n${call("get_weather", '{"city": "Øslo"}')}`,
+  call("shout", '{"input": "two\\nlines"}'),
+  '{"city":"Rome"}',
+];
+const tools = [
+  {
+    type: "function" as const,
+    name: "get_weather",
+    description: "The weather of a city",
+    parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
+    strict: false,
+  },
+];
+const keys = ["key-of-ann", "key-of-bob"];
+/** With `store`, which the client's types of answers lack. */
+type Kept = Answer & { readonly store: boolean };
+type Body = ResponseCreateParamsNonStreaming;
+type Input = NonNullable<Body["input"]>;
+
+const data = mkdtempSync(join(tmpdir(), "bunting-responses-"));
+let server: TestServer;
+let ann: OpenAI;
+let bob: OpenAI;
+const open = () => {
+  server = startTestServer({ answers, template, keys: { keys }, data, stepMs: 1 });
+  const clientOf = (apiKey: string) => new OpenAI({ baseURL: `${server.origin}/v1`, apiKey, maxRetries: 0 });
+  ann = clientOf(keys[0]!);
+  bob = clientOf(keys[1]!);
+};
+beforeAll(open);
+afterEach(() => server.settled());
+afterAll(async () => {
+  await server.close();
+  rmSync(data, { recursive: true });
+});
+
+/** With the seed, which the API does not have, of one of the answers. */
+const asking = (seed: number, more: Partial<Body> = {}): Body =>
+  ({ model: "demo", input: "Weather?", ...more, seed }) as Body;
+
+async function failure(promise: PromiseLike<unknown>) {
+  try {
+    await promise;
+  } catch (error) {
+    return error as InstanceType<typeof OpenAI.APIError>;
+  }
+  throw new Error("expected a failure");
+}
+
+async function eventsOf(body: Body): Promise<ResponseStreamEvent[]> {
+  const events: ResponseStreamEvent[] = [];
+  for await (const event of await ann.responses.create({ ...body, stream: true })) events.push(event);
+  return events;
+}
+
+/** What a client makes of a stream's events, each of which must follow from those before it. */
+function folded(events: readonly ResponseStreamEvent[]): Answer {
+  expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, index) => index));
+  expect(events.slice(0, 2).map(({ type }) => type)).toEqual(["response.created", "response.in_progress"]);
+  const said: string[] = [];
+  const done: unknown[] = [];
+  for (const event of events.slice(2, -1)) {
+    switch (event.type) {
+      case "response.output_item.added":
+        expect(event.output_index).toBe(done.length);
+        said[event.output_index] = "";
+        break;
+      case "response.output_text.delta":
+      case "response.function_call_arguments.delta":
+      case "response.custom_tool_call_input.delta":
+        said[event.output_index] += event.delta;
+        break;
+      case "response.output_text.done":
+        expect(event.text).toBe(said[event.output_index]!);
+        break;
+      case "response.function_call_arguments.done":
+        expect(event.arguments).toBe(said[event.output_index]!);
+        break;
+      case "response.custom_tool_call_input.done":
+        expect(event.input).toBe(said[event.output_index]!);
+        break;
+      case "response.output_item.done":
+        done.push(event.item);
+        break;
+      case "response.content_part.added":
+      case "response.content_part.done":
+        break;
+      default:
+        throw new Error(`an event ${event.type}`);
+    }
+  }
+  const last = events.at(-1)!;
+  if (!("response" in last)) throw new Error(`the last event is ${last.type}`);
+  expect(last.type).toBe(`response.${last.response.status!}` as typeof last.type);
+  expect<unknown>(last.response.output).toEqual(done);
+  return last.response;
+}
+
+/** Without what differs from one response to the next. */
+function comparable(response: Answer): unknown {
+  const { id, output_text: _, ...rest } = response;
+  const text = JSON.stringify({ ...rest, created_at: 0, completed_at: 0 });
+  return JSON.parse(
+    text.replaceAll(id.slice("resp_".length), "KEY").replaceAll(/call_[0-9a-f]{24}/g, "call"),
+  );
+}
+
+describe("a whole response", () => {
+  test("holds every field that typed clients read", async () => {
+    const response = await ann.responses.create(
+      asking(0, { metadata: { a: "b" }, instructions: "Be brief." }),
+    );
+    const { input_tokens, output_tokens } = response.usage!;
+    const key = response.id.slice("resp_".length);
+    expect<unknown>(response).toEqual({
+      id: expect.stringMatching(/^resp_[0-9a-f]{32}$/),
+      object: "response",
+      created_at: expect.any(Number),
+      completed_at: expect.any(Number),
+      status: "completed",
+      model: "demo",
+      error: null,
+      incomplete_details: null,
+      instructions: "Be brief.",
+      output: [
+        {
+          type: "message",
+          id: `msg_${key}_0`,
+          role: "assistant",
+          status: "completed",
+          content: [{ type: "output_text", text: answers[0], annotations: [], logprobs: [] }],
+        },
+      ],
+      output_text: answers[0],
+      usage: {
+        input_tokens,
+        input_tokens_details: { cached_tokens: 0 },
+        output_tokens,
+        output_tokens_details: { reasoning_tokens: 0 },
+        total_tokens: input_tokens + output_tokens,
+      },
+      max_output_tokens: null,
+      max_tool_calls: null,
+      metadata: { a: "b" },
+      tools: [],
+      tool_choice: "auto",
+      parallel_tool_calls: true,
+      previous_response_id: null,
+      reasoning: { effort: null, summary: null },
+      text: { format: { type: "text" } },
+      temperature: expect.any(Number),
+      top_p: expect.any(Number),
+      presence_penalty: 0,
+      frequency_penalty: 0,
+      top_logprobs: 0,
+      truncation: "disabled",
+      service_tier: "default",
+      prompt_cache_key: null,
+      safety_identifier: null,
+      user: null,
+      store: true,
+      background: false,
+    });
+  });
+
+  test("is incomplete when there was no room for all of it", async () => {
+    const { status, incomplete_details, output } = await ann.responses.create(
+      asking(0, { max_output_tokens: 2 }),
+    );
+    expect([status, incomplete_details?.reason]).toEqual(["incomplete", "max_output_tokens"]);
+    expect(output).toMatchObject([{ type: "message", status: "incomplete" }]);
+  });
+
+  test("tells of calls, between the texts around them", async () => {
+    const { output } = await ann.responses.create(asking(1, { tools }));
+    expect(output).toMatchObject([
+      { type: "message", content: [{ text: "Let me look." }] },
+      { type: "function_call", name: "get_weather", arguments: '{"city": "Rome"}', status: "completed" },
+      { type: "function_call", name: "get_weather", arguments: '{"city": "Øslo"}' },
+    ]);
+    const one = await ann.responses.create(asking(1, { tools, parallel_tool_calls: false }));
+    expect(one.output.map(({ type }) => type)).toEqual(["message", "function_call"]);
+  });
+
+  test("tells a call of a custom tool as text", async () => {
+    const custom = [{ type: "custom" as const, name: "shout", description: "Shouts" }];
+    const { output, tools: told } = await ann.responses.create(asking(2, { tools: custom }));
+    const { id, call_id } = output[0] as { id: string; call_id: string };
+    const input = "two\nlines";
+    expect<unknown>(output).toEqual([
+      { type: "custom_tool_call", id, call_id, name: "shout", input, status: "completed" },
+    ]);
+    expect<unknown>(told).toEqual([{ ...custom[0]!, format: { type: "text" } }]);
+  });
+
+  test("is held to a schema", async () => {
+    const schema = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+    const format = { type: "json_schema" as const, name: "city", schema, strict: true };
+    const { output_text, text } = await ann.responses.create(asking(3, { text: { format } }));
+    expect(output_text).toBe(answers[3]!);
+    expect(text).toEqual({ format });
+  });
+
+  test("has log probabilities where they are asked for", async () => {
+    const { output } = await ann.responses.create(
+      asking(0, { include: ["message.output_text.logprobs"], top_logprobs: 1 }),
+    );
+    const [message] = output;
+    if (message?.type !== "message" || message.content[0]?.type !== "output_text") throw new Error("no text");
+    const { text, logprobs } = message.content[0];
+    expect(logprobs!.map(({ token }) => token).join("")).toBe(text);
+  });
+});
+
+test("a stream's items are the items of the response", async () => {
+  const custom = { type: "custom" as const, name: "shout" };
+  const bodies = [
+    asking(0),
+    asking(0, { max_output_tokens: 2 }),
+    asking(0, { include: ["message.output_text.logprobs"] }),
+    asking(1, { tools }),
+    asking(2, { tools: [custom] }),
+  ];
+  for (const body of bodies) {
+    const streamed = folded(await eventsOf(body));
+    const whole = await ann.responses.create(body);
+    const cached = whole.usage!.input_tokens_details;
+    const usage = { ...streamed.usage!, input_tokens_details: cached };
+    expect(comparable({ ...streamed, usage })).toEqual(comparable(whole));
+    expect<unknown>(await ann.responses.retrieve(streamed.id)).toMatchObject(streamed);
+  }
+});
+
+test("the client's own helper understands a stream", async () => {
+  const stream = ann.responses.stream({ ...asking(1, { tools }), stream: true } as never);
+  const last = await stream.finalResponse();
+  expect(last.output.map(({ type }) => type)).toEqual(["message", "function_call", "function_call"]);
+});
+
+describe("a conversation", () => {
+  const told = async (more: Partial<Body>) =>
+    (await ann.responses.create(asking(0, more))).usage!.input_tokens;
+
+  test("goes on from a response as from its items", async () => {
+    const first = await ann.responses.create(asking(1, { tools, instructions: "Once." }));
+    const outputs = first.output
+      .filter((item) => item.type === "function_call")
+      .map(({ call_id }) => ({ type: "function_call_output" as const, call_id, output: "sunny" }));
+    const continued = { tools, previous_response_id: first.id, input: outputs };
+    const whole = {
+      tools,
+      input: [{ role: "user" as const, content: "Weather?" }, ...first.output, ...outputs] as Input,
+    };
+    expect(await told(continued)).toBe(await told(whole));
+    // Codex sends items back without ids and states; the AI SDK sends the ids alone.
+    const bare = first.output.map(({ id: _, ...item }) => ({ ...item, status: undefined }));
+    const references = first.output.map(({ id }) => ({ type: "item_reference", id }));
+    for (const sent of [bare, references]) {
+      const input = [{ role: "user", content: "Weather?" }, ...sent, ...outputs] as unknown as Input;
+      expect(await told({ tools, input })).toBe(await told(whole));
+    }
+    const second = await ann.responses.create(asking(0, continued));
+    const third = { previous_response_id: second.id, input: "And now?" };
+    expect(await told({ ...third, tools })).toBeGreaterThan(second.usage!.total_tokens);
+    expect(second.instructions).toBeNull();
+  });
+
+  test("has its instructions first, and only where they are given", async () => {
+    const first = await ann.responses.create(asking(0, { instructions: "Speak only in rhymes, please." }));
+    const next = { previous_response_id: first.id, input: "More." };
+    const items = [
+      { role: "user" as const, content: "Weather?" },
+      { role: "assistant" as const, content: answers[0]! },
+      { role: "user" as const, content: "More." },
+    ];
+    expect(await told(next)).toBe(await told({ input: items }));
+    const developer = [{ role: "developer" as const, content: "Be kind." }, ...items];
+    expect(await told({ ...next, instructions: "Be kind." })).toBe(await told({ input: developer }));
+  });
+
+  test("counts the tokens of an input as a response does", async () => {
+    const body = {
+      input: [{ role: "user" as const, content: "Weather?" }],
+      tools,
+      instructions: "Be brief.",
+    };
+    const { input_tokens } = await ann.responses.inputTokens.count({ model: "demo", ...body });
+    expect(input_tokens).toBe(await told(body));
+  });
+});
+
+describe("what is kept", () => {
+  test("is each key's own", async () => {
+    const { id, output } = await ann.responses.create(asking(0));
+    expect((await ann.responses.retrieve(id)).output).toEqual(output);
+    const refusals = [
+      () => bob.responses.retrieve(id),
+      () => bob.responses.delete(id),
+      () => bob.responses.inputItems.list(id),
+      () => bob.responses.cancel(id),
+      () => bob.responses.create(asking(0, { previous_response_id: id })),
+      () => bob.responses.create(asking(0, { input: [{ type: "item_reference", id: output[0]!.id! }] })),
+      () => ann.responses.retrieve("resp_0"),
+    ];
+    for (const refused of refusals) expect((await failure(refused())).status).toBe(404);
+    await ann.responses.delete(id);
+    expect((await failure(ann.responses.retrieve(id))).status).toBe(404);
+    const gone = await failure(ann.responses.create(asking(0, { previous_response_id: id })));
+    expect([gone.status, gone.code, gone.param]).toEqual([
+      404,
+      "previous_response_not_found",
+      "previous_response_id",
+    ]);
+  });
+
+  test("is nothing where store is false", async () => {
+    const { id, store } = (await ann.responses.create(asking(0, { store: false }))) as unknown as Kept;
+    expect(store).toBe(false);
+    expect((await failure(ann.responses.retrieve(id))).status).toBe(404);
+  });
+
+  test("lists its input page by page", async () => {
+    const input = ["a", "b", "c"].map((content) => ({ role: "user" as const, content }));
+    const { id } = await ann.responses.create(asking(0, { input }));
+    const texts: string[] = [];
+    for await (const item of ann.responses.inputItems.list(id, { limit: 2, order: "asc" })) {
+      if (item.type === "message") texts.push((item.content[0] as { readonly text: string }).text);
+    }
+    expect(texts).toEqual(["a", "b", "c"]);
+    const newest = await ann.responses.inputItems.list(id, { limit: 1 });
+    expect(newest.data).toMatchObject([{ role: "user", content: [{ type: "input_text", text: "c" }] }]);
+  });
+
+  test("outlives the server where it has a folder", async () => {
+    const { id, output } = await ann.responses.create(asking(0));
+    await server.close();
+    open();
+    expect((await ann.responses.retrieve(id)).output).toEqual(output);
+    expect((await ann.responses.create(asking(0, { previous_response_id: id }))).status).toBe("completed");
+  });
+});
+
+describe("in the background", () => {
+  test("a response is asked for until it has ended", async () => {
+    const begun = await ann.responses.create(asking(0, { background: true }));
+    expect([begun.status, begun.output, begun.background]).toEqual(["in_progress", [], true]);
+    await server.settled();
+    const ended = await ann.responses.retrieve(begun.id);
+    expect([ended.status, ended.output_text]).toEqual(["completed", answers[0]!]);
+    expect((await ann.responses.cancel(begun.id)).status).toBe("completed");
+  });
+
+  test("a response is cancelled", async () => {
+    const slow = startTestServer({ stepMs: 20 });
+    try {
+      const client = new OpenAI({ baseURL: `${slow.origin}/v1`, apiKey: "none", maxRetries: 0 });
+      const body = asking(0, { background: true, ignore_eos: true } as Partial<Body>);
+      const { id } = await client.responses.create(body);
+      const early = await failure(client.responses.create(asking(0, { previous_response_id: id })));
+      expect([early.status, early.param]).toEqual([400, "previous_response_id"]);
+      expect((await client.responses.cancel(id)).status).toBe("cancelled");
+      await slow.settled();
+      const other = await client.responses.create(body);
+      await client.responses.delete(other.id);
+      await slow.settled();
+      expect((await failure(client.responses.retrieve(other.id))).status).toBe(404);
+      const { id: direct } = await client.responses.create(asking(0, { max_output_tokens: 1 }));
+      expect((await failure(client.responses.cancel(direct))).status).toBe(400);
+    } finally {
+      await slow.close();
+    }
+  });
+});
+
+test("what is not supported is refused by its name", async () => {
+  const refused: [Record<string, unknown>, string][] = [
+    [{ conversation: "conv_1" }, "conversation"],
+    [{ prompt: { id: "p" } }, "prompt"],
+    [{ truncation: "auto" }, "truncation"],
+    [{ tools: [{ type: "web_search" }] }, "tools[0].type"],
+    [{ tools: [{ type: "code_interpreter", container: { type: "auto" } }] }, "tools[0].type"],
+    [{ tool_choice: { type: "file_search" }, tools }, "tool_choice.type"],
+    [{ input: [{ type: "computer_call" }] }, "input[0].type"],
+    [
+      { input: [{ role: "user", content: [{ type: "input_image", image_url: "x" }] }] },
+      "input[0].content[0].type",
+    ],
+    [{ input: [{ type: "function_call_output", call_id: "c", output: "x" }] }, "input"],
+    [{ input: [] }, "input"],
+    [{ background: true, store: false }, "store"],
+    [{ background: true, stream: true }, "stream"],
+    [{ reasoning: { effort: "much" } }, "reasoning.effort"],
+    [{ metadata: { a: 5 } }, "metadata"],
+    [{ max_output_tokens: 1_000_000 }, "input"],
+  ];
+  for (const [more, param] of refused) {
+    const error = await failure(ann.responses.create(asking(0, more as Partial<Body>)));
+    expect([error.status, error.param, param]).toEqual([400, param, param]);
+  }
+});
+
+test("a stream whose engine fails ends with response.failed", async () => {
+  const failing = startTestServer({
+    fault: ({ chunks }) => ({
+      kind: "done",
+      sampled: chunks.flatMap(({ sequence, samples }) =>
+        samples.length === 0 ? [] : [{ kind: "failed", sequence, reason: "broken" } as const],
+      ),
+      deviceMs: 1,
+    }),
+  });
+  try {
+    const client = new OpenAI({ baseURL: `${failing.origin}/v1`, apiKey: "none", maxRetries: 0 });
+    const types: string[] = [];
+    let last: ResponseStreamEvent | null = null;
+    for await (const event of await client.responses.create({ ...asking(0), stream: true })) {
+      types.push(event.type);
+      last = event;
+    }
+    expect(types).toEqual(["response.created", "response.in_progress", "response.failed"]);
+    const { response } = last as Extract<ResponseStreamEvent, { type: "response.failed" }>;
+    expect(response.error).toEqual({ code: "engine_error" as never, message: expect.any(String) });
+    expect((await client.responses.retrieve(response.id)).status).toBe("failed");
+  } finally {
+    await failing.close();
+  }
+});
