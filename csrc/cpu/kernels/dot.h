@@ -109,6 +109,13 @@ class Dot {
     return w;
   }
 
+  // A step of integers that lie in bytes.
+  static BUNTING_INLINE Weight load_widened(uint8_t const* line) {
+    Weight w;
+    std::memcpy(&w, line, sizeof w);
+    return w;
+  }
+
   // What the sums of a group of weights begin with; minus_sum is InputGroup's.
   static BUNTING_INLINE vi excess(int32_t minus_sum) {
     vi x = broadcast(minus_sum);

@@ -60,6 +60,57 @@ inline constexpr int64_t kWeightsTogether = weight_group(W) / kGroup;
 template <Dtype W>
 inline constexpr int64_t kInputsTogether = kAddsProducts ? input_group(W) / kGroup : kWeightsTogether<W>;
 
+// Sixteen scales or minimums of a superblock.
+template <bool kSigned>
+BUNTING_INLINE f32x16 load_bytes(char const* p) {
+  f32x16 y;
+  for (int i = 0; i < kRegisters; ++i) {
+#if defined(__AVX512F__)
+    __m128i const bytes = _mm_loadu_si128(reinterpret_cast<__m128i const*>(p));
+    vi const integers =
+        (vi)(kSigned ? _mm512_maskz_cvtepi8_epi32(0xffff, bytes) : _mm512_maskz_cvtepu8_epi32(0xffff, bytes));
+#elif defined(__AVX2__)
+    __m128i const bytes = _mm_loadl_epi64(reinterpret_cast<__m128i const*>(p + i * kLanes));
+    vi const integers = (vi)(kSigned ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
+#else
+    typedef int8_t vb __attribute__((vector_size(kLanes)));
+    vb bytes;
+    std::memcpy(&bytes, p + i * kLanes, sizeof bytes);
+    vi const widened = __builtin_convertvector(bytes, vi), integers = kSigned ? widened : widened & 255;
+#endif
+    y.r[i] = __builtin_convertvector(integers, vf);
+  }
+  return y;
+}
+
+// The scales at the beginning of a panel's block, sixteen columns at a time.
+template <Dtype W>
+struct BlockHeader {
+  static constexpr int64_t kBlock = is_super(W) ? kSuper : 2 * weight_group(W);
+  static constexpr int64_t kBytes = is_super(W) ? kSuperBytes : kScaleBytes;
+
+  // Of the block's group `group`.
+  static BUNTING_INLINE f32x16 scales(char const* at, int64_t group) {
+    if constexpr (!is_super(W)) return f16(at + group * kPanel * 2);
+    if constexpr (has_minimum(W)) return f16(at) * load_bytes<false>(at + kPanel * (4 + group));
+    return f16(at) * load_bytes<true>(at + kPanel * (2 + group));
+  }
+  static BUNTING_INLINE f32x16 minimums(char const* at, int64_t group) {
+    return f16(at + kPanel * 2) * load_bytes<false>(at + kPanel * (4 + kSuper / kGroup + group));
+  }
+
+ private:
+  static BUNTING_INLINE f32x16 f16(char const* at) { return load_f16(reinterpret_cast<uint16_t const*>(at)); }
+};
+
+// What the sums of part `part` of a kGroup begin with.
+template <Dtype W>
+BUNTING_INLINE vi excess_of(InputGroup const& x, int part) {
+  if constexpr (has_minimum(W)) return vi{};
+  if constexpr (weight_group(W) < kGroup) return Dot<integer_bits(W)>::excess(x.minus_half_sums[part]);
+  return Dot<integer_bits(W)>::excess(x.minus_sum);
+}
+
 template <Dtype W, bool kWide, int R, int N>
 void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
   using D = Dot<integer_bits(W)>;
@@ -129,29 +180,6 @@ void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
     if constexpr (kSumsInMemory) asm volatile("" : : "r"(&sums) : "memory");
   }
   end_sums(sums, s);
-}
-
-// Sixteen scales or minimums of a superblock.
-template <bool kSigned>
-BUNTING_INLINE f32x16 load_bytes(char const* p) {
-  f32x16 y;
-  for (int i = 0; i < kRegisters; ++i) {
-#if defined(__AVX512F__)
-    __m128i const bytes = _mm_loadu_si128(reinterpret_cast<__m128i const*>(p));
-    vi const integers =
-        (vi)(kSigned ? _mm512_maskz_cvtepi8_epi32(0xffff, bytes) : _mm512_maskz_cvtepu8_epi32(0xffff, bytes));
-#elif defined(__AVX2__)
-    __m128i const bytes = _mm_loadl_epi64(reinterpret_cast<__m128i const*>(p + i * kLanes));
-    vi const integers = (vi)(kSigned ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
-#else
-    typedef int8_t vb __attribute__((vector_size(kLanes)));
-    vb bytes;
-    std::memcpy(&bytes, p + i * kLanes, sizeof bytes);
-    vi const widened = __builtin_convertvector(bytes, vi), integers = kSigned ? widened : widened & 255;
-#endif
-    y.r[i] = __builtin_convertvector(integers, vf);
-  }
-  return y;
 }
 
 // The same for superblocks: each group's scale is d times a small integer, and the minimum of a group, e
