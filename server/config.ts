@@ -6,6 +6,7 @@
 import { type Quant, quantNames } from "../gpu/model/formats.ts";
 import { type GemmChoice, gemmNames, type KvFormat, kvFormats } from "../gpu/native.ts";
 import { engineDefaults } from "../scheduler/engine/engine-options.ts";
+import { type ReasoningField, reasoningFields } from "./api/openai/reasoning.ts";
 
 /** One setting. The name of its field gives the option and the variable: stepTokens, --step-tokens, BUNTING_STEP_TOKENS. */
 export interface Setting<Value> {
@@ -83,6 +84,13 @@ export const serverSettings = Object.freeze({
     placeholder: "name",
     defaultText: "the folder's name, or a GGUF file's own",
     sentence: "Name of the model for clients; may be given several times, the first is shown in answers.",
+  }),
+  reasoningField: setting<ReasoningField>({
+    placeholder: "both|reasoning_content|reasoning",
+    default: "both",
+    defaultText: "both, with the same text",
+    sentence: "Field of OpenAI's answers that holds the model's thoughts.",
+    parse: (value) => oneOf(value, reasoningFields),
   }),
   device: setting<DeviceChoice>({
     placeholder: "auto|cpu[:N]|cuda[:i,j]|emu|simulated[:N]",

@@ -232,6 +232,7 @@ function openApp(
     generator,
     cacheSaltFor: cacheSalts(config),
     speaksParrot: config.parrotApi,
+    reasoningField: config.reasoningField,
     programs: openPrograms({ ...deps, generator, fleet: engines.fleet, engines: engines.specs.length }),
     version,
     limits,

@@ -8,6 +8,7 @@ import { compilePattern } from "./regex/pattern.ts";
 import { Regexes } from "./regex/regexes.ts";
 import { plainEncoding } from "./regex/text.ts";
 import { compileSchema, type JsonLayout } from "./schema/compile-schema.ts";
+import { compileThinking } from "./thinking.ts";
 
 /** What an answer's text must be, as a client says it. Plain data. */
 export type ConstraintSource =
@@ -19,7 +20,21 @@ export type ConstraintSource =
   | { readonly kind: "grammar"; readonly text: string }
   /** One of the texts. */
   | { readonly kind: "choice"; readonly texts: readonly string[] }
-  | CallsSource;
+  | CallsSource
+  | ThinkingSource;
+
+/** Thoughts between marks, and then what the answer must be. */
+export interface ThinkingSource {
+  readonly kind: "thinking";
+  readonly opening: string;
+  readonly closing: string;
+  /** The prompt has begun them; else they may come or not. */
+  readonly isOpen: boolean;
+  /** Of the marks those that are tokens of their own. */
+  readonly controlTexts: readonly string[];
+  /** Null: any text. */
+  readonly answer: ConstraintSource | null;
+}
 
 /** Calls of functions, as the model writes them. */
 export interface CallsSource {
@@ -88,6 +103,10 @@ function symbolOf(source: ConstraintSource, builder: GrammarBuilder, budget: Bud
       const { otherwise } = source;
       const other = otherwise === null ? null : symbolOf(otherwise, builder, budget);
       return compileCalls(source, other, builder, budget);
+    }
+    case "thinking": {
+      const answer = source.answer === null ? null : symbolOf(source.answer, builder, budget);
+      return compileThinking(source, answer, builder);
     }
     case "grammar": {
       const { length } = source.text;

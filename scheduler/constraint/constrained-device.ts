@@ -1,4 +1,4 @@
-import type { Chunk, Sampled, SampleRow, SequenceId, Step, StepResult } from "../core.ts";
+import type { Chunk, Constraint, Sampled, SampleRow, SequenceId, Step, StepResult } from "../core.ts";
 import type { Device } from "../device.ts";
 import { ConstraintError } from "./error.ts";
 import { Job } from "./job.ts";
@@ -164,7 +164,7 @@ export class ConstrainedDevice implements Device {
   ): Prepared {
     const parser = this.#parserOf(of);
     if (parser instanceof Job) return { kind: "waits", job: parser };
-    const matcher = this.#matcherOf(sequence, of.id, parser, drawn);
+    const matcher = this.#matcherOf(sequence, of, parser, drawn);
     if (matcher === null) return failed("what was drawn before does not obey it");
     const [forced] = matcher.forcedTokens(1);
     if (forced !== undefined && !endTokens.includes(forced)) {
@@ -188,10 +188,15 @@ export class ConstrainedDevice implements Device {
   }
 
   /** Null: what was drawn is not what the grammar allows. */
-  #matcherOf(sequence: SequenceId, id: string, parser: Parser, drawn: Int32Array): Matcher | null {
+  #matcherOf(
+    sequence: SequenceId,
+    { id, thoughts }: Constraint,
+    parser: Parser,
+    drawn: Int32Array,
+  ): Matcher | null {
     let known = this.#matchers.get(sequence);
     if (known === undefined || known.id !== id || known.matcher.length > drawn.length) {
-      known = { id, matcher: Matcher.of(parser, this.#masks) };
+      known = { id, matcher: Matcher.of(parser, this.#masks, thoughts) };
     }
     remember(this.#matchers, sequence, known, MATCHERS_MAX);
     const { matcher } = known;

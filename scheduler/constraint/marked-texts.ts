@@ -17,19 +17,7 @@ export class MarkedTexts {
 
   /** A text, in which control texts are control tokens. */
   literal(text: string): Regex {
-    const parts: Uint8Array[] = [];
-    let plain = "";
-    for (let at = 0; at < text.length; ) {
-      const control = this.#controlTexts.find((one) => text.startsWith(one, at));
-      if (control === undefined) plain += text[at++]!;
-      else {
-        parts.push(bytesOf(plain), controlBytes(bytesOf(control)));
-        plain = "";
-        at += control.length;
-      }
-    }
-    parts.push(bytesOf(plain));
-    return this.#regexes.cat(...parts.map((bytes) => this.#regexes.literal(bytes)));
+    return this.#regexes.literal(markBytes(text, this.#controlTexts));
   }
 
   /** Any text that none of these texts is in. */
@@ -52,6 +40,22 @@ export class MarkedTexts {
   #plain(text: string): Regex {
     return this.#regexes.literal(bytesOf(text));
   }
+}
+
+/** The bytes of a text in which `controlTexts` are control tokens. */
+export function markBytes(text: string, controlTexts: readonly string[]): number[] {
+  const bytes: number[] = [];
+  let plain = "";
+  for (let at = 0; at < text.length; ) {
+    const control = controlTexts.find((one) => text.startsWith(one, at));
+    if (control === undefined) plain += text[at++]!;
+    else {
+      bytes.push(...bytesOf(plain), ...controlBytes(bytesOf(control)));
+      plain = "";
+      at += control.length;
+    }
+  }
+  return [...bytes, ...bytesOf(plain)];
 }
 
 function bytesOf(text: string): Uint8Array {

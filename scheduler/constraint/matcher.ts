@@ -1,8 +1,16 @@
+import type { ThoughtsLimit } from "../core.ts";
 import type { Grammar } from "./grammar.ts";
 import type { Job } from "./job.ts";
 import type { Masks } from "./masks.ts";
 import { Parser, type ParseState } from "./parser.ts";
+import { closingToken, type ThoughtsState, thoughtsAfter, thoughtsAtStart } from "./thoughts.ts";
 import { type Mask, tokenBytes } from "./vocabulary.ts";
+
+/** Where a text is: in its grammar, and in its thoughts if they have a limit. */
+interface TextState {
+  readonly parse: ParseState;
+  readonly thoughts: ThoughtsState | null;
+}
 
 /**
  * One text under way under a grammar, token by token. Its state follows from the tokens alone: a matcher that is told the
@@ -11,18 +19,21 @@ import { type Mask, tokenBytes } from "./vocabulary.ts";
 export class Matcher {
   readonly #parser: Parser;
   readonly #masks: Masks;
+  readonly #limit: ThoughtsLimit | null;
   /** After 0, 1, 2 … tokens. */
-  readonly #states: ParseState[];
+  readonly #states: TextState[];
 
-  private constructor(parser: Parser, masks: Masks, states: ParseState[]) {
+  private constructor(parser: Parser, masks: Masks, limit: ThoughtsLimit | null, states: TextState[]) {
     this.#parser = parser;
     this.#masks = masks;
+    this.#limit = limit;
     this.#states = states;
   }
 
   /** At the beginning of a text. */
-  static of(parser: Parser, masks: Masks): Matcher {
-    return new Matcher(parser, masks, [parser.start]);
+  static of(parser: Parser, masks: Masks, limit: ThoughtsLimit | null = null): Matcher {
+    const thoughts = limit === null ? null : thoughtsAtStart(limit);
+    return new Matcher(parser, masks, limit, [{ parse: parser.start, thoughts }]);
   }
 
   /** Tokens read. */
@@ -32,30 +43,30 @@ export class Matcher {
 
   /** Whether the text may end here. */
   get mayEnd(): boolean {
-    return this.#state.mayEnd;
+    return this.#state.parse.mayEnd;
   }
 
   /** Whether it must: nothing can follow. */
   get mustEnd(): boolean {
-    return this.#state.threads.length === 0;
+    return this.#state.parse.threads.length === 0;
   }
 
   /** Tokens with which the text can go on; none of them ends it. Throws ConstraintError when it takes too much work. */
   mask(): Mask {
-    return this.#masks.maskOf(this.#parser, this.#state);
+    return this.#masks.maskOf(this.#parser, this.#state.parse);
   }
 
   /** The same, if it is known; else the work for it. */
   findMask(): Mask | Job<Mask> {
-    return this.#masks.find(this.#parser, this.#state);
+    return this.#masks.find(this.#parser, this.#state.parse);
   }
 
-  /** Tokens that must follow, see forced.ts: `most` of them at most. */
+  /** Tokens that must follow, see forced.ts, or because thoughts have come to their limit: `most` of them at most. */
   forcedTokens(most: number): number[] {
     const tokens: number[] = [];
     let state = this.#state;
     while (tokens.length < most) {
-      const token = this.#masks.forcedOf(this.#parser, state);
+      const token = this.#closing(state) ?? this.#masks.forcedOf(this.#parser, state.parse);
       if (token === null) break;
       tokens.push(token);
       state = this.#after(state, token)!;
@@ -70,11 +81,19 @@ export class Matcher {
     return state !== null;
   }
 
-  #after(before: ParseState, token: number): ParseState | null {
+  /** The token that must come because of the limit. A character that has begun is completed before. */
+  #closing(state: TextState): number | null {
+    const token = this.#limit === null ? null : closingToken(state.thoughts!, this.#limit);
+    return token === null || this.#after(state, token) === null ? null : token;
+  }
+
+  #after({ parse, thoughts }: TextState, token: number): TextState | null {
     const bytes = tokenBytes(this.#masks.vocabulary, token);
-    let state: ParseState | null = bytes.length === 0 ? null : before;
-    for (let at = 0; at < bytes.length && state !== null; at++) state = this.#parser.next(state, bytes[at]!);
-    return state;
+    let after: ParseState | null = bytes.length === 0 ? null : parse;
+    for (let at = 0; at < bytes.length && after !== null; at++) after = this.#parser.next(after, bytes[at]!);
+    if (after === null) return null;
+    if (thoughts === null) return { parse: after, thoughts };
+    return { parse: after, thoughts: thoughtsAfter(thoughts, this.#limit!, token, bytes) };
   }
 
   /** Takes the last `count` tokens back. */
@@ -84,10 +103,10 @@ export class Matcher {
 
   /** Another text that has begun in the same way. */
   fork(): Matcher {
-    return new Matcher(this.#parser, this.#masks, [...this.#states]);
+    return new Matcher(this.#parser, this.#masks, this.#limit, [...this.#states]);
   }
 
-  get #state(): ParseState {
+  get #state(): TextState {
     return this.#states.at(-1)!;
   }
 }

@@ -254,7 +254,7 @@ describe("how a choice ends", () => {
 
   test("a control token that is a mark is read, the others are not", async () => {
     const { begin, settle } = rig({ 0: [start, answer[0]!, eos, start, answer[1]!, answer[2]!] });
-    const thinking = { opening: "<|im_start|>", closing: "<|im_start|>", isOpen: false };
+    const thinking = { opening: "<|im_start|>", closing: "<|im_start|>", isOpen: false, tokensMax: null };
     const { heard } = begin({ ignoreEos: true, tokensMax: 6, format: { calls: null, thinking } });
     await settle();
     const textFrom = (from: number, to: number) =>
@@ -356,7 +356,7 @@ describe("choices", () => {
   test("thoughts come before the answer, are counted, and hold no stop string", async () => {
     const script = eachOne("<think>\nTwo.\n\nSo END four? </think>\n\nFour. END of it");
     const { begin, settle } = rig({ 0: script, 1: eachOne("No thoughts.") });
-    const thinking = { opening: "<think>", closing: "</think>", isOpen: false };
+    const thinking = { opening: "<think>", closing: "</think>", isOpen: false, tokensMax: null };
     const format = { calls: null, thinking };
     const { heard } = begin({ format, choices: 2, stopStrings: ["END"] });
     const plain = begin({});

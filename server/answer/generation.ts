@@ -14,7 +14,7 @@ import type { Fleet, SequenceListener, Unplaced } from "../../scheduler/fleet/fl
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { type Certain, ChoiceText, type TextRules } from "./choice-text.ts";
 import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";
-import { heldTo } from "./held-to.ts";
+import { heldTo, thoughtsLimit } from "./held-to.ts";
 
 /** From a parsed request to answer events: prompts become sequences on the fleet, and their tokens text, thoughts and calls. */
 
@@ -122,7 +122,11 @@ export class Generator {
     if (held === null) queueMicrotask(() => start(null));
     else {
       const { source, param } = held;
-      this.#compile(source).then(start, (error: Error) => generation.refuse(refusalOf(error, param)));
+      const thoughts = thoughtsLimit(request, this.#tokenizer);
+      this.#compile(source).then(
+        (constraint) => start(thoughts === null ? constraint : { ...constraint, thoughts }),
+        (error: Error) => generation.refuse(refusalOf(error, param)),
+      );
     }
     return generation;
   }

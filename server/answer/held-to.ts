@@ -1,14 +1,49 @@
 import type { ConstraintSource } from "../../scheduler/constraint/compile.ts";
+import { markBytes } from "../../scheduler/constraint/marked-texts.ts";
+import type { ThoughtsLimit } from "../../scheduler/core.ts";
 import { controlTextsIn } from "../text/formats/answer-format.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { GenerationRequest, RequestedConstraint } from "./generation.ts";
+
+type Request = Pick<GenerationRequest, "constraint" | "calls" | "format">;
 
 /**
  * What a request's answers are held to, all told: what the client asked for, from the end of the model's thoughts on, or
  * instead of it calls in the model's own form. Null: nothing.
  */
-export function heldTo(
-  { constraint, calls, format }: Pick<GenerationRequest, "constraint" | "calls" | "format">,
+export function heldTo(request: Request, tokenizer: Tokenizer): RequestedConstraint | null {
+  const held = answerHeldTo(request, tokenizer);
+  const thinking = request.format?.thinking ?? null;
+  if (thinking === null || (held === null && thinking.tokensMax === null)) return held;
+  const { opening, closing, isOpen } = thinking;
+  const controlTexts = tokensOfTheirOwn(controlTextsIn(thinking, tokenizer.controlTexts), tokenizer);
+  const answer = held?.source ?? null;
+  const param = held?.param ?? "thinking_token_budget";
+  return { source: { kind: "thinking", opening, closing, isOpen, controlTexts, answer }, param };
+}
+
+/** The limit of a request's thoughts, if there is one. */
+export function thoughtsLimit({ format }: Request, tokenizer: Tokenizer): ThoughtsLimit | null {
+  const thinking = format?.thinking ?? null;
+  if (thinking === null || thinking.tokensMax === null) return null;
+  const { opening, closing, isOpen, tokensMax } = thinking;
+  const controlTexts = tokensOfTheirOwn(controlTextsIn(thinking, tokenizer.controlTexts), tokenizer);
+  return {
+    tokensMax,
+    isOpen,
+    opening: markBytes(opening, controlTexts),
+    closing: markBytes(closing, controlTexts),
+    closingTokens: tokenizer.encode(closing, {
+      addSpecialTokens: false,
+      parseControlText: true,
+      continues: true,
+    }),
+  };
+}
+
+/** After the thoughts. */
+function answerHeldTo(
+  { constraint, calls, format }: Request,
   tokenizer: Tokenizer,
 ): RequestedConstraint | null {
   const form = calls === undefined ? null : (format?.calls ?? null);

@@ -8,6 +8,7 @@ import type { JobService, JobSettings } from "../jobs/service.ts";
 import type { JobStore } from "../jobs/store.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
 import { lineDoor } from "./openai/batch-line.ts";
+import type { ReasoningField } from "./openai/reasoning.ts";
 import type { PromptServices } from "./prompt.ts";
 import type { Exchange, RespondLimits } from "./respond.ts";
 
@@ -23,6 +24,7 @@ interface JobDeps extends PromptServices {
   readonly lifecycle: Exchange["services"]["lifecycle"];
   readonly telemetry: Telemetry;
   readonly limits: RespondLimits;
+  readonly reasoningField: ReasoningField;
 }
 
 /** Goes on with what is unfinished in the store. */

@@ -23,6 +23,8 @@ export interface ChatPrompt {
   readonly tools: readonly object[];
   readonly addGenerationPrompt: boolean;
   readonly templateArguments: Readonly<Record<string, unknown>>;
+  /** Tokens of thoughts at most; null or absent: any number. */
+  readonly thoughtsMax?: number | null;
 }
 
 /** Messages as the model's chat template writes them, in tokens. `param` is the field that holds the messages. */
@@ -55,7 +57,8 @@ export async function readyChat(
   const rendered = render(template, prompt, param);
   refuseEnormous(plainText(rendered), param, services);
   const tokens = await encoder.encodeRendered(rendered).catch(refuseBusy);
-  return { tokens, format: answerFormat(template.sourceText(prompt.tools.length > 0)) };
+  const jinja = template.sourceText(prompt.tools.length > 0);
+  return { tokens, format: answerFormat(jinja, plainText(rendered), prompt.thoughtsMax ?? null) };
 }
 
 /** Throws 400 for what the template would drop, or take for something else, without a word. */

@@ -21,6 +21,7 @@ import { answerChat } from "./openai/chat.ts";
 import { answerCompletion } from "./openai/completions.ts";
 import { createFile, deleteFile, listFiles, readFile } from "./openai/files.ts";
 import { modelById, modelList } from "./openai/models.ts";
+import type { ReasoningField } from "./openai/reasoning.ts";
 import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
 import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
 import { answerProgram } from "./programs/answer.ts";
@@ -54,6 +55,7 @@ export interface RouteDeps extends PromptServices {
   readonly programModels: ReadonlyMap<string, ProgramModel>;
   /** Whether Parrot's own wire formats are understood too. */
   readonly speaksParrot: boolean;
+  readonly reasoningField: ReasoningField;
   readonly telemetry: Telemetry;
   readonly lifecycle: Lifecycle;
   readonly version: string;
@@ -187,7 +189,7 @@ async function chat(call: Call, deps: RouteDeps): Promise<Response> {
     tellIgnored(call, asked.ignored);
     return answerProgramChat(exchangeOf(call, deps), deps.programs, asked);
   }
-  const request = parseChatRequest(body, deps.model, targetsOf(call.request.headers));
+  const request = parseChatRequest(body, deps.model, targetsOf(call.request.headers), deps.template);
   tellIgnored(call, request.ignored);
   return answerChat(exchangeOf(call, deps), deps, request);
 }

@@ -7,7 +7,7 @@ import { readModelConfig } from "../../gpu/model/config.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import type { Clock } from "../../scheduler/clock.ts";
 import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
-import type { Chunk, EngineId, Sampled, Step, StepResult } from "../../scheduler/core.ts";
+import type { Chunk, EngineId, Sampled, SampleRow, Step, StepResult } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
@@ -16,6 +16,7 @@ import { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { Generator } from "../../server/answer/generation.ts";
 import { cacheSalts } from "../../server/api/cache-salt.ts";
 import { startJobs } from "../../server/api/jobs.ts";
+import type { ReasoningField } from "../../server/api/openai/reasoning.ts";
 import { readProgramModels } from "../../server/api/programs/files.ts";
 import { KeptResponses } from "../../server/api/responses/kept.ts";
 import type { StoreLimits } from "../../server/api/responses/store.ts";
@@ -49,6 +50,7 @@ export interface TestServerOptions {
   readonly programFolder?: string;
   readonly sharePrefixes?: boolean;
   readonly speaksParrot?: boolean;
+  readonly reasoningField?: ReasoningField;
   readonly limits?: Partial<HttpLimits>;
   readonly keys?: Partial<KeySources>;
   /** Default: as when listening on a loopback address. */
@@ -103,17 +105,30 @@ function templateOf(jinja: string | undefined): ChatTemplate | null {
 }
 
 /** Draws the tokens of the texts, and end tokens after the last; where a token is not allowed, one that ends the answer, or
- *  else the first that is. */
+ *  else the first that is. A text of which a part was forced goes on after that part. */
 function scripted(answers: readonly string[]): (step: Step) => StepResult {
   const scripts = answers.map((text) =>
     tokenizer.encode(text, { addSpecialTokens: false, parseControlText: true }),
   );
+  const bytesOf = (tokens: Iterable<number>): Buffer =>
+    Buffer.concat([...tokens].map((token) => tokenizer.bytesOf(token)));
+  const wantedIn = ({ sampling: { seed }, position, constraint }: SampleRow): number | undefined => {
+    const script = scripts[seed[0]] ?? [];
+    if (constraint === undefined) return script[position];
+    const text = bytesOf(script);
+    const drawn = bytesOf(constraint.drawn);
+    if (!text.subarray(0, drawn.length).equals(drawn)) return script[position];
+    for (let at = 0, length = 0; length <= drawn.length; length += tokenizer.bytesOf(script[at++]!).length)
+      if (length === drawn.length) return script[at];
+    const rest = text.subarray(drawn.length).toString();
+    return tokenizer.encode(rest, { addSpecialTokens: false, parseControlText: true, continues: true })[0];
+  };
   const draw = ({ sequence, samples: [sample] }: Chunk): Sampled[] => {
     if (sample === undefined) return [];
     const { allowed } = sample;
     const isAllowed = (token: number): boolean =>
       allowed === null || ((allowed[token >>> 5]! >>> (token & 31)) & 1) === 1;
-    const wanted = scripts[sample.sampling.seed[0]]?.[sample.position] ?? config.eosTokens[0]!;
+    const wanted = wantedIn(sample) ?? config.eosTokens[0]!;
     const candidates = [wanted, ...config.eosTokens, ...Array(config.shape.vocab).keys()];
     const token = candidates.find(isAllowed);
     if (token === undefined) return [{ kind: "failed", sequence, reason: "No token is allowed." }];
@@ -192,6 +207,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     programs,
     cacheSaltFor: cacheSalts({ sharePrefixes: options.sharePrefixes ?? false }),
     speaksParrot: options.speaksParrot ?? false,
+    reasoningField: options.reasoningField ?? "both",
     programModels:
       options.programFolder === undefined ? new Map() : readProgramModels(options.programFolder, model),
     telemetry,

@@ -11,6 +11,7 @@ import { isOneOf, notSupported, settleTheRest } from "../openai/support.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
 import { noTargets, type Targets } from "../targets.ts";
+import { effortOf, settleThinking, type ThinkingSettled, withGiven } from "../thinking.ts";
 import { conversationOf } from "./inputs.ts";
 import { type Ignored, noteCacheControl, noteTheRest } from "./support.ts";
 import { toolUseOf } from "./tools.ts";
@@ -85,12 +86,11 @@ function parseCommon(fields: Fields, served: Served) {
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, [[]])) throw notSupported(name, "this field");
   }
+  const thinking = thinkingOf(fields, served, tools.length > 0, ignored);
   const format = outputFormatOf(fields, ignored);
-  const templateArguments = {
-    ...thinkingOf(fields, served, tools.length > 0, ignored),
-    ...templateArgumentsOf(fields),
-  };
-  const prompt: ChatPrompt = { messages, tools, addGenerationPrompt: true, templateArguments };
+  const templateArguments = withGiven(thinking.templateArguments, templateArgumentsOf(fields));
+  const thoughtsMax = thinking.tokensMax;
+  const prompt: ChatPrompt = { messages, tools, addGenerationPrompt: true, templateArguments, thoughtsMax };
   return { model, prompt, calls, format, ignored };
 }
 
@@ -115,18 +115,28 @@ function outputFormatOf(fields: Fields, ignored: Ignored): RequestedConstraint |
   return { source: { kind: "schema", schema, layout: "compact" }, param: format.pathOf("schema") };
 }
 
-/** Whether to think is told to templates that ask; how long is the model's own affair. */
-function thinkingOf(fields: Fields, { template }: Served, hasTools: boolean, ignored: Ignored): object {
+/** Whether to think, and how much. */
+function thinkingOf(
+  fields: Fields,
+  { template }: Served,
+  hasTools: boolean,
+  ignored: Ignored,
+): ThinkingSettled {
   const thinking = fields.object("thinking");
-  if (thinking === undefined) return {};
-  const type = thinking.raw("type");
-  if (type !== "enabled" && type !== "adaptive" && type !== "disabled")
+  const output = fields.object("output_config");
+  const effort = output === undefined ? null : effortOf(output, "effort");
+  const type = thinking?.raw("type");
+  if (thinking !== undefined && type !== "enabled" && type !== "adaptive" && type !== "disabled")
     throw refusal("thinking.type", "enabled, adaptive or disabled", type);
-  for (const name of thinking.unread()) ignored.add(`thinking.${name}`);
-  if (template?.mentions("enable_thinking", hasTools) === true)
-    return { enable_thinking: type !== "disabled" };
-  ignored.add("thinking");
-  return {};
+  const range = { min: 0, max: Number.MAX_SAFE_INTEGER };
+  const tokensMax = thinking?.integer("budget_tokens", range) ?? null;
+  for (const name of thinking?.unread() ?? []) ignored.add(`thinking.${name}`);
+  const isWanted = thinking === undefined ? null : type !== "disabled";
+  const settled = settleThinking({ isWanted, effort, tokensMax }, template, hasTools);
+  if (settled.hasEffect) return settled;
+  if (thinking !== undefined) ignored.add("thinking");
+  if (effort !== null) ignored.add("output_config.effort");
+  return settled;
 }
 
 function namesOf(ignored: Ignored, others: readonly string[]): readonly string[] {

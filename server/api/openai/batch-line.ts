@@ -6,8 +6,10 @@ import type { LineAnswer, LineCall, LineDoor, LinePrompt } from "../../jobs/door
 import type { BatchEndpoint } from "../../jobs/records.ts";
 import { chatPromptTokens, expectFits, type PromptServices, promptTokens } from "../prompt.ts";
 import type { Exchange } from "../respond.ts";
+import { noTargets } from "../targets.ts";
 import { answerChat } from "./chat.ts";
 import { answerCompletion } from "./completions.ts";
+import type { ReasoningField } from "./reasoning.ts";
 import { type CommonRequest, parseChatRequest, parseCompletionRequest } from "./schema.ts";
 import { notSupported } from "./support.ts";
 
@@ -17,6 +19,7 @@ type Body = Readonly<Record<string, unknown>>;
 export interface LineServices extends PromptServices {
   readonly services: Exchange["services"];
   readonly limits: Exchange["limits"];
+  readonly reasoningField: ReasoningField;
 }
 
 export function lineDoor(deps: LineServices): LineDoor {
@@ -77,8 +80,8 @@ async function answer(
   };
 }
 
-function chatOf({ model }: LineServices, body: Body) {
-  return whole(parseChatRequest(body, model));
+function chatOf({ model, template }: LineServices, body: Body) {
+  return whole(parseChatRequest(body, model, noTargets, template));
 }
 
 function completionOf({ model }: LineServices, body: Body) {

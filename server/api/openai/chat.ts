@@ -5,23 +5,30 @@ import { expectFits, type PromptServices, readyChat } from "../prompt.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { type ChoiceFormat, openaiCodec } from "./codec.ts";
 import { chatLogprobs } from "./logprobs.ts";
+import { type ReasoningField, reasoningJson } from "./reasoning.ts";
 import type { ChatRequest } from "./schema.ts";
 
 /** POST /v1/chat/completions */
 export async function answerChat(
   exchange: Exchange,
-  services: PromptServices,
+  services: PromptServices & { readonly reasoningField: ReasoningField },
   request: ChatRequest,
 ): Promise<Response> {
   const { tokens, format } = await readyChat(request, services);
   expectFits(tokens, request.generation.tokensMax, "messages", services);
-  const codec = openaiCodec(request, chatFormat(request, tokens));
+  const codec = openaiCodec(request, chatFormat(request, tokens, services.reasoningField));
   return respond(exchange, { ...request.generation, format }, [tokens], codec, request.stream);
 }
 
 /** How choices of a chat look. */
-export function chatFormat(request: ChatRequest, promptTokens: readonly TokenId[]): ChoiceFormat {
-  const { returnTokenIds, tokensAsIds } = request;
+export function chatFormat(
+  request: Pick<ChatRequest, "returnTokenIds" | "tokensAsIds" | "tellsReasoning">,
+  promptTokens: readonly TokenId[],
+  reasoningField: ReasoningField = "both",
+): ChoiceFormat {
+  const { returnTokenIds, tokensAsIds, tellsReasoning } = request;
+  const thoughts = (text: string): object =>
+    tellsReasoning && text !== "" ? reasoningJson(text, reasoningField) : {};
   const random = crypto.randomUUID().replaceAll("-", "");
   /** 40 characters at most, as OpenAI's have. */
   const callId = (choice: number, index: number): string => `call_${random.slice(-24)}_${choice}_${index}`;
@@ -32,7 +39,7 @@ export function chatFormat(request: ChatRequest, promptTokens: readonly TokenId[
     extras: returnTokenIds ? { prompt_token_ids: promptTokens } : {},
     whole: (index, choice) => ({
       index,
-      message: messageOf(choice, (call) => callId(index, call)),
+      message: messageOf(choice, thoughts(choice.reasoning), (call) => callId(index, call)),
       logprobs: choice.logprobs === null ? null : chatLogprobs(choice.logprobs, tokensAsIds),
       finish_reason: reasonOf(choice.finish),
       stop_reason: choice.finish.stopReason,
@@ -43,7 +50,10 @@ export function chatFormat(request: ChatRequest, promptTokens: readonly TokenId[
       return `{"index":${index},"delta":{"role":"assistant","content":""},"finish_reason":null${prompt}}`;
     },
     delta: ({ choice, parts, tokens, logprobs }) => {
-      const deltas: object[] = parts.map((part) => deltaOf(part, (call) => callId(choice, call)));
+      const shown = parts.filter(({ kind }) => tellsReasoning || kind !== "reasoning");
+      const deltas = shown.map((part) =>
+        part.kind === "reasoning" ? thoughts(part.text) : deltaOf(part, (call) => callId(choice, call)),
+      );
       const tellsTokens = returnTokenIds && tokens.length > 0;
       if (deltas.length === 0 && (logprobs !== null || tellsTokens)) deltas.push({ content: "" });
       return deltas.map((delta, part) => {
@@ -65,8 +75,7 @@ function reasonOf({ reason }: ChoiceFinish): string {
   return reason === "calls" ? "tool_calls" : reason;
 }
 
-function messageOf({ text, reasoning, calls }: WholeChoice, idOf: (call: number) => string): object {
-  const thoughts = reasoning === "" ? {} : reasoningFields(reasoning);
+function messageOf({ text, calls }: WholeChoice, thoughts: object, idOf: (call: number) => string): object {
   if (calls.length === 0) return { role: "assistant", content: text, refusal: null, ...thoughts };
   const told = calls.map((call, index) => ({ id: idOf(index), type: "function", function: call }));
   return {
@@ -79,12 +88,10 @@ function messageOf({ text, reasoning, calls }: WholeChoice, idOf: (call: number)
 }
 
 /** Clients want a call's id, type and name once and first, without arguments, and then arguments alone. */
-function deltaOf(part: Part, idOf: (call: number) => string): object {
+function deltaOf(part: Exclude<Part, { kind: "reasoning" }>, idOf: (call: number) => string): object {
   switch (part.kind) {
     case "text":
       return { content: part.text };
-    case "reasoning":
-      return reasoningFields(part.text);
     case "call": {
       const { index, name } = part;
       return {
@@ -94,9 +101,4 @@ function deltaOf(part: Part, idOf: (call: number) => string): object {
     case "arguments":
       return { tool_calls: [{ index: part.index, function: { arguments: part.text } }] };
   }
-}
-
-/** Servers differ in the name, and clients in the one that they read. */
-function reasoningFields(text: string): object {
-  return { reasoning_content: text, reasoning: text };
 }

@@ -30,6 +30,8 @@ test("a request that says nothing gets every default", () => {
     addGenerationPrompt: true,
     templateArguments: {},
     tools: [],
+    thoughtsMax: null,
+    tellsReasoning: true,
     generation: {
       choices: 1,
       sampling: {

@@ -6,10 +6,12 @@
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, modelNotFound } from "../../http/errors.ts";
+import type { ChatTemplate } from "../../text/template.ts";
 import { Fields } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
 import { noTargets, type Targets } from "../targets.ts";
+import { effortOf, settleThinking, type ThinkingAsked, withGiven } from "../thinking.ts";
 import {
   addGenerationPromptOf,
   type ChatMessage,
@@ -47,6 +49,10 @@ export interface ChatRequest extends CommonRequest {
   readonly templateArguments: Readonly<Record<string, unknown>>;
   /** As the client wrote them, for the chat template; empty: nothing is called. */
   readonly tools: readonly object[];
+  /** Tokens of thoughts at most; null: any number. */
+  readonly thoughtsMax: number | null;
+  /** The client is told the model's thoughts. */
+  readonly tellsReasoning: boolean;
 }
 
 export interface CompletionRequest extends CommonRequest {
@@ -59,6 +65,7 @@ export function parseChatRequest(
   body: Readonly<Record<string, unknown>>,
   served: ServedModel,
   targets: Targets = noTargets,
+  template: ChatTemplate | null = null,
 ): ChatRequest {
   const fields = new Fields(body);
   const { tools, calls, ignored: ignoredOfTools } = toolUseOf(fields);
@@ -69,11 +76,38 @@ export function parseChatRequest(
   if (fields.boolean("add_special_tokens") === true) {
     throw notSupported("add_special_tokens", "adding to what the chat template writes");
   }
-  const templateArguments = templateArgumentsOf(fields);
+  const thinking = settleThinking(thinkingOf(fields), template, tools.length > 0);
+  const { templateArguments, tokensMax: thoughtsMax } = thinking;
+  const tellsReasoning = fields.boolean("include_reasoning") ?? true;
   const tokensMaxNew = fields.integer("max_completion_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
   const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew, calls, targets });
-  const ignored = [...ignoredOfTools, ...common.ignored].slice(0, requestLimits.ignoredNamesMax);
-  return { ...common, messages, addGenerationPrompt, templateArguments, tools, ignored };
+  const ignoredOfThinking = thinking.hasEffect
+    ? []
+    : thinkingFields.filter((name) => fields.raw(name) !== undefined);
+  const ignored = [...ignoredOfTools, ...ignoredOfThinking, ...common.ignored];
+  return {
+    ...common,
+    messages,
+    addGenerationPrompt,
+    templateArguments: withGiven(templateArguments, templateArgumentsOf(fields)),
+    tools,
+    thoughtsMax,
+    tellsReasoning,
+    ignored: ignored.slice(0, requestLimits.ignoredNamesMax),
+  };
+}
+
+const thinkingFields = ["reasoning_effort", "thinking_token_budget", "thinking_budget_tokens"];
+
+/** OpenAI's effort, and limits as vLLM and llama-server name them. */
+function thinkingOf(fields: Fields): ThinkingAsked {
+  const range = { min: 0, max: Number.MAX_SAFE_INTEGER };
+  const unlimited = fields.raw("thinking_budget_tokens") === -1;
+  const tokensMax =
+    fields.integer("thinking_token_budget", range) ??
+    (unlimited ? null : fields.integer("thinking_budget_tokens", range)) ??
+    null;
+  return { isWanted: null, effort: effortOf(fields, "reasoning_effort"), tokensMax };
 }
 
 export function parseCompletionRequest(

@@ -104,7 +104,7 @@ test("marks that lead nowhere are text, thousands of them at once or piece by pi
 
 test("thoughts, and scraps of them", () => {
   const read = (pieces: readonly string[], isOpen: boolean) => {
-    const reader = new ThinkingReader({ opening: "<think>", closing: "</think>", isOpen });
+    const reader = new ThinkingReader({ opening: "<think>", closing: "</think>", isOpen, tokensMax: null });
     const told = [...pieces.map((piece) => reader.push(piece)), reader.end()];
     return [told.map(({ reasoning }) => reasoning).join(""), told.map(({ answer }) => answer).join("")];
   };

@@ -1,11 +1,44 @@
 import { openLength, trimmedEnd } from "./call-reader.ts";
 
-/** The section of an answer in which a model thinks before it speaks: at its beginning, between two marks. */
-export interface ThinkingForm {
+/** What surrounds thoughts. */
+export interface ThinkingMarks {
   readonly opening: string;
   readonly closing: string;
+}
+
+/** The section of an answer in which a model thinks before it speaks: at its beginning, between two marks. */
+export interface ThinkingForm extends ThinkingMarks {
   /** The prompt ends with the opening mark. Else a section may come or not. */
   readonly isOpen: boolean;
+  /** Tokens of thoughts, after which the closing mark comes; null: any number. */
+  readonly tokensMax: number | null;
+}
+
+/** Those that models are trained with. */
+const known: readonly ThinkingMarks[] = [
+  { opening: "<think>", closing: "</think>" },
+  { opening: "<seed:think>", closing: "</seed:think>" },
+  { opening: "[THINK]", closing: "[/THINK]" },
+  { opening: "<|START_THINKING|>", closing: "<|END_THINKING|>" },
+  { opening: "◁think▷", closing: "◁/think▷" },
+];
+
+/** Those of a model, which its chat template names; null: it does not think. */
+export function thinkingMarksIn(template: string): ThinkingMarks | null {
+  return (
+    known.find(({ opening, closing }) => template.includes(opening) || template.includes(closing)) ?? null
+  );
+}
+
+/** How an answer to this prompt begins. Null: the prompt has closed the section already. */
+export function thinkingForm(
+  marks: ThinkingMarks,
+  prompt: string,
+  tokensMax: number | null,
+): ThinkingForm | null {
+  const end = prompt.trimEnd();
+  if (end.endsWith(marks.closing)) return null;
+  return { ...marks, isOpen: end.endsWith(marks.opening), tokensMax };
 }
 
 /** What was read of an answer: thoughts, and what follows them. */

@@ -1,0 +1,21 @@
+import { expect, test } from "bun:test";
+import { thinkingForm, thinkingMarksIn } from "./thinking.ts";
+
+test("a model's marks are those that its template names, opening or closing", () => {
+  const opening = (template: string) => thinkingMarksIn(template)?.opening ?? null;
+  expect(opening("{{ '<think>' }}")).toBe("<think>");
+  expect(opening("{{ content.split('</think>')[-1] }}")).toBe("<think>");
+  expect(opening("{{ '[THINK]' + thinking }}")).toBe("[THINK]");
+  expect(opening("{{ messages }} I think")).toBeNull();
+});
+
+test("how an answer begins is told from the end of its prompt", () => {
+  const marks = { opening: "<think>", closing: "</think>" };
+  const form = { ...marks, tokensMax: 7 };
+  expect(thinkingForm(marks, "<|im_start|>assistant\n<think>\n", 7)).toEqual({ ...form, isOpen: true });
+  expect(thinkingForm(marks, "<think> is a mark<|im_start|>assistant\n", 7)).toEqual({
+    ...form,
+    isOpen: false,
+  });
+  expect(thinkingForm(marks, "<|im_start|>assistant\n<think>\n\n</think>\n\n", 7)).toBeNull();
+});
