@@ -1,42 +1,74 @@
 /**
  * A job survives: its server is killed at random moments, again and again, and in the end each line has the one answer that it has in a run
- * that nobody disturbs. CRASHES says how often (100 unless told, which takes a minute and a half): `CRASHES=1000 npx bun test tests/e2e/crash.test.ts`.
+ * that nobody disturbs. CRASHES says how often on the simulated device (100 unless told, which takes a minute and a half), and
+ * MODEL_CRASHES on the model that comes with Bunting (5): `CRASHES=1000 MODEL_CRASHES=50 npx bun test tests/e2e/crash.test.ts`.
  */
 
 import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { SeededRandom } from "../../scheduler/random.ts";
 
-const CRASHES = Number(process.env.CRASHES ?? 100);
-const LINES = 2000;
-/** A process lives so long at most, after it listens. */
-const LIFE_MS = 300;
 const SEED = Number(process.env.PROPERTY_SEED ?? Math.floor(Math.random() * 2 ** 32));
 
-const input = Array.from({ length: LINES }, (_, index) => {
-  const content = `You are asked about part ${index % 40} of a long story. Question ${index}: who is there?`;
-  const body = { model: "demo", messages: [{ role: "user", content }], max_tokens: 6, seed: index };
-  return JSON.stringify({ custom_id: `line ${index}`, method: "POST", url: "/v1/chat/completions", body });
-}).join("\n");
+/** A server that is killed, and what it has to do. */
+interface Trial {
+  readonly device: string;
+  readonly crashes: number;
+  readonly lines: number;
+  /** A process lives so long at most, after it listens. */
+  readonly lifeMs: number;
+  /** Serves from a folder, and prints where it listens. */
+  readonly command: (data: string) => readonly string[];
+}
+
+const main = resolve(import.meta.dir, "../../server/main.ts");
+const trials: readonly Trial[] = [
+  {
+    device: "the simulated device",
+    crashes: Number(process.env.CRASHES ?? 100),
+    lines: 2000,
+    lifeMs: 300,
+    command: (data) => [join(import.meta.dir, "crash-process.ts"), data],
+  },
+  {
+    device: "the demo model",
+    crashes: Number(process.env.MODEL_CRASHES ?? 5),
+    lines: 400,
+    lifeMs: 1000,
+    command: (data) => [main, "serve", "--device", "cpu", "--port", "0", "--data", data],
+  },
+];
+
+function inputOf({ lines }: Trial): string {
+  return Array.from({ length: lines }, (_, index) => {
+    const content = `You are asked about part ${index % 40} of a long story. Question ${index}: who is there?`;
+    const messages = [{ role: "user", content }];
+    const body = { model: "demo", messages, max_tokens: 6, seed: index, temperature: index % 2 };
+    return JSON.stringify({ custom_id: `line ${index}`, method: "POST", url: "/v1/chat/completions", body });
+  }).join("\n");
+}
 
 interface Life {
   readonly origin: string;
   kill(): Promise<void>;
 }
 
-async function live(data: string): Promise<Life> {
-  const program = join(import.meta.dir, "crash-process.ts");
-  const child = Bun.spawn([process.execPath, program, data], { stdout: "pipe", stderr: "inherit" });
-  const reader = child.stdout.getReader();
-  const { value } = await reader.read();
-  if (value === undefined) throw new Error("the server did not start");
+async function live({ command }: Trial, data: string): Promise<Life> {
+  const child = Bun.spawn([process.execPath, ...command(data)], { stdout: "pipe", stderr: "inherit" });
   const kill = async (): Promise<void> => {
     child.kill("SIGKILL");
     await child.exited;
   };
-  return { origin: new TextDecoder().decode(value).trim(), kill };
+  const decoder = new TextDecoder();
+  let said = "";
+  for await (const bytes of child.stdout) {
+    said += decoder.decode(bytes, { stream: true });
+    const origin = /^(?:Ready in .* at )?(http:\/\/[^/\s]+)/m.exec(said)?.[1];
+    if (origin !== undefined && said.endsWith("\n")) return { origin, kill };
+  }
+  throw new Error(`the server did not start: ${said}`);
 }
 
 async function ask<Answer>(life: Life, route: string, init: RequestInit = {}): Promise<Answer> {
@@ -53,7 +85,7 @@ interface Batch {
   readonly request_counts: object;
 }
 
-async function begin(life: Life): Promise<string> {
+async function begin(life: Life, input: string): Promise<string> {
   const form = new FormData();
   form.set("purpose", "batch");
   form.set("file", new File([input], "in.jsonl"));
@@ -87,36 +119,40 @@ async function ended(life: Life, id: string): Promise<Batch> {
   }
 }
 
-test(
-  `each line has its one answer after ${CRASHES} crashes`,
-  async () => {
-    const data = mkdtempSync(join(tmpdir(), "bunting-crash-"));
-    const random = new SeededRandom(SEED);
-    try {
-      let life = await live(data);
-      const undisturbed = await answersOf(life, await ended(life, await begin(life)));
-      expect(undisturbed.map(([id]) => id)).toEqual(
-        Array.from({ length: LINES }, (_, index) => `line ${index}`),
-      );
-      for (let crashes = 0; crashes < CRASHES; ) {
-        const id = await begin(life);
-        for (let isEnded = false; !isEnded && crashes < CRASHES; crashes++) {
-          await Bun.sleep(random.below(LIFE_MS));
-          await life.kill();
-          life = await live(data);
-          isEnded = (await ask<Batch>(life, `/batches/${id}`)).status === "completed";
+for (const trial of trials) {
+  const { device, crashes, lines, lifeMs } = trial;
+  test(
+    `on ${device} each line has its one answer after ${crashes} crashes`,
+    async () => {
+      const data = mkdtempSync(join(tmpdir(), "bunting-crash-"));
+      const random = new SeededRandom(SEED);
+      const input = inputOf(trial);
+      let life = await live(trial, data);
+      try {
+        const undisturbed = await answersOf(life, await ended(life, await begin(life, input)));
+        expect(undisturbed.map(([id]) => id)).toEqual(
+          Array.from({ length: lines }, (_, index) => `line ${index}`),
+        );
+        for (let crashed = 0; crashed < crashes; ) {
+          const id = await begin(life, input);
+          for (let isEnded = false; !isEnded && crashed < crashes; crashed++) {
+            await Bun.sleep(random.below(lifeMs));
+            await life.kill();
+            life = await live(trial, data);
+            isEnded = (await ask<Batch>(life, `/batches/${id}`)).status === "completed";
+          }
+          const batch = await ended(life, id);
+          expect(batch.request_counts).toEqual({ total: lines, completed: lines, failed: 0 });
+          expect(batch.error_file_id).toBeNull();
+          expect(await answersOf(life, batch)).toEqual(undisturbed);
         }
-        const batch = await ended(life, id);
-        expect(batch.request_counts).toEqual({ total: LINES, completed: LINES, failed: 0 });
-        expect(batch.error_file_id).toBeNull();
-        expect(await answersOf(life, batch)).toEqual(undisturbed);
+      } catch (error) {
+        throw new Error(`with PROPERTY_SEED=${SEED}`, { cause: error });
+      } finally {
+        await life.kill();
+        rmSync(data, { recursive: true, force: true });
       }
-      await life.kill();
-    } catch (error) {
-      throw new Error(`with PROPERTY_SEED=${SEED}`, { cause: error });
-    } finally {
-      rmSync(data, { recursive: true, force: true });
-    }
-  },
-  20_000 + 3000 * CRASHES,
-);
+    },
+    20_000 + 3000 * crashes,
+  );
+}
