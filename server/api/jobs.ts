@@ -43,7 +43,7 @@ export function startJobs(
     countTokens: (usage) => telemetry.countTokens(usage, "jobs"),
   };
   const services = { generator, lifecycle, telemetry: counted, cacheSaltFor };
-  const door = lineDoor({ ...deps, services, limits });
+  const door = lineDoor({ ...deps, services, limits }, deps.encoder.forJobs());
   const { jsonDepthMax, jsonKeysMax } = defaultHttpLimits;
   const { linesMax, retentionSeconds } = settings;
   const room = {

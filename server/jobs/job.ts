@@ -1,7 +1,8 @@
 import { type FeedRoom, JobFeed } from "../../scheduler/job/feed.ts";
 import { ApiError, engineError } from "../http/errors.ts";
+import { ahead } from "./ahead.ts";
 import { Breath } from "./breath.ts";
-import type { LineDoor } from "./door.ts";
+import type { LineDoor, LinePrompt } from "./door.ts";
 import { digestOf, type InputLimits, InputReader, LineFault, parseLine } from "./input.ts";
 import { type PlacedLine, PortionBuilder } from "./portion.ts";
 import {
@@ -35,6 +36,10 @@ export interface JobParts {
 
 /** Results written together, at most. */
 const COMMIT_MAX = 256;
+/** Lines that are tokenised at a time, at most. */
+const READING_MAX = 64;
+/** Bytes of lines that are tokenised at a time, but for the last line's: memory does not grow with the file. */
+const READING_BYTES = 8 * 2 ** 20;
 /** Lines that are kept of a file at a time. */
 const LINES_KEPT = 500;
 
@@ -201,23 +206,26 @@ export class Job {
 
   /** Of the lines without a result as many as are put in order together; null: there are none. */
   async #readPortion(): Promise<readonly PlacedLine[] | null> {
-    const { store, door } = this.#parts;
-    const { id, endpoint } = this.#record;
+    const lines = this.#parts.store.openLines(this.#record.id);
     const builder = new PortionBuilder();
     const breath = new Breath();
     let isAny = false;
-    for (const line of store.openLines(id)) {
+    for await (const [line, read] of ahead(lines, (line) => this.#promptOf(line), isReadingEnough)) {
       isAny = true;
-      const done = await this.#retrying(line, async () => {
-        builder.add(line, await door.prompt(endpoint, this.#bodyOf(line)));
-        return null;
-      });
-      if (done !== null) await this.#keep(done);
+      if (this.#isEnding || read === null) return null;
+      if ("tokens" in read) builder.add(line, read);
+      else await this.#keep(read);
       await breath.take();
-      if (this.#isEnding) return null;
       if (builder.isFull) break;
     }
     return isAny ? builder.ordered(this.#feed?.answerTokens ?? 128) : null;
+  }
+
+  /** What a line's request begins with, or what came of the line; null: it is not wanted any more. */
+  async #promptOf(line: LineRecord): Promise<LinePrompt | LineResult | null> {
+    return await this.#retrying(line, () =>
+      this.#parts.door.prompt(this.#record.endpoint, this.#bodyOf(line)),
+    );
   }
 
   async #runPortion(placed: readonly PlacedLine[]): Promise<void> {
@@ -261,8 +269,11 @@ export class Job {
     void this.#give();
   }
 
-  /** What came of a line; null: it is not wanted any more, or `attempt` has none to tell. What is refused only for now is tried again. */
-  async #retrying(line: LineRecord, attempt: () => Promise<LineResult | null>): Promise<LineResult | null> {
+  /** What `attempt` gives, or what came of its line; null: it is not wanted any more. What is refused only for now is tried again. */
+  async #retrying<Given>(
+    line: LineRecord,
+    attempt: () => Promise<Given>,
+  ): Promise<Given | LineResult | null> {
     for (;;) {
       try {
         return await attempt();
@@ -429,4 +440,8 @@ export class Job {
     this.#parts.store.updateBatch(record, files);
     this.#record = record;
   }
+}
+
+function isReadingEnough(lines: readonly LineRecord[]): boolean {
+  return lines.length >= READING_MAX || lines.reduce((sum, { bytes }) => sum + bytes, 0) >= READING_BYTES;
 }

@@ -38,6 +38,18 @@ test("too many long texts at once are refused, and the others are not", async ()
   expect(refused!.reason).toBeInstanceOf(EncoderBusyError);
 });
 
+test("for jobs short texts go to threads, too, and as many as come: tokens are the same", async () => {
+  const forJobs = encoder.forJobs();
+  const texts = Array.from({ length: 200 }, (_, index) => `${index} `.repeat(1 + (index % 40)));
+  const tokens = await Promise.all(texts.map((text) => forJobs.encode(text, options)));
+  expect(tokens).toEqual(texts.map((text) => tokenizer.encode(text, options)));
+  const waiting = forJobs.encode("a b", options);
+  forJobs.close();
+  expect(waiting).rejects.toThrow("closed");
+  expect(await forJobs.encode("a b", options)).toEqual(tokenizer.encode("a b", options));
+  forJobs.close();
+});
+
 test("close rejects what waits, and a thread that cannot start rejects too", async () => {
   const waiting = encoder.encode("a".repeat(9000), options);
   encoder.close();

@@ -1,4 +1,5 @@
-/** Entry of the tokenizer's thread: encodes long texts one after another. */
+/** Entry of a tokenizer's thread: encodes texts one after another. */
+import { setPriority } from "node:os";
 import { type EncoderAnswer, type EncoderMessage, encodeWith } from "./encoder.ts";
 import { openTokenizer } from "./model-text.ts";
 import type { Tokenizer } from "./tokenizer.ts";
@@ -9,6 +10,7 @@ let tokenizer: Tokenizer | null = null;
 
 self.onmessage = ({ data }: MessageEvent<EncoderMessage>) => {
   if (data.kind === "load") {
+    if (data.isBackground) giveWay();
     tokenizer = openTokenizer(data.folder);
     return;
   }
@@ -20,3 +22,8 @@ self.onmessage = ({ data }: MessageEvent<EncoderMessage>) => {
     self.postMessage({ kind: "failed", reason } satisfies EncoderAnswer);
   }
 };
+
+/** What else runs on this machine goes first. Linux has priorities of threads, other systems only of processes. */
+function giveWay(): void {
+  if (process.platform === "linux") setPriority(0, 10);
+}

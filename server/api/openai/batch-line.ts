@@ -4,6 +4,7 @@ import { cacheKeyOf } from "../../../scheduler/core.ts";
 import type { GenerationOptions } from "../../answer/generation.ts";
 import type { LineAnswer, LineCall, LineDoor, LinePrompt } from "../../jobs/door.ts";
 import type { BatchEndpoint } from "../../jobs/records.ts";
+import type { Encoder } from "../../text/encoder.ts";
 import { chatPromptTokens, expectFits, type PromptServices, promptTokens } from "../prompt.ts";
 import type { Exchange } from "../respond.ts";
 import { noTargets } from "../targets.ts";
@@ -22,9 +23,10 @@ export interface LineServices extends PromptServices {
   readonly reasoningField: ReasoningField;
 }
 
-export function lineDoor(deps: LineServices): LineDoor {
+/** `encoder` is for prompts of whole files, of which the answers are not asked for yet. */
+export function lineDoor(deps: LineServices, encoder: Encoder): LineDoor {
   return {
-    prompt: (endpoint, body) => promptOf(deps, endpoint, body),
+    prompt: (endpoint, body) => promptOf({ ...deps, encoder }, endpoint, body),
     answer: (endpoint, body, call) => answer(deps, endpoint, body, call),
   };
 }
