@@ -23,6 +23,10 @@ export type StringKind = "free" | "broad" | "other";
 /** Pairs of limits, and broad expressions, whose tokens are remembered. */
 const WITHIN_MAX = 256;
 const BROAD_MAX = 128;
+/** An expression is broad if more tokens than one in so many begin as it does. */
+const BROAD = 16;
+/** Limits of more characters than this are left out of account at first. */
+const BASE_CHARACTERS = 16;
 /** Characters of a token are counted up to here. */
 const CHARACTERS_MAX = 254;
 /** The token is not of the kind. */
@@ -170,7 +174,7 @@ export class FreeString {
       if (regexes.clamped(next, height) === regexes.clamped(free, height)) same += tokens;
     }
     if (2 * same > all) return "free";
-    return 2 * going > all && this.#endsWithQuote(rest) ? "broad" : "other";
+    return BROAD * going > all && this.#endsWithQuote(rest) ? "broad" : "other";
   }
 
   /** Whether what it matches is the rest of a string. */
@@ -179,6 +183,11 @@ export class FreeString {
     if (shape.kind === "cat") return this.#endsWithQuote(shape.tail);
     if (shape.kind === "alt") return shape.parts.every((part) => this.#endsWithQuote(part));
     return rest === this.#quote;
+  }
+
+  /** Of a broad expression, one that differs in limits of length alone, and is met more often. */
+  baseOf(rest: Regex): Regex {
+    return this.regexes.unlimited(rest)?.regex ?? this.regexes.clamped(rest, BASE_CHARACTERS);
   }
 
   /** Tokens that stay inside of a string of this expression, and those that may go beyond it. */

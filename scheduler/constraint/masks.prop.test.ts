@@ -138,6 +138,8 @@ const schema = fc.letrec<{ value: object }>((tie) => ({
       { type: "string", pattern: "^[^1]*$" },
       { type: "string", pattern: "^.+b.+$", maxLength: 7 },
       { type: "string", format: "email", maxLength: 9 },
+      { type: "string", pattern: "^[^1]+b$", minLength: 2, maxLength: 30 },
+      { type: "string", pattern: "^[a-z]{3,25}$" },
       { enum: ["a", "ab", "abc", 'a"}', null, 12] },
       { type: "integer", minimum: -3, maximum: 120 },
       { type: "number" },

@@ -187,14 +187,21 @@ class MaskWriter {
       yield* this.#finish(this.#walk(strings.afterQuote, scratch).add({ set: after, lex: after.lex }));
     }
     const limits = strings.limitsOf(rest);
-    if (kind === "broad") put(scratch, yield* strings.tokensOf(rest, this.#budget));
-    else if (limits !== null) put(scratch, strings.tokensWithin(limits.min, limits.max));
+    if (kind === "broad") {
+      const base = strings.baseOf(rest);
+      put(scratch, yield* strings.tokensOf(base, this.#budget));
+      if (base !== rest) yield* this.#correct(set, lex, base, scratch);
+    } else if (limits !== null) put(scratch, strings.tokensWithin(limits.min, limits.max));
     else {
       for (let word = 0; word < scratch.length; word++) scratch[word]! |= strings.inside[word]!;
-      const walk = this.#walk(this.#vocabulary.trie, scratch);
-      yield* this.#finish(walk.correct({ set, lex }, strings.regex));
+      yield* this.#correct(set, lex, strings.regex, scratch);
     }
     for (let word = 0; word < scratch.length; word++) this.#mask[word]! |= scratch[word]!;
+  }
+
+  /** `mask` has the tokens of another string: makes it right where they differ. */
+  *#correct(set: ParseSet, lex: LexState, other: Regex, mask: Mask): Pieces<void> {
+    yield* this.#finish(this.#walk(this.#vocabulary.trie, mask).correct({ set, lex }, other));
   }
 
   #walk(trie: Trie, mask: Mask): MaskWalk {

@@ -1,3 +1,4 @@
+import { assert } from "../../core.ts";
 import { Budget } from "../error.ts";
 import {
   type ByteSet,
@@ -51,6 +52,15 @@ interface Node {
   isEmpty: boolean | null;
 }
 
+/** An expression without a limit of length, and the limit: so many times at most, each of a byte or more. */
+interface Unlimited {
+  readonly regex: Regex;
+  readonly max: number;
+}
+
+/** States of an automaton that are looked at to find out how far its end is. */
+const REACH_STATES_MAX = 256;
+
 /**
  * Regular expressions over bytes with intersection and complement, matched by derivatives (Brzozowski, "Derivatives of
  * regular expressions", JACM 1964; with byte classes as in Owens, Reppy and Turon, "Regular-expression derivatives
@@ -72,6 +82,8 @@ export class Regexes {
   readonly #bytes: (Regex | undefined)[] = [];
   readonly #partitions = new Partitions();
   readonly #clamped = new Map<number, Regex>();
+  readonly #unlimited = new Map<Regex, Unlimited | null>();
+  readonly #reaches = new Map<Regex, number>();
   /** Spent by derivatives; replaced by the owner per piece of work. */
   budget = new Budget(Number.POSITIVE_INFINITY);
 
@@ -323,12 +335,17 @@ export class Regexes {
 
   /**
    * An expression that goes the same way as this one for the next `bytes` bytes: repetitions that cannot run out within
-   * them have no limit. So states that differ only in how often something may still come are one. Boolean expressions
-   * are left alone: whether they can be completed may depend on such numbers.
+   * them have no limit. So states that differ only in how often something may still come are one. Of boolean expressions,
+   * whose end may depend on such numbers, only the greatest limit of length is looked at.
    */
   clamped(regex: Regex, bytes: number): Regex {
     const { isBoolean, isCounted } = this.#nodes[regex]!;
-    if (isBoolean || !isCounted) return regex;
+    if (!isCounted) return regex;
+    if (isBoolean) {
+      const unlimited = this.unlimited(regex);
+      if (unlimited === null) return regex;
+      return unlimited.max >= bytes + this.#reachOf(unlimited.regex) ? unlimited.regex : regex;
+    }
     const key = regex * 2 ** 16 + bytes;
     let clamped = this.#clamped.get(key);
     if (clamped === undefined) {
@@ -336,6 +353,84 @@ export class Regexes {
       this.#clamped.set(key, clamped);
     }
     return clamped;
+  }
+
+  /** An intersection with a limit of length, without that limit; null: it is no such. */
+  unlimited(regex: Regex): Unlimited | null {
+    let unlimited = this.#unlimited.get(regex);
+    if (unlimited === undefined) {
+      unlimited = this.#unlimit(this.#nodes[regex]!.shape);
+      this.#unlimited.set(regex, unlimited);
+    }
+    return unlimited;
+  }
+
+  #unlimit(shape: RegexShape): Unlimited | null {
+    if (shape.kind === "cat") {
+      const head = this.unlimited(shape.head);
+      return head === null ? null : { ...head, regex: this.#cat(head.regex, shape.tail) };
+    }
+    if (shape.kind !== "and") return null;
+    let max = -1;
+    let limit: Regex | null = null;
+    for (const part of shape.parts) {
+      const most = this.#mostOf(part);
+      if (most <= max) continue;
+      max = most;
+      limit = part;
+    }
+    if (limit === null) return null;
+    const others = shape.parts.filter((part) => part !== limit);
+    return { regex: this.and([...others, this.#withoutMost(limit)]), max };
+  }
+
+  /** How often the repetition may come that an expression is, or ends with after the rest of one time; -1: it is no such, or
+   *  has no limit. */
+  #mostOf(regex: Regex): number {
+    const { shape } = this.#nodes[regex]!;
+    if (shape.kind === "cat") return this.#mostOf(shape.tail);
+    return shape.kind === "repeat" && shape.max < Number.POSITIVE_INFINITY ? shape.max : -1;
+  }
+
+  #withoutMost(regex: Regex): Regex {
+    const { shape } = this.#nodes[regex]!;
+    if (shape.kind === "cat") return this.#cat(shape.head, this.#withoutMost(shape.tail));
+    assert(shape.kind === "repeat", "a limit of length is a repetition");
+    return this.repeat(shape.of, shape.min, Number.POSITIVE_INFINITY);
+  }
+
+  /** The most bytes that it takes to complete a match, wherever one has got to; Infinity: not found out. */
+  #reachOf(regex: Regex): number {
+    let reach = this.#reaches.get(regex);
+    if (reach === undefined) {
+      reach = this.#findReach(regex);
+      this.#reaches.set(regex, reach);
+    }
+    return reach;
+  }
+
+  #findReach(start: Regex): number {
+    const before = new Map<Regex, Regex[]>([[start, []]]);
+    for (const at of before.keys()) {
+      const { representatives } = this.partitionOf(at);
+      this.budget.spend(representatives.length);
+      for (const byte of representatives) {
+        const next = this.derivative(at, byte);
+        if (this.isEmpty(next)) continue;
+        const known = before.get(next);
+        if (known !== undefined) known.push(at);
+        else if (before.size >= REACH_STATES_MAX) return Number.POSITIVE_INFINITY;
+        else before.set(next, [at]);
+      }
+    }
+    const distances = new Map<Regex, number>();
+    for (const at of before.keys()) if (this.isNullable(at)) distances.set(at, 0);
+    let reach = 0;
+    for (const [at, distance] of distances) {
+      reach = distance;
+      for (const one of before.get(at)!) if (!distances.has(one)) distances.set(one, distance + 1);
+    }
+    return reach;
   }
 
   /* ---- */
