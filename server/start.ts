@@ -12,7 +12,7 @@ import { startJobs } from "./api/jobs.ts";
 import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
 import { KeptResponses } from "./api/responses/kept.ts";
 import { routesOf } from "./api/routes.ts";
-import type { ServedModel } from "./api/served-model.ts";
+import { aboutOf, type ServedModel } from "./api/served-model.ts";
 import { demoModelFolder } from "./assets.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import { ConstraintCompiler } from "./constraint/compiler.ts";
@@ -227,6 +227,7 @@ function openApp(
   const generator = new Generator(engines.fleet, tokenizer, facts, (source) => compiler.compile(source));
   const served = {
     ...deps,
+    about: aboutOf(folder),
     fleet: engines.fleet,
     specs: engines.specs,
     generator,

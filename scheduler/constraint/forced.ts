@@ -1,5 +1,5 @@
 import type { Parser, ParseState } from "./parser.ts";
-import { childOf, type Trie, type Vocabulary } from "./vocabulary.ts";
+import { CONTROL_BYTE, childOf, type Trie, type Vocabulary } from "./vocabulary.ts";
 
 /**
  * The token that must come next where a grammar leaves the text no choice, as inside of the keys of an object: null where it
@@ -54,13 +54,16 @@ function cut(trie: Trie, text: readonly number[]): Piece[] | null {
     return first === end ? null : { node, token: trie.tokens[end - 1]!, length };
   };
   const pieces: Piece[] = [];
-  for (let at = 0; at < text.length; at++) {
-    const piece = pieceOf(at, 1);
+  /** By piece, where it begins. */
+  const starts: number[] = [];
+  for (let at = 0; at < text.length; ) {
+    const piece = pieceOf(at, text[at] === CONTROL_BYTE ? controlLength(trie, text, at) : 1);
     if (piece === null) return null;
     pieces.push(piece);
+    starts.push(at);
+    at += piece.length;
   }
   /** By place, the piece with the next one. */
-  const starts = text.map((_, at) => at);
   const pairOf = (index: number): Piece | null =>
     pieceOf(starts[index]!, pieces[index]!.length + pieces[index + 1]!.length);
   const pairs = pieces.slice(1).map((_, index) => pairOf(index));
@@ -75,6 +78,17 @@ function cut(trie: Trie, text: readonly number[]): Piece[] | null {
     if (best < pairs.length) pairs[best] = pairOf(best);
     if (best > 0) pairs[best - 1] = pairOf(best - 1);
   }
+}
+
+/** Bytes of the longest control token at a place of the text, which is one piece from the beginning: no merges lead to it. */
+function controlLength(trie: Trie, text: readonly number[], from: number): number {
+  let length = 0;
+  for (let node = 0, at = from; at < text.length; ) {
+    node = childOf(trie, node, text[at++]!);
+    if (node < 0) break;
+    if (trie.firstTokens[node] !== trie.firstTokens[node + 1] && at > from + 1) length = at - from;
+  }
+  return length;
 }
 
 /** Whether a token could begin at a place of the text and go on after its end. */

@@ -1,6 +1,7 @@
 import type { AnswerEvent, Usage } from "../answer/events.ts";
 import type { WholeAnswer } from "../answer/whole.ts";
 import type { ApiError } from "../http/errors.ts";
+import type { AnswerTimes } from "../http/measure.ts";
 import type { Framing } from "../http/stream.ts";
 
 /** An answer's events, but for its failure, which becomes an HTTP error or the end of a stream. */
@@ -9,10 +10,10 @@ export type ShownEvent = Exclude<AnswerEvent, { readonly kind: "failed" }>;
 /** Writes one answer in one wire format. Made for each request. */
 export interface Codec {
   readonly framing: Framing;
-  /** The answer as one JSON body. */
-  body(answer: WholeAnswer): object;
-  /** The text of a stream for one event; "" for none. `answer.usage` is that of the moment. */
-  chunk(event: ShownEvent, answer: { readonly usage: Usage }): string;
+  /** The answer as one JSON body. `times`: where they were measured. */
+  body(answer: WholeAnswer, times?: AnswerTimes): object;
+  /** The text of a stream for one event; "" for none. `answer` is that of the moment. */
+  chunk(event: ShownEvent, answer: { readonly usage: Usage; readonly times?: AnswerTimes }): string;
   /** The last text of a stream that fails. */
   failure(error: ApiError): string;
 }

@@ -50,11 +50,11 @@ async function answerWhole(exchange: Exchange, request: GenerationRequest, codec
     const whole = gatherer.take(event);
     if (whole !== null) done.resolve(whole);
   };
-  const generation = generate(exchange, request, onEvent, done.reject);
+  const { generation, measures } = generate(exchange, request, onEvent, done.reject);
   const { signal } = exchange;
   if (signal.aborted) generation.abort("reader");
   else signal.addEventListener("abort", () => generation.abort("reader"), { once: true });
-  return Response.json(codec.body(await done.promise));
+  return Response.json(codec.body(await done.promise, measures.times));
 }
 
 /** Responds as soon as it is known that the status is 200. */
@@ -62,7 +62,7 @@ async function answerStream(exchange: Exchange, request: GenerationRequest, code
   const committed = Promise.withResolvers<void>();
   const onEvent = (event: ShownEvent): void => {
     if (event.kind === "started" || event.kind === "done") committed.resolve();
-    stream.write(codec.chunk(event, generation));
+    stream.write(codec.chunk(event, state));
     if (event.kind === "done") stream.end();
   };
   const onFailed = (error: ApiError): void => {
@@ -70,7 +70,15 @@ async function answerStream(exchange: Exchange, request: GenerationRequest, code
     stream.write(codec.failure(error));
     stream.end();
   };
-  const generation = generate(exchange, request, onEvent, onFailed);
+  const { generation, measures } = generate(exchange, request, onEvent, onFailed);
+  const state = {
+    get usage() {
+      return generation.usage;
+    },
+    get times() {
+      return measures.times;
+    },
+  };
   const stream = new ResponseStream(exchange.signal, codec.framing, exchange.limits, generation);
   const patience = setTimeout(committed.resolve, exchange.limits.commitMs);
   try {
@@ -87,7 +95,7 @@ function generate(
   request: GenerationRequest,
   onEvent: (event: ShownEvent) => void,
   onFailed: (error: ApiError) => void,
-): Generation {
+): { readonly generation: Generation; readonly measures: AnswerMeasures } {
   const { generator, lifecycle, telemetry } = services;
   const measures = new AnswerMeasures(telemetry, request, arrivedMs);
   let cut: ApiError | null = null;
@@ -103,7 +111,7 @@ function generate(
     if (event.kind === "failed") onFailed(cut ?? errorOf(event.failure, lifecycle));
     else onEvent(event);
   });
-  return generation;
+  return { generation, measures };
 }
 
 const overloadedRetrySeconds = 2;

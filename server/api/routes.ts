@@ -16,6 +16,10 @@ import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
 import { Fields } from "./fields.ts";
+import { answerOllamaChat, answerOllamaGenerate } from "./ollama/answer.ts";
+import { ollamaErrorResponse } from "./ollama/errors.ts";
+import { psBody, showBody, tagsBody } from "./ollama/models.ts";
+import { parseOllamaChat, parseOllamaGenerate } from "./ollama/schema.ts";
 import { cancelBatch, createBatch, listBatches, readBatch } from "./openai/batches.ts";
 import { answerChat } from "./openai/chat.ts";
 import { answerCompletion } from "./openai/completions.ts";
@@ -41,10 +45,12 @@ import {
   readResponse,
 } from "./responses/responses.ts";
 import { parseResponsesRequest } from "./responses/schema.ts";
+import type { ModelAbout } from "./served-model.ts";
 import { targetsOf } from "./targets.ts";
 
 export interface RouteDeps extends PromptServices {
   readonly cacheSaltFor: CacheSaltFor;
+  readonly about: ModelAbout;
   readonly fleet: Pick<Fleet, "loads">;
   /** Of the fleet's devices, by engine. */
   readonly specs: readonly DeviceSpec[];
@@ -101,6 +107,7 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
     { method: "POST", path: "/v1/completions", isPublic: keyed, handler: (call) => completions(call, deps) },
     ...messagesRoutes(deps),
     ...responsesRoutes(deps),
+    ...ollamaRoutes(deps, startedSeconds),
     ...jobRoutes(deps.jobs),
     { method: "POST", path: "/v1/programs", isPublic: keyed, handler: (call) => program(call, deps) },
     { method: "POST", path: "/v1/sessions", isPublic: keyed, handler: (call) => session(call, deps) },
@@ -129,6 +136,35 @@ function messagesRoutes(deps: RouteDeps): readonly Route[] {
     errorResponse: anthropicErrorResponse,
   });
   return [route("/v1/messages", messages), route("/v1/messages/count_tokens", messagesTokens)];
+}
+
+/** Ollama's, for programs that know nothing else. */
+function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly Route[] {
+  const route = (method: Route["method"], path: string, handler: Route["handler"]): Route => ({
+    method,
+    path: `/api/${path}`,
+    isPublic: false,
+    handler: (call) => {
+      deps.lifecycle.expectReady();
+      return handler(call);
+    },
+    errorResponse: ollamaErrorResponse,
+  });
+  const asks =
+    (parse: typeof parseOllamaChat, answer: typeof answerOllamaChat): Route["handler"] =>
+    async (call) => {
+      const request = parse(await call.readWork(), deps, targetsOf(call.request.headers));
+      tellIgnored(call, request.ignored);
+      return answer(exchangeOf(call, deps), deps, request);
+    };
+  return [
+    route("GET", "version", () => ({ version: deps.version })),
+    route("GET", "tags", () => tagsBody(deps, startedSeconds)),
+    route("GET", "ps", () => psBody(deps)),
+    route("POST", "show", async (call) => showBody(await call.readWork(), deps, startedSeconds)),
+    route("POST", "chat", asks(parseOllamaChat, answerOllamaChat)),
+    route("POST", "generate", asks(parseOllamaGenerate, answerOllamaGenerate)),
+  ];
 }
 
 function responsesRoutes(deps: RouteDeps): readonly Route[] {

@@ -1,4 +1,6 @@
 import type { GenerationDefaults } from "../../gpu/model/config.ts";
+import type { ModelFolder } from "../../gpu/model/folder.ts";
+import { isGguf } from "../../gpu/model/gguf.ts";
 
 /** What parsing needs to know of the served model. */
 export interface ServedModel {
@@ -7,4 +9,27 @@ export interface ServedModel {
   readonly contextMax: number;
   readonly vocabSize: number;
   readonly generationDefaults: GenerationDefaults;
+}
+
+/** What clients like to show of a model. */
+export interface ModelAbout {
+  readonly family: string;
+  readonly format: "gguf" | "safetensors";
+  /** How many numbers its tensors hold. */
+  readonly parameters: number;
+  /** Of its files. */
+  readonly weightsBytes: number;
+  readonly layers: number;
+  readonly hidden: number;
+}
+
+export function aboutOf({ dir, config, tensors, weightFilesBytes }: ModelFolder): ModelAbout {
+  return {
+    family: config.family,
+    format: isGguf(dir) ? "gguf" : "safetensors",
+    parameters: tensors.reduce((sum, { rows, cols }) => sum + rows * cols, 0),
+    weightsBytes: weightFilesBytes,
+    layers: config.shape.layers,
+    hidden: config.shape.hidden,
+  };
 }

@@ -5,6 +5,16 @@ import type { Telemetry } from "./telemetry.ts";
 /** Where an answer's measures go. */
 export type AnswerTelemetry = Pick<Telemetry, "observeRequest" | "countFinished" | "countTokens">;
 
+/** How long an answer took; of several choices, from the first beginning to the last end. */
+export interface AnswerTimes {
+  /** From when its first sequence began to its first token. */
+  readonly promptMs: number;
+  /** From its first token to its last. */
+  readonly answerMs: number;
+  /** From the request's arrival on. */
+  readonly totalMs: number;
+}
+
 /** Measures one answer by its events: what its client waits for, and how long it is. */
 export class AnswerMeasures {
   readonly #telemetry: AnswerTelemetry;
@@ -27,6 +37,16 @@ export class AnswerMeasures {
       telemetry.observeRequest("choices", request.choices);
       if (request.tokensMax !== null) telemetry.observeRequest("tokensMax", request.tokensMax);
     }
+  }
+
+  /** Until now, or to the last token. */
+  get times(): AnswerTimes {
+    const firstMs = this.#firstTokenMs ?? performance.now();
+    return {
+      promptMs: firstMs - (this.#startedMs ?? firstMs),
+      answerMs: Math.max(firstMs, ...this.#lastTokenMs.filter((ms) => ms !== undefined)) - firstMs,
+      totalMs: performance.now() - this.#arrivedMs,
+    };
   }
 
   note(event: AnswerEvent, { usage }: Pick<Generation, "usage">): void {

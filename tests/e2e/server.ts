@@ -4,6 +4,7 @@
  */
 import { join } from "node:path";
 import { readModelConfig } from "../../gpu/model/config.ts";
+import { openModelFolder } from "../../gpu/model/folder.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import type { Clock } from "../../scheduler/clock.ts";
 import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
@@ -21,6 +22,7 @@ import { readProgramModels } from "../../server/api/programs/files.ts";
 import { KeptResponses } from "../../server/api/responses/kept.ts";
 import type { StoreLimits } from "../../server/api/responses/store.ts";
 import { routesOf } from "../../server/api/routes.ts";
+import { aboutOf } from "../../server/api/served-model.ts";
 import { ConstraintCompiler } from "../../server/constraint/compiler.ts";
 import { createApp, listenOptions } from "../../server/http/app.ts";
 import { ApiKeys, type KeySources } from "../../server/http/auth.ts";
@@ -200,6 +202,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   );
   const served = {
     ...text,
+    about: aboutOf(openModelFolder(demoFolder)),
     fleet,
     specs: [spec],
     placements,

@@ -1,8 +1,7 @@
-/** `reasoning`: whether to think, told to templates that ask; how long is the model's own affair. */
+/** `reasoning`: how much to think. */
 import type { ChatTemplate } from "../../text/template.ts";
+import { effortArguments, efforts } from "../effort.ts";
 import { type Fields, refusal } from "../fields.ts";
-
-const efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 export interface Reasoning {
   readonly templateArguments: Readonly<Record<string, unknown>>;
@@ -14,19 +13,14 @@ export interface Reasoning {
 
 export function reasoningOf(fields: Fields, template: ChatTemplate | null, hasTools: boolean): Reasoning {
   const given = fields.object("reasoning");
-  const effort = given?.string("effort") ?? null;
-  if (effort !== null && !efforts.includes(effort))
-    throw refusal("reasoning.effort", efforts.join(", "), effort);
+  const asked = given?.string("effort");
+  const effort = efforts.find((one) => one === asked) ?? null;
+  if (asked !== undefined && effort === null) throw refusal("reasoning.effort", efforts.join(", "), asked);
   const summary = given?.string("summary") ?? given?.string("generate_summary") ?? null;
-  const asks = (name: string): boolean => effort !== null && template?.mentions(name, hasTools) === true;
-  const templateArguments = {
-    ...(asks("enable_thinking") ? { enable_thinking: effort !== "none" } : {}),
-    ...(asks("reasoning_effort") ? { reasoning_effort: effort } : {}),
-  };
-  const isTold = Object.keys(templateArguments).length > 0;
+  const told = effort === null ? {} : effortArguments(effort, template, hasTools);
   const ignored = [
-    ...(effort !== null && !isTold ? ["reasoning.effort"] : []),
+    ...(told === null ? ["reasoning.effort"] : []),
     ...(summary === null ? [] : ["reasoning.summary"]),
   ];
-  return { templateArguments, echo: { effort, summary: null }, ignored };
+  return { templateArguments: told ?? {}, echo: { effort, summary: null }, ignored };
 }

@@ -1,0 +1,149 @@
+import type { ChoiceFinish, Part, TokenEntry, Usage } from "../../answer/events.ts";
+import type { AnswerTimes } from "../../http/measure.ts";
+import type { Framing } from "../../http/stream.ts";
+import type { Codec } from "../codec.ts";
+import { chatLogprobs } from "../openai/logprobs.ts";
+import { ollamaErrorBody } from "./errors.ts";
+
+/** One JSON value a line. Nothing stands between them: clients read each line as JSON. */
+const ndjson: Framing = Object.freeze({ contentType: "application/x-ndjson", opening: "", keepAlive: "" });
+
+/** What became of an answer in one piece: of a stream, or of the whole. */
+interface Said {
+  readonly text: string;
+  readonly thinking: string;
+  readonly calls: readonly { readonly name: string; readonly arguments: string }[];
+  readonly logprobs: readonly TokenEntry[] | null;
+}
+
+/** How a route tells what was said. */
+type Shape = (said: Said) => object;
+
+/** `message`, with calls that are values. */
+export const chatShape: Shape = ({ text, thinking, calls }) => {
+  const told = calls.map((call, index) => ({
+    function: { index, name: call.name, arguments: JSON.parse(call.arguments || "{}") as object },
+  }));
+  return {
+    message: {
+      role: "assistant",
+      content: text,
+      ...(thinking === "" ? {} : { thinking }),
+      ...(told.length === 0 ? {} : { tool_calls: told }),
+    },
+  };
+};
+
+/** `response`, which is text alone. */
+export const textShape: Shape = ({ text, thinking }) => ({
+  response: text,
+  ...(thinking === "" ? {} : { thinking }),
+});
+
+export function ollamaCodec(model: string, shape: Shape): Codec {
+  const line = (told: object): object => ({ model, created_at: new Date().toISOString(), ...told });
+  const sayOf = (said: Said): object => ({
+    ...shape(said),
+    ...(said.logprobs === null ? {} : { logprobs: chatLogprobs(said.logprobs, false).content }),
+  });
+  const calls = new OpenCalls();
+  let finish: ChoiceFinish = { reason: "stop", stopReason: null };
+  return {
+    framing: ndjson,
+    body: ({ choices: [choice], usage }, times) => {
+      const { text, reasoning: thinking, calls: made, logprobs, finish: end } = choice!;
+      const whole = made.filter(isWhole);
+      return line({ ...sayOf({ text, thinking, calls: whole, logprobs }), ...endingOf(end, usage, times) });
+    },
+    chunk: (event, answer) => {
+      switch (event.kind) {
+        case "started":
+          return "";
+        case "delta": {
+          const said = saidIn(event.parts, event.logprobs, calls);
+          if (said.text === "" && said.thinking === "" && said.calls.length === 0 && said.logprobs === null)
+            return "";
+          return jsonLine(line({ ...sayOf(said), done: false }));
+        }
+        case "finish":
+          finish = event;
+          return "";
+        case "done": {
+          const last = { text: "", thinking: "", calls: calls.end(), logprobs: null };
+          return jsonLine(line({ ...sayOf(last), ...endingOf(finish, event.usage, answer.times) }));
+        }
+      }
+    },
+    failure: (error) => jsonLine(ollamaErrorBody(error)),
+  };
+}
+
+/** The answer to a request that asks for nothing: that the model is there, as it always is. */
+export function readyBody(model: string, shape: Shape, unloads: boolean): object {
+  const said = shape({ text: "", thinking: "", calls: [], logprobs: null });
+  const reason = unloads ? "unload" : "load";
+  return { model, created_at: new Date().toISOString(), ...said, done: true, done_reason: reason };
+}
+
+function jsonLine(value: object): string {
+  return `${JSON.stringify(value)}\n`;
+}
+
+function saidIn(parts: readonly Part[], logprobs: readonly TokenEntry[] | null, calls: OpenCalls): Said {
+  let text = "";
+  let thinking = "";
+  const ended = parts.flatMap((part) => {
+    if (part.kind === "text") text += part.text;
+    else if (part.kind === "reasoning") thinking += part.text;
+    return calls.take(part);
+  });
+  return { text, thinking, calls: ended, logprobs };
+}
+
+/** A call is told once it is whole. */
+class OpenCalls {
+  #open: { readonly name: string; arguments: string } | null = null;
+
+  /** Calls that this part ends. */
+  take(part: Part): Said["calls"] {
+    if (part.kind === "arguments") {
+      this.#open!.arguments += part.text;
+      return [];
+    }
+    const ended = this.end();
+    if (part.kind === "call") this.#open = { name: part.name, arguments: "" };
+    return ended;
+  }
+
+  end(): Said["calls"] {
+    const open = this.#open;
+    this.#open = null;
+    return open !== null && isWhole(open) ? [open] : [];
+  }
+}
+
+/** One that was cut off is left out: its arguments are no value. */
+function isWhole(call: { readonly arguments: string }): boolean {
+  try {
+    JSON.parse(call.arguments || "{}");
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const nanosPerMs = 1e6;
+
+function endingOf({ reason }: ChoiceFinish, usage: Usage, times: AnswerTimes | undefined): object {
+  const nanos = (ms: number): number => Math.round(ms * nanosPerMs);
+  return {
+    done: true,
+    done_reason: reason === "length" ? "length" : "stop",
+    total_duration: nanos(times?.totalMs ?? 0),
+    load_duration: 0,
+    prompt_eval_count: usage.promptTokens,
+    prompt_eval_duration: nanos(times?.promptMs ?? 0),
+    eval_count: usage.completionTokens,
+    eval_duration: nanos(times?.answerMs ?? 0),
+  };
+}

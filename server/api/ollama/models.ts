@@ -1,0 +1,74 @@
+/** What Ollama tells of models: here there is one, and it is always loaded. */
+import { createHash } from "node:crypto";
+import { Fields } from "../fields.ts";
+import type { PromptServices } from "../prompt.ts";
+import type { ModelAbout } from "../served-model.ts";
+import { nameOf } from "./schema.ts";
+
+export interface ModelsDeps extends Pick<PromptServices, "model" | "template"> {
+  readonly about: ModelAbout;
+}
+
+/** GET /api/tags: every name that the model answers to. */
+export function tagsBody({ model, about }: ModelsDeps, startedSeconds: number): object {
+  const modified_at = new Date(startedSeconds * 1000).toISOString();
+  return { models: model.names.map((name) => ({ ...entryOf(name, about), modified_at })) };
+}
+
+/** GET /api/ps: the same, as what is in memory; it stays there. */
+export function psBody({ model, about }: ModelsDeps): object {
+  const stays = { size_vram: 0, context_length: model.contextMax, expires_at: "9999-12-31T23:59:59Z" };
+  return { models: model.names.map((name) => ({ ...entryOf(name, about), ...stays })) };
+}
+
+/** POST /api/show */
+export function showBody(
+  body: Readonly<Record<string, unknown>>,
+  { model, template, about }: ModelsDeps,
+  startedSeconds: number,
+): object {
+  nameOf(new Fields(body), model);
+  const { family, parameters, layers, hidden } = about;
+  const knows = (word: string): boolean => template?.mentions(word, true) === true;
+  const asksToThink = knows("enable_thinking") || knows("reasoning_effort");
+  return {
+    modelfile: "",
+    parameters: "",
+    template: template?.sourceText(false) ?? "",
+    details: detailsOf(about),
+    model_info: {
+      "general.architecture": family,
+      "general.parameter_count": parameters,
+      [`${family}.context_length`]: model.contextMax,
+      [`${family}.embedding_length`]: hidden,
+      [`${family}.block_count`]: layers,
+    },
+    capabilities: ["completion", ...(knows("tools") ? ["tools"] : []), ...(asksToThink ? ["thinking"] : [])],
+    modified_at: new Date(startedSeconds * 1000).toISOString(),
+  };
+}
+
+function entryOf(name: string, about: ModelAbout): object {
+  // Clients tell models apart by it; what it is a digest of is ours to say.
+  const digest = createHash("sha256")
+    .update(JSON.stringify([name, about]))
+    .digest("hex");
+  return { name, model: name, size: about.weightsBytes, digest, details: detailsOf(about) };
+}
+
+function detailsOf({ family, format, parameters }: ModelAbout): object {
+  return {
+    parent_model: "",
+    format,
+    family,
+    families: [family],
+    parameter_size: inBillions(parameters),
+    quantization_level: "",
+  };
+}
+
+/** As Ollama writes it: "7.6B", "494.0M". */
+function inBillions(count: number): string {
+  if (count >= 1e9) return `${(count / 1e9).toFixed(1)}B`;
+  return count >= 1e6 ? `${(count / 1e6).toFixed(1)}M` : `${(count / 1e3).toFixed(1)}K`;
+}

@@ -1,0 +1,199 @@
+/** Requests as Ollama's clients send them in, typed ones with every default applied out. */
+import { chatService } from "../../../scheduler/core.ts";
+import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
+import { badRequest } from "../../http/errors.ts";
+import { type Effort, effortArguments, efforts } from "../effort.ts";
+import { Fields, refusal } from "../fields.ts";
+import type { ChatMessage } from "../openai/inputs.ts";
+import { samplingOf, stopStringsOf } from "../openai/sampling.ts";
+import { modelOf } from "../openai/schema.ts";
+import { expectTogether } from "../openai/structure.ts";
+import { isOneOf, notSupported } from "../openai/support.ts";
+import { toolUseOf } from "../openai/tools.ts";
+import type { ChatPrompt, PromptServices } from "../prompt.ts";
+import { requestLimits } from "../request-limits.ts";
+import type { ServedModel } from "../served-model.ts";
+import type { Targets } from "../targets.ts";
+import { messagesOf, refuseImages } from "./messages.ts";
+
+/** What is asked for: a conversation's next message, a text's continuation, or that the model is there. */
+export type OllamaPrompt =
+  | ({ readonly kind: "chat" } & ChatPrompt)
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "nothing" };
+
+export interface OllamaRequest {
+  /** As the client wrote it. */
+  readonly model: string;
+  readonly prompt: OllamaPrompt;
+  readonly generation: GenerationOptions;
+  readonly stream: boolean;
+  /** `keep_alive: 0` without a prompt. */
+  readonly unloads: boolean;
+  /** Fields that were accepted and had no effect. */
+  readonly ignored: readonly string[];
+}
+
+type Body = Readonly<Record<string, unknown>>;
+/** What parsing needs to know of the model. */
+type Served = Pick<PromptServices, "model" | "template">;
+
+/** POST /api/chat */
+export function parseOllamaChat(body: Body, served: Served, targets: Targets): OllamaRequest {
+  const fields = new Fields(body);
+  const messages = messagesOf(fields);
+  const { tools, calls } = toolUseOf(fields);
+  return parseCommon(fields, served, targets, { messages, tools, calls, raw: null });
+}
+
+/** POST /api/generate: one message, or with `raw` a text to go on with. */
+export function parseOllamaGenerate(body: Body, served: Served, targets: Targets): OllamaRequest {
+  const fields = new Fields(body);
+  const prompt = fields.string("prompt") ?? "";
+  const system = fields.string("system");
+  refuseImages(fields);
+  for (const [name, neutral] of Object.entries({ suffix: [""], template: [""], context: [[]] })) {
+    const value = fields.raw(name);
+    if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this field");
+  }
+  const isRaw = fields.boolean("raw") === true || served.template === null;
+  const said: ChatMessage[] = prompt === "" ? [] : [{ role: "user", content: prompt }];
+  const messages: ChatMessage[] =
+    system === undefined || prompt === "" ? said : [{ role: "system", content: system }, ...said];
+  return parseCommon(fields, served, targets, {
+    messages,
+    tools: [],
+    calls: null,
+    raw: isRaw ? prompt : null,
+  });
+}
+
+interface Asked extends Pick<ReturnType<typeof toolUseOf>, "tools" | "calls"> {
+  readonly messages: readonly ChatMessage[];
+  /** The text itself, in place of messages. */
+  readonly raw: string | null;
+}
+
+function parseCommon(
+  fields: Fields,
+  { model, template }: Served,
+  targets: Targets,
+  { messages, tools, calls, raw }: Asked,
+): OllamaRequest {
+  const name = nameOf(fields, model);
+  const thinking = thinkingOf(fields, template, tools.length > 0);
+  const constraint = formatOf(fields);
+  expectTogether(constraint, calls);
+  const options = optionsOf(fields, model, topLogprobsOf(fields));
+  const generation: GenerationOptions = {
+    choices: 1,
+    ...options.generation,
+    tokensMin: 0,
+    stopTokens: [],
+    ignoreEos: false,
+    includeStopString: false,
+    skipSpecialTokens: true,
+    cacheSalt: "",
+    service: { objective: chatService.objective, ...targets, priority: 0 },
+    ...(constraint === null ? {} : { constraint }),
+    ...(calls === null ? {} : { calls }),
+  };
+  const stream = fields.boolean("stream") ?? true;
+  const keepAlive = fields.raw("keep_alive");
+  const chat = { messages, tools, addGenerationPrompt: true, templateArguments: thinking };
+  const isNothing = raw === null ? messages.length === 0 : raw === "";
+  const prompt: OllamaPrompt = isNothing
+    ? { kind: "nothing" }
+    : raw === null
+      ? { kind: "chat", ...chat }
+      : { kind: "text", text: raw };
+  const ignored = [
+    ...(keepAlive === undefined ? [] : ["keep_alive"]),
+    ...options.ignored,
+    ...fields.unread(),
+  ];
+  return {
+    model: name,
+    prompt,
+    generation,
+    stream,
+    unloads: keepAlive === 0 || keepAlive === "0" || keepAlive === "0s",
+    ignored: ignored
+      .filter((field) => /^[A-Za-z0-9_.-]{1,64}$/.test(field))
+      .slice(0, requestLimits.ignoredNamesMax),
+  };
+}
+
+/** A served name; Ollama's clients put `:latest` behind it. Throws 404. */
+export function nameOf(fields: Fields, served: ServedModel): string {
+  const given = fields.string("model") ?? fields.string("name");
+  if (given === undefined) throw refusal("model", "a string", undefined);
+  const plain = given.replace(/:latest$/, "");
+  modelOf(new Fields({ model: served.names.includes(given) ? given : plain }), served);
+  return given;
+}
+
+/** `think`: a template that has no word for it cannot be made to think. */
+function thinkingOf(
+  fields: Fields,
+  template: Served["template"],
+  hasTools: boolean,
+): Readonly<Record<string, unknown>> {
+  const given = fields.raw("think");
+  if (given === undefined) return {};
+  const effort: Effort | undefined =
+    given === true ? "medium" : given === false ? "none" : efforts.find((one) => one === given);
+  if (effort === undefined) throw refusal("think", `true, false, ${efforts.join(", ")}`, given);
+  const told = effortArguments(effort, template, hasTools);
+  if (told === null && effort !== "none")
+    throw badRequest("think: this model's chat template has no thinking to turn on", "think");
+  return told ?? {};
+}
+
+/** `format`: "json" or a schema. */
+function formatOf(fields: Fields): RequestedConstraint | null {
+  const format = fields.raw("format");
+  if (format === undefined || format === "") return null;
+  const isSchema = typeof format === "object" && !Array.isArray(format);
+  if (format !== "json" && !isSchema) throw refusal("format", '"json" or a JSON Schema', format);
+  const schema = format === "json" ? { type: "object" } : format;
+  return { source: { kind: "schema", schema, layout: "compact" }, param: "format" };
+}
+
+function topLogprobsOf(fields: Fields): number | null {
+  const wants = fields.boolean("logprobs") ?? false;
+  const top = fields.integer("top_logprobs", { min: 0, max: requestLimits.topLogprobsMax }) ?? 0;
+  return wants || top > 0 ? top : null;
+}
+
+/** Ways of drawing that are not here, with the values that turn them off. */
+const unsupported: Readonly<Record<string, readonly unknown[]>> = {
+  mirostat: [0],
+  typical_p: [1],
+  tfs_z: [1],
+};
+
+interface Options {
+  readonly generation: Pick<GenerationOptions, "sampling" | "stopStrings" | "tokensMax">;
+  /** Those that have no effect, such as how large the context is to be. */
+  readonly ignored: readonly string[];
+}
+
+function optionsOf(fields: Fields, served: ServedModel, topLogprobs: number | null): Options {
+  fields.object("options");
+  const given = (fields.raw("options") ?? {}) as Body;
+  const options = new Fields({ ...given, repetition_penalty: given.repeat_penalty }, "options");
+  options.raw("repeat_penalty");
+  for (const [name, neutral] of Object.entries(unsupported)) {
+    const value = options.raw(name);
+    if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(options.pathOf(name), "this");
+  }
+  const predicted = options.integer("num_predict", { min: -2, max: Number.MAX_SAFE_INTEGER }) ?? -1;
+  if (predicted === 0) throw refusal("options.num_predict", "at least 1, or -1 for as many as fit", 0);
+  const generation = {
+    sampling: samplingOf(options, served, topLogprobs),
+    stopStrings: stopStringsOf(options),
+    tokensMax: predicted < 0 ? null : predicted,
+  };
+  return { generation, ignored: options.unread().map((name) => `options.${name}`) };
+}
