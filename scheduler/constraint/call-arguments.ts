@@ -1,18 +1,224 @@
 import type { ArgumentsForm } from "./call-form.ts";
 import type { CompiledPart } from "./calls.ts";
-import type { Budget } from "./error.ts";
-import type { GrammarBuilder } from "./grammar.ts";
+import { type Budget, ConstraintError } from "./error.ts";
+import type { GrammarBuilder, GrammarSymbol } from "./grammar.ts";
 import type { MarkedTexts } from "./marked-texts.ts";
+import { compilePattern } from "./regex/pattern.ts";
+import type { Regex } from "./regex/regexes.ts";
+import { allCharacters, plainEncoding } from "./regex/text.ts";
 import { compileSchema } from "./schema/compile-schema.ts";
+import { patternOfFormat } from "./schema/formats.ts";
+
+type Schema = Readonly<Record<string, unknown>>;
 
 /** A call's arguments that `schema` allows, in one of the ways in which models write them. */
 export function compileArguments(
   form: ArgumentsForm,
   schema: unknown,
-  _texts: MarkedTexts,
+  texts: MarkedTexts,
   builder: GrammarBuilder,
   budget: Budget,
 ): CompiledPart {
-  if (form.kind !== "json") throw new Error(form.kind);
-  return compileSchema(schema, builder, "compact", budget, "object");
+  if (form.kind === "json") return compileSchema(schema, builder, "compact", budget, "object");
+  return new ArgumentList(form, texts, builder, budget).compile(schema);
+}
+
+/** Whether an argument is text as it is; others are JSON. What reads arguments asks the same. */
+export function isTextArgument(parameters: unknown, name: string): boolean {
+  const properties = isObject(parameters) && isObject(parameters.properties) ? parameters.properties : {};
+  const schema = Object.hasOwn(properties, name) ? properties[name] : undefined;
+  return (
+    isObject(schema) && schema.type === "string" && !conditions.some((word) => Object.hasOwn(schema, word))
+  );
+}
+
+/** Keywords of an object that arguments one by one can be held to; others that demand something are refused. */
+const known = new Set(["type", "properties", "required", "additionalProperties"]);
+/** Keywords that demand something which is not said argument by argument. */
+const demanding = [
+  ...["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const"],
+  ...["patternProperties", "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties"],
+  ...["dependentRequired", "dependentSchemas", "dependencies"],
+];
+/** With one of these beside its type, a string is written as JSON. */
+const conditions = ["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if"];
+
+/** Arguments by name, in the order of the schema's properties. */
+class ArgumentList {
+  readonly #form: Exclude<ArgumentsForm, { kind: "json" }>;
+  readonly #texts: MarkedTexts;
+  readonly #builder: GrammarBuilder;
+  readonly #budget: Budget;
+  readonly #ignored: string[] = [];
+
+  constructor(
+    form: Exclude<ArgumentsForm, { kind: "json" }>,
+    texts: MarkedTexts,
+    builder: GrammarBuilder,
+    budget: Budget,
+  ) {
+    this.#form = form;
+    this.#texts = texts;
+    this.#builder = builder;
+    this.#budget = budget;
+  }
+
+  compile(schema: unknown): CompiledPart {
+    if (!isObject(schema)) throw new ConstraintError("parameters must be an object", "#");
+    const refused = demanding.find((word) => Object.hasOwn(schema, word));
+    if (refused !== undefined) {
+      throw new ConstraintError(
+        `${refused} cannot be kept to in the form in which this model writes arguments`,
+        `#/${refused}`,
+      );
+    }
+    this.#ignored.push(
+      ...Object.keys(schema).filter((word) => !known.has(word) && !/^\$|^(title|description)$/.test(word)),
+    );
+    const { properties, required, additionalProperties } = schema;
+    const names = isObject(properties) ? Object.keys(properties) : [];
+    const wanted = Array.isArray(required) ? required : [];
+    const missing = wanted.find((name) => !names.includes(name as string));
+    if (missing !== undefined)
+      throw new ConstraintError(`no property is called ${JSON.stringify(missing)}`, "#/required");
+    const isFree = names.length === 0 && additionalProperties !== false;
+    const symbol = isFree ? this.#anyArguments() : this.#listOf(schema, names, wanted);
+    return { symbol, ignored: this.#ignored };
+  }
+
+  /** Those that are required and any of the others, each once. */
+  #listOf(schema: Schema, names: readonly string[], required: readonly unknown[]): GrammarSymbol {
+    const builder = this.#builder;
+    const argumentOf = new Map(names.map((name) => [name, this.#argument(schema, name)]));
+    /** What may follow, from the last argument to the first; the second where none went before. */
+    let after = builder.nothing;
+    let first = builder.nothing;
+    for (const name of names.toReversed()) {
+      const argument = argumentOf.get(name)!;
+      const next = builder.sequence(...this.#mark(this.#separator), argument, after);
+      const begun = builder.sequence(argument, after);
+      const isRequired = required.includes(name);
+      first = isRequired ? begun : builder.choice([begun, first]);
+      after = isRequired ? next : builder.choice([next, after]);
+    }
+    return first;
+  }
+
+  #anyArguments(): GrammarSymbol {
+    const builder = this.#builder;
+    const { regexes } = builder;
+    const letters = (
+      [
+        ["a", "z"],
+        ["A", "Z"],
+        ["_", "_"],
+      ] as const
+    ).map(([low, high]): [number, number] => [low.charCodeAt(0), high.charCodeAt(0)]);
+    const name = regexes.cat(
+      regexes.bytes(...letters),
+      regexes.repeat(regexes.bytes(...letters, [48, 57]), 0, 63),
+    );
+    const argument = builder.sequence(
+      ...this.#mark(this.#beforeName),
+      builder.terminal(name),
+      ...this.#mark(this.#afterName),
+      this.#json({}),
+      ...this.#mark(this.#afterValue),
+    );
+    const next = builder.sequence(...this.#mark(this.#separator), argument);
+    return builder.choice([
+      builder.nothing,
+      builder.sequence(argument, builder.repeat(next, 0, Number.POSITIVE_INFINITY)),
+    ]);
+  }
+
+  #argument(schema: Schema, name: string): GrammarSymbol {
+    if (this.#form.kind === "python" && !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
+      throw new ConstraintError(
+        `${JSON.stringify(name)} is no name of an argument in Python`,
+        "#/properties",
+      );
+    }
+    return this.#builder.sequence(
+      ...this.#mark(this.#beforeName + name + this.#afterName),
+      this.#value(schema, name),
+      ...this.#mark(this.#afterValue),
+    );
+  }
+
+  #value(schema: Schema, name: string): GrammarSymbol {
+    const property = (schema.properties as Schema)[name];
+    const pointer = `#/properties/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`;
+    try {
+      if (this.#form.kind === "tagged" && isTextArgument(schema, name))
+        return this.#builder.terminal(this.#text(property as Schema, this.#form.closing));
+      if (this.#form.kind === "python" && isObject(property) && property.type === "boolean")
+        return this.#builder.choice([...this.#mark("True"), ...this.#mark("False")]);
+      // What it refers to is defined beside it.
+      const { $defs, definitions } = schema;
+      const shared = {
+        ...($defs === undefined ? {} : { $defs }),
+        ...(definitions === undefined ? {} : { definitions }),
+      };
+      return this.#json(isObject(property) ? { ...shared, ...property } : property);
+    } catch (error) {
+      if (!(error instanceof ConstraintError)) throw error;
+      throw new ConstraintError(error.message, pointer + error.pointer.replace(/^#/, ""));
+    }
+  }
+
+  /** A string that is written as it is. */
+  #text(property: Schema, closing: string): Regex {
+    const { regexes } = this.#builder;
+    const encoding = plainEncoding(regexes);
+    const parts = [this.#texts.without([closing])];
+    const allowed = Object.hasOwn(property, "const") ? [property.const] : property.enum;
+    if (Array.isArray(allowed)) {
+      const strings = allowed.filter((one) => typeof one === "string");
+      parts.push(regexes.literals(strings.map(encoding.bytesOf)));
+    }
+    const { minLength, maxLength, pattern, format } = property;
+    if (minLength !== undefined || maxLength !== undefined) {
+      const [min, max] = [minLength ?? 0, maxLength ?? Number.POSITIVE_INFINITY].map(Number) as [
+        number,
+        number,
+      ];
+      parts.push(regexes.repeat(encoding.oneOf(allCharacters), min, max));
+    }
+    if (typeof pattern === "string") parts.push(compilePattern(regexes, pattern, encoding, "anywhere"));
+    const ofFormat = typeof format === "string" ? patternOfFormat(format) : null;
+    if (ofFormat !== null) parts.push(compilePattern(regexes, ofFormat, encoding, "anywhere"));
+    else if (format !== undefined) this.#ignored.push("format");
+    return parts.length === 1 ? parts[0]! : regexes.and(parts);
+  }
+
+  #json(schema: unknown): GrammarSymbol {
+    const { symbol, ignored } = compileSchema(schema, this.#builder, "compact", this.#budget);
+    this.#ignored.push(...ignored);
+    return symbol;
+  }
+
+  #mark(text: string): GrammarSymbol[] {
+    return text === "" ? [] : [this.#builder.terminal(this.#texts.literal(text))];
+  }
+
+  get #beforeName(): string {
+    return this.#form.kind === "tagged" ? this.#form.beforeName : "";
+  }
+
+  get #afterName(): string {
+    return this.#form.kind === "tagged" ? this.#form.afterName : "=";
+  }
+
+  get #afterValue(): string {
+    return this.#form.kind === "tagged" ? this.#form.afterValue : "";
+  }
+
+  get #separator(): string {
+    return this.#form.kind === "tagged" ? "" : ", ";
+  }
+}
+
+function isObject(value: unknown): value is Schema {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

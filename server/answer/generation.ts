@@ -118,7 +118,13 @@ export class Generator {
       for (const submission of generation.submissions(() => this.nextGang(), constraint))
         this.#submit(submission);
     };
-    const held = heldTo(request, this.#tokenizer);
+    let held: RequestedConstraint | null;
+    try {
+      held = heldTo(request, this.#tokenizer);
+    } catch (error) {
+      queueMicrotask(() => generation.refuse(refusalOf(error as Error, "tool_choice")));
+      return generation;
+    }
     if (held === null) queueMicrotask(() => start(null));
     else {
       const { source, param } = held;

@@ -1,4 +1,5 @@
 import type { ConstraintSource } from "../../scheduler/constraint/compile.ts";
+import { ConstraintError } from "../../scheduler/constraint/error.ts";
 import { markBytes } from "../../scheduler/constraint/marked-texts.ts";
 import type { ThoughtsLimit } from "../../scheduler/core.ts";
 import { controlTextsIn } from "../text/formats/answer-format.ts";
@@ -9,7 +10,7 @@ type Request = Pick<GenerationRequest, "constraint" | "calls" | "format">;
 
 /**
  * What a request's answers are held to, all told: what the client asked for, from the end of the model's thoughts on, or
- * instead of it calls in the model's own form. Null: nothing.
+ * instead of it calls in the model's own form. Null: nothing. Throws ConstraintError for calls in no form that is known.
  */
 export function heldTo(request: Request, tokenizer: Tokenizer): RequestedConstraint | null {
   const held = answerHeldTo(request, tokenizer);
@@ -47,7 +48,8 @@ function answerHeldTo(
   tokenizer: Tokenizer,
 ): RequestedConstraint | null {
   const form = calls === undefined ? null : (format?.calls ?? null);
-  if (calls === undefined || form === null) return constraint ?? null;
+  if (calls === undefined || (form === null && calls.mayTalk)) return constraint ?? null;
+  if (form === null) throw new ConstraintError("the form in which this model writes calls is not known");
   const { functions, callsMax, mayTalk, param } = calls;
   const source: ConstraintSource = {
     kind: "calls",

@@ -1,6 +1,6 @@
 import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
 import type { ControlTexts } from "../control-text.ts";
-import { hermes } from "./hermes.ts";
+import { callFormIn } from "./call-forms.ts";
 import { type ThinkingForm, thinkingForm, thinkingMarksIn } from "./thinking.ts";
 
 /** How a model writes what in its answers is not text: told from its chat template, and from the prompt that it continues. */
@@ -17,7 +17,10 @@ export const plainFormat: AnswerFormat = { calls: null, thinking: null };
 /** Of an answer to a prompt that a chat template (its Jinja) wrote. `thoughtsMax`: tokens of thoughts. */
 export function answerFormat(template: string, prompt: string, thoughtsMax: number | null): AnswerFormat {
   const marks = thinkingMarksIn(template);
-  return { calls: hermes, thinking: marks === null ? null : thinkingForm(marks, prompt, thoughtsMax) };
+  return {
+    calls: callFormIn(template),
+    thinking: marks === null ? null : thinkingForm(marks, prompt, thoughtsMax),
+  };
 }
 
 /** Marks of a form that are control texts. */

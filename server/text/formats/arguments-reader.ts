@@ -1,29 +1,39 @@
+import { isTextArgument } from "../../../scheduler/constraint/call-arguments.ts";
 import type { ArgumentsForm } from "../../../scheduler/constraint/call-form.ts";
 
 /** The arguments of one call, from a model's way of writing them to the JSON of an object. */
 export interface ArgumentsReader {
   /** `told` is JSON that goes on from what was told before. `rest` is what follows the arguments; null while they go on. */
-  push(text: string): { readonly told: string; readonly rest: string | null };
+  push(text: string): ArgumentsRead;
   /** The text ended before them: what was held back. */
   end(): string;
 }
 
-/** A reader of one call. */
-export function argumentsReader(form: ArgumentsForm): ArgumentsReader {
-  if (form.kind !== "json") throw new Error(form.kind);
-  return new JsonReader();
+interface ArgumentsRead {
+  readonly told: string;
+  readonly rest: string | null;
+}
+
+/** A reader of one call of a function with these parameters, a JSON Schema. */
+export function argumentsReader(form: ArgumentsForm, parameters: unknown): ArgumentsReader {
+  switch (form.kind) {
+    case "json":
+      return new JsonReader();
+    case "python":
+      return new PythonReader();
+    case "tagged":
+      return new TaggedReader(form, parameters);
+  }
 }
 
 /** One object, as it was written. */
 class JsonReader implements ArgumentsReader {
-  #depth = 0;
-  #isInString = false;
-  #isEscaped = false;
+  readonly #nesting = new Nesting();
 
-  push(text: string): { readonly told: string; readonly rest: string | null } {
+  push(text: string): ArgumentsRead {
     for (let at = 0; at < text.length; at++) {
-      this.#read(text[at]!);
-      if (this.#depth === 0) return { told: text.slice(0, at + 1), rest: text.slice(at + 1) };
+      this.#nesting.read(text[at]!);
+      if (this.#nesting.isOutside) return { told: text.slice(0, at + 1), rest: text.slice(at + 1) };
     }
     return { told: text, rest: null };
   }
@@ -31,14 +41,154 @@ class JsonReader implements ArgumentsReader {
   end(): string {
     return "";
   }
+}
 
-  #read(unit: string): void {
-    if (this.#isInString) {
+/** Where a text of JSON is: in strings and brackets. */
+class Nesting {
+  #depth = 0;
+  #isEscaped = false;
+  isInString = false;
+
+  /** In no bracket and no string. */
+  get isOutside(): boolean {
+    return this.#depth === 0 && !this.isInString;
+  }
+
+  read(unit: string): void {
+    if (this.isInString) {
       if (this.#isEscaped) this.#isEscaped = false;
       else if (unit === "\\") this.#isEscaped = true;
-      else if (unit === '"') this.#isInString = false;
-    } else if (unit === '"') this.#isInString = true;
+      else if (unit === '"') this.isInString = false;
+    } else if (unit === '"') this.isInString = true;
     else if (unit === "{" || unit === "[") this.#depth++;
     else if (unit === "}" || unit === "]") this.#depth--;
   }
+}
+
+/** `name=value, name=value`, up to a closing parenthesis. Values are JSON, but for Python's words. */
+class PythonReader implements ArgumentsReader {
+  readonly #nesting = new Nesting();
+  #place: "begin" | "name" | "value" = "begin";
+  /** A name, or a word of a value. */
+  #word = "";
+
+  push(text: string): ArgumentsRead {
+    let told = "";
+    for (let at = 0; at < text.length; at++) {
+      const unit = text[at]!;
+      if (this.#place === "begin") {
+        told += "{";
+        this.#place = "name";
+      }
+      if (this.#nesting.isOutside && unit === ")")
+        return { told: `${told}${this.#value()}}`, rest: text.slice(at) };
+      if (this.#place === "value") told += this.#readValue(unit);
+      else if (unit === "=") {
+        told += `${JSON.stringify(this.#word)}: `;
+        this.#word = "";
+        this.#place = "value";
+      } else if (unit !== " ") this.#word += unit;
+    }
+    return { told, rest: null };
+  }
+
+  end(): string {
+    return this.#place === "value" ? this.#value() : "";
+  }
+
+  #readValue(unit: string): string {
+    if (!this.#nesting.isInString && /[A-Za-z]/.test(unit)) {
+      this.#word += unit;
+      return "";
+    }
+    const word = this.#value();
+    if (this.#nesting.isOutside && unit === ",") {
+      this.#place = "name";
+      return `${word}, `;
+    }
+    this.#nesting.read(unit);
+    return word + unit;
+  }
+
+  /** The word that ends here. */
+  #value(): string {
+    const word = pythonWords[this.#word] ?? this.#word;
+    this.#word = "";
+    return word;
+  }
+}
+
+const pythonWords: Readonly<Record<string, string>> = { True: "true", False: "false", None: "null" };
+
+/** A text for each argument: strings as they are, others as JSON. */
+class TaggedReader implements ArgumentsReader {
+  readonly #form: Extract<ArgumentsForm, { kind: "tagged" }>;
+  readonly #parameters: unknown;
+  #place: "begin" | "between" | "name" | "text" | "json" = "begin";
+  #count = 0;
+  /** Not told yet. */
+  #held = "";
+
+  constructor(form: Extract<ArgumentsForm, { kind: "tagged" }>, parameters: unknown) {
+    this.#form = form;
+    this.#parameters = parameters;
+  }
+
+  push(text: string): ArgumentsRead {
+    let all = this.#held + text;
+    let told = "";
+    this.#held = "";
+    if (this.#place === "begin" && text !== "") {
+      told = "{";
+      this.#place = "between";
+    }
+    while (all !== "") {
+      const { beforeName, afterName, afterValue } = this.#form;
+      if (this.#place === "between") {
+        if (all.startsWith(beforeName)) {
+          this.#place = "name";
+          all = all.slice(beforeName.length);
+        } else if (beforeName.startsWith(all)) break;
+        else return { told: `${told}}`, rest: all };
+      } else if (this.#place === "name") {
+        const at = all.indexOf(afterName);
+        if (at < 0) break;
+        const name = all.slice(0, at);
+        this.#place = isTextArgument(this.#parameters, name) ? "text" : "json";
+        told += `${this.#count++ === 0 ? "" : ", "}${JSON.stringify(name)}: ${this.#quote}`;
+        all = all.slice(at + afterName.length);
+      } else {
+        const at = all.indexOf(afterValue);
+        const end = at < 0 ? certainEnd(all, afterValue) : at;
+        told += this.#valueOf(all.slice(0, end));
+        all = all.slice(end);
+        if (at < 0) break;
+        told += this.#quote;
+        this.#place = "between";
+        all = all.slice(afterValue.length);
+      }
+    }
+    this.#held = all;
+    return { told, rest: null };
+  }
+
+  /** What is held back began a mark. */
+  end(): string {
+    return "";
+  }
+
+  get #quote(): string {
+    return this.#place === "text" ? '"' : "";
+  }
+
+  #valueOf(text: string): string {
+    return this.#place === "text" ? JSON.stringify(text).slice(1, -1) : text;
+  }
+}
+
+/** Where what may be the beginning of `mark`, or half a character, begins at the end of a text. */
+function certainEnd(text: string, mark: string): number {
+  for (let length = Math.min(mark.length - 1, text.length); length > 0; length--)
+    if (mark.startsWith(text.slice(-length))) return text.length - length;
+  return /[\uD800-\uDBFF]$/.test(text) ? text.length - 1 : text.length;
 }

@@ -72,8 +72,12 @@ export class CallReader {
         return joined([{ kind: "arguments", text: this.#state.reader.end() }]);
       case "closing":
         return [];
-      case "opening":
-        return joined([{ kind: "text", text: (this.#state.before ?? "") + held }]);
+      case "opening": {
+        const { before, prefix } = this.#state;
+        // A mark that was cut off after a call says nothing.
+        const isMark = before === null && (this.#form.end.startsWith(held) || prefix.startsWith(held));
+        return isMark ? [] : joined([{ kind: "text", text: (before ?? "") + held }]);
+      }
       default:
         return this.#followsCall && isWhiteSpace(held) ? [] : joined([{ kind: "text", text: held }]);
     }
@@ -136,7 +140,8 @@ export class CallReader {
     }
     parts.push({ kind: "call", name: opening.name });
     this.#isStart = false;
-    this.#state = { kind: "arguments", reader: argumentsReader(this.#form.arguments) };
+    const { parameters = null } = this.#functions.get(opening.name) ?? {};
+    this.#state = { kind: "arguments", reader: argumentsReader(this.#form.arguments, parameters) };
     return opening.rest;
   }
 

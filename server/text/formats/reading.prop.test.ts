@@ -1,15 +1,34 @@
 /** What is read of an answer does not depend on how its text was cut, in every form. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
 import { runs } from "../../../tests/support/property.ts";
 import { CallReader, joined, type ReadPart } from "./call-reader.ts";
+import { deepSeek, deepSeekFenced } from "./deepseek.ts";
+import { glm } from "./glm.ts";
 import { hermes } from "./hermes.ts";
+import { llamaJson, pythonic } from "./llama.ts";
+import { mistralArgs, mistralList } from "./mistral.ts";
+import { qwenCoder } from "./qwen-coder.ts";
 import { ThinkingReader } from "./thinking.ts";
 
-const functions = ["f", "g"].map((name) => ({ name, parameters: null, isStrict: false }));
+const parameters = { type: "object", properties: { a: { type: "string" } } };
+const functions = ["f", "g"].map((name) => ({ name, parameters, isStrict: false }));
 
-function toldOf(pieces: readonly string[]): ReadPart[] {
-  const reader = new CallReader(hermes, functions);
+const forms = [
+  hermes,
+  qwenCoder,
+  glm,
+  llamaJson,
+  pythonic,
+  mistralArgs,
+  mistralList(""),
+  deepSeek,
+  deepSeekFenced,
+];
+
+function toldOf(pieces: readonly string[], form = hermes): ReadPart[] {
+  const reader = new CallReader(form, functions);
   return joined([...pieces.flatMap((piece) => reader.push(piece)), ...reader.end()]);
 }
 
@@ -67,6 +86,37 @@ test("calls, and scraps of them", () => {
     fc.property(scraps, sizes, (answer, cut) => {
       const whole = toldOf([answer]);
       for (const pieces of cutsOf(answer, cut)) expect(toldOf(pieces)).toEqual(whole);
+    }),
+    runs(1500),
+  );
+});
+
+test("calls and scraps of them in every form", () => {
+  /** The marks of a form, whole and in halves, among what stands between them. */
+  const scrapsOf = (form: CallForm) => {
+    const { begin, beforeName, afterName, afterArguments, between, end } = form;
+    const texts = [
+      ...Object.values(form.arguments).slice(1),
+      begin,
+      beforeName,
+      afterName,
+      afterArguments,
+      between,
+      end,
+    ];
+    const marks = (texts as string[]).filter((text) => text !== "");
+    const halves = marks.map((mark) => mark.slice(0, Math.ceil(mark.length / 2)));
+    const others = ["f", "a", "=", "True", '{"a": "x"}', '"🐦', "小", "\n", " ", ")", "{", "}"];
+    const call = `${begin}${beforeName}f${afterName}`;
+    return fc
+      .array(fc.constantFrom(...marks, ...halves, ...others, call), { maxLength: 12 })
+      .map((all) => all.join(""));
+  };
+  const cases = fc.constantFrom(...forms).chain((form) => fc.tuple(fc.constant(form), scrapsOf(form), sizes));
+  fc.assert(
+    fc.property(cases, ([form, answer, cut]) => {
+      const whole = toldOf([answer], form);
+      for (const pieces of cutsOf(answer, cut)) expect(toldOf(pieces, form)).toEqual(whole);
     }),
     runs(1500),
   );

@@ -1,0 +1,26 @@
+import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
+import { deepSeek, deepSeekFenced } from "./deepseek.ts";
+import { glm } from "./glm.ts";
+import { hermes } from "./hermes.ts";
+import { llamaJson, pythonic } from "./llama.ts";
+import { mistralArgs, mistralList } from "./mistral.ts";
+import { qwenCoder } from "./qwen-coder.ts";
+
+/** What a template contains that shows calls in a form, the most telling first. */
+const telling: readonly (readonly [marks: readonly string[], form: CallForm])[] = [
+  [["<tool_call>", "<function=", "<parameter="], qwenCoder],
+  [["<arg_key>"], glm],
+  [["[TOOL_CALLS]", "[ARGS]"], mistralArgs],
+  [["[TOOL_CALLS] ["], mistralList(" ")],
+  [["[TOOL_CALLS]"], mistralList("")],
+  [["<｜tool▁calls▁begin｜>", "```json"], deepSeekFenced],
+  [["<｜tool▁calls▁begin｜>"], deepSeek],
+  [["<tool_call>"], hermes],
+  [["[func_name1("], pythonic],
+  [['{"name": function name, "parameters"'], llamaJson],
+];
+
+/** The form in which a model writes calls, which its chat template (Jinja) shows; null: none that is known. */
+export function callFormIn(template: string): CallForm | null {
+  return telling.find(([marks]) => marks.every((mark) => template.includes(mark)))?.[1] ?? null;
+}

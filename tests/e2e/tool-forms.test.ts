@@ -1,0 +1,106 @@
+/** Calls in the forms of several models: forced, drawn at random, whole and streamed. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import OpenAI from "openai";
+import { allows } from "../support/schema-oracle.ts";
+import { startTestServer, type TestServer } from "./server.ts";
+
+/** What of a chat template shows its form. */
+const shown: Readonly<Record<string, string>> = {
+  hermes: '<tool_call>\n{"name": …}\n</tool_call>',
+  "qwen coder": "<tool_call>\n<function=example>\n<parameter=a>\n1\n</parameter>",
+  glm: "<tool_call>example\n<arg_key>a</arg_key>",
+  llama:
+    'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}.',
+  pythonic: "[func_name1(params_name1=params_value1)]",
+  "mistral's list": '[TOOL_CALLS] [{"name": …}]',
+  "mistral's args": "[TOOL_CALLS]name[ARGS]{}",
+  deepseek: "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>name<｜tool▁sep｜>{}",
+  "deepseek's fences": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>name\n```json\n",
+};
+
+const parameters = {
+  type: "object",
+  properties: {
+    city: { type: "string", enum: ["Rome", "Oslo", 'The "Hague"'] },
+    days: { type: "integer", minimum: 1, maximum: 14 },
+    exact: { type: "boolean" },
+    name: { type: "string", maxLength: 8 },
+  },
+  required: ["city", "days"],
+  additionalProperties: false,
+};
+const tools = ["weather", "forecast"].map((name) => ({
+  type: "function" as const,
+  function: { name, parameters, strict: true },
+}));
+const messages = [{ role: "user" as const, content: "Weather?" }];
+
+let servers: Map<string, TestServer>;
+beforeAll(() => {
+  const templateOf = (mark: string) =>
+    `{% if tools %}{{ tools | tojson }}${mark}{% endif %}{% for m in messages %}{{ m.content }}{{ m.tool_calls }}\n{% endfor %}`;
+  servers = new Map(
+    Object.entries(shown).map(([name, mark]) => [name, startTestServer({ template: templateOf(mark) })]),
+  );
+});
+afterAll(async () => {
+  for (const server of servers.values()) await server.close();
+});
+
+const clientOf = (name: string) =>
+  new OpenAI({ baseURL: `${servers.get(name)!.origin}/v1`, apiKey: "none", maxRetries: 0 });
+
+test.each(Object.keys(shown))(
+  "%s: calls that are forced obey, and a stream makes the same of them",
+  async (name) => {
+    const client = clientOf(name);
+    let finished = 0;
+    for (let seed = 0; seed < 5; seed++) {
+      const asked = {
+        model: "demo",
+        messages,
+        tools,
+        seed,
+        temperature: 1.5,
+        max_tokens: 400,
+        tool_choice: "required" as const,
+        parallel_tool_calls: false,
+      };
+      const [choice] = (await client.chat.completions.create(asked)).choices;
+      if (choice!.finish_reason === "length") continue; // which the helper takes for an error
+      const final = await client.chat.completions.stream(asked).finalChatCompletion();
+      const callsOf = (message: OpenAI.ChatCompletionMessage) =>
+        (message.tool_calls ?? []).map((call) => (call.type === "function" ? call.function : null)!);
+      const calls = callsOf(choice!.message);
+      expect(callsOf(final.choices[0]!.message).map((call) => call.arguments)).toEqual(
+        calls.map((call) => call.arguments),
+      );
+      expect(choice!.message.content).toBeNull();
+      expect(choice!.finish_reason).toBe("tool_calls");
+      expect(calls).toHaveLength(1);
+      for (const call of calls) {
+        expect(["weather", "forecast"]).toContain(call.name);
+        expect([call.arguments, allows(parameters, JSON.parse(call.arguments))]).toEqual([
+          call.arguments,
+          true,
+        ]);
+      }
+      finished++;
+    }
+    expect(finished).toBeGreaterThan(2);
+  },
+);
+
+test("calls cannot be forced where no form is known, and are not read", async () => {
+  const server = startTestServer({ template: "{% if tools %}{{ tools | tojson }}{% endif %}{{ messages }}" });
+  const client = new OpenAI({ baseURL: `${server.origin}/v1`, apiKey: "none", maxRetries: 0 });
+  const asked = { model: "demo", messages, tools, max_tokens: 4 };
+  const error = await client.chat.completions
+    .create({ ...asked, tool_choice: "required" })
+    .catch((one) => one);
+  expect([error.status, error.param]).toEqual([400, "tool_choice"]);
+  expect(error.message).toContain("the form in which this model writes calls is not known");
+  const [choice] = (await client.chat.completions.create(asked)).choices;
+  expect(choice!.message.tool_calls).toBeUndefined();
+  await server.close();
+});
