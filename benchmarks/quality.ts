@@ -79,7 +79,7 @@ class Reader {
 
   constructor(library: NativeLibrary, folder: ModelFolder, { quant, kv }: Way, tokens: number) {
     const threads = library.machineProbe().cores;
-    const formats = formatsOf(folder.tensors, folder.config.shape.layers, quant, "bf16");
+    const formats = formatsOf(folder.tensors, folder.config.shape.layers.length, quant, "bf16");
     const options = { compute: "bf16", isa: "auto", threads, formats, kv, contextMax: tokens } as const;
     this.#library = library;
     this.#model = openNativeModel(library, folder, options, () => {});

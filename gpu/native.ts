@@ -7,7 +7,8 @@
  * csrc/boundary/engine.cpp asserts.
  */
 import { CString, dlopen, JSCallback, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
-import type { ModelShape, Rope } from "./model/config.ts";
+import { rotationOf } from "./model/rope.ts";
+import type { LayerShape, ModelShape } from "./model/shape.ts";
 
 /** bunting_status, other than OK. */
 export type NativeStatus = "invalid" | "noMemory" | "io" | "retry" | "lost";
@@ -119,6 +120,8 @@ export interface TensorSource {
   readonly dtype: number;
   /** BUNTING_PAIRED_ROWS */
   readonly pairedRows: boolean;
+  /** BUNTING_ONE_LESS */
+  readonly oneLess: boolean;
   readonly rows: number;
   readonly cols: number;
 }
@@ -165,9 +168,10 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 6;
-/** BUNTING_PAIRED_ROWS */
+const abiVersion = 7;
+/** BUNTING_PAIRED_ROWS, BUNTING_ONE_LESS */
 const pairedRows = 256;
+const oneLess = 512;
 const statuses: readonly (NativeStatus | "ok")[] = ["ok", "invalid", "noMemory", "io", "retry", "lost"];
 
 const abiSymbols = { bunting_abi_version: { args: [], returns: "i32" } } as const;
@@ -241,9 +245,9 @@ export function openLibrary(path: string): NativeLibrary {
       const struct = encodeShape(shape, options);
       return word((out) => c.bunting_model_open(struct, out)) as ModelHandle;
     },
-    modelLoad(model, { tensor, layer, path: file, offset, dtype, pairedRows: paired, rows, cols }) {
+    modelLoad(model, { tensor, layer, path: file, offset, dtype, rows, cols, ...stored }) {
       const name = encodePath(file);
-      const type = paired ? dtype + pairedRows : dtype;
+      const type = dtype + (stored.pairedRows ? pairedRows : 0) + (stored.oneLess ? oneLess : 0);
       check(c.bunting_model_load(model, tensor, layer, name, offset, type, rows, cols));
     },
     modelSeal: (model) => check(c.bunting_model_seal(model)),
@@ -380,55 +384,84 @@ function decodeText(bytes: Uint8Array): string {
   return new TextDecoder().decode(bytes.subarray(0, end < 0 ? bytes.length : end));
 }
 
-const ropeKinds: Readonly<Record<Rope["kind"], number>> = { plain: 0, linear: 1, llama3: 2 };
+const shapeBytes = 120;
+const layerBytes = 64;
+const ropeBytes = 24;
 
-const shapeBytes = 104;
-
-/** bunting_model_shape: 16 int32, 5 float, 3 int32, the address of the formats, which follow it in the same storage. */
+/** bunting_model_shape: 16 int32, 7 float, a word, then the addresses of layers, ropes and formats, which follow it in the same
+ *  storage with the ropes' frequencies. */
 function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   const { compute, isa, threads, formats = [], kv = "plain" } = options;
-  const { rope } = shape;
-  const integers = [
-    shape.layers,
-    shape.hidden,
-    shape.feedForward,
-    shape.queryHeads,
-    shape.kvHeads,
-    shape.headSize,
-    shape.vocab,
-    shape.contextMax,
-    shape.slidingWindow,
-    Number(shape.qkvBias),
-    Number(shape.qkNorm),
-    Number(shape.tiedEmbeddings),
-    ropeKinds[rope.kind],
-    compute === "f32" ? 0 : 2,
-    isa === "auto" ? -1 : isaNames.indexOf(isa),
-    threads,
-  ];
-  const isLlama3 = rope.kind === "llama3";
-  const reals = [
-    shape.normEpsilon,
-    rope.theta,
-    rope.kind === "plain" ? 1 : rope.factor,
-    isLlama3 ? rope.lowFreqFactor : 1,
-    isLlama3 ? rope.highFreqFactor : 4,
-  ];
-  const struct = new Uint8Array(new ArrayBuffer(shapeBytes + formats.length));
+  const rotations = shape.ropes.map((rope) => rotationOf(rope, shape.contextMax));
+  const layersAt = shapeBytes;
+  const ropesAt = layersAt + shape.layers.length * layerBytes;
+  const frequenciesAt = ropesAt + rotations.length * ropeBytes;
+  const formatsAt = rotations.reduce((at, { frequencies }) => at + frequencies.byteLength, frequenciesAt);
+  const struct = new Uint8Array(new ArrayBuffer(formatsAt + formats.length));
   const view = new DataView(struct.buffer);
-  integers.forEach((value, at) => {
-    view.setInt32(at * 4, value, true);
+  const writeIntegers = (at: number, values: readonly number[]): void =>
+    values.forEach((value, index) => {
+      view.setInt32(at + index * 4, value, true);
+    });
+  const writeAddress = (at: number, target: number): void =>
+    view.setBigUint64(at, BigInt(ptr(struct)) + BigInt(target), true);
+
+  writeIntegers(0, [
+    ...[shape.layers.length, shape.hidden, shape.feedForward],
+    ...[shape.queryHeads, shape.kvHeads, shape.headSize, shape.vocab, shape.contextMax],
+    ...[
+      Number(shape.tiedEmbeddings),
+      shape.norm === "layer" ? 1 : 0,
+      shape.activation === "geluTanh" ? 1 : 0,
+    ],
+    ...[rotations.length, compute === "f32" ? 0 : 2, isa === "auto" ? -1 : isaNames.indexOf(isa), threads],
+    kvFormats.indexOf(kv),
+  ]);
+  const reals = [
+    ...[shape.normEpsilon, shape.attentionScale, shape.attentionCap],
+    ...[shape.embeddingScale, shape.residualScale, shape.logitScale, shape.logitCap],
+  ];
+  reals.forEach((value, index) => {
+    view.setFloat32(64 + index * 4, value, true);
   });
-  reals.forEach((value, at) => {
-    view.setFloat32(64 + at * 4, value, true);
+  writeAddress(96, layersAt);
+  for (const [index, layer] of shape.layers.entries())
+    writeIntegers(layersAt + index * layerBytes, layerWords(layer));
+  if (rotations.length > 0) writeAddress(104, ropesAt);
+  let next = frequenciesAt;
+  rotations.forEach(({ frequencies, magnitude }, index) => {
+    const at = ropesAt + index * ropeBytes;
+    const { queries } = shape.ropes[index]!;
+    view.setInt32(at, 2 * frequencies.length, true);
+    view.setFloat32(at + 4, magnitude, true);
+    writeAddress(at + 8, next);
+    view.setFloat32(at + 16, queries?.growth ?? 0, true);
+    view.setInt32(at + 20, queries?.span ?? 0, true);
+    for (const frequency of frequencies) {
+      view.setFloat64(next, frequency, true);
+      next += Float64Array.BYTES_PER_ELEMENT;
+    }
   });
-  view.setInt32(84, isLlama3 ? rope.originalContext : 0, true);
-  view.setInt32(88, kvFormats.indexOf(kv), true);
   if (formats.length > 0) {
-    struct.set(formats, shapeBytes);
-    view.setBigUint64(96, BigInt(ptr(struct)) + BigInt(shapeBytes), true);
+    struct.set(formats, formatsAt);
+    writeAddress(112, formatsAt);
   }
   return struct;
+}
+
+/** bunting_layer_shape. */
+function layerWords(layer: LayerShape): number[] {
+  const { biases } = layer;
+  const norms = { before: layer.parallel ? 1 : 1 | 4, after: 2 | 8, around: 15 }[layer.norms];
+  return [
+    ...[0, 0, norms], // attention, a gated MLP
+    Number(biases.qkv) | (Number(biases.o) << 1) | (Number(biases.gateUp) << 2) | (Number(biases.down) << 3),
+    { none: 0, head: 1, wide: 2 }[layer.qkNorm],
+    layer.rope ?? -1,
+    layer.slidingWindow,
+    Number(layer.sinks),
+    Number(layer.parallel),
+  ];
 }
 
 /** BUNTING_DEVICES_MAX */

@@ -54,7 +54,7 @@ export function sanitizedTests() {
   const threads = "thread_pool_comes thread_pool_many thread_pool_numbers thread_pool_parts";
   const engine = "engine_contains engine_runs engine_refuses model_ step_block stored_types copy_page";
   const kernels =
-    "attention_matches_reference_over gemm_adds grouped_ pack_ quantise rope_append embed rmsnorm swiglu sample_matches sample_reports";
+    "attention_matches_reference_over gemm_adds grouped_ pack_ quantise rope_append embed norm add_normed scale_and_cap gate sample_matches sample_reports";
   return [
     sanitizedTest("address", "native tests", "bunting_tests", `${inBoth} ${engine} ${kernels}`),
     sanitizedTest("thread", "native tests", "bunting_tests", `${inBoth} ${threads}`),

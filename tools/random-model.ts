@@ -8,14 +8,16 @@ import { parseArgs } from "node:util";
 import { parseModelConfig } from "../gpu/model/config.ts";
 import { type JsonObject, readJsonObject } from "../gpu/model/json.ts";
 import { ModelError } from "../gpu/model/model-error.ts";
-import { wantedTensors } from "../gpu/model/weights.ts";
+import { folderTensors, type NamedTensor } from "../gpu/model/weights.ts";
 import { publishedShapes } from "./random-model/shapes.ts";
 import { eosTokens, tokenizerConfigJson, tokenizerJson, vocabMin } from "./random-model/tokenizer.ts";
-import { parametersOf, writeWeights } from "./random-model/weights.ts";
+import { parametersOf, type Spread, writeWeights } from "./random-model/weights.ts";
 
 export interface RandomModelOptions {
   /** 0 … 2^32-1 */
   readonly seed: number;
+  /** As in a model before its training unless told: norms change nothing, all else is small. */
+  readonly spreadOf?: (tensor: NamedTensor) => Spread;
   /** 4 GB unless told. */
   readonly shardBytesMax?: number;
   /** Of the weights. */
@@ -48,13 +50,14 @@ export function writeRandomModel(
   const { eos_token_id: _, dtype: __, ...kept } = source.json;
   const control = { bos_token_id: null, eos_token_id: eosTokens, pad_token_id: 0 };
   const json = { ...kept, ...control, torch_dtype: "bfloat16" };
-  const { shape } = parseModelConfig({ file: source.file, json }, { file: "", json: {} });
+  const config = parseModelConfig({ file: source.file, json }, { file: "", json: {} });
+  const { shape } = config;
   if (shape.vocab < vocabMin) {
     throw new RandomModelError(
       `${source.file}: vocab_size ${shape.vocab} is too small: ${vocabMin} are the bytes and the control tokens.`,
     );
   }
-  const tensors = wantedTensors({ shape });
+  const tensors = folderTensors(config);
   const parameters = parametersOf(tensors);
   // 100 bytes are more than tokenizer.json takes for a token.
   checkPlace(folder, parameters * 2 + shape.vocab * 100);
@@ -68,12 +71,16 @@ export function writeRandomModel(
   const { initializer_range: sigma } = json as { initializer_range?: unknown };
   writeWeights(folder, tensors, {
     seed: options.seed,
-    sigma: typeof sigma === "number" && sigma > 0 ? sigma : 0.02,
+    spreadOf: options.spreadOf ?? untrained(typeof sigma === "number" && sigma > 0 ? sigma : 0.02),
     shardBytesMax: options.shardBytesMax ?? 4e9,
     onProgress: options.onProgress ?? (() => undefined),
   });
   write("config.json", json);
   return parameters;
+}
+
+function untrained(sigma: number): (tensor: NamedTensor) => Spread {
+  return ({ untrained: mean }) => (mean === null ? { mean: 0, sigma } : { mean, sigma: 0 });
 }
 
 function checkPlace(folder: string, neededBytes: number): void {

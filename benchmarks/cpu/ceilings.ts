@@ -1,6 +1,6 @@
 /** What the machine could do at most, and how long work takes at least by that. */
 import { resolve } from "node:path";
-import type { ModelShape } from "../../gpu/model/config.ts";
+import type { ModelShape } from "../../gpu/model/shape.ts";
 import type { Format, Streams } from "./engine.ts";
 import { runProgram } from "./runs.ts";
 
@@ -36,7 +36,7 @@ export function prefillFloorSeconds(
   ceilings: Ceilings,
 ): number {
   const matrices = 2 * tokens * layerWeights(shape) + 2 * shape.hidden * shape.vocab;
-  const attention = 2 * tokens * tokens * queryWidth(shape) * shape.layers;
+  const attention = 2 * tokens * tokens * queryWidth(shape) * shape.layers.length;
   return matrices / rateOf(format, ceilings) + attention / ceilings.bf16;
 }
 
@@ -49,16 +49,16 @@ export function decodeFloorSeconds(
   ceilings: Ceilings,
 ): number {
   const positions = sharedTokens + streams * (contextTokens - sharedTokens);
-  const pageBytes = positions * shape.layers * 2 * shape.kvHeads * shape.headSize * 2;
+  const pageBytes = positions * shape.layers.length * 2 * shape.kvHeads * shape.headSize * 2;
   const matrices = 2 * streams * (layerWeights(shape) + shape.hidden * shape.vocab);
-  const attention = 4 * streams * contextTokens * queryWidth(shape) * shape.layers;
+  const attention = 4 * streams * contextTokens * queryWidth(shape) * shape.layers.length;
   const reading = (weightBytes + pageBytes) / ceilings.readBytes;
   return Math.max(reading, matrices / rateOf(format, ceilings) + attention / ceilings.bf16);
 }
 
 function layerWeights(shape: ModelShape): number {
   const { layers, hidden, feedForward, kvHeads, headSize } = shape;
-  return layers * hidden * (2 * queryWidth(shape) + 2 * kvHeads * headSize + 3 * feedForward);
+  return layers.length * hidden * (2 * queryWidth(shape) + 2 * kvHeads * headSize + 3 * feedForward);
 }
 
 function queryWidth({ queryHeads, headSize }: ModelShape): number {

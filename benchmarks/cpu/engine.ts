@@ -2,9 +2,9 @@
  *  `deliver`. Weights are random, so tokens do not matter; pages are written before they are read. */
 
 import { dirname } from "node:path";
-import type { ModelShape } from "../../gpu/model/config.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { formatsOf } from "../../gpu/model/formats.ts";
+import type { ModelShape } from "../../gpu/model/shape.ts";
 import type { NativeDevice } from "../../gpu/native/device.ts";
 import { closeNativeModel, type NativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import type { Isa, NativeLibrary } from "../../gpu/native.ts";
@@ -54,7 +54,7 @@ export class EngineBench {
     const { config, tensors } = openModelFolder(folder);
     this.shape = config.shape;
     const quant = format === "int8" || format === "int4" ? format : isFileFormat(format) ? "auto" : "none";
-    const formats = formatsOf(tensors, config.shape.layers, quant, "bf16");
+    const formats = formatsOf(tensors, config.shape.layers.length, quant, "bf16");
     const packedFolders = [isFileFormat(format) ? dirname(folder) : folder];
     const options = { compute: "bf16", isa, threads, formats, contextMax: null, packedFolders } as const;
     this.#library = library;

@@ -23,9 +23,18 @@ constexpr double kWeightRowNs = 0.007;  // multiplying it with one row
 constexpr double kLogitNs = 5;          // of a draw
 constexpr int64_t kFewRows = 32, kFewRowsPieces = 4;
 
-AttentionShape attention_shape(Model const& model) {
+AttentionShape attention_shape(Model const& model, int32_t sliding_window) {
   bunting_model_shape const& shape = model.shape();
-  return {shape.query_heads, shape.kv_heads, shape.head_size, shape.sliding_window, shape.context_max};
+  return {shape.query_heads, shape.kv_heads, shape.head_size, sliding_window, shape.context_max};
+}
+
+// Whether any layer has a part whose result cannot be added to x as it is.
+bool has_deltas(Model const& model) {
+  constexpr int32_t kPostNorms = BUNTING_NORM_ATTN_POST | BUNTING_NORM_MLP_POST;
+  if (model.shape().residual_scale != 1) return true;
+  for (int32_t i = 0; i < model.shape().layers; i++)
+    if (model.layer_shape(i).parallel || (model.layer_shape(i).norms & kPostNorms)) return true;
+  return false;
 }
 
 size_t attention_scratch(Model const& model) {
@@ -71,13 +80,14 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
   normed = operand(hidden);
   qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
   attended = operand(model.query_width());
-  gate_up = carver.take<float>(threads * size_t(kSwigluScratch));
+  if (has_deltas(model)) delta = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
+  gate_up = carver.take<float>(threads * size_t(kGateScratch));
   activated = operand(model.shape().feed_forward);
   groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));
   activated_groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));
   attention_states = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().query_heads) *
                                         size_t(attention_state_floats(model.shape().head_size)));
-  attention_parts = carver.take<float>(size_t(AttentionPlan::part_rows(attention_shape(model))) *
+  attention_parts = carver.take<float>(size_t(AttentionPlan::part_rows(attention_shape(model, 0))) *
                                        size_t(attention_sums_floats(model.shape().head_size)));
   attention_scratch = carver.take<char>(threads * bunting::attention_scratch(model));
   sample_scratch = carver.take<char>(threads * bunting::sample_scratch(model));
@@ -95,9 +105,18 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
       activated_stride_(row_stride(model.dtype(), model.shape().feed_forward)),
       pages_region_(pages_bytes(model, limits), "KV pages"),
       work_region_(Workspace().place(model, limits, nullptr), "the workspaces of a step"),
-      attention_plan_(attention_shape(model), limits.step_chunks_max, limits.step_tokens_max, limits.threads),
       pool_(limits.threads, ThreadPool::Cores::own) {
   work_.place(model, limits, work_region_.data());
+  std::vector<int32_t> windows;
+  for (int32_t layer = 0; layer < model.shape().layers; layer++) {
+    int32_t const window = model.layer_shape(layer).sliding_window;
+    size_t const known = size_t(std::find(windows.begin(), windows.end(), window) - windows.begin());
+    plan_of_layer_.push_back(known);
+    if (known < windows.size()) continue;
+    windows.push_back(window);
+    attention_plans_.emplace_back(attention_shape(model, window), limits.step_chunks_max,
+                                  limits.step_tokens_max, limits.threads);
+  }
 }
 
 void Forward::run(StepPlan const& plan, void* result) {
@@ -105,9 +124,11 @@ void Forward::run(StepPlan const& plan, void* result) {
   ThreadPool::Step const step(pool_);
   populate_ahead(plan);
   copy_pages(plan);
-  attention_plan_.make(plan);
+  for (AttentionPlan& attention_plan : attention_plans_) attention_plan.make(plan);
   share_rows(plan.tokens, model_.shape().hidden, [&](int64_t begin, int64_t end) {
     kernels_.embed(work_.x, hidden_stride_, model_.embedding(), plan.token, begin, end);
+    if (float const scale = model_.shape().embedding_scale; scale != 1)
+      kernels_.scale_and_cap(work_.x, hidden_stride_, model_.shape().hidden, scale, 0, begin, end);
   });
   int32_t const last = model_.shape().layers - 1;
   for (int32_t layer = 0; layer <= last && plan.tokens > 0; layer++) {
@@ -178,14 +199,18 @@ void Forward::project_and_append(StepPlan const& plan, int32_t layer) {
   };
   project(weights.qkv, 0);
   if (weights.v.n > 0) project(weights.v, weights.qkv.n);
+  RopeTable const* const rope = model_.rope(layer);
   RopeAppend const append{.qkv = work_.qkv,
                           .ldqkv = model_.qkv_width(),
                           .query_heads = model_.shape().query_heads,
                           .q_norm = weights.q_norm,
                           .k_norm = weights.k_norm,
+                          .has_wide_norms = model_.layer_shape(layer).qk_norm == BUNTING_QK_NORM_WIDE,
                           .norm_epsilon = model_.shape().norm_epsilon,
-                          .cos = model_.rope_cos(),
-                          .sin = model_.rope_sin(),
+                          .rotated = rope ? rope->dimensions : 0,
+                          .cos = rope ? rope->cos : nullptr,
+                          .sin = rope ? rope->sin : nullptr,
+                          .query_scale = rope ? rope->query_scale : nullptr,
                           .positions = plan.position.data(),
                           .token_pages = plan.token_page.data(),
                           .kv = kv_layer(layer)};
@@ -194,26 +219,29 @@ void Forward::project_and_append(StepPlan const& plan, int32_t layer) {
 }
 
 void Forward::attend(StepPlan const& plan, int32_t layer) {
+  AttentionPlan const& attention_plan = attention_plans_[plan_of_layer_[size_t(layer)]];
   Attention const attention{.q = work_.qkv,
                             .ldq = model_.qkv_width(),
                             .kv = kv_layer(layer),
                             .chunks = plan.chunk.data(),
-                            .items = attention_plan_.items(),
+                            .items = attention_plan.items(),
                             .query_heads = model_.shape().query_heads,
-                            .sliding_window = model_.shape().sliding_window,
-                            .scale = 1.0f / std::sqrt(float(model_.shape().head_size)),
+                            .sliding_window = model_.layer_shape(layer).sliding_window,
+                            .scale = model_.shape().attention_scale,
+                            .cap = model_.shape().attention_cap,
+                            .sinks = model_.layer(layer).sinks,
                             .out = work_.attended,
                             .ldo = attended_stride_,
                             .states = work_.attention_states,
                             .parts = work_.attention_parts,
                             .scratch = nullptr};
   size_t const scratch_bytes = attention_scratch(model_);
-  for (int32_t phase = 0; phase < attention_plan_.phases(); phase++) {
-    pool_.run(attention_plan_.pieces(phase), 1, [&](int64_t begin, int64_t end, int thread) {
+  for (int32_t phase = 0; phase < attention_plan.phases(); phase++) {
+    pool_.run(attention_plan.pieces(phase), 1, [&](int64_t begin, int64_t end, int thread) {
       Attention mine = attention;
       mine.scratch = work_.attention_scratch + size_t(thread) * scratch_bytes;
-      kernels_.attention(mine, attention_plan_.piece_begin(phase, int32_t(begin)),
-                         attention_plan_.piece_begin(phase, int32_t(end)));
+      kernels_.attention(mine, attention_plan.piece_begin(phase, int32_t(begin)),
+                         attention_plan.piece_begin(phase, int32_t(end)));
     });
   }
 }
@@ -233,11 +261,43 @@ void Forward::keep_sampled_rows(StepPlan const& plan) {
 
 void Forward::finish_layer(int32_t layer, int64_t rows) {
   LayerWeights const& weights = model_.layer(layer);
-  multiply({.w = &weights.o, .y = work_.x, .ldy = hidden_stride_, .tokens = rows, .accumulate = true},
-           attended(weights.o, rows));
-  Operand const normed = normalise(weights.mlp_norm, rows, weights.gate_up);
-  multiply({.w = &weights.down, .y = work_.x, .ldy = hidden_stride_, .tokens = rows, .accumulate = true},
-           multiply_swiglu(normed, weights.gate_up, rows, weights.down));
+  bool const is_parallel = model_.layer_shape(layer).parallel;
+  if (is_parallel)  // x stays what it was until the MLP has read it
+    multiply(
+        {.w = &weights.o, .bias = weights.o_bias, .y = work_.delta, .ldy = hidden_stride_, .tokens = rows},
+        attended(weights.o, rows));
+  else
+    add(weights.o, weights.o_bias, weights.attention_post_norm, attended(weights.o, rows), rows);
+  Operand const activated = multiply_gated(normalise(weights.mlp_norm, rows, weights.gate_up), weights, rows);
+  if (is_parallel) add_delta(nullptr, rows);
+  add(weights.down, weights.down_bias, weights.mlp_post_norm, activated, rows);
+}
+
+// x += residual_scale * norm(x * w + bias), of the first `rows` rows.
+void Forward::add(PackedMatrix const& w, float const* bias, float const* post_norm, Operand const& x,
+                  int64_t rows) {
+  bool const is_plain = !post_norm && model_.shape().residual_scale == 1;
+  multiply({.w = &w,
+            .bias = bias,
+            .y = is_plain ? work_.x : work_.delta,
+            .ldy = hidden_stride_,
+            .tokens = rows,
+            .accumulate = is_plain},
+           x);
+  if (!is_plain) add_delta(post_norm, rows);
+}
+
+void Forward::add_delta(float const* post_norm, int64_t rows) {
+  int64_t const hidden = model_.shape().hidden;
+  share_rows(rows, hidden, [&](int64_t begin, int64_t end) {
+    kernels_.add_normed(work_.x, hidden_stride_, work_.delta, hidden_stride_, norm_by(post_norm),
+                        model_.shape().residual_scale, hidden, begin, end);
+  });
+}
+
+Norm Forward::norm_by(float const* weight) const {
+  bunting_model_shape const& shape = model_.shape();
+  return {weight ? NormKind(shape.norm) : NormKind::none, weight, shape.norm_epsilon};
 }
 
 // Logits of the sampled rows, which lead x by now, then one draw per row into the result's rows.
@@ -246,6 +306,11 @@ void Forward::sample(StepPlan const& plan, uint32_t* rows) {
   PackedMatrix const& projection = model_.vocabulary_projection();
   multiply({.w = &projection, .y = work_.logits, .ldy = vocab, .tokens = plan.rows},
            normalise(model_.final_norm(), plan.rows, projection));
+  float const scale = model_.shape().logit_scale, cap = model_.shape().logit_cap;
+  if (scale != 1 || cap > 0)
+    share_rows(plan.rows, vocab, [&](int64_t begin, int64_t end) {
+      kernels_.scale_and_cap(work_.logits, vocab, vocab, scale, cap, begin, end);
+    });
   size_t const row_words = BUNTING_RESULT_ROW_WORDS + 2 * size_t(limits_.top_logprobs_max);
   size_t const scratch_bytes = sample_scratch(model_);
   double const draws_ns = kLogitNs * double(plan.rows) * double(vocab);
@@ -269,12 +334,11 @@ Operand Forward::operand(PackedMatrix const& w, char* plain, int64_t stride) con
   return {plain, stride, model_.dtype()};
 }
 
-// norm(x) * weight of the first `rows` rows, as `next` wants it.
+// norm(x) of the first `rows` rows, as `next` wants it; without weights, x itself.
 Operand Forward::normalise(float const* weight, int64_t rows, PackedMatrix const& next) {
   Operand const to = operand(next, work_.normed, normed_stride_);
   share_rows(rows, model_.shape().hidden, [&](int64_t begin, int64_t end) {
-    kernels_.rmsnorm(to, work_.x, hidden_stride_, weight, model_.shape().hidden, model_.shape().norm_epsilon,
-                     begin, end);
+    kernels_.norm(to, work_.x, hidden_stride_, norm_by(weight), model_.shape().hidden, begin, end);
   });
   return to;
 }
@@ -289,14 +353,19 @@ Operand Forward::attended(PackedMatrix const& next, int64_t rows) {
   return to;
 }
 
-// silu(gate) . up of the first `rows` rows of `normed`, as `next` wants it.
-Operand Forward::multiply_swiglu(Operand const& normed, PackedMatrix const& gate_up, int64_t rows,
-                                 PackedMatrix const& next) {
-  Operand to = operand(next, work_.activated, activated_stride_);
-  if (next.grouped()) to.rows = work_.activated_groups;  // `normed` may be in the others
-  SwigluGemm const gemm{
-      .x = normed.rows, .ldx = normed.ld, .w = &gate_up, .out = to, .tokens = rows, .scratch = work_.gate_up};
-  parallel_swiglu(pool_, kernels_, gemm, gemm_pieces(gate_up, rows));
+// activation(gate) . up of the first `rows` rows of `normed`, as the layer's `down` wants it.
+Operand Forward::multiply_gated(Operand const& normed, LayerWeights const& weights, int64_t rows) {
+  Operand to = operand(weights.down, work_.activated, activated_stride_);
+  if (weights.down.grouped()) to.rows = work_.activated_groups;  // `normed` may be in the others
+  GatedGemm const gemm{.x = normed.rows,
+                       .ldx = normed.ld,
+                       .w = &weights.gate_up,
+                       .bias = weights.gate_up_bias,
+                       .activation = Activation(model_.shape().activation),
+                       .out = to,
+                       .tokens = rows,
+                       .scratch = work_.gate_up};
+  parallel_gated(pool_, kernels_, gemm, gemm_pieces(weights.gate_up, rows));
   return to;
 }
 

@@ -1,14 +1,20 @@
 // forward.h - one step of the transformer: from a validated plan to logits and drawn tokens.
 //
-//   page copies; x = embed(ids)                                                       x [T, H] f32, the
-//   residual stream per layer: qkv = norm(x) * Wqkv; rotate q and k, append k and v to their pages;
-//              x += attention(q, pages) * Wo; x += (silu(gate) . up) * Wdown with gate|up = norm(x) * Wgu
+//   page copies; x = embed(ids)                                      x [T, H] f32, the residual stream
+//   per layer: qkv = norm(x) * Wqkv; rotate q and k, append k and v to their pages;
+//              x += attention(q, pages) * Wo; x += (activation(gate) . up) * Wdown with gate|up = norm(x) *
+//              Wgu
 //   logits = norm(x of the sampled rows) * Wvocab; one draw per row
+//
+// Which norms, biases, scales and caps there are is told by the layer's shape (engine.h). What is added to x
+// as it is, is added by the product itself; what has a norm or a scale of its own goes by way of `delta`.
 //
 // After its append the last layer needs the sampled rows only, so what follows its attention runs on those
 // alone; a step that samples nothing ends at the append. Every kernel keeps a row's result independent of the
 // rows beside it (kernels.h), so how work is cut for the threads never shows in a result.
 #pragma once
+
+#include <vector>
 
 #include "boundary/step_block.h"
 #include "cpu/attention_plan.h"
@@ -26,7 +32,8 @@ struct Workspace {
   char* normed = nullptr;     // [T, kp(H)] operand
   float* qkv = nullptr;       // [T, Nqkv]
   char* attended = nullptr;   // [T, kp(Hq D)] operand; columns beyond Hq D stay zero
-  float* gate_up = nullptr;   // [threads] of kSwigluScratch
+  float* delta = nullptr;     // [T, round_up(H, 16)] what is added to x, where the product cannot
+  float* gate_up = nullptr;   // [threads] of kGateScratch
   char* activated = nullptr;  // [T, kp(F)] operand
   // Operands of GEMMs with grouped weights, if there are any: [T, widest / kGroup], and likewise what becomes
   // of it in the MLP.
@@ -70,11 +77,13 @@ class Forward {
   void attend(StepPlan const& plan, int32_t layer);
   void keep_sampled_rows(StepPlan const& plan);
   void finish_layer(int32_t layer, int64_t rows);
+  void add(PackedMatrix const& w, float const* bias, float const* post_norm, Operand const& x, int64_t rows);
+  void add_delta(float const* post_norm, int64_t rows);
+  Norm norm_by(float const* weight) const;
   void sample(StepPlan const& plan, uint32_t* rows);
   Operand operand(PackedMatrix const& w, char* plain, int64_t stride) const;
   Operand normalise(float const* weight, int64_t rows, PackedMatrix const& next);
-  Operand multiply_swiglu(Operand const& normed, PackedMatrix const& gate_up, int64_t rows,
-                          PackedMatrix const& next);
+  Operand multiply_gated(Operand const& normed, LayerWeights const& weights, int64_t rows);
   Operand attended(PackedMatrix const& next, int64_t rows);
   void multiply(Gemm gemm, Operand const& x);
   double gemm_ns(PackedMatrix const& w, int64_t rows) const;
@@ -90,7 +99,9 @@ class Forward {
   int64_t hidden_stride_, normed_stride_, attended_stride_, activated_stride_;  // elements
   MemoryRegion pages_region_, work_region_;
   Workspace work_;
-  AttentionPlan attention_plan_;
+  // A plan for each width of window that layers have, and which one is a layer's.
+  std::vector<AttentionPlan> attention_plans_;
+  std::vector<size_t> plan_of_layer_;
   int32_t rows_ = 0;
   // Pages below this are in physical memory, or will be when they are written; and of as many pages behind
   // them, the layers below the other.

@@ -59,13 +59,13 @@ PackedMatrix panels_of(PackedMatrix const& w, int64_t begin, int64_t count) {
 
 }  // namespace
 
-void parallel_swiglu(ThreadPool& pool, Kernels const& kernels, SwigluGemm const& g, int64_t pieces) {
+void parallel_gated(ThreadPool& pool, Kernels const& kernels, GatedGemm const& g, int64_t pieces) {
   int64_t const panels = g.w->panels() / 2;
   // Few rows are not cut, as the weights are to be read once; blocks of many rows are as narrow as is still
   // fast.
   bool const is_few = g.tokens <= kRowsLeast;
   int64_t const rows = is_few ? kRowsLeast : std::min<int64_t>(256, cut_gemm(panels, g.tokens, pieces).rows);
-  int64_t const width_most = kSwigluScratch / (2 * kPanel * rows);
+  int64_t const width_most = kGateScratch / (2 * kPanel * rows);
   // Groups come in pairs at least, and those that share a scale are made at once.
   bool const grouped = is_grouped(g.out.dtype);
   int64_t const width_least = grouped ? std::max<int64_t>(2 * kGroup, input_group(g.out.dtype)) / kPanel : 1;
@@ -81,23 +81,25 @@ void parallel_swiglu(ThreadPool& pool, Kernels const& kernels, SwigluGemm const&
     Gemm part{.x = static_cast<char const*>(g.x) + row * x_row_bytes,
               .ldx = g.ldx,
               .w = &gate,
+              .bias = g.bias ? g.bias + panel * kPanel : nullptr,
               .y = gates,
               .ldy = 2 * columns,
               .tokens = std::min(rows, g.tokens - row),
               .next = up.panel(0)};
     kernels.gemm(part, 0, count);
     part.w = &up;
+    part.bias = g.bias ? g.bias + (panels + panel) * kPanel : nullptr;
     part.y = gates + columns;
     part.next = is_few && panel + ahead < panels ? g.w->panel(panel + ahead) : nullptr;
     kernels.gemm(part, 0, count);
     int64_t const column = panel * kPanel / (grouped ? kGroup : 1);
     Operand out = g.out;
     out.rows = g.out.row(row) + column * g.out.element_bytes();
-    kernels.swiglu(out, gates, 2 * columns, columns, 0, part.tokens);
+    kernels.gate(out, gates, 2 * columns, columns, g.activation, 0, part.tokens);
   };
   pool.run(ceil_div(panels, width) * row_blocks, 1, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t i = begin; i < end; ++i)
-      piece(i / row_blocks * width, i % row_blocks * rows, g.scratch + thread * kSwigluScratch);
+      piece(i / row_blocks * width, i % row_blocks * rows, g.scratch + thread * kGateScratch);
   });
 }
 

@@ -18,19 +18,21 @@ GemmCut cut_gemm(int64_t panels, int64_t tokens, int64_t pieces);
 // Computes all of g in about `pieces` pieces; the result is the same bits however it is cut.
 void parallel_gemm(ThreadPool& pool, Kernels const& kernels, Gemm const& g, int64_t pieces);
 
-// The gate and up projections with what follows them: out[t, f] = silu(gate[t, f]) * up[t, f]. Both are
+// The gate and up projections with what follows them: out[t, f] = activation(gate[t, f]) * up[t, f]. Both are
 // computed for a block of rows and columns that stays in the L2 cache, so that they never go to memory.
-struct SwigluGemm {
+struct GatedGemm {
   void const* x = nullptr;  // as Gemm::x
   int64_t ldx = 0;
   PackedMatrix const* w = nullptr;  // [2 F, K], F a multiple of kPanel: gates, then ups
-  Operand out;                      // [T, ld]; columns from F on are left as they are
+  float const* bias = nullptr;      // [2 F] or null
+  Activation activation = Activation::silu;
+  Operand out;  // [T, ld]; columns from F on are left as they are
   int64_t tokens = 0;
-  float* scratch = nullptr;  // kSwigluScratch floats for each thread
+  float* scratch = nullptr;  // kGateScratch floats for each thread
 };
-inline constexpr int64_t kSwigluScratch = 64 * 1024;
+inline constexpr int64_t kGateScratch = 64 * 1024;
 
 // The same bits however many pieces.
-void parallel_swiglu(ThreadPool& pool, Kernels const& kernels, SwigluGemm const& g, int64_t pieces);
+void parallel_gated(ThreadPool& pool, Kernels const& kernels, GatedGemm const& g, int64_t pieces);
 
 }  // namespace bunting

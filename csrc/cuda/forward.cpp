@@ -29,7 +29,7 @@ size_t mask_words(Model const& model) {
 
 AttentionShape attention_shape(Model const& model, int32_t blocks) {
   bunting_model_shape const& s = model.shape();
-  return {s.query_heads, s.kv_heads, s.sliding_window, blocks};
+  return {s.query_heads, s.kv_heads, model.layer_shape(0).sliding_window, blocks};
 }
 
 // The largest step of the limits.
@@ -377,8 +377,8 @@ void Forward::attend(int32_t layer) {
                       .out = act_.attended,
                       .kv = kv_layer(layer),
                       .query_heads = s.query_heads,
-                      .sliding_window = s.sliding_window,
-                      .scale = 1.0f / std::sqrt(float(s.head_size)),
+                      .sliding_window = model_.layer_shape(layer).sliding_window,
+                      .scale = s.attention_scale,
                       .blocks = blocks_,
                       .items = device_.items,
                       .item_begin = device_.item_begin,

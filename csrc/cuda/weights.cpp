@@ -18,9 +18,35 @@ constexpr size_t kStagingBytes = size_t(16) << 20;
 constexpr double kUploadDeadlineMs = 60'000;  // for one staging buffer
 constexpr int64_t kRowsPerPiece = 16;         // brought into order by one thread at a time
 
+// What layers may have that the kernels here do not compute, by name.
+void check_layers(Model const& model) {
+  bunting_model_shape const& s = model.shape();
+  auto const refuse = [](bool has, char const* what) {
+    if (has) fail(BUNTING_INVALID, "the GPU engine does not compute %s yet; the CPU engine does", what);
+  };
+  refuse(s.norm != BUNTING_NORM_RMS, "norms that subtract the mean");
+  refuse(s.activation != BUNTING_ACTIVATION_SILU, "GELU");
+  refuse(s.attention_cap > 0 || s.logit_cap > 0, "soft caps of scores or logits");
+  refuse(s.embedding_scale != 1 || s.residual_scale != 1 || s.logit_scale != 1,
+         "scaled embeddings, residuals or logits");
+  for (int32_t i = 0; i < s.layers; ++i) {
+    bunting_layer_shape const& layer = model.layer_shape(i);
+    refuse(layer.parallel, "an MLP beside the attention");
+    refuse(layer.norms != (BUNTING_NORM_ATTN | BUNTING_NORM_MLP), "norms after the attention or the MLP");
+    refuse(layer.biases & ~BUNTING_BIAS_QKV, "biases elsewhere than on q, k and v");
+    refuse(layer.qk_norm == BUNTING_QK_NORM_WIDE, "norms over all heads of q and k");
+    refuse(layer.sinks, "attention sinks");
+    refuse(layer.rope != 0 || s.ropes != 1, "rotations that differ between layers");
+    refuse(layer.sliding_window != model.layer_shape(0).sliding_window, "windows that differ between layers");
+  }
+  refuse(model.rope(0)->query_scale, "queries that grow with their position");
+  refuse(model.rope(0)->dimensions != s.head_size, "rotations of a part of each head");
+}
+
 void check_shape(Model const& model) {
   bunting_model_shape const& s = model.shape();
   if (s.compute != BUNTING_BF16) fail(BUNTING_INVALID, "the GPU engine computes in bf16, not in f32");
+  check_layers(model);
   if (s.hidden % 8 != 0 || s.feed_forward % 8 != 0)
     fail(BUNTING_INVALID,
          "the GPU engine wants widths that are multiples of 8; hidden is %d, feed_forward %d", s.hidden,
@@ -214,7 +240,8 @@ size_t DeviceWeights::bytes(Model const& model) {
 
 void DeviceWeights::place(Model const& model, Uploader& uploader) {
   bunting_model_shape const& s = model.shape();
-  int64_t const angles = int64_t(s.context_max) * (s.head_size / 2);
+  RopeTable const& rope = *model.rope(0);
+  int64_t const angles = int64_t(s.context_max) * (rope.dimensions / 2);
   PackedMatrix const& last = s.tied_embeddings ? model.embedding() : model.vocabulary_projection();
   embedding_ = uploader.table(model.embedding());
   bool const last_is_fp8 = model.is_fp8(s.tied_embeddings ? 0 : 1);
@@ -222,8 +249,8 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
                                ? WeightMatrix(embedding_)
                                : uploader.matrix(last, last_is_fp8, {{0, s.vocab}});
   final_norm_ = uploader.vector(model.final_norm(), s.hidden);
-  rope_cos_ = uploader.vector(model.rope_cos(), angles);
-  rope_sin_ = uploader.vector(model.rope_sin(), angles);
+  rope_cos_ = uploader.vector(rope.cos, angles);
+  rope_sin_ = uploader.vector(rope.sin, angles);
   layers_.resize(size_t(s.layers));
   for (int32_t i = 0; i < s.layers; ++i) {
     LayerWeights const& from = model.layer(i);
@@ -231,9 +258,9 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
     DeviceLayer& to = layers_[size_t(i)];
     to.attention_norm = uploader.vector(from.attention_norm, s.hidden);
     to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, model.qkv_width()}});
-    if (s.qkv_bias) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width());
-    if (s.qk_norm) to.q_norm = uploader.vector(from.q_norm, s.head_size);
-    if (s.qk_norm) to.k_norm = uploader.vector(from.k_norm, s.head_size);
+    if (from.qkv_bias) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width());
+    if (from.q_norm) to.q_norm = uploader.vector(from.q_norm, s.head_size);
+    if (from.k_norm) to.k_norm = uploader.vector(from.k_norm, s.head_size);
     to.o = uploader.matrix(from.o, model.is_fp8(first + 2), {{0, s.hidden}});
     to.mlp_norm = uploader.vector(from.mlp_norm, s.hidden);
     to.gate_up = uploader.matrix(from.gate_up, model.is_fp8(first + 3),

@@ -26,7 +26,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* the rest of the library is compiled hidden */
 
-#define BUNTING_ABI_VERSION 6
+#define BUNTING_ABI_VERSION 7
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -106,9 +106,9 @@ enum {
   BUNTING_Q4_0 = 16, BUNTING_Q4_1 = 17, BUNTING_Q5_0 = 18, BUNTING_Q5_1 = 19, BUNTING_Q8_0 = 20,
   BUNTING_Q4_K = 24, BUNTING_Q5_K = 25, BUNTING_Q6_K = 26,
 };
-/* Added to the type of Q or K when the file has the rows of each head in pairs: its rows 2j and 2j+1 are the head's rows
- * j and j + D/2. */
-enum { BUNTING_PAIRED_ROWS = 256 };
+/* Added to the type. PAIRED_ROWS, of Q, K and their biases: the file has the rotated rows of each head in pairs, its rows 2j
+ * and 2j+1 are the head's rows j and j + R/2 (R is the rope's). ONE_LESS, of norms: the file has the weights less 1. */
+enum { BUNTING_PAIRED_ROWS = 256, BUNTING_ONE_LESS = 512 };
 /* How a matrix is kept in memory and multiplied. Plain: as `compute` says. The others but FP8 are integers in groups along
  * a row that share one f16 scale: INT8 and INT6 in groups of 128 (8.125 and 6.125 bits per weight), INT4 (4.5) and Q8_0
  * (int8, 8.5) in groups of 32, as GGUF's Q4_0 and Q8_0 are stored. Tensors that are stored so are kept as they are, Q4_0 in
@@ -123,37 +123,77 @@ enum {
   BUNTING_FORMAT_Q5_0 = 9,
 };
 
-enum { BUNTING_ROPE_PLAIN = 0, BUNTING_ROPE_LINEAR = 1, BUNTING_ROPE_LLAMA3 = 2 };
-
 /* How keys and values are kept: as `compute` says, or, with BUNTING_BF16, in eight bits with a scale for a token's keys and
  * one for its values of each head: on CPUs int8 with f32 scales, on GPUs e4m3 with powers of two. */
 enum { BUNTING_KV_PLAIN = 0, BUNTING_KV_INT8 = 1, BUNTING_KV_FP8 = 2 };
 
-/* A decoder-only transformer: embed; per layer x += o(attention(norm(x))), x += down(silu(gate(n)) * up(n)) with
- * n = norm(x); final norm; vocabulary projection. RMS norms, rotary positions on halves (x[i], x[i + D/2]),
- * grouped-query attention with scores scaled by 1/sqrt(D). */
+/* A decoder-only transformer: x = embed * embedding_scale; its layers; logits = vocabulary projection of norm(x), times
+ * logit_scale, and where there is a cap, cap * tanh(logits / cap).
+ *
+ * A layer adds to x, each by residual_scale: what its mixer makes of the tokens, and what its MLP makes of each. Both may
+ * have a norm before, of x, and one after, of what is added. What an engine does not compute is BUNTING_INVALID, by name.
+ *
+ * What a layer may be made of; every word of a bunting_layer_shape has one of these. */
+enum { BUNTING_MIXER_ATTENTION = 0 };  /* softmax(scale * q k^T) v over all that a token sees, grouped queries */
+enum { BUNTING_MLP_GATED = 0 };        /* down(activation(gate(n)) * up(n)) */
+/* Which norms a layer has: a set. Without one before, the part reads x itself. */
+enum { BUNTING_NORM_ATTN = 1, BUNTING_NORM_ATTN_POST = 2, BUNTING_NORM_MLP = 4, BUNTING_NORM_MLP_POST = 8 };
+/* Which projections have biases: a set. */
+enum { BUNTING_BIAS_QKV = 1, BUNTING_BIAS_O = 2, BUNTING_BIAS_GATE_UP = 4, BUNTING_BIAS_DOWN = 8 };
+/* RMS norms of q and k before the rotation: none, of each head by [D], of all heads together by [Hq*D] and [Hk*D]. */
+enum { BUNTING_QK_NORM_NONE = 0, BUNTING_QK_NORM_HEAD = 1, BUNTING_QK_NORM_WIDE = 2 };
+
+typedef struct bunting_layer_shape {
+  int32_t mixer;            /* BUNTING_MIXER_* */
+  int32_t mlp;              /* BUNTING_MLP_* */
+  int32_t norms;            /* BUNTING_NORM_* */
+  int32_t biases;           /* BUNTING_BIAS_* */
+  int32_t qk_norm;          /* BUNTING_QK_NORM_* */
+  int32_t rope;             /* which of the model's ropes; -1: q and k are not rotated */
+  int32_t sliding_window;   /* 0: none; W: a token sees itself and the W-1 before it */
+  int32_t sinks;            /* 1: each query head has a score that takes a share of its softmax and adds nothing */
+  int32_t parallel;         /* 1: the MLP reads what the attention reads: norm(x) before the attention was added */
+  int32_t reserved[7];      /* 0 */
+} bunting_layer_shape;
+
+/* Rotary positions: at position p the pair x[i], x[i + R/2] of a head's first R numbers is turned by p * frequencies[i] and
+ * multiplied by `magnitude`. How a context is lengthened (linear, llama3, yarn, ...) shows in these numbers alone. */
+typedef struct bunting_rope {
+  int32_t dimensions;         /* R: even, 2 to D */
+  float magnitude;
+  double const* frequencies;  /* [R/2] radians per position */
+  /* Queries are also multiplied by 1 + query_growth * ln(1 + floor(p / query_span)); 0: they are not. */
+  float query_growth;
+  int32_t query_span;         /* >= 1 if they are */
+} bunting_rope;
+
+enum { BUNTING_NORM_RMS = 0, BUNTING_NORM_LAYER = 1 };  /* x / sqrt(mean(x^2) + e) * w; the same of x - mean(x) */
+enum { BUNTING_ACTIVATION_SILU = 0, BUNTING_ACTIVATION_GELU_TANH = 1 };
+
+/* The pointers are read during the call only. */
 typedef struct bunting_model_shape {
   int32_t layers, hidden, feed_forward;
   int32_t query_heads, kv_heads, head_size; /* query_heads % kv_heads == 0, head_size % 16 == 0 */
   int32_t vocab;
   int32_t context_max;      /* positions 0 .. context_max-1 */
-  int32_t sliding_window;   /* 0: none; W: a token sees itself and the W-1 before it */
-  int32_t qkv_bias;         /* 1: Q, K, V have biases */
-  int32_t qk_norm;          /* 1: RMS norm per head on q and k, before the rotation */
   int32_t tied_embeddings;  /* 1: the vocabulary projection is the embedding */
-  int32_t rope_kind;        /* BUNTING_ROPE_* */
+  int32_t norm;             /* BUNTING_NORM_RMS or BUNTING_NORM_LAYER: of x; those of q and k are always RMS */
+  int32_t activation;       /* BUNTING_ACTIVATION_* */
+  int32_t ropes;            /* 0 to 8 */
   int32_t compute;          /* BUNTING_BF16: bf16 weights, activations into GEMMs and KV, f32 sums; BUNTING_F32: all f32 */
   int32_t isa;              /* BUNTING_ISA_*; more than the processor has is BUNTING_INVALID */
   int32_t threads;          /* used for packing while loading, >= 1 */
-  float norm_epsilon;
-  float rope_theta;
-  float rope_factor;        /* linear, llama3 */
-  float rope_low_freq_factor, rope_high_freq_factor; /* llama3 */
-  int32_t rope_original_context;                     /* llama3 */
   int32_t kv;               /* BUNTING_KV_* */
+  float norm_epsilon;
+  float attention_scale;    /* of scores; 1/sqrt(D) in most models */
+  float attention_cap;      /* 0: none; C: a score s becomes C * tanh(s / C) */
+  float embedding_scale, residual_scale, logit_scale; /* 1 in most models */
+  float logit_cap;          /* 0: none */
   int32_t reserved;         /* 0 */
+  bunting_layer_shape const* layer; /* [layers] */
+  bunting_rope const* rope;         /* [ropes]; null if there is none */
   /* BUNTING_FORMAT_* of each matrix: embedding, vocabulary projection (ignored if tied), then per layer Q with K, V,
-   * O, gate with up, down: 2 + 5*layers bytes, read during the call only. NULL: all plain. For a GPU V is as Q and K. */
+   * O, gate with up, down: 2 + 5*layers bytes. NULL: all plain. For a GPU V is as Q and K. */
   uint8_t const* formats;
 } bunting_model_shape;
 
@@ -168,15 +208,22 @@ enum {
   BUNTING_T_K = 18,         /* [Hk*D, H] */
   BUNTING_T_V = 19,         /* [Hk*D, H] */
   BUNTING_T_O = 20,         /* [H, Hq*D] */
-  BUNTING_T_Q_BIAS = 21,    /* [1, Hq*D], if qkv_bias */
+  BUNTING_T_Q_BIAS = 21,    /* [1, Hq*D] */
   BUNTING_T_K_BIAS = 22,    /* [1, Hk*D] */
   BUNTING_T_V_BIAS = 23,    /* [1, Hk*D] */
-  BUNTING_T_Q_NORM = 24,    /* [1, D], if qk_norm */
-  BUNTING_T_K_NORM = 25,    /* [1, D] */
+  BUNTING_T_Q_NORM = 24,    /* [1, D] or [1, Hq*D] */
+  BUNTING_T_K_NORM = 25,    /* [1, D] or [1, Hk*D] */
   BUNTING_T_MLP_NORM = 26,  /* [1, H] */
   BUNTING_T_GATE = 27,      /* [F, H] */
   BUNTING_T_UP = 28,        /* [F, H] */
   BUNTING_T_DOWN = 29,      /* [H, F] */
+  BUNTING_T_O_BIAS = 30,    /* [1, H] */
+  BUNTING_T_GATE_BIAS = 31, /* [1, F] */
+  BUNTING_T_UP_BIAS = 32,   /* [1, F] */
+  BUNTING_T_DOWN_BIAS = 33, /* [1, H] */
+  BUNTING_T_ATTN_POST_NORM = 34, /* [1, H] */
+  BUNTING_T_MLP_POST_NORM = 35,  /* [1, H] */
+  BUNTING_T_SINKS = 36,     /* [1, Hq] */
 };
 
 /* Bytes the packed weights will take, and the bytes of one KV page, before anything is allocated. */

@@ -17,7 +17,8 @@ namespace {
 
 constexpr int32_t kFirstLayerTensor = BUNTING_T_ATTN_NORM;
 constexpr int64_t kElementsPerPiece = 1 << 18;  // packed at a time by one thread
-constexpr int32_t kLayerTensors = BUNTING_T_DOWN - BUNTING_T_ATTN_NORM + 1;
+constexpr int32_t kLayerTensors = BUNTING_T_SINKS - BUNTING_T_ATTN_NORM + 1;
+constexpr int32_t kRopesMax = 8;
 
 char const* tensor_name(int32_t tensor) {
   switch (tensor) {
@@ -55,6 +56,20 @@ char const* tensor_name(int32_t tensor) {
       return "up";
     case BUNTING_T_DOWN:
       return "down";
+    case BUNTING_T_O_BIAS:
+      return "o bias";
+    case BUNTING_T_GATE_BIAS:
+      return "gate bias";
+    case BUNTING_T_UP_BIAS:
+      return "up bias";
+    case BUNTING_T_DOWN_BIAS:
+      return "down bias";
+    case BUNTING_T_ATTN_POST_NORM:
+      return "norm after the attention";
+    case BUNTING_T_MLP_POST_NORM:
+      return "norm after the MLP";
+    case BUNTING_T_SINKS:
+      return "attention sinks";
     default:
       return nullptr;
   }
@@ -86,6 +101,37 @@ void check_positive(char const* name, float value) {
     fail(BUNTING_INVALID, "model shape: %s is %g, must be greater than 0", name, double(value));
 }
 
+void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
+  check_range("a layer's mixer", layer.mixer, BUNTING_MIXER_ATTENTION, BUNTING_MIXER_ATTENTION);
+  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_GATED);
+  check_range("a layer's norms", layer.norms, 0, 15);
+  check_range("a layer's biases", layer.biases, 0, 15);
+  check_range("a layer's qk_norm", layer.qk_norm, BUNTING_QK_NORM_NONE, BUNTING_QK_NORM_WIDE);
+  check_range("a layer's rope", layer.rope, -1, ropes - 1);
+  check_range("a layer's sliding_window", layer.sliding_window, 0, INT32_MAX);
+  check_range("a layer's sinks", layer.sinks, 0, 1);
+  check_range("a layer's parallel", layer.parallel, 0, 1);
+  if (layer.parallel && layer.norms != BUNTING_NORM_ATTN)
+    fail(BUNTING_INVALID,
+         "model shape: a layer whose MLP is parallel has one norm, before the attention; it has %d",
+         layer.norms);
+  for (int32_t word : layer.reserved) check_range("a layer's reserved", word, 0, 0);
+}
+
+void check_rope(bunting_rope const& rope, int32_t head_size) {
+  check_range("a rope's dimensions", rope.dimensions, 2, head_size);
+  if (rope.dimensions % 2 != 0)
+    fail(BUNTING_INVALID, "model shape: a rope of %d dimensions", rope.dimensions);
+  check_positive("a rope's magnitude", rope.magnitude);
+  if (!(rope.query_growth >= 0 && std::isfinite(rope.query_growth)))
+    fail(BUNTING_INVALID, "model shape: a rope's query_growth is %g", double(rope.query_growth));
+  if (rope.query_growth > 0) check_range("a rope's query_span", rope.query_span, 1, INT32_MAX);
+  if (!rope.frequencies) fail(BUNTING_INVALID, "model shape: a rope without frequencies");
+  for (int32_t i = 0; i < rope.dimensions / 2; i++)
+    if (!(rope.frequencies[i] >= 0 && std::isfinite(rope.frequencies[i])))
+      fail(BUNTING_INVALID, "model shape: a rope's frequency %d is %g", i, rope.frequencies[i]);
+}
+
 // Every dimension is bounded such that no product of three of them leaves 63 bits.
 void check_shape(bunting_model_shape const& s) {
   check_range("layers", s.layers, 1, 4096);
@@ -96,11 +142,10 @@ void check_shape(bunting_model_shape const& s) {
   check_range("head_size", s.head_size, 16, 1024);
   check_range("vocab", s.vocab, 1, 1 << 24);
   check_range("context_max", s.context_max, 1, 1 << 26);
-  check_range("sliding_window", s.sliding_window, 0, INT32_MAX);
-  check_range("qkv_bias", s.qkv_bias, 0, 1);
-  check_range("qk_norm", s.qk_norm, 0, 1);
   check_range("tied_embeddings", s.tied_embeddings, 0, 1);
-  check_range("rope_kind", s.rope_kind, BUNTING_ROPE_PLAIN, BUNTING_ROPE_LLAMA3);
+  check_range("norm", s.norm, BUNTING_NORM_RMS, BUNTING_NORM_LAYER);
+  check_range("activation", s.activation, BUNTING_ACTIVATION_SILU, BUNTING_ACTIVATION_GELU_TANH);
+  check_range("ropes", s.ropes, 0, kRopesMax);
   check_range("threads", s.threads, 1, 1024);
   if (s.query_heads % s.kv_heads != 0)
     fail(BUNTING_INVALID, "model shape: %d key-value heads do not divide %d query heads", s.kv_heads,
@@ -115,15 +160,16 @@ void check_shape(bunting_model_shape const& s) {
     fail(BUNTING_INVALID, "model shape: keys and values in %s go with bf16, not with f32",
          s.kv == BUNTING_KV_INT8 ? "int8" : "fp8");
   check_positive("norm_epsilon", s.norm_epsilon);
-  check_positive("rope_theta", s.rope_theta);
-  if (s.rope_kind == BUNTING_ROPE_PLAIN) return;
-  check_positive("rope_factor", s.rope_factor);
-  if (s.rope_kind == BUNTING_ROPE_LINEAR) return;
-  check_positive("rope_low_freq_factor", s.rope_low_freq_factor);
-  check_positive("rope_high_freq_factor", s.rope_high_freq_factor);
-  if (s.rope_high_freq_factor <= s.rope_low_freq_factor)
-    fail(BUNTING_INVALID, "model shape: rope_high_freq_factor must exceed rope_low_freq_factor");
-  check_range("rope_original_context", s.rope_original_context, 1, 1 << 26);
+  check_positive("attention_scale", s.attention_scale);
+  check_positive("embedding_scale", s.embedding_scale);
+  check_positive("residual_scale", s.residual_scale);
+  check_positive("logit_scale", s.logit_scale);
+  for (float const cap : {s.attention_cap, s.logit_cap})
+    if (!(cap >= 0 && std::isfinite(cap))) fail(BUNTING_INVALID, "model shape: a cap is %g", double(cap));
+  if (!s.layer) fail(BUNTING_INVALID, "model shape: layer must not be null");
+  if (s.ropes > 0 && !s.rope) fail(BUNTING_INVALID, "model shape: rope must not be null");
+  for (int32_t i = 0; i < s.ropes; i++) check_rope(s.rope[i], s.head_size);
+  for (int32_t i = 0; i < s.layers; i++) check_layer(s.layer[i], s.ropes);
 }
 
 Kernels const* choose_kernels(int32_t isa) {
@@ -144,10 +190,25 @@ PackedMatrix panels_of(PackedMatrix const& whole, int64_t begin, int64_t rows) {
   return part;
 }
 
-// The row of a file that becomes row `row`, when heads of `head_size` rows are stored pairwise.
-int64_t paired_row(int64_t row, int64_t head_size) {
-  int64_t const in_head = row % head_size, half = head_size / 2;
-  return row - in_head + 2 * (in_head % half) + in_head / half;
+// How a file has the rows of heads: the first `rotated` of each `head_size` in pairs; 0: in order.
+struct PairedRows {
+  int64_t head_size = 1, rotated = 0;
+  // The row of the file that becomes row `row`.
+  int64_t source(int64_t row) const {
+    int64_t const in_head = row % head_size, half = rotated / 2;
+    return in_head < rotated ? row - in_head + 2 * (in_head % half) + in_head / half : row;
+  }
+};
+
+bool has_norm_weights(int32_t tensor) {
+  return tensor == BUNTING_T_FINAL_NORM || tensor == BUNTING_T_ATTN_NORM || tensor == BUNTING_T_MLP_NORM ||
+         tensor == BUNTING_T_Q_NORM || tensor == BUNTING_T_K_NORM || tensor == BUNTING_T_ATTN_POST_NORM ||
+         tensor == BUNTING_T_MLP_POST_NORM;
+}
+
+bool may_be_paired(int32_t tensor) {
+  return tensor == BUNTING_T_Q || tensor == BUNTING_T_K || tensor == BUNTING_T_Q_BIAS ||
+         tensor == BUNTING_T_K_BIAS;
 }
 
 // Whether a kernel packs stored rows as they are: plain numbers, or blocks of the matrix's own type.
@@ -158,7 +219,7 @@ bool is_packable(PackedMatrix const& to, int32_t dtype, StoredType const& type) 
 // Packs panels [begin, end) of `to` from stored rows of any kind and order, by way of `rows`: kPanel rows as
 // they are, Q4_0 as Q8_0 where a matrix has both, or in f32.
 void pack_stored(Kernels const& kernels, PackedMatrix const& to, int32_t dtype, StoredType const& type,
-                 char const* from, int64_t paired_head_size, char* rows, int64_t begin, int64_t end) {
+                 char const* from, PairedRows const& paired, char* rows, int64_t begin, int64_t end) {
   int64_t const stored_bytes = type.bytes_of(to.k);
   bool const as_is = is_packable(to, dtype, type);
   bool const is_widened = to.dtype == Dtype::q8 && dtype == BUNTING_Q4_0;
@@ -169,8 +230,7 @@ void pack_stored(Kernels const& kernels, PackedMatrix const& to, int32_t dtype, 
   for (int64_t panel = begin; panel < end; panel++) {
     int64_t const first = panel * kPanel, count = std::min<int64_t>(kPanel, to.n - first);
     for (int64_t i = 0; i < count; i++) {
-      int64_t const row = paired_head_size ? paired_row(first + i, paired_head_size) : first + i;
-      char const* const stored = from + row * stored_bytes;
+      char const* const stored = from + paired.source(first + i) * stored_bytes;
       char* const at = rows + i * row_bytes;
       if (as_is)
         std::memcpy(at, stored, size_t(row_bytes));
@@ -190,7 +250,10 @@ Model::Model(bunting_model_shape const& shape) : shape_(shape) {
   kernels_ = choose_kernels(shape.isa);
   dtype_ = shape.compute == BUNTING_F32 ? Dtype::f32 : Dtype::bf16;
   layers_.resize(size_t(shape.layers));
+  layer_shapes_.assign(shape.layer, shape.layer + shape.layers);
+  read_ropes();
   read_formats();
+  shape_.layer = nullptr, shape_.rope = nullptr, shape_.formats = nullptr;  // the caller's
   weight_bytes_ = place(nullptr);
 }
 
@@ -245,10 +308,18 @@ bool Model::has_apart_v() const {
   return false;
 }
 
+void Model::read_ropes() {
+  for (int32_t i = 0; i < shape_.ropes; i++) {
+    bunting_rope const& rope = shape_.rope[i];
+    ropes_.push_back({.dimensions = rope.dimensions});
+    rope_shapes_.push_back(rope);
+    rope_frequencies_.emplace_back(rope.frequencies, rope.frequencies + rope.dimensions / 2);
+  }
+}
+
 void Model::read_formats() {
   formats_.assign(2 + 5 * layers_.size(), BUNTING_FORMAT_PLAIN);
   if (shape_.formats) std::copy_n(shape_.formats, formats_.size(), formats_.begin());
-  shape_.formats = nullptr;  // the caller's
   read_format(formats_[0], "the embedding", embedding_);
   read_format(formats_[1], "the vocabulary projection", lm_head_);
   uint8_t const* next = formats_.data() + 2;
@@ -266,7 +337,12 @@ void Model::allocate() {
   place(region_.data());
   loaded_.assign(tensor_slot(kFirstLayerTensor, shape_.layers), 0);
   pool_ = std::make_unique<ThreadPool>(shape_.threads);
-  rope_tables(shape_, rope_cos_, rope_sin_);
+  for (size_t i = 0; i < ropes_.size(); i++) {
+    bunting_rope const& rope = rope_shapes_[i];
+    rope_table(rope_frequencies_[i], rope.magnitude, shape_.context_max, ropes_[i].cos, ropes_[i].sin);
+    if (ropes_[i].query_scale)
+      query_scales(rope.query_growth, rope.query_span, shape_.context_max, ropes_[i].query_scale);
+  }
 }
 
 // Lays everything out from `base` on and returns the bytes; with a null base it only measures.
@@ -283,21 +359,36 @@ size_t Model::place(char* base) {
   matrix(embedding_, shape_.vocab, hidden);
   if (!shape_.tied_embeddings) matrix(lm_head_, shape_.vocab, hidden);
   final_norm_ = vector(hidden);
-  for (LayerWeights& layer : layers_) {
-    layer.attention_norm = vector(hidden);
+  for (int32_t i = 0; i < shape_.layers; i++) {
+    bunting_layer_shape const& has = layer_shape(i);
+    LayerWeights& layer = layers_[size_t(i)];
+    auto const optional = [&](bool is_there, int64_t size) { return is_there ? vector(size) : nullptr; };
+    bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
+    layer.attention_norm = optional(has.norms & BUNTING_NORM_ATTN, hidden);
     bool const is_apart = layer.v.dtype != layer.qkv.dtype;
     matrix(layer.qkv, is_apart ? query_width() + kv_width() : qkv_width(), hidden);
     if (is_apart) matrix(layer.v, kv_width(), hidden);
-    if (shape_.qkv_bias) layer.qkv_bias = vector(qkv_width());
-    if (shape_.qk_norm) layer.q_norm = vector(head_size), layer.k_norm = vector(head_size);
+    layer.qkv_bias = optional(has.biases & BUNTING_BIAS_QKV, qkv_width());
+    layer.q_norm = optional(has.qk_norm, is_wide ? query_width() : head_size);
+    layer.k_norm = optional(has.qk_norm, is_wide ? kv_width() : head_size);
+    layer.sinks = optional(has.sinks, shape_.query_heads);
     matrix(layer.o, hidden, query_width());
-    layer.mlp_norm = vector(hidden);
+    layer.o_bias = optional(has.biases & BUNTING_BIAS_O, hidden);
+    layer.attention_post_norm = optional(has.norms & BUNTING_NORM_ATTN_POST, hidden);
+    layer.mlp_norm = has.parallel ? layer.attention_norm : optional(has.norms & BUNTING_NORM_MLP, hidden);
     matrix(layer.gate_up, 2 * padded_feed_forward(), hidden);
+    layer.gate_up_bias = optional(has.biases & BUNTING_BIAS_GATE_UP, 2 * padded_feed_forward());
     matrix(layer.down, hidden, shape_.feed_forward);
+    layer.down_bias = optional(has.biases & BUNTING_BIAS_DOWN, hidden);
+    layer.mlp_post_norm = optional(has.norms & BUNTING_NORM_MLP_POST, hidden);
   }
   packed_bytes_ = carver.used();
-  rope_cos_ = vector(int64_t(shape_.context_max) * (head_size / 2));
-  rope_sin_ = vector(int64_t(shape_.context_max) * (head_size / 2));
+  for (RopeTable& rope : ropes_) {
+    rope.cos = vector(int64_t(shape_.context_max) * (rope.dimensions / 2));
+    rope.sin = vector(int64_t(shape_.context_max) * (rope.dimensions / 2));
+    if (rope_shapes_[size_t(&rope - ropes_.data())].query_growth > 0)
+      rope.query_scale = vector(shape_.context_max);
+  }
   return carver.used();
 }
 
@@ -311,13 +402,18 @@ uint64_t Model::page_bytes() const {
 }
 
 Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
-  int64_t const hidden = shape_.hidden, head_size = shape_.head_size, feed_forward = shape_.feed_forward;
+  int64_t const hidden = shape_.hidden, feed_forward = shape_.feed_forward;
   int64_t const q = query_width(), kv = kv_width();
   auto const vector = [](float* at, int64_t size) { return Target{1, size, {}, at}; };
   auto const matrix = [](PackedMatrix const& whole, int64_t first_row, int64_t rows) {
     return Target{rows, whole.k, panels_of(whole, first_row / kPanel, rows), nullptr};
   };
   LayerWeights const& layer = layers_[size_t(layer_index)];
+  bunting_layer_shape const& has = layer_shape(layer_index);
+  bool const has_wide_norms = has.qk_norm == BUNTING_QK_NORM_WIDE;
+  auto const optional = [&](bool is_there, float* at, int64_t size) {
+    return is_there ? vector(at, size) : Target{};
+  };
   switch (tensor) {
     case BUNTING_T_EMBED:
       return matrix(embedding_, 0, shape_.vocab);
@@ -326,7 +422,7 @@ Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
     case BUNTING_T_FINAL_NORM:
       return vector(final_norm_, hidden);
     case BUNTING_T_ATTN_NORM:
-      return vector(layer.attention_norm, hidden);
+      return optional(has.norms & BUNTING_NORM_ATTN, layer.attention_norm, hidden);
     case BUNTING_T_Q:
       return matrix(layer.qkv, 0, q);
     case BUNTING_T_K:
@@ -336,7 +432,7 @@ Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
     case BUNTING_T_O:
       return matrix(layer.o, 0, hidden);
     case BUNTING_T_MLP_NORM:
-      return vector(layer.mlp_norm, hidden);
+      return optional(has.norms & BUNTING_NORM_MLP, layer.mlp_norm, hidden);
     case BUNTING_T_GATE:
       return matrix(layer.gate_up, 0, feed_forward);
     case BUNTING_T_UP:
@@ -344,15 +440,30 @@ Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
     case BUNTING_T_DOWN:
       return matrix(layer.down, 0, hidden);
     case BUNTING_T_Q_NORM:
-      return shape_.qk_norm ? vector(layer.q_norm, head_size) : Target{};
+      return optional(has.qk_norm, layer.q_norm, has_wide_norms ? q : shape_.head_size);
     case BUNTING_T_K_NORM:
-      return shape_.qk_norm ? vector(layer.k_norm, head_size) : Target{};
+      return optional(has.qk_norm, layer.k_norm, has_wide_norms ? kv : shape_.head_size);
     case BUNTING_T_Q_BIAS:
-      return shape_.qkv_bias ? vector(layer.qkv_bias, q) : Target{};
+      return optional(has.biases & BUNTING_BIAS_QKV, layer.qkv_bias, q);
     case BUNTING_T_K_BIAS:
-      return shape_.qkv_bias ? vector(layer.qkv_bias + q, kv) : Target{};
+      return optional(has.biases & BUNTING_BIAS_QKV, layer.qkv_bias + q, kv);
     case BUNTING_T_V_BIAS:
-      return shape_.qkv_bias ? vector(layer.qkv_bias + q + kv, kv) : Target{};
+      return optional(has.biases & BUNTING_BIAS_QKV, layer.qkv_bias + q + kv, kv);
+    case BUNTING_T_O_BIAS:
+      return optional(has.biases & BUNTING_BIAS_O, layer.o_bias, hidden);
+    case BUNTING_T_GATE_BIAS:
+      return optional(has.biases & BUNTING_BIAS_GATE_UP, layer.gate_up_bias, feed_forward);
+    case BUNTING_T_UP_BIAS:
+      return optional(has.biases & BUNTING_BIAS_GATE_UP, layer.gate_up_bias + padded_feed_forward(),
+                      feed_forward);
+    case BUNTING_T_DOWN_BIAS:
+      return optional(has.biases & BUNTING_BIAS_DOWN, layer.down_bias, hidden);
+    case BUNTING_T_ATTN_POST_NORM:
+      return optional(has.norms & BUNTING_NORM_ATTN_POST, layer.attention_post_norm, hidden);
+    case BUNTING_T_MLP_POST_NORM:
+      return optional(has.norms & BUNTING_NORM_MLP_POST, layer.mlp_post_norm, hidden);
+    case BUNTING_T_SINKS:
+      return optional(has.sinks, layer.sinks, shape_.query_heads);
     default:
       return Target{};
   }
@@ -371,14 +482,17 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
   if (rows != to.rows || cols != to.cols)
     fail(BUNTING_INVALID, "%s: %s is [%lld, %lld], expected [%lld, %lld]", path, name.c_str(),
          (long long)rows, (long long)cols, (long long)to.rows, (long long)to.cols);
-  bool const paired = dtype & BUNTING_PAIRED_ROWS;
-  StoredType const* const type = stored_type(dtype & ~BUNTING_PAIRED_ROWS);
-  if (!type || (paired && tensor != BUNTING_T_Q && tensor != BUNTING_T_K))
+  bool const is_paired = dtype & BUNTING_PAIRED_ROWS, is_less = dtype & BUNTING_ONE_LESS;
+  RopeTable const* const rotation = is_paired ? rope(layer) : nullptr;
+  PairedRows const paired = rotation ? PairedRows{shape_.head_size, rotation->dimensions} : PairedRows{};
+  dtype &= ~(BUNTING_PAIRED_ROWS | BUNTING_ONE_LESS);
+  StoredType const* const type = stored_type(dtype);
+  if (!type || (is_paired && !may_be_paired(tensor)) || (is_less && !has_norm_weights(tensor)))
     fail(BUNTING_INVALID, "%s: %s has unknown element type %d", path, name.c_str(), dtype);
   if (cols % type->block != 0)
     fail(BUNTING_INVALID, "%s: %s has rows of %lld, no whole number of %s blocks of %lld", path, name.c_str(),
          (long long)cols, type->name, (long long)type->block);
-  if (is_super(to.part.dtype) && int32_t(to.part.dtype) != (dtype & ~BUNTING_PAIRED_ROWS))
+  if (is_super(to.part.dtype) && int32_t(to.part.dtype) != dtype)
     fail(BUNTING_INVALID, "%s: %s is to stay in %s, but is stored in %s", path, name.c_str(),
          stored_type(int32_t(to.part.dtype))->name, type->name);
   uint8_t& loaded = loaded_[tensor_slot(tensor, layer)];
@@ -386,7 +500,7 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
 
   TensorFile const file(path, offset, uint64_t(type->bytes_of(rows * cols)));
   if (to.part.data) {
-    bool const as_is = !paired && is_packable(to.part, dtype, *type);
+    bool const as_is = !rotation && is_packable(to.part, dtype, *type);
     int64_t const grain = std::max<int64_t>(1, kElementsPerPiece / (to.part.kp() * kPanel));
     int64_t const rows_bytes = kPanel * cols * int64_t(sizeof(float));  // no stored type takes more
     std::vector<char> buffer(as_is ? 0 : size_t(rows_bytes * pool_->threads()));
@@ -394,11 +508,14 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
       if (as_is)
         kernels_->pack(to.part, file.data(), Dtype(dtype), begin, end);
       else
-        pack_stored(*kernels_, to.part, dtype & ~BUNTING_PAIRED_ROWS, *type, file.data(),
-                    paired ? shape_.head_size : 0, buffer.data() + thread * rows_bytes, begin, end);
+        pack_stored(*kernels_, to.part, dtype, *type, file.data(), paired,
+                    buffer.data() + thread * rows_bytes, begin, end);
     });
   } else {
-    type->decode(file.data(), cols / type->block, to.vector);
+    std::vector<float> numbers(static_cast<size_t>(cols));
+    type->decode(file.data(), cols / type->block, numbers.data());
+    for (int64_t i = 0; i < cols; i++)
+      to.vector[i] = numbers[size_t(paired.source(i))] + (is_less ? 1.0f : 0.0f);
   }
   loaded = 1;
 }

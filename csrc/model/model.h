@@ -17,17 +17,32 @@
 
 namespace bunting {
 
+// Vectors that a layer does not have are null.
 struct LayerWeights {
-  float* attention_norm = nullptr;  // [H]
-  PackedMatrix qkv;                 // rows of Q, K, and V if of the same format: [(Hq + 2 Hk) D, H]
-  PackedMatrix v;                   // V of another format: [Hk D, H]; else n = 0
-  float* qkv_bias = nullptr;        // [(Hq + 2 Hk) D] or null
-  float* q_norm = nullptr;          // [D] or null
-  float* k_norm = nullptr;          // [D] or null
-  PackedMatrix o;                   // [H, Hq D]
-  float* mlp_norm = nullptr;        // [H]
-  PackedMatrix gate_up;             // [2 Fp, H]: F rows of gate, zeros to Fp, F rows of up, zeros to 2 Fp
-  PackedMatrix down;                // [H, F]
+  float* attention_norm = nullptr;       // [H]
+  PackedMatrix qkv;                      // rows of Q, K, and V if of the same format: [(Hq + 2 Hk) D, H]
+  PackedMatrix v;                        // V of another format: [Hk D, H]; else n = 0
+  float* qkv_bias = nullptr;             // [(Hq + 2 Hk) D]
+  float* q_norm = nullptr;               // [D] or [Hq D]
+  float* k_norm = nullptr;               // [D] or [Hk D]
+  float* sinks = nullptr;                // [Hq]
+  PackedMatrix o;                        // [H, Hq D]
+  float* o_bias = nullptr;               // [H]
+  float* attention_post_norm = nullptr;  // [H]
+  float* mlp_norm = nullptr;             // [H]; where the MLP is parallel that of the attention
+  float* gate_up_bias = nullptr;         // [2 Fp]: as the rows of gate_up
+  PackedMatrix gate_up;            // [2 Fp, H]: F rows of gate, zeros to Fp, F rows of up, zeros to 2 Fp
+  PackedMatrix down;               // [H, F]
+  float* down_bias = nullptr;      // [H]
+  float* mlp_post_norm = nullptr;  // [H]
+};
+
+// Cosines and sines of a rope, times its magnitude: [context_max, R/2].
+struct RopeTable {
+  int32_t dimensions = 0;  // R
+  float* cos = nullptr;
+  float* sin = nullptr;
+  float* query_scale = nullptr;  // [context_max]: what queries are multiplied by; null: nothing
 };
 
 class Model {
@@ -50,7 +65,8 @@ class Model {
 
   bool sealed() const { return sealed_; }
   bool released() const { return sealed_ && !region_.data(); }
-  bunting_model_shape const& shape() const { return shape_; }
+  bunting_model_shape const& shape() const { return shape_; }  // without its pointers
+  bunting_layer_shape const& layer_shape(int32_t index) const { return layer_shapes_[size_t(index)]; }
   Kernels const& kernels() const { return *kernels_; }
   Dtype dtype() const { return dtype_; }  // of activations, plain weights, and plain keys and values
   Dtype kv_dtype() const { return shape_.kv == BUNTING_KV_INT8 ? Dtype::q8 : dtype_; }
@@ -74,8 +90,11 @@ class Model {
   PackedMatrix const& vocabulary_projection() const { return shape_.tied_embeddings ? embedding_ : lm_head_; }
   float const* final_norm() const { return final_norm_; }
   LayerWeights const& layer(int32_t index) const { return layers_[size_t(index)]; }
-  float const* rope_cos() const { return rope_cos_; }  // [context_max, D/2]
-  float const* rope_sin() const { return rope_sin_; }
+  // Of a layer; null: its q and k are not rotated.
+  RopeTable const* rope(int32_t layer) const {
+    int32_t const index = layer_shape(layer).rope;
+    return index < 0 ? nullptr : &ropes_[size_t(index)];
+  }
 
   uint64_t weight_bytes() const { return weight_bytes_; }
   uint64_t page_bytes() const;  // one KV page over all layers
@@ -90,9 +109,11 @@ class Model {
   Target target(int32_t tensor, int32_t layer) const;
   void read_format(uint8_t format, char const* name, PackedMatrix& matrix) const;
   void read_formats();
+  void read_ropes();
   size_t place(char* base);
 
-  bunting_model_shape shape_;     // without `formats`
+  bunting_model_shape shape_;  // without its pointers, which are the caller's
+  std::vector<bunting_layer_shape> layer_shapes_;
   std::vector<uint8_t> formats_;  // [2 + 5 L] BUNTING_FORMAT_*
   Kernels const* kernels_ = nullptr;
   Dtype dtype_ = Dtype::bf16;
@@ -102,8 +123,9 @@ class Model {
   PackedMatrix embedding_, lm_head_;  // [V, H]
   float* final_norm_ = nullptr;       // [H]
   std::vector<LayerWeights> layers_;
-  float* rope_cos_ = nullptr;
-  float* rope_sin_ = nullptr;
+  std::vector<RopeTable> ropes_;
+  std::vector<bunting_rope> rope_shapes_;  // of `frequencies`, which are kept below
+  std::vector<std::vector<double>> rope_frequencies_;
   MemoryRegion region_;
   std::unique_ptr<ThreadPool> pool_;  // packs; gone once sealed
   std::vector<uint8_t> loaded_;       // by tensor_slot() of model.cpp

@@ -1,5 +1,6 @@
 #include "reference/attention.h"
 
+#include <cmath>
 #include <vector>
 
 #include "reference/kv_value.h"
@@ -27,8 +28,10 @@ void attention(Attention const& a, int64_t begin, int64_t end, double* out) {
           dot += double(q[j]) *
                  double(key(a.kv, chunk.pages[t / kPageTokens], item.kv_head, t % kPageTokens, j));
         p[size_t(t)] = dot * double(a.scale);
+        if (a.cap > 0) p[size_t(t)] = double(a.cap) * std::tanh(p[size_t(t)] / double(a.cap));
         largest = std::max(largest, p[size_t(t)]);
       }
+      if (a.sinks) total = std::exp(double(a.sinks[head]) - largest);
       for (int32_t t = first; t <= position; ++t) total += p[size_t(t)] = std::exp(p[size_t(t)] - largest);
       double* const y = out + (token * a.query_heads + head) * d;
       for (int32_t j = 0; j < d; ++j) {

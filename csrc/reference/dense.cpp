@@ -226,21 +226,33 @@ void embed(double* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids
     for (int64_t h = 0; h < table.k; ++h) x[t * ldx + h] = float(weight(table, ids[t], h));
 }
 
-void rmsnorm(double* y, int64_t ldy, float const* x, int64_t ldx, float const* w, int64_t h, float eps,
-             int64_t tokens) {
+void norm(double* y, int64_t ldy, float const* x, int64_t ldx, Norm const& n, int64_t h, int64_t tokens) {
   for (int64_t t = 0; t < tokens; ++t) {
-    double squares = 0;
-    for (int64_t i = 0; i < h; ++i) squares += double(x[t * ldx + i]) * x[t * ldx + i];
-    double const scale = 1 / std::sqrt(squares / double(h) + eps);
-    for (int64_t i = 0; i < h; ++i) y[t * ldy + i] = x[t * ldx + i] * scale * w[i];
+    double mean = 0, squares = 0;
+    if (n.kind == NormKind::layer)
+      for (int64_t i = 0; i < h; ++i) mean += double(x[t * ldx + i]) / double(h);
+    for (int64_t i = 0; i < h; ++i) squares += (x[t * ldx + i] - mean) * (x[t * ldx + i] - mean);
+    double const scale = 1 / std::sqrt(squares / double(h) + n.epsilon);
+    for (int64_t i = 0; i < h; ++i)
+      y[t * ldy + i] =
+          n.kind == NormKind::none ? x[t * ldx + i] : (x[t * ldx + i] - mean) * scale * n.weight[i];
   }
 }
 
-void swiglu(double* y, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, int64_t tokens) {
+void add_normed(double* y, float const* x, float const* d, Norm const& n, float scale, int64_t h,
+                int64_t tokens) {
+  norm(y, h, d, h, n, h, tokens);
+  for (int64_t i = 0; i < tokens * h; ++i) y[i] = double(x[i]) + double(scale) * y[i];
+}
+
+void gate(double* y, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, Activation activation,
+          int64_t tokens) {
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t i = 0; i < f; ++i) {
-      double const gate = gu[t * ldgu + i], up = gu[t * ldgu + f + i];
-      y[t * ldy + i] = gate / (1 + std::exp(-gate)) * up;
+      double const g = gu[t * ldgu + i], up = gu[t * ldgu + f + i];
+      double const u = 0.79788456080286541 * (g + 0.044715 * g * g * g);
+      y[t * ldy + i] =
+          up * (activation == Activation::silu ? g / (1 + std::exp(-g)) : g / (1 + std::exp(-2 * u)));
     }
   }
 }

@@ -1,4 +1,4 @@
-// dense.h - plain loops for pack, gemm, embed, rmsnorm and swiglu; parameters as in kernels.h, sums in
+// dense.h - plain loops for pack, gemm, embed, norm and gate; parameters as in kernels.h, sums in
 // double.
 #pragma once
 
@@ -26,8 +26,11 @@ void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_
 void gemm(Gemm const& g, double* y, double* scale);
 
 void embed(double* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t tokens);
-void rmsnorm(double* y, int64_t ldy, float const* x, int64_t ldx, float const* w, int64_t h, float eps,
-             int64_t tokens);
-void swiglu(double* y, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, int64_t tokens);
+void norm(double* y, int64_t ldy, float const* x, int64_t ldx, Norm const& n, int64_t h, int64_t tokens);
+// x + scale * norm(d), both [T, H] without gaps.
+void add_normed(double* y, float const* x, float const* d, Norm const& n, float scale, int64_t h,
+                int64_t tokens);
+void gate(double* y, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, Activation activation,
+          int64_t tokens);
 
 }  // namespace bunting::reference

@@ -1,36 +1,52 @@
 #include <cmath>
+#include <vector>
 
 #include "reference/attention.h"
 
 namespace bunting::reference {
 namespace {
 
-void norm_and_rotate(double* out, float const* x, float const* norm, double epsilon, float const* cos,
-                     float const* sin, int64_t d) {
-  double squares = 0;
-  for (int64_t i = 0; i < d; ++i) squares += double(x[i]) * double(x[i]);
-  double const scale = norm ? 1 / std::sqrt(squares / double(d) + epsilon) : 1;
-  auto const normed = [&](int64_t i) { return double(x[i]) * scale * (norm ? double(norm[i]) : 1); };
-  for (int64_t i = 0; i < d / 2; ++i) {
-    out[i] = normed(i) * double(cos[i]) - normed(i + d / 2) * double(sin[i]);
-    out[i + d / 2] = normed(i + d / 2) * double(cos[i]) + normed(i) * double(sin[i]);
+// `count` numbers of x over the root of their mean square, by weights that begin anew every `weights`
+// numbers.
+std::vector<double> normed(float const* x, float const* weight, int64_t count, int64_t weights,
+                           double epsilon) {
+  std::vector<double> out(x, x + count);
+  if (!weight) return out;
+  for (int64_t first = 0; first < count; first += weights) {
+    double squares = 0;
+    for (int64_t i = first; i < first + weights; ++i) squares += out[size_t(i)] * out[size_t(i)];
+    double const scale = 1 / std::sqrt(squares / double(weights) + epsilon);
+    for (int64_t i = first; i < first + weights; ++i) out[size_t(i)] *= scale * double(weight[i - first]);
+  }
+  return out;
+}
+
+void rotate(double* x, float const* cos, float const* sin, int64_t half) {
+  for (int64_t i = 0; i < half; ++i) {
+    double const a = x[i], b = x[i + half];
+    x[i] = a * double(cos[i]) - b * double(sin[i]);
+    x[i + half] = b * double(cos[i]) + a * double(sin[i]);
   }
 }
 
 }  // namespace
 
 void rope_append(RopeAppend const& a, int64_t begin, int64_t end, double* q, double* k, double* v) {
-  int64_t const d = a.kv.head_size, q_width = a.query_heads * d, kv_width = a.kv.kv_heads * d;
+  int64_t const d = a.kv.head_size, q_width = a.query_heads * d, kv_width = a.kv.kv_heads * d,
+                half = a.rotated / 2;
+  auto const transform = [&](double* out, float const* x, float const* norm, int64_t width, int64_t t) {
+    std::vector<double> row = normed(x, norm, width, a.has_wide_norms ? width : d, a.norm_epsilon);
+    for (int64_t i = 0; i < width && half > 0; i += d)
+      rotate(row.data() + i, a.cos + a.positions[t] * half, a.sin + a.positions[t] * half, half);
+    for (int64_t i = 0; i < width; ++i) out[i] = row[size_t(i)];
+  };
   for (int64_t t = begin; t < end; ++t) {
     float const* const row = a.qkv + t * a.ldqkv;
-    float const* const cos = a.cos + a.positions[t] * (d / 2);
-    float const* const sin = a.sin + a.positions[t] * (d / 2);
-    for (int64_t i = 0; i < q_width; i += d)
-      norm_and_rotate(q + t * q_width + i, row + i, a.q_norm, a.norm_epsilon, cos, sin, d);
-    for (int64_t i = 0; i < kv_width; i += d) {
-      norm_and_rotate(k + t * kv_width + i, row + q_width + i, a.k_norm, a.norm_epsilon, cos, sin, d);
-      for (int64_t j = i; j < i + d; ++j) v[t * kv_width + j] = row[q_width + kv_width + j];
-    }
+    transform(q + t * q_width, row, a.q_norm, q_width, t);
+    for (int64_t i = 0; i < q_width && a.query_scale; ++i)
+      q[t * q_width + i] *= double(a.query_scale[a.positions[t]]);
+    transform(k + t * kv_width, row + q_width, a.k_norm, kv_width, t);
+    for (int64_t i = 0; i < kv_width; ++i) v[t * kv_width + i] = row[q_width + kv_width + i];
   }
 }
 

@@ -1,6 +1,6 @@
 // test.h - the whole test harness: register, check, report.
 //
-//   TEST(rmsnorm_matches_reference) {
+//   TEST(norm_matches_reference) {
 //     for (int h : {1, 15, 16, 17}) CHECK(close, "h=%d: %g differs from %g", h, got, want);
 //   }
 //   TEST(...) { if (...) SKIP("no AMX here"); ... }

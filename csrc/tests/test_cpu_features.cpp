@@ -38,8 +38,9 @@ TEST(dispatch_has_a_table_for_every_usable_level) {
   CHECK(kernels_for(BUNTING_ISA_AUTO) == nullptr && kernels_for(BUNTING_ISA_AMX_BF16 + 1) == nullptr,
         "a table for a level that is none");
   for (Kernels const* kernels : dense_levels()) {
-    CHECK(kernels->pack && kernels->gemm && kernels->quantise && kernels->embed && kernels->rmsnorm &&
-              kernels->rope_append && kernels->swiglu && kernels->attention && kernels->sample,
+    CHECK(kernels->pack && kernels->gemm && kernels->quantise && kernels->embed && kernels->norm &&
+              kernels->add_normed && kernels->scale_and_cap && kernels->rope_append && kernels->gate &&
+              kernels->attention && kernels->sample,
           "%s lacks a kernel", kernels->name);
   }
 }

@@ -2,6 +2,7 @@
 // or threaded.
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <string>
 
 #include "cpu/kernels/kernels.h"
@@ -76,6 +77,13 @@ class Oracle {
   std::vector<float> logits_;
 };
 
+bunting_layer_shape const* layers_of(int32_t window) {
+  static std::map<int32_t, bunting_layer_shape const*> kept;
+  bunting_layer_shape const*& layers = kept[window];
+  if (!layers) layers = tiny_layers([&](auto& layer) { layer.sliding_window = window; });
+  return layers;
+}
+
 // Runs `check` for every level this machine has, in both types and all formats, with and without a sliding
 // window.
 template <typename Check>
@@ -87,7 +95,7 @@ void for_each_variant(Check const& check) {
       bunting_model_shape shape = tiny_shape();
       shape.isa = isa;
       shape.compute = variant.compute;
-      shape.sliding_window = variant.window;
+      shape.layer = layers_of(variant.window);
       shape.formats = variant.formats.data();
       shape.kv = variant.kv;
       ModelPointer const model = load_model(shape, file);
@@ -228,6 +236,7 @@ TEST(engine_invariant_to_threads) {
   shape.query_heads = 16;
   shape.kv_heads = 8;
   shape.head_size = 32;
+  shape.rope = tiny_rope(32);
   TinyFile const file(shape);
   std::vector<uint8_t> formats(7, BUNTING_FORMAT_PLAIN);
   shape.formats = formats.data();
@@ -326,6 +335,7 @@ TEST(engine_results_do_not_depend_on_how_a_long_context_is_cut) {
   shape.query_heads = 2;
   shape.kv_heads = 1;
   shape.head_size = 256;
+  shape.rope = tiny_rope(256);
   shape.context_max = 4096;
   TinyFile const file(shape);
   ModelPointer const model = load_model(shape, file);

@@ -45,12 +45,20 @@ TEST(model_refuses_impossible_shapes) {
   refused("no threads", [](Shape& s) { s.threads = 0; });
   refused("future instruction set", [](Shape& s) { s.isa = 99; });
   refused("epsilon 0", [](Shape& s) { s.norm_epsilon = 0; });
-  refused("unknown rotation", [](Shape& s) { s.rope_kind = 9; });
+  refused("an unknown mixer", [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.mixer = 1; }); });
+  refused("an unknown MLP", [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.mlp = 9; }); });
+  refused("a rope that is not there",
+          [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.rope = 1; }); });
+  refused("a parallel MLP with a norm of its own",
+          [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.parallel = 1; }); });
+  refused("no layers' shapes", [](Shape& s) { s.layer = nullptr; });
+  refused("a rope wider than a head", [](Shape& s) { s.rope = tiny_rope(s.head_size + 2); });
+  refused("a negative cap", [](Shape& s) { s.logit_cap = -1; });
   refused("unknown format", [](Shape& s) {
     static uint8_t const formats[] = {0, 0, 1, 1, 2, 1, 0, 4, 4, 2, 10, 0};
     s.formats = formats;
   });
-  refused("no rotation factor", [](Shape& s) { s.rope_kind = BUNTING_ROPE_LINEAR; });
+  refused("no scale", [](Shape& s) { s.attention_scale = 0; });
 }
 
 TEST(model_names_what_is_wrong_with_a_tensor) {
@@ -103,13 +111,14 @@ TEST(model_names_the_missing_layer) {
 
 TEST(model_has_no_tensors_beyond_its_shape) {
   bunting_model_shape shape = tiny_shape();
-  shape.qkv_bias = shape.qk_norm = 0;
+  shape.layer = tiny_layers([](auto& layer) { layer.biases = layer.qk_norm = 0; });
   shape.tied_embeddings = 1;
   TinyFile const file(tiny_shape());
   bunting_model* opened = nullptr;
   REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
   ModelPointer const model(opened);
-  for (int32_t tensor : {BUNTING_T_LM_HEAD, BUNTING_T_Q_BIAS, BUNTING_T_V_BIAS, BUNTING_T_K_NORM})
+  for (int32_t tensor : {BUNTING_T_LM_HEAD, BUNTING_T_Q_BIAS, BUNTING_T_V_BIAS, BUNTING_T_K_NORM,
+                         BUNTING_T_SINKS, BUNTING_T_DOWN_BIAS, BUNTING_T_MLP_POST_NORM})
     CHECK(bunting_model_load(opened, tensor, 0, file.path().c_str(), 0, BUNTING_F32, 1, 1) == BUNTING_INVALID,
           "took tensor %d", tensor);
 }

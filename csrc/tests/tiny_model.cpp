@@ -2,14 +2,42 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "boundary/step_block.h"
 #include "tests/test.h"
 
 namespace bunting::test {
+
+bunting_layer_shape const* tiny_layers(std::function<void(bunting_layer_shape&)> const& change) {
+  static std::deque<std::vector<bunting_layer_shape>> kept;
+  static std::mutex mutex;
+  std::lock_guard const lock(mutex);
+  bunting_layer_shape layer{};
+  layer.norms = BUNTING_NORM_ATTN | BUNTING_NORM_MLP;
+  layer.biases = BUNTING_BIAS_QKV;
+  layer.qk_norm = BUNTING_QK_NORM_HEAD;
+  if (change) change(layer);
+  return kept.emplace_back(64, layer).data();
+}
+
+bunting_rope const* tiny_rope(int32_t head_size) {
+  static std::map<int32_t, std::pair<std::vector<double>, bunting_rope>> kept;
+  static std::mutex mutex;
+  std::lock_guard const lock(mutex);
+  auto& [frequencies, rope] = kept[head_size];
+  if (frequencies.empty())
+    for (int32_t i = 0; i < head_size / 2; i++) frequencies.push_back(std::pow(10000, -2.0 * i / head_size));
+  rope = {head_size, 1, frequencies.data(), 0, 0};
+  return &rope;
+}
 
 bunting_model_shape tiny_shape() {
   bunting_model_shape shape{};
@@ -25,14 +53,16 @@ bunting_model_shape tiny_shape() {
 #endif
   shape.vocab = 131;
   shape.context_max = 200;
-  shape.qk_norm = 1;
-  shape.qkv_bias = 1;
-  shape.rope_kind = BUNTING_ROPE_PLAIN;
+  shape.ropes = 1;
+  static bunting_layer_shape const* const layers = tiny_layers({});
+  shape.layer = layers;
+  shape.rope = tiny_rope(shape.head_size);
+  shape.attention_scale = 1 / std::sqrt(float(shape.head_size));
+  shape.embedding_scale = shape.residual_scale = shape.logit_scale = 1;
   shape.compute = BUNTING_BF16;
   shape.isa = BUNTING_ISA_AUTO;
   shape.threads = 2;
   shape.norm_epsilon = 1e-6f;
-  shape.rope_theta = 10000;
   return shape;
 }
 
@@ -86,8 +116,9 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
   Random random{42};
   auto const add = [&](int32_t tensor, int32_t layer, int64_t rows, int64_t cols) {
     tensors_.push_back({tensor, layer, rows, cols, offset});
-    bool const is_norm =
-        rows == 1 && tensor != BUNTING_T_Q_BIAS && tensor != BUNTING_T_K_BIAS && tensor != BUNTING_T_V_BIAS;
+    bool const is_norm = rows == 1 && tensor != BUNTING_T_SINKS &&
+                         (tensor < BUNTING_T_Q_BIAS || tensor > BUNTING_T_V_BIAS) &&
+                         (tensor < BUNTING_T_O_BIAS || tensor > BUNTING_T_DOWN_BIAS);
     for (int64_t i = 0; i < rows * cols; i++) {
       float const value = is_norm ? random.uniform(0.5f, 1.5f) : random.uniform(-0.4f, 0.4f);
       uint16_t const half = dtype == BUNTING_BF16 ? to_bf16(value) : to_f16(value);
@@ -104,21 +135,32 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
   add(BUNTING_T_FINAL_NORM, 0, 1, hidden);
   if (!s.tied_embeddings) add(BUNTING_T_LM_HEAD, 0, s.vocab, hidden);
   for (int32_t layer = 0; layer < s.layers; layer++) {
-    add(BUNTING_T_ATTN_NORM, layer, 1, hidden);
+    bunting_layer_shape const& has = s.layer[layer];
+    bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
+    if (has.norms & BUNTING_NORM_ATTN) add(BUNTING_T_ATTN_NORM, layer, 1, hidden);
     add(BUNTING_T_Q, layer, q, hidden);
     add(BUNTING_T_K, layer, kv, hidden);
     add(BUNTING_T_V, layer, kv, hidden);
     add(BUNTING_T_O, layer, hidden, q);
-    if (s.qkv_bias) {
+    if (has.biases & BUNTING_BIAS_QKV) {
       add(BUNTING_T_Q_BIAS, layer, 1, q);
       add(BUNTING_T_K_BIAS, layer, 1, kv);
       add(BUNTING_T_V_BIAS, layer, 1, kv);
     }
-    if (s.qk_norm) {
-      add(BUNTING_T_Q_NORM, layer, 1, s.head_size);
-      add(BUNTING_T_K_NORM, layer, 1, s.head_size);
+    if (has.qk_norm) {
+      add(BUNTING_T_Q_NORM, layer, 1, is_wide ? q : s.head_size);
+      add(BUNTING_T_K_NORM, layer, 1, is_wide ? kv : s.head_size);
     }
-    add(BUNTING_T_MLP_NORM, layer, 1, hidden);
+    if (has.sinks) add(BUNTING_T_SINKS, layer, 1, s.query_heads);
+    if (has.biases & BUNTING_BIAS_O) add(BUNTING_T_O_BIAS, layer, 1, hidden);
+    if (has.norms & BUNTING_NORM_ATTN_POST) add(BUNTING_T_ATTN_POST_NORM, layer, 1, hidden);
+    if (has.norms & BUNTING_NORM_MLP) add(BUNTING_T_MLP_NORM, layer, 1, hidden);
+    if (has.norms & BUNTING_NORM_MLP_POST) add(BUNTING_T_MLP_POST_NORM, layer, 1, hidden);
+    if (has.biases & BUNTING_BIAS_GATE_UP) {
+      add(BUNTING_T_GATE_BIAS, layer, 1, s.feed_forward);
+      add(BUNTING_T_UP_BIAS, layer, 1, s.feed_forward);
+    }
+    if (has.biases & BUNTING_BIAS_DOWN) add(BUNTING_T_DOWN_BIAS, layer, 1, hidden);
     add(BUNTING_T_GATE, layer, s.feed_forward, hidden);
     add(BUNTING_T_UP, layer, s.feed_forward, hidden);
     add(BUNTING_T_DOWN, layer, hidden, s.feed_forward);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,10 @@ namespace bunting::test {
 
 // Sizes that are multiples of nothing convenient: H pads to a tile, F to a panel, V to neither.
 bunting_model_shape tiny_shape();
+// 64 layers with norms before, norms of the heads of q and k, and biases on them, as changed; and the rope of
+// a head size. Both live as long as the program.
+bunting_layer_shape const* tiny_layers(std::function<void(bunting_layer_shape&)> const& change);
+bunting_rope const* tiny_rope(int32_t head_size);
 bunting_engine_limits tiny_limits();
 
 // A file with every tensor a shape needs, random but the same every time; removed with the object.

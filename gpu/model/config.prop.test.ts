@@ -7,6 +7,7 @@ import { runs } from "../../tests/support/property.ts";
 import { parseModelConfig } from "./config.ts";
 import type { JsonObject } from "./json.ts";
 import { ModelError } from "./model-error.ts";
+import { rotationOf } from "./rope.ts";
 
 const configs = referenceModels().map(
   ({ dir }) => JSON.parse(readFileSync(join(dir, "config.json"), "utf8")) as JsonObject,
@@ -38,18 +39,28 @@ test("a changed configuration gives a shape that can be computed, or a ModelErro
           return;
         }
         accepted += 1;
-        const { slidingWindow, normEpsilon, rope, qkvBias, qkNorm, tiedEmbeddings, ...sizes } = shape;
-        for (const size of Object.values(sizes)) {
-          expect(Number.isInteger(size) && size >= 1 && size <= 2 ** 26).toBe(true);
-        }
+        const sizes = [
+          shape.hidden,
+          shape.feedForward,
+          shape.queryHeads,
+          shape.kvHeads,
+          shape.vocab,
+          shape.contextMax,
+        ];
+        for (const size of sizes) expect(Number.isInteger(size) && size >= 1 && size <= 2 ** 26).toBe(true);
         expect(shape.queryHeads % shape.kvHeads).toBe(0);
         expect(shape.headSize % 16).toBe(0);
-        expect(Number.isInteger(slidingWindow) && slidingWindow >= 0 && slidingWindow < 2 ** 31).toBe(true);
-        expect(normEpsilon).toBeGreaterThan(0);
-        for (const [name, number] of Object.entries(rope)) {
-          if (name !== "kind") expect(Number.isFinite(number) && Number(number) > 0).toBe(true);
+        for (const real of [shape.normEpsilon, shape.attentionScale]) expect(real).toBeGreaterThan(0);
+        for (const rope of shape.ropes) {
+          const { frequencies, magnitude } = rotationOf(rope, shape.contextMax);
+          expect(frequencies).toHaveLength(rope.dimensions / 2);
+          expect([...frequencies, magnitude].every((real) => Number.isFinite(real) && real >= 0)).toBeTrue();
+          expect(rope.dimensions).toBeLessThanOrEqual(shape.headSize);
         }
-        for (const flag of [qkvBias, qkNorm, tiedEmbeddings]) expect(typeof flag).toBe("boolean");
+        for (const { slidingWindow, rope } of shape.layers) {
+          expect(Number.isInteger(slidingWindow) && slidingWindow >= 0 && slidingWindow < 2 ** 31).toBe(true);
+          expect(rope === null || rope < shape.ropes.length).toBeTrue();
+        }
       },
     ),
     runs(3000),

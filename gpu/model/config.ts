@@ -1,48 +1,25 @@
 /**
- * config.json and generation_config.json of a Hugging Face folder, read as transformers reads them, for the
- * four families the engines compute: Llama 2/3.x, Mistral, Qwen2/2.5 and Qwen3.
+ * config.json and generation_config.json of a Hugging Face folder, read as transformers reads them. What families have in
+ * common is read here, what each has of its own in its file of families/.
  *
- * Whatever would change the mathematics and is not supported is refused here, by name, so that a model either
- * computes what its authors meant or does not start. Fields that only matter for training are not looked at.
+ * Whatever would change the mathematics and is not supported is refused by name, so that a model either computes what its
+ * authors meant or does not start. Fields that only matter for training are not looked at.
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { type Family, type LayerType, layersOf, type Names, type Source } from "./families/family.ts";
+import { families } from "./families/index.ts";
 import { isObject, type JsonObject, readJsonObject, show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
-
-export type Family = "llama" | "mistral" | "qwen2" | "qwen3";
-
-/** How positions turn into rotation angles. `linear` and `llama3` lengthen the context of a trained model. */
-export type Rope =
-  | { readonly kind: "plain"; readonly theta: number }
-  | { readonly kind: "linear"; readonly theta: number; readonly factor: number }
-  | {
-      readonly kind: "llama3";
-      readonly theta: number;
-      readonly factor: number;
-      readonly lowFreqFactor: number;
-      readonly highFreqFactor: number;
-      readonly originalContext: number;
-    };
-
-/** What the model is; the model part of `bunting_model_shape` in engine.h, where each field is explained. */
-export interface ModelShape {
-  readonly layers: number;
-  readonly hidden: number;
-  readonly feedForward: number;
-  readonly queryHeads: number;
-  readonly kvHeads: number;
-  readonly headSize: number;
-  readonly vocab: number;
-  readonly contextMax: number;
-  /** 0: none. W: a token sees itself and the W-1 before it. */
-  readonly slidingWindow: number;
-  readonly qkvBias: boolean;
-  readonly qkNorm: boolean;
-  readonly tiedEmbeddings: boolean;
-  readonly normEpsilon: number;
-  readonly rope: Rope;
-}
+import { longropeMagnitude, yarnMagnitude } from "./rope.ts";
+import {
+  type ModelShape,
+  type Rope,
+  type RopeScaling,
+  type Sizes,
+  shapeLimits,
+  type Traits,
+} from "./shape.ts";
 
 /** Sampling that the model's authors recommend; null where they say nothing. Whether `do_sample` is set is
  *  not asked. */
@@ -55,32 +32,15 @@ export interface GenerationDefaults {
 }
 
 export interface ModelConfig {
-  readonly family: Family;
+  /** Name of a family (families/). */
+  readonly family: string;
   readonly shape: ModelShape;
   /** Tokens that end a text: generation_config.json's, else config.json's. May be empty. */
   readonly eosTokens: readonly number[];
   readonly generationDefaults: GenerationDefaults;
 }
 
-const families: Readonly<Record<string, Family>> = {
-  LlamaForCausalLM: "llama",
-  MistralForCausalLM: "mistral",
-  Qwen2ForCausalLM: "qwen2",
-  Qwen3ForCausalLM: "qwen3",
-};
-const supported = `supported: ${Object.keys(families).join(", ")}`;
 const configBytesMax = 4 << 20;
-
-/** Limits of what is believable. Far above any released model, far below where products leave 2^53. */
-export const shapeLimits = {
-  layers: 4096,
-  hidden: 1 << 18,
-  feedForward: 1 << 20,
-  heads: 4096,
-  headSize: 1024,
-  vocab: 1 << 24,
-  contextMax: 1 << 26,
-} as const;
 
 /** Reads config.json and, if it is there, generation_config.json of a folder. Throws ModelError. */
 export function readModelConfig(dir: string): ModelConfig {
@@ -93,27 +53,16 @@ export function readModelConfig(dir: string): ModelConfig {
   );
 }
 
-interface Source {
+interface JsonFile {
   readonly file: string;
   readonly json: JsonObject;
 }
 
 /** The same from parsed files. Pure. */
-export function parseModelConfig(config: Source, generation: Source): ModelConfig {
-  const fields = new Fields(config.file, config.json);
-  refuseForeign(fields);
-  const family = familyOf(fields);
-  const shape = shapeOf(family, fields);
-  const generationFields = new Fields(generation.file, generation.json);
-  const eosTokens = generationFields.has("eos_token_id")
-    ? tokenList(generationFields, "eos_token_id", shape.vocab)
-    : tokenList(fields, "eos_token_id", shape.vocab);
-  return { family, shape, eosTokens, generationDefaults: generationDefaultsOf(generationFields) };
-}
-
-/** Things that no family here may have, whatever its other fields say. */
-function refuseForeign(fields: Fields): void {
-  if (fields.has("auto_map")) {
+export function parseModelConfig(config: JsonFile, generation: JsonFile): ModelConfig {
+  const { family, file } = familyOf(config);
+  const fields = new Fields(file.file, { ...family.defaults, ...file.json }, file.path);
+  if (fields.has("auto_map") && !family.ignoresAutoMap) {
     fields.refuse("auto_map", "asks to run code from the model folder, which is never done");
   }
   if (fields.has("quantization_config")) {
@@ -122,72 +71,247 @@ function refuseForeign(fields: Fields): void {
       "quantised weights are not supported: use the bf16, f16 or f32 original",
     );
   }
-}
-
-function familyOf(fields: Fields): Family {
-  const architectures = fields.get("architectures");
-  const modelType = fields.get("model_type");
-  let family: Family | undefined;
-  if (architectures !== undefined) {
-    const name = Array.isArray(architectures) && architectures.length === 1 ? architectures[0] : undefined;
-    family = typeof name === "string" && Object.hasOwn(families, name) ? families[name] : undefined;
-    if (family === undefined) fields.refuse("architectures", supported);
-  } else {
-    family = Object.values(families).find((known) => known === modelType);
-    if (family === undefined) fields.refuse("model_type", supported);
-  }
-  if (modelType !== undefined && modelType !== family) {
-    fields.refuse("model_type", `contradicts architectures ${show(architectures)}`);
-  }
-  return family!;
-}
-
-function shapeOf(family: Family, fields: Fields): ModelShape {
-  const layers = fields.integer("num_hidden_layers", 1, shapeLimits.layers);
-  const hidden = fields.integer("hidden_size", 1, shapeLimits.hidden);
-  const queryHeads = fields.integer("num_attention_heads", 1, shapeLimits.heads);
-  // Only Llama's files may leave this out; for the others transformers would fill in another model's number.
-  const kvHeads = fields.integer(
-    "num_key_value_heads",
-    1,
-    shapeLimits.heads,
-    family === "llama" ? queryHeads : undefined,
-  );
-  if (queryHeads % kvHeads !== 0) {
-    fields.refuse("num_key_value_heads", `does not divide num_attention_heads ${queryHeads}`);
-  }
-  const contextMax = fields.integer("max_position_embeddings", 1, shapeLimits.contextMax);
-  fields.only("hidden_act", "silu");
-  fields.only("attention_bias", false);
-  fields.only("mlp_bias", false);
+  const shape = shapeOf(family, new ConfigSource(family, fields));
+  const generationFields = new Fields(generation.file, generation.json);
+  const whole = new Fields(config.file, config.json);
+  const eosFields = generationFields.has("eos_token_id")
+    ? generationFields
+    : whole.has("eos_token_id")
+      ? whole
+      : fields;
   return {
-    layers,
-    hidden,
-    feedForward: fields.integer("intermediate_size", 1, shapeLimits.feedForward),
-    queryHeads,
-    kvHeads,
-    headSize: headSizeOf(family, fields, hidden, queryHeads),
-    vocab: fields.integer("vocab_size", 1, shapeLimits.vocab),
-    contextMax,
-    slidingWindow: slidingWindowOf(family, fields, layers),
-    qkvBias: family === "qwen2",
-    qkNorm: family === "qwen3",
-    tiedEmbeddings: fields.boolean("tie_word_embeddings", false),
-    normEpsilon: fields.number("rms_norm_eps", 1e-12, 1, 1e-6),
-    rope: ropeOf(fields, contextMax),
+    family: family.name,
+    shape,
+    eosTokens: tokenList(eosFields, "eos_token_id", shape.vocab),
+    generationDefaults: generationDefaultsOf(generationFields),
   };
 }
 
-function headSizeOf(family: Family, fields: Fields, hidden: number, queryHeads: number): number {
-  let headSize: number;
-  if (fields.has("head_dim")) headSize = fields.integer("head_dim", 1, shapeLimits.headSize);
-  else if (family === "qwen3") headSize = 128;
-  else if (hidden % queryHeads === 0) headSize = hidden / queryHeads;
-  else
-    return fields.refuse(
-      "num_attention_heads",
-      `does not divide hidden_size ${hidden}, and there is no head_dim`,
+/** The sizes and what the family makes of them; what it leaves out is as in most models. */
+export function shapeOf(family: Family, source: Source): ModelShape {
+  const { sizes } = source;
+  const usual: Omit<Traits, "layers" | "ropes"> = {
+    norm: "rms",
+    activation: source.activation("silu"),
+    attentionScale: sizes.headSize ** -0.5,
+    attentionCap: 0,
+    embeddingScale: 1,
+    residualScale: 1,
+    logitScale: 1,
+    logitCap: 0,
+  };
+  return { ...sizes, ...usual, ...family.describe(source) };
+}
+
+/** The family, and the fields of the text model: a model of text and images has them in an object of their own. */
+function familyOf(config: JsonFile): {
+  readonly family: Family;
+  readonly file: JsonFile & { readonly path: string };
+} {
+  const fields = new Fields(config.file, config.json);
+  const supported = `supported: ${families.flatMap(({ classes, wrappers = [] }) => [...classes, ...wrappers]).join(", ")}`;
+  const architectures = fields.get("architectures");
+  const modelType = fields.get("model_type");
+  const name = Array.isArray(architectures) && architectures.length === 1 ? architectures[0] : undefined;
+  const typesOf = (family: Family): readonly unknown[] => family.modelTypes ?? [family.name];
+  const wrapped = families.filter(({ wrappers = [] }) => wrappers.includes(name as string));
+  if (wrapped.length > 0) {
+    const text = fields.object("text_config");
+    const type = text.get("model_type");
+    const known =
+      wrapped.find((family) => typesOf(family).includes(type)) ??
+      (type === undefined ? wrapped[0] : undefined);
+    if (known === undefined)
+      return text.refuse("model_type", `supported: ${wrapped.flatMap(typesOf).join(", ")}`);
+    const tied = fields.has("tie_word_embeddings")
+      ? { tie_word_embeddings: fields.get("tie_word_embeddings") }
+      : {};
+    const json = { ...tied, ...(config.json.text_config as JsonObject) };
+    return { family: known, file: { file: config.file, json, path: "text_config." } };
+  }
+  const family =
+    architectures === undefined
+      ? families.find((known) => typesOf(known).includes(modelType))
+      : families.find(({ classes }) => classes.includes(name as string));
+  if (family === undefined) {
+    return fields.refuse(architectures === undefined ? "model_type" : "architectures", supported);
+  }
+  if (modelType !== undefined && !typesOf(family).includes(modelType)) {
+    fields.refuse("model_type", `contradicts architectures ${show(architectures)}`);
+  }
+  return { family, file: { ...config, path: "" } };
+}
+
+const activations: Readonly<Record<string, ModelShape["activation"]>> = {
+  silu: "silu",
+  swish: "silu",
+  gelu_pytorch_tanh: "geluTanh",
+  gelu_new: "geluTanh",
+};
+
+/** config.json as the source of a description. */
+class ConfigSource implements Source {
+  readonly kind = "config";
+  readonly layers: number;
+  readonly sizes: Sizes;
+  readonly #fields: Fields;
+
+  constructor(family: Family, fields: Fields) {
+    this.#fields = fields;
+    this.layers = fields.integer("num_hidden_layers", 1, shapeLimits.layers);
+    this.sizes = this.#sizes(family);
+  }
+
+  #sizes(family: Family): Sizes {
+    const fields = this.#fields;
+    const hidden = fields.integer("hidden_size", 1, shapeLimits.hidden);
+    const queryHeads = fields.integer("num_attention_heads", 1, shapeLimits.heads);
+    // Where it may not be left out, transformers would fill in another model's number.
+    const kvHeads = fields.integer(
+      "num_key_value_heads",
+      1,
+      shapeLimits.heads,
+      family.kvHeadsOptional ? queryHeads : undefined,
     );
+    if (queryHeads % kvHeads !== 0) {
+      fields.refuse("num_key_value_heads", `does not divide num_attention_heads ${queryHeads}`);
+    }
+    const contextMax = fields.integer("max_position_embeddings", 1, shapeLimits.contextMax);
+    const [epsilon] = family.epsilon ?? ["rms_norm_eps"];
+    return {
+      hidden,
+      feedForward: fields.integer("intermediate_size", 1, shapeLimits.feedForward),
+      queryHeads,
+      kvHeads,
+      headSize: headSizeOf(fields, hidden, queryHeads),
+      vocab: fields.integer("vocab_size", 1, shapeLimits.vocab),
+      contextMax,
+      tiedEmbeddings: fields.boolean("tie_word_embeddings", false),
+      normEpsilon: fields.number(epsilon, 1e-12, 1, 1e-6),
+    };
+  }
+
+  activation(usual: ModelShape["activation"]): ModelShape["activation"] {
+    const field = this.#fields.has("hidden_activation") ? "hidden_activation" : "hidden_act";
+    if (!this.#fields.has(field)) return usual;
+    const name = this.#fields.get(field);
+    const known =
+      typeof name === "string" && Object.hasOwn(activations, name) ? activations[name] : undefined;
+    return known ?? this.#fields.refuse(field, `supported: ${Object.keys(activations).join(", ")}`);
+  }
+
+  /** Sliding layers are in `layer_types`; an object of positions may be in one of their own. */
+  #ropeFields(type: LayerType | undefined): { readonly rope: Fields; readonly isOwn: boolean } {
+    const field = this.#fields.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
+    const rope = this.#fields.has(field) ? this.#fields.object(field) : new Fields(this.#fields.file, {});
+    if (type !== undefined && isObject(rope.get(type))) return { rope: rope.object(type), isOwn: true };
+    for (const name of rope.names()) {
+      if (isObject(rope.get(name)))
+        rope.refuse(name, "positions that differ between layers are not supported");
+    }
+    return { rope, isOwn: false };
+  }
+
+  integer([name]: Names, min: number, max: number, fallback?: number): number {
+    if (name === null) return fallback!;
+    return this.#place(name).integer(name, min, max, fallback);
+  }
+
+  number([name]: Names, min: number, max: number, fallback?: number): number {
+    if (name === null) return fallback!;
+    return this.#place(name).number(name, min, max, fallback);
+  }
+
+  flag([name]: Names, fallback: boolean): boolean {
+    return name === null ? fallback : this.#fields.boolean(name, fallback);
+  }
+
+  /** Where a field is: of the positions, or of all. */
+  #place(name: string): Fields {
+    if (this.#fields.has(name)) return this.#fields;
+    for (const field of ["rope_scaling", "rope_parameters"]) {
+      const value = this.#fields.get(field);
+      if (isObject(value) && value[name] !== undefined) return this.#fields.object(field);
+    }
+    return this.#fields;
+  }
+
+  refuse([name]: Names, reason: string): never {
+    return this.#fields.refuse(name ?? "architectures", reason);
+  }
+
+  bias(field: string): boolean {
+    return this.#fields.boolean(field, false);
+  }
+
+  perLayer([name]: Names): readonly number[] | null {
+    if (name === null || !this.#fields.has(name)) return null;
+    const value = this.#fields.get(name);
+    const isGood =
+      Array.isArray(value) &&
+      value.length >= this.layers &&
+      value.every((entry) => typeof entry === "number");
+    return isGood ? value.slice(0, this.layers) : this.#fields.refuse(name, `wanted: ${this.layers} numbers`);
+  }
+
+  slidingLayers(usual: (layer: number) => boolean): readonly boolean[] {
+    const kinds = this.#fields.get("layer_types");
+    if (kinds === undefined || kinds === null) return layersOf(this.layers, usual);
+    const known: readonly unknown[] = ["full_attention", "sliding_attention"];
+    if (
+      !Array.isArray(kinds) ||
+      kinds.length !== this.layers ||
+      !kinds.every((kind) => known.includes(kind))
+    ) {
+      this.#fields.refuse(
+        "layer_types",
+        `wanted: "full_attention" or "sliding_attention" for each of ${this.layers} layers`,
+      );
+    }
+    return (kinds as unknown[]).map((kind) => kind === "sliding_attention");
+  }
+
+  rope(type?: LayerType, theta?: Names): Rope {
+    const fields = this.#fields;
+    const { rope, isOwn } = this.#ropeFields(type);
+    const ownTheta = theta?.[0] ?? null;
+    // A theta of its own is that of a plain rope, in the spelling that has one rescaling, for the other layers.
+    if (!isOwn && ownTheta !== null) {
+      return {
+        kind: "plain",
+        theta: fields.number(ownTheta, 1, 1e15, 10_000),
+        dimensions: this.#rotated(rope),
+      };
+    }
+    const dimensions = this.#rotated(rope);
+    return {
+      ...scalingOf(rope, fields, this.sizes, dimensions / 2),
+      theta: rope.has("rope_theta")
+        ? rope.number("rope_theta", 1, 1e15)
+        : fields.number("rope_theta", 1, 1e15, 10_000),
+      dimensions,
+    };
+  }
+
+  #rotated(rope: Fields): number {
+    const place = rope.has("partial_rotary_factor") ? rope : this.#fields;
+    const factor = place.number("partial_rotary_factor", 1e-3, 1, 1);
+    const dimensions = Math.floor(this.sizes.headSize * factor);
+    if (dimensions < 2 || dimensions % 2 !== 0) {
+      place.refuse(
+        "partial_rotary_factor",
+        `rotates ${dimensions} of ${this.sizes.headSize}: wanted an even number`,
+      );
+    }
+    return dimensions;
+  }
+}
+
+function headSizeOf(fields: Fields, hidden: number, queryHeads: number): number {
+  if (!fields.has("head_dim") && hidden % queryHeads !== 0) {
+    fields.refuse("num_attention_heads", `does not divide hidden_size ${hidden}, and there is no head_dim`);
+  }
+  const headSize = fields.integer("head_dim", 1, shapeLimits.headSize, hidden / queryHeads);
   if (headSize % 16 !== 0 || headSize > shapeLimits.headSize) {
     const field = fields.has("head_dim") ? "head_dim" : "hidden_size";
     fields.refuse(
@@ -198,84 +322,60 @@ function headSizeOf(family: Family, fields: Fields, hidden: number, queryHeads: 
   return headSize;
 }
 
-/** One window for all layers, or none: models that mix are refused. */
-function slidingWindowOf(family: Family, fields: Fields, layers: number): number {
-  const windowMax = shapeLimits.contextMax;
-  let sliding = 0; // layers with a window
-  if (family === "mistral") {
-    sliding = fields.get("sliding_window") === null ? 0 : layers;
-  } else if (
-    family !== "llama" &&
-    fields.boolean("use_sliding_window", false) &&
-    fields.has("sliding_window")
-  ) {
-    sliding = Math.max(0, layers - fields.integer("max_window_layers", 0, windowMax));
-  }
-  const layerTypes = fields.get("layer_types");
-  if (layerTypes !== undefined && layerTypes !== null) {
-    const kinds = Array.isArray(layerTypes) ? layerTypes : [];
-    const known = kinds.every((kind) => kind === "full_attention" || kind === "sliding_attention");
-    if (kinds.length !== layers || !known) {
-      fields.refuse(
-        "layer_types",
-        `wanted: "full_attention" or "sliding_attention" for each of ${layers} layers`,
-      );
-    }
-    const listed = kinds.filter((kind) => kind === "sliding_attention").length;
-    if (family === "qwen2" || family === "qwen3") {
-      if (listed > 0 && sliding === 0)
-        fields.refuse("layer_types", "lists sliding layers but no window is in use");
-      sliding = listed;
-    } else if (listed !== sliding) {
-      fields.refuse("layer_types", `a ${family} model has the same attention in all layers`);
-    }
-  }
-  if (sliding === 0) return 0;
-  if (sliding !== layers) {
-    const field = fields.has("layer_types") ? "layer_types" : "max_window_layers";
-    fields.refuse(field, `${sliding} of ${layers} layers have a sliding window; all or none is supported`);
-  }
-  return fields.integer("sliding_window", 1, windowMax, family === "mistral" ? 4096 : undefined);
-}
-
-/** Both spellings: `rope_theta` beside `rope_scaling`, and the newer `rope_parameters` with everything
- *  inside. */
-function ropeOf(fields: Fields, contextMax: number): Rope {
-  const field = fields.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
-  const rope = fields.has(field) ? fields.object(field) : new Fields(fields.file, {});
-  for (const name of rope.names()) {
-    if (isObject(rope.get(name))) rope.refuse(name, "positions that differ between layers are not supported");
-  }
-  const theta = rope.has("rope_theta")
-    ? rope.number("rope_theta", 1, 1e15)
-    : fields.number("rope_theta", 1, 1e15, 10_000);
-  for (const place of [rope, fields]) place.only("partial_rotary_factor", 1);
+/** Both spellings: `rope_theta` beside `rope_scaling`, and the newer `rope_parameters` with everything inside. */
+function scalingOf(rope: Fields, fields: Fields, sizes: Sizes, pairs: number): RopeScaling {
   const typeField = rope.has("rope_type") ? "rope_type" : "type";
   const type = rope.get(typeField) ?? "default";
+  const originalContext = (): number => {
+    const name = "original_max_position_embeddings";
+    return (fields.has(name) ? fields : rope).integer(name, 1, shapeLimits.contextMax, sizes.contextMax);
+  };
   switch (type) {
     case "default":
-      return { kind: "plain", theta };
+    // Rescaled by the length of a sequence, and only beyond max_position_embeddings, which are not served.
+    case "dynamic":
+      return { kind: "plain" };
     case "linear":
-      return { kind: "linear", theta, factor: rope.number("factor", 1, 1e6) };
+      return { kind: "linear", factor: rope.number("factor", 1, 1e6) };
     case "llama3": {
       const lowFreqFactor = rope.number("low_freq_factor", 1e-3, 1e6);
       const highFreqFactor = rope.number("high_freq_factor", 1e-3, 1e6);
       if (highFreqFactor <= lowFreqFactor) {
         rope.refuse("high_freq_factor", `must be greater than low_freq_factor ${lowFreqFactor}`);
       }
-      const original = "original_max_position_embeddings";
-      const source = fields.has(original) ? fields : rope;
+      const factor = rope.number("factor", 1, 1e6);
+      return { kind: "llama3", factor, lowFreqFactor, highFreqFactor, originalContext: originalContext() };
+    }
+    case "yarn": {
+      const original = originalContext();
+      const factor = rope.number("factor", 1, 1e6, Math.max(1, sizes.contextMax / original));
+      const [mscale, mscaleAll] = ["mscale", "mscale_all_dim"].map((name) => rope.number(name, 0, 100, 0));
+      const implied =
+        mscale && mscaleAll ? yarnMagnitude(factor, mscale) / yarnMagnitude(factor, mscaleAll) : 0;
       return {
-        kind: "llama3",
-        theta,
-        factor: rope.number("factor", 1, 1e6),
-        lowFreqFactor,
-        highFreqFactor,
-        originalContext: source.integer(original, 1, shapeLimits.contextMax, contextMax),
+        kind: "yarn",
+        factor,
+        originalContext: original,
+        betaFast: rope.number("beta_fast", 1e-3, 1e6, 32),
+        betaSlow: rope.number("beta_slow", 1e-3, 1e6, 1),
+        truncate: rope.boolean("truncate", true),
+        magnitude: rope.number("attention_factor", 1e-3, 1e3, implied || yarnMagnitude(factor, 1)),
+      };
+    }
+    case "longrope":
+    case "su": {
+      const original = originalContext();
+      const factor = rope.number("factor", 1, 1e6, Math.max(1, sizes.contextMax / original));
+      return {
+        kind: "longrope",
+        shortFactors: rope.numbers("short_factor", pairs),
+        longFactors: rope.numbers("long_factor", pairs),
+        originalContext: original,
+        magnitude: rope.number("attention_factor", 1e-3, 1e3, longropeMagnitude(factor, original)),
       };
     }
     default:
-      return rope.refuse(typeField, "supported rope types: default, linear, llama3");
+      return rope.refuse(typeField, "supported rope types: default, dynamic, linear, llama3, longrope, yarn");
   }
 }
 
@@ -351,9 +451,12 @@ class Fields {
     return typeof value === "boolean" ? value : this.refuse(name, "wanted: true or false");
   }
 
-  /** Refuses any value but this one, which is also what an absent field means. */
-  only(name: string, wanted: unknown): void {
-    if (this.has(name) && this.get(name) !== wanted) this.refuse(name, `supported: ${show(wanted)}`);
+  /** Numbers greater than 0. */
+  numbers(name: string, count: number): readonly number[] {
+    const value = this.get(name);
+    const isGood =
+      Array.isArray(value) && value.length === count && value.every((entry) => entry > 0 && entry < 1e9);
+    return isGood ? (value as number[]) : this.refuse(name, `wanted: ${count} numbers greater than 0`);
   }
 
   names(): readonly string[] {

@@ -6,7 +6,7 @@ import { referenceModel, referenceModels } from "../../tests/reference/models.ts
 import { openModelFolder } from "./folder.ts";
 import { ModelError } from "./model-error.ts";
 import { readStoredTensors } from "./safetensors.ts";
-import { TensorKind } from "./weights.ts";
+import { TensorKind } from "./tensor-kinds.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-folder-"));
 afterAll(() => rmSync(scratch, { recursive: true }));

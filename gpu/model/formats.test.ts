@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { type FormatTensor, formatsOf, widenedNote } from "./formats.ts";
-import { TensorKind } from "./weights.ts";
+import { TensorKind } from "./tensor-kinds.ts";
 
 const bf16 = 2;
 const q4 = 16;

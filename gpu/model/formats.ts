@@ -1,7 +1,7 @@
 /** In which format each matrix of a model is kept and multiplied: from how the file stores it, and from what was asked. */
 import { matrixFormats } from "../native.ts";
 import { ggufLayout } from "./gguf.ts";
-import { TensorKind } from "./weights.ts";
+import { TensorKind } from "./tensor-kinds.ts";
 
 /** auto: blocks of a GGUF file that are computed with stay what they are, all else is plain. none: all is plain. int8, q8_0,
  *  int6, int4, fp8: plain matrices are rounded, and stay in blocks of no more bits; the embedding and the vocabulary

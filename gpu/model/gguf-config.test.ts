@@ -5,10 +5,11 @@ import { join } from "node:path";
 import { referenceModel, referenceModels } from "../../tests/reference/models.ts";
 import { convertModel } from "../../tests/support/gguf-model.ts";
 import { type Entry, type GgufInput, ggufBytes } from "../../tests/support/gguf-writer.ts";
-import type { ModelConfig, Rope } from "./config.ts";
+import type { ModelConfig } from "./config.ts";
 import { openModelFolder } from "./folder.ts";
 import { ropeOfFactors } from "./gguf-config.ts";
 import { ModelError } from "./model-error.ts";
+import type { Rope } from "./shape.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-gguf-config-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
@@ -123,7 +124,7 @@ describe("tokens that end a text", () => {
 describe("what is not supported is refused by name", () => {
   const cases: readonly (readonly [string, readonly [string, unknown] | null, string])[] = [
     ["general.architecture", null, "missing: wanted: a text"],
-    ["general.architecture", ["string", "gemma3"], '"gemma3": supported: llama, qwen2, qwen3'],
+    ["general.architecture", ["string", "gpt2"], '"gpt2": supported: llama, mistral3, qwen2, qwen3'],
     ["general.architecture", ["u32", 1], "1: wanted: a text"],
     ["qwen3.block_count", null, "missing: wanted: a whole number from 1 to 4096"],
     ["qwen3.block_count", ["u32", 0], "0: wanted"],
@@ -138,15 +139,20 @@ describe("what is not supported is refused by name", () => {
     ["qwen3.attention.layer_norm_rms_epsilon", null, "missing: wanted: a real number"],
     ["qwen3.attention.layer_norm_rms_epsilon", ["f32", Number.NaN], "NaN: wanted: a real number"],
     ["qwen3.attention.layer_norm_rms_epsilon", ["u32", 1], "1: wanted: a real number"],
-    ["qwen3.attention.sliding_window", ["u32", 100], "100: a window in a qwen3 model is not supported"],
+    [
+      "qwen3.attention.sliding_window",
+      ["u32", 100],
+      "100: a window of some layers, which the file does not tell",
+    ],
     ["qwen3.attention.causal", ["bool", false], "false: attention to later tokens"],
     ["qwen3.attention.scale", ["f32", 0.5], "0.5: a scale of its own is not supported"],
     ["qwen3.expert_count", ["u32", 8], "8: wanted: a whole number from 0 to 0"],
     ["qwen3.pooling_type", ["u32", 3], "3: wanted"],
-    ["qwen3.rope.dimension_count", ["u32", 40], "40: wanted: a whole number from 80 to 80"],
+    ["qwen3.rope.dimension_count", ["u32", 41], "41: wanted: an even number"],
+    ["qwen3.rope.dimension_count", ["u32", 82], "82: wanted: a whole number from 2 to 80"],
     ["qwen3.rope.freq_base", ["f32", 0], "0: wanted: a real number from 1"],
     ["qwen3.rope.scale_linear", ["f32", 2], "2: is an old spelling"],
-    ["qwen3.rope.scaling.type", ["string", "yarn"], '"yarn": supported: none, linear'],
+    ["qwen3.rope.scaling.type", ["string", "dynamic"], '"dynamic": supported: none, linear, yarn, longrope'],
     ["qwen3.vocab_size", ["u32", 240], "240: wanted: a whole number from 241 to 241"],
     ["qwen3.context_length", ["u32", 0], "0: wanted"],
     ["general.sampling.temp", ["f32", -1], "-1: wanted: a real number from 0 to 100"],
@@ -195,9 +201,9 @@ describe("tensors are those of the model", () => {
   });
 
   test("a tensor that no such model has", () => {
-    const file = withTensors((tensors) => tensors.push({ ...tensors[1]!, name: "blk.0.attn_q.bias" }));
+    const file = withTensors((tensors) => tensors.push({ ...tensors[1]!, name: "blk.0.attn_z.bias" }));
     expect(errorOf(file)).toBe(
-      "bad.gguf: blk.0.attn_q.bias: is no part of a qwen3 model as the metadata describes it",
+      "bad.gguf: blk.0.attn_z.bias: is no part of a qwen3 model as the metadata describes it",
     );
   });
 
@@ -256,17 +262,18 @@ describe("Llama 3's rescaling is found in its factors", () => {
     [8, 64, 16],
     [2.5, 4096, 96],
   ])("factor %d of %d positions, heads of %d", (factor, originalContext, headSize) => {
-    const rope = { ...published, factor, originalContext };
-    expect(ropeOfFactors(factorsOf(rope, headSize), rope.theta, headSize)).toEqual(rope);
+    const rope = { ...published, factor, originalContext, dimensions: headSize };
+    const { theta, dimensions: _, ...scaling } = rope;
+    expect(ropeOfFactors(factorsOf(rope, headSize), theta, headSize)).toEqual(scaling);
   });
 
   test("factors of 1 change nothing", () => {
     const factors = new Float32Array(32).fill(1);
-    expect(ropeOfFactors(factors, 10_000, 64)).toEqual({ kind: "plain", theta: 10_000 });
+    expect(ropeOfFactors(factors, 10_000, 64)).toEqual({ kind: "plain" });
   });
 
   test("other factors are not Llama 3's", () => {
-    const rope = { ...published, factor: 8, originalContext: 8192 };
+    const rope = { ...published, factor: 8, originalContext: 8192, dimensions: 128 };
     const changed = (index: number, value: number): Float32Array => factorsOf(rope, 128).with(index, value);
     expect(ropeOfFactors(changed(30, 3), 500_000, 128)).toBeNull();
     expect(ropeOfFactors(changed(60, 7.9), 500_000, 128)).toBeNull();

@@ -3,16 +3,13 @@
  * whatever would change the mathematics and is not supported is refused by name; keys that no reader of these
  * architectures looks at are not looked at.
  */
-import {
-  type Family,
-  type GenerationDefaults,
-  shapeLimits as limits,
-  type ModelConfig,
-  type ModelShape,
-  type Rope,
-} from "./config.ts";
+import { type GenerationDefaults, type ModelConfig, shapeOf } from "./config.ts";
+import { type Family, type LayerType, layersOf, type Names, type Source } from "./families/family.ts";
+import { families, familyNamed } from "./families/index.ts";
 import type { Metadata } from "./gguf-metadata.ts";
 import { ModelError } from "./model-error.ts";
+import { longropeMagnitude, yarnMagnitude } from "./rope.ts";
+import { shapeLimits as limits, type Rope, type RopeScaling, type Sizes, type Traits } from "./shape.ts";
 
 /** What the tensors say of the configuration. */
 export interface TensorFacts {
@@ -20,13 +17,10 @@ export interface TensorFacts {
   readonly vocab: number;
   /** There is no vocabulary projection of its own. */
   readonly tiedEmbeddings: boolean;
-  /** Each frequency is divided by its factor; null without such a tensor. */
-  readonly ropeFactors: Float32Array | null;
+  has(name: string): boolean;
+  /** The numbers of a small tensor; null without it. */
+  floats(name: string): Float32Array | null;
 }
-
-/** Architectures that are read. "llama" also stands for Mistral's models. */
-const architectures = ["llama", "qwen2", "qwen3"] as const;
-type Architecture = (typeof architectures)[number];
 
 /** Control tokens that end a turn or a text in the families here, whatever the metadata names as the end. */
 const endTexts = ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "</s>"];
@@ -36,145 +30,242 @@ const controlType = 3;
 
 /** Of the file's model. Throws ModelError. */
 export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig {
-  const architecture = architectureOf(metadata);
-  const fields = new ArchitectureFields(metadata, architecture);
-  fields.refuseForeign();
-  const shape = shapeOf(fields, facts);
-  const family: Family = architecture === "llama" && shape.slidingWindow > 0 ? "mistral" : architecture;
-  const generationDefaults = generationDefaultsOf(metadata);
-  return { family, shape, eosTokens: eosTokensOf(metadata, shape.vocab), generationDefaults };
-}
-
-function architectureOf(metadata: Metadata): Architecture {
   const key = "general.architecture";
-  const name = metadata.text(key);
-  const known = architectures.find((architecture) => architecture === name);
-  return known ?? metadata.refuse(key, `supported: ${architectures.join(", ")}`);
-}
-
-/** Entries whose keys begin with the architecture's name. */
-class ArchitectureFields {
-  readonly metadata: Metadata;
-  readonly architecture: Architecture;
-
-  constructor(metadata: Metadata, architecture: Architecture) {
-    this.metadata = metadata;
-    this.architecture = architecture;
+  const architecture = metadata.text(key);
+  const named = families.find((family) => family.metadata.includes(architecture));
+  if (named === undefined) {
+    metadata.refuse(key, `supported: ${families.flatMap((family) => family.metadata).join(", ")}`);
   }
-
-  key(name: string): string {
-    return `${this.architecture}.${name}`;
-  }
-
-  has(name: string): boolean {
-    return this.metadata.has(this.key(name));
-  }
-
-  integer(name: string, min: number, max: number, fallback?: number): number {
-    return this.metadata.integer(this.key(name), min, max, fallback);
-  }
-
-  number(name: string, min: number, max: number, fallback?: number): number {
-    return this.metadata.number(this.key(name), min, max, fallback);
-  }
-
-  refuse(name: string, reason: string): never {
-    return this.metadata.refuse(this.key(name), reason);
-  }
-
-  /** What readers of these architectures take account of and the engines do not compute. */
-  refuseForeign(): void {
-    this.integer("expert_count", 0, 0, 0);
-    this.integer("pooling_type", 0, 0, 0);
-    for (const name of ["residual_scale", "embedding_scale", "logit_scale", "attention.scale"]) {
-      if (this.has(name)) this.refuse(name, "a scale of its own is not supported");
-    }
-    if (!this.metadata.boolean(this.key("attention.causal"), true)) {
-      this.refuse("attention.causal", "attention to later tokens is not supported");
-    }
-    this.number("rope.scaling.attn_factor", 1, 1, 1);
-    if (this.has("rope.scale_linear")) {
-      this.refuse("rope.scale_linear", "is an old spelling: convert the model again");
-    }
-  }
-}
-
-function shapeOf(fields: ArchitectureFields, facts: TensorFacts): ModelShape {
-  const hidden = fields.integer("embedding_length", 1, limits.hidden);
-  const queryHeads = fields.integer("attention.head_count", 1, limits.heads);
-  const kvHeads = fields.integer("attention.head_count_kv", 1, limits.heads, queryHeads);
-  if (queryHeads % kvHeads !== 0) {
-    fields.refuse("attention.head_count_kv", `does not divide attention.head_count ${queryHeads}`);
-  }
-  const headSize = headSizeOf(fields, hidden, queryHeads);
-  const contextMax = fields.integer("context_length", 1, limits.contextMax);
-  if (facts.vocab > limits.vocab) {
-    fields.refuse(
-      "vocab_size",
-      `the embedding has ${facts.vocab} rows; at most ${limits.vocab} are possible`,
-    );
-  }
-  fields.integer("vocab_size", facts.vocab, facts.vocab, facts.vocab);
+  const hasWindow = metadata.integer(`${architecture}.attention.sliding_window`, 0, limits.contextMax, 0) > 0;
+  // Files say llama for Mistral's models too.
+  const family = named!.name === "llama" && hasWindow ? familyNamed("mistral") : named!;
+  const source = new MetadataSource(metadata, architecture, family, facts);
+  const shape = shapeOf(family, source);
   return {
-    layers: fields.integer("block_count", 1, limits.layers),
-    hidden,
-    feedForward: fields.integer("feed_forward_length", 1, limits.feedForward),
-    queryHeads,
-    kvHeads,
-    headSize,
-    vocab: facts.vocab,
-    contextMax,
-    slidingWindow: slidingWindowOf(fields, contextMax),
-    qkvBias: fields.architecture === "qwen2",
-    qkNorm: fields.architecture === "qwen3",
-    tiedEmbeddings: facts.tiedEmbeddings,
-    normEpsilon: fields.number("attention.layer_norm_rms_epsilon", 1e-12, 1),
-    rope: ropeOf(fields, headSize, facts.ropeFactors),
+    family: family.name,
+    shape,
+    eosTokens: eosTokensOf(metadata, shape.vocab),
+    generationDefaults: generationDefaultsOf(metadata),
   };
 }
 
-function headSizeOf(fields: ArchitectureFields, hidden: number, queryHeads: number): number {
-  if (!fields.has("attention.key_length") && hidden % queryHeads !== 0) {
-    const reason = `does not divide embedding_length ${hidden}, and there is no attention.key_length`;
-    fields.refuse("attention.head_count", reason);
+/** Scales that a family may have; for the others they would be ignored. */
+const scales: readonly string[] = ["residual_scale", "embedding_scale", "logit_scale", "attention.scale"];
+
+/** Metadata whose keys begin with the architecture's name, as the source of a description. */
+class MetadataSource implements Source {
+  readonly kind = "metadata";
+  readonly layers: number;
+  readonly sizes: Sizes;
+  readonly #metadata: Metadata;
+  readonly #architecture: string;
+  readonly #facts: TensorFacts;
+
+  constructor(metadata: Metadata, architecture: string, family: Family, facts: TensorFacts) {
+    this.#metadata = metadata;
+    this.#architecture = architecture;
+    this.#facts = facts;
+    this.#refuseForeign(family);
+    this.layers = this.#integer("block_count", 1, limits.layers);
+    this.sizes = this.#sizes(family);
   }
-  const headSize = fields.integer("attention.key_length", 1, limits.headSize, hidden / queryHeads);
-  if (headSize % 16 !== 0 || headSize > limits.headSize) {
-    const name = fields.has("attention.key_length") ? "attention.key_length" : "attention.head_count";
-    fields.refuse(
-      name,
-      `a head size of ${headSize} is not supported: multiples of 16 up to ${limits.headSize} are`,
+
+  #key(name: string): string {
+    return `${this.#architecture}.${name}`;
+  }
+
+  #has(name: string): boolean {
+    return this.#metadata.has(this.#key(name));
+  }
+
+  #integer(name: string, min: number, max: number, fallback?: number): number {
+    return this.#metadata.integer(this.#key(name), min, max, fallback);
+  }
+
+  #number(name: string, min: number, max: number, fallback?: number): number {
+    return this.#metadata.number(this.#key(name), min, max, fallback);
+  }
+
+  #refuse(name: string, reason: string): never {
+    return this.#metadata.refuse(this.#key(name), reason);
+  }
+
+  /** What readers of these architectures take account of and the engines do not compute. */
+  #refuseForeign(family: Family): void {
+    this.#integer("expert_count", 0, 0, 0);
+    this.#integer("pooling_type", 0, 0, 0);
+    for (const name of scales) {
+      if (this.#has(name) && !family.ggufScales?.includes(name)) {
+        this.#refuse(name, `a scale of its own is not supported in a ${family.name} model`);
+      }
+    }
+    if (!this.#metadata.boolean(this.#key("attention.causal"), true)) {
+      this.#refuse("attention.causal", "attention to later tokens is not supported");
+    }
+    if (this.#has("rope.scale_linear")) {
+      this.#refuse("rope.scale_linear", "is an old spelling: convert the model again");
+    }
+  }
+
+  #sizes(family: Family): Sizes {
+    const { vocab, tiedEmbeddings } = this.#facts;
+    const hidden = this.#integer("embedding_length", 1, limits.hidden);
+    const queryHeads = this.#integer("attention.head_count", 1, limits.heads);
+    const kvHeads = this.#integer("attention.head_count_kv", 1, limits.heads, queryHeads);
+    if (queryHeads % kvHeads !== 0) {
+      this.#refuse("attention.head_count_kv", `does not divide attention.head_count ${queryHeads}`);
+    }
+    const headSize = this.#headSize(hidden, queryHeads);
+    const contextMax = this.#integer("context_length", 1, limits.contextMax);
+    if (vocab > limits.vocab) {
+      this.#refuse("vocab_size", `the embedding has ${vocab} rows; at most ${limits.vocab} are possible`);
+    }
+    this.#integer("vocab_size", vocab, vocab, vocab);
+    const [, epsilon] = family.epsilon ?? ["", "attention.layer_norm_rms_epsilon"];
+    return {
+      hidden,
+      feedForward: this.#integer("feed_forward_length", 1, limits.feedForward),
+      queryHeads,
+      kvHeads,
+      headSize,
+      vocab,
+      contextMax,
+      tiedEmbeddings,
+      normEpsilon: this.#number(epsilon, 1e-12, 1),
+    };
+  }
+
+  #headSize(hidden: number, queryHeads: number): number {
+    const hasLength = this.#has("attention.key_length");
+    if (!hasLength && hidden % queryHeads !== 0) {
+      const reason = `does not divide embedding_length ${hidden}, and there is no attention.key_length`;
+      this.#refuse("attention.head_count", reason);
+    }
+    const headSize = this.#integer("attention.key_length", 1, limits.headSize, hidden / queryHeads);
+    if (headSize % 16 !== 0 || headSize > limits.headSize) {
+      this.#refuse(
+        hasLength ? "attention.key_length" : "attention.head_count",
+        `a head size of ${headSize} is not supported: multiples of 16 up to ${limits.headSize} are`,
+      );
+    }
+    this.#integer("attention.value_length", headSize, headSize, headSize);
+    return headSize;
+  }
+
+  integer([, name]: Names, min: number, max: number, fallback?: number): number {
+    return name === null ? fallback! : this.#integer(name, min, max, fallback);
+  }
+
+  number([, name]: Names, min: number, max: number, fallback?: number): number {
+    return name === null ? fallback! : this.#number(name, min, max, fallback);
+  }
+
+  flag([, name]: Names, fallback: boolean): boolean {
+    return name === null ? fallback : this.#metadata.boolean(this.#key(name), fallback);
+  }
+
+  refuse([, name]: Names, reason: string): never {
+    return this.#refuse(name ?? "block_count", reason);
+  }
+
+  activation(usual: Traits["activation"]): Traits["activation"] {
+    return usual; // no key says it
+  }
+
+  bias(_: string, tensor: string): boolean {
+    return this.#facts.has(`blk.0.${tensor}`);
+  }
+
+  perLayer([, name]: Names): readonly number[] | null {
+    const values = name === null ? null : this.#metadata.integers(this.#key(name), this.layers);
+    return values === null ? null : Array.from(values);
+  }
+
+  slidingLayers(usual: (layer: number) => boolean): readonly boolean[] {
+    return layersOf(this.layers, usual);
+  }
+
+  rope(type?: LayerType, theta?: Names): Rope {
+    const { headSize } = this.sizes;
+    const dimensions = this.#integer("rope.dimension_count", 2, headSize, headSize);
+    if (dimensions % 2 !== 0) this.#refuse("rope.dimension_count", "wanted: an even number");
+    const ownTheta = theta?.[1] ?? null;
+    if (type === "sliding_attention" && ownTheta !== null) {
+      return { kind: "plain", theta: this.#number(ownTheta, 1, 1e15, 10_000), dimensions };
+    }
+    const base = this.#number("rope.freq_base", 1, 1e15, 10_000);
+    return { ...this.#scaling(base, dimensions), theta: base, dimensions };
+  }
+
+  #scaling(theta: number, dimensions: number): RopeScaling {
+    const factors = this.#facts.floats(factorsName);
+    const name = "rope.scaling.type";
+    const type = this.#metadata.text(this.#key(name), "none");
+    const attentionFactor = this.#number("rope.scaling.attn_factor", 1e-3, 1e3, 1);
+    const longFactors = this.#facts.floats("rope_factors_long.weight");
+    const shortFactors = this.#facts.floats("rope_factors_short.weight");
+    if (longFactors !== null && shortFactors !== null) {
+      return this.#longrope(Array.from(shortFactors), Array.from(longFactors), dimensions / 2);
+    }
+    if (type === "none" && factors !== null) {
+      const rope = ropeOfFactors(factors, theta, dimensions);
+      if (rope !== null) return rope;
+      throw new ModelError(this.#metadata.file, factorsName, "its factors are not those of a Llama 3 model");
+    }
+    if (factors !== null) this.#refuse(name, `not together with the tensor ${factorsName}`);
+    if (type !== "yarn" && attentionFactor !== 1) {
+      this.#refuse("rope.scaling.attn_factor", "only together with yarn or longrope");
+    }
+    if (type === "none") return { kind: "plain" };
+    if (type === "linear") return { kind: "linear", factor: this.#number("rope.scaling.factor", 1, 1e6) };
+    if (type !== "yarn") return this.#refuse(name, "supported: none, linear, yarn, longrope");
+    const factor = this.#number("rope.scaling.factor", 1, 1e6);
+    const multiplier = this.#number("rope.scaling.yarn_log_multiplier", 0, 100, 0);
+    return {
+      kind: "yarn",
+      factor,
+      originalContext: this.#integer(
+        "rope.scaling.original_context_length",
+        1,
+        limits.contextMax,
+        this.sizes.contextMax,
+      ),
+      betaFast: this.#number("rope.scaling.yarn_beta_fast", 1e-3, 1e6, 32),
+      betaSlow: this.#number("rope.scaling.yarn_beta_slow", 1e-3, 1e6, 1),
+      truncate: true,
+      magnitude:
+        (attentionFactor * yarnMagnitude(factor, 1)) /
+        (multiplier > 0 ? yarnMagnitude(factor, multiplier) : 1),
+    };
+  }
+
+  #longrope(shortFactors: readonly number[], longFactors: readonly number[], pairs: number): RopeScaling {
+    const isGood = [shortFactors, longFactors].every(
+      (factors) => factors.length === pairs && factors.every((factor) => factor > 0 && factor < 1e9),
     );
+    if (!isGood) {
+      throw new ModelError(
+        this.#metadata.file,
+        "rope_factors_long.weight",
+        `wanted: ${pairs} factors greater than 0`,
+      );
+    }
+    const { contextMax } = this.sizes;
+    const originalContext = this.#integer(
+      "rope.scaling.original_context_length",
+      1,
+      limits.contextMax,
+      contextMax,
+    );
+    const magnitude = longropeMagnitude(contextMax / originalContext, originalContext);
+    return {
+      kind: "longrope",
+      shortFactors,
+      longFactors,
+      originalContext,
+      magnitude: this.#number("rope.scaling.attn_factor", 1e-3, 1e3, magnitude),
+    };
   }
-  fields.integer("attention.value_length", headSize, headSize, headSize);
-  fields.integer("rope.dimension_count", headSize, headSize, headSize);
-  return headSize;
-}
-
-/** Of all layers. Only Mistral's models have one here; for the others it would be for some layers. */
-function slidingWindowOf(fields: ArchitectureFields, contextMax: number): number {
-  const name = "attention.sliding_window";
-  const window = fields.integer(name, 0, limits.contextMax, 0);
-  if (window === 0 || window >= contextMax) return 0;
-  return fields.architecture === "llama"
-    ? window
-    : fields.refuse(name, `a window in a ${fields.architecture} model is not supported`);
-}
-
-function ropeOf(fields: ArchitectureFields, headSize: number, factors: Float32Array | null): Rope {
-  const theta = fields.number("rope.freq_base", 1, 1e15, 10_000);
-  const name = "rope.scaling.type";
-  const type = fields.metadata.text(fields.key(name), "none");
-  if (type === "none" && factors !== null) {
-    const rope = ropeOfFactors(factors, theta, headSize);
-    if (rope !== null) return rope;
-    throw new ModelError(fields.metadata.file, factorsName, "its factors are not those of a Llama 3 model");
-  }
-  if (factors !== null) fields.refuse(name, `not together with the tensor ${factorsName}`);
-  if (type === "none") return { kind: "plain", theta };
-  if (type === "linear")
-    return { kind: "linear", theta, factor: fields.number("rope.scaling.factor", 1, 1e6) };
-  return fields.refuse(name, "supported: none, linear");
 }
 
 /** The tensor of rope factors. */
@@ -191,11 +282,11 @@ const highFreqFactor = 4;
  * whole factor for long ones, and between them a blend that depends on wavelength / original context. Null when no
  * parameters give these factors.
  */
-export function ropeOfFactors(factors: Float32Array, theta: number, headSize: number): Rope | null {
+export function ropeOfFactors(factors: Float32Array, theta: number, headSize: number): RopeScaling | null {
   if (factors.length !== headSize / 2) return null;
   const wavelength = (index: number): number => 2 * Math.PI * theta ** ((2 * index) / headSize);
   const factor = nearestWhole(factors.reduce((max, value) => Math.max(max, value), 1));
-  if (factors.every((value) => value === 1)) return { kind: "plain", theta };
+  if (factors.every((value) => value === 1)) return { kind: "plain" };
   if (!Number.isFinite(factor)) return null;
 
   // Waves per original context, from a frequency that is neither left alone nor divided by the whole factor.
@@ -211,7 +302,7 @@ export function ropeOfFactors(factors: Float32Array, theta: number, headSize: nu
     return 1 / ((1 - blend) / factor + blend);
   };
   const agrees = factors.every((value, index) => Math.abs(value / expected(index) - 1) < factorTolerance);
-  return agrees ? { kind: "llama3", theta, factor, lowFreqFactor, highFreqFactor, originalContext } : null;
+  return agrees ? { kind: "llama3", factor, lowFreqFactor, highFreqFactor, originalContext } : null;
 }
 
 function nearestWhole(value: number): number {

@@ -46,7 +46,12 @@ function isReadable(bytes: Uint8Array): boolean {
     for (const { offset, bytes: count } of tensors) {
       if (!(offset >= 0 && offset + count <= bytes.length)) throw new Error("a tensor outside the file");
     }
-    const facts = { vocab: tensors[0]?.shape[0] ?? 1, tiedEmbeddings: true, ropeFactors: null };
+    const facts = {
+      vocab: tensors[0]?.shape[0] ?? 1,
+      tiedEmbeddings: true,
+      has: () => false,
+      floats: () => null,
+    };
     ggufConfig(new Metadata({ file: "m.gguf", metadata }), facts);
     ggufTokenizer({ file: "m.gguf", metadata });
     return true;

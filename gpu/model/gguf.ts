@@ -7,7 +7,8 @@ import { Metadata } from "./gguf-metadata.ts";
 import { readExactly, show, withFile } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import type { StoredTensor } from "./safetensors.ts";
-import { matchTensors, TensorKind, type TensorLayout } from "./weights.ts";
+import { TensorKind } from "./tensor-kinds.ts";
+import { matchTensors, type TensorLayout } from "./weights.ts";
 
 /** Whether a path names a GGUF file: by its name, or by how it begins. */
 export function isGguf(path: string): boolean {
@@ -33,7 +34,8 @@ export function openGguf(path: string): ModelFolder {
   const config = ggufConfig(metadata, {
     vocab: embedding.shape[0]!,
     tiedEmbeddings: !tensors.has(wholeNames[TensorKind.lmHead]!),
-    ropeFactors: floatsOf(tensors.get(factorsName)),
+    has: (name) => tensors.has(name),
+    floats: (name) => floatsOf(tensors.get(name)),
   });
   return {
     dir: path,
@@ -70,6 +72,13 @@ const layerNames: Readonly<Record<number, string>> = {
   [TensorKind.gate]: "ffn_gate.weight",
   [TensorKind.up]: "ffn_up.weight",
   [TensorKind.down]: "ffn_down.weight",
+  [TensorKind.oBias]: "attn_output.bias",
+  [TensorKind.gateBias]: "ffn_gate.bias",
+  [TensorKind.upBias]: "ffn_up.bias",
+  [TensorKind.downBias]: "ffn_down.bias",
+  [TensorKind.attentionPostNorm]: "post_attention_norm.weight",
+  [TensorKind.mlpPostNorm]: "post_ffw_norm.weight",
+  [TensorKind.sinks]: "attn_sinks.weight",
 };
 
 export const ggufLayout: TensorLayout = {
@@ -78,11 +87,11 @@ export const ggufLayout: TensorLayout = {
     ...{ F32: 0, F16: 1, BF16: 2 },
     ...{ Q4_0: 16, Q4_1: 17, Q5_0: 18, Q5_1: 19, Q8_0: 20, Q4_K: 24, Q5_K: 25, Q6_K: 26 },
   },
-  nameOf: ({ tensor, layer }) => wholeNames[tensor] ?? `blk.${layer}.${layerNames[tensor]}`,
-  isHarmless: (name) => name === factorsName, // is in the configuration
-  // Files of the architecture "llama" are made for a rotation of neighbours, and have the rows of q and k in its order.
-  hasPairedRows: ({ tensor }, { family }) =>
-    (family === "llama" || family === "mistral") && (tensor === TensorKind.q || tensor === TensorKind.k),
+  nameOf: ({ tensor, layer }, { ggufNames }) =>
+    wholeNames[tensor] ?? `blk.${layer}.${ggufNames?.[tensor] ?? layerNames[tensor]}`,
+  isHarmless: (name) => name === factorsName || name.startsWith("rope_factors_"), // are in the configuration
+  storesPairedRows: ({ pairedRows }) => pairedRows?.gguf ?? false,
+  storesOneLess: () => false,
 };
 
 const partsMax = 10_000;

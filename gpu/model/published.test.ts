@@ -133,13 +133,15 @@ test.each<[string, JsonObject, string]>([
   ["Qwen3 0.6B", qwen3, "qwen3 28x1024 heads 16/8x128 context 40960 window 0 plain 1000000 tied norm"],
 ])("%s is read as what it is", (_, json, summary) => {
   const { family, shape } = parseModelConfig({ file: "config.json", json }, { file: "", json: {} });
+  const [layer] = shape.layers;
+  const [rope] = shape.ropes;
   const flags = [
     shape.tiedEmbeddings ? " tied" : "",
-    shape.qkvBias ? " bias" : "",
-    shape.qkNorm ? " norm" : "",
+    layer!.biases.qkv ? " bias" : "",
+    layer!.qkNorm === "head" ? " norm" : "",
   ].join("");
   expect(
-    `${family} ${shape.layers}x${shape.hidden} heads ${shape.queryHeads}/${shape.kvHeads}x${shape.headSize} ` +
-      `context ${shape.contextMax} window ${shape.slidingWindow} ${shape.rope.kind} ${shape.rope.theta}${flags}`,
+    `${family} ${shape.layers.length}x${shape.hidden} heads ${shape.queryHeads}/${shape.kvHeads}x${shape.headSize} ` +
+      `context ${shape.contextMax} window ${layer!.slidingWindow} ${rope!.kind} ${rope!.theta}${flags}`,
   ).toBe(summary);
 });

@@ -4,30 +4,13 @@
  * a layout says otherwise.
  */
 import type { ModelConfig } from "./config.ts";
+import type { Family } from "./families/family.ts";
+import { familyNamed } from "./families/index.ts";
 import { show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import type { StoredTensor, StoredTensors } from "./safetensors.ts";
-
-/** The values of BUNTING_T_*. */
-export const TensorKind = {
-  embed: 0,
-  finalNorm: 1,
-  lmHead: 2,
-  attentionNorm: 16,
-  q: 17,
-  k: 18,
-  v: 19,
-  o: 20,
-  qBias: 21,
-  kBias: 22,
-  vBias: 23,
-  qNorm: 24,
-  kNorm: 25,
-  mlpNorm: 26,
-  gate: 27,
-  up: 28,
-  down: 29,
-} as const;
+import type { LayerShape } from "./shape.ts";
+import { TensorKind } from "./tensor-kinds.ts";
 
 /** A tensor for the engine to load: the arguments of bunting_model_load. */
 export interface ModelTensor {
@@ -42,8 +25,10 @@ export interface ModelTensor {
   readonly bytes: number;
   /** How the file stores it: BUNTING_F32, BUNTING_Q4_0, … */
   readonly dtype: number;
-  /** The rows of each head come in pairs: BUNTING_PAIRED_ROWS. */
+  /** The rotated rows of each head come in pairs: BUNTING_PAIRED_ROWS. */
   readonly pairedRows: boolean;
+  /** The file has the weights less 1: BUNTING_ONE_LESS. */
+  readonly oneLess: boolean;
   /** Row-major [rows, cols]; vectors have one row. */
   readonly rows: number;
   readonly cols: number;
@@ -57,20 +42,22 @@ export interface TensorLayout {
   readonly describedBy: string;
   /** Values of BUNTING_F32, … by the file's word for them. */
   readonly dtypes: Readonly<Record<string, number>>;
-  nameOf(want: WantedTensor): string;
+  nameOf(want: WantedTensor, family: Family): string;
   /** Whether a tensor that the model does not want has no influence on the result. */
   isHarmless(name: string, config: ModelConfig): boolean;
-  hasPairedRows(want: WantedTensor, config: ModelConfig): boolean;
+  storesPairedRows(family: Family): boolean;
+  storesOneLess(family: Family): boolean;
 }
 
 const huggingFaceLayout: TensorLayout = {
   describedBy: "config.json",
   dtypes: { F32: 0, F16: 1, BF16: 2 },
-  nameOf: (want) => want.name,
+  nameOf: folderName,
   // Left over from other programs.
   isHarmless: (name, { shape }) =>
     name.endsWith(".rotary_emb.inv_freq") || (shape.tiedEmbeddings && name === "lm_head.weight"),
-  hasPairedRows: () => false,
+  storesPairedRows: ({ pairedRows }) => pairedRows?.folder ?? false,
+  storesOneLess: ({ normsOneLess }) => normsOneLess ?? false,
 };
 
 /** A tensor that a model must have. */
@@ -78,7 +65,7 @@ export interface WantedTensor {
   /** BUNTING_T_* */
   readonly tensor: number;
   readonly layer: number;
-  readonly name: string;
+  /** [rows, cols], or the length of a vector. */
   readonly shape: readonly number[];
 }
 
@@ -90,11 +77,15 @@ export function matchTensors(
   source: string,
   layout: TensorLayout = huggingFaceLayout,
 ): ModelTensor[] {
+  const family = familyNamed(config.family);
   const wanted = wantedTensors(config);
-  const matched = wanted.map((want) => match(want, config, stored, source, layout));
+  const prefix = prefixOf(stored, layout);
+  const places = placesOf(wanted, (want) => behind(prefix, layout.nameOf(want, family)));
+  const matched = wanted.map((want, index) => match(want, places[index]!, family, stored, source, layout));
   const names = new Set(matched.map((tensor) => tensor.name));
   for (const tensor of stored.tensors.values()) {
     if (names.has(tensor.name) || layout.isHarmless(tensor.name, config)) continue;
+    if (prefix !== "" && towers.test(tensor.name)) continue;
     throw new ModelError(
       tensor.file,
       tensor.name,
@@ -104,73 +95,178 @@ export function matchTensors(
   return matched;
 }
 
+/** Folders of models of text and images have the text model's tensors behind a prefix. */
+const prefixes = ["", "language_model.", "model.language_model."];
+const towers =
+  /^(model\.)?(vision_tower|vision_model|audio_tower|embed_vision|embed_audio|multi_modal_projector|vision_language_adapter|patch_merger)\./;
+const embedName = "model.embed_tokens.weight";
+
+function prefixOf({ tensors }: Pick<StoredTensors, "tensors">, layout: TensorLayout): string {
+  if (layout !== huggingFaceLayout) return "";
+  // Behind the last of them there is no "model.".
+  return prefixes.find((prefix) => tensors.has(behind(prefix, embedName))) ?? "";
+}
+
+/** A name of a text model's tensor behind a prefix. */
+function behind(prefix: string, name: string): string {
+  return prefix.startsWith("model.") ? prefix + name.replace(/^model\./, "") : prefix + name;
+}
+
 /** All tensors of a model of this configuration, in the order in which the forward pass needs them. */
 export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTensor[] {
-  const { hidden, feedForward, headSize, vocab } = shape;
-  const queryWidth = shape.queryHeads * headSize;
-  const keyWidth = shape.kvHeads * headSize;
-  const whole = (tensor: number, name: string, ...size: number[]): WantedTensor => ({
-    tensor,
-    layer: 0,
-    name,
-    shape: size,
+  const { hidden, vocab } = shape;
+  const wanted: WantedTensor[] = [{ tensor: TensorKind.embed, layer: 0, shape: [vocab, hidden] }];
+  shape.layers.forEach((has, layer) => {
+    for (const [tensor, size] of layerTensors(has, shape)) wanted.push({ tensor, layer, shape: size });
   });
-
-  const wanted = [whole(TensorKind.embed, "model.embed_tokens.weight", vocab, hidden)];
-  for (let layer = 0; layer < shape.layers; layer += 1) {
-    const add = (tensor: number, name: string, ...size: number[]): void => {
-      wanted.push({ tensor, layer, name: `model.layers.${layer}.${name}`, shape: size });
-    };
-    add(TensorKind.attentionNorm, "input_layernorm.weight", hidden);
-    add(TensorKind.q, "self_attn.q_proj.weight", queryWidth, hidden);
-    add(TensorKind.k, "self_attn.k_proj.weight", keyWidth, hidden);
-    add(TensorKind.v, "self_attn.v_proj.weight", keyWidth, hidden);
-    add(TensorKind.o, "self_attn.o_proj.weight", hidden, queryWidth);
-    if (shape.qkvBias) {
-      add(TensorKind.qBias, "self_attn.q_proj.bias", queryWidth);
-      add(TensorKind.kBias, "self_attn.k_proj.bias", keyWidth);
-      add(TensorKind.vBias, "self_attn.v_proj.bias", keyWidth);
-    }
-    if (shape.qkNorm) {
-      add(TensorKind.qNorm, "self_attn.q_norm.weight", headSize);
-      add(TensorKind.kNorm, "self_attn.k_norm.weight", headSize);
-    }
-    add(TensorKind.mlpNorm, "post_attention_layernorm.weight", hidden);
-    add(TensorKind.gate, "mlp.gate_proj.weight", feedForward, hidden);
-    add(TensorKind.up, "mlp.up_proj.weight", feedForward, hidden);
-    add(TensorKind.down, "mlp.down_proj.weight", hidden, feedForward);
-  }
-  wanted.push(whole(TensorKind.finalNorm, "model.norm.weight", hidden));
-  if (!shape.tiedEmbeddings) wanted.push(whole(TensorKind.lmHead, "lm_head.weight", vocab, hidden));
+  wanted.push({ tensor: TensorKind.finalNorm, layer: 0, shape: [hidden] });
+  if (!shape.tiedEmbeddings) wanted.push({ tensor: TensorKind.lmHead, layer: 0, shape: [vocab, hidden] });
   return wanted;
 }
 
+/** What a layer has, with shapes as in engine.h. */
+function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: number, size: number[]][] {
+  const { hidden, feedForward, headSize } = shape;
+  const queryWidth = shape.queryHeads * headSize;
+  const keyWidth = shape.kvHeads * headSize;
+  const isWide = has.qkNorm === "wide";
+  const hasPostNorms = has.norms !== "before";
+  const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
+    [has.norms !== "after", TensorKind.attentionNorm, hidden],
+    [true, TensorKind.q, queryWidth, hidden],
+    [true, TensorKind.k, keyWidth, hidden],
+    [true, TensorKind.v, keyWidth, hidden],
+    [true, TensorKind.o, hidden, queryWidth],
+    [has.biases.qkv, TensorKind.qBias, queryWidth],
+    [has.biases.qkv, TensorKind.kBias, keyWidth],
+    [has.biases.qkv, TensorKind.vBias, keyWidth],
+    [has.biases.o, TensorKind.oBias, hidden],
+    [has.qkNorm !== "none", TensorKind.qNorm, isWide ? queryWidth : headSize],
+    [has.qkNorm !== "none", TensorKind.kNorm, isWide ? keyWidth : headSize],
+    [has.sinks, TensorKind.sinks, shape.queryHeads],
+    [hasPostNorms, TensorKind.attentionPostNorm, hidden],
+    [has.norms !== "after" && !has.parallel, TensorKind.mlpNorm, hidden],
+    [true, TensorKind.gate, feedForward, hidden],
+    [true, TensorKind.up, feedForward, hidden],
+    [true, TensorKind.down, hidden, feedForward],
+    [has.biases.gateUp, TensorKind.gateBias, feedForward],
+    [has.biases.gateUp, TensorKind.upBias, feedForward],
+    [has.biases.down, TensorKind.downBias, hidden],
+    [hasPostNorms, TensorKind.mlpPostNorm, hidden],
+  ];
+  return tensors.filter(([isThere]) => isThere).map(([, tensor, ...size]) => [tensor, size]);
+}
+
+/** Names of tensors in folders, without the layer. */
+const folderNames: Readonly<Record<number, string>> = {
+  [TensorKind.embed]: embedName,
+  [TensorKind.finalNorm]: "model.norm.weight",
+  [TensorKind.lmHead]: "lm_head.weight",
+  [TensorKind.attentionNorm]: "input_layernorm.weight",
+  [TensorKind.q]: "self_attn.q_proj.weight",
+  [TensorKind.k]: "self_attn.k_proj.weight",
+  [TensorKind.v]: "self_attn.v_proj.weight",
+  [TensorKind.o]: "self_attn.o_proj.weight",
+  [TensorKind.qBias]: "self_attn.q_proj.bias",
+  [TensorKind.kBias]: "self_attn.k_proj.bias",
+  [TensorKind.vBias]: "self_attn.v_proj.bias",
+  [TensorKind.oBias]: "self_attn.o_proj.bias",
+  [TensorKind.qNorm]: "self_attn.q_norm.weight",
+  [TensorKind.kNorm]: "self_attn.k_norm.weight",
+  [TensorKind.sinks]: "self_attn.sinks",
+  [TensorKind.mlpNorm]: "post_attention_layernorm.weight",
+  [TensorKind.gate]: "mlp.gate_proj.weight",
+  [TensorKind.up]: "mlp.up_proj.weight",
+  [TensorKind.down]: "mlp.down_proj.weight",
+  [TensorKind.gateBias]: "mlp.gate_proj.bias",
+  [TensorKind.upBias]: "mlp.up_proj.bias",
+  [TensorKind.downBias]: "mlp.down_proj.bias",
+};
+
+function folderName({ tensor, layer }: WantedTensor, family: Family): string {
+  const name = family.folderNames?.[tensor] ?? folderNames[tensor]!;
+  return tensor >= TensorKind.attentionNorm ? `model.layers.${layer}.${name}` : name;
+}
+
+/** Where a tensor is: rows [first, first + its own) of `rows` of the stored tensor of this name. */
+interface Place {
+  readonly name: string;
+  first: number;
+  rows: number;
+}
+
+/** Tensors of the same name lie in it one after the other. */
+function placesOf(wanted: readonly WantedTensor[], nameOf: (want: WantedTensor) => string): Place[] {
+  const ends = new Map<string, number>();
+  const places = wanted.map((want) => {
+    const name = nameOf(want);
+    const first = ends.get(name) ?? 0;
+    ends.set(name, first + want.shape[0]!);
+    return { name, first, rows: 0 };
+  });
+  for (const place of places) place.rows = ends.get(place.name)!;
+  return places;
+}
+
+/** The tensors that a folder of this model stores, with their names. */
+export function folderTensors({ family, shape }: Pick<ModelConfig, "family" | "shape">): NamedTensor[] {
+  const wanted = wantedTensors({ shape });
+  const { normsOneLess } = familyNamed(family);
+  const places = placesOf(wanted, (want) => folderName(want, familyNamed(family)));
+  return wanted.flatMap((want, index) => {
+    const { name, first, rows } = places[index]!;
+    const untrained = normKinds.includes(want.tensor) ? (normsOneLess ? 0 : 1) : null;
+    return first > 0 ? [] : [{ name, shape: [rows, ...want.shape.slice(1)], untrained }];
+  });
+}
+
+export interface NamedTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  /** What all of it is before any training, in norms; null: random. */
+  readonly untrained: 0 | 1 | null;
+}
+
+const normKinds: readonly number[] = [
+  TensorKind.finalNorm,
+  TensorKind.attentionNorm,
+  TensorKind.qNorm,
+  TensorKind.kNorm,
+  TensorKind.mlpNorm,
+  TensorKind.attentionPostNorm,
+  TensorKind.mlpPostNorm,
+];
+const pairedKinds: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.qBias, TensorKind.kBias];
+
 function match(
   want: WantedTensor,
-  config: ModelConfig,
+  { name, first, rows }: Place,
+  family: Family,
   stored: Pick<StoredTensors, "tensors">,
   source: string,
   layout: TensorLayout,
 ): ModelTensor {
-  const name = layout.nameOf(want);
   const tensor: StoredTensor | undefined = stored.tensors.get(name);
   if (tensor === undefined) throw new ModelError(source, name, "the tensor is missing");
-  if (tensor.shape.length !== want.shape.length || tensor.shape.some((size, at) => size !== want.shape[at])) {
-    throw new ModelError(tensor.file, name, `has shape ${show(tensor.shape)}, wanted ${show(want.shape)}`);
+  const shape = [rows, ...want.shape.slice(1)];
+  if (tensor.shape.length !== shape.length || tensor.shape.some((size, at) => size !== shape[at])) {
+    throw new ModelError(tensor.file, name, `has shape ${show(tensor.shape)}, wanted ${show(shape)}`);
   }
   const dtype = layout.dtypes[tensor.dtype];
   if (dtype === undefined) {
     const supported = Object.keys(layout.dtypes).join(", ");
     throw new ModelError(tensor.file, name, `has dtype ${tensor.dtype}; supported: ${supported}`);
   }
+  const rowBytes = tensor.bytes / rows;
   return {
     tensor: want.tensor,
     layer: want.layer,
     path: tensor.file,
-    offset: tensor.offset,
-    bytes: tensor.bytes,
+    offset: tensor.offset + first * rowBytes,
+    bytes: want.shape[0]! * rowBytes,
     dtype,
-    pairedRows: layout.hasPairedRows(want, config),
+    pairedRows: pairedKinds.includes(want.tensor) && layout.storesPairedRows(family),
+    oneLess: normKinds.includes(want.tensor) && layout.storesOneLess(family),
     rows: want.shape.length === 2 ? want.shape[0]! : 1,
     cols: want.shape.at(-1)!,
     name,

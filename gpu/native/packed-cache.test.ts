@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ModelShape } from "../model/config.ts";
+import { type ModelShape, plainLayer } from "../model/shape.ts";
 import type { ModelTensor } from "../model/weights.ts";
 import type { ComputeOptions } from "../native.ts";
 import { packedKey, packedPlace } from "./packed-cache.ts";
@@ -11,9 +11,18 @@ const scratch = mkdtempSync(join(tmpdir(), "bunting-packed-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
 const shape: ModelShape = {
-  ...{ layers: 1, hidden: 32, feedForward: 64, queryHeads: 2, kvHeads: 1, headSize: 16, vocab: 40 },
-  ...{ contextMax: 64, slidingWindow: 0, qkvBias: false, qkNorm: false, tiedEmbeddings: true },
-  ...{ normEpsilon: 1e-6, rope: { kind: "plain", theta: 10000 } },
+  ...{
+    layers: [plainLayer],
+    hidden: 32,
+    feedForward: 64,
+    queryHeads: 2,
+    kvHeads: 1,
+    headSize: 16,
+    vocab: 40,
+  },
+  ...{ contextMax: 64, tiedEmbeddings: true, normEpsilon: 1e-6, norm: "rms", activation: "silu" },
+  ...{ ropes: [{ kind: "plain", theta: 10_000, dimensions: 16 }], attentionScale: 0.25, attentionCap: 0 },
+  ...{ embeddingScale: 1, residualScale: 1, logitScale: 1, logitCap: 0 },
 };
 const options: ComputeOptions = { compute: "bf16", isa: "auto", threads: 1, formats: [1, 1, 2, 2, 2, 2] };
 
@@ -22,7 +31,18 @@ function tensorIn(name: string): ModelTensor {
   const path = join(scratch, name);
   writeFileSync(path, new Uint8Array(9 << 20));
   return {
-    ...{ tensor: 0, layer: 0, path, offset: 8, bytes: 2560, dtype: 2, pairedRows: false, rows: 40, cols: 32 },
+    ...{
+      tensor: 0,
+      layer: 0,
+      path,
+      offset: 8,
+      bytes: 2560,
+      dtype: 2,
+      pairedRows: false,
+      oneLess: false,
+      rows: 40,
+      cols: 32,
+    },
     name: "embedding",
   };
 }

@@ -5,8 +5,8 @@
  */
 import { accessSync, constants, mkdirSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import type { ModelShape } from "../model/config.ts";
 import { readExactly, withFile } from "../model/json.ts";
+import type { ModelShape } from "../model/shape.ts";
 import type { ModelTensor } from "../model/weights.ts";
 import { type ComputeOptions, matrixFormats } from "../native.ts";
 

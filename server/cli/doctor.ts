@@ -45,7 +45,7 @@ export async function doctor(config: Config, dir: string | null): Promise<number
     const { folder } = plan;
     const { shape, family } = folder.config;
     console.log(
-      `model           ${plan.names.join(", ")}: ${family}, ${shape.layers} layers, hidden ${shape.hidden}, vocabulary ${shape.vocab}, ${formatBytes(folder.weightFilesBytes)} of weight files`,
+      `model           ${plan.names.join(", ")}: ${family}, ${shape.layers.length} layers, hidden ${shape.hidden}, vocabulary ${shape.vocab}, ${formatBytes(folder.weightFilesBytes)} of weight files`,
     );
     console.log(
       `computes in     ${describeNumbers(plan)}, ${describeEngines(plan)}, sequences of up to ${plan.contextMax} tokens\n`,

@@ -107,10 +107,9 @@ function planCompute(
     );
   }
   const numbers = isGpu ? chooseGpuCompute(config) : chooseCompute(config, folder);
-  const { layers } = folder.config.shape;
   const formats = formatsOf(
     folder.tensors,
-    layers,
+    folder.config.shape.layers.length,
     chooseQuant(config, isGpu),
     numbers,
     isGpu ? "gpu" : "cpu",

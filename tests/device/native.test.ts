@@ -4,6 +4,7 @@ import { copyFileSync, cpSync, mkdtempSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openModelFolder } from "../../gpu/model/folder.ts";
+import { plainLayer } from "../../gpu/model/shape.ts";
 import {
   bestIsa,
   closeNativeModel,
@@ -134,7 +135,7 @@ describe("a model", () => {
     const model = openNativeModel(library, folder, { ...options, contextMax }, () => undefined);
     const plan = library.modelPlan(servedShape(shape, contextMax), options, PAGE_TOKENS);
     expect(model).toMatchObject({ ...plan, contextMax, vocabSize: shape.vocab, isa: bestIsa(library) });
-    const keysAndValues = 2 * shape.layers * shape.kvHeads * shape.headSize * PAGE_TOKENS;
+    const keysAndValues = 2 * shape.layers.length * shape.kvHeads * shape.headSize * PAGE_TOKENS;
     expect(plan.pageBytes).toBe(keysAndValues * 2);
     expect(plan.weightBytes).toBeLessThan(library.modelPlan(shape, options, PAGE_TOKENS).weightBytes);
     const { workspaceBytes, copyBytes } = library.enginePlan(shape, options, limits);
@@ -153,7 +154,10 @@ describe("a model", () => {
   });
 
   test("larger than any memory is refused before a byte is read", () => {
-    const shape = { ...folder.config.shape, layers: 4096, hidden: 1 << 18, feedForward: 1 << 20 };
+    const shape = {
+      ...folder.config.shape,
+      ...{ layers: Array.from({ length: 4096 }, () => plainLayer), hidden: 1 << 18, feedForward: 1 << 20 },
+    };
     expectRefusal(() => library.modelOpen(shape, options), "noMemory", "for the model's weights");
   });
 

@@ -108,7 +108,7 @@ describe("packed weights", () => {
 
   test("are told about while they are written and read", () => {
     const folder = openModelFolder(copyOfModel());
-    const formats = formatsOf(folder.tensors, folder.config.shape.layers, "int8", "bf16");
+    const formats = formatsOf(folder.tensors, folder.config.shape.layers.length, "int8", "bf16");
     const options = { compute: "bf16", isa: "auto", threads: 2, formats, contextMax: null } as const;
     const stages = (): string[] => {
       const seen: { stage: string; share: number }[] = [];

@@ -67,7 +67,7 @@ export class Rig {
     this.#library = library;
     const { compute, quant, threads, gemm, ...rest } = { ...defaults, ...options };
     const isGpu = gpuRefusal(library, 0) === null;
-    const { layers } = folder.config.shape;
+    const layers = folder.config.shape.layers.length;
     const formats = formatsOf(folder.tensors, layers, quant, compute, isGpu ? "gpu" : "cpu");
     this.#model = openNativeModel(
       library,

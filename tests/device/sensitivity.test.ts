@@ -3,8 +3,8 @@
  * logits out of the tolerance of correctness.test.ts. Without this, agreement there could mean a blind test.
  */
 import { describe, expect, test } from "bun:test";
-import type { ModelShape, Rope } from "../../gpu/model/config.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
+import type { LayerShape, ModelShape, Rope } from "../../gpu/model/shape.ts";
 import { type ReferenceName, referenceModel } from "../reference/models.ts";
 import { cosineOf } from "./compare.ts";
 import { cpuLibrary } from "./library.ts";
@@ -27,23 +27,33 @@ function worstCosine(name: ReferenceName, change: (shape: ModelShape) => Partial
   return worst;
 }
 
-const plain = ({ rope }: ModelShape) => ({ rope: { kind: "plain", theta: rope.theta } satisfies Rope });
+const withRope = (change: object) => (shape: ModelShape) => ({
+  ropes: shape.ropes.map((rope) => ({ ...rope, ...change }) as Rope),
+});
+const withLayers = (change: (layer: LayerShape) => Partial<LayerShape>) => (shape: ModelShape) => ({
+  layers: shape.layers.map((layer) => ({ ...layer, ...change(layer) })),
+});
+const plain = withRope({ kind: "plain" });
 
 describe("with nothing changed the logits agree, with a change they do not", () => {
   test.each<[ReferenceName, string, (shape: ModelShape) => Partial<ModelShape>]>([
     ["llama3", "positions not rescaled", plain],
-    ["llama3", "another rope factor", ({ rope }) => ({ rope: { ...rope, factor: 4 } as Rope })],
-    [
-      "llama3",
-      "another original context",
-      ({ rope }) => ({ rope: { ...rope, originalContext: 32 } as Rope }),
-    ],
+    ["llama3", "another rope factor", withRope({ factor: 4 })],
+    ["llama3", "another original context", withRope({ originalContext: 32 })],
     ["llama2", "positions not rescaled", plain],
-    ["llama2", "another theta", ({ rope }) => ({ rope: { ...rope, theta: 9000 } })],
-    ["mistral", "no window", () => ({ slidingWindow: 0 })],
-    ["mistral", "a window one token longer", ({ slidingWindow }) => ({ slidingWindow: slidingWindow + 1 })],
-    ["mistral", "a window one token shorter", ({ slidingWindow }) => ({ slidingWindow: slidingWindow - 1 })],
-    ["qwen2", "another theta", ({ rope }) => ({ rope: { ...rope, theta: 10_000 } })],
+    ["llama2", "another theta", withRope({ theta: 9000 })],
+    ["mistral", "no window", withLayers(() => ({ slidingWindow: 0 }))],
+    [
+      "mistral",
+      "a window one token longer",
+      withLayers(({ slidingWindow }) => ({ slidingWindow: slidingWindow + 1 })),
+    ],
+    [
+      "mistral",
+      "a window one token shorter",
+      withLayers(({ slidingWindow }) => ({ slidingWindow: slidingWindow - 1 })),
+    ],
+    ["qwen2", "another theta", withRope({ theta: 10_000 })],
     ["qwen3", "a larger norm epsilon", () => ({ normEpsilon: 0.1 })],
   ])("%s: %s", (name, _, change) => {
     expect(worstCosine(name, () => ({}))).toBeGreaterThan(0.999999);

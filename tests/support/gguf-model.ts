@@ -2,8 +2,10 @@
  *  tokenizer. Written from the format's side, so that it shares no table with the reader. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ModelConfig, ModelShape } from "../../gpu/model/config.ts";
+import type { ModelConfig } from "../../gpu/model/config.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
+import { yarnMagnitude } from "../../gpu/model/rope.ts";
+import type { ModelShape, Rope } from "../../gpu/model/shape.ts";
 import type { ModelTensor } from "../../gpu/model/weights.ts";
 import { decodeStored, encodeStored, type StoredName, storedTypes } from "./gguf-blocks.ts";
 import type { Entry, GgufInput, TensorInput } from "./gguf-writer.ts";
@@ -26,7 +28,10 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
   const { config, tensors } = openModelFolder(dir);
   return {
     entries: [...modelEntries(config, conversion), ...tokenizerEntries(dir, conversion.pre ?? "qwen2")],
-    tensors: [...tensors.map((tensor) => converted(tensor, config, conversion.type)), ...ropeTensors(config)],
+    tensors: [
+      ...storedTensors(tensors).map((tensor) => converted(tensor, config, conversion.type)),
+      ...ropeTensors(config),
+    ],
   };
 }
 
@@ -35,8 +40,26 @@ export function valuesOf({ path, offset, bytes, dtype }: ModelTensor): Float32Ar
   return decodeStored(plainTypes[dtype]!, readFileSync(path).subarray(offset, offset + bytes));
 }
 
+/** Architectures by families that have another name in files of this format. */
+const architectures: Readonly<Record<string, string>> = {
+  mistral: "llama",
+  ministral3: "mistral3",
+  olmo3: "olmo2",
+};
+
 function architectureOf({ family }: ModelConfig): string {
-  return family === "mistral" ? "llama" : family;
+  return architectures[family] ?? family;
+}
+
+/** Tensors as the folder stores them: those that are parts of one are one again. */
+function storedTensors(tensors: readonly ModelTensor[]): ModelTensor[] {
+  const whole = new Map<string, ModelTensor>();
+  for (const tensor of tensors) {
+    const { rows, bytes } = whole.get(tensor.name) ?? { rows: 0, bytes: 0 };
+    const first = whole.get(tensor.name) ?? tensor;
+    whole.set(tensor.name, { ...first, rows: rows + tensor.rows, bytes: bytes + tensor.bytes });
+  }
+  return [...whole.values()];
 }
 
 export function modelEntries(config: ModelConfig, { name }: Conversion): Entry[] {
@@ -46,7 +69,7 @@ export function modelEntries(config: ModelConfig, { name }: Conversion): Entry[]
   const entries: Entry[] = [
     ["general.architecture", "string", architecture],
     ...(name === undefined ? [] : ([["general.name", "string", name]] as const)),
-    own("block_count", "u32", shape.layers),
+    own("block_count", "u32", shape.layers.length),
     own("context_length", "u32", shape.contextMax),
     own("embedding_length", "u32", shape.hidden),
     own("feed_forward_length", "u32", shape.feedForward),
@@ -54,16 +77,16 @@ export function modelEntries(config: ModelConfig, { name }: Conversion): Entry[]
     own("attention.head_count_kv", "u32", shape.kvHeads),
     own("attention.key_length", "u32", shape.headSize),
     own("attention.value_length", "u32", shape.headSize),
-    own("attention.layer_norm_rms_epsilon", "f32", shape.normEpsilon),
-    own("rope.dimension_count", "u32", shape.headSize),
-    own("rope.freq_base", "f32", shape.rope.theta),
+    own(
+      shape.norm === "rms" ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
+      "f32",
+      shape.normEpsilon,
+    ),
     own("vocab_size", "u32", shape.vocab),
   ];
-  if (shape.rope.kind === "linear") {
-    entries.push(own("rope.scaling.type", "string", "linear"));
-    entries.push(own("rope.scaling.factor", "f32", shape.rope.factor));
+  for (const [key, type, value] of [...ropeEntries(shape.ropes), ...traitEntries(config)]) {
+    entries.push(own(key, type, value));
   }
-  if (shape.slidingWindow > 0) entries.push(own("attention.sliding_window", "u32", shape.slidingWindow));
   if (sampling.temperature !== null) entries.push(["general.sampling.temp", "f32", sampling.temperature]);
   if (sampling.topK !== null) entries.push(["general.sampling.top_k", "i32", sampling.topK]);
   if (sampling.topP !== null) entries.push(["general.sampling.top_p", "f32", sampling.topP]);
@@ -72,12 +95,86 @@ export function modelEntries(config: ModelConfig, { name }: Conversion): Entry[]
   return entries;
 }
 
-/** Llama 3 writes its rescaled frequencies as a tensor of divisors. */
-export function ropeTensors({ shape: { rope, headSize } }: ModelConfig): TensorInput[] {
+function ropeEntries([rope, swa]: readonly Rope[]): Entry[] {
+  const entries: Entry[] = [
+    ["rope.dimension_count", "u32", rope!.dimensions],
+    ["rope.freq_base", "f32", rope!.theta],
+  ];
+  if (swa !== undefined && swa.theta !== rope!.theta) entries.push(["rope.freq_base_swa", "f32", swa.theta]);
+  if (rope!.queries !== undefined) {
+    entries.push(["attention.temperature_scale", "f32", rope!.queries.growth]);
+    entries.push(["attention.temperature_length", "u32", rope!.queries.span]);
+  }
+  switch (rope!.kind) {
+    case "linear":
+      entries.push(["rope.scaling.type", "string", "linear"], ["rope.scaling.factor", "f32", rope!.factor]);
+      break;
+    case "yarn":
+      entries.push(
+        ["rope.scaling.type", "string", "yarn"],
+        ["rope.scaling.factor", "f32", rope!.factor],
+        ["rope.scaling.original_context_length", "u32", rope!.originalContext],
+        ["rope.scaling.yarn_beta_fast", "f32", rope!.betaFast],
+        ["rope.scaling.yarn_beta_slow", "f32", rope!.betaSlow],
+        ["rope.scaling.attn_factor", "f32", rope!.magnitude / yarnMagnitude(rope!.factor, 1)],
+      );
+      break;
+    case "longrope":
+      entries.push(
+        ["rope.scaling.original_context_length", "u32", rope!.originalContext],
+        ["rope.scaling.attn_factor", "f32", rope!.magnitude],
+      );
+      break;
+  }
+  return entries;
+}
+
+/** What some architectures say besides. */
+function traitEntries({ family, shape }: ModelConfig): Entry[] {
+  const entries: Entry[] = [];
+  const window = Math.max(...shape.layers.map(({ slidingWindow }) => slidingWindow));
+  if (window > 0) entries.push(["attention.sliding_window", "u32", window]);
+  if (family === "gemma2") {
+    entries.push(["attn_logit_softcapping", "f32", shape.attentionCap]);
+    entries.push(["final_logit_softcapping", "f32", shape.logitCap]);
+  }
+  if (family === "granite") {
+    entries.push(
+      ["embedding_scale", "f32", shape.embeddingScale],
+      ["attention.scale", "f32", shape.attentionScale],
+    );
+    entries.push(
+      ["residual_scale", "f32", shape.residualScale],
+      ["logit_scale", "f32", 1 / shape.logitScale],
+    );
+  }
+  if (family === "cohere2") entries.push(["logit_scale", "f32", shape.logitScale]);
+  return entries;
+}
+
+/** Llama 3 writes its rescaled frequencies as a tensor of divisors, longrope as two. */
+export function ropeTensors({ shape: { ropes } }: ModelConfig): TensorInput[] {
+  const rope = ropes[0]!;
+  if (rope.kind === "longrope") {
+    return [
+      tensorInput(
+        "rope_factors_long.weight",
+        [rope.longFactors.length],
+        "F32",
+        Float32Array.from(rope.longFactors),
+      ),
+      tensorInput(
+        "rope_factors_short.weight",
+        [rope.shortFactors.length],
+        "F32",
+        Float32Array.from(rope.shortFactors),
+      ),
+    ];
+  }
   if (rope.kind !== "llama3") return [];
-  const { theta, factor, lowFreqFactor: low, highFreqFactor: high, originalContext } = rope;
-  const factors = Float32Array.from({ length: headSize / 2 }, (_, index) => {
-    const wavelength = (2 * Math.PI) / theta ** ((-2 * index) / headSize);
+  const { theta, factor, lowFreqFactor: low, highFreqFactor: high, originalContext, dimensions } = rope;
+  const factors = Float32Array.from({ length: dimensions / 2 }, (_, index) => {
+    const wavelength = (2 * Math.PI) / theta ** ((-2 * index) / dimensions);
     if (wavelength < originalContext / high) return 1;
     if (wavelength > originalContext / low) return factor;
     const smooth = (originalContext / wavelength - low) / (high - low);
@@ -86,6 +183,16 @@ export function ropeTensors({ shape: { rope, headSize } }: ModelConfig): TensorI
   return [tensorInput("rope_freqs.weight", [factors.length], "F32", factors)];
 }
 
+/** What families name otherwise, before the usual names. */
+const renamedIn: Readonly<Record<string, readonly (readonly [RegExp, string])[]>> = {
+  gemma2: [
+    [/\.post_attention_layernorm\./, ".post_attention_norm."],
+    [/\.pre_feedforward_layernorm\./, ".ffn_norm."],
+  ],
+  olmo2: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
+  seed_oss: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
+};
+const sameNames: Readonly<Record<string, string>> = { gemma3: "gemma2", olmo3: "olmo2" };
 const renamed: readonly (readonly [RegExp, string])[] = [
   [/^model\.embed_tokens\./, "token_embd."],
   [/^model\.norm\./, "output_norm."],
@@ -94,14 +201,21 @@ const renamed: readonly (readonly [RegExp, string])[] = [
   [/\.self_attn\.(q|k)_norm\./, ".attn_$1_norm."],
   [/\.self_attn\.(q|k|v)_proj\./, ".attn_$1."],
   [/\.self_attn\.o_proj\./, ".attn_output."],
+  [/\.self_attn\.qkv_proj\./, ".attn_qkv."],
+  [/\.mlp\.gate_up_proj\./, ".ffn_up."],
   [/\.mlp\.(gate|up|down)_proj\./, ".ffn_$1."],
+  [/\.post_self_attn_layernorm\./, ".post_attention_norm."],
+  [/\.post_(feedforward_layernorm|mlp_layernorm)\./, ".post_ffw_norm."],
   [/\.input_layernorm\./, ".attn_norm."],
   [/\.post_attention_layernorm\./, ".ffn_norm."],
 ];
 
 /** The file's name of a folder's tensor. */
-export function ggufName(name: string): string {
-  return renamed.reduce((text, [pattern, to]) => text.replace(pattern, to), name);
+export function ggufName(name: string, family = ""): string {
+  return [...(renamedIn[sameNames[family] ?? family] ?? []), ...renamed].reduce(
+    (text, [pattern, to]) => text.replace(pattern, to),
+    name,
+  );
 }
 
 /** How a tensor is stored when matrices are stored as `type`. */
@@ -110,16 +224,22 @@ export function storageOf({ rows, cols }: Pick<ModelTensor, "rows" | "cols">, ty
   return cols % storedTypes[type].block === 0 ? type : "F16";
 }
 
-function converted(tensor: ModelTensor, config: ModelConfig, type: StoredName): TensorInput {
+/** Families whose rotated rows the converter brings into pairs; those of others stay as they are. */
+const pairedFamilies: readonly string[] = ["llama", "mistral", "ministral3", "smollm3", "granite"];
+
+function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: StoredName): TensorInput {
   const { rows, cols } = tensor;
-  const name = ggufName(tensor.name);
-  const isPaired = architectureOf(config) === "llama" && /\.attn_[qk]\.weight$/.test(name);
-  const values = isPaired ? paired(valuesOf(tensor), tensor, config.shape) : valuesOf(tensor);
+  const name = ggufName(tensor.name, family);
+  let values = valuesOf(tensor);
+  if (/\.attn_[qk]\.(weight|bias)$/.test(name) && pairedFamilies.includes(family))
+    values = paired(values, tensor, shape);
+  if (family.startsWith("gemma") && name.includes("norm")) values = values.map((value) => value + 1);
   return tensorInput(name, rows === 1 ? [cols] : [rows, cols], storageOf(tensor, type), values);
 }
 
 /** Rows j and j + headSize / 2 of each head side by side. */
-function paired(values: Float32Array, { rows, cols }: ModelTensor, { headSize }: ModelShape): Float32Array {
+function paired(values: Float32Array, tensor: ModelTensor, { headSize }: ModelShape): Float32Array {
+  const [rows, cols] = tensor.rows === 1 ? [tensor.cols, 1] : [tensor.rows, tensor.cols];
   const out = new Float32Array(values.length);
   const half = headSize / 2;
   for (let head = 0; head < rows; head += headSize) {

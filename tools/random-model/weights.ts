@@ -1,16 +1,22 @@
 /** Random weights as safetensors, written in pieces: memory does not grow with the model. */
 import { closeSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import type { WantedTensor } from "../../gpu/model/weights.ts";
+import type { NamedTensor } from "../../gpu/model/weights.ts";
 import { SeededRandom } from "../../scheduler/random.ts";
 
 export interface WeightOptions {
   readonly seed: number;
-  /** Standard deviation of everything but norms, which are 1. */
-  readonly sigma: number;
+  /** How the weights of a tensor are spread. */
+  readonly spreadOf: (tensor: NamedTensor) => Spread;
   /** Weights of more bytes than this are cut into files of at most so many, each with at least one tensor. */
   readonly shardBytesMax: number;
   readonly onProgress: (doneBytes: number, totalBytes: number) => void;
+}
+
+/** A normal distribution. */
+export interface Spread {
+  readonly mean: number;
+  readonly sigma: number;
 }
 
 const bytesPerWeight = 2;
@@ -18,11 +24,17 @@ const bytesPerWeight = 2;
 const pieceWeights = 1 << 21;
 
 /** Writes model.safetensors, or shards and their index. Each tensor has a random stream of its own, by its name. */
-export function writeWeights(folder: string, tensors: readonly WantedTensor[], options: WeightOptions): void {
+export function writeWeights(folder: string, tensors: readonly NamedTensor[], options: WeightOptions): void {
   const totalBytes = tensors.reduce((sum, tensor) => sum + tensorBytes(tensor), 0);
   const shards = shardsOf(tensors, options.shardBytesMax);
   const random = new SeededRandom(options.seed);
-  const table = normalTable(random.child("normals"), options.sigma);
+  const tables = new Map<string, Uint16Array>();
+  const tableOf = ({ mean, sigma }: Spread): Uint16Array => {
+    const key = `${mean} ${sigma}`;
+    const known = tables.get(key) ?? normalTable(random.child("normals"), mean, sigma);
+    tables.set(key, known);
+    return known;
+  };
   const weightMap: Record<string, string> = {};
   let doneBytes = 0;
   shards.forEach((shard, index) => {
@@ -32,7 +44,7 @@ export function writeWeights(folder: string, tensors: readonly WantedTensor[], o
       writeAll(file, headerOf(shard));
       for (const tensor of shard) {
         weightMap[tensor.name] = name;
-        for (const piece of piecesOf(tensor, random.child(tensor.name), table)) {
+        for (const piece of piecesOf(tensor, random.child(tensor.name), tableOf(options.spreadOf(tensor)))) {
           writeAll(file, piece);
           doneBytes += piece.length;
           options.onProgress(doneBytes, totalBytes);
@@ -47,16 +59,16 @@ export function writeWeights(folder: string, tensors: readonly WantedTensor[], o
   writeFileSync(join(folder, "model.safetensors.index.json"), `${JSON.stringify(json, null, 2)}\n`);
 }
 
-export function parametersOf(tensors: readonly WantedTensor[]): number {
+export function parametersOf(tensors: readonly NamedTensor[]): number {
   return tensors.reduce((sum, tensor) => sum + tensorBytes(tensor), 0) / bytesPerWeight;
 }
 
-function tensorBytes({ shape }: WantedTensor): number {
+function tensorBytes({ shape }: NamedTensor): number {
   return shape.reduce((product, size) => product * size, bytesPerWeight);
 }
 
-function shardsOf(tensors: readonly WantedTensor[], bytesMax: number): WantedTensor[][] {
-  const shards: WantedTensor[][] = [];
+function shardsOf(tensors: readonly NamedTensor[], bytesMax: number): NamedTensor[][] {
+  const shards: NamedTensor[][] = [];
   let shardBytes = Number.POSITIVE_INFINITY;
   for (const tensor of tensors) {
     const bytes = tensorBytes(tensor);
@@ -76,7 +88,7 @@ function shardName(number: number, count: number): string {
 }
 
 /** Length and JSON, padded with spaces so that the data begins at a multiple of 8 bytes. */
-function headerOf(tensors: readonly WantedTensor[]): Uint8Array {
+function headerOf(tensors: readonly NamedTensor[]): Uint8Array {
   const header: Record<string, unknown> = { __metadata__: { format: "pt" } };
   let offset = 0;
   for (const tensor of tensors) {
@@ -93,14 +105,12 @@ function headerOf(tensors: readonly WantedTensor[]): Uint8Array {
 }
 
 /** The tensor's bytes, one piece after the other in the same memory. */
-function* piecesOf(tensor: WantedTensor, random: SeededRandom, table: Uint16Array): Generator<Uint8Array> {
+function* piecesOf(tensor: NamedTensor, random: SeededRandom, table: Uint16Array): Generator<Uint8Array> {
   const bytes = tensorBytes(tensor);
   const weights = new Uint16Array(Math.min(pieceWeights, bytes / bytesPerWeight + 1));
-  const isNorm = tensor.name.endsWith("norm.weight");
   for (let done = 0; done < bytes; done += weights.byteLength) {
     const piece = new Uint8Array(weights.buffer, 0, Math.min(weights.byteLength, bytes - done));
-    if (isNorm) weights.fill(bfloat16(1));
-    else fillRandom(weights, random, table);
+    fillRandom(weights, random, table);
     yield piece;
   }
 }
@@ -113,15 +123,15 @@ function fillRandom(weights: Uint16Array, random: SeededRandom, table: Uint16Arr
   }
 }
 
-/** 65 536 normal numbers of mean exactly 0 as bf16, to draw from with 16 random bits: much cheaper than a logarithm per
+/** 65 536 normal numbers of exactly this mean as bf16, to draw from with 16 random bits: much cheaper than a logarithm per
  *  weight. Box and Muller's method, each number also negated. */
-function normalTable(random: SeededRandom, sigma: number): Uint16Array {
+function normalTable(random: SeededRandom, mean: number, sigma: number): Uint16Array {
   const table = new Uint16Array(1 << 16);
   for (let i = 0; i < table.length; i += 2) {
     const radius = Math.sqrt(-2 * Math.log(1 - random.unit()));
     const normal = sigma * radius * Math.cos(2 * Math.PI * random.unit());
-    table[i] = bfloat16(normal);
-    table[i + 1] = bfloat16(-normal);
+    table[i] = bfloat16(mean + normal);
+    table[i + 1] = bfloat16(mean - normal);
   }
   return table;
 }

@@ -3,6 +3,8 @@
 //   q    [T, ldq] f32, normed and rotated          kv   pages of one layer (kv_layout.h), bf16, f32 or int8
 //   out  [T, ldo] f32 if the pages are, else bf16
 //   A token at position p sees positions max(0, p - W + 1) .. p, with W = sliding_window (all up to p if 0).
+//   With a cap C > 0 a score s becomes C * tanh(s / C). With sinks the sum of a row's probabilities has one
+//   more term, of its head's sink as a score, which no value belongs to.
 //
 // Online softmax (arXiv:2205.14135, arXiv:1805.02867): a tile of up to 32 query rows, which are (token, query
 // head) pairs of one KV head, walks the keys in blocks of 64 aligned to absolute positions and keeps for
@@ -115,13 +117,15 @@ void widen_block(AttentionTile const& t, AttentionBlock& block) {
 // follows, and o will by `rescale`. `Masked`: the row does not see all of the tokens.
 template <class Products, bool Scaled, bool Masked>
 BUNTING_INLINE void soften_pages(AttentionTile const& t, int row, AttentionBlock const& block, int first,
-                                 int end, float scale, int32_t first_token, int32_t low, int32_t high) {
+                                 int end, float scale, float cap, int32_t first_token, int32_t low,
+                                 int32_t high) {
   float const* const scores = t.scores + row * kBlockTokens;
   f32x16 const by = set1(scale);
   f32x16 largest = set1(-FLT_MAX), p[kBlockPages];
   for (int page = first; page < end; ++page) {
     p[page] = load(scores + page * kPageTokens) * by;
     if constexpr (Scaled) p[page] = p[page] * load(block.k_scale[page]);
+    if (cap > 0) p[page] = soft_cap(p[page], cap);
     if constexpr (Masked) p[page] = mask(p[page], first_token + page * kPageTokens, low, high);
     largest = max(p[page], largest);
   }
@@ -142,13 +146,13 @@ BUNTING_INLINE void soften_pages(AttentionTile const& t, int row, AttentionBlock
 
 template <class Products, bool Scaled>
 BUNTING_INLINE void soften(AttentionTile const& t, int row, AttentionBlock const& block, float scale,
-                           int32_t first_token, int32_t low, int32_t high) {
+                           float cap, int32_t first_token, int32_t low, int32_t high) {
   bool const is_whole = block.first == 0 && block.end == kBlockPages && first_token >= low &&
                         first_token + kBlockTokens - 1 <= high;
   if (is_whole)  // the usual case, in registers throughout
-    soften_pages<Products, Scaled, false>(t, row, block, 0, kBlockPages, scale, first_token, low, high);
+    soften_pages<Products, Scaled, false>(t, row, block, 0, kBlockPages, scale, cap, first_token, low, high);
   else
-    soften_pages<Products, Scaled, true>(t, row, block, block.first, block.end, scale, first_token, low,
+    soften_pages<Products, Scaled, true>(t, row, block, block.first, block.end, scale, cap, first_token, low,
                                          high);
 }
 
@@ -239,8 +243,16 @@ void close_segment(AttentionTile const& t, int rows) {
   for (int r = 0; r < rows; ++r) close_row(t, r);
 }
 
-void finish_row(Attention const& a, AttentionTile const& t, Sums const& sums, int64_t at) {
-  f32x16 const scale = set1(1.0f / sum(load(sums.l)));
+void finish_row(Attention const& a, AttentionTile const& t, Sums const& sums, RowPlace const& place) {
+  int64_t const at = place.token * a.ldo + place.head * t.head_size;
+  float total = sum(load(sums.l));
+  // A sink far above all scores makes the term infinite, and the output 0.
+  if (a.sinks) {
+    float term;
+    store_first(&term, exp(set1(a.sinks[place.head] - *sums.m)), 1);
+    total += term;
+  }
+  f32x16 const scale = set1(1.0f / total);
   for (int64_t d = 0; d < t.head_size; d += 16) {
     f32x16 const y = load(sums.o + d) * scale + zero();
     if (a.kv.dtype == Dtype::f32)
@@ -289,8 +301,7 @@ void end_rows(Attention const& a, AttentionItem const& item, AttentionTile const
     if (is_last) {
       bool const is_short = is_empty(sums_before(t, r));
       if (!is_short) close_row(t, r);
-      finish_row(a, t, is_short ? sums_of(t, r) : sums_before(t, r),
-                 at.token * a.ldo + at.head * t.head_size);
+      finish_row(a, t, is_short ? sums_of(t, r) : sums_before(t, r), at);
     } else {
       float* const state = state_of(a, at);
       write(t, sums_of(t, r), state);
@@ -414,7 +425,7 @@ void walk(Attention const& a, AttentionItem const& item, Products& products, int
     }
     products.score(t, block, rows);
     for (int r = 0; r < rows; ++r)
-      soften<Products, Scaled>(t, r, block, a.scale, base, first_visible(a, t.high[r]), t.high[r]);
+      soften<Products, Scaled>(t, r, block, a.scale, a.cap, base, first_visible(a, t.high[r]), t.high[r]);
     products.weigh(t, block, rows);
   }
 

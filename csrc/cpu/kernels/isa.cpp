@@ -11,12 +11,16 @@ void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
 void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t begin,
               int64_t end);
 void embed(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end);
-void rmsnorm(Operand const& y, float const* x, int64_t ldx, float const* w, int64_t h, float eps,
-             int64_t begin, int64_t end);
+void norm(Operand const& y, float const* x, int64_t ldx, Norm const& n, int64_t h, int64_t begin,
+          int64_t end);
+void add_normed(float* x, int64_t ldx, float const* d, int64_t ldd, Norm const& n, float scale, int64_t h,
+                int64_t begin, int64_t end);
+void scale_and_cap(float* x, int64_t ldx, int64_t n, float scale, float cap, int64_t begin, int64_t end);
 void rope_append(RopeAppend const& a, int64_t begin, int64_t end);
 void attention(Attention const& a, int64_t item_begin, int64_t item_end);
 SampleResult sample(SampleRow const& row, float const* logits, int32_t vocab, char* scratch, int32_t* top);
-void swiglu(Operand const& y, float const* gu, int64_t ldgu, int64_t f, int64_t begin, int64_t end);
+void gate(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activation activation, int64_t begin,
+          int64_t end);
 
 extern Kernels const kernels;
 Kernels const kernels = {
@@ -25,9 +29,11 @@ Kernels const kernels = {
     .gemm = gemm,
     .quantise = quantise,
     .embed = embed,
-    .rmsnorm = rmsnorm,
+    .norm = norm,
+    .add_normed = add_normed,
+    .scale_and_cap = scale_and_cap,
     .rope_append = rope_append,
-    .swiglu = swiglu,
+    .gate = gate,
     .attention = attention,
     .sample = sample,
 };

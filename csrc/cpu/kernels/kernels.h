@@ -126,6 +126,17 @@ struct Operand {
   char* row(int64_t t) const { return static_cast<char*>(rows) + t * ld * element_bytes(); }
 };
 
+// How rows are normed: x / sqrt(mean(x^2) + epsilon) * weight; the same of x - mean(x); not at all. The values of engine.h.
+enum class NormKind : int32_t { rms = 0, layer = 1, none = 2 };
+struct Norm {
+  NormKind kind = NormKind::rms;
+  float const* weight = nullptr;  // [H]
+  float epsilon = 0;
+};
+
+// What a gate goes through; the values of engine.h.
+enum class Activation : int32_t { silu = 0, gelu_tanh = 1 };
+
 // y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n], f32 sums, for all t in [0, T) and the columns of some panels.
 struct Gemm {
   // [T, ldx]. Plain weights: bf16 or f32 like w.dtype; ldx >= kp, columns K..kp-1 are zero; 64-byte aligned rows. Grouped
@@ -199,7 +210,9 @@ struct Attention {
   AttentionItem const* items = nullptr;
   int32_t query_heads = 0;
   int32_t sliding_window = 0;  // 0: none
-  float scale = 0;             // 1/sqrt(D)
+  float scale = 0;             // of scores
+  float cap = 0;               // > 0: a score s becomes cap * tanh(s / cap)
+  float const* sinks = nullptr; // [Hq] or null: a score of each query head that takes its share and adds nothing
   void* out = nullptr;         // [T, ldo]: Hq*D values per token; f32 if the pages are, else bf16
   int64_t ldo = 0;
   float* states = nullptr;  // [chunks, Hq] of attention_state_floats(D), of chunks of one token
@@ -207,17 +220,20 @@ struct Attention {
   char* scratch = nullptr;  // attention_scratch_bytes() per thread
 };
 
-// What follows the QKV projection, per token row: optional RMS norm of each q and k head, rotation of q and k, append of
-// k and v to the token's page slot. q is rewritten in place.
+// What follows the QKV projection, per token row: optional RMS norm of each q and k head, or of all heads of q and of k
+// together, rotation of the first R numbers of each, append of k and v to the token's page slot. q is rewritten in place.
 struct RopeAppend {
   float* qkv = nullptr;  // [T, ldqkv]: q (Hq*D), k (Hk*D), v (Hk*D)
   int64_t ldqkv = 0;
   int32_t query_heads = 0;
-  float const* q_norm = nullptr;  // [D] or null
-  float const* k_norm = nullptr;
+  float const* q_norm = nullptr;  // [D], or [Hq*D] if wide, or null
+  float const* k_norm = nullptr;  // [D], or [Hk*D]
+  bool has_wide_norms = false;
   float norm_epsilon = 0;
-  float const* cos = nullptr;  // [context_max, D/2]
+  int32_t rotated = 0;         // R; 0: nothing is rotated
+  float const* cos = nullptr;  // [context_max, R/2]
   float const* sin = nullptr;
+  float const* query_scale = nullptr;   // [context_max] or null: q is multiplied by its position's
   int32_t const* positions = nullptr;   // [T] absolute
   int32_t const* token_pages = nullptr; // [T] page that holds the token's position
   KvLayer kv;
@@ -255,12 +271,16 @@ struct Kernels {
 
   // x[t, :] = embedding row of token ids[t] as f32, for t in [begin, end). The table is a PackedMatrix [V, H].
   void (*embed)(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end);
-  // y[t, :] = x[t, :] / sqrt(mean(x^2) + eps) * w, columns H..ld-1 of y zeroed; groups: as `quantise` would.
-  void (*rmsnorm)(Operand const& y, float const* x, int64_t ldx, float const* w, int64_t h, float eps, int64_t begin,
-                  int64_t end);
+  // y[t, :] = n(x[t, :]), columns H..ld-1 of y zeroed; groups: as `quantise` would.
+  void (*norm)(Operand const& y, float const* x, int64_t ldx, Norm const& n, int64_t h, int64_t begin, int64_t end);
+  // x[t, :] += scale * n(d[t, :])
+  void (*add_normed)(float* x, int64_t ldx, float const* d, int64_t ldd, Norm const& n, float scale, int64_t h, int64_t begin,
+                     int64_t end);
+  // x[t, i] *= scale for i < n, and then, if cap > 0, becomes cap * tanh(x / cap).
+  void (*scale_and_cap)(float* x, int64_t ldx, int64_t n, float scale, float cap, int64_t begin, int64_t end);
   void (*rope_append)(RopeAppend const& a, int64_t begin, int64_t end);  // token rows
-  // y[t, f] = silu(gu[t, f]) * gu[t, F + f] for f < F; groups: as above.
-  void (*swiglu)(Operand const& y, float const* gu, int64_t ldgu, int64_t f, int64_t begin, int64_t end);
+  // y[t, f] = activation(gu[t, f]) * gu[t, F + f] for f < F; groups: as above.
+  void (*gate)(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activation activation, int64_t begin, int64_t end);
   void (*attention)(Attention const& a, int64_t item_begin, int64_t item_end);
 
   // Draws one token, the same on every level for the same logits. `logits` [V] is not changed; `scratch` has

@@ -1,9 +1,11 @@
 // rope_append.cpp: what follows the QKV projection of a token: norm and rotate its q and k, put k and v into
 // its page.
 //
-//   per head of q and k, if it has a norm:  x = x / sqrt(mean(x^2) + eps) * w
-//   then, with c, s = cos, sin[position]:   x[i], x[i + D/2] = x[i]*c[i] - x[i + D/2]*s[i], x[i + D/2]*c[i] +
-//   x[i]*s[i]
+//   per head of q and k, or of all heads together, if there is a norm:  x = x / sqrt(mean(x^2) + eps) * w
+//   then, of the first R of each head, with c, s = cos, sin[position]:
+//   x[i], x[i + R/2] = x[i]*c[i] - x[i + R/2]*s[i], x[i + R/2]*c[i] + x[i]*s[i]
+//
+//   then q = q * query_scale[position], if there is one
 //
 //   qkv  [T, ldqkv] f32: q (Hq*D, rewritten in place), k (Hk*D, rewritten: it is of no use afterwards), v
 //   (Hk*D) kv   slot position % 16 of page token_pages[t]: k and v as bf16 (rounded to nearest even) or f32
@@ -20,7 +22,7 @@
 
 namespace bunting::BUNTING_ISA {
 
-static void norm_head(float* x, float const* w, int64_t d, float epsilon) {
+static void norm_values(float* x, float const* w, int64_t d, float epsilon) {
   f32x16 squares = zero();
   for (int64_t i = 0; i < d; i += 16) {
     f32x16 const v = load(x + i);
@@ -30,9 +32,14 @@ static void norm_head(float* x, float const* w, int64_t d, float epsilon) {
   for (int64_t i = 0; i < d; i += 16) store(x + i, load(x + i) * scale * load(w + i));
 }
 
-// D/2 is a multiple of 8, so the halves are walked in steps that need no rest.
 static void rotate_head(float* x, float const* cos, float const* sin, int64_t half) {
-  for (int64_t i = 0; i < half; i += 8) {
+  int64_t const whole = half / 8 * 8;
+  for (int64_t i = whole; i < half; ++i) {
+    float const a = x[i], b = x[i + half];
+    x[i] = a * cos[i] - b * sin[i];
+    x[i + half] = b * cos[i] + a * sin[i];
+  }
+  for (int64_t i = 0; i < whole; i += 8) {
     float low[8], high[8];
     for (int j = 0; j < 8; ++j) {
       float const a = x[i + j], b = x[i + j + half];
@@ -95,20 +102,28 @@ static void append_head(KvLayer const& kv, int32_t page, int32_t slot, int32_t h
 }
 
 void rope_append(RopeAppend const& a, int64_t begin, int64_t end) {
-  int64_t const d = a.kv.head_size, half = d / 2;
+  int64_t const d = a.kv.head_size, half = a.rotated / 2;
+  bool const has_head_norms = a.q_norm && !a.has_wide_norms;
   for (int64_t t = begin; t < end; ++t) {
     float* const q = a.qkv + t * a.ldqkv;
     float* const k = q + a.query_heads * d;
     float const* const v = k + a.kv.kv_heads * d;
     int32_t const position = a.positions[t];
-    float const* const cos = a.cos + position * half;
-    float const* const sin = a.sin + position * half;
+    float const* const cos = half > 0 ? a.cos + position * half : nullptr;
+    float const* const sin = half > 0 ? a.sin + position * half : nullptr;
+    if (a.has_wide_norms) {
+      norm_values(q, a.q_norm, a.query_heads * d, a.norm_epsilon);
+      norm_values(k, a.k_norm, a.kv.kv_heads * d, a.norm_epsilon);
+    }
     for (int32_t head = 0; head < a.query_heads; ++head) {
-      if (a.q_norm) norm_head(q + head * d, a.q_norm, d, a.norm_epsilon);
+      if (has_head_norms) norm_values(q + head * d, a.q_norm, d, a.norm_epsilon);
       rotate_head(q + head * d, cos, sin, half);
+      if (a.query_scale)
+        for (int64_t i = head * d; i < head * d + d; i += 16)
+          store(q + i, load(q + i) * set1(a.query_scale[position]));
     }
     for (int32_t head = 0; head < a.kv.kv_heads; ++head) {
-      if (a.k_norm) norm_head(k + head * d, a.k_norm, d, a.norm_epsilon);
+      if (has_head_norms) norm_values(k + head * d, a.k_norm, d, a.norm_epsilon);
       rotate_head(k + head * d, cos, sin, half);
       append_head(a.kv, a.token_pages[t], position % kPageTokens, head, k + head * d, v + head * d);
     }

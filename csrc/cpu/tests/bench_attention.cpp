@@ -110,6 +110,7 @@ void bench_rope_append(Level const& level, Dtype dtype, int32_t query_heads, int
   a.query_heads = query_heads;
   a.q_norm = a.k_norm = norm.data();
   a.norm_epsilon = 1e-6f;
+  a.rotated = head_size;
   a.cos = a.sin = angle.data();
   a.positions = positions.data();
   a.token_pages = token_pages.data();
@@ -131,18 +132,20 @@ void bench_rows(Level const& level) {
   std::vector<float> const x(size_t(2 * kRows * kWidth), 0.5f), weight(size_t(kWidth), 1.0f);
   Aligned<bf16> y(size_t(kRows * kWidth));
   std::string const what = "512 rows of 2048";
-  level.tell("rmsnorm", what,
+  level.tell("norm", what,
              best_seconds(kBudget,
                           [&] {
-                            level.kernels.rmsnorm({y.data(), kWidth}, x.data(), kWidth, weight.data(), kWidth,
-                                                  1e-6f, 0, kRows);
+                            level.kernels.norm({y.data(), kWidth}, x.data(), kWidth,
+                                               {NormKind::rms, weight.data(), 1e-6f}, kWidth, 0, kRows);
                           }),
              0, kElements * 6);
-  level.tell(
-      "swiglu", what,
-      best_seconds(kBudget,
-                   [&] { level.kernels.swiglu({y.data(), kWidth}, x.data(), 2 * kWidth, kWidth, 0, kRows); }),
-      0, kElements * 10);
+  level.tell("gate", what,
+             best_seconds(kBudget,
+                          [&] {
+                            level.kernels.gate({y.data(), kWidth}, x.data(), 2 * kWidth, kWidth,
+                                               Activation::silu, 0, kRows);
+                          }),
+             0, kElements * 10);
   std::vector<InputGroup> groups(size_t(kRows * kWidth / kGroup));
   level.tell("quantise", what,
              best_seconds(kBudget,

@@ -1,4 +1,4 @@
-// dense_test.h - what the tests of pack, gemm, embed, rmsnorm and swiglu share: levels, aligned buffers,
+// dense_test.h - what the tests of pack, gemm, embed, norm and gate share: levels, aligned buffers,
 // values.
 #pragma once
 

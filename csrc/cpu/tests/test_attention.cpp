@@ -32,6 +32,8 @@ bool rounds(Kernels const* kernels, Dtype dtype) {
 struct Shape {
   int32_t query_heads, kv_heads, head_size, window;
   Dtype dtype;
+  float cap = 0;
+  bool has_sinks = false;
 };
 
 int32_t pages_for(int32_t tokens) {
@@ -87,6 +89,8 @@ class Step {
   }
 
  private:
+  // Of so many heads as tests have, far below, among and far above the scores.
+  static constexpr float sinks_[16] = {-100, -2, 0, 1, 3, 8, 60, 1000, -1, 2, 4, 0.5f, -3, 6, 10, 30};
   Shape shape_;
   Pages const& pages_;
   std::vector<float> q_;
@@ -101,6 +105,8 @@ class Step {
     a.query_heads = shape_.query_heads;
     a.sliding_window = shape_.window;
     a.scale = float(1 / std::sqrt(double(shape_.head_size)));
+    a.cap = shape_.cap;
+    a.sinks = shape_.has_sinks ? sinks_ : nullptr;
     return a;
   }
 };
@@ -175,6 +181,13 @@ TEST(attention_matches_reference_with_a_sliding_window) {
     for (int32_t window : {1, 2, 15, 16, 17, 64, 65, 100, 4096})
       for (int32_t start : {0, 15, 63, 64, 200})
         for (int32_t count : {1, 16, 70}) check_chunk({4, 2, 32, window, dtype}, start, count);
+}
+
+TEST(attention_matches_reference_with_caps_and_sinks) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+    for (float cap : {0.0f, 2.0f, 50.0f})
+      for (int32_t window : {0, 20})
+        for (int32_t start : {0, 64, 2047}) check_chunk({8, 2, 32, window, dtype, cap, true}, start, 3);
 }
 
 TEST(attention_matches_reference_over_long_contexts) {

@@ -200,7 +200,7 @@ TEST(parallel_gemm_equals_one_thread) {
   }
 }
 
-TEST(parallel_swiglu_equals_gemm_then_swiglu) {
+TEST(parallel_gated_equals_gemm_then_gate) {
   ThreadPool one(1), many(3);
   for (Dtype const type : kWeightTypes) {
     Dtype const plain = type == Dtype::f32 ? Dtype::f32 : Dtype::bf16;
@@ -211,7 +211,7 @@ TEST(parallel_swiglu_equals_gemm_then_swiglu) {
         Inputs const x = random_inputs(random, weights.matrix, tokens);
         for (Kernels const* kernels : dense_levels()) {
           if (kernels == &amx_emulated::kernels && tokens > 100) continue;  // slow
-          Bytes gates(tokens * 2 * f * 4), scratch(3 * kSwigluScratch * 4);
+          Bytes gates(tokens * 2 * f * 4), scratch(3 * kGateScratch * 4);
           parallel_gemm(one, *kernels,
                         {.x = x.row(0),
                          .ldx = x.ldx,
@@ -224,16 +224,16 @@ TEST(parallel_swiglu_equals_gemm_then_swiglu) {
             int64_t const ldo = is_grouped(out) ? round_up(f, 2 * kGroup) / kGroup + 1 : f + 32;
             int64_t const bytes = tokens * ldo * input_bytes(out);
             Bytes want(bytes), got(bytes);
-            kernels->swiglu({want.data.get(), ldo, out}, gates.f32(), 2 * f, f, 0, tokens);
+            kernels->gate({want.data.get(), ldo, out}, gates.f32(), 2 * f, f, Activation::silu, 0, tokens);
             for (int64_t pieces : {1, 7}) {
-              parallel_swiglu(many, *kernels,
-                              {.x = x.row(0),
-                               .ldx = x.ldx,
-                               .w = &weights.matrix,
-                               .out = {got.data.get(), ldo, out},
-                               .tokens = tokens,
-                               .scratch = scratch.f32()},
-                              pieces);
+              parallel_gated(many, *kernels,
+                             {.x = x.row(0),
+                              .ldx = x.ldx,
+                              .w = &weights.matrix,
+                              .out = {got.data.get(), ldo, out},
+                              .tokens = tokens,
+                              .scratch = scratch.f32()},
+                             pieces);
               CHECK(std::memcmp(want.data.get(), got.data.get(), want.size) == 0,
                     "%s %s to %s T=%d F=%d, %d pieces", kernels->name, name_of(type), name_of(out),
                     int(tokens), int(f), int(pieces));

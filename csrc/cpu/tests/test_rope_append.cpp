@@ -8,6 +8,8 @@ struct Shape {
   int32_t query_heads, kv_heads, head_size;
   bool norm;
   Dtype dtype;
+  int32_t rotated = -1;  // numbers of each head; -1: all
+  bool is_wide = false;
 };
 
 // Largest difference to `want` in units of what is allowed: 2e-6 of the largest value of a head (at most 4 in
@@ -32,7 +34,8 @@ void check(Shape const& shape, int32_t tokens, int32_t start) {
     return x;
   };
   std::vector<float> const input = values(size_t(tokens) * size_t(ldqkv) + 1, -2, 2);
-  std::vector<float> const q_norm = values(size_t(d), 0.5f, 2), k_norm = values(size_t(d), 0.5f, 2);
+  std::vector<float> const q_norm = values(size_t(hq * d), 0.5f, 2), k_norm = values(size_t(hk * d), 0.5f, 2);
+  int32_t const rotated = shape.rotated < 0 ? d : shape.rotated;
   std::vector<float> const cos = values(size_t(start + tokens) * size_t(d / 2) + 1, -1, 1);
   std::vector<float> const sin = values(size_t(start + tokens) * size_t(d / 2) + 1, -1, 1);
   int32_t const page_count = (start + tokens + kPageTokens - 1) / kPageTokens;
@@ -53,8 +56,11 @@ void check(Shape const& shape, int32_t tokens, int32_t start) {
     a.q_norm = shape.norm ? q_norm.data() : nullptr;
     a.k_norm = shape.norm ? k_norm.data() : nullptr;
     a.norm_epsilon = 1e-6f;
-    a.cos = cos.data();
-    a.sin = sin.data();
+    a.has_wide_norms = shape.norm && shape.is_wide;
+    a.rotated = rotated;
+    a.cos = rotated > 0 ? cos.data() : nullptr;
+    a.sin = rotated > 0 ? sin.data() : nullptr;
+    a.query_scale = shape.is_wide ? cos.data() : nullptr;  // any number for each position
     a.positions = positions.data();
     a.token_pages = token_pages.data();
     a.kv = pages.kv;
@@ -84,8 +90,8 @@ void check(Shape const& shape, int32_t tokens, int32_t start) {
                                        largest(v)));
       }
     }
-    CHECK(worst <= 1, "%s %s heads %d/%d D=%d norm %d T=%d start %d: off by %g of what is allowed",
-          kernels->name, name_of(shape.dtype), hq, hk, d, shape.norm, tokens, start, worst);
+    CHECK(worst <= 1, "%s %s heads %d/%d D=%d R=%d norm %d T=%d start %d: off by %g of what is allowed",
+          kernels->name, name_of(shape.dtype), hq, hk, d, rotated, shape.norm, tokens, start, worst);
     if (shape.dtype == Dtype::q8) continue;  // no byte tells that it was never written
     int64_t const elements = int64_t(a.kv.page_bytes / dtype_bytes(shape.dtype)) * (page_count + 1);
     for (int64_t i = 0; i < elements; ++i)
@@ -103,6 +109,16 @@ TEST(rope_append_matches_reference) {
     for (int32_t d : {16, 48, 64, 80, 128, 256})
       for (bool norm : {false, true})
         for (int32_t tokens : {0, 1, 17}) check({6, 2, d, norm, dtype}, tokens, 0);
+}
+
+TEST(rope_append_rotates_a_part_of_each_head_or_nothing) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32})
+    for (int32_t rotated : {0, 2, 12, 24, 32, 62}) check({3, 1, 64, true, dtype, rotated}, 5, 20);
+}
+
+TEST(rope_append_norms_all_heads_together) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32})
+    for (int32_t d : {16, 48, 128}) check({4, 2, d, true, dtype, d, true}, 5, 20);
 }
 
 TEST(rope_append_writes_every_slot_of_a_page) {

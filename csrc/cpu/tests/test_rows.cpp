@@ -1,4 +1,4 @@
-// rmsnorm and swiglu against plain loops in double.
+// norm, add_normed, scale_and_cap and gate against plain loops in double.
 #include <algorithm>
 #include <cmath>
 
@@ -33,6 +33,23 @@ void check_rows(char const* what, Kernels const& kernels, Dtype out, Bytes const
         what, kernels.name, name_of(out), int(tokens), int(width), worst, int(wrong));
 }
 
+// The same where rounding is measured by the largest of a row.
+void check_near(char const* what, Kernels const& kernels, Dtype out, Bytes const& got,
+                std::vector<double> const& want, int64_t tokens, int64_t width, int64_t ld) {
+  double worst = 0;
+  for (int64_t t = 0; t < tokens; ++t) {
+    double largest = 0;
+    for (int64_t i = 0; i < width; ++i) largest = std::max(largest, std::fabs(want[size_t(t * width + i)]));
+    for (int64_t i = 0; i < width; ++i) {
+      double const value = reference::get(out, got.data.get(), size_t(t * ld + i));
+      double const error = std::fabs(value - want[size_t(t * width + i)]) / allowed(out, largest);
+      worst = std::isnan(error) ? INFINITY : std::max(worst, error);
+    }
+  }
+  CHECK(worst <= 1, "%s %s to %s T=%d width %d: off by %g of what is allowed", what, kernels.name,
+        name_of(out), int(tokens), int(width), worst);
+}
+
 // What rows of `width` numbers become for grouped weights of a type.
 struct Groups {
   Groups(int64_t tokens, int64_t width, Dtype weights)
@@ -62,26 +79,36 @@ constexpr Dtype kGroupedTypes[] = {Dtype::q8, Dtype::q8_128, Dtype::q4};
 
 }  // namespace
 
-TEST(rmsnorm_matches_reference) {
+TEST(norm_matches_reference) {
   for (int64_t tokens : {0, 1, 5}) {
     for (int64_t h : {1, 15, 16, 17, 64, 100, 2048}) {
-      Random random{uint64_t(h)};
-      int64_t const ldx = h + 7, ldy = round_up(h, kKAlign) + 32;
-      Bytes x = random_rows(random, Dtype::f32, tokens, h, ldx), w = random_rows(random, Dtype::f32, 1, h, h);
-      std::vector<double> want(size_t(tokens * h));
-      reference::rmsnorm(want.data(), h, x.f32(), ldx, w.f32(), h, 1e-5f, tokens);
-      for (Kernels const* kernels : dense_levels()) {
-        for (Dtype out : {Dtype::f32, Dtype::bf16}) {
-          Bytes y(tokens * ldy * bytes_of(out));
-          Operand const rows{y.data.get(), ldy, out};
-          kernels->rmsnorm(rows, x.f32(), ldx, w.f32(), h, 1e-5f, tokens / 2, tokens);
-          kernels->rmsnorm(rows, x.f32(), ldx, w.f32(), h, 1e-5f, 0, tokens / 2);
-          check_rows("rmsnorm", *kernels, out, y, want, tokens, h, ldy, true);
-          if (out != Dtype::f32) continue;
-          for (Dtype weights : kGroupedTypes) {
-            Groups const groups(tokens, h, weights);
-            kernels->rmsnorm(groups.out, x.f32(), ldx, w.f32(), h, 1e-5f, 0, tokens);
-            check_groups("rmsnorm", *kernels, groups, y, tokens, h, ldy);
+      for (NormKind kind : {NormKind::rms, NormKind::layer, NormKind::none}) {
+        if (kind == NormKind::layer && h == 1) continue;  // 0 / sqrt(epsilon): all rounding
+        Random random{uint64_t(h)};
+        int64_t const ldx = h + 7, ldy = round_up(h, kKAlign) + 32;
+        Bytes x = random_rows(random, Dtype::f32, tokens, h, ldx),
+              w = random_rows(random, Dtype::f32, 1, h, h);
+        Norm const n{kind, w.f32(), 1e-5f};
+        std::vector<double> want(size_t(tokens * h));
+        reference::norm(want.data(), h, x.f32(), ldx, n, h, tokens);
+        for (Kernels const* kernels : dense_levels()) {
+          for (Dtype out : {Dtype::f32, Dtype::bf16}) {
+            Bytes y(tokens * ldy * bytes_of(out));
+            Operand const rows{y.data.get(), ldy, out};
+            kernels->norm(rows, x.f32(), ldx, n, h, tokens / 2, tokens);
+            kernels->norm(rows, x.f32(), ldx, n, h, 0, tokens / 2);
+            // What is near the mean is a difference of larger numbers.
+            if (kind == NormKind::layer) {
+              check_near("norm", *kernels, out, y, want, tokens, h, ldy);
+              continue;
+            }
+            check_rows("norm", *kernels, out, y, want, tokens, h, ldy, true);
+            if (out != Dtype::f32) continue;
+            for (Dtype weights : kGroupedTypes) {
+              Groups const groups(tokens, h, weights);
+              kernels->norm(groups.out, x.f32(), ldx, n, h, 0, tokens);
+              check_groups("norm", *kernels, groups, y, tokens, h, ldy);
+            }
           }
         }
       }
@@ -89,38 +116,84 @@ TEST(rmsnorm_matches_reference) {
   }
 }
 
-TEST(rmsnorm_of_zeros_is_zero) {
+TEST(norm_of_zeros_is_zero) {
   for (Kernels const* kernels : dense_levels()) {
     std::vector<float> const x(40, 0.0f), w(40, 2.0f);
     std::vector<float> y(40, NAN);
-    kernels->rmsnorm({y.data(), 40, Dtype::f32}, x.data(), 40, w.data(), 40, 1e-6f, 0, 1);
+    kernels->norm({y.data(), 40, Dtype::f32}, x.data(), 40, {NormKind::rms, w.data(), 1e-6f}, 40, 0, 1);
     for (float value : y) CHECK(value == 0, "%s: %g", kernels->name, value);
   }
 }
 
-TEST(swiglu_matches_reference) {
+TEST(add_normed_matches_reference) {
+  for (int64_t h : {2, 16, 40, 300}) {
+    for (NormKind kind : {NormKind::rms, NormKind::layer, NormKind::none}) {
+      constexpr int64_t kTokens = 3;
+      Random random{uint64_t(h)};
+      Bytes x = random_rows(random, Dtype::f32, kTokens, h, h),
+            d = random_rows(random, Dtype::f32, kTokens, h, h), w = random_rows(random, Dtype::f32, 1, h, h);
+      Norm const n{kind, w.f32(), 1e-5f};
+      std::vector<double> want(size_t(kTokens * h));
+      reference::add_normed(want.data(), x.f32(), d.f32(), n, 0.25f, h, kTokens);
+      for (Kernels const* kernels : dense_levels()) {
+        Bytes y(kTokens * h * 4);
+        std::memcpy(y.data.get(), x.data.get(), y.size);
+        kernels->add_normed(y.f32(), h, d.f32(), h, n, 0.25f, h, 1, kTokens);
+        kernels->add_normed(y.f32(), h, d.f32(), h, n, 0.25f, h, 0, 1);
+        check_near("add_normed", *kernels, Dtype::f32, y, want, kTokens, h, h);
+      }
+    }
+  }
+}
+
+TEST(scale_and_cap_matches_its_formula) {
+  for (Kernels const* kernels : dense_levels()) {
+    for (float const cap : {0.0f, 5.0f, 30.0f}) {
+      std::vector<float> x;
+      for (int i = -50; i <= 50; ++i) x.push_back(float(i) * 1.7f);
+      x.push_back(3e38f), x.push_back(-3e38f);
+      std::vector<float> got = x;
+      kernels->scale_and_cap(got.data(), int64_t(x.size()), int64_t(x.size()), 0.5f, cap, 0, 1);
+      for (size_t i = 0; i < x.size(); ++i) {
+        double const scaled = double(x[i]) * 0.5,
+                     want = cap > 0 ? double(cap) * std::tanh(scaled / double(cap)) : scaled;
+        CHECK(std::fabs(double(got[i]) - want) <= (cap > 0 ? double(cap) * 0x1p-21 : 0),
+              "%s: %g becomes %g, wanted %g", kernels->name, double(x[i]), double(got[i]), want);
+      }
+    }
+  }
+}
+
+TEST(gate_matches_reference) {
   for (int64_t tokens : {0, 1, 5}) {
     for (int64_t f : {1, 15, 16, 17, 100, 1000}) {
-      Random random{uint64_t(f)};
-      int64_t const ldgu = 2 * f + 3, ldy = round_up(f, kKAlign);
-      Bytes gu = random_rows(random, Dtype::f32, tokens, 2 * f, ldgu);
-      // Gates over the whole range in which e^-g is finite.
-      for (int64_t t = 0; t < tokens; ++t)
-        for (int64_t i = 0; i < f; ++i) gu.f32()[t * ldgu + i] *= i % 3 == 0 ? 80.0f : 4.0f;
-      std::vector<double> want(size_t(tokens * f));
-      reference::swiglu(want.data(), f, gu.f32(), ldgu, f, tokens);
-      for (Kernels const* kernels : dense_levels()) {
-        for (Dtype out : {Dtype::f32, Dtype::bf16}) {
-          Bytes y(tokens * ldy * bytes_of(out));
-          Operand const rows{y.data.get(), ldy, out};
-          kernels->swiglu(rows, gu.f32(), ldgu, f, tokens / 2, tokens);
-          kernels->swiglu(rows, gu.f32(), ldgu, f, 0, tokens / 2);
-          check_rows("swiglu", *kernels, out, y, want, tokens, f, ldy, false);
-          if (out != Dtype::f32) continue;
-          for (Dtype weights : kGroupedTypes) {
-            Groups const groups(tokens, f, weights);
-            kernels->swiglu(groups.out, gu.f32(), ldgu, f, 0, tokens);
-            check_groups("swiglu", *kernels, groups, y, tokens, f, ldy);
+      for (Activation activation : {Activation::silu, Activation::gelu_tanh}) {
+        Random random{uint64_t(f)};
+        int64_t const ldgu = 2 * f + 3, ldy = round_up(f, kKAlign);
+        Bytes gu = random_rows(random, Dtype::f32, tokens, 2 * f, ldgu);
+        // Gates over the whole range in which e^-g is finite; GELU's exponent is cubic, and amplifies
+        // rounding.
+        float const wide = activation == Activation::silu ? 80.0f : 2.0f;
+        for (int64_t t = 0; t < tokens; ++t)
+          for (int64_t i = 0; i < f; ++i) gu.f32()[t * ldgu + i] *= i % 3 == 0 ? wide : 4.0f;
+        std::vector<double> want(size_t(tokens * f));
+        reference::gate(want.data(), f, gu.f32(), ldgu, f, activation, tokens);
+        for (Kernels const* kernels : dense_levels()) {
+          for (Dtype out : {Dtype::f32, Dtype::bf16}) {
+            Bytes y(tokens * ldy * bytes_of(out));
+            Operand const rows{y.data.get(), ldy, out};
+            kernels->gate(rows, gu.f32(), ldgu, f, activation, tokens / 2, tokens);
+            kernels->gate(rows, gu.f32(), ldgu, f, activation, 0, tokens / 2);
+            if (activation == Activation::silu)
+              check_rows("gate", *kernels, out, y, want, tokens, f, ldy, false);
+            else
+              check_near("gate", *kernels, out, y, want, tokens, f, ldy);
+            if (out != Dtype::f32) continue;
+            for (Dtype weights : kGroupedTypes) {
+              Groups const groups(tokens, f, weights);
+              kernels->gate(groups.out, gu.f32(), ldgu, f, activation, 0, tokens);
+              check_groups("gate", *kernels, groups, y, tokens, f, ldy);
+            }
           }
         }
       }
@@ -128,20 +201,22 @@ TEST(swiglu_matches_reference) {
   }
 }
 
-// Gates beyond the range of e^-g: silu is 0 or the gate itself; and NaN is not hidden.
-TEST(swiglu_at_the_ends) {
+// Gates beyond the range of e^-g: the activation is 0 or the gate itself; and NaN is not hidden.
+TEST(gate_at_the_ends) {
   struct {
     float gate, want;
   } const cases[] = {{-3e38f, 0}, {-1000, 0},   {-90, 0},       {0, 0},
                      {90, 90},    {1000, 1000}, {3e38f, 3e38f}, {NAN, NAN}};
   for (Kernels const* kernels : dense_levels()) {
-    for (auto const& c : cases) {
-      float const gu[2] = {c.gate, 1};
-      float y = 0.5f;
-      kernels->swiglu({&y, 1, Dtype::f32}, gu, 2, 1, 0, 1);
-      bool const right =
-          std::isnan(c.want) ? std::isnan(y) : std::fabs(y - c.want) <= 1e-6f * std::fabs(c.want) + 1e-5f;
-      CHECK(right, "%s: silu(%g) = %g", kernels->name, c.gate, y);
+    for (Activation activation : {Activation::silu, Activation::gelu_tanh}) {
+      for (auto const& c : cases) {
+        float const gu[2] = {c.gate, 1};
+        float y = 0.5f;
+        kernels->gate({&y, 1, Dtype::f32}, gu, 2, 1, activation, 0, 1);
+        bool const right =
+            std::isnan(c.want) ? std::isnan(y) : std::fabs(y - c.want) <= 1e-6f * std::fabs(c.want) + 1e-5f;
+        CHECK(right, "%s: activation %d of %g = %g", kernels->name, int(activation), c.gate, y);
+      }
     }
   }
 }

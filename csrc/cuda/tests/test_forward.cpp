@@ -62,6 +62,7 @@ std::vector<int32_t> slice(std::vector<int32_t> const& tokens, int32_t begin, in
 bunting_model_shape shape_for_gpu() {
   bunting_model_shape shape = tiny_shape();
   shape.head_size = 32;
+  shape.rope = tiny_rope(32);
   shape.context_max = 400;
   return shape;
 }
@@ -113,7 +114,7 @@ TEST(cuda_forward_agrees_with_the_cpu_engine) {
 TEST(cuda_forward_gives_long_steps_more_time) {
   bunting_model_shape shape = shape_for_gpu();
   shape.layers = 32, shape.hidden = 4096, shape.feed_forward = 14336;
-  shape.query_heads = 32, shape.kv_heads = 8, shape.head_size = 128;
+  shape.query_heads = 32, shape.kv_heads = 8, shape.head_size = 128, shape.rope = tiny_rope(128);
   shape.context_max = 131072;
   Model const model(shape);
   StepPlan plan;
@@ -147,6 +148,7 @@ TEST(cuda_forward_takes_no_memory_after_it_is_open) {
 TEST(cuda_forward_in_fp8_stays_near_bf16) {
   bunting_model_shape shape = shape_for_gpu();
   shape.head_size = 64;
+  shape.rope = tiny_rope(64);
   Gpu plain(shape);
   std::vector<float> const want = a_few_steps(plain);
   size_t const vocab = size_t(shape.vocab);
@@ -174,6 +176,7 @@ TEST(cuda_forward_in_fp8_stays_near_bf16) {
 TEST(cuda_forward_in_integers_stays_near_bf16) {
   bunting_model_shape shape = shape_for_gpu();
   shape.head_size = 64;
+  shape.rope = tiny_rope(64);
   Gpu plain(shape);
   std::vector<float> const want = a_few_steps(plain);
   size_t const plain_bytes = cuda::DeviceWeights::bytes(plain.model);
@@ -195,7 +198,7 @@ TEST(cuda_forward_does_not_depend_on_how_a_step_was_composed) {
   constexpr int32_t kPrompt = 330, kCommon = 288, kPages = 21;
   for (int32_t window : {0, 100}) {
     bunting_model_shape shape = shape_for_gpu();
-    shape.sliding_window = window;
+    shape.layer = tiny_layers([&](auto& layer) { layer.sliding_window = window; });
     Gpu gpu(shape);
     std::vector<int32_t> const tokens = random_tokens(3, kPrompt, shape.vocab);
     std::vector<int32_t> other = random_tokens(4, kPrompt, shape.vocab);

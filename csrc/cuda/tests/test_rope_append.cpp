@@ -29,6 +29,7 @@ TEST(cuda_rope_append_matches_the_reference) {
       wanted.q_norm = norms ? q_norm.data() : nullptr;
       wanted.k_norm = norms ? k_norm.data() : nullptr;
       wanted.norm_epsilon = 1e-6f;
+      wanted.rotated = d;
       wanted.cos = cos.data();
       wanted.sin = sin.data();
       wanted.positions = positions.data();

@@ -41,7 +41,8 @@ struct Norm {
   // Of x, or of x with delta.
   std::vector<double> wanted(std::vector<float> const& of) const {
     std::vector<double> y(of.size());
-    reference::rmsnorm(y.data(), hidden, of.data(), hidden, weight.data(), hidden, 1e-5f, tokens);
+    reference::norm(y.data(), hidden, of.data(), hidden, {NormKind::rms, weight.data(), 1e-5f}, hidden,
+                    tokens);
     return y;
   }
 };
@@ -114,7 +115,7 @@ TEST(cuda_swiglu_matches_the_reference) {
     int const tokens = 3;
     std::vector<float> const gate_up = random_floats(random, size_t(tokens * 2 * width), 6);
     std::vector<double> want(size_t(tokens * width));
-    reference::swiglu(want.data(), width, gate_up.data(), 2 * width, width, tokens);
+    reference::gate(want.data(), width, gate_up.data(), 2 * width, width, Activation::silu, tokens);
     DeviceArray<float> const in(gate_up);
     DeviceArray<uint16_t> const y(want.size());
     RUNS(cuda::swiglu(stream, {in.data(), y.data(), tokens, width}));

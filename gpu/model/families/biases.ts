@@ -1,0 +1,12 @@
+/** Biases of projections, as configurations in the manner of Llama's tell of them. */
+import type { LayerShape } from "../shape.ts";
+import type { Source } from "./family.ts";
+
+export function biasesOf(source: Source): LayerShape["biases"] {
+  return {
+    qkv: source.bias("attention_bias", "attn_q.bias"),
+    o: source.bias("attention_bias", "attn_output.bias"),
+    gateUp: source.bias("mlp_bias", "ffn_gate.bias"),
+    down: source.bias("mlp_bias", "ffn_down.bias"),
+  };
+}

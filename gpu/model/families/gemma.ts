@@ -1,0 +1,101 @@
+/**
+ * Gemma 2 and 3 (text): norms around attention and MLP, whose weights folders store less 1; GELU; an embedding times the root
+ * of its width. Gemma 2 caps scores and logits, with a window in every other layer; Gemma 3 has norms of the heads of q and k
+ * instead, and in five of six layers a window and a rope of its own.
+ */
+import { plainLayer, shapeLimits } from "../shape.ts";
+import { TensorKind } from "../tensor-kinds.ts";
+import { biasesOf } from "./biases.ts";
+import type { Family, Source } from "./family.ts";
+import { allBut, windowsOf } from "./windows.ts";
+
+const capMax = 1e6;
+
+const common = {
+  normsOneLess: true,
+  folderNames: {
+    [TensorKind.attentionPostNorm]: "post_attention_layernorm.weight",
+    [TensorKind.mlpNorm]: "pre_feedforward_layernorm.weight",
+    [TensorKind.mlpPostNorm]: "post_feedforward_layernorm.weight",
+  },
+} as const;
+
+const sizes = {
+  head_dim: 256,
+  num_attention_heads: 8,
+  num_key_value_heads: 4,
+  sliding_window: 4096,
+  tie_word_embeddings: true,
+};
+
+/** Scores are divided by the root of this. Files of metadata do not say it: in the largest model of each generation it is
+ *  hidden / heads, in the others the head size. */
+function queryScalar(source: Source, layersOfLargest: number): number {
+  const { hidden, queryHeads, headSize } = source.sizes;
+  if (source.kind === "metadata") return source.layers === layersOfLargest ? hidden / queryHeads : headSize;
+  return source.number(["query_pre_attn_scalar", null], 1, shapeLimits.hidden, 256);
+}
+
+export const gemma2: Family = {
+  ...common,
+  name: "gemma2",
+  classes: ["Gemma2ForCausalLM"],
+  metadata: ["gemma2"],
+  defaults: { ...sizes, attn_logit_softcapping: 50, final_logit_softcapping: 30 },
+  describe(source) {
+    const windows = windowsOf(source, (layer) => layer % 2 === 0);
+    const layer = { ...plainLayer, norms: "around", biases: biasesOf(source) } as const;
+    const capFallback = source.kind === "metadata" ? ([50, 30] as const) : ([0, 0] as const);
+    return {
+      activation: source.activation("geluTanh"),
+      embeddingScale: Math.sqrt(source.sizes.hidden),
+      attentionScale: queryScalar(source, 46) ** -0.5,
+      attentionCap: source.number(
+        ["attn_logit_softcapping", "attn_logit_softcapping"],
+        1e-3,
+        capMax,
+        capFallback[0],
+      ),
+      logitCap: source.number(
+        ["final_logit_softcapping", "final_logit_softcapping"],
+        1e-3,
+        capMax,
+        capFallback[1],
+      ),
+      ropes: [source.rope()],
+      layers: windows.map((slidingWindow) => ({ ...layer, slidingWindow })),
+    };
+  },
+};
+
+export const gemma3: Family = {
+  ...common,
+  name: "gemma3",
+  classes: ["Gemma3ForCausalLM"],
+  modelTypes: ["gemma3_text"],
+  wrappers: ["Gemma3ForConditionalGeneration"],
+  metadata: ["gemma3"],
+  defaults: { ...sizes, vocab_size: 262_208, max_position_embeddings: 131_072, rope_theta: 1e6 },
+  describe(source) {
+    const period = source.integer(["sliding_window_pattern", null], 1, shapeLimits.layers, 6);
+    const windows = windowsOf(source, allBut(period));
+    const sliding = source.slidingLayers(allBut(period));
+    const layer = { ...plainLayer, norms: "around", qkNorm: "head", biases: biasesOf(source) } as const;
+    return {
+      activation: source.activation("geluTanh"),
+      embeddingScale: Math.sqrt(source.sizes.hidden),
+      attentionScale: queryScalar(source, 62) ** -0.5,
+      attentionCap: source.number(["attn_logit_softcapping", "attn_logit_softcapping"], 1e-3, capMax, 0),
+      logitCap: source.number(["final_logit_softcapping", "final_logit_softcapping"], 1e-3, capMax, 0),
+      ropes: [
+        source.rope("full_attention"),
+        source.rope("sliding_attention", ["rope_local_base_freq", "rope.freq_base_swa"]),
+      ],
+      layers: windows.map((slidingWindow, index) => ({
+        ...layer,
+        slidingWindow,
+        rope: sliding[index] ? 1 : 0,
+      })),
+    };
+  },
+};

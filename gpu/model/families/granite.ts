@@ -1,0 +1,26 @@
+/** Granite 3 (dense): Llama with scales of its own for embedding, scores, residuals and logits. */
+import { plainLayer } from "../shape.ts";
+import { biasesOf } from "./biases.ts";
+import { type Family, layersOf } from "./family.ts";
+
+const [least, most] = [1e-6, 1e6];
+
+export const granite: Family = {
+  name: "granite",
+  classes: ["GraniteForCausalLM"],
+  metadata: ["granite"],
+  kvHeadsOptional: true,
+  pairedRows: { gguf: true },
+  ggufScales: ["embedding_scale", "attention.scale", "residual_scale", "logit_scale"],
+  describe(source) {
+    const biases = biasesOf(source);
+    return {
+      embeddingScale: source.number(["embedding_multiplier", "embedding_scale"], least, most, 1),
+      attentionScale: source.number(["attention_multiplier", "attention.scale"], least, most, 1),
+      residualScale: source.number(["residual_multiplier", "residual_scale"], least, most, 1),
+      logitScale: 1 / source.number(["logits_scaling", "logit_scale"], least, most, 1),
+      ropes: [source.rope()],
+      layers: layersOf(source.layers, () => ({ ...plainLayer, biases })),
+    };
+  },
+};

@@ -1,0 +1,37 @@
+/** All families. A new one is a file beside this one and a line here. */
+import { cohere2 } from "./cohere2.ts";
+import type { Family } from "./family.ts";
+import { gemma2, gemma3 } from "./gemma.ts";
+import { glm4 } from "./glm4.ts";
+import { granite } from "./granite.ts";
+import { llama } from "./llama.ts";
+import { ministral3 } from "./ministral3.ts";
+import { mistral } from "./mistral.ts";
+import { olmo2, olmo3 } from "./olmo.ts";
+import { phi3 } from "./phi3.ts";
+import { qwen2, qwen3 } from "./qwen.ts";
+import { seedOss } from "./seed-oss.ts";
+import { smollm3 } from "./smollm3.ts";
+
+export const families: readonly Family[] = [
+  llama,
+  mistral,
+  ministral3,
+  qwen2,
+  qwen3,
+  gemma2,
+  gemma3,
+  phi3,
+  smollm3,
+  granite,
+  olmo2,
+  olmo3,
+  glm4,
+  cohere2,
+  seedOss,
+];
+
+/** The family of a configuration, which is one of them. */
+export function familyNamed(name: string): Family {
+  return families.find((family) => family.name === name)!;
+}

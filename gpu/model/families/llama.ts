@@ -1,0 +1,19 @@
+/** Llama 2 and 3.x, with the many models that are built alike: DeepSeek-R1's distils, Yi, SmolLM 2, Falcon 3. */
+import { plainLayer } from "../shape.ts";
+import { biasesOf } from "./biases.ts";
+import { type Family, layersOf } from "./family.ts";
+
+export const llama: Family = {
+  name: "llama",
+  classes: ["LlamaForCausalLM"],
+  metadata: ["llama"],
+  kvHeadsOptional: true,
+  pairedRows: { gguf: true },
+  describe(source) {
+    if (source.slidingLayers(() => false).includes(true)) {
+      source.refuse(["layer_types", null], "a llama model has the same attention in all layers");
+    }
+    const biases = biasesOf(source);
+    return { ropes: [source.rope()], layers: layersOf(source.layers, () => ({ ...plainLayer, biases })) };
+  },
+};

@@ -1,0 +1,21 @@
+/** Mistral 7B, Nemo and Small, Ministral 8B: Llama with a sliding window, of all layers or of those that are listed. */
+import { plainLayer } from "../shape.ts";
+import type { Family } from "./family.ts";
+import { windowsOf } from "./windows.ts";
+
+export const mistral: Family = {
+  name: "mistral",
+  classes: ["MistralForCausalLM", "MinistralForCausalLM"],
+  modelTypes: ["mistral", "ministral"],
+  wrappers: ["Mistral3ForConditionalGeneration"],
+  metadata: [], // files of this family say llama
+  defaults: { sliding_window: 4096 },
+  pairedRows: { gguf: true },
+  describe(source) {
+    const windows = windowsOf(source, () => true);
+    return {
+      ropes: [source.rope()],
+      layers: windows.map((slidingWindow) => ({ ...plainLayer, slidingWindow })),
+    };
+  },
+};

@@ -1,0 +1,53 @@
+/** OLMo 2 and 3: norms of what attention and MLP add, not of what they read, and norms over all heads of q and of k. OLMo 3 has
+ *  a window in three of four layers, whose rope is plain whatever lengthens the context of the others. */
+import { type LayerShape, plainLayer } from "../shape.ts";
+import { TensorKind } from "../tensor-kinds.ts";
+import { biasesOf } from "./biases.ts";
+import { type Family, layersOf, type Source } from "./family.ts";
+import { allBut, windowOf, windowsOf } from "./windows.ts";
+
+const folderNames = {
+  [TensorKind.attentionPostNorm]: "post_attention_layernorm.weight",
+  [TensorKind.mlpPostNorm]: "post_feedforward_layernorm.weight",
+};
+
+const layerOf = (source: Source): LayerShape => ({
+  ...plainLayer,
+  norms: "after",
+  qkNorm: "wide",
+  biases: biasesOf(source),
+});
+
+export const olmo2: Family = {
+  name: "olmo2",
+  classes: ["Olmo2ForCausalLM"],
+  metadata: [], // OLMo 3 without a window
+  defaults: { rms_norm_eps: 1e-5 },
+  kvHeadsOptional: true,
+  folderNames,
+  describe: (source) => ({ ropes: [source.rope()], layers: layersOf(source.layers, () => layerOf(source)) }),
+};
+
+export const olmo3: Family = {
+  name: "olmo3",
+  classes: ["Olmo3ForCausalLM"],
+  metadata: ["olmo2"],
+  defaults: { rms_norm_eps: 1e-5 },
+  kvHeadsOptional: true,
+  folderNames,
+  describe(source) {
+    const slides = source.kind === "config" || windowOf(source) > 0 ? allBut(4) : () => false;
+    const sliding = source.slidingLayers(slides);
+    const windows = windowsOf(source, slides);
+    const layer = layerOf(source);
+    const { dimensions, theta } = source.rope("sliding_attention");
+    return {
+      ropes: [source.rope("full_attention"), { kind: "plain", dimensions, theta }],
+      layers: windows.map((slidingWindow, index) => ({
+        ...layer,
+        slidingWindow,
+        rope: sliding[index] ? 1 : 0,
+      })),
+    };
+  },
+};

@@ -1,0 +1,37 @@
+/** Qwen2 and 2.5: Llama with biases on q, k and v; Qwen3: with norms of their heads instead. Either may have windows in its
+ *  upper layers. */
+import { type LayerShape, plainLayer, shapeLimits } from "../shape.ts";
+import { biasesOf } from "./biases.ts";
+import type { Family, Source } from "./family.ts";
+import { windowOf, windowsOf } from "./windows.ts";
+
+export const qwen2: Family = {
+  name: "qwen2",
+  classes: ["Qwen2ForCausalLM"],
+  metadata: ["qwen2"],
+  describe: (source) => withWindows(source, { ...plainLayer, biases: { ...plainLayer.biases, qkv: true } }),
+};
+
+export const qwen3: Family = {
+  name: "qwen3",
+  classes: ["Qwen3ForCausalLM"],
+  metadata: ["qwen3"],
+  defaults: { head_dim: 128 },
+  describe: (source) => withWindows(source, { ...plainLayer, biases: biasesOf(source), qkNorm: "head" }),
+};
+
+function withWindows(source: Source, layer: LayerShape): ReturnType<Family["describe"]> {
+  if (source.kind === "metadata" && windowOf(source) > 0) {
+    source.refuse(
+      [null, "attention.sliding_window"],
+      "a window of some layers, which the file does not tell",
+    );
+  }
+  const isUsed = source.flag(["use_sliding_window", null], false);
+  if (!isUsed && source.slidingLayers(() => false).includes(true)) {
+    source.refuse(["layer_types", null], "lists sliding layers but no window is in use");
+  }
+  const firstSliding = isUsed ? source.integer(["max_window_layers", null], 0, shapeLimits.contextMax) : 0;
+  const windows = windowsOf(source, (index) => isUsed && index >= firstSliding);
+  return { ropes: [source.rope()], layers: windows.map((slidingWindow) => ({ ...layer, slidingWindow })) };
+}

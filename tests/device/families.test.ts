@@ -1,0 +1,63 @@
+/**
+ * Every family on the CPU engine, from a folder and from a GGUF file of the same numbers: its logits are those of transformers.
+ * Whole prompts in f32; that results do not depend on chunks, cache or company is tested for every kind of layer by
+ * kinds.test.ts, and for the families of correctness.test.ts.
+ */
+import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openModelFolder } from "../../gpu/model/folder.ts";
+import {
+  familyConfigs,
+  familyLogits,
+  familyPositions,
+  familyPrompt,
+  foldersOnly,
+  writeFamily,
+} from "../reference/families.ts";
+import { convertModel } from "../support/gguf-model.ts";
+import { ggufBytes } from "../support/gguf-writer.ts";
+import { cosineOf, largestDifference } from "./compare.ts";
+import { cpuLibrary } from "./library.ts";
+import { Rig } from "./rig.ts";
+
+setDefaultTimeout(60_000);
+
+const library = cpuLibrary();
+const scratch = mkdtempSync(join(tmpdir(), "bunting-families-"));
+afterAll(() => rmSync(scratch, { recursive: true }));
+
+/** The logits after each position that the reference has. */
+function logitsOf(path: string, compute: "f32" | "bf16"): Float32Array[] {
+  const rig = new Rig(library, openModelFolder(path), { compute, quant: "none" });
+  const stream = rig.stream(familyPrompt);
+  const seen = new Map<number, Float32Array>();
+  rig.generate(stream, 1, 1, [], (position, logits) => seen.set(position, logits));
+  rig.close();
+  return familyPositions.map((position) => seen.get(position)!);
+}
+
+describe.each(Object.keys(familyConfigs).map((name) => [name]))("%s", (name) => {
+  const folder = join(scratch, name);
+  writeFamily(name, folder);
+  const paths: [string, string][] = [["a folder", folder]];
+  if (!foldersOnly.includes(name)) {
+    const file = join(scratch, `${name}.gguf`);
+    writeFileSync(file, ggufBytes(convertModel(folder, { type: "F32" })));
+    paths.push(["a GGUF file", file]);
+  }
+  const wanted = familyLogits(name);
+
+  test.each(paths)("from %s, in f32 the logits are those of transformers", (_, path) => {
+    for (const [index, logits] of logitsOf(path, "f32").entries()) {
+      expect(largestDifference(logits, wanted[index]!)).toBeLessThan(2e-4);
+    }
+  });
+
+  test("in bf16 they are near", () => {
+    for (const [index, logits] of logitsOf(folder, "bf16").entries()) {
+      expect(cosineOf(logits, wanted[index]!)).toBeGreaterThan(0.998);
+    }
+  });
+});

@@ -1,0 +1,174 @@
+/**
+ * Small random models of every family, beyond those whose weights are committed in this folder: configurations, weights from
+ * a seed, and what transformers computes with them (families.py, which is given the folders that this writes).
+ *
+ *   npx bun tests/reference/families.ts <folder>
+ */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { JsonObject } from "../../gpu/model/json.ts";
+import type { NamedTensor } from "../../gpu/model/weights.ts";
+import type { Spread } from "../../tools/random-model/weights.ts";
+import { writeRandomModel } from "../../tools/random-model.ts";
+
+const vocab = 300;
+const sizes = {
+  hidden_size: 64,
+  intermediate_size: 96,
+  max_position_embeddings: 256,
+  num_attention_heads: 4,
+  num_hidden_layers: 3,
+  num_key_value_heads: 2,
+  rms_norm_eps: 1e-5,
+  vocab_size: vocab,
+  head_dim: 32,
+  tie_word_embeddings: false,
+};
+const of = (name: string, model_type: string, fields: JsonObject): JsonObject => ({
+  ...sizes,
+  architectures: [`${name}ForCausalLM`],
+  model_type,
+  ...fields,
+});
+const yarn = { rope_type: "yarn", factor: 4, original_max_position_embeddings: 32 };
+const factors = (least: number, most: number, count: number): number[] =>
+  Array.from({ length: count }, (_, index) => least + ((most - least) * index) / (count - 1));
+const longrope = {
+  rope_type: "longrope",
+  short_factor: factors(1, 1.5, 12),
+  long_factor: factors(1, 20, 12),
+};
+
+/** config.json of each; of three layers, or of as many as all kinds of its layers need. */
+export const familyConfigs: Readonly<Record<string, JsonObject>> = {
+  "llama-biases": of("Llama", "llama", { attention_bias: true, mlp_bias: true }),
+  "llama-yarn": of("Llama", "llama", {
+    rope_theta: 10_000,
+    rope_scaling: { ...yarn, attention_factor: 1.25 },
+  }),
+  "llama-dynamic": of("Llama", "llama", {
+    rope_theta: 10_000,
+    rope_scaling: { rope_type: "dynamic", factor: 2 },
+  }),
+  "qwen2-yarn": of("Qwen2", "qwen2", { rope_theta: 1e6, rope_scaling: yarn }),
+  "qwen3-windows": of("Qwen3", "qwen3", {
+    use_sliding_window: true,
+    sliding_window: 12,
+    max_window_layers: 1,
+  }),
+  ministral: of("Ministral", "ministral", {
+    sliding_window: 12,
+    layer_types: ["full_attention", "sliding_attention", "sliding_attention"],
+  }),
+  ministral3: of("Ministral3", "ministral3", {
+    rope_parameters: {
+      ...yarn,
+      original_max_position_embeddings: 16,
+      rope_theta: 1e6,
+      beta_fast: 32,
+      beta_slow: 1,
+      mscale: 1,
+      mscale_all_dim: 1,
+      llama_4_scaling_beta: 0.1,
+    },
+  }),
+  gemma2: of("Gemma2", "gemma2", {
+    num_hidden_layers: 4,
+    hidden_activation: "gelu_pytorch_tanh",
+    query_pre_attn_scalar: 32,
+    attn_logit_softcapping: 5.5,
+    final_logit_softcapping: 3.5,
+    sliding_window: 12,
+    tie_word_embeddings: true,
+  }),
+  gemma3: of("Gemma3", "gemma3_text", {
+    num_hidden_layers: 7,
+    hidden_activation: "gelu_pytorch_tanh",
+    query_pre_attn_scalar: 32,
+    num_key_value_heads: 1,
+    rope_theta: 1e6,
+    rope_local_base_freq: 10_000,
+    rope_scaling: { rope_type: "linear", factor: 8 },
+    sliding_window: 12,
+    tie_word_embeddings: true,
+  }),
+  "phi3-long": of("Phi3", "phi3", {
+    head_dim: undefined,
+    hidden_size: 128,
+    partial_rotary_factor: 0.75,
+    original_max_position_embeddings: 32,
+    rope_theta: 10_000,
+    rope_scaling: longrope,
+  }),
+  "phi3-short": of("Phi3", "phi3", {
+    head_dim: undefined,
+    hidden_size: 128,
+    partial_rotary_factor: 0.75,
+    original_max_position_embeddings: 256,
+    sliding_window: 20,
+    rope_theta: 10_000,
+    rope_scaling: longrope,
+  }),
+  smollm3: of("SmolLM3", "smollm3", { num_hidden_layers: 4, head_dim: undefined, rope_theta: 2e6 }),
+  granite: of("Granite", "granite", {
+    head_dim: undefined,
+    embedding_multiplier: 6.5,
+    attention_multiplier: 0.3,
+    residual_multiplier: 0.22,
+    logits_scaling: 4.5,
+  }),
+  olmo2: of("Olmo2", "olmo2", { head_dim: undefined }),
+  olmo3: of("Olmo3", "olmo3", {
+    num_hidden_layers: 4,
+    head_dim: undefined,
+    sliding_window: 12,
+    rope_theta: 500_000,
+    rope_scaling: yarn,
+  }),
+  glm4: of("Glm4", "glm4", { partial_rotary_factor: 0.5, attention_bias: true }),
+  cohere2: of("Cohere2", "cohere2", {
+    num_hidden_layers: 4,
+    sliding_window: 12,
+    layer_norm_eps: 1e-5,
+    logit_scale: 0.25,
+    tie_word_embeddings: true,
+  }),
+  "seed-oss": of("SeedOss", "seed_oss", { attention_bias: true, attention_out_bias: true }),
+};
+
+/** Files of metadata cannot tell which layers of these have windows. */
+export const foldersOnly: readonly string[] = ["qwen3-windows", "ministral"];
+
+/** What each of them is given, and after which positions its logits are kept. */
+export const familyPrompt: readonly number[] = Array.from(
+  { length: 48 },
+  (_, index) => (index * 37 + 11) % vocab,
+);
+export const familyPositions = [9, 30, 47] as const;
+
+/** Weights that make every part matter: projections keep variance, norms and biases are far from neutral. */
+function spreadOf({ name, shape, untrained }: NamedTensor): Spread {
+  if (untrained !== null) return { mean: untrained, sigma: 0.25 };
+  if (name.includes("embed_tokens") || name.startsWith("lm_head"))
+    return { mean: 0, sigma: 2 / Math.sqrt(shape[1]!) };
+  return { mean: 0, sigma: shape.length === 1 ? 0.5 : 1.4 / Math.sqrt(shape[1]!) };
+}
+
+/** Writes one of them. */
+export function writeFamily(name: string, folder: string): void {
+  const json = JSON.parse(JSON.stringify(familyConfigs[name])) as JsonObject; // without what is undefined
+  writeRandomModel({ file: "config.json", json }, folder, { seed: 20, spreadOf });
+}
+
+/** transformers' float32 logits [vocab] after each of `familyPositions`. */
+export function familyLogits(name: string): Float32Array[] {
+  const bytes = readFileSync(join(import.meta.dir, "families", `${name}.f32.bin`));
+  const all = new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+  return familyPositions.map((_, index) => all.subarray(index * vocab, (index + 1) * vocab));
+}
+
+if (import.meta.main) {
+  const folder = process.argv[2];
+  if (folder === undefined) throw new Error("wanted: a folder to write to");
+  for (const name of Object.keys(familyConfigs)) writeFamily(name, join(folder, name));
+}
