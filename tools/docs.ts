@@ -7,6 +7,7 @@ import { chatSettings } from "../server/cli/chat-command.ts";
 import { jobsSettings } from "../server/cli/jobs.ts";
 import { simulateSettings } from "../server/cli/simulate.ts";
 import { defaultText, optionName, type Setting, serverSettings, variableName } from "../server/config.ts";
+import { modelsReference } from "./models-reference.ts";
 
 /** docs/reference/config.md: every setting of every command. */
 export function configReference(): string {
@@ -69,5 +70,7 @@ function settingsTable(settings: Readonly<Record<string, Setting<unknown>>>): st
 }
 
 if (import.meta.main) {
-  await Bun.write(join(resolve(import.meta.dir, ".."), "docs", "reference", "config.md"), configReference());
+  const folder = join(resolve(import.meta.dir, ".."), "docs", "reference");
+  await Bun.write(join(folder, "config.md"), configReference());
+  await Bun.write(join(folder, "models.md"), modelsReference());
 }

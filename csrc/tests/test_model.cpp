@@ -151,15 +151,21 @@ TEST(model_undoes_paired_rows) {
   // The same random rows in both files; in `paired`, rows j and j + D/2 of a head lie side by side.
   int64_t const half = shape.head_size / 2;
   Random random{7};
+  auto const may_be_paired = [](int32_t tensor) {
+    return tensor == BUNTING_T_Q || tensor == BUNTING_T_K || tensor == BUNTING_T_Q_BIAS ||
+           tensor == BUNTING_T_K_BIAS;
+  };
   for (TinyFile::Tensor const& t : plain.tensors()) {
-    if (t.tensor != BUNTING_T_Q && t.tensor != BUNTING_T_K) continue;
-    for (int64_t row = 0; row < t.rows; row++) {
+    if (!may_be_paired(t.tensor)) continue;
+    bool const is_bias = t.rows == 1;
+    int64_t const rows = is_bias ? t.cols : t.rows, cols = is_bias ? 1 : t.cols;
+    for (int64_t row = 0; row < rows; row++) {
       int64_t const in_head = row % shape.head_size;
       int64_t const stored = row - in_head + 2 * (in_head % half) + in_head / half;
-      for (int64_t col = 0; col < t.cols; col++) {
+      for (int64_t col = 0; col < cols; col++) {
         float const value = random.uniform(-0.4f, 0.4f);
-        plain.poke(t.tensor, t.layer, row * t.cols + col, value);
-        paired.poke(t.tensor, t.layer, stored * t.cols + col, value);
+        plain.poke(t.tensor, t.layer, row * cols + col, value);
+        paired.poke(t.tensor, t.layer, stored * cols + col, value);
       }
     }
   }
@@ -175,7 +181,7 @@ TEST(model_undoes_paired_rows) {
                                 t.cols);
     };
     for (TinyFile::Tensor const& t : paired.tensors()) {
-      bool const is_paired = t.tensor == BUNTING_T_Q || t.tensor == BUNTING_T_K;
+      bool const is_paired = may_be_paired(t.tensor);
       if (!is_paired)
         CHECK(load(t, BUNTING_F32 + int32_t{BUNTING_PAIRED_ROWS}) == BUNTING_INVALID, "tensor %d in pairs",
               t.tensor);

@@ -7,6 +7,7 @@ import { allBut, windowsOf } from "./windows.ts";
 
 export const cohere2: Family = {
   name: "cohere2",
+  models: "Command R7B, Command A",
   classes: ["Cohere2ForCausalLM"],
   metadata: ["cohere2"],
   defaults: { head_dim: 128, layer_norm_eps: 1e-5, sliding_window: 4096, tie_word_embeddings: true },

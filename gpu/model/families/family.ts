@@ -31,6 +31,8 @@ export interface Source {
 export interface Family {
   /** In messages. */
   readonly name: string;
+  /** Published models of it, for people. */
+  readonly models: string;
   /** `model_type` of config.json, where it is not the name. */
   readonly modelTypes?: readonly string[];
   /** `architectures` of config.json. */
@@ -41,6 +43,8 @@ export interface Family {
   readonly ignoresAutoMap?: boolean;
   /** `general.architecture` of GGUF files. */
   readonly metadata: readonly string[];
+  /** The architecture by which files of a family without one of its own go. */
+  readonly ggufAs?: string;
   /** What absent fields of config.json mean, where that differs from family to family. */
   readonly defaults?: Readonly<Record<string, unknown>>;
   /** Without `num_key_value_heads` there are as many as query heads; else it must be there. */

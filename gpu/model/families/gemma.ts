@@ -39,6 +39,7 @@ function queryScalar(source: Source, layersOfLargest: number): number {
 export const gemma2: Family = {
   ...common,
   name: "gemma2",
+  models: "Gemma 2",
   classes: ["Gemma2ForCausalLM"],
   metadata: ["gemma2"],
   defaults: { ...sizes, attn_logit_softcapping: 50, final_logit_softcapping: 30 },
@@ -71,6 +72,7 @@ export const gemma2: Family = {
 export const gemma3: Family = {
   ...common,
   name: "gemma3",
+  models: "Gemma 3 (text)",
   classes: ["Gemma3ForCausalLM"],
   modelTypes: ["gemma3_text"],
   wrappers: ["Gemma3ForConditionalGeneration"],

@@ -7,6 +7,7 @@ const gateUp = "mlp.gate_up_proj.weight";
 
 export const glm4: Family = {
   name: "glm4",
+  models: "GLM-4-0414, GLM-Z1 (dense)",
   classes: ["Glm4ForCausalLM"],
   metadata: ["glm4"],
   defaults: { partial_rotary_factor: 0.5 },

@@ -7,6 +7,7 @@ const [least, most] = [1e-6, 1e6];
 
 export const granite: Family = {
   name: "granite",
+  models: "Granite 3.x (dense)",
   classes: ["GraniteForCausalLM"],
   metadata: ["granite"],
   kvHeadsOptional: true,

@@ -5,6 +5,7 @@ import { type Family, layersOf } from "./family.ts";
 
 export const llama: Family = {
   name: "llama",
+  models: "Llama 2 and 3.x, DeepSeek-R1-Distill-Llama, Yi 1.5, SmolLM 2, Falcon 3, Tülu 3",
   classes: ["LlamaForCausalLM"],
   metadata: ["llama"],
   kvHeadsOptional: true,

@@ -5,6 +5,7 @@ import { sameWindow } from "./windows.ts";
 
 export const ministral3: Family = {
   name: "ministral3",
+  models: "Ministral 3 (text)",
   classes: ["Ministral3ForCausalLM"],
   wrappers: ["Mistral3ForConditionalGeneration"],
   metadata: ["mistral3"],

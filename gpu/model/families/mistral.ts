@@ -5,10 +5,12 @@ import { windowsOf } from "./windows.ts";
 
 export const mistral: Family = {
   name: "mistral",
+  models: "Mistral 7B, Nemo, Small 2 to 3.2 (text), Ministral 8B",
   classes: ["MistralForCausalLM", "MinistralForCausalLM"],
   modelTypes: ["mistral", "ministral"],
   wrappers: ["Mistral3ForConditionalGeneration"],
-  metadata: [], // files of this family say llama
+  metadata: [],
+  ggufAs: "llama",
   defaults: { sliding_window: 4096 },
   pairedRows: { gguf: true },
   describe(source) {

@@ -20,8 +20,10 @@ const layerOf = (source: Source): LayerShape => ({
 
 export const olmo2: Family = {
   name: "olmo2",
+  models: "OLMo 2",
   classes: ["Olmo2ForCausalLM"],
-  metadata: [], // OLMo 3 without a window
+  metadata: [],
+  ggufAs: "olmo2", // an OLMo 3 without a window
   defaults: { rms_norm_eps: 1e-5 },
   kvHeadsOptional: true,
   folderNames,
@@ -30,6 +32,7 @@ export const olmo2: Family = {
 
 export const olmo3: Family = {
   name: "olmo3",
+  models: "OLMo 3",
   classes: ["Olmo3ForCausalLM"],
   metadata: ["olmo2"],
   defaults: { rms_norm_eps: 1e-5 },

@@ -10,6 +10,7 @@ const gateUp = "mlp.gate_up_proj.weight";
 
 export const phi3: Family = {
   name: "phi3",
+  models: "Phi-3 and 3.5 mini and medium, Phi-4, Phi-4-mini",
   classes: ["Phi3ForCausalLM"],
   metadata: ["phi3"],
   kvHeadsOptional: true,

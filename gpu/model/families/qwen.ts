@@ -7,6 +7,7 @@ import { windowOf, windowsOf } from "./windows.ts";
 
 export const qwen2: Family = {
   name: "qwen2",
+  models: "Qwen 2 and 2.5, QwQ, DeepSeek-R1-Distill-Qwen",
   classes: ["Qwen2ForCausalLM"],
   metadata: ["qwen2"],
   describe: (source) => withWindows(source, { ...plainLayer, biases: { ...plainLayer.biases, qkv: true } }),
@@ -14,6 +15,7 @@ export const qwen2: Family = {
 
 export const qwen3: Family = {
   name: "qwen3",
+  models: "Qwen 3 (dense)",
   classes: ["Qwen3ForCausalLM"],
   metadata: ["qwen3"],
   defaults: { head_dim: 128 },

@@ -6,6 +6,7 @@ import { type Family, layersOf } from "./family.ts";
 
 export const seedOss: Family = {
   name: "seed_oss",
+  models: "Seed-OSS 36B",
   classes: ["SeedOssForCausalLM"],
   metadata: ["seed_oss"],
   defaults: { attention_bias: true, head_dim: 128 },

@@ -6,6 +6,7 @@ import { allBut, windowsOf } from "./windows.ts";
 
 export const smollm3: Family = {
   name: "smollm3",
+  models: "SmolLM 3",
   classes: ["SmolLM3ForCausalLM"],
   metadata: ["smollm3"],
   defaults: { rope_theta: 2e6, tie_word_embeddings: true },

@@ -1,0 +1,126 @@
+/**
+ * One small model of every kind of layer: however its prompt is cut, shared, batched or computed again, its logits are the same
+ * bits. And engines that do not compute a kind refuse it by name.
+ */
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openModelFolder } from "../../gpu/model/folder.ts";
+import type { Quant } from "../../gpu/model/formats.ts";
+import { gpuLack } from "../../tools/models-reference.ts";
+import { familyConfigs, familyPrompt, writeFamily } from "../reference/families.ts";
+import { sameBits } from "./compare.ts";
+import { cpuLibrary, emulatedLibrary } from "./library.ts";
+import { Rig } from "./rig.ts";
+
+setDefaultTimeout(60_000);
+
+const library = cpuLibrary();
+const scratch = mkdtempSync(join(tmpdir(), "bunting-kinds-"));
+afterAll(() => rmSync(scratch, { recursive: true }));
+
+/** Together they have every value of every word of gpu/model/shape.ts. */
+const kinds = [
+  ["gemma2", "norms around, caps, GELU, windows in every other layer"],
+  ["gemma3", "two ropes, norms of heads"],
+  ["olmo3", "norms after, norms over all heads, yarn"],
+  ["cohere2", "attention and MLP beside each other, means subtracted, layers that do not rotate"],
+  ["granite", "scales"],
+  ["phi3-long", "a part of each head rotated, longrope"],
+  ["ministral3", "queries that grow with their position"],
+  ["llama-biases", "biases everywhere"],
+] as const;
+const ways: readonly { readonly compute: "f32" | "bf16"; readonly quant: Quant }[] = [
+  { compute: "f32", quant: "none" },
+  { compute: "bf16", quant: "none" },
+  { compute: "bf16", quant: "int8" },
+];
+
+describe.each(kinds.flatMap(([name, what]) => ways.map((way) => ({ name, what, ...way }))))(
+  "$name ($what) in $compute, $quant",
+  ({ name, compute, quant }) => {
+    const folder = join(scratch, `${name}-${compute}-${quant}`);
+    let rig: Rig;
+    let whole: readonly Float32Array[];
+    beforeAll(() => {
+      writeFamily(name, folder);
+      rig = new Rig(library, openModelFolder(folder), { compute, quant });
+      const parts = familyPrompt.map((_, position) => ({
+        stream: rig.stream(familyPrompt.slice(0, position + 1)),
+        count: position + 1,
+      }));
+      whole = rig.step(parts).map(({ logits }) => logits);
+      for (const { stream } of parts) rig.free(stream);
+    });
+    afterAll(() => rig.close());
+
+    const expectWhole = (position: number, logits: Float32Array): void => {
+      if (position < whole.length && !sameBits(logits, whole[position]!)) {
+        throw new Error(`position ${position} differs from the whole prompt's`);
+      }
+    };
+
+    test("chunks of every size give the same bits", () => {
+      for (let size = 1; size <= 20; size += 1) {
+        const stream = rig.stream(familyPrompt);
+        rig.generate(stream, 1, size, [], expectWhole);
+        rig.free(stream);
+      }
+    });
+
+    test("a cached prefix, its last page copied in part, gives the same bits", () => {
+      const first = rig.stream([...familyPrompt.slice(0, 37), 1, 2, 3]);
+      rig.generate(first, 1, 64);
+      const { stream, moves } = rig.branch(first, 37, familyPrompt);
+      rig.generate(stream, 1, 5, moves, expectWhole);
+      rig.free(stream, 2);
+      rig.free(first);
+    });
+
+    test("in the company of others, and beside one that shares its pages, the same bits", () => {
+      const first = rig.stream(familyPrompt);
+      const other = rig.stream(familyPrompt.toReversed());
+      rig.step([
+        { stream: other, count: 20 },
+        { stream: first, count: 40 },
+      ]);
+      const { stream: second, moves } = rig.branch(first, 32, familyPrompt);
+      for (let position = 40; position < 44; position += 1) {
+        const parts = [
+          { stream: second, count: position === 40 ? 9 : 1 },
+          { stream: other, count: 3 },
+          { stream: first, count: 1 },
+        ];
+        const drawn = rig.step(parts, position === 40 ? moves : []);
+        expectWhole(position, drawn[0]!.logits);
+        expectWhole(position, drawn[2]!.logits);
+      }
+      rig.free(second, 2);
+      rig.free(other);
+      rig.free(first);
+    });
+
+    test("computed again after its pages were lost, it draws the same tokens", () => {
+      const stream = rig.stream(familyPrompt);
+      const tokens = rig.generate(stream, 8, 64);
+      rig.free(stream);
+      const again = rig.stream([...familyPrompt, ...tokens.slice(0, 3)]);
+      expect(rig.generate(again, 5, 7, [], expectWhole)).toEqual(tokens.slice(3));
+      rig.free(again);
+    });
+  },
+);
+
+test.each(Object.keys(familyConfigs).map((name) => [name]))(
+  "the GPU engine opens or refuses %s as models.md says",
+  (name) => {
+    const folder = join(scratch, `gpu-${name}`);
+    writeFamily(name, folder);
+    const model = openModelFolder(folder);
+    const lack = gpuLack(model.config.shape);
+    const open = (): void => new Rig(emulatedLibrary(), model, { compute: "bf16" }).close();
+    if (lack === null) open();
+    else expect(open).toThrow(`the GPU engine does not compute ${lack} yet; the CPU engine does`);
+  },
+);
