@@ -47,7 +47,7 @@ const library = openLibrary(values.library);
 const folder = openModelFolder(path);
 const formats = formatsOf(
   folder.tensors,
-  folder.config.shape.layers,
+  folder.config.shape.layers.length,
   values.quant as (typeof quantNames)[number],
   "bf16",
   "cpu",

@@ -29,7 +29,7 @@ export function aboutOf({ dir, config, tensors, weightFilesBytes }: ModelFolder)
     format: isGguf(dir) ? "gguf" : "safetensors",
     parameters: tensors.reduce((sum, { rows, cols }) => sum + rows * cols, 0),
     weightsBytes: weightFilesBytes,
-    layers: config.shape.layers,
+    layers: config.shape.layers.length,
     hidden: config.shape.hidden,
   };
 }
