@@ -1,14 +1,18 @@
 /**
  * Jobs on this machine: how long it takes to put prompts in order, how fast they are tokenised, what keeping a result costs, and what
- * order is worth on the CPU engine: a job whose prompts share prefixes, as a batch, over the same prompts thrown at the same server at once.
+ * order is worth on the CPU engine: a job whose prompts share prefixes, as a batch, over the same prompts thrown at the same server at
+ * once, and at llama-server.
  *
- *   bun benchmarks/jobs.ts [--model <folder>] [--prompts 84] [--prefix 320] [--own 60] [--output 16] [--quant int8] [--kv-gib 0.05]
+ *   npx bun benchmarks/jobs.ts [--only order,tokens,store,atOnce,batch,llama] [--place <folder>] [--llama-server <program>]
+ *                              [--prompts 56] [--prefix 275] [--own 100] [--output 32] [--kv-gib 0.04]
  *
- * Without a model it is the one that comes with Bunting. The server's memory holds a few groups of prompts, not all.
+ * With a place for models it is 0.5B of random weights in int8 (for llama-server Q8_0), made once and kept; without, it is the model
+ * that comes with Bunting. Prompts are in groups of seven, a quarter as long as in the paper's first case. The server's memory holds a few groups
+ * of prompts, not all.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { orderOf } from "../scheduler/job/groups.ts";
@@ -21,22 +25,30 @@ import { hasEnded, JobsClient } from "../server/cli/jobs-client.ts";
 import { table } from "../server/cli/table.ts";
 import { ANSWERED, type BatchRecord, type LineResult } from "../server/jobs/records.ts";
 import { JobStore } from "../server/jobs/store.ts";
+import { Encoder } from "../server/text/encoder.ts";
 import { loadTokenizer } from "../server/text/tokenizer.ts";
-import { startServer } from "./started-server.ts";
+import { llamaServers } from "./cpu/llama.ts";
+import { ggufFile, modelFolder } from "./cpu/models.ts";
+import { type Started, startServer } from "./started-server.ts";
 
 const { values } = parseArgs({
   options: {
-    model: { type: "string" },
-    prompts: { type: "string", default: "84" },
-    prefix: { type: "string", default: "320" },
-    own: { type: "string", default: "60" },
-    output: { type: "string", default: "16" },
-    quant: { type: "string", default: "int8" },
-    "kv-gib": { type: "string", default: "0.05" },
+    only: { type: "string", default: "order,tokens,store,atOnce,batch,llama" },
+    place: { type: "string" },
+    "llama-server": { type: "string" },
+    prompts: { type: "string", default: "56" },
+    prefix: { type: "string", default: "275" },
+    own: { type: "string", default: "100" },
+    output: { type: "string", default: "32" },
+    "kv-gib": { type: "string", default: "0.04" },
   },
 });
 const root = resolve(import.meta.dir, "..");
+const only = values.only.split(",");
 const scratch = mkdtempSync(join(tmpdir(), "bunting-jobs-"));
+const modelAt = values.place === undefined ? join(root, "models/demo") : modelFolder(values.place, "0.5B");
+/** A sequence's at most: lengths of prompts are met within a fifth. */
+const contextTokens = Math.ceil(1.2 * (Number(values.prefix) + Number(values.own)) + Number(values.output));
 const SHARERS = 7;
 const ROUNDS = 5;
 const rows: (readonly [string, string])[] = [];
@@ -75,20 +87,30 @@ function grouping(prompts: number): void {
   tell(`${prompts} prompts grouped and put in order`, `${orderedMs.toFixed(1)} ms`);
 }
 
-function tokenising(): void {
-  const tokenizer = loadTokenizer(join(root, "models/demo"));
-  const text = "The quick brown fox jumps over the lazy dog, and 7 others look on. ".repeat(64);
-  let tokens = 0;
-  const tookMs = leastMs(() => {
-    tokens = 0;
-    for (let i = 0; i < 100; i++) {
-      tokens += tokenizer.encode(`${i} ${text}`, { addSpecialTokens: false, parseControlText: false }).length;
-    }
+/** Texts of 1,500 tokens or so, as a job's are tokenised: on one thread, and on all cores. */
+async function tokenising(): Promise<void> {
+  const tokenizer = loadTokenizer(modelAt);
+  const random = new SeededRandom(1);
+  const texts = Array.from({ length: 512 }, () => textOf(random, 1500));
+  const options = { addSpecialTokens: false, parseControlText: false };
+  const bytes = texts.reduce((sum, text) => sum + text.length, 0);
+  const tokens = texts.reduce((sum, text) => sum + tokenizer.encode(text, options).length, 0);
+  const rate = (tookMs: number): string =>
+    `${(bytes / 1000 / tookMs).toFixed(1)} MB/s, ${Math.round(tokens / tookMs)} tokens/ms`;
+  const oneMs = leastMs(() => {
+    for (const text of texts) tokenizer.encode(text, options);
   });
-  tell(
-    "tokenised on one thread",
-    `${((100 * text.length) / 1000 / tookMs).toFixed(1)} MB/s, ${Math.round(tokens / tookMs)} tokens/ms`,
-  );
+  tell("tokenised on one thread", rate(oneMs));
+  const workerUrl = new URL("../server/text/worker.ts", import.meta.url).href;
+  const encoder = new Encoder(tokenizer, modelAt, workerUrl).forJobs();
+  let allMs = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < ROUNDS; round++) {
+    const startMs = performance.now();
+    await Promise.all(texts.map((text) => encoder.encode(text, options)));
+    allMs = Math.min(allMs, performance.now() - startMs);
+  }
+  encoder.close();
+  tell(`tokenised on ${availableParallelism()} cores`, rate(allMs));
 }
 
 /** Milliseconds that keeping a result of 2 kB takes, in groups of 64. */
@@ -130,11 +152,16 @@ function textOf(random: SeededRandom, count: number): string {
 /** Prompts in groups of sharers, in an order in which nobody would find them. */
 function prompts(): string[] {
   const random = new SeededRandom(7);
+  const sample = loadTokenizer(modelAt).encode(textOf(random, 1000), {
+    addSpecialTokens: false,
+    parseControlText: false,
+  });
+  const wordsOf = (tokens: string): number => Math.round((1000 * Number(tokens)) / sample.length);
   const all: string[] = [];
   while (all.length < Number(values.prompts)) {
-    const prefix = textOf(random, Number(values.prefix));
+    const prefix = textOf(random, wordsOf(values.prefix));
     for (let member = 0; member < SHARERS; member++)
-      all.push(`${prefix} ${textOf(random, Number(values.own))}`);
+      all.push(`${prefix} ${textOf(random, wordsOf(values.own))}`);
   }
   return shuffled(all.slice(0, Number(values.prompts)), random);
 }
@@ -146,83 +173,115 @@ const requestOf = (prompt: string) => ({
   temperature: 0,
 });
 
-/** Seconds until every prompt has its answer, and the share of prompts' tokens that were cached. */
-async function timed(asBatch: boolean): Promise<{ readonly seconds: number; readonly cached: number }> {
-  const folder = values.model === undefined ? [] : [resolve(values.model)];
-  const options = ["--device", "cpu", "--quant", values.quant, "--kv-cache-gib", values["kv-gib"]];
-  const data = mkdtempSync(join(scratch, "data-"));
-  const command = [
-    process.execPath,
-    join(root, "server/main.ts"),
-    "serve",
-    ...folder,
-    ...options,
-    "--data",
-    data,
-  ];
-  const server = await startServer(command, scratch);
-  const client = new JobsClient(server.target);
-  const list = prompts();
-  const startMs = performance.now();
-  let cached = 0;
-  let total = 0;
-  if (asBatch) {
-    const lines = list.map((prompt, index) =>
-      JSON.stringify({
-        custom_id: String(index),
-        method: "POST",
-        url: "/v1/completions",
-        body: requestOf(prompt),
-      }),
-    );
-    const file = await client.upload(lines.join("\n"), "in.jsonl");
-    let batch = await client.create(file, "/v1/completions", "24h");
-    for (; !hasEnded(batch); batch = await client.batch(batch.id)) await Bun.sleep(20);
-    if (batch.request_counts?.completed !== list.length)
-      throw new Error(`the batch is ${JSON.stringify(batch)}`);
-    cached = batch.usage!.input_tokens_details.cached_tokens;
-    total = batch.usage!.input_tokens;
-  } else {
-    await Promise.all(
-      list.map(async (prompt) => {
-        const response = await fetch(`${server.target.url}/v1/completions`, {
-          method: "POST",
-          headers: { "content-type": "application/json" },
-          body: JSON.stringify({ ...requestOf(prompt), service_tier: "flex" }),
-        });
-        const { usage } = (await response.json()) as {
-          readonly usage: {
-            readonly prompt_tokens: number;
-            readonly prompt_tokens_details: { readonly cached_tokens: number };
-          };
-        };
-        cached += usage.prompt_tokens_details.cached_tokens;
-        total += usage.prompt_tokens;
-      }),
-    );
-  }
-  const seconds = (performance.now() - startMs) / 1000;
-  await server.stop();
-  return { seconds, cached: cached / total };
+/** Seconds until every prompt has its answer, and tokens of prompts, of which so many were cached. */
+interface Timed {
+  readonly seconds: number;
+  readonly tokens: number;
+  readonly cached: number;
 }
 
-grouping(3000);
-grouping(50_000);
-tokenising();
-const perLineMs = keeping();
-const atOnce = await timed(false);
-const batch = await timed(true);
-const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
-tell(
-  `${values.prompts} prompts at once, as flex requests`,
-  `${atOnce.seconds.toFixed(1)} s, ${percent(atOnce.cached)} cached`,
-);
-tell(
-  `${values.prompts} prompts as a batch`,
-  `${batch.seconds.toFixed(1)} s, ${percent(batch.cached)} cached`,
-);
-tell("batch over at once", `${(atOnce.seconds / batch.seconds).toFixed(2)}×`);
-const share = (perLineMs * Number(values.prompts)) / (1000 * batch.seconds);
-tell("keeping a result", `${perLineMs.toFixed(2)} ms, ${percent(share)} of the job`);
+function startBunting(): Promise<Started> {
+  const data = mkdtempSync(join(scratch, "data-"));
+  const memory = ["--kv-cache-gib", values["kv-gib"], "--max-model-len", String(contextTokens)];
+  const options = ["--device", "cpu", "--quant", "int8", ...memory, "--data", data];
+  return startServer([process.execPath, join(root, "server/main.ts"), "serve", modelAt, ...options], scratch);
+}
+
+async function asBatch(): Promise<Timed> {
+  const server = await startBunting();
+  const client = new JobsClient(server.target);
+  const list = prompts();
+  const lines = list.map((prompt, index) =>
+    JSON.stringify({
+      custom_id: String(index),
+      method: "POST",
+      url: "/v1/completions",
+      body: requestOf(prompt),
+    }),
+  );
+  const startMs = performance.now();
+  const file = await client.upload(lines.join("\n"), "in.jsonl");
+  let batch = await client.create(file, "/v1/completions", "24h");
+  for (; !hasEnded(batch); batch = await client.batch(batch.id)) await Bun.sleep(20);
+  const seconds = (performance.now() - startMs) / 1000;
+  await server.stop();
+  if (batch.request_counts?.completed !== list.length)
+    throw new Error(`the batch is ${JSON.stringify(batch)}`);
+  const { input_tokens: tokens, input_tokens_details: details } = batch.usage!;
+  return { seconds, tokens, cached: details.cached_tokens };
+}
+
+interface Usage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly prompt_tokens_details?: { readonly cached_tokens: number };
+}
+
+async function atOnce(url: string, more: object): Promise<Timed> {
+  const startMs = performance.now();
+  const usages = await Promise.all(
+    prompts().map(async (prompt) => {
+      const response = await fetch(`${url}/v1/completions`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ ...requestOf(prompt), ...more }),
+      });
+      if (!response.ok) throw new Error(await response.text());
+      const { usage } = (await response.json()) as { readonly usage: Usage };
+      if (usage.completion_tokens !== Number(values.output)) throw new Error(JSON.stringify(usage));
+      return usage;
+    }),
+  );
+  const seconds = (performance.now() - startMs) / 1000;
+  const sum = (read: (usage: Usage) => number): number => usages.reduce((all, one) => all + read(one), 0);
+  return {
+    seconds,
+    tokens: sum(({ prompt_tokens }) => prompt_tokens),
+    cached: sum(({ prompt_tokens_details }) => prompt_tokens_details?.cached_tokens ?? 0),
+  };
+}
+
+/** llama-server by itself takes four sequences at a time; it has a slot for each here that is long enough. */
+async function onLlama(program: string, place: string): Promise<Timed> {
+  const gguf = await ggufFile(place, "0.5B", "int8", program);
+  const [choice] = llamaServers({ program, gguf, threads: availableParallelism() }, 4, contextTokens);
+  const server = await choice!.start();
+  return await atOnce(server.url, {}).finally(server.stop);
+}
+
+const timed = new Map<string, Timed>();
+async function time(name: string, what: string, run: () => Promise<Timed>): Promise<void> {
+  const one = await run();
+  timed.set(name, one);
+  const cached = `${((100 * one.cached) / one.tokens).toFixed(1)} % of ${one.tokens} tokens cached`;
+  tell(`${values.prompts} prompts ${what}`, `${one.seconds.toFixed(1)} s, ${cached}`);
+}
+
+if (only.includes("order")) {
+  grouping(3000);
+  grouping(50_000);
+}
+if (only.includes("tokens")) await tokenising();
+const perLineMs = only.includes("store") ? keeping() : null;
+if (only.includes("atOnce")) {
+  await time("atOnce", "at once, as flex requests", async () => {
+    const server = await startBunting();
+    return await atOnce(server.target.url, { service_tier: "flex" }).finally(server.stop);
+  });
+}
+if (only.includes("batch")) await time("batch", "as a batch", asBatch);
+const { place, "llama-server": program } = values;
+if (only.includes("llama") && place !== undefined && program !== undefined)
+  await time("llama", "at once, on llama-server", () => onLlama(program, place));
+const batch = timed.get("batch");
+if (batch !== undefined) {
+  for (const [name, { seconds }] of timed)
+    if (name !== "batch") tell(`batch over ${name}`, `${(seconds / batch.seconds).toFixed(2)}×`);
+}
+if (perLineMs !== null) {
+  tell("keeping a result", `${perLineMs.toFixed(2)} ms`);
+  const share = batch === undefined ? null : (perLineMs * Number(values.prompts)) / (10 * batch.seconds);
+  if (share !== null) tell("keeping results, of the batch's time", `${share.toFixed(2)} %`);
+}
 rmSync(scratch, { recursive: true });
 console.log(table(["what", "measured"], rows));

@@ -13,6 +13,8 @@ import { withChanges } from "../../scheduler/baselines/policies.ts";
 import { sglangChunked } from "../../scheduler/baselines/sglang.ts";
 import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import { uncached, vllmChunked } from "../../scheduler/baselines/vllm.ts";
+import { PARTS, type StepShape } from "../../scheduler/cost/cost-model.ts";
+import { openProfile } from "../../scheduler/cost/profiles.ts";
 import { JobFeed } from "../../scheduler/job/feed.ts";
 import { orderOf } from "../../scheduler/job/groups.ts";
 import { oneLevel } from "../../scheduler/job/one-level.ts";
@@ -152,6 +154,37 @@ function run(bench: Bench, system: System, job: KnownJob, seed: number): Run {
   };
 }
 
+/**
+ * Prompts per second that the device allows whatever the schedule, estimated within a few percent: every token of the prefix tree at the
+ * best rate of any step, each prompt's look at what is before its new tokens, and of what answers look back at only what is new in their
+ * own prompts.
+ */
+function allowedPerSecond({ prompts, table, tree }: KnownJob): number {
+  const { profile } = openProfile("a100");
+  const parts = new Float64Array(PARTS);
+  const partOf = (part: number, shape: StepShape): number => {
+    profile.partsMs(shape, parts);
+    return parts[part]!;
+  };
+  const stepOf = (tokens: number): StepShape => {
+    const whole = Array.from({ length: tokens / 256 }, () => ({ tokens: 256, context: 0 }));
+    return { prompts: whole, decodes: 0, decodeContext: 0 };
+  };
+  const sizes = Array.from({ length: 64 }, (_, index) => 256 * (index + 1));
+  const tokenMs = Math.min(...sizes.map((tokens) => profile.stepMs(stepOf(tokens)) / tokens));
+  const readMs = partOf(PARTS - 1, { prompts: [], decodes: 1, decodeContext: 1e6 }) / 1e6;
+  const order = orderOf(tree, oneLevel(tree), () => 1);
+  let ms = 0;
+  order.prompts.forEach((prompt, place) => {
+    const context = order.sharedTokens[place]!;
+    const tokens = Math.max(1, table.from[prompt + 1]! - table.from[prompt]! - context);
+    const { outputTokens } = prompts[prompt]!;
+    ms += (tokens + outputTokens) * tokenMs + outputTokens * (tokens + outputTokens / 2) * readMs;
+    ms += partOf(PARTS - 2, { prompts: [{ tokens, context }], decodes: 0, decodeContext: 0 });
+  });
+  return (1000 * prompts.length) / ms;
+}
+
 /** Claim: prefixes that are known beforehand save more than a cache finds, and whole jobs are done sooner. */
 export function offlineJobs(bench: Bench): void {
   const { seeds, isQuick } = bench;
@@ -190,12 +223,13 @@ export function offlineJobs(bench: Bench): void {
       served,
     ];
     const runs = new Map<System, Run[]>(systems.map((system) => [system, []]));
-    const limits = { exact: [] as number[], atMost: [] as number[] };
+    const limits = { exact: [] as number[], atMost: [] as number[], perSecond: [] as number[] };
     for (const seed of isCase ? seeds : seeds.slice(0, 1)) {
       const job = known(shape, seed);
       const tokens = job.table.from[job.prompts.length]!;
       limits.exact.push(oneLevel(job.tree).savedTokens / tokens);
       limits.atMost.push(job.tree.savedAtMost / tokens);
+      limits.perSecond.push(allowedPerSecond(job));
       for (const system of systems) {
         const one = run(bench, system, job, seed);
         runs.get(system)!.push(one);
@@ -212,7 +246,7 @@ function tell(
   bench: Bench,
   name: string,
   runs: ReadonlyMap<System, readonly Run[]>,
-  limits: { readonly exact: readonly number[]; readonly atMost: readonly number[] },
+  limits: Readonly<Record<"exact" | "atMost" | "perSecond", readonly number[]>>,
 ): void {
   const claim = `BatchLLM, ${name}`;
   const of = (system: System): readonly Run[] => runs.get(system)!;
@@ -251,6 +285,8 @@ function tell(
       "×",
     ),
   );
+  const allowed = limits.perSecond.map((one, index) => one / perSecond(of(vllm)[index]!));
+  bench.row(row(claim, "what the device allows, about, over vllm with its cache", allowed, "×"));
   bench.row(row(claim, "throughput, over sglang", over(served, sglang, perSecond), "×"));
   bench.row(
     row(claim, "throughput, over batchllm as published", over(served, published, perSecond), "×", {
