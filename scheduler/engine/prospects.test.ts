@@ -3,8 +3,10 @@
 import { expect, test } from "bun:test";
 import { EngineHarness, FIRST_PROSPECT } from "../../tests/support/engine-harness.ts";
 import { chatService } from "../core.ts";
+import type { CostModel } from "../cost/cost-model.ts";
 import { ours } from "../policies.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
+import { spareTokens } from "./step/spare.ts";
 
 function harness(pages = 64): EngineHarness {
   return new EngineHarness({ spec: { pages }, engine: { batch: ours().batch }, isStallFree: false });
@@ -60,10 +62,30 @@ test("beside decodes of its own program it is, and never while a prompt waits or
   expect(warmedBy(engine)[0]).toBe(0);
   expect(warmedBy(engine)[1]!).toBeGreaterThan(0);
   engine.submit(sequenceSpec(tokensFrom(300, 100), 1));
-  const before = engine.steps.length;
   engine.step();
   engine.step();
-  expect(engine.steps[before + 1]!.chunks.every(({ sequence }) => sequence < FIRST_PROSPECT)).toBe(true);
+  const withPrompt = engine.steps.find(({ chunks }) => chunks.some(({ sequence }) => sequence === 1))!;
+  expect(withPrompt.chunks.every(({ sequence }) => sequence < FIRST_PROSPECT)).toBe(true);
+});
+
+test("beside a decode of its own program a piece has the size whose tokens cost least", () => {
+  // Up to 64 tokens a step takes as long as it takes to read the weights, more take 0.1 ms each.
+  const costs: CostModel = {
+    name: "flat to 64",
+    tileTokens: 16,
+    stepMs: ({ prompts, decodes }) =>
+      10 + 0.1 * Math.max(0, prompts.reduce((sum, { tokens }) => sum + tokens, decodes) - 64),
+  };
+  const own = { shape: { prompts: [], decodes: 1, decodeContext: 500 }, isOwn: true, tokensMax: 1000 };
+  expect(spareTokens(costs, { ...own, left: 600, context: 0 })).toBe(48);
+  expect(spareTokens(costs, { ...own, left: 40, context: 0 })).toBe(40);
+  // Where a token costs more beside a decode than in a prompt of its own there is no gain.
+  const alone: CostModel = {
+    name: "dear beside decodes",
+    tileTokens: 16,
+    stepMs: (shape) => costs.stepMs(shape) + (shape.decodes > 0 && shape.prompts.length > 0 ? 9 : 0),
+  };
+  expect(spareTokens(alone, { ...own, left: 600, context: 0 })).toBe(0);
 });
 
 test("between steps a prospect holds nothing: whoever needs its pages gets them all", () => {

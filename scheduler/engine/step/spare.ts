@@ -15,25 +15,33 @@ export interface SpareStep {
 
 /** A step with nothing else in it takes so long at most: whatever comes meanwhile waits for its end. */
 const IDLE_MS = 25;
-/** Beside decodes of its own program alone a piece makes a step so many times as long at most: it then costs less than in a
- *  step of its own, and the program gains what the decodes lose, and more. */
+/** Beside decodes of its own program alone a piece makes a step so many times as long at most. */
 const OWN_TIMES = 2;
+/** Of such pieces the first few multiples are compared, then every one by a half larger than the one before. */
+const PIECE_MIN = 16;
 /** Predictions that differ by no larger share are equal. */
 const EQUAL = 1e-9;
 
 /**
- * Tokens of a prospect that a step can have without a loss for others, by prediction: as many as fit `IDLE_MS` where nothing else
- * runs, else as many as make the step no longer at all. 0 if there are none. About 16 predictions.
+ * Tokens of a prospect that a step can have; 0: none. By prediction:
+ *
+ *   nothing else runs                       as many as fit `IDLE_MS`
+ *   decodes of others                       as many as make the step no longer at all
+ *   decodes of the same program, no target  the size whose tokens lengthen the step least each, if they cost less so than in the call's own
+ *                                           prompt: what decodes lose now, the program gains when the call begins
+ *
+ * About 16 predictions.
  */
-export function spareTokens(costs: CostModel, { shape, isOwn, tokensMax, left, context }: SpareStep): number {
+export function spareTokens(costs: CostModel, step: SpareStep): number {
+  const { shape, isOwn, tokensMax, left, context } = step;
   if (shape.prompts.length > 0) return 0;
-  const aloneMs = shape.decodes === 0 ? 0 : costs.stepMs(shape);
-  const tile = Math.max(1, costs.tileTokens);
-  const limitMs = aloneMs === 0 ? IDLE_MS : isOwn ? OWN_TIMES * aloneMs : aloneMs * (1 + EQUAL);
-  const fits = (tokens: number): boolean =>
-    costs.stepMs({ ...shape, prompts: [{ tokens, context }] }) <= limitMs;
   const most = Math.min(left, tokensMax);
   if (most <= 0) return 0;
+  if (shape.decodes > 0 && isOwn) return cheapest(costs, step, most);
+  const aloneMs = shape.decodes === 0 ? 0 : costs.stepMs(shape);
+  const limitMs = aloneMs === 0 ? IDLE_MS : aloneMs * (1 + EQUAL);
+  const fits = (tokens: number): boolean =>
+    costs.stepMs({ ...shape, prompts: [{ tokens, context }] }) <= limitMs;
   if (fits(most)) return most;
   let [good, bad] = [0, most];
   while (bad - good > 1) {
@@ -42,5 +50,28 @@ export function spareTokens(costs: CostModel, { shape, isOwn, tokensMax, left, c
     else bad = middle;
   }
   // An idle device computes one tile at a time at least, however slow it is.
-  return good === 0 && aloneMs === 0 ? Math.min(most, tile) : good;
+  return good === 0 && aloneMs === 0 ? Math.min(most, Math.max(1, costs.tileTokens)) : good;
+}
+
+/** A device that reads its weights once per step computes some tokens beside a decode for little. There are mostly more
+ *  decodes to come than pieces, so that it is the cost of each token that counts, not how many a step has. */
+function cheapest(costs: CostModel, { shape, left, context }: SpareStep, most: number): number {
+  const aloneMs = costs.stepMs(shape);
+  const wholeMs = costs.stepMs({ prompts: [{ tokens: left, context }], decodes: 0, decodeContext: 0 });
+  const lastMs = costs.stepMs({
+    prompts: [{ tokens: 1, context: context + left - 1 }],
+    decodes: 0,
+    decodeContext: 0,
+  });
+  let leastMs = ((wholeMs - lastMs) / Math.max(1, left - 1)) * (1 + EQUAL);
+  let best = 0;
+  for (let size = PIECE_MIN; ; size = size < 4 * PIECE_MIN ? size + PIECE_MIN : Math.floor(size * 1.5)) {
+    const tokens = Math.min(most, size);
+    const tookMs = costs.stepMs({ ...shape, prompts: [{ tokens, context }] });
+    if (tookMs > OWN_TIMES * aloneMs) break;
+    const eachMs = (tookMs - aloneMs) / tokens;
+    if (eachMs <= leastMs) [leastMs, best] = [eachMs, tokens];
+    if (tokens === most) break;
+  }
+  return best;
 }
