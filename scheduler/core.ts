@@ -150,6 +150,11 @@ export interface SequenceSpec {
   /** What it is computed with; prefixes are shared only between sequences with the same one. */
   readonly adapter: AdapterId;
   readonly service: Service;
+  /** Another will go on from it: what it computed stays where it is when it ends, until that one comes (`continues`), or never
+   *  will (`release`). */
+  readonly isHeld?: boolean;
+  /** The held sequence with which its prompt begins. It goes to the same engine, and before all that wait there. */
+  readonly continues?: SequenceId;
 }
 
 /**

@@ -16,6 +16,8 @@ export type EngineMessage =
   | { readonly kind: "resume"; readonly sequence: SequenceId }
   /** The sequence is wanted more than it was: it is served like this from now on (`raised` in objective.ts). */
   | { readonly kind: "raise"; readonly sequence: SequenceId; readonly service: Service }
+  /** No other goes on from the held sequence, whether it has ended or not. */
+  | { readonly kind: "release"; readonly sequence: SequenceId }
   /** Wanted elsewhere: it is given back (`returned`) if it was never admitted, and stays otherwise. */
   | { readonly kind: "recall"; readonly sequence: SequenceId }
   /** A call is going to read this prefix. Told again of the same prospect, it has become longer. */

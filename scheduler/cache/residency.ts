@@ -1,4 +1,4 @@
-import { assert, type PageId, type PageMove } from "../core.ts";
+import { assert, type PageId, type PageMove, type SequenceId } from "../core.ts";
 import type { Sequence } from "../engine/sequence.ts";
 import type { AdmissionPolicy } from "../policy.ts";
 import { Cache, type Lease } from "./cache.ts";
@@ -28,6 +28,8 @@ export class Residency {
   readonly notices: NoticeBook | null;
   /** Pins on pages that the step being planned or in flight copies from. */
   #sources: Lease[] = [];
+  /** Pins on the whole pages that held sequences computed, in the order of their ends. */
+  readonly #held = new Map<SequenceId, Lease>();
   readonly #isCaching: boolean;
   readonly #evictedLeast: number;
 
@@ -169,8 +171,9 @@ export class Residency {
   }
 
   /** Takes the sequence's pages. `keep`: what it computed goes to the cache; else (its contents are in doubt)
-   *  it is lost. */
-  leave({ kv, tokens }: Sequence, keep: boolean): void {
+   *  it is lost. `isHeld`: its whole pages are not evicted there, until
+   *  `letGo`. */
+  leave({ kv, tokens, id, cacheKey }: Sequence, keep: boolean, isHeld = false): void {
     const { lease, pages, pageCount, computed } = kv;
     assert(lease !== null, "only residents can leave");
     const isKept = keep && this.#isCaching;
@@ -178,10 +181,27 @@ export class Residency {
     for (let index = kept; index < pageCount; index++) this.pool.release(pages[index]! as PageId);
     if (isKept) this.cache.insertLast(lease, tokens, computed, pages);
     else this.cache.discard(lease);
+    if (isKept && isHeld && computed > 0) this.#held.set(id, this.cache.lease(tokens, computed, cacheKey));
     kv.lease = null;
     kv.leasedPages = 0;
     kv.pageCount = 0;
     kv.computed = 0;
+  }
+
+  /** What the held sequence computed may be evicted again. */
+  letGo(id: SequenceId): void {
+    const lease = this.#held.get(id);
+    if (lease === undefined) return;
+    this.#held.delete(id);
+    this.cache.release(lease);
+  }
+
+  /** The same of the one that has been held for longest; false if there is none. */
+  letGoOne(): boolean {
+    const [first] = this.#held.keys();
+    if (first === undefined) return false;
+    this.letGo(first);
+    return true;
   }
 
   /** Frees `pages` pages or more, if so many can be evicted; returns how many it freed. */
@@ -191,6 +211,6 @@ export class Residency {
 
   /** The leases there are besides the sequences'. */
   get sources(): readonly Lease[] {
-    return this.#sources;
+    return [...this.#sources, ...this.#held.values()];
   }
 }

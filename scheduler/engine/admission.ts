@@ -117,7 +117,9 @@ export class Admission {
       }
 
       const isAlone = running.length === 0;
-      const fits = residency.fits(sequence, isAlone ? 0 : this.#headroom());
+      let fits = residency.fits(sequence, isAlone ? 0 : this.#headroom());
+      // What is held is not taken for those that wait, but no sequence waits for it alone.
+      while (!fits && isAlone && residency.letGoOne()) fits = residency.fits(sequence, 0);
       if (!fits && !isAlone) {
         this.#lacks(sequence);
         if (!isAged && queue.pass(sequence)) continue;

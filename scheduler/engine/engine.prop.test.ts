@@ -35,7 +35,8 @@ const constraints = ["(a|baabbab)*", "ab(bbbbbbbb|a)+", "aaaaaaaaaa(ab)*", "[ab]
 type Command =
   | { readonly kind: "expect"; readonly index: number; readonly prompt: number[]; readonly program: number }
   | { readonly kind: "forget"; readonly index: number; readonly givesUp: boolean }
-  | { readonly kind: "submit"; readonly spec: Omit<SequenceSpec, "id"> }
+  | { readonly kind: "submit"; readonly spec: Omit<SequenceSpec, "id">; readonly continues: number | null }
+  | { readonly kind: "release"; readonly who: number }
   | { readonly kind: "abort" | "pause" | "resume"; readonly who: number }
   | { readonly kind: "raise"; readonly who: number; readonly service: Service }
   | { readonly kind: "step" };
@@ -161,7 +162,18 @@ const specs = fc
 
 const commands: fc.Arbitrary<Command[]> = fc.array(
   fc.oneof(
-    { weight: 4, arbitrary: specs.map((spec): Command => ({ kind: "submit", spec })) },
+    {
+      weight: 4,
+      arbitrary: fc
+        .record({ spec: specs, isHeld: fc.boolean(), continues: fc.option(fc.nat({ max: 1000 })) })
+        .map(
+          ({ spec, isHeld, continues }): Command => ({
+            kind: "submit",
+            spec: { ...spec, isHeld },
+            continues,
+          }),
+        ),
+    },
     { weight: 6, arbitrary: fc.constant<Command>({ kind: "step" }) },
     {
       weight: 2,
@@ -169,6 +181,10 @@ const commands: fc.Arbitrary<Command[]> = fc.array(
         kind: fc.constantFrom("abort" as const, "pause" as const, "resume" as const),
         who: fc.nat({ max: 1000 }),
       }),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.record({ kind: fc.constant("release" as const), who: fc.nat({ max: 1000 }) }),
     },
     {
       weight: 1,
@@ -217,8 +233,11 @@ function play(
   for (const command of script) {
     if (command.kind === "step") harness.step();
     else if (command.kind === "submit") {
-      const id = harness.submit(command.spec);
-      submitted.push({ ...command.spec, id });
+      const { continues } = command;
+      const before = continues === null ? undefined : submitted[continues % (submitted.length + 1)];
+      const spec = before === undefined ? command.spec : continued(command.spec, before, harness);
+      const id = harness.submit(spec);
+      submitted.push({ ...spec, id });
       if (command.spec.promptTokens.length % 2 === 0) harness.engine.run();
     } else if (command.kind === "expect") {
       const { index, prompt, program } = command;
@@ -227,6 +246,10 @@ function play(
       harness.forget(command.index, command.givesUp);
     } else if (submitted.length > 0) {
       const { id } = submitted[command.who % submitted.length]!;
+      if (command.kind === "release") {
+        harness.release(id);
+        continue;
+      }
       if (command.kind === "raise") {
         harness.raise(id, command.service);
         continue;
@@ -240,7 +263,20 @@ function play(
   checkNobodyWaits(harness, paused);
   for (const id of paused) harness.send("resume", id);
   harness.finish();
+  for (const { id } of submitted) harness.release(id);
+  harness.finish();
   return { harness, specs: submitted };
+}
+
+/** A sequence that goes on from what another has drawn so far. */
+function continued(
+  spec: Omit<SequenceSpec, "id">,
+  before: SequenceSpec,
+  { outcomes }: EngineHarness,
+): Omit<SequenceSpec, "id"> {
+  const { tokens } = outcomes[before.id]!;
+  const promptTokens = [...Array.from(before.promptTokens), ...tokens, ...Array.from(spec.promptTokens)];
+  return { ...spec, promptTokens, cacheSalt: before.cacheSalt, continues: before.id };
 }
 
 /** Paused sequences, whatever they hold, keep nobody else from ending; and the last report tells how many

@@ -96,6 +96,7 @@ export class Engine {
     if (message.kind === "submit") this.#submit(message.sequence);
     else if (message.kind === "expect") this.#prospects.expect(message.prospect);
     else if (message.kind === "forget") this.#prospects.forget(message.prospect, message.givesUp);
+    else if (message.kind === "release") this.#roster.release(message.sequence);
     else if (message.kind === "resync") {
       this.#roster.residency.notices?.resync();
       this.#journal.loadChanged();

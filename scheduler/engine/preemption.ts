@@ -22,6 +22,7 @@ export function securePages(roster: Roster): boolean {
   let hasPreempted = false;
   for (const sequence of growing) {
     while (sequence.state === "running" && !residency.grow(sequence)) {
+      if (residency.letGoOne()) continue;
       roster.preempt(chooseVictim(running, queue.hasLanes));
       hasPreempted = true;
     }

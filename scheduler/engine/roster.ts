@@ -160,6 +160,7 @@ export class Roster {
   admit(sequence: Sequence, exact: boolean): PageMove | null {
     this.queue.take(sequence, sequence.length - sequence.cachedTokens);
     const move = this.residency.settle(sequence, exact);
+    this.#letGoBefore(sequence);
     sequence.state = "running";
     sequence.admittedMs = this.#clock.nowMs();
     sequence.admittedTokens = sequence.computed;
@@ -192,7 +193,7 @@ export class Roster {
     victim.preemptions += 1;
     const staysOut = this.#backOff ? backOffSteps(victim.preemptions) : 0;
     victim.stepsUntil = this.#journal.totals.stepsTotal + 1 + staysOut;
-    this.#leave(victim, true);
+    this.#leave(victim, true, false);
     victim.state = "waiting";
     this.#waits(victim, victim.length);
     if (!victim.isPaused) this.queue.add(victim);
@@ -213,9 +214,17 @@ export class Roster {
 
   /** Lets a sequence go that was never admitted, to run elsewhere; one that was admitted stays. */
   giveBack(sequence: Sequence): void {
-    if (sequence.wasStarted) return;
+    if (sequence.goesOn) return;
     this.#remove(sequence, true);
     this.#journal.returned(sequence.id);
+  }
+
+  /** No other goes on from the sequence. */
+  release(id: SequenceId): void {
+    const sequence = this.#sequences.get(id);
+    if (sequence !== undefined) sequence.isHeld = false;
+    this.residency.letGo(id);
+    this.#journal.loadChanged();
   }
 
   /** Ends a sequence that is no longer wanted. One that is `inStep` ends when that step does. */
@@ -240,8 +249,9 @@ export class Roster {
   }
 
   #remove(sequence: Sequence, keep: boolean): void {
-    if (sequence.state === "running") this.#leave(sequence, keep);
+    if (sequence.state === "running") this.#leave(sequence, keep, sequence.isHeld);
     else {
+      this.#letGoBefore(sequence);
       this.#waits(sequence, -sequence.length);
       if (!sequence.isPaused) this.queue.remove(sequence);
     }
@@ -288,11 +298,16 @@ export class Roster {
     assert(isBulkRight, "running totals of bulk are right");
   }
 
+  /** What the sequence continues is its own now, or not needed. */
+  #letGoBefore({ spec }: Sequence): void {
+    if (spec.continues !== undefined) this.residency.letGo(spec.continues);
+  }
+
   /** Takes a running sequence's pages away; those that waited for its prefix go back to the queue. */
-  #leave(sequence: Sequence, keep: boolean): void {
+  #leave(sequence: Sequence, keep: boolean, isHeld: boolean): void {
     const { queued, admittedTokens, admittedMs } = sequence;
     queued.account?.chargeOccupancy(admittedTokens, this.#clock.nowMs() - admittedMs);
-    this.residency.leave(sequence, keep);
+    this.residency.leave(sequence, keep, isHeld);
     this.#running.splice(this.#running.indexOf(sequence), 1);
     this.queue.wake(sequence, Number.POSITIVE_INFINITY);
   }

@@ -70,6 +70,8 @@ export class Sequence {
   isPaused = false;
   /** No longer wanted, but in the step in flight: ends when that step does. */
   isAborted = false;
+  /** Another will go on from it. */
+  isHeld: boolean;
   /** Was admitted once. */
   wasStarted = false;
   /** When it was admitted last, and how many of its tokens were cached then. */
@@ -90,6 +92,7 @@ export class Sequence {
     this.arrival = arrival;
     this.arrivedMs = arrivedMs;
     this.pacing = { lastTokenMs: Number.NEGATIVE_INFINITY, lastChunkMs: arrivedMs, skips: 0 };
+    this.isHeld = spec.isHeld ?? false;
     this.#service = spec.service;
     this.#objective = objectives[spec.service.objective];
     this.cacheKey = cacheKeyOf(spec);
@@ -101,6 +104,11 @@ export class Sequence {
     const hasPenalty = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
     this.#seen = hasPenalty ? new SeenCounter(prompt) : null;
     for (let i = 0; i < drawn.length; i++) this.#seen?.add(drawn[i]!);
+  }
+
+  /** It was running before, or one that it continues was. */
+  get goesOn(): boolean {
+    return this.wasStarted || this.spec.continues !== undefined;
   }
 
   get id(): SequenceId {

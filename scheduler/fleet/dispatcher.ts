@@ -54,6 +54,14 @@ export class Dispatcher {
     return this.#count(spec.id, this.#rule?.place(spec, there, nowMs) ?? only(there[0]!), there);
   }
 
+  /** Places a sequence where another is held from which it goes on. */
+  placeAt(engine: EngineId, spec: SequenceSpec, nowMs: number): Placement {
+    const there = this.#there;
+    assert(there.includes(engine), "what is lost is not held");
+    const placement = this.#rule?.place(spec, [engine], nowMs) ?? only(engine);
+    return this.#count(spec.id, { ...placement, reason: "continues" }, there);
+  }
+
   /** Places a sequence anew that its engine has given back. Null: no engine is there. */
   placeAgain(spec: SequenceSpec, nowMs: number): Placement | null {
     const there = this.#there;

@@ -133,6 +133,8 @@ export class Fleet {
   readonly #believed: readonly BelievedCosts[];
   /** In order of id. */
   readonly #active = new Map<SequenceId, ActiveSequence>();
+  /** Where sequences that have ended are held. */
+  readonly #held = new Map<SequenceId, EngineId>();
   /** In order of id. */
   readonly #expectations = new Map<SequenceId, Expectation>();
   #waiting = 0;
@@ -261,6 +263,12 @@ export class Fleet {
     this.#send(active.engine, { kind: "raise", sequence: id, service });
   }
 
+  /** No sequence goes on from the held one, whether it has ended or not. Told once, unless one does. */
+  release(id: SequenceId): void {
+    const engine = this.#takeHeld(id);
+    if (engine !== undefined) this.#send(engine, { kind: "release", sequence: id });
+  }
+
   /** Takes what an engine has to tell and passes it on, in order. `learnt`: what it has learnt of its costs; null: the fleet
    *  knows. */
   report(engine: EngineId, report: EngineReport, learnt: EngineCosts | null = null): void {
@@ -323,6 +331,7 @@ export class Fleet {
       }
       return;
     }
+    for (const [id, at] of this.#held) if (at === engine) this.#held.delete(id);
     const expected = [...this.#expectations.values()].filter((one) => one.engine === engine);
     for (const { prospect } of expected) this.#dispatcher.forgot(prospect.id);
     this.#dispatcher.lost(engine);
@@ -380,7 +389,22 @@ export class Fleet {
   }
 
   #place(active: ActiveSequence): void {
-    this.#begin(active, this.#dispatcher.place(specOf(active), this.#nowMs()));
+    const spec = specOf(active);
+    const held = spec.continues === undefined ? undefined : this.#takeHeld(spec.continues);
+    const nowMs = this.#nowMs();
+    this.#begin(
+      active,
+      held === undefined ? this.#dispatcher.place(spec, nowMs) : this.#dispatcher.placeAt(held, spec, nowMs),
+    );
+  }
+
+  /** Where a sequence is held, or will be when it has ended; from now on its engine alone knows of it. */
+  #takeHeld(id: SequenceId): EngineId | undefined {
+    const active = this.#active.get(id);
+    const engine = active === undefined ? this.#held.get(id) : (active.engine ?? undefined);
+    if (active !== undefined) active.spec = { ...active.spec, isHeld: false };
+    this.#held.delete(id);
+    return engine;
   }
 
   /** Sends a sequence where it was placed; without a place it waits, or ends. */
@@ -481,6 +505,8 @@ export class Fleet {
     if (active === undefined) return;
     if (active.engine === null) this.#waiting -= 1;
     this.#active.delete(sequence);
+    const { engine, spec } = active;
+    if (spec.isHeld === true && engine !== null && finish.kind !== "failed") this.#held.set(sequence, engine);
     this.#dispatcher.ended(sequence, finish.kind === "stop" || finish.kind === "length");
     active.listener.onFinish(finish);
     if (active === this.#trial) this.#endTrial();

@@ -13,6 +13,7 @@ import type { EngineId } from "../core.ts";
  *   balance     the engine with the largest share of decodes takes the prompt (Preble's ImbalR)
  *   move        waited where it would have begun later
  *   gang        list scheduling of sequences that belong together
+ *   continues   it goes on from a sequence that is held there
  *   turn        round robin
  */
 export type PlacementReason =
@@ -26,6 +27,7 @@ export type PlacementReason =
   | "balance"
   | "move"
   | "gang"
+  | "continues"
   | "turn";
 
 /** What a placement on one engine would cost, in predicted milliseconds. All ≥ 0. */

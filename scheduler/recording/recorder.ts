@@ -156,6 +156,10 @@ export class RecordedFleet extends Fleet {
     this.#told({ kind: "resume", sequence }, () => super.resume(sequence));
   }
 
+  override release(sequence: SequenceId): void {
+    this.#told({ kind: "release", sequence }, () => super.release(sequence));
+  }
+
   override raise(sequence: SequenceId, service: Service): void {
     this.#told({ kind: "raise", sequence, service }, () => super.raise(sequence, service));
   }

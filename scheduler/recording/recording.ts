@@ -48,7 +48,11 @@ export type RecordingEntry =
       readonly engine: EngineId | null;
       readonly reason: PlacementReason;
     }
-  | { readonly kind: "abort" | "pause" | "resume"; readonly atMs: number; readonly sequence: SequenceId }
+  | {
+      readonly kind: "abort" | "pause" | "resume" | "release";
+      readonly atMs: number;
+      readonly sequence: SequenceId;
+    }
   /** Fleet: a sequence is wanted more. */
   | {
       readonly kind: "raise";

@@ -4,6 +4,7 @@ import {
   chatService,
   greedySampling,
   type Sampling,
+  type SequenceId,
   type SequenceSpec,
   type Service,
   type StopRule,
@@ -42,8 +43,11 @@ export function sequenceSpec(
     constraint?: Constraint;
     adapter?: AdapterId;
     service?: Partial<Service>;
+    isHeld?: boolean;
+    continues?: SequenceId;
   } = {},
 ): Omit<SequenceSpec, "id"> {
+  const { isHeld, continues } = overrides;
   return {
     promptTokens,
     drawnTokens: [],
@@ -53,6 +57,8 @@ export function sequenceSpec(
     ...(overrides.constraint === undefined ? {} : { constraint: overrides.constraint }),
     adapter: overrides.adapter ?? 0,
     service: { ...chatService, ...overrides.service },
+    ...(isHeld === undefined ? {} : { isHeld }),
+    ...(continues === undefined ? {} : { continues }),
   };
 }
 

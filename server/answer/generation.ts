@@ -37,6 +37,8 @@ export interface GenerationRequest extends TextRules {
   readonly service: RequestedService;
   /** Of a program's call: the gang that it is in (a number of `Generator.nextGang`), and its place in the program. */
   readonly place?: Pick<Service, "gang" | "program">;
+  /** Of one of several answers in one prompt: the one before, with which the prompt begins; and whether another comes after it. */
+  readonly answers?: { readonly before: Generation | null; readonly isLast: boolean };
   /** The key that it is counted for; "" where no keys are needed. */
   readonly tenant: string;
 }
@@ -52,7 +54,7 @@ export interface RequestedConstraint {
 export type RequestedService = Omit<Service, "tenant" | "gang" | "program">;
 
 /** All of a request but its prompts and its key. */
-export type GenerationOptions = Omit<GenerationRequest, "prompts" | "tenant" | "place">;
+export type GenerationOptions = Omit<GenerationRequest, "prompts" | "tenant" | "place" | "answers">;
 
 /** Called on this thread, never from within `generate`. */
 export type AnswerListener = (event: AnswerEvent) => void;
@@ -66,6 +68,10 @@ export interface Generation {
   resume(): void;
   /** It is wanted more than it was; never less. */
   raise(service: RequestedService, gang: number | null): void;
+  /** No answer comes after it, although its request said so. */
+  release(): void;
+  /** Of its first choice; null: it is not submitted. */
+  readonly sequence: SequenceId | null;
   readonly usage: Usage;
 }
 
@@ -78,7 +84,10 @@ export interface ModelFacts {
 }
 
 /** What the generator asks of the fleet. */
-export type SequenceRunner = Pick<Fleet, "submit" | "submitGang" | "abort" | "pause" | "resume" | "raise">;
+export type SequenceRunner = Pick<
+  Fleet,
+  "submit" | "submitGang" | "abort" | "pause" | "resume" | "raise" | "release"
+>;
 
 export class Generator {
   readonly #fleet: SequenceRunner;
@@ -300,6 +309,16 @@ class RunningGeneration implements Generation {
     for (const id of this.#running()) this.#fleet.raise(id, { ...service, tenant, gang, program });
   }
 
+  release(): void {
+    const { before = null, isLast = true } = this.#request.answers ?? {};
+    if (this.sequence === null) before?.release();
+    else if (!isLast) this.#fleet.release(this.sequence);
+  }
+
+  get sequence(): SequenceId | null {
+    return this.#choices[0]!.id;
+  }
+
   /** Null when the prompt never fits, of which the listener has been told. */
   #submission(
     promptTokens: readonly TokenId[],
@@ -316,6 +335,7 @@ class RunningGeneration implements Generation {
     const { gang, program } = this.#request.place ?? { gang: null, program: null };
     const ownGang = gang ?? (choices.length > 1 ? nextGang() : null);
     const service = { ...this.#request.service, tenant, gang: ownGang, program };
+    const { before = null, isLast = true } = this.#request.answers ?? {};
     const specs = choices.map((_, i) => {
       return {
         promptTokens,
@@ -325,6 +345,8 @@ class RunningGeneration implements Generation {
         adapter: 0,
         service,
         ...(this.#constraint === null ? {} : { constraint: this.#constraint }),
+        ...(isLast ? {} : { isHeld: true }),
+        ...(before === null || before.sequence === null ? {} : { continues: before.sequence }),
       };
     });
     return {

@@ -38,8 +38,8 @@ export interface CallOwner {
 }
 
 /**
- * One call at work: a generation for each of its outputs, each going on from what was drawn before. Its pages stay in the
- * cache between them.
+ * One call at work: a generation for each of its outputs, each going on from the one before, whose pages are held until it
+ * does.
  */
 export class RunningCall {
   readonly #name: string;
@@ -90,6 +90,7 @@ export class RunningCall {
     this.#isEnded = true;
     this.#leaveGang();
     this.#generation?.abort("reader");
+    this.#generation?.release();
   }
 
   /** Never rejects. */
@@ -151,7 +152,7 @@ export class RunningCall {
   #begun(generation: Generation): void {
     this.#generation = generation;
     if (this.#isEnded)
-      generation.abort("reader"); // dropped while it waited for the others
+      this.drop(); // it waited for the others meanwhile
     else this.raise();
   }
 
@@ -171,6 +172,10 @@ export class RunningCall {
       cacheSalt: this.#owner.cacheSalt,
       tenant: this.#owner.tenant,
       ...this.#serviceNow(),
+      answers: {
+        before: this.#generation,
+        isLast: this.#drawn.length === this.#prompt.outputs.length - 1,
+      },
       ...(constraint === undefined ? {} : { constraint }),
     };
   }
@@ -213,6 +218,7 @@ export class RunningCall {
   #fail(code: string, message: string): void {
     this.#isEnded = true;
     this.#leaveGang();
+    this.#generation?.release();
     this.#listener.failed(this.#name, code, message, this.#usage);
   }
 }

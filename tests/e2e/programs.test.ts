@@ -1,5 +1,7 @@
 /** Programs over HTTP: their values are those of the same calls made one by one, and nothing outlives them. */
 import { describe, expect, test } from "bun:test";
+import type { SequenceId } from "../../scheduler/core.ts";
+import type { Unplaced } from "../../scheduler/fleet/fleet.ts";
 import { ask, cleanServers, eventsOf, run, type VariableBody, valuesOf } from "./program-http.ts";
 import { bodyOf, post } from "./server.ts";
 
@@ -77,6 +79,44 @@ describe("the same tokens, so the same answers, as calls of a client's own", () 
     const third = [...second, ...age.token_ids, ...(await tokensOf(".\nStory: "))];
     const story = await complete(third, 7, 3);
     expect(values).toEqual({ name: name.text, age: age.text, story: story.text });
+  });
+
+  test("each output of a call goes on from the one before, which is held for it and then let go", async () => {
+    const server = start();
+    const submitted: { readonly id: SequenceId; readonly spec: Unplaced; cached: number }[] = [];
+    const { submit } = server.fleet;
+    server.fleet.submit = (spec, listener) => {
+      const entry = { id: -1 as SequenceId, spec, cached: 0 };
+      submitted.push(entry);
+      entry.id = submit.call(server.fleet, spec, {
+        onStarted: (cached) => {
+          entry.cached = cached;
+          listener.onStarted(cached);
+        },
+        onToken: (token, logprobs) => listener.onToken(token, logprobs),
+        onFinish: (finish) => listener.onFinish(finish),
+      });
+      return entry.id;
+    };
+    const outputs = { a: { max_tokens: 20 }, b: { max_tokens: 30, stop: ["e", "a"] }, c: { max_tokens: 4 } };
+    await valuesOf(server, {
+      calls: [{ prompt: "One: {{a}}, two: {{b}}, three: {{c}}", outputs, ignore_eos: true }],
+      await: ["a", "b", "c"],
+    });
+    const [first, second, third] = submitted;
+    expect(submitted.map(({ spec }) => spec.isHeld ?? false)).toEqual([true, true, false]);
+    expect(submitted.map(({ spec }) => spec.continues)).toEqual([undefined, first!.id, second!.id]);
+    // All that was drawn but the last token.
+    expect(second!.cached).toBe(first!.spec.promptTokens.length + 20 - 1);
+    expect(third!.cached).toBeGreaterThanOrEqual(second!.spec.promptTokens.length);
+    await server.settled();
+    // A call that ends before its last output lets go as well.
+    await run(server, {
+      calls: [
+        { prompt: "{{n}} and {{m}}", outputs: { n: { max_tokens: 3, transforms: ["number"] }, m: {} } },
+      ],
+      await: ["m"],
+    });
   });
 
   test("several answers in one conversation are those of a client that sends each back", async () => {

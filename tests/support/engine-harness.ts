@@ -108,6 +108,11 @@ export class EngineHarness {
     this.engine.receive({ kind, sequence });
   }
 
+  /** No sequence goes on from the held one. */
+  release(sequence: SequenceId): void {
+    this.engine.receive({ kind: "release", sequence });
+  }
+
   /** The sequence is wanted more. */
   raise(sequence: SequenceId, service: Service): void {
     this.#decoding.delete(sequence);

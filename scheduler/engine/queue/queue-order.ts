@@ -9,7 +9,7 @@ export interface QueueOrder {
   /** A step is about to be planned. */
   beginStep?(): void;
   add(sequence: Sequence): void;
-  /** A running sequence has another objective than before. */
+  /** A sequence that will not wait in this order is charged here from now on. */
   adopt?(sequence: Sequence): void;
   /** Takes a sequence out without a turn; false if it is not in. */
   remove(sequence: Sequence): boolean;

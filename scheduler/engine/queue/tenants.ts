@@ -103,7 +103,7 @@ export class Tenants {
     if (!tenant.isListed) this.#list(tenant);
   }
 
-  /** The sequence runs, and what it draws is charged here from now on. */
+  /** What the sequence draws is charged here from now on, without a wait. */
   adopt(sequence: Sequence): void {
     sequence.queued.account = this.#tenantOf(sequence).account;
   }

@@ -11,7 +11,7 @@ import type { QueueOrder } from "./queue-order.ts";
 /**
  * All sequences that wait and are not paused, each in one of three places:
  *
- *   returning   preempted; before all others, in order of arrival, once their back-off is over
+ *   returning   preempted, or going on from a held one; before all others, in order of arrival, once their back-off is over
  *   order       see queue-order.ts
  *   pending     out of the order until the prefix that they share with a running sequence is computed (prefix-pending.ts)
  */
@@ -70,8 +70,10 @@ export class WaitQueue {
 
   #join(sequence: Sequence): void {
     this.#residency.follow(sequence, () => this.#order.matched?.(sequence));
-    if (sequence.wasStarted) this.#returning.add(sequence);
-    else this.#order.add(sequence);
+    if (sequence.goesOn) {
+      if (!sequence.wasStarted) this.#order.adopt?.(sequence);
+      this.#returning.add(sequence);
+    } else this.#order.add(sequence);
   }
 
   remove(sequence: Sequence): void {
