@@ -19,11 +19,13 @@ export class Variable {
   readonly name: string;
   /** Null: the client's, or bound by a node to what it hands to a body. */
   producer: Node | null = null;
-  /** Everything that reads it, each once. */
-  readonly readers: Node[] = [];
+  /** Everything that reads it, each once, but for what is forgotten. */
+  readers: Node[] = [];
   state: VariableState = "empty";
   value: Value | null = null;
   failure: Failure | null = null;
+  /** Nobody will ask for it from outside, nor read it in what is added later. */
+  isReleased = false;
   /** When it was ready or failed, and whether its readers know. */
   settledMs = 0;
   isKnown = false;

@@ -34,6 +34,11 @@ export class Objectives {
     this.#mark(variable, variable, 1);
   }
 
+  /** Nothing more is awaited for the sake of that. */
+  forget(of: Variable | Node): void {
+    this.#gangs.delete(of);
+  }
+
   /** A body was copied; `result` is its value, `width` bodies are or will be beside it, itself included. */
   copied(block: Node, result: Variable, width: number): void {
     if (block.objective === "throughput") return;

@@ -82,7 +82,7 @@ class CheckedProgram extends ManualProgram {
 }
 
 /** Runs the case to its end; the client sets its variable after three events. */
-function run(graph: GraphCase, { cancels = false, inParts = false } = {}): CheckedProgram {
+function run(graph: GraphCase, { cancels = false, inParts = false, releases = false } = {}): CheckedProgram {
   const host = new CheckedProgram();
   const nodes = callsOf(graph);
   const external = { name: "external", value: null };
@@ -95,6 +95,9 @@ function run(graph: GraphCase, { cancels = false, inParts = false } = {}): Check
   }
   for (const { call: index, latency } of graph.awaited)
     host.program.want(`v${index}`, latency ? soon : sometime);
+  if (releases)
+    for (const name of [...host.program.variables.keys()])
+      if (name !== "external") host.program.release(name);
   for (let event = 0; !host.program.isDone || host.running.size > 0; event++) {
     host.nowMs += 1;
     if (cancels && event === graph.cancelAfter) {
@@ -155,6 +158,20 @@ test("added in parts, a program computes the same values and awaits them in the 
       for (const [name, { state }] of whole.program.variables) {
         assert(inParts.program.variables.get(name)!.state === state, `${name} is ${state}`);
       }
+    }),
+    runs(200),
+  );
+});
+
+test("a program whose values are released computes the same, and in the end nothing is left of it", () => {
+  fc.assert(
+    fc.property(graphCase, (graph) => {
+      const [kept, released] = [run(graph), run(graph, { releases: true })];
+      const tellings = (host: CheckedProgram): string[] =>
+        host.settled.map(({ name, state }) => `${name} ${state}`);
+      assert(tellings(kept).join() === tellings(released).join(), "the same values in the same order");
+      const left = [...released.program.nodes.keys(), ...released.program.variables.keys()];
+      assert(left.join() === "external", `nothing is left but the client's own, but ${left.join()} is`);
     }),
     runs(200),
   );

@@ -481,3 +481,69 @@ describe("shapes known on the way", () => {
     expect(host.running.size).toBe(0);
   });
 });
+
+describe("what nobody reads any more is given up", () => {
+  const names = ({ program }: ManualProgram) => [[...program.nodes.keys()], [...program.variables.keys()]];
+
+  test("a released value goes with its last reader, a call with the last of its outputs", () => {
+    const host = opened(
+      [call("a", ["x"], ["y", "z"]), call("b", ["y"], ["w"])],
+      [{ name: "x", value: "in" }],
+    );
+    expect(host.program.release("y")).toBeNull();
+    host.answer("a");
+    expect(host.promptOf("b")).toContain("<y>");
+    expect(names(host)).toEqual([
+      ["a", "b"],
+      ["x", "y", "z", "w"],
+    ]);
+    host.answer("b");
+    expect(names(host)).toEqual([
+      ["a", "b"],
+      ["x", "z", "w"],
+    ]);
+    for (const name of ["x", "z", "w"]) expect(host.program.release(name)).toBeNull();
+    expect(names(host)).toEqual([[], []]);
+    expect(host.program.release("w")).toEqual({ code: "unknownName", message: "There is no variable w." });
+    // Its names are free.
+    expect(host.program.add({ nodes: [call("a", [], ["x"])], variables: [] })).toBeNull();
+    expect(host.program.isDone).toBe(false);
+  });
+
+  test("with a map go the calls of its bodies, and what they read stays until then", () => {
+    const map: NodeSpec = {
+      kind: "map",
+      name: "each",
+      over: "list",
+      item: "x",
+      body: bodyOf("inner", ["x", "head"]),
+      output: "results",
+      concurrencyMax: 1,
+    };
+    const host = opened(
+      [map],
+      [
+        { name: "list", value: ["1", "2"] },
+        { name: "head", value: "h" },
+      ],
+    );
+    for (const name of ["head", "list", "results"]) host.program.release(name);
+    host.answer("each[0]/inner");
+    expect(host.promptOf("each[1]/inner")).toContain("<h>");
+    host.answer("each[1]/inner");
+    expect(names(host)).toEqual([[], []]);
+    expect(host.program.isDone).toBe(true);
+  });
+
+  test("a session that releases what it has read stays small for ever", () => {
+    const host = new ManualProgram({ limits: { ...programLimits, nodesMax: 2, variablesMax: 2 } });
+    for (let turn = 0; turn < 100; turn++) {
+      const reads = turn === 0 ? [] : [`v${turn - 1}`];
+      const part = { nodes: [call(`c${turn}`, reads, [`v${turn}`])], variables: [] };
+      expect(host.program.add(part, { [`v${turn}`]: soon })).toBeNull();
+      if (turn > 0) host.program.release(`v${turn - 1}`);
+      host.answer(`c${turn}`);
+    }
+    expect(names(host)).toEqual([["c99"], ["v99"]]);
+  });
+});

@@ -49,6 +49,8 @@ export interface ProgramListener {
   onDropped(call: string): void;
   /** The variable is ready or failed. */
   onSettled(variable: Variable): void;
+  /** Nobody reads the variable any more: its value is given up, and its name is free. */
+  onForgotten?(variable: Variable, value: Value | null): void;
 }
 
 /** What a program runs with. */
@@ -100,6 +102,10 @@ export class Program {
   #dropped: string[] = [];
   #begun: { readonly node: Node; readonly prompt: Prompt<RenderedPart> }[] = [];
   #grown: Node[] = [];
+  /** Released variables that may have lost their last reader or their node. */
+  readonly #unread = new Set<Variable>();
+  /** Nodes that clients have added so far. */
+  #added = 0;
   #isRunning = false;
   #isCancelled = false;
   readonly arrivedMs: number;
@@ -139,6 +145,11 @@ export class Program {
     return this.#nodes;
   }
 
+  /** Nodes that were added so far, whether they are forgotten or not: a number for the next one. */
+  get added(): number {
+    return this.#added;
+  }
+
   /** Whether every node has ended. */
   get isDone(): boolean {
     return this.#unfinished.size === 0;
@@ -165,6 +176,7 @@ export class Program {
     for (const node of part.nodes) {
       for (const name of outputsOf(node)) if (!this.#scope.names.has(name)) this.#declare(name);
     }
+    this.#added += part.nodes.length;
     let leadsOn = false;
     for (const node of part.nodes) {
       const { outputs } = this.#open(node, this.#scope, "", null);
@@ -198,6 +210,19 @@ export class Program {
     const refusal = valueRefusal(name, value, this.#options.limits);
     if (refusal !== null) return refusal;
     this.#settle(variable, value, null);
+    this.#run();
+    return null;
+  }
+
+  /** The client asks no more for a variable, and adds nothing that reads it. Its value is given up as soon as nothing reads it, and
+   *  a node that has ended is forgotten with the last of its outputs: so a program may go on for ever. */
+  release(name: string): Refusal | null {
+    const variable = this.#scope.names.get(name);
+    if (variable === undefined) return { code: "unknownName", message: `There is no variable ${name}.` };
+    variable.isReleased = true;
+    this.#awaited.delete(variable);
+    this.#objectives.forget(variable);
+    this.#unread.add(variable);
     this.#run();
     return null;
   }
@@ -324,6 +349,50 @@ export class Program {
     measurePaths(from, (node) => from.has(node), this.#options.expectedMs);
   }
 
+  /** Gives up what nothing reads any more, once everything is told. */
+  #forget(): void {
+    for (const variable of this.#unread) {
+      if (this.#isUnread(variable)) {
+        const { name, value } = variable;
+        this.#scope.names.delete(name);
+        variable.value = null;
+        this.#listener.onForgotten?.(variable, value);
+      }
+      const { producer } = variable;
+      const isKept = (output: Variable): boolean => this.#scope.names.get(output.name) === output;
+      if (producer?.block !== null || producer.outputs.some(isKept)) continue;
+      if (this.#copiesOf(producer).every(({ isEnded }) => isEnded)) this.#forgetNode(producer);
+    }
+    this.#unread.clear();
+  }
+
+  #isUnread(variable: Variable): boolean {
+    const { name, state, isReleased, isKnown, readers } = variable;
+    const isOver = state === "empty" || isKnown;
+    return (
+      isReleased &&
+      isOver &&
+      this.#scope.names.get(name) === variable &&
+      readers.every(({ isEnded }) => isEnded)
+    );
+  }
+
+  /** With all that was copied for it. */
+  #forgetNode(node: Node): void {
+    if (!this.#nodes.delete(node.name)) return;
+    this.#objectives.forget(node);
+    for (const variable of node.reads)
+      variable.readers = variable.readers.filter((reader) => reader !== node);
+    for (const copy of this.#copiesOf(node)) if (copy !== node) this.#forgetNode(copy);
+  }
+
+  /** A node, and what was copied for it, for its copies and so on. */
+  #copiesOf(node: Node): readonly Node[] {
+    if (node.spec.kind === "call") return [node];
+    const copies = [...this.#nodes.values()].filter(({ block }) => block === node);
+    return [node, ...copies.flatMap((copy) => this.#copiesOf(copy))];
+  }
+
   /* ---- events ---- */
 
   /** Follows what has changed to its end, and tells it. Events from within the listener join the outermost. */
@@ -333,6 +402,7 @@ export class Program {
     try {
       do this.#follow();
       while (this.#tell());
+      this.#forget();
     } finally {
       this.#isRunning = false;
     }
@@ -354,6 +424,7 @@ export class Program {
     const { readers } = variable;
     const count = readers.length;
     for (let index = 0; index < count; index++) this.#hear(readers[index]!, variable);
+    if (variable.isReleased) this.#unread.add(variable);
   }
 
   /** Whether there was anything to tell. */
@@ -479,6 +550,10 @@ export class Program {
     this.#unfinished.delete(node);
     this.#headParts.delete(node);
     if (this.#known.delete(node) && node.state === "failed") this.#dropped.push(node.name);
+    for (let at: Node | null = node; at !== null; at = at.block) {
+      for (const variable of [...at.reads, ...at.outputs])
+        if (variable.isReleased) this.#unread.add(variable);
+    }
   }
 
   #settle(variable: Variable, value: Value | null, failure: Failure | null): void {

@@ -53,6 +53,11 @@ export class Session {
     return response.status === 200 ? body.value : null;
   }
 
+  /** The variable is not asked for any more, nor read by what is added later: the server gives its value up as soon as nothing reads it. */
+  async release(variable: string): Promise<void> {
+    await this.#client.request("DELETE", this.#pathOf(variable));
+  }
+
   /** Calls and variables, with times: as JSON, or to be drawn. */
   async graph(format: "json" | "mermaid" | "dot" = "json"): Promise<string> {
     return await (await this.#client.request("GET", `${this.#path}/graph?format=${format}`)).text();

@@ -136,6 +136,11 @@ export class HostedProgram {
     for (const call of this.#running.values()) call.raise();
   }
 
+  /** No client asks for the variable any more. */
+  release(variable: string): Refusal | null {
+    return this.program.release(variable);
+  }
+
   set(variable: string, value: Value): Refusal | null {
     return this.program.set(variable, value);
   }
@@ -187,6 +192,9 @@ export class HostedProgram {
       this.#begin();
     },
     onSettled: (variable) => this.#settled(variable),
+    onForgotten: (_, value) => {
+      this.#valuesBytes -= bytesOf(value);
+    },
   };
 
   /** Once what happens now is over: how calls are awaited may be said right after they are added. */
@@ -227,12 +235,7 @@ export class HostedProgram {
   #settled(variable: Variable): void {
     const { name, value } = variable;
     this.#told.delete(name);
-    if (value !== null) {
-      this.#valuesBytes +=
-        typeof value === "string"
-          ? byteLength(value)
-          : value.reduce((sum, item) => sum + byteLength(item), 0);
-    }
+    this.#valuesBytes += bytesOf(value);
     const event = this.program.variables.get(name) === variable ? this.settledEvent(variable) : null;
     if (event !== null) this.#tell(event);
     const { valuesBytesMax } = this.#services.limits;
@@ -270,9 +273,9 @@ export class HostedProgram {
     ended: (call, usage) => {
       this.#gone(call, usage);
       const { promptTokens, cachedTokens, completionTokens } = usage;
-      this.program.ended(call, { prompt: promptTokens, found: cachedTokens, output: completionTokens });
       const { spec } = this.program.nodes.get(call)!;
       if (spec.kind === "call") this.#services.estimates.ended(spec, completionTokens);
+      this.program.ended(call, { prompt: promptTokens, found: cachedTokens, output: completionTokens });
       this.#tell({ kind: "call.ended", call });
       this.#begin();
     },
@@ -309,4 +312,11 @@ export class HostedProgram {
   #tell(event: ProgramEvent): void {
     for (const watcher of [...this.#watchers]) watcher(event);
   }
+}
+
+function bytesOf(value: Value | null): number {
+  if (value === null) return 0;
+  return typeof value === "string"
+    ? byteLength(value)
+    : value.reduce((sum, item) => sum + byteLength(item), 0);
 }

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { programLimits } from "../../scheduler/program/limits.ts";
 import { valueLimits } from "../../scheduler/program/transforms/value.ts";
-import { ask, cleanServers, type ProgramBody, run, valuesOf } from "./program-http.ts";
+import { ask, cleanServers, type ProgramBody, run, type VariableBody, valuesOf } from "./program-http.ts";
 import { bodyOf, post } from "./server.ts";
 
 const start = cleanServers();
@@ -130,6 +130,21 @@ describe("limits, at the limit and one beyond", () => {
     expect(await valuesOf(server, { calls: two })).toEqual({ b: "12345" });
     const { variables } = await run(server, { variables: { c: "x" }, calls: two, await: ["b", "c"] });
     expect(variables.b!.value).toBe("12345"); // the value itself is there, and nothing after it
+    // A session that releases what it has read may go on.
+    const session = await post(server, "/v1/sessions", { calls: [ask("?", "v0", 0)] });
+    const { id } = (await session.json()) as ProgramBody;
+    const path = `/v1/sessions/${id}`;
+    const last = async (turn: number): Promise<string> =>
+      ((await (await fetch(`${server.origin}${path}/variables/v${turn}`)).json()) as VariableBody)
+        .value as string;
+    for (let turn = 1; turn < 6; turn++) {
+      expect(await last(turn - 1)).toBe("12345");
+      await post(server, `${path}/calls`, ask(`{{v${turn - 1}}}`, `v${turn}`, 0));
+      const variable = `${server.origin}${path}/variables/v${turn - 1}`;
+      expect((await fetch(variable, { method: "DELETE" })).status).toBe(200);
+    }
+    expect(await last(5)).toBe("12345");
+    await fetch(`${server.origin}${path}`, { method: "DELETE" });
     const three = await run(server, { calls: [...two, ask("{{b}}", "c", 0), ask("{{c}}", "d", 0)] });
     expect(three.variables.d!.error!.message).toBe("its values have 15 bytes together, but 10 are allowed");
   });

@@ -169,6 +169,8 @@ test("a session waits for what comes from outside", async () => {
   await session.set("word", "x");
   expect(await session.get("meaning")).toBe("meaning");
   expect(await session.graph("mermaid")).toStartWith("flowchart TD");
+  await session.release("meaning");
+  expect(await session.get("meaning").catch((error: Error) => error.message)).toContain("no variable");
 });
 
 test("as it is published it runs in Node", async () => {

@@ -16,6 +16,7 @@ import { replay } from "../../recording/replay.ts";
 import { deviceSpec } from "../factories.ts";
 import type { Fault } from "../faults.ts";
 import { simulate } from "../simulator.ts";
+import type { Answer, Arrival } from "../workload.ts";
 import { allUses, type ProgramArrival, type ProgramSetup, ProgramWorkload, uniqueText } from "./programs.ts";
 
 const ROUND_TRIP_MS = 250;
@@ -30,9 +31,19 @@ interface Options {
   readonly pages?: number;
 }
 
+/** Programs whose answers are written down, in the order of their prompts. */
+class ToldPrograms extends ProgramWorkload {
+  readonly answers: string[] = [];
+
+  override after(arrival: Arrival, answer: Answer): readonly Arrival[] {
+    this.answers.push(`${arrival.promptTokens().join()} → ${answer.tokens.join()}`);
+    return super.after(arrival, answer);
+  }
+}
+
 function run(programs: readonly ProgramArrival[], options: Options = {}) {
   const { setup, engines = 1, policy = ours(), faults = [], seed = 1, record, pages = 256 } = options;
-  const workload = new ProgramWorkload(programs, {
+  const workload = new ToldPrograms(programs, {
     name: "programs",
     sends: "graph",
     roundTripMs: [ROUND_TRIP_MS, ROUND_TRIP_MS],
@@ -51,7 +62,7 @@ function run(programs: readonly ProgramArrival[], options: Options = {}) {
     checks: true,
     ...(record === undefined ? {} : { record }),
   });
-  return { report, records: workload.records };
+  return { report, records: workload.records, answers: workload.answers.sort() };
 }
 
 function call(name: string, before: readonly Part[], outputTokens: number): CallSpec {
@@ -223,4 +234,22 @@ test("Parrot as published runs them, too", () => {
     setup: { uses: { ...allUses, prospects: false } },
   });
   expect([report.unanswered, records.length]).toEqual([0, 1]);
+});
+
+test("an engine that is lost while programs run costs them time, and no value", () => {
+  const maps = Array.from({ length: 8 }, (_, index) => call(`m${index}`, [text(10 + index, 90)], 12));
+  const reads = maps.map((_, index) => input(`m${index}`));
+  const part = { nodes: [...maps, call("all", reads, 12)], variables: [] };
+  const programs = [0, 40].map((atMs) => program(part, ["all"], atMs));
+  const options = { engines: 2, pages: 64 };
+  const whole = run(programs, options);
+  const [first] = whole.records;
+  const lost = [0.3, 0.6, 0.9].map((share): Fault => {
+    return { atMs: share * first!.doneMs, engine: 0 as EngineId, kind: "lost", backAfterMs: 20 };
+  });
+  for (const faults of lost.map((fault) => [fault])) {
+    const broken = run(programs, { ...options, faults });
+    expect(broken.answers).toEqual(whole.answers);
+    expect(broken.records).toHaveLength(2);
+  }
 });

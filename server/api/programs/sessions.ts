@@ -66,6 +66,8 @@ export async function answerSession(
       return name === undefined ? graphOf(hosted, queryOf(call)) : null;
     case "PUT variables":
       return name === undefined ? null : setVariable(hosted, decodeURIComponent(name), await call.readWork());
+    case "DELETE variables":
+      return name === undefined ? null : releaseVariable(hosted, decodeURIComponent(name));
     case "GET variables":
       return name === undefined
         ? null
@@ -82,7 +84,7 @@ function queryOf({ request }: Call): URLSearchParams {
 /** One call, or `{ calls, variables }`. */
 function addCalls(hosted: HostedProgram, body: Body, model: ServedModel): object {
   const fields = new Fields(body);
-  const reader = new ProgramReader(model, hosted.program.nodes.size);
+  const reader = new ProgramReader(model, hosted.program.added);
   const isList = fields.raw("calls") !== undefined && fields.raw("output") === undefined;
   const part = isList ? reader.part(fields) : { variables: [], nodes: [reader.node(fields)] };
   fields.expectAllRead();
@@ -105,6 +107,13 @@ function setVariable(hosted: HostedProgram, name: string, body: Body): object {
     : hosted.add({ variables: [{ name, value }], nodes: [] });
   if (refusal !== null) throw refusalError(refusal);
   return variableJson(hosted, hosted.program.variables.get(name)!);
+}
+
+/** The client has read a variable for the last time. */
+function releaseVariable(hosted: HostedProgram, name: string): object {
+  const refusal = hosted.release(name);
+  if (refusal !== null) throw unknownVariable(name);
+  return { name, object: "variable", released: true };
 }
 
 /** Waits for a value: `criteria`, `timeout` in seconds (0: does not wait), `stream`, `cancel_on_disconnect`. */
