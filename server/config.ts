@@ -80,6 +80,7 @@ export const serverSettings = Object.freeze({
       "Let requests with different keys use each other's cached prefixes; how soon an answer begins then tells of what others have sent.",
   }),
   insecure: flag({ sentence: "Listen without a key on an address that others can reach." }),
+  anyModelName: flag({ sentence: "Answer requests for any model's name with the one that is served." }),
   servedModelName: list({
     placeholder: "name",
     defaultText: "the folder's name, or a GGUF file's own",

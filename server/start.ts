@@ -85,7 +85,7 @@ export async function startServer(
       ? prepareSimulated(config, modelDir, config.device.engines)
       : await prepareNative(config, modelDir, config.device, events);
   const text = openText(modelDir);
-  const model = servedModelOf(prepared);
+  const model = servedModelOf(config, prepared);
   const programModels = config.programs === null ? new Map() : readProgramModels(config.programs, model);
   const store = config.data === null ? null : openStore(config.data);
   const responses = new KeptResponses(config.data);
@@ -244,9 +244,10 @@ function openApp(
   return { app, jobs };
 }
 
-function servedModelOf({ names, contextMax, folder }: Prepared): ServedModel {
+function servedModelOf({ anyModelName }: Config, { names, contextMax, folder }: Prepared): ServedModel {
   const { config, generationDefaults } = folder;
-  return { names, contextMax, vocabSize: config.shape.vocab, generationDefaults };
+  const vocabSize = config.shape.vocab;
+  return { names, answersToAny: anyModelName, contextMax, vocabSize, generationDefaults };
 }
 
 function jobSettings({ batchLinesMax, batchFileMib, batchResultDays }: Config): JobSettings {

@@ -22,6 +22,8 @@ export interface ChatPrompt {
   readonly messages: readonly ChatMessage[];
   readonly tools: readonly object[];
   readonly addGenerationPrompt: boolean;
+  /** The prompt ends within the last message, an assistant's, which the answer goes on with. */
+  readonly continuesLast?: boolean;
   readonly templateArguments: Readonly<Record<string, unknown>>;
   /** Tokens of thoughts at most; null or absent: any number. */
   readonly thoughtsMax?: number | null;
@@ -48,17 +50,32 @@ export async function readyChat(
   services: PromptServices,
   param = "messages",
 ): Promise<ReadyChat> {
-  const { template, encoder } = services;
-  if (template === null) {
-    throw badRequest("this model has no chat template: use /v1/completions", param, "template_error");
-  }
+  const template = templateOf(services, param);
+  const rendered = renderedChat(prompt, services, param);
+  const tokens = await services.encoder.encodeRendered(rendered).catch(refuseBusy);
+  const jinja = template.sourceText(prompt.tools.length > 0);
+  return { tokens, format: answerFormat(jinja, plainText(rendered), prompt.thoughtsMax ?? null) };
+}
+
+/** Messages as the model's chat template writes them, as text. */
+export function chatPromptText(prompt: ChatPrompt, services: PromptServices): string {
+  return plainText(renderedChat(prompt, services, "messages"));
+}
+
+function renderedChat(prompt: ChatPrompt, services: PromptServices, param: string): RenderedPrompt {
+  const template = templateOf(services, param);
   expectToolsKnown(template, prompt, param);
+  if (prompt.continuesLast === true && prompt.messages.at(-1)!.role !== "assistant")
+    throw badRequest("only a message of the assistant can be continued, and the last one is not", param);
   refuseEnormous(prompt.messages.map((message) => message.content).join(""), param, services);
   const rendered = render(template, prompt, param);
   refuseEnormous(plainText(rendered), param, services);
-  const tokens = await encoder.encodeRendered(rendered).catch(refuseBusy);
-  const jinja = template.sourceText(prompt.tools.length > 0);
-  return { tokens, format: answerFormat(jinja, plainText(rendered), prompt.thoughtsMax ?? null) };
+  return rendered;
+}
+
+function templateOf({ template }: PromptServices, param: string): ChatTemplate {
+  if (template !== null) return template;
+  throw badRequest("this model has no chat template: use /v1/completions", param, "template_error");
 }
 
 /** Throws 400 for what the template would drop, or take for something else, without a word. */
@@ -83,6 +100,7 @@ function render(template: ChatTemplate, prompt: ChatPrompt, param: string): Rend
   try {
     return template.render(known(template, prompt) as readonly (ChatMessage & TemplateMessage)[], {
       addGenerationPrompt: prompt.addGenerationPrompt,
+      continuesLast: prompt.continuesLast ?? false,
       tools: prompt.tools,
       templateKwargs: prompt.templateArguments,
     });

@@ -15,11 +15,10 @@ import { anthropicErrorResponse } from "./anthropic/errors.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
+import { exchangeOf, tellIgnored } from "./exchange.ts";
 import { Fields } from "./fields.ts";
-import { answerOllamaChat, answerOllamaGenerate } from "./ollama/answer.ts";
-import { ollamaErrorResponse } from "./ollama/errors.ts";
-import { psBody, showBody, tagsBody } from "./ollama/models.ts";
-import { parseOllamaChat, parseOllamaGenerate } from "./ollama/schema.ts";
+import { llamaRoutes } from "./llama/routes.ts";
+import { ollamaRoutes } from "./ollama/routes.ts";
 import { cancelBatch, createBatch, listBatches, readBatch } from "./openai/batches.ts";
 import { answerChat } from "./openai/chat.ts";
 import { answerCompletion } from "./openai/completions.ts";
@@ -35,16 +34,9 @@ import { parrotRoutes } from "./programs/parrot.ts";
 import { ProgramReader } from "./programs/schema.ts";
 import { answerSession, openSession } from "./programs/sessions.ts";
 import type { PromptServices } from "./prompt.ts";
-import type { Exchange, RespondLimits } from "./respond.ts";
+import type { RespondLimits } from "./respond.ts";
 import type { KeptResponses } from "./responses/kept.ts";
-import {
-  cancelResponse,
-  countInputTokens,
-  createResponse,
-  deleteResponse,
-  readResponse,
-} from "./responses/responses.ts";
-import { parseResponsesRequest } from "./responses/schema.ts";
+import { responsesRoutes } from "./responses/routes.ts";
 import type { ModelAbout } from "./served-model.ts";
 import { targetsOf } from "./targets.ts";
 
@@ -87,7 +79,7 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
   const detokenize: Route["handler"] = async (call) => answerDetokenize(await call.readWork(), deps);
   const open = true;
   const keyed = false;
-  return [
+  const table: readonly Route[] = [
     { method: "GET", path: "/", isPublic: open, handler: () => pageFile("index.html") },
     { method: "GET", path: "/page/{file}", isPublic: open, handler: ({ rest }) => pageFile(rest) },
     { method: "GET", path: "/health", isPublic: open, handler: () => alive(lifecycle) },
@@ -108,6 +100,7 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
     ...messagesRoutes(deps),
     ...responsesRoutes(deps),
     ...ollamaRoutes(deps, startedSeconds),
+    ...embeddingRoutes(),
     ...jobRoutes(deps.jobs),
     { method: "POST", path: "/v1/programs", isPublic: keyed, handler: (call) => program(call, deps) },
     { method: "POST", path: "/v1/sessions", isPublic: keyed, handler: (call) => session(call, deps) },
@@ -120,7 +113,31 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
     ...(deps.speaksParrot ? parrotRoutes({ ...deps, exchangeOf: (call) => exchangeOf(call, deps) }) : []),
     { method: "POST", path: "/tokenize", isPublic: keyed, handler: tokenize },
     { method: "POST", path: "/detokenize", isPublic: keyed, handler: detokenize },
+    ...llamaRoutes(deps),
   ];
+  return table.flatMap((route) => [route, ...aliasesOf(route)]);
+}
+
+/** OpenAI's routes without their version, as clients ask for them that were given an address without it. */
+function aliasesOf(route: Route): Route[] {
+  const aliased = /^\/v1\/(chat\/completions|completions|responses(\/\{id\})?|models(\/\{id\})?|embeddings)$/;
+  return aliased.test(route.path) ? [{ ...route, path: route.path.slice("/v1".length) }] : [];
+}
+
+/** Not there, with a sentence that says so: clients ask for them by habit. */
+function embeddingRoutes(): readonly Route[] {
+  return ["/v1/embeddings", "/v1/rerank", "/v1/score", "/api/embed", "/api/embeddings"].map((path) => ({
+    method: "POST",
+    path,
+    isPublic: false,
+    handler: () => {
+      const message = `${path} is not supported: this server gives texts, and no vectors of them`;
+      throw new ApiError(501, "invalid_request_error", message, {
+        apiCode: "embeddings_unsupported",
+        shouldRetry: false,
+      });
+    },
+  }));
 }
 
 /** Anthropic's, which tells of failures in its own way too. */
@@ -136,53 +153,6 @@ function messagesRoutes(deps: RouteDeps): readonly Route[] {
     errorResponse: anthropicErrorResponse,
   });
   return [route("/v1/messages", messages), route("/v1/messages/count_tokens", messagesTokens)];
-}
-
-/** Ollama's, for programs that know nothing else. */
-function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly Route[] {
-  const route = (method: Route["method"], path: string, handler: Route["handler"]): Route => ({
-    method,
-    path: `/api/${path}`,
-    isPublic: false,
-    handler: (call) => {
-      deps.lifecycle.expectReady();
-      return handler(call);
-    },
-    errorResponse: ollamaErrorResponse,
-  });
-  const asks =
-    (parse: typeof parseOllamaChat, answer: typeof answerOllamaChat): Route["handler"] =>
-    async (call) => {
-      const request = parse(await call.readWork(), deps, targetsOf(call.request.headers));
-      tellIgnored(call, request.ignored);
-      return answer(exchangeOf(call, deps), deps, request);
-    };
-  return [
-    route("GET", "version", () => ({ version: deps.version })),
-    route("GET", "tags", () => tagsBody(deps, startedSeconds)),
-    route("GET", "ps", () => psBody(deps)),
-    route("POST", "show", async (call) => showBody(await call.readWork(), deps, startedSeconds)),
-    route("POST", "chat", asks(parseOllamaChat, answerOllamaChat)),
-    route("POST", "generate", asks(parseOllamaGenerate, answerOllamaGenerate)),
-  ];
-}
-
-function responsesRoutes(deps: RouteDeps): readonly Route[] {
-  const route = (method: Route["method"], path: string, handler: Route["handler"]): Route => ({
-    method,
-    path,
-    isPublic: false,
-    handler,
-  });
-  const ofOne = "/v1/responses/{id}";
-  return [
-    route("POST", "/v1/responses", (call) => responses(call, deps)),
-    route("POST", ofOne, async (call) => {
-      return call.rest === "input_tokens" ? inputTokens(call, deps) : cancelResponse(call, deps);
-    }),
-    route("GET", ofOne, (call) => readResponse(call, deps)),
-    route("DELETE", ofOne, (call) => deleteResponse(call, deps)),
-  ];
 }
 
 function jobRoutes(jobs: JobService | null): readonly Route[] {
@@ -242,18 +212,6 @@ async function messagesTokens(call: Call, deps: RouteDeps): Promise<object> {
   return countTokens(deps, request);
 }
 
-async function responses(call: Call, deps: RouteDeps): Promise<Response | object> {
-  const request = parseResponsesRequest(await call.readWork(), deps, targetsOf(call.request.headers));
-  tellIgnored(call, request.ignored);
-  return createResponse(exchangeOf(call, deps), call, deps, request);
-}
-
-async function inputTokens(call: Call, deps: RouteDeps): Promise<object> {
-  const request = parseResponsesRequest(await call.readWork(), deps);
-  tellIgnored(call, request.ignored);
-  return countInputTokens(call.tenant, deps, request);
-}
-
 async function completions(call: Call, deps: RouteDeps): Promise<Response> {
   const request = parseCompletionRequest(await call.readWork(), deps.model, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
@@ -267,14 +225,6 @@ async function program(call: Call, deps: RouteDeps): Promise<Response> {
 
 async function session(call: Call, deps: RouteDeps): Promise<Response> {
   return openSession(await call.readWork(), call, deps);
-}
-
-function exchangeOf({ request, arrivedMs, tenant }: Call, deps: RouteDeps): Exchange {
-  return { signal: request.signal, arrivedMs, tenant, services: deps, limits: deps.limits };
-}
-
-function tellIgnored(call: Call, ignored: readonly string[]): void {
-  if (ignored.length > 0) call.setHeader("x-bunting-ignored", ignored.join(", "));
 }
 
 /** The process lives, also while it loads or drains; not once no engine is left. */

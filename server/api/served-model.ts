@@ -6,6 +6,8 @@ import { isGguf } from "../../gpu/model/gguf.ts";
 export interface ServedModel {
   /** Names it answers to; the first is its id. */
   readonly names: readonly string[];
+  /** It answers to every other name too. */
+  readonly answersToAny?: boolean;
   readonly contextMax: number;
   readonly vocabSize: number;
   readonly generationDefaults: GenerationDefaults;

@@ -24,6 +24,8 @@ export interface ChatMessage {
 export interface RenderOptions {
   /** Open the assistant's turn at the end. */
   readonly addGenerationPrompt: boolean;
+  /** End right behind the content of the last message; default: false. */
+  readonly continuesLast?: boolean;
   /** Function definitions as the API has them; null or empty: none. */
   readonly tools?: readonly unknown[] | null;
   /** Further template variables from the client. Our own names are refused; those the template ignores are too. */
@@ -117,9 +119,10 @@ export class ChatTemplate {
   render(messages: readonly ChatMessage[], options: RenderOptions): RenderedPrompt {
     const tools = options.tools?.length ? options.tools : null;
     const { template, toolTemplate } = this.#source;
+    const mark = options.continuesLast === true ? freeMark(JSON.stringify(messages) + template) : "";
     const read = (value: unknown): Value => expectNoError(() => fromJavaScript(value, jsonTextOf));
     const given = this.#checkedKwargs(read(options.templateKwargs ?? {}) as Dict)
-      .set("messages", read(messages.map(asTemplatesRead)))
+      .set("messages", read(marked(messages.map(asTemplatesRead), mark)))
       .set("tools", read(tools))
       .set("documents", null);
     const disguised = this.#controlTexts.disguise(given, template + (toolTemplate ?? ""));
@@ -130,7 +133,8 @@ export class ChatTemplate {
     const { standIns } = disguised;
     const context = { variables, now: this.#wallClock(), limits: this.#limits, standIns };
     const jinja = tools === null ? this.#main : this.#withTools;
-    return { text: expectNoError(() => jinja.render(context)), standIns };
+    const text = expectNoError(() => jinja.render(context));
+    return { text: mark === "" ? text : upTo(mark, text), standIns };
   }
 
   #checkedKwargs(kwargs: Dict): Dict {
@@ -177,6 +181,28 @@ export function readTemplateSource(folder: string): TemplateSource | null {
     );
   }
   return { template, toolTemplate: byName.get("tool_use") ?? null, specialTokens };
+}
+
+/** The messages with a mark behind the content of the last. */
+function marked(messages: readonly ChatMessage[], mark: string): readonly ChatMessage[] {
+  const last = messages.at(-1);
+  if (mark === "" || last === undefined) return messages;
+  return [...messages.slice(0, -1), { ...last, content: `${last.content ?? ""}${mark}` }];
+}
+
+/** A character that a text does not hold, of those that stand for nothing. */
+function freeMark(text: string): string {
+  for (let code = 0xfdd0; code <= 0xfdef; code++) {
+    const mark = String.fromCharCode(code);
+    if (!text.includes(mark)) return mark;
+  }
+  throw new TemplateError("the messages use every character that could mark where to go on");
+}
+
+function upTo(mark: string, text: string): string {
+  const end = text.lastIndexOf(mark);
+  if (end < 0) throw new TemplateError("the last message is not written as it is, so it cannot be continued");
+  return text.slice(0, end);
 }
 
 function specialTokensOf(config: Readonly<Record<string, unknown>>): Record<string, string> {

@@ -135,7 +135,7 @@ const chatFields: readonly (readonly [fields: Readonly<Record<string, unknown>>,
   [{ bad_words: ["x"] }, "bad_words"],
   [{ allowed_token_ids: [1] }, "allowed_token_ids"],
   [{ use_beam_search: true }, "use_beam_search"],
-  [{ continue_final_message: true }, "continue_final_message"],
+  [{ continue_final_message: true }, "messages"],
   [{ echo: true }, "echo"],
   [{ model: 5 }, "model"],
 ];

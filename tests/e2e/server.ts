@@ -70,6 +70,8 @@ export interface TestServerOptions {
   readonly onWrite?: (what: string) => void;
   /** Milliseconds that a constraint may take to compile. */
   readonly compileTimeoutMs?: number;
+  /** The model answers to any name. */
+  readonly answersToAny?: boolean;
   /** Jinja, in place of the demo model's. */
   readonly template?: string;
 }
@@ -191,6 +193,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   const limits = { ...defaultHttpLimits, ...options.limits };
   const model = {
     names: ["demo", "also/demo"],
+    answersToAny: options.answersToAny ?? false,
     contextMax: spec.contextMax,
     vocabSize: spec.vocabSize,
     generationDefaults: config.generationDefaults,

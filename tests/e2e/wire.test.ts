@@ -1,5 +1,6 @@
 /** The shapes that clients were built against, field by field. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { version } from "../../server/version.ts";
 import {
   bodyOf,
   chatBody,
@@ -47,6 +48,7 @@ describe("a chat answered whole", () => {
       object: "chat.completion",
       created: anyInteger,
       model: "demo",
+      system_fingerprint: `bunting-${version}`,
       choices: [
         {
           index: 0,
@@ -198,6 +200,7 @@ describe("a chat answered as a stream", () => {
       object: "chat.completion.chunk",
       created: anyInteger,
       model: "demo",
+      system_fingerprint: `bunting-${version}`,
       choices: [{ index: 0, delta: { role: "assistant", content: "" }, finish_reason: null }],
     });
     for (const { choices } of rest) {
@@ -294,6 +297,7 @@ describe("a text completion", () => {
       object: "text_completion",
       created: anyInteger,
       model: "demo",
+      system_fingerprint: `bunting-${version}`,
       choices: [
         { index: 0, text: expect.any(String), logprobs: null, finish_reason: "length", stop_reason: null },
       ],

@@ -17,13 +17,6 @@ export function conversationOf(fields: Fields, ignored: Ignored): ChatMessage[] 
   }
   const system = systemOf(fields, ignored);
   const turns = given.map((message, index) => fieldsOf(message, `messages[${index}]`));
-  const last = turns.at(-1)!;
-  if (last.raw("role") === "assistant") {
-    throw badRequest(
-      `${last.pathOf("role")} is assistant: continuing an assistant's message is not supported, a conversation ends with the user`,
-      last.pathOf("role"),
-    );
-  }
   return [...system, ...turns.flatMap((turn) => messagesOf(turn, ignored))];
 }
 

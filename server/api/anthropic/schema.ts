@@ -90,7 +90,16 @@ function parseCommon(fields: Fields, served: Served) {
   const format = outputFormatOf(fields, ignored);
   const templateArguments = withGiven(thinking.templateArguments, templateArgumentsOf(fields));
   const thoughtsMax = thinking.tokensMax;
-  const prompt: ChatPrompt = { messages, tools, addGenerationPrompt: true, templateArguments, thoughtsMax };
+  // A conversation that ends with the assistant's own words goes on with them.
+  const continuesLast = messages.at(-1)!.role === "assistant";
+  const prompt: ChatPrompt = {
+    messages,
+    tools,
+    addGenerationPrompt: !continuesLast,
+    continuesLast,
+    templateArguments,
+    thoughtsMax,
+  };
   return { model, prompt, calls, format, ignored };
 }
 

@@ -2,7 +2,6 @@
 import { chatService } from "../../../scheduler/core.ts";
 import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
-import { type Effort, effortArguments, efforts } from "../effort.ts";
 import { Fields, refusal } from "../fields.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
 import { samplingOf, stopStringsOf } from "../openai/sampling.ts";
@@ -14,6 +13,7 @@ import type { ChatPrompt, PromptServices } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
 import type { Targets } from "../targets.ts";
+import { effortOf, settleThinking, type ThinkingSettled } from "../thinking.ts";
 import { messagesOf, refuseImages } from "./messages.ts";
 
 /** What is asked for: a conversation's next message, a text's continuation, or that the model is there. */
@@ -100,12 +100,12 @@ function parseCommon(
   };
   const stream = fields.boolean("stream") ?? true;
   const keepAlive = fields.raw("keep_alive");
-  const chat = { messages, tools, addGenerationPrompt: true, templateArguments: thinking };
+  const chat = { messages, tools, addGenerationPrompt: true, templateArguments: thinking.templateArguments };
   const isNothing = raw === null ? messages.length === 0 : raw === "";
   const prompt: OllamaPrompt = isNothing
     ? { kind: "nothing" }
     : raw === null
-      ? { kind: "chat", ...chat }
+      ? { kind: "chat", ...chat, thoughtsMax: thinking.tokensMax }
       : { kind: "text", text: raw };
   const ignored = [
     ...(keepAlive === undefined ? [] : ["keep_alive"]),
@@ -134,20 +134,14 @@ export function nameOf(fields: Fields, served: ServedModel): string {
 }
 
 /** `think`: a template that has no word for it cannot be made to think. */
-function thinkingOf(
-  fields: Fields,
-  template: Served["template"],
-  hasTools: boolean,
-): Readonly<Record<string, unknown>> {
+function thinkingOf(fields: Fields, template: Served["template"], hasTools: boolean): ThinkingSettled {
   const given = fields.raw("think");
-  if (given === undefined) return {};
-  const effort: Effort | undefined =
-    given === true ? "medium" : given === false ? "none" : efforts.find((one) => one === given);
-  if (effort === undefined) throw refusal("think", `true, false, ${efforts.join(", ")}`, given);
-  const told = effortArguments(effort, template, hasTools);
-  if (told === null && effort !== "none")
+  const isWanted = typeof given === "boolean" ? given : null;
+  const effort = isWanted === null ? effortOf(fields, "think") : null;
+  const settled = settleThinking({ isWanted, effort, tokensMax: null }, template, hasTools);
+  if (!settled.hasEffect && (isWanted === true || (effort !== null && effort !== "none")))
     throw badRequest("think: this model's chat template has no thinking to turn on", "think");
-  return told ?? {};
+  return settled;
 }
 
 /** `format`: "json" or a schema. */

@@ -1,8 +1,11 @@
 import type { ChoiceFinish, Delta, Usage } from "../../answer/events.ts";
 import type { WholeChoice } from "../../answer/whole.ts";
 import { errorBody } from "../../http/errors.ts";
+import type { AnswerTimes } from "../../http/measure.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
+import { version } from "../../version.ts";
 import type { Codec } from "../codec.ts";
+import { timingsOf } from "../timings.ts";
 import type { CommonRequest } from "./schema.ts";
 
 /** How a choice looks on one route: in a body, and as JSON in a stream's chunks. */
@@ -22,10 +25,10 @@ export interface ChoiceFormat {
 /** What chat and text completions have in common on the wire: objects with `choices`, and streams that end with [DONE]. */
 export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec {
   const { id, chunkObjectName: object } = format;
-  const { model, includeUsage, continuousUsage, serviceTier } = request;
+  const { model, includeUsage, continuousUsage, serviceTier, tellsTimings } = request;
   const tier = serviceTier === null ? {} : { service_tier: serviceTier };
   const created = Math.floor(Date.now() / 1000);
-  const head = `${JSON.stringify({ id, object, created, model, ...tier }).slice(0, -1)},"choices":[`;
+  const head = `${JSON.stringify({ id, object, created, model, system_fingerprint, ...tier }).slice(0, -1)},"choices":[`;
   const noUsage = includeUsage ? `],"usage":null}` : "]}";
   const opened = new Set<number>();
   const openingOf = (index: number): readonly string[] => {
@@ -35,14 +38,16 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
   };
   return {
     framing: sseFraming,
-    body: ({ choices, usage }) => ({
+    body: ({ choices, usage }, times) => ({
       id,
       object: format.objectName,
       created,
       model,
       choices: choices.map((choice, index) => format.whole(index, choice)),
       usage: usageJson(usage),
+      system_fingerprint,
       ...tier,
+      ...(tellsTimings && times !== undefined ? { timings: timingsOf(usage, times) } : {}),
       ...format.extras,
     }),
     chunk: (event, answer) => {
@@ -51,7 +56,9 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
           return "";
         case "delta":
         case "finish": {
-          const tail = continuousUsage ? `],"usage":${JSON.stringify(usageJson(answer.usage))}}` : noUsage;
+          const usage = continuousUsage ? `],"usage":${JSON.stringify(usageJson(answer.usage))}}` : noUsage;
+          const { times } = answer;
+          const tail = tellsTimings && times !== undefined ? withTimings(usage, answer.usage, times) : usage;
           const told = event.kind === "delta" ? format.delta(event) : [format.closing(event.choice, event)];
           const choices = [...openingOf(event.choice), ...told];
           return choices.map((choice) => sseEvent(head + choice + tail)).join("");
@@ -65,6 +72,14 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
     // Clients throw it; the missing [DONE] says that the stream is not whole.
     failure: (error) => sseEvent(JSON.stringify(errorBody(error))),
   };
+}
+
+/** What computed the answer, as far as it may differ for the same seed. */
+const system_fingerprint = `bunting-${version}`;
+
+/** The end of a chunk, with timings in it. */
+function withTimings(tail: string, usage: Usage, times: AnswerTimes): string {
+  return `${tail.slice(0, -1)},"timings":${JSON.stringify(timingsOf(usage, times))}}`;
 }
 
 function usageJson(usage: Usage): object {

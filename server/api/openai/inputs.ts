@@ -2,6 +2,7 @@
 import type { TokenId } from "../../../scheduler/core.ts";
 import { badRequest, quote } from "../../http/errors.ts";
 import { type Fields, fieldsOf, integerIn, refusal } from "../fields.ts";
+import type { ChatPrompt } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
 import { isOneOf, notSupported } from "./support.ts";
 import { type PastToolCall, pastToolCallsOf, toolCallIdOf } from "./tools.ts";
@@ -79,10 +80,19 @@ function contentOf(fields: Fields, mayBeMissing: boolean): string {
   return parts.join("\n");
 }
 
-export function addGenerationPromptOf(fields: Fields): boolean {
-  if (fields.boolean("continue_final_message") === true)
-    throw notSupported("continue_final_message", "continuing a message");
-  return fields.boolean("add_generation_prompt") ?? true;
+/** How a chat's prompt ends: with the beginning of an assistant's message, after the last message, or within it. */
+export function promptEndOf(
+  fields: Fields,
+): Required<Pick<ChatPrompt, "addGenerationPrompt" | "continuesLast">> {
+  const continuesLast = fields.boolean("continue_final_message") ?? false;
+  const given = fields.boolean("add_generation_prompt");
+  if (continuesLast && given === true) {
+    throw badRequest(
+      "continue_final_message and add_generation_prompt ask for two ends of the prompt: give one",
+      "continue_final_message",
+    );
+  }
+  return { addGenerationPrompt: given ?? !continuesLast, continuesLast };
 }
 
 /** Options for the chat template. Which names it may take is the template's to say. */

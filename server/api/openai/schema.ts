@@ -13,10 +13,10 @@ import type { ServedModel } from "../served-model.ts";
 import { noTargets, type Targets } from "../targets.ts";
 import { effortOf, settleThinking, type ThinkingAsked, withGiven } from "../thinking.ts";
 import {
-  addGenerationPromptOf,
   type ChatMessage,
   messagesOf,
   type Prompt,
+  promptEndOf,
   promptsOf,
   templateArgumentsOf,
 } from "./inputs.ts";
@@ -34,6 +34,8 @@ export interface CommonRequest {
   readonly stream: boolean;
   readonly includeUsage: boolean;
   readonly continuousUsage: boolean;
+  /** Every chunk, or the body, tells how long it took, as llama-server's do. */
+  readonly tellsTimings: boolean;
   readonly returnTokenIds: boolean;
   /** Tokens in logprobs are written `token_id:N` instead of as text. */
   readonly tokensAsIds: boolean;
@@ -46,6 +48,7 @@ export interface CommonRequest {
 export interface ChatRequest extends CommonRequest {
   readonly messages: readonly ChatMessage[];
   readonly addGenerationPrompt: boolean;
+  readonly continuesLast: boolean;
   readonly templateArguments: Readonly<Record<string, unknown>>;
   /** As the client wrote them, for the chat template; empty: nothing is called. */
   readonly tools: readonly object[];
@@ -72,7 +75,7 @@ export function parseChatRequest(
   if (fields.boolean("echo") === true) throw notSupported("echo", "true");
   const topLogprobs = chatLogprobs(fields);
   const messages = messagesOf(fields);
-  const addGenerationPrompt = addGenerationPromptOf(fields);
+  const end = promptEndOf(fields);
   if (fields.boolean("add_special_tokens") === true) {
     throw notSupported("add_special_tokens", "adding to what the chat template writes");
   }
@@ -88,7 +91,7 @@ export function parseChatRequest(
   return {
     ...common,
     messages,
-    addGenerationPrompt,
+    ...end,
     templateArguments: withGiven(templateArguments, templateArgumentsOf(fields)),
     tools,
     thoughtsMax,
@@ -173,6 +176,7 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
   };
   const includeUsage = streamOptions?.boolean("include_usage") ?? false;
   const continuousUsage = streamOptions?.boolean("continuous_usage_stats") ?? false;
+  const tellsTimings = fields.boolean("timings_per_token") ?? false;
   const returnTokenIds = fields.boolean("return_token_ids") ?? false;
   const tokensAsIds = fields.boolean("return_tokens_as_token_ids") ?? false;
   const { calls } = particulars;
@@ -193,6 +197,7 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
     stream,
     includeUsage,
     continuousUsage,
+    tellsTimings,
     returnTokenIds,
     tokensAsIds,
     serviceTier,
@@ -203,6 +208,6 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
 /** The name asked for; without one, the model's id. */
 export function modelOf(fields: Fields, served: ServedModel): string {
   const name = fields.string("model") ?? served.names[0]!;
-  if (!served.names.includes(name)) throw modelNotFound(name, served.names);
+  if (!served.names.includes(name) && served.answersToAny !== true) throw modelNotFound(name, served.names);
   return name;
 }

@@ -9,7 +9,7 @@ import {
   refuseBusy,
   refuseEnormous,
 } from "../prompt.ts";
-import { addGenerationPromptOf, messagesOf, templateArgumentsOf, tokensOf } from "./inputs.ts";
+import { messagesOf, promptEndOf, templateArgumentsOf, tokensOf } from "./inputs.ts";
 import { modelOf } from "./schema.ts";
 import { toolsOf } from "./tools.ts";
 
@@ -48,9 +48,9 @@ function tokensOfPrompt(fields: Fields, services: PromptServices): Promise<reado
 
 function tokensOfMessages(fields: Fields, services: PromptServices): Promise<readonly TokenId[]> {
   const messages = messagesOf(fields);
-  const addGenerationPrompt = addGenerationPromptOf(fields);
+  const end = promptEndOf(fields);
   return chatPromptTokens(
-    { messages, tools: toolsOf(fields), addGenerationPrompt, templateArguments: templateArgumentsOf(fields) },
+    { messages, tools: toolsOf(fields), ...end, templateArguments: templateArgumentsOf(fields) },
     services,
   );
 }

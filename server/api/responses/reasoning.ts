@@ -1,10 +1,9 @@
 /** `reasoning`: how much to think. */
 import type { ChatTemplate } from "../../text/template.ts";
-import { effortArguments, efforts } from "../effort.ts";
-import { type Fields, refusal } from "../fields.ts";
+import type { Fields } from "../fields.ts";
+import { effortOf, settleThinking, type ThinkingSettled } from "../thinking.ts";
 
-export interface Reasoning {
-  readonly templateArguments: Readonly<Record<string, unknown>>;
+export interface Reasoning extends Omit<ThinkingSettled, "hasEffect"> {
   /** What a response says of it. */
   readonly echo: { readonly effort: string | null; readonly summary: string | null };
   /** Fields that were given and have no effect. */
@@ -13,14 +12,13 @@ export interface Reasoning {
 
 export function reasoningOf(fields: Fields, template: ChatTemplate | null, hasTools: boolean): Reasoning {
   const given = fields.object("reasoning");
-  const asked = given?.string("effort");
-  const effort = efforts.find((one) => one === asked) ?? null;
-  if (asked !== undefined && effort === null) throw refusal("reasoning.effort", efforts.join(", "), asked);
-  const summary = given?.string("summary") ?? given?.string("generate_summary") ?? null;
-  const told = effort === null ? {} : effortArguments(effort, template, hasTools);
+  const effort = given === undefined ? null : effortOf(given, "effort");
+  const asked = { isWanted: null, effort, tokensMax: null };
+  const { hasEffect, ...settled } = settleThinking(asked, template, hasTools);
+  const summary = given?.string("summary") ?? given?.string("generate_summary");
   const ignored = [
-    ...(told === null ? ["reasoning.effort"] : []),
-    ...(summary === null ? [] : ["reasoning.summary"]),
+    ...(effort !== null && !hasEffect ? ["reasoning.effort"] : []),
+    ...(summary === undefined ? [] : ["reasoning.summary"]),
   ];
-  return { templateArguments: told ?? {}, echo: { effort, summary: null }, ignored };
+  return { ...settled, echo: { effort, summary: null }, ignored };
 }

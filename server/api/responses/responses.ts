@@ -102,11 +102,11 @@ async function chatOf(
   input: readonly Item[],
   deps: ResponsesDeps,
 ) {
-  const { instructions, tools, templateArguments, previousId } = request;
+  const { instructions, tools, templateArguments, thoughtsMax, previousId } = request;
   const items = [...(previousId === null ? [] : historyOf(tenant, previousId, deps)), ...input];
   if (items.length === 0) throw badRequest("input must hold an item, since nothing comes before it", "input");
   const messages = messagesOf(instructions, items);
-  const prompt: ChatPrompt = { messages, tools, addGenerationPrompt: true, templateArguments };
+  const prompt: ChatPrompt = { messages, tools, addGenerationPrompt: true, templateArguments, thoughtsMax };
   return readyChat(prompt, deps, "input");
 }
 

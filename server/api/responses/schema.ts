@@ -12,6 +12,7 @@ import { isOneOf, notSupported, settleTheRest } from "../openai/support.ts";
 import type { PromptServices } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
 import { noTargets, type Targets } from "../targets.ts";
+import { withGiven } from "../thinking.ts";
 import { inputItemsOf } from "./items.ts";
 import { reasoningOf } from "./reasoning.ts";
 import { toolUseOf } from "./tools.ts";
@@ -28,6 +29,8 @@ export interface ResponsesRequest {
   readonly tools: readonly object[];
   readonly customNames: ReadonlySet<string>;
   readonly templateArguments: Readonly<Record<string, unknown>>;
+  /** Tokens of thoughts at most; null: any number. */
+  readonly thoughtsMax: number | null;
   readonly generation: GenerationOptions;
   /** Reasoning is told as one opaque string too. */
   readonly sealsReasoning: boolean;
@@ -125,7 +128,7 @@ export function parseResponsesRequest(
     safety_identifier: fields.string("safety_identifier") ?? null,
     user: fields.string("user") ?? null,
   };
-  const templateArguments = { ...reasoning.templateArguments, ...templateArgumentsOf(fields) };
+  const templateArguments = withGiven(reasoning.templateArguments, templateArgumentsOf(fields));
   const ignored = [
     ...reasoning.ignored,
     ...text.ignored,
@@ -141,6 +144,7 @@ export function parseResponsesRequest(
     tools,
     customNames,
     templateArguments,
+    thoughtsMax: reasoning.tokensMax,
     generation,
     sealsReasoning: include.has("reasoning.encrypted_content"),
     ...kept,

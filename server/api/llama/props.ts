@@ -1,0 +1,56 @@
+/** What llama-server tells of itself. */
+import type { DeviceSpec } from "../../../scheduler/device.ts";
+import type { Fleet } from "../../../scheduler/fleet/fleet.ts";
+import { Fields } from "../fields.ts";
+import { messagesOf, promptEndOf, templateArgumentsOf } from "../openai/inputs.ts";
+import { toolsOf } from "../openai/tools.ts";
+import { chatPromptText, type PromptServices } from "../prompt.ts";
+
+interface PropsDeps extends PromptServices {
+  readonly fleet: Pick<Fleet, "loads">;
+  readonly specs: readonly DeviceSpec[];
+  readonly version: string;
+}
+
+/** GET /props */
+export function propsBody({ model, template, specs, version }: PropsDeps): object {
+  const { temperature, topK, topP, minP, repetitionPenalty } = model.generationDefaults;
+  const params = {
+    temperature: temperature ?? 1,
+    top_k: topK ?? 0,
+    top_p: topP ?? 1,
+    min_p: minP ?? 0,
+    repeat_penalty: repetitionPenalty ?? 1,
+  };
+  return {
+    default_generation_settings: { n_ctx: model.contextMax, params },
+    total_slots: specs.length,
+    model_alias: model.names[0],
+    chat_template: template?.sourceText(false) ?? "",
+    modalities: { vision: false, audio: false },
+    build_info: `bunting-${version}`,
+  };
+}
+
+/** GET /slots: here an engine, which runs many requests at once. */
+export function slotsBody({ fleet, model }: PropsDeps): object[] {
+  return fleet.loads().map((load, id) => {
+    const running = load?.running ?? 0;
+    return {
+      id,
+      n_ctx: model.contextMax,
+      is_processing: running > 0,
+      running,
+      waiting: load?.waiting ?? 0,
+    };
+  });
+}
+
+/** POST /apply-template: the text that a chat's prompt is made of. */
+export function applyTemplate(body: Readonly<Record<string, unknown>>, services: PromptServices): object {
+  const fields = new Fields(body);
+  const messages = messagesOf(fields);
+  const templateArguments = templateArgumentsOf(fields);
+  const prompt = { messages, tools: toolsOf(fields), ...promptEndOf(fields), templateArguments };
+  return { prompt: chatPromptText(prompt, services) };
+}

@@ -1,0 +1,30 @@
+import type { Route } from "../../http/route.ts";
+import { exchangeOf, tellIgnored } from "../exchange.ts";
+import type { RouteDeps } from "../routes.ts";
+import { targetsOf } from "../targets.ts";
+import { answerLlamaCompletion, parseLlamaCompletion } from "./completion.ts";
+import { applyTemplate, propsBody, slotsBody } from "./props.ts";
+
+/** Those that llama-server has besides OpenAI's. */
+export function llamaRoutes(deps: RouteDeps): readonly Route[] {
+  const route = (method: Route["method"], path: string, handler: Route["handler"]): Route => ({
+    method,
+    path,
+    isPublic: false,
+    handler: (call) => {
+      deps.lifecycle.expectReady();
+      return handler(call);
+    },
+  });
+  return [
+    route("GET", "/props", () => propsBody(deps)),
+    route("GET", "/slots", () => Response.json(slotsBody(deps))),
+    route("POST", "/apply-template", async (call) => applyTemplate(await call.readWork(), deps)),
+    route("POST", "/completion", async (call) => {
+      const targets = targetsOf(call.request.headers);
+      const request = parseLlamaCompletion(await call.readWork(), deps.model, targets);
+      tellIgnored(call, request.ignored);
+      return answerLlamaCompletion(exchangeOf(call, deps), deps, request);
+    }),
+  ];
+}

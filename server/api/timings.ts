@@ -1,0 +1,25 @@
+import type { Usage } from "../answer/events.ts";
+import type { AnswerTimes } from "../http/measure.ts";
+
+/** How long an answer took, as llama-server tells it. */
+export function timingsOf(usage: Usage, { promptMs, answerMs }: AnswerTimes): object {
+  const { promptTokens, cachedTokens, completionTokens } = usage;
+  const computed = promptTokens - cachedTokens;
+  // The first token comes with the prompt: what follows it is what the answer's time is spent on.
+  const followed = Math.max(0, completionTokens - 1);
+  return {
+    cache_n: cachedTokens,
+    prompt_n: computed,
+    prompt_ms: promptMs,
+    prompt_per_token_ms: ratio(promptMs, computed),
+    prompt_per_second: ratio(1000 * computed, promptMs),
+    predicted_n: completionTokens,
+    predicted_ms: answerMs,
+    predicted_per_token_ms: ratio(answerMs, followed),
+    predicted_per_second: ratio(1000 * followed, answerMs),
+  };
+}
+
+function ratio(a: number, b: number): number {
+  return b === 0 ? 0 : a / b;
+}
