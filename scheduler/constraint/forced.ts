@@ -1,5 +1,5 @@
 import type { Parser, ParseState } from "./parser.ts";
-import { CONTROL_BYTE, childOf, type Trie, type Vocabulary } from "./vocabulary.ts";
+import { childOf, type Trie, type Vocabulary } from "./vocabulary.ts";
 
 /**
  * The token that must come next where a grammar leaves the text no choice, as inside of the keys of an object: null where it
@@ -13,10 +13,11 @@ import { CONTROL_BYTE, childOf, type Trie, type Vocabulary } from "./vocabulary.
  *
  * It follows from the state alone, so that each sequence goes the same way however its steps were made up.
  */
-export function forcedToken({ trie }: Vocabulary, parser: Parser, state: ParseState): number | null {
+export function forcedToken(vocabulary: Vocabulary, parser: Parser, state: ParseState): number | null {
+  const { trie } = vocabulary;
   const { text, end } = forcedText(parser, state, trie.heights[0]!);
   if (text.length === 0) return null;
-  const first = cut(trie, text)?.[0];
+  const first = cut(vocabulary, text)?.[0];
   if (first === undefined) return null;
   for (let from = 0; from < first.length; from++) if (reachesOver(trie, parser, text, from, end)) return null;
   return first.token;
@@ -42,7 +43,8 @@ interface Piece {
 }
 
 /** The text as tokens; null: it has a byte that no token stands for. */
-function cut(trie: Trie, text: readonly number[]): Piece[] | null {
+function cut(vocabulary: Vocabulary, text: readonly number[]): Piece[] | null {
+  const { trie, isAdded } = vocabulary;
   const pieceOf = (from: number, length: number): Piece | null => {
     let node = 0;
     for (let at = from; at < from + length; at++) {
@@ -57,15 +59,18 @@ function cut(trie: Trie, text: readonly number[]): Piece[] | null {
   /** By piece, where it begins. */
   const starts: number[] = [];
   for (let at = 0; at < text.length; ) {
-    const piece = pieceOf(at, text[at] === CONTROL_BYTE ? controlLength(trie, text, at) : 1);
+    const piece = pieceOf(at, Math.max(1, addedLength(vocabulary, text, at)));
     if (piece === null) return null;
     pieces.push(piece);
     starts.push(at);
     at += piece.length;
   }
   /** By place, the piece with the next one. */
-  const pairOf = (index: number): Piece | null =>
-    pieceOf(starts[index]!, pieces[index]!.length + pieces[index + 1]!.length);
+  const pairOf = (index: number): Piece | null => {
+    const [piece, next] = [pieces[index]!, pieces[index + 1]!];
+    const isWhole = isAdded[piece.token] === 1 || isAdded[next.token] === 1;
+    return isWhole ? null : pieceOf(starts[index]!, piece.length + next.length);
+  };
   const pairs = pieces.slice(1).map((_, index) => pairOf(index));
   for (;;) {
     let best = -1;
@@ -80,13 +85,14 @@ function cut(trie: Trie, text: readonly number[]): Piece[] | null {
   }
 }
 
-/** Bytes of the longest control token at a place of the text, which is one piece from the beginning: no merges lead to it. */
-function controlLength(trie: Trie, text: readonly number[], from: number): number {
+/** Bytes of the longest added token at a place of the text, which is one piece from the beginning; 0: there is none. */
+function addedLength({ trie, isAdded }: Vocabulary, text: readonly number[], from: number): number {
   let length = 0;
   for (let node = 0, at = from; at < text.length; ) {
     node = childOf(trie, node, text[at++]!);
     if (node < 0) break;
-    if (trie.firstTokens[node] !== trie.firstTokens[node + 1] && at > from + 1) length = at - from;
+    const [first, end] = [trie.firstTokens[node]!, trie.firstTokens[node + 1]!];
+    if (first < end && isAdded[trie.tokens[end - 1]!] === 1) length = at - from;
   }
   return length;
 }

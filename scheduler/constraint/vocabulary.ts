@@ -28,10 +28,12 @@ export interface Vocabulary {
   /** By token, where its bytes begin in `bytes`; one entry more than tokens. Tokens that are no text have none. */
   readonly offsets: Int32Array;
   readonly bytes: Uint8Array;
+  /** By token, 1 for those that are cut out of a text before the rest of it is made of pieces: no merges lead to them. */
+  readonly isAdded: Uint8Array;
 }
 
 /** In no text in UTF-8: it begins the bytes of a control token, so that no constraint takes one for text. */
-export const CONTROL_BYTE = 0xff;
+const CONTROL_BYTE = 0xff;
 
 /** What a control token stands for; `text` is its text in UTF-8. */
 export function controlBytes(text: Uint8Array): Uint8Array {
@@ -39,7 +41,11 @@ export function controlBytes(text: Uint8Array): Uint8Array {
 }
 
 /** Tokens 0 … size-1, of which `bytesOf` gives the text, or `controlBytes`. */
-export function vocabularyOf(size: number, bytesOf: (token: number) => Uint8Array): Vocabulary {
+export function vocabularyOf(
+  size: number,
+  bytesOf: (token: number) => Uint8Array,
+  isAdded: (token: number) => boolean = (token) => bytesOf(token)[0] === CONTROL_BYTE,
+): Vocabulary {
   const all = Array.from({ length: size }, (_, token) => bytesOf(token));
   const offsets = new Int32Array(new SharedArrayBuffer(4 * (size + 1)));
   all.forEach((bytes, token) => {
@@ -49,8 +55,10 @@ export function vocabularyOf(size: number, bytesOf: (token: number) => Uint8Arra
   all.forEach((one, token) => {
     bytes.set(one, offsets[token]!);
   });
+  const added = new Uint8Array(new SharedArrayBuffer(size));
+  for (let token = 0; token < size; token++) added[token] = isAdded(token) ? 1 : 0;
   const entries = all.map((text, token) => ({ text, token })).filter(({ text }) => text.length > 0);
-  return { size, trie: trieOf(entries), offsets, bytes };
+  return { size, trie: trieOf(entries), offsets, bytes, isAdded: added };
 }
 
 /** The bytes of a token. */

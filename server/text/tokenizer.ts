@@ -41,6 +41,8 @@ export interface Tokenizer {
   bytesOf(token: TokenId): Uint8Array;
   /** A "special" added token: not shown where `skipSpecialTokens` is asked for. */
   isControl(token: TokenId): boolean;
+  /** Cut out of a text before the rest of it is made of pieces, control token or not. */
+  isAdded(token: TokenId): boolean;
   /** The vocabulary's own spelling ("Ġthe", "▁the", "<0x0A>"); null for ids of no meaning. */
   spellingOf(token: TokenId): string | null;
   /** The token with this spelling. */
@@ -72,6 +74,7 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
   const added = addedTokensOf(tokenizer, config);
   const control = new Map(added.filter(isControlText).map((token) => [token.content, token]));
   const controlIds = new Set(added.filter((token) => token.special).map((token) => token.id));
+  const addedIds = new Set(added.map((token) => token.id));
   const controlTexts = new ControlTexts([...control.keys()]);
   const around = postProcessorTokens(tokenizer.post_processor);
   const table = tokenBytesOf(tokenizer, added);
@@ -128,6 +131,7 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
     },
     bytesOf,
     isControl: (token) => controlIds.has(token),
+    isAdded: (token) => addedIds.has(token),
     spellingOf: (token) => table.spellings[token] ?? null,
     tokenOf: (spelling) => control.get(spelling)?.id ?? library.token_to_id(spelling) ?? null,
     tokensAtLeast: (textBytes) => Math.ceil(textBytes / bound.bytesPerTokenMax),

@@ -1,0 +1,29 @@
+import { expect, test } from "bun:test";
+import { join } from "node:path";
+import { compileConstraint } from "../../scheduler/constraint/compile.ts";
+import { Masks } from "../../scheduler/constraint/masks.ts";
+import { Matcher, parserOf } from "../../scheduler/constraint/matcher.ts";
+import { hermes } from "./formats/hermes.ts";
+import { loadTokenizer } from "./tokenizer.ts";
+import { textVocabulary } from "./vocabulary.ts";
+
+test("what is forced of a call is cut as the tokenizer cuts it, marks that are tokens of their own among it", () => {
+  const tokenizer = loadTokenizer(join(import.meta.dir, "../../tests/reference/tokenizers/qwen"));
+  expect(tokenizer.isAdded(tokenizer.tokenOf("<tool_call>")!)).toBe(true);
+  const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+  const { grammar } = compileConstraint({
+    kind: "calls",
+    form: hermes,
+    controlTexts: [],
+    functions: [{ name: "get_weather", parameters, isStrict: true }],
+    callsMax: 1,
+    mayTalk: false,
+    otherwise: null,
+  });
+  const masks = new Masks(textVocabulary(tokenizer, tokenizer.vocabSize));
+  const forced = Matcher.of(parserOf(grammar, masks), masks).forcedTokens(64);
+  const call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>';
+  const written = tokenizer.encode(call, { addSpecialTokens: false });
+  expect(forced.length).toBeGreaterThan(8);
+  expect(forced).toEqual(written.slice(0, forced.length));
+});
