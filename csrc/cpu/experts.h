@@ -75,7 +75,8 @@ struct ExpertsMlp {
   Operand activated = {};                 // [T k, ld]: room for each pair's silu(gate) . up
   float* y = nullptr;                     // [T, ldy] the residual stream
   int64_t ldy = 0;
-  int64_t hidden = 0;        // H
+  int64_t hidden = 0;  // H
+  Activation activation = Activation::silu;
   float residual_scale = 1;  // of all that is added to y
   float* scratch = nullptr;  // kExpertScratch floats for each thread
 };

@@ -16,11 +16,12 @@ namespace {
 
 // What work takes on one thread, in ns, as far as it matters for sharing it: within a factor of two on
 // today's machines.
-constexpr double kPieceNs = 20'000;     // shorter work is done before another core has fetched its share
-constexpr double kElementNs = 0.2;      // of a loop over activations
-constexpr double kByteNs = 0.05;        // reading a byte of weights
-constexpr double kWeightRowNs = 0.007;  // multiplying it with one row
-constexpr double kLogitNs = 5;          // of a draw
+constexpr double kPieceNs = 20'000;      // shorter work is done before another core has fetched its share
+constexpr double kElementNs = 0.2;       // of a loop over activations
+constexpr double kByteNs = 0.05;         // reading a byte of weights
+constexpr double kWeightRowNs = 0.007;   // multiplying it with one row
+constexpr double kLogitNs = 5;           // of a draw
+constexpr int64_t kChoiceElements = 10;  // of a loop over activations, as one logit of a router
 constexpr int64_t kFewRows = 32, kFewRowsPieces = 4;
 
 AttentionShape attention_shape(Model const& model, int32_t sliding_window) {
@@ -35,6 +36,22 @@ bool has_deltas(Model const& model) {
   for (int32_t i = 0; i < model.shape().layers; i++)
     if (model.layer_shape(i).parallel || (model.layer_shape(i).norms & kPostNorms)) return true;
   return false;
+}
+
+// Room for `rows` rows that are multiplied with a matrix.
+size_t rows_bytes(PackedMatrix const& w, size_t rows) {
+  return rows * size_t((w.grouped() ? w.kp() / kGroup : row_stride(w.dtype, w.k)) * input_bytes(w.dtype));
+}
+
+// As the experts of a layer read rows and hand them on.
+Operand expert_rows(PackedMatrix const& w, char* rows) {
+  return {rows, w.grouped() ? w.kp() / kGroup : row_stride(w.dtype, w.k), w.dtype};
+}
+
+RoutingRule routing_rule(Model const& model) {
+  bunting_model_shape const& shape = model.shape();
+  if (!model.has_experts()) return {};
+  return {shape.experts, shape.experts_used, shape.router == BUNTING_ROUTER_CHOSEN};
 }
 
 size_t attention_scratch(Model const& model) {
@@ -85,6 +102,20 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
   activated = operand(model.shape().feed_forward);
   groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));
   activated_groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));
+  if (model.has_experts()) {
+    size_t const pairs = tokens * size_t(model.shape().experts_used);
+    size_t input_bytes = 0, activated_bytes = 0;
+    for (int32_t layer = 0; layer < model.shape().layers; layer++) {
+      if (!model.has_experts(layer)) continue;
+      input_bytes = std::max(input_bytes, rows_bytes(model.layer(layer).gate_up, pairs));
+      activated_bytes = std::max(activated_bytes, rows_bytes(model.layer(layer).down, pairs));
+    }
+    router_input = carver.take<float>(tokens * size_t(row_stride(Dtype::f32, hidden)));
+    router_logits = carver.take<float>(tokens * size_t(model.shape().experts));
+    expert_input = carver.take<char>(input_bytes);
+    expert_activated = carver.take<char>(activated_bytes);
+    expert_scratch = carver.take<float>(threads * size_t(kExpertScratch));
+  }
   attention_states = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().query_heads) *
                                         size_t(attention_state_floats(model.shape().head_size)));
   attention_parts = carver.take<float>(size_t(AttentionPlan::part_rows(attention_shape(model, 0))) *
@@ -105,6 +136,7 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
       activated_stride_(row_stride(model.dtype(), model.shape().feed_forward)),
       pages_region_(pages_bytes(model, limits), "KV pages"),
       work_region_(Workspace().place(model, limits, nullptr), "the workspaces of a step"),
+      expert_plan_(routing_rule(model), limits.step_tokens_max),
       pool_(limits.threads, ThreadPool::Cores::own) {
   work_.place(model, limits, work_region_.data());
   std::vector<int32_t> windows;
@@ -268,9 +300,48 @@ void Forward::finish_layer(int32_t layer, int64_t rows) {
         attended(weights.o, rows));
   else
     add(weights.o, weights.o_bias, weights.attention_post_norm, attended(weights.o, rows), rows);
+  if (model_.has_experts(layer)) return add_experts(layer, rows);
   Operand const activated = multiply_gated(normalise(weights.mlp_norm, rows, weights.gate_up), weights, rows);
   if (is_parallel) add_delta(nullptr, rows);
   add(weights.down, weights.down_bias, weights.mlp_post_norm, activated, rows);
+}
+
+// x += residual_scale * what the experts make of the first `rows` rows.
+void Forward::add_experts(int32_t layer, int64_t rows) {
+  LayerWeights const& weights = model_.layer(layer);
+  int64_t const hidden = model_.shape().hidden, experts = model_.shape().experts;
+  Operand const input{work_.router_input, row_stride(Dtype::f32, hidden), Dtype::f32};
+  share_rows(rows, hidden, [&](int64_t begin, int64_t end) {
+    kernels_.norm(input, work_.x, hidden_stride_, norm_by(weights.mlp_norm), hidden, begin, end);
+  });
+  multiply({.w = &weights.router,
+            .bias = weights.router_bias,
+            .y = work_.router_logits,
+            .ldy = experts,
+            .tokens = rows},
+           input);
+  share_rows(rows, kChoiceElements * experts, [&](int64_t begin, int64_t end) {
+    expert_plan_.choose(work_.router_logits, experts, begin, end);
+  });
+  expert_plan_.group(rows);
+  Operand const x = normalise(weights.mlp_norm, rows, weights.gate_up);
+  Operand gathered = x;
+  gathered.rows = work_.expert_input;
+  parallel_experts(pool_, kernels_,
+                   {.plan = &expert_plan_,
+                    .x = x,
+                    .gate_up = &weights.gate_up,
+                    .down = &weights.down,
+                    .gate_up_bias = weights.gate_up_bias,
+                    .down_bias = weights.down_bias,
+                    .gathered = gathered,
+                    .activated = expert_rows(weights.down, work_.expert_activated),
+                    .y = work_.x,
+                    .ldy = hidden_stride_,
+                    .hidden = hidden,
+                    .activation = Activation(model_.shape().activation),
+                    .residual_scale = model_.shape().residual_scale,
+                    .scratch = work_.expert_scratch});
 }
 
 // x += residual_scale * norm(x * w + bias), of the first `rows` rows.

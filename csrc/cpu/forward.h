@@ -18,6 +18,7 @@
 
 #include "boundary/step_block.h"
 #include "cpu/attention_plan.h"
+#include "cpu/experts.h"
 #include "host/memory_region.h"
 #include "host/thread_pool.h"
 #include "include/engine.h"
@@ -39,6 +40,13 @@ struct Workspace {
   // of it in the MLP.
   InputGroup* groups = nullptr;
   InputGroup* activated_groups = nullptr;
+  // For layers with experts: norm(x) as the router reads it [T, row_stride(H)], its logits [T, E], each
+  // pair's row of norm(x) and what the MLP makes of it [T k], and scratch memory [threads] of kExpertScratch.
+  float* router_input = nullptr;
+  float* router_logits = nullptr;
+  char* expert_input = nullptr;
+  char* expert_activated = nullptr;
+  float* expert_scratch = nullptr;
   float* logits = nullptr;  // [rows, V]; memory is taken only for as many as are ever sampled at once
   float* attention_states = nullptr;  // [S, Hq] of attention_state_floats(D)
   float* attention_parts = nullptr;   // [AttentionPlan::part_rows()] of attention_sums_floats(D)
@@ -77,6 +85,7 @@ class Forward {
   void attend(StepPlan const& plan, int32_t layer);
   void keep_sampled_rows(StepPlan const& plan);
   void finish_layer(int32_t layer, int64_t rows);
+  void add_experts(int32_t layer, int64_t rows);
   void add(PackedMatrix const& w, float const* bias, float const* post_norm, Operand const& x, int64_t rows);
   void add_delta(float const* post_norm, int64_t rows);
   Norm norm_by(float const* weight) const;
@@ -106,6 +115,7 @@ class Forward {
   // Pages below this are in physical memory, or will be when they are written; and of as many pages behind
   // them, the layers below the other.
   int32_t populated_pages_ = 0, populated_layers_ = 0;
+  ExpertPlan expert_plan_;
   ThreadPool pool_;
 };
 

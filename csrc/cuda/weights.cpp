@@ -25,12 +25,14 @@ void check_layers(Model const& model) {
     if (has) fail(BUNTING_INVALID, "the GPU engine does not compute %s yet; the CPU engine does", what);
   };
   refuse(s.norm != BUNTING_NORM_RMS, "norms that subtract the mean");
-  refuse(s.activation != BUNTING_ACTIVATION_SILU, "GELU");
+  refuse(s.activation == BUNTING_ACTIVATION_GELU_TANH, "GELU");
+  refuse(s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU, "a clamped SwiGLU");
   refuse(s.attention_cap > 0 || s.logit_cap > 0, "soft caps of scores or logits");
   refuse(s.embedding_scale != 1 || s.residual_scale != 1 || s.logit_scale != 1,
          "scaled embeddings, residuals or logits");
   for (int32_t i = 0; i < s.layers; ++i) {
     bunting_layer_shape const& layer = model.layer_shape(i);
+    refuse(layer.mlp == BUNTING_MLP_EXPERTS, "mixtures of experts");
     refuse(layer.parallel, "an MLP beside the attention");
     refuse(layer.norms != (BUNTING_NORM_ATTN | BUNTING_NORM_MLP), "norms after the attention or the MLP");
     refuse(layer.biases & ~BUNTING_BIAS_QKV, "biases elsewhere than on q, k and v");
@@ -264,7 +266,7 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
     to.o = uploader.matrix(from.o, model.is_fp8(first + 2), {{0, s.hidden}});
     to.mlp_norm = uploader.vector(from.mlp_norm, s.hidden);
     to.gate_up = uploader.matrix(from.gate_up, model.is_fp8(first + 3),
-                                 {{0, s.feed_forward}, {model.padded_feed_forward(), s.feed_forward}});
+                                 {{0, s.feed_forward}, {model.padded_feed_forward(i), s.feed_forward}});
     to.down = uploader.matrix(from.down, model.is_fp8(first + 4), {{0, s.hidden}});
   }
 }

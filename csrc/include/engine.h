@@ -109,6 +109,10 @@ enum {
 /* Added to the type. PAIRED_ROWS, of Q, K and their biases: the file has the rotated rows of each head in pairs, its rows 2j
  * and 2j+1 are the head's rows j and j + R/2 (R is the rope's). ONE_LESS, of norms: the file has the weights less 1. */
 enum { BUNTING_PAIRED_ROWS = 256, BUNTING_ONE_LESS = 512 };
+/* Likewise, of tensors of experts. EVERY_SECOND: rows of this tensor and of another one take turns in the file, from `offset`
+ * on; so do the numbers of a bias. TRANSPOSED, of plain numbers: the file has columns where the engine has rows; with both, each
+ * of its rows has numbers of this tensor and of the other one in turn. */
+enum { BUNTING_EVERY_SECOND = 1024, BUNTING_TRANSPOSED = 2048 };
 /* How a matrix is kept in memory and multiplied. Plain: as `compute` says. The others but FP8 are integers in groups along
  * a row that share one f16 scale: INT8 and INT6 in groups of 128 (8.125 and 6.125 bits per weight), INT4 (4.5) and Q8_0
  * (int8, 8.5) in groups of 32, as GGUF's Q4_0 and Q8_0 are stored. Tensors that are stored so are kept as they are, Q4_0 in
@@ -136,10 +140,12 @@ enum { BUNTING_KV_PLAIN = 0, BUNTING_KV_INT8 = 1, BUNTING_KV_FP8 = 2 };
  * What a layer may be made of; every word of a bunting_layer_shape has one of these. */
 enum { BUNTING_MIXER_ATTENTION = 0 };  /* softmax(scale * q k^T) v over all that a token sees, grouped queries */
 enum { BUNTING_MLP_GATED = 0 };        /* down(activation(gate(n)) * up(n)) */
+/* The sum, over the k experts with the largest of E logits router(n), of weight * the same of each expert's matrices. */
+enum { BUNTING_MLP_EXPERTS = 1 };
 /* Which norms a layer has: a set. Without one before, the part reads x itself. */
 enum { BUNTING_NORM_ATTN = 1, BUNTING_NORM_ATTN_POST = 2, BUNTING_NORM_MLP = 4, BUNTING_NORM_MLP_POST = 8 };
 /* Which projections have biases: a set. */
-enum { BUNTING_BIAS_QKV = 1, BUNTING_BIAS_O = 2, BUNTING_BIAS_GATE_UP = 4, BUNTING_BIAS_DOWN = 8 };
+enum { BUNTING_BIAS_QKV = 1, BUNTING_BIAS_O = 2, BUNTING_BIAS_GATE_UP = 4, BUNTING_BIAS_DOWN = 8, BUNTING_BIAS_ROUTER = 16 };
 /* RMS norms of q and k before the rotation: none, of each head by [D], of all heads together by [Hq*D] and [Hk*D]. */
 enum { BUNTING_QK_NORM_NONE = 0, BUNTING_QK_NORM_HEAD = 1, BUNTING_QK_NORM_WIDE = 2 };
 
@@ -168,7 +174,11 @@ typedef struct bunting_rope {
 } bunting_rope;
 
 enum { BUNTING_NORM_RMS = 0, BUNTING_NORM_LAYER = 1 };  /* x / sqrt(mean(x^2) + e) * w; the same of x - mean(x) */
-enum { BUNTING_ACTIVATION_SILU = 0, BUNTING_ACTIVATION_GELU_TANH = 1 };
+/* The last is for activation(gate) * up as a whole: g sigmoid(1.702 g) (u + 1) with g = min(gate, 7), u = clamp(up, -7, 7). */
+enum { BUNTING_ACTIVATION_SILU = 0, BUNTING_ACTIVATION_GELU_TANH = 1, BUNTING_ACTIVATION_CLAMPED_SWIGLU = 2 };
+
+/* What an expert's weight is: its share of the softmax of the chosen experts' logits, or of that of all logits. */
+enum { BUNTING_ROUTER_CHOSEN = 0, BUNTING_ROUTER_ALL = 1 };
 
 /* The pointers are read during the call only. */
 typedef struct bunting_model_shape {
@@ -190,10 +200,15 @@ typedef struct bunting_model_shape {
   float embedding_scale, residual_scale, logit_scale; /* 1 in most models */
   float logit_cap;          /* 0: none */
   int32_t reserved;         /* 0 */
+  /* Of layers with experts; 0 if there is none. */
+  int32_t experts;             /* E */
+  int32_t experts_used;        /* k, 1 to E */
+  int32_t expert_feed_forward; /* Fe: F of each expert */
+  int32_t router;              /* BUNTING_ROUTER_* */
   bunting_layer_shape const* layer; /* [layers] */
   bunting_rope const* rope;         /* [ropes]; null if there is none */
   /* BUNTING_FORMAT_* of each matrix: embedding, vocabulary projection (ignored if tied), then per layer Q with K, V,
-   * O, gate with up, down: 2 + 5*layers bytes. NULL: all plain. For a GPU V is as Q and K. */
+   * O, gate with up, down, those of experts together: 2 + 5*layers bytes. NULL: all plain. For a GPU V is as Q and K. */
   uint8_t const* formats;
 } bunting_model_shape;
 
@@ -224,7 +239,12 @@ enum {
   BUNTING_T_ATTN_POST_NORM = 34, /* [1, H] */
   BUNTING_T_MLP_POST_NORM = 35,  /* [1, H] */
   BUNTING_T_SINKS = 36,     /* [1, Hq] */
+  /* In a layer with experts each of them has its own gate, up and down, of Fe instead of F, and biases. */
+  BUNTING_T_ROUTER = 37,      /* [E, H], kept in f32 */
+  BUNTING_T_ROUTER_BIAS = 38, /* [1, E] */
 };
+/* Added e times to a tensor of expert e: BUNTING_T_GATE + 5 * BUNTING_EXPERT is the gate of the expert with number 5. */
+enum { BUNTING_EXPERT = 64 };
 
 /* Bytes the packed weights will take, and the bytes of one KV page, before anything is allocated. */
 bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page_tokens, uint64_t* weight_bytes,

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int32_t kFirstLayerTensor = BUNTING_T_ATTN_NORM;
 constexpr int64_t kElementsPerPiece = 1 << 18;  // packed at a time by one thread
-constexpr int32_t kLayerTensors = BUNTING_T_SINKS - BUNTING_T_ATTN_NORM + 1;
+constexpr int32_t kLayerTensors = BUNTING_T_ROUTER_BIAS - BUNTING_T_ATTN_NORM + 1;
 constexpr int32_t kRopesMax = 8;
 
 char const* tensor_name(int32_t tensor) {
@@ -70,6 +70,10 @@ char const* tensor_name(int32_t tensor) {
       return "norm after the MLP";
     case BUNTING_T_SINKS:
       return "attention sinks";
+    case BUNTING_T_ROUTER:
+      return "router";
+    case BUNTING_T_ROUTER_BIAS:
+      return "router bias";
     default:
       return nullptr;
   }
@@ -79,15 +83,10 @@ bool is_layer_tensor(int32_t tensor) {
   return tensor >= kFirstLayerTensor;
 }
 
-// Index into Model::loaded_: the tensors outside the layers, then layer after layer.
-size_t tensor_slot(int32_t tensor, int32_t layer) {
-  if (!is_layer_tensor(tensor)) return size_t(tensor);
-  return size_t(kFirstLayerTensor) + size_t(layer) * kLayerTensors + size_t(tensor - kFirstLayerTensor);
-}
-
-std::string describe(int32_t tensor, int32_t layer) {
-  std::string const name = tensor_name(tensor);
-  return is_layer_tensor(tensor) ? name + " of layer " + std::to_string(layer) : name;
+// What each expert of a layer has.
+bool is_expert_tensor(int32_t tensor) {
+  return tensor == BUNTING_T_GATE || tensor == BUNTING_T_UP || tensor == BUNTING_T_DOWN ||
+         tensor == BUNTING_T_GATE_BIAS || tensor == BUNTING_T_UP_BIAS || tensor == BUNTING_T_DOWN_BIAS;
 }
 
 void check_range(char const* name, int64_t value, int64_t low, int64_t high) {
@@ -103,9 +102,9 @@ void check_positive(char const* name, float value) {
 
 void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
   check_range("a layer's mixer", layer.mixer, BUNTING_MIXER_ATTENTION, BUNTING_MIXER_ATTENTION);
-  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_GATED);
+  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_EXPERTS);
   check_range("a layer's norms", layer.norms, 0, 15);
-  check_range("a layer's biases", layer.biases, 0, 15);
+  check_range("a layer's biases", layer.biases, 0, 31);
   check_range("a layer's qk_norm", layer.qk_norm, BUNTING_QK_NORM_NONE, BUNTING_QK_NORM_WIDE);
   check_range("a layer's rope", layer.rope, -1, ropes - 1);
   check_range("a layer's sliding_window", layer.sliding_window, 0, INT32_MAX);
@@ -116,6 +115,11 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
          "model shape: a layer whose MLP is parallel has one norm, before the attention; it has %d",
          layer.norms);
   for (int32_t word : layer.reserved) check_range("a layer's reserved", word, 0, 0);
+  if (layer.mlp == BUNTING_MLP_EXPERTS && (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST)))
+    fail(BUNTING_INVALID,
+         "model shape: a layer with experts has no norm after its MLP, and the MLP not beside the attention");
+  if (layer.mlp != BUNTING_MLP_EXPERTS && (layer.biases & BUNTING_BIAS_ROUTER))
+    fail(BUNTING_INVALID, "model shape: a layer without experts has no router");
 }
 
 void check_rope(bunting_rope const& rope, int32_t head_size) {
@@ -144,7 +148,7 @@ void check_shape(bunting_model_shape const& s) {
   check_range("context_max", s.context_max, 1, 1 << 26);
   check_range("tied_embeddings", s.tied_embeddings, 0, 1);
   check_range("norm", s.norm, BUNTING_NORM_RMS, BUNTING_NORM_LAYER);
-  check_range("activation", s.activation, BUNTING_ACTIVATION_SILU, BUNTING_ACTIVATION_GELU_TANH);
+  check_range("activation", s.activation, BUNTING_ACTIVATION_SILU, BUNTING_ACTIVATION_CLAMPED_SWIGLU);
   check_range("ropes", s.ropes, 0, kRopesMax);
   check_range("threads", s.threads, 1, 1024);
   if (s.query_heads % s.kv_heads != 0)
@@ -169,7 +173,16 @@ void check_shape(bunting_model_shape const& s) {
   if (!s.layer) fail(BUNTING_INVALID, "model shape: layer must not be null");
   if (s.ropes > 0 && !s.rope) fail(BUNTING_INVALID, "model shape: rope must not be null");
   for (int32_t i = 0; i < s.ropes; i++) check_rope(s.rope[i], s.head_size);
-  for (int32_t i = 0; i < s.layers; i++) check_layer(s.layer[i], s.ropes);
+  bool has_experts = false;
+  for (int32_t i = 0; i < s.layers; i++) {
+    check_layer(s.layer[i], s.ropes);
+    has_experts = has_experts || s.layer[i].mlp == BUNTING_MLP_EXPERTS;
+  }
+  if (!has_experts) return check_range("experts", s.experts, 0, 0);
+  check_range("experts", s.experts, 1, 4096);
+  check_range("experts_used", s.experts_used, 1, s.experts);
+  check_range("expert_feed_forward", s.expert_feed_forward, 1, 1 << 20);
+  check_range("router", s.router, BUNTING_ROUTER_CHOSEN, BUNTING_ROUTER_ALL);
 }
 
 Kernels const* choose_kernels(int32_t isa) {
@@ -190,13 +203,14 @@ PackedMatrix panels_of(PackedMatrix const& whole, int64_t begin, int64_t rows) {
   return part;
 }
 
-// How a file has the rows of heads: the first `rotated` of each `head_size` in pairs; 0: in order.
-struct PairedRows {
-  int64_t head_size = 1, rotated = 0;
+// How a file has rows: those of heads, the first `rotated` of each `head_size`, in pairs; 0: in order. Or
+// only every second row, the others being another tensor's.
+struct StoredRows {
+  int64_t head_size = 1, rotated = 0, step = 1;
   // The row of the file that becomes row `row`.
   int64_t source(int64_t row) const {
     int64_t const in_head = row % head_size, half = rotated / 2;
-    return in_head < rotated ? row - in_head + 2 * (in_head % half) + in_head / half : row;
+    return (in_head < rotated ? row - in_head + 2 * (in_head % half) + in_head / half : row) * step;
   }
 };
 
@@ -219,7 +233,7 @@ bool is_packable(PackedMatrix const& to, int32_t dtype, StoredType const& type) 
 // Packs panels [begin, end) of `to` from stored rows of any kind and order, by way of `rows`: kPanel rows as
 // they are, Q4_0 as Q8_0 where a matrix has both, or in f32.
 void pack_stored(Kernels const& kernels, PackedMatrix const& to, int32_t dtype, StoredType const& type,
-                 char const* from, PairedRows const& paired, char* rows, int64_t begin, int64_t end) {
+                 char const* from, StoredRows const& order, char* rows, int64_t begin, int64_t end) {
   int64_t const stored_bytes = type.bytes_of(to.k);
   bool const as_is = is_packable(to, dtype, type);
   bool const is_widened = to.dtype == Dtype::q8 && dtype == BUNTING_Q4_0;
@@ -230,7 +244,7 @@ void pack_stored(Kernels const& kernels, PackedMatrix const& to, int32_t dtype, 
   for (int64_t panel = begin; panel < end; panel++) {
     int64_t const first = panel * kPanel, count = std::min<int64_t>(kPanel, to.n - first);
     for (int64_t i = 0; i < count; i++) {
-      char const* const stored = from + paired.source(first + i) * stored_bytes;
+      char const* const stored = from + order.source(first + i) * stored_bytes;
       char* const at = rows + i * row_bytes;
       if (as_is)
         std::memcpy(at, stored, size_t(row_bytes));
@@ -240,6 +254,20 @@ void pack_stored(Kernels const& kernels, PackedMatrix const& to, int32_t dtype, 
         type.decode(stored, to.k / type.block, reinterpret_cast<float*>(at));
     }
     kernels.pack(panels_of(to, panel, count), rows, packed_from, 0, 1);
+  }
+}
+
+// The same from a file that has columns where `to` has rows, `step` numbers apart. rows: kPanel rows in f32.
+void pack_transposed(Kernels const& kernels, PackedMatrix const& to, StoredType const& type, char const* from,
+                     int64_t step, float* rows, int64_t begin, int64_t end) {
+  float numbers[2 * kPanel];
+  for (int64_t panel = begin; panel < end; panel++) {
+    int64_t const first = panel * kPanel, count = std::min<int64_t>(kPanel, to.n - first);
+    for (int64_t k = 0; k < to.k; k++) {
+      type.decode(from + type.bytes_of((k * to.n + first) * step), (count - 1) * step + 1, numbers);
+      for (int64_t i = 0; i < count; i++) rows[i * to.k + k] = numbers[i * step];
+    }
+    kernels.pack(panels_of(to, panel, count), rows, Dtype::f32, 0, 1);
   }
 }
 
@@ -291,6 +319,27 @@ void Model::read_format(uint8_t format, char const* name, PackedMatrix& matrix) 
       fail(BUNTING_INVALID, "model shape: the format of %s is %d, allowed are %d to %d", name, format,
            BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_Q5_0);
   }
+}
+
+bool Model::has_experts() const {
+  return std::any_of(layer_shapes_.begin(), layer_shapes_.end(),
+                     [](bunting_layer_shape const& layer) { return layer.mlp == BUNTING_MLP_EXPERTS; });
+}
+
+// Index into loaded_: the tensors outside the layers, then those of each layer and expert.
+size_t Model::tensor_slot(int32_t tensor, int32_t layer) const {
+  if (!is_layer_tensor(tensor)) return size_t(tensor);
+  int32_t const kind = tensor % BUNTING_EXPERT, expert = tensor / BUNTING_EXPERT;
+  size_t const place = size_t(layer) * size_t(std::max(1, shape_.experts)) + size_t(expert);
+  return size_t(kFirstLayerTensor) + place * kLayerTensors + size_t(kind - kFirstLayerTensor);
+}
+
+std::string Model::describe(int32_t tensor, int32_t layer) const {
+  std::string const name = tensor_name(tensor % BUNTING_EXPERT);
+  if (!is_layer_tensor(tensor)) return name;
+  bool const is_expert = has_experts(layer) && is_expert_tensor(tensor % BUNTING_EXPERT);
+  return name + (is_expert ? " of expert " + std::to_string(tensor / BUNTING_EXPERT) : "") + " of layer " +
+         std::to_string(layer);
 }
 
 bool Model::has_fp8() const {
@@ -376,10 +425,18 @@ size_t Model::place(char* base) {
     layer.o_bias = optional(has.biases & BUNTING_BIAS_O, hidden);
     layer.attention_post_norm = optional(has.norms & BUNTING_NORM_ATTN_POST, hidden);
     layer.mlp_norm = has.parallel ? layer.attention_norm : optional(has.norms & BUNTING_NORM_MLP, hidden);
-    matrix(layer.gate_up, 2 * padded_feed_forward(), hidden);
-    layer.gate_up_bias = optional(has.biases & BUNTING_BIAS_GATE_UP, 2 * padded_feed_forward());
-    matrix(layer.down, hidden, shape_.feed_forward);
-    layer.down_bias = optional(has.biases & BUNTING_BIAS_DOWN, hidden);
+    int64_t const experts = has_experts(i) ? shape_.experts : 1;
+    int64_t const gate_up = experts * 2 * padded_feed_forward(i),
+                  down = has_experts(i) ? experts * padded_hidden() : hidden;
+    if (has_experts(i)) {
+      layer.router.dtype = Dtype::f32;
+      matrix(layer.router, experts, hidden);
+    }
+    layer.router_bias = optional(has.biases & BUNTING_BIAS_ROUTER, experts);
+    matrix(layer.gate_up, gate_up, hidden);
+    layer.gate_up_bias = optional(has.biases & BUNTING_BIAS_GATE_UP, gate_up);
+    matrix(layer.down, down, feed_forward(i));
+    layer.down_bias = optional(has.biases & BUNTING_BIAS_DOWN, down);
     layer.mlp_post_norm = optional(has.norms & BUNTING_NORM_MLP_POST, hidden);
   }
   packed_bytes_ = carver.used();
@@ -402,7 +459,8 @@ uint64_t Model::page_bytes() const {
 }
 
 Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
-  int64_t const hidden = shape_.hidden, feed_forward = shape_.feed_forward;
+  int64_t const hidden = shape_.hidden, feed_forward = this->feed_forward(layer_index);
+  int64_t const padded = padded_feed_forward(layer_index);
   int64_t const q = query_width(), kv = kv_width();
   auto const vector = [](float* at, int64_t size) { return Target{1, size, {}, at}; };
   auto const matrix = [](PackedMatrix const& whole, int64_t first_row, int64_t rows) {
@@ -414,7 +472,10 @@ Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
   auto const optional = [&](bool is_there, float* at, int64_t size) {
     return is_there ? vector(at, size) : Target{};
   };
-  switch (tensor) {
+  int32_t const kind = tensor % BUNTING_EXPERT, expert = tensor / BUNTING_EXPERT;
+  if (expert >= (is_expert_tensor(kind) && has_experts(layer_index) ? shape_.experts : 1)) return {};
+  int64_t const gate = expert * 2 * padded, down = expert * padded_hidden();  // the expert's first rows
+  switch (kind) {
     case BUNTING_T_EMBED:
       return matrix(embedding_, 0, shape_.vocab);
     case BUNTING_T_LM_HEAD:
@@ -434,11 +495,11 @@ Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
     case BUNTING_T_MLP_NORM:
       return optional(has.norms & BUNTING_NORM_MLP, layer.mlp_norm, hidden);
     case BUNTING_T_GATE:
-      return matrix(layer.gate_up, 0, feed_forward);
+      return matrix(layer.gate_up, gate, feed_forward);
     case BUNTING_T_UP:
-      return matrix(layer.gate_up, padded_feed_forward(), feed_forward);
+      return matrix(layer.gate_up, gate + padded, feed_forward);
     case BUNTING_T_DOWN:
-      return matrix(layer.down, 0, hidden);
+      return matrix(layer.down, down, hidden);
     case BUNTING_T_Q_NORM:
       return optional(has.qk_norm, layer.q_norm, has_wide_norms ? q : shape_.head_size);
     case BUNTING_T_K_NORM:
@@ -452,18 +513,21 @@ Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
     case BUNTING_T_O_BIAS:
       return optional(has.biases & BUNTING_BIAS_O, layer.o_bias, hidden);
     case BUNTING_T_GATE_BIAS:
-      return optional(has.biases & BUNTING_BIAS_GATE_UP, layer.gate_up_bias, feed_forward);
+      return optional(has.biases & BUNTING_BIAS_GATE_UP, layer.gate_up_bias + gate, feed_forward);
     case BUNTING_T_UP_BIAS:
-      return optional(has.biases & BUNTING_BIAS_GATE_UP, layer.gate_up_bias + padded_feed_forward(),
-                      feed_forward);
+      return optional(has.biases & BUNTING_BIAS_GATE_UP, layer.gate_up_bias + gate + padded, feed_forward);
     case BUNTING_T_DOWN_BIAS:
-      return optional(has.biases & BUNTING_BIAS_DOWN, layer.down_bias, hidden);
+      return optional(has.biases & BUNTING_BIAS_DOWN, layer.down_bias + down, hidden);
     case BUNTING_T_ATTN_POST_NORM:
       return optional(has.norms & BUNTING_NORM_ATTN_POST, layer.attention_post_norm, hidden);
     case BUNTING_T_MLP_POST_NORM:
       return optional(has.norms & BUNTING_NORM_MLP_POST, layer.mlp_post_norm, hidden);
     case BUNTING_T_SINKS:
       return optional(has.sinks, layer.sinks, shape_.query_heads);
+    case BUNTING_T_ROUTER:
+      return has_experts(layer_index) ? matrix(layer.router, 0, shape_.experts) : Target{};
+    case BUNTING_T_ROUTER_BIAS:
+      return optional(has.biases & BUNTING_BIAS_ROUTER, layer.router_bias, shape_.experts);
     default:
       return Target{};
   }
@@ -472,10 +536,12 @@ Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
 void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offset, int32_t dtype,
                  int64_t rows, int64_t cols) {
   if (sealed_) fail(BUNTING_INVALID, "%s: the model is sealed", path);
-  if (!tensor_name(tensor)) fail(BUNTING_INVALID, "%s: there is no tensor kind %d", path, tensor);
+  if (tensor < 0 || !tensor_name(tensor % BUNTING_EXPERT))
+    fail(BUNTING_INVALID, "%s: there is no tensor kind %d", path, tensor);
   int32_t const layers = is_layer_tensor(tensor) ? shape_.layers : 1;
   if (layer < 0 || layer >= layers)
-    fail(BUNTING_INVALID, "%s: %s: layer %d of %d", path, tensor_name(tensor), layer, layers);
+    fail(BUNTING_INVALID, "%s: %s: layer %d of %d", path, tensor_name(tensor % BUNTING_EXPERT), layer,
+         layers);
   std::string const name = describe(tensor, layer);
   Target const to = target(tensor, layer);
   if (to.rows == 0) fail(BUNTING_INVALID, "%s: a model of this shape has no %s", path, name.c_str());
@@ -484,10 +550,14 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
          (long long)rows, (long long)cols, (long long)to.rows, (long long)to.cols);
   bool const is_paired = dtype & BUNTING_PAIRED_ROWS, is_less = dtype & BUNTING_ONE_LESS;
   RopeTable const* const rotation = is_paired ? rope(layer) : nullptr;
-  PairedRows const paired = rotation ? PairedRows{shape_.head_size, rotation->dimensions} : PairedRows{};
-  dtype &= ~(BUNTING_PAIRED_ROWS | BUNTING_ONE_LESS);
+  bool const is_second = dtype & BUNTING_EVERY_SECOND, is_transposed = dtype & BUNTING_TRANSPOSED;
+  StoredRows order = rotation ? StoredRows{shape_.head_size, rotation->dimensions} : StoredRows{};
+  if (is_second) order.step = 2;
+  dtype &= ~(BUNTING_PAIRED_ROWS | BUNTING_ONE_LESS | BUNTING_EVERY_SECOND | BUNTING_TRANSPOSED);
   StoredType const* const type = stored_type(dtype);
-  if (!type || (is_paired && !may_be_paired(tensor)) || (is_less && !has_norm_weights(tensor)))
+  if (!type || ((is_second || is_transposed) && !is_expert_tensor(tensor % BUNTING_EXPERT)) ||
+      (is_transposed && (type->block > 1 || !to.part.data)) || (is_paired && !may_be_paired(tensor)) ||
+      (is_less && !has_norm_weights(tensor)))
     fail(BUNTING_INVALID, "%s: %s has unknown element type %d", path, name.c_str(), dtype);
   if (cols % type->block != 0)
     fail(BUNTING_INVALID, "%s: %s has rows of %lld, no whole number of %s blocks of %lld", path, name.c_str(),
@@ -498,36 +568,47 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
   uint8_t& loaded = loaded_[tensor_slot(tensor, layer)];
   if (loaded) fail(BUNTING_INVALID, "%s: %s is loaded already", path, name.c_str());
 
-  TensorFile const file(path, offset, uint64_t(type->bytes_of(rows * cols)));
+  // Up to the last number of this tensor.
+  int64_t const stored = !is_second      ? rows * cols
+                         : is_transposed ? 2 * rows * cols - 1
+                         : to.part.data  ? (2 * rows - 1) * cols
+                                         : 2 * cols - 1;
+  TensorFile const file(path, offset, uint64_t(type->bytes_of(stored)));
   if (to.part.data) {
-    bool const as_is = !rotation && is_packable(to.part, dtype, *type);
+    bool const as_is = !rotation && !is_second && !is_transposed && is_packable(to.part, dtype, *type);
     int64_t const grain = std::max<int64_t>(1, kElementsPerPiece / (to.part.kp() * kPanel));
     int64_t const rows_bytes = kPanel * cols * int64_t(sizeof(float));  // no stored type takes more
     std::vector<char> buffer(as_is ? 0 : size_t(rows_bytes * pool_->threads()));
     pool_->run(to.part.panels(), grain, [&](int64_t begin, int64_t end, int thread) {
       if (as_is)
         kernels_->pack(to.part, file.data(), Dtype(dtype), begin, end);
+      else if (is_transposed)
+        pack_transposed(*kernels_, to.part, *type, file.data(), order.step,
+                        reinterpret_cast<float*>(buffer.data() + thread * rows_bytes), begin, end);
       else
-        pack_stored(*kernels_, to.part, dtype, *type, file.data(), paired,
-                    buffer.data() + thread * rows_bytes, begin, end);
+        pack_stored(*kernels_, to.part, dtype, *type, file.data(), order, buffer.data() + thread * rows_bytes,
+                    begin, end);
     });
   } else {
-    std::vector<float> numbers(static_cast<size_t>(cols));
-    type->decode(file.data(), cols / type->block, numbers.data());
+    std::vector<float> numbers(static_cast<size_t>(stored));
+    type->decode(file.data(), stored / type->block, numbers.data());
     for (int64_t i = 0; i < cols; i++)
-      to.vector[i] = numbers[size_t(paired.source(i))] + (is_less ? 1.0f : 0.0f);
+      to.vector[i] = numbers[size_t(order.source(i))] + (is_less ? 1.0f : 0.0f);
   }
   loaded = 1;
 }
 
 void Model::seal() {
   auto const require = [&](int32_t tensor, int32_t layer) {
-    if (tensor_name(tensor) && target(tensor, layer).rows > 0 && !loaded_[tensor_slot(tensor, layer)])
+    if (tensor_name(tensor % BUNTING_EXPERT) && target(tensor, layer).rows > 0 &&
+        !loaded_[tensor_slot(tensor, layer)])
       fail(BUNTING_INVALID, "the model is not complete: %s is missing", describe(tensor, layer).c_str());
   };
   for (int32_t tensor = 0; tensor < kFirstLayerTensor; tensor++) require(tensor, 0);
   for (int32_t layer = 0; layer < shape_.layers; layer++)
-    for (int32_t i = 0; i < kLayerTensors; i++) require(kFirstLayerTensor + i, layer);
+    for (int32_t expert = 0; expert < (has_experts(layer) ? shape_.experts : 1); expert++)
+      for (int32_t i = 0; i < kLayerTensors; i++)
+        require(kFirstLayerTensor + i + expert * BUNTING_EXPERT, layer);
   pool_.reset();
   sealed_ = true;
 }

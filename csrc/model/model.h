@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cpu/kernels/kernels.h"
@@ -31,10 +32,12 @@ struct LayerWeights {
   float* attention_post_norm = nullptr;  // [H]
   float* mlp_norm = nullptr;             // [H]; where the MLP is parallel that of the attention
   float* gate_up_bias = nullptr;         // [2 Fp]: as the rows of gate_up
-  PackedMatrix gate_up;            // [2 Fp, H]: F rows of gate, zeros to Fp, F rows of up, zeros to 2 Fp
-  PackedMatrix down;               // [H, F]
-  float* down_bias = nullptr;      // [H]
-  float* mlp_post_norm = nullptr;  // [H]
+  PackedMatrix router;                   // [E, H] in f32, of a layer with experts; what follows is then of
+  float* router_bias = nullptr;          // [E]    each of them, one after the other, from Hp = round_up(H, 16)
+  PackedMatrix gate_up;             // [2 Fp, H]: F rows of gate, zeros to Fp, F rows of up, zeros to 2 Fp
+  PackedMatrix down;                // [H, F]
+  float* down_bias = nullptr;       // [H]
+  float* mlp_post_norm = nullptr;   // [H]
 };
 
 // Cosines and sines of a rope, times its magnitude: [context_max, R/2].
@@ -83,8 +86,14 @@ class Model {
   int64_t query_width() const { return int64_t(shape_.query_heads) * shape_.head_size; }
   int64_t kv_width() const { return int64_t(shape_.kv_heads) * shape_.head_size; }
   int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
-  // F rounded up to whole panels, so that `up` begins on one.
-  int64_t padded_feed_forward() const { return round_up(shape_.feed_forward, kPanel); }
+  bool has_experts(int32_t layer) const { return layer_shape(layer).mlp == BUNTING_MLP_EXPERTS; }
+  bool has_experts() const;  // in any layer
+  // F of a layer, or of each of its experts; and rounded up to whole panels, so that `up` begins on one.
+  int64_t feed_forward(int32_t layer) const {
+    return has_experts(layer) ? shape_.expert_feed_forward : shape_.feed_forward;
+  }
+  int64_t padded_feed_forward(int32_t layer) const { return round_up(feed_forward(layer), kPanel); }
+  int64_t padded_hidden() const { return round_up(shape_.hidden, kPanel); }
 
   PackedMatrix const& embedding() const { return embedding_; }
   PackedMatrix const& vocabulary_projection() const { return shape_.tied_embeddings ? embedding_ : lm_head_; }
@@ -107,6 +116,8 @@ class Model {
     float* vector = nullptr;
   };
   Target target(int32_t tensor, int32_t layer) const;
+  size_t tensor_slot(int32_t tensor, int32_t layer) const;
+  std::string describe(int32_t tensor, int32_t layer) const;
   void read_format(uint8_t format, char const* name, PackedMatrix& matrix) const;
   void read_formats();
   void read_ropes();
@@ -128,7 +139,7 @@ class Model {
   std::vector<std::vector<double>> rope_frequencies_;
   MemoryRegion region_;
   std::unique_ptr<ThreadPool> pool_;  // packs; gone once sealed
-  std::vector<uint8_t> loaded_;       // by tensor_slot() of model.cpp
+  std::vector<uint8_t> loaded_;       // by tensor_slot()
   bool sealed_ = false;
 };
 

@@ -250,6 +250,11 @@ void gate(double* y, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, Acti
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t i = 0; i < f; ++i) {
       double const g = gu[t * ldgu + i], up = gu[t * ldgu + f + i];
+      if (activation == Activation::clamped_swiglu) {
+        double const low = std::min(g, 7.0), clamped = std::clamp(up, -7.0, 7.0);
+        y[t * ldy + i] = low / (1 + std::exp(-1.702 * low)) * (clamped + 1);
+        continue;
+      }
       double const u = 0.79788456080286541 * (g + 0.044715 * g * g * g);
       y[t * ldy + i] =
           up * (activation == Activation::silu ? g / (1 + std::exp(-g)) : g / (1 + std::exp(-2 * u)));

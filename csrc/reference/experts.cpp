@@ -47,7 +47,8 @@ void experts(ExpertsMlp const& mlp, RoutingRule const& rule, float const* logits
           sums[part] = mlp.gate_up_bias ? mlp.gate_up_bias[row] : 0;
           for (int64_t k = 0; k < gate_up.k; ++k) sums[part] += input(mlp.x, t, k) * weight(gate_up, row, k);
         }
-        activated[size_t(f)] = sums[0] / (1 + std::exp(-sums[0])) * sums[1];
+        float const gates[2] = {float(sums[0]), float(sums[1])};
+        gate(&activated[size_t(f)], 1, gates, 2, 1, mlp.activation, 1);
       }
       for (int64_t h = 0; h < mlp.hidden; ++h) {
         int64_t const row = choice.expert * padded_hidden + h;

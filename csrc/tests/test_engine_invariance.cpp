@@ -19,6 +19,7 @@ struct Variant {
   int32_t compute, window;
   std::vector<uint8_t> formats;  // of the tiny model: two and two layers of five
   int32_t kv = BUNTING_KV_PLAIN;
+  bool has_experts = false;  // in the second layer
 };
 
 std::vector<Variant> const& variants() {
@@ -34,6 +35,8 @@ std::vector<Variant> const& variants() {
       {BUNTING_F32, 0, {5, 0, 2, 4, 1, 0, 2, 0, 0, 4, 1, 5}},
       {BUNTING_BF16, 21, {4, 5, 2, 9, 1, 5, 4, 0, 1, 9, 2, 5}},
       {BUNTING_BF16, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN), BUNTING_KV_INT8},
+      {BUNTING_F32, 21, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN, true},
+      {BUNTING_BF16, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 5}, BUNTING_KV_PLAIN, true},
   };
   return all;
 }
@@ -43,7 +46,7 @@ std::string name_of(Variant const& variant, int32_t isa) {
   for (uint8_t const format : variant.formats) (formats += ' ') += std::to_string(format);
   return std::string(variant.compute == BUNTING_F32 ? "f32" : "bf16") + " isa " + std::to_string(isa) +
          " window " + std::to_string(variant.window) + " formats" + formats + " kv " +
-         std::to_string(variant.kv);
+         std::to_string(variant.kv) + (variant.has_experts ? " with experts" : "");
 }
 
 // Logits after every position of a sequence, from steps of one token each: what everything else must equal.
@@ -77,25 +80,43 @@ class Oracle {
   std::vector<float> logits_;
 };
 
-bunting_layer_shape const* layers_of(int32_t window) {
-  static std::map<int32_t, bunting_layer_shape const*> kept;
-  bunting_layer_shape const*& layers = kept[window];
-  if (!layers) layers = tiny_layers([&](auto& layer) { layer.sliding_window = window; });
-  return layers;
+bunting_layer_shape const* layers_of(int32_t window, bool has_experts) {
+  static std::map<std::pair<int32_t, bool>, std::vector<bunting_layer_shape>> kept;
+  std::vector<bunting_layer_shape>& layers = kept[{window, has_experts}];
+  if (layers.empty()) {
+    bunting_layer_shape const* const usual = tiny_layers([&](auto& layer) { layer.sliding_window = window; });
+    layers.assign(usual, usual + 2);
+    if (has_experts) {
+      layers[1].mlp = BUNTING_MLP_EXPERTS;
+      layers[1].biases |= BUNTING_BIAS_ROUTER | BUNTING_BIAS_GATE_UP | BUNTING_BIAS_DOWN;
+    }
+  }
+  return layers.data();
+}
+
+bunting_model_shape shape_with_experts() {
+  bunting_model_shape shape = tiny_shape();
+  shape.layer = layers_of(0, true);
+  shape.experts = 5;
+  shape.experts_used = 2;
+  shape.expert_feed_forward = 24;
+  shape.residual_scale = 0.5f;
+  return shape;
 }
 
 // Runs `check` for every level this machine has, in both types and all formats, with and without a sliding
 // window.
 template <typename Check>
 void for_each_variant(Check const& check) {
-  TinyFile const file(tiny_shape());
+  TinyFile const dense(tiny_shape()), mixture(shape_with_experts());
   for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= usable_isa(); isa++) {
     if (!kernels_for(isa)) continue;  // a build of few levels
     for (Variant const& variant : variants()) {
-      bunting_model_shape shape = tiny_shape();
+      TinyFile const& file = variant.has_experts ? mixture : dense;
+      bunting_model_shape shape = variant.has_experts ? shape_with_experts() : tiny_shape();
       shape.isa = isa;
       shape.compute = variant.compute;
-      shape.layer = layers_of(variant.window);
+      shape.layer = layers_of(variant.window, variant.has_experts);
       shape.formats = variant.formats.data();
       shape.kv = variant.kv;
       ModelPointer const model = load_model(shape, file);

@@ -116,7 +116,7 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
   Random random{42};
   auto const add = [&](int32_t tensor, int32_t layer, int64_t rows, int64_t cols) {
     tensors_.push_back({tensor, layer, rows, cols, offset});
-    bool const is_norm = rows == 1 && tensor != BUNTING_T_SINKS &&
+    bool const is_norm = rows == 1 && tensor < BUNTING_EXPERT && tensor != BUNTING_T_SINKS && tensor != BUNTING_T_ROUTER_BIAS &&
                          (tensor < BUNTING_T_Q_BIAS || tensor > BUNTING_T_V_BIAS) &&
                          (tensor < BUNTING_T_O_BIAS || tensor > BUNTING_T_DOWN_BIAS);
     for (int64_t i = 0; i < rows * cols; i++) {
@@ -156,14 +156,21 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
     if (has.norms & BUNTING_NORM_ATTN_POST) add(BUNTING_T_ATTN_POST_NORM, layer, 1, hidden);
     if (has.norms & BUNTING_NORM_MLP) add(BUNTING_T_MLP_NORM, layer, 1, hidden);
     if (has.norms & BUNTING_NORM_MLP_POST) add(BUNTING_T_MLP_POST_NORM, layer, 1, hidden);
-    if (has.biases & BUNTING_BIAS_GATE_UP) {
-      add(BUNTING_T_GATE_BIAS, layer, 1, s.feed_forward);
-      add(BUNTING_T_UP_BIAS, layer, 1, s.feed_forward);
+    bool const is_mixture = has.mlp == BUNTING_MLP_EXPERTS;
+    int64_t const feed_forward = is_mixture ? s.expert_feed_forward : s.feed_forward;
+    if (is_mixture) add(BUNTING_T_ROUTER, layer, s.experts, hidden);
+    if (has.biases & BUNTING_BIAS_ROUTER) add(BUNTING_T_ROUTER_BIAS, layer, 1, s.experts);
+    for (int32_t expert = 0; expert < (is_mixture ? s.experts : 1); expert++) {
+      int32_t const of = expert * BUNTING_EXPERT;
+      if (has.biases & BUNTING_BIAS_GATE_UP) {
+        add(BUNTING_T_GATE_BIAS + of, layer, 1, feed_forward);
+        add(BUNTING_T_UP_BIAS + of, layer, 1, feed_forward);
+      }
+      if (has.biases & BUNTING_BIAS_DOWN) add(BUNTING_T_DOWN_BIAS + of, layer, 1, hidden);
+      add(BUNTING_T_GATE + of, layer, feed_forward, hidden);
+      add(BUNTING_T_UP + of, layer, feed_forward, hidden);
+      add(BUNTING_T_DOWN + of, layer, hidden, feed_forward);
     }
-    if (has.biases & BUNTING_BIAS_DOWN) add(BUNTING_T_DOWN_BIAS, layer, 1, hidden);
-    add(BUNTING_T_GATE, layer, s.feed_forward, hidden);
-    add(BUNTING_T_UP, layer, s.feed_forward, hidden);
-    add(BUNTING_T_DOWN, layer, hidden, s.feed_forward);
   }
   std::fclose(file);
 }

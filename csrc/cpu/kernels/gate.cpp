@@ -3,6 +3,8 @@
 //   silu       g / (1 + e^-g)
 //   gelu_tanh  g/2 (1 + tanh u) = g / (1 + e^-2u), u = sqrt(2/pi) (g + 0.044715 g^3)     (arXiv:1606.08415)
 //
+//   clamped_swiglu is a function of both: g / (1 + e^-1.702g) (u + 1), g = min(gate, 7), u = clamp(up, -7, 7)
+//
 //   gu [T, ldgu] f32: F gates, then F ups
 //   y  [T, ld]   f32 or bf16, columns F .. ld-1 left as they are; or q8: InputGroup, round_up(F, 64) / 32 of
 //                them written
@@ -26,6 +28,13 @@ BUNTING_INLINE f32x16 gelu_tanh(f32x16 g) {
   return g / (set1(1.0f) + exp(cubic * set1(-1.5957691216057308f)));
 }
 
+BUNTING_INLINE f32x16 clamped_swiglu(f32x16 gate, f32x16 up) {
+  f32x16 const low = set1(-7.0f), g = zero() - max(low, zero() - gate);
+  f32x16 const u = max(low, zero() - max(low, zero() - up));
+  return g / (set1(1.0f) + exp(g * set1(-1.702f))) * (u + set1(1.0f));
+}
+
+// activation: of a gate and what it lets through.
 template <class Activation>
 BUNTING_INLINE void gate_rows(Operand const& y, float const* gu, int64_t ldgu, int64_t f, int64_t begin,
                               int64_t end, Activation const& activation) {
@@ -33,7 +42,7 @@ BUNTING_INLINE void gate_rows(Operand const& y, float const* gu, int64_t ldgu, i
     float const* gate = gu + t * ldgu;
     float const* up = gate + f;
     auto const activated = [&](int64_t i) __attribute__((always_inline)) {
-      return activation(load_first(gate + i, f - i)) * load_first(up + i, f - i);
+      return activation(load_first(gate + i, f - i), load_first(up + i, f - i));
     };
     if (is_grouped(y.dtype)) {
       quantise_row(y, t, f, activated);
@@ -51,11 +60,13 @@ BUNTING_INLINE void gate_rows(Operand const& y, float const* gu, int64_t ldgu, i
 
 void gate(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activation activation, int64_t begin,
           int64_t end) {
+  auto const rows = [&](auto const& of) { gate_rows(y, gu, ldgu, f, begin, end, of); };
   if (activation == Activation::gelu_tanh)
-    gate_rows(y, gu, ldgu, f, begin, end,
-              [](f32x16 g) __attribute__((always_inline)) { return gelu_tanh(g); });
+    rows([](f32x16 g, f32x16 u) __attribute__((always_inline)) { return gelu_tanh(g) * u; });
+  else if (activation == Activation::clamped_swiglu)
+    rows([](f32x16 g, f32x16 u) __attribute__((always_inline)) { return clamped_swiglu(g, u); });
   else
-    gate_rows(y, gu, ldgu, f, begin, end, [](f32x16 g) __attribute__((always_inline)) { return silu(g); });
+    rows([](f32x16 g, f32x16 u) __attribute__((always_inline)) { return silu(g) * u; });
 }
 
 }  // namespace bunting::BUNTING_ISA

@@ -135,7 +135,7 @@ struct Norm {
 };
 
 // What a gate goes through; the values of engine.h.
-enum class Activation : int32_t { silu = 0, gelu_tanh = 1 };
+enum class Activation : int32_t { silu = 0, gelu_tanh = 1, clamped_swiglu = 2 };
 
 // y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n], f32 sums, for all t in [0, T) and the columns of some panels.
 struct Gemm {
@@ -279,7 +279,7 @@ struct Kernels {
   // x[t, i] *= scale for i < n, and then, if cap > 0, becomes cap * tanh(x / cap).
   void (*scale_and_cap)(float* x, int64_t ldx, int64_t n, float scale, float cap, int64_t begin, int64_t end);
   void (*rope_append)(RopeAppend const& a, int64_t begin, int64_t end);  // token rows
-  // y[t, f] = activation(gu[t, f]) * gu[t, F + f] for f < F; groups: as above.
+  // y[t, f] = activation(gu[t, f]) * gu[t, F + f] for f < F, or as engine.h says; groups: as above.
   void (*gate)(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activation activation, int64_t begin, int64_t end);
   void (*attention)(Attention const& a, int64_t item_begin, int64_t item_end);
 
