@@ -122,6 +122,12 @@ export interface TensorSource {
   readonly pairedRows: boolean;
   /** BUNTING_ONE_LESS */
   readonly oneLess: boolean;
+  /** 0 for the tensors that are of no expert. */
+  readonly expert: number;
+  /** BUNTING_EVERY_SECOND */
+  readonly everySecond: boolean;
+  /** BUNTING_TRANSPOSED */
+  readonly transposed: boolean;
   readonly rows: number;
   readonly cols: number;
 }
@@ -168,10 +174,15 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 7;
+const abiVersion = 8;
 /** BUNTING_PAIRED_ROWS, BUNTING_ONE_LESS */
 const pairedRows = 256;
 const oneLess = 512;
+/** BUNTING_EVERY_SECOND, BUNTING_TRANSPOSED */
+const everySecond = 1024;
+const transposed = 2048;
+/** BUNTING_EXPERT */
+const expertStep = 64;
 const statuses: readonly (NativeStatus | "ok")[] = ["ok", "invalid", "noMemory", "io", "retry", "lost"];
 
 const abiSymbols = { bunting_abi_version: { args: [], returns: "i32" } } as const;
@@ -247,8 +258,13 @@ export function openLibrary(path: string): NativeLibrary {
     },
     modelLoad(model, { tensor, layer, path: file, offset, dtype, rows, cols, ...stored }) {
       const name = encodePath(file);
-      const type = dtype + (stored.pairedRows ? pairedRows : 0) + (stored.oneLess ? oneLess : 0);
-      check(c.bunting_model_load(model, tensor, layer, name, offset, type, rows, cols));
+      const flags =
+        (stored.pairedRows ? pairedRows : 0) +
+        (stored.oneLess ? oneLess : 0) +
+        (stored.everySecond ? everySecond : 0) +
+        (stored.transposed ? transposed : 0);
+      const kind = tensor + stored.expert * expertStep;
+      check(c.bunting_model_load(model, kind, layer, name, offset, dtype + flags, rows, cols));
     },
     modelSeal: (model) => check(c.bunting_model_seal(model)),
     modelSave: (model, file, key, onProgress) =>
@@ -384,11 +400,13 @@ function decodeText(bytes: Uint8Array): string {
   return new TextDecoder().decode(bytes.subarray(0, end < 0 ? bytes.length : end));
 }
 
-const shapeBytes = 120;
+const shapeBytes = 136;
+/** BUNTING_ACTIVATION_*, in their order. */
+const activations: readonly ModelShape["activation"][] = ["silu", "geluTanh", "clampedSwiglu"];
 const layerBytes = 64;
 const ropeBytes = 24;
 
-/** bunting_model_shape: 16 int32, 7 float, a word, then the addresses of layers, ropes and formats, which follow it in the same
+/** bunting_model_shape: 16 int32, 7 float, 5 int32, then the addresses of layers, ropes and formats, which follow it in the same
  *  storage with the ropes' frequencies. */
 function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   const { compute, isa, threads, formats = [], kv = "plain" } = options;
@@ -409,11 +427,7 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   writeIntegers(0, [
     ...[shape.layers.length, shape.hidden, shape.feedForward],
     ...[shape.queryHeads, shape.kvHeads, shape.headSize, shape.vocab, shape.contextMax],
-    ...[
-      Number(shape.tiedEmbeddings),
-      shape.norm === "layer" ? 1 : 0,
-      shape.activation === "geluTanh" ? 1 : 0,
-    ],
+    ...[Number(shape.tiedEmbeddings), shape.norm === "layer" ? 1 : 0, activations.indexOf(shape.activation)],
     ...[rotations.length, compute === "f32" ? 0 : 2, isa === "auto" ? -1 : isaNames.indexOf(isa), threads],
     kvFormats.indexOf(kv),
   ]);
@@ -424,10 +438,19 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   reals.forEach((value, index) => {
     view.setFloat32(64 + index * 4, value, true);
   });
-  writeAddress(96, layersAt);
+  const { experts } = shape;
+  if (experts !== null) {
+    writeIntegers(96, [
+      experts.count,
+      experts.used,
+      experts.feedForward,
+      experts.softmaxOf === "all" ? 1 : 0,
+    ]);
+  }
+  writeAddress(112, layersAt);
   for (const [index, layer] of shape.layers.entries())
     writeIntegers(layersAt + index * layerBytes, layerWords(layer));
-  if (rotations.length > 0) writeAddress(104, ropesAt);
+  if (rotations.length > 0) writeAddress(120, ropesAt);
   let next = frequenciesAt;
   rotations.forEach(({ frequencies, magnitude }, index) => {
     const at = ropesAt + index * ropeBytes;
@@ -444,7 +467,7 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   });
   if (formats.length > 0) {
     struct.set(formats, formatsAt);
-    writeAddress(112, formatsAt);
+    writeAddress(128, formatsAt);
   }
   return struct;
 }
@@ -454,8 +477,11 @@ function layerWords(layer: LayerShape): number[] {
   const { biases } = layer;
   const norms = { before: layer.parallel ? 1 : 1 | 4, after: 2 | 8, around: 15 }[layer.norms];
   return [
-    ...[0, 0, norms], // attention, a gated MLP
-    Number(biases.qkv) | (Number(biases.o) << 1) | (Number(biases.gateUp) << 2) | (Number(biases.down) << 3),
+    ...[0, layer.mlp === "experts" ? 1 : 0, norms], // attention
+    [biases.qkv, biases.o, biases.gateUp, biases.down, biases.router].reduce(
+      (set, has, bit) => set | (Number(has) << bit),
+      0,
+    ),
     { none: 0, head: 1, wide: 2 }[layer.qkNorm],
     layer.rope ?? -1,
     layer.slidingWindow,

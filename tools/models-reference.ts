@@ -71,13 +71,14 @@ function rowOf(family: Family, compared: readonly Compared[]): string {
 export function gpuLack(shape: ModelShape): string | null {
   const lacks: readonly (readonly [boolean, string])[] = [
     [shape.norm !== "rms", "norms that subtract the mean"],
-    [shape.activation !== "silu", "GELU"],
+    [shape.activation === "geluTanh", "GELU"],
     [shape.attentionCap > 0 || shape.logitCap > 0, "soft caps of scores or logits"],
     [
       shape.embeddingScale !== 1 || shape.residualScale !== 1 || shape.logitScale !== 1,
       "scaled embeddings, residuals or logits",
     ],
     ...shape.layers.flatMap((layer): [boolean, string][] => [
+      [layer.mlp === "experts", "mixtures of experts"],
       [layer.parallel, "an MLP beside the attention"],
       [layer.norms !== "before", "norms after the attention or the MLP"],
       [layer.biases.o || layer.biases.gateUp || layer.biases.down, "biases elsewhere than on q, k and v"],
@@ -86,6 +87,7 @@ export function gpuLack(shape: ModelShape): string | null {
       [layer.rope !== 0 || shape.ropes.length !== 1, "rotations that differ between layers"],
       [layer.slidingWindow !== shape.layers[0]!.slidingWindow, "windows that differ between layers"],
     ]),
+    [shape.activation === "clampedSwiglu", "a clamped SwiGLU"],
     [shape.ropes[0]?.queries !== undefined, "queries that grow with their position"],
     [shape.ropes[0]?.dimensions !== shape.headSize, "rotations of a part of each head"],
   ];

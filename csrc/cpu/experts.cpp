@@ -76,7 +76,7 @@ void activate(Kernels const& kernels, ExpertsMlp const& mlp, ExpertPlan::Group c
     Operand out = mlp.activated;
     int64_t const column = panel * kPanel / (is_grouped(out.dtype) ? kGroup : 1);
     out.rows = out.row(group.first + row) + column * out.element_bytes();
-    kernels.gate(out, gates, 2 * columns, columns, Activation::silu, 0, part.tokens);
+    kernels.gate(out, gates, 2 * columns, columns, mlp.activation, 0, part.tokens);
   }
 }
 

@@ -26,7 +26,6 @@ void check_layers(Model const& model) {
   };
   refuse(s.norm != BUNTING_NORM_RMS, "norms that subtract the mean");
   refuse(s.activation == BUNTING_ACTIVATION_GELU_TANH, "GELU");
-  refuse(s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU, "a clamped SwiGLU");
   refuse(s.attention_cap > 0 || s.logit_cap > 0, "soft caps of scores or logits");
   refuse(s.embedding_scale != 1 || s.residual_scale != 1 || s.logit_scale != 1,
          "scaled embeddings, residuals or logits");
@@ -41,6 +40,7 @@ void check_layers(Model const& model) {
     refuse(layer.rope != 0 || s.ropes != 1, "rotations that differ between layers");
     refuse(layer.sliding_window != model.layer_shape(0).sliding_window, "windows that differ between layers");
   }
+  refuse(s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU, "a clamped SwiGLU");
   refuse(model.rope(0)->query_scale, "queries that grow with their position");
   refuse(model.rope(0)->dimensions != s.head_size, "rotations of a part of each head");
 }

@@ -26,7 +26,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* the rest of the library is compiled hidden */
 
-#define BUNTING_ABI_VERSION 7
+#define BUNTING_ABI_VERSION 8
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 

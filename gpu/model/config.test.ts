@@ -54,6 +54,7 @@ describe("families", () => {
         normEpsilon: 1e-6,
         norm: "rms",
         activation: "silu",
+        experts: null,
         attentionScale: 32 ** -0.5,
         attentionCap: 0,
         embeddingScale: 1,

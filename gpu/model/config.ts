@@ -93,6 +93,7 @@ export function shapeOf(family: Family, source: Source): ModelShape {
   const usual: Omit<Traits, "layers" | "ropes"> = {
     norm: "rms",
     activation: source.activation("silu"),
+    experts: null,
     attentionScale: sizes.headSize ** -0.5,
     attentionCap: 0,
     embeddingScale: 1,
@@ -242,6 +243,21 @@ class ConfigSource implements Source {
 
   bias(field: string): boolean {
     return this.#fields.boolean(field, false);
+  }
+
+  has([name]: Names): boolean {
+    return name !== null && this.#fields.has(name);
+  }
+
+  indices([name]: Names): readonly number[] {
+    if (name === null || !this.#fields.has(name)) return [];
+    const value = this.#fields.get(name);
+    const isGood =
+      Array.isArray(value) &&
+      value.every((entry) => Number.isInteger(entry) && entry >= 0 && entry < this.layers);
+    return isGood
+      ? value
+      : this.#fields.refuse(name, `wanted: numbers of layers from 0 to ${this.layers - 1}`);
   }
 
   perLayer([name]: Names): readonly number[] | null {

@@ -38,7 +38,9 @@ export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig 
   }
   const hasWindow = metadata.integer(`${architecture}.attention.sliding_window`, 0, limits.contextMax, 0) > 0;
   // Files say llama for Mistral's models too.
-  const family = named!.name === "llama" && hasWindow ? familyNamed("mistral") : named!;
+  const hasExperts = metadata.integer(`${architecture}.expert_count`, 0, limits.experts, 0) > 0;
+  const ofLlama = hasExperts ? "mixtral" : hasWindow ? "mistral" : "llama";
+  const family = named!.name === "llama" ? familyNamed(ofLlama) : named!;
   const source = new MetadataSource(metadata, architecture, family, facts);
   const shape = shapeOf(family, source);
   return {
@@ -92,7 +94,9 @@ class MetadataSource implements Source {
 
   /** What readers of these architectures take account of and the engines do not compute. */
   #refuseForeign(family: Family): void {
-    this.#integer("expert_count", 0, 0, 0);
+    if (!family.hasExperts) this.#integer("expert_count", 0, 0, 0);
+    this.#integer("expert_shared_count", 0, 0, 0);
+    this.#integer("expert_shared_feed_forward_length", 0, 0, 0);
     this.#integer("pooling_type", 0, 0, 0);
     for (const name of scales) {
       if (this.#has(name) && !family.ggufScales?.includes(name)) {
@@ -124,7 +128,13 @@ class MetadataSource implements Source {
     const [, epsilon] = family.epsilon ?? ["", "attention.layer_norm_rms_epsilon"];
     return {
       hidden,
-      feedForward: this.#integer("feed_forward_length", 1, limits.feedForward),
+      // A model whose layers all have experts may lack it, and no layer uses it.
+      feedForward: this.#integer(
+        "feed_forward_length",
+        1,
+        limits.feedForward,
+        family.hasExperts ? 1 : undefined,
+      ),
       queryHeads,
       kvHeads,
       headSize,
@@ -174,6 +184,14 @@ class MetadataSource implements Source {
 
   bias(_: string, tensor: string): boolean {
     return this.#facts.has(`blk.0.${tensor}`);
+  }
+
+  has([, name]: Names): boolean {
+    return name !== null && this.#has(name);
+  }
+
+  indices(): readonly number[] {
+    return []; // no key has a list of layers
   }
 
   perLayer([, name]: Names): readonly number[] | null {

@@ -79,6 +79,18 @@ const layerNames: Readonly<Record<number, string>> = {
   [TensorKind.attentionPostNorm]: "post_attention_norm.weight",
   [TensorKind.mlpPostNorm]: "post_ffw_norm.weight",
   [TensorKind.sinks]: "attn_sinks.weight",
+  [TensorKind.router]: "ffn_gate_inp.weight",
+  [TensorKind.routerBias]: "ffn_gate_inp.bias",
+};
+
+/** Each has that of all experts. */
+const expertNames: Readonly<Record<number, string>> = {
+  [TensorKind.gate]: "ffn_gate_exps.weight",
+  [TensorKind.up]: "ffn_up_exps.weight",
+  [TensorKind.down]: "ffn_down_exps.weight",
+  [TensorKind.gateBias]: "ffn_gate_exps.bias",
+  [TensorKind.upBias]: "ffn_up_exps.bias",
+  [TensorKind.downBias]: "ffn_down_exps.bias",
 };
 
 export const ggufLayout: TensorLayout = {
@@ -87,11 +99,14 @@ export const ggufLayout: TensorLayout = {
     ...{ F32: 0, F16: 1, BF16: 2 },
     ...{ Q4_0: 16, Q4_1: 17, Q5_0: 18, Q5_1: 19, Q8_0: 20, Q4_K: 24, Q5_K: 25, Q6_K: 26 },
   },
-  nameOf: ({ tensor, layer }, { ggufNames }) =>
-    wholeNames[tensor] ?? `blk.${layer}.${ggufNames?.[tensor] ?? layerNames[tensor]}`,
+  nameOf({ tensor, layer, expert }, { ggufNames }) {
+    const ofLayer = expert === null ? (ggufNames?.[tensor] ?? layerNames[tensor]) : expertNames[tensor];
+    return wholeNames[tensor] ?? `blk.${layer}.${ofLayer}`;
+  },
   isHarmless: (name) => name === factorsName || name.startsWith("rope_factors_"), // are in the configuration
   storesPairedRows: ({ pairedRows }) => pairedRows?.gguf ?? false,
   storesOneLess: () => false,
+  transposesExperts: () => false,
 };
 
 const partsMax = 10_000;

@@ -44,7 +44,8 @@ export type RopeScaling =
 
 export interface LayerShape {
   readonly mixer: "attention";
-  readonly mlp: "gated";
+  /** `experts`: a router chooses for each token which of the model's experts compute it, each a gated MLP. */
+  readonly mlp: "gated" | "experts";
   /** Of what the attention and the MLP read, of what they add, or of both. */
   readonly norms: "before" | "after" | "around";
   readonly biases: {
@@ -52,6 +53,7 @@ export interface LayerShape {
     readonly o: boolean;
     readonly gateUp: boolean;
     readonly down: boolean;
+    readonly router: boolean;
   };
   /** Norms of each head of q and k, or of all heads together. */
   readonly qkNorm: "none" | "head" | "wide";
@@ -70,7 +72,7 @@ export const plainLayer: LayerShape = {
   mixer: "attention",
   mlp: "gated",
   norms: "before",
-  biases: { qkv: false, o: false, gateUp: false, down: false },
+  biases: { qkv: false, o: false, gateUp: false, down: false, router: false },
   qkNorm: "none",
   rope: 0,
   slidingWindow: 0,
@@ -91,13 +93,26 @@ export interface Sizes {
   readonly normEpsilon: number;
 }
 
+/** The experts of a layer: of `count`, `used` compute a token. */
+export interface Experts {
+  readonly count: number;
+  readonly used: number;
+  /** Of each of them. */
+  readonly feedForward: number;
+  /** What weights are the softmax of: the logits of the chosen ones, or of all. */
+  readonly softmaxOf: "chosen" | "all";
+}
+
 /** What families differ in, beside their sizes. */
 export interface Traits {
   readonly layers: readonly LayerShape[];
   readonly ropes: readonly Rope[];
   /** `layer` subtracts the mean. Of q and k they are always rms. */
   readonly norm: "rms" | "layer";
-  readonly activation: "silu" | "geluTanh";
+  /** Of the gate; `clampedSwiglu` of gate and up together (engine.h). */
+  readonly activation: "silu" | "geluTanh" | "clampedSwiglu";
+  /** Null: no layer has any. */
+  readonly experts: Experts | null;
   /** Of scores. */
   readonly attentionScale: number;
   /** 0: none. C: a score s becomes C tanh(s / C). */
@@ -117,6 +132,7 @@ export const shapeLimits = {
   hidden: 1 << 18,
   feedForward: 1 << 20,
   heads: 4096,
+  experts: 4096,
   headSize: 1024,
   vocab: 1 << 24,
   contextMax: 1 << 26,

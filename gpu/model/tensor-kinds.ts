@@ -24,4 +24,6 @@ export const TensorKind = {
   attentionPostNorm: 34,
   mlpPostNorm: 35,
   sinks: 36,
+  router: 37,
+  routerBias: 38,
 } as const;

@@ -29,6 +29,12 @@ export interface ModelTensor {
   readonly pairedRows: boolean;
   /** The file has the weights less 1: BUNTING_ONE_LESS. */
   readonly oneLess: boolean;
+  /** 0 for the tensors that are of no expert. */
+  readonly expert: number;
+  /** Rows, or numbers of a bias, take turns with another tensor's: BUNTING_EVERY_SECOND. */
+  readonly everySecond: boolean;
+  /** The file has columns where the engine has rows: BUNTING_TRANSPOSED. */
+  readonly transposed: boolean;
   /** Row-major [rows, cols]; vectors have one row. */
   readonly rows: number;
   readonly cols: number;
@@ -47,6 +53,7 @@ export interface TensorLayout {
   isHarmless(name: string, config: ModelConfig): boolean;
   storesPairedRows(family: Family): boolean;
   storesOneLess(family: Family): boolean;
+  transposesExperts(family: Family): boolean;
 }
 
 const huggingFaceLayout: TensorLayout = {
@@ -58,6 +65,7 @@ const huggingFaceLayout: TensorLayout = {
     name.endsWith(".rotary_emb.inv_freq") || (shape.tiedEmbeddings && name === "lm_head.weight"),
   storesPairedRows: ({ pairedRows }) => pairedRows?.folder ?? false,
   storesOneLess: ({ normsOneLess }) => normsOneLess ?? false,
+  transposesExperts: ({ transposesExperts }) => transposesExperts ?? false,
 };
 
 /** A tensor that a model must have. */
@@ -65,6 +73,8 @@ export interface WantedTensor {
   /** BUNTING_T_* */
   readonly tensor: number;
   readonly layer: number;
+  /** Null: it is of no expert. */
+  readonly expert: number | null;
   /** [rows, cols], or the length of a vector. */
   readonly shape: readonly number[];
 }
@@ -80,7 +90,8 @@ export function matchTensors(
   const family = familyNamed(config.family);
   const wanted = wantedTensors(config);
   const prefix = prefixOf(stored, layout);
-  const places = placesOf(wanted, (want) => behind(prefix, layout.nameOf(want, family)));
+  const isTransposed = layout.transposesExperts(family);
+  const places = placesOf(wanted, isTransposed, (want) => behind(prefix, layout.nameOf(want, family)));
   const matched = wanted.map((want, index) => match(want, places[index]!, family, stored, source, layout));
   const names = new Set(matched.map((tensor) => tensor.name));
   for (const tensor of stored.tensors.values()) {
@@ -115,22 +126,51 @@ function behind(prefix: string, name: string): string {
 /** All tensors of a model of this configuration, in the order in which the forward pass needs them. */
 export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTensor[] {
   const { hidden, vocab } = shape;
-  const wanted: WantedTensor[] = [{ tensor: TensorKind.embed, layer: 0, shape: [vocab, hidden] }];
+  const wanted: WantedTensor[] = [
+    { tensor: TensorKind.embed, layer: 0, expert: null, shape: [vocab, hidden] },
+  ];
   shape.layers.forEach((has, layer) => {
-    for (const [tensor, size] of layerTensors(has, shape)) wanted.push({ tensor, layer, shape: size });
+    for (const [tensor, size] of layerTensors(has, shape))
+      wanted.push({ tensor, layer, expert: null, shape: size });
+    for (const [tensor, expert, size] of expertTensors(has, shape))
+      wanted.push({ tensor, layer, expert, shape: size });
   });
-  wanted.push({ tensor: TensorKind.finalNorm, layer: 0, shape: [hidden] });
-  if (!shape.tiedEmbeddings) wanted.push({ tensor: TensorKind.lmHead, layer: 0, shape: [vocab, hidden] });
+  wanted.push({ tensor: TensorKind.finalNorm, layer: 0, expert: null, shape: [hidden] });
+  if (!shape.tiedEmbeddings) {
+    wanted.push({ tensor: TensorKind.lmHead, layer: 0, expert: null, shape: [vocab, hidden] });
+  }
   return wanted;
 }
 
-/** What a layer has, with shapes as in engine.h. */
+/** What each expert of a layer has, expert after expert. */
+function expertTensors(
+  { mlp, biases }: LayerShape,
+  { hidden, experts }: ModelConfig["shape"],
+): [tensor: number, expert: number, size: number[]][] {
+  if (mlp !== "experts") return [];
+  const { count, feedForward } = experts!;
+  const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
+    [true, TensorKind.gate, feedForward, hidden],
+    [true, TensorKind.up, feedForward, hidden],
+    [true, TensorKind.down, hidden, feedForward],
+    [biases.gateUp, TensorKind.gateBias, feedForward],
+    [biases.gateUp, TensorKind.upBias, feedForward],
+    [biases.down, TensorKind.downBias, hidden],
+  ];
+  const there = tensors.filter(([isThere]) => isThere);
+  return Array.from({ length: count }, (_, expert) => expert).flatMap((expert) =>
+    there.map(([, tensor, ...size]): [number, number, number[]] => [tensor, expert, size]),
+  );
+}
+
+/** What a layer has beside its experts, with shapes as in engine.h. */
 function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: number, size: number[]][] {
   const { hidden, feedForward, headSize } = shape;
   const queryWidth = shape.queryHeads * headSize;
   const keyWidth = shape.kvHeads * headSize;
   const isWide = has.qkNorm === "wide";
   const hasPostNorms = has.norms !== "before";
+  const isDense = has.mlp === "gated";
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
     [has.norms !== "after", TensorKind.attentionNorm, hidden],
     [true, TensorKind.q, queryWidth, hidden],
@@ -146,12 +186,14 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [has.sinks, TensorKind.sinks, shape.queryHeads],
     [hasPostNorms, TensorKind.attentionPostNorm, hidden],
     [has.norms !== "after" && !has.parallel, TensorKind.mlpNorm, hidden],
-    [true, TensorKind.gate, feedForward, hidden],
-    [true, TensorKind.up, feedForward, hidden],
-    [true, TensorKind.down, hidden, feedForward],
-    [has.biases.gateUp, TensorKind.gateBias, feedForward],
-    [has.biases.gateUp, TensorKind.upBias, feedForward],
-    [has.biases.down, TensorKind.downBias, hidden],
+    [!isDense, TensorKind.router, shape.experts?.count ?? 0, hidden],
+    [has.biases.router, TensorKind.routerBias, shape.experts?.count ?? 0],
+    [isDense, TensorKind.gate, feedForward, hidden],
+    [isDense, TensorKind.up, feedForward, hidden],
+    [isDense, TensorKind.down, hidden, feedForward],
+    [isDense && has.biases.gateUp, TensorKind.gateBias, feedForward],
+    [isDense && has.biases.gateUp, TensorKind.upBias, feedForward],
+    [isDense && has.biases.down, TensorKind.downBias, hidden],
     [hasPostNorms, TensorKind.mlpPostNorm, hidden],
   ];
   return tensors.filter(([isThere]) => isThere).map(([, tensor, ...size]) => [tensor, size]);
@@ -181,42 +223,74 @@ const folderNames: Readonly<Record<number, string>> = {
   [TensorKind.gateBias]: "mlp.gate_proj.bias",
   [TensorKind.upBias]: "mlp.up_proj.bias",
   [TensorKind.downBias]: "mlp.down_proj.bias",
+  [TensorKind.router]: "mlp.gate.weight",
 };
 
-function folderName({ tensor, layer }: WantedTensor, family: Family): string {
-  const name = family.folderNames?.[tensor] ?? folderNames[tensor]!;
+/** Of an expert, whose number is at {}. */
+const expertNames: Readonly<Record<number, string>> = {
+  [TensorKind.gate]: "mlp.experts.{}.gate_proj.weight",
+  [TensorKind.up]: "mlp.experts.{}.up_proj.weight",
+  [TensorKind.down]: "mlp.experts.{}.down_proj.weight",
+};
+
+function folderName({ tensor, layer, expert }: WantedTensor, family: Family): string {
+  const ofExpert = (): string =>
+    (family.expertNames?.[tensor] ?? expertNames[tensor]!).replace("{}", String(expert));
+  const name = expert === null ? (family.folderNames?.[tensor] ?? folderNames[tensor]!) : ofExpert();
   return tensor >= TensorKind.attentionNorm ? `model.layers.${layer}.${name}` : name;
 }
 
-/** Where a tensor is: rows [first, first + its own) of `rows` of the stored tensor of this name. */
+/** Where a tensor is: rows [first, first + its own) of the stored tensor of this name and shape. In vectors a row is a number. */
 interface Place {
   readonly name: string;
-  first: number;
-  rows: number;
+  readonly first: number;
+  readonly shape: readonly number[];
+  readonly everySecond: boolean;
+  readonly transposed: boolean;
 }
 
-/** Tensors of the same name lie in it one after the other. */
-function placesOf(wanted: readonly WantedTensor[], nameOf: (want: WantedTensor) => string): Place[] {
-  const ends = new Map<string, number>();
-  const places = wanted.map((want) => {
+/** Tensors of the same name lie in it one after the other; those of experts, if it has several, along a dimension of their own. */
+function placesOf(
+  wanted: readonly WantedTensor[],
+  transposesExperts: boolean,
+  nameOf: (want: WantedTensor) => string,
+): Place[] {
+  const stored = new Map<string, { rows: number; experts: Set<number | null> }>();
+  const found = wanted.map((want) => {
     const name = nameOf(want);
-    const first = ends.get(name) ?? 0;
-    ends.set(name, first + want.shape[0]!);
-    return { name, first, rows: 0 };
+    const whole = stored.get(name) ?? { rows: 0, experts: new Set() };
+    const first = whole.rows;
+    whole.rows += want.shape[0]!;
+    whole.experts.add(want.expert);
+    stored.set(name, whole);
+    return { want, name, first };
   });
-  for (const place of places) place.rows = ends.get(place.name)!;
-  return places;
+  return found.map(({ want, name, first }) => {
+    const { rows, experts } = stored.get(name)!;
+    const isStacked = experts.size > 1;
+    const matrix = [isStacked ? rows / experts.size : rows, ...want.shape.slice(1)];
+    const transposed = isStacked && transposesExperts && want.shape.length === 2;
+    return {
+      name,
+      first,
+      shape: [...(isStacked ? [experts.size] : []), ...(transposed ? matrix.toReversed() : matrix)],
+      everySecond: isStacked && transposesExperts && matrix[0] === 2 * want.shape[0]!,
+      transposed,
+    };
+  });
 }
 
 /** The tensors that a folder of this model stores, with their names. */
 export function folderTensors({ family, shape }: Pick<ModelConfig, "family" | "shape">): NamedTensor[] {
   const wanted = wantedTensors({ shape });
-  const { normsOneLess } = familyNamed(family);
-  const places = placesOf(wanted, (want) => folderName(want, familyNamed(family)));
+  const { normsOneLess, transposesExperts } = familyNamed(family);
+  const places = placesOf(wanted, transposesExperts ?? false, (want) =>
+    folderName(want, familyNamed(family)),
+  );
   return wanted.flatMap((want, index) => {
-    const { name, first, rows } = places[index]!;
+    const { name, first, shape } = places[index]!;
     const untrained = normKinds.includes(want.tensor) ? (normsOneLess ? 0 : 1) : null;
-    return first > 0 ? [] : [{ name, shape: [rows, ...want.shape.slice(1)], untrained }];
+    return first > 0 ? [] : [{ name, shape, untrained }];
   });
 }
 
@@ -240,7 +314,7 @@ const pairedKinds: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.q
 
 function match(
   want: WantedTensor,
-  { name, first, rows }: Place,
+  { name, first, shape, everySecond, transposed }: Place,
   family: Family,
   stored: Pick<StoredTensors, "tensors">,
   source: string,
@@ -248,7 +322,6 @@ function match(
 ): ModelTensor {
   const tensor: StoredTensor | undefined = stored.tensors.get(name);
   if (tensor === undefined) throw new ModelError(source, name, "the tensor is missing");
-  const shape = [rows, ...want.shape.slice(1)];
   if (tensor.shape.length !== shape.length || tensor.shape.some((size, at) => size !== shape[at])) {
     throw new ModelError(tensor.file, name, `has shape ${show(tensor.shape)}, wanted ${show(shape)}`);
   }
@@ -257,16 +330,25 @@ function match(
     const supported = Object.keys(layout.dtypes).join(", ");
     throw new ModelError(tensor.file, name, `has dtype ${tensor.dtype}; supported: ${supported}`);
   }
-  const rowBytes = tensor.bytes / rows;
+  const cols = want.shape[1] ?? 1;
+  const rowBytes = tensor.bytes / (shape.reduce((product, size) => product * size, 1) / cols);
+  // Where rows take turns, up begins one behind gate, which is as far as its first row would be one after the other.
+  const isUp = everySecond && (want.tensor === TensorKind.up || want.tensor === TensorKind.upBias);
+  const startBytes = isUp
+    ? (first - want.shape[0]!) * rowBytes + (transposed ? rowBytes / cols : rowBytes)
+    : first * rowBytes;
   return {
     tensor: want.tensor,
     layer: want.layer,
+    expert: want.expert ?? 0,
     path: tensor.file,
-    offset: tensor.offset + first * rowBytes,
+    offset: tensor.offset + startBytes,
     bytes: want.shape[0]! * rowBytes,
     dtype,
     pairedRows: pairedKinds.includes(want.tensor) && layout.storesPairedRows(family),
     oneLess: normKinds.includes(want.tensor) && layout.storesOneLess(family),
+    everySecond,
+    transposed,
     rows: want.shape.length === 2 ? want.shape[0]! : 1,
     cols: want.shape.at(-1)!,
     name,

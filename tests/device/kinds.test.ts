@@ -30,6 +30,8 @@ const kinds = [
   ["phi3-long", "a part of each head rotated, longrope"],
   ["ministral3", "queries that grow with their position"],
   ["llama-biases", "biases everywhere"],
+  ["qwen3-moe", "experts in some layers, their weights of the softmax of all logits"],
+  ["gpt-oss", "experts with biases, a clamped SwiGLU, sinks"],
 ] as const;
 const ways: readonly { readonly compute: "f32" | "bf16"; readonly quant: Quant }[] = [
   { compute: "f32", quant: "none" },

@@ -133,11 +133,44 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     logit_scale: 0.25,
     tie_word_embeddings: true,
   }),
+  "qwen3-moe": of("Qwen3Moe", "qwen3_moe", {
+    num_experts: 6,
+    num_experts_per_tok: 3,
+    moe_intermediate_size: 40,
+    norm_topk_prob: false,
+    mlp_only_layers: [1],
+    decoder_sparse_step: 1,
+  }),
+  "qwen3-moe-chosen": of("Qwen3Moe", "qwen3_moe", {
+    num_experts: 5,
+    num_experts_per_tok: 2,
+    moe_intermediate_size: 48,
+    norm_topk_prob: true,
+  }),
+  mixtral: of("Mixtral", "mixtral", { num_local_experts: 4, num_experts_per_tok: 2, sliding_window: null }),
+  olmoe: of("Olmoe", "olmoe", { head_dim: undefined, num_experts: 6, num_experts_per_tok: 3 }),
+  "granite-moe": of("GraniteMoe", "granitemoe", {
+    head_dim: undefined,
+    num_local_experts: 5,
+    num_experts_per_tok: 2,
+    embedding_multiplier: 6.5,
+    attention_multiplier: 0.3,
+    residual_multiplier: 0.22,
+    logits_scaling: 4.5,
+  }),
+  "gpt-oss": of("GptOss", "gpt_oss", {
+    num_local_experts: 5,
+    num_experts_per_tok: 2,
+    sliding_window: 12,
+    attention_bias: true,
+    rope_theta: 150_000,
+    rope_scaling: { ...yarn, beta_fast: 32, beta_slow: 1, truncate: false },
+  }),
   "seed-oss": of("SeedOss", "seed_oss", { attention_bias: true, attention_out_bias: true }),
 };
 
-/** Files of metadata cannot tell which layers of these have windows. */
-export const foldersOnly: readonly string[] = ["qwen3-windows", "ministral"];
+/** Files of metadata cannot tell which layers of these have windows, or that not all have experts. */
+export const foldersOnly: readonly string[] = ["qwen3-windows", "ministral", "qwen3-moe"];
 
 /** What each of them is given, and after which positions its logits are kept. */
 export const familyPrompt: readonly number[] = Array.from(
@@ -151,7 +184,8 @@ function spreadOf({ name, shape, untrained }: NamedTensor): Spread {
   if (untrained !== null) return { mean: untrained, sigma: 0.25 };
   if (name.includes("embed_tokens") || name.startsWith("lm_head"))
     return { mean: 0, sigma: 2 / Math.sqrt(shape[1]!) };
-  return { mean: 0, sigma: shape.length === 1 ? 0.5 : 1.4 / Math.sqrt(shape[1]!) };
+  if (shape.length === 1 || name.endsWith("bias")) return { mean: 0, sigma: 0.5 };
+  return { mean: 0, sigma: 1.4 / Math.sqrt(shape.at(-1)!) };
 }
 
 /** Writes one of them. */

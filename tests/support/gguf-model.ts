@@ -29,7 +29,13 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
   return {
     entries: [...modelEntries(config, conversion), ...tokenizerEntries(dir, conversion.pre ?? "qwen2")],
     tensors: [
-      ...storedTensors(tensors).map((tensor) => converted(tensor, config, conversion.type)),
+      ...storedTensors(tensors.filter((tensor) => !isOfExpert(tensor, config))).map((tensor) =>
+        converted(tensor, config, conversion.type),
+      ),
+      ...expertTensors(
+        tensors.filter((tensor) => isOfExpert(tensor, config)),
+        conversion.type,
+      ),
       ...ropeTensors(config),
     ],
   };
@@ -40,11 +46,61 @@ export function valuesOf({ path, offset, bytes, dtype }: ModelTensor): Float32Ar
   return decodeStored(plainTypes[dtype]!, readFileSync(path).subarray(offset, offset + bytes));
 }
 
+const expertKinds: Readonly<Record<number, string>> = {
+  27: "gate_exps.weight",
+  28: "up_exps.weight",
+  29: "down_exps.weight",
+  31: "gate_exps.bias",
+  32: "up_exps.bias",
+  33: "down_exps.bias",
+};
+
+function isOfExpert({ tensor, layer }: ModelTensor, { shape }: ModelConfig): boolean {
+  return tensor in expertKinds && shape.layers[layer]!.mlp === "experts";
+}
+
+/** What all experts of a layer have as one tensor, with a dimension for them. */
+function expertTensors(tensors: readonly ModelTensor[], type: StoredName): TensorInput[] {
+  const names = (tensor: ModelTensor): string => `blk.${tensor.layer}.ffn_${expertKinds[tensor.tensor]}`;
+  return [...Map.groupBy(tensors, names)].map(([name, experts]) => {
+    const { rows, cols } = experts[0]!;
+    const values = Float32Array.from(experts.flatMap((expert) => Array.from(expertValues(expert))));
+    const shape = [experts.length, ...(rows === 1 ? [cols] : [rows, cols])];
+    return tensorInput(name, shape, storageOf(experts[0]!, type), values);
+  });
+}
+
+/** The numbers of an expert's tensor, row after row, however a folder has them. */
+function expertValues({
+  path,
+  offset,
+  dtype,
+  rows,
+  cols,
+  everySecond,
+  transposed,
+}: ModelTensor): Float32Array {
+  const step = everySecond ? 2 : 1;
+  const place = (row: number, column: number): number => {
+    if (transposed) return (column * rows + row) * step;
+    return rows === 1 ? column * step : row * step * cols + column;
+  };
+  const end = offset + (place(rows - 1, cols - 1) + 1) * (dtype === 0 ? 4 : 2);
+  const stored = decodeStored(plainTypes[dtype]!, readFileSync(path).subarray(offset, end));
+  return Float32Array.from(
+    { length: rows * cols },
+    (_, at) => stored[place(Math.floor(at / cols), at % cols)]!,
+  );
+}
+
 /** Architectures by families that have another name in files of this format. */
 const architectures: Readonly<Record<string, string>> = {
   mistral: "llama",
   ministral3: "mistral3",
   olmo3: "olmo2",
+  qwen3_moe: "qwen3moe",
+  mixtral: "llama",
+  gpt_oss: "gpt-oss",
 };
 
 function architectureOf({ family }: ModelConfig): string {
@@ -138,7 +194,16 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
     entries.push(["attn_logit_softcapping", "f32", shape.attentionCap]);
     entries.push(["final_logit_softcapping", "f32", shape.logitCap]);
   }
-  if (family === "granite") {
+  if (shape.experts !== null) {
+    entries.push(
+      ["expert_count", "u32", shape.experts.count],
+      ["expert_used_count", "u32", shape.experts.used],
+    );
+  }
+  if (family === "qwen3_moe" || family === "gpt_oss") {
+    entries.push(["expert_feed_forward_length", "u32", shape.experts!.feedForward]);
+  }
+  if (family.startsWith("granite")) {
     entries.push(
       ["embedding_scale", "f32", shape.embeddingScale],
       ["attention.scale", "f32", shape.attentionScale],
@@ -190,6 +255,7 @@ const renamedIn: Readonly<Record<string, readonly (readonly [RegExp, string])[]>
     [/\.pre_feedforward_layernorm\./, ".ffn_norm."],
   ],
   olmo2: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
+  gpt_oss: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
   seed_oss: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
 };
 const sameNames: Readonly<Record<string, string>> = { gemma3: "gemma2", olmo3: "olmo2" };
@@ -208,6 +274,8 @@ const renamed: readonly (readonly [RegExp, string])[] = [
   [/\.post_(feedforward_layernorm|mlp_layernorm)\./, ".post_ffw_norm."],
   [/\.input_layernorm\./, ".attn_norm."],
   [/\.post_attention_layernorm\./, ".ffn_norm."],
+  [/\.self_attn\.sinks$/, ".attn_sinks.weight"],
+  [/\.(mlp\.gate|mlp\.router|block_sparse_moe\.gate|block_sparse_moe\.router\.layer)\./, ".ffn_gate_inp."],
 ];
 
 /** The file's name of a folder's tensor. */
@@ -225,7 +293,15 @@ export function storageOf({ rows, cols }: Pick<ModelTensor, "rows" | "cols">, ty
 }
 
 /** Families whose rotated rows the converter brings into pairs; those of others stay as they are. */
-const pairedFamilies: readonly string[] = ["llama", "mistral", "ministral3", "smollm3", "granite"];
+const pairedFamilies: readonly string[] = [
+  "llama",
+  "mistral",
+  "ministral3",
+  "smollm3",
+  "granite",
+  "granitemoe",
+  "mixtral",
+];
 
 function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: StoredName): TensorInput {
   const { rows, cols } = tensor;
@@ -234,7 +310,8 @@ function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: St
   if (/\.attn_[qk]\.(weight|bias)$/.test(name) && pairedFamilies.includes(family))
     values = paired(values, tensor, shape);
   if (family.startsWith("gemma") && name.includes("norm")) values = values.map((value) => value + 1);
-  return tensorInput(name, rows === 1 ? [cols] : [rows, cols], storageOf(tensor, type), values);
+  const stored = name.includes("ffn_gate_inp") ? "F32" : storageOf(tensor, type);
+  return tensorInput(name, rows === 1 ? [cols] : [rows, cols], stored, values);
 }
 
 /** Rows j and j + headSize / 2 of each head side by side. */

@@ -7,6 +7,7 @@ export function biasesOf(source: Source): LayerShape["biases"] {
     qkv: source.bias("attention_bias", "attn_q.bias"),
     o: source.bias("attention_bias", "attn_output.bias"),
     gateUp: source.bias("mlp_bias", "ffn_gate.bias"),
+    router: false,
     down: source.bias("mlp_bias", "ffn_down.bias"),
   };
 }

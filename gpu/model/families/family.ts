@@ -20,6 +20,10 @@ export interface Source {
   activation(usual: Traits["activation"]): Traits["activation"];
   /** Whether projections have biases: a field that is true, or the tensor of the first layer. */
   bias(field: string, tensor: string): boolean;
+  /** Whether there is such a field at all. */
+  has(names: Names): boolean;
+  /** Numbers of layers that are listed; none, if there is no list. */
+  indices(names: Names): readonly number[];
   /** An array of numbers with one for each layer; null: there is none. */
   perLayer(names: Names): readonly number[] | null;
   /** Which layers have a sliding window: what is said of each layer, else what the family's models do. */
@@ -53,10 +57,16 @@ export interface Family {
    *  name lie in it one after the other, by rising TensorKind. */
   readonly folderNames?: Readonly<Record<number, string>>;
   readonly ggufNames?: Readonly<Record<number, string>>;
+  /** Likewise of tensors of experts; {} stands for the expert's number, and without it the tensor has all of them. */
+  readonly expertNames?: Readonly<Record<number, string>>;
+  /** Folders have matrices of all experts as [experts, inputs, outputs], and gate and up of each as outputs in turn. */
+  readonly transposesExperts?: boolean;
   /** The rotated rows of q and k are in pairs. */
   readonly pairedRows?: { readonly folder?: boolean; readonly gguf?: boolean };
   /** Where the norms' epsilon is, if not in `rms_norm_eps`. */
   readonly epsilon?: readonly [config: string, metadata: string];
+  /** Some of its layers have experts. */
+  readonly hasExperts?: boolean;
   /** Keys of scales that files of metadata may have. */
   readonly ggufScales?: readonly string[];
   /** Folders store the weights of norms less 1. */

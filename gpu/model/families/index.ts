@@ -3,13 +3,18 @@ import { cohere2 } from "./cohere2.ts";
 import type { Family } from "./family.ts";
 import { gemma2, gemma3 } from "./gemma.ts";
 import { glm4 } from "./glm4.ts";
+import { gptOss } from "./gpt-oss.ts";
 import { granite } from "./granite.ts";
+import { graniteMoe } from "./granite-moe.ts";
 import { llama } from "./llama.ts";
 import { ministral3 } from "./ministral3.ts";
 import { mistral } from "./mistral.ts";
+import { mixtral } from "./mixtral.ts";
 import { olmo2, olmo3 } from "./olmo.ts";
+import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2, qwen3 } from "./qwen.ts";
+import { qwen3Moe } from "./qwen3-moe.ts";
 import { seedOss } from "./seed-oss.ts";
 import { smollm3 } from "./smollm3.ts";
 
@@ -29,6 +34,11 @@ export const families: readonly Family[] = [
   glm4,
   cohere2,
   seedOss,
+  qwen3Moe,
+  mixtral,
+  olmoe,
+  graniteMoe,
+  gptOss,
 ];
 
 /** The family of a configuration, which is one of them. */

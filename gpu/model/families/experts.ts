@@ -1,0 +1,26 @@
+/** How configurations tell of mixtures of experts. */
+import { type Experts, shapeLimits } from "../shape.ts";
+import type { Names, Source } from "./family.ts";
+
+/** `count` and `feedForward`: the names of these in a configuration; files of metadata have the same for all families, but for
+ *  old ones that have the width of an expert where others have that of a dense layer. */
+export function expertsOf(
+  source: Source,
+  count: string,
+  feedForward: string,
+  softmaxOf: Experts["softmaxOf"],
+): Experts {
+  const names: Names = [count, "expert_count"];
+  const experts = source.integer(names, 1, shapeLimits.experts);
+  return {
+    count: experts,
+    used: source.integer(["num_experts_per_tok", "expert_used_count"], 1, experts),
+    feedForward: source.integer(
+      [feedForward, "expert_feed_forward_length"],
+      1,
+      shapeLimits.feedForward,
+      source.kind === "metadata" ? source.sizes.feedForward : undefined,
+    ),
+    softmaxOf,
+  };
+}
