@@ -33,11 +33,11 @@ struct LayerWeights {
   float* mlp_norm = nullptr;             // [H]; where the MLP is parallel that of the attention
   float* gate_up_bias = nullptr;         // [2 Fp]: as the rows of gate_up
   PackedMatrix router;                   // [E, H] in f32, of a layer with experts; what follows is then of
-  float* router_bias = nullptr;          // [E]    each of them, one after the other, from Hp = round_up(H, 16)
-  PackedMatrix gate_up;             // [2 Fp, H]: F rows of gate, zeros to Fp, F rows of up, zeros to 2 Fp
-  PackedMatrix down;                // [H, F]
-  float* down_bias = nullptr;       // [H]
-  float* mlp_post_norm = nullptr;   // [H]
+  float* router_bias = nullptr;    // [E]    each of them, one after the other, from Hp = round_up(H, 16)
+  PackedMatrix gate_up;            // [2 Fp, H]: F rows of gate, zeros to Fp, F rows of up, zeros to 2 Fp
+  PackedMatrix down;               // [H, F]
+  float* down_bias = nullptr;      // [H]
+  float* mlp_post_norm = nullptr;  // [H]
 };
 
 // Cosines and sines of a rope, times its magnitude: [context_max, R/2].

@@ -116,7 +116,8 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
   Random random{42};
   auto const add = [&](int32_t tensor, int32_t layer, int64_t rows, int64_t cols) {
     tensors_.push_back({tensor, layer, rows, cols, offset});
-    bool const is_norm = rows == 1 && tensor < BUNTING_EXPERT && tensor != BUNTING_T_SINKS && tensor != BUNTING_T_ROUTER_BIAS &&
+    bool const is_norm = rows == 1 && tensor < BUNTING_EXPERT && tensor != BUNTING_T_SINKS &&
+                         tensor != BUNTING_T_ROUTER_BIAS &&
                          (tensor < BUNTING_T_Q_BIAS || tensor > BUNTING_T_V_BIAS) &&
                          (tensor < BUNTING_T_O_BIAS || tensor > BUNTING_T_DOWN_BIAS);
     for (int64_t i = 0; i < rows * cols; i++) {

@@ -171,8 +171,11 @@ TEST(gate_matches_reference) {
         Random random{uint64_t(f)};
         int64_t const ldgu = 2 * f + 3, ldy = round_up(f, kKAlign);
         Bytes gu = random_rows(random, Dtype::f32, tokens, 2 * f, ldgu);
-        // Gates over the whole range in which e^-g is finite; GELU's exponent is cubic, and amplifies rounding.
-        float const wide = activation == Activation::gelu_tanh ? 2.0f : activation == Activation::silu ? 80.0f : 40.0f;
+        // Gates over the whole range in which e^-g is finite; GELU's exponent is cubic, and amplifies
+        // rounding.
+        float const wide = activation == Activation::gelu_tanh ? 2.0f
+                           : activation == Activation::silu    ? 80.0f
+                                                               : 40.0f;
         for (int64_t t = 0; t < tokens; ++t)
           for (int64_t i = 0; i < f; ++i) gu.f32()[t * ldgu + i] *= i % 3 == 0 ? wide : 4.0f;
         std::vector<double> want(size_t(tokens * f));
