@@ -1,6 +1,6 @@
 /**
  * Writes a Hugging Face folder with random weights: `npx bun tools/random-model.ts <shape|config.json> <folder>
- * [--seed N]`. Real sizes to measure without published weights or vocabulary; the same seed gives the same bytes.
+ * [--seed N] [--layers N]`. Real sizes to measure without published weights or vocabulary; the same seed gives the same bytes.
  */
 import { existsSync, mkdirSync, readdirSync, statfsSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
@@ -30,7 +30,7 @@ export class RandomModelError extends Error {
 }
 
 /** The configuration that a word on the command line means: a published shape's, or that of a file. */
-export function namedConfig(name: string): { readonly file: string; readonly json: JsonObject } {
+export function namedConfig(name: string): { readonly file: string; json: JsonObject } {
   const isShape = Object.hasOwn(publishedShapes, name);
   if (isShape) return { file: name, json: publishedShapes[name]!.config };
   if (name.endsWith(".json")) return { file: name, json: readJsonObject(name, 4 << 20) };
@@ -104,12 +104,12 @@ function gigabytes(bytes: number): string {
   return `${(bytes / 1e9).toFixed(1)} GB`;
 }
 
-const usage = `Usage: npx bun tools/random-model.ts <shape|config.json> <folder> [--seed N]
+const usage = `Usage: npx bun tools/random-model.ts <shape|config.json> <folder> [--seed N] [--layers N]
 Shapes: ${Object.keys(publishedShapes).join(", ")}`;
 
 function main(): void {
   const { values, positionals } = parseArgs({
-    options: { seed: { type: "string", default: "1" } },
+    options: { seed: { type: "string", default: "1" }, layers: { type: "string" } },
     allowPositionals: true,
   });
   const [name, folder] = positionals;
@@ -117,6 +117,13 @@ function main(): void {
   const seed = Number(values.seed);
   if (!/^\d+$/.test(values.seed) || seed >= 2 ** 32) {
     throw new RandomModelError(`--seed ${values.seed}: wanted a whole number from 0 to ${2 ** 32 - 1}.`);
+  }
+  const source = namedConfig(name);
+  if (values.layers !== undefined) {
+    if (!/^[1-9]\d*$/.test(values.layers)) {
+      throw new RandomModelError(`--layers ${values.layers}: wanted a whole number from 1 on.`);
+    }
+    source.json = { ...source.json, num_hidden_layers: Number(values.layers) };
   }
   const startedMs = performance.now();
   let toldTenths = 0;
@@ -126,7 +133,7 @@ function main(): void {
     toldTenths = tenths;
     console.error(`${tenths * 10} % of ${gigabytes(totalBytes)}`);
   };
-  const parameters = writeRandomModel(namedConfig(name), folder, { seed, onProgress });
+  const parameters = writeRandomModel(source, folder, { seed, onProgress });
   const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
   console.log(`${folder}: ${name}, ${parameters.toLocaleString("en")} random weights, ${seconds} s`);
 }

@@ -51,14 +51,40 @@ export function decodeFloorSeconds(
   const positions = sharedTokens + streams * (contextTokens - sharedTokens);
   const pageBytes = positions * shape.layers.length * 2 * shape.kvHeads * shape.headSize * 2;
   const matrices = 2 * streams * (layerWeights(shape) + shape.hidden * shape.vocab);
+  const notRead = weightBytes * unusedShare(shape, streams);
   const attention = 4 * streams * contextTokens * queryWidth(shape) * shape.layers.length;
-  const reading = (weightBytes + pageBytes) / ceilings.readBytes;
+  const reading = (weightBytes - notRead + pageBytes) / ceilings.readBytes;
   return Math.max(reading, matrices / rateOf(format, ceilings) + attention / ceilings.bf16);
 }
 
+/** That one token is multiplied with: of experts, those that it uses. */
 function layerWeights(shape: ModelShape): number {
-  const { layers, hidden, feedForward, kvHeads, headSize } = shape;
-  return layers.length * hidden * (2 * queryWidth(shape) + 2 * kvHeads * headSize + 3 * feedForward);
+  return shape.layers.length * (attentionWeights(shape) + (experts(shape)?.used ?? 1) * mlpWeights(shape));
+}
+
+function attentionWeights(shape: ModelShape): number {
+  return shape.hidden * (2 * queryWidth(shape) + 2 * shape.kvHeads * shape.headSize);
+}
+
+/** Of a layer's MLP, or of one of its experts. */
+function mlpWeights(shape: ModelShape): number {
+  return 3 * shape.hidden * (experts(shape)?.feedForward ?? shape.feedForward);
+}
+
+/** Those of all layers, or null: the models that are measured have them in all layers or in none. */
+function experts({ layers, experts }: ModelShape): ModelShape["experts"] {
+  return layers.every(({ mlp }) => mlp === "experts") ? experts : null;
+}
+
+/** The part of all weights that a step of so many streams does not read: an embedding of its own, and of experts those that no
+ *  stream uses, if each uses random ones. */
+function unusedShare(shape: ModelShape, streams: number): number {
+  const { count, used } = experts(shape) ?? { count: 1, used: 1 };
+  const vocabulary = shape.hidden * shape.vocab;
+  const rest = shape.layers.length * attentionWeights(shape) + vocabulary;
+  const mixtures = shape.layers.length * count * mlpWeights(shape);
+  const embedding = shape.tiedEmbeddings ? 0 : vocabulary;
+  return (embedding + mixtures * (1 - used / count) ** streams) / (embedding + rest + mixtures);
 }
 
 function queryWidth({ queryHeads, headSize }: ModelShape): number {

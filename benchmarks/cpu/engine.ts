@@ -35,6 +35,8 @@ export interface Streams {
 }
 
 interface Stream {
+  /** Streams of other numbers have other tokens, and so, in a mixture, other experts. */
+  readonly number: number;
   readonly pages: number[];
   computed: number;
 }
@@ -80,9 +82,9 @@ export class EngineBench {
   prefill(tokens: number): number {
     this.#nextPage = 0;
     // Threads and caches warm up first, as llama-bench's do.
-    this.#fill({ pages: [], computed: 0 }, Math.min(STEP_TOKENS, tokens), true);
+    this.#fill({ number: 0, pages: [], computed: 0 }, Math.min(STEP_TOKENS, tokens), true);
     this.#nextPage = 0;
-    const stream: Stream = { pages: [], computed: 0 };
+    const stream: Stream = { number: 0, pages: [], computed: 0 };
     const startMs = performance.now();
     this.#fill(stream, tokens, true);
     return (tokens * 1000) / (performance.now() - startMs);
@@ -91,10 +93,10 @@ export class EngineBench {
   /** Tokens per second of all streams together. */
   decode({ streams, contextTokens, sharedTokens }: Streams): number {
     this.#nextPage = 0;
-    const stem: Stream = { pages: [], computed: 0 };
+    const stem: Stream = { number: 0, pages: [], computed: 0 };
     this.#fill(stem, sharedTokens - (sharedTokens % PAGE_TOKENS), false);
-    const all = Array.from({ length: streams }, (): Stream => {
-      const stream: Stream = { pages: [...stem.pages], computed: stem.computed };
+    const all = Array.from({ length: streams }, (_, number): Stream => {
+      const stream: Stream = { number, pages: [...stem.pages], computed: stem.computed };
       this.#fill(stream, contextTokens, false);
       return stream;
     });
@@ -120,7 +122,10 @@ export class EngineBench {
     return {
       sequence: this.#nextPage as SequenceId,
       start,
-      tokens: Int32Array.from({ length: count }, (_, i) => ((start + i) * 7919) % this.shape.vocab),
+      tokens: Int32Array.from(
+        { length: count },
+        (_, i) => ((start + i) * 7919 + stream.number * 104_729) % this.shape.vocab,
+      ),
       pages: Int32Array.from(stream.pages),
       samples: draws ? [row] : [],
       adapter: 0,

@@ -5,14 +5,29 @@ import { dirname, join } from "node:path";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import type { ModelTensor } from "../../gpu/model/weights.ts";
 import { decodeStored, storedTypes } from "../../tests/support/gguf-blocks.ts";
-import { ggufName, modelEntries, ropeTensors, tokenizerEntries } from "../../tests/support/gguf-model.ts";
+import {
+  expertGroups,
+  ggufName,
+  isOfExpert,
+  modelEntries,
+  ropeTensors,
+  tokenizerEntries,
+} from "../../tests/support/gguf-model.ts";
 import { ggufBytes, type TensorInput } from "../../tests/support/gguf-writer.ts";
 import { namedConfig, writeRandomModel } from "../../tools/random-model.ts";
 import type { Format } from "./engine.ts";
 import { runProgram } from "./runs.ts";
 
-export const modelNames = { "0.5B": "Qwen2.5-0.5B", "1B": "Llama-3.2-1B" } as const;
+/** The last two in few layers: a step takes as long for each of them, however many there are. */
+export const modelNames = {
+  "0.5B": "Qwen2.5-0.5B",
+  "1B": "Llama-3.2-1B",
+  "30B-A3B": "Qwen3-30B-A3B",
+  "gpt-oss": "gpt-oss-20b",
+} as const;
 export type ModelName = keyof typeof modelNames;
+
+const layersOf: Partial<Record<ModelName, number>> = { "30B-A3B": 3, "gpt-oss": 2 };
 
 const ALIGNMENT = 32;
 const ggufTypes: Readonly<Record<Format, string>> = {
@@ -25,7 +40,10 @@ export function modelFolder(place: string, name: ModelName): string {
   const folder = join(place, name);
   if (!existsSync(join(folder, "config.json"))) {
     console.error(`writing ${modelNames[name]} to ${folder}`);
-    writeRandomModel(namedConfig(modelNames[name]), folder, { seed: 1 });
+    const { file, json } = namedConfig(modelNames[name]);
+    const layers = layersOf[name];
+    const shape = layers === undefined ? json : { ...json, num_hidden_layers: layers };
+    writeRandomModel({ file, json: shape }, folder, { seed: 1 });
   }
   return folder;
 }
@@ -49,11 +67,15 @@ export async function ggufFile(
   return path;
 }
 
-/** Matrices as they are in the folder, vectors in F32. Rows of Q and K keep their order, which random weights do not have. */
+/** Matrices as they are in the folder, vectors in F32. Rows of Q and K keep their order, and those of experts that of the file,
+ *  which random weights do not have. */
 function writePlain(folder: string, path: string): void {
   console.error(`writing ${path}`);
   const { config, tensors } = openModelFolder(folder);
+  const { family } = config;
   const isVector = ({ rows }: ModelTensor): boolean => rows === 1;
+  const dense = tensors.filter((tensor) => !isOfExpert(tensor, config));
+  const groups = [...expertGroups(tensors.filter((tensor) => isOfExpert(tensor, config)))];
   let offset = 0;
   const placed = (
     name: string,
@@ -67,11 +89,21 @@ function writePlain(folder: string, path: string): void {
   };
   const rope = ropeTensors(config);
   const heads = [
-    ...tensors.map((tensor) =>
-      isVector(tensor)
-        ? placed(ggufName(tensor.name), [tensor.cols], "F32", tensor.cols * 4)
-        : placed(ggufName(tensor.name), [tensor.rows, tensor.cols], "BF16", tensor.bytes),
-    ),
+    ...dense.map((tensor) => {
+      const name = ggufName(tensor.name, family);
+      if (isVector(tensor)) return placed(name, [tensor.cols], "F32", tensor.cols * 4);
+      const isRouter = name.includes("ffn_gate_inp");
+      const shape = [tensor.rows, tensor.cols];
+      return isRouter
+        ? placed(name, shape, "F32", tensor.bytes * 2)
+        : placed(name, shape, "BF16", tensor.bytes);
+    }),
+    ...groups.map(([name, experts]) => {
+      const { rows, cols, bytes } = experts[0]!;
+      return isVector(experts[0]!)
+        ? placed(name, [experts.length, cols], "F32", experts.length * cols * 4)
+        : placed(name, [experts.length, rows, cols], "BF16", experts.length * bytes);
+    }),
     ...rope.map(({ name, shape, data }) => placed(name, shape as readonly number[], "F32", data.length)),
   ];
   const entries = [...modelEntries(config, { type: "BF16" }), ...tokenizerEntries(folder, "qwen2")];
@@ -82,10 +114,15 @@ function writePlain(folder: string, path: string): void {
     if (rest > 0) writeSync(file, new Uint8Array(ALIGNMENT - rest));
   };
   write(ggufBytes({ alignment: ALIGNMENT, entries, tensors: heads }));
-  for (const tensor of tensors) {
+  const stored = (tensor: ModelTensor, isWide: boolean): Uint8Array => {
     const bytes = bytesOf(tensor);
-    write(isVector(tensor) ? new Uint8Array(decodeStored("BF16", bytes).buffer) : bytes);
+    return isWide ? new Uint8Array(decodeStored("BF16", bytes).buffer) : bytes;
+  };
+  for (const tensor of dense) {
+    write(stored(tensor, isVector(tensor) || ggufName(tensor.name, family).includes("ffn_gate_inp")));
   }
+  // Of whole rows of blocks, so that nothing is between them.
+  for (const [, experts] of groups) for (const tensor of experts) write(stored(tensor, isVector(tensor)));
   for (const { data } of rope) write(data);
   closeSync(file);
   renameSync(`${path}.part`, path);

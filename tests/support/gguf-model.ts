@@ -55,14 +55,17 @@ const expertKinds: Readonly<Record<number, string>> = {
   33: "down_exps.bias",
 };
 
-function isOfExpert({ tensor, layer }: ModelTensor, { shape }: ModelConfig): boolean {
+export function isOfExpert({ tensor, layer }: ModelTensor, { shape }: ModelConfig): boolean {
   return tensor in expertKinds && shape.layers[layer]!.mlp === "experts";
 }
 
-/** What all experts of a layer have as one tensor, with a dimension for them. */
+/** Tensors of experts by the name of the one that all experts of a layer are in, with a dimension for them. */
+export function expertGroups(tensors: readonly ModelTensor[]): Map<string, ModelTensor[]> {
+  return Map.groupBy(tensors, ({ layer, tensor }) => `blk.${layer}.ffn_${expertKinds[tensor]}`);
+}
+
 function expertTensors(tensors: readonly ModelTensor[], type: StoredName): TensorInput[] {
-  const names = (tensor: ModelTensor): string => `blk.${tensor.layer}.ffn_${expertKinds[tensor.tensor]}`;
-  return [...Map.groupBy(tensors, names)].map(([name, experts]) => {
+  return [...expertGroups(tensors)].map(([name, experts]) => {
     const { rows, cols } = experts[0]!;
     const values = Float32Array.from(experts.flatMap((expert) => Array.from(expertValues(expert))));
     const shape = [experts.length, ...(rows === 1 ? [cols] : [rows, cols])];
