@@ -5,10 +5,9 @@
  *
  *   npx bun benchmarks/constraint.ts <maskbench/data> [--every N] [--suite <folder>] [--ranks <o200k_base.js>]
  *
- * Times are processor time of the thread. The vocabulary is the first 151,936 tokens of js-tiktoken's o200k_base where that file is given; else one of our own of the
+ * Times are processor time, that of collecting garbage beside included. The vocabulary is the first 151,936 tokens of js-tiktoken's o200k_base where that file is given; else one of our own of the
  * same size, of syllables and what JSON consists of, whose masks are less varied.
  */
-import { dlopen, ptr } from "bun:ffi";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -18,13 +17,13 @@ import type { Grammar } from "../scheduler/constraint/grammar.ts";
 import { Job } from "../scheduler/constraint/job.ts";
 import { Masks } from "../scheduler/constraint/masks.ts";
 import { Matcher, parserOf } from "../scheduler/constraint/matcher.ts";
-import { Parser, type ParseState } from "../scheduler/constraint/parser.ts";
+import { Parser } from "../scheduler/constraint/parser.ts";
 import { Regexes } from "../scheduler/constraint/regex/regexes.ts";
 import { type Mask, vocabularyOf } from "../scheduler/constraint/vocabulary.ts";
+import { acceptsInAnyOrder, NumberText, written } from "../tests/support/any-order.ts";
 
 const VOCABULARY = 151_936;
 const PIECE_STEPS = 20_000;
-const CLOCK_THREAD_CPUTIME_ID = 3;
 
 interface Case {
   readonly schema: unknown;
@@ -47,86 +46,11 @@ function compile(schema: unknown): Grammar | null {
   }
 }
 
-/** A number as it was written. */
-class Literal {
-  constructor(readonly text: string) {}
-}
-
 /** JSON in which numbers keep their digits: 2.0 is no integer's text. */
 function parseExactly(text: string): unknown {
   return JSON.parse(text, (_, value, context?: { readonly source?: string }) =>
-    typeof value === "number" ? new Literal(context?.source ?? String(value)) : value,
+    typeof value === "number" ? new NumberText(context?.source ?? String(value)) : value,
   );
-}
-
-/** The value's text, properties in the order in which they come. */
-function written(value: unknown): string {
-  if (value instanceof Literal) return value.text;
-  if (Array.isArray(value)) return `[${value.map(written).join()}]`;
-  if (typeof value !== "object" || value === null) return JSON.stringify(value);
-  return `{${Object.entries(value)
-    .map(([name, one]) => `${JSON.stringify(name)}:${written(one)}`)
-    .join()}}`;
-}
-
-/** Orders of properties that are tried for one value. */
-const TRIES_MAX = 20_000;
-
-/** Whether a value can be written with its properties in some order: constraints ask for one, and a model follows. */
-class AnyOrder {
-  readonly #parser: Parser;
-  #tries = 0;
-
-  constructor(parser: Parser) {
-    this.#parser = parser;
-  }
-
-  accepts(value: unknown): boolean {
-    for (const state of this.#after(this.#parser.start, value)) if (state.mayEnd) return true;
-    return false;
-  }
-
-  /** After the value, in each way to write it. */
-  *#after(state: ParseState, value: unknown): Generator<ParseState> {
-    if (value instanceof Literal || typeof value !== "object" || value === null) {
-      yield* this.#text(state, written(value));
-    } else if (Array.isArray(value)) {
-      for (const open of this.#text(state, "[")) yield* this.#items(open, value, 0);
-    } else
-      for (const open of this.#text(state, "{")) yield* this.#properties(open, Object.entries(value), true);
-  }
-
-  *#items(state: ParseState, items: readonly unknown[], at: number): Generator<ParseState> {
-    if (at === items.length) yield* this.#text(state, "]");
-    else {
-      for (const before of at === 0 ? [state] : this.#text(state, ","))
-        for (const after of this.#after(before, items[at])) yield* this.#items(after, items, at + 1);
-    }
-  }
-
-  *#properties(
-    state: ParseState,
-    left: readonly (readonly [string, unknown])[],
-    isFirst: boolean,
-  ): Generator<ParseState> {
-    if (left.length === 0) yield* this.#text(state, "}");
-    for (const [index, [name, value]] of left.entries()) {
-      this.#tries += 1;
-      if (this.#tries > TRIES_MAX) return;
-      for (const named of this.#text(state, `${isFirst ? "" : ","}${JSON.stringify(name)}:`))
-        for (const after of this.#after(named, value))
-          yield* this.#properties(after, left.toSpliced(index, 1), false);
-    }
-  }
-
-  *#text(state: ParseState, text: string): Generator<ParseState> {
-    let next: ParseState | null = state;
-    for (const byte of new TextEncoder().encode(text)) {
-      next = this.#parser.next(next, byte);
-      if (next === null) return;
-    }
-    yield next;
-  }
 }
 
 class Verdicts {
@@ -138,7 +62,7 @@ class Verdicts {
   add(grammar: Grammar, { tests }: Case): void {
     const parser = Parser.of(grammar, new Regexes());
     for (const { data, valid } of tests) {
-      const isAccepted = new AnyOrder(parser).accepts(data);
+      const isAccepted = acceptsInAnyOrder(parser, data);
       if (valid) {
         this.valid++;
         if (!isAccepted) this.validRejected++;
@@ -225,9 +149,9 @@ function tokens(ranks: { readonly bpe_ranks: string } | null): Uint8Array[] {
 
 /** Each valid value is read token by token, longest first; the mask of each place is timed. */
 function measureMasks(cases: readonly Case[], texts: readonly Uint8Array[]): void {
-  const startedMs = threadMs();
+  const startedMs = cpuMs();
   const masks = new Masks(vocabularyOf(texts.length, (token) => texts[token]!));
-  console.log(`vocabulary of ${texts.length}: ready in ${(threadMs() - startedMs).toFixed(0)} ms`);
+  console.log(`vocabulary of ${texts.length}: ready in ${(cpuMs() - startedMs).toFixed(0)} ms`);
   const ids = new Map(texts.map((text, token) => [Buffer.from(text).toString("latin1"), token]));
   const times: number[] = [];
   const pieces: number[] = [];
@@ -263,28 +187,23 @@ function timedMask(matcher: Matcher): {
   readonly tookUs: number;
   readonly longestUs: number;
 } {
-  const beganMs = threadMs();
+  const beganMs = cpuMs();
   const found = matcher.findMask();
   let mask = found instanceof Job ? null : found;
-  let longestMs = threadMs() - beganMs;
+  let longestMs = cpuMs() - beganMs;
   while (mask === null) {
-    const pieceMs = threadMs();
+    const pieceMs = cpuMs();
     mask = (found as Job<Mask>).run(PIECE_STEPS);
-    longestMs = Math.max(longestMs, threadMs() - pieceMs);
+    longestMs = Math.max(longestMs, cpuMs() - pieceMs);
   }
-  return { mask, tookUs: 1000 * (threadMs() - beganMs), longestUs: 1000 * longestMs };
+  return { mask, tookUs: 1000 * (cpuMs() - beganMs), longestUs: 1000 * longestMs };
 }
 
-/** Milliseconds of processor time of this thread: what others do on the machine is not in it. */
-const threadMs = ((): (() => number) => {
-  const libc = dlopen("libc.so.6", { clock_gettime: { args: ["i32", "ptr"], returns: "i32" } });
-  const time = new BigInt64Array(2);
-  const place = ptr(time);
-  return () => {
-    libc.symbols.clock_gettime(CLOCK_THREAD_CPUTIME_ID, place);
-    return Number(time[0]!) * 1000 + Number(time[1]!) / 1e6;
-  };
-})();
+/** Milliseconds of processor time: what other programs do on the machine is not in it. */
+function cpuMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+}
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -298,9 +217,9 @@ if (folder !== undefined) {
   const verdicts = new Verdicts();
   let compiled = 0;
   for (const one of cases) {
-    const beganMs = threadMs();
+    const beganMs = cpuMs();
     const grammar = compile(one.schema);
-    times.push(threadMs() - beganMs);
+    times.push(cpuMs() - beganMs);
     if (grammar === null) continue;
     compiled++;
     verdicts.add(grammar, one);

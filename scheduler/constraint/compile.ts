@@ -8,6 +8,7 @@ import { compilePattern } from "./regex/pattern.ts";
 import { Regexes } from "./regex/regexes.ts";
 import { plainEncoding } from "./regex/text.ts";
 import { compileSchema, type JsonLayout } from "./schema/compile-schema.ts";
+import { compileTags, type TagFormat } from "./tags.ts";
 import { compileThinking } from "./thinking.ts";
 
 /** What an answer's text must be, as a client says it. Plain data. */
@@ -20,6 +21,8 @@ export type ConstraintSource =
   | { readonly kind: "grammar"; readonly text: string }
   /** One of the texts. */
   | { readonly kind: "choice"; readonly texts: readonly string[] }
+  /** Text in which marks begin parts of other forms. */
+  | { readonly kind: "tags"; readonly format: TagFormat }
   | CallsSource
   | ThinkingSource;
 
@@ -99,6 +102,8 @@ function symbolOf(source: ConstraintSource, builder: GrammarBuilder, budget: Bud
       const regex = compilePattern(regexes, source.pattern, plainEncoding(regexes), "whole");
       return { symbol: builder.terminal(regex), ignored: [] };
     }
+    case "tags":
+      return compileTags(source.format, (part) => symbolOf(part, builder, budget), builder);
     case "calls": {
       const { otherwise } = source;
       const other = otherwise === null ? null : symbolOf(otherwise, builder, budget);

@@ -4,7 +4,8 @@ import type { ConstraintSource } from "../../../scheduler/constraint/compile.ts"
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import type { RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
-import { type Fields, refusal } from "../fields.ts";
+import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { structuralTag } from "./structural-tag.ts";
 
 type Reader = (fields: Fields, name: string) => ConstraintSource | null;
 
@@ -75,8 +76,10 @@ function responseFormat(fields: Fields, name: string): ConstraintSource | null {
       described.boolean("strict"); // held to in any case
       return schema(described, "schema");
     }
+    case "structural_tag":
+      return structuralTag(format);
     default:
-      throw refusal(format.pathOf("type"), "text, json_object or json_schema", type);
+      throw refusal(format.pathOf("type"), "text, json_object, json_schema or structural_tag", type);
   }
 }
 
@@ -85,6 +88,7 @@ const structured: Readonly<Record<string, Reader>> = {
   regex: pattern,
   choice,
   grammar,
+  structural_tag: tags,
   json_object: (fields, name) => (fields.boolean(name) === true ? jsonOf({ type: "object" }) : null),
 };
 
@@ -104,14 +108,24 @@ function structuredOutputs(fields: Fields, name: string): ConstraintSource | nul
   return only[1](outputs, only[0]);
 }
 
+function tags(fields: Fields, name: string): ConstraintSource {
+  const given = parsed(fields, name, "a structural tag");
+  return structuralTag(fieldsOf(given, fields.pathOf(name)));
+}
+
 function schema(fields: Fields, name: string): ConstraintSource {
+  return jsonOf(parsed(fields, name, "a JSON Schema"));
+}
+
+/** What is given as JSON, or as its text, as vLLM takes it. */
+function parsed(fields: Fields, name: string, wanted: string): unknown {
   const given = fields.raw(name);
-  if (given === undefined) throw refusal(fields.pathOf(name), "a JSON Schema", undefined);
-  if (typeof given !== "string") return jsonOf(given);
+  if (given === undefined) throw refusal(fields.pathOf(name), wanted, undefined);
+  if (typeof given !== "string") return given;
   try {
-    return jsonOf(JSON.parse(given)); // as vLLM takes it
+    return JSON.parse(given);
   } catch {
-    throw refusal(fields.pathOf(name), "a JSON Schema", given);
+    throw refusal(fields.pathOf(name), wanted, given);
   }
 }
 

@@ -1,0 +1,155 @@
+/** Random schemas beside Ajv: what it allows and nothing else. Longer: PROPERTY_TIMES=10 and more. */
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { acceptsInAnyOrder } from "../../../tests/support/any-order.ts";
+import { runs } from "../../../tests/support/property.ts";
+import { allows } from "../../../tests/support/schema-oracle.ts";
+import { compileConstraint } from "../compile.ts";
+import { ConstraintError } from "../error.ts";
+import type { Grammar } from "../grammar.ts";
+import { Masks } from "../masks.ts";
+import { Matcher, parserOf } from "../matcher.ts";
+import { Parser } from "../parser.ts";
+import { Regexes } from "../regex/regexes.ts";
+import { tokenBytes, vocabularyOf } from "../vocabulary.ts";
+
+const small = fc.integer({ min: -3, max: 12 });
+const size = fc.integer({ min: 0, max: 3 });
+const optional = <Value>(arbitrary: fc.Arbitrary<Value>): fc.Arbitrary<Value | undefined> =>
+  fc.option(arbitrary, { nil: undefined, freq: 1 });
+
+/** Without what is undefined. */
+function object(model: Record<string, fc.Arbitrary<unknown>>): fc.Arbitrary<object> {
+  return fc
+    .record(model)
+    .map((given) => Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)));
+}
+
+const key = fc.constantFrom("a", "b", "ab", "c");
+const text = fc.string({ unit: fc.constantFrom("a", "b", "1", "é", '"', " "), maxLength: 4 });
+const number = fc.oneof(small, fc.constantFrom(0.5, 1.5, -2.25, 100, 1000));
+const value = fc.letrec<{ value: unknown }>((tie) => ({
+  value: fc.oneof(
+    { depthSize: "small" },
+    fc.constantFrom(null, true, false),
+    text,
+    number,
+    fc.array(tie("value"), { maxLength: 3 }),
+    fc.dictionary(key, tie("value"), { maxKeys: 3, noNullPrototype: true }),
+  ),
+})).value;
+
+const pattern = fc.constantFrom("^a", "b$", "^[ab]*$", "1", "^.{2}$", "a|é");
+const schema = fc.letrec<{ schema: unknown }>((tie) => ({
+  schema: fc.oneof(
+    { depthSize: "small" },
+    fc.constantFrom<unknown>(true, {}, { type: "boolean" }, { type: "null" }, { type: ["string", "null"] }),
+    object({
+      type: fc.constantFrom("integer", "number"),
+      minimum: optional(small),
+      exclusiveMaximum: optional(small),
+      multipleOf: optional(fc.constantFrom(1, 2, 3, 0.5)),
+    }),
+    object({
+      type: fc.constant("string"),
+      minLength: optional(size),
+      maxLength: optional(size),
+      pattern: optional(pattern),
+    }),
+    fc.record({ enum: fc.array(value, { minLength: 1, maxLength: 4 }) }),
+    fc.record({ const: value }),
+    object({
+      type: fc.constant("array"),
+      items: optional(tie("schema")),
+      prefixItems: optional(fc.array(tie("schema"), { minLength: 1, maxLength: 2 })),
+      minItems: optional(size),
+      maxItems: optional(size),
+    }),
+    object({
+      type: fc.constantFrom("object", "object", undefined),
+      properties: optional(fc.dictionary(key, tie("schema"), { maxKeys: 3, noNullPrototype: true })),
+      required: optional(fc.uniqueArray(key, { maxLength: 2 })),
+      additionalProperties: optional(fc.oneof(fc.constant(false), tie("schema"))),
+      patternProperties: optional(
+        fc.dictionary(fc.constantFrom("^a", "b"), tie("schema"), { maxKeys: 1, noNullPrototype: true }),
+      ),
+      minProperties: optional(size),
+      maxProperties: optional(size),
+    }),
+    fc.record({ anyOf: fc.array(tie("schema"), { minLength: 1, maxLength: 3 }) }),
+    fc.record({ oneOf: fc.array(tie("schema"), { minLength: 1, maxLength: 2 }) }),
+    fc.record({ allOf: fc.array(tie("schema"), { minLength: 1, maxLength: 2 }) }),
+    fc.record({ not: tie("schema") }),
+    // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
+    object({ if: tie("schema"), then: optional(tie("schema")), else: optional(tie("schema")) }),
+  ),
+})).schema;
+
+/** Null: refused, or too much work. */
+function compiled(source: unknown): Grammar | null {
+  try {
+    return compileConstraint({ kind: "schema", schema: source, layout: "compact" }).grammar;
+  } catch (error) {
+    if (error instanceof ConstraintError) return null;
+    throw error;
+  }
+}
+
+test("a schema that compiles allows what Ajv says that it allows", () => {
+  fc.assert(
+    fc.property(schema, fc.array(value, { minLength: 1, maxLength: 12 }), (source, instances) => {
+      const grammar = compiled(source);
+      if (grammar === null) return;
+      const parser = Parser.of(grammar, new Regexes());
+      for (const instance of instances) {
+        expect([instance, acceptsInAnyOrder(parser, instance)]).toEqual([instance, allows(source, instance)]);
+      }
+    }),
+    runs(150),
+  );
+});
+
+/** Every byte, and pieces of JSON. */
+const tokens = [
+  ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte)),
+  ...['{"', '":', '","', '"}', "},", "[]", '"a":', "true", "null", "ab", "12", ".5", "é", '"]', "],["].map(
+    (one) => new TextEncoder().encode(one),
+  ),
+];
+const vocabulary = vocabularyOf(tokens.length, (token) => tokens[token]!);
+const masks = new Masks(vocabulary);
+/** Longer answers are given up. */
+const ANSWER_TOKENS_MAX = 300;
+
+/** An answer that is drawn with all allowed tokens alike, and ends at every second place where it may; null: it is cut off. */
+function drawn(grammar: Grammar, next: () => number): string | null {
+  const matcher = Matcher.of(parserOf(grammar, masks), masks);
+  const bytes: number[] = [];
+  while (matcher.length < ANSWER_TOKENS_MAX) {
+    if (matcher.mustEnd || (matcher.mayEnd && next() % 2 === 0)) {
+      return new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(bytes));
+    }
+    const mask = matcher.mask();
+    const allowed = tokens.flatMap((_, token) => ((mask[token >>> 5]! >>> (token & 31)) & 1 ? [token] : []));
+    const token = matcher.forcedTokens(1)[0] ?? allowed[next() % allowed.length]!;
+    expect(matcher.accept(token)).toBe(true);
+    bytes.push(...tokenBytes(vocabulary, token));
+  }
+  return null;
+}
+
+test("every answer that is drawn at random and ends is valid by Ajv", () => {
+  let finished = 0;
+  fc.assert(
+    fc.property(schema, fc.infiniteStream(fc.nat(1_000_000)), (source, numbers) => {
+      const grammar = compiled(source);
+      if (grammar === null) return;
+      const answer = drawn(grammar, () => numbers.next().value!);
+      if (answer === null) return;
+      finished++;
+      expect([answer, allows(source, JSON.parse(answer))]).toEqual([answer, true]);
+    }),
+    runs(100),
+  );
+  expect(finished).toBeGreaterThan(30);
+});
