@@ -73,23 +73,18 @@ export function gpuLack(shape: ModelShape): string | null {
     [shape.norm !== "rms", "norms that subtract the mean"],
     [shape.activation === "geluTanh", "GELU"],
     [shape.attentionCap > 0 || shape.logitCap > 0, "soft caps of scores or logits"],
-    [
-      shape.embeddingScale !== 1 || shape.residualScale !== 1 || shape.logitScale !== 1,
-      "scaled embeddings, residuals or logits",
-    ],
     ...shape.layers.flatMap((layer): [boolean, string][] => [
       [layer.mlp === "experts", "mixtures of experts"],
       [layer.parallel, "an MLP beside the attention"],
       [layer.norms !== "before", "norms after the attention or the MLP"],
-      [layer.biases.o || layer.biases.gateUp || layer.biases.down, "biases elsewhere than on q, k and v"],
       [layer.qkNorm === "wide", "norms over all heads of q and k"],
       [layer.sinks, "attention sinks"],
-      [layer.rope !== 0 || shape.ropes.length !== 1, "rotations that differ between layers"],
-      [layer.slidingWindow !== shape.layers[0]!.slidingWindow, "windows that differ between layers"],
+      [
+        layer.rope !== null && shape.ropes[layer.rope]!.dimensions !== shape.headSize,
+        "rotations of a part of each head",
+      ],
     ]),
     [shape.activation === "clampedSwiglu", "a clamped SwiGLU"],
-    [shape.ropes[0]?.queries !== undefined, "queries that grow with their position"],
-    [shape.ropes[0]?.dimensions !== shape.headSize, "rotations of a part of each head"],
   ];
   return lacks.find(([isLacking]) => isLacking)?.[1] ?? null;
 }

@@ -27,9 +27,16 @@ size_t mask_words(Model const& model) {
   return size_t(model.shape().vocab + 31) / 32;
 }
 
+// One plan serves all layers, so it has the widest window: layers with a narrower one mask what it covers
+// beyond.
 AttentionShape attention_shape(Model const& model, int32_t blocks) {
   bunting_model_shape const& s = model.shape();
-  return {s.query_heads, s.kv_heads, model.layer_shape(0).sliding_window, blocks};
+  int32_t widest = 1;  // 0: none
+  for (int32_t i = 0; i < s.layers && widest > 0; ++i) {
+    int32_t const window = model.layer_shape(i).sliding_window;
+    widest = window == 0 ? 0 : std::max(widest, window);
+  }
+  return {s.query_heads, s.kv_heads, widest, blocks};
 }
 
 // The largest step of the limits.
@@ -318,7 +325,7 @@ void Forward::write_rows(StepPlan const& plan) {
 void Forward::queue_layers(int32_t tokens, int32_t rows) {
   bunting_model_shape const& s = model_.shape();
   int32_t const last = s.layers - 1, query = int32_t(model_.query_width()), qkv = int32_t(model_.qkv_width());
-  embed(stream_, {act_.x, weights_.embedding(), device_.tokens, tokens, s.hidden});
+  embed(stream_, {act_.x, weights_.embedding(), device_.tokens, tokens, s.hidden, s.embedding_scale});
   float* x = act_.x;
   float const* delta = nullptr;  // what waits to be added to x
   for (int32_t i = 0; i <= last; ++i) {
@@ -331,8 +338,9 @@ void Forward::queue_layers(int32_t tokens, int32_t rows) {
                           .q_norm = layer.q_norm,
                           .k_norm = layer.k_norm,
                           .norm_epsilon = s.norm_epsilon,
-                          .cos = weights_.rope_cos(),
-                          .sin = weights_.rope_sin(),
+                          .cos = layer.cos,
+                          .sin = layer.sin,
+                          .query_scale = layer.query_scale,
                           .positions = device_.positions,
                           .slots = device_.slots,
                           .kv = kv_layer(i),
@@ -348,11 +356,12 @@ void Forward::queue_layers(int32_t tokens, int32_t rows) {
       x = act_.sampled_x;
       attended = act_.sampled_attended;
     }
-    delta = project_back(attended, layer.o, tokens, query);
+    delta = project_back(attended, layer.o, layer.o_bias, tokens, query);
     normalise(x, delta, layer.mlp_norm, tokens);
-    multiply({act_.normed, layer.gate_up, nullptr, act_.gate_up, tokens, 2 * s.feed_forward, s.hidden});
+    multiply(
+        {act_.normed, layer.gate_up, layer.gate_up_bias, act_.gate_up, tokens, 2 * s.feed_forward, s.hidden});
     swiglu(stream_, {act_.gate_up, act_.activated, tokens, s.feed_forward});
-    delta = project_back(act_.activated, layer.down, tokens, s.feed_forward);
+    delta = project_back(act_.activated, layer.down, layer.down_bias, tokens, s.feed_forward);
   }
   normalise(x, delta, weights_.final_norm(), rows);
   multiply({act_.normed, weights_.vocabulary_projection(), nullptr, act_.logits, rows, s.vocab, s.hidden});
@@ -392,8 +401,9 @@ void Forward::attend(int32_t layer) {
                       .arrived = act_.arrived});
 }
 
-float const* Forward::project_back(bf16 const* x, WeightMatrix const& w, int32_t tokens, int32_t k) {
-  multiply({x, w, nullptr, act_.delta, tokens, model_.shape().hidden, k});
+float const* Forward::project_back(bf16 const* x, WeightMatrix const& w, float const* bias, int32_t tokens,
+                                   int32_t k) {
+  multiply({x, w, bias, act_.delta, tokens, model_.shape().hidden, k});
   return act_.delta;
 }
 
@@ -409,7 +419,7 @@ void Forward::multiply(Gemm g) {
 
 void Forward::normalise(float* x, float const* delta, float const* weight, int32_t tokens) {
   bunting_model_shape const& s = model_.shape();
-  rmsnorm(stream_, {x, delta, weight, act_.normed, s.norm_epsilon, tokens, s.hidden});
+  rmsnorm(stream_, {x, delta, weight, act_.normed, s.norm_epsilon, tokens, s.hidden, s.residual_scale});
 }
 
 // Pages are [page][layer][keys | values][kv head][Tp][D], and in fp8 the multipliers after the values of each

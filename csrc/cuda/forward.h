@@ -121,7 +121,8 @@ class Forward {
   void record_graphs();
   void attend(int32_t layer);
   // A product into the residual stream, which the next norm adds.
-  float const* project_back(bf16 const* x, WeightMatrix const& w, int32_t tokens, int32_t k);
+  float const* project_back(bf16 const* x, WeightMatrix const& w, float const* bias, int32_t tokens,
+                            int32_t k);
   void multiply(Gemm g);
   void normalise(float* x, float const* delta, float const* weight, int32_t tokens);
   bool is_fp8() const { return model_.shape().kv == BUNTING_KV_FP8; }  // keys and values

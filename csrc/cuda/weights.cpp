@@ -27,22 +27,17 @@ void check_layers(Model const& model) {
   refuse(s.norm != BUNTING_NORM_RMS, "norms that subtract the mean");
   refuse(s.activation == BUNTING_ACTIVATION_GELU_TANH, "GELU");
   refuse(s.attention_cap > 0 || s.logit_cap > 0, "soft caps of scores or logits");
-  refuse(s.embedding_scale != 1 || s.residual_scale != 1 || s.logit_scale != 1,
-         "scaled embeddings, residuals or logits");
   for (int32_t i = 0; i < s.layers; ++i) {
     bunting_layer_shape const& layer = model.layer_shape(i);
     refuse(layer.mlp == BUNTING_MLP_EXPERTS, "mixtures of experts");
     refuse(layer.parallel, "an MLP beside the attention");
     refuse(layer.norms != (BUNTING_NORM_ATTN | BUNTING_NORM_MLP), "norms after the attention or the MLP");
-    refuse(layer.biases & ~BUNTING_BIAS_QKV, "biases elsewhere than on q, k and v");
     refuse(layer.qk_norm == BUNTING_QK_NORM_WIDE, "norms over all heads of q and k");
     refuse(layer.sinks, "attention sinks");
-    refuse(layer.rope != 0 || s.ropes != 1, "rotations that differ between layers");
-    refuse(layer.sliding_window != model.layer_shape(0).sliding_window, "windows that differ between layers");
+    RopeTable const* const rope = model.rope(i);
+    refuse(rope && rope->dimensions != s.head_size, "rotations of a part of each head");
   }
   refuse(s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU, "a clamped SwiGLU");
-  refuse(model.rope(0)->query_scale, "queries that grow with their position");
-  refuse(model.rope(0)->dimensions != s.head_size, "rotations of a part of each head");
 }
 
 void check_shape(Model const& model) {
@@ -100,15 +95,25 @@ class DeviceWeights::Uploader {
   }
   size_t used() const { return carver_.used(); }
 
-  float const* vector(float const* from, int64_t size) {
-    float* const to = carver_.take<float>(size_t(size));
-    for (int64_t done = 0; uploads_ && done < size;) {
-      int64_t const count = std::min<int64_t>(size - done, int64_t(kStagingBytes / sizeof(float)));
-      std::memcpy(staging_->data(), from + done, size_t(count) * sizeof(float));
-      send(to + done, staging_->data(), size_t(count) * sizeof(float));
-      done += count;
+  float const* vector(float const* from, int64_t size, float scale = 1) {
+    return vectors({from}, size, scale);
+  }
+
+  // `from`, one after the other, `size` numbers of each, times `scale`.
+  float const* vectors(std::initializer_list<float const*> from, int64_t size, float scale = 1) {
+    float* const whole = carver_.take<float>(from.size() * size_t(size));
+    float* to = whole;
+    for (float const* part : from) {
+      for (int64_t done = 0; uploads_ && done < size;) {
+        int64_t const count = std::min<int64_t>(size - done, int64_t(kStagingBytes / sizeof(float)));
+        float* const staged = reinterpret_cast<float*>(staging_->data());
+        for (int64_t i = 0; i < count; ++i) staged[i] = scale * part[done + i];
+        send(to + done, staged, size_t(count) * sizeof(float));
+        done += count;
+      }
+      to += size;
     }
-    return to;
+    return whole;
   }
 
   // The given ranges of rows of a packed matrix, one after the other, in the format that the host has, or,
@@ -242,33 +247,57 @@ size_t DeviceWeights::bytes(Model const& model) {
 
 void DeviceWeights::place(Model const& model, Uploader& uploader) {
   bunting_model_shape const& s = model.shape();
-  RopeTable const& rope = *model.rope(0);
-  int64_t const angles = int64_t(s.context_max) * (rope.dimensions / 2);
+  int64_t const angles = int64_t(s.context_max) * (s.head_size / 2);
   PackedMatrix const& last = s.tied_embeddings ? model.embedding() : model.vocabulary_projection();
   embedding_ = uploader.table(model.embedding());
   bool const last_is_fp8 = model.is_fp8(s.tied_embeddings ? 0 : 1);
   vocabulary_projection_ = s.tied_embeddings && !last.grouped() && !last_is_fp8
                                ? WeightMatrix(embedding_)
                                : uploader.matrix(last, last_is_fp8, {{0, s.vocab}});
-  final_norm_ = uploader.vector(model.final_norm(), s.hidden);
-  rope_cos_ = uploader.vector(rope.cos, angles);
-  rope_sin_ = uploader.vector(rope.sin, angles);
+  final_norm_ = uploader.vector(model.final_norm(), s.hidden, s.logit_scale);
   layers_.resize(size_t(s.layers));
   for (int32_t i = 0; i < s.layers; ++i) {
     LayerWeights const& from = model.layer(i);
+    bunting_layer_shape const& has = model.layer_shape(i);
     int32_t const first = 2 + 5 * i;  // matrix of the layer
     DeviceLayer& to = layers_[size_t(i)];
     to.attention_norm = uploader.vector(from.attention_norm, s.hidden);
     to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, model.qkv_width()}});
-    if (from.qkv_bias) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width());
-    if (from.q_norm) to.q_norm = uploader.vector(from.q_norm, s.head_size);
-    if (from.k_norm) to.k_norm = uploader.vector(from.k_norm, s.head_size);
+    // The shape tells what there is: a model that is only measured has no vectors yet.
+    if (has.biases & BUNTING_BIAS_QKV) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width());
+    if (has.qk_norm) to.q_norm = uploader.vector(from.q_norm, s.head_size);
+    if (has.qk_norm) to.k_norm = uploader.vector(from.k_norm, s.head_size);
+    place_rope(model, i, angles, uploader);
     to.o = uploader.matrix(from.o, model.is_fp8(first + 2), {{0, s.hidden}});
+    if (has.biases & BUNTING_BIAS_O) to.o_bias = uploader.vector(from.o_bias, s.hidden);
     to.mlp_norm = uploader.vector(from.mlp_norm, s.hidden);
     to.gate_up = uploader.matrix(from.gate_up, model.is_fp8(first + 3),
                                  {{0, s.feed_forward}, {model.padded_feed_forward(i), s.feed_forward}});
+    if (has.biases & BUNTING_BIAS_GATE_UP) {
+      float const* const gate = from.gate_up_bias;
+      float const* const up = gate ? gate + model.padded_feed_forward(i) : nullptr;
+      to.gate_up_bias = uploader.vectors({gate, up}, s.feed_forward);
+    }
+    if (has.biases & BUNTING_BIAS_DOWN) to.down_bias = uploader.vector(from.down_bias, s.hidden);
     to.down = uploader.matrix(from.down, model.is_fp8(first + 4), {{0, s.hidden}});
   }
+}
+
+// The angles of a layer: those of an earlier layer, if it has the same rope.
+void DeviceWeights::place_rope(Model const& model, int32_t layer, int64_t angles, Uploader& uploader) {
+  RopeTable const* const rope = model.rope(layer);
+  if (!rope) return;
+  DeviceLayer& to = layers_[size_t(layer)];
+  for (int32_t i = 0; i < layer; ++i) {
+    if (model.rope(i) != rope) continue;
+    DeviceLayer const& same = layers_[size_t(i)];
+    to.cos = same.cos, to.sin = same.sin, to.query_scale = same.query_scale;
+    return;
+  }
+  to.cos = uploader.vector(rope->cos, angles);
+  to.sin = uploader.vector(rope->sin, angles);
+  if (model.has_query_scale(layer))
+    to.query_scale = uploader.vector(rope->query_scale, model.shape().context_max);
 }
 
 }  // namespace bunting::cuda

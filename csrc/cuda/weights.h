@@ -18,10 +18,16 @@ struct DeviceLayer {
   float const* qkv_bias = nullptr;        // [(Hq + 2 Hk) D] or null
   float const* q_norm = nullptr;          // [D] or null
   float const* k_norm = nullptr;          // [D] or null
-  WeightMatrix o{nullptr};                // [H, Hq D]
-  float const* mlp_norm = nullptr;        // [H]
-  WeightMatrix gate_up{nullptr};          // [2 F, H]: gate, then up
-  WeightMatrix down{nullptr};             // [H, F]
+  float const* cos = nullptr;             // [context_max, D/2]; null: q and k are not rotated
+  float const* sin = nullptr;
+  float const* query_scale = nullptr;   // [context_max] or null
+  WeightMatrix o{nullptr};              // [H, Hq D]
+  float const* o_bias = nullptr;        // [H] or null
+  float const* mlp_norm = nullptr;      // [H]
+  WeightMatrix gate_up{nullptr};        // [2 F, H]: gate, then up
+  float const* gate_up_bias = nullptr;  // [2 F] or null
+  WeightMatrix down{nullptr};           // [H, F]
+  float const* down_bias = nullptr;     // [H] or null
 };
 
 class DeviceWeights {
@@ -35,22 +41,19 @@ class DeviceWeights {
   DeviceLayer const& layer(int32_t index) const { return layers_[size_t(index)]; }
   bf16 const* embedding() const { return embedding_; }                                  // [V, H]
   WeightMatrix const& vocabulary_projection() const { return vocabulary_projection_; }  // [V, H]
-  float const* final_norm() const { return final_norm_; }                               // [H]
-  float const* rope_cos() const { return rope_cos_; }                                   // [context_max, D/2]
-  float const* rope_sin() const { return rope_sin_; }
+  float const* final_norm() const { return final_norm_; }  // [H], times the logits' scale
 
  private:
   class Uploader;
   DeviceWeights() = default;  // to measure
   void place(Model const& model, Uploader& uploader);
+  void place_rope(Model const& model, int32_t layer, int64_t angles, Uploader& uploader);
 
   DeviceMemory memory_;
   std::vector<DeviceLayer> layers_;
   bf16 const* embedding_ = nullptr;
   WeightMatrix vocabulary_projection_{nullptr};
   float const* final_norm_ = nullptr;
-  float const* rope_cos_ = nullptr;
-  float const* rope_sin_ = nullptr;
 };
 
 }  // namespace bunting::cuda

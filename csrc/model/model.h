@@ -105,6 +105,10 @@ class Model {
     return index < 0 ? nullptr : &ropes_[size_t(index)];
   }
 
+  bool has_query_scale(int32_t layer) const {
+    return rope(layer) && rope_shapes_[size_t(layer_shape(layer).rope)].query_growth > 0;
+  }
+
   uint64_t weight_bytes() const { return weight_bytes_; }
   uint64_t page_bytes() const;  // one KV page over all layers
 

@@ -128,6 +128,10 @@ describe("each pre-tokenizer cuts a text where its pattern says", () => {
     ["llama-bpe", "It|'s| |123|45| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
     ["qwen2", "It|'s| |1|2|3|4|5| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
     ["tekken", "It|'s| |1|2|3|4|5| o|'CLOCK|,\n\n| | naïve|Test| x|=y|;| 日本"],
+    // As the patterns that tiktoken publishes for cl100k and o200k cut it.
+    ["dbrx", "It|'s| |123|45| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
+    ["gpt-4o", "It's| |123|45| o|'CLOCK|,\n\n| | naïve|Test| x|=y|;| 日本"],
+    ["seed-coder", "It|'s| |1|2|3|4|5| o|'CLOCK|,|\n\n| | naïveTest| x|=y|;| 日本"],
     ["gpt-2", "It|'s| 12345| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
     ["smollm", "It|'s| |1|2|3|4|5| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
     ["default", "It|'|s| |123|45| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
@@ -287,8 +291,8 @@ describe("byte-level merges are refused when", () => {
     ["nothing says how a text is cut", changed("pre"), "tokenizer.ggml.pre: missing: wanted: a text"],
     [
       "the way a text is cut is not known",
-      changed("pre", ["string", "gpt-4o"]),
-      'tokenizer.ggml.pre: "gpt-4o": how this pre-tokenizer cuts a text is not known; known: llama-bpe',
+      changed("pre", ["string", "superbpe"]),
+      'tokenizer.ggml.pre: "superbpe": how this pre-tokenizer cuts a text is not known; known: llama-bpe',
     ],
     ["there are none", changed("merges"), "tokenizer.ggml.merges: missing: wanted: an array of texts"],
     [

@@ -39,9 +39,17 @@ const onlyPatterns = (...patterns: string[]): PreTokenizer => ({
   addsBos: false,
   composes: false,
 });
+/** Of OpenAI's encodings cl100k and o200k, as their publisher's tiktoken has them. */
+const cl100k = onlyPatterns(...llama3.patterns);
 const digitsThenGpt2 = onlyPatterns("\\p{N}", gpt2);
 const upper = "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}";
 const lower = "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}";
+
+const cased = (before: string, after: string): string =>
+  `[^\\r\\n\\p{L}\\p{N}]?[${upper}]${before}[${lower}]${after}${contractions}?`;
+const o200k = onlyPatterns(
+  `${cased("*", "+")}|${cased("+", "*")}|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|${ends}`,
+);
 
 export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   "llama-bpe": llama3,
@@ -56,6 +64,14 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
         `|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|${ends}`,
     ],
   },
+  // OLMo 2, Phi-4 and others; GLM-4.
+  dbrx: cl100k,
+  "smaug-bpe": cl100k,
+  glm4: cl100k,
+  "chatglm-bpe": cl100k,
+  // gpt-oss, Phi-4-mini.
+  "gpt-4o": o200k,
+  "seed-coder": onlyPatterns(`${contractions}|${words}|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|${ends}`),
   smollm: digitsThenGpt2,
   starcoder: digitsThenGpt2,
   refact: digitsThenGpt2,

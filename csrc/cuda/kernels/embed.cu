@@ -1,4 +1,4 @@
-// embed.cu - x[t] = table[ids[t]].
+// embed.cu - x[t] = scale * table[ids[t]].
 //
 //   table  [V, H] bf16     x  [T, H] f32
 //
@@ -25,7 +25,8 @@ GPU_KERNEL(kThreads, 8) embed_kernel(Embed const e) {
     for (int half = 0; half < 2; ++half) {
       uint32_t const first = v.word[2 * half], second = v.word[2 * half + 1];
       store(x + 2 * i + half,
-            Float4{{widen_low(first), widen_high(first), widen_low(second), widen_high(second)}});
+            Float4{{e.scale * widen_low(first), e.scale * widen_high(first), e.scale * widen_low(second),
+                    e.scale * widen_high(second)}});
     }
   }
 }

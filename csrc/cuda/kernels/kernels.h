@@ -26,12 +26,13 @@ using bf16 = uint16_t;
 
 // ---- rows -----------------------------------------------------------------------------------------------
 
-// x[t] = table[ids[t]] as f32. H is a multiple of 8.
+// x[t] = scale * table[ids[t]] as f32. H is a multiple of 8.
 struct Embed {
   float* x;            // [T, H]
   bf16 const* table;   // [V, H]
   int32_t const* ids;  // [T]
   int32_t tokens, hidden;
+  float scale = 1;
 };
 void embed(Stream& stream, Embed const& e);
 
@@ -45,7 +46,7 @@ struct Gather {
 };
 void gather(Stream& stream, Gather const& g);
 
-// x[r] += delta[r] if there is one, then y[r] = x[r] / sqrt(mean(x[r]^2) + epsilon) * weight. H is a
+// x[r] += delta_scale * delta[r] if there is one, then y[r] = x[r] / sqrt(mean(x[r]^2) + epsilon) * weight. H is a
 // multiple of 4.
 struct RmsNorm {
   float* x;             // [T, H] the residual stream
@@ -54,6 +55,7 @@ struct RmsNorm {
   bf16* y;              // [T, H]
   float epsilon;
   int32_t tokens, hidden;
+  float delta_scale = 1;
 };
 void rmsnorm(Stream& stream, RmsNorm const& n);
 
@@ -129,7 +131,7 @@ struct KvPages {
 inline constexpr int32_t kNoSlot = -1;
 
 // What follows the QKV product, per token: RMS norm of each q and k head if there are weights for it,
-// rotation of q and k, append of k and v to the token's page slot. D is a multiple of 16, at most 256.
+// rotation of q and k if there are angles, growth of q with its position if that is asked for, append of k and v to the token's page slot. D is a multiple of 16, at most 256.
 struct RopeAppend {
   float const* qkv;  // [T, (Hq + 2*Hk) * D]: q, k, v
   bf16* q;           // [T, Hq*D], not scaled
@@ -137,8 +139,9 @@ struct RopeAppend {
   float const* q_norm;  // [D] or null
   float const* k_norm;
   float norm_epsilon;
-  float const* cos;  // [context_max, D/2]
+  float const* cos;  // [context_max, D/2], or null
   float const* sin;
+  float const* query_scale;  // [context_max], or null
   int32_t const* positions;  // [T]
   int32_t const* slots;      // [T] page * Tp + slot to append to, or kNoSlot
   KvPages kv;

@@ -1,4 +1,4 @@
-// rmsnorm.cu - x[r] += delta[r]; y[r] = x[r] / sqrt(mean(x[r]^2) + epsilon) * weight.
+// rmsnorm.cu - x[r] += delta_scale * delta[r]; y[r] = x[r] / sqrt(mean(x[r]^2) + epsilon) * weight.
 //
 //   x  [T, H] f32, read and, with a delta, written     y  [T, H] bf16     delta  [T, H] f32 or null
 //
@@ -26,7 +26,7 @@ GPU_KERNEL(kThreads, 4) rmsnorm_kernel(RmsNorm const n) {
     if (n.delta) {
       Float4 const delta = load(reinterpret_cast<Float4 const*>(n.delta + int64_t(row) * n.hidden) + i);
       GPU_UNROLL
-      for (int j = 0; j < 4; ++j) v.at[j] += delta.at[j];
+      for (int j = 0; j < 4; ++j) v.at[j] += n.delta_scale * delta.at[j];
       store(x + i, v);
     }
     GPU_UNROLL

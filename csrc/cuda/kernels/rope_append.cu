@@ -4,7 +4,8 @@
 //   qkv  [T, (Hq + 2*Hk) * D] f32     q  [T, Hq*D] bf16     pages  bf16 or e4m3, see KvPages
 //
 //   x = x / sqrt(mean(x^2) + epsilon) * norm                                            (if there is a norm)
-//   x[i], x[i + D/2] = x[i] cos[i] - x[i + D/2] sin[i], x[i + D/2] cos[i] + x[i] sin[i]     (q and k)
+//   x[i], x[i + D/2] = x[i] cos[i] - x[i + D/2] sin[i], x[i + D/2] cos[i] + x[i] sin[i]     (q and k, if there are angles)
+//   x = x * query_scale[position]                                                           (q, if there is one)
 //
 // Work:     one warp per token and head; a lane holds two neighbouring pairs (i, i + D/2) per turn.
 // Roofline: memory, 6 * D bytes per head.
@@ -84,7 +85,9 @@ GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
   float const* const norm = is_v ? nullptr : is_q ? a.q_norm : a.k_norm;
   float const scale = norm ? reciprocal_sqrt(warp_sum(squares) / float(d) + a.norm_epsilon) : 1;
 
-  int64_t const angles = int64_t(load(a.positions + token)) * (d / 2);
+  int const position = load(a.positions + token);
+  int64_t const angles = int64_t(position) * (d / 2);
+  float const growth = is_q && a.query_scale ? load(a.query_scale + position) : 1;
   GPU_UNROLL
   for (int turn = 0; turn < kTurns; ++turn) {
     int const i = 2 * lane() + turn * 2 * kWarp;
@@ -99,7 +102,7 @@ GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
         y.at[j] *= scale * second.at[j];
       }
     }
-    if (!is_v) {
+    if (!is_v && a.cos) {
       Float2 const cos = load(reinterpret_cast<Float2 const*>(a.cos + angles + i));
       Float2 const sin = load(reinterpret_cast<Float2 const*>(a.sin + angles + i));
       GPU_UNROLL
@@ -108,6 +111,11 @@ GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
         x.at[j] = before * cos.at[j] - y.at[j] * sin.at[j];
         y.at[j] = y.at[j] * cos.at[j] + before * sin.at[j];
       }
+    }
+    GPU_UNROLL
+    for (int j = 0; j < 2; ++j) {
+      x.at[j] *= growth;
+      y.at[j] *= growth;
     }
   }
 

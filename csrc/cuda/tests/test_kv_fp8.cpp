@@ -177,10 +177,10 @@ TEST(cuda_kv_fp8_append_keeps_three_bits_and_the_largest) {
     DeviceArray<int32_t> const device_positions(positions), device_slots(slots);
     DeviceArray<uint16_t> const q(positions.size() * size_t(kHeads * d));
     DeviceArray<uint8_t> const pages(std::vector<uint8_t>(size_t(kPages * layout.page()), 0xab));
-    RUNS(cuda::rope_append(
-        stream, {device_qkv.data(), q.data(), kHeads, nullptr, nullptr, 1e-6f, device_cos.data(),
-                 device_sin.data(), device_positions.data(), device_slots.data(), layout.kv(pages.data(), 1),
-                 int32_t(positions.size())}));
+    RUNS(cuda::rope_append(stream,
+                           {device_qkv.data(), q.data(), kHeads, nullptr, nullptr, 1e-6f, device_cos.data(),
+                            device_sin.data(), nullptr, device_positions.data(), device_slots.data(),
+                            layout.kv(pages.data(), 1), int32_t(positions.size())}));
     std::vector<uint8_t> const got = pages.get();
     size_t written = 0;
     for (uint8_t byte : got) written += byte != 0xab;

@@ -47,7 +47,7 @@ TEST(cuda_rope_append_matches_the_reference) {
       RUNS(cuda::rope_append(
           stream, {device_qkv.data(), device_q.data(), hq, norms ? device_q_norm.data() : nullptr,
                    norms ? device_k_norm.data() : nullptr, 1e-6f, device_cos.data(), device_sin.data(),
-                   device_positions.data(), device_slots.data(), kv, kTokens}));
+                   nullptr, device_positions.data(), device_slots.data(), kv, kTokens}));
 
       std::vector<uint16_t> const got_q = device_q.get();
       for (size_t i = 0; i < q.size(); ++i)
