@@ -60,7 +60,7 @@ function rowOf(family: Family, compared: readonly Compared[]): string {
   const cells = [
     family.models,
     code([...family.classes, ...(family.wrappers ?? [])]),
-    code(family.metadata.length > 0 ? family.metadata : [family.ggufAs ?? ""]),
+    family.metadata.length > 0 ? code(family.metadata) : family.ggufAs ? code([family.ggufAs]) : "not read",
     gpu,
     compared.map(({ name }) => name).join(", "),
   ];

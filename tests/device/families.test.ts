@@ -1,6 +1,6 @@
 /**
  * Every family on the CPU engine, from a folder and from a GGUF file of the same numbers: its logits are those of transformers.
- * Whole prompts in f32; that results do not depend on chunks, cache or company is tested for every kind of layer by
+ * So they are in bf16 on the emulated GPU, where it has the kernels. That results do not depend on chunks, cache or company is tested for every kind of layer by
  * kinds.test.ts, and for the families of correctness.test.ts.
  */
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
@@ -8,6 +8,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openModelFolder } from "../../gpu/model/folder.ts";
+import { gpuLack } from "../../tools/models-reference.ts";
 import {
   familyConfigs,
   familyLogits,
@@ -18,8 +19,8 @@ import {
 } from "../reference/families.ts";
 import { convertModel } from "../support/gguf-model.ts";
 import { ggufBytes } from "../support/gguf-writer.ts";
-import { cosineOf, largestDifference } from "./compare.ts";
-import { cpuLibrary } from "./library.ts";
+import { cosineOf, largestDifference, sameBits } from "./compare.ts";
+import { cpuLibrary, emulatedLibrary } from "./library.ts";
 import { Rig } from "./rig.ts";
 
 setDefaultTimeout(60_000);
@@ -28,14 +29,15 @@ const library = cpuLibrary();
 const scratch = mkdtempSync(join(tmpdir(), "bunting-families-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-/** The logits after each position that the reference has. */
-function logitsOf(path: string, compute: "f32" | "bf16"): Float32Array[] {
-  const rig = new Rig(library, openModelFolder(path), { compute, quant: "none" });
+/** The logits after each position that the reference has, from chunks that end there. */
+function logitsOf(path: string, compute: "f32" | "bf16", on = library): Float32Array[] {
+  const rig = new Rig(on, openModelFolder(path), { compute, quant: "none" });
   const stream = rig.stream(familyPrompt);
-  const seen = new Map<number, Float32Array>();
-  rig.generate(stream, 1, 1, [], (position, logits) => seen.set(position, logits));
+  const logits = familyPositions.map(
+    (position) => rig.step([{ stream, count: position + 1 - stream.computed }])[0]!.logits,
+  );
   rig.close();
-  return familyPositions.map((position) => seen.get(position)!);
+  return logits;
 }
 
 describe.each(Object.keys(familyConfigs).map((name) => [name]))("%s", (name) => {
@@ -59,5 +61,18 @@ describe.each(Object.keys(familyConfigs).map((name) => [name]))("%s", (name) => 
     for (const [index, logits] of logitsOf(folder, "bf16").entries()) {
       expect(cosineOf(logits, wanted[index]!)).toBeGreaterThan(0.998);
     }
+  });
+
+  if (gpuLack(openModelFolder(folder).config.shape) !== null) return;
+  test("on the emulated GPU they are near, and the same bits from one chunk as from three", () => {
+    const emulated = emulatedLibrary();
+    const chunked = logitsOf(folder, "bf16", emulated);
+    for (const [index, logits] of chunked.entries()) {
+      expect(cosineOf(logits, wanted[index]!)).toBeGreaterThan(0.998);
+    }
+    const rig = new Rig(emulated, openModelFolder(folder), { compute: "bf16", quant: "none" });
+    const whole = rig.step([{ stream: rig.stream(familyPrompt), count: familyPrompt.length }]);
+    rig.close();
+    expect(sameBits(whole[0]!.logits, chunked.at(-1)!)).toBeTrue();
   });
 });

@@ -72,6 +72,13 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
       llama_4_scaling_beta: 0.1,
     },
   }),
+  gemma: of("Gemma", "gemma", { hidden_activation: "gelu_pytorch_tanh", tie_word_embeddings: true }),
+  glm: of("Glm", "glm", { partial_rotary_factor: 0.5, attention_bias: true }),
+  internlm3: of("InternLM3", "internlm3", {
+    qkv_bias: true,
+    bias: true,
+    rope_scaling: { rope_type: "dynamic", factor: 6 },
+  }),
   gemma2: of("Gemma2", "gemma2", {
     num_hidden_layers: 4,
     hidden_activation: "gelu_pytorch_tanh",
@@ -109,9 +116,15 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     rope_theta: 10_000,
     rope_scaling: longrope,
   }),
-  smollm3: of("SmolLM3", "smollm3", { num_hidden_layers: 4, head_dim: undefined, rope_theta: 2e6 }),
+  smollm3: of("SmolLM3", "smollm3", {
+    num_hidden_layers: 4,
+    head_dim: undefined,
+    hidden_size: 128,
+    rope_theta: 2e6,
+  }),
   granite: of("Granite", "granite", {
     head_dim: undefined,
+    hidden_size: 128,
     embedding_multiplier: 6.5,
     attention_multiplier: 0.3,
     residual_multiplier: 0.22,
@@ -169,8 +182,9 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
   "seed-oss": of("SeedOss", "seed_oss", { attention_bias: true, attention_out_bias: true }),
 };
 
-/** Files of metadata cannot tell which layers of these have windows, or that not all have experts. */
-export const foldersOnly: readonly string[] = ["qwen3-windows", "ministral", "qwen3-moe"];
+/** Files of metadata cannot tell which layers of these have windows, or that not all have experts, or go by an architecture
+ *  that is not read. */
+export const foldersOnly: readonly string[] = ["qwen3-windows", "ministral", "qwen3-moe", "glm"];
 
 /** What each of them is given, and after which positions its logits are kept. */
 export const familyPrompt: readonly number[] = Array.from(

@@ -104,6 +104,7 @@ const architectures: Readonly<Record<string, string>> = {
   qwen3_moe: "qwen3moe",
   mixtral: "llama",
   gpt_oss: "gpt-oss",
+  internlm3: "llama",
 };
 
 function architectureOf({ family }: ModelConfig): string {
@@ -304,6 +305,7 @@ const pairedFamilies: readonly string[] = [
   "granite",
   "granitemoe",
   "mixtral",
+  "internlm3",
 ];
 
 function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: StoredName): TensorInput {

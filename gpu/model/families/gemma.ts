@@ -1,12 +1,12 @@
 /**
- * Gemma 2 and 3 (text): norms around attention and MLP, whose weights folders store less 1; GELU; an embedding times the root
- * of its width. Gemma 2 caps scores and logits, with a window in every other layer; Gemma 3 has norms of the heads of q and k
+ * Gemma 1 is Llama with GELU, norms whose weights folders store less 1, and an embedding times the root of its width. Gemma 2
+ * and 3 (text): norms around attention and MLP besides. Gemma 2 caps scores and logits, with a window in every other layer; Gemma 3 has norms of the heads of q and k
  * instead, and in five of six layers a window and a rope of its own.
  */
 import { plainLayer, shapeLimits } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
 import { biasesOf } from "./biases.ts";
-import type { Family, Source } from "./family.ts";
+import { type Family, layersOf, type Source } from "./family.ts";
 import { allBut, windowsOf } from "./windows.ts";
 
 const capMax = 1e6;
@@ -35,6 +35,21 @@ function queryScalar(source: Source, layersOfLargest: number): number {
   if (source.kind === "metadata") return source.layers === layersOfLargest ? hidden / queryHeads : headSize;
   return source.number(["query_pre_attn_scalar", null], 1, shapeLimits.hidden, 256);
 }
+
+export const gemma: Family = {
+  name: "gemma",
+  models: "Gemma 1, CodeGemma",
+  classes: ["GemmaForCausalLM"],
+  metadata: ["gemma"],
+  normsOneLess: true,
+  defaults: { head_dim: 256, tie_word_embeddings: true, hidden_activation: "gelu_pytorch_tanh" },
+  describe: (source) => ({
+    activation: source.activation("geluTanh"),
+    embeddingScale: Math.sqrt(source.sizes.hidden),
+    ropes: [source.rope()],
+    layers: layersOf(source.layers, () => ({ ...plainLayer, biases: biasesOf(source) })),
+  }),
+};
 
 export const gemma2: Family = {
   ...common,

@@ -5,6 +5,21 @@ import { type Family, layersOf } from "./family.ts";
 
 const gateUp = "mlp.gate_up_proj.weight";
 
+/** GLM-4-9B and GLM-Edge: the same with norms before attention and MLP alone. */
+export const glm: Family = {
+  name: "glm",
+  models: "GLM-4-9B (HF), GLM-Edge",
+  classes: ["GlmForCausalLM"],
+  metadata: [],
+  defaults: { partial_rotary_factor: 0.5 },
+  pairedRows: { folder: true },
+  folderNames: { [TensorKind.gate]: gateUp, [TensorKind.up]: gateUp },
+  describe(source) {
+    const biases = { ...plainLayer.biases, qkv: source.bias("attention_bias", "attn_q.bias") };
+    return { ropes: [source.rope()], layers: layersOf(source.layers, () => ({ ...plainLayer, biases })) };
+  },
+};
+
 export const glm4: Family = {
   name: "glm4",
   models: "GLM-4-0414, GLM-Z1 (dense)",

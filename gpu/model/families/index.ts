@@ -1,11 +1,12 @@
 /** All families. A new one is a file beside this one and a line here. */
 import { cohere2 } from "./cohere2.ts";
 import type { Family } from "./family.ts";
-import { gemma2, gemma3 } from "./gemma.ts";
-import { glm4 } from "./glm4.ts";
+import { gemma, gemma2, gemma3 } from "./gemma.ts";
+import { glm, glm4 } from "./glm4.ts";
 import { gptOss } from "./gpt-oss.ts";
 import { granite } from "./granite.ts";
 import { graniteMoe } from "./granite-moe.ts";
+import { internlm3 } from "./internlm3.ts";
 import { llama } from "./llama.ts";
 import { ministral3 } from "./ministral3.ts";
 import { mistral } from "./mistral.ts";
@@ -24,6 +25,7 @@ export const families: readonly Family[] = [
   ministral3,
   qwen2,
   qwen3,
+  gemma,
   gemma2,
   gemma3,
   phi3,
@@ -31,6 +33,7 @@ export const families: readonly Family[] = [
   granite,
   olmo2,
   olmo3,
+  glm,
   glm4,
   cohere2,
   seedOss,
@@ -39,6 +42,7 @@ export const families: readonly Family[] = [
   olmoe,
   graniteMoe,
   gptOss,
+  internlm3,
 ];
 
 /** The family of a configuration, which is one of them. */
