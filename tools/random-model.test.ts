@@ -163,7 +163,7 @@ describe("refusals leave nothing behind", () => {
 
   test.each<[string, JsonObject, RegExp]>([
     ["a small vocabulary", { vocab_size: 258 }, /vocab_size 258 is too small: 259 are/],
-    ["another architecture", { architectures: ["GemmaForCausalLM"] }, /architectures: .*supported: Llama/],
+    ["another architecture", { architectures: ["MambaForCausalLM"] }, /architectures: .*supported: Llama/],
     ["more than the disk", huge, /needs 42\d{4}\.\d GB, and \d+\.\d GB are free there/],
   ])("%s", (name, change, message) => {
     const folder = join(scratch, name);

@@ -24,9 +24,8 @@ GPU_KERNEL(kThreads, 8) embed_kernel(Embed const e) {
     GPU_UNROLL
     for (int half = 0; half < 2; ++half) {
       uint32_t const first = v.word[2 * half], second = v.word[2 * half + 1];
-      store(x + 2 * i + half,
-            Float4{{e.scale * widen_low(first), e.scale * widen_high(first), e.scale * widen_low(second),
-                    e.scale * widen_high(second)}});
+      store(x + 2 * i + half, Float4{{e.scale * widen_low(first), e.scale * widen_high(first),
+                                      e.scale * widen_low(second), e.scale * widen_high(second)}});
     }
   }
 }

@@ -46,8 +46,8 @@ struct Gather {
 };
 void gather(Stream& stream, Gather const& g);
 
-// x[r] += delta_scale * delta[r] if there is one, then y[r] = x[r] / sqrt(mean(x[r]^2) + epsilon) * weight. H is a
-// multiple of 4.
+// x[r] += delta_scale * delta[r] if there is one, then y[r] = x[r] / sqrt(mean(x[r]^2) + epsilon) * weight. H
+// is a multiple of 4.
 struct RmsNorm {
   float* x;             // [T, H] the residual stream
   float const* delta;   // [T, H] or null: x is only read
@@ -131,7 +131,8 @@ struct KvPages {
 inline constexpr int32_t kNoSlot = -1;
 
 // What follows the QKV product, per token: RMS norm of each q and k head if there are weights for it,
-// rotation of q and k if there are angles, growth of q with its position if that is asked for, append of k and v to the token's page slot. D is a multiple of 16, at most 256.
+// rotation of q and k if there are angles, growth of q with its position if that is asked for, append of k
+// and v to the token's page slot. D is a multiple of 16, at most 256.
 struct RopeAppend {
   float const* qkv;  // [T, (Hq + 2*Hk) * D]: q, k, v
   bf16* q;           // [T, Hq*D], not scaled

@@ -4,8 +4,8 @@
 //   qkv  [T, (Hq + 2*Hk) * D] f32     q  [T, Hq*D] bf16     pages  bf16 or e4m3, see KvPages
 //
 //   x = x / sqrt(mean(x^2) + epsilon) * norm                                            (if there is a norm)
-//   x[i], x[i + D/2] = x[i] cos[i] - x[i + D/2] sin[i], x[i + D/2] cos[i] + x[i] sin[i]     (q and k, if there are angles)
-//   x = x * query_scale[position]                                                           (q, if there is one)
+//   x[i], x[i + D/2] = x[i] cos[i] - x[i + D/2] sin[i], x[i + D/2] cos[i] + x[i] sin[i]     (q and k, if
+//   there are angles) x = x * query_scale[position] (q, if there is one)
 //
 // Work:     one warp per token and head; a lane holds two neighbouring pairs (i, i + D/2) per turn.
 // Roofline: memory, 6 * D bytes per head.
