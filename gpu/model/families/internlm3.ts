@@ -14,6 +14,7 @@ export const internlm3: Family = {
   describe(source) {
     const hasBias = source.flag(["bias", null], false) || source.flag(["attention_bias", null], false);
     const biases = {
+      ...plainLayer.biases,
       qkv: hasBias || source.flag(["qkv_bias", null], false),
       o: hasBias,
       gateUp: source.flag(["bias", null], false) || source.flag(["mlp_bias", null], false),
