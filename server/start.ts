@@ -22,6 +22,9 @@ import type { DeviceSetup, LoadProgress } from "./engines/protocol.ts";
 import { type EnginesEvents, type RunningEngines, startEngines } from "./engines/start.ts";
 import { type App, createApp } from "./http/app.ts";
 import { ApiKeys } from "./http/auth.ts";
+import { BodyReader } from "./http/body.ts";
+import { ThreadGap } from "./http/gap.ts";
+import { JsonReader } from "./http/json/reader.ts";
 import { Lifecycle } from "./http/lifecycle.ts";
 import { defaultHttpLimits } from "./http/limits.ts";
 import { listen } from "./http/listen.ts";
@@ -105,7 +108,8 @@ export async function startServer(
     if (error instanceof ConfigError) throw error;
     throw new ConfigError(`The model cannot be loaded: ${error.message}`);
   });
-  const deps = { ...text, ...watched, compiler, model, programModels, lifecycle, keys, responses };
+  const json = new JsonReader(new URL("./http/json/worker.ts", import.meta.url).href);
+  const deps = { ...text, ...watched, json, compiler, model, programModels, lifecycle, keys, responses };
   const { app, jobs } = openApp(config, prepared, deps, store);
   app.server = server;
   server.reload({ fetch: app.fetch });
@@ -135,6 +139,8 @@ export async function startServer(
       responses.close();
       text.encoder.close();
       compiler.close();
+      json.close();
+      watched.gap.close();
       await watched.engines.close();
       return cut;
     },
@@ -160,6 +166,7 @@ function openText(modelDir: string): TextServices {
 
 /** Engines, and what watches them. */
 interface WatchedEngines {
+  readonly gap: ThreadGap;
   readonly engines: RunningEngines;
   readonly telemetry: Telemetry;
   readonly placements: PlacementLog;
@@ -184,9 +191,10 @@ async function startWatchedEngines(
       const { fleet, specs } = engines;
       const loads = () => fleet.loads();
       const predictionErrors = () => fleet.believed.map(({ margin }) => margin ?? 0);
-      const telemetry = new Telemetry({ modelName: names[0]!, version, specs, loads, predictionErrors });
+      const gap = new ThreadGap();
+      const telemetry = new Telemetry({ modelName: names[0]!, version, specs, loads, predictionErrors, gap });
       const placements = new PlacementLog();
-      watched.resolve({ engines, telemetry, placements });
+      watched.resolve({ engines, telemetry, placements, gap });
       return {
         onReport: (engine, { load }) => telemetry.observeStep(engine, load),
         onPlacement: (sequence, placement) => {
@@ -207,6 +215,7 @@ async function startWatchedEngines(
 
 /** What routes need, besides what is made for them. */
 interface AppServices extends TextServices, WatchedEngines {
+  readonly json: JsonReader;
   readonly compiler: ConstraintCompiler;
   readonly lifecycle: Lifecycle;
   readonly keys: ApiKeys;
@@ -240,7 +249,8 @@ function openApp(
   };
   const jobs = store === null ? null : startJobs(store, jobSettings(config), served);
   const routes = routesOf({ ...served, jobs });
-  const app = createApp({ routes, telemetry, lifecycle, keys, origins: originRules(config), limits });
+  const bodies = new BodyReader(limits, deps.json);
+  const app = createApp({ routes, telemetry, lifecycle, keys, bodies, origins: originRules(config), limits });
   return { app, jobs };
 }
 

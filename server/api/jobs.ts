@@ -1,7 +1,7 @@
 /** Jobs on what serves: lines come in by the same door as requests, and fill what is left of the engines. */
 
 import type { DeviceSpec } from "../../scheduler/device.ts";
-import { defaultHttpLimits } from "../http/limits.ts";
+import { defaultJsonLimits } from "../http/limits.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import { JobRunner } from "../jobs/runner.ts";
 import type { JobService, JobSettings } from "../jobs/service.ts";
@@ -44,7 +44,6 @@ export function startJobs(
   };
   const services = { generator, lifecycle, telemetry: counted, cacheSaltFor };
   const door = lineDoor({ ...deps, services, limits }, deps.encoder.forJobs());
-  const { jsonDepthMax, jsonKeysMax } = defaultHttpLimits;
   const { linesMax, retentionSeconds } = settings;
   const room = {
     tokens: specs.reduce((sum, { pages, pageTokens }) => sum + pages * pageTokens, 0),
@@ -54,7 +53,7 @@ export function startJobs(
     {
       store,
       door,
-      limits: { linesMax, lineBytesMax: LINE_BYTES_MAX, jsonDepthMax, jsonKeysMax },
+      limits: { linesMax, lineBytesMax: LINE_BYTES_MAX, ...defaultJsonLimits },
       models: model.names,
       nowSeconds,
       retentionSeconds,

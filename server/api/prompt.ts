@@ -1,5 +1,5 @@
 import type { TokenId } from "../../scheduler/core.ts";
-import { badRequest, contextExceeded, unavailable } from "../http/errors.ts";
+import { badRequest, contextExceeded, promptTooLong, unavailable } from "../http/errors.ts";
 import { plainText, type RenderedPrompt } from "../text/control-text.ts";
 import { type Encoder, EncoderBusyError } from "../text/encoder.ts";
 import { type AnswerFormat, answerFormat } from "../text/formats/answer-format.ts";
@@ -155,9 +155,5 @@ export function expectFits(
 export function refuseEnormous(text: string, param: string, { tokenizer, model }: PromptServices): void {
   const tokens = tokenizer.tokensAtLeast(Buffer.byteLength(text));
   if (tokens <= model.contextMax) return;
-  throw badRequest(
-    `This model's maximum context length is ${model.contextMax} tokens, but at least ${tokens} are in ${param} alone.`,
-    param,
-    "context_length_exceeded",
-  );
+  throw promptTooLong(model.contextMax, tokens, param);
 }

@@ -1,3 +1,4 @@
+import { defaultJsonLimits } from "../http/limits.ts";
 /** What a request may ask for at most. */
 export const requestLimits = {
   choicesMax: 128,
@@ -14,7 +15,7 @@ export const requestLimits = {
   toolDescriptionCharactersMax: 16_384,
   toolParametersBytesMax: 65_536,
   /** Of one call's arguments, which come as JSON within the body's JSON. */
-  toolArguments: { jsonDepthMax: 128, jsonKeysMax: 10_000 },
+  toolArguments: { ...defaultJsonLimits, jsonKeysMax: 10_000 },
   promptsMax: 128,
   cacheSaltCharactersMax: 1024,
   /** Either way from 0. */

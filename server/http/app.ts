@@ -5,7 +5,7 @@
  */
 import { Elysia } from "elysia";
 import type { ApiKeys } from "./auth.ts";
-import { readJsonBody } from "./body.ts";
+import type { BodyReader } from "./body.ts";
 import { type ApiError, asApiError, errorResponse } from "./errors.ts";
 import { checkHead, pathOf, requestIdOf } from "./head.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -20,6 +20,7 @@ export interface AppDeps {
   readonly lifecycle: Lifecycle;
   readonly keys: ApiKeys;
   readonly origins: OriginRules;
+  readonly bodies: BodyReader;
   readonly limits: HttpLimits;
 }
 
@@ -122,12 +123,12 @@ function missing({ routes, keys }: AppDeps, request: Request): unknown {
 
 /** Refuses early when no work is taken; what is computed is then never timed out by the socket's idleness. */
 async function readWork(
-  { lifecycle, limits }: AppDeps,
+  { lifecycle, bodies }: AppDeps,
   request: Request,
   server: Bun.Server<unknown> | null,
 ): Promise<Readonly<Record<string, unknown>>> {
   lifecycle.expectReady();
-  const body = await readJsonBody(request, limits);
+  const body = await bodies.readJson(request);
   lifecycle.expectReady();
   server?.timeout(request, 0);
   return body;

@@ -1,11 +1,28 @@
-import { describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
 import { jsonTextOf } from "../text/json-text.ts";
-import { type BodyLimits, parseJson, readJsonBody } from "./body.ts";
+import { type BodyLimits, BodyReader } from "./body.ts";
 import { ApiError } from "./errors.ts";
+import { parseJson } from "./json/parse.ts";
+import { JsonReader } from "./json/reader.ts";
+import { defaultJsonLimits } from "./limits.ts";
 
-const limits: BodyLimits = { bodyBytesMax: 1000, jsonDepthMax: 8, jsonKeysMax: 20, bodyTimeoutMs: 5000 };
+const limits: BodyLimits = {
+  bodyBytesMax: 1000,
+  bodiesBytesMax: 10_000,
+  jsonDepthMax: 8,
+  jsonKeysMax: 20,
+  jsonNamesMax: 10,
+  jsonItemsMax: 50,
+  bodyTimeoutMs: 5000,
+};
+const json = new JsonReader(new URL("./json/worker.ts", import.meta.url).href);
+afterAll(() => json.close());
+
+function readJsonBody(request: Request, given: BodyLimits): Promise<Record<string, unknown>> {
+  return new BodyReader(given, json).readJson(request);
+}
 
 function post(
   body: string | Uint8Array<ArrayBuffer> | ReadableStream,
@@ -44,7 +61,7 @@ describe("a body is taken", () => {
       fc.property(fc.jsonValue({ maxDepth: 6 }), (value) => {
         const text = JSON.stringify(value);
         if (text.includes("__proto__") || /\\u[dD]/.test(text)) return;
-        expect(parseJson(text, { jsonDepthMax: 8, jsonKeysMax: 10_000 })).toEqual(JSON.parse(text));
+        expect(parseJson(text, defaultJsonLimits)).toEqual(JSON.parse(text));
       }),
       runs(500),
     );
@@ -52,14 +69,76 @@ describe("a body is taken", () => {
 
   test("when brackets, quotes and backslashes stand in its strings", () => {
     const value = { 'a"[{': ["\\", '\\"', "]}", ["{", "\\\\"]], b: '"a":1,"a":2', 'c\\"': { a: 1 }, a: 2 };
-    expect(parseJson(JSON.stringify(value), { jsonDepthMax: 4, jsonKeysMax: 5 })).toEqual(value);
+    expect(parseJson(JSON.stringify(value), { ...limits, jsonDepthMax: 4, jsonKeysMax: 5 })).toEqual(value);
+  });
+});
+
+describe("a large body", () => {
+  const large: BodyLimits = {
+    ...limits,
+    ...defaultJsonLimits,
+    bodyBytesMax: 2 ** 21,
+    bodiesBytesMax: 2 ** 22,
+  };
+  const padding = "x".repeat(300_000);
+
+  test("comes out as a small one does, with the text of its members", async () => {
+    const text = `{"pad": "${padding}", "tools": [{"a": 1.0, "2": 3, "1": 4}], "n": -0.0}`;
+    const value = await readJsonBody(post(text), large);
+    expect(value).toEqual(JSON.parse(text));
+    expect(jsonTextOf(value.tools as object)).toBe('[{"a": 1.0, "2": 3, "1": 4}]');
+  });
+
+  test("is refused in the same words", async () => {
+    for (const end of ['"a":1,"a":2}', '"a":"\\ud800"}', '"a":tru}', `"a":${"[".repeat(129)}`]) {
+      const small = await refusalOf(post(`{"pad": "", ${end}`), large);
+      const refused = await refusalOf(post(`{"pad": "${padding}", ${end}`), large);
+      expect([refused.status, refused.message, refused.detail.param]).toEqual([
+        small.status,
+        small.message,
+        small.detail.param,
+      ]);
+    }
+  });
+
+  test("comes in pieces of any size, and several come at once, in any order", async () => {
+    const pieces = (text: string): ReadableStream => {
+      const bytes = new TextEncoder().encode(text);
+      let at = 0;
+      return new ReadableStream({
+        pull(controller) {
+          const end = at < 2000 ? at + 1 : bytes.length;
+          controller.enqueue(bytes.slice(at, end));
+          at = end;
+          if (at >= bytes.length) controller.close();
+        },
+      });
+    };
+    const reader = new BodyReader(large, json);
+    const texts = [0, 1, 2, 3].map((i) => `{"i": ${i}, "pad": "${padding}"}`);
+    const values = await Promise.all(texts.map((text) => reader.readJson(post(pieces(text)))));
+    expect(values).toEqual(texts.map((text) => JSON.parse(text)));
+  });
+
+  test("that memory has no room for beside the others is to be tried again", async () => {
+    const reader = new BodyReader({ ...large, bodiesBytesMax: 600_000 }, json);
+    const text = `{"pad": "${padding}"}`;
+    const announced = (): Request => post(text, { "content-length": String(text.length) });
+    const outcomes = await Promise.allSettled([1, 2, 3].map(() => reader.readJson(announced())));
+    expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected"]);
+    const refusal = (outcomes[2] as PromiseRejectedResult).reason as ApiError;
+    expect([refusal.status, refusal.message]).toEqual([
+      503,
+      "the bodies of the requests that are being read have 600000 bytes together at most; try again",
+    ]);
+    expect(await reader.readJson(announced())).toEqual(JSON.parse(text));
   });
 });
 
 test("the text of members that are objects or arrays is remembered, escapes in keys and strings or not", () => {
   const text =
     '{"a": [1.0, "}]"], "t\\u006fols" : {"10": {"x": []}, "2": 1e5}, "s": "[", "n": null, "e": {}}';
-  const value = parseJson(text, limits) as Record<string, object>;
+  const value = parseJson(text, defaultJsonLimits) as Record<string, object>;
   expect(["a", "tools", "e"].map((name) => jsonTextOf(value[name]!))).toEqual([
     '[1.0, "}]"]',
     '{"10": {"x": []}, "2": 1e5}',
@@ -83,6 +162,16 @@ describe("a body is refused", () => {
     ["nested too deep", `{"a":${"[".repeat(8)}${"]".repeat(8)}}`, "8 levels deep at most"],
     ["nested so deep that a parser would overflow", "[".repeat(900), "8 levels deep at most"],
     ["with too many keys", `[${'{"a":1},'.repeat(21)}0]`, "may hold 20 keys at most"],
+    [
+      "with too many names",
+      JSON.stringify(Object.fromEntries("abcdefghijk".split("").map((key) => [key, 1]))),
+      "may hold 10 different keys at most",
+    ],
+    [
+      "with too many elements",
+      `{"a":[${"1,".repeat(30)}1],"b":[[${"1,".repeat(30)}1]]}`,
+      "arrays of 50 elements together at most",
+    ],
     ["with a byte order mark", "\ufeff{}", "byte order mark"],
     ["in UTF-16", new Uint8Array([0xff, 0xfe, 0x7b, 0, 0x7d, 0]), "not valid UTF-8"],
     ["in UTF-16 without a mark", new Uint8Array([0x7b, 0, 0x7d, 0]), "not valid JSON"],

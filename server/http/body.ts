@@ -1,28 +1,54 @@
-import { rememberJsonText } from "../text/json-text.ts";
-import { ApiError, badRequest, quote } from "./errors.ts";
+import { Breath } from "../breath.ts";
+import { ApiError, badRequest, quote, unavailable } from "./errors.ts";
+import type { JsonLimits } from "./json/parse.ts";
+import type { JsonReader } from "./json/reader.ts";
 
 /** What a body may be at most. */
-export interface BodyLimits {
+export interface BodyLimits extends JsonLimits {
   readonly bodyBytesMax: number;
-  /** Nesting of arrays and objects. */
-  readonly jsonDepthMax: number;
-  /** Keys of all objects together; parsing slows down with them more than with anything else. */
-  readonly jsonKeysMax: number;
+  /** Of all bodies together that are being read or parsed. */
+  readonly bodiesBytesMax: number;
   /** The whole body must have come within this time of being asked for. */
   readonly bodyTimeoutMs: number;
 }
 
-export type JsonLimits = Pick<BodyLimits, "jsonDepthMax" | "jsonKeysMax">;
+/** Reads bodies of requests. Memory for them is bounded, and none holds up the thread that sends everybody's answers. */
+export class BodyReader {
+  readonly #limits: BodyLimits;
+  readonly #json: JsonReader;
+  #heldBytes = 0;
 
-/** Reads a request's JSON object, or throws 400, 408, 413 or 415. Nothing beyond the limits is ever held in memory. */
-export async function readJsonBody(request: Request, limits: BodyLimits): Promise<Record<string, unknown>> {
-  expectJson(request.headers.get("content-type"));
-  expectPlain(request.headers.get("content-encoding"));
-  const value = parseJson(decodeUtf8(await readBytes(request, limits)), limits);
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw badRequest(`the request body must be a JSON object, but is ${quote(value)}`);
+  constructor(limits: BodyLimits, json: JsonReader) {
+    this.#limits = limits;
+    this.#json = json;
   }
-  return value as Record<string, unknown>;
+
+  /** A request's JSON object. Rejects with 400, 408, 413, 415 or 503. */
+  async readJson(request: Request): Promise<Record<string, unknown>> {
+    expectJson(request.headers.get("content-type"));
+    expectPlain(request.headers.get("content-encoding"));
+    const body = new GrowingBytes((bytes) => this.#hold(bytes));
+    try {
+      await readBytes(request, body, this.#limits);
+      const value = await this.#json.read(body.whole(), this.#limits);
+      if (typeof value !== "object" || value === null || Array.isArray(value)) {
+        throw badRequest(`the request body must be a JSON object, but is ${quote(value)}`);
+      }
+      return value as Record<string, unknown>;
+    } finally {
+      this.#heldBytes -= body.heldBytes;
+    }
+  }
+
+  /** Throws 503 when others hold what there is. */
+  #hold(bytes: number): void {
+    const { bodiesBytesMax } = this.#limits;
+    if (this.#heldBytes + bytes > bodiesBytesMax) {
+      const message = `the bodies of the requests that are being read have ${bodiesBytesMax} bytes together at most; try again`;
+      throw unavailable("server_overloaded", message, 1);
+    }
+    this.#heldBytes += bytes;
+  }
 }
 
 function expectJson(contentType: string | null): void {
@@ -48,25 +74,65 @@ function expectPlain(contentEncoding: string | null): void {
   );
 }
 
-async function readBytes(request: Request, limits: BodyLimits): Promise<Uint8Array> {
+/** Every body has room for so much, whatever others hold; and none for more before it has come. */
+const SMALL_BYTES = 64 * 1024;
+
+/** Bytes that come in pieces of any size, in one buffer that doubles. */
+class GrowingBytes {
+  readonly #hold: (bytes: number) => void;
+  #buffer = new Uint8Array(0);
+  #length = 0;
+  /** What `hold` was told of. */
+  heldBytes = 0;
+
+  /** `hold` is told of room beyond that of a small body before it is taken, and may throw. */
+  constructor(hold: (bytes: number) => void) {
+    this.#hold = hold;
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  add(piece: Uint8Array): void {
+    const length = this.#length + piece.length;
+    if (length > this.#buffer.length) this.#grow(Math.max(length, 2 * this.#buffer.length, 4096));
+    this.#buffer.set(piece, this.#length);
+    this.#length = length;
+  }
+
+  #grow(bytes: number): void {
+    const more = Math.max(0, bytes - SMALL_BYTES) - this.heldBytes;
+    this.#hold(more);
+    this.heldBytes += more;
+    const grown = new Uint8Array(bytes);
+    grown.set(this.#buffer.subarray(0, this.#length));
+    this.#buffer = grown;
+  }
+
+  whole(): Uint8Array<ArrayBuffer> {
+    return this.#buffer.subarray(0, this.#length);
+  }
+}
+
+async function readBytes(request: Request, body: GrowingBytes, limits: BodyLimits): Promise<void> {
   const announced = Number(request.headers.get("content-length") ?? 0);
   if (announced > limits.bodyBytesMax) throw bodyTooLarge(`${announced} bytes`, limits);
-  if (request.body === null) return new Uint8Array(0);
+  if (request.body === null) return;
 
   const reader = request.body.getReader();
+  const breath = new Breath();
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => reject(bodyTooLate(limits)), limits.bodyTimeoutMs);
   });
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
   try {
     for (;;) {
       const { done, value } = await Promise.race([reader.read(), late]);
-      if (done) return parts.length === 1 ? parts[0]! : Buffer.concat(parts);
-      bytes += value.byteLength;
-      if (bytes > limits.bodyBytesMax) throw bodyTooLarge("more", limits);
-      parts.push(value);
+      if (done) return;
+      if (body.length + value.byteLength > limits.bodyBytesMax) throw bodyTooLarge("more", limits);
+      body.add(value);
+      await breath.take(); // pieces may be a byte each
     }
   } catch (error) {
     reader.cancel().catch(() => {});
@@ -85,144 +151,4 @@ function bodyTooLarge(given: string, limits: BodyLimits): ApiError {
 function bodyTooLate(limits: BodyLimits): ApiError {
   const message = `the request body did not arrive within ${limits.bodyTimeoutMs} ms`;
   return new ApiError(408, "timeout_error", message, { headers: { connection: "close" } });
-}
-
-function decodeUtf8(bytes: Uint8Array): string {
-  if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) {
-    throw badRequest("the request body starts with a byte order mark; JSON is sent without one");
-  }
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    throw badRequest("the request body is not valid UTF-8");
-  }
-}
-
-/**
- * `JSON.parse`, and besides refuses what it lets pass: too much depth, too many keys, a key given twice in one object (whose
- * value would win differs between parsers), the key `__proto__`, and text that is not well-formed Unicode. The text is remembered
- * for the whole value and for its members (server/text/json-text.ts).
- */
-export function parseJson(text: string, limits: JsonLimits, what = "the request body"): unknown {
-  const members = checkStructure(text, limits, what);
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw badRequest(`${what} is not valid JSON: ${error instanceof Error ? error.message : String(error)}`);
-  }
-  if (/\\u[dD][89a-fA-F]/.test(text)) checkWellFormed(value, "");
-  rememberJsonText(value, text);
-  for (const { key, start, end } of members) {
-    const member = (value as Readonly<Record<string, unknown>>)[JSON.parse(key) as string];
-    rememberJsonText(member, text.slice(start, end));
-  }
-  return value;
-}
-
-const QUOTE = 0x22;
-const COMMA = 0x2c;
-const OPEN_ARRAY = 0x5b;
-const BACKSLASH = 0x5c;
-const CLOSE_ARRAY = 0x5d;
-const OPEN_OBJECT = 0x7b;
-const CLOSE_OBJECT = 0x7d;
-
-/** An array or object in the outermost object. */
-interface Member {
-  /** As it is written, with its quotes. */
-  readonly key: string;
-  /** Where its text begins and ends. */
-  readonly start: number;
-  end: number;
-}
-
-/** One pass over the text before it is parsed: recursion never begins on what is too deep. Text that is not JSON may
- *  pass, `JSON.parse` refuses it afterwards. */
-function checkStructure(text: string, { jsonDepthMax, jsonKeysMax }: JsonLimits, what: string): Member[] {
-  const members: Member[] = [];
-  let key = "";
-  /** Per open bracket: the keys seen so far, or null for an array. */
-  const open: (Set<string> | null)[] = [];
-  let keys = 0;
-  let keyIsNext = false;
-  for (let at = 0; at < text.length; at++) {
-    switch (text.charCodeAt(at)) {
-      case QUOTE: {
-        const end = stringEnd(text, at);
-        if (keyIsNext) {
-          const literal = text.slice(at, end + 1);
-          addKey(open[open.length - 1], literal);
-          if (open.length === 1) key = literal;
-          if (++keys > jsonKeysMax) {
-            throw badRequest(`${what} may hold ${jsonKeysMax} keys at most, and holds more`);
-          }
-        }
-        keyIsNext = false;
-        at = end;
-        break;
-      }
-      case COMMA:
-        keyIsNext = open[open.length - 1] instanceof Set;
-        break;
-      case OPEN_OBJECT:
-      case OPEN_ARRAY:
-        if (open.length === 1 && open[0] instanceof Set) members.push({ key, start: at, end: at });
-        keyIsNext = text.charCodeAt(at) === OPEN_OBJECT;
-        open.push(keyIsNext ? new Set() : null);
-        if (open.length > jsonDepthMax) {
-          throw badRequest(`${what} may be nested ${jsonDepthMax} levels deep at most, and is deeper`);
-        }
-        break;
-      case CLOSE_OBJECT:
-      case CLOSE_ARRAY:
-        keyIsNext = false;
-        open.pop();
-        if (open.length === 1 && members.length > 0) members[members.length - 1]!.end = at + 1;
-        break;
-    }
-  }
-  return members;
-}
-
-/** Index of the quote that ends the string whose first quote is at `start`; the last index if there is none. */
-function stringEnd(text: string, start: number): number {
-  for (let at = start; ; ) {
-    at = text.indexOf('"', at + 1);
-    if (at < 0) return text.length - 1;
-    let backslashes = 0;
-    while (text.charCodeAt(at - 1 - backslashes) === BACKSLASH) backslashes++;
-    if (backslashes % 2 === 0) return at;
-  }
-}
-
-function addKey(keys: Set<string> | null | undefined, literal: string): void {
-  if (!(keys instanceof Set)) return;
-  let key = literal.slice(1, -1);
-  if (key.includes("\\")) {
-    try {
-      key = JSON.parse(literal) as string;
-    } catch {
-      return; // not JSON: the parser will say so, better than we could
-    }
-  }
-  if (key === "__proto__") throw badRequest("the key __proto__ is not allowed in a request body");
-  if (keys.has(key)) throw badRequest(`the key ${quote(key)} appears twice in one object`, key);
-  keys.add(key);
-}
-
-function checkWellFormed(value: unknown, path: string): void {
-  if (typeof value === "string") {
-    if (!value.isWellFormed())
-      throw badRequest(`${path || "the body"} holds half of a surrogate pair, which is not text`, path);
-  } else if (Array.isArray(value)) {
-    value.forEach((item, index) => {
-      checkWellFormed(item, `${path}[${index}]`);
-    });
-  } else if (typeof value === "object" && value !== null) {
-    for (const [key, item] of Object.entries(value)) {
-      if (!key.isWellFormed()) throw badRequest("a key holds half of a surrogate pair, which is not text");
-      checkWellFormed(item, path === "" ? key : `${path}.${key}`);
-    }
-  }
 }

@@ -72,6 +72,15 @@ export function contextExceeded(
   );
 }
 
+/** 400 for what is too long whatever else is asked for. */
+export function promptTooLong(contextMax: number, tokensAtLeast: number, param: string): ApiError {
+  return badRequest(
+    `This model's maximum context length is ${contextMax} tokens, but at least ${tokensAtLeast} are in ${param} alone.`,
+    param,
+    "context_length_exceeded",
+  );
+}
+
 /** 503: nothing is wrong with the request, the server cannot take it now. */
 export function unavailable(
   apiCode: "server_overloaded" | "draining" | "loading" | "engine_lost",

@@ -1,4 +1,5 @@
 import type { BodyLimits } from "./body.ts";
+import type { JsonLimits } from "./json/parse.ts";
 import type { StreamLimits } from "./stream.ts";
 
 export interface HttpLimits extends BodyLimits, StreamLimits {
@@ -9,10 +10,17 @@ export interface HttpLimits extends BodyLimits, StreamLimits {
   readonly commitMs: number;
 }
 
-export const defaultHttpLimits: HttpLimits = Object.freeze({
-  bodyBytesMax: 32 * 1024 * 1024,
+export const defaultJsonLimits: JsonLimits = Object.freeze({
   jsonDepthMax: 128,
   jsonKeysMax: 100_000,
+  jsonNamesMax: 10_000,
+  jsonItemsMax: 2 ** 20,
+});
+
+export const defaultHttpLimits: HttpLimits = Object.freeze({
+  bodyBytesMax: 32 * 1024 * 1024,
+  bodiesBytesMax: 256 * 1024 * 1024,
+  ...defaultJsonLimits,
   bodyTimeoutMs: 60_000,
   headerBytesMax: 12 * 1024,
   headersMax: 100,

@@ -4,6 +4,7 @@ import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { Usage } from "../answer/events.ts";
+import type { ThreadGap } from "./gap.ts";
 
 /**
  * What the server tells of itself, as Prometheus text. Names that begin with `vllm:` are those that dashboards and
@@ -142,6 +143,8 @@ export interface TelemetryOptions {
   readonly loads: () => readonly EngineLoad[];
   /** How far each engine's steps are from what is predicted, by engine id: see OnlineCostModel's margin. */
   readonly predictionErrors: () => readonly number[];
+  /** Of the thread that serves HTTP. */
+  readonly gap: Pick<ThreadGap, "worstMs">;
 }
 
 /** What is computed: requests, whose clients wait, or jobs. */
@@ -159,7 +162,7 @@ export class Telemetry {
   readonly #server = mapValues(serverHistograms, (row) => this.#histogram(row));
   readonly #answers = mapValues(answerHistograms, (row) => this.#histogram(row));
 
-  constructor({ modelName, version, specs, loads, predictionErrors }: TelemetryOptions) {
+  constructor({ modelName, version, specs, loads, predictionErrors, gap }: TelemetryOptions) {
     this.#modelName = modelName;
     // A request's engine is the fleet's business; with one engine there is nothing to ask.
     this.#requestLabels = { model_name: modelName, engine: specs.length === 1 ? "0" : "all" };
@@ -174,6 +177,12 @@ export class Telemetry {
     });
     this.#info("vllm:cache_config_info", "Size of the KV cache: tokens per page and number of pages.", sizes);
     this.#info("bunting_build_info", "Version of the server.", [{ version }]);
+    const worstGap: Gauge = new Gauge({
+      name: "bunting_thread_gap_seconds",
+      help: "Longest time of the last minute in which the thread that serves HTTP did one thing.",
+      registers: this.#registers,
+      collect: () => worstGap.set(gap.worstMs / 1000),
+    });
     for (const engine of specs.keys()) this.#counters.restarts.inc({ engine: String(engine) }, 0);
   }
 

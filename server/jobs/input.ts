@@ -1,8 +1,8 @@
 /** Reading a batch's input: one JSON object per line, each checked as far as all lines of a file must be right for any to run. */
 
 import { createHash } from "node:crypto";
-import { type JsonLimits, parseJson } from "../http/body.ts";
 import { ApiError, quote } from "../http/errors.ts";
+import { type JsonLimits, parseJson } from "../http/json/parse.ts";
 import type { BatchEndpoint, BatchFault, LineRecord } from "./records.ts";
 
 export interface InputLimits extends JsonLimits {

@@ -6,6 +6,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, wr
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ApiError, badRequest } from "../http/errors.ts";
+import { defaultJsonLimits } from "../http/limits.ts";
 import type { LineDoor } from "./door.ts";
 import { ANSWERED, type BatchRecord, FAILED } from "./records.ts";
 import { JobRunner } from "./runner.ts";
@@ -89,7 +90,7 @@ function runnerOf(
     {
       store,
       door: changes.door ?? door,
-      limits: { linesMax: 100, lineBytesMax: 1000, jsonDepthMax: 20, jsonKeysMax: 100 },
+      limits: { linesMax: 100, lineBytesMax: 1000, ...defaultJsonLimits },
       models: ["m"],
       nowSeconds: () => changes.now ?? 2000,
       retentionSeconds: 100,

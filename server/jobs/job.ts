@@ -1,7 +1,7 @@
 import { type FeedRoom, JobFeed } from "../../scheduler/job/feed.ts";
+import { Breath } from "../breath.ts";
 import { ApiError, engineError } from "../http/errors.ts";
 import { ahead } from "./ahead.ts";
-import { Breath } from "./breath.ts";
 import type { LineDoor, LinePrompt } from "./door.ts";
 import { digestOf, type InputLimits, InputReader, LineFault, parseLine } from "./input.ts";
 import { type PlacedLine, PortionBuilder } from "./portion.ts";

@@ -2,7 +2,8 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseJson } from "../http/body.ts";
+import { parseJson } from "../http/json/parse.ts";
+import { defaultJsonLimits } from "../http/limits.ts";
 import { ControlTexts, plainText } from "./control-text.ts";
 import { defaultLimits, type RenderLimits } from "./jinja/budget.ts";
 import { Dict } from "./jinja/values.ts";
@@ -52,7 +53,7 @@ describe("what the template sees", () => {
 describe("tools and arguments that were JSON", () => {
   const definition = '{"10": {"minimum": 1.0}, "2": -2e-7, "large": 12345678901234567890, "odd": "<|end|>"}';
   const written = '{"10": {"minimum": 1.0}, "2": -2e-07, "large": 12345678901234567890, "odd": "<|end|>"}';
-  const limits = { jsonDepthMax: 9, jsonKeysMax: 99 };
+  const limits = defaultJsonLimits;
 
   test("keep floats, large integers and the order of their keys", () => {
     const { tools } = parseJson(`{"tools": [${definition}]}`, limits) as { tools: object[] };

@@ -3,6 +3,7 @@ import { expect, test } from "bun:test";
 import { connect, type Socket } from "node:net";
 import fc from "fast-check";
 import type { EngineId } from "../../scheduler/core.ts";
+import { largeBodies } from "../support/large-bodies.ts";
 import {
   chatBody,
   chunksOf,
@@ -284,3 +285,26 @@ function dechunk(answer: Buffer): string {
     at = lineEnd + 2 + size + 2;
   }
 }
+
+test("bodies as large as may be are refused one and all, beside streams that get every token", async () => {
+  const server = startTestServer({ stepMs: 1 });
+  const stream = async (seed: number): Promise<string> => {
+    const response = await post(
+      server,
+      "/v1/chat/completions",
+      streamOf("Go on", { max_tokens: 1500, seed }),
+    );
+    return contentOf((await readEvents(response)).events);
+  };
+  const alone = await Promise.all([1, 2, 3].map(stream));
+  const streams = Promise.all([1, 2, 3].map(stream));
+  for (const { route, text, status, says } of largeBodies) {
+    const body = text();
+    const answers = await Promise.all([1, 2].map(() => post(server, route, body)));
+    expect(answers.map((answer) => answer.status)).toEqual([status, status]);
+    for (const answer of answers) expect(await answer.text()).toMatch(says);
+  }
+  expect(await streams).toEqual(alone);
+  await server.settled();
+  await server.close();
+}, 60_000);

@@ -26,6 +26,9 @@ import { aboutOf } from "../../server/api/served-model.ts";
 import { ConstraintCompiler } from "../../server/constraint/compiler.ts";
 import { createApp, listenOptions } from "../../server/http/app.ts";
 import { ApiKeys, type KeySources } from "../../server/http/auth.ts";
+import { BodyReader } from "../../server/http/body.ts";
+import { ThreadGap } from "../../server/http/gap.ts";
+import { JsonReader } from "../../server/http/json/reader.ts";
 import { Lifecycle } from "../../server/http/lifecycle.ts";
 import { defaultHttpLimits, type HttpLimits } from "../../server/http/limits.ts";
 import { PlacementLog } from "../../server/http/state.ts";
@@ -180,12 +183,14 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
       telemetry.countPlacement(placement.engine, placement.reason);
     },
   });
+  const gap = new ThreadGap();
   const telemetry = new Telemetry({
     modelName: "demo",
     version: "0",
     specs: [spec],
     loads: () => fleet.loads(),
     predictionErrors: () => [0.05],
+    gap,
   });
   const lifecycle = new Lifecycle();
   const facts = { contextMax: spec.contextMax, eosTokens: config.eosTokens };
@@ -227,10 +232,12 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   const { data, onWrite } = options;
   const jobs = data === undefined ? null : startJobs(openStore(data, onWrite), settings, served, 20);
   const routes = routesOf({ ...served, jobs });
+  const json = new JsonReader(new URL("../../server/http/json/worker.ts", import.meta.url).href);
   const app = createApp({
     routes,
     telemetry,
     lifecycle,
+    bodies: new BodyReader(limits, json),
     keys: new ApiKeys({ keys: [], file: null, ...options.keys }),
     origins: {
       loopbackOnly: options.loopbackOnly ?? true,
@@ -267,6 +274,8 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
       jobs?.store.close();
       served.responses.close();
       compiler.close();
+      json.close();
+      gap.close();
       await app.server!.stop(true);
       device.close();
     },

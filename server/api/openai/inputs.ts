@@ -1,9 +1,10 @@
 /** What a model is to continue: messages, or prompts of the caller's own making. */
 import type { TokenId } from "../../../scheduler/core.ts";
-import { badRequest, quote } from "../../http/errors.ts";
+import { badRequest, promptTooLong, quote } from "../../http/errors.ts";
 import { type Fields, fieldsOf, integerIn, refusal } from "../fields.ts";
 import type { ChatPrompt } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
+import type { ServedModel } from "../served-model.ts";
 import { isOneOf, notSupported } from "./support.ts";
 import { type PastToolCall, pastToolCallsOf, toolCallIdOf } from "./tools.ts";
 
@@ -103,11 +104,14 @@ export function templateArgumentsOf(fields: Fields): Readonly<Record<string, unk
 }
 
 /** One prompt or a list of them, each text or tokens. */
-export function promptsOf(given: unknown, vocabSize: number): readonly Prompt[] {
+export function promptsOf(
+  given: unknown,
+  model: Pick<ServedModel, "contextMax" | "vocabSize">,
+): readonly Prompt[] {
   if (typeof given === "string") return [given];
   const expected = "a string, an array of strings, an array of token ids or an array of such arrays";
   if (!Array.isArray(given) || given.length === 0) throw refusal("prompt", expected, given);
-  if (typeof given[0] === "number") return [tokensOf(given, "prompt", vocabSize)];
+  if (typeof given[0] === "number") return [promptOf(given, "prompt", model)];
   if (given.length > requestLimits.promptsMax) {
     throw badRequest(
       `prompt may hold ${requestLimits.promptsMax} prompts at most, but holds ${given.length}`,
@@ -117,10 +121,24 @@ export function promptsOf(given: unknown, vocabSize: number): readonly Prompt[] 
   return given.map((item: unknown, index) => {
     if (typeof item === "string") return item;
     if (!Array.isArray(item)) throw refusal(`prompt[${index}]`, "a string or an array of token ids", item);
-    return tokensOf(item, `prompt[${index}]`, vocabSize);
+    return promptOf(item, `prompt[${index}]`, model);
   });
 }
 
+/** Tokens of a prompt that is too long anyway are not looked at. */
+function promptOf(
+  list: readonly unknown[],
+  path: string,
+  { contextMax, vocabSize }: Pick<ServedModel, "contextMax" | "vocabSize">,
+): TokenId[] {
+  if (list.length > contextMax) throw promptTooLong(contextMax, list.length, path);
+  return tokensOf(list, path, vocabSize);
+}
+
 export function tokensOf(list: readonly unknown[], path: string, vocabSize: number): TokenId[] {
-  return list.map((item, index) => integerIn(item, { min: 0, max: vocabSize - 1 }, `${path}[${index}]`));
+  const isToken = (item: unknown): boolean =>
+    Number.isInteger(item) && Number(item) >= 0 && Number(item) < vocabSize;
+  const wrong = list.findIndex((item) => !isToken(item));
+  if (wrong >= 0) integerIn(list[wrong], { min: 0, max: vocabSize - 1 }, `${path}[${wrong}]`);
+  return list as TokenId[];
 }

@@ -119,7 +119,7 @@ export function parseCompletionRequest(
   targets: Targets = noTargets,
 ): CompletionRequest {
   const fields = new Fields(body);
-  const prompts = promptsOf(fields.raw("prompt"), served.vocabSize);
+  const prompts = promptsOf(fields.raw("prompt"), served);
   if (toolsOf(fields).length > 0) throw notSupported("tools", "calling functions outside of a chat");
   if (fields.raw("suffix") !== undefined) throw notSupported("suffix", "filling in the middle");
   const topLogprobs = fields.integer("logprobs", { min: 0, max: requestLimits.topLogprobsMax }) ?? null;

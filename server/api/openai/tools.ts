@@ -1,8 +1,8 @@
 /** Functions that a model may call: how a request defines them, and how a conversation tells of calls made before. */
 
 import type { OfferedCalls } from "../../answer/choice-text.ts";
-import { parseJson } from "../../http/body.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
+import { parseJson } from "../../http/json/parse.ts";
 import { toolNamePattern } from "../../text/formats/call-reader.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";

@@ -6,7 +6,8 @@ import { describe, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseJson } from "../../http/body.ts";
+import { parseJson } from "../../http/json/parse.ts";
+import { defaultJsonLimits } from "../../http/limits.ts";
 import { ControlTexts, plainText } from "../control-text.ts";
 import { type ChatMessage, ChatTemplate, TemplateError } from "../template.ts";
 
@@ -35,7 +36,7 @@ const root = join(import.meta.dir, "../../..");
 const folder = process.env.BUNTING_TEMPLATES ?? join(root, "build/templates");
 const file = readFileSync(join(root, "tests/reference/templates/golden.json"), "utf8");
 const { now, specialTokens, conversations, golden } = JSON.parse(file) as Golden;
-const limits = { jsonDepthMax: 99, jsonKeysMax: 9999 };
+const limits = defaultJsonLimits;
 const cases = conversations.map((json) => {
   const conversation = parseJson(json, limits) as Conversation;
   return { ...conversation, messages: conversation.messages.map(withArguments) };

@@ -1,0 +1,98 @@
+import { ApiError, badRequest, engineError } from "../errors.ts";
+import { type JsonLimits, type ParsedJson, readJson, remembered } from "./parse.ts";
+
+/**
+ * Parses JSON without holding up the thread that serves HTTP: small texts at once, large ones on a thread of its own, one after
+ * another, which starts with the first of them. What comes of both is the same.
+ */
+
+/** More bytes go to the thread: these take about 1 ms. */
+const INLINE_BYTES_MAX = 128 * 1024;
+
+/** To the thread, which answers jobs in their order. */
+export interface JsonJob {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly limits: JsonLimits;
+}
+
+export type JsonAnswer =
+  /** Without members nobody asks for the text. */
+  | { readonly kind: "parsed"; readonly parsed: ParsedJson }
+  | { readonly kind: "refused"; readonly message: string; readonly param: string | null };
+
+interface Waiting {
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (reason: Error) => void;
+}
+
+export class JsonReader {
+  readonly #workerUrl: string;
+  #worker: Worker | null = null;
+  /** In the order of the jobs posted. */
+  #waiting: Waiting[] = [];
+
+  /** `workerUrl` is that of worker.ts. */
+  constructor(workerUrl: string) {
+    this.#workerUrl = workerUrl;
+  }
+
+  /** Takes over the bytes. Rejects with 400 what is not JSON in UTF-8, or not within the limits. */
+  async read(bytes: Uint8Array<ArrayBuffer>, limits: JsonLimits): Promise<unknown> {
+    if (bytes.length <= INLINE_BYTES_MAX) return remembered(readJsonBytes(bytes, limits));
+    this.#worker ??= this.#start();
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    this.#waiting.push({ resolve, reject });
+    this.#worker.postMessage({ bytes, limits } satisfies JsonJob, [bytes.buffer]);
+    return promise;
+  }
+
+  /** Ends the thread; what waits is rejected. */
+  close(): void {
+    this.#fail("the server is closed");
+  }
+
+  #start(): Worker {
+    const worker = new Worker(this.#workerUrl, { name: "json" });
+    worker.unref(); // never keeps the process alive by itself
+    worker.onmessage = ({ data }: MessageEvent<JsonAnswer>) => {
+      const waiting = this.#waiting.shift();
+      if (data.kind === "parsed") waiting?.resolve(remembered(data.parsed));
+      else waiting?.reject(badRequest(data.message, data.param ?? undefined));
+    };
+    worker.onerror = (event) => this.#fail(event.message);
+    return worker;
+  }
+
+  /** The thread is gone; the next large body starts another. */
+  #fail(reason: string): void {
+    this.#worker?.terminate();
+    this.#worker = null;
+    for (const { reject } of this.#waiting.splice(0)) reject(engineError(`the body was not read: ${reason}`));
+  }
+}
+
+/** The parsed body as it crosses threads: ApiErrors do not. */
+export function answerJob({ bytes, limits }: JsonJob): JsonAnswer {
+  try {
+    const { value, text, members } = readJsonBytes(bytes, limits);
+    return { kind: "parsed", parsed: { value, text: members.length === 0 ? "" : text, members } };
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    return { kind: "refused", message: error.message, param: error.detail.param ?? null };
+  }
+}
+
+function readJsonBytes(bytes: Uint8Array, limits: JsonLimits): ParsedJson {
+  return readJson(decodeUtf8(bytes), limits);
+}
+
+function decodeUtf8(bytes: Uint8Array): string {
+  if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) {
+    throw badRequest("the request body starts with a byte order mark; JSON is sent without one");
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw badRequest("the request body is not valid UTF-8");
+  }
+}
