@@ -192,7 +192,15 @@ async function startWatchedEngines(
       const loads = () => fleet.loads();
       const predictionErrors = () => fleet.believed.map(({ margin }) => margin ?? 0);
       const gap = new ThreadGap();
-      const telemetry = new Telemetry({ modelName: names[0]!, version, specs, loads, predictionErrors, gap });
+      const gapMs = (): number => gap.worstMs;
+      const telemetry = new Telemetry({
+        modelName: names[0]!,
+        version,
+        specs,
+        loads,
+        predictionErrors,
+        gapMs,
+      });
       const placements = new PlacementLog();
       watched.resolve({ engines, telemetry, placements, gap });
       return {

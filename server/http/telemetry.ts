@@ -4,7 +4,6 @@ import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { Usage } from "../answer/events.ts";
-import type { ThreadGap } from "./gap.ts";
 
 /**
  * What the server tells of itself, as Prometheus text. Names that begin with `vllm:` are those that dashboards and
@@ -143,8 +142,8 @@ export interface TelemetryOptions {
   readonly loads: () => readonly EngineLoad[];
   /** How far each engine's steps are from what is predicted, by engine id: see OnlineCostModel's margin. */
   readonly predictionErrors: () => readonly number[];
-  /** Of the thread that serves HTTP. */
-  readonly gap: Pick<ThreadGap, "worstMs">;
+  /** Of the thread that serves HTTP: the longest of the last minute. */
+  readonly gapMs: () => number;
 }
 
 /** What is computed: requests, whose clients wait, or jobs. */
@@ -162,7 +161,7 @@ export class Telemetry {
   readonly #server = mapValues(serverHistograms, (row) => this.#histogram(row));
   readonly #answers = mapValues(answerHistograms, (row) => this.#histogram(row));
 
-  constructor({ modelName, version, specs, loads, predictionErrors, gap }: TelemetryOptions) {
+  constructor({ modelName, version, specs, loads, predictionErrors, gapMs }: TelemetryOptions) {
     this.#modelName = modelName;
     // A request's engine is the fleet's business; with one engine there is nothing to ask.
     this.#requestLabels = { model_name: modelName, engine: specs.length === 1 ? "0" : "all" };
@@ -181,7 +180,7 @@ export class Telemetry {
       name: "bunting_thread_gap_seconds",
       help: "Longest time of the last minute in which the thread that serves HTTP did one thing.",
       registers: this.#registers,
-      collect: () => worstGap.set(gap.worstMs / 1000),
+      collect: () => worstGap.set(gapMs() / 1000),
     });
     for (const engine of specs.keys()) this.#counters.restarts.inc({ engine: String(engine) }, 0);
   }

@@ -190,7 +190,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     specs: [spec],
     loads: () => fleet.loads(),
     predictionErrors: () => [0.05],
-    gap,
+    gapMs: () => gap.worstMs,
   });
   const lifecycle = new Lifecycle();
   const facts = { contextMax: spec.contextMax, eosTokens: config.eosTokens };
