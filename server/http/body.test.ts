@@ -35,8 +35,12 @@ function post(
   });
 }
 
-async function refusalOf(request: Request, given: BodyLimits = limits): Promise<ApiError> {
-  const outcome = await readJsonBody(request, given).catch((error: unknown) => error);
+async function refusalOf(
+  request: Request,
+  given: BodyLimits = limits,
+  reader = new BodyReader(given, json),
+): Promise<ApiError> {
+  const outcome = await reader.readJson(request).catch((error: unknown) => error);
   expect(outcome).toBeInstanceOf(ApiError);
   return outcome as ApiError;
 }
@@ -121,17 +125,30 @@ describe("a large body", () => {
   });
 
   test("that memory has no room for beside the others is to be tried again", async () => {
-    const reader = new BodyReader({ ...large, bodiesBytesMax: 600_000 }, json);
-    const text = `{"pad": "${padding}"}`;
-    const announced = (): Request => post(text, { "content-length": String(text.length) });
-    const outcomes = await Promise.allSettled([1, 2, 3].map(() => reader.readJson(announced())));
-    expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected"]);
-    const refusal = (outcomes[2] as PromiseRejectedResult).reason as ApiError;
-    expect([refusal.status, refusal.message]).toEqual([
+    const reader = new BodyReader({ ...large, bodiesBytesMax: 450_000 }, json);
+    const text = `{"pad": "${"x".repeat(250_000)}`;
+    const begin = () => {
+      const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+      const writer = writable.getWriter();
+      const value = reader.readJson(post(readable));
+      const write = (piece: string): Promise<void> => writer.write(new TextEncoder().encode(piece));
+      return { value, write, leave: () => writer.abort() };
+    };
+    const open = [begin(), begin()];
+    for (const { write } of open) {
+      await write(text);
+    }
+    const error = await refusalOf(post(`${text}"}`), large, reader);
+    expect([error.status, error.message]).toEqual([
       503,
-      "the bodies of the requests that are being read have 600000 bytes together at most; try again",
+      "the bodies of the requests that are being read have 450000 bytes together at most; try again",
     ]);
-    expect(await reader.readJson(announced())).toEqual(JSON.parse(text));
+    expect(await reader.readJson(post('{"small":1}'))).toEqual({ small: 1 });
+    for (const { leave, value } of open) {
+      await leave();
+      await expect(value).rejects.toThrow("the request body ended too early");
+    }
+    expect(await reader.readJson(post(`${text}"}`))).toEqual(JSON.parse(`${text}"}`));
   });
 });
 
