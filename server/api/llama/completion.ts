@@ -52,7 +52,7 @@ export function parseLlamaCompletion(
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this");
   }
-  const prompts = promptsOf(fields.raw("prompt"), served.vocabSize);
+  const prompts = promptsOf(fields.raw("prompt"), served);
   if (prompts.length > 1) throw notSupported("prompt", "a list of prompts, which /v1/completions takes,");
   const predicted = fields.integer("n_predict", { min: -1, max: Number.MAX_SAFE_INTEGER }) ?? -1;
   if (predicted === 0) throw refusal("n_predict", "at least 1, or -1 for as many as fit", 0);
