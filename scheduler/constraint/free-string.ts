@@ -53,12 +53,14 @@ export class FreeString {
   readonly #open: Uint8Array;
   readonly #closed: Uint8Array;
   readonly #beyond: Uint8Array;
+  /** By token that goes beyond the quote: its bytes up to the quote and with it; 0 for others. */
+  readonly #quoteEnd: Uint16Array;
   /** Most characters of a token, as far as they are counted. */
   #longest = 0;
   readonly #kinds = new Map<Regex, StringKind>();
   readonly #within = new Map<string, StringTokens>();
   /** By expression. Ordered by last use. */
-  readonly #broad = new Map<Regex, StringTokens>();
+  readonly #broad = new Map<Regex, StringTokens | null>();
 
   constructor({ size, trie }: Vocabulary) {
     const { regexes } = this;
@@ -70,6 +72,7 @@ export class FreeString {
     this.#open = new Uint8Array(size).fill(NONE);
     this.#closed = new Uint8Array(size).fill(NONE);
     this.#beyond = new Uint8Array(size).fill(NONE);
+    this.#quoteEnd = new Uint16Array(size);
     const beyond: { text: Uint8Array; token: number }[] = [];
     const path: number[] = [];
     const note = (counts: Uint8Array, node: number, characters: number): void => {
@@ -77,18 +80,20 @@ export class FreeString {
         counts[trie.tokens[at]!] = Math.min(characters, CHARACTERS_MAX);
       this.#longest = Math.max(this.#longest, Math.min(characters, CHARACTERS_MAX));
     };
-    const visit = (node: number, rest: Regex, before: number): void => {
+    const visit = (node: number, rest: Regex, before: number, depth: number): void => {
       const end = trie.ends[node]!;
       for (let child = node + 1; child < end; child = trie.ends[child]!) {
         const next = regexes.derivative(rest, trie.bytes[child]!);
         if (next === regexes.empty) continue;
         if (next === regexes.epsilon) {
           note(this.#closed, child, before);
+          for (let at = trie.firstTokens[child + 1]!; at < trie.firstTokens[trie.ends[child]!]!; at++)
+            this.#quoteEnd[trie.tokens[at]!] = depth + 1;
           collect(child, before);
         } else {
           const characters = rest === this.regex ? before + 1 : before;
           note(this.#open, child, characters);
-          visit(child, next, characters);
+          visit(child, next, characters, depth + 1);
         }
       }
     };
@@ -104,7 +109,7 @@ export class FreeString {
         path.pop();
       }
     };
-    visit(0, this.regex, 0);
+    visit(0, this.regex, 0, 0);
     this.afterQuote = trieOf(beyond);
     this.inside = this.tokensWithin(0, Number.POSITIVE_INFINITY).inside;
   }
@@ -190,19 +195,21 @@ export class FreeString {
     return this.regexes.unlimited(rest)?.regex ?? this.regexes.clamped(rest, BASE_CHARACTERS);
   }
 
-  /** Tokens that stay inside of a string of this expression, and those that may go beyond it. */
-  *tokensOf(rest: Regex, budget: Budget): Pieces<StringTokens> {
+  /** Tokens that stay inside of a string of this expression, and those that may go beyond it. Null where a token has its
+   *  closing quote elsewhere than in a free string, as after a backslash, or before the quote that opens the string. */
+  *tokensOf(rest: Regex, budget: Budget): Pieces<StringTokens | null> {
     const known = this.#broad.get(rest);
     if (known !== undefined) {
       this.#broad.delete(rest);
       this.#broad.set(rest, known);
       return known;
     }
-    const walk = new StringWalk(this.regexes, this.#trie, this.#open.length, rest, budget);
+    const walk = new StringWalk(this.regexes, this.#trie, this.#quoteEnd, rest, budget);
     while (!walk.run()) yield;
     if (this.#broad.size >= BROAD_MAX) this.#broad.delete(this.#broad.keys().next().value!);
     const { inside, beyond } = walk;
-    this.#broad.set(rest, { inside, beyond });
-    return { inside, beyond };
+    const found = walk.isAlike ? { inside, beyond } : null;
+    this.#broad.set(rest, found);
+    return found;
   }
 }

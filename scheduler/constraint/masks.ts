@@ -189,7 +189,12 @@ class MaskWriter {
     const limits = strings.limitsOf(rest);
     if (kind === "broad") {
       const base = strings.baseOf(rest);
-      put(scratch, yield* strings.tokensOf(base, this.#budget));
+      const tokens = yield* strings.tokensOf(base, this.#budget);
+      if (tokens === null) {
+        yield* this.#finish(this.#walk(this.#vocabulary.trie, this.#mask).add({ set, lex }));
+        return;
+      }
+      put(scratch, tokens);
       if (base !== rest) yield* this.#correct(set, lex, base, scratch);
     } else if (limits !== null) put(scratch, strings.tokensWithin(limits.min, limits.max));
     else {

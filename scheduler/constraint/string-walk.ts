@@ -14,6 +14,9 @@ export class StringWalk {
   readonly inside: Mask;
   /** Those with the quote and more after it. */
   readonly beyond: Mask;
+  /** Whether those have their quote where a free string has it, so far. */
+  isAlike = true;
+  readonly #quoteEnd: Uint16Array;
   readonly #regexes: Regexes;
   readonly #trie: Trie;
   readonly #budget: Budget;
@@ -26,8 +29,10 @@ export class StringWalk {
   #depth = -1;
   #child = 1;
 
-  constructor(regexes: Regexes, trie: Trie, tokens: number, rest: Regex, budget: Budget) {
-    this.inside = new Uint32Array(Math.ceil(tokens / 32));
+  /** `quoteEnd`: by token, its bytes up to the quote that would end a free string and with it. */
+  constructor(regexes: Regexes, trie: Trie, quoteEnd: Uint16Array, rest: Regex, budget: Budget) {
+    this.#quoteEnd = quoteEnd;
+    this.inside = new Uint32Array(Math.ceil(quoteEnd.length / 32));
     this.beyond = new Uint32Array(this.inside.length);
     this.#regexes = regexes;
     this.#trie = trie;
@@ -52,8 +57,10 @@ export class StringWalk {
       const next = this.#after(bytes[child]!);
       if (next === empty) continue;
       this.#add(this.inside, child, child + 1);
-      if (next === epsilon) this.#add(this.beyond, child + 1, end);
-      else if (end > child + 1) {
+      if (next === epsilon) {
+        this.#add(this.beyond, child + 1, end);
+        this.isAlike &&= this.#haveQuoteAt(this.#depth + 1, child + 1, end);
+      } else if (end > child + 1) {
         this.#enter(next, end);
         this.#child = child + 1;
       }
@@ -85,6 +92,15 @@ export class StringWalk {
     this.#rests[this.#depth] = rest;
     this.#steps[this.#depth] = steps;
     this.#ends[this.#depth] = end;
+  }
+
+  /** Whether a free string ends after so many bytes in all tokens of nodes [from, to). */
+  #haveQuoteAt(bytes: number, from: number, to: number): boolean {
+    const { tokens, firstTokens } = this.#trie;
+    for (let at = firstTokens[from]!; at < firstTokens[to]!; at++) {
+      if (this.#quoteEnd[tokens[at]!] !== bytes) return false;
+    }
+    return true;
   }
 
   /** The tokens of nodes [from, to). */
