@@ -1,15 +1,20 @@
 /**
  * What a client waits for when the server runs its graph of calls, over what it waits for when it sends the calls one by one, on the
- * same server in turns, with an added round trip before each request. Greedy, fixed lengths, the same tokens both ways.
+ * same server in turns, with an added round trip before each request; and, with --llama-server, when it sends them to that. Greedy,
+ * fixed lengths, on Bunting the same tokens both ways.
  *
- *   bun benchmarks/programs.ts [model folder] [--repeats 3] [-- options of serve]
+ *   bun benchmarks/programs.ts [model folder] [--repeats 3] [--round-trips 0,50,250] [--only chain]
+ *                              [--llama-server <program> --gguf <the same model> --threads 2] [-- options of serve]
+ *
+ * The two chains have the same texts in another order: where the text stands before the value it is computed while the value is
+ * awaited, so that one over the other is what computing ahead is worth.
  */
 
 import { resolve } from "node:path";
+import { parseArgs } from "node:util";
 import { table } from "../server/cli/table.ts";
+import { llamaServers } from "./cpu/llama.ts";
 import { startServer } from "./started-server.ts";
-
-const ROUND_TRIPS_MS = [0, 50, 250];
 
 /** A call: its prompt, in which {{name}} is another call's answer, and how many tokens it answers with. */
 interface BenchCall {
@@ -23,11 +28,22 @@ interface Workload {
   readonly calls: readonly BenchCall[];
 }
 
-const args = process.argv.slice(2);
-const rest = args.includes("--") ? args.slice(args.indexOf("--") + 1) : [];
-const own = args.includes("--") ? args.slice(0, args.indexOf("--")) : args;
-const repeats = own.includes("--repeats") ? Number(own[own.indexOf("--repeats") + 1]) : 3;
-const folder = own.find((arg, index) => !arg.startsWith("--") && own[index - 1] !== "--repeats");
+const { values: asked, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    repeats: { type: "string", default: "3" },
+    "round-trips": { type: "string", default: "0,50,250" },
+    only: { type: "string", default: "" },
+    "llama-server": { type: "string" },
+    gguf: { type: "string" },
+    threads: { type: "string", default: "2" },
+  },
+});
+const repeats = Number(asked.repeats);
+const roundTripsMs = asked["round-trips"].split(",").map(Number);
+const end = process.argv.indexOf("--");
+const serveOptions = end < 0 ? [] : process.argv.slice(end + 1);
+const folders = positionals.slice(0, positionals.length - serveOptions.length);
 
 const times = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
 /** About 100 tokens that differ by number. */
@@ -39,12 +55,20 @@ const text = (number: number): string =>
     )
     .join(" ");
 
-const workloads: readonly Workload[] = [
+const allWorkloads: readonly Workload[] = [
   {
-    name: "chain of 20",
+    name: "chain of 20, text first",
     calls: times(20).map((link) => ({
       name: `s${link}`,
       prompt: `${text(link)}\nBefore: ${link === 0 ? "nothing" : `{{s${link - 1}}}`}\nSummary:`,
+      tokens: 25,
+    })),
+  },
+  {
+    name: "chain of 20, value first",
+    calls: times(20).map((link) => ({
+      name: `s${link}`,
+      prompt: `Before: ${link === 0 ? "nothing" : `{{s${link - 1}}}`}\n${text(link)}\nSummary:`,
       tokens: 25,
     })),
   },
@@ -90,6 +114,8 @@ const workloads: readonly Workload[] = [
   },
 ];
 
+const workloads = allWorkloads.filter(({ name }) => name.includes(asked.only));
+
 let runs = 0;
 const greedy = { temperature: 0, ignore_eos: true };
 
@@ -107,6 +133,14 @@ async function post<Body>(url: string, path: string, body: object, roundTripMs: 
 
 type Answers = Readonly<Record<string, string>>;
 
+/** What no other call reads: what the client is after. */
+function resultsOf(calls: readonly BenchCall[]): readonly string[] {
+  const read = new Set(
+    calls.flatMap(({ prompt }) => [...prompt.matchAll(/\{\{(\w+)\}\}/g)].map(([, name]) => name!)),
+  );
+  return calls.map(({ name }) => name).filter((name) => !read.has(name));
+}
+
 /** One request for all. */
 async function asProgram(
   url: string,
@@ -123,7 +157,7 @@ async function asProgram(
       max_tokens: tokens,
       ...greedy,
     })),
-    await: calls.map(({ name }) => name),
+    await: resultsOf(calls),
   };
   const { variables } = await post<{ variables: Record<string, { value: string }> }>(
     url,
@@ -140,13 +174,16 @@ async function byClient(
   { calls }: Workload,
   roundTripMs: number,
   salt: string,
+  isLlama = false,
 ): Promise<Answers> {
   const answers = new Map<string, Promise<string>>();
-  const run = async ({ prompt, tokens }: BenchCall): Promise<string> => {
+  const run = async ({ prompt: template, tokens }: BenchCall): Promise<string> => {
     const parts = await Promise.all(
-      prompt.split(/\{\{(\w+)\}\}/).map((part, index) => (index % 2 === 0 ? part : answers.get(part)!)),
+      template.split(/\{\{(\w+)\}\}/).map((part, index) => (index % 2 === 0 ? part : answers.get(part)!)),
     );
-    const body = { prompt: parts.join(""), max_tokens: tokens, cache_salt: salt, ...greedy };
+    // Servers without salts find nothing of earlier runs either.
+    const prompt = isLlama ? `${salt}. ${parts.join("")}` : parts.join("");
+    const body = { prompt, max_tokens: tokens, ...(isLlama ? {} : { cache_salt: salt }), ...greedy };
     const { choices } = await post<{ choices: { text: string }[] }>(
       url,
       "/v1/completions",
@@ -157,7 +194,7 @@ async function byClient(
   };
   for (const call of calls) answers.set(call.name, run(call));
   return Object.fromEntries(
-    await Promise.all([...answers].map(async ([name, answer]) => [name, await answer])),
+    await Promise.all(resultsOf(calls).map(async (name) => [name, await answers.get(name)!])),
   );
 }
 
@@ -172,15 +209,33 @@ function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!;
 }
 
+/** Client-driven on llama-server; the median of all repeats. */
+async function llamaMs(): Promise<ReadonlyMap<string, number>> {
+  const [program, gguf] = [asked["llama-server"], asked.gguf];
+  const took = new Map<string, number>();
+  if (program === undefined || gguf === undefined) return took;
+  const [choice] = llamaServers({ program, gguf, threads: Number(asked.threads) }, 16, 2048);
+  const running = await choice!.start();
+  for (const workload of workloads) {
+    for (const roundTripMs of roundTripsMs) {
+      const each: number[] = [];
+      for (let repeat = 0; repeat < repeats; repeat++) {
+        const way: typeof asProgram = (url, graph, ms, salt) => byClient(url, graph, ms, salt, true);
+        each.push((await timed(running.url, way, workload, roundTripMs)).ms);
+      }
+      took.set(`${workload.name} ${roundTripMs}`, median(each));
+    }
+  }
+  await running.stop();
+  return took;
+}
+
 const main = resolve(import.meta.dir, "../server/main.ts");
-const server = await startServer(
-  [process.execPath, main, "serve", ...(folder === undefined ? [] : [folder]), ...rest],
-  ".",
-);
+const server = await startServer([process.execPath, main, "serve", ...folders, ...serveOptions], ".");
 const { url } = server.target;
 for (const workload of workloads) for (const way of [asProgram, byClient]) await timed(url, way, workload, 0);
-const rows: string[][] = [];
-for (const roundTripMs of ROUND_TRIPS_MS) {
+const measured: { workload: string; roundTripMs: number; client: number; program: number }[] = [];
+for (const roundTripMs of roundTripsMs) {
   for (const workload of workloads) {
     const programMs: number[] = [];
     const clientMs: number[] = [];
@@ -193,14 +248,21 @@ for (const roundTripMs of ROUND_TRIPS_MS) {
       programMs.push(program.ms);
     }
     const [client, program] = [median(clientMs), median(programMs)];
-    rows.push([
-      workload.name,
-      String(roundTripMs),
-      client.toFixed(0),
-      program.toFixed(0),
-      `${(client / program).toFixed(2)}×`,
-    ]);
+    measured.push({ workload: workload.name, roundTripMs, client, program });
   }
 }
 await server.stop();
-console.log(table(["graph", "added round trip, ms", "client-driven, ms", "program, ms", "faster"], rows));
+const llama = await llamaMs();
+const rows = measured.map(({ workload, roundTripMs, client, program }) => {
+  const theirs = llama.get(`${workload} ${roundTripMs}`);
+  return [
+    workload,
+    String(roundTripMs),
+    client.toFixed(0),
+    program.toFixed(0),
+    `${(client / program).toFixed(2)}×`,
+    ...(theirs === undefined ? [] : [theirs.toFixed(0), `${(theirs / program).toFixed(2)}×`]),
+  ];
+});
+const head = ["graph", "added round trip, ms", "client-driven, ms", "program, ms", "faster"];
+console.log(table([...head, ...(llama.size === 0 ? [] : ["llama-server, ms", "faster"])], rows));

@@ -173,22 +173,28 @@ test("a session waits for what comes from outside", async () => {
   expect(await session.get("meaning").catch((error: Error) => error.message)).toContain("no variable");
 });
 
-test("as it is published it runs in Node", async () => {
-  const root = resolve(import.meta.dir, "../..");
-  const folder = mkdtempSync(joinPath(tmpdir(), "bunting-sdk-"));
-  const compiler = joinPath(root, "node_modules/typescript/bin/tsc");
-  const compiled = new Program([
-    "node",
-    compiler,
-    "-p",
-    joinPath(root, "sdk"),
-    "--outDir",
-    joinPath(folder, "dist"),
-  ]);
-  expect([await compiled.exitCode(), compiled.output]).toEqual([0, ""]);
-  writeFileSync(
-    joinPath(folder, "run.mjs"),
-    `import { chat, configure, input, lines, map, output, semantic, user, join } from "./dist/index.js";
+const runtimes = { Node: ["node"], Deno: ["deno", "run", "--allow-net", "--allow-env"] } as const;
+test.each([["Node"], ["Deno"]] as const)(
+  "as it is published it runs in %s, where there is one",
+  async (runtime) => {
+    const [command] = runtimes[runtime];
+    if (runtime === "Deno" && Bun.which(command) === null)
+      return console.log("skipped: there is no deno here");
+    const root = resolve(import.meta.dir, "../..");
+    const folder = mkdtempSync(joinPath(tmpdir(), "bunting-sdk-"));
+    const compiler = joinPath(root, "node_modules/typescript/bin/tsc");
+    const compiled = new Program([
+      "node",
+      compiler,
+      "-p",
+      joinPath(root, "sdk"),
+      "--outDir",
+      joinPath(folder, "dist"),
+    ]);
+    expect([await compiled.exitCode(), compiled.output]).toEqual([0, ""]);
+    writeFileSync(
+      joinPath(folder, "run.mjs"),
+      `import { chat, configure, input, lines, map, output, semantic, user, join } from "./dist/index.js";
 configure({ url: process.argv[2] });
 const list = chat([user\`List \${input("what")}.\`], output("items", { seed: 0, as: lines() }));
 const define = chat([user\`Define \${input("word")}.\`], output("meaning", { seed: 1 }));
@@ -196,14 +202,16 @@ const merge = semantic\`Merge: \${input("all")}\\nMerged: \${output("merged", { 
 const { items } = list({ what: "letters" });
 const meanings = map(items, (word) => define({ word }).meaning);
 for await (const piece of merge({ all: join(meanings, ", ") }).merged.stream()) process.stdout.write(piece);
-console.log(await meanings.get());
+console.log(JSON.stringify(await meanings.get()));
 `,
-  );
-  const program = new Program(["node", joinPath(folder, "run.mjs"), server.origin]);
-  expect([await program.exitCode(), program.output, program.errors]).toEqual([
-    0,
-    "merged[ 'meaning', 'meaning' ]\n",
-    "",
-  ]);
-  rmSync(folder, { recursive: true });
-}, 60_000);
+    );
+    const program = new Program([...runtimes[runtime], joinPath(folder, "run.mjs"), server.origin]);
+    expect([await program.exitCode(), program.output, program.errors]).toEqual([
+      0,
+      'merged["meaning","meaning"]\n',
+      "",
+    ]);
+    rmSync(folder, { recursive: true });
+  },
+  60_000,
+);
