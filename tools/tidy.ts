@@ -54,7 +54,8 @@ const GPU_MAY_USE = ["core", "device", "clock", "random", "cost/cost-model"].map
 );
 
 function mayImport(path: string, target: string): boolean {
-  if (target === "bun:ffi") return path === "gpu/native.ts";
+  // The engines' library, and the one option of sockets that Bun does not offer.
+  if (target === "bun:ffi") return path === "gpu/native.ts" || path === "server/http/unsent.ts";
   if (target === "bun:test") return path === "gpu/conformance.ts" || path.startsWith("tests/");
   switch (path.split("/")[0]) {
     case "scheduler":

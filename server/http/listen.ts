@@ -4,6 +4,7 @@ import { type Config, ConfigError } from "../config.ts";
 import { listenOptions } from "./app.ts";
 import { asApiError, errorResponse } from "./errors.ts";
 import { Lifecycle } from "./lifecycle.ts";
+import { limitUnsent } from "./unsent.ts";
 
 type Address = Pick<Config, "host" | "port">;
 
@@ -20,7 +21,9 @@ export function listen({ host, port }: Address, lifecycle: Lifecycle): Bun.Serve
     return new Response(null, { status: 503 });
   };
   try {
-    return Bun.serve({ hostname: host, port, ...listenOptions, fetch: whileLoading });
+    const server = Bun.serve({ hostname: host, port, ...listenOptions, fetch: whileLoading });
+    limitUnsent(server.port!);
+    return server;
   } catch (error) {
     throw new ConfigError(refusal(error as NodeJS.ErrnoException, host, port));
   }

@@ -33,6 +33,7 @@ import { Lifecycle } from "../../server/http/lifecycle.ts";
 import { defaultHttpLimits, type HttpLimits } from "../../server/http/limits.ts";
 import { PlacementLog } from "../../server/http/state.ts";
 import { Telemetry } from "../../server/http/telemetry.ts";
+import { limitUnsent } from "../../server/http/unsent.ts";
 import { type JobService, openStore } from "../../server/jobs/service.ts";
 import type { HostLimits } from "../../server/program/limits.ts";
 import { openPrograms, type Programs } from "../../server/program/programs.ts";
@@ -246,6 +247,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     },
     limits,
   }).listen({ ...listenOptions, hostname: "127.0.0.1", port: 0 });
+  limitUnsent(app.server!.port!);
 
   const settled = async (): Promise<void> => {
     while (fleet.active > 0) await new Promise<void>((resolve) => waiters.push(resolve));
