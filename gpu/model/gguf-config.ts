@@ -95,6 +95,10 @@ class MetadataSource implements Source {
   /** What readers of these architectures take account of and the engines do not compute. */
   #refuseForeign(family: Family): void {
     if (!family.hasExperts) this.#integer("expert_count", 0, 0, 0);
+    if (this.#integer("expert_gating_func", 0, 3, 0) === 2) {
+      this.#refuse("expert_gating_func", "experts that are chosen by sigmoids are not supported");
+    }
+    if (this.#number("expert_weights_scale", 0, 1e6, 0) > 0) this.#number("expert_weights_scale", 1, 1);
     this.#integer("expert_shared_count", 0, 0, 0);
     this.#integer("expert_shared_feed_forward_length", 0, 0, 0);
     this.#integer("pooling_type", 0, 0, 0);
