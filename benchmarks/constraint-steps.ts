@@ -5,7 +5,7 @@
  * - records per second of a schema with long keys, with forced tokens drawn one by one and computed together.
  *
  *   npx bun tools/random-model.ts Qwen2.5-0.5B <folder>
- *   npx bun benchmarks/constraint-steps.ts <folder> [--rows 32] [--steps 60] [--quant int8] [--library <path>]
+ *   npx bun benchmarks/constraint-steps.ts <folder> [--rows 32] [--steps 60] [--rounds 3] [--quant int8] [--library <path>]
  */
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -31,6 +31,7 @@ const { values, positionals } = parseArgs({
   options: {
     rows: { type: "string", default: "32" },
     steps: { type: "string", default: "60" },
+    rounds: { type: "string", default: "3" },
     quant: { type: "string", default: "int8" },
     library: { type: "string", default: resolve(import.meta.dir, "../build/native/libbunting_cpu.so") },
   },
@@ -40,7 +41,6 @@ if (path === undefined) throw new Error("wanted: the folder of a model");
 const rows = Number(values.rows);
 const stepsTimed = Number(values.steps);
 const STEPS_WARM = 8;
-const ROUNDS = 3;
 const PROMPT_TOKENS = 48;
 
 const library = openLibrary(values.library);
@@ -206,7 +206,7 @@ function recordsPerSecond(forces: boolean): { readonly perSecond: number; readon
 
 const ratios: number[] = [];
 const gains: number[] = [];
-for (let round = 0; round < ROUNDS; round++) {
+for (let round = 0; round < Number(values.rounds); round++) {
   const [free, mixed] = [stepMs(0), stepMs(rows)];
   ratios.push(mixed / free);
   console.log(

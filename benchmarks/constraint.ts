@@ -12,6 +12,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { compileConstraint } from "../scheduler/constraint/compile.ts";
+import { ConstrainedDevice, WORK_STEPS } from "../scheduler/constraint/constrained-device.ts";
 import { ConstraintError } from "../scheduler/constraint/error.ts";
 import type { Grammar } from "../scheduler/constraint/grammar.ts";
 import { Job } from "../scheduler/constraint/job.ts";
@@ -20,10 +21,13 @@ import { Matcher, parserOf } from "../scheduler/constraint/matcher.ts";
 import { Parser } from "../scheduler/constraint/parser.ts";
 import { Regexes } from "../scheduler/constraint/regex/regexes.ts";
 import { type Mask, vocabularyOf } from "../scheduler/constraint/vocabulary.ts";
+import { type Chunk, greedySampling, type Sampled, type SequenceId } from "../scheduler/core.ts";
+import type { Device, DeviceSpec } from "../scheduler/device.ts";
+import { SeededRandom } from "../scheduler/random.ts";
 import { acceptsInAnyOrder, NumberText, written } from "../tests/support/any-order.ts";
 
 const VOCABULARY = 151_936;
-const PIECE_STEPS = 20_000;
+const DELAY_STEPS = 120;
 
 interface Case {
   readonly schema: unknown;
@@ -193,7 +197,7 @@ function timedMask(matcher: Matcher): {
   let longestMs = cpuMs() - beganMs;
   while (mask === null) {
     const pieceMs = cpuMs();
-    mask = (found as Job<Mask>).run(PIECE_STEPS);
+    mask = (found as Job<Mask>).run(WORK_STEPS);
     longestMs = Math.max(longestMs, cpuMs() - pieceMs);
   }
   return { mask, tookUs: 1000 * (cpuMs() - beganMs), longestUs: 1000 * longestMs };
@@ -203,6 +207,76 @@ function timedMask(matcher: Matcher): {
 function cpuMs(): number {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1000;
+}
+
+/** Schemas whose masks take the most work of all that are known: each character counts, in several ways. */
+const worst = [9, 19, 29, 39].map((words) => ({
+  type: "string",
+  minLength: 200,
+  maxLength: 500,
+  pattern: `^(?:\\S+\\s+){0,${words}}\\S+$`,
+}));
+
+/** What a step of the device is held up by masks for four answers under the worst schemas, beside a free one. */
+function measureDelays(texts: readonly Uint8Array[], workSteps: number): void {
+  const vocabulary = vocabularyOf(texts.length, (token) => texts[token]!);
+  const random = new SeededRandom(1);
+  const drawing: Device = {
+    spec: { vocabSize: texts.length } as DeviceSpec,
+    start: ({ chunks }, done) => {
+      const sampled = chunks.flatMap(({ sequence, samples: [row] }): Sampled[] => {
+        if (row === undefined) return [];
+        let token = random.below(texts.length);
+        while (row.allowed !== null && ((row.allowed[token >>> 5]! >>> (token & 31)) & 1) === 0)
+          token = (token + 1) % texts.length;
+        return [{ kind: "token", sequence, token, logprobs: null }];
+      });
+      done({ kind: "done", sampled, deviceMs: 0 });
+    },
+    close: () => {},
+  };
+  const device = new ConstrainedDevice(drawing, vocabulary, workSteps);
+  const rows = worst.map((schema) => ({ id: JSON.stringify(schema), grammar: compile(schema)! }));
+  const drawn: number[][] = rows.map(() => []);
+  const times: number[] = [];
+  for (let step = 1; step <= DELAY_STEPS; step++) {
+    const chunks = [null, ...rows].map((of, index): Chunk => {
+      const own = drawn[index - 1] ?? [];
+      const row = {
+        afterIndex: 0,
+        sampling: greedySampling,
+        position: own.length,
+        banned: [],
+        seen: null,
+        allowed: null,
+      };
+      const constraint =
+        of === null ? {} : { constraint: { of, drawn: Int32Array.from(own), endTokens: [] } };
+      const sequence = index as SequenceId;
+      return {
+        sequence,
+        start: 0,
+        tokens: Int32Array.of(0),
+        pages: Int32Array.of(0),
+        samples: [{ ...row, ...constraint }],
+        adapter: 0,
+      };
+    });
+    const beganMs = cpuMs();
+    device.start({ number: step, moves: [], chunks }, (result) => {
+      if (result.kind !== "done") return;
+      for (const one of result.sampled) {
+        if (one.kind === "token" && one.sequence > 0)
+          drawn[one.sequence - 1]!.push(one.token, ...(one.forced ?? []));
+        else if (one.kind === "failed") drawn[one.sequence - 1] = []; // the text has ended
+      }
+    });
+    times.push(cpuMs() - beganMs);
+  }
+  const tokens = drawn.reduce((sum, own) => sum + own.length, 0);
+  console.log(
+    `beside the worst schemas, ${workSteps} steps of work at a time: ms a step ${quantiles(times)}; ${tokens} tokens in ${DELAY_STEPS} steps`,
+  );
 }
 
 const { values, positionals } = parseArgs({
@@ -227,5 +301,6 @@ if (folder !== undefined) {
   const share = ((100 * compiled) / cases.length).toFixed(1);
   console.log(`${cases.length} real schemas: ${share} % compile, ms ${quantiles(times)}; ${verdicts}`);
   const ranks = values.ranks === undefined ? null : (await import(values.ranks)).default;
+  for (const workSteps of [WORK_STEPS, Number.POSITIVE_INFINITY]) measureDelays(tokens(ranks), workSteps);
   measureMasks(cases, tokens(ranks));
 }

@@ -9,8 +9,9 @@ import { remember } from "./recent.ts";
 import type { Regex, Regexes } from "./regex/regexes.ts";
 import type { Mask, Trie, Vocabulary } from "./vocabulary.ts";
 
-/** Masks that are remembered, by their memory. */
+/** Masks that are remembered, by their memory and by their number. */
 const MASK_BYTES_MAX = 64 * 2 ** 20;
+const MASKS_MAX = 65_536;
 /** Masks under way that are remembered, and states of which it is remembered what must follow. */
 const JOBS_MAX = 256;
 const FORCED_MAX = 65_536;
@@ -39,7 +40,8 @@ export class Masks {
 
   constructor(vocabulary: Vocabulary) {
     this.vocabulary = vocabulary;
-    this.#masksMax = Math.max(16, Math.floor(MASK_BYTES_MAX / (4 * Math.ceil(vocabulary.size / 32))));
+    const bytes = 4 * Math.ceil(vocabulary.size / 32);
+    this.#masksMax = Math.min(MASKS_MAX, Math.max(16, Math.floor(MASK_BYTES_MAX / bytes)));
     this.#freeString = new FreeString(vocabulary);
   }
 

@@ -58,8 +58,9 @@ interface Unlimited {
   readonly max: number;
 }
 
-/** States of an automaton that are looked at to find out how far its end is. */
-const REACH_STATES_MAX = 256;
+/** States of an automaton, and steps between them, that are looked at to find out how far its end is. */
+const REACH_STATES_MAX = 64;
+const REACH_STEPS_MAX = 512;
 
 /**
  * Regular expressions over bytes with intersection and complement, matched by derivatives (Brzozowski, "Derivatives of
@@ -307,10 +308,12 @@ export class Regexes {
     return node.isEmpty!;
   }
 
-  /** Finds out whether anything can be reached that matches. */
+  /** Finds out whether anything can be reached that matches: depth first, as ends are far where lengths are counted. */
   #search(start: Regex): void {
     const parents = new Map<Regex, Regex | null>([[start, null]]);
-    for (const at of parents.keys()) {
+    const open = [start];
+    while (open.length > 0) {
+      const at = open.pop()!;
       for (const byte of this.partitionOf(at).representatives) {
         const next = this.derivative(at, byte);
         const node = this.#nodes[next]!;
@@ -321,6 +324,7 @@ export class Regexes {
           return;
         }
         parents.set(next, at);
+        open.push(next);
       }
     }
     for (const at of parents.keys()) this.#nodes[at]!.isEmpty = true;
@@ -411,9 +415,12 @@ export class Regexes {
 
   #findReach(start: Regex): number {
     const before = new Map<Regex, Regex[]>([[start, []]]);
+    let steps = 0;
     for (const at of before.keys()) {
       const { representatives } = this.partitionOf(at);
       this.budget.spend(representatives.length);
+      steps += representatives.length;
+      if (steps > REACH_STEPS_MAX) return Number.POSITIVE_INFINITY;
       for (const byte of representatives) {
         const next = this.derivative(at, byte);
         if (this.isEmpty(next)) continue;
