@@ -7,6 +7,7 @@
  * csrc/boundary/engine.cpp asserts.
  */
 import { CString, dlopen, JSCallback, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
+import type { QuantisedSource } from "./model/quantisation.ts";
 import { rotationOf } from "./model/rope.ts";
 import type { LayerShape, ModelShape } from "./model/shape.ts";
 
@@ -67,12 +68,9 @@ export const kvFormats = ["plain", "int8", "fp8"] as const;
 export type KvFormat = (typeof kvFormats)[number];
 
 /** BUNTING_FORMAT_*: plain is what `compute` says; integers share an f16 scale in groups: int8 and int6 of 128, int4 of 32,
- *  and q8_0, int8 as GGUF files have it, of 32; q5_0, q4_k, q5_k and q6_k are what a GGUF file stores, for CPUs; fp8 is for GPUs,
- *  which round plain matrices to it, with a scale for each row. */
-export const matrixFormats = {
-  ...{ plain: 0, int8: 1, int4: 2, fp8: 3, int6: 4 },
-  ...{ q8_0: 5, q4_k: 6, q5_k: 7, q6_k: 8, q5_0: 9 },
-} as const;
+ *  and q8_0, int8 as GGUF files have it, of 32; fp8 is for GPUs, which round plain matrices to it, with a scale for each row.
+ *  Besides, on CPUs, the number of any stored type in blocks, which is kept as it is. */
+export const matrixFormats = { plain: 0, int8: 1, int4: 2, fp8: 3, int6: 4, q8_0: 5 } as const;
 
 /** BUNTING_GEMM_*, in their order. */
 export const gemmNames = ["own", "cublaslt"] as const;
@@ -130,6 +128,8 @@ export interface TensorSource {
   readonly transposed: boolean;
   readonly rows: number;
   readonly cols: number;
+  /** Of a matrix whose scales are a tensor of their own, bunting_quantised: path and offset have the integers. */
+  readonly quantised?: QuantisedSource;
 }
 
 /** How far a call is. */
@@ -174,7 +174,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 8;
+const abiVersion = 9;
 /** BUNTING_PAIRED_ROWS, BUNTING_ONE_LESS */
 const pairedRows = 256;
 const oneLess = 512;
@@ -195,6 +195,10 @@ const symbols = {
   bunting_model_open: { args: ["buffer", "buffer"], returns: "i32" },
   bunting_model_load: {
     args: ["ptr", "i32", "i32", "buffer", "u64", "i32", "i64", "i64"],
+    returns: "i32",
+  },
+  bunting_model_load_quantised: {
+    args: ["ptr", "i32", "i32", "buffer", "buffer", "buffer", "i32", "i64", "i64"],
     returns: "i32",
   },
   bunting_model_seal: { args: ["ptr"], returns: "i32" },
@@ -256,7 +260,7 @@ export function openLibrary(path: string): NativeLibrary {
       const struct = encodeShape(shape, options);
       return word((out) => c.bunting_model_open(struct, out)) as ModelHandle;
     },
-    modelLoad(model, { tensor, layer, path: file, offset, dtype, rows, cols, ...stored }) {
+    modelLoad(model, { tensor, layer, path: file, offset, dtype, rows, cols, quantised, ...stored }) {
       const name = encodePath(file);
       const flags =
         (stored.pairedRows ? pairedRows : 0) +
@@ -264,7 +268,17 @@ export function openLibrary(path: string): NativeLibrary {
         (stored.everySecond ? everySecond : 0) +
         (stored.transposed ? transposed : 0);
       const kind = tensor + stored.expert * expertStep;
-      check(c.bunting_model_load(model, kind, layer, name, offset, dtype + flags, rows, cols));
+      const type = dtype + flags;
+      if (quantised === undefined) {
+        check(c.bunting_model_load(model, kind, layer, name, offset, type, rows, cols));
+        return;
+      }
+      const { scales, zeros, order } = quantised;
+      const parts = [{ file, offset }, scales, zeros, order].map((part) => part ?? { file: "", offset: 0 });
+      const paths = Buffer.concat(parts.map((part) => encodePath(part.file)));
+      const offsets = new BigUint64Array(parts.map((part) => BigInt(part.offset)));
+      const how = encodeQuantised(quantised);
+      check(c.bunting_model_load_quantised(model, kind, layer, paths, offsets, how, type, rows, cols));
     },
     modelSeal: (model) => check(c.bunting_model_seal(model)),
     modelSave: (model, file, key, onProgress) =>
@@ -405,6 +419,19 @@ const shapeBytes = 136;
 const activations: readonly ModelShape["activation"][] = ["silu", "geluTanh", "clampedSwiglu"];
 const layerBytes = 64;
 const ropeBytes = 24;
+
+/** A bunting_quantised. */
+function encodeQuantised(source: QuantisedSource): Uint8Array {
+  const bytes = new Uint8Array(new ArrayBuffer(40));
+  const view = new DataView(bytes.buffer);
+  const { layout, number, bits, zeroAdded, groupRows, groupCols, scaleType } = source;
+  for (const [index, value] of [layout, number, bits, zeroAdded].entries())
+    view.setInt32(index * 4, value, true);
+  view.setBigInt64(16, BigInt(groupRows), true);
+  view.setBigInt64(24, BigInt(groupCols), true);
+  view.setInt32(32, scaleType, true);
+  return bytes;
+}
 
 /** bunting_model_shape: 16 int32, 7 float, 5 int32, then the addresses of layers, ropes and formats, which follow it in the same
  *  storage with the ropes' frequencies. */

@@ -305,7 +305,7 @@ export const rows: readonly Row[] = [
     decode(model, "int4", "1 stream", own(1), { ratio: 1.1 }),
     decode(model, "int4", "8 streams", own(8), { ratio: 2.5 }),
   ]),
-  ...(["q5_k_m", "q6_k"] as const).flatMap((format) => [
+  ...(["q5_k_m", "q6_k", "q3_k_m", "iq4_xs"] as const).flatMap((format) => [
     prefill("1B", format, 512, { ratio: 2 }),
     decode("1B", format, "1 stream", own(1), { ratio: 1 }),
   ]),

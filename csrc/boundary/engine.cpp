@@ -222,6 +222,19 @@ bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t 
   });
 }
 
+bunting_status bunting_model_load_quantised(bunting_model* model, int32_t tensor, int32_t layer,
+                                            char const* paths, uint64_t const* offsets,
+                                            bunting_quantised const* how, int32_t dtype, int64_t rows,
+                                            int64_t cols) {
+  return guarded([&] {
+    require(paths, "paths");
+    require(offsets, "offsets");
+    require(how, "how");
+    model->load_quantised(tensor, layer, bunting::QuantisedMatrix(*how, paths, offsets, rows, cols), paths,
+                          dtype, rows, cols);
+  });
+}
+
 bunting_status bunting_model_seal(bunting_model* model) {
   return guarded([&] { model->seal(); });
 }

@@ -201,7 +201,8 @@ class DeviceWeights::Uploader {
     void read_groups(PackedMatrix const& from, int64_t row) {
       q_.resize(size_t(round_up(from.k, kGroup)));
       scales_.clear();
-      for (int64_t k = 0; k < from.k; k += from.group()) scales_.push_back(read_scale(from, row, k));
+      for (int64_t k = 0; k < from.k; k += from.group())
+        scales_.push_back(read_scales(from, row, k).halves[0]);
       for (int64_t k = 0; k < from.k; k += kGroup) read_integers(from, row, k, q_.data() + k);
       q_.resize(size_t(from.k));
     }

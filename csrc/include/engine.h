@@ -26,7 +26,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* the rest of the library is compiled hidden */
 
-#define BUNTING_ABI_VERSION 8
+#define BUNTING_ABI_VERSION 9
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -101,10 +101,11 @@ typedef struct bunting_model bunting_model;
 
 enum { BUNTING_F32 = 0, BUNTING_F16 = 1, BUNTING_BF16 = 2 };
 /* How files store numbers besides: blocks that share scales, as in GGUF files. For loading only. A row is a whole
- * number of blocks: of 256 numbers in the types with a K, of 32 in the others. */
+ * number of blocks: of 256 numbers in the types with a K and IQ4_XS, of 32 in the others. */
 enum {
   BUNTING_Q4_0 = 16, BUNTING_Q4_1 = 17, BUNTING_Q5_0 = 18, BUNTING_Q5_1 = 19, BUNTING_Q8_0 = 20,
-  BUNTING_Q4_K = 24, BUNTING_Q5_K = 25, BUNTING_Q6_K = 26,
+  BUNTING_Q2_K = 22, BUNTING_Q3_K = 23, BUNTING_Q4_K = 24, BUNTING_Q5_K = 25, BUNTING_Q6_K = 26,
+  BUNTING_IQ4_NL = 27, BUNTING_IQ4_XS = 28, BUNTING_MXFP4 = 29,
 };
 /* Added to the type. PAIRED_ROWS, of Q, K and their biases: the file has the rotated rows of each head in pairs, its rows 2j
  * and 2j+1 are the head's rows j and j + R/2 (R is the rope's). ONE_LESS, of norms: the file has the weights less 1. */
@@ -119,12 +120,11 @@ enum { BUNTING_EVERY_SECOND = 1024, BUNTING_TRANSPOSED = 2048 };
  * Q8_0 with the same numbers; all else is rounded. On a CPU the rows that such a matrix is multiplied with are rounded to
  * int8, for Q8_0 in groups of 32 and else of 128, and sums within a group are exact. A GPU's copy of INT6 is in int8. FP8
  * is e4m3 with one f32 scale per row, for GPUs: the packed weights are in bf16, and each engine rounds them for its copy.
- * Q5_0 (5.5 bits), Q4_K (4.625), Q5_K (5.625) and Q6_K (6.625) are for CPUs, and for tensors that are stored so: the same numbers. */
+ * Besides, on CPUs, the value of any stored type in blocks from BUNTING_Q4_0 on: for tensors that are stored so, which keep
+ * their numbers, in as many bits or up to 6 % more. */
 enum {
   BUNTING_FORMAT_PLAIN = 0, BUNTING_FORMAT_INT8 = 1, BUNTING_FORMAT_INT4 = 2, BUNTING_FORMAT_FP8 = 3,
   BUNTING_FORMAT_INT6 = 4, BUNTING_FORMAT_Q8_0 = 5,
-  BUNTING_FORMAT_Q4_K = 6, BUNTING_FORMAT_Q5_K = 7, BUNTING_FORMAT_Q6_K = 8,
-  BUNTING_FORMAT_Q5_0 = 9,
 };
 
 /* How keys and values are kept: as `compute` says, or, with BUNTING_BF16, in eight bits with a scale for a token's keys and
@@ -257,6 +257,29 @@ bunting_status bunting_model_open(bunting_model_shape const* shape, bunting_mode
  * must be the one the model wants; each tensor is loaded once. */
 bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t layer, char const* path,
                                   uint64_t offset, int32_t dtype, int64_t rows, int64_t cols);
+
+/* How a quantised matrix [rows, cols] is stored whose integers, scales and zeros are tensors of their own, as published
+ * safetensors have it: a number is (q - z) s. */
+typedef struct bunting_quantised {
+  int32_t layout;     /* BUNTING_LAYOUT_*: the order of integers and scales (model/quantised_matrix.cpp) */
+  int32_t number;     /* BUNTING_NUMBER_*: what the bits of q are */
+  int32_t bits;       /* of q: 4 or 8 */
+  int32_t zero_added; /* what is added to a stored z: 1 in the first version of GPTQ's format */
+  int64_t group_rows, group_cols; /* numbers that share a scale */
+  int32_t scale_type; /* BUNTING_SCALE_* */
+  int32_t reserved;   /* 0 */
+} bunting_quantised;
+enum { BUNTING_LAYOUT_ROWS = 0, BUNTING_LAYOUT_GPTQ = 1, BUNTING_LAYOUT_AWQ = 2 };
+enum { BUNTING_NUMBER_UNSIGNED = 0, BUNTING_NUMBER_SIGNED = 1, BUNTING_NUMBER_E4M3 = 2, BUNTING_NUMBER_E2M1 = 3 };
+enum { BUNTING_SCALE_F32 = 0, BUNTING_SCALE_F16 = 1, BUNTING_SCALE_BF16 = 2, BUNTING_SCALE_E8M0 = 3 };
+
+/* bunting_model_load for such a matrix, which becomes blocks of `dtype` on the way: BUNTING_Q4_0, BUNTING_Q4_1 or
+ * BUNTING_MXFP4, which have its numbers as they are but for scales in f16, or BUNTING_Q8_0, which may round them. `paths`
+ * are four texts, each ended by a NUL, and `offsets` four places: of integers, scales, zeros (empty: 2^(bits - 1)), and of
+ * each column's group as i32 (empty: in order). */
+bunting_status bunting_model_load_quantised(bunting_model* model, int32_t tensor, int32_t layer, char const* paths,
+                                            uint64_t const* offsets, bunting_quantised const* how, int32_t dtype,
+                                            int64_t rows, int64_t cols);
 
 /* All tensors are there: read-only from now on. Names the first missing tensor otherwise. */
 bunting_status bunting_model_seal(bunting_model* model);

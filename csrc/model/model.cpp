@@ -1,6 +1,7 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -303,21 +304,12 @@ void Model::read_format(uint8_t format, char const* name, PackedMatrix& matrix) 
     case BUNTING_FORMAT_INT4:
       matrix.dtype = Dtype::q4;
       return;
-    case BUNTING_FORMAT_Q5_0:
-      matrix.dtype = Dtype::q5_0;
-      return;
-    case BUNTING_FORMAT_Q4_K:
-      matrix.dtype = Dtype::q4_k;
-      return;
-    case BUNTING_FORMAT_Q5_K:
-      matrix.dtype = Dtype::q5_k;
-      return;
-    case BUNTING_FORMAT_Q6_K:
-      matrix.dtype = Dtype::q6_k;
-      return;
     default:
-      fail(BUNTING_INVALID, "model shape: the format of %s is %d, allowed are %d to %d", name, format,
-           BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_Q5_0);
+      matrix.dtype = Dtype(format);
+      if (stored_type(format) && is_grouped(matrix.dtype)) return;
+      fail(BUNTING_INVALID,
+           "model shape: the format of %s is %d, which is none of BUNTING_FORMAT_* and no stored type", name,
+           format);
   }
 }
 
@@ -348,7 +340,7 @@ bool Model::has_fp8() const {
 
 bool Model::is_for_cpus() const {
   return std::any_of(formats_.begin(), formats_.end(),
-                     [](uint8_t format) { return format >= BUNTING_FORMAT_Q4_K; });
+                     [](uint8_t format) { return is_grouped(Dtype(format)); });
 }
 
 bool Model::has_apart_v() const {
@@ -535,6 +527,32 @@ Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
 
 void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offset, int32_t dtype,
                  int64_t rows, int64_t cols) {
+  std::unique_ptr<TensorFile> file;
+  load_from(tensor, layer, path, dtype, rows, cols, [&](Dtype, uint64_t bytes) {
+    file = std::make_unique<TensorFile>(path, offset, bytes);
+    return file->data();
+  });
+}
+
+void Model::load_quantised(int32_t tensor, int32_t layer, QuantisedMatrix const& matrix, char const* path,
+                           int32_t dtype, int64_t rows, int64_t cols) {
+  std::vector<char> stored;  // the whole of it: a few per cent of a model
+  load_from(tensor, layer, path, dtype, rows, cols, [&](Dtype blocks, uint64_t bytes) {
+    int64_t const row_bytes = int64_t(bytes) / rows;
+    if (row_bytes * rows != int64_t(bytes) || !matrix.can_be(blocks))
+      fail(BUNTING_INVALID, "%s: %s cannot become blocks of type %d", path, describe(tensor, layer).c_str(),
+           dtype);
+    stored.resize(size_t(bytes));
+    pool_->run((rows + kPanel - 1) / kPanel, 1, [&](int64_t begin, int64_t end, int) {
+      int64_t const first = begin * kPanel;
+      matrix.read(blocks, first, std::min(end * kPanel, rows), stored.data() + first * row_bytes);
+    });
+    return static_cast<char const*>(stored.data());
+  });
+}
+
+void Model::load_from(int32_t tensor, int32_t layer, char const* path, int32_t dtype, int64_t rows,
+                      int64_t cols, std::function<char const*(Dtype, uint64_t)> const& source) {
   if (sealed_) fail(BUNTING_INVALID, "%s: the model is sealed", path);
   if (tensor < 0 || !tensor_name(tensor % BUNTING_EXPERT))
     fail(BUNTING_INVALID, "%s: there is no tensor kind %d", path, tensor);
@@ -562,7 +580,7 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
   if (cols % type->block != 0)
     fail(BUNTING_INVALID, "%s: %s has rows of %lld, no whole number of %s blocks of %lld", path, name.c_str(),
          (long long)cols, type->name, (long long)type->block);
-  if (is_super(to.part.dtype) && int32_t(to.part.dtype) != dtype)
+  if (to.part.grouped() && !is_rounded_to(to.part.dtype) && int32_t(to.part.dtype) != dtype)
     fail(BUNTING_INVALID, "%s: %s is to stay in %s, but is stored in %s", path, name.c_str(),
          stored_type(int32_t(to.part.dtype))->name, type->name);
   uint8_t& loaded = loaded_[tensor_slot(tensor, layer)];
@@ -573,7 +591,14 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
                          : is_transposed ? 2 * rows * cols - 1
                          : to.part.data  ? (2 * rows - 1) * cols
                                          : 2 * cols - 1;
-  TensorFile const file(path, offset, uint64_t(type->bytes_of(stored)));
+  char const* const from = source(Dtype(dtype), uint64_t(type->bytes_of(stored)));
+  std::atomic<bool> is_finite{true};
+  int64_t const piece = std::max<int64_t>(1, kElementsPerPiece / type->block);
+  pool_->run((stored / type->block + piece - 1) / piece, 1, [&](int64_t begin, int64_t end, int) {
+    int64_t const first = begin * piece, last = std::min(end * piece, stored / type->block);
+    if (!type->is_finite(from + first * type->bytes, last - first)) is_finite = false;
+  });
+  if (!is_finite) fail(BUNTING_INVALID, "%s: %s has a number that is not finite", path, name.c_str());
   if (to.part.data) {
     bool const as_is = !rotation && !is_second && !is_transposed && is_packable(to.part, dtype, *type);
     int64_t const grain = std::max<int64_t>(1, kElementsPerPiece / (to.part.kp() * kPanel));
@@ -581,17 +606,17 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
     std::vector<char> buffer(as_is ? 0 : size_t(rows_bytes * pool_->threads()));
     pool_->run(to.part.panels(), grain, [&](int64_t begin, int64_t end, int thread) {
       if (as_is)
-        kernels_->pack(to.part, file.data(), Dtype(dtype), begin, end);
+        kernels_->pack(to.part, from, Dtype(dtype), begin, end);
       else if (is_transposed)
-        pack_transposed(*kernels_, to.part, *type, file.data(), order.step,
+        pack_transposed(*kernels_, to.part, *type, from, order.step,
                         reinterpret_cast<float*>(buffer.data() + thread * rows_bytes), begin, end);
       else
-        pack_stored(*kernels_, to.part, dtype, *type, file.data(), order, buffer.data() + thread * rows_bytes,
-                    begin, end);
+        pack_stored(*kernels_, to.part, dtype, *type, from, order, buffer.data() + thread * rows_bytes, begin,
+                    end);
     });
   } else {
     std::vector<float> numbers(static_cast<size_t>(stored));
-    type->decode(file.data(), stored / type->block, numbers.data());
+    type->decode(from, stored / type->block, numbers.data());
     for (int64_t i = 0; i < cols; i++)
       to.vector[i] = numbers[size_t(order.source(i))] + (is_less ? 1.0f : 0.0f);
   }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "host/memory_region.h"
 #include "host/thread_pool.h"
 #include "include/engine.h"
+#include "model/quantised_matrix.h"
 
 namespace bunting {
 
@@ -58,6 +60,9 @@ class Model {
   // See bunting_model_load.
   void load(int32_t tensor, int32_t layer, char const* path, uint64_t offset, int32_t dtype, int64_t rows,
             int64_t cols);
+  // See bunting_model_load_quantised; `path` is for messages.
+  void load_quantised(int32_t tensor, int32_t layer, QuantisedMatrix const& matrix, char const* path,
+                      int32_t dtype, int64_t rows, int64_t cols);
   void seal();
   // See bunting_model_save and bunting_model_restore. The keys have kPackedKeyBytes.
   void save(char const* path, uint8_t const* key, bunting_progress progress) const;
@@ -120,6 +125,9 @@ class Model {
     float* vector = nullptr;
   };
   Target target(int32_t tensor, int32_t layer) const;
+  // Takes a tensor from so many bytes of a stored type that `source` finds.
+  void load_from(int32_t tensor, int32_t layer, char const* path, int32_t dtype, int64_t rows, int64_t cols,
+                 std::function<char const*(Dtype, uint64_t)> const& source);
   size_t tensor_slot(int32_t tensor, int32_t layer) const;
   std::string describe(int32_t tensor, int32_t layer) const;
   void read_format(uint8_t format, char const* name, PackedMatrix& matrix) const;

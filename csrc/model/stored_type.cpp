@@ -1,35 +1,17 @@
-// stored_type.cpp - blocks to f32.
-//
-//   type  numbers  bytes  layout, in order                                           number
-//   Q4_0       32     18  f16 d; 16 bytes of nibbles                                 d (q - 8)
-//   Q4_1       32     20  f16 d, m; 16 bytes of nibbles                              d q + m
-//   Q5_0       32     22  f16 d; u32 fifth bits; 16 bytes of nibbles                 d (q - 16)
-//   Q5_1       32     24  f16 d, m; u32 fifth bits; 16 bytes of nibbles              d q + m
-//   Q8_0       32     34  f16 d; 32 i8 q                                             d q
-//   Q4_K      256    144  f16 d, e; 12 bytes of 8 (s, t); 128 bytes of nibbles       (d s) q - (e t)
-//   Q5_K      256    176  f16 d, e; 12 bytes of 8 (s, t); 32 fifth bits; 128 nibbles (d s) q - (e t)
-//   Q6_K      256    210  128 bytes of nibbles; 64 of upper pairs; 16 i8 s; f16 d    (d s) (q - 32)
-//
-// Everything is little-endian. In a run of n bytes of nibbles the low ones are the first n numbers, the high
-// ones the next n: n is 16 in blocks of 32, and 32 in Q4_K and Q5_K, whose 128 bytes are four such runs. (s,
-// t) are the 6-bit scale and minimum of 32 numbers. The types with a K are read in
-// cpu/kernels/super_block.cpp.
+// stored_type.cpp - stored numbers to f32. Blocks are taken apart by cpu/kernels/stored_block.h.
 //
 // Work:    one row of a matrix at a time, on the thread that packs it.
-// Checked: bit for bit against reference::stored_value, which reads the same table number by number.
+// Checked: bit for bit against reference::stored_value, which reads number by number.
 #include "model/stored_type.h"
 
 #include <cmath>
 #include <cstring>
 
-#include "cpu/kernels/super_block.h"
+#include "cpu/kernels/stored_block.h"
 #include "include/engine.h"
 
 namespace bunting {
 namespace {
-
-constexpr int kSmall = 32;  // numbers of a simple block
-constexpr int kLarge = kSuper;
 
 template <class T>
 T read(char const* at) {
@@ -67,57 +49,95 @@ void decode_bf16(char const* from, int64_t count, float* to) {
   }
 }
 
-// Q4_0, Q4_1, Q5_0, Q5_1: number = d (q - zero) + m, where m is 0 without `minimum`.
-template <bool minimum, bool fifth>
-void decode_nibbles(char const* from, int64_t blocks, float* to) {
-  constexpr int zero = minimum ? 0 : fifth ? 16 : 8;
-  for (; blocks > 0; blocks--, to += kSmall) {
-    float const d = half_at(from);
-    float const m = minimum ? half_at(from + 2) : 0.0f;
-    from += minimum ? 4 : 2;
-    uint32_t const upper = fifth ? read<uint32_t>(from) : 0;
-    if (fifth) from += 4;
-    for (int i = 0; i < 16; i++, from++) {
-      int const pair = uint8_t(*from);
-      int const low = (pair & 15) | int(upper >> i & 1) << 4;
-      int const high = pair >> 4 | int(upper >> (i + 16) & 1) << 4;
-      to[i] = minimum ? d * float(low) + m : d * float(low - zero);
-      to[i + 16] = minimum ? d * float(high) + m : d * float(high - zero);
-    }
-  }
+// Whether no exponent has all its bits.
+template <class Bits>
+bool are_finite(char const* from, int64_t count, Bits exponent) {
+  bool is_finite = true;
+  for (int64_t i = 0; i < count; i++)
+    is_finite &= (read<Bits>(from + i * int64_t(sizeof(Bits))) & exponent) != exponent;
+  return is_finite;
 }
-
-void decode_q8_0(char const* from, int64_t blocks, float* to) {
-  for (; blocks > 0; blocks--, from += 34, to += kSmall) {
-    float const d = half_at(from);
-    for (int i = 0; i < kSmall; i++) to[i] = d * float(read<int8_t>(from + 2 + i));
-  }
+bool is_finite_f32(char const* from, int64_t count) {
+  return are_finite<uint32_t>(from, count, 0x7f800000u);
 }
-
-// Q4_K, Q5_K, Q6_K
+bool is_finite_f16(char const* from, int64_t count) {
+  return are_finite<uint16_t>(from, count, 0x7c00);
+}
+bool is_finite_bf16(char const* from, int64_t count) {
+  return are_finite<uint16_t>(from, count, 0x7f80);
+}
 template <Dtype type>
-void decode_super(char const* from, int64_t blocks, float* to) {
-  for (; blocks > 0; blocks--, from += super_block_bytes(type), to += kSuper) {
-    SuperBlock const block = read_super_block(type, from);
-    float const d = half_to_float(block.scales.d), e = half_to_float(block.scales.e);
-    for (int i = 0; i < kSuper; i++) {
-      float const scaled = d * float(block.scales.scale[i / weight_group(type)]) * float(block.q[i]);
-      to[i] = has_minimum(type) ? scaled - e * float(block.scales.minimum[i / kGroup]) : scaled;
+bool is_finite_blocks(char const* from, int64_t blocks) {
+  bool is_finite = true;
+  for (; blocks > 0; blocks--, from += stored_block_bytes(type))
+    is_finite &= is_finite_f16(from + stored_halves_at(type), scale_halves(type));
+  return is_finite;
+}
+
+template <Dtype type>
+void decode_blocks(char const* from, int64_t blocks, float* to) {
+  constexpr int64_t length = stored_block_length(type), group = weight_group(type);
+  constexpr Levels levels = levels_of(type);
+  for (; blocks > 0; blocks--, from += stored_block_bytes(type), to += length) {
+    StoredBlock const block = read_stored_block(type, from);
+    for (int64_t first = 0; first < length; first += group) {
+      float const scale = scale_of(type, block.scales, int(first / group), half_to_float);
+      float const minimum = minimum_of(type, block.scales, int(first / group), half_to_float);
+      for (int64_t i = first; i < first + group; i++) {
+        float const scaled = scale * float(has_levels(type) ? levels.of[block.q[i]] : block.q[i]);
+        to[i] = has_minimum(type) ? scaled - minimum : scaled;
+      }
     }
   }
+}
+
+// As files name them.
+constexpr char const* stored_name(Dtype type) {
+  switch (type) {
+    case Dtype::q4:
+      return "Q4_0";
+    case Dtype::q4_1:
+      return "Q4_1";
+    case Dtype::q5_0:
+      return "Q5_0";
+    case Dtype::q5_1:
+      return "Q5_1";
+    case Dtype::q8:
+      return "Q8_0";
+    case Dtype::q2_k:
+      return "Q2_K";
+    case Dtype::q3_k:
+      return "Q3_K";
+    case Dtype::q4_k:
+      return "Q4_K";
+    case Dtype::q5_k:
+      return "Q5_K";
+    case Dtype::q6_k:
+      return "Q6_K";
+    case Dtype::iq4_nl:
+      return "IQ4_NL";
+    case Dtype::iq4_xs:
+      return "IQ4_XS";
+    default:
+      return "MXFP4";
+  }
+}
+
+template <Dtype... types>
+StoredType const* blocks_of(Dtype wanted) {
+  static StoredType const all[] = {{stored_name(types), stored_block_length(types), stored_block_bytes(types),
+                                    decode_blocks<types>, is_finite_blocks<types>}...};
+  constexpr Dtype order[] = {types...};
+  for (size_t i = 0; i < sizeof...(types); i++)
+    if (order[i] == wanted) return &all[i];
+  return nullptr;
 }
 
 }  // namespace
 
 StoredType const* stored_type(int32_t type) {
-  static constexpr StoredType f32{"F32", 1, 4, decode_f32}, f16{"F16", 1, 2, decode_f16},
-      bf16{"BF16", 1, 2, decode_bf16}, q4_0{"Q4_0", kSmall, 18, decode_nibbles<false, false>},
-      q4_1{"Q4_1", kSmall, 20, decode_nibbles<true, false>},
-      q5_0{"Q5_0", kSmall, 22, decode_nibbles<false, true>},
-      q5_1{"Q5_1", kSmall, 24, decode_nibbles<true, true>}, q8_0{"Q8_0", kSmall, 34, decode_q8_0},
-      q4_k{"Q4_K", kLarge, 144, decode_super<Dtype::q4_k>},
-      q5_k{"Q5_K", kLarge, 176, decode_super<Dtype::q5_k>},
-      q6_k{"Q6_K", kLarge, 210, decode_super<Dtype::q6_k>};
+  static constexpr StoredType f32{"F32", 1, 4, decode_f32, is_finite_f32},
+      f16{"F16", 1, 2, decode_f16, is_finite_f16}, bf16{"BF16", 1, 2, decode_bf16, is_finite_bf16};
   switch (type) {
     case BUNTING_F32:
       return &f32;
@@ -125,24 +145,10 @@ StoredType const* stored_type(int32_t type) {
       return &f16;
     case BUNTING_BF16:
       return &bf16;
-    case BUNTING_Q4_0:
-      return &q4_0;
-    case BUNTING_Q4_1:
-      return &q4_1;
-    case BUNTING_Q5_0:
-      return &q5_0;
-    case BUNTING_Q5_1:
-      return &q5_1;
-    case BUNTING_Q8_0:
-      return &q8_0;
-    case BUNTING_Q4_K:
-      return &q4_k;
-    case BUNTING_Q5_K:
-      return &q5_k;
-    case BUNTING_Q6_K:
-      return &q6_k;
     default:
-      return nullptr;
+      return blocks_of<Dtype::q4, Dtype::q4_1, Dtype::q5_0, Dtype::q5_1, Dtype::q8, Dtype::q2_k, Dtype::q3_k,
+                       Dtype::q4_k, Dtype::q5_k, Dtype::q6_k, Dtype::iq4_nl, Dtype::iq4_xs, Dtype::mxfp4>(
+          Dtype(type));
   }
 }
 

@@ -1,9 +1,8 @@
 // stored_type.h - how files store numbers, and how each way turns into f32.
 //
 // Safetensors hold plain numbers. GGUF files also hold blocks: a few numbers in a few bits each that share
-// one or more scales. Here they become f32 while a model is loaded; the layouts are drawn in stored_type.cpp.
-// An engine that computes with blocks as they are would pack from the file's bytes instead of from these
-// floats.
+// one or more scales (cpu/kernels/stored_block.h). Where a matrix does not keep them as they are, they become
+// f32 on the way.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +15,8 @@ struct StoredType {
   int64_t bytes;     // of a block
   // Turns `blocks` blocks, at any address, into blocks * block numbers. Every bit pattern is legal.
   void (*decode)(char const* from, int64_t blocks, float* to);
+  // Whether neither infinities nor NaN are among the numbers, or the scales, of so many blocks.
+  bool (*is_finite)(char const* from, int64_t blocks);
 
   // Bytes of `count` numbers; count is a multiple of `block`.
   int64_t bytes_of(int64_t count) const { return count / block * bytes; }

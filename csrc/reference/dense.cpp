@@ -25,34 +25,91 @@ size_t packed_index(PackedMatrix const& w, int64_t n, int64_t k) {
                                       : panel + k / 2 * 2 * kPanel + column * 2 + k % 2);
 }
 
-// Where a matrix of integers has column n, k: the byte of the scale (d, in a superblock), and of the number
-// the bits from `bit` on of a byte, and one or two more of another in 5 or 6 bits.
+// The blocks of a panel: their k, the k that share a scale, bytes before the integers.
+struct BlockSize {
+  int64_t length, group, header;
+};
+BlockSize block_size(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::q8_128:
+    case Dtype::q6:
+      return {256, 128, 64};
+    case Dtype::q4_1:
+    case Dtype::q5_1:
+      return {64, 32, 128};
+    case Dtype::mxfp4:
+      return {128, 32, 64};
+    case Dtype::q4_k:
+    case Dtype::q5_k:
+      return {256, 32, 320};
+    case Dtype::q6_k:
+    case Dtype::q3_k:
+    case Dtype::q2_k:
+      return {256, 16, 320};
+    case Dtype::iq4_xs:
+      return {256, 32, 192};
+    default:
+      return {64, 32, 64};
+  }
+}
+
+// Where a matrix of integers has column n, k: the block, the group in it, and of the number the bits from
+// `low_bit` on of a byte, and maybe more of another.
 struct IntegerPlace {
-  int64_t scale, low, high;
+  int64_t block, group, low, high;
   int low_bit, high_bit;
 };
 
 IntegerPlace integer_place(PackedMatrix const& w, int64_t n, int64_t k) {
   int const bits = integer_bits(w.dtype);
-  int64_t const column = n % 16, i = k % 32, step = i / 4;
-  int64_t const group = w.group(), length = is_super(w.dtype) ? 256 : 2 * group;
-  int64_t const header = is_super(w.dtype) ? 320 : 64;
+  int64_t const i = k % 32, step = i / 4;
+  auto const [length, group_length, header] = block_size(w.dtype);
   int64_t const block = n / 16 * w.panel_bytes() + k / length * (header + length * 2 * bits);
-  int64_t const scale = block + (is_super(w.dtype) ? 0 : k % length / group * 32) + column * 2;
-  int64_t const values = block + header + k % length / 32 * (64 * bits) + column * 4 + i % 4;
-  if (bits == 8) return {scale, values + step * 64, 0, 0, 0};
-  if (bits == 5) return {scale, values + step % 4 * 64, values + 256, int(step / 4 * 4), int(step)};
-  return {scale, values + step % 4 * 64, values + 256 + step % 2 * 64, int(step / 4 * 4), int(step / 2 * 2)};
+  int64_t const group = k % length / group_length;
+  int64_t const values = block + header + k % length / 32 * (64 * bits) + n % 16 * 4 + i % 4;
+  if (bits == 8) return {block, group, values + step * 64, 0, 0, 0};
+  if (bits < 4) return {block, group, values + step % 2 * 64, values + 128, int(step / 2 * 2), int(step)};
+  if (bits == 5) return {block, group, values + step % 4 * 64, values + 256, int(step / 4 * 4), int(step)};
+  return {block,
+          group,
+          values + step % 4 * 64,
+          values + 256 + step % 2 * 64,
+          int(step / 4 * 4),
+          int(step / 2 * 2)};
 }
 
-int get_integer(PackedMatrix const& w, IntegerPlace const& place) {
+// Bits in the byte at `low` and at `high`.
+int low_bits(int bits) {
+  return bits == 8 ? 8 : bits < 4 ? 2 : 4;
+}
+
+// The unsigned number that is there.
+int get_index(PackedMatrix const& w, IntegerPlace const& place) {
   uint8_t const* const bytes = static_cast<uint8_t const*>(w.data);
-  int const low = bytes[place.low] >> place.low_bit;
-  if (integer_bits(w.dtype) == 8) return low - 128;
-  int const zero = w.dtype == Dtype::q4_k || w.dtype == Dtype::q5_k ? 0 : 1 << (integer_bits(w.dtype) - 1);
-  if (integer_bits(w.dtype) == 4) return low % 16 - zero;
-  if (integer_bits(w.dtype) == 5) return low % 16 + (bytes[place.high] >> place.high_bit) % 2 * 16 - zero;
-  return low % 16 + (bytes[place.high] >> place.high_bit) % 4 * 16 - 32;
+  int const count = low_bits(integer_bits(w.dtype)), more = integer_bits(w.dtype) - count;
+  int const low = bytes[place.low] >> place.low_bit & ((1 << count) - 1);
+  if (more == 0) return low;
+  return low | (bytes[place.high] >> place.high_bit & ((1 << more) - 1)) << count;
+}
+
+// What 0 is, where integers are signed.
+int zero_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::q8:
+    case Dtype::q8_128:
+      return 128;
+    case Dtype::q6:
+    case Dtype::q6_k:
+      return 32;
+    case Dtype::q5_0:
+      return 16;
+    case Dtype::q4:
+      return 8;
+    case Dtype::q3_k:
+      return 4;
+    default:
+      return 0;
+  }
 }
 
 // Bits [bit, bit + count) of a byte.
@@ -61,13 +118,11 @@ void put_bits(uint8_t& byte, int bit, int count, int value) {
   byte = uint8_t((byte & ~mask) | value << bit);
 }
 
-void put_integer(PackedMatrix const& w, IntegerPlace const& place, int q) {
+void put_index(PackedMatrix const& w, IntegerPlace const& place, int index) {
   uint8_t* const bytes = static_cast<uint8_t*>(w.data);
-  bool const has_zero = w.dtype != Dtype::q4_k && w.dtype != Dtype::q5_k;
-  int const bits = integer_bits(w.dtype), stored = has_zero ? q + (1 << (bits - 1)) : q;
-  put_bits(bytes[place.low], place.low_bit, bits == 8 ? 8 : 4, bits == 8 ? stored : stored % 16);
-  if (bits == 5) put_bits(bytes[place.high], place.high_bit, 1, stored / 16);
-  if (bits == 6) put_bits(bytes[place.high], place.high_bit, 2, stored / 16);
+  int const count = low_bits(integer_bits(w.dtype)), more = integer_bits(w.dtype) - count;
+  put_bits(bytes[place.low], place.low_bit, count, index % (1 << count));
+  if (more > 0) put_bits(bytes[place.high], place.high_bit, more, index >> count);
 }
 
 // A product of two values that are f32, as f32.
@@ -75,21 +130,36 @@ float product(double a, double b) {
   return float(a * b);
 }
 
-double super_weight(PackedMatrix const& w, int64_t n, int64_t k) {
-  IntegerPlace const place = integer_place(w, n, k);
-  char const* const d = static_cast<char const*>(w.data) + place.scale;
-  char const* const bytes = d - n % 16 * 2 + n % 16;
-  int const q = get_integer(w, place);
-  if (w.dtype == Dtype::q6_k)
-    return product(product(source_value(d, Dtype::f16, 0), int8_t(bytes[32 + k % 256 / 16 * 16])), q);
-  float const scale = product(source_value(d, Dtype::f16, 0), bytes[64 + k % 256 / 32 * 16]);
-  return product(scale, q) - product(source_value(d + 32, Dtype::f16, 0), bytes[192 + k % 256 / 32 * 16]);
-}
-
 double grouped_weight(PackedMatrix const& w, int64_t n, int64_t k) {
-  if (is_super(w.dtype)) return super_weight(w, n, k);
   IntegerPlace const place = integer_place(w, n, k);
-  return source_value(static_cast<char const*>(w.data) + place.scale, Dtype::f16, 0) * get_integer(w, place);
+  char const* const block = static_cast<char const*>(w.data) + place.block;
+  auto const half = [&](int64_t row) { return source_value(block + row * 32 + n % 16 * 2, Dtype::f16, 0); };
+  auto const byte = [&](int64_t offset, int64_t row) { return uint8_t(block[offset + row * 16 + n % 16]); };
+  int const index = get_index(w, place), q = index - zero_of(w.dtype);
+  constexpr int kLevels[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  constexpr int kFloats[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  switch (w.dtype) {
+    case Dtype::q4_1:
+    case Dtype::q5_1:
+      return product(half(place.group), q) + half(2 + place.group);
+    case Dtype::iq4_nl:
+      return half(place.group) * kLevels[index];
+    case Dtype::mxfp4:
+      return std::ldexp(1.0, byte(0, place.group) - 128) * kFloats[index];
+    case Dtype::q6_k:
+    case Dtype::q3_k:
+      return product(product(half(0), int8_t(byte(32, place.group))), q);
+    case Dtype::iq4_xs:
+      return product(product(half(0), int8_t(byte(32, place.group))), kLevels[index]);
+    case Dtype::q2_k:
+      return product(product(half(0), byte(64, place.group) % 16), q) -
+             product(half(1), byte(64, place.group) / 16);
+    case Dtype::q4_k:
+    case Dtype::q5_k:
+      return product(product(half(0), byte(64, place.group)), q) - product(half(1), byte(192, place.group));
+    default:
+      return half(place.group) * q;
+  }
 }
 
 uint16_t f16_bits(double value) {  // of a value of f16
@@ -103,67 +173,78 @@ uint16_t f16_bits(double value) {  // of a value of f16
   return uint16_t(sign | (exponent + 14) << 10 | (int(std::ldexp(fraction, 11)) - 1024));
 }
 
-// Superblocks as a GGUF file has them: the integers from what stored_value makes of a block whose scales are
-// 1 and whose minimums are 0, and the scales from a block whose integers are.
-void pack_super(PackedMatrix const& w, void const* src) {
-  std::memset(w.data, 0, w.bytes());
-  bool const is_six = w.dtype == Dtype::q6_k;
-  int64_t const size = is_six ? 210 : w.dtype == Dtype::q5_k ? 176 : 144;
-  for (int64_t n = 0; n < w.n; ++n) {
-    for (int64_t first = 0; first < w.k; first += 256) {
-      uint8_t const* const from = static_cast<uint8_t const*>(src) + (n * w.k + first) / 256 * size;
-      uint8_t* const d = static_cast<uint8_t*>(w.data) + integer_place(w, n, first).scale;
-      uint8_t* const bytes = d - n % 16 * 2 + n % 16;
-      std::memcpy(d, from + (is_six ? 208 : 0), 2);
-      if (!is_six) std::memcpy(d + 32, from + 2, 2);
-      uint8_t plain[210];
-      std::memcpy(plain, from, size_t(size));
-      if (is_six) {
-        for (int i = 0; i < 16; ++i) bytes[32 + i * 16] = from[192 + i];
-        std::memset(plain + 192, 1, 16);
-        plain[208] = 0x00, plain[209] = 0x3c;
-      } else {
-        for (int i = 0; i < 8; ++i) bytes[64 + i * 16] = uint8_t(six_bits(from + 4, i, false));
-        for (int i = 0; i < 8; ++i) bytes[192 + i * 16] = uint8_t(six_bits(from + 4, i, true));
-        plain[0] = 0x00, plain[1] = 0x3c, plain[2] = plain[3] = 0;
-        uint8_t const ones[12] = {1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1};
-        std::memcpy(plain + 4, ones, 12);
+// Blocks as a GGUF file has them, number by number.
+void pack_stored(PackedMatrix const& w, void const* src) {
+  int32_t const type = int32_t(w.dtype);
+  auto const [numbers, size] = stored_size(type);
+  for (int64_t n = 0; n < w.panels() * kPanel; ++n) {
+    for (int64_t k = 0; k < w.kp(); ++k) {
+      IntegerPlace const place = integer_place(w, n, k);
+      char* const block = static_cast<char*>(w.data) + place.block;
+      if (n >= w.n || k >= w.k) {
+        put_index(w, place, zero_of(w.dtype));
+        continue;
       }
-      for (int64_t i = 0; i < 256; ++i)
-        put_integer(w, integer_place(w, n, first + i), int(stored_value(int32_t(w.dtype), plain, i)));
+      StoredNumber const x = stored_number(type, static_cast<char const*>(src) + n * w.k / numbers * size, k);
+      auto const put_half = [&](int64_t row, uint16_t bits) {
+        std::memcpy(block + row * 32 + n % 16 * 2, &bits, 2);
+      };
+      auto const put_byte = [&](int64_t offset, int value) {
+        block[offset + place.group * 16 + n % 16] = char(value);
+      };
+      put_index(w, place, w.dtype == Dtype::q8 ? x.index + 128 : x.index);
+      switch (w.dtype) {
+        case Dtype::q4_1:
+        case Dtype::q5_1:
+          put_half(place.group, x.d);
+          put_half(2 + place.group, x.e);
+          break;
+        case Dtype::mxfp4:
+          put_byte(0, x.scale);
+          break;
+        case Dtype::q6_k:
+        case Dtype::q3_k:
+        case Dtype::iq4_xs:
+          put_half(0, x.d);
+          put_byte(32, x.scale);
+          break;
+        case Dtype::q2_k:
+          put_half(0, x.d);
+          put_half(1, x.e);
+          put_byte(64, x.scale | x.minimum << 4);
+          break;
+        case Dtype::q4_k:
+        case Dtype::q5_k:
+          put_half(0, x.d);
+          put_half(1, x.e);
+          put_byte(64, x.scale);
+          put_byte(192, x.minimum);
+          break;
+        default:
+          put_half(place.group, x.d);
+      }
     }
   }
-  // What belongs to no column is zero, which in 6 bits reads otherwise.
-  for (int64_t n = w.n; n < w.panels() * kPanel; ++n)
-    for (int64_t k = 0; k < w.kp(); ++k) put_integer(w, integer_place(w, n, k), 0);
 }
 
 void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype) {
-  if (is_super(w.dtype)) return pack_super(w, src);
   std::memset(w.data, 0, w.bytes());  // scales that belong to no number
+  if (src_dtype == w.dtype) return pack_stored(w, src);
   for (int64_t n = 0; n < w.panels() * kPanel; ++n) {
     for (int64_t first = 0; first < w.kp(); first += w.group()) {
       int8_t q[kGroupMax] = {};
       double scale = 0;
-      bool const exists = n < w.n && first < w.k;
-      if (exists && src_dtype == w.dtype) {
-        int64_t const size = w.dtype == Dtype::q8 ? 34 : w.dtype == Dtype::q5_0 ? 22 : 18;
-        char const* const from = static_cast<char const*>(src) + (n * w.k + first) / kGroup * size;
-        scale = source_value(from, Dtype::f16, 0);
-        char plain[34];
-        std::memcpy(plain, from, size_t(size));
-        plain[0] = 0x00, plain[1] = 0x3c;  // a scale of 1
-        for (int i = 0; i < kGroup; ++i) q[i] = int8_t(stored_value(int32_t(w.dtype), plain, i));
-      } else if (exists) {
+      if (n < w.n && first < w.k) {
         float values[kGroupMax] = {};
         for (int64_t i = 0; i < std::min(w.group(), w.k - first); ++i)
           values[i] = float(source_value(src, src_dtype, n * w.k + first + i));
         round_group(w.dtype, values, q, &scale);
       }
+      IntegerPlace const place = integer_place(w, n, first);
       uint16_t const half = f16_bits(scale);
-      std::memcpy(static_cast<char*>(w.data) + integer_place(w, n, first).scale, &half, 2);
+      std::memcpy(static_cast<char*>(w.data) + place.block + place.group * 32 + n % 16 * 2, &half, 2);
       for (int64_t i = 0; i < w.group() && first + i < w.kp(); ++i)
-        put_integer(w, integer_place(w, n, first + i), q[i]);
+        put_index(w, integer_place(w, n, first + i), q[i] + zero_of(w.dtype));
     }
   }
 }

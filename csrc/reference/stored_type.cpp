@@ -1,6 +1,8 @@
 #include "reference/stored_type.h"
 
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 
 #include "include/engine.h"
 #include "reference/dense.h"
@@ -17,8 +19,13 @@ float sum(float a, float b) {
   return float(double(a) + double(b));
 }
 
-float half(uint8_t const* at) {
-  return float(source_value(at, Dtype::f16, 0));
+uint16_t half(uint8_t const* at) {
+  uint16_t bits;
+  std::memcpy(&bits, at, 2);
+  return bits;
+}
+float f16(uint16_t bits) {
+  return float(source_value(&bits, Dtype::f16, 0));
 }
 
 int bit(uint8_t const* from, int64_t index) {
@@ -32,8 +39,6 @@ int nibble(uint8_t const* from, int64_t index, int64_t run) {
   return in_run < run ? byte & 15 : byte >> 4;
 }
 
-}  // namespace
-
 // Groups 4 to 7 keep their two upper bits beside those of groups 0 to 3.
 int six_bits(uint8_t const* packed, int64_t group, bool minimum) {
   if (group < 4) return packed[group + 4 * minimum] % 64;
@@ -42,68 +47,138 @@ int six_bits(uint8_t const* packed, int64_t group, bool minimum) {
   return high * 16 + low;
 }
 
-namespace {
-
-float grouped(uint8_t const* block, int64_t i, bool fifth) {
-  uint8_t const *packed = block + 4, *nibbles = block + (fifth ? 48 : 16);
-  int64_t const group = i / 32;
-  int q = nibble(nibbles, i, 32);
-  if (fifth) q += 16 * (block[16 + i % 32] >> group & 1);
-  float const scale = product(half(block), float(six_bits(packed, group, false)));
-  float const minimum = product(half(block + 2), float(six_bits(packed, group, true)));
-  return sum(product(scale, float(q)), -minimum);
+int level(int index) {
+  constexpr int kLevels[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  return kLevels[index];
 }
 
-float six(uint8_t const* block, int64_t i) {
-  int64_t const half_index = i / 128, in_half = i % 128, group = in_half / 32;
-  int const low = nibble(block + half_index * 64, in_half, 64);
-  int const high = block[128 + half_index * 32 + in_half % 32] >> (2 * group) & 3;
-  int const scale = int8_t(block[192 + i / 16]);
-  return product(product(half(block + 208), float(scale)), float(high * 16 + low - 32));
+// Twice a number of sign, two bits of exponent and one of mantissa.
+int twice_e2m1(int bits) {
+  int const exponent = bits >> 1 & 3, mantissa = bits & 1;
+  double const magnitude = exponent == 0 ? mantissa * 0.5 : std::ldexp(1 + 0.5 * mantissa, exponent - 1);
+  return int(bits >= 8 ? -2 * magnitude : 2 * magnitude);
 }
 
 }  // namespace
 
-float stored_value(int32_t type, void const* row, int64_t index) {
-  auto const* const bytes = static_cast<uint8_t const*>(row);
-  int64_t const small = index / 32, large = index / 256, i = index % 32;
+StoredSize stored_size(int32_t type) {
   switch (type) {
-    case BUNTING_F32:
-      return float(source_value(row, Dtype::f32, index));
-    case BUNTING_F16:
-      return float(source_value(row, Dtype::f16, index));
-    case BUNTING_BF16:
-      return float(source_value(row, Dtype::bf16, index));
-    case BUNTING_Q4_0: {
-      uint8_t const* const block = bytes + small * 18;
-      return product(half(block), float(nibble(block + 2, i, 16) - 8));
-    }
-    case BUNTING_Q4_1: {
-      uint8_t const* const block = bytes + small * 20;
-      return sum(product(half(block), float(nibble(block + 4, i, 16))), half(block + 2));
-    }
-    case BUNTING_Q5_0: {
-      uint8_t const* const block = bytes + small * 22;
-      return product(half(block), float(nibble(block + 6, i, 16) + 16 * bit(block + 2, i) - 16));
-    }
-    case BUNTING_Q5_1: {
-      uint8_t const* const block = bytes + small * 24;
-      int const q = nibble(block + 8, i, 16) + 16 * bit(block + 4, i);
-      return sum(product(half(block), float(q)), half(block + 2));
-    }
-    case BUNTING_Q8_0: {
-      uint8_t const* const block = bytes + small * 34;
-      return product(half(block), float(int8_t(block[2 + i])));
-    }
+    case BUNTING_Q4_0:
+    case BUNTING_IQ4_NL:
+      return {32, 2 + 16};
+    case BUNTING_Q4_1:
+      return {32, 2 + 2 + 16};
+    case BUNTING_Q5_0:
+      return {32, 2 + 4 + 16};
+    case BUNTING_Q5_1:
+      return {32, 2 + 2 + 4 + 16};
+    case BUNTING_Q8_0:
+      return {32, 2 + 32};
+    case BUNTING_MXFP4:
+      return {32, 1 + 16};
+    case BUNTING_Q2_K:
+      return {256, 16 + 64 + 2 + 2};
+    case BUNTING_Q3_K:
+      return {256, 32 + 64 + 12 + 2};
     case BUNTING_Q4_K:
-      return grouped(bytes + large * 144, index % 256, false);
+      return {256, 2 + 2 + 12 + 128};
     case BUNTING_Q5_K:
-      return grouped(bytes + large * 176, index % 256, true);
+      return {256, 2 + 2 + 12 + 32 + 128};
     case BUNTING_Q6_K:
-      return six(bytes + large * 210, index % 256);
+      return {256, 128 + 64 + 16 + 2};
+    case BUNTING_IQ4_XS:
+      return {256, 2 + 2 + 4 + 128};
     default:
       std::abort();
   }
+}
+
+StoredNumber stored_number(int32_t type, void const* row, int64_t index) {
+  auto const [numbers, bytes] = stored_size(type);
+  auto const* const at = static_cast<uint8_t const*>(row) + index / numbers * bytes;
+  int64_t const i = index % numbers, group = i / 32;
+  StoredNumber to;
+  switch (type) {
+    case BUNTING_Q4_0:
+      to = {.d = half(at), .index = nibble(at + 2, i, 16)};
+      to.q = to.index - 8;
+      break;
+    case BUNTING_IQ4_NL:
+      to = {.d = half(at), .index = nibble(at + 2, i, 16)};
+      to.q = level(to.index);
+      break;
+    case BUNTING_Q4_1:
+      to = {.d = half(at), .e = half(at + 2), .minimum = -1, .index = nibble(at + 4, i, 16)};
+      to.q = to.index;
+      break;
+    case BUNTING_Q5_0:
+      to = {.d = half(at), .index = nibble(at + 6, i, 16) + 16 * bit(at + 2, i)};
+      to.q = to.index - 16;
+      break;
+    case BUNTING_Q5_1:
+      to = {.d = half(at), .e = half(at + 2), .minimum = -1};
+      to.q = to.index = nibble(at + 8, i, 16) + 16 * bit(at + 4, i);
+      break;
+    case BUNTING_Q8_0:
+      to = {.d = half(at)};
+      to.q = to.index = int8_t(at[2 + i]);
+      break;
+    case BUNTING_MXFP4:
+      to = {.scale = at[0], .index = nibble(at + 1, i, 16)};
+      to.q = twice_e2m1(to.index);
+      break;
+    case BUNTING_Q2_K:
+      to = {.d = half(at + 80), .e = half(at + 82), .scale = at[i / 16] % 16, .minimum = at[i / 16] / 16};
+      to.q = to.index = at[16 + i / 128 * 32 + i % 32] >> (group % 4 * 2) & 3;
+      break;
+    case BUNTING_Q3_K: {
+      // Six bits: four of byte j % 8 of twelve, two of byte 8 + j % 4.
+      int64_t const j = i / 16;
+      uint8_t const* const packed = at + 96;
+      int const low = j < 8 ? packed[j] % 16 : packed[j - 8] / 16;
+      int const high = packed[8 + j % 4] >> (j / 4 * 2) & 3;
+      to = {.d = half(at + 108), .scale = high * 16 + low - 32};
+      to.index = (at[32 + i / 128 * 32 + i % 32] >> (group % 4 * 2) & 3) + (at[i % 32] >> group & 1) * 4;
+      to.q = to.index - 4;
+      break;
+    }
+    case BUNTING_Q4_K:
+    case BUNTING_Q5_K: {
+      bool const fifth = type == BUNTING_Q5_K;
+      to = {.d = half(at), .e = half(at + 2)};
+      to.scale = six_bits(at + 4, group, false);
+      to.minimum = six_bits(at + 4, group, true);
+      to.index = nibble(at + (fifth ? 48 : 16), i, 32) + (fifth ? 16 * (at[16 + i % 32] >> group & 1) : 0);
+      to.q = to.index;
+      break;
+    }
+    case BUNTING_Q6_K:
+      to = {.d = half(at + 208), .scale = int8_t(at[192 + i / 16])};
+      to.index = nibble(at + i / 128 * 64, i % 128, 64) +
+                 (at[128 + i / 128 * 32 + i % 32] >> (group % 4 * 2) & 3) * 16;
+      to.q = to.index - 32;
+      break;
+    case BUNTING_IQ4_XS: {
+      int const low = group % 2 ? at[4 + group / 2] / 16 : at[4 + group / 2] % 16;
+      to = {.d = half(at), .scale = low + (half(at + 2) >> (2 * group) & 3) * 16 - 32};
+      to.index = nibble(at + 8, i, 16);
+      to.q = level(to.index);
+      break;
+    }
+    default:
+      std::abort();
+  }
+  return to;
+}
+
+float stored_value(int32_t type, void const* row, int64_t index) {
+  if (type <= BUNTING_BF16) return float(source_value(row, Dtype(type), index));
+  StoredNumber const x = stored_number(type, row, index);
+  if (type == BUNTING_MXFP4) return product(float(std::ldexp(1.0, x.scale - 128)), float(x.q));
+  float const scaled = product(x.scale == 1 ? f16(x.d) : product(f16(x.d), float(x.scale)), float(x.q));
+  bool const has_minimum = type == BUNTING_Q4_1 || type == BUNTING_Q5_1 || type == BUNTING_Q2_K ||
+                           type == BUNTING_Q4_K || type == BUNTING_Q5_K;
+  return has_minimum ? sum(scaled, -product(f16(x.e), float(x.minimum))) : scaled;
 }
 
 }  // namespace bunting::reference

@@ -1,16 +1,29 @@
-// stored_type.h - one number of a stored row, read by itself: the table of stored_type.cpp, formula by
-// formula.
+// stored_type.h - one number of a stored row, read by itself: the table of cpu/kernels/stored_block.cpp,
+// formula by formula.
 #pragma once
 
 #include <cstdint>
 
 namespace bunting::reference {
 
+// A number in blocks and what its block keeps for it: d scale q - e minimum. d and e are bits of f16. Where a
+// block has none of them, scale and minimum are 1 and e is 0. Of MXFP4 scale is the exponent.
+struct StoredNumber {
+  uint16_t d = 0, e = 0;
+  int scale = 1, minimum = 1;
+  int index = 0;  // as it lies in the block
+  int q = 0;      // what it stands for
+};
+StoredNumber stored_number(int32_t type, void const* row, int64_t index);
+
 // Number `index` of a row that begins at `row` and is stored as `type` (engine.h); rounded to f32 after every
 // operation of the formula, as f32 arithmetic does.
 float stored_value(int32_t type, void const* row, int64_t index);
 
-// The scale, or the minimum, of a group of Q4_K or Q5_K, from its 12 bytes of them.
-int six_bits(uint8_t const* packed, int64_t group, bool minimum);
+// The numbers and the bytes of a block.
+struct StoredSize {
+  int64_t numbers, bytes;
+};
+StoredSize stored_size(int32_t type);
 
 }  // namespace bunting::reference

@@ -135,14 +135,14 @@ TEST(engine_draws_as_told) {
   CHECK(nothing.row(0)[0] == 2, "nothing is allowed, status %d", nothing.row(0)[0]);
 }
 
-// A token whose embedding is not a number spoils its own sequence only, and not the page it leaves behind.
+// A token whose embedding is infinite spoils its own sequence only, and not the page it leaves behind. It is
+// finite in the file, which else would be refused, and rounds to infinity.
 TEST(engine_contains_nan) {
   constexpr int32_t kPoison = 77;
-  for (int32_t const compute : {BUNTING_BF16, BUNTING_F32}) {
-    bunting_model_shape shape = tiny_shape();
-    shape.compute = compute;
+  {
+    bunting_model_shape const shape = tiny_shape();
     TinyFile const file(shape);
-    file.poke(BUNTING_T_EMBED, 0, int64_t(kPoison) * shape.hidden + 3, NAN);
+    file.poke(BUNTING_T_EMBED, 0, int64_t(kPoison) * shape.hidden + 3, std::numeric_limits<float>::max());
     ModelPointer const model = load_model(shape, file);
     REQUIRE(model, "no model");
     EnginePointer const engine = open_engine(model.get(), tiny_limits());

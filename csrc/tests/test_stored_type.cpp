@@ -11,9 +11,10 @@
 namespace bunting::test {
 namespace {
 
-constexpr int32_t kTypes[] = {BUNTING_F32,  BUNTING_F16,  BUNTING_BF16, BUNTING_Q4_0,
-                              BUNTING_Q4_1, BUNTING_Q5_0, BUNTING_Q5_1, BUNTING_Q8_0,
-                              BUNTING_Q4_K, BUNTING_Q5_K, BUNTING_Q6_K};
+constexpr int32_t kTypes[] = {BUNTING_F32,  BUNTING_F16,   BUNTING_BF16,   BUNTING_Q4_0,
+                              BUNTING_Q4_1, BUNTING_Q5_0,  BUNTING_Q5_1,   BUNTING_Q8_0,
+                              BUNTING_Q2_K, BUNTING_Q3_K,  BUNTING_Q4_K,   BUNTING_Q5_K,
+                              BUNTING_Q6_K, BUNTING_MXFP4, BUNTING_IQ4_NL, BUNTING_IQ4_XS};
 
 bool same(float a, float b) {
   return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b));
@@ -53,7 +54,7 @@ TEST(stored_q4_0_is_the_same_numbers_in_q8_0) {
 }
 
 TEST(stored_types_are_known_by_number) {
-  for (int32_t const type : {-1, 3, 15, 21, 23, 27, 256, 272})
+  for (int32_t const type : {-1, 3, 15, 21, 30, 64, 65, 256, 272})
     CHECK(stored_type(type) == nullptr, "type %d", type);
   CHECK(stored_type(BUNTING_Q6_K)->bytes_of(512) == 420, "two blocks of Q6_K");
 }

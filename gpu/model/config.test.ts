@@ -189,7 +189,6 @@ describe("what would compute something else is refused by name", () => {
     [{ ...llama, hidden_act: "gelu" }, "hidden_act"],
     [{ ...llama, attention_bias: 1 }, "attention_bias"],
     [{ ...llama, mlp_bias: "yes" }, "mlp_bias"],
-    [{ ...llama, quantization_config: { quant_method: "gptq" } }, "quantization_config"],
     [{ ...llama, auto_map: { AutoModel: "modeling_evil.Evil" } }, "auto_map"],
     [{ ...llama, num_key_value_heads: 3 }, "num_key_value_heads"],
     [{ ...llama, head_dim: 20 }, "head_dim"],

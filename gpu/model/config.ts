@@ -65,12 +65,6 @@ export function parseModelConfig(config: JsonFile, generation: JsonFile): ModelC
   if (fields.has("auto_map") && !family.ignoresAutoMap) {
     fields.refuse("auto_map", "asks to run code from the model folder, which is never done");
   }
-  if (fields.has("quantization_config")) {
-    fields.refuse(
-      "quantization_config",
-      "quantised weights are not supported: use the bf16, f16 or f32 original",
-    );
-  }
   const shape = shapeOf(family, new ConfigSource(family, fields));
   const generationFields = new Fields(generation.file, generation.json);
   const whole = new Fields(config.file, config.json);

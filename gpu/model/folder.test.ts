@@ -3,9 +3,9 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { referenceModel, referenceModels } from "../../tests/reference/models.ts";
-import { openModelFolder } from "./folder.ts";
+import { type ModelFolder, openModelFolder } from "./folder.ts";
 import { ModelError } from "./model-error.ts";
-import { readStoredTensors } from "./safetensors.ts";
+import { readSafetensors, readStoredTensors, type StoredTensor } from "./safetensors.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-folder-"));
@@ -185,7 +185,6 @@ describe("damaged models are refused, naming file, tensor and reason", () => {
 
 test("known leftovers are ignored", () => {
   const dir = copyOf("llama2");
-  editConfig(dir, { tie_word_embeddings: true });
   editHeader(dir, (header) => {
     header["model.layers.0.self_attn.rotary_emb.inv_freq"] = {
       dtype: "F32",
@@ -194,6 +193,35 @@ test("known leftovers are ignored", () => {
     };
   });
   const names = openModelFolder(dir).tensors.map((tensor) => tensor.name);
-  expect(names).not.toContain("lm_head.weight");
   expect(names).not.toContain("model.layers.0.self_attn.rotary_emb.inv_freq");
+});
+
+describe("a vocabulary projection beside a tied embedding", () => {
+  const tiedFolder = (isCopy: boolean): ModelFolder => {
+    const dir = copyOf("llama2");
+    editConfig(dir, { tie_word_embeddings: true });
+    if (!isCopy) return openModelFolder(dir);
+    const file = join(dir, "model.safetensors");
+    const bytes = readFileSync(file);
+    const { tensors } = readSafetensors(file);
+    const at = (name: string): StoredTensor => tensors.find((tensor) => tensor.name === name)!;
+    const [embedding, projection] = [at("model.embed_tokens.weight"), at("lm_head.weight")];
+    bytes.copy(bytes, projection.offset, embedding.offset, embedding.offset + embedding.bytes);
+    writeFileSync(file, bytes);
+    return openModelFolder(dir);
+  };
+
+  test("is used if it is another matrix, and that is told", () => {
+    const { config, tensors, notes } = tiedFolder(false);
+    expect(config.shape.tiedEmbeddings).toBeFalse();
+    expect(tensors.map((tensor) => tensor.name)).toContain("lm_head.weight");
+    expect(notes).toEqual([expect.stringContaining("lm_head.weight is another matrix: it is used")]);
+  });
+
+  test("is left out if it is a copy", () => {
+    const { config, tensors, notes } = tiedFolder(true);
+    expect(config.shape.tiedEmbeddings).toBeTrue();
+    expect(tensors.map((tensor) => tensor.name)).not.toContain("lm_head.weight");
+    expect(notes).toEqual([]);
+  });
 });

@@ -4,9 +4,13 @@ import { readdirSync, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { type GenerationDefaults, type ModelConfig, readModelConfig } from "./config.ts";
 import { isGguf, openGguf } from "./gguf.ts";
+import { readExactly, readJsonObject, withFile } from "./json.ts";
 import { ioReason, ModelError } from "./model-error.ts";
-import { readStoredTensors } from "./safetensors.ts";
-import { type ModelTensor, matchTensors } from "./weights.ts";
+import { quantisationOf } from "./quantisation.ts";
+import { readStoredTensors, type StoredTensor, type StoredTensors } from "./safetensors.ts";
+import { folderLayout, type ModelTensor, matchTensors } from "./weights.ts";
+
+const configBytesMax = 4 << 20;
 
 export interface ModelFolder {
   /** The folder, or the GGUF file. */
@@ -23,6 +27,8 @@ export interface ModelFolder {
   /** Longest sequence in tokens. */
   readonly contextMax: number;
   readonly generationDefaults: GenerationDefaults;
+  /** Sentences for people about what is unusual in the files. */
+  readonly notes: readonly string[];
 }
 
 /** Opens and checks a folder with config.json and safetensors, or a GGUF file. Every problem is a ModelError. */
@@ -34,19 +40,60 @@ export function openModelFolder(dir: string): ModelFolder {
     throw insteadOf(dir, names, "has neither model.safetensors nor model.safetensors.index.json");
   }
   if (!names.includes("config.json")) throw insteadOf(dir, names, "has no config.json");
-  const config = readModelConfig(dir);
+  const described = readModelConfig(dir);
   const stored = readStoredTensors(dir);
+  const { config, note } = withOwnProjection(described, stored);
+  const configFile = join(dir, "config.json");
+  const quantisation = quantisationOf(configFile, readJsonObject(configFile, configBytesMax));
   const source = stored.files.length === 1 ? stored.files[0]! : join(dir, "model.safetensors.index.json");
   return {
     dir,
     name: basename(resolve(dir)),
     config,
-    tensors: matchTensors(config, stored, source),
+    tensors: matchTensors(config, stored, source, folderLayout(quantisation)),
+    notes: [
+      ...(quantisation === null ? [] : [`Matrices are stored as ${quantisation.title}.`]),
+      ...(note === null ? [] : [note]),
+    ],
     weightFilesBytes: stored.filesBytes,
     eosTokens: config.eosTokens,
     contextMax: config.shape.contextMax,
     generationDefaults: config.generationDefaults,
   };
+}
+
+/** A configuration that ties the vocabulary projection to the embedding, beside a projection in the file that is another one:
+ *  what is stored counts, as for transformers. */
+function withOwnProjection(
+  config: ModelConfig,
+  { tensors }: StoredTensors,
+): { config: ModelConfig; note: string | null } {
+  const projection = tensors.get("lm_head.weight");
+  const embedding = tensors.get("model.embed_tokens.weight");
+  if (!config.shape.tiedEmbeddings || projection === undefined || embedding === undefined)
+    return { config, note: null };
+  const isOne =
+    projection.shape.length === 2 && projection.shape.every((size, at) => size === embedding.shape[at]);
+  if (!isOne || haveSameBytes(projection, embedding)) return { config, note: null };
+  return {
+    config: { ...config, shape: { ...config.shape, tiedEmbeddings: false } },
+    note: "config.json ties the vocabulary projection to the embedding, but lm_head.weight is another matrix: it is used.",
+  };
+}
+
+function haveSameBytes(a: StoredTensor, b: StoredTensor): boolean {
+  if (a.dtype !== b.dtype || a.bytes !== b.bytes) return false;
+  const pieceBytes = 4 << 20;
+  return withFile(a.file, (first) =>
+    withFile(b.file, (second) => {
+      for (let at = 0; at < a.bytes; at += pieceBytes) {
+        const count = Math.min(pieceBytes, a.bytes - at);
+        const piece = readExactly(a.file, first, a.offset + at, count);
+        if (Buffer.compare(piece, readExactly(b.file, second, b.offset + at, count)) !== 0) return false;
+      }
+      return true;
+    }),
+  );
 }
 
 function folderNames(dir: string): readonly string[] {

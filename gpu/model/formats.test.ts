@@ -46,12 +46,12 @@ describe("of a GGUF file in Q4_0 whose vocabulary is Q6_K and last layer is mixe
     [TensorKind.o]: q6,
   });
   test.each([
-    ["auto", [5, 8], [2, 2, 2, 2, 2], [2, 5, 8, 2, 5]],
+    ["auto", [5, 26], [2, 2, 2, 2, 2], [2, 5, 26, 2, 5]],
     ["none", [0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]],
-    ["int8", [5, 8], [2, 2, 2, 2, 2], [2, 5, 8, 2, 5]],
-    ["q8_0", [5, 8], [2, 2, 2, 2, 2], [2, 5, 8, 2, 5]],
-    ["int6", [4, 8], [2, 2, 2, 2, 2], [2, 4, 8, 2, 4]],
-    ["int4", [4, 8], [2, 2, 2, 2, 2], [2, 2, 2, 2, 2]],
+    ["int8", [5, 26], [2, 2, 2, 2, 2], [2, 5, 26, 2, 5]],
+    ["q8_0", [5, 26], [2, 2, 2, 2, 2], [2, 5, 26, 2, 5]],
+    ["int6", [4, 26], [2, 2, 2, 2, 2], [2, 4, 26, 2, 4]],
+    ["int4", [4, 26], [2, 2, 2, 2, 2], [2, 2, 2, 2, 2]],
     ["fp8", [0, 0], [3, 3, 3, 3, 3], [3, 3, 3, 3, 3]],
   ] as const)("%s", (quant, vocabulary, first, last) => {
     expect(formatsOf(tensors, 2, quant, "bf16")).toEqual([...vocabulary, ...first, ...last]);
@@ -61,10 +61,17 @@ describe("of a GGUF file in Q4_0 whose vocabulary is Q6_K and last layer is mixe
     expect(formatsOf(tensors, 2, "auto", "f32").every((format) => format === 0)).toBeTrue();
   });
 
-  test("on a GPU Q6_K becomes plain, and V is as Q and K", () => {
+  test("on a GPU Q6_K becomes int8, and V is as Q and K", () => {
     const formats = formatsOf(tensors, 2, "auto", "bf16", "gpu");
-    expect(formats).toEqual([...[5, 0], ...[2, 2, 2, 2, 2], ...[5, 5, 0, 2, 5]]);
-    expect(widenedNote(tensors, formats, "bf16")).toStartWith("2 matrices in Q6_K become bf16");
+    expect(formats).toEqual([...[5, 1], ...[2, 2, 2, 2, 2], ...[5, 5, 1, 2, 5]]);
+    expect(widenedNote(tensors, formats, "bf16")).toStartWith("2 matrices in Q6_K become int8");
+  });
+
+  test("tensors of two types that are one matrix become int8, where one is no part of the other", () => {
+    const mixed = tensorsOf(q4, { [TensorKind.k]: q6 });
+    const formats = formatsOf(mixed, 2, "auto", "bf16");
+    expect(formats).toEqual([...[2, 2], ...[2, 2, 2, 2, 2], ...[1, 2, 2, 2, 2]]);
+    expect(widenedNote(mixed, formats, "bf16")).toStartWith("2 matrices in Q4_0 and Q6_K become int8");
   });
 
   test("what becomes plain is told, and by which type", () => {

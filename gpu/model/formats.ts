@@ -3,16 +3,14 @@ import { matrixFormats } from "../native.ts";
 import { ggufLayout } from "./gguf.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 
-/** auto: blocks of a GGUF file that are computed with stay what they are, all else is plain. none: all is plain. int8, q8_0,
- *  int6, int4, fp8: plain matrices are rounded, and stay in blocks of no more bits; the embedding and the vocabulary
- *  projection, which matter most, int4 keeps in int6 and fp8 as they are. */
+/** auto: blocks of a GGUF file that are computed with stay what they are, other blocks become int8, all else is plain. none:
+ *  all is plain. int8, q8_0, int6, int4, fp8: plain matrices are rounded, and stay in blocks of no more bits; the embedding and
+ *  the vocabulary projection, which matter most, int4 keeps in int6 and fp8 as they are. */
 export const quantNames = ["auto", "none", "int8", "q8_0", "int6", "int4", "fp8"] as const;
 export type Quant = (typeof quantNames)[number];
 
 /** What the embedding and the vocabulary projection are in, where matrices of layers are rounded. */
 const vocabularyFormats = { int8: "int8", q8_0: "q8_0", int6: "int6", int4: "int6", fp8: "plain" } as const;
-
-type MatrixFormat = (typeof matrixFormats)[keyof typeof matrixFormats];
 
 /** What is looked at of a tensor. */
 export interface FormatTensor {
@@ -23,15 +21,30 @@ export interface FormatTensor {
   readonly dtype: number;
 }
 
-/** Stored types that are computed with as they are, and their bits. GPUs know the first two. */
-const keptTypes: Readonly<Record<string, { readonly format: MatrixFormat; readonly bits: number }>> = {
-  Q4_0: { format: matrixFormats.int4, bits: 4 },
-  Q8_0: { format: matrixFormats.q8_0, bits: 8 },
-  Q5_0: { format: matrixFormats.q5_0, bits: 5 },
-  Q4_K: { format: matrixFormats.q4_k, bits: 4 },
-  Q5_K: { format: matrixFormats.q5_k, bits: 5 },
-  Q6_K: { format: matrixFormats.q6_k, bits: 6 },
+/** Bits of stored types that are computed with as they are, GPUs know the first two. */
+const keptBits: Readonly<Record<string, number>> = {
+  ...{ Q4_0: 4, Q8_0: 8 },
+  ...{
+    Q2_K: 2,
+    Q3_K: 3,
+    Q4_K: 4,
+    Q4_1: 4,
+    IQ4_NL: 4,
+    IQ4_XS: 4,
+    MXFP4: 4,
+    Q5_0: 5,
+    Q5_1: 5,
+    Q5_K: 5,
+    Q6_K: 6,
+  },
 };
+/** A format that has another number than the stored type. */
+const namedFormats: Readonly<Record<string, number>> = {
+  Q4_0: matrixFormats.int4,
+  Q8_0: matrixFormats.q8_0,
+};
+const isBlocks = (dtype: number | undefined): boolean =>
+  dtype !== undefined && dtype >= ggufLayout.dtypes.Q4_0!;
 
 const quantBits = { int8: 8, q8_0: 8, int6: 6, int4: 4, fp8: 0, plain: 0 } as const;
 
@@ -55,13 +68,13 @@ export function formatsOf(
   device: "cpu" | "gpu" = "cpu",
 ): readonly number[] {
   const byPlace = new Map(tensors.map((tensor) => [placeOf(tensor.tensor, tensor.layer), tensor.dtype]));
-  const formatOf = (kinds: readonly number[], layer: number): MatrixFormat => {
+  const formatOf = (kinds: readonly number[], layer: number): number => {
     if (quant === "none" || (quant === "auto" && compute === "f32")) return matrixFormats.plain;
-    const stored = keptType(
-      kinds.map((kind) => byPlace.get(placeOf(kind, layer))),
-      device,
-    );
-    if (quant === "auto") return stored?.format ?? matrixFormats.plain;
+    const dtypes = kinds.map((kind) => byPlace.get(placeOf(kind, layer)));
+    const stored = keptType(dtypes, device);
+    if (quant === "auto") {
+      return stored?.format ?? (dtypes.every(isBlocks) ? matrixFormats.int8 : matrixFormats.plain);
+    }
     const isVocabulary = kinds[0] === TensorKind.embed || kinds[0] === TensorKind.lmHead;
     const name = isVocabulary ? vocabularyFormats[quant] : quant;
     return stored !== undefined && stored.bits <= quantBits[name] ? stored.format : matrixFormats[name];
@@ -80,16 +93,17 @@ export function formatsOf(
 function keptType(
   dtypes: readonly (number | undefined)[],
   device: "cpu" | "gpu",
-): (typeof keptTypes)[string] | undefined {
+): { readonly format: number; readonly bits: number } | undefined {
   const names = new Set(dtypes.map((dtype) => (dtype === undefined ? "" : (storedName(dtype) ?? ""))));
   const areSimple = [...names].every((name) => name === "Q4_0" || name === "Q8_0");
   if (device === "gpu" && !areSimple) return undefined;
-  const [first] = names;
-  return names.size === 1 ? keptTypes[first!] : areSimple ? keptTypes.Q8_0 : undefined;
+  const name = names.size === 1 ? [...names][0]! : areSimple ? "Q8_0" : "";
+  const bits = keptBits[name];
+  return bits === undefined ? undefined : { format: namedFormats[name] ?? ggufLayout.dtypes[name]!, bits };
 }
 
-/** Which tensors in blocks become plain numbers, as a part of a sentence: "24 matrices in Q6_K and Q4_K become bf16, …"; null:
- *  none do. */
+/** Which tensors in blocks do not stay as they are, as a part of a sentence: "24 matrices in Q6_K and Q4_K become int8, …"; null:
+ *  all do. Rounding to fewer bits was asked for, and is not told. */
 export function widenedNote(
   tensors: readonly FormatTensor[],
   formats: readonly number[],
@@ -101,11 +115,20 @@ export function widenedNote(
     const matrix = layerMatrices.findIndex((kinds) => kinds.includes(tensor));
     return matrix < 0 ? undefined : formats[2 + layer * layerMatrices.length + matrix];
   };
-  const widened = tensors.filter((tensor) => tensor.dtype >= 16 && formatOf(tensor) === matrixFormats.plain);
-  if (widened.length === 0) return null;
-  const names = [...new Set(widened.map(({ dtype }) => storedName(dtype)))].join(" and ");
-  const count = `${widened.length} ${widened.length === 1 ? "matrix" : "matrices"}`;
-  return `${count} in ${names} become ${compute}: they are not computed with as they are here`;
+  const widenedTo = (format: number, name: string): string[] => {
+    const widened = tensors.filter((tensor) => isBlocks(tensor.dtype) && formatOf(tensor) === format);
+    if (widened.length === 0) return [];
+    const names = [...new Set(widened.map(({ dtype }) => storedName(dtype)))].join(" and ");
+    return [`${widened.length} ${widened.length === 1 ? "matrix" : "matrices"} in ${names} become ${name}`];
+  };
+  const notes = [...widenedTo(matrixFormats.plain, compute), ...widenedTo(matrixFormats.int8, "int8")];
+  return notes.length === 0 ? null : `${notes.join(", ")}: they are not computed with as they are here`;
+}
+
+/** What a matrix's format is called: "int8", "Q4_K". */
+export function formatName(format: number): string {
+  const named = Object.entries(matrixFormats).find(([, value]) => value === format)?.[0];
+  return named ?? storedName(format) ?? `format ${format}`;
 }
 
 /** The name of a stored type; undefined: there is none of this number. */

@@ -88,19 +88,26 @@ const tensorTypes: Readonly<Record<number, readonly [name: string, block: number
   6: ["Q5_0", 32, 22],
   7: ["Q5_1", 32, 24],
   8: ["Q8_0", 32, 34],
+  10: ["Q2_K", 256, 84],
+  11: ["Q3_K", 256, 110],
   12: ["Q4_K", 256, 144],
   13: ["Q5_K", 256, 176],
   14: ["Q6_K", 256, 210],
+  20: ["IQ4_NL", 32, 18],
+  23: ["IQ4_XS", 256, 136],
   30: ["BF16", 1, 2],
+  39: ["MXFP4", 32, 17],
 };
 const supportedTypes = Object.values(tensorTypes).map(([name]) => name);
 
 /** Names of other types, to refuse them by. */
 const otherTypes: Readonly<Record<number, string>> = {
-  ...{ 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS" },
-  ...{ 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32" },
-  ...{ 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4" },
+  ...{ 9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS" },
+  ...{ 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S", 24: "I8", 25: "I16", 26: "I32" },
+  ...{ 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4" },
 };
+/** Those whose bits are places in tables of their authors' program. */
+const isCodebook = (name: string): boolean => /^IQ[123]_/.test(name);
 
 /** Reads and checks the head of a file. Every problem is a ModelError with the key or tensor at fault. */
 export function readGgufFile(file: string): GgufFile {
@@ -228,8 +235,13 @@ function readTensor(reader: Reader, name: string, alignment: number): StoredTens
 }
 
 function refuseType(reader: Reader, type: number): never {
-  const name = otherTypes[type] === undefined ? "" : `, ${otherTypes[type]}`;
-  return reader.refuse(`has the type ${type}${name}; supported: ${supportedTypes.join(", ")}`);
+  const name = otherTypes[type];
+  const named = name === undefined ? "" : `, ${name}`;
+  const why =
+    name !== undefined && isCodebook(name)
+      ? ", whose numbers are kept in tables of another program, which are not here; a file of about this size in Q2_K or Q3_K is read"
+      : "";
+  return reader.refuse(`has the type ${type}${named}${why}; supported: ${supportedTypes.join(", ")}`);
 }
 
 /** The tensors with offsets from the start of the file, in their order there; without gaps but for alignment. */

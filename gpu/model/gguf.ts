@@ -46,6 +46,7 @@ export function openGguf(path: string): ModelFolder {
     eosTokens: config.eosTokens,
     contextMax: config.shape.contextMax,
     generationDefaults: config.generationDefaults,
+    notes: [],
   };
 }
 
@@ -94,10 +95,12 @@ const expertNames: Readonly<Record<number, string>> = {
 };
 
 export const ggufLayout: TensorLayout = {
+  quantisation: null,
   describedBy: "the metadata",
   dtypes: {
     ...{ F32: 0, F16: 1, BF16: 2 },
-    ...{ Q4_0: 16, Q4_1: 17, Q5_0: 18, Q5_1: 19, Q8_0: 20, Q4_K: 24, Q5_K: 25, Q6_K: 26 },
+    ...{ Q4_0: 16, Q4_1: 17, Q5_0: 18, Q5_1: 19, Q8_0: 20, Q2_K: 22, Q3_K: 23, Q4_K: 24, Q5_K: 25, Q6_K: 26 },
+    ...{ IQ4_NL: 27, IQ4_XS: 28, MXFP4: 29 },
   },
   nameOf({ tensor, layer, expert }, { ggufNames }) {
     const ofLayer = expert === null ? (ggufNames?.[tensor] ?? layerNames[tensor]) : expertNames[tensor];

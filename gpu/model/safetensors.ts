@@ -44,6 +44,7 @@ const dtypeBytes: Readonly<Record<string, number>> = {
   I8: 1,
   F8_E4M3: 1,
   F8_E5M2: 1,
+  F8_E8M0: 1,
   U16: 2,
   I16: 2,
   F16: 2,

@@ -8,6 +8,7 @@ import type { Family } from "./families/family.ts";
 import { familyNamed } from "./families/index.ts";
 import { show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
+import type { Quantisation, QuantisedSource } from "./quantisation.ts";
 import type { StoredTensor, StoredTensors } from "./safetensors.ts";
 import type { LayerShape } from "./shape.ts";
 import { TensorKind } from "./tensor-kinds.ts";
@@ -40,6 +41,9 @@ export interface ModelTensor {
   readonly cols: number;
   /** In the file. */
   readonly name: string;
+  /** How integers, scales and zeros are stored apart, of which path and offset have the integers; left out: as `dtype` says.
+   *  They become blocks of `dtype`. */
+  readonly quantised?: QuantisedSource;
 }
 
 /** How a kind of file names and stores the tensors of a model. */
@@ -54,6 +58,8 @@ export interface TensorLayout {
   storesPairedRows(family: Family): boolean;
   storesOneLess(family: Family): boolean;
   transposesExperts(family: Family): boolean;
+  /** Of matrices that are stored quantised in tensors of their own; null: none is. */
+  readonly quantisation: Quantisation | null;
 }
 
 const huggingFaceLayout: TensorLayout = {
@@ -66,7 +72,18 @@ const huggingFaceLayout: TensorLayout = {
   storesPairedRows: ({ pairedRows }) => pairedRows?.folder ?? false,
   storesOneLess: ({ normsOneLess }) => normsOneLess ?? false,
   transposesExperts: ({ transposesExperts }) => transposesExperts ?? false,
+  quantisation: null,
 };
+
+/** Of a Hugging Face folder, whose configuration may say that matrices are quantised. */
+export function folderLayout(quantisation: Quantisation | null): TensorLayout {
+  if (quantisation === null) return huggingFaceLayout;
+  return {
+    ...huggingFaceLayout,
+    isHarmless: (name, config) => quantisation.isHarmless(name) || huggingFaceLayout.isHarmless(name, config),
+    quantisation,
+  };
+}
 
 /** A tensor that a model must have. */
 export interface WantedTensor {
@@ -93,7 +110,7 @@ export function matchTensors(
   const isTransposed = layout.transposesExperts(family);
   const places = placesOf(wanted, isTransposed, (want) => behind(prefix, layout.nameOf(want, family)));
   const matched = wanted.map((want, index) => match(want, places[index]!, family, stored, source, layout));
-  const names = new Set(matched.map((tensor) => tensor.name));
+  const names = new Set(matched.flatMap(({ name, quantised }) => [name, ...namesOf(quantised)]));
   for (const tensor of stored.tensors.values()) {
     if (names.has(tensor.name) || layout.isHarmless(tensor.name, config)) continue;
     if (prefix !== "" && towers.test(tensor.name)) continue;
@@ -113,7 +130,7 @@ const towers =
 const embedName = "model.embed_tokens.weight";
 
 function prefixOf({ tensors }: Pick<StoredTensors, "tensors">, layout: TensorLayout): string {
-  if (layout !== huggingFaceLayout) return "";
+  if (layout.nameOf !== folderName) return "";
   // Behind the last of them there is no "model.".
   return prefixes.find((prefix) => tensors.has(behind(prefix, embedName))) ?? "";
 }
@@ -320,6 +337,31 @@ function match(
   source: string,
   layout: TensorLayout,
 ): ModelTensor {
+  const ofKind = {
+    tensor: want.tensor,
+    layer: want.layer,
+    expert: want.expert ?? 0,
+    everySecond,
+    transposed,
+    pairedRows: pairedKinds.includes(want.tensor) && layout.storesPairedRows(family),
+    oneLess: normKinds.includes(want.tensor) && layout.storesOneLess(family),
+    rows: want.shape.length === 2 ? want.shape[0]! : 1,
+    cols: want.shape.at(-1)!,
+  };
+  const quantised =
+    shape.length === 2 ? layout.quantisation?.matrix(name, shape[0]!, shape[1]!, stored.tensors) : null;
+  if (quantised) {
+    const { integers, dtype, source: parts } = quantised;
+    if (shape[0] !== want.shape[0] || transposed) {
+      throw new ModelError(
+        integers.file,
+        integers.name,
+        "is several matrices in one, which are not read quantised",
+      );
+    }
+    const { file: path, offset, bytes } = integers;
+    return { ...ofKind, path, offset, bytes, dtype, name: integers.name, quantised: parts };
+  }
   const tensor: StoredTensor | undefined = stored.tensors.get(name);
   if (tensor === undefined) throw new ModelError(source, name, "the tensor is missing");
   if (tensor.shape.length !== shape.length || tensor.shape.some((size, at) => size !== shape[at])) {
@@ -338,19 +380,18 @@ function match(
     ? (first - want.shape[0]!) * rowBytes + (transposed ? rowBytes / cols : rowBytes)
     : first * rowBytes;
   return {
-    tensor: want.tensor,
-    layer: want.layer,
-    expert: want.expert ?? 0,
+    ...ofKind,
     path: tensor.file,
     offset: tensor.offset + startBytes,
     bytes: want.shape[0]! * rowBytes,
     dtype,
-    pairedRows: pairedKinds.includes(want.tensor) && layout.storesPairedRows(family),
-    oneLess: normKinds.includes(want.tensor) && layout.storesOneLess(family),
-    everySecond,
-    transposed,
-    rows: want.shape.length === 2 ? want.shape[0]! : 1,
-    cols: want.shape.at(-1)!,
     name,
   };
+}
+
+function namesOf(quantised: QuantisedSource | undefined): string[] {
+  if (quantised === undefined) return [];
+  return [quantised.scales, quantised.zeros, quantised.order].flatMap((part) =>
+    part === null ? [] : [part.name],
+  );
 }

@@ -1,7 +1,7 @@
 /** `bunting serve`: says what it will do, starts the server, and ends it in order. */
 
 import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
-import { widenedNote } from "../../gpu/model/formats.ts";
+import { formatName, widenedNote } from "../../gpu/model/formats.ts";
 import { matrixFormats } from "../../gpu/native.ts";
 import { type Config, ConfigError, isLoopback } from "../config.ts";
 import type { ServingPlan } from "../engines/plan.ts";
@@ -80,6 +80,7 @@ function describePlan(plan: ServingPlan): string {
     `${names.join(", ")}: ${folder.config.family} in ${describeNumbers(plan)}, ${describeEngines(plan)}, sequences of up to ${contextMax} tokens`,
     "",
     memoryTable(plan.memory),
+    ...folder.notes.flatMap((note) => ["", note]),
     ...describeWidened(plan),
   ].join("\n");
 }
@@ -88,15 +89,17 @@ function describePlan(plan: ServingPlan): string {
 function describeWidened({ folder, compute: { formats = [], compute }, backend }: ServingPlan): string[] {
   const note = widenedNote(folder.tensors, formats, compute);
   if (note === null) return [];
-  const advice = backend.gpus === null ? "; --quant int8 takes about half of that memory" : "";
+  const isPlain = backend.gpus === null && formats.includes(matrixFormats.plain);
+  const advice = isPlain ? "; --quant int8 takes about half of that memory" : "";
   return ["", `${note}${advice}.`];
 }
 
 /** "bf16", "bf16 with weights in int8 and int4, keys and values in fp8". */
 export function describeNumbers({ compute: { compute, formats = [], kv = "plain" } }: ServingPlan): string {
-  const names = Object.entries(matrixFormats)
-    .filter(([name, format]) => name !== "plain" && formats.includes(format))
-    .map(([name]) => name);
+  const names = [...new Set(formats)]
+    .filter((format) => format !== matrixFormats.plain)
+    .toSorted((a, b) => a - b)
+    .map(formatName);
   const fewer = [
     ...(names.length > 0 ? [`weights in ${names.join(" and ")}`] : []),
     ...(kv === "plain" ? [] : [`keys and values in ${kv}`]),

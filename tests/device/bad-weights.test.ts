@@ -1,6 +1,6 @@
 /** What the engine itself says about weights that are not what the folder promised: by file, tensor and reason. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { cpSync, mkdtempSync, rmSync, truncateSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type ModelFolder, openModelFolder } from "../../gpu/model/folder.ts";
@@ -54,6 +54,19 @@ describe("refused, and nothing stays behind", () => {
     expect(errorOf(withGate({ dtype: 3 })).message).toContain(
       `${gate}: ${file}: gate of layer 1 has unknown element`,
     );
+  });
+
+  test.each([
+    ["NaN", 0x7fc0],
+    ["infinity", 0xff80],
+  ])("a weight that is %s", (_, bits) => {
+    const { offset } = folder.tensors.find((tensor) => tensor.name === gate)!;
+    const bytes = readFileSync(file);
+    bytes.writeUInt16LE(bits, offset + 2 * 1000);
+    const path = join(dir, "not-finite");
+    writeFileSync(path, bytes);
+    const error = errorOf(withGate({ path }));
+    expect(error.message).toBe(`${gate}: ${path}: gate of layer 1 has a number that is not finite`);
   });
 
   test("a layer or a kind that is none", () => {

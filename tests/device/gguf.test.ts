@@ -118,7 +118,12 @@ const blockTypes: readonly (readonly [StoredName, number])[] = [
   ["Q5_0", 0.98],
   ["Q4_K", 0.94],
   ["Q4_1", 0.94],
+  ["IQ4_NL", 0.92],
+  ["IQ4_XS", 0.92],
   ["Q4_0", 0.92],
+  ["MXFP4", 0.88],
+  ["Q3_K", 0.7],
+  ["Q2_K", 0.5],
 ];
 
 describe.each(wideFamilies)("a random %s model", (family, fields) => {

@@ -1,12 +1,12 @@
 /**
  * The ways in which GGUF files store numbers, for tests: to bytes and back. Plain code over the table of
- * csrc/model/stored_type.cpp; numbers come back rounded to f32 after every operation, as the engine computes them. The
+ * csrc/cpu/kernels/stored_block.cpp; numbers come back rounded to f32 after every operation, as the engine computes them. The
  * quantisers take the nearest level of a scale found by the extremes: good enough to be close, not the best there is.
  */
 
 export type StoredName =
   | ("F32" | "F16" | "BF16" | "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1")
-  | ("Q8_0" | "Q4_K" | "Q5_K" | "Q6_K");
+  | ("Q8_0" | "Q2_K" | "Q3_K" | "Q4_K" | "Q5_K" | "Q6_K" | "IQ4_NL" | "IQ4_XS" | "MXFP4");
 
 interface Stored {
   /** The format's number. */
@@ -24,6 +24,10 @@ const bf16Bits = (value: number): number => {
   const bits = new Uint32Array(Float32Array.of(value).buffer)[0]!;
   return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16; // to nearest even; no NaN here
 };
+
+/** What four bits stand for. */
+const levels = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+const twiceE2m1 = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 export const storedTypes: Readonly<Record<StoredName, Stored>> = {
   F32: plain(
@@ -64,6 +68,132 @@ export const storedTypes: Readonly<Record<StoredName, Stored>> = {
       for (let i = 0; i < 32; i += 1) to[i] = d * from.getInt8(2 + i);
     },
   },
+  Q2_K: {
+    type: 10,
+    block: 256,
+    bytes: 84,
+    encode(from, to) {
+      const groups = Array.from({ length: 16 }, (_, group) => from.subarray(group * 16, (group + 1) * 16));
+      const minima = groups.map((group) => Math.max(0, -Math.min(...group)));
+      const scales = groups.map((group, index) => Math.max(0, Math.max(...group) + minima[index]!) / 3);
+      to.setFloat16(80, Math.max(...scales) / 15, true);
+      to.setFloat16(82, Math.max(...minima) / 15, true);
+      const [d, e] = [to.getFloat16(80, true), to.getFloat16(82, true)];
+      const four = (value: number, unit: number): number =>
+        unit === 0 ? 0 : clamp(Math.round(value / unit), 0, 15);
+      groups.forEach((group, index) => {
+        const [scale, minimum] = [four(scales[index]!, d), four(minima[index]!, e)];
+        to.setUint8(index, scale | (minimum << 4));
+        group.forEach((value, i) => {
+          const q = scale === 0 ? 0 : clamp(Math.round((value + e * minimum) / (d * scale)), 0, 3);
+          setPair(to, 16, index * 16 + i, q);
+        });
+      });
+    },
+    decode(from, to) {
+      const [d, e] = [from.getFloat16(80, true), from.getFloat16(82, true)];
+      for (let i = 0; i < 256; i += 1) {
+        const both = from.getUint8(i >> 4);
+        to[i] = f32(f32(d * (both & 15)) * pairOf(from, 16, i)) - f32(e * (both >> 4));
+      }
+    },
+  },
+  Q3_K: {
+    type: 11,
+    block: 256,
+    bytes: 110,
+    encode(from, to) {
+      const scales = Array.from({ length: 16 }, (_, group) => signedExtreme(from, group * 16, 16) / -4);
+      to.setFloat16(108, scales.reduce((max, scale) => Math.max(max, Math.abs(scale)), 0) / 31, true);
+      const d = to.getFloat16(108, true);
+      scales.forEach((wanted, group) => {
+        const scale = (d === 0 ? 0 : clamp(Math.round(wanted / d), -32, 31)) + 32;
+        const lowAt = 96 + (group % 8);
+        const highAt = 104 + (group % 4);
+        to.setUint8(lowAt, to.getUint8(lowAt) | ((scale & 15) << (group < 8 ? 0 : 4)));
+        to.setUint8(highAt, to.getUint8(highAt) | ((scale >> 4) << (2 * (group >> 2))));
+        for (let i = group * 16; i < (group + 1) * 16; i += 1) {
+          const step = d * (scale - 32);
+          const q = step === 0 ? 4 : clamp(Math.round(from[i]! / step) + 4, 0, 7);
+          setPair(to, 32, i, q & 3);
+          to.setUint8(i % 32, to.getUint8(i % 32) | ((q >> 2) << (i >> 5)));
+        }
+      });
+    },
+    decode(from, to) {
+      const d = from.getFloat16(108, true);
+      for (let i = 0; i < 256; i += 1) {
+        const group = i >> 4;
+        const low = (from.getUint8(96 + (group % 8)) >> (group < 8 ? 0 : 4)) & 15;
+        const high = (from.getUint8(104 + (group % 4)) >> (2 * (group >> 2))) & 3;
+        const q = pairOf(from, 32, i) + 4 * ((from.getUint8(i % 32) >> (i >> 5)) & 1) - 4;
+        to[i] = f32(d * (low + 16 * high - 32)) * q;
+      }
+    },
+  },
+  IQ4_NL: {
+    type: 20,
+    block: 32,
+    bytes: 18,
+    encode(from, to) {
+      to.setFloat16(0, signedExtreme(from, 0, 32) / -127, true);
+      const d = to.getFloat16(0, true);
+      from.forEach((value, i) => {
+        setNibble(to, 2, i, d === 0 ? 8 : nearest(levels, value / d));
+      });
+    },
+    decode(from, to) {
+      const d = from.getFloat16(0, true);
+      for (let i = 0; i < 32; i += 1) to[i] = d * levels[nibbleOf(from, 2, i)]!;
+    },
+  },
+  IQ4_XS: {
+    type: 23,
+    block: 256,
+    bytes: 136,
+    encode(from, to) {
+      const scales = Array.from({ length: 8 }, (_, group) => signedExtreme(from, group * 32, 32) / -127);
+      to.setFloat16(0, scales.reduce((max, scale) => Math.max(max, Math.abs(scale)), 0) / 31, true);
+      const d = to.getFloat16(0, true);
+      scales.forEach((wanted, group) => {
+        const scale = (d === 0 ? 0 : clamp(Math.round(wanted / d), -32, 31)) + 32;
+        const lowAt = 4 + (group >> 1);
+        to.setUint8(lowAt, to.getUint8(lowAt) | ((scale & 15) << (4 * (group % 2))));
+        to.setUint16(2, to.getUint16(2, true) | ((scale >> 4) << (2 * group)), true);
+        const step = d * (scale - 32);
+        for (let i = group * 32; i < (group + 1) * 32; i += 1) {
+          setNibble(to, 8, i, step === 0 ? 8 : nearest(levels, from[i]! / step));
+        }
+      });
+    },
+    decode(from, to) {
+      const d = from.getFloat16(0, true);
+      for (let i = 0; i < 256; i += 1) {
+        const group = i >> 5;
+        const low = (from.getUint8(4 + (group >> 1)) >> (4 * (group % 2))) & 15;
+        const high = (from.getUint16(2, true) >> (2 * group)) & 3;
+        to[i] = f32(d * (low + 16 * high - 32)) * levels[nibbleOf(from, 8, i)]!;
+      }
+    },
+  },
+  MXFP4: {
+    type: 39,
+    block: 32,
+    bytes: 17,
+    encode(from, to) {
+      const largest = Math.abs(signedExtreme(from, 0, 32));
+      const exponent = largest === 0 ? 0 : clamp(Math.ceil(Math.log2(largest / 6)) + 127, 0, 254);
+      to.setUint8(0, exponent);
+      const scale = 2 ** (exponent - 128);
+      from.forEach((value, i) => {
+        setNibble(to, 1, i, nearest(twiceE2m1, value / scale));
+      });
+    },
+    decode(from, to) {
+      const scale = 2 ** (from.getUint8(0) - 128);
+      for (let i = 0; i < 32; i += 1) to[i] = scale * twiceE2m1[nibbleOf(from, 1, i)]!;
+    },
+  },
   Q4_K: grouped(12, 4),
   Q5_K: grouped(13, 5),
   Q6_K: {
@@ -96,6 +226,15 @@ export const storedTypes: Readonly<Record<StoredName, Stored>> = {
     },
   },
 };
+
+/** Index of the level nearest to `value`. */
+function nearest(of: readonly number[], value: number): number {
+  let best = 0;
+  of.forEach((level, index) => {
+    if (Math.abs(level - value) < Math.abs(of[best]! - value)) best = index;
+  });
+  return best;
+}
 
 /** Numbers to a type's bytes; a whole number of blocks. */
 export function encodeStored(name: StoredName, values: Float32Array): Uint8Array {
@@ -235,6 +374,26 @@ function groupOf(from: DataView, index: number): [scale: number, minimum: number
     (byte(index + 4) & 15) | ((byte(index - 4) >> 6) << 4),
     (byte(index + 4) >> 4) | ((byte(index) >> 6) << 4),
   ];
+}
+
+/** Nibble `i` of runs of 16 bytes that begin at `at`, the low ones of a run before its high ones. */
+function nibbleOf(from: DataView, at: number, i: number): number {
+  return (from.getUint8(at + (i >> 5) * 16 + (i % 16)) >> (i % 32 < 16 ? 0 : 4)) & 15;
+}
+
+function setNibble(to: DataView, at: number, i: number, value: number): void {
+  const byte = at + (i >> 5) * 16 + (i % 16);
+  to.setUint8(byte, to.getUint8(byte) | (value << (i % 32 < 16 ? 0 : 4)));
+}
+
+/** Two bits of number `i`, in runs of 32 bytes that begin at `at`. */
+function pairOf(from: DataView, at: number, i: number): number {
+  return (from.getUint8(at + (i >> 7) * 32 + (i % 32)) >> (2 * ((i >> 5) & 3))) & 3;
+}
+
+function setPair(to: DataView, at: number, i: number, value: number): void {
+  const byte = at + (i >> 7) * 32 + (i % 32);
+  to.setUint8(byte, to.getUint8(byte) | (value << (2 * ((i >> 5) & 3))));
 }
 
 /** Where number `i` of a Q6_K block has its low four and its high two bits. */

@@ -1,13 +1,13 @@
 // dot.h - sixteen columns of grouped weights times four k of one row, exactly, for every instruction set.
 //
-// Weights are stored as unsigned numbers, q + 128, q + 32, q + 16 or q + 8 (integer_layout.h); minus_sum
-// times the zero takes the excess away. With a minimum they are q itself. What multiplies them by signed
+// Weights are unsigned here, q + product_zero(); minus_sum times the zero takes the excess away. With a
+// minimum they are q itself. Those with levels are found in a table of bytes. What multiplies them by signed
 // inputs:
 //
 //   VPDPBUSD     four products at once.
-//   VPMADDUBSW   pairs of products in 16 bits. Of 4 bits eight products fit (8 * 2 * 15 * 127 < 2^15), of 5
-//                and 6 bits two (2 * 2 * 63 * 127). Weights of 8 bits are made signed first, and their signs
-//                are moved to the inputs (2 * 128 * 127 < 2^15).
+//   VPMADDUBSW   pairs of products in 16 bits. Of up to 4 bits eight products fit (8 * 2 * 15 * 127 < 2^15),
+//                of 5 and 6 bits two (2 * 2 * 63 * 127). Weights of 8 bits are made signed first, and their
+//                signs are moved to the inputs (2 * 128 * 127 < 2^15).
 //   16 bits      the even and the odd bytes of weights by themselves, each product in 16 bits.
 #pragma once
 
@@ -86,11 +86,35 @@ BUNTING_INLINE vs two_of(int32_t x4) {
 }
 #endif
 
-// Sums of sixteen columns, of weights with so many bits and one row.
-template <int Bits>
+// The unsigned numbers that indices of 4 bits, one in each byte, stand for.
+template <Dtype W>
+BUNTING_INLINE vu look_up(vu indices) {
+  // Once for every 16 bytes of a vector, which look up their own.
+  alignas(64) static constexpr struct Table {
+    uint8_t of[64];
+    constexpr Table() : of() {
+      for (int i = 0; i < 64; ++i) of[i] = uint8_t(levels_of(W).of[i % 16] + product_zero(W));
+    }
+  } kTable;
+#if defined(__AVX512BW__)
+  return (vu)_mm512_shuffle_epi8(_mm512_load_si512(kTable.of), (__m512i)indices);
+#elif defined(__AVX2__)
+  __m256i const table = _mm256_load_si256(reinterpret_cast<__m256i const*>(kTable.of));
+  return (vu)_mm256_shuffle_epi8(table, (__m256i)indices);
+#else
+  uint8_t bytes[sizeof indices];
+  std::memcpy(bytes, &indices, sizeof bytes);
+  for (uint8_t& byte : bytes) byte = kTable.of[byte];
+  std::memcpy(&indices, bytes, sizeof bytes);
+  return indices;
+#endif
+}
+
+// Sums of sixteen columns, of weights of a format and one row.
+template <Dtype W>
 class Dot {
  public:
-  static constexpr int kBytes = kGroup * kPanel * Bits / 8;  // of kGroup k in a panel
+  static constexpr int kBytes = kGroup * kPanel * integer_bits(W) / 8;  // of kGroup k in a panel
   struct Weight {
     vu r[kRegisters];
   };
@@ -104,7 +128,8 @@ class Dot {
         std::memcpy(&bytes, values + index * kIntegerLineBytes + i * sizeof bytes, sizeof bytes);
         return bytes;
       };
-      w.r[i] = integers_of_step<Bits>(line, step);
+      w.r[i] = integers_of_step<integer_bits(W)>(line, step);
+      if constexpr (has_levels(W)) w.r[i] = look_up<W>(w.r[i]);
     }
     return w;
   }
@@ -122,7 +147,7 @@ class Dot {
 #if defined(__AVX512VNNI__)
     asm("" : "+v"(x));  // shifted before it is broadcast, it would go through a general register
 #endif
-    return kIsSigned ? vi{} : x << (Bits - 1);
+    return kIsSigned ? vi{} : x << (product_bits(W) - 1);
   }
 
   // Begins them with that, or with zero beside weights without an excess.
@@ -174,7 +199,7 @@ class Dot {
 
  private:
 #if defined(BUNTING_HAS_MADDUBS)
-  static constexpr bool kIsSigned = Bits == 8, kAddsPairs = Bits == 4;
+  static constexpr bool kIsSigned = product_bits(W) == 8, kAddsPairs = product_bits(W) <= 4;
 #else
   static constexpr bool kIsSigned = false, kAddsPairs = false;
 #endif

@@ -1,7 +1,7 @@
 // embed.cpp: x[t, :] = row ids[t] of the embedding, as f32.
 //
 //   x     [T, ldx] f32, columns 0 .. H-1 written
-//   table [V, H] packed; grouped values become scale * q
+//   table [V, H] packed; grouped values become scale * q - minimum
 //   ids   [T], 0 <= id < V
 //
 // Work:     token rows [begin, end). A row of the table is one column of a panel: H/2 pairs (or H values)
@@ -19,28 +19,20 @@ namespace {
 
 // Row `id` of a grouped table.
 void embed_grouped(float* row, PackedMatrix const& table, int32_t id) {
+  Dtype const type = table.dtype;
+  int64_t const group = std::min<int64_t>(table.group(), kGroup);
+  auto const to_f32 = [](uint16_t half) __attribute__((always_inline)) { return f16_to_f32(half); };
+  Levels const levels = levels_of(type);
   for (int64_t h = 0; h < table.k; h += kGroup) {
-    float const scale = f16_to_f32(read_scale(table, id, h));
+    GroupScales const scales = read_scales(table, id, h);
     int8_t q[kGroup];
     read_integers(table, id, h, q);
     int64_t const count = std::min<int64_t>(kGroup, table.k - h);
-    for (int64_t i = 0; i < count; ++i) row[h + i] = scale * float(q[i]);
-  }
-}
-
-// Row `id` of a table in superblocks.
-void embed_super(float* row, PackedMatrix const& table, int32_t id) {
-  for (int64_t h = 0; h < table.k; h += kSuper) {
-    SuperScales const scales = read_super_scales(table, id, h);
-    float const d = f16_to_f32(scales.d), e = f16_to_f32(scales.e);
-    for (int64_t first = 0; first < kSuper; first += kGroup) {
-      int8_t q[kGroup];
-      read_integers(table, id, h + first, q);
-      float const minimum = e * float(scales.minimum[first / kGroup]);
-      for (int64_t i = 0; i < kGroup; ++i) {
-        float const scale = d * float(scales.scale[(first + i) / table.group()]);
-        row[h + first + i] = scale * float(q[i]) - minimum;
-      }
+    for (int64_t i = 0; i < count; ++i) {
+      int const at = is_super(type) ? int((h % kSuper + i) / group) : 0;
+      float const scaled =
+          scale_of(type, scales, at, to_f32) * float(has_levels(type) ? levels.of[q[i]] : q[i]);
+      row[h + i] = has_minimum(type) ? scaled - minimum_of(type, scales, at, to_f32) : scaled;
     }
   }
 }
@@ -49,8 +41,7 @@ void embed_super(float* row, PackedMatrix const& table, int32_t id) {
 
 void embed(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end) {
   if (table.grouped()) {
-    auto const embed_row = is_super(table.dtype) ? embed_super : embed_grouped;
-    for (int64_t t = begin; t < end; ++t) embed_row(x + t * ldx, table, ids[t]);
+    for (int64_t t = begin; t < end; ++t) embed_grouped(x + t * ldx, table, ids[t]);
     return;
   }
   int64_t const panel_values = table.kp() * kPanel;

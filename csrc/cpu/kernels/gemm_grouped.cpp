@@ -26,41 +26,42 @@ namespace bunting::BUNTING_ISA {
 
 namespace {
 
+// Whether few rows have kernels of their own: of the formats that most files are in. The others meet two rows
+// and more unpacked.
+constexpr bool is_common(Dtype dtype) {
+  return is_rounded_to(dtype) || dtype == Dtype::q4_k || dtype == Dtype::q5_k || dtype == Dtype::q6_k;
+}
+
 template <Dtype W>
 void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
 #if defined(BUNTING_HAS_INT8_TILES)
-  if constexpr (!is_super(W))
+  if constexpr (weight_format(W).scales == Scales::half)
     if (g.tokens > kTileRowsLeast) return gemm_blocks<GroupedTiles<W>>(g, panel_begin, panel_end);
 #endif
   if constexpr (kHasWideBlocks && weight_group(W) == kGroupMax)
     if (kWideRowsLeast <= g.tokens && g.tokens <= kWideRows)
       return gemm_blocks<GroupedMicro<W, kWideRows>>(g, panel_begin, panel_end);
-  if constexpr (weight_group(W) < kGroup)
+  if constexpr (!is_common(W)) {
+    if (g.tokens > 1) return WidenedMicro<W>::multiply(g, panel_begin, panel_end);
+    return gemm_blocks<GroupedMicro<W, 1>>(g, panel_begin, panel_end);
+  }
+  if constexpr (is_common(W) && kParts<W> > 1)
     if (g.tokens >= kWidenedRowsLeast) return WidenedMicro<W>::multiply(g, panel_begin, panel_end);
-  gemm_blocks<GroupedMicro<W, kGroupedRows>>(g, panel_begin, panel_end);
+  if constexpr (is_common(W)) gemm_blocks<GroupedMicro<W, kGroupedRows>>(g, panel_begin, panel_end);
+}
+
+// multiply<W> of the format, if it is one of these.
+template <Dtype... W>
+void multiply_any(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
+  (void)((g.w->dtype == W && (multiply<W>(g, panel_begin, panel_end), true)) || ...);
 }
 
 }  // namespace
 
 void gemm_grouped(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
-  switch (g.w->dtype) {
-    case Dtype::q8:
-      return multiply<Dtype::q8>(g, panel_begin, panel_end);
-    case Dtype::q8_128:
-      return multiply<Dtype::q8_128>(g, panel_begin, panel_end);
-    case Dtype::q6:
-      return multiply<Dtype::q6>(g, panel_begin, panel_end);
-    case Dtype::q5_0:
-      return multiply<Dtype::q5_0>(g, panel_begin, panel_end);
-    case Dtype::q4_k:
-      return multiply<Dtype::q4_k>(g, panel_begin, panel_end);
-    case Dtype::q5_k:
-      return multiply<Dtype::q5_k>(g, panel_begin, panel_end);
-    case Dtype::q6_k:
-      return multiply<Dtype::q6_k>(g, panel_begin, panel_end);
-    default:
-      return multiply<Dtype::q4>(g, panel_begin, panel_end);
-  }
+  multiply_any<Dtype::q8, Dtype::q8_128, Dtype::q6, Dtype::q5_0, Dtype::q5_1, Dtype::q4, Dtype::q4_1,
+               Dtype::q6_k, Dtype::q5_k, Dtype::q4_k, Dtype::q3_k, Dtype::q2_k, Dtype::iq4_nl, Dtype::iq4_xs,
+               Dtype::mxfp4>(g, panel_begin, panel_end);
 }
 
 }  // namespace bunting::BUNTING_ISA

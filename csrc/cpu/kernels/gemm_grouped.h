@@ -58,62 +58,107 @@ BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
 template <Dtype W>
 inline constexpr int64_t kWeightsTogether = weight_group(W) / kGroup;
 template <Dtype W>
-inline constexpr int64_t kInputsTogether = kAddsProducts ? input_group(W) / kGroup : kWeightsTogether<W>;
+inline constexpr int64_t kInputsTogether =
+    kAddsProducts || weight_format(W).scales != Scales::half ? input_group(W) / kGroup : kWeightsTogether<W>;
 
-// Sixteen scales or minimums of a superblock.
+// Sixteen bytes.
 template <bool kSigned>
-BUNTING_INLINE f32x16 load_bytes(char const* p) {
-  f32x16 y;
+BUNTING_INLINE void load_bytes(char const* p, vi (&integers)[kRegisters]) {
   for (int i = 0; i < kRegisters; ++i) {
 #if defined(__AVX512F__)
     __m128i const bytes = _mm_loadu_si128(reinterpret_cast<__m128i const*>(p));
-    vi const integers =
+    integers[i] =
         (vi)(kSigned ? _mm512_maskz_cvtepi8_epi32(0xffff, bytes) : _mm512_maskz_cvtepu8_epi32(0xffff, bytes));
 #elif defined(__AVX2__)
     __m128i const bytes = _mm_loadl_epi64(reinterpret_cast<__m128i const*>(p + i * kLanes));
-    vi const integers = (vi)(kSigned ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
+    integers[i] = (vi)(kSigned ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
 #else
     typedef int8_t vb __attribute__((vector_size(kLanes)));
     vb bytes;
     std::memcpy(&bytes, p + i * kLanes, sizeof bytes);
-    vi const widened = __builtin_convertvector(bytes, vi), integers = kSigned ? widened : widened & 255;
+    vi const widened = __builtin_convertvector(bytes, vi);
+    integers[i] = kSigned ? widened : widened & 255;
 #endif
-    y.r[i] = __builtin_convertvector(integers, vf);
   }
-  return y;
 }
 
-// The scales at the beginning of a panel's block, sixteen columns at a time.
+// The scales at the beginning of a panel's block (weight_format.h), sixteen columns at a time.
 template <Dtype W>
 struct BlockHeader {
-  static constexpr int64_t kBlock = is_super(W) ? kSuper : 2 * weight_group(W);
-  static constexpr int64_t kBytes = is_super(W) ? kSuperBytes : kScaleBytes;
+  static constexpr int64_t kBlock = block_length(W), kBytes = block_header_bytes(W);
+  static constexpr Scales kScales = weight_format(W).scales;
 
   // Of the block's group `group`.
   static BUNTING_INLINE f32x16 scales(char const* at, int64_t group) {
-    if constexpr (!is_super(W)) return f16(at + group * kPanel * 2);
-    if constexpr (has_minimum(W)) return f16(at) * load_bytes<false>(at + kPanel * (4 + group));
-    return f16(at) * load_bytes<true>(at + kPanel * (2 + group));
+    if constexpr (kScales == Scales::exponent) {
+      vi e[kRegisters];
+      load_bytes<false>(at + group * kPanel, e);
+      f32x16 y;
+      for (int i = 0; i < kRegisters; ++i)
+        y.r[i] = (vf)(e[i] >= 2 ? (e[i] - 1) << 23 : (e[i] + 1) * 0x00200000);
+      return y;
+    } else if constexpr (kScales == Scales::super) {
+      return half(at) * bytes<true>(at + kPanel * (2 + group));
+    } else if constexpr (kScales == Scales::super_minimum) {
+      return half(at) * bytes<false>(at + kPanel * (4 + group));
+    } else if constexpr (kScales == Scales::super_nibbles) {
+      return half(at) * nibbles(at + kPanel * (4 + group), 0);
+    } else {
+      return half(at + group * kPanel * 2);
+    }
   }
   static BUNTING_INLINE f32x16 minimums(char const* at, int64_t group) {
-    return f16(at + kPanel * 2) * load_bytes<false>(at + kPanel * (4 + kSuper / kGroup + group));
+    if constexpr (kScales == Scales::half_minimum)
+      return zero() - half(at + (block_scales(W) + group) * kPanel * 2);
+    else if constexpr (kScales == Scales::super_minimum)
+      return half(at + kPanel * 2) * bytes<false>(at + kPanel * (4 + kSuper / kGroup + group));
+    else
+      return half(at + kPanel * 2) * nibbles(at + kPanel * (4 + group), 4);
   }
 
  private:
-  static BUNTING_INLINE f32x16 f16(char const* at) { return load_f16(reinterpret_cast<uint16_t const*>(at)); }
+  static BUNTING_INLINE f32x16 half(char const* at) {
+    return load_f16(reinterpret_cast<uint16_t const*>(at));
+  }
+  template <bool kSigned>
+  static BUNTING_INLINE f32x16 bytes(char const* at) {
+    vi integers[kRegisters];
+    load_bytes<kSigned>(at, integers);
+    f32x16 y;
+    for (int i = 0; i < kRegisters; ++i) y.r[i] = __builtin_convertvector(integers[i], vf);
+    return y;
+  }
+  static BUNTING_INLINE f32x16 nibbles(char const* at, int from_bit) {
+    vi integers[kRegisters];
+    load_bytes<false>(at, integers);
+    f32x16 y;
+    for (int i = 0; i < kRegisters; ++i) y.r[i] = __builtin_convertvector(integers[i] >> from_bit & 15, vf);
+    return y;
+  }
 };
+
+// Groups of fewer than kGroup k: parts of it.
+template <Dtype W>
+inline constexpr int kParts = weight_group(W) < kGroup ? int(kGroup / weight_group(W)) : 1;
 
 // What the sums of part `part` of a kGroup begin with.
 template <Dtype W>
 BUNTING_INLINE vi excess_of(InputGroup const& x, int part) {
   if constexpr (has_minimum(W)) return vi{};
-  if constexpr (weight_group(W) < kGroup) return Dot<integer_bits(W)>::excess(x.minus_half_sums[part]);
-  return Dot<integer_bits(W)>::excess(x.minus_sum);
+  if constexpr (kParts<W> > 1) return Dot<W>::excess(x.minus_half_sums[part]);
+  return Dot<W>::excess(x.minus_sum);
+}
+
+// What the minimums of that part are multiplied with.
+template <Dtype W>
+BUNTING_INLINE f32x16 minus_sum_of(InputGroup const& x, int part) {
+  if constexpr (kParts<W> > 1) return set1(float(x.minus_half_sums[part]));
+  return set1(x.minus_sum_f32);
 }
 
 template <Dtype W, bool kWide, int R, int N>
 void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
-  using D = Dot<integer_bits(W)>;
+  using D = Dot<W>;
   constexpr int64_t kWeights = kWeightsTogether<W>, kInputs = kInputsTogether<W>;
   constexpr bool kAdds = kWeights < kInputs;  // products of several groups of weights
   f32x16 sums[R][N];
@@ -137,7 +182,7 @@ void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
       scales_at += kPanel * 2;
       if (begins_block) {
         scales_at = at;
-        at += kScaleBytes;
+        at += block_header_bytes(W);
         fetch_line();
       }
       begins_block = !begins_block;
@@ -182,14 +227,12 @@ void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
   end_sums(sums, s);
 }
 
-// The same for superblocks: each group's scale is d times a small integer, and the minimum of a group, e
-// times another, is multiplied with the sum of its inputs.
+// The same for all other kinds of scales. The minimum of a group is multiplied with the sum of its inputs.
 template <Dtype W, int R, int N>
-void multiply_super(InputGroup const* x, int64_t ldx, Slice const& s) {
-  using D = Dot<integer_bits(W)>;
-  constexpr int kParts = int(kGroup / weight_group(W)), kPartSteps = kSteps / kParts;
-  constexpr int kScalesAt = kPanel * (has_minimum(W) ? 4 : 2),
-                kMinimumsAt = kScalesAt + kSuper / kGroup * kPanel;
+void multiply_blocks(InputGroup const* x, int64_t ldx, Slice const& s) {
+  using D = Dot<W>;
+  using Header = BlockHeader<W>;
+  constexpr int kPartSteps = kSteps / kParts<W>;
   f32x16 sums[R][N];
   begin_sums(sums, s);
   asm volatile("" : : "r"(&sums) : "memory");  // out of the registers, which hold products instead
@@ -198,34 +241,26 @@ void multiply_super(InputGroup const* x, int64_t ldx, Slice const& s) {
     for (int n = 0; n < N; ++n) __builtin_prefetch(fetch + n * s.panel_stride);
     fetch += s.fetch.step;
   };
-  // d or e of panel n, times sixteen bytes.
-  auto const scales_of = [&](auto is_signed, int n, int64_t f16_at, int64_t bytes_at)
-                             __attribute__((always_inline)) {
-                               char const* const from = header + n * s.panel_stride;
-                               return load_f16(reinterpret_cast<uint16_t const*>(from + f16_at)) *
-                                      load_bytes<is_signed.value>(from + bytes_at);
-                             };
-  constexpr std::bool_constant<!has_minimum(W)> kScalesAreSigned;
   int64_t const depth = s.k / kGroup;
+  int64_t group = 0;  // of kGroup k in the block
   for (int64_t i = 0; i < depth;) {
     f32x16 products[R][N];
     for (int r = 0; r < R; ++r)
       for (int n = 0; n < N; ++n) products[r][n] = zero();
-    int64_t group = i % (kSuper / kGroup);
-    if (group == 0) {
-      header = at;
-      at += kSuperBytes;
-      for (int line = 0; line < kSuperBytes / kLine; ++line) fetch_line();
-    }
-    for (int64_t const end = i + kGroupMax / kGroup; i < end; ++i, ++group, ++x, at += D::kBytes) {
+    for (int64_t const end = std::min(i + kGroupMax / kGroup, depth); i < end; ++i, ++x, at += D::kBytes) {
+      if (group == 0) {
+        header = at;
+        at += Header::kBytes;
+        for (int line = 0; line < Header::kBytes / kLine; ++line) fetch_line();
+      }
       if (at >= turn) {
         fetch = s.fetch.after;
         turn = s.w + s.panel_stride;
       }
-      for (int part = 0; part < kParts; ++part) {
+      for (int part = 0; part < kParts<W>; ++part) {
         D dots[R][N];
         for (int r = 0; r < R; ++r) {
-          vi const excess = has_minimum(W) ? vi{} : D::excess(x[r * ldx].minus_half_sums[part]);
+          vi const excess = excess_of<W>(x[r * ldx], part);
           for (int n = 0; n < N; ++n) dots[r][n].start(excess);
         }
 #pragma GCC unroll 8
@@ -239,19 +274,19 @@ void multiply_super(InputGroup const* x, int64_t ldx, Slice const& s) {
           }
         }
         for (int n = 0; n < N; ++n) {
-          f32x16 const scales =
-              scales_of(kScalesAreSigned, n, 0, kScalesAt + (group * kParts + part) * kPanel);
+          f32x16 const scales = Header::scales(header + n * s.panel_stride, group * kParts<W> + part);
           for (int r = 0; r < R; ++r) {
             dots[r][n].end_steps();
             products[r][n] = fma(dots[r][n].finish(), scales, products[r][n]);
           }
         }
+        for (int n = 0; n < N && has_minimum(W); ++n) {
+          f32x16 const minimums = Header::minimums(header + n * s.panel_stride, group * kParts<W> + part);
+          for (int r = 0; r < R; ++r)
+            products[r][n] = fma(minus_sum_of<W>(x[r * ldx], part), minimums, products[r][n]);
+        }
       }
-      for (int n = 0; n < N && has_minimum(W); ++n) {
-        f32x16 const minimums = scales_of(std::false_type{}, n, kPanel * 2, kMinimumsAt + group * kPanel);
-        for (int r = 0; r < R; ++r)
-          products[r][n] = fma(set1(x[r * ldx].minus_sum_f32), minimums, products[r][n]);
-      }
+      group = (group + 1) % (Header::kBlock / kGroup);
     }
     for (int r = 0; r < R; ++r) {
       f32x16 const scale = set1(x[r * ldx - 1].scale);
@@ -286,10 +321,10 @@ struct GroupedMicro {
   using Block = void (*)(InputGroup const*, int64_t, Slice const&);
   template <int R, int N>
   static constexpr Block kBlock = [] {
-    if constexpr (is_super(W))
-      return multiply_super<W, R, N>;
-    else
+    if constexpr (weight_format(W).scales == Scales::half)
       return multiply_groups<W, kWide, R, N>;
+    else
+      return multiply_blocks<W, R, N>;
   }();
   static constexpr int panels_of(int rows) { return grouped_panels(rows, kWide); }
 

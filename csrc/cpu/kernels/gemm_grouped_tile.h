@@ -22,7 +22,7 @@ inline constexpr int64_t kTileRowsLeast = 8;
 
 template <Dtype W>
 struct GroupedTiles {
-  using D = Dot<integer_bits(W)>;
+  using D = Dot<W>;
   static constexpr int64_t kWeights = kWeightsTogether<W>, kInputs = kInputsTogether<W>;
   static constexpr int kRows = 32;
   static constexpr int64_t kBlockK = 1024;
@@ -91,7 +91,7 @@ struct GroupedTiles {
         scales_at += kPanel * 2;
         if (group / kWeights % 2 == 0) {
           scales_at = values;
-          values += kScaleBytes;
+          values += block_header_bytes(W);
         }
       }
       int8_t const* const upper = state.q + group * kTileRows * kGroup;
@@ -126,7 +126,7 @@ struct GroupedTiles {
         for (int64_t r = 0; r < rows; ++r) {
           int64_t const at = (r / kTileRows * groups + group) * kTileRows + r % kTileRows;
           int32_t const* const dots = state.dots[n * kTilesOfRows + r / kTileRows] + r % kTileRows * kPanel;
-          f32x16 const integers = to_f32(dots, state.minus_sum[at] << (integer_bits(W) - 1));
+          f32x16 const integers = to_f32(dots, state.minus_sum[at] * product_zero(W));
           f32x16& product = products[n][r];
           product = fma(integers, scales, begins_input ? zero() : product);
           if (ends_input) sums[n][r] = fma(product, set1(state.scale[at]), sums[n][r]);

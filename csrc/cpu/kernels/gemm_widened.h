@@ -26,7 +26,7 @@ struct Widened {
   struct Panel {
     alignas(64) uint8_t q[kWidenedK * kPanel];  // lines of four k of every column
     float scales[kGroups * kPanel];
-    float minimums[has_minimum(W) ? kGroups * kPanel : kPanel];
+    float minimums[has_minimum(W) ? kGroups * kPanel : kPanel];  // one row of nothing, if there are none
   };
   Panel panels[kWidenedPanels];
 };
@@ -34,7 +34,7 @@ struct Widened {
 // k of a panel from `at` on.
 template <Dtype W>
 BUNTING_INLINE void widen_panel(typename Widened<W>::Panel& to, char const* at, int64_t k) {
-  using D = Dot<integer_bits(W)>;
+  using D = Dot<W>;
   using Header = BlockHeader<W>;
   uint8_t* q = to.q;
   for (int64_t first = 0; first < k; first += kGroup, at += D::kBytes) {
@@ -58,11 +58,11 @@ BUNTING_INLINE void widen_panel(typename Widened<W>::Panel& to, char const* at, 
 // R rows times N panels over s.k, a multiple of 2 kGroup. The slice's weights are not looked at.
 template <Dtype W, int R, int N>
 void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ldx, Slice const& s) {
-  using D = Dot<integer_bits(W)>;
-  // Steps whose products share a scale, at most those of kGroup; and how many kGroup share one.
-  constexpr int kPartSteps = int(weight_group(W) < kGroup ? weight_group(W) : kGroup) / 4;
+  using D = Dot<W>;
+  constexpr int kPartSteps = kSteps / kParts<W>;
+  // How many kGroup share a scale.
   constexpr int64_t kTogether = weight_group(W) > kGroup ? weight_group(W) / kGroup : 1;
-  constexpr int64_t kInputs = is_super(W) ? kGroupMax / kGroup : kInputsTogether<W>;
+  constexpr int64_t kInputs = kInputsTogether<W>;
   constexpr bool kAdds = kTogether < kInputs;
   f32x16 sums[R][N];
   begin_sums(sums, s);
@@ -75,7 +75,7 @@ void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ld
     for (int r = 0; r < R; ++r)
       for (int n = 0; n < N && kAdds; ++n) products[r][n] = zero();
     do {
-      for (int part = 0; part < kSteps / kPartSteps; ++part, ++group) {
+      for (int part = 0; part < kParts<W>; ++part, ++group) {
         D dots[R][N];
         for (int r = 0; r < R; ++r) {
           vi const excess = excess_of<W>(x[r * ldx], part);
@@ -105,12 +105,10 @@ void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ld
             products[r][n] = kAdds ? fma(integers, scales, products[r][n]) : integers * scales;
           }
         }
-      }
-      if constexpr (has_minimum(W)) {
-        for (int n = 0; n < N; ++n) {
-          f32x16 const minimums = load(weights.panels[n].minimums + (group - 1) * kPanel);
+        for (int n = 0; n < N && has_minimum(W); ++n) {
+          f32x16 const minimums = load(weights.panels[n].minimums + group * kPanel);
           for (int r = 0; r < R; ++r)
-            products[r][n] = fma(set1(x[r * ldx].minus_sum_f32), minimums, products[r][n]);
+            products[r][n] = fma(minus_sum_of<W>(x[r * ldx], part), minimums, products[r][n]);
         }
       }
       if (kTogether == 1) ++i, ++x;

@@ -70,7 +70,7 @@ BUNTING_INLINE void store_int8(int8_t* q, f32x16 integers) {
 
 // Activations as integers, 32 in a group, of kGroups groups that share a scale:
 //   scale = max |x| / 127      q = round_to_even(x * (127 / max |x|))
-//   minus_sum = -(sum of q), of all whose weights share a scale
+//   minus_sum = -(sum of q), of all whose weights share a scale; of halves, or as f32, as InputGroup tells
 // Numbers below 1e-30 are zero. If there is one that is not finite the scale is NaN, so that the whole row of
 // the product becomes NaN and nothing else.
 template <int kGroups>
@@ -92,13 +92,13 @@ BUNTING_INLINE void quantise_groups(InputGroup* to, f32x16 const (&x)[2 * kGroup
     store_int8(to[i].q + 16, q16);
     to[i].scale = largest / 127.0f;
     sums[i] = q + q16;
-    if (weights == Dtype::q6_k) {
+    if (weight_group(weights) < kGroup) {
       to[i].minus_half_sums[0] = int16_t(-sum(q));
       to[i].minus_half_sums[1] = int16_t(-sum(q16));
     }
-    if (has_minimum(weights)) to[i].minus_sum_f32 = 0.0f - sum(sums[i]);
+    if (has_minimum(weights) && weight_group(weights) == kGroup) to[i].minus_sum_f32 = 0.0f - sum(sums[i]);
   }
-  if (is_super(weights)) return;
+  if (has_minimum(weights) || weight_group(weights) < kGroup) return;
   int64_t const summed = weight_group(weights) / kGroup;
   for (int first = 0; first < kGroups; first += int(summed)) {
     int const end = first + int(summed) < kGroups ? first + int(summed) : kGroups;

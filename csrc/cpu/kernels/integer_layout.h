@@ -1,18 +1,14 @@
-// integer_layout.h - where the weights of a matrix of integers lie inside a block of a panel; the same for
-// every instruction set. A block begins with the scales of its groups (PackedMatrix); of each kGroup k of
-// the 16 columns follow lines of 64 bytes, which have four k of every column, byte (column * 4 + k % 4):
+// integer_layout.h - where the integers and the scales of a matrix lie inside a block of a panel; the same
+// for every instruction set. A block begins with the scales of its groups (weight_format.h); of each kGroup k
+// of the 16 columns follow lines of 64 bytes, which have four k of every column, byte (column * 4 + k % 4).
+// What lies there is unsigned: q + integer_zero(). Of step s, k = 4s .. 4s+3:
 //
-//   8 bits   8 lines: of step s, k = 4s .. 4s+3, in line s; q + 128, -128 <= q < 128
-//   4 bits   4 lines: the low nibbles as lines 0 .. 3 of 8 bits, the high ones as lines 4 .. 7;
-//            q + 8, -8 <= q < 8
-//
-//   5 bits   as 4 bits, the low four bits of q + 16, -16 <= q < 16; then 1 line with the fifth ones: those of
-//            step s at bit s
-//
-//   6 bits   as 4 bits, the low four bits of q + 32, -32 <= q < 32; then 2 lines with the others: those of
-//            step s in line s % 2, at bit s / 2 * 2
-//
-// Numbers with a minimum are q themselves, 0 <= q.
+//   8 bits     8 lines, step s in line s
+//   4 bits     4 lines: the low nibbles as lines 0 .. 3 of 8 bits, the high ones as lines 4 .. 7
+//   5 bits     as 4 bits, then 1 line with the fifth ones, step s at bit s
+//   6 bits     as 4 bits, then 2 lines with the upper two: step s in line s % 2, at bit s / 2 * 2
+//   2 bits     2 lines, as those upper two
+//   3 bits     as 2 bits, then 1 line with the third ones, step s at bit s
 //
 // Four k of a column are what VPDPBUSD and tiles multiply at once.
 #pragma once
@@ -24,17 +20,19 @@ namespace bunting {
 inline constexpr int kSteps = kGroup / 4;  // of kGroup k
 inline constexpr int kIntegerLineBytes = 4 * kPanel;
 
-// What is added to an integer in memory.
-constexpr int integer_zero(Dtype dtype) {
-  return has_minimum(dtype) ? 0 : 1 << (integer_bits(dtype) - 1);
-}
-
 // The unsigned integers of a step, a column's in each 32 bits. line(i) is line i: a column's 32 bits, or a
 // vector of several.
 template <int Bits, class Line>
 inline __attribute__((always_inline)) auto integers_of_step(Line const& line, int step) {
   if constexpr (Bits == 8) {
     return line(step);
+  } else if constexpr (Bits < 4) {
+    auto integers = line(step % 2) >> (step / 2 * 2) & 0x03030303u;
+    if constexpr (Bits == 3) {
+      auto const third = line(2) >> step & 0x01010101u;
+      integers |= third << 2;
+    }
+    return integers;
   } else {
     auto integers = line(step % 4) >> (step / 4 * 4) & 0x0f0f0f0fu;
     if constexpr (Bits == 5) {
@@ -50,23 +48,61 @@ inline __attribute__((always_inline)) auto integers_of_step(Line const& line, in
   }
 }
 
-// kGroup integers of row n from k on, k a multiple of kGroup.
+// kGroup integers of row n from k on, k a multiple of kGroup; of a format with levels their indices.
 void write_integers(PackedMatrix const& w, int64_t n, int64_t k, int8_t const* q);
 void read_integers(PackedMatrix const& w, int64_t n, int64_t k, int8_t* q);
 
-// The scale, as f16, of row n in the group with k. The second one of a last block that has none is there too.
-void write_scale(PackedMatrix const& w, int64_t n, int64_t k, uint16_t scale);
-uint16_t read_scale(PackedMatrix const& w, int64_t n, int64_t k);
-
-// A column's scales in a superblock: w = d scale[group] q - e minimum[group].
-struct SuperScales {
-  uint16_t d, e;  // f16; e is 0 in q6_k
-  int8_t scale[kSuper / 16];
-  uint8_t minimum[kSuper / kGroup];
+// A column's scales of a group, or of a superblock, as they lie in a file and in memory: scale_halves() and
+// scale_bytes() of them.
+struct GroupScales {
+  uint16_t halves[2];
+  uint8_t bytes[kSuper / 16];
 };
 
-// Those of row n in the superblock with k. None is below zero but in q6_k.
-void write_super_scales(PackedMatrix const& w, int64_t n, int64_t k, SuperScales const& scales);
-SuperScales read_super_scales(PackedMatrix const& w, int64_t n, int64_t k);
+// Those of row n in the group, or the superblock, with k. The last ones of a last block that have no numbers
+// are there too.
+void write_scales(PackedMatrix const& w, int64_t n, int64_t k, GroupScales const& scales);
+GroupScales read_scales(PackedMatrix const& w, int64_t n, int64_t k);
+
+// 2^(e - 128).
+inline __attribute__((always_inline)) float exponent_scale(uint8_t e) {
+  uint32_t const bits = e >= 2 ? uint32_t(e - 1) << 23 : 0x00200000u << e;
+  float scale;
+  __builtin_memcpy(&scale, &bits, 4);
+  return scale;
+}
+
+// The scale of group `group` of them (0 but in a superblock), and its minimum or 0, in f32. to_f32 turns an
+// f16 into one.
+template <class Half>
+inline __attribute__((always_inline)) float scale_of(Dtype dtype, GroupScales const& scales, int group,
+                                                     Half const& to_f32) {
+  switch (weight_format(dtype).scales) {
+    case Scales::exponent:
+      return exponent_scale(scales.bytes[0]);
+    case Scales::super:
+      return to_f32(scales.halves[0]) * float(int8_t(scales.bytes[group]));
+    case Scales::super_minimum:
+      return to_f32(scales.halves[0]) * float(scales.bytes[group]);
+    case Scales::super_nibbles:
+      return to_f32(scales.halves[0]) * float(scales.bytes[group] & 15);
+    default:
+      return to_f32(scales.halves[0]);
+  }
+}
+template <class Half>
+inline __attribute__((always_inline)) float minimum_of(Dtype dtype, GroupScales const& scales, int group,
+                                                       Half const& to_f32) {
+  switch (weight_format(dtype).scales) {
+    case Scales::half_minimum:
+      return -to_f32(scales.halves[1]);
+    case Scales::super_minimum:
+      return to_f32(scales.halves[1]) * float(scales.bytes[kSuper / weight_group(dtype) + group]);
+    case Scales::super_nibbles:
+      return to_f32(scales.halves[1]) * float(scales.bytes[group] >> 4);
+    default:
+      return 0;
+  }
+}
 
 }  // namespace bunting

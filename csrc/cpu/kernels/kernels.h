@@ -19,49 +19,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/kernels/weight_format.h"
+
 namespace bunting {
 
 using bf16 = uint16_t;  // the upper half of an f32; conversions round to nearest even
 
-// The values of engine.h, and two more. The others than f32, f16 and bf16 are integers in groups that share a scale: weights,
-// and q8 keys and values.
-enum class Dtype : int32_t {
-  f32 = 0, f16 = 1, bf16 = 2, q4 = 16, q5_0 = 18, q8 = 20, q4_k = 24, q5_k = 25, q6_k = 26, q6 = 64, q8_128 = 65,
-};
-
-// Bits of a weight that is an integer, 0 for the others.
-constexpr int integer_bits(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::q8: case Dtype::q8_128: return 8;
-    case Dtype::q6: case Dtype::q6_k: return 6;
-    case Dtype::q5_k: case Dtype::q5_0: return 5;
-    case Dtype::q4: case Dtype::q4_k: return 4;
-    default: return 0;
-  }
-}
-constexpr bool is_grouped(Dtype dtype) { return integer_bits(dtype) != 0; }
-// Whether the scales of groups are small integers themselves, and share an f16 scale in superblocks: GGUF's K types.
-constexpr bool is_super(Dtype dtype) { return dtype == Dtype::q4_k || dtype == Dtype::q5_k || dtype == Dtype::q6_k; }
-// Whether integers are unsigned, and each group has a minimum that is taken away from its numbers.
-constexpr bool has_minimum(Dtype dtype) { return dtype == Dtype::q4_k || dtype == Dtype::q5_k; }
-
-inline constexpr int kPanel = 16;     // columns of a packed panel
 inline constexpr int kKAlign = 32;    // K is padded with zeros to a multiple of this (one AMX tile of bf16)
-inline constexpr int kGroup = 32;     // consecutive k of integers that lie together, and of inputs
-inline constexpr int kGroupMax = 128; // that share a scale at most
-inline constexpr int kSuper = 256;    // k of a superblock
-
-// Consecutive k of a weight's column that share a scale: as a GGUF file has them, or 128.
-constexpr int64_t weight_group(Dtype dtype) {
-  if (is_super(dtype)) return has_minimum(dtype) ? kGroup : kGroup / 2;
-  return dtype == Dtype::q8 || dtype == Dtype::q5_0 || dtype == Dtype::q4 ? kGroup : kGroupMax;
-}
-// Consecutive k that share a scale in the rows that such weights are multiplied with. Beside the error of weights of 4 or 5
-// bits, that of larger groups does not show.
-constexpr int64_t input_group(Dtype dtype) { return dtype == Dtype::q8 ? kGroup : kGroupMax; }
-
-inline constexpr int kScaleBytes = 2 * kPanel * 2;  // of a block of integers
-inline constexpr int kSuperBytes = 320;             // of the scales of a superblock
 inline constexpr int kPageTokens = 16;  // Tp; attention kernels are written for this
 
 constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
@@ -69,13 +33,8 @@ constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * t
 // A weight matrix [N, K] in the order in which the GEMM reads it, the same for every instruction set:
 //   bf16: [ceil(N/16)] panels of [Kp/2][16 columns][2 consecutive k]   (the VNNI order: AMX tiles and dpbf16 read it as is)
 //   f32:  [ceil(N/16)] panels of [Kp][16 columns]
-//   q8, q8_128, q6, q5_0, q4: integers of 8, 6, 5 or 4 bits, of which group() consecutive k of a column share a scale:
-//         w = scale * q; [ceil(N/16)] panels of blocks of 2 * group() k, the last one as long as Kp leaves it:
-//         [2][16 columns] f16 scales, then the integers of kGroup k after kGroup k (integer_layout.h)
-//   q4_k, q5_k: integers of 4 or 5 bits; w = d s q - e m with d and e of a superblock of 256 k, s and m of 32 k; panels of
-//         superblocks: [16] f16 d, [16] f16 e, [8][16] u8 s, [8][16] u8 m, then the integers
-//   q6_k: integers of 6 bits; w = d s q with s of 16 k; superblocks: [16] f16 d, [16][16] i8 s, 32 bytes of nothing, the
-//         integers
+//   integers in groups (weight_format.h): [ceil(N/16)] panels of blocks of block() k, the last one as long as Kp leaves it:
+//         the scales of its groups, then the integers of kGroup k after kGroup k (integer_layout.h)
 // with Kp = round_up(K, k_align()). Columns >= N and rows >= K are zero; so are scales that none of the others has.
 struct PackedMatrix {
   Dtype dtype = Dtype::bf16;  // any but f16
@@ -84,8 +43,8 @@ struct PackedMatrix {
   bool grouped() const { return is_grouped(dtype); }
   int64_t group() const { return weight_group(dtype); }
   // k of a block, and bytes of the scales at its beginning.
-  int64_t block() const { return is_super(dtype) ? kSuper : 2 * group(); }
-  int64_t block_scale_bytes() const { return is_super(dtype) ? kSuperBytes : kScaleBytes; }
+  int64_t block() const { return block_length(dtype); }
+  int64_t block_scale_bytes() const { return block_header_bytes(dtype); }
   int64_t k_align() const { return is_super(dtype) ? kSuper : grouped() ? 2 * kGroup : kKAlign; }
   int64_t kp() const { return round_up(k, k_align()); }
   int64_t panels() const { return (n + kPanel - 1) / kPanel; }
@@ -107,8 +66,8 @@ struct InputGroup {
   // -(sum of q of all whose weights share a scale): what a step of 1 in the zero of unsigned weights adds to their product.
   union {
     int32_t minus_sum;
-    int16_t minus_half_sums[2];  // beside q6_k: of 16 numbers each
-    float minus_sum_f32;         // beside weights with minimums
+    int16_t minus_half_sums[2];  // beside weights whose groups are of 16 numbers: of each
+    float minus_sum_f32;         // beside other weights with minimums
   };
 };
 
@@ -262,8 +221,8 @@ struct Kernels {
   char const* name;  // "avx512_bf16"
 
   // Packs rows of w (source [n, k] row-major, dtype src) for panels [begin, end). f16/f32 -> bf16 rounds to nearest even.
-  // Grouped weights come from any plain source, those in superblocks from none; or from whole blocks of their own type as a
-  // GGUF file has them.
+  // Grouped weights come from whole blocks of their own type as a GGUF file has them; those that numbers are rounded to
+  // (is_rounded_to), from any plain source too.
   void (*pack)(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end);
   void (*gemm)(Gemm const& g, int64_t panel_begin, int64_t panel_end);
   // Rows [begin, end) of x [T, ldx], f32 or bf16, as groups: `to` is for grouped weights, ld >= round_up(k, 64) / kGroup.

@@ -19,7 +19,7 @@
 #include "cpu/kernels/group.h"
 #include "cpu/kernels/half.h"
 #include "cpu/kernels/integer_layout.h"
-#include "cpu/kernels/super_block.h"
+#include "cpu/kernels/stored_block.h"
 
 namespace bunting::BUNTING_ISA {
 namespace {
@@ -90,51 +90,22 @@ BUNTING_INLINE float read(char const* row, int64_t k) {
   return S == Dtype::f16 ? f16_to_f32(half) : to_f32(half);
 }
 
-// Bytes of a group in a GGUF file.
-constexpr int64_t stored_bytes(Dtype dtype) {
-  return dtype == Dtype::q8 ? 34 : dtype == Dtype::q5_0 ? 22 : 18;
-}
-
-// A group of a GGUF file as it is: f16 scale, then 32 bytes q; or 16 bytes of nibbles q + 8; or 4 bytes of
-// fifth bits and 16 bytes of nibbles, of q + 16.
-template <Dtype W>
-void read_stored(char const* from, Rounded& to) {
-  std::memcpy(&to.scale, from, 2);
-  if constexpr (W == Dtype::q8) {
-    std::memcpy(to.q, from + 2, kGroup);
-  } else {
-    uint32_t fifth = 0;
-    if constexpr (W == Dtype::q5_0) std::memcpy(&fifth, from + 2, 4);
-    char const* const nibbles = from + stored_bytes(W) - kGroup / 2;
-    for (int i = 0; i < kGroup / 2; ++i) {
-      int const byte = uint8_t(nibbles[i]);
-      int const low = byte % 16 + int(fifth >> i & 1) * 16,
-                high = byte / 16 + int(fifth >> (i + 16) & 1) * 16;
-      to.q[i] = int8_t(low - integer_zero(W));
-      to.q[i + kGroup / 2] = int8_t(high - integer_zero(W));
-    }
-  }
-}
-
 template <Dtype W, Dtype S>
 void pack_panels(PackedMatrix const& w, char const* src, int64_t begin, int64_t end) {
-  constexpr bool kStored = S == W;
-  constexpr int64_t kTogether = weight_group(W), kStoredBytes = stored_bytes(W);
-  int64_t const row_bytes = kStored ? w.k / kGroup * kStoredBytes : w.k * (S == Dtype::f32 ? 4 : 2);
+  constexpr int64_t kTogether = weight_group(W);
+  int64_t const row_bytes = w.k * (S == Dtype::f32 ? 4 : 2);
   for (int64_t n = begin * kPanel; n < end * kPanel; ++n) {
     char const* const row = src + n * row_bytes;
     // The last block has two scales, whether it has numbers for them or not.
     for (int64_t first = 0; first < round_up(w.kp(), 2 * kTogether); first += kTogether) {
       int64_t const valid = n < w.n ? std::clamp<int64_t>(w.k - first, 0, kTogether) : 0;
       Rounded rounded{};
-      if constexpr (kStored) {
-        if (valid > 0) read_stored<W>(row + first / kGroup * kStoredBytes, rounded);
-      } else if (valid > 0) {
+      if (valid > 0) {
         float values[kTogether] = {};
         for (int64_t i = 0; i < valid; ++i) values[i] = read<S>(row, first + i);
         round_group<W>(rounded, values);
       }
-      write_scale(w, n, first, rounded.scale);
+      write_scales(w, n, first, {.halves = {rounded.scale}, .bytes = {}});
       for (int64_t i = 0; i < kTogether && first + i < w.kp(); i += kGroup)
         write_integers(w, n, first + i, rounded.q + i);
     }
@@ -148,10 +119,8 @@ void pack_from(PackedMatrix const& w, char const* src, Dtype src_dtype, int64_t 
       return pack_panels<W, Dtype::f32>(w, src, begin, end);
     case Dtype::f16:
       return pack_panels<W, Dtype::f16>(w, src, begin, end);
-    case Dtype::bf16:
+    default:
       return pack_panels<W, Dtype::bf16>(w, src, begin, end);
-    default:  // what files store: q8, q5_0 and q4
-      if constexpr (weight_group(W) == kGroup) pack_panels<W, W>(w, src, begin, end);
   }
 }
 
@@ -159,7 +128,7 @@ void pack_from(PackedMatrix const& w, char const* src, Dtype src_dtype, int64_t 
 
 void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end) {
   char const* const bytes = static_cast<char const*>(src);
-  if (is_super(w.dtype)) return pack_super_blocks(w, bytes, begin, end);
+  if (src_dtype == w.dtype) return pack_stored_blocks(w, bytes, begin, end);
   switch (w.dtype) {
     case Dtype::q8:
       return pack_from<Dtype::q8>(w, bytes, src_dtype, begin, end);

@@ -1,13 +1,12 @@
 // bench_gemm.cpp - how near the GEMM comes to what this machine can do, one thread, per level, format and
 // shape.
 //
-//   bunting_bench_gemm [--level avx2] [--format bf16|f32|q8|q8_128|q6|q5_0|q4|q4_k|q5_k|q6_k] [--tokens 1,32]
-//   [--shape 8192x2048] [--json]
+//   bunting_bench_gemm [--level avx2] [--format q4_k] [--tokens 1,32] [--shape 8192x2048] [--json]
 //
-// Without an option: all there are. A row says time, GFLOP/s (for q8 and q4 billions of integer operations:
-// one multiplication and one addition per weight and row) and GB/s of packed weights, each with its share of
-// the ceiling (bench.h), which is measured in the same run, because hosts are shared. For q8 and q4 the time
-// includes the rounding of the rows. Not a test: nothing here passes or fails.
+// Without an option: all there are (weight_format.h). A row says time, GFLOP/s (for integers billions of
+// integer operations: one multiplication and one addition per weight and row) and GB/s of packed weights,
+// each with its share of the ceiling (bench.h), which is measured in the same run, because hosts are shared.
+// For q8 and q4 the time includes the rounding of the rows. Not a test: nothing here passes or fails.
 #include <sstream>
 #include <vector>
 
@@ -28,13 +27,6 @@ struct Options {
   std::vector<Shape> shapes = {{8192, 2048}, {2048, 8192}, {1024, 1024}};
   bool as_json = false;
 };
-
-constexpr struct {
-  char const* name;
-  Dtype dtype;
-} kFormats[] = {{"bf16", Dtype::bf16}, {"f32", Dtype::f32},  {"q8", Dtype::q8},     {"q8_128", Dtype::q8_128},
-                {"q6", Dtype::q6},     {"q4", Dtype::q4},    {"q5_0", Dtype::q5_0}, {"q4_k", Dtype::q4_k},
-                {"q5_k", Dtype::q5_k}, {"q6_k", Dtype::q6_k}};
 
 double gemm_seconds(Kernels const& kernels, PackedMatrix w, MemoryRegion const& weights, int64_t copies,
                     int64_t tokens) {
@@ -118,7 +110,7 @@ int main(int count, char** arguments) {
   bench::Options options;
   if (!bench::parse(count, arguments, options)) {
     std::fprintf(stderr,
-                 "bunting_bench_gemm [--level name] [--format bf16|f32|q8|q8_128|q6|q5_0|q4|q4_k|q5_k|q6_k] "
+                 "bunting_bench_gemm [--level name] [--format name] "
                  "[--tokens T,…] "
                  "[--shape NxK] [--json]\n");
     return 2;
@@ -127,9 +119,11 @@ int main(int count, char** arguments) {
   for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= best_isa(); ++isa) {
     Kernels const* kernels = kernels_for(isa);
     if (kernels == nullptr || (!options.level.empty() && options.level != kernels->name)) continue;
-    for (auto const& [format, dtype] : bench::kFormats)
-      if (options.format.empty() || options.format == format)
-        bench::bench(*kernels, isa, dtype, format, read, options);
+    std::vector<Dtype> formats = {Dtype::bf16, Dtype::f32};
+    formats.insert(formats.end(), std::begin(kGroupedFormats), std::end(kGroupedFormats));
+    for (Dtype const dtype : formats)
+      if (options.format.empty() || options.format == weight_format(dtype).name)
+        bench::bench(*kernels, isa, dtype, weight_format(dtype).name, read, options);
   }
   return 0;
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/super_block.h"
+#include "cpu/kernels/stored_block.h"
 #include "host/cpu_features.h"
 #include "include/engine.h"
 #include "reference/dense.h"
@@ -38,38 +38,21 @@ inline std::vector<Kernels const*> dense_levels() {
 }
 
 inline char const* name_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::f32:
-      return "f32";
-    case Dtype::f16:
-      return "f16";
-    case Dtype::bf16:
-      return "bf16";
-    case Dtype::q8:
-      return "q8";
-    case Dtype::q8_128:
-      return "q8_128";
-    case Dtype::q6:
-      return "q6";
-    case Dtype::q5_0:
-      return "q5_0";
-    case Dtype::q4_k:
-      return "q4_k";
-    case Dtype::q5_k:
-      return "q5_k";
-    case Dtype::q6_k:
-      return "q6_k";
-    default:
-      return "q4";
-  }
+  return weight_format(dtype).name;
 }
 // How weights can be kept.
-inline constexpr Dtype kWeightTypes[] = {Dtype::bf16, Dtype::f32, Dtype::q8,   Dtype::q8_128, Dtype::q6,
-                                         Dtype::q5_0, Dtype::q4,  Dtype::q4_k, Dtype::q5_k,   Dtype::q6_k};
+inline std::vector<Dtype> const kWeightTypes = [] {
+  std::vector<Dtype> types = {Dtype::bf16, Dtype::f32};
+  types.insert(types.end(), std::begin(kGroupedFormats), std::end(kGroupedFormats));
+  return types;
+}();
+inline bool is_from_files_alone(Dtype dtype) {
+  return is_grouped(dtype) && !is_rounded_to(dtype);
+}
 
-// The nearest width that a matrix of a type may have: that of a file in superblocks is whole ones.
+// The nearest width that a matrix of a type may have: that of a file in blocks is whole ones.
 inline int64_t width_for(Dtype dtype, int64_t k) {
-  return is_super(dtype) ? round_up(k, kSuper) : k;
+  return is_from_files_alone(dtype) ? round_up(k, stored_block_length(dtype)) : k;
 }
 
 inline int64_t bytes_of(Dtype dtype) {
@@ -91,17 +74,20 @@ struct Bytes {
   std::unique_ptr<char, Free> data;
 };
 
-// Rows of superblocks of any integers, whose scales are finite and of about the same size.
-inline Bytes random_super_blocks(Random& random, Dtype dtype, int64_t rows, int64_t k) {
-  int64_t const size = super_block_bytes(dtype), count = rows * k / kSuper;
+// Rows of blocks of any integers, whose scales are finite and of about the same size.
+inline Bytes random_blocks(Random& random, Dtype dtype, int64_t rows, int64_t k) {
+  int64_t const size = stored_block_bytes(dtype), count = rows * k / stored_block_length(dtype);
+  int const halves = scale_halves(dtype);
+  int64_t const first = stored_halves_at(dtype);
   Bytes blocks(count * size);
   for (int64_t i = 0; i < count; ++i) {
     char* const block = blocks.data.get() + i * size;
     for (int64_t j = 0; j < size; ++j) block[j] = char(random.next());
-    for (int64_t const at : {int64_t{0}, int64_t{2}, int64_t{208}}) {
-      bool const is_scale = (at == 208) == (dtype == Dtype::q6_k);
-      if (is_scale) block[at + 1] = char(0x20 + (block[at + 1] & 7));  // 2^-7 .. 2^-5
+    for (int64_t j = 0; j < halves; ++j) {
+      char& high = block[first + j * 2 + 1];
+      high = char(0x20 + (high & 7));  // 2^-7 .. 2^-5
     }
+    if (dtype == Dtype::mxfp4) block[0] = char(120 + (block[0] & 3));
   }
   return blocks;
 }
@@ -115,13 +101,13 @@ inline Bytes random_rows(Random& random, Dtype dtype, int64_t rows, int64_t cols
   return out;
 }
 
-// A packed matrix of random weights, packed by the reference; in superblocks as deep as whole ones are.
+// A packed matrix of random weights, packed by the reference; from blocks as deep as whole ones are.
 struct Weights {
   Weights(Random& random, Dtype type, int64_t n, int64_t k)
       : matrix{.dtype = type, .n = n, .k = width_for(type, k)}, bytes(int64_t(matrix.bytes())) {
     matrix.data = bytes.data.get();
-    if (is_super(type)) {
-      Bytes const blocks = random_super_blocks(random, type, n, matrix.k);
+    if (is_from_files_alone(type)) {
+      Bytes const blocks = random_blocks(random, type, n, matrix.k);
       reference::pack(matrix, blocks.data.get(), type);
       return;
     }

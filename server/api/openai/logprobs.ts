@@ -35,19 +35,21 @@ export interface CompletionLogprobs {
   readonly text_offset: readonly number[];
 }
 
-/** `logprobs` of a text completion's choice. Of alternatives that read the same, the likeliest is told. */
+/** `logprobs` of a text completion's choice. Alternatives come likeliest first, but that JavaScript's objects begin with names
+ *  that are whole numbers; of those that read the same, the likeliest is told. */
 export function completionLogprobs(entries: readonly TokenEntry[], tokensAsIds: boolean): CompletionLogprobs {
   const logprobOf = (entry: TokenText) => Math.max(entry.logprob, logprobMin);
   return {
     tokens: entries.map((entry) => nameOf(entry, tokensAsIds)),
     token_logprobs: entries.map(logprobOf),
-    top_logprobs: entries.map((entry) =>
-      Object.fromEntries(
-        [entry, ...entry.top]
-          .sort((a, b) => a.logprob - b.logprob)
-          .map((token) => [nameOf(token, tokensAsIds), logprobOf(token)]),
-      ),
-    ),
+    top_logprobs: entries.map((entry) => {
+      const top = new Map<string, number>();
+      for (const token of [entry, ...entry.top].sort((a, b) => b.logprob - a.logprob)) {
+        const name = nameOf(token, tokensAsIds);
+        if (!top.has(name)) top.set(name, logprobOf(token));
+      }
+      return Object.fromEntries(top);
+    }),
     text_offset: entries.map((entry) => entry.textOffset),
   };
 }

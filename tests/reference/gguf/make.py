@@ -14,9 +14,12 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType, GGUFWrit
 from gguf.quants import dequantize
 
 HERE = Path(__file__).parent
-TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
+TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4"]
 # Where a block has its f16 scales.
-SCALES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+SCALES = {
+    **{"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]},
+    **{"Q2_K": [80, 82], "Q3_K": [108], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": []},
+}
 
 
 def blocks(name: str, random: np.random.Generator, count: int) -> np.ndarray:
@@ -30,6 +33,8 @@ def blocks(name: str, random: np.random.Generator, count: int) -> np.ndarray:
         halves = values.astype(np.float16) if name == "F16" else (values.view(np.uint32) >> 16).astype(np.uint16)
         return halves.view(np.uint8)
     data = random.integers(0, 256, (count, size), dtype=np.uint8)
+    if name == "MXFP4":
+        data[:, 0] = random.integers(110, 135, count)
     for at in SCALES[name]:
         data[:, at : at + 2] = random.standard_normal(count).astype(np.float16).view(np.uint8).reshape(count, 2)
     return data.reshape(-1)

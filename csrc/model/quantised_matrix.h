@@ -1,0 +1,41 @@
+// quantised_matrix.h - matrices of quantised safetensors, whose integers, scales and zeros are tensors of
+// their own, as rows of blocks as a GGUF file would have them: from there on they are loaded like those.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "cpu/kernels/weight_format.h"
+#include "include/engine.h"
+#include "model/tensor_file.h"
+
+namespace bunting {
+
+class QuantisedMatrix {
+ public:
+  // See bunting_model_load_quantised. Maps the tensors; throws BUNTING_INVALID or BUNTING_IO.
+  QuantisedMatrix(bunting_quantised const& how, char const* paths, uint64_t const* offsets, int64_t rows,
+                  int64_t cols);
+
+  // Whether blocks of this type hold its numbers: to the bit, but that scales and minimums are rounded to
+  // f16; q8 holds any, rounded to its own integers where it has to be.
+  bool can_be(Dtype type) const;
+  // Rows [begin, end) as blocks of a type that it can be.
+  void read(Dtype type, int64_t begin, int64_t end, char* to) const;
+
+ private:
+  enum Part { integers, scales, zeros, order, parts };
+  uint8_t const* bytes(Part part) const { return reinterpret_cast<uint8_t const*>(files_[part]->data()); }
+  int integer(int64_t n, int64_t k) const;
+  int zero(int64_t n, int64_t group) const;
+  double scale(int64_t n, int64_t group) const;
+  int64_t group_of(int64_t k) const;
+  double number(int64_t n, int64_t k) const;
+  void read_block(Dtype type, int64_t n, int64_t first, char* to) const;
+
+  bunting_quantised how_;
+  int64_t rows_, cols_, groups_;
+  std::unique_ptr<TensorFile> files_[parts];
+};
+
+}  // namespace bunting
