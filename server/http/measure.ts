@@ -49,7 +49,8 @@ export class AnswerMeasures {
     };
   }
 
-  note(event: AnswerEvent, { usage }: Pick<Generation, "usage">): void {
+  /** `answer` is counted up when its usage is asked for, which is only at the end. */
+  note(event: AnswerEvent, answer: Pick<Generation, "usage">): void {
     const nowMs = performance.now();
     if (event.kind === "delta") this.#delta(event.choice, event.tokens.length, nowMs);
     else if (event.kind === "started") {
@@ -61,6 +62,7 @@ export class AnswerMeasures {
     } else {
       if (event.kind === "failed")
         this.#failed(event.failure.kind === "aborted" && event.failure.by !== "server");
+      const { usage } = answer;
       this.#telemetry.countTokens(usage);
       this.#ended(usage.completionTokens, nowMs);
     }

@@ -57,8 +57,7 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
         case "delta":
         case "finish": {
           const usage = continuousUsage ? `],"usage":${JSON.stringify(usageJson(answer.usage))}}` : noUsage;
-          const { times } = answer;
-          const tail = tellsTimings && times !== undefined ? withTimings(usage, answer.usage, times) : usage;
+          const tail = tellsTimings ? withTimings(usage, answer) : usage;
           const told = event.kind === "delta" ? format.delta(event) : [format.closing(event.choice, event)];
           const choices = [...openingOf(event.choice), ...told];
           return choices.map((choice) => sseEvent(head + choice + tail)).join("");
@@ -77,9 +76,14 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
 /** What computed the answer, as far as it may differ for the same seed. */
 const system_fingerprint = `bunting-${version}`;
 
-/** The end of a chunk, with timings in it. */
-function withTimings(tail: string, usage: Usage, times: AnswerTimes): string {
-  return `${tail.slice(0, -1)},"timings":${JSON.stringify(timingsOf(usage, times))}}`;
+/** The end of a chunk, with timings in it where they were measured. */
+function withTimings(
+  tail: string,
+  { usage, times }: { readonly usage: Usage; readonly times?: AnswerTimes },
+): string {
+  return times === undefined
+    ? tail
+    : `${tail.slice(0, -1)},"timings":${JSON.stringify(timingsOf(usage, times))}}`;
 }
 
 function usageJson(usage: Usage): object {

@@ -1,0 +1,303 @@
+/**
+ * What streams cost the server beside a bare Bun.serve that writes the same text: processor time per token of many streams at
+ * once, memory of streams that wait, and memory after many requests with random ends. The engine is simulated and runs in the
+ * server's process; each server has a process of its own, whose time and memory are read from the kernel (Linux). Clients only
+ * read, in the process of the benchmark, and are not counted.
+ *
+ *   bun benchmarks/streams.ts [--streams 512] [--tokens 100] [--idle 10000] [--requests 100000]
+ */
+
+import { readFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { chatService, greedySampling } from "../scheduler/core.ts";
+import type { Fleet } from "../scheduler/fleet/fleet.ts";
+import { table } from "../server/cli/table.ts";
+import { startTestServer } from "../tests/e2e/server.ts";
+
+const STEP_MS = 20;
+/** Of the kernel's clock of processor time. */
+const TICK_MS = 10;
+const AT_ONCE = 64;
+const TELL_TIMES = 5;
+
+const { values } = parseArgs({
+  options: {
+    streams: { type: "string", default: "512" },
+    tokens: { type: "string", default: "100" },
+    idle: { type: "string", default: "10000" },
+    requests: { type: "string", default: "100000" },
+    /** Of a server's process. */
+    serve: { type: "string" },
+    chunk: { type: "string", default: "" },
+  },
+});
+
+/** The server; the server with streams that wait, or with quick answers; bare servers that write the same chunk for each
+ *  token of the same engine, or by a clock. */
+type Role = "ours" | "waiting" | "quick" | "fed" | "bare";
+
+if (values.serve !== undefined) serve(values.serve as Role);
+else await main();
+
+/** One of the servers that are measured, in a process of its own. */
+function serve(role: Role): void {
+  tellPort(role === "bare" ? serveBare(writeByClock()) : serveEngine(role));
+}
+
+function serveEngine(role: Exclude<Role, "bare">): string {
+  const stepMs = { ours: STEP_MS, fed: STEP_MS, waiting: 60_000, quick: 0.2 }[role];
+  const server = startTestServer({
+    stepMs,
+    spec: { pages: 65_536, stepTokensMax: 16_384, stepChunksMax: 1024 },
+    engine: { queueMax: 100_000, ...(role === "waiting" ? { admission: { sequencesMax: 1 } } : {}) },
+    limits: { commitMs: 1 },
+  });
+  return role === "fed" ? serveBare(writeByEngine(server.fleet)) : server.origin;
+}
+
+function tellPort(origin: string): void {
+  process.stdout.write(`${new URL(origin).port}\n`);
+}
+
+/** Begins to write to a stream, and calls `end` after the last token. */
+type Writer = (controller: ReadableStreamDirectController, end: () => void) => void;
+
+/** A Bun.serve that does nothing but write. */
+function serveBare(write: Writer): string {
+  const source: Bun.DirectUnderlyingSource<string> = {
+    type: "direct",
+    pull: (controller: ReadableStreamDirectController) =>
+      new Promise<void>((resolve) =>
+        write(controller, () => {
+          controller.end();
+          resolve();
+        }),
+      ),
+  };
+  const fetch = async (request: Request): Promise<Response> => {
+    await request.text();
+    return new Response(new ReadableStream(source), { headers: { "content-type": "text/event-stream" } });
+  };
+  return Bun.serve({ port: 0, hostname: "127.0.0.1", fetch }).url.origin;
+}
+
+/** To all streams at each step. */
+function writeByClock(): Writer {
+  const open = new Map<ReadableStreamDirectController, { left: number; readonly end: () => void }>();
+  setInterval(() => {
+    for (const [controller, stream] of open) {
+      controller.write(values.chunk);
+      if (--stream.left > 0) continue;
+      open.delete(controller);
+      stream.end();
+    }
+  }, STEP_MS);
+  return (controller, end) => open.set(controller, { left: Number(values.tokens), end });
+}
+
+/** Whenever a token is drawn. */
+function writeByEngine(fleet: Fleet): Writer {
+  let seed = 0;
+  return (controller, onEnd) => {
+    controller.write(values.chunk); // headers go with it
+    fleet.submit(
+      {
+        promptTokens: Array.from({ length: 30 }, (_, i) => 100 + i),
+        sampling: { ...greedySampling, seed: [seed++, 0] },
+        stop: { tokensMax: Number(values.tokens), tokensMin: 0, stopTokens: [] },
+        cacheSalt: "",
+        adapter: 0,
+        service: chatService,
+      },
+      { onStarted: () => {}, onToken: () => controller.write(values.chunk), onFinish: onEnd },
+    );
+  };
+}
+
+interface Measured {
+  readonly port: number;
+  cpuMs(): number;
+  rssBytes(): number;
+  stop(): Promise<void>;
+}
+
+async function start(role: Role, chunk = ""): Promise<Measured> {
+  const options = ["--serve", role, "--chunk", chunk, "--tokens", values.tokens];
+  const child = Bun.spawn([process.execPath, import.meta.path, ...options], {
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  const { value } = await child.stdout.getReader().read();
+  const ofProcess = (file: string): string => readFileSync(`/proc/${child.pid}/${file}`, "utf8");
+  return {
+    port: Number(new TextDecoder().decode(value)),
+    cpuMs: () => {
+      const fields = ofProcess("stat").split(") ")[1]!.split(" ");
+      return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
+    },
+    rssBytes: () => Number(/VmRSS:\s+(\d+) kB/.exec(ofProcess("status"))![1]) * 1024,
+    stop: async () => {
+      child.kill();
+      await child.exited;
+    },
+  };
+}
+
+/** A client that reads one stream and keeps nothing. */
+class Reader {
+  bytes = 0;
+  readonly closed = Promise.withResolvers<void>();
+  readonly opened = Promise.withResolvers<void>();
+  #socket: Bun.Socket | null = null;
+  #bytesMax = Number.POSITIVE_INFINITY;
+
+  constructor(port: number, body: object) {
+    const text = JSON.stringify({ model: "demo", stream: true, ignore_eos: true, ...body });
+    const head = `POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n`;
+    Bun.connect({
+      hostname: "127.0.0.1",
+      port,
+      socket: {
+        open: (socket) => {
+          this.#socket = socket;
+          socket.write(`${head}Content-Length: ${text.length}\r\n\r\n${text}`);
+        },
+        data: (socket, { length }) => {
+          this.bytes += length;
+          this.opened.resolve();
+          if (this.bytes > this.#bytesMax) socket.terminate();
+        },
+        close: () => this.closed.resolve(),
+        error: () => this.closed.resolve(),
+      },
+    }).catch((error: Error) => {
+      this.opened.reject(error);
+      this.closed.reject(error);
+    });
+  }
+
+  leaveAfter(bytes: number): this {
+    this.#bytesMax = bytes;
+    return this;
+  }
+
+  leave(): void {
+    this.#socket?.terminate();
+  }
+}
+
+function bodyOf(i: number, tokens: number): object {
+  return { messages: [{ role: "user", content: `Stream ${i}` }], max_tokens: tokens, seed: i };
+}
+
+/** Processor microseconds of the server per kilobyte that clients read, while all streams run. */
+async function perKilobyte(server: Measured): Promise<number> {
+  const tokens = Number(values.tokens);
+  const readers = Array.from(
+    { length: Number(values.streams) },
+    (_, i) => new Reader(server.port, bodyOf(i, tokens)),
+  );
+  await Promise.all(readers.map(({ opened }) => opened.promise));
+  const read = (): number => readers.reduce((sum, { bytes }) => sum + bytes, 0);
+  const from = { cpuMs: server.cpuMs(), bytes: read() };
+  await Promise.race(readers.map(({ closed }) => closed.promise));
+  const cpuMs = server.cpuMs() - from.cpuMs;
+  const kilobytes = (read() - from.bytes) / 1000;
+  await Promise.all(readers.map(({ closed }) => closed.promise));
+  return (cpuMs * 1000) / kilobytes;
+}
+
+/** The chunk of one token, as the server writes it. */
+async function chunkOf(port: number): Promise<string> {
+  const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ model: "demo", stream: true, ignore_eos: true, ...bodyOf(0, 16) }),
+  });
+  const chunks = (await response.text()).split("\n\n").filter((chunk) => /"content":"./.test(chunk));
+  return `${chunks[chunks.length >> 1]!}\n\n`;
+}
+
+async function active(): Promise<void> {
+  const ours = await start("ours");
+  const chunk = await chunkOf(ours.port);
+  const fed = await start("fed", chunk);
+  const bare = await start("bare", chunk);
+  const rows: string[][] = [];
+  for (let round = 1; round <= 3; round++) {
+    const costs = [];
+    for (const server of [ours, fed, bare]) costs.push(((await perKilobyte(server)) * chunk.length) / 1000);
+    const [own, ofFed, ofBare] = costs as [number, number, number];
+    const ratio = (own - ofFed + ofBare) / ofBare;
+    rows.push([String(round), ...costs.map((cost) => cost.toFixed(1)), ratio.toFixed(2)]);
+  }
+  await Promise.all([ours.stop(), fed.stop(), bare.stop()]);
+  const head = `${values.streams} streams, ${values.tokens} tokens each of ${chunk.length} bytes: processor µs per token`;
+  print(head, ["round", "ours", "same engine, bare writes", "bare writes", "(ours - engine) / bare"], rows);
+}
+
+function print(head: string, columns: readonly string[], rows: readonly (readonly string[])[]): void {
+  process.stdout.write(`${head}\n\n${table(columns, rows)}\n\n`);
+}
+
+async function idle(): Promise<void> {
+  const rows: string[][] = [];
+  const chunk = ": open\n\n";
+  for (const role of ["waiting", "bare"] as const) {
+    const server = await start(role, chunk);
+    const startBytes = server.rssBytes();
+    const readers: Reader[] = [];
+    const count = Number(values.idle);
+    for (let from = 0; from < count; from += AT_ONCE) {
+      const some = Array.from(
+        { length: Math.min(AT_ONCE, count - from) },
+        (_, i) => new Reader(server.port, bodyOf(from + i, 1000)),
+      );
+      readers.push(...some);
+      if (role === "waiting") await Promise.all(some.map(({ opened }) => opened.promise));
+      else await Bun.sleep(2);
+    }
+    const openBytes = server.rssBytes();
+    for (const reader of readers) reader.leave();
+    await Promise.all(readers.map(({ closed }) => closed.promise));
+    await Bun.sleep(2000);
+    const kib = ((openBytes - startBytes) / count / 1024).toFixed(1);
+    const mib = (bytes: number): string => (bytes / 2 ** 20).toFixed(0);
+    rows.push([role === "bare" ? "bare Bun.serve" : "ours", kib, mib(openBytes), mib(server.rssBytes())]);
+    await server.stop();
+  }
+  print(
+    `${values.idle} streams that wait`,
+    ["server", "KiB per stream", "MiB with them", "MiB after they left"],
+    rows,
+  );
+}
+
+/** Requests of which a part is left at a random moment, the rest read to the end. */
+async function ends(): Promise<void> {
+  const server = await start("quick");
+  const total = Number(values.requests);
+  const rows: string[][] = [];
+  let sent = 0;
+  const client = async (upTo: number): Promise<void> => {
+    while (sent < upTo) {
+      const i = sent++;
+      const reader = new Reader(server.port, bodyOf(i % 1000, 16));
+      if (i % 2 === 0) reader.leaveAfter((Math.imul(i, 2_654_435_761) >>> 0) % 5000);
+      await reader.closed.promise;
+    }
+  };
+  for (let part = 1; part <= TELL_TIMES; part++) {
+    const upTo = Math.round((total * part) / TELL_TIMES);
+    await Promise.all(Array.from({ length: AT_ONCE }, () => client(upTo)));
+    rows.push([String(sent), (server.rssBytes() / 2 ** 20).toFixed(0)]);
+  }
+  await server.stop();
+  print(`requests with random ends, ${AT_ONCE} at once`, ["requests", "MiB"], rows);
+}
+
+async function main(): Promise<void> {
+  if (Number(values.streams) > 0) await active();
+  if (Number(values.idle) > 0) await idle();
+  if (Number(values.requests) > 0) await ends();
+}
