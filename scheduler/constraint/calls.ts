@@ -78,8 +78,10 @@ function argumentsOf(
     return compileArguments(form.arguments, parameters ?? {}, texts, builder, budget);
   } catch (error) {
     if (!(error instanceof ConstraintError)) throw error;
-    const message = `the parameters of ${name}: ${error.message}`;
-    if (isStrict) throw new ConstraintError(message, error.pointer);
-    return { ...compileArguments(form.arguments, {}, texts, builder, budget), ignored: [message] };
+    if (isStrict) throw new ConstraintError(`the parameters of ${name}: ${error.message}`, error.pointer);
+    return {
+      ...compileArguments(form.arguments, {}, texts, builder, budget),
+      ignored: [`${name}.parameters`],
+    };
   }
 }

@@ -114,10 +114,10 @@ function rig(
   );
   const fleet: Fleet = new Fleet([{ link: { send: (message) => engine.receive(message) }, spec }]);
   const facts = { contextMax: spec.contextMax, eosTokens: [eos] };
-  const generator = new Generator(fleet, tokenizer, facts, async (source) => ({
-    id: JSON.stringify(source),
-    grammar: compileConstraint(source).grammar,
-  }));
+  const generator = new Generator(fleet, tokenizer, facts, async (source) => {
+    const { grammar, ignored } = compileConstraint(source);
+    return { constraint: { id: JSON.stringify(source), grammar }, ignored };
+  });
   return {
     device,
     engine,

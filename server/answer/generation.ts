@@ -11,6 +11,7 @@ import {
   type TokenId,
 } from "../../scheduler/core.ts";
 import type { Fleet, SequenceListener, Unplaced } from "../../scheduler/fleet/fleet.ts";
+import type { Compiled } from "../constraint/compiler.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { type Certain, ChoiceText, type TextRules } from "./choice-text.ts";
 import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";
@@ -73,6 +74,8 @@ export interface Generation {
   /** Of its first choice; null: it is not submitted. */
   readonly sequence: SequenceId | null;
   readonly usage: Usage;
+  /** What of its constraint demands nothing, or cannot be kept to and need not be; known when it has started. */
+  readonly ignored: readonly string[];
 }
 
 /** What the generator has to know of the model. */
@@ -93,7 +96,7 @@ export class Generator {
   readonly #fleet: SequenceRunner;
   readonly #tokenizer: Tokenizer;
   readonly #facts: ModelFacts;
-  readonly #compile: (source: ConstraintSource) => Promise<Constraint>;
+  readonly #compile: (source: ConstraintSource) => Promise<Compiled>;
   #active = 0;
   #gangs = 0;
 
@@ -102,7 +105,7 @@ export class Generator {
     fleet: SequenceRunner,
     tokenizer: Tokenizer,
     facts: ModelFacts,
-    compile: (source: ConstraintSource) => Promise<Constraint>,
+    compile: (source: ConstraintSource) => Promise<Compiled>,
   ) {
     this.#fleet = fleet;
     this.#tokenizer = tokenizer;
@@ -139,7 +142,10 @@ export class Generator {
       const { source, param } = held;
       const thoughts = thoughtsLimit(request, this.#tokenizer);
       this.#compile(source).then(
-        (constraint) => start(thoughts === null ? constraint : { ...constraint, thoughts }),
+        ({ constraint, ignored }) => {
+          generation.ignored = ignored;
+          start(thoughts === null ? constraint : { ...constraint, thoughts });
+        },
         (error: Error) => generation.refuse(refusalOf(error, param)),
       );
     }
@@ -219,6 +225,7 @@ interface Choice {
 }
 
 class RunningGeneration implements Generation {
+  ignored: readonly string[] = [];
   readonly #fleet: SequenceRunner;
   readonly #facts: ModelFacts;
   #request: GenerationRequest;

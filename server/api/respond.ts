@@ -8,6 +8,7 @@ import { AnswerMeasures, type AnswerTelemetry } from "../http/measure.ts";
 import { ResponseStream, type StreamLimits } from "../http/stream.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
+import { requestLimits } from "./request-limits.ts";
 
 export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
 
@@ -54,7 +55,8 @@ async function answerWhole(exchange: Exchange, request: GenerationRequest, codec
   const { signal } = exchange;
   if (signal.aborted) generation.abort("reader");
   else signal.addEventListener("abort", () => generation.abort("reader"), { once: true });
-  return Response.json(codec.body(await done.promise, measures.times));
+  const body = codec.body(await done.promise, measures.times);
+  return tellingIgnored(Response.json(body), generation);
 }
 
 /** Responds as soon as it is known that the status is 200. */
@@ -86,7 +88,14 @@ async function answerStream(exchange: Exchange, request: GenerationRequest, code
   } finally {
     clearTimeout(patience);
   }
-  return stream.response();
+  return tellingIgnored(stream.response(), generation);
+}
+
+/** Adds the names of what of a constraint had no effect to the header that tells of such. */
+function tellingIgnored(response: Response, { ignored }: Generation): Response {
+  const names = ignored.slice(0, requestLimits.ignoredNamesMax).map((name) => encodeURI(name));
+  if (names.length > 0) response.headers.append("x-bunting-ignored", names.join(", "));
+  return response;
 }
 
 /** A generation for one HTTP request: counted as in flight and measured until its last event. */

@@ -21,6 +21,12 @@ export type CompilerAnswer =
   | { readonly kind: "compiled"; readonly compiled: CompiledConstraint }
   | { readonly kind: "refused"; readonly message: string; readonly pointer: string };
 
+/** A constraint, and the names of what it was asked for that demands nothing, or cannot be kept to and need not be. */
+export interface Compiled {
+  readonly constraint: Constraint;
+  readonly ignored: readonly string[];
+}
+
 interface Job {
   readonly source: ConstraintSource;
   readonly resolve: (compiled: CompiledConstraint) => void;
@@ -30,14 +36,14 @@ interface Job {
 export class ConstraintCompiler {
   readonly #workerUrl: string;
   readonly #timeoutMs: number;
-  readonly #cache = new LRUCache<string, Constraint>({
+  readonly #cache = new LRUCache<string, Compiled>({
     max: CACHED_MAX,
     maxSize: CACHED_BYTES_MAX,
-    sizeCalculation: ({ grammar }) =>
+    sizeCalculation: ({ constraint: { grammar } }) =>
       1024 + REGEX_BYTES * (grammar.regexes.length + grammar.nonterminals.length),
   });
   /** By id: those that are being compiled. */
-  readonly #coming = new Map<string, Promise<Constraint>>();
+  readonly #coming = new Map<string, Promise<Compiled>>();
   readonly #jobs: Job[] = [];
   #worker: Worker | null = null;
   #timer: ReturnType<typeof setTimeout> | null = null;
@@ -49,7 +55,7 @@ export class ConstraintCompiler {
   }
 
   /** Rejects with ConstraintError what is not understood, contradicts itself, or takes too long. */
-  compile(source: ConstraintSource): Promise<Constraint> {
+  compile(source: ConstraintSource): Promise<Compiled> {
     const id = new Bun.CryptoHasher("sha256").update(JSON.stringify(source)).digest("hex");
     const cached = this.#cache.get(id);
     if (cached !== undefined) return Promise.resolve(cached);
@@ -63,17 +69,17 @@ export class ConstraintCompiler {
     this.#stop(new Error("constraints are compiled no more"), this.#jobs.splice(0));
   }
 
-  async #start(id: string, source: ConstraintSource): Promise<Constraint> {
+  async #start(id: string, source: ConstraintSource): Promise<Compiled> {
     try {
       if (this.#jobs.length >= WAITING_MAX)
         throw new ConstraintError(`${WAITING_MAX} others wait to be compiled; try again`);
       const { promise, resolve, reject } = Promise.withResolvers<CompiledConstraint>();
       this.#jobs.push({ source, resolve, reject });
       if (this.#jobs.length === 1) this.#next();
-      const { grammar } = await promise;
-      const constraint = { id, grammar };
-      this.#cache.set(id, constraint);
-      return constraint;
+      const { grammar, ignored } = await promise;
+      const compiled = { constraint: { id, grammar }, ignored };
+      this.#cache.set(id, compiled);
+      return compiled;
     } finally {
       this.#coming.delete(id);
     }

@@ -89,16 +89,19 @@ export function createApp(deps: AppDeps) {
       route.method,
       pattern(route),
       async ({ request, params, server, set }) => {
+        const told = new Map<string, string>();
         const call: Call = {
           request,
           ...entries.get(request)!,
           rest: (params as { readonly "*"?: string } | undefined)?.["*"] ?? "",
           readWork: () => readWork(deps, request, server),
           setHeader: (name, value) => {
+            told.set(name, value);
             set.headers[name] = value;
           },
         };
         const answer = await route.handler(call);
+        if (answer instanceof Response) joinHeaders(answer, told);
         if (answer === null) throw noRoute(routes, request.method, pathOf(request) ?? "");
         return answer;
       },
@@ -106,6 +109,14 @@ export function createApp(deps: AppDeps) {
     );
   }
   return app;
+}
+
+/** An answer's own headers would stand in place of those that were told before it. */
+function joinHeaders({ headers }: Response, told: ReadonlyMap<string, string>): void {
+  for (const [name, value] of told) {
+    const own = headers.get(name);
+    if (own !== null) headers.set(name, `${value}, ${own}`);
+  }
 }
 
 export type App = ReturnType<typeof createApp>;

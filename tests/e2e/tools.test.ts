@@ -212,6 +212,20 @@ describe("a stream", () => {
   });
 });
 
+test("what of a schema cannot be kept to, and need not be, is told in the answer's header", async () => {
+  const parameters = { type: "object", properties: { city: { type: "float128" } } };
+  const odd = { ...tools[0]!.function, parameters };
+  for (const stream of [false, true]) {
+    const asked = { tools: [{ type: "function", function: odd }], seed: 2, stream, user: "me" };
+    const response = await post(server, route, chatBody("Weather?", asked));
+    expect(response.headers.get("x-bunting-ignored")).toBe("user, get_weather.parameters");
+    expect(await response.text()).toContain("tool_calls");
+  }
+  const strict = { tools: [{ type: "function", function: { ...odd, strict: true } }], seed: 2 };
+  const { error } = await bodyOf(await post(server, route, chatBody("Weather?", strict)));
+  expect<unknown>([error.param, error.code]).toEqual(["tools#/properties/city/type", "invalid_schema"]);
+});
+
 describe("a request with functions is refused", () => {
   const refused = async (more: Readonly<Record<string, unknown>>, to = server) => {
     const response = await post(to, route, chatBody("Hi", { tools, max_tokens: 1, ...more }));
