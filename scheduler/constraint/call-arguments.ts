@@ -171,7 +171,8 @@ class ArgumentList {
   #text(property: Schema, closing: string): Regex {
     const { regexes } = this.#builder;
     const encoding = plainEncoding(regexes);
-    const parts = [this.#texts.without([closing])];
+    // Characters, since they become JSON.
+    const parts = [encoding.anyText, this.#texts.without([closing])];
     const allowed = Object.hasOwn(property, "const") ? [property.const] : property.enum;
     if (Array.isArray(allowed)) {
       const strings = allowed.filter((one) => typeof one === "string");
@@ -189,7 +190,7 @@ class ArgumentList {
     const ofFormat = typeof format === "string" ? patternOfFormat(format) : null;
     if (ofFormat !== null) parts.push(compilePattern(regexes, ofFormat, encoding, "anywhere"));
     else if (format !== undefined) this.#ignored.push("format");
-    return parts.length === 1 ? parts[0]! : regexes.and(parts);
+    return regexes.and(parts);
   }
 
   #json(schema: unknown): GrammarSymbol {

@@ -1,18 +1,19 @@
 import type { Regex, Regexes } from "./regex/regexes.ts";
-import { plainEncoding } from "./regex/text.ts";
-import { controlBytes } from "./vocabulary.ts";
+import { CONTROL_BYTE, controlBytes } from "./vocabulary.ts";
 
 /** Texts of an answer among which a model writes marks: some are control tokens, and others text like any other. */
 export class MarkedTexts {
   readonly #regexes: Regexes;
   readonly #controlTexts: readonly string[];
+  /** Any bytes but those of control tokens. Models may write bytes that are no characters; and each byte leads back to where it
+   *  came from, so that most of a vocabulary is allowed without being walked. */
   readonly anyText: Regex;
 
   /** `controlTexts`: those of the marks that are control tokens, the longest first where one begins another. */
   constructor(regexes: Regexes, controlTexts: readonly string[]) {
     this.#regexes = regexes;
     this.#controlTexts = controlTexts;
-    this.anyText = plainEncoding(regexes).anyText;
+    this.anyText = regexes.star(regexes.bytes([0, CONTROL_BYTE - 1]));
   }
 
   /** A text, in which control texts are control tokens. */

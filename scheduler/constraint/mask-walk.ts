@@ -1,8 +1,12 @@
 import type { Budget } from "./error.ts";
 import type { LexState } from "./lexer.ts";
+import { type Looping, loopingOf } from "./looping.ts";
 import type { Parser, ParseSet, ParseState, Thread } from "./parser.ts";
 import type { Regex } from "./regex/regexes.ts";
 import type { Mask, Trie } from "./vocabulary.ts";
+
+/** Nodes below a node that make it worth finding out which of them need not be walked. */
+const LOOPING_NODES_MIN = 256;
 
 /** A node of the trie whose children are being walked, with what the text may be there. Used again for each depth. */
 interface Frame {
@@ -15,6 +19,8 @@ interface Frame {
   threads: ParseState | null;
   /** Not null: the mask is right for this expression below the node, and is made right for the thread's. */
   free: Regex | null;
+  /** Of several threads; undefined: not known yet. */
+  looping: Looping | null | undefined;
 }
 
 /**
@@ -27,6 +33,8 @@ export class MaskWalk {
   readonly #mask: Mask;
   readonly #budget: Budget;
   readonly #frames: Frame[] = [];
+  /** By state. */
+  readonly #looping = new Map<string, Looping | null>();
   #depth = -1;
 
   constructor(parser: Parser, trie: Trie, mask: Mask, budget: Budget) {
@@ -61,6 +69,7 @@ export class MaskWalk {
       frame.child = this.#trie.ends[child]!;
       if (frame.free !== null) this.#differs(frame, frame.free, child);
       else if (frame.threads === null) this.#follow(frame, child);
+      else if (this.#loopingOf(frame)?.isWhole(child) === true) this.#allowBelow(child);
       else this.#followAll(frame.threads, child);
     }
     return true;
@@ -135,7 +144,7 @@ export class MaskWalk {
     this.#depth += 1;
     const [child, end] = [node + 1, this.#trie.ends[node]!];
     const frame = this.#frames[this.#depth];
-    if (frame === undefined) this.#frames.push({ child, end, set, lex, threads, free });
+    if (frame === undefined) this.#frames.push({ child, end, set, lex, threads, free, looping: undefined });
     else {
       frame.child = child;
       frame.end = end;
@@ -143,6 +152,32 @@ export class MaskWalk {
       frame.lex = lex;
       frame.threads = threads;
       frame.free = free;
+      frame.looping = undefined;
+    }
+  }
+
+  /** Where the frame's state comes back to itself, if much of the vocabulary is below its node. */
+  #loopingOf(frame: Frame): Looping | null {
+    if (frame.looping === undefined) {
+      const state = frame.threads!;
+      const key = state.threads.map(({ set, lex }) => `${set.id}:${lex.id}`).join();
+      let looping = this.#looping.get(key);
+      if (looping === undefined && frame.end - frame.child >= LOOPING_NODES_MIN) {
+        this.#budget.spend(256);
+        looping = loopingOf(this.#parser, state, this.#trie);
+        this.#looping.set(key, looping);
+      }
+      frame.looping = looping ?? null;
+    }
+    return frame.looping;
+  }
+
+  /** The node's tokens and all below it. */
+  #allowBelow(node: number): void {
+    const { tokens, firstTokens, ends } = this.#trie;
+    for (let at = firstTokens[node]!; at < firstTokens[ends[node]!]!; at++) {
+      const token = tokens[at]!;
+      this.#mask[token >>> 5]! |= 1 << (token & 31);
     }
   }
 

@@ -81,7 +81,7 @@ export class Matcher {
     return state !== null;
   }
 
-  /** The token that must come because of the limit. A character that has begun is completed before. */
+  /** The token that must come because of the limit. */
   #closing(state: TextState): number | null {
     const token = this.#limit === null ? null : closingToken(state.thoughts!, this.#limit);
     return token === null || this.#after(state, token) === null ? null : token;

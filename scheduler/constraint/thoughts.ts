@@ -1,4 +1,5 @@
 import type { ThoughtsLimit, TokenId } from "../core.ts";
+import { CONTROL_BYTE } from "./vocabulary.ts";
 
 /** Where a text is as to its thoughts, after some tokens. It follows from the tokens alone. */
 export interface ThoughtsState {
@@ -12,6 +13,7 @@ export interface ThoughtsState {
 }
 
 const LINE_BREAK = 10;
+const CHARACTER_BYTES_MAX = 4;
 
 /** Before any token. */
 export function thoughtsAtStart({ isOpen }: ThoughtsLimit): ThoughtsState {
@@ -49,9 +51,19 @@ export function thoughtsAfter(
 
 /** The token that must come next because the thoughts have come to their limit; null: none. */
 export function closingToken(state: ThoughtsState, limit: ThoughtsLimit): TokenId | null {
-  // The closing mark itself is no thought.
-  const isAtLimit = state.place === "inside" && state.tokens - state.closingTokens >= limit.tokensMax;
-  return isAtLimit ? (limit.closingTokens[state.closingTokens] ?? null) : null;
+  // The closing mark itself is no thought. A character that has begun is completed before it.
+  const over = state.tokens - state.closingTokens - limit.tokensMax;
+  const isAtLimit = over >= CHARACTER_BYTES_MAX || (over >= 0 && !isInCharacter(state.bytes));
+  return state.place === "inside" && isAtLimit ? (limit.closingTokens[state.closingTokens] ?? null) : null;
+}
+
+/** Whether the last character lacks bytes (RFC 3629). */
+function isInCharacter(bytes: readonly number[]): boolean {
+  let at = bytes.length - 1;
+  while (at >= 0 && (bytes[at]! & 0xc0) === 0x80) at--;
+  const lead = bytes[at] ?? 0;
+  const length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
+  return lead !== CONTROL_BYTE && bytes.length - at < length;
 }
 
 function isAt(part: readonly number[], bytes: readonly number[], at: number): boolean {

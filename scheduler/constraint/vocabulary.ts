@@ -33,7 +33,7 @@ export interface Vocabulary {
 }
 
 /** In no text in UTF-8: it begins the bytes of a control token, so that no constraint takes one for text. */
-const CONTROL_BYTE = 0xff;
+export const CONTROL_BYTE = 0xff;
 
 /** What a control token stands for; `text` is its text in UTF-8. */
 export function controlBytes(text: Uint8Array): Uint8Array {

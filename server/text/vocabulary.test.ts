@@ -27,3 +27,33 @@ test("what is forced of a call is cut as the tokenizer cuts it, marks that are t
   expect(forced.length).toBeGreaterThan(8);
   expect(forced).toEqual(written.slice(0, forced.length));
 });
+
+test("a token may come in free text exactly if the text can go on with it, near marks and far from them", () => {
+  const tokenizer = loadTokenizer(join(import.meta.dir, "../../tests/reference/tokenizers/qwen"));
+  const masks = new Masks(textVocabulary(tokenizer, tokenizer.vocabSize));
+  const calls = {
+    ...{
+      kind: "calls" as const,
+      form: hermes,
+      controlTexts: [],
+      callsMax: null,
+      mayTalk: true,
+      otherwise: null,
+    },
+    functions: [{ name: "f", parameters: null, isStrict: false }],
+  };
+  const thinking = { opening: "<think>", closing: "</think>", isOpen: true, controlTexts: [], answer: calls };
+  for (const source of [calls, { kind: "thinking" as const, ...thinking }]) {
+    const matcher = Matcher.of(parserOf(compileConstraint(source).grammar, masks), masks);
+    for (const text of ["", "We ", "see <", "b> <too", "l", "\n\n</think", ">"]) {
+      for (const token of tokenizer.encode(text, { addSpecialTokens: false, continues: true }))
+        expect(matcher.accept(token)).toBe(true);
+      const mask = matcher.mask();
+      for (let token = 0; token < tokenizer.vocabSize; token++) {
+        const isAllowed = ((mask[token >>> 5]! >>> (token & 31)) & 1) === 1;
+        if (isAllowed !== matcher.fork().accept(token))
+          throw new Error(`${text}: token ${token}, ${isAllowed}`);
+      }
+    }
+  }
+});
