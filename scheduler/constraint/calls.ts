@@ -46,7 +46,10 @@ export function compileCalls(
     ...mark(form.end),
   );
   if (!mayTalk) return { symbol: calls, ignored };
-  if (otherwise !== null) return { symbol: builder.choice([otherwise.symbol, calls]), ignored };
+  const before = mark(source.beforeText);
+  if (otherwise !== null) {
+    return { symbol: builder.choice([builder.sequence(...before, otherwise.symbol), calls]), ignored };
+  }
 
   const triggers = triggersOf(
     form,
@@ -54,7 +57,7 @@ export function compileCalls(
   );
   if (form.place === "alone") {
     const talk = builder.terminal(texts.notBeginningWith(triggers));
-    return { symbol: builder.choice([talk, calls]), ignored };
+    return { symbol: builder.choice([builder.sequence(...before, talk), calls]), ignored };
   }
   const talk = builder.terminal(texts.without(triggers));
   // An answer that may hold one call ends with it; one that may hold any number may go on.

@@ -37,6 +37,8 @@ export interface ThinkingSource {
   readonly controlTexts: readonly string[];
   /** Null: any text. */
   readonly answer: ConstraintSource | null;
+  /** What the answer begins with; "": nothing. */
+  readonly beforeText: string;
 }
 
 /** Calls of functions, as the model writes them. */
@@ -52,6 +54,8 @@ export interface CallsSource {
   readonly mayTalk: boolean;
   /** What the text must be where there are no calls; null: any. */
   readonly otherwise: ConstraintSource | null;
+  /** What text begins with that is no call; "": nothing. */
+  readonly beforeText: string;
 }
 
 /** A function that may be called, and what its arguments, an object, have to obey; null: anything. */

@@ -28,6 +28,7 @@ const plain: ThinkingSource = {
   isOpen: false,
   controlTexts: [],
   answer: { kind: "choice", texts: ["yes"] },
+  beforeText: "",
 };
 const control = { ...plain, opening: "[THINK]", closing: "[/THINK]", controlTexts: ["[THINK]", "[/THINK]"] };
 
@@ -67,6 +68,13 @@ test("thoughts are any text up to their mark, then the answer obeys", () => {
 test("a mark that is a control token is that token alone", () => {
   expect(obeys(control, [controlOpen, hm, controlClose, yes])).toBe(true);
   expect(obeys(control, [controlOpen, hm, controlOpen, controlClose, yes])).toBe(false);
+});
+
+test("text may have a mark of its own, after thoughts and without them", () => {
+  const marked = { ...plain, beforeText: "{" };
+  expect(obeys(marked, [open, hm, close, mark, end, texts.indexOf("{"), yes])).toBe(true);
+  expect(obeys(marked, [texts.indexOf("{"), yes])).toBe(true);
+  expect(obeys(marked, [yes])).toBe(false);
 });
 
 const closing = [close, mark, end];

@@ -11,20 +11,23 @@ const BREAKS_MAX = 4;
  * thoughts. `given` null: any text.
  */
 export function compileThinking(
-  { opening, closing, isOpen, controlTexts }: ThinkingSource,
+  { opening, closing, isOpen, controlTexts, beforeText }: ThinkingSource,
   given: CompiledPart | null,
   builder: GrammarBuilder,
 ): CompiledPart {
   const { regexes } = builder;
   const texts = new MarkedTexts(regexes, controlTexts);
   const breaks = regexes.repeat(regexes.bytes([10, 10]), 0, BREAKS_MAX);
-  const answer = given ?? { symbol: builder.terminal(texts.anyText), ignored: [] };
+  const ignored = given?.ignored ?? [];
+  const text = given?.symbol ?? builder.terminal(texts.anyText);
+  const answer =
+    beforeText === "" ? text : builder.sequence(builder.terminal(texts.literal(beforeText)), text);
   const section = builder.sequence(
     builder.terminal(texts.without([closing])),
     builder.terminal(regexes.cat(texts.literal(closing), breaks)),
-    answer.symbol,
+    answer,
   );
-  if (isOpen) return { ...answer, symbol: section };
+  if (isOpen) return { symbol: section, ignored };
   const open = builder.terminal(regexes.cat(breaks, texts.literal(opening)));
-  return { ...answer, symbol: builder.choice([builder.sequence(open, section), answer.symbol]) };
+  return { symbol: builder.choice([builder.sequence(open, section), answer]), ignored };
 }

@@ -19,8 +19,10 @@ export function heldTo(request: Request, tokenizer: Tokenizer): RequestedConstra
   const { opening, closing, isOpen } = thinking;
   const controlTexts = tokensOfTheirOwn(controlTextsIn(thinking, tokenizer.controlTexts), tokenizer);
   const answer = held?.source ?? null;
+  // Where there may be calls, only what is none has the mark.
+  const beforeText = answer?.kind === "calls" ? "" : (thinking.beforeText ?? "");
   const param = held?.param ?? "thinking_token_budget";
-  return { source: { kind: "thinking", opening, closing, isOpen, controlTexts, answer }, param };
+  return { source: { kind: "thinking", opening, closing, isOpen, controlTexts, answer, beforeText }, param };
 }
 
 /** The limit of a request's thoughts, if there is one. */
@@ -51,14 +53,17 @@ function answerHeldTo(
   if (calls === undefined || (form === null && calls.mayTalk)) return constraint ?? null;
   if (form === null) throw new ConstraintError("the form in which this model writes calls is not known");
   const { functions, callsMax, mayTalk, param } = calls;
+  const thinking = format?.thinking ?? null;
+  const marks = [form, thinking].flatMap((one) => controlTextsIn(one, tokenizer.controlTexts));
   const source: ConstraintSource = {
     kind: "calls",
     form,
-    controlTexts: tokensOfTheirOwn(controlTextsIn(form, tokenizer.controlTexts), tokenizer),
+    controlTexts: tokensOfTheirOwn(marks, tokenizer),
     functions,
     callsMax,
     mayTalk,
     otherwise: constraint?.source ?? null,
+    beforeText: thinking?.beforeText ?? "",
   };
   return { source, param: constraint?.param ?? param };
 }

@@ -19,6 +19,7 @@ test("what is forced of a call is cut as the tokenizer cuts it, marks that are t
     callsMax: 1,
     mayTalk: false,
     otherwise: null,
+    beforeText: "",
   });
   const masks = new Masks(textVocabulary(tokenizer, tokenizer.vocabSize));
   const forced = Matcher.of(parserOf(grammar, masks), masks).forcedTokens(64);
@@ -39,10 +40,18 @@ test("a token may come in free text exactly if the text can go on with it, near 
       callsMax: null,
       mayTalk: true,
       otherwise: null,
+      beforeText: "",
     },
     functions: [{ name: "f", parameters: null, isStrict: false }],
   };
-  const thinking = { opening: "<think>", closing: "</think>", isOpen: true, controlTexts: [], answer: calls };
+  const thinking = {
+    opening: "<think>",
+    closing: "</think>",
+    isOpen: true,
+    controlTexts: [],
+    answer: calls,
+    beforeText: "",
+  };
   for (const source of [calls, { kind: "thinking" as const, ...thinking }]) {
     const matcher = Matcher.of(parserOf(compileConstraint(source).grammar, masks), masks);
     for (const text of ["", "We ", "see <", "b> <too", "l", "\n\n</think", ">"]) {

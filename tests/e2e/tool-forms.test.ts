@@ -14,6 +14,8 @@ const shown: Readonly<Record<string, string>> = {
   pythonic: "[func_name1(params_name1=params_value1)]",
   "mistral's list": '[TOOL_CALLS] [{"name": …}]',
   "mistral's args": "[TOOL_CALLS]name[ARGS]{}",
+  "gpt-oss":
+    "<|channel|>analysis<|message|><|channel|>commentary to=functions.name <|constrain|>json<|message|>",
   deepseek: "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>name<｜tool▁sep｜>{}",
   "deepseek's fences": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>name\n```json\n",
 };
@@ -65,6 +67,7 @@ test.each(Object.keys(shown))(
         max_tokens: 400,
         tool_choice: "required" as const,
         parallel_tool_calls: false,
+        thinking_token_budget: 4, // has no effect where the form has no thoughts
       };
       const [choice] = (await client.chat.completions.create(asked)).choices;
       if (choice!.finish_reason === "length") continue; // which the helper takes for an error

@@ -1,6 +1,7 @@
 import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
 import { deepSeek, deepSeekFenced } from "./deepseek.ts";
 import { glm } from "./glm.ts";
+import { gptOss } from "./gpt-oss.ts";
 import { hermes } from "./hermes.ts";
 import { llamaJson, pythonic } from "./llama.ts";
 import { mistralArgs, mistralList } from "./mistral.ts";
@@ -16,6 +17,7 @@ const telling: readonly (readonly [marks: readonly string[], form: CallForm])[] 
   [["<｜tool▁calls▁begin｜>", "```json"], deepSeekFenced],
   [["<｜tool▁calls▁begin｜>"], deepSeek],
   [["<tool_call>"], hermes],
+  [["<|channel|>commentary", "functions."], gptOss],
   [["[func_name1("], pythonic],
   [['{"name": function name, "parameters"'], llamaJson],
 ];

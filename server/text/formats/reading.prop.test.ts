@@ -6,6 +6,7 @@ import { runs } from "../../../tests/support/property.ts";
 import { CallReader, joined, type ReadPart } from "./call-reader.ts";
 import { deepSeek, deepSeekFenced } from "./deepseek.ts";
 import { glm } from "./glm.ts";
+import { gptOss, gptOssThinking } from "./gpt-oss.ts";
 import { hermes } from "./hermes.ts";
 import { llamaJson, pythonic } from "./llama.ts";
 import { mistralArgs, mistralList } from "./mistral.ts";
@@ -16,6 +17,7 @@ const parameters = { type: "object", properties: { a: { type: "string" } } };
 const functions = ["f", "g"].map((name) => ({ name, parameters, isStrict: false }));
 
 const forms = [
+  gptOss,
   hermes,
   qwenCoder,
   glm,
@@ -87,7 +89,7 @@ test("calls, and scraps of them", () => {
       const whole = toldOf([answer]);
       for (const pieces of cutsOf(answer, cut)) expect(toldOf(pieces)).toEqual(whole);
     }),
-    runs(1500),
+    runs(800),
   );
 });
 
@@ -118,7 +120,7 @@ test("calls and scraps of them in every form", () => {
       const whole = toldOf([answer], form);
       for (const pieces of cutsOf(answer, cut)) expect(toldOf(pieces, form)).toEqual(whole);
     }),
-    runs(1500),
+    runs(800),
   );
 });
 
@@ -140,6 +142,32 @@ test("calls come back as they were written, and text around them unchanged", () 
           : (first as { text: string }).text;
       const answer = parts.map(written).join("");
       for (const pieces of cutsOf(answer, cut)) expect(toldOf(pieces)).toEqual(joined(parts.flat()));
+    }),
+    runs(100),
+  );
+});
+
+test("channels of gpt-oss, and scraps of them", () => {
+  const { opening, closing, beforeText } = gptOssThinking;
+  const read = (pieces: readonly string[]) => {
+    const reader = new ThinkingReader({ ...gptOssThinking, isOpen: false, tokensMax: null });
+    const told = [...pieces.map((piece) => reader.push(piece)), reader.end()];
+    return [told.map(({ reasoning }) => reasoning).join(""), told.map(({ answer }) => answer).join("")];
+  };
+  const call = "<|channel|>commentary to=functions.f";
+  const cases = [
+    [`${opening}Two.${closing}${beforeText}Four.`, "Two.", "Four."],
+    [`${beforeText}Four.`, "", "Four."],
+    [`${opening}Look.${closing}${call}`, "Look.", call],
+  ] as const;
+  for (const [answer, reasoning, rest] of cases)
+    for (const pieces of cutsOf(answer, [3])) expect(read(pieces)).toEqual([reasoning, rest]);
+  const words = fc.constantFrom(opening, closing, beforeText!, call, "<|channel|>", "<|", "final", "a", "\n");
+  const text = fc.array(words, { maxLength: 8 }).map((all) => all.join(""));
+  fc.assert(
+    fc.property(text, sizes, (answer, cut) => {
+      const whole = read([answer]);
+      for (const pieces of cutsOf(answer, cut)) expect(read(pieces)).toEqual(whole);
     }),
     runs(300),
   );
@@ -171,6 +199,6 @@ test("thoughts, and scraps of them", () => {
         thought === undefined ? ["", answer] : [thought.trim(), (after ?? "").replace(/^\n+/, "")],
       );
     }),
-    runs(1500),
+    runs(800),
   );
 });

@@ -1,9 +1,12 @@
 import { openLength, trimmedEnd } from "./call-reader.ts";
+import { gptOssThinking } from "./gpt-oss.ts";
 
 /** What surrounds thoughts. */
 export interface ThinkingMarks {
   readonly opening: string;
   readonly closing: string;
+  /** What an answer's text begins with, after thoughts or without them; absent: nothing. */
+  readonly beforeText?: string;
 }
 
 /** The section of an answer in which a model thinks before it speaks: at its beginning, between two marks. */
@@ -21,6 +24,7 @@ const known: readonly ThinkingMarks[] = [
   { opening: "[THINK]", closing: "[/THINK]" },
   { opening: "<|START_THINKING|>", closing: "<|END_THINKING|>" },
   { opening: "◁think▷", closing: "◁/think▷" },
+  gptOssThinking,
 ];
 
 /** Those of a model, which its chat template names; null: it does not think. */
@@ -37,7 +41,8 @@ export function thinkingForm(
   tokensMax: number | null,
 ): ThinkingForm | null {
   const end = prompt.trimEnd();
-  if (end.endsWith(marks.closing)) return null;
+  // Where text has a mark of its own, what closes thoughts is also the end of every prompt.
+  if (marks.beforeText === undefined && end.endsWith(marks.closing)) return null;
   return { ...marks, isOpen: end.endsWith(marks.opening), tokensMax };
 }
 
@@ -54,11 +59,13 @@ export interface ReadThinking {
 export class ThinkingReader {
   readonly #form: ThinkingForm;
   #state: "before" | "begins" | "open" | "closed" | "answer";
+  readonly #beforeText: string;
   /** Not told yet. */
   #held = "";
 
   constructor(form: ThinkingForm) {
     this.#form = form;
+    this.#beforeText = form.beforeText ?? "";
     this.#state = form.isOpen ? "begins" : "before";
   }
 
@@ -81,8 +88,19 @@ export class ThinkingReader {
   end(): ReadThinking {
     const held = this.#held;
     this.#held = "";
-    if (this.#state === "before") return { reasoning: "", answer: held };
+    if (this.#state === "before" || this.#state === "closed") return { reasoning: "", answer: held };
     return { reasoning: this.#state === "open" ? held.trimEnd() : "", answer: "" };
+  }
+
+  /** What follows the thoughts, or stands in their place, less the mark of text. */
+  #beginText(text: string): string {
+    const mark = this.#beforeText;
+    if (mark.startsWith(text) && text !== mark) {
+      this.#held = text;
+      return "";
+    }
+    this.#state = "answer";
+    return text.startsWith(mark) ? text.slice(mark.length) : text;
   }
 
   /** Returns what is left to read. */
@@ -95,9 +113,15 @@ export class ThinkingReader {
           this.#state = "begins";
           return text.slice(opening.length);
         }
-        if (opening.startsWith(text)) this.#held = all;
-        else this.#state = "answer";
-        return opening.startsWith(text) ? "" : all;
+        if (opening.startsWith(text)) {
+          this.#held = all;
+          return "";
+        }
+        if (this.#beforeText === "") {
+          this.#state = "answer";
+          return all;
+        }
+        return this.#beginText(text);
       }
       case "begins": {
         const text = all.trimStart();
@@ -117,8 +141,7 @@ export class ThinkingReader {
       }
       case "closed": {
         const text = all.replace(/^[\r\n]+/, "");
-        if (text !== "") this.#state = "answer";
-        return text;
+        return text === "" ? "" : this.#beginText(text);
       }
       case "answer":
         told.answer += all;
