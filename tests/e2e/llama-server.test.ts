@@ -153,6 +153,11 @@ describe("the last message is continued", () => {
     const asked = { messages: messages("One,"), seed: 0 };
     const chat = await jsonOf("/v1/chat/completions", { ...asked, continue_final_message: true });
     const anthropic = await jsonOf("/v1/messages", { ...asked, max_tokens: 100 });
+    const counted = await jsonOf("/v1/chat/completions/input_tokens", {
+      ...asked,
+      continue_final_message: true,
+    });
+    expect(counted).toEqual({ input_tokens: (chat.usage as Record<string, number>).prompt_tokens });
     const { tokens } = await jsonOf("/tokenize", { ...asked, continue_final_message: true });
     const counts = [chat.usage, anthropic.usage] as Record<string, number>[];
     expect([

@@ -3,8 +3,10 @@ import type { DeviceSpec } from "../../../scheduler/device.ts";
 import type { Fleet } from "../../../scheduler/fleet/fleet.ts";
 import { Fields } from "../fields.ts";
 import { messagesOf, promptEndOf, templateArgumentsOf } from "../openai/inputs.ts";
+import { parseChatRequest } from "../openai/schema.ts";
 import { toolsOf } from "../openai/tools.ts";
-import { chatPromptText, type PromptServices } from "../prompt.ts";
+import { chatPromptText, chatPromptTokens, type PromptServices } from "../prompt.ts";
+import { noTargets } from "../targets.ts";
 
 interface PropsDeps extends PromptServices {
   readonly fleet: Pick<Fleet, "loads">;
@@ -44,6 +46,16 @@ export function slotsBody({ fleet, model }: PropsDeps): object[] {
       waiting: load?.waiting ?? 0,
     };
   });
+}
+
+/** POST /v1/chat/completions/input_tokens: the tokens that a chat's `usage` would count as its prompt. */
+export async function countChatTokens(
+  body: Readonly<Record<string, unknown>>,
+  services: PromptServices,
+): Promise<object> {
+  const request = parseChatRequest(body, services.model, noTargets, services.template);
+  const tokens = await chatPromptTokens(request, services);
+  return { input_tokens: tokens.length };
 }
 
 /** POST /apply-template: the text that a chat's prompt is made of. */

@@ -3,7 +3,7 @@ import { exchangeOf, tellIgnored } from "../exchange.ts";
 import type { RouteDeps } from "../routes.ts";
 import { targetsOf } from "../targets.ts";
 import { answerLlamaCompletion, parseLlamaCompletion } from "./completion.ts";
-import { applyTemplate, propsBody, slotsBody } from "./props.ts";
+import { applyTemplate, countChatTokens, propsBody, slotsBody } from "./props.ts";
 
 /** Those that llama-server has besides OpenAI's. */
 export function llamaRoutes(deps: RouteDeps): readonly Route[] {
@@ -17,6 +17,9 @@ export function llamaRoutes(deps: RouteDeps): readonly Route[] {
     },
   });
   return [
+    ...["/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"].map((path) =>
+      route("POST", path, async (call) => countChatTokens(await call.readWork(), deps)),
+    ),
     route("GET", "/props", () => propsBody(deps)),
     route("GET", "/slots", () => Response.json(slotsBody(deps))),
     route("POST", "/apply-template", async (call) => applyTemplate(await call.readWork(), deps)),

@@ -168,7 +168,7 @@ test("a stream is, put together as clients do, the whole answer", () => {
       expect<unknown>({ ...body, completed_at: null }).toEqual({ ...stream, completed_at: null });
       expect(kept.length).toBe(2);
     }),
-    runs(500),
+    runs(200),
   );
 });
 
