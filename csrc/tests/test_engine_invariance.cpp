@@ -33,7 +33,7 @@ std::vector<Variant> const& variants() {
       {BUNTING_BF16, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_INT6)},
       {BUNTING_BF16, 21, std::vector<uint8_t>(12, BUNTING_FORMAT_INT4)},
       {BUNTING_F32, 0, {5, 0, 2, 4, 1, 0, 2, 0, 0, 4, 1, 5}},
-      {BUNTING_BF16, 21, {4, 5, 2, 9, 1, 5, 4, 0, 1, 9, 2, 5}},
+      {BUNTING_BF16, 21, {4, 5, 2, 4, 1, 5, 4, 0, 1, 4, 2, 5}},
       {BUNTING_BF16, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN), BUNTING_KV_INT8},
       {BUNTING_F32, 21, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN, true},
       {BUNTING_BF16, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 5}, BUNTING_KV_PLAIN, true},
