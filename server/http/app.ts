@@ -94,7 +94,7 @@ export function createApp(deps: AppDeps) {
           request,
           ...entries.get(request)!,
           rest: (params as { readonly "*"?: string } | undefined)?.["*"] ?? "",
-          readWork: () => readWork(deps, request, server),
+          readWork: () => readWork(deps, route, request, server),
           setHeader: (name, value) => {
             told.set(name, value);
             set.headers[name] = value;
@@ -135,11 +135,12 @@ function missing({ routes, keys }: AppDeps, request: Request): unknown {
 /** Refuses early when no work is taken; what is computed is then never timed out by the socket's idleness. */
 async function readWork(
   { lifecycle, bodies }: AppDeps,
+  { takesAnyType = false }: Route,
   request: Request,
   server: Bun.Server<unknown> | null,
 ): Promise<Readonly<Record<string, unknown>>> {
   lifecycle.expectReady();
-  const body = await bodies.readJson(request);
+  const body = await bodies.readJson(request, takesAnyType);
   lifecycle.expectReady();
   server?.timeout(request, 0);
   return body;

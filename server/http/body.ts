@@ -24,8 +24,8 @@ export class BodyReader {
   }
 
   /** A request's JSON object. Rejects with 400, 408, 413, 415 or 503. */
-  async readJson(request: Request): Promise<Record<string, unknown>> {
-    expectJson(request.headers.get("content-type"));
+  async readJson(request: Request, takesAnyType = false): Promise<Record<string, unknown>> {
+    if (!takesAnyType) expectJson(request.headers.get("content-type"));
     expectPlain(request.headers.get("content-encoding"));
     const body = new GrowingBytes((bytes) => this.#hold(bytes));
     try {

@@ -9,6 +9,8 @@ export interface Route {
   readonly isPublic: boolean;
   /** null: there is nothing of that name. */
   readonly handler: (call: Call) => unknown;
+  /** Its bodies are JSON whatever content type they come with: `curl -d` alone names another. */
+  readonly takesAnyType?: boolean;
   /** How its refusals look; default: OpenAI's body. */
   readonly errorResponse?: (error: ApiError, requestId: string) => Response;
 }

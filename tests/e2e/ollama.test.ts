@@ -132,3 +132,10 @@ test("the version and the models are told", async () => {
     ["demo", "also/demo"].map((name) => ({ ...entry, name, model: name, modified_at: expect.any(String) })),
   );
 });
+
+test("a body is taken as curl -d sends it; other formats want its type", async () => {
+  const body = { model: "demo", messages: [{ role: "user", content: "Hi" }], stream: false };
+  const headers = { "content-type": "application/x-www-form-urlencoded" };
+  expect((await post(server, "/api/chat", body, { headers })).status).toBe(200);
+  expect((await post(server, "/v1/chat/completions", body, { headers })).status).toBe(415);
+});

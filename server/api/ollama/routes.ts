@@ -17,6 +17,7 @@ export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly 
       deps.lifecycle.expectReady();
       return handler(call);
     },
+    takesAnyType: true,
     errorResponse: ollamaErrorResponse,
   });
   const asks =
