@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { namedEventsIn } from "../../../tests/support/named-events.ts";
 import { runs } from "../../../tests/support/property.ts";
 import type { AnswerEvent, ChoiceFinish, Part, Usage } from "../../answer/events.ts";
 import { Gatherer } from "../../answer/whole.ts";
@@ -84,18 +85,6 @@ function folded(events: readonly StreamEvent[]): Message {
   return message!;
 }
 
-function eventsIn(text: string): StreamEvent[] {
-  return text
-    .split("\n\n")
-    .filter((frame) => frame !== "")
-    .map((frame) => {
-      const [name, data] = frame.split("\n") as [string, string];
-      const event = JSON.parse(data.slice("data: ".length)) as StreamEvent;
-      expect(name).toBe(`event: ${event.type}`);
-      return event;
-    });
-}
-
 const text = fc.string({ minLength: 1, unit: "binary" });
 const textPart = fc.record({ kind: fc.constantFrom("text" as const, "reasoning" as const), text });
 const callParts = fc.tuple(fc.dictionary(fc.string(), fc.jsonValue()), fc.nat(20));
@@ -150,7 +139,9 @@ test("a stream is, put together as clients do, the whole answer", () => {
       const codec = messagesCodec({ model: "demo", asksToCache }, "req_1");
       const gatherer = new Gatherer(1, false);
       const whole = events.map((event) => gatherer.take(event)).at(-1)!;
-      const stream = eventsIn(events.map((event) => codec.chunk(event, { usage })).join(""));
+      const stream = namedEventsIn<StreamEvent>(
+        events.map((event) => codec.chunk(event, { usage })).join(""),
+      );
       expect<unknown>(folded(stream)).toEqual(codec.body(whole));
     }),
     runs(500),

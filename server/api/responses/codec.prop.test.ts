@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { namedEventsIn } from "../../../tests/support/named-events.ts";
 import { runs } from "../../../tests/support/property.ts";
 import type { ChoiceFinish, Part, TokenEntry, Usage } from "../../answer/events.ts";
 import { Gatherer } from "../../answer/whole.ts";
@@ -66,18 +67,6 @@ function folded(events: readonly StreamEvent[]): ResponseObject {
   expect(type).toBe(`response.${response.status}`);
   expect<unknown>(response.output).toEqual(done);
   return response;
-}
-
-function eventsIn(text: string): StreamEvent[] {
-  return text
-    .split("\n\n")
-    .filter((frame) => frame !== "")
-    .map((frame) => {
-      const [name, data] = frame.split("\n") as [string, string];
-      const event = JSON.parse(data.slice("data: ".length)) as StreamEvent;
-      expect(name).toBe(`event: ${event.type}`);
-      return event;
-    });
 }
 
 const text = fc.string({ minLength: 1, unit: "binary" });
@@ -163,7 +152,7 @@ test("a stream is, put together as clients do, the whole answer", () => {
       });
       const gatherer = new Gatherer(1, logprobs !== null);
       const whole = events.map((event) => gatherer.take(event)).at(-1)!;
-      const stream = folded(eventsIn(events.map((event) => codec.chunk(event)).join("")));
+      const stream = folded(namedEventsIn<StreamEvent>(events.map((event) => codec.chunk(event)).join("")));
       const body = codec.body(whole!);
       expect<unknown>({ ...body, completed_at: null }).toEqual({ ...stream, completed_at: null });
       expect(kept.length).toBe(2);
