@@ -5,7 +5,7 @@ import { type AnswerFormat, controlTextsIn, plainFormat } from "../text/formats/
 import { type ReadThinking, ThinkingReader } from "../text/formats/thinking.ts";
 import { StopMatcher } from "../text/stop.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import type { Delta, Part, TokenEntry, TokenText } from "./events.ts";
+import type { Delta, TokenEntry, TokenText } from "./events.ts";
 import { PartReader } from "./parts.ts";
 
 /** The part of a request that decides what of its tokens is text. */
@@ -58,15 +58,19 @@ export class ChoiceText {
   readonly #thinking: ThinkingReader | null;
   readonly #matcher: StopMatcher;
   readonly #parts: PartReader;
-  /** Tokens whose text is not out yet, with the text's length in scalars before each. */
-  #waiting: { readonly token: TokenId; readonly textOffset: number; readonly entry: TokenEntry | null }[] =
-    [];
+  /** Tokens whose text is not out yet, and `#decoded` before each. */
+  #waiting: TokenId[] = [];
+  #waitingFrom: number[] = [];
+  /** Of those that wait; null: none are asked for. */
+  #entries: TokenEntry[] | null;
   #tokens = 0;
   #reasoningTokens = 0;
-  /** Scalars decoded, of them those after the thoughts, and of those the ones that are no part of a stop string. */
+  /** UTF-16 units decoded, of them those after the thoughts, and of those the ones that are no part of a stop string. */
   #decoded = 0;
   #answered = 0;
   #delivered = 0;
+  /** Scalars decoded, counted where there are entries. */
+  #scalars = 0;
 
   /** `stopTokens` end the choice and are not text. */
   constructor(tokenizer: Tokenizer, stopTokens: ReadonlySet<TokenId>, rules: TextRules) {
@@ -80,6 +84,7 @@ export class ChoiceText {
     this.#thinking = thinking === null ? null : new ThinkingReader(thinking);
     this.#parts = new PartReader(calls, rules.calls?.functions ?? []);
     this.#matcher = new StopMatcher(rules.stopStrings, { includeMatch: rules.includeStopString });
+    this.#entries = rules.sampling.topLogprobs === null ? null : [];
   }
 
   get hasCalls(): boolean {
@@ -94,8 +99,9 @@ export class ChoiceText {
   push(token: TokenId, logprobs: TokenLogprobs | null): Certain {
     this.#tokens++;
     if (this.#stopTokens.has(token)) return { delta: null, matched: null }; // ends the choice and is not text
-    const entry = logprobs === null ? null : entryOf(this.#tokenizer, token, logprobs, this.#decoded);
-    this.#waiting.push({ token, textOffset: this.#decoded, entry });
+    this.#waiting.push(token);
+    this.#waitingFrom.push(this.#decoded);
+    if (logprobs !== null) this.#entries?.push(entryOf(this.#tokenizer, token, logprobs, this.#scalars));
     const text = this.#isHidden(token) ? "" : this.#detokenizer.push(this.#tokenizer.bytesOf(token));
     const { reasoning, answer } = this.#read(text);
     const found = this.#match(answer);
@@ -107,7 +113,7 @@ export class ChoiceText {
     const last = this.#read(this.#detokenizer.end());
     const held = this.#thinking?.end() ?? { reasoning: "", answer: "" };
     const answer = last.answer + held.answer;
-    this.#answered += scalarCount(held.answer);
+    this.#answered += held.answer.length;
     const { text, matched } = this.#match(answer);
     const whole = matched === null ? text + this.#matcher.end() : text;
     return { delta: this.#delta(last.reasoning + held.reasoning, whole, true), matched };
@@ -115,15 +121,16 @@ export class ChoiceText {
 
   /** Tells thoughts from what the answer is. */
   #read(text: string): ReadThinking {
-    this.#decoded += scalarCount(text);
+    this.#decoded += text.length;
+    if (this.#entries !== null) this.#scalars += scalarCount(text);
     if (this.#thinking === null) {
-      this.#answered += scalarCount(text);
+      this.#answered += text.length;
       return { reasoning: "", answer: text };
     }
     const wasOpen = this.#thinking.isOpen;
     const told = this.#thinking.push(text);
     if (wasOpen || this.#thinking.isOpen) this.#reasoningTokens = this.#tokens;
-    this.#answered += scalarCount(told.answer);
+    this.#answered += told.answer.length;
     return told;
   }
 
@@ -136,22 +143,30 @@ export class ChoiceText {
   }
 
   #delta(reasoning: string, text: string, isLast: boolean): Certain["delta"] {
-    this.#delivered += scalarCount(text);
-    if (reasoning.length === 0 && text.length === 0 && !isLast) return null;
-    // At the end, tokens that lie wholly in a stop string that was cut off are not part of the answer.
+    this.#delivered += text.length;
+    if (reasoning === "" && text === "" && !isLast) return null;
+    const parts = this.#parts.push(text);
+    if (reasoning !== "") parts.unshift({ kind: "reasoning", text: reasoning });
+    if (isLast) parts.push(...this.#parts.end());
+    const { tokens, logprobs } = this.#takeWaiting(isLast);
+    return parts.length === 0 && text === "" && tokens.length === 0 ? null : { parts, tokens, logprobs };
+  }
+
+  /** At the end, tokens that lie wholly in a stop string that was cut off are not part of the answer. */
+  #takeWaiting(isLast: boolean): Pick<Delta, "tokens" | "logprobs"> {
     const cutAt = this.#decoded - (this.#answered - this.#delivered);
-    const told = isLast
-      ? this.#waiting.filter(({ textOffset }) => textOffset < cutAt || cutAt === this.#decoded)
-      : this.#waiting;
+    const isCut = isLast && cutAt < this.#decoded;
+    const count = isCut ? this.#waitingFrom.filter((from) => from < cutAt).length : this.#waiting.length;
+    const tokens = this.#waiting;
+    const logprobs = this.#entries;
     this.#waiting = [];
-    const thoughts: Part[] = reasoning === "" ? [] : [{ kind: "reasoning", text: reasoning }];
-    const parts = [...thoughts, ...this.#parts.push(text), ...(isLast ? this.#parts.end() : [])];
-    if (parts.length === 0 && text.length === 0 && told.length === 0) return null;
-    const logprobs =
-      this.#rules.sampling.topLogprobs === null
-        ? null
-        : told.flatMap(({ entry }) => (entry === null ? [] : [entry]));
-    return { parts, tokens: told.map(({ token }) => token), logprobs };
+    this.#waitingFrom = [];
+    if (logprobs !== null) this.#entries = [];
+    if (count < tokens.length) {
+      tokens.length = count;
+      if (logprobs !== null) logprobs.length = count;
+    }
+    return { tokens, logprobs };
   }
 }
 

@@ -402,7 +402,9 @@ class RunningGeneration implements Generation {
   }
 
   #tell({ index }: Choice, certain: Certain): Certain {
-    if (certain.delta !== null) this.#listener({ kind: "delta", choice: index, ...certain.delta });
+    if (certain.delta === null) return certain;
+    const { parts, tokens, logprobs } = certain.delta;
+    this.#listener({ kind: "delta", choice: index, parts, tokens, logprobs });
     return certain;
   }
 

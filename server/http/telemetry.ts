@@ -4,6 +4,7 @@ import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { Usage } from "../answer/events.ts";
+import { AnswerHistogram } from "./answer-histogram.ts";
 
 /**
  * What the server tells of itself, as Prometheus text. Names that begin with `vllm:` are those that dashboards and
@@ -36,6 +37,8 @@ const ofEngine = ["model_name", "engine"] as const;
 
 type CounterRow = readonly [name: string, help: string, labels: readonly string[]];
 type HistogramRow = readonly [...CounterRow, buckets: readonly number[]];
+/** Its labels are those of all answers. */
+type AnswerRow = readonly [name: string, help: string, buckets: readonly number[]];
 type EngineRow = readonly [name: string, help: string, read: (load: EngineLoad) => number];
 
 /** Counted as it happens. */
@@ -76,33 +79,33 @@ const answerHistograms = {
   firstToken: [
     "vllm:time_to_first_token_seconds",
     "From arrival to the first token.",
-    ofEngine,
+
     firstTokenBuckets,
   ],
   firstTokenFine: [
     "bunting_time_to_first_token_seconds",
     "The same in finer buckets.",
-    ofEngine,
+
     fineBuckets,
   ],
-  betweenTokens: ["vllm:inter_token_latency_seconds", "Between two tokens.", ofEngine, betweenTokensBuckets],
-  betweenTokensFine: ["bunting_inter_token_seconds", "The same in finer buckets.", ofEngine, fineBuckets],
-  endToEnd: ["vllm:e2e_request_latency_seconds", "From arrival to the end.", ofEngine, latencyBuckets],
-  queue: ["vllm:request_queue_time_seconds", "From arrival to admission.", ofEngine, latencyBuckets],
-  inference: ["vllm:request_inference_time_seconds", "From admission to the end.", ofEngine, latencyBuckets],
-  prefill: ["vllm:request_prefill_time_seconds", "From admission to first token.", ofEngine, latencyBuckets],
-  decode: ["vllm:request_decode_time_seconds", "From first token to end.", ofEngine, latencyBuckets],
-  promptTokens: ["vllm:request_prompt_tokens", "Prompt tokens.", ofEngine, tokensBuckets],
-  generationTokens: ["vllm:request_generation_tokens", "Tokens generated.", ofEngine, tokensBuckets],
+  betweenTokens: ["vllm:inter_token_latency_seconds", "Between two tokens.", betweenTokensBuckets],
+  betweenTokensFine: ["bunting_inter_token_seconds", "The same in finer buckets.", fineBuckets],
+  endToEnd: ["vllm:e2e_request_latency_seconds", "From arrival to the end.", latencyBuckets],
+  queue: ["vllm:request_queue_time_seconds", "From arrival to admission.", latencyBuckets],
+  inference: ["vllm:request_inference_time_seconds", "From admission to the end.", latencyBuckets],
+  prefill: ["vllm:request_prefill_time_seconds", "From admission to first token.", latencyBuckets],
+  decode: ["vllm:request_decode_time_seconds", "From first token to end.", latencyBuckets],
+  promptTokens: ["vllm:request_prompt_tokens", "Prompt tokens.", tokensBuckets],
+  generationTokens: ["vllm:request_generation_tokens", "Tokens generated.", tokensBuckets],
   longestChoice: [
     "vllm:request_max_num_generation_tokens",
     "Tokens generated for the longest choice.",
-    ofEngine,
+
     tokensBuckets,
   ],
-  choices: ["vllm:request_params_n", "Choices asked for.", ofEngine, [1, 2, 5, 10, 20, 50, 128]],
-  tokensMax: ["vllm:request_params_max_tokens", "Most tokens asked for.", ofEngine, tokensBuckets],
-} as const satisfies Record<string, HistogramRow>;
+  choices: ["vllm:request_params_n", "Choices asked for.", [1, 2, 5, 10, 20, 50, 128]],
+  tokensMax: ["vllm:request_params_max_tokens", "Most tokens asked for.", tokensBuckets],
+} as const satisfies Record<string, AnswerRow>;
 
 /** Read at a scrape. */
 const engineGauges: readonly EngineRow[] = [
@@ -153,18 +156,19 @@ export class Telemetry {
   readonly #registry = new Registry();
   readonly #registers = [this.#registry];
   readonly #modelName: string;
-  readonly #requestLabels: Readonly<Record<"model_name" | "engine", string>>;
+  readonly #answerLabels: Readonly<Record<"model_name" | "engine", string>>;
   /** By engine: number of the last step that was counted. */
   readonly #lastStep: number[];
   readonly #computed = { requests: 0, jobs: 0 };
   readonly #counters = mapValues(counters, (row) => this.#counter(row));
   readonly #server = mapValues(serverHistograms, (row) => this.#histogram(row));
-  readonly #answers = mapValues(answerHistograms, (row) => this.#histogram(row));
+  readonly #answers: Readonly<Record<RequestHistogram, AnswerHistogram>>;
 
   constructor({ modelName, version, specs, loads, predictionErrors, gapMs }: TelemetryOptions) {
     this.#modelName = modelName;
     // A request's engine is the fleet's business; with one engine there is nothing to ask.
-    this.#requestLabels = { model_name: modelName, engine: specs.length === 1 ? "0" : "all" };
+    this.#answerLabels = { model_name: modelName, engine: specs.length === 1 ? "0" : "all" };
+    this.#answers = mapValues(answerHistograms, (row) => this.#answerHistogram(row));
     this.#lastStep = specs.map(() => 0);
     for (const [name, help, read] of engineGauges) this.#gauge(name, help, () => loads().map(read));
     for (const [name, help, read] of engineTotals) this.#total(name, help, () => loads().map(read));
@@ -231,12 +235,11 @@ export class Telemetry {
   }
 
   observeRequest(name: RequestHistogram, value: number): void {
-    this.#answers[name].observe(this.#requestLabels, value);
+    this.#answers[name].observe(value);
   }
 
   countFinished(reason: FinishLabel, choices = 1): void {
-    if (choices > 0)
-      this.#counters.finished.inc({ ...this.#requestLabels, finished_reason: reason }, choices);
+    if (choices > 0) this.#counters.finished.inc({ ...this.#answerLabels, finished_reason: reason }, choices);
   }
 
   #labels(engine: number) {
@@ -249,6 +252,12 @@ export class Telemetry {
 
   #histogram([name, help, labelNames, buckets]: HistogramRow): Histogram<string> {
     return new Histogram({ name, help, labelNames, buckets: [...buckets], registers: this.#registers });
+  }
+
+  #answerHistogram([name, help, buckets]: AnswerRow): AnswerHistogram {
+    const histogram = new AnswerHistogram(name, help, this.#answerLabels, buckets);
+    this.#registry.registerMetric(histogram.metric);
+    return histogram;
   }
 
   /** `read` gives a value for each engine. */

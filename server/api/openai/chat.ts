@@ -50,12 +50,15 @@ export function chatFormat(
       return `{"index":${index},"delta":{"role":"assistant","content":""},"finish_reason":null${prompt}}`;
     },
     delta: ({ choice, parts, tokens, logprobs }) => {
-      const shown = parts.filter(({ kind }) => tellsReasoning || kind !== "reasoning");
-      const deltas = shown.map((part) =>
-        part.kind === "reasoning" ? thoughts(part.text) : deltaOf(part, (call) => callId(choice, call)),
-      );
+      const deltas: string[] = [];
+      for (const part of parts) {
+        if (part.kind === "text") deltas.push(`{"content":${JSON.stringify(part.text)}}`);
+        else if (part.kind !== "reasoning")
+          deltas.push(JSON.stringify(deltaOf(part, (call) => callId(choice, call))));
+        else if (tellsReasoning) deltas.push(JSON.stringify(thoughts(part.text)));
+      }
       const tellsTokens = returnTokenIds && tokens.length > 0;
-      if (deltas.length === 0 && (logprobs !== null || tellsTokens)) deltas.push({ content: "" });
+      if (deltas.length === 0 && (logprobs !== null || tellsTokens)) deltas.push('{"content":""}');
       return deltas.map((delta, part) => {
         const isFirst = part === 0; // which tells of the tokens
         const told =
@@ -63,7 +66,7 @@ export function chatFormat(
             ? ""
             : `,"logprobs":${JSON.stringify(chatLogprobs(logprobs, tokensAsIds))}`;
         const ids = tellsTokens && isFirst ? `,"token_ids":${JSON.stringify(tokens)}` : "";
-        return `{"index":${choice},"delta":${JSON.stringify(delta)}${told},"finish_reason":null${ids}}`;
+        return `{"index":${choice},"delta":${delta}${told},"finish_reason":null${ids}}`;
       });
     },
     closing: (index, finish) =>
@@ -88,10 +91,8 @@ function messageOf({ text, calls }: WholeChoice, thoughts: object, idOf: (call: 
 }
 
 /** Clients want a call's id, type and name once and first, without arguments, and then arguments alone. */
-function deltaOf(part: Exclude<Part, { kind: "reasoning" }>, idOf: (call: number) => string): object {
+function deltaOf(part: Extract<Part, { index: number }>, idOf: (call: number) => string): object {
   switch (part.kind) {
-    case "text":
-      return { content: part.text };
     case "call": {
       const { index, name } = part;
       return {

@@ -31,10 +31,11 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
   const head = `${JSON.stringify({ id, object, created, model, system_fingerprint, ...tier }).slice(0, -1)},"choices":[`;
   const noUsage = includeUsage ? `],"usage":null}` : "]}";
   const opened = new Set<number>();
-  const openingOf = (index: number): readonly string[] => {
-    if (opened.has(index)) return [];
+  const openingOf = (index: number, tail: string): string => {
+    if (opened.has(index)) return "";
     opened.add(index);
-    return [format.opening(index) ?? []].flat();
+    const opening = format.opening(index);
+    return opening === null ? "" : sseEvent(head + opening + tail);
   };
   return {
     framing: sseFraming,
@@ -58,9 +59,11 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
         case "finish": {
           const usage = continuousUsage ? `],"usage":${JSON.stringify(usageJson(answer.usage))}}` : noUsage;
           const tail = tellsTimings ? withTimings(usage, answer) : usage;
-          const told = event.kind === "delta" ? format.delta(event) : [format.closing(event.choice, event)];
-          const choices = [...openingOf(event.choice), ...told];
-          return choices.map((choice) => sseEvent(head + choice + tail)).join("");
+          let text = openingOf(event.choice, tail);
+          if (event.kind === "delta")
+            for (const choice of format.delta(event)) text += sseEvent(head + choice + tail);
+          else text += sseEvent(head + format.closing(event.choice, event) + tail);
+          return text;
         }
         case "done": {
           const last = `${head}],"usage":${JSON.stringify(usageJson(event.usage))}}`;
