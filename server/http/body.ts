@@ -27,7 +27,7 @@ export class BodyReader {
   async readJson(request: Request, takesAnyType = false): Promise<Record<string, unknown>> {
     if (!takesAnyType) expectJson(request.headers.get("content-type"));
     expectPlain(request.headers.get("content-encoding"));
-    const body = new GrowingBytes((bytes) => this.#hold(bytes));
+    const body = new Blocks((bytes) => this.#hold(bytes));
     try {
       await readBytes(request, body, this.#limits);
       const value = await this.#json.read(body.whole(), this.#limits);
@@ -77,11 +77,16 @@ function expectPlain(contentEncoding: string | null): void {
 /** Every body has room for so much, whatever others hold; and none for more before it has come. */
 const SMALL_BYTES = 64 * 1024;
 
-/** Bytes that come in pieces of any size, in one buffer that doubles. */
-class GrowingBytes {
+/** What has come is never copied again, as one buffer that grows would: that took tens of milliseconds at once. */
+const BLOCK_BYTES_MAX = 256 * 1024;
+
+/** Bytes that come in pieces of any size, in blocks. */
+class Blocks {
   readonly #hold: (bytes: number) => void;
-  #buffer = new Uint8Array(0);
+  readonly #blocks: Uint8Array<ArrayBuffer>[] = [];
   #length = 0;
+  /** Bytes of all blocks. */
+  #room = 0;
   /** What `hold` was told of. */
   heldBytes = 0;
 
@@ -95,27 +100,35 @@ class GrowingBytes {
   }
 
   add(piece: Uint8Array): void {
-    const length = this.#length + piece.length;
-    if (length > this.#buffer.length) this.#grow(Math.max(length, 2 * this.#buffer.length, 4096));
-    this.#buffer.set(piece, this.#length);
-    this.#length = length;
+    for (let from = 0; from < piece.length; ) {
+      if (this.#length === this.#room) this.#addBlock(piece.length - from);
+      const last = this.#blocks[this.#blocks.length - 1]!;
+      const free = this.#room - this.#length;
+      const part = piece.subarray(from, from + free);
+      last.set(part, last.length - free);
+      this.#length += part.length;
+      from += part.length;
+    }
   }
 
-  #grow(bytes: number): void {
-    const more = Math.max(0, bytes - SMALL_BYTES) - this.heldBytes;
+  #addBlock(bytesNext: number): void {
+    const bytes = Math.min(BLOCK_BYTES_MAX, Math.max(bytesNext, this.#room, 4096));
+    const more = Math.max(0, this.#room + bytes - SMALL_BYTES) - this.heldBytes;
     this.#hold(more);
     this.heldBytes += more;
-    const grown = new Uint8Array(bytes);
-    grown.set(this.#buffer.subarray(0, this.#length));
-    this.#buffer = grown;
+    this.#blocks.push(new Uint8Array(bytes));
+    this.#room += bytes;
   }
 
-  whole(): Uint8Array<ArrayBuffer> {
-    return this.#buffer.subarray(0, this.#length);
+  /** In order. Nothing may be added any more. */
+  whole(): Uint8Array<ArrayBuffer>[] {
+    const last = this.#blocks.pop();
+    if (last !== undefined) this.#blocks.push(last.subarray(0, last.length - (this.#room - this.#length)));
+    return this.#blocks;
   }
 }
 
-async function readBytes(request: Request, body: GrowingBytes, limits: BodyLimits): Promise<void> {
+async function readBytes(request: Request, body: Blocks, limits: BodyLimits): Promise<void> {
   const announced = Number(request.headers.get("content-length") ?? 0);
   if (announced > limits.bodyBytesMax) throw bodyTooLarge(`${announced} bytes`, limits);
   if (request.body === null) return;

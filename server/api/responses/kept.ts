@@ -63,8 +63,8 @@ export class KeptResponses {
   }
 
   /** The response and all that it goes on from, the first one first. Throws 404. */
-  chain(owner: string, id: string): readonly KeptResponse[] {
-    const chain = this.#store.chain(owner, id);
+  async chain(owner: string, id: string): Promise<readonly KeptResponse[]> {
+    const chain = await this.#store.chain(owner, id);
     if ("kept" in chain) return chain.kept;
     if ("missing" in chain) throw missing(chain.missing, "previous_response_id");
     throw badRequest(

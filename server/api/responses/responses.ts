@@ -103,7 +103,8 @@ async function chatOf(
   deps: ResponsesDeps,
 ) {
   const { instructions, tools, templateArguments, thoughtsMax, previousId } = request;
-  const items = [...(previousId === null ? [] : historyOf(tenant, previousId, deps)), ...input];
+  const history = previousId === null ? [] : await historyOf(tenant, previousId, deps);
+  const items = [...history, ...input];
   if (items.length === 0) throw badRequest("input must hold an item, since nothing comes before it", "input");
   const messages = messagesOf(instructions, items);
   const prompt: ChatPrompt = { messages, tools, addGenerationPrompt: true, templateArguments, thoughtsMax };
@@ -111,8 +112,9 @@ async function chatOf(
 }
 
 /** What a response was made from and of, and all before it. */
-function historyOf(tenant: string, previousId: string, { responses }: ResponsesDeps): Item[] {
-  const items = responses.chain(tenant, previousId).flatMap(({ response, input }) => {
+async function historyOf(tenant: string, previousId: string, { responses }: ResponsesDeps): Promise<Item[]> {
+  const chain = await responses.chain(tenant, previousId);
+  const items = chain.flatMap(({ response, input }) => {
     if (response.status === "in_progress") {
       const message = `the response ${quote(response.id)} has not ended, so nothing can go on from it`;
       throw badRequest(message, "previous_response_id");

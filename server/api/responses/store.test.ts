@@ -34,11 +34,11 @@ function openStore(more: Partial<typeof limits> = {}) {
   return { store, clock, idsOf };
 }
 
-test("a key keeps what it used last, as much as there is room for", () => {
+test("a key keeps what it used last, as much as there is room for", async () => {
   const { store, idsOf } = openStore();
   for (const id of ["1", "2", "3"]) store.put("ann", kept(id));
   store.put("bob", kept("4"));
-  store.chain("ann", "1");
+  await store.chain("ann", "1");
   store.put("ann", kept("5"));
   expect([idsOf("ann"), idsOf("bob")]).toEqual([["1", "3", "5"], ["4"]]);
   store.put("ann", kept("2", { text: "x".repeat(4_600) }));
@@ -48,7 +48,7 @@ test("a key keeps what it used last, as much as there is room for", () => {
   expect(idsOf("ann")).toEqual(["2", "3"]);
 });
 
-test("nothing is kept for longer than its time", () => {
+test("nothing is kept for longer than its time", async () => {
   const { store, clock, idsOf } = openStore();
   store.put("ann", kept("1"));
   clock.seconds = day - 1;
@@ -56,23 +56,23 @@ test("nothing is kept for longer than its time", () => {
   expect(idsOf("ann")).toEqual(["1", "2"]);
   clock.seconds = day;
   expect(idsOf("ann")).toEqual(["2"]);
-  expect(store.chain("ann", "2")).toEqual({ missing: "1" });
+  expect(await store.chain("ann", "2")).toEqual({ missing: "1" });
 });
 
-test("a chain is whole or says where it breaks", () => {
+test("a chain is whole or says where it breaks", async () => {
   const { store } = openStore({ countMax: 10 });
   for (let id = 1; id <= 5; id++)
     store.put("ann", kept(`${id}`, id === 1 ? {} : { previousId: `${id - 1}` }));
-  const chained = store.chain("ann", "4");
+  const chained = await store.chain("ann", "4");
   expect("kept" in chained && chained.kept.map(({ response }) => response.id)).toEqual(["1", "2", "3", "4"]);
-  expect(store.chain("ann", "5")).toEqual({ tooLong: true });
-  expect(store.chain("bob", "1")).toEqual({ missing: "1" });
+  expect(await store.chain("ann", "5")).toEqual({ tooLong: true });
+  expect(await store.chain("bob", "1")).toEqual({ missing: "1" });
   expect([store.delete("bob", "2"), store.delete("ann", "2"), store.delete("ann", "2")]).toEqual([
     false,
     true,
     false,
   ]);
-  expect(store.chain("ann", "4")).toEqual({ missing: "2" });
+  expect(await store.chain("ann", "4")).toEqual({ missing: "2" });
 });
 
 test("responses that were running are told apart", () => {

@@ -1,4 +1,5 @@
 import { Database } from "bun:sqlite";
+import { Breath } from "../../breath.ts";
 import type { ResponseObject } from "./codec.ts";
 import type { Item } from "./items.ts";
 
@@ -125,27 +126,32 @@ export class ResponseStore {
     return row === null ? null : read(row);
   }
 
-  /** The response of this id and all that it goes on from, the first one first. Uses them. */
-  chain(owner: string, id: string): Chain {
+  /** The response of this id and all that it goes on from, the first one first. Uses them. A long one is read in slices, between
+   *  which others on this thread have their turn. */
+  async chain(owner: string, id: string): Promise<Chain> {
     const { chainMax } = this.limits;
-    const rows = this.#database
-      .query<Row & { readonly previous: string | null }, [string, string, number, string, number, number]>(
-        `WITH RECURSIVE chain (id, previous, record, place) AS (
-           SELECT id, previous, record, 1 FROM responses WHERE id = ? AND owner = ? AND created > ?
-           UNION ALL
-           SELECT r.id, r.previous, r.record, place + 1 FROM responses AS r JOIN chain ON r.id = chain.previous
-           WHERE r.owner = ? AND r.created > ? AND place <= ?
-         ) SELECT id, previous, record FROM chain ORDER BY place DESC`,
-      )
-      .all(id, owner, this.#oldest, owner, this.#oldest, chainMax);
-    if (rows.length > chainMax) return { tooLong: true };
-    const missing = rows.length === 0 ? id : rows[0]!.previous;
-    if (missing !== null) return { missing };
+    const one = this.#database.query<
+      Row & { readonly previous: string | null },
+      [string, string, number]
+    >("SELECT id, previous, record FROM responses WHERE id = ? AND owner = ? AND created > ?");
+    const kept: KeptResponse[] = [];
+    const ids: string[] = [];
+    const breath = new Breath();
+    let next: string | null = id;
+    while (next !== null) {
+      if (kept.length === chainMax) return { tooLong: true };
+      const row = one.get(next, owner, this.#oldest);
+      if (row === null) return { missing: next };
+      kept.push(read(row));
+      ids.push(row.id);
+      next = row.previous;
+      await breath.take();
+    }
     const use = this.#database.query("UPDATE responses SET used = ? WHERE id = ?");
     this.#database.transaction(() => {
-      for (const row of rows) use.run(++this.#uses, row.id);
+      for (const used of ids.reverse()) use.run(++this.#uses, used);
     })();
-    return { kept: rows.map(read) };
+    return { kept: kept.reverse() };
   }
 
   /** False: there was none. */

@@ -11,7 +11,8 @@ const INLINE_BYTES_MAX = 128 * 1024;
 
 /** To the thread, which answers jobs in their order. */
 export interface JsonJob {
-  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** The text in UTF-8, in blocks that may end within a character. */
+  readonly blocks: readonly Uint8Array<ArrayBuffer>[];
   readonly limits: JsonLimits;
 }
 
@@ -36,13 +37,15 @@ export class JsonReader {
     this.#workerUrl = workerUrl;
   }
 
-  /** Takes over the bytes. Rejects with 400 what is not JSON in UTF-8, or not within the limits. */
-  async read(bytes: Uint8Array<ArrayBuffer>, limits: JsonLimits): Promise<unknown> {
-    if (bytes.length <= INLINE_BYTES_MAX) return remembered(readJsonBytes(bytes, limits));
+  /** Takes over the blocks. Rejects with 400 what is not JSON in UTF-8, or not within the limits. */
+  async read(blocks: readonly Uint8Array<ArrayBuffer>[], limits: JsonLimits): Promise<unknown> {
+    const bytes = blocks.reduce((sum, { length }) => sum + length, 0);
+    if (bytes <= INLINE_BYTES_MAX) return remembered(readJsonBytes(blocks, limits));
     this.#worker ??= this.#start();
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
     this.#waiting.push({ resolve, reject });
-    this.#worker.postMessage({ bytes, limits } satisfies JsonJob, [bytes.buffer]);
+    const buffers = blocks.map(({ buffer }) => buffer);
+    this.#worker.postMessage({ blocks, limits } satisfies JsonJob, buffers);
     return promise;
   }
 
@@ -72,9 +75,9 @@ export class JsonReader {
 }
 
 /** The parsed body as it crosses threads: ApiErrors do not. */
-export function answerJob({ bytes, limits }: JsonJob): JsonAnswer {
+export function answerJob({ blocks, limits }: JsonJob): JsonAnswer {
   try {
-    const { value, text, members } = readJsonBytes(bytes, limits);
+    const { value, text, members } = readJsonBytes(blocks, limits);
     return { kind: "parsed", parsed: { value, text: members.length === 0 ? "" : text, members } };
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
@@ -82,11 +85,12 @@ export function answerJob({ bytes, limits }: JsonJob): JsonAnswer {
   }
 }
 
-function readJsonBytes(bytes: Uint8Array, limits: JsonLimits): ParsedJson {
-  return readJson(decodeUtf8(bytes), limits);
+function readJsonBytes(blocks: readonly Uint8Array[], limits: JsonLimits): ParsedJson {
+  return readJson(decodeUtf8(blocks), limits);
 }
 
-function decodeUtf8(bytes: Uint8Array): string {
+function decodeUtf8(blocks: readonly Uint8Array[]): string {
+  const bytes = blocks.length === 1 ? blocks[0]! : Buffer.concat(blocks);
   if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) {
     throw badRequest("the request body starts with a byte order mark; JSON is sent without one");
   }
