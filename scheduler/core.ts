@@ -143,6 +143,9 @@ export interface SequenceSpec {
   readonly drawnTokens: ArrayLike<TokenId>;
   readonly sampling: Sampling;
   readonly stop: StopRule;
+  /** Of each place of its prompt that is computed, and not cached: so many likeliest tokens are told, and the log probability of
+   *  the one that is there. Absent: nothing is. */
+  readonly promptLogprobs?: number;
   /** Prefixes are shared only between sequences with the same salt ("" by default): isolation of tenants. */
   readonly cacheSalt: string;
   /** Absent: any text. */

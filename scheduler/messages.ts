@@ -45,9 +45,18 @@ export interface EngineReport {
   readonly returned: readonly SequenceId[];
   /** Tokens of prospects that were computed ahead. */
   readonly warmed: readonly { readonly prospect: SequenceId; readonly tokens: number }[];
+  /** What sequences asked for of their prompts; told again of what is computed again. */
+  readonly prompts: readonly PromptLogprobs[];
   readonly load: EngineLoad;
   /** Changes of the prefix cache since the report before; null: none. */
   readonly notices: CacheNotices | null;
+}
+
+/** Log probabilities of the tokens of a prompt from `start` on. */
+export interface PromptLogprobs {
+  readonly sequence: SequenceId;
+  readonly start: number;
+  readonly logprobs: readonly TokenLogprobs[];
 }
 
 /** A snapshot and running totals; totals only grow. */

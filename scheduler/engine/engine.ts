@@ -2,6 +2,7 @@ import { Residency } from "../cache/residency.ts";
 import type { Clock } from "../clock.ts";
 import {
   assert,
+  type Chunk,
   type Finish,
   type Sampled,
   type SequenceSpec,
@@ -191,22 +192,39 @@ export class Engine {
     let row = 0;
     for (let i = 0; i < planned.length; i++) {
       const { sequence, count: most } = planned[i]!;
-      const drawn = sampled.slice(row, row + step.chunks[i]!.samples.length);
+      const chunk = step.chunks[i]!;
+      const drawn = sampled.slice(row, row + chunk.samples.length);
       // Its last token is computed again: only a token that is computed has a row to draw from.
       const count = drawn.some(({ kind }) => kind === "deferred") ? most - 1 : most;
       this.#roster.residency.computed(sequence, count);
       row += drawn.length;
-      assert(drawn.length === step.chunks[i]!.samples.length, "a device answers every row");
+      assert(drawn.length === chunk.samples.length, "a device answers every row");
       assert(
         drawn.every((one) => one.sequence === sequence.id),
         "a device answers in the order of the chunks",
       );
       const failed = drawn.find((one) => one.kind === "failed");
       if (sequence.isAborted) this.#roster.end(sequence, { kind: "aborted" }, failed === undefined);
-      else if (failed === undefined) this.#advance(sequence, count, drawn);
+      else if (failed === undefined) this.#advance(sequence, count, this.#tellPrompt(sequence, chunk, drawn));
       else this.#roster.end(sequence, { kind: "failed", reason: failed.reason }, false);
     }
     assert(row === sampled.length, "a device answers no more than was asked");
+  }
+
+  /** Tells what was asked of the prompt, and returns the draw that may follow. */
+  #tellPrompt(sequence: Sequence, { start, tokens }: Chunk, drawn: readonly Sampled[]): readonly Sampled[] {
+    if (sequence.spec.promptLogprobs === undefined) return drawn;
+    const isLast = start + tokens.length === sequence.length;
+    const ofPrompt = isLast ? drawn.slice(0, -1) : drawn;
+    const logprobs = ofPrompt.map((one) => {
+      assert(
+        one.kind === "token" && one.logprobs !== null,
+        "rows of a prompt are drawn with log probabilities",
+      );
+      return one.logprobs;
+    });
+    if (logprobs.length > 0) this.#journal.toldPrompt(sequence.id, start + 1, logprobs);
+    return drawn.slice(ofPrompt.length);
   }
 
   #advance(sequence: Sequence, count: number, drawn: readonly Sampled[]): void {

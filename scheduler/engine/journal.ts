@@ -1,6 +1,6 @@
 import type { CacheNotices } from "../cache/notice.ts";
 import type { Finish, SequenceId, Step, TokenId, TokenLogprobs } from "../core.ts";
-import type { EngineLoad, EngineReport } from "../messages.ts";
+import type { EngineLoad, EngineReport, PromptLogprobs } from "../messages.ts";
 import type { Sequence } from "./sequence.ts";
 import type { StepNote, StepTrace } from "./trace.ts";
 
@@ -58,6 +58,7 @@ export class Journal {
   #finished: { sequence: SequenceId; finish: Finish }[] = [];
   #returned: SequenceId[] = [];
   #warmed: { prospect: SequenceId; tokens: number }[] = [];
+  #prompts: PromptLogprobs[] = [];
 
   /** `trace` is told every step that is done. */
   constructor(trace: ((step: StepTrace) => void) | null) {
@@ -133,6 +134,11 @@ export class Journal {
     this.#warmed.push({ prospect, tokens });
   }
 
+  /** Log probabilities of the tokens of a prompt from `start` on. */
+  toldPrompt(sequence: SequenceId, start: number, logprobs: readonly TokenLogprobs[]): void {
+    this.#prompts.push({ sequence, start, logprobs });
+  }
+
   /** So many throughput decodes were left out of the next step. */
   skipped(decodes: number): void {
     this.#totals.skippedDecodesTotal += decodes;
@@ -173,6 +179,7 @@ export class Journal {
       finished: this.#finished,
       returned: this.#returned,
       warmed: this.#warmed,
+      prompts: this.#prompts,
       load: { ...now, ...this.#totals },
       notices,
     };
@@ -185,6 +192,7 @@ export class Journal {
     this.#finished = [];
     this.#returned = [];
     this.#warmed = [];
+    this.#prompts = [];
     return report;
   }
 

@@ -192,11 +192,12 @@ export class Planner {
   }
 
   /** Writes the draft down as a step for the device. */
-  #close({ chunks: planned, moves, budget }: StepDraft, warm: WarmStep | null): PlannedStep {
-    const { clock, journal, roster } = this.#parts;
+  #close({ chunks: drafted, moves, budget }: StepDraft, warm: WarmStep | null): PlannedStep {
+    const { clock, journal, roster, spec } = this.#parts;
     const { pool, pagesAvailable } = roster.residency;
     const { skipped, deadlineMs } = budget;
     const startMs = clock.nowMs();
+    const planned = withinRows(drafted, spec.stepChunksMax);
     const chunks = planned.map(({ sequence, count }): Chunk => {
       const start = sequence.computed;
       const end = start + count;
@@ -206,7 +207,7 @@ export class Planner {
         start,
         tokens: sequence.tokensOf(start, end),
         pages: sequence.kv.pageTable(Math.ceil(end / pool.pageTokens)),
-        samples: end === sequence.length ? [sequence.sampleRow(count - 1)] : [],
+        samples: sequence.rows(start, end),
         adapter: sequence.spec.adapter,
       };
     });
@@ -219,4 +220,16 @@ export class Planner {
     const step = { number: journal.stepBegins(), moves, chunks };
     return { step, planned, startMs, deadlineMs, pagesUsed: pool.pagesTotal - pagesAvailable };
   }
+}
+
+/** Devices draw as many rows in a step as it may have chunks: those that tell of their prompts are cut to it. Each chunk has one. */
+function withinRows(planned: readonly PlannedChunk[], rowsMax: number): readonly PlannedChunk[] {
+  if (planned.every(({ sequence }) => sequence.spec.promptLogprobs === undefined)) return planned;
+  let left = rowsMax - planned.length;
+  return planned.map((chunk) => {
+    if (chunk.sequence.spec.promptLogprobs === undefined) return chunk;
+    const count = Math.min(chunk.count, 1 + left);
+    left -= count - 1;
+    return { ...chunk, count };
+  });
 }

@@ -1,6 +1,7 @@
 import { SequenceKv } from "../cache/sequence-kv.ts";
 import {
   cacheKeyOf,
+  greedySampling,
   type ProgramPlace,
   type SampleRow,
   type SequenceId,
@@ -189,6 +190,18 @@ export class Sequence {
     this.#seen?.add(token);
   }
 
+  /** What is drawn after tokens [start, end), which are a chunk: tokens of the prompt whose log probabilities are asked for, and
+   *  the token after the last known one. */
+  rows(start: number, end: number): SampleRow[] {
+    const { promptLogprobs, promptTokens } = this.spec;
+    const rows: SampleRow[] = [];
+    const promptEnd = promptLogprobs === undefined ? 0 : Math.min(end + 1, promptTokens.length);
+    for (let next = start + 1; next < promptEnd; next++)
+      rows.push(certainRow(next - 1 - start, promptTokens[next]!, promptLogprobs!));
+    if (end === this.length) rows.push(this.sampleRow(end - start - 1));
+    return rows;
+  }
+
   /** How the token after the last known one is drawn, which has this index in its chunk. */
   sampleRow(afterIndex: number): SampleRow {
     const { sampling, stop } = this.spec;
@@ -199,6 +212,15 @@ export class Sequence {
     const drawn = this.#tokens.subarray(this.spec.promptTokens.length, this.length);
     return { ...row, constraint: { of: this.spec.constraint, drawn, endTokens: stop.stopTokens } };
   }
+}
+
+/** Above any difference of two logits. */
+const CERTAIN_BIAS = 1e30;
+
+/** A draw of this token. Log probabilities are of the raw logits, so that they tell how likely it was. */
+function certainRow(afterIndex: number, token: TokenId, topLogprobs: number): SampleRow {
+  const sampling = { ...greedySampling, logitBias: [[token, CERTAIN_BIAS]] as const, topLogprobs };
+  return { afterIndex, sampling, position: 0, banned: nothingBanned, seen: null, allowed: null };
 }
 
 function grown(array: Int32Array): Int32Array {

@@ -33,6 +33,9 @@ export interface EngineLink {
 export interface SequenceListener {
   /** Admitted: computing begins. `cachedTokens` of the prompt need not be computed. */
   onStarted(cachedTokens: number): void;
+  /** Of the tokens of its prompt from `start` ≥ 1 on, of a sequence that asked for them; all come before its first token, some
+   *  perhaps twice. */
+  onPromptLogprobs?(start: number, logprobs: readonly TokenLogprobs[]): void;
   onToken(token: TokenId, logprobs: TokenLogprobs | null): void;
   onFinish(finish: Finish): void;
 }
@@ -293,6 +296,8 @@ export class Fleet {
       if (!active.isAnnounced) active.listener.onStarted(cachedTokens);
       active.isAnnounced = true;
     }
+    for (const { sequence, start, logprobs } of report.prompts)
+      this.#active.get(sequence)?.listener.onPromptLogprobs?.(start, logprobs);
     for (let i = 0; i < report.tokens.length; i++) {
       const active = this.#active.get(report.sequences[i]!);
       if (active === undefined) continue;

@@ -22,8 +22,9 @@ export function recordedWorkload(head: RecordingHead, entries: readonly Recordin
   const calls = entries.filter((entry) => entry.kind === "call");
   const startMs = calls[0]?.atMs ?? 0;
   const arrivals = calls.map(({ atMs, sequence }): Arrival => {
-    const { id, promptTokens, stop, cacheSalt, service } = sequence;
-    const outputTokens = Math.min(stop.tokensMax, Math.max(1, lengths.get(id) ?? 1));
+    const { id, promptTokens, promptLogprobs, stop, cacheSalt, service } = sequence;
+    const told = promptLogprobs === undefined ? 0 : promptTokens.length - 1; // rows of the prompt
+    const outputTokens = Math.min(stop.tokensMax, Math.max(1, (lengths.get(id) ?? 1) - told));
     return {
       atMs: atMs - startMs,
       promptTokens: () => Int32Array.from(promptTokens),

@@ -5,8 +5,9 @@ import { type AnswerFormat, controlTextsIn, plainFormat } from "../text/formats/
 import { type ReadThinking, ThinkingReader } from "../text/formats/thinking.ts";
 import { StopMatcher } from "../text/stop.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import type { Delta, TokenEntry, TokenText } from "./events.ts";
+import type { Delta, TokenEntry } from "./events.ts";
 import { PartReader } from "./parts.ts";
+import { entryOf, scalarCount } from "./token-text.ts";
 
 /** The part of a request that decides what of its tokens is text. */
 export interface TextRules {
@@ -168,30 +169,4 @@ export class ChoiceText {
     }
     return { tokens, logprobs };
   }
-}
-
-function entryOf(
-  tokenizer: Tokenizer,
-  token: TokenId,
-  logprobs: TokenLogprobs,
-  textOffset: number,
-): TokenEntry {
-  return {
-    ...tokenTextOf(tokenizer, token, logprobs.logprob),
-    top: logprobs.top.map((other) => tokenTextOf(tokenizer, other.token, other.logprob)),
-    textOffset,
-  };
-}
-
-const aloneDecoder = new TextDecoder("utf-8", { ignoreBOM: true });
-
-function tokenTextOf(tokenizer: Tokenizer, token: TokenId, logprob: number): TokenText {
-  const bytes = tokenizer.bytesOf(token);
-  return { token, text: aloneDecoder.decode(bytes), bytes, logprob };
-}
-
-function scalarCount(text: string): number {
-  let count = 0;
-  for (let i = 0; i < text.length; i++) if ((text.charCodeAt(i) & 0xfc00) !== 0xdc00) count++;
-  return count;
 }

@@ -13,7 +13,12 @@ export type AnswerEvent =
   | { readonly kind: "started" }
   | Delta
   | ({ readonly kind: "finish"; readonly choice: number } & ChoiceFinish)
-  | { readonly kind: "done"; readonly usage: Usage }
+  | {
+      readonly kind: "done";
+      readonly usage: Usage;
+      /** By prompt; absent: the request asked for none. */
+      readonly promptLogprobs?: readonly (readonly PromptEntry[])[];
+    }
   | { readonly kind: "failed"; readonly failure: AnswerFailure };
 
 /** What became certain of one choice: parts, in order, and the tokens they came from. */
@@ -40,6 +45,11 @@ export interface TokenEntry extends TokenText {
   readonly top: readonly TokenText[];
   /** Unicode scalars of this choice's text before the token. */
   readonly textOffset: number;
+}
+
+/** A token of a prompt. The first has no log probability, as nothing goes before it. */
+export interface PromptEntry extends Omit<TokenEntry, "logprob"> {
+  readonly logprob: number | null;
 }
 
 /**

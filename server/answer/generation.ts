@@ -16,6 +16,7 @@ import type { Tokenizer } from "../text/tokenizer.ts";
 import { type Certain, ChoiceText, type TextRules } from "./choice-text.ts";
 import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";
 import { heldTo, thoughtsLimit } from "./held-to.ts";
+import { PromptTokens } from "./prompt-tokens.ts";
 
 /** From a parsed request to answer events: prompts become sequences on the fleet, and their tokens text, thoughts and calls. */
 
@@ -33,6 +34,8 @@ export interface GenerationRequest extends TextRules {
   /** The model's own end tokens do not end a choice. */
   readonly ignoreEos: boolean;
   readonly cacheSalt: string;
+  /** Of each prompt's tokens so many alternatives are told with `done`, and how likely they were; absent: nothing is. */
+  readonly promptLogprobs?: number;
   /** What every choice's text must be; absent: any text. */
   readonly constraint?: RequestedConstraint;
   readonly service: RequestedService;
@@ -235,10 +238,13 @@ class RunningGeneration implements Generation {
   #isStarted = false;
   #isEnded = false;
   #isPaused = false;
-  #promptTokens = 0;
+  #promptCount = 0;
   #completionTokens = 0;
   #cachedTokens = 0;
   #constraint: Constraint | null = null;
+  readonly #tokenizer: Tokenizer;
+  /** Of which something is told, by prompt. */
+  readonly #promptTokens: readonly PromptTokens[];
 
   constructor(
     fleet: SequenceRunner,
@@ -251,9 +257,12 @@ class RunningGeneration implements Generation {
     this.#facts = facts;
     this.#request = request;
     this.#listener = listener;
+    this.#tokenizer = tokenizer;
+    this.#promptTokens =
+      request.promptLogprobs === undefined ? [] : request.prompts.map((prompt) => new PromptTokens(prompt));
     const stopTokens = new Set(this.#stopTokens());
     this.#choices = request.prompts.flatMap((prompt, first) => {
-      this.#promptTokens += prompt.length;
+      this.#promptCount += prompt.length;
       return Array.from({ length: request.choices }, (_, i) => {
         const index = first * request.choices + i;
         return {
@@ -270,7 +279,7 @@ class RunningGeneration implements Generation {
 
   get usage(): Usage {
     return {
-      promptTokens: this.#promptTokens,
+      promptTokens: this.#promptCount,
       completionTokens: this.#completionTokens,
       reasoningTokens: this.#choices.reduce((sum, { text }) => sum + text.reasoningTokens, 0),
       cachedTokens: this.#cachedTokens,
@@ -284,7 +293,7 @@ class RunningGeneration implements Generation {
     for (const [first, promptTokens] of prompts.entries()) {
       if (this.#isEnded) return;
       const own = this.#choices.slice(first * choices, (first + 1) * choices);
-      const submission = this.#submission(promptTokens, own, nextGang);
+      const submission = this.#submission(promptTokens, this.#promptTokens[first] ?? null, own, nextGang);
       if (submission !== null) yield submission;
     }
   }
@@ -329,10 +338,11 @@ class RunningGeneration implements Generation {
   /** Null when the prompt never fits, of which the listener has been told. */
   #submission(
     promptTokens: readonly TokenId[],
+    told: PromptTokens | null,
     choices: readonly Choice[],
     nextGang: () => number,
   ): Submission | null {
-    const { sampling, tokensMin, cacheSalt, tenant } = this.#request;
+    const { sampling, tokensMin, cacheSalt, tenant, promptLogprobs } = this.#request;
     const tokensMax = this.#request.tokensMax ?? this.#facts.contextMax - promptTokens.length;
     if (tokensMax < 1) {
       this.#fail({ kind: "neverFits", needed: promptTokens.length + 1, limit: this.#facts.contextMax });
@@ -354,11 +364,15 @@ class RunningGeneration implements Generation {
         ...(this.#constraint === null ? {} : { constraint: this.#constraint }),
         ...(isLast ? {} : { isHeld: true }),
         ...(before === null || before.sequence === null ? {} : { continues: before.sequence }),
+        // What is told of a prompt is told by its first choice, which shares no prefix: all of it is to be computed.
+        ...(i === 0 && promptLogprobs !== undefined
+          ? { promptLogprobs, cacheSalt: crypto.randomUUID() }
+          : {}),
       };
     });
     return {
       specs,
-      listeners: choices.map((choice) => this.#listenerOf(choice)),
+      listeners: choices.map((choice) => this.#listenerOf(choice, told)),
       onSubmitted: (ids) => {
         choices.forEach((choice, i) => {
           choice.id = ids[i]!;
@@ -370,8 +384,9 @@ class RunningGeneration implements Generation {
     };
   }
 
-  #listenerOf(choice: Choice): SequenceListener {
+  #listenerOf(choice: Choice, told: PromptTokens | null): SequenceListener {
     return {
+      onPromptLogprobs: (start, logprobs) => told!.take(start, logprobs),
       onStarted: (cachedTokens) => {
         if (!choice.isOpen) return;
         if (choice.isFirst) this.#cachedTokens += cachedTokens;
@@ -414,7 +429,9 @@ class RunningGeneration implements Generation {
     this.#listener({ kind: "finish", choice: choice.index, ...finish });
     if (this.#choicesOpen > 0 || this.#isEnded) return;
     this.#isEnded = true;
-    this.#listener({ kind: "done", usage: this.usage });
+    const { usage } = this;
+    const promptLogprobs = this.#promptTokens.map((prompt) => prompt.entries(this.#tokenizer));
+    this.#listener({ kind: "done", usage, ...(promptLogprobs.length === 0 ? {} : { promptLogprobs }) });
   }
 
   /** Ids of the choices that go on. */

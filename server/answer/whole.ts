@@ -1,5 +1,5 @@
 import type { TokenId } from "../../scheduler/core.ts";
-import type { AnswerEvent, ChoiceFinish, Part, TokenEntry, Usage } from "./events.ts";
+import type { AnswerEvent, ChoiceFinish, Part, PromptEntry, TokenEntry, Usage } from "./events.ts";
 
 /** A call of a function, with what the model wrote of its arguments: the JSON of an object, or its beginning when the answer
  *  was cut off at its length. Numbers keep their digits and keys their order. */
@@ -30,6 +30,8 @@ export interface WholeChoice {
 export interface WholeAnswer {
   readonly choices: readonly WholeChoice[];
   readonly usage: Usage;
+  /** By prompt; absent: the request asked for none. */
+  readonly promptLogprobs?: readonly (readonly PromptEntry[])[];
 }
 
 interface Gathered {
@@ -54,7 +56,11 @@ export class Gatherer {
 
   /** The answer with its last event, before that null. */
   take(event: AnswerEvent): WholeAnswer | null {
-    if (event.kind === "done") return { choices: this.#choices.map(wholeOf), usage: event.usage };
+    if (event.kind === "done") {
+      const { usage, promptLogprobs } = event;
+      const choices = this.#choices.map(wholeOf);
+      return promptLogprobs === undefined ? { choices, usage } : { choices, usage, promptLogprobs };
+    }
     if (event.kind === "finish") this.#choices[event.choice]!.finish = event;
     if (event.kind !== "delta") return null;
     const choice = this.#choices[event.choice]!;

@@ -6,6 +6,7 @@ import { type AnswerFormat, answerFormat } from "../text/formats/answer-format.t
 import { type ChatTemplate, TemplateError, type ChatMessage as TemplateMessage } from "../text/template.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { ChatMessage, Prompt } from "./openai/inputs.ts";
+import { requestLimits } from "./request-limits.ts";
 import type { ServedModel } from "./served-model.ts";
 
 /** What turns a prompt into tokens. */
@@ -149,6 +150,16 @@ export function expectFits(
   const wanted = tokensMax ?? 1;
   if (tokens.length + wanted > model.contextMax)
     throw contextExceeded(model.contextMax, tokens.length, wanted, param);
+}
+
+/** Throws 400 when more log probabilities of prompts are asked for than are told. `top`: alternatives of each token. */
+export function expectTellable(prompts: readonly (readonly TokenId[])[], top: number | undefined): void {
+  if (top === undefined) return;
+  const { promptLogprobsMax: max } = requestLimits;
+  const asked = prompts.reduce((sum, { length }) => sum + length, 0) * (1 + top);
+  if (asked <= max) return;
+  const message = `prompts may have ${max} log probabilities at most, tokens times alternatives and themselves, but have ${asked}`;
+  throw badRequest(message, "prompt_logprobs");
 }
 
 /** Throws 400 for text that cannot fit the context however it is cut into tokens; tokenising it would take long. */

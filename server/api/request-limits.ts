@@ -3,6 +3,8 @@ import { defaultJsonLimits } from "../http/limits.ts";
 export const requestLimits = {
   choicesMax: 128,
   topLogprobsMax: 20,
+  /** Of a request's prompts together: for each token its own and those of its alternatives. */
+  promptLogprobsMax: 65_536,
   stopStringsMax: 16,
   stopStringBytesMax: 256,
   stopTokensMax: 128,

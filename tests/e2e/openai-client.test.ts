@@ -97,6 +97,43 @@ describe("the other calls", () => {
     expect(streamed).toBe((await client.completions.create(request)).choices[0]!.text);
   });
 
+  test("how likely a prompt is: echoed with an answer, and by itself", async () => {
+    const ask = { model: "demo", prompt: "Once upon a 小鳥", max_tokens: 3, seed: 1, logprobs: 2 };
+    const alone = (await client.completions.create(ask)).choices[0]!;
+    for (const _ of ["nothing is cached", "nothing is read from the cache"]) {
+      const { choices, usage } = await client.completions.create({ ...ask, echo: true, n: 2 });
+      const { text, logprobs } = choices[0]!;
+      expect(text).toBe(ask.prompt + alone.text);
+      const { tokens, token_logprobs, top_logprobs, text_offset } = logprobs!;
+      const own = usage!.prompt_tokens;
+      expect(tokens!.slice(own)).toEqual(alone.logprobs!.tokens!);
+      expect(text_offset!.slice(own)).toEqual(
+        alone.logprobs!.text_offset!.map((offset) => offset + [...ask.prompt].length),
+      );
+      expect<unknown>([token_logprobs![0], top_logprobs![0]]).toEqual([null, null]);
+      for (const [i, token] of tokens!.entries()) {
+        const length = [...token].length;
+        const place = [...text].slice(text_offset![i], text_offset![i]! + length).join("");
+        if (!token.includes("\uFFFD")) expect(place).toBe(token);
+        if (i > 0) expect(top_logprobs![i]![token]).toBe(token_logprobs![i]!);
+      }
+      expect(choices[1]!.logprobs!.tokens!.slice(0, own)).toEqual(tokens!.slice(0, own));
+    }
+
+    const told = { max_tokens: 1, prompt_logprobs: 1, return_token_ids: true };
+    const answer = (await client.chat.completions.create({
+      model: "demo",
+      messages,
+      ...told,
+    })) as unknown as {
+      readonly prompt_token_ids: readonly number[];
+      readonly prompt_logprobs: readonly (object | null)[];
+    };
+    expect(answer.prompt_logprobs.map((place) => place && Object.keys(place))).toEqual(
+      answer.prompt_token_ids.map((token, index) => (index === 0 ? null : [`${token}`])),
+    );
+  });
+
   test("models", async () => {
     const names: string[] = [];
     for await (const model of client.models.list()) names.push(model.id);

@@ -1,10 +1,11 @@
 import type { TokenId } from "../../../scheduler/core.ts";
 import type { ChoiceFinish, Part } from "../../answer/events.ts";
 import type { WholeChoice } from "../../answer/whole.ts";
-import { expectFits, type PromptServices, readyChat } from "../prompt.ts";
+import { expectFits, expectTellable, type PromptServices, readyChat } from "../prompt.ts";
+import { requestLimits } from "../request-limits.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { type ChoiceFormat, openaiCodec } from "./codec.ts";
-import { chatLogprobs } from "./logprobs.ts";
+import { chatLogprobs, promptLogprobsJson } from "./logprobs.ts";
 import { type ReasoningField, reasoningJson } from "./reasoning.ts";
 import type { ChatRequest } from "./schema.ts";
 
@@ -16,6 +17,7 @@ export async function answerChat(
 ): Promise<Response> {
   const { tokens, format } = await readyChat(request, services);
   expectFits(tokens, request.generation.tokensMax, "messages", services);
+  expectTellable([tokens], request.generation.promptLogprobs);
   const codec = openaiCodec(request, chatFormat(request, tokens, services.reasoningField));
   return respond(exchange, { ...request.generation, format }, [tokens], codec, request.stream);
 }
@@ -36,7 +38,12 @@ export function chatFormat(
     id: `chatcmpl-${random}`,
     objectName: "chat.completion",
     chunkObjectName: "chat.completion.chunk",
-    extras: returnTokenIds ? { prompt_token_ids: promptTokens } : {},
+    extras: ({ promptLogprobs }) => ({
+      ...(returnTokenIds ? { prompt_token_ids: promptTokens } : {}),
+      ...(promptLogprobs === undefined
+        ? {}
+        : { prompt_logprobs: promptLogprobsJson(promptLogprobs[0]!, requestLimits.topLogprobsMax) }),
+    }),
     whole: (index, choice) => ({
       index,
       message: messageOf(choice, thoughts(choice.reasoning), (call) => callId(index, call)),

@@ -1,5 +1,5 @@
 import type { ChoiceFinish, Delta, Usage } from "../../answer/events.ts";
-import type { WholeChoice } from "../../answer/whole.ts";
+import type { WholeAnswer, WholeChoice } from "../../answer/whole.ts";
 import { errorBody } from "../../http/errors.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
@@ -14,8 +14,8 @@ export interface ChoiceFormat {
   readonly objectName: string;
   readonly chunkObjectName: string;
   /** Fields of the body besides id, object, created, model, choices and usage. */
-  readonly extras: object;
-  whole(index: number, choice: WholeChoice): object;
+  extras(answer: WholeAnswer): object;
+  whole(index: number, choice: WholeChoice, answer: WholeAnswer): object;
   /** Before the choice's first text; null for nothing. */
   opening(index: number): string | null;
   delta(delta: Delta): readonly string[];
@@ -39,17 +39,17 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
   };
   return {
     framing: sseFraming,
-    body: ({ choices, usage }, times) => ({
+    body: (answer, times) => ({
       id,
       object: format.objectName,
       created,
       model,
-      choices: choices.map((choice, index) => format.whole(index, choice)),
-      usage: usageJson(usage),
+      choices: answer.choices.map((choice, index) => format.whole(index, choice, answer)),
+      usage: usageJson(answer.usage),
       system_fingerprint,
       ...tier,
-      ...(tellsTimings && times !== undefined ? { timings: timingsOf(usage, times) } : {}),
-      ...format.extras,
+      ...(tellsTimings && times !== undefined ? { timings: timingsOf(answer.usage, times) } : {}),
+      ...format.extras(answer),
     }),
     chunk: (event, answer) => {
       switch (event.kind) {

@@ -1,8 +1,10 @@
 import type { TokenId } from "../../../scheduler/core.ts";
-import { expectFits, type PromptServices, promptTokens } from "../prompt.ts";
+import type { TokenEntry } from "../../answer/events.ts";
+import type { WholeAnswer } from "../../answer/whole.ts";
+import { expectFits, expectTellable, type PromptServices, promptTokens } from "../prompt.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { type ChoiceFormat, openaiCodec } from "./codec.ts";
-import { completionLogprobs } from "./logprobs.ts";
+import { type CompletionLogprobs, completionLogprobs, echoed, promptLogprobsJson } from "./logprobs.ts";
 import type { CompletionRequest } from "./schema.ts";
 
 /** POST /v1/completions. Choices are numbered prompt by prompt. */
@@ -19,6 +21,7 @@ export async function answerCompletion(
       return tokens;
     }),
   );
+  expectTellable(prompts, request.generation.promptLogprobs);
   const echoes = request.prompts.map((prompt, index) =>
     typeof prompt === "string"
       ? prompt
@@ -33,17 +36,29 @@ function completionFormat(
   prompts: readonly (readonly TokenId[])[],
   echoes: readonly string[],
 ): ChoiceFormat {
-  const { returnTokenIds, tokensAsIds, echo } = request;
+  const { returnTokenIds, tokensAsIds, echo, promptLogprobs: promptTop } = request;
   const promptOf = (index: number) => Math.floor(index / request.generation.choices);
+  const logprobsOf = (
+    prompt: number,
+    own: readonly TokenEntry[],
+    told: WholeAnswer["promptLogprobs"],
+  ): CompletionLogprobs =>
+    completionLogprobs(
+      echo ? echoed(told![prompt]!, echoes[prompt]!, own, request.generation.sampling.topLogprobs!) : own,
+      tokensAsIds,
+    );
   return {
     id: `cmpl-${crypto.randomUUID().replaceAll("-", "")}`,
     objectName: "text_completion",
     chunkObjectName: "text_completion",
-    extras: {},
-    whole: (index, { text, tokens, logprobs, finish }) => ({
+    extras: () => ({}),
+    whole: (index, { text, tokens, logprobs, finish }, { promptLogprobs }) => ({
       index,
       text: echo ? echoes[promptOf(index)]! + text : text,
-      logprobs: logprobs === null ? null : completionLogprobs(logprobs, tokensAsIds),
+      logprobs: logprobs === null ? null : logprobsOf(promptOf(index), logprobs, promptLogprobs),
+      ...(promptTop === null
+        ? {}
+        : { prompt_logprobs: promptLogprobsJson(promptLogprobs![promptOf(index)]!, promptTop) }),
       finish_reason: finish.reason,
       stop_reason: finish.stopReason,
       ...(returnTokenIds ? { prompt_token_ids: prompts[promptOf(index)], token_ids: tokens } : {}),

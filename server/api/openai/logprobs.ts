@@ -1,4 +1,5 @@
-import type { TokenEntry, TokenText } from "../../answer/events.ts";
+import type { PromptEntry, TokenEntry, TokenText } from "../../answer/events.ts";
+import { scalarCount } from "../../answer/token-text.ts";
 
 /** JSON has no -∞; this is what OpenAI's API says instead. */
 const logprobMin = -9999;
@@ -18,7 +19,7 @@ export interface ChatLogprobs {
 export function chatLogprobs(entries: readonly TokenEntry[], tokensAsIds: boolean): ChatLogprobs {
   const one = (entry: TokenText): ChatLogprob => ({
     token: nameOf(entry, tokensAsIds),
-    logprob: Math.max(entry.logprob, logprobMin),
+    logprob: shown(entry.logprob),
     bytes: [...entry.bytes],
   });
   return {
@@ -29,24 +30,28 @@ export function chatLogprobs(entries: readonly TokenEntry[], tokensAsIds: boolea
 
 export interface CompletionLogprobs {
   readonly tokens: readonly string[];
-  readonly token_logprobs: readonly number[];
-  readonly top_logprobs: readonly Readonly<Record<string, number>>[];
+  /** Of a prompt's first token null. */
+  readonly token_logprobs: readonly (number | null)[];
+  readonly top_logprobs: readonly (Readonly<Record<string, number>> | null)[];
   /** Unicode scalars before each token, in the text of its choice. */
   readonly text_offset: readonly number[];
 }
 
 /** `logprobs` of a text completion's choice. Alternatives come likeliest first, but that JavaScript's objects begin with names
  *  that are whole numbers; of those that read the same, the likeliest is told. */
-export function completionLogprobs(entries: readonly TokenEntry[], tokensAsIds: boolean): CompletionLogprobs {
-  const logprobOf = (entry: TokenText) => Math.max(entry.logprob, logprobMin);
+export function completionLogprobs(
+  entries: readonly PromptEntry[],
+  tokensAsIds: boolean,
+): CompletionLogprobs {
   return {
     tokens: entries.map((entry) => nameOf(entry, tokensAsIds)),
-    token_logprobs: entries.map(logprobOf),
+    token_logprobs: entries.map(({ logprob }) => (logprob === null ? null : shown(logprob))),
     top_logprobs: entries.map((entry) => {
+      if (!hasLogprob(entry)) return null;
       const top = new Map<string, number>();
       for (const token of [entry, ...entry.top].sort((a, b) => b.logprob - a.logprob)) {
         const name = nameOf(token, tokensAsIds);
-        if (!top.has(name)) top.set(name, logprobOf(token));
+        if (!top.has(name)) top.set(name, shown(token.logprob));
       }
       return Object.fromEntries(top);
     }),
@@ -54,6 +59,56 @@ export function completionLogprobs(entries: readonly TokenEntry[], tokensAsIds: 
   };
 }
 
-function nameOf(entry: TokenText, tokensAsIds: boolean): string {
+/** A prompt with so many alternatives and the answer that follows its text, as one. What a tokenizer adds before the text, or leaves out of it, has no
+ *  place in it. */
+export function echoed(
+  prompt: readonly PromptEntry[],
+  text: string,
+  answer: readonly TokenEntry[],
+  top: number,
+): readonly PromptEntry[] {
+  const textLength = scalarCount(text);
+  const written = new TextDecoder().decode(Buffer.concat(prompt.map(({ bytes }) => bytes)));
+  const added = scalarCount(written) - textLength;
+  const placed = prompt.map((entry) => {
+    return { ...entry, top: entry.top.slice(0, top), textOffset: Math.max(0, entry.textOffset - added) };
+  });
+  return [...placed, ...answer.map((entry) => ({ ...entry, textOffset: entry.textOffset + textLength }))];
+}
+
+/** A token in its place, as vLLM tells it. */
+interface RankedToken {
+  readonly logprob: number;
+  /** 1 is the likeliest; null: it is none of those that are told. */
+  readonly rank: number | null;
+  readonly decoded_token: string;
+}
+
+/** `prompt_logprobs`: by place so many of the likeliest tokens and the one that is there, by their ids; null of the first place. */
+export function promptLogprobsJson(
+  entries: readonly PromptEntry[],
+  top: number,
+): readonly (Readonly<Record<string, RankedToken>> | null)[] {
+  return entries.map((entry) => {
+    if (!hasLogprob(entry)) return null;
+    const told: Record<string, RankedToken> = {};
+    const tell = ({ token, text, logprob }: TokenText, rank: number | null): void => {
+      told[token] ??= { logprob: shown(logprob), rank, decoded_token: text };
+    };
+    for (const [index, token] of entry.top.slice(0, top).entries()) tell(token, index + 1);
+    tell(entry, null);
+    return told;
+  });
+}
+
+function hasLogprob(entry: PromptEntry): entry is TokenEntry {
+  return entry.logprob !== null;
+}
+
+function shown(logprob: number): number {
+  return Math.max(logprob, logprobMin);
+}
+
+function nameOf(entry: Pick<TokenText, "token" | "text">, tokensAsIds: boolean): string {
   return tokensAsIds ? `token_id:${entry.token}` : entry.text;
 }

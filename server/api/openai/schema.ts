@@ -62,6 +62,8 @@ export interface CompletionRequest extends CommonRequest {
   readonly prompts: readonly Prompt[];
   readonly echo: boolean;
   readonly addSpecialTokens: boolean;
+  /** `prompt_logprobs`; null: not asked for. */
+  readonly promptLogprobs: number | null;
 }
 
 export function parseChatRequest(
@@ -124,9 +126,6 @@ export function parseCompletionRequest(
   if (fields.raw("suffix") !== undefined) throw notSupported("suffix", "filling in the middle");
   const topLogprobs = fields.integer("logprobs", { min: 0, max: requestLimits.topLogprobsMax }) ?? null;
   const echo = fields.boolean("echo") ?? false;
-  if (echo && topLogprobs !== null) {
-    throw badRequest("echo together with logprobs is not supported: prompt tokens have no logprobs", "echo");
-  }
   const addSpecialTokens = fields.boolean("add_special_tokens") ?? true;
   const n = fields.integer("n", { min: 1, max: requestLimits.choicesMax }) ?? 1;
   const bestOf = fields.integer("best_of", { min: 1, max: requestLimits.choicesMax });
@@ -139,7 +138,12 @@ export function parseCompletionRequest(
     calls: null,
     targets,
   });
-  return { ...common, prompts, echo, addSpecialTokens };
+  const promptLogprobs = common.generation.promptLogprobs ?? null;
+  const request = { ...common, prompts, echo, addSpecialTokens, promptLogprobs };
+  if (!echo || topLogprobs === null) return request;
+  if (common.stream) throw notSupported("echo", "true together with logprobs in a stream");
+  const generation = { ...common.generation, promptLogprobs: Math.max(topLogprobs, promptLogprobs ?? 0) };
+  return { ...request, generation };
 }
 
 interface Particulars {
@@ -179,6 +183,8 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
   const tellsTimings = fields.boolean("timings_per_token") ?? false;
   const returnTokenIds = fields.boolean("return_token_ids") ?? false;
   const tokensAsIds = fields.boolean("return_tokens_as_token_ids") ?? false;
+  const promptLogprobs = fields.integer("prompt_logprobs", { min: 0, max: requestLimits.topLogprobsMax });
+  if (promptLogprobs !== undefined && stream) throw notSupported("prompt_logprobs", "a prompt's in a stream");
   const { calls } = particulars;
   const constraint = constraintOf(fields);
   expectTogether(constraint, calls);
@@ -191,6 +197,7 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
     model,
     generation: {
       ...generation,
+      ...(promptLogprobs === undefined ? {} : { promptLogprobs }),
       ...(constraint === null ? {} : { constraint }),
       ...(calls === null ? {} : { calls }),
     },

@@ -28,7 +28,6 @@ export const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   modalities: [["text"], []],
   audio: [],
   web_search_options: [],
-  prompt_logprobs: [],
   kv_transfer_params: [],
   prompt_embeds: [],
   documents: [[]],

@@ -130,10 +130,9 @@ export class ResponseStore {
    *  which others on this thread have their turn. */
   async chain(owner: string, id: string): Promise<Chain> {
     const { chainMax } = this.limits;
-    const one = this.#database.query<
-      Row & { readonly previous: string | null },
-      [string, string, number]
-    >("SELECT id, previous, record FROM responses WHERE id = ? AND owner = ? AND created > ?");
+    const one = this.#database.query<Row & { readonly previous: string | null }, [string, string, number]>(
+      "SELECT id, previous, record FROM responses WHERE id = ? AND owner = ? AND created > ?",
+    );
     const kept: KeptResponse[] = [];
     const ids: string[] = [];
     const breath = new Breath();
