@@ -168,8 +168,8 @@ export interface Prospect extends Pick<SequenceSpec, "cacheSalt" | "adapter"> {
   /** Of the same numbers as sequences: steps that compute a part of it name it so. */
   readonly id: SequenceId;
   readonly tokens: ArrayLike<TokenId>;
-  /** Number of the program whose call it is. */
-  readonly program: number;
+  /** Number of the program whose call it is; null: of none. */
+  readonly program: number | null;
   /** Whether it may be computed ahead. */
   readonly isWarmed: boolean;
 }

@@ -7,6 +7,7 @@ import type { Vocabulary } from "../scheduler/constraint/vocabulary.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
 import { Generator } from "./answer/generation.ts";
+import { KeptPrefixes } from "./api/anthropic/kept-prefixes.ts";
 import { cacheSalts } from "./api/cache-salt.ts";
 import { startJobs } from "./api/jobs.ts";
 import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
@@ -247,6 +248,7 @@ function openApp(
     about: aboutOf(folder),
     fleet: engines.fleet,
     specs: engines.specs,
+    keptPrefixes: new KeptPrefixes(engines.fleet, engines.specs),
     generator,
     cacheSaltFor: cacheSalts(config),
     speaksParrot: config.parrotApi,

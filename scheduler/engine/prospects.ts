@@ -101,7 +101,7 @@ export class Prospects {
       const context = reader.depth;
       const left = reader.limit - context;
       if (!prospect.isWarmed || left <= 0) continue;
-      const isOwn = step.isOwn(prospect.program);
+      const isOwn = prospect.program !== null && step.isOwn(prospect.program);
       const count = this.#wholePages(
         context,
         left,

@@ -42,6 +42,7 @@ export async function chatPromptTokens(
 /** A chat's prompt in tokens, and how the answer that follows it marks what is not text. */
 export interface ReadyChat {
   readonly tokens: TokenId[];
+  readonly text: string;
   readonly format: AnswerFormat;
 }
 
@@ -55,7 +56,8 @@ export async function readyChat(
   const rendered = renderedChat(prompt, services, param);
   const tokens = await services.encoder.encodeRendered(rendered).catch(refuseBusy);
   const jinja = template.sourceText(prompt.tools.length > 0);
-  return { tokens, format: answerFormat(jinja, plainText(rendered), prompt.thoughtsMax ?? null) };
+  const text = plainText(rendered);
+  return { tokens, text, format: answerFormat(jinja, text, prompt.thoughtsMax ?? null) };
 }
 
 /** Messages as the model's chat template writes them, as text. */

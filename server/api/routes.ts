@@ -12,6 +12,7 @@ import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { Programs } from "../program/programs.ts";
 import { anthropicErrorResponse } from "./anthropic/errors.ts";
+import type { KeptPrefixes } from "./anthropic/kept-prefixes.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
@@ -44,6 +45,7 @@ export interface RouteDeps extends PromptServices {
   readonly cacheSaltFor: CacheSaltFor;
   readonly about: ModelAbout;
   readonly fleet: Pick<Fleet, "loads">;
+  readonly keptPrefixes: KeptPrefixes;
   /** Of the fleet's devices, by engine. */
   readonly specs: readonly DeviceSpec[];
   readonly placements: PlacementLog;

@@ -290,17 +290,17 @@ describe("tokens of input", () => {
         ],
       });
       const { data, response } = await client.messages.create(body).withResponse();
-      expect(response.headers.get("x-bunting-ignored")).toBe("cache_control, x-anthropic-billing-header");
+      expect(response.headers.get("x-bunting-ignored")).toBe("x-anthropic-billing-header");
       return data.usage;
     };
     const first = await usageOf("11111");
     const second = await usageOf("22222");
-    expect(first.input_tokens).toBe(0);
-    expect(second.cache_read_input_tokens! + second.cache_creation_input_tokens!).toBe(
-      first.cache_read_input_tokens! + first.cache_creation_input_tokens!,
-    );
-    // All but the last page, which is not whole, and the token whose successor is drawn.
-    expect(second.cache_creation_input_tokens!).toBeLessThan(17);
+    expect(first.input_tokens).toBeGreaterThan(0);
+    expect(first.cache_creation_input_tokens).toBeGreaterThan(first.input_tokens);
+    const marked = first.cache_read_input_tokens! + first.cache_creation_input_tokens!;
+    expect(second.cache_creation_input_tokens).toBe(0);
+    expect(second.cache_read_input_tokens!).toBeGreaterThanOrEqual(marked);
+    expect(second.input_tokens).toBeLessThan(17); // the last page, which is not whole
   });
 });
 

@@ -15,6 +15,7 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { Generator } from "../../server/answer/generation.ts";
+import { KeptPrefixes } from "../../server/api/anthropic/kept-prefixes.ts";
 import { cacheSalts } from "../../server/api/cache-salt.ts";
 import { startJobs } from "../../server/api/jobs.ts";
 import type { ReasoningField } from "../../server/api/openai/reasoning.ts";
@@ -214,6 +215,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     about: aboutOf(openModelFolder(demoFolder)),
     fleet,
     specs: [spec],
+    keptPrefixes: new KeptPrefixes(fleet, [spec]),
     placements,
     generator,
     programs,

@@ -129,14 +129,14 @@ function deltasOf(all: readonly Part[], sizes: readonly number[]): AnswerEvent[]
 test("a stream is, put together as clients do, the whole answer", () => {
   const sizes = fc.array(fc.nat(3), { minLength: 1 }).map((given) => [...given, 1]);
   fc.assert(
-    fc.property(parts, sizes, finish, fc.boolean(), (all, cuts, end, asksToCache) => {
+    fc.property(parts, sizes, finish, fc.nat(30), (all, cuts, end, markedTokens) => {
       const events: ShownEvent[] = [
         { kind: "started" },
         ...(deltasOf(all, cuts) as ShownEvent[]),
         { kind: "finish", choice: 0, ...end },
         { kind: "done", usage },
       ];
-      const codec = messagesCodec({ model: "demo", asksToCache }, "req_1");
+      const codec = messagesCodec({ model: "demo", markedTokens }, "req_1");
       const gatherer = new Gatherer(1, false);
       const whole = events.map((event) => gatherer.take(event)).at(-1)!;
       const stream = namedEventsIn<StreamEvent>(
@@ -149,8 +149,8 @@ test("a stream is, put together as clients do, the whole answer", () => {
 });
 
 test("why an answer ends, and which tokens of its prompt were new", () => {
-  const bodyOf = (end: ChoiceFinish, asksToCache: boolean) => {
-    const codec = messagesCodec({ model: "demo", asksToCache }, "req_1");
+  const bodyOf = (end: ChoiceFinish, markedTokens: number) => {
+    const codec = messagesCodec({ model: "demo", markedTokens }, "req_1");
     const choice = { parts: [], text: "", reasoning: "", calls: [], tokens: [], logprobs: null, finish: end };
     return codec.body({ choices: [choice], usage }) as Record<string, unknown>;
   };
@@ -162,7 +162,7 @@ test("why an answer ends, and which tokens of its prompt were new", () => {
     [{ reason: "calls", stopReason: "END" }, "tool_use", null],
   ];
   for (const [end, stop_reason, stop_sequence] of endings) {
-    expect(bodyOf(end, false)).toMatchObject({ stop_reason, stop_sequence });
+    expect(bodyOf(end, 0)).toMatchObject({ stop_reason, stop_sequence });
   }
   const counts = (input_tokens: number, cache_creation_input_tokens: number) => ({
     input_tokens,
@@ -170,6 +170,8 @@ test("why an answer ends, and which tokens of its prompt were new", () => {
     cache_read_input_tokens: 16,
     output_tokens: 5,
   });
-  expect(bodyOf(endings[0]![0], false).usage).toEqual(counts(14, 0));
-  expect(bodyOf(endings[0]![0], true).usage).toEqual(counts(0, 14));
+  expect(bodyOf(endings[0]![0], 0).usage).toEqual(counts(14, 0));
+  expect(bodyOf(endings[0]![0], 10).usage).toEqual(counts(14, 0)); // they were cached already
+  expect(bodyOf(endings[0]![0], 20).usage).toEqual(counts(10, 4));
+  expect(bodyOf(endings[0]![0], 30).usage).toEqual(counts(0, 14));
 });

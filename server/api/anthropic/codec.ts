@@ -6,10 +6,13 @@ import { anthropicErrorBody } from "./errors.ts";
 import { wholeValueIn } from "./partial-input.ts";
 import type { MessagesRequest } from "./schema.ts";
 
-type Answer = Pick<MessagesRequest, "model" | "asksToCache">;
+interface Answer extends Pick<MessagesRequest, "model"> {
+  /** Tokens of the prompt that are marked for the cache. */
+  readonly markedTokens: number;
+}
 
 /** One answer as a message of content blocks. In a stream they come one after the other: each begins, goes on and ends. */
-export function messagesCodec({ model, asksToCache }: Answer, requestId: string): Codec {
+export function messagesCodec({ model, markedTokens }: Answer, requestId: string): Codec {
   const random = crypto.randomUUID().replaceAll("-", "");
   const head = { id: `msg_${random}`, type: "message", role: "assistant", model };
   const callId = (index: number): string => `toolu_${random.slice(-24)}_${index}`;
@@ -17,7 +20,7 @@ export function messagesCodec({ model, asksToCache }: Answer, requestId: string)
     ...head,
     content,
     ...ending,
-    usage: usageJson(usage, asksToCache),
+    usage: usageJson(usage, markedTokens),
   });
   const stream = new BlockStream(callId);
   let finish: ChoiceFinish = { reason: "stop", stopReason: null };
@@ -34,7 +37,7 @@ export function messagesCodec({ model, asksToCache }: Answer, requestId: string)
         finish = event;
         return stream.end();
       case "done": {
-        const last = { delta: endingOf(finish), usage: usageJson(event.usage, asksToCache) };
+        const last = { delta: endingOf(finish), usage: usageJson(event.usage, markedTokens) };
         return typed("message_delta", last) + typed("message_stop");
       }
     }
@@ -137,14 +140,14 @@ function endingOf({ reason, stopReason }: ChoiceFinish): object {
 }
 
 /**
- * The three counts of input are all of the prompt, each token in one of them. Every prompt is kept in the cache whole, so one
- * that asks for it has what was computed told as written there.
+ * The three counts of input are all of the prompt, each token in one of them: what was cached, what was not and is marked to be, and
+ * the rest.
  */
-function usageJson({ promptTokens, cachedTokens, completionTokens }: Usage, asksToCache: boolean): object {
-  const computed = promptTokens - cachedTokens;
+function usageJson({ promptTokens, cachedTokens, completionTokens }: Usage, markedTokens: number): object {
+  const written = Math.max(0, markedTokens - cachedTokens);
   return {
-    input_tokens: asksToCache ? 0 : computed,
-    cache_creation_input_tokens: asksToCache ? computed : 0,
+    input_tokens: promptTokens - cachedTokens - written,
+    cache_creation_input_tokens: written,
     cache_read_input_tokens: cachedTokens,
     output_tokens: completionTokens,
   };

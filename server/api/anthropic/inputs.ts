@@ -7,17 +7,40 @@ import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
 import { type PastToolCall, toolCallIdOf, toolNameOf } from "../openai/tools.ts";
 import { requestLimits } from "../request-limits.ts";
-import { type Ignored, noteTheRest } from "./support.ts";
+import { type Ignored, noteCacheControl, noteTheRest } from "./support.ts";
 
-/** `system` and `messages`. */
-export function conversationOf(fields: Fields, ignored: Ignored): ChatMessage[] {
+/** A place that was marked for the cache: all before it is to be kept for so long. */
+export interface CacheMark {
+  /** Messages before it. */
+  readonly messages: number;
+  readonly ttlMs: number;
+}
+
+/** `system` and `messages`, and the marks in them, by their places; one may have been read already, of what goes before. */
+export function conversationOf(
+  fields: Fields,
+  ignored: Ignored,
+): { readonly messages: ChatMessage[]; readonly marks: CacheMark[] } {
+  const marks: CacheMark[] = [];
+  const messages: ChatMessage[] = [];
+  const noteMark = (): void => {
+    const ttlMs = ignored.takeMark();
+    if (ttlMs !== null) marks.push({ messages: messages.length, ttlMs });
+  };
+  noteMark();
   const given = fields.list("messages", requestLimits.messagesMax);
   if (given === undefined || given.length === 0) {
     throw refusal("messages", "an array of at least one message", fields.raw("messages"));
   }
-  const system = systemOf(fields, ignored);
-  const turns = given.map((message, index) => fieldsOf(message, `messages[${index}]`));
-  return [...system, ...turns.flatMap((turn) => messagesOf(turn, ignored))];
+  messages.push(...systemOf(fields, ignored));
+  noteMark();
+  for (const [index, message] of given.entries()) {
+    messages.push(...messagesOf(fieldsOf(message, `messages[${index}]`), ignored));
+    noteMark();
+  }
+  noteCacheControl(fields, ignored);
+  noteMark();
+  return { messages, marks };
 }
 
 function messagesOf(turn: Fields, ignored: Ignored): ChatMessage[] {

@@ -1,21 +1,76 @@
 import type { TokenId } from "../../../scheduler/core.ts";
-import { badRequest } from "../../http/errors.ts";
-import { chatPromptTokens, type PromptServices, readyChat } from "../prompt.ts";
+import { ApiError, badRequest } from "../../http/errors.ts";
+import type { ChatMessage } from "../openai/inputs.ts";
+import {
+  type ChatPrompt,
+  chatPromptText,
+  chatPromptTokens,
+  type PromptServices,
+  type ReadyChat,
+  readyChat,
+} from "../prompt.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { messagesCodec } from "./codec.ts";
+import type { KeptPrefixes } from "./kept-prefixes.ts";
 import type { CountRequest, MessagesRequest } from "./schema.ts";
 
 /** POST /v1/messages */
 export async function answerMessages(
   exchange: Exchange,
-  services: PromptServices,
+  services: PromptServices & { readonly keptPrefixes: KeptPrefixes },
   request: MessagesRequest,
   requestId: string,
 ): Promise<Response> {
-  const { tokens, format } = await readyChat(request.prompt, services);
+  const { tokens, text, format } = await readyChat(request.prompt, services);
   expectFits(tokens, request.generation.tokensMax, services.model.contextMax);
-  const codec = messagesCodec(request, requestId);
-  return respond(exchange, { ...request.generation, format }, [tokens], codec, request.stream);
+  const { model, generation, stream, prompt } = request;
+  const marked = request.marks.map(({ messages, ttlMs }) => {
+    return { ttlMs, tokens: tokens.slice(0, tokensBefore(messages, prompt, { tokens, text }, services)) };
+  });
+  const markedTokens = marked.at(-1)?.tokens.length ?? 0;
+  const codec = messagesCodec({ model, markedTokens }, requestId);
+  const response = await respond(exchange, { ...generation, format }, [tokens], codec, stream);
+  // Now it is known which engine computes them.
+  const { tenant } = exchange;
+  const cacheSalt = exchange.services.cacheSaltFor(tenant, generation.cacheSalt);
+  for (const one of marked) services.keptPrefixes.keep(tenant, cacheSalt, one.tokens, one.ttlMs);
+  return response;
+}
+
+/** How many tokens of a prompt lie before its message of this index, or of all if there is none. */
+function tokensBefore(
+  messages: number,
+  prompt: ChatPrompt,
+  { tokens, text }: Pick<ReadyChat, "tokens" | "text">,
+  services: PromptServices,
+): number {
+  const next = prompt.messages[messages];
+  if (next === undefined) return tokens.length;
+  const shorter = { role: next.role, content: "" } as ChatMessage;
+  const before = [...prompt.messages.slice(0, messages), shorter];
+  const other = textOf(
+    { ...prompt, messages: before, addGenerationPrompt: false, continuesLast: false },
+    services,
+  );
+  if (other === null) return tokens.length;
+  let end = 0;
+  while (end < other.length && other.charCodeAt(end) === text.charCodeAt(end)) end++;
+  let bytes = Buffer.byteLength(text.slice(0, end));
+  const first = tokens.findIndex((token) => {
+    bytes -= services.tokenizer.bytesOf(token).length;
+    return bytes < 0;
+  });
+  return first < 0 ? tokens.length : first;
+}
+
+/** null: the template refuses such a conversation. */
+function textOf(prompt: ChatPrompt, services: PromptServices): string | null {
+  try {
+    return chatPromptText(prompt, services);
+  } catch (error) {
+    if (error instanceof ApiError) return null;
+    throw error;
+  }
 }
 
 /** POST /v1/messages/count_tokens: the tokens that an answer's `usage` would count as input. */

@@ -108,7 +108,7 @@ test("functions are what templates read", () => {
     { type: "function", function: { name: "now", parameters: { type: "object" } } },
   ]);
   expect(generation.calls?.callsMax).toBeNull();
-  expect(ignored).toEqual(["cache_control", "tools.defer_loading"]);
+  expect(ignored).toEqual(["tools.defer_loading"]);
   const one = parse({ tools, tool_choice: { type: "auto", disable_parallel_tool_use: true } });
   expect(one.generation.calls?.callsMax).toBe(1);
   const none = parse({ tools, tool_choice: { type: "none" } });
@@ -118,15 +118,15 @@ test("functions are what templates read", () => {
 
 test("what says how to generate is kept", () => {
   const given = { stop_sequences: ["END"], temperature: 0.5, top_p: 0.9, top_k: 40, stream: true };
-  const { generation, stream, asksToCache } = parse({ ...given, service_tier: "standard_only" });
+  const { generation, stream, marks } = parse({ ...given, service_tier: "standard_only" });
   const { sampling, stopStrings, tokensMax } = generation;
   expect([sampling.temperature, sampling.topP, sampling.topK]).toEqual([0.5, 0.9, 40]);
-  expect([stopStrings, tokensMax, stream, asksToCache]).toEqual([["END"], 9, true, false]);
+  expect([stopStrings, tokensMax, stream, marks]).toEqual([["END"], 9, true, []]);
 });
 
 test("what has no effect is told, once, wherever it stands", () => {
   const cache_control = { type: "ephemeral", ttl: "1h" };
-  const { ignored, asksToCache } = parse({
+  const { ignored } = parse({
     system: [text("Be brief.", { cache_control })],
     messages: [{ role: "user", content: [text("Hi", { cache_control, citations: [] })] }],
     metadata: { user_id: "me" },
@@ -136,14 +136,39 @@ test("what has no effect is told, once, wherever it stands", () => {
     thinking: { type: "enabled", budget_tokens: 1024 },
   });
   expect(ignored).toEqual([
-    "cache_control",
     "messages.content.citations",
     "thinking",
     "output_config.effort",
     "metadata",
     "context_management",
   ]);
-  expect(asksToCache).toBe(true);
+});
+
+test("what is marked for the cache is all up to the last mark of each time", () => {
+  const mark = (ttl?: string) => ({
+    cache_control: { type: "ephemeral", ...(ttl === undefined ? {} : { ttl }) },
+  });
+  const [minutes, hour] = [5 * 60_000, 60 * 60_000];
+  const turn = (role: string, more = {}) => ({ role, content: [text("Hi", more)] });
+  const marksOf = (body: object) => parse(body).marks;
+  const turns = [turn("user"), turn("assistant"), turn("user")];
+  expect(marksOf({ messages: turns })).toEqual([]);
+  expect(marksOf({ messages: turns, ...mark("1h") })).toEqual([{ messages: 3, ttlMs: hour }]);
+  expect(marksOf({ messages: turns, system: [text("Be brief.", mark())] })).toEqual([
+    { messages: 1, ttlMs: minutes },
+  ]);
+  const tool = { name: "now", input_schema: { type: "object" }, ...mark("1h") };
+  expect(marksOf({ messages: turns, tools: [tool] })).toEqual([{ messages: 0, ttlMs: hour }]);
+  const many = [
+    turn("user", mark("1h")),
+    turn("assistant", mark()),
+    turn("user", mark("5m")),
+    turn("assistant"),
+  ];
+  expect(marksOf({ messages: many, tools: [tool] })).toEqual([
+    { messages: 1, ttlMs: hour },
+    { messages: 3, ttlMs: minutes },
+  ]);
 });
 
 test("thinking is told to a template that asks for it", () => {

@@ -12,8 +12,8 @@ import type { ChatPrompt, PromptServices } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
 import { noTargets, type Targets } from "../targets.ts";
 import { effortOf, settleThinking, type ThinkingSettled, withGiven } from "../thinking.ts";
-import { conversationOf } from "./inputs.ts";
-import { type Ignored, noteCacheControl, noteTheRest } from "./support.ts";
+import { type CacheMark, conversationOf } from "./inputs.ts";
+import { Ignored, noteTheRest } from "./support.ts";
 import { toolUseOf } from "./tools.ts";
 
 /** What counting and answering have in common. */
@@ -28,8 +28,8 @@ export interface CountRequest {
 export interface MessagesRequest extends CountRequest {
   readonly generation: GenerationOptions & { readonly tokensMax: number };
   readonly stream: boolean;
-  /** A part of the prompt is marked for the cache, so what is computed of it is told as written there. */
-  readonly asksToCache: boolean;
+  /** Of each time that was asked for the last, by rising places. */
+  readonly marks: readonly CacheMark[];
 }
 
 /** What parsing needs to know of the model. */
@@ -42,7 +42,7 @@ export function parseMessagesRequest(
   targets: Targets = noTargets,
 ): MessagesRequest {
   const fields = new Fields(body);
-  const { model, prompt, calls, format, ignored } = parseCommon(fields, served);
+  const { model, prompt, marks, calls, format, ignored } = parseCommon(fields, served);
   const tokensMax = fields.integer("max_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
   if (tokensMax === undefined) throw refusal("max_tokens", "an integer of at least 1", undefined);
   const tier = fields.raw("service_tier");
@@ -66,8 +66,8 @@ export function parseMessagesRequest(
     ...(calls === null ? {} : { calls }),
   };
   const stream = fields.boolean("stream") ?? false;
-  const asksToCache = ignored.has("cache_control");
-  return { model, prompt, generation, stream, asksToCache, ignored: namesOf(ignored, settleTheRest(fields)) };
+  const last = marks.filter(({ ttlMs }, at) => marks.slice(at + 1).every((other) => other.ttlMs !== ttlMs));
+  return { model, prompt, generation, stream, marks: last, ignored: namesOf(ignored, settleTheRest(fields)) };
 }
 
 /** The same prompt, of which nothing is generated: fields that say how are not looked at. */
@@ -77,11 +77,10 @@ export function parseCountRequest(body: Body, served: Served): CountRequest {
 }
 
 function parseCommon(fields: Fields, served: Served) {
-  const ignored: Ignored = new Set();
+  const ignored = new Ignored();
   const model = modelOf(fields, served.model);
   const { tools, calls } = toolUseOf(fields, ignored);
-  const messages = conversationOf(fields, ignored);
-  noteCacheControl(fields, ignored);
+  const { messages, marks } = conversationOf(fields, ignored);
   for (const name of ["container", "mcp_servers", "output_format"]) {
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, [[]])) throw notSupported(name, "this field");
@@ -100,7 +99,7 @@ function parseCommon(fields: Fields, served: Served) {
     templateArguments,
     thoughtsMax,
   };
-  return { model, prompt, calls, format, ignored };
+  return { model, prompt, marks, calls, format, ignored };
 }
 
 /** What the answer is held to: Anthropic's own field, or one of those of other servers. */

@@ -1,0 +1,123 @@
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { SimulatedDevice } from "../../../gpu/simulated/device.ts";
+import type { EngineId, SequenceId } from "../../../scheduler/core.ts";
+import { linearCost } from "../../../scheduler/cost/linear.ts";
+import { Engine } from "../../../scheduler/engine/engine.ts";
+import { type Expected, Fleet } from "../../../scheduler/fleet/fleet.ts";
+import type { EngineMessage } from "../../../scheduler/messages.ts";
+import { deviceSpec, sequenceSpec, tokensFrom } from "../../../scheduler/sim/factories.ts";
+import { ManualClock } from "../../../scheduler/sim/manual-clock.ts";
+import { runs } from "../../../tests/support/property.ts";
+import { KeptPrefixes } from "./kept-prefixes.ts";
+
+const MINUTE_MS = 60_000;
+const PROMPT_TOKENS = 160;
+
+/** A fleet of one engine with room for 40 pages, and what it keeps. */
+function openFleet() {
+  const clock = new ManualClock();
+  const spec = deviceSpec({ pages: 40 });
+  const device = new SimulatedDevice(spec, clock, linearCost(1, 0.01));
+  const engine = new Engine(device, clock, { integrity: "always" }, (report) =>
+    fleet.report(0 as EngineId, report),
+  );
+  const link = {
+    send: (message: EngineMessage) => {
+      engine.receive(message);
+      engine.run();
+    },
+  };
+  const fleet = new Fleet([{ link, spec }]);
+  const kept = new KeptPrefixes(fleet, [spec], clock);
+  /** How many tokens of the prompt were cached; it runs to its end. */
+  const run = (from: number, tokens = PROMPT_TOKENS): number => {
+    let cached = 0;
+    let isDone = false;
+    fleet.submit(sequenceSpec(tokensFrom(from, tokens), 1), {
+      onStarted: (tokensCached) => {
+        cached = tokensCached;
+      },
+      onToken: () => {},
+      onFinish: ({ kind }) => {
+        isDone = kind === "length";
+      },
+    });
+    for (let steps = 0; !isDone && steps < 1000; steps++) clock.advance(1);
+    expect(isDone).toBe(true);
+    return cached;
+  };
+  return { clock, kept, run };
+}
+
+const marked = [...tokensFrom(0, PROMPT_TOKENS)];
+
+test("what is marked outlives other prompts until its time is over, and what is not does not", () => {
+  for (const [isMarked, afterMs, cached] of [
+    [true, 0, PROMPT_TOKENS - 1],
+    [false, 0, 0],
+    [true, 6 * MINUTE_MS, 0],
+  ] as const) {
+    const { clock, kept, run } = openFleet();
+    run(0);
+    if (isMarked) kept.keep("ann", "", marked, 5 * MINUTE_MS);
+    clock.advance(afterMs);
+    for (const from of [200, 400, 600, 800]) run(from);
+    expect(run(0)).toBe(cached);
+  }
+});
+
+test("a prompt that needs the room has it, whatever is kept", () => {
+  const { kept, run } = openFleet();
+  run(0);
+  kept.keep("ann", "", marked, 5 * MINUTE_MS);
+  run(300, 40 * 16 - 1);
+  expect(run(0)).toBe(0);
+});
+
+/** The fleet's side, as a record of what is expected. */
+class Expectations {
+  readonly open = new Map<SequenceId, Expected>();
+  #next = 0;
+
+  expect(expected: Expected): SequenceId {
+    const id = this.#next++ as SequenceId;
+    this.open.set(id, expected);
+    return id;
+  }
+
+  forget(id: SequenceId): void {
+    this.open.delete(id);
+  }
+}
+
+test("a key has no more kept than it may, all that was marked last, and nothing once all times are over", () => {
+  const mark = fc.record({
+    tenant: fc.constantFrom("ann", "bob"),
+    from: fc.nat(3),
+    tokens: fc.integer({ min: 1, max: 200 }),
+    ttlMs: fc.constantFrom(5 * MINUTE_MS, 60 * MINUTE_MS),
+    waitMs: fc.nat(3 * MINUTE_MS),
+  });
+  fc.assert(
+    fc.property(fc.array(mark, { maxLength: 30 }), (marks) => {
+      const clock = new ManualClock();
+      const fleet = new Expectations();
+      const kept = new KeptPrefixes(fleet, [deviceSpec({ pages: 40 })], clock);
+      for (const { tenant, from, tokens, ttlMs, waitMs } of marks) {
+        const prefix = [...tokensFrom(from, tokens)];
+        kept.keep(tenant, tenant, prefix, ttlMs);
+        const own = [...fleet.open.values()].filter(({ cacheSalt }) => cacheSalt === tenant);
+        const sum = own.reduce((total, one) => total + one.tokens.length, 0);
+        expect(kept.tokensOf(tenant)).toBe(sum);
+        expect(sum).toBeLessThanOrEqual((40 * 16) / 4);
+        const told = prefix.slice(0, (40 * 16) / 4);
+        expect(own.some((one) => told.every((token, i) => one.tokens[i] === token))).toBe(true);
+        clock.advance(waitMs);
+      }
+      clock.advance(60 * MINUTE_MS);
+      expect(fleet.open.size).toBe(0);
+    }),
+    runs(200),
+  );
+});

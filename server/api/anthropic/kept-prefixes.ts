@@ -1,0 +1,93 @@
+import type { Cancel, Clock } from "../../../scheduler/clock.ts";
+import type { SequenceId, TokenId } from "../../../scheduler/core.ts";
+import type { DeviceSpec } from "../../../scheduler/device.ts";
+import type { Fleet } from "../../../scheduler/fleet/fleet.ts";
+
+/** Of the tokens that engines have room for, those that one key may have kept: one part in so many. */
+const KEPT_PART = 4;
+/** Prefixes of one key. */
+const KEPT_MAX = 256;
+
+const realClock: Clock = {
+  nowMs: () => performance.now(),
+  after: (delayMs, run) => {
+    const timer = setTimeout(run, delayMs);
+    timer.unref(); // never keeps the process alive by itself
+    return () => clearTimeout(timer);
+  },
+};
+
+interface Kept {
+  readonly id: SequenceId;
+  readonly cacheSalt: string;
+  readonly tokens: Int32Array;
+  readonly untilMs: number;
+  readonly cancel: Cancel;
+}
+
+/**
+ * Prefixes of prompts that clients have marked for the cache. Until its time is over a prefix counts as one that will be read: it is
+ * evicted after all that has no reader, but it is evicted if need be, and nothing waits for it. A key has so much kept at most; what
+ * it has marked longest ago is given up for what it marks.
+ */
+export class KeptPrefixes {
+  readonly #fleet: Pick<Fleet, "expect" | "forget">;
+  readonly #clock: Clock;
+  readonly #tokensMax: number;
+  /** By key; what was marked last comes last. */
+  readonly #kept = new Map<string, Kept[]>();
+
+  /** `specs`: of the fleet's devices. */
+  constructor(
+    fleet: Pick<Fleet, "expect" | "forget">,
+    specs: readonly DeviceSpec[],
+    clock: Clock = realClock,
+  ) {
+    this.#fleet = fleet;
+    this.#clock = clock;
+    const tokens = specs.reduce((sum, { pages, pageTokens }) => sum + pages * pageTokens, 0);
+    this.#tokensMax = Math.floor(tokens / KEPT_PART);
+  }
+
+  /** Tokens that are kept for a key; a prefix of two prompts counts twice. */
+  tokensOf(tenant: string): number {
+    return (this.#kept.get(tenant) ?? []).reduce((sum, { tokens }) => sum + tokens.length, 0);
+  }
+
+  /** Of more tokens than may be kept, those at the beginning are. */
+  keep(tenant: string, cacheSalt: string, prefix: readonly TokenId[], ttlMs: number): void {
+    const tokens = Int32Array.from(prefix.slice(0, this.#tokensMax));
+    const untilMs = this.#clock.nowMs() + ttlMs;
+    const own = this.#kept.get(tenant) ?? [];
+    const holds = (one: Kept): boolean =>
+      one.cacheSalt === cacheSalt && one.untilMs >= untilMs && beginsWith(one.tokens, tokens);
+    if (tokens.length === 0 || own.some(holds)) return;
+    for (const one of [...own])
+      if (one.cacheSalt === cacheSalt && one.untilMs <= untilMs && beginsWith(tokens, one.tokens))
+        this.#drop(tenant, one);
+    while (own.length === KEPT_MAX || this.tokensOf(tenant) + tokens.length > this.#tokensMax)
+      this.#drop(tenant, own[0]!);
+    const prospect = { tokens, cacheSalt, adapter: 0, program: null, isWarmed: false };
+    const kept: Kept = {
+      id: this.#fleet.expect(prospect),
+      cacheSalt,
+      tokens,
+      untilMs,
+      cancel: this.#clock.after(ttlMs, () => this.#drop(tenant, kept)),
+    };
+    own.push(kept);
+    this.#kept.set(tenant, own);
+  }
+
+  #drop(tenant: string, kept: Kept): void {
+    kept.cancel();
+    this.#fleet.forget(kept.id);
+    const own = this.#kept.get(tenant)!;
+    own.splice(own.indexOf(kept), 1);
+    if (own.length === 0) this.#kept.delete(tenant);
+  }
+}
+
+function beginsWith(tokens: Int32Array, beginning: Int32Array): boolean {
+  return beginning.length <= tokens.length && beginning.every((token, index) => token === tokens[index]);
+}
