@@ -6,12 +6,12 @@ import { existsSync, mkdirSync, readdirSync, statfsSync, statSync, writeFileSync
 import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { parseModelConfig } from "../gpu/model/config.ts";
-import { type JsonObject, readJsonObject } from "../gpu/model/json.ts";
+import { isObject, type JsonObject, readJsonObject } from "../gpu/model/json.ts";
 import { ModelError } from "../gpu/model/model-error.ts";
 import { folderTensors, type NamedTensor } from "../gpu/model/weights.ts";
 import { publishedShapes } from "./random-model/shapes.ts";
 import { eosTokens, tokenizerConfigJson, tokenizerJson, vocabMin } from "./random-model/tokenizer.ts";
-import { parametersOf, type Spread, writeWeights } from "./random-model/weights.ts";
+import { parametersOf, type Spread, withMxfp4Experts, writeWeights } from "./random-model/weights.ts";
 
 export interface RandomModelOptions {
   /** 0 … 2^32-1 */
@@ -57,8 +57,9 @@ export function writeRandomModel(
       `${source.file}: vocab_size ${shape.vocab} is too small: ${vocabMin} are the bytes and the control tokens.`,
     );
   }
-  const tensors = folderTensors(config);
-  const parameters = parametersOf(tensors);
+  const plain = folderTensors(config);
+  const parameters = parametersOf(plain);
+  const tensors = hasMxfp4Experts(source) ? withMxfp4Experts(plain) : plain;
   // 100 bytes are more than tokenizer.json takes for a token.
   checkPlace(folder, parameters * 2 + shape.vocab * 100);
 
@@ -77,6 +78,17 @@ export function writeRandomModel(
   });
   write("config.json", json);
   return parameters;
+}
+
+/** Throws RandomModelError for other ways to quantise. */
+function hasMxfp4Experts({ file, json }: { readonly file: string; readonly json: JsonObject }): boolean {
+  const { quantization_config: quantisation } = json;
+  if (quantisation === undefined) return false;
+  const method = isObject(quantisation) ? quantisation.quant_method : undefined;
+  if (method === "mxfp4") return true;
+  throw new RandomModelError(
+    `${file}: quantization_config: weights are written in bf16, or experts in mxfp4.`,
+  );
 }
 
 function untrained(sigma: number): (tensor: NamedTensor) => Spread {

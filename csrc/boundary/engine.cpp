@@ -230,8 +230,9 @@ bunting_status bunting_model_load_quantised(bunting_model* model, int32_t tensor
     require(paths, "paths");
     require(offsets, "offsets");
     require(how, "how");
-    model->load_quantised(tensor, layer, bunting::QuantisedMatrix(*how, paths, offsets, rows, cols), paths,
-                          dtype, rows, cols);
+    int64_t const row_step = dtype & BUNTING_EVERY_SECOND ? 2 : 1;
+    model->load_quantised(tensor, layer, bunting::QuantisedMatrix(*how, paths, offsets, rows, cols, row_step),
+                          paths, dtype & ~BUNTING_EVERY_SECOND, rows, cols);
   });
 }
 

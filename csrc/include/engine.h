@@ -276,7 +276,7 @@ enum { BUNTING_SCALE_F32 = 0, BUNTING_SCALE_F16 = 1, BUNTING_SCALE_BF16 = 2, BUN
 /* bunting_model_load for such a matrix, which becomes blocks of `dtype` on the way: BUNTING_Q4_0, BUNTING_Q4_1 or
  * BUNTING_MXFP4, which have its numbers as they are but for scales in f16, or BUNTING_Q8_0, which may round them. `paths`
  * are four texts, each ended by a NUL, and `offsets` four places: of integers, scales, zeros (empty: 2^(bits - 1)), and of
- * each column's group as i32 (empty: in order). */
+ * each column's group as i32 (empty: in order). With BUNTING_EVERY_SECOND rows of integers and of scales take turns. */
 bunting_status bunting_model_load_quantised(bunting_model* model, int32_t tensor, int32_t layer, char const* paths,
                                             uint64_t const* offsets, bunting_quantised const* how, int32_t dtype,
                                             int64_t rows, int64_t cols);

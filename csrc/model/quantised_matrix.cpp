@@ -63,8 +63,8 @@ uint16_t to_half(double value) {
 }  // namespace
 
 QuantisedMatrix::QuantisedMatrix(bunting_quantised const& how, char const* paths, uint64_t const* offsets,
-                                 int64_t rows, int64_t cols)
-    : how_(how), rows_(rows), cols_(cols) {
+                                 int64_t rows, int64_t cols, int64_t row_step)
+    : how_(how), rows_(rows), cols_(cols), row_step_(row_step) {
   bool const is_integer = how.number == BUNTING_NUMBER_UNSIGNED;
   bool const is_wide = how.number == BUNTING_NUMBER_SIGNED || how.number == BUNTING_NUMBER_E4M3;
   bool const is_words = how.layout != BUNTING_LAYOUT_ROWS;
@@ -77,6 +77,9 @@ QuantisedMatrix::QuantisedMatrix(bunting_quantised const& how, char const* paths
       (is_words && how.group_rows != 1) || how.scale_type < BUNTING_SCALE_F32 ||
       how.scale_type > BUNTING_SCALE_E8M0)
     fail(BUNTING_INVALID, "%s: no such way of storing quantised matrices", paths);
+  if (row_step != 1 && (is_words || how.group_rows != 1))
+    fail(BUNTING_INVALID, "%s: rows that take turns are one after the other, with scales of their own",
+         paths);
   if (rows % per_word != 0 || cols % 32 != 0)
     fail(BUNTING_INVALID, "%s: a matrix of [%lld, %lld] cannot be stored so: wanted multiples of %lld and 32",
          paths, (long long)rows, (long long)cols, (long long)per_word);
@@ -84,15 +87,17 @@ QuantisedMatrix::QuantisedMatrix(bunting_quantised const& how, char const* paths
   int64_t const element = how.scale_type == BUNTING_SCALE_F32    ? 4
                           : how.scale_type == BUNTING_SCALE_E8M0 ? 1
                                                                  : 2;
-  int64_t const scale_rows = (rows + how.group_rows - 1) / how.group_rows;
-  int64_t const sizes[parts] = {rows * cols * how.bits / 8, scale_rows * groups_ * element,
+  int64_t const stored_rows = (rows - 1) * row_step + 1;
+  int64_t const scale_rows = (stored_rows + how.group_rows - 1) / how.group_rows;
+  int64_t const sizes[parts] = {stored_rows * cols * how.bits / 8, scale_rows * groups_ * element,
                                 rows * groups_ * how.bits / 8, cols * 4};
   for (int part = 0; part < parts; part++) {
     if (*paths != 0) files_[part] = std::make_unique<TensorFile>(paths, offsets[part], uint64_t(sizes[part]));
     paths += std::strlen(paths) + 1;
   }
-  if (!files_[integers] || !files_[scales] || (files_[zeros] && !is_integer))
-    fail(BUNTING_INVALID, "a quantised matrix has integers and scales, and zeros only beside unsigned ones");
+  if (!files_[integers] || !files_[scales] || (files_[zeros] && (!is_integer || row_step != 1)))
+    fail(BUNTING_INVALID,
+         "a quantised matrix has integers and scales, and zeros only beside unsigned ones in whole rows");
   for (int64_t k = 0; k < cols && files_[order]; k++)
     if (group_of(k) < 0 || group_of(k) >= groups_)
       fail(BUNTING_INVALID, "a quantised matrix of %lld groups says that column %lld is of group %lld",
@@ -107,7 +112,7 @@ int QuantisedMatrix::integer(int64_t n, int64_t k) const {
     case BUNTING_LAYOUT_AWQ:
       return packed(bytes(integers), k * rows_ + awq_place(n), how_.bits);
     default:
-      return packed(bytes(integers), n * cols_ + k, how_.bits);
+      return packed(bytes(integers), n * row_step_ * cols_ + k, how_.bits);
   }
 }
 
@@ -125,8 +130,7 @@ int QuantisedMatrix::zero(int64_t n, int64_t group) const {
 }
 
 double QuantisedMatrix::scale(int64_t n, int64_t group) const {
-  int64_t const at =
-      how_.layout == BUNTING_LAYOUT_ROWS ? n / how_.group_rows * groups_ + group : group * rows_ + n;
+  int64_t const at = how_.layout == BUNTING_LAYOUT_ROWS ? scale_row(n) * groups_ + group : group * rows_ + n;
   uint8_t const* const from = bytes(scales);
   if (how_.scale_type == BUNTING_SCALE_E8M0) return double(exponent_scale(from[at])) * 2;
   if (how_.scale_type == BUNTING_SCALE_F32) {
@@ -200,7 +204,7 @@ void QuantisedMatrix::read_block(Dtype type, int64_t n, int64_t first, char* to)
       put_half(to + 2, -zero(n, group) * scale(n, group));
       return put_nibbles(to + 4);
     case Dtype::mxfp4:
-      to[0] = char(bytes(scales)[n / how_.group_rows * groups_ + group]);
+      to[0] = char(bytes(scales)[scale_row(n) * groups_ + group]);
       return put_nibbles(to + 1);
     default:
       break;

@@ -13,9 +13,10 @@ namespace bunting {
 
 class QuantisedMatrix {
  public:
-  // See bunting_model_load_quantised. Maps the tensors; throws BUNTING_INVALID or BUNTING_IO.
+  // See bunting_model_load_quantised. Maps the tensors; throws BUNTING_INVALID or BUNTING_IO. row_step: from
+  // a row to the next one in integers and scales; 2: rows of another matrix are between them.
   QuantisedMatrix(bunting_quantised const& how, char const* paths, uint64_t const* offsets, int64_t rows,
-                  int64_t cols);
+                  int64_t cols, int64_t row_step = 1);
 
   // Whether blocks of this type hold its numbers: to the bit, but that scales and minimums are rounded to
   // f16; q8 holds any, rounded to its own integers where it has to be.
@@ -26,6 +27,7 @@ class QuantisedMatrix {
  private:
   enum Part { integers, scales, zeros, order, parts };
   uint8_t const* bytes(Part part) const { return reinterpret_cast<uint8_t const*>(files_[part]->data()); }
+  int64_t scale_row(int64_t n) const { return n * row_step_ / how_.group_rows; }
   int integer(int64_t n, int64_t k) const;
   int zero(int64_t n, int64_t group) const;
   double scale(int64_t n, int64_t group) const;
@@ -34,7 +36,7 @@ class QuantisedMatrix {
   void read_block(Dtype type, int64_t n, int64_t first, char* to) const;
 
   bunting_quantised how_;
-  int64_t rows_, cols_, groups_;
+  int64_t rows_, cols_, row_step_, groups_;
   std::unique_ptr<TensorFile> files_[parts];
 };
 

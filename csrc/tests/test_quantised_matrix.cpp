@@ -198,20 +198,22 @@ TEST(quantised_mxfp4_keeps_its_bits) {
                               .reserved = 0};
   std::string const paths = parts.paths(false, false);
   uint64_t const offsets[] = {0, parts.offsets()[2], 0, 0};
-  QuantisedMatrix const matrix(how, paths.data(), offsets, kRows, kCols);
-  CHECK(matrix.can_be(Dtype::mxfp4), "is MXFP4");
-  std::vector<char> blocks(size_t(kRows * kCols / 32 * 17));
-  matrix.read(Dtype::mxfp4, 0, kRows, blocks.data());
   constexpr double kNumbers[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-  for (int64_t n = 0; n < kRows; n++) {
-    for (int64_t k = 0; k < kCols; k++) {
-      int64_t const at = n * kCols + k;
-      int const bits = parts.integers[size_t(at / 2)] >> (at % 2 * 4) & 15;
-      double const want =
-          (bits >= 8 ? -1 : 1) * kNumbers[bits % 8] * std::exp2(exponents[size_t(at / 32)] - 127);
-      double const got = reference::stored_value(BUNTING_MXFP4, blocks.data() + n * kCols / 32 * 17, k);
-      CHECK(got == want, "row %d column %d: %g, not %g", int(n), int(k), got, want);
-    }
+  for (int64_t const step : {1, 2}) {  // all rows, or those that take turns with another matrix's
+    int64_t const rows = kRows / step;
+    QuantisedMatrix const matrix(how, paths.data(), offsets, rows, kCols, step);
+    CHECK(matrix.can_be(Dtype::mxfp4), "is MXFP4");
+    std::vector<char> blocks(size_t(rows * kCols / 32 * 17));
+    matrix.read(Dtype::mxfp4, 0, rows, blocks.data());
+    for (int64_t n = 0; n < rows; n++)
+      for (int64_t k = 0; k < kCols; k++) {
+        int64_t const at = n * step * kCols + k;
+        int const bits = parts.integers[size_t(at / 2)] >> (at % 2 * 4) & 15;
+        double const want =
+            (bits >= 8 ? -1 : 1) * kNumbers[bits % 8] * std::exp2(exponents[size_t(at / 32)] - 127);
+        double const got = reference::stored_value(BUNTING_MXFP4, blocks.data() + n * kCols / 32 * 17, k);
+        CHECK(got == want, "row %d column %d: %g, not %g", int(n), int(k), got, want);
+      }
   }
 }
 

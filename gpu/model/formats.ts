@@ -67,10 +67,14 @@ export function formatsOf(
   compute: "bf16" | "f32",
   device: "cpu" | "gpu" = "cpu",
 ): readonly number[] {
-  const byPlace = new Map(tensors.map((tensor) => [placeOf(tensor.tensor, tensor.layer), tensor.dtype]));
+  // Experts of a layer are one matrix.
+  const byPlace = Map.groupBy(tensors, ({ tensor, layer }) => placeOf(tensor, layer));
   const formatOf = (kinds: readonly number[], layer: number): number => {
     if (quant === "none" || (quant === "auto" && compute === "f32")) return matrixFormats.plain;
-    const dtypes = kinds.map((kind) => byPlace.get(placeOf(kind, layer)));
+    const dtypes = kinds.flatMap(
+      (kind): (number | undefined)[] =>
+        byPlace.get(placeOf(kind, layer))?.map(({ dtype }) => dtype) ?? [undefined],
+    );
     const stored = keptType(dtypes, device);
     if (quant === "auto") {
       return stored?.format ?? (dtypes.every(isBlocks) ? matrixFormats.int8 : matrixFormats.plain);

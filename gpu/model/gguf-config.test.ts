@@ -7,7 +7,9 @@ import { convertModel } from "../../tests/support/gguf-model.ts";
 import { type Entry, type GgufInput, ggufBytes } from "../../tests/support/gguf-writer.ts";
 import type { ModelConfig } from "./config.ts";
 import { openModelFolder } from "./folder.ts";
-import { ropeOfFactors } from "./gguf-config.ts";
+import { ggufConfig, ropeOfFactors } from "./gguf-config.ts";
+import { readGgufFile } from "./gguf-file.ts";
+import { Metadata } from "./gguf-metadata.ts";
 import { ModelError } from "./model-error.ts";
 import type { Rope } from "./shape.ts";
 
@@ -121,6 +123,67 @@ describe("tokens that end a text", () => {
   });
 });
 
+describe("windows of some layers", () => {
+  /** A file of one architecture, whose layers have a window of 100 by this pattern. */
+  const fileOf = (architecture: string, pattern: readonly [type: string, value: unknown] | null): string => {
+    const own = Object.entries({
+      "attention.sliding_window": ["u32", 100],
+      "attention.sliding_window_pattern": pattern,
+      block_count: ["u32", 5],
+    } as const).flatMap(([key, entry]): Entry[] =>
+      entry === null ? [] : [[`${architecture}.${key}`, ...entry]],
+    );
+    const others = good.entries
+      .map(([key, ...entry]): Entry => [key.replace(/^qwen3\./, `${architecture}.`), ...entry])
+      .filter(([key]) => !own.some(([set]) => set === key) && key !== "general.architecture");
+    return written(
+      { ...good, entries: [["general.architecture", "string", architecture], ...others, ...own] },
+      "windows.gguf",
+    );
+  };
+  /** Which layers have it. The tensors are not all there. */
+  const slidingOf = (
+    architecture: string,
+    pattern: readonly [type: string, value: unknown] | null,
+  ): string => {
+    const metadata = new Metadata(readGgufFile(fileOf(architecture, pattern)));
+    const none = { vocab: 241, tiedEmbeddings: true, has: () => false, floats: () => null };
+    const { layers } = ggufConfig(metadata, none).shape;
+    return layers.map(({ slidingWindow }) => (slidingWindow === 100 ? "W" : "-")).join("");
+  };
+
+  test.each([
+    ["llama", ["bool[]", [0, 1, 1, 0, 1]], "-WW-W"],
+    ["qwen2", ["u32[]", [0, 0, 0, 1, 1]], "---WW"],
+    ["mistral3", ["u32", 2], "W-W-W"],
+    ["qwen3", ["u32", 1], "-----"],
+    ["gemma2", null, "W-W-W"],
+    ["gemma2", ["u32", 3], "WW-WW"],
+    ["gemma3", ["bool[]", [0, 1, 0, 1, 0]], "-W-W-"],
+    ["phi3", null, "WWWWW"],
+  ] as const)("%s with the pattern %j: %s", (architecture, pattern, layers) => {
+    expect(slidingOf(architecture, pattern)).toBe(layers);
+  });
+
+  test.each(["llama", "mistral3", "qwen2", "qwen3"])(
+    "are refused in %s files that do not tell which",
+    (architecture) => {
+      expect(errorOf(fileOf(architecture, null))).toBe(
+        `windows.gguf: ${architecture}.attention.sliding_window: 100: the file does not tell which layers have the window: no attention.sliding_window_pattern`,
+      );
+    },
+  );
+
+  test("are refused where the family knows none, and in patterns that are none", () => {
+    expect(errorOf(fileOf("smollm3", ["u32", 0]))).toContain(
+      "sliding_window: 100: no layer of a smollm3 model has a window",
+    );
+    expect(errorOf(fileOf("llama", ["bool[]", [1, 1]]))).toContain(
+      "sliding_window_pattern: array of 2 bool: wanted: an array of 5 truth values or whole numbers",
+    );
+  });
+});
+
 describe("what is not supported is refused by name", () => {
   const cases: readonly (readonly [string, readonly [string, unknown] | null, string])[] = [
     ["general.architecture", null, "missing: wanted: a text"],
@@ -142,7 +205,7 @@ describe("what is not supported is refused by name", () => {
     [
       "qwen3.attention.sliding_window",
       ["u32", 100],
-      "100: a window of some layers, which the file does not tell",
+      "100: the file does not tell which layers have the window: no attention.sliding_window_pattern",
     ],
     ["qwen3.attention.causal", ["bool", false], "false: attention to later tokens"],
     ["qwen3.attention.scale", ["f32", 0.5], "0.5: a scale of its own is not supported"],

@@ -6,10 +6,18 @@
 import { type GenerationDefaults, type ModelConfig, shapeOf } from "./config.ts";
 import { type Family, type LayerType, layersOf, type Names, type Source } from "./families/family.ts";
 import { families, familyNamed } from "./families/index.ts";
+import { windowOf } from "./families/windows.ts";
 import type { Metadata } from "./gguf-metadata.ts";
 import { ModelError } from "./model-error.ts";
 import { longropeMagnitude, yarnMagnitude } from "./rope.ts";
-import { shapeLimits as limits, type Rope, type RopeScaling, type Sizes, type Traits } from "./shape.ts";
+import {
+  type LayerShape,
+  shapeLimits as limits,
+  type Rope,
+  type RopeScaling,
+  type Sizes,
+  type Traits,
+} from "./shape.ts";
 
 /** What the tensors say of the configuration. */
 export interface TensorFacts {
@@ -36,13 +44,22 @@ export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig 
   if (named === undefined) {
     metadata.refuse(key, `supported: ${families.flatMap((family) => family.metadata).join(", ")}`);
   }
-  const hasWindow = metadata.integer(`${architecture}.attention.sliding_window`, 0, limits.contextMax, 0) > 0;
+  const windowKey = `${architecture}.attention.sliding_window`;
+  const isWindowed = metadata.integer(windowKey, 0, limits.contextMax, 0) > 0;
   // Files say llama for Mistral's models too.
   const hasExperts = metadata.integer(`${architecture}.expert_count`, 0, limits.experts, 0) > 0;
-  const ofLlama = hasExperts ? "mixtral" : hasWindow ? "mistral" : "llama";
+  const ofLlama = hasExperts ? "mixtral" : isWindowed ? "mistral" : "llama";
   const family = named!.name === "llama" ? familyNamed(ofLlama) : named!;
   const source = new MetadataSource(metadata, architecture, family, facts);
   const shape = shapeOf(family, source);
+  // A window that a family does not know would be left out without a word.
+  if (
+    windowOf(source) > 0 &&
+    source.slidingLayers(() => true).includes(true) &&
+    !shape.layers.some(hasWindow)
+  ) {
+    metadata.refuse(windowKey, `no layer of a ${family.name} model has a window`);
+  }
   return {
     family: family.name,
     shape,
@@ -50,6 +67,8 @@ export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig 
     generationDefaults: generationDefaultsOf(metadata),
   };
 }
+
+const hasWindow = ({ slidingWindow }: LayerShape): boolean => slidingWindow > 0;
 
 /** Scales that a family may have; for the others they would be ignored. */
 const scales: readonly string[] = ["residual_scale", "embedding_scale", "logit_scale", "attention.scale"];
@@ -203,8 +222,13 @@ class MetadataSource implements Source {
     return values === null ? null : Array.from(values);
   }
 
+  /** The pattern is one truth value for each layer, or n, and every nth layer sees all. */
   slidingLayers(usual: (layer: number) => boolean): readonly boolean[] {
-    return layersOf(this.layers, usual);
+    const key = this.#key("attention.sliding_window_pattern");
+    if (!this.#metadata.has(key)) return layersOf(this.layers, usual);
+    if (this.#metadata.isArray(key)) return this.#metadata.flags(key, this.layers);
+    const period = this.#metadata.integer(key, 0, limits.layers);
+    return layersOf(this.layers, (layer) => period === 0 || (layer + 1) % period !== 0);
   }
 
   rope(type?: LayerType, theta?: Names): Rope {

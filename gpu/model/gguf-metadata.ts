@@ -17,6 +17,10 @@ export class Metadata {
     return this.#entries.has(key);
   }
 
+  isArray(key: string): boolean {
+    return this.#entries.get(key)?.type === "array";
+  }
+
   refuse(key: string, reason: string): never {
     const entry = this.#entries.get(key);
     const value = entry === undefined ? "missing" : shown(entry);
@@ -63,6 +67,14 @@ export class Metadata {
   /** An array of `count` whole numbers; null when absent. */
   integers(key: string, count: number): ArrayLike<number> | null {
     return this.#numbers(key, count, /^[ui]\d/, "whole");
+  }
+
+  /** An array of `count` truth values, or of zeros and ones. */
+  flags(key: string, count: number): boolean[] {
+    return Array.from(
+      this.#numbers(key, count, /^bool$|^[ui]\d/, "truth values or whole")!,
+      (flag) => flag !== 0,
+    );
   }
 
   /** An array of `count` real numbers; null when absent. */

@@ -6,11 +6,13 @@
  *   awq                  qweight, scales, qzeros
  *   fp8                  weight in e4m3, weight_scale or weight_scale_inv
  *   compressed-tensors   weight_packed or weight, weight_scale, weight_zero_point, weight_g_idx
+ *   mxfp4                of all experts of a layer: …_blocks, …_scales
  *
  * The meaning of a number is always (q - zero) * scale; csrc/model/quantised_matrix.cpp has the orders of bits.
  */
 import { isObject, type JsonObject, show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
+import { type Scheme, schemes } from "./quantisation-schemes.ts";
 import type { StoredTensor } from "./safetensors.ts";
 
 /** The arguments of bunting_model_load_quantised: the values of bunting_quantised, and where the parts are. */
@@ -47,31 +49,21 @@ export interface Quantisation {
     cols: number,
     tensors: ReadonlyMap<string, StoredTensor>,
   ): QuantisedMatrix | null;
+  /** The matrices [rows, cols] of all experts of a layer, which are one tensor of this name; null: it is stored plain. Integers
+   *  and scales are those of the first, and the others follow. Throws ModelError. */
+  experts(
+    name: string,
+    shape: readonly [experts: number, rows: number, cols: number],
+    tensors: ReadonlyMap<string, StoredTensor>,
+  ): QuantisedMatrix | null;
   /** Whether a tensor that no matrix is stored as changes nothing here. */
   isHarmless(name: string): boolean;
 }
 
-const layouts = { rows: 0, gptq: 1, awq: 2 } as const;
-const numbers = { unsigned: 0, signed: 1, e4m3: 2, e2m1: 3 } as const;
+const layouts: Readonly<Record<Scheme["layout"], number>> = { rows: 0, gptq: 1, awq: 2 };
+const numbers: Readonly<Record<Scheme["number"], number>> = { unsigned: 0, signed: 1, e4m3: 2, e2m1: 3 };
 const scaleTypes: Readonly<Record<string, number>> = { F32: 0, F16: 1, BF16: 2, F8_E8M0: 3, U8: 3 };
 const blockTypes = { Q4_0: 16, Q4_1: 17, Q8_0: 20, MXFP4: 29 } as const;
-
-/** What all matrices of a folder have in common. */
-interface Scheme {
-  readonly layout: keyof typeof layouts;
-  readonly number: keyof typeof numbers;
-  readonly bits: 4 | 8;
-  /** k that share a scale; null: a whole row does, or all rows. */
-  readonly group: number | null;
-  /** Rows that share one, beside `group`. */
-  readonly groupRows: number;
-  readonly zeroAdded: number;
-  /** Names after the matrix's own, without ".weight". The first integers that are there count. */
-  readonly integers: readonly string[];
-  readonly scales: readonly string[];
-  readonly zeros: string | null;
-  readonly order: string | null;
-}
 
 /** From the JSON of config.json; null: it has no quantised matrices. Throws ModelError. */
 export function quantisationOf(file: string, config: JsonObject): Quantisation | null {
@@ -81,133 +73,15 @@ export function quantisationOf(file: string, config: JsonObject): Quantisation |
     throw new ModelError(file, `quantization_config${field}`, reason);
   };
   if (!isObject(fields)) return refuse("", `is ${show(fields)}, not an object`);
-  const read: Reader = { fields, refuse };
   const method = fields.quant_method;
-  const schemeOf = typeof method === "string" && Object.hasOwn(methods, method) ? methods[method]! : null;
+  if (method === "mxfp4") return mxfp4Experts;
+  const schemeOf = typeof method === "string" && Object.hasOwn(schemes, method) ? schemes[method]! : null;
   if (schemeOf === null) {
-    return refuse(
-      ".quant_method",
-      `is ${show(method)}, which is not read; wanted: ${Object.keys(methods).join(", ")}`,
-    );
+    const read = [...Object.keys(schemes), "mxfp4"].join(", ");
+    return refuse(".quant_method", `is ${show(method)}, which is not read; wanted: ${read}`);
   }
-  return quantisation(file, String(method), schemeOf(read));
+  return quantisation(file, String(method), schemeOf({ fields, refuse }));
 }
-
-interface Reader {
-  readonly fields: JsonObject;
-  refuse(field: string, reason: string): never;
-}
-
-const methods: Readonly<Record<string, (read: Reader) => Scheme>> = {
-  gptq: gptqScheme,
-  awq: awqScheme,
-  fp8: fp8Scheme,
-  "compressed-tensors": compressedScheme,
-};
-
-function oneOf<T>({ fields, refuse }: Reader, name: string, allowed: readonly T[], fallback?: T): T {
-  const value = fields[name] ?? fallback;
-  if (allowed.includes(value as T)) return value as T;
-  return refuse(`.${name}`, `is ${show(value)}; read are ${allowed.map(show).join(", ")}`);
-}
-
-/** k that share a scale: -1 is a whole row. */
-function groupOf({ fields, refuse }: Reader, fallback?: number): number | null {
-  const value = fields.group_size ?? fallback;
-  if (value === -1) return null;
-  if (typeof value === "number" && Number.isSafeInteger(value) && value >= 16) return value;
-  return refuse(".group_size", `is ${show(value)}; wanted: -1, or a whole number from 16 on`);
-}
-
-function gptqScheme(read: Reader): Scheme {
-  const isSymmetric = oneOf(read, "sym", [true, false], true);
-  return {
-    ...{ layout: "gptq", number: "unsigned", bits: oneOf(read, "bits", [4, 8] as const), groupRows: 1 },
-    group: groupOf(read),
-    zeroAdded: oneOf(read, "checkpoint_format", ["gptq", "gptq_v2"], "gptq") === "gptq" ? 1 : 0,
-    ...{ integers: ["qweight"], scales: ["scales"], zeros: isSymmetric ? null : "qzeros" },
-    order: oneOf(read, "desc_act", [true, false], false) ? "g_idx" : null,
-  };
-}
-
-function awqScheme(read: Reader): Scheme {
-  oneOf(read, "version", ["gemm", "GEMM"], "gemm");
-  return {
-    ...{ layout: "awq", number: "unsigned", bits: oneOf(read, "bits", [4] as const), groupRows: 1 },
-    ...{ group: groupOf(read, 128), zeroAdded: 0, integers: ["qweight"], scales: ["scales"] },
-    ...{ zeros: oneOf(read, "zero_point", [true, false], true) ? "qzeros" : null, order: null },
-  };
-}
-
-const bytesByRows = {
-  layout: "rows",
-  bits: 8,
-  zeroAdded: 0,
-  integers: ["weight"],
-  zeros: null,
-  order: null,
-} as const;
-
-function fp8Scheme({ fields, refuse }: Reader): Scheme {
-  const block = fields.weight_block_size ?? null;
-  const isPair =
-    Array.isArray(block) &&
-    block.length === 2 &&
-    block.every((size) => Number.isSafeInteger(size) && size > 0);
-  if (block !== null && !isPair) {
-    refuse(".weight_block_size", `is ${show(block)}, not two whole numbers`);
-  }
-  const [groupRows, group] = (block ?? [1, null]) as [number, number | null];
-  return { ...bytesByRows, number: "e4m3", group, groupRows, scales: ["weight_scale_inv", "weight_scale"] };
-}
-
-function compressedScheme({ fields, refuse }: Reader): Scheme {
-  const groups = isObject(fields.config_groups) ? Object.values(fields.config_groups) : [];
-  const weights = groups.map((group) => (isObject(group) ? group.weights : undefined));
-  const [first] = weights;
-  const areEqual = weights.every((other) => JSON.stringify(other) === JSON.stringify(first));
-  if (!isObject(first) || !areEqual) {
-    return refuse(".config_groups", "must have groups with the same weights, which this program reads");
-  }
-  const read: Reader = {
-    fields: { ...first, format: fields.format },
-    refuse: (field, reason) => refuse(field === ".format" ? field : `.config_groups.weights${field}`, reason),
-  };
-  const format = oneOf(read, "format", compressedFormats);
-  const isFloat = oneOf(read, "type", ["int", "float"]) === "float";
-  const bits = oneOf(read, "num_bits", [4, 8] as const);
-  const strategy = oneOf(read, "strategy", ["tensor", "channel", "group", "block", "tensor_group"]);
-  const scales = ["weight_scale"];
-  if (format === "pack-quantized" || format === "mxfp4-pack-quantized") {
-    if (isFloat !== (format === "mxfp4-pack-quantized"))
-      read.refuse(".type", `is ${show(first.type)} beside ${format}`);
-    const isSymmetric = isFloat || oneOf(read, "symmetric", [true, false], true);
-    return {
-      ...{
-        layout: "rows",
-        number: isFloat ? "e2m1" : "unsigned",
-        bits: isFloat ? 4 : bits,
-        zeroAdded: 0,
-        groupRows: 1,
-      },
-      ...{ group: strategy === "channel" ? null : groupOf(read), integers: ["weight_packed"], scales },
-      zeros: isSymmetric ? null : "weight_zero_point",
-      order: first.actorder === "group" ? "weight_g_idx" : null,
-    };
-  }
-  if (bits !== 8) read.refuse(".num_bits", `is ${bits} beside ${format}; read is 8`);
-  if (first.symmetric === false) read.refuse(".symmetric", `is false beside ${format}; read is true`);
-  const [groupRows, group] =
-    strategy === "block"
-      ? (first.block_structure as [number, number])
-      : [1, strategy === "group" ? groupOf(read) : null];
-  return { ...bytesByRows, number: isFloat ? "e4m3" : "signed", group, groupRows, scales };
-}
-
-const compressedFormats = [
-  ...(["pack-quantized", "mxfp4-pack-quantized"] as const),
-  ...(["int-quantized", "float-quantized", "naive-quantized"] as const),
-];
 
 function quantisation(file: string, method: string, scheme: Scheme): Quantisation {
   const { layout, number, bits, group, groupRows, zeroAdded } = scheme;
@@ -276,8 +150,36 @@ function quantisation(file: string, method: string, scheme: Scheme): Quantisatio
     group === null ? "rows" : groupRows > 1 ? `blocks of ${groupRows} × ${group}` : `groups of ${group}`;
   const kind = number === "e4m3" ? "e4m3" : number === "e2m1" ? "e2m1" : `${bits} bits`;
   const order = scheme.order === null ? "" : ", groups in the order of activations";
-  return { title: `${method}, ${kind} in ${unit}${order}`, matrix, isHarmless };
+  return { title: `${method}, ${kind} in ${unit}${order}`, matrix, experts: () => null, isHarmless };
 }
+
+/** As gpt-oss is published: experts are blocks of e2m1, the first number of a pair in the low bits, all else is plain. */
+const mxfp4Experts: Quantisation = {
+  title: "mxfp4, experts in groups of 32",
+  matrix: () => null,
+  experts(name, [experts, rows, cols], tensors) {
+    const [integers, scales] = [tensors.get(`${name}_blocks`), tensors.get(`${name}_scales`)];
+    if (integers === undefined) return null;
+    if (scales === undefined) {
+      return refuseTensor(integers.file, `${name}_scales`, `the tensor is missing beside ${integers.name}`);
+    }
+    if (cols % 32 !== 0)
+      refuseTensor(integers.file, integers.name, `has rows of ${cols}, no whole groups of 32`);
+    expectTensor(integers, ["U8"], [experts, rows, cols / 32, 16]);
+    expectTensor(scales, ["U8", "F8_E8M0"], [experts, rows, cols / 32]);
+    const how = {
+      layout: layouts.rows,
+      number: numbers.e2m1,
+      bits: 4,
+      zeroAdded: 0,
+      groupRows: 1,
+      groupCols: 32,
+    };
+    const source = { ...how, scaleType: scaleTypes.U8!, scales, zeros: null, order: null };
+    return { integers, dtype: blockTypes.MXFP4, source };
+  },
+  isHarmless: () => false,
+};
 
 /** Scales of activations and of keys and values, which are not rounded to 8-bit floats here; the shape of what is packed; what
  *  symmetric and ordered matrices have without need. */

@@ -8,7 +8,7 @@ import type { Family } from "./families/family.ts";
 import { familyNamed } from "./families/index.ts";
 import { show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
-import type { Quantisation, QuantisedSource } from "./quantisation.ts";
+import type { Quantisation, QuantisedMatrix, QuantisedSource } from "./quantisation.ts";
 import type { StoredTensor, StoredTensors } from "./safetensors.ts";
 import type { LayerShape } from "./shape.ts";
 import { TensorKind } from "./tensor-kinds.ts";
@@ -348,6 +348,15 @@ function match(
     rows: want.shape.length === 2 ? want.shape[0]! : 1,
     cols: want.shape.at(-1)!,
   };
+  const isUp = everySecond && (want.tensor === TensorKind.up || want.tensor === TensorKind.upBias);
+  if (shape.length === 3) {
+    const [experts, ...matrix] = shape as [number, number, number];
+    const [rows, cols] = transposed ? [matrix[1], matrix[0]] : matrix;
+    const whole = layout.quantisation?.experts(name, [experts, rows, cols], stored.tensors);
+    const firstRow = isUp ? first - want.shape[0]! + 1 : first;
+    if (whole)
+      return { ...ofKind, ...partOf(whole, experts * rows, firstRow, want.shape[0]!), transposed: false };
+  }
   const quantised =
     shape.length === 2 ? layout.quantisation?.matrix(name, shape[0]!, shape[1]!, stored.tensors) : null;
   if (quantised) {
@@ -375,7 +384,6 @@ function match(
   const cols = want.shape[1] ?? 1;
   const rowBytes = tensor.bytes / (shape.reduce((product, size) => product * size, 1) / cols);
   // Where rows take turns, up begins one behind gate, which is as far as its first row would be one after the other.
-  const isUp = everySecond && (want.tensor === TensorKind.up || want.tensor === TensorKind.upBias);
   const startBytes = isUp
     ? (first - want.shape[0]!) * rowBytes + (transposed ? rowBytes / cols : rowBytes)
     : first * rowBytes;
@@ -386,6 +394,24 @@ function match(
     bytes: want.shape[0]! * rowBytes,
     dtype,
     name,
+  };
+}
+
+/** The matrix of `count` rows from row `first` on, of one whose groups are parts of a row. */
+function partOf(
+  { integers, source, dtype }: QuantisedMatrix,
+  rows: number,
+  first: number,
+  count: number,
+): Pick<ModelTensor, "path" | "offset" | "bytes" | "dtype" | "name" | "quantised"> {
+  const from = (tensor: StoredTensor): number => tensor.offset + (tensor.bytes / rows) * first;
+  return {
+    path: integers.file,
+    offset: from(integers),
+    bytes: (integers.bytes / rows) * count,
+    dtype,
+    name: integers.name,
+    quantised: { ...source, scales: { ...source.scales, offset: from(source.scales) } },
   };
 }
 

@@ -1,13 +1,18 @@
 /** Folders as vLLM's users have them: computed as a folder in F32 with the numbers that are published to be meant. */
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openModelFolder } from "../../gpu/model/folder.ts";
-import type { Quant } from "../../gpu/model/formats.ts";
+import { formatName, formatsOf, type Quant } from "../../gpu/model/formats.ts";
+import type { JsonObject } from "../../gpu/model/json.ts";
+import { TensorKind } from "../../gpu/model/tensor-kinds.ts";
 import { writeRandomModel } from "../../tools/random-model.ts";
+import { writeFamily } from "../reference/families.ts";
+import { convertModel } from "../support/gguf-model.ts";
+import { ggufBytes } from "../support/gguf-writer.ts";
 import { type QuantisedWay, writeQuantised } from "../support/quantised-folder.ts";
-import { cosineOf } from "./compare.ts";
+import { cosineOf, sameBits } from "./compare.ts";
 import { cpuLibrary } from "./library.ts";
 import { Rig } from "./rig.ts";
 
@@ -17,13 +22,32 @@ const library = cpuLibrary();
 const scratch = mkdtempSync(join(tmpdir(), "bunting-quantised-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-const model = join(scratch, "plain");
-const json = {
-  ...{ architectures: ["Qwen2ForCausalLM"], hidden_size: 256, intermediate_size: 384, vocab_size: 500 },
+const sizes = {
+  ...{ hidden_size: 256, intermediate_size: 384, vocab_size: 500, tie_word_embeddings: false },
   ...{ num_attention_heads: 4, num_key_value_heads: 2, num_hidden_layers: 2, max_position_embeddings: 128 },
-  tie_word_embeddings: false,
 };
-writeRandomModel({ file: "config.json", json }, model, { seed: 7 });
+/** Every expert computes every token, so that roundings choose no other one. */
+const models: Readonly<Record<string, JsonObject>> = {
+  Qwen2: sizes,
+  Qwen3Moe: {
+    ...sizes,
+    num_experts: 4,
+    num_experts_per_tok: 4,
+    moe_intermediate_size: 192,
+    norm_topk_prob: true,
+  },
+  Mixtral: {
+    ...sizes,
+    num_local_experts: 3,
+    num_experts_per_tok: 3,
+    intermediate_size: 192,
+    sliding_window: null,
+  },
+};
+for (const [name, fields] of Object.entries(models)) {
+  const json = { ...fields, architectures: [`${name}ForCausalLM`] };
+  writeRandomModel({ file: "config.json", json }, join(scratch, name), { seed: 7 });
+}
 
 const gptq = { integers: "qweight", scales: "scales", zeros: "qzeros", order: "g_idx" };
 const four = { number: "unsigned", bits: 4, groupRows: 1, hasOrder: false } as const;
@@ -206,9 +230,10 @@ const ways: readonly (readonly [string, QuantisedWay, number, number])[] = [
   ],
 ];
 
-const tokens = Array.from({ length: 16 }, (_, index) => (index * 37 + 11) % 500);
-
-function logitsOf(path: string, compute: "f32" | "bf16", quant: Quant): Float32Array[] {
+const { q, k, v, o, gate, up, down } = TensorKind;
+const layerMatrices: readonly number[] = [q, k, v, o, gate, up, down];
+function logitsOf(path: string, compute: "f32" | "bf16", quant: Quant, vocab = 500): Float32Array[] {
+  const tokens = Array.from({ length: 16 }, (_, index) => (index * 37 + 11) % vocab);
   const rig = new Rig(library, openModelFolder(path), { compute, quant });
   const parts = tokens.map((_, position) => ({
     stream: rig.stream(tokens.slice(0, position + 1)),
@@ -219,9 +244,14 @@ function logitsOf(path: string, compute: "f32" | "bf16", quant: Quant): Float32A
   return drawn.map(({ logits }) => logits);
 }
 
-describe.each(ways)("%s", (name, way, dtype, cosineMin) => {
-  const [quantised, plain] = [join(scratch, name), join(scratch, `${name} meant`)];
-  writeQuantised(model, way, quantised, plain);
+const cases = Object.keys(models).flatMap((model) => ways.map((way) => [model, ...way] as const));
+
+describe.each(cases)("%s, %s", (model, name, way, dtype, cosineMin) => {
+  const [quantised, plain] = ["", " meant"].map((kind) => join(scratch, `${model} ${name}${kind}`)) as [
+    string,
+    string,
+  ];
+  writeQuantised(join(scratch, model), way, quantised, plain);
   const least = (got: readonly Float32Array[], want: readonly Float32Array[]): number =>
     Math.min(...got.map((row, position) => cosineOf(row, want[position]!)));
 
@@ -230,7 +260,7 @@ describe.each(ways)("%s", (name, way, dtype, cosineMin) => {
     expect(
       new Set(
         tensors
-          .filter(({ name: own }) => own.includes("_proj.") && !own.endsWith("bias"))
+          .filter(({ rows, tensor }) => rows > 1 && layerMatrices.includes(tensor))
           .map((tensor) => tensor.dtype),
       ),
     ).toEqual(new Set([dtype]));
@@ -243,5 +273,29 @@ describe.each(ways)("%s", (name, way, dtype, cosineMin) => {
     expect(least(logitsOf(quantised, "bf16", "auto"), logitsOf(plain, "bf16", "none"))).toBeGreaterThan(
       0.998,
     );
+  });
+});
+
+describe("gpt-oss with experts in MXFP4", () => {
+  const folder = join(scratch, "gpt-oss");
+  const file = `${folder}.gguf`;
+  writeFamily("gpt-oss-mxfp4", folder);
+  writeFileSync(file, ggufBytes(convertModel(folder, { type: "BF16", expertType: "MXFP4" })));
+
+  test.each([
+    ["f32", "none"],
+    ["bf16", "none"],
+    ["bf16", "auto"],
+  ] as const)("is computed in %s, %s, to the bits of a GGUF file with the same blocks", (compute, quant) => {
+    const logits = logitsOf(folder, compute, quant, 300);
+    expect(
+      logits.every((row, position) => sameBits(row, logitsOf(file, compute, quant, 300)[position]!)),
+    ).toBeTrue();
+  });
+
+  test("keeps them in memory as they are", () => {
+    const { tensors, config } = openModelFolder(folder);
+    const formats = formatsOf(tensors, config.shape.layers.length, "auto", "bf16");
+    expect(formats.slice(2, 7).map(formatName)).toEqual(["plain", "plain", "plain", "MXFP4", "MXFP4"]);
   });
 });

@@ -179,12 +179,20 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     rope_theta: 150_000,
     rope_scaling: { ...yarn, beta_fast: 32, beta_slow: 1, truncate: false },
   }),
+  "gpt-oss-mxfp4": of("GptOss", "gpt_oss", {
+    num_local_experts: 6,
+    num_experts_per_tok: 3,
+    sliding_window: 12,
+    attention_bias: true,
+    rope_theta: 150_000,
+    rope_scaling: { ...yarn, beta_fast: 32, beta_slow: 1, truncate: false },
+    quantization_config: { quant_method: "mxfp4" },
+  }),
   "seed-oss": of("SeedOss", "seed_oss", { attention_bias: true, attention_out_bias: true }),
 };
 
-/** Files of metadata cannot tell which layers of these have windows, or that not all have experts, or go by an architecture
- *  that is not read. */
-export const foldersOnly: readonly string[] = ["qwen3-windows", "ministral", "qwen3-moe", "glm"];
+/** Files of metadata cannot tell that not all layers of these have experts, or go by an architecture that is not read. */
+export const foldersOnly: readonly string[] = ["qwen3-moe", "glm"];
 
 /** What each of them is given, and after which positions its logits are kept. */
 export const familyPrompt: readonly number[] = Array.from(

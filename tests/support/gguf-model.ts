@@ -15,6 +15,8 @@ type Json = Record<string, unknown>;
 export interface Conversion {
   /** How matrices are stored; those whose rows are no whole number of blocks become F16. */
   readonly type: StoredName;
+  /** Those of experts, if not so. */
+  readonly expertType?: StoredName;
   /** `tokenizer.ggml.pre` of a byte-level tokenizer. */
   readonly pre?: string;
   /** general.name; none: absent. */
@@ -34,7 +36,7 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
       ),
       ...expertTensors(
         tensors.filter((tensor) => isOfExpert(tensor, config)),
-        conversion.type,
+        conversion.expertType ?? conversion.type,
       ),
       ...ropeTensors(config),
     ],
@@ -73,6 +75,8 @@ function expertTensors(tensors: readonly ModelTensor[], type: StoredName): Tenso
   });
 }
 
+const e2m1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6];
+
 /** The numbers of an expert's tensor, row after row, however a folder has them. */
 function expertValues({
   path,
@@ -82,8 +86,19 @@ function expertValues({
   cols,
   everySecond,
   transposed,
+  quantised,
 }: ModelTensor): Float32Array {
   const step = everySecond ? 2 : 1;
+  if (quantised !== undefined) {
+    const [pairs, scales] = [readFileSync(path), readFileSync(quantised.scales.file)];
+    return Float32Array.from({ length: rows * cols }, (_, at) => {
+      const number = Math.floor(at / cols) * step * cols + (at % cols);
+      const bits = (pairs[offset + (number >> 1)]! >> (4 * (number % 2))) & 15;
+      return (
+        e2m1[bits % 8]! * (bits < 8 ? 1 : -1) * 2 ** (scales[quantised.scales.offset + (number >> 5)]! - 127)
+      );
+    });
+  }
   const place = (row: number, column: number): number => {
     if (transposed) return (column * rows + row) * step;
     return rows === 1 ? column * step : row * step * cols + column;
@@ -189,11 +204,25 @@ function ropeEntries([rope, swa]: readonly Rope[]): Entry[] {
   return entries;
 }
 
+/** Families without a rule by which layers have windows. */
+const patternFamilies: readonly string[] = [
+  "mistral",
+  "ministral",
+  "ministral3",
+  "mixtral",
+  "qwen2",
+  "qwen3",
+];
+
 /** What some architectures say besides. */
 function traitEntries({ family, shape }: ModelConfig): Entry[] {
   const entries: Entry[] = [];
-  const window = Math.max(...shape.layers.map(({ slidingWindow }) => slidingWindow));
+  const windows = shape.layers.map(({ slidingWindow }) => slidingWindow);
+  const window = Math.max(...windows);
   if (window > 0) entries.push(["attention.sliding_window", "u32", window]);
+  if (window > 0 && patternFamilies.includes(family)) {
+    entries.push(["attention.sliding_window_pattern", "bool[]", windows.map((own) => (own > 0 ? 1 : 0))]);
+  }
   if (family === "gemma2") {
     entries.push(["attn_logit_softcapping", "f32", shape.attentionCap]);
     entries.push(["final_logit_softcapping", "f32", shape.logitCap]);

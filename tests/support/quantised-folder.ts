@@ -33,6 +33,11 @@ interface Entry {
   readonly data: Uint8Array;
 }
 
+/** Projections, of all experts too; routers stay plain. */
+export function isQuantised(name: string): boolean {
+  return /(_proj|\.experts\.\d+\.w\d)\.weight$/.test(name);
+}
+
 /** Writes both folders, from one with plain weights. */
 export function writeQuantised(dir: string, way: QuantisedWay, quantised: string, plain: string): void {
   let state = 12345;
@@ -44,7 +49,7 @@ export function writeQuantised(dir: string, way: QuantisedWay, quantised: string
   for (const tensor of openModelFolder(dir).tensors) {
     const { name, rows, cols } = tensor;
     const shape = name.includes("norm") || name.endsWith(".bias") ? [cols] : [rows, cols];
-    if (!name.endsWith("_proj.weight")) {
+    if (!isQuantised(name)) {
       const entry = { name, dtype: "F32", shape, data: new Uint8Array(valuesOf(tensor).buffer) };
       packed.push(entry);
       meant.push(entry);

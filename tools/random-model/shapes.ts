@@ -60,6 +60,35 @@ const gemma3 = {
   vocab_size: 262_144,
 };
 
+const gptOss = {
+  ...common,
+  architectures: ["GptOssForCausalLM"],
+  attention_bias: true,
+  head_dim: 64,
+  hidden_size: 2880,
+  intermediate_size: 2880,
+  max_position_embeddings: 131_072,
+  model_type: "gpt_oss",
+  num_attention_heads: 64,
+  num_experts_per_tok: 4,
+  num_hidden_layers: 24,
+  num_key_value_heads: 8,
+  num_local_experts: 32,
+  rms_norm_eps: 1e-5,
+  rope_scaling: {
+    rope_type: "yarn",
+    beta_fast: 32,
+    beta_slow: 1,
+    factor: 32,
+    original_max_position_embeddings: 4096,
+    truncate: false,
+  },
+  rope_theta: 150_000,
+  sliding_window: 128,
+  tie_word_embeddings: false,
+  vocab_size: 201_088,
+};
+
 export const publishedShapes: Readonly<Record<string, PublishedShape>> = {
   "Qwen2.5-0.5B": {
     parameters: 494_032_768,
@@ -154,36 +183,10 @@ export const publishedShapes: Readonly<Record<string, PublishedShape>> = {
       tie_word_embeddings: false,
     },
   },
-  "gpt-oss-20b": {
+  "gpt-oss-20b": { parameters: 20_914_757_184, config: gptOss },
+  "gpt-oss-20b-mxfp4": {
     parameters: 20_914_757_184,
-    config: {
-      ...common,
-      architectures: ["GptOssForCausalLM"],
-      attention_bias: true,
-      head_dim: 64,
-      hidden_size: 2880,
-      intermediate_size: 2880,
-      max_position_embeddings: 131_072,
-      model_type: "gpt_oss",
-      num_attention_heads: 64,
-      num_experts_per_tok: 4,
-      num_hidden_layers: 24,
-      num_key_value_heads: 8,
-      num_local_experts: 32,
-      rms_norm_eps: 1e-5,
-      rope_scaling: {
-        rope_type: "yarn",
-        beta_fast: 32,
-        beta_slow: 1,
-        factor: 32,
-        original_max_position_embeddings: 4096,
-        truncate: false,
-      },
-      rope_theta: 150_000,
-      sliding_window: 128,
-      tie_word_embeddings: false,
-      vocab_size: 201_088,
-    },
+    config: { ...gptOss, quantization_config: { quant_method: "mxfp4" } },
   },
   "Qwen3-8B": {
     parameters: 8_190_735_360,

@@ -4,6 +4,12 @@ import { join } from "node:path";
 import type { NamedTensor } from "../../gpu/model/weights.ts";
 import { SeededRandom } from "../../scheduler/random.ts";
 
+/** A tensor of the file: bf16 numbers, or bytes that are parts of another one's MXFP4 blocks. */
+export interface WrittenTensor extends NamedTensor {
+  readonly part?: "blocks" | "scales";
+  readonly of?: NamedTensor;
+}
+
 export interface WeightOptions {
   readonly seed: number;
   /** How the weights of a tensor are spread. */
@@ -20,11 +26,17 @@ export interface Spread {
 }
 
 const bytesPerWeight = 2;
+/** Root mean square of the numbers of e2m1: 0, 0.5, 1, 1.5, 2, 3, 4 and 6 of either sign. */
+const e2m1Size = 2.926;
 /** Weights made and written at once; even, since they are drawn in pairs. */
 const pieceWeights = 1 << 21;
 
 /** Writes model.safetensors, or shards and their index. Each tensor has a random stream of its own, by its name. */
-export function writeWeights(folder: string, tensors: readonly NamedTensor[], options: WeightOptions): void {
+export function writeWeights(
+  folder: string,
+  tensors: readonly WrittenTensor[],
+  options: WeightOptions,
+): void {
   const totalBytes = tensors.reduce((sum, tensor) => sum + tensorBytes(tensor), 0);
   const shards = shardsOf(tensors, options.shardBytesMax);
   const random = new SeededRandom(options.seed);
@@ -44,7 +56,11 @@ export function writeWeights(folder: string, tensors: readonly NamedTensor[], op
       writeAll(file, headerOf(shard));
       for (const tensor of shard) {
         weightMap[tensor.name] = name;
-        for (const piece of piecesOf(tensor, random.child(tensor.name), tableOf(options.spreadOf(tensor)))) {
+        const own = random.child(tensor.name);
+        const spread = options.spreadOf(tensor.of ?? tensor);
+        for (const piece of tensor.part
+          ? bytesOf(tensor, own, spread)
+          : piecesOf(tensor, own, tableOf(spread))) {
           writeAll(file, piece);
           doneBytes += piece.length;
           options.onProgress(doneBytes, totalBytes);
@@ -63,12 +79,25 @@ export function parametersOf(tensors: readonly NamedTensor[]): number {
   return tensors.reduce((sum, tensor) => sum + tensorBytes(tensor), 0) / bytesPerWeight;
 }
 
-function tensorBytes({ shape }: NamedTensor): number {
-  return shape.reduce((product, size) => product * size, bytesPerWeight);
+/** Those of a folder whose experts are stored as gpt-oss is published: blocks of 32 numbers along a row, and their exponents. */
+export function withMxfp4Experts(tensors: readonly NamedTensor[]): WrittenTensor[] {
+  return tensors.flatMap((tensor): WrittenTensor[] => {
+    const [experts, cols, rows] = tensor.shape;
+    if (tensor.shape.length < 3) return [tensor];
+    const groups = [experts!, rows!, cols! / 32];
+    return [
+      { ...tensor, name: `${tensor.name}_blocks`, shape: [...groups, 16], part: "blocks", of: tensor },
+      { ...tensor, name: `${tensor.name}_scales`, shape: groups, part: "scales", of: tensor },
+    ];
+  });
 }
 
-function shardsOf(tensors: readonly NamedTensor[], bytesMax: number): NamedTensor[][] {
-  const shards: NamedTensor[][] = [];
+function tensorBytes({ shape, part }: WrittenTensor): number {
+  return shape.reduce((product, size) => product * size, part ? 1 : bytesPerWeight);
+}
+
+function shardsOf(tensors: readonly WrittenTensor[], bytesMax: number): WrittenTensor[][] {
+  const shards: WrittenTensor[][] = [];
   let shardBytes = Number.POSITIVE_INFINITY;
   for (const tensor of tensors) {
     const bytes = tensorBytes(tensor);
@@ -88,12 +117,16 @@ function shardName(number: number, count: number): string {
 }
 
 /** Length and JSON, padded with spaces so that the data begins at a multiple of 8 bytes. */
-function headerOf(tensors: readonly NamedTensor[]): Uint8Array {
+function headerOf(tensors: readonly WrittenTensor[]): Uint8Array {
   const header: Record<string, unknown> = { __metadata__: { format: "pt" } };
   let offset = 0;
   for (const tensor of tensors) {
     const end = offset + tensorBytes(tensor);
-    header[tensor.name] = { dtype: "BF16", shape: tensor.shape, data_offsets: [offset, end] };
+    header[tensor.name] = {
+      dtype: tensor.part ? "U8" : "BF16",
+      shape: tensor.shape,
+      data_offsets: [offset, end],
+    };
     offset = end;
   }
   const json = JSON.stringify(header);
@@ -112,6 +145,19 @@ function* piecesOf(tensor: NamedTensor, random: SeededRandom, table: Uint16Array
     const piece = new Uint8Array(weights.buffer, 0, Math.min(weights.byteLength, bytes - done));
     fillRandom(weights, random, table);
     yield piece;
+  }
+}
+
+/** Likewise of bytes: any pairs of e2m1, and exponents of which each second gives numbers of the spread's size. */
+function* bytesOf(tensor: WrittenTensor, random: SeededRandom, { sigma }: Spread): Generator<Uint8Array> {
+  const bytes = tensorBytes(tensor);
+  const exponent = 127 + Math.round(Math.log2(sigma / e2m1Size));
+  for (let done = 0; done < bytes; done += pieceWeights) {
+    const piece = new Uint8Array(Math.min(pieceWeights, bytes - done));
+    const words = new Uint32Array(Math.ceil(piece.length / 4));
+    for (let i = 0; i < words.length; i += 1) words[i] = random.uint32();
+    piece.set(new Uint8Array(words.buffer, 0, piece.length));
+    yield tensor.part === "blocks" ? piece : piece.map((byte) => exponent - (byte & 1));
   }
 }
 

@@ -2,6 +2,7 @@
 import { plainLayer } from "../shape.ts";
 import { biasesOf } from "./biases.ts";
 import { type Family, layersOf } from "./family.ts";
+import { patternNames } from "./windows.ts";
 
 export const llama: Family = {
   name: "llama",
@@ -12,7 +13,7 @@ export const llama: Family = {
   pairedRows: { gguf: true },
   describe(source) {
     if (source.slidingLayers(() => false).includes(true)) {
-      source.refuse(["layer_types", null], "a llama model has the same attention in all layers");
+      source.refuse(patternNames, "a llama model has the same attention in all layers");
     }
     const biases = biasesOf(source);
     return { ropes: [source.rope()], layers: layersOf(source.layers, () => ({ ...plainLayer, biases })) };

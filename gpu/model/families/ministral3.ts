@@ -1,7 +1,7 @@
 /** Ministral 3 and later Mistral models: Llama with yarn, whose queries grow with the logarithm of their position. */
 import { plainLayer, shapeLimits } from "../shape.ts";
 import type { Family } from "./family.ts";
-import { sameWindow } from "./windows.ts";
+import { toldWindows } from "./windows.ts";
 
 export const ministral3: Family = {
   name: "ministral3",
@@ -18,7 +18,7 @@ export const ministral3: Family = {
     const span = source.integer([null, "attention.temperature_length"], 1, shapeLimits.contextMax, trained);
     return {
       ropes: [growth > 0 ? { ...rope, queries: { growth, span } } : rope],
-      layers: sameWindow(source).map((slidingWindow) => ({ ...plainLayer, slidingWindow })),
+      layers: toldWindows(source, () => true).map((slidingWindow) => ({ ...plainLayer, slidingWindow })),
     };
   },
 };

@@ -1,7 +1,7 @@
 /** Mistral 7B, Nemo and Small, Ministral 8B: Llama with a sliding window, of all layers or of those that are listed. */
 import { plainLayer } from "../shape.ts";
 import type { Family } from "./family.ts";
-import { windowsOf } from "./windows.ts";
+import { toldWindows } from "./windows.ts";
 
 export const mistral: Family = {
   name: "mistral",
@@ -14,7 +14,7 @@ export const mistral: Family = {
   defaults: { sliding_window: 4096 },
   pairedRows: { gguf: true },
   describe(source) {
-    const windows = windowsOf(source, () => true);
+    const windows = toldWindows(source, () => true);
     return {
       ropes: [source.rope()],
       layers: windows.map((slidingWindow) => ({ ...plainLayer, slidingWindow })),

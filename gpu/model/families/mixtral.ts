@@ -3,7 +3,7 @@ import { plainLayer } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
 import { expertsOf } from "./experts.ts";
 import type { Family } from "./family.ts";
-import { sameWindow } from "./windows.ts";
+import { toldWindows } from "./windows.ts";
 
 export const mixtral: Family = {
   name: "mixtral",
@@ -24,7 +24,11 @@ export const mixtral: Family = {
     return {
       experts: expertsOf(source, "num_local_experts", "intermediate_size", "chosen"),
       ropes: [source.rope()],
-      layers: sameWindow(source).map((slidingWindow) => ({ ...plainLayer, mlp: "experts", slidingWindow })),
+      layers: toldWindows(source, () => true).map((slidingWindow) => ({
+        ...plainLayer,
+        mlp: "experts",
+        slidingWindow,
+      })),
     };
   },
 };

@@ -3,7 +3,7 @@
 import { type LayerShape, plainLayer, shapeLimits } from "../shape.ts";
 import { biasesOf } from "./biases.ts";
 import type { Family, Source } from "./family.ts";
-import { windowOf, windowsOf } from "./windows.ts";
+import { toldWindows } from "./windows.ts";
 
 export const qwen2: Family = {
   name: "qwen2",
@@ -23,17 +23,11 @@ export const qwen3: Family = {
 };
 
 function withWindows(source: Source, layer: LayerShape): ReturnType<Family["describe"]> {
-  if (source.kind === "metadata" && windowOf(source) > 0) {
-    source.refuse(
-      [null, "attention.sliding_window"],
-      "a window of some layers, which the file does not tell",
-    );
-  }
   const isUsed = source.flag(["use_sliding_window", null], false);
-  if (!isUsed && source.slidingLayers(() => false).includes(true)) {
+  if (source.kind === "config" && !isUsed && source.slidingLayers(() => false).includes(true)) {
     source.refuse(["layer_types", null], "lists sliding layers but no window is in use");
   }
   const firstSliding = isUsed ? source.integer(["max_window_layers", null], 0, shapeLimits.contextMax) : 0;
-  const windows = windowsOf(source, (index) => isUsed && index >= firstSliding);
+  const windows = toldWindows(source, (index) => isUsed && index >= firstSliding);
   return { ropes: [source.rope()], layers: windows.map((slidingWindow) => ({ ...layer, slidingWindow })) };
 }

@@ -1,0 +1,138 @@
+/** How programs that quantise describe what they wrote: `quantization_config` of each as one scheme for all matrices. What is
+ *  not read is refused by field and value. */
+import { isObject, type JsonObject, show } from "./json.ts";
+
+/** What all matrices of a folder have in common. */
+export interface Scheme {
+  readonly layout: "rows" | "gptq" | "awq";
+  readonly number: "unsigned" | "signed" | "e4m3" | "e2m1";
+  readonly bits: 4 | 8;
+  /** k that share a scale; null: a whole row does, or all rows. */
+  readonly group: number | null;
+  /** Rows that share one, beside `group`. */
+  readonly groupRows: number;
+  readonly zeroAdded: number;
+  /** Names after the matrix's own, without ".weight". The first integers that are there count. */
+  readonly integers: readonly string[];
+  readonly scales: readonly string[];
+  readonly zeros: string | null;
+  readonly order: string | null;
+}
+
+/** The fields of `quantization_config`, or of a part of it. */
+export interface Reader {
+  readonly fields: JsonObject;
+  refuse(field: string, reason: string): never;
+}
+
+/** By `quant_method`. */
+export const schemes: Readonly<Record<string, (read: Reader) => Scheme>> = {
+  gptq: gptqScheme,
+  awq: awqScheme,
+  fp8: fp8Scheme,
+  "compressed-tensors": compressedScheme,
+};
+
+function oneOf<T>({ fields, refuse }: Reader, name: string, allowed: readonly T[], fallback?: T): T {
+  const value = fields[name] ?? fallback;
+  if (allowed.includes(value as T)) return value as T;
+  return refuse(`.${name}`, `is ${show(value)}; read are ${allowed.map(show).join(", ")}`);
+}
+
+/** k that share a scale: -1 is a whole row. */
+function groupOf({ fields, refuse }: Reader, fallback?: number): number | null {
+  const value = fields.group_size ?? fallback;
+  if (value === -1) return null;
+  if (typeof value === "number" && Number.isSafeInteger(value) && value >= 16) return value;
+  return refuse(".group_size", `is ${show(value)}; wanted: -1, or a whole number from 16 on`);
+}
+
+function gptqScheme(read: Reader): Scheme {
+  const isSymmetric = oneOf(read, "sym", [true, false], true);
+  return {
+    ...{ layout: "gptq", number: "unsigned", bits: oneOf(read, "bits", [4, 8] as const), groupRows: 1 },
+    group: groupOf(read),
+    zeroAdded: oneOf(read, "checkpoint_format", ["gptq", "gptq_v2"], "gptq") === "gptq" ? 1 : 0,
+    ...{ integers: ["qweight"], scales: ["scales"], zeros: isSymmetric ? null : "qzeros" },
+    order: oneOf(read, "desc_act", [true, false], false) ? "g_idx" : null,
+  };
+}
+
+function awqScheme(read: Reader): Scheme {
+  oneOf(read, "version", ["gemm", "GEMM"], "gemm");
+  return {
+    ...{ layout: "awq", number: "unsigned", bits: oneOf(read, "bits", [4] as const), groupRows: 1 },
+    ...{ group: groupOf(read, 128), zeroAdded: 0, integers: ["qweight"], scales: ["scales"] },
+    ...{ zeros: oneOf(read, "zero_point", [true, false], true) ? "qzeros" : null, order: null },
+  };
+}
+
+const bytesByRows = {
+  layout: "rows",
+  bits: 8,
+  zeroAdded: 0,
+  integers: ["weight"],
+  zeros: null,
+  order: null,
+} as const;
+
+function fp8Scheme({ fields, refuse }: Reader): Scheme {
+  const block = fields.weight_block_size ?? null;
+  const isPair =
+    Array.isArray(block) &&
+    block.length === 2 &&
+    block.every((size) => Number.isSafeInteger(size) && size > 0);
+  if (block !== null && !isPair) {
+    refuse(".weight_block_size", `is ${show(block)}, not two whole numbers`);
+  }
+  const [groupRows, group] = (block ?? [1, null]) as [number, number | null];
+  return { ...bytesByRows, number: "e4m3", group, groupRows, scales: ["weight_scale_inv", "weight_scale"] };
+}
+
+function compressedScheme({ fields, refuse }: Reader): Scheme {
+  const groups = isObject(fields.config_groups) ? Object.values(fields.config_groups) : [];
+  const weights = groups.map((group) => (isObject(group) ? group.weights : undefined));
+  const [first] = weights;
+  const areEqual = weights.every((other) => JSON.stringify(other) === JSON.stringify(first));
+  if (!isObject(first) || !areEqual) {
+    return refuse(".config_groups", "must have groups with the same weights, which this program reads");
+  }
+  const read: Reader = {
+    fields: { ...first, format: fields.format },
+    refuse: (field, reason) => refuse(field === ".format" ? field : `.config_groups.weights${field}`, reason),
+  };
+  const format = oneOf(read, "format", compressedFormats);
+  const isFloat = oneOf(read, "type", ["int", "float"]) === "float";
+  const bits = oneOf(read, "num_bits", [4, 8] as const);
+  const strategy = oneOf(read, "strategy", ["tensor", "channel", "group", "block", "tensor_group"]);
+  const scales = ["weight_scale"];
+  if (format === "pack-quantized" || format === "mxfp4-pack-quantized") {
+    if (isFloat !== (format === "mxfp4-pack-quantized"))
+      read.refuse(".type", `is ${show(first.type)} beside ${format}`);
+    const isSymmetric = isFloat || oneOf(read, "symmetric", [true, false], true);
+    return {
+      ...{
+        layout: "rows",
+        number: isFloat ? "e2m1" : "unsigned",
+        bits: isFloat ? 4 : bits,
+        zeroAdded: 0,
+        groupRows: 1,
+      },
+      ...{ group: strategy === "channel" ? null : groupOf(read), integers: ["weight_packed"], scales },
+      zeros: isSymmetric ? null : "weight_zero_point",
+      order: first.actorder === "group" ? "weight_g_idx" : null,
+    };
+  }
+  if (bits !== 8) read.refuse(".num_bits", `is ${bits} beside ${format}; read is 8`);
+  if (first.symmetric === false) read.refuse(".symmetric", `is false beside ${format}; read is true`);
+  const [groupRows, group] =
+    strategy === "block"
+      ? (first.block_structure as [number, number])
+      : [1, strategy === "group" ? groupOf(read) : null];
+  return { ...bytesByRows, number: isFloat ? "e4m3" : "signed", group, groupRows, scales };
+}
+
+const compressedFormats = [
+  ...(["pack-quantized", "mxfp4-pack-quantized"] as const),
+  ...(["int-quantized", "float-quantized", "naive-quantized"] as const),
+];
