@@ -82,3 +82,13 @@ describe("of a GGUF file in Q4_0 whose vocabulary is Q6_K and last layer is mixe
     expect(widenedNote(tensors, formatsOf(tensors, 2, "int8", "bf16"), "bf16")).toBeNull();
   });
 });
+
+test.each([
+  ["of one type", [q4, q4], 2],
+  ["in blocks of two types", [q4, q8], 5],
+  ["in blocks of others", [q4, q6], 1],
+  ["of which one is plain", [q4, bf16], 0],
+] as const)("experts of a layer %s are one matrix", (_, dtypes, format) => {
+  const experts = dtypes.map((dtype): FormatTensor => ({ tensor: TensorKind.down, layer: 0, dtype }));
+  expect(formatsOf(experts, 1, "auto", "bf16")[6]).toBe(format);
+});

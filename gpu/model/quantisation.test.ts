@@ -124,3 +124,34 @@ describe("the tensors of a matrix", () => {
     expect(["a.g_idx", "a.input_scale", "a.bias"].map(isHarmless)).toEqual([true, true, false]);
   });
 });
+
+describe("experts in mxfp4", () => {
+  const { matrix, experts } = quantisationOf("config.json", {
+    quantization_config: { quant_method: "mxfp4", modules_to_not_convert: ["lm_head"] },
+  })!;
+  const tensor = (name: string, dtype: string, ...shape: number[]): StoredTensor => {
+    return { name, file: "model.safetensors", dtype, shape, offset: 0, bytes: 0 };
+  };
+  const blocks = tensor("a_blocks", "U8", 3, 8, 2, 16);
+  const scales = tensor("a_scales", "U8", 3, 8, 2);
+  const read = (...tensors: StoredTensor[]): ReturnType<typeof experts> =>
+    experts("a", [3, 8, 64], new Map(tensors.map((each) => [each.name, each])));
+
+  test("are all of a layer in one tensor", () => {
+    const how = { layout: 0, number: 3, bits: 4, zeroAdded: 0, groupRows: 1, groupCols: 32, scaleType: 3 };
+    const source = { ...how, scales, zeros: null, order: null };
+    expect(read(blocks, scales)).toEqual({ integers: blocks, dtype: 29, source });
+    expect(read(tensor("a", "BF16", 3, 64, 8))).toBeNull();
+    expect(matrix("a.weight", 8, 64, new Map([["a.weight", tensor("a.weight", "BF16", 8, 64)]]))).toBeNull();
+  });
+
+  test("must be there and have their shapes", () => {
+    expect(() => read(blocks)).toThrow("a_scales: the tensor is missing beside a_blocks");
+    expect(() => read(tensor("a_blocks", "U8", 3, 8, 4, 8), scales)).toThrow(
+      "has shape [3,8,4,8], wanted [3,8,2,16]",
+    );
+    expect(() => read(blocks, tensor("a_scales", "F32", 3, 8, 2))).toThrow(
+      "has dtype F32; wanted: U8, F8_E8M0",
+    );
+  });
+});

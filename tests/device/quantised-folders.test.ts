@@ -97,7 +97,7 @@ const ways: readonly (readonly [string, QuantisedWay, number, number])[] = [
       },
     },
     20,
-    0.9999,
+    0.9998,
   ],
   [
     "GPTQ of 8 bits",

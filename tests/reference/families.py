@@ -4,7 +4,8 @@
     python tests/reference/families.py <folder> [names]
 
 For each model, or those named: families/<name>.f32.bin, the logits after three positions of a fixed prompt as raw little-endian
-float32 [3, vocab], computed in float32 from the weights as stored. The committed files come from torch 2.13.0 and transformers
+float32 [3, vocab], computed in float32 from the weights as stored; those in MXFP4 transformers turns into
+bfloat16 first (with the package accelerate), which has all of their numbers. The committed files come from torch 2.13.0 and transformers
 5.23.0.
 """
 
