@@ -2,8 +2,8 @@
  * What every device must do, whatever it computes with: one suite, run for each of them (tests/device). A
  * device passes if the scheduler cannot tell it from any other but by its tokens and its speed.
  *
- * The device under test has at least 32 pages, a context of 6 pages, steps of 96 tokens in 4 chunks with 12 rows, and
- * 100 tokens of vocabulary.
+ * The device under test has at least 32 pages, a context of 6 pages, steps of 96 tokens in 4 chunks with 12 draws and 96
+ * hidden states, and 100 tokens of vocabulary.
  */
 import { describe, expect, test } from "bun:test";
 import {
@@ -19,6 +19,7 @@ import {
   type Step,
   type StepResult,
   type TokenId,
+  type WantedRow,
 } from "../scheduler/core.ts";
 import type { Device } from "../scheduler/device.ts";
 
@@ -197,6 +198,84 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     );
   });
 
+  describe(`${name}: hidden states do not depend on`, () => {
+    /** Of the 40 tokens of a prompt from `from` on, brought in chunks, each beside draws of others. */
+    const hiddenOf = (driver: Driver, way: HiddenWay): Float32Array[] => driver.hidden(way);
+    const alone = (): Float32Array[] => {
+      let hidden: Float32Array[] = [];
+      on((driver) => {
+        hidden = hiddenOf(driver, {});
+      })();
+      return hidden;
+    };
+
+    test(
+      "how the prompt is cut, and which of them are wanted",
+      on((driver) => {
+        const whole = alone();
+        expect(whole).toHaveLength(40);
+        expect(new Set(whole.map((state) => state.join())).size).toBe(40);
+        for (let size = 1; size <= 17; size += 4)
+          expect(hiddenOf(driver, { chunkTokens: size })).toEqual(whole);
+        for (const every of [3, 40]) {
+          const some = whole.filter((_, i) => i % every === every - 1);
+          expect(hiddenOf(driver, { chunkTokens: 11, every })).toEqual(some);
+        }
+      }),
+    );
+
+    test(
+      "what else is in the step, and of it what is drawn",
+      on((driver) => {
+        const whole = alone();
+        for (const place of [0, 1, 2]) {
+          expect(hiddenOf(driver, { chunkTokens: 7, company: 2, place })).toEqual(whole);
+        }
+        const generated = driver.generate({
+          sampling: greedy,
+          chunkTokens: 7,
+          company: 2,
+          hiddenCompany: true,
+        });
+        expect(generated).toEqual(driver.generate({ sampling: greedy }));
+      }),
+    );
+
+    test(
+      "whether its prefix was computed or copied",
+      on((driver) => {
+        const whole = alone();
+        const { pageTokens } = driver.device.spec;
+        for (const cachedTokens of [1, pageTokens, pageTokens + 3]) {
+          expect(hiddenOf(driver, { cachedTokens })).toEqual(whole.slice(cachedTokens));
+        }
+      }),
+    );
+
+    test(
+      "draws of the same chunk",
+      on((driver) => {
+        const whole = alone();
+        const { pageTokens, hidden } = driver.device.spec;
+        const tokens = prompt(40);
+        const samples = tokens.map(
+          (_, afterIndex): WantedRow =>
+            afterIndex % 4 === 3 ? { ...row(random), afterIndex } : { wants: "hidden", afterIndex },
+        );
+        const mixed = driver.run([{ ...chunk(1, tokens, 0, pagesFrom(0, 40, pageTokens), null), samples }]);
+        const draws = samples.filter(({ wants }) => wants === undefined);
+        const drawn = driver.run([
+          { ...chunk(1, tokens, 0, pagesFrom(0, 40, pageTokens), null), samples: draws },
+        ]);
+        expect(mixed.filter(({ kind }) => kind === "token")).toEqual([...drawn]);
+        expect(mixed.flatMap((one) => (one.kind === "hidden" ? [one.hidden] : []))).toEqual(
+          whole.filter((_, i) => i % 4 !== 3),
+        );
+        expect(whole[0]).toHaveLength(hidden!.size);
+      }),
+    );
+  });
+
   describe(`${name}: sampling`, () => {
     const draw = (driver: Driver, sample: SampleRow): Sampled => {
       const [sampled] = driver.run([chunk(1, prompt(20), 0, [0, 1], sample)]);
@@ -327,12 +406,22 @@ function expectRowsOfSingleSteps(driver: Driver): void {
 }
 
 /** How a sequence of 40 prompt tokens is brought to its generated tokens. */
-interface Way {
+interface Way extends StepsWay {
   readonly sampling: Sampling;
-  /** Most tokens of a chunk; all at once by default. */
-  readonly chunkTokens?: number;
   /** Pages of the sequence; the first ones by default. */
   readonly pages?: readonly number[];
+  /** Of the others hidden states are wanted, too. */
+  readonly hiddenCompany?: boolean;
+}
+
+/** How the hidden states of 40 prompt tokens are computed; of every so-manieth. */
+interface HiddenWay extends StepsWay {
+  readonly every?: number;
+}
+
+interface StepsWay {
+  /** Most tokens of a chunk; all at once by default. */
+  readonly chunkTokens?: number;
   /** Other sequences that compute in the same steps, and how many of them come first in the step. */
   readonly company?: number;
   readonly place?: number;
@@ -382,7 +471,7 @@ class Driver {
       const isBehind = end < tokens.length;
       const table = pages.slice(0, Math.ceil(end / pageTokens));
       const sample = isBehind ? null : { ...row(way.sampling), position: generated.length };
-      const chunks = this.#company(way.company ?? 0, companySteps);
+      const chunks = this.#company(way.company ?? 0, companySteps, way.hiddenCompany ?? false);
       chunks.splice(way.place ?? 0, 0, chunk(1, tokens.slice(start, end), start, table, sample));
       const mine = this.run(chunks, moves).find(({ sequence }) => (sequence as number) === 1);
       companySteps += 1;
@@ -394,6 +483,32 @@ class Driver {
       tokens.push(mine.token);
     }
     return generated;
+  }
+
+  /** Hidden states of 40 prompt tokens, of those that are not cached. */
+  hidden(way: HiddenWay): Float32Array[] {
+    const { pageTokens } = this.device.spec;
+    const { every = 1, cachedTokens = 0 } = way;
+    const tokens = prompt(40);
+    const hidden: Float32Array[] = [];
+    let { start, pages, moves } = this.#cached(tokens, pagesFrom(0, 40, pageTokens), cachedTokens);
+    for (let steps = 0; start < tokens.length; steps += 1) {
+      const end = Math.min(tokens.length, start + (way.chunkTokens ?? tokens.length));
+      const chunks = this.#company(way.company ?? 0, steps, false);
+      const samples: WantedRow[] = [];
+      for (let at = start; at < end; at += 1) {
+        if (at % every === every - 1) samples.push({ wants: "hidden", afterIndex: at - start });
+      }
+      const table = pages.slice(0, Math.ceil(end / pageTokens));
+      chunks.splice(way.place ?? 0, 0, {
+        ...chunk(1, tokens.slice(start, end), start, table, null),
+        samples,
+      });
+      for (const one of this.run(chunks, moves)) if (one.kind === "hidden") hidden.push(one.hidden);
+      moves = [];
+      start = end;
+    }
+    return hidden;
   }
 
   /** Computes a prefix as another sequence, which then goes on differently, and takes it over. */
@@ -412,16 +527,13 @@ class Driver {
   }
 
   /** Chunks of other sequences, on pages of their own, in their `n`-th step. */
-  #company(count: number, n: number): Chunk[] {
-    return Array.from({ length: count }, (_, i) =>
-      chunk(
-        100 + i,
-        prompt(3, i + 3 * n),
-        3 * n,
-        pagesFrom(10 + 6 * i, 3 * n + 3, this.device.spec.pageTokens),
-        row(),
-      ),
-    );
+  #company(count: number, n: number, hidden: boolean): Chunk[] {
+    return Array.from({ length: count }, (_, i) => {
+      const pages = pagesFrom(10 + 6 * i, 3 * n + 3, this.device.spec.pageTokens);
+      const drawn = chunk(100 + i, prompt(3, i + 3 * n), 3 * n, pages, row());
+      const first: WantedRow = { wants: "hidden", afterIndex: 0 };
+      return hidden ? { ...drawn, samples: [first, ...drawn.samples] } : drawn;
+    });
   }
 }
 

@@ -84,7 +84,9 @@ export interface EngineLimits {
   readonly stepTokensMax: number;
   readonly stepChunksMax: number;
   /** Left out: one for each chunk. */
-  readonly stepRowsMax?: number;
+  readonly stepDrawsMax?: number;
+  /** Left out: one for each chunk. */
+  readonly stepHiddenMax?: number;
   readonly topLogprobsMax: number;
   /** The GPUs that compute one step together: exactly one today. Left out: none, for CPU engines. */
   readonly devices?: readonly number[];
@@ -170,11 +172,11 @@ export interface NativeLibrary {
   /** The caller keeps both buffers referenced, and `block` unchanged, until stepWait returns. */
   stepStart(engine: EngineHandle, block: Uint8Array, result: Uint8Array): void;
   stepWait(engine: EngineHandle): void;
-  /** A copy of the raw logits of the last step's sampled rows, [rows × vocab]. */
+  /** A copy of the raw logits of the rows that the last step drew from, [rows × vocab]. */
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 9;
+const abiVersion = 10;
 /** BUNTING_PAIRED_ROWS, BUNTING_ONE_LESS */
 const pairedRows = 256;
 const oneLess = 512;
@@ -520,15 +522,17 @@ function layerWords(layer: LayerShape): number[] {
 /** BUNTING_DEVICES_MAX */
 const devicesMax = 8;
 
-/** bunting_engine_limits: 9 int32, and room for the devices. */
+/** bunting_engine_limits: 10 int32, and room for the devices. */
 function encodeLimits(limits: EngineLimits): Uint8Array {
   const { threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax } = limits;
-  const { stepRowsMax = stepChunksMax, devices = [], gemm = "own" } = limits;
+  const { stepDrawsMax = stepChunksMax, stepHiddenMax = stepChunksMax } = limits;
+  const { devices = [], gemm = "own" } = limits;
   if (devices.length > devicesMax) {
     throw new NativeError("invalid", `${devices.length} devices for one engine; at most ${devicesMax}`);
   }
-  const struct = new Int32Array(new ArrayBuffer((9 + devicesMax) * 4));
-  struct.set([threads, pages, pageTokens, stepTokensMax, stepChunksMax, stepRowsMax, topLogprobsMax]);
-  struct.set([gemmNames.indexOf(gemm), devices.length, ...devices], 7);
+  const struct = new Int32Array(new ArrayBuffer((10 + devicesMax) * 4));
+  struct.set([threads, pages, pageTokens, stepTokensMax, stepChunksMax]);
+  struct.set([stepDrawsMax, stepHiddenMax, topLogprobsMax], 5);
+  struct.set([gemmNames.indexOf(gemm), devices.length, ...devices], 8);
   return new Uint8Array(struct.buffer);
 }

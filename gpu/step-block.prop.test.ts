@@ -9,6 +9,7 @@ import {
   type SampleRow,
   type SequenceId,
   type Step,
+  type WantedRow,
 } from "../scheduler/core.ts";
 import { runs } from "../tests/support/property.ts";
 import { sharingOrder } from "./shared-spans.ts";
@@ -50,6 +51,11 @@ const row: fc.Arbitrary<SampleRow> = fc.record({
       .map((x) => Uint32Array.from(x)),
   ),
 });
+const hiddenRow: fc.Arbitrary<WantedRow> = fc.record({
+  wants: fc.constant("hidden" as const),
+  afterIndex: fc.nat(39),
+});
+const wantedRow: fc.Arbitrary<WantedRow> = fc.oneof(row, hiddenRow);
 const ints = (max: number, options: fc.ArrayConstraints) =>
   fc.array(fc.nat(max), options).map((values) => Int32Array.from(values));
 const chunk: fc.Arbitrary<Chunk> = fc.record({
@@ -57,7 +63,7 @@ const chunk: fc.Arbitrary<Chunk> = fc.record({
   start: fc.nat(4000),
   tokens: ints(vocabSize - 1, { minLength: 1, maxLength: 40 }),
   pages: ints(63, { minLength: 1, maxLength: 8 }),
-  samples: fc.array(row, { maxLength: 3 }),
+  samples: fc.array(wantedRow, { maxLength: 3 }),
   adapter: fc.nat(3),
 });
 const page = fc.nat(63).map((id) => id as PageId);
@@ -97,7 +103,13 @@ function decode(bytes: Uint8Array) {
   const decodeRow = (index: number) => {
     const at = rows.at + 20 * index;
     const maskAt = int(at + 14);
-    expect([17, 18, 19].map((word) => int(at + word))).toEqual([0, 0, 0]);
+    expect([18, 19].map((word) => int(at + word))).toEqual([0, 0]);
+    if (int(at + 17) === 1) {
+      const others = Array.from({ length: 16 }, (_, word) => int(at + word));
+      expect(others).toEqual(others.map(() => 0));
+      return { hidden: int(at + 16) };
+    }
+    expect(int(at + 17)).toBe(0);
     return {
       afterIndex: int(at + 16),
       reals: [0, 1, 2, 3, 4, 5].map((word) => real(at + word)),
@@ -138,7 +150,8 @@ function decode(bytes: Uint8Array) {
 
 /** The same of a step, with reals as a float holds them. */
 function wordsOf({ moves, chunks }: Step) {
-  const rowOf = ({ afterIndex, sampling, position, banned, seen, allowed }: SampleRow) => ({
+  const rowOf = (row: WantedRow) => (row.wants === "hidden" ? { hidden: row.afterIndex } : drawOf(row));
+  const drawOf = ({ afterIndex, sampling, position, banned, seen, allowed }: SampleRow) => ({
     afterIndex,
     reals: [
       sampling.temperature,
@@ -223,6 +236,7 @@ describe("a step block", () => {
 });
 
 describe("a step result", () => {
+  const noRows = new Int32Array(0);
   const row = (topLogprobs: number | null): SampleRow => ({
     afterIndex: 0,
     sampling: { topLogprobs } as SampleRow["sampling"],
@@ -232,7 +246,7 @@ describe("a step result", () => {
     allowed: null,
   });
   /** A chunk of its own for each list of rows. */
-  const stepOf = (chunks: readonly (readonly SampleRow[])[]): Step => ({
+  const stepOf = (chunks: readonly (readonly WantedRow[])[]): Step => ({
     number: 1,
     moves: [],
     chunks: chunks.map((samples, i) => ({
@@ -245,11 +259,15 @@ describe("a step result", () => {
     })),
   });
   /** What an engine with room for two alternatives per row writes. */
-  const written = (rows: readonly (readonly number[])[]): StepResultBlock => {
-    const result = new StepResultBlock(4, 2);
+  const written = (rows: readonly (readonly number[])[], hidden: readonly number[] = []): StepResultBlock => {
+    const result = new StepResultBlock({ drawsMax: 4, topLogprobsMax: 2, hiddenMax: 3, hiddenSize: 2 });
     const view = new DataView(result.bytes.buffer);
     view.setInt32(0, rows.length, true);
     view.setFloat32(4, 12.5, true);
+    view.setInt32(8, hidden.length / 2, true);
+    hidden.forEach((value, i) => {
+      view.setFloat32(16 + rows.length * 32 + 4 * i, value, true);
+    });
     rows.forEach(([status, token, logprob, count, ...top], r) => {
       const at = 16 + r * 32;
       [status!, token!].forEach((value, i) => {
@@ -271,7 +289,9 @@ describe("a step result", () => {
       [0, 9, -2.25, 0],
     ]);
     expect(result.deviceMs).toBe(12.5);
-    expect(result.decode(stepOf([[row(2)], [], [row(null)]]), Int32Array.of(0, 1))).toEqual([
+    expect(
+      result.decode(stepOf([[row(2)], [], [row(null)]]), { draws: Int32Array.of(0, 1), hidden: noRows }),
+    ).toEqual([
       {
         kind: "token",
         sequence: 10 as SequenceId,
@@ -300,14 +320,14 @@ describe("a step result", () => {
       ),
     });
     // In the block: the three that share a page, then the one that does not.
-    expect(block.rows).toEqual(Int32Array.of(0, 3, 1, 2));
+    expect(block.draws).toEqual(Int32Array.of(0, 3, 1, 2));
     const result = written([
       [0, 1, -1, 0],
       [0, 2, -1, 0],
       [0, 3, -1, 0],
       [0, 4, -1, 0],
     ]);
-    const tokens = result.decode(step, block.rows).map((each) => (each.kind === "token" ? each.token : null));
+    const tokens = result.decode(step, block).map((each) => (each.kind === "token" ? each.token : null));
     expect(tokens).toEqual([1, 4, 2, 3]);
   });
 
@@ -317,7 +337,8 @@ describe("a step result", () => {
       [2, 0, 0, 0],
       [0, 3, -1, 0],
     ]);
-    expect(result.decode(stepOf([[row(null)], [row(null), row(null)]]), Int32Array.of(0, 1, 2))).toEqual([
+    const places = { draws: Int32Array.of(0, 1, 2), hidden: noRows };
+    expect(result.decode(stepOf([[row(null)], [row(null), row(null)]]), places)).toEqual([
       {
         kind: "failed",
         sequence: 10 as SequenceId,
@@ -328,9 +349,31 @@ describe("a step result", () => {
     ]);
   });
 
-  test("with another number of rows than the step sampled is a bug", () => {
+  test("has hidden states behind the draws; one that is not finite fails its sequence", () => {
+    const state: WantedRow = { wants: "hidden", afterIndex: 0 };
+    const result = written([[0, 3, -1, 0]], [1, 2, 3, Number.NaN, 5, 6]);
+    const step = stepOf([[state, { ...row(null), sampling: greedySampling }], [state], [state]]);
+    const places = { draws: Int32Array.of(0), hidden: Int32Array.of(2, 0, 1) };
+    expect(result.decode(step, places)).toEqual([
+      { kind: "hidden", sequence: 10 as SequenceId, hidden: Float32Array.of(5, 6) },
+      { kind: "token", sequence: 10 as SequenceId, token: 3, logprobs: null },
+      { kind: "hidden", sequence: 11 as SequenceId, hidden: Float32Array.of(1, 2) },
+      {
+        kind: "failed",
+        sequence: 12 as SequenceId,
+        reason: "the model computed hidden states that are not finite",
+      },
+    ]);
+  });
+
+  test("with another number of rows than the step wanted is a bug", () => {
+    const both = stepOf([[row(null), row(null)]]);
     expect(() =>
-      written([[0, 3, -1, 0]]).decode(stepOf([[row(null), row(null)]]), Int32Array.of(0, 1)),
+      written([[0, 3, -1, 0]]).decode(both, { draws: Int32Array.of(0, 1), hidden: noRows }),
     ).toThrow("the engine drew 1 rows of 2");
+    const hidden = Int32Array.of(0);
+    expect(() => written([]).decode(both, { draws: noRows, hidden })).toThrow(
+      "the engine told 0 hidden states of 1",
+    );
   });
 });

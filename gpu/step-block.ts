@@ -14,8 +14,10 @@ import {
   type PageTier,
   type Sampled,
   type SampleRow,
+  type SequenceId,
   type Step,
   type TokenLogprobs,
+  type WantedRow,
 } from "../scheduler/core.ts";
 import { type SharedSpan, sharingOrder } from "./shared-spans.ts";
 
@@ -40,6 +42,10 @@ const tiers: Readonly<Record<PageTier, number>> = { device: 0 };
 const headerWords = 2 + 2 * arrayNames.length;
 const resultHeaderWords = 4;
 const resultRowWords = 4;
+/** Words of a row, and BUNTING_WANTS_HIDDEN. */
+const afterIndexWord = 16;
+const wantsWord = 17;
+const wantsHidden = 1;
 
 /** Both views over one buffer; `bytes` is what native code gets. */
 class Words {
@@ -59,10 +65,7 @@ export class StepBlock {
   readonly #maskWords: number;
   readonly #pageTokens: number;
   #words = new Words(1024);
-  /** By chunk of the step: its first row in the block. */
-  #firstRows = new Int32Array(64);
-  #rows = new Int32Array(64);
-  #rowCount = 0;
+  readonly #places: RowPlaces = { draws: new Places(), hidden: new Places() };
 
   constructor(vocabSize: number, pageTokens: number) {
     this.#maskWords = Math.ceil(vocabSize / 32);
@@ -75,9 +78,14 @@ export class StepBlock {
     return this.#words.bytes;
   }
 
-  /** The rows of the block in the order in which the step last encoded has them. */
-  get rows(): Int32Array {
-    return this.#rows.subarray(0, this.#rowCount);
+  /** Where the rows that the step last encoded draws from are among all such rows of the block, in the order of the step. */
+  get draws(): Int32Array {
+    return this.#places.draws.inOrder;
+  }
+
+  /** The same of the rows whose hidden states it wants. */
+  get hidden(): Int32Array {
+    return this.#places.hidden.inOrder;
   }
 
   encode(step: Step): void {
@@ -96,6 +104,7 @@ export class StepBlock {
       counts.pages += pages.length;
       for (const sample of samples) {
         ofRows.rows += 1;
+        if (sample.wants === "hidden") continue;
         ofRows.pairs += pairCount(sample);
         if (sample.allowed !== null) ofRows.maskWords += this.#maskWords;
       }
@@ -112,8 +121,8 @@ export class StepBlock {
       total += counts[name] * entryWords[name];
     }
     this.#reserve(total);
-    this.#firstRows = withRoom(this.#firstRows, counts.chunks);
-    this.#rows = withRoom(this.#rows, counts.rows);
+    for (const places of [this.#places.draws, this.#places.hidden])
+      places.reserve(counts.chunks, counts.rows);
     const { ints } = this.#words;
     let to = 0;
     ints[to++] = magic;
@@ -144,7 +153,8 @@ export class StepBlock {
   /** The chunks with all that belongs to them, in the given order. */
   #encodeChunks(at: Arrays, chunks: readonly Chunk[], order: readonly number[]): void {
     const { ints } = this.#words;
-    const next = { tokens: 0, pages: 0, rows: 0, pairs: 0, maskWords: 0 };
+    const { draws, hidden } = this.#places;
+    const next = { tokens: 0, pages: 0, rows: 0, pairs: 0, maskWords: 0, draws: 0, hidden: 0 };
     let to = at.chunks;
     for (const index of order) {
       const { start, tokens, pages, samples, adapter } = chunks[index]!;
@@ -158,28 +168,39 @@ export class StepBlock {
       ints[to++] = adapter;
       ints.set(tokens, at.tokens + next.tokens);
       ints.set(pages, at.pages + next.pages);
-      this.#firstRows[index] = next.rows;
-      for (const sample of samples) {
-        this.#encodeRow(at, next, sample);
+      draws.first[index] = next.draws;
+      hidden.first[index] = next.hidden;
+      for (const row of samples) {
+        this.#encodeRow(at, next, row);
         next.rows += 1;
-        next.pairs += pairCount(sample);
-        if (sample.allowed !== null) next.maskWords += this.#maskWords;
+        if (row.wants === "hidden") {
+          next.hidden += 1;
+          continue;
+        }
+        next.draws += 1;
+        next.pairs += pairCount(row);
+        if (row.allowed !== null) next.maskWords += this.#maskWords;
       }
       next.tokens += tokens.length;
       next.pages += pages.length;
     }
-    this.#rowCount = 0;
     for (const [index, { samples }] of chunks.entries()) {
-      for (let i = 0; i < samples.length; i += 1) this.#rows[this.#rowCount++] = this.#firstRows[index]! + i;
+      for (const { wants } of samples) (wants === "hidden" ? hidden : draws).add(index);
     }
   }
 
   /** Writes a row with its pairs and its mask, all at the next entries of their arrays. */
-  #encodeRow(at: Arrays, next: Pick<Arrays, "rows" | "pairs" | "maskWords">, row: SampleRow): void {
+  #encodeRow(at: Arrays, next: Pick<Arrays, "rows" | "pairs" | "maskWords">, row: WantedRow): void {
     const { ints, floats } = this.#words;
+    const to = at.rows + next.rows * entryWords.rows;
+    ints.fill(0, to, to + entryWords.rows);
+    ints[to + afterIndexWord] = row.afterIndex;
+    if (row.wants === "hidden") {
+      ints[to + wantsWord] = wantsHidden;
+      return;
+    }
     const { sampling, banned, seen, allowed } = row;
     const biasCount = sampling.logitBias.length + banned.length;
-    const to = at.rows + next.rows * entryWords.rows;
     floats[to] = sampling.temperature;
     floats[to + 1] = sampling.topP;
     floats[to + 2] = sampling.minP;
@@ -196,8 +217,6 @@ export class StepBlock {
     ints[to + 13] = seen === null ? 0 : seen.length;
     ints[to + 14] = allowed === null ? -1 : next.maskWords;
     ints[to + 15] = sampling.topLogprobs ?? -1;
-    ints[to + 16] = row.afterIndex;
-    ints.fill(0, to + 17, to + entryWords.rows);
     this.#encodePairs(at.pairs + next.pairs * entryWords.pairs, row);
     if (allowed === null) return;
     assert(allowed.length === this.#maskWords, "a mask has one bit per vocabulary entry");
@@ -238,6 +257,36 @@ export class StepBlock {
   }
 }
 
+/** Of the rows of one kind. */
+interface RowPlaces {
+  readonly draws: Places;
+  readonly hidden: Places;
+}
+
+/** Where a step's rows of one kind are among those of the block, whose chunks have another order. */
+class Places {
+  /** By chunk of the step: its next row that is not told yet. */
+  first = new Int32Array(64);
+  #inOrder = new Int32Array(64);
+  #count = 0;
+
+  /** Forgets the step before. */
+  reserve(chunks: number, rows: number): void {
+    this.first = withRoom(this.first, chunks);
+    this.#inOrder = withRoom(this.#inOrder, rows);
+    this.#count = 0;
+  }
+
+  /** The next row of a chunk. */
+  add(chunk: number): void {
+    this.#inOrder[this.#count++] = this.first[chunk]!++;
+  }
+
+  get inOrder(): Int32Array {
+    return this.#inOrder.subarray(0, this.#count);
+  }
+}
+
 /** The array, or a larger one whose content is unspecified. */
 function withRoom(array: Int32Array<ArrayBuffer>, count: number): Int32Array<ArrayBuffer> {
   return array.length < count ? new Int32Array(2 * count) : array;
@@ -247,14 +296,25 @@ function pairCount({ sampling, banned, seen }: SampleRow): number {
   return sampling.logitBias.length + banned.length + (seen === null ? 0 : seen.length);
 }
 
-/** Where the engine writes what it drew: memory for as many rows as a step may have. */
+/** The most that a step's result may hold. */
+export interface ResultLimits {
+  readonly drawsMax: number;
+  readonly topLogprobsMax: number;
+  readonly hiddenMax: number;
+  /** Numbers of a hidden state. */
+  readonly hiddenSize: number;
+}
+
+/** Where the engine writes what came of a step's rows: memory for as many as there may be. */
 export class StepResultBlock {
   readonly #words: Words;
   readonly #stride: number;
+  readonly #hiddenSize: number;
 
-  constructor(rowsMax: number, topLogprobsMax: number) {
+  constructor({ drawsMax, topLogprobsMax, hiddenMax, hiddenSize }: ResultLimits) {
     this.#stride = resultRowWords + 2 * topLogprobsMax;
-    this.#words = new Words(resultHeaderWords + rowsMax * this.#stride);
+    this.#hiddenSize = hiddenSize;
+    this.#words = new Words(resultHeaderWords + drawsMax * this.#stride + hiddenMax * hiddenSize);
   }
 
   get bytes(): Uint8Array {
@@ -266,25 +326,42 @@ export class StepResultBlock {
     return this.#words.floats[1]!;
   }
 
-  /** What came of the rows of `step`, in their order; `rows` says where each of them is in the block. */
-  decode(step: Step, rows: Int32Array): Sampled[] {
+  /** What came of the rows of `step`, in their order; `places` says where each of them is in the block. */
+  decode(step: Step, places: Pick<StepBlock, "draws" | "hidden">): Sampled[] {
     const { ints, floats } = this.#words;
+    const { draws, hidden } = places;
+    assert(ints[0] === draws.length, `the engine drew ${ints[0]} rows of ${draws.length}`);
+    assert(ints[2] === hidden.length, `the engine told ${ints[2]} hidden states of ${hidden.length}`);
+    assert(floats[1]! >= 0, "a step takes time");
     const sampled: Sampled[] = [];
+    let nextDraw = 0;
+    let nextHidden = 0;
     for (const { sequence, samples } of step.chunks) {
-      for (const { sampling } of samples) {
-        const at = resultHeaderWords + rows[sampled.length]! * this.#stride;
-        const status = ints[at]!;
-        if (status === 0) {
-          const logprobs = sampling.topLogprobs === null ? null : this.#logprobs(at);
-          sampled.push({ kind: "token", sequence, token: ints[at + 1]!, logprobs });
-        } else {
-          sampled.push({ kind: "failed", sequence, reason: rowFailure(status) });
-        }
+      for (const row of samples) {
+        sampled.push(
+          row.wants === "hidden"
+            ? this.#hidden(sequence, draws.length, hidden[nextHidden++]!)
+            : this.#drawn(sequence, row, draws[nextDraw++]!),
+        );
       }
     }
-    assert(ints[0] === sampled.length, `the engine drew ${ints[0]} rows of ${sampled.length}`);
-    assert(floats[1]! >= 0, "a step takes time");
     return sampled;
+  }
+
+  #drawn(sequence: SequenceId, { sampling }: SampleRow, place: number): Sampled {
+    const { ints } = this.#words;
+    const at = resultHeaderWords + place * this.#stride;
+    const status = ints[at]!;
+    if (status !== 0) return { kind: "failed", sequence, reason: rowFailure(status) };
+    const logprobs = sampling.topLogprobs === null ? null : this.#logprobs(at);
+    return { kind: "token", sequence, token: ints[at + 1]!, logprobs };
+  }
+
+  #hidden(sequence: SequenceId, draws: number, place: number): Sampled {
+    const at = resultHeaderWords + draws * this.#stride + place * this.#hiddenSize;
+    const hidden = this.#words.floats.slice(at, at + this.#hiddenSize);
+    if (hidden.every(Number.isFinite)) return { kind: "hidden", sequence, hidden };
+    return { kind: "failed", sequence, reason: "the model computed hidden states that are not finite" };
   }
 
   #logprobs(at: number): TokenLogprobs {

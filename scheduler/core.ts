@@ -133,6 +133,9 @@ export interface ThoughtsLimit {
   readonly closingTokens: readonly TokenId[];
 }
 
+/** Which of a text's hidden states its embedding is made of: the mean of all, or the one of its first or last token. */
+export type Pooling = "mean" | "first" | "last";
+
 /** What an engine is asked to run: one model invocation's token stream. */
 export interface SequenceSpec {
   readonly id: SequenceId;
@@ -153,6 +156,8 @@ export interface SequenceSpec {
   /** What it is computed with; prefixes are shared only between sequences with the same one. */
   readonly adapter: AdapterId;
   readonly service: Service;
+  /** It draws nothing: it ends, `pooled`, when the hidden states that are wanted of its prompt are computed. Absent: it draws. */
+  readonly pooling?: Pooling;
   /** Another will go on from it: what it computed stays where it is when it ends, until that one comes (`continues`), or never
    *  will (`release`). */
   readonly isHeld?: boolean;
@@ -192,14 +197,26 @@ export interface Chunk {
   readonly tokens: Int32Array;
   /** PageIds of positions [0, start + tokens.length), in order, none more; the last may be partly filled. */
   readonly pages: Int32Array;
-  /** What to draw, by rising `afterIndex`; empty while tokens that are known are left to compute. A chunk may be drawn from
-   *  after several of its tokens, as speculation wants it. */
-  readonly samples: readonly SampleRow[];
+  /** What is wanted of its tokens, by rising `afterIndex`; of a text that is to go on nothing while tokens that are known are
+   *  left to compute. A chunk may be drawn from after several of its tokens, as speculation wants it. */
+  readonly samples: readonly WantedRow[];
   readonly adapter: AdapterId;
+}
+
+/** What is wanted of one token of a chunk. */
+export type WantedRow = SampleRow | HiddenRow;
+
+/** The token's hidden state: what the final norm makes of it, and the vocabulary projection would read. */
+export interface HiddenRow {
+  readonly wants: "hidden";
+  /** Index of the token within the chunk. */
+  readonly afterIndex: number;
 }
 
 /** One row of logits to draw from. */
 export interface SampleRow {
+  /** It is drawn from. */
+  readonly wants?: never;
   /** Index within the chunk of the token that the drawn one follows. */
   readonly afterIndex: number;
   readonly sampling: Sampling;
@@ -260,7 +277,7 @@ export interface TokenLogprobs {
   readonly top: readonly { readonly token: TokenId; readonly logprob: number }[];
 }
 
-/** What came of one row of a chunk's `samples`. */
+/** What came of one of the rows of a chunk. */
 export type Sampled =
   | {
       readonly kind: "token";
@@ -270,6 +287,8 @@ export type Sampled =
       /** Tokens that must follow it: each the only one that its mask would have allowed, so none is drawn. Absent: none. */
       readonly forced?: readonly TokenId[];
     }
+  /** [hidden size] */
+  | { readonly kind: "hidden"; readonly sequence: SequenceId; readonly hidden: Float32Array }
   /** Nothing was drawn yet: the row's mask is still being worked out. To be asked again in the next step. */
   | { readonly kind: "deferred"; readonly sequence: SequenceId }
   /** This row alone failed (for example its logits were not finite); the others are good. */
@@ -287,6 +306,8 @@ export type StepResult =
 export type Finish =
   | { readonly kind: "stop"; readonly token: TokenId }
   | { readonly kind: "length" }
+  /** Its hidden states, pooled: [hidden size], as long as they come. */
+  | { readonly kind: "pooled"; readonly hidden: Float32Array }
   | { readonly kind: "aborted" }
   /** Refused before it held anything. neverFits: `needed` and `limit` are tokens (the prompt and one more;
    *  the longest sequence possible here). queueFull: they are waiting sequences. */

@@ -15,6 +15,8 @@ export interface DeviceSpec {
   /** Longest sequence in tokens, prompt and output together. */
   readonly contextMax: number;
   readonly vocabSize: number;
+  /** Numbers of a hidden state, and how many hidden states a step may want; absent: none can be had. */
+  readonly hidden?: { readonly size: number; readonly rowsMax: number };
 }
 
 /** Port: executes steps, decides nothing. One step at a time. */

@@ -13,7 +13,7 @@ import { startJobs } from "./api/jobs.ts";
 import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
 import { KeptResponses } from "./api/responses/kept.ts";
 import { routesOf } from "./api/routes.ts";
-import { aboutOf, type ServedModel } from "./api/served-model.ts";
+import { aboutOf, embeddingServed, type ServedModel } from "./api/served-model.ts";
 import { demoModelFolder } from "./assets.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import { ConstraintCompiler } from "./constraint/compiler.ts";
@@ -241,7 +241,8 @@ function openApp(
 ): { readonly app: App; readonly jobs: JobService | null } {
   const { engines, telemetry, lifecycle, keys, tokenizer, compiler } = deps;
   const limits = defaultHttpLimits;
-  const facts = { contextMax, eosTokens: folder.eosTokens };
+  const isHeadless = folder.config.isHeadless ?? false;
+  const facts = { contextMax, eosTokens: folder.eosTokens, isHeadless };
   const generator = new Generator(engines.fleet, tokenizer, facts, (source) => compiler.compile(source));
   const served = {
     ...deps,
@@ -267,7 +268,8 @@ function openApp(
 function servedModelOf({ anyModelName }: Config, { names, contextMax, folder }: Prepared): ServedModel {
   const { config, generationDefaults } = folder;
   const vocabSize = config.shape.vocab;
-  return { names, answersToAny: anyModelName, contextMax, vocabSize, generationDefaults };
+  const embedding = embeddingServed(folder);
+  return { names, answersToAny: anyModelName, contextMax, vocabSize, generationDefaults, embedding };
 }
 
 function jobSettings({ batchLinesMax, batchFileMib, batchResultDays }: Config): JobSettings {
@@ -327,6 +329,7 @@ function prepareSimulated(config: Config, dir: string, engines: number): Prepare
     stepChunksMax: config.sequencesMax > 0 ? config.sequencesMax : config.stepTokens,
     contextMax,
     vocabSize: folder.config.shape.vocab,
+    hidden: { size: folder.config.shape.hidden, rowsMax: config.stepTokens },
   };
   return {
     names: modelNames(config, folder),

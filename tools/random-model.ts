@@ -69,6 +69,14 @@ export function writeRandomModel(
   writeFileSync(join(folder, "tokenizer.json"), JSON.stringify(tokenizerJson(shape.vocab)));
   write("tokenizer_config.json", tokenizerConfigJson(shape.contextMax));
   write("generation_config.json", control);
+  if (config.isHeadless) {
+    mkdirSync(join(folder, "1_Pooling"));
+    write("1_Pooling/config.json", {
+      word_embedding_dimension: shape.hidden,
+      pooling_mode_lasttoken: true,
+      pooling_mode_mean_tokens: false,
+    });
+  }
   const { initializer_range: sigma } = json as { initializer_range?: unknown };
   writeWeights(folder, tensors, {
     seed: options.seed,

@@ -35,10 +35,12 @@ struct bunting_engine {
                 .page_tokens = limits.page_tokens,
                 .tokens_max = limits.step_tokens_max,
                 .chunks_max = limits.step_chunks_max,
-                .rows_max = limits.step_rows_max,
+                .draws_max = limits.step_draws_max,
+                .hidden_max = limits.step_hidden_max,
                 .top_logprobs_max = limits.top_logprobs_max,
                 .vocab = model.shape().vocab,
-                .context_max = model.shape().context_max}),
+                .context_max = model.shape().context_max,
+                .hidden_size = model.shape().hidden}),
         forward(model, limits) {}
 
   bunting::StepReader reader;
@@ -55,8 +57,8 @@ static_assert(sizeof(bunting_model_shape) == 136 && offsetof(bunting_model_shape
               offsetof(bunting_model_shape, formats) == 128);
 static_assert(sizeof(bunting_layer_shape) == 64 && offsetof(bunting_layer_shape, parallel) == 32);
 static_assert(sizeof(bunting_rope) == 24 && offsetof(bunting_rope, query_growth) == 16);
-static_assert(sizeof(bunting_engine_limits) == 68 && offsetof(bunting_engine_limits, gemm) == 28 &&
-              offsetof(bunting_engine_limits, devices) == 36);
+static_assert(sizeof(bunting_engine_limits) == 72 && offsetof(bunting_engine_limits, gemm) == 32 &&
+              offsetof(bunting_engine_limits, devices) == 40);
 static_assert(sizeof(bunting_device) == 256 && offsetof(bunting_device, memory_bytes) == 16 &&
               offsetof(bunting_device, name) == 32 && offsetof(bunting_device, note) == 128);
 
@@ -313,7 +315,7 @@ bunting_status bunting_engine_logits(bunting_engine const* engine, float const**
     require(rows, "rows");
     if (engine->result) fail(BUNTING_INVALID, "a step is in flight");
     *logits = engine->forward.logits();
-    *rows = engine->forward.rows();
+    *rows = engine->forward.draws();
   });
 }
 

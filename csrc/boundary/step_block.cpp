@@ -32,18 +32,21 @@ StepReader::StepReader(StepLimits const& limits) : limits_(limits) {
   plan_.chunk.resize(size_t(limits.chunks_max));
   plan_.position.resize(size_t(limits.tokens_max));
   plan_.token_page.resize(size_t(limits.tokens_max));
-  plan_.row.resize(size_t(limits.rows_max));
+  plan_.row.resize(size_t(limits.draws_max) + size_t(limits.hidden_max));
+  plan_.draw.resize(size_t(limits.draws_max));
   plan_.shared.resize(size_t(limits.chunks_max));
   page_use_.resize(size_t(limits.pages));
 }
 
-uint64_t StepReader::result_bytes(int32_t rows, int32_t top_logprobs_max) {
+uint64_t StepReader::result_bytes(int32_t draws, int32_t top_logprobs_max, int32_t hidden,
+                                  int32_t hidden_size) {
   return sizeof(bunting_step_result) +
-         uint64_t(rows) * 4 * (BUNTING_RESULT_ROW_WORDS + 2 * uint64_t(top_logprobs_max));
+         uint64_t(draws) * 4 * (BUNTING_RESULT_ROW_WORDS + 2 * uint64_t(top_logprobs_max)) +
+         uint64_t(hidden) * 4 * uint64_t(hidden_size);
 }
 
 StepPlan const& StepReader::read(void const* block, uint64_t block_bytes, uint64_t result_bytes) {
-  plan_.moves = plan_.tokens = plan_.chunks = plan_.rows = plan_.shared_spans = 0;
+  plan_.moves = plan_.tokens = plan_.chunks = plan_.rows = plan_.draws = plan_.shared_spans = 0;
   step_++;
   if (!block || reinterpret_cast<uintptr_t>(block) % 4 != 0)
     fail(BUNTING_INVALID, "step block: not 4-byte aligned");
@@ -70,11 +73,7 @@ StepPlan const& StepReader::read(void const* block, uint64_t block_bytes, uint64
     fail(BUNTING_INVALID, "step block: %d tokens, at most %d fit a step", tokens.count, limits_.tokens_max);
   if (chunks.count > limits_.chunks_max)
     fail(BUNTING_INVALID, "step block: %d chunks, at most %d fit a step", chunks.count, limits_.chunks_max);
-  if (rows.count > limits_.rows_max)
-    fail(BUNTING_INVALID, "step block: %d rows, at most %d fit a step", rows.count, limits_.rows_max);
-  if (result_bytes < StepReader::result_bytes(rows.count, limits_.top_logprobs_max))
-    fail(BUNTING_INVALID, "step result: %llu bytes cannot hold %d rows", (unsigned long long)result_bytes,
-         rows.count);
+  count_rows(rows, result_bytes);
 
   read_moves(moves);
   read_tokens(tokens);
@@ -187,14 +186,34 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
   plan_.chunks = chunks.count;
 }
 
-// Which tokens of a chunk its rows [first, first + count) follow.
+// How many rows draw; whether they fit a step, and what comes of them the result.
+void StepReader::count_rows(Array const& rows, uint64_t result_bytes) {
+  int32_t draws = 0;
+  for (int32_t r = 0; r < rows.count; r++) {
+    uint32_t const wants = rows.words[size_t(r) * BUNTING_ROW_WORDS + BUNTING_ROW_WANTS];
+    if (wants != BUNTING_WANTS_DRAW && wants != BUNTING_WANTS_HIDDEN)
+      fail(BUNTING_INVALID, "step block: row %d wants %u, which is not known", r, wants);
+    draws += wants == BUNTING_WANTS_DRAW;
+  }
+  int32_t const hidden = rows.count - draws;
+  if (draws > limits_.draws_max)
+    fail(BUNTING_INVALID, "step block: %d rows to draw from, at most %d fit a step", draws,
+         limits_.draws_max);
+  if (hidden > limits_.hidden_max)
+    fail(BUNTING_INVALID, "step block: %d hidden states, at most %d fit a step", hidden, limits_.hidden_max);
+  if (result_bytes < StepReader::result_bytes(draws, limits_.top_logprobs_max, hidden, limits_.hidden_size))
+    fail(BUNTING_INVALID, "step result: %llu bytes cannot hold %d draws and %d hidden states",
+         (unsigned long long)result_bytes, draws, hidden);
+}
+
+// Which tokens of a chunk its rows [first, first + count) are of.
 void StepReader::read_token_rows(int32_t chunk, uint32_t const* rows, int32_t first, int32_t count) {
   auto const [first_token, tokens, start, pages] = plan_.chunk[size_t(chunk)];
   int32_t least = 0;
   for (int32_t r = first; r < first + count; r++) {
     int32_t const token = int32_t(rows[size_t(r) * BUNTING_ROW_WORDS + BUNTING_ROW_AFTER_INDEX]);
     if (token < least || token >= tokens)
-      fail(BUNTING_INVALID, "step block: row %d follows token %d of chunk %d, expected %d to %d", r, token,
+      fail(BUNTING_INVALID, "step block: row %d is of token %d of chunk %d, expected %d to %d", r, token,
            chunk, least, tokens - 1);
     plan_.row[size_t(r)].token_row = first_token + token;
     least = token + 1;
@@ -216,8 +235,19 @@ void StepReader::check_page_writers() const {
 }
 
 void StepReader::read_rows(Array const& rows, Array const& pairs, Array const& words) {
-  for (int32_t r = 0; r < rows.count; r++)
-    plan_.row[size_t(r)].sample = read_row(r, rows.words + size_t(r) * BUNTING_ROW_WORDS, pairs, words);
+  for (int32_t r = 0; r < rows.count; r++) {
+    uint32_t const* const row = rows.words + size_t(r) * BUNTING_ROW_WORDS;
+    WantedRow& wanted = plan_.row[size_t(r)];
+    wanted.is_draw = row[BUNTING_ROW_WANTS] == BUNTING_WANTS_DRAW;
+    wanted.index = wanted.is_draw ? plan_.draws : r - plan_.draws;
+    if (wanted.is_draw) {
+      plan_.draw[size_t(plan_.draws++)] = read_row(r, row, pairs, words);
+      continue;
+    }
+    for (int word = 0; word < BUNTING_ROW_WORDS; word++)
+      if (row[word] != 0 && word != BUNTING_ROW_AFTER_INDEX && word != BUNTING_ROW_WANTS)
+        fail(BUNTING_INVALID, "step block: row %d wants a hidden state, and its word %d is not 0", r, word);
+  }
 }
 
 SampleRow StepReader::read_row(int32_t index, uint32_t const* words, Array const& pairs,
@@ -280,7 +310,7 @@ SampleRow StepReader::read_row(int32_t index, uint32_t const* words, Array const
   if (row.top_logprobs < -1 || row.top_logprobs > limits_.top_logprobs_max)
     fail(BUNTING_INVALID, "step block: row %d asks for %d logprobs, at most %d", index, row.top_logprobs,
          limits_.top_logprobs_max);
-  for (int word = BUNTING_ROW_AFTER_INDEX + 1; word < BUNTING_ROW_WORDS; word++)
+  for (int word = BUNTING_ROW_WANTS + 1; word < BUNTING_ROW_WORDS; word++)
     if (words[word] != 0)
       fail(BUNTING_INVALID, "step block: row %d has a reserved word that is not 0", index);
   return row;

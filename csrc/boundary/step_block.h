@@ -17,10 +17,11 @@ struct PageMove {
   int32_t from, to, count, tier;
 };
 
-// A row to draw from and the token row whose hidden state it needs; token rows rise strictly.
-struct PlannedRow {
-  SampleRow sample;
+// A token row of which something is wanted: a draw, else its hidden state. Token rows rise strictly.
+struct WantedRow {
   int32_t token_row = 0;
+  bool is_draw = true;
+  int32_t index = 0;  // among the draws, or among the hidden states
 };
 
 // Chunks [chunk_begin, chunk_end) have the pages of positions [begin, end) in common (engine.h, `shared`).
@@ -32,21 +33,24 @@ struct SharedSpan {
 
 // One validated step. Pointers look into the block, which the caller keeps unchanged until the step is done.
 struct StepPlan {
-  int32_t moves = 0, tokens = 0, chunks = 0, rows = 0, shared_spans = 0;  // valid entries of what follows
-  PageMove const* move = nullptr;                                         // [moves]
-  int32_t const* token = nullptr;                                         // [T] ids
-  std::vector<ChunkView> chunk;                                           // [chunks]
-  std::vector<int32_t> position;                                          // [T] absolute
-  std::vector<int32_t> token_page;                                        // [T] page of each position
-  std::vector<PlannedRow> row;                                            // [rows]
-  std::vector<SharedSpan> shared;                                         // [shared_spans]
+  int32_t moves = 0, tokens = 0, chunks = 0, rows = 0, draws = 0,
+          shared_spans = 0;         // valid entries of what follows
+  PageMove const* move = nullptr;   // [moves]
+  int32_t const* token = nullptr;   // [T] ids
+  std::vector<ChunkView> chunk;     // [chunks]
+  std::vector<int32_t> position;    // [T] absolute
+  std::vector<int32_t> token_page;  // [T] page of each position
+  std::vector<WantedRow> row;       // [rows]
+  std::vector<SampleRow> draw;      // [draws] of the rows that draw
+  std::vector<SharedSpan> shared;   // [shared_spans]
+  int32_t hidden() const { return rows - draws; }
 };
 
 // What a block is checked against.
 struct StepLimits {
   int32_t pages = 0, page_tokens = 0;
-  int32_t tokens_max = 0, chunks_max = 0, rows_max = 0, top_logprobs_max = 0;
-  int32_t vocab = 0, context_max = 0;
+  int32_t tokens_max = 0, chunks_max = 0, draws_max = 0, hidden_max = 0, top_logprobs_max = 0;
+  int32_t vocab = 0, context_max = 0, hidden_size = 0;
 };
 
 class StepReader {
@@ -57,7 +61,7 @@ class StepReader {
   StepPlan const& read(void const* block, uint64_t block_bytes, uint64_t result_bytes);
   StepPlan const& plan() const { return plan_; }
 
-  static uint64_t result_bytes(int32_t rows, int32_t top_logprobs_max);
+  static uint64_t result_bytes(int32_t draws, int32_t top_logprobs_max, int32_t hidden, int32_t hidden_size);
 
  private:
   // Which chunks touch a page in the step being read. Entries of earlier steps have another step number:
@@ -77,6 +81,7 @@ class StepReader {
   void read_chunks(Array const& chunks, Array const& pages, Array const& rows);
   void read_token_rows(int32_t chunk, uint32_t const* rows, int32_t first, int32_t count);
   void check_page_writers() const;
+  void count_rows(Array const& rows, uint64_t result_bytes);
   void read_rows(Array const& rows, Array const& pairs, Array const& words);
   SampleRow read_row(int32_t index, uint32_t const* words, Array const& pairs, Array const& masks) const;
   void read_shared(Array const& shared);

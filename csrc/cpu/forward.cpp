@@ -62,6 +62,10 @@ size_t sample_scratch(Model const& model) {
   return size_t(round_up(int64_t(sample_scratch_bytes(model.shape().vocab)), 64));
 }
 
+size_t result_row_words(bunting_engine_limits const& limits) {
+  return BUNTING_RESULT_ROW_WORDS + 2 * size_t(limits.top_logprobs_max);
+}
+
 size_t pages_bytes(Model const& model, bunting_engine_limits const& limits) {
   size_t bytes;
   if (__builtin_mul_overflow(size_t(model.page_bytes()), size_t(limits.pages), &bytes))
@@ -82,7 +86,8 @@ void check_limits(bunting_engine_limits const& limits) {
   check("page_tokens", limits.page_tokens, kPageTokens, kPageTokens);
   check("step_tokens_max", limits.step_tokens_max, 1, 1 << 20);
   check("step_chunks_max", limits.step_chunks_max, 1, 1 << 16);
-  check("step_rows_max", limits.step_rows_max, 1, 1 << 20);
+  check("step_draws_max", limits.step_draws_max, 1, 1 << 20);
+  check("step_hidden_max", limits.step_hidden_max, 0, 1 << 20);
   check("top_logprobs_max", limits.top_logprobs_max, 0, 1024);
 }
 
@@ -122,7 +127,7 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
                                        size_t(attention_sums_floats(model.shape().head_size)));
   attention_scratch = carver.take<char>(threads * bunting::attention_scratch(model));
   sample_scratch = carver.take<char>(threads * bunting::sample_scratch(model));
-  logits = carver.take<float>(size_t(limits.step_rows_max) * size_t(model.shape().vocab));
+  logits = carver.take<float>(size_t(limits.step_draws_max) * size_t(model.shape().vocab));
   return carver.used();
 }
 
@@ -167,14 +172,18 @@ void Forward::run(StepPlan const& plan, void* result) {
     project_and_append(plan, layer);
     if (layer == last && plan.rows == 0) break;
     attend(plan, layer);
-    if (layer == last) keep_sampled_rows(plan);
+    if (layer == last) keep_wanted_rows(plan);
     finish_layer(layer, layer == last ? plan.rows : plan.tokens);
   }
-  uint32_t* const words = static_cast<uint32_t*>(result);
-  if (plan.rows > 0) sample(plan, words + sizeof(bunting_step_result) / 4);
+  uint32_t* const results = static_cast<uint32_t*>(result) + sizeof(bunting_step_result) / 4;
+  if (plan.hidden() > 0) {
+    write_hidden(plan, reinterpret_cast<float*>(results + size_t(plan.draws) * result_row_words(limits_)));
+    keep_drawn_rows(plan);
+  }
+  if (plan.draws > 0) sample(plan, results);
   std::chrono::duration<float, std::milli> const elapsed = std::chrono::steady_clock::now() - started;
-  rows_ = plan.rows;
-  bunting_step_result const header{plan.rows, elapsed.count(), {0, 0}};
+  draws_ = plan.draws;
+  bunting_step_result const header{plan.draws, elapsed.count(), plan.hidden(), 0};
   std::memcpy(result, &header, sizeof header);
 }
 
@@ -278,9 +287,9 @@ void Forward::attend(StepPlan const& plan, int32_t layer) {
   }
 }
 
-// Moves the sampled rows of x and of the attention's output to the front; token rows rise, so nothing is
+// Moves the wanted rows of x and of the attention's output to the front; token rows rise, so nothing is
 // overwritten before it is read.
-void Forward::keep_sampled_rows(StepPlan const& plan) {
+void Forward::keep_wanted_rows(StepPlan const& plan) {
   size_t const attended_bytes = size_t(attended_stride_) * dtype_bytes(model_.dtype());
   size_t const hidden_bytes = size_t(hidden_stride_) * sizeof(float);
   for (int32_t r = 0; r < plan.rows; r++) {
@@ -371,26 +380,50 @@ Norm Forward::norm_by(float const* weight) const {
   return {weight ? NormKind(shape.norm) : NormKind::none, weight, shape.norm_epsilon};
 }
 
-// Logits of the sampled rows, which lead x by now, then one draw per row into the result's rows.
-void Forward::sample(StepPlan const& plan, uint32_t* rows) {
+// norm(x) of the wanted rows, which lead x by now, into `hidden` [hidden, H].
+void Forward::write_hidden(StepPlan const& plan, float* hidden) {
+  int64_t const width = model_.shape().hidden;
+  share_rows(plan.rows, width, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; r++) {
+      WantedRow const& row = plan.row[size_t(r)];
+      if (row.is_draw) continue;
+      Operand const to{hidden + row.index * width, width, Dtype::f32};
+      kernels_.norm(to, work_.x + r * hidden_stride_, hidden_stride_, norm_by(model_.final_norm()), width, 0,
+                    1);
+    }
+  });
+}
+
+// Of the wanted rows of x, those to draw from move to the front.
+void Forward::keep_drawn_rows(StepPlan const& plan) {
+  for (int32_t r = 0; r < plan.rows; r++) {
+    WantedRow const& row = plan.row[size_t(r)];
+    if (row.is_draw && row.index != r)
+      std::memcpy(work_.x + row.index * hidden_stride_, work_.x + r * hidden_stride_,
+                  size_t(hidden_stride_) * sizeof(float));
+  }
+}
+
+// Logits of the rows to draw from, which lead x by now, then one draw each into `results`.
+void Forward::sample(StepPlan const& plan, uint32_t* results) {
   int32_t const vocab = model_.shape().vocab;
   PackedMatrix const& projection = model_.vocabulary_projection();
-  multiply({.w = &projection, .y = work_.logits, .ldy = vocab, .tokens = plan.rows},
-           normalise(model_.final_norm(), plan.rows, projection));
+  multiply({.w = &projection, .y = work_.logits, .ldy = vocab, .tokens = plan.draws},
+           normalise(model_.final_norm(), plan.draws, projection));
   float const scale = model_.shape().logit_scale, cap = model_.shape().logit_cap;
   if (scale != 1 || cap > 0)
-    share_rows(plan.rows, vocab, [&](int64_t begin, int64_t end) {
+    share_rows(plan.draws, vocab, [&](int64_t begin, int64_t end) {
       kernels_.scale_and_cap(work_.logits, vocab, vocab, scale, cap, begin, end);
     });
-  size_t const row_words = BUNTING_RESULT_ROW_WORDS + 2 * size_t(limits_.top_logprobs_max);
+  size_t const row_words = result_row_words(limits_);
   size_t const scratch_bytes = sample_scratch(model_);
-  double const draws_ns = kLogitNs * double(plan.rows) * double(vocab);
-  pool_.run(plan.rows, grain(plan.rows, draws_ns), [&](int64_t begin, int64_t end, int thread) {
+  double const draws_ns = kLogitNs * double(plan.draws) * double(vocab);
+  pool_.run(plan.draws, grain(plan.draws, draws_ns), [&](int64_t begin, int64_t end, int thread) {
     for (int64_t r = begin; r < end; r++) {
-      uint32_t* const words = rows + size_t(r) * row_words;
+      uint32_t* const words = results + size_t(r) * row_words;
       int32_t* const top = reinterpret_cast<int32_t*>(words + BUNTING_RESULT_ROW_WORDS);
       SampleResult const drawn =
-          kernels_.sample(plan.row[size_t(r)].sample, work_.logits + size_t(r) * size_t(vocab), vocab,
+          kernels_.sample(plan.draw[size_t(r)], work_.logits + size_t(r) * size_t(vocab), vocab,
                           work_.sample_scratch + size_t(thread) * scratch_bytes, top);
       static_assert(sizeof drawn == 4 * BUNTING_RESULT_ROW_WORDS,
                     "a result row begins with status, token, logprob, count");

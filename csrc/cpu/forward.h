@@ -4,14 +4,14 @@
 //   per layer: qkv = norm(x) * Wqkv; rotate q and k, append k and v to their pages;
 //              x += attention(q, pages) * Wo; x += (activation(gate) . up) * Wdown with gate|up = norm(x) *
 //              Wgu
-//   logits = norm(x of the sampled rows) * Wvocab; one draw per row
+//   of the wanted rows: norm(x) as it is, or logits = norm(x) * Wvocab and one draw
 //
 // Which norms, biases, scales and caps there are is told by the layer's shape (engine.h). What is added to x
 // as it is, is added by the product itself; what has a norm or a scale of its own goes by way of `delta`.
 //
-// After its append the last layer needs the sampled rows only, so what follows its attention runs on those
-// alone; a step that samples nothing ends at the append. Every kernel keeps a row's result independent of the
-// rows beside it (kernels.h), so how work is cut for the threads never shows in a result.
+// After its append the last layer needs the wanted rows only, so what follows its attention runs on those
+// alone; a step of which nothing is wanted ends at the append. Every kernel keeps a row's result independent
+// of the rows beside it (kernels.h), so how work is cut for the threads never shows in a result.
 #pragma once
 
 #include <vector>
@@ -47,7 +47,7 @@ struct Workspace {
   char* expert_input = nullptr;
   char* expert_activated = nullptr;
   float* expert_scratch = nullptr;
-  float* logits = nullptr;  // [rows, V]; memory is taken only for as many as are ever sampled at once
+  float* logits = nullptr;  // [draws, V]; memory is taken only for as many as are ever drawn from at once
   float* attention_states = nullptr;  // [S, Hq] of attention_state_floats(D)
   float* attention_parts = nullptr;   // [AttentionPlan::part_rows()] of attention_sums_floats(D)
   char* attention_scratch = nullptr;  // [threads] of attention_scratch_bytes()
@@ -73,8 +73,8 @@ class Forward {
   // Computes a step and writes `result` (engine.h; large enough, see StepReader). Allocates nothing.
   void run(StepPlan const& plan, void* result);
 
-  // Of the last step: its sampled rows, and their logits [rows, V].
-  int32_t rows() const { return rows_; }
+  // Of the last step: how many rows it drew from, and their logits [draws, V].
+  int32_t draws() const { return draws_; }
   float const* logits() const { return work_.logits; }
 
  private:
@@ -83,13 +83,15 @@ class Forward {
   void populate_ahead(StepPlan const& plan);
   void project_and_append(StepPlan const& plan, int32_t layer);
   void attend(StepPlan const& plan, int32_t layer);
-  void keep_sampled_rows(StepPlan const& plan);
+  void keep_wanted_rows(StepPlan const& plan);
+  void keep_drawn_rows(StepPlan const& plan);
   void finish_layer(int32_t layer, int64_t rows);
   void add_experts(int32_t layer, int64_t rows);
   void add(PackedMatrix const& w, float const* bias, float const* post_norm, Operand const& x, int64_t rows);
   void add_delta(float const* post_norm, int64_t rows);
   Norm norm_by(float const* weight) const;
-  void sample(StepPlan const& plan, uint32_t* rows);
+  void write_hidden(StepPlan const& plan, float* hidden);
+  void sample(StepPlan const& plan, uint32_t* results);
   Operand operand(PackedMatrix const& w, char* plain, int64_t stride) const;
   Operand normalise(float const* weight, int64_t rows, PackedMatrix const& next);
   Operand multiply_gated(Operand const& normed, LayerWeights const& weights, int64_t rows);
@@ -111,7 +113,7 @@ class Forward {
   // A plan for each width of window that layers have, and which one is a layer's.
   std::vector<AttentionPlan> attention_plans_;
   std::vector<size_t> plan_of_layer_;
-  int32_t rows_ = 0;
+  int32_t draws_ = 0;
   // Pages below this are in physical memory, or will be when they are written; and of as many pages behind
   // them, the layers below the other.
   int32_t populated_pages_ = 0, populated_layers_ = 0;

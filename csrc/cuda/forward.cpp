@@ -39,25 +39,37 @@ AttentionShape attention_shape(Model const& model, int32_t blocks) {
   return {s.query_heads, s.kv_heads, widest, blocks};
 }
 
+size_t rows_max(bunting_engine_limits const& limits) {
+  return size_t(limits.step_draws_max) + size_t(limits.step_hidden_max);
+}
+
 // The largest step of the limits.
 StepArrays::Sizes largest_sizes(Model const& model, bunting_engine_limits const& limits, int32_t blocks) {
   bunting_model_shape const& s = model.shape();
   size_t const tokens = size_t(limits.step_tokens_max), chunks = size_t(limits.step_chunks_max),
-               rows = size_t(limits.step_rows_max);
+               draws = size_t(limits.step_draws_max);
   return {.tokens = tokens,
           .pages = chunks * size_t(pages_of(s.context_max)),
-          .rows = rows,
+          .rows = rows_max(limits),
+          .draws = draws,
           .copies = size_t(limits.pages),
           .items = size_t(attention_items_max(limits.step_tokens_max, attention_shape(model, blocks))),
           .blocks = size_t(blocks),
           .pairs_of_heads = tokens * size_t(s.kv_heads),
           .merge_rows = size_t(attention_merge_rows_max(attention_shape(model, blocks))),
-          .sample_pairs = rows * (size_t(std::min(s.vocab, s.context_max)) + size_t(kBiasesMax)),
-          .mask_words = rows * mask_words(model)};
+          .sample_pairs = draws * (size_t(std::min(s.vocab, s.context_max)) + size_t(kBiasesMax)),
+          .mask_words = draws * mask_words(model)};
 }
 
 size_t result_row_words(bunting_engine_limits const& limits) {
   return BUNTING_RESULT_ROW_WORDS + 2 * size_t(limits.top_logprobs_max);
+}
+
+float to_float(bf16 value) {
+  uint32_t const bits = uint32_t(value) << 16;
+  float number;
+  std::memcpy(&number, &bits, sizeof number);
+  return number;
 }
 
 // Of the device that is then in use.
@@ -73,14 +85,14 @@ size_t StepArrays::place(Sizes const& sizes, char* base) {
   tokens = carver.take<int32_t>(sizes.tokens);
   positions = carver.take<int32_t>(sizes.tokens);
   slots = carver.take<int32_t>(sizes.tokens);
-  sampled = carver.take<int32_t>(sizes.rows);
+  wanted = carver.take<int32_t>(sizes.rows);
   item_begin = carver.take<int32_t>(sizes.blocks + 1);
   merge_begin = carver.take<int32_t>(sizes.pairs_of_heads + 1);
   items = carver.take<AttentionItem>(sizes.items);
   merge_rows = carver.take<int32_t>(sizes.merge_rows);
   pages = carver.take<int32_t>(sizes.pages);
   copies = carver.take<PageCopy>(sizes.copies);
-  rows = carver.take<uint32_t>(sizes.rows * BUNTING_ROW_WORDS);
+  draws = carver.take<uint32_t>(sizes.draws * BUNTING_ROW_WORDS);
   pairs = carver.take<int32_t>(2 * sizes.sample_pairs);
   masks = carver.take<uint32_t>(sizes.mask_words);
   return carver.used();
@@ -90,20 +102,21 @@ size_t Activations::place(Model const& model, bunting_engine_limits const& limit
                           char* base) {
   Carver carver(base);
   bunting_model_shape const& s = model.shape();
-  size_t const tokens = size_t(limits.step_tokens_max), rows = size_t(limits.step_rows_max);
+  size_t const tokens = size_t(limits.step_tokens_max), rows = rows_max(limits),
+               draws = size_t(limits.step_draws_max);
   size_t const hidden = size_t(s.hidden), query = size_t(model.query_width()), wide = size_t(s.feed_forward);
   x = carver.take<float>(tokens * hidden);
-  sampled_x = carver.take<float>(rows * hidden);
+  wanted_x = carver.take<float>(rows * hidden);
   delta = carver.take<float>(tokens * hidden);
   normed = carver.take<bf16>(tokens * hidden);
   qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
   q = carver.take<bf16>(tokens * query);
   attended = carver.take<bf16>(tokens * query);
-  sampled_attended = carver.take<bf16>(rows * query);
+  wanted_attended = carver.take<bf16>(rows * query);
   gate_up = carver.take<float>(tokens * 2 * wide);
   activated = carver.take<bf16>(tokens * wide);
-  logits = carver.take<float>(rows * size_t(s.vocab));
-  changed = carver.take<float>(rows * size_t(s.vocab));
+  logits = carver.take<float>(draws * size_t(s.vocab));
+  changed = carver.take<float>(draws * size_t(s.vocab));
   size_t const partial_rows = size_t(attention_partial_rows_max(attention_shape(model, attention_blocks)));
   partial_out = carver.take<float>(partial_rows * size_t(s.head_size));
   partial_log = carver.take<float>(partial_rows);
@@ -137,7 +150,7 @@ double step_deadline_ms(Model const& model, StepPlan const& plan) {
   double seen = 0;  // positions, by all tokens
   for (int32_t t = 0; t < plan.tokens; ++t) seen += plan.position[size_t(t)] + 1;
   double const flops =
-      s.layers * (2 * layer * tokens + 4 * query * seen) + 2 * hidden * s.vocab * double(plan.rows);
+      s.layers * (2 * layer * tokens + 4 * query * seen) + 2 * hidden * s.vocab * double(plan.draws);
   return step_deadline_ms() + flops / kSlowFlopsPerMs;
 }
 
@@ -159,7 +172,9 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
       device_arrays_(StepArrays().place(largest_sizes(model, limits, blocks_), nullptr),
                      "the arrays of a step"),
       host_arrays_(device_arrays_.bytes(), "the arrays of a step"),
-      results_(size_t(limits.step_rows_max) * result_row_words(limits) * 4, "the results of a step") {
+      results_(size_t(limits.step_draws_max) * result_row_words(limits) * 4, "the results of a step"),
+      hidden_(size_t(limits.step_hidden_max) * size_t(model.shape().hidden) * sizeof(bf16),
+              "the hidden states of a step") {
   act_.place(model, limits, blocks_, work_.data());
   chunks_.reserve(size_t(limits.step_chunks_max));
   shared_.reserve(size_t(limits.step_chunks_max));
@@ -167,27 +182,27 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
 }
 
 void Forward::record_graphs() {
-  int32_t const most = std::min({limits_.step_chunks_max, limits_.step_tokens_max, limits_.step_rows_max});
+  int32_t const most = std::min({limits_.step_chunks_max, limits_.step_tokens_max, limits_.step_draws_max});
   is_recording_ = true;
   AttentionShape const shape = attention_shape(model_, blocks_);
   for (int32_t tokens : kGraphTokens) {
     if (tokens > most) break;
     StepArrays::Sizes sizes{};
-    sizes.tokens = sizes.rows = size_t(tokens);
+    sizes.tokens = sizes.rows = sizes.draws = size_t(tokens);
     sizes.items = size_t(attention_items_max(tokens, shape));
     sizes.blocks = size_t(blocks_);
     sizes.pairs_of_heads = size_t(tokens) * size_t(shape.kv_heads);
     sizes.merge_rows = size_t(attention_merge_rows_max(shape));
     device_.place(sizes, device_arrays_.data());
     stream_.begin_recording();
-    queue_layers(tokens, tokens);
+    queue_layers(tokens, tokens, tokens);
     graphs_.push_back({tokens, sizes, stream_.end_recording()});
   }
   is_recording_ = false;
 }
 
 DecodeGraph const* Forward::graph_of(StepPlan const& plan) const {
-  if (plan.tokens == 0 || plan.tokens != plan.chunks || plan.rows != plan.tokens) return nullptr;
+  if (plan.tokens == 0 || plan.tokens != plan.chunks || plan.draws != plan.tokens) return nullptr;
   for (DecodeGraph const& graph : graphs_)
     if (plan.tokens <= graph.tokens) return &graph;
   return nullptr;
@@ -210,15 +225,20 @@ void Forward::run(StepPlan const& plan, void* result) {
   if (graph)
     stream_.launch(graph->graph);
   else if (plan.tokens > 0)
-    queue_layers(plan.tokens, plan.rows);
-  if (plan.rows > 0) draw(plan.rows);
+    queue_layers(plan.tokens, plan.rows, plan.draws);
+  if (plan.draws > 0) draw(plan.draws);
   wait(step_deadline_ms(model_, plan));
-  rows_ = plan.rows;
+  draws_ = plan.draws;
   std::chrono::duration<float, std::milli> const elapsed = std::chrono::steady_clock::now() - started;
-  bunting_step_result const header{plan.rows, elapsed.count(), {0, 0}};
+  bunting_step_result const header{plan.draws, elapsed.count(), plan.hidden(), 0};
   std::memcpy(result, &header, sizeof header);
-  std::memcpy(static_cast<char*>(result) + sizeof header, results_.data(),
-              size_t(plan.rows) * result_row_words(limits_) * 4);
+  char* const results = static_cast<char*>(result) + sizeof header;
+  size_t const drawn_bytes = size_t(plan.draws) * result_row_words(limits_) * 4;
+  std::memcpy(results, results_.data(), drawn_bytes);
+  float* const hidden = reinterpret_cast<float*>(results + drawn_bytes);
+  bf16 const* const from = reinterpret_cast<bf16 const*>(hidden_.data());
+  for (size_t i = 0; i < size_t(plan.hidden()) * size_t(model_.shape().hidden); ++i)
+    hidden[i] = to_float(from[i]);
 }
 
 std::array<Forward::Part, 3> Forward::write_arrays(StepPlan const& plan, DecodeGraph const* graph) {
@@ -236,8 +256,8 @@ std::array<Forward::Part, 3> Forward::write_arrays(StepPlan const& plan, DecodeG
     shared_.push_back({span.chunk_begin, span.chunk_end, span.begin, span.end, span.parent});
   }
   plan_attention(attention_shape(model_, blocks_), chunks_, shared_, plan_);
-  for (int32_t r = 0; r < plan.rows; ++r) {
-    SampleRow const& row = plan.row[size_t(r)].sample;
+  for (int32_t r = 0; r < plan.draws; ++r) {
+    SampleRow const& row = plan.draw[size_t(r)];
     sizes.sample_pairs += size_t(row.bias_count) + size_t(row.seen_count);
     sizes.mask_words += row.mask ? mask_words(model_) : 0;
   }
@@ -246,6 +266,7 @@ std::array<Forward::Part, 3> Forward::write_arrays(StepPlan const& plan, DecodeG
          largest.sample_pairs);
   sizes.tokens = size_t(plan.tokens);
   sizes.rows = size_t(plan.rows);
+  sizes.draws = size_t(plan.draws);
   sizes.copies = size_t(plan.moves);
   sizes.items = plan_.items.size();
   sizes.blocks = size_t(blocks_);
@@ -268,7 +289,7 @@ std::array<Forward::Part, 3> Forward::write_arrays(StepPlan const& plan, DecodeG
   for (int32_t t = 0; t < plan.tokens; ++t)
     host_.slots[t] = plan.token_page[size_t(t)] * kPageTokens + plan.position[size_t(t)] % kPageTokens;
   for (size_t t = size_t(plan.tokens); t < sizes.tokens; ++t) {
-    host_.tokens[t] = host_.positions[t] = host_.sampled[t] = 0;
+    host_.tokens[t] = host_.positions[t] = host_.wanted[t] = 0;
     host_.slots[t] = kNoSlot;
   }
   for (int32_t c = 0; c < plan.chunks; ++c) {
@@ -293,17 +314,20 @@ std::array<Forward::Part, 3> Forward::write_arrays(StepPlan const& plan, DecodeG
   return {{{0, items_end}, {merge_begin, merge_end - merge_begin}, {pages_begin, bytes - pages_begin}}};
 }
 
-// The rows of the step block again, with pairs and masks of their own.
+// The rows of the step block again: those to draw from first, with pairs and masks of their own.
 void Forward::write_rows(StepPlan const& plan) {
-  uint32_t pair = 0, mask = 0;
   for (int32_t r = 0; r < plan.rows; ++r) {
-    SampleRow const& row = plan.row[size_t(r)].sample;
-    host_.sampled[r] = plan.row[size_t(r)].token_row;
+    WantedRow const& row = plan.row[size_t(r)];
+    host_.wanted[row.is_draw ? row.index : plan.draws + row.index] = row.token_row;
+  }
+  uint32_t pair = 0, mask = 0;
+  for (int32_t r = 0; r < plan.draws; ++r) {
+    SampleRow const& row = plan.draw[size_t(r)];
     auto const append = [&](int32_t const* pairs, int32_t count) {
       std::copy_n(pairs, 2 * count, host_.pairs + 2 * pair);
       return std::exchange(pair, pair + uint32_t(count));
     };
-    uint32_t* const words = host_.rows + size_t(r) * BUNTING_ROW_WORDS;
+    uint32_t* const words = host_.draws + size_t(r) * BUNTING_ROW_WORDS;
     float const reals[] = {row.temperature, row.top_p,    row.min_p,
                            row.repetition,  row.presence, row.frequency};
     std::memcpy(words + BUNTING_ROW_TEMPERATURE, reals, sizeof reals);
@@ -322,7 +346,7 @@ void Forward::write_rows(StepPlan const& plan) {
   }
 }
 
-void Forward::queue_layers(int32_t tokens, int32_t rows) {
+void Forward::queue_layers(int32_t tokens, int32_t rows, int32_t draws) {
   bunting_model_shape const& s = model_.shape();
   int32_t const last = s.layers - 1, query = int32_t(model_.query_width()), qkv = int32_t(model_.qkv_width());
   embed(stream_, {act_.x, weights_.embedding(), device_.tokens, tokens, s.hidden, s.embedding_scale});
@@ -350,11 +374,11 @@ void Forward::queue_layers(int32_t tokens, int32_t rows) {
     bf16 const* attended = act_.attended;
     if (i == last) {
       tokens = rows;
-      gather(stream_, {x, act_.sampled_x, device_.sampled, tokens, s.hidden * int32_t(sizeof(float))});
+      gather(stream_, {x, act_.wanted_x, device_.wanted, tokens, s.hidden * int32_t(sizeof(float))});
       gather(stream_,
-             {attended, act_.sampled_attended, device_.sampled, tokens, query * int32_t(sizeof(bf16))});
-      x = act_.sampled_x;
-      attended = act_.sampled_attended;
+             {attended, act_.wanted_attended, device_.wanted, tokens, query * int32_t(sizeof(bf16))});
+      x = act_.wanted_x;
+      attended = act_.wanted_attended;
     }
     delta = project_back(attended, layer.o, layer.o_bias, tokens, query);
     normalise(x, delta, layer.mlp_norm, tokens);
@@ -364,18 +388,22 @@ void Forward::queue_layers(int32_t tokens, int32_t rows) {
     delta = project_back(act_.activated, layer.down, layer.down_bias, tokens, s.feed_forward);
   }
   normalise(x, delta, weights_.final_norm(), rows);
-  multiply({act_.normed, weights_.vocabulary_projection(), nullptr, act_.logits, rows, s.vocab, s.hidden});
+  if (rows > draws)
+    stream_.copy(hidden_.data(), act_.normed + size_t(draws) * size_t(s.hidden),
+                 size_t(rows - draws) * size_t(s.hidden) * sizeof(bf16));
+  if (draws > 0)
+    multiply({act_.normed, weights_.vocabulary_projection(), nullptr, act_.logits, draws, s.vocab, s.hidden});
 }
 
-void Forward::draw(int32_t rows) {
+void Forward::draw(int32_t draws) {
   sample(stream_, {.logits = act_.logits,
                    .changed = act_.changed,
-                   .rows = device_.rows,
+                   .rows = device_.draws,
                    .pairs = device_.pairs,
                    .words = device_.masks,
                    .results = reinterpret_cast<uint32_t*>(results_.data()),
                    .result_words = int32_t(result_row_words(limits_)),
-                   .row_count = rows,
+                   .row_count = draws,
                    .vocab = model_.shape().vocab});
 }
 
@@ -439,7 +467,7 @@ KvPages Forward::kv_layer(int32_t layer) const {
 }
 
 float const* Forward::logits() const {
-  logits_.resize(size_t(rows_) * size_t(model_.shape().vocab));
+  logits_.resize(size_t(draws_) * size_t(model_.shape().vocab));
   use_device(limits_.devices[0]);
   stream_.copy(logits_.data(), act_.logits, logits_.size() * sizeof(float));
   wait(step_deadline_ms());

@@ -29,19 +29,20 @@ namespace bunting::cuda {
 struct StepArrays {
   // How many there are of each kind.
   struct Sizes {
-    size_t tokens, pages, rows, copies, items, blocks, pairs_of_heads, merge_rows, sample_pairs, mask_words;
+    size_t tokens, pages, rows, draws, copies, items, blocks, pairs_of_heads, merge_rows, sample_pairs,
+        mask_words;
   };
   int32_t* tokens = nullptr;     // [T]
   int32_t* positions = nullptr;  // [T]
   int32_t* slots = nullptr;      // [T] page * Tp + slot
-  int32_t* sampled = nullptr;    // [rows] token rows
+  int32_t* wanted = nullptr;     // [rows] token rows: those to draw from, then those of hidden states
   AttentionItem* items = nullptr;
   int32_t* item_begin = nullptr;
   int32_t* merge_begin = nullptr;
   int32_t* merge_rows = nullptr;
   int32_t* pages = nullptr;  // page ids, chunk after chunk
   PageCopy* copies = nullptr;
-  uint32_t* rows = nullptr;   // [rows, BUNTING_ROW_WORDS]
+  uint32_t* draws = nullptr;  // [draws, BUNTING_ROW_WORDS]
   int32_t* pairs = nullptr;   // biases and seen tokens
   uint32_t* masks = nullptr;  // ceil(V / 32) words for each row that has one
 
@@ -51,19 +52,19 @@ struct StepArrays {
 
 // Activations of a step.
 struct Activations {
-  float* x = nullptr;                // [T, H] the residual stream
-  float* sampled_x = nullptr;        // [rows, H]
-  float* delta = nullptr;            // [T, H]
-  bf16* normed = nullptr;            // [T, H]
-  float* qkv = nullptr;              // [T, (Hq + 2 Hk) D]
-  bf16* q = nullptr;                 // [T, Hq D]
-  bf16* attended = nullptr;          // [T, Hq D]
-  bf16* sampled_attended = nullptr;  // [rows, Hq D]
-  float* gate_up = nullptr;          // [T, 2 F]
-  bf16* activated = nullptr;         // [T, F]
-  float* logits = nullptr;           // [rows, V]
-  float* changed = nullptr;          // [rows, V]
-  float* partial_out = nullptr;      // see Attention
+  float* x = nullptr;               // [T, H] the residual stream
+  float* wanted_x = nullptr;        // [rows, H]
+  float* delta = nullptr;           // [T, H]
+  bf16* normed = nullptr;           // [T, H]
+  float* qkv = nullptr;             // [T, (Hq + 2 Hk) D]
+  bf16* q = nullptr;                // [T, Hq D]
+  bf16* attended = nullptr;         // [T, Hq D]
+  bf16* wanted_attended = nullptr;  // [rows, Hq D]
+  float* gate_up = nullptr;         // [T, 2 F]
+  bf16* activated = nullptr;        // [T, F]
+  float* logits = nullptr;          // [draws, V]
+  float* changed = nullptr;         // [draws, V]
+  float* partial_out = nullptr;     // see Attention
   float* partial_log = nullptr;
   float* running = nullptr;
   int32_t* arrived = nullptr;
@@ -100,8 +101,9 @@ class Forward {
   // Computes a step and writes `result` (engine.h). Throws BUNTING_LOST when the device does not come back.
   void run(StepPlan const& plan, void* result);
 
-  // Of the last step: its sampled rows, and their logits [rows, V], which this fetches from the device.
-  int32_t rows() const { return rows_; }
+  // Of the last step: how many rows it drew from, and their logits [draws, V], which this fetches from the
+  // device.
+  int32_t draws() const { return draws_; }
   float const* logits() const;
 
  private:
@@ -113,9 +115,9 @@ class Forward {
   // graph, whose places are those of the largest step that it is for, less than lies there.
   std::array<Part, 3> write_arrays(StepPlan const& plan, DecodeGraph const* graph);
   void write_rows(StepPlan const& plan);
-  // All but drawing, for the first tokens and rows of the arrays.
-  void queue_layers(int32_t tokens, int32_t rows);
-  void draw(int32_t rows);
+  // All but drawing, for the first tokens and rows of the arrays, of which the first `draws` are drawn from.
+  void queue_layers(int32_t tokens, int32_t rows, int32_t draws);
+  void draw(int32_t draws);
   // The graph for a step of decodes alone; null: the step is queued kernel by kernel.
   DecodeGraph const* graph_of(StepPlan const& plan) const;
   void record_graphs();
@@ -137,6 +139,7 @@ class Forward {
   DeviceMemory pages_;
   DeviceMemory work_, device_arrays_;
   MappedMemory host_arrays_, results_;
+  MappedMemory hidden_;  // [step_hidden_max, H] bf16
   Activations act_;
   StepArrays host_, device_;
   mutable Stream stream_;
@@ -146,7 +149,7 @@ class Forward {
   AttentionPlan plan_;
   std::vector<AttentionChunk> chunks_;
   std::vector<SharedRange> shared_;
-  int32_t rows_ = 0;
+  int32_t draws_ = 0;
   mutable std::vector<float> logits_;
 };
 

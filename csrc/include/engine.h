@@ -26,7 +26,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* the rest of the library is compiled hidden */
 
-#define BUNTING_ABI_VERSION 9
+#define BUNTING_ABI_VERSION 10
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -323,7 +323,8 @@ typedef struct bunting_engine_limits {
   int32_t page_tokens;      /* tokens per page; 16 */
   int32_t step_tokens_max;  /* most tokens of a step */
   int32_t step_chunks_max;  /* most chunks of a step */
-  int32_t step_rows_max;    /* most rows to draw from in a step */
+  int32_t step_draws_max;   /* most rows to draw from in a step */
+  int32_t step_hidden_max;  /* most rows whose hidden state is wanted in a step */
   int32_t top_logprobs_max; /* most alternatives per row */
   int32_t gemm;             /* BUNTING_GEMM_*; CPU engines do not look at it */
   /* The GPUs that compute one step together. Today an engine for GPUs takes exactly one and a CPU engine none; anything
@@ -353,7 +354,7 @@ bunting_status bunting_engine_close(bunting_engine* engine);
  *   chunks   [chunks,   8]  first token row, count, start position, first entry in `pages`, page count, first entry in
  *                           `rows`, row count, adapter (0: none; others are not supported yet)
  *   pages    [..]           page ids; a chunk has ceil((start + count) / Tp) of them
- *   rows     [rows,    20]  what to draw, see below; chunk after chunk, and by rising index within a chunk
+ *   rows     [rows,    20]  what is wanted, see below; chunk after chunk, and by rising index within a chunk
  *   pairs    [..,       2]  (token, value): biases (value is a float's bits) and seen tokens (value is a count)
  *   words    [..]           allowed-token bitmasks, ceil(V/32) words each, bit t%32 of word t/32 = token t allowed
  *   shared   [shared,   4]  advice: token rows [a, b) have the keys and values of positions [c, d) in common. An engine
@@ -378,7 +379,8 @@ typedef struct bunting_step_header {
 #define BUNTING_CHUNK_WORDS 8
 #define BUNTING_ROW_WORDS 20
 
-/* A row of `rows`, by word: a draw of the token that follows one of its chunk's tokens. Drawing: seen-token penalties (repetition, then frequency and presence), biases, bitmask,
+/* A row of `rows`, by word: what is wanted of one of its chunk's tokens. Of a row that wants its hidden state all words but
+ * BUNTING_ROW_AFTER_INDEX and BUNTING_ROW_WANTS are 0. Drawing: seen-token penalties (repetition, then frequency and presence), biases, bitmask,
  * then greedy (ties to the lowest id) if temperature is 0, else temperature, top-k, top-p, min-p, and one draw by inverse
  * cumulative probability over the tokens kept, by rising id, with u from Philox4x32-10(key = seed, counter = position).
  * Filters keep tokens by falling probability, then rising id. Logprobs are of the raw logits, likeliest first, then by
@@ -400,17 +402,22 @@ enum {
   BUNTING_ROW_SEEN_COUNT = 13,
   BUNTING_ROW_MASK_AT = 14,    /* first word in `words`, or -1 */
   BUNTING_ROW_TOP_LOGPROBS = 15, /* -1: no logprobs; n: the token's and the n likeliest */
-  BUNTING_ROW_AFTER_INDEX = 16, /* index in the chunk, 0 .. count-1, of the token that the drawn one follows */
-  /* 17..19 reserved, 0 */
+  BUNTING_ROW_AFTER_INDEX = 16, /* index in the chunk, 0 .. count-1, of the token; a drawn one follows it */
+  BUNTING_ROW_WANTS = 17,      /* BUNTING_WANTS_* */
+  /* 18, 19 reserved, 0 */
 };
 
-/* A step result is one flat buffer of 32-bit words: header, then per row BUNTING_RESULT_ROW_WORDS + 2*top_logprobs_max
+/* What is wanted of a token: a draw of the next one, or what the vocabulary projection would read: the final norm of x. */
+enum { BUNTING_WANTS_DRAW = 0, BUNTING_WANTS_HIDDEN = 1 };
+
+/* A step result is one flat buffer of 32-bit words: header, then per draw BUNTING_RESULT_ROW_WORDS + 2*top_logprobs_max
  * words: status (0 = ok, 1 = logits not finite, 2 = nothing allowed), token, logprob (f32), count of alternatives,
- * then (token, logprob f32) pairs, likeliest first. */
+ * then (token, logprob f32) pairs, likeliest first; then H words (f32) per hidden state. Both in the order of `rows`. */
 typedef struct bunting_step_result {
-  int32_t rows;
+  int32_t draws;
   float device_ms; /* wall time of the computation */
-  int32_t reserved[2];
+  int32_t hidden;
+  int32_t reserved;
 } bunting_step_result;
 
 #define BUNTING_RESULT_ROW_WORDS 4
@@ -423,7 +430,7 @@ bunting_status bunting_step_start(bunting_engine* engine, void const* block, uin
 /* Blocks until the started step is done. A CPU engine computes here, on the calling thread and its helpers. */
 bunting_status bunting_step_wait(bunting_engine* engine);
 
-/* Test and evaluation aid: raw logits of the last step's sampled rows, [rows, V] f32, valid until the next step. */
+/* Test and evaluation aid: raw logits of the rows that the last step drew from, [rows, V] f32, valid until the next step. */
 bunting_status bunting_engine_logits(bunting_engine const* engine, float const** logits, int32_t* rows);
 
 #pragma GCC visibility pop

@@ -176,7 +176,7 @@ TEST(engine_refuses_wrong_limits) {
   CHECK(status(&bunting_engine_limits::page_tokens, 32) == BUNTING_INVALID, "other pages");
   CHECK(status(&bunting_engine_limits::step_tokens_max, -1) == BUNTING_INVALID, "negative step");
   CHECK(status(&bunting_engine_limits::step_chunks_max, 0) == BUNTING_INVALID, "no chunks");
-  CHECK(status(&bunting_engine_limits::step_rows_max, 0) == BUNTING_INVALID, "no rows");
+  CHECK(status(&bunting_engine_limits::step_draws_max, 0) == BUNTING_INVALID, "no rows");
   CHECK(status(&bunting_engine_limits::device_count, 1) == BUNTING_INVALID, "a GPU for the CPU engine");
   CHECK(status(&bunting_engine_limits::top_logprobs_max, -1) == BUNTING_INVALID, "negative logprobs");
 }

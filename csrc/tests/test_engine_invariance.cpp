@@ -331,6 +331,47 @@ TEST(engine_samples_tokens_of_a_chunk_as_single_steps_do) {
   });
 }
 
+// Hidden states are the same whether a prompt is computed at once or in chunks, beside whom, and with draws
+// between them; and such a draw is the one that a step of draws alone makes.
+TEST(engine_brings_the_same_hidden_states_whatever_else_is_wanted) {
+  for_each_variant([](bunting_model const* model, std::string const& name) {
+    constexpr int32_t kTokens = 37;
+    Oracle const oracle(model, random_tokens(7, kPrompt, tiny_shape().vocab));
+    EnginePointer const engine = open_engine(model, tiny_limits());
+    auto const chunk = [&](int32_t start, int32_t end, auto const& is_hidden) {
+      ChunkSpec spec{.start = start,
+                     .tokens = oracle.slice(start, end),
+                     .pages = pages_from(0, (end + 15) / 16),
+                     .sampled = false};
+      for (int32_t token = start; token < end; token++)
+        spec.earlier.push_back({token - start, {.hidden = is_hidden(token)}});
+      return spec;
+    };
+    StepOutcome const whole =
+        run_step(engine.get(), StepSpec{{}, {chunk(0, kTokens, [](int32_t) { return true; })}});
+    REQUIRE(whole.status == BUNTING_OK && whole.rows() == 0 && whole.result[2] == kTokens,
+            "%s: %d draws, %d hidden states", name.c_str(), whole.rows(), whole.result[2]);
+    CHECK(whole.hidden(0) != whole.hidden(1), "%s: two tokens have one hidden state", name.c_str());
+    for (int32_t const cut : {1, 16, 20}) {
+      int32_t done = 0;
+      for (auto const [start, end] : {std::pair{0, cut}, std::pair{cut, kTokens}}) {
+        ChunkSpec const company{.start = 0, .tokens = oracle.slice(0, 9), .pages = {40}};
+        ChunkSpec const mixed = chunk(start, end, [](int32_t token) { return token % 3 != 0; });
+        StepOutcome const outcome = run_step(engine.get(), StepSpec{{}, {company, mixed}});
+        CHECK(oracle.equal(outcome, 0, 8), "%s: the neighbour's logits differ", name.c_str());
+        int32_t draws = 1, hidden = 0;
+        for (int32_t token = start; token < end; token++) {
+          bool const is_equal = token % 3 == 0 ? oracle.equal(outcome, draws++, token)
+                                               : outcome.hidden(hidden++) == whole.hidden(token);
+          CHECK(is_equal, "%s: token %d differs, cut at %d", name.c_str(), token, cut);
+          done++;
+        }
+      }
+      CHECK(done == kTokens, "%d tokens", done);
+    }
+  });
+}
+
 TEST(engine_draws_the_same_tokens_alone_and_in_company) {
   TinyFile const file(tiny_shape());
   ModelPointer const model = load_model(tiny_shape(), file);

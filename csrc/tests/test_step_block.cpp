@@ -140,6 +140,9 @@ TEST(step_block_refuses_each_wrong_thing) {
       {"two draws after one token", [](Block& b) { words_at(b, &Header::rows_at)[40 + 16] = 1; }},
       {"draws out of order", [](Block& b) { words_at(b, &Header::rows_at)[40 + 16] = 0; }},
       {"reserved word", [](Block& b) { words_at(b, &Header::rows_at)[19] = 1; }},
+      {"a wish that is not known", [](Block& b) { words_at(b, &Header::rows_at)[17] = 2; }},
+      {"a hidden state that is also drawn from",
+       [](Block& b) { words_at(b, &Header::rows_at)[20 + 17] = BUNTING_WANTS_HIDDEN; }},
       {"shared rows leave the step", [](Block& b) { words_at(b, &Header::shared_at)[1] = 25; }},
       {"shared rows begin in a chunk", [](Block& b) { words_at(b, &Header::shared_at)[0] = 20; }},
       {"one chunk shares with no other", [](Block& b) { words_at(b, &Header::shared_at)[1] = 23; }},
@@ -213,7 +216,7 @@ TEST(step_block_takes_shared_spans_that_nest) {
 TEST(step_block_refuses_more_rows_than_the_limit) {
   Fixture fixture;
   REQUIRE(fixture.engine, "no engine");
-  int32_t const most = tiny_limits().step_rows_max;
+  int32_t const most = tiny_limits().step_draws_max;
   for (int32_t const rows : {most, most + 1}) {
     ChunkSpec chunk{
         .start = 0, .tokens = random_tokens(1, rows, 131), .pages = pages_from(0, (rows + 15) / 16)};
@@ -224,13 +227,31 @@ TEST(step_block_refuses_more_rows_than_the_limit) {
   }
 }
 
+TEST(step_block_refuses_more_hidden_states_than_the_limit_or_the_result_can_hold) {
+  Fixture fixture;
+  REQUIRE(fixture.engine, "no engine");
+  int32_t const most = tiny_limits().step_hidden_max;
+  for (int32_t const hidden : {most, most + 1}) {
+    ChunkSpec chunk{.start = 0,
+                    .tokens = random_tokens(1, hidden, 131),
+                    .pages = pages_from(0, (hidden + 15) / 16),
+                    .sampled = false};
+    for (int32_t token = 0; token < hidden; token++) chunk.earlier.push_back({token, {.hidden = true}});
+    StepOutcome const outcome = run_step(fixture.engine.get(), encode({{}, {chunk}}), 0, hidden);
+    CHECK(outcome.status == (hidden > most ? BUNTING_INVALID : BUNTING_OK), "%d: status %d", hidden,
+          outcome.status);
+    CHECK(run_step(fixture.engine.get(), encode({{}, {chunk}}), 0, hidden - 1).status == BUNTING_INVALID,
+          "a result without room for the last one");
+  }
+}
+
 TEST(step_block_refuses_wrong_buffers) {
   Fixture fixture;
   REQUIRE(fixture.engine, "no engine");
   bunting_engine* const engine = fixture.engine.get();
   std::vector<uint32_t> const block = encode(rich_step());
   std::vector<uint32_t> result(1000);
-  uint64_t const needed = StepReader::result_bytes(kRows, 5);
+  uint64_t const needed = StepReader::result_bytes(kRows, 5, 0, 0);
   auto const start = [&](void const* from, uint64_t bytes, void* to, uint64_t to_bytes) {
     return bunting_step_start(engine, from, bytes, to, to_bytes);
   };
@@ -288,7 +309,7 @@ TEST(step_block_survives_random_damage) {
           word = random.below(2) ? 0x7fffffffu : 0x80000000u;
       }
     }
-    uint64_t const result_words = StepReader::result_bytes(kRows, 5) / 4;
+    uint64_t const result_words = StepReader::result_bytes(kRows, 5, 0, 0) / 4;
     auto const result = std::make_unique<uint32_t[]>(result_words);
     bunting_status status = bunting_step_start(fixture.engine.get(), block.get(), good.size() * 4,
                                                result.get(), result_words * 4);

@@ -72,7 +72,8 @@ bunting_engine_limits tiny_limits() {
           .page_tokens = 16,
           .step_tokens_max = 128,
           .step_chunks_max = 8,
-          .step_rows_max = 24,
+          .step_draws_max = 24,
+          .step_hidden_max = 40,
           .top_logprobs_max = 5,
           .gemm = BUNTING_GEMM_OWN,
 #ifdef BUNTING_CUDA
@@ -224,6 +225,9 @@ std::vector<uint32_t> encode(StepSpec const& step) {
     size_t const at = rows.size();
     rows.resize(at + BUNTING_ROW_WORDS);
     uint32_t* const row_words = rows.data() + at;
+    row_words[BUNTING_ROW_AFTER_INDEX] = uint32_t(token);
+    row_words[BUNTING_ROW_WANTS] = r.hidden ? BUNTING_WANTS_HIDDEN : BUNTING_WANTS_DRAW;
+    if (r.hidden) return;
     float const reals[] = {r.temperature, r.top_p, r.min_p, r.repetition, r.presence, r.frequency};
     std::memcpy(row_words, reals, sizeof reals);
     row_words[BUNTING_ROW_TOP_K] = uint32_t(r.top_k);
@@ -239,7 +243,6 @@ std::vector<uint32_t> encode(StepSpec const& step) {
     row_words[BUNTING_ROW_MASK_AT] = r.mask.empty() ? uint32_t(-1) : uint32_t(masks.size());
     masks.insert(masks.end(), r.mask.begin(), r.mask.end());
     row_words[BUNTING_ROW_TOP_LOGPROBS] = uint32_t(r.top_logprobs);
-    row_words[BUNTING_ROW_AFTER_INDEX] = uint32_t(token);
   };
   for (ChunkSpec const& chunk : step.chunks) {
     size_t const adapter = 0;
@@ -279,14 +282,29 @@ std::vector<uint32_t> encode(StepSpec const& step) {
   return block;
 }
 
+int32_t ChunkSpec::hidden() const {
+  int32_t count = sampled && row.hidden;
+  for (Earlier const& each : earlier) count += each.row.hidden;
+  return count;
+}
+
+std::vector<float> StepOutcome::hidden(int32_t index) const {
+  int32_t const* const from = row(rows()) + size_t(index) * size_t(tiny_shape().hidden);
+  std::vector<float> state(size_t(tiny_shape().hidden));
+  std::memcpy(state.data(), from, state.size() * sizeof(float));
+  return state;
+}
+
 int32_t const* StepOutcome::row(int32_t index) const {
   size_t const stride = BUNTING_RESULT_ROW_WORDS + 2 * size_t(tiny_limits().top_logprobs_max);
   return result.data() + sizeof(bunting_step_result) / 4 + size_t(index) * stride;
 }
 
-StepOutcome run_step(bunting_engine* engine, std::vector<uint32_t> const& block, int32_t rows) {
+StepOutcome run_step(bunting_engine* engine, std::vector<uint32_t> const& block, int32_t draws,
+                     int32_t hidden) {
   StepOutcome outcome;
-  outcome.result.resize(StepReader::result_bytes(rows, tiny_limits().top_logprobs_max) / 4);
+  outcome.result.resize(
+      StepReader::result_bytes(draws, tiny_limits().top_logprobs_max, hidden, tiny_shape().hidden) / 4);
   outcome.status = bunting_step_start(engine, block.data(), block.size() * 4, outcome.result.data(),
                                       outcome.result.size() * 4);
   if (outcome.status == BUNTING_OK) outcome.status = bunting_step_wait(engine);
@@ -299,9 +317,9 @@ StepOutcome run_step(bunting_engine* engine, std::vector<uint32_t> const& block,
 }
 
 StepOutcome run_step(bunting_engine* engine, StepSpec const& step) {
-  int32_t rows = 0;
-  for (ChunkSpec const& chunk : step.chunks) rows += chunk.rows();
-  StepOutcome outcome = run_step(engine, encode(step), rows);
+  int32_t rows = 0, hidden = 0;
+  for (ChunkSpec const& chunk : step.chunks) rows += chunk.rows(), hidden += chunk.hidden();
+  StepOutcome outcome = run_step(engine, encode(step), rows - hidden, hidden);
   if (outcome.status != BUNTING_OK) failed(__FILE__, __LINE__, "step: %s", bunting_last_error());
   return outcome;
 }

@@ -65,19 +65,21 @@ struct RowSpec {
   uint64_t seed = 0;
   std::vector<int32_t> biases = {}, seen = {};  // pairs, flat
   std::vector<uint32_t> mask = {};
+  bool hidden = false;  // nothing is drawn: the hidden state is wanted
 };
 struct ChunkSpec {
   int32_t start = 0;
   std::vector<int32_t> tokens = {}, pages = {};
   bool sampled = true;  // after its last token
   RowSpec row = {};
-  // What to draw after earlier tokens of the chunk, by rising token.
+  // What is wanted of earlier tokens of the chunk, by rising token.
   struct Earlier {
     int32_t token;
     RowSpec row;
   };
   std::vector<Earlier> earlier = {};
   int32_t rows() const { return int32_t(earlier.size()) + sampled; }
+  int32_t hidden() const;  // of the rows
 };
 struct StepSpec {
   std::vector<int32_t> copies = {};  // triples, flat
@@ -92,13 +94,16 @@ struct StepOutcome {
   std::vector<int32_t> result;  // words, header included
   std::vector<float> logits;    // [rows, V]
   int32_t rows() const { return result.empty() ? 0 : result[0]; }
-  // Words of one row.
+  // Words of one draw.
   int32_t const* row(int32_t index) const;
+  // Hidden state `index`, [H].
+  std::vector<float> hidden(int32_t index) const;
   int32_t token(int32_t index) const { return row(index)[1]; }
 };
 
 // Starts and waits. The logits are copied if the step went well.
-StepOutcome run_step(bunting_engine* engine, std::vector<uint32_t> const& block, int32_t rows);
+StepOutcome run_step(bunting_engine* engine, std::vector<uint32_t> const& block, int32_t draws,
+                     int32_t hidden = 0);
 StepOutcome run_step(bunting_engine* engine, StepSpec const& step);
 
 // first, first + 1, ... for `count` pages.

@@ -35,6 +35,8 @@ export interface ModelConfig {
   /** Name of a family (families/). */
   readonly family: string;
   readonly shape: ModelShape;
+  /** It has no vocabulary projection, and so writes no texts: it was published for embeddings. Absent: it has one. */
+  readonly isHeadless?: true;
   /** Tokens that end a text: generation_config.json's, else config.json's. May be empty. */
   readonly eosTokens: readonly number[];
   readonly generationDefaults: GenerationDefaults;
@@ -60,10 +62,16 @@ interface JsonFile {
 
 /** The same from parsed files. Pure. */
 export function parseModelConfig(config: JsonFile, generation: JsonFile): ModelConfig {
-  const { family, file } = familyOf(config);
+  const { family, file, isHeadless } = familyOf(config);
   const fields = new Fields(file.file, { ...family.defaults, ...file.json }, file.path);
   if (fields.has("auto_map") && !family.ignoresAutoMap) {
     fields.refuse("auto_map", "asks to run code from the model folder, which is never done");
+  }
+  for (const field of ["use_bidirectional_attention", "is_causal"]) {
+    const causal = field === "is_causal";
+    if (fields.boolean(field, causal) !== causal) {
+      fields.refuse(field, "tokens that see those behind them are not supported");
+    }
   }
   const shape = shapeOf(family, new ConfigSource(family, fields));
   const generationFields = new Fields(generation.file, generation.json);
@@ -75,10 +83,15 @@ export function parseModelConfig(config: JsonFile, generation: JsonFile): ModelC
       : fields;
   return {
     family: family.name,
-    shape,
+    ...(isHeadless ? headless(shape) : { shape }),
     eosTokens: tokenList(eosFields, "eos_token_id", shape.vocab),
     generationDefaults: generationDefaultsOf(generationFields),
   };
+}
+
+/** Without a vocabulary projection: as an engine must have one, it is the embedding, and nothing is drawn from it. */
+export function headless(shape: ModelShape): Pick<ModelConfig, "shape" | "isHeadless"> {
+  return { shape: { ...shape, tiedEmbeddings: true }, isHeadless: true };
 }
 
 /** The sizes and what the family makes of them; what it leaves out is as in most models. */
@@ -102,6 +115,7 @@ export function shapeOf(family: Family, source: Source): ModelShape {
 function familyOf(config: JsonFile): {
   readonly family: Family;
   readonly file: JsonFile & { readonly path: string };
+  readonly isHeadless: boolean;
 } {
   const fields = new Fields(config.file, config.json);
   const supported = `supported: ${families.flatMap(({ classes, wrappers = [] }) => [...classes, ...wrappers]).join(", ")}`;
@@ -122,19 +136,22 @@ function familyOf(config: JsonFile): {
       ? { tie_word_embeddings: fields.get("tie_word_embeddings") }
       : {};
     const json = { ...tied, ...(config.json.text_config as JsonObject) };
-    return { family: known, file: { file: config.file, json, path: "text_config." } };
+    return { family: known, file: { file: config.file, json, path: "text_config." }, isHeadless: false };
   }
+  // Qwen3Model is Qwen3ForCausalLM without a vocabulary projection.
+  const isHeadless = typeof name === "string" && name.endsWith("Model");
+  const generating = isHeadless ? name.replace(/Model$/, "ForCausalLM") : name;
   const family =
     architectures === undefined
       ? families.find((known) => typesOf(known).includes(modelType))
-      : families.find(({ classes }) => classes.includes(name as string));
+      : families.find(({ classes }) => classes.includes(generating as string));
   if (family === undefined) {
     return fields.refuse(architectures === undefined ? "model_type" : "architectures", supported);
   }
   if (modelType !== undefined && !typesOf(family).includes(modelType)) {
     fields.refuse("model_type", `contradicts architectures ${show(architectures)}`);
   }
-  return { family, file: { ...config, path: "" } };
+  return { family, file: { ...config, path: "" }, isHeadless };
 }
 
 const activations: Readonly<Record<string, ModelShape["activation"]>> = {

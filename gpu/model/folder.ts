@@ -2,13 +2,14 @@
  *  engine. Nothing is loaded here. */
 import { readdirSync, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
-import { type GenerationDefaults, type ModelConfig, readModelConfig } from "./config.ts";
+import { type GenerationDefaults, headless, type ModelConfig, readModelConfig } from "./config.ts";
 import { isGguf, openGguf } from "./gguf.ts";
 import { readExactly, readJsonObject, withFile } from "./json.ts";
 import { ioReason, ModelError } from "./model-error.ts";
+import { type EmbeddingRule, folderEmbedding } from "./pooling.ts";
 import { quantisationOf } from "./quantisation.ts";
 import { readStoredTensors, type StoredTensor, type StoredTensors } from "./safetensors.ts";
-import { folderLayout, type ModelTensor, matchTensors } from "./weights.ts";
+import { folderLayout, isNamedHeadless, type ModelTensor, matchTensors } from "./weights.ts";
 
 const configBytesMax = 4 << 20;
 
@@ -27,6 +28,7 @@ export interface ModelFolder {
   /** Longest sequence in tokens. */
   readonly contextMax: number;
   readonly generationDefaults: GenerationDefaults;
+  readonly embedding: EmbeddingRule;
   /** Sentences for people about what is unusual in the files. */
   readonly notes: readonly string[];
 }
@@ -59,15 +61,17 @@ export function openModelFolder(dir: string): ModelFolder {
     eosTokens: config.eosTokens,
     contextMax: config.shape.contextMax,
     generationDefaults: config.generationDefaults,
+    embedding: folderEmbedding(dir),
   };
 }
 
 /** A configuration that ties the vocabulary projection to the embedding, beside a projection in the file that is another one:
- *  what is stored counts, as for transformers. */
+ *  what is stored counts, as for transformers. The same where names of tensors tell that there is none. */
 function withOwnProjection(
   config: ModelConfig,
   { tensors }: StoredTensors,
 ): { config: ModelConfig; note: string | null } {
+  if (isNamedHeadless({ tensors })) return { config: { ...config, ...headless(config.shape) }, note: null };
   const projection = tensors.get("lm_head.weight");
   const embedding = tensors.get("model.embed_tokens.weight");
   if (!config.shape.tiedEmbeddings || projection === undefined || embedding === undefined)

@@ -6,6 +6,7 @@ import { type GgufFile, readGgufFile } from "./gguf-file.ts";
 import { Metadata } from "./gguf-metadata.ts";
 import { readExactly, show, withFile } from "./json.ts";
 import { ModelError } from "./model-error.ts";
+import { ggufEmbedding } from "./pooling.ts";
 import type { StoredTensor } from "./safetensors.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 import { matchTensors, type TensorLayout } from "./weights.ts";
@@ -46,6 +47,7 @@ export function openGguf(path: string): ModelFolder {
     eosTokens: config.eosTokens,
     contextMax: config.shape.contextMax,
     generationDefaults: config.generationDefaults,
+    embedding: ggufEmbedding(metadata),
     notes: [],
   };
 }

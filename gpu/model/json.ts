@@ -44,16 +44,30 @@ export function withFile<T>(file: string, use: (descriptor: number, bytes: numbe
 
 /** A JSON object from a file of at most `bytesMax` bytes. */
 export function readJsonObject(file: string, bytesMax: number): JsonObject {
+  return objectIn(file, readJson(file, bytesMax));
+}
+
+/** Any JSON of bounded depth without repeated keys from a file of at most `bytesMax` bytes. */
+export function readJson(file: string, bytesMax: number): unknown {
   const bytes = withFile(file, (descriptor, size) => {
     if (size > bytesMax) throw new ModelError(file, null, `has ${size} bytes; at most ${bytesMax} are read`);
     return readExactly(file, descriptor, 0, size);
   });
-  return parseJsonObject(file, bytes);
+  return parseJson(file, bytes);
 }
 
 /** UTF-8 bytes to a JSON object of bounded depth without repeated keys (parsers disagree about which of two
  *  wins). */
 export function parseJsonObject(file: string, bytes: Uint8Array): JsonObject {
+  return objectIn(file, parseJson(file, bytes));
+}
+
+function objectIn(file: string, value: unknown): JsonObject {
+  if (!isObject(value)) throw new ModelError(file, null, `is not a JSON object but ${show(value)}`);
+  return value;
+}
+
+function parseJson(file: string, bytes: Uint8Array): unknown {
   let text: string;
   let value: unknown;
   try {
@@ -62,7 +76,6 @@ export function parseJsonObject(file: string, bytes: Uint8Array): JsonObject {
   } catch (error) {
     throw new ModelError(file, null, `is not valid JSON (${error instanceof Error ? error.message : error})`);
   }
-  if (!isObject(value)) throw new ModelError(file, null, `is not a JSON object but ${show(value)}`);
   checkNesting(file, text);
   return value;
 }

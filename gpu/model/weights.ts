@@ -96,6 +96,11 @@ export interface WantedTensor {
   readonly shape: readonly number[];
 }
 
+/** Whether a folder's tensors are named as those of models without a vocabulary projection. */
+export function isNamedHeadless(stored: Pick<StoredTensors, "tensors">): boolean {
+  return prefixOf(stored, huggingFaceLayout) === null;
+}
+
 /** Finds and checks all tensors of the model, in the order in which the forward pass needs them. Every
  *  problem is a ModelError with file and tensor. `source` is named when a tensor is in no file. */
 export function matchTensors(
@@ -113,7 +118,7 @@ export function matchTensors(
   const names = new Set(matched.flatMap(({ name, quantised }) => [name, ...namesOf(quantised)]));
   for (const tensor of stored.tensors.values()) {
     if (names.has(tensor.name) || layout.isHarmless(tensor.name, config)) continue;
-    if (prefix !== "" && towers.test(tensor.name)) continue;
+    if (prefix !== "" && prefix !== null && towers.test(tensor.name)) continue;
     throw new ModelError(
       tensor.file,
       tensor.name,
@@ -123,20 +128,23 @@ export function matchTensors(
   return matched;
 }
 
-/** Folders of models of text and images have the text model's tensors behind a prefix. */
-const prefixes = ["", "language_model.", "model.language_model."];
+/** Folders of models of text and images have the text model's tensors behind a prefix, those without a vocabulary projection
+ *  lack the usual "model." (null). */
+const prefixes = ["", "language_model.", "model.language_model.", null];
 const towers =
   /^(model\.)?(vision_tower|vision_model|audio_tower|embed_vision|embed_audio|multi_modal_projector|vision_language_adapter|patch_merger)\./;
 const embedName = "model.embed_tokens.weight";
 
-function prefixOf({ tensors }: Pick<StoredTensors, "tensors">, layout: TensorLayout): string {
+function prefixOf({ tensors }: Pick<StoredTensors, "tensors">, layout: TensorLayout): string | null {
   if (layout.nameOf !== folderName) return "";
   // Behind the last of them there is no "model.".
-  return prefixes.find((prefix) => tensors.has(behind(prefix, embedName))) ?? "";
+  const found = prefixes.find((prefix) => tensors.has(behind(prefix, embedName)));
+  return found === undefined ? "" : found;
 }
 
 /** A name of a text model's tensor behind a prefix. */
-function behind(prefix: string, name: string): string {
+function behind(prefix: string | null, name: string): string {
+  if (prefix === null) return name.replace(/^model\./, "");
   return prefix.startsWith("model.") ? prefix + name.replace(/^model\./, "") : prefix + name;
 }
 
@@ -298,11 +306,15 @@ function placesOf(
 }
 
 /** The tensors that a folder of this model stores, with their names. */
-export function folderTensors({ family, shape }: Pick<ModelConfig, "family" | "shape">): NamedTensor[] {
+export function folderTensors({
+  family,
+  shape,
+  isHeadless = false,
+}: Pick<ModelConfig, "family" | "shape" | "isHeadless">): NamedTensor[] {
   const wanted = wantedTensors({ shape });
   const { normsOneLess, transposesExperts } = familyNamed(family);
   const places = placesOf(wanted, transposesExperts ?? false, (want) =>
-    folderName(want, familyNamed(family)),
+    behind(isHeadless ? null : "", folderName(want, familyNamed(family))),
   );
   return wanted.flatMap((want, index) => {
     const { name, first, shape } = places[index]!;

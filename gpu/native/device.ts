@@ -28,7 +28,12 @@ export class NativeDevice implements HostedDevice {
     this.#library = library;
     this.#engine = engine;
     this.#block = new StepBlock(spec.vocabSize, spec.pageTokens);
-    this.#result = new StepResultBlock(limits.stepRowsMax ?? limits.stepChunksMax, limits.topLogprobsMax);
+    this.#result = new StepResultBlock({
+      drawsMax: limits.stepDrawsMax ?? limits.stepChunksMax,
+      topLogprobsMax: limits.topLogprobsMax,
+      hiddenMax: spec.hidden?.rowsMax ?? 0,
+      hiddenSize: spec.hidden?.size ?? 0,
+    });
   }
 
   get inFlight(): boolean {
@@ -52,7 +57,7 @@ export class NativeDevice implements HostedDevice {
     started.result ??= this.#attempt(() => this.#library.stepWait(this.#engine));
     started.result ??= {
       kind: "done",
-      sampled: this.#result.decode(started.step, this.#block.rows),
+      sampled: this.#result.decode(started.step, this.#block),
       deviceMs: this.#result.deviceMs,
     };
   }
@@ -64,13 +69,13 @@ export class NativeDevice implements HostedDevice {
     started.done(started.result);
   }
 
-  /** Raw logits of the last step's sampled rows, [rows × vocabSize], in the order of its chunks: for tests and
+  /** Raw logits of the rows that the last step drew from, [rows × vocabSize], in the order of its chunks: for tests and
    *  evaluations. */
   logits(): Float32Array {
     const { vocabSize } = this.spec;
     const ofBlock = this.#library.logits(this.#engine, vocabSize);
     const logits = new Float32Array(ofBlock.length);
-    for (const [i, row] of this.#block.rows.entries()) {
+    for (const [i, row] of this.#block.draws.entries()) {
       logits.set(ofBlock.subarray(row * vocabSize, (row + 1) * vocabSize), i * vocabSize);
     }
     return logits;

@@ -33,6 +33,7 @@ export interface NativeModelOptions extends ComputeOptions {
 export interface NativeModel {
   readonly handle: ModelHandle;
   readonly vocabSize: number;
+  readonly hiddenSize: number;
   readonly contextMax: number;
   readonly compute: "bf16" | "f32";
   /** The instruction set in use, never "auto". */
@@ -81,6 +82,7 @@ export function openNativeModel(
     return {
       handle,
       vocabSize: shape.vocab,
+      hiddenSize: shape.hidden,
       contextMax: shape.contextMax,
       compute: options.compute,
       isa: options.isa === "auto" ? bestIsa(library) : options.isa,
@@ -182,6 +184,7 @@ function openNamedDevice(
     stepChunksMax: limits.stepChunksMax,
     contextMax: model.contextMax,
     vocabSize: model.vocabSize,
+    hidden: { size: model.hiddenSize, rowsMax: limits.stepHiddenMax ?? limits.stepChunksMax },
   };
   return new NativeDevice(library, library.engineOpen(model.handle, limits), spec, limits);
 }

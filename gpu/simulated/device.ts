@@ -75,7 +75,12 @@ export class SimulatedDevice implements Device {
     for (const chunk of step.chunks) {
       const contexts = this.#attend(chunk);
       for (const row of chunk.samples) {
-        sampled.push(draw(chunk, row, contexts[row.afterIndex]!, this.spec.vocabSize));
+        const context = contexts[row.afterIndex]!;
+        sampled.push(
+          row.wants === "hidden"
+            ? { kind: "hidden", sequence: chunk.sequence, hidden: hiddenOf(context, this.spec.hidden!.size) }
+            : draw(chunk, row, context, this.spec.vocabSize),
+        );
       }
     }
     return { kind: "done", sampled, deviceMs };
@@ -140,6 +145,9 @@ function checkStep(step: Step, spec: DeviceSpec): void {
     }
   }
   assert(tokensTotal <= spec.stepTokensMax, "tokens in a step");
+  const rows = step.chunks.flatMap(({ samples }) => samples);
+  const hidden = rows.filter(({ wants }) => wants === "hidden").length;
+  assert(hidden <= (spec.hidden?.rowsMax ?? 0), "hidden states in a step");
   for (const { start, pages } of step.chunks) {
     for (const page of pages.subarray(0, Math.floor(start / pageTokens))) {
       assert(!written.has(page), "no page that a chunk writes is read by another");
@@ -191,6 +199,11 @@ function inventLogprobs(token: TokenId, count: number, vocabSize: number): Token
     logprob: -0.5 - i,
   }));
   return { logprob: -0.5, top };
+}
+
+/** Numbers in [-1, 1] that the context alone decides. */
+function hiddenOf(context: number, size: number): Float32Array {
+  return Float32Array.from({ length: size }, (_, i) => extend(context, i) / 2 ** 31);
 }
 
 /** The hash of a context with one more token; never 0. */

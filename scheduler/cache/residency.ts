@@ -58,11 +58,11 @@ export class Residency {
   }
 
   /** The sequence waits: from now on `cachedTokens` tells how much of it is cached, and `onChange` is told when that
-   *  changes. The last known token never counts: its logits are needed. */
+   *  changes. No token counts of which something is wanted, as the last one of a text that is to go on. */
   follow(sequence: Sequence, onChange: () => void): void {
-    const { kv, cacheKey, tokens, length } = sequence;
+    const { kv, cacheKey, tokens, cachedMax } = sequence;
     if (!this.#isCaching || kv.reader !== null) return;
-    kv.reader = new Reader(cacheKey, tokens, length - 1, onChange);
+    kv.reader = new Reader(cacheKey, tokens, cachedMax, onChange);
     this.cache.follow(kv.reader);
   }
 
@@ -107,7 +107,7 @@ export class Residency {
     assert(kv.pageCount === 0 && kv.lease === null, "a sequence settles once");
     const { pageTokens } = this.pool;
     const matched = kv.cachedTokens;
-    const lease = this.cache.lease(tokens, this.#isCaching ? length - 1 : 0, cacheKey);
+    const lease = this.cache.lease(tokens, this.#isCaching ? sequence.cachedMax : 0, cacheKey);
     const copied = exact ? matched % pageTokens : 0;
     const source = copied > 0 ? this.cache.leaseSource(tokens, matched, cacheKey) : null;
     if (source !== null) this.#sources.push(source.lease);

@@ -23,7 +23,7 @@ const lowest: Device = {
   spec,
   start: ({ chunks }, done) => {
     const sampled = chunks.flatMap(({ sequence, samples: [row] }): Sampled[] => {
-      if (row === undefined) return [];
+      if (row === undefined || row.wants === "hidden") return [];
       const isFree = (token: number): boolean =>
         (row.allowed === null || ((row.allowed[token >>> 5]! >>> (token & 31)) & 1) === 1) &&
         !row.banned.includes(token);

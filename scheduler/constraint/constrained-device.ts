@@ -1,4 +1,14 @@
-import type { Chunk, Constraint, Sampled, SampleRow, SequenceId, Step, StepResult } from "../core.ts";
+import type {
+  Chunk,
+  Constraint,
+  RowConstraint,
+  Sampled,
+  SampleRow,
+  SequenceId,
+  Step,
+  StepResult,
+  WantedRow,
+} from "../core.ts";
 import type { Device } from "../device.ts";
 import { ConstraintError } from "./error.ts";
 import { Job } from "./job.ts";
@@ -23,14 +33,14 @@ const FORCED_MAX = 32;
 
 /** How a row is to be drawn from; or that it cannot be, yet or at all. */
 type Prepared =
-  | { readonly kind: "row"; readonly row: SampleRow }
+  | { readonly kind: "row"; readonly row: WantedRow }
   | { readonly kind: "failed"; readonly reason: string }
   | { readonly kind: "waits"; readonly job: Pick<Job<unknown>, "run" | "spent"> };
 
 /** A row of a step. */
 interface GivenRow {
   readonly sequence: SequenceId;
-  readonly given: SampleRow;
+  readonly given: WantedRow;
   prepared: Prepared;
 }
 
@@ -66,7 +76,7 @@ export class ConstrainedDevice implements Device {
   }
 
   start(step: Step, done: (result: StepResult) => void): void {
-    if (!step.chunks.some((chunk) => chunk.samples.some((row) => row.constraint !== undefined))) {
+    if (!step.chunks.some((chunk) => chunk.samples.some(isConstrained))) {
       this.#device.start(step, done);
       return;
     }
@@ -123,8 +133,7 @@ export class ConstrainedDevice implements Device {
       if (prepared.kind === "waits") return { kind: "deferred", sequence };
       if (prepared.kind === "failed") return { kind: "failed", sequence, reason: prepared.reason };
       const one = drawn[next++]!;
-      if (one.kind !== "token" || given.constraint === undefined || given.sampling.topLogprobs !== null)
-        return one;
+      if (one.kind !== "token" || !isConstrained(given) || given.sampling.topLogprobs !== null) return one;
       const forced = this.#forcedAfter(sequence, given.constraint, one.token);
       return forced.length === 0 ? one : { ...one, forced };
     });
@@ -142,10 +151,9 @@ export class ConstrainedDevice implements Device {
     return end < 0 ? forced : forced.slice(0, end);
   }
 
-  #prepare(sequence: SequenceId, row: SampleRow): Prepared {
-    const { constraint } = row;
-    if (constraint === undefined) return { kind: "row", row };
-    return this.#attempt(() => this.#masked(sequence, row, constraint));
+  #prepare(sequence: SequenceId, row: WantedRow): Prepared {
+    if (!isConstrained(row)) return { kind: "row", row };
+    return this.#attempt(() => this.#masked(sequence, row, row.constraint));
   }
 
   #attempt(prepare: () => Prepared): Prepared {
@@ -227,6 +235,10 @@ export class ConstrainedDevice implements Device {
 
 function failed(why: string): Prepared {
   return { kind: "failed", reason: `${UNSATISFIABLE}: ${why}` };
+}
+
+function isConstrained(row: WantedRow): row is SampleRow & { readonly constraint: RowConstraint } {
+  return row.wants === undefined && row.constraint !== undefined;
 }
 
 function isNone(mask: Mask): boolean {

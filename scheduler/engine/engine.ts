@@ -231,6 +231,11 @@ export class Engine {
     if (sequence.computed - count < sequence.kv.promptEnd) this.#roster.publish(sequence);
     for (const one of drawn) {
       if (one.kind === "deferred") return;
+      if (one.kind === "hidden") {
+        const hidden = sequence.pool!.add(one.hidden);
+        if (hidden !== null) this.#roster.end(sequence, { kind: "pooled", hidden }, true);
+        continue;
+      }
       assert(one.kind === "token", "a row that failed ends its sequence");
       if (!this.#append(sequence, one.token, one.logprobs)) return;
       for (const token of one.forced ?? []) if (!this.#append(sequence, token, null)) return;

@@ -1,4 +1,4 @@
-import type { Finish, SequenceSpec, TokenId } from "../core.ts";
+import type { Finish, Pooling, SequenceSpec, TokenId } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 
 /** Tokens of the longest sequence, prompt and output together, that could ever run here. */
@@ -14,9 +14,11 @@ export function refusal(
   waiting: number,
   queueMax: number,
 ): Finish | null {
-  const { promptTokens, drawnTokens } = spec;
+  const { promptTokens, drawnTokens, pooling } = spec;
   if (promptTokens.length === 0) return { kind: "failed", reason: "The prompt has no tokens." };
-  const needed = promptTokens.length + drawnTokens.length + 1;
+  const lacking = pooling === undefined ? null : lacksFor(pooling, device);
+  if (lacking !== null) return { kind: "failed", reason: lacking };
+  const needed = promptTokens.length + drawnTokens.length + (pooling === undefined ? 1 : 0);
   const limit = lengthLimit(device);
   if (needed > limit) return { kind: "rejected", reason: "neverFits", needed, limit };
   if (waiting >= queueMax) {
@@ -28,6 +30,13 @@ export function refusal(
     kind: "failed",
     reason: `Prompt token ${unknown} is not in the vocabulary of ${device.vocabSize}.`,
   };
+}
+
+/** Why an engine cannot pool so; null if it can. */
+function lacksFor(pooling: Pooling, { hidden, stepTokensMax }: DeviceSpec): string | null {
+  if (hidden === undefined) return "This engine gives no hidden states.";
+  if (pooling !== "mean" || hidden.rowsMax >= stepTokensMax) return null;
+  return `This engine gives ${hidden.rowsMax} hidden states a step, and the mean of a text's wants up to ${stepTokensMax}.`;
 }
 
 function unknownToken(tokens: ArrayLike<TokenId>, vocabSize: number): number | null {

@@ -8,9 +8,11 @@ import {
   type SequenceSpec,
   type Service,
   type TokenId,
+  type WantedRow,
 } from "../core.ts";
 import { type ObjectiveRules, objectives } from "../objective.ts";
 import { part } from "../part.ts";
+import { Pool } from "./pool.ts";
 import type { ArrivalList } from "./queue/arrival-list.ts";
 import type { Account } from "./queue/tenants.ts";
 import { SeenCounter } from "./seen-counter.ts";
@@ -84,6 +86,8 @@ export class Sequence {
 
   /** Known tokens. */
   length: number;
+  /** Of a sequence that draws nothing. */
+  readonly pool: Pool | null;
   #tokens: Int32Array;
   readonly #seen: SeenCounter | null;
 
@@ -98,6 +102,7 @@ export class Sequence {
     this.#objective = objectives[spec.service.objective];
     this.cacheKey = cacheKeyOf(spec);
     this.length = prompt.length + drawn.length;
+    this.pool = spec.pooling === undefined ? null : new Pool(spec.pooling, this.length);
     this.#tokens = new Int32Array(this.length + Math.min(spec.stop.tokensMax, 256));
     this.#tokens.set(prompt);
     this.#tokens.set(drawn, prompt.length);
@@ -114,6 +119,11 @@ export class Sequence {
 
   get id(): SequenceId {
     return this.spec.id;
+  }
+
+  /** Of its known tokens, those that may be taken from the cache: behind them something is wanted of each. */
+  get cachedMax(): number {
+    return this.pool?.next ?? this.length - 1;
   }
 
   /** While it waits: tokens of its prompt that are cached. */
@@ -190,9 +200,10 @@ export class Sequence {
     this.#seen?.add(token);
   }
 
-  /** What is drawn after tokens [start, end), which are a chunk: tokens of the prompt whose log probabilities are asked for, and
-   *  the token after the last known one. */
-  rows(start: number, end: number): SampleRow[] {
+  /** What is wanted of tokens [start, end), which are a chunk: hidden states where they are pooled; else draws of the prompt's
+   *  tokens whose log probabilities are asked for, and of the token after the last known one. */
+  rows(start: number, end: number): readonly WantedRow[] {
+    if (this.pool !== null) return this.pool.rows(start, end);
     const { promptLogprobs, promptTokens } = this.spec;
     const rows: SampleRow[] = [];
     const promptEnd = promptLogprobs === undefined ? 0 : Math.min(end + 1, promptTokens.length);

@@ -137,7 +137,9 @@ export function planHash({ number, moves, chunks }: Step): number {
     hash = mix(mix(mix(hash, sequence), start), tokens.length);
     for (let i = 0; i < tokens.length; i++) hash = mix(hash, tokens[i]!);
     for (let i = 0; i < pages.length; i++) hash = mix(hash, pages[i]!);
-    for (const { afterIndex, position } of samples) hash = mix(mix(hash, afterIndex), position);
+    for (const row of samples) {
+      hash = mix(mix(hash, row.afterIndex), row.wants === "hidden" ? -1 : row.position);
+    }
   }
   return hash >>> 0;
 }

@@ -3,6 +3,7 @@ import {
   type Constraint,
   chatService,
   greedySampling,
+  type Pooling,
   type Sampling,
   type SequenceId,
   type SequenceSpec,
@@ -45,9 +46,10 @@ export function sequenceSpec(
     service?: Partial<Service>;
     isHeld?: boolean;
     continues?: SequenceId;
+    pooling?: Pooling;
   } = {},
 ): Omit<SequenceSpec, "id"> {
-  const { isHeld, continues } = overrides;
+  const { isHeld, continues, pooling } = overrides;
   return {
     promptTokens,
     drawnTokens: [],
@@ -57,6 +59,7 @@ export function sequenceSpec(
     ...(overrides.constraint === undefined ? {} : { constraint: overrides.constraint }),
     adapter: overrides.adapter ?? 0,
     service: { ...chatService, ...overrides.service },
+    ...(pooling === undefined ? {} : { pooling }),
     ...(isHeld === undefined ? {} : { isHeld }),
     ...(continues === undefined ? {} : { continues }),
   };

@@ -86,6 +86,7 @@ export class TimedDevice implements Device {
     const sampled: Sampled[] = [];
     for (const { sequence, samples } of chunks) {
       for (const sample of samples) {
+        assert(sample.wants === undefined, "a device without numbers gives no hidden states");
         sampled.push({ kind: "token", sequence, token: this.#nextToken(sample), logprobs: null });
       }
     }

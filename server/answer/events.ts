@@ -88,6 +88,8 @@ export type AnswerFailure =
   | { readonly kind: "neverFits"; readonly needed: number; readonly limit: number }
   | { readonly kind: "queueFull"; readonly needed: number; readonly limit: number }
   | { readonly kind: "engineFailed"; readonly message: string }
+  /** The model has no vocabulary projection. */
+  | { readonly kind: "writesNoText" }
   /** The constraint is refused; `param` is the place in the request that is at fault. */
   | { readonly kind: "badConstraint"; readonly message: string; readonly param: string }
   /** No token goes on with a text that keeps to its constraint. */

@@ -66,7 +66,7 @@ class ScriptedDevice implements Device {
 
   #draw({ sequence, samples }: Step["chunks"][number]): Sampled[] {
     const [sample] = samples;
-    if (sample === undefined) return [];
+    if (sample === undefined || sample.wants === "hidden") return [];
     const { seed, topLogprobs } = sample.sampling;
     const token = this.#scripts.get(seed[0])?.[sample.position] ?? eos;
     if (token === "failed") return [{ kind: "failed", sequence, reason: "logits are not finite" }];

@@ -87,6 +87,8 @@ export interface ModelFacts {
   readonly contextMax: number;
   /** Tokens with which the model ends its answer. */
   readonly eosTokens: readonly TokenId[];
+  /** It has no vocabulary projection: nothing can be generated. Absent: it has one. */
+  readonly isHeadless?: boolean;
 }
 
 /** What the generator asks of the fleet. */
@@ -133,6 +135,10 @@ export class Generator {
       for (const submission of generation.submissions(() => this.nextGang(), constraint))
         this.#submit(submission);
     };
+    if (this.#facts.isHeadless === true) {
+      queueMicrotask(() => generation.refuse({ kind: "writesNoText" }));
+      return generation;
+    }
     let held: RequestedConstraint | null;
     try {
       held = heldTo(request, this.#tokenizer);
@@ -166,6 +172,9 @@ export class Generator {
     );
     const generations = requests.map((request, index) => this.#open(request, listeners[index]!));
     queueMicrotask(() => {
+      if (this.#facts.isHeadless === true) {
+        for (const generation of generations) generation.refuse({ kind: "writesNoText" });
+      }
       const all = generations.flatMap((generation) => [
         ...generation.submissions(() => this.nextGang(), null),
       ]);
@@ -462,10 +471,11 @@ class RunningGeneration implements Generation {
 }
 
 /** null: the sequence came to its own end. */
-function failureOf(finish: Finish): AnswerFailure | null {
+export function failureOf(finish: Finish): AnswerFailure | null {
   switch (finish.kind) {
     case "stop":
     case "length":
+    case "pooled":
       return null;
     case "rejected":
       return { kind: finish.reason, needed: finish.needed, limit: finish.limit };

@@ -7,9 +7,9 @@ import { JobRunner } from "../jobs/runner.ts";
 import type { JobService, JobSettings } from "../jobs/service.ts";
 import type { JobStore } from "../jobs/store.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
+import type { EmbedServices } from "./embed.ts";
 import { lineDoor } from "./openai/batch-line.ts";
 import type { ReasoningField } from "./openai/reasoning.ts";
-import type { PromptServices } from "./prompt.ts";
 import type { Exchange, RespondLimits } from "./respond.ts";
 
 const COMMIT_MS = 50;
@@ -17,7 +17,7 @@ const RETRY_MS = 1000;
 /** Of one line; a request's own limit is that of a body. */
 const LINE_BYTES_MAX = 4 * 2 ** 20;
 
-interface JobDeps extends PromptServices {
+interface JobDeps extends EmbedServices {
   readonly cacheSaltFor: CacheSaltFor;
   readonly specs: readonly DeviceSpec[];
   readonly generator: Exchange["services"]["generator"];

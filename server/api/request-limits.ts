@@ -19,6 +19,7 @@ export const requestLimits = {
   /** Of one call's arguments, which come as JSON within the body's JSON. */
   toolArguments: { ...defaultJsonLimits, jsonKeysMax: 10_000 },
   promptsMax: 128,
+  embeddingInputsMax: 2048,
   cacheSaltCharactersMax: 1024,
   /** Either way from 0. */
   priorityMax: 1_000_000,

@@ -125,7 +125,7 @@ function generate(
 
 const overloadedRetrySeconds = 2;
 
-function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError {
+export function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError {
   switch (failure.kind) {
     case "neverFits":
       return badRequest(
@@ -142,6 +142,8 @@ function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError {
     case "engineFailed":
       // The request is to blame unless the engine is gone with everything on it: then another try may well do.
       return lifecycle.state === "lost" ? lifecycle.refusal()! : engineError(failure.message);
+    case "writesNoText":
+      return badRequest("this model writes no text: it gives embeddings alone (/v1/embeddings)", "model");
     case "badConstraint":
       return badRequest(failure.message, failure.param, "invalid_schema");
     case "unsatisfiable":

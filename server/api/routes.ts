@@ -23,6 +23,7 @@ import { ollamaRoutes } from "./ollama/routes.ts";
 import { cancelBatch, createBatch, listBatches, readBatch } from "./openai/batches.ts";
 import { answerChat } from "./openai/chat.ts";
 import { answerCompletion } from "./openai/completions.ts";
+import { answerEmbeddings, parseEmbeddingsRequest } from "./openai/embeddings.ts";
 import { createFile, deleteFile, listFiles, readFile } from "./openai/files.ts";
 import { modelById, modelList } from "./openai/models.ts";
 import type { ReasoningField } from "./openai/reasoning.ts";
@@ -44,7 +45,7 @@ import { targetsOf } from "./targets.ts";
 export interface RouteDeps extends PromptServices {
   readonly cacheSaltFor: CacheSaltFor;
   readonly about: ModelAbout;
-  readonly fleet: Pick<Fleet, "loads">;
+  readonly fleet: Pick<Fleet, "loads" | "submit" | "abort">;
   readonly keptPrefixes: KeptPrefixes;
   /** Of the fleet's devices, by engine. */
   readonly specs: readonly DeviceSpec[];
@@ -102,7 +103,8 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
     ...messagesRoutes(deps),
     ...responsesRoutes(deps),
     ...ollamaRoutes(deps, startedSeconds),
-    ...embeddingRoutes(),
+    { method: "POST", path: "/v1/embeddings", isPublic: keyed, handler: (call) => embeddings(call, deps) },
+    ...scoreRoutes(),
     ...jobRoutes(deps.jobs),
     { method: "POST", path: "/v1/programs", isPublic: keyed, handler: (call) => program(call, deps) },
     { method: "POST", path: "/v1/sessions", isPublic: keyed, handler: (call) => session(call, deps) },
@@ -127,15 +129,15 @@ function aliasesOf(route: Route): Route[] {
 }
 
 /** Not there, with a sentence that says so: clients ask for them by habit. */
-function embeddingRoutes(): readonly Route[] {
-  return ["/v1/embeddings", "/v1/rerank", "/v1/score", "/api/embed", "/api/embeddings"].map((path) => ({
+function scoreRoutes(): readonly Route[] {
+  return ["/v1/rerank", "/v1/score"].map((path) => ({
     method: "POST",
     path,
     isPublic: false,
     handler: () => {
-      const message = `${path} is not supported: this server gives texts, and no vectors of them`;
+      const message = `${path} is not supported: this server gives texts and embeddings, and no scores`;
       throw new ApiError(501, "invalid_request_error", message, {
-        apiCode: "embeddings_unsupported",
+        apiCode: "scores_unsupported",
         shouldRetry: false,
       });
     },
@@ -218,6 +220,13 @@ async function completions(call: Call, deps: RouteDeps): Promise<Response> {
   const request = parseCompletionRequest(await call.readWork(), deps.model, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
   return answerCompletion(exchangeOf(call, deps), deps, request);
+}
+
+async function embeddings(call: Call, deps: RouteDeps): Promise<Response> {
+  deps.lifecycle.expectReady();
+  const request = parseEmbeddingsRequest(await call.readWork(), deps, targetsOf(call.request.headers));
+  tellIgnored(call, request.ignored);
+  return answerEmbeddings(exchangeOf(call, deps), deps, request);
 }
 
 async function program(call: Call, deps: RouteDeps): Promise<Response> {

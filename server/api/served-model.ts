@@ -1,6 +1,7 @@
 import type { GenerationDefaults } from "../../gpu/model/config.ts";
 import type { ModelFolder } from "../../gpu/model/folder.ts";
 import { isGguf } from "../../gpu/model/gguf.ts";
+import type { Pooling } from "../../scheduler/core.ts";
 
 /** What parsing needs to know of the served model. */
 export interface ServedModel {
@@ -11,6 +12,17 @@ export interface ServedModel {
   readonly contextMax: number;
   readonly vocabSize: number;
   readonly generationDefaults: GenerationDefaults;
+  /** Absent: its engine gives no hidden states. */
+  readonly embedding?: ServedEmbedding;
+}
+
+/** How it makes embeddings, and of how many numbers; or why it cannot. */
+export type ServedEmbedding =
+  | { readonly pooling: Pooling; readonly size: number }
+  | { readonly refusal: string };
+
+export function embeddingServed({ embedding, config }: ModelFolder): ServedEmbedding {
+  return "refusal" in embedding ? embedding : { ...embedding, size: config.shape.hidden };
 }
 
 /** What clients like to show of a model. */

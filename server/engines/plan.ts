@@ -57,7 +57,8 @@ export function planServing(
   const shape = { ...folder.config.shape, contextMax };
   const engineBytes = gpus.map(({ memoryFreeBytes }) => memoryFreeBytes);
   if (backend.gpus === null) engineBytes.push(machine.memoryFreeBytes / backend.engines);
-  const sizes = planSizes(config, backend, library, shape, compute, Math.min(...engineBytes));
+  const meansAll = "pooling" in folder.embedding && folder.embedding.pooling === "mean";
+  const sizes = planSizes(config, backend, library, shape, compute, meansAll, Math.min(...engineBytes));
   if (backend.gpus !== null && sizes.weightBytes > machine.memoryFreeBytes) {
     throw new ConfigError(
       `On their way to the GPU the weights take ${formatBytes(sizes.weightBytes)} of the machine's memory, and ${formatBytes(machine.memoryFreeBytes)} are free.`,
@@ -125,17 +126,23 @@ interface Sizes extends ReturnType<NativeLibrary["modelPlan"]>, ReturnType<Nativ
   readonly cublaslt: string | null;
 }
 
-/** `freeBytes`: memory that is free for each engine. */
+/** `meansAll`: the hidden state of each token is wanted. `freeBytes`: memory that is free for each engine. */
 function planSizes(
   config: Config,
   { kind, gpus, engines }: Backend,
   library: NativeLibrary,
   shape: Parameters<NativeLibrary["modelPlan"]>[0],
   compute: ComputeOptions,
+  meansAll: boolean,
   freeBytes: number,
 ): Sizes {
   const devices = gpus?.slice(0, 1) ?? [];
-  const limits = limitsOf(config, gpus !== null, Math.max(1, Math.floor(compute.threads / engines)));
+  const limits = limitsOf(
+    config,
+    meansAll,
+    gpus !== null,
+    Math.max(1, Math.floor(compute.threads / engines)),
+  );
   const cublaslt =
     limits.gemm === "cublaslt"
       ? onGpu("--gemm cublaslt: ", "", () => library.cublasltProbe(devices[0] ?? 0))
@@ -153,6 +160,7 @@ function planSizes(
 /** Limits of an engine that shares the machine's threads, but for its pages and sequences. */
 function limitsOf(
   config: Config,
+  meansAll: boolean,
   isGpu: boolean,
   threads: number,
 ): Omit<EngineLimits, "pages" | "stepChunksMax"> {
@@ -160,6 +168,7 @@ function limitsOf(
     threads: isGpu ? 1 : threads,
     pageTokens: PAGE_TOKENS,
     stepTokensMax: config.stepTokens,
+    ...(meansAll ? { stepHiddenMax: config.stepTokens } : {}),
     topLogprobsMax: TOP_LOGPROBS_MAX,
     gemm: chooseGemm(config, isGpu),
   };

@@ -17,6 +17,7 @@ const limits = {
   pageTokens: 16,
   stepTokensMax: 128,
   stepChunksMax: 32,
+  stepHiddenMax: 96,
   topLogprobsMax: 5,
 };
 

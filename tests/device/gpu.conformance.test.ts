@@ -14,6 +14,7 @@ const limits = {
   pageTokens: 16,
   stepTokensMax: 128,
   stepChunksMax: 32,
+  stepHiddenMax: 96,
   topLogprobsMax: 5,
 };
 const options = { compute: "bf16", isa: "auto", threads: 1, contextMax: null } as const;

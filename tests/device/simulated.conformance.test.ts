@@ -7,6 +7,10 @@ import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
 
 deviceConformance("simulated", () => {
   const clock = new ManualClock();
-  const device = new SimulatedDevice(deviceSpec(), clock, linearCost(1, 0.1));
+  const device = new SimulatedDevice(
+    deviceSpec({ hidden: { size: 8, rowsMax: 96 } }),
+    clock,
+    linearCost(1, 0.1),
+  );
   return { device, settle: () => clock.runNext() };
 });

@@ -181,9 +181,27 @@ describe("the last message is continued", () => {
   });
 });
 
-test("embeddings are refused by name", async () => {
-  for (const path of ["/v1/embeddings", "/embeddings", "/v1/rerank", "/v1/score", "/api/embed"]) {
+test("embeddings come for each text, as lists of lists", async () => {
+  const answer = async (body: object) => (await post(server, "/embedding", body)).json() as Promise<unknown>;
+  const openai = (await (await post(server, "/v1/embeddings", { input: ["one", "two"] })).json()) as {
+    data: { index: number; embedding: number[] }[];
+  };
+  const [one, two] = openai.data.map(({ index, embedding }) => ({ index, embedding: [embedding] }));
+  expect(await answer({ content: "one" })).toEqual([one]);
+  expect(await answer({ content: ["one", "two"] })).toEqual([one, two]);
+  expect(await answer({ input: ["one", "two"], embd_normalize: 2 })).toEqual([one, two]);
+  for (const [body, param] of [
+    [{}, "content"],
+    [{ content: "one", embd_normalize: -1 }, "embd_normalize"],
+  ] as const) {
+    const response = await post(server, "/embedding", body);
+    expect([response.status, (await bodyOf(response)).error.param]).toEqual([400, param]);
+  }
+});
+
+test("scores are refused by name", async () => {
+  for (const path of ["/v1/rerank", "/v1/score"]) {
     const response = await post(server, path, { input: "x" });
-    expect([response.status, (await bodyOf(response)).error.code]).toEqual([501, "embeddings_unsupported"]);
+    expect([response.status, (await bodyOf(response)).error.code]).toEqual([501, "scores_unsupported"]);
   }
 });

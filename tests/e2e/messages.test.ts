@@ -161,7 +161,7 @@ describe("a stream", () => {
   test("that fails ends with an event that says so", async () => {
     const reason = "logits are not finite";
     const twoTokens = ({ sequence, samples: [sample] }: Chunk): Sampled[] => {
-      if (sample === undefined) return [];
+      if (sample === undefined || sample.wants === "hidden") return [];
       if (sample.position === 2) return [{ kind: "failed", sequence, reason }];
       return [{ kind: "token", sequence, token: 65, logprobs: null }];
     };

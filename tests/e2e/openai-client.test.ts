@@ -1,6 +1,7 @@
 /** The official client of OpenAI, unchanged but for its base URL. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import OpenAI from "openai";
+import type { Chunk } from "../../scheduler/core.ts";
 import { startTestServer, type TestServer } from "./server.ts";
 
 const key = "a-key-of-the-test";
@@ -185,7 +186,9 @@ describe("errors are the client's own classes", () => {
       fault: (step) => {
         steps++;
         const sampled = step.chunks.filter((chunk) => chunk.samples.length > 0);
-        if (!sampled.some((chunk) => chunk.samples[0]!.position === 3)) return null;
+        const isFourth = ({ samples: [row] }: Chunk): boolean =>
+          row!.wants === undefined && row!.position === 3;
+        if (!sampled.some(isFourth)) return null;
         const failed = sampled.map(({ sequence }) => ({
           kind: "failed" as const,
           sequence,

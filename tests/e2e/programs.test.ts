@@ -396,8 +396,8 @@ describe("engines and the server's end", () => {
     const server = start({
       fault: (step) => {
         const sampled = step.chunks.flatMap(({ sequence, samples }) =>
-          samples.map(({ sampling }) =>
-            sampling.seed[0] === 1
+          samples.map((row) =>
+            row.wants === undefined && row.sampling.seed[0] === 1
               ? { kind: "failed" as const, sequence, reason: "logits are not finite" }
               : { kind: "token" as const, sequence, token: 300, logprobs: null },
           ),

@@ -8,7 +8,7 @@ import { openModelFolder } from "../../gpu/model/folder.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import type { Clock } from "../../scheduler/clock.ts";
 import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
-import type { Chunk, EngineId, Sampled, SampleRow, Step, StepResult } from "../../scheduler/core.ts";
+import type { Chunk, EngineId, Pooling, Sampled, SampleRow, Step, StepResult } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
@@ -79,6 +79,10 @@ export interface TestServerOptions {
   readonly answersToAny?: boolean;
   /** Jinja, in place of the demo model's. */
   readonly template?: string;
+  /** How its embeddings are made; by default, by the last token. */
+  readonly pooling?: Pooling;
+  /** The model has no vocabulary projection. */
+  readonly isHeadless?: boolean;
 }
 
 export interface TestServer {
@@ -133,7 +137,7 @@ function scripted(answers: readonly string[]): (step: Step) => StepResult {
     return tokenizer.encode(rest, { addSpecialTokens: false, parseControlText: true, continues: true })[0];
   };
   const draw = ({ sequence, samples: [sample] }: Chunk): Sampled[] => {
-    if (sample === undefined) return [];
+    if (sample === undefined || sample.wants === "hidden") return [];
     const { allowed } = sample;
     const isAllowed = (token: number): boolean =>
       allowed === null || ((allowed[token >>> 5]! >>> (token & 31)) & 1) === 1;
@@ -157,6 +161,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     stepChunksMax: 256,
     contextMax,
     vocabSize: vocab,
+    hidden: { size: 24, rowsMax: 1024 },
     ...options.spec,
   };
   const fault = options.answers === undefined ? options.fault : scripted(options.answers);
@@ -195,7 +200,8 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     gapMs: () => gap.worstMs,
   });
   const lifecycle = new Lifecycle();
-  const facts = { contextMax: spec.contextMax, eosTokens: config.eosTokens };
+  const { isHeadless = false, pooling = "last" } = options;
+  const facts = { contextMax: spec.contextMax, eosTokens: config.eosTokens, isHeadless };
   const generator = new Generator(fleet, tokenizer, facts, (source) => compiler.compile(source));
   const limits = { ...defaultHttpLimits, ...options.limits };
   const model = {
@@ -204,6 +210,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     contextMax: spec.contextMax,
     vocabSize: spec.vocabSize,
     generationDefaults: config.generationDefaults,
+    embedding: { pooling, size: spec.hidden!.size },
   };
   const text = { tokenizer, encoder, template: templateOf(options.template) };
   const programs = openPrograms(

@@ -163,6 +163,20 @@ export const publishedShapes: Readonly<Record<string, PublishedShape>> = {
       tie_word_embeddings: true,
     },
   },
+  "Qwen3-Embedding-0.6B": {
+    parameters: 595_776_512,
+    config: {
+      ...qwen3,
+      architectures: ["Qwen3Model"],
+      hidden_size: 1024,
+      intermediate_size: 3072,
+      max_position_embeddings: 32_768,
+      num_attention_heads: 16,
+      num_hidden_layers: 28,
+      tie_word_embeddings: true,
+      vocab_size: 151_669,
+    },
+  },
   "Qwen3-30B-A3B": {
     parameters: 30_532_122_624,
     config: {

@@ -25,8 +25,8 @@ struct Gpu {
     model.seal();
     forward.emplace(model, limits);
     reader.emplace(StepLimits{limits.pages, limits.page_tokens, limits.step_tokens_max,
-                              limits.step_chunks_max, limits.step_rows_max, limits.top_logprobs_max,
-                              shape.vocab, shape.context_max});
+                              limits.step_chunks_max, limits.step_draws_max, limits.step_hidden_max,
+                              limits.top_logprobs_max, shape.vocab, shape.context_max, shape.hidden});
   }
 
   // Runs the step and returns the logits of the rows to sample, one after the other.
@@ -35,7 +35,7 @@ struct Gpu {
     std::vector<uint32_t> result(2000);
     forward->run(reader->read(block.data(), block.size() * 4, result.size() * 4), result.data());
     float const* const logits = forward->logits();
-    return {logits, logits + int64_t(forward->rows()) * model.shape().vocab};
+    return {logits, logits + int64_t(forward->draws()) * model.shape().vocab};
   }
 };
 
@@ -105,7 +105,7 @@ TEST(cuda_forward_agrees_with_the_cpu_engine) {
     std::vector<uint32_t> const block = encode(step);
     std::vector<uint32_t> result(2000);
     cpu.run(gpu.reader->read(block.data(), block.size() * 4, result.size() * 4), result.data());
-    std::vector<float> const want(cpu.logits(), cpu.logits() + int64_t(cpu.rows()) * vocab);
+    std::vector<float> const want(cpu.logits(), cpu.logits() + int64_t(cpu.draws()) * vocab);
     double const cosine = least_cosine(got, want, size_t(vocab));
     CHECK(cosine >= kCosineMin, "cosine %g", cosine);
   }
@@ -118,7 +118,7 @@ TEST(cuda_forward_gives_long_steps_more_time) {
   shape.context_max = 131072;
   Model const model(shape);
   StepPlan plan;
-  plan.tokens = plan.rows = 1;
+  plan.tokens = plan.rows = plan.draws = 1;
   plan.position = {0};
   double const usual = cuda::step_deadline_ms(), decode = cuda::step_deadline_ms(model, plan) - usual;
   CHECK(decode > 0 && decode < 100, "a decode has %g ms more", decode);

@@ -88,7 +88,7 @@ export function findOwner(
   for (const owner of prompts) {
     if (owner.isDecoding || owner.isPaused || owner.isAborted) continue;
     if (owner.cacheKey !== waiting.cacheKey) continue;
-    const limit = Math.min(waiting.length - 1, owner.length);
+    const limit = Math.min(waiting.cachedMax, owner.length);
     if (limit < tokensMin) continue;
     const shared = commonLength(waiting.tokens, owner.tokens, limit);
     const tokens = shared - (shared % pageTokens);

@@ -3,6 +3,7 @@ import { exchangeOf, tellIgnored } from "../exchange.ts";
 import type { RouteDeps } from "../routes.ts";
 import { targetsOf } from "../targets.ts";
 import { answerLlamaCompletion, parseLlamaCompletion } from "./completion.ts";
+import { answerLlamaEmbedding, parseLlamaEmbedding } from "./embedding.ts";
 import { applyTemplate, countChatTokens, propsBody, slotsBody } from "./props.ts";
 
 /** Those that llama-server has besides OpenAI's. */
@@ -23,6 +24,11 @@ export function llamaRoutes(deps: RouteDeps): readonly Route[] {
     route("GET", "/props", () => propsBody(deps)),
     route("GET", "/slots", () => Response.json(slotsBody(deps))),
     route("POST", "/apply-template", async (call) => applyTemplate(await call.readWork(), deps)),
+    route("POST", "/embedding", async (call) => {
+      const request = parseLlamaEmbedding(await call.readWork(), deps.model, targetsOf(call.request.headers));
+      tellIgnored(call, request.ignored);
+      return answerLlamaEmbedding(exchangeOf(call, deps), deps, request);
+    }),
     route("POST", "/completion", async (call) => {
       const targets = targetsOf(call.request.headers);
       const request = parseLlamaCompletion(await call.readWork(), deps.model, targets);

@@ -3,6 +3,12 @@ import { exchangeOf, tellIgnored } from "../exchange.ts";
 import type { RouteDeps } from "../routes.ts";
 import { targetsOf } from "../targets.ts";
 import { answerOllamaChat, answerOllamaGenerate } from "./answer.ts";
+import {
+  answerOllamaEmbed,
+  answerOllamaEmbeddings,
+  parseOllamaEmbed,
+  parseOllamaEmbeddings,
+} from "./embed.ts";
 import { ollamaErrorResponse } from "./errors.ts";
 import { psBody, showBody, tagsBody } from "./models.ts";
 import { parseOllamaChat, parseOllamaGenerate } from "./schema.ts";
@@ -27,6 +33,13 @@ export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly 
       tellIgnored(call, request.ignored);
       return answer(exchangeOf(call, deps), deps, request);
     };
+  const embeds =
+    (parse: typeof parseOllamaEmbed, answer: typeof answerOllamaEmbed): Route["handler"] =>
+    async (call) => {
+      const request = parse(await call.readWork(), deps, targetsOf(call.request.headers));
+      tellIgnored(call, request.ignored);
+      return answer(exchangeOf(call, deps), deps, request);
+    };
   return [
     route("GET", "version", () => ({ version: deps.version })),
     route("GET", "tags", () => tagsBody(deps, startedSeconds)),
@@ -34,5 +47,7 @@ export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly 
     route("POST", "show", async (call) => showBody(await call.readWork(), deps, startedSeconds)),
     route("POST", "chat", asks(parseOllamaChat, answerOllamaChat)),
     route("POST", "generate", asks(parseOllamaGenerate, answerOllamaGenerate)),
+    route("POST", "embed", embeds(parseOllamaEmbed, answerOllamaEmbed)),
+    route("POST", "embeddings", embeds(parseOllamaEmbeddings, answerOllamaEmbeddings)),
   ];
 }

@@ -1,15 +1,17 @@
 /** A batch's line as a request: it passes the same checks, and its answer is not streamed. */
 
 import { cacheKeyOf } from "../../../scheduler/core.ts";
-import type { GenerationOptions } from "../../answer/generation.ts";
+import type { GenerationOptions, RequestedService } from "../../answer/generation.ts";
 import type { LineAnswer, LineCall, LineDoor, LinePrompt } from "../../jobs/door.ts";
 import type { BatchEndpoint } from "../../jobs/records.ts";
 import type { Encoder } from "../../text/encoder.ts";
-import { chatPromptTokens, expectFits, type PromptServices, promptTokens } from "../prompt.ts";
+import type { EmbedServices } from "../embed.ts";
+import { chatPromptTokens, expectFits, promptTokens } from "../prompt.ts";
 import type { Exchange } from "../respond.ts";
 import { noTargets } from "../targets.ts";
 import { answerChat } from "./chat.ts";
 import { answerCompletion } from "./completions.ts";
+import { answerEmbeddings, parseEmbeddingsRequest } from "./embeddings.ts";
 import type { ReasoningField } from "./reasoning.ts";
 import { type CommonRequest, parseChatRequest, parseCompletionRequest } from "./schema.ts";
 import { notSupported } from "./support.ts";
@@ -17,7 +19,7 @@ import { notSupported } from "./support.ts";
 type Body = Readonly<Record<string, unknown>>;
 
 /** What answers lines, besides what each brings along. */
-export interface LineServices extends PromptServices {
+export interface LineServices extends EmbedServices {
   readonly services: Exchange["services"];
   readonly limits: Exchange["limits"];
   readonly reasoningField: ReasoningField;
@@ -35,6 +37,11 @@ async function promptOf(deps: LineServices, endpoint: BatchEndpoint, body: Body)
   if (endpoint === "/v1/chat/completions") {
     const request = chatOf(deps, body);
     return linePrompt(deps, await chatPromptTokens(request, deps), request.generation, "messages");
+  }
+  if (endpoint === "/v1/embeddings") {
+    const { inputs, cacheSalt } = parseEmbeddingsRequest(body, deps);
+    const tokens = await promptTokens(inputs[0]!, true, deps);
+    return { tokens, cacheKey: cacheKeyOf({ adapter: 0, cacheSalt }), answerTokensMax: 0 };
   }
   const request = completionOf(deps, body);
   const tokens = await promptTokens(request.prompts[0]!, request.addSpecialTokens, deps);
@@ -60,15 +67,12 @@ async function answer(
 ): Promise<LineAnswer> {
   const { services, limits } = deps;
   const exchange = { signal, arrivedMs: performance.now(), tenant, services, limits };
-  const response =
-    endpoint === "/v1/chat/completions"
-      ? await answerChat(exchange, deps, unread(chatOf(deps, body), priority))
-      : await answerCompletion(exchange, deps, unread(completionOf(deps, body), priority));
+  const response = await responseTo(endpoint, exchange, deps, body, priority);
   const text = await response.text();
   const { usage } = JSON.parse(text) as {
     readonly usage: {
       readonly prompt_tokens: number;
-      readonly completion_tokens: number;
+      readonly completion_tokens?: number;
       readonly prompt_tokens_details: { readonly cached_tokens: number };
     };
   };
@@ -77,9 +81,29 @@ async function answer(
     usage: {
       promptTokens: usage.prompt_tokens,
       cachedTokens: usage.prompt_tokens_details.cached_tokens,
-      completionTokens: usage.completion_tokens,
+      completionTokens: usage.completion_tokens ?? 0,
     },
   };
+}
+
+function responseTo(
+  endpoint: BatchEndpoint,
+  exchange: Exchange,
+  deps: LineServices,
+  body: Body,
+  priority: number,
+): Promise<Response> {
+  switch (endpoint) {
+    case "/v1/chat/completions":
+      return answerChat(exchange, deps, unread(chatOf(deps, body), priority));
+    case "/v1/completions":
+      return answerCompletion(exchange, deps, unread(completionOf(deps, body), priority));
+    case "/v1/embeddings":
+      return answerEmbeddings(exchange, deps, {
+        ...parseEmbeddingsRequest(body, deps),
+        service: bulk(priority),
+      });
+  }
 }
 
 function chatOf({ model, template }: LineServices, body: Body) {
@@ -95,9 +119,12 @@ function whole<Request extends CommonRequest>(request: Request): Request {
   return request;
 }
 
+function bulk(priority: number): RequestedService {
+  return { objective: "throughput", tbtMs: null, ttftMs: null, priority };
+}
+
 /** No client waits for any one answer. */
 function unread<Request extends CommonRequest>(request: Request, priority: number): Request {
-  const service = { objective: "throughput", tbtMs: null, ttftMs: null, priority } as const;
   const serviceTier = request.serviceTier === null ? null : "flex"; // what was used, whatever was asked for
-  return { ...request, serviceTier, generation: { ...request.generation, service } };
+  return { ...request, serviceTier, generation: { ...request.generation, service: bulk(priority) } };
 }

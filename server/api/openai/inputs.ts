@@ -107,21 +107,20 @@ export function templateArgumentsOf(fields: Fields): Readonly<Record<string, unk
 export function promptsOf(
   given: unknown,
   model: Pick<ServedModel, "contextMax" | "vocabSize">,
+  param = "prompt",
+  countMax: number = requestLimits.promptsMax,
 ): readonly Prompt[] {
   if (typeof given === "string") return [given];
   const expected = "a string, an array of strings, an array of token ids or an array of such arrays";
-  if (!Array.isArray(given) || given.length === 0) throw refusal("prompt", expected, given);
-  if (typeof given[0] === "number") return [promptOf(given, "prompt", model)];
-  if (given.length > requestLimits.promptsMax) {
-    throw badRequest(
-      `prompt may hold ${requestLimits.promptsMax} prompts at most, but holds ${given.length}`,
-      "prompt",
-    );
+  if (!Array.isArray(given) || given.length === 0) throw refusal(param, expected, given);
+  if (typeof given[0] === "number") return [promptOf(given, param, model)];
+  if (given.length > countMax) {
+    throw badRequest(`${param} may hold ${countMax} texts at most, but holds ${given.length}`, param);
   }
   return given.map((item: unknown, index) => {
     if (typeof item === "string") return item;
-    if (!Array.isArray(item)) throw refusal(`prompt[${index}]`, "a string or an array of token ids", item);
-    return promptOf(item, `prompt[${index}]`, model);
+    if (!Array.isArray(item)) throw refusal(`${param}[${index}]`, "a string or an array of token ids", item);
+    return promptOf(item, `${param}[${index}]`, model);
   });
 }
 

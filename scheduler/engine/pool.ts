@@ -1,0 +1,45 @@
+import { assert, type HiddenRow, type Pooling } from "../core.ts";
+
+/**
+ * What becomes of the hidden states of a sequence's tokens. Each is wanted once, in the order of their positions, and added in
+ * that order: so the result does not depend on how the tokens were cut into chunks, and a preemption loses nothing.
+ */
+export class Pool {
+  readonly #pooling: Pooling;
+  /** Of the sequence, in tokens. */
+  readonly #length: number;
+  #sum: Float64Array | null = null;
+  #added = 0;
+
+  constructor(pooling: Pooling, length: number) {
+    this.#pooling = pooling;
+    this.#length = length;
+  }
+
+  /** Position of the first token whose hidden state is wanted and not there; what is before it may come from a cache. */
+  get next(): number {
+    return this.#pooling === "last" ? this.#length - 1 : this.#added;
+  }
+
+  /** Of tokens [start, end), which are computed next. */
+  rows(start: number, end: number): HiddenRow[] {
+    const until = this.#pooling === "first" ? Math.min(1, end) : end;
+    const rows: HiddenRow[] = [];
+    for (let position = Math.max(start, this.next); position < until; position++) {
+      rows.push({ wants: "hidden", afterIndex: position - start });
+    }
+    return rows;
+  }
+
+  /** The next one that was wanted. Returns the result once it was the last one, else null. */
+  add(hidden: Float32Array): Float32Array | null {
+    this.#sum ??= new Float64Array(hidden.length);
+    const sum = this.#sum;
+    assert(sum.length === hidden.length, "hidden states of a sequence have one length");
+    for (let i = 0; i < sum.length; i++) sum[i]! += hidden[i]!;
+    this.#added += 1;
+    const wanted = this.#pooling === "mean" ? this.#length : 1;
+    assert(this.#added <= wanted, "each hidden state is wanted once");
+    return this.#added < wanted ? null : Float32Array.from(sum, (value) => value / wanted);
+  }
+}

@@ -1,0 +1,114 @@
+import { greedySampling, type Pooling, type SequenceId, type TokenId } from "../../scheduler/core.ts";
+import type { Fleet } from "../../scheduler/fleet/fleet.ts";
+import type { AbortedBy, AnswerFailure } from "./events.ts";
+import { failureOf, type RequestedService } from "./generation.ts";
+
+/** From texts in tokens to their pooled hidden states: each is a sequence on the fleet that draws nothing. */
+
+export interface EmbeddingRequest {
+  /** At least one, each of at least one token. */
+  readonly inputs: readonly (readonly TokenId[])[];
+  readonly pooling: Pooling;
+  readonly service: RequestedService;
+  readonly tenant: string;
+  readonly cacheSalt: string;
+}
+
+export interface Pooled {
+  /** [hidden size] of each input, in their order; not normalised. */
+  readonly states: readonly Float32Array[];
+  readonly cachedTokens: number;
+}
+
+/** Why there are no states. */
+export class EmbeddingFailure extends Error {
+  override readonly name = "EmbeddingFailure";
+  readonly failure: AnswerFailure;
+
+  constructor(failure: AnswerFailure) {
+    super(failure.kind);
+    this.failure = failure;
+  }
+}
+
+/** Inputs of a request that are on the fleet at a time: enough to fill steps, and few enough to leave room in its queues. */
+const SUBMITTED_MAX = 256;
+
+/** A request in flight. */
+export class Embedding {
+  /** Rejects with EmbeddingFailure. */
+  readonly done: Promise<Pooled>;
+  readonly #fleet: Pick<Fleet, "submit" | "abort">;
+  readonly #request: EmbeddingRequest;
+  readonly #states: Float32Array[] = [];
+  readonly #settle: PromiseWithResolvers<Pooled> = Promise.withResolvers();
+  readonly #running = new Map<number, SequenceId>();
+  #submitted = 0;
+  #pooled = 0;
+  #cachedTokens = 0;
+  #isEnded = false;
+
+  constructor(fleet: Pick<Fleet, "submit" | "abort">, request: EmbeddingRequest) {
+    this.#fleet = fleet;
+    this.#request = request;
+    this.done = this.#settle.promise;
+    for (let i = 0; i < SUBMITTED_MAX; i++) this.#submitNext();
+  }
+
+  /** Ends its sequences; nothing happens once it is done. */
+  abort(by: AbortedBy): void {
+    this.#fail({ kind: "aborted", by });
+  }
+
+  #submitNext(): void {
+    const { inputs, pooling, service, tenant, cacheSalt } = this.#request;
+    const index = this.#submitted;
+    const promptTokens = inputs[index];
+    if (promptTokens === undefined || this.#isEnded) return;
+    this.#submitted += 1;
+    let isOpen = true;
+    const id = this.#fleet.submit(
+      {
+        promptTokens,
+        pooling,
+        sampling: greedySampling,
+        stop: { tokensMax: 1, tokensMin: 0, stopTokens: [] },
+        cacheSalt,
+        adapter: 0,
+        service: { ...service, tenant, gang: null, program: null },
+      },
+      {
+        onStarted: (cachedTokens) => {
+          this.#cachedTokens += cachedTokens;
+        },
+        onToken: () => {},
+        onFinish: (finish) => {
+          isOpen = false;
+          this.#running.delete(index);
+          if (finish.kind === "pooled") this.#note(index, finish.hidden);
+          else this.#fail(failureOf(finish) ?? { kind: "engineFailed", message: "the text was not pooled" });
+        },
+      },
+    );
+    if (isOpen) this.#running.set(index, id); // else it was refused from within the call
+  }
+
+  #note(index: number, hidden: Float32Array): void {
+    if (this.#isEnded) return;
+    this.#states[index] = hidden;
+    this.#pooled += 1;
+    if (this.#pooled < this.#request.inputs.length) {
+      this.#submitNext();
+      return;
+    }
+    this.#isEnded = true;
+    this.#settle.resolve({ states: this.#states, cachedTokens: this.#cachedTokens });
+  }
+
+  #fail(failure: AnswerFailure): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    this.#settle.reject(new EmbeddingFailure(failure));
+    for (const id of this.#running.values()) this.#fleet.abort(id);
+  }
+}

@@ -1,0 +1,113 @@
+/** Embeddings for every wire format: texts to tokens, tokens to hidden states, hidden states to vectors of length 1. */
+import type { TokenId } from "../../scheduler/core.ts";
+import type { Fleet } from "../../scheduler/fleet/fleet.ts";
+import { Embedding, EmbeddingFailure } from "../answer/embedding.ts";
+import type { RequestedService } from "../answer/generation.ts";
+import { Breath } from "../breath.ts";
+import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
+import type { Prompt } from "./openai/inputs.ts";
+import { type PromptServices, promptTokens } from "./prompt.ts";
+import { type Exchange, errorOf } from "./respond.ts";
+
+export interface EmbedServices extends PromptServices {
+  readonly fleet: Pick<Fleet, "submit" | "abort">;
+}
+
+export interface EmbedRequest {
+  readonly inputs: readonly Prompt[];
+  /** The field that they came in. */
+  readonly param: string;
+  /** Numbers of each vector, the first ones of the model's; null: all. */
+  readonly dimensions: number | null;
+  readonly service: RequestedService;
+  readonly cacheSalt: string;
+}
+
+export interface Embedded {
+  /** In the order of the inputs. */
+  readonly vectors: readonly Float32Array[];
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+}
+
+/** Texts of a request that are tokenised at a time: long ones go to a thread, which others use too. */
+const ENCODED_MAX = 8;
+
+export async function embed(
+  exchange: Exchange,
+  services: EmbedServices,
+  { inputs, param, dimensions, service, cacheSalt }: EmbedRequest,
+): Promise<Embedded> {
+  const { pooling } = embeddingOf(services);
+  const tokens = await tokensOf(inputs, param, services);
+  const { lifecycle, cacheSaltFor } = exchange.services;
+  lifecycle.expectReady(); // tokenising may have taken a while
+  const { tenant, signal } = exchange;
+  const embedding = new Embedding(services.fleet, {
+    inputs: tokens,
+    pooling,
+    service,
+    tenant,
+    cacheSalt: cacheSaltFor(tenant, cacheSalt),
+  });
+  let cut: ApiError | null = null;
+  const untrack = lifecycle.track({
+    cut: (error) => {
+      cut = error;
+      embedding.abort("server");
+    },
+  });
+  const onAbort = (): void => embedding.abort("reader");
+  if (signal.aborted) onAbort();
+  else signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    const { states, cachedTokens } = await embedding.done;
+    const vectors = states.map((state) => unitVector(state.subarray(0, dimensions ?? state.length)));
+    return { vectors, promptTokens: tokens.reduce((sum, { length }) => sum + length, 0), cachedTokens };
+  } catch (error) {
+    throw error instanceof EmbeddingFailure ? (cut ?? errorOf(error.failure, lifecycle)) : error;
+  } finally {
+    untrack();
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+/** How the served model's embeddings are made. Throws 501 where they cannot be. */
+export function embeddingOf({ model }: Pick<PromptServices, "model">) {
+  const { embedding = { refusal: "its engine gives no hidden states" } } = model;
+  if (!("refusal" in embedding)) return embedding;
+  const message = `this model gives no embeddings: ${embedding.refusal}`;
+  throw new ApiError(501, "invalid_request_error", message, {
+    apiCode: "embeddings_unsupported",
+    shouldRetry: false,
+  });
+}
+
+/** Of each input, with the special tokens that the model's tokenizer puts around a text. */
+async function tokensOf(
+  inputs: readonly Prompt[],
+  param: string,
+  services: PromptServices,
+): Promise<readonly (readonly TokenId[])[]> {
+  const { contextMax } = services.model;
+  const all: (readonly TokenId[])[] = [];
+  const breath = new Breath();
+  const encodeFrom = async (first: number): Promise<void> => {
+    for (let index = first; index < inputs.length; index += ENCODED_MAX) {
+      const tokens = await promptTokens(inputs[index]!, true, services);
+      const place = inputs.length === 1 ? param : `${param}[${index}]`;
+      if (tokens.length === 0) throw badRequest(`${place} must not be empty: it has no tokens`, place);
+      if (tokens.length > contextMax) throw promptTooLong(contextMax, tokens.length, place);
+      all[index] = tokens;
+      await breath.take();
+    }
+  };
+  await Promise.all(Array.from({ length: ENCODED_MAX }, (_, first) => encodeFrom(first)));
+  return all;
+}
+
+/** The vector divided by its length; one of zeros stays. */
+function unitVector(state: Float32Array): Float32Array {
+  const length = Math.sqrt(state.reduce((sum, value) => sum + value * value, 0));
+  return length === 0 ? state : state.map((value) => value / length);
+}

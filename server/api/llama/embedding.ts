@@ -1,0 +1,43 @@
+import { chatService } from "../../../scheduler/core.ts";
+import { type EmbedRequest, type EmbedServices, embed } from "../embed.ts";
+import { Fields, refusal } from "../fields.ts";
+import { promptsOf } from "../openai/inputs.ts";
+import { settleTheRest } from "../openai/support.ts";
+import { requestLimits } from "../request-limits.ts";
+import type { Exchange } from "../respond.ts";
+import type { ServedModel } from "../served-model.ts";
+import type { Targets } from "../targets.ts";
+
+interface LlamaEmbeddingRequest extends EmbedRequest {
+  /** Fields that were accepted and had no effect. */
+  readonly ignored: readonly string[];
+}
+
+/** POST /embedding: texts as `content`, or as `input`. */
+export function parseLlamaEmbedding(
+  body: Readonly<Record<string, unknown>>,
+  model: ServedModel,
+  targets: Targets,
+): LlamaEmbeddingRequest {
+  const fields = new Fields(body);
+  const param = fields.raw("input") === undefined ? "content" : "input";
+  const norm = fields.raw("embd_normalize") ?? 2;
+  if (norm !== 2) throw refusal("embd_normalize", "2: vectors have a Euclidean length of 1", norm);
+  return {
+    inputs: promptsOf(fields.raw(param), model, param, requestLimits.embeddingInputsMax),
+    param,
+    dimensions: null,
+    service: { objective: chatService.objective, ...targets, priority: 0 },
+    cacheSalt: "",
+    ignored: settleTheRest(fields),
+  };
+}
+
+export async function answerLlamaEmbedding(
+  exchange: Exchange,
+  services: EmbedServices,
+  request: LlamaEmbeddingRequest,
+): Promise<Response> {
+  const { vectors } = await embed(exchange, services, request);
+  return Response.json(vectors.map((vector, index) => ({ index, embedding: [Array.from(vector)] })));
+}

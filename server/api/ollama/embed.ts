@@ -1,0 +1,99 @@
+/** Ollama's embeddings: POST /api/embed, and /api/embeddings as it was before. */
+import { chatService } from "../../../scheduler/core.ts";
+import { type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
+import { Fields, refusal } from "../fields.ts";
+import { promptsOf } from "../openai/inputs.ts";
+import { requestLimits } from "../request-limits.ts";
+import type { Exchange } from "../respond.ts";
+import type { Targets } from "../targets.ts";
+import { nameOf } from "./schema.ts";
+
+export interface OllamaEmbedRequest extends EmbedRequest {
+  /** As the client wrote it. */
+  readonly model: string;
+  /** Fields that were accepted and had no effect. */
+  readonly ignored: readonly string[];
+}
+
+type Body = Readonly<Record<string, unknown>>;
+type Served = Pick<EmbedServices, "model">;
+
+/** POST /api/embed: a text or several. Texts that are too long are refused, whatever `truncate` says. */
+export function parseOllamaEmbed(body: Body, served: Served, targets: Targets): OllamaEmbedRequest {
+  const fields = new Fields(body);
+  const given = fields.raw("input");
+  const isText =
+    typeof given === "string" || (Array.isArray(given) && given.every((one) => typeof one === "string"));
+  if (!isText) throw refusal("input", "a string or an array of strings", given);
+  const { size } = embeddingOf(served);
+  const dimensions = fields.integer("dimensions", { min: 1, max: size }) ?? null;
+  return parse(fields, served, targets, { given, param: "input", dimensions });
+}
+
+/** POST /api/embeddings: one text. */
+export function parseOllamaEmbeddings(body: Body, served: Served, targets: Targets): OllamaEmbedRequest {
+  const fields = new Fields(body);
+  return parse(fields, served, targets, {
+    given: fields.requiredString("prompt"),
+    param: "prompt",
+    dimensions: null,
+  });
+}
+
+interface Asked {
+  readonly given: unknown;
+  readonly param: string;
+  readonly dimensions: number | null;
+}
+
+function parse(
+  fields: Fields,
+  { model }: Served,
+  targets: Targets,
+  { given, param, dimensions }: Asked,
+): OllamaEmbedRequest {
+  const name = nameOf(fields, model);
+  // Ollama answers no texts with no vectors.
+  const inputs =
+    Array.isArray(given) && given.length === 0
+      ? []
+      : promptsOf(given, model, param, requestLimits.embeddingInputsMax);
+  const ignored = ["keep_alive", "options", "truncate"].filter((field) => fields.raw(field) !== undefined);
+  return {
+    model: name,
+    inputs,
+    param,
+    dimensions,
+    service: { objective: chatService.objective, ...targets, priority: 0 },
+    cacheSalt: "",
+    ignored: [...ignored, ...fields.unread()].filter((field) => /^[A-Za-z0-9_.-]{1,64}$/.test(field)),
+  };
+}
+
+export async function answerOllamaEmbed(
+  exchange: Exchange,
+  services: EmbedServices,
+  request: OllamaEmbedRequest,
+): Promise<object> {
+  const startedMs = performance.now();
+  const isNothing = request.inputs.length === 0;
+  const { vectors, promptTokens } = isNothing
+    ? { vectors: [], promptTokens: 0 }
+    : await embed(exchange, services, request);
+  return {
+    model: request.model,
+    embeddings: vectors.map((vector) => Array.from(vector)),
+    total_duration: Math.round((performance.now() - startedMs) * 1e6), // nanoseconds
+    load_duration: 0,
+    prompt_eval_count: promptTokens,
+  };
+}
+
+export async function answerOllamaEmbeddings(
+  exchange: Exchange,
+  services: EmbedServices,
+  request: OllamaEmbedRequest,
+): Promise<object> {
+  const { vectors } = await embed(exchange, services, request);
+  return { embedding: Array.from(vectors[0]!) };
+}
