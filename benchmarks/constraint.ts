@@ -225,7 +225,7 @@ function measureDelays(texts: readonly Uint8Array[], workSteps: number): void {
     spec: { vocabSize: texts.length } as DeviceSpec,
     start: ({ chunks }, done) => {
       const sampled = chunks.flatMap(({ sequence, samples: [row] }): Sampled[] => {
-        if (row === undefined) return [];
+        if (row === undefined || row.wants === "hidden") return [];
         let token = random.below(texts.length);
         while (row.allowed !== null && ((row.allowed[token >>> 5]! >>> (token & 31)) & 1) === 0)
           token = (token + 1) % texts.length;

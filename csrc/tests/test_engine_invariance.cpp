@@ -354,7 +354,7 @@ TEST(engine_brings_the_same_hidden_states_whatever_else_is_wanted) {
     CHECK(whole.hidden(0) != whole.hidden(1), "%s: two tokens have one hidden state", name.c_str());
     for (int32_t const cut : {1, 16, 20}) {
       int32_t done = 0;
-      for (auto const [start, end] : {std::pair{0, cut}, std::pair{cut, kTokens}}) {
+      for (auto const& [start, end] : {std::pair{0, cut}, std::pair{cut, kTokens}}) {
         ChunkSpec const company{.start = 0, .tokens = oracle.slice(0, 9), .pages = {40}};
         ChunkSpec const mixed = chunk(start, end, [](int32_t token) { return token % 3 != 0; });
         StepOutcome const outcome = run_step(engine.get(), StepSpec{{}, {company, mixed}});

@@ -70,7 +70,7 @@ test("a GGUF file's pooling is llama.cpp's number", () => {
     const metadata = new Map<string, GgufValue>([
       ["general.architecture", { type: "string", value: "qwen3" }],
     ]);
-    if (type !== null) metadata.set("qwen3.pooling_type", { type: "uint32", value: type });
+    if (type !== null) metadata.set("qwen3.pooling_type", { type: "u32", value: type });
     return ggufEmbedding(new Metadata({ file: "a.gguf", metadata }));
   };
   expect([null, 0, 1, 2, 3].map(ruleOf)).toEqual(

@@ -309,12 +309,12 @@ function placesOf(
 export function folderTensors({
   family,
   shape,
-  isHeadless = false,
+  isHeadless,
 }: Pick<ModelConfig, "family" | "shape" | "isHeadless">): NamedTensor[] {
   const wanted = wantedTensors({ shape });
   const { normsOneLess, transposesExperts } = familyNamed(family);
   const places = placesOf(wanted, transposesExperts ?? false, (want) =>
-    behind(isHeadless ? null : "", folderName(want, familyNamed(family))),
+    behind(isHeadless === true ? null : "", folderName(want, familyNamed(family))),
   );
   return wanted.flatMap((want, index) => {
     const { name, first, shape } = places[index]!;

@@ -6,7 +6,7 @@ import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.t
 import { staticBudget } from "../baselines/static-budget.ts";
 import { compileConstraint } from "../constraint/compile.ts";
 import { vocabularyOf } from "../constraint/vocabulary.ts";
-import type { SequenceId, Step, StepResult } from "../core.ts";
+import type { SampleRow, SequenceId, Step, StepResult } from "../core.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 
 test("a sequence ends with its stop token, which is reported", () => {
@@ -26,7 +26,7 @@ test("a stop token cannot be drawn before tokensMin tokens are out", () => {
   harness.submit(sequenceSpec(tokensFrom(0, 20), 10, { stop }));
   harness.finish();
   expect(harness.outcomes[0]!.tokens[0]).not.toBe(tokens[0]);
-  const banned = harness.steps.map((step) => step.chunks[0]!.samples[0]!.banned);
+  const banned = harness.steps.map((step) => (step.chunks[0]!.samples[0] as SampleRow).banned);
   expect(banned[0]).toEqual(stop.stopTokens);
   expect(banned.slice(1).every((list) => list.length === 0)).toBe(true);
 });
@@ -313,7 +313,7 @@ test("a sequence that has the device to itself uses the cache to the token, what
 test("penalties know the prompt's tokens and how often each is in the output; without penalties nothing is counted", () => {
   const rows: { tokens: number[]; counts: number[] }[] = [];
   const fault = (step: Step): null => {
-    const { seen } = step.chunks[0]!.samples[0]!;
+    const { seen } = step.chunks[0]!.samples[0] as SampleRow;
     if (seen === null) return null;
     const { tokens, counts, length } = seen;
     rows.push({ tokens: [...tokens.subarray(0, length)], counts: [...counts.subarray(0, length)] });

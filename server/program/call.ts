@@ -235,6 +235,8 @@ function codeOf(failure: AnswerFailure): [code: string, message: string] {
       return ["server_overloaded", `the queue is full: it holds ${failure.limit} requests at most`];
     case "engineFailed":
       return ["engine_error", failure.message];
+    case "writesNoText":
+      return ["invalid_request_error", "this model writes no text: it gives embeddings alone"];
     case "badConstraint":
       return ["invalid_schema", failure.message];
     case "unsatisfiable":

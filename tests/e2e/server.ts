@@ -119,7 +119,7 @@ function templateOf(jinja: string | undefined): ChatTemplate | null {
 
 /** Draws the tokens of the texts, and end tokens after the last; where a token is not allowed, one that ends the answer, or
  *  else the first that is. A text of which a part was forced goes on after that part. */
-function scripted(answers: readonly string[]): (step: Step) => StepResult {
+function scripted(answers: readonly string[]): (step: Step) => StepResult | null {
   const scripts = answers.map((text) =>
     tokenizer.encode(text, { addSpecialTokens: false, parseControlText: true }),
   );
@@ -148,7 +148,10 @@ function scripted(answers: readonly string[]): (step: Step) => StepResult {
     const logprobs = sample.sampling.topLogprobs === null ? null : { logprob: -0.5, top: [] };
     return [{ kind: "token", sequence, token, logprobs }];
   };
-  return (step) => ({ kind: "done", sampled: step.chunks.flatMap(draw), deviceMs: 1 });
+  // Hidden states are the simulated device's.
+  const isHidden = ({ samples }: Chunk): boolean => samples.some(({ wants }) => wants === "hidden");
+  return (step) =>
+    step.chunks.some(isHidden) ? null : { kind: "done", sampled: step.chunks.flatMap(draw), deviceMs: 1 };
 }
 
 export function startTestServer(options: TestServerOptions = {}): TestServer {

@@ -173,6 +173,9 @@ def make(name, spec, seed):
 
     exact = rows(model)
     exact.numpy().astype("<f4").tofile(folder / "logits.f32.bin")
+    with torch.no_grad():  # what the vocabulary projection reads
+        hidden = model.model(torch.tensor([prompts["long"]])).last_hidden_state[0]
+    hidden.numpy().astype("<f4").tofile(folder / "hidden.f32.bin")
     if spec["dtype"] != torch.bfloat16:
         with torch.no_grad():
             for parameter in model.parameters():

@@ -19,6 +19,8 @@ export interface ReferenceModel {
   /** transformers' float32 logits [vocab] after `position` of a prompt, with the weights as they are for f32, or
    *  rounded to bf16 first. */
   logits(compute: Compute, prompt: PromptName, position: number): Float32Array;
+  /** transformers' float32 hidden states of `long`, behind the final norm, [53, hidden]: with the weights as they are. */
+  hidden(): Float32Array;
 }
 
 export const referenceNames = [
@@ -60,6 +62,7 @@ export function referenceModel(name: ReferenceName): ReferenceModel {
       const start = rowOf(prompt, position) * vocab;
       return (compute === "f32" ? exact : rounded).subarray(start, start + vocab);
     },
+    hidden: () => readFloats(join(dir, "hidden.f32.bin")),
   };
 }
 

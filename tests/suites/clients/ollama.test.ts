@@ -34,6 +34,15 @@ const tools = [
   },
 ];
 
+test("texts are embedded, one and several", async () => {
+  const both = await client.embed({ model: "demo", input: ["one", "two"], dimensions: 8 });
+  const one = await client.embed({ model: "demo", input: "one", dimensions: 8 });
+  expect(both.embeddings.map(({ length }) => length)).toEqual([8, 8]);
+  expect(one.embeddings).toEqual([both.embeddings[0]!]);
+  const old = await client.embeddings({ model: "demo", prompt: "one" });
+  expect(old.embedding.length).toBeGreaterThan(8);
+});
+
 test("a chat is the same whole and as a stream", async () => {
   const whole = await client.chat({ model: "demo:latest", messages, options: { seed: 0 } });
   expect(whole.message).toEqual({ role: "assistant", content: answers[0]! });
