@@ -127,7 +127,7 @@ describe("pooled hidden states", () => {
     });
   });
 
-  test("are the same bits in chunks, in company, and after preemptions", () => {
+  test("are the same bits in chunks, in company, and with few pages", () => {
     for (const compute of ["f32", "bf16"] as const) {
       const whole = pooledStates({ library: cpu, dir, compute }, prompts.long);
       for (const stepTokens of [5, 16, 40]) {
