@@ -5,7 +5,7 @@ import { type AnswerFormat, controlTextsIn, plainFormat } from "../text/formats/
 import { type ReadThinking, ThinkingReader } from "../text/formats/thinking.ts";
 import { StopMatcher } from "../text/stop.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import type { Delta, TokenEntry } from "./events.ts";
+import type { Delta, Part, TokenEntry } from "./events.ts";
 import { PartReader } from "./parts.ts";
 import { entryOf, scalarCount } from "./token-text.ts";
 
@@ -57,8 +57,10 @@ export class ChoiceText {
   readonly #detokenizer = new StreamDetokenizer();
   /** Null: the model does not think. */
   readonly #thinking: ThinkingReader | null;
-  readonly #matcher: StopMatcher;
-  readonly #parts: PartReader;
+  /** Null: no text stops it. */
+  readonly #matcher: StopMatcher | null;
+  /** Null: nothing is called. */
+  readonly #parts: PartReader | null;
   /** Tokens whose text is not out yet, and `#decoded` before each. */
   #waiting: TokenId[] = [];
   #waitingFrom: number[] = [];
@@ -83,13 +85,15 @@ export class ChoiceText {
     const shown = marks.flatMap((form) => controlTextsIn(form, tokenizer.controlTexts));
     this.#shownTokens = new Set(shown.map((text) => tokenizer.tokenOf(text)));
     this.#thinking = thinking === null ? null : new ThinkingReader(thinking);
-    this.#parts = new PartReader(calls, rules.calls?.functions ?? []);
-    this.#matcher = new StopMatcher(rules.stopStrings, { includeMatch: rules.includeStopString });
+    const functions = rules.calls?.functions ?? [];
+    this.#parts = calls === null || functions.length === 0 ? null : new PartReader(calls, functions);
+    const { stopStrings, includeStopString: includeMatch } = rules;
+    this.#matcher = stopStrings.length === 0 ? null : new StopMatcher(stopStrings, { includeMatch });
     this.#entries = rules.sampling.topLogprobs === null ? null : [];
   }
 
   get hasCalls(): boolean {
-    return this.#parts.hasCalls;
+    return this.#parts?.hasCalls ?? false;
   }
 
   /** Tokens of thoughts and their marks. */
@@ -116,7 +120,7 @@ export class ChoiceText {
     const answer = last.answer + held.answer;
     this.#answered += held.answer.length;
     const { text, matched } = this.#match(answer);
-    const whole = matched === null ? text + this.#matcher.end() : text;
+    const whole = matched === null ? text + (this.#matcher?.end() ?? "") : text;
     return { delta: this.#delta(last.reasoning + held.reasoning, whole, true), matched };
   }
 
@@ -140,15 +144,16 @@ export class ChoiceText {
   }
 
   #match(text: string): { readonly text: string; readonly matched: string | null } {
-    return this.#tokens > this.#rules.tokensMin ? this.#matcher.push(text) : { text, matched: null };
+    if (this.#matcher === null || this.#tokens <= this.#rules.tokensMin) return { text, matched: null };
+    return this.#matcher.push(text);
   }
 
   #delta(reasoning: string, text: string, isLast: boolean): Certain["delta"] {
     this.#delivered += text.length;
     if (reasoning === "" && text === "" && !isLast) return null;
-    const parts = this.#parts.push(text);
-    if (reasoning !== "") parts.unshift({ kind: "reasoning", text: reasoning });
-    if (isLast) parts.push(...this.#parts.end());
+    const parts: Part[] = reasoning === "" ? [] : [{ kind: "reasoning", text: reasoning }];
+    if (this.#parts !== null) parts.push(...this.#parts.push(text), ...(isLast ? this.#parts.end() : []));
+    else if (text !== "") parts.push({ kind: "text", text });
     const { tokens, logprobs } = this.#takeWaiting(isLast);
     return parts.length === 0 && text === "" && tokens.length === 0 ? null : { parts, tokens, logprobs };
   }

@@ -194,10 +194,10 @@ export class Generator {
 
   #open(request: GenerationRequest, listener: AnswerListener): RunningGeneration {
     this.#active++;
-    return new RunningGeneration(this.#fleet, this.#tokenizer, this.#facts, request, (event) => {
-      if (event.kind === "done" || event.kind === "failed") this.#active--;
-      listener(event);
-    });
+    const onEnd = (): void => {
+      this.#active--;
+    };
+    return new RunningGeneration(this.#fleet, this.#tokenizer, this.#facts, request, { listener, onEnd });
   }
 
   /** The choices of one prompt, which are placed together. */
@@ -242,6 +242,8 @@ class RunningGeneration implements Generation {
   readonly #facts: ModelFacts;
   #request: GenerationRequest;
   readonly #listener: AnswerListener;
+  /** Called before the last event. */
+  readonly #onEnd: () => void;
   readonly #choices: readonly Choice[];
   #choicesOpen: number;
   #isStarted = false;
@@ -260,12 +262,13 @@ class RunningGeneration implements Generation {
     tokenizer: Tokenizer,
     facts: ModelFacts,
     request: GenerationRequest,
-    listener: AnswerListener,
+    { listener, onEnd }: { readonly listener: AnswerListener; readonly onEnd: () => void },
   ) {
     this.#fleet = fleet;
     this.#facts = facts;
     this.#request = request;
     this.#listener = listener;
+    this.#onEnd = onEnd;
     this.#tokenizer = tokenizer;
     this.#promptTokens =
       request.promptLogprobs === undefined ? [] : request.prompts.map((prompt) => new PromptTokens(prompt));
@@ -438,6 +441,7 @@ class RunningGeneration implements Generation {
     this.#listener({ kind: "finish", choice: choice.index, ...finish });
     if (this.#choicesOpen > 0 || this.#isEnded) return;
     this.#isEnded = true;
+    this.#onEnd();
     const { usage } = this;
     const promptLogprobs = this.#promptTokens.map((prompt) => prompt.entries(this.#tokenizer));
     this.#listener({ kind: "done", usage, ...(promptLogprobs.length === 0 ? {} : { promptLogprobs }) });
@@ -453,6 +457,7 @@ class RunningGeneration implements Generation {
     this.#isEnded = true;
     for (const id of this.#running()) this.#fleet.abort(id);
     for (const choice of this.#choices) choice.isOpen = false;
+    this.#onEnd();
     this.#listener({ kind: "failed", failure });
   }
 

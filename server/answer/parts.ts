@@ -5,13 +5,12 @@ import type { Part } from "./events.ts";
 
 /** One choice's text after its thoughts, in pieces or whole, as parts of an answer. */
 export class PartReader {
-  /** Null: everything is text. */
-  readonly #reader: CallReader | null;
+  readonly #reader: CallReader;
   #calls = 0;
 
-  /** `form` is how calls of the functions are written; null: they are not read. */
-  constructor(form: CallForm | null, functions: readonly CallableFunction[]) {
-    this.#reader = form === null || functions.length === 0 ? null : new CallReader(form, functions);
+  /** `form` is how calls of the functions are written. */
+  constructor(form: CallForm, functions: readonly CallableFunction[]) {
+    this.#reader = new CallReader(form, functions);
   }
 
   get hasCalls(): boolean {
@@ -19,13 +18,12 @@ export class PartReader {
   }
 
   push(text: string): Part[] {
-    if (this.#reader !== null) return this.#numbered(this.#reader.push(text));
-    return text === "" ? [] : [{ kind: "text", text }];
+    return this.#numbered(this.#reader.push(text));
   }
 
   /** What was held back. */
   end(): Part[] {
-    return this.#numbered(this.#reader?.end() ?? []);
+    return this.#numbered(this.#reader.end());
   }
 
   #numbered(parts: readonly ReadPart[]): Part[] {

@@ -15,13 +15,18 @@ export interface AnswerTimes {
   readonly totalMs: number;
 }
 
+interface ChoiceMeasures {
+  /** Told so far. */
+  tokens: number;
+  /** When the last of them was; null: there was none. */
+  lastMs: number | null;
+}
+
 /** Measures one answer by its events: what its client waits for, and how long it is. */
 export class AnswerMeasures {
   readonly #telemetry: AnswerTelemetry;
   readonly #arrivedMs: number;
-  readonly #lastTokenMs: number[] = [];
-  /** Tokens told, per choice. */
-  readonly #tokens: number[];
+  readonly #choices: ChoiceMeasures[];
   #startedMs: number | null = null;
   #firstTokenMs: number | null = null;
   #choicesOpen: number;
@@ -31,7 +36,7 @@ export class AnswerMeasures {
     this.#telemetry = telemetry;
     this.#arrivedMs = arrivedMs;
     this.#choicesOpen = request.prompts.length * request.choices;
-    this.#tokens = new Array<number>(this.#choicesOpen).fill(0);
+    this.#choices = Array.from({ length: this.#choicesOpen }, () => ({ tokens: 0, lastMs: null }));
     for (const prompt of request.prompts) {
       telemetry.observeRequest("promptTokens", prompt.length);
       telemetry.observeRequest("choices", request.choices);
@@ -44,7 +49,7 @@ export class AnswerMeasures {
     const firstMs = this.#firstTokenMs ?? performance.now();
     return {
       promptMs: firstMs - (this.#startedMs ?? firstMs),
-      answerMs: Math.max(firstMs, ...this.#lastTokenMs.filter((ms) => ms !== undefined)) - firstMs,
+      answerMs: Math.max(firstMs, ...this.#choices.map(({ lastMs }) => lastMs ?? firstMs)) - firstMs,
       totalMs: performance.now() - this.#arrivedMs,
     };
   }
@@ -69,14 +74,15 @@ export class AnswerMeasures {
   }
 
   /** Text that came of several tokens counts once, with its share of the time per token. */
-  #delta(choice: number, tokens: number, nowMs: number): void {
-    const lastMs = this.#lastTokenMs[choice];
-    if (lastMs !== undefined && tokens > 0) {
+  #delta(index: number, tokens: number, nowMs: number): void {
+    const choice = this.#choices[index]!;
+    const { lastMs } = choice;
+    if (lastMs !== null && tokens > 0) {
       this.#observeSeconds("betweenTokens", (nowMs - lastMs) / tokens);
       this.#observeSeconds("betweenTokensFine", (nowMs - lastMs) / tokens);
     }
-    this.#lastTokenMs[choice] = nowMs;
-    this.#tokens[choice]! += tokens;
+    choice.lastMs = nowMs;
+    choice.tokens += tokens;
     if (this.#firstTokenMs !== null) return;
     this.#firstTokenMs = nowMs;
     this.#observeSeconds("firstToken", nowMs - this.#arrivedMs);
@@ -91,7 +97,10 @@ export class AnswerMeasures {
   #ended(completionTokens: number, nowMs: number): void {
     this.#observeSeconds("endToEnd", nowMs - this.#arrivedMs);
     this.#telemetry.observeRequest("generationTokens", completionTokens);
-    this.#telemetry.observeRequest("longestChoice", Math.max(0, ...this.#tokens));
+    this.#telemetry.observeRequest(
+      "longestChoice",
+      Math.max(0, ...this.#choices.map(({ tokens }) => tokens)),
+    );
     if (this.#startedMs !== null) this.#observeSeconds("inference", nowMs - this.#startedMs);
     if (this.#firstTokenMs !== null) this.#observeSeconds("decode", nowMs - this.#firstTokenMs);
   }

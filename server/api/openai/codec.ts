@@ -30,10 +30,11 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
   const created = Math.floor(Date.now() / 1000);
   const head = `${JSON.stringify({ id, object, created, model, system_fingerprint, ...tier }).slice(0, -1)},"choices":[`;
   const noUsage = includeUsage ? `],"usage":null}` : "]}";
-  const opened = new Set<number>();
+  /** By choice. */
+  const opened: boolean[] = [];
   const openingOf = (index: number, tail: string): string => {
-    if (opened.has(index)) return "";
-    opened.add(index);
+    if (opened[index]) return "";
+    opened[index] = true;
     const opening = format.opening(index);
     return opening === null ? "" : sseEvent(head + opening + tail);
   };
