@@ -222,14 +222,15 @@ describe("JSON Schema", () => {
     });
   }
 
-  test("white space is at most one space after a comma or a colon, and with lines an indented line", () => {
+  test("white space is at most one space after a comma or a colon, or none, or with lines an indented line", () => {
     const schema = {
       type: "object",
       properties: { a: { type: "array", items: { type: "integer" } } },
       additionalProperties: false,
     };
     const compact = compile(schema);
-    const lines = compile(schema, "lines");
+    const tight = compile(schema, "tight");
+    const lines = compile(schema, { indent: 2 });
     const texts = [
       '{"a":[1,2]}',
       '{"a": [1, 2]}',
@@ -237,10 +238,14 @@ describe("JSON Schema", () => {
       '{ "a":[1]}',
       '{"a":[1]} ',
       '{\n  "a": [\n    1,\n    2\n  ]\n}',
+      '{\n   "a": [1]\n}',
+      '{\n\n  "a": [1]\n}',
+      `{\n${" ".repeat(66)}"a": [1]\n}`,
       "{}",
     ];
-    expect(texts.map(compact)).toEqual([true, true, false, false, false, false, true]);
-    expect(texts.map(lines)).toEqual([true, true, false, false, false, true, true]);
+    expect(texts.map(tight)).toEqual([true, false, false, false, false, false, false, false, false, true]);
+    expect(texts.map(compact)).toEqual([true, true, false, false, false, false, false, false, false, true]);
+    expect(texts.map(lines)).toEqual([true, true, false, false, false, true, false, false, false, true]);
   });
 
   test("what is not understood is refused with its place, and what demands nothing is told", () => {

@@ -6,12 +6,12 @@ import { Emitter, type WhiteSpace } from "./emitter.ts";
 import { Normalizer } from "./normalizer.ts";
 import { anyShape, kinds } from "./shapes.ts";
 
-/** How values are laid out: `compact` with one space at most after a comma or a colon; `lines` with line ends and
- *  indentation as well. */
-export type JsonLayout = "compact" | "lines";
+/** White space that values may have: `tight` none; `compact` one space at most after a comma or a colon; else line ends as
+ *  well, followed by any number of times so many spaces. */
+export type JsonLayout = "tight" | "compact" | { readonly indent: number };
 
-/** Indentation that `lines` allows, in spaces. */
-const INDENTATION_MAX = 64;
+/** Times that a line may be indented. */
+const INDENTATIONS_MAX = 32;
 
 /**
  * JSON texts of values that a schema (JSON Schema 2020-12, or 7 where `$schema` says so) allows. Nothing of the schema is left
@@ -38,9 +38,12 @@ export function compileSchema(
 
 function whiteSpaceOf(regexes: Regexes, layout: JsonLayout): WhiteSpace {
   const space = regexes.bytes([32, 32]);
+  const none = regexes.epsilon;
+  if (layout === "tight") return { afterComma: none, afterColon: none, inBrackets: none };
   const upToOne = regexes.optional(space);
-  if (layout === "compact") return { afterComma: upToOne, afterColon: upToOne, inBrackets: regexes.epsilon };
-  const line = regexes.cat(regexes.bytes([10, 10]), regexes.repeat(space, 0, INDENTATION_MAX));
+  if (layout === "compact") return { afterComma: upToOne, afterColon: upToOne, inBrackets: none };
+  const indentation = regexes.repeat(space, layout.indent, layout.indent);
+  const line = regexes.cat(regexes.bytes([10, 10]), regexes.repeat(indentation, 0, INDENTATIONS_MAX));
   return {
     afterComma: regexes.alt([upToOne, line]),
     afterColon: upToOne,

@@ -1,13 +1,14 @@
 /** What an answer's text must be: OpenAI's response_format, vLLM's structured_outputs and guided_*, llama-server's fields. */
 
 import type { ConstraintSource } from "../../../scheduler/constraint/compile.ts";
+import type { JsonLayout } from "../../../scheduler/constraint/schema/compile-schema.ts";
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import type { RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import { structuralTag } from "./structural-tag.ts";
 
-type Reader = (fields: Fields, name: string) => ConstraintSource | null;
+type Reader = (fields: Fields, name: string, layout: JsonLayout) => ConstraintSource | null;
 
 /** By field; each is null where it demands nothing. */
 const readers: Readonly<Record<string, Reader>> = {
@@ -25,17 +26,51 @@ const readers: Readonly<Record<string, Reader>> = {
 
 /** Throws 400 for more than one: they would have to hold together. */
 export function constraintOf(fields: Fields): RequestedConstraint | null {
+  const layout = layoutOf(fields);
   const found: RequestedConstraint[] = [];
   for (const [param, read] of Object.entries(readers)) {
     if (fields.raw(param) === undefined) continue;
-    const source = read(fields, param);
+    const source = read(fields, param, layout ?? "compact");
     if (source !== null) found.push({ source, param: paramOf(fields, param) });
   }
   const [first, second] = found;
   if (first !== undefined && second !== undefined) {
     throw badRequest(`only one of ${first.param} and ${second.param} may be given`, second.param);
   }
+  if (layout !== null && first?.source.kind !== "schema") {
+    const name = fields.pathOf("structured_outputs");
+    const given = first === undefined ? "there is none" : `${first.param} is given`;
+    throw badRequest(`${name}: white space is a setting of JSON that a schema describes, but ${given}`, name);
+  }
   return first ?? null;
+}
+
+/** White space in JSON. */
+const layoutFields = ["disable_any_whitespace", "indent"];
+const patternFields = ["whitespace_pattern", "guided_whitespace_pattern"];
+const indentMax = 8;
+
+/** White space as `structured_outputs` sets it, also for JSON that another field describes; null: it does not. Throws 400 for
+ *  a pattern of it. */
+function layoutOf(fields: Fields): JsonLayout | null {
+  const outputs = isObject(fields.raw("structured_outputs")) ? fields.object("structured_outputs")! : null;
+  for (const given of outputs === null ? [fields] : [fields, outputs]) {
+    const pattern = patternFields.find((name) => given.raw(name) !== undefined);
+    if (pattern === undefined) continue;
+    const path = given.pathOf(pattern);
+    const settings = layoutFields.map((name) => `structured_outputs.${name}`).join(" and ");
+    throw badRequest(`${path}: a pattern of white space is not supported, but ${settings} are`, path);
+  }
+  const isTight = outputs?.boolean("disable_any_whitespace") === true;
+  const indent = outputs?.integer("indent", { min: 1, max: indentMax });
+  if (indent === undefined) return isTight ? "tight" : null;
+  if (!isTight) return { indent };
+  const path = outputs!.pathOf("indent");
+  throw badRequest(`${path}: there are no lines to indent with disable_any_whitespace`, path);
+}
+
+function isObject(value: unknown): boolean {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Throws 400 for a structure of an answer that can only be calls. Where calls may be made, other answers have the
@@ -57,7 +92,7 @@ function paramOf(fields: Fields, name: string): string {
   return `${name}.${Object.keys(structured).find((key) => inner.raw(key) !== undefined)}`;
 }
 
-function responseFormat(fields: Fields, name: string): ConstraintSource | null {
+function responseFormat(fields: Fields, name: string, layout: JsonLayout): ConstraintSource | null {
   const format = fields.object(name)!;
   const type = format.raw("type");
   switch (type) {
@@ -66,7 +101,7 @@ function responseFormat(fields: Fields, name: string): ConstraintSource | null {
     case "json_object": {
       // llama-server's way of giving a schema.
       const given = format.raw("schema");
-      return given === undefined ? jsonOf({ type: "object" }) : schema(format, "schema");
+      return given === undefined ? jsonOf({ type: "object" }, layout) : schema(format, "schema", layout);
     }
     case "json_schema": {
       const described = format.object("json_schema");
@@ -74,7 +109,7 @@ function responseFormat(fields: Fields, name: string): ConstraintSource | null {
       described.string("name");
       described.string("description");
       described.boolean("strict"); // held to in any case
-      return schema(described, "schema");
+      return schema(described, "schema", layout);
     }
     case "structural_tag":
       return structuralTag(format);
@@ -89,23 +124,26 @@ const structured: Readonly<Record<string, Reader>> = {
   choice,
   grammar,
   structural_tag: tags,
-  json_object: (fields, name) => (fields.boolean(name) === true ? jsonOf({ type: "object" }) : null),
+  json_object: (fields, name, layout) =>
+    fields.boolean(name) === true ? jsonOf({ type: "object" }, layout) : null,
 };
 
-function structuredOutputs(fields: Fields, name: string): ConstraintSource | null {
+function structuredOutputs(fields: Fields, name: string, layout: JsonLayout): ConstraintSource | null {
   const outputs = fields.object(name)!;
+  const isSet = layoutFields.filter((field) => outputs.raw(field) !== undefined).length > 0;
   const found = Object.entries(structured).filter(([key]) => outputs.raw(key) !== undefined);
   const [only, another] = found;
   if (another !== undefined) {
     throw badRequest(`${name} may hold one constraint only, but holds ${only![0]} and ${another[0]}`, name);
   }
   const unknown = outputs.unread();
+  if (only === undefined && isSet && unknown.length === 0) return null;
   if (only === undefined || unknown.length > 0) {
     const allowed = Object.keys(structured).join(", ");
     const given = unknown.length > 0 ? `but holds ${unknown.slice(0, 4).join(", ")}` : "but holds nothing";
     throw badRequest(`${name} must hold one of ${allowed}, ${given}`, name);
   }
-  return only[1](outputs, only[0]);
+  return only[1](outputs, only[0], layout);
 }
 
 function tags(fields: Fields, name: string): ConstraintSource {
@@ -113,8 +151,8 @@ function tags(fields: Fields, name: string): ConstraintSource {
   return structuralTag(fieldsOf(given, fields.pathOf(name)));
 }
 
-function schema(fields: Fields, name: string): ConstraintSource {
-  return jsonOf(parsed(fields, name, "a JSON Schema"));
+function schema(fields: Fields, name: string, layout: JsonLayout): ConstraintSource {
+  return jsonOf(parsed(fields, name, "a JSON Schema"), layout);
 }
 
 /** What is given as JSON, or as its text, as vLLM takes it. */
@@ -129,8 +167,8 @@ function parsed(fields: Fields, name: string, wanted: string): unknown {
   }
 }
 
-function jsonOf(given: unknown): ConstraintSource {
-  return { kind: "schema", schema: given, layout: "compact" };
+function jsonOf(given: unknown, layout: JsonLayout): ConstraintSource {
+  return { kind: "schema", schema: given, layout };
 }
 
 function pattern(fields: Fields, name: string): ConstraintSource {
