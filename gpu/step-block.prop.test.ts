@@ -31,6 +31,8 @@ const row: fc.Arbitrary<SampleRow> = fc.record({
     presencePenalty: float,
     frequencyPenalty: float,
     logitBias: fc.array(fc.tuple(token, float), { maxLength: 4 }),
+    allowedTokens: fc.constant(null),
+    badWords: fc.constant([]),
     seed: fc.tuple(fc.nat(0xffffffff), fc.nat(0xffffffff)),
     topLogprobs: fc.option(fc.nat(5)),
   }),

@@ -40,6 +40,10 @@ export interface Sampling {
   readonly frequencyPenalty: number;
   /** Added to logits before anything else is drawn; pairs (token, bias). */
   readonly logitBias: readonly (readonly [TokenId, number])[];
+  /** The only tokens that may be drawn, one bit each as in `SampleRow.allowed`; null: any. */
+  readonly allowedTokens: Uint32Array | null;
+  /** Words as tokens, ≥ 1 each, that the output may not complete: after all others of a word its last token is not drawn. */
+  readonly badWords: readonly (readonly TokenId[])[];
   /** 64 bits as two uint32 [low, high]. With the output position it decides every random draw. */
   readonly seed: readonly [number, number];
   /** null: no logprobs. n ≥ 0: the sampled token's logprob and the n likeliest (of the raw logits). */
@@ -56,6 +60,8 @@ export const greedySampling: Sampling = {
   presencePenalty: 0,
   frequencyPenalty: 0,
   logitBias: [],
+  allowedTokens: null,
+  badWords: [],
   seed: [0, 0],
   topLogprobs: null,
 };
@@ -222,7 +228,7 @@ export interface SampleRow {
   readonly sampling: Sampling;
   /** Output position: 0 for the first generated token. Preemption does not change it. */
   readonly position: number;
-  /** Tokens that must not be drawn now (stop tokens before tokensMin). */
+  /** Tokens that must not be drawn now: stop tokens before tokensMin, and last tokens of bad words. */
   readonly banned: readonly TokenId[];
   /** Distinct tokens of prompt and output with their count in the output (0: in the prompt only).
    *  Present only when a penalty is on. */

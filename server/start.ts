@@ -89,7 +89,7 @@ export async function startServer(
       ? prepareSimulated(config, modelDir, config.device.engines)
       : await prepareNative(config, modelDir, config.device, events);
   const text = openText(modelDir);
-  const model = servedModelOf(config, prepared);
+  const model = servedModelOf(config, prepared, text.tokenizer);
   const programModels = config.programs === null ? new Map() : readProgramModels(config.programs, model);
   const store = config.data === null ? null : openStore(config.data);
   const responses = new KeptResponses(config.data);
@@ -265,11 +265,16 @@ function openApp(
   return { app, jobs };
 }
 
-function servedModelOf({ anyModelName }: Config, { names, contextMax, folder }: Prepared): ServedModel {
+function servedModelOf(
+  { anyModelName }: Config,
+  { names, contextMax, folder }: Prepared,
+  tokenizer: Tokenizer,
+): ServedModel {
   const { config, generationDefaults } = folder;
   const vocabSize = config.shape.vocab;
   const embedding = embeddingServed(folder);
-  return { names, answersToAny: anyModelName, contextMax, vocabSize, generationDefaults, embedding };
+  const tokensOf = (text: string) => tokenizer.encode(text, { addSpecialTokens: false, continues: true });
+  return { names, answersToAny: anyModelName, contextMax, vocabSize, tokensOf, generationDefaults, embedding };
 }
 
 function jobSettings({ batchLinesMax, batchFileMib, batchResultDays }: Config): JobSettings {

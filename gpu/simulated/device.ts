@@ -173,12 +173,14 @@ function draw({ sequence }: Chunk, row: SampleRow, context: number, vocabSize: n
  *  forbids. */
 function firstAllowed(hash: number, row: SampleRow, vocabSize: number): TokenId | null {
   const { logitBias } = row.sampling;
-  const forced = logitBias.find(([token, bias]) => bias >= 100 && !row.banned.includes(token));
+  const mayBeDrawn = (token: TokenId): boolean =>
+    !row.banned.includes(token) &&
+    (row.allowed === null || ((row.allowed[token >>> 5]! >>> (token & 31)) & 1) === 1);
+  const forced = logitBias.find(([token, bias]) => bias >= 100 && mayBeDrawn(token));
   if (forced !== undefined) return forced[0];
   for (let i = 0; i < vocabSize; i++) {
     const token = ((hash >>> 0) + i) % vocabSize;
-    if (row.banned.includes(token)) continue;
-    if (row.allowed !== null && ((row.allowed[token >>> 5]! >>> (token & 31)) & 1) === 0) continue;
+    if (!mayBeDrawn(token)) continue;
     if (logitBias.some(([other, bias]) => other === token && bias <= -100)) continue;
     return token;
   }

@@ -46,9 +46,12 @@ function row(
   of: RowConstraint["of"] | null,
   drawn: readonly number[],
   banned: readonly number[] = [],
+  tokens: readonly number[] | null = null,
 ): SampleRow {
   const position = drawn.length;
-  const free = { afterIndex: 0, sampling: greedySampling, position, banned, seen: null, allowed: null };
+  const allowed =
+    tokens === null ? null : Uint32Array.of(tokens.reduce((bits, token) => bits | (1 << token), 0));
+  const free = { afterIndex: 0, sampling: greedySampling, position, banned, seen: null, allowed };
   if (of === null) return free;
   return { ...free, constraint: { of, drawn: Int32Array.from(drawn), endTokens: [end] } };
 }
@@ -113,6 +116,57 @@ test("a text ends when it may, and when it must though more tokens were asked fo
   expect(draw(device, [row(choice("n", "no"), [6])])).toEqual([end]);
   expect(draw(device, [row(choice("n", "no"), [6], [end])])).toEqual([8]);
   expect(draw(device, [row(choice("no"), [7], [end])])).toEqual([end]);
+});
+
+const noneLeft =
+  "constraint_unsatisfiable: allowed tokens, bad words and the fewest tokens that are wanted leave no token";
+
+test("a row is drawn from tokens that are allowed, not banned, and go on with its text; without any it fails alone", () => {
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  const answer = choice("yes", "no");
+  expect(
+    draw(device, [
+      row(null, [], [2], [2, 5]),
+      row(null, [], [2, 5], [2, 5]),
+      row(answer, [], [1, 2]),
+      row(answer, [], [], [3, 8]),
+      row(answer, [], [], [8, 9]),
+      row(answer, [], [1, 2, 3, 6, 7]),
+      row(choice("xyz"), [], [], [8]),
+    ]),
+  ).toEqual([
+    5,
+    noneLeft,
+    3,
+    3,
+    noneLeft,
+    noneLeft,
+    "constraint_unsatisfiable: no token of the model's vocabulary goes on with the text",
+  ]);
+});
+
+test("a text that is complete ends, whatever tokens are allowed", () => {
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  expect(draw(device, [row(choice("no"), [7], [], [7])])).toEqual([end]);
+  expect(draw(device, [row(choice("n", "no"), [6], [end], [6])])).toEqual([end]);
+  expect(draw(device, [row(choice("n", "no"), [6], [end], [8])])).toEqual([8]);
+});
+
+test("what is forced comes although it is a bad word, but not although it is none of the tokens that are allowed", () => {
+  const said = choice("noyes", "noyo", "yesyes");
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  const [free] = sampled(device, [row(said, [])]);
+  expect(free).toEqual({
+    kind: "token",
+    sequence: 0 as SequenceId,
+    token: 1,
+    logprobs: null,
+    forced: [4, 5, 3],
+  });
+  expect(draw(device, [row(said, [1], [4])])).toEqual([4]);
+  expect(sampled(device, [row(said, [], [], [1, 4, 3])])).toEqual([{ ...free!, forced: [4] } as Sampled]);
+  // "es" has no other tokens.
+  expect(draw(device, [row(said, [1], [], [1, 5])])).toEqual([noneLeft]);
 });
 
 test("a token comes with those that are forced to follow it, as they would be drawn one by one", () => {

@@ -76,7 +76,7 @@ export class ConstrainedDevice implements Device {
   }
 
   start(step: Step, done: (result: StepResult) => void): void {
-    if (!step.chunks.some((chunk) => chunk.samples.some(isConstrained))) {
+    if (!step.chunks.some((chunk) => chunk.samples.some(isHeld))) {
       this.#device.start(step, done);
       return;
     }
@@ -134,25 +134,26 @@ export class ConstrainedDevice implements Device {
       if (prepared.kind === "failed") return { kind: "failed", sequence, reason: prepared.reason };
       const one = drawn[next++]!;
       if (one.kind !== "token" || !isConstrained(given) || given.sampling.topLogprobs !== null) return one;
-      const forced = this.#forcedAfter(sequence, given.constraint, one.token);
+      const forced = this.#forcedAfter(sequence, given, given.constraint, one.token);
       return forced.length === 0 ? one : { ...one, forced };
     });
   }
 
   #forcedAfter(
     sequence: SequenceId,
+    row: SampleRow,
     { endTokens }: NonNullable<SampleRow["constraint"]>,
     token: number,
   ): number[] {
     const matcher = this.#matchers.get(sequence)?.matcher;
     if (matcher === undefined || endTokens.includes(token) || !matcher.accept(token)) return [];
     const forced = matcher.forcedTokens(FORCED_MAX);
-    const end = forced.findIndex((one) => endTokens.includes(one));
+    const end = forced.findIndex((one) => endTokens.includes(one) || !isAllowed(row, one));
     return end < 0 ? forced : forced.slice(0, end);
   }
 
   #prepare(sequence: SequenceId, row: WantedRow): Prepared {
-    if (!isConstrained(row)) return { kind: "row", row };
+    if (!isConstrained(row)) return isHeld(row) ? free(row) : { kind: "row", row };
     return this.#attempt(() => this.#masked(sequence, row, row.constraint));
   }
 
@@ -175,24 +176,26 @@ export class ConstrainedDevice implements Device {
     const matcher = this.#matcherOf(sequence, of, parser, drawn);
     if (matcher === null) return failed("what was drawn before does not obey it");
     const [forced] = matcher.forcedTokens(1);
-    if (forced !== undefined && !endTokens.includes(forced)) {
+    if (forced !== undefined && !endTokens.includes(forced) && isAllowed(row, forced)) {
       const allowed = new Uint32Array(Math.ceil(this.spec.vocabSize / 32));
       allowed[forced >>> 5] = 1 << (forced & 31);
-      return { kind: "row", row: { ...row, allowed } };
+      // What must be written is, bad words or not.
+      return { kind: "row", row: { ...row, allowed, banned: [] } };
     }
     const mask = matcher.findMask();
     if (mask instanceof Job) return { kind: "waits", job: mask };
-    const allowed = mask.slice();
-    // A text that is complete may end, and no other may.
-    for (const token of endTokens) {
-      const bit = 1 << (token & 31);
-      if (matcher.mayEnd) allowed[token >>> 5]! |= bit;
-      else allowed[token >>> 5]! &= ~bit;
+    const allowed = without(row.allowed === null ? mask.slice() : both(mask, row.allowed), row.banned);
+    for (const token of endTokens) allowed[token >>> 5]! &= ~(1 << (token & 31));
+    // A text that is complete may end, and no other may. The fewest tokens that were asked for give way where nothing follows.
+    const mustEnd = isNone(allowed);
+    if (matcher.mayEnd) {
+      for (const token of endTokens)
+        if (mustEnd || !row.banned.includes(token)) allowed[token >>> 5]! |= 1 << (token & 31);
     }
-    if (isNone(allowed)) return failed("no token of the model's vocabulary goes on with the text");
-    // The fewest tokens that were asked for give way to a text that is complete.
-    const mustEnd = matcher.mayEnd && isNone(mask);
-    return { kind: "row", row: { ...row, allowed, banned: mustEnd ? [] : row.banned } };
+    if (isNone(allowed)) {
+      return failed(isNone(mask) ? "no token of the model's vocabulary goes on with the text" : NONE_LEFT);
+    }
+    return { kind: "row", row: { ...row, allowed, banned: [] } };
   }
 
   /** Null: what was drawn is not what the grammar allows. */
@@ -231,6 +234,34 @@ export class ConstrainedDevice implements Device {
     remember(this.#parserJobs, id, job, PARSERS_MAX);
     return job;
   }
+}
+
+/** Why a row fails of which the client's own limits leave nothing. */
+const NONE_LEFT = "allowed tokens, bad words and the fewest tokens that are wanted leave no token";
+
+/** Whether the row's draw has to be prepared. */
+function isHeld(row: WantedRow): row is SampleRow {
+  return row.wants === undefined && (row.constraint !== undefined || row.allowed !== null);
+}
+
+/** Of a row without a constraint. */
+function free(row: SampleRow): Prepared {
+  const isLost = row.allowed !== null && isNone(without(row.allowed.slice(), row.banned));
+  return isLost ? failed(NONE_LEFT) : { kind: "row", row };
+}
+
+function isAllowed({ allowed }: SampleRow, token: number): boolean {
+  return allowed === null || ((allowed[token >>> 5]! >>> (token & 31)) & 1) === 1;
+}
+
+function both(mask: Mask, other: Mask): Mask {
+  return mask.map((word, index) => word & other[index]!);
+}
+
+/** Takes the tokens out of the mask. */
+function without(mask: Mask, tokens: readonly number[]): Mask {
+  for (const token of tokens) mask[token >>> 5]! &= ~(1 << (token & 31));
+  return mask;
 }
 
 function failed(why: string): Prepared {

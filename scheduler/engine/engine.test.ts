@@ -332,6 +332,53 @@ test("penalties know the prompt's tokens and how often each is in the output; wi
   ]);
 });
 
+test("the last token of a bad word is banned where the output ends with the others, across preemption and loss", () => {
+  const banned = (badWords: number[][], drawnTokens: number[] = []): (readonly number[])[] => {
+    const rows: (readonly number[])[] = [];
+    const harness = new EngineHarness({
+      fault: ({ chunks }) => {
+        rows.push(chunks[0]!.samples[0]!.banned);
+        return null;
+      },
+    });
+    const logitBias = [[7, 100]] as const;
+    harness.submit({ ...sequenceSpec([7, 7, 7], 4, { sampling: { badWords, logitBias } }), drawnTokens });
+    harness.finish();
+    return rows;
+  };
+  expect(banned([[3]])).toEqual([[3], [3], [3], [3]]);
+  // The prompt is no output.
+  expect(
+    banned([
+      [7, 3],
+      [7, 7, 4],
+      [7, 3],
+      [5, 7, 6],
+    ]),
+  ).toEqual([[], [3], [3, 4], [3, 4]]);
+  expect(
+    banned(
+      [
+        [7, 3],
+        [7, 7, 4],
+      ],
+      [7, 7],
+    ),
+  ).toEqual([
+    [3, 4],
+    [3, 4],
+  ]);
+});
+
+test("a bad word is not completed, but its beginning is written", () => {
+  const harness = new EngineHarness();
+  const logitBias = [[7, 100]] as const;
+  harness.submit(sequenceSpec([4, 5], 6, { sampling: { badWords: [[7, 7, 7]], logitBias } }));
+  harness.finish();
+  const { tokens } = harness.outcomes[0]!;
+  expect(tokens.map((token) => token === 7)).toEqual([true, true, false, true, true, false]);
+});
+
 test("tokens that are forced to follow one are computed together, with what is left to draw after them", () => {
   const vocabulary = vocabularyOf(2, (token) => Uint8Array.of(97 + token));
   const { grammar } = compileConstraint({ kind: "regex", pattern: "(abbbbbbbbb)*" });

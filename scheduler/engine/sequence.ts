@@ -217,11 +217,27 @@ export class Sequence {
   sampleRow(afterIndex: number): SampleRow {
     const { sampling, stop } = this.spec;
     const position = this.generated;
-    const banned = position < stop.tokensMin ? stop.stopTokens : nothingBanned;
-    const row = { afterIndex, sampling, position, banned, seen: this.#seen, allowed: null };
+    const banned = this.#bannedAt(position);
+    const row = { afterIndex, sampling, position, banned, seen: this.#seen, allowed: sampling.allowedTokens };
     if (this.spec.constraint === undefined) return row;
     const drawn = this.#tokens.subarray(this.spec.promptTokens.length, this.length);
     return { ...row, constraint: { of: this.spec.constraint, drawn, endTokens: stop.stopTokens } };
+  }
+
+  #bannedAt(position: number): readonly TokenId[] {
+    const { sampling, stop } = this.spec;
+    const ends = position < stop.tokensMin ? stop.stopTokens : nothingBanned;
+    if (sampling.badWords.length === 0) return ends;
+    const lasts = sampling.badWords.flatMap((word) => (this.#hasBegun(word, position) ? [word.at(-1)!] : []));
+    return [...new Set([...ends, ...lasts])];
+  }
+
+  /** Whether the output ends with all tokens of the word but its last. */
+  #hasBegun(word: readonly TokenId[], position: number): boolean {
+    const begun = word.length - 1;
+    if (begun > position) return false;
+    for (let i = 0; i < begun; i++) if (this.#tokens[this.length - begun + i] !== word[i]) return false;
+    return true;
   }
 }
 

@@ -1,7 +1,7 @@
 import type { GenerationDefaults } from "../../gpu/model/config.ts";
 import type { ModelFolder } from "../../gpu/model/folder.ts";
 import { isGguf } from "../../gpu/model/gguf.ts";
-import type { Pooling } from "../../scheduler/core.ts";
+import type { Pooling, TokenId } from "../../scheduler/core.ts";
 
 /** What parsing needs to know of the served model. */
 export interface ServedModel {
@@ -11,6 +11,8 @@ export interface ServedModel {
   readonly answersToAny?: boolean;
   readonly contextMax: number;
   readonly vocabSize: number;
+  /** Tokens of a text that stands within another. */
+  readonly tokensOf: (text: string) => readonly TokenId[];
   readonly generationDefaults: GenerationDefaults;
   /** Absent: its engine gives no hidden states. */
   readonly embedding?: ServedEmbedding;

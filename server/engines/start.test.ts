@@ -38,6 +38,8 @@ const sampling: Sampling = {
   presencePenalty: 0,
   frequencyPenalty: 0,
   logitBias: [],
+  allowedTokens: null,
+  badWords: [],
   seed: [7, 0],
   topLogprobs: null,
 };

@@ -35,6 +35,7 @@ const served: ServedModel = {
   names: ["tiny"],
   contextMax: device.spec.contextMax,
   vocabSize,
+  tokensOf: () => [],
   generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
 };
 

@@ -180,6 +180,7 @@ test.each([
     minP: null,
     repetitionPenalty: null,
   };
-  const served = { names: ["demo"], contextMax: 2048, vocabSize: 4096, generationDefaults };
+  const tokensOf = () => [];
+  const served = { names: ["demo"], contextMax: 2048, vocabSize: 4096, tokensOf, generationDefaults };
   expect(() => readProgramModels(own, served)).toThrow(message);
 });

@@ -212,6 +212,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     answersToAny: options.answersToAny ?? false,
     contextMax: spec.contextMax,
     vocabSize: spec.vocabSize,
+    tokensOf: (text: string) => tokenizer.encode(text, { addSpecialTokens: false, continues: true }),
     generationDefaults: config.generationDefaults,
     embedding: { pooling, size: spec.hidden!.size },
   };

@@ -150,6 +150,22 @@ describe("a chat answered whole", () => {
     expect(body.choices[0]!.finish_reason).toBe("length");
   });
 
+  test("draws no tokens but those that are allowed, and completes no bad word", async () => {
+    const asked = { max_completion_tokens: 12, temperature: 1.5, return_token_ids: true };
+    const drawn = async (fields: object): Promise<number[]> =>
+      (await chat({ ...asked, ...fields })).choices[0]!.token_ids as number[];
+    const only = await drawn({ allowed_token_ids: [300, 301] });
+    expect(only).toHaveLength(12);
+    expect(only.filter((token) => token !== 300 && token !== 301)).toEqual([]);
+    // 262 is "is" and 283 " is".
+    const three = { allowed_token_ids: [262, 283, 300], logit_bias: { "262": 50, "283": 50 } };
+    expect((await drawn(three)).includes(300)).toBe(false);
+    expect(await drawn({ ...three, bad_words: ["is"] })).toEqual(Array(12).fill(300));
+    const nothing = { allowed_token_ids: [262], bad_words: ["is"] };
+    const response = await post(server, "/v1/chat/completions", chatBody("Hello", nothing));
+    expect((await bodyOf(response)).error).toMatchObject({ code: "constraint_unsatisfiable" });
+  });
+
   test("obeys logit_bias and prefers max_completion_tokens", async () => {
     const body = await chat({ logit_bias: { "300": 100 }, max_completion_tokens: 3, return_token_ids: true });
     expect<unknown>(body.choices[0]!.token_ids).toEqual([300, 300, 300]);

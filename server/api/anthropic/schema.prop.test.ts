@@ -5,7 +5,13 @@ import { ApiError } from "../../http/errors.ts";
 import { parseMessagesRequest } from "./schema.ts";
 
 const silent = { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null };
-const model = { names: ["demo"], contextMax: 100, vocabSize: 1000, generationDefaults: silent };
+const model = {
+  names: ["demo"],
+  contextMax: 100,
+  vocabSize: 1000,
+  tokensOf: () => [],
+  generationDefaults: silent,
+};
 const served = { model, template: null };
 
 const types = ["text", "tool_use", "tool_result", "thinking", "redacted_thinking", "image", "", null];

@@ -5,7 +5,13 @@ import { ChatTemplate } from "../../text/template.ts";
 import { parseCountRequest, parseMessagesRequest } from "./schema.ts";
 
 const silent = { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null };
-const model = { names: ["demo"], contextMax: 512, vocabSize: 1000, generationDefaults: silent };
+const model = {
+  names: ["demo"],
+  contextMax: 512,
+  vocabSize: 1000,
+  tokensOf: () => [],
+  generationDefaults: silent,
+};
 const user = { role: "user", content: "Hi" } as const;
 const body = (more: object = {}) => ({ model: "demo", max_tokens: 9, messages: [user], ...more });
 const parse = (more: object = {}, template: ChatTemplate | null = null) =>

@@ -30,6 +30,8 @@ export function samplingOf(fields: Fields, served: ServedModel, topLogprobs: num
     presencePenalty: fields.number("presence_penalty", penalty) ?? 0,
     frequencyPenalty: fields.number("frequency_penalty", penalty) ?? 0,
     logitBias: logitBiasOf(fields, served),
+    allowedTokens: allowedTokensOf(fields, served),
+    badWords: badWordsOf(fields, served),
     seed: seedOf(fields),
     topLogprobs,
   };
@@ -58,24 +60,47 @@ function logitBiasOf(fields: Fields, served: ServedModel): [TokenId, number][] {
   });
 }
 
+function allowedTokensOf(fields: Fields, served: ServedModel): Uint32Array | null {
+  const name = "allowed_token_ids";
+  const tokens = fields.integers(name, requestLimits.allowedTokensMax, tokenRange(served));
+  if (tokens === undefined) return null;
+  if (tokens.length === 0) throw refusal(fields.pathOf(name), "a list that is not empty", tokens);
+  const allowed = new Uint32Array(Math.ceil(served.vocabSize / 32));
+  for (const token of tokens) allowed[token >>> 5]! |= 1 << (token & 31);
+  return allowed;
+}
+
+/** Each word as the tokens that it has in a text, behind a space and behind none. */
+function badWordsOf(fields: Fields, served: ServedModel): (readonly TokenId[])[] {
+  const words = textsOf(fields, "bad_words", requestLimits.badWordsMax, requestLimits.badWordBytesMax);
+  return words.flatMap((word) => {
+    const bare = word.trimStart();
+    if (bare === "") throw refusal(fields.pathOf("bad_words"), "a list of words", word);
+    return [served.tokensOf(bare), served.tokensOf(` ${bare}`)].filter((tokens) => tokens.length > 0);
+  });
+}
+
 export function stopStringsOf(fields: Fields, name: "stop" | "stop_sequences" = "stop"): readonly string[] {
   const given = fields.raw(name);
   if (given === undefined) return [];
   if (typeof given !== "string" && !Array.isArray(given))
     throw refusal(fields.pathOf(name), "a string or an array of strings", given);
-  const list = typeof given === "string" ? [given] : fields.list(name, requestLimits.stopStringsMax)!;
-  return list.map((item, index) => {
-    const path = typeof given === "string" ? fields.pathOf(name) : `${fields.pathOf(name)}[${index}]`;
-    if (typeof item !== "string" || item === "") throw refusal(path, "a string that is not empty", item);
-    const bytes = Buffer.byteLength(item);
-    if (bytes > requestLimits.stopStringBytesMax) {
-      throw badRequest(
-        `${path} may have ${requestLimits.stopStringBytesMax} bytes at most, but has ${bytes}`,
-        path,
-      );
-    }
-    return item;
-  });
+  const { stopStringsMax, stopStringBytesMax } = requestLimits;
+  if (typeof given === "string") return [textOf(given, stopStringBytesMax, fields.pathOf(name))];
+  return textsOf(fields, name, stopStringsMax, stopStringBytesMax);
+}
+
+function textsOf(fields: Fields, name: string, countMax: number, bytesMax: number): string[] {
+  const given = fields.list(name, countMax) ?? [];
+  return given.map((item, index) => textOf(item, bytesMax, `${fields.pathOf(name)}[${index}]`));
+}
+
+function textOf(item: unknown, bytesMax: number, path: string): string {
+  if (typeof item !== "string" || item === "") throw refusal(path, "a string that is not empty", item);
+  const bytes = Buffer.byteLength(item);
+  if (bytes > bytesMax)
+    throw badRequest(`${path} may have ${bytesMax} bytes at most, but has ${bytes}`, path);
+  return item;
 }
 
 export function cacheSaltOf(fields: Fields): string {

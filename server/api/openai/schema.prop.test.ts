@@ -10,12 +10,22 @@ const served: ServedModel = {
   names: ["demo"],
   contextMax: 100,
   vocabSize: 1000,
+  tokensOf: () => [1],
   generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
 };
 
 const fieldNames = [
   ...["model", "messages", "prompt", "n", "temperature", "top_p", "top_k", "min_p", "repetition_penalty"],
-  ...["presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs", "max_tokens"],
+  ...[
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "bad_words",
+    "allowed_token_ids",
+    "logprobs",
+    "top_logprobs",
+    "max_tokens",
+  ],
   ...[
     "max_completion_tokens",
     "min_tokens",

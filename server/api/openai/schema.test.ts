@@ -14,6 +14,7 @@ const served: ServedModel = {
   names: ["demo", "alias"],
   contextMax: 100,
   vocabSize: 1000,
+  tokensOf: (text) => Array.from(text, (unit) => unit.charCodeAt(0)),
   generationDefaults: silent,
 };
 const messages = [{ role: "user", content: "Hi" }];
@@ -44,6 +45,8 @@ test("a request that says nothing gets every default", () => {
         presencePenalty: 0,
         frequencyPenalty: 0,
         logitBias: [],
+        allowedTokens: null,
+        badWords: [],
         seed: [0, 0],
         topLogprobs: null,
       },
@@ -110,6 +113,23 @@ test("sampling is brought into the engine's terms", () => {
     [0, 1],
     [7, -3],
   ]);
+});
+
+test("tokens that may be drawn become bits, and bad words tokens behind a space and behind none", () => {
+  const { allowedTokens, badWords } = chat({ allowed_token_ids: [0, 33, 999], bad_words: ["ab", " c"] })
+    .generation.sampling;
+  const allowed = new Uint32Array(32);
+  allowed[0] = 1;
+  allowed[1] = 2;
+  allowed[31] = 1 << 7;
+  expect(allowedTokens).toEqual(allowed);
+  expect(badWords).toEqual([[97, 98], [32, 97, 98], [99], [32, 99]]);
+  expect(() => chat({ bad_words: Array(129).fill("a") })).toThrow(
+    "bad_words may hold 128 items at most, but holds 129",
+  );
+  expect(() => chat({ allowed_token_ids: [1000] })).toThrow(
+    "allowed_token_ids[0] must be an integer from 0 to 999, but 1000 was given",
+  );
 });
 
 test("a seed is 64 bits, low word first, negative ones in two's complement", () => {

@@ -7,7 +7,9 @@ import { constraintOf } from "./structure.ts";
 const schema = { type: "integer" };
 
 /** The layout of a body's constraint, or the field and the message of its refusal. */
-function layoutIn(body: Record<string, unknown>): JsonLayout | null | [param: string | undefined, message: string] {
+function layoutIn(
+  body: Record<string, unknown>,
+): JsonLayout | null | [param: string | undefined, message: string] {
   try {
     const source = constraintOf(new Fields(body))?.source;
     return source?.kind === "schema" ? source.layout : null;
@@ -42,7 +44,11 @@ describe("white space in JSON", () => {
       "a pattern of white space is not supported, but structured_outputs.disable_any_whitespace and structured_outputs.indent are";
     const setting = `${name}: white space is a setting of JSON that a schema describes, but`;
     for (const [body, param, message] of [
-      [{ guided_whitespace_pattern: " ?" }, "guided_whitespace_pattern", `guided_whitespace_pattern: ${pattern}`],
+      [
+        { guided_whitespace_pattern: " ?" },
+        "guided_whitespace_pattern",
+        `guided_whitespace_pattern: ${pattern}`,
+      ],
       [
         { [name]: { json: schema, whitespace_pattern: " ?" } },
         `${name}.whitespace_pattern`,

@@ -21,6 +21,8 @@ test("the reference states the limits", () => {
     `at most ${stopStringsMax}, of at most ${stopStringBytesMax} bytes each`,
     `| \`stop_token_ids\` | at most ${stopTokensMax} |`,
     `at most ${logitBiasMax} tokens`,
+    `1 to ${requestLimits.allowedTokensMax.toLocaleString("en-US")} tokens`,
+    `at most ${requestLimits.badWordsMax}, of at most ${requestLimits.badWordBytesMax} bytes each`,
     `boolean and 0 to ${requestLimits.topLogprobsMax}; completions: 0 to ${requestLimits.topLogprobsMax}`,
     `1 to ${requestLimits.messagesMax.toLocaleString("en-US")}; roles`,
     `at most ${requestLimits.promptsMax} of either`,

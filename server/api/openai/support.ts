@@ -33,8 +33,6 @@ export const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   documents: [[]],
   chat_template: [],
   truncate_prompt_tokens: [],
-  bad_words: [[]],
-  allowed_token_ids: [],
   use_beam_search: [false],
   logits_processors: [[]],
   mm_processor_kwargs: [{}],

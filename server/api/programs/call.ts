@@ -19,6 +19,8 @@ const samplingFields = [
   "presence_penalty",
   "frequency_penalty",
   "logit_bias",
+  "allowed_token_ids",
+  "bad_words",
   "seed",
   "max_tokens",
   "min_tokens",
@@ -30,6 +32,7 @@ const samplingFields = [
   "guided_json",
   "guided_regex",
   "guided_choice",
+  "guided_grammar",
 ];
 
 /** A prompt with placeholders, or messages with them, and what each placeholder stands for. */

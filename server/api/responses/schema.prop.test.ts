@@ -7,7 +7,13 @@ import type { Item } from "./items.ts";
 import { parseResponsesRequest } from "./schema.ts";
 
 const silent = { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null };
-const model = { names: ["demo"], contextMax: 100, vocabSize: 1000, generationDefaults: silent };
+const model = {
+  names: ["demo"],
+  contextMax: 100,
+  vocabSize: 1000,
+  tokensOf: () => [],
+  generationDefaults: silent,
+};
 const served = { model, template: null };
 
 const part = fc.record({
