@@ -139,8 +139,11 @@ class ArgumentList {
         "#/properties",
       );
     }
+    const form = this.#form;
+    const isText = form.kind === "tagged" && isTextArgument(schema, name);
+    const afterName = isText ? (form.afterTextName ?? form.afterName) : this.#afterName;
     return this.#builder.sequence(
-      ...this.#mark(this.#beforeName + name + this.#afterName),
+      ...this.#mark(this.#beforeName + name + afterName),
       this.#value(schema, name),
       ...this.#mark(this.#afterValue),
     );

@@ -3,7 +3,8 @@
  *
  *     begin · beforeName NAME afterName ARGUMENTS afterArguments · between · beforeName … afterArguments · end
  *
- * What reads calls (server/text/calls/) and what holds a model to them (calls.ts) both follow it. Plain data.
+ * What reads calls (server/text/formats/) and what holds a model to them (calls.ts) both follow it. In all of these texts
+ * `CALL_NUMBER` stands for digits. Plain data.
  */
 export interface CallForm {
   readonly begin: string;
@@ -31,10 +32,38 @@ export type ArgumentsForm =
       readonly kind: "tagged";
       readonly beforeName: string;
       readonly afterName: string;
+      /** Where the value is a string; absent: the same. */
+      readonly afterTextName?: string;
       readonly afterValue: string;
       /** What of `afterValue` ends a value: text that is an argument does not hold it. */
       readonly closing: string;
     };
+
+/** Up to four digits, by which a model tells its calls apart. */
+export const CALL_NUMBER = "{number}";
+export const DIGITS_MAX = 4;
+
+/** The texts of a form's text between its numbers. */
+export function partsBetweenNumbers(text: string): readonly string[] {
+  return text.split(CALL_NUMBER);
+}
+
+/** Units of `text` that are the form's text, with which it begins; "open": it may still become it, "broken": it cannot. */
+export function lengthOf(formText: string, text: string): number | "open" | "broken" {
+  let at = 0;
+  for (const [index, part] of partsBetweenNumbers(formText).entries()) {
+    if (index > 0) {
+      let digits = 0;
+      while (digits < DIGITS_MAX && /\d/.test(text[at + digits] ?? "")) digits++;
+      at += digits;
+      if (digits === 0 && at < text.length) return "broken";
+    }
+    const rest = text.slice(at, at + part.length);
+    if (rest !== part) return part.startsWith(rest) && at + rest.length === text.length ? "open" : "broken";
+    at += part.length;
+  }
+  return at;
+}
 
 /** Texts that begin calls of the functions. */
 export function triggersOf(form: CallForm, names: readonly string[]): readonly string[] {

@@ -25,7 +25,7 @@ export function compileCalls(
   const texts = new MarkedTexts(builder.regexes, source.controlTexts);
   const ignored = [...(otherwise?.ignored ?? [])];
   const mark = (text: string): GrammarSymbol[] =>
-    text === "" ? [] : [builder.terminal(texts.literal(text))];
+    text === "" ? [] : [builder.terminal(texts.numbered(text))];
   const call = builder.choice(
     functions.map((one) => {
       const open = mark(form.beforeName + one.name + form.afterName);

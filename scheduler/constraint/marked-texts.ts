@@ -1,3 +1,4 @@
+import { DIGITS_MAX, partsBetweenNumbers } from "./call-form.ts";
 import type { Regex, Regexes } from "./regex/regexes.ts";
 import { CONTROL_BYTE, controlBytes } from "./vocabulary.ts";
 
@@ -19,6 +20,14 @@ export class MarkedTexts {
   /** A text, in which control texts are control tokens. */
   literal(text: string): Regex {
     return this.#regexes.literal(markBytes(text, this.#controlTexts));
+  }
+
+  /** The same of a text of a call's form, in which numbers may be. */
+  numbered(formText: string): Regex {
+    const regexes = this.#regexes;
+    const number = regexes.repeat(regexes.bytes([48, 57]), 1, DIGITS_MAX);
+    const [first, ...others] = partsBetweenNumbers(formText).map((part) => this.literal(part));
+    return regexes.cat(first!, ...others.flatMap((part) => [number, part]));
   }
 
   /** Any text that none of these texts is in. */

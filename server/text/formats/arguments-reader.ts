@@ -143,7 +143,7 @@ class TaggedReader implements ArgumentsReader {
       this.#place = "between";
     }
     while (all !== "") {
-      const { beforeName, afterName, afterValue } = this.#form;
+      const { beforeName, afterName, afterTextName, afterValue } = this.#form;
       if (this.#place === "between") {
         if (all.startsWith(beforeName)) {
           this.#place = "name";
@@ -151,12 +151,15 @@ class TaggedReader implements ArgumentsReader {
         } else if (beforeName.startsWith(all)) break;
         else return { told: `${told}}`, rest: all };
       } else if (this.#place === "name") {
-        const at = all.indexOf(afterName);
+        const isText = afterTextName !== undefined && endOf(all, afterTextName) < endOf(all, afterName);
+        const mark = isText ? afterTextName : afterName;
+        const at = all.indexOf(mark);
         if (at < 0) break;
         const name = all.slice(0, at);
-        this.#place = isTextArgument(this.#parameters, name) ? "text" : "json";
+        const isPlain = afterTextName === undefined ? isTextArgument(this.#parameters, name) : isText;
+        this.#place = isPlain ? "text" : "json";
         told += `${this.#count++ === 0 ? "" : ", "}${JSON.stringify(name)}: ${this.#quote}`;
-        all = all.slice(at + afterName.length);
+        all = all.slice(at + mark.length);
       } else {
         const at = all.indexOf(afterValue);
         const end = at < 0 ? certainEnd(all, afterValue) : at;
@@ -184,6 +187,12 @@ class TaggedReader implements ArgumentsReader {
   #valueOf(text: string): string {
     return this.#place === "text" ? JSON.stringify(text).slice(1, -1) : text;
   }
+}
+
+/** Where `mark` first ends; Infinity: it is not there. */
+function endOf(text: string, mark: string): number {
+  const at = text.indexOf(mark);
+  return at < 0 ? Number.POSITIVE_INFINITY : at + mark.length;
 }
 
 /** Where what may be the beginning of `mark`, or half a character, begins at the end of a text. */

@@ -8,13 +8,16 @@ import { Matcher, parserOf } from "../../../scheduler/constraint/matcher.ts";
 import { controlBytes, vocabularyOf } from "../../../scheduler/constraint/vocabulary.ts";
 import { callFormIn } from "./call-forms.ts";
 import { CallReader, joined, type ReadPart } from "./call-reader.ts";
-import { deepSeek, deepSeekFenced } from "./deepseek.ts";
-import { glm } from "./glm.ts";
+import { cohere } from "./cohere.ts";
+import { deepSeek, deepSeekFenced, deepSeekTagged } from "./deepseek.ts";
+import { glm, glmLines } from "./glm.ts";
 import { gptOss } from "./gpt-oss.ts";
 import { hermes } from "./hermes.ts";
+import { kimi } from "./kimi.ts";
 import { llamaJson, pythonic } from "./llama.ts";
 import { mistralArgs, mistralList } from "./mistral.ts";
 import { qwenCoder } from "./qwen-coder.ts";
+import { seed } from "./seed.ts";
 
 const parameters = {
   type: "object",
@@ -76,8 +79,72 @@ const goldens: Readonly<Record<string, Golden>> = {
       allJson,
     ],
   },
-  GLM: {
+  "Seed-OSS": {
+    form: seed,
+    template: "<seed:tool_call>\n<function=example_function_name>",
+    calls:
+      "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Rome</parameter>\n<parameter=days>3</parameter>\n</function>\n</seed:tool_call>\n" +
+      "<seed:tool_call>\n<function=now>\n</function>\n</seed:tool_call>",
+    told: spaced,
+    all: [
+      '<seed:tool_call>\n<function=get_weather>\n<parameter=city>A "b"</parameter>\n<parameter=days>1</parameter>\n<parameter=units>C</parameter>\n<parameter=exact>true</parameter>\n<parameter=tags>["x", "}"]</parameter>\n</function>\n</seed:tool_call>',
+      allJson,
+    ],
+    controlTexts: ["<seed:tool_call>", "</seed:tool_call>"],
+  },
+  "GLM 4.7": {
     form: glm,
+    template: "<tool_call>{name}<arg_key>{key}</arg_key><arg_value>",
+    calls:
+      "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Rome</arg_value><arg_key>days</arg_key><arg_value>3</arg_value></tool_call>" +
+      "<tool_call>now</tool_call>",
+    told: spaced,
+    all: [
+      '<tool_call>get_weather<arg_key>city</arg_key><arg_value>A "b"</arg_value><arg_key>days</arg_key><arg_value>1</arg_value><arg_key>units</arg_key><arg_value>C</arg_value><arg_key>exact</arg_key><arg_value>true</arg_value><arg_key>tags</arg_key><arg_value>["x", "}"]</arg_value></tool_call>',
+      allJson,
+    ],
+    controlTexts: ["<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"],
+  },
+  Cohere: {
+    form: cohere,
+    template: '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "',
+    calls: `<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "get_weather", "parameters": ${spaced}},\n    {"tool_call_id": "12", "tool_name": "now", "parameters": {}}\n]<|END_ACTION|>`,
+    told: spaced,
+    all: [
+      `<|START_ACTION|>[\n    {"tool_call_id": "3", "tool_name": "get_weather", "parameters": ${allJson}}\n]<|END_ACTION|>`,
+      allJson,
+    ],
+    controlTexts: ["<|START_ACTION|>", "<|END_ACTION|>"],
+  },
+  "Kimi K2": {
+    form: kimi,
+    template: "<|tool_calls_section_begin|>",
+    calls: `<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>${spaced}<|tool_call_end|><|tool_call_begin|>functions.now:10<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>`,
+    told: spaced,
+    all: [
+      `<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>${allJson}<|tool_call_end|><|tool_calls_section_end|>`,
+      allJson,
+    ],
+    controlTexts: [
+      ...["<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>"],
+      ...["<|tool_call_argument_begin|>", "<|tool_call_end|>"],
+    ],
+  },
+  "DeepSeek V3.2": {
+    form: deepSeekTagged("function_calls"),
+    template: "<' + '｜DSML｜' + 'function_calls>",
+    calls:
+      '<｜DSML｜function_calls>\n<｜DSML｜invoke name="get_weather">\n<｜DSML｜parameter name="city" string="true">Rome</｜DSML｜parameter>\n<｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n' +
+      '<｜DSML｜invoke name="now">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
+    told: spaced,
+    all: [
+      '<｜DSML｜function_calls>\n<｜DSML｜invoke name="get_weather">\n<｜DSML｜parameter name="city" string="true">A "b"</｜DSML｜parameter>\n<｜DSML｜parameter name="days" string="false">1</｜DSML｜parameter>\n<｜DSML｜parameter name="units" string="true">C</｜DSML｜parameter>\n<｜DSML｜parameter name="exact" string="false">true</｜DSML｜parameter>\n<｜DSML｜parameter name="tags" string="false">["x", "}"]</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
+      allJson,
+    ],
+    controlTexts: ["｜DSML｜"],
+  },
+  "GLM 4.5": {
+    form: glmLines,
     template: "<tool_call>{name}\n<arg_key>",
     calls:
       "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n" +

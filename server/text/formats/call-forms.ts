@@ -1,16 +1,26 @@
 import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
-import { deepSeek, deepSeekFenced } from "./deepseek.ts";
-import { glm } from "./glm.ts";
+import { cohere } from "./cohere.ts";
+import { deepSeek, deepSeekFenced, deepSeekTagged } from "./deepseek.ts";
+import { glm, glmLines } from "./glm.ts";
 import { gptOss } from "./gpt-oss.ts";
 import { hermes } from "./hermes.ts";
+import { kimi } from "./kimi.ts";
 import { llamaJson, pythonic } from "./llama.ts";
 import { mistralArgs, mistralList } from "./mistral.ts";
 import { qwenCoder } from "./qwen-coder.ts";
+import { seed } from "./seed.ts";
 
 /** What a template contains that shows calls in a form, the most telling first. */
 const telling: readonly (readonly [marks: readonly string[], form: CallForm])[] = [
   [["<tool_call>", "<function=", "<parameter="], qwenCoder],
-  [["<arg_key>"], glm],
+  [["<seed:tool_call>", "<function="], seed],
+  [["</arg_key><arg_value>"], glm],
+  [['"</arg_key>" -}}'], glm],
+  [["<arg_key>"], glmLines],
+  [["<|START_ACTION|>", "tool_name"], cohere],
+  [["<|tool_calls_section_begin|>"], kimi],
+  [["｜DSML｜", "function_calls>"], deepSeekTagged("function_calls")],
+  [["｜DSML｜", "tool_calls>"], deepSeekTagged("tool_calls")],
   [["[TOOL_CALLS]", "[ARGS]"], mistralArgs],
   [["[TOOL_CALLS] ["], mistralList(" ")],
   [["[TOOL_CALLS]"], mistralList("")],

@@ -1,4 +1,4 @@
-import { type CallForm, triggersOf } from "../../../scheduler/constraint/call-form.ts";
+import { type CallForm, lengthOf, triggersOf } from "../../../scheduler/constraint/call-form.ts";
 import type { CallableFunction } from "../../../scheduler/constraint/compile.ts";
 import { type ArgumentsReader, argumentsReader } from "./arguments-reader.ts";
 
@@ -75,7 +75,9 @@ export class CallReader {
       case "opening": {
         const { before, prefix } = this.#state;
         // A mark that was cut off after a call says nothing.
-        const isMark = before === null && (this.#form.end.startsWith(held) || prefix.startsWith(held));
+        const begun = lengthOf(prefix, held);
+        const isPrefix = begun === "open" || begun === held.length;
+        const isMark = before === null && (this.#form.end.startsWith(held) || isPrefix);
         return isMark ? [] : joined([{ kind: "text", text: (before ?? "") + held }]);
       }
       default:
@@ -196,14 +198,16 @@ function openingOf(
   prefix: string,
   afterName: string,
 ): { readonly name: string; readonly rest: string } | "open" | "broken" {
-  if (!text.startsWith(prefix)) return prefix.startsWith(text) ? "open" : "broken";
-  const named = text.slice(prefix.length);
+  const before = lengthOf(prefix, text);
+  if (typeof before === "string") return before;
+  const named = text.slice(before);
   const name = /^[A-Za-z0-9_-]*/.exec(named)![0];
   const after = named.slice(name.length);
   if (name.length > 64) return "broken";
-  if (after.length < afterName.length) return afterName.startsWith(after) ? "open" : "broken";
-  if (name === "" || !after.startsWith(afterName)) return "broken";
-  return { name, rest: after.slice(afterName.length) };
+  const end = after === "" ? "open" : lengthOf(afterName, after);
+  if (end === "open") return "open";
+  if (name === "" || end === "broken") return "broken";
+  return { name, rest: after.slice(end) };
 }
 
 /** Where the first of the texts begins. */

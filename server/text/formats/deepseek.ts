@@ -22,3 +22,36 @@ export const deepSeekFenced: CallForm = {
   afterArguments: "\n```<｜tool▁call▁end｜>",
   between: "\n",
 };
+
+/**
+ * As V3.2 and later do, with a text for each argument that says whether it is a string:
+ *
+ *     <｜DSML｜function_calls>
+ *     <｜DSML｜invoke name="get_weather">
+ *     <｜DSML｜parameter name="city" string="true">Rome</｜DSML｜parameter>
+ *     </｜DSML｜invoke>
+ *     </｜DSML｜function_calls>
+ *
+ * `block`: what the calls stand in, `function_calls` or `tool_calls`.
+ */
+export function deepSeekTagged(block: "function_calls" | "tool_calls"): CallForm {
+  return {
+    begin: `<｜DSML｜${block}>\n`,
+    beforeName: '<｜DSML｜invoke name="',
+    afterName: '">\n',
+    arguments: {
+      kind: "tagged",
+      beforeName: '<｜DSML｜parameter name="',
+      afterName: '" string="false">',
+      afterTextName: '" string="true">',
+      afterValue: "</｜DSML｜parameter>\n",
+      closing: "</｜DSML｜parameter>",
+    },
+    afterArguments: "</｜DSML｜invoke>\n",
+    between: "",
+    end: `</｜DSML｜${block}>`,
+    trigger: `<｜DSML｜${block}>`,
+    place: "end",
+    callsMax: null,
+  };
+}

@@ -1,14 +1,14 @@
 import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
 
 /**
- * As GLM 4.5 and later write calls, with a text for each argument:
+ * As GLM 4.5 and 4.6 write calls, with a text for each argument:
  *
  *     <tool_call>get_weather
  *     <arg_key>city</arg_key>
  *     <arg_value>Rome</arg_value>
  *     </tool_call>
  */
-export const glm: CallForm = {
+export const glmLines: CallForm = {
   begin: "",
   beforeName: "<tool_call>",
   afterName: "\n",
@@ -25,4 +25,18 @@ export const glm: CallForm = {
   trigger: "<tool_call>",
   place: "anywhere",
   callsMax: null,
+};
+
+/** As GLM 4.7 and later do, without line breaks. */
+export const glm: CallForm = {
+  ...glmLines,
+  afterName: "",
+  arguments: {
+    kind: "tagged",
+    beforeName: "<arg_key>",
+    afterName: "</arg_key><arg_value>",
+    afterValue: "</arg_value>",
+    closing: "</arg_value>",
+  },
+  between: "",
 };

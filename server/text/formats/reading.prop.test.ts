@@ -1,16 +1,19 @@
 /** What is read of an answer does not depend on how its text was cut, in every form. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
+import { CALL_NUMBER, type CallForm } from "../../../scheduler/constraint/call-form.ts";
 import { runs } from "../../../tests/support/property.ts";
 import { CallReader, joined, type ReadPart } from "./call-reader.ts";
-import { deepSeek, deepSeekFenced } from "./deepseek.ts";
-import { glm } from "./glm.ts";
+import { cohere } from "./cohere.ts";
+import { deepSeek, deepSeekFenced, deepSeekTagged } from "./deepseek.ts";
+import { glm, glmLines } from "./glm.ts";
 import { gptOss, gptOssThinking } from "./gpt-oss.ts";
 import { hermes } from "./hermes.ts";
+import { kimi } from "./kimi.ts";
 import { llamaJson, pythonic } from "./llama.ts";
 import { mistralArgs, mistralList } from "./mistral.ts";
 import { qwenCoder } from "./qwen-coder.ts";
+import { seed } from "./seed.ts";
 import { ThinkingReader } from "./thinking.ts";
 
 const parameters = { type: "object", properties: { a: { type: "string" } } };
@@ -27,6 +30,11 @@ const forms = [
   mistralList(""),
   deepSeek,
   deepSeekFenced,
+  deepSeekTagged("tool_calls"),
+  glmLines,
+  cohere,
+  kimi,
+  seed,
 ];
 
 function toldOf(pieces: readonly string[], form = hermes): ReadPart[] {
@@ -106,10 +114,12 @@ test("calls and scraps of them in every form", () => {
       between,
       end,
     ];
-    const marks = (texts as string[]).filter((text) => text !== "");
+    const marks = (texts as string[])
+      .filter((text) => text !== "")
+      .map((text) => text.replace(CALL_NUMBER, "10"));
     const halves = marks.map((mark) => mark.slice(0, Math.ceil(mark.length / 2)));
     const others = ["f", "a", "=", "True", '{"a": "x"}', '"🐦', "小", "\n", " ", ")", "{", "}"];
-    const call = `${begin}${beforeName}f${afterName}`;
+    const call = `${begin}${beforeName}f${afterName}`.replace(CALL_NUMBER, "3");
     return fc
       .array(fc.constantFrom(...marks, ...halves, ...others, call), { maxLength: 12 })
       .map((all) => all.join(""));
