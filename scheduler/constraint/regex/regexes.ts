@@ -9,6 +9,7 @@ import {
   Partitions,
   unionOf,
 } from "./byte-set.ts";
+import { CountedIntersections } from "./counted.ts";
 
 declare const brand: unique symbol;
 /** A regular expression over bytes: its number in the `Regexes` that made it. Equal expressions have equal numbers. */
@@ -85,6 +86,7 @@ export class Regexes {
   readonly #clamped = new Map<number, Regex>();
   readonly #unlimited = new Map<Regex, Unlimited | null>();
   readonly #reaches = new Map<Regex, number>();
+  readonly #counted = new CountedIntersections(this);
   /** Spent by derivatives; replaced by the owner per piece of work. */
   budget = new Budget(Number.POSITIVE_INFINITY);
 
@@ -303,7 +305,11 @@ export class Regexes {
       if (shape.kind === "cat") node.isEmpty = this.isEmpty(shape.head) || this.isEmpty(shape.tail);
       else if (shape.kind === "alt") node.isEmpty = shape.parts.every((part) => this.isEmpty(part));
       else if (shape.kind === "repeat") node.isEmpty = this.isEmpty(shape.of);
-      else this.#search(regex);
+      else {
+        const isEmpty = shape.kind === "and" ? this.#counted.isEmpty(shape.parts) : null;
+        if (isEmpty === null) this.#search(regex);
+        else node.isEmpty = isEmpty;
+      }
     }
     return node.isEmpty!;
   }

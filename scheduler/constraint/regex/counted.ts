@@ -1,0 +1,163 @@
+import type { Regex, Regexes } from "./regexes.ts";
+
+/** A repetition with which an expression ends: what is left of one time, and then so many times more. */
+interface CountedTail {
+  readonly rest: Regex;
+  readonly of: Regex;
+  readonly min: number;
+  /** May be Infinity. */
+  readonly max: number;
+}
+
+/** What an intersection is beside its repetition. The numbers of the states that are one time further. */
+interface Places {
+  readonly numbers: ReadonlyMap<Regex, number>;
+  readonly after: readonly (readonly number[])[];
+  /** By number of times, by state: 1 if exactly so many times more lead to an end. Grows as it is asked for. */
+  readonly ends: Uint8Array[];
+}
+
+const STATES_MAX = 2048;
+/** States times numbers that are remembered of one. */
+const ENDS_MAX = 2 ** 22;
+
+/**
+ * Whether an intersection with a repetition, such as a string's pattern with its length, matches anything. A search would
+ * walk the product of both, each place of the pattern with each length. Here times are counted instead: one time of the
+ * repetition leads from a state of the rest of the intersection to others, and so it is known for each state and each number
+ * whether so many times lead to an end.
+ *
+ * That takes a repetition whose times can be told apart as they are read: none begins another (a prefix code), as characters do.
+ */
+export class CountedIntersections {
+  readonly #regexes: Regexes;
+  /** By what is repeated, by state. Null: there are too many, or times cannot be told apart. */
+  readonly #places = new Map<Regex, Map<Regex, Places | null>>();
+
+  constructor(regexes: Regexes) {
+    this.#regexes = regexes;
+  }
+
+  /** Of an intersection's parts; null: it cannot be told so. */
+  isEmpty(parts: readonly Regex[]): boolean | null {
+    let counted: CountedTail | null = null;
+    let index = -1;
+    for (const [at, part] of parts.entries()) {
+      const tail = this.#tailOf(part);
+      if (tail === null || (counted !== null && sizeOf(tail) <= sizeOf(counted))) continue;
+      counted = tail;
+      index = at;
+    }
+    if (counted === null) return null;
+    const others = this.#regexes.and(parts.filter((_, at) => at !== index));
+    const starts = this.#afterOne(others, counted.rest);
+    return starts === null ? null : this.#isEmptyAfter(starts, counted);
+  }
+
+  #isEmptyAfter(starts: readonly Regex[], { of, min, max }: CountedTail): boolean | null {
+    for (const start of starts) {
+      const places = this.#placesFrom(start, of);
+      if (places === null) return null;
+      const states = places.after.length;
+      // Where more times lead to an end, some of them lead around and can be left out.
+      const most = Math.min(max, min + states);
+      if (most * states > ENDS_MAX) return null;
+      const number = places.numbers.get(start)!;
+      for (let times = min; times <= most; times++)
+        if (this.#endsAfter(places, times)[number] === 1) return false;
+    }
+    return true;
+  }
+
+  #endsAfter({ ends, after }: Places, times: number): Uint8Array {
+    while (ends.length <= times) {
+      this.#regexes.budget.spend(1 + (after.length >>> 2));
+      const last = ends.at(-1)!;
+      ends.push(Uint8Array.from(after, (next) => (next.some((number) => last[number] === 1) ? 1 : 0)));
+    }
+    return ends[times]!;
+  }
+
+  #tailOf(regex: Regex): CountedTail | null {
+    const shape = this.#regexes.shapeOf(regex);
+    if (shape.kind === "repeat") {
+      const { of, min, max } = shape;
+      const isCounted = min > 0 || max < Number.POSITIVE_INFINITY;
+      return isCounted && !this.#regexes.isNullable(of)
+        ? { rest: this.#regexes.epsilon, of, min, max }
+        : null;
+    }
+    if (shape.kind !== "cat") return null;
+    const tail = this.#tailOf(shape.tail);
+    return tail === null ? null : { ...tail, rest: this.#regexes.cat(shape.head, tail.rest) };
+  }
+
+  /** The states that are reached from this one, and all that are reached from those. */
+  #placesFrom(start: Regex, of: Regex): Places | null {
+    let known = this.#places.get(of);
+    if (known === undefined) {
+      known = new Map();
+      this.#places.set(of, known);
+    }
+    const found = known.get(start);
+    if (found !== undefined) return found;
+    const numbers = new Map<Regex, number>([[start, 0]]);
+    const after: number[][] = [];
+    for (const state of numbers.keys()) {
+      const next = this.#afterOne(state, of);
+      if (next === null || numbers.size > STATES_MAX) {
+        known.set(start, null);
+        return null;
+      }
+      after.push(
+        next.map((one) => {
+          const number = numbers.get(one) ?? numbers.size;
+          numbers.set(one, number);
+          return number;
+        }),
+      );
+    }
+    const first = Uint8Array.from(numbers.keys(), (state) => (this.#regexes.isNullable(state) ? 1 : 0));
+    const places = { numbers, after, ends: [first] };
+    for (const state of numbers.keys()) known.set(state, places);
+    return places;
+  }
+
+  /** States after `state` along all that `time` matches; null: a match begins another. */
+  #afterOne(state: Regex, time: Regex): Regex[] | null {
+    const regexes = this.#regexes;
+    if (time === regexes.epsilon) return [state];
+    if (regexes.isNullable(time)) return null;
+    const reached = new Set<Regex>();
+    /** By what is left of the time. */
+    const seen = new Map<Regex, Set<Regex>>([[time, new Set([state])]]);
+    const open: [state: Regex, rest: Regex][] = [[state, time]];
+    for (let pair = open.pop(); pair !== undefined; pair = open.pop()) {
+      const [at, rest] = pair;
+      const { representatives } = regexes.refine(regexes.partitionOf(at), regexes.partitionOf(rest));
+      for (const byte of representatives) {
+        const nextRest = regexes.derivative(rest, byte);
+        const next = regexes.derivative(at, byte);
+        if (nextRest === regexes.empty || next === regexes.empty) continue;
+        if (nextRest === regexes.epsilon) reached.add(next);
+        else if (regexes.isNullable(nextRest)) return null;
+        else {
+          let states = seen.get(nextRest);
+          if (states === undefined) {
+            states = new Set();
+            seen.set(nextRest, states);
+          }
+          if (states.has(next)) continue;
+          states.add(next);
+          open.push([next, nextRest]);
+        }
+      }
+    }
+    return [...reached];
+  }
+}
+
+/** The larger, the more a repetition is worth being counted. */
+function sizeOf({ min, max }: CountedTail): number {
+  return max === Number.POSITIVE_INFINITY ? min : max;
+}
