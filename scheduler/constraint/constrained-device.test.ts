@@ -169,6 +169,28 @@ test("what is forced comes although it is a bad word, but not although it is non
   expect(draw(device, [row(said, [1], [], [1, 5])])).toEqual([noneLeft]);
 });
 
+test("little is remembered of answers that came one after another, each with a grammar of its own", () => {
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  const one = (sequence: number): readonly Sampled[] => {
+    let result: readonly Sampled[] = [];
+    const samples = [row(choice(`yes${"y".repeat(sequence)}`), [])];
+    const chunk = { start: 0, tokens: Int32Array.of(1), pages: new Int32Array(0), samples, adapter: 0 };
+    device.start(
+      { number: 1, moves: [], chunks: [{ sequence: sequence as SequenceId, ...chunk }] },
+      (given) => {
+        if (given.kind === "done") result = given.sampled;
+      },
+    );
+    return result;
+  };
+  const first = one(0);
+  for (let sequence = 1; sequence < 500; sequence++) one(sequence);
+  const { grammars, texts, maskBytes } = device.kept;
+  expect([grammars, texts]).toEqual([64, 66]);
+  expect(maskBytes).toBeLessThanOrEqual(64 * 2 ** 20);
+  expect(one(0)).toEqual(first);
+});
+
 test("a token comes with those that are forced to follow it, as they would be drawn one by one", () => {
   const said = choice("noyes", "noyo", "yesyes");
   const device = new ConstrainedDevice(lowest, vocabulary);

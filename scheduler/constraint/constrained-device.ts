@@ -21,9 +21,10 @@ import type { Mask, Vocabulary } from "./vocabulary.ts";
 /** Begins the reason of a row that failed because of its constraint. */
 export const UNSATISFIABLE = "constraint_unsatisfiable";
 
-/** Grammars and texts under way that are kept; others are begun again from what they were. */
+/** Grammars that are kept, and texts under way besides twice those of a step; others are begun again from what they were.
+ *  A text holds on to its grammar, and nobody says when it ends. */
 const PARSERS_MAX = 64;
-const MATCHERS_MAX = 4096;
+const MATCHERS_SPARE = 64;
 /** Steps of work in front of a step of the device, for all its rows, and while it is computed: a millisecond or less. */
 export const WORK_STEPS = 20_000;
 /** Of making a parser: more than any grammar takes that a compiler lets pass. */
@@ -84,6 +85,11 @@ export class ConstrainedDevice implements Device {
       samples.map((given): GivenRow => ({ sequence, given, prepared: this.#prepare(sequence, given) })),
     );
     this.#work(rows);
+    const matchersMax = MATCHERS_SPARE + 2 * rows.length;
+    for (const sequence of this.#matchers.keys()) {
+      if (this.#matchers.size <= matchersMax) break;
+      this.#matchers.delete(sequence);
+    }
     let next = 0;
     const chunks = step.chunks.map((chunk): Chunk => {
       const own = rows.slice(next, next + chunk.samples.length);
@@ -102,6 +108,11 @@ export class ConstrainedDevice implements Device {
 
   close(): void {
     this.#device.close();
+  }
+
+  /** What is remembered. */
+  get kept(): { readonly grammars: number; readonly texts: number; readonly maskBytes: number } {
+    return { grammars: this.#parsers.size, texts: this.#matchers.size, maskBytes: this.#masks.keptBytes };
   }
 
   /** Works for rows that wait. */
@@ -209,7 +220,7 @@ export class ConstrainedDevice implements Device {
     if (known === undefined || known.id !== id || known.matcher.length > drawn.length) {
       known = { id, matcher: Matcher.of(parser, this.#masks, thoughts) };
     }
-    remember(this.#matchers, sequence, known, MATCHERS_MAX);
+    remember(this.#matchers, sequence, known, Number.POSITIVE_INFINITY);
     const { matcher } = known;
     while (matcher.length < drawn.length) if (!matcher.accept(drawn[matcher.length]!)) return null;
     return matcher;

@@ -51,6 +51,11 @@ export class Masks {
     return this.#freeString.regexes;
   }
 
+  /** Of masks that are remembered. */
+  get keptBytes(): number {
+    return 4 * Math.ceil(this.vocabulary.size / 32) * this.#masks.size;
+  }
+
   /** The mask, if it is known; else the work for it, which may have been begun already. */
   find(parser: Parser, given: ParseState): Mask | Job<Mask> {
     const state = this.#alike(parser, given);

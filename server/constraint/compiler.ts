@@ -1,6 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { CompiledConstraint, ConstraintSource } from "../../scheduler/constraint/compile.ts";
 import { ConstraintError } from "../../scheduler/constraint/error.ts";
+import type { Grammar } from "../../scheduler/constraint/grammar.ts";
 import type { Constraint } from "../../scheduler/core.ts";
 
 /**
@@ -15,6 +16,13 @@ const CACHED_MAX = 256;
 const CACHED_BYTES_MAX = 256 * 2 ** 20;
 /** Of an expression of a grammar, about. */
 const REGEX_BYTES = 200;
+
+/** What a grammar takes, about. */
+function bytesOf({ regexes, nonterminals }: Grammar): number {
+  const automata = new Set(regexes.flatMap((one) => (one.kind === "automaton" ? [one.automaton] : [])));
+  const tables = [...automata].reduce((sum, { next }) => sum + next.byteLength, 0);
+  return 1024 + REGEX_BYTES * (regexes.length + nonterminals.length) + tables;
+}
 
 /** What the thread answers. */
 export type CompilerAnswer =
@@ -36,12 +44,7 @@ interface Job {
 export class ConstraintCompiler {
   readonly #workerUrl: string;
   readonly #timeoutMs: number;
-  readonly #cache = new LRUCache<string, Compiled>({
-    max: CACHED_MAX,
-    maxSize: CACHED_BYTES_MAX,
-    sizeCalculation: ({ constraint: { grammar } }) =>
-      1024 + REGEX_BYTES * (grammar.regexes.length + grammar.nonterminals.length),
-  });
+  readonly #cache: LRUCache<string, Compiled>;
   /** By id: those that are being compiled. */
   readonly #coming = new Map<string, Promise<Compiled>>();
   readonly #jobs: Job[] = [];
@@ -49,9 +52,14 @@ export class ConstraintCompiler {
   #timer: ReturnType<typeof setTimeout> | null = null;
 
   /** `workerUrl` is that of worker.ts. */
-  constructor(workerUrl: string, timeoutMs = TIMEOUT_MS) {
+  constructor(workerUrl: string, timeoutMs = TIMEOUT_MS, cachedBytesMax = CACHED_BYTES_MAX) {
     this.#workerUrl = workerUrl;
     this.#timeoutMs = timeoutMs;
+    this.#cache = new LRUCache({
+      max: CACHED_MAX,
+      maxSize: cachedBytesMax,
+      sizeCalculation: ({ constraint }) => bytesOf(constraint.grammar),
+    });
   }
 
   /** Rejects with ConstraintError what is not understood, contradicts itself, or takes too long. */
@@ -62,6 +70,11 @@ export class ConstraintCompiler {
     const coming = this.#coming.get(id) ?? this.#start(id, source);
     this.#coming.set(id, coming);
     return coming;
+  }
+
+  /** What is remembered. `bytes` is about what it takes. */
+  get kept(): { readonly entries: number; readonly bytes: number } {
+    return { entries: this.#cache.size, bytes: this.#cache.calculatedSize };
   }
 
   /** Ends the thread; what waits is rejected. */

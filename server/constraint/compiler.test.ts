@@ -1,0 +1,36 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { ConstraintCompiler } from "./compiler.ts";
+
+let compiler: ConstraintCompiler;
+beforeAll(() => {
+  compiler = new ConstraintCompiler(new URL("./worker.ts", import.meta.url).href);
+});
+afterAll(() => compiler.close());
+
+const compile = (texts: readonly string[]) => compiler.compile({ kind: "choice", texts });
+
+test("the last 256 constraints are remembered, and no more, whatever number of them comes", async () => {
+  for (let number = 0; number < 600; number++) {
+    await compile([`a${number}`]);
+    expect(compiler.kept.entries).toBe(Math.min(number + 1, 256));
+  }
+  const last = await compile(["a599"]);
+  expect(await compile(["a599"])).toBe(last);
+  const first = await compile(["a0"]);
+  expect(await compile(["a0"])).toBe(first);
+  expect(compiler.kept.entries).toBe(256);
+});
+
+test("large ones count for what they are: fewer of them are remembered", async () => {
+  const bytesMax = 2 ** 20;
+  const small = new ConstraintCompiler(new URL("./worker.ts", import.meta.url).href, 2000, bytesMax);
+  const large = (number: number): string[] =>
+    Array.from({ length: 200 }, (_, index) => `${number}-${index * 7919}`);
+  for (let number = 0; number < 60; number++) {
+    await small.compile({ kind: "choice", texts: large(number) });
+    expect(small.kept.bytes).toBeLessThanOrEqual(bytesMax);
+  }
+  expect(small.kept.entries).toBeLessThan(60);
+  expect(small.kept.bytes).toBeGreaterThan(bytesMax / 2);
+  small.close();
+});
