@@ -1,15 +1,11 @@
+import { BareArguments } from "./bare-arguments.ts";
 import type { ArgumentsForm } from "./call-form.ts";
 import type { CompiledPart } from "./calls.ts";
 import { type Budget, ConstraintError } from "./error.ts";
 import type { GrammarBuilder, GrammarSymbol } from "./grammar.ts";
 import type { MarkedTexts } from "./marked-texts.ts";
-import { compilePattern } from "./regex/pattern.ts";
-import type { Regex } from "./regex/regexes.ts";
-import { allCharacters, plainEncoding } from "./regex/text.ts";
+import { anyName, isObject, objectOf, plainText, type Schema } from "./plain-arguments.ts";
 import { compileSchema } from "./schema/compile-schema.ts";
-import { patternOfFormat } from "./schema/formats.ts";
-
-type Schema = Readonly<Record<string, unknown>>;
 
 /** A call's arguments that `schema` allows, in one of the ways in which models write them. */
 export function compileArguments(
@@ -20,6 +16,7 @@ export function compileArguments(
   budget: Budget,
 ): CompiledPart {
   if (form.kind === "json") return compileSchema(schema, builder, "compact", budget, "object");
+  if (form.kind === "bare") return new BareArguments(form.quote, texts, builder, budget).compile(schema);
   return new ArgumentList(form, texts, builder, budget).compile(schema);
 }
 
@@ -32,27 +29,19 @@ export function isTextArgument(parameters: unknown, name: string): boolean {
   );
 }
 
-/** Keywords of an object that arguments one by one can be held to; others that demand something are refused. */
-const known = new Set(["type", "properties", "required", "additionalProperties"]);
-/** Keywords that demand something which is not said argument by argument. */
-const demanding = [
-  ...["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const"],
-  ...["patternProperties", "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties"],
-  ...["dependentRequired", "dependentSchemas", "dependencies"],
-];
 /** With one of these beside its type, a string is written as JSON. */
 const conditions = ["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if"];
 
 /** Arguments by name, in the order of the schema's properties. */
 class ArgumentList {
-  readonly #form: Exclude<ArgumentsForm, { kind: "json" }>;
+  readonly #form: Exclude<ArgumentsForm, { kind: "json" | "bare" }>;
   readonly #texts: MarkedTexts;
   readonly #builder: GrammarBuilder;
   readonly #budget: Budget;
   readonly #ignored: string[] = [];
 
   constructor(
-    form: Exclude<ArgumentsForm, { kind: "json" }>,
+    form: Exclude<ArgumentsForm, { kind: "json" | "bare" }>,
     texts: MarkedTexts,
     builder: GrammarBuilder,
     budget: Budget,
@@ -64,25 +53,9 @@ class ArgumentList {
   }
 
   compile(schema: unknown): CompiledPart {
-    if (!isObject(schema)) throw new ConstraintError("parameters must be an object", "#");
-    const refused = demanding.find((word) => Object.hasOwn(schema, word));
-    if (refused !== undefined) {
-      throw new ConstraintError(
-        `${refused} cannot be kept to in the form in which this model writes arguments`,
-        `#/${refused}`,
-      );
-    }
-    this.#ignored.push(
-      ...Object.keys(schema).filter((word) => !known.has(word) && !/^\$|^(title|description)$/.test(word)),
-    );
-    const { properties, required, additionalProperties } = schema;
-    const names = isObject(properties) ? Object.keys(properties) : [];
-    const wanted = Array.isArray(required) ? required : [];
-    const missing = wanted.find((name) => !names.includes(name as string));
-    if (missing !== undefined)
-      throw new ConstraintError(`no property is called ${JSON.stringify(missing)}`, "#/required");
-    const isFree = names.length === 0 && additionalProperties !== false;
-    const symbol = isFree ? this.#anyArguments() : this.#listOf(schema, names, wanted);
+    const { names, required, isClosed } = objectOf(schema, this.#ignored);
+    const isFree = names.length === 0 && !isClosed;
+    const symbol = isFree ? this.#anyArguments() : this.#listOf(schema as Schema, names, required);
     return { symbol, ignored: this.#ignored };
   }
 
@@ -106,18 +79,7 @@ class ArgumentList {
 
   #anyArguments(): GrammarSymbol {
     const builder = this.#builder;
-    const { regexes } = builder;
-    const letters = (
-      [
-        ["a", "z"],
-        ["A", "Z"],
-        ["_", "_"],
-      ] as const
-    ).map(([low, high]): [number, number] => [low.charCodeAt(0), high.charCodeAt(0)]);
-    const name = regexes.cat(
-      regexes.bytes(...letters),
-      regexes.repeat(regexes.bytes(...letters, [48, 57]), 0, 63),
-    );
+    const name = anyName(builder.regexes);
     const argument = builder.sequence(
       ...this.#mark(this.#beforeName),
       builder.terminal(name),
@@ -154,7 +116,9 @@ class ArgumentList {
     const pointer = `#/properties/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`;
     try {
       if (this.#form.kind === "tagged" && isTextArgument(schema, name))
-        return this.#builder.terminal(this.#text(property as Schema, this.#form.closing));
+        return this.#builder.terminal(
+          plainText(property as Schema, this.#form.closing, this.#texts, this.#builder, this.#ignored),
+        );
       if (this.#form.kind === "python" && isObject(property) && property.type === "boolean")
         return this.#builder.choice([...this.#mark("True"), ...this.#mark("False")]);
       // What it refers to is defined beside it.
@@ -168,32 +132,6 @@ class ArgumentList {
       if (!(error instanceof ConstraintError)) throw error;
       throw new ConstraintError(error.message, pointer + error.pointer.replace(/^#/, ""));
     }
-  }
-
-  /** A string that is written as it is. */
-  #text(property: Schema, closing: string): Regex {
-    const { regexes } = this.#builder;
-    const encoding = plainEncoding(regexes);
-    // Characters, since they become JSON.
-    const parts = [encoding.anyText, this.#texts.without([closing])];
-    const allowed = Object.hasOwn(property, "const") ? [property.const] : property.enum;
-    if (Array.isArray(allowed)) {
-      const strings = allowed.filter((one) => typeof one === "string");
-      parts.push(regexes.literals(strings.map(encoding.bytesOf)));
-    }
-    const { minLength, maxLength, pattern, format } = property;
-    if (minLength !== undefined || maxLength !== undefined) {
-      const [min, max] = [minLength ?? 0, maxLength ?? Number.POSITIVE_INFINITY].map(Number) as [
-        number,
-        number,
-      ];
-      parts.push(regexes.repeat(encoding.oneOf(allCharacters), min, max));
-    }
-    if (typeof pattern === "string") parts.push(compilePattern(regexes, pattern, encoding, "anywhere"));
-    const ofFormat = typeof format === "string" ? patternOfFormat(format) : null;
-    if (ofFormat !== null) parts.push(compilePattern(regexes, ofFormat, encoding, "anywhere"));
-    else if (format !== undefined) this.#ignored.push("format");
-    return regexes.and(parts);
   }
 
   #json(schema: unknown): GrammarSymbol {
@@ -221,8 +159,4 @@ class ArgumentList {
   get #separator(): string {
     return this.#form.kind === "tagged" ? "" : ", ";
   }
-}
-
-function isObject(value: unknown): value is Schema {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -27,6 +27,9 @@ export type ArgumentsForm =
   | { readonly kind: "json" }
   /** `name=value, name=value`, as in Python. */
   | { readonly kind: "python" }
+  /** `name:value,name:value` without white space, by name: strings between two quotes, objects `{name:value}`, other values as
+   *  in JSON. */
+  | { readonly kind: "bare"; readonly quote: string }
   /** One text per argument: strings as they are, other values as JSON. */
   | {
       readonly kind: "tagged";

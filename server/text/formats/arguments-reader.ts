@@ -21,6 +21,8 @@ export function argumentsReader(form: ArgumentsForm, parameters: unknown): Argum
       return new JsonReader();
     case "python":
       return new PythonReader();
+    case "bare":
+      return new BareReader(form.quote);
     case "tagged":
       return new TaggedReader(form, parameters);
   }
@@ -119,6 +121,91 @@ class PythonReader implements ArgumentsReader {
 }
 
 const pythonWords: Readonly<Record<string, string>> = { True: "true", False: "false", None: "null" };
+
+/** `name:value,name:value`, up to a closing bracket: strings between two quotes, objects without any. */
+class BareReader implements ArgumentsReader {
+  readonly #quote: string;
+  #place: "begin" | "name" | "value" | "text" = "begin";
+  /** Brackets that are open. */
+  readonly #open: ("{" | "[")[] = [];
+  #name = "";
+  /** Not told yet. */
+  #held = "";
+
+  constructor(quote: string) {
+    this.#quote = quote;
+  }
+
+  push(text: string): ArgumentsRead {
+    let all = this.#held + text;
+    let told = "";
+    this.#held = "";
+    if (this.#place === "begin" && all !== "") {
+      told = "{";
+      this.#place = "name";
+    }
+    while (all !== "") {
+      if (this.#place === "text") {
+        const at = all.indexOf(this.#quote);
+        const end = at < 0 ? certainEnd(all, this.#quote) : at;
+        told += JSON.stringify(all.slice(0, end)).slice(1, -1);
+        if (at < 0) {
+          this.#held = all.slice(end);
+          break;
+        }
+        told += '"';
+        this.#place = "value";
+        all = all.slice(at + this.#quote.length);
+      } else if (this.#place === "value" && this.#quote.startsWith(all.slice(0, this.#quote.length))) {
+        if (all.length < this.#quote.length) {
+          this.#held = all;
+          break;
+        }
+        told += '"';
+        this.#place = "text";
+        all = all.slice(this.#quote.length);
+      } else {
+        const unit = all[0]!;
+        if (unit === "}" && this.#open.length === 0) return { told: `${told}}`, rest: all };
+        told += this.#place === "name" ? this.#readName(unit) : this.#readValue(unit);
+        all = all.slice(1);
+      }
+    }
+    return { told, rest: null };
+  }
+
+  /** What is held back began a mark. */
+  end(): string {
+    return "";
+  }
+
+  #readName(unit: string): string {
+    if (unit === "}" && this.#name === "") return this.#readValue(unit);
+    if (unit !== ":") {
+      this.#name += unit;
+      return "";
+    }
+    const name = JSON.stringify(this.#name);
+    this.#name = "";
+    this.#place = "value";
+    return `${name}: `;
+  }
+
+  #readValue(unit: string): string {
+    if (unit === ",") {
+      this.#place = this.#open.at(-1) === "[" ? "value" : "name";
+      return ", ";
+    }
+    if (unit === "{" || unit === "[") {
+      this.#open.push(unit);
+      this.#place = unit === "{" ? "name" : "value";
+    } else if (unit === "}" || unit === "]") {
+      this.#open.pop();
+      this.#place = "value";
+    }
+    return unit;
+  }
+}
 
 /** A text for each argument: strings as they are, others as JSON. */
 class TaggedReader implements ArgumentsReader {

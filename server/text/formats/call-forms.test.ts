@@ -10,6 +10,7 @@ import { callFormIn } from "./call-forms.ts";
 import { CallReader, joined, type ReadPart } from "./call-reader.ts";
 import { cohere } from "./cohere.ts";
 import { deepSeek, deepSeekFenced, deepSeekTagged } from "./deepseek.ts";
+import { functionGemma, gemma } from "./gemma.ts";
 import { glm, glmLines } from "./glm.ts";
 import { gptOss } from "./gpt-oss.ts";
 import { hermes } from "./hermes.ts";
@@ -115,6 +116,30 @@ const goldens: Readonly<Record<string, Golden>> = {
       allJson,
     ],
     controlTexts: ["<|START_ACTION|>", "<|END_ACTION|>"],
+  },
+  "Gemma 4": {
+    form: gemma,
+    template: "<|tool_call>call:",
+    calls:
+      '<|tool_call>call:get_weather{city:<|"|>Rome<|"|>,days:3}<tool_call|><|tool_call>call:now{}<tool_call|>',
+    told: spaced,
+    all: [
+      '<|tool_call>call:get_weather{city:<|"|>A "b"<|"|>,days:1,exact:true,tags:[<|"|>x<|"|>,<|"|>}<|"|>],units:<|"|>C<|"|>}<tool_call|>',
+      '{"city": "A \\"b\\"", "days": 1, "exact": true, "tags": ["x", "}"], "units": "C"}',
+    ],
+    controlTexts: ["<|tool_call>", "<tool_call|>", '<|"|>'],
+  },
+  FunctionGemma: {
+    form: functionGemma,
+    template: "<start_function_call>call:{{ name }}<escape>",
+    calls:
+      "<start_function_call>call:get_weather{city:<escape>Rome<escape>,days:3}<end_function_call><start_function_call>call:now{}<end_function_call>",
+    told: spaced,
+    all: [
+      '<start_function_call>call:get_weather{city:<escape>A "b"<escape>,days:1,exact:true,tags:[<escape>x<escape>,<escape>}<escape>],units:<escape>C<escape>}<end_function_call>',
+      '{"city": "A \\"b\\"", "days": 1, "exact": true, "tags": ["x", "}"], "units": "C"}',
+    ],
+    controlTexts: ["<start_function_call>", "<end_function_call>", "<escape>"],
   },
   "Kimi K2": {
     form: kimi,
@@ -362,6 +387,58 @@ describe("arguments one by one", () => {
       }
     }
     expect(() => compile(pythonic, { properties: { "a b": {} } }, true)).toThrow("no name of an argument");
+  });
+
+  test("without quotes hold nested values, or any where nothing is said", () => {
+    const schema = {
+      type: "object",
+      properties: {
+        place: {
+          type: "object",
+          properties: {
+            lat: { type: "number" },
+            names: { type: "array", items: { type: "string" }, maxItems: 2 },
+          },
+          required: ["lat"],
+        },
+        free: {},
+        maybe: { type: ["string", "null"] },
+      },
+    };
+    const strict = { name: "get_weather", parameters: schema, isStrict: true };
+    const obeys = matcherOf(goldens["Gemma 4"]!, { functions: [strict], mayTalk: false });
+    const call = (inside: string): string => `<|tool_call>call:get_weather{${inside}}<tool_call|>`;
+    const cases: [inside: string, told: string | null][] = [
+      ["place:{lat:1.5,names:[]}", '{"place": {"lat": 1.5, "names": []}}'],
+      ['place:{lat:-2,names:[<|"|>a{<|"|>]}', '{"place": {"lat": -2, "names": ["a{"]}}'],
+      ["free:{a:[null,{b:true}],c:{}}", '{"free": {"a": [null, {"b": true}], "c": {}}}'],
+      ["free:1,place:{lat:2}", '{"free": 1, "place": {"lat": 2}}'],
+      ["", "{}"],
+      ["maybe:null", '{"maybe": null}'],
+      ['maybe:<|"|><|"|>', '{"maybe": ""}'],
+      ["maybe:1", null],
+      ["place:{}", null],
+      ['place:{lat:<|"|>1<|"|>}', null],
+      ['place:{lat:1,names:[<|"|>a<|"|>,<|"|>b<|"|>,<|"|>c<|"|>]}', null],
+      ["free: 1", null],
+      ["other:1", null],
+    ];
+    expect(cases.map(([inside]) => [inside, obeys(call(inside))])).toEqual(
+      cases.map(([inside, told]) => [inside, told !== null]),
+    );
+    for (const [inside, told] of cases) {
+      if (told === null) continue;
+      const parts = toldOf(gemma, [...call(inside)]);
+      expect(parts).toEqual([
+        { kind: "call", name: "get_weather" },
+        { kind: "arguments", text: told },
+      ]);
+      JSON.parse(told);
+    }
+    for (const property of [{ anyOf: [{}] }, { type: "array", uniqueItems: true }])
+      expect(() => compile(gemma, { type: "object", properties: { a: property } }, true)).toThrow(
+        ConstraintError,
+      );
   });
 
   test("of functions that say nothing of them may be any", () => {

@@ -1,6 +1,7 @@
 import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
 import { cohere } from "./cohere.ts";
 import { deepSeek, deepSeekFenced, deepSeekTagged } from "./deepseek.ts";
+import { functionGemma, gemma } from "./gemma.ts";
 import { glm, glmLines } from "./glm.ts";
 import { gptOss } from "./gpt-oss.ts";
 import { hermes } from "./hermes.ts";
@@ -26,6 +27,8 @@ const telling: readonly (readonly [marks: readonly string[], form: CallForm])[] 
   [["[TOOL_CALLS]"], mistralList("")],
   [["<｜tool▁calls▁begin｜>", "```json"], deepSeekFenced],
   [["<｜tool▁calls▁begin｜>"], deepSeek],
+  [["<|tool_call>call:"], gemma],
+  [["<start_function_call>", "<escape>"], functionGemma],
   [["<tool_call>"], hermes],
   [["<|channel|>commentary", "functions."], gptOss],
   [["[func_name1("], pythonic],

@@ -1,7 +1,8 @@
 import { CALL_NUMBER, type CallForm } from "../../../scheduler/constraint/call-form.ts";
+import type { ThinkingMarks } from "./thinking.ts";
 
 /**
- * As Cohere's Command R7B, A and later write calls at the end of an answer, a list in JSON between marks of its own:
+ * As Cohere's Command R7B, A and later write calls, in place of text, a list in JSON between marks of its own:
  *
  *     <|START_ACTION|>[
  *         {"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Rome"}}
@@ -16,6 +17,13 @@ export const cohere: CallForm = {
   between: ",\n    ",
   end: "\n]<|END_ACTION|>",
   trigger: "<|START_ACTION|>",
-  place: "end",
+  place: "alone",
   callsMax: null,
+};
+
+/** An answer is thoughts, and then calls or text, which has a mark too. */
+export const cohereThinking: ThinkingMarks = {
+  opening: "<|START_THINKING|>",
+  closing: "<|END_THINKING|>",
+  beforeText: "<|START_RESPONSE|>",
 };

@@ -6,6 +6,7 @@ import { runs } from "../../../tests/support/property.ts";
 import { CallReader, joined, type ReadPart } from "./call-reader.ts";
 import { cohere } from "./cohere.ts";
 import { deepSeek, deepSeekFenced, deepSeekTagged } from "./deepseek.ts";
+import { gemma } from "./gemma.ts";
 import { glm, glmLines } from "./glm.ts";
 import { gptOss, gptOssThinking } from "./gpt-oss.ts";
 import { hermes } from "./hermes.ts";
@@ -33,6 +34,7 @@ const forms = [
   deepSeekTagged("tool_calls"),
   glmLines,
   cohere,
+  gemma,
   kimi,
   seed,
 ];

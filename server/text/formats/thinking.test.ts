@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
-import { thinkingForm, thinkingMarksIn } from "./thinking.ts";
+import { cohereThinking } from "./cohere.ts";
+import { ThinkingReader, thinkingForm, thinkingMarksIn } from "./thinking.ts";
 
 test("a model's marks are those that its template names, opening or closing", () => {
   const opening = (template: string) => thinkingMarksIn(template)?.opening ?? null;
@@ -7,6 +8,18 @@ test("a model's marks are those that its template names, opening or closing", ()
   expect(opening("{{ content.split('</think>')[-1] }}")).toBe("<think>");
   expect(opening("{{ '[THINK]' + thinking }}")).toBe("[THINK]");
   expect(opening("{{ messages }} I think")).toBeNull();
+});
+
+test("text with a mark of its own is told without it, after thoughts or at once", () => {
+  const read = (answer: string) => {
+    const reader = new ThinkingReader({ ...cohereThinking, isOpen: false, tokensMax: null });
+    const told = [...[...answer].map((unit) => reader.push(unit)), reader.end()];
+    return [told.map(({ reasoning }) => reasoning).join(""), told.map(({ answer }) => answer).join("")];
+  };
+  const thoughts = "<|START_THINKING|>Two.<|END_THINKING|>";
+  expect(read(`${thoughts}<|START_RESPONSE|>Four.`)).toEqual(["Two.", "Four."]);
+  expect(read("<|START_RESPONSE|>Four.")).toEqual(["", "Four."]);
+  expect(read(`${thoughts}<|START_ACTION|>[`)).toEqual(["Two.", "<|START_ACTION|>["]);
 });
 
 test("how an answer begins is told from the end of its prompt", () => {

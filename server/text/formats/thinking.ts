@@ -1,4 +1,6 @@
 import { openLength, trimmedEnd } from "./call-reader.ts";
+import { cohereThinking } from "./cohere.ts";
+import { gemmaThinking } from "./gemma.ts";
 import { gptOssThinking } from "./gpt-oss.ts";
 
 /** What surrounds thoughts. */
@@ -22,9 +24,10 @@ const known: readonly ThinkingMarks[] = [
   { opening: "<think>", closing: "</think>" },
   { opening: "<seed:think>", closing: "</seed:think>" },
   { opening: "[THINK]", closing: "[/THINK]" },
-  { opening: "<|START_THINKING|>", closing: "<|END_THINKING|>" },
+  cohereThinking,
   { opening: "◁think▷", closing: "◁/think▷" },
   gptOssThinking,
+  gemmaThinking,
 ];
 
 /** Those of a model, which its chat template names; null: it does not think. */
