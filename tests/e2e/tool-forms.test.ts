@@ -8,7 +8,13 @@ import { startTestServer, type TestServer } from "./server.ts";
 const shown: Readonly<Record<string, string>> = {
   hermes: '<tool_call>\n{"name": …}\n</tool_call>',
   "qwen coder": "<tool_call>\n<function=example>\n<parameter=a>\n1\n</parameter>",
-  glm: "<tool_call>example\n<arg_key>a</arg_key>",
+  "glm's lines": "<tool_call>example\n<arg_key>a</arg_key>",
+  glm: "<tool_call>example<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
+  seed: "<seed:tool_call>\n<function=example>\n<parameter=a>1</parameter>",
+  cohere: '<|START_THINKING|><|END_THINKING|><|START_ACTION|>[{"tool_name": …}]',
+  kimi: "<|tool_calls_section_begin|><|tool_call_begin|>functions.name:0",
+  gemma: '<|tool_call>call:name{a:<|"|>b<|"|>}<tool_call|>',
+  "deepseek's tags": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="name">',
   llama:
     'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}.',
   pythonic: "[func_name1(params_name1=params_value1)]",
