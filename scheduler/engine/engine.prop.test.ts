@@ -146,18 +146,29 @@ const specs = fc
     temperature: fc.constantFrom(0, 1),
     seed: fc.nat({ max: 1 }),
     presencePenalty: fc.constantFrom(0, 0, 1),
+    badWords: fc.constantFrom<number[][]>(
+      [],
+      [],
+      [[1, 1]],
+      [
+        [0, 1, 0],
+        [1, 0],
+      ],
+      [[1]],
+    ),
+    allowedTokens: fc.constantFrom(null, null, null, Uint32Array.of(1), Uint32Array.of(3)),
     cacheSalt: fc.constantFrom("", "", "other"),
     service: services,
     constraint: fc.constantFrom(null, null, ...constraints),
   })
-  .map(
-    ({ prompt, tokensMax, temperature, seed, presencePenalty, tokensMin, stopTokens, constraint, ...rest }) =>
-      sequenceSpec(prompt, tokensMax, {
-        sampling: { temperature, seed: [seed, 0], presencePenalty },
-        stop: { tokensMin, stopTokens },
-        ...rest,
-        ...(constraint === null ? {} : { constraint }),
-      }),
+  .map(({ prompt, tokensMax, seed, tokensMin, stopTokens, constraint, cacheSalt, service, ...drawing }) =>
+    sequenceSpec(prompt, tokensMax, {
+      sampling: { ...drawing, seed: [seed, 0] },
+      stop: { tokensMin, stopTokens },
+      cacheSalt,
+      service,
+      ...(constraint === null ? {} : { constraint }),
+    }),
   );
 
 const commands: fc.Arbitrary<Command[]> = fc.array(
