@@ -3,7 +3,7 @@ import type { Pieces } from "./job.ts";
 import { type Regex, Regexes } from "./regex/regexes.ts";
 import { allCharacters, jsonEncoding } from "./regex/text.ts";
 import { StringWalk } from "./string-walk.ts";
-import { type Mask, type Trie, trieOf, type Vocabulary } from "./vocabulary.ts";
+import { type Mask, type Trie, tokenBytes, trieOf, type Vocabulary } from "./vocabulary.ts";
 
 /** How many characters a string may still have. `max` may be Infinity. */
 interface Limits {
@@ -27,6 +27,8 @@ const BROAD_MAX = 128;
 const BROAD = 16;
 /** Limits of more characters than this are left out of account at first. */
 const BASE_CHARACTERS = 16;
+/** Pairs of what is left of two strings that are looked at. */
+const PAIRS_MAX = 128;
 /** Characters of a token are counted up to here. */
 const CHARACTERS_MAX = 254;
 /** The token is not of the kind. */
@@ -61,9 +63,15 @@ export class FreeString {
   readonly #within = new Map<string, StringTokens>();
   /** By expression. Ordered by last use. */
   readonly #broad = new Map<Regex, StringTokens | null>();
+  /** Tokens that do not reach the quote of a free string, and those that do. */
+  readonly #openTokens: Mask;
+  readonly #quoteTrie: Trie;
+  /** By expression, see `#isAlwaysOpen`. */
+  readonly #alwaysOpen = new Map<Regex, boolean>();
 
-  constructor({ size, trie }: Vocabulary) {
+  constructor(vocabulary: Vocabulary) {
     const { regexes } = this;
+    const { size, trie } = vocabulary;
     this.#trie = trie;
     const { anyText, oneOf } = jsonEncoding(regexes);
     this.#character = oneOf(allCharacters);
@@ -112,6 +120,14 @@ export class FreeString {
     visit(0, this.regex, 0, 0);
     this.afterQuote = trieOf(beyond);
     this.inside = this.tokensWithin(0, Number.POSITIVE_INFINITY).inside;
+    this.#openTokens = new Uint32Array(this.inside.length);
+    const quoted: { text: Uint8Array; token: number }[] = [];
+    for (let token = 0; token < size; token++) {
+      if (this.#open[token] !== NONE) this.#openTokens[token >>> 5]! |= 1 << (token & 31);
+      else if (this.#closed[token] !== NONE || this.#beyond[token] !== NONE)
+        quoted.push({ text: tokenBytes(vocabulary, token), token });
+    }
+    this.#quoteTrie = trieOf(quoted);
   }
 
   /** Of a string about which nothing is said but how many characters come; null for others. */
@@ -190,6 +206,49 @@ export class FreeString {
     return rest === this.#quote;
   }
 
+  /**
+   * Whether a string of this expression is one that any characters may go on, as where one word has to be somewhere in it:
+   * then only tokens with a quote need be looked at. All pairs of what is left of a free string and of this one are; false
+   * also where there are many.
+   */
+  #isAlwaysOpen(start: Regex): boolean {
+    const known = this.#alwaysOpen.get(start);
+    if (known !== undefined) return known;
+    const { regexes } = this;
+    const seen = new Map<Regex, Set<Regex>>([[this.regex, new Set([start])]]);
+    const open: [free: Regex, rest: Regex][] = [[this.regex, start]];
+    let isOpen = true;
+    let pairs = 1;
+    for (let pair = open.pop(); pair !== undefined && isOpen; pair = open.pop()) {
+      const [free, rest] = pair;
+      const { representatives } = regexes.refine(regexes.partitionOf(free), regexes.partitionOf(rest));
+      regexes.budget.spend(representatives.length);
+      for (const byte of representatives) {
+        const nextFree = regexes.derivative(free, byte);
+        const next = regexes.derivative(rest, byte);
+        const isAlive = regexes.isNullable(next) || !regexes.isEmpty(next);
+        // Where one ends the other may, and goes on no further; where one is broken off the other is.
+        if (nextFree === regexes.epsilon) isOpen &&= !isAlive || regexes.isNullable(next);
+        else if (nextFree === regexes.empty) isOpen &&= !isAlive;
+        else isOpen &&= isAlive && !regexes.isNullable(next);
+        if (!isOpen || nextFree === regexes.epsilon || nextFree === regexes.empty) continue;
+        let rests = seen.get(nextFree);
+        if (rests === undefined) {
+          rests = new Set();
+          seen.set(nextFree, rests);
+        }
+        if (rests.has(next)) continue;
+        rests.add(next);
+        pairs++;
+        isOpen = pairs <= PAIRS_MAX;
+        open.push([nextFree, next]);
+      }
+    }
+    this.#alwaysOpen.set(start, isOpen);
+    if (isOpen) for (const rest of seen.get(this.regex)!) this.#alwaysOpen.set(rest, true);
+    return isOpen;
+  }
+
   /** Of a broad expression, one that differs in limits of length alone, and is met more often. */
   baseOf(rest: Regex): Regex {
     return this.regexes.unlimited(rest)?.regex ?? this.regexes.clamped(rest, BASE_CHARACTERS);
@@ -204,8 +263,11 @@ export class FreeString {
       this.#broad.set(rest, known);
       return known;
     }
-    const walk = new StringWalk(this.regexes, this.#trie, this.#quoteEnd, rest, budget);
+    const isAlwaysOpen = this.#isAlwaysOpen(rest);
+    const trie = isAlwaysOpen ? this.#quoteTrie : this.#trie;
+    const walk = new StringWalk(this.regexes, trie, this.#quoteEnd, rest, budget);
     while (!walk.run()) yield;
+    if (isAlwaysOpen) for (const [index, word] of this.#openTokens.entries()) walk.inside[index]! |= word;
     if (this.#broad.size >= BROAD_MAX) this.#broad.delete(this.#broad.keys().next().value!);
     const { inside, beyond } = walk;
     const found = walk.isAlike ? { inside, beyond } : null;
