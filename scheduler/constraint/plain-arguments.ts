@@ -90,6 +90,7 @@ export function anyName(regexes: Regexes): Regex {
   return regexes.cat(first, regexes.repeat(regexes.bytes(...letters, [48, 57]), 0, 63));
 }
 
+/** Whether a value of JSON is an object. */
 export function isObject(value: unknown): value is Schema {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
