@@ -59,7 +59,7 @@ function drawing(vocabSize: number): Device {
     spec: { vocabSize } as DeviceSpec,
     start: ({ chunks }, done) => {
       const sampled = chunks.flatMap(({ sequence, samples: [row] }): Sampled[] => {
-        if (row === undefined) return [];
+        if (row === undefined || row.wants === "hidden") return [];
         let token = random.below(vocabSize);
         while (row.allowed !== null && ((row.allowed[token >>> 5]! >>> (token & 31)) & 1) === 0)
           token = (token + 1) % vocabSize;

@@ -274,7 +274,15 @@ function servedModelOf(
   const vocabSize = config.shape.vocab;
   const embedding = embeddingServed(folder);
   const tokensOf = (text: string) => tokenizer.encode(text, { addSpecialTokens: false, continues: true });
-  return { names, answersToAny: anyModelName, contextMax, vocabSize, tokensOf, generationDefaults, embedding };
+  return {
+    names,
+    answersToAny: anyModelName,
+    contextMax,
+    vocabSize,
+    tokensOf,
+    generationDefaults,
+    embedding,
+  };
 }
 
 function jobSettings({ batchLinesMax, batchFileMib, batchResultDays }: Config): JobSettings {

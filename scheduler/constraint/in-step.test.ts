@@ -10,9 +10,11 @@ import {
   type Constraint,
   greedySampling,
   type Sampled,
+  type SampleRow,
   type Sampling,
   type SequenceId,
   type SequenceSpec,
+  type Step,
   type StopRule,
 } from "../core.ts";
 import type { Device, DeviceSpec } from "../device.ts";
@@ -92,7 +94,7 @@ test("rows that are held and free ones share steps, and each is as it is alone",
   expect(outcomes.map(tokensOf)).toEqual(specs.map((one) => tokensOf(alone(one))));
   for (const one of outcomes.slice(0, 3)) expect(spoken(one)).toMatch(/^([a-f]{2,5}[x-z]){3}$/);
   const isMixed = steps.some(({ chunks }) => {
-    const rows = chunks.flatMap(({ samples }) => samples);
+    const rows = chunks.flatMap(({ samples }) => samples as readonly SampleRow[]);
     return (
       rows.some((row) => row.constraint !== undefined) && rows.some((row) => row.constraint === undefined)
     );
@@ -125,18 +127,10 @@ test("several answers to one prompt each obey, and go ways of their own", () => 
 test("penalties count what is drawn and what is forced, and biases choose among what is allowed", () => {
   const said = held("(abcabc)+");
   const rows: Record<number, number>[] = [];
-  const fault = ({ chunks }: { chunks: readonly { samples: readonly { seen: unknown }[] }[] }): null => {
-    const seen = chunks[0]!.samples[0]?.seen as {
-      tokens: Int32Array;
-      counts: Int32Array;
-      length: number;
-    } | null;
-    if (seen)
-      rows.push(
-        Object.fromEntries(
-          [...seen.tokens.subarray(0, seen.length)].map((token, i) => [token, seen.counts[i]!]),
-        ),
-      );
+  const fault = ({ chunks }: Step): null => {
+    const { seen } = chunks[0]!.samples[0] as SampleRow;
+    const { tokens, counts, length } = seen!;
+    rows.push(Object.fromEntries(Array.from({ length }, (_, i) => [tokens[i]!, counts[i]!])));
     return null;
   };
   const letters = [0, 1, 2, END].map((token) => 1 << (token & 31));
