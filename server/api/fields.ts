@@ -15,7 +15,8 @@ export interface NumberRange {
 export class Fields {
   readonly #object: Readonly<Record<string, unknown>>;
   readonly #path: string;
-  readonly #read = new Set<string>();
+  /** Names, some of them more than once. */
+  readonly #read: string[] = [];
 
   constructor(object: Readonly<Record<string, unknown>>, path = "") {
     this.#object = object;
@@ -29,13 +30,15 @@ export class Fields {
 
   /** The field as it came; `undefined` when missing or null. */
   raw(name: string): unknown {
-    this.#read.add(name);
+    this.#read.push(name);
     return Object.hasOwn(this.#object, name) ? (this.#object[name] ?? undefined) : undefined;
   }
 
   /** Names of fields that are present, not null, and were never read. */
   unread(): string[] {
-    return Object.keys(this.#object).filter((name) => !this.#read.has(name) && this.#object[name] !== null);
+    return Object.keys(this.#object).filter(
+      (name) => !this.#read.includes(name) && this.#object[name] !== null,
+    );
   }
 
   /** Refuses fields that no code has read: where a misspelt one would change what is done. */

@@ -2,8 +2,9 @@ import { ApiError, badRequest, engineError } from "../errors.ts";
 import { type JsonLimits, type ParsedJson, readJson, remembered } from "./parse.ts";
 
 /**
- * Parses JSON without holding up the thread that serves HTTP: small texts at once, large ones on a thread of its own, one after
- * another, which starts with the first of them. What comes of both is the same.
+ * Parses JSON without holding up the thread that serves HTTP: small texts at once, large ones on a thread of its own, which starts
+ * with the first of them. What comes of both is the same. One large text is parsed when what was done at once with the one before is
+ * done, and others on this thread had a turn: many at once would come back to back.
  */
 
 /** More bytes go to the thread: these take about 1 ms. */
@@ -22,6 +23,7 @@ export type JsonAnswer =
   | { readonly kind: "refused"; readonly message: string; readonly param: string | null };
 
 interface Waiting {
+  readonly job: JsonJob;
   readonly resolve: (value: unknown) => void;
   readonly reject: (reason: Error) => void;
 }
@@ -29,8 +31,9 @@ interface Waiting {
 export class JsonReader {
   readonly #workerUrl: string;
   #worker: Worker | null = null;
-  /** In the order of the jobs posted. */
+  /** The first may be with the worker. */
   #waiting: Waiting[] = [];
+  #isBusy = false;
 
   /** `workerUrl` is that of worker.ts. */
   constructor(workerUrl: string) {
@@ -41,17 +44,24 @@ export class JsonReader {
   async read(blocks: readonly Uint8Array<ArrayBuffer>[], limits: JsonLimits): Promise<unknown> {
     const bytes = blocks.reduce((sum, { length }) => sum + length, 0);
     if (bytes <= INLINE_BYTES_MAX) return remembered(readJsonBytes(blocks, limits));
-    this.#worker ??= this.#start();
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
-    this.#waiting.push({ resolve, reject });
-    const buffers = blocks.map(({ buffer }) => buffer);
-    this.#worker.postMessage({ blocks, limits } satisfies JsonJob, buffers);
+    this.#waiting.push({ job: { blocks, limits }, resolve, reject });
+    if (!this.#isBusy) this.#postNext();
     return promise;
   }
 
   /** Ends the thread; what waits is rejected. */
   close(): void {
     this.#fail("the server is closed");
+  }
+
+  #postNext(): void {
+    const next = this.#waiting[0];
+    this.#isBusy = next !== undefined;
+    if (next === undefined) return;
+    this.#worker ??= this.#start();
+    const buffers = next.job.blocks.map(({ buffer }) => buffer);
+    this.#worker.postMessage(next.job, buffers);
   }
 
   #start(): Worker {
@@ -61,6 +71,9 @@ export class JsonReader {
       const waiting = this.#waiting.shift();
       if (data.kind === "parsed") waiting?.resolve(remembered(data.parsed));
       else waiting?.reject(badRequest(data.message, data.param ?? undefined));
+      setImmediate(() => {
+        if (this.#worker === worker) this.#postNext();
+      });
     };
     worker.onerror = (event) => this.#fail(event.message);
     return worker;
@@ -70,6 +83,7 @@ export class JsonReader {
   #fail(reason: string): void {
     this.#worker?.terminate();
     this.#worker = null;
+    this.#isBusy = false;
     for (const { reject } of this.#waiting.splice(0)) reject(engineError(`the body was not read: ${reason}`));
   }
 }
