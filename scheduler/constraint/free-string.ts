@@ -1,4 +1,5 @@
 import type { Budget } from "./error.ts";
+import { FreeParts } from "./free-parts.ts";
 import type { Pieces } from "./job.ts";
 import { type Regex, Regexes } from "./regex/regexes.ts";
 import { allCharacters, jsonEncoding } from "./regex/text.ts";
@@ -66,6 +67,7 @@ export class FreeString {
   /** Tokens that do not reach the quote of a free string, and those that do. */
   readonly #openTokens: Mask;
   readonly #quoteTrie: Trie;
+  readonly #parts: FreeParts;
   /** By expression, see `#isAlwaysOpen`. */
   readonly #alwaysOpen = new Map<Regex, boolean>();
 
@@ -128,6 +130,7 @@ export class FreeString {
         quoted.push({ text: tokenBytes(vocabulary, token), token });
     }
     this.#quoteTrie = trieOf(quoted);
+    this.#parts = new FreeParts(regexes, this.regex, trie);
   }
 
   /** Of a string about which nothing is said but how many characters come; null for others. */
@@ -194,8 +197,8 @@ export class FreeString {
       const height = trie.heights[child]!;
       if (regexes.clamped(next, height) === regexes.clamped(free, height)) same += tokens;
     }
-    if (2 * same > all) return "free";
-    return BROAD * going > all && this.#endsWithQuote(rest) ? "broad" : "other";
+    if (BROAD * going > all && this.#endsWithQuote(rest)) return "broad";
+    return 2 * same > all ? "free" : "other";
   }
 
   /** Whether what it matches is the rest of a string. */
@@ -265,7 +268,8 @@ export class FreeString {
     }
     const isAlwaysOpen = this.#isAlwaysOpen(rest);
     const trie = isAlwaysOpen ? this.#quoteTrie : this.#trie;
-    const walk = new StringWalk(this.regexes, trie, this.#quoteEnd, rest, budget);
+    const parts = isAlwaysOpen ? null : this.#parts;
+    const walk = new StringWalk(this.regexes, trie, parts, this.#quoteEnd, rest, budget);
     while (!walk.run()) yield;
     if (isAlwaysOpen) for (const [index, word] of this.#openTokens.entries()) walk.inside[index]! |= word;
     if (this.#broad.size >= BROAD_MAX) this.#broad.delete(this.#broad.keys().next().value!);

@@ -1,4 +1,5 @@
 import type { Budget } from "./error.ts";
+import type { FreeParts } from "./free-parts.ts";
 import type { Regex, Regexes } from "./regex/regexes.ts";
 import type { Mask, Trie } from "./vocabulary.ts";
 
@@ -8,6 +9,8 @@ const DEAD = -2;
 const END = -3;
 /** Nodes between two looks at the budget. */
 const NODES = 32;
+/** Nodes below parts that a state came to, from which on it is found out which of them it goes on with whole. */
+const LOOPS_AFTER_NODES = 2048;
 
 /**
  * A walk of the vocabulary along the rest of one string, its closing quote included: as mask-walk.ts, but by the expression
@@ -23,24 +26,37 @@ export class StringWalk {
   readonly #quoteEnd: Uint16Array;
   readonly #regexes: Regexes;
   readonly #trie: Trie;
+  readonly #parts: FreeParts | null;
   readonly #budget: Budget;
   /** What is left in each state, and the state's number by that. */
   readonly #rests: Regex[] = [];
   readonly #numbers = new Map<Regex, number>();
   /** The state after each of 256 bytes, by state. */
   #table = new Int32Array(16 * 256);
+  /** By state: nodes below parts that were met, and the bytes that begin characters which lead back to it. */
+  readonly #partNodes: number[] = [];
+  readonly #loops: (Uint32Array | null)[] = [];
   /** By depth: the state, and where the children end. */
   readonly #states: number[] = [];
   readonly #ends: number[] = [];
   #child = 1;
 
-  /** `quoteEnd`: by token, its bytes up to the quote that would end a free string and with it. */
-  constructor(regexes: Regexes, trie: Trie, quoteEnd: Uint16Array, rest: Regex, budget: Budget) {
+  /** `quoteEnd`: by token, its bytes up to the quote that would end a free string and with it. `parts`: of the trie; null: none
+   *  are known. */
+  constructor(
+    regexes: Regexes,
+    trie: Trie,
+    parts: FreeParts | null,
+    quoteEnd: Uint16Array,
+    rest: Regex,
+    budget: Budget,
+  ) {
     this.#quoteEnd = quoteEnd;
     this.inside = new Uint32Array(Math.ceil(quoteEnd.length / 32));
     this.beyond = new Uint32Array(this.inside.length);
     this.#regexes = regexes;
     this.#trie = trie;
+    this.#parts = parts;
     this.#budget = budget;
     this.#states.push(this.#stateOf(rest));
     this.#ends.push(trie.ends[0]!);
@@ -84,6 +100,12 @@ export class StringWalk {
         child = end;
         continue;
       }
+      const part = this.#parts === null ? -1 : this.#parts.at(child);
+      if (part >= 0 && this.#isWhole(part, next, end - child)) {
+        this.#addInside(child + 1, end);
+        child = end;
+        continue;
+      }
       child++;
       if (child === end) continue;
       states.push(next);
@@ -91,6 +113,29 @@ export class StringWalk {
     }
     this.#child = child;
     return states.length === 0;
+  }
+
+  /** Whether the state goes on with all tokens of a part of so many nodes. */
+  #isWhole(part: number, state: number, nodes: number): boolean {
+    const parts = this.#parts!;
+    let loops = this.#loops[state]!;
+    if (loops === null) {
+      this.#partNodes[state]! += nodes;
+      if (this.#partNodes[state]! < LOOPS_AFTER_NODES) return false;
+      loops = parts.loopsOf(this.#rests[state]!);
+      this.#loops[state] = loops;
+    }
+    return parts.isWhole(part, loops);
+  }
+
+  /** The tokens of nodes [from, to). */
+  #addInside(from: number, to: number): void {
+    const { tokens, firstTokens } = this.#trie;
+    const end = firstTokens[to]!;
+    for (let at = firstTokens[from]!; at < end; at++) {
+      const token = tokens[at]!;
+      this.inside[token >>> 5]! |= 1 << (token & 31);
+    }
   }
 
   /** The tokens of nodes [from, to), which follow the quote after so many bytes. */
@@ -125,6 +170,8 @@ export class StringWalk {
     }
     this.#table.fill(UNKNOWN, 256 * number, 256 * (number + 1));
     this.#rests.push(rest);
+    this.#partNodes.push(0);
+    this.#loops.push(null);
     this.#numbers.set(rest, number);
     return number;
   }

@@ -33,9 +33,47 @@ export class CountedIntersections {
   readonly #regexes: Regexes;
   /** By what is repeated, by state. Null: there are too many, or times cannot be told apart. */
   readonly #places = new Map<Regex, Map<Regex, Places | null>>();
+  readonly #reaches = new Map<string, number | null>();
 
   constructor(regexes: Regexes) {
     this.#regexes = regexes;
+  }
+
+  /** Times of `limit`'s repetition with which an intersection with `others` can be completed, wherever one has got to, if any
+   *  number of times may come; null: it cannot be told. */
+  reachOf(others: Regex, limit: Regex): number | null {
+    const tail = this.#tailOf(limit);
+    if (tail === null) return null;
+    const key = `${others},${tail.rest},${tail.of},${tail.min}`;
+    let reach = this.#reaches.get(key);
+    if (reach === undefined) {
+      reach = this.#findReach(others, tail);
+      this.#reaches.set(key, reach);
+    }
+    return reach;
+  }
+
+  #findReach(others: Regex, { rest, of, min }: CountedTail): number | null {
+    const starts = this.#afterOne(others, rest);
+    if (starts === null) return null;
+    let reach = 0;
+    for (const start of starts) {
+      const places = this.#placesFrom(start, of);
+      if (places === null) return null;
+      const states = places.after.length;
+      const most = min + states;
+      if (most * states > ENDS_MAX) return null;
+      this.#regexes.budget.spend(most);
+      for (let state = 0; state < states; state++) {
+        // From the number of times after which no end is missed down to none.
+        let next = Number.POSITIVE_INFINITY;
+        for (let times = most; times >= 0; times--) {
+          if (this.#endsAfter(places, times)[state] === 1) next = times;
+          if (times <= min && next < Number.POSITIVE_INFINITY) reach = Math.max(reach, next);
+        }
+      }
+    }
+    return reach + 1; // one that has begun
   }
 
   /** Of an intersection's parts; null: it cannot be told so. */

@@ -53,10 +53,13 @@ interface Node {
   isEmpty: boolean | null;
 }
 
-/** An expression without a limit of length, and the limit: so many times at most, each of a byte or more. */
+/** An expression without a limit of length, and the limit: so many times at most, each of a byte or more. It is `limit` that
+ *  has it, of an intersection with `others`. */
 interface Unlimited {
   readonly regex: Regex;
   readonly max: number;
+  readonly limit: Regex;
+  readonly others: Regex;
 }
 
 /** States of an automaton, and steps between them, that are looked at to find out how far its end is. */
@@ -354,7 +357,10 @@ export class Regexes {
     if (isBoolean) {
       const unlimited = this.unlimited(regex);
       if (unlimited === null) return regex;
-      return unlimited.max >= bytes + this.#reachOf(unlimited.regex) ? unlimited.regex : regex;
+      if (unlimited.max < bytes) return regex;
+      const reach =
+        this.#counted.reachOf(unlimited.others, unlimited.limit) ?? this.#reachOf(unlimited.regex);
+      return unlimited.max >= bytes + reach ? unlimited.regex : regex;
     }
     const key = regex * 2 ** 16 + bytes;
     let clamped = this.#clamped.get(key);
@@ -390,8 +396,8 @@ export class Regexes {
       limit = part;
     }
     if (limit === null) return null;
-    const others = shape.parts.filter((part) => part !== limit);
-    return { regex: this.and([...others, this.#withoutMost(limit)]), max };
+    const others = this.and(shape.parts.filter((part) => part !== limit));
+    return { regex: this.and([others, this.#withoutMost(limit)]), max, limit, others };
   }
 
   /** How often the repetition may come that an expression is, or ends with after the rest of one time; -1: it is no such, or
@@ -409,14 +415,9 @@ export class Regexes {
     return this.repeat(shape.of, shape.min, Number.POSITIVE_INFINITY);
   }
 
-  /** The most bytes that it takes to complete a match, wherever one has got to; Infinity: not found out. */
+  /** Bytes with which a match can be completed, wherever one has got to; Infinity: not found out. */
   #reachOf(regex: Regex): number {
-    let reach = this.#reaches.get(regex);
-    if (reach === undefined) {
-      reach = this.#findReach(regex);
-      this.#reaches.set(regex, reach);
-    }
-    return reach;
+    return this.#reaches.get(regex) ?? this.#findReach(regex);
   }
 
   #findReach(start: Regex): number {
@@ -426,13 +427,13 @@ export class Regexes {
       const { representatives } = this.partitionOf(at);
       this.budget.spend(representatives.length);
       steps += representatives.length;
-      if (steps > REACH_STEPS_MAX) return Number.POSITIVE_INFINITY;
+      if (steps > REACH_STEPS_MAX) return this.#noReach(start);
       for (const byte of representatives) {
         const next = this.derivative(at, byte);
         if (this.isEmpty(next)) continue;
         const known = before.get(next);
         if (known !== undefined) known.push(at);
-        else if (before.size >= REACH_STATES_MAX) return Number.POSITIVE_INFINITY;
+        else if (before.size >= REACH_STATES_MAX) return this.#noReach(start);
         else before.set(next, [at]);
       }
     }
@@ -443,7 +444,14 @@ export class Regexes {
       reach = distance;
       for (const one of before.get(at)!) if (!distances.has(one)) distances.set(one, distance + 1);
     }
+    // What holds from here holds from wherever one gets to.
+    for (const at of before.keys()) if (!this.#reaches.has(at)) this.#reaches.set(at, reach);
     return reach;
+  }
+
+  #noReach(start: Regex): number {
+    this.#reaches.set(start, Number.POSITIVE_INFINITY);
+    return Number.POSITIVE_INFINITY;
   }
 
   /* ---- */
