@@ -282,6 +282,7 @@ function servedModelOf(
     tokensOf,
     generationDefaults,
     embedding,
+    score: folder.score,
   };
 }
 

@@ -180,7 +180,7 @@ describe("positions", () => {
 describe("what would compute something else is refused by name", () => {
   test.each([
     [{ ...llama, architectures: ["GPT2LMHeadModel"] }, "architectures"],
-    [{ ...llama, architectures: ["LlamaForSequenceClassification"] }, "architectures"],
+    [{ ...llama, architectures: ["LlamaForTokenClassification"] }, "architectures"],
     [{ ...llama, architectures: ["toString"] }, "architectures"],
     [{ ...llama, architectures: ["LlamaForCausalLM", "MistralForCausalLM"] }, "architectures"],
     [{ ...llama, architectures: "LlamaForCausalLM" }, "architectures"],

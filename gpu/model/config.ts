@@ -111,6 +111,8 @@ export function shapeOf(family: Family, source: Source): ModelShape {
   return { ...sizes, ...usual, ...family.describe(source) };
 }
 
+const headlessClass = /(Model|ForSequenceClassification)$/;
+
 /** The family, and the fields of the text model: a model of text and images has them in an object of their own. */
 function familyOf(config: JsonFile): {
   readonly family: Family;
@@ -138,9 +140,9 @@ function familyOf(config: JsonFile): {
     const json = { ...tied, ...(config.json.text_config as JsonObject) };
     return { family: known, file: { file: config.file, json, path: "text_config." }, isHeadless: false };
   }
-  // Qwen3Model is Qwen3ForCausalLM without a vocabulary projection.
-  const isHeadless = typeof name === "string" && name.endsWith("Model");
-  const generating = isHeadless ? name.replace(/Model$/, "ForCausalLM") : name;
+  // Qwen3Model is Qwen3ForCausalLM without a vocabulary projection; Qwen3ForSequenceClassification has labels in its place.
+  const isHeadless = typeof name === "string" && headlessClass.test(name);
+  const generating = isHeadless ? name.replace(headlessClass, "ForCausalLM") : name;
   const family =
     architectures === undefined
       ? families.find((known) => typesOf(known).includes(modelType))

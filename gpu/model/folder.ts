@@ -9,6 +9,7 @@ import { ioReason, ModelError } from "./model-error.ts";
 import { type EmbeddingRule, folderEmbedding } from "./pooling.ts";
 import { quantisationOf } from "./quantisation.ts";
 import { readStoredTensors, type StoredTensor, type StoredTensors } from "./safetensors.ts";
+import { folderScore, type ScoreRule } from "./score-head.ts";
 import { folderLayout, isNamedHeadless, type ModelTensor, matchTensors } from "./weights.ts";
 
 const configBytesMax = 4 << 20;
@@ -29,6 +30,7 @@ export interface ModelFolder {
   readonly contextMax: number;
   readonly generationDefaults: GenerationDefaults;
   readonly embedding: EmbeddingRule;
+  readonly score: ScoreRule;
   /** Sentences for people about what is unusual in the files. */
   readonly notes: readonly string[];
 }
@@ -62,6 +64,7 @@ export function openModelFolder(dir: string): ModelFolder {
     contextMax: config.shape.contextMax,
     generationDefaults: config.generationDefaults,
     embedding: folderEmbedding(dir),
+    score: folderScore(dir, config, stored),
   };
 }
 

@@ -48,6 +48,7 @@ export function openGguf(path: string): ModelFolder {
     contextMax: config.shape.contextMax,
     generationDefaults: config.generationDefaults,
     embedding: ggufEmbedding(metadata),
+    score: { refusal: "of a GGUF file no scores are computed" },
     notes: [],
   };
 }

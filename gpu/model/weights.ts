@@ -67,8 +67,10 @@ const huggingFaceLayout: TensorLayout = {
   dtypes: { F32: 0, F16: 1, BF16: 2 },
   nameOf: folderName,
   // Left over from other programs.
-  isHarmless: (name, { shape }) =>
-    name.endsWith(".rotary_emb.inv_freq") || (shape.tiedEmbeddings && name === "lm_head.weight"),
+  isHarmless: (name, { shape, isHeadless }) =>
+    name.endsWith(".rotary_emb.inv_freq") ||
+    (shape.tiedEmbeddings && name === "lm_head.weight") ||
+    (isHeadless === true && name === "score.weight"), // read in score-head.ts
   storesPairedRows: ({ pairedRows }) => pairedRows?.folder ?? false,
   storesOneLess: ({ normsOneLess }) => normsOneLess ?? false,
   transposesExperts: ({ transposesExperts }) => transposesExperts ?? false,

@@ -1,7 +1,7 @@
 /** Embeddings for every wire format: texts to tokens, tokens to hidden states, hidden states to vectors of length 1. */
 import type { TokenId } from "../../scheduler/core.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
-import { Embedding, EmbeddingFailure } from "../answer/embedding.ts";
+import { Embedding, EmbeddingFailure, type EmbeddingRequest, type Pooled } from "../answer/embedding.ts";
 import type { RequestedService } from "../answer/generation.ts";
 import { Breath } from "../breath.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
@@ -40,16 +40,27 @@ export async function embed(
 ): Promise<Embedded> {
   const { pooling } = embeddingOf(services);
   const tokens = await tokensOf(inputs, param, services);
-  const { lifecycle, cacheSaltFor } = exchange.services;
-  lifecycle.expectReady(); // tokenising may have taken a while
-  const { tenant, signal } = exchange;
-  const embedding = new Embedding(services.fleet, {
+  const { states, cachedTokens } = await pool(exchange, services, {
     inputs: tokens,
     pooling,
     service,
-    tenant,
-    cacheSalt: cacheSaltFor(tenant, cacheSalt),
+    cacheSalt,
   });
+  const vectors = states.map((state) => unitVector(state.subarray(0, dimensions ?? state.length)));
+  return { vectors, promptTokens: tokens.reduce((sum, { length }) => sum + length, 0), cachedTokens };
+}
+
+/** The hidden states of texts in tokens, pooled, for one HTTP request: in flight until they are there. */
+export async function pool(
+  exchange: Exchange,
+  { fleet }: Pick<EmbedServices, "fleet">,
+  request: Omit<EmbeddingRequest, "tenant">,
+): Promise<Pooled> {
+  const { lifecycle, cacheSaltFor } = exchange.services;
+  lifecycle.expectReady(); // tokenising may have taken a while
+  const { tenant, signal } = exchange;
+  const cacheSalt = cacheSaltFor(tenant, request.cacheSalt);
+  const embedding = new Embedding(fleet, { ...request, tenant, cacheSalt });
   let cut: ApiError | null = null;
   const untrack = lifecycle.track({
     cut: (error) => {
@@ -61,9 +72,7 @@ export async function embed(
   if (signal.aborted) onAbort();
   else signal.addEventListener("abort", onAbort, { once: true });
   try {
-    const { states, cachedTokens } = await embedding.done;
-    const vectors = states.map((state) => unitVector(state.subarray(0, dimensions ?? state.length)));
-    return { vectors, promptTokens: tokens.reduce((sum, { length }) => sum + length, 0), cachedTokens };
+    return await embedding.done;
   } catch (error) {
     throw error instanceof EmbeddingFailure ? (cut ?? errorOf(error.failure, lifecycle)) : error;
   } finally {

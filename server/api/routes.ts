@@ -39,6 +39,7 @@ import type { PromptServices } from "./prompt.ts";
 import type { RespondLimits } from "./respond.ts";
 import type { KeptResponses } from "./responses/kept.ts";
 import { responsesRoutes } from "./responses/routes.ts";
+import { answerRerank, answerScore, parseRerank, parseScore } from "./score.ts";
 import type { ModelAbout } from "./served-model.ts";
 import { targetsOf } from "./targets.ts";
 
@@ -104,7 +105,8 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
     ...responsesRoutes(deps),
     ...ollamaRoutes(deps, startedSeconds),
     { method: "POST", path: "/v1/embeddings", isPublic: keyed, handler: (call) => embeddings(call, deps) },
-    ...scoreRoutes(),
+    { method: "POST", path: "/v1/rerank", isPublic: keyed, handler: (call) => rerank(call, deps) },
+    { method: "POST", path: "/v1/score", isPublic: keyed, handler: (call) => score(call, deps) },
     ...jobRoutes(deps.jobs),
     { method: "POST", path: "/v1/programs", isPublic: keyed, handler: (call) => program(call, deps) },
     { method: "POST", path: "/v1/sessions", isPublic: keyed, handler: (call) => session(call, deps) },
@@ -124,24 +126,9 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
 
 /** OpenAI's routes without their version, as clients ask for them that were given an address without it. */
 function aliasesOf(route: Route): Route[] {
-  const aliased = /^\/v1\/(chat\/completions|completions|responses(\/\{id\})?|models(\/\{id\})?|embeddings)$/;
+  const aliased =
+    /^\/v1\/(chat\/completions|completions|responses(\/\{id\})?|models(\/\{id\})?|embeddings|rerank|score)$/;
   return aliased.test(route.path) ? [{ ...route, path: route.path.slice("/v1".length) }] : [];
-}
-
-/** Not there, with a sentence that says so: clients ask for them by habit. */
-function scoreRoutes(): readonly Route[] {
-  return ["/v1/rerank", "/v1/score"].map((path) => ({
-    method: "POST",
-    path,
-    isPublic: false,
-    handler: () => {
-      const message = `${path} is not supported: this server gives texts and embeddings, and no scores`;
-      throw new ApiError(501, "invalid_request_error", message, {
-        apiCode: "scores_unsupported",
-        shouldRetry: false,
-      });
-    },
-  }));
 }
 
 /** Anthropic's, which tells of failures in its own way too. */
@@ -227,6 +214,20 @@ async function embeddings(call: Call, deps: RouteDeps): Promise<Response> {
   const request = parseEmbeddingsRequest(await call.readWork(), deps, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
   return answerEmbeddings(exchangeOf(call, deps), deps, request);
+}
+
+async function rerank(call: Call, deps: RouteDeps): Promise<object> {
+  deps.lifecycle.expectReady();
+  const request = parseRerank(await call.readWork(), deps, targetsOf(call.request.headers));
+  tellIgnored(call, request.ignored);
+  return answerRerank(exchangeOf(call, deps), deps, request);
+}
+
+async function score(call: Call, deps: RouteDeps): Promise<object> {
+  deps.lifecycle.expectReady();
+  const request = parseScore(await call.readWork(), deps, targetsOf(call.request.headers));
+  tellIgnored(call, request.ignored);
+  return answerScore(exchangeOf(call, deps), deps, request);
 }
 
 async function program(call: Call, deps: RouteDeps): Promise<Response> {

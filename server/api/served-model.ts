@@ -1,6 +1,7 @@
 import type { GenerationDefaults } from "../../gpu/model/config.ts";
 import type { ModelFolder } from "../../gpu/model/folder.ts";
 import { isGguf } from "../../gpu/model/gguf.ts";
+import type { ScoreRule } from "../../gpu/model/score-head.ts";
 import type { Pooling, TokenId } from "../../scheduler/core.ts";
 
 /** What parsing needs to know of the served model. */
@@ -16,6 +17,8 @@ export interface ServedModel {
   readonly generationDefaults: GenerationDefaults;
   /** Absent: its engine gives no hidden states. */
   readonly embedding?: ServedEmbedding;
+  /** Absent: the same. */
+  readonly score?: ScoreRule;
 }
 
 /** How it makes embeddings, and of how many numbers; or why it cannot. */

@@ -3,7 +3,7 @@
  * in int8, and on the emulated GPU. And they are the same bits however the scheduler computes them.
  */
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openModelFolder } from "../../gpu/model/folder.ts";
@@ -117,6 +117,21 @@ describe("pooled hidden states", () => {
     states.forEach((state, i) => {
       expect(cosineOf(state, expected[i]!)).toBeGreaterThan(least);
     });
+  });
+
+  test("meet a row for yes and a row for no as transformers' logits tell", () => {
+    const [yes, no] = [17, 101];
+    const ranking = join(scratch, "ranking");
+    cpSync(dir, ranking, { recursive: true });
+    mkdirSync(join(ranking, "1_LogitScore"));
+    const tokens = { true_token_id: yes, false_token_id: no };
+    writeFileSync(join(ranking, "1_LogitScore", "config.json"), JSON.stringify(tokens));
+    const { score } = openModelFolder(ranking);
+    if ("refusal" in score) throw new Error(score.refusal);
+    const [last] = pooledStates({ library: cpu, dir, compute: "f32" }, prompts.long);
+    const logits = referenceModel("qwen3").logits("f32", "long", prompts.long.length - 1);
+    const difference = last!.reduce((sum, value, i) => sum + value * score.weights[i]!, 0);
+    expect(difference).toBeCloseTo(logits[yes]! - logits[no]!, 4);
   });
 
   test("on the emulated GPU, too", () => {

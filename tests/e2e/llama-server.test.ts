@@ -201,7 +201,8 @@ test("embeddings come for each text, as lists of lists", async () => {
 
 test("scores are refused by name", async () => {
   for (const path of ["/v1/rerank", "/v1/score"]) {
-    const response = await post(server, path, { input: "x" });
+    const pair = { query: "x", documents: ["y"], text_1: "x", text_2: "y" };
+    const response = await post(server, path, pair);
     expect([response.status, (await bodyOf(response)).error.code]).toEqual([501, "scores_unsupported"]);
   }
 });

@@ -81,6 +81,8 @@ export interface TestServerOptions {
   readonly template?: string;
   /** How its embeddings are made; by default, by the last token. */
   readonly pooling?: Pooling;
+  /** Its scores are products of hidden states with these; absent: it gives none. */
+  readonly scoreWeights?: Float32Array;
   /** The model has no vocabulary projection. */
   readonly isHeadless?: boolean;
 }
@@ -215,6 +217,8 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     tokensOf: (text: string) => tokenizer.encode(text, { addSpecialTokens: false, continues: true }),
     generationDefaults: config.generationDefaults,
     embedding: { pooling, size: spec.hidden!.size },
+    score:
+      options.scoreWeights === undefined ? { refusal: "it is a test's" } : { weights: options.scoreWeights },
   };
   const text = { tokenizer, encoder, template: templateOf(options.template) };
   const programs = openPrograms(

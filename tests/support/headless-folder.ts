@@ -2,28 +2,57 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 interface Entry {
+  readonly dtype: string;
+  readonly shape: readonly number[];
   readonly data_offsets: readonly [number, number];
+}
+
+/** A tensor of a safetensors file. */
+export interface FileTensor extends Omit<Entry, "data_offsets"> {
+  readonly data: Buffer;
+}
+
+/** Rewrites a folder's model.safetensors with what `edit` makes of its tensors. */
+export function editTensors(dir: string, edit: (tensors: Map<string, FileTensor>) => void): void {
+  const file = join(dir, "model.safetensors");
+  const bytes = readFileSync(file);
+  const dataAt = 8 + Number(bytes.readBigUint64LE(0));
+  const { __metadata__: _, ...entries } = JSON.parse(bytes.toString("utf8", 8, dataAt)) as Record<
+    string,
+    Entry
+  >;
+  const tensors = new Map(
+    Object.entries(entries).map(
+      ([
+        name,
+        {
+          dtype,
+          shape,
+          data_offsets: [begin, end],
+        },
+      ]) => [name, { dtype, shape, data: bytes.subarray(dataAt + begin, dataAt + end) }],
+    ),
+  );
+  edit(tensors);
+  let at = 0;
+  const header = [...tensors].map(([name, { dtype, shape, data }]) => {
+    const begin = at;
+    at += data.length;
+    return [name, { dtype, shape, data_offsets: [begin, at] }];
+  });
+  const json = Buffer.from(JSON.stringify(Object.fromEntries(header)));
+  const length = Buffer.alloc(8);
+  length.writeBigUint64LE(BigInt(json.length));
+  writeFileSync(file, Buffer.concat([length, json, ...[...tensors.values()].map(({ data }) => data)]));
 }
 
 /** Makes a folder's model one without a vocabulary projection, as AutoModel saves it: its tensors lose `model.`, and lm_head
  *  goes. */
 export function renameTensors(dir: string): void {
-  const file = join(dir, "model.safetensors");
-  const bytes = readFileSync(file);
-  const dataAt = 8 + Number(bytes.readBigUint64LE(0));
-  const entries = Object.entries(JSON.parse(bytes.toString("utf8", 8, dataAt)) as Record<string, Entry>);
-  const header: Record<string, unknown> = {};
-  const data: Buffer[] = [];
-  let at = 0;
-  for (const [name, entry] of entries) {
-    if (name === "lm_head.weight" || name === "__metadata__") continue;
-    const [begin, end] = entry.data_offsets;
-    header[name.replace(/^model\./, "")] = { ...entry, data_offsets: [at, at + end - begin] };
-    data.push(bytes.subarray(dataAt + begin, dataAt + end));
-    at += end - begin;
-  }
-  const json = Buffer.from(JSON.stringify(header));
-  const length = Buffer.alloc(8);
-  length.writeBigUint64LE(BigInt(json.length));
-  writeFileSync(file, Buffer.concat([length, json, ...data]));
+  editTensors(dir, (tensors) => {
+    for (const [name, tensor] of [...tensors]) {
+      tensors.delete(name);
+      if (name !== "lm_head.weight") tensors.set(name.replace(/^model\./, ""), tensor);
+    }
+  });
 }

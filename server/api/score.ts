@@ -1,0 +1,182 @@
+/** Scores of pairs of texts: POST /v1/rerank as Jina, Cohere and vLLM have it, POST /v1/score as vLLM does. */
+import { chatService, type TokenId } from "../../scheduler/core.ts";
+import type { RequestedService } from "../answer/generation.ts";
+import { Breath } from "../breath.ts";
+import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
+import { type ChatTemplate, TemplateError } from "../text/template.ts";
+import { type EmbedServices, pool } from "./embed.ts";
+import { Fields, fieldsOf, refusal } from "./fields.ts";
+import { modelOf } from "./openai/schema.ts";
+import { promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";
+import { requestLimits } from "./request-limits.ts";
+import type { Exchange } from "./respond.ts";
+import type { Targets } from "./targets.ts";
+
+type Body = Readonly<Record<string, unknown>>;
+
+/** A query and what is compared with it. */
+interface Pair {
+  readonly query: string;
+  readonly document: string;
+  /** The field of the document. */
+  readonly param: string;
+}
+
+interface ScoreRequest {
+  readonly model: string;
+  readonly pairs: readonly Pair[];
+  readonly service: RequestedService;
+  readonly ignored: readonly string[];
+}
+
+export interface RerankRequest extends ScoreRequest {
+  /** How many of the best are told. */
+  readonly best: number;
+  readonly returnsDocuments: boolean;
+}
+
+/** POST /v1/rerank: a query and documents. */
+export function parseRerank(body: Body, { model }: EmbedServices, targets: Targets): RerankRequest {
+  const fields = new Fields(body);
+  const query = fields.requiredString("query");
+  const documents = textsOf(fields, "documents");
+  const best = fields.integer("top_n", { min: 0, max: Number.MAX_SAFE_INTEGER }) ?? 0;
+  return {
+    model: modelOf(fields, model),
+    pairs: documents.map((document, i) => ({ query, document, param: `documents[${i}]` })),
+    best: best === 0 ? documents.length : best,
+    returnsDocuments: fields.boolean("return_documents") ?? true,
+    service: { objective: chatService.objective, ...targets, priority: 0 },
+    ignored: fields.unread().filter((name) => /^[A-Za-z0-9_.-]{1,64}$/.test(name)),
+  };
+}
+
+/** POST /v1/score: a text and one or several others, or as many pairs. */
+export function parseScore(body: Body, { model }: EmbedServices, targets: Targets): ScoreRequest {
+  const fields = new Fields(body);
+  const first = textsOf(fields, "text_1");
+  const second = textsOf(fields, "text_2");
+  if (first.length !== 1 && first.length !== second.length) {
+    throw badRequest(
+      `text_1 holds ${first.length} texts and text_2 ${second.length}: wanted one, or as many`,
+      "text_1",
+    );
+  }
+  return {
+    model: modelOf(fields, model),
+    pairs: second.map((document, i) => {
+      return { query: first.length === 1 ? first[0]! : first[i]!, document, param: `text_2[${i}]` };
+    }),
+    service: { objective: chatService.objective, ...targets, priority: 0 },
+    ignored: fields.unread().filter((name) => /^[A-Za-z0-9_.-]{1,64}$/.test(name)),
+  };
+}
+
+/** A text, or a list of texts or of objects that have one. */
+function textsOf(fields: Fields, name: string): string[] {
+  const given = fields.raw(name);
+  if (typeof given === "string") return [given];
+  const list = fields.list(name, requestLimits.embeddingInputsMax);
+  if (list === undefined || list.length === 0) throw refusal(name, "a string or an array of strings", given);
+  return list.map((item, index) => {
+    if (typeof item === "string") return item;
+    return fieldsOf(item, `${name}[${index}]`).requiredString("text");
+  });
+}
+
+export async function answerRerank(
+  exchange: Exchange,
+  services: EmbedServices,
+  request: RerankRequest,
+): Promise<object> {
+  const { scores, usage } = await scoresOf(exchange, services, request);
+  const results = request.pairs.map(({ document }, index) => ({
+    index,
+    relevance_score: scores[index]!,
+    ...(request.returnsDocuments ? { document: { text: document } } : {}),
+  }));
+  results.sort((a, b) => b.relevance_score - a.relevance_score);
+  return { id: idOf("rerank"), model: request.model, usage, results: results.slice(0, request.best) };
+}
+
+export async function answerScore(
+  exchange: Exchange,
+  services: EmbedServices,
+  request: ScoreRequest,
+): Promise<object> {
+  const { scores, usage } = await scoresOf(exchange, services, request);
+  return {
+    id: idOf("score"),
+    object: "list",
+    created: Math.floor(Date.now() / 1000),
+    model: request.model,
+    data: scores.map((score, index) => ({ index, object: "score", score })),
+    usage,
+  };
+}
+
+function idOf(kind: string): string {
+  return `${kind}-${crypto.randomUUID().replaceAll("-", "")}`;
+}
+
+async function scoresOf(exchange: Exchange, services: EmbedServices, { pairs, service }: ScoreRequest) {
+  const { weights } = headOf(services);
+  const inputs: (readonly TokenId[])[] = [];
+  const breath = new Breath();
+  for (const pair of pairs) {
+    inputs.push(await tokensOf(pair, services));
+    await breath.take();
+  }
+  const { states } = await pool(exchange, services, { inputs, pooling: "last", service, cacheSalt: "" });
+  const tokens = inputs.reduce((sum, { length }) => sum + length, 0);
+  const scores = states.map((state) => {
+    const logit = state.reduce((sum, value, i) => sum + value * weights[i]!, 0);
+    return 1 / (1 + Math.exp(-logit));
+  });
+  return { scores, usage: { prompt_tokens: tokens, total_tokens: tokens } };
+}
+
+/** Throws 501 where the model gives no scores. */
+function headOf({ model }: EmbedServices) {
+  const { score = { refusal: "its engine gives no hidden states" } } = model;
+  if (!("refusal" in score)) return score;
+  const message = `this model gives no scores: ${score.refusal}`;
+  throw new ApiError(501, "invalid_request_error", message, {
+    apiCode: "scores_unsupported",
+    shouldRetry: false,
+  });
+}
+
+/** As the model's chat template writes a query and a document, if it knows such roles; else one behind the other. */
+async function tokensOf(
+  { query, document, param }: Pair,
+  services: EmbedServices,
+): Promise<readonly TokenId[]> {
+  const { template, model } = services;
+  for (const text of [query, document]) refuseEnormous(text, param, services);
+  const hasRoles = ["query", "document"].every((role) => template?.mentions(role, false));
+  const tokens =
+    template !== null && hasRoles
+      ? await renderedTokens(template, { query, document, param }, services)
+      : [await promptTokens(query, false, services), await promptTokens(document, false, services)].flat();
+  if (tokens.length === 0)
+    throw badRequest(`${param} must not be empty: there are no tokens to score`, param);
+  if (tokens.length > model.contextMax) throw promptTooLong(model.contextMax, tokens.length, param);
+  return tokens;
+}
+
+async function renderedTokens(
+  template: ChatTemplate,
+  { query, document, param }: Pair,
+  { encoder }: EmbedServices,
+): Promise<readonly TokenId[]> {
+  const messages = Object.entries({ query, document }).map(([role, content]) => ({ role, content }));
+  try {
+    return await encoder
+      .encodeRendered(template.render(messages, { addGenerationPrompt: true }))
+      .catch(refuseBusy);
+  } catch (error) {
+    if (!(error instanceof TemplateError)) throw error;
+    throw badRequest(`the chat template says: ${error.message}`, param, "template_error");
+  }
+}
