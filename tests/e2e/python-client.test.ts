@@ -1,4 +1,5 @@
-/** OpenAI's own Python client, where a Python has it: its batch example, unchanged but for its base URL, which is in the environment. */
+/** OpenAI's own Python client, where a Python has it: its batch example, unchanged but for its base URL, which is in the environment,
+ *  and embeddings. */
 
 import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -51,34 +52,62 @@ print(json.dumps({
 }))
 `;
 
+/** It asks for base64 by itself, and gives numbers. */
+const embedding = `
+import json
+
+from openai import OpenAI
+
+client = OpenAI()
+response = client.embeddings.create(model="demo", input=["the sea", "an ocean"], dimensions=8)
+print(json.dumps({
+    "lengths": [len(one.embedding) for one in response.data],
+    "norms": [round(sum(value * value for value in one.embedding), 5) for one in response.data],
+    "isCounted": response.usage.prompt_tokens == response.usage.total_tokens > 0,
+}))
+`;
+
+/** What a script prints, run against a server with a folder for its data. */
+async function outputOf(script: string): Promise<unknown> {
+  const folder = mkdtempSync(join(tmpdir(), "bunting-python-"));
+  const data = join(folder, "data");
+  const server = Program.bunting(["serve", "--device", "simulated", "--port", "0", "--data", data]);
+  try {
+    const environment = {
+      ...(process.env as Record<string, string>),
+      OPENAI_BASE_URL: `${await server.url()}/v1`,
+      OPENAI_API_KEY: "none",
+    };
+    const client = new Program([python, "-c", script, join(folder, "in.jsonl")], { environment });
+    expect([await client.exitCode(), client.errors]).toEqual([0, ""]);
+    return JSON.parse(client.output);
+  } finally {
+    server.signal("SIGTERM");
+    await server.exitCode();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+test.skipIf(!hasClient)(
+  "texts are embedded",
+  async () => {
+    expect(await outputOf(embedding)).toEqual({ lengths: [8, 8], norms: [1, 1], isCounted: true });
+  },
+  60_000,
+);
+
 test.skipIf(!hasClient)(
   "a batch, from its file to its results",
   async () => {
-    const folder = mkdtempSync(join(tmpdir(), "bunting-python-"));
-    const data = join(folder, "data");
-    const server = Program.bunting(["serve", "--device", "simulated", "--port", "0", "--data", data]);
-    try {
-      const environment = {
-        ...(process.env as Record<string, string>),
-        OPENAI_BASE_URL: `${await server.url()}/v1`,
-        OPENAI_API_KEY: "none",
-      };
-      const client = new Program([python, "-c", example, join(folder, "in.jsonl")], { environment });
-      expect([await client.exitCode(), client.errors]).toEqual([0, ""]);
-      expect(JSON.parse(client.output)).toEqual({
-        status: "completed",
-        counts: { completed: 3, failed: 0, total: 3 },
-        metadata: { description: "three questions" },
-        isListed: true,
-        files: ["batch_output"],
-        ids: ["request-0", "request-1", "request-2"],
-        tokens: [4, 4, 4],
-      });
-    } finally {
-      server.signal("SIGTERM");
-      await server.exitCode();
-      rmSync(folder, { recursive: true, force: true });
-    }
+    expect(await outputOf(example)).toEqual({
+      status: "completed",
+      counts: { completed: 3, failed: 0, total: 3 },
+      metadata: { description: "three questions" },
+      isListed: true,
+      files: ["batch_output"],
+      ids: ["request-0", "request-1", "request-2"],
+      tokens: [4, 4, 4],
+    });
   },
   60_000,
 );
