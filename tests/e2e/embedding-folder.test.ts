@@ -1,0 +1,64 @@
+/** The whole program with a folder for embeddings, which has no vocabulary projection: on the CPU, and on the emulated GPU. */
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import OpenAI from "openai";
+import { publishedShapes } from "../../tools/random-model/shapes.ts";
+import { writeRandomModel } from "../../tools/random-model.ts";
+import { Program } from "./program.ts";
+
+const scratch = mkdtempSync(join(tmpdir(), "bunting-embedding-folder-"));
+afterAll(() => rmSync(scratch, { recursive: true }));
+
+/** A small model of the published one's class. */
+function folderOf(pooling: "lasttoken" | "mean_tokens"): string {
+  const small = {
+    ...{ hidden_size: 96, intermediate_size: 64, num_attention_heads: 4, num_key_value_heads: 2 },
+    ...{ num_hidden_layers: 2, max_position_embeddings: 512, vocab_size: 2000, initializer_range: 0.2 },
+  };
+  const name = "Qwen3-Embedding-0.6B";
+  const dir = join(scratch, pooling);
+  writeRandomModel({ file: name, json: { ...publishedShapes[name]!.config, ...small } }, dir, { seed: 7 });
+  writeFileSync(join(dir, "1_Pooling", "config.json"), JSON.stringify({ [`pooling_mode_${pooling}`]: true }));
+  return dir;
+}
+
+const texts = Array.from({ length: 12 }, (_, i) => `Text number ${i}, ${"and more words ".repeat(i)}`);
+
+/** Vectors of all texts in one request, and of some of them alone; that they are the same is expected if `isExact`. */
+async function vectorsOf(dir: string, device: string, isExact: boolean): Promise<number[][]> {
+  const program = Program.bunting(["serve", dir, "--device", device, "--port", "0", "--threads", "2"]);
+  try {
+    const baseURL = `${await program.url()}/v1`;
+    const client = new OpenAI({ baseURL, apiKey: "none", maxRetries: 0 });
+    const model = (await client.models.list()).data[0]!.id;
+    const embed = async (input: string[]) =>
+      (await client.embeddings.create({ model, input })).data.map(({ embedding }) => embedding);
+    const all = await embed(texts);
+    for (const index of isExact ? [0, 7, 11] : [])
+      expect(await embed([texts[index]!])).toEqual([all[index]!]);
+    const chat = client.chat.completions.create({ model, messages: [{ role: "user", content: "Hello." }] });
+    await expect(Promise.resolve(chat)).rejects.toThrow("this model");
+    return all;
+  } finally {
+    program.signal("SIGTERM");
+    await program.exitCode();
+  }
+}
+
+const cosineOf = (a: readonly number[], b: readonly number[]): number =>
+  a.reduce((sum, value, i) => sum + value * b[i]!, 0);
+
+test("by the last token, and by the mean", async () => {
+  const [last, mean] = [folderOf("lasttoken"), folderOf("mean_tokens")];
+  const byLast = await vectorsOf(last, "cpu", true);
+  const byMean = await vectorsOf(mean, "cpu", true);
+  expect(byLast.map(({ length }) => length)).toEqual(texts.map(() => 96));
+  for (const [i, vector] of byLast.entries()) {
+    expect(cosineOf(vector, vector)).toBeCloseTo(1, 5);
+    expect(cosineOf(vector, byMean[i]!)).toBeLessThan(0.99);
+  }
+  const emulated = await vectorsOf(mean, "emu", false);
+  for (const [i, vector] of emulated.entries()) expect(cosineOf(vector, byMean[i]!)).toBeGreaterThan(0.99);
+}, 120_000);
