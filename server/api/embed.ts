@@ -47,7 +47,7 @@ export async function embed(
     cacheSalt,
   });
   const vectors = states.map((state) => unitVector(state.subarray(0, dimensions ?? state.length)));
-  return { vectors, promptTokens: tokens.reduce((sum, { length }) => sum + length, 0), cachedTokens };
+  return { vectors, promptTokens: tokensIn(tokens), cachedTokens };
 }
 
 /** The hidden states of texts in tokens, pooled, for one HTTP request: in flight until they are there. */
@@ -56,7 +56,7 @@ export async function pool(
   { fleet }: Pick<EmbedServices, "fleet">,
   request: Omit<EmbeddingRequest, "tenant">,
 ): Promise<Pooled> {
-  const { lifecycle, cacheSaltFor } = exchange.services;
+  const { lifecycle, cacheSaltFor, telemetry } = exchange.services;
   lifecycle.expectReady(); // tokenising may have taken a while
   const { tenant, signal } = exchange;
   const cacheSalt = cacheSaltFor(tenant, request.cacheSalt);
@@ -72,8 +72,15 @@ export async function pool(
   if (signal.aborted) onAbort();
   else signal.addEventListener("abort", onAbort, { once: true });
   try {
-    return await embedding.done;
+    const pooled = await embedding.done;
+    const promptTokens = tokensIn(request.inputs);
+    const { cachedTokens } = pooled;
+    telemetry.countTokens({ promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 });
+    telemetry.countFinished("stop", request.inputs.length);
+    telemetry.observeRequest("endToEnd", (performance.now() - exchange.arrivedMs) / 1000);
+    return pooled;
   } catch (error) {
+    telemetry.countFinished(signal.aborted ? "abort" : "error", request.inputs.length);
     throw error instanceof EmbeddingFailure ? (cut ?? errorOf(error.failure, lifecycle)) : error;
   } finally {
     untrack();
@@ -113,6 +120,10 @@ async function tokensOf(
   };
   await Promise.all(Array.from({ length: ENCODED_MAX }, (_, first) => encodeFrom(first)));
   return all;
+}
+
+export function tokensIn(texts: readonly (readonly TokenId[])[]): number {
+  return texts.reduce((sum, { length }) => sum + length, 0);
 }
 
 /** The vector divided by its length; one of zeros stays. */

@@ -4,7 +4,7 @@ import type { RequestedService } from "../answer/generation.ts";
 import { Breath } from "../breath.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
 import { type ChatTemplate, TemplateError } from "../text/template.ts";
-import { type EmbedServices, pool } from "./embed.ts";
+import { type EmbedServices, pool, tokensIn } from "./embed.ts";
 import { Fields, fieldsOf, refusal } from "./fields.ts";
 import { modelOf } from "./openai/schema.ts";
 import { promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";
@@ -128,7 +128,7 @@ async function scoresOf(exchange: Exchange, services: EmbedServices, { pairs, se
     await breath.take();
   }
   const { states } = await pool(exchange, services, { inputs, pooling: "last", service, cacheSalt: "" });
-  const tokens = inputs.reduce((sum, { length }) => sum + length, 0);
+  const tokens = tokensIn(inputs);
   const scores = states.map((state) => {
     const logit = state.reduce((sum, value, i) => sum + value * weights[i]!, 0);
     return 1 / (1 + Math.exp(-logit));

@@ -106,6 +106,19 @@ test("2,048 texts come back in order beside a chat, which is not changed by them
   expect(vectors.slice(0, 3)).toEqual(await vectorsOf(inputs.slice(0, 3), { dimensions: 2 }));
 });
 
+test("the tokens that were read are counted as those of requests", async () => {
+  const countOf = async (): Promise<number> => {
+    const text = await (await fetch(`${server.origin}/metrics`)).text();
+    const lines = text.matchAll(/^bunting_work_tokens_total\{([^}]*)\} (\d+)$/gm);
+    return [...lines]
+      .filter(([, labels]) => labels!.includes('work="requests"'))
+      .reduce((sum, [, , count]) => sum + Number(count), 0);
+  };
+  const before = await countOf();
+  await vectorsOf(["counted once", "and twice"]);
+  expect((await countOf()) - before).toBe(tokensOf("counted once").length + tokensOf("and twice").length);
+});
+
 test("what cannot be embedded is refused with field, limit and value", async () => {
   const refused: [body: object, param: string | null, text: string][] = [
     [{}, "input", "input must be a string, an array of strings"],
