@@ -2,10 +2,10 @@
 // of kernels/.
 //
 //   page copies; x = embed(ids); per layer: norm, q|k|v, rotate and append, attention, + Wo, norm, gate|up,
-//   SwiGLU, + Wdown; then for the rows to sample: norm, logits, draw
+//   SwiGLU, + Wdown; then for the wanted rows the norm, and for those to draw from logits and the draw
 //
 // What a layer's products add to the residual stream, the next norm adds. After its attention the last layer
-// goes on with the sampled rows alone. A step is few copies to the device, the kernels of one stream, and
+// goes on with the wanted rows alone. A step is few copies to the device, the kernels of one stream, and
 // results that the last kernel writes into host memory.
 #pragma once
 

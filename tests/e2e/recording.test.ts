@@ -17,18 +17,22 @@ test("a recorded server repeats, and says what would have been otherwise", async
     ...["serve", "--device", "simulated:2", "--port", "0"],
     ...["--tbt-ms", "50", "--record", file],
   ]);
-  const url = `${await program.url()}/v1/chat/completions`;
-  const ask = async (content: string, more: object): Promise<void> => {
-    const body = { model: "demo", messages: [{ role: "user", content }], ignore_eos: true, ...more };
+  const url = await program.url();
+  const post = async (path: string, body: object): Promise<void> => {
     const headers = { "content-type": "application/json" };
-    const response = await fetch(url, { method: "POST", body: JSON.stringify(body), headers });
+    const response = await fetch(url + path, { method: "POST", body: JSON.stringify(body), headers });
     expect(response.status).toBe(200);
     await response.text();
+  };
+  const ask = (content: string, more: object): Promise<void> => {
+    const messages = [{ role: "user", content }];
+    return post("/v1/chat/completions", { model: "demo", messages, ignore_eos: true, ...more });
   };
   const questions = Array.from({ length: 10 }, (_, i) => `${"A long story. ".repeat(30)} ${i}`);
   await Promise.all([
     ...questions.map((question, i) => ask(question, { max_tokens: 10 + i, stream: i % 2 === 0 })),
     ask("Three ways", { n: 3, max_tokens: 8 }),
+    post("/v1/embeddings", { input: ["A long story. ".repeat(20), "A short one."] }),
   ]);
   program.signal("SIGTERM");
   expect(await program.exitCode()).toBe(0);
@@ -38,10 +42,10 @@ test("a recorded server repeats, and says what would have been otherwise", async
     ...["--what-if", "engines=1,tbt-ms=0", "--what-if", "policy=sarathi"],
   ]);
   expect([await replay.exitCode(), replay.errors]).toEqual([0, ""]);
-  expect(replay.output).toContain("13 calls and ");
+  expect(replay.output).toContain("15 calls and ");
   expect(replay.output).toContain(" steps of 2 engines (simulated).");
   expect(replay.output).toContain("Run again, the scheduler decides the same, step by step.");
-  for (const row of [/^unchanged +13 /m, /^engines=1,tbt-ms=0 +13 /m, /^policy=sarathi +13 /m]) {
+  for (const row of [/^unchanged +15 /m, /^engines=1,tbt-ms=0 +15 /m, /^policy=sarathi +15 /m]) {
     expect(replay.output).toMatch(row);
   }
 }, 60_000);
