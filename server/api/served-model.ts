@@ -40,6 +40,8 @@ export interface ModelAbout {
   readonly weightsBytes: number;
   readonly layers: number;
   readonly hidden: number;
+  /** It writes no texts. */
+  readonly isHeadless: boolean;
 }
 
 export function aboutOf({ dir, config, tensors, weightFilesBytes }: ModelFolder): ModelAbout {
@@ -50,5 +52,6 @@ export function aboutOf({ dir, config, tensors, weightFilesBytes }: ModelFolder)
     weightsBytes: weightFilesBytes,
     layers: config.shape.layers.length,
     hidden: config.shape.hidden,
+    isHeadless: config.isHeadless ?? false,
   };
 }

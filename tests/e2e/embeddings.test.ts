@@ -266,6 +266,10 @@ test("a model without a vocabulary projection embeds, and says so where texts ar
     expect([path, response.status]).toEqual([path, 400]);
     expect(await response.text()).toContain("this model writes no text: it gives embeddings alone");
   }
+  const shown = (await (await post(headless, "/api/show", { model: "demo" })).json()) as {
+    capabilities: string[];
+  };
+  expect(shown.capabilities).toEqual(["embedding"]);
   await headless.settled();
   await headless.close();
 });

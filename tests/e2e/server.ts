@@ -227,7 +227,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   );
   const served = {
     ...text,
-    about: aboutOf(openModelFolder(demoFolder)),
+    about: { ...aboutOf(openModelFolder(demoFolder)), isHeadless },
     fleet,
     specs: [spec],
     keptPrefixes: new KeptPrefixes(fleet, [spec]),

@@ -43,7 +43,9 @@ export function showBody(
       [`${family}.embedding_length`]: hidden,
       [`${family}.block_count`]: layers,
     },
-    capabilities: ["completion", ...(knows("tools") ? ["tools"] : []), ...(asksToThink ? ["thinking"] : [])],
+    capabilities: about.isHeadless
+      ? ["embedding"]
+      : ["completion", ...(knows("tools") ? ["tools"] : []), ...(asksToThink ? ["thinking"] : [])],
     modified_at: new Date(startedSeconds * 1000).toISOString(),
   };
 }
