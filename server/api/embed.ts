@@ -46,7 +46,12 @@ export async function embed(
     service,
     cacheSalt,
   });
-  const vectors = states.map((state) => unitVector(state.subarray(0, dimensions ?? state.length)));
+  const vectors: Float32Array[] = [];
+  const breath = new Breath();
+  for (const state of states) {
+    vectors.push(unitVector(state.subarray(0, dimensions ?? state.length)));
+    await breath.take();
+  }
   return { vectors, promptTokens: tokensIn(tokens), cachedTokens };
 }
 

@@ -129,10 +129,12 @@ async function scoresOf(exchange: Exchange, services: EmbedServices, { pairs, se
   }
   const { states } = await pool(exchange, services, { inputs, pooling: "last", service, cacheSalt: "" });
   const tokens = tokensIn(inputs);
-  const scores = states.map((state) => {
+  const scores: number[] = [];
+  for (const state of states) {
     const logit = state.reduce((sum, value, i) => sum + value * weights[i]!, 0);
-    return 1 / (1 + Math.exp(-logit));
-  });
+    scores.push(1 / (1 + Math.exp(-logit)));
+    await breath.take();
+  }
   return { scores, usage: { prompt_tokens: tokens, total_tokens: tokens } };
 }
 
