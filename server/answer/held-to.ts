@@ -44,7 +44,7 @@ export function thoughtsLimit({ format }: Request, tokenizer: Tokenizer): Though
   };
 }
 
-/** After the thoughts. */
+/** After the thoughts. A structure is that of a text: where there can only be calls, nothing has it. */
 function answerHeldTo(
   { constraint, calls, format }: Request,
   tokenizer: Tokenizer,
@@ -62,7 +62,7 @@ function answerHeldTo(
     functions,
     callsMax,
     mayTalk,
-    otherwise: constraint?.source ?? null,
+    otherwise: mayTalk ? (constraint?.source ?? null) : null,
     beforeText: thinking?.beforeText ?? "",
   };
   return { source, param: constraint?.param ?? param };

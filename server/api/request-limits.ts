@@ -17,7 +17,7 @@ export const requestLimits = {
   toolsMax: 128,
   toolCallsMax: 128,
   toolCallIdCharactersMax: 256,
-  toolDescriptionCharactersMax: 16_384,
+  toolDescriptionCharactersMax: 65_536,
   toolParametersBytesMax: 65_536,
   /** Of one call's arguments, which come as JSON within the body's JSON. */
   toolArguments: { ...defaultJsonLimits, jsonKeysMax: 10_000 },

@@ -20,6 +20,7 @@ const answers = [
   `Let me look.\n${call("get_weather", '{"city": "Rome"}')}\n${call("get_weather", '{"city": "Øslo"}')}`,
   call("shout", '{"input": "two\\nlines"}'),
   '{"city":"Rome"}',
+  `${call("maps__route", '{"to": "Rome"}')}\n${call("maps__say", '{"input": "left"}')}`,
 ];
 const tools = [
   {
@@ -210,6 +211,33 @@ describe("a whole response", () => {
       { type: "custom_tool_call", id, call_id, name: "shout", input, status: "completed" },
     ]);
     expect<unknown>(told).toEqual([{ ...custom[0]!, format: { type: "text" } }]);
+  });
+
+  test("tells a call of a namespace's tool with its namespace, and reads it back", async () => {
+    const route = { type: "function", name: "route", description: null, parameters: null, strict: null };
+    const say = { type: "custom", name: "say", format: { type: "text" } };
+    const maps = { type: "namespace", name: "maps", description: "Ways", tools: [route, say] };
+    const { output, tools: told } = await ann.responses.create(
+      asking(4, { tools: [maps] as NonNullable<Body["tools"]> }),
+    );
+    expect<unknown>(told).toEqual([maps]);
+    expect<unknown>(output).toMatchObject([
+      { type: "function_call", name: "route", namespace: "maps", arguments: '{"to": "Rome"}' },
+      { type: "custom_tool_call", name: "say", namespace: "maps", input: "left" },
+    ]);
+    const flat = output.map((item) => ({
+      ...item,
+      namespace: undefined,
+      name: `maps__${(item as { name: string }).name}`,
+    }));
+    const [again, same] = await Promise.all(
+      [output, flat].map((items) => ann.responses.create(asking(0, { input: items as Input }))),
+    );
+    expect(again!.usage!.input_tokens).toBe(same!.usage!.input_tokens);
+    const unknown = await failure(
+      ann.responses.create(asking(0, { tools: [{ ...maps, tools: [{ type: "web" }] }] as never })),
+    );
+    expect(unknown.param).toBe("tools[0].tools[0].type");
   });
 
   test("is held to a schema", async () => {

@@ -155,6 +155,12 @@ describe("a whole answer", () => {
     expect<unknown>(choices[0]!.finish_reason).toBe("tool_calls");
   });
 
+  test("is a call where one is forced, whatever structure its text would have", async () => {
+    const response_format = { type: "json_schema", json_schema: { name: "x", schema: { type: "integer" } } };
+    const { message } = (await chat({ seed: 2, tool_choice: "required", response_format })).choices[0]!;
+    expect(message.tool_calls!.map(({ function: { name } }) => name)).toEqual(["get_weather"]);
+  });
+
   test("is not read for calls when no functions are offered", async () => {
     for (const more of [{ tools: [] }, { tool_choice: "none" }]) {
       const choice = (await chat({ seed: 2, ...more })).choices[0]!;

@@ -302,11 +302,6 @@ const cases: [more: object, message: string, param: string][] = [
     'output_config.format.type must be "json_schema", but "json_object" was given',
     "output_config.format.type",
   ],
-  [
-    { output_config: asJson, tools: [weather], tool_choice: { type: "any" } },
-    "output_config.format.schema cannot be kept to where tool_choice wants a call",
-    "output_config.format.schema",
-  ],
   [{ mcp_servers: [{}] }, "mcp_servers: this field is not supported by this server", "mcp_servers"],
   [
     { service_tier: "flex" },

@@ -6,7 +6,7 @@ import { Fields, refusal } from "../fields.ts";
 import { templateArgumentsOf } from "../openai/inputs.ts";
 import { cacheSaltOf, samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
-import { constraintOf, expectTogether } from "../openai/structure.ts";
+import { constraintOf } from "../openai/structure.ts";
 import { isOneOf, notSupported, settleTheRest } from "../openai/support.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
@@ -49,7 +49,6 @@ export function parseMessagesRequest(
   if (tier !== undefined && tier !== "auto" && tier !== "standard_only")
     throw refusal("service_tier", "auto or standard_only", tier);
   const constraint = structureOf(fields, format);
-  expectTogether(constraint, calls);
   const generation = {
     choices: 1,
     sampling: samplingOf(fields, served.model, null),

@@ -6,7 +6,6 @@ import { Fields, refusal } from "../fields.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
 import { samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
-import { expectTogether } from "../openai/structure.ts";
 import { isOneOf, notSupported } from "../openai/support.ts";
 import { toolUseOf } from "../openai/tools.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";
@@ -83,7 +82,6 @@ function parseCommon(
   const name = nameOf(fields, model);
   const thinking = thinkingOf(fields, template, tools.length > 0);
   const constraint = formatOf(fields);
-  expectTogether(constraint, calls);
   const options = optionsOf(fields, model, topLogprobsOf(fields));
   const generation: GenerationOptions = {
     choices: 1,

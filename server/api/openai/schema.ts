@@ -22,7 +22,7 @@ import {
 } from "./inputs.ts";
 import { cacheSaltOf, chatLogprobs, samplingOf, stopStringsOf, tokenRange } from "./sampling.ts";
 import { type ServiceTier, serviceOf } from "./service.ts";
-import { constraintOf, expectTogether } from "./structure.ts";
+import { constraintOf } from "./structure.ts";
 import { notSupported, settleTheRest } from "./support.ts";
 import { toolsOf, toolUseOf } from "./tools.ts";
 
@@ -187,7 +187,6 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
   if (promptLogprobs !== undefined && stream) throw notSupported("prompt_logprobs", "a prompt's in a stream");
   const { calls } = particulars;
   const constraint = constraintOf(fields);
-  expectTogether(constraint, calls);
   const held = constraint ?? calls;
   if (held !== null && generation.ignoreEos) {
     throw badRequest(`ignore_eos together with ${held.param} is not supported`, "ignore_eos");

@@ -2,7 +2,6 @@
 
 import type { ConstraintSource } from "../../../scheduler/constraint/compile.ts";
 import type { JsonLayout } from "../../../scheduler/constraint/schema/compile-schema.ts";
-import type { OfferedCalls } from "../../answer/choice-text.ts";
 import type { RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
@@ -71,14 +70,6 @@ function layoutOf(fields: Fields): JsonLayout | null {
 
 function isObject(value: unknown): boolean {
   return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/** Throws 400 for a structure of an answer that can only be calls. Where calls may be made, other answers have the
- *  structure. */
-export function expectTogether(constraint: RequestedConstraint | null, calls: OfferedCalls | null): void {
-  if (constraint === null || calls === null || calls.mayTalk) return;
-  const { param } = constraint;
-  throw badRequest(`${param} cannot be kept to where tool_choice wants a call`, param);
 }
 
 /** The field that holds the constraint itself. */

@@ -56,8 +56,8 @@ describe("what may be called", () => {
       "tools[1].function.name",
     ],
     [
-      [tool({ description: "x".repeat(16_385) })],
-      "tools[0].function.description may have 16384 characters at most, but has 16385",
+      [tool({ description: "x".repeat(65_537) })],
+      "tools[0].function.description may have 65536 characters at most, but has 65537",
       "tools[0].function.description",
     ],
     [

@@ -21,7 +21,7 @@ export interface ResponseObject {
   readonly store?: boolean;
 }
 
-export type AnswerFacts = Pick<ResponsesRequest, "key" | "model" | "echo" | "customNames" | "sealsReasoning">;
+export type AnswerFacts = Pick<ResponsesRequest, "key" | "model" | "echo" | "told" | "sealsReasoning">;
 
 /** What a response says of its answer. */
 interface Told {

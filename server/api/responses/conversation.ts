@@ -7,6 +7,11 @@ import type { CallOutputItem, CustomCallItem, FunctionCallItem, Item } from "./i
 /** The one field of a call of a custom tool, as models see it. */
 export const CUSTOM_INPUT = "input";
 
+/** The name by which a model knows a tool. */
+export function modelNameOf({ name, namespace }: Pick<FunctionCallItem, "name" | "namespace">): string {
+  return namespace === undefined ? name : `${namespace}__${name}`;
+}
+
 /** An assistant's message that may grow: reasoning, text and calls that stand beside one another are one message. */
 interface Turn {
   readonly role: "assistant";
@@ -70,7 +75,7 @@ function pastCallOf(item: FunctionCallItem | CustomCallItem): PastToolCall {
     item.type === "custom_tool_call"
       ? { [CUSTOM_INPUT]: item.input }
       : argumentsIn(item.arguments, `input: the arguments of the call ${item.call_id}`);
-  return { id: item.call_id, type: "function", function: { name: item.name, arguments: values } };
+  return { id: item.call_id, type: "function", function: { name: modelNameOf(item), arguments: values } };
 }
 
 function outputTextOf({ output }: CallOutputItem): string {

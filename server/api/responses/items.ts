@@ -49,6 +49,7 @@ export type FunctionCallItem = Common & {
   readonly type: "function_call";
   readonly call_id: string;
   readonly name: string;
+  readonly namespace?: string;
   /** JSON of an object. */
   readonly arguments: string;
 };
@@ -57,6 +58,7 @@ export type CustomCallItem = Common & {
   readonly type: "custom_tool_call";
   readonly call_id: string;
   readonly name: string;
+  readonly namespace?: string;
   readonly input: string;
 };
 
@@ -105,16 +107,14 @@ function itemOf(item: Fields, idOf: (prefix: string) => string): Item | Referenc
       return {
         type: "function_call",
         ...common("fc"),
-        call_id: toolCallIdOf(item, "call_id"),
-        name: toolNameOf(item),
+        ...calledOf(item),
         arguments: item.requiredString("arguments"),
       };
     case "custom_tool_call":
       return {
         type: "custom_tool_call",
         ...common("ctc"),
-        call_id: toolCallIdOf(item, "call_id"),
-        name: toolNameOf(item),
+        ...calledOf(item),
         input: item.requiredString("input"),
       };
     case "function_call_output":
@@ -128,6 +128,12 @@ function itemOf(item: Fields, idOf: (prefix: string) => string): Item | Referenc
         item.pathOf("type"),
       );
   }
+}
+
+function calledOf(item: Fields): Pick<FunctionCallItem, "call_id" | "name" | "namespace"> {
+  const namespace = item.string("namespace");
+  const called = { call_id: toolCallIdOf(item, "call_id"), name: toolNameOf(item) };
+  return namespace === undefined ? called : { ...called, namespace };
 }
 
 function messageOf(item: Fields): Pick<MessageItem, "role" | "content"> {

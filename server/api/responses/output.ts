@@ -3,6 +3,7 @@ import type { WholePart } from "../../answer/whole.ts";
 import { chatLogprobs } from "../openai/logprobs.ts";
 import { CUSTOM_INPUT } from "./conversation.ts";
 import { type Item, type ItemStatus, type OutputText, sealedReasoning } from "./items.ts";
+import type { ToldCall } from "./tools.ts";
 
 /** An event of a stream, but for its number. */
 export type Emit = (type: string, fields: object) => void;
@@ -10,8 +11,8 @@ export type Emit = (type: string, fields: object) => void;
 export interface OutputRules {
   /** What ids are made of. */
   readonly key: string;
-  /** Tools whose calls are told as text. */
-  readonly customNames: ReadonlySet<string>;
+  /** By the name that the model knows, how a call is told; of another name, as a function's. */
+  readonly told: ReadonlyMap<string, ToldCall>;
   /** Reasoning is told as one opaque string too. */
   readonly sealsReasoning: boolean;
 }
@@ -27,7 +28,7 @@ interface OpenItem {
   /** Its place among the items. */
   readonly index: number;
   /** Of a call. */
-  readonly name: string;
+  readonly called: Pick<ToldCall, "name" | "namespace"> | null;
   text: string;
   readonly logprobs: object[];
 }
@@ -78,7 +79,7 @@ export class Output {
         break;
       }
       case "call":
-        this.#begin(this.#rules.customNames.has(part.name) ? "custom_tool_call" : "function_call", part.name);
+        this.#beginCall(this.#rules.told.get(part.name) ?? { type: "function_call", name: part.name });
         break;
       case "arguments": {
         const item = this.#open!;
@@ -99,14 +100,18 @@ export class Output {
   }
 
   #openOf(kind: "message" | "reasoning"): OpenItem {
-    return this.#open?.kind === kind ? this.#open : this.#begin(kind, "");
+    return this.#open?.kind === kind ? this.#open : this.#begin(kind, null);
   }
 
-  #begin(kind: Kind, name: string): OpenItem {
+  #beginCall({ type, ...called }: ToldCall): void {
+    this.#begin(type, called);
+  }
+
+  #begin(kind: Kind, called: OpenItem["called"]): OpenItem {
     this.#endItem("completed");
     const index = this.#items.length;
     const id = `${prefixes[kind]}_${this.#rules.key}_${index}`;
-    const item: OpenItem = { kind, id, index, name, text: "", logprobs: [] };
+    const item: OpenItem = { kind, id, index, called, text: "", logprobs: [] };
     this.#open = item;
     this.#emit("response.output_item.added", { output_index: index, item: this.#begun(item) });
     const part = contentPartOf(item);
@@ -118,7 +123,7 @@ export class Output {
     const item = this.#open;
     if (item === null) return;
     this.#open = null;
-    const { name, text, logprobs } = item;
+    const { called, text, logprobs } = item;
     const done = this.#whole(item, status);
     switch (done.type) {
       case "message":
@@ -128,7 +133,11 @@ export class Output {
         this.#emit("response.reasoning_text.done", { ...contentPlaceOf(item), text });
         break;
       case "function_call":
-        this.#emit("response.function_call_arguments.done", { ...placeOf(item), name, arguments: text });
+        this.#emit("response.function_call_arguments.done", {
+          ...placeOf(item),
+          name: called!.name,
+          arguments: text,
+        });
         break;
       case "custom_tool_call":
         this.#emit("response.custom_tool_call_input.delta", { ...placeOf(item), delta: done.input });
@@ -148,9 +157,9 @@ export class Output {
   }
 
   #whole(item: OpenItem, status: ItemStatus): Item {
-    const { kind, id, index, name, text } = item;
+    const { kind, id, index, called, text } = item;
     const { key, sealsReasoning } = this.#rules;
-    const call = { id, call_id: `call_${key.slice(-24)}_${index}`, name, status };
+    const call = { id, call_id: `call_${key.slice(-24)}_${index}`, ...called!, status };
     switch (kind) {
       case "message":
         return { type: kind, id, role: "assistant", status, content: [outputTextOf(item)] };

@@ -7,7 +7,7 @@ import { templateArgumentsOf } from "../openai/inputs.ts";
 import { cacheSaltOf, samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceOf } from "../openai/service.ts";
-import { constraintOf, expectTogether } from "../openai/structure.ts";
+import { constraintOf } from "../openai/structure.ts";
 import { isOneOf, notSupported, settleTheRest } from "../openai/support.ts";
 import type { PromptServices } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
@@ -15,7 +15,7 @@ import { noTargets, type Targets } from "../targets.ts";
 import { withGiven } from "../thinking.ts";
 import { inputItemsOf } from "./items.ts";
 import { reasoningOf } from "./reasoning.ts";
-import { toolUseOf } from "./tools.ts";
+import { type ToolUse, toolUseOf } from "./tools.ts";
 
 export interface ResponsesRequest {
   /** What the response's id, and those of its items, are made of. */
@@ -27,7 +27,7 @@ export interface ResponsesRequest {
   /** The response that this one goes on from. */
   readonly previousId: string | null;
   readonly tools: readonly object[];
-  readonly customNames: ReadonlySet<string>;
+  readonly told: ToolUse["told"];
   readonly templateArguments: Readonly<Record<string, unknown>>;
   /** Tokens of thoughts at most; null: any number. */
   readonly thoughtsMax: number | null;
@@ -77,7 +77,7 @@ export function parseResponsesRequest(
   }
   const key = crypto.randomUUID().replaceAll("-", "");
   const model = modelOf(fields, served.model);
-  const { shown: tools, calls, customNames, echo: toolEcho } = toolUseOf(fields);
+  const { shown: tools, calls, told, echo: toolEcho } = toolUseOf(fields);
   const include = includeOf(fields);
   const reasoning = reasoningOf(fields, served.template, tools.length > 0);
   const topLogprobs = topLogprobsOf(fields, include.has("message.output_text.logprobs"), tools);
@@ -85,7 +85,6 @@ export function parseResponsesRequest(
   const tokensMax = fields.integer("max_output_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER }) ?? null;
   const text = textOf(fields);
   const constraint = structureOf(fields, text.constraint);
-  expectTogether(constraint, calls);
   const { service, tier } = serviceOf(fields, targets);
   const instructions = fields.string("instructions") ?? null;
   const input = inputItemsOf(fields, idsOf(key));
@@ -142,7 +141,7 @@ export function parseResponsesRequest(
     input,
     previousId,
     tools,
-    customNames,
+    told,
     templateArguments,
     thoughtsMax: reasoning.tokensMax,
     generation,

@@ -1,6 +1,6 @@
 /**
- * Tools as the Responses API defines them: functions, and custom tools, which take text. To the model a custom tool is a
- * function of one string, to which its calls are held.
+ * Tools as the Responses API defines them: functions, custom tools, which take text, and namespaces of both. To the model a
+ * custom tool is a function of one string, to which its calls are held, and a tool of a namespace has the names of both.
  */
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { badRequest, quote } from "../../http/errors.ts";
@@ -13,23 +13,30 @@ import {
   toolNameOf,
 } from "../openai/tools.ts";
 import { requestLimits } from "../request-limits.ts";
-import { CUSTOM_INPUT } from "./conversation.ts";
+import { CUSTOM_INPUT, modelNameOf } from "./conversation.ts";
 
 export interface ToolUse {
   /** In the shape that chat templates read; empty: nothing is called and nothing read as a call. */
   readonly shown: readonly object[];
   /** What may be called, and how often; null: nothing. */
   readonly calls: OfferedCalls | null;
-  /** Names whose calls are told as text. */
-  readonly customNames: ReadonlySet<string>;
+  /** By the name that the model knows, how a call is told. */
+  readonly told: ReadonlyMap<string, ToldCall>;
   /** What a response says of it: `tools`, `tool_choice` and `parallel_tool_calls`. */
   readonly echo: object;
 }
 
-/** A definition as templates and constraints read it. */
+/** What an item says of the tool that is called. */
+export interface ToldCall {
+  readonly type: "function_call" | "custom_tool_call";
+  readonly name: string;
+  readonly namespace?: string;
+}
+
 interface Known {
-  readonly isCustom: boolean;
+  /** As templates and constraints read it. */
   readonly tool: CheckedTool;
+  readonly told: ToldCall;
   /** As a response says it. */
   readonly echo: object;
 }
@@ -38,7 +45,13 @@ export function toolUseOf(fields: Fields): ToolUse {
   const choice = toolChoiceOf(fields);
   const parallel = fields.boolean("parallel_tool_calls") ?? true;
   const given = fields.list("tools", requestLimits.toolsMax) ?? [];
-  const known = given.map((tool, index) => toolOf(fieldsOf(tool, `tools[${index}]`)));
+  const entries = given.map((tool, index) => entryOf(fieldsOf(tool, `tools[${index}]`)));
+  const known = entries.flatMap(({ tools }) => tools);
+  if (known.length > requestLimits.toolsMax)
+    throw badRequest(
+      `tools may hold ${requestLimits.toolsMax} tools at most, namespaces included, but has ${known.length}`,
+      "tools",
+    );
   const tools = choice.kind === "none" ? [] : known.map(({ tool }) => tool);
   const isOne = !parallel || choice.kind === "named";
   const shown = tools.map(({ function: { strict: _, ...definition } }) => ({
@@ -48,38 +61,57 @@ export function toolUseOf(fields: Fields): ToolUse {
   return {
     shown,
     calls: callsOf(choice, tools, isOne),
-    customNames: new Set(known.filter(({ isCustom }) => isCustom).map(({ tool }) => tool.function.name)),
+    told: new Map(known.map(({ tool, told }) => [tool.function.name, told])),
     echo: {
-      tools: known.map(({ echo }) => echo),
+      tools: entries.map(({ echo }) => echo),
       tool_choice: fields.raw("tool_choice") ?? "auto",
       parallel_tool_calls: parallel,
     },
   };
 }
 
-function toolOf(tool: Fields): Known {
+/** One entry of `tools`: a tool, or a namespace of some. */
+function entryOf(entry: Fields): { readonly tools: readonly Known[]; readonly echo: object } {
+  if (entry.raw("type") !== "namespace") {
+    const known = toolOf(entry, null, "function, custom and namespace");
+    return { tools: [known], echo: known.echo };
+  }
+  const name = toolNameOf(entry);
+  const description = entry.string("description") ?? "";
+  const tools = (entry.list("tools", requestLimits.toolsMax) ?? []).map((tool, index) =>
+    toolOf(fieldsOf(tool, `${entry.pathOf("tools")}[${index}]`), name, "function and custom"),
+  );
+  return { tools, echo: { type: "namespace", name, description, tools: tools.map(({ echo }) => echo) } };
+}
+
+function toolOf(tool: Fields, namespace: string | null, types: string): Known {
   const type = tool.raw("type");
-  if (type === "function") return functionOf(tool);
-  if (type === "custom") return customOf(tool);
+  if (type === "function") return functionOf(tool, namespace);
+  if (type === "custom") return customOf(tool, namespace);
   const path = tool.pathOf("type");
-  if (typeof type !== "string") throw refusal(path, "function or custom", type);
+  if (typeof type !== "string") throw refusal(path, types, type);
   throw badRequest(
-    `${path}: this server has no tools of its own, so ${quote(type)} is not supported; it knows function and custom`,
+    `${path}: this server has no tools of its own, so ${quote(type)} is not supported; it knows ${types}`,
     path,
   );
 }
 
-function functionOf(tool: Fields): Known {
+function toldAs(type: ToldCall["type"], name: string, namespace: string | null): ToldCall {
+  return namespace === null ? { type, name } : { type, name, namespace };
+}
+
+function functionOf(tool: Fields, namespace: string | null): Known {
   checkToolDefinition(tool, "parameters");
-  const name = toolNameOf(tool);
+  const told = toldAs("function_call", toolNameOf(tool), namespace);
+  const { name } = told;
   const description = tool.string("description");
   const parameters = tool.raw("parameters");
   const strict = tool.boolean("strict");
   return {
-    isCustom: false,
+    told,
     tool: {
       function: {
-        name,
+        name: modelNameOf(told),
         ...(description === undefined ? {} : { description }),
         ...(parameters === undefined ? {} : { parameters }),
         strict: strict ?? false,
@@ -95,9 +127,9 @@ function functionOf(tool: Fields): Known {
   };
 }
 
-function customOf(tool: Fields): Known {
+function customOf(tool: Fields, namespace: string | null): Known {
   checkToolDefinition(tool, "parameters");
-  const name = toolNameOf(tool);
+  const told = toldAs("custom_tool_call", toolNameOf(tool), namespace);
   const description = tool.string("description");
   const pattern = patternOf(tool);
   const text = { type: "string", ...(pattern === null ? {} : { pattern }) };
@@ -107,11 +139,11 @@ function customOf(tool: Fields): Known {
     required: [CUSTOM_INPUT],
     additionalProperties: false,
   };
-  const named = { name, ...(description === undefined ? {} : { description }) };
+  const described = description === undefined ? {} : { description };
   return {
-    isCustom: true,
-    tool: { function: { ...named, parameters, strict: true } },
-    echo: { type: "custom", ...named, format: tool.raw("format") ?? { type: "text" } },
+    told,
+    tool: { function: { name: modelNameOf(told), ...described, parameters, strict: true } },
+    echo: { type: "custom", name: told.name, ...described, format: tool.raw("format") ?? { type: "text" } },
   };
 }
 
@@ -154,5 +186,7 @@ function chosenName(chosen: Fields): string {
   const type = chosen.raw("type");
   if (type !== "function" && type !== "custom")
     throw refusal(chosen.pathOf("type"), "function, custom or allowed_tools", type);
-  return toolNameOf(chosen);
+  const name = toolNameOf(chosen);
+  const namespace = chosen.string("namespace");
+  return modelNameOf(namespace === undefined ? { name } : { name, namespace });
 }
