@@ -14,7 +14,7 @@ import {
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import { deviceSpec, sampling } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
-import { SimulatedDevice } from "./device.ts";
+import { type Script, SimulatedDevice } from "./device.ts";
 
 function row(position: number, overrides: Partial<Sampling> = {}, rest: Partial<SampleRow> = {}): SampleRow {
   return {
@@ -46,9 +46,10 @@ function chunk(
 }
 
 /** A device with pages of 4 tokens, and a function that runs a step on it. */
-function device() {
+function device(script?: Script) {
   const clock = new ManualClock();
-  const simulated = new SimulatedDevice(deviceSpec({ pages: 8, pageTokens: 4 }), clock, linearCost(5, 1));
+  const spec = deviceSpec({ pages: 8, pageTokens: 4 });
+  const simulated = new SimulatedDevice(spec, clock, linearCost(5, 1), undefined, script);
   let number = 0;
   const run = (chunks: Chunk[], moves: PageMove[] = []): StepResult => {
     const results: StepResult[] = [];
@@ -113,6 +114,25 @@ test("banned and forbidden tokens are not drawn, and none is left if none is all
   expect(tokenOf(draw({ allowed: only40 }))).toBe(40);
   const none = draw({ allowed: new Uint32Array(32) });
   expect(none).toMatchObject({ kind: "done", sampled: [{ kind: "failed", reason: "No token is allowed." }] });
+});
+
+test("what a script wants is drawn where it is allowed, and it is told the whole context", () => {
+  const contexts: number[][] = [];
+  const scripted = device((_, { position }, context) => {
+    contexts.push(Array.from(context));
+    return [7, 8].slice(position);
+  });
+  const draw = (rest: Partial<SampleRow>, position = 0): number =>
+    scripted.token([chunk(2, [3], [0], row(position, {}, rest))]);
+  scripted.run([chunk(0, [1, 2], [0])]);
+  expect([draw({}), draw({}, 1), draw({ banned: [7] })]).toEqual([7, 8, 8]);
+  expect(contexts).toEqual([
+    [1, 2, 3],
+    [1, 2, 3],
+    [1, 2, 3],
+  ]);
+  const free = device().token([chunk(0, [1, 2, 3], [0], row(2))]);
+  expect(draw({}, 2)).toBe(free);
 });
 
 test("seen tokens count, whatever their order", () => {

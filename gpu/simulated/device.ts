@@ -4,6 +4,7 @@ import {
   type Chunk,
   type Sampled,
   type SampleRow,
+  type SequenceId,
   type Step,
   type StepResult,
   type TokenId,
@@ -11,6 +12,14 @@ import {
 } from "../../scheduler/core.ts";
 import { type CostModel, shapeOf } from "../../scheduler/cost/cost-model.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
+
+/** Tokens that a row would draw, the one wanted most first; the first that is allowed is drawn. `context` is all tokens of
+ *  the sequence up to the row: its prompt, and the `row.position` tokens that were drawn. */
+export type Script = (
+  sequence: SequenceId,
+  row: SampleRow,
+  context: ArrayLike<TokenId>,
+) => readonly TokenId[];
 
 /**
  * A device that computes nothing and still cannot be fooled.
@@ -26,6 +35,7 @@ export class SimulatedDevice implements Device {
   readonly #clock: Clock;
   readonly #costs: CostModel;
   readonly #fault: (step: Step) => StepResult | null;
+  readonly #script: Script;
   /** Per slot, page × pageTokens + offset: the token and the hash of its context; a hash of 0 is a slot never
    *  written. */
   readonly #tokens: Int32Array;
@@ -33,17 +43,20 @@ export class SimulatedDevice implements Device {
   #isInFlight = false;
   #isClosed = false;
 
-  /** `fault` may answer a step in place of the device: `retry` and `lost`, or `done` with failed rows. */
+  /** `fault` may answer a step in place of the device: `retry` and `lost`, or `done` with failed rows. Where a `script` wants
+   *  nothing that is allowed, the device draws as it does without one. */
   constructor(
     spec: DeviceSpec,
     clock: Clock,
     costs: CostModel,
     fault: (step: Step) => StepResult | null = () => null,
+    script: Script = () => [],
   ) {
     this.spec = spec;
     this.#clock = clock;
     this.#costs = costs;
     this.#fault = fault;
+    this.#script = script;
     this.#tokens = new Int32Array(spec.pages * spec.pageTokens);
     this.#contexts = new Int32Array(spec.pages * spec.pageTokens);
   }
@@ -73,39 +86,46 @@ export class SimulatedDevice implements Device {
     }
     const sampled: Sampled[] = [];
     for (const chunk of step.chunks) {
-      const contexts = this.#attend(chunk);
+      const { hashes, context } = this.#attend(chunk);
       for (const row of chunk.samples) {
-        const context = contexts[row.afterIndex]!;
-        sampled.push(
-          row.wants === "hidden"
-            ? { kind: "hidden", sequence: chunk.sequence, hidden: hiddenOf(context, this.spec.hidden!.size) }
-            : draw(chunk, row, context, this.spec.vocabSize),
-        );
+        const hash = hashes[row.afterIndex]!;
+        if (row.wants === "hidden") {
+          const hidden = hiddenOf(hash, this.spec.hidden!.size);
+          sampled.push({ kind: "hidden", sequence: chunk.sequence, hidden });
+          continue;
+        }
+        const known = context.subarray(0, chunk.start + row.afterIndex + 1);
+        const wanted = this.#script(chunk.sequence, row, known);
+        sampled.push(draw(chunk, row, wanted, hash, this.spec.vocabSize));
       }
     }
     return { kind: "done", sampled, deviceMs };
   }
 
-  /** Reads the context of a chunk, writes its tokens, and returns for each of them the hash of everything up to it. */
-  #attend({ start, tokens, pages }: Chunk): Int32Array {
+  /** Reads the context of a chunk and writes its tokens: for each of them the hash of everything up to it, and all tokens up
+   *  to its last one. */
+  #attend({ start, tokens, pages }: Chunk): { hashes: Int32Array; context: Int32Array } {
     const { pageTokens } = this.spec;
-    let context = 1;
+    const context = new Int32Array(start + tokens.length);
+    let hash = 1;
     for (let position = 0; position < start; position++) {
       const slot = pages[Math.floor(position / pageTokens)]! * pageTokens + (position % pageTokens);
-      context = extend(context, this.#tokens[slot]!);
+      context[position] = this.#tokens[slot]!;
+      hash = extend(hash, context[position]!);
       assert(this.#contexts[slot] !== 0, "keys and values are written before they are read");
-      assert(this.#contexts[slot] === context, "keys and values belong to the context they are read in");
+      assert(this.#contexts[slot] === hash, "keys and values belong to the context they are read in");
     }
-    const contexts = new Int32Array(tokens.length);
+    context.set(tokens, start);
+    const hashes = new Int32Array(tokens.length);
     for (let i = 0; i < tokens.length; i++) {
       const position = start + i;
       const slot = pages[Math.floor(position / pageTokens)]! * pageTokens + (position % pageTokens);
-      context = extend(context, tokens[i]!);
+      hash = extend(hash, tokens[i]!);
       this.#tokens[slot] = tokens[i]!;
-      this.#contexts[slot] = context;
-      contexts[i] = context;
+      this.#contexts[slot] = hash;
+      hashes[i] = hash;
     }
-    return contexts;
+    return { hashes, context };
   }
 }
 
@@ -155,14 +175,20 @@ function checkStep(step: Step, spec: DeviceSpec): void {
   }
 }
 
-function draw({ sequence }: Chunk, row: SampleRow, context: number, vocabSize: number): Sampled {
+function draw(
+  { sequence }: Chunk,
+  row: SampleRow,
+  wanted: readonly TokenId[],
+  context: number,
+  vocabSize: number,
+): Sampled {
   const { sampling } = row;
   let hash = context;
   if (sampling.temperature > 0) {
     hash = extend(extend(extend(hash, sampling.seed[0]), sampling.seed[1]), row.position);
   }
   if (row.seen !== null) hash = extend(hash, seenHash(row));
-  const token = firstAllowed(hash, row, vocabSize);
+  const token = wanted.find((token) => isAllowed(token, row)) ?? firstAllowed(hash, row, vocabSize);
   if (token === null) return { kind: "failed", sequence, reason: "No token is allowed." };
   const logprobs =
     sampling.topLogprobs === null ? null : inventLogprobs(token, sampling.topLogprobs, vocabSize);
@@ -172,19 +198,19 @@ function draw({ sequence }: Chunk, row: SampleRow, context: number, vocabSize: n
 /** The allowed token that follows `hash` in the vocabulary, round and round. A bias ≥ 100 picks, one ≤ -100
  *  forbids. */
 function firstAllowed(hash: number, row: SampleRow, vocabSize: number): TokenId | null {
-  const { logitBias } = row.sampling;
-  const mayBeDrawn = (token: TokenId): boolean =>
-    !row.banned.includes(token) &&
-    (row.allowed === null || ((row.allowed[token >>> 5]! >>> (token & 31)) & 1) === 1);
-  const forced = logitBias.find(([token, bias]) => bias >= 100 && mayBeDrawn(token));
+  const forced = row.sampling.logitBias.find(([token, bias]) => bias >= 100 && isAllowed(token, row));
   if (forced !== undefined) return forced[0];
   for (let i = 0; i < vocabSize; i++) {
     const token = ((hash >>> 0) + i) % vocabSize;
-    if (!mayBeDrawn(token)) continue;
-    if (logitBias.some(([other, bias]) => other === token && bias <= -100)) continue;
-    return token;
+    if (isAllowed(token, row)) return token;
   }
   return null;
+}
+
+function isAllowed(token: TokenId, { banned, allowed, sampling }: SampleRow): boolean {
+  if (banned.includes(token)) return false;
+  if (allowed !== null && ((allowed[token >>> 5]! >>> (token & 31)) & 1) === 0) return false;
+  return !sampling.logitBias.some(([other, bias]) => other === token && bias <= -100);
 }
 
 /** Independent of the order in which tokens were seen. */

@@ -5,10 +5,10 @@
 import { join } from "node:path";
 import { readModelConfig } from "../../gpu/model/config.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
-import { SimulatedDevice } from "../../gpu/simulated/device.ts";
+import { type Script, SimulatedDevice } from "../../gpu/simulated/device.ts";
 import type { Clock } from "../../scheduler/clock.ts";
 import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
-import type { Chunk, EngineId, Pooling, Sampled, SampleRow, Step, StepResult } from "../../scheduler/core.ts";
+import type { EngineId, Pooling, Step, StepResult } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
@@ -42,6 +42,7 @@ import { Encoder } from "../../server/text/encoder.ts";
 import { ChatTemplate, readTemplateSource } from "../../server/text/template.ts";
 import { loadTokenizer } from "../../server/text/tokenizer.ts";
 import { textVocabulary } from "../../server/text/vocabulary.ts";
+import { type Says, scriptOf } from "../support/script.ts";
 
 export const demoFolder = join(import.meta.dir, "../../models/demo");
 
@@ -65,8 +66,8 @@ export interface TestServerOptions {
   readonly corsOrigins?: readonly string[];
   readonly allowedHosts?: readonly string[];
   readonly fault?: (step: Step) => StepResult | null;
-  /** What the model says, in place of the simulated device's own tokens: seed s gets the text at s. */
-  readonly answers?: readonly string[];
+  /** What the model says, in place of the simulated device's own tokens; of a list, seed s gets the text at s. */
+  readonly answers?: readonly string[] | Says;
   /** The folder of files and batches; by default there are none. */
   readonly data?: string;
   /** What is kept of responses. */
@@ -119,41 +120,10 @@ function templateOf(jinja: string | undefined): ChatTemplate | null {
   return used === null ? null : new ChatTemplate(used, tokenizer.controlTexts);
 }
 
-/** Draws the tokens of the texts, and end tokens after the last; where a token is not allowed, one that ends the answer, or
- *  else the first that is. A text of which a part was forced goes on after that part. */
-function scripted(answers: readonly string[]): (step: Step) => StepResult | null {
-  const scripts = answers.map((text) =>
-    tokenizer.encode(text, { addSpecialTokens: false, parseControlText: true }),
-  );
-  const bytesOf = (tokens: Iterable<number>): Buffer =>
-    Buffer.concat([...tokens].map((token) => tokenizer.bytesOf(token)));
-  const wantedIn = ({ sampling: { seed }, position, constraint }: SampleRow): number | undefined => {
-    const script = scripts[seed[0]] ?? [];
-    if (constraint === undefined) return script[position];
-    const text = bytesOf(script);
-    const drawn = bytesOf(constraint.drawn);
-    if (!text.subarray(0, drawn.length).equals(drawn)) return script[position];
-    for (let at = 0, length = 0; length <= drawn.length; length += tokenizer.bytesOf(script[at++]!).length)
-      if (length === drawn.length) return script[at];
-    const rest = text.subarray(drawn.length).toString();
-    return tokenizer.encode(rest, { addSpecialTokens: false, parseControlText: true, continues: true })[0];
-  };
-  const draw = ({ sequence, samples: [sample] }: Chunk): Sampled[] => {
-    if (sample === undefined || sample.wants === "hidden") return [];
-    const { allowed } = sample;
-    const isAllowed = (token: number): boolean =>
-      allowed === null || ((allowed[token >>> 5]! >>> (token & 31)) & 1) === 1;
-    const wanted = wantedIn(sample) ?? config.eosTokens[0]!;
-    const candidates = [wanted, ...config.eosTokens, ...Array(config.shape.vocab).keys()];
-    const token = candidates.find(isAllowed);
-    if (token === undefined) return [{ kind: "failed", sequence, reason: "No token is allowed." }];
-    const logprobs = sample.sampling.topLogprobs === null ? null : { logprob: -0.5, top: [] };
-    return [{ kind: "token", sequence, token, logprobs }];
-  };
-  // Hidden states are the simulated device's.
-  const isHidden = ({ samples }: Chunk): boolean => samples.some(({ wants }) => wants === "hidden");
-  return (step) =>
-    step.chunks.some(isHidden) ? null : { kind: "done", sampled: step.chunks.flatMap(draw), deviceMs: 1 };
+function scriptFor(answers: TestServerOptions["answers"]): Script | undefined {
+  if (answers === undefined) return undefined;
+  const says: Says = typeof answers === "function" ? answers : (_, seed) => answers.slice(seed, seed + 1);
+  return scriptOf(tokenizer, config.eosTokens, says);
 }
 
 export function startTestServer(options: TestServerOptions = {}): TestServer {
@@ -169,8 +139,8 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     hidden: { size: 24, rowsMax: 1024 },
     ...options.spec,
   };
-  const fault = options.answers === undefined ? options.fault : scripted(options.answers);
-  const simulated = new SimulatedDevice(spec, realClock, linearCost(options.stepMs ?? 1, 0.01), fault);
+  const costs = linearCost(options.stepMs ?? 1, 0.01);
+  const simulated = new SimulatedDevice(spec, realClock, costs, options.fault, scriptFor(options.answers));
   const device = new ConstrainedDevice(simulated, textVocabulary(tokenizer, spec.vocabSize));
   const compiler = new ConstraintCompiler(
     new URL("../../server/constraint/worker.ts", import.meta.url).href,

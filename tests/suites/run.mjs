@@ -6,17 +6,26 @@
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { codingAgents } from "./agents/agents.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, "../..");
+const minutesMax = 10;
 
 /** True, or what the command said last before it failed. */
 function succeeds(command, args, { cwd = root, stdio = "pipe", env = {} } = {}) {
-  const options = { cwd, stdio, encoding: "utf8", env: { ...process.env, ...env } };
-  const { status, error, stderr } = spawnSync(command, args, options);
+  const options = {
+    cwd,
+    stdio,
+    encoding: "utf8",
+    env: { ...process.env, ...env },
+    timeout: minutesMax * 60_000,
+  };
+  const { status, signal, error, stderr } = spawnSync(command, args, options);
   if (error !== undefined) return error.message;
-  return status === 0 || (stderr ?? "").trim().split("\n").at(-1) || `exit code ${status}`;
+  return status === 0 || (stderr ?? "").trim().split("\n").at(-1) || `exit code ${status ?? signal}`;
 }
 
 /** The first failure of steps, or true. */
@@ -40,33 +49,34 @@ function installPython(name) {
   );
 }
 
-/** Runs `work` beside a server on the simulated device, whose tokens are random: of answers the form counts, not the words. */
+/** Of a package of npm, which is not among this tree's. */
+function installNpm(name, ...packages) {
+  mkdirSync(folderOf(name), { recursive: true });
+  return succeeds("npm", ["install", "--prefix", folderOf(name), "--no-audit", "--no-fund", ...packages]);
+}
+
+/** Runs the tests of a suite's folder, and ends with their counts. */
+function pytest(name, { cwd = join(here, name), args = [], env = {} }) {
+  return succeeds(pythonOf(name), ["-m", "pytest", "-q", "-p", "no:cacheprovider", ...args], {
+    cwd,
+    stdio: "inherit",
+    env: { ...env, PYTHONDONTWRITEBYTECODE: "1" },
+  });
+}
+
+const scriptedServer = [join(root, "node_modules/.bin/bun"), join(here, "scripted-server.ts")];
+
+/** Runs `work` beside a server whose model says what words.ts has. */
 async function withServer(work) {
-  const port = 20_000 + Math.floor(Math.random() * 20_000);
-  const args = [
-    "bun",
-    "server/main.ts",
-    "serve",
-    "--port",
-    String(port),
-    "--device",
-    "simulated",
-    "--any-model-name",
-  ];
-  const server = spawn("npx", args, { cwd: root, stdio: ["ignore", "pipe", "inherit"], detached: true });
+  const [command, ...args] = scriptedServer;
+  const server = spawn(command, args, { cwd: root, stdio: ["pipe", "pipe", "inherit"] });
+  const ended = new Promise((resolve) => server.once("exit", resolve));
   try {
-    for (;;) {
-      const isReady = await fetch(`http://127.0.0.1:${port}/health/ready`).then(
-        ({ ok }) => ok,
-        () => false,
-      );
-      if (isReady) break;
-      if (server.exitCode !== null) return `the server ended with ${server.exitCode}`;
-      await new Promise((resolve) => setTimeout(resolve, 200));
-    }
-    return work(port);
+    for await (const url of createInterface({ input: server.stdout })) return await work(url);
+    return "the server has not started";
   } finally {
-    process.kill(-server.pid, "SIGTERM");
+    server.stdin.end();
+    await ended;
   }
 }
 
@@ -79,7 +89,8 @@ const llamaTests = () => {
     : [];
   return source === undefined ? null : join(folder, source, "vendor/llama.cpp/tools/server/tests");
 };
-const llamaFiles = "chat_completion compat_oai_responses compat_anthropic tokenize";
+const llamaFiles =
+  "chat_completion completion tokenize security stream compat_anthropic compat_oai_responses tool_call embedding basic";
 
 /** By name: what installs it, and what runs it. */
 const suites = {
@@ -88,22 +99,20 @@ const suites = {
     install: () => succeeds("npm", ["ci"], { cwd: join(here, "clients") }),
     run: () => succeeds("npx", ["bun", "test", "tests/suites/clients"], { stdio: "inherit" }),
   },
+  /** Clients in Python. */
+  "python-clients": {
+    install: () => installPython("python-clients"),
+    run: () =>
+      withServer((url) =>
+        pytest("python-clients", { env: { BUNTING_URL: url, LITELLM_LOCAL_MODEL_COST_MAP: "True" } }),
+      ),
+  },
   /** LangChain's standard tests of chat models, by its clients for OpenAI's two APIs and Anthropic's. */
   langchain: {
     install: () => installPython("langchain"),
-    run: () =>
-      withServer((port) =>
-        succeeds(
-          pythonOf("langchain"),
-          ["-m", "pytest", "-q", "-p", "no:cacheprovider", join(here, "langchain")],
-          {
-            stdio: "inherit",
-            env: { BUNTING_URL: `http://127.0.0.1:${port}`, PYTHONDONTWRITEBYTECODE: "1" },
-          },
-        ),
-      ),
+    run: () => withServer((url) => pytest("langchain", { env: { BUNTING_URL: url } })),
   },
-  /** llama.cpp's tests of its own server, which can be told of another one. */
+  /** llama.cpp's tests of its own server. */
   "llama-server": {
     install: () =>
       all(
@@ -119,28 +128,33 @@ const suites = {
         },
       ),
     run: () =>
-      withServer((port) => {
-        const files = llamaFiles.split(" ").map((name) => `unit/test_${name}.py`);
-        const options = [
-          "-q",
-          "-m",
-          "not slow",
-          "--timeout",
-          "8",
-          "-p",
-          "external",
-          "-p",
-          "no:cacheprovider",
-        ];
-        return succeeds(pythonOf("llama-server"), ["-m", "pytest", ...options, ...files], {
-          cwd: llamaTests(),
-          stdio: "inherit",
-          env: {
-            PYTHONPATH: `${join(here, "llama-server")}:${llamaTests()}`,
-            PORT: String(port),
-            DEBUG_EXTERNAL: "1",
-          },
-        });
+      pytest("llama-server", {
+        cwd: llamaTests(),
+        args: [
+          ...["-m", "not slow", "--timeout", "20", "--tb", "line", "-p", "external"],
+          ...llamaFiles.split(" ").map((name) => `unit/test_${name}.py`),
+        ],
+        env: {
+          PYTHONPATH: `${join(here, "llama-server")}:${llamaTests()}`,
+          BUNTING_SERVER: JSON.stringify(scriptedServer),
+        },
+      }),
+  },
+  /** Coding agents, each given a small task. */
+  agents: {
+    install: () => installNpm("agents", ...codingAgents.map(({ npm }) => npm)),
+    run: () =>
+      withServer(async (url) => {
+        let done = 0;
+        for (const agent of codingAgents) {
+          const outcome = await agent.run(url, join(folderOf("agents"), "node_modules/.bin"));
+          console.log(
+            `${outcome === true ? "ok  " : "FAIL"} ${agent.npm}${outcome === true ? "" : `: ${outcome}`}`,
+          );
+          if (outcome === true) done++;
+        }
+        console.log(`${done} of ${codingAgents.length} agents did their task`);
+        return done === codingAgents.length;
       }),
   },
 };

@@ -1,0 +1,31 @@
+/**
+ * A server on the simulated device, whose model says what words.ts has for each prompt: `bun tests/suites/scripted-server.ts [options]`,
+ * which are JSON. It writes its address as one line, and serves until its standard input ends.
+ */
+import { readFileSync } from "node:fs";
+import { startTestServer } from "../e2e/server.ts";
+import { wordsFor } from "./words.ts";
+
+/** What a suite may ask for. */
+interface Options {
+  /** Tokens of a prompt and its answer. */
+  readonly contextMax?: number;
+  readonly key?: string;
+  readonly corsOrigins?: readonly string[];
+  /** The file of a chat template. */
+  readonly template?: string;
+}
+
+const { contextMax = 65_536, key, corsOrigins, template }: Options = JSON.parse(process.argv[2] ?? "{}");
+const server = startTestServer({
+  answers: wordsFor,
+  answersToAny: true,
+  stepMs: 0,
+  spec: { contextMax, pages: 16_384, stepTokensMax: 8192 },
+  ...(key === undefined ? {} : { keys: { keys: [key] } }),
+  ...(corsOrigins === undefined ? {} : { corsOrigins }),
+  ...(template === undefined ? {} : { template: readFileSync(template, "utf8") }),
+});
+console.log(server.origin);
+await Bun.stdin.text();
+process.exit();

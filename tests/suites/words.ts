@@ -1,0 +1,79 @@
+/**
+ * What the scripted model of the suites says: of the rules whose pattern is found in the last message of the user or a
+ * tool, as `role: text`, the first.
+ * Where an answer is held to a form, the first of a rule's texts that has it; `$1` stands for what the pattern's first group found.
+ */
+
+interface Rule {
+  readonly asked: RegExp;
+  /** To be found in the whole prompt too, which tells the tools. */
+  readonly offered?: RegExp;
+  readonly says: readonly string[];
+}
+
+/** A call in the form of the demo model's template. */
+function call(name: string, args: unknown): string {
+  return `<tool_call>\n{"name": ${JSON.stringify(name)}, "arguments": ${JSON.stringify(args)}}\n</tool_call>`;
+}
+
+const joke = {
+  setup: "Why did the cat sit on the computer?",
+  punchline: "To keep an eye on the mouse.",
+};
+
+const command = "printf hello > greeting.txt";
+
+const rules: readonly Rule[] = [
+  { asked: /^tool: ([\s\S]*)$/, says: ["The tool has answered: $1."] },
+  { asked: /magic_function_no_args/, says: [call("magic_function_no_args", {})] },
+  { asked: /magic_function\((\d+)\)/, says: [call("magic_function", { input: 3 })] },
+  { asked: /Pirate greeting/, says: [call("greeting_generator", { answer_style: "Pirate" })] },
+  { asked: /What is 3 \+ 4/, says: [call("my_adder_tool", { a: 3, b: 4 })] },
+  {
+    asked: /joke about cats/,
+    says: [
+      JSON.stringify(joke),
+      call("Joke", joke),
+      call("JokeDict", joke),
+      call("final_result", joke),
+      call("json_tool_call", joke),
+    ],
+  },
+  {
+    asked: /Create a customer named '(.+?)'/,
+    says: [`${call("unicode_customer", { customer_name: "$1", description: "A company" })}`],
+  },
+  {
+    asked: /weather.* in San Francisco/,
+    says: [call("get_weather", { location: "San Francisco, CA" })],
+  },
+  {
+    asked: /Create the file greeting/,
+    offered: /"exec_command"/,
+    says: [`I create it.\n${call("exec_command", { cmd: command })}`],
+  },
+  {
+    asked: /Create the file greeting/,
+    offered: /"Bash"/,
+    says: [`I create it.\n${call("Bash", { command, description: "Creates the file" })}`],
+  },
+  {
+    asked: /Hello!/,
+    says: ["Hello! How can I help you?", call("magic_function", { input: 1 })],
+  },
+];
+
+const otherwise = ["Hello. I am a scripted model, and this is all that I have to say."];
+
+/** The texts for a prompt in the demo model's template, whose last turn is the one to write. */
+export function wordsFor(prompt: string): readonly string[] {
+  const turns = prompt.split("<|im_start|>").slice(0, -1);
+  const last = turns.findLast((turn) => /^(user|tool)\n/.test(turn)) ?? "";
+  const asked = last.replace("\n", ": ").replace(/<\|im_end\|>\s*$/, "");
+  for (const rule of rules) {
+    const found = rule.asked.exec(asked);
+    if (found !== null && (rule.offered === undefined || rule.offered.test(prompt)))
+      return rule.says.map((text) => text.replaceAll("$1", () => found[1] ?? ""));
+  }
+  return otherwise;
+}
