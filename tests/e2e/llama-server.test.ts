@@ -48,6 +48,7 @@ describe("/completion", () => {
       stop: true,
       stop_type: "eos",
       stopping_word: "",
+      has_new_line: false,
       truncated: false,
       prompt: "Once",
       generation_settings: { n_predict: -1, stream: false },
@@ -58,6 +59,15 @@ describe("/completion", () => {
     expect(events.map(({ content }) => content).join("")).toBe(answers[0]!);
     expect(events.flatMap(({ tokens }) => tokens)).toEqual(whole.tokens as unknown[]);
     expect(events.map(({ stop }) => stop)).toEqual(events.map((_, index) => index === events.length - 1));
+  });
+
+  test("takes biases as pairs", async () => {
+    const { tokens } = await jsonOf("/completion", asked);
+    const [first] = tokens as number[];
+    for (const bias of [false, -100]) {
+      const other = await jsonOf("/completion", { ...asked, n_predict: 1, logit_bias: [[first, bias]] });
+      expect((other.tokens as number[])[0]).not.toBe(first!);
+    }
   });
 
   test("says why it ended", async () => {
@@ -71,11 +81,18 @@ describe("/completion", () => {
 
   test("tells probabilities, and refuses what is not here", async () => {
     const { completion_probabilities: told, tokens } = await jsonOf("/completion", { ...asked, n_probs: 1 });
-    expect((told as { readonly id: number }[]).map(({ id }) => id)).toEqual(tokens as number[]);
+    const entries = told as {
+      readonly id: number;
+      readonly top_logprobs: readonly { readonly id: number }[];
+    }[];
+    expect(entries.map(({ id }) => id)).toEqual(tokens as number[]);
+    expect(entries.map(({ top_logprobs }) => top_logprobs[0]!.id)).toEqual(tokens as number[]);
     const refused: [object, string][] = [
       [{ mirostat: 2 }, "mirostat"],
       [{ prompt: ["a", "b"] }, "prompt"],
       [{ n_predict: 0 }, "n_predict"],
+      [{ logit_bias: [[" the", -100]] }, "logit_bias. the"],
+      [{ logit_bias: [5] }, "logit_bias[0]"],
     ];
     for (const [more, param] of refused) {
       const response = await post(server, "/completion", { ...asked, ...more });

@@ -1,7 +1,8 @@
 /**
  * What the scripted model of the suites says: of the rules whose pattern is found in the last message of the user or a
  * tool, as `role: text`, the first.
- * Where an answer is held to a form, the first of a rule's texts that has it; `$1` stands for what the pattern's first group found.
+ * Where an answer is held to a form, the first of a rule's texts that has it; `$1` stands for what the pattern's first group found,
+ * `$seed` for the request's.
  */
 
 interface Rule {
@@ -57,6 +58,8 @@ const rules: readonly Rule[] = [
     offered: /"Bash"/,
     says: [`I create it.\n${call("Bash", { command, description: "Creates the file" })}`],
   },
+  { asked: /best book/, says: ["Suddenly the best book of all began to speak, and suddenly it stopped."] },
+  { asked: /meaning of life is/, says: [" going to bed, and going, and going on: that is seed $seed."] },
   {
     asked: /Hello!/,
     says: ["Hello! How can I help you?", call("magic_function", { input: 1 })],
@@ -65,15 +68,17 @@ const rules: readonly Rule[] = [
 
 const otherwise = ["Hello. I am a scripted model, and this is all that I have to say."];
 
-/** The texts for a prompt in the demo model's template, whose last turn is the one to write. */
-export function wordsFor(prompt: string): readonly string[] {
+/** The texts for a prompt: plain, or in the demo model's template, whose last turn is the one to write. */
+export function wordsFor(prompt: string, seed: number): readonly string[] {
   const turns = prompt.split("<|im_start|>").slice(0, -1);
-  const last = turns.findLast((turn) => /^(user|tool)\n/.test(turn)) ?? "";
+  const last = turns.findLast((turn) => /^(user|tool)\n/.test(turn)) ?? prompt;
   const asked = last.replace("\n", ": ").replace(/<\|im_end\|>\s*$/, "");
   for (const rule of rules) {
     const found = rule.asked.exec(asked);
     if (found !== null && (rule.offered === undefined || rule.offered.test(prompt)))
-      return rule.says.map((text) => text.replaceAll("$1", () => found[1] ?? ""));
+      return rule.says.map((text) =>
+        text.replaceAll("$1", () => found[1] ?? "").replaceAll("$seed", String(seed)),
+      );
   }
   return otherwise;
 }

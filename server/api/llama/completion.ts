@@ -88,7 +88,19 @@ function drawingOf(body: Readonly<Record<string, unknown>>): object {
     ...(body.n_predict === undefined ? { n_predict: body.max_tokens } : {}),
     ...(body.seed === -1 ? { seed: null } : {}),
     ...(body.repeat_penalty === undefined ? {} : { repetition_penalty: body.repeat_penalty }),
+    ...(Array.isArray(body.logit_bias) ? { logit_bias: biasesOf(body.logit_bias) } : {}),
   };
+}
+
+/** Pairs of a token and its bias, as an object has them; `false` forbids a token. */
+function biasesOf(pairs: readonly unknown[]): object {
+  const entries = pairs.map((pair, index): [string, unknown] => {
+    if (!Array.isArray(pair) || pair.length !== 2)
+      throw refusal(`logit_bias[${index}]`, "a token and its bias", pair);
+    const [token, bias] = pair;
+    return [String(token), bias === false ? -100 : bias];
+  });
+  return Object.fromEntries(entries);
 }
 
 /** POST /completion */
@@ -104,6 +116,7 @@ export async function answerLlamaCompletion(
 
 function completionCodec({ model, prompt, generation, stream, returnsTokens }: LlamaRequest): Codec {
   let finish: ChoiceFinish = { reason: "stop", stopReason: null };
+  let hasNewLine = false;
   const said = (
     text: string,
     tokens: readonly TokenId[],
@@ -111,7 +124,7 @@ function completionCodec({ model, prompt, generation, stream, returnsTokens }: L
   ): object => ({
     index: 0,
     content: text,
-    tokens: returnsTokens ? tokens : [],
+    tokens: returnsTokens || stream ? tokens : [],
     id_slot: 0,
     ...(logprobs === null || logprobs.length === 0
       ? {}
@@ -125,6 +138,7 @@ function completionCodec({ model, prompt, generation, stream, returnsTokens }: L
     tokens_cached: usage.promptTokens + usage.completionTokens,
     generation_settings: settingsOf(generation, stream),
     prompt,
+    has_new_line: hasNewLine,
     truncated: false,
     stop_type: end.reason === "length" ? "limit" : typeof end.stopReason === "string" ? "word" : "eos",
     stopping_word: typeof end.stopReason === "string" ? end.stopReason : "",
@@ -134,6 +148,7 @@ function completionCodec({ model, prompt, generation, stream, returnsTokens }: L
     framing: sseFraming,
     body: ({ choices: [choice], usage }, times) => {
       const { text, tokens, logprobs, finish: end } = choice!;
+      hasNewLine = text.includes("\n");
       return { ...said(text, tokens, logprobs), ...ending(end, usage, times) };
     },
     chunk: (event, { usage, times }) => {
@@ -142,6 +157,7 @@ function completionCodec({ model, prompt, generation, stream, returnsTokens }: L
           return "";
         case "delta": {
           const text = event.parts.map((part) => (part.kind === "text" ? part.text : "")).join("");
+          hasNewLine ||= text.includes("\n");
           const counts = { tokens_predicted: usage.completionTokens, tokens_evaluated: usage.promptTokens };
           const told = { ...said(text, event.tokens, event.logprobs), stop: false, ...counts };
           return sseEvent(JSON.stringify(told));
@@ -158,10 +174,11 @@ function completionCodec({ model, prompt, generation, stream, returnsTokens }: L
 }
 
 function probabilitiesOf(logprobs: readonly TokenEntry[]): object[] {
-  return chatLogprobs(logprobs, false).content.map((entry, index) => ({
-    id: logprobs[index]!.token,
-    ...entry,
-  }));
+  return chatLogprobs(logprobs, false).content.map((entry, index) => {
+    const { token, top } = logprobs[index]!;
+    const top_logprobs = entry.top_logprobs.map((other, place) => ({ id: top[place]!.token, ...other }));
+    return { id: token, ...entry, top_logprobs };
+  });
 }
 
 function settingsOf({ sampling, tokensMax, stopStrings }: GenerationOptions, stream: boolean): object {

@@ -16,7 +16,9 @@ started: dict[str, tuple[subprocess.Popen, str]] = {}
 
 def options_of(server: utils.ServerProcess) -> dict:
     options = {}
-    if server.n_ctx:
+    if server.n_ctx and server.kv_unified:
+        options["contextMax"] = server.n_ctx
+    elif server.n_ctx:
         options["contextMax"] = server.n_ctx // (server.n_slots or 1)
     if server.api_key:
         options["key"] = server.api_key
