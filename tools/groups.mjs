@@ -2,12 +2,16 @@
 
 import { spawn } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { checkRegisters } from "./ptxas.mjs";
 import { buildNative, bun, nativeBuild, root } from "./setup.mjs";
 
 /** A test that takes longer hangs. Far above what any takes, since machines are slow and busy at times. */
 const TEST_TIMEOUT_MS = 60_000;
+
+/** Tests run side by side in so many processes. Many of them use several threads themselves. */
+const workers = Math.min(availableParallelism(), 4);
 
 /** Where Bun tests that need no device and no socket live: beside the code, and the rules of the tree. */
 const NULL_PATHS = ["scheduler", "gpu", "server", "tools", "benchmarks", "tests/tidy.test.ts"];
@@ -120,21 +124,26 @@ export function registerCheck() {
   };
 }
 
-/** A program of csrc/tests/test.h, and the words of the tests that it is to run (none: all). */
+/** A program of csrc/tests/test.h, and the words of the tests that it is to run (none: all); each worker runs a part of them. */
 function nativeProgram(name, program, folder = nativeBuild, words = []) {
   return {
     name,
     run: async () => {
-      const { code, stdout, stderr } = await run(join(folder, program), words);
-      const last = stdout.trimEnd().split("\n").at(-1) ?? "";
-      const counts = parseSummary(last);
-      if (counts === null || (code !== 0 && counts.failed === 0)) {
-        return broken(`${program} ended with exit code ${code} and no summary line\n${stdout}${stderr}`);
-      }
-      if (counts.failed > 0) process.stdout.write(`${stdout}${stderr}`);
-      return counts;
+      const runPart = (_, part) => runNative(join(folder, program), [`--part=${part}/${workers}`, ...words]);
+      return sum(await Promise.all(Array.from({ length: workers }, runPart)));
     },
   };
+}
+
+async function runNative(program, args) {
+  const { code, stdout, stderr } = await run(program, args);
+  const last = stdout.trimEnd().split("\n").at(-1) ?? "";
+  const counts = parseSummary(last);
+  if (counts === null || (code !== 0 && counts.failed === 0)) {
+    return broken(`${program} ended with exit code ${code} and no summary line\n${stdout}${stderr}`);
+  }
+  if (counts.failed > 0) process.stdout.write(`${stdout}${stderr}`);
+  return counts;
 }
 
 export function deviceTests() {
@@ -165,14 +174,21 @@ export function propertyTests(times) {
   return bunTests(`properties, ${times} times the cases`, files, options);
 }
 
-/** `bun test` over the given paths; its counts are on stderr. */
+/** `bun test` over the given paths, files side by side; its counts are on stderr. */
 function bunTests(name, paths, { timeoutMs = TEST_TIMEOUT_MS, env = {} } = {}) {
   return {
     name,
     run: async () => {
       const files = paths.flatMap((path) => testFiles(resolve(root, path)));
       if (files.length === 0) return broken(`no test file under ${paths.join(", ")}`);
-      const args = ["test", "--only-failures", `--timeout=${timeoutMs}`, ...files];
+      const args = [
+        "test",
+        "--only-failures",
+        `--parallel=${workers}`,
+        "--no-isolate",
+        `--timeout=${timeoutMs}`,
+        ...files,
+      ];
       const { code, stderr } = await run(bun, args, { show: true, env });
       const counts = parseBunTest(stderr);
       if (counts === null) return broken(`bun test ended with exit code ${code} and no summary`);
@@ -211,14 +227,20 @@ function broken(text) {
 
 /** Runs groups one after another, tells each one's outcome and time, and returns the sum. */
 export async function runGroups(groups) {
-  const total = { passed: 0, failed: 0, skipped: 0 };
+  const all = [];
   for (const group of groups) {
     const startedMs = performance.now();
     const counts = await group.run();
     const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
     console.log(`${counts.failed > 0 ? "FAIL" : "ok  "} ${group.name}: ${summary(counts)} (${seconds} s)`);
-    for (const key of Object.keys(total)) total[key] += counts[key];
+    all.push(counts);
   }
+  return sum(all);
+}
+
+function sum(all) {
+  const total = { passed: 0, failed: 0, skipped: 0 };
+  for (const counts of all) for (const key of Object.keys(total)) total[key] += counts[key];
   return total;
 }
 

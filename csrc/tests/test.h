@@ -7,8 +7,9 @@
 //
 // A failed CHECK is counted and printed (the first few of a test), and the test goes on: kernels fail for
 // many shapes at once, and which ones says why. REQUIRE leaves the test. `bunting_tests gemm pool` runs the
-// tests whose name contains one of the words; `--list` prints the names. The last line is "N passed, N
-// failed" or "N passed, N failed, N skipped".
+// tests whose name contains one of the words; `--part=0/2` before them runs every second test, `--part=1/2`
+// the others; `--list` prints the names. The last line is "N passed, N failed" or "N passed, N failed, N
+// skipped".
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 /**
  * A job survives: its server is killed at random moments, again and again, and in the end each line has the one answer that it has in a run
- * that nobody disturbs. CRASHES says how often on the simulated device (100 unless told, which takes a minute and a half), and
+ * that nobody disturbs. CRASHES says how often on the simulated device (200 unless told, which takes three minutes), and
  * MODEL_CRASHES on the model that comes with Bunting (5): `CRASHES=1000 MODEL_CRASHES=50 npx bun test tests/e2e/crash.test.ts`.
  */
 
@@ -27,7 +27,7 @@ const main = resolve(import.meta.dir, "../../server/main.ts");
 const trials: readonly Trial[] = [
   {
     device: "the simulated device",
-    crashes: Number(process.env.CRASHES ?? 100),
+    crashes: Number(process.env.CRASHES ?? 200),
     lines: 2000,
     lifeMs: 300,
     command: (data) => [join(import.meta.dir, "crash-process.ts"), data],
