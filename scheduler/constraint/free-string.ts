@@ -28,8 +28,9 @@ const BROAD_MAX = 128;
 const BROAD = 16;
 /** Limits of more characters than this are left out of account at first. */
 const BASE_CHARACTERS = 16;
-/** Pairs of what is left of two strings that are looked at. */
+/** Pairs of what is left of two strings that are looked at, and steps of work for them. */
 const PAIRS_MAX = 128;
+const PAIR_STEPS_MAX = 6000;
 /** Characters of a token are counted up to here. */
 const CHARACTERS_MAX = 254;
 /** The token is not of the kind. */
@@ -220,6 +221,7 @@ export class FreeString {
     const { regexes } = this;
     const seen = new Map<Regex, Set<Regex>>([[this.regex, new Set([start])]]);
     const open: [free: Regex, rest: Regex][] = [[this.regex, start]];
+    const stepsMax = regexes.budget.spent + PAIR_STEPS_MAX;
     let isOpen = true;
     let pairs = 1;
     for (let pair = open.pop(); pair !== undefined && isOpen; pair = open.pop()) {
@@ -243,7 +245,7 @@ export class FreeString {
         if (rests.has(next)) continue;
         rests.add(next);
         pairs++;
-        isOpen = pairs <= PAIRS_MAX;
+        isOpen = pairs <= PAIRS_MAX && regexes.budget.spent <= stepsMax;
         open.push([nextFree, next]);
       }
     }

@@ -17,7 +17,9 @@ interface Places {
   readonly ends: Uint8Array[];
 }
 
-const STATES_MAX = 2048;
+const STATES_MAX = 128;
+/** Steps of work to find all states that are reached from one. */
+const STEPS_MAX = 60_000;
 /** States times numbers that are remembered of one. */
 const ENDS_MAX = 2 ** 22;
 
@@ -139,12 +141,14 @@ export class CountedIntersections {
     }
     const found = known.get(start);
     if (found !== undefined) return found;
+    const stepsMax = this.#regexes.budget.spent + STEPS_MAX;
     const numbers = new Map<Regex, number>([[start, 0]]);
     const after: number[][] = [];
     for (const state of numbers.keys()) {
       const next = this.#afterOne(state, of);
-      if (next === null || numbers.size > STATES_MAX) {
-        known.set(start, null);
+      if (next === null || numbers.size > STATES_MAX || this.#regexes.budget.spent > stepsMax) {
+        // Of some that were reached it could be told, for as much work again.
+        for (const one of numbers.keys()) known.set(one, null);
         return null;
       }
       after.push(
