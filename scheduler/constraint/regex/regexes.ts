@@ -60,8 +60,12 @@ interface Unlimited {
   readonly max: number;
   readonly limit: Regex;
   readonly others: Regex;
+  /** Times with which it can be completed, wherever one has got to; null: not known yet. */
+  reach: number | null;
 }
 
+/** States that are searched for an end before it is counted how far it is. */
+const NEAR_STATES = 8;
 /** States of an automaton, and steps between them, that are looked at to find out how far its end is. */
 const REACH_STATES_MAX = 64;
 const REACH_STEPS_MAX = 512;
@@ -308,17 +312,18 @@ export class Regexes {
       if (shape.kind === "cat") node.isEmpty = this.isEmpty(shape.head) || this.isEmpty(shape.tail);
       else if (shape.kind === "alt") node.isEmpty = shape.parts.every((part) => this.isEmpty(part));
       else if (shape.kind === "repeat") node.isEmpty = this.isEmpty(shape.of);
-      else {
+      else if (!this.#search(regex, NEAR_STATES)) {
         const isEmpty = shape.kind === "and" ? this.#counted.isEmpty(shape.parts) : null;
-        if (isEmpty === null) this.#search(regex);
+        if (isEmpty === null) this.#search(regex, Number.POSITIVE_INFINITY);
         else node.isEmpty = isEmpty;
       }
     }
     return node.isEmpty!;
   }
 
-  /** Finds out whether anything can be reached that matches: depth first, as ends are far where lengths are counted. */
-  #search(start: Regex): void {
+  /** Finds out whether anything can be reached that matches, from so many states: depth first, as ends are far where lengths
+   *  are counted. False: not from these. */
+  #search(start: Regex, statesMax: number): boolean {
     const parents = new Map<Regex, Regex | null>([[start, null]]);
     const open = [start];
     while (open.length > 0) {
@@ -330,13 +335,15 @@ export class Regexes {
         if (!node.isBoolean || node.isNullable || node.isEmpty === false) {
           for (let up: Regex | null = at; up !== null; up = parents.get(up)!)
             this.#nodes[up]!.isEmpty = false;
-          return;
+          return true;
         }
+        if (parents.size >= statesMax) return false;
         parents.set(next, at);
         open.push(next);
       }
     }
     for (const at of parents.keys()) this.#nodes[at]!.isEmpty = true;
+    return true;
   }
 
   /** Whether it matches the bytes. */
@@ -358,9 +365,9 @@ export class Regexes {
       const unlimited = this.unlimited(regex);
       if (unlimited === null) return regex;
       if (unlimited.max < bytes) return regex;
-      const reach =
+      unlimited.reach ??=
         this.#counted.reachOf(unlimited.others, unlimited.limit) ?? this.#reachOf(unlimited.regex);
-      return unlimited.max >= bytes + reach ? unlimited.regex : regex;
+      return unlimited.max >= bytes + unlimited.reach ? unlimited.regex : regex;
     }
     const key = regex * 2 ** 16 + bytes;
     let clamped = this.#clamped.get(key);
@@ -397,7 +404,7 @@ export class Regexes {
     }
     if (limit === null) return null;
     const others = this.and(shape.parts.filter((part) => part !== limit));
-    return { regex: this.and([others, this.#withoutMost(limit)]), max, limit, others };
+    return { regex: this.and([others, this.#withoutMost(limit)]), max, limit, others, reach: null };
   }
 
   /** How often the repetition may come that an expression is, or ends with after the rest of one time; -1: it is no such, or
