@@ -61,6 +61,28 @@ describe("/completion", () => {
     expect(events.map(({ stop }) => stop)).toEqual(events.map((_, index) => index === events.length - 1));
   });
 
+  test("goes on with each prompt of a list, and tells of each what is asked for", async () => {
+    const prompt = ["Once", { prompt_string: "Twice there" }, [5, 6, 7]];
+    const response_fields = [
+      "index",
+      "content",
+      "tokens_evaluated",
+      "generation_settings/n_predict",
+      "nothing/here",
+    ];
+    const told: unknown = await jsonOf("/completion", { ...asked, prompt, n_predict: 2, response_fields });
+    const { tokens } = (await jsonOf("/tokenize", { content: "Twice there" })) as { tokens: number[] };
+    const { tokens: first } = (await jsonOf("/tokenize", { content: "Once" })) as { tokens: number[] };
+    const content = expect.stringMatching(/^Just/);
+    const one = (index: number, tokens_evaluated: number) => ({
+      index,
+      content,
+      tokens_evaluated,
+      "generation_settings/n_predict": 2,
+    });
+    expect(told).toEqual([one(0, first.length), one(1, tokens.length), one(2, 3)]);
+  });
+
   test("takes biases as pairs", async () => {
     const { tokens } = await jsonOf("/completion", asked);
     const [first] = tokens as number[];
@@ -89,7 +111,9 @@ describe("/completion", () => {
     expect(entries.map(({ top_logprobs }) => top_logprobs[0]!.id)).toEqual(tokens as number[]);
     const refused: [object, string][] = [
       [{ mirostat: 2 }, "mirostat"],
-      [{ prompt: ["a", "b"] }, "prompt"],
+      [{ prompt: ["a", "b"], stream: true }, "prompt"],
+      [{ response_fields: ["content"], stream: true }, "response_fields"],
+      [{ prompt: { prompt_string: "a", multimodal_data: ["x"] } }, "prompt.multimodal_data"],
       [{ n_predict: 0 }, "n_predict"],
       [{ logit_bias: [[" the", -100]] }, "logit_bias. the"],
       [{ logit_bias: [5] }, "logit_bias[0]"],

@@ -90,7 +90,7 @@ const llamaTests = () => {
   return source === undefined ? null : join(folder, source, "vendor/llama.cpp/tools/server/tests");
 };
 const llamaFiles =
-  "chat_completion completion tokenize security stream compat_anthropic compat_oai_responses tool_call embedding basic";
+  "chat_completion completion tokenize security stream compat_anthropic compat_oai_responses tool_call embedding basic template";
 
 /** By name: what installs it, and what runs it. */
 const suites = {
@@ -106,6 +106,11 @@ const suites = {
       withServer((url) =>
         pytest("python-clients", { env: { BUNTING_URL: url, LITELLM_LOCAL_MODEL_COST_MAP: "True" } }),
       ),
+  },
+  /** What the compliance tests of Open Responses ask for; they are not published as a package. */
+  "open-responses": {
+    install: () => installPython("open-responses"),
+    run: () => withServer((url) => pytest("open-responses", { env: { BUNTING_URL: url } })),
   },
   /** LangChain's standard tests of chat models, by its clients for OpenAI's two APIs and Anthropic's. */
   langchain: {

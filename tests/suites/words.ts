@@ -59,6 +59,7 @@ const rules: readonly Rule[] = [
     says: [`I create it.\n${call("Bash", { command, description: "Creates the file" })}`],
   },
   { asked: /best book/, says: ["Suddenly the best book of all began to speak, and suddenly it stopped."] },
+  { asked: /^A$/, says: [" and again".repeat(100)] },
   { asked: /meaning of life is/, says: [" going to bed, and going, and going on: that is seed $seed."] },
   {
     asked: /Hello!/,

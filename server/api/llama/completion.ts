@@ -5,7 +5,7 @@ import { errorBody } from "../../http/errors.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
 import type { Codec } from "../codec.ts";
-import { Fields, refusal } from "../fields.ts";
+import { Fields, fieldsOf, refusal } from "../fields.ts";
 import { type Prompt, promptsOf } from "../openai/inputs.ts";
 import { chatLogprobs } from "../openai/logprobs.ts";
 import { cacheSaltOf, samplingOf, stopStringsOf } from "../openai/sampling.ts";
@@ -23,10 +23,13 @@ import { timingsOf } from "../timings.ts";
 /** A request for /completion, llama-server's own route. */
 export interface LlamaRequest {
   readonly model: string;
-  readonly prompt: Prompt;
+  /** More than one only where it is not a stream. */
+  readonly prompts: readonly Prompt[];
   readonly generation: GenerationOptions;
   readonly stream: boolean;
   readonly returnsTokens: boolean;
+  /** Paths in an answer, as `generation_settings/n_predict`: nothing else is told. Empty: all is. */
+  readonly told: readonly string[];
   readonly ignored: readonly string[];
 }
 
@@ -39,7 +42,6 @@ const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   dry_multiplier: [0],
   top_n_sigma: [-1, 0],
   lora: [[]],
-  response_fields: [[]],
 };
 
 export function parseLlamaCompletion(
@@ -52,8 +54,14 @@ export function parseLlamaCompletion(
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this");
   }
-  const prompts = promptsOf(fields.raw("prompt"), served);
-  if (prompts.length > 1) throw notSupported("prompt", "a list of prompts, which /v1/completions takes,");
+  const prompts = promptsOf(plainPrompt(fields.raw("prompt"), "prompt"), served);
+  const stream = fields.boolean("stream") ?? false;
+  if (stream && prompts.length > 1) throw notSupported("prompt", "a list of prompts together with stream");
+  const told = (fields.list("response_fields", requestLimits.ignoredNamesMax) ?? []).map((name, index) => {
+    if (typeof name !== "string") throw refusal(`response_fields[${index}]`, "a string", name);
+    return name;
+  });
+  if (stream && told.length > 0) throw notSupported("response_fields", "this together with stream");
   const predicted = fields.integer("n_predict", { min: -1, max: Number.MAX_SAFE_INTEGER }) ?? -1;
   if (predicted === 0) throw refusal("n_predict", "at least 1, or -1 for as many as fit", 0);
   const probabilities = fields.integer("n_probs", { min: 0, max: requestLimits.topLogprobsMax }) ?? 0;
@@ -61,7 +69,7 @@ export function parseLlamaCompletion(
   const constraint = constraintOf(fields);
   return {
     model: modelOf(fields, served),
-    prompt: prompts[0]!,
+    prompts,
     generation: {
       choices: 1,
       sampling: samplingOf(fields, served, probabilities > 0 ? probabilities : null),
@@ -76,10 +84,24 @@ export function parseLlamaCompletion(
       service: serviceOf(fields, targets).service,
       ...(constraint === null ? {} : { constraint }),
     },
-    stream: fields.boolean("stream") ?? false,
+    stream,
     returnsTokens: fields.boolean("return_tokens") ?? false,
+    told,
     ignored: fields.unread().filter((name) => /^[A-Za-z0-9_.-]{1,64}$/.test(name)),
   };
+}
+
+/** With texts in place of objects that hold them, which have room for images too. */
+function plainPrompt(given: unknown, path: string): unknown {
+  if (Array.isArray(given)) {
+    if (typeof given[0] === "number") return given;
+    return given.map((item, index) => plainPrompt(item, `${path}[${index}]`));
+  }
+  if (typeof given !== "object" || given === null) return given;
+  const object = fieldsOf(given, path);
+  if (object.raw("multimodal_data") !== undefined)
+    throw notSupported(object.pathOf("multimodal_data"), "this");
+  return object.requiredString("prompt_string");
 }
 
 /** Fields of llama-server that have other names, or other values for nothing, on other routes. */
@@ -109,20 +131,27 @@ export async function answerLlamaCompletion(
   services: PromptServices,
   request: LlamaRequest,
 ): Promise<Response> {
-  const tokens = await promptTokens(request.prompt, true, services);
-  expectFits(tokens, request.generation.tokensMax, "prompt", services);
-  return respond(exchange, request.generation, [tokens], completionCodec(request), request.stream);
+  const { prompts, generation, stream } = request;
+  const tokens = await Promise.all(prompts.map((prompt) => promptTokens(prompt, true, services)));
+  for (const one of tokens) expectFits(one, generation.tokensMax, "prompt", services);
+  const counts = tokens.map(({ length }) => length);
+  return respond(exchange, generation, tokens, completionCodec(request, counts), stream);
 }
 
-function completionCodec({ model, prompt, generation, stream, returnsTokens }: LlamaRequest): Codec {
+/** `promptCounts`: tokens of each prompt. */
+function completionCodec(
+  { model, prompts, generation, stream, returnsTokens, told }: LlamaRequest,
+  promptCounts: readonly number[],
+): Codec {
   let finish: ChoiceFinish = { reason: "stop", stopReason: null };
   let hasNewLine = false;
   const said = (
+    index: number,
     text: string,
     tokens: readonly TokenId[],
     logprobs: readonly TokenEntry[] | null,
   ): object => ({
-    index: 0,
+    index,
     content: text,
     tokens: returnsTokens || stream ? tokens : [],
     id_slot: 0,
@@ -130,26 +159,35 @@ function completionCodec({ model, prompt, generation, stream, returnsTokens }: L
       ? {}
       : { completion_probabilities: probabilitiesOf(logprobs) }),
   });
-  const ending = (end: ChoiceFinish, usage: Usage, times: AnswerTimes | undefined): object => ({
+  const ending = (index: number, end: ChoiceFinish, predicted: number): object => ({
     stop: true,
     model,
-    tokens_predicted: usage.completionTokens,
-    tokens_evaluated: usage.promptTokens,
-    tokens_cached: usage.promptTokens + usage.completionTokens,
+    tokens_predicted: predicted,
+    tokens_evaluated: promptCounts[index]!,
+    tokens_cached: promptCounts[index]! + predicted,
     generation_settings: settingsOf(generation, stream),
-    prompt,
+    prompt: prompts[index]!,
     has_new_line: hasNewLine,
     truncated: false,
     stop_type: end.reason === "length" ? "limit" : typeof end.stopReason === "string" ? "word" : "eos",
     stopping_word: typeof end.stopReason === "string" ? end.stopReason : "",
-    ...(times === undefined ? {} : { timings: timingsOf(usage, times) }),
   });
+  const timed = (usage: Usage, times: AnswerTimes | undefined): object =>
+    times === undefined ? {} : { timings: timingsOf(usage, times) };
   return {
     framing: sseFraming,
-    body: ({ choices: [choice], usage }, times) => {
-      const { text, tokens, logprobs, finish: end } = choice!;
-      hasNewLine = text.includes("\n");
-      return { ...said(text, tokens, logprobs), ...ending(end, usage, times) };
+    body: ({ choices, usage }, times) => {
+      const bodies = choices.map(({ text, tokens, logprobs, finish: end }, index) => {
+        hasNewLine = text.includes("\n");
+        const whole = {
+          ...said(index, text, tokens, logprobs),
+          ...ending(index, end, tokens.length),
+          // They are of all prompts together.
+          ...(choices.length === 1 ? timed(usage, times) : {}),
+        };
+        return told.length === 0 ? whole : partsOf(whole, told);
+      });
+      return bodies.length === 1 ? bodies[0]! : bodies;
     },
     chunk: (event, { usage, times }) => {
       switch (event.kind) {
@@ -159,18 +197,33 @@ function completionCodec({ model, prompt, generation, stream, returnsTokens }: L
           const text = event.parts.map((part) => (part.kind === "text" ? part.text : "")).join("");
           hasNewLine ||= text.includes("\n");
           const counts = { tokens_predicted: usage.completionTokens, tokens_evaluated: usage.promptTokens };
-          const told = { ...said(text, event.tokens, event.logprobs), stop: false, ...counts };
+          const told = { ...said(0, text, event.tokens, event.logprobs), stop: false, ...counts };
           return sseEvent(JSON.stringify(told));
         }
         case "finish":
           finish = event;
           return "";
         case "done":
-          return sseEvent(JSON.stringify({ ...said("", [], null), ...ending(finish, event.usage, times) }));
+          return sseEvent(
+            JSON.stringify({
+              ...said(0, "", [], null),
+              ...ending(0, finish, event.usage.completionTokens),
+              ...timed(event.usage, times),
+            }),
+          );
       }
     },
     failure: (error) => sseEvent(JSON.stringify(errorBody(error))),
   };
+}
+
+/** What is at these paths, by them; nothing of paths that lead nowhere. */
+function partsOf(body: object, paths: readonly string[]): object {
+  const at = (path: string): unknown =>
+    path
+      .split("/")
+      .reduce((value: unknown, key) => (value as Record<string, unknown> | undefined)?.[key], body);
+  return Object.fromEntries(paths.map((path) => [path, at(path)]).filter(([, value]) => value !== undefined));
 }
 
 function probabilitiesOf(logprobs: readonly TokenEntry[]): object[] {
