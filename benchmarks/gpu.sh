@@ -8,7 +8,8 @@
 #   build       libbunting_cuda.so, its tests and benchmarks, for this GPU
 #   tests       every kernel against plain loops, and the engine against the rules of a device, on the GPU
 #   memcheck, racecheck, synccheck    the tests of the kernels under compute-sanitizer
-#   kernels     each kernel beside the measured speed of copying and of a large product
+#   kinds       every family and kind of layer on the GPU, against transformers and in chunks, company and from cache
+#   kernels     each kernel beside the measured speed of copying and of a large product; mixtures of experts, heads of 256
 #   serving     an 8B model of random weights through the server
 #   torch       PyTorch and transformers on the same GPU
 #
@@ -22,7 +23,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
-all_parts="build tests memcheck racecheck synccheck kernels serving torch"
+all_parts="build tests kinds memcheck racecheck synccheck kernels serving torch"
 prepare=false dry=false report=build/gpu-report.md parts=""
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -140,6 +141,17 @@ if wanted tests; then
       env BUNTING_EMULATED_LIBRARY="$PWD/$built/libbunting_cuda.so" "$bun" test $rules -t cuda
   else
     left_out "the engine against the rules of a device and against transformers: there is no $bun (npm ci)."
+  fi
+fi
+
+if wanted kinds; then
+  kinds="tests/device/families.test.ts tests/device/kinds.test.ts"
+  ls $kinds >/dev/null || exit 2
+  if [ -x "$bun" ]; then
+    brief "Every family and kind of layer" \
+      env BUNTING_EMULATED_LIBRARY="$PWD/$built/libbunting_cuda.so" "$bun" test $kinds -t "on cuda"
+  else
+    left_out "every family and kind of layer: there is no $bun (npm ci)."
   fi
 fi
 

@@ -415,6 +415,14 @@ GPU_DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t select) {
 #endif
 }
 
+GPU_DEVICE int count_bits(uint32_t word) {
+#if defined(__CUDACC__)
+  return __popc(word);
+#else
+  return __builtin_popcount(word);
+#endif
+}
+
 // IEEE half precision, the low half of the word.
 GPU_DEVICE float widen_half(uint32_t half) {
 #if defined(__CUDACC__)

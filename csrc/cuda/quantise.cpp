@@ -19,7 +19,7 @@ struct Place {
 };
 Place place_of(Format format, int32_t k) {
   int32_t const slab = k / 32, lane = k % 32 / 8, i = k % 8;
-  if (format == Format::int4_32) {
+  if (has_four_bits(format)) {
     int32_t const nibble = i % 2 * 4 + i / 2;
     return {lane * 16 + slab * 4 + nibble / 2, nibble % 2 * 4};
   }
@@ -30,7 +30,7 @@ Place place_of(Format format, int32_t k) {
 void put(Format format, void* row, int32_t k, uint32_t code) {
   Place const place = place_of(format, k % piece_k(format));
   uint8_t& byte = static_cast<uint8_t*>(row)[k / piece_k(format) * kPieceBytes + place.byte];
-  uint32_t const bits = format == Format::int4_32 ? 15 : 255;
+  uint32_t const bits = has_four_bits(format) ? 15 : 255;
   byte = uint8_t((byte & ~(bits << place.bit)) | code << place.bit);
 }
 

@@ -1,10 +1,10 @@
 // quantise.h - weights of a matrix in fewer bits, as the kernels for matrix products read them.
 //
-//   plain   bf16, rows as they are
-//   int8_128, int8_32   groups of 128 or of 32 neighbouring k with an f16 scale each: w = scale * q, -128 <=
-//   q <= 127 int4_32             likewise, groups of 32:                                       w = scale * (q
-//   - 8), 0 <= q <= 15 fp8                 e4m3 with an f32 scale for each row:                          w =
-//   scale * q
+//   plain              bf16, rows as they are
+//   int8_128, int8_32  groups of 128 or of 32 neighbouring k with an f16 scale each: w = scale * q, -128 <= q
+//   <= 127 int4_32            likewise, groups of 32: w = scale * (q - 8), 0 <= q <= 15 mxfp4 e2m1 in groups
+//   of 32 with a power of two each: w = scale * q (OCP Microscaling Formats 1.0) fp8                e4m3 with
+//   an f32 scale for each row: w = scale * q
 //
 // A row is cut into pieces of kPieceBytes, 64 k of eight bits or 128 of four, the last one filled up with
 // zeros, and its scales up to its last piece. Lane t of the four that share a row in a matrix instruction
@@ -21,17 +21,18 @@
 
 namespace bunting::cuda {
 
-enum class Format : int32_t { plain, int8_128, int8_32, int4_32, fp8 };
+enum class Format : int32_t { plain, int8_128, int8_32, int4_32, fp8, mxfp4 };
 
 inline constexpr int32_t kPieceBytes = 64;
 
-// Neighbouring k that share an f16 scale; 0: there are none.
+// Neighbouring k that share a scale of two bytes; 0: there are none.
 constexpr int32_t scale_k(Format format) {
   switch (format) {
     case Format::int8_128:
       return 128;
     case Format::int8_32:
     case Format::int4_32:
+    case Format::mxfp4:
       return 32;
     default:
       return 0;
@@ -39,19 +40,27 @@ constexpr int32_t scale_k(Format format) {
 }
 
 // Of k that one piece holds; 0 for plain, which has no pieces.
+constexpr bool has_four_bits(Format format) {
+  return format == Format::int4_32 || format == Format::mxfp4;
+}
 constexpr int32_t piece_k(Format format) {
-  return format == Format::int4_32 ? 128 : format == Format::plain ? 0 : 64;
+  return has_four_bits(format) ? 128 : format == Format::plain ? 0 : 64;
 }
 
 // Bytes of a row of `k` weights, and of its scales.
 size_t row_bytes(Format format, int32_t k);
 size_t row_scale_bytes(Format format, int32_t k);
 
+// The scale of a group in mxfp4, 2^(e - 127), as the kernels read it: in bf16, which has all of them.
+constexpr uint16_t mxfp4_scale(uint8_t e) {
+  return e == 0 ? 0x40 : uint16_t(e << 7);
+}
+
 // An f16 that is finite.
 float half_value(uint16_t half);
 
-// A row that is integers and scales already: q [k], in int4_32 from -8 to 7; scales [ceil(k / scale_k())]
-// f16. Writes row_bytes() and row_scale_bytes().
+// A row that is integers and scales already: q [k], in int4_32 from -8 to 7, in mxfp4 codes of e2m1; scales
+// [ceil(k / scale_k())] f16, or mxfp4_scale(). Writes row_bytes() and row_scale_bytes().
 void pack_row(Format format, std::span<int8_t const> q, std::span<uint16_t const> scales, void* row,
               void* row_scales);
 

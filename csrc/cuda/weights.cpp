@@ -18,42 +18,29 @@ constexpr size_t kStagingBytes = size_t(16) << 20;
 constexpr double kUploadDeadlineMs = 60'000;  // for one staging buffer
 constexpr int64_t kRowsPerPiece = 16;         // brought into order by one thread at a time
 
-// What layers may have that the kernels here do not compute, by name.
-void check_layers(Model const& model) {
-  bunting_model_shape const& s = model.shape();
-  auto const refuse = [](bool has, char const* what) {
-    if (has) fail(BUNTING_INVALID, "the GPU engine does not compute %s yet; the CPU engine does", what);
-  };
-  refuse(s.norm != BUNTING_NORM_RMS, "norms that subtract the mean");
-  refuse(s.activation == BUNTING_ACTIVATION_GELU_TANH, "GELU");
-  refuse(s.attention_cap > 0 || s.logit_cap > 0, "soft caps of scores or logits");
-  for (int32_t i = 0; i < s.layers; ++i) {
-    bunting_layer_shape const& layer = model.layer_shape(i);
-    refuse(layer.mlp == BUNTING_MLP_EXPERTS, "mixtures of experts");
-    refuse(layer.parallel, "an MLP beside the attention");
-    refuse(layer.norms != (BUNTING_NORM_ATTN | BUNTING_NORM_MLP), "norms after the attention or the MLP");
-    refuse(layer.qk_norm == BUNTING_QK_NORM_WIDE, "norms over all heads of q and k");
-    refuse(layer.sinks, "attention sinks");
-    RopeTable const* const rope = model.rope(i);
-    refuse(rope && rope->dimensions != s.head_size, "rotations of a part of each head");
-  }
-  refuse(s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU, "a clamped SwiGLU");
-}
+constexpr char const* kWidths = "the GPU engine wants widths that are multiples of 8; %s is %d";
 
 void check_shape(Model const& model) {
   bunting_model_shape const& s = model.shape();
   if (s.compute != BUNTING_BF16) fail(BUNTING_INVALID, "the GPU engine computes in bf16, not in f32");
-  check_layers(model);
-  if (s.hidden % 8 != 0 || s.feed_forward % 8 != 0)
-    fail(BUNTING_INVALID,
-         "the GPU engine wants widths that are multiples of 8; hidden is %d, feed_forward %d", s.hidden,
-         s.feed_forward);
-  if (s.head_size % 32 != 0 || s.head_size > 128)
-    fail(BUNTING_INVALID, "the GPU engine has heads of 32, 64, 96 and 128, not of %d", s.head_size);
+  if (s.hidden % 8 != 0) fail(BUNTING_INVALID, kWidths, "hidden", s.hidden);
+  for (int32_t i = 0; i < s.layers; ++i)
+    if (int64_t const width = model.feed_forward(i); width % 8 != 0)
+      fail(BUNTING_INVALID, kWidths, model.has_experts(i) ? "expert_feed_forward" : "feed_forward",
+           int32_t(width));
+  if (model.has_experts() && s.experts_used > kExpertsUsedMax)
+    fail(BUNTING_INVALID, "the GPU engine computes a token by at most %d experts, not by %d", kExpertsUsedMax,
+         s.experts_used);
+  for (int32_t i = 0; i < s.layers; ++i)
+    if (RopeTable const* const rope = model.rope(i); rope && rope->dimensions % 4 != 0)
+      fail(BUNTING_INVALID, "the GPU engine rotates a multiple of 4 numbers of each head, not %d",
+           rope->dimensions);
+  if ((s.head_size % 32 != 0 || s.head_size > 128) && s.head_size != 256)
+    fail(BUNTING_INVALID, "the GPU engine has heads of 32, 64, 96, 128 and 256, not of %d", s.head_size);
   if (s.query_heads / s.kv_heads > kManyRows)
     fail(BUNTING_INVALID, "the GPU engine shares a key-value head among at most %d query heads, not %d",
          kManyRows, s.query_heads / s.kv_heads);
-  if (s.kv == BUNTING_KV_FP8 && s.head_size < 64)
+  if (s.kv == BUNTING_KV_FP8 && (s.head_size < 64 || s.head_size > 128))
     fail(BUNTING_INVALID,
          "the GPU engine keeps keys and values in fp8 for heads of 64, 96 and 128, not of %d", s.head_size);
 }
@@ -68,6 +55,8 @@ Format format_of(Dtype dtype, bool as_fp8) {
       return Format::int8_32;
     case Dtype::q4:
       return Format::int4_32;
+    case Dtype::mxfp4:
+      return Format::mxfp4;
     default:
       return as_fp8 ? Format::fp8 : Format::plain;
   }
@@ -100,7 +89,7 @@ class DeviceWeights::Uploader {
   }
 
   // `from`, one after the other, `size` numbers of each, times `scale`.
-  float const* vectors(std::initializer_list<float const*> from, int64_t size, float scale = 1) {
+  float const* vectors(std::vector<float const*> const& from, int64_t size, float scale = 1) {
     float* const whole = carver_.take<float>(from.size() * size_t(size));
     float* to = whole;
     for (float const* part : from) {
@@ -121,7 +110,7 @@ class DeviceWeights::Uploader {
   struct Rows {
     int64_t first, count;
   };
-  WeightMatrix matrix(PackedMatrix const& from, bool as_fp8, std::initializer_list<Rows> ranges) {
+  WeightMatrix matrix(PackedMatrix const& from, bool as_fp8, std::vector<Rows> const& ranges) {
     Format const format = format_of(from.dtype, as_fp8);
     size_t const row = row_bytes(format, int32_t(from.k)),
                  row_scales = row_scale_bytes(format, int32_t(from.k));
@@ -148,6 +137,18 @@ class DeviceWeights::Uploader {
     return matrix;
   }
 
+  // The first `rows` rows of a matrix in f32, as they are.
+  float const* exact(PackedMatrix const& from, int64_t rows) {
+    float* const whole = carver_.take<float>(size_t(rows * from.k));
+    for (int64_t r = 0; uploads_ && r < rows; ++r) {
+      float const* const panel = static_cast<float const*>(from.data) + r / kPanel * kPanel * from.kp();
+      float* const staged = reinterpret_cast<float*>(staging_->data());
+      for (int64_t k = 0; k < from.k; ++k) staged[k] = panel[k * kPanel + r % kPanel];
+      send(whole + r * from.k, staged, size_t(from.k) * sizeof(float));
+    }
+    return whole;
+  }
+
   // All rows in bf16, whatever the host has.
   bf16 const* table(PackedMatrix const& from) {
     bf16* const table = carver_.take<bf16>(size_t(from.n * from.k));
@@ -172,9 +173,7 @@ class DeviceWeights::Uploader {
       if (from.grouped()) {
         read_groups(from, row);
         if (format == Format::plain)
-          for (int64_t k = 0; k < from.k; ++k)
-            static_cast<bf16*>(to)[k] =
-                bf16_of(half_value(scales_[size_t(k / from.group())]) * float(q_[size_t(k)]));
+          for (int64_t k = 0; k < from.k; ++k) static_cast<bf16*>(to)[k] = bf16_of(value_of(from, k));
         else
           pack_row(format, q_, scales_, to, to_scales);
         return;
@@ -202,9 +201,21 @@ class DeviceWeights::Uploader {
       q_.resize(size_t(round_up(from.k, kGroup)));
       scales_.clear();
       for (int64_t k = 0; k < from.k; k += from.group())
-        scales_.push_back(read_scales(from, row, k).halves[0]);
+        scales_.push_back(from.dtype == Dtype::mxfp4 ? mxfp4_scale(read_scales(from, row, k).bytes[0])
+                                                     : read_scales(from, row, k).halves[0]);
       for (int64_t k = 0; k < from.k; k += kGroup) read_integers(from, row, k, q_.data() + k);
       q_.resize(size_t(from.k));
+    }
+
+    // Of the row that was read last.
+    float value_of(PackedMatrix const& from, int64_t k) const {
+      uint16_t const scale = scales_[size_t(k / from.group())];
+      int8_t const q = q_[size_t(k)];
+      if (from.dtype != Dtype::mxfp4) return half_value(scale) * float(q);
+      uint32_t const bits = uint32_t(scale) << 16;
+      float power;
+      std::memcpy(&power, &bits, sizeof power);
+      return power * 0.5f * float(levels_of(Dtype::mxfp4).of[q]);
     }
 
     std::vector<int8_t> q_;
@@ -248,7 +259,6 @@ size_t DeviceWeights::bytes(Model const& model) {
 
 void DeviceWeights::place(Model const& model, Uploader& uploader) {
   bunting_model_shape const& s = model.shape();
-  int64_t const angles = int64_t(s.context_max) * (s.head_size / 2);
   PackedMatrix const& last = s.tied_embeddings ? model.embedding() : model.vocabulary_projection();
   embedding_ = uploader.table(model.embedding());
   bool const last_is_fp8 = model.is_fp8(s.tied_embeddings ? 0 : 1);
@@ -262,33 +272,65 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
     bunting_layer_shape const& has = model.layer_shape(i);
     int32_t const first = 2 + 5 * i;  // matrix of the layer
     DeviceLayer& to = layers_[size_t(i)];
-    to.attention_norm = uploader.vector(from.attention_norm, s.hidden);
-    to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, model.qkv_width()}});
     // The shape tells what there is: a model that is only measured has no vectors yet.
+    auto const norm = [&](int32_t which, float const* weights) {
+      return has.norms & which ? uploader.vector(weights, s.hidden) : nullptr;
+    };
+    to.attention_norm = norm(BUNTING_NORM_ATTN, from.attention_norm);
+    to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, model.qkv_width()}});
     if (has.biases & BUNTING_BIAS_QKV) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width());
-    if (has.qk_norm) to.q_norm = uploader.vector(from.q_norm, s.head_size);
-    if (has.qk_norm) to.k_norm = uploader.vector(from.k_norm, s.head_size);
-    place_rope(model, i, angles, uploader);
+    bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
+    if (has.qk_norm) to.q_norm = uploader.vector(from.q_norm, is_wide ? model.query_width() : s.head_size);
+    if (has.qk_norm) to.k_norm = uploader.vector(from.k_norm, is_wide ? model.kv_width() : s.head_size);
+    if (has.sinks) to.sinks = uploader.vector(from.sinks, s.query_heads);
+    place_rope(model, i, uploader);
     to.o = uploader.matrix(from.o, model.is_fp8(first + 2), {{0, s.hidden}});
     if (has.biases & BUNTING_BIAS_O) to.o_bias = uploader.vector(from.o_bias, s.hidden);
-    to.mlp_norm = uploader.vector(from.mlp_norm, s.hidden);
-    to.gate_up = uploader.matrix(from.gate_up, model.is_fp8(first + 3),
-                                 {{0, s.feed_forward}, {model.padded_feed_forward(i), s.feed_forward}});
-    if (has.biases & BUNTING_BIAS_GATE_UP) {
-      float const* const gate = from.gate_up_bias;
-      float const* const up = gate ? gate + model.padded_feed_forward(i) : nullptr;
-      to.gate_up_bias = uploader.vectors({gate, up}, s.feed_forward);
-    }
-    if (has.biases & BUNTING_BIAS_DOWN) to.down_bias = uploader.vector(from.down_bias, s.hidden);
-    to.down = uploader.matrix(from.down, model.is_fp8(first + 4), {{0, s.hidden}});
+    to.attention_post_norm = norm(BUNTING_NORM_ATTN_POST, from.attention_post_norm);
+    // Beside the attention the MLP reads by the attention's norm.
+    to.mlp_norm = norm(has.parallel ? BUNTING_NORM_ATTN : BUNTING_NORM_MLP, from.mlp_norm);
+    place_mlp(model, i, uploader);
+    to.mlp_post_norm = norm(BUNTING_NORM_MLP_POST, from.mlp_post_norm);
   }
 }
 
+// The matrices of a layer's MLP, or of each of its experts: on the host they begin on whole panels.
+void DeviceWeights::place_mlp(Model const& model, int32_t layer, Uploader& uploader) {
+  bunting_model_shape const& s = model.shape();
+  bunting_layer_shape const& has = model.layer_shape(layer);
+  LayerWeights const& from = model.layer(layer);
+  DeviceLayer& to = layers_[size_t(layer)];
+  bool const has_experts = model.has_experts(layer);
+  if (has_experts) {
+    to.router = uploader.exact(from.router, s.experts);
+    if (has.biases & BUNTING_BIAS_ROUTER) to.router_bias = uploader.vector(from.router_bias, s.experts);
+  }
+  int64_t const width = model.feed_forward(layer), padded = model.padded_feed_forward(layer);
+  std::vector<Uploader::Rows> of_gate_up, of_down;
+  std::vector<float const*> gate_up_biases, down_biases;
+  auto const at = [](float const* bias, int64_t row) { return bias ? bias + row : nullptr; };
+  for (int64_t e = 0; e < (has_experts ? s.experts : 1); ++e) {
+    for (int64_t row : {2 * e * padded, (2 * e + 1) * padded}) {
+      of_gate_up.push_back({row, width});
+      gate_up_biases.push_back(at(from.gate_up_bias, row));
+    }
+    of_down.push_back({e * model.padded_hidden(), s.hidden});
+    down_biases.push_back(at(from.down_bias, e * model.padded_hidden()));
+  }
+  int32_t const first = 2 + 5 * layer;  // matrix of the layer
+  to.gate_up = uploader.matrix(from.gate_up, model.is_fp8(first + 3), of_gate_up);
+  if (has.biases & BUNTING_BIAS_GATE_UP) to.gate_up_bias = uploader.vectors(gate_up_biases, width);
+  to.down = uploader.matrix(from.down, model.is_fp8(first + 4), of_down);
+  if (has.biases & BUNTING_BIAS_DOWN) to.down_bias = uploader.vectors(down_biases, s.hidden);
+}
+
 // The angles of a layer: those of an earlier layer, if it has the same rope.
-void DeviceWeights::place_rope(Model const& model, int32_t layer, int64_t angles, Uploader& uploader) {
+void DeviceWeights::place_rope(Model const& model, int32_t layer, Uploader& uploader) {
   RopeTable const* const rope = model.rope(layer);
   if (!rope) return;
   DeviceLayer& to = layers_[size_t(layer)];
+  to.rotated = rope->dimensions;
+  int64_t const angles = int64_t(model.shape().context_max) * (rope->dimensions / 2);
   for (int32_t i = 0; i < layer; ++i) {
     if (model.rope(i) != rope) continue;
     DeviceLayer const& same = layers_[size_t(i)];

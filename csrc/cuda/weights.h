@@ -12,22 +12,29 @@
 
 namespace bunting::cuda {
 
+// Vectors that a layer does not have are null.
 struct DeviceLayer {
   float const* attention_norm = nullptr;  // [H]
   WeightMatrix qkv{nullptr};              // [(Hq + 2 Hk) D, H]
-  float const* qkv_bias = nullptr;        // [(Hq + 2 Hk) D] or null
-  float const* q_norm = nullptr;          // [D] or null
-  float const* k_norm = nullptr;          // [D] or null
-  float const* cos = nullptr;             // [context_max, D/2]; null: q and k are not rotated
+  float const* qkv_bias = nullptr;        // [(Hq + 2 Hk) D]
+  float const* q_norm = nullptr;          // [D] or [Hq D]
+  float const* k_norm = nullptr;          // [D] or [Hk D]
+  float const* cos = nullptr;             // [context_max, R/2]; null: q and k are not rotated
   float const* sin = nullptr;
-  float const* query_scale = nullptr;   // [context_max] or null
-  WeightMatrix o{nullptr};              // [H, Hq D]
-  float const* o_bias = nullptr;        // [H] or null
-  float const* mlp_norm = nullptr;      // [H]
-  WeightMatrix gate_up{nullptr};        // [2 F, H]: gate, then up
-  float const* gate_up_bias = nullptr;  // [2 F] or null
-  WeightMatrix down{nullptr};           // [H, F]
-  float const* down_bias = nullptr;     // [H] or null
+  int32_t rotated = 0;                         // R
+  float const* query_scale = nullptr;          // [context_max]
+  float const* sinks = nullptr;                // [Hq]
+  WeightMatrix o{nullptr};                     // [H, Hq D]
+  float const* o_bias = nullptr;               // [H]
+  float const* attention_post_norm = nullptr;  // [H]
+  float const* mlp_norm = nullptr;             // [H]
+  float const* router = nullptr;               // [E, H] of a layer with experts; what follows is then of
+  float const* router_bias = nullptr;          // [E]    each of them, one after the other
+  WeightMatrix gate_up{nullptr};               // [2 F, H]: gate, then up
+  float const* gate_up_bias = nullptr;         // [2 F]
+  WeightMatrix down{nullptr};                  // [H, F]
+  float const* down_bias = nullptr;            // [H]
+  float const* mlp_post_norm = nullptr;        // [H]
 };
 
 class DeviceWeights {
@@ -47,7 +54,8 @@ class DeviceWeights {
   class Uploader;
   DeviceWeights() = default;  // to measure
   void place(Model const& model, Uploader& uploader);
-  void place_rope(Model const& model, int32_t layer, int64_t angles, Uploader& uploader);
+  void place_mlp(Model const& model, int32_t layer, Uploader& uploader);
+  void place_rope(Model const& model, int32_t layer, Uploader& uploader);
 
   DeviceMemory memory_;
   std::vector<DeviceLayer> layers_;

@@ -121,7 +121,7 @@ enum { BUNTING_EVERY_SECOND = 1024, BUNTING_TRANSPOSED = 2048 };
  * int8, for Q8_0 in groups of 32 and else of 128, and sums within a group are exact. A GPU's copy of INT6 is in int8. FP8
  * is e4m3 with one f32 scale per row, for GPUs: the packed weights are in bf16, and each engine rounds them for its copy.
  * Besides, on CPUs, the value of any stored type in blocks from BUNTING_Q4_0 on: for tensors that are stored so, which keep
- * their numbers, in as many bits or up to 6 % more. */
+ * their numbers, in as many bits or up to 6 % more; of these BUNTING_MXFP4 on GPUs too. */
 enum {
   BUNTING_FORMAT_PLAIN = 0, BUNTING_FORMAT_INT8 = 1, BUNTING_FORMAT_INT4 = 2, BUNTING_FORMAT_FP8 = 3,
   BUNTING_FORMAT_INT6 = 4, BUNTING_FORMAT_Q8_0 = 5,

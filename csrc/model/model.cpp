@@ -339,8 +339,9 @@ bool Model::has_fp8() const {
 }
 
 bool Model::is_for_cpus() const {
-  return std::any_of(formats_.begin(), formats_.end(),
-                     [](uint8_t format) { return is_grouped(Dtype(format)); });
+  return std::any_of(formats_.begin(), formats_.end(), [](uint8_t format) {
+    return is_grouped(Dtype(format)) && Dtype(format) != Dtype::mxfp4;
+  });
 }
 
 bool Model::has_apart_v() const {

@@ -21,7 +21,7 @@ export interface FormatTensor {
   readonly dtype: number;
 }
 
-/** Bits of stored types that are computed with as they are, GPUs know the first two. */
+/** Bits of stored types that are computed with as they are. */
 const keptBits: Readonly<Record<string, number>> = {
   ...{ Q4_0: 4, Q8_0: 8 },
   ...{
@@ -45,6 +45,9 @@ const namedFormats: Readonly<Record<string, number>> = {
 };
 const isBlocks = (dtype: number | undefined): boolean =>
   dtype !== undefined && dtype >= ggufLayout.dtypes.Q4_0!;
+
+/** Those that GPUs compute with. */
+const keptOnGpus: readonly string[] = ["Q4_0", "Q8_0", "MXFP4"];
 
 const quantBits = { int8: 8, q8_0: 8, int6: 6, int4: 4, fp8: 0, plain: 0 } as const;
 
@@ -100,9 +103,8 @@ function keptType(
 ): { readonly format: number; readonly bits: number } | undefined {
   const names = new Set(dtypes.map((dtype) => (dtype === undefined ? "" : (storedName(dtype) ?? ""))));
   const areSimple = [...names].every((name) => name === "Q4_0" || name === "Q8_0");
-  if (device === "gpu" && !areSimple) return undefined;
   const name = names.size === 1 ? [...names][0]! : areSimple ? "Q8_0" : "";
-  const bits = keptBits[name];
+  const bits = device === "cpu" || keptOnGpus.includes(name) ? keptBits[name] : undefined;
   return bits === undefined ? undefined : { format: namedFormats[name] ?? ggufLayout.dtypes[name]!, bits };
 }
 

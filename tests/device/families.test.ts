@@ -1,14 +1,13 @@
 /**
  * Every family on the CPU engine, from a folder and from a GGUF file of the same numbers: its logits are those of transformers.
- * So they are in bf16 on the emulated GPU, where it has the kernels. That results do not depend on chunks, cache or company is tested for every kind of layer by
- * kinds.test.ts, and for the families of correctness.test.ts.
+ * In bf16 they are near, there and on the emulated GPU. That results do not depend on chunks, cache or company is tested for every
+ * kind of layer by kinds.test.ts, and for the families of correctness.test.ts.
  */
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openModelFolder } from "../../gpu/model/folder.ts";
-import { gpuLack } from "../../tools/models-reference.ts";
 import {
   familyConfigs,
   familyLogits,
@@ -20,7 +19,7 @@ import {
 import { convertModel } from "../support/gguf-model.ts";
 import { ggufBytes } from "../support/gguf-writer.ts";
 import { cosineOf, largestDifference, sameBits } from "./compare.ts";
-import { cpuLibrary, emulatedLibrary } from "./library.ts";
+import { cpuLibrary, gpuEngines } from "./library.ts";
 import { Rig } from "./rig.ts";
 
 setDefaultTimeout(60_000);
@@ -63,16 +62,16 @@ describe.each(Object.keys(familyConfigs).map((name) => [name]))("%s", (name) => 
     }
   });
 
-  if (gpuLack(openModelFolder(folder).config.shape) !== null) return;
-  test("on the emulated GPU they are near, and the same bits from one chunk as from three", () => {
-    const emulated = emulatedLibrary();
-    const chunked = logitsOf(folder, "bf16", emulated);
-    for (const [index, logits] of chunked.entries()) {
-      expect(cosineOf(logits, wanted[index]!)).toBeGreaterThan(0.998);
-    }
-    const rig = new Rig(emulated, openModelFolder(folder), { compute: "bf16", quant: "none" });
-    const whole = rig.step([{ stream: rig.stream(familyPrompt), count: familyPrompt.length }]);
-    rig.close();
-    expect(sameBits(whole[0]!.logits, chunked.at(-1)!)).toBeTrue();
-  });
+  for (const { name: engine, library: gpu } of gpuEngines()) {
+    test(`on ${engine} they are near, and the same bits from one chunk as from three`, () => {
+      const chunked = logitsOf(folder, "bf16", gpu);
+      for (const [index, logits] of chunked.entries()) {
+        expect(cosineOf(logits, wanted[index]!)).toBeGreaterThan(0.998);
+      }
+      const rig = new Rig(gpu, openModelFolder(folder), { compute: "bf16", quant: "none" });
+      const whole = rig.step([{ stream: rig.stream(familyPrompt), count: familyPrompt.length }]);
+      rig.close();
+      expect(sameBits(whole[0]!.logits, chunked.at(-1)!)).toBeTrue();
+    });
+  }
 });

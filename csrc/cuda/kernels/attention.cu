@@ -5,8 +5,9 @@
 //
 // An item is a tile of query rows (token, head of the group; the heads of a token lie together) against a
 // range of positions. Keys and values pass in tiles of 64 positions through a ring in shared memory; the
-// softmax is computed online (arXiv:2205.14135). Many rows (64): each of the four warps takes 16 rows. Few
-// rows (16): for the scores each warp takes 16 keys of a tile, for the sums a quarter of the dimensions; in
+// softmax is computed online (arXiv:2205.14135). Heads of 256 leave room for one tile: its keys make way for
+// the next ones while its values are added. Many rows (64): each of the four warps takes 16 rows. Few rows
+// (16): for the scores each warp takes 16 keys of a tile, for the sums a quarter of the dimensions; in
 // between they exchange what is largest in a row and the probabilities. What a row sees is decided by
 // absolute positions alone.
 //
@@ -255,6 +256,7 @@ template <int D, bool kFew, bool kFp8>
 GPU_DEVICE void attend(Attention const& a, AttentionItem const& item) {
   using L = Layout<D, kFp8>;
   using S = Shape<D, kFew, kFp8>;
+  constexpr bool kOneStage = L::kStages == 1;
   int const group = a.query_heads / a.kv.kv_heads, rows = item.tokens * group;
   Output<D> const output{a, item, group};
   Shared<Vec> const shared{0}, queries = shared, probabilities = shared + L::kProbabilities;
@@ -276,28 +278,39 @@ GPU_DEVICE void attend(Attention const& a, AttentionItem const& item) {
       has_dimensions};
   int end_of_span = span_end(item.kv_begin);
   for (int tile = 0; tile < ring.tiles; ++tile) {
-    copy_wait<L::kStages - 2>();
-    block_sync();  // the tile is there for all, and no thread reads the stage that is filled next
-    ring.fetch(tile + L::kStages - 1);
+    copy_wait<kOneStage ? 1 : L::kStages - 2>();
+    block_sync();  // the tile, or its keys, is there for all; no thread reads the stage that is filled next
+    if constexpr (!kOneStage) ring.fetch(tile + L::kStages - 1);
 
     Row<L::kKvWidth> const key_row(ring.keys(tile), warp_key + lane() / 16 * 8 + lane() % 8, lane() / 8 % 2);
     int const first_key = item.kv_begin + tile * kTileKeys;
     float scores[S::kKeys / 8][4] = {}, top[2];
     score<D, kFp8, S::kKeys>(scores, query_row, key_row, ring.multipliers(tile) + warp_key + lane() / 4);
+    if (a.cap > 0) cap_scores(scores, a.scale, a.cap);
     seen.template mask<S::kKeys>(scores, top, first_key + warp_key, factor);
     if constexpr (kFew) exchange_largest(top, largest_of);
+    if constexpr (kOneStage) {
+      if constexpr (!kFew) block_sync();  // no thread reads the keys any more
+      ring.fetch_keys(tile + 1);
+    }
 
     uint32_t pairs[S::kKeys / 8][2];
     span.template take<S::kKeys>(scores, top, pairs);
+    if constexpr (kOneStage) copy_wait<1>();
     if constexpr (kFew) {
       share_probabilities<S::kKeys>(pairs, probabilities, warp_key);
       if (has_dimensions)
         add_few<D, kFp8>(span, probabilities, ring.values(tile), warp_dimension, ring.multipliers(tile));
     } else {
+      if constexpr (kOneStage) block_sync();  // the values are there for all
       add_many<D, kFp8>(span, pairs, ring.values(tile), ring.multipliers(tile));
     }
-
     bool const is_last = tile == ring.tiles - 1;
+    if (kOneStage && !is_last) {
+      block_sync();  // no thread reads the values any more
+      ring.fetch_values(tile + 1);
+    }
+
     if (!is_last && first_key + kTileKeys < end_of_span) continue;
     results.add(span, is_last);
     end_of_span = span_end(end_of_span);
@@ -319,8 +332,9 @@ GPU_DEVICE void merge(Attention const& a, int token, int kv_head) {
       x = sum.of(x, load(reinterpret_cast<Float2 const*>(a.partial_out + row * D + d)));
       log = sum.log;
     }
-    int64_t const out = (int64_t(token) * a.query_heads + kv_head * group + head) * D + d;
-    store(reinterpret_cast<uint32_t*>(a.out + out), narrow(x.at[0], x.at[1]));
+    int const query_head = kv_head * group + head;
+    int64_t const out = (int64_t(token) * a.query_heads + query_head) * D + d;
+    store(reinterpret_cast<uint32_t*>(a.out + out), result_of(a, query_head, x, log));
   }
 }
 
@@ -380,6 +394,8 @@ void attention(Stream& stream, Attention const& a) {
       return launch<96>(stream, a);
     case 128:
       return launch<128>(stream, a);
+    case 256:
+      return launch<256>(stream, a);
     default:
       fail(BUNTING_INVALID, "attention has no kernel for heads of %d", a.kv.head_size);
   }

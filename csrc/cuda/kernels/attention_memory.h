@@ -50,7 +50,8 @@ struct Layout {
   static constexpr int kChunks = D / 8;              // of a query
   static constexpr int kKvWidth = kFp8 ? D / 2 : D;  // of a key or value, in units of two bytes
   static constexpr int kKvChunks = kKvWidth / 8;
-  static constexpr int kStages = kKvWidth <= 64 ? 3 : 2;
+  // With one stage keys and values take turns: the next keys come while these values are read (Ring).
+  static constexpr int kStages = kKvWidth <= 64 ? 3 : kKvWidth <= 128 ? 2 : 1;
   static constexpr int kMatrix = kTileKeys * kKvChunks;  // keys or values of one stage
   static constexpr int kProbabilities = kFewRows * kChunks;
   static constexpr int kLargest = kProbabilities + kFewRows * kTileKeys / 8;
@@ -118,18 +119,35 @@ struct Ring {
     return (shared + L::kMultipliers).template as<uint32_t>() + tile % L::kStages * kTileKeys;
   }
 
-  // Begins to fill all stages but one.
+  // Begins to fill all stages but one, or the only one.
   GPU_DEVICE void begin() {
     look_up(0);
     GPU_UNROLL
     for (int i = 0; i < L::kStages - 1; ++i) fetch(i);
+    if constexpr (L::kStages == 1) {
+      fetch_keys(0);
+      fetch_values(0);
+    }
   }
 
   // Begins to copy a tile, if there is one; commits in any case.
   GPU_DEVICE void fetch(int tile) {
     if (tile < tiles) {
-      fetch_rows(tile);
+      fetch_rows<true, true>(tile);
       if constexpr (kFp8) fetch_multipliers(tile);
+      look_up(tile + 1);
+    }
+    gpu::copy_commit();
+  }
+
+  // The same of a tile's keys, and then of its values.
+  GPU_DEVICE void fetch_keys(int tile) {
+    if (tile < tiles) fetch_rows<true, false>(tile);
+    gpu::copy_commit();
+  }
+  GPU_DEVICE void fetch_values(int tile) {
+    if (tile < tiles) {
+      fetch_rows<false, true>(tile);
       look_up(tile + 1);
     }
     gpu::copy_commit();
@@ -148,6 +166,7 @@ struct Ring {
     return a.kv.layer + gpu::shuffle(page_of_lane, row >> kPageShift) * a.kv.page_stride;
   }
 
+  template <bool kKeys, bool kValues>
   GPU_DEVICE void fetch_rows(int tile) {
     constexpr int kCopies = L::kMatrix / kThreads;
     int const first_key = item.kv_begin + tile * kTileKeys;
@@ -164,8 +183,9 @@ struct Ring {
                                (int64_t(item.kv_head << kPageShift) + (row & kSlotMask)) * L::kKvWidth +
                                8 * chunk;
       Shared<Vec> const to = keys(tile) + chunk_at<L::kKvWidth>(row, chunk);
-      gpu::copy_async(to, reinterpret_cast<Vec const*>(from), inside);
-      gpu::copy_async(to + L::kMatrix, reinterpret_cast<Vec const*>(from + a.kv.values), inside);
+      if constexpr (kKeys) gpu::copy_async(to, reinterpret_cast<Vec const*>(from), inside);
+      if constexpr (kValues)
+        gpu::copy_async(to + L::kMatrix, reinterpret_cast<Vec const*>(from + a.kv.values), inside);
     }
   }
 

@@ -14,6 +14,19 @@ GPU_DEVICE float relative_exp2(float x, float largest) {
   return largest == -kInfinity ? 0 : gpu::exp2_fast(x - largest);
 }
 
+// What becomes of scores, before they are scaled, where they are capped: cap * tanh(scale * score / cap),
+// over the scale.
+template <int kCount>
+GPU_DEVICE void cap_scores(float (&scores)[kCount][4], float scale, float cap) {
+  float const before = scale / cap, after = cap / scale;
+  GPU_UNROLL
+  for (int n = 0; n < kCount; ++n) {
+    GPU_UNROLL
+    for (int j = 0; j < 4; ++j)
+      scores[n][j] = gpu::multiply_rounded(after, tanh_of(gpu::multiply_rounded(scores[n][j], before)));
+  }
+}
+
 // Of this lane's two rows: the positions that they see.
 struct Seen {
   int first[2], last[2];
@@ -115,28 +128,6 @@ struct Dimensions {
   }
 };
 
-// Where the results of an item's row go.
-template <int D>
-struct Output {
-  Attention const& a;
-  AttentionItem const& item;
-  int group;
-
-  GPU_DEVICE int64_t head_of(int row) const {
-    return int64_t(item.first_token + row / group) * a.query_heads + item.kv_head * group + row % group;
-  }
-  // Dimensions d and d + 1 of a row, d even. `span`: of the item, if it does not sum up its spans.
-  GPU_DEVICE void write(int span, int row, int d, Float2 x, float log) const {
-    if (item.partial < 0) {
-      gpu::store(reinterpret_cast<uint32_t*>(a.out + head_of(row) * D + d), gpu::narrow(x.at[0], x.at[1]));
-      return;
-    }
-    int64_t const partial = item.partial + (item.sums_up ? 0 : span * item.tokens * group) + row;
-    gpu::store(reinterpret_cast<Float2*>(a.partial_out + partial * D + d), x);
-    if (d == 0) gpu::store(a.partial_log + partial, log);
-  }
-};
-
 // How results of some positions and of those that follow make one: each is normalised, and `log` is the log2
 // of what it was divided by, -infinity if nothing was seen, which adds nothing.
 struct Sum {
@@ -161,6 +152,36 @@ struct Sum {
     return gpu::multiply_rounded(gpu::multiply_rounded(before, x) + gpu::multiply_rounded(after, y), inverse);
   }
   GPU_DEVICE Float2 of(Float2 x, Float2 y) const { return {{of(x.at[0], y.at[0]), of(x.at[1], y.at[1])}}; }
+};
+
+// The result of a query head over all positions, in bf16: after them its sink takes its share and adds
+// nothing.
+GPU_DEVICE uint32_t result_of(Attention const& a, int query_head, Float2 x, float log) {
+  if (a.sinks) x = Sum(log, gpu::multiply_rounded(gpu::load(a.sinks + query_head), kLog2E)).of(x, Float2{});
+  return gpu::narrow(x.at[0], x.at[1]);
+}
+
+// Where the results of an item's row go.
+template <int D>
+struct Output {
+  Attention const& a;
+  AttentionItem const& item;
+  int group;
+
+  GPU_DEVICE int64_t head_of(int row) const {
+    return int64_t(item.first_token + row / group) * a.query_heads + item.kv_head * group + row % group;
+  }
+  // Dimensions d and d + 1 of a row, d even. `span`: of the item, if it does not sum up its spans.
+  GPU_DEVICE void write(int span, int row, int d, Float2 x, float log) const {
+    if (item.partial < 0) {
+      gpu::store(reinterpret_cast<uint32_t*>(a.out + head_of(row) * D + d),
+                 result_of(a, item.kv_head * group + row % group, x, log));
+      return;
+    }
+    int64_t const partial = item.partial + (item.sums_up ? 0 : span * item.tokens * group) + row;
+    gpu::store(reinterpret_cast<Float2*>(a.partial_out + partial * D + d), x);
+    if (d == 0) gpu::store(a.partial_log + partial, log);
+  }
 };
 
 }  // namespace bunting::cuda

@@ -29,7 +29,7 @@ GPU_DEVICE PairOfWords widen_e4m3(uint32_t bytes, uint32_t even_multipliers, uin
 // What a kernel needs to know of a format.
 //
 //   kSlabs          slabs of 32 k in a lane's sixteen bytes
-//   kGrouped        whether each slab of a row has a scale, f16; kChannels: whether each row has one, f32
+//   kGrouped        whether each slab of a row has a scale; kChannels: whether each row has one, f32
 //   slab(v, i)      of slab i the k 8t .. 8t+7 of lane (g, t), two to a word
 template <Format kFormat>
 struct Weights;
@@ -76,6 +76,22 @@ struct Weights<Format::int4_32> {
   }
 };
 
+// e2m1: its exponent and fraction, shifted into a bf16, have an exponent that is 126 too small.
+template <>
+struct Weights<Format::mxfp4> {
+  static constexpr int kSlabs = 4;
+  static constexpr bool kGrouped = true, kChannels = false;
+  GPU_DEVICE static uint32_t widen(uint32_t nibbles) {
+    constexpr uint32_t kFactor = 0x7e807e80, kMinusZeros = 0x80008000;  // 2^126 twice
+    uint32_t const bits = (nibbles & 0x00080008) << 12 | (nibbles & 0x00070007) << 6;
+    return gpu::multiply_add_pairs(bits, kFactor, kMinusZeros);
+  }
+  GPU_DEVICE static gpu::Vec slab(gpu::Vec const& v, int i) {
+    uint32_t const w = v.word[i];
+    return {{widen(w), widen(w >> 4), widen(w >> 8), widen(w >> 12)}};
+  }
+};
+
 template <>
 struct Weights<Format::fp8> {
   static constexpr int kSlabs = 2;
@@ -101,7 +117,8 @@ struct alignas(scales_of_piece(kFormat) * 2) SlabScales {
   static constexpr int kCount = scales_of_piece(kFormat), kPieces = pieces_of_scale(kFormat);
   uint16_t half[kCount];
   GPU_DEVICE float of(int slab) const {
-    return gpu::widen_half(half[slab * kCount / Weights<kFormat>::kSlabs]);
+    uint16_t const scale = half[slab * kCount / Weights<kFormat>::kSlabs];
+    return kFormat == Format::mxfp4 ? gpu::widen(scale) : gpu::widen_half(scale);
   }
 };
 
@@ -119,6 +136,8 @@ void with_format(WeightMatrix const& w, Launch const& launch) {
       return launch.template operator()<Format::int4_32>();
     case Format::fp8:
       return launch.template operator()<Format::fp8>();
+    case Format::mxfp4:
+      return launch.template operator()<Format::mxfp4>();
   }
 }
 

@@ -18,6 +18,11 @@ int32_t gemm_parts(int32_t n, int32_t k) {
   return parts;
 }
 
+void gemm_experts(Stream& stream, Gemm const& g, Experts const& experts) {
+  // A token has one row with each of its experts, so no expert has more rows than there are tokens.
+  (g.tokens <= kGemmFewTokens * experts.used ? gemm_few_experts : gemm_many_experts)(stream, g, experts);
+}
+
 void gemm(Stream& stream, Gemm const& g) {
   (g.tokens <= kGemmFewTokens ? gemm_few : gemm_many)(stream, g);
 }

@@ -18,13 +18,19 @@
 // then: else a compiler that hides latency wherever it sees some fills all registers and spills. Parts of K,
 // and what makes the sums equal to those of gemm_many, are told in kernels.h.
 //
+// Of experts: each block finds the expert whose rows it computes (expert_rows.h); tiles of eight tokens that
+// the expert does not have are left out.
+//
 // Work:     a block has 128 columns of y, 16 for each of its warps, and one part of K, so that its warps find
 //           each other's tokens in L1. The parts are added in order by the block that comes last.
 // Roofline: memory, N*K weights. On their way to the registers of a multiprocessor are at least 32 KiB of
 //           them. Tokens come from L2 once for 128 columns: an eighth of the bytes of bf16 weights for 16
 //           tokens, half of them for 64.
 // Checked:  against sums in double, f32 rounding over K terms; against gemm_many, bit for bit.
+#include <algorithm>
+
 #include "cuda/kernels/device.h"
+#include "cuda/kernels/expert_rows.h"
 #include "cuda/kernels/formats.h"
 #include "cuda/kernels/kernels.h"
 
@@ -48,7 +54,7 @@ inline constexpr int kBlocks = kFormat == Format::plain && kTiles <= 2 ? 2 : 1;
 template <int kTiles>
 constexpr int ahead(Format format) {
   if (format == Format::plain) return kTiles <= 2 ? 4 : kTiles <= 4 ? 8 : 6;
-  if (format == Format::int4_32 && kTiles == 8) return 2;
+  if (has_four_bits(format) && kTiles == 8) return 2;
   return kTiles <= 2 ? 6 : kTiles <= 4 ? 5 : 3;
 }
 
@@ -66,35 +72,39 @@ struct Rows {
 struct Task {
   Gemm g;
   int32_t parts;
+  Experts experts;
 };
 
 // What a column's sum begins with, and what its parts are multiplied with.
 struct Start {
   float bias = 0, factor = 1;
-  GPU_DEVICE Start(Gemm const& g, Format format, int column, bool wanted) {
+  GPU_DEVICE Start(Gemm const& g, Format format, int expert, int column, bool wanted) {
     if (!wanted || column >= g.n) return;
-    if (g.bias) bias = load(g.bias + column);
-    if (format == Format::fp8) factor = load(static_cast<float const*>(g.w.scales) + column);
+    int64_t const at = int64_t(expert) * g.n + column;
+    if (g.bias) bias = load(g.bias + at);
+    if (format == Format::fp8) factor = load(static_cast<float const*>(g.w.scales) + at);
   }
 };
 
-// Counts this block's part arrived. The last one of a block of columns adds up all of them.
-GPU_DEVICE void add_parts(Task const& task, Format format, int block_column) {
+// Counts this block's part arrived. The last one of a block of columns adds up all of them. `counter`: of
+// these columns and rows.
+GPU_DEVICE void add_parts(Task const& task, Format format, ExpertRows const& rows, int block_column,
+                          int counter) {
   Gemm const& g = task.g;
   Shared<int32_t> const is_last{0};
   block_sync();  // all of the part is written
   if (thread_index() == 0) {
-    int32_t* const arrived = g.arrived + block_column / kBlockColumns;
+    int32_t* const arrived = g.arrived + counter;
     bool const last = add_acquire_release(arrived, 1) == task.parts - 1;
     if (last) store(arrived, 0);
     is_last.set(0, last);
   }
   block_sync();
   if (!is_last.get(0)) return;
-  for (int i = thread_index(); i < g.tokens * kBlockColumns; i += kThreads) {
-    int const token = i / kBlockColumns, column = block_column + i % kBlockColumns;
+  for (int i = thread_index(); i < rows.count * kBlockColumns; i += kThreads) {
+    int const token = rows.first + i / kBlockColumns, column = block_column + i % kBlockColumns;
     if (column >= g.n) continue;
-    Start const start(g, format, column, true);
+    Start const start(g, format, rows.expert, column, true);
     int64_t const at = int64_t(token) * g.n + column;
     float sum = start.bias;
     for (int part = 0; part < task.parts; ++part)
@@ -103,14 +113,22 @@ GPU_DEVICE void add_parts(Task const& task, Format format, int block_column) {
   }
 }
 
-// kTiles tiles of eight tokens.
-template <int kTiles, Format kFormat>
+// kTiles tiles of eight tokens; kExperts: of one expert.
+template <int kTiles, Format kFormat, bool kExperts>
 GPU_KERNEL(kThreads, (kBlocks<kTiles, kFormat>))
 gemm_few_kernel(Task const task) {
   using W = Weights<kFormat>;
   using Scales = SlabScales<kFormat>;
   Gemm const& g = task.g;
-  int const part = block_index() % task.parts, block_column = block_index() / task.parts * kBlockColumns;
+  int const part = block_index() % task.parts, columns = block_index() / task.parts;
+  int const column_blocks = (g.n + kBlockColumns - 1) / kBlockColumns;
+  int const block_column = (kExperts ? columns % column_blocks : columns) * kBlockColumns;
+  ExpertRows mine{0, 0, g.tokens};
+  if constexpr (kExperts) {
+    mine = find_expert_rows<8 * kTiles>(task.experts, columns / column_blocks);
+    if (mine.count == 0) return;
+  }
+  auto const has_tile = [&](int tile) { return !kExperts || tile == 0 || tile * 8 < mine.count; };
   int const first_column = block_column + warp() * kColumns;
   // A piece is four lanes' vectors of one row.
   constexpr int kStep = gemm_step(kFormat), kPiecesOfStep = kStep / (W::kSlabs * kSlab);
@@ -125,15 +143,18 @@ gemm_few_kernel(Task const task) {
   int const x_row = g.k / 8, w_row = kFormat == Format::plain ? x_row : steps * kPiecesOfStep * 4;
   int const low_column = last_of(first_column + group, g.n),
             high_column = last_of(first_column + group + 8, g.n);
-  Vec const* const w_low = static_cast<Vec const*>(g.w.data) + int64_t(low_column) * w_row;
-  Vec const* const w_high = static_cast<Vec const*>(g.w.data) + int64_t(high_column) * w_row;
+  int64_t const low_row = int64_t(mine.expert) * g.n + low_column,
+                high_row = int64_t(mine.expert) * g.n + high_column;
+  Vec const* const w_low = static_cast<Vec const*>(g.w.data) + low_row * w_row;
+  Vec const* const w_high = static_cast<Vec const*>(g.w.data) + high_row * w_row;
   Vec const* x[kTiles];
   GPU_UNROLL
   for (int tile = 0; tile < kTiles; ++tile)
-    x[tile] = reinterpret_cast<Vec const*>(g.x) + int64_t(last_of(tile * 8 + group, g.tokens)) * x_row;
+    x[tile] = reinterpret_cast<Vec const*>(g.x) +
+              int64_t(mine.first + last_of(tile * 8 + group, mine.count)) * x_row;
   int const scale_row = (steps * kPiecesOfStep + Scales::kPieces - 1) / Scales::kPieces;
-  Scales const* const low_scales = static_cast<Scales const*>(g.w.scales) + int64_t(low_column) * scale_row;
-  Scales const* const high_scales = static_cast<Scales const*>(g.w.scales) + int64_t(high_column) * scale_row;
+  Scales const* const low_scales = static_cast<Scales const*>(g.w.scales) + low_row * scale_row;
+  Scales const* const high_scales = static_cast<Scales const*>(g.w.scales) + high_row * scale_row;
 
   auto const fetch = [&](int piece, Rows<Scales>& rows) {
     if (piece >= piece_end) return;
@@ -149,7 +170,8 @@ gemm_few_kernel(Task const task) {
     int const at = slab * (kSlab / 8) + in_group;
     bool const inside = at < x_row;
     GPU_UNROLL
-    for (int tile = 0; tile < kTiles; ++tile) tokens[tile] = inside ? load(x[tile] + at) : kZeros;
+    for (int tile = 0; tile < kTiles; ++tile)
+      if (has_tile(tile)) tokens[tile] = inside ? load(x[tile] + at) : kZeros;
   };
 
   float sums[kTiles][4] = {};
@@ -174,6 +196,7 @@ gemm_few_kernel(Task const task) {
         Vec const low = W::slab(rows.low, s), high = W::slab(rows.high, s);
         GPU_UNROLL
         for (int tile = 0; tile < kTiles; ++tile) {
+          if (!has_tile(tile)) break;
           float of_slab[4] = {};
           float (&to)[4] = W::kGrouped ? of_slab : sums[tile];
           GPU_UNROLL
@@ -190,42 +213,60 @@ gemm_few_kernel(Task const task) {
   }
 
   // Columns g and g + 8 of tokens 2t and 2t + 1 of each tile.
-  float* const y = task.parts == 1 ? g.y : g.partial + int64_t(part) * g.tokens * g.n;
+  float* const y =
+      (task.parts == 1 ? g.y : g.partial + int64_t(part) * g.tokens * g.n) + int64_t(mine.first) * g.n;
   GPU_UNROLL
   for (int i = 0; i < 4; ++i) {
     int const column = first_column + group + i / 2 * 8;
-    Start const start(g, kFormat, column, task.parts == 1);
+    Start const start(g, kFormat, mine.expert, column, task.parts == 1);
     GPU_UNROLL
     for (int tile = 0; tile < kTiles; ++tile) {
       int const token = tile * 8 + 2 * in_group + i % 2;
-      if (token < g.tokens && column < g.n)
+      if (token < mine.count && column < g.n)
         store(y + int64_t(token) * g.n + column, fmaf(start.factor, sums[tile][i], start.bias));
     }
   }
-  if (task.parts > 1) add_parts(task, kFormat, block_column);
+  if (task.parts > 1) add_parts(task, kFormat, mine, block_column, columns);
 }
 
 template <int kTiles, Format kFormat>
-void launch(Stream& stream, Gemm const& g) {
-  Task const task{g, gemm_parts(g.n, g.k)};
-  int32_t const blocks = (g.n + kBlockColumns - 1) / kBlockColumns * task.parts;
-  stream.launch("gemm_few", gemm_few_kernel<kTiles, kFormat>, {blocks, kThreads, sizeof(int32_t)}, task);
+void launch(Stream& stream, Gemm const& g, Experts const* experts) {
+  int32_t const blocks = (g.n + kBlockColumns - 1) / kBlockColumns;
+  if (!experts) {
+    Task const task{g, gemm_parts(g.n, g.k), {}};
+    stream.launch("gemm_few", gemm_few_kernel<kTiles, kFormat, false>,
+                  {blocks * task.parts, kThreads, sizeof(int32_t)}, task);
+    return;
+  }
+  Task const task{g, gemm_parts(g.n * experts->used, g.k), *experts};
+  int32_t const groups = std::min(g.tokens, experts->count);  // at most, of rows of one expert
+  stream.launch("gemm_few", gemm_few_kernel<kTiles, kFormat, true>,
+                {blocks * task.parts * groups, kThreads, sizeof(int32_t)}, task);
+}
+
+void multiply(Stream& stream, Gemm const& g, Experts const* experts) {
+  if (g.tokens <= 0) return;
+  int32_t const rows = experts ? g.tokens / experts->used : g.tokens;  // of one matrix, at most
+  with_format(g.w, [&]<Format kFormat>() {
+    if (rows <= 8)
+      launch<1, kFormat>(stream, g, experts);
+    else if (rows <= 16)
+      launch<2, kFormat>(stream, g, experts);
+    else if (rows <= 32)
+      launch<4, kFormat>(stream, g, experts);
+    else
+      launch<8, kFormat>(stream, g, experts);
+  });
 }
 
 }  // namespace
 
 void gemm_few(Stream& stream, Gemm const& g) {
-  if (g.tokens <= 0) return;
-  with_format(g.w, [&]<Format kFormat>() {
-    if (g.tokens <= 8)
-      launch<1, kFormat>(stream, g);
-    else if (g.tokens <= 16)
-      launch<2, kFormat>(stream, g);
-    else if (g.tokens <= 32)
-      launch<4, kFormat>(stream, g);
-    else
-      launch<8, kFormat>(stream, g);
-  });
+  multiply(stream, g, nullptr);
+}
+
+void gemm_few_experts(Stream& stream, Gemm const& g, Experts const& experts) {
+  multiply(stream, g, &experts);
 }
 
 }  // namespace bunting::cuda

@@ -15,7 +15,10 @@
 // Roofline: arithmetic, 2*T*N*K flops; per instruction of 4096 flops a warp reads at most 192 bytes of shared
 //           memory.
 // Checked:  against sums in double, f32 rounding over K terms; against gemm_few, bit for bit.
+#include <algorithm>
+
 #include "cuda/kernels/device.h"
+#include "cuda/kernels/expert_rows.h"
 #include "cuda/kernels/formats.h"
 #include "cuda/kernels/kernels.h"
 
@@ -51,6 +54,7 @@ struct Layout {
 struct Task {
   Gemm g;
   int32_t token_tiles, parts;
+  Experts experts;
 };
 
 // Begins to copy kRows rows of kChunks chunks, of which `rows` exist and `chunks` of each. `from` is the
@@ -65,7 +69,8 @@ GPU_DEVICE void fetch_rows(Shared<Vec> to, Vec const* from, int stride, int rows
   }
 }
 
-template <Format kFormat>
+// kExperts: tiles of tokens are each of one expert.
+template <Format kFormat, bool kExperts>
 GPU_KERNEL(kThreads, 1)
 gemm_many_kernel(Task const task) {
   using L = Layout<kFormat>;
@@ -73,23 +78,29 @@ gemm_many_kernel(Task const task) {
   using Scales = SlabScales<kFormat>;  // a step is a piece of a row
   Gemm const& g = task.g;
   constexpr int kWarpTokens = L::kTokens / 2;
-  int const first_token = block_index() % task.token_tiles * L::kTokens;
+  int const tile = block_index() % task.token_tiles;
+  ExpertRows mine{0, tile * L::kTokens, g.tokens - tile * L::kTokens};
+  if constexpr (kExperts) {
+    mine = find_expert_rows<L::kTokens>(task.experts, tile);
+    if (mine.count == 0) return;
+  }
+  int64_t const matrix_row = int64_t(mine.expert) * g.n;  // of its first column
   int const first_column = block_index() / task.token_tiles * kColumns;
   int const steps = (g.k + gemm_step(kFormat) - 1) / gemm_step(kFormat);
   int const slabs = (g.k + kSlab - 1) / kSlab;
   int const scale_row = (steps + Scales::kPieces - 1) / Scales::kPieces;
 
   int const x_row = g.k / 8, w_row = kFormat == Format::plain ? x_row : steps * L::kWeightChunks;
-  Vec const* const w = static_cast<Vec const*>(g.w.data) + int64_t(first_column) * w_row;
-  Vec const* const x = reinterpret_cast<Vec const*>(g.x) + int64_t(first_token) * x_row;
+  Vec const* const w = static_cast<Vec const*>(g.w.data) + (matrix_row + first_column) * w_row;
+  Vec const* const x = reinterpret_cast<Vec const*>(g.x) + int64_t(mine.first) * x_row;
   auto const stage_of = [](int step) { return Shared<Vec>{0} + step % L::kStages * L::kStage; };
   auto const fetch = [&](int step) {
     if (step < steps) {
       int const w_at = step * L::kWeightChunks, x_at = step * L::kTokenChunks;
       fetch_rows<kColumns, L::kWeightChunks>(stage_of(step), w + w_at, w_row, g.n - first_column,
                                              w_row - w_at);
-      fetch_rows<L::kTokens, L::kTokenChunks>(stage_of(step) + L::kTokensAt, x + x_at, x_row,
-                                              g.tokens - first_token, x_row - x_at);
+      fetch_rows<L::kTokens, L::kTokenChunks>(stage_of(step) + L::kTokensAt, x + x_at, x_row, mine.count,
+                                              x_row - x_at);
     }
     copy_commit();
   };
@@ -104,9 +115,10 @@ gemm_many_kernel(Task const task) {
     GPU_UNROLL
     for (int i = 0; i < 2; ++i) {
       bool const inside = column_of(m, i) < g.n;
-      factor[m][i] =
-          W::kChannels && inside ? load(static_cast<float const*>(g.w.scales) + column_of(m, i)) : 1;
-      float const bias = g.bias && inside ? load(g.bias + column_of(m, i)) : 0;
+      factor[m][i] = W::kChannels && inside
+                         ? load(static_cast<float const*>(g.w.scales) + matrix_row + column_of(m, i))
+                         : 1;
+      float const bias = g.bias && inside ? load(g.bias + matrix_row + column_of(m, i)) : 0;
       GPU_UNROLL
       for (int n = 0; n < kWarpTokens / 8; ++n) totals[m][n][2 * i] = totals[m][n][2 * i + 1] = bias;
     }
@@ -123,7 +135,7 @@ gemm_many_kernel(Task const task) {
         for (int i = 0; i < 2; ++i)
           if (column_of(m, i) < g.n)
             scales[m][i] = load(static_cast<Scales const*>(g.w.scales) +
-                                int64_t(column_of(m, i)) * scale_row + step / Scales::kPieces);
+                                (matrix_row + column_of(m, i)) * scale_row + step / Scales::kPieces);
       }
       copy_wait<L::kStages - 2>();
       block_sync();  // the step's tiles are there for all, and no thread reads the stage that is filled next
@@ -176,28 +188,43 @@ gemm_many_kernel(Task const task) {
     for (int n = 0; n < kWarpTokens / 8; ++n) {
       GPU_UNROLL
       for (int i = 0; i < 4; ++i) {
-        int const token = first_token + warp_token + 8 * n + 2 * in_group + i % 2,
-                  column = column_of(m, i / 2);
-        if (token < g.tokens && column < g.n) store(g.y + int64_t(token) * g.n + column, totals[m][n][i]);
+        int const token = warp_token + 8 * n + 2 * in_group + i % 2, column = column_of(m, i / 2);
+        if (token < mine.count && column < g.n)
+          store(g.y + int64_t(mine.first + token) * g.n + column, totals[m][n][i]);
       }
     }
   }
 }
 
 template <Format kFormat>
-void launch(Stream& stream, Gemm const& g) {
+void launch(Stream& stream, Gemm const& g, Experts const* experts) {
   constexpr int32_t kTokens = Layout<kFormat>::kTokens;
   int32_t const column_tiles = (g.n + kColumns - 1) / kColumns;
-  Task const task{g, (g.tokens + kTokens - 1) / kTokens, gemm_parts(g.n, g.k)};
-  stream.launch("gemm_many", gemm_many_kernel<kFormat>,
-                {task.token_tiles * column_tiles, kThreads, Layout<kFormat>::kBytes}, task);
+  auto const start = [&](auto kernel, Task const& task) {
+    stream.launch("gemm_many", kernel, {task.token_tiles * column_tiles, kThreads, Layout<kFormat>::kBytes},
+                  task);
+  };
+  if (!experts)
+    return start(gemm_many_kernel<kFormat, false>,
+                 Task{g, (g.tokens + kTokens - 1) / kTokens, gemm_parts(g.n, g.k), {}});
+  // Of each expert the last tile may be short.
+  int32_t const tiles = g.tokens / kTokens + std::min(g.tokens, experts->count);
+  start(gemm_many_kernel<kFormat, true>, Task{g, tiles, gemm_parts(g.n * experts->used, g.k), *experts});
+}
+
+void multiply(Stream& stream, Gemm const& g, Experts const* experts) {
+  if (g.tokens <= 0) return;
+  with_format(g.w, [&]<Format kFormat>() { launch<kFormat>(stream, g, experts); });
 }
 
 }  // namespace
 
 void gemm_many(Stream& stream, Gemm const& g) {
-  if (g.tokens <= 0) return;
-  with_format(g.w, [&]<Format kFormat>() { launch<kFormat>(stream, g); });
+  multiply(stream, g, nullptr);
+}
+
+void gemm_many_experts(Stream& stream, Gemm const& g, Experts const& experts) {
+  multiply(stream, g, &experts);
 }
 
 }  // namespace bunting::cuda

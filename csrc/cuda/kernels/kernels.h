@@ -46,26 +46,38 @@ struct Gather {
 };
 void gather(Stream& stream, Gather const& g);
 
-// x[r] += delta_scale * delta[r] if there is one, then y[r] = x[r] / sqrt(mean(x[r]^2) + epsilon) * weight. H
-// is a multiple of 4.
-struct RmsNorm {
+// x[r] += delta_scale * norm(delta[r]) if there is a delta, then y[r] = norm(x[r]). A norm without weights
+// changes nothing. H is a multiple of 4.
+struct AddNorm {
   float* x;             // [T, H] the residual stream
   float const* delta;   // [T, H] or null: x is only read
-  float const* weight;  // [H]
-  bf16* y;              // [T, H]
+  float const* weight;  // [H] or null
+  bf16* y;              // [T, H] or null: x is only added to
   float epsilon;
   int32_t tokens, hidden;
   float delta_scale = 1;
+  float const* delta_weight = nullptr;  // [H] or null
+  int32_t kind = 0;                     // BUNTING_NORM_*
+  float* exact = nullptr;               // [T, H] or null: y before it is rounded
 };
-void rmsnorm(Stream& stream, RmsNorm const& n);
+void add_norm(Stream& stream, AddNorm const& n);
 
-// y[t, f] = silu(gate_up[t, f]) * gate_up[t, F + f]. F is a multiple of 4.
-struct SwiGlu {
+// y[t, f] = activation(gate_up[t, f]) * gate_up[t, F + f]. F is a multiple of 4.
+struct Gate {
   float const* gate_up;  // [T, 2F]
   bf16* y;               // [T, F]
   int32_t tokens, feed_forward;
+  int32_t activation = 0;  // BUNTING_ACTIVATION_*
 };
-void swiglu(Stream& stream, SwiGlu const& s);
+void gate(Stream& stream, Gate const& g);
+
+// x = cap * tanh(x / cap).
+struct Cap {
+  float* x;
+  int64_t count;
+  float cap;  // > 0
+};
+void cap(Stream& stream, Cap const& c);
 
 // ---- matrix products ------------------------------------------------------------------------------------
 
@@ -98,17 +110,36 @@ struct Gemm {
 };
 void gemm(Stream& stream, Gemm const& g);
 
-// The two kernels behind it: up to kGemmFewTokens tokens the weights are all there is to read, and go
+// Which rows of a step each of E experts computes: those of expert e are begin[e] to begin[e + 1].
+struct Experts {
+  int32_t const* begin;  // [E + 1]
+  int32_t count;         // E
+  int32_t used;          // k: each token has a row with so many experts at most
+};
+
+// A product in which each row of x has the matrix of its expert, and its bias: E matrices [N, K] and E
+// biases [N] follow each other. Each matrix of which a row needs anything is read once, up to 64 rows of the
+// step, and above that once for as many rows as a block of gemm_many takes. `tokens` counts rows, T * k of
+// them; counters are kGemmArrived or gemm_experts_arrived().
+void gemm_experts(Stream& stream, Gemm const& g, Experts const& experts);
+// Counters that a product of so many columns and experts needs.
+constexpr int32_t gemm_experts_arrived(int32_t n, int32_t experts) {
+  return (n + 127) / 128 * experts;
+}
+
+// The two kernels behind them: up to kGemmFewTokens tokens the weights are all there is to read, and go
 // straight to registers; above, tiles of both matrices go through shared memory.
 inline constexpr int32_t kGemmFewTokens = 64;
 void gemm_few(Stream& stream, Gemm const& g);
 void gemm_many(Stream& stream, Gemm const& g);
+void gemm_few_experts(Stream& stream, Gemm const& g, Experts const& experts);
+void gemm_many_experts(Stream& stream, Gemm const& g, Experts const& experts);
 
 // 1, 2, 4 or 8: enough for few tokens to occupy a large GPU. The same on all GPUs and for any tokens.
 int32_t gemm_parts(int32_t n, int32_t k);
 inline constexpr int32_t kGemmPartialFloats = kGemmFewTokens << 15, kGemmArrived = 128;
 constexpr int32_t gemm_step(Format format) {
-  return format == Format::int4_32 ? 128 : 64;
+  return has_four_bits(format) ? 128 : 64;
 }
 
 // ---- keys and values ------------------------------------------------------------------------------------
@@ -130,23 +161,74 @@ struct KvPages {
 
 inline constexpr int32_t kNoSlot = -1;
 
-// What follows the QKV product, per token: RMS norm of each q and k head if there are weights for it,
-// rotation of q and k if there are angles, growth of q with its position if that is asked for, append of k
-// and v to the token's page slot. D is a multiple of 16, at most 256.
+// ---- experts --------------------------------------------------------------------------------------------
+
+// logits[t, e] = sum_h x[t, h] * w[e, h] + bias[e], all in f32. H is a multiple of 4.
+struct Router {
+  float const* x;     // [T, H]
+  float const* w;     // [E, H]
+  float const* bias;  // [E] or null
+  float* logits;      // [T, E]
+  int32_t tokens, experts, hidden;
+};
+void router(Stream& stream, Router const& r);
+
+// The k experts of each token with the largest logits, of equal ones the first, by rising number, and their
+// weights: softmax of their logits, or their shares of that of all logits. A logit that is NaN makes all
+// weights of its token NaN. k is at most kExpertsUsedMax.
+inline constexpr int32_t kExpertsUsedMax = 32;
+struct ChooseExperts {
+  float const* logits;   // [T, E]
+  int32_t const* slots;  // [T] or null: tokens with kNoSlot choose none, -1, with weights 0
+  int32_t* chosen;       // [T, k]
+  float* weights;        // [T, k]
+  int32_t tokens, experts, used;
+  bool softmax_of_all;
+};
+void choose_experts(Stream& stream, ChooseExperts const& c);
+
+// Places the pairs of a token and an expert by rising expert, then rising token.
+struct GroupExperts {
+  int32_t const* chosen;  // [T, k]
+  int32_t* begin;         // [E + 1] see Experts
+  int32_t* row;           // [T k] the token of each pair; behind the last pair 0
+  int32_t* pair;          // [T, k] where each choice went, or -1
+  int32_t tokens, experts, used;
+};
+void group_experts(Stream& stream, GroupExperts const& g);
+
+// y[t] = sum over t's experts, by rising number, of weight * x[pair]. H is a multiple of 4.
+struct CombineExperts {
+  float* y;              // [T, H]
+  float const* x;        // [T k, H]
+  int32_t const* pair;   // [T, k]
+  float const* weights;  // [T, k]
+  int32_t tokens, used, hidden;
+};
+void combine_experts(Stream& stream, CombineExperts const& c);
+
+// ---- between the products -------------------------------------------------------------------------------
+
+// What follows the QKV product, per token: RMS norm of each q and k head, or of all of them together, if
+// there are weights for it, rotation of the first R numbers of each head of q and k if there are angles,
+// growth of q with its position if that is asked for, append of k and v to the token's page slot. D is a
+// multiple of 16, at most 256; R is a multiple of 4, at most D.
 struct RopeAppend {
   float const* qkv;  // [T, (Hq + 2*Hk) * D]: q, k, v
   bf16* q;           // [T, Hq*D], not scaled
   int32_t query_heads;
-  float const* q_norm;  // [D] or null
-  float const* k_norm;
+  float const* q_norm;  // [D], or [Hq*D] of all heads together, or null
+  float const* k_norm;  // [D] or [Hk*D]
   float norm_epsilon;
-  float const* cos;  // [context_max, D/2], or null
+  float const* cos;  // [context_max, R/2], or null
   float const* sin;
   float const* query_scale;  // [context_max], or null
   int32_t const* positions;  // [T]
   int32_t const* slots;      // [T] page * Tp + slot to append to, or kNoSlot
   KvPages kv;
   int32_t tokens;
+  int32_t rotated;  // R
+  bool has_wide_norms = false;
 };
 void rope_append(Stream& stream, RopeAppend const& a);
 
@@ -168,7 +250,8 @@ void copy_pages(Stream& stream, CopyPages const& c);
 // ---- attention ------------------------------------------------------------------------------------------
 
 // out = softmax(scale * q k^T) v over the positions that each token sees, after a plan (attention_plan.h).
-// D is 32, 64, 96 or 128; at most kManyRows query heads share a KV head.
+// With a cap a score s is cap * tanh(s / cap); a head's sink is one more score, whose value is zero. D is 32,
+// 64, 96, 128 or 256; at most kManyRows query heads share a KV head.
 struct Attention {
   bf16 const* q;  // [T, Hq*D], not scaled
   bf16* out;      // [T, Hq*D]
@@ -189,6 +272,9 @@ struct Attention {
   float* partial_log;  // [partial rows]: log2 of the sum of exp2
   float* running;      // [blocks, kManyRows, D] scratch: what an item's spans have come to
   int32_t* arrived;    // [T * Hk], zero before and after
+
+  float cap = 0;                 // 0: none
+  float const* sinks = nullptr;  // [Hq] or null
 };
 void attention(Stream& stream, Attention const& a);
 

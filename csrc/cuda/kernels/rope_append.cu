@@ -3,12 +3,15 @@
 //
 //   qkv  [T, (Hq + 2*Hk) * D] f32     q  [T, Hq*D] bf16     pages  bf16 or e4m3, see KvPages
 //
-//   x = x / sqrt(mean(x^2) + epsilon) * norm                                            (if there is a norm)
-//   x[i], x[i + D/2] = x[i] cos[i] - x[i + D/2] sin[i], x[i + D/2] cos[i] + x[i] sin[i]     (q and k, if
-//   there are angles) x = x * query_scale[position] (q, if there is one)
+//   x = x / sqrt(mean(x^2) + epsilon) * norm                                     (if there is a norm)
+//   x[i], x[i + R/2] = x[i] cos[i] - x[i + R/2] sin[i], x[i + R/2] cos[i] + x[i] sin[i]
+//                                                      (i < R/2; q and k, if there are angles)
+//   x = x * query_scale[position]                                                (q, if there is one)
 //
-// Work:     one warp per token and head; a lane holds two neighbouring pairs (i, i + D/2) per turn.
-// Roofline: memory, 6 * D bytes per head.
+// Work:     one warp per token and head; a lane holds two neighbouring pairs per turn: (i, i + R/2) of what
+//           is rotated, and pairs as far apart as the rest is long of the rest.
+// Roofline: memory, 6 * D bytes per head. Where a norm is of all heads together, each head's warp adds up
+//           all of them, from L1 and L2.
 // Checked:  against reference::rope_append in double, one rounding to bf16 or e4m3.
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"
@@ -23,9 +26,31 @@ constexpr int kTurns = 2;                             // of 128 dimensions each
 constexpr int kExponentMin = -100, kExponentMax = 7;  // of what e4m3 are multiplied with
 constexpr float kInfinity = __builtin_inff();
 
+// Where in a head the pairs lie of which a lane has numbers i and i + 1, i even: the first ones, and how far
+// behind them the second ones.
+struct Place {
+  int low, apart;
+  GPU_DEVICE Place(int i, int d, int rotated)
+      : low(i < rotated / 2 ? i : i + rotated / 2), apart((i < rotated / 2 ? rotated : d - rotated) / 2) {}
+};
+
+// The root mean square of a row's heads of q, or of k, as a factor.
+GPU_DEVICE float wide_scale(RopeAppend const& a, int64_t token, bool is_q) {
+  int const d = a.kv.head_size, heads = is_q ? a.query_heads : a.kv.kv_heads;
+  float const* const row =
+      a.qkv + (token * (a.query_heads + 2 * a.kv.kv_heads) + (is_q ? 0 : a.query_heads)) * d;
+  float squares = 0;
+  for (int i = lane(); i < heads * d / 4; i += kWarp) {
+    Float4 const v = load(reinterpret_cast<Float4 const*>(row) + i);
+    GPU_UNROLL
+    for (int j = 0; j < 4; ++j) squares += v.at[j] * v.at[j];
+  }
+  return reciprocal_sqrt(warp_sum(squares) / float(heads * d) + a.norm_epsilon);
+}
+
 // A head's numbers in e4m3, and what they are to be multiplied with.
-GPU_DEVICE void append_e4m3(Float2 const (&low)[kTurns], Float2 const (&high)[kTurns], int d, bf16* out,
-                            bf16* multiplier) {
+GPU_DEVICE void append_e4m3(Float2 const (&low)[kTurns], Float2 const (&high)[kTurns], int d, int rotated,
+                            bf16* out, bf16* multiplier) {
   float largest = 0;
   bool finite = true;
   GPU_UNROLL
@@ -56,8 +81,9 @@ GPU_DEVICE void append_e4m3(Float2 const (&low)[kTurns], Float2 const (&high)[kT
     auto const pair = [&](Float2 const& x) {
       return uint16_t(narrow_e4m3(x.at[0] * factor) | narrow_e4m3(x.at[1] * factor) << 8);
     };
-    store(out + i / 2, pair(low[turn]));
-    store(out + d / 4 + i / 2, pair(high[turn]));
+    Place const place(i, d, rotated);
+    store(out + place.low / 2, pair(low[turn]));
+    store(out + (place.low + place.apart) / 2, pair(high[turn]));
   }
   if (lane() == 0) store(multiplier, finite ? bf16((120 + 127 + exponent) << 7) : bf16(0x7fc0));
 }
@@ -68,6 +94,7 @@ GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
   if (task >= int64_t(a.tokens) * heads) return;
   int const token = int(task / heads), head = int(task % heads);
   bool const is_q = head < a.query_heads, is_v = head >= a.query_heads + a.kv.kv_heads;
+  int const rotated = a.cos ? a.rotated : d;
 
   float const* const in = a.qkv + task * d;
   Float2 low[kTurns], high[kTurns];
@@ -76,33 +103,41 @@ GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
   for (int turn = 0; turn < kTurns; ++turn) {
     int const i = 2 * lane() + turn * 2 * kWarp;
     if (i >= d / 2) continue;
-    low[turn] = load(reinterpret_cast<Float2 const*>(in + i));
-    high[turn] = load(reinterpret_cast<Float2 const*>(in + d / 2 + i));
+    Place const place(i, d, rotated);
+    low[turn] = load(reinterpret_cast<Float2 const*>(in + place.low));
+    high[turn] = load(reinterpret_cast<Float2 const*>(in + place.low + place.apart));
     GPU_UNROLL
     for (int j = 0; j < 2; ++j)
       squares += low[turn].at[j] * low[turn].at[j] + high[turn].at[j] * high[turn].at[j];
   }
-  float const* const norm = is_v ? nullptr : is_q ? a.q_norm : a.k_norm;
-  float const scale = norm ? reciprocal_sqrt(warp_sum(squares) / float(d) + a.norm_epsilon) : 1;
+  float const* norm = is_v ? nullptr : is_q ? a.q_norm : a.k_norm;
+  float scale = 1;
+  if (norm && a.has_wide_norms) {
+    scale = wide_scale(a, token, is_q);
+    norm += (is_q ? head : head - a.query_heads) * d;
+  } else if (norm) {
+    scale = reciprocal_sqrt(warp_sum(squares) / float(d) + a.norm_epsilon);
+  }
 
   int const position = load(a.positions + token);
-  int64_t const angles = int64_t(position) * (d / 2);
+  int64_t const angles = int64_t(position) * (rotated / 2);
   float const growth = is_q && a.query_scale ? load(a.query_scale + position) : 1;
   GPU_UNROLL
   for (int turn = 0; turn < kTurns; ++turn) {
     int const i = 2 * lane() + turn * 2 * kWarp;
     if (i >= d / 2) continue;
+    Place const place(i, d, rotated);
     Float2 &x = low[turn], &y = high[turn];
     if (norm) {
-      Float2 const first = load(reinterpret_cast<Float2 const*>(norm + i));
-      Float2 const second = load(reinterpret_cast<Float2 const*>(norm + d / 2 + i));
+      Float2 const first = load(reinterpret_cast<Float2 const*>(norm + place.low));
+      Float2 const second = load(reinterpret_cast<Float2 const*>(norm + place.low + place.apart));
       GPU_UNROLL
       for (int j = 0; j < 2; ++j) {
         x.at[j] *= scale * first.at[j];
         y.at[j] *= scale * second.at[j];
       }
     }
-    if (!is_v && a.cos) {
+    if (!is_v && a.cos && i < rotated / 2) {
       Float2 const cos = load(reinterpret_cast<Float2 const*>(a.cos + angles + i));
       Float2 const sin = load(reinterpret_cast<Float2 const*>(a.sin + angles + i));
       GPU_UNROLL
@@ -127,14 +162,17 @@ GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
     int const row = kv_head * a.kv.page_tokens + slot % a.kv.page_tokens;
     out = a.kv.layer + page + (is_v ? a.kv.values : 0) + row * int64_t(a.kv.fp8 ? d / 2 : d);
     if (a.kv.fp8)
-      return append_e4m3(low, high, d, out, a.kv.layer + page + a.kv.multipliers + 2 * row + (is_v ? 1 : 0));
+      return append_e4m3(low, high, d, rotated, out,
+                         a.kv.layer + page + a.kv.multipliers + 2 * row + (is_v ? 1 : 0));
   }
   GPU_UNROLL
   for (int turn = 0; turn < kTurns; ++turn) {
     int const i = 2 * lane() + turn * 2 * kWarp;
     if (i >= d / 2) continue;
-    store(reinterpret_cast<uint32_t*>(out + i), narrow(low[turn].at[0], low[turn].at[1]));
-    store(reinterpret_cast<uint32_t*>(out + d / 2 + i), narrow(high[turn].at[0], high[turn].at[1]));
+    Place const place(i, d, rotated);
+    store(reinterpret_cast<uint32_t*>(out + place.low), narrow(low[turn].at[0], low[turn].at[1]));
+    store(reinterpret_cast<uint32_t*>(out + place.low + place.apart),
+          narrow(high[turn].at[0], high[turn].at[1]));
   }
 }
 

@@ -234,7 +234,14 @@ Batch shrunk(Batch const& b) {
           less(b.count), b.shared / kShrink, b.aim};
 }
 
-double bench_attention(Ceilings const& most, int32_t blocks, Batch const& b, bool share) {
+// Heads of a model, and what its layers do with scores.
+struct Heads {
+  int32_t query = kQueryHeads, kv = kKvHeads, size = kHeadSize, window = 0;
+  float cap = 0;
+};
+
+double bench_attention(Ceilings const& most, int32_t blocks, Batch const& b, bool share,
+                       Heads const& h = {}) {
   constexpr int32_t kPage = 16;
   int32_t const own_pages = (b.start - b.shared + b.count + kPage - 1) / kPage,
                 shared_pages = b.shared / kPage;
@@ -252,28 +259,28 @@ double bench_attention(Ceilings const& most, int32_t blocks, Batch const& b, boo
   }
   std::vector<SharedRange> ranges;
   if (share) ranges.push_back({0, b.sequences, 0, b.shared, -1});
-  AttentionShape const shape{kQueryHeads, kKvHeads, 0, blocks};
+  AttentionShape const shape{h.query, h.kv, h.window, blocks};
   AttentionPlan plan;
   plan_attention(shape, chunks, ranges, plan);
 
-  size_t const part = size_t(kKvHeads) * kPage * kHeadSize, rows = positions.size() * kQueryHeads * kHeadSize;
+  size_t const part = size_t(h.kv * kPage * h.size), rows = positions.size() * size_t(h.query * h.size);
   int const copies = int(kFarMoreThanCache / (size_t(page_count) * part * 4) + 1);
   Buffer const kv(size_t(copies) * size_t(page_count) * part * 4), q(rows * 2), out(rows * 2),
-      partial_out(std::max<size_t>(16, size_t(plan.partial_rows) * kHeadSize * 4)),
+      partial_out(std::max<size_t>(16, size_t(plan.partial_rows) * size_t(h.size) * 4)),
       partial_log(std::max<size_t>(16, size_t(plan.partial_rows) * 4)),
-      running(size_t(blocks) * kManyRows * kHeadSize * 4);
+      running(size_t(blocks) * kManyRows * size_t(h.size) * 4);
   DeviceMemory const items = upload(plan.items), item_begin = upload(plan.item_begin),
                      merge_begin = upload(plan.merge_begin), merge_rows = upload(plan.merge_rows),
                      page_ids = upload(pages), position_of = upload(positions),
-                     arrived = upload(std::vector<int32_t>(positions.size() * kKvHeads));
+                     arrived = upload(std::vector<int32_t>(positions.size() * size_t(h.kv)));
   double const seconds = seconds_of(kFewLaunches, [&](Stream& s, int i) {
     bf16* const layer = kv.as<bf16>(size_t(i % copies) * size_t(page_count) * part * 4);
     attention(s, {.q = q.as<bf16>(),
                   .out = out.as<bf16>(),
-                  .kv = {layer, 2 * int64_t(part), int64_t(part), kKvHeads, kHeadSize, kPage},
-                  .query_heads = kQueryHeads,
-                  .sliding_window = 0,
-                  .scale = 1 / std::sqrt(float(kHeadSize)),
+                  .kv = {layer, 2 * int64_t(part), int64_t(part), h.kv, h.size, kPage},
+                  .query_heads = h.query,
+                  .sliding_window = h.window,
+                  .scale = 1 / std::sqrt(float(h.size)),
                   .blocks = blocks,
                   .items = at<AttentionItem>(items),
                   .item_begin = at<int32_t>(item_begin),
@@ -284,20 +291,190 @@ double bench_attention(Ceilings const& most, int32_t blocks, Batch const& b, boo
                   .partial_out = partial_out.as<float>(),
                   .partial_log = partial_log.as<float>(),
                   .running = running.as<float>(),
-                  .arrived = at<int32_t>(arrived)});
+                  .arrived = at<int32_t>(arrived),
+                  .cap = h.cap});
   });
   char name[96];
   std::snprintf(name, sizeof name, "attention, %s%s", b.name, share ? ", read once" : "");
   if (b.count == 1) {
     double const positions_read =
-        double(page_count) * kPage + (share ? 0 : double(b.sequences - 1) * b.shared);
-    row(name, seconds, positions_read * kKvHeads * kHeadSize * 4, most.copy_bytes, "TB/s",
-        share ? "–" : b.aim);
+        h.window > 0 ? double(b.sequences) * std::min(h.window, b.start + 1)
+                     : double(page_count) * kPage + (share ? 0 : double(b.sequences - 1) * b.shared);
+    row(name, seconds, positions_read * h.kv * h.size * 4, most.copy_bytes, "TB/s", share ? "–" : b.aim);
   } else {
     double const seen = double(b.sequences) * b.count * (b.start + (b.count + 1) / 2.0);
-    row(name, seconds, seen * kQueryHeads * kHeadSize * 4, most.flops, "TFLOP/s", b.aim);
+    row(name, seconds, seen * h.query * h.size * 4, most.flops, "TFLOP/s", b.aim);
   }
   return seconds;
+}
+
+// Heads of 256, capped, as Gemma 2 and 3 have them; and a window of gpt-oss, which reads no more than it
+// sees.
+void bench_kinds_of_attention(Ceilings const& most, int32_t blocks) {
+  constexpr Heads kGemma{8, 4, 256, 0, 50}, kGptOss{64, 8, 64, 128, 0};
+  Batch decodes{"heads of 256, capped, 64 decodes of 2k", 64, 2047, 1, 0, "≥ 75 %"},
+      chunk{"heads of 256, capped, a chunk of 2048", 1, 0, 2048, 0, "–"};
+  for (Batch b : {decodes, chunk}) bench_attention(most, blocks, kShrink > 1 ? shrunk(b) : b, false, kGemma);
+  Batch const windows{"a window of 128, 64 decodes of 32k", 64, 32767, 1, 0, "–"};
+  bench_attention(most, blocks, kShrink > 1 ? shrunk(windows) : windows, false, kGptOss);
+}
+
+// ---- experts --------------------------------------------------------------------------------------------
+
+struct Mixture {
+  char const* name;
+  int32_t experts, used, hidden, wide;
+};
+
+// Everything that a mixture's layer has between its norm and what is added.
+class MixtureLayer {
+ public:
+  MixtureLayer(Mixture const& m, int32_t tokens, Format format)
+      : m_(m),
+        tokens_(tokens),
+        format_(format),
+        pairs_(size_t(tokens * m.used)),
+        up_(row_bytes(format, m.hidden)),
+        up_scales_(row_scale_bytes(format, m.hidden)),
+        down_(row_bytes(format, m.wide)),
+        down_scales_(row_scale_bytes(format, m.wide)),
+        copies_(int(kFarMoreThanCache / matrices_bytes() + 1)),
+        gate_up_w_(size_t(copies_) * up_rows() * up_),
+        gate_up_s_(16 + size_t(copies_) * up_rows() * up_scales_),
+        down_w_(size_t(copies_) * down_rows() * down_),
+        down_s_(16 + size_t(copies_) * down_rows() * down_scales_),
+        router_w_(size_t(m.experts * m.hidden) * 4),
+        exact_(size_t(tokens * m.hidden) * 4),
+        normed_(size_t(tokens * m.hidden) * 2),
+        input_(pairs_ * size_t(m.hidden) * 2),
+        gate_up_(pairs_ * size_t(m.wide) * 8),
+        activated_(pairs_ * size_t(m.wide) * 2),
+        output_(pairs_ * size_t(m.hidden) * 4),
+        delta_(size_t(tokens * m.hidden) * 4),
+        partial_(kGemmPartialFloats * sizeof(float)),
+        logits_(upload(random_logits())),
+        scratch_logits_(size_t(tokens * m.experts) * 4),
+        weights_(pairs_ * 4),
+        chosen_(pairs_ * 4, "a measurement"),
+        row_(pairs_ * 4, "a measurement"),
+        pair_(pairs_ * 4, "a measurement"),
+        begin_(size_t(m.experts + 1) * 4, "a measurement"),
+        arrived_(size_t(gemm_experts_arrived(std::max(2 * m.wide, m.hidden), m.experts)) * 4,
+                 "a measurement") {
+    Stream stream;
+    choose(stream);
+    group(stream);
+    finish(stream);
+  }
+
+  void route(Stream& s) const {
+    router(s, {exact_.as<float>(), router_w_.as<float>(), nullptr, scratch_logits_.as<float>(), tokens_,
+               m_.experts, m_.hidden});
+    choose(s);
+    group(s);
+    gather(s, {normed_.as<bf16>(), input_.as<bf16>(), at<int32_t>(row_), int32_t(pairs_), 2 * m_.hidden});
+  }
+  void multiply(Stream& s, int i) const {
+    size_t const up = size_t(i % copies_) * up_rows(), down = size_t(i % copies_) * down_rows();
+    Experts const experts{at<int32_t>(begin_), m_.experts, m_.used};
+    gemm_experts(s,
+                 {input_.as<bf16>(),
+                  {format_, gate_up_w_.as<char>(up * up_), gate_up_s_.as<char>(up * up_scales_)},
+                  nullptr,
+                  gate_up_.as<float>(),
+                  int32_t(pairs_),
+                  2 * m_.wide,
+                  m_.hidden,
+                  partial_.as<float>(),
+                  at<int32_t>(arrived_)},
+                 experts);
+    gate(s, {gate_up_.as<float>(), activated_.as<bf16>(), int32_t(pairs_), m_.wide});
+    gemm_experts(s,
+                 {activated_.as<bf16>(),
+                  {format_, down_w_.as<char>(down * down_), down_s_.as<char>(down * down_scales_)},
+                  nullptr,
+                  output_.as<float>(),
+                  int32_t(pairs_),
+                  m_.hidden,
+                  m_.wide,
+                  partial_.as<float>(),
+                  at<int32_t>(arrived_)},
+                 experts);
+    combine_experts(s, {delta_.as<float>(), output_.as<float>(), at<int32_t>(pair_), weights_.as<float>(),
+                        tokens_, m_.used, m_.hidden});
+  }
+  // Of the experts that a step uses, each read once, and of what passes between the kernels.
+  double bytes() const {
+    double const unused = std::pow(1 - double(m_.used) / m_.experts, tokens_);
+    return double(matrices_bytes()) * (1 - unused) +
+           double(pairs_) * (2.0 * m_.hidden + 16.0 * m_.wide + 4.0 * m_.wide + 8.0 * m_.hidden);
+  }
+  double flops() const { return 6.0 * double(pairs_) * m_.hidden * m_.wide; }
+
+ private:
+  size_t up_rows() const { return size_t(m_.experts) * 2 * size_t(m_.wide); }
+  size_t down_rows() const { return size_t(m_.experts) * size_t(m_.hidden); }
+  size_t matrices_bytes() const {
+    return up_rows() * (up_ + up_scales_) + down_rows() * (down_ + down_scales_);
+  }
+  // Any experts are as likely as any others.
+  std::vector<float> random_logits() const {
+    std::mt19937 random(3);
+    std::vector<float> logits(size_t(tokens_ * m_.experts));
+    for (float& logit : logits) logit = float(random() % 10000) * 1e-4f;
+    return logits;
+  }
+  void choose(Stream& s) const {
+    choose_experts(s, {at<float>(logits_), nullptr, at<int32_t>(chosen_), weights_.as<float>(), tokens_,
+                       m_.experts, m_.used, false});
+  }
+  void group(Stream& s) const {
+    group_experts(s, {at<int32_t>(chosen_), at<int32_t>(begin_), at<int32_t>(row_), at<int32_t>(pair_),
+                      tokens_, m_.experts, m_.used});
+  }
+
+  Mixture m_;
+  int32_t tokens_;
+  Format format_;
+  size_t pairs_, up_, up_scales_, down_, down_scales_;
+  int copies_;
+  Buffer gate_up_w_, gate_up_s_, down_w_, down_s_, router_w_, exact_, normed_, input_, gate_up_, activated_,
+      output_, delta_, partial_;
+  DeviceMemory logits_;
+  Buffer scratch_logits_, weights_;
+  DeviceMemory chosen_, row_, pair_, begin_, arrived_;
+};
+
+void bench_experts(Ceilings const& most) {
+#if !defined(BUNTING_BENCH_EMULATED)
+  constexpr Mixture kMixtures[] = {{"gpt-oss 20b", 32, 4, 2880, 2880}, {"Qwen3 30B-A3B", 128, 8, 2048, 768}};
+#else
+  constexpr Mixture kMixtures[] = {{"small", 4, 2, 64, 64}};
+#endif
+  struct Kind {
+    char const* name;
+    Format format;
+  };
+  for (Mixture const& m : kMixtures)
+    for (int32_t tokens : {1, 8, 64, 128, 1024 / kShrink, 4096 / kShrink})
+      for (auto const& [kind, format] :
+           {Kind{"bf16", Format::plain}, {"int8", Format::int8_128}, {"int4", Format::int4_32}}) {
+        MixtureLayer const layer(m, tokens, format);
+        bool const is_few = tokens <= 128;
+        char name[96];
+        std::snprintf(name, sizeof name, "%s, experts of %d token%s, %s", m.name, tokens,
+                      tokens > 1 ? "s" : "", kind);
+        double const seconds = seconds_of(is_few ? kFewLaunches : kManyLaunches,
+                                          [&](Stream& s, int i) { layer.multiply(s, i); });
+        if (is_few)
+          row(name, seconds, layer.bytes(), most.copy_bytes, "TB/s", "≥ 70 %");
+        else
+          row(name, seconds, layer.flops(), most.flops, "TFLOP/s", "≥ 40 %");
+        if (format != Format::plain) continue;
+        double const routing = seconds_of(kFewLaunches, [&](Stream& s, int) { layer.route(s); });
+        std::printf("| %s, routing of %d token%s | %.1f | | | ≤ 10 %% of the experts in int4 |\n", m.name,
+                    tokens, tokens > 1 ? "s" : "", routing * 1e6);
+      }
 }
 
 int run(int argc, char** argv) {
@@ -334,8 +511,10 @@ int run(int argc, char** argv) {
   double const apart = bench_attention(most, blocks, tree, false),
                once = bench_attention(most, blocks, tree, true);
   std::printf("| reading the shared prefix once | | %.1f × faster | | ≥ 5 × |\n", apart / once);
+  bench_kinds_of_attention(most, blocks);
   bench_few(most, library.get());
   bench_many(most, library.get());
+  bench_experts(most);
   return 0;
 }
 

@@ -8,6 +8,8 @@ namespace {
 
 struct Shape {
   int32_t query_heads, kv_heads, head_size, window = 0;
+  float cap = 0;  // of scores
+  bool has_sinks = false;
 };
 
 // A step over sequences whose keys and values are all in pages: those of `shared` tokens at the front are
@@ -21,7 +23,7 @@ class Scene {
   Scene(Shape shape, std::vector<Chunk> chunks, int32_t shared, uint64_t seed)
       : shape_(shape), chunks_(std::move(chunks)), shared_(shared) {
     Random random{seed};
-    auto const [hq, hk, d, window] = shape_;
+    auto const [hq, hk, d, window, cap, has_sinks] = shape_;
     int32_t page_count = 0;
     for (Chunk const& chunk : chunks_) page_count += (chunk.start + chunk.count + 15) / 16;
     std::vector<int32_t> const ids = shuffled_pages(random, 0, page_count);
@@ -75,6 +77,10 @@ class Scene {
     a.query_heads = hq;
     a.sliding_window = window;
     a.scale = scale();
+    a.cap = cap;
+    std::vector<float> const sinks = random_floats(random, size_t(hq), 3);
+    if (has_sinks) a.sinks = sinks.data();
+    sinks_.emplace(sinks);
     reference::attention(a, 0, int64_t(items.size()), wanted_.data());
 
     for (float value : q) q_.push_back(reference::narrow(value));
@@ -133,7 +139,9 @@ class Scene {
                  partial_out_->data(),
                  partial_log_->data(),
                  running_->data(),
-                 arrived_->data()});
+                 arrived_->data(),
+                 shape_.cap,
+                 shape_.has_sinks ? sinks_->data() : nullptr});
   }
 
   std::vector<uint16_t> out() const { return out_->get(); }
@@ -178,7 +186,7 @@ class Scene {
   std::optional<DeviceArray<int32_t>> device_page_ids_, device_positions_, arrived_, item_begin_,
       merge_begin_, merge_rows_;
   std::optional<DeviceArray<cuda::AttentionItem>> items_;
-  std::optional<DeviceArray<float>> partial_out_, partial_log_, running_;
+  std::optional<DeviceArray<float>> partial_out_, partial_log_, running_, sinks_;
 };
 
 // Twice what rounding the probabilities and the result to bf16 costs.
@@ -201,6 +209,9 @@ TEST(cuda_attention_matches_the_reference) {
       {{4, 2, 32}, {{530, 1}, {250, 20}, {10, 100}}, 0, 3},             // long chunks
       {{2, 1, 64, 40}, {{300, 1}, {200, 70}, {0, 60}}, 0, 3},           // a window
       {{2, 1, 64, 350}, {{600, 1}, {590, 3}, {570, 2}}, 560, 2},        // a window over a prefix
+      {{4, 2, 64, 0, 0.7f}, {{200, 1}, {33, 20}}, 0, 3},                // capped scores
+      {{4, 2, 32, 40, 0, true}, {{530, 1}, {0, 30}, {300, 5}}, 0, 4},   // sinks, with partial results or none
+      {{4, 2, 256}, {{300, 1}, {130, 40}}, 0, 3},                       // heads of one stage
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     Case const& c = cases[i];
@@ -214,7 +225,7 @@ TEST(cuda_attention_matches_the_reference) {
 
 // Flat and cascade, whole and split, few rows and many: the same bits.
 TEST(cuda_attention_does_not_depend_on_the_plan) {
-  Scene scene({4, 2, 32}, {{900, 1}, {790, 2}, {770, 1}, {768, 5}}, 768, 31);
+  Scene scene({4, 2, 32, 0, 2, true}, {{900, 1}, {790, 2}, {770, 1}, {768, 5}}, 768, 31);
   scene.plan(1, false);
   CHECK(scene.current().partial_rows == 0, "something is split");
   RUNS(scene.queue(stream));
@@ -230,7 +241,7 @@ TEST(cuda_attention_does_not_depend_on_the_plan) {
 
 // A token alone, and as a part of a chunk whose rows fill a larger tile.
 TEST(cuda_attention_does_not_depend_on_company) {
-  Shape const shapes[] = {{4, 1, 64}, {2, 1, 96}, {4, 2, 128, 300}, {3, 1, 32, 70}};
+  Shape const shapes[] = {{4, 1, 64}, {2, 1, 96}, {4, 2, 128, 300}, {3, 1, 32, 70}, {4, 2, 256, 0, 1, true}};
   for (Shape const& shape : shapes) {
     constexpr int32_t kStart = 500, kCount = 30;
     Scene whole(shape, {{kStart, kCount}}, 0, 35);
@@ -263,11 +274,13 @@ TEST(cuda_attention_does_not_depend_on_timing) {
 }
 
 TEST(cuda_attention_waits_nowhere_in_vain) {
-  Scene scene({4, 1, 64}, {{300, 1}, {520, 1}, {0, 40}}, 0, 33);
-  scene.plan(2, false);
-  REQUIRE(scene.current().partial_rows > 0, "nothing is split");
-  every_wait_is_needed([&](cuda::Stream& stream) { scene.queue(stream); },
-                       [&] { return scene.error() <= kErrorMax && scene.counters_are_zero(); });
+  for (int32_t d : {64, 256}) {
+    Scene scene({4, 1, d}, {{300, 1}, {520, 1}, {70, 40}}, 0, 33);
+    scene.plan(2, false);
+    REQUIRE(scene.current().partial_rows > 0, "nothing is split");
+    every_wait_is_needed([&](cuda::Stream& stream) { scene.queue(stream); },
+                         [&] { return scene.error() <= kErrorMax && scene.counters_are_zero(); });
+  }
 }
 
 TEST(cuda_attention_notices_a_mask_that_is_off_by_one) {

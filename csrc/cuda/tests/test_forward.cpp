@@ -86,10 +86,52 @@ std::vector<float> a_few_steps(Gpu& gpu) {
   return logits;
 }
 
-}  // namespace
+// Models that together have every kind of layer.
+std::vector<bunting_model_shape> shapes_of_all_kinds() {
+  bunting_model_shape const plain = shape_for_gpu();
+  // As Gemma: norms around, caps, GELU, a part of each head rotated.
+  bunting_model_shape around = plain;
+  around.layer = tiny_layers([](bunting_layer_shape& layer) {
+    layer.norms = 15;
+    layer.biases = 0;
+    layer.sliding_window = 30;
+  });
+  around.rope = tiny_rope(24);
+  around.activation = BUNTING_ACTIVATION_GELU_TANH;
+  around.attention_cap = 3, around.logit_cap = 5;
+  around.embedding_scale = 6, around.residual_scale = 0.6f, around.logit_scale = 0.7f;
+  // As OLMo: norms after alone, and over all heads together.
+  bunting_model_shape after = plain;
+  after.layer = tiny_layers([](bunting_layer_shape& layer) {
+    layer.norms = BUNTING_NORM_ATTN_POST | BUNTING_NORM_MLP_POST;
+    layer.qk_norm = BUNTING_QK_NORM_WIDE;
+  });
+  // As Cohere: means subtracted, MLP beside the attention, nothing rotated.
+  bunting_model_shape parallel = plain;
+  parallel.norm = BUNTING_NORM_LAYER;
+  parallel.layer = tiny_layers([](bunting_layer_shape& layer) {
+    layer.norms = BUNTING_NORM_ATTN;
+    layer.parallel = 1;
+    layer.rope = -1;
+  });
+  // As gpt-oss: experts with biases, sinks, a clamped SwiGLU.
+  bunting_model_shape experts = plain;
+  experts.layer = tiny_layers([](bunting_layer_shape& layer) {
+    layer.mlp = BUNTING_MLP_EXPERTS;
+    layer.qk_norm = BUNTING_QK_NORM_NONE;
+    layer.biases = 31;
+    layer.sinks = 1;
+  });
+  experts.experts = 5, experts.experts_used = 2, experts.expert_feed_forward = 40;
+  experts.activation = BUNTING_ACTIVATION_CLAMPED_SWIGLU;
+  // As Gemma in its heads.
+  bunting_model_shape wide = plain;
+  wide.head_size = 256, wide.rope = tiny_rope(256);
+  return {plain, around, after, parallel, experts, wide};
+}
 
-TEST(cuda_forward_agrees_with_the_cpu_engine) {
-  Gpu gpu(shape_for_gpu());
+void agrees_with_the_cpu_engine(bunting_model_shape const& shape) {
+  Gpu gpu(shape);
   Forward cpu(gpu.model, gpu.limits);
   int32_t const vocab = gpu.model.shape().vocab;
   std::vector<int32_t> const first = random_tokens(1, 90, vocab), second = random_tokens(2, 20, vocab);
@@ -109,6 +151,12 @@ TEST(cuda_forward_agrees_with_the_cpu_engine) {
     double const cosine = least_cosine(got, want, size_t(vocab));
     CHECK(cosine >= kCosineMin, "cosine %g", cosine);
   }
+}
+
+}  // namespace
+
+TEST(cuda_forward_agrees_with_the_cpu_engine) {
+  for (bunting_model_shape const& shape : shapes_of_all_kinds()) agrees_with_the_cpu_engine(shape);
 }
 
 TEST(cuda_forward_gives_long_steps_more_time) {

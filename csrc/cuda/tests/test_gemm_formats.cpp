@@ -7,8 +7,10 @@ namespace {
 
 using cuda::Format;
 
-constexpr Format kFormats[] = {Format::int8_128, Format::int8_32, Format::int4_32, Format::fp8};
-constexpr char const* kNames[] = {"plain", "int8 in groups of 128", "int8 in groups of 32", "int4", "fp8"};
+constexpr Format kFormats[] = {Format::int8_128, Format::int8_32, Format::int4_32, Format::fp8,
+                               Format::mxfp4};
+constexpr char const* kNames[] = {"plain", "int8 in groups of 128", "int8 in groups of 32", "int4", "fp8",
+                                  "mxfp4"};
 
 // Random weights [n, k] in a format, and the same as real numbers.
 struct Packed {
@@ -33,6 +35,20 @@ struct Packed {
       value[random.below(k)] = 448.0f / 4;
       for (int32_t i = 0; i < k; ++i) value[i] *= random.below(2) ? 1 : -1;
       return cuda::round_row_to_fp8(std::span(value, size_t(k)), row, row_scales);
+    }
+    if (format == Format::mxfp4) {
+      constexpr float kSizes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+      std::vector<int8_t> q(static_cast<size_t>(k));
+      std::vector<uint16_t> scales(size_t((k + 31) / 32));
+      for (size_t g = 0; g < scales.size(); ++g) {
+        int const exponent = random.below(20) - 10;
+        scales[g] = cuda::mxfp4_scale(uint8_t(127 + exponent));
+        for (size_t i = g * 32; i < std::min(size_t(k), g * 32 + 32); ++i) {
+          q[i] = int8_t(random.below(16));
+          value[i] = std::ldexp(q[i] & 8 ? -kSizes[q[i] & 7] : kSizes[q[i] & 7], exponent);
+        }
+      }
+      return cuda::pack_row(format, q, scales, row, row_scales);
     }
     int const codes = format == Format::int4_32 ? 16 : 256, group = cuda::scale_k(format);
     std::vector<int8_t> q(static_cast<size_t>(k));

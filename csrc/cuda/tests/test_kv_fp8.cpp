@@ -180,7 +180,7 @@ TEST(cuda_kv_fp8_append_keeps_three_bits_and_the_largest) {
     RUNS(cuda::rope_append(stream,
                            {device_qkv.data(), q.data(), kHeads, nullptr, nullptr, 1e-6f, device_cos.data(),
                             device_sin.data(), nullptr, device_positions.data(), device_slots.data(),
-                            layout.kv(pages.data(), 1), int32_t(positions.size())}));
+                            layout.kv(pages.data(), 1), int32_t(positions.size()), d == 128 ? 64 : d}));
     std::vector<uint8_t> const got = pages.get();
     size_t written = 0;
     for (uint8_t byte : got) written += byte != 0xab;

@@ -81,6 +81,19 @@ TEST(cuda_formats_mean_what_they_say) {
   CHECK(codes_of<Format::int4_32>(halves.bytes) == std::vector<float>(nibbles.begin(), nibbles.end()),
         "int4");
 
+  std::vector<int8_t> codes;
+  std::vector<float> e2m1;
+  for (int i = 0; i < 128; ++i) {
+    constexpr float kSizes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    codes.push_back(int8_t(i * 5 % 16));
+    e2m1.push_back(codes.back() & 8 ? -kSizes[codes.back() & 7] : kSizes[codes.back() & 7]);
+  }
+  Row floats(Format::mxfp4, 128);
+  pack_row(Format::mxfp4, codes, std::vector<uint16_t>(4), floats.bytes.data(), floats.scales.data());
+  CHECK(codes_of<Format::mxfp4>(floats.bytes) == e2m1, "e2m1");
+  for (int e = 0; e < 255; ++e)
+    CHECK(gpu::widen(mxfp4_scale(uint8_t(e))) == std::ldexp(1.0f, e - 127), "2^(%d - 127)", e);
+
   // All finite e4m3: 0x7f and 0xff are no numbers. The largest is 448, so that the scale is 1.
   std::vector<float> wanted;
   for (uint32_t code = 0; code < 256; ++code)
@@ -129,6 +142,7 @@ TEST(cuda_formats_keep_one_scale_for_each_group) {
     check_scales<Format::int8_128>(k);
     check_scales<Format::int8_32>(k);
     check_scales<Format::int4_32>(k);
+    check_scales<Format::mxfp4>(k);
   }
   // 8.125, 8.5 and 4.5 bits of a weight.
   CHECK(row_scale_bytes(Format::int8_128, 4096) == 64, "int8 in groups of 128");

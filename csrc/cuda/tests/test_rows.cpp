@@ -1,5 +1,6 @@
-// embed, rmsnorm, swiglu and copy_pages against the reference loops.
+// embed, add_norm, gather, gate, cap and copy_pages against the reference loops.
 #include "cuda/tests/device_test.h"
+#include "include/engine.h"
 #include "reference/dense.h"
 
 namespace bunting::test {
@@ -25,56 +26,84 @@ TEST(cuda_embed_copies_rows) {
 
 namespace {
 
-struct Norm {
+struct Rows {
   int32_t tokens, hidden;
-  std::vector<float> x, delta, weight, summed;
+  std::vector<float> x, delta, weight, delta_weight;
 
-  Norm(Random& random, int32_t t, int32_t h)
+  Rows(Random& random, int32_t t, int32_t h)
       : tokens(t),
         hidden(h),
         x(random_floats(random, size_t(t * h), 3)),
         delta(random_floats(random, size_t(t * h))),
         weight(random_floats(random, size_t(h), 2)),
-        summed(x) {
-    for (size_t j = 0; j < x.size(); ++j) summed[j] += delta[j];
-  }
-  // Of x, or of x with delta.
-  std::vector<double> wanted(std::vector<float> const& of) const {
-    std::vector<double> y(of.size());
-    reference::norm(y.data(), hidden, of.data(), hidden, {NormKind::rms, weight.data(), 1e-5f}, hidden,
-                    tokens);
-    return y;
-  }
+        delta_weight(random_floats(random, size_t(h), 2)) {}
 };
+
+// What a norm has of: x alone, x with delta, x with delta that goes through a norm itself.
+enum class Added { nothing, plainly, normed };
+
+struct NormCase {
+  NormKind kind;
+  Added added;
+  bool has_weight;
+};
+constexpr NormCase kNormCases[] = {
+    {NormKind::rms, Added::nothing, true},   {NormKind::rms, Added::plainly, true},
+    {NormKind::rms, Added::normed, true},    {NormKind::rms, Added::normed, false},
+    {NormKind::layer, Added::plainly, true}, {NormKind::layer, Added::normed, true}};
+constexpr float kEpsilon = 1e-5f, kDeltaScale = 0.375f;
 
 }  // namespace
 
-TEST(cuda_rmsnorm_adds_and_matches_the_reference) {
+TEST(cuda_add_norm_matches_the_reference) {
   Random random{2};
-  for (int hidden : {4, 60, 1024, 1028, 4096})
-    for (bool added : {false, true}) {
-      Norm const n(random, 3, hidden);
-      std::vector<float> const& sums = added ? n.summed : n.x;
-      std::vector<double> const want = n.wanted(sums);
-      DeviceArray<float> const x(n.x), delta(n.delta), weight(n.weight);
+  for (int hidden : {4, 60, 1028, 4096})
+    for (NormCase const& c : kNormCases) {
+      Rows const n(random, 3, hidden);
+      std::vector<double> sums(n.x.begin(), n.x.end());
+      Norm const of_delta{c.added == Added::normed ? c.kind : NormKind::none, n.delta_weight.data(),
+                          kEpsilon};
+      if (c.added != Added::nothing)
+        reference::add_normed(sums.data(), n.x.data(), n.delta.data(), of_delta, kDeltaScale, hidden, 3);
+      DeviceArray<float> const x(n.x), delta(n.delta), weight(n.weight), delta_weight(n.delta_weight),
+          exact(n.x.size());
       DeviceArray<uint16_t> const y(n.x.size());
-      RUNS(cuda::rmsnorm(
-          stream, {x.data(), added ? delta.data() : nullptr, weight.data(), y.data(), 1e-5f, 3, hidden}));
-      CHECK(x.get() == sums, "H=%d added=%d: other sums", hidden, added);
+      RUNS(cuda::add_norm(
+          stream, {x.data(), c.added == Added::nothing ? nullptr : delta.data(),
+                   c.has_weight ? weight.data() : nullptr, y.data(), kEpsilon, 3, hidden, kDeltaScale,
+                   c.added == Added::normed ? delta_weight.data() : nullptr, int32_t(c.kind), exact.data()}));
+      std::vector<float> const summed = x.get(), got_exact = exact.get();
+      std::vector<double> want(sums.size());
+      reference::norm(want.data(), hidden, summed.data(), hidden,
+                      {c.has_weight ? c.kind : NormKind::none, n.weight.data(), kEpsilon}, hidden, 3);
       std::vector<uint16_t> const got = y.get();
-      for (size_t i = 0; i < got.size(); ++i)
-        CHECK(is_rounded(got[i], want[i]), "H=%d added=%d element %zu: %g, wanted %g", hidden, added, i,
+      for (size_t i = 0; i < got.size(); ++i) {
+        CHECK(std::fabs(double(summed[i]) - sums[i]) <= 1e-5, "H=%d kind %d added %d sum %zu: %g, wanted %g",
+              hidden, int(c.kind), int(c.added), i, double(summed[i]), sums[i]);
+        CHECK(std::fabs(double(got_exact[i]) - want[i]) <= 2e-5 && is_rounded(got[i], want[i], 2e-5),
+              "H=%d kind %d added %d element %zu: %g, wanted %g", hidden, int(c.kind), int(c.added), i,
               double(reference::widen(got[i])), want[i]);
+      }
     }
 }
 
-TEST(cuda_rmsnorm_rows_do_not_depend_on_company) {
+TEST(cuda_add_norm_only_adds_where_nothing_is_to_be_normed) {
+  Random random{14};
+  Rows const n(random, 2, 64);
+  DeviceArray<float> const x(n.x), delta(n.delta);
+  RUNS(cuda::add_norm(stream, {x.data(), delta.data(), nullptr, nullptr, kEpsilon, 2, 64}));
+  std::vector<float> want = n.x;
+  for (size_t i = 0; i < want.size(); ++i) want[i] += n.delta[i];
+  CHECK(x.get() == want, "other sums");
+}
+
+TEST(cuda_add_norm_rows_do_not_depend_on_company) {
   Random random{3};
-  Norm const n(random, 6, 512);
+  Rows const n(random, 6, 512);
   DeviceArray<float> const x(n.x), weight(n.weight);
   DeviceArray<uint16_t> const all(n.x.size()), some(2 * 512);
-  RUNS(cuda::rmsnorm(stream, {x.data(), nullptr, weight.data(), all.data(), 1e-5f, 6, 512}));
-  RUNS(cuda::rmsnorm(stream, {x.data() + 3 * 512, nullptr, weight.data(), some.data(), 1e-5f, 2, 512}));
+  RUNS(cuda::add_norm(stream, {x.data(), nullptr, weight.data(), all.data(), kEpsilon, 6, 512}));
+  RUNS(cuda::add_norm(stream, {x.data() + 3 * 512, nullptr, weight.data(), some.data(), kEpsilon, 2, 512}));
   std::vector<uint16_t> const want = all.get(), got = some.get();
   CHECK(std::equal(got.begin(), got.end(), want.begin() + 3 * 512), "two of six rows differ");
 }
@@ -95,35 +124,56 @@ TEST(cuda_gather_copies_rows) {
   }
 }
 
-TEST(cuda_rmsnorm_waits_nowhere_in_vain) {
+TEST(cuda_add_norm_waits_nowhere_in_vain) {
   Random random{4};
-  Norm const n(random, 2, 1024);
-  std::vector<double> const want = n.wanted(n.x);
-  DeviceArray<float> const x(n.x), weight(n.weight);
+  Rows const n(random, 2, 1024);
+  std::vector<double> sums(n.x.size()), want(n.x.size());
+  reference::add_normed(sums.data(), n.x.data(), n.delta.data(),
+                        {NormKind::layer, n.delta_weight.data(), kEpsilon}, 1, 1024, 2);
+  std::vector<float> const summed(sums.begin(), sums.end());
+  reference::norm(want.data(), 1024, summed.data(), 1024, {NormKind::layer, n.weight.data(), kEpsilon}, 1024,
+                  2);
+  DeviceArray<float> const from(n.x), x(n.x.size()), delta(n.delta), weight(n.weight),
+      delta_weight(n.delta_weight);
   DeviceArray<uint16_t> const y(n.x.size());
   every_wait_is_needed(
       [&](cuda::Stream& stream) {
+        stream.copy(x.data(), from.data(), n.x.size() * sizeof(float));
         stream.fill(y.data(), 0xff, n.x.size() * 2);
-        cuda::rmsnorm(stream, {x.data(), nullptr, weight.data(), y.data(), 1e-5f, 2, 1024});
+        cuda::add_norm(stream, {x.data(), delta.data(), weight.data(), y.data(), kEpsilon, 2, 1024, 1,
+                                delta_weight.data(), BUNTING_NORM_LAYER});
       },
-      [&] { return is_rounded(y.get()[5], want[5]); });
+      [&] { return is_rounded(y.get()[5], want[5], 2e-5); });
 }
 
-TEST(cuda_swiglu_matches_the_reference) {
+TEST(cuda_gate_matches_the_reference) {
   Random random{5};
-  for (int width : {4, 100, 1024, 1500}) {
-    int const tokens = 3;
-    std::vector<float> const gate_up = random_floats(random, size_t(tokens * 2 * width), 6);
-    std::vector<double> want(size_t(tokens * width));
-    reference::gate(want.data(), width, gate_up.data(), 2 * width, width, Activation::silu, tokens);
-    DeviceArray<float> const in(gate_up);
-    DeviceArray<uint16_t> const y(want.size());
-    RUNS(cuda::swiglu(stream, {in.data(), y.data(), tokens, width}));
-    std::vector<uint16_t> const got = y.get();
-    for (size_t i = 0; i < got.size(); ++i)
-      CHECK(is_rounded(got[i], want[i], 1e-5), "F=%d element %zu: %g, wanted %g", width, i,
-            double(reference::widen(got[i])), want[i]);
-  }
+  for (Activation activation : {Activation::silu, Activation::gelu_tanh, Activation::clamped_swiglu})
+    for (int width : {4, 100, 1500}) {
+      int const tokens = 3;
+      std::vector<float> const gate_up = random_floats(random, size_t(tokens * 2 * width), 9);
+      std::vector<double> want(size_t(tokens * width));
+      reference::gate(want.data(), width, gate_up.data(), 2 * width, width, activation, tokens);
+      DeviceArray<float> const in(gate_up);
+      DeviceArray<uint16_t> const y(want.size());
+      RUNS(cuda::gate(stream, {in.data(), y.data(), tokens, width, int32_t(activation)}));
+      std::vector<uint16_t> const got = y.get();
+      for (size_t i = 0; i < got.size(); ++i)
+        CHECK(is_rounded(got[i], want[i], 2e-5), "activation %d F=%d element %zu: %g, wanted %g",
+              int(activation), width, i, double(reference::widen(got[i])), want[i]);
+    }
+}
+
+TEST(cuda_cap_matches_the_reference) {
+  Random random{15};
+  std::vector<float> values = random_floats(random, 1500, 120);
+  values[0] = 1e30f, values[1] = -1e30f, values[2] = 0;
+  DeviceArray<float> const x(values);
+  RUNS(cuda::cap(stream, {x.data(), int64_t(values.size()), 30}));
+  std::vector<float> const got = x.get();
+  for (size_t i = 0; i < got.size(); ++i)
+    CHECK(std::fabs(double(got[i]) - 30 * std::tanh(double(values[i]) / 30)) <= 3e-5, "%g becomes %g",
+          double(values[i]), double(got[i]));
 }
 
 TEST(cuda_copy_pages_copies_the_wanted_slots_and_nothing_else) {

@@ -1,0 +1,72 @@
+// gate.cu - y[t, f] = activation(gate_up[t, f]) * gate_up[t, F + f].
+//
+//   gate_up  [T, 2F] f32     y  [T, F] bf16
+//
+// SiLU is g / (1 + exp(-g)); GELU by tanh is g / (1 + exp(-2u)) with u = sqrt(2 / pi) (g + 0.044715 g^3); the
+// clamped SwiGLU is g / (1 + exp(-1.702 g)) * (up + 1) with g = min(gate, 7) and up within -7 to 7.
+//
+// Work:     one block per 1024 columns of a token, four per thread.
+// Roofline: memory, 10 * F bytes per token.
+// Checked:  against reference::gate in double, one bf16 rounding.
+#include "cuda/kernels/device.h"
+#include "cuda/kernels/kernels.h"
+#include "include/engine.h"
+
+namespace bunting::cuda {
+namespace {
+
+using namespace gpu;
+
+constexpr int kThreads = 256;
+constexpr int kColumns = 4 * kThreads;
+constexpr float kLimit = 7, kSlope = 1.702f;  // of the clamped SwiGLU
+constexpr float kTwiceRootOfTwoByPi = 1.59576912f, kCubic = 0.044715f;
+
+struct Task {
+  Gate g;
+  int32_t blocks_per_token;
+};
+
+// x / (1 + exp(-of)).
+GPU_DEVICE float times_logistic(float x, float of) {
+  constexpr float kLog2E = 1.44269504f;
+  return x / (1 + exp2_fast(-kLog2E * of));
+}
+
+// What is not a number stays so.
+GPU_DEVICE float gated(int32_t activation, float gate, float up) {
+  switch (activation) {
+    case BUNTING_ACTIVATION_GELU_TANH:
+      return up * times_logistic(gate, kTwiceRootOfTwoByPi * (gate + kCubic * gate * gate * gate));
+    case BUNTING_ACTIVATION_CLAMPED_SWIGLU: {
+      float const g = gate > kLimit ? kLimit : gate;
+      float const u = up > kLimit ? kLimit : up < -kLimit ? -kLimit : up;
+      return (u + 1) * times_logistic(g, kSlope * g);
+    }
+    default:
+      return up * times_logistic(gate, gate);
+  }
+}
+
+GPU_KERNEL(kThreads, 8) gate_kernel(Task const task) {
+  Gate const& g = task.g;
+  int64_t const token = block_index() / task.blocks_per_token;
+  int const column = block_index() % task.blocks_per_token * kColumns + 4 * thread_index();
+  if (column >= g.feed_forward) return;
+  float const* const row = g.gate_up + token * 2 * g.feed_forward + column;
+  Float4 const gate = load(reinterpret_cast<Float4 const*>(row));
+  Float4 y = load(reinterpret_cast<Float4 const*>(row + g.feed_forward));
+  GPU_UNROLL
+  for (int j = 0; j < 4; ++j) y.at[j] = gated(g.activation, gate.at[j], y.at[j]);
+  store(reinterpret_cast<Half4*>(g.y + token * g.feed_forward + column), narrow4(y));
+}
+
+}  // namespace
+
+void gate(Stream& stream, Gate const& g) {
+  if (g.tokens == 0) return;
+  Task const task{g, (g.feed_forward + kColumns - 1) / kColumns};
+  stream.launch("gate", gate_kernel, {g.tokens * task.blocks_per_token, kThreads, 0}, task);
+}
+
+}  // namespace bunting::cuda
