@@ -34,8 +34,8 @@ Both engines compute all of them. For each model in the last column the CPU engi
 transformers to 2e-4, from a folder and from a file; in bf16, on the CPU and on the emulated GPU, their cosine to those is above 0.998
 (\`tests/device/correctness.test.ts\`, \`tests/device/families.test.ts\`). That results do not depend on chunks, cache or company is
 tested on both for every kind of layer (\`tests/device/kinds.test.ts\`). GPUs compute in bf16 alone, and want heads of 32, 64, 96, 128
-or 256 numbers, of which a multiple of 4 turns, widths that are multiples of 8, and at most 32 experts for a token; what else a model
-has is refused by a sentence.
+or 256 numbers, of which a multiple of 4 turns, widths that are multiples of 8, and at most 32 experts for a token; a model with others
+(here llama2, llama3 and qwen3) is refused by a sentence.
 
 | Models | Class | GGUF | Compared |
 |---|---|---|---|

@@ -101,33 +101,41 @@ for (const { name: engine, library } of gpuEngines()) {
     ["Q4_K", /^\d+ matrices in Q4_K.* become int8/, 0.999],
     ["Q6_K", /^\d+ matrices in Q6_K.* become int8/, 0.999],
     ["MXFP4", null, 0.99999],
-  ] as const)(`blocks in %s are computed as near as ${engine} can, and what changes is said`, (type, note, least) => {
-    const scratch = mkdtempSync(join(tmpdir(), "bunting-blocks-"));
-    const dir = join(scratch, "folder");
-    writeRandomModel({ file: "config.json", json: wideModel }, dir, { seed: 5 });
-    const file = join(scratch, "model.gguf");
-    writeFileSync(file, ggufBytes(convertModel(dir, { type })));
-    const folder = openModelFolder(file);
-    const formats = formatsOf(folder.tensors, 2, "auto", "bf16", "gpu");
-    const said = widenedNote(folder.tensors, formats, "bf16");
-    if (note === null) expect(said).toBeNull();
-    else expect(said).toMatch(note);
-    const tokens = Array.from({ length: 12 }, (_, index) => (index * 37 + 11) % 500);
-    const [kept, exact] = (["auto", "none"] as const).map((quant) => {
-      const rig = new Rig(library, folder, { quant });
-      const logits = logitsOf(rig, tokens);
-      rig.close();
-      return logits;
-    });
-    for (const [position, row] of kept!.entries()) {
-      expect(cosineOf(row, exact![position]!)).toBeGreaterThan(least);
-    }
-    rmSync(scratch, { recursive: true });
-  });
+  ] as const)(
+    `blocks in %s are computed as near as ${engine} can, and what changes is said`,
+    (type, note, least) => {
+      const scratch = mkdtempSync(join(tmpdir(), "bunting-blocks-"));
+      const dir = join(scratch, "folder");
+      writeRandomModel({ file: "config.json", json: wideModel }, dir, { seed: 5 });
+      const file = join(scratch, "model.gguf");
+      writeFileSync(file, ggufBytes(convertModel(dir, { type })));
+      const folder = openModelFolder(file);
+      const formats = formatsOf(folder.tensors, 2, "auto", "bf16", "gpu");
+      const said = widenedNote(folder.tensors, formats, "bf16");
+      if (note === null) expect(said).toBeNull();
+      else expect(said).toMatch(note);
+      const tokens = Array.from({ length: 12 }, (_, index) => (index * 37 + 11) % 500);
+      const [kept, exact] = (["auto", "none"] as const).map((quant) => {
+        const rig = new Rig(library, folder, { quant });
+        const logits = logitsOf(rig, tokens);
+        rig.close();
+        return logits;
+      });
+      for (const [position, row] of kept!.entries()) {
+        expect(cosineOf(row, exact![position]!)).toBeGreaterThan(least);
+      }
+      rmSync(scratch, { recursive: true });
+    },
+  );
 
   describe(`${engine} refuses with a sentence`, () => {
     test.each<[string, ReferenceName, Partial<RigOptions>, string]>([
-      ["heads without kernels", "qwen3", {}, "the GPU engine has heads of 32, 64, 96, 128 and 256, not of 80"],
+      [
+        "heads without kernels",
+        "qwen3",
+        {},
+        "the GPU engine has heads of 32, 64, 96, 128 and 256, not of 80",
+      ],
       ["fp8 for other heads", "qwen2", { kv: "fp8" }, "fp8 for heads of 64, 96 and 128, not of 32"],
       ["keys in int8", "qwen2", { kv: "int8" }, "GPUs keep keys and values in bf16 or fp8, not in int8"],
       ["f32", "qwen2", { compute: "f32" }, "the GPU engine computes in bf16, not in f32"],

@@ -5,11 +5,11 @@
 //
 // An item is a tile of query rows (token, head of the group; the heads of a token lie together) against a
 // range of positions. Keys and values pass in tiles of 64 positions through a ring in shared memory; the
-// softmax is computed online (arXiv:2205.14135). Heads of 256 leave room for one tile: its keys make way for
-// the next ones while its values are added. Many rows (64): each of the four warps takes 16 rows. Few rows
-// (16): for the scores each warp takes 16 keys of a tile, for the sums a quarter of the dimensions; in
+// softmax is computed online (arXiv:2205.14135). Many rows (64): each of the four warps takes 16 rows. Few
+// rows (16): for the scores each warp takes 16 keys of a tile, for the sums a quarter of the dimensions; in
 // between they exchange what is largest in a row and the probabilities. What a row sees is decided by
-// absolute positions alone.
+// absolute positions alone. Heads of 256 leave room for one tile, whose keys make way for the next ones while
+// its values are added, and no registers for the sums of many rows: those are computed 16 after 16.
 //
 // A row's arithmetic is the same in every item: tiles lie at multiples of 64 positions; a span of positions
 // (span_end) is one chain, in which 64 scores are compared with what was largest, then four times 16 values
@@ -251,23 +251,26 @@ struct SpanResults {
   }
 };
 
-// One item: its rows against its positions, tile by tile and span by span.
+// One item: its rows from `begin` on, as many as the shape has, against its positions, tile by tile and span
+// by span.
 template <int D, bool kFew, bool kFp8>
-GPU_DEVICE void attend(Attention const& a, AttentionItem const& item) {
+GPU_DEVICE void attend(Attention const& a, AttentionItem const& item, int begin) {
   using L = Layout<D, kFp8>;
   using S = Shape<D, kFew, kFp8>;
   constexpr bool kOneStage = L::kStages == 1;
+  static_assert(kFew || !kOneStage);
   int const group = a.query_heads / a.kv.kv_heads, rows = item.tokens * group;
   Output<D> const output{a, item, group};
   Shared<Vec> const shared{0}, queries = shared, probabilities = shared + L::kProbabilities;
   Shared<float> const largest_of = (shared + L::kLargest).template as<float>();
 
-  fetch_queries<D, kFp8, S::kRows>(queries, a.q, rows, [&](int row) { return output.head_of(row); });
+  fetch_queries<D, kFp8, S::kRows>(queries, a.q, rows - begin,
+                                   [&](int row) { return output.head_of(begin + row); });
   Ring<D, kFp8> ring{a, item, shared};
   ring.begin();
 
   int const warp_row = kFew ? 0 : warp() * 16, warp_key = kFew ? warp() * S::kKeys : 0;
-  int const warp_dimension = kFew ? warp() * S::kDimensions : 0, first_row = warp_row + lane() / 4;
+  int const warp_dimension = kFew ? warp() * S::kDimensions : 0, first_row = begin + warp_row + lane() / 4;
   bool const has_dimensions = S::kDimensions * kWarps <= D || warp_dimension < D;
   Seen const seen(a, item, group, first_row);
   Row<D> const query_row(queries, warp_row + lane() % 16, lane() / 16);
@@ -289,10 +292,7 @@ GPU_DEVICE void attend(Attention const& a, AttentionItem const& item) {
     if (a.cap > 0) cap_scores(scores, a.scale, a.cap);
     seen.template mask<S::kKeys>(scores, top, first_key + warp_key, factor);
     if constexpr (kFew) exchange_largest(top, largest_of);
-    if constexpr (kOneStage) {
-      if constexpr (!kFew) block_sync();  // no thread reads the keys any more
-      ring.fetch_keys(tile + 1);
-    }
+    if constexpr (kOneStage) ring.fetch_keys(tile + 1);  // no thread reads the keys any more
 
     uint32_t pairs[S::kKeys / 8][2];
     span.template take<S::kKeys>(scores, top, pairs);
@@ -302,7 +302,6 @@ GPU_DEVICE void attend(Attention const& a, AttentionItem const& item) {
       if (has_dimensions)
         add_few<D, kFp8>(span, probabilities, ring.values(tile), warp_dimension, ring.multipliers(tile));
     } else {
-      if constexpr (kOneStage) block_sync();  // the values are there for all
       add_many<D, kFp8>(span, pairs, ring.values(tile), ring.multipliers(tile));
     }
     bool const is_last = tile == ring.tiles - 1;
@@ -362,10 +361,17 @@ attention_kernel(Attention const a) {
   int const end = load(a.item_begin + block_index() + 1);
   for (int i = load(a.item_begin + block_index()); i < end; ++i) {
     AttentionItem const item = load(a.items + i);
-    if (item.many_rows)
-      attend<D, false, kFp8>(a, item);
-    else
-      attend<D, true, kFp8>(a, item);
+    if constexpr (Layout<D, kFp8>::kStages == 1) {
+      int const rows = item.tokens * (a.query_heads / a.kv.kv_heads);
+      for (int begin = 0; begin < rows; begin += kFewRows) {
+        if (begin > 0) block_sync();  // these rows take the shared memory
+        attend<D, true, kFp8>(a, item, begin);
+      }
+    } else if (item.many_rows) {
+      attend<D, false, kFp8>(a, item, 0);
+    } else {
+      attend<D, true, kFp8>(a, item, 0);
+    }
     if (item.partial >= 0) arrive<D, kFp8>(a, item);
     block_sync();  // the next item takes the shared memory
   }

@@ -55,7 +55,7 @@ struct Layout {
   static constexpr int kMatrix = kTileKeys * kKvChunks;  // keys or values of one stage
   static constexpr int kProbabilities = kFewRows * kChunks;
   static constexpr int kLargest = kProbabilities + kFewRows * kTileKeys / 8;
-  static constexpr int kRing = kManyRows * kChunks;
+  static constexpr int kRing = kStages > 1 ? kManyRows * kChunks : kLargest + kWarps * kFewRows / 4;
   static constexpr int kMultipliers = kRing + kStages * 2 * kMatrix;
   static constexpr int kFlags = kMultipliers + (kFp8 ? kStages * kTileKeys / 4 : 0);
   static constexpr size_t kBytes = kFlags * sizeof(Vec) + kManyRows * sizeof(int32_t);
