@@ -21,6 +21,7 @@
 #define GPU_KERNEL(threads, blocks_per_multiprocessor) \
   __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
 #define GPU_UNROLL _Pragma("unroll")
+#define GPU_UNROLL_BY_FOUR _Pragma("unroll 4")
 #define GPU_LINE 0
 #else
 #include "emulator/device_memory.h"
@@ -29,6 +30,7 @@
 #define GPU_DEVICE inline
 #define GPU_KERNEL(threads, blocks_per_multiprocessor) void
 #define GPU_UNROLL
+#define GPU_UNROLL_BY_FOUR
 #define GPU_LINE __builtin_LINE()
 #endif
 

@@ -55,7 +55,10 @@ struct Layout {
   static constexpr int kMatrix = kTileKeys * kKvChunks;  // keys or values of one stage
   static constexpr int kProbabilities = kFewRows * kChunks;
   static constexpr int kLargest = kProbabilities + kFewRows * kTileKeys / 8;
-  static constexpr int kRing = kStages > 1 ? kManyRows * kChunks : kLargest + kWarps * kFewRows / 4;
+  static constexpr int kFewEnd = kLargest + kWarps * kFewRows / 4;
+  // On a whole row, which Row wants.
+  static constexpr int kRing =
+      kStages == 1 ? (kFewEnd + kChunks - 1) / kChunks * kChunks : kManyRows * kChunks;
   static constexpr int kMultipliers = kRing + kStages * 2 * kMatrix;
   static constexpr int kFlags = kMultipliers + (kFp8 ? kStages * kTileKeys / 4 : 0);
   static constexpr size_t kBytes = kFlags * sizeof(Vec) + kManyRows * sizeof(int32_t);
@@ -170,8 +173,7 @@ struct Ring {
   GPU_DEVICE void fetch_rows(int tile) {
     constexpr int kCopies = L::kMatrix / kThreads;
     int const first_key = item.kv_begin + tile * kTileKeys;
-    GPU_UNROLL
-    for (int i = 0; i < kCopies; ++i) {
+    auto const copy = [&](int i) {
       // Where it can be, a thread copies the same chunk of rows that lie equally far apart.
       int const at = gpu::thread_index() + i * kThreads;
       int const row = kThreads % L::kKvChunks == 0
@@ -186,6 +188,13 @@ struct Ring {
       if constexpr (kKeys) gpu::copy_async(to, reinterpret_cast<Vec const*>(from), inside);
       if constexpr (kValues)
         gpu::copy_async(to + L::kMatrix, reinterpret_cast<Vec const*>(from + a.kv.values), inside);
+    };
+    if constexpr (kCopies > 8) {  // addresses of all would not fit the registers
+      GPU_UNROLL_BY_FOUR
+      for (int i = 0; i < kCopies; ++i) copy(i);
+    } else {
+      GPU_UNROLL
+      for (int i = 0; i < kCopies; ++i) copy(i);
     }
   }
 

@@ -275,8 +275,8 @@ TEST(cuda_attention_does_not_depend_on_timing) {
 
 TEST(cuda_attention_waits_nowhere_in_vain) {
   for (int32_t d : {64, 256}) {
-    Scene scene({4, 1, d}, {{300, 1}, {520, 1}, {70, 40}}, 0, 33);
-    scene.plan(2, false);
+    Scene scene({4, 1, d}, {{300, 1}, {520, 1}, {0, 40}, {1000, 1}}, 0, 33);
+    scene.plan(4, false);
     REQUIRE(scene.current().partial_rows > 0, "nothing is split");
     every_wait_is_needed([&](cuda::Stream& stream) { scene.queue(stream); },
                          [&] { return scene.error() <= kErrorMax && scene.counters_are_zero(); });
