@@ -1,6 +1,7 @@
 /**
  * What rounding weights to int8, int6, int4 or fp8, or keys and values to int8 or fp8, does to a model:
- * `npx bun benchmarks/quality.ts [model …] [--tokens N] [--library path]`; the library decides whether a CPU or a GPU computes.
+ * `npx bun benchmarks/quality.ts [model …] [--tokens N] [--outliers F] [--library path]`; the library decides whether a CPU or a
+ * GPU computes, and F, a power of two, is how much larger outliers are that are planted in each model first.
  *
  * Without a model: the embedded one, and small random ones of the three families. The model in bf16 writes texts at
  * temperature 1, to questions where it has a chat template and from random tokens where not; then each way to round
@@ -29,6 +30,7 @@ import { sampling } from "../scheduler/sim/factories.ts";
 import { table } from "../server/cli/table.ts";
 import { openTemplateSource, openTokenizer } from "../server/text/model-text.ts";
 import { ChatTemplate } from "../server/text/template.ts";
+import { plantOutliers } from "../tools/plant-outliers.ts";
 import { writeRandomModel } from "../tools/random-model.ts";
 
 const STREAMS = 16;
@@ -264,17 +266,31 @@ function writeFamilies(into: string): string[] {
   });
 }
 
+/** A copy of the model with outliers. */
+function withOutliers(model: string, factor: number): string {
+  const copy = join(scratch, `${basename(model)} × ${factor}`);
+  plantOutliers(model, copy, factor);
+  return copy;
+}
+
 const root = resolve(import.meta.dir, "..");
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { tokens: { type: "string", default: "128" }, library: { type: "string" } },
+  options: {
+    ...{ tokens: { type: "string", default: "128" }, library: { type: "string" } },
+    outliers: { type: "string" },
+  } as const,
 });
 const library = openLibrary(values.library ?? join(root, "build/native/libbunting_cpu.so"));
 const scratch = mkdtempSync(join(tmpdir(), "bunting-quality-"));
 try {
   const models =
     positionals.length > 0 ? positionals : [join(root, "models/demo"), ...writeFamilies(scratch)];
-  const rows = models.flatMap((model) => measure(library, model, Number(values.tokens)));
+  const measured =
+    values.outliers === undefined
+      ? models
+      : models.map((model) => withOutliers(model, Number(values.outliers)));
+  const rows = measured.flatMap((model) => measure(library, model, Number(values.tokens)));
   const heads = ["model", "format", "perplexity", "KL", "same best", "logit error", "memory"];
   console.log(table(heads, rows));
 } finally {

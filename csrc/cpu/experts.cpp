@@ -66,6 +66,7 @@ void activate(Kernels const& kernels, ExpertsMlp const& mlp, ExpertPlan::Group c
               .y = gates,
               .ldy = 2 * columns,
               .tokens = std::min(rows_most, group.count - row),
+              .may_have_outliers = x.may_have_outliers(),
               .next = up.panel(0)};
     kernels.gemm(part, 0, count);
     part.w = &up;
@@ -109,6 +110,7 @@ void add_experts(Kernels const& kernels, ExpertsMlp const& mlp, int64_t panel, i
                       .y = sums,
                       .ldy = columns,
                       .tokens = std::min(rows_most, group.count - row),
+                      .may_have_outliers = mlp.activated.may_have_outliers(),
                       .next = !is_last                ? w.panel(0)
                               : i + 1 < groups.size() ? mlp.down->panel(groups[i + 1].expert * panels + panel)
                                                       : nullptr};

@@ -44,8 +44,9 @@ size_t rows_bytes(PackedMatrix const& w, size_t rows) {
 }
 
 // As the experts of a layer read rows and hand them on.
-Operand expert_rows(PackedMatrix const& w, char* rows) {
-  return {rows, w.grouped() ? w.kp() / kGroup : row_stride(w.dtype, w.k), w.dtype};
+Operand expert_rows(PackedMatrix const& w, char* rows, std::atomic<bool>& outliers) {
+  outliers = false;
+  return {rows, w.grouped() ? w.kp() / kGroup : row_stride(w.dtype, w.k), w.dtype, &outliers};
 }
 
 RoutingRule routing_rule(Model const& model) {
@@ -344,7 +345,7 @@ void Forward::add_experts(int32_t layer, int64_t rows) {
                     .gate_up_bias = weights.gate_up_bias,
                     .down_bias = weights.down_bias,
                     .gathered = gathered,
-                    .activated = expert_rows(weights.down, work_.expert_activated),
+                    .activated = expert_rows(weights.down, work_.expert_activated, activated_has_outliers_),
                     .y = work_.x,
                     .ldy = hidden_stride_,
                     .hidden = hidden,
@@ -433,9 +434,10 @@ void Forward::sample(StepPlan const& plan, uint32_t* results) {
 }
 
 // Where a matrix's operand goes: groups, or `plain` numbers of the model's type.
-Operand Forward::operand(PackedMatrix const& w, char* plain, int64_t stride) const {
-  if (w.grouped()) return {work_.groups, w.kp() / kGroup, w.dtype};
-  return {plain, stride, model_.dtype()};
+Operand Forward::operand(PackedMatrix const& w, char* plain, int64_t stride) {
+  if (!w.grouped()) return {plain, stride, model_.dtype()};
+  has_outliers_ = false;
+  return {work_.groups, w.kp() / kGroup, w.dtype, &has_outliers_};
 }
 
 // norm(x) of the first `rows` rows, as `next` wants it; without weights, x itself.
@@ -459,10 +461,14 @@ Operand Forward::attended(PackedMatrix const& next, int64_t rows) {
 
 // activation(gate) . up of the first `rows` rows of `normed`, as the layer's `down` wants it.
 Operand Forward::multiply_gated(Operand const& normed, LayerWeights const& weights, int64_t rows) {
-  Operand to = operand(weights.down, work_.activated, activated_stride_);
-  if (weights.down.grouped()) to.rows = work_.activated_groups;  // `normed` may be in the others
+  Operand to{work_.activated, activated_stride_, model_.dtype()};
+  if (weights.down.grouped()) {  // `normed` may be in the other groups
+    activated_has_outliers_ = false;
+    to = {work_.activated_groups, weights.down.kp() / kGroup, weights.down.dtype, &activated_has_outliers_};
+  }
   GatedGemm const gemm{.x = normed.rows,
                        .ldx = normed.ld,
+                       .may_have_outliers = normed.may_have_outliers(),
                        .w = &weights.gate_up,
                        .bias = weights.gate_up_bias,
                        .activation = Activation(model_.shape().activation),
@@ -476,6 +482,7 @@ Operand Forward::multiply_gated(Operand const& normed, LayerWeights const& weigh
 void Forward::multiply(Gemm gemm, Operand const& x) {
   gemm.x = x.rows;
   gemm.ldx = x.ld;
+  gemm.may_have_outliers = x.may_have_outliers();
   parallel_gemm(pool_, kernels_, gemm, gemm_pieces(*gemm.w, gemm.tokens));
 }
 

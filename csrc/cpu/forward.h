@@ -14,6 +14,7 @@
 // of the rows beside it (kernels.h), so how work is cut for the threads never shows in a result.
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "boundary/step_block.h"
@@ -92,7 +93,7 @@ class Forward {
   Norm norm_by(float const* weight) const;
   void write_hidden(StepPlan const& plan, float* hidden);
   void sample(StepPlan const& plan, uint32_t* results);
-  Operand operand(PackedMatrix const& w, char* plain, int64_t stride) const;
+  Operand operand(PackedMatrix const& w, char* plain, int64_t stride);
   Operand normalise(float const* weight, int64_t rows, PackedMatrix const& next);
   Operand multiply_gated(Operand const& normed, LayerWeights const& weights, int64_t rows);
   Operand attended(PackedMatrix const& next, int64_t rows);
@@ -118,6 +119,8 @@ class Forward {
   // them, the layers below the other.
   int32_t populated_pages_ = 0, populated_layers_ = 0;
   ExpertPlan expert_plan_;
+  // Whether rows that are multiplied, and those that become of them in the MLP, have outliers.
+  std::atomic<bool> has_outliers_{false}, activated_has_outliers_{false};
   ThreadPool pool_;
 };
 

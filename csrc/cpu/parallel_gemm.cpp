@@ -85,6 +85,7 @@ void parallel_gated(ThreadPool& pool, Kernels const& kernels, GatedGemm const& g
               .y = gates,
               .ldy = 2 * columns,
               .tokens = std::min(rows, g.tokens - row),
+              .may_have_outliers = g.may_have_outliers,
               .next = up.panel(0)};
     kernels.gemm(part, 0, count);
     part.w = &up;

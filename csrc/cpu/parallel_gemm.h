@@ -23,6 +23,7 @@ void parallel_gemm(ThreadPool& pool, Kernels const& kernels, Gemm const& g, int6
 struct GatedGemm {
   void const* x = nullptr;  // as Gemm::x
   int64_t ldx = 0;
+  bool may_have_outliers = true;    // as Gemm's
   PackedMatrix const* w = nullptr;  // [2 F, K], F a multiple of kPanel: gates, then ups
   float const* bias = nullptr;      // [2 F] or null
   Activation activation = Activation::silu;

@@ -118,7 +118,7 @@ enum { BUNTING_EVERY_SECOND = 1024, BUNTING_TRANSPOSED = 2048 };
  * a row that share one f16 scale: INT8 and INT6 in groups of 128 (8.125 and 6.125 bits per weight), INT4 (4.5) and Q8_0
  * (int8, 8.5) in groups of 32, as GGUF's Q4_0 and Q8_0 are stored. Tensors that are stored so are kept as they are, Q4_0 in
  * Q8_0 with the same numbers; all else is rounded. On a CPU the rows that such a matrix is multiplied with are rounded to
- * int8, for Q8_0 in groups of 32 and else of 128, and sums within a group are exact. A GPU's copy of INT6 is in int8. FP8
+ * int8, for Q8_0 in groups of 32 and else of 128, but for outliers, and sums within a group are exact. A GPU's copy of INT6 is in int8. FP8
  * is e4m3 with one f32 scale per row, for GPUs: the packed weights are in bf16, and each engine rounds them for its copy.
  * Besides, on CPUs, the value of any stored type in blocks from BUNTING_Q4_0 on: for tensors that are stored so, which keep
  * their numbers, in as many bits or up to 6 % more; of these BUNTING_MXFP4 on GPUs too. */

@@ -252,6 +252,7 @@ void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype) {
 double x_value(Gemm const& g, int64_t t, int64_t k) {
   if (g.w->grouped()) {
     InputGroup const& group = static_cast<InputGroup const*>(g.x)[t * g.ldx + k / kGroup];
+    if (group.outlier != 0 && group.outlier_at == k % kGroup) return double(group.outlier);
     return double(group.scale) * group.q[k % kGroup];
   }
   return get(g.w->dtype, static_cast<char const*>(g.x), size_t(t * g.ldx + k));

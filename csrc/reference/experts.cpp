@@ -13,6 +13,7 @@ namespace {
 double input(Operand const& x, int64_t t, int64_t k) {
   if (is_grouped(x.dtype)) {
     InputGroup const& group = reinterpret_cast<InputGroup const*>(x.row(t))[k / kGroup];
+    if (group.outlier != 0 && group.outlier_at == k % kGroup) return double(group.outlier);
     return double(group.scale) * group.q[k % kGroup];
   }
   return get(x.dtype, x.row(t), size_t(k));

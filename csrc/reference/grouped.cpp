@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "reference/dense.h"
 #include "reference/kv_value.h"
@@ -74,6 +75,38 @@ void round_group(Dtype dtype, float const* values, int8_t* q, double* scale) {
   for (int i = 0; i < count; ++i) q[i] = int8_t(rounded(values[i] * (1.0f / float(*scale)), low, high));
 }
 
+namespace {
+
+float largest_of(std::vector<float> const& values) {
+  float largest = 0;
+  for (float value : values) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+
+// Moves those that are larger than nearly all others out of `values`, one of each kGroup at most.
+void take_outliers(std::vector<float>& values, InputGroup* groups) {
+  size_t const most = values.size() / kGroup;
+  for (bool has_taken = true; has_taken;) {
+    has_taken = false;
+    float const limit = largest_of(values) / 8;
+    auto const reaches = [&](float value) { return std::fabs(value) >= limit; };
+    if (limit < 1e-30f / 8 || size_t(std::count_if(values.begin(), values.end(), reaches)) > most) return;
+    for (size_t i = 0; i < most; ++i) {
+      auto const begin = values.begin() + int64_t(i) * kGroup;
+      auto const at = std::max_element(begin, begin + kGroup,
+                                       [](float a, float b) { return std::fabs(a) < std::fabs(b); });
+      if (groups[i].outlier != 0 || !reaches(*at)) continue;
+      groups[i].outlier = *at;
+      groups[i].outlier_at = int16_t(at - begin);
+      *at = 0;
+      groups[0].outliers++;
+      has_taken = true;
+    }
+  }
+}
+
+}  // namespace
+
 void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t tokens) {
   int64_t const width = round_up(k, 2 * kGroup), group = input_group(to.dtype),
                 summed = weight_group(to.dtype);
@@ -82,15 +115,14 @@ void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_
     std::memset(groups, 0, size_t(width / kGroup) * sizeof(InputGroup));
     for (int64_t first = 0; first < width; first += group) {
       int64_t const end = std::min(first + group, width);
-      auto const value = [&](int64_t i) {
-        return i < k ? get(dtype, static_cast<char const*>(x), size_t(t * ldx + i)) : 0.0f;
-      };
-      float largest = 0;
-      bool is_finite = true;
-      for (int64_t i = first; i < end; ++i) {
-        largest = std::max(largest, std::fabs(value(i)));
-        is_finite = is_finite && std::isfinite(value(i));
-      }
+      std::vector<float> values(size_t(end - first), 0.0f);
+      for (int64_t i = first; i < std::min(end, k); ++i)
+        values[size_t(i - first)] = get(dtype, static_cast<char const*>(x), size_t(t * ldx + i));
+      auto const value = [&](int64_t i) { return values[size_t(i - first)]; };
+      bool const is_finite =
+          std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
+      if (is_finite) take_outliers(values, groups + first / kGroup);
+      float const largest = largest_of(values);
       for (int64_t i = first; i < end && !is_finite; i += kGroup) groups[i / kGroup].scale = NAN;
       if (!is_finite || largest < 1e-30f) continue;
       for (int64_t i = first; i < end; ++i) {

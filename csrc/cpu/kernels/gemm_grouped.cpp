@@ -5,7 +5,7 @@
 //
 // Order of a sum, the same for every T, slice, thread and micro-kernel: bias (or y) first, then for rising k
 // each group of inputs: the sum over its groups of weights of an exact integer times their scale, times the
-// row's scale; on levels with few registers each group of weights by itself.
+// row's scale; on levels with few registers each group of weights by itself. Outliers of the row come last.
 //
 // Work:     panels [begin, end) for all rows; gemm_block.h has the blocking. Weights with a scale for each 16
 //           numbers meet many rows unpacked (gemm_widened.h): for one Zen 5 core and 512 rows of Q6_K that is
@@ -20,6 +20,7 @@
 #include "cpu/kernels/gemm_grouped.h"
 
 #include "cpu/kernels/gemm_grouped_tile.h"
+#include "cpu/kernels/gemm_outliers.h"
 #include "cpu/kernels/gemm_widened.h"
 
 namespace bunting::BUNTING_ISA {
@@ -50,10 +51,16 @@ void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   if constexpr (is_common(W)) gemm_blocks<GroupedMicro<W, kGroupedRows>>(g, panel_begin, panel_end);
 }
 
-// multiply<W> of the format, if it is one of these.
+template <Dtype W>
+void multiply_all(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
+  multiply<W>(g, panel_begin, panel_end);
+  if (g.may_have_outliers) add_outliers<W>(g, panel_begin, panel_end);
+}
+
+// multiply_all<W> of the format, if it is one of these.
 template <Dtype... W>
 void multiply_any(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
-  (void)((g.w->dtype == W && (multiply<W>(g, panel_begin, panel_end), true)) || ...);
+  (void)((g.w->dtype == W && (multiply_all<W>(g, panel_begin, panel_end), true)) || ...);
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 // multiply-add here, so that every level gives the same bits.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <type_traits>
+#include <utility>
 
 #include "cpu/kernels/simd.h"
 
@@ -25,16 +28,24 @@ BUNTING_INLINE float largest_magnitude(f32x16 a, f32x16 b) {
 // The same over all of x.
 template <size_t kCount>
 BUNTING_INLINE float largest_magnitude(f32x16 const (&x)[kCount]) {
-  uint32_t largest = 0;  // its bits
-  for (size_t i = 0; i < kCount; i += 2) {
-    float const magnitude = largest_magnitude(x[i], x[i + 1]);
-    uint32_t bits;
-    std::memcpy(&bits, &magnitude, 4);
-    largest = bits > largest ? bits : largest;
-  }
-  float y;
-  std::memcpy(&y, &largest, 4);
-  return y;
+  f32x16 even = zero(), odd = zero();
+  for (size_t i = 0; i < kCount; i += 2)
+    for (int j = 0; j < kRegisters; ++j) {
+      vi const a = (vi)x[i].r[j] & 0x7fffffff, b = (vi)x[i + 1].r[j] & 0x7fffffff;
+      even.r[j] = (vf)(a > (vi)even.r[j] ? a : (vi)even.r[j]);
+      odd.r[j] = (vf)(b > (vi)odd.r[j] ? b : (vi)odd.r[j]);
+    }
+  return largest_magnitude(even, odd);
+}
+
+// How many of them are no smaller than `least`, which is positive.
+template <size_t kCount>
+BUNTING_INLINE int count_from(f32x16 const (&x)[kCount], float least) {
+  f32x16 counts = zero();
+  vi const bits = (vi)(least - vf{}), one = (vi)(1.0f - vf{});
+  for (size_t i = 0; i < kCount; ++i)
+    for (int j = 0; j < kRegisters; ++j) counts.r[j] += (vf)((((vi)x[i].r[j] & 0x7fffffff) >= bits) & one);
+  return int(sum(counts));
 }
 
 // Whether a largest magnitude is that of numbers which are all finite.
@@ -68,16 +79,17 @@ BUNTING_INLINE void store_int8(int8_t* q, f32x16 integers) {
   std::memcpy(q, &bytes, 16);
 }
 
+inline constexpr float kLeastMagnitude = 1e-30f;  // 127 / it is finite
+
 // Activations as integers, 32 in a group, of kGroups groups that share a scale:
 //   scale = max |x| / 127      q = round_to_even(x * (127 / max |x|))
 //   minus_sum = -(sum of q), of all whose weights share a scale; of halves, or as f32, as InputGroup tells
 // Numbers below 1e-30 are zero. If there is one that is not finite the scale is NaN, so that the whole row of
 // the product becomes NaN and nothing else.
 template <int kGroups>
-BUNTING_INLINE void quantise_groups(InputGroup* to, f32x16 const (&x)[2 * kGroups], Dtype weights) {
-  constexpr float kLeast = 1e-30f;  // 127 / kLeast is finite
-  float const largest = largest_magnitude(x);
-  if (!(largest >= kLeast && is_finite(largest))) {
+BUNTING_INLINE void round_groups(InputGroup* to, f32x16 const (&x)[2 * kGroups], float largest,
+                                 Dtype weights) {
+  if (!(largest >= kLeastMagnitude && is_finite(largest))) {
     for (int i = 0; i < kGroups; ++i) {
       to[i] = {};
       if (!is_finite(largest)) to[i].scale = __builtin_nanf("");
@@ -109,30 +121,86 @@ BUNTING_INLINE void quantise_groups(InputGroup* to, f32x16 const (&x)[2 * kGroup
   }
 }
 
+// Outliers: of n numbers that share a scale at most n/32 reach an eighth of the largest. So many are taken
+// away, one of each 32, that the others have steps of their own size again: then more of them reach an eighth
+// of the largest that is left, or no place is. Their number; what is left in x.
+template <int kGroups>
+__attribute__((noinline)) int take_outliers(f32x16 (&x)[2 * kGroups], float (&outliers)[kGroups],
+                                            int16_t (&outliers_at)[kGroups]) {
+  float numbers[kGroups * kGroup];
+  for (int i = 0; i < 2 * kGroups; ++i) store(numbers + i * 16, x[i]);
+  int taken = 0;
+  for (int before = -1; taken > before;) {
+    before = taken;
+    float largest = 0;
+    for (float number : numbers) largest = std::max(largest, std::fabs(number));
+    int reaching = 0;
+    for (float number : numbers) reaching += std::fabs(number) >= largest * kOutlierShare;
+    if (reaching > kGroups || largest < kLeastMagnitude) break;
+    for (int i = 0; i < kGroups; ++i) {
+      float* const group = numbers + i * kGroup;
+      int at = 0;
+      for (int j = 1; j < kGroup; ++j)
+        if (std::fabs(group[j]) > std::fabs(group[at])) at = j;
+      if (outliers[i] != 0 || std::fabs(group[at]) < largest * kOutlierShare) continue;
+      outliers[i] = std::exchange(group[at], 0.0f);
+      outliers_at[i] = int16_t(at);
+      ++taken;
+    }
+  }
+  for (int i = 0; i < 2 * kGroups; ++i) x[i] = load(numbers + i * 16);
+  return taken;
+}
+
+// The same without outliers, which are kept beside them. Whether there are any.
+template <int kGroups>
+BUNTING_INLINE bool quantise_groups(InputGroup* to, f32x16 (&x)[2 * kGroups], Dtype weights) {
+  float largest = largest_magnitude(x);
+  float outliers[kGroups] = {};
+  int16_t outliers_at[kGroups] = {};
+  int taken = 0;
+  if (largest >= kLeastMagnitude && is_finite(largest) && count_from(x, largest * kOutlierShare) <= kGroups)
+      [[unlikely]] {
+    taken = take_outliers<kGroups>(x, outliers, outliers_at);
+    largest = largest_magnitude(x);
+  }
+  round_groups<kGroups>(to, x, largest, weights);
+  for (int i = 0; i < kGroups; ++i) {
+    to[i].outlier = outliers[i];
+    to[i].outlier_at = outliers_at[i];
+    to[i].outliers = int16_t(i == 0 ? taken : 0);
+  }
+  return taken > 0;
+}
+
 // `width` numbers as groups, an even number of them, as matrices want it. row(i): those from i on, 16 of them
-// or as many as there are and zeros.
+// or as many as there are and zeros. Whether there are outliers.
 template <int kGroups, class Row>
-BUNTING_INLINE void quantise_row_by(InputGroup* to, int64_t width, Dtype weights, Row row) {
+BUNTING_INLINE bool quantise_row_by(InputGroup* to, int64_t width, Dtype weights, Row row) {
   int64_t const groups = round_up(width, 2 * kGroup) / kGroup;
+  bool has_outliers = false;
   auto const quantise = [&](auto count, int64_t group) __attribute__((always_inline)) {
     f32x16 x[2 * count.value];
     for (int i = 0; i < 2 * count.value; ++i) {
       int64_t const at = group * kGroup + i * 16;
       x[i] = at < width ? row(at) : zero();
     }
-    quantise_groups<count.value>(to + group, x, weights);
+    has_outliers |= quantise_groups<count.value>(to + group, x, weights);
   };
   int64_t group = 0;
   for (; group + kGroups <= groups; group += kGroups) quantise(std::integral_constant<int, kGroups>{}, group);
   if (group < groups) quantise(std::integral_constant<int, 2>{}, group);  // two of four are left
+  return has_outliers;
 }
 
 // Row t of `to`.
 template <class Row>
 BUNTING_INLINE void quantise_row(Operand const& to, int64_t t, int64_t width, Row row) {
   InputGroup* const groups = reinterpret_cast<InputGroup*>(to.row(t));
-  if (input_group(to.dtype) == kGroup) return quantise_row_by<1>(groups, width, to.dtype, row);
-  quantise_row_by<kGroupMax / kGroup>(groups, width, to.dtype, row);
+  bool const has_outliers = input_group(to.dtype) == kGroup
+                                ? quantise_row_by<1>(groups, width, to.dtype, row)
+                                : quantise_row_by<kGroupMax / kGroup>(groups, width, to.dtype, row);
+  if (has_outliers && to.outliers) to.outliers->store(true, std::memory_order_relaxed);
 }
 
 }  // namespace bunting::BUNTING_ISA

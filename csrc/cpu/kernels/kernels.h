@@ -16,6 +16,7 @@
 // V vocabulary, Tp tokens per page. N and K: output and input width of a matrix.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -59,7 +60,8 @@ struct PackedMatrix {
 };
 
 // kGroup consecutive values of a row that is multiplied with grouped weights: value = scale * q, -127 <= q <= 127. Those of
-// input_group() share a scale, of which each has a copy; if they had a value that is not finite, it is NaN.
+// input_group() share a scale, of which each has a copy; if they had a value that is not finite, it is NaN. A value that would
+// leave no steps for the others is an outlier: kept apart as it is, while its q is 0.
 struct InputGroup {
   int8_t q[kGroup];
   float scale;
@@ -69,7 +71,13 @@ struct InputGroup {
     int16_t minus_half_sums[2];  // beside weights whose groups are of 16 numbers: of each
     float minus_sum_f32;         // beside other weights with minimums
   };
+  float outlier;
+  int16_t outlier_at;  // its index; the outlier is 0: there is none
+  int16_t outliers;    // in the first one of those that share a scale: of them all
 };
+
+// What a number that shares a scale with n others must reach of the largest: if but n/32 do, those are outliers.
+inline constexpr float kOutlierShare = 0.125f;
 
 // Bytes of an element of a GEMM's x.
 constexpr int64_t input_bytes(Dtype weights) {
@@ -81,8 +89,11 @@ struct Operand {
   void* rows = nullptr;
   int64_t ld = 0;  // elements from one row to the next
   Dtype dtype = Dtype::bf16;
+  // Of groups: set when a row is written that has outliers; null: nobody knows.
+  std::atomic<bool>* outliers = nullptr;
   int64_t element_bytes() const { return input_bytes(dtype); }
   char* row(int64_t t) const { return static_cast<char*>(rows) + t * ld * element_bytes(); }
+  bool may_have_outliers() const { return !outliers || outliers->load(std::memory_order_relaxed); }
 };
 
 // How rows are normed: x / sqrt(mean(x^2) + epsilon) * weight; the same of x - mean(x); not at all. The values of engine.h.
@@ -108,6 +119,7 @@ struct Gemm {
   int64_t ldy = 0;
   int64_t tokens = 0;       // T
   bool accumulate = false;  // += : the residual stream
+  bool may_have_outliers = true;  // false: no row of groups has any
   // Panels of as many bytes that this thread is likely to multiply next, to be fetched meanwhile; null: not known.
   char const* next = nullptr;
 };

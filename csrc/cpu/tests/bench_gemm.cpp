@@ -38,7 +38,8 @@ double gemm_seconds(Kernels const& kernels, PackedMatrix w, MemoryRegion const& 
                .w = &w,
                .y = reinterpret_cast<float*>(y.data()),
                .ldy = w.n,
-               .tokens = tokens};
+               .tokens = tokens,
+               .may_have_outliers = false};
   int64_t copy = 0;
   return best_seconds(0.3, [&] {
     w.data = weights.data() + size_t(copy++ % copies) * w.bytes();

@@ -146,9 +146,15 @@ inline Inputs inputs_from(PackedMatrix const& w, Bytes& rows, int64_t ld, int64_
   return inputs;
 }
 
+// Every third row has outliers, some of them next to each other.
 inline Inputs random_inputs(Random& random, PackedMatrix const& w, int64_t tokens, int64_t spare = 0) {
   int64_t const ld = round_up(w.k, kGroup);
   Bytes rows = random_rows(random, Dtype::f32, tokens, w.k, ld);
+  for (int64_t t = 1; t < tokens; t += 3)
+    for (int64_t k = t % 32; k < w.k; k += 61 + t) {
+      rows.f32()[t * ld + k] *= 300;
+      if (t % 2 == 0 && k + 1 < w.k) rows.f32()[t * ld + k + 1] *= 90;
+    }
   return inputs_from(w, rows, ld, tokens, spare);
 }
 

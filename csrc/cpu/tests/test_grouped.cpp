@@ -178,6 +178,8 @@ TEST(quantise_matches_reference) {
       for (int64_t t = 0; t < kTokens; ++t)
         for (int64_t i = 0; i < ldx; ++i) {
           float value = i < k ? numbers[size_t(t * k + i)] : 0.0f;
+          if (t == 1 && i < k && i % 50 == 7) value = value * 1000 + 5;  // outliers, of several sizes
+          if (t == 4 && i < k && i % 37 == 3) value = (value + 1) * float(i % 5 + 1) * 100;
           if (t == 2 && i == 0) value = INFINITY;
           if (t == 3 && i == k / 2) value = dtype == Dtype::f32 ? float(NAN) : -float(INFINITY);
           reference::put(dtype, x.data.get(), size_t(t * ldx + i), value);
