@@ -190,8 +190,9 @@ function draw(
   if (row.seen !== null) hash = extend(hash, seenHash(row));
   const token = wanted.find((token) => isAllowed(token, row)) ?? firstAllowed(hash, row, vocabSize);
   if (token === null) return { kind: "failed", sequence, reason: "No token is allowed." };
+  const likeliest = wanted[0] ?? (context >>> 0) % vocabSize;
   const logprobs =
-    sampling.topLogprobs === null ? null : inventLogprobs(token, sampling.topLogprobs, vocabSize);
+    sampling.topLogprobs === null ? null : inventLogprobs(token, likeliest, sampling.topLogprobs, vocabSize);
   return { kind: "token", sequence, token, logprobs };
 }
 
@@ -220,13 +221,13 @@ function seenHash({ seen }: SampleRow): number {
   return sum;
 }
 
-/** The drawn token is the likeliest, the others follow by id: well-formed, and nothing more. */
-function inventLogprobs(token: TokenId, count: number, vocabSize: number): TokenLogprobs {
-  const top = Array.from({ length: Math.min(count, vocabSize) }, (_, i) => ({
-    token: (token + i) % vocabSize,
-    logprob: -0.5 - i,
+/** What the context alone makes likeliest, then the others by id, round and round. */
+function inventLogprobs(token: TokenId, likeliest: TokenId, count: number, vocabSize: number): TokenLogprobs {
+  const top = Array.from({ length: Math.min(count, vocabSize) }, (_, rank) => ({
+    token: (likeliest + rank) % vocabSize,
+    logprob: -0.5 - rank,
   }));
-  return { logprob: -0.5, top };
+  return { logprob: -0.5 - ((token - likeliest + vocabSize) % vocabSize), top };
 }
 
 /** Numbers in [-1, 1] that the context alone decides. */
