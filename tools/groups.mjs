@@ -70,7 +70,7 @@ export function sanitizedTests() {
  *  again and take half of the time. */
 export function sanitizedEmulatorTests() {
   const kernels =
-    "cuda_attention_matches cuda_attention_waits cuda_copy_pages cuda_embed cuda_gather cuda_kv_fp8 cuda_rmsnorm cuda_rope cuda_sample_does cuda_sample_reports cuda_swiglu";
+    "cuda_attention_matches cuda_attention_waits cuda_copy_pages cuda_embed cuda_gather cuda_kv_fp8 cuda_add_norm cuda_rope cuda_sample_does cuda_sample_reports cuda_gate cuda_cap cuda_router cuda_experts cuda_gemm_experts";
   const inBoth = `emulator_ runtime_ cuda_attention_does_not_depend_on_timing cuda_cublaslt ${kernels}`;
   const program = join("cuda", "bunting_emulator_tests");
   return [
