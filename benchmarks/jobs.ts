@@ -102,7 +102,7 @@ async function tokenising(): Promise<void> {
   });
   tell("tokenised on one thread", rate(oneMs));
   const workerUrl = new URL("../server/text/worker.ts", import.meta.url).href;
-  const encoder = new Encoder(tokenizer, modelAt, workerUrl).forJobs();
+  const encoder = new Encoder({ tokenizer, template: null }, modelAt, workerUrl).forJobs();
   let allMs = Number.POSITIVE_INFINITY;
   for (let round = 0; round < ROUNDS; round++) {
     const startMs = performance.now();

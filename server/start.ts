@@ -35,7 +35,7 @@ import { Telemetry } from "./http/telemetry.ts";
 import { type JobService, type JobSettings, openStore } from "./jobs/service.ts";
 import type { JobStore } from "./jobs/store.ts";
 import { openPrograms } from "./program/programs.ts";
-import { Encoder } from "./text/encoder.ts";
+import { Encoder, type ModelText } from "./text/encoder.ts";
 import { openTemplateSource, openTokenizer } from "./text/model-text.ts";
 import { ChatTemplate } from "./text/template.ts";
 import type { Tokenizer } from "./text/tokenizer.ts";
@@ -149,20 +149,16 @@ export async function startServer(
 }
 
 /** What turns text into tokens and back. */
-interface TextServices {
-  readonly tokenizer: Tokenizer;
+interface TextServices extends ModelText {
   readonly encoder: Encoder;
-  readonly template: ChatTemplate | null;
 }
 
 function openText(modelDir: string): TextServices {
   const tokenizer = openTokenizer(modelDir);
   const source = openTemplateSource(modelDir);
-  return {
-    tokenizer,
-    encoder: new Encoder(tokenizer, modelDir, new URL("./text/worker.ts", import.meta.url).href),
-    template: source === null ? null : new ChatTemplate(source, tokenizer.controlTexts),
-  };
+  const template = source === null ? null : new ChatTemplate(source, tokenizer.controlTexts);
+  const text = { tokenizer, template };
+  return { ...text, encoder: new Encoder(text, modelDir, new URL("./text/worker.ts", import.meta.url).href) };
 }
 
 /** Engines, and what watches them. */

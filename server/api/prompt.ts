@@ -1,9 +1,9 @@
 import type { TokenId } from "../../scheduler/core.ts";
 import { badRequest, contextExceeded, promptTooLong, unavailable } from "../http/errors.ts";
-import { plainText, type RenderedPrompt } from "../text/control-text.ts";
+import type { ChatOutcome } from "../text/encode-job.ts";
 import { type Encoder, EncoderBusyError } from "../text/encoder.ts";
 import { type AnswerFormat, answerFormat } from "../text/formats/answer-format.ts";
-import { type ChatTemplate, TemplateError, type ChatMessage as TemplateMessage } from "../text/template.ts";
+import type { ChatTemplate, ChatMessage as TemplateMessage } from "../text/template.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { ChatMessage, Prompt } from "./openai/inputs.ts";
 import { requestLimits } from "./request-limits.ts";
@@ -12,7 +12,7 @@ import type { ServedModel } from "./served-model.ts";
 /** What turns a prompt into tokens. */
 export interface PromptServices {
   readonly tokenizer: Tokenizer;
-  /** The same tokenizer, which does not hold this thread up. */
+  /** The same tokenizer, and the template, which do not hold this thread up. */
   readonly encoder: Encoder;
   /** null when the model has none: it completes text and does not chat. */
   readonly template: ChatTemplate | null;
@@ -52,28 +52,54 @@ export async function readyChat(
   services: PromptServices,
   param = "messages",
 ): Promise<ReadyChat> {
-  const template = templateOf(services, param);
-  const rendered = renderedChat(prompt, services, param);
-  const tokens = await services.encoder.encodeRendered(rendered).catch(refuseBusy);
-  const jinja = template.sourceText(prompt.tools.length > 0);
-  const text = plainText(rendered);
+  const { tokens, text } = await writtenChat(prompt, services, param, true);
+  const jinja = templateOf(services, param).sourceText(prompt.tools.length > 0);
   return { tokens, text, format: answerFormat(jinja, text, prompt.thoughtsMax ?? null) };
 }
 
 /** Messages as the model's chat template writes them, as text. */
-export function chatPromptText(prompt: ChatPrompt, services: PromptServices): string {
-  return plainText(renderedChat(prompt, services, "messages"));
+export async function chatPromptText(prompt: ChatPrompt, services: PromptServices): Promise<string> {
+  return (await writtenChat(prompt, services, "messages", false)).text;
 }
 
-function renderedChat(prompt: ChatPrompt, services: PromptServices, param: string): RenderedPrompt {
+async function writtenChat(
+  prompt: ChatPrompt,
+  services: PromptServices,
+  param: string,
+  wantsTokens: boolean,
+): Promise<Pick<ReadyChat, "tokens" | "text">> {
+  const { encoder, model } = services;
   const template = templateOf(services, param);
   expectToolsKnown(template, prompt, param);
   if (prompt.continuesLast === true && prompt.messages.at(-1)!.role !== "assistant")
     throw badRequest("only a message of the assistant can be continued, and the last one is not", param);
-  refuseEnormous(prompt.messages.map((message) => message.content).join(""), param, services);
-  const rendered = render(template, prompt, param);
-  refuseEnormous(plainText(rendered), param, services);
-  return rendered;
+  const contents = prompt.messages.map(({ content }) => content);
+  refuseEnormous(contents, param, services);
+  const messages = known(template, prompt) as readonly (ChatMessage & TemplateMessage)[];
+  const options = {
+    addGenerationPrompt: prompt.addGenerationPrompt,
+    continuesLast: prompt.continuesLast ?? false,
+    tools: prompt.tools,
+    templateKwargs: prompt.templateArguments,
+  };
+  const job = { messages, options, tokensMax: model.contextMax, wantsTokens };
+  return chatWritten(await encoder.writeChat(job).catch(refuseBusy), param, services);
+}
+
+/** Throws 400 for a chat that the template refuses, or that cannot fit. */
+export function chatWritten(
+  outcome: ChatOutcome,
+  param: string,
+  { model }: Pick<PromptServices, "model">,
+): Pick<ReadyChat, "tokens" | "text"> {
+  switch (outcome.kind) {
+    case "written":
+      return { tokens: Array.from(outcome.tokens), text: outcome.text };
+    case "tooLong":
+      throw promptTooLong(model.contextMax, outcome.tokensAtLeast, param);
+    case "refused":
+      throw badRequest(`the chat template says: ${outcome.reason}`, param, "template_error");
+  }
 }
 
 function templateOf({ template }: PromptServices, param: string): ChatTemplate {
@@ -97,20 +123,6 @@ function expectToolsKnown(template: ChatTemplate, { messages, tools }: ChatPromp
   if (called >= 0 && !knows("tool_calls")) refuse("tool_calls", placeOf(called, "tool_calls"));
   const result = messages.findIndex((message) => message.role === "tool");
   if (result >= 0 && !knows("tool")) refuse("the role tool", placeOf(result, "role"));
-}
-
-function render(template: ChatTemplate, prompt: ChatPrompt, param: string): RenderedPrompt {
-  try {
-    return template.render(known(template, prompt) as readonly (ChatMessage & TemplateMessage)[], {
-      addGenerationPrompt: prompt.addGenerationPrompt,
-      continuesLast: prompt.continuesLast ?? false,
-      tools: prompt.tools,
-      templateKwargs: prompt.templateArguments,
-    });
-  } catch (error) {
-    if (!(error instanceof TemplateError)) throw error;
-    throw badRequest(`the chat template says: ${error.message}`, param, "template_error");
-  }
 }
 
 /** A template that was written before the role developer drops its messages, or writes a role that the model never saw. */
@@ -137,7 +149,7 @@ export async function promptTokens(
   services: PromptServices,
 ): Promise<readonly TokenId[]> {
   if (typeof prompt !== "string") return prompt;
-  refuseEnormous(prompt, "prompt", services);
+  refuseEnormous([prompt], "prompt", services);
   return services.encoder.encode(prompt, { addSpecialTokens, parseControlText: true }).catch(refuseBusy);
 }
 
@@ -164,9 +176,14 @@ export function expectTellable(prompts: readonly (readonly TokenId[])[], top: nu
   throw badRequest(message, "prompt_logprobs");
 }
 
-/** Throws 400 for text that cannot fit the context however it is cut into tokens; tokenising it would take long. */
-export function refuseEnormous(text: string, param: string, { tokenizer, model }: PromptServices): void {
-  const tokens = tokenizer.tokensAtLeast(Buffer.byteLength(text));
+/** Throws 400 for texts that cannot fit the context however they are cut into tokens; tokenising them would take long. */
+export function refuseEnormous(
+  texts: readonly string[],
+  param: string,
+  { tokenizer, model }: PromptServices,
+): void {
+  const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+  const tokens = tokenizer.tokensAtLeast(bytes);
   if (tokens <= model.contextMax) return;
   throw promptTooLong(model.contextMax, tokens, param);
 }

@@ -3,11 +3,10 @@ import { chatService, type TokenId } from "../../scheduler/core.ts";
 import type { RequestedService } from "../answer/generation.ts";
 import { Breath } from "../breath.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
-import { type ChatTemplate, TemplateError } from "../text/template.ts";
 import { type EmbedServices, pool, tokensIn } from "./embed.ts";
 import { Fields, fieldsOf, refusal } from "./fields.ts";
 import { modelOf } from "./openai/schema.ts";
-import { promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";
+import { chatWritten, promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";
 import { requestLimits } from "./request-limits.ts";
 import type { Exchange } from "./respond.ts";
 import type { Targets } from "./targets.ts";
@@ -155,11 +154,11 @@ async function tokensOf(
   services: EmbedServices,
 ): Promise<readonly TokenId[]> {
   const { template, model } = services;
-  for (const text of [query, document]) refuseEnormous(text, param, services);
+  for (const text of [query, document]) refuseEnormous([text], param, services);
   const hasRoles = ["query", "document"].every((role) => template?.mentions(role, false));
   const tokens =
     template !== null && hasRoles
-      ? await renderedTokens(template, { query, document, param }, services)
+      ? await writtenTokens({ query, document, param }, services)
       : [await promptTokens(query, false, services), await promptTokens(document, false, services)].flat();
   if (tokens.length === 0)
     throw badRequest(`${param} must not be empty: there are no tokens to score`, param);
@@ -167,18 +166,12 @@ async function tokensOf(
   return tokens;
 }
 
-async function renderedTokens(
-  template: ChatTemplate,
+async function writtenTokens(
   { query, document, param }: Pair,
-  { encoder }: EmbedServices,
+  services: EmbedServices,
 ): Promise<readonly TokenId[]> {
   const messages = Object.entries({ query, document }).map(([role, content]) => ({ role, content }));
-  try {
-    return await encoder
-      .encodeRendered(template.render(messages, { addGenerationPrompt: true }))
-      .catch(refuseBusy);
-  } catch (error) {
-    if (!(error instanceof TemplateError)) throw error;
-    throw badRequest(`the chat template says: ${error.message}`, param, "template_error");
-  }
+  const options = { addGenerationPrompt: true };
+  const job = { messages, options, tokensMax: services.model.contextMax, wantsTokens: true };
+  return chatWritten(await services.encoder.writeChat(job).catch(refuseBusy), param, services).tokens;
 }

@@ -94,7 +94,7 @@ async function encodeParts(
 ): Promise<readonly TokenId[]> {
   const { tokenizer, encoder } = services;
   const whole = textOf(parts);
-  refuseEnormous(whole, "the prompt", services);
+  refuseEnormous([whole], "the prompt", services);
   const values = parts.map((part) => (part.kind === "value" ? part.text : ""));
   const disguised = tokenizer.controlTexts.disguise(values, whole);
   if (disguised === null) throw badRequest("the values use every private-use character there is");
@@ -105,8 +105,6 @@ async function encodeParts(
   return await encoder.encode(text, options).catch(refuseBusy);
 }
 
-/** A character that text does not hold: it marks where a message breaks off. */
-const cut = "\uFFFE";
 /** What follows may be one token with the last of these. */
 const uncertainTokens = 2;
 
@@ -124,14 +122,14 @@ export async function headTokens(
 
 async function chatHeadTokens(
   messages: readonly Message<TextPart | ValuePart>[],
-  { template, encoder }: PromptServices,
+  { template, encoder, model }: PromptServices,
 ): Promise<readonly TokenId[]> {
   if (template === null) return [];
-  const contents = messages.map(({ role, parts }, index) => {
-    const isLast = index === messages.length - 1;
-    return { role, content: isLast ? textOf(parts) + cut : textOf(parts) };
+  const outcome = await encoder.writeChat({
+    messages: messages.map(({ role, parts }) => ({ role, content: textOf(parts) })),
+    options: { addGenerationPrompt: false, continuesLast: true },
+    tokensMax: model.contextMax,
+    wantsTokens: true,
   });
-  const rendered = template.render(contents, { addGenerationPrompt: false });
-  const at = rendered.text.indexOf(cut);
-  return at < 0 ? [] : await encoder.encodeRendered({ ...rendered, text: rendered.text.slice(0, at) });
+  return outcome.kind === "written" ? Array.from(outcome.tokens) : [];
 }

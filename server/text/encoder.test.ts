@@ -1,17 +1,30 @@
 import { afterEach, expect, test } from "bun:test";
 import { join } from "node:path";
+import { parseJson } from "../http/json/parse.ts";
+import { defaultJsonLimits } from "../http/limits.ts";
+import type { ChatJob } from "./encode-job.ts";
 import { Encoder, EncoderBusyError } from "./encoder.ts";
+import { ChatTemplate } from "./template.ts";
 import { loadTokenizer } from "./tokenizer.ts";
 
 const folder = join(import.meta.dir, "../../tests/reference/tokenizers/qwen");
 const workerUrl = new URL("./worker.ts", import.meta.url).href;
 const tokenizer = loadTokenizer(folder);
+const source = {
+  template: `{% for m in messages %}
+    {%- if m.role == 'tool' %}{{ raise_exception('no results here') }}{% endif -%}
+    {{ bos_token }}{{ m.role }}: {{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}<|im_end|>
+  {%- endfor %}{{ tools | tojson if tools }}{{ share }}{{ bos_token if add_generation_prompt }}`,
+  toolTemplate: null,
+  specialTokens: { bos_token: "<|im_start|>" },
+};
+const text = { tokenizer, template: new ChatTemplate(source, tokenizer.controlTexts) };
 const options = { addSpecialTokens: true };
 
-let encoder = new Encoder(tokenizer, folder, workerUrl);
+let encoder = new Encoder(text, folder, workerUrl);
 afterEach(() => {
   encoder.close();
-  encoder = new Encoder(tokenizer, folder, workerUrl);
+  encoder = new Encoder(text, folder, workerUrl);
 });
 
 test("short and long texts get the tokenizer's own tokens, in whatever order they come", async () => {
@@ -22,12 +35,69 @@ test("short and long texts get the tokenizer's own tokens, in whatever order the
   expect(tokens).toEqual(texts.map((text) => tokenizer.encode(text, options)));
 });
 
-test("a long rendered prompt keeps its stand-ins", async () => {
-  const text = `<|im_start|>${"word ".repeat(3000)}\uFDD0|im_end|><|im_end|>`;
-  const rendered = { text, standIns: new Map([["\uFDD0", "<"]]) };
-  const tokens = await encoder.encodeRendered(rendered);
-  expect(tokens).toEqual(tokenizer.encodeRendered(rendered));
-  expect(tokens.filter(tokenizer.isControl).length).toBe(2);
+const settings = { threads: 1, waitingMax: 64, idleMs: null };
+const atOnce = new Encoder(text, folder, workerUrl, {
+  ...settings,
+  inlineUnitsMax: Number.POSITIVE_INFINITY,
+});
+
+type Chat = Omit<ChatJob, "kind">;
+
+function chatOf(contents: readonly string[], more: Partial<Chat> = {}): Chat {
+  const messages = contents.map((content, index) => ({
+    role: index % 2 === 0 ? "user" : "assistant",
+    content,
+  }));
+  return { messages, options: { addGenerationPrompt: true }, tokensMax: 100_000, wantsTokens: true, ...more };
+}
+
+function jsonOf(text: string): Record<string, unknown> {
+  return parseJson(text, defaultJsonLimits) as Record<string, unknown>;
+}
+
+test("a chat gets the same text, tokens and refusal on a thread as at once", async () => {
+  const onThread = new Encoder(text, folder, workerUrl, { ...settings, inlineUnitsMax: 0 });
+  const definition = '{"10": {"least": 1.0}, "2": -2e-7, "large": 12345678901234567890, "odd": "<|im_end|>"}';
+  const { tools } = jsonOf(`{"tools": [${definition}, {}]}`) as { tools: object[] };
+  const called = { role: "assistant", content: "", tool_calls: [{ arguments: jsonOf(definition) }] };
+  const addGenerationPrompt = false;
+  const chats = [
+    chatOf(["sings 小 of"]),
+    chatOf(["<|im_end|> is text", "<|im_start|>", "so"], { wantsTokens: false }),
+    chatOf(["a", "b"], { options: { addGenerationPrompt, continuesLast: true } }),
+    chatOf(["a"], { options: { addGenerationPrompt, tools, templateKwargs: jsonOf('{"share": 1.0}') } }),
+    { ...chatOf([]), messages: [called, called] },
+    chatOf(["a ".repeat(5000)], { tokensMax: 10 }),
+    { ...chatOf([]), messages: [{ role: "tool", content: "1" }] },
+    chatOf(["a"], { options: { addGenerationPrompt, templateKwargs: { messages: [] } } }),
+    chatOf(Array.from({ length: 2000 }, (_, index) => `${index}`)),
+  ];
+  const outcomes = await Promise.all(chats.map((chat) => atOnce.writeChat(chat)));
+  expect(await Promise.all(chats.map((chat) => onThread.writeChat(chat)))).toEqual(outcomes);
+  expect(await Promise.all(chats.map((chat) => encoder.writeChat(chat)))).toEqual(outcomes);
+  onThread.close();
+  const written = outcomes.map((outcome) => (outcome.kind === "written" ? outcome.text : outcome));
+  expect(written.slice(0, 8)).toEqual([
+    "<|im_start|>user: sings 小 of<|im_end|><|im_start|>",
+    "<|im_start|>user: <|im_end|> is text<|im_end|><|im_start|>assistant: <|im_start|><|im_end|><|im_start|>user: so<|im_end|><|im_start|>",
+    "<|im_start|>user: a<|im_end|><|im_start|>assistant: b",
+    `<|im_start|>user: a<|im_end|>[${definition.replace("e-7", "e-07")}, {}]1.0`,
+    `<|im_start|>assistant: [{"arguments": ${definition.replace("e-7", "e-07")}}]<|im_end|>`.repeat(2) +
+      "<|im_start|>",
+    { kind: "tooLong", tokensAtLeast: expect.any(Number) },
+    { kind: "refused", reason: expect.stringContaining("no results here") },
+    { kind: "refused", reason: 'chat_template_kwargs may not set "messages"' },
+  ]);
+});
+
+test("control tokens in a chat on a thread are the template's own", async () => {
+  const outcome = await encoder.writeChat(chatOf([`<|im_end|>${"word ".repeat(3000)}`]));
+  const tokens = outcome.kind === "written" ? Array.from(outcome.tokens) : [];
+  expect(tokens.filter(tokenizer.isControl).map((token) => tokenizer.spellingOf(token))).toEqual([
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|im_start|>",
+  ]);
 });
 
 test("too many long texts at once are refused, and the others are not", async () => {
@@ -54,6 +124,6 @@ test("close rejects what waits, and a thread that cannot start rejects too", asy
   const waiting = encoder.encode("a".repeat(9000), options);
   encoder.close();
   expect(waiting).rejects.toThrow("closed");
-  const broken = new Encoder(tokenizer, "/nowhere", workerUrl);
+  const broken = new Encoder(text, "/nowhere", workerUrl);
   expect(broken.encode("a".repeat(9000), options)).rejects.toThrow("/nowhere/tokenizer.json");
 });

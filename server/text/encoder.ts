@@ -1,21 +1,31 @@
 import { availableParallelism } from "node:os";
 import type { TokenId } from "../../scheduler/core.ts";
-import type { RenderedPrompt } from "./control-text.ts";
+import {
+  type ChatJob,
+  type ChatOutcome,
+  type EncodeJob,
+  type OutcomeOf,
+  runJob,
+  type TextOutcome,
+  takesLonger,
+} from "./encode-job.ts";
+import { jsonTextsIn } from "./json-text.ts";
+import type { ChatTemplate, TemplateSource } from "./template.ts";
 import type { EncodeOptions, Tokenizer } from "./tokenizer.ts";
 
 /**
- * Encodes without holding up the thread that serves HTTP: short texts at once, long ones on threads with tokenizers of their own,
- * which start when texts come and none is free. All give the same tokens.
+ * Makes tokens of texts and of chats without holding up the thread that serves HTTP: of short ones at once, of long ones on threads
+ * with tokenizers and templates of their own, which start when jobs come and none is free. All give the same.
  */
 
 export interface EncoderSettings {
   /** Threads, at most. */
   readonly threads: number;
-  /** Longer texts, in UTF-16 units, go to a thread. */
+  /** What takes longer than a text of so many UTF-16 units goes to a thread. */
   readonly inlineUnitsMax: number;
-  /** Texts that wait for a thread, at most. */
+  /** Jobs that wait for a thread, at most. */
   readonly waitingMax: number;
-  /** Threads run when no other wants the processor, and end when there has been no text for so long. null: neither. */
+  /** Threads run when no other wants the processor, and end when there has been no job for so long. null: neither. */
   readonly idleMs: number | null;
 }
 
@@ -30,44 +40,46 @@ const forJobs: EncoderSettings = {
   idleMs: 10_000,
 };
 
-/** Too many long texts wait. */
+/** Too many long texts and chats wait. */
 export class EncoderBusyError extends Error {
   override readonly name = "EncoderBusyError";
 }
 
-/** What to encode. */
-export type EncodeJob =
-  | { readonly kind: "text"; readonly text: string; readonly options: EncodeOptions }
-  | { readonly kind: "rendered"; readonly rendered: RenderedPrompt };
-
-/** To a tokenizer's thread: first its model's folder or file, then jobs, which it answers in order. */
+/** To a tokenizer's thread: first what makes its tokenizer and template, then jobs, which it answers in order. */
 export type EncoderMessage =
-  | { readonly kind: "load"; readonly folder: string; readonly isBackground: boolean }
-  | EncodeJob;
+  | {
+      readonly kind: "load";
+      /** The model's folder or file. */
+      readonly folder: string;
+      readonly template: TemplateSource | null;
+      readonly isBackground: boolean;
+    }
+  /** `jsonTexts`: what is remembered of values in the job. */
+  | { readonly kind: "job"; readonly job: EncodeJob; readonly jsonTexts: ReturnType<typeof jsonTextsIn> };
 
 export type EncoderAnswer =
-  | { readonly kind: "tokens"; readonly tokens: Int32Array }
+  | { readonly kind: "done"; readonly outcome: TextOutcome | ChatOutcome }
   | { readonly kind: "failed"; readonly reason: string };
 
-export function encodeWith(tokenizer: Tokenizer, job: EncodeJob): TokenId[] {
-  return job.kind === "text"
-    ? tokenizer.encode(job.text, job.options)
-    : tokenizer.encodeRendered(job.rendered);
-}
-
 interface Waiting {
-  readonly resolve: (tokens: TokenId[]) => void;
+  readonly resolve: (outcome: TextOutcome | ChatOutcome) => void;
   readonly reject: (reason: Error) => void;
 }
 
-/** A thread with a tokenizer of its own, and what it has not answered, in the order in which it was posted. */
+/** A thread with a tokenizer and a template of its own, and what it has not answered, in the order in which it was posted. */
 interface Thread {
   readonly worker: Worker;
   readonly waiting: Waiting[];
 }
 
+/** `template` is null where the model has none. */
+export interface ModelText {
+  readonly tokenizer: Tokenizer;
+  readonly template: ChatTemplate | null;
+}
+
 export class Encoder {
-  readonly #tokenizer: Tokenizer;
+  readonly #text: ModelText;
   readonly #folder: string;
   readonly #workerUrl: string;
   readonly #settings: EncoderSettings;
@@ -75,50 +87,57 @@ export class Encoder {
   #waiting = 0;
   #idle: ReturnType<typeof setTimeout> | null = null;
 
-  /** `workerUrl` is that of worker.ts, `folder` what `tokenizer` was loaded from. */
-  constructor(tokenizer: Tokenizer, folder: string, workerUrl: string, settings = forRequests) {
-    this.#tokenizer = tokenizer;
+  /** `workerUrl` is that of worker.ts, `folder` what the tokenizer was loaded from. */
+  constructor(text: ModelText, folder: string, workerUrl: string, settings = forRequests) {
+    this.#text = text;
     this.#folder = folder;
     this.#workerUrl = workerUrl;
     this.#settings = settings;
   }
 
-  /** Another one for many texts of which none is awaited: it takes every core that nobody else wants. */
+  /** Another one for many jobs of which none is awaited: it takes every core that nobody else wants. */
   forJobs(): Encoder {
-    return new Encoder(this.#tokenizer, this.#folder, this.#workerUrl, forJobs);
+    return new Encoder(this.#text, this.#folder, this.#workerUrl, forJobs);
   }
 
   /** See `Tokenizer.encode`. Rejects with EncoderBusyError when too many wait. */
-  encode(text: string, options: EncodeOptions): Promise<TokenId[]> {
-    return this.#run({ kind: "text", text, options }, text.length);
+  async encode(text: string, options: EncodeOptions): Promise<TokenId[]> {
+    const { tokens } = await this.#run({ kind: "text", text, options });
+    return Array.from(tokens);
   }
 
-  /** See `Tokenizer.encodeRendered`. Rejects with EncoderBusyError when too many wait. */
-  encodeRendered(rendered: RenderedPrompt): Promise<TokenId[]> {
-    return this.#run({ kind: "rendered", rendered }, rendered.text.length);
+  /** Only where the model has a template. Rejects with EncoderBusyError when too many wait. */
+  writeChat(chat: Omit<ChatJob, "kind">): Promise<ChatOutcome> {
+    return this.#run({ kind: "chat", ...chat });
   }
 
-  /** Ends the threads; texts that wait are rejected. */
+  /** Ends the threads; jobs that wait are rejected. */
   close(): void {
     for (const thread of this.#threads) this.#end(thread, "the tokenizer is closed");
     if (this.#idle !== null) clearTimeout(this.#idle);
     this.#idle = null;
   }
 
-  async #run(job: EncodeJob, units: number): Promise<TokenId[]> {
+  async #run<Job extends EncodeJob>(job: Job): Promise<OutcomeOf<Job>> {
     const { inlineUnitsMax, waitingMax } = this.#settings;
-    if (units <= inlineUnitsMax) return encodeWith(this.#tokenizer, job);
+    const outcome = takesLonger(job, inlineUnitsMax)
+      ? await this.#post(job, waitingMax)
+      : runJob(job, this.#text.tokenizer, this.#text.template);
+    return outcome as OutcomeOf<Job>;
+  }
+
+  #post(job: EncodeJob, waitingMax: number): Promise<TextOutcome | ChatOutcome> {
     if (this.#waiting >= waitingMax)
       throw new EncoderBusyError(`${waitingMax} long texts wait to be tokenised`);
     const { worker, waiting } = this.#leastBusy();
-    const { promise, resolve, reject } = Promise.withResolvers<TokenId[]>();
+    const { promise, resolve, reject } = Promise.withResolvers<TextOutcome | ChatOutcome>();
     waiting.push({ resolve, reject });
     this.#waiting += 1;
-    worker.postMessage(job satisfies EncoderMessage);
+    worker.postMessage({ kind: "job", job, jsonTexts: jsonTextsIn(job) } satisfies EncoderMessage);
     return promise;
   }
 
-  /** A thread with nothing to do, started if it may; else the one with fewest texts. */
+  /** A thread with nothing to do, started if it may; else the one with fewest jobs. */
   #leastBusy(): Thread {
     const [first, ...others] = this.#threads;
     const least = others.reduce((a, b) => (b.waiting.length < a!.waiting.length ? b : a), first);
@@ -134,17 +153,19 @@ export class Encoder {
     worker.onmessage = ({ data }: MessageEvent<EncoderAnswer>) => {
       const waiting = thread.waiting.shift();
       this.#waiting -= 1;
-      if (data.kind === "tokens") waiting?.resolve(Array.from(data.tokens));
+      if (data.kind === "done") waiting?.resolve(data.outcome);
       else waiting?.reject(new Error(data.reason));
       this.#closeWhenIdle();
     };
     worker.onerror = (event) => this.#end(thread, event.message);
+    const template = this.#text.template?.source ?? null;
     const isBackground = this.#settings.idleMs !== null;
-    worker.postMessage({ kind: "load", folder: this.#folder, isBackground } satisfies EncoderMessage);
+    const load: EncoderMessage = { kind: "load", folder: this.#folder, template, isBackground };
+    worker.postMessage(load);
     return thread;
   }
 
-  /** A thread is gone; the next text that finds none free starts another. */
+  /** A thread is gone; the next job that finds none free starts another. */
   #end(thread: Thread, reason: string): void {
     thread.worker.terminate();
     this.#threads = this.#threads.filter((one) => one !== thread);

@@ -13,3 +13,16 @@ export function rememberJsonText(value: unknown, text: string): void {
 export function jsonTextOf(value: object): string | undefined {
   return texts.get(value);
 }
+
+/** The values in `value`, itself among them, of which the text is known, with their texts: for a thread that gets copies of them. */
+export function jsonTextsIn(value: unknown): (readonly [object, string])[] {
+  const found: (readonly [object, string])[] = [];
+  const look = (at: unknown): void => {
+    if (typeof at !== "object" || at === null) return;
+    const text = texts.get(at);
+    if (text !== undefined) found.push([at, text]);
+    else for (const member of Array.isArray(at) ? at : Object.values(at)) look(member);
+  };
+  look(value);
+  return found;
+}

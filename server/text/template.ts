@@ -79,7 +79,7 @@ const ownNames = new Set([
 
 /** A model's chat template. */
 export class ChatTemplate {
-  readonly #source: TemplateSource;
+  readonly source: TemplateSource;
   readonly #main: JinjaTemplate;
   readonly #withTools: JinjaTemplate;
   readonly #controlTexts: ControlTexts;
@@ -93,7 +93,7 @@ export class ChatTemplate {
     wallClock: () => Date = () => new Date(),
     limits: RenderLimits = defaultLimits,
   ) {
-    this.#source = source;
+    this.source = source;
     this.#main = parsed(source.template);
     this.#withTools = source.toolTemplate === null ? this.#main : parsed(source.toolTemplate);
     this.#controlTexts = controlTexts;
@@ -103,7 +103,7 @@ export class ChatTemplate {
 
   /** The Jinja that renders with tools, or without. */
   sourceText(withTools: boolean): string {
-    const { template, toolTemplate } = this.#source;
+    const { template, toolTemplate } = this.source;
     return withTools ? (toolTemplate ?? template) : template;
   }
 
@@ -118,7 +118,7 @@ export class ChatTemplate {
    */
   render(messages: readonly ChatMessage[], options: RenderOptions): RenderedPrompt {
     const tools = options.tools?.length ? options.tools : null;
-    const { template, toolTemplate } = this.#source;
+    const { template, toolTemplate } = this.source;
     const mark = options.continuesLast === true ? freeMark(JSON.stringify(messages) + template) : "";
     const read = (value: unknown): Value => expectNoError(() => fromJavaScript(value, jsonTextOf));
     const given = this.#checkedKwargs(read(options.templateKwargs ?? {}) as Dict)
@@ -127,7 +127,7 @@ export class ChatTemplate {
       .set("documents", null);
     const disguised = this.#controlTexts.disguise(given, template + (toolTemplate ?? ""));
     if (disguised === null) throw new TemplateError("the messages use every private-use character there is");
-    const variables = new Map<string, Value>(Object.entries(this.#source.specialTokens));
+    const variables = new Map<string, Value>(Object.entries(this.source.specialTokens));
     for (const [name, value] of (disguised.value as Dict).entries()) variables.set(name as string, value);
     variables.set("add_generation_prompt", options.addGenerationPrompt);
     const { standIns } = disguised;
@@ -138,7 +138,7 @@ export class ChatTemplate {
   }
 
   #checkedKwargs(kwargs: Dict): Dict {
-    const { template, toolTemplate, specialTokens } = this.#source;
+    const { template, toolTemplate, specialTokens } = this.source;
     const used = new Dict();
     for (const [key, value] of kwargs.entries()) {
       const name = key as string;

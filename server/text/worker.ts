@@ -1,22 +1,29 @@
-/** Entry of a tokenizer's thread: encodes texts one after another. */
+/** Entry of a tokenizer's thread: does jobs one after another. */
 import { setPriority } from "node:os";
-import { type EncoderAnswer, type EncoderMessage, encodeWith } from "./encoder.ts";
+import { runJob } from "./encode-job.ts";
+import type { EncoderAnswer, EncoderMessage } from "./encoder.ts";
+import { rememberJsonText } from "./json-text.ts";
 import { openTokenizer } from "./model-text.ts";
+import { ChatTemplate } from "./template.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 declare const self: Worker;
 
 let tokenizer: Tokenizer | null = null;
+let template: ChatTemplate | null = null;
 
 self.onmessage = ({ data }: MessageEvent<EncoderMessage>) => {
   if (data.kind === "load") {
     if (data.isBackground) giveWay();
     tokenizer = openTokenizer(data.folder);
+    if (data.template !== null) template = new ChatTemplate(data.template, tokenizer.controlTexts);
     return;
   }
+  for (const [value, text] of data.jsonTexts) rememberJsonText(value, text);
   try {
-    const tokens = Int32Array.from(encodeWith(tokenizer!, data));
-    self.postMessage({ kind: "tokens", tokens } satisfies EncoderAnswer, [tokens.buffer]);
+    const outcome = runJob(data.job, tokenizer!, template);
+    const moved = "tokens" in outcome ? [outcome.tokens.buffer] : [];
+    self.postMessage({ kind: "done", outcome } satisfies EncoderAnswer, moved);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     self.postMessage({ kind: "failed", reason } satisfies EncoderAnswer);

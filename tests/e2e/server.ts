@@ -111,14 +111,18 @@ const realClock: Clock = {
 
 const tokenizer = loadTokenizer(demoFolder);
 const tokenizerWorker = new URL("../../server/text/worker.ts", import.meta.url).href;
-const encoder = new Encoder(tokenizer, demoFolder, tokenizerWorker);
 const config = readModelConfig(demoFolder);
 const source = readTemplateSource(demoFolder);
 
-function templateOf(jinja: string | undefined): ChatTemplate | null {
+/** `jinja`: in place of the demo model's. */
+function textWith(jinja: string | undefined) {
   const used = jinja === undefined ? source : { template: jinja, toolTemplate: null, specialTokens: {} };
-  return used === null ? null : new ChatTemplate(used, tokenizer.controlTexts);
+  const template = used === null ? null : new ChatTemplate(used, tokenizer.controlTexts);
+  const text = { tokenizer, template };
+  return { ...text, encoder: new Encoder(text, demoFolder, tokenizerWorker) };
 }
+
+const demoText = textWith(undefined);
 
 function scriptFor(answers: TestServerOptions["answers"]): Script | undefined {
   if (answers === undefined) return undefined;
@@ -190,7 +194,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     score:
       options.scoreWeights === undefined ? { refusal: "it is a test's" } : { weights: options.scoreWeights },
   };
-  const text = { tokenizer, encoder, template: templateOf(options.template) };
+  const text = options.template === undefined ? demoText : textWith(options.template);
   const programs = openPrograms(
     { ...text, generator, fleet, engines: options.toldEngines ?? 1, telemetry, model },
     options.programLimits,

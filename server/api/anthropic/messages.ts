@@ -24,9 +24,11 @@ export async function answerMessages(
   const { tokens, text, format } = await readyChat(request.prompt, services);
   expectFits(tokens, request.generation.tokensMax, services.model.contextMax);
   const { model, generation, stream, prompt } = request;
-  const marked = request.marks.map(({ messages, ttlMs }) => {
-    return { ttlMs, tokens: tokens.slice(0, tokensBefore(messages, prompt, { tokens, text }, services)) };
-  });
+  const marked: { readonly ttlMs: number; readonly tokens: readonly TokenId[] }[] = [];
+  for (const { messages, ttlMs } of request.marks) {
+    const end = await tokensBefore(messages, prompt, { tokens, text }, services);
+    marked.push({ ttlMs, tokens: tokens.slice(0, end) });
+  }
   const markedTokens = marked.at(-1)?.tokens.length ?? 0;
   const codec = messagesCodec({ model, markedTokens }, requestId);
   const response = await respond(exchange, { ...generation, format }, [tokens], codec, stream);
@@ -38,17 +40,17 @@ export async function answerMessages(
 }
 
 /** How many tokens of a prompt lie before its message of this index, or of all if there is none. */
-function tokensBefore(
+async function tokensBefore(
   messages: number,
   prompt: ChatPrompt,
   { tokens, text }: Pick<ReadyChat, "tokens" | "text">,
   services: PromptServices,
-): number {
+): Promise<number> {
   const next = prompt.messages[messages];
   if (next === undefined) return tokens.length;
   const shorter = { role: next.role, content: "" } as ChatMessage;
   const before = [...prompt.messages.slice(0, messages), shorter];
-  const other = textOf(
+  const other = await textOf(
     { ...prompt, messages: before, addGenerationPrompt: false, continuesLast: false },
     services,
   );
@@ -64,9 +66,9 @@ function tokensBefore(
 }
 
 /** null: the template refuses such a conversation. */
-function textOf(prompt: ChatPrompt, services: PromptServices): string | null {
+async function textOf(prompt: ChatPrompt, services: PromptServices): Promise<string | null> {
   try {
-    return chatPromptText(prompt, services);
+    return await chatPromptText(prompt, services);
   } catch (error) {
     if (error instanceof ApiError) return null;
     throw error;

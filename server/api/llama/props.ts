@@ -59,10 +59,13 @@ export async function countChatTokens(
 }
 
 /** POST /apply-template: the text that a chat's prompt is made of. */
-export function applyTemplate(body: Readonly<Record<string, unknown>>, services: PromptServices): object {
+export async function applyTemplate(
+  body: Readonly<Record<string, unknown>>,
+  services: PromptServices,
+): Promise<object> {
   const fields = new Fields(body);
   const messages = messagesOf(fields);
   const templateArguments = templateArgumentsOf(fields);
   const prompt = { messages, tools: toolsOf(fields), ...promptEndOf(fields), templateArguments };
-  return { prompt: chatPromptText(prompt, services) };
+  return { prompt: await chatPromptText(prompt, services) };
 }

@@ -58,7 +58,7 @@ function tokensOfMessages(fields: Fields, services: PromptServices): Promise<rea
 async function tokenizeContent(fields: Fields, services: PromptServices): Promise<object> {
   const { tokenizer, encoder } = services;
   const content = fields.string("content")!;
-  refuseEnormous(content, "content", services);
+  refuseEnormous([content], "content", services);
   const options = {
     addSpecialTokens: fields.boolean("add_special") ?? false,
     parseControlText: fields.boolean("parse_special") ?? true,

@@ -1,0 +1,84 @@
+/** What makes tokens of texts and chats, on whichever thread. */
+
+import { plainText } from "./control-text.ts";
+import { type ChatMessage, type ChatTemplate, type RenderOptions, TemplateError } from "./template.ts";
+import type { EncodeOptions, Tokenizer } from "./tokenizer.ts";
+
+export interface TextJob {
+  readonly kind: "text";
+  readonly text: string;
+  readonly options: EncodeOptions;
+}
+
+/** Messages, to be written by the model's chat template. */
+export interface ChatJob {
+  readonly kind: "chat";
+  readonly messages: readonly ChatMessage[];
+  readonly options: RenderOptions;
+  /** A text that has more tokens, however it is cut, is not made into tokens: that would take long. */
+  readonly tokensMax: number;
+  /** Otherwise the text is enough. */
+  readonly wantsTokens: boolean;
+}
+
+export type EncodeJob = TextJob | ChatJob;
+
+export interface TextOutcome {
+  readonly kind: "encoded";
+  readonly tokens: Int32Array<ArrayBuffer>;
+}
+
+export type ChatOutcome =
+  /** The text as a person would read it. `tokens` is empty where none are wanted. */
+  | { readonly kind: "written"; readonly text: string; readonly tokens: Int32Array<ArrayBuffer> }
+  | { readonly kind: "tooLong"; readonly tokensAtLeast: number }
+  /** The template refused the messages, or ran away. */
+  | { readonly kind: "refused"; readonly reason: string };
+
+export type OutcomeOf<Job extends EncodeJob> = Job extends ChatJob ? ChatOutcome : TextOutcome;
+
+/** `template` may be null where there are no chats. */
+export function runJob(
+  job: EncodeJob,
+  tokenizer: Tokenizer,
+  template: ChatTemplate | null,
+): TextOutcome | ChatOutcome {
+  if (job.kind === "chat") return writeChat(job, tokenizer, template!);
+  return { kind: "encoded", tokens: Int32Array.from(tokenizer.encode(job.text, job.options)) };
+}
+
+function writeChat(job: ChatJob, tokenizer: Tokenizer, template: ChatTemplate): ChatOutcome {
+  try {
+    const rendered = template.render(job.messages, job.options);
+    const text = plainText(rendered);
+    const tokensAtLeast = tokenizer.tokensAtLeast(Buffer.byteLength(text));
+    if (tokensAtLeast > job.tokensMax) return { kind: "tooLong", tokensAtLeast };
+    const tokens = Int32Array.from(job.wantsTokens ? tokenizer.encodeRendered(rendered) : []);
+    return { kind: "written", text, tokens };
+  } catch (error) {
+    if (!(error instanceof TemplateError)) throw error;
+    return { kind: "refused", reason: error.message };
+  }
+}
+
+/** What a template does with a message, three values, takes as long as making tokens of 48 UTF-16 units of text. */
+const valueUnits = 16;
+
+/** Whether a job takes longer than making tokens of a text of so many UTF-16 units. */
+export function takesLonger(job: EncodeJob, units: number): boolean {
+  if (job.kind === "text") return job.text.length > units;
+  const { tools, templateKwargs } = job.options;
+  return unitsOf([job.messages, tools, templateKwargs], units) > units;
+}
+
+/** Counts no further than above `max`. */
+function unitsOf(value: unknown, max: number): number {
+  if (typeof value === "string") return valueUnits + value.length;
+  if (typeof value !== "object" || value === null) return valueUnits;
+  let units = valueUnits;
+  for (const member of Array.isArray(value) ? value : Object.values(value)) {
+    if (units > max) break;
+    units += unitsOf(member, max - units);
+  }
+  return units;
+}
