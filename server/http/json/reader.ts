@@ -3,8 +3,8 @@ import { type JsonLimits, type ParsedJson, readJson, remembered } from "./parse.
 
 /**
  * Parses JSON without holding up the thread that serves HTTP: small texts at once, large ones on a thread of its own, which starts
- * with the first of them. What comes of both is the same. One large text is parsed when what was done at once with the one before is
- * done, and others on this thread had a turn: many at once would come back to back.
+ * with the first of them. What comes of both is the same. Receiving a large value, what is done at once with it, and receiving the
+ * next take milliseconds each: between them others on this thread have a turn.
  */
 
 /** More bytes go to the thread: these take about 1 ms. */
@@ -68,11 +68,14 @@ export class JsonReader {
     const worker = new Worker(this.#workerUrl, { name: "json" });
     worker.unref(); // never keeps the process alive by itself
     worker.onmessage = ({ data }: MessageEvent<JsonAnswer>) => {
-      const waiting = this.#waiting.shift();
-      if (data.kind === "parsed") waiting?.resolve(remembered(data.parsed));
-      else waiting?.reject(badRequest(data.message, data.param ?? undefined));
       setImmediate(() => {
-        if (this.#worker === worker) this.#postNext();
+        if (this.#worker !== worker) return;
+        const waiting = this.#waiting.shift();
+        if (data.kind === "parsed") waiting?.resolve(remembered(data.parsed));
+        else waiting?.reject(badRequest(data.message, data.param ?? undefined));
+        setImmediate(() => {
+          if (this.#worker === worker) this.#postNext();
+        });
       });
     };
     worker.onerror = (event) => this.#fail(event.message);
