@@ -5,7 +5,8 @@
  *   bun benchmarks/large-bodies.ts [--attackers 8] [--repeats 3]
  *
  * A gap is the longest time between two tokens of a stream while bodies of that kind were sent; "thread" is what the server says of its
- * own thread, `bunting_thread_gap_seconds`, which leaves out what the machine did elsewhere.
+ * own thread, `bunting_thread_gap_seconds`, which leaves out what this program did. Waits for a processor are in both: attackers run on
+ * the same machine.
  */
 
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -3,19 +3,16 @@ import { badRequest, contextExceeded, promptTooLong, unavailable } from "../http
 import type { ChatOutcome } from "../text/encode-job.ts";
 import { type Encoder, EncoderBusyError } from "../text/encoder.ts";
 import { type AnswerFormat, answerFormat } from "../text/formats/answer-format.ts";
+import type { ModelText } from "../text/model-text.ts";
 import type { ChatTemplate, ChatMessage as TemplateMessage } from "../text/template.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
 import type { ChatMessage, Prompt } from "./openai/inputs.ts";
 import { requestLimits } from "./request-limits.ts";
 import type { ServedModel } from "./served-model.ts";
 
 /** What turns a prompt into tokens. */
-export interface PromptServices {
-  readonly tokenizer: Tokenizer;
-  /** The same tokenizer, and the template, which do not hold this thread up. */
+export interface PromptServices extends ModelText {
+  /** The same tokenizer and template; long texts and chats do not hold this thread up. */
   readonly encoder: Encoder;
-  /** null when the model has none: it completes text and does not chat. */
-  readonly template: ChatTemplate | null;
   readonly model: ServedModel;
 }
 

@@ -1,6 +1,7 @@
 /** What makes tokens of texts and chats, on whichever thread. */
 
 import { plainText } from "./control-text.ts";
+import type { ModelText } from "./model-text.ts";
 import { type ChatMessage, type ChatTemplate, type RenderOptions, TemplateError } from "./template.ts";
 import type { EncodeOptions, Tokenizer } from "./tokenizer.ts";
 
@@ -37,12 +38,8 @@ export type ChatOutcome =
 
 export type OutcomeOf<Job extends EncodeJob> = Job extends ChatJob ? ChatOutcome : TextOutcome;
 
-/** `template` may be null where there are no chats. */
-export function runJob(
-  job: EncodeJob,
-  tokenizer: Tokenizer,
-  template: ChatTemplate | null,
-): TextOutcome | ChatOutcome {
+/** Chats are only for models with a template. */
+export function runJob(job: EncodeJob, { tokenizer, template }: ModelText): TextOutcome | ChatOutcome {
   if (job.kind === "chat") return writeChat(job, tokenizer, template!);
   return { kind: "encoded", tokens: Int32Array.from(tokenizer.encode(job.text, job.options)) };
 }

@@ -10,8 +10,9 @@ import {
   takesLonger,
 } from "./encode-job.ts";
 import { jsonTextsIn } from "./json-text.ts";
-import type { ChatTemplate, TemplateSource } from "./template.ts";
-import type { EncodeOptions, Tokenizer } from "./tokenizer.ts";
+import type { ModelText } from "./model-text.ts";
+import type { TemplateSource } from "./template.ts";
+import type { EncodeOptions } from "./tokenizer.ts";
 
 /**
  * Makes tokens of texts and of chats without holding up the thread that serves HTTP: of short ones at once, of long ones on threads
@@ -72,12 +73,6 @@ interface Thread {
   readonly waiting: Waiting[];
 }
 
-/** `template` is null where the model has none. */
-export interface ModelText {
-  readonly tokenizer: Tokenizer;
-  readonly template: ChatTemplate | null;
-}
-
 export class Encoder {
   readonly #text: ModelText;
   readonly #folder: string;
@@ -122,7 +117,7 @@ export class Encoder {
     const { inlineUnitsMax, waitingMax } = this.#settings;
     const outcome = takesLonger(job, inlineUnitsMax)
       ? await this.#post(job, waitingMax)
-      : runJob(job, this.#text.tokenizer, this.#text.template);
+      : runJob(job, this.#text);
     return outcome as OutcomeOf<Job>;
   }
 
@@ -133,7 +128,10 @@ export class Encoder {
     const { promise, resolve, reject } = Promise.withResolvers<TextOutcome | ChatOutcome>();
     waiting.push({ resolve, reject });
     this.#waiting += 1;
-    worker.postMessage({ kind: "job", job, jsonTexts: jsonTextsIn(job) } satisfies EncoderMessage);
+    // Copying a long chat takes milliseconds, as reading it did: others on this thread have a turn between.
+    setImmediate(() => {
+      worker.postMessage({ kind: "job", job, jsonTexts: jsonTextsIn(job) } satisfies EncoderMessage);
+    });
     return promise;
   }
 

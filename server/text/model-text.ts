@@ -2,8 +2,14 @@
 import { isGguf } from "../../gpu/model/gguf.ts";
 import { readGgufFile } from "../../gpu/model/gguf-file.ts";
 import { ggufTemplate, ggufTokenizer } from "./gguf-tokenizer.ts";
-import { readTemplateSource, type TemplateSource } from "./template.ts";
+import { type ChatTemplate, readTemplateSource, type TemplateSource } from "./template.ts";
 import { createTokenizer, loadTokenizer, type Tokenizer } from "./tokenizer.ts";
+
+export interface ModelText {
+  readonly tokenizer: Tokenizer;
+  /** null when the model has none: it completes text and does not chat. */
+  readonly template: ChatTemplate | null;
+}
 
 /** Of a folder or a GGUF file. Throws TokenizerError and ModelError. */
 export function openTokenizer(path: string): Tokenizer {

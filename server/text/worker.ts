@@ -3,25 +3,24 @@ import { setPriority } from "node:os";
 import { runJob } from "./encode-job.ts";
 import type { EncoderAnswer, EncoderMessage } from "./encoder.ts";
 import { rememberJsonText } from "./json-text.ts";
-import { openTokenizer } from "./model-text.ts";
+import { type ModelText, openTokenizer } from "./model-text.ts";
 import { ChatTemplate } from "./template.ts";
-import type { Tokenizer } from "./tokenizer.ts";
 
 declare const self: Worker;
 
-let tokenizer: Tokenizer | null = null;
-let template: ChatTemplate | null = null;
+let model: ModelText | null = null;
 
 self.onmessage = ({ data }: MessageEvent<EncoderMessage>) => {
   if (data.kind === "load") {
     if (data.isBackground) giveWay();
-    tokenizer = openTokenizer(data.folder);
-    if (data.template !== null) template = new ChatTemplate(data.template, tokenizer.controlTexts);
+    const tokenizer = openTokenizer(data.folder);
+    const template = data.template && new ChatTemplate(data.template, tokenizer.controlTexts);
+    model = { tokenizer, template };
     return;
   }
   for (const [value, text] of data.jsonTexts) rememberJsonText(value, text);
   try {
-    const outcome = runJob(data.job, tokenizer!, template);
+    const outcome = runJob(data.job, model!);
     const moved = "tokens" in outcome ? [outcome.tokens.buffer] : [];
     self.postMessage({ kind: "done", outcome } satisfies EncoderAnswer, moved);
   } catch (error) {

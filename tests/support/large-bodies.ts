@@ -67,4 +67,13 @@ export const largeBodies: readonly LargeBody[] = [
     status: 400,
     says: tooLong,
   },
+  {
+    // What their template writes is too long, which only writing it tells.
+    name: "10,000 empty messages",
+    route: "/v1/chat/completions",
+    text: () =>
+      JSON.stringify({ messages: Array.from({ length: 10_000 }, () => ({ role: "user", content: "" })) }),
+    status: 400,
+    says: tooLong,
+  },
 ];
