@@ -1,8 +1,8 @@
 /** Scores of pairs of texts: POST /v1/rerank as Jina, Cohere and vLLM have it, POST /v1/score as vLLM does. */
 import { chatService, type TokenId } from "../../scheduler/core.ts";
 import type { RequestedService } from "../answer/generation.ts";
-import { Breath } from "../breath.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
+import { TimeSlice } from "../time-slice.ts";
 import { type EmbedServices, pool, tokensIn } from "./embed.ts";
 import { Fields, fieldsOf, refusal } from "./fields.ts";
 import { modelOf } from "./openai/schema.ts";
@@ -121,10 +121,10 @@ function idOf(kind: string): string {
 async function scoresOf(exchange: Exchange, services: EmbedServices, { pairs, service }: ScoreRequest) {
   const { weights } = headOf(services);
   const inputs: (readonly TokenId[])[] = [];
-  const breath = new Breath();
+  const slice = new TimeSlice();
   for (const pair of pairs) {
     inputs.push(await tokensOf(pair, services));
-    await breath.take();
+    await slice.yieldIfSpent();
   }
   const { states } = await pool(exchange, services, { inputs, pooling: "last", service, cacheSalt: "" });
   const tokens = tokensIn(inputs);
@@ -132,7 +132,7 @@ async function scoresOf(exchange: Exchange, services: EmbedServices, { pairs, se
   for (const state of states) {
     const logit = state.reduce((sum, value, i) => sum + value * weights[i]!, 0);
     scores.push(1 / (1 + Math.exp(-logit)));
-    await breath.take();
+    await slice.yieldIfSpent();
   }
   return { scores, usage: { prompt_tokens: tokens, total_tokens: tokens } };
 }

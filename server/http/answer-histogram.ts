@@ -4,7 +4,7 @@ type Labels = Readonly<Record<string, string | number>>;
 
 /**
  * A Prometheus histogram with one set of labels, for what is observed at every token. prom-client makes a text of the labels at
- * each observation, which takes as long as writing the token to its client.
+ * each observation, which takes longer than making the token's text.
  */
 export class AnswerHistogram {
   readonly type = "histogram";

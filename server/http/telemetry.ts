@@ -76,18 +76,8 @@ const serverHistograms = {
 
 /** Of an answer. */
 const answerHistograms = {
-  firstToken: [
-    "vllm:time_to_first_token_seconds",
-    "From arrival to the first token.",
-
-    firstTokenBuckets,
-  ],
-  firstTokenFine: [
-    "bunting_time_to_first_token_seconds",
-    "The same in finer buckets.",
-
-    fineBuckets,
-  ],
+  firstToken: ["vllm:time_to_first_token_seconds", "From arrival to the first token.", firstTokenBuckets],
+  firstTokenFine: ["bunting_time_to_first_token_seconds", "The same in finer buckets.", fineBuckets],
   betweenTokens: ["vllm:inter_token_latency_seconds", "Between two tokens.", betweenTokensBuckets],
   betweenTokensFine: ["bunting_inter_token_seconds", "The same in finer buckets.", fineBuckets],
   endToEnd: ["vllm:e2e_request_latency_seconds", "From arrival to the end.", latencyBuckets],
@@ -100,7 +90,6 @@ const answerHistograms = {
   longestChoice: [
     "vllm:request_max_num_generation_tokens",
     "Tokens generated for the longest choice.",
-
     tokensBuckets,
   ],
   choices: ["vllm:request_params_n", "Choices asked for.", [1, 2, 5, 10, 20, 50, 128]],

@@ -1,4 +1,4 @@
-import { Breath } from "../../breath.ts";
+import { TimeSlice } from "../../time-slice.ts";
 import { type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
 import { Fields, refusal } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";
@@ -50,11 +50,11 @@ export async function answerEmbeddings(
 ): Promise<Response> {
   const { vectors, promptTokens, cachedTokens } = await embed(exchange, services, request);
   const data: string[] = [];
-  const breath = new Breath(); // a million numbers take a while to write
+  const slice = new TimeSlice(); // a million numbers take a while to write
   for (const [index, vector] of vectors.entries()) {
     const embedding = request.format === "base64" ? base64Of(vector) : Array.from(vector);
     data.push(JSON.stringify({ object: "embedding", index, embedding }));
-    await breath.take();
+    await slice.yieldIfSpent();
   }
   const usage = {
     prompt_tokens: promptTokens,
