@@ -60,6 +60,14 @@ void Fiber::take_stack(char* stack, size_t bytes) {
 #endif
 }
 
+void Fiber::leave_stack() {
+#ifdef BUNTING_ASAN
+  // Whatever lies at these addresses next is no frame of it.
+  if (stack_) __asan_unpoison_memory_region(stack_, stack_bytes_);
+#endif
+  stack_ = nullptr;
+}
+
 void Fiber::begin() {
   running->arrived();
   running->entry_();

@@ -31,6 +31,8 @@ class Fiber {
 
   // Gives it a stack, which the caller owns. Again after it was left for good in the middle of something.
   void take_stack(char* stack, size_t bytes);
+  // To be called before the caller takes the stack back.
+  void leave_stack();
   // The next switch to this fiber calls `entry`, whatever it was doing before. `entry` must not return.
   void restart(void (*entry)());
   // Stops here and goes on with `next`, until another fiber switches back. `for_good`: none will.

@@ -153,6 +153,7 @@ Machine::Machine() {
 }
 
 Machine::~Machine() {
+  for (int32_t i = 0; i < kThreadsMax; ++i) threads_[i].fiber.leave_stack();
   munmap(stacks_, (kStackBytes + kGuardBytes) * kThreadsMax);
 }
 

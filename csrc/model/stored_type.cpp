@@ -69,8 +69,11 @@ bool is_finite_bf16(char const* from, int64_t count) {
 template <Dtype type>
 bool is_finite_blocks(char const* from, int64_t blocks) {
   bool is_finite = true;
-  for (; blocks > 0; blocks--, from += stored_block_bytes(type))
+  for (; blocks > 0; blocks--, from += stored_block_bytes(type)) {
     is_finite &= is_finite_f16(from + stored_halves_at(type), scale_halves(type));
+    if constexpr (weight_format(type).scales == Scales::exponent)
+      is_finite &= uint8_t(*from) != 255;  // the exponent of a block that is no numbers
+  }
   return is_finite;
 }
 

@@ -1,4 +1,5 @@
 // Stored types against formulas that read one number at a time, bit for bit.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -36,6 +37,23 @@ TEST(stored_types_match_reference) {
         CHECK(same(got[size_t(i)], want), "%s, seed %d, number %d: %g, not %g", stored.name, int(seed),
               int(i), double(got[size_t(i)]), double(want));
       }
+    }
+  }
+}
+
+TEST(stored_types_tell_blocks_that_are_no_numbers) {
+  for (int32_t const type : kTypes) {
+    StoredType const& stored = *stored_type(type);
+    for (uint64_t seed = 0; seed < 200; seed++) {
+      Random random{seed * 1000 + uint64_t(type)};
+      std::vector<char> bytes(size_t(stored.bytes_of(stored.block)));
+      for (char& byte : bytes) byte = char(random.next());
+      if (seed % 2) std::fill(bytes.begin(), bytes.end(), char(random.below(2) ? 0xff : 0x3f));
+      std::vector<float> numbers(size_t(stored.block));
+      stored.decode(bytes.data(), 1, numbers.data());
+      bool is_finite = std::all_of(numbers.begin(), numbers.end(), [](float x) { return std::isfinite(x); });
+      if (type == BUNTING_MXFP4) is_finite = bytes[0] != char(0xff);
+      CHECK(stored.is_finite(bytes.data(), 1) == is_finite, "%s, seed %d", stored.name, int(seed));
     }
   }
 }

@@ -128,11 +128,18 @@ describe("the other calls", () => {
       ...told,
     })) as unknown as {
       readonly prompt_token_ids: readonly number[];
-      readonly prompt_logprobs: readonly (object | null)[];
+      readonly prompt_logprobs: readonly (Readonly<
+        Record<string, { readonly rank: number | null }>
+      > | null)[];
     };
-    expect(answer.prompt_logprobs.map((place) => place && Object.keys(place))).toEqual(
-      answer.prompt_token_ids.map((token, index) => (index === 0 ? null : [`${token}`])),
-    );
+    const [first, ...places] = answer.prompt_logprobs;
+    expect(first).toBeNull();
+    expect(places).toHaveLength(answer.prompt_token_ids.length - 1);
+    for (const [i, place] of places.entries()) {
+      const { [answer.prompt_token_ids[i + 1]!]: there, ...others } = place!;
+      const ranks = [there!, ...Object.values(others)].map(({ rank }) => rank);
+      expect(ranks).toEqual(ranks.length === 1 ? [1] : [null, 1]);
+    }
   });
 
   test("models", async () => {

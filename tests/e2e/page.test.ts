@@ -107,6 +107,7 @@ describe("GET /state", () => {
             stepChunksMax: 256,
             contextMax: during.contextMax,
             vocabSize: count,
+            hidden: { size: 24, rowsMax: 1024 },
           },
           load: {
             waiting: 0,

@@ -171,7 +171,7 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
   "granite-moe": of("GraniteMoe", "granitemoe", {
     head_dim: undefined,
     hidden_size: 128,
-    num_local_experts: 5,
+    num_local_experts: 6,
     num_experts_per_tok: 2,
     embedding_multiplier: 6.5,
     attention_multiplier: 0.3,

@@ -1,0 +1,110 @@
+#include "model/model_shape.h"
+
+#include <cmath>
+
+#include "boundary/error.h"
+
+namespace bunting {
+
+namespace {
+
+constexpr int32_t kRopesMax = 8;
+
+void check_range(char const* name, int64_t value, int64_t low, int64_t high) {
+  if (value < low || value > high)
+    fail(BUNTING_INVALID, "model shape: %s is %lld, allowed are %lld to %lld", name, (long long)value,
+         (long long)low, (long long)high);
+}
+
+void check_positive(char const* name, float value) {
+  if (!(value > 0 && std::isfinite(value)))
+    fail(BUNTING_INVALID, "model shape: %s is %g, must be greater than 0", name, double(value));
+}
+
+void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
+  check_range("a layer's mixer", layer.mixer, BUNTING_MIXER_ATTENTION, BUNTING_MIXER_ATTENTION);
+  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_EXPERTS);
+  check_range("a layer's norms", layer.norms, 0, 15);
+  check_range("a layer's biases", layer.biases, 0, 31);
+  check_range("a layer's qk_norm", layer.qk_norm, BUNTING_QK_NORM_NONE, BUNTING_QK_NORM_WIDE);
+  check_range("a layer's rope", layer.rope, -1, ropes - 1);
+  check_range("a layer's sliding_window", layer.sliding_window, 0, INT32_MAX);
+  check_range("a layer's sinks", layer.sinks, 0, 1);
+  check_range("a layer's parallel", layer.parallel, 0, 1);
+  if (layer.parallel && layer.norms != BUNTING_NORM_ATTN)
+    fail(BUNTING_INVALID,
+         "model shape: a layer whose MLP is parallel has one norm, before the attention; it has %d",
+         layer.norms);
+  for (int32_t word : layer.reserved) check_range("a layer's reserved", word, 0, 0);
+  if (layer.mlp == BUNTING_MLP_EXPERTS && (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST)))
+    fail(BUNTING_INVALID,
+         "model shape: a layer with experts has no norm after its MLP, and the MLP not beside the attention");
+  if (layer.mlp != BUNTING_MLP_EXPERTS && (layer.biases & BUNTING_BIAS_ROUTER))
+    fail(BUNTING_INVALID, "model shape: a layer without experts has no router");
+}
+
+void check_rope(bunting_rope const& rope, int32_t head_size) {
+  check_range("a rope's dimensions", rope.dimensions, 2, head_size);
+  if (rope.dimensions % 2 != 0)
+    fail(BUNTING_INVALID, "model shape: a rope of %d dimensions", rope.dimensions);
+  check_positive("a rope's magnitude", rope.magnitude);
+  if (!(rope.query_growth >= 0 && std::isfinite(rope.query_growth)))
+    fail(BUNTING_INVALID, "model shape: a rope's query_growth is %g", double(rope.query_growth));
+  if (rope.query_growth > 0) check_range("a rope's query_span", rope.query_span, 1, INT32_MAX);
+  if (!rope.frequencies) fail(BUNTING_INVALID, "model shape: a rope without frequencies");
+  for (int32_t i = 0; i < rope.dimensions / 2; i++)
+    if (!(rope.frequencies[i] >= 0 && std::isfinite(rope.frequencies[i])))
+      fail(BUNTING_INVALID, "model shape: a rope's frequency %d is %g", i, rope.frequencies[i]);
+}
+
+}  // namespace
+
+void check_shape(bunting_model_shape const& s) {
+  check_range("layers", s.layers, 1, 4096);
+  check_range("hidden", s.hidden, 1, 1 << 18);
+  check_range("feed_forward", s.feed_forward, 1, 1 << 20);
+  check_range("query_heads", s.query_heads, 1, 4096);
+  check_range("kv_heads", s.kv_heads, 1, s.query_heads);
+  check_range("head_size", s.head_size, 16, 1024);
+  check_range("vocab", s.vocab, 1, 1 << 24);
+  check_range("context_max", s.context_max, 1, 1 << 26);
+  check_range("tied_embeddings", s.tied_embeddings, 0, 1);
+  check_range("norm", s.norm, BUNTING_NORM_RMS, BUNTING_NORM_LAYER);
+  check_range("activation", s.activation, BUNTING_ACTIVATION_SILU, BUNTING_ACTIVATION_CLAMPED_SWIGLU);
+  check_range("ropes", s.ropes, 0, kRopesMax);
+  check_range("threads", s.threads, 1, 1024);
+  if (s.query_heads % s.kv_heads != 0)
+    fail(BUNTING_INVALID, "model shape: %d key-value heads do not divide %d query heads", s.kv_heads,
+         s.query_heads);
+  if (s.head_size % 16 != 0)
+    fail(BUNTING_INVALID, "model shape: head_size %d is not a multiple of 16", s.head_size);
+  if (s.compute != BUNTING_BF16 && s.compute != BUNTING_F32)
+    fail(BUNTING_INVALID, "model shape: compute type %d is neither bf16 nor f32", s.compute);
+  if (s.kv < BUNTING_KV_PLAIN || s.kv > BUNTING_KV_FP8)
+    fail(BUNTING_INVALID, "model shape: keys and values of kind %d are neither plain nor int8 nor fp8", s.kv);
+  if (s.kv != BUNTING_KV_PLAIN && s.compute != BUNTING_BF16)
+    fail(BUNTING_INVALID, "model shape: keys and values in %s go with bf16, not with f32",
+         s.kv == BUNTING_KV_INT8 ? "int8" : "fp8");
+  check_positive("norm_epsilon", s.norm_epsilon);
+  check_positive("attention_scale", s.attention_scale);
+  check_positive("embedding_scale", s.embedding_scale);
+  check_positive("residual_scale", s.residual_scale);
+  check_positive("logit_scale", s.logit_scale);
+  for (float const cap : {s.attention_cap, s.logit_cap})
+    if (!(cap >= 0 && std::isfinite(cap))) fail(BUNTING_INVALID, "model shape: a cap is %g", double(cap));
+  if (!s.layer) fail(BUNTING_INVALID, "model shape: layer must not be null");
+  if (s.ropes > 0 && !s.rope) fail(BUNTING_INVALID, "model shape: rope must not be null");
+  for (int32_t i = 0; i < s.ropes; i++) check_rope(s.rope[i], s.head_size);
+  bool has_experts = false;
+  for (int32_t i = 0; i < s.layers; i++) {
+    check_layer(s.layer[i], s.ropes);
+    has_experts = has_experts || s.layer[i].mlp == BUNTING_MLP_EXPERTS;
+  }
+  if (!has_experts) return check_range("experts", s.experts, 0, 0);
+  check_range("experts", s.experts, 1, 4096);
+  check_range("experts_used", s.experts_used, 1, s.experts);
+  check_range("expert_feed_forward", s.expert_feed_forward, 1, 1 << 20);
+  check_range("router", s.router, BUNTING_ROUTER_CHOSEN, BUNTING_ROUTER_ALL);
+}
+
+}  // namespace bunting
