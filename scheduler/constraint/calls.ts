@@ -46,18 +46,16 @@ export function compileCalls(
     ...mark(form.end),
   );
   if (!mayTalk) return { symbol: calls, ignored };
-  const before = mark(source.beforeText);
-  if (otherwise !== null) {
-    return { symbol: builder.choice([builder.sequence(...before, otherwise.symbol), calls]), ignored };
-  }
-
+  const marked = (text: GrammarSymbol): GrammarSymbol =>
+    texts.between(source.beforeText, source.afterText, text, builder);
+  if (otherwise !== null) return { symbol: builder.choice([marked(otherwise.symbol), calls]), ignored };
   const triggers = triggersOf(
     form,
     functions.map(({ name }) => name),
   );
   if (form.place === "alone") {
     const talk = builder.terminal(texts.notBeginningWith(triggers));
-    return { symbol: builder.choice([builder.sequence(...before, talk), calls]), ignored };
+    return { symbol: builder.choice([marked(talk), calls]), ignored };
   }
   const talk = builder.terminal(texts.without(triggers));
   // An answer that may hold one call ends with it; one that may hold any number may go on.

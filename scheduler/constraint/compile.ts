@@ -37,8 +37,9 @@ export interface ThinkingSource {
   readonly controlTexts: readonly string[];
   /** Null: any text. */
   readonly answer: ConstraintSource | null;
-  /** What the answer begins with; "": nothing. */
+  /** What the answer begins with, and what may end it; "": nothing. */
   readonly beforeText: string;
+  readonly afterText: string;
 }
 
 /** Calls of functions, as the model writes them. */
@@ -54,8 +55,9 @@ export interface CallsSource {
   readonly mayTalk: boolean;
   /** What the text must be where there are no calls; null: any. */
   readonly otherwise: ConstraintSource | null;
-  /** What text begins with that is no call; "": nothing. */
+  /** What text begins with that is no call, and what may end it; "": nothing. */
   readonly beforeText: string;
+  readonly afterText: string;
 }
 
 /** A function that may be called, and what its arguments, an object, have to obey; null: anything. */

@@ -1,4 +1,5 @@
 import { DIGITS_MAX, partsBetweenNumbers } from "./call-form.ts";
+import type { GrammarBuilder, GrammarSymbol } from "./grammar.ts";
 import type { Regex, Regexes } from "./regex/regexes.ts";
 import { CONTROL_BYTE, controlBytes } from "./vocabulary.ts";
 
@@ -28,6 +29,13 @@ export class MarkedTexts {
     const number = regexes.repeat(regexes.bytes([48, 57]), 1, DIGITS_MAX);
     const [first, ...others] = partsBetweenNumbers(formText).map((part) => this.literal(part));
     return regexes.cat(first!, ...others.flatMap((part) => [number, part]));
+  }
+
+  /** A text after one mark, which another may end. "": there is no such mark. */
+  between(before: string, after: string, text: GrammarSymbol, builder: GrammarBuilder): GrammarSymbol {
+    const opening = before === "" ? [] : [builder.terminal(this.literal(before))];
+    const closing = after === "" ? [] : [builder.repeat(builder.terminal(this.literal(after)), 0, 1)];
+    return builder.sequence(...opening, text, ...closing);
   }
 
   /** Any text that none of these texts is in. */

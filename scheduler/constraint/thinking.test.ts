@@ -29,6 +29,7 @@ const plain: ThinkingSource = {
   controlTexts: [],
   answer: { kind: "choice", texts: ["yes"] },
   beforeText: "",
+  afterText: "",
 };
 const control = { ...plain, opening: "[THINK]", closing: "[/THINK]", controlTexts: ["[THINK]", "[/THINK]"] };
 
@@ -70,10 +71,12 @@ test("a mark that is a control token is that token alone", () => {
   expect(obeys(control, [controlOpen, hm, controlOpen, controlClose, yes])).toBe(false);
 });
 
-test("text may have a mark of its own, after thoughts and without them", () => {
-  const marked = { ...plain, beforeText: "{" };
+test("text may have marks of its own, after thoughts and without them; the last need not come", () => {
+  const marked = { ...plain, beforeText: "{", afterText: "}" };
   expect(obeys(marked, [open, hm, close, mark, end, texts.indexOf("{"), yes])).toBe(true);
   expect(obeys(marked, [texts.indexOf("{"), yes])).toBe(true);
+  expect(obeys(marked, [texts.indexOf("{"), yes, texts.indexOf("}")])).toBe(true);
+  expect(obeys(marked, [texts.indexOf("{"), yes, texts.indexOf("}"), yes])).toBe(false);
   expect(obeys(marked, [yes])).toBe(false);
 });
 

@@ -11,7 +11,7 @@ const BREAKS_MAX = 4;
  * thoughts. `given` null: any text.
  */
 export function compileThinking(
-  { opening, closing, isOpen, controlTexts, beforeText }: ThinkingSource,
+  { opening, closing, isOpen, controlTexts, beforeText, afterText }: ThinkingSource,
   given: CompiledPart | null,
   builder: GrammarBuilder,
 ): CompiledPart {
@@ -20,8 +20,7 @@ export function compileThinking(
   const breaks = regexes.repeat(regexes.bytes([10, 10]), 0, BREAKS_MAX);
   const ignored = given?.ignored ?? [];
   const text = given?.symbol ?? builder.terminal(texts.anyText);
-  const answer =
-    beforeText === "" ? text : builder.sequence(builder.terminal(texts.literal(beforeText)), text);
+  const answer = texts.between(beforeText, afterText, text, builder);
   const section = builder.sequence(
     builder.terminal(texts.without([closing])),
     builder.terminal(regexes.cat(texts.literal(closing), breaks)),

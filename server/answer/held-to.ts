@@ -3,6 +3,7 @@ import { ConstraintError } from "../../scheduler/constraint/error.ts";
 import { markBytes } from "../../scheduler/constraint/marked-texts.ts";
 import type { ThoughtsLimit } from "../../scheduler/core.ts";
 import { controlTextsIn } from "../text/formats/answer-format.ts";
+import type { ThinkingMarks } from "../text/formats/thinking.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { GenerationRequest, RequestedConstraint } from "./generation.ts";
 
@@ -19,10 +20,10 @@ export function heldTo(request: Request, tokenizer: Tokenizer): RequestedConstra
   const { opening, closing, isOpen } = thinking;
   const controlTexts = tokensOfTheirOwn(controlTextsIn(thinking, tokenizer.controlTexts), tokenizer);
   const answer = held?.source ?? null;
-  // Where there may be calls, only what is none has the mark.
-  const beforeText = answer?.kind === "calls" ? "" : (thinking.beforeText ?? "");
+  // Where there may be calls, only what is none has the marks.
+  const marks = textMarks(answer?.kind === "calls" ? null : thinking);
   const param = held?.param ?? "thinking_token_budget";
-  return { source: { kind: "thinking", opening, closing, isOpen, controlTexts, answer, beforeText }, param };
+  return { source: { kind: "thinking", opening, closing, isOpen, controlTexts, answer, ...marks }, param };
 }
 
 /** The limit of a request's thoughts, if there is one. */
@@ -63,9 +64,16 @@ function answerHeldTo(
     callsMax,
     mayTalk,
     otherwise: mayTalk ? (constraint?.source ?? null) : null,
-    beforeText: thinking?.beforeText ?? "",
+    ...textMarks(thinking),
   };
   return { source, param: constraint?.param ?? param };
+}
+
+function textMarks(thinking: ThinkingMarks | null): {
+  readonly beforeText: string;
+  readonly afterText: string;
+} {
+  return { beforeText: thinking?.beforeText ?? "", afterText: thinking?.afterText ?? "" };
 }
 
 /** Of control texts those whose tokens are no text; the others are written like any text. */

@@ -20,6 +20,7 @@ test("what is forced of a call is cut as the tokenizer cuts it, marks that are t
     mayTalk: false,
     otherwise: null,
     beforeText: "",
+    afterText: "",
   });
   const masks = new Masks(textVocabulary(tokenizer, tokenizer.vocabSize));
   const forced = Matcher.of(parserOf(grammar, masks), masks).forcedTokens(64);
@@ -41,6 +42,7 @@ test("a token may come in free text exactly if the text can go on with it, near 
       mayTalk: true,
       otherwise: null,
       beforeText: "",
+      afterText: "",
     },
     functions: [{ name: "f", parameters: null, isStrict: false }],
   };
@@ -51,6 +53,7 @@ test("a token may come in free text exactly if the text can go on with it, near 
     controlTexts: [],
     answer: calls,
     beforeText: "",
+    afterText: "",
   };
   for (const source of [calls, { kind: "thinking" as const, ...thinking }]) {
     const matcher = Matcher.of(parserOf(compileConstraint(source).grammar, masks), masks);

@@ -16,6 +16,7 @@ import { gptOss } from "./gpt-oss.ts";
 import { hermes } from "./hermes.ts";
 import { kimi } from "./kimi.ts";
 import { llamaJson, pythonic } from "./llama.ts";
+import { minimax } from "./minimax.ts";
 import { mistralArgs, mistralList } from "./mistral.ts";
 import { qwenCoder } from "./qwen-coder.ts";
 import { seed } from "./seed.ts";
@@ -168,6 +169,19 @@ const goldens: Readonly<Record<string, Golden>> = {
     ],
     controlTexts: ["｜DSML｜"],
   },
+  "MiniMax M2": {
+    form: minimax,
+    template: "<minimax:tool_call>\n<invoke name=",
+    calls:
+      '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">Rome</parameter>\n<parameter name="days">3</parameter>\n</invoke>\n' +
+      '<invoke name="now">\n</invoke>\n</minimax:tool_call>',
+    told: spaced,
+    all: [
+      '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">A "b"</parameter>\n<parameter name="days">1</parameter>\n<parameter name="units">C</parameter>\n<parameter name="exact">true</parameter>\n<parameter name="tags">["x", "}"]</parameter>\n</invoke>\n</minimax:tool_call>',
+      allJson,
+    ],
+    controlTexts: ["<minimax:tool_call>", "</minimax:tool_call>"],
+  },
   "GLM 4.5": {
     form: glmLines,
     template: "<tool_call>{name}\n<arg_key>",
@@ -264,6 +278,7 @@ function matcherOf({ form, controlTexts = [] }: Golden, more: Partial<CallsSourc
       mayTalk: true,
       otherwise: null,
       beforeText: "",
+      afterText: "",
     },
     ...more,
   };
@@ -377,6 +392,7 @@ describe("arguments one by one", () => {
       mayTalk: true,
       otherwise: null,
       beforeText: "",
+      afterText: "",
     });
 
   test("that cannot be kept to are refused of strict functions, and any of others", () => {

@@ -7,6 +7,7 @@ import { gptOss } from "./gpt-oss.ts";
 import { hermes } from "./hermes.ts";
 import { kimi } from "./kimi.ts";
 import { llamaJson, pythonic } from "./llama.ts";
+import { minimax } from "./minimax.ts";
 import { mistralArgs, mistralList } from "./mistral.ts";
 import { qwenCoder } from "./qwen-coder.ts";
 import { seed } from "./seed.ts";
@@ -15,6 +16,7 @@ import { seed } from "./seed.ts";
 const telling: readonly (readonly [marks: readonly string[], form: CallForm])[] = [
   [["<tool_call>", "<function=", "<parameter="], qwenCoder],
   [["<seed:tool_call>", "<function="], seed],
+  [["<minimax:tool_call>", "<invoke name="], minimax],
   [["</arg_key><arg_value>"], glm],
   [['"</arg_key>" -}}'], glm],
   [["<arg_key>"], glmLines],

@@ -21,9 +21,10 @@ export const cohere: CallForm = {
   callsMax: null,
 };
 
-/** An answer is thoughts, and then calls or text, which has a mark too. */
+/** An answer is thoughts, and then calls or text, which has marks too. */
 export const cohereThinking: ThinkingMarks = {
   opening: "<|START_THINKING|>",
   closing: "<|END_THINKING|>",
   beforeText: "<|START_RESPONSE|>",
+  afterText: "<|END_RESPONSE|>",
 };

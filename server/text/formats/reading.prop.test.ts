@@ -12,6 +12,7 @@ import { gptOss, gptOssThinking } from "./gpt-oss.ts";
 import { hermes } from "./hermes.ts";
 import { kimi } from "./kimi.ts";
 import { llamaJson, pythonic } from "./llama.ts";
+import { minimax } from "./minimax.ts";
 import { mistralArgs, mistralList } from "./mistral.ts";
 import { qwenCoder } from "./qwen-coder.ts";
 import { seed } from "./seed.ts";
@@ -36,6 +37,7 @@ const forms = [
   cohere,
   gemma,
   kimi,
+  minimax,
   seed,
 ];
 

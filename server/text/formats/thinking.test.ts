@@ -10,7 +10,7 @@ test("a model's marks are those that its template names, opening or closing", ()
   expect(opening("{{ messages }} I think")).toBeNull();
 });
 
-test("text with a mark of its own is told without it, after thoughts or at once", () => {
+test("text with marks of its own is told without them, after thoughts or at once", () => {
   const read = (answer: string) => {
     const reader = new ThinkingReader({ ...cohereThinking, isOpen: false, tokensMax: null });
     const told = [...[...answer].map((unit) => reader.push(unit)), reader.end()];
@@ -19,6 +19,8 @@ test("text with a mark of its own is told without it, after thoughts or at once"
   const thoughts = "<|START_THINKING|>Two.<|END_THINKING|>";
   expect(read(`${thoughts}<|START_RESPONSE|>Four.`)).toEqual(["Two.", "Four."]);
   expect(read("<|START_RESPONSE|>Four.")).toEqual(["", "Four."]);
+  expect(read(`${thoughts}<|START_RESPONSE|>Four <|END.<|END_RESPONSE|>`)).toEqual(["Two.", "Four <|END."]);
+  expect(read("<|START_RESPONSE|>Four.<|END_RES")).toEqual(["", "Four.<|END_RES"]);
   expect(read(`${thoughts}<|START_ACTION|>[`)).toEqual(["Two.", "<|START_ACTION|>["]);
 });
 

@@ -9,6 +9,8 @@ export interface ThinkingMarks {
   readonly closing: string;
   /** What an answer's text begins with, after thoughts or without them; absent: nothing. */
   readonly beforeText?: string;
+  /** What the text may end with, before the answer does; absent: nothing. */
+  readonly afterText?: string;
 }
 
 /** The section of an answer in which a model thinks before it speaks: at its beginning, between two marks. */
@@ -91,8 +93,8 @@ export class ThinkingReader {
   end(): ReadThinking {
     const held = this.#held;
     this.#held = "";
-    if (this.#state === "before" || this.#state === "closed") return { reasoning: "", answer: held };
-    return { reasoning: this.#state === "open" ? held.trimEnd() : "", answer: "" };
+    if (this.isOpen) return { reasoning: this.#state === "open" ? held.trimEnd() : "", answer: "" };
+    return { reasoning: "", answer: held };
   }
 
   /** What follows the thoughts, or stands in their place, less the mark of text. */
@@ -146,9 +148,15 @@ export class ThinkingReader {
         const text = all.replace(/^[\r\n]+/, "");
         return text === "" ? "" : this.#beginText(text);
       }
-      case "answer":
-        told.answer += all;
+      case "answer": {
+        const mark = this.#form.afterText ?? "";
+        const at = mark === "" ? -1 : all.indexOf(mark);
+        const end = at < 0 ? all.length - openLength(mark === "" ? [] : [mark], all) : at;
+        told.answer += all.slice(0, end);
+        if (at >= 0) return all.slice(at + mark.length);
+        this.#held = all.slice(end);
         return "";
+      }
     }
   }
 }
