@@ -1,6 +1,7 @@
 import type { Budget } from "./error.ts";
 import { FreeParts } from "./free-parts.ts";
 import type { Pieces } from "./job.ts";
+import { remember } from "./recent.ts";
 import { type Regex, Regexes } from "./regex/regexes.ts";
 import { allCharacters, jsonEncoding } from "./regex/text.ts";
 import { StringWalk } from "./string-walk.ts";
@@ -63,13 +64,14 @@ export class FreeString {
   #longest = 0;
   readonly #kinds = new Map<Regex, StringKind>();
   readonly #within = new Map<string, StringTokens>();
-  /** By expression. Ordered by last use. */
+  /** By expression, ordered by last use; of all tokens, and of those that reach the quote of a free string. */
   readonly #broad = new Map<Regex, StringTokens | null>();
+  readonly #quoted = new Map<Regex, StringTokens | null>();
   /** Tokens that do not reach the quote of a free string, and those that do. */
-  readonly #openTokens: Mask;
+  readonly openTokens: Mask;
   readonly #quoteTrie: Trie;
   readonly #parts: FreeParts;
-  /** By expression, see `#isAlwaysOpen`. */
+  /** By expression, see `isAlwaysOpen`. */
   readonly #alwaysOpen = new Map<Regex, boolean>();
 
   constructor(vocabulary: Vocabulary) {
@@ -123,10 +125,10 @@ export class FreeString {
     visit(0, this.regex, 0, 0);
     this.afterQuote = trieOf(beyond);
     this.inside = this.tokensWithin(0, Number.POSITIVE_INFINITY).inside;
-    this.#openTokens = new Uint32Array(this.inside.length);
+    this.openTokens = new Uint32Array(this.inside.length);
     const quoted: { text: Uint8Array; token: number }[] = [];
     for (let token = 0; token < size; token++) {
-      if (this.#open[token] !== NONE) this.#openTokens[token >>> 5]! |= 1 << (token & 31);
+      if (this.#open[token] !== NONE) this.openTokens[token >>> 5]! |= 1 << (token & 31);
       else if (this.#closed[token] !== NONE || this.#beyond[token] !== NONE)
         quoted.push({ text: tokenBytes(vocabulary, token), token });
     }
@@ -215,7 +217,7 @@ export class FreeString {
    * then only tokens with a quote need be looked at. All pairs of what is left of a free string and of this one are; false
    * also where there are many.
    */
-  #isAlwaysOpen(start: Regex): boolean {
+  isAlwaysOpen(start: Regex): boolean {
     const known = this.#alwaysOpen.get(start);
     if (known !== undefined) return known;
     const { regexes } = this;
@@ -262,22 +264,30 @@ export class FreeString {
   /** Tokens that stay inside of a string of this expression, and those that may go beyond it. Null where a token has its
    *  closing quote elsewhere than in a free string, as after a backslash, or before the quote that opens the string. */
   *tokensOf(rest: Regex, budget: Budget): Pieces<StringTokens | null> {
-    const known = this.#broad.get(rest);
-    if (known !== undefined) {
-      this.#broad.delete(rest);
-      this.#broad.set(rest, known);
-      return known;
+    let found = this.#broad.get(rest);
+    if (found === undefined) {
+      if (this.isAlwaysOpen(rest)) {
+        const quoted = yield* this.quotedOf(rest, budget);
+        const inside = quoted?.inside.map((word, index) => word | this.openTokens[index]!);
+        found = inside === undefined ? null : { ...quoted!, inside };
+      } else found = yield* this.#walk(this.#trie, this.#parts, rest, budget);
     }
-    const isAlwaysOpen = this.#isAlwaysOpen(rest);
-    const trie = isAlwaysOpen ? this.#quoteTrie : this.#trie;
-    const parts = isAlwaysOpen ? null : this.#parts;
+    remember(this.#broad, rest, found, BROAD_MAX);
+    return found;
+  }
+
+  /** The same of the tokens that reach the quote of a free string, and of no others. */
+  *quotedOf(rest: Regex, budget: Budget): Pieces<StringTokens | null> {
+    let found = this.#quoted.get(rest);
+    if (found === undefined) found = yield* this.#walk(this.#quoteTrie, null, rest, budget);
+    remember(this.#quoted, rest, found, BROAD_MAX);
+    return found;
+  }
+
+  *#walk(trie: Trie, parts: FreeParts | null, rest: Regex, budget: Budget): Pieces<StringTokens | null> {
     const walk = new StringWalk(this.regexes, trie, parts, this.#quoteEnd, rest, budget);
     while (!walk.run()) yield;
-    if (isAlwaysOpen) for (const [index, word] of this.#openTokens.entries()) walk.inside[index]! |= word;
-    if (this.#broad.size >= BROAD_MAX) this.#broad.delete(this.#broad.keys().next().value!);
     const { inside, beyond } = walk;
-    const found = walk.isAlike ? { inside, beyond } : null;
-    this.#broad.set(rest, found);
-    return found;
+    return walk.isAlike ? { inside, beyond } : null;
   }
 }

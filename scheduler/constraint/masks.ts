@@ -1,6 +1,6 @@
 import { Budget } from "./error.ts";
 import { forcedToken } from "./forced.ts";
-import { FreeString, type StringKind, type StringTokens } from "./free-string.ts";
+import { FreeString, type StringTokens } from "./free-string.ts";
 import { Job, type Pieces } from "./job.ts";
 import type { LexState } from "./lexer.ts";
 import { MaskWalk } from "./mask-walk.ts";
@@ -167,11 +167,15 @@ class MaskWriter {
   *#add(set: ParseSet, lex: LexState): Pieces<void> {
     const { lexer } = this.#parser;
     const others: number[] = [];
+    const kinds = lex.rests.map((rest) => this.#strings?.kindOf(rest) ?? "other");
+    const isOpen = this.#areOpenTogether(lex.rests.filter((_, index) => kinds[index] === "broad"));
     for (const [index, terminal] of lex.terminals.entries()) {
       const rest = lex.rests[index]!;
-      const kind = this.#strings?.kindOf(rest) ?? "other";
+      const kind = kinds[index]!;
+      const thread = { set, lex: lexer.state([terminal], [rest])! };
       if (kind === "other") others.push(index);
-      else yield* this.#addString({ set, lex: lexer.state([terminal], [rest])! }, kind, this.#strings!);
+      else if (kind === "broad") yield* this.#addBroad(thread, this.#strings!, isOpen);
+      else yield* this.#addFree(thread, this.#strings!);
     }
     const isWhole = others.length === lex.terminals.length;
     const left = isWhole
@@ -184,31 +188,59 @@ class MaskWriter {
     yield* this.#finish(this.#walk(this.#vocabulary.trie, this.#mask).add({ set, lex: left }));
   }
 
-  *#addString({ set, lex }: Thread, kind: StringKind, strings: FreeString): Pieces<void> {
+  /** Whether any characters go on with one of several strings or another, as with names that are told apart by patterns:
+   *  then all tokens that do not reach a quote are allowed. */
+  #areOpenTogether(rests: readonly Regex[]): boolean {
+    const strings = this.#strings;
+    if (strings === null || rests.length < 2 || !strings.isAlwaysOpen(strings.regexes.alt(rests)))
+      return false;
+    for (const [index, word] of strings.openTokens.entries()) this.#mask[index]! |= word;
+    return true;
+  }
+
+  /** `isOpen`: the mask has all tokens already that do not reach a quote. */
+  *#addBroad({ set, lex }: Thread, strings: FreeString, isOpen: boolean): Pieces<void> {
     const [rest] = lex.rests as readonly [Regex];
-    const scratch = new Uint32Array(this.#mask.length);
+    const base = isOpen ? rest : strings.baseOf(rest);
+    const tokens = yield* isOpen
+      ? strings.quotedOf(rest, this.#budget)
+      : strings.tokensOf(base, this.#budget);
+    if (tokens === null) {
+      yield* this.#finish(this.#walk(this.#vocabulary.trie, this.#mask).add({ set, lex }));
+      return;
+    }
+    const mask = yield* this.#afterQuote({ set, lex }, strings);
+    put(mask, tokens);
+    if (base !== rest) yield* this.#correct(set, lex, base, mask);
+    this.#allow(mask);
+  }
+
+  *#addFree({ set, lex }: Thread, strings: FreeString): Pieces<void> {
+    const [rest] = lex.rests as readonly [Regex];
+    const limits = strings.limitsOf(rest);
+    const mask = yield* this.#afterQuote({ set, lex }, strings);
+    if (limits !== null) put(mask, strings.tokensWithin(limits.min, limits.max));
+    else {
+      for (let word = 0; word < mask.length; word++) mask[word]! |= strings.inside[word]!;
+      yield* this.#correct(set, lex, strings.regex, mask);
+    }
+    this.#allow(mask);
+  }
+
+  /** Of tokens with a quote those that go on after it, wherever in them it is. */
+  *#afterQuote({ set, lex }: Thread, strings: FreeString): Pieces<Mask> {
+    const mask = new Uint32Array(this.#mask.length);
     // Strings end with their quote: whatever the string, the same is complete after it.
     const { ends } = this.#parser.lexer.state(lex.terminals, [strings.regexes.epsilon])!;
     const after = this.#parser.after(set, ends);
     if (after.lex !== null) {
-      yield* this.#finish(this.#walk(strings.afterQuote, scratch).add({ set: after, lex: after.lex }));
+      yield* this.#finish(this.#walk(strings.afterQuote, mask).add({ set: after, lex: after.lex }));
     }
-    const limits = strings.limitsOf(rest);
-    if (kind === "broad") {
-      const base = strings.baseOf(rest);
-      const tokens = yield* strings.tokensOf(base, this.#budget);
-      if (tokens === null) {
-        yield* this.#finish(this.#walk(this.#vocabulary.trie, this.#mask).add({ set, lex }));
-        return;
-      }
-      put(scratch, tokens);
-      if (base !== rest) yield* this.#correct(set, lex, base, scratch);
-    } else if (limits !== null) put(scratch, strings.tokensWithin(limits.min, limits.max));
-    else {
-      for (let word = 0; word < scratch.length; word++) scratch[word]! |= strings.inside[word]!;
-      yield* this.#correct(set, lex, strings.regex, scratch);
-    }
-    for (let word = 0; word < scratch.length; word++) this.#mask[word]! |= scratch[word]!;
+    return mask;
+  }
+
+  #allow(mask: Mask): void {
+    for (let word = 0; word < mask.length; word++) this.#mask[word]! |= mask[word]!;
   }
 
   /** `mask` has the tokens of another string: makes it right where they differ. */

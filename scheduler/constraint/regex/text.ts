@@ -57,6 +57,8 @@ export interface TextEncoding {
 }
 
 const encoder = new TextEncoder();
+/** Those of an escape such as \\u001f. */
+const CHARACTER_BYTES_MAX = 6;
 
 /** As it is, in UTF-8. */
 export function plainEncoding(regexes: Regexes): TextEncoding {
@@ -115,6 +117,11 @@ function remembered(oneOf: (set: CodePoints) => Regex): (set: CodePoints) => Reg
 
 function escapeOf(code: number): string {
   return shortEscapes[code] ?? `\\u00${code < 16 ? "0" : ""}${code.toString(16)}`;
+}
+
+/** Fewest characters of so many bytes, in any way of writing them. */
+export function charactersMin(bytes: number): number {
+  return Math.ceil(bytes / CHARACTER_BYTES_MAX);
 }
 
 /** One character of the set in UTF-8 (RFC 3629). */

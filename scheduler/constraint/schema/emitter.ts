@@ -2,7 +2,7 @@ import { type Budget, ConstraintError } from "../error.ts";
 import type { GrammarBuilder, GrammarSymbol, Production } from "../grammar.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
 import { keyOf, type Normalizer } from "./normalizer.ts";
-import { type ArrayPart, type Condition, kinds, type ObjectPart, type Shape } from "./shapes.ts";
+import { type ArrayPart, type Condition, isAnyShape, kinds, type ObjectPart, type Shape } from "./shapes.ts";
 
 /** White space between the parts of a value, as a regular expression each. */
 export interface WhiteSpace {
@@ -447,7 +447,7 @@ class ObjectEmitter {
   #freeNames(): FreeNames[] {
     const regexes = this.#regexes;
     const { anyText, bytesOf } = this.#normalizer.encoding;
-    const patterns = [...new Set(this.#parts.flatMap((part) => part.patterns.map(({ names }) => names)))];
+    const patterns = [...new Set(this.#parts.flatMap((part) => this.#tellingPatterns(part)))];
     if (patterns.length > PATTERNS_MAX) {
       throw new ConstraintError(
         `more than ${PATTERNS_MAX} patterns of names at once are not supported`,
@@ -473,6 +473,13 @@ class ObjectEmitter {
       if (this.#normalizer.isPossible(conditions)) free.push({ names, value: this.#valueOf(conditions) });
     }
     return free;
+  }
+
+  /** Patterns of names whose values are not the same as those of other names. */
+  #tellingPatterns({ patterns, additional }: ObjectPart): Regex[] {
+    const isAny = (value: Condition): boolean => this.#normalizer.shapesOf([value]).some(isAnyShape);
+    const isOtherAny = additional === null || isAny(additional);
+    return patterns.flatMap(({ names, value }) => (isOtherAny && isAny(value) ? [] : [names]));
   }
 
   #allowedNames(): Regex | null {

@@ -1,7 +1,7 @@
 import { ConstraintError } from "../error.ts";
 import { compilePattern } from "../regex/pattern.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
-import { allCharacters, type TextEncoding } from "../regex/text.ts";
+import { allCharacters, charactersMin, type TextEncoding } from "../regex/text.ts";
 import { isObject, type RawSchema, type SchemaDocument } from "./document.ts";
 import { patternOfFormat } from "./formats.ts";
 import type { Numbers } from "./numbers.ts";
@@ -173,11 +173,6 @@ class Reader {
   #strings(): Regex[] {
     const { regexes, encoding } = this.#tools;
     const sets: Regex[] = [];
-    const min = this.#count("minLength") ?? 0;
-    const max = this.#count("maxLength") ?? Number.POSITIVE_INFINITY;
-    if (min > max) sets.push(regexes.empty);
-    else if (min > 0 || max < Number.POSITIVE_INFINITY)
-      sets.push(regexes.repeat(encoding.oneOf(allCharacters), min, max));
     const pattern = this.#string("pattern");
     if (pattern !== undefined) {
       sets.push(this.#at("pattern", () => compilePattern(regexes, pattern, encoding, "anywhere")));
@@ -188,6 +183,15 @@ class Reader {
       if (known === null) this.#tools.ignored(`format ${format}`);
       else sets.push(compilePattern(regexes, known, encoding, "anywhere"));
     }
+    const min = this.#count("minLength") ?? 0;
+    const max = this.#count("maxLength") ?? Number.POSITIVE_INFINITY;
+    if (min > max) sets.push(regexes.empty);
+    // Many a pattern says as much itself, and what is said twice would be looked at twice.
+    const least = Math.max(0, ...sets.map((set) => charactersMin(regexes.bytesOf(set).min)));
+    const most = Math.min(Number.POSITIVE_INFINITY, ...sets.map((set) => regexes.bytesOf(set).max));
+    const [from, to] = [min > least ? min : 0, max < most ? max : Number.POSITIVE_INFINITY];
+    if (from > 0 || to < Number.POSITIVE_INFINITY)
+      sets.push(regexes.repeat(encoding.oneOf(allCharacters), from, to));
     return sets;
   }
 

@@ -71,6 +71,12 @@ export const anyShape: Shape = {
   objects: [],
 };
 
+/** Whether any value is of the shape. */
+export function isAnyShape({ kinds, numbers, isInteger, numberTexts, ...others }: Shape): boolean {
+  const parts = [numbers, others.strings, others.arrays, others.objects];
+  return kinds === allKinds && !isInteger && numberTexts === null && parts.every((one) => one.length === 0);
+}
+
 /** Any array. */
 export const anyArray: ArrayPart = {
   prefix: [],
