@@ -29,9 +29,9 @@ const BROAD_MAX = 128;
 const BROAD = 16;
 /** Limits of more characters than this are left out of account at first. */
 const BASE_CHARACTERS = 16;
-/** Pairs of what is left of two strings that are looked at, and steps of work for them. */
-const PAIRS_MAX = 128;
-const PAIR_STEPS_MAX = 6000;
+/** Steps of work to find out whether any characters may go on a string, or one of several. */
+const OPEN_STEPS_MAX = 6000;
+export const OPEN_TOGETHER_STEPS_MAX = 20_000;
 /** Characters of a token are counted up to here. */
 const CHARACTERS_MAX = 254;
 /** The token is not of the kind. */
@@ -217,15 +217,14 @@ export class FreeString {
    * then only tokens with a quote need be looked at. All pairs of what is left of a free string and of this one are; false
    * also where there are many.
    */
-  isAlwaysOpen(start: Regex): boolean {
+  isAlwaysOpen(start: Regex, steps = OPEN_STEPS_MAX): boolean {
     const known = this.#alwaysOpen.get(start);
     if (known !== undefined) return known;
     const { regexes } = this;
     const seen = new Map<Regex, Set<Regex>>([[this.regex, new Set([start])]]);
     const open: [free: Regex, rest: Regex][] = [[this.regex, start]];
-    const stepsMax = regexes.budget.spent + PAIR_STEPS_MAX;
+    const stepsMax = regexes.budget.spent + steps;
     let isOpen = true;
-    let pairs = 1;
     for (let pair = open.pop(); pair !== undefined && isOpen; pair = open.pop()) {
       const [free, rest] = pair;
       const { representatives } = regexes.refine(regexes.partitionOf(free), regexes.partitionOf(rest));
@@ -246,8 +245,7 @@ export class FreeString {
         }
         if (rests.has(next)) continue;
         rests.add(next);
-        pairs++;
-        isOpen = pairs <= PAIRS_MAX && regexes.budget.spent <= stepsMax;
+        isOpen = regexes.budget.spent <= stepsMax;
         open.push([nextFree, next]);
       }
     }
@@ -258,7 +256,8 @@ export class FreeString {
 
   /** Of a broad expression, one that differs in limits of length alone, and is met more often. */
   baseOf(rest: Regex): Regex {
-    return this.regexes.unlimited(rest)?.regex ?? this.regexes.clamped(rest, BASE_CHARACTERS);
+    const unlimited = this.regexes.unlimited(rest)?.regex ?? rest;
+    return this.regexes.clamped(unlimited, BASE_CHARACTERS);
   }
 
   /** Tokens that stay inside of a string of this expression, and those that may go beyond it. Null where a token has its

@@ -1,6 +1,6 @@
 import { Budget } from "./error.ts";
 import { forcedToken } from "./forced.ts";
-import { FreeString, type StringTokens } from "./free-string.ts";
+import { FreeString, OPEN_TOGETHER_STEPS_MAX, type StringTokens } from "./free-string.ts";
 import { Job, type Pieces } from "./job.ts";
 import type { LexState } from "./lexer.ts";
 import { MaskWalk } from "./mask-walk.ts";
@@ -192,8 +192,8 @@ class MaskWriter {
    *  then all tokens that do not reach a quote are allowed. */
   #areOpenTogether(rests: readonly Regex[]): boolean {
     const strings = this.#strings;
-    if (strings === null || rests.length < 2 || !strings.isAlwaysOpen(strings.regexes.alt(rests)))
-      return false;
+    if (strings === null || rests.length < 2) return false;
+    if (!strings.isAlwaysOpen(strings.regexes.alt(rests), OPEN_TOGETHER_STEPS_MAX)) return false;
     for (const [index, word] of strings.openTokens.entries()) this.#mask[index]! |= word;
     return true;
   }

@@ -54,12 +54,16 @@ interface Node {
 }
 
 /** An expression without a limit of length, and the limit: so many times at most, each of a byte or more. It is `limit` that
- *  has it, of an intersection with `others`. */
+ *  has it, `free` without it, of an intersection with `others`, before `tail`. */
 interface Unlimited {
   readonly regex: Regex;
   readonly max: number;
   readonly limit: Regex;
+  readonly free: Regex;
   readonly others: Regex;
+  readonly tail: Regex;
+  /** All that `others` match is matched by `free`. */
+  readonly isFree: boolean;
   /** Times with which it can be completed, wherever one has got to; null: not known yet. */
   reach: number | null;
 }
@@ -69,6 +73,8 @@ interface Range {
   max: number;
 }
 
+/** Bytes of a character that are counted. */
+const CHARACTER_COUNT_MAX = 4;
 /** States that are searched for an end before it is counted how far it is. */
 const NEAR_STATES = 8;
 /** States of an automaton, and steps between them, that are looked at to find out how far its end is. */
@@ -408,26 +414,30 @@ export class Regexes {
    * whose end may depend on such numbers, only the greatest limit of length is looked at.
    */
   clamped(regex: Regex, bytes: number): Regex {
-    const { isBoolean, isCounted } = this.#nodes[regex]!;
+    const { isBoolean, isCounted, shape } = this.#nodes[regex]!;
     if (!isCounted) return regex;
-    if (isBoolean) {
-      const unlimited = this.unlimited(regex);
-      if (unlimited === null) return regex;
-      if (unlimited.max < bytes) return regex;
-      unlimited.reach ??=
-        this.#counted.reachOf(unlimited.others, unlimited.limit) ?? this.#reachOf(unlimited.regex);
-      return unlimited.max >= bytes + unlimited.reach ? unlimited.regex : regex;
-    }
     const key = regex * 2 ** 16 + bytes;
     let clamped = this.#clamped.get(key);
     if (clamped === undefined) {
-      clamped = this.#clamp(this.#nodes[regex]!.shape, regex, bytes);
+      clamped = isBoolean ? this.#clampLength(regex, bytes) : this.#clamp(shape, regex, bytes);
       this.#clamped.set(key, clamped);
     }
     return clamped;
   }
 
-  /** An intersection with a limit of length, without that limit; null: it is no such. */
+  #clampLength(regex: Regex, bytes: number): Regex {
+    const unlimited = this.unlimited(regex);
+    if (unlimited === null || unlimited.max < bytes) return regex;
+    const { others, limit, max, free, tail } = unlimited;
+    if (max < Number.POSITIVE_INFINITY) {
+      unlimited.reach ??= this.#counted.reachOf(others, limit) ?? this.#reachOf(unlimited.regex);
+      if (max < bytes + unlimited.reach) return regex;
+    }
+    if (!unlimited.isFree) return unlimited.regex;
+    return this.#cat(this.and([this.clamped(others, bytes), free]), tail);
+  }
+
+  /** An intersection with a limit of length, without that limit; or with a length that is not limited. Null: it is neither. */
   unlimited(regex: Regex): Unlimited | null {
     let unlimited = this.#unlimited.get(regex);
     if (unlimited === undefined) {
@@ -440,28 +450,45 @@ export class Regexes {
   #unlimit(shape: RegexShape): Unlimited | null {
     if (shape.kind === "cat") {
       const head = this.unlimited(shape.head);
-      return head === null ? null : { ...head, regex: this.#cat(head.regex, shape.tail) };
+      if (head === null) return null;
+      return { ...head, regex: this.#cat(head.regex, shape.tail), tail: this.#cat(head.tail, shape.tail) };
     }
     if (shape.kind !== "and") return null;
-    let max = -1;
+    const othersThan = (limit: Regex): Regex => this.and(shape.parts.filter((part) => part !== limit));
+    let most = -1;
     let limit: Regex | null = null;
     for (const part of shape.parts) {
-      const most = this.#mostOf(part);
-      if (most <= max) continue;
-      max = most;
+      const max = this.#mostOf(part);
+      if (max === Number.POSITIVE_INFINITY || max <= most) continue;
+      most = max;
       limit = part;
     }
-    if (limit === null) return null;
-    const others = this.and(shape.parts.filter((part) => part !== limit));
-    return { regex: this.and([others, this.#withoutMost(limit)]), max, limit, others, reach: null };
+    if (limit === null) {
+      most = Number.POSITIVE_INFINITY;
+      limit =
+        shape.parts.find((part) => this.#mostOf(part) === most && this.#isWithin(othersThan(part), part)) ??
+        null;
+      if (limit === null) return null;
+    }
+    const others = othersThan(limit);
+    const free = this.#withoutMost(limit);
+    const isFree = this.#isWithin(others, free);
+    const regex = this.and([others, free]);
+    return { regex, max: most, limit, others, free, isFree, tail: this.epsilon, reach: null };
   }
 
-  /** How often the repetition may come that an expression is, or ends with after the rest of one time; -1: it is no such, or
-   *  has no limit. */
+  /** Whether all that one matches is matched by the other too; false also where that is not found out. */
+  #isWithin(one: Regex, other: Regex): boolean {
+    if (this.#nodes[one]!.isBoolean) return false;
+    // With any number of times in place of each count but those inside of a character: that is more, and has fewer states.
+    return this.isEmpty(this.and([this.clamped(one, CHARACTER_COUNT_MAX), this.not(other)]));
+  }
+
+  /** How often the repetition may come that an expression is, or ends with after the rest of one time; -1: it is no such. */
   #mostOf(regex: Regex): number {
     const { shape } = this.#nodes[regex]!;
     if (shape.kind === "cat") return this.#mostOf(shape.tail);
-    return shape.kind === "repeat" && shape.max < Number.POSITIVE_INFINITY ? shape.max : -1;
+    return shape.kind === "repeat" ? shape.max : -1;
   }
 
   #withoutMost(regex: Regex): Regex {
