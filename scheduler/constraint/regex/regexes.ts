@@ -455,7 +455,7 @@ export class Regexes {
     }
     if (shape.kind !== "and") return null;
     const othersThan = (limit: Regex): Regex => this.and(shape.parts.filter((part) => part !== limit));
-    let most = -1;
+    let most = 1; // what is optional has no length that counts
     let limit: Regex | null = null;
     for (const part of shape.parts) {
       const max = this.#mostOf(part);
