@@ -78,6 +78,29 @@ export class CountedIntersections {
     return reach + 1; // one that has begun
   }
 
+  /** Whether an intersection with `others`, if it can be completed at all from where one has got to, can be with any number
+   *  of times or more; false also where it cannot be told. */
+  isEndless(others: Regex, limit: Regex): boolean {
+    const tail = this.#tailOf(limit);
+    const starts = tail === null ? null : this.#afterOne(others, tail.rest);
+    if (starts === null) return false;
+    return starts.every((start) => {
+      const places = this.#placesFrom(start, tail!.of);
+      if (places === null) return false;
+      const states = places.after.length;
+      this.#regexes.budget.spend(states);
+      // As many times as there are states lead around somewhere, and so do any number.
+      return places.after.every((_, state) => {
+        const endsBetween = (from: number, to: number): boolean => {
+          for (let times = from; times < to; times++)
+            if (this.#endsAfter(places, times)[state] === 1) return true;
+          return false;
+        };
+        return endsBetween(states, 2 * states) || !endsBetween(0, states);
+      });
+    });
+  }
+
   /** Of an intersection's parts; null: it cannot be told so. */
   isEmpty(parts: readonly Regex[]): boolean | null {
     let counted: CountedTail | null = null;

@@ -53,17 +53,17 @@ interface Node {
   isEmpty: boolean | null;
 }
 
-/** An expression without a limit of length, and the limit: so many times at most, each of a byte or more. It is `limit` that
- *  has it, `free` without it, of an intersection with `others`, before `tail`. */
+/** An expression without a limit of length, and the limit: so many times, each of a byte or more. It is `limit` that has it, of
+ *  an intersection with `others`, before `tail`. */
 interface Unlimited {
   readonly regex: Regex;
+  readonly min: number;
   readonly max: number;
   readonly limit: Regex;
-  readonly free: Regex;
   readonly others: Regex;
   readonly tail: Regex;
-  /** All that `others` match is matched by `free`. */
-  readonly isFree: boolean;
+  /** Wherever one has got to, whether `others` can be completed does not depend on the limit; null: not known yet. */
+  isFree: boolean | null;
   /** Times with which it can be completed, wherever one has got to; null: not known yet. */
   reach: number | null;
 }
@@ -428,12 +428,16 @@ export class Regexes {
   #clampLength(regex: Regex, bytes: number): Regex {
     const unlimited = this.unlimited(regex);
     if (unlimited === null || unlimited.max < bytes) return regex;
-    const { others, limit, max, free, tail } = unlimited;
+    const { others, limit, max, min, tail } = unlimited;
     if (max < Number.POSITIVE_INFINITY) {
       unlimited.reach ??= this.#counted.reachOf(others, limit) ?? this.#reachOf(unlimited.regex);
       if (max < bytes + unlimited.reach) return regex;
     }
+    unlimited.isFree ??=
+      this.#isWithin(others, this.#withTimes(limit, 0)) &&
+      (min === 0 || this.#counted.isEndless(others, limit));
     if (!unlimited.isFree) return unlimited.regex;
+    const free = this.#withTimes(limit, Math.min(min, bytes + 1));
     return this.#cat(this.and([this.clamped(others, bytes), free]), tail);
   }
 
@@ -466,15 +470,15 @@ export class Regexes {
     if (limit === null) {
       most = Number.POSITIVE_INFINITY;
       limit =
-        shape.parts.find((part) => this.#mostOf(part) === most && this.#isWithin(othersThan(part), part)) ??
-        null;
+        shape.parts.find(
+          (part) => this.#mostOf(part) === most && this.#isWithin(othersThan(part), this.#withTimes(part, 0)),
+        ) ?? null;
       if (limit === null) return null;
     }
     const others = othersThan(limit);
-    const free = this.#withoutMost(limit);
-    const isFree = this.#isWithin(others, free);
-    const regex = this.and([others, free]);
-    return { regex, max: most, limit, others, free, isFree, tail: this.epsilon, reach: null };
+    const min = this.#leastOf(limit);
+    const regex = this.and([others, this.#withTimes(limit, min)]);
+    return { regex, min, max: most, limit, others, tail: this.epsilon, isFree: null, reach: null };
   }
 
   /** Whether all that one matches is matched by the other too; false also where that is not found out. */
@@ -491,11 +495,19 @@ export class Regexes {
     return shape.kind === "repeat" ? shape.max : -1;
   }
 
-  #withoutMost(regex: Regex): Regex {
-    const { shape } = this.#nodes[regex]!;
-    if (shape.kind === "cat") return this.#cat(shape.head, this.#withoutMost(shape.tail));
+  #leastOf(limit: Regex): number {
+    const { shape } = this.#nodes[limit]!;
+    if (shape.kind === "cat") return this.#leastOf(shape.tail);
     assert(shape.kind === "repeat", "a limit of length is a repetition");
-    return this.repeat(shape.of, shape.min, Number.POSITIVE_INFINITY);
+    return shape.min;
+  }
+
+  /** The limit with so many times at least, and no most. */
+  #withTimes(limit: Regex, min: number): Regex {
+    const { shape } = this.#nodes[limit]!;
+    if (shape.kind === "cat") return this.#cat(shape.head, this.#withTimes(shape.tail, min));
+    assert(shape.kind === "repeat", "a limit of length is a repetition");
+    return this.repeat(shape.of, min, Number.POSITIVE_INFINITY);
   }
 
   /** Bytes with which a match can be completed, wherever one has got to; Infinity: not found out. */
