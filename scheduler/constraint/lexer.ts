@@ -26,6 +26,9 @@ export interface Ends {
   readonly terminals: readonly number[];
 }
 
+/** Of a state, in steps of work. */
+const STATE_STEPS = 16;
+
 /** The automaton of a grammar's terminals, built as far as it is walked. */
 export class Lexer {
   readonly regexes: Regexes;
@@ -54,7 +57,7 @@ export class Lexer {
     let state = this.#states.get(key);
     if (state === undefined) {
       const { regexes } = this;
-      regexes.budget.spend(terminals.length);
+      regexes.budget.spend(STATE_STEPS + terminals.length);
       let partition = regexes.wholePartition;
       for (const rest of rests) partition = regexes.refine(partition, regexes.partitionOf(rest));
       const ends = this.#endsOf(terminals.filter((_, index) => regexes.isNullable(rests[index]!)));

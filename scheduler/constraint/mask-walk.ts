@@ -8,6 +8,9 @@ import type { Mask, Trie } from "./vocabulary.ts";
 /** Nodes below a node that make it worth finding out which of them need not be walked. */
 const LOOPING_NODES_MIN = 256;
 
+/** Of one node, in steps of work: two expressions are derived and clamped. */
+const DIFFERENCE_STEPS = 4;
+
 /** A node of the trie whose children are being walked, with what the text may be there. Used again for each depth. */
 interface Frame {
   /** The next child, and the end of them all. */
@@ -110,7 +113,7 @@ export class MaskWalk {
   }
 
   #differs({ set, lex }: Frame, free: Regex, child: number): void {
-    this.#budget.spend(1);
+    this.#budget.spend(DIFFERENCE_STEPS);
     const { lexer } = this.#parser;
     const { regexes } = lexer;
     const byte = this.#trie.bytes[child]!;

@@ -75,6 +75,8 @@ interface Range {
 
 /** Bytes of a character that are counted. */
 const CHARACTER_COUNT_MAX = 4;
+/** Of one expression, in steps of work. */
+const CLAMP_STEPS = 16;
 /** States that are searched for an end before it is counted how far it is. */
 const NEAR_STATES = 8;
 /** States of an automaton, and steps between them, that are looked at to find out how far its end is. */
@@ -419,6 +421,7 @@ export class Regexes {
     const key = regex * 2 ** 16 + bytes;
     let clamped = this.#clamped.get(key);
     if (clamped === undefined) {
+      this.budget.spend(CLAMP_STEPS);
       clamped = isBoolean ? this.#clampLength(regex, bytes) : this.#clamp(shape, regex, bytes);
       this.#clamped.set(key, clamped);
     }
@@ -445,6 +448,7 @@ export class Regexes {
   unlimited(regex: Regex): Unlimited | null {
     let unlimited = this.#unlimited.get(regex);
     if (unlimited === undefined) {
+      this.budget.spend(CLAMP_STEPS);
       unlimited = this.#unlimit(this.#nodes[regex]!.shape);
       this.#unlimited.set(regex, unlimited);
     }
