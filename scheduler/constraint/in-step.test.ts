@@ -214,6 +214,6 @@ test("masks of the next step are prepared while the device computes", () => {
     );
     return [atStart, device.kept.maskBytes > 0];
   };
-  const prepared = Array.from({ length: 200 }, (_, index) => preparedWith(1 + index).join());
+  const prepared = Array.from({ length: 200 }, (_, index) => preparedWith(1 + 2 * index).join());
   expect(new Set(prepared)).toEqual(new Set(["false,false", "false,true", "true,true"]));
 });
