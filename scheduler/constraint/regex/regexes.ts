@@ -68,11 +68,6 @@ interface Unlimited {
   reach: number | null;
 }
 
-interface Range {
-  min: number;
-  max: number;
-}
-
 /** Bytes of a character that are counted. */
 const CHARACTER_COUNT_MAX = 4;
 /** Of one expression, in steps of work. */
@@ -106,7 +101,6 @@ export class Regexes {
   readonly #clamped = new Map<number, Regex>();
   readonly #unlimited = new Map<Regex, Unlimited | null>();
   readonly #reaches = new Map<Regex, number>();
-  readonly #bytesOf = new Map<Regex, Range>();
   readonly #counted = new CountedIntersections(this);
   /** Spent by derivatives; replaced by the owner per piece of work. */
   budget = new Budget(Number.POSITIVE_INFINITY);
@@ -358,49 +352,6 @@ export class Regexes {
     }
     for (const at of parents.keys()) this.#nodes[at]!.isEmpty = true;
     return true;
-  }
-
-  /** Bounds of how many bytes a match has; `max` may be Infinity. */
-  bytesOf(regex: Regex): Readonly<Range> {
-    let bytes = this.#bytesOf.get(regex);
-    if (bytes === undefined) {
-      bytes = this.#findBytes(this.#nodes[regex]!.shape);
-      this.#bytesOf.set(regex, bytes);
-    }
-    return bytes;
-  }
-
-  #findBytes(shape: RegexShape): Range {
-    switch (shape.kind) {
-      case "epsilon":
-        return { min: 0, max: 0 };
-      case "set":
-        return { min: 1, max: 1 };
-      case "cat": {
-        const bytes = { ...this.bytesOf(shape.head) };
-        let rest = shape.tail;
-        // In a loop, as texts are long.
-        for (let next = this.shapeOf(rest); next.kind === "cat"; next = this.shapeOf(rest)) {
-          addTo(bytes, this.bytesOf(next.head));
-          rest = next.tail;
-        }
-        return addTo(bytes, this.bytesOf(rest));
-      }
-      case "repeat": {
-        const { min, max } = this.bytesOf(shape.of);
-        return { min: shape.min * min, max: shape.max * max };
-      }
-      case "alt":
-      case "and": {
-        const all = shape.parts.map((part) => this.bytesOf(part));
-        const [mins, maxes] = [all.map(({ min }) => min), all.map(({ max }) => max)];
-        return shape.kind === "alt"
-          ? { min: Math.min(...mins), max: Math.max(...maxes) }
-          : { min: Math.max(...mins), max: Math.min(...maxes) };
-      }
-      default:
-        return { min: 0, max: Number.POSITIVE_INFINITY };
-    }
   }
 
   /** Whether it matches the bytes. */
@@ -706,12 +657,6 @@ export class Regexes {
         return regex;
     }
   }
-}
-
-function addTo(range: Range, { min, max }: Readonly<Range>): Range {
-  range.min += min;
-  range.max += max;
-  return range;
 }
 
 /** Byte strings in the order of their bytes. */

@@ -1,4 +1,5 @@
 import { ConstraintError } from "../error.ts";
+import { byteRangeOf } from "../regex/byte-range.ts";
 import { compilePattern } from "../regex/pattern.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
 import { allCharacters, charactersMin, type TextEncoding } from "../regex/text.ts";
@@ -187,8 +188,9 @@ class Reader {
     const max = this.#count("maxLength") ?? Number.POSITIVE_INFINITY;
     if (min > max) sets.push(regexes.empty);
     // Many a pattern says as much itself, and what is said twice would be looked at twice.
-    const least = Math.max(0, ...sets.map((set) => charactersMin(regexes.bytesOf(set).min)));
-    const most = Math.min(Number.POSITIVE_INFINITY, ...sets.map((set) => regexes.bytesOf(set).max));
+    const bytes = sets.map((set) => byteRangeOf(regexes, set));
+    const least = Math.max(0, ...bytes.map((range) => charactersMin(range.min)));
+    const most = Math.min(Number.POSITIVE_INFINITY, ...bytes.map((range) => range.max));
     const [from, to] = [min > least ? min : 0, max < most ? max : Number.POSITIVE_INFINITY];
     if (from > 0 || to < Number.POSITIVE_INFINITY)
       sets.push(regexes.repeat(encoding.oneOf(allCharacters), from, to));
