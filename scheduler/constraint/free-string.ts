@@ -256,8 +256,10 @@ export class FreeString {
 
   /** Of a broad expression, one that differs in limits of length alone, and is met more often. */
   baseOf(rest: Regex): Regex {
-    const unlimited = this.regexes.unlimited(rest)?.regex ?? rest;
-    return this.regexes.clamped(unlimited, BASE_CHARACTERS);
+    const unlimited = this.regexes.unlimited(rest);
+    // A walk counts up to a least length in any case; with a smaller one much would differ.
+    if (unlimited !== null && unlimited.min > BASE_CHARACTERS) return unlimited.regex;
+    return this.regexes.clamped(unlimited?.regex ?? rest, BASE_CHARACTERS);
   }
 
   /** Tokens that stay inside of a string of this expression, and those that may go beyond it. Null where a token has its
