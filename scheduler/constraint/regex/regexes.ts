@@ -1,4 +1,3 @@
-import { assert } from "../../core.ts";
 import { Budget } from "../error.ts";
 import {
   type ByteSet,
@@ -9,6 +8,7 @@ import {
   Partitions,
   unionOf,
 } from "./byte-set.ts";
+import { Clamping, type Unlimited } from "./clamping.ts";
 import { CountedIntersections } from "./counted.ts";
 
 declare const brand: unique symbol;
@@ -53,31 +53,8 @@ interface Node {
   isEmpty: boolean | null;
 }
 
-/** An expression without a limit of length, and the limit: so many times, each of a byte or more. It is `limit` that has it, of
- *  an intersection with `others`, before `tail`. */
-interface Unlimited {
-  readonly regex: Regex;
-  readonly min: number;
-  readonly max: number;
-  readonly limit: Regex;
-  readonly others: Regex;
-  readonly tail: Regex;
-  /** Wherever one has got to, whether `others` can be completed does not depend on the limit; null: not known yet. */
-  isFree: boolean | null;
-  /** Times with which it can be completed, wherever one has got to; null: not known yet. */
-  reach: number | null;
-}
-
-/** Bytes of a character that are counted. */
-const CHARACTER_COUNT_MAX = 4;
-/** Of one expression, in steps of work. */
-const CLAMP_STEPS = 16;
 /** States that are searched for an end before it is counted how far it is. */
 const NEAR_STATES = 8;
-/** States of an automaton, and steps between them, that are looked at to find out how far its end is. */
-const REACH_STATES_MAX = 64;
-const REACH_STEPS_MAX = 512;
-
 /**
  * Regular expressions over bytes with intersection and complement, matched by derivatives (Brzozowski, "Derivatives of
  * regular expressions", JACM 1964; with byte classes as in Owens, Reppy and Turon, "Regular-expression derivatives
@@ -98,10 +75,8 @@ export class Regexes {
   /** By byte. */
   readonly #bytes: (Regex | undefined)[] = [];
   readonly #partitions = new Partitions();
-  readonly #clamped = new Map<number, Regex>();
-  readonly #unlimited = new Map<Regex, Unlimited | null>();
-  readonly #reaches = new Map<Regex, number>();
   readonly #counted = new CountedIntersections(this);
+  readonly #clamping = new Clamping(this, this.#counted);
   /** Spent by derivatives; replaced by the owner per piece of work. */
   budget = new Budget(Number.POSITIVE_INFINITY);
 
@@ -119,6 +94,16 @@ export class Regexes {
   /** What the expression is. */
   shapeOf(regex: Regex): RegexShape {
     return this.#nodes[regex]!.shape;
+  }
+
+  /** Whether it holds an intersection or a complement, so that its language may be empty without its being `empty`. */
+  isBoolean(regex: Regex): boolean {
+    return this.#nodes[regex]!.isBoolean;
+  }
+
+  /** Whether it holds a repetition with a count. */
+  isCounted(regex: Regex): boolean {
+    return this.#nodes[regex]!.isCounted;
   }
 
   /** Whether it matches the empty string. */
@@ -361,147 +346,14 @@ export class Regexes {
     return this.isNullable(at);
   }
 
-  /**
-   * An expression that goes the same way as this one for the next `bytes` bytes: repetitions that cannot run out within
-   * them have no limit. So states that differ only in how often something may still come are one. Of boolean expressions,
-   * whose end may depend on such numbers, only the greatest limit of length is looked at.
-   */
+  /** An expression that goes the same way as this one for the next `bytes` bytes, and has fewer states (`Clamping`). */
   clamped(regex: Regex, bytes: number): Regex {
-    const { isBoolean, isCounted, shape } = this.#nodes[regex]!;
-    if (!isCounted) return regex;
-    const key = regex * 2 ** 16 + bytes;
-    let clamped = this.#clamped.get(key);
-    if (clamped === undefined) {
-      this.budget.spend(CLAMP_STEPS);
-      clamped = isBoolean ? this.#clampLength(regex, bytes) : this.#clamp(shape, regex, bytes);
-      this.#clamped.set(key, clamped);
-    }
-    return clamped;
-  }
-
-  #clampLength(regex: Regex, bytes: number): Regex {
-    const unlimited = this.unlimited(regex);
-    if (unlimited === null || unlimited.max < bytes) return regex;
-    const { others, limit, max, min, tail } = unlimited;
-    if (max < Number.POSITIVE_INFINITY) {
-      unlimited.reach ??= this.#counted.reachOf(others, limit) ?? this.#reachOf(unlimited.regex);
-      if (max < bytes + unlimited.reach) return regex;
-    }
-    unlimited.isFree ??=
-      this.#isWithin(others, this.#withTimes(limit, 0)) &&
-      (min === 0 || this.#counted.isEndless(others, limit));
-    if (!unlimited.isFree) return unlimited.regex;
-    const free = this.#withTimes(limit, Math.min(min, bytes + 1));
-    return this.#cat(this.and([this.clamped(others, bytes), free]), tail);
+    return this.#clamping.clamped(regex, bytes);
   }
 
   /** An intersection with a limit of length, without that limit; or with a length that is not limited. Null: it is neither. */
   unlimited(regex: Regex): Unlimited | null {
-    let unlimited = this.#unlimited.get(regex);
-    if (unlimited === undefined) {
-      this.budget.spend(CLAMP_STEPS);
-      unlimited = this.#unlimit(this.#nodes[regex]!.shape);
-      this.#unlimited.set(regex, unlimited);
-    }
-    return unlimited;
-  }
-
-  #unlimit(shape: RegexShape): Unlimited | null {
-    if (shape.kind === "cat") {
-      const head = this.unlimited(shape.head);
-      if (head === null) return null;
-      return { ...head, regex: this.#cat(head.regex, shape.tail), tail: this.#cat(head.tail, shape.tail) };
-    }
-    if (shape.kind !== "and") return null;
-    const othersThan = (limit: Regex): Regex => this.and(shape.parts.filter((part) => part !== limit));
-    let most = 1; // what is optional has no length that counts
-    let limit: Regex | null = null;
-    for (const part of shape.parts) {
-      const max = this.#mostOf(part);
-      if (max === Number.POSITIVE_INFINITY || max <= most) continue;
-      most = max;
-      limit = part;
-    }
-    if (limit === null) {
-      most = Number.POSITIVE_INFINITY;
-      limit =
-        shape.parts.find(
-          (part) => this.#mostOf(part) === most && this.#isWithin(othersThan(part), this.#withTimes(part, 0)),
-        ) ?? null;
-      if (limit === null) return null;
-    }
-    const others = othersThan(limit);
-    const min = this.#leastOf(limit);
-    const regex = this.and([others, this.#withTimes(limit, min)]);
-    return { regex, min, max: most, limit, others, tail: this.epsilon, isFree: null, reach: null };
-  }
-
-  /** Whether all that one matches is matched by the other too; false also where that is not found out. */
-  #isWithin(one: Regex, other: Regex): boolean {
-    if (this.#nodes[one]!.isBoolean) return false;
-    // With any number of times in place of each count but those inside of a character: that is more, and has fewer states.
-    return this.isEmpty(this.and([this.clamped(one, CHARACTER_COUNT_MAX), this.not(other)]));
-  }
-
-  /** How often the repetition may come that an expression is, or ends with after the rest of one time; -1: it is no such. */
-  #mostOf(regex: Regex): number {
-    const { shape } = this.#nodes[regex]!;
-    if (shape.kind === "cat") return this.#mostOf(shape.tail);
-    return shape.kind === "repeat" ? shape.max : -1;
-  }
-
-  #leastOf(limit: Regex): number {
-    const { shape } = this.#nodes[limit]!;
-    if (shape.kind === "cat") return this.#leastOf(shape.tail);
-    assert(shape.kind === "repeat", "a limit of length is a repetition");
-    return shape.min;
-  }
-
-  /** The limit with so many times at least, and no most. */
-  #withTimes(limit: Regex, min: number): Regex {
-    const { shape } = this.#nodes[limit]!;
-    if (shape.kind === "cat") return this.#cat(shape.head, this.#withTimes(shape.tail, min));
-    assert(shape.kind === "repeat", "a limit of length is a repetition");
-    return this.repeat(shape.of, min, Number.POSITIVE_INFINITY);
-  }
-
-  /** Bytes with which a match can be completed, wherever one has got to; Infinity: not found out. */
-  #reachOf(regex: Regex): number {
-    return this.#reaches.get(regex) ?? this.#findReach(regex);
-  }
-
-  #findReach(start: Regex): number {
-    const before = new Map<Regex, Regex[]>([[start, []]]);
-    let steps = 0;
-    for (const at of before.keys()) {
-      const { representatives } = this.partitionOf(at);
-      this.budget.spend(representatives.length);
-      steps += representatives.length;
-      if (steps > REACH_STEPS_MAX) return this.#noReach(start);
-      for (const byte of representatives) {
-        const next = this.derivative(at, byte);
-        if (this.isEmpty(next)) continue;
-        const known = before.get(next);
-        if (known !== undefined) known.push(at);
-        else if (before.size >= REACH_STATES_MAX) return this.#noReach(start);
-        else before.set(next, [at]);
-      }
-    }
-    const distances = new Map<Regex, number>();
-    for (const at of before.keys()) if (this.isNullable(at)) distances.set(at, 0);
-    let reach = 0;
-    for (const [at, distance] of distances) {
-      reach = distance;
-      for (const one of before.get(at)!) if (!distances.has(one)) distances.set(one, distance + 1);
-    }
-    // What holds from here holds from wherever one gets to.
-    for (const at of before.keys()) if (!this.#reaches.has(at)) this.#reaches.set(at, reach);
-    return reach;
-  }
-
-  #noReach(start: Regex): number {
-    this.#reaches.set(start, Number.POSITIVE_INFINITY);
-    return Number.POSITIVE_INFINITY;
+    return this.#clamping.unlimited(regex);
   }
 
   /* ---- */
@@ -638,23 +490,6 @@ export class Regexes {
           automaton.next[state * automaton.classes + automaton.classOf[byte]!]!,
         );
       }
-    }
-  }
-
-  #clamp(shape: RegexShape, regex: Regex, bytes: number): Regex {
-    switch (shape.kind) {
-      case "cat":
-        return this.#cat(this.clamped(shape.head, bytes), this.clamped(shape.tail, bytes));
-      case "repeat": {
-        const of = this.clamped(shape.of, bytes);
-        if (this.isNullable(shape.of)) return this.repeat(of, shape.min, shape.max);
-        const max = shape.max > bytes ? Number.POSITIVE_INFINITY : shape.max;
-        return this.repeat(of, Math.min(shape.min, bytes + 1), max);
-      }
-      case "alt":
-        return this.alt(shape.parts.map((part) => this.clamped(part, bytes)));
-      default:
-        return regex;
     }
   }
 }
