@@ -45,12 +45,6 @@ namespace {
 thread_local Fiber* running = nullptr;
 }
 
-Fiber::~Fiber() {
-#ifdef BUNTING_TSAN
-  if (stack_) __tsan_destroy_fiber(tsan_);
-#endif
-}
-
 void Fiber::take_stack(char* stack, size_t bytes) {
   stack_ = stack;
   stack_bytes_ = bytes;
@@ -64,6 +58,10 @@ void Fiber::leave_stack() {
 #ifdef BUNTING_ASAN
   // Whatever lies at these addresses next is no frame of it.
   if (stack_) __asan_unpoison_memory_region(stack_, stack_bytes_);
+#endif
+#ifdef BUNTING_TSAN
+  if (stack_) __tsan_destroy_fiber(tsan_);
+  tsan_ = nullptr;
 #endif
   stack_ = nullptr;
 }

@@ -25,13 +25,12 @@ class Fiber {
  public:
   // The fiber of the code that is already running on this OS thread.
   Fiber() = default;
-  ~Fiber();
   Fiber(Fiber const&) = delete;
   Fiber& operator=(Fiber const&) = delete;
 
   // Gives it a stack, which the caller owns. Again after it was left for good in the middle of something.
   void take_stack(char* stack, size_t bytes);
-  // To be called before the caller takes the stack back.
+  // To be called before the caller takes the stack back, or the fiber ends.
   void leave_stack();
   // The next switch to this fiber calls `entry`, whatever it was doing before. `entry` must not return.
   void restart(void (*entry)());
