@@ -41,13 +41,9 @@ function logitsOf(
   quant: Quant = "none",
 ): Float32Array[] {
   const rig = new Rig(library, openModelFolder(path), { compute, quant });
-  const parts = tokens.map((_, position) => ({
-    stream: rig.stream(tokens.slice(0, position + 1)),
-    count: position + 1,
-  }));
-  const drawn = rig.step(parts);
+  const logits = rig.logitsAfterEach(tokens);
   rig.close();
-  return drawn.map(({ logits }) => logits);
+  return logits;
 }
 
 function expectSame(got: readonly Float32Array[], want: readonly Float32Array[]): void {

@@ -29,13 +29,9 @@ const tokens = Array.from({ length: 32 }, (_, index) => (index * 37 + 11) % 400)
 
 function logitsOf(library: ReturnType<typeof cpuLibrary>, path: string, quant: Quant): Float32Array[] {
   const rig = new Rig(library, openModelFolder(path), { quant });
-  const parts = tokens.map((_, position) => ({
-    stream: rig.stream(tokens.slice(0, position + 1)),
-    count: position + 1,
-  }));
-  const drawn = rig.step(parts);
+  const logits = rig.logitsAfterEach(tokens);
   rig.close();
-  return drawn.map(({ logits }) => logits);
+  return logits;
 }
 
 /** sum p ln(p / q) in nats, the mean over positions. */

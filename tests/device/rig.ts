@@ -161,6 +161,15 @@ export class Rig {
     return stream.tokens.slice(start);
   }
 
+  /** The logits after each of the tokens, all in one step. */
+  logitsAfterEach(tokens: readonly TokenId[]): Float32Array[] {
+    const parts = tokens.map((_, position) => ({
+      stream: this.stream(tokens.slice(0, position + 1)),
+      count: position + 1,
+    }));
+    return this.step(parts).map(({ logits }) => logits);
+  }
+
   /** Gives back pages; with `shared` the first pages stay with another stream. */
   free(stream: Stream, shared = 0): void {
     this.#free.push(...stream.pages.splice(shared));
