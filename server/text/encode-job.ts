@@ -63,19 +63,23 @@ const valueUnits = 16;
 
 /** Whether a job takes longer than making tokens of a text of so many UTF-16 units. */
 export function takesLonger(job: EncodeJob, units: number): boolean {
-  if (job.kind === "text") return job.text.length > units;
-  const { tools, templateKwargs } = job.options;
-  return unitsOf([job.messages, tools, templateKwargs], units) > units;
+  return unitsOf(job, units) > units;
 }
 
-/** Counts no further than above `max`. */
-function unitsOf(value: unknown, max: number): number {
+/** UTF-16 units of a text that takes as long as a job; counts no further than above `max`. */
+export function unitsOf(job: EncodeJob, max: number): number {
+  if (job.kind === "text") return job.text.length;
+  const { tools, templateKwargs } = job.options;
+  return unitsIn([job.messages, tools, templateKwargs], max);
+}
+
+function unitsIn(value: unknown, max: number): number {
   if (typeof value === "string") return valueUnits + value.length;
   if (typeof value !== "object" || value === null) return valueUnits;
   let units = valueUnits;
   for (const member of Array.isArray(value) ? value : Object.values(value)) {
     if (units > max) break;
-    units += unitsOf(member, max - units);
+    units += unitsIn(member, max - units);
   }
   return units;
 }

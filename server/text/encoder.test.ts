@@ -35,7 +35,7 @@ test("short and long texts get the tokenizer's own tokens, in whatever order the
   expect(tokens).toEqual(texts.map((text) => tokenizer.encode(text, options)));
 });
 
-const settings = { threads: 1, waitingMax: 64, idleMs: null };
+const settings = { threads: 1, firstUnits: 0, waitingMax: 64, idleMs: null };
 const atOnce = new Encoder(text, folder, workerUrl, {
   ...settings,
   inlineUnitsMax: Number.POSITIVE_INFINITY,
@@ -108,12 +108,29 @@ test("too many long texts at once are refused, and the others are not", async ()
   expect(refused!.reason).toBeInstanceOf(EncoderBusyError);
 });
 
-test("for jobs short texts go to threads, too, and as many as come: tokens are the same", async () => {
+test("a job's texts get the same tokens here, while threads begin, and on threads", async () => {
+  for (const firstUnits of [0, 100, 2 ** 21]) {
+    const forJobs = new Encoder(text, folder, workerUrl, {
+      threads: 2,
+      inlineUnitsMax: 0,
+      firstUnits,
+      waitingMax: Number.POSITIVE_INFINITY,
+      idleMs: 10_000,
+    });
+    const texts = Array.from({ length: 200 }, (_, index) => `${index} `.repeat(1 + (index % 40)));
+    texts.push("a long one ".repeat(1000));
+    for (let round = 0; round < 2; round++) {
+      const tokens = await Promise.all(texts.map((text) => forJobs.encode(text, options)));
+      expect(tokens).toEqual(texts.map((text) => tokenizer.encode(text, options)));
+    }
+    forJobs.close();
+  }
+});
+
+test("what a job has on threads is rejected when they are closed, and what comes after is done", async () => {
   const forJobs = encoder.forJobs();
-  const texts = Array.from({ length: 200 }, (_, index) => `${index} `.repeat(1 + (index % 40)));
-  const tokens = await Promise.all(texts.map((text) => forJobs.encode(text, options)));
-  expect(tokens).toEqual(texts.map((text) => tokenizer.encode(text, options)));
-  const waiting = forJobs.encode("a b", options);
+  const long = "a b ".repeat(3000);
+  const waiting = forJobs.encode(long, options);
   forJobs.close();
   expect(waiting).rejects.toThrow("closed");
   expect(await forJobs.encode("a b", options)).toEqual(tokenizer.encode("a b", options));

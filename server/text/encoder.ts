@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import type { TokenId } from "../../scheduler/core.ts";
+import { TimeSlice } from "../time-slice.ts";
 import {
   type ChatJob,
   type ChatOutcome,
@@ -8,6 +9,7 @@ import {
   runJob,
   type TextOutcome,
   takesLonger,
+  unitsOf,
 } from "./encode-job.ts";
 import { jsonTextsIn } from "./json-text.ts";
 import type { ModelText } from "./model-text.ts";
@@ -24,6 +26,9 @@ export interface EncoderSettings {
   readonly threads: number;
   /** What takes longer than a text of so many UTF-16 units goes to a thread. */
   readonly inlineUnitsMax: number;
+  /** Before a thread is started that much is done here, in slices, of jobs that no thread has to do: so many units take as long as a
+   *  thread that begins. The same goes on until the thread has begun. */
+  readonly firstUnits: number;
   /** Jobs that wait for a thread, at most. */
   readonly waitingMax: number;
   /** Threads run when no other wants the processor, and end when there has been no job for so long. null: neither. */
@@ -31,12 +36,19 @@ export interface EncoderSettings {
 }
 
 /** For requests: what is not handed to a thread takes about 2 ms. */
-const forRequests: EncoderSettings = { threads: 1, inlineUnitsMax: 8192, waitingMax: 64, idleMs: null };
+const forRequests: EncoderSettings = {
+  threads: 1,
+  inlineUnitsMax: 8192,
+  firstUnits: 0,
+  waitingMax: 64,
+  idleMs: null,
+};
 
 /** For jobs: every core, and no answer is awaited. Jobs themselves limit what waits. */
 const forJobs: EncoderSettings = {
   threads: availableParallelism(),
   inlineUnitsMax: 0,
+  firstUnits: 2 ** 21,
   waitingMax: Number.POSITIVE_INFINITY,
   idleMs: 10_000,
 };
@@ -59,6 +71,7 @@ export type EncoderMessage =
   | { readonly kind: "job"; readonly job: EncodeJob; readonly jsonTexts: ReturnType<typeof jsonTextsIn> };
 
 export type EncoderAnswer =
+  | { readonly kind: "begun" }
   | { readonly kind: "done"; readonly outcome: TextOutcome | ChatOutcome }
   | { readonly kind: "failed"; readonly reason: string };
 
@@ -71,6 +84,8 @@ interface Waiting {
 interface Thread {
   readonly worker: Worker;
   readonly waiting: Waiting[];
+  /** It has its tokenizer. */
+  hasBegun: boolean;
 }
 
 export class Encoder {
@@ -81,6 +96,11 @@ export class Encoder {
   #threads: Thread[] = [];
   #waiting = 0;
   #idle: ReturnType<typeof setTimeout> | null = null;
+  /** Left of `firstUnits`. */
+  #firstUnits: number;
+  /** What is done here, one after the other. */
+  #here: Promise<unknown> = Promise.resolve();
+  readonly #slice = new TimeSlice();
 
   /** `workerUrl` is that of worker.ts, `folder` what the tokenizer was loaded from. */
   constructor(text: ModelText, folder: string, workerUrl: string, settings = forRequests) {
@@ -88,6 +108,7 @@ export class Encoder {
     this.#folder = folder;
     this.#workerUrl = workerUrl;
     this.#settings = settings;
+    this.#firstUnits = settings.firstUnits;
   }
 
   /** Another one for many jobs of which none is awaited: it takes every core that nobody else wants. */
@@ -111,14 +132,37 @@ export class Encoder {
     for (const thread of this.#threads) this.#end(thread, "the tokenizer is closed");
     if (this.#idle !== null) clearTimeout(this.#idle);
     this.#idle = null;
+    this.#firstUnits = this.#settings.firstUnits;
   }
 
   async #run<Job extends EncodeJob>(job: Job): Promise<OutcomeOf<Job>> {
     const { inlineUnitsMax, waitingMax } = this.#settings;
-    const outcome = takesLonger(job, inlineUnitsMax)
-      ? await this.#post(job, waitingMax)
-      : runJob(job, this.#text);
+    const outcome = !takesLonger(job, inlineUnitsMax)
+      ? runJob(job, this.#text)
+      : await (this.#mayRunHere(job) ? this.#runHere(job) : this.#post(job, waitingMax));
     return outcome as OutcomeOf<Job>;
+  }
+
+  /** Whether a job comes before a thread has begun that would do it. */
+  #mayRunHere(job: EncodeJob): boolean {
+    const units = unitsOf(job, forRequests.inlineUnitsMax);
+    if (this.#settings.firstUnits === 0 || units > forRequests.inlineUnitsMax) return false;
+    if (this.#threads.some(({ hasBegun }) => hasBegun)) return false;
+    this.#firstUnits -= units;
+    if (this.#firstUnits < 0 && this.#threads.length === 0) this.#start();
+    return true;
+  }
+
+  #runHere(job: EncodeJob): Promise<TextOutcome | ChatOutcome> {
+    const done = this.#here.then(async () => {
+      await this.#slice.yieldIfSpent();
+      return runJob(job, this.#text);
+    });
+    this.#here = done.then(
+      () => this.#closeWhenIdle(),
+      () => {},
+    );
+    return done;
   }
 
   #post(job: EncodeJob, waitingMax: number): Promise<TextOutcome | ChatOutcome> {
@@ -145,10 +189,14 @@ export class Encoder {
 
   #start(): Thread {
     const worker = new Worker(this.#workerUrl, { name: "tokenizer" });
-    const thread: Thread = { worker, waiting: [] };
+    const thread: Thread = { worker, waiting: [], hasBegun: false };
     this.#threads.push(thread);
     worker.unref(); // never keeps the process alive by itself
     worker.onmessage = ({ data }: MessageEvent<EncoderAnswer>) => {
+      if (data.kind === "begun") {
+        thread.hasBegun = true;
+        return;
+      }
       const waiting = thread.waiting.shift();
       this.#waiting -= 1;
       if (data.kind === "done") waiting?.resolve(data.outcome);

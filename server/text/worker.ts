@@ -16,6 +16,7 @@ self.onmessage = ({ data }: MessageEvent<EncoderMessage>) => {
     const tokenizer = openTokenizer(data.folder);
     const template = data.template && new ChatTemplate(data.template, tokenizer.controlTexts);
     model = { tokenizer, template };
+    self.postMessage({ kind: "begun" } satisfies EncoderAnswer);
     return;
   }
   for (const [value, text] of data.jsonTexts) rememberJsonText(value, text);
