@@ -17,7 +17,7 @@ export function ours(tbtMs: number | null = null): ServedPolicy {
       stepMs: 100,
       margin: 0.02,
       starvationMs: 2000,
-      skipsMax: 16,
+      skipsMax: 64,
     },
     admission: {
       sequencesMax: null,

@@ -176,6 +176,19 @@ test("throughput decodes are left out, the longest first, no more than needed an
   expect([...budgetOf([stream, rested, long], { tbtMs: 130 }).skipped]).toEqual([long.id]);
 });
 
+test("throughput decodes for which there is no time come a few in each step, not all in one", () => {
+  let bulk = Array.from({ length: 8 }, () => decode({ objective: throughput, length: 90_000 }));
+  for (let step = 0; step < 12; step++) {
+    const { skipped } = budgetOf([decode(), ...bulk], { tbtMs: 60 });
+    expect(skipped.size).toBe(6);
+    bulk = bulk.map((one) => ({
+      ...one,
+      pacing: { ...one.pacing, skips: skipped.has(one.id) ? one.pacing.skips + 1 : 0 },
+    }));
+    expect(Math.max(...bulk.map(({ pacing }) => pacing.skips))).toBeLessThanOrEqual(policy.skipsMax);
+  }
+});
+
 test("nobody is admitted with whom the decodes alone would miss the target", () => {
   const running = Array.from({ length: 5 }, () => decode({ length: 10_000 }));
   const next = (length: number, objective = latency): SequenceView =>

@@ -241,16 +241,18 @@ export class TimeBudget implements StepBudget {
     return Math.min(starvationMs, (tookMs - this.#bulkMs / (1 + BULK_SHARE)) / BULK_SHARE);
   }
 
-  /** Leaves out as few bulk decodes as the limit asks for: those first that were left out least of late, so that
-   *  they take turns, and of those the longest. */
+  /** Leaves out as few bulk decodes as the limit asks for: those first that were left out least of late, so that they take turns, and of those
+   *  the longest. Those whose turn must come within `skipsMax` steps are spread over these: else they would all come in one. */
   #skip(running: readonly SequenceView[], limitMs: number): void {
     if (this.#costs.stepMs(this.#shape) <= limitMs) return;
-    const candidates = running.filter(
-      ({ objective, isDecoding, isPaused, pacing }) =>
-        objective.isBulk && isDecoding && !isPaused && pacing.skips < this.#policy.skipsMax,
+    const { skipsMax } = this.#policy;
+    const bulk = running.filter(
+      ({ objective, isDecoding, isPaused }) => objective.isBulk && isDecoding && !isPaused,
     );
+    const most = Math.floor((bulk.length * skipsMax) / (skipsMax + 1));
+    const candidates = bulk.filter(({ pacing }) => pacing.skips < skipsMax);
     candidates.sort((a, b) => a.pacing.skips - b.pacing.skips || b.length - a.length || a.id - b.id);
-    for (const { id, length } of candidates) {
+    for (const { id, length } of candidates.slice(0, most)) {
       this.skipped.add(id);
       this.#shape.decodes -= 1;
       this.#shape.decodeContext -= length;
