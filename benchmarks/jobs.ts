@@ -1,10 +1,10 @@
 /**
  * Jobs on this machine: how long it takes to put prompts in order, how fast they are tokenised, what keeping a result costs, and what
- * order is worth on the CPU engine: a job whose prompts share prefixes, as a batch, over the same prompts thrown at the same server at
- * once, and at llama-server.
+ * order is worth on the CPU engine: a job whose prompts share prefixes, grouped over the order of its file and over all at once on one engine
+ * (`orders`), and what chats feel of it (`beside`, a job that lasts as long: --prompts 1000); and as a batch over the same prompts thrown at the same server at once, and at llama-server.
  *
- *   npx bun benchmarks/jobs.ts [--only order,tokens,store,atOnce,batch,llama] [--place <folder>] [--llama-server <program>]
- *                              [--prompts 56] [--prefix 275] [--own 100] [--output 32] [--kv-gib 0.04]
+ *   npx bun benchmarks/jobs.ts [--only order,tokens,store,orders,beside,atOnce,batch,llama] [--place <folder>] [--llama-server <program>]
+ *                              [--prompts 56] [--prefix 275] [--own 100] [--output 32] [--kv-gib 0.04] [--rounds 3]
  *
  * With a place for models it is 0.5B of random weights in int8 (for llama-server Q8_0), made once and kept; without, it is the model
  * that comes with Bunting. Prompts are in groups of seven, a quarter as long as in the paper's first case. The server's memory holds a few groups
@@ -29,11 +29,13 @@ import { Encoder } from "../server/text/encoder.ts";
 import { loadTokenizer } from "../server/text/tokenizer.ts";
 import { llamaServers } from "./cpu/llama.ts";
 import { ggufFile, modelFolder } from "./cpu/models.ts";
+import { besideJob, type Felt } from "./jobs/beside.ts";
+import { type Order, OrdersBench, orders, type Turn } from "./jobs/orders.ts";
 import { type Started, startServer } from "./started-server.ts";
 
 const { values } = parseArgs({
   options: {
-    only: { type: "string", default: "order,tokens,store,atOnce,batch,llama" },
+    only: { type: "string", default: "order,tokens,store,orders,beside,atOnce,batch,llama" },
     place: { type: "string" },
     "llama-server": { type: "string" },
     prompts: { type: "string", default: "56" },
@@ -41,6 +43,7 @@ const { values } = parseArgs({
     own: { type: "string", default: "100" },
     output: { type: "string", default: "32" },
     "kv-gib": { type: "string", default: "0.04" },
+    rounds: { type: "string", default: "3" },
   },
 });
 const root = resolve(import.meta.dir, "..");
@@ -103,12 +106,15 @@ async function tokenising(): Promise<void> {
   tell("tokenised on one thread", rate(oneMs));
   const workerUrl = new URL("../server/text/worker.ts", import.meta.url).href;
   const encoder = new Encoder({ tokenizer, template: null }, modelAt, workerUrl).forJobs();
+  // A process that nothing keeps alive asks again and again whether it is done, and takes a core for that; a server's sockets keep it.
+  const awake = setInterval(() => {}, 1000);
   let allMs = Number.POSITIVE_INFINITY;
   for (let round = 0; round < ROUNDS; round++) {
     const startMs = performance.now();
     await Promise.all(texts.map((text) => encoder.encode(text, options)));
     allMs = Math.min(allMs, performance.now() - startMs);
   }
+  clearInterval(awake);
   encoder.close();
   tell(`tokenised on ${availableParallelism()} cores`, rate(allMs));
 }
@@ -149,19 +155,21 @@ function textOf(random: SeededRandom, count: number): string {
   return Array.from({ length: count }, () => words[random.below(words.length)]).join(" ");
 }
 
+/** Makes texts of about so many tokens. */
+function textMaker(random: SeededRandom): (tokens: number) => string {
+  const options = { addSpecialTokens: false, parseControlText: false };
+  const sample = loadTokenizer(modelAt).encode(textOf(random, 1000), options);
+  return (tokens) => textOf(random, Math.round((1000 * tokens) / sample.length));
+}
+
 /** Prompts in groups of sharers, in an order in which nobody would find them. */
 function prompts(): string[] {
   const random = new SeededRandom(7);
-  const sample = loadTokenizer(modelAt).encode(textOf(random, 1000), {
-    addSpecialTokens: false,
-    parseControlText: false,
-  });
-  const wordsOf = (tokens: string): number => Math.round((1000 * Number(tokens)) / sample.length);
+  const text = textMaker(random);
   const all: string[] = [];
   while (all.length < Number(values.prompts)) {
-    const prefix = textOf(random, wordsOf(values.prefix));
-    for (let member = 0; member < SHARERS; member++)
-      all.push(`${prefix} ${textOf(random, wordsOf(values.own))}`);
+    const prefix = text(Number(values.prefix));
+    for (let member = 0; member < SHARERS; member++) all.push(`${prefix} ${text(Number(values.own))}`);
   }
   return shuffled(all.slice(0, Number(values.prompts)), random);
 }
@@ -187,10 +195,8 @@ function startBunting(): Promise<Started> {
   return startServer([process.execPath, join(root, "server/main.ts"), "serve", modelAt, ...options], scratch);
 }
 
-async function asBatch(): Promise<Timed> {
-  const server = await startBunting();
-  const client = new JobsClient(server.target);
-  const list = prompts();
+/** A batch's file. */
+function fileOf(list: readonly string[]): string {
   const lines = list.map((prompt, index) =>
     JSON.stringify({
       custom_id: String(index),
@@ -199,8 +205,15 @@ async function asBatch(): Promise<Timed> {
       body: requestOf(prompt),
     }),
   );
+  return lines.join("\n");
+}
+
+async function asBatch(): Promise<Timed> {
+  const server = await startBunting();
+  const client = new JobsClient(server.target);
+  const list = prompts();
   const startMs = performance.now();
-  const file = await client.upload(lines.join("\n"), "in.jsonl");
+  const file = await client.upload(fileOf(list), "in.jsonl");
   let batch = await client.create(file, "/v1/completions", "24h");
   for (; !hasEnded(batch); batch = await client.batch(batch.id)) await Bun.sleep(20);
   const seconds = (performance.now() - startMs) / 1000;
@@ -249,6 +262,36 @@ async function onLlama(program: string, place: string): Promise<Timed> {
   return await atOnce(server.url, {}).finally(server.stop);
 }
 
+/** Chats of as many tokens as the job's prompts have, one after the other. */
+async function besideChats(): Promise<void> {
+  const server = await startBunting();
+  const text = textMaker(new SeededRandom(9));
+  const felt = await besideJob(server.target, {
+    rounds: Number(values.rounds),
+    chats: 5,
+    prompts: () => text(Number(values.prefix)),
+    outputTokens: Number(values.output),
+    job: fileOf(prompts()),
+  }).finally(server.stop);
+  for (const [what, read] of [
+    ["first tokens", ({ firstTokens }: Felt) => firstTokens],
+    ["gaps", ({ gaps }: Felt) => gaps],
+  ] as const) {
+    for (const share of [0.5, 0.9, 0.99]) {
+      const [without, beside] = [felt.without, felt.with].map((one) => {
+        const sorted = read(one).toSorted((a, b) => a - b);
+        return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]!;
+      }) as [number, number];
+      const ratio = `${(beside / without).toFixed(2)}×`;
+      tell(
+        `chats' ${what} beside a job, p${100 * share}`,
+        `${beside.toFixed(1)} ms, without ${without.toFixed(1)}: ${ratio}`,
+      );
+    }
+  }
+  tell("the job's pace beside these, of what it has alone", `${(100 * felt.jobShare).toFixed(0)} %`);
+}
+
 const timed = new Map<string, Timed>();
 async function time(name: string, what: string, run: () => Promise<Timed>): Promise<void> {
   const one = await run();
@@ -257,12 +300,50 @@ async function time(name: string, what: string, run: () => Promise<Timed>): Prom
   tell(`${values.prompts} prompts ${what}`, `${one.seconds.toFixed(1)} s, ${cached}`);
 }
 
+/** By turns, so that what else the machine does meets each order alike. */
+async function comparingOrders(): Promise<void> {
+  const { prompts, prefix, own, output } = values;
+  const bench = await OrdersBench.open(modelAt, Number(values["kv-gib"]), 2 * contextTokens, {
+    prompts: Number(prompts),
+    sharers: { exactly: SHARERS },
+    instructionTokens: 0,
+    prefixTokens: Number(prefix),
+    ownTokens: Number(own),
+    outputTokens: Number(output),
+    varies: false,
+  });
+  const turns = new Map<Order, Turn[]>(orders.map((order) => [order, []]));
+  for (let round = 0; round < Number(values.rounds); round++) {
+    const [first, ...others] = orders;
+    for (const order of round % 2 === 0 ? orders : [...others, first]) {
+      const turn = await bench.run(order);
+      turns.get(order)!.push(turn);
+      console.error(
+        `${order}: ${turn.seconds.toFixed(1)} s, ${(100 * turn.cachedShare).toFixed(1)} % cached`,
+      );
+    }
+  }
+  await bench.close();
+  const seconds = (order: Order): number[] => turns.get(order)!.map((turn) => turn.seconds);
+  const cached = orders.map((order) => `${order} ${(100 * turns.get(order)![0]!.cachedShare).toFixed(1)} %`);
+  tell(`${prompts} prompts of ${prefix} + ${own} tokens, cached`, cached.join(", "));
+  for (const order of orders.slice(1)) {
+    const ratios = seconds(order).map((taken, round) => taken / seconds("grouped")[round]!);
+    const [least, median, most] = [0, ratios.length >> 1, -1].map((at) =>
+      ratios.toSorted().at(at)!.toFixed(2),
+    );
+    tell(`grouped over ${order}`, `${median}× (${least}–${most})`);
+  }
+}
+
 if (only.includes("order")) {
   grouping(3000);
   grouping(50_000);
 }
 if (only.includes("tokens")) await tokenising();
+if (only.includes("orders")) await comparingOrders();
 const perLineMs = only.includes("store") ? keeping() : null;
+if (only.includes("beside")) await besideChats();
 if (only.includes("atOnce")) {
   await time("atOnce", "at once, as flex requests", async () => {
     const server = await startBunting();

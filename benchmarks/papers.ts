@@ -19,6 +19,7 @@ import { hitRate } from "./papers/mooncake.ts";
 import { underNoise } from "./papers/noise.ts";
 import { agents, chains, gptsUsers, mapReduces, mixed } from "./papers/parrot.ts";
 import { againstRoundRobin, latencyByRate } from "./papers/preble.ts";
+import { reserves } from "./papers/reserves.ts";
 import { Results } from "./papers/results.ts";
 import { againstStatic, againstVllm, mixedContexts } from "./papers/sarathi.ts";
 import { underEvents } from "./papers/scenarios.ts";
@@ -31,7 +32,7 @@ const claims: Readonly<Record<string, readonly ((bench: Bench) => void)[]>> = {
   preble: [againstRoundRobin],
   parrot: [chains, mapReduces, agents, gptsUsers, mixed],
   mooncake: [hitRate],
-  batchllm: [offlineJobs, realTrees, besideChats],
+  batchllm: [offlineJobs, realTrees, reserves, besideChats],
   events: [underEvents],
   noise: [underNoise],
   curves: [latencyByRate],

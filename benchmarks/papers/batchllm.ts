@@ -52,13 +52,13 @@ const case2: JobShape = {
 };
 
 /** A job with what is known of it before it runs. */
-interface KnownJob {
+export interface KnownJob {
   readonly prompts: readonly JobPrompt[];
   readonly table: PromptTable;
   readonly tree: PrefixTree;
 }
 
-function known(shape: JobShape, seed: number): KnownJob {
+export function known(shape: JobShape, seed: number): KnownJob {
   const prompts = jobPrompts(shape, seed);
   const table = promptTable(prompts.map(({ parts }) => promptOf(parts)()));
   return { prompts, table, tree: new PrefixTree(table) };
@@ -155,32 +155,39 @@ function run(bench: Bench, system: System, job: KnownJob, seed: number): Run {
 }
 
 /**
- * Prompts per second that the device allows whatever the schedule, estimated within a few percent: every token of the prefix tree at the
- * best rate of any step, each prompt's look at what is before its new tokens, and of what answers look back at only what is new in their
- * own prompts.
+ * Prompts per second that no schedule exceeds on this device's cost model: it knows all prompts and answers, has any memory, and may put any
+ * tokens side by side. Every token of the prefix tree is computed once, in steps of the size with the best rate of all; a prompt's new
+ * tokens are one chunk; every answer token but the first is a decode, which reads what is new in its own prompt and what it has drawn, and
+ * shares all other reads with the decodes of its group.
  */
-function allowedPerSecond({ prompts, table, tree }: KnownJob): number {
-  const { profile } = openProfile("a100");
+function boundPerSecond({ prompts, table, tree }: KnownJob): number {
+  const { profile, spec } = openProfile("a100");
   const parts = new Float64Array(PARTS);
-  const partOf = (part: number, shape: StepShape): number => {
+  const partsOf = (shape: StepShape): Float64Array => {
     profile.partsMs(shape, parts);
-    return parts[part]!;
+    return parts;
   };
-  const stepOf = (tokens: number): StepShape => {
-    const whole = Array.from({ length: tokens / 256 }, () => ({ tokens: 256, context: 0 }));
-    return { prompts: whole, decodes: 0, decodeContext: 0 };
-  };
-  const sizes = Array.from({ length: 64 }, (_, index) => 256 * (index + 1));
-  const tokenMs = Math.min(...sizes.map((tokens) => profile.stepMs(stepOf(tokens)) / tokens));
-  const readMs = partOf(PARTS - 1, { prompts: [], decodes: 1, decodeContext: 1e6 }) / 1e6;
+  let tokenMs = Number.POSITIVE_INFINITY;
+  for (let tokens = 1; tokens <= spec.stepTokensMax; tokens++) {
+    const [stepMs, linearMs] = partsOf({ prompts: [], decodes: tokens, decodeContext: 0 });
+    tokenMs = Math.min(tokenMs, (stepMs! + linearMs!) / tokens);
+  }
+  const noContext = { prompts: [], decodes: 1, decodeContext: 0 };
+  const decodeMs = partsOf(noContext)[2]!;
+  const readMs = (partsOf({ ...noContext, decodeContext: 1e6 })[4]! - partsOf(noContext)[4]!) / 1e6;
   const order = orderOf(tree, oneLevel(tree), () => 1);
   let ms = 0;
   order.prompts.forEach((prompt, place) => {
     const context = order.sharedTokens[place]!;
     const tokens = Math.max(1, table.from[prompt + 1]! - table.from[prompt]! - context);
-    const { outputTokens } = prompts[prompt]!;
-    ms += (tokens + outputTokens) * tokenMs + outputTokens * (tokens + outputTokens / 2) * readMs;
-    ms += partOf(PARTS - 2, { prompts: [{ tokens, context }], decodes: 0, decodeContext: 0 });
+    const decodes = prompts[prompt]!.outputTokens - 1;
+    const [, , sequenceMs, attentionMs] = partsOf({
+      prompts: [{ tokens, context }],
+      decodes: 0,
+      decodeContext: 0,
+    });
+    ms += (tokens + decodes) * tokenMs + sequenceMs! + attentionMs!;
+    ms += decodes * (decodeMs + (tokens + decodes / 2) * readMs);
   });
   return (1000 * prompts.length) / ms;
 }
@@ -229,7 +236,7 @@ export function offlineJobs(bench: Bench): void {
       const tokens = job.table.from[job.prompts.length]!;
       limits.exact.push(oneLevel(job.tree).savedTokens / tokens);
       limits.atMost.push(job.tree.savedAtMost / tokens);
-      limits.perSecond.push(allowedPerSecond(job));
+      limits.perSecond.push(boundPerSecond(job));
       for (const system of systems) {
         const one = run(bench, system, job, seed);
         runs.get(system)!.push(one);
@@ -285,8 +292,10 @@ function tell(
       "×",
     ),
   );
-  const allowed = limits.perSecond.map((one, index) => one / perSecond(of(vllm)[index]!));
-  bench.row(row(claim, "what the device allows, about, over vllm with its cache", allowed, "×"));
+  const bound = limits.perSecond.map((one, index) => one / perSecond(of(vllm)[index]!));
+  bench.row(row(claim, "the device's bound, over vllm with its cache", bound, "×"));
+  const had = limits.perSecond.map((one, index) => (100 * perSecond(of(served)[index]!)) / one);
+  bench.row(row(claim, "throughput, of the device's bound", had, " %"));
   bench.row(row(claim, "throughput, over sglang", over(served, sglang, perSecond), "×"));
   bench.row(
     row(claim, "throughput, over batchllm as published", over(served, published, perSecond), "×", {
@@ -339,40 +348,49 @@ function savedBy(groups: ReturnType<typeof algorithm1>): number {
   return groups.reduce((sum, { prefixTokens, members }) => sum + prefixTokens * (members.length - 1), 0);
 }
 
-const CHAT_DEVICES = 4;
 const CHAT_TARGET_MS = 100;
-/** 30 % of what four A100 serve of these chats within the target. */
-const CHATS_PER_SECOND = 3;
+
+/** Chats that come beside a job. */
+interface Company {
+  readonly name: string;
+  readonly tbtMs: number | null;
+  readonly engines: number;
+  readonly callsPerSecond: number;
+  readonly calls: number;
+}
+
+/** 30 % of what four A100 serve of these chats within the target; and one chat from time to time. */
+const companies: readonly Company[] = [
+  { name: "no target", tbtMs: null, engines: 4, callsPerSecond: 3, calls: 240 },
+  { name: `target ${CHAT_TARGET_MS} ms`, tbtMs: CHAT_TARGET_MS, engines: 4, callsPerSecond: 3, calls: 240 },
+  { name: "one in ten seconds", tbtMs: null, engines: 1, callsPerSecond: 0.1, calls: 40 },
+];
 
 /** Claim: chats beside a job keep their pace, and the job gets what they leave. */
 export function besideChats(bench: Bench): void {
-  const shape = { ...case1, prompts: bench.isQuick ? 1500 : 8000 };
-  for (const tbtMs of [null, CHAT_TARGET_MS]) {
-    const target = tbtMs === null ? "no target" : `target ${tbtMs} ms`;
+  for (const company of companies) {
+    const { name, tbtMs, engines, callsPerSecond } = company;
+    const shape = { ...case1, prompts: (bench.isQuick ? 400 : 2000) * Math.max(2, engines) };
+    const calls = bench.isQuick ? Math.ceil(company.calls / 3) : company.calls;
     const runs = bench.seeds.map((seed) => {
       const job = known(shape, seed);
-      const calls = bench.isQuick ? 90 : 240;
-      const chats = (): Workload =>
-        chatWorkload(chatLengths(4096, 1), { seed, callsPerSecond: CHATS_PER_SECOND, calls });
-      const models = devices("a100", CHAT_DEVICES, { spec: { pages: PAGES } });
+      const chats = (): Workload => chatWorkload(chatLengths(4096, 1), { seed, callsPerSecond, calls });
+      const models = devices("a100", engines, { spec: { pages: PAGES } });
       const setup = { policy: ours(tbtMs), devices: models, noise: bench.noise, seed, watched: "chat" };
       const calm = allAnswered(simulate({ ...setup, workload: chats() }));
-      const alone = allAnswered(simulate({ ...setup, workload: asServed(job, CHAT_DEVICES) }));
-      const both = merged("chats and a job", [
-        { workload: chats() },
-        { workload: asServed(job, CHAT_DEVICES) },
-      ]);
+      const alone = allAnswered(simulate({ ...setup, workload: asServed(job, engines) }));
+      const both = merged("chats and a job", [{ workload: chats() }, { workload: asServed(job, engines) }]);
       const beside = simulate({ ...setup, workload: both, limitMs: calm.durationMs });
       const done = beside.calls.filter(
         ({ kind, finish }) => kind === "job" && finish !== "unfinished",
       ).length;
       const share = done / (beside.durationMs / 1000) / (alone.calls.length / (alone.durationMs / 1000));
-      bench.note(`${target}, seed ${seed}: job at ${percent(share)} of its own pace`);
+      bench.note(`${name}, seed ${seed}: job at ${percent(share)} of its own pace`);
       return { calm, beside, share: 100 * share };
     });
     const ratio = (read: (report: SimulationReport) => number): number[] =>
       runs.map(({ calm, beside }) => read(beside) / read(calm));
-    const claim = `a job beside chats, ${target}`;
+    const claim = `a job beside chats, ${name}`;
     const most = tbtMs === null ? { most: 1.1 } : null;
     bench.row(
       row(

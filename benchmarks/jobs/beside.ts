@@ -1,0 +1,108 @@
+/** What chats feel of a job: one chat after another is streamed, with a job beside them and without, by turns in one run of the server. */
+
+import type { Target } from "../../server/cli/client.ts";
+import { hasEnded, JobsClient } from "../../server/cli/jobs-client.ts";
+
+/** Milliseconds, of the chats of all turns of a kind. */
+export interface Felt {
+  readonly firstTokens: number[];
+  readonly gaps: number[];
+}
+
+export interface Beside {
+  readonly without: Felt;
+  readonly with: Felt;
+  /** Tokens per second that the job computes beside chats, of those that it computes alone. */
+  readonly jobShare: number;
+}
+
+export interface Chats {
+  readonly rounds: number;
+  /** Of each turn. */
+  readonly chats: number;
+  readonly prompts: () => string;
+  readonly outputTokens: number;
+  /** Lines of a job that does not end within a turn. */
+  readonly job: string;
+}
+
+export async function besideJob(target: Target, chats: Chats): Promise<Beside> {
+  const felt = { without: noneFelt(), with: noneFelt() };
+  const jobs = new JobsClient(target);
+  const file = await jobs.upload(chats.job, "in.jsonl");
+  const rates = { alone: [] as number[], beside: [] as number[] };
+  // Threads, caches and the engine's beliefs warm up first.
+  await stream(target, chats, noneFelt());
+  for (let round = 0; round < chats.rounds; round++) {
+    for (let chat = 0; chat < chats.chats; chat++) await stream(target, chats, felt.without);
+    const { id } = await jobs.create(file, "/v1/completions", "24h");
+    while ((await jobTokens(target)) === (await later(jobTokens, target)));
+    rates.alone.push(
+      await rateOf(target, async () => {
+        await Bun.sleep(JOB_ALONE_MS);
+      }),
+    );
+    rates.beside.push(
+      await rateOf(target, async () => {
+        for (let chat = 0; chat < chats.chats; chat++) await stream(target, chats, felt.with);
+      }),
+    );
+    const { status } = await jobs.cancel(id);
+    if (status !== "cancelling") throw new Error(`the job ended before its turn did: ${status}`);
+    while (!hasEnded(await jobs.batch(id))) await Bun.sleep(20);
+  }
+  const sum = (list: readonly number[]): number => list.reduce((all, one) => all + one, 0);
+  return { ...felt, jobShare: sum(rates.beside) / sum(rates.alone) };
+}
+
+const JOB_ALONE_MS = 4000;
+
+function noneFelt(): Felt {
+  return { firstTokens: [], gaps: [] };
+}
+
+async function later<Value>(read: (target: Target) => Promise<Value>, target: Target): Promise<Value> {
+  await Bun.sleep(100);
+  return await read(target);
+}
+
+/** Tokens per second that jobs compute during `work`. */
+async function rateOf(target: Target, work: () => Promise<void>): Promise<number> {
+  const [startMs, before] = [performance.now(), await jobTokens(target)];
+  await work();
+  return ((await jobTokens(target)) - before) / ((performance.now() - startMs) / 1000);
+}
+
+async function jobTokens({ url }: Target): Promise<number> {
+  const metrics = await (await fetch(`${url}/metrics`)).text();
+  const lines = metrics.split("\n").filter((line) => /^bunting_work_tokens_total\{.*jobs/.test(line));
+  return lines.reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);
+}
+
+async function stream({ url }: Target, { prompts, outputTokens }: Chats, felt: Felt): Promise<void> {
+  const body = {
+    prompt: prompts(),
+    max_tokens: outputTokens,
+    ignore_eos: true,
+    temperature: 0,
+    stream: true,
+  };
+  let lastMs = performance.now();
+  let isFirst = true;
+  const response = await fetch(`${url}/v1/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  if (!response.ok) throw new Error(await response.text());
+  for await (const bytes of response.body!) {
+    const events = new TextDecoder().decode(bytes).split("data: {").length - 1;
+    if (events === 0) continue;
+    const nowMs = performance.now();
+    (isFirst ? felt.firstTokens : felt.gaps).push(nowMs - lastMs);
+    // What comes in one piece came at once.
+    for (let event = 1; event < events; event++) felt.gaps.push(0);
+    isFirst = false;
+    lastMs = nowMs;
+  }
+}

@@ -1,0 +1,158 @@
+/**
+ * What the order of a job is worth on the CPU engine: the same prompts, the same engine, the same memory, by turns as a job is served; as a job
+ * in the order of its file; and all at once, so that the engine's queue orders what waits. Each turn begins without a cached prefix.
+ */
+
+import { openLibrary } from "../../gpu/native.ts";
+import { chatService, greedySampling, type Objective } from "../../scheduler/core.ts";
+import { type FeedItem, type FeedRoom, JobFeed } from "../../scheduler/job/feed.ts";
+import { orderOf } from "../../scheduler/job/groups.ts";
+import { oneLevel } from "../../scheduler/job/one-level.ts";
+import { PrefixTree, promptTable } from "../../scheduler/job/prefix-tree.ts";
+import { ours } from "../../scheduler/policies.ts";
+import { type JobShape, jobPrompts } from "../../scheduler/sim/workloads/job.ts";
+import { promptOf } from "../../scheduler/sim/workloads/parts.ts";
+import { makeConfig } from "../../server/config.ts";
+import { chooseBackend } from "../../server/engines/backend.ts";
+import { planServing } from "../../server/engines/plan.ts";
+import { type RunningEngines, startEngines } from "../../server/engines/start.ts";
+
+export const orders = ["grouped", "as in the file", "at once"] as const;
+export type Order = (typeof orders)[number];
+
+/** Of one turn. */
+export interface Turn {
+  readonly seconds: number;
+  /** Of prompt tokens, those that were not computed. */
+  readonly cachedShare: number;
+}
+
+/** A prompt in its place in a feed. */
+interface Placed extends FeedItem {
+  readonly prompt: Int32Array;
+}
+
+export class OrdersBench {
+  readonly #engines: RunningEngines;
+  readonly #prompts: readonly Int32Array[];
+  readonly #outputTokens: number;
+  readonly #room: FeedRoom;
+  #turns = 0;
+
+  private constructor(engines: RunningEngines, shape: JobShape) {
+    const [spec] = engines.specs;
+    this.#engines = engines;
+    this.#outputTokens = shape.outputTokens;
+    this.#room = { tokens: spec!.pages * spec!.pageTokens, sequences: spec!.stepChunksMax };
+    this.#prompts = jobPrompts(shape, 1).map(({ parts }) =>
+      promptOf(parts)().map((token) => (token >>> 0) % spec!.vocabSize),
+    );
+  }
+
+  /** `contextMax`: tokens of the longest sequence. */
+  static async open(
+    folder: string,
+    kvCacheGib: number,
+    contextMax: number,
+    shape: JobShape,
+  ): Promise<OrdersBench> {
+    const device = { kind: "cpu", engines: 1 } as const;
+    const config = makeConfig({ device, quant: "int8", kvCacheGib, maxModelLen: contextMax });
+    const backend = await chooseBackend(device);
+    const { library } = backend;
+    const { compute, packedFolders, limits } = planServing(config, backend, openLibrary(library), folder);
+    const model = { ...compute, contextMax, packedFolders };
+    const engines = Promise.withResolvers<RunningEngines>();
+    await startEngines(
+      {
+        workerUrl: new URL("../../server/engines/worker.ts", import.meta.url).href,
+        engines: 1,
+        device: { kind: "cpu", library, folder, model, limits },
+        policy: ours(),
+        options: {},
+        record: null,
+      },
+      () => {},
+      (running) => {
+        engines.resolve(running);
+        return {};
+      },
+    );
+    return new OrdersBench(await engines.promise, shape);
+  }
+
+  close(): Promise<void> {
+    return this.#engines.close();
+  }
+
+  /** Computes all prompts in an order. */
+  async run(order: Order): Promise<Turn> {
+    const items = order === "grouped" ? this.#grouped() : this.#asInFile();
+    const room =
+      order === "at once"
+        ? { tokens: Number.POSITIVE_INFINITY, sequences: Number.POSITIVE_INFINITY }
+        : this.#room;
+    // Of a gang what came first is next, and else it is served as a job is that is alone.
+    const objective = order === "as in the file" ? "gang" : "throughput";
+    const feed = new JobFeed(items, room);
+    const cacheSalt = String(this.#turns++);
+    const startMs = performance.now();
+    let cached = 0;
+    await new Promise<void>((resolve, reject) => {
+      const give = (): void => {
+        for (let place = feed.next(); place !== null; place = feed.next()) {
+          const at = place;
+          this.#submit(items[at]!.prompt, cacheSalt, objective, {
+            onStarted: (tokens) => {
+              cached += tokens;
+            },
+            onFinish: (kind) => {
+              if (kind !== "length") reject(new Error(`a prompt ended as ${kind}`));
+              feed.ended(at, this.#outputTokens);
+              if (feed.isDone) resolve();
+              else give();
+            },
+          });
+        }
+      };
+      give();
+    });
+    const tokens = this.#prompts.reduce((sum, { length }) => sum + length, 0);
+    return { seconds: (performance.now() - startMs) / 1000, cachedShare: cached / tokens };
+  }
+
+  #submit(
+    promptTokens: Int32Array,
+    cacheSalt: string,
+    objective: Objective,
+    told: { onStarted(cached: number): void; onFinish(kind: string): void },
+  ): void {
+    const stop = { tokensMax: this.#outputTokens, tokensMin: this.#outputTokens, stopTokens: [] };
+    const service = { ...chatService, objective };
+    const spec = { promptTokens, sampling: greedySampling, stop, cacheSalt, adapter: 0, service };
+    let isStarted = false;
+    this.#engines.fleet.submit(spec, {
+      // Once more after a preemption: then its own pages are cached.
+      onStarted: (tokens) => {
+        if (!isStarted) told.onStarted(tokens);
+        isStarted = true;
+      },
+      onToken: () => {},
+      onFinish: ({ kind }) => told.onFinish(kind),
+    });
+  }
+
+  #grouped(): Placed[] {
+    const tree = new PrefixTree(promptTable(this.#prompts));
+    const { prompts, sharedTokens } = orderOf(tree, oneLevel(tree), () => this.#outputTokens);
+    return Array.from(prompts, (index, place) => this.#place(this.#prompts[index]!, sharedTokens[place]!));
+  }
+
+  #asInFile(): Placed[] {
+    return this.#prompts.map((prompt) => this.#place(prompt, 0));
+  }
+
+  #place(prompt: Int32Array, sharedTokens: number): Placed {
+    return { prompt, newTokens: prompt.length - sharedTokens, tokensMax: this.#outputTokens };
+  }
+}
