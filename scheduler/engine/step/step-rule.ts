@@ -30,14 +30,21 @@ export interface StepRule {
   passes(pagesAvailable: number, pagesTotal: number): readonly StepPass[];
 }
 
+/** Where no stream has run for so long, none is expected. */
+const QUIET_AFTER_MS = 60_000;
+
 /** The rule of a policy. */
 export function openStepRule(policy: BatchPolicy, spec: DeviceSpec, costs: EngineCosts): StepRule {
   if (policy.kind === "baseline") return policy.open(policy.stepTokens, spec);
+  let lastStreamMs = Number.NEGATIVE_INFINITY;
   const pass: StepPass = {
     hasDecodes: true,
     hasPrompts: true,
-    open: ({ running, backlog, nowMs, tokensMax }) =>
-      new TimeBudget(policy, running, costs, nowMs, backlog, tokensMax),
+    open: ({ running, backlog, nowMs, tokensMax }) => {
+      if (running.some(({ objective }) => objective.isInteractive)) lastStreamMs = nowMs;
+      const isQuiet = nowMs - lastStreamMs >= QUIET_AFTER_MS;
+      return new TimeBudget(policy, running, costs, nowMs, backlog, tokensMax, isQuiet);
+    },
   };
   const passes = [pass];
   return { passes: () => passes };

@@ -11,8 +11,9 @@ import { linearCost } from "../../cost/linear.ts";
 import { objectives } from "../../objective.ts";
 import { ours } from "../../policies.ts";
 import type { BatchPolicy } from "../../policy.ts";
-import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
+import { deviceSpec, sequenceSpec, tokensFrom } from "../../sim/factories.ts";
 import type { Backlog, SequenceView } from "./step-budget.ts";
+import { openStepRule, type StepPass } from "./step-rule.ts";
 import { TimeBudget } from "./time-budget.ts";
 
 const { latency, gang, throughput } = objectives;
@@ -395,4 +396,18 @@ test("where no stream is read along, steps of a gang, and of bulk that is alone,
   const bulk = members.map((member) => ({ ...member, objective: throughput }));
   expect(sizeOf(bulk, throughput, true)).toBe(sizeOf(members));
   expect(sizeOf([...bulk, ...members], throughput, true) < sizeOf(members)).toBe(true);
+});
+
+test("a job's steps are long where no stream has run of late, and a stream's time where one may come again", () => {
+  const rule = openStepRule({ ...policy, tbtMs: null }, deviceSpec(), linearCost(10, 0.1));
+  const [pass] = rule.passes(1, 1) as [StepPass];
+  const crowd = { ...backlog, promptTokens: many, likelyTokens: many, waiting: 100 };
+  const offered = (running: readonly SequenceView[], nowMs: number): number =>
+    pass.open({ running, backlog: crowd, nowMs, tokensMax: 65_536 }).offer(many, 0, 0, throughput);
+  const long = offered([], 0);
+  expect(long).toBeGreaterThan(3000);
+  offered([decode()], 1000);
+  expect(offered([], 2000)).toBeLessThan(1000);
+  expect(offered([], 60_999)).toBeLessThan(1000);
+  expect(offered([], 61_000)).toBe(long);
 });

@@ -21,7 +21,7 @@ const SLOWED = 2;
  *  throughput. */
 const CROWDED = 8;
 /** Where no stream runs, a step may take so many times `stepMs` before smaller ones are looked for that are nearly as good:
- *  a request that arrives meanwhile waits for its end. */
+ *  a request that arrives meanwhile waits for its end. A step of bulk alone may where none has run of late. */
 const QUIET = 4;
 
 /** Beside streams without a target, bulk sequences lengthen a step by this part of it at most. */
@@ -67,6 +67,7 @@ export class TimeBudget implements StepBudget {
   #limitMs: number;
   readonly #backlog: Backlog;
   readonly #tokensMax: number;
+  readonly #isQuiet: boolean;
   /** Prompts that are unfinished or wait. */
   #prompts: number;
   /** What is in the step so far, and what is tried. */
@@ -90,6 +91,7 @@ export class TimeBudget implements StepBudget {
   /** How long a step with bulk sequences takes at most. */
   #bulkMs = Number.POSITIVE_INFINITY;
 
+  /** `isQuiet`: no stream has run for long, and none is expected. */
   constructor(
     policy: TimePolicy,
     running: readonly SequenceView[],
@@ -97,11 +99,13 @@ export class TimeBudget implements StepBudget {
     nowMs: number,
     backlog: Backlog,
     tokensMax: number,
+    isQuiet = true,
   ) {
     this.#policy = policy;
     this.#costs = costs;
     this.#backlog = backlog;
     this.#tokensMax = tokensMax;
+    this.#isQuiet = isQuiet;
     this.#prompts = backlog.waiting;
     let deadlineMs = Number.POSITIVE_INFINITY;
     const withoutBulk = { prompts: [], decodes: 0, decodeContext: 0 };
@@ -301,7 +305,7 @@ export class TimeBudget implements StepBudget {
     // Of a gang, and of bulk that is alone, the last one counts: their steps are as large as what comes next can wait for.
     const isBulkAlone = this.#others.count === 0 && this.#backlog.countsBulk;
     if (this.#interactive === 0 && !objective.isInteractive && (!objective.isBulk || isBulkAlone)) {
-      const quietMs = QUIET * this.#policy.stepMs;
+      const quietMs = (objective.isBulk && !this.#isQuiet ? 1 : QUIET) * this.#policy.stepMs;
       return (options.findLast(({ tookMs }) => tookMs <= quietMs) ?? smallest).size;
     }
     const aloneMs = decodes === 0 ? 0 : this.#costs.stepMs(this.#shape);
