@@ -11,29 +11,29 @@ function taken(feed: JobFeed): number[] {
 }
 
 describe("feed", () => {
-  test("gives what memory holds, and a quarter more", () => {
-    // 72 + 128 expected tokens each: 2000 hold 10.
-    const feed = new JobFeed(items(100, 72), { tokens: 1600, sequences: 1000 });
+  test("gives what memory holds, and half as many more", () => {
+    // 72 + 128 expected tokens each: 2000 hold 10, the job's 1333 and half of them.
+    const feed = new JobFeed(items(100, 72), { tokens: 1334, sequences: 1000 });
     expect(taken(feed)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     feed.ended(3, 128);
     expect(taken(feed)).toEqual([10]);
   });
 
-  test("gives no more than the devices take in a step, and a quarter more", () => {
-    const feed = new JobFeed(items(100, 1), { tokens: 1_000_000, sequences: 8 });
+  test("gives no more than the devices take in a step, and half as many more", () => {
+    const feed = new JobFeed(items(100, 1), { tokens: 1_000_000, sequences: 7 });
     expect(taken(feed)).toHaveLength(10);
   });
 
   test("learns how long answers are", () => {
     const feed = new JobFeed(items(100, 0), { tokens: 1024, sequences: 1000 });
-    expect(taken(feed)).toHaveLength(10);
-    for (let place = 0; place < 10; place++) feed.ended(place, 64);
+    expect(taken(feed)).toHaveLength(12);
+    for (let place = 0; place < 12; place++) feed.ended(place, 64);
     expect(feed.answerTokens).toBe(64);
-    expect(taken(feed)).toHaveLength(20);
+    expect(taken(feed)).toHaveLength(24);
   });
 
   test("expects no more of an answer than it may have", () => {
-    expect(taken(new JobFeed(items(100, 0, 16), { tokens: 128, sequences: 1000 }))).toHaveLength(10);
+    expect(taken(new JobFeed(items(100, 0, 16), { tokens: 128, sequences: 1000 }))).toHaveLength(12);
   });
 
   test("always gives one, and is done when all have ended", () => {

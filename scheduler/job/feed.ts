@@ -1,8 +1,9 @@
 import { assert } from "../core.ts";
 
 /** Of the pages that a job may fill, the part that its sequences ahead of the running ones may need besides: they wait on the engines,
- *  which keep what those will read (decisions/0019), and can begin at once. */
-const AHEAD = 0.25;
+ *  which keep what those will read (decisions/0019), and can begin at once. With less, what the engines admit by its prompt alone leaves
+ *  none waiting where memory holds a few groups. */
+const AHEAD = 0.5;
 /** Assumed of the first answers. */
 const ANSWER_GUESS = 128;
 /** Weight of one more answer in what is expected, once there are many. */
@@ -25,7 +26,7 @@ export interface FeedRoom {
 }
 
 /**
- * How many of a job's sequences are given to the engines at a time: as many as their memory is likely to hold, and a quarter more.
+ * How many of a job's sequences are given to the engines at a time: as many as their memory is likely to hold, and half as many more.
  * Memory decides, and no number that was chosen beforehand (BatchLLM, arXiv:2412.03594 §4.3.3); what the devices take in a step is the only other
  * limit. A sequence is expected to need what is new in its prompt and an answer as long as the job's answers have been.
  *
