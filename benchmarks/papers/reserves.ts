@@ -1,7 +1,7 @@
 /**
  * A job whose answers nobody can foresee, in little memory: exponential lengths with a mean of 400 tokens behind prompts of 200. Answers that
- * turn out longer than the job's have been cost preemptions, and a reserve of memory would avoid them. Here the feed is given parts of the
- * memory: what it leaves is the reserve, so that the best one there could be is among the rows.
+ * turn out longer than the job's have been cost preemptions, and a reserve of memory would avoid them. Here the feed gives parts of what
+ * it would give: what it leaves is the reserve, so that the best one there could be is among the rows.
  */
 
 import { openProfile } from "../../scheduler/cost/profiles.ts";
@@ -19,7 +19,7 @@ import { rangeOf, row, shown } from "./table.ts";
 const PAGES = 2500;
 const ANSWER_TOKENS = 400;
 const ANSWER_TOKENS_MAX = 8 * ANSWER_TOKENS;
-/** Parts of the memory that the job's sequences are given. */
+/** Parts of what a job's sequences are given otherwise. */
 const SHARES = [1, 0.85, 0.7, 0.5];
 
 interface Run {
@@ -49,7 +49,7 @@ export function reserves(bench: Bench): void {
   const all = runs.get(1)!;
   for (const share of SHARES.slice(1)) {
     const ratios = runs.get(share)!.map(({ perSecond }, index) => perSecond / all[index]!.perSecond);
-    const what = `throughput with ${Math.round(100 * (1 - share))} % of the memory in reserve, of that without`;
+    const what = `throughput with ${Math.round(100 * (1 - share))} % in reserve, of that without`;
     bench.row(row("a job with answers of any length", what, ratios, "×"));
   }
   const lines = [...runs].map(([share, list]) => [
