@@ -568,3 +568,46 @@ test("a placement is explained in one line", () => {
   );
   for (const cost of placed.costs) expect(totalMs(cost)).toBeGreaterThan(0);
 });
+
+describe("prospects", () => {
+  const prospect = (id: number, tokens: readonly number[]) => ({
+    id: id as SequenceId,
+    tokens,
+    cacheSalt: "",
+    adapter: 0,
+    program: 1,
+    isWarmed: true,
+  });
+
+  test("of different texts are spread as their sequences would be, and these follow them", () => {
+    const bench = new Bench(4);
+    const heads = [0, 1, 2, 3, 4, 5, 6, 7].map((start) => text(100 + start, 160));
+    const engines = heads.map((head, index) =>
+      bench.dispatcher.expect(prospect(1000 + index, head), bench.nowMs),
+    );
+    for (const engine of [0, 1, 2, 3]) expect(engines.filter((one) => one === engine)).toHaveLength(2);
+    heads.forEach((head, index) => {
+      expect(bench.place([...head, ...text(index, 16)]).engine).toBe(engines[index]!);
+      bench.dispatcher.forgot((1000 + index) as SequenceId);
+    });
+  });
+
+  test("that begin alike share an engine, and what is forgotten counts no longer", () => {
+    const bench = new Bench(2);
+    const shared = text(100, 320);
+    const expectAt = (id: number, tokens: readonly number[]): EngineId =>
+      bench.dispatcher.expect(prospect(id, tokens), bench.nowMs)!;
+    const first = expectAt(1000, [...shared, ...text(1, 16)]);
+    expect(expectAt(1001, [...shared, ...text(2, 16)])).toBe(first);
+    expect(expectAt(1002, text(101, 160))).not.toBe(first);
+    for (const id of [1000, 1001, 1002]) bench.dispatcher.forgot(id as SequenceId);
+    expect(expectAt(1003, text(102, 160))).toBe(0 as EngineId);
+  });
+
+  test("count as work for other prospects alone", () => {
+    const bench = new Bench(2);
+    const engine = bench.dispatcher.expect(prospect(1000, text(100, 320)), bench.nowMs)!;
+    const { costs: both } = bench.place(text(0, 64));
+    expect(totalMs(both[engine]!)).toBe(totalMs(both[1 - engine]!));
+  });
+});

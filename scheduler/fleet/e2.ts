@@ -30,6 +30,14 @@ const COLD_SEQUENCES = 4;
 /** Of so many engines every cost is told with a placement. */
 const TOLD_ENGINES = 8;
 
+/** Of a prospect. */
+interface Promised {
+  readonly engine: EngineId;
+  /** Of what its engine lacked of it. */
+  readonly promptUs: number;
+  readonly end: IndexSpan | null;
+}
+
 /**
  * E2 (Preble, arXiv:2407.00023 §3.2) over live state: what each engine would cost, which one is chosen, and what that
  * changes. Differences from the paper are in docs/papers/preble.md; the paper's own rule is baselines/preble.ts.
@@ -44,7 +52,9 @@ export class E2 implements PlacementRule {
   /** Of every sequence that was placed and has not ended. */
   readonly #work = new Map<SequenceId, Work>();
   /** Of prospects that are computed ahead. */
-  readonly #promised = new Map<SequenceId, { readonly engine: EngineId; readonly end: IndexSpan | null }>();
+  readonly #promised = new Map<SequenceId, Promised>();
+  /** By engine, of what is promised there. */
+  readonly #promisedUs: number[];
   /** By engine, of those that have not begun; without those that it was asked to give back. */
   readonly #waiting: readonly Map<SequenceId, Work>[];
   readonly #pageTokens: number;
@@ -56,6 +66,7 @@ export class E2 implements PlacementRule {
     this.#views = engines.map(({ spec, costs }) => new EngineView(spec, costs, batch, WINDOW_MS));
     this.#outstanding = new Outstanding(engines.length, lanes);
     this.#waiting = engines.map(() => new Map());
+    this.#promisedUs = engines.map(() => 0);
     this.#pageTokens = engines[0]!.spec.pageTokens;
     this.index = new PrefixIndex(engines.length, WINDOW_MS);
     this.#costs = new Costs(this.#views, this.#outstanding, this.index);
@@ -83,27 +94,32 @@ export class E2 implements PlacementRule {
     return placements;
   }
 
-  /** As a sequence; it is no work, but what will be computed ahead is promised. */
+  /** As a sequence. It is no work to sequences, which go before it, but to other prospects: so calls that wait are spread as they
+   *  would be if they ran, and each will find its prompt's beginning where there is room for it to run. */
   expect(prospect: Prospect, there: readonly EngineId[], nowMs: number): EngineId {
-    const spec = sequenceFor(prospect);
-    const incoming = this.#incoming(spec);
+    const incoming = this.#incoming(sequenceFor(prospect));
     const costs = this.#costs.look(incoming, this.#open(incoming, there), nowMs);
-    const { engine } = chooseE2(costs, this.#situation(incoming));
-    this.#promise(prospect, engine, nowMs);
+    for (const cost of costs) cost.loadMs += this.#promisedUs[cost.engine]! / 1000;
+    const { engine, cachedTokens } = cheapest(costs, this.#situation(incoming));
+    this.#promise(prospect, incoming, { engine, cachedTokens, nowMs });
     return engine;
   }
 
   extended(prospect: Prospect, nowMs: number): void {
     const promised = this.#promised.get(prospect.id);
     if (promised === undefined) return;
+    const { engine } = promised;
     this.forgot(prospect.id);
-    this.#promise(prospect, promised.engine, nowMs);
+    const incoming = this.#incoming(sequenceFor(prospect));
+    const [{ cachedTokens }] = this.#costs.look(incoming, [engine], nowMs) as [EngineCost];
+    this.#promise(prospect, incoming, { engine, cachedTokens, nowMs });
   }
 
   forgot(id: SequenceId): void {
     const promised = this.#promised.get(id);
     if (promised === undefined) return;
     this.#promised.delete(id);
+    this.#promisedUs[promised.engine]! -= promised.promptUs;
     if (promised.end !== null) this.index.release(promised.end, promised.engine, false);
   }
 
@@ -194,10 +210,15 @@ export class E2 implements PlacementRule {
     return this.#decide(incoming, engine, reason, costs, nowMs);
   }
 
-  #promise(prospect: Prospect, engine: EngineId, nowMs: number): void {
-    if (!prospect.isWarmed) return;
-    const { path } = this.#incoming(sequenceFor(prospect));
-    this.#promised.set(prospect.id, { engine, end: this.index.promise(path, engine, nowMs) });
+  #promise(
+    { id, isWarmed }: Prospect,
+    { path, tokens }: Incoming,
+    { engine, cachedTokens, nowMs }: { engine: EngineId; cachedTokens: number; nowMs: number },
+  ): void {
+    if (!isWarmed) return;
+    const promptUs = microseconds(this.#views[engine]!.promptWorkMs(tokens - cachedTokens, cachedTokens));
+    this.#promisedUs[engine]! += promptUs;
+    this.#promised.set(id, { engine, promptUs, end: this.index.promise(path, engine, nowMs) });
   }
 
   #incoming(spec: SequenceSpec): Incoming {

@@ -92,6 +92,16 @@ function program(part: ProgramPart, wants: readonly string[], atMs = 0): Program
 const calls = [call("a", [text(1, 30)], 4), call("b", [text(2, 200), input("a")], 4)] as const;
 const twoSteps: ProgramPart = { nodes: calls, variables: [] };
 
+test("calls that wait on several engines have their heads computed on all of them", () => {
+  const heads = [0, 1, 2].map((index) => call(`c${index}`, [text(10 + index, 320), input("a")], 4));
+  const nodes = [call("a", [text(1, 30)], 40), ...heads];
+  const part: ProgramPart = { nodes, variables: [] };
+  const { report } = run([program(part, ["c0", "c1", "c2"])], { engines: 4 });
+  const waiting = report.calls.slice(1);
+  expect(waiting.map(({ cachedTokens }) => cachedTokens)).toEqual([320, 320, 320]);
+  expect(new Set(waiting.map(({ engine }) => engine)).size).toBe(3);
+});
+
 describe("a program", () => {
   test("of two steps costs its client one round trip; by the client it costs two", () => {
     const timeOf = (sends: "graph" | "calls"): number => {
@@ -104,8 +114,10 @@ describe("a program", () => {
   });
 
   test("has what its calls wait for computed ahead: the last prompt begins where the text before its value ends", () => {
+    const nodes = [call("a", [text(1, 30)], 16), calls[1]];
     const cached = (warming: boolean): number => {
-      const { report } = run([program(twoSteps, ["b"])], { setup: { uses: { ...allUses, warming } } });
+      const part = { nodes, variables: [] };
+      const { report } = run([program(part, ["b"])], { setup: { uses: { ...allUses, warming } } });
       return report.calls[1]!.cachedTokens;
     };
     expect([cached(true), cached(false)]).toEqual([200, 0]);
