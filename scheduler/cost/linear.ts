@@ -8,6 +8,12 @@ export interface SequenceCost {
   readonly contextMs: number;
 }
 
+/** The first so many tokens of a step take `tokenMs` each, however many there are: the device reads its weights meanwhile. */
+export interface FirstTokens {
+  readonly tokens: number;
+  readonly tokenMs: number;
+}
+
 /** A step's fixed cost, a cost per token, and what sequences add, in milliseconds: the shape of a model on a device without
  *  tiles. */
 export class LinearCost implements PartedCostModel {
@@ -16,21 +22,29 @@ export class LinearCost implements PartedCostModel {
   readonly #stepMs: number;
   readonly #tokenMs: number;
   readonly #sequences: SequenceCost;
+  readonly #first: FirstTokens;
   readonly #parts = new Float64Array(PARTS);
 
-  constructor(stepMs: number, tokenMs: number, tileTokens: number, sequences: SequenceCost) {
+  constructor(
+    stepMs: number,
+    tokenMs: number,
+    tileTokens: number,
+    sequences: SequenceCost,
+    first: FirstTokens,
+  ) {
     this.name = `${stepMs} ms + ${tokenMs} ms per token`;
     this.tileTokens = tileTokens;
     this.#stepMs = stepMs;
     this.#tokenMs = tokenMs;
     this.#sequences = sequences;
+    this.#first = first;
   }
 
   /** What makes another of the same. */
   get state() {
     const { tileTokens } = this;
-    const [stepMs, tokenMs, sequences] = [this.#stepMs, this.#tokenMs, this.#sequences];
-    return { kind: "linear", stepMs, tokenMs, tileTokens, sequences } as const;
+    const [stepMs, tokenMs, sequences, first] = [this.#stepMs, this.#tokenMs, this.#sequences, this.#first];
+    return { kind: "linear", stepMs, tokenMs, tileTokens, sequences, first } as const;
   }
 
   stepMs(shape: StepShape): number {
@@ -46,22 +60,27 @@ export class LinearCost implements PartedCostModel {
       pairs += prompt.tokens * (prompt.context + prompt.tokens / 2);
     }
     const { sequenceMs, pairMs, contextMs } = this.#sequences;
+    const first = Math.min(tokens, this.#first.tokens);
     into[0] = this.#stepMs;
-    into[1] = this.#tokenMs * tokens;
+    into[1] = this.#first.tokenMs * first + this.#tokenMs * (tokens - first);
     into[2] = sequenceMs * (decodes + prompts.length);
     into[3] = pairMs * pairs;
     into[4] = contextMs * decodeContext;
   }
 }
 
-/** A linear cost model; `tileTokens` for a device that computes so many tokens at once. Without `sequences` they add nothing. */
+const noneFirst: FirstTokens = Object.freeze({ tokens: 0, tokenMs: 0 });
+
+/** A linear cost model; `tileTokens` for a device that computes so many tokens at once. Without `sequences` they add nothing, and
+ *  without `first` all tokens cost the same. */
 export function linearCost(
   stepMs: number,
   tokenMs: number,
   tileTokens = 1,
   sequences: SequenceCost = { sequenceMs: 0, pairMs: 0, contextMs: 0 },
+  first: FirstTokens = noneFirst,
 ): LinearCost {
-  return new LinearCost(stepMs, tokenMs, tileTokens, sequences);
+  return new LinearCost(stepMs, tokenMs, tileTokens, sequences, first);
 }
 
 /** Of a device that nothing is known of: a simulated one, or one whose engine has told nothing yet. An engine on a real

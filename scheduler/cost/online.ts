@@ -1,7 +1,7 @@
 import { assert } from "../core.ts";
 import { type EngineCosts, PARTS, type PartedCostModel, type StepShape } from "./cost-model.ts";
 import { ErrorQuantile } from "./error-quantile.ts";
-import { LinearCost, type SequenceCost } from "./linear.ts";
+import { type FirstTokens, LinearCost, type SequenceCost } from "./linear.ts";
 import { ProfileCostModel, type ProfileTable } from "./profile.ts";
 
 /** What makes a prior that is plain data at heart. */
@@ -12,6 +12,7 @@ export type PriorState =
       readonly tokenMs: number;
       readonly tileTokens: number;
       readonly sequences: SequenceCost;
+      readonly first: FirstTokens;
     }
   | { readonly kind: "profile"; readonly table: ProfileTable; readonly overheadMs: number };
 
@@ -122,7 +123,7 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     const { prior } = state;
     const model =
       prior.kind === "linear"
-        ? new LinearCost(prior.stepMs, prior.tokenMs, prior.tileTokens, prior.sequences)
+        ? new LinearCost(prior.stepMs, prior.tokenMs, prior.tileTokens, prior.sequences, prior.first)
         : new ProfileCostModel(prior.table, prior.overheadMs);
     return new OnlineCostModel(model).#set(state);
   }

@@ -92,6 +92,11 @@ export class Engine {
     return this.#current !== null || this.#roster.isBusy;
   }
 
+  /** When `run` would start a step although nothing comes; null: never. */
+  get wakeMs(): number | null {
+    return this.#current === null ? this.#planner.wakeMs : null;
+  }
+
   /** Takes note of a message. Never starts a step and never reports: `run` does. */
   receive(message: EngineMessage): void {
     if (message.kind === "submit") this.#submit(message.sequence);

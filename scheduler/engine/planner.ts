@@ -41,6 +41,11 @@ export interface PlannerParts {
  *  believed of a device that has computed little is no more than a guess about large steps. */
 const FIRST_TOKENS = 64;
 const GROWTH = 4;
+/** When a sequence has ended, the call that goes on from its answer comes in a moment: so long an idle device waits for it, rather than let it
+ *  wait for a prospect's step. */
+const PAUSE_MS = 5;
+/** Sums of times are not exact: what is left of the pause may be less than this, and then it is over. */
+const SOON_MS = 1e-3;
 
 /**
  * Decides an engine's steps, in this order: decodes get their pages, if need be by preemption (preemption.ts); the policy's rule
@@ -57,6 +62,10 @@ export class Planner {
   readonly #admission: Admission;
   /** Tokens of the largest step so far. */
   #tokensLargest = FIRST_TOKENS / GROWTH;
+  /** The last step had sequences in it; the first plan after such a step was made at this time. */
+  #hasComputed = false;
+  #computedMs = Number.NEGATIVE_INFINITY;
+  #wakeMs: number | null = null;
 
   constructor(parts: PlannerParts) {
     this.#parts = parts;
@@ -64,10 +73,18 @@ export class Planner {
     this.#admission = new Admission(parts.options, parts.roster, parts.journal);
   }
 
-  /** Decides the next step; null if there is nothing to compute. */
+  /** When there will be something to compute, although nothing comes: after a plan that found nothing. Null: never. */
+  get wakeMs(): number | null {
+    return this.#wakeMs;
+  }
+
+  /** Decides the next step; null if there is nothing to compute now. */
   plan(): PlannedStep | null {
     const { clock, roster } = this.#parts;
     const { residency, queue } = roster;
+    if (this.#hasComputed) this.#computedMs = clock.nowMs();
+    this.#hasComputed = false;
+    this.#wakeMs = null;
     for (;;) {
       if (this.#admission.isBlocked) this.#reclaimPaused();
       this.#reclaimBulk();
@@ -175,11 +192,16 @@ export class Planner {
   }
 
   /** A piece of a prospect, if no sequence waits for any part of this step. */
-  #planWarm({ chunks, prompts, budget }: StepDraft): WarmStep | null {
+  #planWarm({ chunks, prompts, budget, nowMs }: StepDraft): WarmStep | null {
     const { options, roster, prospects, spec } = this.#parts;
     const { queue, running, residency } = roster;
     if (prospects.isEmpty || queue.size > 0 || prompts.length > 0 || budget.skipped.size > 0) return null;
     if (chunks.length >= spec.stepChunksMax) return null;
+    const wakeMs = this.#computedMs + PAUSE_MS;
+    if (chunks.length === 0 && wakeMs - nowMs > SOON_MS) {
+      this.#wakeMs = wakeMs;
+      return null;
+    }
     const decodeContext = chunks.reduce((sum, { sequence }) => sum + sequence.computed, 0);
     return prospects.plan({
       shape: { prompts: [], decodes: chunks.length, decodeContext },
@@ -211,6 +233,7 @@ export class Planner {
         adapter: sequence.spec.adapter,
       };
     });
+    this.#hasComputed = planned.length > 0;
     if (warm !== null) chunks.push(warm.chunk);
     if (warm !== null && warm.move !== null) moves.push(warm.move);
     const tokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);

@@ -4,6 +4,7 @@ import { expect, test } from "bun:test";
 import { EngineHarness, FIRST_PROSPECT } from "../../tests/support/engine-harness.ts";
 import { chatService } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
+import { linearCost } from "../cost/linear.ts";
 import { ours } from "../policies.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 import { spareTokens } from "./step/spare.ts";
@@ -32,6 +33,22 @@ test("an idle engine computes a prospect, and the sequence that comes finds all 
   engine.forget(0);
   engine.finish();
   expect(engine.outcomes[0]).toMatchObject({ cachedTokens: 200, finish: { kind: "length" } });
+});
+
+test("when a sequence has ended an idle engine waits a moment for what goes on from it, and no longer", () => {
+  const engine = harness();
+  engine.submit(sequenceSpec(tokensFrom(500, 8), 1));
+  engine.expect(0, head);
+  engine.step();
+  expect(engine.outcomes[0]!.finish).toEqual({ kind: "length" });
+  const { wakeMs } = engine.engine;
+  expect(wakeMs).toBeGreaterThan(engine.clock.nowMs());
+  engine.submit(sequenceSpec(tokensFrom(700, 8), 1));
+  engine.step();
+  expect(warmedBy(engine)).toEqual([0, 0]);
+  expect(engine.engine.wakeMs).toBeGreaterThan(wakeMs!);
+  engine.finish();
+  expect(warmedBy(engine).reduce((a, b) => a + b)).toBe(200);
 });
 
 test("what is told longer is computed from where it was", () => {
@@ -77,8 +94,13 @@ test("beside a decode of its own program a piece has the size whose tokens cost 
       10 + 0.1 * Math.max(0, prompts.reduce((sum, { tokens }) => sum + tokens, decodes) - 64),
   };
   const own = { shape: { prompts: [], decodes: 1, decodeContext: 500 }, isOwn: true, tokensMax: 1000 };
-  expect(spareTokens(costs, { ...own, left: 600, context: 0 })).toBe(48);
+  expect(spareTokens(costs, { ...own, left: 600, context: 0 })).toBe(63);
   expect(spareTokens(costs, { ...own, left: 40, context: 0 })).toBe(40);
+  const eight = { prompts: [], decodes: 8, decodeContext: 500 };
+  expect(spareTokens(costs, { ...own, shape: eight, left: 600, context: 0 })).toBe(56);
+  // A device that computes eight tokens while it reads its weights has seven beside a decode for nearly nothing.
+  const few = linearCost(18, 0.7, 16, undefined, { tokens: 8, tokenMs: 0.1 });
+  expect(spareTokens(few, { ...own, left: 600, context: 0 })).toBe(7);
   // Where a token costs more beside a decode than in a prompt of its own there is no gain.
   const alone: CostModel = {
     name: "dear beside decodes",

@@ -102,11 +102,7 @@ export class Prospects {
       const left = reader.limit - context;
       if (!prospect.isWarmed || left <= 0) continue;
       const isOwn = prospect.program !== null && step.isOwn(prospect.program);
-      const count = this.#wholePages(
-        context,
-        left,
-        spareTokens(this.#costs, { ...step, isOwn, left, context }),
-      );
+      const count = spareTokens(this.#costs, { ...step, isOwn, left, context });
       if (count === 0 || !this.#hasRoom(context, count, step.headroom)) return null;
       return this.#begin(prospect, reader, context + count);
     }
@@ -122,14 +118,6 @@ export class Prospects {
     if (isGood) this.#residency.computed(sequence, count);
     this.#residency.leave(sequence, isGood);
     return isGood ? { prospect, tokens: count } : null;
-  }
-
-  /** Up to a page's border, or to the end: what ends inside of a page would be copied in the next step. */
-  #wholePages(context: number, left: number, tokens: number): number {
-    if (tokens >= left) return left;
-    const { pageTokens } = this.#residency.pool;
-    const end = context + tokens;
-    return Math.max(0, end - (end % pageTokens) - context);
   }
 
   #hasRoom(context: number, count: number, headroom: number): boolean {

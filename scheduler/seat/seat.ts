@@ -38,6 +38,9 @@ type EngineInput = Pick<Engine, "receive" | "run">;
 
 interface Life {
   readonly engine: Engine;
+  readonly clock: Clock;
+  /** Of the turn that comes by itself; null: there is none. */
+  wakeMs: number | null;
   /** The engine, or what decorates it. */
   readonly input: EngineInput;
   readonly link: EngineEnd;
@@ -55,6 +58,7 @@ export interface SeatRecorder {
  *
  *   - messages are received in the order in which they were sent, all that have arrived before the engine goes on;
  *   - a step's result comes after every message that arrived while the step was computed;
+ *   - an engine that asks for it has a turn at a later time, whatever comes;
  *   - an engine is never told that its device is lost: its life ends with an error, so that what ran there goes on
  *     elsewhere instead of failing;
  *   - the fleet hears what an engine has learnt of its costs with a report, once a second.
@@ -85,6 +89,7 @@ export class Seat {
           this.receive();
           if (result.kind === "lost") throw new Error(result.reason);
           done(result);
+          this.#wakeLater();
         });
       },
       close: () => device.close(),
@@ -98,7 +103,7 @@ export class Seat {
     };
     const recorded = this.#recorder?.device(answering) ?? answering;
     const engine = new Engine(recorded, clock, { ...settings, epoch }, emit, costs);
-    this.#life = { engine, input: this.#recorder?.engine(engine) ?? engine, link };
+    this.#life = { engine, input: this.#recorder?.engine(engine) ?? engine, link, clock, wakeMs: null };
   }
 
   /** The engine takes note of the messages that have arrived. */
@@ -114,6 +119,19 @@ export class Seat {
   turn(): void {
     this.receive();
     this.#life?.input.run();
+    this.#wakeLater();
+  }
+
+  #wakeLater(): void {
+    const life = this.#life;
+    const wakeMs = life?.engine.wakeMs ?? null;
+    if (life === null || wakeMs === null || wakeMs === life.wakeMs) return;
+    life.wakeMs = wakeMs;
+    life.clock.after(wakeMs - life.clock.nowMs(), () => {
+      if (this.#life !== life || life.wakeMs !== wakeMs) return;
+      life.wakeMs = null;
+      this.turn();
+    });
   }
 
   /** The engine is gone, with all that it held. Its ports are the host's to close. */

@@ -1,11 +1,15 @@
 import type { HostedDevice } from "../../gpu/hosted-device.ts";
 import { type Chunk, greedySampling, type PageId, type SequenceId } from "../../scheduler/core.ts";
-import { type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
+import { type FirstTokens, type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
 
 /** Rows that the kernels compute together. */
 const TILE_TOKENS = 16;
 const PROMPT_TOKENS = 32;
 const SEQUENCES = 16;
+/** So many tokens are tried first, then twice as many, as long as each takes less than this part of what a prompt's does: those are
+ *  computed while weights are read. */
+const FIRST_TOKENS = 8;
+const FIRST_SHARE = 0.5;
 const CONTEXT_TOKENS = 256;
 const CONTEXT_TOKENS_MOST = 8192;
 /** A longer prompt, or a longer context, is tried until the step takes so many times as long: a device that reads its
@@ -30,7 +34,7 @@ interface Trial {
 }
 
 /**
- * What steps cost on a device that has nothing to do yet, measured: the time of one token, of a prompt, of several
+ * What steps cost on a device that has nothing to do yet, measured: the time of one token, of a few, of a prompt, of several
  * sequences, and of prompt and token after others, each the fastest of several. Coarse, but of the right size from the first
  * request on, and so is each part beside the others: the steps that follow correct it, within bounds
  * (scheduler/cost/online.ts). What they leave in the pages belongs to no sequence and is never read. Throws when the device cannot
@@ -45,7 +49,10 @@ export function calibrate(device: HostedDevice): LinearCost {
   const oneMs = timeOf(1, 0);
   const tokensMost = Math.min(stepTokensMax, room);
   const prompt = grown(PROMPT_TOKENS, tokensMost, TOKENS_SEEN * oneMs, (tokens) => timeOf(tokens, 0));
-  const tokenMs = Math.max(LEAST_MS, (prompt.ms - oneMs) / Math.max(1, prompt.count - 1));
+  const meanMs = Math.max(LEAST_MS, (prompt.ms - oneMs) / Math.max(1, prompt.count - 1));
+  const first = firstTokens(oneMs, FIRST_SHARE * meanMs, prompt.count - 1, (tokens) => timeOf(tokens, 0));
+  const firstMs = oneMs + first.tokenMs * Math.max(0, first.tokens - 1);
+  const tokenMs = Math.max(meanMs, (prompt.ms - firstMs) / Math.max(1, prompt.count - first.tokens));
 
   const sequences = Math.min(SEQUENCES, stepTokensMax, stepChunksMax, pages, contextMax);
   const apartMs = timeOf(1, 0, sequences) - timeOf(sequences, 0);
@@ -58,11 +65,27 @@ export function calibrate(device: HostedDevice): LinearCost {
     const { count, ms } = grown(CONTEXT_TOKENS, most, enoughMs, (context) => timeOf(tokens, context));
     return (ms - aloneMs) / count;
   };
-  return linearCost(Math.max(LEAST_MS, oneMs - tokenMs - sequenceMs), tokenMs, TILE_TOKENS, {
-    sequenceMs,
-    pairMs: Math.max(tokenMs / PAIRS_MOST, contextMs(prompt.count, prompt.ms) / prompt.count),
-    contextMs: Math.max(oneMs / CONTEXT_MOST, contextMs(1, oneMs)),
-  });
+  const oneTokenMs = first.tokens > 0 ? first.tokenMs : tokenMs;
+  const stepMs = Math.max(LEAST_MS, oneMs - oneTokenMs - sequenceMs);
+  const pairMs = Math.max(tokenMs / PAIRS_MOST, contextMs(prompt.count, prompt.ms) / prompt.count);
+  const ofContextMs = Math.max(oneMs / CONTEXT_MOST, contextMs(1, oneMs));
+  return linearCost(stepMs, tokenMs, TILE_TOKENS, { sequenceMs, pairMs, contextMs: ofContextMs }, first);
+}
+
+/** How many tokens, fewer than `most`, take `eachMs` at most besides the first one, and what each takes. */
+function firstTokens(
+  oneMs: number,
+  eachMs: number,
+  most: number,
+  timeOf: (tokens: number) => number,
+): FirstTokens {
+  let first: FirstTokens = { tokens: 0, tokenMs: 0 };
+  for (let tokens = FIRST_TOKENS; tokens < most; tokens *= 2) {
+    const tokenMs = Math.max(LEAST_MS, (timeOf(tokens) - oneMs) / (tokens - 1));
+    if (tokenMs > eachMs) break;
+    first = { tokens, tokenMs };
+  }
+  return first;
 }
 
 /** Doubles `count`, up to `most`, until `timeOf` it is `enoughMs`. */

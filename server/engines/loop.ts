@@ -23,8 +23,8 @@ export function runEngineLoop(
     const rings = Atomics.load(bell, RINGS); // before messages are received: one that comes later changes it
     if (Atomics.load(bell, STOPPED) === 1) return;
     clock.turn();
-    clock.runDue();
     if (hosted?.inFlight) hosted.deliver();
+    clock.runDue();
     seat.turn();
     if (hosted?.inFlight) hosted.wait();
     else {

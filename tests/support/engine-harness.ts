@@ -141,6 +141,11 @@ export class EngineHarness {
   finish(): void {
     this.engine.run();
     this.clock.runAll(100_000);
+    for (let { wakeMs } = this.engine; wakeMs !== null; { wakeMs } = this.engine) {
+      this.clock.advance(wakeMs - this.clock.nowMs());
+      this.engine.run();
+      this.clock.runAll(100_000);
+    }
   }
 
   /** Stall-free: every decode is in every step. */

@@ -17,8 +17,9 @@ export interface SpareStep {
 const IDLE_MS = 25;
 /** Beside decodes of its own program alone a piece makes a step so many times as long at most. */
 const OWN_TIMES = 2;
-/** Of such pieces the first few multiples are compared, then every one by a half larger than the one before. */
-const PIECE_MIN = 16;
+/** With such pieces the step has so many tokens: the first few multiples are compared, then every one by a half larger than the one
+ *  before. */
+const TOKENS_MIN = 8;
 /** Predictions that differ by no larger share are equal. */
 const EQUAL = 1e-9;
 
@@ -65,8 +66,10 @@ function cheapest(costs: CostModel, { shape, left, context }: SpareStep, most: n
   });
   let leastMs = ((wholeMs - lastMs) / Math.max(1, left - 1)) * (1 + EQUAL);
   let best = 0;
-  for (let size = PIECE_MIN; ; size = size < 4 * PIECE_MIN ? size + PIECE_MIN : Math.floor(size * 1.5)) {
-    const tokens = Math.min(most, size);
+  let size = TOKENS_MIN;
+  while (size <= shape.decodes) size += TOKENS_MIN;
+  for (; ; size = size < 8 * TOKENS_MIN ? size + TOKENS_MIN : Math.floor(size * 1.5)) {
+    const tokens = Math.min(most, size - shape.decodes);
     const tookMs = costs.stepMs({ ...shape, prompts: [{ tokens, context }] });
     if (tookMs > OWN_TIMES * aloneMs) break;
     const eachMs = (tookMs - aloneMs) / tokens;
