@@ -3,7 +3,7 @@
  * same server in turns, with an added round trip before each request; and, with --llama-server, when it sends them to that. Greedy,
  * fixed lengths, on Bunting the same tokens both ways.
  *
- *   bun benchmarks/programs.ts [model folder] [--repeats 3] [--round-trips 0,50,250] [--only chain]
+ *   bun benchmarks/programs.ts [model folder] [--repeats 3] [--round-trips 0,50,250] [--only chain,map]
  *                              [--llama-server <program> --gguf <the same model> --threads 2] [-- options of serve]
  *
  * The two chains have the same texts in another order: where the text stands before the value it is computed while the value is
@@ -114,7 +114,8 @@ const allWorkloads: readonly Workload[] = [
   },
 ];
 
-const workloads = allWorkloads.filter(({ name }) => name.includes(asked.only));
+const only = asked.only.split(",");
+const workloads = allWorkloads.filter(({ name }) => only.some((part) => name.includes(part)));
 
 let runs = 0;
 const greedy = { temperature: 0, ignore_eos: true };
@@ -209,10 +210,18 @@ function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!;
 }
 
-/** Client-driven on llama-server; the median of all repeats. */
-async function llamaMs(): Promise<ReadonlyMap<string, number>> {
+/** How many times as long, by the medians; and by each repeat, from the least to the most. */
+function faster(longMs: readonly number[], shortMs: readonly number[]): string {
+  const ratios = longMs.map((ms, repeat) => ms / shortMs[repeat]!).sort((a, b) => a - b);
+  const [least, most] = [ratios[0]!.toFixed(2), ratios.at(-1)!.toFixed(2)];
+  const middle = `${(median(longMs) / median(shortMs)).toFixed(2)}×`;
+  return ratios.length === 1 ? middle : `${middle} (${least}–${most})`;
+}
+
+/** Client-driven on llama-server, by workload and round trip. */
+async function llamaMs(): Promise<ReadonlyMap<string, readonly number[]>> {
   const [program, gguf] = [asked["llama-server"], asked.gguf];
-  const took = new Map<string, number>();
+  const took = new Map<string, readonly number[]>();
   if (program === undefined || gguf === undefined) return took;
   const [choice] = llamaServers({ program, gguf, threads: Number(asked.threads) }, 16, 2048);
   const running = await choice!.start();
@@ -223,7 +232,7 @@ async function llamaMs(): Promise<ReadonlyMap<string, number>> {
         const way: typeof asProgram = (url, graph, ms, salt) => byClient(url, graph, ms, salt, true);
         each.push((await timed(running.url, way, workload, roundTripMs)).ms);
       }
-      took.set(`${workload.name} ${roundTripMs}`, median(each));
+      took.set(`${workload.name} ${roundTripMs}`, each);
     }
   }
   await running.stop();
@@ -234,7 +243,13 @@ const main = resolve(import.meta.dir, "../server/main.ts");
 const server = await startServer([process.execPath, main, "serve", ...folders, ...serveOptions], ".");
 const { url } = server.target;
 for (const workload of workloads) for (const way of [asProgram, byClient]) await timed(url, way, workload, 0);
-const measured: { workload: string; roundTripMs: number; client: number; program: number }[] = [];
+interface Measured {
+  readonly workload: string;
+  readonly roundTripMs: number;
+  readonly clientMs: readonly number[];
+  readonly programMs: readonly number[];
+}
+const measured: Measured[] = [];
 for (const roundTripMs of roundTripsMs) {
   for (const workload of workloads) {
     const programMs: number[] = [];
@@ -247,21 +262,20 @@ for (const roundTripMs of roundTripsMs) {
       clientMs.push(client.ms);
       programMs.push(program.ms);
     }
-    const [client, program] = [median(clientMs), median(programMs)];
-    measured.push({ workload: workload.name, roundTripMs, client, program });
+    measured.push({ workload: workload.name, roundTripMs, clientMs, programMs });
   }
 }
 await server.stop();
 const llama = await llamaMs();
-const rows = measured.map(({ workload, roundTripMs, client, program }) => {
+const rows = measured.map(({ workload, roundTripMs, clientMs, programMs }) => {
   const theirs = llama.get(`${workload} ${roundTripMs}`);
   return [
     workload,
     String(roundTripMs),
-    client.toFixed(0),
-    program.toFixed(0),
-    `${(client / program).toFixed(2)}×`,
-    ...(theirs === undefined ? [] : [theirs.toFixed(0), `${(theirs / program).toFixed(2)}×`]),
+    median(clientMs).toFixed(0),
+    median(programMs).toFixed(0),
+    faster(clientMs, programMs),
+    ...(theirs === undefined ? [] : [median(theirs).toFixed(0), faster(theirs, programMs)]),
   ];
 });
 const head = ["graph", "added round trip, ms", "client-driven, ms", "program, ms", "faster"];

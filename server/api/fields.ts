@@ -23,6 +23,11 @@ export class Fields {
     this.#path = path;
   }
 
+  /** Where the object stands in the body; empty: it is the body. */
+  get path(): string {
+    return this.#path;
+  }
+
   /** `messages[0].role` for the field `role` of the object at `messages[0]`. */
   pathOf(name: string): string {
     return this.#path === "" ? name : `${this.#path}.${name}`;

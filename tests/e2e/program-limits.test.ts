@@ -40,6 +40,12 @@ describe("what is wrong is refused, and nothing of it stays", () => {
       /calls\[0\]\.outputs\.b\.temperature must be a number/,
     ],
     [
+      "a sampling field of the call",
+      { calls: [call({ temperature: 9 })] },
+      400,
+      /^calls\[0\]\.temperature must be a number/,
+    ],
+    [
       "a transform",
       { calls: [call({ outputs: { b: { transforms: ["shout"] } }, output: undefined })] },
       400,

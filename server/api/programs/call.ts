@@ -85,7 +85,10 @@ class Places {
     for (const [name, given] of fields.entries("inputs", placesMax) ?? []) {
       this.#inputs.set(name, inputOf(name, given, `${fields.pathOf("inputs")}.${name.slice(0, 64)}`));
     }
-    const shared = Object.fromEntries(samplingFields.map((field) => [field, fields.raw(field)]));
+    const shared: Shared = {
+      fields: Object.fromEntries(samplingFields.map((field) => [field, fields.raw(field)])),
+      path: fields.path,
+    };
     const path = fields.pathOf("outputs");
     const outputs = fields.raw("outputs");
     const single = fields.string("output");
@@ -161,11 +164,17 @@ function inputOf(
   return input;
 }
 
+/** How a call's outputs are drawn which do not say it themselves, and where that is said. */
+interface Shared {
+  readonly fields: Readonly<Record<string, unknown>>;
+  readonly path: string;
+}
+
 /** `{ variable, transforms }` and sampling, for which the call's own fields are the defaults. */
 function outputOf(
   name: string,
   given: unknown,
-  shared: Readonly<Record<string, unknown>>,
+  shared: Shared,
   path: string,
   served: ServedModel,
 ): OutputPart {
@@ -177,7 +186,10 @@ function outputOf(
     return value === undefined ? [] : [[field, value]];
   });
   own.expectAllRead();
-  const sampling = new Fields({ ...shared, ...Object.fromEntries(mine) }, path);
+  const sampling = new Fields(
+    { ...shared.fields, ...Object.fromEntries(mine) },
+    mine.length === 0 ? shared.path : path,
+  );
   return { kind: "output", variable, transforms, ...drawnAs(sampling, served) };
 }
 
