@@ -14,7 +14,7 @@ import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { table } from "../server/cli/table.ts";
 import { llamaServers } from "./cpu/llama.ts";
-import { startServer } from "./started-server.ts";
+import { deviceMs, startServer } from "./started-server.ts";
 
 /** A call: its prompt, in which {{name}} is another call's answer, and how many tokens it answers with. */
 interface BenchCall {
@@ -248,26 +248,37 @@ interface Measured {
   readonly roundTripMs: number;
   readonly clientMs: readonly number[];
   readonly programMs: readonly number[];
+  /** Of these, what the engine computed. */
+  readonly clientComputedMs: readonly number[];
+  readonly programComputedMs: readonly number[];
 }
 const measured: Measured[] = [];
+/** With what the engine computed for it. */
+async function onServer(way: typeof asProgram, workload: Workload, roundTripMs: number) {
+  const beforeMs = await deviceMs(server.target);
+  const run = await timed(url, way, workload, roundTripMs);
+  return { ...run, computedMs: (await deviceMs(server.target)) - beforeMs };
+}
 for (const roundTripMs of roundTripsMs) {
   for (const workload of workloads) {
-    const programMs: number[] = [];
-    const clientMs: number[] = [];
+    const row = { clientMs: [] as number[], programMs: [] as number[] };
+    const computed = { clientComputedMs: [] as number[], programComputedMs: [] as number[] };
     for (let repeat = 0; repeat < repeats; repeat++) {
-      const client = await timed(url, byClient, workload, roundTripMs);
-      const program = await timed(url, asProgram, workload, roundTripMs);
+      const client = await onServer(byClient, workload, roundTripMs);
+      const program = await onServer(asProgram, workload, roundTripMs);
       if (!Bun.deepEquals(client.answers, program.answers))
         throw new Error(`${workload.name}: the answers differ`);
-      clientMs.push(client.ms);
-      programMs.push(program.ms);
+      row.clientMs.push(client.ms);
+      row.programMs.push(program.ms);
+      computed.clientComputedMs.push(client.computedMs);
+      computed.programComputedMs.push(program.computedMs);
     }
-    measured.push({ workload: workload.name, roundTripMs, clientMs, programMs });
+    measured.push({ workload: workload.name, roundTripMs, ...row, ...computed });
   }
 }
 await server.stop();
 const llama = await llamaMs();
-const rows = measured.map(({ workload, roundTripMs, clientMs, programMs }) => {
+const rows = measured.map(({ workload, roundTripMs, clientMs, programMs, ...computed }) => {
   const theirs = llama.get(`${workload} ${roundTripMs}`);
   return [
     workload,
@@ -275,8 +286,9 @@ const rows = measured.map(({ workload, roundTripMs, clientMs, programMs }) => {
     median(clientMs).toFixed(0),
     median(programMs).toFixed(0),
     faster(clientMs, programMs),
+    `${median(computed.clientComputedMs).toFixed(0)}, ${median(computed.programComputedMs).toFixed(0)}`,
     ...(theirs === undefined ? [] : [median(theirs).toFixed(0), faster(theirs, programMs)]),
   ];
 });
-const head = ["graph", "added round trip, ms", "client-driven, ms", "program, ms", "faster"];
+const head = ["graph", "added round trip, ms", "client-driven, ms", "program, ms", "faster", "computed, ms"];
 console.log(table([...head, ...(llama.size === 0 ? [] : ["llama-server, ms", "faster"])], rows));

@@ -42,6 +42,16 @@ function freePort(): number {
   return port!;
 }
 
+/** Milliseconds that the engine has spent in native code so far. */
+export async function deviceMs(target: Target): Promise<number> {
+  return 1000 * metricOf(await (await fetch(`${target.url}/metrics`)).text(), DEVICE_SECONDS);
+}
+
+function metricOf(metrics: string, name: string): number {
+  const line = metrics.split("\n").find((text) => text.startsWith(name));
+  return Number(line?.split(" ")[1]);
+}
+
 /** Watches the engine from the first to the last sample in which at least `running` sequences run; `stop` resolves to the
  *  share of that time that it spent outside native code, null if there were no two such samples. */
 export function watchEngine(target: Target, running: number): { stop(): Promise<number | null> } {
@@ -51,15 +61,8 @@ export function watchEngine(target: Target, running: number): { stop(): Promise<
     while (!isStopped) {
       const timeMs = performance.now();
       const metrics = await (await fetch(`${target.url}/metrics`)).text();
-      const value = (name: string): number =>
-        Number(
-          metrics
-            .split("\n")
-            .find((line) => line.startsWith(name))
-            ?.split(" ")[1],
-        );
-      if (value("vllm:num_requests_running{") >= running) {
-        samples.push({ timeMs, deviceMs: 1000 * value(DEVICE_SECONDS) });
+      if (metricOf(metrics, "vllm:num_requests_running{") >= running) {
+        samples.push({ timeMs, deviceMs: 1000 * metricOf(metrics, DEVICE_SECONDS) });
       }
       await Bun.sleep(SAMPLE_MS);
     }
