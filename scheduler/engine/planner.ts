@@ -107,13 +107,15 @@ export class Planner {
     return Math.min(GROWTH * this.#tokensLargest, this.#parts.spec.stepTokensMax);
   }
 
-  /** A sequence could not be admitted for want of a slot or of pages: a paused one gives its own up. */
+  /** A sequence could not be admitted for want of a slot or of pages: paused ones give their own up, as many as wait. */
   #reclaimPaused(): void {
     const { roster } = this.#parts;
     this.#admission.unblock();
-    if (roster.queue.size === 0) return;
-    const victim = youngestPaused(roster.running);
-    if (victim !== undefined) roster.preempt(victim);
+    for (let waiting = roster.queue.size; waiting > 0; waiting--) {
+      const victim = youngestPaused(roster.running);
+      if (victim === undefined) return;
+      roster.preempt(victim);
+    }
   }
 
   /** An awaited sequence could not be admitted for want of a slot or of pages: bulk gives up what it needs. */

@@ -142,7 +142,9 @@ export class Roster {
     if (!sequence.isPaused) return;
     sequence.isPaused = false;
     this.#paused -= 1;
-    if (sequence.state !== "running") this.queue.add(sequence);
+    if (sequence.state === "running") return;
+    sequence.arrivedMs = this.#clock.nowMs();
+    this.queue.add(sequence);
   }
 
   /** The sequence is wanted more, in whatever state it is. */

@@ -58,7 +58,8 @@ export class Sequence {
   readonly spec: SequenceSpec;
   /** 0, 1, 2 … in order of arrival. */
   readonly arrival: number;
-  readonly arrivedMs: number;
+  /** When it arrived; of one that waits again since its reader was slow, when that read on: it is behind those that waited. */
+  arrivedMs: number;
   readonly cacheKey: string;
   readonly kv = new SequenceKv();
   readonly queued: QueueEntry = { bucket: null, account: null, owner: null };

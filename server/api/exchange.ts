@@ -1,12 +1,21 @@
 /** What routes of every wire format have in common. */
 import type { Call } from "../http/route.ts";
+import type { PromptServices } from "./prompt.ts";
 import type { Exchange } from "./respond.ts";
 
 export function exchangeOf(
-  { request, arrivedMs, tenant }: Call,
+  { request, windowBytes, arrivedMs, tenant }: Call,
   deps: Exchange["services"] & Pick<Exchange, "limits">,
 ): Exchange {
-  return { signal: request.signal, arrivedMs, tenant, services: deps, limits: deps.limits };
+  return { signal: request.signal, windowBytes, arrivedMs, tenant, services: deps, limits: deps.limits };
+}
+
+/** The same services for a call: what makes long texts and chats into tokens stops when its client goes away. */
+export function during<Services extends Pick<PromptServices, "encoder">>(
+  { request }: Call,
+  services: Services,
+): Services {
+  return { ...services, encoder: services.encoder.until(request.signal) };
 }
 
 export function tellIgnored(call: Call, ignored: readonly string[]): void {

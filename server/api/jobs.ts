@@ -6,6 +6,7 @@ import type { Telemetry } from "../http/telemetry.ts";
 import { JobRunner } from "../jobs/runner.ts";
 import type { JobService, JobSettings } from "../jobs/service.ts";
 import type { JobStore } from "../jobs/store.ts";
+import type { Encoder } from "../text/encoder.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
 import type { EmbedServices } from "./embed.ts";
 import { lineDoor } from "./openai/batch-line.ts";
@@ -18,6 +19,7 @@ const RETRY_MS = 1000;
 const LINE_BYTES_MAX = 4 * 2 ** 20;
 
 interface JobDeps extends EmbedServices {
+  readonly encoder: Encoder;
   readonly cacheSaltFor: CacheSaltFor;
   readonly specs: readonly DeviceSpec[];
   readonly generator: Exchange["services"]["generator"];

@@ -1,7 +1,7 @@
 import type { TokenId } from "../../scheduler/core.ts";
-import { badRequest, contextExceeded, promptTooLong, unavailable } from "../http/errors.ts";
+import { badRequest, clientGone, contextExceeded, promptTooLong, unavailable } from "../http/errors.ts";
 import type { ChatOutcome } from "../text/encode-job.ts";
-import { type Encoder, EncoderBusyError } from "../text/encoder.ts";
+import { EncoderBusyError, EncoderStoppedError, type RequestEncoder } from "../text/encoder.ts";
 import { type AnswerFormat, answerFormat } from "../text/formats/answer-format.ts";
 import type { ModelText } from "../text/model-text.ts";
 import type { ChatTemplate, ChatMessage as TemplateMessage } from "../text/template.ts";
@@ -12,7 +12,7 @@ import type { ServedModel } from "./served-model.ts";
 /** What turns a prompt into tokens. */
 export interface PromptServices extends ModelText {
   /** The same tokenizer and template; long texts and chats do not hold this thread up. */
-  readonly encoder: Encoder;
+  readonly encoder: RequestEncoder;
   readonly model: ServedModel;
 }
 
@@ -134,6 +134,7 @@ const busyRetrySeconds = 2;
 
 /** Turns a full queue of the encoder into a 503. */
 export function refuseBusy(error: unknown): never {
+  if (error instanceof EncoderStoppedError) throw clientGone();
   if (error instanceof EncoderBusyError)
     throw unavailable("server_overloaded", error.message, busyRetrySeconds);
   throw error;

@@ -1,11 +1,11 @@
 import type { AnswerFailure } from "../answer/events.ts";
 import type { Generation, GenerationOptions, GenerationRequest, Generator } from "../answer/generation.ts";
 import { Gatherer, type WholeAnswer } from "../answer/whole.ts";
-import { ApiError, badRequest, engineError, unavailable } from "../http/errors.ts";
+import { ApiError, badRequest, clientGone, engineError, unavailable } from "../http/errors.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { HttpLimits } from "../http/limits.ts";
 import { AnswerMeasures, type AnswerTelemetry } from "../http/measure.ts";
-import { ResponseStream, type StreamLimits } from "../http/stream.ts";
+import { ResponseStream, type StreamLimits, type StreamReader } from "../http/stream.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
 import { requestLimits } from "./request-limits.ts";
@@ -13,8 +13,7 @@ import { requestLimits } from "./request-limits.ts";
 export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
 
 /** What one HTTP request brings along. */
-export interface Exchange {
-  readonly signal: AbortSignal;
+export interface Exchange extends StreamReader {
   /** When its head arrived, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
   /** A name for the key; "" where no keys are needed. */
@@ -81,7 +80,7 @@ async function answerStream(exchange: Exchange, request: GenerationRequest, code
       return measures.times;
     },
   };
-  const stream = new ResponseStream(exchange.signal, codec.framing, exchange.limits, generation);
+  const stream = new ResponseStream(exchange, codec.framing, exchange.limits, generation);
   const patience = setTimeout(committed.resolve, exchange.limits.commitMs);
   try {
     await committed.promise;
@@ -154,11 +153,6 @@ export function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError 
     case "aborted":
       return failure.by === "slowReader" ? tooSlow() : clientGone();
   }
-}
-
-/** The client is gone; the status is the one that proxies log for it. */
-function clientGone(): ApiError {
-  return new ApiError(499, "client_error", "the client went away");
 }
 
 function tooSlow(): ApiError {

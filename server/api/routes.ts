@@ -16,7 +16,7 @@ import type { KeptPrefixes } from "./anthropic/kept-prefixes.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
-import { exchangeOf, tellIgnored } from "./exchange.ts";
+import { during, exchangeOf, tellIgnored } from "./exchange.ts";
 import { Fields } from "./fields.ts";
 import { llamaRoutes } from "./llama/routes.ts";
 import { ollamaRoutes } from "./ollama/routes.ts";
@@ -79,7 +79,8 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
   const listed = { ...model, names: [...model.names, ...deps.programModels.keys()] };
   const models = whenReady(() => modelList(listed, startedSeconds));
   const oneModel = whenReady(({ rest }) => modelById(decodedPath(rest), listed, startedSeconds));
-  const tokenize: Route["handler"] = async (call) => answerTokenize(await call.readWork(), deps);
+  const tokenize: Route["handler"] = async (call) =>
+    answerTokenize(await call.readWork(), during(call, deps));
   const detokenize: Route["handler"] = async (call) => answerDetokenize(await call.readWork(), deps);
   const open = true;
   const keyed = false;
@@ -188,46 +189,46 @@ async function chat(call: Call, deps: RouteDeps): Promise<Response> {
   }
   const request = parseChatRequest(body, deps.model, targetsOf(call.request.headers), deps.template);
   tellIgnored(call, request.ignored);
-  return answerChat(exchangeOf(call, deps), deps, request);
+  return answerChat(exchangeOf(call, deps), during(call, deps), request);
 }
 
 async function messages(call: Call, deps: RouteDeps): Promise<Response> {
   const request = parseMessagesRequest(await call.readWork(), deps, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
-  return answerMessages(exchangeOf(call, deps), deps, request, call.requestId);
+  return answerMessages(exchangeOf(call, deps), during(call, deps), request, call.requestId);
 }
 
 async function messagesTokens(call: Call, deps: RouteDeps): Promise<object> {
   const request = parseCountRequest(await call.readWork(), deps);
   tellIgnored(call, request.ignored);
-  return countTokens(deps, request);
+  return countTokens(during(call, deps), request);
 }
 
 async function completions(call: Call, deps: RouteDeps): Promise<Response> {
   const request = parseCompletionRequest(await call.readWork(), deps.model, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
-  return answerCompletion(exchangeOf(call, deps), deps, request);
+  return answerCompletion(exchangeOf(call, deps), during(call, deps), request);
 }
 
 async function embeddings(call: Call, deps: RouteDeps): Promise<Response> {
   deps.lifecycle.expectReady();
   const request = parseEmbeddingsRequest(await call.readWork(), deps, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
-  return answerEmbeddings(exchangeOf(call, deps), deps, request);
+  return answerEmbeddings(exchangeOf(call, deps), during(call, deps), request);
 }
 
 async function rerank(call: Call, deps: RouteDeps): Promise<object> {
   deps.lifecycle.expectReady();
   const request = parseRerank(await call.readWork(), deps, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
-  return answerRerank(exchangeOf(call, deps), deps, request);
+  return answerRerank(exchangeOf(call, deps), during(call, deps), request);
 }
 
 async function score(call: Call, deps: RouteDeps): Promise<object> {
   deps.lifecycle.expectReady();
   const request = parseScore(await call.readWork(), deps, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
-  return answerScore(exchangeOf(call, deps), deps, request);
+  return answerScore(exchangeOf(call, deps), during(call, deps), request);
 }
 
 async function program(call: Call, deps: RouteDeps): Promise<Response> {

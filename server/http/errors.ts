@@ -135,3 +135,8 @@ export function quote(value: unknown): string {
   const text = typeof value === "number" ? String(value) : (JSON.stringify(value) ?? "nothing");
   return text.length <= 60 ? text : `${text.slice(0, 57)}…${typeof value === "string" ? '"' : ""}`;
 }
+
+/** The client is gone; the status is the one that proxies log for it. */
+export function clientGone(): ApiError {
+  return new ApiError(499, "client_error", "the client went away");
+}

@@ -18,12 +18,21 @@ export interface Producer {
   abort(by: "reader" | "slowReader"): void;
 }
 
+/** Who a stream is for. */
+export interface StreamReader {
+  /** Aborted when the client is gone. */
+  readonly signal: AbortSignal;
+  /** Bytes that the client's system would still take, which are fewer by what it has and the client has not read; null: it is
+   *  not known. */
+  readonly windowBytes: () => number | null;
+}
+
 /** How a wire format frames a stream. */
 export interface Framing {
   readonly contentType: string;
   /** Sent before everything else: headers travel with the first bytes, and this sends them before there is a token. */
   readonly opening: string;
-  /** Sent when nothing else was for a while. */
+  /** Sent when nothing else was for a while; "": nothing can be. */
   readonly keepAlive: string;
 }
 
@@ -39,30 +48,53 @@ export function sseEvent(json: string, name?: string): string {
   return name === undefined ? `data: ${json}\n\n` : `event: ${name}\ndata: ${json}\n\n`;
 }
 
+/** Writes between two looks at the client's window, and how many like those may be unread besides them. */
+const LOOK_EVERY_WRITES = 4;
+const UNREAD_WRITES_MAX = 8;
+/** A system that has taken everything tells of its window only when it is sent something: how long until that is, the first
+ *  time and at most. It is twice as long each time, for systems make room for what is not read, too; until so many looks in a row
+ *  have found that all was read. */
+const PROBE_FIRST_MS = 10;
+const PROBE_MS_MAX = 2000;
+const READ_LOOKS = 32;
+
 /**
- * One response whose text is written as it comes. It goes straight to the socket, without a queue of ours; what the
- * socket does not take is counted, told to the producer, and bounded in bytes and in time. `end` or a disconnect closes
- * it; what is written afterwards is dropped.
+ * One response whose text is written as it comes. It goes straight to the socket, without a queue of ours. What the
+ * socket does not take is counted, told to the producer, and bounded in bytes and in time; what the client's system takes and
+ * the client does not read is told to the producer as well. `end` or a disconnect closes it; what is written afterwards is
+ * dropped.
  */
 export class ResponseStream {
   readonly #framing: Framing;
   readonly #limits: StreamLimits;
   readonly #producer: Producer;
+  readonly #reader: StreamReader;
   /** Written before Bun asked for the body. */
   #early: string[] = [];
   #controller: ReadableStreamDirectController | null = null;
   #settle: { readonly resolve: () => void; readonly reject: (reason: Error) => void } | null = null;
   #isClosed = false;
+  /** The socket takes no more for now. */
   #isCongested = false;
   #pendingBytes = 0;
+  /** The client's system takes it, and the client does not read it. */
+  #isUnread = false;
+  #windowMax = 0;
+  #sinceLook = { writes: 0, bytes: 0 };
+  #unreadBytesMax = 0;
+  #readLooks = 0;
+  #probeMs = PROBE_FIRST_MS;
   #wroteSinceTick = false;
   #keepAlive: ReturnType<typeof setInterval> | undefined;
   #stall: ReturnType<typeof setTimeout> | undefined;
+  #probe: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(signal: AbortSignal, framing: Framing, limits: StreamLimits, producer: Producer) {
+  constructor(reader: StreamReader, framing: Framing, limits: StreamLimits, producer: Producer) {
     this.#framing = framing;
     this.#limits = limits;
     this.#producer = producer;
+    this.#reader = reader;
+    const { signal } = reader;
     if (signal.aborted) queueMicrotask(() => this.#disconnected());
     else signal.addEventListener("abort", () => this.#disconnected(), { once: true });
   }
@@ -108,6 +140,9 @@ export class ResponseStream {
   }
 
   #put(text: string): void {
+    if (this.#sinceLook.writes === LOOK_EVERY_WRITES) this.#look();
+    this.#sinceLook.writes += 1;
+    this.#sinceLook.bytes += text.length;
     const taken = this.#controller!.write(text);
     if (!(taken instanceof Promise)) return;
     this.#pendingBytes += text.length;
@@ -116,9 +151,8 @@ export class ResponseStream {
         this.#producer.abort("slowReader");
       return;
     }
+    if (!this.#isUnread) this.#hold();
     this.#isCongested = true;
-    this.#stall = setTimeout(() => this.#stalled(), this.#limits.stallMs);
-    this.#producer.pause();
     taken.then(
       () => this.#drained(),
       () => this.#disconnected(),
@@ -129,9 +163,58 @@ export class ResponseStream {
     if (!this.#isCongested) return;
     this.#isCongested = false;
     this.#pendingBytes = 0;
+    if (this.#isClosed) {
+      clearTimeout(this.#stall);
+      this.#finish();
+    } else if (!this.#isUnread) this.#goOn();
+  }
+
+  /** Of what was written since the look before, the client may be about to read all. */
+  #look(): void {
+    const { writes, bytes } = this.#sinceLook;
+    this.#sinceLook = { writes: 0, bytes: 0 };
+    if (this.#isUnread || this.#isClosed || this.#framing.keepAlive === "") return;
+    this.#unreadBytesMax = (UNREAD_WRITES_MAX * bytes) / writes;
+    if (this.#unreadBytes() <= this.#unreadBytesMax + bytes) {
+      this.#readLooks += 1;
+      if (this.#readLooks === READ_LOOKS) this.#probeMs = PROBE_FIRST_MS;
+      return;
+    }
+    this.#readLooks = 0;
+    if (!this.#isCongested) this.#hold();
+    this.#isUnread = true;
+    this.#probeLater();
+  }
+
+  /** As far as it is known. */
+  #unreadBytes(): number {
+    const windowBytes = this.#reader.windowBytes();
+    if (windowBytes === null) return 0;
+    this.#windowMax = Math.max(this.#windowMax, windowBytes);
+    return this.#windowMax - windowBytes;
+  }
+
+  #probeLater(): void {
+    this.#probe = setTimeout(() => {
+      if (this.#unreadBytes() <= this.#unreadBytesMax) {
+        this.#isUnread = false;
+        if (!this.#isCongested) this.#goOn();
+        return;
+      }
+      if (!this.#isCongested) this.write(this.#framing.keepAlive);
+      this.#probeLater();
+    }, this.#probeMs);
+    this.#probeMs = Math.min(2 * this.#probeMs, PROBE_MS_MAX);
+  }
+
+  #hold(): void {
+    this.#stall = setTimeout(() => this.#stalled(), this.#limits.stallMs);
+    this.#producer.pause();
+  }
+
+  #goOn(): void {
     clearTimeout(this.#stall);
-    if (this.#isClosed) this.#finish();
-    else this.#producer.resume();
+    this.#producer.resume();
   }
 
   #stalled(): void {
@@ -153,6 +236,7 @@ export class ResponseStream {
     this.#isClosed = true;
     clearInterval(this.#keepAlive);
     clearTimeout(this.#stall);
+    clearTimeout(this.#probe);
     if (this.#isCongested) this.#stall = setTimeout(() => this.#stalled(), this.#limits.stallMs);
     else if (this.#controller !== null) this.#finish();
   }

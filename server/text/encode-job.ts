@@ -38,15 +38,24 @@ export type ChatOutcome =
 
 export type OutcomeOf<Job extends EncodeJob> = Job extends ChatJob ? ChatOutcome : TextOutcome;
 
-/** Chats are only for models with a template. */
-export function runJob(job: EncodeJob, { tokenizer, template }: ModelText): TextOutcome | ChatOutcome {
-  if (job.kind === "chat") return writeChat(job, tokenizer, template!);
+/** Chats are only for models with a template. `isWanted` is asked now and then: what is not wanted any more is refused. */
+export function runJob(
+  job: EncodeJob,
+  { tokenizer, template }: ModelText,
+  isWanted: () => boolean = () => true,
+): TextOutcome | ChatOutcome {
+  if (job.kind === "chat") return writeChat(job, tokenizer, template!, isWanted);
   return { kind: "encoded", tokens: Int32Array.from(tokenizer.encode(job.text, job.options)) };
 }
 
-function writeChat(job: ChatJob, tokenizer: Tokenizer, template: ChatTemplate): ChatOutcome {
+function writeChat(
+  job: ChatJob,
+  tokenizer: Tokenizer,
+  template: ChatTemplate,
+  isWanted: () => boolean,
+): ChatOutcome {
   try {
-    const rendered = template.render(job.messages, job.options);
+    const rendered = template.render(job.messages, job.options, isWanted);
     const text = plainText(rendered);
     const tokensAtLeast = tokenizer.tokensAtLeast(Buffer.byteLength(text));
     if (tokensAtLeast > job.tokensMax) return { kind: "tooLong", tokensAtLeast };

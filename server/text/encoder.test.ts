@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { parseJson } from "../http/json/parse.ts";
 import { defaultJsonLimits } from "../http/limits.ts";
 import type { ChatJob } from "./encode-job.ts";
-import { Encoder, EncoderBusyError } from "./encoder.ts";
+import { Encoder, EncoderBusyError, EncoderStoppedError } from "./encoder.ts";
+import { defaultLimits } from "./jinja/budget.ts";
 import { ChatTemplate } from "./template.ts";
 import { loadTokenizer } from "./tokenizer.ts";
 
@@ -98,6 +99,35 @@ test("control tokens in a chat on a thread are the template's own", async () => 
     "<|im_end|>",
     "<|im_start|>",
   ]);
+});
+
+test("a chat whose request ends is rendered no further, and the next one is not held up", async () => {
+  const endless = {
+    ...source,
+    template: "{% for a in range(30000) %}{% for b in range(30000) %}{% set c = a %}{% endfor %}{% endfor %}",
+  };
+  const limits = { ...defaultLimits, stepsMax: Number.POSITIVE_INFINITY };
+  const template = new ChatTemplate(endless, tokenizer.controlTexts, () => new Date(), limits);
+  let looks = 0;
+  const isWanted = (): boolean => looks++ < 10;
+  expect(() => template.render([], { addGenerationPrompt: false }, isWanted)).toThrow("nobody waits");
+
+  const slow = new Encoder({ tokenizer, template }, folder, workerUrl, { ...settings, inlineUnitsMax: 0 });
+  const first = new AbortController();
+  const rendered = slow.until(first.signal).writeChat(chatOf(["a"]));
+  const waiting = new AbortController();
+  const behind = slow.until(waiting.signal).encode("a b", options);
+  const next = slow.encode("a b", options);
+  first.abort();
+  waiting.abort();
+  const ends = await Promise.allSettled([rendered, behind]);
+  expect(ends.map((end) => end.status === "rejected" && end.reason instanceof EncoderStoppedError)).toEqual([
+    true,
+    true,
+  ]);
+  expect(await next).toEqual(tokenizer.encode("a b", options));
+  expect(slow.until(first.signal).encode("a b", options)).rejects.toThrow(EncoderStoppedError);
+  slow.close();
 });
 
 test("too many long texts at once are refused, and the others are not", async () => {

@@ -58,6 +58,14 @@ export class EncoderBusyError extends Error {
   override readonly name = "EncoderBusyError";
 }
 
+/** Its request has ended before it was done. */
+export class EncoderStoppedError extends Error {
+  override readonly name = "EncoderStoppedError";
+}
+
+/** What requests ask of an encoder. */
+export type RequestEncoder = Pick<Encoder, "encode" | "writeChat" | "until">;
+
 /** To a tokenizer's thread: first what makes its tokenizer and template, then jobs, which it answers in order. */
 export type EncoderMessage =
   | {
@@ -67,8 +75,14 @@ export type EncoderMessage =
       readonly template: TemplateSource | null;
       readonly isBackground: boolean;
     }
-  /** `jsonTexts`: what is remembered of values in the job. */
-  | { readonly kind: "job"; readonly job: EncodeJob; readonly jsonTexts: ReturnType<typeof jsonTextsIn> };
+  | {
+      readonly kind: "job";
+      readonly job: EncodeJob;
+      /** What is remembered of values in the job. */
+      readonly jsonTexts: ReturnType<typeof jsonTextsIn>;
+      /** Shared; 1: nobody waits for the job any more. */
+      readonly stopped: Int32Array<SharedArrayBuffer>;
+    };
 
 export type EncoderAnswer =
   | { readonly kind: "begun" }
@@ -116,15 +130,23 @@ export class Encoder {
     return new Encoder(this.#text, this.#folder, this.#workerUrl, forJobs);
   }
 
+  /** The same for one request: what is not done when that ends is stopped, and rejected with EncoderStoppedError. */
+  until(signal: AbortSignal): RequestEncoder {
+    return {
+      encode: (text, options) => this.#encode(text, options, signal),
+      writeChat: (chat) => this.#run({ kind: "chat", ...chat }, signal),
+      until: (other) => this.until(AbortSignal.any([signal, other])),
+    };
+  }
+
   /** See `Tokenizer.encode`. Rejects with EncoderBusyError when too many wait. */
-  async encode(text: string, options: EncodeOptions): Promise<TokenId[]> {
-    const { tokens } = await this.#run({ kind: "text", text, options });
-    return Array.from(tokens);
+  encode(text: string, options: EncodeOptions): Promise<TokenId[]> {
+    return this.#encode(text, options, null);
   }
 
   /** Only where the model has a template. Rejects with EncoderBusyError when too many wait. */
   writeChat(chat: Omit<ChatJob, "kind">): Promise<ChatOutcome> {
-    return this.#run({ kind: "chat", ...chat });
+    return this.#run({ kind: "chat", ...chat }, null);
   }
 
   /** Ends the threads; jobs that wait are rejected. */
@@ -135,12 +157,29 @@ export class Encoder {
     this.#firstUnits = this.#settings.firstUnits;
   }
 
-  async #run<Job extends EncodeJob>(job: Job): Promise<OutcomeOf<Job>> {
-    const { inlineUnitsMax, waitingMax } = this.#settings;
-    const outcome = !takesLonger(job, inlineUnitsMax)
-      ? runJob(job, this.#text)
-      : await (this.#mayRunHere(job) ? this.#runHere(job) : this.#post(job, waitingMax));
-    return outcome as OutcomeOf<Job>;
+  async #encode(text: string, options: EncodeOptions, signal: AbortSignal | null): Promise<TokenId[]> {
+    const { tokens } = await this.#run({ kind: "text", text, options }, signal);
+    return Array.from(tokens);
+  }
+
+  async #run<Job extends EncodeJob>(job: Job, signal: AbortSignal | null): Promise<OutcomeOf<Job>> {
+    if (signal?.aborted) throw new EncoderStoppedError();
+    if (!takesLonger(job, this.#settings.inlineUnitsMax)) return runJob(job, this.#text) as OutcomeOf<Job>;
+    if (this.#mayRunHere(job)) return (await this.#runHere(job)) as OutcomeOf<Job>;
+    const stopped = new Int32Array(new SharedArrayBuffer(4));
+    const outcome = this.#post(job, stopped);
+    if (signal === null) return (await outcome) as OutcomeOf<Job>;
+    const ended = Promise.withResolvers<never>();
+    const onAbort = (): void => {
+      Atomics.store(stopped, 0, 1);
+      ended.reject(new EncoderStoppedError());
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      return (await Promise.race([outcome, ended.promise])) as OutcomeOf<Job>;
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+    }
   }
 
   /** Whether a job comes before a thread has begun that would do it. */
@@ -165,7 +204,8 @@ export class Encoder {
     return done;
   }
 
-  #post(job: EncodeJob, waitingMax: number): Promise<TextOutcome | ChatOutcome> {
+  #post(job: EncodeJob, stopped: Int32Array<SharedArrayBuffer>): Promise<TextOutcome | ChatOutcome> {
+    const { waitingMax } = this.#settings;
     if (this.#waiting >= waitingMax)
       throw new EncoderBusyError(`${waitingMax} long texts wait to be tokenised`);
     const { worker, waiting } = this.#leastBusy();
@@ -174,7 +214,8 @@ export class Encoder {
     this.#waiting += 1;
     // Copying a long chat takes milliseconds, as reading it did: others on this thread have a turn between.
     setImmediate(() => {
-      worker.postMessage({ kind: "job", job, jsonTexts: jsonTextsIn(job) } satisfies EncoderMessage);
+      const jsonTexts = jsonTextsIn(job);
+      worker.postMessage({ kind: "job", job, jsonTexts, stopped } satisfies EncoderMessage);
     });
     return promise;
   }

@@ -114,9 +114,14 @@ export class ChatTemplate {
 
   /**
    * Renders messages to the prompt's text. Control text in messages, tools and kwargs stays text: hand the result to
-   * `Tokenizer.encodeRendered`. Content given in parts is joined with newlines. Throws TemplateError.
+   * `Tokenizer.encodeRendered`. Content given in parts is joined with newlines. Throws TemplateError, also when it is not wanted
+   * any more.
    */
-  render(messages: readonly ChatMessage[], options: RenderOptions): RenderedPrompt {
+  render(
+    messages: readonly ChatMessage[],
+    options: RenderOptions,
+    isWanted: () => boolean = () => true,
+  ): RenderedPrompt {
     const tools = options.tools?.length ? options.tools : null;
     const { template, toolTemplate } = this.source;
     const mark = options.continuesLast === true ? freeMark(JSON.stringify(messages) + template) : "";
@@ -131,7 +136,7 @@ export class ChatTemplate {
     for (const [name, value] of (disguised.value as Dict).entries()) variables.set(name as string, value);
     variables.set("add_generation_prompt", options.addGenerationPrompt);
     const { standIns } = disguised;
-    const context = { variables, now: this.#wallClock(), limits: this.#limits, standIns };
+    const context = { variables, now: this.#wallClock(), limits: this.#limits, standIns, isWanted };
     const jinja = tools === null ? this.#main : this.#withTools;
     const text = expectNoError(() => jinja.render(context));
     return { text: mark === "" ? text : upTo(mark, text), standIns };

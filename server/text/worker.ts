@@ -19,9 +19,12 @@ self.onmessage = ({ data }: MessageEvent<EncoderMessage>) => {
     self.postMessage({ kind: "begun" } satisfies EncoderAnswer);
     return;
   }
-  for (const [value, text] of data.jsonTexts) rememberJsonText(value, text);
+  const { job, jsonTexts, stopped } = data;
+  const isWanted = (): boolean => Atomics.load(stopped, 0) === 0;
   try {
-    const outcome = runJob(data.job, model!);
+    if (!isWanted()) throw new Error("nobody waits for it");
+    for (const [value, text] of jsonTexts) rememberJsonText(value, text);
+    const outcome = runJob(job, model!, isWanted);
     const moved = "tokens" in outcome ? [outcome.tokens.buffer] : [];
     self.postMessage({ kind: "done", outcome } satisfies EncoderAnswer, moved);
   } catch (error) {

@@ -1,5 +1,5 @@
 import type { Route } from "../../http/route.ts";
-import { exchangeOf, tellIgnored } from "../exchange.ts";
+import { during, exchangeOf, tellIgnored } from "../exchange.ts";
 import type { RouteDeps } from "../routes.ts";
 import { targetsOf } from "../targets.ts";
 import { answerOllamaChat, answerOllamaGenerate } from "./answer.ts";
@@ -31,14 +31,14 @@ export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly 
     async (call) => {
       const request = parse(await call.readWork(), deps, targetsOf(call.request.headers));
       tellIgnored(call, request.ignored);
-      return answer(exchangeOf(call, deps), deps, request);
+      return answer(exchangeOf(call, deps), during(call, deps), request);
     };
   const embeds =
     (parse: typeof parseOllamaEmbed, answer: typeof answerOllamaEmbed): Route["handler"] =>
     async (call) => {
       const request = parse(await call.readWork(), deps, targetsOf(call.request.headers));
       tellIgnored(call, request.ignored);
-      return answer(exchangeOf(call, deps), deps, request);
+      return answer(exchangeOf(call, deps), during(call, deps), request);
     };
   return [
     route("GET", "version", () => ({ version: deps.version })),

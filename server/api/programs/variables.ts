@@ -94,9 +94,10 @@ async function settled(
 function streamed(
   hosted: HostedProgram,
   variable: Variable,
-  { signal, services, limits }: Exchange,
+  exchange: Exchange,
   { onGone }: FetchOptions,
 ): Response {
+  const { services, limits } = exchange;
   let isOver = false;
   const over = (last: string): void => {
     if (isOver) return;
@@ -114,7 +115,7 @@ function streamed(
   const untrack = services.lifecycle.track({
     cut: (error: ApiError) => over(`event: error\ndata: ${JSON.stringify(errorBody(error))}\n\n`),
   });
-  const stream = new ResponseStream(signal, sseFraming, limits, {
+  const stream = new ResponseStream(exchange, sseFraming, limits, {
     pause: () => {},
     resume: () => {},
     abort: () => {

@@ -1,5 +1,5 @@
 import type { Call, Route } from "../../http/route.ts";
-import { exchangeOf, tellIgnored } from "../exchange.ts";
+import { during, exchangeOf, tellIgnored } from "../exchange.ts";
 import type { RouteDeps } from "../routes.ts";
 import { targetsOf } from "../targets.ts";
 import {
@@ -32,11 +32,11 @@ export function responsesRoutes(deps: RouteDeps): readonly Route[] {
 async function responses(call: Call, deps: RouteDeps): Promise<Response | object> {
   const request = parseResponsesRequest(await call.readWork(), deps, targetsOf(call.request.headers));
   tellIgnored(call, request.ignored);
-  return createResponse(exchangeOf(call, deps), call, deps, request);
+  return createResponse(exchangeOf(call, deps), call, during(call, deps), request);
 }
 
 async function inputTokens(call: Call, deps: RouteDeps): Promise<object> {
   const request = parseResponsesRequest(await call.readWork(), deps);
   tellIgnored(call, request.ignored);
-  return countInputTokens(call.tenant, deps, request);
+  return countInputTokens(call.tenant, during(call, deps), request);
 }

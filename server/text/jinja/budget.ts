@@ -19,19 +19,27 @@ export const defaultLimits: RenderLimits = {
   depthMax: 600,
 };
 
-/** Counts what one rendering has cost, and stops it at the limits. */
+/** Steps between two looks whether the rendering is still wanted. */
+const LOOK_EVERY_STEPS = 4096;
+
+/** Counts what one rendering has cost, and stops it at the limits, or when it is not wanted any more. */
 export class Budget {
   readonly limits: RenderLimits;
+  readonly #isWanted: () => boolean;
   #steps = 0;
   #text = 0;
   #depth = 0;
 
-  constructor(limits: RenderLimits) {
+  constructor(limits: RenderLimits, isWanted: () => boolean) {
     this.limits = limits;
+    this.#isWanted = isWanted;
   }
 
   spend(steps: number): void {
+    const looks = Math.floor(this.#steps / LOOK_EVERY_STEPS);
     this.#steps += steps;
+    if (Math.floor(this.#steps / LOOK_EVERY_STEPS) > looks && !this.#isWanted())
+      fail("LimitError", "nobody waits for what the chat template writes");
     if (this.#steps > this.limits.stepsMax) {
       fail("LimitError", `the chat template took more than ${this.limits.stepsMax} operations`);
     }

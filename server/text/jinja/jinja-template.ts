@@ -1,5 +1,5 @@
 /** A template, as Python's jinja2 and transformers' environment read and render it. */
-import { defaultLimits, type RenderLimits } from "./budget.ts";
+import { Budget, defaultLimits, type RenderLimits } from "./budget.ts";
 import { JinjaError } from "./errors.ts";
 import { globals } from "./globals.ts";
 import { renderBody } from "./interpreter.ts";
@@ -14,6 +14,8 @@ export interface RenderContext {
   /** For templates that name the date. */
   readonly now: Date;
   readonly limits?: RenderLimits;
+  /** Asked now and then; when false, rendering fails. Default: it is. */
+  readonly isWanted?: () => boolean;
   /** Characters in the variables that stand for others: see Runtime. */
   readonly standIns?: ReadonlyMap<string, string>;
 }
@@ -27,8 +29,9 @@ export class JinjaTemplate {
   }
 
   /** Throws JinjaError, also when a limit is passed. */
-  render({ variables, now, limits = defaultLimits, standIns = new Map() }: RenderContext): string {
-    const rt = new Runtime(limits, now, standIns);
+  render(context: RenderContext): string {
+    const { variables, now, limits = defaultLimits, standIns = new Map(), isWanted = () => true } = context;
+    const rt = new Runtime(new Budget(limits, isWanted), now, standIns);
     const outer = new Scope(null);
     for (const [name, value] of [...globals, ...variables]) outer.set(name, value);
     return guarded(() => renderBody(rt, this.#body, new Scope(outer)));

@@ -1,4 +1,4 @@
-import { Budget, type RenderLimits } from "./budget.ts";
+import type { Budget } from "./budget.ts";
 
 /** What one rendering has to do with the world around the template. */
 export class Runtime {
@@ -11,8 +11,8 @@ export class Runtime {
    * `standIns`: characters in the given values that stand for others (server/text/control-text.ts). Comparing and searching
    * see what they stand for; cutting and joining keep them.
    */
-  constructor(limits: RenderLimits, now: Date, standIns: ReadonlyMap<string, string>) {
-    this.budget = new Budget(limits);
+  constructor(budget: Budget, now: Date, standIns: ReadonlyMap<string, string>) {
+    this.budget = budget;
     this.now = now;
     this.#standIns = standIns;
     this.#standInPattern = standIns.size === 0 ? null : new RegExp(`[${[...standIns.keys()].join("")}]`, "g");
