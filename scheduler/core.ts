@@ -157,6 +157,8 @@ export interface SequenceSpec {
   readonly promptLogprobs?: number;
   /** Prefixes are shared only between sequences with the same salt ("" by default): isolation of tenants. */
   readonly cacheSalt: string;
+  /** But for so many of its first tokens, which are a text that everybody may know; absent: none are. */
+  readonly publicTokens?: number;
   /** Absent: any text. */
   readonly constraint?: Constraint;
   /** What it is computed with; prefixes are shared only between sequences with the same one. */
@@ -175,7 +177,7 @@ export interface SequenceSpec {
  * The beginning of the prompt of a sequence that is still to come: a call waits for the rest of it. What is cached of it is
  * evicted last, and what is not may be computed ahead.
  */
-export interface Prospect extends Pick<SequenceSpec, "cacheSalt" | "adapter"> {
+export interface Prospect extends Pick<SequenceSpec, "cacheSalt" | "publicTokens" | "adapter"> {
   /** Of the same numbers as sequences: steps that compute a part of it name it so. */
   readonly id: SequenceId;
   readonly tokens: ArrayLike<TokenId>;
@@ -185,7 +187,28 @@ export interface Prospect extends Pick<SequenceSpec, "cacheSalt" | "adapter"> {
   readonly isWarmed: boolean;
 }
 
-/** Prefixes are shared between sequences with equal keys: one for each pair of adapter and salt. */
+/** With whom a sequence shares its prefixes. */
+export interface Sharing {
+  /** With sequences of the same key: all of it. There is one for each pair of adapter and salt. */
+  readonly key: string;
+  /** With those of the same public key: so many of its first tokens, whole pages. There is one for each adapter. */
+  readonly publicKey: string;
+  readonly publicTokens: number;
+}
+
+/** Of a sequence or a prospect, on an engine with pages of so many tokens. */
+export function sharingOf(
+  { adapter, cacheSalt, publicTokens = 0 }: Pick<SequenceSpec, "adapter" | "cacheSalt" | "publicTokens">,
+  pageTokens: number,
+): Sharing {
+  return {
+    key: cacheKeyOf({ adapter, cacheSalt }),
+    publicKey: `${adapter}`,
+    publicTokens: publicTokens - (publicTokens % pageTokens),
+  };
+}
+
+/** Prefixes that are not public are shared between sequences with equal keys. */
 export function cacheKeyOf({ adapter, cacheSalt }: Pick<SequenceSpec, "adapter" | "cacheSalt">): string {
   return `${adapter}:${cacheSalt}`;
 }

@@ -79,6 +79,12 @@ export const serverSettings = Object.freeze({
     sentence:
       "Let requests with different keys use each other's cached prefixes; how soon an answer begins then tells of what others have sent.",
   }),
+  publicPrefix: list({
+    placeholder: "file",
+    defaultText: "none",
+    sentence:
+      "File with a text that everybody may know, such as a system prompt: requests that begin with it share its cached pages whatever their keys; may be given several times.",
+  }),
   insecure: flag({ sentence: "Listen without a key on an address that others can reach." }),
   anyModelName: flag({ sentence: "Answer requests for any model's name with the one that is served." }),
   servedModelName: list({

@@ -1,9 +1,9 @@
 /** Composition: configuration → plan → engines → text → HTTP. Everything that runs is put together here. */
 
+import { readFileSync } from "node:fs";
 import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
 import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
-import type { Vocabulary } from "../scheduler/constraint/vocabulary.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
 import { Generator } from "./answer/generation.ts";
@@ -20,7 +20,12 @@ import { ConstraintCompiler } from "./constraint/compiler.ts";
 import { chooseBackend, type NativeChoice } from "./engines/backend.ts";
 import { chooseContext, modelNames, planProblem, planServing, type ServingPlan } from "./engines/plan.ts";
 import type { DeviceSetup, LoadProgress } from "./engines/protocol.ts";
-import { type EnginesEvents, type RunningEngines, startEngines } from "./engines/start.ts";
+import {
+  type EnginesConfig,
+  type EnginesEvents,
+  type RunningEngines,
+  startEngines,
+} from "./engines/start.ts";
 import { type App, createApp } from "./http/app.ts";
 import { ApiKeys } from "./http/auth.ts";
 import { BodyReader } from "./http/body.ts";
@@ -37,6 +42,7 @@ import type { JobStore } from "./jobs/store.ts";
 import { openPrograms } from "./program/programs.ts";
 import { Encoder } from "./text/encoder.ts";
 import { type ModelText, openTemplateSource, openTokenizer } from "./text/model-text.ts";
+import { publicTokens } from "./text/public-texts.ts";
 import { ChatTemplate } from "./text/template.ts";
 import type { Tokenizer } from "./text/tokenizer.ts";
 import { textVocabulary } from "./text/vocabulary.ts";
@@ -99,7 +105,9 @@ export async function startServer(
   const lost = Promise.withResolvers<string>();
   const compiler = new ConstraintCompiler(new URL("./constraint/worker.ts", import.meta.url).href);
   const vocabulary = textVocabulary(text.tokenizer, prepared.folder.config.shape.vocab);
-  const watched = await startWatchedEngines(config, prepared, vocabulary, events, (reason) => {
+  const publicTexts = config.publicPrefix.flatMap((file) => publicTokens(readText(file), text));
+  const facts = { vocabulary, publicTexts };
+  const watched = await startWatchedEngines(config, prepared, facts, events, (reason) => {
     lifecycle.becomeLost(reason);
     lost.resolve(reason);
   }).catch(async (error: Error) => {
@@ -172,7 +180,7 @@ interface WatchedEngines {
 async function startWatchedEngines(
   config: Config,
   { names, engines: count, device }: Prepared,
-  vocabulary: Vocabulary,
+  { vocabulary, publicTexts }: Required<Pick<EnginesConfig, "vocabulary" | "publicTexts">>,
   events: StartEvents,
   onAllLost: (reason: string) => void,
 ): Promise<WatchedEngines> {
@@ -182,7 +190,7 @@ async function startWatchedEngines(
   const options = { queueMax: config.queueMax };
   const { record } = config;
   await startEngines(
-    { workerUrl, engines: count, device, policy, options, record, vocabulary },
+    { workerUrl, engines: count, device, policy, options, publicTexts, record, vocabulary },
     events.onProgress,
     (engines) => {
       const { fleet, specs } = engines;
@@ -292,6 +300,14 @@ function jobSettings({ batchLinesMax, batchFileMib, batchResultDays }: Config): 
 
 function originRules({ host, allowHost, corsOrigin }: Config): OriginRules {
   return { loopbackOnly: isLoopback(host), hosts: allowHost, origins: corsOrigin };
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, "utf8").replace(/\r?\n$/, "");
+  } catch (error) {
+    throw new ConfigError(`--public-prefix ${file}: ${(error as Error).message}.`);
+  }
 }
 
 function openKeys(config: Config): ApiKeys {

@@ -13,7 +13,13 @@ import type { CacheNotices } from "../../scheduler/cache/notice.ts";
 import { NoticeBook } from "../../scheduler/cache/notices.ts";
 import { PagePool } from "../../scheduler/cache/page-pool.ts";
 import { pathPages } from "../../scheduler/cache/radix-tree.ts";
-import type { EngineId, PageId, SequenceId, SequenceSpec } from "../../scheduler/core.ts";
+import {
+  type EngineId,
+  type PageId,
+  type SequenceId,
+  type SequenceSpec,
+  sharingOf,
+} from "../../scheduler/core.ts";
 import { openProfile } from "../../scheduler/cost/profiles.ts";
 import { Dispatcher } from "../../scheduler/fleet/dispatcher.ts";
 import { PrefixIndex } from "../../scheduler/fleet/prefix-index.ts";
@@ -63,7 +69,11 @@ class Holder {
 
   /** Returns how much of the prompt was cached. */
   compute(tokens: Int32Array): number {
-    const lease = this.#cache.lease(tokens, tokens.length - 1, "");
+    const lease = this.#cache.lease(
+      tokens,
+      tokens.length - 1,
+      sharingOf({ adapter: 0, cacheSalt: "" }, PAGE_TOKENS),
+    );
     const cached = lease.span.end;
     const leased = pathPages(lease.span);
     const needed = Math.ceil(tokens.length / PAGE_TOKENS) - leased.length;

@@ -1,5 +1,5 @@
-import { hashPages, keyHash } from "../cache/page-hash.ts";
-import { assert, cacheKeyOf, type EngineId, type SequenceId, type SequenceSpec } from "../core.ts";
+import { hashPrompt } from "../cache/page-hash.ts";
+import { assert, type EngineId, type SequenceId, type SequenceSpec, sharingOf } from "../core.ts";
 import { FirstCome } from "../engine/queue/first-come.ts";
 import { Programs } from "../engine/queue/programs.ts";
 import type { Placement } from "../fleet/placement.ts";
@@ -141,7 +141,7 @@ class Algorithm1 implements PlacementRule {
   #pathOf(spec: SequenceSpec): Float64Array {
     const { promptTokens } = spec;
     const pages = Math.floor(promptTokens.length / this.#pageTokens);
-    return hashPages(promptTokens, 0, pages, this.#pageTokens, keyHash(cacheKeyOf(spec)));
+    return hashPrompt(promptTokens, pages, this.#pageTokens, sharingOf(spec, this.#pageTokens));
   }
 }
 

@@ -1,6 +1,6 @@
 import type { CacheNotices } from "../cache/notice.ts";
-import { hashPages, keyHash } from "../cache/page-hash.ts";
-import { cacheKeyOf, type EngineId, type SequenceId, type SequenceSpec } from "../core.ts";
+import { hashPrompt } from "../cache/page-hash.ts";
+import { type EngineId, type SequenceId, type SequenceSpec, sharingOf } from "../core.ts";
 import { decodeStepMs, promptMs } from "../cost/cost-model.ts";
 import { type Placement, type PlacementCost, type PlacementReason, totalMs } from "../fleet/placement.ts";
 import type { PlaceableEngine, PlacementRule } from "../fleet/placement-rule.ts";
@@ -143,7 +143,7 @@ class Preble implements PlacementRule {
     const { promptTokens } = spec;
     const tokens = promptTokens.length;
     const pages = Math.floor(tokens / this.#pageTokens);
-    const path = hashPages(promptTokens, 0, pages, this.#pageTokens, keyHash(cacheKeyOf(spec)));
+    const path = hashPrompt(promptTokens, pages, this.#pageTokens, sharingOf(spec, this.#pageTokens));
     const { nodes, found } = this.#tree.match(path);
     return { path, tokens, nodes, cached: found.map((count) => count * this.#pageTokens) };
   }

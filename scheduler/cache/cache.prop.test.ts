@@ -3,6 +3,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
+import { sharingBeside } from "../../tests/support/sharing.ts";
 import { assert, type PageId } from "../core.ts";
 import { Cache, type Lease } from "./cache.ts";
 import { checkCache } from "./integrity.ts";
@@ -11,6 +12,8 @@ import { pathPages } from "./radix-tree.ts";
 import { Reader } from "./reader.ts";
 
 const PAGE_TOKENS = 3;
+/** A text that is public: its beginning is shared under every salt. */
+const sharingOf = sharingBeside([0, 1, 1, 0, 1, 0, 0, 1, 1], PAGE_TOKENS);
 
 /** A sequence in the making: what the engine keeps of one, without an engine. */
 interface Holder {
@@ -38,6 +41,7 @@ class Bench {
     ["", new Set()],
     ["other", new Set()],
   ]);
+  readonly #insertedPublic = new Set<string>();
 
   constructor(pages: number) {
     this.pool = new PagePool(pages, PAGE_TOKENS);
@@ -46,22 +50,29 @@ class Bench {
 
   /** Longest prefix ever inserted: what an endless cache would find. */
   oracle(tokens: Int32Array, limit: number, salt: string): number {
-    const prefixes = this.#inserted.get(salt)!;
     let length = 0;
-    while (length < limit && prefixes.has(context(tokens, length + 1))) length += 1;
+    while (length < limit && this.#prefixes(tokens, length + 1, salt).has(context(tokens, length + 1)))
+      length += 1;
     return length;
+  }
+
+  /** Where prefixes of this length are remembered. */
+  #prefixes(tokens: Int32Array, length: number, salt: string): Set<string> {
+    const isPublic = length <= sharingOf(tokens, salt).publicTokens;
+    return isPublic ? this.#insertedPublic : this.#inserted.get(salt)!;
   }
 
   /** Begins a sequence if there is room for it, and computes all of it but nothing is inserted yet. */
   begin(tokens: Int32Array, salt: string): void {
-    const match = this.cache.match(tokens, tokens.length, salt);
+    const sharing = sharingOf(tokens, salt);
+    const match = this.cache.match(tokens, tokens.length, sharing);
     const needed = Math.ceil(tokens.length / PAGE_TOKENS) - Math.floor(match.tokens / PAGE_TOKENS);
     const available = this.pool.pagesFree + this.cache.pagesEvictable - match.pagesPinned;
     if (needed > available) return;
 
-    const lease = this.cache.lease(tokens, tokens.length, salt);
+    const lease = this.cache.lease(tokens, tokens.length, sharing);
     const isPartial = match.tokens % PAGE_TOKENS !== 0;
-    const source = isPartial ? this.cache.leaseSource(tokens, match.tokens, salt) : null;
+    const source = isPartial ? this.cache.leaseSource(tokens, match.tokens, sharing) : null;
     expect(this.pool.pagesFree + this.cache.pagesEvictable).toBe(available);
     const table = new Int32Array(Math.ceil(tokens.length / PAGE_TOKENS));
     const leased = pathPages(lease.span);
@@ -99,7 +110,7 @@ class Bench {
   }
 
   follow(tokens: Int32Array, salt: string): void {
-    const reader: Reader = new Reader(salt, tokens, tokens.length - 1, () => {
+    const reader: Reader = new Reader(sharingOf(tokens, salt), tokens, tokens.length - 1, () => {
       this.readers.set(reader, reader.depth);
     });
     this.cache.follow(reader);
@@ -126,7 +137,7 @@ class Bench {
     checkCache(this.pool, this.cache, leases, owned);
     this.checkReadable();
     for (const [reader, told] of this.readers) {
-      const match = this.cache.match(reader.tokens, reader.limit, reader.key);
+      const match = this.cache.match(reader.tokens, reader.limit, reader.sharing);
       const followed = { tokens: told, pagesPinned: this.cache.pagesPinnedBy(reader) };
       expect({ followed, depth: reader.depth }).toEqual({ followed: match, depth: told });
     }
@@ -154,7 +165,8 @@ class Bench {
   }
 
   #remember({ tokens, salt }: Holder, end: number): void {
-    for (let length = 1; length <= end; length++) this.#inserted.get(salt)!.add(context(tokens, length));
+    for (let length = 1; length <= end; length++)
+      this.#prefixes(tokens, length, salt).add(context(tokens, length));
   }
 }
 
@@ -206,12 +218,12 @@ function scripts(...kinds: fc.Arbitrary<Operation>[]): fc.Arbitrary<Operation[]>
   return fc.array(fc.oneof(...kinds), { maxLength: 60, size: "max" });
 }
 
-test("with room for everything, a lookup finds exactly what was inserted, token by token", () => {
+test("with room for everything, a lookup finds exactly what was inserted under its salt or is public, token by token", () => {
   const rule = fc.property(scripts(begins, publishes, ends), tokens, (script, wanted) => {
     const bench = new Bench(400);
     for (const operation of script) carryOut(bench, operation);
     for (const name of ["", "other"]) {
-      const found = bench.cache.match(wanted, wanted.length, name).tokens;
+      const found = bench.cache.match(wanted, wanted.length, sharingOf(wanted, name)).tokens;
       expect(found).toBe(bench.oracle(wanted, wanted.length, name));
     }
   });
@@ -224,7 +236,7 @@ test("under pressure: free + cached + owned = all, leased pages keep their conte
     const bench = new Bench(pages);
     for (const operation of steps) {
       carryOut(bench, operation);
-      const match = bench.cache.match(wanted, wanted.length, "");
+      const match = bench.cache.match(wanted, wanted.length, sharingOf(wanted, ""));
       expect(match.tokens).toBeLessThanOrEqual(bench.oracle(wanted, wanted.length, ""));
     }
     while (bench.holders.length > 0) bench.end(bench.holders[0]!);

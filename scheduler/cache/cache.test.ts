@@ -1,6 +1,7 @@
 /** The prefix cache by example: what is found, what is shared, and what goes first. */
 
 import { expect, test } from "bun:test";
+import { ownSharing } from "../../tests/support/sharing.ts";
 import type { PageId } from "../core.ts";
 import { tokensFrom } from "../sim/factories.ts";
 import { Cache } from "./cache.ts";
@@ -15,7 +16,7 @@ function cacheOf(pages: number) {
   /** Computes a sequence that finds what is cached, and ends at once. Returns its page table as it ended. */
   const insert = (list: number[], salt = ""): Int32Array => {
     const tokens = Int32Array.from(list);
-    const lease = cache.lease(tokens, tokens.length, salt);
+    const lease = cache.lease(tokens, tokens.length, ownSharing(salt));
     const leased = pathPages(lease.span);
     const count = Math.ceil(tokens.length / PAGE_TOKENS);
     const own = Array.from({ length: count - leased.length }, () => pool.take());
@@ -24,7 +25,7 @@ function cacheOf(pages: number) {
     return table;
   };
   const found = (list: number[], salt = ""): number =>
-    cache.match(Int32Array.from(list), list.length, salt).tokens;
+    cache.match(Int32Array.from(list), list.length, ownSharing(salt)).tokens;
   return { pool, cache, insert, found };
 }
 
@@ -85,7 +86,7 @@ test("the least recently used goes first, and its tail before its head", () => {
   for (const list of [a, b, c]) insert(list);
   // A lookup is no use, a lease is.
   found(b);
-  cache.release(cache.lease(Int32Array.from(a), 48, ""));
+  cache.release(cache.lease(Int32Array.from(a), 48, ownSharing("")));
   expect(cache.evict(1)).toBe(1);
   expect([found(a), found(b), found(c)]).toEqual([48, 32, 48]);
   expect(cache.evict(3)).toBe(3);
@@ -109,7 +110,7 @@ test("leased pages are not evicted, up to the token where the lease ends", () =>
   const { cache, insert, found } = cacheOf(20);
   const list = tokensFrom(0, 80);
   insert(list);
-  const lease = cache.lease(Int32Array.from(list), 40, "");
+  const lease = cache.lease(Int32Array.from(list), 40, ownSharing(""));
   expect(lease.span.end).toBe(32);
   expect(cache.pagesEvictable).toBe(3);
   expect(cache.evict(100)).toBe(3);
@@ -122,7 +123,7 @@ test("the source of a copy is pinned page by page", () => {
   const { cache, insert } = cacheOf(20);
   const tokens = Int32Array.from(tokensFrom(0, 80));
   const table = insert(tokensFrom(0, 80));
-  const source = cache.leaseSource(tokens, 40, "");
+  const source = cache.leaseSource(tokens, 40, ownSharing(""));
   expect(source.page).toBe(table[2]! as PageId);
   expect(cache.pagesEvictable).toBe(2);
   cache.release(source.lease);

@@ -1,14 +1,14 @@
-import { assert, type PageId } from "../core.ts";
+import { assert, type PageId, type Sharing } from "../core.ts";
 import { part } from "../part.ts";
 import { EvictionOrder } from "./eviction-order.ts";
-import { hashPages, keyHash } from "./page-hash.ts";
+import { hashPages, keyHash, privateHash } from "./page-hash.ts";
 import type { PagePool } from "./page-pool.ts";
-import { attach, createRoot, descend, detach, type Place, type Span, split } from "./radix-tree.ts";
+import { attach, createRoot, descend, detach, edgeOf, type Place, type Span, split } from "./radix-tree.ts";
 import { advanceReaders, moveReader, type Reader, recedeReaders, splitReaders } from "./reader.ts";
 
 /** A pin on the path from the root to `span`. Only the cache makes, moves and ends leases. */
 export interface Lease {
-  readonly key: string;
+  readonly sharing: Sharing;
   /** The deepest pinned span; the lease covers tokens [0, span.end). */
   readonly span: Span;
 }
@@ -30,8 +30,9 @@ export interface CacheObserver {
 }
 
 /**
- * The prefix cache: one radix tree per key (cacheKeyOf) over the pages of computed tokens (RadixAttention,
- * arXiv:2312.07104 §3), with leases, and eviction of the least recently used.
+ * The prefix cache: one radix tree per key (Sharing) over the pages of computed tokens (RadixAttention,
+ * arXiv:2312.07104 §3), with leases, and eviction of the least recently used. What begins with a public text is in the tree of its
+ * public key, and branches off by its own key where the public text ends.
  *
  * What holds a page, along the token axis of a running sequence:
  *
@@ -91,8 +92,8 @@ export class Cache {
   }
 
   /** Looks up the longest cached prefix of tokens [0, limit). Changes nothing, not even the eviction order. */
-  match(tokens: Int32Array, limit: number, key: string): Match {
-    const place = this.#find(tokens, limit, key);
+  match(tokens: Int32Array, limit: number, sharing: Sharing): Match {
+    const place = this.#find(tokens, limit, sharing);
     if (place === null) return { tokens: 0, pagesPinned: 0 };
     return { tokens: place.depth, pagesPinned: this.#pinnable(place) };
   }
@@ -101,7 +102,12 @@ export class Cache {
    *  now, and may be evicted last. */
   follow(reader: Reader): void {
     assert(reader.span === null, "a reader is followed once");
-    const { span, depth } = descend(this.#rootOf(reader.key), reader.tokens, reader.limit);
+    const { span, depth } = descend(
+      this.#rootOf(reader.sharing),
+      reader.tokens,
+      reader.limit,
+      reader.sharing,
+    );
     moveReader(reader, span, depth);
     for (let at: Span | null = span; at !== null; at = at.parent) {
       at.readers += 1;
@@ -127,7 +133,7 @@ export class Cache {
     }
     moveReader(reader, null, reader.depth);
     if (givesUp) this.#giveUp(deepest);
-    this.#forget(root, reader.key);
+    this.#forget(root, rootKey(reader.sharing));
   }
 
   /** Puts what only this path reads at the oldest end, stems after their branches: up to where another path goes on. */
@@ -151,14 +157,14 @@ export class Cache {
   }
 
   /** Pins the longest cached prefix of tokens [0, limit) that is whole pages. May split a span. */
-  lease(tokens: Int32Array, limit: number, key: string): Lease {
+  lease(tokens: Int32Array, limit: number, sharing: Sharing): Lease {
     const { pageTokens } = this.#pool;
-    let place = descend(this.#rootOf(key), tokens, limit);
+    let place = descend(this.#rootOf(sharing), tokens, limit, sharing);
     const whole = place.depth - (place.depth % pageTokens);
     if (whole < place.depth) place = { span: spanAt(place.span, whole), depth: whole };
     const span = this.#cutAt(place);
     this.#pin(span, null);
-    return { key, span };
+    return { sharing, span };
   }
 
   /** Pins the page in which the cached prefix of tokens [0, depth) ends, `depth` inside of a page and found
@@ -166,10 +172,10 @@ export class Cache {
   leaseSource(
     tokens: Int32Array,
     depth: number,
-    key: string,
+    sharing: Sharing,
   ): { readonly lease: Lease; readonly page: PageId } {
     const { pageTokens } = this.#pool;
-    const place = this.#find(tokens, depth, key);
+    const place = this.#find(tokens, depth, sharing);
     assert(
       place !== null && place.depth === depth && depth % pageTokens !== 0,
       "the source of a copy is cached",
@@ -180,7 +186,7 @@ export class Cache {
     this.#pin(span, null);
     const page = span.pages.at(-1);
     assert(page !== undefined, "the span lists the page in which the match ends");
-    return { lease: { key, span }, page };
+    return { lease: { sharing, span }, page };
   }
 
   /** Ends a lease. Its spans are the most recently used ones now, unless others still pin them. */
@@ -195,7 +201,7 @@ export class Cache {
       }
       root = span;
     }
-    this.#forget(root, lease.key);
+    this.#forget(root, rootKey(lease.sharing));
   }
 
   /** Ends a lease on tokens that may be computed wrong: frees the spans of its path that no other lease pins or
@@ -205,7 +211,7 @@ export class Cache {
     for (let span = lease.span; span.parent !== null && span.isLeaf && span.leases === 0; ) {
       const { parent } = span;
       // Shortening a branch may have taken out its stem as well.
-      if (parent.children.get(span.tokens[0]!) === span) this.#shorten(span, span.pages.length);
+      if (parent.children.get(span.edge) === span) this.#shorten(span, span.pages.length);
       span = parent;
     }
   }
@@ -257,7 +263,8 @@ export class Cache {
     yield* this.#wanted;
   }
 
-  #rootOf(key: string): Span {
+  #rootOf(sharing: Sharing): Span {
+    const key = rootKey(sharing);
     let root = this.#roots.get(key);
     if (root === undefined) {
       root = createRoot();
@@ -298,9 +305,9 @@ export class Cache {
     return pages;
   }
 
-  #find(tokens: Int32Array, limit: number, key: string): Place | null {
-    const root = this.#roots.get(key);
-    return root === undefined ? null : descend(root, tokens, limit);
+  #find(tokens: Int32Array, limit: number, sharing: Sharing): Place | null {
+    const root = this.#roots.get(rootKey(sharing));
+    return root === undefined ? null : descend(root, tokens, limit, sharing);
   }
 
   /** The span that ends at the place; splits the one there if it goes on. The caller pins it at once. */
@@ -331,18 +338,23 @@ export class Cache {
   }
 
   #extend(lease: Lease, tokens: Int32Array, end: number, pages: Int32Array): Lease {
-    assert(end >= lease.span.end, "leased tokens are computed");
-    if (end === lease.span.end) return lease;
+    const { sharing, span: from } = lease;
+    assert(end >= from.end, "leased tokens are computed");
+    if (end === from.end) return lease;
+    const { publicTokens } = sharing;
+    // What is public ends with a span.
+    if (from.end < publicTokens && publicTokens < end)
+      return this.#extend(this.#extend(lease, tokens, publicTokens, pages), tokens, end, pages);
     const span = this.#merge(lease, tokens, end, pages);
-    this.#pin(span, lease.span);
-    return { key: lease.key, span };
+    this.#pin(span, from);
+    return { sharing, span };
   }
 
   /** Brings tokens [from.end, end) into the tree; returns the span that ends there. The caller pins it at
    *  once. */
-  #merge({ key, span: from }: Lease, tokens: Int32Array, end: number, pages: Int32Array): Span {
+  #merge({ sharing, span: from }: Lease, tokens: Int32Array, end: number, pages: Int32Array): Span {
     const { pageTokens } = this.#pool;
-    const place = descend(from, tokens, end);
+    const place = descend(from, tokens, end, sharing);
     const isKnown = place.depth === end;
     const firstNew = isKnown ? Math.ceil(end / pageTokens) : Math.floor(place.depth / pageTokens);
     this.#replaceDuplicates(from, place, pages, firstNew);
@@ -356,8 +368,15 @@ export class Cache {
     const hashes =
       this.#observer === null
         ? unhashed
-        : hashPages(tokens, firstNew, Math.floor(end / pageTokens), pageTokens, hashAt(stem, key));
-    const leaf = attach(stem, tokens.slice(place.depth, end), leafPages, hashes);
+        : hashPages(
+            tokens,
+            firstNew,
+            Math.floor(end / pageTokens),
+            pageTokens,
+            hashBefore(stem, firstNew * pageTokens, sharing),
+          );
+    const edge = edgeOf(tokens, place.depth, sharing);
+    const leaf = attach(stem, edge, tokens.slice(place.depth, end), leafPages, hashes);
     this.#pagesHeld += leafPages.length;
     advanceReaders(leaf);
     this.#list(leaf);
@@ -429,13 +448,19 @@ function spanAt(span: Span, depth: number): Span {
   return at;
 }
 
-/** The hash of the whole pages of tokens [0, span.end), to go on from. */
-function hashAt(span: Span, key: string): number {
+/** The key of the tree that it is in. */
+function rootKey({ key, publicKey, publicTokens }: Sharing): string {
+  return publicTokens > 0 ? publicKey : key;
+}
+
+/** The hash of the whole pages of tokens [0, span.end), to go on from with the page that begins at token `start`. */
+function hashBefore(span: Span, start: number, sharing: Sharing): number {
+  const { key, publicTokens } = sharing;
   for (let at: Span | null = span; at !== null; at = at.parent) {
     const last = at.hashes.at(-1);
-    if (last !== undefined) return last;
+    if (last !== undefined) return start === publicTokens ? privateHash(last, key) : last;
   }
-  return keyHash(key);
+  return keyHash(rootKey(sharing));
 }
 
 /** The span that lists the page in which `place` ends: the place's own, or, where a fork divides the page,

@@ -1,7 +1,7 @@
 import { assert, type PageId } from "../core.ts";
 import type { Cache, Lease } from "./cache.ts";
 import type { PagePool } from "./page-pool.ts";
-import type { Span } from "./radix-tree.ts";
+import { edgeOf, type Span } from "./radix-tree.ts";
 
 /**
  * Checks that every page of the pool is free, listed by exactly one span, or in `owned`; that spans hang
@@ -70,7 +70,7 @@ function checkShape(span: Span, pageTokens: number, isHashed: boolean): void {
   assert(span.tokens.length > 0 || span.parent === null, "only a root is empty");
   if (span.parent === null) return;
   assert(span.start === span.parent.end, "a span begins where its parent ends");
-  assert(span.parent.children.get(span.tokens[0]!) === span, "a parent finds its child");
+  assert(span.parent.children.get(span.edge) === span, "a parent finds its child");
 }
 
 /** Its readers are counted, and each is where the tree agrees with it no further. */
@@ -78,17 +78,15 @@ function checkReaders(span: Span): void {
   let readers = span.ending?.size ?? 0;
   for (const child of span.children.values()) readers += child.readers;
   assert(span.readers === readers, "a span counts the readers that pass through it");
-  for (const { tokens, limit, depth, span: at } of span.ending ?? []) {
+  for (const { tokens, limit, depth, span: at, sharing } of span.ending ?? []) {
     assert(at === span && depth <= Math.min(limit, span.end), "a reader knows the span where its match ends");
     assert(depth > span.start || span.parent === null, "a match ends inside of a span, or at its end");
     for (let i = span.start; i < depth; i++) {
       assert(tokens[i] === span.tokens[i - span.start], "a reader's match is what it reads");
     }
     if (depth === limit) continue;
-    const goesOn =
-      depth < span.end
-        ? tokens[depth] === span.tokens[depth - span.start]
-        : span.children.has(tokens[depth]!);
+    const edge = edgeOf(tokens, depth, sharing);
+    const goesOn = depth < span.end ? edge === span.tokens[depth - span.start] : span.children.has(edge);
     assert(!goesOn, "a reader's match is the longest");
   }
 }

@@ -1,4 +1,4 @@
-import type { TokenId } from "../core.ts";
+import type { Sharing, TokenId } from "../core.ts";
 
 const HIGH = 2 ** 21;
 
@@ -13,6 +13,27 @@ export function keyHash(key: string): number {
     high ^= high >>> 13;
   }
   return finish(low) * HIGH + (finish(high) >>> 11);
+}
+
+/** Where the hashes of what is no longer public begin, behind a public page of this hash. */
+export function privateHash(publicHash: number, key: string): number {
+  return keyHash(`${publicHash}:${key}`);
+}
+
+/** Hashes of pages [0, end) of a prompt, as a cache has them that keeps it. */
+export function hashPrompt(
+  tokens: ArrayLike<TokenId>,
+  end: number,
+  pageTokens: number,
+  { key, publicKey, publicTokens }: Sharing,
+): Float64Array {
+  const publicPages = Math.min(end, publicTokens / pageTokens);
+  if (publicPages === 0) return hashPages(tokens, 0, end, pageTokens, keyHash(key));
+  const hashes = new Float64Array(end);
+  hashes.set(hashPages(tokens, 0, publicPages, pageTokens, keyHash(publicKey)));
+  const before = privateHash(hashes[publicPages - 1]!, key);
+  hashes.set(hashPages(tokens, publicPages, end, pageTokens, before), publicPages);
+  return hashes;
 }
 
 /**

@@ -1,7 +1,20 @@
-import { assert, type PageId, type TokenId } from "../core.ts";
+import { assert, type PageId, type Sharing, type TokenId } from "../core.ts";
 import { part } from "../part.ts";
 import type { EvictionOrder } from "./eviction-order.ts";
 import type { Reader } from "./reader.ts";
+
+/** By what a span is found below its parent: its first token; behind what is public, that and whose it is. */
+export type Edge = TokenId | string;
+
+/** By what tokens from `at` on are found there. */
+export function edgeOf(tokens: Int32Array, at: number, { key, publicTokens }: Sharing): Edge {
+  return at === publicTokens && at > 0 ? `${tokens[at]}:${key}` : tokens[at]!;
+}
+
+/** How far tokens from `at` on may be looked for along the same edge: what is public ends there. */
+export function edgeLimit(at: number, limit: number, { publicTokens }: Sharing): number {
+  return at < publicTokens ? Math.min(limit, publicTokens) : limit;
+}
 
 /**
  * A node of the radix tree: tokens [start, end) of every sequence that passes through it, and pages.
@@ -29,8 +42,9 @@ export class Span {
   /** Of the whole pages that end in the span: floor(start / T) … floor(end / T) - 1 (page-hash.ts). Empty in a cache
    *  without an observer. */
   hashes: Float64Array;
-  /** By first token. */
-  readonly children = new Map<TokenId, Span>();
+  /** By which its parent has it. */
+  edge: Edge;
+  readonly children = new Map<Edge, Span>();
   /** Leases that end here or below. While there is one, the span is neither evicted nor shortened. */
   leases = 0;
   /** Readers whose match ends here or below; and those whose match ends here, null for none. */
@@ -41,8 +55,16 @@ export class Span {
   older: Span | null = null;
   newer: Span | null = null;
 
-  constructor(parent: Span | null, start: number, tokens: Int32Array, pages: PageId[], hashes: Float64Array) {
+  constructor(
+    parent: Span | null,
+    edge: Edge,
+    start: number,
+    tokens: Int32Array,
+    pages: PageId[],
+    hashes: Float64Array,
+  ) {
     this.parent = parent;
+    this.edge = edge;
     this.start = start;
     this.tokens = tokens;
     this.pages = pages;
@@ -67,20 +89,20 @@ export interface Place {
 
 /** The root of a tree: an empty span that is never evicted. */
 export function createRoot(): Span {
-  return new Span(null, 0, new Int32Array(0), [], new Float64Array(0));
+  return new Span(null, "", 0, new Int32Array(0), [], new Float64Array(0));
 }
 
 /** The longest prefix of tokens [0, limit) found below `from`, whose own tokens are taken as matched. Changes
  *  nothing. */
-export function descend(from: Span, tokens: Int32Array, limit: number): Place {
+export function descend(from: Span, tokens: Int32Array, limit: number, sharing: Sharing): Place {
   assert(limit >= from.end && limit <= tokens.length, "the search starts inside of the tokens");
   let span = from;
   let depth = from.end;
   while (depth < limit) {
-    const child = span.children.get(tokens[depth]!);
+    const child = span.children.get(edgeOf(tokens, depth, sharing));
     if (child === undefined) break;
     span = child;
-    depth += commonLength(tokens, depth, limit, child.tokens);
+    depth += commonLength(tokens, depth, edgeLimit(depth, limit, sharing), child.tokens);
     if (depth < child.end) break;
   }
   return { span, depth };
@@ -104,37 +126,42 @@ export function split(span: Span, depth: number, pageTokens: number): Span {
   const wholePages = Math.floor(depth / pageTokens) - Math.floor(span.start / pageTokens);
   const upper = new Span(
     span.parent,
+    span.edge,
     span.start,
     part(span.tokens, 0, depth - span.start),
     span.pages.slice(0, wholePages),
     part(span.hashes, 0, wholePages),
   );
   upper.leases = span.leases;
-  span.parent.children.set(upper.tokens[0]!, upper);
+  span.parent.children.set(upper.edge, upper);
   span.parent = upper;
   span.start = depth;
   span.tokens = part(span.tokens, upper.tokens.length, span.tokens.length);
   span.pages = span.pages.slice(wholePages);
   span.hashes = part(span.hashes, wholePages, span.hashes.length);
-  upper.children.set(span.tokens[0]!, span);
+  span.edge = span.tokens[0]!;
+  upper.children.set(span.edge, span);
   return upper;
 }
 
-/** Adds a leaf below `parent`, which has no child that begins with the same token. */
-export function attach(parent: Span, tokens: Int32Array, pages: PageId[], hashes: Float64Array): Span {
-  assert(
-    tokens.length > 0 && !parent.children.has(tokens[0]!),
-    "a new leaf differs from its siblings at once",
-  );
-  const leaf = new Span(parent, parent.end, tokens, pages, hashes);
-  parent.children.set(tokens[0]!, leaf);
+/** Adds a leaf below `parent`, which has no child by this edge. */
+export function attach(
+  parent: Span,
+  edge: Edge,
+  tokens: Int32Array,
+  pages: PageId[],
+  hashes: Float64Array,
+): Span {
+  assert(tokens.length > 0 && !parent.children.has(edge), "a new leaf differs from its siblings at once");
+  const leaf = new Span(parent, edge, parent.end, tokens, pages, hashes);
+  parent.children.set(edge, leaf);
   return leaf;
 }
 
 /** Takes a leaf out of the tree. */
 export function detach(leaf: Span): void {
   assert(leaf.parent !== null && leaf.isLeaf, "only leaves can be taken out");
-  leaf.parent.children.delete(leaf.tokens[0]!);
+  leaf.parent.children.delete(leaf.edge);
 }
 
 /** The page table of the path that ends with `span`: the page lists of its spans, put together. */

@@ -1,11 +1,12 @@
-import { commonLength, type Span } from "./radix-tree.ts";
+import type { Sharing } from "../core.ts";
+import { commonLength, edgeLimit, edgeOf, type Span } from "./radix-tree.ts";
 
 /**
  * A prompt that waits to be computed, and how much of it is cached. From `follow` to `unfollow` the cache keeps its place
  * in the tree: no lookup is needed, however often what is cached changes, and a span knows how many are going to read it.
  */
 export class Reader {
-  readonly key: string;
+  readonly sharing: Sharing;
   /** Tokens [0, limit) are looked for; they do not change. */
   readonly tokens: Int32Array;
   readonly limit: number;
@@ -15,8 +16,8 @@ export class Reader {
   /** Told when `depth` has changed. */
   readonly onChange: () => void;
 
-  constructor(key: string, tokens: Int32Array, limit: number, onChange: () => void) {
-    this.key = key;
+  constructor(sharing: Sharing, tokens: Int32Array, limit: number, onChange: () => void) {
+    this.sharing = sharing;
     this.tokens = tokens;
     this.limit = limit;
     this.onChange = onChange;
@@ -52,11 +53,13 @@ export function splitReaders(upper: Span, lower: Span): void {
 
 /** `leaf` is new: readers that continue from its parent as it does find more. */
 export function advanceReaders(leaf: Span): void {
-  const { start, tokens } = leaf;
+  const { start, tokens, edge } = leaf;
   for (const reader of leaf.parent?.ending ?? []) {
-    if (reader.depth < start || reader.tokens[start] !== tokens[0] || reader.limit === start) continue;
+    const { depth, limit, sharing } = reader;
+    if (depth < start || limit === start || edgeOf(reader.tokens, start, sharing) !== edge) continue;
     leaf.readers += 1;
-    moveReader(reader, leaf, start + commonLength(reader.tokens, start, reader.limit, tokens));
+    const end = edgeLimit(start, limit, sharing);
+    moveReader(reader, leaf, start + commonLength(reader.tokens, start, end, tokens));
   }
 }
 

@@ -1,4 +1,4 @@
-import { assert, type PageId, type PageMove, type SequenceId } from "../core.ts";
+import { assert, type PageId, type PageMove, type SequenceId, type Sharing, sharingOf } from "../core.ts";
 import type { Sequence } from "../engine/sequence.ts";
 import type { AdmissionPolicy } from "../policy.ts";
 import { Cache, type Lease } from "./cache.ts";
@@ -60,9 +60,9 @@ export class Residency {
   /** The sequence waits: from now on `cachedTokens` tells how much of it is cached, and `onChange` is told when that
    *  changes. No token counts of which something is wanted, as the last one of a text that is to go on. */
   follow(sequence: Sequence, onChange: () => void): void {
-    const { kv, cacheKey, tokens, cachedMax } = sequence;
+    const { kv, tokens, cachedMax } = sequence;
     if (!this.#isCaching || kv.reader !== null) return;
-    kv.reader = new Reader(cacheKey, tokens, cachedMax, onChange);
+    kv.reader = new Reader(this.#sharingOf(sequence), tokens, cachedMax, onChange);
     this.cache.follow(kv.reader);
   }
 
@@ -103,13 +103,14 @@ export class Residency {
    * needs more than the sequence's own number.
    */
   settle(sequence: Sequence, exact: boolean): PageMove | null {
-    const { kv, tokens, length, cacheKey } = sequence;
+    const { kv, tokens, length } = sequence;
+    const sharing = this.#sharingOf(sequence);
     assert(kv.pageCount === 0 && kv.lease === null, "a sequence settles once");
     const { pageTokens } = this.pool;
     const matched = kv.cachedTokens;
-    const lease = this.cache.lease(tokens, this.#isCaching ? sequence.cachedMax : 0, cacheKey);
+    const lease = this.cache.lease(tokens, this.#isCaching ? sequence.cachedMax : 0, sharing);
     const copied = exact ? matched % pageTokens : 0;
-    const source = copied > 0 ? this.cache.leaseSource(tokens, matched, cacheKey) : null;
+    const source = copied > 0 ? this.cache.leaseSource(tokens, matched, sharing) : null;
     if (source !== null) this.#sources.push(source.lease);
 
     kv.lease = lease;
@@ -173,7 +174,7 @@ export class Residency {
   /** Takes the sequence's pages. `keep`: what it computed goes to the cache; else (its contents are in doubt)
    *  it is lost. `isHeld`: its whole pages are not evicted there, until
    *  `letGo`. */
-  leave({ kv, tokens, id, cacheKey }: Sequence, keep: boolean, isHeld = false): void {
+  leave({ kv, tokens, id }: Sequence, keep: boolean, isHeld = false): void {
     const { lease, pages, pageCount, computed } = kv;
     assert(lease !== null, "only residents can leave");
     const isKept = keep && this.#isCaching;
@@ -181,7 +182,8 @@ export class Residency {
     for (let index = kept; index < pageCount; index++) this.pool.release(pages[index]! as PageId);
     if (isKept) this.cache.insertLast(lease, tokens, computed, pages);
     else this.cache.discard(lease);
-    if (isKept && isHeld && computed > 0) this.#held.set(id, this.cache.lease(tokens, computed, cacheKey));
+    if (isKept && isHeld && computed > 0)
+      this.#held.set(id, this.cache.lease(tokens, computed, lease.sharing));
     kv.lease = null;
     kv.leasedPages = 0;
     kv.pageCount = 0;
@@ -202,6 +204,10 @@ export class Residency {
     if (first === undefined) return false;
     this.letGo(first);
     return true;
+  }
+
+  #sharingOf({ spec }: Sequence): Sharing {
+    return sharingOf(spec, this.pool.pageTokens);
   }
 
   /** Frees `pages` pages or more, if so many can be evicted; returns how many it freed. */

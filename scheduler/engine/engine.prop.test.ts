@@ -16,6 +16,7 @@ import { firstCome, promptsFirst } from "../baselines/vllm.ts";
 import { compileConstraint } from "../constraint/compile.ts";
 import { vocabularyOf } from "../constraint/vocabulary.ts";
 import type { Constraint, Objective, SequenceId, SequenceSpec, Service } from "../core.ts";
+import { publicLength } from "../fleet/public-texts.ts";
 import { type LaneRules, objectives } from "../objective.ts";
 import type { BatchPolicy, QueuePolicy } from "../policy.ts";
 import { sequenceSpec } from "../sim/factories.ts";
@@ -162,14 +163,21 @@ const specs = fc
     constraint: fc.constantFrom(null, null, ...constraints),
   })
   .map(({ prompt, tokensMax, seed, tokensMin, stopTokens, constraint, cacheSalt, service, ...drawing }) =>
-    sequenceSpec(prompt, tokensMax, {
-      sampling: { ...drawing, seed: [seed, 0] },
-      stop: { tokensMin, stopTokens },
-      cacheSalt,
-      service,
-      ...(constraint === null ? {} : { constraint }),
-    }),
+    withPublic(
+      sequenceSpec(prompt, tokensMax, {
+        sampling: { ...drawing, seed: [seed, 0] },
+        stop: { tokensMin, stopTokens },
+        cacheSalt,
+        service,
+        ...(constraint === null ? {} : { constraint }),
+      }),
+    ),
   );
+
+/** Of the second family of prompts, the beginning is public. */
+function withPublic(spec: Omit<SequenceSpec, "id">): Omit<SequenceSpec, "id"> {
+  return { ...spec, publicTokens: publicLength(spec.promptTokens, [[1, 0, 1, 0, 1, 0, 1, 0, 1]]) };
+}
 
 const commands: fc.Arbitrary<Command[]> = fc.array(
   fc.oneof(
@@ -287,7 +295,7 @@ function continued(
 ): Omit<SequenceSpec, "id"> {
   const { tokens } = outcomes[before.id]!;
   const promptTokens = [...Array.from(before.promptTokens), ...tokens, ...Array.from(spec.promptTokens)];
-  return { ...spec, promptTokens, cacheSalt: before.cacheSalt, continues: before.id };
+  return withPublic({ ...spec, promptTokens, cacheSalt: before.cacheSalt, continues: before.id });
 }
 
 /** Paused sequences, whatever they hold, keep nobody else from ending; and the last report tells how many

@@ -3,12 +3,12 @@ import type { Residency } from "../cache/residency.ts";
 import {
   assert,
   type Chunk,
-  cacheKeyOf,
   chatService,
   greedySampling,
   type PageMove,
   type Prospect,
   type SequenceId,
+  sharingOf,
 } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
@@ -81,7 +81,12 @@ export class Prospects {
     const isPossible = tokens.length > 0 && tokens.length < lengthLimit(this.#spec);
     // Without a cache that keeps what is wanted, prospects would evict each other in turn.
     if (!isPossible || !this.#residency.keepsWanted || !areKnown(tokens, this.#spec.vocabSize)) return;
-    const reader = new Reader(cacheKeyOf(prospect), Int32Array.from(tokens), tokens.length, () => {});
+    const reader = new Reader(
+      sharingOf(prospect, this.#residency.pool.pageTokens),
+      Int32Array.from(tokens),
+      tokens.length,
+      () => {},
+    );
     this.#residency.cache.follow(reader);
     this.#known.set(prospect.id, { prospect, reader });
   }
@@ -127,7 +132,7 @@ export class Prospects {
   }
 
   #begin(prospect: Prospect, reader: Reader, end: number): WarmStep {
-    const { adapter, cacheSalt, id } = prospect;
+    const { adapter, cacheSalt, publicTokens = 0, id } = prospect;
     const sequence = new Sequence(
       {
         id,
@@ -136,6 +141,7 @@ export class Prospects {
         sampling: greedySampling,
         stop: { tokensMax: 1, tokensMin: 0, stopTokens: [] },
         cacheSalt,
+        publicTokens,
         adapter,
         service: chatService,
       },

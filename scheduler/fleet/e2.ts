@@ -1,7 +1,6 @@
 import type { CacheNotices } from "../cache/notice.ts";
-import { hashPages, keyHash } from "../cache/page-hash.ts";
+import { hashPrompt } from "../cache/page-hash.ts";
 import {
-  cacheKeyOf,
   chatService,
   type EngineId,
   greedySampling,
@@ -9,6 +8,7 @@ import {
   type SequenceId,
   type SequenceSpec,
   type Service,
+  sharingOf,
 } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
@@ -225,7 +225,7 @@ export class E2 implements PlacementRule {
     const { promptTokens, drawnTokens, stop } = spec;
     const tokens = promptTokens.length;
     const pages = Math.floor(tokens / this.#pageTokens);
-    const path = hashPages(promptTokens, 0, pages, this.#pageTokens, keyHash(cacheKeyOf(spec)));
+    const path = hashPrompt(promptTokens, pages, this.#pageTokens, sharingOf(spec, this.#pageTokens));
     const likely = this.#estimate.expect(path[0], stop.tokensMax);
     const expected = Math.max(likely, drawnTokens.length + 1);
     return { spec, tokens, path, expected };
@@ -288,7 +288,7 @@ export class E2 implements PlacementRule {
 }
 
 /** A prospect as if its sequence came now, with a token to draw. */
-function sequenceFor({ id, tokens, cacheSalt, adapter }: Prospect): SequenceSpec {
+function sequenceFor({ id, tokens, cacheSalt, publicTokens = 0, adapter }: Prospect): SequenceSpec {
   return {
     id,
     promptTokens: tokens,
@@ -296,6 +296,7 @@ function sequenceFor({ id, tokens, cacheSalt, adapter }: Prospect): SequenceSpec
     sampling: greedySampling,
     stop: { tokensMax: 1, tokensMin: 0, stopTokens: [] },
     cacheSalt,
+    publicTokens,
     adapter,
     service: chatService,
   };

@@ -21,6 +21,7 @@ import { raised } from "../objective.ts";
 import { ours } from "../policies.ts";
 import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
 import type { Placement } from "./placement.ts";
+import { publicLength } from "./public-texts.ts";
 
 /** The way to one engine: a call, a thread, a process. Messages arrive in order, or the engine is reported
  *  lost. */
@@ -41,10 +42,10 @@ export interface SequenceListener {
 }
 
 /** What a fleet is asked to run. */
-export type Unplaced = Omit<SequenceSpec, "id" | "drawnTokens">;
+export type Unplaced = Omit<SequenceSpec, "id" | "drawnTokens" | "publicTokens">;
 
 /** What a fleet is told of a sequence that is still to come. */
-export type Expected = Omit<Prospect, "id">;
+export type Expected = Omit<Prospect, "id" | "publicTokens">;
 
 /** How a fleet places. */
 export interface FleetOptions {
@@ -55,6 +56,8 @@ export interface FleetOptions {
   readonly clock: Pick<Clock, "nowMs">;
   /** Most sequences that wait for an engine to come back; one more is rejected with `queueFull`. */
   readonly queueMax: number;
+  /** Tokens that everybody may know: prompts that begin like one share so many tokens with all others that do. */
+  readonly publicTexts: readonly (readonly TokenId[])[];
   /** Told every placement, also of sequences that go on elsewhere, before the engine is. */
   readonly onPlacement: (sequence: SequenceId, placement: Placement) => void;
 }
@@ -64,6 +67,7 @@ const fleetDefaults: FleetOptions = {
   costs: [],
   clock: { nowMs: () => 0 },
   queueMax: engineDefaults.queueMax,
+  publicTexts: [],
   onPlacement: () => {},
 };
 
@@ -78,7 +82,7 @@ const REPLAYS_MAX = 2;
 interface ActiveSequence {
   readonly id: SequenceId;
   /** Its service may be raised. */
-  spec: Unplaced;
+  spec: Omit<SequenceSpec, "id" | "drawnTokens">;
   readonly listener: SequenceListener;
   /** Null: it waits for an engine that is coming. */
   engine: EngineId | null;
@@ -206,7 +210,8 @@ export class Fleet {
   expect(expected: Expected, onWarmed: (tokens: number) => void = () => {}): SequenceId {
     const id = this.#nextId as SequenceId;
     this.#nextId += 1;
-    const expectation: Expectation = { prospect: { ...expected, id }, engine: null, onWarmed };
+    const prospect = { ...this.#withPublic(expected, expected.tokens), id };
+    const expectation: Expectation = { prospect, engine: null, onWarmed };
     this.#expectations.set(id, expectation);
     this.#expectAt(expectation);
     return id;
@@ -216,7 +221,7 @@ export class Fleet {
   extend(id: SequenceId, tokens: ArrayLike<TokenId>): void {
     const expectation = this.#expectations.get(id);
     if (expectation === undefined) return;
-    expectation.prospect = { ...expectation.prospect, tokens };
+    expectation.prospect = this.#withPublic({ ...expectation.prospect, tokens }, tokens);
     const { engine, prospect } = expectation;
     if (engine === null) return;
     this.#dispatcher.extended(prospect, this.#nowMs());
@@ -372,7 +377,18 @@ export class Fleet {
     if (expectation.engine !== null) this.#send(expectation.engine, { kind: "expect", prospect });
   }
 
-  #open(spec: Unplaced, listener: SequenceListener): ActiveSequence {
+  /** With how much of it is public. What tells of its whole prompt is to compute all of it. */
+  #withPublic<Spec extends object>(
+    spec: Spec & { readonly promptLogprobs?: number },
+    tokens: ArrayLike<TokenId>,
+  ): Spec & Pick<SequenceSpec, "publicTokens"> {
+    const { publicTexts } = this.#options;
+    if (publicTexts.length === 0 || spec.promptLogprobs !== undefined) return spec;
+    return { ...spec, publicTokens: publicLength(tokens, publicTexts) };
+  }
+
+  #open(given: Unplaced, listener: SequenceListener): ActiveSequence {
+    const spec = this.#withPublic(given, given.promptTokens);
     const id = this.#nextId as SequenceId;
     this.#nextId += 1;
     const active: ActiveSequence = {

@@ -3,10 +3,11 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
+import { sharingBeside } from "../../tests/support/sharing.ts";
 import { Cache } from "../cache/cache.ts";
 import type { CacheNotices } from "../cache/notice.ts";
 import { NoticeBook } from "../cache/notices.ts";
-import { hashPages, keyHash } from "../cache/page-hash.ts";
+import { hashPrompt } from "../cache/page-hash.ts";
 import { PagePool } from "../cache/page-pool.ts";
 import { pathPages } from "../cache/radix-tree.ts";
 import type { IndexSpan } from "./index-span.ts";
@@ -16,6 +17,7 @@ import { PrefixIndex } from "./prefix-index.ts";
 const PAGE_TOKENS = 4;
 const ENGINES = 3;
 const WINDOW_MS = 1000;
+const sharingOf = sharingBeside([0, 0, 1, 0, 0, 1, 0, 0, 0, 0], PAGE_TOKENS);
 
 /** A cache as an engine has it, and the book that tells of it. */
 class Member {
@@ -27,7 +29,7 @@ class Member {
   /** Computes a sequence, finding what is cached, hands over `early` pages while it runs and the rest at its end;
    *  or, in doubt about what was computed, nothing more. */
   compute(tokens: Int32Array, salt: string, early: number, isGood: boolean): void {
-    let lease = this.#cache.lease(tokens, tokens.length, salt);
+    let lease = this.#cache.lease(tokens, tokens.length, sharingOf(tokens, salt));
     const leased = pathPages(lease.span);
     const needed = Math.ceil(tokens.length / PAGE_TOKENS) - leased.length;
     if (this.#pool.pagesFree < needed) this.#cache.evict(needed - this.#pool.pagesFree);
@@ -193,7 +195,7 @@ test("a match is the longest prefix that the engine has, in whole pages", () => 
 });
 
 function pathOf(tokens: Int32Array, salt: string): Float64Array {
-  return hashPages(tokens, 0, Math.floor(tokens.length / PAGE_TOKENS), PAGE_TOKENS, keyHash(salt));
+  return hashPrompt(tokens, Math.floor(tokens.length / PAGE_TOKENS), PAGE_TOKENS, sharingOf(tokens, salt));
 }
 
 function cachedHashes(index: PrefixIndex, engine: number): Set<number> {

@@ -107,7 +107,7 @@ export class RecordedFleet extends Fleet {
     options: FleetOptions & { readonly policy: Policy; readonly clock: TurnClock },
     write: RecordingSink,
   ) {
-    const { policy, queueMax, clock, costs } = options;
+    const { policy, queueMax, publicTexts, clock, costs } = options;
     assert(isServed(policy), "only what serves is recorded");
     const placed = new Map<SequenceId, Placement>();
     const onPlacement = (sequence: SequenceId, placement: Placement): void => {
@@ -120,7 +120,7 @@ export class RecordedFleet extends Fleet {
     this.#placed = placed;
     this.#epochs = engines.map(() => 0);
     const specs = engines.map(({ spec }) => spec);
-    write({ kind: "head", version: RECORDING_VERSION, policy, queueMax, specs });
+    write({ kind: "head", version: RECORDING_VERSION, policy, queueMax, specs, publicTexts });
     const atMs = clock.nowMs();
     for (const [engine, learnt] of costs.entries()) write({ ...costsOf(engine as EngineId, learnt), atMs });
   }

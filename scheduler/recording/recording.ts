@@ -33,6 +33,8 @@ export interface RecordingHead {
   readonly specs: readonly DeviceSpec[];
   /** Most sequences that wait at one engine. */
   readonly queueMax: number;
+  /** In tokens. */
+  readonly publicTexts: readonly (readonly TokenId[])[];
 }
 
 /** One input or decision. `atMs` is the clock of the turn in which it happened: a thread reads its clock once per

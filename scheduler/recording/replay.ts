@@ -51,7 +51,7 @@ class Replay {
   constructor(head: RecordingHead, entries: readonly RecordingEntry[]) {
     this.#head = head;
     this.#entries = entries;
-    const { policy, specs, queueMax } = head;
+    const { policy, specs, queueMax, publicTexts } = head;
     const settings = { ...settingsOf(policy, specs.length), queueMax };
     this.#seats = specs.map((spec) => new ReplayedSeat(spec, settings));
     const engines = specs.map((spec, engine) => ({ link: this.#seats[engine]!, spec }));
@@ -59,6 +59,7 @@ class Replay {
       policy,
       clock: { nowMs: () => this.#atMs },
       queueMax,
+      publicTexts,
       onPlacement: (sequence, placement) => this.#placements.set(sequence, placement),
     });
   }

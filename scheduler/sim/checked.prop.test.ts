@@ -65,33 +65,42 @@ const asked = fc.record({
   pages: fc.constantFrom(640, 1500, 5000),
   linkDelayMs: fc.constantFrom(0, 0.2, 30),
   faults: fc.array(fault, { maxLength: 4 }),
+  isPublic: fc.boolean(),
 });
 
 /** Found once, and kept: a chat that cannot keep its target waited beside a bulk prompt that made way for it. */
 const slowAtOnce: Fault = { kind: "slow", factor: 20, atMs: 0, engine: 0 as EngineId };
 const machine = { policy: "ours", engines: 1, pages: 640 as const, linkDelayMs: 0 as const };
 const load = { kinds: ["mixed"], seed: 0, calls: 8, callsPerSecond: 1 as const };
-const found = { ...load, ...machine, faults: [slowAtOnce] };
+const found = { ...load, ...machine, faults: [slowAtOnce], isPublic: false };
 
 test("the scheduler keeps its promises", () => {
-  const rule = fc.property(asked, ({ kinds, policy, engines, pages, linkDelayMs, faults, ...rest }) => {
-    const device = {
-      profile: linearCost(5, 0.05),
-      spec: deviceSpec({ pages, contextMax: 16 * pages, stepTokensMax: 65_536 }),
-    };
-    const report = simulate({
-      workload: merged(
-        "asked",
-        kinds.map((kind) => ({ workload: workloads[kind]!(rest) })),
-      ),
-      policy: policies.get(policy)!,
-      devices: Array.from({ length: engines }, () => device),
-      seed: rest.seed,
-      linkDelayMs,
-      faults: faults.filter(({ engine }) => engine < engines),
-      checks: true,
-    });
-    expect(report.isComplete).toBe(true);
-  });
+  const rule = fc.property(
+    asked,
+    ({ kinds, policy, engines, pages, linkDelayMs, faults, isPublic, ...rest }) => {
+      const device = {
+        profile: linearCost(5, 0.05),
+        spec: deviceSpec({ pages, contextMax: 16 * pages, stepTokensMax: 65_536 }),
+      };
+      const workload = () =>
+        merged(
+          "asked",
+          kinds.map((kind) => ({ workload: workloads[kind]!(rest) })),
+        );
+      // The beginning of the first prompt, with which others begin, too.
+      const text = isPublic ? workload().next()?.promptTokens().subarray(0, 500) : undefined;
+      const report = simulate({
+        workload: workload(),
+        publicTexts: text === undefined ? [] : [Array.from(text)],
+        policy: policies.get(policy)!,
+        devices: Array.from({ length: engines }, () => device),
+        seed: rest.seed,
+        linkDelayMs,
+        faults: faults.filter(({ engine }) => engine < engines),
+        checks: true,
+      });
+      expect(report.isComplete).toBe(true);
+    },
+  );
   fc.assert(rule, { ...runs(8), examples: [[found]] });
 });

@@ -48,6 +48,8 @@ export interface SimulationSetup {
   readonly believed?: readonly EngineCosts[];
   /** Of the tokens that are drawn. */
   readonly seed: number;
+  /** As the fleet takes them; by default none. */
+  readonly publicTexts?: readonly (readonly TokenId[])[];
   /** One way between fleet and engines; by default 0.2 ms. */
   readonly linkDelayMs?: number;
   /** Breaks an invariant as soon as the scheduler breaks a promise (checks.ts); takes several times as long. */
@@ -127,6 +129,7 @@ class Simulation implements ClientObserver, SeatObserver {
       costs: this.#seats.map(({ costs }) => costs),
       clock: this.#clock,
       queueMax: QUEUE_MAX,
+      publicTexts: setup.publicTexts ?? [],
       onPlacement: (_: unknown, { reason }: Placement) => {
         this.#reason = reason;
       },

@@ -1,7 +1,7 @@
 import type { NativeModel } from "../../gpu/native/open.ts";
 import { openLibrary } from "../../gpu/native.ts";
 import type { Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
-import type { EngineId, SequenceId } from "../../scheduler/core.ts";
+import type { EngineId, SequenceId, TokenId } from "../../scheduler/core.ts";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { engineDefaults, settingsOf } from "../../scheduler/engine/engine-options.ts";
@@ -32,6 +32,8 @@ export interface EnginesConfig {
   readonly policy: ServedPolicy;
   /** Of each engine, besides what the policy says. */
   readonly options: PlainEngineOptions;
+  /** In tokens, as the fleet takes them; absent: none. */
+  readonly publicTexts?: readonly (readonly TokenId[])[];
   /** File of the recording; null: none. */
   readonly record: string | null;
   readonly rehearsedLoss?: RehearsedLoss;
@@ -199,12 +201,13 @@ class Engines {
   }
 
   #fleetOf(started: readonly Started[]): Fleet {
-    const { policy, options } = this.#config;
+    const { policy, options, publicTexts = [] } = this.#config;
     const members = started.map(({ thread, ready }) => ({ link: thread, spec: ready.spec }));
     const fleetOptions = {
       policy,
       costs: started.map(({ ready }) => OnlineCostModel.from(ready.costs)),
       queueMax: options.queueMax ?? engineDefaults.queueMax,
+      publicTexts,
       onPlacement: (sequence: SequenceId, placement: Placement) =>
         this.#running?.events.onPlacement?.(sequence, placement),
     };

@@ -39,6 +39,7 @@ import { type JobService, openStore } from "../../server/jobs/service.ts";
 import type { HostLimits } from "../../server/program/limits.ts";
 import { openPrograms, type Programs } from "../../server/program/programs.ts";
 import { Encoder } from "../../server/text/encoder.ts";
+import { publicTokens } from "../../server/text/public-texts.ts";
 import { ChatTemplate, readTemplateSource } from "../../server/text/template.ts";
 import { loadTokenizer } from "../../server/text/tokenizer.ts";
 import { textVocabulary } from "../../server/text/vocabulary.ts";
@@ -57,6 +58,8 @@ export interface TestServerOptions {
   /** Of programs that are served as models. */
   readonly programFolder?: string;
   readonly sharePrefixes?: boolean;
+  /** Texts that every key may know. */
+  readonly publicTexts?: readonly string[];
   readonly speaksParrot?: boolean;
   readonly reasoningField?: ReasoningField;
   readonly limits?: Partial<HttpLimits>;
@@ -163,7 +166,9 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     },
   };
   const placements = new PlacementLog();
+  const text = options.template === undefined ? demoText : textWith(options.template);
   const fleet = new Fleet([{ link, spec }], {
+    publicTexts: (options.publicTexts ?? []).flatMap((one) => publicTokens(one, text)),
     onPlacement: (sequence, placement) => {
       placements.note(sequence, placement);
       telemetry.countPlacement(placement.engine, placement.reason);
@@ -194,7 +199,6 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     score:
       options.scoreWeights === undefined ? { refusal: "it is a test's" } : { weights: options.scoreWeights },
   };
-  const text = options.template === undefined ? demoText : textWith(options.template);
   const programs = openPrograms(
     { ...text, generator, fleet, engines: options.toldEngines ?? 1, telemetry, model },
     options.programLimits,

@@ -51,6 +51,43 @@ test.each(Object.entries(requests))(
   },
 );
 
+const policy = "You fly kites, and tell how it is done. ".repeat(8);
+
+function chatUnderPolicy(content: string): object {
+  const messages = [
+    { role: "system", content: policy },
+    { role: "user", content },
+  ];
+  return { model: "demo", messages, max_tokens: 1 };
+}
+
+test.each([
+  ["/v1/chat/completions", chatUnderPolicy],
+  ["/v1/messages", chatUnderPolicy],
+  ["/v1/completions", (content: string) => ({ prompt: policy + content, max_tokens: 1 })],
+] as const)(
+  "%s finds public text for all keys, and what comes behind it for its own",
+  async (route, bodyOf) => {
+    server = startTestServer({ publicTexts: [policy], keys: { keys: ["red", "blue", "green"] } });
+    const body = bodyOf(text);
+    expect(await cached("red", route, body)).toBe(0);
+    const own = await cached("red", route, body);
+    const ofOther = await cached("blue", route, body);
+    expect(ofOther).toBeGreaterThan(50);
+    expect(ofOther).toBeLessThan(own - 50);
+    // What another key has sent is as good as what nobody has.
+    expect(await cached("green", route, bodyOf(`Nobody has sent this: ${text}`))).toBe(ofOther);
+    expect(await cached("blue", route, body)).toBe(own);
+  },
+);
+
+test("public text is public at the beginning of a prompt alone", async () => {
+  server = startTestServer({ publicTexts: [policy], keys: { keys: ["red", "blue"] } });
+  const body = { prompt: `Not that. ${policy}`, max_tokens: 1 };
+  expect(await cached("red", "/v1/completions", body)).toBe(0);
+  expect(await cached("blue", "/v1/completions", body)).toBe(0);
+});
+
 test("a salt cannot name another key's", async () => {
   start(false);
   const tenants: string[] = [];

@@ -87,8 +87,7 @@ export function findOwner(
   let tokensMin = waiting.cachedTokens + sharedTokensMin;
   for (const owner of prompts) {
     if (owner.isDecoding || owner.isPaused || owner.isAborted) continue;
-    if (owner.cacheKey !== waiting.cacheKey) continue;
-    const limit = Math.min(waiting.cachedMax, owner.length);
+    const limit = Math.min(waiting.cachedMax, owner.length, sharedMax(owner, waiting));
     if (limit < tokensMin) continue;
     const shared = commonLength(waiting.tokens, owner.tokens, limit);
     const tokens = shared - (shared % pageTokens);
@@ -97,6 +96,12 @@ export function findOwner(
     tokensMin = tokens + 1;
   }
   return best;
+}
+
+/** How many tokens the two may share at most. */
+function sharedMax({ spec: one, cacheKey: key }: Sequence, { spec: other, cacheKey }: Sequence): number {
+  if (key === cacheKey) return Number.POSITIVE_INFINITY;
+  return one.adapter === other.adapter ? Math.min(one.publicTokens ?? 0, other.publicTokens ?? 0) : 0;
 }
 
 function commonLength(a: Int32Array, b: Int32Array, limit: number): number {

@@ -3,6 +3,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
+import { ownSharing } from "../../../tests/support/sharing.ts";
 import { Reader } from "../../cache/reader.ts";
 import type { SequenceId } from "../../core.ts";
 import { sequenceSpec } from "../../sim/factories.ts";
@@ -17,7 +18,7 @@ function waitingRoom() {
   let arrivals = 0;
   /** So much of its prompt is cached. */
   const cache = (sequence: Sequence, cached: number): void => {
-    sequence.kv.reader ??= new Reader("", sequence.tokens, sequence.length, () => {});
+    sequence.kv.reader ??= new Reader(ownSharing(""), sequence.tokens, sequence.length, () => {});
     sequence.kv.reader.depth = cached;
     order.matched(sequence);
   };

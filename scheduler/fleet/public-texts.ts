@@ -1,0 +1,16 @@
+import type { TokenId } from "../core.ts";
+
+/** With how many tokens of a public text, the one that has most in common with it, a prompt begins. */
+export function publicLength(
+  prompt: ArrayLike<TokenId>,
+  publicTexts: readonly (readonly TokenId[])[],
+): number {
+  let longest = 0;
+  for (const text of publicTexts) {
+    const end = Math.min(prompt.length, text.length);
+    let length = 0;
+    while (length < end && prompt[length] === text[length]) length += 1;
+    longest = Math.max(longest, length);
+  }
+  return longest;
+}
