@@ -32,8 +32,10 @@ export interface Framing {
   readonly contentType: string;
   /** Sent before everything else: headers travel with the first bytes, and this sends them before there is a token. */
   readonly opening: string;
-  /** Sent when nothing else was for a while; "": nothing can be. */
+  /** Sent when nothing else was for a while. */
   readonly keepAlive: string;
+  /** Some kilobytes that mean nothing; "": there is no such text. */
+  readonly filler: string;
 }
 
 /** Server-sent events: what opens a stream and keeps it alive are comments. */
@@ -41,6 +43,7 @@ export const sseFraming: Framing = Object.freeze({
   contentType: "text/event-stream; charset=utf-8",
   opening: ": open\n\n",
   keepAlive: ": ping\n\n",
+  filler: `: ${" ".repeat(4096)}\n\n`,
 });
 
 /** One server-sent event, of a name where the format has names. `json` holds no line break, as JSON.stringify writes none. */
@@ -51,12 +54,11 @@ export function sseEvent(json: string, name?: string): string {
 /** Writes between two looks at the client's window, and how many like those may be unread besides them. */
 const LOOK_EVERY_WRITES = 4;
 const UNREAD_WRITES_MAX = 8;
-/** A system that has taken everything tells of its window only when it is sent something: how long until that is, the first
- *  time and at most. It is twice as long each time, for systems make room for what is not read, too; until so many looks in a row
- *  have found that all was read. */
-const PROBE_FIRST_MS = 10;
+/** How long a stream whose window has become smaller is held before it is looked at again, the first time and at most. Each time
+ *  it is sent something without meaning: a system tells of its window in its answers alone, and a window that is not smaller by what
+ *  was sent is one of a client that reads, although windows become smaller for other reasons, too. */
+const PROBE_FIRST_MS = 50;
 const PROBE_MS_MAX = 2000;
-const READ_LOOKS = 32;
 
 /**
  * One response whose text is written as it comes. It goes straight to the socket, without a queue of ours. What the
@@ -82,8 +84,6 @@ export class ResponseStream {
   #windowMax = 0;
   #sinceLook = { writes: 0, bytes: 0 };
   #unreadBytesMax = 0;
-  #readLooks = 0;
-  #probeMs = PROBE_FIRST_MS;
   #wroteSinceTick = false;
   #keepAlive: ReturnType<typeof setInterval> | undefined;
   #stall: ReturnType<typeof setTimeout> | undefined;
@@ -173,17 +173,12 @@ export class ResponseStream {
   #look(): void {
     const { writes, bytes } = this.#sinceLook;
     this.#sinceLook = { writes: 0, bytes: 0 };
-    if (this.#isUnread || this.#isClosed || this.#framing.keepAlive === "") return;
+    if (this.#isUnread || this.#isClosed || this.#framing.filler === "") return;
     this.#unreadBytesMax = (UNREAD_WRITES_MAX * bytes) / writes;
-    if (this.#unreadBytes() <= this.#unreadBytesMax + bytes) {
-      this.#readLooks += 1;
-      if (this.#readLooks === READ_LOOKS) this.#probeMs = PROBE_FIRST_MS;
-      return;
-    }
-    this.#readLooks = 0;
+    if (this.#unreadBytes() <= this.#unreadBytesMax + bytes) return;
     if (!this.#isCongested) this.#hold();
     this.#isUnread = true;
-    this.#probeLater();
+    this.#probeIn(PROBE_FIRST_MS, 0);
   }
 
   /** As far as it is known. */
@@ -194,17 +189,21 @@ export class ResponseStream {
     return this.#windowMax - windowBytes;
   }
 
-  #probeLater(): void {
+  /** `unreadBytes`: what was unread before the last probe. */
+  #probeIn(ms: number, unreadBytes: number): void {
     this.#probe = setTimeout(() => {
-      if (this.#unreadBytes() <= this.#unreadBytesMax) {
+      const bytes = this.#unreadBytes();
+      const isRead = bytes <= Math.max(this.#unreadBytesMax, unreadBytes);
+      if (isRead) {
+        this.#windowMax -= bytes;
+        this.#sinceLook = { writes: 0, bytes: 0 };
         this.#isUnread = false;
         if (!this.#isCongested) this.#goOn();
         return;
       }
-      if (!this.#isCongested) this.write(this.#framing.keepAlive);
-      this.#probeLater();
-    }, this.#probeMs);
-    this.#probeMs = Math.min(2 * this.#probeMs, PROBE_MS_MAX);
+      if (!this.#isCongested) this.write(this.#framing.filler);
+      this.#probeIn(Math.min(2 * ms, PROBE_MS_MAX), bytes);
+    }, ms);
   }
 
   #hold(): void {
