@@ -45,6 +45,8 @@ export interface Certain {
   readonly matched: string | null;
 }
 
+const nothing: Certain = Object.freeze({ delta: null, matched: null });
+
 /**
  * One choice's tokens to text, thoughts and calls: a character is never split, and what may become a stop string or a mark
  * is held back. Stop strings end the answer, wherever it holds them, and are not looked for in thoughts.
@@ -66,6 +68,8 @@ export class ChoiceText {
   #waitingFrom: number[] = [];
   /** Of those that wait; null: none are asked for. */
   #entries: TokenEntry[] | null;
+  /** Each token's text is told as it comes. */
+  readonly #isPlain: boolean;
   #tokens = 0;
   #reasoningTokens = 0;
   /** UTF-16 units decoded, of them those after the thoughts, and of those the ones that are no part of a stop string. */
@@ -90,6 +94,8 @@ export class ChoiceText {
     const { stopStrings, includeStopString: includeMatch } = rules;
     this.#matcher = stopStrings.length === 0 ? null : new StopMatcher(stopStrings, { includeMatch });
     this.#entries = rules.sampling.topLogprobs === null ? null : [];
+    const reads = [this.#thinking, this.#matcher, this.#parts, this.#entries];
+    this.#isPlain = reads.every((one) => one === null);
   }
 
   get hasCalls(): boolean {
@@ -103,14 +109,33 @@ export class ChoiceText {
 
   push(token: TokenId, logprobs: TokenLogprobs | null): Certain {
     this.#tokens++;
-    if (this.#stopTokens.has(token)) return { delta: null, matched: null }; // ends the choice and is not text
+    if (this.#stopTokens.has(token)) return nothing; // ends the choice and is not text
+    if (this.#isPlain && this.#waiting.length === 0) return this.#pushPlain(token);
     this.#waiting.push(token);
     this.#waitingFrom.push(this.#decoded);
     if (logprobs !== null) this.#entries?.push(entryOf(this.#tokenizer, token, logprobs, this.#scalars));
-    const text = this.#isHidden(token) ? "" : this.#detokenizer.push(this.#tokenizer.bytesOf(token));
+    const text = this.#textOf(token);
     const { reasoning, answer } = this.#read(text);
     const found = this.#match(answer);
     return { delta: this.#delta(reasoning, found.text, found.matched !== null), matched: found.matched };
+  }
+
+  /** What `push` comes to where nothing is read of the text, and none of it waits. */
+  #pushPlain(token: TokenId): Certain {
+    const text = this.#textOf(token);
+    if (text === "") {
+      this.#waiting.push(token);
+      this.#waitingFrom.push(this.#decoded);
+      return nothing;
+    }
+    this.#decoded += text.length;
+    this.#answered += text.length;
+    this.#delivered += text.length;
+    return { delta: { parts: [{ kind: "text", text }], tokens: [token], logprobs: null }, matched: null };
+  }
+
+  #textOf(token: TokenId): string {
+    return this.#isHidden(token) ? "" : this.#detokenizer.push(this.#tokenizer.bytesOf(token));
   }
 
   /** The sequence ended: what was held back is told. */

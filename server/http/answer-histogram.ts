@@ -27,7 +27,11 @@ export class AnswerHistogram {
 
   observe(value: number): void {
     let bucket = 0;
-    while (bucket < this.#bounds.length && value > this.#bounds[bucket]!) bucket++;
+    for (let end = this.#bounds.length; bucket < end; ) {
+      const middle = (bucket + end) >> 1;
+      if (value > this.#bounds[middle]!) bucket = middle + 1;
+      else end = middle;
+    }
     this.#counts[bucket]! += 1;
     this.#sum += value;
   }

@@ -52,8 +52,8 @@ export function sseEvent(json: string, name?: string): string {
 }
 
 /** Writes between two looks at the client's window, and how many like those may be unread besides them. */
-const LOOK_EVERY_WRITES = 4;
-const UNREAD_WRITES_MAX = 8;
+const LOOK_EVERY_WRITES = 16;
+const UNREAD_WRITES_MAX = 2;
 /** How long a stream whose window has become smaller is held before it is looked at again, the first time and at most. Each time
  *  it is sent something without meaning: a system tells of its window in its answers alone, and a window that is not smaller by what
  *  was sent is one of a client that reads, although windows become smaller for other reasons, too. */

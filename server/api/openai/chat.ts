@@ -57,6 +57,9 @@ export function chatFormat(
       return `{"index":${index},"delta":{"role":"assistant","content":""},"finish_reason":null${prompt}}`;
     },
     delta: ({ choice, parts, tokens, logprobs }) => {
+      const [only] = parts;
+      if (parts.length === 1 && only!.kind === "text" && logprobs === null && !returnTokenIds)
+        return [`{"index":${choice},"delta":{"content":${JSON.stringify(only!.text)}},"finish_reason":null}`];
       const deltas: string[] = [];
       for (const part of parts) {
         if (part.kind === "text") deltas.push(`{"content":${JSON.stringify(part.text)}}`);
