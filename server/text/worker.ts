@@ -1,5 +1,5 @@
 /** Entry of a tokenizer's thread: does jobs one after another. */
-import { setPriority } from "node:os";
+import { giveWay } from "../give-way.ts";
 import { runJob } from "./encode-job.ts";
 import type { EncoderAnswer, EncoderMessage } from "./encoder.ts";
 import { rememberJsonText } from "./json-text.ts";
@@ -12,7 +12,7 @@ let model: ModelText | null = null;
 
 self.onmessage = ({ data }: MessageEvent<EncoderMessage>) => {
   if (data.kind === "load") {
-    if (data.isBackground) giveWay();
+    giveWay(data.isBackground ? "background" : "serving");
     const tokenizer = openTokenizer(data.folder);
     const template = data.template && new ChatTemplate(data.template, tokenizer.controlTexts);
     model = { tokenizer, template };
@@ -32,8 +32,3 @@ self.onmessage = ({ data }: MessageEvent<EncoderMessage>) => {
     self.postMessage({ kind: "failed", reason } satisfies EncoderAnswer);
   }
 };
-
-/** What else runs on this machine goes first. Linux has priorities of threads, other systems only of processes. */
-function giveWay(): void {
-  if (process.platform === "linux") setPriority(0, 10);
-}

@@ -1,6 +1,8 @@
 /** Entry of the thread that parses large bodies, one after another. */
+import { giveWay } from "../../give-way.ts";
 import { answerJob, type JsonJob } from "./reader.ts";
 
 declare const self: Worker;
 
+giveWay("serving");
 self.onmessage = ({ data }: MessageEvent<JsonJob>) => self.postMessage(answerJob(data));
