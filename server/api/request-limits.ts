@@ -22,6 +22,8 @@ export const requestLimits = {
   /** Of one call's arguments, which come as JSON within the body's JSON. */
   toolArguments: { ...defaultJsonLimits, jsonKeysMax: 10_000 },
   promptsMax: 128,
+  /** Of texts among the token ids of one prompt. */
+  mixedCharactersMax: 8192,
   embeddingInputsMax: 2048,
   cacheSaltCharactersMax: 1024,
   /** Either way from 0. */

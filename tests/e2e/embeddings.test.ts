@@ -57,6 +57,38 @@ test("each text has a vector of length 1, in order and whatever form it comes in
   expect(await vectorsOf(tokensOf(texts[1]!))).toEqual([alone[1]!]);
 });
 
+type Answered =
+  | readonly { readonly embedding: readonly number[][] }[]
+  | { readonly error: { readonly message: string } };
+
+test("in llama-server's form texts among tokens are a part of one prompt", async () => {
+  const kites = tokenizer.encode(" kites", { addSpecialTokens: false, continues: true });
+  const [vector, other] = await vectorsOf([[5, ...kites, 7], [5]]);
+  const embed = async (content: unknown) => {
+    const answer = (await (await post(server, "/embedding", { content })).json()) as Answered;
+    return "error" in answer ? answer.error.message : answer.map(({ embedding }) => embedding[0]);
+  };
+  expect(await embed([5, " kites", 7])).toEqual([vector]);
+  expect(await embed([[5, { prompt_string: " kites" }, 7]])).toMatch(/content\[0\]\[1\] must be/);
+  expect(await embed([[5, " kites", 7], [5]])).toEqual([vector, other]);
+  expect(await embed([5, " kites", -1])).toMatch(/content\[2\] must be/);
+  expect(await embed([5, "a".repeat(10_000)])).toMatch(/8192 characters at most/);
+});
+
+test("what is empty, or neither text nor tokens, is refused by its place", async () => {
+  const refused = [
+    ["", /input must not be empty/],
+    [["a", ""], /must not be empty/],
+    [[], /input must be/],
+    [["a", {}], /input\[1\] must be/],
+    [[5, {}], /input\[1\] must be/],
+    [[5, "a"], /input\[1\] must be/],
+    [{ text: "a" }, /input must be/],
+  ] as const;
+  for (const [input, says] of refused)
+    await expect(vectorsOf(input as unknown as string)).rejects.toThrow(says);
+});
+
 test("base64, which the client asks for by itself, has the same numbers", async () => {
   const [float] = await vectorsOf("one text");
   const { data } = await client.embeddings.create({ model: "demo", input: "one text" });

@@ -5,7 +5,7 @@ import { errorBody } from "../../http/errors.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
 import type { Codec } from "../codec.ts";
-import { Fields, fieldsOf, refusal } from "../fields.ts";
+import { Fields, refusal } from "../fields.ts";
 import { type Prompt, promptsOf } from "../openai/inputs.ts";
 import { chatLogprobs } from "../openai/logprobs.ts";
 import { cacheSaltOf, samplingOf, stopStringsOf } from "../openai/sampling.ts";
@@ -19,6 +19,7 @@ import { type Exchange, respond } from "../respond.ts";
 import type { ServedModel } from "../served-model.ts";
 import type { Targets } from "../targets.ts";
 import { timingsOf } from "../timings.ts";
+import { plainPrompts } from "./prompts.ts";
 
 /** A request for /completion, llama-server's own route. */
 export interface LlamaRequest {
@@ -54,7 +55,7 @@ export function parseLlamaCompletion(
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this");
   }
-  const prompts = promptsOf(plainPrompt(fields.raw("prompt"), "prompt"), served);
+  const prompts = promptsOf(plainPrompts(fields.raw("prompt"), "prompt", served), served);
   const stream = fields.boolean("stream") ?? false;
   if (stream && prompts.length > 1) throw notSupported("prompt", "a list of prompts together with stream");
   const told = (fields.list("response_fields", requestLimits.ignoredNamesMax) ?? []).map((name, index) => {
@@ -89,19 +90,6 @@ export function parseLlamaCompletion(
     told,
     ignored: fields.unread().filter((name) => /^[A-Za-z0-9_.-]{1,64}$/.test(name)),
   };
-}
-
-/** With texts in place of objects that hold them, which have room for images too. */
-function plainPrompt(given: unknown, path: string): unknown {
-  if (Array.isArray(given)) {
-    if (typeof given[0] === "number") return given;
-    return given.map((item, index) => plainPrompt(item, `${path}[${index}]`));
-  }
-  if (typeof given !== "object" || given === null) return given;
-  const object = fieldsOf(given, path);
-  if (object.raw("multimodal_data") !== undefined)
-    throw notSupported(object.pathOf("multimodal_data"), "this");
-  return object.requiredString("prompt_string");
 }
 
 /** Fields of llama-server that have other names, or other values for nothing, on other routes. */

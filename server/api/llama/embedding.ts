@@ -7,6 +7,7 @@ import { requestLimits } from "../request-limits.ts";
 import type { Exchange } from "../respond.ts";
 import type { ServedModel } from "../served-model.ts";
 import type { Targets } from "../targets.ts";
+import { plainPrompts } from "./prompts.ts";
 
 interface LlamaEmbeddingRequest extends EmbedRequest {
   /** Fields that were accepted and had no effect. */
@@ -24,7 +25,12 @@ export function parseLlamaEmbedding(
   const norm = fields.raw("embd_normalize") ?? 2;
   if (norm !== 2) throw refusal("embd_normalize", "2: vectors have a Euclidean length of 1", norm);
   return {
-    inputs: promptsOf(fields.raw(param), model, param, requestLimits.embeddingInputsMax),
+    inputs: promptsOf(
+      plainPrompts(fields.raw(param), param, model),
+      model,
+      param,
+      requestLimits.embeddingInputsMax,
+    ),
     param,
     dimensions: null,
     service: { objective: chatService.objective, ...targets, priority: 0 },
