@@ -30,6 +30,8 @@ const VOCABULARY = 151_936;
 const DELAY_STEPS = 120;
 
 interface Case {
+  /** Of its file. */
+  readonly name: string;
   readonly schema: unknown;
   readonly tests: readonly { readonly data: unknown; readonly valid: boolean }[];
 }
@@ -88,7 +90,7 @@ function realSchemas(folder: string, every: number): Case[] {
     if (index % every !== 0) return [];
     const text = readFileSync(join(folder, file), "utf8");
     const { schema } = JSON.parse(text) as Case;
-    return [{ schema, tests: (parseExactly(text) as Case).tests }];
+    return [{ name: file, schema, tests: (parseExactly(text) as Case).tests }];
   });
 }
 
@@ -110,7 +112,7 @@ function suite(folder: string): void {
         const grammar = compile(dated);
         if (grammar === null) continue;
         const wrongBefore = verdicts.invalidAccepted + verdicts.validRejected;
-        verdicts.add(grammar, { schema, tests });
+        verdicts.add(grammar, { name: file, schema, tests });
         passed += tests.length - (verdicts.invalidAccepted + verdicts.validRejected - wrongBefore);
       }
     }

@@ -12,19 +12,22 @@ const WORDS = 8;
  * characters lead back to where it was goes on with all tokens of the part, so that it need not be walked.
  */
 export class FreeParts {
+  /** By node, what is left of a free string, as `freeStates` numbers it; 255: it is no text inside of one. */
+  readonly states: Uint8Array;
   readonly #regexes: Regexes;
   /** A free string. */
   readonly #free: Regex;
+  readonly #numbers: ReadonlyMap<Regex, number>;
   /** By node, the number of its part; -1: it is none. */
   readonly #partOf: Int32Array;
   /** By part, the set of bytes with which its characters begin. */
   readonly #begins: number[] = [];
-  /** By expression, the set of bytes that begin characters which lead back to it. */
-  readonly #loops = new Map<Regex, Uint32Array>();
 
   constructor(regexes: Regexes, free: Regex, trie: Trie) {
     this.#regexes = regexes;
     this.#free = free;
+    this.#numbers = freeStates(regexes, free);
+    this.states = new Uint8Array(trie.bytes.length).fill(255);
     this.#partOf = new Int32Array(trie.bytes.length).fill(-1);
     this.#visit(trie, 0, free);
   }
@@ -39,6 +42,66 @@ export class FreeParts {
     for (let word = 0; word < WORDS; word++)
       if ((this.#begins[part * WORDS + word]! & ~loops[word]!) !== 0) return false;
     return true;
+  }
+
+  /** The bytes with which characters begin below the node, at which `rest` is left of a free string; null: not all of it is
+   *  text inside of one. */
+  #visit(trie: Trie, node: number, rest: Regex): Uint32Array | null {
+    const regexes = this.#regexes;
+    const end = trie.ends[node]!;
+    const isBetween = rest === this.#free;
+    let begins: Uint32Array | null = new Uint32Array(WORDS);
+    for (let child = node + 1; child < end; child = trie.ends[child]!) {
+      const byte = trie.bytes[child]!;
+      const next = regexes.derivative(rest, byte);
+      const isInside = next !== regexes.empty && next !== regexes.epsilon;
+      if (isInside) this.states[child] = this.#numbers.get(next)!;
+      const below = isInside ? this.#visit(trie, child, next) : null;
+      if (below === null) begins = null;
+      else if (begins !== null) {
+        for (let word = 0; word < WORDS; word++) begins[word]! |= below[word]!;
+        if (isBetween) begins[byte >>> 5]! |= 1 << (byte & 31);
+      }
+    }
+    if (begins !== null && isBetween && end - node > PART_NODES_MIN) {
+      this.#partOf[node] = this.#begins.length / WORDS;
+      this.#begins.push(...begins);
+    }
+    return begins;
+  }
+}
+
+/** What may be left of a free string inside of it, each with a number: the same ones for the same string of other `regexes`. */
+export function freeStates(regexes: Regexes, free: Regex): ReadonlyMap<Regex, number> {
+  const numbers = new Map([[free, 0]]);
+  for (const state of numbers.keys()) {
+    for (const byte of regexes.partitionOf(state).representatives) {
+      const next = regexes.derivative(state, byte);
+      if (next !== regexes.empty && next !== regexes.epsilon && !numbers.has(next))
+        numbers.set(next, numbers.size);
+    }
+  }
+  return numbers;
+}
+
+/** With which characters strings stay where they are. */
+export class Loops {
+  readonly #regexes: Regexes;
+  /** A free string. */
+  readonly #free: Regex;
+  /** By expression, the set of bytes that begin characters which lead back to it. */
+  readonly #loops = new Map<Regex, Uint32Array>();
+  readonly #freeStates: ReadonlyMap<Regex, number>;
+
+  constructor(regexes: Regexes, free: Regex) {
+    this.#regexes = regexes;
+    this.#free = free;
+    this.#freeStates = freeStates(regexes, free);
+  }
+
+  /** The number of what is left if it is what is left of a free string (`freeStates`); -1: it is not. */
+  freeStateOf(rest: Regex): number {
+    return this.#freeStates.get(rest) ?? -1;
   }
 
   /** The bytes that begin characters after each of which what is left of a string is the same as before. */
@@ -81,30 +144,5 @@ export class FreeParts {
       if (!representatives.every((byte) => isBack(free, rest, byte))) return false;
     }
     return true;
-  }
-
-  /** The bytes with which characters begin below the node, at which `rest` is left of a free string; null: not all of it is
-   *  text inside of one. */
-  #visit(trie: Trie, node: number, rest: Regex): Uint32Array | null {
-    const regexes = this.#regexes;
-    const end = trie.ends[node]!;
-    const isBetween = rest === this.#free;
-    let begins: Uint32Array | null = new Uint32Array(WORDS);
-    for (let child = node + 1; child < end; child = trie.ends[child]!) {
-      const byte = trie.bytes[child]!;
-      const next = regexes.derivative(rest, byte);
-      const isInside = next !== regexes.empty && next !== regexes.epsilon;
-      const below = isInside ? this.#visit(trie, child, next) : null;
-      if (below === null) begins = null;
-      else if (begins !== null) {
-        for (let word = 0; word < WORDS; word++) begins[word]! |= below[word]!;
-        if (isBetween) begins[byte >>> 5]! |= 1 << (byte & 31);
-      }
-    }
-    if (begins !== null && isBetween && end - node > PART_NODES_MIN) {
-      this.#partOf[node] = this.#begins.length / WORDS;
-      this.#begins.push(...begins);
-    }
-    return begins;
   }
 }

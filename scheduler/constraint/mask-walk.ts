@@ -2,14 +2,10 @@ import type { Budget } from "./error.ts";
 import type { LexState } from "./lexer.ts";
 import { type Looping, loopingOf } from "./looping.ts";
 import type { Parser, ParseSet, ParseState, Thread } from "./parser.ts";
-import type { Regex } from "./regex/regexes.ts";
 import type { Mask, Trie } from "./vocabulary.ts";
 
 /** Nodes below a node that make it worth finding out which of them need not be walked. */
 const LOOPING_NODES_MIN = 256;
-
-/** Of one node, in steps of work: two expressions are derived and clamped. */
-const DIFFERENCE_STEPS = 4;
 
 /** A node of the trie whose children are being walked, with what the text may be there. Used again for each depth. */
 interface Frame {
@@ -20,8 +16,6 @@ interface Frame {
   set: ParseSet;
   lex: LexState;
   threads: ParseState | null;
-  /** Not null: the mask is right for this expression below the node, and is made right for the thread's. */
-  free: Regex | null;
   /** Of several threads; undefined: not known yet. */
   looping: Looping | null | undefined;
 }
@@ -40,23 +34,13 @@ export class MaskWalk {
   readonly #looping = new Map<string, Looping | null>();
   #depth = -1;
 
-  constructor(parser: Parser, trie: Trie, mask: Mask, budget: Budget) {
+  /** Sets in the mask the tokens along which the thread goes on. */
+  constructor(parser: Parser, trie: Trie, mask: Mask, budget: Budget, { set, lex }: Thread) {
     this.#parser = parser;
     this.#trie = trie;
     this.#mask = mask;
     this.#budget = budget;
-  }
-
-  /** Sets the tokens along which the thread goes on. */
-  add({ set, lex }: Thread): this {
-    this.#enter(0, set, lex, null, null);
-    return this;
-  }
-
-  /** The mask has the tokens of `free`: makes it right where the thread, inside of one terminal, differs from that. */
-  correct({ set, lex }: Thread, free: Regex): this {
-    this.#enter(0, set, lex, null, free);
-    return this;
+    this.#enter(0, set, lex, null);
   }
 
   /** Walks until its budget is paused. False: there is more to walk. */
@@ -70,8 +54,7 @@ export class MaskWalk {
       }
       if (this.#budget.isPaused) return false;
       frame.child = this.#trie.ends[child]!;
-      if (frame.free !== null) this.#differs(frame, frame.free, child);
-      else if (frame.threads === null) this.#follow(frame, child);
+      if (frame.threads === null) this.#follow(frame, child);
       else if (this.#loopingOf(frame)?.isWhole(child) === true) this.#allowBelow(child);
       else this.#followAll(frame.threads, child);
     }
@@ -87,7 +70,7 @@ export class MaskWalk {
     this.#allow(child);
     if (this.#trie.ends[child] === child + 1) return;
     if (next.ends.terminals.length === 0) {
-      this.#enter(child, set, next, null, null);
+      this.#enter(child, set, next, null);
       return;
     }
     const after = this.#parser.after(set, next.ends);
@@ -97,9 +80,9 @@ export class MaskWalk {
         { set, lex: next },
         { set: after, lex: after.lex },
       ];
-      this.#enter(child, set, next, { threads, mayEnd: false }, null);
-    } else if (goesOn) this.#enter(child, set, next, null, null);
-    else if (after.lex !== null) this.#enter(child, after, after.lex, null, null);
+      this.#enter(child, set, next, { threads, mayEnd: false });
+    } else if (goesOn) this.#enter(child, set, next, null);
+    else if (after.lex !== null) this.#enter(child, after, after.lex, null);
   }
 
   #followAll(state: ParseState, child: number): void {
@@ -109,52 +92,20 @@ export class MaskWalk {
     this.#allow(child);
     if (this.#trie.ends[child] === child + 1) return;
     const [only, another] = next.threads;
-    if (only !== undefined) this.#enter(child, only.set, only.lex, another === undefined ? null : next, null);
+    if (only !== undefined) this.#enter(child, only.set, only.lex, another === undefined ? null : next);
   }
 
-  #differs({ set, lex }: Frame, free: Regex, child: number): void {
-    this.#budget.spend(DIFFERENCE_STEPS);
-    const { lexer } = this.#parser;
-    const { regexes } = lexer;
-    const byte = this.#trie.bytes[child]!;
-    const nextFree = regexes.derivative(free, byte);
-    const next = regexes.derivative(lex.rests[0]!, byte);
-    if (next === nextFree) return;
-    const height = this.#trie.heights[child]!;
-    if (regexes.clamped(next, height) === regexes.clamped(nextFree, height)) return;
-    const nextLex = lexer.next(lex, byte);
-    const isApart =
-      nextLex === null ||
-      nextFree === regexes.empty ||
-      regexes.isNullable(next) ||
-      regexes.isNullable(nextFree);
-    if (!isApart) {
-      this.#enter(child, set, nextLex, null, nextFree);
-      return;
-    }
-    this.#forbidBelow(child);
-    if (nextLex === null) return;
-    this.#allow(child);
-    const threads = [{ set, lex: nextLex }];
-    if (nextLex.ends.terminals.length > 0) {
-      const after = this.#parser.after(set, nextLex.ends);
-      if (after.lex !== null) threads.push({ set: after, lex: after.lex });
-    }
-    this.#enter(child, set, nextLex, { threads, mayEnd: false }, null);
-  }
-
-  #enter(node: number, set: ParseSet, lex: LexState, threads: ParseState | null, free: Regex | null): void {
+  #enter(node: number, set: ParseSet, lex: LexState, threads: ParseState | null): void {
     this.#depth += 1;
     const [child, end] = [node + 1, this.#trie.ends[node]!];
     const frame = this.#frames[this.#depth];
-    if (frame === undefined) this.#frames.push({ child, end, set, lex, threads, free, looping: undefined });
+    if (frame === undefined) this.#frames.push({ child, end, set, lex, threads, looping: undefined });
     else {
       frame.child = child;
       frame.end = end;
       frame.set = set;
       frame.lex = lex;
       frame.threads = threads;
-      frame.free = free;
       frame.looping = undefined;
     }
   }
@@ -190,15 +141,6 @@ export class MaskWalk {
     for (let at = firstTokens[node]!; at < firstTokens[node + 1]!; at++) {
       const token = tokens[at]!;
       this.#mask[token >>> 5]! |= 1 << (token & 31);
-    }
-  }
-
-  /** The node's tokens and all below it. */
-  #forbidBelow(node: number): void {
-    const { tokens, firstTokens, ends } = this.#trie;
-    for (let at = firstTokens[node]!; at < firstTokens[ends[node]!]!; at++) {
-      const token = tokens[at]!;
-      this.#mask[token >>> 5]! &= ~(1 << (token & 31));
     }
   }
 }

@@ -1,12 +1,13 @@
 import { Budget } from "./error.ts";
 import { forcedToken } from "./forced.ts";
-import { FreeString, OPEN_TOGETHER_STEPS_MAX, type StringTokens } from "./free-string.ts";
+import { FreeString } from "./free-string.ts";
 import { Job, type Pieces } from "./job.ts";
 import type { LexState } from "./lexer.ts";
 import { MaskWalk } from "./mask-walk.ts";
 import type { Parser, ParseSet, ParseState, Thread } from "./parser.ts";
 import { remember } from "./recent.ts";
 import type { Regex, Regexes } from "./regex/regexes.ts";
+import { type StringMasks, StringTokens } from "./string-tokens.ts";
 import type { Mask, Trie, Vocabulary } from "./vocabulary.ts";
 
 /** Masks that are remembered, by their memory and by their number. */
@@ -42,12 +43,14 @@ export class Masks {
     this.vocabulary = vocabulary;
     const bytes = 4 * Math.ceil(vocabulary.size / 32);
     this.#masksMax = Math.min(MASKS_MAX, Math.max(16, Math.floor(MASK_BYTES_MAX / bytes)));
-    this.#freeString = new FreeString(vocabulary);
+    this.#freeString = new FreeString(new StringTokens(vocabulary));
   }
 
   /** What parsers for these masks are made with: equal strings of different grammars are then one. */
   get regexes(): Regexes {
-    if (this.#freeString.regexes.size > REGEXES_MAX) this.#freeString = new FreeString(this.vocabulary);
+    if (this.#freeString.regexes.size > REGEXES_MAX) {
+      this.#freeString = new FreeString(this.#freeString.tokens);
+    }
     return this.#freeString.regexes;
   }
 
@@ -171,11 +174,10 @@ class MaskWriter {
     const isOpen = this.#areOpenTogether(lex.rests.filter((_, index) => kinds[index] === "broad"));
     for (const [index, terminal] of lex.terminals.entries()) {
       const rest = lex.rests[index]!;
-      const kind = kinds[index]!;
       const thread = { set, lex: lexer.state([terminal], [rest])! };
-      if (kind === "other") others.push(index);
-      else if (kind === "broad") yield* this.#addBroad(thread, this.#strings!, isOpen);
-      else yield* this.#addFree(thread, this.#strings!);
+      if (kinds[index] === "other") others.push(index);
+      else if (kinds[index] === "broad") yield* this.#addBroad(thread, this.#strings!, isOpen);
+      else yield* this.#addCounted(thread, this.#strings!);
     }
     const isWhole = others.length === lex.terminals.length;
     const left = isWhole
@@ -185,7 +187,7 @@ class MaskWriter {
           others.map((index) => lex.rests[index]!),
         );
     if (left === null) return;
-    yield* this.#finish(this.#walk(this.#vocabulary.trie, this.#mask).add({ set, lex: left }));
+    yield* this.#walk(this.#vocabulary.trie, this.#mask, { set, lex: left });
   }
 
   /** Whether any characters go on with one of several strings or another, as with names that are told apart by patterns:
@@ -193,38 +195,31 @@ class MaskWriter {
   #areOpenTogether(rests: readonly Regex[]): boolean {
     const strings = this.#strings;
     if (strings === null || rests.length < 2) return false;
-    if (!strings.isAlwaysOpen(strings.regexes.alt(rests), OPEN_TOGETHER_STEPS_MAX)) return false;
-    for (const [index, word] of strings.openTokens.entries()) this.#mask[index]! |= word;
+    if (!strings.isAlwaysOpen(strings.regexes.alt(rests))) return false;
+    for (const { mask } of strings.tokens.open) allow(this.#mask, mask);
     return true;
   }
 
   /** `isOpen`: the mask has all tokens already that do not reach a quote. */
-  *#addBroad({ set, lex }: Thread, strings: FreeString, isOpen: boolean): Pieces<void> {
-    const [rest] = lex.rests as readonly [Regex];
-    const base = isOpen ? rest : strings.baseOf(rest);
-    const tokens = yield* isOpen
-      ? strings.quotedOf(rest, this.#budget)
-      : strings.tokensOf(base, this.#budget);
-    if (tokens === null) {
-      yield* this.#finish(this.#walk(this.#vocabulary.trie, this.#mask).add({ set, lex }));
-      return;
+  *#addBroad(thread: Thread, strings: FreeString, isOpen: boolean): Pieces<void> {
+    const [rest] = thread.lex.rests as readonly [Regex];
+    const { open, others } = strings.tokens;
+    const found: StringMasks[] = [];
+    for (const set of isOpen ? [others] : [others, ...open]) {
+      const tokens = yield* strings.tokensOf(set, rest, this.#budget);
+      if (tokens === null) {
+        yield* this.#walk(this.#vocabulary.trie, this.#mask, thread);
+        return;
+      }
+      found.push(tokens);
     }
-    const mask = yield* this.#afterQuote({ set, lex }, strings);
-    put(mask, tokens);
-    if (base !== rest) yield* this.#correct(set, lex, base, mask);
-    this.#allow(mask);
+    const after = yield* this.#afterQuote(thread, strings);
+    for (const tokens of found) this.#allow(tokens, after);
   }
 
-  *#addFree({ set, lex }: Thread, strings: FreeString): Pieces<void> {
-    const [rest] = lex.rests as readonly [Regex];
-    const limits = strings.limitsOf(rest);
-    const mask = yield* this.#afterQuote({ set, lex }, strings);
-    if (limits !== null) put(mask, strings.tokensWithin(limits.min, limits.max));
-    else {
-      for (let word = 0; word < mask.length; word++) mask[word]! |= strings.inside[word]!;
-      yield* this.#correct(set, lex, strings.regex, mask);
-    }
-    this.#allow(mask);
+  *#addCounted(thread: Thread, strings: FreeString): Pieces<void> {
+    const { min, max } = strings.limitsOf(thread.lex.rests[0]!)!;
+    this.#allow(strings.tokens.within(min, max), yield* this.#afterQuote(thread, strings));
   }
 
   /** Of tokens with a quote those that go on after it, wherever in them it is. */
@@ -234,30 +229,24 @@ class MaskWriter {
     const { ends } = this.#parser.lexer.state(lex.terminals, [strings.regexes.epsilon])!;
     const after = this.#parser.after(set, ends);
     if (after.lex !== null) {
-      yield* this.#finish(this.#walk(strings.afterQuote, mask).add({ set: after, lex: after.lex }));
+      yield* this.#walk(strings.tokens.afterQuote, mask, { set: after, lex: after.lex });
     }
     return mask;
   }
 
-  #allow(mask: Mask): void {
-    for (let word = 0; word < mask.length; word++) this.#mask[word]! |= mask[word]!;
+  /** `after`: what may follow the string. */
+  #allow({ inside, beyond }: StringMasks, after: Mask): void {
+    const mask = this.#mask;
+    for (let word = 0; word < mask.length; word++)
+      mask[word]! |= inside[word]! | (after[word]! & beyond[word]!);
   }
 
-  /** `mask` has the tokens of another string: makes it right where they differ. */
-  *#correct(set: ParseSet, lex: LexState, other: Regex, mask: Mask): Pieces<void> {
-    yield* this.#finish(this.#walk(this.#vocabulary.trie, mask).correct({ set, lex }, other));
-  }
-
-  #walk(trie: Trie, mask: Mask): MaskWalk {
-    return new MaskWalk(this.#parser, trie, mask, this.#budget);
-  }
-
-  *#finish(walk: MaskWalk): Pieces<void> {
+  *#walk(trie: Trie, mask: Mask, thread: Thread): Pieces<void> {
+    const walk = new MaskWalk(this.#parser, trie, mask, this.#budget, thread);
     while (!walk.run()) yield;
   }
 }
 
-/** `mask` has what may follow a string: makes it the tokens of the string. */
-function put(mask: Mask, { inside, beyond }: StringTokens): void {
-  for (let word = 0; word < mask.length; word++) mask[word] = (mask[word]! & beyond[word]!) | inside[word]!;
+function allow(mask: Mask, tokens: Mask): void {
+  for (let word = 0; word < mask.length; word++) mask[word]! |= tokens[word]!;
 }

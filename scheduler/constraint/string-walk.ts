@@ -1,20 +1,22 @@
 import type { Budget } from "./error.ts";
-import type { FreeParts } from "./free-parts.ts";
+import type { FreeParts, Loops } from "./free-parts.ts";
 import type { Regex, Regexes } from "./regex/regexes.ts";
-import type { Mask, Trie } from "./vocabulary.ts";
+import type { TokenSet } from "./string-tokens.ts";
+import type { Mask } from "./vocabulary.ts";
 
 /** In place of the number of a state: what is left is not known yet, is nothing that matches, or no more than the end. */
 const UNKNOWN = -1;
 const DEAD = -2;
 const END = -3;
 /** Nodes between two looks at the budget. */
-const NODES = 32;
+const NODES = 64;
 /** Nodes below parts that a state came to, from which on it is found out which of them it goes on with whole. */
 const LOOPS_AFTER_NODES = 2048;
 
 /**
- * A walk of the vocabulary along the rest of one string, its closing quote included: as mask-walk.ts, but by the expression
+ * A walk of some tokens along the rest of one string, its closing quote included: as mask-walk.ts, but by the expression
  * alone, without a parser, and many times as fast: what is left after each byte is kept in a table, as states of an automaton.
+ * Of all tokens those are taken out that do not go on.
  */
 export class StringWalk {
   /** Tokens that stay inside of the string, up to its quote at most. */
@@ -25,122 +27,120 @@ export class StringWalk {
   isAlike = true;
   readonly #quoteEnd: Uint16Array;
   readonly #regexes: Regexes;
-  readonly #trie: Trie;
-  readonly #parts: FreeParts | null;
+  readonly #loops: Loops;
+  readonly #set: TokenSet;
   readonly #budget: Budget;
   /** What is left in each state, and the state's number by that. */
   readonly #rests: Regex[] = [];
   readonly #numbers = new Map<Regex, number>();
   /** The state after each of 256 bytes, by state. */
   #table = new Int32Array(16 * 256);
-  /** By state: nodes below parts that were met, and the bytes that begin characters which lead back to it. */
+  /** By state: which of a free string it is; nodes below parts that were met, and the bytes that begin characters which lead back to it. */
+  readonly #freeStates: number[] = [];
   readonly #partNodes: number[] = [];
-  readonly #loops: (Uint32Array | null)[] = [];
+  readonly #loopsOf: (Uint32Array | null)[] = [];
   /** By depth: the state, and where the children end. */
-  readonly #states: number[] = [];
-  readonly #ends: number[] = [];
+  readonly #states: Int32Array;
+  readonly #frameEnds: Int32Array;
+  #depth = 0;
   #child = 1;
 
-  /** `quoteEnd`: by token, its bytes up to the quote that would end a free string and with it. `parts`: of the trie; null: none
-   *  are known. */
+  /** `quoteEnd`: by token, its bytes up to the quote that would end a free string and with it. */
   constructor(
     regexes: Regexes,
-    trie: Trie,
-    parts: FreeParts | null,
+    loops: Loops,
+    set: TokenSet,
     quoteEnd: Uint16Array,
     rest: Regex,
     budget: Budget,
   ) {
-    this.#quoteEnd = quoteEnd;
-    this.inside = new Uint32Array(Math.ceil(quoteEnd.length / 32));
+    this.inside = set.mask.slice();
     this.beyond = new Uint32Array(this.inside.length);
+    this.#quoteEnd = quoteEnd;
     this.#regexes = regexes;
-    this.#trie = trie;
-    this.#parts = parts;
+    this.#loops = loops;
+    this.#set = set;
     this.#budget = budget;
-    this.#states.push(this.#stateOf(rest));
-    this.#ends.push(trie.ends[0]!);
+    const depths = set.trie.heights[0]! + 1;
+    this.#states = new Int32Array(depths);
+    this.#frameEnds = new Int32Array(depths);
+    this.#states[0] = this.#stateOf(rest);
+    this.#frameEnds[0] = set.trie.ends[0]!;
   }
 
   /** Walks until its budget is paused. False: there is more to walk. */
   run(): boolean {
-    const { bytes, ends, tokens, firstTokens } = this.#trie;
-    const { inside } = this;
-    const [states, frameEnds] = [this.#states, this.#ends];
-    let child = this.#child;
-    let nodes = NODES;
-    while (states.length > 0) {
-      if (child === frameEnds.at(-1)!) {
-        states.pop();
-        frameEnds.pop();
+    const { parts, trie } = this.#set;
+    const { bytes, ends } = trie;
+    const [states, frameEnds] = [this.#states, this.#frameEnds];
+    let [child, depth, table, nodes] = [this.#child, this.#depth, this.#table, 0];
+    while (depth >= 0) {
+      if (child === frameEnds[depth]) {
+        depth -= 1;
         continue;
       }
       if (nodes === NODES) {
-        if (this.#budget.isPaused) break;
         this.#budget.spend(NODES);
+        if (this.#budget.isPaused) break;
         nodes = 0;
       }
-      nodes++;
-      const state = states.at(-1)!;
-      const byte = bytes[child]!;
+      nodes += 1;
+      const state = states[depth]!;
       const end = ends[child]!;
-      let next = this.#table[state * 256 + byte]!;
-      if (next === UNKNOWN) next = this.#find(state, byte);
-      if (next === DEAD) {
-        child = end;
-        continue;
+      let next = table[state * 256 + bytes[child]!]!;
+      if (next === UNKNOWN) {
+        next = this.#find(state, bytes[child]!);
+        table = this.#table;
       }
-      const after = firstTokens[child + 1]!;
-      for (let at = firstTokens[child]!; at < after; at++) {
-        const token = tokens[at]!;
-        inside[token >>> 5]! |= 1 << (token & 31);
+      if (next >= 0) {
+        if (parts === null || !this.#isWhole(parts, child, next, end - child)) {
+          child += 1;
+          if (child === end) continue;
+          depth += 1;
+          states[depth] = next;
+          frameEnds[depth] = end;
+          continue;
+        }
+      } else if (next === DEAD) this.#takeOut(child, end);
+      else {
+        this.#takeOut(child + 1, end);
+        this.#goBeyond(depth + 1, child + 1, end);
       }
-      if (next === END) {
-        this.#goBeyond(states.length, child + 1, end);
-        child = end;
-        continue;
-      }
-      const part = this.#parts === null ? -1 : this.#parts.at(child);
-      if (part >= 0 && this.#isWhole(part, next, end - child)) {
-        this.#addInside(child + 1, end);
-        child = end;
-        continue;
-      }
-      child++;
-      if (child === end) continue;
-      states.push(next);
-      frameEnds.push(end);
+      child = end;
     }
     this.#child = child;
-    return states.length === 0;
+    this.#depth = depth;
+    return depth < 0;
   }
 
-  /** Whether the state goes on with all tokens of a part of so many nodes. */
-  #isWhole(part: number, state: number, nodes: number): boolean {
-    const parts = this.#parts!;
-    let loops = this.#loops[state]!;
+  /** Whether the state goes on with all tokens below a node, which are so many nodes. */
+  #isWhole(parts: FreeParts, node: number, state: number, nodes: number): boolean {
+    if (parts.states[node] === this.#freeStates[state]) return true;
+    const part = parts.at(node);
+    if (part < 0) return false;
+    let loops = this.#loopsOf[state]!;
     if (loops === null) {
       this.#partNodes[state]! += nodes;
       if (this.#partNodes[state]! < LOOPS_AFTER_NODES) return false;
-      loops = parts.loopsOf(this.#rests[state]!);
-      this.#loops[state] = loops;
+      loops = this.#loops.loopsOf(this.#rests[state]!);
+      this.#loopsOf[state] = loops;
     }
     return parts.isWhole(part, loops);
   }
 
   /** The tokens of nodes [from, to). */
-  #addInside(from: number, to: number): void {
-    const { tokens, firstTokens } = this.#trie;
+  #takeOut(from: number, to: number): void {
+    const { tokens, firstTokens } = this.#set.trie;
     const end = firstTokens[to]!;
     for (let at = firstTokens[from]!; at < end; at++) {
       const token = tokens[at]!;
-      this.inside[token >>> 5]! |= 1 << (token & 31);
+      this.inside[token >>> 5]! &= ~(1 << (token & 31));
     }
   }
 
   /** The tokens of nodes [from, to), which follow the quote after so many bytes. */
   #goBeyond(bytes: number, from: number, to: number): void {
-    const { tokens, firstTokens } = this.#trie;
+    const { tokens, firstTokens } = this.#set.trie;
     const end = firstTokens[to]!;
     for (let at = firstTokens[from]!; at < end; at++) {
       const token = tokens[at]!;
@@ -171,7 +171,8 @@ export class StringWalk {
     this.#table.fill(UNKNOWN, 256 * number, 256 * (number + 1));
     this.#rests.push(rest);
     this.#partNodes.push(0);
-    this.#loops.push(null);
+    this.#freeStates.push(this.#loops.freeStateOf(rest));
+    this.#loopsOf.push(null);
     this.#numbers.set(rest, number);
     return number;
   }

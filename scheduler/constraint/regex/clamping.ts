@@ -1,5 +1,6 @@
 import { assert } from "../../core.ts";
 import type { CountedIntersections } from "./counted.ts";
+import { isEndless, reachOf } from "./lengths.ts";
 import type { Regex, Regexes, RegexShape } from "./regexes.ts";
 
 /** An expression without a limit of length, and the limit: so many times, each of a byte or more. It is `limit` that has it, of
@@ -21,9 +22,6 @@ export interface Unlimited {
 const CHARACTER_COUNT_MAX = 4;
 /** Of one expression, in steps of work. */
 const CLAMP_STEPS = 16;
-/** States of an automaton, and steps between them, that are looked at to find out how far its end is. */
-const REACH_STATES_MAX = 64;
-const REACH_STEPS_MAX = 512;
 
 /**
  * Expressions whose counts cannot run out within a few bytes, without them: so the states of one that differ only in how often
@@ -34,7 +32,6 @@ export class Clamping {
   readonly #counted: CountedIntersections;
   readonly #clamped = new Map<number, Regex>();
   readonly #unlimited = new Map<Regex, Unlimited | null>();
-  readonly #reaches = new Map<Regex, number>();
 
   constructor(regexes: Regexes, counted: CountedIntersections) {
     this.#regexes = regexes;
@@ -64,12 +61,12 @@ export class Clamping {
     if (unlimited === null || unlimited.max < bytes) return regex;
     const { others, limit, max, min, tail } = unlimited;
     if (max < Number.POSITIVE_INFINITY) {
-      unlimited.reach ??= this.#counted.reachOf(others, limit) ?? this.#reachOf(unlimited.regex);
+      unlimited.reach ??= this.#reachOf(unlimited);
       if (max < bytes + unlimited.reach) return regex;
     }
     unlimited.isFree ??=
       this.#isWithin(others, this.#withTimes(limit, 0)) &&
-      (min === 0 || this.#counted.isEndless(others, limit));
+      (min === 0 || isEndless(this.#regexes, others) || this.#counted.isEndless(others, limit));
     if (!unlimited.isFree) return unlimited.regex;
     const free = this.#withTimes(limit, Math.min(min, bytes + 1));
     return this.#regexes.cat(this.#regexes.and([this.clamped(others, bytes), free]), tail);
@@ -130,6 +127,13 @@ export class Clamping {
     );
   }
 
+  /** Times with which it can be completed, wherever one has got to; Infinity: it cannot be told. */
+  #reachOf({ others, limit, min }: Unlimited): number {
+    // As many as there must be, and then the shortest way to an end: a time has a byte or more.
+    if (this.#isWithin(others, this.#withTimes(limit, 0))) return min + reachOf(this.#regexes, others);
+    return this.#counted.reachOf(others, limit) ?? Number.POSITIVE_INFINITY;
+  }
+
   /** How often the repetition may come that an expression is, or ends with after the rest of one time; -1: it is no such. */
   #mostOf(regex: Regex): number {
     const shape = this.#regexes.shapeOf(regex);
@@ -150,45 +154,6 @@ export class Clamping {
     if (shape.kind === "cat") return this.#regexes.cat(shape.head, this.#withTimes(shape.tail, min));
     assert(shape.kind === "repeat", "a limit of length is a repetition");
     return this.#regexes.repeat(shape.of, min, Number.POSITIVE_INFINITY);
-  }
-
-  /** Bytes with which a match can be completed, wherever one has got to; Infinity: not found out. */
-  #reachOf(regex: Regex): number {
-    return this.#reaches.get(regex) ?? this.#findReach(regex);
-  }
-
-  #findReach(start: Regex): number {
-    const before = new Map<Regex, Regex[]>([[start, []]]);
-    let steps = 0;
-    for (const at of before.keys()) {
-      const { representatives } = this.#regexes.partitionOf(at);
-      this.#regexes.budget.spend(representatives.length);
-      steps += representatives.length;
-      if (steps > REACH_STEPS_MAX) return this.#noReach(start);
-      for (const byte of representatives) {
-        const next = this.#regexes.derivative(at, byte);
-        if (this.#regexes.isEmpty(next)) continue;
-        const known = before.get(next);
-        if (known !== undefined) known.push(at);
-        else if (before.size >= REACH_STATES_MAX) return this.#noReach(start);
-        else before.set(next, [at]);
-      }
-    }
-    const distances = new Map<Regex, number>();
-    for (const at of before.keys()) if (this.#regexes.isNullable(at)) distances.set(at, 0);
-    let reach = 0;
-    for (const [at, distance] of distances) {
-      reach = distance;
-      for (const one of before.get(at)!) if (!distances.has(one)) distances.set(one, distance + 1);
-    }
-    // What holds from here holds from wherever one gets to.
-    for (const at of before.keys()) if (!this.#reaches.has(at)) this.#reaches.set(at, reach);
-    return reach;
-  }
-
-  #noReach(start: Regex): number {
-    this.#reaches.set(start, Number.POSITIVE_INFINITY);
-    return Number.POSITIVE_INFINITY;
   }
 
   #clamp(regex: Regex, bytes: number): Regex {

@@ -101,6 +101,17 @@ export function jsonEncoding(regexes: Regexes): TextEncoding {
   };
 }
 
+/** What is left of a JSON string of which nothing is demanded, its closing quote included; any character of it; and the quote. */
+export function freeStrings(regexes: Regexes): {
+  readonly free: Regex;
+  readonly character: Regex;
+  readonly quote: Regex;
+} {
+  const { anyText, oneOf } = jsonEncoding(regexes);
+  const quote = regexes.bytes([34, 34]);
+  return { free: regexes.cat(anyText, quote), character: oneOf(allCharacters), quote };
+}
+
 /** Sets are few and come again and again. */
 function remembered(oneOf: (set: CodePoints) => Regex): (set: CodePoints) => Regex {
   const known = new Map<string, Regex>();

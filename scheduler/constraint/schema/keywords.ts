@@ -1,5 +1,5 @@
 import { ConstraintError } from "../error.ts";
-import { byteRangeOf } from "../regex/byte-range.ts";
+import { byteRangeOf } from "../regex/lengths.ts";
 import { compilePattern } from "../regex/pattern.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
 import { allCharacters, charactersMin, type TextEncoding } from "../regex/text.ts";

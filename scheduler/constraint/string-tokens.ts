@@ -1,0 +1,139 @@
+import { FreeParts } from "./free-parts.ts";
+import { type Regex, Regexes } from "./regex/regexes.ts";
+import { freeStrings } from "./regex/text.ts";
+import { type Mask, type Trie, tokenBytes, trieOf, type Vocabulary } from "./vocabulary.ts";
+
+/** Tokens that stay inside of a string, up to its quote at most; and those with a quote that may end it and more after it. */
+export interface StringMasks {
+  readonly inside: Mask;
+  readonly beyond: Mask;
+}
+
+/** Some tokens of a vocabulary. */
+export interface TokenSet {
+  readonly trie: Trie;
+  readonly mask: Mask;
+  /** Not null: none of them reaches the quote of a free string; where they are text inside of one whatever they begin with. */
+  readonly parts: FreeParts | null;
+}
+
+/** Bytes of a short token. */
+const SHORT_BYTES = 16;
+/** Pairs of limits whose tokens are remembered. */
+const WITHIN_MAX = 256;
+/** Characters of a token are counted up to here. */
+export const CHARACTERS_MAX = 254;
+/** The token is not of the kind. */
+const NONE = 255;
+
+/**
+ * A vocabulary's tokens as they are read inside of a JSON string of which nothing is demanded, a free string: which stay
+ * inside, which reach its quote, how many characters each has, and a small trie of what follows the quote. Worked out once.
+ */
+export class StringTokens {
+  /** Those that do not reach the quote, the few long ones apart: what limits may forbid those matters to no others. */
+  readonly open: readonly TokenSet[];
+  /** Those that do, and those that no free string has. */
+  readonly others: TokenSet;
+  /** Of tokens that go beyond the quote, what comes after it. */
+  readonly afterQuote: Trie;
+  /** By token that goes beyond the quote: its bytes up to the quote and with it; 0 for others. */
+  readonly quoteEnd: Uint16Array;
+  /** Most characters of a token, as far as they are counted. */
+  longest = 0;
+  /** By token, its characters, one that is begun among them: of those that do not reach the quote, that end with it, and
+   *  that go beyond it. NONE for others. */
+  readonly #open: Uint8Array;
+  readonly #closed: Uint8Array;
+  readonly #beyond: Uint8Array;
+  readonly #within = new Map<string, StringMasks>();
+
+  constructor(vocabulary: Vocabulary) {
+    const regexes = new Regexes();
+    const { free } = freeStrings(regexes);
+    const { size, trie } = vocabulary;
+    this.#open = new Uint8Array(size).fill(NONE);
+    this.#closed = new Uint8Array(size).fill(NONE);
+    this.#beyond = new Uint8Array(size).fill(NONE);
+    this.quoteEnd = new Uint16Array(size);
+    const beyond: { text: Uint8Array; token: number }[] = [];
+    const path: number[] = [];
+    const note = (counts: Uint8Array, node: number, characters: number): void => {
+      for (let at = trie.firstTokens[node]!; at < trie.firstTokens[node + 1]!; at++)
+        counts[trie.tokens[at]!] = Math.min(characters, CHARACTERS_MAX);
+      this.longest = Math.max(this.longest, Math.min(characters, CHARACTERS_MAX));
+    };
+    const visit = (node: number, rest: Regex, before: number, depth: number): void => {
+      const end = trie.ends[node]!;
+      for (let child = node + 1; child < end; child = trie.ends[child]!) {
+        const next = regexes.derivative(rest, trie.bytes[child]!);
+        if (next === regexes.empty) continue;
+        if (next === regexes.epsilon) {
+          note(this.#closed, child, before);
+          for (let at = trie.firstTokens[child + 1]!; at < trie.firstTokens[trie.ends[child]!]!; at++)
+            this.quoteEnd[trie.tokens[at]!] = depth + 1;
+          collect(child, before);
+        } else {
+          const characters = rest === free ? before + 1 : before;
+          note(this.#open, child, characters);
+          visit(child, next, characters, depth + 1);
+        }
+      }
+    };
+    const collect = (node: number, characters: number): void => {
+      const end = trie.ends[node]!;
+      for (let child = node + 1; child < end; child = trie.ends[child]!) {
+        path.push(trie.bytes[child]!);
+        const bytes = Uint8Array.from(path);
+        note(this.#beyond, child, characters);
+        for (let at = trie.firstTokens[child]!; at < trie.firstTokens[child + 1]!; at++)
+          beyond.push({ text: bytes, token: trie.tokens[at]! });
+        collect(child, characters);
+        path.pop();
+      }
+    };
+    visit(0, free, 0, 0);
+    this.afterQuote = trieOf(beyond);
+    const setOf = (isOf: (token: number, bytes: number) => boolean, isOpen: boolean): TokenSet => {
+      const mask = new Uint32Array(Math.ceil(size / 32));
+      const entries: { text: Uint8Array; token: number }[] = [];
+      // In the order of their bytes already.
+      for (const token of trie.tokens) {
+        const text = tokenBytes(vocabulary, token);
+        if ((this.#open[token] !== NONE) !== isOpen || !isOf(token, text.length)) continue;
+        mask[token >>> 5]! |= 1 << (token & 31);
+        entries.push({ text, token });
+      }
+      const own = trieOf(entries);
+      return { trie: own, mask, parts: isOpen ? new FreeParts(regexes, free, own) : null };
+    };
+    this.open = [
+      setOf((_, bytes) => bytes <= SHORT_BYTES, true),
+      setOf((_, bytes) => bytes > SHORT_BYTES, true),
+    ];
+    this.others = setOf(() => true, false);
+  }
+
+  /** Tokens that stay inside of a string that may have so many characters more, and those that may go beyond it. */
+  within(min: number, max: number): StringMasks {
+    const key = `${min} ${max}`;
+    let within = this.#within.get(key);
+    if (within === undefined) {
+      const inside = new Uint32Array(Math.ceil(this.#open.length / 32));
+      const beyond = new Uint32Array(inside.length);
+      for (let token = 0; token < this.#open.length; token++) {
+        const bit = 1 << (token & 31);
+        const open = this.#open[token]!;
+        const closed = this.#closed[token]!;
+        const past = this.#beyond[token]!;
+        if (open !== NONE && open <= max) inside[token >>> 5]! |= bit;
+        else if (closed !== NONE && closed >= min && closed <= max) inside[token >>> 5]! |= bit;
+        if (past !== NONE && past >= min && past <= max) beyond[token >>> 5]! |= bit;
+      }
+      within = { inside, beyond };
+      if (this.#within.size >= WITHIN_MAX) this.#within.clear();
+      this.#within.set(key, within);
+    }
+    return within;
+  }
+}
