@@ -8,8 +8,11 @@ import type { Mask } from "./vocabulary.ts";
 const UNKNOWN = -1;
 const DEAD = -2;
 const END = -3;
-/** Nodes between two looks at the budget. */
+/** Nodes between two looks at the budget: a step each. */
 const NODES = 64;
+/** Of a way from a state by a byte that is met the first time, and of a new state, in steps of work. */
+const FIND_STEPS = 16;
+const STATE_STEPS = 64;
 /** Nodes below parts that a state came to, from which on it is found out which of them it goes on with whole. */
 const LOOPS_AFTER_NODES = 2048;
 
@@ -150,6 +153,7 @@ export class StringWalk {
   }
 
   #find(state: number, byte: number): number {
+    this.#budget.spend(FIND_STEPS);
     const rest = this.#regexes.derivative(this.#rests[state]!, byte);
     // After its quote nothing of a string goes on.
     const isDead = !this.#regexes.isNullable(rest) && this.#regexes.isEmpty(rest);
@@ -161,7 +165,7 @@ export class StringWalk {
   #stateOf(rest: Regex): number {
     const known = this.#numbers.get(rest);
     if (known !== undefined) return known;
-    this.#budget.spend(8);
+    this.#budget.spend(STATE_STEPS);
     const number = this.#rests.length;
     if (256 * number === this.#table.length) {
       const larger = new Int32Array(2 * this.#table.length);
