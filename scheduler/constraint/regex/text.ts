@@ -43,7 +43,15 @@ export function otherThan(set: CodePoints): CodePoints {
 
 /** Characters in both. */
 export function commonTo(a: CodePoints, b: CodePoints): CodePoints {
-  return otherThan(codePoints([...otherThan(a), ...otherThan(b)]));
+  const common: [number, number][] = [];
+  for (let i = 0, j = 0; i < a.length && j < b.length; ) {
+    const low = Math.max(a[i]![0], b[j]![0]);
+    const high = Math.min(a[i]![1], b[j]![1]);
+    if (low <= high) common.push([low, high]);
+    if (a[i]![1] === high) i++;
+    else j++;
+  }
+  return common;
 }
 
 /** One character of a set, and whole texts, in a way of writing them. */
@@ -80,18 +88,23 @@ const shortEscapes: Readonly<Record<number, string>> = {
   92: "\\\\",
 };
 
+/** Characters that stand for themselves inside of a JSON string, and how the others are written. */
+const raw: CodePoints = otherThan([
+  [0, 0x1f],
+  [34, 34],
+  [92, 92],
+]);
+const escapeTexts = [...Array(32).keys(), 34, 92].map((code) => ({
+  code,
+  text: encoder.encode(shortEscapes[code] ?? `\\u00${code.toString(16).padStart(2, "0")}`),
+}));
+
 /** Inside a JSON string. Each character is written in one way, that of JSON.stringify: so two strings are equal exactly if
  *  their bytes are, and complements are complements. */
 export function jsonEncoding(regexes: Regexes): TextEncoding {
-  const raw: CodePoints = otherThan([
-    [0, 0x1f],
-    [34, 34],
-    [92, 92],
-  ]);
-  const escaped = [...Array(32).keys(), 34, 92];
   const oneOf = remembered((set) => {
     const has = (code: number): boolean => set.some(([low, high]) => low <= code && code <= high);
-    const escapes = escaped.filter(has).map((code) => encoder.encode(escapeOf(code)));
+    const escapes = escapeTexts.flatMap(({ code, text }) => (has(code) ? [text] : []));
     return regexes.alt([utf8(regexes, commonTo(raw, set)), regexes.literals(escapes)]);
   });
   return {
@@ -124,10 +137,6 @@ function remembered(oneOf: (set: CodePoints) => Regex): (set: CodePoints) => Reg
     }
     return regex;
   };
-}
-
-function escapeOf(code: number): string {
-  return shortEscapes[code] ?? `\\u00${code < 16 ? "0" : ""}${code.toString(16)}`;
 }
 
 /** Fewest characters of so many bytes, in any way of writing them. */
