@@ -182,10 +182,9 @@ export class ConstrainedDevice implements Device {
     row: SampleRow,
     { of, drawn, endTokens }: NonNullable<SampleRow["constraint"]>,
   ): Prepared {
-    const parser = this.#parserOf(of);
-    if (parser instanceof Job) return { kind: "waits", job: parser };
-    const matcher = this.#matcherOf(sequence, of, parser, drawn);
-    if (matcher === null) return failed("what was drawn before does not obey it");
+    const matcher = this.#matcherOf(sequence, of, drawn);
+    if (matcher instanceof Job) return { kind: "waits", job: matcher };
+    if (!isRead(matcher, drawn)) return failed("what was drawn before does not obey it");
     const [forced] = matcher.forcedTokens(1);
     if (forced !== undefined && !endTokens.includes(forced) && isAllowed(row, forced)) {
       const allowed = new Uint32Array(Math.ceil(this.spec.vocabSize / 32));
@@ -209,26 +208,22 @@ export class ConstrainedDevice implements Device {
     return { kind: "row", row: { ...row, allowed, banned: [] } };
   }
 
-  /** Null: what was drawn is not what the grammar allows. */
-  #matcherOf(
-    sequence: SequenceId,
-    { id, thoughts }: Constraint,
-    parser: Parser,
-    drawn: Int32Array,
-  ): Matcher | null {
+  #matcherOf(sequence: SequenceId, of: Constraint, drawn: Int32Array): Matcher | Job<Parser> {
     let known = this.#matchers.get(sequence);
-    if (known === undefined || known.id !== id || known.matcher.length > drawn.length) {
-      known = { id, matcher: Matcher.of(parser, this.#masks, thoughts) };
+    if (known === undefined || known.id !== of.id || known.matcher.length > drawn.length) {
+      const parser = this.#parserOf(of);
+      if (parser instanceof Job) return parser;
+      known = { id: of.id, matcher: Matcher.of(parser, this.#masks, of.thoughts) };
     }
     remember(this.#matchers, sequence, known, Number.POSITIVE_INFINITY);
-    const { matcher } = known;
-    while (matcher.length < drawn.length) if (!matcher.accept(drawn[matcher.length]!)) return null;
-    return matcher;
+    return known.matcher;
   }
 
   #parserOf({ id, grammar }: NonNullable<SampleRow["constraint"]>["of"]): Parser | Job<Parser> {
+    const { regexes } = this.#masks;
     const parser = this.#parsers.get(id);
-    if (parser !== undefined) {
+    if (parser !== undefined && parser.lexer.regexes !== regexes) this.#parsers.clear();
+    else if (parser !== undefined) {
       remember(this.#parsers, id, parser, PARSERS_MAX);
       return parser;
     }
@@ -236,7 +231,7 @@ export class ConstrainedDevice implements Device {
       this.#parserJobs.get(id) ??
       new Job<Parser>(
         PARSER_STEPS,
-        (budget) => Parser.inPieces(grammar, this.#masks.regexes, budget),
+        (budget) => Parser.inPieces(grammar, regexes, budget),
         (made) => {
           this.#parserJobs.delete(id);
           if (made !== null) remember(this.#parsers, id, made, PARSERS_MAX);
@@ -277,6 +272,12 @@ function without(mask: Mask, tokens: readonly number[]): Mask {
 
 function failed(why: string): Prepared {
   return { kind: "failed", reason: `${UNSATISFIABLE}: ${why}` };
+}
+
+/** Reads what the matcher has not read yet. False: it is not what the grammar allows. */
+function isRead(matcher: Matcher, drawn: Int32Array): boolean {
+  while (matcher.length < drawn.length) if (!matcher.accept(drawn[matcher.length]!)) return false;
+  return true;
 }
 
 function isConstrained(row: WantedRow): row is SampleRow & { readonly constraint: RowConstraint } {

@@ -18,8 +18,8 @@ const JOBS_MAX = 256;
 const FORCED_MAX = 65_536;
 /** Steps of work for one mask. */
 const MASK_STEPS = 4_000_000;
-/** Expressions after which all are forgotten. */
-const REGEXES_MAX = 200_000;
+/** Expressions after which others are begun. */
+const REGEXES_MAX = 100_000;
 const unlimited = new Budget(Number.POSITIVE_INFINITY);
 
 /**
@@ -30,7 +30,9 @@ const unlimited = new Budget(Number.POSITIVE_INFINITY);
  */
 export class Masks {
   readonly vocabulary: Vocabulary;
+  /** Of the expressions that new parsers are made with, and of those that others were made with. */
   #freeString: FreeString;
+  readonly #strings = new WeakMap<Regexes, FreeString>();
   /** By what `#keyOf` makes of a state. Ordered by last use. */
   readonly #masks = new Map<string, Mask>();
   readonly #jobs = new Map<string, Job<Mask>>();
@@ -43,14 +45,20 @@ export class Masks {
     this.vocabulary = vocabulary;
     const bytes = 4 * Math.ceil(vocabulary.size / 32);
     this.#masksMax = Math.min(MASKS_MAX, Math.max(16, Math.floor(MASK_BYTES_MAX / bytes)));
-    this.#freeString = new FreeString(new StringTokens(vocabulary));
+    this.#freeString = this.#newStrings(new StringTokens(vocabulary));
   }
 
-  /** What parsers for these masks are made with: equal strings of different grammars are then one. */
+  #newStrings(tokens: StringTokens): FreeString {
+    const strings = new FreeString(tokens);
+    this.#strings.set(strings.regexes, strings);
+    return strings;
+  }
+
+  /** What parsers for these masks are made with: equal strings of different grammars are then one. Others after some time, so
+   *  that what parsers without texts were made with is forgotten. */
   get regexes(): Regexes {
-    if (this.#freeString.regexes.size > REGEXES_MAX) {
-      this.#freeString = new FreeString(this.#freeString.tokens);
-    }
+    const { regexes, tokens } = this.#freeString;
+    if (regexes.size > REGEXES_MAX) this.#freeString = this.#newStrings(tokens);
     return this.#freeString.regexes;
   }
 
@@ -86,7 +94,7 @@ export class Masks {
 
   *#make(parser: Parser, state: ParseState, budget: Budget): Pieces<Mask> {
     const { regexes } = parser.lexer;
-    const strings = regexes === this.#freeString.regexes ? this.#freeString : null;
+    const strings = this.#strings.get(regexes) ?? null;
     const pieces = new MaskWriter(parser, this.vocabulary, strings, budget).write(state.threads);
     for (;;) {
       // Of the same expressions others may be in hand between two pieces.
