@@ -1,4 +1,4 @@
-import { compareBytes } from "./regex/regexes.ts";
+import { compareBytes } from "./regex/expressions.ts";
 
 /**
  * A trie of byte strings as flat arrays, so that threads can share it. Nodes are numbered in the order of a walk from the

@@ -1,273 +1,30 @@
 import { Budget } from "../error.ts";
-import {
-  type ByteSet,
-  byteSet,
-  hasByte,
-  intersectionOf,
-  type Partition,
-  Partitions,
-  unionOf,
-} from "./byte-set.ts";
+import { hasByte, type Partition, Partitions } from "./byte-set.ts";
 import { Clamping, type Unlimited } from "./clamping.ts";
 import { CountedIntersections } from "./counted.ts";
+import { Expressions, type Regex, type RegexShape } from "./expressions.ts";
 
-declare const brand: unique symbol;
-/** A regular expression over bytes: its number in the `Regexes` that made it. Equal expressions have equal numbers. */
-export type Regex = number & { readonly [brand]: "Regex" };
-
-/** A finite automaton as a table, for languages that no short expression describes. Dead is -1. */
-export interface Automaton {
-  /** Names it: automata of one name are the same. */
-  readonly name: string;
-  readonly classOf: Uint8Array;
-  readonly classes: number;
-  /** next[state × classes + class]. */
-  readonly next: Int32Array;
-  readonly accepts: Uint8Array;
-}
-
-/** What an expression is, with its parts. `max` may be Infinity. */
-export type RegexShape =
-  | { readonly kind: "empty" }
-  | { readonly kind: "epsilon" }
-  | { readonly kind: "any" }
-  | { readonly kind: "set"; readonly set: ByteSet }
-  | { readonly kind: "cat"; readonly head: Regex; readonly tail: Regex }
-  | { readonly kind: "repeat"; readonly of: Regex; readonly min: number; readonly max: number }
-  | { readonly kind: "alt" | "and"; readonly parts: readonly Regex[] }
-  | { readonly kind: "not"; readonly of: Regex }
-  | { readonly kind: "automaton"; readonly automaton: Automaton; readonly state: number };
-
-interface Node {
-  readonly shape: RegexShape;
-  /** Whether it matches the empty string. */
-  readonly isNullable: boolean;
-  /** Whether it holds an intersection or a complement, so that its language may be empty without its being `empty`. */
-  readonly isBoolean: boolean;
-  /** Whether it holds a repetition with a count. */
-  readonly isCounted: boolean;
-  partition: Partition | null;
-  /** Derivatives by class of the partition; -1: not computed yet. */
-  next: Int32Array | null;
-  /** For boolean ones: whether the language is empty; null: not known yet. */
-  isEmpty: boolean | null;
-}
+export type { Automaton, Regex, RegexShape } from "./expressions.ts";
 
 /** States that are searched for an end before it is counted how far it is. */
 const NEAR_STATES = 8;
+
 /**
  * Regular expressions over bytes with intersection and complement, matched by derivatives (Brzozowski, "Derivatives of
  * regular expressions", JACM 1964; with byte classes as in Owens, Reppy and Turon, "Regular-expression derivatives
- * re-examined", JFP 2009). Each expression is kept once and simplified as it is made, so that expressions are the states of
- * an automaton that is built only as far as it is walked.
- *
- * Nothing is ever forgotten: the owner replaces the whole when `size` has grown too large.
+ * re-examined", JFP 2009). As each is kept once, expressions are the states of an automaton that is built only as far as it is
+ * walked.
  */
-export class Regexes {
-  /** Matches nothing. */
-  readonly empty: Regex;
-  /** Matches the empty string alone. */
-  readonly epsilon: Regex;
-  /** Matches every string. */
-  readonly any: Regex;
-  readonly #nodes: Node[] = [];
-  readonly #ids = new Map<string, Regex>();
-  /** By byte. */
-  readonly #bytes: (Regex | undefined)[] = [];
+export class Regexes extends Expressions {
   readonly #partitions = new Partitions();
   readonly #counted = new CountedIntersections(this);
   readonly #clamping = new Clamping(this, this.#counted);
   /** Spent by derivatives; replaced by the owner per piece of work. */
   budget = new Budget(Number.POSITIVE_INFINITY);
 
-  constructor() {
-    this.empty = this.#intern("0", { kind: "empty" }, false, false);
-    this.epsilon = this.#intern("1", { kind: "epsilon" }, true, false);
-    this.any = this.#intern("*", { kind: "any" }, true, false);
-  }
-
-  /** Expressions made so far. */
-  get size(): number {
-    return this.#nodes.length;
-  }
-
-  /** What the expression is. */
-  shapeOf(regex: Regex): RegexShape {
-    return this.#nodes[regex]!.shape;
-  }
-
-  /** Whether it holds an intersection or a complement, so that its language may be empty without its being `empty`. */
-  isBoolean(regex: Regex): boolean {
-    return this.#nodes[regex]!.isBoolean;
-  }
-
-  /** Whether it holds a repetition with a count. */
-  isCounted(regex: Regex): boolean {
-    return this.#nodes[regex]!.isCounted;
-  }
-
-  /** Whether it matches the empty string. */
-  isNullable(regex: Regex): boolean {
-    return this.#nodes[regex]!.isNullable;
-  }
-
-  /* ---- making them ---- */
-
-  /** One byte of the set. */
-  set(set: ByteSet): Regex {
-    if (set.every((word) => word === 0)) return this.empty;
-    return this.#intern(`s${set.join()}`, { kind: "set", set }, false, false);
-  }
-
-  /** One byte of inclusive ranges. */
-  bytes(...ranges: readonly (readonly [number, number])[]): Regex {
-    return this.set(byteSet(...ranges));
-  }
-
-  #byte(byte: number): Regex {
-    let regex = this.#bytes[byte];
-    if (regex === undefined) {
-      regex = this.bytes([byte, byte]);
-      this.#bytes[byte] = regex;
-    }
-    return regex;
-  }
-
-  /** These bytes and nothing else. */
-  literal(bytes: ArrayLike<number>): Regex {
-    let regex = this.epsilon;
-    for (let i = bytes.length - 1; i >= 0; i--) regex = this.#cat(this.#byte(bytes[i]!), regex);
-    return regex;
-  }
-
-  /** One after the other. */
-  cat(...parts: readonly Regex[]): Regex {
-    let regex = this.epsilon;
-    for (let i = parts.length - 1; i >= 0; i--) regex = this.#cat(parts[i]!, regex);
-    return regex;
-  }
-
-  /** min to max times; max may be Infinity. */
-  repeat(of: Regex, min: number, max: number): Regex {
-    if (max === 0 || of === this.epsilon) return this.epsilon;
-    if (of === this.empty) return min === 0 ? this.epsilon : this.empty;
-    if (min === 1 && max === 1) return of;
-    const node = this.#nodes[of]!;
-    if (node.shape.kind === "any") return of;
-    if (node.shape.kind === "repeat" && node.shape.min === 0 && node.shape.max === Infinity) return of;
-    const least = node.isNullable ? 0 : min;
-    const isNullable = least === 0;
-    return this.#intern(
-      `r${of},${least},${max}`,
-      { kind: "repeat", of, min: least, max },
-      isNullable,
-      node.isBoolean,
-    );
-  }
-
-  /** Any number of times. */
-  star(of: Regex): Regex {
-    return this.repeat(of, 0, Number.POSITIVE_INFINITY);
-  }
-
-  /** Once or not at all. */
-  optional(of: Regex): Regex {
-    return this.alt([of, this.epsilon]);
-  }
-
-  /** What any of them matches. */
-  alt(given: readonly Regex[]): Regex {
-    const parts = new Set<Regex>();
-    let set: ByteSet | null = null;
-    let hasEpsilon = false;
-    const add = (part: Regex): void => {
-      const { shape } = this.#nodes[part]!;
-      if (shape.kind === "alt") for (const inner of shape.parts) add(inner);
-      else if (shape.kind === "set") set = set === null ? shape.set : unionOf(set, shape.set);
-      else if (part === this.epsilon) hasEpsilon = true;
-      else if (part !== this.empty) parts.add(part);
-    };
-    for (const part of given) add(part);
-    if (parts.has(this.any)) return this.any;
-    if (set !== null) parts.add(this.set(set));
-    if (hasEpsilon && ![...parts].some((part) => this.isNullable(part))) parts.add(this.epsilon);
-    return this.#many("alt", parts, this.empty);
-  }
-
-  /** What all of them match. */
-  and(given: readonly Regex[]): Regex {
-    const parts = new Set<Regex>();
-    let set: ByteSet | null = null;
-    const add = (part: Regex): void => {
-      const { shape } = this.#nodes[part]!;
-      if (shape.kind === "and") for (const inner of shape.parts) add(inner);
-      else if (shape.kind === "set") set = set === null ? shape.set : intersectionOf(set, shape.set);
-      else if (part !== this.any) parts.add(part);
-    };
-    for (const part of given) add(part);
-    if (set !== null) parts.add(this.set(set));
-    if (parts.has(this.empty)) return this.empty;
-    if (parts.has(this.epsilon))
-      return [...parts].every((part) => this.isNullable(part)) ? this.epsilon : this.empty;
-    return this.#many("and", parts, this.any);
-  }
-
-  /** What it does not match. */
-  not(of: Regex): Regex {
-    if (of === this.empty) return this.any;
-    if (of === this.any) return this.empty;
-    const { shape, isNullable } = this.#nodes[of]!;
-    if (shape.kind === "not") return shape.of;
-    return this.#intern(`n${of}`, { kind: "not", of }, !isNullable, true);
-  }
-
-  /** What the automaton accepts from the state; -1 is dead. */
-  automaton(automaton: Automaton, state = 0): Regex {
-    if (state < 0) return this.empty;
-    const isNullable = automaton.accepts[state] === 1;
-    return this.#intern(
-      `a${automaton.name}:${state}`,
-      { kind: "automaton", automaton, state },
-      isNullable,
-      true,
-    );
-  }
-
-  /** Any of the strings; common beginnings are shared. */
-  literals(strings: readonly Uint8Array[]): Regex {
-    const sorted = [...strings].sort(compareBytes);
-    const build = (from: number, to: number, depth: number): Regex => {
-      const parts: Regex[] = [];
-      let at = from;
-      while (at < to && sorted[at]!.length === depth) at++;
-      if (at > from) parts.push(this.epsilon);
-      if (at === to - 1) parts.push(this.literal(sorted[at]!.subarray(depth)));
-      else {
-        while (at < to) {
-          const byte = sorted[at]![depth]!;
-          const first = at;
-          while (at < to && sorted[at]![depth] === byte) at++;
-          // A run without a branch is one literal, so that long common beginnings take no recursion.
-          let end = depth + 1;
-          while (
-            sorted[first]!.length > end &&
-            sorted[at - 1]!.length > end &&
-            sorted[first]![end] === sorted[at - 1]![end]
-          )
-            end++;
-          parts.push(this.cat(this.literal(sorted[first]!.subarray(depth, end)), build(first, at, end)));
-        }
-      }
-      return this.alt(parts);
-    };
-    return build(0, sorted.length, 0);
-  }
-
-  /* ---- matching ---- */
-
   /** Bytes that lead to the same derivative are in one class. */
   partitionOf(regex: Regex): Partition {
-    const node = this.#nodes[regex]!;
+    const node = this.nodes[regex]!;
     node.partition ??= this.#partition(node.shape);
     return node.partition;
   }
@@ -284,7 +41,7 @@ export class Regexes {
 
   /** What may follow the byte in a match. */
   derivative(regex: Regex, byte: number): Regex {
-    const node = this.#nodes[regex]!;
+    const node = this.nodes[regex]!;
     const { classOf, representatives } = this.partitionOf(regex);
     node.next ??= new Int32Array(representatives.length).fill(-1);
     const index = classOf[byte]!;
@@ -298,7 +55,7 @@ export class Regexes {
 
   /** Whether it matches nothing at all. Exact; what is found out is remembered. */
   isEmpty(regex: Regex): boolean {
-    const node = this.#nodes[regex]!;
+    const node = this.nodes[regex]!;
     if (!node.isBoolean || node.isNullable) return regex === this.empty;
     if (node.isEmpty === null) {
       const { shape } = node;
@@ -323,11 +80,10 @@ export class Regexes {
       const at = open.pop()!;
       for (const byte of this.partitionOf(at).representatives) {
         const next = this.derivative(at, byte);
-        const node = this.#nodes[next]!;
+        const node = this.nodes[next]!;
         if (next === this.empty || node.isEmpty === true || parents.has(next)) continue;
         if (!node.isBoolean || node.isNullable || node.isEmpty === false) {
-          for (let up: Regex | null = at; up !== null; up = parents.get(up)!)
-            this.#nodes[up]!.isEmpty = false;
+          for (let up: Regex | null = at; up !== null; up = parents.get(up)!) this.nodes[up]!.isEmpty = false;
           return true;
         }
         if (parents.size >= statesMax) return false;
@@ -335,7 +91,7 @@ export class Regexes {
         open.push(next);
       }
     }
-    for (const at of parents.keys()) this.#nodes[at]!.isEmpty = true;
+    for (const at of parents.keys()) this.nodes[at]!.isEmpty = true;
     return true;
   }
 
@@ -354,68 +110,6 @@ export class Regexes {
   /** An intersection with a limit of length, without that limit; or with a length that is not limited. Null: it is neither. */
   unlimited(regex: Regex): Unlimited | null {
     return this.#clamping.unlimited(regex);
-  }
-
-  /* ---- */
-
-  #cat(head: Regex, tail: Regex): Regex {
-    if (head === this.empty || tail === this.empty) return this.empty;
-    if (head === this.epsilon) return tail;
-    if (tail === this.epsilon) return head;
-    if (head === this.any && this.isNullable(tail)) return head;
-    const node = this.#nodes[head]!;
-    if (node.shape.kind === "cat") return this.#cat(node.shape.head, this.#cat(node.shape.tail, tail));
-    const rest = this.#nodes[tail]!;
-    const isNullable = node.isNullable && rest.isNullable;
-    return this.#intern(
-      `c${head},${tail}`,
-      { kind: "cat", head, tail },
-      isNullable,
-      node.isBoolean || rest.isBoolean,
-    );
-  }
-
-  #many(kind: "alt" | "and", parts: ReadonlySet<Regex>, none: Regex): Regex {
-    const sorted = [...parts].sort((a, b) => a - b);
-    if (sorted.length === 0) return none;
-    if (sorted.length === 1) return sorted[0]!;
-    const isNullable =
-      kind === "alt"
-        ? sorted.some((part) => this.isNullable(part))
-        : sorted.every((part) => this.isNullable(part));
-    const isBoolean = kind === "and" || sorted.some((part) => this.#nodes[part]!.isBoolean);
-    return this.#intern(`${kind}${sorted.join()}`, { kind, parts: sorted }, isNullable, isBoolean);
-  }
-
-  #intern(key: string, shape: RegexShape, isNullable: boolean, isBoolean: boolean): Regex {
-    let id = this.#ids.get(key);
-    if (id === undefined) {
-      id = this.#nodes.length as Regex;
-      this.#ids.set(key, id);
-      const isCounted = this.#isCounted(shape);
-      this.#nodes.push({
-        ...{ shape, isNullable, isBoolean, isCounted },
-        ...{ partition: null, next: null, isEmpty: null },
-      });
-    }
-    return id;
-  }
-
-  #isCounted(shape: RegexShape): boolean {
-    const isOne = (part: Regex): boolean => this.#nodes[part]!.isCounted;
-    switch (shape.kind) {
-      case "cat":
-        return isOne(shape.head) || isOne(shape.tail);
-      case "repeat":
-        return shape.min > 1 || shape.max < Number.POSITIVE_INFINITY || isOne(shape.of);
-      case "alt":
-      case "and":
-        return shape.parts.some(isOne);
-      case "not":
-        return isOne(shape.of);
-      default:
-        return false;
-    }
   }
 
   #partition(shape: RegexShape): Partition {
@@ -459,7 +153,7 @@ export class Regexes {
       case "set":
         return hasByte(shape.set, byte) ? this.epsilon : this.empty;
       case "cat": {
-        const first = this.#cat(this.derivative(shape.head, byte), shape.tail);
+        const first = this.join(this.derivative(shape.head, byte), shape.tail);
         if (!this.isNullable(shape.head)) return first;
         const second = this.derivative(shape.tail, byte);
         if (first === this.empty) return second;
@@ -467,7 +161,7 @@ export class Regexes {
       }
       case "repeat": {
         const { of, min, max } = shape;
-        return this.#cat(this.derivative(of, byte), this.repeat(of, Math.max(min - 1, 0), max - 1));
+        return this.join(this.derivative(of, byte), this.repeat(of, Math.max(min - 1, 0), max - 1));
       }
       case "alt": {
         this.budget.spend(shape.parts.length);
@@ -492,11 +186,4 @@ export class Regexes {
       }
     }
   }
-}
-
-/** Byte strings in the order of their bytes. */
-export function compareBytes(a: Uint8Array, b: Uint8Array): number {
-  const shorter = Math.min(a.length, b.length);
-  for (let i = 0; i < shorter; i++) if (a[i] !== b[i]) return a[i]! - b[i]!;
-  return a.length - b.length;
 }
