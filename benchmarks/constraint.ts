@@ -5,10 +5,9 @@
  *
  *   npx bun benchmarks/constraint.ts <maskbench/data> [--every N] [--suite <folder>] [--ranks <o200k_base.js>]
  *
- * Times are processor time, that of collecting garbage beside included; of masks also that of their thread alone. The vocabulary is the first 151,936 tokens of js-tiktoken's o200k_base where that file is given; else one of our own of the
+ * Times are processor time, that of collecting garbage beside included. The vocabulary is the first 151,936 tokens of js-tiktoken's o200k_base where that file is given; else one of our own of the
  * same size, of syllables and what JSON consists of, whose masks are less varied.
  */
-import { dlopen } from "bun:ffi";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -163,7 +162,6 @@ function measureMasks(cases: readonly Case[], texts: readonly Uint8Array[]): voi
   console.log(`vocabulary of ${texts.length}: ready in ${(cpuMs() - startedMs).toFixed(0)} ms`);
   const ids = new Map(texts.map((text, token) => [Buffer.from(text).toString("latin1"), token]));
   const times: number[] = [];
-  const threadTimes: number[] = [];
   const pieces: number[] = [];
   for (const { schema, tests } of cases) {
     const grammar = compile(schema);
@@ -177,9 +175,8 @@ function measureMasks(cases: readonly Case[], texts: readonly Uint8Array[]): voi
         let length = Math.min(24, text.length - at);
         while (!ids.has(text.slice(at, at + length))) length--;
         const token = ids.get(text.slice(at, at + length))!;
-        const { mask, tookUs, threadUs, longestUs } = timedMask(matcher);
+        const { mask, tookUs, longestUs } = timedMask(matcher);
         times.push(tookUs);
-        threadTimes.push(threadUs);
         pieces.push(longestUs);
         const isAllowed = ((mask[token >>> 5]! >>> (token & 31)) & 1) === 1;
         if (!isAllowed || !matcher.accept(token)) break;
@@ -188,7 +185,7 @@ function measureMasks(cases: readonly Case[], texts: readonly Uint8Array[]): voi
     }
   }
   console.log(
-    `masks, ${times.length} of them: µs ${quantiles(times)}; by their thread's clock ${quantiles(threadTimes)}, the longest piece of each ${quantiles(pieces)}`,
+    `masks, ${times.length} of them: µs ${quantiles(times)}; the longest piece of each: ${quantiles(pieces)}`,
   );
 }
 
@@ -196,30 +193,18 @@ function measureMasks(cases: readonly Case[], texts: readonly Uint8Array[]): voi
 function timedMask(matcher: Matcher): {
   readonly mask: Mask;
   readonly tookUs: number;
-  readonly threadUs: number;
   readonly longestUs: number;
 } {
-  const [beganMs, beganUs] = [cpuMs(), threadUs()];
+  const beganMs = cpuMs();
   const found = matcher.findMask();
   let mask = found instanceof Job ? null : found;
-  let longestUs = threadUs() - beganUs;
+  let longestMs = cpuMs() - beganMs;
   while (mask === null) {
-    const pieceUs = threadUs();
+    const pieceMs = cpuMs();
     mask = (found as Job<Mask>).run(WORK_STEPS);
-    longestUs = Math.max(longestUs, threadUs() - pieceUs);
+    longestMs = Math.max(longestMs, cpuMs() - pieceMs);
   }
-  return { mask, tookUs: 1000 * (cpuMs() - beganMs), threadUs: threadUs() - beganUs, longestUs };
-}
-
-const CLOCK_THREAD_CPUTIME_ID = 3;
-const libc = dlopen("libc.so.6", { clock_gettime: { args: ["i32", "ptr"], returns: "i32" } }).symbols;
-/** Seconds and nanoseconds. */
-const clock = new BigInt64Array(2);
-
-/** Microseconds of processor time of this thread. */
-function threadUs(): number {
-  libc.clock_gettime(CLOCK_THREAD_CPUTIME_ID, clock);
-  return Number(clock[0]) * 1e6 + Number(clock[1]) / 1e3;
+  return { mask, tookUs: 1000 * (cpuMs() - beganMs), longestUs: 1000 * longestMs };
 }
 
 /** Milliseconds of processor time: what other programs do on the machine is not in it. */
