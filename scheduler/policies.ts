@@ -10,7 +10,7 @@ export function ours(tbtMs: number | null = null): ServedPolicy {
   return {
     name: "ours",
     placement: { kind: "e2" },
-    queue: { kind: "lanes", lanes: objectives, tenantSlack: 4096 },
+    queue: { kind: "lanes", lanes: objectives, tenantSlack: 16_384, tenantReach: 8192 },
     batch: {
       kind: "time",
       tbtMs,

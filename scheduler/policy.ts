@@ -29,6 +29,8 @@ export interface LanesPolicy {
   readonly lanes: Readonly<Record<Objective, LaneRules>>;
   /** Tokens that a tenant may have used less or more than others, when it begins to wait. */
   readonly tenantSlack: number;
+  /** Tokens that a waiting tenant may have used more than another and still be even with it. */
+  readonly tenantReach: number;
 }
 
 /** An order of baselines/. */

@@ -73,6 +73,7 @@ const queues: fc.Arbitrary<QueuePolicy> = fc.oneof(
       .record({ isEven: fc.boolean(), ageingMs: fc.constantFrom(0, 50, null) })
       .map(({ isEven, ageingMs }) => lanesOf(isEven ? 1 : null, ageingMs)),
     tenantSlack: fc.constantFrom(1, 16, 1024),
+    tenantReach: fc.constantFrom(0, 16, 1024),
   }),
 );
 

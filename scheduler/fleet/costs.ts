@@ -1,4 +1,6 @@
 import type { EngineId, SequenceSpec } from "../core.ts";
+import { COLD_PART } from "../engine/queue/cold-gate.ts";
+import { isMostly } from "./e2-choice.ts";
 import type { EngineView } from "./engine-view.ts";
 import type { Outstanding } from "./outstanding.ts";
 import type { PlacementCost } from "./placement.ts";
@@ -42,17 +44,19 @@ export class Costs {
   readonly #views: readonly EngineView[];
   readonly #work: Outstanding;
   readonly #index: PrefixIndex;
+  readonly #tenantReach: number;
   readonly #pageTokens: number;
   /** Pages found per engine by the last look at the index. */
   readonly #found: Int32Array;
   readonly #costs: readonly EngineCost[];
   #nowMs = 0;
 
-  /** `views` by engine; one that comes back is another. */
-  constructor(views: readonly EngineView[], work: Outstanding, index: PrefixIndex) {
+  /** `views` by engine; one that comes back is another. `tenantReach`: tokens by which tenants are apart and still even. */
+  constructor(views: readonly EngineView[], work: Outstanding, index: PrefixIndex, tenantReach: number) {
     this.#views = views;
     this.#work = work;
     this.#index = index;
+    this.#tenantReach = tenantReach;
     this.#pageTokens = views[0]!.spec.pageTokens;
     this.#found = new Int32Array(views.length);
     this.#costs = views.map((_, engine) => new EngineCost(engine as EngineId, this));
@@ -70,9 +74,10 @@ export class Costs {
   }
 
   /** What it costs to make room for `needed` pages: evicting what others come back for; and for pages that the
-   *  sequences there hold, waiting until as large a part of their work is done. A copy of a prefix that pushes others out
-   *  is worth no more than its first use. */
-  roomMs({ engine, pages: needed, bulkPages, tokenMs, forOthersMs }: EngineCost): number {
+   *  sequences there hold, waiting until as large a part of their work is done. Where sequences find their prefixes they go
+   *  on doing so, and the gate lets them pass one that does not (engine/queue/cold-gate.ts): it waits so many times as long. A copy of
+   *  a prefix that pushes others out is worth no more than its first use. */
+  roomMs({ engine, pages: needed, bulkPages, tokenMs, forOthersMs, isSpill }: EngineCost): number {
     const view = this.#views[engine]!;
     const { pagesFree, pagesCached, spec } = view;
     const coming = this.#work.pages(engine);
@@ -85,7 +90,8 @@ export class Costs {
     const evictMs = this.#index.evictionMs(engine, pages, hits, this.#nowMs, recomputeMs);
     const held = spec.pages - pagesFree - pagesCached + coming;
     const missing = Math.min(held, needed - (spec.pages - held));
-    const waitMs = missing <= 0 ? 0 : (missing / held) * this.#work.workMs(engine, tokenMs);
+    const times = isSpill ? COLD_PART : 1;
+    const waitMs = missing <= 0 ? 0 : times * (missing / held) * this.#work.workMs(engine, tokenMs);
     return evictMs + waitMs === 0 ? 0 : evictMs + waitMs + forOthersMs;
   }
 
@@ -103,13 +109,16 @@ export class Costs {
     const bulkMs = work.bulkMs(engine, tokenMs);
     const isHarmed = tbtMs !== null && bulkMs > 0 && work.targets(engine) === 0;
     const workMs = view.promptWorkMs(tokens - cachedTokens, cachedTokens);
+    // Of another tenant's prompts as many come before its own as its tenant asks for, and those of even ones besides.
+    const turnMs = workMs + view.promptWorkMs(this.#tenantReach, 0);
     const stretch = view.stretch(work.decoding(engine, objective), context);
     cost.cachedTokens = cachedTokens;
+    cost.isSpill = isMostly(known.tokens, tokens) && !isMostly(cachedTokens, tokens);
     cost.pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
     cost.bulkPages = Math.floor(work.bulkContext(engine, objective) / this.#pageTokens);
     cost.tokenMs = tokenMs;
     cost.loadMs =
-      stretch * work.promptsMs(engine, { objective, tenant, promptUs: microseconds(workMs) }) +
+      stretch * work.promptsMs(engine, { objective, tenant, turnUs: microseconds(turnMs) }) +
       work.tokensBeside(engine, objective, expected) * tokenMs;
     cost.promptMs = stretch * workMs;
     const sharedMs = view.promptWorkMs(Math.max(0, known.tokens - cachedTokens), cachedTokens);
@@ -127,6 +136,8 @@ export class Costs {
 export class EngineCost implements PlacementCost {
   readonly engine: EngineId;
   cachedTokens = 0;
+  /** Whether most of its prompt must be computed here, and is cached elsewhere. */
+  isSpill = false;
   loadMs = 0;
   promptMs = 0;
   delayMs = 0;

@@ -436,6 +436,18 @@ describe("costs", () => {
     expect(costs[1]!.evictMs).toBe(0);
   });
 
+  test("what is cached elsewhere waits four times as long for such pages: those that find their prefixes there pass it", () => {
+    const bench = new Bench(2);
+    bench.tell(0, "insert", text(1, 3200), 0, { pagesFree: 800, pagesCached: 200 });
+    expect(bench.place(text(2, 3200), { tokensMax: 800 }).engine).toBe(1 as EngineId);
+    bench.report(1, { pagesFree: 0, pagesCached: 0 });
+    const { engine, costs } = bench.place(text(1, 3200), { tokensMax: 16 });
+    expect(engine).toBe(0 as EngineId);
+    // The 208 pages of the other come before the 201 of this one.
+    const share = (208 + 201) / (1024 + 208);
+    expect(costs[1]!.evictMs).toBeCloseTo(4 * share * bench.dispatcher.workMs(1 as EngineId), 0);
+  });
+
   test("a stream with a target keeps away from throughput work, one without does not", () => {
     const bench = new Bench(2);
     for (let i = 0; i < 4; i++)

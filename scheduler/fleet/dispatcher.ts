@@ -9,8 +9,8 @@ import {
 } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
-import type { LanesPolicy, Policy, QueuePolicy } from "../policy.ts";
-import { E2 } from "./e2.ts";
+import type { Policy, QueuePolicy } from "../policy.ts";
+import { E2, type TurnRules } from "./e2.ts";
 import type { Placement, PlacementReason } from "./placement.ts";
 import type { PlaceableEngine, PlacementRule } from "./placement-rule.ts";
 import type { PrefixIndex } from "./prefix-index.ts";
@@ -43,7 +43,7 @@ export class Dispatcher {
   constructor({ placement, queue, batch }: DispatchPolicy, engines: readonly PlaceableEngine[]) {
     this.#there = engines.map((_, engine) => engine as EngineId);
     if (engines.length === 1) this.#rule = null;
-    else if (placement.kind === "e2") this.#rule = new E2(engines, lanesOf(queue), batch);
+    else if (placement.kind === "e2") this.#rule = new E2(engines, turnsOf(queue), batch);
     else this.#rule = placement.open(engines);
   }
 
@@ -168,10 +168,11 @@ export class Dispatcher {
   }
 }
 
-/** An order without lanes gives every objective the same share. */
-function lanesOf(queue: QueuePolicy): LanesPolicy["lanes"] {
+/** An order without lanes gives every objective the same share, and knows no tenants. */
+function turnsOf(queue: QueuePolicy): TurnRules {
+  if (queue.kind === "lanes") return queue;
   const even = { credits: 1, ageingMs: Number.POSITIVE_INFINITY };
-  return queue.kind === "lanes" ? queue.lanes : { latency: even, gang: even, throughput: even };
+  return { lanes: { latency: even, gang: even, throughput: even }, tenantReach: 0 };
 }
 
 function only(engine: EngineId): Placement {

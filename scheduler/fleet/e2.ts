@@ -38,6 +38,9 @@ interface Promised {
   readonly end: IndexSpan | null;
 }
 
+/** Whose turn comes before whose on an engine, as far as placement looks at it. */
+export type TurnRules = Pick<LanesPolicy, "lanes" | "tenantReach">;
+
 /**
  * E2 (Preble, arXiv:2407.00023 §3.2) over live state: what each engine would cost, which one is chosen, and what that
  * changes. Differences from the paper are in docs/papers/preble.md; the paper's own rule is baselines/preble.ts.
@@ -60,16 +63,16 @@ export class E2 implements PlacementRule {
   readonly #pageTokens: number;
   readonly #costs: Costs;
 
-  /** All engines have pages of one size. `lanes` and `batch`: by what shares and in which steps engines compute prompts. */
-  constructor(engines: readonly PlaceableEngine[], lanes: LanesPolicy["lanes"], batch: BatchPolicy) {
+  /** All engines have pages of one size. `turns` and `batch`: by what shares and in which steps engines compute prompts. */
+  constructor(engines: readonly PlaceableEngine[], turns: TurnRules, batch: BatchPolicy) {
     this.#batch = batch;
     this.#views = engines.map(({ spec, costs }) => new EngineView(spec, costs, batch, WINDOW_MS));
-    this.#outstanding = new Outstanding(engines.length, lanes);
+    this.#outstanding = new Outstanding(engines.length, turns.lanes);
     this.#waiting = engines.map(() => new Map());
     this.#promisedUs = engines.map(() => 0);
     this.#pageTokens = engines[0]!.spec.pageTokens;
     this.index = new PrefixIndex(engines.length, WINDOW_MS);
-    this.#costs = new Costs(this.#views, this.#outstanding, this.index);
+    this.#costs = new Costs(this.#views, this.#outstanding, this.index, turns.tenantReach);
   }
 
   place(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement {

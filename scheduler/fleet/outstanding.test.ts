@@ -36,8 +36,7 @@ describe("prompts before a new sequence", () => {
       sequence("gang", "a", 60),
       sequence("throughput", "a", 45),
     ]);
-    const before = (objective: Objective): number =>
-      work.promptsMs(0, { objective, tenant: "a", promptUs: 0 });
+    const before = (objective: Objective): number => work.promptsMs(0, { objective, tenant: "a", turnUs: 0 });
     expect(before("latency")).toBeCloseTo(100 + (60 * 4) / 12, 9);
     expect(before("gang")).toBe(160);
     expect(before("throughput")).toBe(205);
@@ -50,7 +49,7 @@ describe("prompts before a new sequence", () => {
       sequence("latency", "own", 70),
       sequence("latency", "small", 20),
     ]);
-    const newcomer = { objective: "latency", tenant: "own", promptUs: 30_000 } as const;
+    const newcomer = { objective: "latency", tenant: "own", turnUs: 30_000 } as const;
     expect(work.promptsMs(0, newcomer)).toBe(70 + 100 + 20);
     expect(work.promptsMs(0, { ...newcomer, tenant: "new" })).toBe(30 + 30 + 20);
     expect(work.promptsMs(0, { ...newcomer, tenant: "crowd" })).toBe(2000 + 70 + 20);

@@ -102,16 +102,16 @@ export class Outstanding {
 
   /** Milliseconds of prompts that come before a new sequence: of objectives before its own all; of those after it what
    *  their credits win against its own, and nothing of bulk; of its own those of its tenant and, as tenants take turns, of any other tenant as
-   *  much as of its own with it. */
+   *  much as of its own and `turnUs`. */
   promptsMs(
     engine: number,
-    { objective, tenant, promptUs }: Pick<Work, "objective" | "tenant" | "promptUs">,
+    { objective, tenant, turnUs }: Pick<Work, "objective" | "tenant"> & { readonly turnUs: number },
   ): number {
     let sumUs = 0;
     const own = objectives[objective];
     for (const other of objectiveOrder) {
       const at = indexOf(engine, other);
-      if (other === own) sumUs += this.#turnsUs(at, tenant, promptUs);
+      if (other === own) sumUs += this.#turnsUs(at, tenant, turnUs);
       else sumUs += this.#shares[indexOf(own.precedence, other)]! * this.#promptUs[at]!;
     }
     return sumUs / 1000;
@@ -205,12 +205,12 @@ export class Outstanding {
     return this.#promptUs[at]! / 1000 + this.#decodeTokens[at]! * decodeMs;
   }
 
-  #turnsUs(at: number, tenant: string, promptUs: number): number {
+  #turnsUs(at: number, tenant: string, turnUs: number): number {
     const tenants = this.#tenants[at]!;
     const ownUs = tenants.get(tenant) ?? 0;
     if (tenants.size > TENANTS_MAX) return this.#promptUs[at]!;
     let sumUs = ownUs;
-    for (const [other, us] of tenants) if (other !== tenant) sumUs += Math.min(us, ownUs + promptUs);
+    for (const [other, us] of tenants) if (other !== tenant) sumUs += Math.min(us, ownUs + turnUs);
     return sumUs;
   }
 

@@ -1,7 +1,7 @@
 import type { Sequence } from "../sequence.ts";
 
 /** Cold sequences go before warm ones for one part in so many of the time at most. */
-const COLD_PART = 4;
+export const COLD_PART = 4;
 
 /** A sequence that has less than one part in so many of its prompt to compute takes next to nothing from others. */
 const LITTLE_PART = 8;

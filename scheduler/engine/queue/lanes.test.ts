@@ -13,7 +13,7 @@ import { Sequence } from "../sequence.ts";
 import { ColdGate } from "./cold-gate.ts";
 import { Lanes } from "./lanes.ts";
 
-const policy: LanesPolicy = { kind: "lanes", lanes: objectives, tenantSlack: 4096 };
+const policy: LanesPolicy = { kind: "lanes", lanes: objectives, tenantSlack: 4096, tenantReach: 0 };
 const credits = { latency: 8, gang: 4, throughput: 1 };
 const all: readonly Objective[] = ["latency", "gang", "throughput"];
 const none: ReadonlySet<Objective> = new Set();

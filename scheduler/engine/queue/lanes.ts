@@ -38,7 +38,7 @@ export class Lanes implements QueueOrder {
   /** Of the last `peek`. */
   #nowMs = 0;
 
-  constructor({ lanes, tenantSlack }: LanesPolicy, gate: ColdGate) {
+  constructor({ lanes, tenantSlack, tenantReach }: LanesPolicy, gate: ColdGate) {
     this.#gate = gate;
     const byRatio = (): QueueOrder =>
       new Programs(new ResponseRatio(gate), (call, other, nowMs) => hasHigherRatio(gate, call, other, nowMs));
@@ -48,7 +48,7 @@ export class Lanes implements QueueOrder {
       assert(credits > 0, "every lane has a share");
       const orderOf = isFirstCome ? byArrival : byRatio;
       const ranks = (): Ranks => new Ranks(orderOf, (sequence, nowMs) => this.isAged(sequence, nowMs));
-      const tenants = new Tenants(tenantSlack, ranks, isFirstCome ? null : gate);
+      const tenants = new Tenants(tenantSlack, tenantReach, ranks, isFirstCome ? null : gate);
       return { objective, credits, ageingMs, tenants, arrivals: new ArrivalList(), balance: 0 };
     });
   }

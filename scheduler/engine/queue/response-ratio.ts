@@ -84,6 +84,13 @@ export class ResponseRatio implements QueueOrder {
 /** Sequences of about the same cost. */
 export type Bucket = ArrivalList<Sequence>;
 
+/** Whether one of two sequences of different orders goes first, as it would in one. */
+export function goesBefore(gate: ColdGate, one: Sequence, other: Sequence, nowMs: number): boolean {
+  const isOneWarm = isWarm(one);
+  if (isOneWarm !== isWarm(other) && !gate.isOpen(nowMs)) return isOneWarm;
+  return ratio(one, nowMs) > ratio(other, nowMs);
+}
+
 /** Whether a program's first call goes before the first of the others, which it does by the same rules. */
 export function hasHigherRatio(gate: ColdGate, call: Sequence, other: Sequence, nowMs: number): boolean {
   if (!isWarm(call) && isWarm(other) && !gate.isOpen(nowMs)) return false;

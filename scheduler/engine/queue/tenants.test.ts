@@ -9,12 +9,14 @@ import type { SequenceId } from "../../core.ts";
 import { objectives } from "../../objective.ts";
 import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
 import { Sequence } from "../sequence.ts";
+import { ColdGate } from "./cold-gate.ts";
+import { BUCKET, ResponseRatio } from "./response-ratio.ts";
 import { Tenants } from "./tenants.ts";
 
 const SLACK = 4000;
 
 function waitingRoom() {
-  const tenants = new Tenants(SLACK);
+  const tenants = new Tenants(SLACK, 0);
   let arrivals = 0;
   const add = (tenant: string): Sequence => {
     const spec = { ...sequenceSpec([1], 1, { service: { tenant } }), id: arrivals as SequenceId };
@@ -55,6 +57,46 @@ test("what tenants that always wait computed differs by one sequence at most", (
       expect(apart).toBeLessThanOrEqual(COST_MAX);
     },
   );
+  fc.assert(rule, runs(15));
+});
+
+test("of tenants that are even the highest ratio of wait to cost is next; they come no further apart than that and one sequence", () => {
+  const REACH = 3000;
+  const COST_MAX = 2000;
+  const names = ["a", "b", "c", "d"];
+  const rule = fc.property(fc.infiniteStream(fc.integer({ min: 1, max: COST_MAX })), (costs) => {
+    const gate = new ColdGate({ computeMs: () => 0, displaces: () => false });
+    const tenants = new Tenants(SLACK, REACH, () => new ResponseRatio(gate), gate);
+    const waiting: Sequence[] = [];
+    let arrivals = 0;
+    const add = (tenant: string): void => {
+      const spec = sequenceSpec(tokensFrom(arrivals, costs.next().value!), 1, { service: { tenant } });
+      const sequence = new Sequence({ ...spec, id: arrivals as SequenceId }, arrivals, 10 * arrivals);
+      arrivals += 1;
+      waiting.push(sequence);
+      tenants.add(sequence);
+    };
+    for (const tenant of [...names, ...names]) add(tenant);
+    const used = new Map(names.map((tenant) => [tenant, 0]));
+    for (let i = 0; i < 200; i++) {
+      const nowMs = 10 * arrivals + 1;
+      const next = tenants.peek(nowMs)!;
+      const { tenant } = next.spec.service;
+      const least = Math.min(...waiting.map(({ queued }) => queued.account!.used));
+      expect(next.queued.account!.used).toBeLessThanOrEqual(least + REACH);
+      const even = waiting.filter(({ queued }) => queued.account!.used <= least + REACH);
+      const cheaper = even.filter(
+        (one) => one.arrivedMs <= next.arrivedMs && one.length * BUCKET < next.length,
+      );
+      expect(cheaper.map(({ id }) => id)).toEqual([]);
+      tenants.take(next, next.length);
+      waiting.splice(waiting.indexOf(next), 1);
+      used.set(tenant, used.get(tenant)! + next.length);
+      add(tenant);
+      const values = [...used.values()];
+      expect(Math.max(...values) - Math.min(...values)).toBeLessThanOrEqual(REACH + COST_MAX);
+    }
+  });
   fc.assert(rule, runs(15));
 });
 
@@ -145,7 +187,7 @@ test("cached_tokens_not_charged_as_compute: they cost the room they take, a hund
   const harness = new EngineHarness({
     spec: { pages: 256 },
     engine: {
-      queue: { kind: "lanes", lanes: objectives, tenantSlack: 400 },
+      queue: { kind: "lanes", lanes: objectives, tenantSlack: 400, tenantReach: 0 },
       batch: staticBudget(2048),
       admission: { sequencesMax: 1, prefixPending: false },
     },
@@ -173,7 +215,7 @@ test("a crowd's short prompts pass another tenant's long one only until they are
   const harness = new EngineHarness({
     spec: { pages: 256 },
     engine: {
-      queue: { kind: "lanes", lanes: objectives, tenantSlack: 400 },
+      queue: { kind: "lanes", lanes: objectives, tenantSlack: 400, tenantReach: 0 },
       batch: staticBudget(20),
       admission: { sequencesMax: 64, prefixPending: false, overtakes: true },
     },

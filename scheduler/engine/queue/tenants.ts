@@ -3,9 +3,13 @@ import type { Sequence } from "../sequence.ts";
 import type { ColdGate } from "./cold-gate.ts";
 import { FirstCome } from "./first-come.ts";
 import type { QueueOrder } from "./queue-order.ts";
+import { goesBefore } from "./response-ratio.ts";
 
 /** Tokens charged for each cached token and millisecond: a hundredth of a token per second. */
 const OCCUPANCY = 0.00001;
+
+/** Tenants that are compared at most, so that planning stays short. */
+const COMPARED_MAX = 32;
 
 /** Whether any sequence waits, as all accounts of a lane know it. */
 interface Demand {
@@ -55,6 +59,10 @@ interface Tenant {
  * cached is charged for the room that it takes, which is a hundredth of a token for each second. Between tenants that
  * always wait, what they computed differs by one sequence at most, and a new tenant waits for one sequence of each other's at most.
  *
+ * Tenants that have used up to `reach` tokens more than that one are even with it, and the sequence with the highest response ratio
+ * among them is next (response-ratio.ts): a lead of a few short prompts is no reason to serve a long one first. What tenants computed
+ * differs by no more than that besides. Lanes that are first come, first served have no reach.
+ *
  * Returning tenants keep up to `slack` tokens of credit or debt. So a tenant that asks for little goes before a crowd of
  * another tenant's, but credit is not saved up for long; a new tenant begins like the others. What is used while no sequence waits is not charged.
  *
@@ -63,6 +71,7 @@ interface Tenant {
  */
 export class Tenants {
   readonly #slack: number;
+  readonly #reach: number;
   readonly #orderOf: () => QueueOrder;
   readonly #gate: ColdGate | null;
   readonly #byName = new Map<string, Tenant>();
@@ -74,15 +83,18 @@ export class Tenants {
   #turns = 0;
   #size = 0;
 
-  /** `slack` in tokens, above 0. `orderOf` makes the order of one tenant's sequences; `gate`: what they share. */
+  /** `slack` > 0 and `reach` ≥ 0 in tokens. `orderOf` makes the order of one tenant's sequences; `gate`: what they share; null: they
+   *  are first come, first served. */
   constructor(
     slack: number,
+    reach: number,
     orderOf: () => QueueOrder = () => new FirstCome(),
     gate: ColdGate | null = null,
   ) {
     assert(slack > 0, "tenants may be apart");
     this.#gate = gate;
     this.#slack = slack;
+    this.#reach = reach;
     this.#orderOf = orderOf;
   }
 
@@ -120,9 +132,11 @@ export class Tenants {
     const tenant = this.#next();
     if (tenant === null) return null;
     this.#level = Math.max(this.#level, tenant.account.used);
-    const sequence = tenant.order.peek(nowMs);
-    const isHeldBack = sequence !== null && this.#gate?.holdsBack(sequence, nowMs) === true;
-    return isHeldBack ? (this.#passing(this.#gate!, nowMs) ?? sequence) : sequence;
+    const gate = this.#gate;
+    if (gate === null) return tenant.order.peek(nowMs);
+    const sequence = this.#firstOfEven(tenant, gate, nowMs);
+    const isHeldBack = sequence !== null && gate.holdsBack(sequence, nowMs);
+    return isHeldBack ? (this.#passing(gate, nowMs) ?? sequence) : sequence;
   }
 
   /** Takes out the one that `peek` returned, for so many tokens. */
@@ -138,6 +152,24 @@ export class Tenants {
   /** More or less of a sequence is cached now, whether it waits here or not. */
   matched(sequence: Sequence): void {
     this.#tenantOf(sequence).order.matched?.(sequence);
+  }
+
+  /** Of the tenants that are even with the one that has used least, the sequence that goes first. */
+  #firstOfEven(least: Tenant, gate: ColdGate, nowMs: number): Sequence | null {
+    const most = least.account.used + this.#reach;
+    let best = least.order.peek(nowMs);
+    // Below a tenant in the heap none has a smaller key, and nobody has used less than its key.
+    const open = [1, 2];
+    for (let next = 0; next < open.length && next < COMPARED_MAX; next++) {
+      const at = open[next]!;
+      const tenant = this.#heap[at];
+      if (tenant === undefined || tenant.key > most) continue;
+      open.push(2 * at + 1, 2 * at + 2);
+      const sequence = tenant.account.used > most ? null : tenant.order.peek(nowMs);
+      if (sequence === null) continue;
+      if (best === null || goesBefore(gate, sequence, best, nowMs)) best = sequence;
+    }
+    return best;
   }
 
   #left(): void {
