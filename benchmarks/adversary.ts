@@ -33,7 +33,7 @@ one and a half times and for ten seconds, 120 to 3,000 of them.
 The best rival of one figure is another one each time, and often bad in the others: prompts in large steps begin sooner while
 streams stand still, and first come, first served is good for the last call and bad for the mean. So the second table tells how
 often the rivals themselves are worse than the best of them, and whoever could pick one anew for each configuration; and the third
-how often ours is worse than a rival that does not pay for it elsewhere, most strictly in its last line. Several tenants cost
+how often ours is worse than a rival that does not pay for it elsewhere, most strictly in its last two lines. Several tenants cost
 something by design: the one that asks for most waits longest, and no rival knows tenants.
 `;
 
