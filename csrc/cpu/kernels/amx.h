@@ -57,22 +57,30 @@ struct TileState {
     }
   }
 
-  // d[m, n] += sum_k sum_i signed a[m, 4k+i] * unsigned b[k, 4n+i], i = 0..3, in 32 bits.
+  // d[m, n] += sum_k sum_i signed a[m, 4k+i] * unsigned b[k, 4n+i], i = 0..3, in 32 bits; with signed b.
   template <int D, int A, int B>
   void multiply_int8() {
+    multiply_bytes<D, A, B>([](uint32_t b) { return int32_t(b & 255); });
+  }
+  template <int D, int A, int B>
+  void multiply_signed_int8() {
+    multiply_bytes<D, A, B>([](uint32_t b) { return int32_t(int8_t(b)); });
+  }
+
+ private:
+  template <int D, int A, int B, class Byte>
+  void multiply_bytes(Byte const& byte_of) {
     for (int m = 0; m < 16; ++m) {
       for (int n = 0; n < 16; ++n) {
         int32_t d = int32_t(tile[D].row[m][n]);
         for (int k = 0; k < 16; ++k) {
           uint32_t const a = tile[A].row[m][k], b = tile[B].row[k][n];
-          for (int i = 0; i < 32; i += 8) d += int32_t(int8_t(a >> i)) * int32_t(b >> i & 255);
+          for (int i = 0; i < 32; i += 8) d += int32_t(int8_t(a >> i)) * byte_of(b >> i);
         }
         tile[D].row[m][n] = uint32_t(d);
       }
     }
   }
-
- private:
   static float flush(float x) { return x < 0x1p-126f && x > -0x1p-126f ? 0.0f : x; }
 };
 
@@ -114,6 +122,10 @@ struct TileState {
   template <int D, int A, int B>
   BUNTING_INLINE void multiply_int8() {
     asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(D), "i"(A), "i"(B));
+  }
+  template <int D, int A, int B>
+  BUNTING_INLINE void multiply_signed_int8() {
+    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(D), "i"(A), "i"(B));
   }
 };
 

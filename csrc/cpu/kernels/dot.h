@@ -196,6 +196,8 @@ class Dot {
     for (int i = 0; i < kRegisters; ++i) y.r[i] = __builtin_convertvector(sums_[i], vf);
     return y;
   }
+  // The same as they are, of a register.
+  BUNTING_INLINE vi integers(int i) const { return sums_[i]; }
 
  private:
 #if defined(BUNTING_HAS_MADDUBS)
@@ -206,5 +208,30 @@ class Dot {
   vi sums_[kRegisters];
   vi pairs_[kRegisters];  // of 16 bits, of this kGroup
 };
+
+BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
+  int32_t four;
+  std::memcpy(&four, x.q + 4 * step, sizeof four);
+  return four;
+}
+
+// Groups of fewer than kGroup k: parts of it.
+template <Dtype W>
+inline constexpr int kParts = weight_group(W) < kGroup ? int(kGroup / weight_group(W)) : 1;
+
+// What the sums of part `part` of a kGroup begin with.
+template <Dtype W>
+BUNTING_INLINE vi excess_of(InputGroup const& x, int part) {
+  if constexpr (has_minimum(W)) return vi{};
+  if constexpr (kParts<W> > 1) return Dot<W>::excess(x.minus_half_sums[part]);
+  return Dot<W>::excess(x.minus_sum);
+}
+
+// What the minimums of that part are multiplied with.
+template <Dtype W>
+BUNTING_INLINE f32x16 minus_sum_of(InputGroup const& x, int part) {
+  if constexpr (kParts<W> > 1) return set1(float(x.minus_half_sums[part]));
+  return set1(x.minus_sum_f32);
+}
 
 }  // namespace bunting::BUNTING_ISA

@@ -5,11 +5,13 @@
 //
 // Order of a sum, the same for every T, slice, thread and micro-kernel: bias (or y) first, then for rising k
 // each group of inputs: the sum over its groups of weights of an exact integer times their scale, times the
-// row's scale; on levels with few registers each group of weights by itself. Outliers of the row come last.
+// row's scale; on levels with few registers each group of weights by itself. In superblocks the integer
+// scales of groups belong to the exact integer (gemm_super.h). Outliers of the row come last.
 //
 // Work:     panels [begin, end) for all rows; gemm_block.h has the blocking. Weights with a scale for each 16
 //           numbers meet many rows unpacked (gemm_widened.h): for one Zen 5 core and 512 rows of Q6_K that is
-//           1.7 times as fast, while larger groups hide the unpacking behind their products.
+//           1.7 times as fast, while larger groups hide the unpacking behind their products. With tiles all
+//           superblocks meet many rows unpacked, their scales folded in (gemm_folded_tile.h).
 // Roofline: few rows: memory, the packed weights once (8.125 bits each for q8 in groups of 128, 4.5 for q4 in
 //           groups of 32); many: the level's multiply-add
 //           of bytes, less what finishing takes: with VNNI two multiplications, and a conversion beside them,
@@ -19,6 +21,7 @@
 //           sum |x||w|), and bit for bit between a row alone and the same row in company.
 #include "cpu/kernels/gemm_grouped.h"
 
+#include "cpu/kernels/gemm_folded_tile.h"
 #include "cpu/kernels/gemm_grouped_tile.h"
 #include "cpu/kernels/gemm_outliers.h"
 #include "cpu/kernels/gemm_widened.h"
@@ -33,11 +36,19 @@ constexpr bool is_common(Dtype dtype) {
   return is_rounded_to(dtype) || dtype == Dtype::q4_k || dtype == Dtype::q5_k || dtype == Dtype::q6_k;
 }
 
+// From so many rows on tiles gain more than folding scales into the weights costs: more where few rows are
+// fast.
+template <Dtype W>
+inline constexpr int64_t kFoldedRowsLeast = is_common(W) && kParts<W> == 1 ? 29 : 13;
+
 template <Dtype W>
 void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
 #if defined(BUNTING_HAS_INT8_TILES)
   if constexpr (weight_format(W).scales == Scales::half)
     if (g.tokens > kTileRowsLeast) return gemm_blocks<GroupedTiles<W>>(g, panel_begin, panel_end);
+  if constexpr (is_super(W))
+    if (g.tokens >= kFoldedRowsLeast<W> && g.w->k > 0)
+      return FoldedTiles<W>::multiply(g, panel_begin, panel_end);
 #endif
   if constexpr (kHasWideBlocks && weight_group(W) == kGroupMax)
     if (kWideRowsLeast <= g.tokens && g.tokens <= kWideRows)

@@ -6,12 +6,10 @@
 // The inner sums, of 32, 64 or 128 products, are exact, whatever instructions make them (dot.h); the outer
 // ones run over rising k with one fused multiply-add each. So every micro-kernel of a level that keeps to
 // this order gives the same bits, and the one for tiles (gemm_grouped_tile.h) may take the many rows where
-// this one takes the few.
+// this one takes the few. Superblocks have an order of their own (gemm_super.h).
 #pragma once
 
-#include "cpu/kernels/dot.h"
-#include "cpu/kernels/gemm_block.h"
-#include "cpu/kernels/half.h"
+#include "cpu/kernels/gemm_super.h"
 
 namespace bunting::BUNTING_ISA {
 
@@ -48,113 +46,12 @@ constexpr int grouped_panels(int rows, bool is_wide) {
   return panels < kGroupedPanels ? panels : kGroupedPanels;
 }
 
-BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
-  int32_t four;
-  std::memcpy(&four, x.q + 4 * step, sizeof four);
-  return four;
-}
-
 // How many kGroup share a scale: of the weights, and of the inputs.
 template <Dtype W>
 inline constexpr int64_t kWeightsTogether = weight_group(W) / kGroup;
 template <Dtype W>
 inline constexpr int64_t kInputsTogether =
     kAddsProducts || weight_format(W).scales != Scales::half ? input_group(W) / kGroup : kWeightsTogether<W>;
-
-// Sixteen bytes.
-template <bool kSigned>
-BUNTING_INLINE void load_bytes(char const* p, vi (&integers)[kRegisters]) {
-  for (int i = 0; i < kRegisters; ++i) {
-#if defined(__AVX512F__)
-    __m128i const bytes = _mm_loadu_si128(reinterpret_cast<__m128i const*>(p));
-    integers[i] =
-        (vi)(kSigned ? _mm512_maskz_cvtepi8_epi32(0xffff, bytes) : _mm512_maskz_cvtepu8_epi32(0xffff, bytes));
-#elif defined(__AVX2__)
-    __m128i const bytes = _mm_loadl_epi64(reinterpret_cast<__m128i const*>(p + i * kLanes));
-    integers[i] = (vi)(kSigned ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
-#else
-    typedef int8_t vb __attribute__((vector_size(kLanes)));
-    vb bytes;
-    std::memcpy(&bytes, p + i * kLanes, sizeof bytes);
-    vi const widened = __builtin_convertvector(bytes, vi);
-    integers[i] = kSigned ? widened : widened & 255;
-#endif
-  }
-}
-
-// The scales at the beginning of a panel's block (weight_format.h), sixteen columns at a time.
-template <Dtype W>
-struct BlockHeader {
-  static constexpr int64_t kBlock = block_length(W), kBytes = block_header_bytes(W);
-  static constexpr Scales kScales = weight_format(W).scales;
-
-  // Of the block's group `group`.
-  static BUNTING_INLINE f32x16 scales(char const* at, int64_t group) {
-    if constexpr (kScales == Scales::exponent) {
-      vi e[kRegisters];
-      load_bytes<false>(at + group * kPanel, e);
-      f32x16 y;
-      for (int i = 0; i < kRegisters; ++i)
-        y.r[i] = (vf)(e[i] >= 2 ? (e[i] - 1) << 23 : (e[i] + 1) * 0x00200000);
-      return y;
-    } else if constexpr (kScales == Scales::super) {
-      return half(at) * bytes<true>(at + kPanel * (2 + group));
-    } else if constexpr (kScales == Scales::super_minimum) {
-      return half(at) * bytes<false>(at + kPanel * (4 + group));
-    } else if constexpr (kScales == Scales::super_nibbles) {
-      return half(at) * nibbles(at + kPanel * (4 + group), 0);
-    } else {
-      return half(at + group * kPanel * 2);
-    }
-  }
-  static BUNTING_INLINE f32x16 minimums(char const* at, int64_t group) {
-    if constexpr (kScales == Scales::half_minimum)
-      return zero() - half(at + (block_scales(W) + group) * kPanel * 2);
-    else if constexpr (kScales == Scales::super_minimum)
-      return half(at + kPanel * 2) * bytes<false>(at + kPanel * (4 + kSuper / kGroup + group));
-    else
-      return half(at + kPanel * 2) * nibbles(at + kPanel * (4 + group), 4);
-  }
-
- private:
-  static BUNTING_INLINE f32x16 half(char const* at) {
-    return load_f16(reinterpret_cast<uint16_t const*>(at));
-  }
-  template <bool kSigned>
-  static BUNTING_INLINE f32x16 bytes(char const* at) {
-    vi integers[kRegisters];
-    load_bytes<kSigned>(at, integers);
-    f32x16 y;
-    for (int i = 0; i < kRegisters; ++i) y.r[i] = __builtin_convertvector(integers[i], vf);
-    return y;
-  }
-  static BUNTING_INLINE f32x16 nibbles(char const* at, int from_bit) {
-    vi integers[kRegisters];
-    load_bytes<false>(at, integers);
-    f32x16 y;
-    for (int i = 0; i < kRegisters; ++i) y.r[i] = __builtin_convertvector(integers[i] >> from_bit & 15, vf);
-    return y;
-  }
-};
-
-// Groups of fewer than kGroup k: parts of it.
-template <Dtype W>
-inline constexpr int kParts = weight_group(W) < kGroup ? int(kGroup / weight_group(W)) : 1;
-
-// What the sums of part `part` of a kGroup begin with.
-template <Dtype W>
-BUNTING_INLINE vi excess_of(InputGroup const& x, int part) {
-  if constexpr (has_minimum(W)) return vi{};
-  if constexpr (kParts<W> > 1) return Dot<W>::excess(x.minus_half_sums[part]);
-  return Dot<W>::excess(x.minus_sum);
-}
-
-// What the minimums of that part are multiplied with.
-template <Dtype W>
-BUNTING_INLINE f32x16 minus_sum_of(InputGroup const& x, int part) {
-  if constexpr (kParts<W> > 1) return set1(float(x.minus_half_sums[part]));
-  return set1(x.minus_sum_f32);
-}
 
 template <Dtype W, bool kWide, int R, int N>
 void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
@@ -227,12 +124,13 @@ void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
   end_sums(sums, s);
 }
 
-// The same for all other kinds of scales. The minimum of a group is multiplied with the sum of its inputs.
+// The same for other kinds of scales of a group by itself. Its minimum is multiplied with the sum of its
+// inputs.
 template <Dtype W, int R, int N>
 void multiply_blocks(InputGroup const* x, int64_t ldx, Slice const& s) {
   using D = Dot<W>;
   using Header = BlockHeader<W>;
-  constexpr int kPartSteps = kSteps / kParts<W>;
+  static_assert(weight_group(W) == kGroup && !is_super(W));
   f32x16 sums[R][N];
   begin_sums(sums, s);
   asm volatile("" : : "r"(&sums) : "memory");  // out of the registers, which hold products instead
@@ -242,12 +140,12 @@ void multiply_blocks(InputGroup const* x, int64_t ldx, Slice const& s) {
     fetch += s.fetch.step;
   };
   int64_t const depth = s.k / kGroup;
-  int64_t group = 0;  // of kGroup k in the block
+  int64_t group = 0;  // in the block
   for (int64_t i = 0; i < depth;) {
     f32x16 products[R][N];
     for (int r = 0; r < R; ++r)
       for (int n = 0; n < N; ++n) products[r][n] = zero();
-    for (int64_t const end = std::min(i + kGroupMax / kGroup, depth); i < end; ++i, ++x, at += D::kBytes) {
+    for (int64_t const end = std::min(i + kInputGroups, depth); i < end; ++i, ++x, at += D::kBytes) {
       if (group == 0) {
         header = at;
         at += Header::kBytes;
@@ -257,34 +155,32 @@ void multiply_blocks(InputGroup const* x, int64_t ldx, Slice const& s) {
         fetch = s.fetch.after;
         turn = s.w + s.panel_stride;
       }
-      for (int part = 0; part < kParts<W>; ++part) {
-        D dots[R][N];
-        for (int r = 0; r < R; ++r) {
-          vi const excess = excess_of<W>(x[r * ldx], part);
-          for (int n = 0; n < N; ++n) dots[r][n].start(excess);
-        }
+      D dots[R][N];
+      for (int r = 0; r < R; ++r) {
+        vi const excess = excess_of<W>(x[r * ldx], 0);
+        for (int n = 0; n < N; ++n) dots[r][n].start(excess);
+      }
 #pragma GCC unroll 8
-        for (int step = part * kPartSteps; step < (part + 1) * kPartSteps; ++step) {
-          if (step < D::kBytes / kLine) fetch_line();
-          typename D::Weight weights[N];
-          for (int n = 0; n < N; ++n) weights[n] = D::load(at + n * s.panel_stride, step);
-          for (int r = 0; r < R; ++r) {
-            int32_t const four = four_of(x[r * ldx], step);
-            for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four);
-          }
+      for (int step = 0; step < kSteps; ++step) {
+        if (step < D::kBytes / kLine) fetch_line();
+        typename D::Weight weights[N];
+        for (int n = 0; n < N; ++n) weights[n] = D::load(at + n * s.panel_stride, step);
+        for (int r = 0; r < R; ++r) {
+          int32_t const four = four_of(x[r * ldx], step);
+          for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four);
         }
-        for (int n = 0; n < N; ++n) {
-          f32x16 const scales = Header::scales(header + n * s.panel_stride, group * kParts<W> + part);
-          for (int r = 0; r < R; ++r) {
-            dots[r][n].end_steps();
-            products[r][n] = fma(dots[r][n].finish(), scales, products[r][n]);
-          }
+      }
+      for (int n = 0; n < N; ++n) {
+        f32x16 const scales = Header::scales(header + n * s.panel_stride, group);
+        for (int r = 0; r < R; ++r) {
+          dots[r][n].end_steps();
+          products[r][n] = fma(dots[r][n].finish(), scales, products[r][n]);
         }
-        for (int n = 0; n < N && has_minimum(W); ++n) {
-          f32x16 const minimums = Header::minimums(header + n * s.panel_stride, group * kParts<W> + part);
-          for (int r = 0; r < R; ++r)
-            products[r][n] = fma(minus_sum_of<W>(x[r * ldx], part), minimums, products[r][n]);
-        }
+      }
+      for (int n = 0; n < N && has_minimum(W); ++n) {
+        f32x16 const minimums = Header::minimums(header + n * s.panel_stride, group);
+        for (int r = 0; r < R; ++r)
+          products[r][n] = fma(minus_sum_of<W>(x[r * ldx], 0), minimums, products[r][n]);
       }
       group = (group + 1) % (Header::kBlock / kGroup);
     }
@@ -323,6 +219,8 @@ struct GroupedMicro {
   static constexpr Block kBlock = [] {
     if constexpr (weight_format(W).scales == Scales::half)
       return multiply_groups<W, kWide, R, N>;
+    else if constexpr (is_super(W))
+      return multiply_superblocks<W, R, N>;
     else
       return multiply_blocks<W, R, N>;
   }();

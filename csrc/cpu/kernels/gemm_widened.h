@@ -19,13 +19,40 @@ inline constexpr int kWidenedPanels = 2;
 inline constexpr int64_t kWidenedK = 512;    // of a block of k: 16 KB of bytes
 inline constexpr int64_t kWidenedChunk = 8;  // panels
 
+// What is kept of the scale and the minimum of a group: in superblocks integers, beside the superblock's
+// factors.
+template <Dtype W>
+struct WidenedScale {
+  using Of = f32x16;
+  static BUNTING_INLINE Of at(char const* header, int64_t group) {
+    return BlockHeader<W>::scales(header, group);
+  }
+  static BUNTING_INLINE f32x16 minimum_at(char const* header, int64_t group) {
+    return BlockHeader<W>::minimums(header, group);
+  }
+};
+template <Dtype W>
+  requires(is_super(W))
+struct WidenedScale<W> {
+  using Of = typename ScaledSum<W>::Scales;
+  static BUNTING_INLINE Of at(char const* header, int64_t group) {
+    return ScaledSum<W>::scales(header, group);
+  }
+  static BUNTING_INLINE f32x16 minimum_at(char const* header, int64_t group) {
+    return minimums_of<W>(header, group);
+  }
+};
+
 // A block of k of some panels, unpacked.
 template <Dtype W>
 struct Widened {
   static constexpr int64_t kGroups = kWidenedK / weight_group(W);
   struct Panel {
     alignas(64) uint8_t q[kWidenedK * kPanel];  // lines of four k of every column
-    float scales[kGroups * kPanel];
+    typename WidenedScale<W>::Of scales[kGroups];
+    struct {
+      f32x16 scales, minimums;
+    } factors[is_super(W) ? kWidenedK / kSuper : 1];
     float minimums[has_minimum(W) ? kGroups * kPanel : kPanel];  // one row of nothing, if there are none
   };
   Panel panels[kWidenedPanels];
@@ -43,9 +70,12 @@ BUNTING_INLINE void widen_panel(typename Widened<W>::Panel& to, char const* at, 
       int64_t const groups =
           std::min<int64_t>(Header::kBlock, round_up(k - first, weight_group(W))) / weight_group(W);
       for (int64_t i = 0, group = first / weight_group(W); i < groups; ++i, ++group) {
-        store(to.scales + group * kPanel, Header::scales(at, i));
-        if constexpr (has_minimum(W)) store(to.minimums + group * kPanel, Header::minimums(at, i));
+        to.scales[group] = WidenedScale<W>::at(at, i);
+        if constexpr (has_minimum(W)) store(to.minimums + group * kPanel, WidenedScale<W>::minimum_at(at, i));
       }
+      if constexpr (is_super(W)) to.factors[first / kSuper].scales = Header::factors(at);
+      if constexpr (is_super(W) && has_minimum(W))
+        to.factors[first / kSuper].minimums = Header::minimum_factors(at);
       at += Header::kBytes;
     }
     for (int step = 0; step < kSteps; ++step, q += kIntegerLineBytes) {
@@ -59,60 +89,47 @@ BUNTING_INLINE void widen_panel(typename Widened<W>::Panel& to, char const* at, 
 template <Dtype W, int R, int N>
 void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ldx, Slice const& s) {
   using D = Dot<W>;
-  constexpr int kPartSteps = kSteps / kParts<W>;
-  // How many kGroup share a scale.
-  constexpr int64_t kTogether = weight_group(W) > kGroup ? weight_group(W) / kGroup : 1;
+  static_assert(weight_group(W) == kGroup);
   constexpr int64_t kInputs = kInputsTogether<W>;
-  constexpr bool kAdds = kTogether < kInputs;
   f32x16 sums[R][N];
   begin_sums(sums, s);
   asm volatile("" : : "r"(&sums) : "memory");  // out of the registers, which hold products instead
   int64_t const depth = s.k / kGroup;
-  int64_t line = 0, group = 0;
-  for (int64_t i = 0; i < depth;) {
-    int64_t const end = kInputs == 1 ? i + 1 : std::min(i + kInputs, depth);
+  for (int64_t group = 0; group < depth;) {
+    int64_t const end = std::min(group + kInputs, depth);
     f32x16 products[R][N];
     for (int r = 0; r < R; ++r)
-      for (int n = 0; n < N && kAdds; ++n) products[r][n] = zero();
-    do {
-      for (int part = 0; part < kParts<W>; ++part, ++group) {
-        D dots[R][N];
-        for (int r = 0; r < R; ++r) {
-          vi const excess = excess_of<W>(x[r * ldx], part);
-          for (int n = 0; n < N; ++n) dots[r][n].start(excess);
-        }
-        int64_t left = kTogether;
-        do {
+      for (int n = 0; n < N && kInputs > 1; ++n) products[r][n] = zero();
+    for (; group < end; ++group, ++x) {
+      D dots[R][N];
+      for (int r = 0; r < R; ++r) {
+        vi const excess = excess_of<W>(x[r * ldx], 0);
+        for (int n = 0; n < N; ++n) dots[r][n].start(excess);
+      }
 #pragma GCC unroll 8
-          for (int step = 0; step < kPartSteps; ++step) {
-            typename D::Weight w[N];
-            for (int n = 0; n < N; ++n)
-              w[n] = D::load_widened(weights.panels[n].q + (line + step) * kIntegerLineBytes);
-            for (int r = 0; r < R; ++r) {
-              int32_t const four = four_of(x[r * ldx], part * kPartSteps + step);
-              for (int n = 0; n < N; ++n) dots[r][n].add(w[n], four);
-            }
-          }
-          for (int r = 0; r < R; ++r)
-            for (int n = 0; n < N; ++n) dots[r][n].end_steps();
-          line += kPartSteps;
-          if (kTogether > 1) ++i, ++x;
-        } while (kTogether > 1 && --left > 0 && i < end);
-        for (int n = 0; n < N; ++n) {
-          f32x16 const scales = load(weights.panels[n].scales + group * kPanel);
-          for (int r = 0; r < R; ++r) {
-            f32x16 const integers = dots[r][n].finish();
-            products[r][n] = kAdds ? fma(integers, scales, products[r][n]) : integers * scales;
-          }
-        }
-        for (int n = 0; n < N && has_minimum(W); ++n) {
-          f32x16 const minimums = load(weights.panels[n].minimums + group * kPanel);
-          for (int r = 0; r < R; ++r)
-            products[r][n] = fma(minus_sum_of<W>(x[r * ldx], part), minimums, products[r][n]);
+      for (int step = 0; step < kSteps; ++step) {
+        typename D::Weight w[N];
+        for (int n = 0; n < N; ++n)
+          w[n] = D::load_widened(weights.panels[n].q + (group * kSteps + step) * kIntegerLineBytes);
+        for (int r = 0; r < R; ++r) {
+          int32_t const four = four_of(x[r * ldx], step);
+          for (int n = 0; n < N; ++n) dots[r][n].add(w[n], four);
         }
       }
-      if (kTogether == 1) ++i, ++x;
-    } while (kAdds && i < end);
+      for (int n = 0; n < N; ++n) {
+        f32x16 const scales = weights.panels[n].scales[group];
+        for (int r = 0; r < R; ++r) {
+          dots[r][n].end_steps();
+          f32x16 const integers = dots[r][n].finish();
+          products[r][n] = kInputs > 1 ? fma(integers, scales, products[r][n]) : integers * scales;
+        }
+      }
+      for (int n = 0; n < N && has_minimum(W); ++n) {
+        f32x16 const minimums = load(weights.panels[n].minimums + group * kPanel);
+        for (int r = 0; r < R; ++r)
+          products[r][n] = fma(minus_sum_of<W>(x[r * ldx], 0), minimums, products[r][n]);
+      }
+    }
     for (int r = 0; r < R; ++r) {
       f32x16 const scale = set1(x[r * ldx - 1].scale);
       for (int n = 0; n < N; ++n) sums[r][n] = fma(products[r][n], scale, sums[r][n]);
@@ -122,12 +139,84 @@ void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ld
   end_sums(sums, s);
 }
 
+// The same of superblocks (gemm_super.h).
+template <Dtype W, int R, int N>
+void multiply_widened_superblocks(Widened<W> const& weights, InputGroup const* x, int64_t ldx,
+                                  Slice const& s) {
+  using D = Dot<W>;
+  constexpr int kPartSteps = kSteps / kParts<W>, kGroups = int(kInputGroups) * kParts<W>;
+  f32x16 sums[R][N];
+  begin_sums(sums, s);
+  asm volatile("" : : "r"(&sums) : "memory");
+  int64_t line = 0, group = 0;
+  for (int64_t k = 0; k < s.k; k += kGroupMax, x += kInputGroups) {
+    ScaledSum<W> scaled[R][N];
+    for (int r = 0; r < R; ++r)
+      for (int n = 0; n < N; ++n) scaled[r][n].start();
+    for (int i = 0; i < kGroups; ++i, line += kPartSteps) {
+      int const part = i % kParts<W>;
+      InputGroup const* const from = x + i / kParts<W>;
+      D dots[R][N];
+      for (int r = 0; r < R; ++r) {
+        vi const excess = excess_of<W>(from[r * ldx], part);
+        for (int n = 0; n < N; ++n) dots[r][n].start(excess);
+      }
+#pragma GCC unroll 8
+      for (int step = 0; step < kPartSteps; ++step) {
+        typename D::Weight w[N];
+        for (int n = 0; n < N; ++n)
+          w[n] = D::load_widened(weights.panels[n].q + (line + step) * kIntegerLineBytes);
+        for (int r = 0; r < R; ++r) {
+          int32_t const four = four_of(from[r * ldx], part * kPartSteps + step);
+          for (int n = 0; n < N; ++n) dots[r][n].add(w[n], four);
+        }
+      }
+      for (int n = 0; n < N; ++n)
+        for (int r = 0; r < R; ++r) {
+          dots[r][n].end_steps();
+          scaled[r][n].add(dots[r][n], weights.panels[n].scales[group + i]);
+        }
+    }
+    f32x16 products[R][N];
+    for (int n = 0; n < N; ++n)
+      for (int r = 0; r < R && has_minimum(W); ++r) products[r][n] = zero();
+    for (int i = 0; i < kGroups && has_minimum(W); ++i)
+      for (int n = 0; n < N; ++n) {
+        f32x16 const minimums = load(weights.panels[n].minimums + (group + i) * kPanel);
+        for (int r = 0; r < R; ++r)
+          products[r][n] =
+              fma(minus_sum_of<W>(x[r * ldx + i / kParts<W>], i % kParts<W>), minimums, products[r][n]);
+      }
+    for (int n = 0; n < N; ++n) {
+      auto const& factors = weights.panels[n].factors[k / kSuper];
+      for (int r = 0; r < R; ++r) {
+        if constexpr (has_minimum(W))
+          products[r][n] = fma(scaled[r][n].value(), factors.scales, products[r][n] * factors.minimums);
+        else
+          products[r][n] = scaled[r][n].value() * factors.scales;
+      }
+    }
+    for (int r = 0; r < R; ++r) {
+      f32x16 const scale = set1(x[r * ldx].scale);
+      for (int n = 0; n < N; ++n) sums[r][n] = fma(products[r][n], scale, sums[r][n]);
+    }
+    asm volatile("" : : "r"(&sums) : "memory");
+    group += kGroups;
+  }
+  end_sums(sums, s);
+}
+
 template <Dtype W>
 struct WidenedMicro {
   static constexpr int kRows = kGroupedRows;
   using Block = void (*)(Widened<W> const&, InputGroup const*, int64_t, Slice const&);
   template <int R, int N>
-  static constexpr Block kBlock = multiply_widened<W, R, N>;
+  static constexpr Block kBlock = [] {
+    if constexpr (is_super(W))
+      return multiply_widened_superblocks<W, R, N>;
+    else
+      return multiply_widened<W, R, N>;
+  }();
   static constexpr int panels_of(int) { return kWidenedPanels; }
 
   static void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {

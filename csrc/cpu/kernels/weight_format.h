@@ -151,6 +151,19 @@ BUNTING_FORMAT_FUNCTION Levels levels_of(Dtype dtype) {
   return {{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}};
 }
 
+// The largest magnitude of an integer times the integer scale of its group, of a format with superblocks.
+BUNTING_FORMAT_FUNCTION int largest_scaled(Dtype dtype) {
+  int const integer = has_minimum(dtype)  ? (1 << integer_bits(dtype)) - 1
+                      : has_levels(dtype) ? 127
+                                          : 1 << (integer_bits(dtype) - 1);
+  Scales const scales = weight_format(dtype).scales;
+  int const scale = scales == Scales::super_minimum   ? 63
+                    : scales == Scales::super_nibbles ? 15
+                    : dtype == Dtype::q6_k            ? 128
+                                                      : 32;
+  return integer * scale;
+}
+
 inline constexpr int kPanel = 16;      // columns of a packed panel
 inline constexpr int kGroup = 32;      // consecutive k of integers that lie together, and of inputs
 inline constexpr int kGroupMax = 128;  // that share a scale at most

@@ -1,0 +1,169 @@
+// gemm_super.h - the GEMM micro-kernel for grouped weights in superblocks, on vector registers: R rows times
+// N panels; and the order of its sums, which every other kernel for such weights has too:
+//
+//   y[t, n] += over rising kGroupMax k, fused:  scale_x * p
+//          p = d * float(sum over groups of scale * (sum of q_x q_w)), plus, fused,
+//              e * float(sum over groups of minimum * -(sum of q_x)), if groups have minimums
+//
+// d and e are the superblock's f16, scale and minimum of a group are integers. So both sums are exact, and a
+// kernel may make them as it likes: that for tiles folds scales into the weights (gemm_folded_tile.h).
+#pragma once
+
+#include <type_traits>
+
+#include "cpu/kernels/block_header.h"
+#include "cpu/kernels/dot.h"
+#include "cpu/kernels/gemm_block.h"
+
+namespace bunting::BUNTING_ISA {
+
+inline constexpr int64_t kInputGroups = kGroupMax / kGroup;  // kGroup that share a scale of the inputs
+
+// sum over groups of scale * (sum of q_x q_w), of sixteen columns and kGroupMax k.
+template <Dtype W>
+class ScaledSum {
+ public:
+  // Whether f32 holds it, whatever the numbers are: a fused multiply-add takes the place of three
+  // instructions.
+  static constexpr bool kIsFloat = int64_t{largest_scaled(W)} * 127 * kGroupMax <= 1 << 24;
+  using Lanes = std::conditional_t<kIsFloat, vf, vi>;
+
+  // The integer scales of a group, as they are multiplied.
+  struct Scales {
+    Lanes r[kRegisters];
+  };
+  static BUNTING_INLINE Scales scales(char const* header, int64_t group) {
+    vi integers[kRegisters];
+    BlockHeader<W>::integer_scales(header, group, integers);
+    Scales s;
+    for (int i = 0; i < kRegisters; ++i) {
+      if constexpr (kIsFloat)
+        s.r[i] = __builtin_convertvector(integers[i], vf);
+      else
+        s.r[i] = integers[i];
+    }
+    return s;
+  }
+
+  BUNTING_INLINE void start() {
+    for (int i = 0; i < kRegisters; ++i) sums_[i] = Lanes{};
+  }
+  BUNTING_INLINE void add(Dot<W> const& dot, Scales const& scales) {
+    for (int i = 0; i < kRegisters; ++i) {
+      if constexpr (kIsFloat)
+        sums_[i] = fma(__builtin_convertvector(dot.integers(i), vf), scales.r[i], sums_[i]);
+      else
+        sums_[i] += dot.integers(i) * scales.r[i];
+    }
+  }
+  BUNTING_INLINE f32x16 value() const {
+    f32x16 y;
+    for (int i = 0; i < kRegisters; ++i) {
+      if constexpr (kIsFloat)
+        y.r[i] = sums_[i];
+      else
+        y.r[i] = __builtin_convertvector(sums_[i], vf);
+    }
+    return y;
+  }
+
+ private:
+  Lanes sums_[kRegisters];
+};
+
+// The integer minimums of a group. Their sum is far below 2^24: f32 holds it.
+template <Dtype W>
+BUNTING_INLINE f32x16 minimums_of(char const* header, int64_t group) {
+  vi integers[kRegisters];
+  BlockHeader<W>::integer_minimums(header, group, integers);
+  f32x16 y;
+  for (int i = 0; i < kRegisters; ++i) y.r[i] = __builtin_convertvector(integers[i], vf);
+  return y;
+}
+
+template <Dtype W, int R, int N>
+void multiply_superblocks(InputGroup const* x, int64_t ldx, Slice const& s) {
+  using D = Dot<W>;
+  using Header = BlockHeader<W>;
+  constexpr int kPartSteps = kSteps / kParts<W>, kGroups = int(kInputGroups) * kParts<W>;
+  f32x16 sums[R][N];
+  begin_sums(sums, s);
+  asm volatile("" : : "r"(&sums) : "memory");  // out of the registers, which hold integers instead
+  char const *at = s.w, *header = s.w, *fetch = s.fetch.from, *turn = s.w + s.fetch.turn;
+  auto const fetch_line = [&]() __attribute__((always_inline)) {
+    for (int n = 0; n < N; ++n) __builtin_prefetch(fetch + n * s.panel_stride);
+    fetch += s.fetch.step;
+  };
+  for (int64_t k = 0; k < s.k; k += kGroupMax) {
+    bool const begins_block = k % kSuper == 0;
+    if (begins_block) {
+      header = at;
+      at += Header::kBytes;
+      for (int line = 0; line < Header::kBytes / kLine; ++line) fetch_line();
+    }
+    int64_t const first_group = begins_block ? 0 : kGroups;
+    ScaledSum<W> scaled[R][N];
+    for (int r = 0; r < R; ++r)
+      for (int n = 0; n < N; ++n) scaled[r][n].start();
+    for (int i = 0; i < kInputGroups; ++i, ++x, at += D::kBytes) {
+      if (at >= turn) {
+        fetch = s.fetch.after;
+        turn = s.w + s.panel_stride;
+      }
+      for (int part = 0; part < kParts<W>; ++part) {
+        D dots[R][N];
+        for (int r = 0; r < R; ++r) {
+          vi const excess = excess_of<W>(x[r * ldx], part);
+          for (int n = 0; n < N; ++n) dots[r][n].start(excess);
+        }
+#pragma GCC unroll 8
+        for (int step = part * kPartSteps; step < (part + 1) * kPartSteps; ++step) {
+          if (step < D::kBytes / kLine) fetch_line();
+          typename D::Weight weights[N];
+          for (int n = 0; n < N; ++n) weights[n] = D::load(at + n * s.panel_stride, step);
+          for (int r = 0; r < R; ++r) {
+            int32_t const four = four_of(x[r * ldx], step);
+            for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four);
+          }
+        }
+        for (int n = 0; n < N; ++n) {
+          auto const scales =
+              ScaledSum<W>::scales(header + n * s.panel_stride, first_group + i * kParts<W> + part);
+          for (int r = 0; r < R; ++r) {
+            dots[r][n].end_steps();
+            scaled[r][n].add(dots[r][n], scales);
+          }
+        }
+      }
+    }
+    f32x16 products[R][N];
+    for (int n = 0; n < N; ++n)
+      for (int r = 0; r < R && has_minimum(W); ++r) products[r][n] = zero();
+    for (int group = 0; group < kGroups && has_minimum(W); ++group)
+      for (int n = 0; n < N; ++n) {
+        f32x16 const minimums = minimums_of<W>(header + n * s.panel_stride, first_group + group);
+        for (int r = 0; r < R; ++r) {
+          InputGroup const& of = x[r * ldx - kInputGroups + group / kParts<W>];
+          products[r][n] = fma(minus_sum_of<W>(of, group % kParts<W>), minimums, products[r][n]);
+        }
+      }
+    for (int n = 0; n < N; ++n) {
+      f32x16 const factors = Header::factors(header + n * s.panel_stride);
+      if constexpr (has_minimum(W)) {
+        f32x16 const minimum_factors = Header::minimum_factors(header + n * s.panel_stride);
+        for (int r = 0; r < R; ++r)
+          products[r][n] = fma(scaled[r][n].value(), factors, products[r][n] * minimum_factors);
+      } else {
+        for (int r = 0; r < R; ++r) products[r][n] = scaled[r][n].value() * factors;
+      }
+    }
+    for (int r = 0; r < R; ++r) {
+      f32x16 const scale = set1(x[r * ldx - 1].scale);
+      for (int n = 0; n < N; ++n) sums[r][n] = fma(products[r][n], scale, sums[r][n]);
+    }
+    asm volatile("" : : "r"(&sums) : "memory");
+  }
+  end_sums(sums, s);
+}
+
+}  // namespace bunting::BUNTING_ISA
