@@ -9,6 +9,7 @@
 
 #include "cpu/kernels/stored_block.h"
 #include "include/engine.h"
+#include "model/codebook_types.h"
 
 namespace bunting {
 namespace {
@@ -149,6 +150,7 @@ StoredType const* stored_type(int32_t type) {
     case BUNTING_BF16:
       return &bf16;
     default:
+      if (StoredType const* const of_codebook = codebook_type(type)) return of_codebook;
       return blocks_of<Dtype::q4, Dtype::q4_1, Dtype::q5_0, Dtype::q5_1, Dtype::q8, Dtype::q2_k, Dtype::q3_k,
                        Dtype::q4_k, Dtype::q5_k, Dtype::q6_k, Dtype::iq4_nl, Dtype::iq4_xs, Dtype::mxfp4>(
           Dtype(type));

@@ -3,7 +3,8 @@ import { matrixFormats } from "../native.ts";
 import { ggufLayout } from "./gguf.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 
-/** auto: blocks of a GGUF file that are computed with stay what they are, other blocks become int8, all else is plain. none:
+/** auto: blocks of a GGUF file that are computed with stay what they are, rows of code books become int6 or int4, other blocks
+ *  int8, all else is plain. none:
  *  all is plain. int8, q8_0, int6, int4, fp8: plain matrices are rounded, and stay in blocks of no more bits; the embedding and
  *  the vocabulary projection, which matter most, int4 keeps in int6 and fp8 as they are. */
 export const quantNames = ["auto", "none", "int8", "q8_0", "int6", "int4", "fp8"] as const;
@@ -43,6 +44,13 @@ const namedFormats: Readonly<Record<string, number>> = {
   Q4_0: matrixFormats.int4,
   Q8_0: matrixFormats.q8_0,
 };
+/** What rows of code books become: of formats in at most twice their bits the one that loses least, for IQ1 and IQ2_XXS the
+ *  smallest. */
+const codebookFormats: Readonly<Record<string, number>> = {
+  ...{ IQ3_XXS: matrixFormats.int6, IQ3_S: matrixFormats.int6 },
+  ...{ IQ2_XXS: matrixFormats.int4, IQ2_XS: matrixFormats.int4, IQ2_S: matrixFormats.int4 },
+  ...{ IQ1_S: matrixFormats.int4, IQ1_M: matrixFormats.int4 },
+};
 const isBlocks = (dtype: number | undefined): boolean =>
   dtype !== undefined && dtype >= ggufLayout.dtypes.Q4_0!;
 
@@ -80,7 +88,7 @@ export function formatsOf(
     );
     const stored = keptType(dtypes, device);
     if (quant === "auto") {
-      return stored?.format ?? (dtypes.every(isBlocks) ? matrixFormats.int8 : matrixFormats.plain);
+      return stored?.format ?? (dtypes.every(isBlocks) ? nearestFormat(dtypes) : matrixFormats.plain);
     }
     const isVocabulary = kinds[0] === TensorKind.embed || kinds[0] === TensorKind.lmHead;
     const name = isVocabulary ? vocabularyFormats[quant] : quant;
@@ -94,6 +102,16 @@ export function formatsOf(
     }
   }
   return formats;
+}
+
+/** Of a matrix whose tensors are in blocks and cannot stay so. */
+function nearestFormat(dtypes: readonly (number | undefined)[]): number {
+  const formats = dtypes.map((dtype) => codebookFormats[storedName(dtype!) ?? ""] ?? matrixFormats.int8);
+  return formats.includes(matrixFormats.int8)
+    ? matrixFormats.int8
+    : formats.includes(matrixFormats.int6)
+      ? matrixFormats.int6
+      : matrixFormats.int4;
 }
 
 /** How a matrix keeps the blocks of all of its tensors; undefined: it cannot. In q8_0 those of Q4_0 are the same numbers. */
@@ -122,12 +140,21 @@ export function widenedNote(
     return matrix < 0 ? undefined : formats[2 + layer * layerMatrices.length + matrix];
   };
   const widenedTo = (format: number, name: string): string[] => {
-    const widened = tensors.filter((tensor) => isBlocks(tensor.dtype) && formatOf(tensor) === format);
+    const isWidened = ({ dtype }: FormatTensor): boolean =>
+      format === matrixFormats.plain || format === matrixFormats.int8
+        ? isBlocks(dtype)
+        : codebookFormats[storedName(dtype) ?? ""] !== undefined;
+    const widened = tensors.filter((tensor) => isWidened(tensor) && formatOf(tensor) === format);
     if (widened.length === 0) return [];
     const names = [...new Set(widened.map(({ dtype }) => storedName(dtype)))].join(" and ");
     return [`${widened.length} ${widened.length === 1 ? "matrix" : "matrices"} in ${names} become ${name}`];
   };
-  const notes = [...widenedTo(matrixFormats.plain, compute), ...widenedTo(matrixFormats.int8, "int8")];
+  const notes = [
+    ...widenedTo(matrixFormats.plain, compute),
+    ...widenedTo(matrixFormats.int8, "int8"),
+    ...widenedTo(matrixFormats.int6, "int6"),
+    ...widenedTo(matrixFormats.int4, "int4"),
+  ];
   return notes.length === 0 ? null : `${notes.join(", ")}: they are not computed with as they are here`;
 }
 

@@ -198,11 +198,6 @@ describe("tensors", () => {
     ["no type", withLarge({ type: 255 }), "has the type 255; supported: F32, F16, Q4_0"],
     ["a type that is not read", withLarge({ type: 34 }), "has the type 34, TQ1_0; supported: F32"],
     [
-      "a type of tables",
-      withLarge({ type: 18 }),
-      "has the type 18, IQ3_XXS, whose numbers are kept in tables of another program, which are not here; a file",
-    ],
-    [
       "part of a block",
       withLarge({ shape: [2, 63] }),
       "has rows of 63, which are no whole number of Q8_0 blocks of 32",

@@ -93,8 +93,15 @@ const tensorTypes: Readonly<Record<number, readonly [name: string, block: number
   12: ["Q4_K", 256, 144],
   13: ["Q5_K", 256, 176],
   14: ["Q6_K", 256, 210],
+  16: ["IQ2_XXS", 256, 66],
+  17: ["IQ2_XS", 256, 74],
+  18: ["IQ3_XXS", 256, 98],
+  19: ["IQ1_S", 256, 50],
   20: ["IQ4_NL", 32, 18],
+  21: ["IQ3_S", 256, 110],
+  22: ["IQ2_S", 256, 82],
   23: ["IQ4_XS", 256, 136],
+  29: ["IQ1_M", 256, 56],
   30: ["BF16", 1, 2],
   39: ["MXFP4", 32, 17],
 };
@@ -102,12 +109,9 @@ const supportedTypes = Object.values(tensorTypes).map(([name]) => name);
 
 /** Names of other types, to refuse them by. */
 const otherTypes: Readonly<Record<number, string>> = {
-  ...{ 9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS" },
-  ...{ 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S", 24: "I8", 25: "I16", 26: "I32" },
-  ...{ 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4" },
+  ...{ 9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64" },
+  ...{ 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4" },
 };
-/** Those whose bits are places in tables of their authors' program. */
-const isCodebook = (name: string): boolean => /^IQ[123]_/.test(name);
 
 /** Reads and checks the head of a file. Every problem is a ModelError with the key or tensor at fault. */
 export function readGgufFile(file: string): GgufFile {
@@ -237,11 +241,7 @@ function readTensor(reader: Reader, name: string, alignment: number): StoredTens
 function refuseType(reader: Reader, type: number): never {
   const name = otherTypes[type];
   const named = name === undefined ? "" : `, ${name}`;
-  const why =
-    name !== undefined && isCodebook(name)
-      ? ", whose numbers are kept in tables of another program, which are not here; a file of about this size in Q2_K or Q3_K is read"
-      : "";
-  return reader.refuse(`has the type ${type}${named}${why}; supported: ${supportedTypes.join(", ")}`);
+  return reader.refuse(`has the type ${type}${named}; supported: ${supportedTypes.join(", ")}`);
 }
 
 /** The tensors with offsets from the start of the file, in their order there; without gaps but for alignment. */

@@ -50,6 +50,7 @@ describe.each(names.map((name) => [name]))("%s", (name) => {
     expect(Buffer.from(decoded.buffer).equals(expected)).toBeTrue();
   });
 
+  if (/^IQ[123]/.test(name)) return; // whose blocks are of any bits
   test("numbers come back from blocks about as they were", () => {
     const values = Float32Array.from({ length: 512 }, (_, index) => Math.sin(index * index));
     const back = decodeStored(name, encodeStored(name, values));

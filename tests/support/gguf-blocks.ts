@@ -4,11 +4,14 @@
  * quantisers take the nearest level of a scale found by the extremes: good enough to be close, not the best there is.
  */
 
+import { type CodebookName, codebookTypes } from "./gguf-codebooks.ts";
+
 export type StoredName =
+  | CodebookName
   | ("F32" | "F16" | "BF16" | "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1")
   | ("Q8_0" | "Q2_K" | "Q3_K" | "Q4_K" | "Q5_K" | "Q6_K" | "IQ4_NL" | "IQ4_XS" | "MXFP4");
 
-interface Stored {
+export interface Stored {
   /** The format's number. */
   readonly type: number;
   readonly block: number;
@@ -30,6 +33,7 @@ const levels = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69,
 const twiceE2m1 = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 export const storedTypes: Readonly<Record<StoredName, Stored>> = {
+  ...codebookTypes,
   F32: plain(
     0,
     4,

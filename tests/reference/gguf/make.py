@@ -15,10 +15,12 @@ from gguf.quants import dequantize
 
 HERE = Path(__file__).parent
 TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4"]
+TYPES += ["IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M"]
 # Where a block has its f16 scales.
 SCALES = {
     **{"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]},
     **{"Q2_K": [80, 82], "Q3_K": [108], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": []},
+    **{"IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ1_S": [0], "IQ1_M": []},
 }
 
 
@@ -35,6 +37,8 @@ def blocks(name: str, random: np.random.Generator, count: int) -> np.ndarray:
     data = random.integers(0, 256, (count, size), dtype=np.uint8)
     if name == "MXFP4":
         data[:, 0] = random.integers(110, 135, count)
+    if name == "IQ1_M":  # an exponent that is finite, in the upper nibble of its last word
+        data[:, 55] &= 0xBF
     for at in SCALES[name]:
         data[:, at : at + 2] = random.standard_normal(count).astype(np.float16).view(np.uint8).reshape(count, 2)
     return data.reshape(-1)
