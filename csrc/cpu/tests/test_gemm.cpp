@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cpu/kernels/integer_layout.h"
 #include "cpu/parallel_gemm.h"
 #include "cpu/tests/dense_test.h"
 
@@ -148,6 +149,59 @@ TEST(gemm_rows_do_not_depend_on_company) {
                   name_of(type), int(k), accumulate, int(count));
           }
         }
+      }
+    }
+  }
+}
+
+// Integers and scales at the ends of their ranges beside inputs of 127: what a kernel adds up exactly, and
+// what it does in floats, must come to the same even there.
+TEST(gemm_of_the_largest_integers_does_not_depend_on_company) {
+  constexpr int64_t kTokens = 41, kN = 40, kK = 2 * kSuper;
+  for (Dtype const type : kGroupedFormats) {
+    if (!is_super(type)) continue;
+    PackedMatrix w{.dtype = type, .n = kN, .k = kK};
+    Bytes weights(int64_t(w.bytes()));
+    w.data = weights.data.get();
+    std::memset(w.data, 0, w.bytes());
+    bool const is_signed = weight_format(type).scales == Scales::super;
+    int const largest = type == Dtype::q6_k                                   ? 127
+                        : is_signed                                           ? 31
+                        : weight_format(type).scales == Scales::super_nibbles ? 255
+                                                                              : 63;
+    for (int64_t n = 0; n < kN; ++n) {
+      int8_t q[kGroup];
+      std::fill_n(q, kGroup, int8_t((n % 2 ? (1 << integer_bits(type)) - 1 : 0) - integer_zero(type)));
+      GroupScales scales{.halves = {0x2400, 0x2400}, .bytes = {}};
+      std::fill(std::begin(scales.bytes), std::end(scales.bytes),
+                uint8_t(n % 4 < 2 && is_signed ? -largest - 1 : largest));
+      for (int64_t k = 0; k < kK; k += kGroup) {
+        if (k % kSuper == 0) write_scales(w, n, k, scales);
+        write_integers(w, n, k, q);
+      }
+    }
+    Bytes rows(kTokens * kK * 4);
+    for (int64_t t = 0; t < kTokens; ++t)
+      for (int64_t k = 0; k < kK; ++k)
+        rows.f32()[t * kK + k] = t % 3 == 0 || (t % 3 == 1 && k % 2) ? 1.0f : -1.0f;
+    Inputs const x = inputs_from(w, rows, kK, kTokens);
+    Bytes alone(kTokens * kN * 4), together(kTokens * kN * 4);
+    auto const gemm = [&](Bytes& y, int64_t first, int64_t count) {
+      return Gemm{
+          .x = x.row(first), .ldx = x.ldx, .w = &w, .y = y.f32() + first * kN, .ldy = kN, .tokens = count};
+    };
+    std::vector<double> want(size_t(kTokens * kN)), scale(want.size());
+    reference::gemm(gemm(alone, 0, kTokens), want.data(), scale.data());
+    for (Kernels const* kernels : dense_levels()) {
+      for (int64_t t = 0; t < kTokens; ++t) kernels->gemm(gemm(alone, t, 1), 0, w.panels());
+      for (size_t i = 0; i < want.size(); ++i)
+        CHECK(std::fabs(alone.f32()[i] - want[i]) <= allowed(kK, scale[i]), "%s %s: %g, not %g",
+              kernels->name, name_of(type), double(alone.f32()[i]), want[i]);
+      for (int64_t count : {6, 13, 30, 41}) {
+        for (int64_t t = 0; t < kTokens; t += count)
+          kernels->gemm(gemm(together, t, std::min(count, kTokens - t)), 0, w.panels());
+        CHECK(std::memcmp(alone.data.get(), together.data.get(), alone.size) == 0,
+              "%s %s: rows in groups of %d differ from rows alone", kernels->name, name_of(type), int(count));
       }
     }
   }
