@@ -23,7 +23,16 @@ const STREAMS_MAX = 32;
 export const DECODE_STEPS = 32;
 
 /** What the weights are in: ours rounds a folder to the first three, and reads the others from llama.cpp's own file. */
-export type Format = "bf16" | "int8" | "int4" | "q4_k_m" | "q5_k_m" | "q6_k" | "q3_k_m" | "iq4_xs";
+export type Format =
+  | "bf16"
+  | "int8"
+  | "int4"
+  | "q4_k_m"
+  | "q5_k_m"
+  | "q6_k"
+  | "q3_k_m"
+  | "iq4_xs"
+  | "mxfp4_moe";
 export const isFileFormat = (format: Format): boolean => format.includes("_");
 
 export interface Streams {

@@ -33,6 +33,7 @@ const ALIGNMENT = 32;
 const ggufTypes: Readonly<Record<Format, string>> = {
   ...{ bf16: "BF16", int8: "Q8_0", int4: "Q4_0" },
   ...{ q4_k_m: "Q4_K_M", q5_k_m: "Q5_K_M", q6_k: "Q6_K", q3_k_m: "Q3_K_M", iq4_xs: "IQ4_XS" },
+  mxfp4_moe: "MXFP4_MOE",
 };
 
 /** The model's folder, made if it is not there. */

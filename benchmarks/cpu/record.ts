@@ -61,10 +61,13 @@ export const head = [
 
 export function cells(figure: Figure): Cell[] {
   const { what, ours, unit, share, llama, llamaWith, spread, aim } = figure;
-  const percent = share === null ? null : `${(share * 100).toFixed(0)} %`;
   const times = ratioOf(figure);
+  const percentOf = (of: number): string => `${(of * 100).toFixed(0)} %`;
+  const percent = share === null ? null : percentOf(share);
   const ratio = times === null ? null : `${times.toFixed(2)}×`;
-  const theirs = llama === null ? null : rounded(llama);
+  // Where its own share says as much: with as many weights to read, both have the same ceiling.
+  const theirShare = share === null || times === null ? "" : ` (${percentOf(share / times)})`;
+  const theirs = llama === null ? null : `${rounded(llama)}${theirShare}`;
   const range = spread === null ? null : spread.map((value) => value.toFixed(2)).join("-");
   return [
     ...[what, rounded(ours), unit, percent, theirs, llamaWith, ratio, range],

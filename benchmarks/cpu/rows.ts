@@ -298,13 +298,16 @@ export const rows: readonly Row[] = [
     prefill(model, "q4_k_m", 512, { ratio: 3 }),
     decode(model, "q4_k_m", "1 stream", own(1), { ratio: 1.15 }),
     decode(model, "q4_k_m", "8 streams", own(8), { ratio: 2.5 }),
-    decode(model, "q4_k_m", "32 streams", own(32), { ratio: 3.5 }),
+    // Behind few tokens: 4,096 of prompts take the other side minutes.
+    decode(model, "q4_k_m", "32 streams", { ...own(32), contextTokens: 32 }, { ratio: 3.5 }),
   ]),
   ...(["30B-A3B", "gpt-oss"] as const).flatMap((model) => [
     prefill(model, "int4", 512, { ratio: 3 }),
     decode(model, "int4", "1 stream", own(1), { ratio: 1.1 }),
     decode(model, "int4", "8 streams", own(8), { ratio: 2.5 }),
   ]),
+  prefill("gpt-oss", "mxfp4_moe", 512, { ratio: 2 }),
+  decode("gpt-oss", "mxfp4_moe", "1 stream", own(1), { ratio: 1 }),
   ...(["q5_k_m", "q6_k", "q3_k_m", "iq4_xs"] as const).flatMap((format) => [
     prefill("1B", format, 512, { ratio: 2 }),
     decode("1B", format, "1 stream", own(1), { ratio: 1 }),

@@ -83,6 +83,30 @@ describe("of a GGUF file in Q4_0 whose vocabulary is Q6_K and last layer is mixe
   });
 });
 
+describe("of a GGUF file in rows of code books", () => {
+  const [iq2Xs, iq3S] = [31, 34];
+  const tensors = tensorsOf(iq2Xs, {
+    [TensorKind.embed]: q6,
+    [TensorKind.lmHead]: q6,
+    [TensorKind.k]: iq3S,
+    [TensorKind.down]: iq3S,
+    [TensorKind.o]: q4,
+    [TensorKind.gate]: q6,
+  });
+  test("they become int4 or int6, beside other blocks int8, which is told", () => {
+    const formats = formatsOf(tensors, 2, "auto", "bf16");
+    expect(formats).toEqual([...[26, 26], ...[2, 2, 2, 2, 2], ...[4, 2, 2, 1, 4]]);
+    const note =
+      "2 matrices in Q6_K and IQ2_XS become int8, 3 matrices in IQ2_XS and IQ3_S become int6, 8 matrices in IQ2_XS become int4";
+    expect(widenedNote(tensors, formats, "bf16")).toStartWith(note);
+    expect(formatsOf(tensors, 2, "auto", "bf16", "gpu")[2]).toBe(2);
+  });
+  test("nothing is told of what was asked for in fewer bits", () => {
+    const inQ4 = tensorsOf(q6);
+    expect(widenedNote(inQ4, formatsOf(inQ4, 2, "int4", "bf16"), "bf16")).toBeNull();
+  });
+});
+
 test.each([
   ["of one type", [q4, q4], 2],
   ["in blocks of two types", [q4, q8], 5],

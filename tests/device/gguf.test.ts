@@ -152,8 +152,17 @@ describe.each(wideFamilies)("a random %s model", (family, fields) => {
 
 /** Blocks of any bits, which are far from the original's numbers. */
 const codebooks: readonly (readonly [StoredName, number])[] = [
-  ...([["IQ2_XXS", 0.98], ["IQ2_XS", 0.98], ["IQ2_S", 0.98], ["IQ3_XXS", 0.99], ["IQ3_S", 0.99]] as const),
-  ...([["IQ1_S", 0.98], ["IQ1_M", 0.98]] as const),
+  ...([
+    ["IQ2_XXS", 0.98],
+    ["IQ2_XS", 0.98],
+    ["IQ2_S", 0.98],
+    ["IQ3_XXS", 0.99],
+    ["IQ3_S", 0.99],
+  ] as const),
+  ...([
+    ["IQ1_S", 0.98],
+    ["IQ1_M", 0.98],
+  ] as const),
 ];
 
 describe("a model of rows of code books", () => {
@@ -161,16 +170,19 @@ describe("a model of rows of code books", () => {
   writeRandomModel({ file: "config.json", json: { ...wide, ...wideFamilies[0]![1] } }, dir, { seed: 6 });
   const tokens = Array.from({ length: 8 }, (_, index) => (index * 37 + 11) % 500);
 
-  test.each(codebooks)("in %s gives the bits of a folder with the same numbers, and is close in few bits", (type, cosineMin) => {
-    const file = ggufOf(dir, type);
-    const logits = logitsOf(file, "f32", tokens);
-    expectSame(logits, logitsOf(withNumbersOf(dir, type), "f32", tokens));
-    const rounded = logitsOf(file, "bf16", tokens, "auto");
-    expect(sameBits(rounded[5]!, logits[5]!)).toBeFalse();
-    for (const [position, row] of rounded.entries()) {
-      expect(cosineOf(row, logits[position]!)).toBeGreaterThan(cosineMin);
-    }
-  });
+  test.each(codebooks)(
+    "in %s gives the bits of a folder with the same numbers, and is close in few bits",
+    (type, cosineMin) => {
+      const file = ggufOf(dir, type);
+      const logits = logitsOf(file, "f32", tokens);
+      expectSame(logits, logitsOf(withNumbersOf(dir, type), "f32", tokens));
+      const rounded = logitsOf(file, "bf16", tokens, "auto");
+      expect(sameBits(rounded[5]!, logits[5]!)).toBeFalse();
+      for (const [position, row] of rounded.entries()) {
+        expect(cosineOf(row, logits[position]!)).toBeGreaterThan(cosineMin);
+      }
+    },
+  );
 });
 
 /** A copy of a folder whose weights are f32, rounded to what a storage type can hold. */

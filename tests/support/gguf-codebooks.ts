@@ -96,7 +96,10 @@ function scaleOf(name: CodebookName, from: DataView): number {
 }
 
 function setScale(name: CodebookName, to: DataView, d: number): void {
-  if (name !== "IQ1_M") return to.setFloat16(0, d, true);
+  if (name !== "IQ1_M") {
+    to.setFloat16(0, d, true);
+    return;
+  }
   const bits = new Uint16Array(Float16Array.of(d).buffer)[0]!;
   for (let i = 0; i < 4; i += 1) {
     to.setUint8(49 + 2 * i, (to.getUint8(49 + 2 * i) & 15) | (((bits >> (4 * i)) & 15) << 4));
