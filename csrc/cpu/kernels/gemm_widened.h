@@ -3,7 +3,7 @@
 // A block of integers is unpacked once, into a byte each, with the scales of its groups as f32. All rows then
 // pass over the bytes, which stay in the L1 cache: what the few rows of gemm_grouped.h pay for each line of
 // weights (shifts, masks, the product of two scales) is paid once here, however many rows there are. The sums
-// are those of gemm_grouped.h, in the same order, and so are the bits.
+// are those of gemm_grouped.h and gemm_super.h, in the same order, and so are the bits.
 //
 // Loops, outermost first: chunks of panels, whose sums stay in the L2 cache while the blocks of k pass;
 // blocks of k, whose inputs stay there while the panels pass; pairs of panels, unpacked here; blocks of rows.
@@ -99,7 +99,7 @@ void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ld
     int64_t const end = std::min(group + kInputs, depth);
     f32x16 products[R][N];
     for (int r = 0; r < R; ++r)
-      for (int n = 0; n < N && kInputs > 1; ++n) products[r][n] = zero();
+      for (int n = 0; n < N; ++n) products[r][n] = zero();
     for (; group < end; ++group, ++x) {
       D dots[R][N];
       for (int r = 0; r < R; ++r) {
