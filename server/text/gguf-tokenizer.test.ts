@@ -134,11 +134,42 @@ describe("each pre-tokenizer cuts a text where its pattern says", () => {
     ["seed-coder", "It|'s| |1|2|3|4|5| o|'CLOCK|,|\n\n| | naïveTest| x|=y|;| 日本"],
     ["gpt-2", "It|'s| 12345| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
     ["smollm", "It|'s| |1|2|3|4|5| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
+    ["qwen35", "It|'s| |1|2|3|4|5| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
+    ["falcon", "It|'|s| |123|45| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
+    // Its signs reach from : to ~, letters among them.
+    ["deepseek-llm", "It|'|s| |1|2|3|4|5| o|'|CLOCK|,|\n|\n| | na|ï|veTest| x|=|y|;| |日本"],
+    ["deepseek-coder", "It|'|s| |1|2|3|4|5| o|'|CLOCK|,|\n|\n| | naïveTest| x|=|y|;| |日本"],
     ["default", "It|'|s| |123|45| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
   ];
   test.each(lines)("%s", (pre, pieces) => {
     expect(cut(pre, text).join("|")).toBe(pieces);
   });
+  test("qwen35 keeps marks with their letters", () => {
+    expect(cut("qwen35", "हिन्दी x")).toEqual(["हिन्दी", " x"]);
+    expect(cut("qwen2", "हिन्दी x")).not.toEqual(["हिन्दी", " x"]);
+  });
+});
+
+test("stored merges over SentencePiece's spelling, from metadata", () => {
+  const words = ["▁", "a", "b", "\n", "▁a", "ab", "▁ab", "\n\n"];
+  const bytes = Array.from(
+    { length: 256 },
+    (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`,
+  );
+  const tokens = ["<unk>", "<bos>", "<call>", ...words, ...bytes];
+  const idOf = (text: string): number => tokens.indexOf(text);
+  const tokenizer = tokenizerOf([
+    ["tokenizer.ggml.model", "string", "gemma4"],
+    ["tokenizer.ggml.tokens", "string[]", tokens],
+    ["tokenizer.ggml.token_type", "i32[]", [3, 3, 4, ...words.map(() => 1), ...bytes.map(() => 6)]],
+    ["tokenizer.ggml.merges", "string[]", ["\n \n", "a b", "▁ ab", "▁ a"]],
+    ["tokenizer.ggml.bos_token_id", "u32", 1],
+    ["tokenizer.ggml.unknown_token_id", "u32", 0],
+  ]);
+  const ids = ["▁ab", "▁a", "▁", "\n\n", "\n", "ab", "<0xC3>", "<0xA9>", "<call>"].map(idOf);
+  const text = " ab a \n\n\nabé<call>";
+  expect(tokenizer.encode(text, { addSpecialTokens: true })).toEqual([1, ...ids]);
+  expect(tokenizer.decode(ids, { skipSpecialTokens: true })).toBe(text);
 });
 
 describe("SentencePiece, from metadata", () => {
@@ -231,7 +262,7 @@ describe("SentencePiece, from metadata", () => {
     [
       "another kind",
       [...without("model"), ["tokenizer.ggml.model", "string", "bert"]],
-      'tokenizer.ggml.model: "bert": supported: gpt2, llama',
+      'tokenizer.ggml.model: "bert": supported: gpt2, llama, gemma4',
     ],
     ["no tokens", without("tokens"), "tokenizer.ggml.tokens: missing: wanted: an array of texts"],
     [

@@ -1,7 +1,7 @@
 /**
  * The tokenizer in a GGUF file's metadata, as the tokenizer.json and tokenizer_config.json that a folder would have, so
- * that both kinds of model go through one tokenizer. Two kinds are read: "gpt2", byte-level merges, and "llama",
- * SentencePiece's, whose scores become merges. Everything else is refused.
+ * that both kinds of model go through one tokenizer. Three kinds are read: "gpt2", byte-level merges; "llama",
+ * SentencePiece's, whose scores become merges; and "gemma4", merges over SentencePiece's spelling. Everything else is refused.
  */
 import type { GgufFile } from "../../gpu/model/gguf-file.ts";
 import { Metadata } from "../../gpu/model/gguf-metadata.ts";
@@ -32,7 +32,8 @@ export function ggufTokenizer(file: Pick<GgufFile, "file" | "metadata">): {
   let tokenizer: JsonObject;
   if (model === "gpt2") tokenizer = byteLevel(metadata, vocabulary);
   else if (model === "llama") tokenizer = sentencePiece(metadata, vocabulary);
-  else return metadata.refuse(`${prefix}.model`, "supported: gpt2, llama");
+  else if (model === "gemma4") tokenizer = spelledMerges(metadata, vocabulary);
+  else return metadata.refuse(`${prefix}.model`, "supported: gpt2, llama, gemma4");
   return {
     tokenizer: { version: "1.0", added_tokens: addedTokens(vocabulary), ...tokenizer },
     config: { ...specialTokens(metadata, vocabulary), clean_up_tokenization_spaces: false },
@@ -128,17 +129,6 @@ function byteLevel(metadata: Metadata, vocabulary: Vocabulary): JsonObject {
     const known = Object.keys(preTokenizers).join(", ");
     return metadata.refuse(key, `how this pre-tokenizer cuts a text is not known; known: ${known}`);
   }
-  const mergesKey = `${prefix}.merges`;
-  const merges = metadata.texts(mergesKey).map((merge, index) => {
-    const cut = merge.indexOf(" ", 1);
-    if (cut < 0 || cut === merge.length - 1) {
-      metadata.refuse(
-        mergesKey,
-        `merge ${index}, ${JSON.stringify(merge)}, is not two parts with a space between`,
-      );
-    }
-    return [merge.slice(0, cut), merge.slice(cut + 1)];
-  });
   return {
     ...preTokenizerJson(pre),
     post_processor: aroundText(metadata, vocabulary, pre.addsBos),
@@ -153,7 +143,49 @@ function byteLevel(metadata: Metadata, vocabulary: Vocabulary): JsonObject {
       byte_fallback: false,
       ignore_merges: pre.ignoresMerges,
       vocab: vocabOf(vocabulary, TokenType.normal, TokenType.byte),
-      merges,
+      merges: storedMerges(metadata),
+    },
+  };
+}
+
+function storedMerges(metadata: Metadata): string[][] {
+  const key = `${prefix}.merges`;
+  return metadata.texts(key).map((merge, index) => {
+    const cut = merge.indexOf(" ", 1);
+    if (cut < 0 || cut === merge.length - 1) {
+      metadata.refuse(key, `merge ${index}, ${JSON.stringify(merge)}, is not two parts with a space between`);
+    }
+    return [merge.slice(0, cut), merge.slice(cut + 1)];
+  });
+}
+
+/** Spaces are ▁ and characters without a token become bytes, as SentencePiece has it; merges are stored. No token has a line's end
+ *  beside other text, so texts are cut there. */
+function spelledMerges(metadata: Metadata, vocabulary: Vocabulary): JsonObject {
+  const unknown = specialToken(metadata, "unknown", vocabulary.tokens.length);
+  return {
+    normalizer: { type: "Replace", pattern: { String: " " }, content: space },
+    pre_tokenizer: { type: "Split", pattern: { Regex: "[^\\n]+|\\n+" }, behavior: "Isolated", invert: false },
+    post_processor: aroundText(metadata, vocabulary, true),
+    decoder: {
+      type: "Sequence",
+      decoders: [
+        { type: "Replace", pattern: { String: space }, content: " " },
+        { type: "ByteFallback" },
+        { type: "Fuse" },
+      ],
+    },
+    model: {
+      type: "BPE",
+      dropout: null,
+      unk_token: unknown === null ? null : vocabulary.tokens[unknown]!,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: true,
+      byte_fallback: true,
+      ignore_merges: false,
+      vocab: vocabOf(vocabulary, TokenType.normal, TokenType.unknown, TokenType.byte),
+      merges: storedMerges(metadata),
     },
   };
 }

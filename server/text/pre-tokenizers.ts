@@ -51,11 +51,44 @@ const o200k = onlyPatterns(
   `${cased("*", "+")}|${cased("+", "*")}|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|${ends}`,
 );
 
+/** Cased letters, as DeepSeek's tokenizer lists them; Unicode has more by now. */
+const casedLetters =
+  "A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373" +
+  "\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-" +
+  "\u052f\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-" +
+  "\u1d77\u1d79-\u1d9a\u1e00-\u1f15\u1f18-\u1f1d\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d" +
+  "\u1f5f-\u1f7d\u1f80-\u1fb4\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-" +
+  "\u1fec\u1ff2-\u1ff4\u1ff6-\u1ffc\u2102\u2107\u210a-\u2113\u2115\u2119-\u211d\u2124\u2126\u2128\u212a-" +
+  "\u212d\u212f-\u2134\u2139\u213c-\u213f\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b\u2c7e-\u2ce4\u2ceb-" +
+  "\u2cee\u2cf2\u2cf3\ua640-\ua66d\ua680-\ua69b\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e\uab70-\uabbf\ufb00-" +
+  "\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a\u{10400}-\u{1044f}\u{104b0}-\u{104d3}\u{104d8}-\u{104fb}" +
+  "\u{10c80}-\u{10cb2}\u{10cc0}-\u{10cf2}\u{118a0}-\u{118df}\u{1e900}-\u{1e943}";
+const ideographs = "[一-龥ࠀ-一가-퟿]+";
+const deepseekCoder = onlyPatterns("[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", ideographs, "\\p{N}");
+const deepseek = onlyPatterns(
+  "[\\r\\n]",
+  `\\s?[${casedLetters}]+`,
+  "\\s?[!-/:-~！-／：-～‘-‟　-。]+",
+  "\\s+$",
+  ideographs,
+  "\\p{N}",
+);
+/** Marks go with the letters they stand on. */
+const qwen35: PreTokenizer = {
+  ...qwen2,
+  patterns: [
+    `${contractions}|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|${ends}`,
+  ],
+};
+
 export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   "llama-bpe": llama3,
   "llama-v3": llama3,
   llama3,
+  falcon3: llama3,
+  pixtral: llama3,
   qwen2,
+  qwen35,
   "deepseek-r1-qwen": { ...qwen2, composes: false },
   tekken: {
     ...llama3,
@@ -77,6 +110,10 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   refact: digitsThenGpt2,
   "command-r": digitsThenGpt2,
   "gpt-2": onlyPatterns(gpt2),
+  mpt: onlyPatterns(gpt2),
+  falcon: onlyPatterns("[\\p{P}\\$\\+<=>\\^~\\|`]+", gpt2, "[0-9][0-9][0-9]"),
+  "deepseek-llm": deepseek,
+  "deepseek-coder": deepseekCoder,
   // What the format's first readers did when nothing was said.
   default: onlyPatterns("[\\p{P}\\$\\+<=>\\^~\\|]+", gpt2, "\\p{N}+", "[0-9][0-9][0-9]"),
 };

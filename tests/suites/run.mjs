@@ -82,13 +82,26 @@ async function withServer(work) {
 
 /** llama.cpp's sources come with a Python package that wraps them. */
 const LLAMA_CPP = "llama_cpp_python==0.3.36";
-const llamaTests = () => {
-  const folder = folderOf("llama-server");
-  const [source] = existsSync(folder)
-    ? readdirSync(folder).filter((name) => /^llama_cpp_python-[\d.]+$/.test(name))
+const llamaFolder = folderOf("llama-cpp");
+const llamaSource = () => {
+  const [source] = existsSync(llamaFolder)
+    ? readdirSync(llamaFolder).filter((name) => /^llama_cpp_python-[\d.]+$/.test(name))
     : [];
-  return source === undefined ? null : join(folder, source, "vendor/llama.cpp/tools/server/tests");
+  return source === undefined ? null : join(llamaFolder, source, "vendor/llama.cpp");
 };
+const llamaTests = () => join(llamaSource(), "tools/server/tests");
+
+function fetchLlamaCpp() {
+  if (llamaSource() !== null) return true;
+  mkdirSync(llamaFolder, { recursive: true });
+  // Nothing of the package is built or run.
+  const source = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "-d", llamaFolder];
+  const had = succeeds("python3", ["-m", "pip", "download", "-q", ...source, LLAMA_CPP]);
+  if (had !== true) return had;
+  const [archive] = readdirSync(llamaFolder).filter((name) => name.endsWith(".tar.gz"));
+  return succeeds("tar", ["-xzf", join(llamaFolder, archive), "-C", llamaFolder]);
+}
+
 const llamaFiles =
   "chat_completion completion tokenize security stream compat_anthropic compat_oai_responses tool_call embedding basic template";
 
@@ -119,19 +132,7 @@ const suites = {
   },
   /** llama.cpp's tests of its own server. */
   "llama-server": {
-    install: () =>
-      all(
-        () => installPython("llama-server"),
-        () => {
-          const folder = folderOf("llama-server");
-          if (llamaTests() !== null) return true;
-          const only = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "-d", folder];
-          const had = succeeds(pythonOf("llama-server"), ["-m", "pip", "download", "-q", ...only, LLAMA_CPP]);
-          if (had !== true) return had;
-          const [archive] = readdirSync(folder).filter((name) => name.endsWith(".tar.gz"));
-          return succeeds("tar", ["-xzf", join(folder, archive), "-C", folder]);
-        },
-      ),
+    install: () => all(() => installPython("llama-server"), fetchLlamaCpp),
     run: () =>
       pytest("llama-server", {
         cwd: llamaTests(),
@@ -143,6 +144,14 @@ const suites = {
           PYTHONPATH: `${join(here, "llama-server")}:${llamaTests()}`,
           BUNTING_SERVER: JSON.stringify(scriptedServer),
         },
+      }),
+  },
+  /** Published vocabularies with the tokens of some texts, which come with llama.cpp's sources. */
+  vocabularies: {
+    install: fetchLlamaCpp,
+    run: () =>
+      succeeds("npx", ["bun", join(here, "vocabularies.ts"), join(llamaSource(), "models")], {
+        stdio: "inherit",
       }),
   },
   /** Coding agents, each given a small task. */

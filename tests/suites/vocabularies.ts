@@ -1,0 +1,69 @@
+/**
+ * Published vocabularies, with the token ids that their own tokenizers make of some texts: a folder in which `NAME.gguf` is a
+ * vocabulary, `NAME.gguf.inp` has texts and `NAME.gguf.out` their tokens, a line each, as llama.cpp keeps them.
+ *
+ *   npx bun tests/suites/vocabularies.ts FOLDER
+ *
+ * A line for each: texts whose tokens are the published ones, of all; or why it is not read. Ends with 1 if any differs. Some
+ * of these tokens were made without composing text first (Unicode's form C), where the model's own tokenizer does so; what is
+ * equal but for that is counted apart.
+ */
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { readGgufFile } from "../../gpu/model/gguf-file.ts";
+import { ModelError } from "../../gpu/model/model-error.ts";
+import { ggufTokenizer } from "../../server/text/gguf-tokenizer.ts";
+import { createTokenizer, type Tokenizer } from "../../server/text/tokenizer.ts";
+
+const separator = "\n__ggml_vocab_test__\n";
+
+interface Tokenizers {
+  readonly whole: Tokenizer;
+  /** The same without what it does to a text before it cuts it, where that is to compose it; else null. */
+  readonly uncomposed: Tokenizer | null;
+}
+
+/** Or why it is refused. */
+function tokenizersOf(path: string): Tokenizers | string {
+  try {
+    const { tokenizer, config } = ggufTokenizer(readGgufFile(path));
+    const composes = (tokenizer.normalizer as { type?: string } | null)?.type === "NFC";
+    const uncomposed = composes ? createTokenizer({ ...tokenizer, normalizer: null }, config) : null;
+    return { whole: createTokenizer(tokenizer, config), uncomposed };
+  } catch (error) {
+    if (!(error instanceof ModelError)) throw error;
+    return error.message.replace(`${path}: `, "");
+  }
+}
+
+const idsOf = (tokenizer: Tokenizer, text: string): string =>
+  tokenizer.encode(text, { addSpecialTokens: false }).join(" ");
+
+const [folder = ""] = process.argv.slice(2);
+let differing = 0;
+for (const file of readdirSync(folder).toSorted()) {
+  const path = join(folder, file);
+  if (!file.endsWith(".gguf") || !existsSync(`${path}.inp`)) continue;
+  const name = file.replace(/^ggml-vocab-|\.gguf$/g, "");
+  const tokenizers = tokenizersOf(path);
+  if (typeof tokenizers === "string") {
+    console.log(`${name}: refused: ${tokenizers}`);
+    continue;
+  }
+  const { whole, uncomposed } = tokenizers;
+  const texts = readFileSync(`${path}.inp`, "utf8").split(separator);
+  const lines = readFileSync(`${path}.out`, "utf8").split("\n");
+  let equal = 0;
+  let equalUncomposed = 0;
+  for (const [index, text] of texts.entries()) {
+    const published = lines[index]!.trim();
+    const ours = idsOf(whole, text);
+    if (ours === published) equal++;
+    else if (uncomposed !== null && idsOf(uncomposed, text) === published) equalUncomposed++;
+    else console.log(`  ${JSON.stringify(text)}\n    published ${published}\n    ours      ${ours}`);
+  }
+  if (equal + equalUncomposed < texts.length) differing++;
+  const rest = equalUncomposed > 0 ? `, and ${equalUncomposed} but for composing` : "";
+  console.log(`${name}: ${equal} of ${texts.length}${rest}`);
+}
+process.exitCode = differing > 0 ? 1 : 0;
