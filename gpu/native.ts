@@ -126,6 +126,7 @@ export interface TensorSource {
   readonly expert: number;
   /** BUNTING_EVERY_SECOND */
   readonly everySecond: boolean;
+  readonly groupedHeads: boolean;
   /** BUNTING_TRANSPOSED */
   readonly transposed: boolean;
   readonly rows: number;
@@ -176,12 +177,13 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 10;
+const abiVersion = 11;
 /** BUNTING_PAIRED_ROWS, BUNTING_ONE_LESS */
 const pairedRows = 256;
 const oneLess = 512;
 /** BUNTING_EVERY_SECOND, BUNTING_TRANSPOSED */
 const everySecond = 1024;
+const groupedHeads = 4096;
 const transposed = 2048;
 /** BUNTING_EXPERT */
 const expertStep = 64;
@@ -268,7 +270,8 @@ export function openLibrary(path: string): NativeLibrary {
         (stored.pairedRows ? pairedRows : 0) +
         (stored.oneLess ? oneLess : 0) +
         (stored.everySecond ? everySecond : 0) +
-        (stored.transposed ? transposed : 0);
+        (stored.transposed ? transposed : 0) +
+        (stored.groupedHeads ? groupedHeads : 0);
       const kind = tensor + stored.expert * expertStep;
       const type = dtype + flags;
       if (quantised === undefined) {
@@ -467,6 +470,7 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   reals.forEach((value, index) => {
     view.setFloat32(64 + index * 4, value, true);
   });
+  view.setInt32(92, shape.layerInputs, true);
   const { experts } = shape;
   if (experts !== null) {
     writeIntegers(96, [
@@ -506,7 +510,7 @@ function layerWords(layer: LayerShape): number[] {
   const { biases } = layer;
   const norms = { before: layer.parallel ? 1 : 1 | 4, after: 2 | 8, around: 15 }[layer.norms];
   return [
-    ...[0, layer.mlp === "experts" ? 1 : 0, norms], // attention
+    ...[0, { gated: 0, experts: 1, both: 2 }[layer.mlp], norms], // attention
     [biases.qkv, biases.o, biases.gateUp, biases.down, biases.router].reduce(
       (set, has, bit) => set | (Number(has) << bit),
       0,
@@ -516,6 +520,10 @@ function layerWords(layer: LayerShape): number[] {
     layer.slidingWindow,
     Number(layer.sinks),
     Number(layer.parallel),
+    ...[layer.ownSizes.headSize ?? 0, layer.ownSizes.kvHeads ?? 0, layer.ownSizes.feedForward ?? 0],
+    Number(layer.valuesAreKeys) | (Number(layer.valueNorm) << 1),
+    layer.kvLayersBack,
+    Number(layer.scaled),
   ];
 }
 

@@ -28,6 +28,7 @@ struct AttentionShape {
   int32_t query_heads = 0, kv_heads = 0, head_size = 0;
   int32_t sliding_window = 0;  // 0: none
   int32_t context_max = 0;     // of a sequence; segments of a longer one are not computed side by side
+  bool operator==(AttentionShape const&) const = default;
 };
 
 class AttentionPlan {

@@ -158,10 +158,13 @@ ExpertPlan::ExpertPlan(RoutingRule const& rule, int64_t tokens_max)
   groups_.reserve(size_t(rule.experts));
 }
 
-void ExpertPlan::choose(float const* logits, int64_t ld, int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; ++row)
-    choose_experts(rule_, logits + row * ld, chosen_.data() + row * rule_.used,
-                   chosen_weights_.data() + row * rule_.used);
+void ExpertPlan::choose(float const* logits, int64_t ld, float const* scales, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    int32_t* const chosen = chosen_.data() + row * rule_.used;
+    float* const weights = chosen_weights_.data() + row * rule_.used;
+    choose_experts(rule_, logits + row * ld, chosen, weights);
+    for (int32_t i = 0; i < rule_.used && scales; ++i) weights[i] *= scales[chosen[i]];
+  }
 }
 
 void ExpertPlan::group(int64_t tokens) {

@@ -41,8 +41,9 @@ class ExpertPlan {
   ExpertPlan(RoutingRule const& rule, int64_t tokens_max);
 
   RoutingRule const& rule() const { return rule_; }
-  // Chooses for rows [begin, end) of logits [T, ld]. Different rows may be on different threads.
-  void choose(float const* logits, int64_t ld, int64_t begin, int64_t end);
+  // Chooses for rows [begin, end) of logits [T, ld]; scales [E] multiply the weights, unless null. Different
+  // rows may be on different threads.
+  void choose(float const* logits, int64_t ld, float const* scales, int64_t begin, int64_t end);
   // Groups the pairs of rows [0, tokens), which have all chosen: by rising expert, then rising row.
   void group(int64_t tokens);
 

@@ -24,15 +24,16 @@ constexpr double kLogitNs = 5;           // of a draw
 constexpr int64_t kChoiceElements = 10;  // of a loop over activations, as one logit of a router
 constexpr int64_t kFewRows = 32, kFewRowsPieces = 4;
 
-AttentionShape attention_shape(Model const& model, int32_t sliding_window) {
-  bunting_model_shape const& shape = model.shape();
-  return {shape.query_heads, shape.kv_heads, shape.head_size, sliding_window, shape.context_max};
+AttentionShape attention_shape(Model const& model, int32_t layer) {
+  bunting_layer_shape const& has = model.layer_shape(layer);
+  return {model.shape().query_heads, has.kv_heads, has.head_size, has.sliding_window,
+          model.shape().context_max};
 }
 
 // Whether any layer has a part whose result cannot be added to x as it is.
 bool has_deltas(Model const& model) {
   constexpr int32_t kPostNorms = BUNTING_NORM_ATTN_POST | BUNTING_NORM_MLP_POST;
-  if (model.shape().residual_scale != 1) return true;
+  if (model.shape().residual_scale != 1 || model.shape().layer_inputs > 0) return true;
   for (int32_t i = 0; i < model.shape().layers; i++)
     if (model.layer_shape(i).parallel || (model.layer_shape(i).norms & kPostNorms)) return true;
   return false;
@@ -103,6 +104,14 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
   normed = operand(hidden);
   qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
   attended = operand(model.query_width());
+  if (model.has_both()) both = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
+  if (int64_t const inputs = model.shape().layer_inputs; inputs > 0) {
+    size_t const all = tokens * size_t(model.shape().layers * inputs);
+    layer_inputs = carver.take<float>(all);
+    layer_projections = carver.take<float>(all);
+    input_gates = carver.take<float>(tokens * size_t(2 * inputs));
+    gated_inputs = operand(inputs);
+  }
   if (has_deltas(model)) delta = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
   gate_up = carver.take<float>(threads * size_t(kGateScratch));
   activated = operand(model.shape().feed_forward);
@@ -124,8 +133,13 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
   }
   attention_states = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().query_heads) *
                                         size_t(attention_state_floats(model.shape().head_size)));
-  attention_parts = carver.take<float>(size_t(AttentionPlan::part_rows(attention_shape(model, 0))) *
-                                       size_t(attention_sums_floats(model.shape().head_size)));
+  size_t part_floats = 0;
+  for (int32_t layer = 0; layer < model.shape().layers; layer++) {
+    AttentionShape const of = attention_shape(model, layer);
+    part_floats = std::max(
+        part_floats, size_t(AttentionPlan::part_rows(of)) * size_t(attention_sums_floats(of.head_size)));
+  }
+  attention_parts = carver.take<float>(part_floats);
   attention_scratch = carver.take<char>(threads * bunting::attention_scratch(model));
   sample_scratch = carver.take<char>(threads * bunting::sample_scratch(model));
   logits = carver.take<float>(size_t(limits.step_draws_max) * size_t(model.shape().vocab));
@@ -145,15 +159,20 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
       expert_plan_(routing_rule(model), limits.step_tokens_max),
       pool_(limits.threads, ThreadPool::Cores::own) {
   work_.place(model, limits, work_region_.data());
-  std::vector<int32_t> windows;
+  std::vector<AttentionShape> shapes;
+  size_t pages_at = 0;
   for (int32_t layer = 0; layer < model.shape().layers; layer++) {
-    int32_t const window = model.layer_shape(layer).sliding_window;
-    size_t const known = size_t(std::find(windows.begin(), windows.end(), window) - windows.begin());
+    pages_at_.push_back(pages_at);
+    if (model.has_keys(layer)) {
+      pages_at += size_t(model.page_bytes(layer)) * size_t(limits.pages);
+      last_with_keys_ = layer;
+    }
+    AttentionShape const shape = attention_shape(model, layer);
+    size_t const known = size_t(std::find(shapes.begin(), shapes.end(), shape) - shapes.begin());
     plan_of_layer_.push_back(known);
-    if (known < windows.size()) continue;
-    windows.push_back(window);
-    attention_plans_.emplace_back(attention_shape(model, window), limits.step_chunks_max,
-                                  limits.step_tokens_max, limits.threads);
+    if (known < shapes.size()) continue;
+    shapes.push_back(shape);
+    attention_plans_.emplace_back(shape, limits.step_chunks_max, limits.step_tokens_max, limits.threads);
   }
 }
 
@@ -168,10 +187,12 @@ void Forward::run(StepPlan const& plan, void* result) {
     if (float const scale = model_.shape().embedding_scale; scale != 1)
       kernels_.scale_and_cap(work_.x, hidden_stride_, model_.shape().hidden, scale, 0, begin, end);
   });
+  if (model_.shape().layer_inputs > 0) make_layer_inputs(plan);
   int32_t const last = model_.shape().layers - 1;
   for (int32_t layer = 0; layer <= last && plan.tokens > 0; layer++) {
     project_and_append(plan, layer);
-    if (layer == last && plan.rows == 0) break;
+    // What follows the last layer that appends is of no use to later steps.
+    if (plan.rows == 0 && layer >= last_with_keys_) break;
     attend(plan, layer);
     if (layer == last) keep_wanted_rows(plan);
     finish_layer(layer, layer == last ? plan.rows : plan.tokens);
@@ -189,10 +210,10 @@ void Forward::run(StepPlan const& plan, void* result) {
 }
 
 KvLayer Forward::kv_layer(int32_t layer) const {
-  bunting_model_shape const& shape = model_.shape();
-  size_t const page_bytes = kv_page_bytes(model_.kv_dtype(), shape.kv_heads, shape.head_size);
-  char* const pages = pages_region_.data() + size_t(layer) * size_t(limits_.pages) * page_bytes;
-  return {model_.kv_dtype(), shape.kv_heads, shape.head_size, pages, page_bytes};
+  bunting_layer_shape const& has = model_.layer_shape(layer);
+  int32_t const source = model_.kv_layer(layer);
+  return {model_.kv_dtype(), has.kv_heads, has.head_size, pages_region_.data() + pages_at_[size_t(source)],
+          size_t(model_.page_bytes(source))};
 }
 
 // The system gives physical memory when it is first touched, a huge page at a time, and all layers come to
@@ -202,7 +223,9 @@ KvLayer Forward::kv_layer(int32_t layer) const {
 void Forward::populate_ahead(StepPlan const& plan) {
   int32_t highest = -1;
   for (int32_t i = 0; i < plan.tokens; i++) highest = std::max(highest, plan.token_page[size_t(i)]);
-  size_t const page_bytes = kv_layer(0).page_bytes;
+  size_t page_bytes = 0;
+  for (int32_t layer = 0; layer < model_.shape().layers; layer++)
+    page_bytes = std::max(page_bytes, kv_layer(layer).page_bytes);
   int32_t const part = int32_t(std::max<size_t>(1, kHugePage / page_bytes)), layers = model_.shape().layers;
   if (highest >= populated_pages_) {
     populated_pages_ = (highest / part + 1) * part;
@@ -213,8 +236,10 @@ void Forward::populate_ahead(StepPlan const& plan) {
   int64_t const enough = (int64_t(layers) * plan.tokens + part_tokens - 1) / part_tokens;
   int32_t const due = int32_t(std::min<int64_t>(layers, populated_layers_ + enough));
   for (; populated_layers_ < due; populated_layers_++) {
-    size_t const first = size_t(populated_layers_) * size_t(limits_.pages) + size_t(populated_pages_);
-    pages_region_.populate(first * page_bytes, size_t(part) * page_bytes);
+    if (!model_.has_keys(populated_layers_)) continue;
+    size_t const bytes = kv_layer(populated_layers_).page_bytes, first = size_t(populated_pages_);
+    size_t const count = std::min(size_t(part), size_t(limits_.pages) - first);
+    pages_region_.populate(pages_at_[size_t(populated_layers_)] + first * bytes, count * bytes);
   }
 }
 
@@ -222,6 +247,7 @@ void Forward::copy_pages(StepPlan const& plan) {
   if (plan.moves == 0) return;
   pool_.run(model_.shape().layers, [&](int64_t begin, int64_t end) {
     for (int64_t layer = begin; layer < end; layer++) {
+      if (!model_.has_keys(int32_t(layer))) continue;
       KvLayer const kv = kv_layer(int32_t(layer));
       for (int32_t i = 0; i < plan.moves; i++)
         copy_page(kv, plan.move[i].from, plan.move[i].to, plan.move[i].count);
@@ -242,21 +268,25 @@ void Forward::project_and_append(StepPlan const& plan, int32_t layer) {
   project(weights.qkv, 0);
   if (weights.v.n > 0) project(weights.v, weights.qkv.n);
   RopeTable const* const rope = model_.rope(layer);
-  RopeAppend const append{.qkv = work_.qkv,
-                          .ldqkv = model_.qkv_width(),
-                          .query_heads = model_.shape().query_heads,
-                          .q_norm = weights.q_norm,
-                          .k_norm = weights.k_norm,
-                          .has_wide_norms = model_.layer_shape(layer).qk_norm == BUNTING_QK_NORM_WIDE,
-                          .norm_epsilon = model_.shape().norm_epsilon,
-                          .rotated = rope ? rope->dimensions : 0,
-                          .cos = rope ? rope->cos : nullptr,
-                          .sin = rope ? rope->sin : nullptr,
-                          .query_scale = rope ? rope->query_scale : nullptr,
-                          .positions = plan.position.data(),
-                          .token_pages = plan.token_page.data(),
-                          .kv = kv_layer(layer)};
-  share_rows(plan.tokens, model_.qkv_width(),
+  bunting_layer_shape const& has = model_.layer_shape(layer);
+  RopeAppend append{.qkv = work_.qkv,
+                    .ldqkv = model_.qkv_width(),
+                    .query_heads = model_.shape().query_heads,
+                    .q_norm = weights.q_norm,
+                    .k_norm = weights.k_norm,
+                    .has_wide_norms = has.qk_norm == BUNTING_QK_NORM_WIDE,
+                    .values_are_keys = (has.values & BUNTING_VALUES_KEYS) != 0,
+                    .has_value_norm = (has.values & BUNTING_VALUES_NORMED) != 0,
+                    .norm_epsilon = model_.shape().norm_epsilon,
+                    .rotated = rope ? rope->dimensions : 0,
+                    .cos = rope ? rope->cos : nullptr,
+                    .sin = rope ? rope->sin : nullptr,
+                    .query_scale = rope ? rope->query_scale : nullptr,
+                    .positions = plan.position.data(),
+                    .token_pages = plan.token_page.data(),
+                    .kv = kv_layer(layer)};
+  if (!model_.has_keys(layer)) append.kv.pages = nullptr;
+  share_rows(plan.tokens, model_.qkv_width(layer),
              [&](int64_t begin, int64_t end) { kernels_.rope_append(append, begin, end); });
 }
 
@@ -288,16 +318,57 @@ void Forward::attend(StepPlan const& plan, int32_t layer) {
   }
 }
 
+// What layers are given of each token beside x, which is the embedding by now (engine.h, layer_inputs).
+void Forward::make_layer_inputs(StepPlan const& plan) {
+  LayerInputWeights const& weights = model_.layer_inputs();
+  bunting_model_shape const& shape = model_.shape();
+  int64_t const inputs = shape.layer_inputs, all = shape.layers * inputs;
+  multiply({.w = &weights.projection, .y = work_.layer_projections, .ldy = all, .tokens = plan.tokens},
+           normalise(nullptr, plan.tokens, weights.projection));
+  // The norm of what is divided by sqrt(H), as one of what is not.
+  Norm const norm{NormKind::rms, weights.norm, shape.norm_epsilon * float(shape.hidden)};
+  float const half = std::sqrt(0.5f);
+  share_rows(plan.tokens, all, [&](int64_t begin, int64_t end) {
+    kernels_.embed(work_.layer_inputs, all, weights.embedding, plan.token, begin, end);
+    kernels_.scale_and_cap(work_.layer_inputs, all, all, std::sqrt(float(inputs)) * half, 0, begin, end);
+    kernels_.add_normed(work_.layer_inputs, inputs, work_.layer_projections, inputs, norm, half, inputs,
+                        begin * shape.layers, end * shape.layers);
+  });
+}
+
+// x += norm(out(activation(gate(x)) . input)) of the first `rows` rows.
+void Forward::add_layer_input(int32_t layer, int64_t rows) {
+  LayerWeights const& weights = model_.layer(layer);
+  int64_t const inputs = model_.shape().layer_inputs, all = model_.shape().layers * inputs;
+  multiply({.w = &weights.input_gate, .y = work_.input_gates, .ldy = 2 * inputs, .tokens = rows},
+           normalise(nullptr, rows, weights.input_gate));
+  Operand const gated{work_.gated_inputs, row_stride(model_.dtype(), inputs), model_.dtype()};
+  share_rows(rows, inputs, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; row++)
+      std::memcpy(work_.input_gates + row * 2 * inputs + inputs,
+                  work_.layer_inputs + row * all + layer * inputs, size_t(inputs) * sizeof(float));
+    kernels_.gate(gated, work_.input_gates, 2 * inputs, inputs, Activation(model_.shape().activation), begin,
+                  end);
+  });
+  multiply({.w = &weights.input_out, .y = work_.delta, .ldy = hidden_stride_, .tokens = rows}, gated);
+  add_normed(work_.x, work_.delta, weights.input_post_norm, 1, rows);
+}
+
 // Moves the wanted rows of x and of the attention's output to the front; token rows rise, so nothing is
 // overwritten before it is read.
 void Forward::keep_wanted_rows(StepPlan const& plan) {
   size_t const attended_bytes = size_t(attended_stride_) * dtype_bytes(model_.dtype());
   size_t const hidden_bytes = size_t(hidden_stride_) * sizeof(float);
+  // Of the inputs of layers the last one's are read yet.
+  size_t const inputs = size_t(model_.shape().layer_inputs), all = size_t(model_.shape().layers) * inputs;
   for (int32_t r = 0; r < plan.rows; r++) {
     size_t const to = size_t(r), from = size_t(plan.row[to].token_row);
     if (to == from) continue;
     std::memcpy(work_.x + to * size_t(hidden_stride_), work_.x + from * size_t(hidden_stride_), hidden_bytes);
     std::memcpy(work_.attended + to * attended_bytes, work_.attended + from * attended_bytes, attended_bytes);
+    if (inputs > 0)
+      std::memcpy(work_.layer_inputs + to * all + all - inputs,
+                  work_.layer_inputs + from * all + all - inputs, inputs * sizeof(float));
   }
 }
 
@@ -310,19 +381,46 @@ void Forward::finish_layer(int32_t layer, int64_t rows) {
         attended(weights.o, rows));
   else
     add(weights.o, weights.o_bias, weights.attention_post_norm, attended(weights.o, rows), rows);
-  if (model_.has_experts(layer)) return add_experts(layer, rows);
-  Operand const activated = multiply_gated(normalise(weights.mlp_norm, rows, weights.gate_up), weights, rows);
-  if (is_parallel) add_delta(nullptr, rows);
-  add(weights.down, weights.down_bias, weights.mlp_post_norm, activated, rows);
+  if (model_.has_both(layer)) {
+    add_both(layer, rows);
+  } else if (model_.has_experts(layer)) {
+    add_experts(layer, rows, weights.mlp_norm, work_.x, model_.shape().residual_scale);
+  } else {
+    Operand const activated = multiply_gated(normalise(weights.mlp_norm, rows, weights.gate_up),
+                                             weights.gate_up, weights.gate_up_bias, weights.down, rows);
+    if (is_parallel) add_delta(nullptr, rows);
+    add(weights.down, weights.down_bias, weights.mlp_post_norm, activated, rows);
+  }
+  if (model_.shape().layer_inputs > 0) add_layer_input(layer, rows);
+  if (weights.scale)
+    share_rows(rows, model_.shape().hidden, [&](int64_t begin, int64_t end) {
+      kernels_.scale_and_cap(work_.x, hidden_stride_, model_.shape().hidden, *weights.scale, 0, begin, end);
+    });
 }
 
-// x += residual_scale * what the experts make of the first `rows` rows.
-void Forward::add_experts(int32_t layer, int64_t rows) {
+// x += residual_scale * norm(norm(what the MLP makes of the first `rows` rows) + norm(what experts make)).
+void Forward::add_both(int32_t layer, int64_t rows) {
+  LayerWeights const& weights = model_.layer(layer);
+  Operand const activated = multiply_gated(normalise(weights.mlp_norm, rows, weights.beside_gate_up),
+                                           weights.beside_gate_up, nullptr, weights.beside_down, rows);
+  multiply({.w = &weights.beside_down, .y = work_.delta, .ldy = hidden_stride_, .tokens = rows}, activated);
+  size_t const bytes = size_t(rows * hidden_stride_) * sizeof(float);
+  std::memset(work_.both, 0, bytes);
+  add_normed(work_.both, work_.delta, weights.beside_post_norm, 1, rows);
+  std::memset(work_.delta, 0, bytes);
+  add_experts(layer, rows, weights.experts_norm, work_.delta, 1);
+  add_normed(work_.both, work_.delta, weights.experts_post_norm, 1, rows);
+  add_normed(work_.x, work_.both, weights.mlp_post_norm, model_.shape().residual_scale, rows);
+}
+
+// to += scale * what the experts make of the first `rows` rows, by way of `norm`.
+void Forward::add_experts(int32_t layer, int64_t rows, float const* norm, float* to, float scale) {
   LayerWeights const& weights = model_.layer(layer);
   int64_t const hidden = model_.shape().hidden, experts = model_.shape().experts;
   Operand const input{work_.router_input, row_stride(Dtype::f32, hidden), Dtype::f32};
   share_rows(rows, hidden, [&](int64_t begin, int64_t end) {
-    kernels_.norm(input, work_.x, hidden_stride_, norm_by(weights.mlp_norm), hidden, begin, end);
+    kernels_.norm(input, work_.x, hidden_stride_, norm_by(weights.router_norm ? weights.router_norm : norm),
+                  hidden, begin, end);
   });
   multiply({.w = &weights.router,
             .bias = weights.router_bias,
@@ -331,10 +429,10 @@ void Forward::add_experts(int32_t layer, int64_t rows) {
             .tokens = rows},
            input);
   share_rows(rows, kChoiceElements * experts, [&](int64_t begin, int64_t end) {
-    expert_plan_.choose(work_.router_logits, experts, begin, end);
+    expert_plan_.choose(work_.router_logits, experts, weights.expert_scales, begin, end);
   });
   expert_plan_.group(rows);
-  Operand const x = normalise(weights.mlp_norm, rows, weights.gate_up);
+  Operand const x = normalise(norm, rows, weights.gate_up);
   Operand gathered = x;
   gathered.rows = work_.expert_input;
   parallel_experts(pool_, kernels_,
@@ -346,11 +444,11 @@ void Forward::add_experts(int32_t layer, int64_t rows) {
                     .down_bias = weights.down_bias,
                     .gathered = gathered,
                     .activated = expert_rows(weights.down, work_.expert_activated, activated_has_outliers_),
-                    .y = work_.x,
+                    .y = to,
                     .ldy = hidden_stride_,
                     .hidden = hidden,
                     .activation = Activation(model_.shape().activation),
-                    .residual_scale = model_.shape().residual_scale,
+                    .residual_scale = scale,
                     .scratch = work_.expert_scratch});
 }
 
@@ -369,10 +467,14 @@ void Forward::add(PackedMatrix const& w, float const* bias, float const* post_no
 }
 
 void Forward::add_delta(float const* post_norm, int64_t rows) {
+  add_normed(work_.x, work_.delta, post_norm, model_.shape().residual_scale, rows);
+}
+
+// to += scale * norm(from), of the first `rows` rows.
+void Forward::add_normed(float* to, float const* from, float const* norm, float scale, int64_t rows) {
   int64_t const hidden = model_.shape().hidden;
   share_rows(rows, hidden, [&](int64_t begin, int64_t end) {
-    kernels_.add_normed(work_.x, hidden_stride_, work_.delta, hidden_stride_, norm_by(post_norm),
-                        model_.shape().residual_scale, hidden, begin, end);
+    kernels_.add_normed(to, hidden_stride_, from, hidden_stride_, norm_by(norm), scale, hidden, begin, end);
   });
 }
 
@@ -459,23 +561,24 @@ Operand Forward::attended(PackedMatrix const& next, int64_t rows) {
   return to;
 }
 
-// activation(gate) . up of the first `rows` rows of `normed`, as the layer's `down` wants it.
-Operand Forward::multiply_gated(Operand const& normed, LayerWeights const& weights, int64_t rows) {
+// activation(gate) . up of the first `rows` rows of `normed`, as `down` wants it.
+Operand Forward::multiply_gated(Operand const& normed, PackedMatrix const& gate_up, float const* bias,
+                                PackedMatrix const& down, int64_t rows) {
   Operand to{work_.activated, activated_stride_, model_.dtype()};
-  if (weights.down.grouped()) {  // `normed` may be in the other groups
+  if (down.grouped()) {  // `normed` may be in the other groups
     activated_has_outliers_ = false;
-    to = {work_.activated_groups, weights.down.kp() / kGroup, weights.down.dtype, &activated_has_outliers_};
+    to = {work_.activated_groups, down.kp() / kGroup, down.dtype, &activated_has_outliers_};
   }
   GatedGemm const gemm{.x = normed.rows,
                        .ldx = normed.ld,
                        .may_have_outliers = normed.may_have_outliers(),
-                       .w = &weights.gate_up,
-                       .bias = weights.gate_up_bias,
+                       .w = &gate_up,
+                       .bias = bias,
                        .activation = Activation(model_.shape().activation),
                        .out = to,
                        .tokens = rows,
                        .scratch = work_.gate_up};
-  parallel_gated(pool_, kernels_, gemm, gemm_pieces(weights.gate_up, rows));
+  parallel_gated(pool_, kernels_, gemm, gemm_pieces(gate_up, rows));
   return to;
 }
 

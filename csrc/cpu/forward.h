@@ -30,11 +30,18 @@ namespace bunting {
 // Activations of a step, one row per token. Strides are whole panels (f32) or the next GEMM's padded K
 // (operands).
 struct Workspace {
-  float* x = nullptr;         // [T, round_up(H, 16)]
-  char* normed = nullptr;     // [T, kp(H)] operand
-  float* qkv = nullptr;       // [T, Nqkv]
-  char* attended = nullptr;   // [T, kp(Hq D)] operand; columns beyond Hq D stay zero
-  float* delta = nullptr;     // [T, round_up(H, 16)] what is added to x, where the product cannot
+  float* x = nullptr;        // [T, round_up(H, 16)]
+  char* normed = nullptr;    // [T, kp(H)] operand
+  float* qkv = nullptr;      // [T, Nqkv]
+  char* attended = nullptr;  // [T, kp(Hq D)] operand; columns beyond Hq D stay zero
+  float* delta = nullptr;    // [T, round_up(H, 16)] what is added to x, where the product cannot
+  float* both = nullptr;     // likewise: the sum of an MLP and experts beside each other
+  // With inputs of layers: all of a token [T, layers P]; the gate of one beside it [T, 2 P]; what becomes of
+  // them, an operand [T, kp(P)].
+  float* layer_inputs = nullptr;
+  float* layer_projections = nullptr;  // what is added to them, likewise
+  float* input_gates = nullptr;
+  char* gated_inputs = nullptr;
   float* gate_up = nullptr;   // [threads] of kGateScratch
   char* activated = nullptr;  // [T, kp(F)] operand
   // Operands of GEMMs with grouped weights, if there are any: [T, widest / kGroup], and likewise what becomes
@@ -80,6 +87,9 @@ class Forward {
 
  private:
   KvLayer kv_layer(int32_t layer) const;
+  void make_layer_inputs(StepPlan const& plan);
+  void add_layer_input(int32_t layer, int64_t rows);
+  void add_both(int32_t layer, int64_t rows);
   void copy_pages(StepPlan const& plan);
   void populate_ahead(StepPlan const& plan);
   void project_and_append(StepPlan const& plan, int32_t layer);
@@ -87,15 +97,17 @@ class Forward {
   void keep_wanted_rows(StepPlan const& plan);
   void keep_drawn_rows(StepPlan const& plan);
   void finish_layer(int32_t layer, int64_t rows);
-  void add_experts(int32_t layer, int64_t rows);
+  void add_experts(int32_t layer, int64_t rows, float const* norm, float* to, float scale);
   void add(PackedMatrix const& w, float const* bias, float const* post_norm, Operand const& x, int64_t rows);
   void add_delta(float const* post_norm, int64_t rows);
+  void add_normed(float* to, float const* from, float const* norm, float scale, int64_t rows);
   Norm norm_by(float const* weight) const;
   void write_hidden(StepPlan const& plan, float* hidden);
   void sample(StepPlan const& plan, uint32_t* results);
   Operand operand(PackedMatrix const& w, char* plain, int64_t stride);
   Operand normalise(float const* weight, int64_t rows, PackedMatrix const& next);
-  Operand multiply_gated(Operand const& normed, LayerWeights const& weights, int64_t rows);
+  Operand multiply_gated(Operand const& normed, PackedMatrix const& gate_up, float const* bias,
+                         PackedMatrix const& down, int64_t rows);
   Operand attended(PackedMatrix const& next, int64_t rows);
   void multiply(Gemm gemm, Operand const& x);
   double gemm_ns(PackedMatrix const& w, int64_t rows) const;
@@ -111,7 +123,9 @@ class Forward {
   int64_t hidden_stride_, normed_stride_, attended_stride_, activated_stride_;  // elements
   MemoryRegion pages_region_, work_region_;
   Workspace work_;
-  // A plan for each width of window that layers have, and which one is a layer's.
+  int32_t last_with_keys_ = 0;    // layer
+  std::vector<size_t> pages_at_;  // of each layer that has keys: bytes before its pages
+  // A plan for each kind of attention that layers have, and which one is a layer's.
   std::vector<AttentionPlan> attention_plans_;
   std::vector<size_t> plan_of_layer_;
   int32_t draws_ = 0;

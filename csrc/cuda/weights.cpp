@@ -22,6 +22,14 @@ constexpr char const* kWidths = "the GPU engine wants widths that are multiples 
 
 void check_shape(Model const& model) {
   bunting_model_shape const& s = model.shape();
+  for (int32_t i = 0; i < s.layers; ++i) {
+    bunting_layer_shape const& has = model.layer_shape(i);
+    if (has.head_size != s.head_size || has.kv_heads != s.kv_heads || has.feed_forward != s.feed_forward ||
+        has.values || has.kv_layers_back || has.scaled || s.layer_inputs || model.has_both(i))
+      fail(BUNTING_INVALID,
+           "the GPU engine wants layers of one size each with keys and values of its own, without inputs "
+           "and scales of layers and without experts beside an MLP");
+  }
   if (s.compute != BUNTING_BF16) fail(BUNTING_INVALID, "the GPU engine computes in bf16, not in f32");
   if (s.hidden % 8 != 0) fail(BUNTING_INVALID, kWidths, "hidden", s.hidden);
   for (int32_t i = 0; i < s.layers; ++i)
@@ -270,18 +278,18 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
   for (int32_t i = 0; i < s.layers; ++i) {
     LayerWeights const& from = model.layer(i);
     bunting_layer_shape const& has = model.layer_shape(i);
-    int32_t const first = 2 + 5 * i;  // matrix of the layer
+    int32_t const first = Model::first_format(i);
     DeviceLayer& to = layers_[size_t(i)];
     // The shape tells what there is: a model that is only measured has no vectors yet.
     auto const norm = [&](int32_t which, float const* weights) {
       return has.norms & which ? uploader.vector(weights, s.hidden) : nullptr;
     };
     to.attention_norm = norm(BUNTING_NORM_ATTN, from.attention_norm);
-    to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, model.qkv_width()}});
-    if (has.biases & BUNTING_BIAS_QKV) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width());
+    to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, model.qkv_width(i)}});
+    if (has.biases & BUNTING_BIAS_QKV) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width(i));
     bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
     if (has.qk_norm) to.q_norm = uploader.vector(from.q_norm, is_wide ? model.query_width() : s.head_size);
-    if (has.qk_norm) to.k_norm = uploader.vector(from.k_norm, is_wide ? model.kv_width() : s.head_size);
+    if (has.qk_norm) to.k_norm = uploader.vector(from.k_norm, is_wide ? model.kv_width(i) : s.head_size);
     if (has.sinks) to.sinks = uploader.vector(from.sinks, s.query_heads);
     place_rope(model, i, uploader);
     to.o = uploader.matrix(from.o, model.is_fp8(first + 2), {{0, s.hidden}});
@@ -317,7 +325,7 @@ void DeviceWeights::place_mlp(Model const& model, int32_t layer, Uploader& uploa
     of_down.push_back({e * model.padded_hidden(), s.hidden});
     down_biases.push_back(at(from.down_bias, e * model.padded_hidden()));
   }
-  int32_t const first = 2 + 5 * layer;  // matrix of the layer
+  int32_t const first = Model::first_format(layer);
   to.gate_up = uploader.matrix(from.gate_up, model.is_fp8(first + 3), of_gate_up);
   if (has.biases & BUNTING_BIAS_GATE_UP) to.gate_up_bias = uploader.vectors(gate_up_biases, width);
   to.down = uploader.matrix(from.down, model.is_fp8(first + 4), of_down);

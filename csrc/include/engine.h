@@ -26,7 +26,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* the rest of the library is compiled hidden */
 
-#define BUNTING_ABI_VERSION 10
+#define BUNTING_ABI_VERSION 11
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -118,6 +118,9 @@ enum { BUNTING_PAIRED_ROWS = 256, BUNTING_ONE_LESS = 512 };
  * on; so do the numbers of a bias. TRANSPOSED, of plain numbers: the file has columns where the engine has rows; with both, each
  * of its rows has numbers of this tensor and of the other one in turn. */
 enum { BUNTING_EVERY_SECOND = 1024, BUNTING_TRANSPOSED = 2048 };
+/* Likewise, of Q, K, V and their biases: the file has of each key-value head the rows of its query heads, then of its key and of
+ * its value. Not together with PAIRED_ROWS. */
+enum { BUNTING_GROUPED_HEADS = 4096 };
 /* How a matrix is kept in memory and multiplied. Plain: as `compute` says. The others but FP8 are integers in groups along
  * a row that share one f16 scale: INT8 and INT6 in groups of 128 (8.125 and 6.125 bits per weight), INT4 (4.5) and Q8_0
  * (int8, 8.5) in groups of 32, as GGUF's Q4_0 and Q8_0 are stored. Tensors that are stored so are kept as they are, Q4_0 in
@@ -146,12 +149,18 @@ enum { BUNTING_MIXER_ATTENTION = 0 };  /* softmax(scale * q k^T) v over all that
 enum { BUNTING_MLP_GATED = 0 };        /* down(activation(gate(n)) * up(n)) */
 /* The sum, over the k experts with the largest of E logits router(n), of weight * the same of each expert's matrices. */
 enum { BUNTING_MLP_EXPERTS = 1 };
+/* Both beside each other, with all norms around them and of their own: norm(norm(gated(n)) + norm(experts(norm(x)))), each by its
+ * tensor; the router reads norm(x) / sqrt(H), and an expert's weight is multiplied by a number of its own. */
+enum { BUNTING_MLP_BOTH = 2 };
 /* Which norms a layer has: a set. Without one before, the part reads x itself. */
 enum { BUNTING_NORM_ATTN = 1, BUNTING_NORM_ATTN_POST = 2, BUNTING_NORM_MLP = 4, BUNTING_NORM_MLP_POST = 8 };
 /* Which projections have biases: a set. */
 enum { BUNTING_BIAS_QKV = 1, BUNTING_BIAS_O = 2, BUNTING_BIAS_GATE_UP = 4, BUNTING_BIAS_DOWN = 8, BUNTING_BIAS_ROUTER = 16 };
 /* RMS norms of q and k before the rotation: none, of each head by [D], of all heads together by [Hq*D] and [Hk*D]. */
 enum { BUNTING_QK_NORM_NONE = 0, BUNTING_QK_NORM_HEAD = 1, BUNTING_QK_NORM_WIDE = 2 };
+/* What values are: a set. KEYS: the projection of k, before its norm, and there is no v; with norms of heads of k or none. NORMED:
+ * of each head over the root of its mean square. */
+enum { BUNTING_VALUES_KEYS = 1, BUNTING_VALUES_NORMED = 2 };
 
 typedef struct bunting_layer_shape {
   int32_t mixer;            /* BUNTING_MIXER_* */
@@ -163,7 +172,12 @@ typedef struct bunting_layer_shape {
   int32_t sliding_window;   /* 0: none; W: a token sees itself and the W-1 before it */
   int32_t sinks;            /* 1: each query head has a score that takes a share of its softmax and adds nothing */
   int32_t parallel;         /* 1: the MLP reads what the attention reads: norm(x) before the attention was added */
-  int32_t reserved[7];      /* 0 */
+  int32_t head_size, kv_heads, feed_forward; /* 0: the model's, which is the largest of all; else of this layer */
+  int32_t values;           /* BUNTING_VALUES_* */
+  /* n > 0: the layer has no k and v; its queries meet those of the layer n before, which has its own and the same sizes. */
+  int32_t kv_layers_back;
+  int32_t scaled;           /* 1: in the end x is multiplied by a number of the layer */
+  int32_t reserved;         /* 0 */
 } bunting_layer_shape;
 
 /* Rotary positions: at position p the pair x[i], x[i + R/2] of a head's first R numbers is turned by p * frequencies[i] and
@@ -203,7 +217,10 @@ typedef struct bunting_model_shape {
   float attention_cap;      /* 0: none; C: a score s becomes C * tanh(s / C) */
   float embedding_scale, residual_scale, logit_scale; /* 1 in most models */
   float logit_cap;          /* 0: none */
-  int32_t reserved;         /* 0 */
+  /* P: 0, or the layers have inputs of P numbers of their own for each token, P % 16 == 0: of layer l
+   *   input = (norm_P(projection_l(x)) + embed_l * sqrt(P)) / sqrt(2), x = embed * embedding_scale, the projection over sqrt(H),
+   * and each ends by adding norm(out(activation(gate(x)) * input)) to x. */
+  int32_t layer_inputs;
   /* Of layers with experts; 0 if there is none. */
   int32_t experts;             /* E */
   int32_t experts_used;        /* k, 1 to E */
@@ -212,7 +229,8 @@ typedef struct bunting_model_shape {
   bunting_layer_shape const* layer; /* [layers] */
   bunting_rope const* rope;         /* [ropes]; null if there is none */
   /* BUNTING_FORMAT_* of each matrix: embedding, vocabulary projection (ignored if tied), then per layer Q with K, V,
-   * O, gate with up, down, those of experts together: 2 + 5*layers bytes. NULL: all plain. For a GPU V is as Q and K. */
+   * O, gate with up, down, those of experts together, and gate with up, down beside experts; then that of layers' inputs:
+   * 3 + 7*layers bytes. NULL: all plain. For a GPU V is as Q and K. */
   uint8_t const* formats;
 } bunting_model_shape;
 
@@ -222,6 +240,9 @@ enum {
   BUNTING_T_EMBED = 0,      /* [V, H] */
   BUNTING_T_FINAL_NORM = 1, /* [1, H] */
   BUNTING_T_LM_HEAD = 2,    /* [V, H], only if not tied */
+  BUNTING_T_LAYER_EMBED = 3,      /* [V, layers*P], with inputs of layers */
+  BUNTING_T_LAYER_PROJECTION = 4, /* [layers*P, H] */
+  BUNTING_T_LAYER_INPUT_NORM = 5, /* [1, P] */
   BUNTING_T_ATTN_NORM = 16, /* [1, H], per layer from here on */
   BUNTING_T_Q = 17,         /* [Hq*D, H] */
   BUNTING_T_K = 18,         /* [Hk*D, H] */
@@ -246,6 +267,19 @@ enum {
   /* In a layer with experts each of them has its own gate, up and down, of Fe instead of F, and biases. */
   BUNTING_T_ROUTER = 37,      /* [E, H], kept in f32 */
   BUNTING_T_ROUTER_BIAS = 38, /* [1, E] */
+  /* With BUNTING_MLP_BOTH, F and Fe: */
+  BUNTING_T_ROUTER_NORM = 39,       /* [1, H] */
+  BUNTING_T_EXPERT_SCALES = 40,     /* [1, E] */
+  BUNTING_T_EXPERTS_NORM = 41,      /* [1, H] */
+  BUNTING_T_EXPERTS_POST_NORM = 42, /* [1, H] */
+  BUNTING_T_BESIDE_POST_NORM = 43,  /* [1, H] */
+  BUNTING_T_BESIDE_GATE = 44,       /* [F, H] */
+  BUNTING_T_BESIDE_UP = 45,         /* [F, H] */
+  BUNTING_T_BESIDE_DOWN = 46,       /* [H, F] */
+  BUNTING_T_LAYER_SCALE = 47,       /* [1, 1] */
+  BUNTING_T_INPUT_GATE = 48,        /* [P, H], with inputs of layers */
+  BUNTING_T_INPUT_OUT = 49,         /* [H, P] */
+  BUNTING_T_INPUT_POST_NORM = 50,   /* [1, H] */
 };
 /* Added e times to a tensor of expert e: BUNTING_T_GATE + 5 * BUNTING_EXPERT is the gate of the expert with number 5. */
 enum { BUNTING_EXPERT = 64 };

@@ -4,6 +4,7 @@
 // Checked: against matrices packed from the same numbers by themselves (tests/test_model.cpp).
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 
 #include "boundary/error.h"
@@ -17,7 +18,7 @@ namespace {
 
 constexpr int32_t kFirstLayerTensor = BUNTING_T_ATTN_NORM;
 constexpr int64_t kElementsPerPiece = 1 << 18;  // packed at a time by one thread
-constexpr int32_t kLayerTensors = BUNTING_T_ROUTER_BIAS - BUNTING_T_ATTN_NORM + 1;
+constexpr int32_t kLayerTensors = BUNTING_T_INPUT_POST_NORM - BUNTING_T_ATTN_NORM + 1;
 
 char const* tensor_name(int32_t tensor) {
   switch (tensor) {
@@ -73,6 +74,36 @@ char const* tensor_name(int32_t tensor) {
       return "router";
     case BUNTING_T_ROUTER_BIAS:
       return "router bias";
+    case BUNTING_T_LAYER_EMBED:
+      return "embedding of layers' inputs";
+    case BUNTING_T_LAYER_PROJECTION:
+      return "projection to layers' inputs";
+    case BUNTING_T_LAYER_INPUT_NORM:
+      return "norm of layers' inputs";
+    case BUNTING_T_ROUTER_NORM:
+      return "router norm";
+    case BUNTING_T_EXPERT_SCALES:
+      return "scales of experts";
+    case BUNTING_T_EXPERTS_NORM:
+      return "norm before the experts";
+    case BUNTING_T_EXPERTS_POST_NORM:
+      return "norm after the experts";
+    case BUNTING_T_BESIDE_POST_NORM:
+      return "norm after the MLP beside experts";
+    case BUNTING_T_BESIDE_GATE:
+      return "gate beside experts";
+    case BUNTING_T_BESIDE_UP:
+      return "up beside experts";
+    case BUNTING_T_BESIDE_DOWN:
+      return "down beside experts";
+    case BUNTING_T_LAYER_SCALE:
+      return "scale";
+    case BUNTING_T_INPUT_GATE:
+      return "gate of the layer's input";
+    case BUNTING_T_INPUT_OUT:
+      return "projection of the layer's input";
+    case BUNTING_T_INPUT_POST_NORM:
+      return "norm of the layer's input";
     default:
       return nullptr;
   }
@@ -97,11 +128,13 @@ PackedMatrix panels_of(PackedMatrix const& whole, int64_t begin, int64_t rows) {
 }
 
 // How a file has rows: those of heads, the first `rotated` of each `head_size`, in pairs; 0: in order. Or
-// only every second row, the others being another tensor's.
+// only every second row, the others being another tensor's, or runs of them.
 struct StoredRows {
   int64_t head_size = 1, rotated = 0, step = 1;
+  int64_t run = 0, run_step = 0;  // run > 0: so many rows of it in each run_step of the file
   // The row of the file that becomes row `row`.
   int64_t source(int64_t row) const {
+    if (run > 0) return row / run * run_step + row % run;
     int64_t const in_head = row % head_size, half = rotated / 2;
     return (in_head < rotated ? row - in_head + 2 * (in_head % half) + in_head / half : row) * step;
   }
@@ -111,6 +144,11 @@ bool has_norm_weights(int32_t tensor) {
   return tensor == BUNTING_T_FINAL_NORM || tensor == BUNTING_T_ATTN_NORM || tensor == BUNTING_T_MLP_NORM ||
          tensor == BUNTING_T_Q_NORM || tensor == BUNTING_T_K_NORM || tensor == BUNTING_T_ATTN_POST_NORM ||
          tensor == BUNTING_T_MLP_POST_NORM;
+}
+
+bool may_be_grouped(int32_t tensor) {
+  return tensor == BUNTING_T_Q || tensor == BUNTING_T_K || tensor == BUNTING_T_V ||
+         tensor == BUNTING_T_Q_BIAS || tensor == BUNTING_T_K_BIAS || tensor == BUNTING_T_V_BIAS;
 }
 
 bool may_be_paired(int32_t tensor) {
@@ -184,7 +222,7 @@ std::string Model::describe(int32_t tensor, int32_t layer) const {
 Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
   int64_t const hidden = shape_.hidden, feed_forward = this->feed_forward(layer_index);
   int64_t const padded = padded_feed_forward(layer_index);
-  int64_t const q = query_width(), kv = kv_width();
+  int64_t const q = query_width(layer_index), kv = kv_width(layer_index), inputs = shape_.layer_inputs;
   auto const vector = [](float* at, int64_t size) { return Target{1, size, {}, at}; };
   auto const matrix = [](PackedMatrix const& whole, int64_t first_row, int64_t rows) {
     return Target{rows, whole.k, panels_of(whole, first_row / kPanel, rows), nullptr};
@@ -192,6 +230,8 @@ Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
   LayerWeights const& layer = layers_[size_t(layer_index)];
   bunting_layer_shape const& has = layer_shape(layer_index);
   bool const has_wide_norms = has.qk_norm == BUNTING_QK_NORM_WIDE;
+  bool const has_both = this->has_both(layer_index), has_keys = this->has_keys(layer_index);
+  int64_t const beside = has.feed_forward, beside_padded = round_up(beside, kPanel);
   auto const optional = [&](bool is_there, float* at, int64_t size) {
     return is_there ? vector(at, size) : Target{};
   };
@@ -210,8 +250,9 @@ Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
     case BUNTING_T_Q:
       return matrix(layer.qkv, 0, q);
     case BUNTING_T_K:
-      return matrix(layer.qkv, q, kv);
+      return has_keys ? matrix(layer.qkv, q, kv) : Target{};
     case BUNTING_T_V:
+      if (!has_v(layer_index)) return {};
       return layer.v.n > 0 ? matrix(layer.v, 0, kv) : matrix(layer.qkv, q + kv, kv);
     case BUNTING_T_O:
       return matrix(layer.o, 0, hidden);
@@ -224,9 +265,9 @@ Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
     case BUNTING_T_DOWN:
       return matrix(layer.down, down, hidden);
     case BUNTING_T_Q_NORM:
-      return optional(has.qk_norm, layer.q_norm, has_wide_norms ? q : shape_.head_size);
+      return optional(has.qk_norm, layer.q_norm, has_wide_norms ? q : has.head_size);
     case BUNTING_T_K_NORM:
-      return optional(has.qk_norm, layer.k_norm, has_wide_norms ? kv : shape_.head_size);
+      return optional(has.qk_norm && has_keys, layer.k_norm, has_wide_norms ? kv : has.head_size);
     case BUNTING_T_Q_BIAS:
       return optional(has.biases & BUNTING_BIAS_QKV, layer.qkv_bias, q);
     case BUNTING_T_K_BIAS:
@@ -251,6 +292,36 @@ Model::Target Model::target(int32_t tensor, int32_t layer_index) const {
       return has_experts(layer_index) ? matrix(layer.router, 0, shape_.experts) : Target{};
     case BUNTING_T_ROUTER_BIAS:
       return optional(has.biases & BUNTING_BIAS_ROUTER, layer.router_bias, shape_.experts);
+    case BUNTING_T_LAYER_EMBED:
+      return inputs > 0 ? matrix(layer_inputs_.embedding, 0, shape_.vocab) : Target{};
+    case BUNTING_T_LAYER_PROJECTION:
+      return inputs > 0 ? matrix(layer_inputs_.projection, 0, shape_.layers * inputs) : Target{};
+    case BUNTING_T_LAYER_INPUT_NORM:
+      return optional(inputs > 0, layer_inputs_.norm, inputs);
+    case BUNTING_T_ROUTER_NORM:
+      return optional(has_both, layer.router_norm, hidden);
+    case BUNTING_T_EXPERT_SCALES:
+      return optional(has_both, layer.expert_scales, shape_.experts);
+    case BUNTING_T_EXPERTS_NORM:
+      return optional(has_both, layer.experts_norm, hidden);
+    case BUNTING_T_EXPERTS_POST_NORM:
+      return optional(has_both, layer.experts_post_norm, hidden);
+    case BUNTING_T_BESIDE_POST_NORM:
+      return optional(has_both, layer.beside_post_norm, hidden);
+    case BUNTING_T_BESIDE_GATE:
+      return has_both ? matrix(layer.beside_gate_up, 0, beside) : Target{};
+    case BUNTING_T_BESIDE_UP:
+      return has_both ? matrix(layer.beside_gate_up, beside_padded, beside) : Target{};
+    case BUNTING_T_BESIDE_DOWN:
+      return has_both ? matrix(layer.beside_down, 0, hidden) : Target{};
+    case BUNTING_T_LAYER_SCALE:
+      return optional(has.scaled, layer.scale, 1);
+    case BUNTING_T_INPUT_GATE:
+      return inputs > 0 ? matrix(layer.input_gate, 0, inputs) : Target{};
+    case BUNTING_T_INPUT_OUT:
+      return inputs > 0 ? matrix(layer.input_out, 0, hidden) : Target{};
+    case BUNTING_T_INPUT_POST_NORM:
+      return optional(inputs > 0, layer.input_post_norm, hidden);
     default:
       return Target{};
   }
@@ -300,13 +371,21 @@ void Model::load_from(int32_t tensor, int32_t layer, char const* path, int32_t d
   bool const is_paired = dtype & BUNTING_PAIRED_ROWS, is_less = dtype & BUNTING_ONE_LESS;
   RopeTable const* const rotation = is_paired ? rope(layer) : nullptr;
   bool const is_second = dtype & BUNTING_EVERY_SECOND, is_transposed = dtype & BUNTING_TRANSPOSED;
-  StoredRows order = rotation ? StoredRows{shape_.head_size, rotation->dimensions} : StoredRows{};
+  StoredRows order = rotation ? StoredRows{layer_shape(layer).head_size, rotation->dimensions} : StoredRows{};
   if (is_second) order.step = 2;
-  dtype &= ~(BUNTING_PAIRED_ROWS | BUNTING_ONE_LESS | BUNTING_EVERY_SECOND | BUNTING_TRANSPOSED);
+  bool const is_grouped = dtype & BUNTING_GROUPED_HEADS;
+  int64_t const heads = is_layer_tensor(tensor) ? layer_shape(layer).kv_heads : 1;
+  if (is_grouped) {
+    order.run = (to.part.data ? rows : cols) / heads;
+    order.run_step = (shape_.query_heads / heads + 2) * layer_shape(layer).head_size;
+  }
+  dtype &= ~(BUNTING_PAIRED_ROWS | BUNTING_ONE_LESS | BUNTING_EVERY_SECOND | BUNTING_TRANSPOSED |
+             BUNTING_GROUPED_HEADS);
   StoredType const* const type = stored_type(dtype);
   if (!type || ((is_second || is_transposed) && !is_expert_tensor(tensor % BUNTING_EXPERT)) ||
       (is_transposed && (type->block > 1 || !to.part.data)) || (is_paired && !may_be_paired(tensor)) ||
-      (is_less && !has_norm_weights(tensor)))
+      (is_less && !has_norm_weights(tensor)) ||
+      (is_grouped && (is_paired || is_second || !may_be_grouped(tensor))))
     fail(BUNTING_INVALID, "%s: %s has unknown element type %d", path, name.c_str(), dtype);
   if (cols % type->block != 0)
     fail(BUNTING_INVALID, "%s: %s has rows of %lld, no whole number of %s blocks of %lld", path, name.c_str(),
@@ -318,7 +397,9 @@ void Model::load_from(int32_t tensor, int32_t layer, char const* path, int32_t d
   if (loaded) fail(BUNTING_INVALID, "%s: %s is loaded already", path, name.c_str());
 
   // Up to the last number of this tensor.
-  int64_t const stored = !is_second      ? rows * cols
+  int64_t const grouped_rows = (heads - 1) * order.run_step + order.run;
+  int64_t const stored = is_grouped      ? grouped_rows * (to.part.data ? cols : 1)
+                         : !is_second    ? rows * cols
                          : is_transposed ? 2 * rows * cols - 1
                          : to.part.data  ? (2 * rows - 1) * cols
                                          : 2 * cols - 1;
@@ -331,7 +412,7 @@ void Model::load_from(int32_t tensor, int32_t layer, char const* path, int32_t d
   });
   if (!is_finite) fail(BUNTING_INVALID, "%s: %s has a number that is not finite", path, name.c_str());
   if (to.part.data) {
-    bool const as_is = !rotation && !is_second && !is_transposed && is_packable(to.part, dtype, *type);
+    bool const as_is = !rotation && !is_second && !is_transposed && !is_grouped && is_packable(to.part, dtype, *type);
     int64_t const grain = std::max<int64_t>(1, kElementsPerPiece / (to.part.kp() * kPanel));
     int64_t const rows_bytes = kPanel * cols * int64_t(sizeof(float));  // no stored type takes more
     std::vector<char> buffer(as_is ? 0 : size_t(rows_bytes * pool_->threads()));
@@ -350,6 +431,8 @@ void Model::load_from(int32_t tensor, int32_t layer, char const* path, int32_t d
     type->decode(from, stored / type->block, numbers.data());
     for (int64_t i = 0; i < cols; i++)
       to.vector[i] = numbers[size_t(order.source(i))] + (is_less ? 1.0f : 0.0f);
+    if (tensor == BUNTING_T_ROUTER_NORM)  // the router reads norm(x) / sqrt(H)
+      for (int64_t i = 0; i < cols; i++) to.vector[i] /= std::sqrt(float(shape_.hidden));
   }
   loaded = 1;
 }

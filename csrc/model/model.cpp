@@ -32,6 +32,11 @@ Model::Model(bunting_model_shape const& shape) : shape_(shape) {
   dtype_ = shape.compute == BUNTING_F32 ? Dtype::f32 : Dtype::bf16;
   layers_.resize(size_t(shape.layers));
   layer_shapes_.assign(shape.layer, shape.layer + shape.layers);
+  for (bunting_layer_shape& layer : layer_shapes_) {
+    if (layer.head_size == 0) layer.head_size = shape.head_size;
+    if (layer.kv_heads == 0) layer.kv_heads = shape.kv_heads;
+    if (layer.feed_forward == 0) layer.feed_forward = shape.feed_forward;
+  }
   read_ropes();
   read_formats();
   shape_.layer = nullptr, shape_.rope = nullptr, shape_.formats = nullptr;  // the caller's
@@ -67,7 +72,18 @@ void Model::read_format(uint8_t format, char const* name, PackedMatrix& matrix) 
 
 bool Model::has_experts() const {
   return std::any_of(layer_shapes_.begin(), layer_shapes_.end(),
-                     [](bunting_layer_shape const& layer) { return layer.mlp == BUNTING_MLP_EXPERTS; });
+                     [](bunting_layer_shape const& layer) { return layer.mlp != BUNTING_MLP_GATED; });
+}
+
+bool Model::has_both() const {
+  return std::any_of(layer_shapes_.begin(), layer_shapes_.end(),
+                     [](bunting_layer_shape const& layer) { return layer.mlp == BUNTING_MLP_BOTH; });
+}
+
+int64_t Model::qkv_width() const {
+  int64_t widest = 0;
+  for (int32_t layer = 0; layer < shape_.layers; layer++) widest = std::max(widest, qkv_width(layer));
+  return widest;
 }
 
 // Index into loaded_: the tensors outside the layers, then those of each layer and expert.
@@ -82,8 +98,10 @@ bool Model::is_for_cpus() const {
 }
 
 bool Model::has_apart_v() const {
-  for (size_t v = 3; v < formats_.size(); v += 5)
-    if (formats_[v] != formats_[v - 1]) return true;
+  for (int32_t layer = 0; layer < shape_.layers; layer++) {
+    size_t const qk = size_t(first_format(layer));
+    if (has_v(layer) && formats_[qk + 1] != formats_[qk]) return true;
+  }
   return false;
 }
 
@@ -97,7 +115,7 @@ void Model::read_ropes() {
 }
 
 void Model::read_formats() {
-  formats_.assign(2 + 5 * layers_.size(), BUNTING_FORMAT_PLAIN);
+  formats_.assign(3 + 7 * layers_.size(), BUNTING_FORMAT_PLAIN);
   if (shape_.formats) std::copy_n(shape_.formats, formats_.size(), formats_.begin());
   read_format(formats_[0], "the embedding", embedding_);
   read_format(formats_[1], "the vocabulary projection", lm_head_);
@@ -108,7 +126,12 @@ void Model::read_formats() {
     read_format(*next++, "o", layer.o);
     read_format(*next++, "gate and up", layer.gate_up);
     read_format(*next++, "down", layer.down);
+    read_format(*next++, "gate and up beside experts", layer.beside_gate_up);
+    read_format(*next++, "down beside experts", layer.beside_down);
+    layer.input_gate.dtype = layer.input_out.dtype = dtype_;
   }
+  read_format(*next, "the embedding of layers' inputs", layer_inputs_.embedding);
+  layer_inputs_.projection.dtype = dtype_;
 }
 
 void Model::allocate() {
@@ -134,24 +157,31 @@ size_t Model::place(char* base) {
     m.data = carver.take<char>(m.bytes());
     if (m.grouped()) grouped_width_ = std::max(grouped_width_, m.kp());
   };
-  int64_t const hidden = shape_.hidden, head_size = shape_.head_size;
+  int64_t const hidden = shape_.hidden, inputs = shape_.layer_inputs;
   matrix(embedding_, shape_.vocab, hidden);
   if (!shape_.tied_embeddings) matrix(lm_head_, shape_.vocab, hidden);
   final_norm_ = vector(hidden);
+  if (inputs > 0) {
+    matrix(layer_inputs_.embedding, shape_.vocab, shape_.layers * inputs);
+    matrix(layer_inputs_.projection, shape_.layers * inputs, hidden);
+    layer_inputs_.norm = vector(inputs);
+  }
   for (int32_t i = 0; i < shape_.layers; i++) {
     bunting_layer_shape const& has = layer_shape(i);
     LayerWeights& layer = layers_[size_t(i)];
     auto const optional = [&](bool is_there, int64_t size) { return is_there ? vector(size) : nullptr; };
     bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
     layer.attention_norm = optional(has.norms & BUNTING_NORM_ATTN, hidden);
-    bool const is_apart = layer.v.dtype != layer.qkv.dtype;
-    matrix(layer.qkv, is_apart ? query_width() + kv_width() : qkv_width(), hidden);
-    if (is_apart) matrix(layer.v, kv_width(), hidden);
-    layer.qkv_bias = optional(has.biases & BUNTING_BIAS_QKV, qkv_width());
-    layer.q_norm = optional(has.qk_norm, is_wide ? query_width() : head_size);
-    layer.k_norm = optional(has.qk_norm, is_wide ? kv_width() : head_size);
+    int64_t const query = query_width(i), kv = kv_width(i);
+    bool const is_apart = has_v(i) && layer.v.dtype != layer.qkv.dtype;
+    int64_t const kv_rows = !has_keys(i) ? 0 : is_apart || !has_v(i) ? kv : 2 * kv;
+    matrix(layer.qkv, query + kv_rows, hidden);
+    if (is_apart) matrix(layer.v, kv, hidden);
+    layer.qkv_bias = optional(has.biases & BUNTING_BIAS_QKV, qkv_width(i));
+    layer.q_norm = optional(has.qk_norm, is_wide ? query : has.head_size);
+    layer.k_norm = optional(has.qk_norm && has_keys(i), is_wide ? kv : has.head_size);
     layer.sinks = optional(has.sinks, shape_.query_heads);
-    matrix(layer.o, hidden, query_width());
+    matrix(layer.o, hidden, query);
     layer.o_bias = optional(has.biases & BUNTING_BIAS_O, hidden);
     layer.attention_post_norm = optional(has.norms & BUNTING_NORM_ATTN_POST, hidden);
     layer.mlp_norm = has.parallel ? layer.attention_norm : optional(has.norms & BUNTING_NORM_MLP, hidden);
@@ -168,6 +198,20 @@ size_t Model::place(char* base) {
     matrix(layer.down, down, feed_forward(i));
     layer.down_bias = optional(has.biases & BUNTING_BIAS_DOWN, down);
     layer.mlp_post_norm = optional(has.norms & BUNTING_NORM_MLP_POST, hidden);
+    if (has_both(i)) {
+      matrix(layer.beside_gate_up, 2 * round_up(has.feed_forward, kPanel), hidden);
+      matrix(layer.beside_down, hidden, has.feed_forward);
+      for (float** norm :
+           {&layer.beside_post_norm, &layer.experts_norm, &layer.experts_post_norm, &layer.router_norm})
+        *norm = vector(hidden);
+      layer.expert_scales = vector(shape_.experts);
+    }
+    if (inputs > 0) {
+      matrix(layer.input_gate, inputs, hidden);
+      matrix(layer.input_out, hidden, inputs);
+      layer.input_post_norm = vector(hidden);
+    }
+    layer.scale = optional(has.scaled, 1);
   }
   packed_bytes_ = carver.used();
   for (RopeTable& rope : ropes_) {
@@ -180,12 +224,19 @@ size_t Model::place(char* base) {
 }
 
 uint64_t Model::page_bytes() const {
+  uint64_t bytes = 0;
+  for (int32_t layer = 0; layer < shape_.layers; layer++)
+    if (has_keys(layer)) bytes += page_bytes(layer);
+  return bytes;
+}
+
+uint64_t Model::page_bytes(int32_t layer) const {
+  bunting_layer_shape const& has = layer_shape(layer);
   // Of each token and head one byte per number, and a multiplier of two bytes for its keys and for its
   // values.
   if (shape_.kv == BUNTING_KV_FP8)
-    return uint64_t(shape_.layers) * uint64_t(shape_.kv_heads) * 2 * kPageTokens *
-           uint64_t(shape_.head_size + 2);
-  return uint64_t(shape_.layers) * kv_page_bytes(kv_dtype(), shape_.kv_heads, shape_.head_size);
+    return uint64_t(has.kv_heads) * 2 * kPageTokens * uint64_t(has.head_size + 2);
+  return kv_page_bytes(kv_dtype(), has.kv_heads, has.head_size);
 }
 
 void Model::release() {

@@ -23,7 +23,7 @@ namespace bunting {
 // Vectors that a layer does not have are null.
 struct LayerWeights {
   float* attention_norm = nullptr;       // [H]
-  PackedMatrix qkv;                      // rows of Q, K, and V if of the same format: [(Hq + 2 Hk) D, H]
+  PackedMatrix qkv;                      // rows of Q, and of K and V if it has them; V if of the same format
   PackedMatrix v;                        // V of another format: [Hk D, H]; else n = 0
   float* qkv_bias = nullptr;             // [(Hq + 2 Hk) D]
   float* q_norm = nullptr;               // [D] or [Hq D]
@@ -40,6 +40,22 @@ struct LayerWeights {
   PackedMatrix down;               // [H, F]
   float* down_bias = nullptr;      // [H]
   float* mlp_post_norm = nullptr;  // [H]
+  // Of an MLP beside the experts, laid out as those above, and of what stands around both.
+  PackedMatrix beside_gate_up, beside_down;
+  float *beside_post_norm = nullptr, *experts_norm = nullptr, *experts_post_norm = nullptr;  // [H]
+  float* router_norm = nullptr;      // [H], over sqrt(H)
+  float* expert_scales = nullptr;    // [E]
+  PackedMatrix input_gate;           // [P, H], with inputs of layers; plain, as the next
+  PackedMatrix input_out;            // [H, P]
+  float* input_post_norm = nullptr;  // [H]
+  float* scale = nullptr;            // [1]
+};
+
+// What the inputs of layers are made with.
+struct LayerInputWeights {
+  PackedMatrix embedding;   // [V, layers P]
+  PackedMatrix projection;  // [layers P, H], plain
+  float* norm = nullptr;    // [P]
 };
 
 // Cosines and sines of a rope, times its magnitude: [context_max, R/2].
@@ -85,17 +101,38 @@ class Model {
   // layer.
   bool is_for_cpus() const;
   bool has_apart_v() const;
+  // The first of a layer's formats.
+  static int32_t first_format(int32_t layer) { return 2 + 7 * layer; }
   // Input width of the widest matrix whose weights are grouped, padded; 0: all are plain.
   int64_t grouped_width() const { return grouped_width_; }
 
+  int64_t query_width(int32_t layer) const {
+    return int64_t(shape_.query_heads) * layer_shape(layer).head_size;
+  }
+  int64_t kv_width(int32_t layer) const {
+    return int64_t(layer_shape(layer).kv_heads) * layer_shape(layer).head_size;
+  }
+  // Numbers of a token from where a layer's q begins to where its v ends.
+  int64_t qkv_width(int32_t layer) const { return query_width(layer) + 2 * kv_width(layer); }
+  // Of the widest layer.
   int64_t query_width() const { return int64_t(shape_.query_heads) * shape_.head_size; }
-  int64_t kv_width() const { return int64_t(shape_.kv_heads) * shape_.head_size; }
-  int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
-  bool has_experts(int32_t layer) const { return layer_shape(layer).mlp == BUNTING_MLP_EXPERTS; }
+  int64_t qkv_width() const;
+  // Whether a layer has keys and values, and whether a projection of v.
+  bool has_keys(int32_t layer) const { return layer_shape(layer).kv_layers_back == 0; }
+  bool has_v(int32_t layer) const {
+    return has_keys(layer) && !(layer_shape(layer).values & BUNTING_VALUES_KEYS);
+  }
+  // The layer whose keys and values a layer reads.
+  int32_t kv_layer(int32_t layer) const { return layer - layer_shape(layer).kv_layers_back; }
+  // One page of a layer with keys and values.
+  uint64_t page_bytes(int32_t layer) const;
+  bool has_experts(int32_t layer) const { return layer_shape(layer).mlp != BUNTING_MLP_GATED; }
+  bool has_both(int32_t layer) const { return layer_shape(layer).mlp == BUNTING_MLP_BOTH; }
+  bool has_both() const;     // in any layer
   bool has_experts() const;  // in any layer
   // F of a layer, or of each of its experts; and rounded up to whole panels, so that `up` begins on one.
   int64_t feed_forward(int32_t layer) const {
-    return has_experts(layer) ? shape_.expert_feed_forward : shape_.feed_forward;
+    return has_experts(layer) ? shape_.expert_feed_forward : layer_shape(layer).feed_forward;
   }
   int64_t padded_feed_forward(int32_t layer) const { return round_up(feed_forward(layer), kPanel); }
   int64_t padded_hidden() const { return round_up(shape_.hidden, kPanel); }
@@ -103,6 +140,7 @@ class Model {
   PackedMatrix const& embedding() const { return embedding_; }
   PackedMatrix const& vocabulary_projection() const { return shape_.tied_embeddings ? embedding_ : lm_head_; }
   float const* final_norm() const { return final_norm_; }
+  LayerInputWeights const& layer_inputs() const { return layer_inputs_; }
   LayerWeights const& layer(int32_t index) const { return layers_[size_t(index)]; }
   // Of a layer; null: its q and k are not rotated.
   RopeTable const* rope(int32_t layer) const {
@@ -115,7 +153,7 @@ class Model {
   }
 
   uint64_t weight_bytes() const { return weight_bytes_; }
-  uint64_t page_bytes() const;  // one KV page over all layers
+  uint64_t page_bytes() const;  // one KV page over all layers that have any
 
  private:
   // Where a tensor goes: whole panels of a matrix, or a vector.
@@ -137,7 +175,7 @@ class Model {
 
   bunting_model_shape shape_;  // without its pointers, which are the caller's
   std::vector<bunting_layer_shape> layer_shapes_;
-  std::vector<uint8_t> formats_;  // [2 + 5 L] BUNTING_FORMAT_*
+  std::vector<uint8_t> formats_;  // [3 + 7 L] BUNTING_FORMAT_*
   Kernels const* kernels_ = nullptr;
   Dtype dtype_ = Dtype::bf16;
   int64_t grouped_width_ = 0;
@@ -145,6 +183,7 @@ class Model {
   size_t packed_bytes_ = 0;           // of weight_bytes_ what is loaded; the rest is computed from the shape
   PackedMatrix embedding_, lm_head_;  // [V, H]
   float* final_norm_ = nullptr;       // [H]
+  LayerInputWeights layer_inputs_;
   std::vector<LayerWeights> layers_;
   std::vector<RopeTable> ropes_;
   std::vector<bunting_rope> rope_shapes_;  // of `frequencies`, which are kept below

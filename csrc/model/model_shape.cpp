@@ -23,7 +23,7 @@ void check_positive(char const* name, float value) {
 
 void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
   check_range("a layer's mixer", layer.mixer, BUNTING_MIXER_ATTENTION, BUNTING_MIXER_ATTENTION);
-  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_EXPERTS);
+  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_BOTH);
   check_range("a layer's norms", layer.norms, 0, 15);
   check_range("a layer's biases", layer.biases, 0, 31);
   check_range("a layer's qk_norm", layer.qk_norm, BUNTING_QK_NORM_NONE, BUNTING_QK_NORM_WIDE);
@@ -35,12 +35,53 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
     fail(BUNTING_INVALID,
          "model shape: a layer whose MLP is parallel has one norm, before the attention; it has %d",
          layer.norms);
-  for (int32_t word : layer.reserved) check_range("a layer's reserved", word, 0, 0);
+  check_range("a layer's values", layer.values, 0, BUNTING_VALUES_KEYS | BUNTING_VALUES_NORMED);
+  check_range("a layer's scaled", layer.scaled, 0, 1);
+  check_range("a layer's reserved", layer.reserved, 0, 0);
+  if ((layer.values & BUNTING_VALUES_KEYS) &&
+      (layer.qk_norm == BUNTING_QK_NORM_WIDE || (layer.biases & BUNTING_BIAS_QKV)))
+    fail(BUNTING_INVALID, "model shape: a layer whose values are its keys has no wide norm and no biases");
+  if (layer.mlp == BUNTING_MLP_BOTH &&
+      (layer.norms != 15 || layer.parallel || (layer.biases & ~BUNTING_BIAS_QKV)))
+    fail(BUNTING_INVALID,
+         "model shape: a layer with experts beside an MLP has all norms, and no biases but of q, k and v");
   if (layer.mlp == BUNTING_MLP_EXPERTS && (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST)))
     fail(BUNTING_INVALID,
          "model shape: a layer with experts has no norm after its MLP, and the MLP not beside the attention");
-  if (layer.mlp != BUNTING_MLP_EXPERTS && (layer.biases & BUNTING_BIAS_ROUTER))
+  if (layer.mlp == BUNTING_MLP_GATED && (layer.biases & BUNTING_BIAS_ROUTER))
     fail(BUNTING_INVALID, "model shape: a layer without experts has no router");
+}
+
+// Sizes of its own, which are none of those of the model.
+void check_sizes(bunting_model_shape const& s, int32_t index) {
+  bunting_layer_shape const& layer = s.layer[index];
+  check_range("a layer's head_size", layer.head_size, 0, s.head_size);
+  check_range("a layer's kv_heads", layer.kv_heads, 0, s.kv_heads);
+  check_range("a layer's feed_forward", layer.feed_forward, 0, s.feed_forward);
+  check_range("a layer's kv_layers_back", layer.kv_layers_back, 0, index);
+  if (layer.head_size % 16 != 0)
+    fail(BUNTING_INVALID, "model shape: a layer's head_size %d is not a multiple of 16", layer.head_size);
+  if (layer.kv_heads > 0 && s.query_heads % layer.kv_heads != 0)
+    fail(BUNTING_INVALID, "model shape: a layer's %d key-value heads do not divide %d query heads",
+         layer.kv_heads, s.query_heads);
+  // Rows of activations follow each other in memory of the widest layer's, so that none may have padding.
+  if (layer.head_size > 0 && s.query_heads * layer.head_size % 32 != 0)
+    fail(BUNTING_INVALID, "model shape: %d heads of a layer's own head_size %d are no multiple of 32",
+         s.query_heads, layer.head_size);
+  if (layer.feed_forward % 32 != 0)
+    fail(BUNTING_INVALID, "model shape: a layer's own feed_forward %d is not a multiple of 32",
+         layer.feed_forward);
+  if (layer.rope >= 0 && layer.head_size > 0 && s.rope[layer.rope].dimensions > layer.head_size)
+    fail(BUNTING_INVALID, "model shape: a rope of %d dimensions for a layer's heads of %d",
+         s.rope[layer.rope].dimensions, layer.head_size);
+  if (layer.kv_layers_back == 0) return;
+  bunting_layer_shape const& source = s.layer[index - layer.kv_layers_back];
+  if (source.kv_layers_back > 0 || source.head_size != layer.head_size || source.kv_heads != layer.kv_heads)
+    fail(BUNTING_INVALID,
+         "model shape: layer %d reads keys and values of layer %d, which has none of its own or other sizes",
+         index, index - layer.kv_layers_back);
+  if (layer.biases & BUNTING_BIAS_QKV)
+    fail(BUNTING_INVALID, "model shape: layer %d has no keys of its own, and biases of them", index);
 }
 
 void check_rope(bunting_rope const& rope, int32_t head_size) {
@@ -95,10 +136,16 @@ void check_shape(bunting_model_shape const& s) {
   if (!s.layer) fail(BUNTING_INVALID, "model shape: layer must not be null");
   if (s.ropes > 0 && !s.rope) fail(BUNTING_INVALID, "model shape: rope must not be null");
   for (int32_t i = 0; i < s.ropes; i++) check_rope(s.rope[i], s.head_size);
+  check_range("layer_inputs", s.layer_inputs, 0, 1 << 16);
+  if (s.layer_inputs % 16 != 0)
+    fail(BUNTING_INVALID, "model shape: layer_inputs %d is not a multiple of 16", s.layer_inputs);
+  if (s.layer_inputs > 0 && s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU)
+    fail(BUNTING_INVALID, "model shape: inputs of layers go by an activation of the gate alone");
   bool has_experts = false;
   for (int32_t i = 0; i < s.layers; i++) {
     check_layer(s.layer[i], s.ropes);
-    has_experts = has_experts || s.layer[i].mlp == BUNTING_MLP_EXPERTS;
+    check_sizes(s, i);
+    has_experts = has_experts || s.layer[i].mlp != BUNTING_MLP_GATED;
   }
   if (!has_experts) return check_range("experts", s.experts, 0, 0);
   check_range("experts", s.experts, 1, 4096);

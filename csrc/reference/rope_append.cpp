@@ -11,12 +11,12 @@ namespace {
 std::vector<double> normed(float const* x, float const* weight, int64_t count, int64_t weights,
                            double epsilon) {
   std::vector<double> out(x, x + count);
-  if (!weight) return out;
   for (int64_t first = 0; first < count; first += weights) {
     double squares = 0;
     for (int64_t i = first; i < first + weights; ++i) squares += out[size_t(i)] * out[size_t(i)];
     double const scale = 1 / std::sqrt(squares / double(weights) + epsilon);
-    for (int64_t i = first; i < first + weights; ++i) out[size_t(i)] *= scale * double(weight[i - first]);
+    for (int64_t i = first; i < first + weights; ++i)
+      out[size_t(i)] *= scale * (weight ? double(weight[i - first]) : 1);
   }
   return out;
 }
@@ -35,7 +35,8 @@ void rope_append(RopeAppend const& a, int64_t begin, int64_t end, double* q, dou
   int64_t const d = a.kv.head_size, q_width = a.query_heads * d, kv_width = a.kv.kv_heads * d,
                 half = a.rotated / 2;
   auto const transform = [&](double* out, float const* x, float const* norm, int64_t width, int64_t t) {
-    std::vector<double> row = normed(x, norm, width, a.has_wide_norms ? width : d, a.norm_epsilon);
+    std::vector<double> row(x, x + width);
+    if (norm) row = normed(x, norm, width, a.has_wide_norms ? width : d, a.norm_epsilon);
     for (int64_t i = 0; i < width && half > 0; i += d)
       rotate(row.data() + i, a.cos + a.positions[t] * half, a.sin + a.positions[t] * half, half);
     for (int64_t i = 0; i < width; ++i) out[i] = row[size_t(i)];
@@ -46,7 +47,10 @@ void rope_append(RopeAppend const& a, int64_t begin, int64_t end, double* q, dou
     for (int64_t i = 0; i < q_width && a.query_scale; ++i)
       q[t * q_width + i] *= double(a.query_scale[a.positions[t]]);
     transform(k + t * kv_width, row + q_width, a.k_norm, kv_width, t);
-    for (int64_t i = 0; i < kv_width; ++i) v[t * kv_width + i] = row[q_width + kv_width + i];
+    float const* const values = row + q_width + (a.values_are_keys ? 0 : kv_width);
+    std::vector<double> normed_values(values, values + kv_width);
+    if (a.has_value_norm) normed_values = normed(values, nullptr, kv_width, d, a.norm_epsilon);
+    for (int64_t i = 0; i < kv_width; ++i) v[t * kv_width + i] = normed_values[size_t(i)];
   }
 }
 

@@ -17,26 +17,26 @@ constexpr int32_t kPrompt = 83;
 
 struct Variant {
   int32_t compute, window;
-  std::vector<uint8_t> formats;  // of the tiny model: two and two layers of five
+  std::vector<uint8_t> formats;  // of the tiny model: two, two layers of seven, and one
   int32_t kv = BUNTING_KV_PLAIN;
   bool has_experts = false;  // in the second layer
 };
 
 std::vector<Variant> const& variants() {
   static std::vector<Variant> const all = {
-      {BUNTING_BF16, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN)},
-      {BUNTING_BF16, 21, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN)},
-      {BUNTING_F32, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN)},
-      {BUNTING_F32, 21, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN)},
-      {BUNTING_BF16, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_INT8)},
-      {BUNTING_BF16, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_Q8_0)},
-      {BUNTING_BF16, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_INT6)},
-      {BUNTING_BF16, 21, std::vector<uint8_t>(12, BUNTING_FORMAT_INT4)},
-      {BUNTING_F32, 0, {5, 0, 2, 4, 1, 0, 2, 0, 0, 4, 1, 5}},
-      {BUNTING_BF16, 21, {4, 5, 2, 4, 1, 5, 4, 0, 1, 4, 2, 5}},
-      {BUNTING_BF16, 0, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN), BUNTING_KV_INT8},
-      {BUNTING_F32, 21, std::vector<uint8_t>(12, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN, true},
-      {BUNTING_BF16, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 5}, BUNTING_KV_PLAIN, true},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN)},
+      {BUNTING_BF16, 21, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN)},
+      {BUNTING_F32, 0, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN)},
+      {BUNTING_F32, 21, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN)},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(17, BUNTING_FORMAT_INT8)},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(17, BUNTING_FORMAT_Q8_0)},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(17, BUNTING_FORMAT_INT6)},
+      {BUNTING_BF16, 21, std::vector<uint8_t>(17, BUNTING_FORMAT_INT4)},
+      {BUNTING_F32, 0, {5, 0, 2, 4, 1, 0, 2, 0, 0, 0, 0, 4, 1, 5, 0, 0, 0}},
+      {BUNTING_BF16, 21, {4, 5, 2, 4, 1, 5, 4, 0, 0, 0, 1, 4, 2, 5, 0, 0, 0}},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN), BUNTING_KV_INT8},
+      {BUNTING_F32, 21, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN, true},
+      {BUNTING_BF16, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 5, 0, 0, 0}, BUNTING_KV_PLAIN, true},
   };
   return all;
 }
@@ -259,7 +259,7 @@ TEST(engine_invariant_to_threads) {
   shape.head_size = 32;
   shape.rope = tiny_rope(32);
   TinyFile const file(shape);
-  std::vector<uint8_t> formats(7, BUNTING_FORMAT_PLAIN);
+  std::vector<uint8_t> formats(size_t(3 + 7 * shape.layers), BUNTING_FORMAT_PLAIN);
   shape.formats = formats.data();
   for (int32_t const kind : {0, 1, 2, 3, 4}) {
     shape.compute = kind == 0 ? BUNTING_F32 : BUNTING_BF16;

@@ -51,11 +51,30 @@ TEST(model_refuses_impossible_shapes) {
           [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.rope = 1; }); });
   refused("a parallel MLP with a norm of its own",
           [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.parallel = 1; }); });
+  auto const with = [](auto const& change) { return [change](Shape& s) { s.layer = tiny_layers(change); }; };
+  refused("a layer's heads wider than the model's", with([](auto& layer) { layer.head_size = 32; }));
+  refused("a layer's heads of 8", with([](auto& layer) { layer.head_size = 8; }));
+  refused("more key-value heads of a layer", with([](auto& layer) { layer.kv_heads = 4; }));
+  refused("a layer's MLP of an odd width", with([](auto& layer) { layer.feed_forward = 17; }));
+  refused("a rope wider than a layer's head", [](Shape& s) {
+    s.head_size = 32;
+    s.rope = tiny_rope(32);
+    s.layer = tiny_layers([](auto& layer) { layer.head_size = 16; });
+  });
+  refused("keys of a layer before the first", with([](auto& layer) { layer.kv_layers_back = 1; }));
+  refused("values of an unknown kind", with([](auto& layer) { layer.values = 4; }));
+  refused("an MLP and experts, and no experts",
+          with([](auto& layer) { layer.mlp = BUNTING_MLP_BOTH, layer.norms = 15, layer.biases = 0; }));
+  refused("an MLP and experts without norms of their own", [&](Shape& s) {
+    s.experts = 4, s.experts_used = 2, s.expert_feed_forward = 32;
+    s.layer = tiny_layers([](auto& layer) { layer.mlp = BUNTING_MLP_BOTH, layer.biases = 0; });
+  });
+  refused("inputs of layers of 24", [](Shape& s) { s.layer_inputs = 24; });
   refused("no layers' shapes", [](Shape& s) { s.layer = nullptr; });
   refused("a rope wider than a head", [](Shape& s) { s.rope = tiny_rope(s.head_size + 2); });
   refused("a negative cap", [](Shape& s) { s.logit_cap = -1; });
   refused("unknown format", [](Shape& s) {
-    static uint8_t const formats[] = {0, 0, 1, 1, 2, 1, 0, 4, 4, 2, 10, 0};
+    static uint8_t const formats[] = {0, 0, 1, 1, 2, 1, 0, 0, 0, 4, 4, 2, 10, 0, 0, 0, 0};
     s.formats = formats;
   });
   refused("no scale", [](Shape& s) { s.attention_scale = 0; });
@@ -171,7 +190,7 @@ TEST(model_undoes_paired_rows) {
   }
   for (uint8_t const format :
        {BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_INT8, BUNTING_FORMAT_INT6, BUNTING_FORMAT_INT4}) {
-    std::vector<uint8_t> const formats(12, format);
+    std::vector<uint8_t> const formats(17, format);
     shape.formats = formats.data();
     bunting_model* opened = nullptr;
     REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
@@ -225,7 +244,7 @@ struct BytesFile {
 TEST(model_keeps_q4_0_exactly_in_stored_int8) {
   bunting_model_shape shape = tiny_shape();
   shape.hidden = 64;
-  uint8_t const formats[12] = {0, 0, BUNTING_FORMAT_Q8_0};
+  uint8_t const formats[17] = {0, 0, BUNTING_FORMAT_Q8_0};
   shape.formats = formats;
   TinyFile const file(shape);
   int64_t const rows = int64_t(shape.query_heads) * shape.head_size, blocks = rows * 2;
@@ -267,7 +286,7 @@ TEST(model_plan_counts_what_is_there) {
   uint64_t const plain = more;
   for (auto const& [format, bits] : {std::pair(BUNTING_FORMAT_INT8, 8), std::pair(BUNTING_FORMAT_INT6, 6),
                                      std::pair(BUNTING_FORMAT_INT4, 4)}) {
-    uint8_t const formats[12] = {uint8_t(format)};
+    uint8_t const formats[17] = {uint8_t(format)};
     shape.formats = formats;
     REQUIRE(bunting_model_plan(&shape, 16, &more, &page) == BUNTING_OK, "%s", bunting_last_error());
     uint64_t const expected = 10 * (64 + 64 * 16 * uint64_t(bits) / 8);

@@ -16,7 +16,7 @@
 namespace bunting::test {
 namespace {
 
-constexpr uint8_t kFormats[12] = {1, 0, 2, 2, 5, 0, 2, 0, 4, 2, 4, 1};
+constexpr uint8_t kFormats[17] = {1, 0, 2, 2, 5, 0, 2, 0, 0, 0, 4, 2, 4, 1, 0, 0, 0};
 constexpr uint8_t kKey[32] = {1, 2, 3};
 constexpr int64_t kDataAt = 2 << 20;  // in a file
 

@@ -58,6 +58,7 @@ describe("families", () => {
         attentionScale: 32 ** -0.5,
         attentionCap: 0,
         embeddingScale: 1,
+        layerInputs: 0,
         residualScale: 1,
         logitScale: 1,
         logitCap: 0,

@@ -69,6 +69,8 @@ export function parseModelConfig(config: JsonFile, generation: JsonFile): ModelC
   }
   for (const field of ["use_bidirectional_attention", "is_causal"]) {
     const causal = field === "is_causal";
+    // Among the tokens of an image, and there are none.
+    if (fields.get(field) === "vision") continue;
     if (fields.boolean(field, causal) !== causal) {
       fields.refuse(field, "tokens that see those behind them are not supported");
     }
@@ -104,6 +106,7 @@ export function shapeOf(family: Family, source: Source): ModelShape {
     attentionScale: sizes.headSize ** -0.5,
     attentionCap: 0,
     embeddingScale: 1,
+    layerInputs: 0,
     residualScale: 1,
     logitScale: 1,
     logitCap: 0,
@@ -258,6 +261,10 @@ class ConfigSource implements Source {
     return this.#fields.boolean(field, false);
   }
 
+  lacks(field: string): boolean {
+    return this.#fields.boolean(field, false);
+  }
+
   has([name]: Names): boolean {
     return name !== null && this.#fields.has(name);
   }
@@ -300,7 +307,7 @@ class ConfigSource implements Source {
     return (kinds as unknown[]).map((kind) => kind === "sliding_attention");
   }
 
-  rope(type?: LayerType, theta?: Names): Rope {
+  rope(type?: LayerType, theta?: Names, headSize = this.sizes.headSize): Rope {
     const fields = this.#fields;
     const { rope, isOwn } = this.#ropeFields(type);
     const ownTheta = theta?.[0] ?? null;
@@ -309,10 +316,20 @@ class ConfigSource implements Source {
       return {
         kind: "plain",
         theta: fields.number(ownTheta, 1, 1e15, 10_000),
-        dimensions: this.#rotated(rope),
+        dimensions: this.#rotated(rope, headSize),
       };
     }
-    const dimensions = this.#rotated(rope);
+    if (rope.get("rope_type") === "proportional") {
+      const share = rope.number("partial_rotary_factor", 1e-3, 1, 1);
+      return {
+        kind: "proportional",
+        turned: Math.floor((share * headSize) / 2),
+        factor: rope.number("factor", 1, 1e6, 1),
+        theta: rope.number("rope_theta", 1, 1e15),
+        dimensions: headSize,
+      };
+    }
+    const dimensions = this.#rotated(rope, headSize);
     return {
       ...scalingOf(rope, fields, this.sizes, dimensions / 2),
       theta: rope.has("rope_theta")
@@ -322,15 +339,12 @@ class ConfigSource implements Source {
     };
   }
 
-  #rotated(rope: Fields): number {
+  #rotated(rope: Fields, headSize: number): number {
     const place = rope.has("partial_rotary_factor") ? rope : this.#fields;
     const factor = place.number("partial_rotary_factor", 1e-3, 1, 1);
-    const dimensions = Math.floor(this.sizes.headSize * factor);
+    const dimensions = Math.floor(headSize * factor);
     if (dimensions < 2 || dimensions % 2 !== 0) {
-      place.refuse(
-        "partial_rotary_factor",
-        `rotates ${dimensions} of ${this.sizes.headSize}: wanted an even number`,
-      );
+      place.refuse("partial_rotary_factor", `rotates ${dimensions} of ${headSize}: wanted an even number`);
     }
     return dimensions;
   }

@@ -9,16 +9,18 @@ const q6 = 26;
 
 /** A model of two layers; `changes` are stored types by kind, of layer 1 alone where `layer` says so. */
 function tensorsOf(dtype: number, changes: Readonly<Record<number, number>> = {}): FormatTensor[] {
-  const { embed, finalNorm, lmHead, ...inLayers } = TensorKind;
+  const { embed, finalNorm, lmHead, attentionNorm, routerBias } = TensorKind;
+  const inLayers = Object.values(TensorKind).filter((kind) => kind >= attentionNorm && kind <= routerBias);
   const whole = [embed, finalNorm, lmHead].map((tensor) => ({ tensor, layer: 0, dtype }));
-  const layers = [0, 1].flatMap((layer) =>
-    Object.values(inLayers).map((tensor) => ({ tensor, layer, dtype })),
-  );
+  const layers = [0, 1].flatMap((layer) => inLayers.map((tensor) => ({ tensor, layer, dtype })));
   return [...whole, ...layers].map((tensor) => ({
     ...tensor,
     dtype: (tensor.layer === 1 || tensor.tensor < 16 ? changes[tensor.tensor] : undefined) ?? tensor.dtype,
   }));
 }
+
+/** Of matrices beside experts, which these models do not have; nor inputs of layers, whose table is last. */
+const none = [0, 0];
 
 describe("of a file in bf16", () => {
   const tensors = tensorsOf(bf16);
@@ -31,9 +33,16 @@ describe("of a file in bf16", () => {
     ["int4", [4, 4], [2, 2, 2, 2, 2]],
     ["fp8", [0, 0], [3, 3, 3, 3, 3]],
   ] as const)("%s", (quant, vocabulary, layer) => {
-    expect(formatsOf(tensors, 2, quant, "bf16")).toEqual([...vocabulary, ...layer, ...layer]);
+    expect(formatsOf(tensors, 2, quant, "bf16")).toEqual([
+      ...vocabulary,
+      ...layer,
+      ...none,
+      ...layer,
+      ...none,
+      0,
+    ]);
     const inF32 = formatsOf(tensors, 2, quant, "f32");
-    expect(inF32).toEqual([...vocabulary, ...layer, ...layer]);
+    expect(inF32).toEqual([...vocabulary, ...layer, ...none, ...layer, ...none, 0]);
   });
 });
 
@@ -54,7 +63,14 @@ describe("of a GGUF file in Q4_0 whose vocabulary is Q6_K and last layer is mixe
     ["int4", [4, 26], [2, 2, 2, 2, 2], [2, 2, 2, 2, 2]],
     ["fp8", [0, 0], [3, 3, 3, 3, 3], [3, 3, 3, 3, 3]],
   ] as const)("%s", (quant, vocabulary, first, last) => {
-    expect(formatsOf(tensors, 2, quant, "bf16")).toEqual([...vocabulary, ...first, ...last]);
+    expect(formatsOf(tensors, 2, quant, "bf16")).toEqual([
+      ...vocabulary,
+      ...first,
+      ...none,
+      ...last,
+      ...none,
+      0,
+    ]);
   });
 
   test("auto, in f32: nothing stays in blocks", () => {
@@ -63,14 +79,14 @@ describe("of a GGUF file in Q4_0 whose vocabulary is Q6_K and last layer is mixe
 
   test("on a GPU Q6_K becomes int8, and V is as Q and K", () => {
     const formats = formatsOf(tensors, 2, "auto", "bf16", "gpu");
-    expect(formats).toEqual([...[5, 1], ...[2, 2, 2, 2, 2], ...[5, 5, 1, 2, 5]]);
+    expect(formats).toEqual([...[5, 1], ...[2, 2, 2, 2, 2], ...none, ...[5, 5, 1, 2, 5], ...none, 0]);
     expect(widenedNote(tensors, formats, "bf16")).toStartWith("2 matrices in Q6_K become int8");
   });
 
   test("tensors of two types that are one matrix become int8, where one is no part of the other", () => {
     const mixed = tensorsOf(q4, { [TensorKind.k]: q6 });
     const formats = formatsOf(mixed, 2, "auto", "bf16");
-    expect(formats).toEqual([...[2, 2], ...[2, 2, 2, 2, 2], ...[1, 2, 2, 2, 2]]);
+    expect(formats).toEqual([...[2, 2], ...[2, 2, 2, 2, 2], ...none, ...[1, 2, 2, 2, 2], ...none, 0]);
     expect(widenedNote(mixed, formats, "bf16")).toStartWith("2 matrices in Q4_0 and Q6_K become int8");
   });
 
@@ -115,4 +131,24 @@ test.each([
 ] as const)("experts of a layer %s are one matrix", (_, dtypes, format) => {
   const experts = dtypes.map((dtype): FormatTensor => ({ tensor: TensorKind.down, layer: 0, dtype }));
   expect(formatsOf(experts, 1, "auto", "bf16")[6]).toBe(format);
+});
+
+test("matrices beside experts and the table of layers' inputs have formats of their own", () => {
+  const tensors = [
+    { tensor: TensorKind.layerEmbed, layer: 0, dtype: q6 },
+    { tensor: TensorKind.besideGate, layer: 0, dtype: q4 },
+    { tensor: TensorKind.besideUp, layer: 0, dtype: q4 },
+    { tensor: TensorKind.besideDown, layer: 0, dtype: q8 },
+  ];
+  expect(formatsOf(tensors, 1, "auto", "bf16")).toEqual([...[0, 0], ...[0, 0, 0, 0, 0], ...[2, 5], 26]);
+  expect(formatsOf(tensors, 1, "int4", "bf16")).toEqual([...[0, 0], ...[0, 0, 0, 0, 0], ...[2, 2], 26]);
+});
+
+test("keys that are values, and queries alone, are one matrix of what there is", () => {
+  const queries = [{ tensor: TensorKind.q, layer: 0, dtype: q4 }];
+  const keys = [...queries, { tensor: TensorKind.k, layer: 0, dtype: q4 }];
+  for (const tensors of [queries, keys]) {
+    expect(formatsOf(tensors, 1, "auto", "bf16", "cpu").slice(2, 4)).toEqual([2, 0]);
+    expect(formatsOf(tensors, 1, "auto", "bf16", "gpu").slice(2, 4)).toEqual([2, 2]);
+  }
 });

@@ -67,7 +67,11 @@ const layerMatrices: readonly (readonly number[])[] = [
   [TensorKind.o],
   [TensorKind.gate, TensorKind.up],
   [TensorKind.down],
+  [TensorKind.besideGate, TensorKind.besideUp],
+  [TensorKind.besideDown],
 ];
+/** What is looked up, or projects to the vocabulary. */
+const vocabularyKinds: readonly number[] = [TensorKind.embed, TensorKind.lmHead, TensorKind.layerEmbed];
 const queriesKeysValues: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.v];
 
 /** `ComputeOptions.formats` of a model with these tensors. In f32, `auto` keeps nothing in blocks. */
@@ -82,15 +86,16 @@ export function formatsOf(
   const byPlace = Map.groupBy(tensors, ({ tensor, layer }) => placeOf(tensor, layer));
   const formatOf = (kinds: readonly number[], layer: number): number => {
     if (quant === "none" || (quant === "auto" && compute === "f32")) return matrixFormats.plain;
+    // Of those that a layer has.
     const dtypes = kinds.flatMap(
-      (kind): (number | undefined)[] =>
-        byPlace.get(placeOf(kind, layer))?.map(({ dtype }) => dtype) ?? [undefined],
+      (kind): number[] => byPlace.get(placeOf(kind, layer))?.map(({ dtype }) => dtype) ?? [],
     );
+    if (dtypes.length === 0) return matrixFormats.plain;
     const stored = keptType(dtypes, device);
     if (quant === "auto") {
       return stored?.format ?? (dtypes.every(isBlocks) ? nearestFormat(dtypes) : matrixFormats.plain);
     }
-    const isVocabulary = kinds[0] === TensorKind.embed || kinds[0] === TensorKind.lmHead;
+    const isVocabulary = vocabularyKinds.includes(kinds[0]!);
     const name = isVocabulary ? vocabularyFormats[quant] : quant;
     return stored !== undefined && stored.bits <= quantBits[name] ? stored.format : matrixFormats[name];
   };
@@ -101,6 +106,7 @@ export function formatsOf(
       formats.push(formatOf(isJoined ? queriesKeysValues : kinds, layer));
     }
   }
+  formats.push(formatOf([TensorKind.layerEmbed], 0));
   return formats;
 }
 
@@ -116,10 +122,10 @@ function nearestFormat(dtypes: readonly (number | undefined)[]): number {
 
 /** How a matrix keeps the blocks of all of its tensors; undefined: it cannot. In q8_0 those of Q4_0 are the same numbers. */
 function keptType(
-  dtypes: readonly (number | undefined)[],
+  dtypes: readonly number[],
   device: "cpu" | "gpu",
 ): { readonly format: number; readonly bits: number } | undefined {
-  const names = new Set(dtypes.map((dtype) => (dtype === undefined ? "" : (storedName(dtype) ?? ""))));
+  const names = new Set(dtypes.map((dtype) => storedName(dtype) ?? ""));
   const areSimple = [...names].every((name) => name === "Q4_0" || name === "Q8_0");
   const name = names.size === 1 ? [...names][0]! : areSimple ? "Q8_0" : "";
   const bits = device === "cpu" || keptOnGpus.includes(name) ? keptBits[name] : undefined;
@@ -136,6 +142,7 @@ export function widenedNote(
   const formatOf = ({ tensor, layer }: FormatTensor): number | undefined => {
     if (tensor === TensorKind.embed) return formats[0];
     if (tensor === TensorKind.lmHead) return formats[1];
+    if (tensor === TensorKind.layerEmbed) return formats.at(-1);
     const matrix = layerMatrices.findIndex((kinds) => kinds.includes(tensor));
     return matrix < 0 ? undefined : formats[2 + layer * layerMatrices.length + matrix];
   };

@@ -92,18 +92,19 @@ describe("names", () => {
 
 describe("tokens that end a text", () => {
   const tokens = Array.from({ length: 241 }, (_, index) => `t${index}`);
-  tokens.splice(7, 3, "<|im_end|>", "<|eot_id|>", "</s>");
+  tokens.splice(7, 4, "<|im_end|>", "<|eot_id|>", "</s>", "<|tool_response>");
   const types = tokens.map(() => 1);
   types[7] = 3;
   types[9] = 3;
+  types[10] = 4;
   const vocabulary = {
     "tokenizer.ggml.tokens": ["string[]", tokens],
     "tokenizer.ggml.token_type": ["i32[]", types],
   } as const;
 
-  test("those that are named, and control tokens known as ends", () => {
+  test("those that are named, control tokens known as ends, and what waits for a tool", () => {
     const input = withEntries({ ...vocabulary, "tokenizer.ggml.eot_token_id": null });
-    expect(openModelFolder(written(input)).eosTokens).toEqual([2, 7, 9]);
+    expect(openModelFolder(written(input)).eosTokens).toEqual([2, 7, 9, 10]);
   });
 
   test("none", () => {

@@ -31,7 +31,12 @@ export interface TensorFacts {
 }
 
 /** Control tokens that end a turn or a text in the families here, whatever the metadata names as the end. */
-const endTexts = ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "</s>"];
+const endTexts = [
+  ...["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "</s>"],
+  ...["<end_of_turn>", "<turn|>"],
+];
+/** What Gemma 4 writes behind its calls, where their results go; files have it as a token that is shown. */
+const toolResponse = "<|tool_response>";
 
 /** Type of a control token in `tokenizer.ggml.token_type`. */
 const controlType = 3;
@@ -138,7 +143,7 @@ class MetadataSource implements Source {
     const { vocab, tiedEmbeddings } = this.#facts;
     const hidden = this.#integer("embedding_length", 1, limits.hidden);
     const queryHeads = this.#integer("attention.head_count", 1, limits.heads);
-    const kvHeads = this.#integer("attention.head_count_kv", 1, limits.heads, queryHeads);
+    const kvHeads = this.#largest(family, "attention.head_count_kv", limits.heads, queryHeads);
     if (queryHeads % kvHeads !== 0) {
       this.#refuse("attention.head_count_kv", `does not divide attention.head_count ${queryHeads}`);
     }
@@ -152,9 +157,9 @@ class MetadataSource implements Source {
     return {
       hidden,
       // A model whose layers all have experts may lack it, and no layer uses it.
-      feedForward: this.#integer(
+      feedForward: this.#largest(
+        family,
         "feed_forward_length",
-        1,
         limits.feedForward,
         family.hasExperts ? 1 : undefined,
       ),
@@ -166,6 +171,17 @@ class MetadataSource implements Source {
       tiedEmbeddings,
       normEpsilon: this.#number(epsilon, 1e-12, 1),
     };
+  }
+
+  /** A number for all layers, or the largest of those of each where a family's may differ. */
+  #largest(family: Family, name: string, max: number, fallback?: number): number {
+    const key = this.#key(name);
+    if (!family.layersDiffer || !this.#metadata.isArray(key)) return this.#integer(name, 1, max, fallback);
+    const values = Array.from(this.#metadata.integers(key, this.layers)!);
+    if (!values.every((value) => value >= 1 && value <= max)) {
+      this.#refuse(name, `wanted: whole numbers from 1 to ${max}`);
+    }
+    return Math.max(...values);
   }
 
   #headSize(hidden: number, queryHeads: number): number {
@@ -209,6 +225,10 @@ class MetadataSource implements Source {
     return this.#facts.has(`blk.0.${tensor}`);
   }
 
+  lacks(_: string, layer: number, tensor: string): boolean {
+    return !this.#facts.has(`blk.${layer}.${tensor}`);
+  }
+
   has([, name]: Names): boolean {
     return name !== null && this.#has(name);
   }
@@ -218,8 +238,8 @@ class MetadataSource implements Source {
   }
 
   perLayer([, name]: Names): readonly number[] | null {
-    const values = name === null ? null : this.#metadata.integers(this.#key(name), this.layers);
-    return values === null ? null : Array.from(values);
+    if (name === null || !this.#metadata.isArray(this.#key(name))) return null;
+    return Array.from(this.#metadata.integers(this.#key(name), this.layers)!);
   }
 
   /** The pattern is one truth value for each layer, or n, and every nth layer sees all. */
@@ -231,10 +251,11 @@ class MetadataSource implements Source {
     return layersOf(this.layers, (layer) => period === 0 || (layer + 1) % period !== 0);
   }
 
-  rope(type?: LayerType, theta?: Names): Rope {
-    const { headSize } = this.sizes;
-    const dimensions = this.#integer("rope.dimension_count", 2, headSize, headSize);
-    if (dimensions % 2 !== 0) this.#refuse("rope.dimension_count", "wanted: an even number");
+  rope(type?: LayerType, theta?: Names, headSize = this.sizes.headSize): Rope {
+    const isOwn = type === "sliding_attention" && this.#has("rope.dimension_count_swa");
+    const name = isOwn ? "rope.dimension_count_swa" : "rope.dimension_count";
+    const dimensions = this.#integer(name, 2, headSize, headSize);
+    if (dimensions % 2 !== 0) this.#refuse(name, "wanted: an even number");
     const ownTheta = theta?.[1] ?? null;
     if (type === "sliding_attention" && ownTheta !== null) {
       return { kind: "plain", theta: this.#number(ownTheta, 1, 1e15, 10_000), dimensions };
@@ -254,6 +275,8 @@ class MetadataSource implements Source {
       return this.#longrope(Array.from(shortFactors), Array.from(longFactors), dimensions / 2);
     }
     if (type === "none" && factors !== null) {
+      const turned = turnedPairs(factors, dimensions);
+      if (turned !== null) return { kind: "proportional", factor: 1, turned };
       const rope = ropeOfFactors(factors, theta, dimensions);
       if (rope !== null) return rope;
       throw new ModelError(this.#metadata.file, factorsName, "its factors are not those of a Llama 3 model");
@@ -317,6 +340,13 @@ class MetadataSource implements Source {
 /** The tensor of rope factors. */
 export const factorsName = "rope_freqs.weight";
 
+/** Factors of 1, and behind them such that nothing is turned: how many there are of 1; null: they are others. */
+function turnedPairs(factors: Float32Array, dimensions: number): number | null {
+  const turned = factors.findIndex((factor) => factor !== 1);
+  const isEndless = turned >= 0 && factors.subarray(turned).every((factor) => factor >= 1e29);
+  return isEndless && factors.length === dimensions / 2 ? turned : null;
+}
+
 /** How exactly factors must follow from the parameters that were found. */
 const factorTolerance = 1e-4;
 /** Of every released Llama 3 model; only their ratio shows in the factors. */
@@ -369,7 +399,8 @@ function eosTokensOf(metadata: Metadata, vocab: number): number[] {
   if (tokens.length > vocab) metadata.refuse(key, `the model's vocabulary has ${vocab}`);
   const types = metadata.integers("tokenizer.ggml.token_type", tokens.length);
   tokens.forEach((text, token) => {
-    if (types?.[token] === controlType && endTexts.includes(text)) ends.add(token);
+    const isControl = types?.[token] === controlType;
+    if ((isControl && endTexts.includes(text)) || text === toolResponse) ends.add(token);
   });
   return [...ends];
 }

@@ -9,7 +9,7 @@ import { ModelError } from "./model-error.ts";
 import { ggufEmbedding } from "./pooling.ts";
 import type { StoredTensor } from "./safetensors.ts";
 import { TensorKind } from "./tensor-kinds.ts";
-import { matchTensors, type TensorLayout } from "./weights.ts";
+import { isUnreadKey, matchTensors, type TensorLayout } from "./weights.ts";
 
 /** Whether a path names a GGUF file: by its name, or by how it begins. */
 export function isGguf(path: string): boolean {
@@ -58,6 +58,9 @@ const wholeNames: Readonly<Record<number, string>> = {
   [TensorKind.embed]: "token_embd.weight",
   [TensorKind.finalNorm]: "output_norm.weight",
   [TensorKind.lmHead]: "output.weight",
+  [TensorKind.layerEmbed]: "per_layer_token_embd.weight",
+  [TensorKind.layerProjection]: "per_layer_model_proj.weight",
+  [TensorKind.layerInputNorm]: "per_layer_proj_norm.weight",
 };
 
 /** Names of a layer's tensors, without the layer. */
@@ -85,6 +88,18 @@ const layerNames: Readonly<Record<number, string>> = {
   [TensorKind.sinks]: "attn_sinks.weight",
   [TensorKind.router]: "ffn_gate_inp.weight",
   [TensorKind.routerBias]: "ffn_gate_inp.bias",
+  [TensorKind.routerNorm]: "ffn_gate_inp.scale",
+  [TensorKind.expertScales]: "ffn_down_exps.scale",
+  [TensorKind.expertsNorm]: "pre_ffw_norm_2.weight",
+  [TensorKind.expertsPostNorm]: "post_ffw_norm_2.weight",
+  [TensorKind.besidePostNorm]: "post_ffw_norm_1.weight",
+  [TensorKind.besideGate]: "ffn_gate.weight",
+  [TensorKind.besideUp]: "ffn_up.weight",
+  [TensorKind.besideDown]: "ffn_down.weight",
+  [TensorKind.layerScale]: "layer_output_scale.weight",
+  [TensorKind.inputGate]: "inp_gate.weight",
+  [TensorKind.inputOut]: "proj.weight",
+  [TensorKind.inputPostNorm]: "post_norm.weight",
 };
 
 /** Each has that of all experts. */
@@ -106,12 +121,19 @@ export const ggufLayout: TensorLayout = {
     ...{ IQ4_NL: 27, IQ4_XS: 28, MXFP4: 29 },
     ...{ IQ2_XXS: 30, IQ2_XS: 31, IQ2_S: 32, IQ3_XXS: 33, IQ3_S: 34, IQ1_S: 35, IQ1_M: 36 },
   },
-  nameOf({ tensor, layer, expert }, { ggufNames }) {
-    const ofLayer = expert === null ? (ggufNames?.[tensor] ?? layerNames[tensor]) : expertNames[tensor];
+  nameOf({ tensor, layer, expert }, { ggufNames, ggufExpertNames }) {
+    const ofLayer =
+      expert === null
+        ? (ggufNames?.[tensor] ?? layerNames[tensor])
+        : (ggufExpertNames?.[tensor] ?? expertNames[tensor]);
     return wholeNames[tensor] ?? `blk.${layer}.${ofLayer}`;
   },
-  isHarmless: (name) => name === factorsName || name.startsWith("rope_factors_"), // are in the configuration
+  isHarmless: (name, { shape }) =>
+    name === factorsName ||
+    name.startsWith("rope_factors_") || // are in the configuration
+    isUnreadKey(/^blk\.(\d+)\.attn_(k|v|k_norm)\.weight$/, name, shape),
   storesPairedRows: ({ pairedRows }) => pairedRows?.gguf ?? false,
+  storesGroupedHeads: () => false,
   storesOneLess: () => false,
   transposesExperts: () => false,
 };

@@ -21,6 +21,7 @@ export interface Rotation {
  *   yarn      plain for pairs that turn more than betaFast times in the original context, plain / factor for those that
  *             turn less than betaSlow times, between them a blend linear in the pair's number (arXiv:2309.00071)
  *   longrope  plain / a factor for each pair (arXiv:2402.13753)
+ *   proportional  plain / factor for the first pairs, and 0 for the others
  */
 export function rotationOf(rope: Rope, contextMax: number): Rotation {
   const { dimensions, theta } = rope;
@@ -33,6 +34,11 @@ export function rotationOf(rope: Rope, contextMax: number): Rotation {
       return { frequencies: plain, magnitude: 1 };
     case "linear":
       return { frequencies: plain.map((frequency) => frequency / rope.factor), magnitude: 1 };
+    case "proportional":
+      return {
+        frequencies: plain.map((frequency, pair) => (pair < rope.turned ? frequency / rope.factor : 0)),
+        magnitude: 1,
+      };
     case "llama3":
       return { frequencies: plain.map((frequency) => llama3Frequency(rope, frequency)), magnitude: 1 };
     case "yarn": {

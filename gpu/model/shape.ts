@@ -34,6 +34,12 @@ export type RopeScaling =
       readonly magnitude: number;
     }
   | {
+      /** The first `turned` pairs of a head by plain frequencies over the factor, the others not. */
+      readonly kind: "proportional";
+      readonly factor: number;
+      readonly turned: number;
+    }
+  | {
       /** A divisor for each frequency: one set for contexts up to the original, one for longer ones. */
       readonly kind: "longrope";
       readonly shortFactors: readonly number[];
@@ -44,8 +50,9 @@ export type RopeScaling =
 
 export interface LayerShape {
   readonly mixer: "attention";
-  /** `experts`: a router chooses for each token which of the model's experts compute it, each a gated MLP. */
-  readonly mlp: "gated" | "experts";
+  /** `experts`: a router chooses for each token which of the model's experts compute it, each a gated MLP; `both`: a gated MLP
+   *  and experts beside each other, each with norms of its own. */
+  readonly mlp: "gated" | "experts" | "both";
   /** Of what the attention and the MLP read, of what they add, or of both. */
   readonly norms: "before" | "after" | "around";
   readonly biases: {
@@ -65,7 +72,19 @@ export interface LayerShape {
   readonly sinks: boolean;
   /** The MLP reads what the attention reads, by the one norm that there is. */
   readonly parallel: boolean;
+  /** Where they are smaller than the model's, which are the largest of all layers. */
+  readonly ownSizes: Partial<LayerSizes>;
+  /** Values are what the projection makes keys of, before their norm. */
+  readonly valuesAreKeys: boolean;
+  /** Each head of values is divided by the root of its mean square. */
+  readonly valueNorm: boolean;
+  /** Above 0: the layer has no keys and values, and reads those of the layer so many before it. */
+  readonly kvLayersBack: number;
+  /** In the end all is multiplied by a number of the layer. */
+  readonly scaled: boolean;
 }
+
+export type LayerSizes = Pick<Sizes, "headSize" | "kvHeads" | "feedForward">;
 
 /** What most layers are; a family names the differences. */
 export const plainLayer: LayerShape = {
@@ -78,6 +97,11 @@ export const plainLayer: LayerShape = {
   slidingWindow: 0,
   sinks: false,
   parallel: false,
+  ownSizes: {},
+  valuesAreKeys: false,
+  valueNorm: false,
+  kvLayersBack: 0,
+  scaled: false,
 };
 
 /** What every configuration says. */
@@ -118,6 +142,8 @@ export interface Traits {
   /** 0: none. C: a score s becomes C tanh(s / C). */
   readonly attentionCap: number;
   readonly embeddingScale: number;
+  /** Numbers of a token that each layer is given beside the residual stream (engine.h); 0: none. */
+  readonly layerInputs: number;
   /** Of what each layer adds. */
   readonly residualScale: number;
   readonly logitScale: number;
@@ -125,6 +151,12 @@ export interface Traits {
 }
 
 export interface ModelShape extends Sizes, Traits {}
+
+/** Of a layer. */
+export function layerSizes(layer: LayerShape, model: LayerSizes): LayerSizes {
+  const { headSize, kvHeads, feedForward } = model;
+  return { headSize, kvHeads, feedForward, ...layer.ownSizes };
+}
 
 /** Limits of what is believable. Far above any released model, far below where products leave 2^53. */
 export const shapeLimits = {
@@ -134,6 +166,7 @@ export const shapeLimits = {
   heads: 4096,
   experts: 4096,
   headSize: 1024,
+  layerInputs: 1 << 16,
   vocab: 1 << 24,
   contextMax: 1 << 26,
 } as const;

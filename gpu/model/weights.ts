@@ -10,7 +10,7 @@ import { show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import type { Quantisation, QuantisedMatrix, QuantisedSource } from "./quantisation.ts";
 import type { StoredTensor, StoredTensors } from "./safetensors.ts";
-import type { LayerShape } from "./shape.ts";
+import { type LayerShape, layerSizes, type ModelShape } from "./shape.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 
 /** A tensor for the engine to load: the arguments of bunting_model_load. */
@@ -34,6 +34,8 @@ export interface ModelTensor {
   readonly expert: number;
   /** Rows, or numbers of a bias, take turns with another tensor's: BUNTING_EVERY_SECOND. */
   readonly everySecond: boolean;
+  /** Of each key head the file has the rows of q, k and v together: BUNTING_GROUPED_HEADS. */
+  readonly groupedHeads: boolean;
   /** The file has columns where the engine has rows: BUNTING_TRANSPOSED. */
   readonly transposed: boolean;
   /** Row-major [rows, cols]; vectors have one row. */
@@ -56,6 +58,7 @@ export interface TensorLayout {
   /** Whether a tensor that the model does not want has no influence on the result. */
   isHarmless(name: string, config: ModelConfig): boolean;
   storesPairedRows(family: Family): boolean;
+  storesGroupedHeads(family: Family): boolean;
   storesOneLess(family: Family): boolean;
   transposesExperts(family: Family): boolean;
   /** Of matrices that are stored quantised in tensors of their own; null: none is. */
@@ -70,8 +73,10 @@ const huggingFaceLayout: TensorLayout = {
   isHarmless: (name, { shape, isHeadless }) =>
     name.endsWith(".rotary_emb.inv_freq") ||
     (shape.tiedEmbeddings && name === "lm_head.weight") ||
-    (isHeadless === true && name === "score.weight"), // read in score-head.ts
+    (isHeadless === true && name === "score.weight") || // read in score-head.ts
+    isUnreadKey(/\.layers\.(\d+)\.self_attn\.(k_proj|v_proj|k_norm)\.weight$/, name, shape),
   storesPairedRows: ({ pairedRows }) => pairedRows?.folder ?? false,
+  storesGroupedHeads: ({ groupedHeads }) => groupedHeads ?? false,
   storesOneLess: ({ normsOneLess }) => normsOneLess ?? false,
   transposesExperts: ({ transposesExperts }) => transposesExperts ?? false,
   quantisation: null,
@@ -85,6 +90,12 @@ export function folderLayout(quantisation: Quantisation | null): TensorLayout {
     isHarmless: (name, config) => quantisation.isHarmless(name) || huggingFaceLayout.isHarmless(name, config),
     quantisation,
   };
+}
+
+/** Whether a tensor is of keys or values of a layer that reads another one's; `pattern` finds its number. */
+export function isUnreadKey(pattern: RegExp, name: string, { layers }: ModelConfig["shape"]): boolean {
+  const layer = pattern.exec(name)?.[1];
+  return layer !== undefined && (layers[Number(layer)]?.kvLayersBack ?? 0) > 0;
 }
 
 /** A tensor that a model must have. */
@@ -116,7 +127,11 @@ export function matchTensors(
   const prefix = prefixOf(stored, layout);
   const isTransposed = layout.transposesExperts(family);
   const places = placesOf(wanted, isTransposed, (want) => behind(prefix, layout.nameOf(want, family)));
-  const matched = wanted.map((want, index) => match(want, places[index]!, family, stored, source, layout));
+  const matched = wanted.map((want, index) => {
+    const place = places[index]!;
+    const own = layout.storesGroupedHeads(family) ? inFirstGroup(want, place, config.shape) : place;
+    return match(want, own, family, stored, source, layout);
+  });
   const names = new Set(matched.flatMap(({ name, quantised }) => [name, ...namesOf(quantised)]));
   for (const tensor of stored.tensors.values()) {
     if (names.has(tensor.name) || layout.isHarmless(tensor.name, config)) continue;
@@ -156,6 +171,15 @@ export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTens
   const wanted: WantedTensor[] = [
     { tensor: TensorKind.embed, layer: 0, expert: null, shape: [vocab, hidden] },
   ];
+  const { layerInputs } = shape;
+  if (layerInputs > 0) {
+    const all = shape.layers.length * layerInputs;
+    wanted.push(
+      { tensor: TensorKind.layerEmbed, layer: 0, expert: null, shape: [vocab, all] },
+      { tensor: TensorKind.layerProjection, layer: 0, expert: null, shape: [all, hidden] },
+      { tensor: TensorKind.layerInputNorm, layer: 0, expert: null, shape: [layerInputs] },
+    );
+  }
   shape.layers.forEach((has, layer) => {
     for (const [tensor, size] of layerTensors(has, shape))
       wanted.push({ tensor, layer, expert: null, shape: size });
@@ -174,7 +198,7 @@ function expertTensors(
   { mlp, biases }: LayerShape,
   { hidden, experts }: ModelConfig["shape"],
 ): [tensor: number, expert: number, size: number[]][] {
-  if (mlp !== "experts") return [];
+  if (mlp === "gated") return [];
   const { count, feedForward } = experts!;
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
     [true, TensorKind.gate, feedForward, hidden],
@@ -192,24 +216,28 @@ function expertTensors(
 
 /** What a layer has beside its experts, with shapes as in engine.h. */
 function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: number, size: number[]][] {
-  const { hidden, feedForward, headSize } = shape;
+  const { hidden, layerInputs } = shape;
+  const { headSize, kvHeads, feedForward } = layerSizes(has, shape);
   const queryWidth = shape.queryHeads * headSize;
-  const keyWidth = shape.kvHeads * headSize;
+  const keyWidth = kvHeads * headSize;
+  const hasKeys = has.kvLayersBack === 0;
+  const hasBoth = has.mlp === "both";
+  const hasInputs = layerInputs > 0;
   const isWide = has.qkNorm === "wide";
   const hasPostNorms = has.norms !== "before";
   const isDense = has.mlp === "gated";
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
     [has.norms !== "after", TensorKind.attentionNorm, hidden],
     [true, TensorKind.q, queryWidth, hidden],
-    [true, TensorKind.k, keyWidth, hidden],
-    [true, TensorKind.v, keyWidth, hidden],
+    [hasKeys, TensorKind.k, keyWidth, hidden],
+    [hasKeys && !has.valuesAreKeys, TensorKind.v, keyWidth, hidden],
     [true, TensorKind.o, hidden, queryWidth],
     [has.biases.qkv, TensorKind.qBias, queryWidth],
     [has.biases.qkv, TensorKind.kBias, keyWidth],
     [has.biases.qkv, TensorKind.vBias, keyWidth],
     [has.biases.o, TensorKind.oBias, hidden],
     [has.qkNorm !== "none", TensorKind.qNorm, isWide ? queryWidth : headSize],
-    [has.qkNorm !== "none", TensorKind.kNorm, isWide ? keyWidth : headSize],
+    [hasKeys && has.qkNorm !== "none", TensorKind.kNorm, isWide ? keyWidth : headSize],
     [has.sinks, TensorKind.sinks, shape.queryHeads],
     [hasPostNorms, TensorKind.attentionPostNorm, hidden],
     [has.norms !== "after" && !has.parallel, TensorKind.mlpNorm, hidden],
@@ -222,6 +250,18 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [isDense && has.biases.gateUp, TensorKind.upBias, feedForward],
     [isDense && has.biases.down, TensorKind.downBias, hidden],
     [hasPostNorms, TensorKind.mlpPostNorm, hidden],
+    [hasBoth, TensorKind.routerNorm, hidden],
+    [hasBoth, TensorKind.expertScales, shape.experts?.count ?? 0],
+    [hasBoth, TensorKind.besideGate, feedForward, hidden],
+    [hasBoth, TensorKind.besideUp, feedForward, hidden],
+    [hasBoth, TensorKind.besideDown, hidden, feedForward],
+    [hasBoth, TensorKind.besidePostNorm, hidden],
+    [hasBoth, TensorKind.expertsNorm, hidden],
+    [hasBoth, TensorKind.expertsPostNorm, hidden],
+    [hasInputs, TensorKind.inputGate, layerInputs, hidden],
+    [hasInputs, TensorKind.inputOut, hidden, layerInputs],
+    [hasInputs, TensorKind.inputPostNorm, hidden],
+    [has.scaled, TensorKind.layerScale, 1],
   ];
   return tensors.filter(([isThere]) => isThere).map(([, tensor, ...size]) => [tensor, size]);
 }
@@ -274,6 +314,7 @@ interface Place {
   readonly shape: readonly number[];
   readonly everySecond: boolean;
   readonly transposed: boolean;
+  readonly groupedHeads: boolean;
 }
 
 /** Tensors of the same name lie in it one after the other; those of experts, if it has several, along a dimension of their own. */
@@ -303,8 +344,28 @@ function placesOf(
       shape: [...(isStacked ? [experts.size] : []), ...(transposed ? matrix.toReversed() : matrix)],
       everySecond: isStacked && transposesExperts && matrix[0] === 2 * want.shape[0]!,
       transposed,
+      groupedHeads: false,
     };
   });
+}
+
+/** The place of q, k or v where each key head has its rows of all three together: it begins in the first one's. */
+function inFirstGroup(
+  want: WantedTensor,
+  place: Place,
+  { queryHeads, kvHeads, headSize }: ModelShape,
+): Place {
+  const queries = queryHeads / kvHeads;
+  const headsBefore: Readonly<Record<number, number>> = {
+    [TensorKind.q]: 0,
+    [TensorKind.qBias]: 0,
+    [TensorKind.k]: queries,
+    [TensorKind.kBias]: queries,
+    [TensorKind.v]: queries + 1,
+    [TensorKind.vBias]: queries + 1,
+  };
+  const heads = headsBefore[want.tensor];
+  return heads === undefined ? place : { ...place, first: heads * headSize, groupedHeads: true };
 }
 
 /** The tensors that a folder of this model stores, with their names. */
@@ -320,7 +381,8 @@ export function folderTensors({
   );
   return wanted.flatMap((want, index) => {
     const { name, first, shape } = places[index]!;
-    const untrained = normKinds.includes(want.tensor) ? (normsOneLess ? 0 : 1) : null;
+    const isNorm = normKinds.includes(want.tensor);
+    const untrained = isNorm && normsOneLess ? 0 : isNorm || scaleKinds.includes(want.tensor) ? 1 : null;
     return first > 0 ? [] : [{ name, shape, untrained }];
   });
 }
@@ -328,7 +390,7 @@ export function folderTensors({
 export interface NamedTensor {
   readonly name: string;
   readonly shape: readonly number[];
-  /** What all of it is before any training, in norms; null: random. */
+  /** What all of it is before any training, in norms and scales; null: random. */
   readonly untrained: 0 | 1 | null;
 }
 
@@ -340,12 +402,19 @@ const normKinds: readonly number[] = [
   TensorKind.mlpNorm,
   TensorKind.attentionPostNorm,
   TensorKind.mlpPostNorm,
+  TensorKind.layerInputNorm,
+  TensorKind.routerNorm,
+  TensorKind.besidePostNorm,
+  TensorKind.expertsNorm,
+  TensorKind.expertsPostNorm,
+  TensorKind.inputPostNorm,
 ];
+const scaleKinds: readonly number[] = [TensorKind.expertScales, TensorKind.layerScale];
 const pairedKinds: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.qBias, TensorKind.kBias];
 
 function match(
   want: WantedTensor,
-  { name, first, shape, everySecond, transposed }: Place,
+  { name, first, shape, everySecond, transposed, groupedHeads }: Place,
   family: Family,
   stored: Pick<StoredTensors, "tensors">,
   source: string,
@@ -356,6 +425,7 @@ function match(
     layer: want.layer,
     expert: want.expert ?? 0,
     everySecond,
+    groupedHeads,
     transposed,
     pairedRows: pairedKinds.includes(want.tensor) && layout.storesPairedRows(family),
     oneLess: normKinds.includes(want.tensor) && layout.storesOneLess(family),

@@ -29,7 +29,7 @@ const shape: ModelShape = {
     experts: null,
   },
   ...{ ropes: [{ kind: "plain", theta: 10_000, dimensions: 16 }], attentionScale: 0.25, attentionCap: 0 },
-  ...{ embeddingScale: 1, residualScale: 1, logitScale: 1, logitCap: 0 },
+  ...{ embeddingScale: 1, layerInputs: 0, residualScale: 1, logitScale: 1, logitCap: 0 },
 };
 const options: ComputeOptions = { compute: "bf16", isa: "auto", threads: 1, formats: [1, 1, 2, 2, 2, 2] };
 
@@ -49,6 +49,7 @@ function tensorIn(name: string): ModelTensor {
       oneLess: false,
       expert: 0,
       everySecond: false,
+      groupedHeads: false,
       transposed: false,
       rows: 40,
       cols: 32,

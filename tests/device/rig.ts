@@ -103,9 +103,12 @@ export class Rig {
     return { stream, moves: [{ from: from.pages[shared]!, tier: "device", to: page, count: rest }] };
   }
 
-  /** Computes the next `count` tokens of each stream in one step; draws after the last of each. */
-  step(parts: readonly { stream: Stream; count: number }[], moves: readonly PageMove[] = []): Drawn[] {
-    const chunks: Chunk[] = parts.map(({ stream, count }, index) => {
+  /** Computes the next `count` tokens of each stream in one step; draws after the last of each but where it is not wanted. */
+  step(
+    parts: readonly { stream: Stream; count: number; isUndrawn?: true }[],
+    moves: readonly PageMove[] = [],
+  ): Drawn[] {
+    const chunks: Chunk[] = parts.map(({ stream, count, isUndrawn = false }, index) => {
       const end = stream.computed + count;
       while (stream.pages.length * pageTokens < end) stream.pages.push(this.#takePage());
       return {
@@ -113,9 +116,9 @@ export class Rig {
         start: stream.computed,
         tokens: Int32Array.from(stream.tokens.slice(stream.computed, end)),
         pages: Int32Array.from(stream.pages),
-        samples: [
-          { afterIndex: count - 1, sampling: greedy, position: 0, banned: [], seen: null, allowed: null },
-        ],
+        samples: isUndrawn
+          ? []
+          : [{ afterIndex: count - 1, sampling: greedy, position: 0, banned: [], seen: null, allowed: null }],
         adapter: 0,
       };
     });

@@ -3,6 +3,8 @@
     npx bun tests/reference/families.ts <folder>
     python tests/reference/families.py <folder> [names]
 
+InternLM 2, whose code comes with its weights, is computed as a Llama of the same numbers.
+
 For each model, or those named: families/<name>.f32.bin, the logits after three positions of a fixed prompt as raw little-endian
 float32 [3, vocab], computed in float32 from the weights as stored; those in MXFP4 transformers turns into
 bfloat16 first (with the package accelerate), which has all of their numbers. The committed files come from torch 2.13.0 and transformers
@@ -15,10 +17,44 @@ from pathlib import Path
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 HERE = Path(__file__).parent / "families"
 POSITIONS = [9, 30, 47]
+
+
+RENAMED = {
+    "tok_embeddings.": "embed_tokens.",
+    "output.": "lm_head.",
+    "attention.wo.": "self_attn.o_proj.",
+    "feed_forward.w1.": "mlp.gate_proj.",
+    "feed_forward.w3.": "mlp.up_proj.",
+    "feed_forward.w2.": "mlp.down_proj.",
+    "attention_norm.": "input_layernorm.",
+    "ffn_norm.": "post_attention_layernorm.",
+}
+
+
+def as_llama(folder, config):
+    """InternLM 2: each key head has the rows of its query heads, then of its key, then of its value."""
+    heads, keys, hidden = config["num_attention_heads"], config["num_key_value_heads"], config["hidden_size"]
+    weights = {}
+    for name, numbers in load_file(folder / "model.safetensors").items():
+        for old, new in RENAMED.items():
+            name = name.replace(old, new)
+        if "wqkv" not in name:
+            weights[name] = numbers.float()
+            continue
+        groups = numbers.float().reshape(keys, heads // keys + 2, hidden // heads, -1)
+        parts = {"q": groups[:, :-2], "k": groups[:, -2], "v": groups[:, -1]}
+        for part, rows in parts.items():
+            rows = rows.reshape(-1, rows.shape[-1])
+            own = name.replace("attention.wqkv", f"self_attn.{part}_proj")
+            weights[own] = rows.squeeze(-1) if name.endswith("bias") else rows
+    llama = LlamaForCausalLM(LlamaConfig(**{**config, "model_type": "llama", "attention_bias": config["bias"]}))
+    llama.load_state_dict(weights)
+    return llama
 
 
 def main():
@@ -28,9 +64,12 @@ def main():
     names = sys.argv[2:] or sorted(path.name for path in folder.iterdir())
     HERE.mkdir(exist_ok=True)
     for name in names:
-        vocab = json.loads((folder / name / "config.json").read_text())["vocab_size"]
-        prompt = [(index * 37 + 11) % vocab for index in range(48)]
-        model = AutoModelForCausalLM.from_pretrained(folder / name, dtype=torch.float32, attn_implementation="eager").eval()
+        config = json.loads((folder / name / "config.json").read_text())
+        prompt = [(index * 37 + 11) % config["vocab_size"] for index in range(48)]
+        if config["model_type"] == "internlm2":
+            model = as_llama(folder / name, config).eval()
+        else:
+            model = AutoModelForCausalLM.from_pretrained(folder / name, dtype=torch.float32, attn_implementation="eager").eval()
         with torch.no_grad():
             logits = model(torch.tensor([prompt])).logits[0].float()
         logits[POSITIONS].numpy().astype("<f4").tofile(HERE / f"{name}.f32.bin")

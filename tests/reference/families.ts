@@ -39,6 +39,16 @@ const longrope = {
   long_factor: factors(1, 20, 12),
 };
 
+const layerType = (letter: string): string => (letter === "s" ? "sliding_attention" : "full_attention");
+const gemma4 = {
+  hidden_activation: "gelu_pytorch_tanh",
+  head_dim: 32,
+  global_head_dim: 64,
+  sliding_window: 12,
+  final_logit_softcapping: 3.5,
+  tie_word_embeddings: true,
+};
+
 /** config.json of each; of three layers, or of as many as all kinds of its layers need. */
 export const familyConfigs: Readonly<Record<string, JsonObject>> = {
   "llama-biases": of("Llama", "llama", { attention_bias: true, mlp_bias: true }),
@@ -74,6 +84,13 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
   }),
   gemma: of("Gemma", "gemma", { hidden_activation: "gelu_pytorch_tanh", tie_word_embeddings: true }),
   glm: of("Glm", "glm", { partial_rotary_factor: 0.5, attention_bias: true }),
+  internlm2: of("InternLM2", "internlm2", {
+    head_dim: undefined,
+    hidden_size: 128,
+    bias: true,
+    rope_theta: 1e6,
+    rope_scaling: { type: "dynamic", factor: 2 },
+  }),
   internlm3: of("InternLM3", "internlm3", {
     qkv_bias: true,
     bias: true,
@@ -98,6 +115,37 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     rope_scaling: { rope_type: "linear", factor: 8 },
     sliding_window: 12,
     tie_word_embeddings: true,
+  }),
+  // Inputs of layers, and keys of layers before with double MLPs, as in the small ones.
+  gemma4: of("Gemma4", "gemma4_text", {
+    ...gemma4,
+    num_hidden_layers: 8,
+    layer_types: [..."ssfsfssf"].map(layerType),
+    num_kv_shared_layers: 4,
+    use_double_wide_mlp: true,
+    hidden_size_per_layer_input: 16,
+    vocab_size_per_layer_input: vocab,
+  }),
+  // Values that are keys, and fewer of them.
+  "gemma4-keys": of("Gemma4", "gemma4_text", {
+    ...gemma4,
+    num_hidden_layers: 3,
+    layer_types: [..."ssf"].map(layerType),
+    hidden_size_per_layer_input: 0,
+    attention_k_eq_v: true,
+    num_global_key_value_heads: 1,
+  }),
+  "gemma4-moe": of("Gemma4", "gemma4_text", {
+    ...gemma4,
+    num_hidden_layers: 3,
+    layer_types: [..."sfs"].map(layerType),
+    hidden_size_per_layer_input: 0,
+    attention_k_eq_v: true,
+    num_global_key_value_heads: 1,
+    enable_moe_block: true,
+    num_experts: 6,
+    top_k_experts: 2,
+    moe_intermediate_size: 40,
   }),
   "phi3-long": of("Phi3", "phi3", {
     head_dim: undefined,
@@ -200,6 +248,9 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
 
 /** Files of metadata cannot tell that not all layers of these have experts, or go by an architecture that is not read. */
 export const foldersOnly: readonly string[] = ["qwen3-moe", "glm"];
+
+/** Of heads and layers for which GPUs have no kernels yet. */
+export const cpusOnly: readonly string[] = ["gemma4", "gemma4-keys", "gemma4-moe"];
 
 /** What each of them is given, and after which positions its logits are kept. */
 export const familyPrompt: readonly number[] = Array.from(

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { ModelConfig } from "../../gpu/model/config.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { yarnMagnitude } from "../../gpu/model/rope.ts";
-import type { ModelShape, Rope } from "../../gpu/model/shape.ts";
+import type { LayerSizes, ModelShape, Rope } from "../../gpu/model/shape.ts";
 import type { ModelTensor } from "../../gpu/model/weights.ts";
 import { decodeStored, encodeStored, type StoredName, storedTypes } from "./gguf-blocks.ts";
 import type { Entry, GgufInput, TensorInput } from "./gguf-writer.ts";
@@ -34,7 +34,7 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
       ...storedTensors(tensors.filter((tensor) => !isOfExpert(tensor, config))).map((tensor) =>
         converted(tensor, config, conversion.type),
       ),
-      ...expertTensors(
+      ...(config.family === "gemma4" ? joinedExpertTensors : expertTensors)(
         tensors.filter((tensor) => isOfExpert(tensor, config)),
         conversion.expertType ?? conversion.type,
       ),
@@ -58,12 +58,27 @@ const expertKinds: Readonly<Record<number, string>> = {
 };
 
 export function isOfExpert({ tensor, layer }: ModelTensor, { shape }: ModelConfig): boolean {
-  return tensor in expertKinds && shape.layers[layer]!.mlp === "experts";
+  return tensor in expertKinds && shape.layers[layer]!.mlp !== "gated";
 }
 
 /** Tensors of experts by the name of the one that all experts of a layer are in, with a dimension for them. */
 export function expertGroups(tensors: readonly ModelTensor[]): Map<string, ModelTensor[]> {
   return Map.groupBy(tensors, ({ layer, tensor }) => `blk.${layer}.ffn_${expertKinds[tensor]}`);
+}
+
+/** The same where gate and up of an expert are one, as Gemma 4's. */
+function joinedExpertTensors(tensors: readonly ModelTensor[], type: StoredName): TensorInput[] {
+  const groups = Map.groupBy(
+    tensors,
+    ({ layer, tensor }) => `blk.${layer}.ffn_${tensor === 29 ? "down" : "gate_up"}_exps.weight`,
+  );
+  return [...groups].map(([name, parts]) => {
+    const experts = Map.groupBy(parts, ({ expert }) => expert);
+    const { cols } = parts[0]!;
+    const rows = experts.get(0)!.reduce((sum, part) => sum + part.rows, 0);
+    const values = Float32Array.from(parts.flatMap((part) => Array.from(expertValues(part))));
+    return tensorInput(name, [experts.size, rows, cols], storageOf({ rows, cols }, type), values);
+  });
 }
 
 function expertTensors(tensors: readonly ModelTensor[], type: StoredName): TensorInput[] {
@@ -130,6 +145,10 @@ function architectureOf({ family }: ModelConfig): string {
 function storedTensors(tensors: readonly ModelTensor[]): ModelTensor[] {
   const whole = new Map<string, ModelTensor>();
   for (const tensor of tensors) {
+    if (tensor.groupedHeads) {
+      whole.set(`${tensor.name} ${tensor.tensor}`, tensor);
+      continue;
+    }
     const { rows, bytes } = whole.get(tensor.name) ?? { rows: 0, bytes: 0 };
     const first = whole.get(tensor.name) ?? tensor;
     whole.set(tensor.name, { ...first, rows: rows + tensor.rows, bytes: bytes + tensor.bytes });
@@ -141,15 +160,20 @@ export function modelEntries(config: ModelConfig, { name }: Conversion): Entry[]
   const { shape, eosTokens, generationDefaults: sampling } = config;
   const architecture = architectureOf(config);
   const own = (key: string, type: string, value: unknown): Entry => [`${architecture}.${key}`, type, value];
+  /** One number, or one for each layer if they differ. */
+  const listed = (name: keyof LayerSizes): [type: string, value: unknown] => {
+    const sizes = shape.layers.map((layer) => layer.ownSizes[name] ?? shape[name]);
+    return sizes.every((size) => size === sizes[0]) ? ["u32", sizes[0]] : ["i32[]", sizes];
+  };
   const entries: Entry[] = [
     ["general.architecture", "string", architecture],
     ...(name === undefined ? [] : ([["general.name", "string", name]] as const)),
     own("block_count", "u32", shape.layers.length),
     own("context_length", "u32", shape.contextMax),
     own("embedding_length", "u32", shape.hidden),
-    own("feed_forward_length", "u32", shape.feedForward),
+    own("feed_forward_length", ...listed("feedForward")),
     own("attention.head_count", "u32", shape.queryHeads),
-    own("attention.head_count_kv", "u32", shape.kvHeads),
+    own("attention.head_count_kv", ...listed("kvHeads")),
     own("attention.key_length", "u32", shape.headSize),
     own("attention.value_length", "u32", shape.headSize),
     own(
@@ -212,6 +236,7 @@ const patternFamilies: readonly string[] = [
   "mixtral",
   "qwen2",
   "qwen3",
+  "gemma4",
 ];
 
 /** What some architectures say besides. */
@@ -227,13 +252,29 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
     entries.push(["attn_logit_softcapping", "f32", shape.attentionCap]);
     entries.push(["final_logit_softcapping", "f32", shape.logitCap]);
   }
+  if (family === "gemma4") {
+    const sliding = shape.layers.find(({ slidingWindow }) => slidingWindow > 0)!;
+    const { headSize } = sliding.ownSizes;
+    entries.push(
+      ["attention.key_length_swa", "u32", headSize],
+      ["attention.value_length_swa", "u32", headSize],
+      ["rope.dimension_count_swa", "u32", headSize],
+      [
+        "attention.shared_kv_layers",
+        "u32",
+        shape.layers.filter(({ kvLayersBack }) => kvLayersBack > 0).length,
+      ],
+      ["embedding_length_per_layer_input", "u32", shape.layerInputs],
+      ["final_logit_softcapping", "f32", shape.logitCap],
+    );
+  }
   if (shape.experts !== null) {
     entries.push(
       ["expert_count", "u32", shape.experts.count],
       ["expert_used_count", "u32", shape.experts.used],
     );
   }
-  if (family === "qwen3_moe" || family === "gpt_oss") {
+  if (shape.experts !== null && ["qwen3_moe", "gpt_oss", "gemma4"].includes(family)) {
     entries.push(["expert_feed_forward_length", "u32", shape.experts!.feedForward]);
   }
   if (family.startsWith("granite")) {
@@ -269,6 +310,12 @@ export function ropeTensors({ shape: { ropes } }: ModelConfig): TensorInput[] {
       ),
     ];
   }
+  if (rope.kind === "proportional") {
+    const factors = Float32Array.from({ length: rope.dimensions / 2 }, (_, pair) =>
+      pair < rope.turned ? 1 : 1e30,
+    );
+    return [tensorInput("rope_freqs.weight", [factors.length], "F32", factors)];
+  }
   if (rope.kind !== "llama3") return [];
   const { theta, factor, lowFreqFactor: low, highFreqFactor: high, originalContext, dimensions } = rope;
   const factors = Float32Array.from({ length: dimensions / 2 }, (_, index) => {
@@ -286,6 +333,32 @@ const renamedIn: Readonly<Record<string, readonly (readonly [RegExp, string])[]>
   gemma2: [
     [/\.post_attention_layernorm\./, ".post_attention_norm."],
     [/\.pre_feedforward_layernorm\./, ".ffn_norm."],
+  ],
+  gemma4: [
+    [/\.post_attention_layernorm\./, ".post_attention_norm."],
+    [/\.pre_feedforward_layernorm\./, ".ffn_norm."],
+    [/\.pre_feedforward_layernorm_2\./, ".pre_ffw_norm_2."],
+    [/\.post_feedforward_layernorm_(1|2)\./, ".post_ffw_norm_$1."],
+    [/^model\.embed_tokens_per_layer\./, "per_layer_token_embd."],
+    [/^model\.per_layer_model_projection\./, "per_layer_model_proj."],
+    [/^model\.per_layer_projection_norm\./, "per_layer_proj_norm."],
+    [/\.per_layer_input_gate\./, ".inp_gate."],
+    [/\.per_layer_projection\./, ".proj."],
+    [/\.post_per_layer_input_norm\./, ".post_norm."],
+    [/\.layer_scalar$/, ".layer_output_scale.weight"],
+    [/\.router\.proj\./, ".ffn_gate_inp."],
+    [/\.router\.scale$/, ".ffn_gate_inp.scale"],
+    [/\.router\.per_expert_scale$/, ".ffn_down_exps.scale"],
+  ],
+  internlm2: [
+    [/^model\.tok_embeddings\./, "token_embd."],
+    [/^output\./, "output."],
+    [/\.attention\.wqkv\./, ".attn_wqkv."],
+    [/\.attention\.wo\./, ".attn_output."],
+    [/\.feed_forward\.w1\./, ".ffn_gate."],
+    [/\.feed_forward\.w2\./, ".ffn_down."],
+    [/\.feed_forward\.w3\./, ".ffn_up."],
+    [/\.attention_norm\./, ".attn_norm."],
   ],
   olmo2: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
   gpt_oss: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
@@ -334,18 +407,33 @@ const pairedFamilies: readonly string[] = [
   "granite",
   "granitemoe",
   "mixtral",
+  "internlm2",
   "internlm3",
 ];
 
 function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: StoredName): TensorInput {
   const { rows, cols } = tensor;
-  const name = ggufName(tensor.name, family);
-  let values = valuesOf(tensor);
+  const name = ggufName(tensor.name, family).replace("wqkv", "qkv"[tensor.tensor - 17] ?? "");
+  let values = tensor.groupedHeads ? groupedValues(tensor, shape) : valuesOf(tensor);
   if (/\.attn_[qk]\.(weight|bias)$/.test(name) && pairedFamilies.includes(family))
     values = paired(values, tensor, shape);
-  if (family.startsWith("gemma") && name.includes("norm")) values = values.map((value) => value + 1);
+  if (family.startsWith("gemma") && family !== "gemma4" && name.includes("norm"))
+    values = values.map((value) => value + 1);
   const stored = name.includes("ffn_gate_inp") ? "F32" : storageOf(tensor, type);
   return tensorInput(name, rows === 1 ? [cols] : [rows, cols], stored, values);
+}
+
+/** The rows of a tensor of which each key head has some, beside those of the two others. */
+function groupedValues(tensor: ModelTensor, { queryHeads, kvHeads, headSize }: ModelShape): Float32Array {
+  const group = queryHeads / kvHeads;
+  const run = tensor.rows / kvHeads;
+  const stride = (group + 2) * headSize;
+  const { rows, cols } = tensor;
+  const whole = valuesOf({ ...tensor, bytes: ((kvHeads - 1) * stride + run) * (tensor.bytes / rows) });
+  return Float32Array.from({ length: rows * cols }, (_, at) => {
+    const row = Math.floor(at / cols);
+    return whole[(Math.floor(row / run) * stride + (row % run)) * cols + (at % cols)]!;
+  });
 }
 
 /** Rows j and j + headSize / 2 of each head side by side. */

@@ -193,6 +193,7 @@ struct Attention {
 
 // What follows the QKV projection, per token row: optional RMS norm of each q and k head, or of all heads of q and of k
 // together, rotation of the first R numbers of each, append of k and v to the token's page slot. q is rewritten in place.
+// Without pages there are no k and v.
 struct RopeAppend {
   float* qkv = nullptr;  // [T, ldqkv]: q (Hq*D), k (Hk*D), v (Hk*D)
   int64_t ldqkv = 0;
@@ -200,6 +201,8 @@ struct RopeAppend {
   float const* q_norm = nullptr;  // [D], or [Hq*D] if wide, or null
   float const* k_norm = nullptr;  // [D], or [Hk*D]
   bool has_wide_norms = false;
+  bool values_are_keys = false;  // as the projection has them: v is room for them
+  bool has_value_norm = false;   // of each head, without weights
   float norm_epsilon = 0;
   int32_t rotated = 0;         // R; 0: nothing is rotated
   float const* cos = nullptr;  // [context_max, R/2]

@@ -5,10 +5,12 @@
 //   then, of the first R of each head, with c, s = cos, sin[position]:
 //   x[i], x[i + R/2] = x[i]*c[i] - x[i + R/2]*s[i], x[i + R/2]*c[i] + x[i]*s[i]
 //
-//   then q = q * query_scale[position], if there is one
+//   then q = q * query_scale[position], if there is one; v, which may be k before all this, may have the norm
+//   of heads with w = 1
 //
 //   qkv  [T, ldqkv] f32: q (Hq*D, rewritten in place), k (Hk*D, rewritten: it is of no use afterwards), v
-//   (Hk*D) kv   slot position % 16 of page token_pages[t]: k and v as bf16 (rounded to nearest even) or f32
+//   (Hk*D, rewritten) kv   slot position % 16 of page token_pages[t]: k and v as bf16 (rounded to nearest
+//   even) or f32
 //
 // Work:     token rows [begin, end); every row writes slots of its own.
 // Roofline: nothing beside the projection before it; the keys of a token go to D/2 (bf16) or D (f32) cache
@@ -29,7 +31,7 @@ static void norm_values(float* x, float const* w, int64_t d, float epsilon) {
     squares = fma(v, v, squares);
   }
   f32x16 const scale = set1(1.0f / std::sqrt(sum(squares) / float(d) + epsilon));
-  for (int64_t i = 0; i < d; i += 16) store(x + i, load(x + i) * scale * load(w + i));
+  for (int64_t i = 0; i < d; i += 16) store(x + i, load(x + i) * scale * (w ? load(w + i) : set1(1.0f)));
 }
 
 static void rotate_head(float* x, float const* cos, float const* sin, int64_t half) {
@@ -107,13 +109,15 @@ void rope_append(RopeAppend const& a, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
     float* const q = a.qkv + t * a.ldqkv;
     float* const k = q + a.query_heads * d;
-    float const* const v = k + a.kv.kv_heads * d;
+    float* const v = k + a.kv.kv_heads * d;
+    int32_t const kv_heads = a.kv.pages ? a.kv.kv_heads : 0;
+    if (a.values_are_keys) std::memcpy(v, k, size_t(kv_heads * d) * sizeof(float));
     int32_t const position = a.positions[t];
     float const* const cos = half > 0 ? a.cos + position * half : nullptr;
     float const* const sin = half > 0 ? a.sin + position * half : nullptr;
     if (a.has_wide_norms) {
       norm_values(q, a.q_norm, a.query_heads * d, a.norm_epsilon);
-      norm_values(k, a.k_norm, a.kv.kv_heads * d, a.norm_epsilon);
+      if (kv_heads > 0) norm_values(k, a.k_norm, kv_heads * d, a.norm_epsilon);
     }
     for (int32_t head = 0; head < a.query_heads; ++head) {
       if (has_head_norms) norm_values(q + head * d, a.q_norm, d, a.norm_epsilon);
@@ -122,8 +126,9 @@ void rope_append(RopeAppend const& a, int64_t begin, int64_t end) {
         for (int64_t i = head * d; i < head * d + d; i += 16)
           store(q + i, load(q + i) * set1(a.query_scale[position]));
     }
-    for (int32_t head = 0; head < a.kv.kv_heads; ++head) {
+    for (int32_t head = 0; head < kv_heads; ++head) {
       if (has_head_norms) norm_values(k + head * d, a.k_norm, d, a.norm_epsilon);
+      if (a.has_value_norm) norm_values(v + head * d, nullptr, d, a.norm_epsilon);
       rotate_head(k + head * d, cos, sin, half);
       append_head(a.kv, a.token_pages[t], position % kPageTokens, head, k + head * d, v + head * d);
     }

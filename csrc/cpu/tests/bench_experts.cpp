@@ -66,7 +66,7 @@ void bench(Kernels const& kernels, Shape const& shape, Dtype dtype, ThreadPool& 
     double const until = wall_seconds() + 0.5;
     for (int round = 0; round < 5 || wall_seconds() < until; ++round) {
       for (float& logit : logits) logit = float(random()) * 0x1p-31f;
-      plan.choose(logits.data(), experts, 0, tokens);
+      plan.choose(logits.data(), experts, nullptr, 0, tokens);
       plan.group(tokens);
       ExpertsMlp const mlp{.plan = &plan,
                            .x = x,

@@ -26,8 +26,8 @@ struct Experts {
   std::vector<float> run(Kernels const& kernels, int threads, Inputs const& x,
                          std::vector<float> const& logits, int64_t first, int64_t tokens) {
     ExpertPlan plan(rule, tokens);
-    plan.choose(logits.data() + first * rule.experts, rule.experts, tokens / 2, tokens);
-    plan.choose(logits.data() + first * rule.experts, rule.experts, 0, tokens / 2);
+    plan.choose(logits.data() + first * rule.experts, rule.experts, nullptr, tokens / 2, tokens);
+    plan.choose(logits.data() + first * rule.experts, rule.experts, nullptr, 0, tokens / 2);
     plan.group(tokens);
     int64_t const ld =
         down.matrix.grouped() ? down.matrix.kp() / kGroup : row_stride(down.matrix.dtype, down.matrix.k);
@@ -118,13 +118,30 @@ TEST(experts_of_logits_that_are_no_numbers) {
   }
 }
 
+TEST(expert_weights_are_multiplied_by_scales_of_their_own) {
+  Random random{12};
+  RoutingRule const rule{5, 2, true};
+  std::vector<float> const logits = random_logits(random, 8 * rule.experts), scales{0.5f, -1, 2, 3, 1};
+  ExpertPlan plain(rule, 8), scaled(rule, 8);
+  plain.choose(logits.data(), rule.experts, nullptr, 0, 8);
+  scaled.choose(logits.data(), rule.experts, scales.data(), 0, 8);
+  plain.group(8);
+  scaled.group(8);
+  for (ExpertPlan::Group const& group : plain.groups())
+    for (int64_t pair = group.first; pair < group.first + group.count; ++pair)
+      CHECK(scaled.row(pair) == plain.row(pair) &&
+                scaled.weight(pair) == plain.weight(pair) * scales[size_t(group.expert)],
+            "pair %d: %g, wanted %g times %g", int(pair), double(scaled.weight(pair)),
+            double(plain.weight(pair)), double(scales[size_t(group.expert)]));
+}
+
 TEST(expert_groups_have_every_pair_once) {
   Random random{11};
   RoutingRule const rule{12, 3, true};
   ExpertPlan plan(rule, 40);
   for (int64_t tokens : {40, 1, 7, 0}) {
     std::vector<float> const logits = random_logits(random, tokens * rule.experts);
-    plan.choose(logits.data(), rule.experts, 0, tokens);
+    plan.choose(logits.data(), rule.experts, nullptr, 0, tokens);
     plan.group(tokens);
     std::vector<int> seen(size_t(tokens * rule.experts), 0);
     int64_t first = 0;

@@ -10,6 +10,7 @@ struct Shape {
   Dtype dtype;
   int32_t rotated = -1;  // numbers of each head; -1: all
   bool is_wide = false;
+  bool values_are_keys = false, has_value_norm = false;
 };
 
 // Largest difference to `want` in units of what is allowed: 2e-6 of the largest value of a head (at most 4 in
@@ -57,6 +58,8 @@ void check(Shape const& shape, int32_t tokens, int32_t start) {
     a.k_norm = shape.norm ? k_norm.data() : nullptr;
     a.norm_epsilon = 1e-6f;
     a.has_wide_norms = shape.norm && shape.is_wide;
+    a.values_are_keys = shape.values_are_keys;
+    a.has_value_norm = shape.has_value_norm;
     a.rotated = rotated;
     a.cos = rotated > 0 ? cos.data() : nullptr;
     a.sin = rotated > 0 ? sin.data() : nullptr;
@@ -119,6 +122,39 @@ TEST(rope_append_rotates_a_part_of_each_head_or_nothing) {
 TEST(rope_append_norms_all_heads_together) {
   for (Dtype dtype : {Dtype::bf16, Dtype::f32})
     for (int32_t d : {16, 48, 128}) check({4, 2, d, true, dtype, d, true}, 5, 20);
+}
+
+TEST(rope_append_norms_values_and_takes_keys_for_them) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+    for (bool are_keys : {false, true})
+      for (bool norm : {false, true}) check({6, 2, 64, norm, dtype, 32, false, are_keys, true}, 17, 20);
+}
+
+TEST(rope_append_without_pages_changes_q_alone) {
+  int32_t const width = 4 * 32, position = 3, page = 0;
+  Random random{5};
+  std::vector<float> input(size_t(width) + 1);
+  for (float& x : input) x = random.uniform(-1, 1);
+  for (Kernels const* kernels : levels()) {
+    std::vector<float> with = input, without = input;
+    Pages pages(Dtype::f32, 1, 32, 1);
+    RopeAppend a{.qkv = with.data(),
+                 .ldqkv = width,
+                 .query_heads = 2,
+                 .q_norm = input.data(),
+                 .k_norm = input.data(),
+                 .norm_epsilon = 1e-6f,
+                 .positions = &position,
+                 .token_pages = &page,
+                 .kv = pages.kv};
+    kernels->rope_append(a, 0, 1);
+    a.qkv = without.data();
+    a.kv.pages = nullptr;
+    kernels->rope_append(a, 0, 1);
+    CHECK(std::equal(with.begin(), with.begin() + 64, without.begin()), "%s: q differs", kernels->name);
+    CHECK(std::equal(without.begin() + 64, without.end(), input.begin() + 64), "%s: k or v is changed",
+          kernels->name);
+  }
 }
 
 TEST(rope_append_writes_every_slot_of_a_page) {

@@ -210,7 +210,7 @@ TEST(cuda_forward_in_fp8_stays_near_bf16) {
   CHECK(with_less_kv != want && least_cosine(with_less_kv, want, vocab) > 0.99, "keys and values: cosine %g",
         least_cosine(with_less_kv, want, vocab));
 
-  std::vector<uint8_t> formats(size_t(2 + 5 * shape.layers), BUNTING_FORMAT_FP8);
+  std::vector<uint8_t> formats(size_t(3 + 7 * shape.layers), BUNTING_FORMAT_FP8);
   formats[0] = formats[1] = BUNTING_FORMAT_PLAIN;
   shape.formats = formats.data();
   Gpu weights(shape);
@@ -230,7 +230,7 @@ TEST(cuda_forward_in_integers_stays_near_bf16) {
   size_t const plain_bytes = cuda::DeviceWeights::bytes(plain.model);
   for (auto [format, least] : {std::pair(BUNTING_FORMAT_INT8, 0.999), std::pair(BUNTING_FORMAT_Q8_0, 0.999),
                                std::pair(BUNTING_FORMAT_INT6, 0.99), std::pair(BUNTING_FORMAT_INT4, 0.9)}) {
-    std::vector<uint8_t> const formats(size_t(2 + 5 * shape.layers), uint8_t(format));
+    std::vector<uint8_t> const formats(size_t(3 + 7 * shape.layers), uint8_t(format));
     shape.formats = formats.data();
     Gpu grouped(shape);
     size_t const bytes = cuda::DeviceWeights::bytes(grouped.model);

@@ -1,5 +1,5 @@
 /** What a family of models is described by: one file of this folder each. */
-import type { Rope, Sizes, Traits } from "../shape.ts";
+import type { LayerSizes, Rope, Sizes, Traits } from "../shape.ts";
 
 /** A field's name in config.json, and its key in a GGUF file behind the architecture's name; null: there is none. */
 export type Names = readonly [config: string | null, metadata: string | null];
@@ -20,6 +20,8 @@ export interface Source {
   activation(usual: Traits["activation"]): Traits["activation"];
   /** Whether projections have biases: a field that is true, or the tensor of the first layer. */
   bias(field: string, tensor: string): boolean;
+  /** Whether a layer lacks a tensor: a field is true, or the tensor is not there. */
+  lacks(field: string, layer: number, tensor: string): boolean;
   /** Whether there is such a field at all. */
   has(names: Names): boolean;
   /** Numbers of layers that are listed; none, if there is no list. */
@@ -28,8 +30,9 @@ export interface Source {
   perLayer(names: Names): readonly number[] | null;
   /** Which layers have a sliding window: what is said of each layer, else what the family's models do. */
   slidingLayers(usual: (layer: number) => boolean): readonly boolean[];
-  /** Positions, of all layers or those of a type. `theta`: names beside the usual ones; a rope that has its own is plain. */
-  rope(type?: LayerType, theta?: Names): Rope;
+  /** Positions, of all layers or those of a type. `theta`: names beside the usual ones; a rope that has its own is plain.
+   *  `headSize`: of these layers, if it is not the model's. */
+  rope(type?: LayerType, theta?: Names, headSize?: number): Rope;
 }
 
 export interface Family {
@@ -59,20 +62,25 @@ export interface Family {
   readonly ggufNames?: Readonly<Record<number, string>>;
   /** Likewise of tensors of experts; {} stands for the expert's number, and without it the tensor has all of them. */
   readonly expertNames?: Readonly<Record<number, string>>;
+  readonly ggufExpertNames?: Readonly<Record<number, string>>;
   /** Folders have matrices of all experts as [experts, inputs, outputs], and gate and up of each as outputs in turn. */
   readonly transposesExperts?: boolean;
+  /** Folders have q, k and v in one tensor, in which each key head has its query heads, then its key, then its value. */
+  readonly groupedHeads?: boolean;
   /** The rotated rows of q and k are in pairs. */
   readonly pairedRows?: { readonly folder?: boolean; readonly gguf?: boolean };
   /** Where the norms' epsilon is, if not in `rms_norm_eps`. */
   readonly epsilon?: readonly [config: string, metadata: string];
+  /** Layers may have sizes of their own. */
+  readonly layersDiffer?: boolean;
   /** Some of its layers have experts. */
   readonly hasExperts?: boolean;
   /** Keys of scales that files of metadata may have. */
   readonly ggufScales?: readonly string[];
   /** Folders store the weights of norms less 1. */
   readonly normsOneLess?: boolean;
-  /** What there is beside the sizes; what is left out is as in most models. */
-  describe(source: Source): Pick<Traits, "layers" | "ropes"> & Partial<Traits>;
+  /** What there is beside the sizes; what is left out is as in most models. Sizes that differ between layers: the largest. */
+  describe(source: Source): Pick<Traits, "layers" | "ropes"> & Partial<Traits & LayerSizes>;
 }
 
 /** `count` layers, each as `layer` says. */

@@ -2,10 +2,12 @@
 import { cohere2 } from "./cohere2.ts";
 import type { Family } from "./family.ts";
 import { gemma, gemma2, gemma3 } from "./gemma.ts";
+import { gemma4 } from "./gemma4.ts";
 import { glm, glm4 } from "./glm4.ts";
 import { gptOss } from "./gpt-oss.ts";
 import { granite } from "./granite.ts";
 import { graniteMoe } from "./granite-moe.ts";
+import { internlm2 } from "./internlm2.ts";
 import { internlm3 } from "./internlm3.ts";
 import { llama } from "./llama.ts";
 import { ministral3 } from "./ministral3.ts";
@@ -28,6 +30,7 @@ export const families: readonly Family[] = [
   gemma,
   gemma2,
   gemma3,
+  gemma4,
   phi3,
   smollm3,
   granite,
@@ -42,6 +45,7 @@ export const families: readonly Family[] = [
   olmoe,
   graniteMoe,
   gptOss,
+  internlm2,
   internlm3,
 ];
 
