@@ -53,9 +53,11 @@ static_assert(sizeof(bunting_machine) == 128 && offsetof(bunting_machine, memory
               offsetof(bunting_machine, processor) == 32);
 static_assert(sizeof(bunting_model_shape) == 136 && offsetof(bunting_model_shape, compute) == 48 &&
               offsetof(bunting_model_shape, norm_epsilon) == 64 &&
-              offsetof(bunting_model_shape, logit_cap) == 88 && offsetof(bunting_model_shape, layer) == 112 &&
-              offsetof(bunting_model_shape, formats) == 128);
-static_assert(sizeof(bunting_layer_shape) == 64 && offsetof(bunting_layer_shape, parallel) == 32);
+              offsetof(bunting_model_shape, logit_cap) == 88 &&
+              offsetof(bunting_model_shape, layer_inputs) == 92 &&
+              offsetof(bunting_model_shape, layer) == 112 && offsetof(bunting_model_shape, formats) == 128);
+static_assert(sizeof(bunting_layer_shape) == 64 && offsetof(bunting_layer_shape, parallel) == 32 &&
+              offsetof(bunting_layer_shape, scaled) == 56);
 static_assert(sizeof(bunting_rope) == 24 && offsetof(bunting_rope, query_growth) == 16);
 static_assert(sizeof(bunting_engine_limits) == 72 && offsetof(bunting_engine_limits, gemm) == 32 &&
               offsetof(bunting_engine_limits, devices) == 40);

@@ -135,6 +135,12 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     attention_k_eq_v: true,
     num_global_key_value_heads: 1,
   }),
+  "gemma4-unified": of("Gemma4Unified", "gemma4_unified_text", {
+    ...gemma4,
+    num_hidden_layers: 4,
+    layer_types: [..."sfsf"].map(layerType),
+    num_kv_shared_layers: 1,
+  }),
   "gemma4-moe": of("Gemma4", "gemma4_text", {
     ...gemma4,
     num_hidden_layers: 3,
@@ -250,7 +256,7 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
 export const foldersOnly: readonly string[] = ["qwen3-moe", "glm"];
 
 /** Of heads and layers for which GPUs have no kernels yet. */
-export const cpusOnly: readonly string[] = ["gemma4", "gemma4-keys", "gemma4-moe"];
+export const cpusOnly: readonly string[] = ["gemma4", "gemma4-keys", "gemma4-unified", "gemma4-moe"];
 
 /** What each of them is given, and after which positions its logits are kept. */
 export const familyPrompt: readonly number[] = Array.from(

@@ -135,6 +135,7 @@ const architectures: Readonly<Record<string, string>> = {
   mixtral: "llama",
   gpt_oss: "gpt-oss",
   internlm3: "llama",
+  gemma4_unified: "gemma4",
 };
 
 function architectureOf({ family }: ModelConfig): string {
@@ -237,6 +238,7 @@ const patternFamilies: readonly string[] = [
   "qwen2",
   "qwen3",
   "gemma4",
+  "gemma4_unified",
 ];
 
 /** What some architectures say besides. */
@@ -252,7 +254,7 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
     entries.push(["attn_logit_softcapping", "f32", shape.attentionCap]);
     entries.push(["final_logit_softcapping", "f32", shape.logitCap]);
   }
-  if (family === "gemma4") {
+  if (family.startsWith("gemma4")) {
     const sliding = shape.layers.find(({ slidingWindow }) => slidingWindow > 0)!;
     const { headSize } = sliding.ownSizes;
     entries.push(
@@ -364,7 +366,11 @@ const renamedIn: Readonly<Record<string, readonly (readonly [RegExp, string])[]>
   gpt_oss: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
   seed_oss: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
 };
-const sameNames: Readonly<Record<string, string>> = { gemma3: "gemma2", olmo3: "olmo2" };
+const sameNames: Readonly<Record<string, string>> = {
+  gemma3: "gemma2",
+  gemma4_unified: "gemma4",
+  olmo3: "olmo2",
+};
 const renamed: readonly (readonly [RegExp, string])[] = [
   [/^model\.embed_tokens\./, "token_embd."],
   [/^model\.norm\./, "output_norm."],
@@ -417,7 +423,7 @@ function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: St
   let values = tensor.groupedHeads ? groupedValues(tensor, shape) : valuesOf(tensor);
   if (/\.attn_[qk]\.(weight|bias)$/.test(name) && pairedFamilies.includes(family))
     values = paired(values, tensor, shape);
-  if (family.startsWith("gemma") && family !== "gemma4" && name.includes("norm"))
+  if (family.startsWith("gemma") && !family.startsWith("gemma4") && name.includes("norm"))
     values = values.map((value) => value + 1);
   const stored = name.includes("ffn_gate_inp") ? "F32" : storageOf(tensor, type);
   return tensorInput(name, rows === 1 ? [cols] : [rows, cols], stored, values);

@@ -152,6 +152,24 @@ export const gemma4: Family = {
   },
 };
 
+/** The same text model, never with inputs of layers, whose images and sounds go straight to it. */
+export const gemma4Unified: Family = {
+  ...gemma4,
+  name: "gemma4_unified",
+  models: "Gemma 4 unified (text)",
+  classes: ["Gemma4UnifiedForCausalLM"],
+  modelTypes: ["gemma4_unified_text"],
+  wrappers: ["Gemma4UnifiedForConditionalGeneration"],
+  metadata: [],
+  ggufAs: "gemma4",
+  defaults: {
+    ...gemma4.defaults,
+    sliding_window: 1024,
+    max_position_embeddings: 262_144,
+    hidden_size_per_layer_input: 0,
+  },
+};
+
 function mixture(source: Source) {
   const count = source.integer(["num_experts", "expert_count"], 1, shapeLimits.experts);
   return {

@@ -2,7 +2,7 @@
 import { cohere2 } from "./cohere2.ts";
 import type { Family } from "./family.ts";
 import { gemma, gemma2, gemma3 } from "./gemma.ts";
-import { gemma4 } from "./gemma4.ts";
+import { gemma4, gemma4Unified } from "./gemma4.ts";
 import { glm, glm4 } from "./glm4.ts";
 import { gptOss } from "./gpt-oss.ts";
 import { granite } from "./granite.ts";
@@ -31,6 +31,7 @@ export const families: readonly Family[] = [
   gemma2,
   gemma3,
   gemma4,
+  gemma4Unified,
   phi3,
   smollm3,
   granite,
