@@ -419,7 +419,7 @@ const pairedFamilies: readonly string[] = [
 
 function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: StoredName): TensorInput {
   const { rows, cols } = tensor;
-  const name = ggufName(tensor.name, family).replace("wqkv", "qkv"[tensor.tensor - 17] ?? "");
+  const name = ggufName(tensor.name, family).replace("wqkv", partsOfQkv[tensor.tensor] ?? "");
   let values = tensor.groupedHeads ? groupedValues(tensor, shape) : valuesOf(tensor);
   if (/\.attn_[qk]\.(weight|bias)$/.test(name) && pairedFamilies.includes(family))
     values = paired(values, tensor, shape);
@@ -429,13 +429,17 @@ function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: St
   return tensorInput(name, rows === 1 ? [cols] : [rows, cols], stored, values);
 }
 
+/** By kind of tensor: weights and biases. */
+const partsOfQkv: Readonly<Record<number, string>> = { 17: "q", 18: "k", 19: "v", 21: "q", 22: "k", 23: "v" };
+
 /** The rows of a tensor of which each key head has some, beside those of the two others. */
 function groupedValues(tensor: ModelTensor, { queryHeads, kvHeads, headSize }: ModelShape): Float32Array {
   const group = queryHeads / kvHeads;
-  const run = tensor.rows / kvHeads;
+  const [rows, cols] = tensor.rows === 1 ? [tensor.cols, 1] : [tensor.rows, tensor.cols];
+  const run = rows / kvHeads;
   const stride = (group + 2) * headSize;
-  const { rows, cols } = tensor;
-  const whole = valuesOf({ ...tensor, bytes: ((kvHeads - 1) * stride + run) * (tensor.bytes / rows) });
+  const bytesPerNumber = tensor.dtype === 0 ? 4 : 2;
+  const whole = valuesOf({ ...tensor, bytes: ((kvHeads - 1) * stride + run) * cols * bytesPerNumber });
   return Float32Array.from({ length: rows * cols }, (_, at) => {
     const row = Math.floor(at / cols);
     return whole[(Math.floor(row / run) * stride + (row % run)) * cols + (at % cols)]!;
