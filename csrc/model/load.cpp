@@ -412,7 +412,8 @@ void Model::load_from(int32_t tensor, int32_t layer, char const* path, int32_t d
   });
   if (!is_finite) fail(BUNTING_INVALID, "%s: %s has a number that is not finite", path, name.c_str());
   if (to.part.data) {
-    bool const as_is = !rotation && !is_second && !is_transposed && !is_grouped && is_packable(to.part, dtype, *type);
+    bool const as_is =
+        !rotation && !is_second && !is_transposed && !is_grouped && is_packable(to.part, dtype, *type);
     int64_t const grain = std::max<int64_t>(1, kElementsPerPiece / (to.part.kp() * kPanel));
     int64_t const rows_bytes = kPanel * cols * int64_t(sizeof(float));  // no stored type takes more
     std::vector<char> buffer(as_is ? 0 : size_t(rows_bytes * pool_->threads()));

@@ -111,7 +111,7 @@ describe("of a GGUF file in rows of code books", () => {
   });
   test("they become int4 or int6, beside other blocks int8, which is told", () => {
     const formats = formatsOf(tensors, 2, "auto", "bf16");
-    expect(formats).toEqual([...[26, 26], ...[2, 2, 2, 2, 2], ...[4, 2, 2, 1, 4]]);
+    expect(formats).toEqual([...[26, 26], ...[2, 2, 2, 2, 2], ...none, ...[4, 2, 2, 1, 4], ...none, 0]);
     const note =
       "2 matrices in Q6_K and IQ2_XS become int8, 3 matrices in IQ2_XS and IQ3_S become int6, 8 matrices in IQ2_XS become int4";
     expect(widenedNote(tensors, formats, "bf16")).toStartWith(note);
