@@ -83,6 +83,15 @@ describe("/completion", () => {
     expect(told).toEqual([one(0, first.length), one(1, tokens.length), one(2, 3)]);
   });
 
+  test("takes biases of texts for those of their tokens", async () => {
+    const { content } = await jsonOf("/completion", asked);
+    const [word] = String(content).split(" ");
+    for (const logit_bias of [[[word, -100]], { [word!]: -100 }]) {
+      const other = await jsonOf("/completion", { ...asked, logit_bias });
+      expect(other.content).not.toStartWith(word!);
+    }
+  });
+
   test("takes biases as pairs", async () => {
     const { tokens } = await jsonOf("/completion", asked);
     const [first] = tokens as number[];
@@ -115,7 +124,7 @@ describe("/completion", () => {
       [{ response_fields: ["content"], stream: true }, "response_fields"],
       [{ prompt: { prompt_string: "a", multimodal_data: ["x"] } }, "prompt.multimodal_data"],
       [{ n_predict: 0 }, "n_predict"],
-      [{ logit_bias: [[" the", -100]] }, "logit_bias. the"],
+      [{ logit_bias: [["x".repeat(300), -100]] }, "logit_bias[0]"],
       [{ logit_bias: [5] }, "logit_bias[0]"],
     ];
     for (const [more, param] of refused) {

@@ -50,7 +50,7 @@ export function parseLlamaCompletion(
   served: ServedModel,
   targets: Targets,
 ): LlamaRequest {
-  const fields = new Fields({ ...body, ...drawingOf(body) });
+  const fields = new Fields({ ...body, ...drawingOf(body, served) });
   for (const [name, neutral] of Object.entries(unsupported)) {
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this");
@@ -93,22 +93,28 @@ export function parseLlamaCompletion(
 }
 
 /** Fields of llama-server that have other names, or other values for nothing, on other routes. */
-function drawingOf(body: Readonly<Record<string, unknown>>): object {
+function drawingOf(body: Readonly<Record<string, unknown>>, model: ServedModel): object {
+  const { logit_bias: given } = body;
   return {
     ...(body.n_predict === undefined ? { n_predict: body.max_tokens } : {}),
     ...(body.seed === -1 ? { seed: null } : {}),
     ...(body.repeat_penalty === undefined ? {} : { repetition_penalty: body.repeat_penalty }),
-    ...(Array.isArray(body.logit_bias) ? { logit_bias: biasesOf(body.logit_bias) } : {}),
+    ...(typeof given === "object" && given !== null ? { logit_bias: biasesOf(given, model) } : {}),
   };
 }
 
-/** Pairs of a token and its bias, as an object has them; `false` forbids a token. */
-function biasesOf(pairs: readonly unknown[]): object {
-  const entries = pairs.map((pair, index): [string, unknown] => {
-    if (!Array.isArray(pair) || pair.length !== 2)
-      throw refusal(`logit_bias[${index}]`, "a token and its bias", pair);
+/** Biases of tokens as an object has them, of pairs or of an object in which texts stand for their tokens; `false` forbids. */
+function biasesOf(given: object, model: ServedModel): object {
+  const pairs: readonly unknown[] = Array.isArray(given) ? given : Object.entries(given);
+  const entries = pairs.flatMap((pair, index): [string, unknown][] => {
+    const path = `logit_bias[${index}]`;
+    if (!Array.isArray(pair) || pair.length !== 2) throw refusal(path, "a token or text and its bias", pair);
     const [token, bias] = pair;
-    return [String(token), bias === false ? -100 : bias];
+    const value = bias === false ? -100 : bias;
+    if (typeof token !== "string" || /^-?\d+$/.test(token)) return [[String(token), value]];
+    const { badWordBytesMax: max } = requestLimits;
+    if (token.length > max) throw refusal(path, `a text of ${max} characters at most`, token);
+    return model.tokensOf(token).map((one) => [String(one), value]);
   });
   return Object.fromEntries(entries);
 }
