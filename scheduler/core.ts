@@ -155,6 +155,8 @@ export interface SequenceSpec {
   /** Of each place of its prompt that is computed, and not cached: so many likeliest tokens are told, and the log probability of
    *  the one that is there. Absent: nothing is. */
   readonly promptLogprobs?: number;
+  /** After each step that computes a part of its prompt it is told how much is; absent: it is not. */
+  readonly tellsProgress?: boolean;
   /** Prefixes are shared only between sequences with the same salt ("" by default): isolation of tenants. */
   readonly cacheSalt: string;
   /** But for so many of its first tokens, which are a text that everybody may know; absent: none are. */

@@ -47,6 +47,8 @@ export interface EngineReport {
   readonly warmed: readonly { readonly prospect: SequenceId; readonly tokens: number }[];
   /** What sequences asked for of their prompts; told again of what is computed again. */
   readonly prompts: readonly PromptLogprobs[];
+  /** How many tokens of their prompts are computed, of sequences that asked. */
+  readonly progress: readonly { readonly sequence: SequenceId; readonly tokens: number }[];
   readonly load: EngineLoad;
   /** Changes of the prefix cache since the report before; null: none. */
   readonly notices: CacheNotices | null;

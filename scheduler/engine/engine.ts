@@ -233,7 +233,12 @@ export class Engine {
   }
 
   #advance(sequence: Sequence, count: number, drawn: readonly Sampled[]): void {
-    if (sequence.computed - count < sequence.kv.promptEnd) this.#roster.publish(sequence);
+    if (sequence.computed - count < sequence.kv.promptEnd) {
+      this.#roster.publish(sequence);
+      const { tellsProgress, promptTokens } = sequence.spec;
+      if (tellsProgress === true)
+        this.#journal.progressed(sequence.id, Math.min(sequence.computed, promptTokens.length));
+    }
     for (const one of drawn) {
       if (one.kind === "deferred") return;
       if (one.kind === "hidden") {

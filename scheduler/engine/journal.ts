@@ -59,6 +59,7 @@ export class Journal {
   #returned: SequenceId[] = [];
   #warmed: { prospect: SequenceId; tokens: number }[] = [];
   #prompts: PromptLogprobs[] = [];
+  #progress: { sequence: SequenceId; tokens: number }[] = [];
 
   /** `trace` is told every step that is done. */
   constructor(trace: ((step: StepTrace) => void) | null) {
@@ -139,6 +140,11 @@ export class Journal {
     this.#prompts.push({ sequence, start, logprobs });
   }
 
+  /** So many tokens of its prompt are computed. */
+  progressed(sequence: SequenceId, tokens: number): void {
+    this.#progress.push({ sequence, tokens });
+  }
+
   /** So many throughput decodes were left out of the next step. */
   skipped(decodes: number): void {
     this.#totals.skippedDecodesTotal += decodes;
@@ -180,6 +186,7 @@ export class Journal {
       returned: this.#returned,
       warmed: this.#warmed,
       prompts: this.#prompts,
+      progress: this.#progress,
       load: { ...now, ...this.#totals },
       notices,
     };
@@ -193,6 +200,7 @@ export class Journal {
     this.#returned = [];
     this.#warmed = [];
     this.#prompts = [];
+    this.#progress = [];
     return report;
   }
 

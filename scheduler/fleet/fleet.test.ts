@@ -102,6 +102,7 @@ test("a report may have several tokens of a sequence: they are told in order", (
     finished: [{ sequence: a!, finish: { kind: "length" } }],
     returned: [],
     warmed: [],
+    progress: [],
     prompts: [],
     load: idleLoad(deviceSpec()),
     notices: null,

@@ -37,6 +37,8 @@ export interface SequenceListener {
   /** Of the tokens of its prompt from `start` ≥ 1 on, of a sequence that asked for them; all come before its first token, some
    *  perhaps twice. */
   onPromptLogprobs?(start: number, logprobs: readonly TokenLogprobs[]): void;
+  /** So many tokens of its prompt are computed, of a sequence that asked; perhaps fewer than were before. */
+  onProgress?(tokens: number): void;
   onToken(token: TokenId, logprobs: TokenLogprobs | null): void;
   onFinish(finish: Finish): void;
 }
@@ -303,6 +305,8 @@ export class Fleet {
     }
     for (const { sequence, start, logprobs } of report.prompts)
       this.#active.get(sequence)?.listener.onPromptLogprobs?.(start, logprobs);
+    for (const { sequence, tokens } of report.progress)
+      this.#active.get(sequence)?.listener.onProgress?.(tokens);
     for (let i = 0; i < report.tokens.length; i++) {
       const active = this.#active.get(report.sequences[i]!);
       if (active === undefined) continue;

@@ -11,6 +11,8 @@ import type { TokenId } from "../../scheduler/core.ts";
 export type AnswerEvent =
   /** The first of its sequences was admitted: computing has begun. */
   | { readonly kind: "started" }
+  /** Between the start and the first delta, of a request that asked: so many tokens of the first prompt are computed or cached. */
+  | { readonly kind: "progress"; readonly tokens: number }
   | Delta
   | ({ readonly kind: "finish"; readonly choice: number } & ChoiceFinish)
   | {

@@ -36,6 +36,8 @@ export interface GenerationRequest extends TextRules {
   readonly cacheSalt: string;
   /** Of each prompt's tokens so many alternatives are told with `done`, and how likely they were; absent: nothing is. */
   readonly promptLogprobs?: number;
+  /** It is told how much of its prompt is computed. */
+  readonly tellsProgress?: boolean;
   /** What every choice's text must be; absent: any text. */
   readonly constraint?: RequestedConstraint;
   readonly service: RequestedService;
@@ -252,6 +254,8 @@ class RunningGeneration implements Generation {
   #promptCount = 0;
   #completionTokens = 0;
   #cachedTokens = 0;
+  /** Of the first prompt, as far as it was told. */
+  #computedTokens = 0;
   #constraint: Constraint | null = null;
   readonly #tokenizer: Tokenizer;
   /** Of which something is told, by prompt. */
@@ -374,6 +378,7 @@ class RunningGeneration implements Generation {
         adapter: 0,
         service,
         ...(this.#constraint === null ? {} : { constraint: this.#constraint }),
+        ...(this.#request.tellsProgress === true && choices[i]!.index === 0 ? { tellsProgress: true } : {}),
         ...(isLast ? {} : { isHeld: true }),
         ...(before === null || before.sequence === null ? {} : { continues: before.sequence }),
         // What is told of a prompt is told by its first choice, which shares no prefix: all of it is to be computed.
@@ -405,6 +410,11 @@ class RunningGeneration implements Generation {
         if (this.#isStarted) return;
         this.#isStarted = true;
         this.#listener({ kind: "started" });
+      },
+      onProgress: (tokens) => {
+        if (!choice.isOpen || tokens <= this.#computedTokens) return;
+        this.#computedTokens = tokens;
+        this.#listener({ kind: "progress", tokens });
       },
       onToken: (token, logprobs) => {
         if (!choice.isOpen) return; // drawn before the fleet heard of the end

@@ -71,7 +71,8 @@ async function answerStream(exchange: Exchange, request: GenerationRequest, code
     stream.write(codec.failure(error));
     stream.end();
   };
-  const { generation, measures } = generate(exchange, request, onEvent, onFailed);
+  const onProgress = (tokens: number): void => stream.write(codec.progress?.(tokens, state) ?? "");
+  const { generation, measures } = generate(exchange, request, onEvent, onFailed, onProgress);
   const state = {
     get usage() {
       return generation.usage;
@@ -103,6 +104,7 @@ function generate(
   request: GenerationRequest,
   onEvent: (event: ShownEvent) => void,
   onFailed: (error: ApiError) => void,
+  onProgress: (tokens: number) => void = () => {},
 ): { readonly generation: Generation; readonly measures: AnswerMeasures } {
   const { generator, lifecycle, telemetry } = services;
   const measures = new AnswerMeasures(telemetry, request, arrivedMs);
@@ -114,6 +116,10 @@ function generate(
     },
   });
   const generation = generator.generate(request, (event) => {
+    if (event.kind === "progress") {
+      onProgress(event.tokens);
+      return;
+    }
     measures.note(event, generation);
     if (event.kind === "done" || event.kind === "failed") untrack();
     if (event.kind === "failed") onFailed(cut ?? errorOf(event.failure, lifecycle));

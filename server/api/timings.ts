@@ -20,6 +20,15 @@ export function timingsOf(usage: Usage, { promptMs, answerMs }: AnswerTimes): ob
   };
 }
 
+/** How far the prompt is, as llama-server tells it. */
+export function progressOf(
+  processed: number,
+  { promptTokens: total, cachedTokens: cache }: Usage,
+  times: AnswerTimes | undefined,
+): object {
+  return { prompt_progress: { total, cache, processed, time_ms: times?.promptMs ?? 0 } };
+}
+
 function ratio(a: number, b: number): number {
   return b === 0 ? 0 : a / b;
 }

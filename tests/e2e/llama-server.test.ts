@@ -37,6 +37,42 @@ const timings = {
   predicted_per_second: expect.any(Number),
 };
 
+test.each([
+  ["/completion", (content: string) => ({ prompt: content, n_predict: 2 })],
+  ["/v1/completions", (content: string) => ({ prompt: content, max_tokens: 2 })],
+  ["/v1/chat/completions", (content: string) => chatBody(content, { max_tokens: 2 })],
+] as const)("%s tells a stream how far its prompt is, step by step", async (path, bodyOf) => {
+  const small = startTestServer({ spec: { stepTokensMax: 64 } });
+  const progressOf = async (more: object) => {
+    const response = await post(small, path, {
+      ...bodyOf("One of many words. ".repeat(20)),
+      stream: true,
+      ...more,
+    });
+    const events = eventsIn(await response.text());
+    const told = events.map(({ prompt_progress }) => prompt_progress ?? null);
+    const first = told.lastIndexOf(null) === told.length - 1 ? told.indexOf(null) : -1;
+    expect(told.slice(first).every((one) => one === null)).toBe(true);
+    return told.slice(0, first) as { total: number; cache: number; processed: number; time_ms: number }[];
+  };
+  const fresh = await progressOf({ return_progress: true });
+  expect(fresh.length).toBeGreaterThan(2);
+  const { total } = fresh[0]!;
+  const processed = fresh.map((one) => one.processed);
+  expect(processed[0]).toBe(0);
+  expect(processed).toEqual([...new Set(processed)].sort((a, b) => a - b));
+  expect(processed.at(-1)).toBe(total);
+  expect(fresh.every((one) => one.total === total && one.cache === 0 && one.time_ms >= 0)).toBe(true);
+
+  const again = await progressOf({ return_progress: true });
+  expect(again[0]!.cache).toBeGreaterThan(0);
+  expect(again[0]!.processed).toBe(again[0]!.cache);
+  expect(again.at(-1)!.processed).toBe(total);
+  expect(await progressOf({})).toEqual([]);
+  await small.settled();
+  await small.close();
+});
+
 describe("/completion", () => {
   const asked = { prompt: "Once", seed: 0, return_tokens: true };
 

@@ -4,7 +4,7 @@ import type { GenerationOptions } from "../../answer/generation.ts";
 import { errorBody } from "../../http/errors.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
-import type { Codec } from "../codec.ts";
+import type { Codec, CodecAnswer } from "../codec.ts";
 import { Fields, refusal } from "../fields.ts";
 import { type Prompt, promptsOf } from "../openai/inputs.ts";
 import { chatLogprobs } from "../openai/logprobs.ts";
@@ -18,7 +18,7 @@ import { requestLimits } from "../request-limits.ts";
 import { type Exchange, respond } from "../respond.ts";
 import type { ServedModel } from "../served-model.ts";
 import type { Targets } from "../targets.ts";
-import { timingsOf } from "../timings.ts";
+import { progressOf, timingsOf } from "../timings.ts";
 import { plainPrompts } from "./prompts.ts";
 
 /** A request for /completion, llama-server's own route. */
@@ -76,6 +76,7 @@ export function parseLlamaCompletion(
       sampling: samplingOf(fields, served, probabilities > 0 ? probabilities : null),
       tokensMax: predicted < 0 ? null : predicted,
       tokensMin: 0,
+      ...(fields.boolean("return_progress") === true && stream ? { tellsProgress: true } : {}),
       stopStrings: stopStringsOf(fields),
       stopTokens: [],
       ignoreEos: fields.boolean("ignore_eos") ?? false,
@@ -168,6 +169,9 @@ function completionCodec(
   });
   const timed = (usage: Usage, times: AnswerTimes | undefined): object =>
     times === undefined ? {} : { timings: timingsOf(usage, times) };
+  const tellsProgress = generation.tellsProgress ?? false;
+  const progressText = (tokens: number, { usage, times }: CodecAnswer): string =>
+    sseEvent(JSON.stringify({ ...said(0, "", [], null), stop: false, ...progressOf(tokens, usage, times) }));
   return {
     framing: sseFraming,
     body: ({ choices, usage }, times) => {
@@ -183,10 +187,11 @@ function completionCodec(
       });
       return bodies.length === 1 ? bodies[0]! : bodies;
     },
-    chunk: (event, { usage, times }) => {
+    chunk: (event, answer) => {
+      const { usage, times } = answer;
       switch (event.kind) {
         case "started":
-          return "";
+          return tellsProgress ? progressText(usage.cachedTokens, answer) : "";
         case "delta": {
           const text = event.parts.map((part) => (part.kind === "text" ? part.text : "")).join("");
           hasNewLine ||= text.includes("\n");
@@ -207,6 +212,7 @@ function completionCodec(
           );
       }
     },
+    ...(tellsProgress ? { progress: progressText } : {}),
     failure: (error) => sseEvent(JSON.stringify(errorBody(error))),
   };
 }

@@ -4,8 +4,8 @@ import { errorBody } from "../../http/errors.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
 import { version } from "../../version.ts";
-import type { Codec } from "../codec.ts";
-import { timingsOf } from "../timings.ts";
+import type { Codec, CodecAnswer } from "../codec.ts";
+import { progressOf, timingsOf } from "../timings.ts";
 import type { CommonRequest } from "./schema.ts";
 
 /** How a choice looks on one route: in a body, and as JSON in a stream's chunks. */
@@ -38,6 +38,9 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
     const opening = format.opening(index);
     return opening === null ? "" : sseEvent(head + opening + tail);
   };
+  const tellsProgress = request.generation.tellsProgress ?? false;
+  const progressText = (tokens: number, { usage, times }: CodecAnswer): string =>
+    sseEvent(`${head}],${JSON.stringify(progressOf(tokens, usage, times)).slice(1)}`);
   return {
     framing: sseFraming,
     body: (answer, times) => ({
@@ -55,7 +58,7 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
     chunk: (event, answer) => {
       switch (event.kind) {
         case "started":
-          return "";
+          return tellsProgress ? progressText(answer.usage.cachedTokens, answer) : "";
         case "delta":
         case "finish": {
           const usage = continuousUsage ? `],"usage":${JSON.stringify(usageJson(answer.usage))}}` : noUsage;
@@ -72,6 +75,7 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
         }
       }
     },
+    ...(tellsProgress ? { progress: progressText } : {}),
     // Clients throw it; the missing [DONE] says that the stream is not whole.
     failure: (error) => sseEvent(JSON.stringify(errorBody(error))),
   };

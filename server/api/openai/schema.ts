@@ -181,6 +181,7 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
   const includeUsage = streamOptions?.boolean("include_usage") ?? false;
   const continuousUsage = streamOptions?.boolean("continuous_usage_stats") ?? false;
   const tellsTimings = fields.boolean("timings_per_token") ?? false;
+  const tellsProgress = fields.boolean("return_progress") ?? false;
   const returnTokenIds = fields.boolean("return_token_ids") ?? false;
   const tokensAsIds = fields.boolean("return_tokens_as_token_ids") ?? false;
   const promptLogprobs = fields.integer("prompt_logprobs", { min: 0, max: requestLimits.topLogprobsMax });
@@ -197,6 +198,7 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
     generation: {
       ...generation,
       ...(promptLogprobs === undefined ? {} : { promptLogprobs }),
+      ...(tellsProgress && stream ? { tellsProgress } : {}),
       ...(constraint === null ? {} : { constraint }),
       ...(calls === null ? {} : { calls }),
     },
