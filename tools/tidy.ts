@@ -53,15 +53,9 @@ const GPU_MAY_USE = ["core", "device", "clock", "random", "cost/cost-model"].map
   (name) => `scheduler/${name}.ts`,
 );
 
-/** The engines' library; what sockets offer and Bun does not; and, for tests, a client that does not read. */
-const nativeLoaders: ReadonlySet<string> = new Set([
-  "gpu/native.ts",
-  "server/http/sockets.ts",
-  "tests/support/silent-client.ts",
-]);
-
 function mayImport(path: string, target: string): boolean {
-  if (target === "bun:ffi") return nativeLoaders.has(path);
+  // The engines' library, and the one option of sockets that Bun does not offer.
+  if (target === "bun:ffi") return path === "gpu/native.ts" || path === "server/http/unsent.ts";
   if (target === "bun:test") return path === "gpu/conformance.ts" || path.startsWith("tests/");
   switch (path.split("/")[0]) {
     case "scheduler":

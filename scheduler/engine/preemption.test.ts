@@ -148,6 +148,18 @@ test("paused sequences do not keep the waiting from slots", () => {
   expect(harness.outcomes[slow]!.finish).toEqual({ kind: "aborted" });
 });
 
+test("paused sequences give up as many slots as sequences wait, at once", () => {
+  const harness = new EngineHarness({ engine: { admission: { sequencesMax: 3 } } });
+  const slow = [0, 1, 2].map((i) => harness.submit(sequenceSpec(tokensFrom(100 * i, 10), 20)));
+  harness.step();
+  for (const id of slow) harness.send("pause", id);
+  const next = [3, 4].map((i) => harness.submit(sequenceSpec(tokensFrom(100 * i, 10), 20)));
+  harness.step();
+  harness.step();
+  expect(next.map((id) => harness.outcomes[id]!.tokens.length > 0)).toEqual([true, true]);
+  expect(harness.load).toMatchObject({ running: 3, waiting: 0, preemptionsTotal: 2 });
+});
+
 test("back-off grows from the second preemption on, and is bounded", () => {
   expect([1, 2, 3, 4, 5, 6, 7, 8, 100].map(backOffSteps)).toEqual([0, 2, 4, 8, 16, 32, 64, 64, 64]);
 });

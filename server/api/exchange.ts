@@ -4,10 +4,10 @@ import type { PromptServices } from "./prompt.ts";
 import type { Exchange } from "./respond.ts";
 
 export function exchangeOf(
-  { request, windowBytes, arrivedMs, tenant }: Call,
+  { request, arrivedMs, tenant }: Call,
   deps: Exchange["services"] & Pick<Exchange, "limits">,
 ): Exchange {
-  return { signal: request.signal, windowBytes, arrivedMs, tenant, services: deps, limits: deps.limits };
+  return { signal: request.signal, arrivedMs, tenant, services: deps, limits: deps.limits };
 }
 
 /** The same services for a call: what makes long texts and chats into tokens stops when its client goes away. */

@@ -5,7 +5,7 @@ import { ApiError, badRequest, clientGone, engineError, unavailable } from "../h
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { HttpLimits } from "../http/limits.ts";
 import { AnswerMeasures, type AnswerTelemetry } from "../http/measure.ts";
-import { ResponseStream, type StreamLimits, type StreamReader } from "../http/stream.ts";
+import { ResponseStream, type StreamLimits } from "../http/stream.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
 import { requestLimits } from "./request-limits.ts";
@@ -13,7 +13,8 @@ import { requestLimits } from "./request-limits.ts";
 export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
 
 /** What one HTTP request brings along. */
-export interface Exchange extends StreamReader {
+export interface Exchange {
+  readonly signal: AbortSignal;
   /** When its head arrived, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
   /** A name for the key; "" where no keys are needed. */
@@ -81,7 +82,7 @@ async function answerStream(exchange: Exchange, request: GenerationRequest, code
       return measures.times;
     },
   };
-  const stream = new ResponseStream(exchange, codec.framing, exchange.limits, generation);
+  const stream = new ResponseStream(exchange.signal, codec.framing, exchange.limits, generation);
   const patience = setTimeout(committed.resolve, exchange.limits.commitMs);
   try {
     await committed.promise;

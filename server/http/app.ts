@@ -13,7 +13,6 @@ import type { HttpLimits } from "./limits.ts";
 import { checkOrigin, corsHeaders, type OriginRules, preflight } from "./origin.ts";
 import { type Call, findRoute, noRoute, pattern, type Route } from "./route.ts";
 import type { Telemetry } from "./telemetry.ts";
-import { Windows } from "./window.ts";
 
 export interface AppDeps {
   readonly routes: readonly Route[];
@@ -48,7 +47,6 @@ export function createApp(deps: AppDeps) {
   const { routes, telemetry, keys } = deps;
   const publicPatterns = new Set(routes.filter(({ isPublic }) => isPublic).map(pattern));
   const entries = new WeakMap<Request, Entry>();
-  const windows = new Windows();
 
   const enter = (request: Request): Entry => {
     const entry = { requestId: requestIdOf(request.headers), arrivedMs: performance.now(), tenant: "" };
@@ -92,12 +90,10 @@ export function createApp(deps: AppDeps) {
       pattern(route),
       async ({ request, params, server, set }) => {
         const told = new Map<string, string>();
-        const clientPort = server?.requestIP(request)?.port;
         const call: Call = {
           request,
           ...entries.get(request)!,
           rest: (params as { readonly "*"?: string } | undefined)?.["*"] ?? "",
-          windowBytes: () => (clientPort === undefined ? null : windows.of(clientPort)),
           readWork: () => readWork(deps, route, request, server),
           setHeader: (name, value) => {
             told.set(name, value);

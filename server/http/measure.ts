@@ -1,7 +1,6 @@
 import type { AnswerEvent } from "../answer/events.ts";
 import type { Generation, GenerationRequest } from "../answer/generation.ts";
 import type { Telemetry } from "./telemetry.ts";
-import { turnMs } from "./turn.ts";
 
 /** Where an answer's measures go. */
 export type AnswerTelemetry = Pick<Telemetry, "observeRequest" | "countFinished" | "countTokens">;
@@ -57,7 +56,7 @@ export class AnswerMeasures {
 
   /** `answer` is counted up when its usage is asked for, which is only at the end. */
   note(event: AnswerEvent, answer: Pick<Generation, "usage">): void {
-    const nowMs = turnMs();
+    const nowMs = performance.now();
     if (event.kind === "delta") this.#delta(event.choice, event.tokens.length, nowMs);
     else if (event.kind === "started") {
       this.#startedMs = nowMs;

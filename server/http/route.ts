@@ -25,8 +25,6 @@ export interface Call {
   readonly tenant: string;
   /** What stands for `{…}` in the route's path. */
   readonly rest: string;
-  /** Bytes that the client's system would still take; null: it is not known. */
-  readonly windowBytes: () => number | null;
   /** The JSON object in the body of a request for work, which is refused early when none is taken. */
   readWork(): Promise<Readonly<Record<string, unknown>>>;
   setHeader(name: string, value: string): void;

@@ -18,15 +18,6 @@ export interface Producer {
   abort(by: "reader" | "slowReader"): void;
 }
 
-/** Who a stream is for. */
-export interface StreamReader {
-  /** Aborted when the client is gone. */
-  readonly signal: AbortSignal;
-  /** Bytes that the client's system would still take, which are fewer by what it has and the client has not read; null: it is
-   *  not known. */
-  readonly windowBytes: () => number | null;
-}
-
 /** How a wire format frames a stream. */
 export interface Framing {
   readonly contentType: string;
@@ -34,8 +25,6 @@ export interface Framing {
   readonly opening: string;
   /** Sent when nothing else was for a while. */
   readonly keepAlive: string;
-  /** Some kilobytes that mean nothing; "": there is no such text. */
-  readonly filler: string;
 }
 
 /** Server-sent events: what opens a stream and keeps it alive are comments. */
@@ -43,7 +32,6 @@ export const sseFraming: Framing = Object.freeze({
   contentType: "text/event-stream; charset=utf-8",
   opening: ": open\n\n",
   keepAlive: ": ping\n\n",
-  filler: `: ${" ".repeat(4096)}\n\n`,
 });
 
 /** One server-sent event, of a name where the format has names. `json` holds no line break, as JSON.stringify writes none. */
@@ -51,50 +39,30 @@ export function sseEvent(json: string, name?: string): string {
   return name === undefined ? `data: ${json}\n\n` : `event: ${name}\ndata: ${json}\n\n`;
 }
 
-/** Writes between two looks at the client's window, and how many like those may be unread besides them. */
-const LOOK_EVERY_WRITES = 16;
-const UNREAD_WRITES_MAX = 2;
-/** How long a stream whose window has become smaller is held before it is looked at again, the first time and at most. Each time
- *  it is sent something without meaning: a system tells of its window in its answers alone, and a window that is not smaller by what
- *  was sent is one of a client that reads, although windows become smaller for other reasons, too. */
-const PROBE_FIRST_MS = 50;
-const PROBE_MS_MAX = 2000;
-
 /**
- * One response whose text is written as it comes. It goes straight to the socket, without a queue of ours. What the
- * socket does not take is counted, told to the producer, and bounded in bytes and in time; what the client's system takes and
- * the client does not read is told to the producer as well. `end` or a disconnect closes it; what is written afterwards is
- * dropped.
+ * One response whose text is written as it comes. It goes straight to the socket, without a queue of ours; what the
+ * socket does not take is counted, told to the producer, and bounded in bytes and in time. `end` or a disconnect closes
+ * it; what is written afterwards is dropped.
  */
 export class ResponseStream {
   readonly #framing: Framing;
   readonly #limits: StreamLimits;
   readonly #producer: Producer;
-  readonly #reader: StreamReader;
   /** Written before Bun asked for the body. */
   #early: string[] = [];
   #controller: ReadableStreamDirectController | null = null;
   #settle: { readonly resolve: () => void; readonly reject: (reason: Error) => void } | null = null;
   #isClosed = false;
-  /** The socket takes no more for now. */
   #isCongested = false;
   #pendingBytes = 0;
-  /** The client's system takes it, and the client does not read it. */
-  #isUnread = false;
-  #windowMax = 0;
-  #sinceLook = { writes: 0, bytes: 0 };
-  #unreadBytesMax = 0;
   #wroteSinceTick = false;
   #keepAlive: ReturnType<typeof setInterval> | undefined;
   #stall: ReturnType<typeof setTimeout> | undefined;
-  #probe: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(reader: StreamReader, framing: Framing, limits: StreamLimits, producer: Producer) {
+  constructor(signal: AbortSignal, framing: Framing, limits: StreamLimits, producer: Producer) {
     this.#framing = framing;
     this.#limits = limits;
     this.#producer = producer;
-    this.#reader = reader;
-    const { signal } = reader;
     if (signal.aborted) queueMicrotask(() => this.#disconnected());
     else signal.addEventListener("abort", () => this.#disconnected(), { once: true });
   }
@@ -140,9 +108,6 @@ export class ResponseStream {
   }
 
   #put(text: string): void {
-    if (this.#sinceLook.writes === LOOK_EVERY_WRITES) this.#look();
-    this.#sinceLook.writes += 1;
-    this.#sinceLook.bytes += text.length;
     const taken = this.#controller!.write(text);
     if (!(taken instanceof Promise)) return;
     this.#pendingBytes += text.length;
@@ -151,8 +116,9 @@ export class ResponseStream {
         this.#producer.abort("slowReader");
       return;
     }
-    if (!this.#isUnread) this.#hold();
     this.#isCongested = true;
+    this.#stall = setTimeout(() => this.#stalled(), this.#limits.stallMs);
+    this.#producer.pause();
     taken.then(
       () => this.#drained(),
       () => this.#disconnected(),
@@ -163,57 +129,9 @@ export class ResponseStream {
     if (!this.#isCongested) return;
     this.#isCongested = false;
     this.#pendingBytes = 0;
-    if (this.#isClosed) {
-      clearTimeout(this.#stall);
-      this.#finish();
-    } else if (!this.#isUnread) this.#goOn();
-  }
-
-  /** Of what was written since the look before, the client may be about to read all. */
-  #look(): void {
-    const { writes, bytes } = this.#sinceLook;
-    this.#sinceLook = { writes: 0, bytes: 0 };
-    if (this.#isUnread || this.#isClosed || this.#framing.filler === "") return;
-    this.#unreadBytesMax = (UNREAD_WRITES_MAX * bytes) / writes;
-    if (this.#unreadBytes() <= this.#unreadBytesMax + bytes) return;
-    if (!this.#isCongested) this.#hold();
-    this.#isUnread = true;
-    this.#probeIn(PROBE_FIRST_MS, 0);
-  }
-
-  /** As far as it is known. */
-  #unreadBytes(): number {
-    const windowBytes = this.#reader.windowBytes();
-    if (windowBytes === null) return 0;
-    this.#windowMax = Math.max(this.#windowMax, windowBytes);
-    return this.#windowMax - windowBytes;
-  }
-
-  /** `unreadBytes`: what was unread before the last probe. */
-  #probeIn(ms: number, unreadBytes: number): void {
-    this.#probe = setTimeout(() => {
-      const bytes = this.#unreadBytes();
-      const isRead = bytes <= Math.max(this.#unreadBytesMax, unreadBytes);
-      if (isRead) {
-        this.#windowMax -= bytes;
-        this.#sinceLook = { writes: 0, bytes: 0 };
-        this.#isUnread = false;
-        if (!this.#isCongested) this.#goOn();
-        return;
-      }
-      if (!this.#isCongested) this.write(this.#framing.filler);
-      this.#probeIn(Math.min(2 * ms, PROBE_MS_MAX), bytes);
-    }, ms);
-  }
-
-  #hold(): void {
-    this.#stall = setTimeout(() => this.#stalled(), this.#limits.stallMs);
-    this.#producer.pause();
-  }
-
-  #goOn(): void {
     clearTimeout(this.#stall);
-    this.#producer.resume();
+    if (this.#isClosed) this.#finish();
+    else this.#producer.resume();
   }
 
   #stalled(): void {
@@ -235,7 +153,6 @@ export class ResponseStream {
     this.#isClosed = true;
     clearInterval(this.#keepAlive);
     clearTimeout(this.#stall);
-    clearTimeout(this.#probe);
     if (this.#isCongested) this.#stall = setTimeout(() => this.#stalled(), this.#limits.stallMs);
     else if (this.#controller !== null) this.#finish();
   }

@@ -5,7 +5,6 @@ import { connect, type Socket } from "node:net";
 import fc from "fast-check";
 import type { EngineId } from "../../scheduler/core.ts";
 import { largeBodies } from "../support/large-bodies.ts";
-import { postAndNeverRead } from "../support/silent-client.ts";
 import {
   chatBody,
   chunksOf,
@@ -131,35 +130,15 @@ test.skipIf(process.platform !== "linux")(
     for (let i = 0; i < 20; i++) await tell();
     expect(load().generatedTokensTotal).toBe(paused.generatedTokensTotal + 20);
     // What is unsent (16 KiB and a write), and what was sent and is not acknowledged yet.
-    for (const bytes of unsentBytes(server)) expect(bytes).toBeLessThan(128 * 1024);
+    const held = unsentBytes(server);
+    expect(held).toHaveLength(streams);
+    for (const bytes of held) expect(bytes).toBeLessThan(128 * 1024);
 
     for (const { leave } of readers) leave();
     await server.settled();
     await Promise.all(readers.map(({ closed }) => closed));
     expect(load().paused).toBe(0);
     expect(unsentBytes(server)).toEqual([]);
-    await server.close();
-  },
-  20_000,
-);
-
-test.skipIf(process.platform !== "linux")(
-  "streams that nobody reads give their places up after some hundred tokens, though their clients' systems take many more",
-  async () => {
-    const [streams, places] = [20, 4];
-    const server = startTestServer({ stepMs: 4, engine: { admission: { sequencesMax: places } } });
-    const load = () => server.fleet.loads()[0]!;
-    const port = Number(new URL(server.origin).port);
-    const leave = Array.from({ length: streams }, (_, i) =>
-      postAndNeverRead(port, "/v1/chat/completions", streamOf("Tell me much", { max_tokens: 1000, seed: i })),
-    );
-    await until(() => server.fleet.active === streams);
-    const neighbour = chatBody("And me", { max_tokens: 1 });
-    await (await post(server, "/v1/chat/completions", neighbour)).json();
-    // Each of those that came before had its turn; by their buffers alone they would have had 500 tokens or more.
-    expect(load().generatedTokensTotal / streams).toBeLessThan(250);
-    for (const end of leave) end();
-    await server.settled();
     await server.close();
   },
   20_000,
@@ -183,9 +162,7 @@ test("a reader that never reads again is cut off, and holds nothing", async () =
   const reader = slowReader(server, streamOf("Tell me all", flood));
   await until(() => server.fleet.active > 0);
   await server.settled();
-  // What its system has taken in time is there when it reads after all, and says why it is not whole.
-  const last = (await reader.readAll()).at(-1)!;
-  expect(last).toContain("slow_reader");
+  expect(await reader.closed).toBe("reset");
   await server.close();
 }, 20_000);
 

@@ -6,12 +6,7 @@ import { chatLogprobs } from "../openai/logprobs.ts";
 import { ollamaErrorBody } from "./errors.ts";
 
 /** One JSON value a line. Nothing stands between them: clients read each line as JSON. */
-const ndjson: Framing = Object.freeze({
-  contentType: "application/x-ndjson",
-  opening: "",
-  keepAlive: "",
-  filler: "",
-});
+const ndjson: Framing = Object.freeze({ contentType: "application/x-ndjson", opening: "", keepAlive: "" });
 
 /** What became of an answer in one piece: of a stream, or of the whole. */
 interface Said {

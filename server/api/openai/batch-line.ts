@@ -66,14 +66,7 @@ async function answer(
   { tenant, priority, signal }: LineCall,
 ): Promise<LineAnswer> {
   const { services, limits } = deps;
-  const exchange = {
-    signal,
-    windowBytes: () => null,
-    arrivedMs: performance.now(),
-    tenant,
-    services,
-    limits,
-  };
+  const exchange = { signal, arrivedMs: performance.now(), tenant, services, limits };
   const response = await responseTo(endpoint, exchange, deps, body, priority);
   const text = await response.text();
   const { usage } = JSON.parse(text) as {

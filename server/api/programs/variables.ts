@@ -94,10 +94,9 @@ async function settled(
 function streamed(
   hosted: HostedProgram,
   variable: Variable,
-  exchange: Exchange,
+  { signal, services, limits }: Exchange,
   { onGone }: FetchOptions,
 ): Response {
-  const { services, limits } = exchange;
   let isOver = false;
   const over = (last: string): void => {
     if (isOver) return;
@@ -115,7 +114,7 @@ function streamed(
   const untrack = services.lifecycle.track({
     cut: (error: ApiError) => over(`event: error\ndata: ${JSON.stringify(errorBody(error))}\n\n`),
   });
-  const stream = new ResponseStream(exchange, sseFraming, limits, {
+  const stream = new ResponseStream(signal, sseFraming, limits, {
     pause: () => {},
     resume: () => {},
     abort: () => {
