@@ -57,6 +57,7 @@ struct FoldedTiles {
 
   // k numbers of a panel from `at` on.
   static void unpack(Panel& to, char const* at, int64_t k) {
+    constexpr int kPartSteps = kSteps / kParts<W>;
     uint8_t *low = to.low, *high = to.high;
     for (int64_t block = 0; block < k / kSuper; ++block) {
       char const* const header = at;
@@ -79,8 +80,10 @@ struct FoldedTiles {
           Header::integer_scales(header, group * kParts<W> + part, scales);
           for (vi& scale : scales) scale = (scale & 0xffff) | scale << 16;
 #pragma GCC unroll 8
-          for (int step = part * kSteps / kParts<W>; step < (part + 1) * kSteps / kParts<W>; ++step)
+          for (int i = 0; i < kPartSteps; ++i) {
+            int const step = part * kPartSteps + i;
             fold(D::load(at, step), scales, low + step * kIntegerLineBytes, high + step * kIntegerLineBytes);
+          }
         }
         low += kSteps * kIntegerLineBytes;
         if constexpr (kHasHigh) high += kSteps * kIntegerLineBytes;
