@@ -21,8 +21,11 @@ const SLOWED = 2;
  *  throughput. */
 const CROWDED = 8;
 /** Where no stream runs, a step may take so many times `stepMs` before smaller ones are looked for that are nearly as good:
- *  a request that arrives meanwhile waits for its end. A step of bulk alone may where none has run of late. */
+ *  a request that arrives meanwhile waits for its end. */
 const QUIET = 4;
+
+/** Where a stream has run of late, a step of bulk alone takes this part of `stepMs`: the next stream waits for its end. */
+const WATCHFUL = 0.25;
 
 /** Beside streams without a target, bulk sequences lengthen a step by this part of it at most. */
 const BULK_SHARE = 0.0625;
@@ -305,7 +308,7 @@ export class TimeBudget implements StepBudget {
     // Of a gang, and of bulk that is alone, the last one counts: their steps are as large as what comes next can wait for.
     const isBulkAlone = this.#others.count === 0 && this.#backlog.countsBulk;
     if (this.#interactive === 0 && !objective.isInteractive && (!objective.isBulk || isBulkAlone)) {
-      const quietMs = (objective.isBulk && !this.#isQuiet ? 1 : QUIET) * this.#policy.stepMs;
+      const quietMs = (objective.isBulk && !this.#isQuiet ? WATCHFUL : QUIET) * this.#policy.stepMs;
       return (options.findLast(({ tookMs }) => tookMs <= quietMs) ?? smallest).size;
     }
     const aloneMs = decodes === 0 ? 0 : this.#costs.stepMs(this.#shape);
