@@ -1,13 +1,16 @@
 /**
  * What streams cost the server beside a bare Bun.serve that writes the same text: processor time per token of many streams at
- * once, memory of streams that wait, and memory after many requests with random ends. The engine is simulated and runs in the
- * server's process; each server has a process of its own, whose time and memory are read from the kernel (Linux). Clients only
+ * once, memory of streams that wait, and memory after many requests with random ends. The engine is simulated and runs on the
+ * server's thread; each server has a process of its own, whose time and memory are read from the kernel (Linux). Clients only
  * read, in the process of the benchmark, and are not counted.
  *
- *   bun benchmarks/streams.ts [--streams 512] [--tokens 100] [--idle 10000] [--requests 100000]
+ * Time is that of the thread that serves, once all prompts are computed, and beside it that of the whole process, in which Bun
+ * compiles what runs often and collects garbage on threads of its own.
+ *
+ *   bun benchmarks/streams.ts [--streams 512] [--tokens 400] [--idle 10000] [--requests 100000]
  */
 
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { chatService, greedySampling } from "../scheduler/core.ts";
 import type { Fleet } from "../scheduler/fleet/fleet.ts";
@@ -15,15 +18,15 @@ import { table } from "../server/cli/table.ts";
 import { startTestServer } from "../tests/e2e/server.ts";
 
 const STEP_MS = 20;
-/** Of the kernel's clock of processor time. */
-const TICK_MS = 10;
+/** Chunks of a stream before time is counted. */
+const CHUNKS_BEFORE = 10;
 const AT_ONCE = 64;
 const TELL_TIMES = 5;
 
 const { values } = parseArgs({
   options: {
     streams: { type: "string", default: "512" },
-    tokens: { type: "string", default: "100" },
+    tokens: { type: "string", default: "400" },
     idle: { type: "string", default: "10000" },
     requests: { type: "string", default: "100000" },
     /** Of a server's process. */
@@ -114,9 +117,16 @@ function writeByEngine(fleet: Fleet): Writer {
   };
 }
 
+/** Processor time in microseconds. */
+interface ProcessorTime {
+  /** Of the thread that serves. */
+  readonly thread: number;
+  readonly process: number;
+}
+
 interface Measured {
   readonly port: number;
-  cpuMs(): number;
+  processorTime(): ProcessorTime;
   rssBytes(): number;
   stop(): Promise<void>;
 }
@@ -131,9 +141,12 @@ async function start(role: Role, chunk = ""): Promise<Measured> {
   const ofProcess = (file: string): string => readFileSync(`/proc/${child.pid}/${file}`, "utf8");
   return {
     port: Number(new TextDecoder().decode(value)),
-    cpuMs: () => {
-      const fields = ofProcess("stat").split(") ")[1]!.split(" ");
-      return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
+    processorTime: () => {
+      const microseconds = (task: string): number =>
+        Number(ofProcess(`task/${task}/schedstat`).split(" ")[0]) / 1000;
+      const tasks = readdirSync(`/proc/${child.pid}/task`);
+      const process = tasks.reduce((sum, task) => sum + microseconds(task), 0);
+      return { thread: microseconds(String(child.pid)), process };
     },
     rssBytes: () => Number(/VmRSS:\s+(\d+) kB/.exec(ofProcess("status"))![1]) * 1024,
     stop: async () => {
@@ -147,11 +160,12 @@ async function start(role: Role, chunk = ""): Promise<Measured> {
 class Reader {
   bytes = 0;
   readonly closed = Promise.withResolvers<void>();
+  /** As many bytes have come as were waited for. */
   readonly opened = Promise.withResolvers<void>();
   #socket: Bun.Socket | null = null;
   #bytesMax = Number.POSITIVE_INFINITY;
 
-  constructor(port: number, body: object) {
+  constructor(port: number, body: object, openBytes = 1) {
     const text = JSON.stringify({ model: "demo", stream: true, ignore_eos: true, ...body });
     const head = `POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n`;
     Bun.connect({
@@ -164,7 +178,7 @@ class Reader {
         },
         data: (socket, { length }) => {
           this.bytes += length;
-          this.opened.resolve();
+          if (this.bytes >= openBytes) this.opened.resolve();
           if (this.bytes > this.#bytesMax) socket.terminate();
         },
         close: () => this.closed.resolve(),
@@ -190,21 +204,21 @@ function bodyOf(i: number, tokens: number): object {
   return { messages: [{ role: "user", content: `Stream ${i}` }], max_tokens: tokens, seed: i };
 }
 
-/** Processor microseconds of the server per kilobyte that clients read, while all streams run. */
-async function perKilobyte(server: Measured): Promise<number> {
+/** Of the server per byte that clients read, while all streams run. */
+async function perByte(server: Measured, chunkBytes: number): Promise<ProcessorTime> {
   const tokens = Number(values.tokens);
   const readers = Array.from(
     { length: Number(values.streams) },
-    (_, i) => new Reader(server.port, bodyOf(i, tokens)),
+    (_, i) => new Reader(server.port, bodyOf(i, tokens), CHUNKS_BEFORE * chunkBytes),
   );
   await Promise.all(readers.map(({ opened }) => opened.promise));
   const read = (): number => readers.reduce((sum, { bytes }) => sum + bytes, 0);
-  const from = { cpuMs: server.cpuMs(), bytes: read() };
+  const from = { time: server.processorTime(), bytes: read() };
   await Promise.race(readers.map(({ closed }) => closed.promise));
-  const cpuMs = server.cpuMs() - from.cpuMs;
-  const kilobytes = (read() - from.bytes) / 1000;
+  const { thread, process } = server.processorTime();
+  const bytes = read() - from.bytes;
   await Promise.all(readers.map(({ closed }) => closed.promise));
-  return (cpuMs * 1000) / kilobytes;
+  return { thread: (thread - from.time.thread) / bytes, process: (process - from.time.process) / bytes };
 }
 
 /** The chunk of one token, as the server writes it. */
@@ -225,15 +239,26 @@ async function active(): Promise<void> {
   const bare = await start("bare", chunk);
   const rows: string[][] = [];
   for (let round = 1; round <= 3; round++) {
-    const costs = [];
-    for (const server of [ours, fed, bare]) costs.push(((await perKilobyte(server)) * chunk.length) / 1000);
-    const [own, ofFed, ofBare] = costs as [number, number, number];
-    const ratio = (own - ofFed + ofBare) / ofBare;
-    rows.push([String(round), ...costs.map((cost) => cost.toFixed(1)), ratio.toFixed(2)]);
+    const costs: ProcessorTime[] = [];
+    for (const server of [ours, fed, bare]) costs.push(await perByte(server, chunk.length));
+    for (const of of ["thread", "process"] as const) {
+      const [own, ofFed, ofBare] = costs.map((cost) => cost[of] * chunk.length) as [number, number, number];
+      const ratio = (own - ofFed + ofBare) / ofBare;
+      const shown = [own, ofFed, ofBare].map((cost) => cost.toFixed(1));
+      rows.push([String(round), of, ...shown, ratio.toFixed(2)]);
+    }
   }
   await Promise.all([ours.stop(), fed.stop(), bare.stop()]);
   const head = `${values.streams} streams, ${values.tokens} tokens each of ${chunk.length} bytes: processor µs per token`;
-  print(head, ["round", "ours", "same engine, bare writes", "bare writes", "(ours - engine) / bare"], rows);
+  const columns = [
+    "round",
+    "of",
+    "ours",
+    "same engine, bare writes",
+    "bare writes",
+    "(ours - engine) / bare",
+  ];
+  print(head, columns, rows);
 }
 
 function print(head: string, columns: readonly string[], rows: readonly (readonly string[])[]): void {

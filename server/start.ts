@@ -197,14 +197,13 @@ async function startWatchedEngines(
       const loads = () => fleet.loads();
       const predictionErrors = () => fleet.believed.map(({ margin }) => margin ?? 0);
       const gap = new ThreadGap();
-      const gapMs = (): number => gap.worstMs;
       const telemetry = new Telemetry({
         modelName: names[0]!,
         version,
         specs,
         loads,
         predictionErrors,
-        gapMs,
+        gap: () => gap.worst,
       });
       const placements = new PlacementLog();
       watched.resolve({ engines, telemetry, placements, gap });

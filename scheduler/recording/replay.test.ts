@@ -14,8 +14,8 @@ import { RECORDING_VERSION, type RecordingEntry, type RecordingHead } from "./re
 import { type Replayed, replay } from "./replay.ts";
 import { recordedCosts, recordedWorkload } from "./what-if.ts";
 
-/** 60 calls over three prefixes; each tenth is a gang of three. */
-function calls(): Workload {
+/** 60 calls over three prefixes; each tenth is a gang of three. `keys`: that they come from, in turn. */
+function calls(keys: readonly string[] = [""]): Workload {
   const random = new SeededRandom(4);
   const arrivals: Arrival[] = [];
   let atMs = 0;
@@ -32,7 +32,7 @@ function calls(): Workload {
         promptTokens: () => prompt,
         outputTokens,
         tokensMax: outputTokens + 3,
-        cacheSalt: "",
+        cacheSalt: keys[i % keys.length]!,
         service,
         kind: "call",
       });
@@ -96,6 +96,14 @@ describe("what was recorded is decided again", () => {
     });
     expect(entries.some(({ kind }) => kind === "replaced")).toBe(true);
     expect(replay(head, entries)).toEqual(asRecorded);
+  });
+
+  test("of several keys, with texts that are public, without which it would be another run", () => {
+    const publicTexts = [0, 100, 200].map((from) => Array.from({ length: 40 }, (_, k) => from + k));
+    const { head, entries } = record({ workload: calls(["ann", "bob", "cem"]), publicTexts });
+    expect(head.publicTexts).toEqual(publicTexts);
+    expect(replay(head, entries)).toEqual(asRecorded);
+    expect(replay({ ...head, publicTexts: [] }, entries).divergence).not.toBeNull();
   });
 
   test("also where a start failed, and the engine that came back is in its third life", () => {

@@ -4,7 +4,7 @@ import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { Embedding, EmbeddingFailure, type EmbeddingRequest, type Pooled } from "../answer/embedding.ts";
 import type { RequestedService } from "../answer/generation.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
-import { TimeSlice } from "../time-slice.ts";
+import { yieldIfSpent } from "../time-slice.ts";
 import type { Prompt } from "./openai/inputs.ts";
 import { type PromptServices, promptTokens } from "./prompt.ts";
 import { type Exchange, errorOf } from "./respond.ts";
@@ -47,10 +47,9 @@ export async function embed(
     cacheSalt,
   });
   const vectors: Float32Array[] = [];
-  const slice = new TimeSlice();
   for (const state of states) {
     vectors.push(unitVector(state.subarray(0, dimensions ?? state.length)));
-    await slice.yieldIfSpent();
+    await yieldIfSpent();
   }
   return { vectors, promptTokens: tokensIn(tokens), cachedTokens };
 }
@@ -112,7 +111,6 @@ async function tokensOf(
 ): Promise<readonly (readonly TokenId[])[]> {
   const { contextMax } = services.model;
   const all: (readonly TokenId[])[] = [];
-  const slice = new TimeSlice();
   const encodeFrom = async (first: number): Promise<void> => {
     for (let index = first; index < inputs.length; index += ENCODED_MAX) {
       const tokens = await promptTokens(inputs[index]!, true, services);
@@ -120,7 +118,7 @@ async function tokensOf(
       if (tokens.length === 0) throw badRequest(`${place} must not be empty: it has no tokens`, place);
       if (tokens.length > contextMax) throw promptTooLong(contextMax, tokens.length, place);
       all[index] = tokens;
-      await slice.yieldIfSpent();
+      await yieldIfSpent();
     }
   };
   await Promise.all(Array.from({ length: ENCODED_MAX }, (_, first) => encodeFrom(first)));

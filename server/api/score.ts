@@ -2,7 +2,7 @@
 import { chatService, type TokenId } from "../../scheduler/core.ts";
 import type { RequestedService } from "../answer/generation.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
-import { TimeSlice } from "../time-slice.ts";
+import { yieldIfSpent } from "../time-slice.ts";
 import { type EmbedServices, pool, tokensIn } from "./embed.ts";
 import { Fields, fieldsOf, refusal } from "./fields.ts";
 import { modelOf } from "./openai/schema.ts";
@@ -121,10 +121,9 @@ function idOf(kind: string): string {
 async function scoresOf(exchange: Exchange, services: EmbedServices, { pairs, service }: ScoreRequest) {
   const { weights } = headOf(services);
   const inputs: (readonly TokenId[])[] = [];
-  const slice = new TimeSlice();
   for (const pair of pairs) {
     inputs.push(await tokensOf(pair, services));
-    await slice.yieldIfSpent();
+    await yieldIfSpent();
   }
   const { states } = await pool(exchange, services, { inputs, pooling: "last", service, cacheSalt: "" });
   const tokens = tokensIn(inputs);
@@ -132,7 +131,7 @@ async function scoresOf(exchange: Exchange, services: EmbedServices, { pairs, se
   for (const state of states) {
     const logit = state.reduce((sum, value, i) => sum + value * weights[i]!, 0);
     scores.push(1 / (1 + Math.exp(-logit)));
-    await slice.yieldIfSpent();
+    await yieldIfSpent();
   }
   return { scores, usage: { prompt_tokens: tokens, total_tokens: tokens } };
 }

@@ -93,6 +93,19 @@ describe("a large body", () => {
     expect(jsonTextOf(value.tools as object)).toBe('[{"a": 1.0, "2": 3, "1": 4}]');
   });
 
+  test("has its long strings in their places", async () => {
+    const texts = ["a", "b", "\u{1f600}"].map((text) => text.repeat(200_000));
+    const value = { m: [{ c: texts[0], n: 1 }, [texts[1], "short", texts[2]], texts[0]], z: texts[1] };
+    const text = JSON.stringify(value);
+    const read = await Promise.all(
+      [text, '{"z":""}'.padEnd(text.length), text].map((one) =>
+        readJsonBody(post(one), { ...large, bodyBytesMax: 2 ** 23, bodiesBytesMax: 2 ** 25 }),
+      ),
+    );
+    expect(read).toEqual([value, { z: "" }, value]);
+    expect(jsonTextOf(read[2]!.m as object)).toBe(JSON.stringify(value.m));
+  });
+
   test("is refused in the same words", async () => {
     for (const end of ['"a":1,"a":2}', '"a":"\\ud800"}', '"a":tru}', `"a":${"[".repeat(129)}`]) {
       const small = await refusalOf(post(`{"pad": "", ${end}`), large);

@@ -1,4 +1,4 @@
-import { TimeSlice } from "../time-slice.ts";
+import { yieldIfSpent } from "../time-slice.ts";
 import { ApiError, badRequest, quote, unavailable } from "./errors.ts";
 import type { JsonLimits } from "./json/parse.ts";
 import type { JsonReader } from "./json/reader.ts";
@@ -134,7 +134,6 @@ async function readBytes(request: Request, body: Blocks, limits: BodyLimits): Pr
   if (request.body === null) return;
 
   const reader = request.body.getReader();
-  const slice = new TimeSlice();
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => reject(bodyTooLate(limits)), limits.bodyTimeoutMs);
@@ -145,7 +144,7 @@ async function readBytes(request: Request, body: Blocks, limits: BodyLimits): Pr
       if (done) return;
       if (body.length + value.byteLength > limits.bodyBytesMax) throw bodyTooLarge("more", limits);
       body.add(value);
-      await slice.yieldIfSpent(); // pieces may be a byte each
+      await yieldIfSpent(); // pieces may be a byte each
     }
   } catch (error) {
     reader.cancel().catch(() => {});

@@ -126,6 +126,12 @@ export type RequestHistogram = keyof typeof answerHistograms;
 /** vLLM's words for how a choice ended. */
 export type FinishLabel = "stop" | "length" | "abort" | "error";
 
+/** The longest time away, and of the times away the most that the thread computed; the rest it waited for a processor. */
+export interface Gap {
+  readonly wholeMs: number;
+  readonly computingMs: number;
+}
+
 export interface TelemetryOptions {
   readonly modelName: string;
   readonly version: string;
@@ -134,8 +140,8 @@ export interface TelemetryOptions {
   readonly loads: () => readonly EngineLoad[];
   /** How far each engine's steps are from what is predicted, by engine id: see OnlineCostModel's margin. */
   readonly predictionErrors: () => readonly number[];
-  /** Of the thread that serves HTTP: the longest of the last minute. */
-  readonly gapMs: () => number;
+  /** Of the thread that serves HTTP, of the last minute. */
+  readonly gap: () => Gap;
 }
 
 /** What is computed: requests, whose clients wait, or jobs. */
@@ -153,7 +159,7 @@ export class Telemetry {
   readonly #server = mapValues(serverHistograms, (row) => this.#histogram(row));
   readonly #answers: Readonly<Record<RequestHistogram, AnswerHistogram>>;
 
-  constructor({ modelName, version, specs, loads, predictionErrors, gapMs }: TelemetryOptions) {
+  constructor({ modelName, version, specs, loads, predictionErrors, gap }: TelemetryOptions) {
     this.#modelName = modelName;
     // A request's engine is the fleet's business; with one engine there is nothing to ask.
     this.#answerLabels = { model_name: modelName, engine: specs.length === 1 ? "0" : "all" };
@@ -169,12 +175,10 @@ export class Telemetry {
     });
     this.#info("vllm:cache_config_info", "Size of the KV cache: tokens per page and number of pages.", sizes);
     this.#info("bunting_build_info", "Version of the server.", [{ version }]);
-    const worstGap: Gauge = new Gauge({
-      name: "bunting_thread_gap_seconds",
-      help: "Longest time of the last minute in which the thread that serves HTTP did one thing.",
-      registers: this.#registers,
-      collect: () => worstGap.set(gapMs() / 1000),
-    });
+    const away = "time of the last minute in which the thread that serves HTTP did one thing";
+    this.#plainGauge("bunting_thread_gap_seconds", `Longest ${away}.`, () => gap().wholeMs / 1000);
+    const computing = `Longest that it computed in a ${away}; the rest it waited for a processor.`;
+    this.#plainGauge("bunting_thread_gap_computing_seconds", computing, () => gap().computingMs / 1000);
     for (const engine of specs.keys()) this.#counters.restarts.inc({ engine: String(engine) }, 0);
   }
 
@@ -255,6 +259,16 @@ export class Telemetry {
       for (const [engine, value] of read().entries()) gauge.set(this.#labels(engine), value);
     };
     const gauge = new Gauge({ name, help, labelNames: ofEngine, registers: this.#registers, collect });
+  }
+
+  /** Without labels. */
+  #plainGauge(name: string, help: string, read: () => number): void {
+    const gauge: Gauge = new Gauge({
+      name,
+      help,
+      registers: this.#registers,
+      collect: () => gauge.set(read()),
+    });
   }
 
   #total(name: string, help: string, read: () => readonly number[]): void {

@@ -1,6 +1,6 @@
 import { type FeedRoom, JobFeed } from "../../scheduler/job/feed.ts";
 import { ApiError, engineError } from "../http/errors.ts";
-import { TimeSlice } from "../time-slice.ts";
+import { yieldIfSpent } from "../time-slice.ts";
 import { ahead } from "./ahead.ts";
 import type { LineDoor, LinePrompt } from "./door.ts";
 import { digestOf, type InputLimits, InputReader, LineFault, parseLine } from "./input.ts";
@@ -169,7 +169,6 @@ export class Job {
       read: (start: number, bytes: number) => store.readUpload(inputFile, start, bytes) ?? new Uint8Array(0),
     };
     const reader = new InputReader(source, { endpoint, models, limits });
-    const slice = new TimeSlice();
     let lines: LineRecord[] = [];
     let total = 0;
     for (const line of reader.lines()) {
@@ -179,7 +178,7 @@ export class Job {
         if (reader.faults.length === 0) store.addLines(id, lines);
         lines = [];
       }
-      await slice.yieldIfSpent();
+      await yieldIfSpent();
       if (this.#isEnding) return;
     }
     const nowSeconds = this.#parts.nowSeconds();
@@ -208,14 +207,13 @@ export class Job {
   async #readPortion(): Promise<readonly PlacedLine[] | null> {
     const lines = this.#parts.store.openLines(this.#record.id);
     const builder = new PortionBuilder();
-    const slice = new TimeSlice();
     let isAny = false;
     for await (const [line, read] of ahead(lines, (line) => this.#promptOf(line), isReadingEnough)) {
       isAny = true;
       if (this.#isEnding || read === null) return null;
       if ("tokens" in read) builder.add(line, read);
       else await this.#keep(read);
-      await slice.yieldIfSpent();
+      await yieldIfSpent();
       if (builder.isFull) break;
     }
     return isAny ? builder.ordered(this.#feed?.answerTokens ?? 128) : null;
@@ -241,13 +239,12 @@ export class Job {
     const feed = this.#feed;
     if (feed === null || this.#isFeeding) return;
     this.#isFeeding = true;
-    const slice = new TimeSlice();
     while (!this.#isEnding && this.#pausedBy === null) {
       const place = feed.next();
       if (place === null) break;
       void this.#answer(feed, place);
       await Promise.resolve();
-      await slice.yieldIfSpent();
+      await yieldIfSpent();
     }
     this.#isFeeding = false;
     if (feed.isDone && this.#pending.length === 0) this.#portionDone.resolve();

@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
 import type { TokenId } from "../../scheduler/core.ts";
-import { TimeSlice } from "../time-slice.ts";
+import { yieldIfSpent } from "../time-slice.ts";
 import {
   type ChatJob,
   type ChatOutcome,
@@ -114,7 +114,6 @@ export class Encoder {
   #firstUnits: number;
   /** What is done here, one after the other. */
   #here: Promise<unknown> = Promise.resolve();
-  readonly #slice = new TimeSlice();
 
   /** `workerUrl` is that of worker.ts, `folder` what the tokenizer was loaded from. */
   constructor(text: ModelText, folder: string, workerUrl: string, settings = forRequests) {
@@ -194,7 +193,7 @@ export class Encoder {
 
   #runHere(job: EncodeJob): Promise<TextOutcome | ChatOutcome> {
     const done = this.#here.then(async () => {
-      await this.#slice.yieldIfSpent();
+      await yieldIfSpent();
       return runJob(job, this.#text);
     });
     this.#here = done.then(

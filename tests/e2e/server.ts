@@ -181,7 +181,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     specs: [spec],
     loads: () => fleet.loads(),
     predictionErrors: () => [0.05],
-    gapMs: () => gap.worstMs,
+    gap: () => gap.worst,
   });
   const lifecycle = new Lifecycle();
   const { isHeadless = false, pooling = "last" } = options;

@@ -4,8 +4,10 @@ import { SimulatedDevice } from "../../../gpu/simulated/device.ts";
 import type { EngineId, SequenceId } from "../../../scheduler/core.ts";
 import { linearCost } from "../../../scheduler/cost/linear.ts";
 import { Engine } from "../../../scheduler/engine/engine.ts";
+import { settingsOf } from "../../../scheduler/engine/engine-options.ts";
 import { type Expected, Fleet } from "../../../scheduler/fleet/fleet.ts";
 import type { EngineMessage } from "../../../scheduler/messages.ts";
+import { ours } from "../../../scheduler/policies.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "../../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../../scheduler/sim/manual-clock.ts";
 import { runs } from "../../../tests/support/property.ts";
@@ -14,27 +16,44 @@ import { KeptPrefixes } from "./kept-prefixes.ts";
 const MINUTE_MS = 60_000;
 const PROMPT_TOKENS = 160;
 
-/** A fleet of one engine with room for 40 pages, and what it keeps. */
-function openFleet() {
+/** A fleet of engines with room for 40 pages each, and what it keeps. */
+function openFleet(engineCount = 1) {
   const clock = new ManualClock();
   const spec = deviceSpec({ pages: 40 });
-  const device = new SimulatedDevice(spec, clock, linearCost(1, 0.01));
-  const engine = new Engine(device, clock, { integrity: "always" }, (report) =>
-    fleet.report(0 as EngineId, report),
+  const engines = Array.from({ length: engineCount }, (_, id) => {
+    const device = new SimulatedDevice(spec, clock, linearCost(1, 0.01));
+    const engine = new Engine(
+      device,
+      clock,
+      { ...settingsOf(ours(), engineCount), integrity: "always" },
+      (report) => fleet.report(id as EngineId, report),
+    );
+    const link = {
+      send: (message: EngineMessage) => {
+        engine.receive(message);
+        engine.run();
+      },
+    };
+    return { link, spec };
+  });
+  /** By sequence. */
+  const placed = new Map<SequenceId, EngineId>();
+  const fleet = new Fleet(engines, {
+    costs: engines.map(() => linearCost(1, 0.01)),
+    clock,
+    onPlacement: (sequence, { engine }) => placed.set(sequence, engine),
+  });
+  const kept = new KeptPrefixes(
+    fleet,
+    engines.map((engine) => engine.spec),
+    clock,
   );
-  const link = {
-    send: (message: EngineMessage) => {
-      engine.receive(message);
-      engine.run();
-    },
-  };
-  const fleet = new Fleet([{ link, spec }]);
-  const kept = new KeptPrefixes(fleet, [spec], clock);
   /** How many tokens of the prompt were cached; it runs to its end. */
-  const run = (from: number, tokens = PROMPT_TOKENS): number => {
+  const run = (from: number, tokens = PROMPT_TOKENS): number => place(from, tokens).cached;
+  const place = (from: number, tokens = PROMPT_TOKENS) => {
     let cached = 0;
     let isDone = false;
-    fleet.submit(sequenceSpec(tokensFrom(from, tokens), 1), {
+    const id = fleet.submit(sequenceSpec(tokensFrom(from, tokens), 1), {
       onStarted: (tokensCached) => {
         cached = tokensCached;
       },
@@ -45,9 +64,9 @@ function openFleet() {
     });
     for (let steps = 0; !isDone && steps < 1000; steps++) clock.advance(1);
     expect(isDone).toBe(true);
-    return cached;
+    return { cached, engine: placed.get(id)! };
   };
-  return { clock, kept, run };
+  return { clock, kept, run, place };
 }
 
 const marked = [...tokensFrom(0, PROMPT_TOKENS)];
@@ -73,6 +92,23 @@ test("a prompt that needs the room has it, whatever is kept", () => {
   kept.keep("ann", "", marked, 5 * MINUTE_MS);
   run(300, 40 * 16 - 1);
   expect(run(0)).toBe(0);
+});
+
+test("of several engines the one that keeps a prefix has its next reader, however many others come", () => {
+  const { kept, place } = openFleet(2);
+  const homes = [0, 200].map((from) => {
+    const { engine } = place(from);
+    kept.keep("ann", "", [...tokensFrom(from, PROMPT_TOKENS)], 5 * MINUTE_MS);
+    return engine;
+  });
+  expect(new Set(homes).size).toBe(2);
+  // All tokens of both, which one engine alone would not let one key have.
+  expect(kept.tokensOf("ann")).toBe(2 * PROMPT_TOKENS);
+  const others = Array.from({ length: 8 }, (_, i) => place(400 + 70 * i));
+  expect(new Set(others.map(({ engine }) => engine)).size).toBe(2);
+  expect(others.every(({ cached }) => cached === 0)).toBe(true);
+  const again = [0, 200].map((from) => place(from));
+  expect(again).toEqual(homes.map((engine) => ({ engine, cached: PROMPT_TOKENS - 1 })));
 });
 
 /** The fleet's side, as a record of what is expected. */

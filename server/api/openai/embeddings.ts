@@ -1,4 +1,4 @@
-import { TimeSlice } from "../../time-slice.ts";
+import { yieldIfSpent } from "../../time-slice.ts";
 import { type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
 import { Fields, refusal } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";
@@ -50,11 +50,10 @@ export async function answerEmbeddings(
 ): Promise<Response> {
   const { vectors, promptTokens, cachedTokens } = await embed(exchange, services, request);
   const data: string[] = [];
-  const slice = new TimeSlice(); // a million numbers take a while to write
   for (const [index, vector] of vectors.entries()) {
     const embedding = request.format === "base64" ? base64Of(vector) : Array.from(vector);
     data.push(JSON.stringify({ object: "embedding", index, embedding }));
-    await slice.yieldIfSpent();
+    await yieldIfSpent(); // a million numbers take a while to write
   }
   const usage = {
     prompt_tokens: promptTokens,

@@ -1,5 +1,5 @@
 import { Database } from "bun:sqlite";
-import { TimeSlice } from "../../time-slice.ts";
+import { yieldIfSpent } from "../../time-slice.ts";
 import type { ResponseObject } from "./codec.ts";
 import type { Item } from "./items.ts";
 
@@ -135,7 +135,6 @@ export class ResponseStore {
     );
     const kept: KeptResponse[] = [];
     const ids: string[] = [];
-    const slice = new TimeSlice();
     let next: string | null = id;
     while (next !== null) {
       if (kept.length === chainMax) return { tooLong: true };
@@ -144,7 +143,7 @@ export class ResponseStore {
       kept.push(read(row));
       ids.push(row.id);
       next = row.previous;
-      await slice.yieldIfSpent();
+      await yieldIfSpent();
     }
     const use = this.#database.query("UPDATE responses SET used = ? WHERE id = ?");
     this.#database.transaction(() => {

@@ -10,6 +10,9 @@ import { type JsonLimits, type ParsedJson, readJson, remembered } from "./parse.
 /** More bytes go to the thread: these take about 1 ms. */
 const INLINE_BYTES_MAX = 128 * 1024;
 
+/** Strings of so many UTF-16 units cross threads as messages of their own: Bun passes such on, and copies those within values. */
+const LIFTED_UNITS_MIN = 64 * 1024;
+
 /** To the thread, which answers jobs in their order. */
 export interface JsonJob {
   /** The text in UTF-8, in blocks that may end within a character. */
@@ -17,10 +20,14 @@ export interface JsonJob {
   readonly limits: JsonLimits;
 }
 
+/** After the strings that were lifted out of it. */
 export type JsonAnswer =
-  /** Without members nobody asks for the text. */
-  | { readonly kind: "parsed"; readonly parsed: ParsedJson }
+  /** Without members nobody asks for the text. `lifted`: where strings are missing. */
+  | { readonly kind: "parsed"; readonly parsed: ParsedJson; readonly lifted: readonly Path[] }
   | { readonly kind: "refused"; readonly message: string; readonly param: string | null };
+
+/** Keys and indices, from the outermost object inwards. */
+type Path = readonly (string | number)[];
 
 interface Waiting {
   readonly job: JsonJob;
@@ -67,11 +74,17 @@ export class JsonReader {
   #start(): Worker {
     const worker = new Worker(this.#workerUrl, { name: "json" });
     worker.unref(); // never keeps the process alive by itself
-    worker.onmessage = ({ data }: MessageEvent<JsonAnswer>) => {
+    const strings: string[] = [];
+    worker.onmessage = ({ data }: MessageEvent<string | JsonAnswer>) => {
+      if (typeof data === "string") {
+        strings.push(data);
+        return;
+      }
       setImmediate(() => {
         if (this.#worker !== worker) return;
         const waiting = this.#waiting.shift();
-        if (data.kind === "parsed") waiting?.resolve(remembered(data.parsed));
+        if (data.kind === "parsed")
+          waiting?.resolve(remembered(putBack(data.parsed, data.lifted, strings.splice(0))));
         else waiting?.reject(badRequest(data.message, data.param ?? undefined));
         setImmediate(() => {
           if (this.#worker === worker) this.#postNext();
@@ -91,15 +104,45 @@ export class JsonReader {
   }
 }
 
-/** The parsed body as it crosses threads: ApiErrors do not. */
-export function answerJob({ blocks, limits }: JsonJob): JsonAnswer {
+/** The parsed body as it crosses threads, the answer last: ApiErrors do not. */
+export function answerJob({ blocks, limits }: JsonJob): readonly [...strings: string[], answer: JsonAnswer] {
   try {
     const { value, text, members } = readJsonBytes(blocks, limits);
-    return { kind: "parsed", parsed: { value, text: members.length === 0 ? "" : text, members } };
+    const parsed = { value, text: members.length === 0 ? "" : text, members };
+    const lifted: Path[] = [];
+    const strings: string[] = [];
+    lift(parsed, [], (string, path) => {
+      strings.push(string);
+      lifted.push(path);
+    });
+    return [...strings, { kind: "parsed", parsed, lifted }];
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    return { kind: "refused", message: error.message, param: error.detail.param ?? null };
+    return [{ kind: "refused", message: error.message, param: error.detail.param ?? null }];
   }
+}
+
+type Container = Record<string | number, unknown>;
+
+/** Takes the long strings out of what no one else holds. */
+function lift(container: object, path: Path, onString: (string: string, path: Path) => void): void {
+  for (const key of Array.isArray(container) ? container.keys() : Object.keys(container)) {
+    const member = (container as Container)[key];
+    if (typeof member === "object" && member !== null) lift(member, [...path, key], onString);
+    if (typeof member !== "string" || member.length < LIFTED_UNITS_MIN) continue;
+    onString(member, [...path, key]);
+    (container as Container)[key] = "";
+  }
+}
+
+function putBack(parsed: ParsedJson, lifted: readonly Path[], strings: readonly string[]): ParsedJson {
+  for (const [index, path] of lifted.entries()) {
+    const container = path
+      .slice(0, -1)
+      .reduce((at, key) => at[key] as Container, parsed as unknown as Container);
+    container[path.at(-1)!] = strings[index];
+  }
+  return parsed;
 }
 
 function readJsonBytes(blocks: readonly Uint8Array[], limits: JsonLimits): ParsedJson {

@@ -5,4 +5,6 @@ import { answerJob, type JsonJob } from "./reader.ts";
 declare const self: Worker;
 
 giveWay("serving");
-self.onmessage = ({ data }: MessageEvent<JsonJob>) => self.postMessage(answerJob(data));
+self.onmessage = ({ data }: MessageEvent<JsonJob>) => {
+  for (const message of answerJob(data)) self.postMessage(message);
+};
