@@ -62,23 +62,30 @@ function tellPort(origin: string): void {
   process.stdout.write(`${new URL(origin).port}\n`);
 }
 
+/** What a server without a tokenizer is told. */
+interface Told {
+  readonly promptTokens: readonly number[];
+  /** The one token that is drawn. */
+  readonly token: number;
+}
+
 /** Begins to write to a stream, and calls `end` after the last token. */
-type Writer = (controller: ReadableStreamDirectController, end: () => void) => void;
+type Writer = (controller: ReadableStreamDirectController, told: Told, end: () => void) => void;
 
 /** A Bun.serve that does nothing but write. */
 function serveBare(write: Writer): string {
-  const source: Bun.DirectUnderlyingSource<string> = {
-    type: "direct",
-    pull: (controller: ReadableStreamDirectController) =>
-      new Promise<void>((resolve) =>
-        write(controller, () => {
-          controller.end();
-          resolve();
-        }),
-      ),
-  };
   const fetch = async (request: Request): Promise<Response> => {
-    await request.text();
+    const told = (await request.json()) as Told;
+    const source: Bun.DirectUnderlyingSource<string> = {
+      type: "direct",
+      pull: (controller: ReadableStreamDirectController) =>
+        new Promise<void>((resolve) =>
+          write(controller, told, () => {
+            controller.end();
+            resolve();
+          }),
+        ),
+    };
     return new Response(new ReadableStream(source), { headers: { "content-type": "text/event-stream" } });
   };
   return Bun.serve({ port: 0, hostname: "127.0.0.1", fetch }).url.origin;
@@ -95,18 +102,18 @@ function writeByClock(): Writer {
       stream.end();
     }
   }, STEP_MS);
-  return (controller, end) => open.set(controller, { left: Number(values.tokens), end });
+  return (controller, _told, end) => open.set(controller, { left: Number(values.tokens), end });
 }
 
 /** Whenever a token is drawn. */
 function writeByEngine(fleet: Fleet): Writer {
   let seed = 0;
-  return (controller, onEnd) => {
+  return (controller, { promptTokens, token }, onEnd) => {
     controller.write(values.chunk); // headers go with it
     fleet.submit(
       {
-        promptTokens: Array.from({ length: 30 }, (_, i) => 100 + i),
-        sampling: { ...greedySampling, seed: [seed++, 0] },
+        promptTokens,
+        sampling: { ...greedySampling, seed: [seed++, 0], logitBias: [[token, 100]] },
         stop: { tokensMax: Number(values.tokens), tokensMin: 0, stopTokens: [] },
         cacheSalt: "",
         adapter: 0,
@@ -200,17 +207,17 @@ class Reader {
   }
 }
 
-function bodyOf(i: number, tokens: number): object {
+function bodyOf(i: number, tokens: number) {
   return { messages: [{ role: "user", content: `Stream ${i}` }], max_tokens: tokens, seed: i };
 }
 
 /** Of the server per byte that clients read, while all streams run. */
-async function perByte(server: Measured, chunkBytes: number): Promise<ProcessorTime> {
-  const tokens = Number(values.tokens);
-  const readers = Array.from(
-    { length: Number(values.streams) },
-    (_, i) => new Reader(server.port, bodyOf(i, tokens), CHUNKS_BEFORE * chunkBytes),
-  );
+async function perByte(
+  { port, ...server }: Measured,
+  bodies: readonly object[],
+  chunkBytes: number,
+): Promise<ProcessorTime> {
+  const readers = bodies.map((body) => new Reader(port, body, CHUNKS_BEFORE * chunkBytes));
   await Promise.all(readers.map(({ opened }) => opened.promise));
   const read = (): number => readers.reduce((sum, { bytes }) => sum + bytes, 0);
   const from = { time: server.processorTime(), bytes: read() };
@@ -222,25 +229,46 @@ async function perByte(server: Measured, chunkBytes: number): Promise<ProcessorT
 }
 
 /** The chunk of one token, as the server writes it. */
-async function chunkOf(port: number): Promise<string> {
+async function chunkOf(port: number, body: object): Promise<string> {
   const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
     method: "POST",
     headers: { "content-type": "application/json" },
-    body: JSON.stringify({ model: "demo", stream: true, ignore_eos: true, ...bodyOf(0, 16) }),
+    body: JSON.stringify({ model: "demo", stream: true, ignore_eos: true, ...body }),
   });
   const chunks = (await response.text()).split("\n\n").filter((chunk) => /"content":"./.test(chunk));
   return `${chunks[chunks.length >> 1]!}\n\n`;
 }
 
+async function tokensOf(port: number, text: object): Promise<readonly number[]> {
+  const response = await fetch(`http://127.0.0.1:${port}/tokenize`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(text),
+  });
+  return ((await response.json()) as { readonly tokens: readonly number[] }).tokens;
+}
+
 async function active(): Promise<void> {
   const ours = await start("ours");
-  const chunk = await chunkOf(ours.port);
+  // A token of plain text that is drawn always: each gives one chunk of the same length.
+  const token = (await tokensOf(ours.port, { prompt: " the" })).at(-1)!;
+  const bodies = Array.from({ length: Number(values.streams) }, (_, i) => ({
+    ...bodyOf(i, Number(values.tokens)),
+    logit_bias: { [token]: 100 },
+  }));
+  const told = await Promise.all(
+    bodies.map(async ({ messages }): Promise<Told> => {
+      return { promptTokens: await tokensOf(ours.port, { messages }), token };
+    }),
+  );
+  const chunk = await chunkOf(ours.port, bodies[0]!);
   const fed = await start("fed", chunk);
   const bare = await start("bare", chunk);
   const rows: string[][] = [];
   for (let round = 1; round <= 3; round++) {
     const costs: ProcessorTime[] = [];
-    for (const server of [ours, fed, bare]) costs.push(await perByte(server, chunk.length));
+    costs.push(await perByte(ours, bodies, chunk.length));
+    for (const server of [fed, bare]) costs.push(await perByte(server, told, chunk.length));
     for (const of of ["thread", "process"] as const) {
       const [own, ofFed, ofBare] = costs.map((cost) => cost[of] * chunk.length) as [number, number, number];
       const ratio = (own - ofFed + ofBare) / ofBare;
