@@ -1,23 +1,28 @@
 /**
  * What streams cost the server beside a bare Bun.serve that writes the same text: processor time per token of many streams at
- * once, memory of streams that wait, and memory after many requests with random ends. The engine is simulated and runs on the
- * server's thread; each server has a process of its own, whose time and memory are read from the kernel (Linux). Clients only
- * read, in the process of the benchmark, and are not counted.
+ * once, memory of streams that wait, and memory after many requests with random ends. Each server has a process of its own, whose
+ * time and memory are read from the kernel (Linux). Clients only read, in the process of the benchmark, and are not counted.
  *
- * Time is that of the thread that serves, once all prompts are computed, and beside it that of the whole process, in which Bun
- * compiles what runs often and collects garbage on threads of its own.
+ * Time is that of the thread that serves, and beside it that of the whole process, in which Bun compiles what runs often and collects
+ * garbage on threads of its own. Where it is counted the server's engine computes nothing: by a clock it reports the same token for every
+ * stream, as the bare server writes the same chunk by a clock.
  *
  *   bun benchmarks/streams.ts [--streams 512] [--tokens 400] [--idle 10000] [--requests 100000]
  */
 
 import { readdirSync, readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { chatService, greedySampling } from "../scheduler/core.ts";
-import type { Fleet } from "../scheduler/fleet/fleet.ts";
+import type { Finish, SequenceId, TokenId } from "../scheduler/core.ts";
+import type { EngineLink } from "../scheduler/fleet/fleet.ts";
+import { type EngineMessage, type EngineReport, idleLoad } from "../scheduler/messages.ts";
+import { deviceSpec } from "../scheduler/sim/factories.ts";
 import { table } from "../server/cli/table.ts";
 import { startTestServer } from "../tests/e2e/server.ts";
 
 const STEP_MS = 20;
+const ROUNDS = 5;
+/** Of the demo model: plain text. */
+const TOKEN = 300 as TokenId;
 /** Chunks of a stream before time is counted. */
 const CHUNKS_BEFORE = 10;
 const AT_ONCE = 64;
@@ -35,93 +40,94 @@ const { values } = parseArgs({
   },
 });
 
-/** The server; the server with streams that wait, or with quick answers; bare servers that write the same chunk for each
- *  token of the same engine, or by a clock. */
-type Role = "ours" | "waiting" | "quick" | "fed" | "bare";
+/** The server with an engine that goes by a clock, with streams that wait, or with quick answers; a bare server that writes the same
+ *  chunk for each token, by a clock. */
+type Role = "ours" | "waiting" | "quick" | "bare";
 
 if (values.serve !== undefined) serve(values.serve as Role);
 else await main();
 
 /** One of the servers that are measured, in a process of its own. */
 function serve(role: Role): void {
-  tellPort(role === "bare" ? serveBare(writeByClock()) : serveEngine(role));
+  tellPort(role === "bare" ? serveBare() : serveEngine(role));
 }
 
 function serveEngine(role: Exclude<Role, "bare">): string {
-  const stepMs = { ours: STEP_MS, fed: STEP_MS, waiting: 60_000, quick: 0.2 }[role];
   const server = startTestServer({
-    stepMs,
+    stepMs: role === "waiting" ? 60_000 : 0.2,
     spec: { pages: 65_536, stepTokensMax: 16_384, stepChunksMax: 1024 },
     engine: { queueMax: 100_000, ...(role === "waiting" ? { admission: { sequencesMax: 1 } } : {}) },
     limits: { commitMs: 1 },
+    ...(role === "ours" ? { link: (tell) => new ClockedEngine(tell) } : {}),
   });
-  return role === "fed" ? serveBare(writeByEngine(server.fleet)) : server.origin;
+  return server.origin;
+}
+
+/** Reports a token for each sequence at each step, and computes nothing. */
+class ClockedEngine implements EngineLink {
+  /** With the tokens that are left. */
+  readonly #running = new Map<SequenceId, number>();
+  readonly #tell: (report: EngineReport) => void;
+  #number = 0;
+
+  constructor(tell: (report: EngineReport) => void) {
+    this.#tell = tell;
+    setInterval(() => this.#step(), STEP_MS);
+  }
+
+  send(message: EngineMessage): void {
+    if (message.kind !== "submit") return;
+    const { id, stop } = message.sequence;
+    this.#running.set(id, stop.tokensMax);
+    this.#report({ started: [{ sequence: id, cachedTokens: 0 }] });
+  }
+
+  #step(): void {
+    const sequences = [...this.#running.keys()];
+    const finished: { readonly sequence: SequenceId; readonly finish: Finish }[] = [];
+    for (const [sequence, left] of this.#running) {
+      this.#running.set(sequence, left - 1);
+      if (left > 1) continue;
+      this.#running.delete(sequence);
+      finished.push({ sequence, finish: { kind: "length" } });
+    }
+    this.#report({ sequences, tokens: sequences.map(() => TOKEN), finished });
+  }
+
+  #report(news: Partial<EngineReport>): void {
+    const lists = { started: [], sequences: [], tokens: [], finished: [], returned: [], warmed: [] };
+    const load = { ...idleLoad(deviceSpec()), stepsTotal: this.#number };
+    const rest = { prompts: [], progress: [], logprobs: null, notices: null };
+    this.#tell({ number: this.#number++, ...lists, ...rest, load, ...news });
+  }
 }
 
 function tellPort(origin: string): void {
   process.stdout.write(`${new URL(origin).port}\n`);
 }
 
-/** What a server without a tokenizer is told. */
-interface Told {
-  readonly promptTokens: readonly number[];
-  /** The one token that is drawn. */
-  readonly token: number;
-}
-
-/** Begins to write to a stream, and calls `end` after the last token. */
-type Writer = (controller: ReadableStreamDirectController, told: Told, end: () => void) => void;
-
-/** A Bun.serve that does nothing but write. */
-function serveBare(write: Writer): string {
-  const fetch = async (request: Request): Promise<Response> => {
-    const told = (await request.json()) as Told;
-    const source: Bun.DirectUnderlyingSource<string> = {
-      type: "direct",
-      pull: (controller: ReadableStreamDirectController) =>
-        new Promise<void>((resolve) =>
-          write(controller, told, () => {
-            controller.end();
-            resolve();
-          }),
-        ),
-    };
-    return new Response(new ReadableStream(source), { headers: { "content-type": "text/event-stream" } });
-  };
-  return Bun.serve({ port: 0, hostname: "127.0.0.1", fetch }).url.origin;
-}
-
-/** To all streams at each step. */
-function writeByClock(): Writer {
+/** A Bun.serve that does nothing but write, to all streams at each step. */
+function serveBare(): string {
   const open = new Map<ReadableStreamDirectController, { left: number; readonly end: () => void }>();
   setInterval(() => {
     for (const [controller, stream] of open) {
       controller.write(values.chunk);
       if (--stream.left > 0) continue;
       open.delete(controller);
+      controller.end();
       stream.end();
     }
   }, STEP_MS);
-  return (controller, _told, end) => open.set(controller, { left: Number(values.tokens), end });
-}
-
-/** Whenever a token is drawn. */
-function writeByEngine(fleet: Fleet): Writer {
-  let seed = 0;
-  return (controller, { promptTokens, token }, onEnd) => {
-    controller.write(values.chunk); // headers go with it
-    fleet.submit(
-      {
-        promptTokens,
-        sampling: { ...greedySampling, seed: [seed++, 0], logitBias: [[token, 100]] },
-        stop: { tokensMax: Number(values.tokens), tokensMin: 0, stopTokens: [] },
-        cacheSalt: "",
-        adapter: 0,
-        service: chatService,
-      },
-      { onStarted: () => {}, onToken: () => controller.write(values.chunk), onFinish: onEnd },
-    );
+  const source: Bun.DirectUnderlyingSource<string> = {
+    type: "direct",
+    pull: (controller: ReadableStreamDirectController) =>
+      new Promise<void>((end) => open.set(controller, { left: Number(values.tokens), end })),
   };
+  const fetch = async (request: Request): Promise<Response> => {
+    await request.text();
+    return new Response(new ReadableStream(source), { headers: { "content-type": "text/event-stream" } });
+  };
+  return Bun.serve({ port: 0, hostname: "127.0.0.1", fetch }).url.origin;
 }
 
 /** Processor time in microseconds. */
@@ -239,54 +245,23 @@ async function chunkOf(port: number, body: object): Promise<string> {
   return `${chunks[chunks.length >> 1]!}\n\n`;
 }
 
-async function tokensOf(port: number, text: object): Promise<readonly number[]> {
-  const response = await fetch(`http://127.0.0.1:${port}/tokenize`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(text),
-  });
-  return ((await response.json()) as { readonly tokens: readonly number[] }).tokens;
-}
-
 async function active(): Promise<void> {
   const ours = await start("ours");
-  // A token of plain text that is drawn always: each gives one chunk of the same length.
-  const token = (await tokensOf(ours.port, { prompt: " the" })).at(-1)!;
-  const bodies = Array.from({ length: Number(values.streams) }, (_, i) => ({
-    ...bodyOf(i, Number(values.tokens)),
-    logit_bias: { [token]: 100 },
-  }));
-  const told = await Promise.all(
-    bodies.map(async ({ messages }): Promise<Told> => {
-      return { promptTokens: await tokensOf(ours.port, { messages }), token };
-    }),
-  );
+  const bodies = Array.from({ length: Number(values.streams) }, (_, i) => bodyOf(i, Number(values.tokens)));
   const chunk = await chunkOf(ours.port, bodies[0]!);
-  const fed = await start("fed", chunk);
   const bare = await start("bare", chunk);
   const rows: string[][] = [];
-  for (let round = 1; round <= 3; round++) {
-    const costs: ProcessorTime[] = [];
-    costs.push(await perByte(ours, bodies, chunk.length));
-    for (const server of [fed, bare]) costs.push(await perByte(server, told, chunk.length));
+  for (let round = 1; round <= ROUNDS; round++) {
+    const own = await perByte(ours, bodies, chunk.length);
+    const ofBare = await perByte(bare, bodies, chunk.length);
     for (const of of ["thread", "process"] as const) {
-      const [own, ofFed, ofBare] = costs.map((cost) => cost[of] * chunk.length) as [number, number, number];
-      const ratio = (own - ofFed + ofBare) / ofBare;
-      const shown = [own, ofFed, ofBare].map((cost) => cost.toFixed(1));
-      rows.push([String(round), of, ...shown, ratio.toFixed(2)]);
+      const costs = [own, ofBare].map((cost) => (cost[of] * chunk.length).toFixed(1));
+      rows.push([String(round), of, ...costs, (own[of] / ofBare[of]).toFixed(2)]);
     }
   }
-  await Promise.all([ours.stop(), fed.stop(), bare.stop()]);
+  await Promise.all([ours.stop(), bare.stop()]);
   const head = `${values.streams} streams, ${values.tokens} tokens each of ${chunk.length} bytes: processor µs per token`;
-  const columns = [
-    "round",
-    "of",
-    "ours",
-    "same engine, bare writes",
-    "bare writes",
-    "(ours - engine) / bare",
-  ];
-  print(head, columns, rows);
+  print(head, ["round", "of", "ours", "bare writes", "ours / bare"], rows);
 }
 
 function print(head: string, columns: readonly string[], rows: readonly (readonly string[])[]): void {

@@ -135,7 +135,7 @@ export class ChoiceText {
   }
 
   #textOf(token: TokenId): string {
-    return this.#isHidden(token) ? "" : this.#detokenizer.push(this.#tokenizer.bytesOf(token));
+    return this.#isHidden(token) ? "" : this.#detokenizer.pushToken(token, this.#tokenizer);
   }
 
   /** The sequence ended: what was held back is told. */

@@ -1,3 +1,6 @@
+import type { TokenId } from "../../scheduler/core.ts";
+import type { Tokenizer } from "./tokenizer.ts";
+
 /**
  * One stream's bytes to text. A scalar whose bytes are spread over several tokens comes out whole, with the token
  * that completes it; bytes that are no UTF-8 become U+FFFD exactly as if the whole output were decoded at once.
@@ -5,6 +8,16 @@
 export class StreamDetokenizer {
   // ignoreBOM: a byte order mark the model wrote is text like any other.
   readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  /** No scalar is unfinished; where it is not known, false. */
+  #isWhole = true;
+
+  /** As `push` of the token's bytes; those of most are text of their own, which is known. */
+  pushToken(token: TokenId, tokenizer: Pick<Tokenizer, "bytesOf" | "textOf">): string {
+    const text = tokenizer.textOf(token);
+    if (text === "" || (text !== null && this.#isWhole)) return text;
+    this.#isWhole = text !== null; // whole scalars end what is unfinished before them
+    return this.push(tokenizer.bytesOf(token));
+  }
 
   /** Text that is complete with these bytes; empty while a scalar is unfinished. */
   push(bytes: Uint8Array): string {

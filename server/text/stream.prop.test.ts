@@ -44,6 +44,27 @@ test("detokenizer: deltas of any chunking join to the whole decode, scalars whol
   );
 });
 
+test("detokenizer: tokens whose text is known give what their bytes give", () => {
+  const fatal = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  const textOf = (piece: Uint8Array): string | null => {
+    try {
+      return fatal.decode(piece);
+    } catch {
+      return null;
+    }
+  };
+  fc.assert(
+    fc.property(bytes, sizes, (all, chunking) => {
+      const pieces = [...cut<Uint8Array>(all, chunking), new Uint8Array(0), ...cut<Uint8Array>(all, [1, 4])];
+      const tokenizer = { bytesOf: (i: number) => pieces[i]!, textOf: (i: number) => textOf(pieces[i]!) };
+      const [byTokens, byBytes] = [new StreamDetokenizer(), new StreamDetokenizer()];
+      const deltas = pieces.map((_, i) => byTokens.pushToken(i, tokenizer));
+      expect([...deltas, byTokens.end()]).toEqual([...pieces.map((one) => byBytes.push(one)), byBytes.end()]);
+    }),
+    runs(2000),
+  );
+});
+
 /** What the matcher is to find, by looking at the whole text: the earliest end wins, then the longest. */
 function stopAt(text: string, stops: readonly string[], includeMatch: boolean) {
   for (let end = 1; end <= text.length; end++) {

@@ -39,6 +39,8 @@ export interface Tokenizer {
   decode(tokens: readonly TokenId[], options: { readonly skipSpecialTokens: boolean }): string;
   /** What a token stands for in UTF-8, possibly a part of a scalar. Empty for ids of no meaning. Read only. */
   bytesOf(token: TokenId): Uint8Array;
+  /** The same as text; null: they are not whole characters. */
+  textOf(token: TokenId): string | null;
   /** A "special" added token: not shown where `skipSpecialTokens` is asked for. */
   isControl(token: TokenId): boolean;
   /** Cut out of a text before the rest of it is made of pieces, control token or not. */
@@ -113,6 +115,16 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
       ? table.bytes.subarray(table.offsets[token], table.offsets[token + 1])
       : new Uint8Array(0);
 
+  /** Of tokens that were asked for. */
+  const texts = new Array<string | null | undefined>(table.vocabSize).fill(undefined);
+  const textOf = (token: TokenId): string | null => {
+    const known = texts[token];
+    if (known !== undefined) return known;
+    const text = wholeText(bytesOf(token));
+    if (token >= 0 && token < texts.length) texts[token] = text;
+    return text;
+  };
+
   return {
     vocabSize: table.vocabSize,
     controlTexts,
@@ -130,12 +142,23 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
       return table.dropsFirstSpace && text.startsWith(" ") ? text.slice(1) : text;
     },
     bytesOf,
+    textOf,
     isControl: (token) => controlIds.has(token),
     isAdded: (token) => addedIds.has(token),
     spellingOf: (token) => table.spellings[token] ?? null,
     tokenOf: (spelling) => control.get(spelling)?.id ?? library.token_to_id(spelling) ?? null,
     tokensAtLeast: (textBytes) => Math.ceil(textBytes / bound.bytesPerTokenMax),
   };
+}
+
+const wholeDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+function wholeText(bytes: Uint8Array): string | null {
+  try {
+    return wholeDecoder.decode(bytes);
+  } catch {
+    return null;
+  }
 }
 
 function readJson(path: string): JsonObject | null {

@@ -13,7 +13,8 @@ import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
-import { Fleet } from "../../scheduler/fleet/fleet.ts";
+import { type EngineLink, Fleet } from "../../scheduler/fleet/fleet.ts";
+import type { EngineReport } from "../../scheduler/messages.ts";
 import { Generator } from "../../server/answer/generation.ts";
 import { KeptPrefixes } from "../../server/api/anthropic/kept-prefixes.ts";
 import { cacheSalts } from "../../server/api/cache-salt.ts";
@@ -52,6 +53,8 @@ export interface TestServerOptions {
   readonly stepMs?: number;
   readonly spec?: Partial<DeviceSpec>;
   readonly engine?: EngineSettings;
+  /** In place of the engine: what it would report is told to the function. */
+  readonly link?: (tell: (report: EngineReport) => void) => EngineLink;
   /** How many engines programs are told of; there is one. */
   readonly toldEngines?: number;
   readonly programLimits?: Partial<HostLimits>;
@@ -154,13 +157,14 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     options.compileTimeoutMs,
   );
   const waiters: (() => void)[] = [];
-  const engine = new Engine(device, realClock, { ...options.engine }, (report) => {
+  const onReport = (report: EngineReport): void => {
     telemetry.observeStep(0 as EngineId, report.load);
     fleet.report(0 as EngineId, report);
     if (fleet.active === 0) for (const wake of waiters.splice(0)) wake();
-  });
-  const link = {
-    send(message: Parameters<Engine["receive"]>[0]) {
+  };
+  const engine = new Engine(device, realClock, { ...options.engine }, onReport);
+  const link: EngineLink = options.link?.(onReport) ?? {
+    send(message) {
       engine.receive(message);
       queueMicrotask(() => engine.run());
     },

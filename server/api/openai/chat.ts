@@ -57,9 +57,6 @@ export function chatFormat(
       return `{"index":${index},"delta":{"role":"assistant","content":""},"finish_reason":null${prompt}}`;
     },
     delta: ({ choice, parts, tokens, logprobs }) => {
-      const [only] = parts;
-      if (parts.length === 1 && only!.kind === "text" && logprobs === null && !returnTokenIds)
-        return [`{"index":${choice},"delta":{"content":${JSON.stringify(only!.text)}},"finish_reason":null}`];
       const deltas: string[] = [];
       for (const part of parts) {
         if (part.kind === "text") deltas.push(`{"content":${JSON.stringify(part.text)}}`);
@@ -79,6 +76,8 @@ export function chatFormat(
         return `{"index":${choice},"delta":${delta}${told},"finish_reason":null${ids}}`;
       });
     },
+    around: (index) =>
+      returnTokenIds ? null : [`{"index":${index},"delta":{"content":`, `},"finish_reason":null}`],
     closing: (index, finish) =>
       `{"index":${index},"delta":{},"finish_reason":"${reasonOf(finish)}","stop_reason":${JSON.stringify(finish.stopReason)}}`,
   };

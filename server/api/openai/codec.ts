@@ -19,6 +19,8 @@ export interface ChoiceFormat {
   /** Before the choice's first text; null for nothing. */
   opening(index: number): string | null;
   delta(delta: Delta): readonly string[];
+  /** What stands before and after the JSON of a text that is a delta of its own; null: chunks tell more than the text. */
+  around(index: number): readonly [before: string, after: string] | null;
   closing(index: number, finish: ChoiceFinish): string;
 }
 
@@ -37,6 +39,14 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
     opened[index] = true;
     const opening = format.opening(index);
     return opening === null ? "" : sseEvent(head + opening + tail);
+  };
+  /** By choice, all of a chunk but its text, as `sseEvent` writes it: most chunks differ in nothing else. */
+  const frames: (ReturnType<ChoiceFormat["around"]> | undefined)[] = [];
+  const frameOf = (index: number): ReturnType<ChoiceFormat["around"]> => {
+    if (frames[index] !== undefined) return frames[index];
+    const around = continuousUsage || tellsTimings ? null : format.around(index);
+    frames[index] = around && [`data: ${head}${around[0]}`, `${around[1]}${noUsage}\n\n`];
+    return frames[index];
   };
   const tellsProgress = request.generation.tellsProgress ?? false;
   const progressText = (tokens: number, { usage, times }: CodecAnswer): string =>
@@ -61,6 +71,11 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
           return tellsProgress ? progressText(answer.usage.cachedTokens, answer) : "";
         case "delta":
         case "finish": {
+          if (event.kind === "delta" && opened[event.choice]) {
+            const text = textAlone(event);
+            const frame = text === null ? null : frameOf(event.choice);
+            if (frame !== null) return frame[0] + JSON.stringify(text) + frame[1];
+          }
           const usage = continuousUsage ? `],"usage":${JSON.stringify(usageJson(answer.usage))}}` : noUsage;
           const tail = tellsTimings ? withTimings(usage, answer) : usage;
           let text = openingOf(event.choice, tail);
@@ -79,6 +94,12 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
     // Clients throw it; the missing [DONE] says that the stream is not whole.
     failure: (error) => sseEvent(JSON.stringify(errorBody(error))),
   };
+}
+
+/** The text of a delta that has nothing else to show; null: it has. */
+function textAlone({ parts, logprobs }: Delta): string | null {
+  const [only] = parts;
+  return parts.length === 1 && only!.kind === "text" && logprobs === null ? only!.text : null;
 }
 
 /** What computed the answer, as far as it may differ for the same seed. */

@@ -78,6 +78,8 @@ function completionFormat(
         `{"index":${choice},"text":${JSON.stringify(text)},"logprobs":${told},"finish_reason":null${ids}}`,
       ];
     },
+    around: (index) =>
+      returnTokenIds ? null : [`{"index":${index},"text":`, `,"logprobs":null,"finish_reason":null}`],
     closing: (index, { reason, stopReason }) =>
       `{"index":${index},"text":"","logprobs":null,"finish_reason":"${reason}","stop_reason":${JSON.stringify(stopReason)}}`,
   };
