@@ -40,7 +40,7 @@ export interface OfferedCalls {
 /** What became certain with a token, or with the end. */
 export interface Certain {
   /** Null: nothing. */
-  readonly delta: Omit<Delta, "kind" | "choice"> | null;
+  readonly delta: Delta | null;
   /** The stop string that was completed. */
   readonly matched: string | null;
 }
@@ -52,6 +52,7 @@ const nothing: Certain = Object.freeze({ delta: null, matched: null });
  * is held back. Stop strings end the answer, wherever it holds them, and are not looked for in thoughts.
  */
 export class ChoiceText {
+  readonly #index: number;
   readonly #tokenizer: Tokenizer;
   readonly #rules: TextRules;
   readonly #stopTokens: ReadonlySet<TokenId>;
@@ -79,8 +80,9 @@ export class ChoiceText {
   /** Scalars decoded, counted where there are entries. */
   #scalars = 0;
 
-  /** `stopTokens` end the choice and are not text. */
-  constructor(tokenizer: Tokenizer, stopTokens: ReadonlySet<TokenId>, rules: TextRules) {
+  /** `index`: of the choice. `stopTokens` end it and are not text. */
+  constructor(index: number, tokenizer: Tokenizer, stopTokens: ReadonlySet<TokenId>, rules: TextRules) {
+    this.#index = index;
     this.#tokenizer = tokenizer;
     this.#rules = rules;
     this.#stopTokens = stopTokens;
@@ -131,7 +133,7 @@ export class ChoiceText {
     this.#decoded += text.length;
     this.#answered += text.length;
     this.#delivered += text.length;
-    return { delta: { parts: [{ kind: "text", text }], tokens: [token], logprobs: null }, matched: null };
+    return { delta: this.#deltaOf([{ kind: "text", text }], [token], null), matched: null };
   }
 
   #textOf(token: TokenId): string {
@@ -180,7 +182,13 @@ export class ChoiceText {
     if (this.#parts !== null) parts.push(...this.#parts.push(text), ...(isLast ? this.#parts.end() : []));
     else if (text !== "") parts.push({ kind: "text", text });
     const { tokens, logprobs } = this.#takeWaiting(isLast);
-    return parts.length === 0 && text === "" && tokens.length === 0 ? null : { parts, tokens, logprobs };
+    return parts.length === 0 && text === "" && tokens.length === 0
+      ? null
+      : this.#deltaOf(parts, tokens, logprobs);
+  }
+
+  #deltaOf(parts: Delta["parts"], tokens: Delta["tokens"], logprobs: Delta["logprobs"]): Delta {
+    return { kind: "delta", choice: this.#index, parts, tokens, logprobs };
   }
 
   /** At the end, tokens that lie wholly in a stop string that was cut off are not part of the answer. */

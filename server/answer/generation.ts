@@ -284,7 +284,7 @@ class RunningGeneration implements Generation {
         return {
           index,
           isFirst: i === 0,
-          text: new ChoiceText(tokenizer, stopTokens, request),
+          text: new ChoiceText(index, tokenizer, stopTokens, request),
           id: null,
           isOpen: true,
         };
@@ -419,7 +419,7 @@ class RunningGeneration implements Generation {
       onToken: (token, logprobs) => {
         if (!choice.isOpen) return; // drawn before the fleet heard of the end
         this.#completionTokens++;
-        const { matched } = this.#tell(choice, choice.text.push(token, logprobs));
+        const matched = this.#tell(choice.text.push(token, logprobs));
         if (matched === null || !choice.isOpen) return;
         this.#fleet.abort(choice.id!);
         this.#finish(choice, this.#finishOf(choice, null, matched));
@@ -432,17 +432,16 @@ class RunningGeneration implements Generation {
           this.#fail(failure);
           return;
         }
-        const { matched } = this.#tell(choice, choice.text.end());
+        const matched = this.#tell(choice.text.end());
         if (choice.isOpen) this.#finish(choice, this.#finishOf(choice, finish, matched));
       },
     };
   }
 
-  #tell({ index }: Choice, certain: Certain): Certain {
-    if (certain.delta === null) return certain;
-    const { parts, tokens, logprobs } = certain.delta;
-    this.#listener({ kind: "delta", choice: index, parts, tokens, logprobs });
-    return certain;
+  /** Tells what became certain; the stop string that was completed with it. */
+  #tell({ delta, matched }: Certain): Certain["matched"] {
+    if (delta !== null) this.#listener(delta);
+    return matched;
   }
 
   #finish(choice: Choice, finish: ChoiceFinish): void {
