@@ -30,13 +30,12 @@ export function modelsReference(): string {
 Made from \`gpu/model/families/\` and the models in \`tests/reference/\` by \`bun tools/docs.ts\`; do not edit. Each family is
 read from a Hugging Face folder, by the class that its \`config.json\` names, and from a [GGUF file](gguf.md), by its architecture.
 
-The CPU engine computes all of them, GPUs all but Gemma 4. For each model in the last column the CPU engine's logits in f32 are those of Hugging Face
+The CPU engine and GPUs compute all of them. For each model in the last column the CPU engine's logits in f32 are those of Hugging Face
 transformers to 2e-4, from a folder and from a file; in bf16, on the CPU and on the emulated GPU, their cosine to those is above 0.998
 (\`tests/device/correctness.test.ts\`, \`tests/device/families.test.ts\`). That results do not depend on chunks, cache or company is
-tested on both for every kind of layer (\`tests/device/kinds.test.ts\`). GPUs compute in bf16 alone, and want heads of 32, 64, 96, 128
-or 256 numbers, of which a multiple of 4 turns, widths that are multiples of 8, and at most 32 experts for a token; a model with others
-(here llama2, llama3 and qwen3) is refused by a sentence. Gemma 4 is refused there as a whole: its layers without a window have heads
-of 512, for which the attention kernel has no room in shared memory and registers as it is cut.
+tested on both for every kind of layer (\`tests/device/kinds.test.ts\`). GPUs compute in bf16 alone, and want heads of 32, 64, 96, 128,
+256 or 512 numbers, of which a multiple of 4 turns, widths that are multiples of 8, and at most 32 experts for a token; a model with others
+(here llama2, llama3 and qwen3) is refused by a sentence.
 
 | Models | Class | GGUF | Compared |
 |---|---|---|---|

@@ -13,7 +13,8 @@ constexpr double kStart = 1.25, kFewTile = 1, kManyTile = 1.3;
 constexpr int64_t kPartialPositions = 2;
 constexpr double kStretchLeast = 1.01;
 constexpr double kRounding = 1e-9;
-constexpr int32_t kPartialTiles = 16;  // of kManyRows rows, for each block
+// Of each block, heads of up to so many numbers; of longer ones fewer rows.
+constexpr int32_t kPartialRows = 16 * kManyRows, kPartialHeadSize = 128;
 
 struct Segment {
   int32_t token_begin, token_end;
@@ -246,7 +247,8 @@ int64_t attention_items_max(int32_t tokens, AttentionShape const& shape) {
 }
 
 int64_t attention_partial_rows_max(AttentionShape const& shape) {
-  return int64_t(shape.blocks) * kPartialTiles * kManyRows;
+  return int64_t(shape.blocks) * kPartialRows * kPartialHeadSize /
+         std::max(kPartialHeadSize, shape.head_size);
 }
 
 int64_t attention_merge_rows_max(AttentionShape const& shape) {

@@ -77,6 +77,7 @@ struct AttentionShape {
   int32_t query_heads, kv_heads;
   int32_t sliding_window;  // 0: none
   int32_t blocks;          // of the launch
+  int32_t head_size;
 };
 
 struct AttentionPlan {

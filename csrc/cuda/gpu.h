@@ -22,6 +22,7 @@
   __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
 #define GPU_UNROLL _Pragma("unroll")
 #define GPU_UNROLL_BY_FOUR _Pragma("unroll 4")
+#define GPU_KEEP_LOOP _Pragma("unroll 1")
 #define GPU_LINE 0
 #else
 #include "emulator/device_memory.h"
@@ -31,6 +32,7 @@
 #define GPU_KERNEL(threads, blocks_per_multiprocessor) void
 #define GPU_UNROLL
 #define GPU_UNROLL_BY_FOUR
+#define GPU_KEEP_LOOP
 #define GPU_LINE __builtin_LINE()
 #endif
 

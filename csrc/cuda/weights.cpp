@@ -20,16 +20,20 @@ constexpr int64_t kRowsPerPiece = 16;         // brought into order by one threa
 
 constexpr char const* kWidths = "the GPU engine wants widths that are multiples of 8; %s is %d";
 
+void check_heads(bunting_model_shape const& s, bunting_layer_shape const& layer) {
+  int32_t const d = layer.head_size, group = s.query_heads / layer.kv_heads;
+  if ((d % 32 != 0 || d > 128) && d != 256 && d != 512)
+    fail(BUNTING_INVALID, "the GPU engine has heads of 32, 64, 96, 128, 256 and 512, not of %d", d);
+  if (group > kManyRows)
+    fail(BUNTING_INVALID, "the GPU engine shares a key-value head among at most %d query heads, not %d",
+         kManyRows, group);
+  if (s.kv == BUNTING_KV_FP8 && (d < 64 || d > 128))
+    fail(BUNTING_INVALID,
+         "the GPU engine keeps keys and values in fp8 for heads of 64, 96 and 128, not of %d", d);
+}
+
 void check_shape(Model const& model) {
   bunting_model_shape const& s = model.shape();
-  for (int32_t i = 0; i < s.layers; ++i) {
-    bunting_layer_shape const& has = model.layer_shape(i);
-    if (has.head_size != s.head_size || has.kv_heads != s.kv_heads || has.feed_forward != s.feed_forward ||
-        has.values || has.kv_layers_back || has.scaled || s.layer_inputs || model.has_both(i))
-      fail(BUNTING_INVALID,
-           "the GPU engine wants layers of one size each with keys and values of its own, without inputs "
-           "and scales of layers and without experts beside an MLP");
-  }
   if (s.compute != BUNTING_BF16) fail(BUNTING_INVALID, "the GPU engine computes in bf16, not in f32");
   if (s.hidden % 8 != 0) fail(BUNTING_INVALID, kWidths, "hidden", s.hidden);
   for (int32_t i = 0; i < s.layers; ++i)
@@ -43,14 +47,7 @@ void check_shape(Model const& model) {
     if (RopeTable const* const rope = model.rope(i); rope && rope->dimensions % 4 != 0)
       fail(BUNTING_INVALID, "the GPU engine rotates a multiple of 4 numbers of each head, not %d",
            rope->dimensions);
-  if ((s.head_size % 32 != 0 || s.head_size > 128) && s.head_size != 256)
-    fail(BUNTING_INVALID, "the GPU engine has heads of 32, 64, 96, 128 and 256, not of %d", s.head_size);
-  if (s.query_heads / s.kv_heads > kManyRows)
-    fail(BUNTING_INVALID, "the GPU engine shares a key-value head among at most %d query heads, not %d",
-         kManyRows, s.query_heads / s.kv_heads);
-  if (s.kv == BUNTING_KV_FP8 && (s.head_size < 64 || s.head_size > 128))
-    fail(BUNTING_INVALID,
-         "the GPU engine keeps keys and values in fp8 for heads of 64, 96 and 128, not of %d", s.head_size);
+  for (int32_t i = 0; i < s.layers; ++i) check_heads(s, model.layer_shape(i));
 }
 
 // How a packed matrix is kept on the device.
@@ -112,6 +109,8 @@ class DeviceWeights::Uploader {
     }
     return whole;
   }
+
+  float number(float const* from) const { return uploads_ ? *from : 1; }
 
   // The given ranges of rows of a packed matrix, one after the other, in the format that the host has, or,
   // from bf16, in fp8.
@@ -274,6 +273,12 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
                                ? WeightMatrix(embedding_)
                                : uploader.matrix(last, last_is_fp8, {{0, s.vocab}});
   final_norm_ = uploader.vector(model.final_norm(), s.hidden, s.logit_scale);
+  if (s.layer_inputs > 0) {
+    LayerInputWeights const& from = model.layer_inputs();
+    layer_embedding_ = uploader.table(from.embedding);
+    layer_projection_ = uploader.matrix(from.projection, false, {{0, from.projection.n}});
+    layer_input_norm_ = uploader.vector(from.norm, s.layer_inputs);
+  }
   layers_.resize(size_t(s.layers));
   for (int32_t i = 0; i < s.layers; ++i) {
     LayerWeights const& from = model.layer(i);
@@ -285,11 +290,12 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
       return has.norms & which ? uploader.vector(weights, s.hidden) : nullptr;
     };
     to.attention_norm = norm(BUNTING_NORM_ATTN, from.attention_norm);
-    to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, model.qkv_width(i)}});
+    to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, from.qkv.n}});
     if (has.biases & BUNTING_BIAS_QKV) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width(i));
     bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
-    if (has.qk_norm) to.q_norm = uploader.vector(from.q_norm, is_wide ? model.query_width() : s.head_size);
-    if (has.qk_norm) to.k_norm = uploader.vector(from.k_norm, is_wide ? model.kv_width(i) : s.head_size);
+    if (has.qk_norm) to.q_norm = uploader.vector(from.q_norm, is_wide ? model.query_width(i) : has.head_size);
+    if (has.qk_norm && model.has_keys(i))
+      to.k_norm = uploader.vector(from.k_norm, is_wide ? model.kv_width(i) : has.head_size);
     if (has.sinks) to.sinks = uploader.vector(from.sinks, s.query_heads);
     place_rope(model, i, uploader);
     to.o = uploader.matrix(from.o, model.is_fp8(first + 2), {{0, s.hidden}});
@@ -299,6 +305,13 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
     to.mlp_norm = norm(has.parallel ? BUNTING_NORM_ATTN : BUNTING_NORM_MLP, from.mlp_norm);
     place_mlp(model, i, uploader);
     to.mlp_post_norm = norm(BUNTING_NORM_MLP_POST, from.mlp_post_norm);
+    if (model.has_both(i)) place_beside(model, i, uploader);
+    if (s.layer_inputs > 0) {
+      to.input_gate = uploader.matrix(from.input_gate, false, {{0, s.layer_inputs}});
+      to.input_out = uploader.matrix(from.input_out, false, {{0, s.hidden}});
+      to.input_post_norm = uploader.vector(from.input_post_norm, s.hidden);
+    }
+    if (has.scaled) to.scale = uploader.number(from.scale);
   }
 }
 
@@ -326,10 +339,27 @@ void DeviceWeights::place_mlp(Model const& model, int32_t layer, Uploader& uploa
     down_biases.push_back(at(from.down_bias, e * model.padded_hidden()));
   }
   int32_t const first = Model::first_format(layer);
-  to.gate_up = uploader.matrix(from.gate_up, model.is_fp8(first + 3), of_gate_up);
-  if (has.biases & BUNTING_BIAS_GATE_UP) to.gate_up_bias = uploader.vectors(gate_up_biases, width);
-  to.down = uploader.matrix(from.down, model.is_fp8(first + 4), of_down);
-  if (has.biases & BUNTING_BIAS_DOWN) to.down_bias = uploader.vectors(down_biases, s.hidden);
+  to.mlp.gate_up = uploader.matrix(from.gate_up, model.is_fp8(first + 3), of_gate_up);
+  if (has.biases & BUNTING_BIAS_GATE_UP) to.mlp.gate_up_bias = uploader.vectors(gate_up_biases, width);
+  to.mlp.down = uploader.matrix(from.down, model.is_fp8(first + 4), of_down);
+  if (has.biases & BUNTING_BIAS_DOWN) to.mlp.down_bias = uploader.vectors(down_biases, s.hidden);
+}
+
+// What a layer with experts has of an MLP beside them.
+void DeviceWeights::place_beside(Model const& model, int32_t layer, Uploader& uploader) {
+  bunting_model_shape const& s = model.shape();
+  LayerWeights const& from = model.layer(layer);
+  DeviceLayer& to = layers_[size_t(layer)];
+  int64_t const width = model.layer_shape(layer).feed_forward, padded = round_up(width, kPanel);
+  int32_t const first = Model::first_format(layer);
+  to.beside.gate_up =
+      uploader.matrix(from.beside_gate_up, model.is_fp8(first + 5), {{0, width}, {padded, width}});
+  to.beside.down = uploader.matrix(from.beside_down, model.is_fp8(first + 6), {{0, s.hidden}});
+  to.beside_post_norm = uploader.vector(from.beside_post_norm, s.hidden);
+  to.experts_norm = uploader.vector(from.experts_norm, s.hidden);
+  to.experts_post_norm = uploader.vector(from.experts_post_norm, s.hidden);
+  to.router_norm = uploader.vector(from.router_norm, s.hidden);
+  to.expert_scales = uploader.vector(from.expert_scales, s.experts);
 }
 
 // The angles of a layer: those of an earlier layer, if it has the same rope.

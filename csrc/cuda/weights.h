@@ -12,10 +12,18 @@
 
 namespace bunting::cuda {
 
-// Vectors that a layer does not have are null.
+// A gated MLP, or the experts of a layer, one after the other. Vectors that a layer does not have are null,
+// here and below.
+struct GatedWeights {
+  WeightMatrix gate_up{nullptr};        // [2 F, H]: gate, then up
+  float const* gate_up_bias = nullptr;  // [2 F]
+  WeightMatrix down{nullptr};           // [H, F]
+  float const* down_bias = nullptr;     // [H]
+};
+
 struct DeviceLayer {
   float const* attention_norm = nullptr;  // [H]
-  WeightMatrix qkv{nullptr};              // [(Hq + 2 Hk) D, H]
+  WeightMatrix qkv{nullptr};              // [(Hq + 2 Hk) D, H], without what the layer has not
   float const* qkv_bias = nullptr;        // [(Hq + 2 Hk) D]
   float const* q_norm = nullptr;          // [D] or [Hq D]
   float const* k_norm = nullptr;          // [D] or [Hk D]
@@ -28,13 +36,19 @@ struct DeviceLayer {
   float const* o_bias = nullptr;               // [H]
   float const* attention_post_norm = nullptr;  // [H]
   float const* mlp_norm = nullptr;             // [H]
-  float const* router = nullptr;               // [E, H] of a layer with experts; what follows is then of
-  float const* router_bias = nullptr;          // [E]    each of them, one after the other
-  WeightMatrix gate_up{nullptr};               // [2 F, H]: gate, then up
-  float const* gate_up_bias = nullptr;         // [2 F]
-  WeightMatrix down{nullptr};                  // [H, F]
-  float const* down_bias = nullptr;            // [H]
-  float const* mlp_post_norm = nullptr;        // [H]
+  float const* router = nullptr;               // [E, H] of a layer with experts
+  float const* router_bias = nullptr;          // [E]
+  GatedWeights mlp;
+  float const* mlp_post_norm = nullptr;  // [H]
+  // Of an MLP beside the experts, and of what stands around both; see LayerWeights.
+  GatedWeights beside;
+  float const *beside_post_norm = nullptr, *experts_norm = nullptr, *experts_post_norm = nullptr,
+              *router_norm = nullptr;      // [H]
+  float const* expert_scales = nullptr;    // [E]
+  WeightMatrix input_gate{nullptr};        // [P, H], with inputs of layers
+  WeightMatrix input_out{nullptr};         // [H, P]
+  float const* input_post_norm = nullptr;  // [H]
+  float scale = 1;                         // of x in the end
 };
 
 class DeviceWeights {
@@ -49,12 +63,17 @@ class DeviceWeights {
   bf16 const* embedding() const { return embedding_; }                                  // [V, H]
   WeightMatrix const& vocabulary_projection() const { return vocabulary_projection_; }  // [V, H]
   float const* final_norm() const { return final_norm_; }  // [H], times the logits' scale
+  // Of inputs of layers, else null.
+  bf16 const* layer_embedding() const { return layer_embedding_; }            // [V, L P]
+  WeightMatrix const& layer_projection() const { return layer_projection_; }  // [L P, H]
+  float const* layer_input_norm() const { return layer_input_norm_; }         // [P]
 
  private:
   class Uploader;
   DeviceWeights() = default;  // to measure
   void place(Model const& model, Uploader& uploader);
   void place_mlp(Model const& model, int32_t layer, Uploader& uploader);
+  void place_beside(Model const& model, int32_t layer, Uploader& uploader);
   void place_rope(Model const& model, int32_t layer, Uploader& uploader);
 
   DeviceMemory memory_;
@@ -62,6 +81,9 @@ class DeviceWeights {
   bf16 const* embedding_ = nullptr;
   WeightMatrix vocabulary_projection_{nullptr};
   float const* final_norm_ = nullptr;
+  bf16 const* layer_embedding_ = nullptr;
+  WeightMatrix layer_projection_{nullptr};
+  float const* layer_input_norm_ = nullptr;
 };
 
 }  // namespace bunting::cuda

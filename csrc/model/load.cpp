@@ -204,6 +204,7 @@ void pack_transposed(Kernels const& kernels, PackedMatrix const& to, StoredType 
 
 }  // namespace
 
+// Index into loaded_: the tensors outside the layers, then those of each layer and expert.
 size_t Model::tensor_slot(int32_t tensor, int32_t layer) const {
   if (!is_layer_tensor(tensor)) return size_t(tensor);
   int32_t const kind = tensor % BUNTING_EXPERT, expert = tensor / BUNTING_EXPERT;

@@ -86,7 +86,12 @@ int64_t Model::qkv_width() const {
   return widest;
 }
 
-// Index into loaded_: the tensors outside the layers, then those of each layer and expert.
+int32_t Model::last_layer_with_keys() const {
+  int32_t layer = shape_.layers - 1;
+  while (!has_keys(layer)) layer--;
+  return layer;
+}
+
 bool Model::has_fp8() const {
   return std::find(formats_.begin(), formats_.end(), BUNTING_FORMAT_FP8) != formats_.end();
 }
@@ -174,8 +179,7 @@ size_t Model::place(char* base) {
     layer.attention_norm = optional(has.norms & BUNTING_NORM_ATTN, hidden);
     int64_t const query = query_width(i), kv = kv_width(i);
     bool const is_apart = has_v(i) && layer.v.dtype != layer.qkv.dtype;
-    int64_t const kv_rows = !has_keys(i) ? 0 : is_apart || !has_v(i) ? kv : 2 * kv;
-    matrix(layer.qkv, query + kv_rows, hidden);
+    matrix(layer.qkv, projected_width(i) - (is_apart ? kv : 0), hidden);
     if (is_apart) matrix(layer.v, kv, hidden);
     layer.qkv_bias = optional(has.biases & BUNTING_BIAS_QKV, qkv_width(i));
     layer.q_norm = optional(has.qk_norm, is_wide ? query : has.head_size);

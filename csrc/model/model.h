@@ -122,6 +122,11 @@ class Model {
   bool has_v(int32_t layer) const {
     return has_keys(layer) && !(layer_shape(layer).values & BUNTING_VALUES_KEYS);
   }
+  // Rows of its projections of q, and of k and v as far as it has them.
+  int64_t projected_width(int32_t layer) const {
+    return query_width(layer) + (has_keys(layer) + has_v(layer)) * kv_width(layer);
+  }
+  int32_t last_layer_with_keys() const;
   // The layer whose keys and values a layer reads.
   int32_t kv_layer(int32_t layer) const { return layer - layer_shape(layer).kv_layers_back; }
   // One page of a layer with keys and values.

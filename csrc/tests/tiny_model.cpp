@@ -131,18 +131,27 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
     }
     offset += uint64_t(rows * cols) * (dtype == BUNTING_F32 ? 4 : 2);
   };
-  int64_t const hidden = s.hidden, q = int64_t(s.query_heads) * s.head_size,
-                kv = int64_t(s.kv_heads) * s.head_size;
+  int64_t const hidden = s.hidden;
   add(BUNTING_T_EMBED, 0, s.vocab, hidden);
   add(BUNTING_T_FINAL_NORM, 0, 1, hidden);
   if (!s.tied_embeddings) add(BUNTING_T_LM_HEAD, 0, s.vocab, hidden);
+  if (s.layer_inputs > 0) {
+    add(BUNTING_T_LAYER_EMBED, 0, s.vocab, s.layers * s.layer_inputs);
+    add(BUNTING_T_LAYER_PROJECTION, 0, s.layers * s.layer_inputs, hidden);
+    add(BUNTING_T_LAYER_INPUT_NORM, 0, 1, s.layer_inputs);
+  }
   for (int32_t layer = 0; layer < s.layers; layer++) {
     bunting_layer_shape const& has = s.layer[layer];
+    auto const own = [](int32_t size, int32_t of_model) { return size > 0 ? size : of_model; };
+    int64_t const head_size = own(has.head_size, s.head_size), q = s.query_heads * head_size,
+                  kv = own(has.kv_heads, s.kv_heads) * head_size,
+                  width = own(has.feed_forward, s.feed_forward);
+    bool const has_keys = has.kv_layers_back == 0;
     bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
     if (has.norms & BUNTING_NORM_ATTN) add(BUNTING_T_ATTN_NORM, layer, 1, hidden);
     add(BUNTING_T_Q, layer, q, hidden);
-    add(BUNTING_T_K, layer, kv, hidden);
-    add(BUNTING_T_V, layer, kv, hidden);
+    if (has_keys) add(BUNTING_T_K, layer, kv, hidden);
+    if (has_keys && !(has.values & BUNTING_VALUES_KEYS)) add(BUNTING_T_V, layer, kv, hidden);
     add(BUNTING_T_O, layer, hidden, q);
     if (has.biases & BUNTING_BIAS_QKV) {
       add(BUNTING_T_Q_BIAS, layer, 1, q);
@@ -150,16 +159,16 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
       add(BUNTING_T_V_BIAS, layer, 1, kv);
     }
     if (has.qk_norm) {
-      add(BUNTING_T_Q_NORM, layer, 1, is_wide ? q : s.head_size);
-      add(BUNTING_T_K_NORM, layer, 1, is_wide ? kv : s.head_size);
+      add(BUNTING_T_Q_NORM, layer, 1, is_wide ? q : head_size);
+      if (has_keys) add(BUNTING_T_K_NORM, layer, 1, is_wide ? kv : head_size);
     }
     if (has.sinks) add(BUNTING_T_SINKS, layer, 1, s.query_heads);
     if (has.biases & BUNTING_BIAS_O) add(BUNTING_T_O_BIAS, layer, 1, hidden);
     if (has.norms & BUNTING_NORM_ATTN_POST) add(BUNTING_T_ATTN_POST_NORM, layer, 1, hidden);
     if (has.norms & BUNTING_NORM_MLP) add(BUNTING_T_MLP_NORM, layer, 1, hidden);
     if (has.norms & BUNTING_NORM_MLP_POST) add(BUNTING_T_MLP_POST_NORM, layer, 1, hidden);
-    bool const is_mixture = has.mlp == BUNTING_MLP_EXPERTS;
-    int64_t const feed_forward = is_mixture ? s.expert_feed_forward : s.feed_forward;
+    bool const is_mixture = has.mlp != BUNTING_MLP_GATED;
+    int64_t const feed_forward = is_mixture ? s.expert_feed_forward : width;
     if (is_mixture) add(BUNTING_T_ROUTER, layer, s.experts, hidden);
     if (has.biases & BUNTING_BIAS_ROUTER) add(BUNTING_T_ROUTER_BIAS, layer, 1, s.experts);
     for (int32_t expert = 0; expert < (is_mixture ? s.experts : 1); expert++) {
@@ -173,6 +182,21 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
       add(BUNTING_T_UP + of, layer, feed_forward, hidden);
       add(BUNTING_T_DOWN + of, layer, hidden, feed_forward);
     }
+    if (has.mlp == BUNTING_MLP_BOTH) {
+      for (int32_t norm : {BUNTING_T_ROUTER_NORM, BUNTING_T_EXPERTS_NORM, BUNTING_T_EXPERTS_POST_NORM,
+                           BUNTING_T_BESIDE_POST_NORM})
+        add(norm, layer, 1, hidden);
+      add(BUNTING_T_EXPERT_SCALES, layer, 1, s.experts);
+      add(BUNTING_T_BESIDE_GATE, layer, width, hidden);
+      add(BUNTING_T_BESIDE_UP, layer, width, hidden);
+      add(BUNTING_T_BESIDE_DOWN, layer, hidden, width);
+    }
+    if (s.layer_inputs > 0) {
+      add(BUNTING_T_INPUT_GATE, layer, s.layer_inputs, hidden);
+      add(BUNTING_T_INPUT_OUT, layer, hidden, s.layer_inputs);
+      add(BUNTING_T_INPUT_POST_NORM, layer, 1, hidden);
+    }
+    if (has.scaled) add(BUNTING_T_LAYER_SCALE, layer, 1, 1);
   }
   std::fclose(file);
 }

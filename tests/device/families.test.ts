@@ -9,7 +9,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import {
-  cpusOnly,
   familyConfigs,
   familyLogits,
   familyPositions,
@@ -65,14 +64,6 @@ describe.each(Object.keys(familyConfigs).map((name) => [name]))("%s", (name) => 
   });
 
   for (const { name: engine, library: gpu } of gpuEngines()) {
-    if (cpusOnly.includes(name)) {
-      test(`${engine} refuses it by what it lacks`, () => {
-        expect(() => new Rig(gpu, openModelFolder(folder), { compute: "bf16", quant: "none" })).toThrow(
-          "the GPU engine wants layers of one size each",
-        );
-      });
-      continue;
-    }
     test(`on ${engine} they are near, and the same bits from one chunk as from three`, () => {
       const chunked = logitsOf(folder, "bf16", gpu);
       for (const [index, logits] of chunked.entries()) {

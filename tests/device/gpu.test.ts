@@ -134,7 +134,7 @@ for (const { name: engine, library } of gpuEngines()) {
         "heads without kernels",
         "qwen3",
         {},
-        "the GPU engine has heads of 32, 64, 96, 128 and 256, not of 80",
+        "the GPU engine has heads of 32, 64, 96, 128, 256 and 512, not of 80",
       ],
       ["fp8 for other heads", "qwen2", { kv: "fp8" }, "fp8 for heads of 64, 96 and 128, not of 32"],
       ["keys in int8", "qwen2", { kv: "int8" }, "GPUs keep keys and values in bf16 or fp8, not in int8"],

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import type { Quant } from "../../gpu/model/formats.ts";
 import type { NativeLibrary } from "../../gpu/native.ts";
-import { cpusOnly, familyPrompt, writeFamily } from "../reference/families.ts";
+import { familyPrompt, writeFamily } from "../reference/families.ts";
 import { sameBits } from "./compare.ts";
 import { cpuLibrary, gpuEngines } from "./library.ts";
 import { Rig } from "./rig.ts";
@@ -58,10 +58,7 @@ const ways: readonly Way[] = [
   ),
 ];
 
-const waysOf = (name: string): readonly Way[] =>
-  ways.filter(({ device }) => device === "cpu" || !cpusOnly.includes(name));
-
-describe.each(kinds.flatMap(([name, what]) => waysOf(name).map((way) => ({ name, what, ...way }))))(
+describe.each(kinds.flatMap(([name, what]) => ways.map((way) => ({ name, what, ...way }))))(
   "$name ($what) on $device in $compute, $quant",
   ({ name, device, library, compute, quant, sizes, every }) => {
     const folder = join(scratch, `${name}-${device}-${compute}-${quant}`);

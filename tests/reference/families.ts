@@ -255,9 +255,6 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
 /** Files of metadata cannot tell that not all layers of these have experts, or go by an architecture that is not read. */
 export const foldersOnly: readonly string[] = ["qwen3-moe", "glm"];
 
-/** Of heads and layers for which GPUs have no kernels yet. */
-export const cpusOnly: readonly string[] = ["gemma4", "gemma4-keys", "gemma4-unified", "gemma4-moe"];
-
 /** What each of them is given, and after which positions its logits are kept. */
 export const familyPrompt: readonly number[] = Array.from(
   { length: 48 },

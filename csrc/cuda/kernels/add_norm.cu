@@ -1,4 +1,4 @@
-// add_norm.cu - x[r] += delta_scale * norm(delta[r]); y[r] = norm(x[r]).
+// add_norm.cu - x[r] = sum_scale * (x[r] + delta_scale * norm(delta[r])); y[r] = norm(x[r]).
 //
 //   x  [T, H] f32, read and, with a delta, written     y  [T, H] bf16     delta  [T, H] f32 or null
 //
@@ -81,19 +81,19 @@ GPU_KERNEL(kThreads, 4) add_norm_kernel(AddNorm const n) {
       Float4 added = load(delta + i);
       if (n.delta_weight) added = of_delta.of(added, n.delta_weight, i);
       GPU_UNROLL
-      for (int j = 0; j < 4; ++j) v.at[j] += n.delta_scale * added.at[j];
+      for (int j = 0; j < 4; ++j) v.at[j] = (v.at[j] + n.delta_scale * added.at[j]) * n.sum_scale;
       store(x + i, v);
     }
     sums.add(v);
   }
-  if (!n.y) return;
+  if (!n.y && !n.exact) return;
   Moments of_x;
   if (n.weight) of_x = moments_of(n, x, sums, scratch + 2 * kSums);
   Half4* const y = reinterpret_cast<Half4*>(n.y + row);
   for (int i = thread_index(); i < vectors; i += kThreads) {
     Float4 v = load(x + i);
     if (n.weight) v = of_x.of(v, n.weight, i);
-    store(y + i, narrow4(v));
+    if (n.y) store(y + i, narrow4(v));
     if (n.exact) store(reinterpret_cast<Float4*>(n.exact + row) + i, v);
   }
 }

@@ -9,7 +9,8 @@
 // rows (16): for the scores each warp takes 16 keys of a tile, for the sums a quarter of the dimensions; in
 // between they exchange what is largest in a row and the probabilities. What a row sees is decided by
 // absolute positions alone. Heads of 256 leave room for one tile, whose keys make way for the next ones while
-// its values are added, and no registers for the sums of many rows: those are computed 16 after 16.
+// its values are added, and no registers for the sums of many rows: those are computed 16 after 16. Of heads
+// of 512 halves of the dimensions take these places in turn.
 //
 // A row's arithmetic is the same in every item: tiles lie at multiples of 64 positions; a span of positions
 // (span_end) is one chain, in which 64 scores are compared with what was largest, then four times 16 values
@@ -53,15 +54,16 @@ struct Shape {
   // none.
   static constexpr int kLoad = kFp8 ? 16 : 8;
   static constexpr int kDimensions = kFew ? (D / kWarps + kLoad - 1) / kLoad * kLoad : D;
+  static constexpr int kPartDimensions = kDimensions / Layout<D, kFp8>::kParts;
 };
 
-// scores[2n], scores[2n + 1] += queries times sixteen keys. `key_row`: this lane's key, `multipliers`: from
-// its first key on, in e4m3.
+// scores[2n], scores[2n + 1] += a part of queries times sixteen keys. `key_row`: this lane's key,
+// `multipliers`: from its first key on, in e4m3.
 template <int D, bool kFp8, int kKeys>
-GPU_DEVICE void score(float (&scores)[kKeys / 8][4], Row<D> const& query_row,
-                      Row<Layout<D, kFp8>::kKvWidth> const& key_row,
+GPU_DEVICE void score(float (&scores)[kKeys / 8][4], Row<D> const& query_row, [[maybe_unused]] int part,
+                      Row<Layout<D, kFp8>::kPartWidth> const& key_row,
                       [[maybe_unused]] Shared<uint32_t> multipliers) {
-  constexpr int kKvChunks = Layout<D, kFp8>::kKvChunks;
+  using L = Layout<D, kFp8>;
   if constexpr (kFp8) {
     GPU_UNROLL
     for (int k = 0; k < D / 32; ++k) {
@@ -69,7 +71,7 @@ GPU_DEVICE void score(float (&scores)[kKeys / 8][4], Row<D> const& query_row,
                            load_matrices<false>(query_row[4 * k + 2])};
       GPU_UNROLL
       for (int n = 0; n < kKeys / 16; ++n) {
-        Vec const bytes = load_matrices<false>(key_row[2 * k] + 16 * n * kKvChunks);
+        Vec const bytes = load_matrices<false>(key_row[2 * k] + 16 * n * L::kPartChunks);
         GPU_UNROLL
         for (int half = 0; half < 2; ++half) {
           uint32_t const both = multipliers.get(16 * n + 8 * half), of_key = pick_bytes(both, both, 0x1010);
@@ -83,11 +85,11 @@ GPU_DEVICE void score(float (&scores)[kKeys / 8][4], Row<D> const& query_row,
     }
   } else {
     GPU_UNROLL
-    for (int k = 0; k < D / 16; ++k) {
-      Vec const left = load_matrices<false>(query_row[2 * k]);
+    for (int k = 0; k < L::kPartWidth / 16; ++k) {
+      Vec const left = load_matrices<false>(query_row[part * L::kPartChunks + 2 * k]);
       GPU_UNROLL
       for (int n = 0; n < kKeys / 16; ++n) {
-        Vec const right = load_matrices<false>(key_row[2 * k] + 16 * n * kKvChunks);
+        Vec const right = load_matrices<false>(key_row[2 * k] + 16 * n * L::kPartChunks);
         multiply_add(scores[2 * n], left, right.word[0], right.word[1]);
         multiply_add(scores[2 * n + 1], left, right.word[2], right.word[3]);
       }
@@ -127,7 +129,7 @@ GPU_DEVICE void add_many(Span<D>& span, uint32_t const (&pairs)[kTileKeys / 8][2
                      second_values = value_multipliers(multipliers, 16 * k + 8);
       GPU_UNROLL
       for (int n = 0; n < D / 32; ++n) {
-        Vec const bytes = load_matrices<true>(value_row[2 * n] + 16 * k * L::kKvChunks);
+        Vec const bytes = load_matrices<true>(value_row[2 * n] + 16 * k * L::kPartChunks);
         GPU_UNROLL
         for (int j = 0; j < 2; ++j)
           add_values(&span.sums[4 * n + 2 * j], left, bytes.word[2 * j], bytes.word[2 * j + 1], first_values,
@@ -136,7 +138,7 @@ GPU_DEVICE void add_many(Span<D>& span, uint32_t const (&pairs)[kTileKeys / 8][2
     } else {
       GPU_UNROLL
       for (int n = 0; n < D / 16; ++n) {
-        Vec const right = load_matrices<true>(value_row[2 * n] + 16 * k * L::kKvChunks);
+        Vec const right = load_matrices<true>(value_row[2 * n] + 16 * k * L::kPartChunks);
         multiply_add(span.sums[2 * n], left, right.word[0], right.word[1]);
         multiply_add(span.sums[2 * n + 1], left, right.word[2], right.word[3]);
       }
@@ -144,11 +146,15 @@ GPU_DEVICE void add_many(Span<D>& span, uint32_t const (&pairs)[kTileKeys / 8][2
   }
 }
 
-// Few rows: the probabilities of all warps, in shared memory, times a warp's dimensions of the values.
-template <int D, bool kFp8, int kDimensions>
-GPU_DEVICE void add_few(Span<kDimensions>& span, Shared<Vec> probabilities, Shared<Vec> values,
-                        int warp_dimension, [[maybe_unused]] Shared<uint32_t> multipliers) {
+// Few rows: the probabilities of all warps, in shared memory, times a warp's dimensions of a part of the
+// values.
+template <int D, bool kFp8>
+GPU_DEVICE void add_few(Span<Shape<D, true, kFp8>::kDimensions>& span, int part, Shared<Vec> probabilities,
+                        Shared<Vec> values, int warp_dimension,
+                        [[maybe_unused]] Shared<uint32_t> multipliers) {
   using L = Layout<D, kFp8>;
+  constexpr int kDimensions = Shape<D, true, kFp8>::kPartDimensions;
+  float (*const sums)[4] = span.sums + part * (kDimensions / 8);
   GPU_UNROLL
   for (int k = 0; k < kTileKeys / 16; k += 2) {
     Vec left[2];
@@ -156,7 +162,7 @@ GPU_DEVICE void add_few(Span<kDimensions>& span, Shared<Vec> probabilities, Shar
     for (int j = 0; j < 2; ++j) {
       left[j] =
           load_matrices<false>(probabilities + chunk_at<kTileKeys>(lane() % 16, 2 * (k + j) ^ lane() / 16));
-      multiply_add(span.total, left[j], kOnes, kOnes);
+      if (part == 0) multiply_add(span.total, left[j], kOnes, kOnes);
     }
     if constexpr (kFp8) {
       uint32_t of_values[4];
@@ -168,15 +174,16 @@ GPU_DEVICE void add_few(Span<kDimensions>& span, Shared<Vec> probabilities, Shar
             load_matrices<true>(values + chunk_at<L::kKvWidth>(16 * k + lane(), warp_dimension / 16 + n));
         GPU_UNROLL
         for (int j = 0; j < 2; ++j)
-          add_values(&span.sums[2 * n], left[j], bytes.word[2 * j], bytes.word[2 * j + 1], of_values[2 * j],
+          add_values(&sums[2 * n], left[j], bytes.word[2 * j], bytes.word[2 * j + 1], of_values[2 * j],
                      of_values[2 * j + 1]);
       }
     } else {
       GPU_UNROLL
       for (int n = 0; n < kDimensions / 8; ++n) {
-        Vec const right = load_matrices<true>(values + chunk_at<D>(16 * k + lane(), warp_dimension / 8 + n));
-        multiply_add(span.sums[n], left[0], right.word[0], right.word[1]);
-        multiply_add(span.sums[n], left[1], right.word[2], right.word[3]);
+        Vec const right =
+            load_matrices<true>(values + chunk_at<L::kPartWidth>(16 * k + lane(), warp_dimension / 8 + n));
+        multiply_add(sums[n], left[0], right.word[0], right.word[1]);
+        multiply_add(sums[n], left[1], right.word[2], right.word[3]);
       }
     }
   }
@@ -213,8 +220,9 @@ GPU_DEVICE void share_probabilities(uint32_t const (&pairs)[kKeys / 8][2], Share
 
 // Where the results of a lane's spans go: on their own, or summed up with those of the spans before, which
 // wait in `running`.
-template <int D, bool kFp8, int kDimensions>
+template <int D, bool kFew, bool kFp8>
 struct SpanResults {
+  using S = Shape<D, kFew, kFp8>;
   Output<D> output;
   float* running;  // [rows, D] of this block
   int rows, first_row, dimension;
@@ -223,7 +231,7 @@ struct SpanResults {
   float log[2] = {};  // of the spans before
 
   // Normalises a span, writes it, and clears it. `is_last`: of the item.
-  GPU_DEVICE void add(Span<kDimensions>& span, bool is_last) {
+  GPU_DEVICE void add(Span<S::kDimensions>& span, bool is_last) {
     bool const sums_up = output.item.sums_up;
     GPU_UNROLL
     for (int i = 0; i < 2; ++i) {
@@ -233,9 +241,11 @@ struct SpanResults {
       Sum const sum(spans > 0 ? log[i] : -kInfinity, log_of_span);
       log[i] = sums_up ? sum.log : log_of_span;
       GPU_UNROLL
-      for (int n = 0; n < kDimensions / 8; ++n) {
+      for (int n = 0; n < S::kDimensions / 8; ++n) {
         if (row >= rows || !has_dimensions) continue;
-        int const d = dimension + Dimensions<kFp8>::of(n);
+        constexpr int kOfPart = S::kPartDimensions / 8;
+        int const d =
+            n / kOfPart * Layout<D, kFp8>::kPartWidth + dimension + Dimensions<kFp8>::of(n % kOfPart);
         Float2 const pair = Dimensions<kFp8>::pair(span.sums, n, i);
         Float2* const before = reinterpret_cast<Float2*>(running + row * D + d);
         Float2 x{{multiply_rounded(pair.at[0], inverse), multiply_rounded(pair.at[1], inverse)}};
@@ -270,44 +280,61 @@ GPU_DEVICE void attend(Attention const& a, AttentionItem const& item, int begin)
   ring.begin();
 
   int const warp_row = kFew ? 0 : warp() * 16, warp_key = kFew ? warp() * S::kKeys : 0;
-  int const warp_dimension = kFew ? warp() * S::kDimensions : 0, first_row = begin + warp_row + lane() / 4;
+  int const warp_dimension = kFew ? warp() * S::kPartDimensions : 0,
+            first_row = begin + warp_row + lane() / 4;
   bool const has_dimensions = S::kDimensions * kWarps <= D || warp_dimension < D;
   Seen const seen(a, item, group, first_row);
   Row<D> const query_row(queries, warp_row + lane() % 16, lane() / 16);
   float const factor = a.scale * kLog2E;
   Span<S::kDimensions> span;
-  SpanResults<D, kFp8, S::kDimensions> results{
-      output,        a.running + int64_t(block_index()) * kManyRows * D, rows, first_row, warp_dimension,
-      has_dimensions};
+  SpanResults<D, kFew, kFp8> results{output,         a.running + int64_t(block_index()) * kManyRows * D,
+                                     rows,           first_row,
+                                     warp_dimension, has_dimensions};
   int end_of_span = span_end(item.kv_begin);
   for (int tile = 0; tile < ring.tiles; ++tile) {
-    copy_wait<kOneStage ? 1 : L::kStages - 2>();
-    block_sync();  // the tile, or its keys, is there for all; no thread reads the stage that is filled next
-    if constexpr (!kOneStage) ring.fetch(tile + L::kStages - 1);
-
-    Row<L::kKvWidth> const key_row(ring.keys(tile), warp_key + lane() / 16 * 8 + lane() % 8, lane() / 8 % 2);
     int const first_key = item.kv_begin + tile * kTileKeys;
     float scores[S::kKeys / 8][4] = {}, top[2];
-    score<D, kFp8, S::kKeys>(scores, query_row, key_row, ring.multipliers(tile) + warp_key + lane() / 4);
+    GPU_KEEP_LOOP  // registers for the addresses of two parts are not there
+        for (int part = 0; part < L::kParts; ++part) {
+      copy_wait<kOneStage ? 1 : L::kStages - 2>();
+      block_sync();  // the tile, or a part of its keys, is there for all; none reads the stage filled next
+      if constexpr (!kOneStage) ring.fetch(tile + L::kStages - 1);
+      Row<L::kPartWidth> const key_row(ring.keys(tile, part), warp_key + lane() / 16 * 8 + lane() % 8,
+                                       lane() / 8 % 2);
+      score<D, kFp8, S::kKeys>(scores, query_row, part, key_row,
+                               ring.multipliers(tile) + warp_key + lane() / 4);
+      if (part == L::kParts - 1) break;
+      block_sync();  // no thread reads this part any more
+      ring.fetch_piece(tile, part + 2);
+    }
     if (a.cap > 0) cap_scores(scores, a.scale, a.cap);
     seen.template mask<S::kKeys>(scores, top, first_key + warp_key, factor);
     if constexpr (kFew) exchange_largest(top, largest_of);
-    if constexpr (kOneStage) ring.fetch_keys(tile + 1);  // no thread reads the keys any more
+    if constexpr (kOneStage) ring.fetch_piece(tile, L::kParts + 1);  // no thread reads the keys any more
 
     uint32_t pairs[S::kKeys / 8][2];
     span.template take<S::kKeys>(scores, top, pairs);
     if constexpr (kOneStage) copy_wait<1>();
     if constexpr (kFew) {
       share_probabilities<S::kKeys>(pairs, probabilities, warp_key);
-      if (has_dimensions)
-        add_few<D, kFp8>(span, probabilities, ring.values(tile), warp_dimension, ring.multipliers(tile));
+      GPU_UNROLL
+      for (int part = 0; part < L::kParts; ++part) {
+        if (has_dimensions)
+          add_few<D, kFp8>(span, part, probabilities, ring.values(tile, part), warp_dimension,
+                           ring.multipliers(tile));
+        if (part == L::kParts - 1) break;
+        block_sync();  // no thread reads this part any more
+        ring.fetch_piece(tile, L::kParts + part + 2);
+        copy_wait<1>();
+        block_sync();  // the next part is there for all
+      }
     } else {
       add_many<D, kFp8>(span, pairs, ring.values(tile), ring.multipliers(tile));
     }
     bool const is_last = tile == ring.tiles - 1;
     if (kOneStage && !is_last) {
       block_sync();  // no thread reads the values any more
-      ring.fetch_values(tile + 1);
+      ring.fetch_piece(tile, 2 * L::kParts + 1);
     }
 
     if (!is_last && first_key + kTileKeys < end_of_span) continue;
@@ -402,6 +429,8 @@ void attention(Stream& stream, Attention const& a) {
       return launch<128>(stream, a);
     case 256:
       return launch<256>(stream, a);
+    case 512:
+      return launch<512>(stream, a);
     default:
       fail(BUNTING_INVALID, "attention has no kernel for heads of %d", a.kv.head_size);
   }

@@ -49,10 +49,13 @@ template <int D, bool kFp8>
 struct Layout {
   static constexpr int kChunks = D / 8;              // of a query
   static constexpr int kKvWidth = kFp8 ? D / 2 : D;  // of a key or value, in units of two bytes
-  static constexpr int kKvChunks = kKvWidth / 8;
-  // With one stage keys and values take turns: the next keys come while these values are read (Ring).
+  // With one stage keys and values take turns: the next keys come while these values are read. Those that
+  // have no room beside each other come in parts of their dimensions (Ring).
   static constexpr int kStages = kKvWidth <= 64 ? 3 : kKvWidth <= 128 ? 2 : 1;
-  static constexpr int kMatrix = kTileKeys * kKvChunks;  // keys or values of one stage
+  static constexpr int kPartWidth = kKvWidth <= 256 ? kKvWidth : 256;
+  static constexpr int kParts = kKvWidth / kPartWidth;
+  static constexpr int kPartChunks = kPartWidth / 8;
+  static constexpr int kMatrix = kTileKeys * kPartChunks;  // a part of the keys or values of one stage
   static constexpr int kProbabilities = kFewRows * kChunks;
   static constexpr int kLargest = kProbabilities + kFewRows * kTileKeys / 8;
   static constexpr int kFewEnd = kLargest + kWarps * kFewRows / 4;
@@ -103,8 +106,9 @@ GPU_DEVICE void fetch_queries(Shared<Vec> queries, bf16 const* q, int rows, Head
   }
 }
 
-// The ring of tiles through which an item's keys and values pass. Page ids are looked up one tile ahead, so
-// that copies do not wait for them: each lane one of the tile.
+// The ring of tiles through which an item's keys and values pass: whole tiles, or with one stage pieces in
+// two slots, the parts of a tile's keys and then those of its values. Page ids are looked up one tile ahead,
+// so that copies do not wait for them: each lane one of the tile.
 template <int D, bool kFp8>
 struct Ring {
   using L = Layout<D, kFp8>;
@@ -114,10 +118,10 @@ struct Ring {
   int tiles = (item.kv_end - item.kv_begin + kTileKeys - 1) / kTileKeys;
   int page_of_lane = 0;
 
-  GPU_DEVICE Shared<Vec> keys(int tile) const {
-    return shared + L::kRing + tile % L::kStages * 2 * L::kMatrix;
+  GPU_DEVICE Shared<Vec> keys(int tile, int part = 0) const {
+    return shared + L::kRing + (tile % L::kStages * 2 + part % 2) * L::kMatrix;
   }
-  GPU_DEVICE Shared<Vec> values(int tile) const { return keys(tile) + L::kMatrix; }
+  GPU_DEVICE Shared<Vec> values(int tile, int part = 0) const { return keys(tile, L::kParts + part); }
   GPU_DEVICE Shared<uint32_t> multipliers(int tile) const {
     return (shared + L::kMultipliers).template as<uint32_t>() + tile % L::kStages * kTileKeys;
   }
@@ -128,30 +132,32 @@ struct Ring {
     GPU_UNROLL
     for (int i = 0; i < L::kStages - 1; ++i) fetch(i);
     if constexpr (L::kStages == 1) {
-      fetch_keys(0);
-      fetch_values(0);
+      fetch_piece(0, 0);
+      fetch_piece(0, 1);
     }
   }
 
   // Begins to copy a tile, if there is one; commits in any case.
   GPU_DEVICE void fetch(int tile) {
     if (tile < tiles) {
-      fetch_rows<true, true>(tile);
+      fetch_rows<true>(tile, keys(tile), 0);
       if constexpr (kFp8) fetch_multipliers(tile);
       look_up(tile + 1);
     }
     gpu::copy_commit();
   }
 
-  // The same of a tile's keys, and then of its values.
-  GPU_DEVICE void fetch_keys(int tile) {
-    if (tile < tiles) fetch_rows<true, false>(tile);
-    gpu::copy_commit();
-  }
-  GPU_DEVICE void fetch_values(int tile) {
+  // The same of one piece of a tile, or, behind its last one, of the next tile: piece after piece.
+  GPU_DEVICE void fetch_piece(int tile, int piece) {
+    constexpr int kPieces = 2 * L::kParts;
+    if (piece >= kPieces) {
+      ++tile;
+      piece -= kPieces;
+    }
     if (tile < tiles) {
-      fetch_rows<false, true>(tile);
-      look_up(tile + 1);
+      int const first = piece % L::kParts * L::kPartWidth;
+      fetch_rows<false>(tile, keys(tile, piece), first + (piece < L::kParts ? 0 : a.kv.values));
+      if (piece == kPieces - 1) look_up(tile + 1);
     }
     gpu::copy_commit();
   }
@@ -169,24 +175,26 @@ struct Ring {
     return a.kv.layer + gpu::shuffle(page_of_lane, row >> kPageShift) * a.kv.page_stride;
   }
 
-  template <bool kKeys, bool kValues>
-  GPU_DEVICE void fetch_rows(int tile) {
+  // Of each row a part of its keys or values that begins `offset` behind its keys, and with both that of its
+  // values too.
+  template <bool kBoth>
+  GPU_DEVICE void fetch_rows(int tile, Shared<Vec> matrix, int64_t offset) {
     constexpr int kCopies = L::kMatrix / kThreads;
     int const first_key = item.kv_begin + tile * kTileKeys;
     auto const copy = [&](int i) {
       // Where it can be, a thread copies the same chunk of rows that lie equally far apart.
       int const at = gpu::thread_index() + i * kThreads;
-      int const row = kThreads % L::kKvChunks == 0
-                          ? gpu::thread_index() / L::kKvChunks + i * (kThreads / L::kKvChunks)
-                          : at / L::kKvChunks;
-      int const chunk = at % L::kKvChunks;
+      int const row = kThreads % L::kPartChunks == 0
+                          ? gpu::thread_index() / L::kPartChunks + i * (kThreads / L::kPartChunks)
+                          : at / L::kPartChunks;
+      int const chunk = at % L::kPartChunks;
       bool const inside = first_key + row < item.kv_end;
       bf16 const* const from = page_with(row) +
                                (int64_t(item.kv_head << kPageShift) + (row & kSlotMask)) * L::kKvWidth +
-                               8 * chunk;
-      Shared<Vec> const to = keys(tile) + chunk_at<L::kKvWidth>(row, chunk);
-      if constexpr (kKeys) gpu::copy_async(to, reinterpret_cast<Vec const*>(from), inside);
-      if constexpr (kValues)
+                               8 * chunk + offset;
+      Shared<Vec> const to = matrix + chunk_at<L::kPartWidth>(row, chunk);
+      gpu::copy_async(to, reinterpret_cast<Vec const*>(from), inside);
+      if constexpr (kBoth)
         gpu::copy_async(to + L::kMatrix, reinterpret_cast<Vec const*>(from + a.kv.values), inside);
     };
     if constexpr (kCopies > 8) {  // addresses of all would not fit the registers

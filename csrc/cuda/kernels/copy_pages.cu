@@ -1,7 +1,8 @@
-// copy_pages.cu - copy-on-write: the first `tokens` slots of a page, of every layer, head, keys and values.
+// copy_pages.cu - copy-on-write: the first `tokens` slots of a page, of layers of one size, heads, keys and
+// values.
 //
-//   pages  [page][..][Tp][D] bf16: a page is a row of parts of Tp * D elements, and the slots of a part lie
-//   together; in e4m3, 2 Hk such parts of a layer are followed by Hk of Tp words (KvPages)
+//   pages  [page][..][Tp][D] bf16: these layers are a row of parts of Tp * D elements, and the slots of a
+//   part lie together; in e4m3, 2 Hk such parts of a layer are followed by Hk of Tp words (KvPages)
 //
 // Work:     one block per copy and kPartsPerBlock parts, sixteen bytes per thread and turn.
 // Roofline: memory, 4 bytes per element copied.
@@ -34,8 +35,8 @@ GPU_KERNEL(kThreads, 8) copy_pages_kernel(Task const task) {
   CopyPages const& c = task.c;
   PageCopy const copy = load(c.copies + block_index() / task.blocks_per_copy);
   int const first = block_index() % task.blocks_per_copy * kPartsPerBlock;
-  char const* const from = reinterpret_cast<char const*>(c.pages + copy.from * c.page_elements);
-  char* const to = reinterpret_cast<char*>(c.pages + copy.to * c.page_elements);
+  char const* const from = reinterpret_cast<char const*>(c.pages + copy.from * c.page_stride);
+  char* const to = reinterpret_cast<char*>(c.pages + copy.to * c.page_stride);
   for (int p = first; p < first + kPartsPerBlock && p < task.parts; ++p) {
     int const layer = p / task.parts_of_layer, part = p % task.parts_of_layer;
     // Parts of words come last in a layer.
@@ -61,7 +62,7 @@ void copy_pages(Stream& stream, CopyPages const& c) {
   int32_t const parts_of_layer = fp8 ? 3 * c.fp8_heads : 1;
   int64_t const layer_bytes =
       fp8 ? int64_t(c.fp8_heads) * (2 * part_bytes + c.page_tokens * int32_t(sizeof(uint32_t))) : part_bytes;
-  int32_t const parts = int32_t(c.page_elements * 2 / layer_bytes) * parts_of_layer;
+  int32_t const parts = int32_t(c.elements * 2 / layer_bytes) * parts_of_layer;
   Task const task{c,          parts,      (parts + kPartsPerBlock - 1) / kPartsPerBlock, parts_of_layer,
                   part_bytes, layer_bytes};
   stream.launch("copy_pages", copy_pages_kernel, {c.count * task.blocks_per_copy, kThreads, 0}, task);

@@ -1,6 +1,6 @@
-// gate.cu - y[t, f] = activation(gate_up[t, f]) * gate_up[t, F + f].
+// gate.cu - y[t, f] = activation(gate[t, f]) * up[t, f].
 //
-//   gate_up  [T, 2F] f32     y  [T, F] bf16
+//   gate, up  [T, F] f32, rows of wider ones     y  [T, F] bf16
 //
 // SiLU is g / (1 + exp(-g)); GELU by tanh is g / (1 + exp(-2u)) with u = sqrt(2 / pi) (g + 0.044715 g^3); the
 // clamped SwiGLU is g / (1 + exp(-1.702 g)) * (up + 1) with g = min(gate, 7) and up within -7 to 7.
@@ -53,9 +53,9 @@ GPU_KERNEL(kThreads, 8) gate_kernel(Task const task) {
   int64_t const token = block_index() / task.blocks_per_token;
   int const column = block_index() % task.blocks_per_token * kColumns + 4 * thread_index();
   if (column >= g.feed_forward) return;
-  float const* const row = g.gate_up + token * 2 * g.feed_forward + column;
-  Float4 const gate = load(reinterpret_cast<Float4 const*>(row));
-  Float4 y = load(reinterpret_cast<Float4 const*>(row + g.feed_forward));
+  int64_t const up_row = g.up_rows ? load(g.up_rows + token) : token;
+  Float4 const gate = load(reinterpret_cast<Float4 const*>(g.gate + token * g.gate_stride + column));
+  Float4 y = load(reinterpret_cast<Float4 const*>(g.up + up_row * g.up_stride + column));
   GPU_UNROLL
   for (int j = 0; j < 4; ++j) y.at[j] = gated(g.activation, gate.at[j], y.at[j]);
   store(reinterpret_cast<Half4*>(g.y + token * g.feed_forward + column), narrow4(y));

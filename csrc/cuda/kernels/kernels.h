@@ -46,30 +46,38 @@ struct Gather {
 };
 void gather(Stream& stream, Gather const& g);
 
-// x[r] += delta_scale * norm(delta[r]) if there is a delta, then y[r] = norm(x[r]). A norm without weights
-// changes nothing. H is a multiple of 4.
+// x[r] = sum_scale * (x[r] + delta_scale * norm(delta[r])) if there is a delta, then y[r] = norm(x[r]). A
+// norm without weights changes nothing. H is a multiple of 4.
 struct AddNorm {
   float* x;             // [T, H] the residual stream
   float const* delta;   // [T, H] or null: x is only read
   float const* weight;  // [H] or null
-  bf16* y;              // [T, H] or null: x is only added to
+  bf16* y;              // [T, H] or null
   float epsilon;
   int32_t tokens, hidden;
   float delta_scale = 1;
   float const* delta_weight = nullptr;  // [H] or null
   int32_t kind = 0;                     // BUNTING_NORM_*
   float* exact = nullptr;               // [T, H] or null: y before it is rounded
+  float sum_scale = 1;
 };
 void add_norm(Stream& stream, AddNorm const& n);
 
-// y[t, f] = activation(gate_up[t, f]) * gate_up[t, F + f]. F is a multiple of 4.
+// y[t, f] = activation(gate[t, f]) * up[t, f]. F and the strides are multiples of 4.
 struct Gate {
-  float const* gate_up;  // [T, 2F]
-  bf16* y;               // [T, F]
+  float const* gate;  // [T, F] of rows that are gate_stride apart
+  float const* up;    // likewise
+  int32_t gate_stride, up_stride;
+  bf16* y;  // [T, F]
   int32_t tokens, feed_forward;
-  int32_t activation = 0;  // BUNTING_ACTIVATION_*
+  int32_t activation = 0;            // BUNTING_ACTIVATION_*
+  int32_t const* up_rows = nullptr;  // [T]: the row of `up` for each token, or null
 };
 void gate(Stream& stream, Gate const& g);
+// Of gate_up [T, 2F]: gate, then up.
+inline Gate gate_of(float const* gate_up, bf16* y, int32_t tokens, int32_t width, int32_t activation) {
+  return {gate_up, gate_up + width, 2 * width, 2 * width, y, tokens, width, activation};
+}
 
 // x = cap * tanh(x / cap).
 struct Cap {
@@ -174,8 +182,8 @@ struct Router {
 void router(Stream& stream, Router const& r);
 
 // The k experts of each token with the largest logits, of equal ones the first, by rising number, and their
-// weights: softmax of their logits, or their shares of that of all logits. A logit that is NaN makes all
-// weights of its token NaN. k is at most kExpertsUsedMax.
+// weights: softmax of their logits, or their shares of that of all logits, times a scale of each. A logit
+// that is NaN makes all weights of its token NaN. k is at most kExpertsUsedMax.
 inline constexpr int32_t kExpertsUsedMax = 32;
 struct ChooseExperts {
   float const* logits;   // [T, E]
@@ -184,6 +192,7 @@ struct ChooseExperts {
   float* weights;        // [T, k]
   int32_t tokens, experts, used;
   bool softmax_of_all;
+  float const* scales = nullptr;  // [E] or null
 };
 void choose_experts(Stream& stream, ChooseExperts const& c);
 
@@ -210,11 +219,12 @@ void combine_experts(Stream& stream, CombineExperts const& c);
 // ---- between the products -------------------------------------------------------------------------------
 
 // What follows the QKV product, per token: RMS norm of each q and k head, or of all of them together, if
-// there are weights for it, rotation of the first R numbers of each head of q and k if there are angles,
-// growth of q with its position if that is asked for, append of k and v to the token's page slot. D is a
-// multiple of 16, at most 256; R is a multiple of 4, at most D.
+// there are weights for it, of each v head if that is asked for, rotation of the first R numbers of each head
+// of q and k if there are angles, growth of q with its position if that is asked for, append of k and v to
+// the token's page slot. D is a multiple of 16, at most 512; R is a multiple of 4, at most D. Without KV
+// heads there is only q.
 struct RopeAppend {
-  float const* qkv;  // [T, (Hq + 2*Hk) * D]: q, k, v
+  float const* qkv;  // [T, (Hq + 2*Hk) * D]: q, k, v; or without v
   bf16* q;           // [T, Hq*D], not scaled
   int32_t query_heads;
   float const* q_norm;  // [D], or [Hq*D] of all heads together, or null
@@ -229,19 +239,21 @@ struct RopeAppend {
   int32_t tokens;
   int32_t rotated;  // R
   bool has_wide_norms = false;
+  bool values_are_keys = false;  // v is k as it comes
+  bool has_value_norm = false;
 };
 void rope_append(Stream& stream, RopeAppend const& a);
 
-// The first `tokens` slots of page `from`, of all layers, become those of page `to`. Copies of one call
-// touch different `to` pages, and no page is both.
+// The first `tokens` slots of page `from`, of layers of one size that lie together, become those of page
+// `to`. Copies of one call touch different `to` pages, and no page is both.
 struct PageCopy {
   int32_t from, to, tokens;
 };
 struct CopyPages {
-  bf16* pages;
+  bf16* pages;             // page 0 of the first layer
   PageCopy const* copies;  // [count], device memory
   int32_t count;
-  int64_t page_elements;  // of two bytes
+  int64_t page_stride, elements;  // of two bytes: from page to page, and of these layers in one
   int32_t head_size, page_tokens;
   int32_t fp8_heads = 0;  // KV heads if keys and values are e4m3, 0 if they are bf16
 };
@@ -251,7 +263,7 @@ void copy_pages(Stream& stream, CopyPages const& c);
 
 // out = softmax(scale * q k^T) v over the positions that each token sees, after a plan (attention_plan.h).
 // With a cap a score s is cap * tanh(s / cap); a head's sink is one more score, whose value is zero. D is 32,
-// 64, 96, 128 or 256; at most kManyRows query heads share a KV head.
+// 64, 96, 128, 256 or 512; at most kManyRows query heads share a KV head.
 struct Attention {
   bf16 const* q;  // [T, Hq*D], not scaled
   bf16* out;      // [T, Hq*D]

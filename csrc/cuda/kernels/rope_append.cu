@@ -3,7 +3,7 @@
 //
 //   qkv  [T, (Hq + 2*Hk) * D] f32     q  [T, Hq*D] bf16     pages  bf16 or e4m3, see KvPages
 //
-//   x = x / sqrt(mean(x^2) + epsilon) * norm                                     (if there is a norm)
+//   x = x / sqrt(mean(x^2) + epsilon) * norm                       (if there is a norm; v has no weights)
 //   x[i], x[i + R/2] = x[i] cos[i] - x[i + R/2] sin[i], x[i + R/2] cos[i] + x[i] sin[i]
 //                                                      (i < R/2; q and k, if there are angles)
 //   x = x * query_scale[position]                                                (q, if there is one)
@@ -22,7 +22,7 @@ namespace {
 using namespace gpu;
 
 constexpr int kWarps = 4;
-constexpr int kTurns = 2;                             // of 128 dimensions each
+constexpr int kTurnDimensions = 4 * kWarp;            // of a head, that a warp has at a time
 constexpr int kExponentMin = -100, kExponentMax = 7;  // of what e4m3 are multiplied with
 constexpr float kInfinity = __builtin_inff();
 
@@ -35,10 +35,9 @@ struct Place {
 };
 
 // The root mean square of a row's heads of q, or of k, as a factor.
-GPU_DEVICE float wide_scale(RopeAppend const& a, int64_t token, bool is_q) {
+GPU_DEVICE float wide_scale(RopeAppend const& a, float const* row, bool is_q) {
   int const d = a.kv.head_size, heads = is_q ? a.query_heads : a.kv.kv_heads;
-  float const* const row =
-      a.qkv + (token * (a.query_heads + 2 * a.kv.kv_heads) + (is_q ? 0 : a.query_heads)) * d;
+  if (!is_q) row += a.query_heads * d;
   float squares = 0;
   for (int i = lane(); i < heads * d / 4; i += kWarp) {
     Float4 const v = load(reinterpret_cast<Float4 const*>(row) + i);
@@ -49,6 +48,7 @@ GPU_DEVICE float wide_scale(RopeAppend const& a, int64_t token, bool is_q) {
 }
 
 // A head's numbers in e4m3, and what they are to be multiplied with.
+template <int kTurns>
 GPU_DEVICE void append_e4m3(Float2 const (&low)[kTurns], Float2 const (&high)[kTurns], int d, int rotated,
                             bf16* out, bf16* multiplier) {
   float largest = 0;
@@ -88,7 +88,9 @@ GPU_DEVICE void append_e4m3(Float2 const (&low)[kTurns], Float2 const (&high)[kT
   if (lane() == 0) store(multiplier, finite ? bf16((120 + 127 + exponent) << 7) : bf16(0x7fc0));
 }
 
-GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
+template <int kTurns>
+GPU_KERNEL(kWarps* kWarp, 16 / kTurns)
+rope_append_kernel(RopeAppend const a) {
   int const d = a.kv.head_size, heads = a.query_heads + 2 * a.kv.kv_heads;
   int64_t const task = int64_t(block_index()) * kWarps + warp();
   if (task >= int64_t(a.tokens) * heads) return;
@@ -96,7 +98,8 @@ GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
   bool const is_q = head < a.query_heads, is_v = head >= a.query_heads + a.kv.kv_heads;
   int const rotated = a.cos ? a.rotated : d;
 
-  float const* const in = a.qkv + task * d;
+  float const* const row = a.qkv + int64_t(token) * (heads - (a.values_are_keys ? a.kv.kv_heads : 0)) * d;
+  float const* const in = row + (is_v && a.values_are_keys ? head - a.kv.kv_heads : head) * d;
   Float2 low[kTurns], high[kTurns];
   float squares = 0;
   GPU_UNROLL
@@ -113,15 +116,15 @@ GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
   float const* norm = is_v ? nullptr : is_q ? a.q_norm : a.k_norm;
   float scale = 1;
   if (norm && a.has_wide_norms) {
-    scale = wide_scale(a, token, is_q);
+    scale = wide_scale(a, row, is_q);
     norm += (is_q ? head : head - a.query_heads) * d;
-  } else if (norm) {
+  } else if (norm || (is_v && a.has_value_norm)) {
     scale = reciprocal_sqrt(warp_sum(squares) / float(d) + a.norm_epsilon);
   }
 
   int const position = load(a.positions + token);
   int64_t const angles = int64_t(position) * (rotated / 2);
-  float const growth = is_q && a.query_scale ? load(a.query_scale + position) : 1;
+  float const growth = is_v ? scale : is_q && a.query_scale ? load(a.query_scale + position) : 1;
   GPU_UNROLL
   for (int turn = 0; turn < kTurns; ++turn) {
     int const i = 2 * lane() + turn * 2 * kWarp;
@@ -159,11 +162,11 @@ GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
     int const slot = load(a.slots + token), kv_head = (head - a.query_heads) % a.kv.kv_heads;
     if (slot == kNoSlot) return;
     int64_t const page = slot / a.kv.page_tokens * a.kv.page_stride;
-    int const row = kv_head * a.kv.page_tokens + slot % a.kv.page_tokens;
-    out = a.kv.layer + page + (is_v ? a.kv.values : 0) + row * int64_t(a.kv.fp8 ? d / 2 : d);
+    int const slot_row = kv_head * a.kv.page_tokens + slot % a.kv.page_tokens;
+    out = a.kv.layer + page + (is_v ? a.kv.values : 0) + slot_row * int64_t(a.kv.fp8 ? d / 2 : d);
     if (a.kv.fp8)
       return append_e4m3(low, high, d, rotated, out,
-                         a.kv.layer + page + a.kv.multipliers + 2 * row + (is_v ? 1 : 0));
+                         a.kv.layer + page + a.kv.multipliers + 2 * slot_row + (is_v ? 1 : 0));
   }
   GPU_UNROLL
   for (int turn = 0; turn < kTurns; ++turn) {
@@ -181,7 +184,8 @@ GPU_KERNEL(kWarps* kWarp, 8) rope_append_kernel(RopeAppend const a) {
 void rope_append(Stream& stream, RopeAppend const& a) {
   int64_t const tasks = int64_t(a.tokens) * (a.query_heads + 2 * a.kv.kv_heads);
   int32_t const blocks = int32_t((tasks + kWarps - 1) / kWarps);
-  if (blocks > 0) stream.launch("rope_append", rope_append_kernel, {blocks, kWarps * kWarp, 0}, a);
+  auto* const kernel = a.kv.head_size <= 2 * kTurnDimensions ? rope_append_kernel<2> : rope_append_kernel<4>;
+  if (blocks > 0) stream.launch("rope_append", kernel, {blocks, kWarps * kWarp, 0}, a);
 }
 
 }  // namespace bunting::cuda

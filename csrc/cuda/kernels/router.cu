@@ -122,7 +122,8 @@ GPU_KERNEL(kThreads, 8) choose_experts_kernel(ChooseExperts const c) {
   for (int i = 0; i < c.used; ++i) rank += shuffle(mine.expert, i) < mine.expert;
   if (!is_choice) return;
   store(chosen + rank, mine.expert);
-  store(weights + rank, is_lost ? __builtin_nanf("") : share / sum);
+  float const scale = c.scales ? load(c.scales + mine.expert) : 1;
+  store(weights + rank, is_lost ? __builtin_nanf("") : share / sum * scale);
 }
 
 }  // namespace

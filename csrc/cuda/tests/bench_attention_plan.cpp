@@ -25,7 +25,7 @@ struct Step {
 
 void bench(char const* name, Step const& step) {
   using Clock = std::chrono::steady_clock;
-  AttentionShape const shape{32, 8, 0, 264};
+  AttentionShape const shape{32, 8, 0, 264, 128};
   AttentionPlan plan;
   double best = 1e9;
   auto const until = Clock::now() + std::chrono::milliseconds(100);

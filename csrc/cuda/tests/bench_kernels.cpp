@@ -259,7 +259,7 @@ double bench_attention(Ceilings const& most, int32_t blocks, Batch const& b, boo
   }
   std::vector<SharedRange> ranges;
   if (share) ranges.push_back({0, b.sequences, 0, b.shared, -1});
-  AttentionShape const shape{h.query, h.kv, h.window, blocks};
+  AttentionShape const shape{h.query, h.kv, h.window, blocks, h.size};
   AttentionPlan plan;
   plan_attention(shape, chunks, ranges, plan);
 
@@ -388,7 +388,8 @@ class MixtureLayer {
                   partial_.as<float>(),
                   at<int32_t>(arrived_)},
                  experts);
-    gate(s, {gate_up_.as<float>(), activated_.as<bf16>(), int32_t(pairs_), m_.wide});
+    gate(s, gate_of(gate_up_.as<float>(), activated_.as<bf16>(), int32_t(pairs_), m_.wide,
+                    BUNTING_ACTIVATION_SILU));
     gemm_experts(s,
                  {activated_.as<bf16>(),
                   {format_, down_w_.as<char>(down * down_), down_s_.as<char>(down * down_scales_)},

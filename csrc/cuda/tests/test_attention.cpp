@@ -109,8 +109,8 @@ class Scene {
   void plan(int32_t blocks, bool share) {
     std::vector<cuda::SharedRange> ranges;
     if (share && shared_ > 0) ranges.push_back({0, int32_t(chunks_.size()), 0, shared_, -1});
-    cuda::plan_attention({shape_.query_heads, shape_.kv_heads, shape_.window, blocks}, plan_chunks_, ranges,
-                         plan_);
+    cuda::plan_attention({shape_.query_heads, shape_.kv_heads, shape_.window, blocks, shape_.head_size},
+                         plan_chunks_, ranges, plan_);
     running_.emplace(size_t(blocks) * cuda::kManyRows * size_t(shape_.head_size));
     items_.emplace(plan_.items);
     item_begin_.emplace(plan_.item_begin);
@@ -212,6 +212,7 @@ TEST(cuda_attention_matches_the_reference) {
       {{4, 2, 64, 0, 0.7f}, {{200, 1}, {33, 20}}, 0, 3},                // capped scores
       {{4, 2, 32, 40, 0, true}, {{530, 1}, {0, 30}, {300, 5}}, 0, 4},   // sinks, with partial results or none
       {{4, 2, 256}, {{300, 1}, {130, 40}}, 0, 3},                       // heads of one stage
+      {{4, 1, 512}, {{300, 1}, {65, 6}}, 0, 3},                         // heads in parts
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     Case const& c = cases[i];
@@ -241,7 +242,8 @@ TEST(cuda_attention_does_not_depend_on_the_plan) {
 
 // A token alone, and as a part of a chunk whose rows fill a larger tile.
 TEST(cuda_attention_does_not_depend_on_company) {
-  Shape const shapes[] = {{4, 1, 64}, {2, 1, 96}, {4, 2, 128, 300}, {3, 1, 32, 70}, {4, 2, 256, 0, 1, true}};
+  Shape const shapes[] = {{4, 1, 64}, {2, 1, 96}, {4, 2, 128, 300}, {3, 1, 32, 70}, {4, 2, 256, 0, 1, true},
+                          {2, 1, 512}};
   for (Shape const& shape : shapes) {
     constexpr int32_t kStart = 500, kCount = 30;
     Scene whole(shape, {{kStart, kCount}}, 0, 35);
@@ -274,7 +276,7 @@ TEST(cuda_attention_does_not_depend_on_timing) {
 }
 
 TEST(cuda_attention_waits_nowhere_in_vain) {
-  for (int32_t d : {64, 256}) {
+  for (int32_t d : {64, 256, 512}) {
     Scene scene({4, 1, d}, {{300, 1}, {520, 1}, {0, 40}, {1000, 1}}, 0, 33);
     scene.plan(4, false);
     REQUIRE(scene.current().partial_rows > 0, "nothing is split");

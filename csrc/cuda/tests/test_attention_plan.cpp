@@ -135,7 +135,8 @@ TEST(attention_plan_shows_every_token_what_it_sees_once) {
     if (random.below(2)) add_ranges(random, step, 0, chunks, -1);
     int32_t const groups[] = {1, 2, 4, 7, 16};
     int32_t const heads = 1 + random.below(2), group = groups[random.below(5)];
-    check_plan({heads * group, heads, random.below(2) ? 0 : 1 + random.below(600), 1 + random.below(40)},
+    check_plan({heads * group, heads, random.below(2) ? 0 : 1 + random.below(600), 1 + random.below(40),
+                random.below(2) ? 128 : 512},
                step);
   }
 }
@@ -145,7 +146,7 @@ TEST(attention_plan_reads_a_shared_prefix_once) {
   for (int c = 0; c < 16; ++c) step.add(4096 + 100, 1);
   step.shared.push_back({0, 16, 0, 4096 + 64, -1});
   AttentionPlan plan;
-  plan_attention({4, 1, 0, 8}, step.chunks, step.shared, plan);
+  plan_attention({4, 1, 0, 8, 64}, step.chunks, step.shared, plan);
   int64_t read = 0;
   for (AttentionItem const& item : plan.items) read += item.kv_end - item.kv_begin;
   CHECK(read == 4096 + 16 * 101, "%d positions are read", int(read));
@@ -158,7 +159,7 @@ TEST(attention_plan_does_not_share_at_a_loss) {
   for (int c = 0; c < 8; ++c) step.add(256 + 8192 + 10, 1);
   step.shared = {{0, 8, 0, 256, -1}, {0, 4, 256, 256 + 7936, 0}, {4, 8, 256, 256 + 7936, 0}};
   AttentionPlan plan;
-  plan_attention({4, 1, 0, 1}, step.chunks, step.shared, plan);
+  plan_attention({4, 1, 0, 1, 64}, step.chunks, step.shared, plan);
   for (AttentionItem const& item : plan.items)
     CHECK(item.kv_begin == 0 ? item.kv_end == 8192 : item.kv_begin == 8192, "an item of [%d, %d)",
           item.kv_begin, item.kv_end);
@@ -187,7 +188,7 @@ TEST(attention_plan_balances_the_blocks) {
         Batch{"64 decodes, 2k", many, 0.9}, Batch{"63 decodes, a chunk", chunk, 0.9},
         Batch{"128 decodes, 4k shared", shared, 0.9}, Batch{"256 decodes, two levels", levels, 0.9}}) {
     AttentionPlan plan;
-    plan_attention({32, 8, 0, 264}, batch.step.chunks, batch.step.shared, plan);
+    plan_attention({32, 8, 0, 264, 128}, batch.step.chunks, batch.step.shared, plan);
     CHECK(plan.balance >= batch.at_least, "%s: %.2f", batch.name, plan.balance);
     int64_t read = 0;
     for (AttentionItem const& item : plan.items) read += item.kv_end - item.kv_begin;

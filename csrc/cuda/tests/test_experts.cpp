@@ -102,15 +102,17 @@ TEST(cuda_experts_are_chosen_as_the_reference_does) {
       std::vector<float> logits = random_floats(random, size_t(tokens * experts), 4);
       for (int32_t e = 0; e < experts; ++e) logits[size_t(e)] = float(e % 3);  // many are equal
       Choices const want({experts, used, !of_all}, logits);
-      DeviceArray<float> const device_logits(logits), weights(want.weights.size());
+      std::vector<float> const scales = random_floats(random, size_t(experts));
+      DeviceArray<float> const device_logits(logits), weights(want.weights.size()), device_scales(scales);
       DeviceArray<int32_t> const chosen(want.chosen.size());
       RUNS(cuda::choose_experts(stream, {device_logits.data(), nullptr, chosen.data(), weights.data(), tokens,
-                                         experts, used, of_all}));
+                                         experts, used, of_all, of_all ? device_scales.data() : nullptr}));
       CHECK(chosen.get() == want.chosen, "E=%d k=%d: others are chosen", experts, used);
       std::vector<float> const got = weights.get();
       for (size_t i = 0; i < got.size(); ++i)
-        CHECK(std::fabs(double(got[i]) - want.weights[i]) <= 2e-6, "E=%d k=%d weight %zu: %g, wanted %g",
-              experts, used, i, double(got[i]), want.weights[i]);
+        CHECK(std::fabs(double(got[i]) -
+                        want.weights[i] * (of_all ? double(scales[size_t(want.chosen[i])]) : 1)) <= 2e-6,
+              "E=%d k=%d weight %zu: %g, wanted %g", experts, used, i, double(got[i]), want.weights[i]);
     }
 }
 

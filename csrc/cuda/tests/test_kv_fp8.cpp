@@ -114,7 +114,7 @@ class Attended {
     int32_t const d = layout_.d;
     std::vector<cuda::AttentionChunk> const chunks = {{0, count_, start_, 0}};
     cuda::AttentionPlan plan;
-    cuda::plan_attention({kQueryHeads, kHeads, 0, 3}, chunks, {}, plan);
+    cuda::plan_attention({kQueryHeads, kHeads, 0, 3, d}, chunks, {}, plan);
     std::vector<int32_t> ids, positions;
     for (int32_t page = 0; page < pages; ++page) ids.push_back(page);
     for (int32_t t = 0; t < count_; ++t) positions.push_back(start_ + t);
@@ -217,7 +217,7 @@ TEST(cuda_kv_fp8_copies_slots_with_their_multipliers) {
   DeviceArray<uint8_t> const pages(bytes);
   DeviceArray<cuda::PageCopy> const copies(std::vector<cuda::PageCopy>{{0, 2, 5}, {3, 1, 16}});
   RUNS(cuda::copy_pages(stream, {reinterpret_cast<uint16_t*>(pages.data()), copies.data(), 2,
-                                 layout.page() / 2, 64, kPageTokens, kHeads}));
+                                 layout.page() / 2, layout.page() / 2, 64, kPageTokens, kHeads}));
   std::vector<uint8_t> want = bytes;
   for (auto [from, to, tokens] : {std::tuple(0, 2, 5), std::tuple(3, 1, 16)})
     for (int32_t layer = 0; layer < kLayers; ++layer)

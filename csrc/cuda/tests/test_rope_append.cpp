@@ -8,16 +8,23 @@ TEST(cuda_rope_append_matches_the_reference) {
   Random random{7};
   constexpr int32_t kContext = 40, kPages = 5, kLayers = 2, kTokens = 5;
   struct Head {
-    int32_t size, rotated;
+    int32_t size, rotated, kv_heads = 2;
+    bool values_are_keys = false, has_value_norm = false;
   };
   constexpr int kNoNorms = 0, kWide = 2;
-  for (auto const [d, rotated] :
-       {Head{16, 16}, {32, 24}, {64, 64}, {96, 96}, {128, 64}, {128, 128}, {256, 256}})
+  for (auto const [d, rotated, hk, values_are_keys, has_value_norm] : {Head{16, 16},
+                                                                       {32, 24},
+                                                                       {64, 64},
+                                                                       {96, 96, 2, false, true},
+                                                                       {128, 64},
+                                                                       {128, 128, 0},
+                                                                       {256, 256},
+                                                                       {512, 512, 2, true, true}})
     for (int norms : {kNoNorms, 1, kWide}) {
-      int32_t const hq = 6, hk = 2, width = (hq + 2 * hk) * d;
+      int32_t const hq = 6, width = (hq + (values_are_keys ? 1 : 2) * hk) * d;
       std::vector<float> const qkv = random_floats(random, size_t(kTokens * width), 2);
       std::vector<float> const q_norm = random_floats(random, size_t(d * (norms == kWide ? hq : 1))),
-                               k_norm = random_floats(random, size_t(d * (norms == kWide ? hk : 1)));
+                               k_norm = random_floats(random, size_t(d * (norms == kWide ? hq : 1)));
       std::vector<float> cos(size_t(kContext * rotated / 2)), sin(cos.size());
       for (size_t i = 0; i < cos.size(); ++i) {
         float const angle = random.uniform(-3, 3);
@@ -34,6 +41,8 @@ TEST(cuda_rope_append_matches_the_reference) {
       wanted.q_norm = norms ? q_norm.data() : nullptr;
       wanted.k_norm = norms ? k_norm.data() : nullptr;
       wanted.has_wide_norms = norms == kWide;
+      wanted.values_are_keys = values_are_keys;
+      wanted.has_value_norm = has_value_norm;
       wanted.norm_epsilon = 1e-6f;
       wanted.rotated = rotated;
       wanted.cos = cos.data();
@@ -51,10 +60,10 @@ TEST(cuda_rope_append_matches_the_reference) {
       DeviceArray<int32_t> const device_positions(positions), device_slots(slots);
       cuda::KvPages const kv{pages.data() + 2 * part, page, part, hk, d, 16};  // layer 1
       RUNS(cuda::rope_append(
-          stream,
-          {device_qkv.data(), device_q.data(), hq, norms ? device_q_norm.data() : nullptr,
-           norms ? device_k_norm.data() : nullptr, 1e-6f, device_cos.data(), device_sin.data(), nullptr,
-           device_positions.data(), device_slots.data(), kv, kTokens, rotated, norms == kWide}));
+          stream, {device_qkv.data(), device_q.data(), hq, norms ? device_q_norm.data() : nullptr,
+                   norms ? device_k_norm.data() : nullptr, 1e-6f, device_cos.data(), device_sin.data(),
+                   nullptr, device_positions.data(), device_slots.data(), kv, kTokens, rotated,
+                   norms == kWide, values_are_keys, has_value_norm}));
 
       std::vector<uint16_t> const got_q = device_q.get();
       for (size_t i = 0; i < q.size(); ++i)

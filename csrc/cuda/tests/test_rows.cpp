@@ -97,6 +97,24 @@ TEST(cuda_add_norm_only_adds_where_nothing_is_to_be_normed) {
   CHECK(x.get() == want, "other sums");
 }
 
+TEST(cuda_add_norm_scales_sums_and_keeps_what_is_exact_alone) {
+  Random random{16};
+  Rows const n(random, 2, 64);
+  DeviceArray<float> const x(n.x), delta(n.delta), exact(n.x.size());
+  RUNS(cuda::add_norm(stream, {.x = x.data(),
+                               .delta = delta.data(),
+                               .weight = nullptr,
+                               .y = nullptr,
+                               .epsilon = kEpsilon,
+                               .tokens = 2,
+                               .hidden = 64,
+                               .exact = exact.data(),
+                               .sum_scale = 0.5f}));
+  std::vector<float> want = n.x;
+  for (size_t i = 0; i < want.size(); ++i) want[i] = (want[i] + n.delta[i]) * 0.5f;
+  CHECK(x.get() == want && exact.get() == want, "other sums");
+}
+
 TEST(cuda_add_norm_rows_do_not_depend_on_company) {
   Random random{3};
   Rows const n(random, 6, 512);
@@ -156,12 +174,38 @@ TEST(cuda_gate_matches_the_reference) {
       reference::gate(want.data(), width, gate_up.data(), 2 * width, width, activation, tokens);
       DeviceArray<float> const in(gate_up);
       DeviceArray<uint16_t> const y(want.size());
-      RUNS(cuda::gate(stream, {in.data(), y.data(), tokens, width, int32_t(activation)}));
+      RUNS(cuda::gate(stream, cuda::gate_of(in.data(), y.data(), tokens, width, int32_t(activation))));
       std::vector<uint16_t> const got = y.get();
       for (size_t i = 0; i < got.size(); ++i)
         CHECK(is_rounded(got[i], want[i], 2e-5), "activation %d F=%d element %zu: %g, wanted %g",
               int(activation), width, i, double(reference::widen(got[i])), want[i]);
     }
+}
+
+// As of inputs of layers: a part of wider rows, which lie in another order.
+TEST(cuda_gate_takes_rows_of_others) {
+  Random random{17};
+  constexpr int kTokens = 3, kWidth = 8, kUpWidth = 40, kUpAt = 16;
+  std::vector<float> const gates = random_floats(random, kTokens * kWidth, 3),
+                           ups = random_floats(random, 5 * kUpWidth, 3);
+  std::vector<int32_t> const rows = {4, 0, 2};
+  std::vector<float> gate_up;
+  for (size_t t = 0; t < kTokens; ++t) {
+    gate_up.insert(gate_up.end(), gates.begin() + long(t) * kWidth, gates.begin() + long(t + 1) * kWidth);
+    auto const up = ups.begin() + rows[t] * kUpWidth + kUpAt;
+    gate_up.insert(gate_up.end(), up, up + kWidth);
+  }
+  std::vector<double> want(kTokens * kWidth);
+  reference::gate(want.data(), kWidth, gate_up.data(), 2 * kWidth, kWidth, Activation::gelu_tanh, kTokens);
+  DeviceArray<float> const gate(gates), up(ups);
+  DeviceArray<int32_t> const up_rows(rows);
+  DeviceArray<uint16_t> const y(want.size());
+  RUNS(cuda::gate(stream, {gate.data(), up.data() + kUpAt, kWidth, kUpWidth, y.data(), kTokens, kWidth,
+                           int32_t(Activation::gelu_tanh), up_rows.data()}));
+  std::vector<uint16_t> const got = y.get();
+  for (size_t i = 0; i < got.size(); ++i)
+    CHECK(is_rounded(got[i], want[i], 2e-5), "element %zu: %g, wanted %g", i,
+          double(reference::widen(got[i])), want[i]);
 }
 
 TEST(cuda_cap_matches_the_reference) {
@@ -184,7 +228,8 @@ TEST(cuda_copy_pages_copies_the_wanted_slots_and_nothing_else) {
   std::vector<cuda::PageCopy> const copies = {{0, 3, 16}, {5, 1, 1}, {0, 6, 7}};
   DeviceArray<uint16_t> const device(want);
   DeviceArray<cuda::PageCopy> const device_copies(copies);
-  RUNS(cuda::copy_pages(stream, {device.data(), device_copies.data(), 3, page, head_size, page_tokens}));
+  RUNS(
+      cuda::copy_pages(stream, {device.data(), device_copies.data(), 3, page, page, head_size, page_tokens}));
   for (cuda::PageCopy const& copy : copies)
     for (int p = 0; p < parts; ++p)
       std::copy_n(want.begin() + copy.from * page + p * part, copy.tokens * head_size,

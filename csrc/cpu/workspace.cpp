@@ -1,0 +1,95 @@
+#include "cpu/workspace.h"
+
+#include <algorithm>
+
+#include "cpu/experts.h"
+#include "cpu/kernels/row_stride.h"
+#include "host/memory_region.h"
+
+namespace bunting {
+namespace {
+
+// Whether any layer has a part whose result cannot be added to x as it is.
+bool has_deltas(Model const& model) {
+  constexpr int32_t kPostNorms = BUNTING_NORM_ATTN_POST | BUNTING_NORM_MLP_POST;
+  if (model.shape().residual_scale != 1 || model.shape().layer_inputs > 0) return true;
+  for (int32_t i = 0; i < model.shape().layers; i++)
+    if (model.layer_shape(i).parallel || (model.layer_shape(i).norms & kPostNorms)) return true;
+  return false;
+}
+
+// Room for `rows` rows that are multiplied with a matrix.
+size_t rows_bytes(PackedMatrix const& w, size_t rows) {
+  return rows * size_t((w.grouped() ? w.kp() / kGroup : row_stride(w.dtype, w.k)) * input_bytes(w.dtype));
+}
+
+}  // namespace
+
+AttentionShape attention_shape(Model const& model, int32_t layer) {
+  bunting_layer_shape const& has = model.layer_shape(layer);
+  return {model.shape().query_heads, has.kv_heads, has.head_size, has.sliding_window,
+          model.shape().context_max};
+}
+
+size_t attention_scratch(Model const& model) {
+  return size_t(round_up(int64_t(attention_scratch_bytes(model.shape().head_size)), 64));
+}
+
+size_t sample_scratch(Model const& model) {
+  return size_t(round_up(int64_t(sample_scratch_bytes(model.shape().vocab)), 64));
+}
+
+size_t Workspace::place(Model const& model, bunting_engine_limits const& limits, char* base) {
+  Carver carver(base);
+  size_t const tokens = size_t(limits.step_tokens_max), threads = size_t(limits.threads);
+  auto const operand = [&](int64_t k) {
+    return carver.take<char>(tokens * size_t(row_stride(model.dtype(), k)) * dtype_bytes(model.dtype()));
+  };
+  int64_t const hidden = model.shape().hidden;
+  x = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
+  normed = operand(hidden);
+  qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
+  attended = operand(model.query_width());
+  if (model.has_both()) both = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
+  if (int64_t const inputs = model.shape().layer_inputs; inputs > 0) {
+    size_t const all = tokens * size_t(model.shape().layers * inputs);
+    layer_inputs = carver.take<float>(all);
+    layer_projections = carver.take<float>(all);
+    input_gates = carver.take<float>(tokens * size_t(2 * inputs));
+    gated_inputs = operand(inputs);
+  }
+  if (has_deltas(model)) delta = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
+  gate_up = carver.take<float>(threads * size_t(kGateScratch));
+  activated = operand(model.shape().feed_forward);
+  groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));
+  activated_groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));
+  if (model.has_experts()) {
+    size_t const pairs = tokens * size_t(model.shape().experts_used);
+    size_t input_bytes = 0, activated_bytes = 0;
+    for (int32_t layer = 0; layer < model.shape().layers; layer++) {
+      if (!model.has_experts(layer)) continue;
+      input_bytes = std::max(input_bytes, rows_bytes(model.layer(layer).gate_up, pairs));
+      activated_bytes = std::max(activated_bytes, rows_bytes(model.layer(layer).down, pairs));
+    }
+    router_input = carver.take<float>(tokens * size_t(row_stride(Dtype::f32, hidden)));
+    router_logits = carver.take<float>(tokens * size_t(model.shape().experts));
+    expert_input = carver.take<char>(input_bytes);
+    expert_activated = carver.take<char>(activated_bytes);
+    expert_scratch = carver.take<float>(threads * size_t(kExpertScratch));
+  }
+  attention_states = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().query_heads) *
+                                        size_t(attention_state_floats(model.shape().head_size)));
+  size_t part_floats = 0;
+  for (int32_t layer = 0; layer < model.shape().layers; layer++) {
+    AttentionShape const of = attention_shape(model, layer);
+    part_floats = std::max(
+        part_floats, size_t(AttentionPlan::part_rows(of)) * size_t(attention_sums_floats(of.head_size)));
+  }
+  attention_parts = carver.take<float>(part_floats);
+  attention_scratch = carver.take<char>(threads * bunting::attention_scratch(model));
+  sample_scratch = carver.take<char>(threads * bunting::sample_scratch(model));
+  logits = carver.take<float>(size_t(limits.step_draws_max) * size_t(model.shape().vocab));
+  return carver.used();
+}
+
+}  // namespace bunting

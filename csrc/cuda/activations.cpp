@@ -1,0 +1,80 @@
+#include "cuda/activations.h"
+
+#include <algorithm>
+
+#include "cuda/attention_kinds.h"
+#include "host/memory_region.h"
+
+namespace bunting::cuda {
+namespace {
+
+// Rows of a step that go through an MLP of a layer at most, times the width of these: [T, F], [T k, Fe] or
+// [T, P].
+size_t widest_activated(Model const& model, size_t tokens) {
+  bunting_model_shape const& s = model.shape();
+  size_t widest = tokens * size_t(s.layer_inputs);
+  for (int32_t i = 0; i < s.layers; ++i) {
+    size_t const rows = tokens * size_t(model.has_experts(i) ? s.experts_used : 1);
+    widest = std::max(widest, rows * size_t(model.feed_forward(i)));
+    if (model.has_both(i)) widest = std::max(widest, tokens * size_t(model.layer_shape(i).feed_forward));
+  }
+  return widest;
+}
+
+// Counters of matrix products.
+size_t gemm_counters(Model const& model) {
+  bunting_model_shape const& s = model.shape();
+  int32_t const widest = std::max(2 * s.expert_feed_forward, s.hidden);
+  return size_t(std::max(kGemmArrived, model.has_experts() ? gemm_experts_arrived(widest, s.experts) : 0));
+}
+
+}  // namespace
+
+size_t Activations::place(Model const& model, bunting_engine_limits const& limits, int32_t attention_blocks,
+                          char* base) {
+  Carver carver(base);
+  bunting_model_shape const& s = model.shape();
+  size_t const tokens = size_t(limits.step_tokens_max), draws = size_t(limits.step_draws_max),
+               rows = draws + size_t(limits.step_hidden_max);
+  size_t const hidden = size_t(s.hidden), query = size_t(model.query_width()),
+               wide = widest_activated(model, tokens);
+  x = carver.take<float>(tokens * hidden);
+  wanted_x = carver.take<float>(rows * hidden);
+  delta = carver.take<float>(tokens * hidden);
+  if (model.has_both()) both = carver.take<float>(tokens * hidden);
+  normed = carver.take<bf16>(tokens * hidden);
+  qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
+  q = carver.take<bf16>(tokens * query);
+  attended = carver.take<bf16>(tokens * query);
+  wanted_attended = carver.take<bf16>(rows * query);
+  gate_up = carver.take<float>(2 * wide);
+  activated = carver.take<bf16>(wide);
+  if (s.layer_inputs > 0) {
+    layer_inputs = carver.take<float>(tokens * size_t(s.layers * s.layer_inputs));
+    layer_projections = carver.take<float>(tokens * size_t(s.layers * s.layer_inputs));
+  }
+  if (model.has_experts()) {
+    size_t const experts = size_t(s.experts), pairs = tokens * size_t(s.experts_used);
+    router_input = carver.take<float>(tokens * hidden);
+    router_logits = carver.take<float>(tokens * experts);
+    chosen = carver.take<int32_t>(pairs);
+    expert_weights = carver.take<float>(pairs);
+    expert_row = carver.take<int32_t>(pairs);
+    expert_pair = carver.take<int32_t>(pairs);
+    expert_begin = carver.take<int32_t>(experts + 1);
+    expert_input = carver.take<bf16>(pairs * hidden);
+    expert_output = carver.take<float>(pairs * hidden);
+  }
+  logits = carver.take<float>(draws * size_t(s.vocab));
+  changed = carver.take<float>(draws * size_t(s.vocab));
+  AttentionKinds const kinds(model, attention_blocks);
+  partial_out = carver.take<float>(kinds.partial_floats());
+  partial_log = carver.take<float>(kinds.partial_rows());
+  running = carver.take<float>(size_t(attention_blocks) * kManyRows * size_t(s.head_size));
+  arrived = carver.take<int32_t>(tokens * size_t(s.kv_heads));
+  gemm_partial = carver.take<float>(kGemmPartialFloats);
+  gemm_arrived = carver.take<int32_t>(gemm_counters(model));
+  return carver.used();
+}
+
+}  // namespace bunting::cuda

@@ -1,0 +1,49 @@
+// activations.h - where a step's numbers lie on the device between its kernels.
+#pragma once
+
+#include "cuda/kernels/kernels.h"
+#include "include/engine.h"
+#include "model/model.h"
+
+namespace bunting::cuda {
+
+// Sizes of layers are those of the widest.
+struct Activations {
+  float* x = nullptr;               // [T, H] the residual stream
+  float* wanted_x = nullptr;        // [rows, H]
+  float* delta = nullptr;           // [T, H]
+  float* both = nullptr;            // [T, H] the sum of an MLP and experts beside each other
+  bf16* normed = nullptr;           // [T, H]
+  float* qkv = nullptr;             // [T, (Hq + 2 Hk) D]
+  bf16* q = nullptr;                // [T, Hq D]
+  bf16* attended = nullptr;         // [T, Hq D]
+  bf16* wanted_attended = nullptr;  // [rows, Hq D]
+  float* gate_up = nullptr;         // [T, 2 F], or [T k, 2 Fe]
+  bf16* activated = nullptr;        // [T, F], or [T k, Fe]
+  // Of layers with inputs.
+  float* layer_inputs = nullptr;       // [T, L P]
+  float* layer_projections = nullptr;  // [T, L P] what is added to them
+  // Of layers with experts.
+  float* router_input = nullptr;    // [T, H] normed, not rounded
+  float* router_logits = nullptr;   // [T, E]
+  int32_t* chosen = nullptr;        // [T, k], as the next ones; see ChooseExperts and GroupExperts
+  float* expert_weights = nullptr;  //
+  int32_t* expert_row = nullptr;
+  int32_t* expert_pair = nullptr;
+  int32_t* expert_begin = nullptr;  // [E + 1]
+  bf16* expert_input = nullptr;     // [T k, H]
+  float* expert_output = nullptr;   // [T k, H]
+  float* logits = nullptr;          // [draws, V]
+  float* changed = nullptr;         // [draws, V]
+  float* partial_out = nullptr;     // see Attention
+  float* partial_log = nullptr;
+  float* running = nullptr;
+  int32_t* arrived = nullptr;
+  float* gemm_partial = nullptr;  // see Gemm
+  int32_t* gemm_arrived = nullptr;
+
+  // Lays them out from `base` on and returns the bytes; with a null base it only measures.
+  size_t place(Model const& model, bunting_engine_limits const& limits, int32_t attention_blocks, char* base);
+};
+
+}  // namespace bunting::cuda

@@ -1,0 +1,49 @@
+#include "cuda/kv_memory.h"
+
+namespace bunting::cuda {
+
+KvMemory::KvMemory(Model const& model, int32_t pages)
+    : model_(model), memory_(size_t(pages) * size_t(model.page_bytes()), "KV pages") {
+  int64_t at = 0;
+  for (int32_t i = 0; i < model.shape().layers; ++i) {
+    layer_at_.push_back(at);
+    if (!model.has_keys(i)) continue;
+    int64_t const elements = int64_t(model.page_bytes(i) / sizeof(bf16));
+    bunting_layer_shape const& has = model.layer_shape(i);
+    bunting_layer_shape const& before = model.layer_shape(runs_.empty() ? i : runs_.back().first_layer);
+    if (runs_.empty() || before.kv_heads != has.kv_heads || before.head_size != has.head_size)
+      runs_.push_back({i, 0});
+    runs_.back().elements += elements;
+    at += elements;
+  }
+}
+
+KvPages KvMemory::layer(int32_t index) const {
+  bunting_layer_shape const& has = model_.layer_shape(index);
+  bool const is_fp8 = model_.shape().kv == BUNTING_KV_FP8;
+  int64_t const part = int64_t(has.kv_heads) * kPageTokens * has.head_size / (is_fp8 ? 2 : 1);
+  return {.layer = reinterpret_cast<bf16*>(memory_.data()) + layer_at_[size_t(model_.kv_layer(index))],
+          .page_stride = stride(),
+          .values = part,
+          .kv_heads = has.kv_heads,
+          .head_size = has.head_size,
+          .page_tokens = kPageTokens,
+          .fp8 = is_fp8,
+          .multipliers = is_fp8 ? 2 * part : 0};
+}
+
+void KvMemory::copy(Stream& stream, PageCopy const* copies, int32_t count) const {
+  for (Run const& run : runs_) {
+    KvPages const kv = layer(run.first_layer);
+    copy_pages(stream, {.pages = kv.layer,
+                        .copies = copies,
+                        .count = count,
+                        .page_stride = kv.page_stride,
+                        .elements = run.elements,
+                        .head_size = kv.head_size,
+                        .page_tokens = kPageTokens,
+                        .fp8_heads = kv.fp8 ? kv.kv_heads : 0});
+  }
+}
+
+}  // namespace bunting::cuda

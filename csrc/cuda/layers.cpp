@@ -1,0 +1,254 @@
+// layers.cpp - the kernels of a step, from the embedding to the logits.
+#include <cmath>
+
+#include "cuda/forward.h"
+
+namespace bunting::cuda {
+
+void Forward::queue_layers(int32_t tokens, int32_t rows, int32_t draws) {
+  bunting_model_shape const& s = model_.shape();
+  StepArrays const& in = inputs_.on_device();
+  int32_t const last = s.layers - 1, query = int32_t(model_.query_width(last));
+  embed(stream_, {act_.x, weights_.embedding(), in.tokens, tokens, s.hidden, s.embedding_scale});
+  if (s.layer_inputs > 0) make_layer_inputs(tokens);
+  float* x = act_.x;
+  Pending pending;
+  for (int32_t i = 0; i <= last; ++i) {
+    normalise(x, pending, weights_.layer(i).attention_norm, tokens);
+    project_and_append(i, tokens);
+    // What follows the last layer that appends is of no use to later steps.
+    if (rows == 0 && i >= model_.last_layer_with_keys()) return;
+    attend(i);
+    bf16 const* attended = act_.attended;
+    if (i == last) {
+      tokens = rows;
+      gather(stream_, {x, act_.wanted_x, in.wanted, tokens, s.hidden * int32_t(sizeof(float))});
+      gather(stream_, {attended, act_.wanted_attended, in.wanted, tokens, query * int32_t(sizeof(bf16))});
+      x = act_.wanted_x;
+      attended = act_.wanted_attended;
+    }
+    pending = finish_layer(i, x, attended, tokens, i == last);
+  }
+  normalise(x, pending, weights_.final_norm(), rows);
+  if (rows > draws)
+    stream_.copy(hidden_.data(), act_.normed + size_t(draws) * size_t(s.hidden),
+                 size_t(rows - draws) * size_t(s.hidden) * sizeof(bf16));
+  if (draws == 0) return;
+  multiply({act_.normed, weights_.vocabulary_projection(), nullptr, act_.logits, draws, s.vocab, s.hidden});
+  if (s.logit_cap > 0) cap(stream_, {act_.logits, int64_t(draws) * s.vocab, s.logit_cap});
+}
+
+// What layers are given of each token beside x, which is the embedding by now (engine.h, layer_inputs).
+void Forward::make_layer_inputs(int32_t tokens) {
+  bunting_model_shape const& s = model_.shape();
+  int32_t const all = s.layers * s.layer_inputs;
+  float const half = std::sqrt(0.5f);
+  normalise(act_.x, {}, nullptr, tokens);
+  multiply(
+      {act_.normed, weights_.layer_projection(), nullptr, act_.layer_projections, tokens, all, s.hidden});
+  embed(stream_, {act_.layer_inputs, weights_.layer_embedding(), inputs_.on_device().tokens, tokens, all,
+                  std::sqrt(float(s.layer_inputs)) * half});
+  // The norm of what is divided by sqrt(H), as one of what is not.
+  add_norm(stream_, {.x = act_.layer_inputs,
+                     .delta = act_.layer_projections,
+                     .weight = nullptr,
+                     .y = nullptr,
+                     .epsilon = s.norm_epsilon * float(s.hidden),
+                     .tokens = tokens * s.layers,
+                     .hidden = s.layer_inputs,
+                     .delta_scale = half,
+                     .delta_weight = weights_.layer_input_norm(),
+                     .kind = BUNTING_NORM_RMS});
+}
+
+void Forward::project_and_append(int32_t index, int32_t tokens) {
+  bunting_model_shape const& s = model_.shape();
+  bunting_layer_shape const& has = model_.layer_shape(index);
+  DeviceLayer const& layer = weights_.layer(index);
+  multiply({act_.normed, layer.qkv, layer.qkv_bias, act_.qkv, tokens, int32_t(model_.projected_width(index)),
+            s.hidden});
+  KvPages kv = pages_.layer(index);
+  if (!model_.has_keys(index)) kv.kv_heads = 0;
+  rope_append(stream_, {.qkv = act_.qkv,
+                        .q = act_.q,
+                        .query_heads = s.query_heads,
+                        .q_norm = layer.q_norm,
+                        .k_norm = layer.k_norm,
+                        .norm_epsilon = s.norm_epsilon,
+                        .cos = layer.cos,
+                        .sin = layer.sin,
+                        .query_scale = layer.query_scale,
+                        .positions = inputs_.on_device().positions,
+                        .slots = inputs_.on_device().slots,
+                        .kv = kv,
+                        .tokens = tokens,
+                        .rotated = layer.rotated,
+                        .has_wide_norms = has.qk_norm == BUNTING_QK_NORM_WIDE,
+                        .values_are_keys = (has.values & BUNTING_VALUES_KEYS) != 0,
+                        .has_value_norm = (has.values & BUNTING_VALUES_NORMED) != 0});
+}
+
+void Forward::attend(int32_t layer) {
+  bunting_model_shape const& s = model_.shape();
+  int32_t const window = model_.layer_shape(layer).sliding_window;
+  StepArrays const& in = inputs_.on_device();
+  StepArrays::Plan const& plan = inputs_.plan_of(layer);
+  static_assert(kPageTokens == 16);
+  attention(stream_, {.q = act_.q,
+                      .out = act_.attended,
+                      .kv = pages_.layer(layer),
+                      .query_heads = s.query_heads,
+                      .sliding_window = window,
+                      .scale = s.attention_scale,
+                      .blocks = blocks_,
+                      .items = plan.items,
+                      .item_begin = plan.item_begin,
+                      .merge_begin = plan.merge_begin,
+                      .merge_rows = plan.merge_rows,
+                      .pages = in.pages,
+                      .positions = in.positions,
+                      .partial_out = act_.partial_out,
+                      .partial_log = act_.partial_log,
+                      .running = act_.running,
+                      .arrived = act_.arrived,
+                      .cap = s.attention_cap,
+                      .sinks = weights_.layer(layer).sinks});
+}
+
+Forward::Pending Forward::finish_layer(int32_t index, float* x, bf16 const* attended, int32_t tokens,
+                                       bool is_last) {
+  bunting_model_shape const& s = model_.shape();
+  DeviceLayer const& layer = weights_.layer(index);
+  Pending const of_attention{
+      project_back(attended, layer.o, layer.o_bias, tokens, int32_t(model_.query_width(index))),
+      layer.attention_post_norm, s.residual_scale};
+  Pending pending;
+  if (model_.has_both(index)) {
+    pending = mix_both(index, x, of_attention, tokens, is_last);
+  } else {
+    bool const has_experts = model_.has_experts(index), is_parallel = model_.layer_shape(index).parallel;
+    normalise(x, is_parallel ? Pending{} : of_attention, layer.mlp_norm, tokens,
+              has_experts ? act_.router_input : nullptr);
+    // What an MLP beside the attention reads is there.
+    if (is_parallel) add_and_norm(x, of_attention, nullptr, tokens, nullptr, nullptr);
+    pending = {has_experts ? mix_experts(layer, tokens, is_last)
+                           : multiply_gated(layer.mlp, tokens, int32_t(model_.feed_forward(index))),
+               layer.mlp_post_norm, s.residual_scale};
+  }
+  if (s.layer_inputs > 0) {
+    normalise(x, pending, nullptr, tokens);
+    pending = {use_input(index, tokens, is_last), layer.input_post_norm};
+  }
+  pending.sum_scale = layer.scale;
+  return pending;
+}
+
+// norm(norm(what the MLP makes of x) + norm(what experts make)) is to be added.
+Forward::Pending Forward::mix_both(int32_t index, float* x, Pending const& of_attention, int32_t tokens,
+                                   bool is_last) {
+  DeviceLayer const& layer = weights_.layer(index);
+  normalise(x, of_attention, layer.mlp_norm, tokens);
+  multiply_gated(layer.beside, tokens, model_.layer_shape(index).feed_forward);
+  add_and_norm(act_.delta, {}, layer.beside_post_norm, tokens, nullptr, act_.both);
+  add_and_norm(x, {}, layer.router_norm, tokens, nullptr, act_.router_input);
+  normalise(x, {}, layer.experts_norm, tokens);
+  Pending const of_experts{mix_experts(layer, tokens, is_last), layer.experts_post_norm};
+  add_and_norm(act_.both, of_experts, nullptr, tokens, nullptr, nullptr);
+  return {act_.both, layer.mlp_post_norm, model_.shape().residual_scale};
+}
+
+float const* Forward::mix_experts(DeviceLayer const& layer, int32_t tokens, bool is_last) {
+  bunting_model_shape const& s = model_.shape();
+  int32_t const used = s.experts_used, pairs = tokens * used, wide = s.expert_feed_forward;
+  router(stream_, {act_.router_input, layer.router, layer.router_bias, act_.router_logits, tokens, s.experts,
+                   s.hidden});
+  // What a step of decodes is filled up with uses no expert. In the last layer it is the first row again.
+  choose_experts(stream_, {.logits = act_.router_logits,
+                           .slots = is_last ? nullptr : inputs_.on_device().slots,
+                           .chosen = act_.chosen,
+                           .weights = act_.expert_weights,
+                           .tokens = tokens,
+                           .experts = s.experts,
+                           .used = used,
+                           .softmax_of_all = s.router == BUNTING_ROUTER_ALL,
+                           .scales = layer.expert_scales});
+  group_experts(stream_,
+                {act_.chosen, act_.expert_begin, act_.expert_row, act_.expert_pair, tokens, s.experts, used});
+  gather(stream_, {act_.normed, act_.expert_input, act_.expert_row, pairs, s.hidden * int32_t(sizeof(bf16))});
+  multiply_experts({act_.expert_input, layer.mlp.gate_up, layer.mlp.gate_up_bias, act_.gate_up, pairs,
+                    2 * wide, s.hidden});
+  gate(stream_, gate_of(act_.gate_up, act_.activated, pairs, wide, s.activation));
+  multiply_experts(
+      {act_.activated, layer.mlp.down, layer.mlp.down_bias, act_.expert_output, pairs, s.hidden, wide});
+  combine_experts(stream_, {act_.delta, act_.expert_output, act_.expert_pair, act_.expert_weights, tokens,
+                            used, s.hidden});
+  return act_.delta;
+}
+
+// out(activation(gate(x)) * input), of act_.normed, which is x itself.
+float const* Forward::use_input(int32_t index, int32_t tokens, bool is_last) {
+  bunting_model_shape const& s = model_.shape();
+  DeviceLayer const& layer = weights_.layer(index);
+  multiply({act_.normed, layer.input_gate, nullptr, act_.gate_up, tokens, s.layer_inputs, s.hidden});
+  gate(stream_, {.gate = act_.gate_up,
+                 .up = act_.layer_inputs + index * s.layer_inputs,
+                 .gate_stride = s.layer_inputs,
+                 .up_stride = s.layers * s.layer_inputs,
+                 .y = act_.activated,
+                 .tokens = tokens,
+                 .feed_forward = s.layer_inputs,
+                 .activation = s.activation,
+                 .up_rows = is_last ? inputs_.on_device().wanted : nullptr});
+  return project_back(act_.activated, layer.input_out, nullptr, tokens, s.layer_inputs);
+}
+
+float const* Forward::multiply_gated(GatedWeights const& mlp, int32_t tokens, int32_t width) {
+  multiply(
+      {act_.normed, mlp.gate_up, mlp.gate_up_bias, act_.gate_up, tokens, 2 * width, model_.shape().hidden});
+  gate(stream_, gate_of(act_.gate_up, act_.activated, tokens, width, model_.shape().activation));
+  return project_back(act_.activated, mlp.down, mlp.down_bias, tokens, width);
+}
+
+float const* Forward::project_back(bf16 const* x, WeightMatrix const& w, float const* bias, int32_t tokens,
+                                   int32_t k) {
+  multiply({x, w, bias, act_.delta, tokens, model_.shape().hidden, k});
+  return act_.delta;
+}
+
+void Forward::multiply(Gemm g) {
+  g.partial = act_.gemm_partial;
+  g.arrived = act_.gemm_arrived;
+  // A library may take memory when it is first asked for a shape, which must not happen in a recording.
+  if (cublaslt_ && !is_recording_ && g.tokens > kGemmFewTokens && g.w.format == Format::plain)
+    cublaslt_->multiply(stream_, g);
+  else
+    gemm(stream_, g);
+}
+
+void Forward::multiply_experts(Gemm g) {
+  g.partial = act_.gemm_partial;
+  g.arrived = act_.gemm_arrived;
+  gemm_experts(stream_, g, {act_.expert_begin, model_.shape().experts, model_.shape().experts_used});
+}
+
+void Forward::normalise(float* x, Pending const& pending, float const* weight, int32_t tokens, float* exact) {
+  add_and_norm(x, pending, weight, tokens, act_.normed, exact);
+}
+
+void Forward::add_and_norm(float* x, Pending const& pending, float const* weight, int32_t tokens, bf16* y,
+                           float* exact) {
+  add_norm(stream_, {.x = x,
+                     .delta = pending.delta,
+                     .weight = weight,
+                     .y = y,
+                     .epsilon = model_.shape().norm_epsilon,
+                     .tokens = tokens,
+                     .hidden = model_.shape().hidden,
+                     .delta_scale = pending.delta_scale,
+                     .delta_weight = pending.norm,
+                     .kind = model_.shape().norm,
+                     .exact = exact,
+                     .sum_scale = pending.sum_scale});
+}
+
+}  // namespace bunting::cuda

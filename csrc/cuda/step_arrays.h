@@ -1,0 +1,91 @@
+// step_arrays.h - what the host tells the device of a step: arrays in one block of memory, written on the
+// host and copied from there.
+#pragma once
+
+#include <vector>
+
+#include "boundary/step_block.h"
+#include "cuda/attention_kinds.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/runtime.h"
+#include "include/engine.h"
+#include "model/model.h"
+
+namespace bunting::cuda {
+
+// Up to `pages`, places depend on the sizes of what is before alone.
+struct StepArrays {
+  // How many there are of each kind.
+  struct PlanSizes {
+    size_t pairs_of_heads, items, merge_rows;  // tokens times KV heads
+  };
+  struct Sizes {
+    size_t tokens = 0, pages = 0, rows = 0, draws = 0, copies = 0, blocks = 0, sample_pairs = 0,
+           mask_words = 0;
+    std::vector<PlanSizes> plans = {};
+  };
+  // A plan of attention (attention_plan.h).
+  struct Plan {
+    AttentionItem* items = nullptr;
+    int32_t* item_begin = nullptr;
+    int32_t* merge_begin = nullptr;
+    int32_t* merge_rows = nullptr;
+  };
+  int32_t* tokens = nullptr;     // [T]
+  int32_t* positions = nullptr;  // [T]
+  int32_t* slots = nullptr;      // [T] page * Tp + slot
+  int32_t* wanted = nullptr;     // [rows] token rows: those to draw from, then those of hidden states
+  std::vector<Plan> plans = {};  // of each kind of attention
+  int32_t* pages = nullptr;      // page ids, chunk after chunk
+  PageCopy* copies = nullptr;
+  uint32_t* draws = nullptr;  // [draws, BUNTING_ROW_WORDS]
+  int32_t* pairs = nullptr;   // biases and seen tokens
+  uint32_t* masks = nullptr;  // ceil(V / 32) words for each row that has one
+
+  // Lays the arrays out from `base` on and returns the bytes; with a null base it only measures.
+  size_t place(Sizes const& sizes, char* base);
+};
+
+// The arrays of one step after the other, on both sides.
+class StepInputs {
+ public:
+  // Takes memory for the largest step of the limits, for attention of `blocks` blocks. Throws
+  // BUNTING_NO_MEMORY.
+  StepInputs(Model const& model, bunting_engine_limits const& limits, int32_t blocks);
+
+  // Bytes on the device.
+  static size_t bytes(Model const& model, bunting_engine_limits const& limits, int32_t blocks);
+
+  // Places the device's arrays as a recorded step of `tokens` decodes wants them, and returns the sizes of
+  // what is before the pages.
+  StepArrays::Sizes place_decodes(int32_t tokens);
+
+  // Writes a step's arrays, in the places of a recorded step if it is to be one, and queues their copies.
+  // What such a step lacks in tokens is token 0, whose keys and values go nowhere; it attends to nothing and
+  // is not drawn from. Throws BUNTING_INVALID.
+  void send(StepPlan const& plan, StepArrays::Sizes const* recorded, Stream& stream);
+
+  StepArrays const& on_device() const { return device_; }
+  StepArrays::Plan const& plan_of(int32_t layer) const {
+    return device_.plans[kinds_.of_layer[size_t(layer)]];
+  }
+
+ private:
+  StepArrays::Sizes plan(StepPlan const& plan);
+  void write(StepPlan const& plan, size_t tokens);
+  void write_rows(StepPlan const& plan);
+  void copy(size_t begin, size_t end, Stream& stream) const;
+
+  Model const& model_;
+  int32_t blocks_;
+  AttentionKinds kinds_;
+  size_t sample_pairs_max_;
+  DeviceMemory device_memory_;
+  MappedMemory host_memory_;
+  StepArrays host_, device_;
+  std::vector<AttentionPlan> plans_;
+  std::vector<AttentionChunk> chunks_;
+  std::vector<SharedRange> shared_;
+};
+
+}  // namespace bunting::cuda
