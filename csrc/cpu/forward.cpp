@@ -84,6 +84,12 @@ void Forward::run(StepPlan const& plan, void* result) {
     if (float const scale = model_.shape().embedding_scale; scale != 1)
       kernels_.scale_and_cap(work_.x, hidden_stride_, model_.shape().hidden, scale, 0, begin, end);
   });
+  for (size_t i = 0; i < model_.ropes().size(); i++) {
+    RopeTable const& rope = model_.ropes()[i];
+    share_rows(plan.tokens, rope.dimensions, [&](int64_t begin, int64_t end) {
+      rope_angles(rope, plan.position.data(), begin, end, work_.angles[i].cos, work_.angles[i].sin);
+    });
+  }
   if (model_.shape().layer_inputs > 0) make_layer_inputs(plan);
   int32_t const last = model_.shape().layers - 1;
   for (int32_t layer = 0; layer <= last && plan.tokens > 0; layer++) {

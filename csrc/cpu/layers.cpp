@@ -33,6 +33,7 @@ void Forward::project_and_append(StepPlan const& plan, int32_t layer) {
   if (weights.v.n > 0) project(weights.v, weights.qkv.n);
   RopeTable const* const rope = model_.rope(layer);
   bunting_layer_shape const& has = model_.layer_shape(layer);
+  Workspace::Angles const angles = rope ? work_.angles[size_t(has.rope)] : Workspace::Angles{};
   RopeAppend append{.qkv = work_.qkv,
                     .ldqkv = model_.qkv_width(),
                     .query_heads = model_.shape().query_heads,
@@ -43,8 +44,8 @@ void Forward::project_and_append(StepPlan const& plan, int32_t layer) {
                     .has_value_norm = (has.values & BUNTING_VALUES_NORMED) != 0,
                     .norm_epsilon = model_.shape().norm_epsilon,
                     .rotated = rope ? rope->dimensions : 0,
-                    .cos = rope ? rope->cos : nullptr,
-                    .sin = rope ? rope->sin : nullptr,
+                    .cos = angles.cos,
+                    .sin = angles.sin,
                     .query_scale = rope ? rope->query_scale : nullptr,
                     .positions = plan.position.data(),
                     .token_pages = plan.token_page.data(),

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "cpu/experts.h"
+#include "cpu/kernels/kv_layout.h"
 #include "cpu/kernels/row_stride.h"
+#include "cpu/parallel_gemm.h"
 #include "host/memory_region.h"
 
 namespace bunting {
@@ -49,6 +51,11 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
   x = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
   normed = operand(hidden);
   qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
+  angles.clear();
+  for (RopeTable const& rope : model.ropes()) {
+    size_t const count = tokens * size_t(rope.dimensions / 2);
+    angles.push_back({carver.take<float>(count), carver.take<float>(count)});
+  }
   attended = operand(model.query_width());
   if (model.has_both()) both = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
   if (int64_t const inputs = model.shape().layer_inputs; inputs > 0) {

@@ -1,6 +1,8 @@
 // workspace.h - where a step's numbers lie between its kernels.
 #pragma once
 
+#include <vector>
+
 #include "cpu/attention_plan.h"
 #include "cpu/kernels/kernels.h"
 #include "include/engine.h"
@@ -11,12 +13,16 @@ namespace bunting {
 // Activations of a step, one row per token. Strides are whole panels (f32) or the next GEMM's padded K
 // (operands).
 struct Workspace {
-  float* x = nullptr;        // [T, round_up(H, 16)]
-  char* normed = nullptr;    // [T, kp(H)] operand
-  float* qkv = nullptr;      // [T, Nqkv]
-  char* attended = nullptr;  // [T, kp(Hq D)] operand; columns beyond Hq D stay zero
-  float* delta = nullptr;    // [T, round_up(H, 16)] what is added to x, where the product cannot
-  float* both = nullptr;     // likewise: the sum of an MLP and experts beside each other
+  float* x = nullptr;      // [T, round_up(H, 16)]
+  char* normed = nullptr;  // [T, kp(H)] operand
+  float* qkv = nullptr;    // [T, Nqkv]
+  struct Angles {
+    float *cos = nullptr, *sin = nullptr;  // [T, R/2]
+  };
+  std::vector<Angles> angles;  // of each rope
+  char* attended = nullptr;    // [T, kp(Hq D)] operand; columns beyond Hq D stay zero
+  float* delta = nullptr;      // [T, round_up(H, 16)] what is added to x, where the product cannot
+  float* both = nullptr;       // likewise: the sum of an MLP and experts beside each other
   // With inputs of layers: all of a token [T, layers P]; the gate of one beside it [T, 2 P]; what becomes of
   // them, an operand [T, kp(P)].
   float* layer_inputs = nullptr;

@@ -44,6 +44,11 @@ size_t Activations::place(Model const& model, bunting_engine_limits const& limit
   if (model.has_both()) both = carver.take<float>(tokens * hidden);
   normed = carver.take<bf16>(tokens * hidden);
   qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
+  angles.clear();
+  for (RopeTable const& rope : model.ropes()) {
+    size_t const count = tokens * size_t(rope.dimensions / 2);
+    angles.push_back({carver.take<float>(count), carver.take<float>(count)});
+  }
   q = carver.take<bf16>(tokens * query);
   attended = carver.take<bf16>(tokens * query);
   wanted_attended = carver.take<bf16>(rows * query);

@@ -1,6 +1,8 @@
 // activations.h - where a step's numbers lie on the device between its kernels.
 #pragma once
 
+#include <vector>
+
 #include "cuda/kernels/kernels.h"
 #include "include/engine.h"
 #include "model/model.h"
@@ -9,12 +11,16 @@ namespace bunting::cuda {
 
 // Sizes of layers are those of the widest.
 struct Activations {
-  float* x = nullptr;               // [T, H] the residual stream
-  float* wanted_x = nullptr;        // [rows, H]
-  float* delta = nullptr;           // [T, H]
-  float* both = nullptr;            // [T, H] the sum of an MLP and experts beside each other
-  bf16* normed = nullptr;           // [T, H]
-  float* qkv = nullptr;             // [T, (Hq + 2 Hk) D]
+  float* x = nullptr;         // [T, H] the residual stream
+  float* wanted_x = nullptr;  // [rows, H]
+  float* delta = nullptr;     // [T, H]
+  float* both = nullptr;      // [T, H] the sum of an MLP and experts beside each other
+  bf16* normed = nullptr;     // [T, H]
+  float* qkv = nullptr;       // [T, (Hq + 2 Hk) D]
+  struct Angles {
+    float *cos = nullptr, *sin = nullptr;  // [T, R/2]
+  };
+  std::vector<Angles> angles;       // of each rope
   bf16* q = nullptr;                // [T, Hq D]
   bf16* attended = nullptr;         // [T, Hq D]
   bf16* wanted_attended = nullptr;  // [rows, Hq D]

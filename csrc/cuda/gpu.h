@@ -466,6 +466,14 @@ GPU_DEVICE float multiply_rounded(float x, float y) {
 #endif
 }
 
+GPU_DEVICE double multiply_rounded(double x, double y) {
+#if defined(__CUDACC__)
+  return __dmul_rn(x, y);
+#else
+  return x * y;
+#endif
+}
+
 // The fast ones of the hardware, within a few units in the last place; the emulator's are the C library's.
 GPU_DEVICE float exp2_fast(float x) {
 #if defined(__CUDACC__)

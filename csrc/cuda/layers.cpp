@@ -10,6 +10,12 @@ void Forward::queue_layers(int32_t tokens, int32_t rows, int32_t draws) {
   StepArrays const& in = inputs_.on_device();
   int32_t const last = s.layers - 1, query = int32_t(model_.query_width(last));
   embed(stream_, {act_.x, weights_.embedding(), in.tokens, tokens, s.hidden, s.embedding_scale});
+  for (int32_t i = 0; i < s.ropes; ++i) {
+    RopeTable const& rope = weights_.rope(i);
+    Activations::Angles const angles = act_.angles[size_t(i)];
+    rope_angles(stream_, {rope.far, rope.near, in.positions, angles.cos, angles.sin, tokens,
+                          rope.dimensions / 2, rope.magnitude});
+  }
   if (s.layer_inputs > 0) make_layer_inputs(tokens);
   float* x = act_.x;
   Pending pending;
@@ -67,6 +73,8 @@ void Forward::project_and_append(int32_t index, int32_t tokens) {
   DeviceLayer const& layer = weights_.layer(index);
   multiply({act_.normed, layer.qkv, layer.qkv_bias, act_.qkv, tokens, int32_t(model_.projected_width(index)),
             s.hidden});
+  RopeTable const rope = has.rope < 0 ? RopeTable{} : weights_.rope(has.rope);
+  Activations::Angles const angles = has.rope < 0 ? Activations::Angles{} : act_.angles[size_t(has.rope)];
   KvPages kv = pages_.layer(index);
   if (!model_.has_keys(index)) kv.kv_heads = 0;
   rope_append(stream_, {.qkv = act_.qkv,
@@ -75,14 +83,14 @@ void Forward::project_and_append(int32_t index, int32_t tokens) {
                         .q_norm = layer.q_norm,
                         .k_norm = layer.k_norm,
                         .norm_epsilon = s.norm_epsilon,
-                        .cos = layer.cos,
-                        .sin = layer.sin,
-                        .query_scale = layer.query_scale,
+                        .cos = angles.cos,
+                        .sin = angles.sin,
+                        .query_scale = rope.query_scale,
                         .positions = inputs_.on_device().positions,
                         .slots = inputs_.on_device().slots,
                         .kv = kv,
                         .tokens = tokens,
-                        .rotated = layer.rotated,
+                        .rotated = rope.dimensions,
                         .has_wide_norms = has.qk_norm == BUNTING_QK_NORM_WIDE,
                         .values_are_keys = (has.values & BUNTING_VALUES_KEYS) != 0,
                         .has_value_norm = (has.values & BUNTING_VALUES_NORMED) != 0});

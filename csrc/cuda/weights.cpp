@@ -110,6 +110,18 @@ class DeviceWeights::Uploader {
     return whole;
   }
 
+  template <class T>
+  T* array(T const* from, int64_t size) {
+    constexpr int64_t kMost = int64_t(kStagingBytes / sizeof(T));
+    T* const to = carver_.take<T>(size_t(size));
+    for (int64_t done = 0; uploads_ && done < size; done += kMost) {
+      size_t const bytes = size_t(std::min(kMost, size - done)) * sizeof(T);
+      std::memcpy(staging_->data(), from + done, bytes);
+      send(to + done, staging_->data(), bytes);
+    }
+    return to;
+  }
+
   float number(float const* from) const { return uploads_ ? *from : 1; }
 
   // The given ranges of rows of a packed matrix, one after the other, in the format that the host has, or,
@@ -279,6 +291,7 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
     layer_projection_ = uploader.matrix(from.projection, false, {{0, from.projection.n}});
     layer_input_norm_ = uploader.vector(from.norm, s.layer_inputs);
   }
+  place_ropes(model, uploader);
   layers_.resize(size_t(s.layers));
   for (int32_t i = 0; i < s.layers; ++i) {
     LayerWeights const& from = model.layer(i);
@@ -297,7 +310,6 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
     if (has.qk_norm && model.has_keys(i))
       to.k_norm = uploader.vector(from.k_norm, is_wide ? model.kv_width(i) : has.head_size);
     if (has.sinks) to.sinks = uploader.vector(from.sinks, s.query_heads);
-    place_rope(model, i, uploader);
     to.o = uploader.matrix(from.o, model.is_fp8(first + 2), {{0, s.hidden}});
     if (has.biases & BUNTING_BIAS_O) to.o_bias = uploader.vector(from.o_bias, s.hidden);
     to.attention_post_norm = norm(BUNTING_NORM_ATTN_POST, from.attention_post_norm);
@@ -362,23 +374,15 @@ void DeviceWeights::place_beside(Model const& model, int32_t layer, Uploader& up
   to.expert_scales = uploader.vector(from.expert_scales, s.experts);
 }
 
-// The angles of a layer: those of an earlier layer, if it has the same rope.
-void DeviceWeights::place_rope(Model const& model, int32_t layer, Uploader& uploader) {
-  RopeTable const* const rope = model.rope(layer);
-  if (!rope) return;
-  DeviceLayer& to = layers_[size_t(layer)];
-  to.rotated = rope->dimensions;
-  int64_t const angles = int64_t(model.shape().context_max) * (rope->dimensions / 2);
-  for (int32_t i = 0; i < layer; ++i) {
-    if (model.rope(i) != rope) continue;
-    DeviceLayer const& same = layers_[size_t(i)];
-    to.cos = same.cos, to.sin = same.sin, to.query_scale = same.query_scale;
-    return;
+void DeviceWeights::place_ropes(Model const& model, Uploader& uploader) {
+  for (size_t i = 0; i < model.ropes().size(); ++i) {
+    RopeTable rope = model.ropes()[i];
+    rope.far = uploader.array(rope.far, rope.far_turns(model.shape().context_max));
+    rope.near = uploader.array(rope.near, rope.near_turns());
+    if (model.has_query_scale(i))
+      rope.query_scale = uploader.array(rope.query_scale, model.shape().context_max);
+    ropes_.push_back(rope);
   }
-  to.cos = uploader.vector(rope->cos, angles);
-  to.sin = uploader.vector(rope->sin, angles);
-  if (model.has_query_scale(layer))
-    to.query_scale = uploader.vector(rope->query_scale, model.shape().context_max);
 }
 
 }  // namespace bunting::cuda

@@ -22,15 +22,11 @@ struct GatedWeights {
 };
 
 struct DeviceLayer {
-  float const* attention_norm = nullptr;  // [H]
-  WeightMatrix qkv{nullptr};              // [(Hq + 2 Hk) D, H], without what the layer has not
-  float const* qkv_bias = nullptr;        // [(Hq + 2 Hk) D]
-  float const* q_norm = nullptr;          // [D] or [Hq D]
-  float const* k_norm = nullptr;          // [D] or [Hk D]
-  float const* cos = nullptr;             // [context_max, R/2]; null: q and k are not rotated
-  float const* sin = nullptr;
-  int32_t rotated = 0;                         // R
-  float const* query_scale = nullptr;          // [context_max]
+  float const* attention_norm = nullptr;       // [H]
+  WeightMatrix qkv{nullptr};                   // [(Hq + 2 Hk) D, H], without what the layer has not
+  float const* qkv_bias = nullptr;             // [(Hq + 2 Hk) D]
+  float const* q_norm = nullptr;               // [D] or [Hq D]
+  float const* k_norm = nullptr;               // [D] or [Hk D]
   float const* sinks = nullptr;                // [Hq]
   WeightMatrix o{nullptr};                     // [H, Hq D]
   float const* o_bias = nullptr;               // [H]
@@ -62,6 +58,7 @@ class DeviceWeights {
   DeviceLayer const& layer(int32_t index) const { return layers_[size_t(index)]; }
   bf16 const* embedding() const { return embedding_; }                                  // [V, H]
   WeightMatrix const& vocabulary_projection() const { return vocabulary_projection_; }  // [V, H]
+  RopeTable const& rope(int32_t index) const { return ropes_[size_t(index)]; }
   float const* final_norm() const { return final_norm_; }  // [H], times the logits' scale
   // Of inputs of layers, else null.
   bf16 const* layer_embedding() const { return layer_embedding_; }            // [V, L P]
@@ -74,10 +71,11 @@ class DeviceWeights {
   void place(Model const& model, Uploader& uploader);
   void place_mlp(Model const& model, int32_t layer, Uploader& uploader);
   void place_beside(Model const& model, int32_t layer, Uploader& uploader);
-  void place_rope(Model const& model, int32_t layer, Uploader& uploader);
+  void place_ropes(Model const& model, Uploader& uploader);
 
   DeviceMemory memory_;
   std::vector<DeviceLayer> layers_;
+  std::vector<RopeTable> ropes_;  // on the device
   bf16 const* embedding_ = nullptr;
   WeightMatrix vocabulary_projection_{nullptr};
   float const* final_norm_ = nullptr;

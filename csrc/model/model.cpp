@@ -7,7 +7,6 @@
 #include "host/machine.h"
 #include "model/model_shape.h"
 #include "model/packed_file.h"
-#include "model/rope_table.h"
 #include "model/stored_type.h"
 
 namespace bunting {
@@ -113,7 +112,7 @@ bool Model::has_apart_v() const {
 void Model::read_ropes() {
   for (int32_t i = 0; i < shape_.ropes; i++) {
     bunting_rope const& rope = shape_.rope[i];
-    ropes_.push_back({.dimensions = rope.dimensions});
+    ropes_.push_back({.dimensions = rope.dimensions, .magnitude = rope.magnitude});
     rope_shapes_.push_back(rope);
     rope_frequencies_.emplace_back(rope.frequencies, rope.frequencies + rope.dimensions / 2);
   }
@@ -146,7 +145,9 @@ void Model::allocate() {
   pool_ = std::make_unique<ThreadPool>(shape_.threads);
   for (size_t i = 0; i < ropes_.size(); i++) {
     bunting_rope const& rope = rope_shapes_[i];
-    rope_table(rope_frequencies_[i], rope.magnitude, shape_.context_max, ropes_[i].cos, ropes_[i].sin);
+    rope_turns(rope_frequencies_[i], (shape_.context_max + kRopeStride - 1) / kRopeStride, kRopeStride,
+               ropes_[i].far);
+    rope_turns(rope_frequencies_[i], kRopeStride, 1, ropes_[i].near);
     if (ropes_[i].query_scale)
       query_scales(rope.query_growth, rope.query_span, shape_.context_max, ropes_[i].query_scale);
   }
@@ -218,11 +219,11 @@ size_t Model::place(char* base) {
     layer.scale = optional(has.scaled, 1);
   }
   packed_bytes_ = carver.used();
-  for (RopeTable& rope : ropes_) {
-    rope.cos = vector(int64_t(shape_.context_max) * (rope.dimensions / 2));
-    rope.sin = vector(int64_t(shape_.context_max) * (rope.dimensions / 2));
-    if (rope_shapes_[size_t(&rope - ropes_.data())].query_growth > 0)
-      rope.query_scale = vector(shape_.context_max);
+  for (size_t i = 0; i < ropes_.size(); i++) {
+    RopeTable& rope = ropes_[i];
+    rope.far = carver.take<Turn>(size_t(rope.far_turns(shape_.context_max)));
+    rope.near = carver.take<Turn>(size_t(rope.near_turns()));
+    if (has_query_scale(i)) rope.query_scale = vector(shape_.context_max);
   }
   return carver.used();
 }

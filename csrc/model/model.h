@@ -17,6 +17,7 @@
 #include "host/thread_pool.h"
 #include "include/engine.h"
 #include "model/quantised_matrix.h"
+#include "model/rope_table.h"
 
 namespace bunting {
 
@@ -56,14 +57,6 @@ struct LayerInputWeights {
   PackedMatrix embedding;   // [V, layers P]
   PackedMatrix projection;  // [layers P, H], plain
   float* norm = nullptr;    // [P]
-};
-
-// Cosines and sines of a rope, times its magnitude: [context_max, R/2].
-struct RopeTable {
-  int32_t dimensions = 0;  // R
-  float* cos = nullptr;
-  float* sin = nullptr;
-  float* query_scale = nullptr;  // [context_max]: what queries are multiplied by; null: nothing
 };
 
 class Model {
@@ -147,15 +140,14 @@ class Model {
   float const* final_norm() const { return final_norm_; }
   LayerInputWeights const& layer_inputs() const { return layer_inputs_; }
   LayerWeights const& layer(int32_t index) const { return layers_[size_t(index)]; }
+  std::vector<RopeTable> const& ropes() const { return ropes_; }
   // Of a layer; null: its q and k are not rotated.
   RopeTable const* rope(int32_t layer) const {
     int32_t const index = layer_shape(layer).rope;
     return index < 0 ? nullptr : &ropes_[size_t(index)];
   }
 
-  bool has_query_scale(int32_t layer) const {
-    return rope(layer) && rope_shapes_[size_t(layer_shape(layer).rope)].query_growth > 0;
-  }
+  bool has_query_scale(size_t rope) const { return rope_shapes_[rope].query_growth > 0; }
 
   uint64_t weight_bytes() const { return weight_bytes_; }
   uint64_t page_bytes() const;  // one KV page over all layers that have any

@@ -38,7 +38,7 @@ void rope_append(RopeAppend const& a, int64_t begin, int64_t end, double* q, dou
     std::vector<double> row(x, x + width);
     if (norm) row = normed(x, norm, width, a.has_wide_norms ? width : d, a.norm_epsilon);
     for (int64_t i = 0; i < width && half > 0; i += d)
-      rotate(row.data() + i, a.cos + a.positions[t] * half, a.sin + a.positions[t] * half, half);
+      rotate(row.data() + i, a.cos + t * half, a.sin + t * half, half);
     for (int64_t i = 0; i < width; ++i) out[i] = row[size_t(i)];
   };
   for (int64_t t = begin; t < end; ++t) {

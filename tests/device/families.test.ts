@@ -64,12 +64,13 @@ describe.each(Object.keys(familyConfigs).map((name) => [name]))("%s", (name) => 
   });
 
   for (const { name: engine, library: gpu } of gpuEngines()) {
-    test(`on ${engine} they are near, and the same bits from one chunk as from three`, () => {
+    const [kind, path] = paths.at(-1)!;
+    test(`on ${engine} they are near, and the same bits from ${kind} in one chunk as from a folder in three`, () => {
       const chunked = logitsOf(folder, "bf16", gpu);
       for (const [index, logits] of chunked.entries()) {
         expect(cosineOf(logits, wanted[index]!)).toBeGreaterThan(0.998);
       }
-      const rig = new Rig(gpu, openModelFolder(folder), { compute: "bf16", quant: "none" });
+      const rig = new Rig(gpu, openModelFolder(path), { compute: "bf16", quant: "none" });
       const whole = rig.step([{ stream: rig.stream(familyPrompt), count: familyPrompt.length }]);
       rig.close();
       expect(sameBits(whole[0]!.logits, chunked.at(-1)!)).toBeTrue();

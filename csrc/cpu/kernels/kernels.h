@@ -205,7 +205,7 @@ struct RopeAppend {
   bool has_value_norm = false;   // of each head, without weights
   float norm_epsilon = 0;
   int32_t rotated = 0;         // R; 0: nothing is rotated
-  float const* cos = nullptr;  // [context_max, R/2]
+  float const* cos = nullptr;  // [T, R/2]
   float const* sin = nullptr;
   float const* query_scale = nullptr;   // [context_max] or null: q is multiplied by its position's
   int32_t const* positions = nullptr;   // [T] absolute

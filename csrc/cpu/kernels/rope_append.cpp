@@ -2,7 +2,7 @@
 // its page.
 //
 //   per head of q and k, or of all heads together, if there is a norm:  x = x / sqrt(mean(x^2) + eps) * w
-//   then, of the first R of each head, with c, s = cos, sin[position]:
+//   then, of the first R of each head, with c, s = cos, sin of the token:
 //   x[i], x[i + R/2] = x[i]*c[i] - x[i + R/2]*s[i], x[i + R/2]*c[i] + x[i]*s[i]
 //
 //   then q = q * query_scale[position], if there is one; v, which may be k before all this, may have the norm
@@ -113,8 +113,8 @@ void rope_append(RopeAppend const& a, int64_t begin, int64_t end) {
     int32_t const kv_heads = a.kv.pages ? a.kv.kv_heads : 0;
     if (a.values_are_keys) std::memcpy(v, k, size_t(kv_heads * d) * sizeof(float));
     int32_t const position = a.positions[t];
-    float const* const cos = half > 0 ? a.cos + position * half : nullptr;
-    float const* const sin = half > 0 ? a.sin + position * half : nullptr;
+    float const* const cos = half > 0 ? a.cos + t * half : nullptr;
+    float const* const sin = half > 0 ? a.sin + t * half : nullptr;
     if (a.has_wide_norms) {
       norm_values(q, a.q_norm, a.query_heads * d, a.norm_epsilon);
       if (kv_heads > 0) norm_values(k, a.k_norm, kv_heads * d, a.norm_epsilon);

@@ -19,6 +19,7 @@
 #include "cuda/attention_plan.h"
 #include "cuda/quantise.h"
 #include "cuda/runtime.h"
+#include "model/rope_table.h"
 
 namespace bunting::cuda {
 
@@ -218,6 +219,19 @@ void combine_experts(Stream& stream, CombineExperts const& c);
 
 // ---- between the products -------------------------------------------------------------------------------
 
+// cos, sin[t, i] = those of the turns far and near of the token's position, one after the other, times the
+// magnitude: rope_table.h, to the bit.
+struct RopeAngles {
+  Turn const* far;           // [.., R/2]
+  Turn const* near;          // [kRopeStride, R/2]
+  int32_t const* positions;  // [T]
+  float* cos;                // [T, R/2]
+  float* sin;
+  int32_t tokens, pairs;  // R/2
+  float magnitude;
+};
+void rope_angles(Stream& stream, RopeAngles const& r);
+
 // What follows the QKV product, per token: RMS norm of each q and k head, or of all of them together, if
 // there are weights for it, of each v head if that is asked for, rotation of the first R numbers of each head
 // of q and k if there are angles, growth of q with its position if that is asked for, append of k and v to
@@ -230,7 +244,7 @@ struct RopeAppend {
   float const* q_norm;  // [D], or [Hq*D] of all heads together, or null
   float const* k_norm;  // [D] or [Hk*D]
   float norm_epsilon;
-  float const* cos;  // [context_max, R/2], or null
+  float const* cos;  // [T, R/2], or null
   float const* sin;
   float const* query_scale;  // [context_max], or null
   int32_t const* positions;  // [T]

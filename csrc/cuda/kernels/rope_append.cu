@@ -89,7 +89,7 @@ GPU_DEVICE void append_e4m3(Float2 const (&low)[kTurns], Float2 const (&high)[kT
 }
 
 template <int kTurns>
-GPU_KERNEL(kWarps* kWarp, 16 / kTurns)
+GPU_KERNEL(kWarps* kWarp, 12 / kTurns)
 rope_append_kernel(RopeAppend const a) {
   int const d = a.kv.head_size, heads = a.query_heads + 2 * a.kv.kv_heads;
   int64_t const task = int64_t(block_index()) * kWarps + warp();
@@ -123,7 +123,7 @@ rope_append_kernel(RopeAppend const a) {
   }
 
   int const position = load(a.positions + token);
-  int64_t const angles = int64_t(position) * (rotated / 2);
+  int64_t const angles = int64_t(token) * (rotated / 2);
   float const growth = is_v ? scale : is_q && a.query_scale ? load(a.query_scale + position) : 1;
   GPU_UNROLL
   for (int turn = 0; turn < kTurns; ++turn) {

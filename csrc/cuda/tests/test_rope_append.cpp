@@ -4,6 +4,30 @@
 
 namespace bunting::test {
 
+TEST(cuda_rope_angles_are_those_of_the_cpu) {
+  Random random{18};
+  constexpr int32_t kPairs = 24;
+  RopeTable rope{.dimensions = 2 * kPairs, .magnitude = 1.25f};
+  std::vector<Turn> far(size_t(rope.far_turns(5000))), near(size_t(rope.near_turns()));
+  for (std::vector<Turn>* turns : {&far, &near})
+    for (Turn& turn : *turns) {
+      double const angle = random.uniform(-3, 3);
+      turn = {std::cos(angle), std::sin(angle)};
+    }
+  rope.far = far.data(), rope.near = near.data();
+  std::vector<int32_t> positions(30);
+  for (int32_t& position : positions) position = random.below(5000);
+  std::vector<float> cos(positions.size() * kPairs), sin(cos);
+  rope_angles(rope, positions.data(), 0, int64_t(positions.size()), cos.data(), sin.data());
+  DeviceArray<Turn> const device_far(far), device_near(near);
+  DeviceArray<int32_t> const device_positions(positions);
+  DeviceArray<float> const device_cos(cos.size()), device_sin(sin.size());
+  RUNS(cuda::rope_angles(stream,
+                         {device_far.data(), device_near.data(), device_positions.data(), device_cos.data(),
+                          device_sin.data(), int32_t(positions.size()), kPairs, rope.magnitude}));
+  CHECK(device_cos.get() == cos && device_sin.get() == sin, "other angles");
+}
+
 TEST(cuda_rope_append_matches_the_reference) {
   Random random{7};
   constexpr int32_t kContext = 40, kPages = 5, kLayers = 2, kTokens = 5;
