@@ -40,19 +40,19 @@ const { values } = parseArgs({
   },
 });
 
-/** The server with an engine that goes by a clock, with streams that wait, or with quick answers; a bare server that writes the same
- *  chunk for each token, by a clock. */
-type Role = "ours" | "waiting" | "quick" | "bare";
+/** The server with an engine that goes by a clock, with streams that wait, or with quick answers; bare servers that write a chunk for
+ *  each token by a clock: one and the same text for all, or each stream's own, which is put together around the token's text. */
+type Role = "ours" | "waiting" | "quick" | "bare" | "joining";
 
 if (values.serve !== undefined) serve(values.serve as Role);
 else await main();
 
 /** One of the servers that are measured, in a process of its own. */
 function serve(role: Role): void {
-  tellPort(role === "bare" ? serveBare() : serveEngine(role));
+  tellPort(role === "bare" || role === "joining" ? serveBare(role) : serveEngine(role));
 }
 
-function serveEngine(role: Exclude<Role, "bare">): string {
+function serveEngine(role: Exclude<Role, "bare" | "joining">): string {
   const server = startTestServer({
     stepMs: role === "waiting" ? 60_000 : 0.2,
     spec: { pages: 65_536, stepTokensMax: 16_384, stepChunksMax: 1024 },
@@ -65,8 +65,7 @@ function serveEngine(role: Exclude<Role, "bare">): string {
 
 /** Reports a token for each sequence at each step, and computes nothing. */
 class ClockedEngine implements EngineLink {
-  /** With the tokens that are left. */
-  readonly #running = new Map<SequenceId, number>();
+  #running: { readonly id: SequenceId; left: number }[] = [];
   readonly #tell: (report: EngineReport) => void;
   #number = 0;
 
@@ -78,20 +77,21 @@ class ClockedEngine implements EngineLink {
   send(message: EngineMessage): void {
     if (message.kind !== "submit") return;
     const { id, stop } = message.sequence;
-    this.#running.set(id, stop.tokensMax);
+    this.#running.push({ id, left: stop.tokensMax });
     this.#report({ started: [{ sequence: id, cachedTokens: 0 }] });
   }
 
   #step(): void {
-    const sequences = [...this.#running.keys()];
+    const sequences: SequenceId[] = [];
+    const tokens: TokenId[] = [];
     const finished: { readonly sequence: SequenceId; readonly finish: Finish }[] = [];
-    for (const [sequence, left] of this.#running) {
-      this.#running.set(sequence, left - 1);
-      if (left > 1) continue;
-      this.#running.delete(sequence);
-      finished.push({ sequence, finish: { kind: "length" } });
+    for (const one of this.#running) {
+      sequences.push(one.id);
+      tokens.push(TOKEN);
+      if (--one.left === 0) finished.push({ sequence: one.id, finish: { kind: "length" } });
     }
-    this.#report({ sequences, tokens: sequences.map(() => TOKEN), finished });
+    if (finished.length > 0) this.#running = this.#running.filter(({ left }) => left > 0);
+    this.#report({ sequences, tokens, finished });
   }
 
   #report(news: Partial<EngineReport>): void {
@@ -106,12 +106,22 @@ function tellPort(origin: string): void {
   process.stdout.write(`${new URL(origin).port}\n`);
 }
 
+interface BareStream {
+  left: number;
+  readonly end: () => void;
+  /** Of its chunks, around a token's text. */
+  readonly before: string;
+  readonly after: string;
+}
+
 /** A Bun.serve that does nothing but write, to all streams at each step. */
-function serveBare(): string {
-  const open = new Map<ReadableStreamDirectController, { left: number; readonly end: () => void }>();
+function serveBare(role: "bare" | "joining"): string {
+  const open = new Map<ReadableStreamDirectController, BareStream>();
+  const [, before = "", json = '""', after = ""] = /^(.*"content":)(".*?")(.*)$/s.exec(values.chunk) ?? [];
+  const text = JSON.parse(json) as string;
   setInterval(() => {
     for (const [controller, stream] of open) {
-      controller.write(values.chunk);
+      controller.write(role === "bare" ? values.chunk : stream.before + JSON.stringify(text) + stream.after);
       if (--stream.left > 0) continue;
       open.delete(controller);
       controller.end();
@@ -121,7 +131,11 @@ function serveBare(): string {
   const source: Bun.DirectUnderlyingSource<string> = {
     type: "direct",
     pull: (controller: ReadableStreamDirectController) =>
-      new Promise<void>((end) => open.set(controller, { left: Number(values.tokens), end })),
+      new Promise<void>((end) => {
+        const id = crypto.randomUUID().replaceAll("-", "");
+        const own = { before: before.replace(/(?<=chatcmpl-)\w+/, id), after };
+        open.set(controller, { left: Number(values.tokens), end, ...own });
+      }),
   };
   const fetch = async (request: Request): Promise<Response> => {
     await request.text();
@@ -250,18 +264,19 @@ async function active(): Promise<void> {
   const bodies = Array.from({ length: Number(values.streams) }, (_, i) => bodyOf(i, Number(values.tokens)));
   const chunk = await chunkOf(ours.port, bodies[0]!);
   const bare = await start("bare", chunk);
+  const joining = await start("joining", chunk);
   const rows: string[][] = [];
   for (let round = 1; round <= ROUNDS; round++) {
     const own = await perByte(ours, bodies, chunk.length);
-    const ofBare = await perByte(bare, bodies, chunk.length);
+    const others = [await perByte(bare, bodies, chunk.length), await perByte(joining, bodies, chunk.length)];
     for (const of of ["thread", "process"] as const) {
-      const costs = [own, ofBare].map((cost) => (cost[of] * chunk.length).toFixed(1));
-      rows.push([String(round), of, ...costs, (own[of] / ofBare[of]).toFixed(2)]);
+      const costs = [own, ...others].map((cost) => (cost[of] * chunk.length).toFixed(1));
+      rows.push([String(round), of, ...costs, ...others.map((other) => (own[of] / other[of]).toFixed(2))]);
     }
   }
-  await Promise.all([ours.stop(), bare.stop()]);
+  await Promise.all([ours, bare, joining].map((server) => server.stop()));
   const head = `${values.streams} streams, ${values.tokens} tokens each of ${chunk.length} bytes: processor µs per token`;
-  print(head, ["round", "of", "ours", "bare writes", "ours / bare"], rows);
+  print(head, ["round", "of", "ours", "bare, one text", "bare, own texts", "ours / one", "ours / own"], rows);
 }
 
 function print(head: string, columns: readonly string[], rows: readonly (readonly string[])[]): void {
