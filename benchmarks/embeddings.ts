@@ -1,0 +1,94 @@
+/**
+ * Embeddings per second beside llama-server, of one model file on both: texts of one length in requests of many, and alone, one after
+ * another. Both count the same tokens: texts are sent as tokens.
+ *
+ *   bun benchmarks/embeddings.ts <model.gguf> <llama-server> [--rounds 3] [--threads N]
+ */
+
+import { availableParallelism } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { SeededRandom } from "../scheduler/random.ts";
+import { table } from "../server/cli/table.ts";
+import { type RunningProgram, startProgram } from "./cpu/runs.ts";
+
+const LOADS = [
+  { name: "64 texts of 32 tokens in one request", requests: 1, texts: 64, tokens: 32 },
+  { name: "4 texts of 512 tokens in one request", requests: 1, texts: 4, tokens: 512 },
+  { name: "16 requests of a text of 32 tokens, one after another", requests: 16, texts: 1, tokens: 32 },
+] as const;
+/** Of the model's vocabulary, tokens that every tokenizer has as plain text. */
+const TOKENS = { first: 1000, count: 50_000 };
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    rounds: { type: "string", default: "3" },
+    threads: { type: "string", default: String(availableParallelism()) },
+  },
+});
+const [model, llamaServer] = positionals;
+if (model === undefined || llamaServer === undefined) throw new Error("give a GGUF file and llama-server");
+await main(model, llamaServer);
+
+/** Texts per second. No two texts begin alike, so that nothing is cached. */
+async function rate(
+  server: Pick<RunningProgram, "url">,
+  { requests, texts, tokens }: (typeof LOADS)[number],
+  random: SeededRandom,
+) {
+  const text = (): number[] =>
+    Array.from({ length: tokens }, () => TOKENS.first + random.below(TOKENS.count));
+  const bodies = Array.from({ length: requests }, () =>
+    JSON.stringify({ input: Array.from({ length: texts }, text), encoding_format: "base64" }),
+  );
+  const fromMs = performance.now();
+  for (const body of bodies) {
+    const headers = { "content-type": "application/json" };
+    const response = await fetch(`${server.url}/v1/embeddings`, { method: "POST", headers, body });
+    const { data } = (await response.json()) as { readonly data?: readonly unknown[] };
+    if (data?.length !== texts) throw new Error(`not the embeddings: ${response.status}`);
+  }
+  return (1000 * requests * texts) / (performance.now() - fromMs);
+}
+
+async function main(gguf: string, program: string): Promise<void> {
+  const { threads } = values;
+  const entry = join(import.meta.dir, "../server/main.ts");
+  const ours = await startProgram(
+    (port) => [process.execPath, entry, "serve", gguf, "--threads", threads, "--port", String(port)],
+    "/health/ready",
+  );
+  const theirs = await startProgram(
+    (port) => [
+      ...[program, "-m", gguf, "-t", threads, "--port", String(port), "--host", "127.0.0.1", "--no-webui"],
+      ...["--embedding", "--pooling", "last", "-np", "4", "-c", "4096", "-b", "2048", "-ub", "2048"],
+    ],
+    "/health",
+  );
+  const rows: string[][] = [];
+  for (const load of LOADS) {
+    const ratios: number[] = [];
+    const rates = { ours: 0, theirs: 0 };
+    // The first round is not counted: caches of both are cold.
+    for (let round = 0; round <= Number(values.rounds); round++) {
+      const seed = 100 * LOADS.indexOf(load) + round;
+      const [own, other] = [
+        await rate(ours, load, new SeededRandom(seed)),
+        await rate(theirs, load, new SeededRandom(seed)),
+      ];
+      if (round === 0) continue;
+      ratios.push(own / other);
+      rates.ours += own / Number(values.rounds);
+      rates.theirs += other / Number(values.rounds);
+    }
+    ratios.sort((a, b) => a - b);
+    const spread = `${ratios[0]!.toFixed(2)}–${ratios.at(-1)!.toFixed(2)}`;
+    const ratio = `${ratios[ratios.length >> 1]!.toFixed(2)} (${spread})`;
+    rows.push([load.name, rates.ours.toFixed(1), rates.theirs.toFixed(1), ratio]);
+  }
+  await ours.stop();
+  await theirs.stop();
+  const columns = ["load", "ours, texts/s", "llama-server, texts/s", "ratio"];
+  process.stdout.write(`${table(columns, rows)}\n`);
+}
