@@ -66,5 +66,21 @@ test("a loss is counted against the best rival of its configuration, where more 
   );
   expect(summary).toContain("| a | **33 %** / 33 % |");
   expect(summary).toContain("| b | 100 % / 0 % |");
+  expect(summary).toContain("| mean latency | 0 | 0 | 0 |  | 0 | 0 |");
   expect(summary).toContain(`| ${traitsOf(trials[0]!.configuration)[0]} | `);
+});
+
+test("an extreme that no policy avoids is told from one that a policy avoids", () => {
+  const one = trial(0, { even: 100 });
+  const { ours } = one;
+  const slow = { ...ours, ttftMeanMs: 160 };
+  /** First tokens at once, and everything else takes twice as long. */
+  const hasty = { ...ours, latencyMeanMs: 200, latencyP99Ms: 200, tbtP99Ms: 200 };
+  const avoided = { ...one, ours: slow, rivals: { a: ours, b: hasty } };
+  const unavoided = { ...one, ours: slow, rivals: { a: slow, b: hasty } };
+  const noisy = { ...unavoided, configuration: { ...one.configuration, noise: "rough" as const } };
+  expect(summaryOf([avoided], 1)).toContain("| mean time to first token | 1 | 0 | 0 | 0 | 0 | 0 |");
+  const summary = summaryOf([avoided, unavoided, noisy], 1);
+  expect(summary).toContain("| mean time to first token | 3 | 2 | 1 | 2 | 2 | 2 |");
+  expect(summary).toContain("In 2 of all configurations no policy");
 });

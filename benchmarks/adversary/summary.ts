@@ -28,7 +28,8 @@ const WORST_SHOWN = 12;
 export function summaryOf(trials: readonly Trial[], seed: number): string {
   return [
     `${trials.length} configurations of seed ${seed}.`,
-    ...[losses(trials), bounds(trials), prices(trials), byRival(trials), byTrait(trials)],
+    ...[losses(trials), bounds(trials), extremes(trials), prices(trials)],
+    ...[byRival(trials), byTrait(trials)],
     ...judged.map(({ figure, name }) => worst(trials, figure, name)),
   ].join("\n\n");
 }
@@ -100,6 +101,50 @@ function losesLeast(trial: Trial): Figures {
     return { figures, lost, sum: ratios.reduce((sum, ratio) => sum + ratio, 0) };
   });
   return scored.reduce((a, b) => (b.lost < a.lost || (b.lost === a.lost && b.sum < a.sum) ? b : a)).figures;
+}
+
+/** Where ours is beyond `RATIO_MAX`: whether any policy is within it in all that is wanted, and what the rival that is best in the
+ *  figure pays for that. */
+function extremes(trials: readonly Trial[]): string {
+  const wanted = judged.filter(({ most }) => most !== null);
+  const beyondIn = (trial: Trial, { figure }: (typeof wanted)[number]): boolean =>
+    ratioOf(trial, figure) > RATIO_MAX;
+  const isServed = (trial: Trial): boolean =>
+    [trial.ours, ...Object.values(trial.rivals)].some(
+      (figures) => !wanted.some((one) => beyondIn({ ...trial, ours: figures }, one)),
+    );
+  const lines = wanted.map((one) => {
+    const { figure, name } = one;
+    const beyond = trials.filter((trial) => beyondIn(trial, one));
+    const paying = (paid: keyof Figures): string => {
+      const pays = (trial: Trial): boolean =>
+        timesWorse(paid, trial.ours, bestRival(trial, figure)!.figures) < 1;
+      return paid === figure ? "" : `${beyond.filter(pays).length}`;
+    };
+    const rough = beyond.filter(({ configuration }) => configuration.noise === "rough").length;
+    const contradicted = beyond.filter((trial) => !isServed(trial)).length;
+    return [
+      name,
+      ...[beyond.length, contradicted, rough].map(String),
+      ...(["latencyMeanMs", "latencyP99Ms", "tbtP99Ms"] as const).map(paying),
+    ];
+  });
+  const head = [
+    `Ours more than ${RATIO_MAX}× worse in`,
+    "configurations",
+    `no policy within ${RATIO_MAX}× in all three`,
+    "rough noise",
+    "the best rival has a worse mean",
+    "a worse P99",
+    "longer P99 gaps",
+  ];
+  const none = trials.filter((trial) => !isServed(trial)).length;
+  return [
+    `**Never more than ${RATIO_MAX}× worse**`,
+    markdown(head, lines),
+    `In ${none} of all configurations no policy of the list, ours included, is within ${RATIO_MAX}× of the best in mean, P99 and first token
+at once: there the aim contradicts itself.`,
+  ].join("\n\n");
 }
 
 /** Rivals that count: what a rival gains by giving up something else is no loss of a policy that does not. */

@@ -195,12 +195,40 @@ describe("steady: what those are told who place work", () => {
     expect(spread(asked.map(([, steady]) => steady!))).toBeLessThan(3);
   });
 
-  test("of long ones it is the moment", () => {
-    const model = new OnlineCostModel(linearCost(200, 1));
-    for (let step = 0; step < 30; step++) {
-      model.observe(shape, step < 15 ? 220 : 2200);
-      expect(model.steady().stepMs(shape)).toBe(model.stepMs(shape));
+  /** Of steps of 20 ms for so long: when each ended in seconds, the slowdown that is told, and that of the moment. */
+  function told(seconds: number, slowdownAt: (second: number) => number) {
+    const model = new OnlineCostModel(linearCost(20, 1));
+    const aloneMs = linearCost(20, 1).stepMs(shape);
+    const all: { readonly second: number; readonly slowdown: number; readonly now: number }[] = [];
+    for (let ms = 0; ms < 1000 * seconds; ) {
+      const tookMs = aloneMs * slowdownAt(ms / 1000);
+      model.observe(shape, tookMs);
+      ms += tookMs;
+      const [slowdown, now] = [model.steady(), model].map((one) => one.stepMs(shape) / aloneMs);
+      all.push({ second: ms / 1000, slowdown: slowdown!, now: now! });
     }
+    return (from: number, to: number) => all.filter(({ second }) => second >= from && second < to);
+  }
+  const flips = (second: number): number => (Math.floor(second / 4) % 2 === 0 ? 1 : 3);
+
+  test("a machine that was even is believed when it changes", () => {
+    const between = told(60, (second) => (second < 20 ? 1 : 3));
+    for (const { slowdown } of between(10, 20)) expect(slowdown).toBeWithin(0.99, 1.01);
+    for (const { slowdown } of between(21, 22)) expect(slowdown).toBeGreaterThan(2.2);
+    for (const { slowdown } of between(22, 60)) expect(slowdown).toBeGreaterThan(1.5);
+    for (const { slowdown } of between(50, 60)) expect(slowdown).toBeWithin(2.8, 3.01);
+  });
+
+  test("one whose speed flips every few seconds is told to be neither fast nor slow", () => {
+    const flipping = told(80, flips)(40, 80);
+    for (const { slowdown } of flipping) expect(slowdown).toBeWithin(1.4, 2.6);
+    expect(Math.min(...flipping.map(({ now }) => now))).toBeLessThan(1.01);
+    expect(Math.max(...flipping.map(({ now }) => now))).toBeGreaterThan(2.99);
+  });
+
+  test("one that is stuck is told to be, however restless it was", () => {
+    const between = told(60, (second) => (second < 40 ? flips(second) : 60));
+    for (const { slowdown } of between(51, 60)) expect(slowdown).toBeGreaterThan(20);
   });
 });
 

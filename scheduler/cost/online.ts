@@ -25,6 +25,8 @@ export interface OnlineState {
   readonly goal: readonly number[];
   readonly recent: readonly number[];
   readonly steady: number;
+  readonly usual: number;
+  readonly unrest: number;
   readonly errors: readonly number[];
   readonly observations: number;
 }
@@ -36,8 +38,12 @@ export const SLOWDOWN_MAX = 10_000;
 /** The slowdown is the median of so many steps: a change is believed when it is older than half of them. */
 export const RECENT = 15;
 
-/** `steady` averages the slowdown over about so long; of longer steps it is that of the moment. */
+/** What is told to those who place work averages the slowdown over about so long; of longer steps it is that of the moment. */
 const STEADY_MS = 100;
+/** What a machine's speed usually is, and how far it is from that, are averages over about so long: work that is placed waits for seconds. */
+const USUAL_MS = 10_000;
+/** The speed counts as off by no more than this part of the usual one: a device that gets stuck is no device that often is. */
+const UNREST_MAX = 2;
 /** How much an observation counts for the weights when the next one is made: the last 500 decide. */
 const FORGET = 0.998;
 /** The prior counts as so many observations of each part. A part that is no longer observed is back at its prior when what
@@ -81,7 +87,9 @@ const STRIDE = PARTS + 1;
  * many of them.
  *
  * Where steps take half a millisecond, on cores that others use, the last 15 are but a moment, which says nothing of work
- * that waits. `steady` is the same model with a slowdown that is averaged over time.
+ * that waits. `steady` is the same model with a slowdown that is averaged over time: over a tenth of a second, and, as far as
+ * the machine has been restless of late, over ten. A machine that was even is believed when it changes. One whose speed comes and goes
+ * will have another one when the work that is placed now is computed.
  *
  * A prior must therefore be right about a device's parts beside each other within 10 times, and need not be right about
  * its speed. That holds of a prior that was measured on the device with the model, however coarsely, and of a profile
@@ -105,6 +113,9 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
   readonly #errors = new ErrorQuantile(COVERED, ERRORS_FORGET, ERRORS_BELIEF);
   /** The slowdown, averaged over `STEADY_MS`. */
   #steady = 1;
+  /** The slowdown, averaged over `USUAL_MS`; and by which part the two are apart, on average over as long. */
+  #usual = 1;
+  #unrest = 0;
   #observations = 0;
   /** Of the step that is looked at. */
   readonly #parts = new Float64Array(PARTS);
@@ -133,10 +144,12 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     return new OnlineCostModel(this.#prior).#set(this.#learnt());
   }
 
-  /** A copy for placement: as slow as the machine was over the last tenth of a second. */
+  /** A copy for placement: as slow as the machine usually is, but for what its unrest does not explain of how slow it was over the
+   *  last tenth of a second. */
   steady(): OnlineCostModel {
     const model = this.copy();
-    model.#slowdown = this.#steady;
+    const band = 1 + this.#unrest;
+    model.#slowdown = Math.min(Math.max(this.#usual, this.#steady / band), this.#steady * band);
     return model;
   }
 
@@ -171,6 +184,10 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     for (let sweep = 0; sweep < SWEEPS; sweep++) this.#solve();
     this.#slowdown = this.#median();
     this.#steady += (this.#slowdown - this.#steady) * Math.min(1, ms / STEADY_MS);
+    const apart = Math.max(this.#steady / this.#usual, this.#usual / this.#steady) - 1;
+    const part = Math.min(1, ms / USUAL_MS);
+    this.#unrest += (Math.min(apart, UNREST_MAX) - this.#unrest) * part;
+    this.#usual += (this.#slowdown - this.#usual) * part;
   }
 
   /** Everything that makes another of the same. Breaks an invariant if the prior is neither linear nor a profile. */
@@ -189,19 +206,23 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
       goal: [...this.#goal],
       recent: [...this.#recent],
       steady: this.#steady,
+      usual: this.#usual,
+      unrest: this.#unrest,
       errors: this.#errors.state,
       observations: this.#observations,
     };
   }
 
   #set(learnt: Omit<OnlineState, "prior">): this {
-    const { slowdown, weights, gram, goal, recent, steady, errors, observations } = learnt;
+    const { slowdown, weights, gram, goal, recent, steady, usual, unrest, errors, observations } = learnt;
     this.#slowdown = slowdown;
     this.#weights.set(weights);
     this.#gram.set(gram);
     this.#goal.set(goal);
     this.#recent.set(recent);
     this.#steady = steady;
+    this.#usual = usual;
+    this.#unrest = unrest;
     this.#errors.state = errors;
     this.#observations = observations;
     return this;

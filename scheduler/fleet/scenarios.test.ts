@@ -2,7 +2,7 @@
  * What goes wrong in a fleet, each beside the same run without it: four small engines at about half of what they can
  * do, with every check of the simulator on. Those whom the event does not concern may wait at most twice as long
  * at the 99th percentile, and a quarter of a second, which is about what a call takes. The same on machines with noise, beside
- * the same noise without the event.
+ * the same noise without the event; with much noise the median of five seeds, as one says little.
  */
 
 import { describe, expect, test } from "bun:test";
@@ -56,15 +56,21 @@ function callsOf(options: {
 
 const usual = (): Workload => callsOf({ prefixes: 40, perSecond: 100, calls: 400, tenant: "usual" });
 
-function run(noise: Noise | null, workload: Workload, faults: readonly Fault[] = []): SimulationReport {
+/** Which noise the engines have, and its seed. */
+interface Machine {
+  readonly noise: Noise | null;
+  readonly seed: number;
+}
+
+function run({ noise, seed }: Machine, workload: Workload, faults: readonly Fault[] = []): SimulationReport {
   const devices = Array.from({ length: ENGINES }, () => device);
-  return simulate({ workload, policy: ours(100), devices, seed: 5, faults, noise, checks: true });
+  return simulate({ workload, policy: ours(100), devices, seed, faults, noise, checks: true });
 }
 
 /** The same calls, and beside them others from the event on. */
-function withEvent(noise: Noise | null, event: Workload, faults: readonly Fault[] = []): SimulationReport {
+function withEvent(machine: Machine, event: Workload, faults: readonly Fault[] = []): SimulationReport {
   return run(
-    noise,
+    machine,
     merged("with event", [{ workload: usual() }, { workload: event, startMs: EVENT_MS, kind: "event" }]),
     faults,
   );
@@ -79,76 +85,101 @@ function waitP99(report: SimulationReport): number {
   return waits[Math.ceil(0.99 * waits.length) - 1]!;
 }
 
+/** The median of that over the seeds. */
+function typicalP99(reports: readonly SimulationReport[]): number {
+  return reports.map(waitP99).sort((a, b) => a - b)[Math.floor(reports.length / 2)]!;
+}
+
 function at(engine: number): { readonly atMs: number; readonly engine: EngineId } {
   return { atMs: EVENT_MS, engine: engine as EngineId };
 }
 
 describe.each([
-  ["events", null],
-  ["events, on a machine with noise", noises.mild],
-  ["events, on a machine with much noise, whose speed flips by three", { ...noises.rough, flipEveryMs: 400 }],
-] as const)("%s", (_, noise) => {
-  const calm = run(noise, usual());
-  const allowedMs = 2 * waitP99(calm) + 250;
+  ["events", null, [5]],
+  ["events, on a machine with noise", noises.mild, [5]],
+  [
+    "events, on a machine with much noise, whose speed flips by three",
+    { ...noises.rough, flipEveryMs: 400 },
+    [1, 2, 3, 4, 5],
+  ],
+] as const)("%s", (_, noise, seeds) => {
+  const each = (one: (machine: Machine) => SimulationReport): readonly SimulationReport[] =>
+    seeds.map((seed) => one({ noise, seed }));
+  const calm = each((machine) => run(machine, usual()));
+  const allowedMs = 2 * typicalP99(calm) + 250;
 
   test("hot_prefix", () => {
-    const report = withEvent(noise, callsOf({ prefixes: 1, perSecond: 100, calls: 150, tenant: "hot" }));
-    expect(waitP99(report)).toBeLessThanOrEqual(allowedMs);
-    const engines = new Set(report.calls.filter(({ kind }) => kind === "event").map(({ engine }) => engine));
-    expect(engines.size).toBeGreaterThan(1);
+    const hot = (): Workload => callsOf({ prefixes: 1, perSecond: 100, calls: 150, tenant: "hot" });
+    const reports = each((machine) => withEvent(machine, hot()));
+    expect(typicalP99(reports)).toBeLessThanOrEqual(allowedMs);
+    for (const { calls } of reports) {
+      const engines = new Set(calls.filter(({ kind }) => kind === "event").map(({ engine }) => engine));
+      expect(engines.size).toBeGreaterThan(1);
+    }
   });
 
   test("burst_of_another_tenant", () => {
-    const report = withEvent(noise, callsOf({ prefixes: 200, perSecond: 1000, calls: 400, tenant: "burst" }));
-    expect(waitP99(report)).toBeLessThanOrEqual(allowedMs);
+    const burst = (): Workload => callsOf({ prefixes: 200, perSecond: 1000, calls: 400, tenant: "burst" });
+    expect(typicalP99(each((machine) => withEvent(machine, burst())))).toBeLessThanOrEqual(allowedMs);
   });
 
   test("cold_start", () => {
-    const work = Array.from({ length: ENGINES }, () => 0);
-    for (const call of calm.calls) {
-      work[call.engine!]! += call.promptTokens - call.cachedTokens + 20 * call.outputTokens;
+    for (const { calls } of calm) {
+      const work = Array.from({ length: ENGINES }, () => 0);
+      for (const call of calls) {
+        work[call.engine!]! += call.promptTokens - call.cachedTokens + 20 * call.outputTokens;
+      }
+      const mean = work.reduce((sum, part) => sum + part, 0) / ENGINES;
+      expect(Math.max(...work) / mean).toBeLessThanOrEqual(1.2);
     }
-    const mean = work.reduce((sum, part) => sum + part, 0) / ENGINES;
-    expect(Math.max(...work) / mean).toBeLessThanOrEqual(1.2);
   });
 
   test("one_slow_device", () => {
-    const report = run(noise, usual(), [{ ...at(1), kind: "slow", factor: 3 }]);
-    expect(waitP99(report)).toBeLessThanOrEqual(allowedMs);
-    const later = report.calls.filter(({ arrivedMs }) => arrivedMs > EVENT_MS + 1000);
-    const there = later.filter(({ engine }) => engine === 1).length;
-    expect(there).toBeLessThan(later.length / ENGINES / 1.5);
+    const reports = each((machine) => run(machine, usual(), [{ ...at(1), kind: "slow", factor: 3 }]));
+    expect(typicalP99(reports)).toBeLessThanOrEqual(allowedMs);
+    for (const { calls } of reports) {
+      const later = calls.filter(({ arrivedMs }) => arrivedMs > EVENT_MS + 1000);
+      const there = later.filter(({ engine }) => engine === 1).length;
+      expect(there).toBeLessThan(later.length / ENGINES / 1.5);
+    }
   });
 
   test("stuck_device: what waits there begins elsewhere", () => {
     const factor = 20;
-    const long = callsOf({ prefixes: 200, perSecond: 400, calls: 100, tenant: "long", tokens: 800 });
-    const report = withEvent(noise, long, [{ ...at(1), kind: "slow", factor }]);
-    // Eight steps of some 7 ms tell that it has become slow (cost/online.ts).
-    expect(waitP99(report)).toBeLessThanOrEqual(allowedMs + 8 * factor * 7);
-    expect(report.calls.filter(({ reason }) => reason === "move").length).toBeGreaterThan(0);
-    expect(report.unanswered).toBe(0);
+    const long = (): Workload =>
+      callsOf({ prefixes: 200, perSecond: 400, calls: 100, tenant: "long", tokens: 800 });
+    const reports = each((machine) => withEvent(machine, long(), [{ ...at(1), kind: "slow", factor }]));
+    // Eight steps of some 7 ms, twice that on average where the speed flips by three, tell that it has become slow (cost/online.ts).
+    const stepMs = 7 * ((1 + (noise?.flipFactor ?? 1)) / 2);
+    expect(typicalP99(reports)).toBeLessThanOrEqual(allowedMs + 8 * factor * stepMs);
+    for (const { calls, unanswered } of reports) {
+      expect(calls.filter(({ reason }) => reason === "move").length).toBeGreaterThan(0);
+      expect(unanswered).toBe(0);
+    }
   });
 
   test("burst_of_long_prompts: shorter ones of others do not wait behind them", () => {
-    const event = callsOf({ prefixes: 200, perSecond: 200, calls: 100, tenant: "burst", tokens: 800 });
-    expect(waitP99(withEvent(noise, event))).toBeLessThanOrEqual(allowedMs);
+    const event = (): Workload =>
+      callsOf({ prefixes: 200, perSecond: 200, calls: 100, tenant: "burst", tokens: 800 });
+    expect(typicalP99(each((machine) => withEvent(machine, event())))).toBeLessThanOrEqual(allowedMs);
   });
 
   test("device_loss", () => {
-    const report = run(noise, usual(), [{ ...at(1), kind: "lost", backAfterMs: 1000 }]);
-    expect(waitP99(report)).toBeLessThanOrEqual(allowedMs);
-    expect(report.calls.every(({ finish, outputTokens }) => finish === "stop" && outputTokens === 20)).toBe(
-      true,
-    );
-    const back = report.calls.filter(({ arrivedMs, engine }) => arrivedMs > EVENT_MS + 1000 && engine === 1);
-    expect(back.length).toBeGreaterThan(0);
+    const reports = each((machine) => run(machine, usual(), [{ ...at(1), kind: "lost", backAfterMs: 1000 }]));
+    expect(typicalP99(reports)).toBeLessThanOrEqual(allowedMs);
+    for (const { calls } of reports) {
+      expect(calls.every(({ finish, outputTokens }) => finish === "stop" && outputTokens === 20)).toBe(true);
+      const back = calls.filter(({ arrivedMs, engine }) => arrivedMs > EVENT_MS + 1000 && engine === 1);
+      expect(back.length).toBeGreaterThan(0);
+    }
   });
 
   test("notice_gap", () => {
-    const report = run(noise, usual(), [{ ...at(1), kind: "dropNotices", count: 10 }]);
-    expect(waitP99(report)).toBeLessThanOrEqual(allowedMs);
-    expect(report.hitRate).toBeGreaterThanOrEqual(0.98 * calm.hitRate);
-    expect(report.historyHash).not.toBe(calm.historyHash);
+    const reports = each((machine) => run(machine, usual(), [{ ...at(1), kind: "dropNotices", count: 10 }]));
+    expect(typicalP99(reports)).toBeLessThanOrEqual(allowedMs);
+    for (const [index, { hitRate, historyHash }] of reports.entries()) {
+      expect(hitRate).toBeGreaterThanOrEqual(0.98 * calm[index]!.hitRate);
+      expect(historyHash).not.toBe(calm[index]!.historyHash);
+    }
   });
 });
