@@ -148,11 +148,12 @@ std::vector<bunting_model_shape> shapes_of_all_kinds() {
   mixed.layers = 3, mixed.layer = layers.data();
   mixed.head_size = 512, mixed.rope = tiny_rope(32);
   mixed.layer_inputs = 16;
-  mixed.experts = 5, mixed.experts_used = 2, mixed.expert_feed_forward = 40;
+  // All of them: near ties of these random routers fall otherwise where bf16 is rounded otherwise.
+  mixed.experts = mixed.experts_used = 5, mixed.expert_feed_forward = 40;
   return {plain, around, after, parallel, experts, wide, mixed};
 }
 
-void agrees_with_the_cpu_engine(bunting_model_shape const& shape) {
+void agrees_with_the_cpu_engine(bunting_model_shape const& shape, size_t kind) {
   Gpu gpu(shape);
   Forward cpu(gpu.model, gpu.limits);
   int32_t const vocab = gpu.model.shape().vocab;
@@ -171,14 +172,15 @@ void agrees_with_the_cpu_engine(bunting_model_shape const& shape) {
     cpu.run(gpu.reader->read(block.data(), block.size() * 4, result.size() * 4), result.data());
     std::vector<float> const want(cpu.logits(), cpu.logits() + int64_t(cpu.draws()) * vocab);
     double const cosine = least_cosine(got, want, size_t(vocab));
-    CHECK(cosine >= kCosineMin, "cosine %g", cosine);
+    CHECK(cosine >= kCosineMin, "kind %zu: cosine %g", kind, cosine);
   }
 }
 
 }  // namespace
 
 TEST(cuda_forward_agrees_with_the_cpu_engine) {
-  for (bunting_model_shape const& shape : shapes_of_all_kinds()) agrees_with_the_cpu_engine(shape);
+  std::vector<bunting_model_shape> const shapes = shapes_of_all_kinds();
+  for (size_t kind = 0; kind < shapes.size(); ++kind) agrees_with_the_cpu_engine(shapes[kind], kind);
 }
 
 TEST(cuda_forward_gives_long_steps_more_time) {
