@@ -12,7 +12,7 @@ import { rotationOf } from "./model/rope.ts";
 import type { LayerShape, ModelShape } from "./model/shape.ts";
 
 /** bunting_status, other than OK. */
-export type NativeStatus = "invalid" | "noMemory" | "io" | "retry" | "lost";
+export type NativeStatus = "invalid" | "noMemory" | "io" | "retry" | "lost" | "gaveWay";
 
 /** A call that the library refused, with its sentence. */
 export class NativeError extends Error {
@@ -172,12 +172,13 @@ export interface NativeLibrary {
   engineClose(engine: EngineHandle): void;
   /** The caller keeps both buffers referenced, and `block` unchanged, until stepWait returns. */
   stepStart(engine: EngineHandle, block: Uint8Array, result: Uint8Array): void;
-  stepWait(engine: EngineHandle): void;
+  /** Throws "gaveWay" when the step was given up, since `way`, a word of shared memory, is no longer 0; null: it is not given up. */
+  stepWait(engine: EngineHandle, way: Int32Array<SharedArrayBuffer> | null): void;
   /** A copy of the raw logits of the rows that the last step drew from, [rows × vocab]. */
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 11;
+const abiVersion = 12;
 /** BUNTING_PAIRED_ROWS, BUNTING_ONE_LESS */
 const pairedRows = 256;
 const oneLess = 512;
@@ -187,7 +188,15 @@ const groupedHeads = 4096;
 const transposed = 2048;
 /** BUNTING_EXPERT */
 const expertStep = 64;
-const statuses: readonly (NativeStatus | "ok")[] = ["ok", "invalid", "noMemory", "io", "retry", "lost"];
+const statuses: readonly (NativeStatus | "ok")[] = [
+  "ok",
+  "invalid",
+  "noMemory",
+  "io",
+  "retry",
+  "lost",
+  "gaveWay",
+];
 
 const abiSymbols = { bunting_abi_version: { args: [], returns: "i32" } } as const;
 const symbols = {
@@ -214,7 +223,7 @@ const symbols = {
   bunting_engine_open: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
   bunting_engine_close: { args: ["ptr"], returns: "i32" },
   bunting_step_start: { args: ["ptr", "buffer", "buffer_length", "buffer", "buffer_length"], returns: "i32" },
-  bunting_step_wait: { args: ["ptr"], returns: "i32" },
+  bunting_step_wait: { args: ["ptr", "ptr"], returns: "i32" },
   bunting_engine_logits: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
 } as const;
 
@@ -308,7 +317,7 @@ export function openLibrary(path: string): NativeLibrary {
     },
     engineClose: (engine) => check(c.bunting_engine_close(engine)),
     stepStart: (engine, block, result) => check(c.bunting_step_start(engine, block, block, result, result)),
-    stepWait: (engine) => check(c.bunting_step_wait(engine)),
+    stepWait: (engine, way) => check(c.bunting_step_wait(engine, way === null ? null : ptr(way))),
     logits(engine, vocabSize) {
       const rows = new Int32Array(new ArrayBuffer(4));
       const address = word((out) => c.bunting_engine_logits(engine, out, rows));

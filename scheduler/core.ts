@@ -300,6 +300,8 @@ export interface Step {
   readonly number: number;
   readonly moves: readonly PageMove[];
   readonly chunks: readonly Chunk[];
+  /** All of it is bulk: a device that can gives it up when a sequence comes that is awaited. */
+  readonly givesWay?: boolean;
 }
 
 /** Logprobs of one drawn token (natural logarithm, of the raw logits). `top` is sorted, likeliest first. */
@@ -330,6 +332,8 @@ export type StepResult =
   | { readonly kind: "done"; readonly sampled: readonly Sampled[]; readonly deviceMs: number }
   /** Nothing was computed; the same step may be started again. */
   | { readonly kind: "retry"; readonly reason: string }
+  /** It was given up for what is awaited. Its moves are made; nothing else of it counts. */
+  | { readonly kind: "gaveWay"; readonly reason: string }
   /** The device is gone. Its pages and everything on them are lost. */
   | { readonly kind: "lost"; readonly reason: string };
 

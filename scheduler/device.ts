@@ -17,6 +17,8 @@ export interface DeviceSpec {
   readonly vocabSize: number;
   /** Numbers of a hidden state, and how many hidden states a step may want; absent: none can be had. */
   readonly hidden?: { readonly size: number; readonly rowsMax: number };
+  /** In so many places, spread evenly over its time, a step that gives way can be given up; absent: it is always computed to its end. */
+  readonly waysOut?: number;
 }
 
 /** Port: executes steps, decides nothing. One step at a time. */

@@ -304,10 +304,16 @@ bunting_status bunting_step_start(bunting_engine* engine, void const* block, uin
   });
 }
 
-bunting_status bunting_step_wait(bunting_engine* engine) {
+bunting_status bunting_step_wait(bunting_engine* engine, [[maybe_unused]] int32_t const* way) {
   return guarded([&] {
     if (!engine->result) fail(BUNTING_INVALID, "no step is in flight");
-    engine->forward.run(engine->reader.plan(), std::exchange(engine->result, nullptr));
+    void* const result = std::exchange(engine->result, nullptr);
+#ifdef BUNTING_CUDA
+    engine->forward.run(engine->reader.plan(), result);
+#else
+    if (!engine->forward.run(engine->reader.plan(), result, way))
+      fail(BUNTING_GAVE_WAY, "the step was given up");
+#endif
   });
 }
 

@@ -73,7 +73,10 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
   }
 }
 
-void Forward::run(StepPlan const& plan, void* result) {
+bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
+  // What has been computed by then lies in pages beyond what counts.
+  auto const is_wanted = [way] { return way == nullptr || __atomic_load_n(way, __ATOMIC_RELAXED) == 0; };
+  draws_ = 0;
   auto const started = std::chrono::steady_clock::now();
   ThreadPool::Step const step(pool_);
   pages_.populate_ahead(plan);
@@ -93,10 +96,12 @@ void Forward::run(StepPlan const& plan, void* result) {
   if (model_.shape().layer_inputs > 0) make_layer_inputs(plan);
   int32_t const last = model_.shape().layers - 1;
   for (int32_t layer = 0; layer <= last && plan.tokens > 0; layer++) {
+    if (!is_wanted()) return false;
     project_and_append(plan, layer);
     // What follows the last layer that appends is of no use to later steps.
     if (plan.rows == 0 && layer >= model_.last_layer_with_keys()) break;
     attend(plan, layer);
+    if (!is_wanted()) return false;
     if (layer == last) keep_wanted_rows(plan);
     finish_layer(layer, layer == last ? plan.rows : plan.tokens);
   }
@@ -110,6 +115,7 @@ void Forward::run(StepPlan const& plan, void* result) {
   draws_ = plan.draws;
   bunting_step_result const header{plan.draws, elapsed.count(), plan.hidden(), 0};
   std::memcpy(result, &header, sizeof header);
+  return true;
 }
 
 // Moves the wanted rows of x and of the attention's output to the front; token rows rise, so nothing is

@@ -26,7 +26,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* the rest of the library is compiled hidden */
 
-#define BUNTING_ABI_VERSION 11
+#define BUNTING_ABI_VERSION 12
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -43,6 +43,8 @@ enum {
   BUNTING_RETRY = 4,
   /* The device is gone: close the engine. Its pages are lost. */
   BUNTING_LOST = 5,
+  /* The step was given up as its caller asked. Its moves are made; nothing else of it counts. */
+  BUNTING_GAVE_WAY = 6,
 };
 
 /* The version the library was built with; compare with BUNTING_ABI_VERSION before anything else. */
@@ -465,8 +467,10 @@ typedef struct bunting_step_result {
 bunting_status bunting_step_start(bunting_engine* engine, void const* block, uint64_t block_bytes, void* result,
                                   uint64_t result_bytes);
 
-/* Blocks until the started step is done. A CPU engine computes here, on the calling thread and its helpers. */
-bunting_status bunting_step_wait(bunting_engine* engine);
+/* Blocks until the started step is done. A CPU engine computes here, on the calling thread and its helpers. `way` is NULL, or a
+ * word that another thread may set: once it is not 0 a CPU engine gives the step up, within a layer, and returns
+ * BUNTING_GAVE_WAY. An engine for GPUs does not look at it. */
+bunting_status bunting_step_wait(bunting_engine* engine, int32_t const* way);
 
 /* Test and evaluation aid: raw logits of the rows that the last step drew from, [rows, V] f32, valid until the next step. */
 bunting_status bunting_engine_logits(bunting_engine const* engine, float const** logits, int32_t* rows);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <thread>
 
 #include "tests/test.h"
 #include "tests/tiny_model.h"
@@ -67,12 +68,44 @@ TEST(engine_step_allocates_nothing) {
     int64_t const before = allocations.load();
     bunting_status const started =
         bunting_step_start(engine.get(), block.data(), block.size() * 4, result.data(), result.size() * 4);
-    bunting_status const waited = bunting_step_wait(engine.get());
+    bunting_status const waited = bunting_step_wait(engine.get(), nullptr);
     int64_t const made = allocations.load() - before;
     CHECK(started == BUNTING_OK && waited == BUNTING_OK, "%s", bunting_last_error());
     CHECK(made == 0, "round %d: %lld allocations", round, (long long)made);
   }
 }
+
+#ifndef BUNTING_CUDA
+// What a step that was given up has appended is no part of anything: the same step is computed as if there had
+// been none. One that is given up late has appended in most layers.
+TEST(engine_gives_a_step_up) {
+  TinyFile const file(tiny_shape());
+  ModelPointer const model = load_model(tiny_shape(), file);
+  REQUIRE(model, "no model");
+  EnginePointer const engine = open_engine(model.get(), tiny_limits());
+  EnginePointer const other = open_engine(model.get(), tiny_limits());
+  StepSpec const step{{}, {whole(1, 100, 0)}};
+  StepOutcome const expected = run_step(other.get(), step);
+  std::vector<uint32_t> const block = encode(step);
+  std::vector<uint32_t> result(1000);
+  for (int round = 0; round < 40; round++) {
+    std::atomic<int32_t> way{round == 0 ? 1 : 0};
+    std::thread ringer([&] {
+      for (int spin = 0; spin < 200 * round; spin++) std::atomic_signal_fence(std::memory_order_seq_cst);
+      way.store(1, std::memory_order_relaxed);
+    });
+    REQUIRE(bunting_step_start(engine.get(), block.data(), block.size() * 4, result.data(),
+                               result.size() * 4) == BUNTING_OK,
+            "%s", bunting_last_error());
+    bunting_status const status = bunting_step_wait(engine.get(), reinterpret_cast<int32_t const*>(&way));
+    ringer.join();
+    CHECK(status == BUNTING_OK || status == BUNTING_GAVE_WAY, "round %d: %s", round, bunting_last_error());
+    CHECK(round > 0 || status == BUNTING_GAVE_WAY, "a step was computed that was given up before");
+    StepOutcome const again = run_step(engine.get(), step);
+    CHECK(again.logits == expected.logits && again.token(0) == expected.token(0), "round %d: other logits after a step that was given up", round);
+  }
+}
+#endif
 
 TEST(engine_runs_steps_at_the_edges) {
   TinyFile const file(tiny_shape());

@@ -264,11 +264,11 @@ TEST(step_block_refuses_wrong_buffers) {
   CHECK(start(reinterpret_cast<char const*>(block.data()) + 2, block.size() * 4 - 2, result.data(), needed) ==
             BUNTING_INVALID,
         "odd address");
-  CHECK(bunting_step_wait(engine) == BUNTING_INVALID, "waited without a step");
+  CHECK(bunting_step_wait(engine, nullptr) == BUNTING_INVALID, "waited without a step");
   REQUIRE(start(block.data(), block.size() * 4, result.data(), needed) == BUNTING_OK, "%s",
           bunting_last_error());
   CHECK(start(block.data(), block.size() * 4, result.data(), needed) == BUNTING_INVALID, "two steps at once");
-  CHECK(bunting_step_wait(engine) == BUNTING_OK, "%s", bunting_last_error());
+  CHECK(bunting_step_wait(engine, nullptr) == BUNTING_OK, "%s", bunting_last_error());
 }
 
 // Random damage either is noticed or makes another legal step; under the address sanitizer this shows any
@@ -313,7 +313,7 @@ TEST(step_block_survives_random_damage) {
     auto const result = std::make_unique<uint32_t[]>(result_words);
     bunting_status status = bunting_step_start(fixture.engine.get(), block.get(), good.size() * 4,
                                                result.get(), result_words * 4);
-    if (status == BUNTING_OK) status = bunting_step_wait(fixture.engine.get());
+    if (status == BUNTING_OK) status = bunting_step_wait(fixture.engine.get(), nullptr);
     CHECK(status == BUNTING_OK || status == BUNTING_INVALID, "round %d: status %d", round, status);
     (status == BUNTING_OK ? ran : refused)++;
   }

@@ -331,7 +331,7 @@ StepOutcome run_step(bunting_engine* engine, std::vector<uint32_t> const& block,
       StepReader::result_bytes(draws, tiny_limits().top_logprobs_max, hidden, tiny_shape().hidden) / 4);
   outcome.status = bunting_step_start(engine, block.data(), block.size() * 4, outcome.result.data(),
                                       outcome.result.size() * 4);
-  if (outcome.status == BUNTING_OK) outcome.status = bunting_step_wait(engine);
+  if (outcome.status == BUNTING_OK) outcome.status = bunting_step_wait(engine, nullptr);
   if (outcome.status != BUNTING_OK) return outcome;
   float const* logits = nullptr;
   int32_t count = 0;

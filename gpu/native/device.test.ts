@@ -47,6 +47,7 @@ test.each<[NativeStatus | null, NativeStatus | null, StepResult]>([
   [null, "retry", { kind: "retry", reason: "the library says retry" }],
   ["lost", null, { kind: "lost", reason: "the library says lost" }],
   [null, "lost", { kind: "lost", reason: "the library says lost" }],
+  [null, "gaveWay", { kind: "gaveWay", reason: "the library says gaveWay" }],
   [null, "noMemory", { kind: "lost", reason: "the library says noMemory" }],
 ])("start answers %p, wait answers %p", (started, waited, expected) => {
   expect(outcomeOf(deviceOf(started, waited))).toEqual(expected);
@@ -58,4 +59,20 @@ test("a step that the library refuses is a bug, and is not in flight", () => {
   expect(start).toThrow(InvariantError);
   expect(start).toThrow("the engine refused a step: the library says invalid");
   expect(device.inFlight).toBe(false);
+});
+
+test("only a step that gives way is told where to look", () => {
+  const ways: unknown[] = [];
+  const library: Partial<NativeLibrary> = {
+    stepStart: () => undefined,
+    stepWait: (_, way) => void ways.push(way),
+  };
+  const device = new NativeDevice(library as NativeLibrary, 1 as EngineHandle, spec, limits);
+  const way = new Int32Array(new SharedArrayBuffer(4));
+  for (const step of [empty, { ...empty, givesWay: false }, { ...empty, givesWay: true }]) {
+    device.start(step, () => undefined);
+    device.wait(way);
+    device.deliver();
+  }
+  expect(ways).toEqual([null, null, way]);
 });

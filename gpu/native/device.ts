@@ -51,10 +51,12 @@ export class NativeDevice implements HostedDevice {
     this.#started = started;
   }
 
-  wait(): void {
+  wait(way: Int32Array<SharedArrayBuffer> | null = null): void {
     const started = this.#started;
     assert(started !== null, "there is no step to wait for");
-    started.result ??= this.#attempt(() => this.#library.stepWait(this.#engine));
+    started.result ??= this.#attempt(() =>
+      this.#library.stepWait(this.#engine, started.step.givesWay === true ? way : null),
+    );
     started.result ??= {
       kind: "done",
       sampled: this.#result.decode(started.step, this.#block),
@@ -96,6 +98,7 @@ export class NativeDevice implements HostedDevice {
       return null;
     } catch (error) {
       if (!(error instanceof NativeError)) throw error;
+      if (error.status === "gaveWay") return { kind: "gaveWay", reason: error.message };
       if (error.status === "retry") return { kind: "retry", reason: error.message };
       if (error.status === "invalid") throw new InvariantError(`the engine refused a step: ${error.message}`);
       return { kind: "lost", reason: error.message };

@@ -1,6 +1,7 @@
 /** From a checked model folder to a device: load the weights once, then open as many engines on them as wanted, on the
  *  CPU or each with a copy of them on a GPU. */
 import { existsSync } from "node:fs";
+import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { ModelShape } from "../model/shape.ts";
 import type { ModelTensor } from "../model/weights.ts";
 import {
@@ -35,6 +36,7 @@ export interface NativeModel {
   readonly vocabSize: number;
   readonly hiddenSize: number;
   readonly contextMax: number;
+  readonly layers: number;
   readonly compute: "bf16" | "f32";
   /** The instruction set in use, never "auto". */
   readonly isa: Isa;
@@ -84,6 +86,7 @@ export function openNativeModel(
       vocabSize: shape.vocab,
       hiddenSize: shape.hidden,
       contextMax: shape.contextMax,
+      layers: shape.layers.length,
       compute: options.compute,
       isa: options.isa === "auto" ? bestIsa(library) : options.isa,
       packedNote,
@@ -156,7 +159,8 @@ export function openCpuDevice(
   limits: EngineLimits,
 ): NativeDevice {
   const threads = limits.threads === 1 ? "1 thread" : `${limits.threads} threads`;
-  return openNamedDevice(library, model, limits, `cpu (${isaTitles[model.isa]}, ${threads})`);
+  const name = `cpu (${isaTitles[model.isa]}, ${threads})`;
+  return openNamedDevice(library, model, limits, { name, waysOut: model.layers });
 }
 
 /** Takes all the memory of the GPU that the engine will ever use. Throws NativeError. */
@@ -167,17 +171,17 @@ export function openGpuDevice(
   gpu: number,
 ): NativeDevice {
   const { name } = library.deviceProbe(gpu);
-  return openNamedDevice(library, model, { ...limits, devices: [gpu] }, `gpu ${gpu} (${name})`);
+  return openNamedDevice(library, model, { ...limits, devices: [gpu] }, { name: `gpu ${gpu} (${name})` });
 }
 
 function openNamedDevice(
   library: NativeLibrary,
   model: NativeModel,
   limits: EngineLimits,
-  name: string,
+  own: Pick<DeviceSpec, "name" | "waysOut">,
 ): NativeDevice {
   const spec = {
-    name,
+    ...own,
     pages: limits.pages,
     pageTokens: limits.pageTokens,
     stepTokensMax: limits.stepTokensMax,

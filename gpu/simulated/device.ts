@@ -43,7 +43,7 @@ export class SimulatedDevice implements Device {
   #isInFlight = false;
   #isClosed = false;
 
-  /** `fault` may answer a step in place of the device: `retry` and `lost`, or `done` with failed rows. Where a `script` wants
+  /** `fault` may answer a step in place of the device: `retry`, `lost` and `gaveWay`, or `done` with failed rows. Where a `script` wants
    *  nothing that is allowed, the device draws as it does without one. */
   constructor(
     spec: DeviceSpec,
@@ -68,7 +68,11 @@ export class SimulatedDevice implements Device {
     const deviceMs = this.#costs.stepMs(shapeOf(step));
     this.#clock.after(deviceMs, () => {
       this.#isInFlight = false;
-      if (!this.#isClosed) done(this.#fault(step) ?? this.#compute(step, deviceMs));
+      if (this.#isClosed) return;
+      const fault = this.#fault(step);
+      // What is given up has written what it has computed by then: here all of it.
+      const computed = fault === null || fault.kind === "gaveWay" ? this.#compute(step, deviceMs) : null;
+      done(fault ?? computed!);
     });
   }
 

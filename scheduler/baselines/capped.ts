@@ -59,8 +59,8 @@ class Capped implements StepBudget {
     return this.#inner.offer(...asked);
   }
 
-  take(tokens: number, context: number): void {
-    this.#inner.take(tokens, context);
+  take(...taken: Parameters<StepBudget["take"]>): void {
+    this.#inner.take(...taken);
   }
 
   takeForced(...asked: Parameters<StepBudget["takeForced"]>): number {

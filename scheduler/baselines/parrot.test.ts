@@ -55,7 +55,14 @@ test("a cap admits what fits beside a latency call, and one sequence always", ()
     isDecoding: true,
     isPaused: false,
   });
-  const backlog = { promptTokens: 1, likelyTokens: 1, waiting: 1, answerTokens: 1, countsBulk: true };
+  const backlog = {
+    promptTokens: 1,
+    likelyTokens: 1,
+    waiting: 1,
+    answerTokens: 1,
+    awaitedTokens: 0,
+    countsBulk: true,
+  };
   const admits = (running: readonly SequenceView[], next: SequenceView): boolean => {
     const [pass] = openStepRule(batch, deviceSpec(), linearCost(5, 0.1)).passes(64, 64);
     return pass!.open({ running, backlog, nowMs: 0, tokensMax: 8192 }).admits(next, false);

@@ -244,6 +244,9 @@ function play(
   const harness = new EngineHarness({
     vocabulary,
     maskSteps,
+    // Steps that may be given up are, every other time.
+    fault: ({ givesWay, number }) =>
+      givesWay === true && number % 2 === 0 ? { kind: "gaveWay", reason: "something came" } : null,
     spec: { pages, pageTokens, contextMax, vocabSize: VOCABULARY },
     engine,
     isStallFree: setting.batch.kind === "baseline" && setting.batch.isStallFree,

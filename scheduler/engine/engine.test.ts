@@ -233,6 +233,33 @@ test("a step that was not computed is started again, and changes nothing", () =>
   expect(harness.steps.map((step) => step.number)).toEqual([1, 2, 2, 2, 2, 3, 4, 5]);
 });
 
+test("only steps of bulk give way; what was in them is planned again, after what came meanwhile", () => {
+  const harness = new EngineHarness({
+    fault: ({ number }) => (number === 2 ? { kind: "gaveWay", reason: "a chat came" } : null),
+  });
+  const [line, chat] = [0, 100].map((first) => sequenceSpec(tokensFrom(first, 20), 3)) as [
+    ReturnType<typeof sequenceSpec>,
+    ReturnType<typeof sequenceSpec>,
+  ];
+  const lines = [line, { ...line, promptTokens: tokensFrom(50, 20) }].map((spec) =>
+    harness.submit({ ...spec, service: { ...spec.service, objective: "throughput" } }),
+  );
+  harness.step();
+  harness.engine.run();
+  harness.send("abort", lines[1]!);
+  const id = harness.submit(chat);
+  harness.finish();
+  expect(harness.steps.slice(0, 3).map(({ givesWay }) => givesWay)).toEqual([true, true, false]);
+  const [, given, next] = harness.steps;
+  const chunkOf = (step: Step | undefined, sequence: SequenceId) =>
+    step!.chunks.find((chunk) => chunk.sequence === sequence);
+  expect(chunkOf(next, id)).toMatchObject({ start: 0 });
+  expect(chunkOf(given, lines[0]!)).toBeDefined();
+  expect(harness.outcomes[lines[0]!]!.tokens).toEqual(tokensAlone(line).tokens);
+  expect(harness.outcomes[lines[1]!]!.finish).toEqual({ kind: "aborted" });
+  expect(harness.outcomes[id]!.tokens).toEqual(tokensAlone(chat).tokens);
+});
+
 test("a step that cannot be computed fails its sequences, and no others", () => {
   const retries = Array.from({ length: 4 }, (): StepResult => ({ kind: "retry", reason: "no memory" }));
   const harness = new EngineHarness({

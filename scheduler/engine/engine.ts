@@ -181,6 +181,7 @@ export class Engine {
     const warmed = this.#prospects.done(result.kind === "done");
     if (warmed !== null) this.#journal.warmed(warmed.prospect, warmed.tokens);
     if (result.kind === "done") this.#apply(current, result.sampled);
+    else if (result.kind === "gaveWay") this.#forgo(current);
     else if (result.kind === "lost") this.#lose(result.reason);
     else
       this.#fail(
@@ -214,6 +215,12 @@ export class Engine {
       else this.#roster.end(sequence, { kind: "failed", reason: failed.reason }, false);
     }
     assert(row === sampled.length, "a device answers no more than was asked");
+  }
+
+  /** Nothing of the step counts: what is wanted of it is planned again, after what it gave way to. */
+  #forgo({ planned }: PlannedStep): void {
+    for (const { sequence } of planned)
+      if (sequence.isAborted) this.#roster.end(sequence, { kind: "aborted" }, true);
   }
 
   /** Tells what was asked of the prompt, and returns the draw that may follow. */

@@ -242,7 +242,8 @@ export class Planner {
     this.#tokensLargest = Math.max(this.#tokensLargest, tokens);
     roster.leftOut(skipped);
     journal.skipped(skipped.size);
-    const step = { number: journal.stepBegins(), moves, chunks };
+    const givesWay = warm === null && planned.every(({ sequence }) => sequence.objective.isBulk);
+    const step = { number: journal.stepBegins(), moves, chunks, givesWay };
     return { step, planned, startMs, deadlineMs, pagesUsed: pool.pagesTotal - pagesAvailable };
   }
 }

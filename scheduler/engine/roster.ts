@@ -65,6 +65,8 @@ export class Roster {
   /** What is learnt of awaited sequences and of bulk, which are of other kinds. */
   readonly #awaited: Learnt = { computedShare: 1, answerTokens: ANSWER_GUESS };
   readonly #bulk: Learnt = { computedShare: 1, answerTokens: ANSWER_GUESS };
+  /** What streams' prompts had to compute, on average; 0: there was none. */
+  #awaitedTokens = 0;
 
   constructor({ clock, residency, queue, journal, backOff }: RosterParts) {
     this.#clock = clock;
@@ -109,6 +111,7 @@ export class Roster {
       likelyTokens: likely * fitting + running,
       waiting: Math.ceil(waiting * fitting),
       answerTokens,
+      awaitedTokens: Math.ceil(this.#awaitedTokens),
     };
   }
 
@@ -172,6 +175,10 @@ export class Roster {
     if (!sequence.wasStarted) {
       const learnt = sequence.objective.isBulk ? this.#bulk : this.#awaited;
       learnt.computedShare += (sequence.behind / sequence.length - learnt.computedShare) * LATELY;
+      if (sequence.objective.isInteractive) {
+        const before = this.#awaitedTokens;
+        this.#awaitedTokens = before === 0 ? sequence.behind : before + (sequence.behind - before) * LATELY;
+      }
     }
     sequence.wasStarted = true;
     return move;

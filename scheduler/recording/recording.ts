@@ -6,6 +6,7 @@ import type {
   SequenceSpec,
   Service,
   Step,
+  StepResult,
   TokenId,
 } from "../core.ts";
 import type { OnlineState } from "../cost/online.ts";
@@ -114,7 +115,7 @@ export type RecordingEntry =
       readonly kind: "step";
       readonly atMs: number;
       readonly engine: EngineId;
-      readonly result: "done" | "retry" | "lost";
+      readonly result: StepResult["kind"];
       readonly deviceMs: number;
       readonly sampled: readonly Sampled[];
       readonly plan: number;

@@ -69,14 +69,15 @@ export interface EngineStart {
   readonly model: NativeModel | null;
   /** `EngineMessage`s for the engine. */
   readonly inbox: MessagePort;
-  /** Two 32-bit words: `RINGS` goes up with every message and is what an idle engine sleeps on; `STOPPED` is 1 when the
-   *  thread is to end. */
+  /** Three 32-bit words: `RINGS` goes up with every message and is what an idle engine sleeps on; `STOPPED` is 1 when the
+   *  thread is to end; `AWAITED` is 1 when a message has come for which bulk gives way. */
   readonly doorbell: SharedArrayBuffer;
 }
 
 /** Words of the doorbell. */
 export const RINGS = 0;
 export const STOPPED = 1;
+export const AWAITED = 2;
 
 /** Loading, told as often as there is something to show. */
 export interface LoadProgress {

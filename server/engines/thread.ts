@@ -1,6 +1,7 @@
 import type { EngineLink } from "../../scheduler/fleet/fleet.ts";
 import type { EngineMessage } from "../../scheduler/messages.ts";
-import { type EngineStart, RINGS, STOPPED, type WorkerMessage } from "./protocol.ts";
+import { objectives } from "../../scheduler/objective.ts";
+import { AWAITED, type EngineStart, RINGS, STOPPED, type WorkerMessage } from "./protocol.ts";
 
 /** An engine's thread is ready for work. */
 export type Ready = Extract<WorkerMessage, { kind: "ready" }>;
@@ -30,7 +31,7 @@ export class EngineThread implements EngineLink {
     onNews: (news: ThreadNews) => void,
   ) {
     const { port1, port2 } = new MessageChannel();
-    const doorbell = new SharedArrayBuffer(8);
+    const doorbell = new SharedArrayBuffer(12);
     this.#port = port1;
     this.#bell = new Int32Array(doorbell);
     this.#onNews = onNews;
@@ -47,6 +48,7 @@ export class EngineThread implements EngineLink {
   send(message: EngineMessage): void {
     if (this.#state === "ended") return;
     this.#port.postMessage(message);
+    if (isAwaited(message)) Atomics.store(this.#bell, AWAITED, 1);
     this.#ring();
   }
 
@@ -82,4 +84,10 @@ export class EngineThread implements EngineLink {
     else if (reason !== null) this.#lost.resolve(reason);
     this.#ended.resolve();
   }
+}
+
+/** Whether the message is about a sequence for which a step of bulk is given up. */
+function isAwaited(message: EngineMessage): boolean {
+  if (message.kind === "submit") return !objectives[message.sequence.service.objective].isBulk;
+  return message.kind === "raise" && !objectives[message.service.objective].isBulk;
 }

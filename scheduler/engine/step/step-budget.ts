@@ -18,7 +18,7 @@ export interface StepBudget {
    *  that has got none for `waitedMs`; Returns 0 for none in this step. Changes nothing. */
   offer(left: number, context: number, waitedMs: number, objective: ObjectiveRules): number;
   /** A chunk of `tokens` after `context` is in the step. */
-  take(tokens: number, context: number): void;
+  take(tokens: number, context: number, objective: ObjectiveRules): void;
   /** Puts forced tokens of a decode into the step beside its one, after `context` computed ones: as many of `left` ≥ 1 as there
    *  is room for. Returns how many. */
   takeForced(left: number, context: number, objective: ObjectiveRules): number;
@@ -41,4 +41,6 @@ export interface Backlog {
   readonly waiting: number;
   /** Tokens that an answer is likely to have. */
   readonly answerTokens: number;
+  /** Tokens that a stream's prompt, as they were of late, has to compute: what is cached of it left out. */
+  readonly awaitedTokens: number;
 }

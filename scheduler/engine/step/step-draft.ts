@@ -39,7 +39,7 @@ export class StepDraft {
 
   /** Adds tokens of a prompt, as many as the budget has offered. */
   addPrompt(sequence: Sequence, count: number): void {
-    this.budget.take(count, sequence.computed);
+    this.budget.take(count, sequence.computed, sequence.objective);
     this.chunks.push({ sequence, count });
   }
 }

@@ -37,13 +37,18 @@ const QUIET_AFTER_MS = 60_000;
 export function openStepRule(policy: BatchPolicy, spec: DeviceSpec, costs: EngineCosts): StepRule {
   if (policy.kind === "baseline") return policy.open(policy.stepTokens, spec);
   let lastStreamMs = Number.NEGATIVE_INFINITY;
+  const company = {
+    isQuiet: true,
+    waysOut: spec.waysOut ?? 1,
+    bulkTileMs: Number.NEGATIVE_INFINITY,
+  };
   const pass: StepPass = {
     hasDecodes: true,
     hasPrompts: true,
     open: ({ running, backlog, nowMs, tokensMax }) => {
       if (running.some(({ objective }) => objective.isInteractive)) lastStreamMs = nowMs;
-      const isQuiet = nowMs - lastStreamMs >= QUIET_AFTER_MS;
-      return new TimeBudget(policy, running, costs, nowMs, backlog, tokensMax, isQuiet);
+      company.isQuiet = nowMs - lastStreamMs >= QUIET_AFTER_MS;
+      return new TimeBudget(policy, running, costs, nowMs, backlog, tokensMax, company);
     },
   };
   const passes = [pass];

@@ -22,7 +22,7 @@ export interface SizeContext {
   readonly promptTokens: number;
   /** Tokens that an answer is likely to have, > 0. */
   readonly answerTokens: number;
-  /** Without decodes, a step that takes no longer than this is not made smaller. */
+  /** Where no stream is delayed, a step that takes no longer than this is not made smaller. */
   readonly patienceMs: number;
 }
 
@@ -71,6 +71,6 @@ export function leastDelay(options: readonly SizeOption[], context: SizeContext)
   });
   const least = Math.min(...delays);
   const isShort = options[delays.indexOf(least)]!.tookMs <= patienceMs;
-  const allowed = decodes === 0 && isShort ? least : least * (1 + DELAY_LOSS);
+  const allowed = now === 0 && isShort ? least : least * (1 + DELAY_LOSS);
   return options[delays.findIndex((delay) => delay <= allowed)]!.size;
 }

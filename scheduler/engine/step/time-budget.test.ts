@@ -74,6 +74,7 @@ const backlog: Backlog = {
   likelyTokens: 0,
   waiting: 0,
   answerTokens: 64,
+  awaitedTokens: 0,
 };
 
 function budgetOf(
@@ -150,9 +151,9 @@ test("what all prompts still have to compute is a size as well", () => {
 test("the first prompt decides the size, later ones fill it up", () => {
   const budget = budgetOf([decode()]);
   expect(budget.offer(100, 0, 0, latency)).toBe(100);
-  budget.take(100, 0);
+  budget.take(100, 0, latency);
   expect(budget.offer(500, 0, 0, latency)).toBe(500);
-  budget.take(500, 0);
+  budget.take(500, 0, latency);
   expect(budget.offer(500, 0, 0, latency)).toBe(4 * 256 - 601);
 });
 
@@ -160,7 +161,7 @@ test("prompts get nothing when the slack is used up, but one that starves gets a
   const late = budgetOf([decode()], {}, even, 80);
   expect(late.offer(many, 0, 1999, latency)).toBe(0);
   expect(late.offer(many, 0, 2000, latency)).toBe(127);
-  late.take(127, 0);
+  late.take(127, 0, latency);
   expect(late.offer(many, 0, 9999, latency)).toBe(0);
 });
 
@@ -331,17 +332,26 @@ test("a target that cannot be kept is missed and counted, and everybody still en
   expect(harness.load.stepsOverTarget).toBeGreaterThan(19);
 });
 
-test("beside streams without a target throughput prompts get what they do not notice, else a tile from time to time", () => {
+test("beside streams without a target throughput prompts get what they do not notice, and where that is nothing a tile in a while", () => {
   const calm = { tbtMs: null };
   const prompt = 1000;
   const fine = linearCost(10, 0.02);
   expect(budgetOf([], calm, fine).offer(prompt, 0, 0, throughput)).toBe(prompt);
   expect(budgetOf([decode()], calm, fine).offer(prompt, 0, 0, throughput)).toBe(2 * (CHUNK - 1));
   expect(budgetOf([decode()], calm, fine).offer(prompt, 0, 0, latency)).toBeGreaterThan(100);
+  const small = linearCost(10, 0.2);
+  expect(budgetOf([decode()], calm, small).offer(prompt, 0, 0, throughput)).toBe(3);
   const coarse = linearCost(10, 1);
-  const waited = (waitedMs: number): number =>
-    budgetOf([decode()], calm, coarse).offer(prompt, 0, waitedMs, throughput);
-  expect([waited(0), waited(200), waited(300)]).toEqual([0, 0, CHUNK - 1]);
+  const company = { isQuiet: false, waysOut: 1, bulkTileMs: 1000 };
+  const waited = (waitedMs: number, nowMs: number): number => {
+    const budget = new TimeBudget({ ...policy, ...calm }, [decode()], coarse, nowMs, backlog, 2048, company);
+    const tokens = budget.offer(prompt, 0, waitedMs, throughput);
+    if (tokens > 0) budget.take(tokens, 0, throughput);
+    return tokens;
+  };
+  expect([waited(1999, 9000), waited(5000, 2999), waited(2000, 3000)]).toEqual([0, 0, CHUNK - 1]);
+  // Whoever has waited: the streams have noticed enough.
+  expect([company.bulkTileMs, waited(9000, 4999), waited(9000, 5000)]).toEqual([3000, 0, CHUNK - 1]);
   expect(budgetOf([decode({ tbtMs: 55 })], calm, coarse).offer(prompt, 0, 0, throughput)).toBeGreaterThan(
     CHUNK,
   );
@@ -410,4 +420,57 @@ test("a job's steps are long where no stream has run of late, and a stream's tim
   expect(offered([], 2000)).toBeLessThan(1000);
   expect(offered([], 60_999)).toBeLessThan(1000);
   expect(offered([], 61_000)).toBe(long);
+});
+
+test("bulk beside an awaited prompt leaves that whole, as it is without", () => {
+  const calm = { ...policy, tbtMs: null };
+  const chat = { ...backlog, countsBulk: false, promptTokens: 300, likelyTokens: 300, waiting: 1 };
+  const costs = linearCost(10, 0.6);
+  const offered = (running: readonly SequenceView[]): number =>
+    new TimeBudget(calm, running, costs, 0, chat, 2048).offer(300, 0, 0, latency);
+  const due = decode({ objective: throughput, skips: policy.skipsMax });
+  expect([offered([]), offered([due]), offered([due, decode({ objective: throughput })])]).toEqual([
+    300, 300, 300,
+  ]);
+  expect(offered([decode()])).toBeLessThan(300);
+});
+
+test("where few bulk decodes are left out they come one at a time, each once in so many steps", () => {
+  const steps = 4 * (1 + 64);
+  let bulk = Array.from({ length: 5 }, () => decode({ objective: throughput, length: 90_000 }));
+  const came: number[] = [];
+  for (let step = 0; step < steps; step++) {
+    const { skipped } = budgetOf([decode(), ...bulk], { tbtMs: 60, skipsMax: 64 });
+    came.push(bulk.length - skipped.size);
+    bulk = bulk.map((one) => ({
+      ...one,
+      pacing: { ...one.pacing, skips: skipped.has(one.id) ? one.pacing.skips + 1 : 0 },
+    }));
+    expect(Math.max(...bulk.map(({ pacing }) => pacing.skips))).toBeLessThanOrEqual(64);
+  }
+  expect(Math.max(...came)).toBe(1);
+  expect(came.reduce((sum, one) => sum + one, 0)).toBeLessThanOrEqual(steps / 13 + 1);
+});
+
+test("bulk alone takes so long that the next stream hardly notices its end, or the next place where it gives way", () => {
+  const costs = linearCost(5, 0.1);
+  const calm = { ...policy, tbtMs: null };
+  const tookMs = (isQuiet: boolean, waysOut: number, awaitedTokens: number): number => {
+    const crowd = { ...backlog, promptTokens: many, likelyTokens: many, waiting: 100, awaitedTokens };
+    const company = { isQuiet, waysOut, bulkTileMs: 0 };
+    const tokens = new TimeBudget(calm, [], costs, 0, crowd, 8192, company).offer(many, 0, 0, throughput);
+    return 5 + 0.1 * tokens;
+  };
+  // A prompt of 2,000 tokens takes 205 ms.
+  expect(tookMs(true, 1, 2000)).toBeGreaterThan(300);
+  for (const [waysOut, mostMs] of [
+    [1, 20.5],
+    [2, 41],
+    [24, 100],
+  ] as const) {
+    expect(tookMs(false, waysOut, 2000)).toBeLessThanOrEqual(mostMs);
+    expect(tookMs(false, waysOut, 2000)).toBeGreaterThan(0.7 * mostMs);
+  }
+  // The smallest step is computed in any case.
+  expect(tookMs(false, 1, 10)).toBe(5 + 0.1 * CHUNK);
 });

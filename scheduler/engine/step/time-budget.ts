@@ -24,11 +24,22 @@ const CROWDED = 8;
  *  a request that arrives meanwhile waits for its end. */
 const QUIET = 4;
 
-/** Where a stream has run of late, a step of bulk alone takes this part of `stepMs`: the next stream waits for its end. */
-const WATCHFUL = 0.25;
+/** Where a stream has run of late, the next one waits no longer for a step of bulk alone than this part of the time that its prompt usually
+ *  takes. */
+const NOTICED = 0.1;
 
 /** Beside streams without a target, bulk sequences lengthen a step by this part of it at most. */
 const BULK_SHARE = 0.0625;
+
+/** What a budget goes by that is of more than one step. */
+export interface Company {
+  /** No stream has run for long, and none is expected. */
+  readonly isQuiet: boolean;
+  /** In so many places a step of bulk alone can be given up (device.ts). */
+  readonly waysOut: number;
+  /** When a bulk prompt last lengthened a step that others were in. */
+  bulkTileMs: number;
+}
 
 interface MutableShape extends StepShape {
   readonly prompts: PromptShape[];
@@ -44,8 +55,9 @@ interface MutableShape extends StepShape {
  *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
  *
  * Beside streams without a target a step takes `stepMs` at most, or twice what it takes without prompts. Unlike a target's,
- * this limit always leaves room for a tile. Bulk sequences (objective.ts) lengthen such a step by a sixteenth at most, or, where a tile
- * alone is more, one step in so many that it is a sixteenth of their time: streams keep their pace, whatever bulk there is. One
+ * this limit always leaves room for a tile. Bulk sequences (objective.ts) lengthen such a step by a sixteenth at most: their prompts come in
+ * as small pieces as it takes, and where the smallest is too large, as one tile in `starvationMs`. So streams keep their pace, whatever bulk
+ * there is, but for a step in a hundred. One
  * bulk sequence may always run, and its decode is left out for `skipsMax` steps at most. While a prompt that is awaited is computed,
  * bulk makes way likewise; and neither the bulk that waits nor the bulk that runs has a say in how large the step is.
  *
@@ -70,7 +82,8 @@ export class TimeBudget implements StepBudget {
   #limitMs: number;
   readonly #backlog: Backlog;
   readonly #tokensMax: number;
-  readonly #isQuiet: boolean;
+  readonly #company: Company;
+  readonly #nowMs: number;
   /** Prompts that are unfinished or wait. */
   #prompts: number;
   /** What is in the step so far, and what is tried. */
@@ -94,7 +107,6 @@ export class TimeBudget implements StepBudget {
   /** How long a step with bulk sequences takes at most. */
   #bulkMs = Number.POSITIVE_INFINITY;
 
-  /** `isQuiet`: no stream has run for long, and none is expected. */
   constructor(
     policy: TimePolicy,
     running: readonly SequenceView[],
@@ -102,13 +114,14 @@ export class TimeBudget implements StepBudget {
     nowMs: number,
     backlog: Backlog,
     tokensMax: number,
-    isQuiet = true,
+    company: Company = { isQuiet: true, waysOut: 1, bulkTileMs: Number.NEGATIVE_INFINITY },
   ) {
     this.#policy = policy;
     this.#costs = costs;
     this.#backlog = backlog;
     this.#tokensMax = tokensMax;
-    this.#isQuiet = isQuiet;
+    this.#company = company;
+    this.#nowMs = nowMs;
     this.#prompts = backlog.waiting;
     let deadlineMs = Number.POSITIVE_INFINITY;
     const withoutBulk = { prompts: [], decodes: 0, decodeContext: 0 };
@@ -151,14 +164,17 @@ export class TimeBudget implements StepBudget {
     const tokens = objective.isBulk ? this.#unnoticed(fitting, context) : fitting;
     if (tokens > 0) return tokens;
     if (this.#hasPrompt) return 0;
-    const tile = this.#fill(left, Math.min(this.#tokensMax, this.#smallest()));
-    return waitedMs >= this.#patienceMs(tile, context, objective) ? tile : 0;
+    const isNoticed = objective.isBulk && this.#bulkMs < Number.POSITIVE_INFINITY;
+    const tileMs = isNoticed ? Math.min(waitedMs, this.#nowMs - this.#company.bulkTileMs) : waitedMs;
+    if (tileMs < this.#policy.starvationMs) return 0;
+    return this.#fill(left, Math.min(this.#tokensMax, this.#smallest()));
   }
 
-  take(tokens: number, context: number): void {
+  take(tokens: number, context: number, { isBulk }: ObjectiveRules): void {
     this.#shape.prompts.push({ tokens, context });
     this.#tokens += tokens;
     this.#hasPrompt = true;
+    if (isBulk && this.#costs.stepMs(this.#shape) > this.#bulkMs) this.#company.bulkTileMs = this.#nowMs;
   }
 
   takeForced(left: number, context: number, { isBulk }: ObjectiveRules): number {
@@ -229,23 +245,28 @@ export class TimeBudget implements StepBudget {
   /** As much of a bulk prompt's chunk as streams without a target do not notice. */
   #unnoticed(tokens: number, context: number): number {
     if (this.#bulkMs === Number.POSITIVE_INFINITY) return tokens;
-    let unnoticed = 0;
-    for (let room = Math.max(1, this.#smallest() - this.#tokens); unnoticed < tokens; room *= 2) {
-      const more = Math.min(tokens, room);
+    let unnoticed = Math.min(tokens, Math.max(1, this.#smallest() - this.#tokens));
+    while (unnoticed > 0 && this.#predict(unnoticed, context, 0) > this.#bulkMs) unnoticed >>= 1;
+    while (unnoticed > 0 && unnoticed < tokens) {
+      const more = Math.min(tokens, 2 * unnoticed);
       if (this.#predict(more, context, 0) > this.#bulkMs) break;
       unnoticed = more;
     }
     return unnoticed;
   }
 
-  /** How long a prompt waits before it gets a tile that does not fit. A bulk prompt that would fit but for the streams
-   *  waits until the tile is a sixteenth of the time since its last. */
-  #patienceMs(tile: number, context: number, { isBulk }: ObjectiveRules): number {
-    const { starvationMs } = this.#policy;
-    if (!isBulk || this.#bulkMs === Number.POSITIVE_INFINITY) return starvationMs;
-    const tookMs = this.#predict(tile, context, 0);
-    if (tookMs > this.#limitMs) return starvationMs;
-    return Math.min(starvationMs, (tookMs - this.#bulkMs / (1 + BULK_SHARE)) / BULK_SHARE);
+  /** How long a step of bulk takes at most that is alone. A stream that comes meanwhile waits for its end, or for the next place in which it
+   *  can be given up; what it has computed is lost then, so that it takes no longer than a step beside streams. */
+  get #bulkAloneMs(): number {
+    const { stepMs } = this.#policy;
+    if (this.#company.isQuiet) return QUIET * stepMs;
+    const promptTokens = this.#backlog.awaitedTokens;
+    const promptMs = this.#costs.stepMs({
+      prompts: [{ tokens: promptTokens, context: 0 }],
+      decodes: 0,
+      decodeContext: 0,
+    });
+    return Math.min(stepMs, this.#company.waysOut * NOTICED * promptMs);
   }
 
   /** Leaves out as few bulk decodes as the limit asks for: those first that were left out least of late, so that they take turns, and of those
@@ -256,10 +277,12 @@ export class TimeBudget implements StepBudget {
     const bulk = running.filter(
       ({ objective, isDecoding, isPaused }) => objective.isBulk && isDecoding && !isPaused,
     );
-    const most = Math.floor((bulk.length * skipsMax) / (skipsMax + 1));
+    const leastSkips = bulk.reduce((least, { pacing }) => Math.min(least, pacing.skips), skipsMax);
+    const isDue = leastSkips + 1 >= Math.floor((skipsMax + 1) / bulk.length);
+    const due = isDue ? Math.ceil(bulk.length / (skipsMax + 1)) : 0;
     const candidates = bulk.filter(({ pacing }) => pacing.skips < skipsMax);
     candidates.sort((a, b) => a.pacing.skips - b.pacing.skips || b.length - a.length || a.id - b.id);
-    for (const { id, length } of candidates.slice(0, most)) {
+    for (const { id, length } of candidates.slice(0, bulk.length - due)) {
       this.skipped.add(id);
       this.#shape.decodes -= 1;
       this.#shape.decodeContext -= length;
@@ -308,13 +331,15 @@ export class TimeBudget implements StepBudget {
     // Of a gang, and of bulk that is alone, the last one counts: their steps are as large as what comes next can wait for.
     const isBulkAlone = this.#others.count === 0 && this.#backlog.countsBulk;
     if (this.#interactive === 0 && !objective.isInteractive && (!objective.isBulk || isBulkAlone)) {
-      const quietMs = (objective.isBulk && !this.#isQuiet ? WATCHFUL : QUIET) * this.#policy.stepMs;
+      const quietMs = objective.isBulk ? this.#bulkAloneMs : QUIET * this.#policy.stepMs;
       return (options.findLast(({ tookMs }) => tookMs <= quietMs) ?? smallest).size;
     }
     const aloneMs = decodes === 0 ? 0 : this.#costs.stepMs(this.#shape);
+    // Bulk beside a prompt that is awaited is no reason to cut that: it is computed as it would be without.
+    const streams = this.#backlog.countsBulk ? decodes : this.#awaitedDecodes;
     const size = leastDelay(options, {
       decodes,
-      streams: this.#backlog.countsBulk ? decodes : this.#awaitedDecodes,
+      streams,
       aloneMs,
       contextMs: this.#contextMs(aloneMs),
       prompts: Math.max(1, this.#prompts),
@@ -326,7 +351,7 @@ export class TimeBudget implements StepBudget {
     if (largest.size !== size + rest) return size;
     // A crumb would cost a step of its own.
     if (rest <= quantum) return largest.size;
-    const isAlone = decodes === 0 && this.#prompts <= 1 && largest.tookMs <= QUIET * this.#policy.stepMs;
+    const isAlone = streams === 0 && this.#prompts <= 1 && largest.tookMs <= QUIET * this.#policy.stepMs;
     if (!isAlone) return size;
     const { tookMs } = options.find((option) => option.size === size)!;
     return largest.tookMs <= tookMs + this.#predict(rest, context + size, 0) ? largest.size : size;
