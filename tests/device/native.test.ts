@@ -14,7 +14,7 @@ import {
   servedShape,
 } from "../../gpu/native/open.ts";
 import { isaNames, NativeError, type NativeStatus, openLibrary } from "../../gpu/native.ts";
-import { InvariantError, type SequenceId, type Step } from "../../scheduler/core.ts";
+import { InvariantError, type SequenceId, type Step, type StepResult } from "../../scheduler/core.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import { referenceModel } from "../reference/models.ts";
 import { cpuLibrary } from "./library.ts";
@@ -200,6 +200,28 @@ describe("an engine", () => {
     device.wait();
     device.deliver();
     expect(device.logits()).toHaveLength(vocabSize);
+    device.close();
+  });
+
+  test("gives up a step that gives way, where it is told to, and computes it again to the same bits", () => {
+    const device = openCpuDevice(library, model, limits);
+    const way = new Int32Array(new SharedArrayBuffer(12)).subarray(2);
+    const run = (step: Step): StepResult["kind"] => {
+      const results: StepResult["kind"][] = [];
+      device.start(step, ({ kind }) => results.push(kind));
+      device.wait(way);
+      device.deliver();
+      return results[0]!;
+    };
+    const step = greedyStep([5, 6, 7]);
+    expect(device.spec.waysOut).toBe(folder.config.shape.layers.length);
+    expect(run({ ...step, givesWay: true })).toBe("done");
+    const logits = device.logits();
+    way[0] = 1;
+    expect(run({ ...step, givesWay: true })).toBe("gaveWay");
+    expect(device.logits()).toHaveLength(0);
+    expect(run(step)).toBe("done");
+    expect(device.logits()).toEqual(logits);
     device.close();
   });
 
