@@ -42,8 +42,8 @@ class Forward {
     return Workspace().place(model, limits, nullptr);
   }
 
-  // Computes a step and writes `result` (engine.h; large enough, see StepReader). Allocates nothing. False: it
-  // was given up, as `way` was no longer 0; null: it is not.
+  // Computes a step and writes `result` (engine.h; large enough, see StepReader). Allocates nothing. False:
+  // it was given up, as `way` was no longer 0; null: it is not.
   bool run(StepPlan const& plan, void* result, int32_t const* way);
 
   // Of the last step: how many rows it drew from, and their logits [draws, V].

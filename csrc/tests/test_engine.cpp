@@ -76,8 +76,8 @@ TEST(engine_step_allocates_nothing) {
 }
 
 #ifndef BUNTING_CUDA
-// What a step that was given up has appended is no part of anything: the same step is computed as if there had
-// been none. One that is given up late has appended in most layers.
+// What a step that was given up has appended is no part of anything: the same step is computed as if there
+// had been none. One that is given up late has appended in most layers.
 TEST(engine_gives_a_step_up) {
   TinyFile const file(tiny_shape());
   ModelPointer const model = load_model(tiny_shape(), file);
@@ -102,7 +102,8 @@ TEST(engine_gives_a_step_up) {
     CHECK(status == BUNTING_OK || status == BUNTING_GAVE_WAY, "round %d: %s", round, bunting_last_error());
     CHECK(round > 0 || status == BUNTING_GAVE_WAY, "a step was computed that was given up before");
     StepOutcome const again = run_step(engine.get(), step);
-    CHECK(again.logits == expected.logits && again.token(0) == expected.token(0), "round %d: other logits after a step that was given up", round);
+    CHECK(again.logits == expected.logits && again.token(0) == expected.token(0),
+          "round %d: other logits after a step that was given up", round);
   }
 }
 #endif
