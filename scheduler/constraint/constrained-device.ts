@@ -60,6 +60,8 @@ export class ConstrainedDevice implements Device {
   readonly spec: Device["spec"];
   readonly #device: Device;
   readonly #masks: Masks;
+  /** Of the rows of the step under way. */
+  readonly #lent: Mask[] = [];
   readonly #workSteps: number;
   /** By the constraint's id, ordered by last use. */
   readonly #parsers = new Map<string, Parser>();
@@ -81,6 +83,8 @@ export class ConstrainedDevice implements Device {
       this.#device.start(step, done);
       return;
     }
+    // The step before has ended: there is one at a time.
+    this.#masks.memory.giveBack(...this.#lent.splice(0));
     const rows = step.chunks.flatMap(({ sequence, samples }) =>
       samples.map((given): GivenRow => ({ sequence, given, prepared: this.#prepare(sequence, given) })),
     );
@@ -187,14 +191,16 @@ export class ConstrainedDevice implements Device {
     if (!isRead(matcher, drawn)) return failed("what was drawn before does not obey it");
     const [forced] = matcher.forcedTokens(1);
     if (forced !== undefined && !endTokens.includes(forced) && isAllowed(row, forced)) {
-      const allowed = new Uint32Array(Math.ceil(this.spec.vocabSize / 32));
+      const allowed = this.#lend(this.#masks.memory.none());
       allowed[forced >>> 5] = 1 << (forced & 31);
       // What must be written is, bad words or not.
       return { kind: "row", row: { ...row, allowed, banned: [] } };
     }
     const mask = matcher.findMask();
     if (mask instanceof Job) return { kind: "waits", job: mask };
-    const allowed = without(row.allowed === null ? mask.slice() : both(mask, row.allowed), row.banned);
+    const allowed = this.#lend(this.#masks.memory.copyOf(mask));
+    if (row.allowed !== null) narrow(allowed, row.allowed);
+    without(allowed, row.banned);
     for (const token of endTokens) allowed[token >>> 5]! &= ~(1 << (token & 31));
     // A text that is complete may end, and no other may. The fewest tokens that were asked for give way where nothing follows.
     const mustEnd = isNone(allowed);
@@ -206,6 +212,11 @@ export class ConstrainedDevice implements Device {
       return failed(isNone(mask) ? "no token of the model's vocabulary goes on with the text" : NONE_LEFT);
     }
     return { kind: "row", row: { ...row, allowed, banned: [] } };
+  }
+
+  #lend(mask: Mask): Mask {
+    this.#lent.push(mask);
+    return mask;
   }
 
   #matcherOf(sequence: SequenceId, of: Constraint, drawn: Int32Array): Matcher | Job<Parser> {
@@ -260,8 +271,9 @@ function isAllowed({ allowed }: SampleRow, token: number): boolean {
   return allowed === null || ((allowed[token >>> 5]! >>> (token & 31)) & 1) === 1;
 }
 
-function both(mask: Mask, other: Mask): Mask {
-  return mask.map((word, index) => word & other[index]!);
+/** Takes all tokens out of the mask that are not in the other. */
+function narrow(mask: Mask, other: Mask): void {
+  for (let word = 0; word < mask.length; word++) mask[word]! &= other[word]!;
 }
 
 /** Takes the tokens out of the mask. */

@@ -1,6 +1,7 @@
 import type { Budget } from "./error.ts";
 import { Loops } from "./free-parts.ts";
 import type { Pieces } from "./job.ts";
+import type { MaskMemory } from "./mask-memory.ts";
 import { remember } from "./recent.ts";
 import { type Regex, Regexes } from "./regex/regexes.ts";
 import { freeStrings } from "./regex/text.ts";
@@ -31,6 +32,7 @@ const OPEN_STEPS_MAX = 20_000;
 export class FreeString {
   readonly regexes: Regexes = new Regexes();
   readonly tokens: StringTokens;
+  readonly #memory: MaskMemory;
   /** The inside of a string and its closing quote. */
   readonly #free: Regex;
   readonly #character: Regex;
@@ -42,8 +44,9 @@ export class FreeString {
   /** By expression, see `isAlwaysOpen`. */
   readonly #alwaysOpen = new Map<Regex, boolean>();
 
-  constructor(tokens: StringTokens) {
+  constructor(tokens: StringTokens, memory: MaskMemory) {
     this.tokens = tokens;
+    this.#memory = memory;
     const { free, character, quote } = freeStrings(this.regexes);
     this.#free = free;
     this.#character = character;
@@ -151,14 +154,19 @@ export class FreeString {
     const clamped = this.regexes.clamped(rest, set.trie.heights[0]!);
     let found = walked.get(clamped);
     if (found === undefined) found = yield* this.#walk(set, clamped, budget);
-    remember(walked, clamped, found, WALKED_MAX);
+    const gone = remember(walked, clamped, found, WALKED_MAX) ?? null;
+    if (gone !== null) this.#memory.giveBack(gone.inside, gone.beyond);
     return found;
   }
 
   *#walk(set: TokenSet, rest: Regex, budget: Budget): Pieces<StringMasks | null> {
-    const walk = new StringWalk(this.regexes, this.#loops, set, this.tokens.quoteEnd, rest, budget);
+    const inside = this.#memory.copyOf(set.mask);
+    const beyond = this.#memory.none();
+    const masks = { inside, beyond };
+    const walk = new StringWalk(this.regexes, this.#loops, set, this.tokens.quoteEnd, rest, masks, budget);
     while (!walk.run()) yield;
-    const { inside, beyond } = walk;
-    return walk.isAlike ? { inside, beyond } : null;
+    if (walk.isAlike) return masks;
+    this.#memory.giveBack(inside, beyond);
+    return null;
   }
 }

@@ -1,4 +1,4 @@
-import type { Parser, ParseState } from "./parser.ts";
+import { type Parser, type Place, placeOf } from "./parser.ts";
 import type { Trie } from "./vocabulary.ts";
 
 /**
@@ -30,8 +30,8 @@ const known = new WeakMap<Trie, Map<string, Looping>>();
 const KNOWN_MAX = 16;
 
 /** Bytes after which a state is the same as before; null when they are few. Takes 256 steps of a parser. */
-export function loopingOf(parser: Parser, state: ParseState, trie: Trie): Looping | null {
-  const looping = Uint8Array.from({ length: 256 }, (_, byte) => (leadsBack(parser, state, byte) ? 1 : 0));
+export function loopingOf(parser: Parser, place: Place, trie: Trie): Looping | null {
+  const looping = Uint8Array.from({ length: 256 }, (_, byte) => (leadsBack(parser, place, byte) ? 1 : 0));
   if (looping.reduce((sum, one) => sum + one, 0) < 128) return null;
   let ofTrie = known.get(trie);
   if (ofTrie === undefined) {
@@ -48,11 +48,10 @@ export function loopingOf(parser: Parser, state: ParseState, trie: Trie): Loopin
   return found;
 }
 
-function leadsBack(parser: Parser, state: ParseState, byte: number): boolean {
-  const next = parser.next(state, byte);
-  if (next === null || next.threads.length !== state.threads.length) return false;
-  return next.threads.every(({ set, lex }, index) => {
-    const thread = state.threads[index]!;
-    return set === thread.set && lex === thread.lex;
-  });
+function leadsBack(parser: Parser, place: Place, byte: number): boolean {
+  const next = placeOf([]);
+  if (!parser.follow(place, byte, next) || next.count !== place.count) return false;
+  for (let i = 0; i < place.count; i++)
+    if (next.sets[i] !== place.sets[i] || next.lexes[i] !== place.lexes[i]) return false;
+  return true;
 }

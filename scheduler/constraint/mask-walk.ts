@@ -1,7 +1,6 @@
 import type { Budget } from "./error.ts";
-import type { LexState } from "./lexer.ts";
 import { type Looping, loopingOf } from "./looping.ts";
-import type { Parser, ParseSet, ParseState, Thread } from "./parser.ts";
+import { type Parser, type Place, placeOf, type Thread } from "./parser.ts";
 import type { Mask, Trie } from "./vocabulary.ts";
 
 /** Nodes below a node that make it worth finding out which of them need not be walked. */
@@ -12,10 +11,7 @@ interface Frame {
   /** The next child, and the end of them all. */
   child: number;
   end: number;
-  /** One thread; or several, and then these two are of no account. */
-  set: ParseSet;
-  lex: LexState;
-  threads: ParseState | null;
+  readonly place: Place;
   /** Of several threads; undefined: not known yet. */
   looping: Looping | null | undefined;
 }
@@ -29,116 +25,89 @@ export class MaskWalk {
   readonly #trie: Trie;
   readonly #mask: Mask;
   readonly #budget: Budget;
-  readonly #frames: Frame[] = [];
+  readonly #frames: Frame[];
   /** By state. */
   readonly #looping = new Map<string, Looping | null>();
-  #depth = -1;
+  #depth = 0;
 
   /** Sets in the mask the tokens along which the thread goes on. */
-  constructor(parser: Parser, trie: Trie, mask: Mask, budget: Budget, { set, lex }: Thread) {
+  constructor(parser: Parser, trie: Trie, mask: Mask, budget: Budget, thread: Thread) {
     this.#parser = parser;
     this.#trie = trie;
     this.#mask = mask;
     this.#budget = budget;
-    this.#enter(0, set, lex, null);
+    this.#frames = [{ child: 1, end: trie.ends[0]!, place: placeOf([thread]), looping: undefined }];
   }
 
   /** Walks until its budget is paused. False: there is more to walk. */
   run(): boolean {
+    const { bytes, ends } = this.#trie;
+    const parser = this.#parser;
     while (this.#depth >= 0) {
       const frame = this.#frames[this.#depth]!;
-      const { child } = frame;
+      const { child, place } = frame;
       if (child >= frame.end) {
         this.#depth -= 1;
         continue;
       }
       if (this.#budget.isPaused) return false;
-      frame.child = this.#trie.ends[child]!;
-      if (frame.threads === null) this.#follow(frame, child);
-      else if (this.#loopingOf(frame)?.isWhole(child) === true) this.#allowBelow(child);
-      else this.#followAll(frame.threads, child);
+      const end = ends[child]!;
+      frame.child = end;
+      if (place.count > 1 && this.#loopingOf(frame)?.isWhole(child) === true) {
+        this.#allow(child, end);
+        continue;
+      }
+      this.#budget.spend(place.count);
+      if (end === child + 1) {
+        if (parser.goesOn(place, bytes[child]!)) this.#allow(child, end);
+        continue;
+      }
+      const below = this.#below();
+      if (!parser.follow(place, bytes[child]!, below.place)) continue;
+      this.#allow(child, child + 1);
+      if (below.place.count === 0) continue;
+      below.child = child + 1;
+      below.end = end;
+      below.looping = undefined;
+      this.#depth += 1;
     }
     return true;
   }
 
-  /** One terminal, or several, under way since one set. */
-  #follow({ set, lex }: Frame, child: number): void {
-    this.#budget.spend(1);
-    const { lexer } = this.#parser;
-    const next = lexer.next(lex, this.#trie.bytes[child]!);
-    if (next === null) return;
-    this.#allow(child);
-    if (this.#trie.ends[child] === child + 1) return;
-    if (next.ends.terminals.length === 0) {
-      this.#enter(child, set, next, null);
-      return;
+  /** The frame of the depth below. */
+  #below(): Frame {
+    let frame = this.#frames[this.#depth + 1];
+    if (frame === undefined) {
+      frame = { child: 0, end: 0, place: placeOf([]), looping: undefined };
+      this.#frames.push(frame);
     }
-    const after = this.#parser.after(set, next.ends);
-    const goesOn = lexer.goesOn(next);
-    if (goesOn && after.lex !== null) {
-      const threads = [
-        { set, lex: next },
-        { set: after, lex: after.lex },
-      ];
-      this.#enter(child, set, next, { threads, mayEnd: false });
-    } else if (goesOn) this.#enter(child, set, next, null);
-    else if (after.lex !== null) this.#enter(child, after, after.lex, null);
-  }
-
-  #followAll(state: ParseState, child: number): void {
-    this.#budget.spend(state.threads.length);
-    const next = this.#parser.next(state, this.#trie.bytes[child]!);
-    if (next === null) return;
-    this.#allow(child);
-    if (this.#trie.ends[child] === child + 1) return;
-    const [only, another] = next.threads;
-    if (only !== undefined) this.#enter(child, only.set, only.lex, another === undefined ? null : next);
-  }
-
-  #enter(node: number, set: ParseSet, lex: LexState, threads: ParseState | null): void {
-    this.#depth += 1;
-    const [child, end] = [node + 1, this.#trie.ends[node]!];
-    const frame = this.#frames[this.#depth];
-    if (frame === undefined) this.#frames.push({ child, end, set, lex, threads, looping: undefined });
-    else {
-      frame.child = child;
-      frame.end = end;
-      frame.set = set;
-      frame.lex = lex;
-      frame.threads = threads;
-      frame.looping = undefined;
-    }
+    return frame;
   }
 
   /** Where the frame's state comes back to itself, if much of the vocabulary is below its node. */
   #loopingOf(frame: Frame): Looping | null {
-    if (frame.looping === undefined) {
-      const state = frame.threads!;
-      const key = state.threads.map(({ set, lex }) => `${set.id}:${lex.id}`).join();
-      let looping = this.#looping.get(key);
-      if (looping === undefined && frame.end - frame.child >= LOOPING_NODES_MIN) {
-        this.#budget.spend(256);
-        looping = loopingOf(this.#parser, state, this.#trie);
-        this.#looping.set(key, looping);
-      }
-      frame.looping = looping ?? null;
-    }
+    if (frame.looping === undefined) frame.looping = this.#findLooping(frame);
     return frame.looping;
   }
 
-  /** The node's tokens and all below it. */
-  #allowBelow(node: number): void {
-    const { tokens, firstTokens, ends } = this.#trie;
-    for (let at = firstTokens[node]!; at < firstTokens[ends[node]!]!; at++) {
-      const token = tokens[at]!;
-      this.#mask[token >>> 5]! |= 1 << (token & 31);
+  #findLooping({ place, child, end }: Frame): Looping | null {
+    const { sets, lexes, count } = place;
+    let key = "";
+    for (let i = 0; i < count; i++) key += `${sets[i]!.id}:${lexes[i]!.id},`;
+    let looping = this.#looping.get(key);
+    if (looping === undefined && end - child >= LOOPING_NODES_MIN) {
+      this.#budget.spend(256);
+      looping = loopingOf(this.#parser, place, this.#trie);
+      this.#looping.set(key, looping);
     }
+    return looping ?? null;
   }
 
-  /** The node's own tokens. */
-  #allow(node: number): void {
+  /** The tokens of nodes [from, to). */
+  #allow(from: number, to: number): void {
     const { tokens, firstTokens } = this.#trie;
-    for (let at = firstTokens[node]!; at < firstTokens[node + 1]!; at++) {
+    const end = firstTokens[to]!;
+    for (let at = firstTokens[from]!; at < end; at++) {
       const token = tokens[at]!;
       this.#mask[token >>> 5]! |= 1 << (token & 31);
     }

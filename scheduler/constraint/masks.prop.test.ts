@@ -85,7 +85,8 @@ const tokens = [
   ...pieces.map((one) => encoder.encode(one)),
 ];
 const vocabulary = vocabularyOf(tokens.length + 1, (token) => tokens[token] ?? new Uint8Array(0));
-const masks = new Masks(vocabulary);
+// Few are remembered, so that the memory of one becomes that of another.
+const masks = new Masks(vocabulary, 0);
 
 /** Walks at random as masks allow; at each place the mask must be what trying every token gives. A forced token is of a text
  *  that all of them begin, or that begins them. */

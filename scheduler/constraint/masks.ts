@@ -3,6 +3,7 @@ import { forcedToken } from "./forced.ts";
 import { FreeString } from "./free-string.ts";
 import { Job, type Pieces } from "./job.ts";
 import type { LexState } from "./lexer.ts";
+import { MaskMemory } from "./mask-memory.ts";
 import { MaskWalk } from "./mask-walk.ts";
 import type { Parser, ParseSet, ParseState, Thread } from "./parser.ts";
 import { remember } from "./recent.ts";
@@ -30,6 +31,8 @@ const unlimited = new Budget(Number.POSITIVE_INFINITY);
  */
 export class Masks {
   readonly vocabulary: Vocabulary;
+  /** Of all masks, also of those that are copied for a row. */
+  readonly memory: MaskMemory;
   /** Of the expressions that new parsers are made with, and of those that others were made with. */
   #freeString: FreeString;
   readonly #strings = new WeakMap<Regexes, FreeString>();
@@ -41,15 +44,16 @@ export class Masks {
   #parsers = 0;
   readonly #parserIds = new WeakMap<Parser, number>();
 
-  constructor(vocabulary: Vocabulary) {
+  /** Remembers masks of so many bytes, and 16 at least. */
+  constructor(vocabulary: Vocabulary, keptBytesMax: number = MASK_BYTES_MAX) {
     this.vocabulary = vocabulary;
-    const bytes = 4 * Math.ceil(vocabulary.size / 32);
-    this.#masksMax = Math.min(MASKS_MAX, Math.max(16, Math.floor(MASK_BYTES_MAX / bytes)));
+    this.memory = new MaskMemory(vocabulary.size);
+    this.#masksMax = Math.min(MASKS_MAX, Math.max(16, Math.floor(keptBytesMax / this.memory.bytes)));
     this.#freeString = this.#newStrings(new StringTokens(vocabulary));
   }
 
   #newStrings(tokens: StringTokens): FreeString {
-    const strings = new FreeString(tokens);
+    const strings = new FreeString(tokens, this.memory);
     this.#strings.set(strings.regexes, strings);
     return strings;
   }
@@ -64,16 +68,17 @@ export class Masks {
 
   /** Of masks that are remembered. */
   get keptBytes(): number {
-    return 4 * Math.ceil(this.vocabulary.size / 32) * this.#masks.size;
+    return this.memory.bytes * this.#masks.size;
   }
 
-  /** The mask, if it is known; else the work for it, which may have been begun already. */
+  /** The mask, if it is known; else the work for it, which may have been begun already. A mask is lent: it is of use until
+   *  others are asked for. */
   find(parser: Parser, given: ParseState): Mask | Job<Mask> {
     const state = this.#alike(parser, given);
     const key = this.#keyOf(parser, state);
     const known = this.#masks.get(key);
     if (known !== undefined) {
-      remember(this.#masks, key, known, this.#masksMax);
+      this.#keep(key, known);
       return known;
     }
     const job = this.#jobs.get(key) ?? this.#begin(parser, state, key);
@@ -87,15 +92,20 @@ export class Masks {
       (budget) => this.#make(parser, state, budget),
       (mask) => {
         this.#jobs.delete(key);
-        if (mask !== null) remember(this.#masks, key, mask, this.#masksMax);
+        if (mask !== null) this.#keep(key, mask);
       },
     );
+  }
+
+  #keep(key: string, mask: Mask): void {
+    const gone = remember(this.#masks, key, mask, this.#masksMax);
+    if (gone !== undefined) this.memory.giveBack(gone);
   }
 
   *#make(parser: Parser, state: ParseState, budget: Budget): Pieces<Mask> {
     const { regexes } = parser.lexer;
     const strings = this.#strings.get(regexes) ?? null;
-    const pieces = new MaskWriter(parser, this.vocabulary, strings, budget).write(state.threads);
+    const pieces = new MaskWriter(parser, this, strings, budget).write(state.threads);
     for (;;) {
       // Of the same expressions others may be in hand between two pieces.
       regexes.budget = budget;
@@ -155,18 +165,20 @@ export class Masks {
 /** Writes the mask of one place. */
 class MaskWriter {
   readonly #parser: Parser;
-  readonly #vocabulary: Vocabulary;
+  readonly #trie: Trie;
+  readonly #memory: MaskMemory;
   /** Null: the parser's expressions are of others. */
   readonly #strings: FreeString | null;
   readonly #budget: Budget;
   readonly #mask: Mask;
 
-  constructor(parser: Parser, vocabulary: Vocabulary, strings: FreeString | null, budget: Budget) {
+  constructor(parser: Parser, { vocabulary, memory }: Masks, strings: FreeString | null, budget: Budget) {
     this.#parser = parser;
-    this.#vocabulary = vocabulary;
+    this.#trie = vocabulary.trie;
+    this.#memory = memory;
     this.#strings = strings;
     this.#budget = budget;
-    this.#mask = new Uint32Array(Math.ceil(vocabulary.size / 32));
+    this.#mask = memory.none();
   }
 
   *write(threads: readonly Thread[]): Pieces<Mask> {
@@ -195,7 +207,7 @@ class MaskWriter {
           others.map((index) => lex.rests[index]!),
         );
     if (left === null) return;
-    yield* this.#walk(this.#vocabulary.trie, this.#mask, { set, lex: left });
+    yield* this.#walk(this.#trie, this.#mask, { set, lex: left });
   }
 
   /** Whether any characters go on with one of several strings or another, as with names that are told apart by patterns:
@@ -212,27 +224,28 @@ class MaskWriter {
   *#addBroad(thread: Thread, strings: FreeString, isOpen: boolean): Pieces<void> {
     const [rest] = thread.lex.rests as readonly [Regex];
     const { open, others } = strings.tokens;
-    const found: StringMasks[] = [];
+    const after = yield* this.#afterQuote(thread, strings);
     for (const set of isOpen ? [others] : [others, ...open]) {
       const tokens = yield* strings.tokensOf(set, rest, this.#budget);
       if (tokens === null) {
-        yield* this.#walk(this.#vocabulary.trie, this.#mask, thread);
-        return;
+        yield* this.#walk(this.#trie, this.#mask, thread);
+        break;
       }
-      found.push(tokens);
+      this.#allow(tokens, after);
     }
-    const after = yield* this.#afterQuote(thread, strings);
-    for (const tokens of found) this.#allow(tokens, after);
+    this.#memory.giveBack(after);
   }
 
   *#addCounted(thread: Thread, strings: FreeString): Pieces<void> {
     const { min, max } = strings.limitsOf(thread.lex.rests[0]!)!;
-    this.#allow(strings.tokens.within(min, max), yield* this.#afterQuote(thread, strings));
+    const after = yield* this.#afterQuote(thread, strings);
+    this.#allow(strings.tokens.within(min, max), after);
+    this.#memory.giveBack(after);
   }
 
   /** Of tokens with a quote those that go on after it, wherever in them it is. */
   *#afterQuote({ set, lex }: Thread, strings: FreeString): Pieces<Mask> {
-    const mask = new Uint32Array(this.#mask.length);
+    const mask = this.#memory.none();
     // Strings end with their quote: whatever the string, the same is complete after it.
     const { ends } = this.#parser.lexer.state(lex.terminals, [strings.regexes.epsilon])!;
     const after = this.#parser.after(set, ends);

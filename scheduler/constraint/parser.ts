@@ -48,6 +48,30 @@ export interface ParseState {
   readonly mayEnd: boolean;
 }
 
+/** A `ParseState` that is written anew again and again: a walk of a vocabulary goes through millions. */
+export interface Place {
+  /** Of each thread, the set and what is under way since. What is beyond `count` is of no account. */
+  readonly sets: ParseSet[];
+  readonly lexes: LexState[];
+  count: number;
+  mayEnd: boolean;
+}
+
+/** A place of these threads. */
+export function placeOf(threads: readonly Thread[]): Place {
+  const sets = threads.map(({ set }) => set);
+  return { sets, lexes: threads.map(({ lex }) => lex), count: threads.length, mayEnd: false };
+}
+
+/** One thread more, unless it is there already. */
+function addThread(place: Place, set: ParseSet, lex: LexState): void {
+  const { sets, lexes, count } = place;
+  for (let i = 0; i < count; i++) if (sets[i] === set && lexes[i] === lex) return;
+  sets[count] = set;
+  lexes[count] = lex;
+  place.count = count + 1;
+}
+
 /** Sets that are remembered; beyond, all are forgotten and made anew as they are needed. */
 const SETS_MAX = 5000;
 /** Places in productions, counts of repetitions included. */
@@ -73,6 +97,8 @@ export class Parser {
   #frames = 0;
   #setCount = 0;
   #start: ParseState | null = null;
+  /** Of `follow`. */
+  readonly #ending = placeOf([]);
 
   /** Reads what the grammar allows; its terminals become expressions of `regexes`. */
   static of(grammar: Grammar, regexes: Regexes): Parser {
@@ -125,20 +151,38 @@ export class Parser {
 
   /** After one more byte; null: no text goes on so. */
   next({ threads }: ParseState, byte: number): ParseState | null {
-    const going: Thread[] = [];
-    const ending: Thread[] = [];
-    for (const { set, lex } of threads) {
-      const next = this.lexer.next(lex, byte);
-      if (next === null) continue;
-      const thread = { set, lex: next };
-      if (next.ends.terminals.length > 0) ending.push(thread);
-      if (next.ends.terminals.length === 0 || this.lexer.goesOn(next)) going.push(thread);
+    const to = placeOf([]);
+    if (!this.follow(placeOf(threads), byte, to)) return null;
+    const { sets, lexes, mayEnd } = to;
+    return { threads: lexes.map((lex, index) => ({ set: sets[index]!, lex })), mayEnd };
+  }
+
+  /** Whether any text goes on with the byte. */
+  goesOn({ lexes, count }: Place, byte: number): boolean {
+    for (let i = 0; i < count; i++) if (this.lexer.next(lexes[i]!, byte) !== null) return true;
+    return false;
+  }
+
+  /** Writes to `to` what the text may be after one more byte. False: no text goes on so. */
+  follow({ sets, lexes, count }: Place, byte: number, to: Place): boolean {
+    const { lexer } = this;
+    const ending = this.#ending;
+    ending.count = 0;
+    to.count = 0;
+    for (let i = 0; i < count; i++) {
+      const set = sets[i]!;
+      const lex = lexer.next(lexes[i]!, byte);
+      if (lex === null) continue;
+      const isEnding = lex.ends.terminals.length > 0;
+      if (isEnding) addThread(ending, set, lex);
+      if (!isEnding || lexer.goesOn(lex)) addThread(to, set, lex);
     }
-    if (ending.length === 0) return going.length === 0 ? null : { threads: going, mayEnd: false };
-    const set = this.#afterAll(ending);
-    if (set.lex !== null && !going.some((thread) => thread.set === set && thread.lex === set.lex))
-      going.push({ set, lex: set.lex });
-    return { threads: going, mayEnd: set.isFinal };
+    to.mayEnd = false;
+    if (ending.count === 0) return to.count > 0;
+    const after = this.#afterAll(ending);
+    if (after.lex !== null) addThread(to, after, after.lex);
+    to.mayEnd = after.isFinal;
+    return true;
   }
 
   /** The byte that must follow; null: the text may end, or go on in several ways. */
@@ -163,9 +207,11 @@ export class Parser {
     return after;
   }
 
-  #afterAll(ending: readonly Thread[]): ParseSet {
-    if (ending.length === 1) return this.after(ending[0]!.set, ending[0]!.lex.ends);
-    return this.#setOf(ending.flatMap(({ set, lex }) => this.#advanced(set, lex.ends)));
+  #afterAll({ sets, lexes, count }: Place): ParseSet {
+    if (count === 1) return this.after(sets[0]!, lexes[0]!.ends);
+    const items: Item[] = [];
+    for (let i = 0; i < count; i++) items.push(...this.#advanced(sets[i]!, lexes[i]!.ends));
+    return this.#setOf(items);
   }
 
   #advanced(set: ParseSet, ends: Ends): Item[] {

@@ -1,6 +1,17 @@
-/** Makes it the newest entry of `most` at most: the one goes that was remembered the longest ago. */
-export function remember<Key, Value>(entries: Map<Key, Value>, key: Key, value: Value, most: number): void {
+/** Makes it the newest entry of `most` at most: the one goes that was remembered the longest ago, and is returned. */
+export function remember<Key, Value>(
+  entries: Map<Key, Value>,
+  key: Key,
+  value: Value,
+  most: number,
+): Value | undefined {
   entries.delete(key);
-  if (entries.size >= most) entries.delete(entries.keys().next().value!);
+  let gone: Value | undefined;
+  if (entries.size >= most) {
+    const [oldest, of] = entries.entries().next().value!;
+    entries.delete(oldest);
+    gone = of;
+  }
   entries.set(key, value);
+  return gone;
 }

@@ -1,7 +1,7 @@
 import type { Budget } from "./error.ts";
 import type { FreeParts, Loops } from "./free-parts.ts";
 import type { Regex, Regexes } from "./regex/regexes.ts";
-import type { TokenSet } from "./string-tokens.ts";
+import type { StringMasks, TokenSet } from "./string-tokens.ts";
 import type { Mask } from "./vocabulary.ts";
 
 /** In place of the number of a state: what is left is not known yet, is nothing that matches, or no more than the end. */
@@ -22,10 +22,8 @@ const LOOPS_AFTER_NODES = 2048;
  * Of all tokens those are taken out that do not go on.
  */
 export class StringWalk {
-  /** Tokens that stay inside of the string, up to its quote at most. */
-  readonly inside: Mask;
-  /** Those with the quote and more after it. */
-  readonly beyond: Mask;
+  readonly #inside: Mask;
+  readonly #beyond: Mask;
   /** Whether those have their quote where a free string has it, so far. */
   isAlike = true;
   readonly #quoteEnd: Uint16Array;
@@ -48,17 +46,19 @@ export class StringWalk {
   #depth = 0;
   #child = 1;
 
-  /** `quoteEnd`: by token, its bytes up to the quote that would end a free string and with it. */
+  /** `quoteEnd`: by token, its bytes up to the quote that would end a free string and with it. `masks`: all tokens of the set are
+   *  inside, and none beyond, before the walk. */
   constructor(
     regexes: Regexes,
     loops: Loops,
     set: TokenSet,
     quoteEnd: Uint16Array,
     rest: Regex,
+    { inside, beyond }: StringMasks,
     budget: Budget,
   ) {
-    this.inside = set.mask.slice();
-    this.beyond = new Uint32Array(this.inside.length);
+    this.#inside = inside;
+    this.#beyond = beyond;
     this.#quoteEnd = quoteEnd;
     this.#regexes = regexes;
     this.#loops = loops;
@@ -137,7 +137,7 @@ export class StringWalk {
     const end = firstTokens[to]!;
     for (let at = firstTokens[from]!; at < end; at++) {
       const token = tokens[at]!;
-      this.inside[token >>> 5]! &= ~(1 << (token & 31));
+      this.#inside[token >>> 5]! &= ~(1 << (token & 31));
     }
   }
 
@@ -147,7 +147,7 @@ export class StringWalk {
     const end = firstTokens[to]!;
     for (let at = firstTokens[from]!; at < end; at++) {
       const token = tokens[at]!;
-      this.beyond[token >>> 5]! |= 1 << (token & 31);
+      this.#beyond[token >>> 5]! |= 1 << (token & 31);
       this.isAlike &&= this.#quoteEnd[token] === bytes;
     }
   }
