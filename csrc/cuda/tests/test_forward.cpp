@@ -169,7 +169,7 @@ void agrees_with_the_cpu_engine(bunting_model_shape const& shape, size_t kind) {
     std::vector<float> const got = gpu.run(step);
     std::vector<uint32_t> const block = encode(step);
     std::vector<uint32_t> result(2000);
-    cpu.run(gpu.reader->read(block.data(), block.size() * 4, result.size() * 4), result.data());
+    cpu.run(gpu.reader->read(block.data(), block.size() * 4, result.size() * 4), result.data(), nullptr);
     std::vector<float> const want(cpu.logits(), cpu.logits() + int64_t(cpu.draws()) * vocab);
     double const cosine = least_cosine(got, want, size_t(vocab));
     CHECK(cosine >= kCosineMin, "kind %zu: cosine %g", kind, cosine);
