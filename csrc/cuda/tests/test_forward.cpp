@@ -10,6 +10,13 @@
 namespace bunting::test {
 namespace {
 
+void load(TinyFile const& file, Model& model) {
+  model.allocate();
+  for (TinyFile::Tensor const& t : file.tensors())
+    model.load(t.tensor, t.layer, file.path().c_str(), t.offset, file.dtype(), t.rows, t.cols);
+  model.seal();
+}
+
 // A model and an engine for it on the device.
 struct Gpu {
   TinyFile file;
@@ -19,10 +26,7 @@ struct Gpu {
   std::optional<StepReader> reader;
 
   explicit Gpu(bunting_model_shape const& shape) : file(shape), model(shape) {
-    model.allocate();
-    for (TinyFile::Tensor const& t : file.tensors())
-      model.load(t.tensor, t.layer, file.path().c_str(), t.offset, file.dtype(), t.rows, t.cols);
-    model.seal();
+    load(file, model);
     forward.emplace(model, limits);
     reader.emplace(StepLimits{limits.pages, limits.page_tokens, limits.step_tokens_max,
                               limits.step_chunks_max, limits.step_draws_max, limits.step_hidden_max,
@@ -66,8 +70,6 @@ bunting_model_shape shape_for_gpu() {
   shape.context_max = 400;
   return shape;
 }
-
-constexpr double kCosineMin = 0.9995;
 
 // A prompt in two chunks, beside another one, and two decodes: the logits of all rows.
 std::vector<float> a_few_steps(Gpu& gpu) {
@@ -153,11 +155,37 @@ std::vector<bunting_model_shape> shapes_of_all_kinds() {
   return {plain, around, after, parallel, experts, wide, mixed};
 }
 
+// The CPU engine on the same weights, from its own copy of them.
+struct Cpu {
+  Model model;
+  std::optional<Forward> forward;
+
+  Cpu(Gpu const& gpu, bunting_model_shape const& shape) : model(shape) {
+    load(gpu.file, model);
+    forward.emplace(model, gpu.limits);
+  }
+
+  std::vector<float> run(Gpu& gpu, StepSpec const& step) {
+    std::vector<uint32_t> const block = encode(step);
+    std::vector<uint32_t> result(2000);
+    forward->run(gpu.reader->read(block.data(), block.size() * 4, result.size() * 4), result.data(), nullptr);
+    return {forward->logits(), forward->logits() + int64_t(forward->draws()) * model.shape().vocab};
+  }
+};
+
+// Both engines round to bf16, each at other places, and how far that carries depends on the kind of layer. So
+// the reference computes in f32, and the device may be at most twice as far from it as the CPU engine's
+// portable kernels in bf16 are: 1.8 times is seen, of the widest heads. All three compute the same bits on
+// every machine.
 void agrees_with_the_cpu_engine(bunting_model_shape const& shape, size_t kind) {
   Gpu gpu(shape);
-  Forward cpu(gpu.model, gpu.limits);
-  int32_t const vocab = gpu.model.shape().vocab;
-  std::vector<int32_t> const first = random_tokens(1, 90, vocab), second = random_tokens(2, 20, vocab);
+  bunting_model_shape exact_shape = shape, portable_shape = shape;
+  exact_shape.compute = BUNTING_F32;
+  exact_shape.isa = portable_shape.isa = BUNTING_ISA_PORTABLE;
+  Cpu exact(gpu, exact_shape), portable(gpu, portable_shape);
+  size_t const vocab = size_t(shape.vocab);
+  std::vector<int32_t> const first = random_tokens(1, 90, shape.vocab),
+                             second = random_tokens(2, 20, shape.vocab);
   // A chunk that samples nothing beside a whole prompt, then the rest of it beside a decode, then decodes.
   StepSpec const steps[] = {
       {{},
@@ -165,15 +193,15 @@ void agrees_with_the_cpu_engine(bunting_model_shape const& shape, size_t kind) {
       {{}, {{70, slice(first, 70, 88), pages_from(10, 6)}, {18, slice(second, 18, 19), pages_from(20, 2)}}},
       {{21, 30, 3}, {{88, slice(first, 88, 89), pages_from(10, 6)}, {19, slice(second, 19, 20), {20, 30}}}},
   };
+  double least = 1, portable_least = 1;
   for (StepSpec const& step : steps) {
-    std::vector<float> const got = gpu.run(step);
-    std::vector<uint32_t> const block = encode(step);
-    std::vector<uint32_t> result(2000);
-    cpu.run(gpu.reader->read(block.data(), block.size() * 4, result.size() * 4), result.data(), nullptr);
-    std::vector<float> const want(cpu.logits(), cpu.logits() + int64_t(cpu.draws()) * vocab);
-    double const cosine = least_cosine(got, want, size_t(vocab));
-    CHECK(cosine >= kCosineMin, "kind %zu: cosine %g", kind, cosine);
+    std::vector<float> const want = exact.run(gpu, step);
+    least = std::min(least, least_cosine(gpu.run(step), want, vocab));
+    portable_least = std::min(portable_least, least_cosine(portable.run(gpu, step), want, vocab));
   }
+  CHECK(portable_least > 0.999, "kind %zu: the CPU engine in bf16 has cosine %g", kind, portable_least);
+  CHECK(1 - least <= 2 * (1 - portable_least), "kind %zu: cosine %.6f, the CPU engine's in bf16 is %.6f",
+        kind, least, portable_least);
 }
 
 }  // namespace
