@@ -32,9 +32,9 @@ one and a half times and for ten seconds, 120 to 3,000 of them.
 
 The best rival of one figure is another one each time, and often bad in the others: prompts in large steps begin sooner while
 streams stand still, and first come, first served is good for the last call and bad for the mean. So the second table tells how
-often the rivals themselves are worse than the best of them, and whoever could pick one anew for each configuration; and the fourth
-how often ours is worse than a rival that does not pay for it elsewhere, most strictly in its last two lines. Several tenants cost
-something by design: the one that asks for most waits longest, and no rival knows tenants.
+often the rivals themselves are worse than the best of them, and a chooser that may pick another rival for
+each configuration; and the fourth how often ours is worse than a rival that does not pay for it elsewhere, most strictly in its
+last two lines. Several tenants cost something by design: the one that asks for most waits longest, and no rival knows tenants.
 
 Where ours is more than one and a half times worse, the causes are these. In first tokens nearly always a trade: ours computes
 prompts in what tiles beside decodes have free, so answers end sooner and a first token comes some steps later; the rival that is best

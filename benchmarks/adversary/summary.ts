@@ -53,8 +53,8 @@ function losses(trials: readonly Trial[]): string {
   return `**Ours against the best rival of each single configuration**\n\n${markdown(head, lines)}`;
 }
 
-/** How often each rival itself, and whoever could pick one anew for each configuration, is worse than the best rival: what can
- *  be asked of one policy. Whoever picks the one that loses least shows how far the aims contradict each other. */
+/** How often each rival itself, and a chooser that may pick another rival for each configuration, is worse than the best rival: what can
+ *  be asked of one policy. The one that picks the rival that loses least shows how far the aims contradict each other. */
 function bounds(trials: readonly Trial[]): string {
   const picks = judged.map(({ figure, name }) => ({
     name: `of each configuration the rival that is best in ${name}`,
@@ -84,7 +84,7 @@ function bounds(trials: readonly Trial[]): string {
   return [
     "**More than 10 % worse than the best rival of each configuration: ours, and the rivals themselves**",
     markdown(head, lines),
-    `What is wanted of mean, P99 and first token together is ${percent(wanted)} of the configurations. Whoever knew the
+    `What is wanted of mean, P99 and first token together is ${percent(wanted)} of the configurations. A server that knew the
 outcome and could pick a policy of the list, ours included, for each configuration would lose in no less than
 ${percent(together)} together: there no policy has all three.`,
   ].join("\n\n");

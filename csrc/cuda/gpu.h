@@ -183,7 +183,7 @@ GPU_DEVICE Vec load_once(Vec const* at) {
 #endif
 }
 
-// Adds and returns the old value. What this thread wrote or saw written before is visible to whoever's
+// Adds and returns the old value. What this thread wrote or saw written before is visible to the thread whose
 // addition comes later, after it: the way in which blocks hand results to each other.
 GPU_DEVICE int32_t add_acquire_release(int32_t* at, int32_t amount) {
 #if defined(__CUDACC__)

@@ -456,7 +456,7 @@ test("tokens drawn elsewhere count towards what fits, and have to be of the voca
   expect(harness.outcomes.map((outcome) => outcome.finish?.kind)).toEqual(["rejected", "failed"]);
 });
 
-test("recall: whoever never began is given back and forgotten, whoever began stays", () => {
+test("recall: sequences that never began are given back and forgotten, those that began stay", () => {
   const harness = new EngineHarness({ engine: { admission: { sequencesMax: 1 } } });
   const [first, second, paused] = [0, 100, 200].map((at) =>
     harness.submit(sequenceSpec(tokensFrom(at, 20), 3)),
@@ -468,7 +468,7 @@ test("recall: whoever never began is given back and forgotten, whoever began sta
   expect(harness.reports.flatMap(({ returned }) => returned)).toEqual([second, paused]);
   expect(harness.outcomes.map(({ finish }) => finish?.kind ?? null)).toEqual(["length", null, null]);
   expect(harness.load).toMatchObject({ waiting: 0, running: 0, paused: 0, tokensPending: 0 });
-  // Its number is free again: whoever sent it may send it back.
+  // Its number is free again: the sender may send it back.
   harness.engine.receive({
     kind: "submit",
     sequence: { ...sequenceSpec(tokensFrom(100, 20), 3), id: second },

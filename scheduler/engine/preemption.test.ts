@@ -91,7 +91,7 @@ function thrownOutThrice() {
   return { harness, spec: specs[4]!, outAt: Number.parseInt(victims()[2]!, 10) };
 }
 
-test("whoever was preempted again and again stays out for some steps, even if there is room", () => {
+test("a sequence that was preempted again and again stays out for some steps, even if there is room", () => {
   const { harness, spec, outAt } = thrownOutThrice();
   // Somebody small passes it meanwhile, and keeps the engine busy when the others are gone.
   harness.submit(sequenceSpec(tokensFrom(900, 5), 10));

@@ -110,7 +110,7 @@ test("beside a decode of its own program a piece has the size whose tokens cost 
   expect(spareTokens(alone, { ...own, left: 600, context: 0 })).toBe(0);
 });
 
-test("between steps a prospect holds nothing: whoever needs its pages gets them all", () => {
+test("between steps a prospect holds nothing: a sequence that needs its pages gets them all", () => {
   const engine = harness(16);
   engine.expect(0, tokensFrom(0, 160));
   engine.finish();

@@ -329,7 +329,7 @@ test("while an engine is coming, sequences wait for it, up to a limit", () => {
   });
 });
 
-test("when the engine that was coming does not, whoever waited for it fails", () => {
+test("when the engine that was coming does not, the calls that waited for it fail", () => {
   const { fleet, lose } = fleetOf(1);
   lose(0, "crashed", true);
   const listener = new Listener();
@@ -397,7 +397,7 @@ describe("sequences that wait are moved", () => {
     }
   });
 
-  test("whoever is aborted on the way ends, once", () => {
+  test("a call that is aborted on the way ends, once", () => {
     const { clock, fleet, listeners, ids } = crowd();
     clock.runNext();
     for (const id of ids) fleet.abort(id);

@@ -147,7 +147,7 @@ test("the index has what the engines' caches have, whatever happens", () => {
       for (const { end, engine, isSettled } of sequences) {
         if (end !== null) index.release(end, engine, isSettled);
       }
-      // Whoever lost notices last learns of it by the next ones.
+      // An index that lost notices last learns of it by the next ones.
       members.forEach((member, at) => {
         for (let round = 0; round < 3; round++) {
           member.compute(

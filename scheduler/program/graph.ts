@@ -7,7 +7,7 @@ export type VariableState = "empty" | "pending" | "ready" | "failed";
 /** Why a value never comes. */
 export interface Failure {
   /** cancelled: nobody wants it any more. transform: a value was not what a transform takes. limit: a limit of programs.
-   *  noCase: no case of a choice. Others are of whoever ran the call. */
+   *  noCase: no case of a choice. Others come from the engine that ran the call. */
   readonly code: string;
   readonly message: string;
   /** The node where it began. */

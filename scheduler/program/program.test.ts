@@ -112,7 +112,7 @@ describe("values", () => {
     expect(host.promptOf("b")).toBe("b:<one><given>[y]");
   });
 
-  test("set_twice: a variable is set once, by whoever may", () => {
+  test("set_twice: a variable is set once, by its producer or its client", () => {
     const host = opened([call("a", ["x"], ["y"])], [{ name: "x", value: null }]);
     expect(host.program.set("x", "1")).toBeNull();
     expect(host.program.set("x", "2")?.message).toBe("The variable x cannot be set: it is ready.");

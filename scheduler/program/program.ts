@@ -39,7 +39,7 @@ export interface CallService {
   readonly remainingMs: number;
 }
 
-/** Whoever runs a program's calls and hears of its values. May call the program from within. */
+/** Runs a program's calls and hears of its values. May call the program from within. */
 export interface ProgramListener {
   /** All that became ready in one event, in the order of the graph. Each call is told once. */
   onReady(calls: readonly ReadyCall[]): void;

@@ -117,7 +117,7 @@ describe("what was recorded is decided again", () => {
   });
 });
 
-/** Whoever sees this fail has changed what the scheduler decides: raise `RECORDING_VERSION`, and write down both here. */
+/** When this fails, the scheduler decides otherwise than before: raise `RECORDING_VERSION`, and write down both here. */
 test("these decisions are those of this version", () => {
   const hashes = [ours(null), ours(12)].map((policy) => record({ policy }).report.historyHash);
   expect({ version: RECORDING_VERSION, hashes }).toEqual({

@@ -24,7 +24,7 @@ export type Result<T> =
   | { readonly ok: false; readonly error: FailedValue };
 
 /**
- * A value that the server computes when it, or something made of it, is asked for: once, whoever asks. Nothing is sent before
+ * A value that the server computes when it, or something made of it, is asked for: once, however many ask. Nothing is sent before
  * that. What is asked for in one go (`Promise.all([a.get(), b.get()])`) is one program.
  */
 export class Value<T> {
@@ -91,7 +91,7 @@ export class Value<T> {
       if ("failure" in end) throw new ValueError(end.failure);
     } finally {
       options.signal?.removeEventListener("abort", leave);
-      leaving.abort(); // whoever breaks out of the loop does not wait any more
+      leaving.abort(); // a caller that breaks out of the loop does not wait any more
     }
   }
 

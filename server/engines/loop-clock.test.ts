@@ -66,7 +66,7 @@ test("a negative delay is due at once, never before the clock is asked", () => {
   expect(ran).toEqual(["now"]);
 });
 
-test("time stands still within a turn, but not for whoever sleeps until the next timer", () => {
+test("time stands still within a turn, but goes on while the loop sleeps until the next timer", () => {
   const { clock, ran, set, advance, pass } = rig();
   set(10, "timer");
   pass(10);

@@ -420,7 +420,7 @@ describe("engines and the server's end", () => {
     expect(variables.answer!.error).toMatchObject({ code: "context_length_exceeded", origin: "read" });
   });
 
-  test("a server that ends tells whoever waits, and lets go of everything", async () => {
+  test("a server that ends tells the clients that wait, and lets go of everything", async () => {
     const server = start({ stepMs: 5 });
     const calls = [ask("Long", "a", 1, { max_tokens: 1000 })];
     const waiting = await post(server, "/v1/programs", { calls, stream: true });

@@ -115,7 +115,7 @@ describe("sessions", () => {
     await end();
   });
 
-  test("deleting one fails what it has not written, and whoever waits for it hears so", async () => {
+  test("deleting one fails what it has not written, and a client that waits for it is told", async () => {
     const server = start({ stepMs: 5 });
     const { path, end } = await session(server, {
       calls: [{ name: "long", ...ask("Long", "text", 1, { max_tokens: 500 }) }],

@@ -15,8 +15,8 @@
 //
 // Sequences that share pages are rows of one tile as far as the pages are shared (cf. arXiv:2402.05099); then
 // each goes on alone from its state (o, l, m). A walk that is interrupted after a block is the same walk.
-// So is one whose segments (kernels.h) are walked side by side: o, l and m begin anew with every segment
-// whoever walks it, and what the segments came to is added up in rising order,
+// So is one whose segments (kernels.h) are walked side by side: o, l and m begin anew with every segment,
+// on whichever thread, and what the segments came to is added up in rising order,
 // o = o * exp(m - m') + o2 * exp(m2 - m') with m' = max(m, m2), and l likewise (arXiv:2311.01282).
 //
 // Why a row's bits do not depend on its neighbours: every score is one chain over d, every output element one

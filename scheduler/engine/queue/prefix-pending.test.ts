@@ -69,7 +69,7 @@ test("different salts share nothing and wait for nothing", () => {
 });
 
 test("when the owner goes away while it computes, its waiters go on with what it has left them", () => {
-  // Who ends leaves its last page too, whoever is paused keeps it.
+  // A sequence that ends leaves its last page too, one that is paused keeps it.
   for (const [message, cachedTokens] of [
     ["abort", 299],
     ["pause", 288],

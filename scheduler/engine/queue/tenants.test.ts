@@ -131,7 +131,7 @@ test("turns follow use, also of many tenants whose use grows while they wait", (
   fc.assert(rule, runs(30));
 });
 
-test("generated tokens are charged as they come, so whoever has long answers is admitted less", () => {
+test("generated tokens are charged as they come, so a tenant with long answers is admitted less", () => {
   const { add, take, name } = waitingRoom();
   const picks = { a: 0, b: 0 };
   for (const tenant of ["a", "a", "b", "b"]) add(tenant);

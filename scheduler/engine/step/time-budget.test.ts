@@ -220,7 +220,7 @@ test("streams without a target are admitted as long as their steps are short, or
   expect(budgetOf(bulk, calm).admits(decode({ ...next, objective: throughput }), false)).toBe(true);
 });
 
-test("throughput sequences keep out their like, but not streams and not whoever has waited too long", () => {
+test("throughput sequences keep out their like, but not streams and not a sequence that has waited too long", () => {
   const running = [decode(), decode({ objective: throughput, length: 60_000 })];
   const stream = decode({ isDecoding: false });
   const bulk = decode({ objective: throughput, length: 20_000, isDecoding: false });
@@ -350,7 +350,7 @@ test("beside streams without a target throughput prompts get what they do not no
     return tokens;
   };
   expect([waited(1999, 9000), waited(5000, 2999), waited(2000, 3000)]).toEqual([0, 0, CHUNK - 1]);
-  // Whoever has waited: the streams have noticed enough.
+  // A sequence that has waited: the streams have noticed enough.
   expect([company.bulkTileMs, waited(9000, 4999), waited(9000, 5000)]).toEqual([3000, 0, CHUNK - 1]);
   expect(budgetOf([decode({ tbtMs: 55 })], calm, coarse).offer(prompt, 0, 0, throughput)).toBeGreaterThan(
     CHUNK,

@@ -121,7 +121,7 @@ describe("no value is beyond its limits", () => {
 
   const bytesOf = (value: Value): number => byteLength(value as string);
 
-  test("a value of all bytes passes, one more does not, whoever makes it", () => {
+  test("a value of all bytes passes, one more does not, whichever transform makes it", () => {
     const refused = (name: string, bytes: number): string =>
       `<${name}: it would make ${bytes} bytes, but ${bytesMax} are allowed>`;
     expect(bytesOf(after(half + half))).toBe(bytesMax);

@@ -1,6 +1,6 @@
 import type { Transformed, Value } from "../spec.ts";
 
-/** Bounds of every value, whoever sets it. */
+/** Bounds of every value, set by a client, a call or a transform. */
 export const valueLimits = {
   /** Of its text in UTF-8, of all items together. */
   bytesMax: 1024 * 1024,

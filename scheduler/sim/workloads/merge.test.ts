@@ -5,7 +5,7 @@ import { agentSessions, agentWorkload } from "./agents.ts";
 import { chatLengths, chatWorkload } from "./chat.ts";
 import { merged } from "./merge.ts";
 
-test("parts keep their order and their own clock, and whoever goes on goes on in its part", () => {
+test("parts keep their order and their own clock, and a conversation goes on in its own part", () => {
   const chats = chatWorkload(chatLengths(50, 1), { seed: 1, callsPerSecond: 2, calls: 40 });
   const agents = agentWorkload(agentSessions(5, 1), { seed: 1, sessionsPerSecond: 1 });
   const both = merged("both", [{ workload: chats }, { workload: agents, startMs: 5000, kind: "late" }]);

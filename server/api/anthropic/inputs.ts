@@ -127,7 +127,7 @@ function assistantMessage(turn: Fields, ignored: Ignored): ChatMessage {
         break;
       case "thinking":
         thoughts.push(block.requiredString("thinking"));
-        block.string("signature"); // of whoever wrote it, and nothing to us
+        block.string("signature"); // the writer's own; nothing here reads it
         break;
       case "redacted_thinking":
         block.string("data");
