@@ -6,8 +6,9 @@
  *
  *   bun tools/random-model.ts Qwen2.5-0.5B <folder>
  *   bun benchmarks/stream-gap.ts <folder> [--tbt-ms 0,150,300] [--tier default,flex] [--streams 1] [--prompts 3]
- *     [--prompt-tokens 4000] [--together] [--device cpu] [--quant auto]
+ *     [--prompt-tokens 4000] [--together] [--device cpu] [--quant auto] [--step-tokens 2048] [--rounds 1]
  *   bun benchmarks/stream-gap.ts <folder> --tbt-ms 0 --streams 6 --prompts 5 --prompt-tokens 3000 --together --quant int8
+ *     [--tbt-ms 0,1000 --step-tokens 2048,256 --rounds 3]   # with a target far away: steps of as many tokens, by turns
  */
 
 import { parseArgs } from "node:util";
@@ -31,6 +32,8 @@ const { values, positionals } = parseArgs({
     "prompt-tokens": { type: "string", default: "4000" },
     device: { type: "string", default: "cpu" },
     quant: { type: "string", default: "auto" },
+    "step-tokens": { type: "string", default: "2048" },
+    rounds: { type: "string", default: "1" },
   },
 });
 
@@ -46,10 +49,10 @@ interface Measured {
 }
 
 /** Starts a server, measures and stops it. */
-async function measure(folder: string, tbtMs: number, tier: string): Promise<Measured> {
+async function measure(folder: string, stepTokens: number, tbtMs: number, tier: string): Promise<Measured> {
   const device = serverSettings.device.parse(values.device);
   const quant = serverSettings.quant.parse(values.quant);
-  const config = makeConfig({ port: 0, device, quant, tbtMs, kvCacheGib: 0.5 });
+  const config = makeConfig({ port: 0, device, quant, tbtMs, stepTokens, kvCacheGib: 0.5 });
   const server = await startServer(config, folder, { onPlan: () => {}, onProgress: () => {} });
   const ask = (body: object, signal?: AbortSignal): Promise<Response> =>
     fetch(`${server.url}/v1/completions`, {
@@ -127,12 +130,13 @@ function share(sorted: readonly number[], part: number): string {
   return value === undefined ? "–" : value.toFixed(0);
 }
 
-function row(tbtMs: number, tier: string, measured: Measured): readonly Cell[] {
+function row(stepTokens: number, tbtMs: number, tier: string, measured: Measured): readonly Cell[] {
   const quiet = measured.quietMs.toSorted((a, b) => a - b);
   const busy = measured.busyMs.toSorted((a, b) => a - b);
   const { firstSeconds } = measured;
   const meanSeconds = firstSeconds.reduce((sum, value) => sum + value, 0) / firstSeconds.length;
   return [
+    stepTokens,
     tbtMs === 0 ? "off" : tbtMs,
     tier,
     share(quiet, 0.5),
@@ -151,6 +155,7 @@ function row(tbtMs: number, tier: string, measured: Measured): readonly Cell[] {
 const folder = positionals[0];
 if (folder === undefined) throw new Error("which model folder?");
 const head = [
+  "step tokens",
   "tbt-ms",
   "tier",
   "quiet p50",
@@ -165,11 +170,15 @@ const head = [
   "error p99 %",
 ];
 const rows: (readonly Cell[])[] = [];
-for (const text of values["tbt-ms"].split(",")) {
-  const tbtMs = Number(text);
-  for (const tier of values.tier.split(",")) {
-    rows.push(row(tbtMs, tier, await measure(folder, tbtMs, tier)));
+const numbersOf = (list: string): readonly number[] => list.split(",").map(Number);
+const cases = numbersOf(values["step-tokens"]).flatMap((stepTokens) =>
+  numbersOf(values["tbt-ms"]).flatMap((tbtMs) =>
+    values.tier.split(",").map((tier) => ({ stepTokens, tbtMs, tier })),
+  ),
+);
+for (let round = 0; round < Number(values.rounds); round++)
+  for (const { stepTokens, tbtMs, tier } of cases) {
+    rows.push(row(stepTokens, tbtMs, tier, await measure(folder, stepTokens, tbtMs, tier)));
     console.log(`${table(head, rows)}\n`);
   }
-}
 process.exit(0);
