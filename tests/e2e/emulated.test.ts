@@ -170,7 +170,7 @@ test.each([
   [
     "heads without a kernel",
     [join(import.meta.dir, "../reference/qwen3"), "--max-model-len", "64"],
-    /--device emu: the GPU engine has heads of 32, 64, 96, 128 and 256, not of 80; use --device cpu\./,
+    /--device emu: the GPU engine has heads of 32, 64, 96, 128, 256 and 512, not of 80; use --device cpu\./,
   ],
 ])("%s: refused where it cannot be had", async (_, options, sentence) => {
   const program = emulated("serve", options, { BUNTING_CUBLASLT: "/nowhere/libcublasLt.so" });
