@@ -14,7 +14,7 @@ export class Lifecycle {
   #state: ServerState;
   #reason = "";
   readonly #active = new Set<Cuttable>();
-  #onIdle: (() => void) | null = null;
+  readonly #onIdle: (() => void)[] = [];
 
   constructor(state: ServerState = "ready") {
     this.#state = state;
@@ -69,18 +69,20 @@ export class Lifecycle {
     this.#active.add(request);
     return () => {
       this.#active.delete(request);
-      if (this.#active.size === 0) this.#onIdle?.();
+      if (this.#active.size === 0) for (const tell of this.#onIdle.splice(0)) tell();
     };
+  }
+
+  /** Resolves when no request is in flight. */
+  whenIdle(): Promise<void> {
+    if (this.#active.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#onIdle.push(resolve));
   }
 
   /** Takes no new work and resolves when all work is done; what is left after `timeoutMs` is cut with an error.
    *  Resolves to the number of requests that were cut. */
   async drain(timeoutMs: number): Promise<number> {
     this.#state = "draining";
-    if (this.#active.size === 0) return 0;
-    const idle = new Promise<void>((resolve) => {
-      this.#onIdle = resolve;
-    });
     let cut = 0;
     const deadline = setTimeout(() => {
       cut = this.#active.size;
@@ -91,7 +93,7 @@ export class Lifecycle {
       );
       for (const request of [...this.#active]) request.cut(error);
     }, timeoutMs);
-    await idle;
+    await this.whenIdle();
     clearTimeout(deadline);
     return cut;
   }
