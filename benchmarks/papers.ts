@@ -13,8 +13,9 @@
 import { parseArgs } from "node:util";
 import { tracesFolder } from "../server/cli/simulate/traces.ts";
 import { noiseNamed } from "../server/cli/simulate/what-if.ts";
-import { besideChats, offlineJobs, realTrees } from "./papers/batchllm.ts";
+import { offlineJobs, realTrees } from "./papers/batchllm.ts";
 import type { Bench } from "./papers/bench.ts";
+import { besideChats } from "./papers/beside-chats.ts";
 import { hitRate } from "./papers/mooncake.ts";
 import { underNoise } from "./papers/noise.ts";
 import { agents, chains, gptsUsers, mapReduces, mixed } from "./papers/parrot.ts";

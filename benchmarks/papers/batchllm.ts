@@ -24,17 +24,15 @@ import type { Policy } from "../../scheduler/policy.ts";
 import type { SimulationReport } from "../../scheduler/sim/report.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
-import { chatLengths, chatWorkload } from "../../scheduler/sim/workloads/chat.ts";
 import { type JobPrompt, type JobShape, jobPrompts, jobWorkload } from "../../scheduler/sim/workloads/job.ts";
-import { merged } from "../../scheduler/sim/workloads/merge.ts";
 import { promptOf } from "../../scheduler/sim/workloads/parts.ts";
 import { allAnswered, type Bench, devices, mean } from "./bench.ts";
 import { rangeOf, row, shown } from "./table.ts";
 import { traceTables } from "./trees.ts";
 
-const PAGES = 25_000;
+export const PAGES = 25_000;
 
-const case1: JobShape = {
+export const case1: JobShape = {
   prompts: 3000,
   sharers: { geometric: 4 },
   instructionTokens: 60,
@@ -85,7 +83,7 @@ function asPublished({ prompts, table, tree }: KnownJob): Workload {
   );
 }
 
-function asServed({ prompts, table, tree }: KnownJob, engines: number): Workload {
+export function asServed({ prompts, table, tree }: KnownJob, engines: number): Workload {
   const order = orderOf(tree, oneLevel(tree), () => 1);
   const items = [...order.prompts].map((prompt, place) => ({
     newTokens: table.from[prompt + 1]! - table.from[prompt]! - order.sharedTokens[place]!,
@@ -346,95 +344,4 @@ export function realTrees(bench: Bench): void {
 
 function savedBy(groups: ReturnType<typeof algorithm1>): number {
   return groups.reduce((sum, { prefixTokens, members }) => sum + prefixTokens * (members.length - 1), 0);
-}
-
-const CHAT_TARGET_MS = 100;
-
-/** Chats that come beside a job. */
-interface Company {
-  readonly name: string;
-  readonly tbtMs: number | null;
-  readonly engines: number;
-  readonly callsPerSecond: number;
-  readonly calls: number;
-}
-
-/** 30 % of what four A100 serve of these chats within the target; and one chat from time to time. */
-const companies: readonly Company[] = [
-  { name: "no target", tbtMs: null, engines: 4, callsPerSecond: 3, calls: 240 },
-  { name: `target ${CHAT_TARGET_MS} ms`, tbtMs: CHAT_TARGET_MS, engines: 4, callsPerSecond: 3, calls: 240 },
-  { name: "one in ten seconds", tbtMs: null, engines: 1, callsPerSecond: 0.1, calls: 40 },
-];
-
-/** Claim: chats beside a job keep their pace, and the job gets what they leave. */
-export function besideChats(bench: Bench): void {
-  for (const company of companies) {
-    const { name, tbtMs, engines, callsPerSecond } = company;
-    const shape = { ...case1, prompts: (bench.isQuick ? 400 : 2000) * Math.max(2, engines) };
-    const calls = bench.isQuick ? Math.ceil(company.calls / 3) : company.calls;
-    const runs = bench.seeds.map((seed) => {
-      const job = known(shape, seed);
-      const chats = (): Workload => chatWorkload(chatLengths(4096, 1), { seed, callsPerSecond, calls });
-      const models = devices("a100", engines, { spec: { pages: PAGES } });
-      const setup = { policy: ours(tbtMs), devices: models, noise: bench.noise, seed, watched: "chat" };
-      const calm = allAnswered(simulate({ ...setup, workload: chats() }));
-      const alone = allAnswered(simulate({ ...setup, workload: asServed(job, engines) }));
-      const both = merged("chats and a job", [{ workload: chats() }, { workload: asServed(job, engines) }]);
-      const beside = simulate({ ...setup, workload: both, limitMs: calm.durationMs });
-      const done = beside.calls.filter(
-        ({ kind, finish }) => kind === "job" && finish !== "unfinished",
-      ).length;
-      const share = done / (beside.durationMs / 1000) / (alone.calls.length / (alone.durationMs / 1000));
-      bench.note(`${name}, seed ${seed}: job at ${percent(share)} of its own pace`);
-      return { calm, beside, share: 100 * share };
-    });
-    const ratio = (read: (report: SimulationReport) => number): number[] =>
-      runs.map(({ calm, beside }) => read(beside) / read(calm));
-    const claim = `a job beside chats, ${name}`;
-    const most = tbtMs === null ? { most: 1.1 } : null;
-    bench.row(
-      row(
-        claim,
-        "chats' TTFT p50, of that without",
-        ratio(({ ttft }) => ttft.p50),
-        "×",
-        most,
-      ),
-    );
-    bench.row(
-      row(
-        claim,
-        "chats' TTFT p99, of that without",
-        ratio(({ ttft }) => ttft.p99),
-        "×",
-        most,
-      ),
-    );
-    bench.row(
-      row(
-        claim,
-        "chats' TBT p50, of that without",
-        ratio(({ tbt }) => tbt.p50),
-        "×",
-        most,
-      ),
-    );
-    bench.row(
-      row(
-        claim,
-        "chats' TBT p99, of that without",
-        ratio(({ tbt }) => tbt.p99),
-        "×",
-        most,
-      ),
-    );
-    if (tbtMs !== null) {
-      const p99 = runs.map(({ beside }) => beside.tbt.p99);
-      bench.row(row(claim, "chats' TBT p99", p99, " ms", { most: tbtMs }));
-    }
-    const shares = runs.map(({ share }) => share);
-    bench.row(
-      row(claim, "the job's pace, of what it has alone", shares, " %", tbtMs === null ? null : { least: 70 }),
-    );
-  }
 }

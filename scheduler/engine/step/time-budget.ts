@@ -25,8 +25,8 @@ const CROWDED = 8;
 const QUIET = 4;
 
 /** Where a stream has run of late, the next one waits no longer for a step of bulk alone than this part of the time that its prompt usually
- *  takes. */
-const NOTICED = 0.1;
+ *  takes, and half as long on average. */
+const NOTICED = 0.2;
 
 /** Beside streams without a target, bulk sequences lengthen a step by this part of it at most. */
 const BULK_SHARE = 0.0625;

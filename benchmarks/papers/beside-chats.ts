@@ -1,0 +1,117 @@
+/** Chats beside a job, on simulated A100: what they feel of it, where a first token's time goes, and what the job gets. */
+
+import { ours } from "../../scheduler/policies.ts";
+import type { SimulationReport } from "../../scheduler/sim/report.ts";
+import { simulate } from "../../scheduler/sim/simulator.ts";
+import type { Workload } from "../../scheduler/sim/workload.ts";
+import { chatLengths, chatWorkload } from "../../scheduler/sim/workloads/chat.ts";
+import { merged } from "../../scheduler/sim/workloads/merge.ts";
+import { asServed, case1, known, PAGES } from "./batchllm.ts";
+import { allAnswered, type Bench, devices, mean } from "./bench.ts";
+import { row } from "./table.ts";
+
+const CHAT_TARGET_MS = 100;
+
+/** Chats that come beside a job. */
+interface Company {
+  readonly name: string;
+  readonly tbtMs: number | null;
+  readonly engines: number;
+  readonly callsPerSecond: number;
+  readonly calls: number;
+  /** Of a job that lasts longer than the chats. */
+  readonly prompts: number;
+}
+
+/** 30 % of what four A100 serve of these chats within the target; and one chat from time to time. Chats' prompts have 10 to 7,000
+ *  tokens: of a few dozen the median is one of two that are far apart. */
+const companies: readonly Company[] = [
+  { name: "no target", tbtMs: null, engines: 4, callsPerSecond: 3, calls: 600, prompts: 6000 },
+  {
+    name: `target ${CHAT_TARGET_MS} ms`,
+    tbtMs: CHAT_TARGET_MS,
+    engines: 4,
+    callsPerSecond: 3,
+    calls: 600,
+    prompts: 14_000,
+  },
+  { name: "one in ten seconds", tbtMs: null, engines: 1, callsPerSecond: 0.1, calls: 240, prompts: 26_000 },
+];
+
+/** Of one seed. */
+interface Run {
+  readonly calm: SimulationReport;
+  readonly beside: SimulationReport;
+  /** The job's pace, of what it has alone, in percent. */
+  readonly share: number;
+}
+
+function run(bench: Bench, company: Company, seed: number): Run {
+  const { tbtMs, engines, callsPerSecond } = company;
+  const [calls, prompts] = [company.calls, company.prompts].map((count) =>
+    bench.isQuick ? Math.ceil(count / 8) : count,
+  ) as [number, number];
+  const job = known({ ...case1, prompts }, seed);
+  const chats = (): Workload => chatWorkload(chatLengths(4096, 1), { seed, callsPerSecond, calls });
+  const models = devices("a100", engines, { spec: { pages: PAGES } });
+  const setup = { policy: ours(tbtMs), devices: models, noise: bench.noise, seed, watched: "chat" };
+  const calm = allAnswered(simulate({ ...setup, workload: chats() }));
+  const alone = allAnswered(simulate({ ...setup, workload: asServed(job, engines) }));
+  let left = calls;
+  const counted = chats();
+  const counting: Workload = {
+    ...counted,
+    after: (arrival, answer) => {
+      left -= 1;
+      return counted.after(arrival, answer);
+    },
+  };
+  const both = merged("chats and a job", [{ workload: counting }, { workload: asServed(job, engines) }]);
+  const beside = simulate({ ...setup, workload: both, until: () => left === 0 });
+  const done = beside.calls.filter(({ kind, finish }) => kind === "job" && finish !== "unfinished").length;
+  if (done === prompts) throw new Error("the job ended before the chats did");
+  const pace = ({ durationMs }: SimulationReport, count: number): number => count / durationMs;
+  return { calm, beside, share: (100 * pace(beside, done)) / pace(alone, prompts) };
+}
+
+/** Claim: chats beside a job keep their pace, and the job gets what they leave. */
+export function besideChats(bench: Bench): void {
+  const parts: string[][] = [];
+  for (const company of companies) {
+    const { name, tbtMs } = company;
+    const runs = bench.seeds.map((seed) => {
+      const one = run(bench, company, seed);
+      bench.note(`${name}, seed ${seed}: job at ${one.share.toFixed(1)} % of its own pace`);
+      return one;
+    });
+    const claim = `a job beside chats, ${name}`;
+    const most = tbtMs === null ? { most: 1.1 } : null;
+    for (const figure of ["ttft", "tbt"] as const) {
+      for (const share of ["p50", "p90", "p99"] as const) {
+        const ratios = runs.map(({ calm, beside }) => beside[figure][share] / calm[figure][share]);
+        bench.row(row(claim, `chats' ${figure.toUpperCase()} ${share}, of that without`, ratios, "×", most));
+      }
+    }
+    if (tbtMs !== null) {
+      const p99 = runs.map(({ beside }) => beside.tbt.p99);
+      bench.row(row(claim, "chats' TBT p99", p99, " ms", { most: tbtMs }));
+    }
+    const shares = runs.map(({ share }) => share);
+    bench.row(
+      row(claim, "the job's pace, of what it has alone", shares, " %", tbtMs === null ? null : { least: 70 }),
+    );
+    const meanMs = (read: (run: Run) => number): string => `${mean(runs.map(read)).toFixed(1)} ms`;
+    parts.push([
+      name,
+      meanMs(({ calm }) => calm.queueing.mean),
+      meanMs(({ beside }) => beside.queueing.mean),
+      meanMs(({ calm }) => calm.ttft.mean - calm.queueing.mean),
+      meanMs(({ beside }) => beside.ttft.mean - beside.queueing.mean),
+    ]);
+  }
+  bench.table(
+    "Where a chat's first token's time goes beside a job, on average",
+    ["Chats", "until its first step, without", "beside", "in its prompt's steps, without", "beside"],
+    parts,
+  );
+}
