@@ -28,16 +28,17 @@ export const STORE_VERSION = migrations.length;
 
 /**
  * Opens the database, which this process alone may use, and brings it up to date. Every commit is on the disk when it returns: a power
- * failure loses nothing that was told. Throws StoreError for one that is damaged, newer, or in use.
+ * failure loses nothing that was told. `isFirst`: there may be none yet. Throws StoreError for one that is damaged, newer, or in use, or
+ * that is empty without `isFirst`.
  */
-export function openDatabase(path: string): Database {
+export function openDatabase(path: string, isFirst: boolean): Database {
   let database: Database | null = null;
   try {
     database = new Database(path, { create: true, readwrite: true });
     database.run("PRAGMA locking_mode = EXCLUSIVE");
     database.run("PRAGMA journal_mode = WAL");
     database.run("PRAGMA synchronous = FULL");
-    migrate(database, path);
+    migrate(database, path, isFirst);
     const [problem] = database.query<{ readonly quick_check: string }, []>("PRAGMA quick_check(1)").all();
     if (problem?.quick_check !== "ok") {
       throw new StoreError(`The store of jobs at ${path} is damaged: ${problem?.quick_check}.`);
@@ -56,7 +57,7 @@ export function openDatabase(path: string): Database {
   }
 }
 
-function migrate(database: Database, path: string): void {
+function migrate(database: Database, path: string, isFirst: boolean): void {
   const { user_version: version } = database
     .query<{ readonly user_version: number }, []>("PRAGMA user_version")
     .get()!;
@@ -64,6 +65,9 @@ function migrate(database: Database, path: string): void {
     throw new StoreError(
       `The store of jobs at ${path} has version ${version}, but this program knows versions up to ${STORE_VERSION}.`,
     );
+  }
+  if (version === 0 && !isFirst) {
+    throw new StoreError(`The store of jobs at ${path} is empty, but there are files beside it.`);
   }
   for (let from = version; from < STORE_VERSION; from++) {
     database.transaction(() => {

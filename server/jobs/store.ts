@@ -74,7 +74,10 @@ export class JobStore {
     this.#folder = folder;
     this.#onWrite = onWrite;
     mkdirSync(join(folder, "files"), { recursive: true, mode: 0o700 });
-    this.#database = openDatabase(join(folder, "jobs.sqlite"));
+    this.#database = openDatabase(
+      join(folder, "jobs.sqlite"),
+      readdirSync(join(folder, "files")).length === 0,
+    );
     try {
       this.#checkRecords();
       this.#removeStrays();

@@ -55,8 +55,40 @@ test("on a server, failed lines keep their places if they are to, and the server
   const list = Program.bunting(["jobs", "list", "--url", url]);
   expect(await list.exitCode()).toBe(0);
   const [, id] = /^(batch_\S+) .* 3 +2 +1 +completed$/m.exec(list.output)!;
-  const cancel = Program.bunting(["jobs", "cancel", id!, "--url", url]);
-  expect([await cancel.exitCode(), JSON.parse(cancel.output).status]).toEqual([0, "completed"]);
+  for (const what of ["show", "cancel"]) {
+    const one = Program.bunting(["jobs", what, id!, "--url", url]);
+    expect([await one.exitCode(), JSON.parse(one.output)]).toEqual([
+      0,
+      expect.objectContaining({ id, status: "completed" }),
+    ]);
+  }
+  server.signal("SIGTERM");
+  expect(await server.exitCode()).toBe(0);
+}, 60_000);
+
+test("rows of CSV and lines of text are prompts, and are answered in their order", async () => {
+  const data = join(folder, "data");
+  const server = Program.bunting(["serve", "--device", "simulated", "--port", "0", "--data", data]);
+  const url = await server.url();
+  const files = { "in.csv": 'name,city\n"Ann, of old",Rome\nBob,Oslo\n', "in.txt": "one\n\ntwo\n" };
+  for (const [name, text] of Object.entries(files)) {
+    const [input, output] = [join(folder, name), join(folder, `${name}.out`)];
+    writeFileSync(input, text);
+    const template = name === "in.csv" ? ["--prompt-template", "Write to {name} in {city}."] : [];
+    const run = Program.bunting([
+      "batch",
+      input,
+      "-o",
+      output,
+      "--max-tokens",
+      "4",
+      ...template,
+      "--url",
+      url,
+    ]);
+    expect([await run.exitCode(), run.output]).toEqual([0, `2 answered, 0 failed: ${output}\n`]);
+    expect(idsOf(output)).toEqual([1, 2]);
+  }
   server.signal("SIGTERM");
   expect(await server.exitCode()).toBe(0);
 }, 60_000);

@@ -145,7 +145,7 @@ describe("a batch", () => {
     expect(batch.output_file_id).toBeNull();
   });
 
-  test("of an empty file, of bytes that are no text, of lines too long or too many fails", async () => {
+  test("of an empty file, of bytes that are no text, of too many lines fails", async () => {
     const server = start();
     const codes = async (text: string | Uint8Array) => {
       const client = clientOf(server);

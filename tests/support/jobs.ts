@@ -1,0 +1,138 @@
+/** Jobs over a store on the disk, with a door that answers by itself. */
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { badRequest } from "../../server/http/errors.ts";
+import { defaultJsonLimits } from "../../server/http/limits.ts";
+import type { LineDoor } from "../../server/jobs/door.ts";
+import type { BatchRecord } from "../../server/jobs/records.ts";
+import { JobRunner } from "../../server/jobs/runner.ts";
+import { JobStore } from "../../server/jobs/store.ts";
+
+const folders: string[] = [];
+
+export function newFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "bunting-store-"));
+  folders.push(folder);
+  return folder;
+}
+
+/** Removes all that were made. */
+export function removeFolders(): void {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
+}
+
+/** Answers a body's prompt with itself. */
+export const door: LineDoor = {
+  prompt: async (_endpoint, { prompt }) => {
+    if (prompt === "bad") throw badRequest("the prompt is bad", "prompt");
+    const tokens = Int32Array.from(String(prompt), (letter) => letter.charCodeAt(0));
+    return { tokens, cacheKey: "", answerTokensMax: 10 };
+  },
+  answer: async (_endpoint, { prompt }) => {
+    await Bun.sleep(0);
+    const usage = { promptTokens: 3, cachedTokens: 1, completionTokens: 2 };
+    return { body: JSON.stringify({ text: prompt }), usage };
+  },
+};
+
+export function lineOf(index: number, prompt = `prompt ${index}`): string {
+  const body = { model: "m", prompt };
+  return JSON.stringify({ custom_id: `id ${index}`, method: "POST", url: "/v1/completions", body });
+}
+
+export const lines = [...Array.from({ length: 12 }, (_, index) => lineOf(index)), lineOf(12, "bad")];
+
+export function recordOf(inputFile: string, changes: Partial<BatchRecord> = {}): BatchRecord {
+  return {
+    id: "batch_1",
+    owner: "",
+    endpoint: "/v1/completions",
+    completionWindow: "24h",
+    inputFile,
+    model: null,
+    priority: 0,
+    metadata: null,
+    outputExpiresAfter: null,
+    status: "validating",
+    faults: [],
+    outputFile: null,
+    errorFile: null,
+    total: 0,
+    completed: 0,
+    failed: 0,
+    usage: { promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
+    createdAt: 1000,
+    expiresAt: 5000,
+    inProgressAt: null,
+    finalizingAt: null,
+    completedAt: null,
+    failedAt: null,
+    expiredAt: null,
+    cancellingAt: null,
+    cancelledAt: null,
+    ...changes,
+  };
+}
+
+export function upload(store: JobStore, text: string): string {
+  const file = store.upload({ id: "file-in", owner: "", purpose: "batch", filename: "in", createdAt: 1000 });
+  file.write(Buffer.from(text));
+  return file.finish(null).id;
+}
+
+export function runnerOf(
+  store: JobStore,
+  changes: { readonly door?: LineDoor; readonly now?: number } = {},
+): JobRunner {
+  return new JobRunner(
+    {
+      store,
+      door: changes.door ?? door,
+      limits: { linesMax: 100, lineBytesMax: 1000, ...defaultJsonLimits },
+      models: ["m"],
+      nowSeconds: () => changes.now ?? 2000,
+      retentionSeconds: 100,
+      commitMs: 0,
+      retryMs: 1,
+    },
+    () => ({ tokens: 1000, sequences: 4 }),
+  );
+}
+
+/** Results by state, without their random ids. */
+export function resultsOf(store: JobStore): unknown[] {
+  const batch = store.batch("", "batch_1")!;
+  return [batch.outputFile, batch.errorFile].map((id) => {
+    if (id === null) return [];
+    const text = Buffer.concat([...store.content(store.file("", id)!)]).toString();
+    return text
+      .trimEnd()
+      .split("\n")
+      .map((line) => {
+        const { custom_id, response, error } = JSON.parse(line);
+        return [custom_id, response?.body, error?.code ?? null];
+      });
+  });
+}
+
+export const expected = [
+  Array.from({ length: 12 }, (_, index) => [`id ${index}`, { text: `prompt ${index}` }, null]),
+  [
+    [
+      "id 12",
+      { error: { message: "the prompt is bad", type: "invalid_request_error", param: "prompt", code: null } },
+      "invalid_request_error",
+    ],
+  ],
+];
+
+export async function runWhole(folder: string, onWrite: (what: string) => void = () => {}): Promise<void> {
+  const store = new JobStore(folder, onWrite);
+  store.createBatch(recordOf(upload(store, lines.join("\r\n"))));
+  const runner = runnerOf(store);
+  await runner.ended("batch_1");
+  await runner.stop();
+  store.close();
+}
