@@ -31,7 +31,7 @@ export interface ProgramBody {
       readonly name: string;
       readonly objective: string;
       readonly gang: number | null;
-      readonly tokens: { readonly found: number; readonly warmed: number };
+      readonly tokens: Readonly<Record<"prompt" | "found" | "warmed" | "output", number>>;
     }[];
     readonly critical_path: readonly {
       readonly name: string;

@@ -328,6 +328,24 @@ test("the beginning of a prompt is computed while its call waits for a value", a
   }
 });
 
+test("a prompt that begins with another call's prompt and answer goes on from that one's pages", async () => {
+  const answer = "The ships came home in the evening, and the whole town was at the harbour to see them.";
+  const server = start({ answers: [answer, "They slept."] });
+  const begins = "Write about ships. ".repeat(10);
+  const { explain, variables } = await run(server, {
+    explain: true,
+    calls: [
+      { prompt: begins, output: "story", seed: 0 },
+      { prompt: `${begins}{{story}} Then:`, output: "end", seed: 1 },
+    ],
+  });
+  expect(variables.end!.value).toBe("They slept.");
+  const [first, second] = explain.calls.map(({ tokens }) => tokens);
+  expect(first!.output).toBeGreaterThan(20);
+  // But for the last token of the answer, which nobody computed, and for one that may be cut otherwise where texts meet.
+  expect(second!.found).toBeGreaterThanOrEqual(first!.prompt + first!.output - 3);
+});
+
 test("calls of which only the last one counts are placed together, where there is a choice of engines", async () => {
   const calls = [
     ...["a", "b", "c"].map((name) => ({ name, ...ask(`Map ${name}`, name, 1, { max_tokens: 3 }) })),
