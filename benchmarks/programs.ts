@@ -7,7 +7,7 @@
  *                              [--llama-server <program> --gguf <the same model> --threads 2] [-- options of serve]
  *
  * The two chains have the same texts in another order: where the text stands before the value it is computed while the value is
- * awaited, so that one over the other is what computing ahead is worth.
+ * awaited, so that one over the other is what computing ahead is worth. "One chat" is a program of one call beside the chat route.
  */
 
 import { resolve } from "node:path";
@@ -26,6 +26,8 @@ interface BenchCall {
 interface Workload {
   readonly name: string;
   readonly calls: readonly BenchCall[];
+  /** Prompts are messages of a user's; else texts to complete. */
+  readonly isChat?: boolean;
 }
 
 const { values: asked, positionals } = parseArgs({
@@ -112,6 +114,11 @@ const allWorkloads: readonly Workload[] = [
       tokens: 25,
     })),
   },
+  {
+    name: "one chat",
+    calls: [{ name: "answer", prompt: `${text(0)}\nQuestion:`, tokens: 25 }],
+    isChat: true,
+  },
 ];
 
 const only = asked.only.split(",");
@@ -142,10 +149,15 @@ function resultsOf(calls: readonly BenchCall[]): readonly string[] {
   return calls.map(({ name }) => name).filter((name) => !read.has(name));
 }
 
+/** A prompt as a request's fields. */
+function promptFields(prompt: string, isChat = false): object {
+  return isChat ? { messages: [{ role: "user", content: prompt }] } : { prompt };
+}
+
 /** One request for all. */
 async function asProgram(
   url: string,
-  { calls }: Workload,
+  { calls, isChat }: Workload,
   roundTripMs: number,
   salt: string,
 ): Promise<Answers> {
@@ -153,7 +165,7 @@ async function asProgram(
     cache_salt: salt,
     calls: calls.map(({ name, prompt, tokens }) => ({
       name,
-      prompt,
+      ...promptFields(prompt, isChat),
       output: name,
       max_tokens: tokens,
       ...greedy,
@@ -169,10 +181,16 @@ async function asProgram(
   return Object.fromEntries(Object.entries(variables).map(([name, { value }]) => [name, value]));
 }
 
+/** Of a completion, or of a chat. */
+interface Choice {
+  readonly text?: string;
+  readonly message?: { readonly content: string };
+}
+
 /** A request for each call, sent as soon as what it reads has arrived. */
 async function byClient(
   url: string,
-  { calls }: Workload,
+  { calls, isChat = false }: Workload,
   roundTripMs: number,
   salt: string,
   isLlama = false,
@@ -184,14 +202,12 @@ async function byClient(
     );
     // Servers without salts find nothing of earlier runs either.
     const prompt = isLlama ? `${salt}. ${parts.join("")}` : parts.join("");
-    const body = { prompt, max_tokens: tokens, ...(isLlama ? {} : { cache_salt: salt }), ...greedy };
-    const { choices } = await post<{ choices: { text: string }[] }>(
-      url,
-      "/v1/completions",
-      body,
-      roundTripMs,
-    );
-    return choices[0]!.text;
+    const own = isLlama ? {} : { cache_salt: salt };
+    const body = { ...promptFields(prompt, isChat), max_tokens: tokens, ...own, ...greedy };
+    const path = isChat ? "/v1/chat/completions" : "/v1/completions";
+    const { choices } = await post<{ choices: Choice[] }>(url, path, body, roundTripMs);
+    const [choice] = choices;
+    return choice!.message?.content ?? choice!.text ?? "";
   };
   for (const call of calls) answers.set(call.name, run(call));
   return Object.fromEntries(
@@ -216,6 +232,13 @@ function faster(longMs: readonly number[], shortMs: readonly number[]): string {
   const [least, most] = [ratios[0]!.toFixed(2), ratios.at(-1)!.toFixed(2)];
   const middle = `${(median(longMs) / median(shortMs)).toFixed(2)}×`;
   return ratios.length === 1 ? middle : `${middle} (${least}–${most})`;
+}
+
+/** By how much longer, by the median of all repeats; and of the middle half, from the least to the most. */
+function longer(longMs: readonly number[], shortMs: readonly number[]): string {
+  const more = longMs.map((ms, repeat) => ms - shortMs[repeat]!).sort((a, b) => a - b);
+  const at = (part: number): string => more[Math.floor(part * (more.length - 1))]!.toFixed(1);
+  return `${at(0.5)} (${at(0.25)}–${at(0.75)})`;
 }
 
 /** Client-driven on llama-server, by workload and round trip. */
@@ -286,9 +309,18 @@ const rows = measured.map(({ workload, roundTripMs, clientMs, programMs, ...comp
     median(clientMs).toFixed(0),
     median(programMs).toFixed(0),
     faster(clientMs, programMs),
+    longer(clientMs, programMs),
     `${median(computed.clientComputedMs).toFixed(0)}, ${median(computed.programComputedMs).toFixed(0)}`,
     ...(theirs === undefined ? [] : [median(theirs).toFixed(0), faster(theirs, programMs)]),
   ];
 });
-const head = ["graph", "added round trip, ms", "client-driven, ms", "program, ms", "faster", "computed, ms"];
+const head = [
+  "graph",
+  "added round trip, ms",
+  "client-driven, ms",
+  "program, ms",
+  "faster",
+  "by, ms",
+  "computed, ms",
+];
 console.log(table([...head, ...(llama.size === 0 ? [] : ["llama-server, ms", "faster"])], rows));
