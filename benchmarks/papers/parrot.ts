@@ -400,8 +400,8 @@ function compare(
   );
 }
 
-/** The devices have run for a while when the programs come. */
-const WARM_UP_MS = 5000;
+/** The devices have computed a request when the programs come, and nothing since for a minute. */
+const WARM_UP_MS = 65_000;
 
 function run(
   { noise }: Bench,

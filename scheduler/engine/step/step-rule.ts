@@ -30,15 +30,12 @@ export interface StepRule {
   passes(pagesAvailable: number, pagesTotal: number): readonly StepPass[];
 }
 
-/** Where no stream has run for so long, none is expected. */
-const QUIET_AFTER_MS = 60_000;
-
 /** The rule of a policy. */
 export function openStepRule(policy: BatchPolicy, spec: DeviceSpec, costs: EngineCosts): StepRule {
   if (policy.kind === "baseline") return policy.open(policy.stepTokens, spec);
   let lastStreamMs = Number.NEGATIVE_INFINITY;
   const company = {
-    isQuiet: true,
+    quietMs: Number.POSITIVE_INFINITY,
     waysOut: spec.waysOut ?? 1,
     bulkTileMs: Number.NEGATIVE_INFINITY,
   };
@@ -47,7 +44,7 @@ export function openStepRule(policy: BatchPolicy, spec: DeviceSpec, costs: Engin
     hasPrompts: true,
     open: ({ running, backlog, nowMs, tokensMax }) => {
       if (running.some(({ objective }) => objective.isInteractive)) lastStreamMs = nowMs;
-      company.isQuiet = nowMs - lastStreamMs >= QUIET_AFTER_MS;
+      company.quietMs = nowMs - lastStreamMs;
       return new TimeBudget(policy, running, costs, nowMs, backlog, tokensMax, company);
     },
   };

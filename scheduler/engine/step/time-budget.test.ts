@@ -342,7 +342,7 @@ test("beside streams without a target throughput prompts get what they do not no
   const small = linearCost(10, 0.2);
   expect(budgetOf([decode()], calm, small).offer(prompt, 0, 0, throughput)).toBe(3);
   const coarse = linearCost(10, 1);
-  const company = { isQuiet: false, waysOut: 1, bulkTileMs: 1000 };
+  const company = { quietMs: 0, waysOut: 1, bulkTileMs: 1000 };
   const waited = (waitedMs: number, nowMs: number): number => {
     const budget = new TimeBudget({ ...policy, ...calm }, [decode()], coarse, nowMs, backlog, 2048, company);
     const tokens = budget.offer(prompt, 0, waitedMs, throughput);
@@ -386,21 +386,35 @@ test("a prompt that is alone is computed in one step if two would take longer, a
 });
 
 test("where no stream is read along, steps of a gang, and of bulk that is alone, are as large as what comes next can wait for", () => {
-  const crowd = { ...backlog, promptTokens: 20_000, likelyTokens: 20_000, waiting: 8 };
+  const crowd = { ...backlog, promptTokens: 40_000, likelyTokens: 40_000, waiting: 8 };
+  const calm = { ...policy, tbtMs: null };
+  const sizeIn = (
+    quietMs: number,
+    running: readonly SequenceView[],
+    objective = gang,
+    countsBulk = false,
+  ): number => {
+    const company = { quietMs, waysOut: 1, bulkTileMs: 0 };
+    const budget = new TimeBudget(calm, running, even, 0, { ...crowd, countsBulk }, 65_536, company);
+    return budget.offer(40_000, 0, 0, objective);
+  };
   const sizeOf = (running: readonly SequenceView[], objective = gang, countsBulk = false): number =>
-    new TimeBudget({ ...policy, tbtMs: null }, running, even, 0, { ...crowd, countsBulk }, 65_536).offer(
-      20_000,
-      0,
-      0,
-      objective,
-    );
+    sizeIn(objective === throughput ? 60_000 : 0, running, objective, countsBulk);
   const members = Array.from({ length: 4 }, () => decode({ objective: gang }));
-  const tookMs = even.stepMs({
-    prompts: [{ tokens: sizeOf(members), context: 0 }],
-    decodes: 4,
-    decodeContext: 400,
-  });
-  expect(tookMs > 250 && tookMs <= 400).toBe(true);
+  const tookMs = (size: number): number =>
+    even.stepMs({ prompts: [{ tokens: size, context: 0 }], decodes: 4, decodeContext: 400 });
+  expect(tookMs(sizeOf(members))).toBeGreaterThan(250);
+  expect(tookMs(sizeOf(members))).toBeLessThanOrEqual(400);
+  // A step with one token takes 30 ms. After ten seconds without a stream: √(2 · 30 · 10,000); after a minute, and after more: √(2 · 30 · 60,000).
+  for (const [quietMs, mostMs] of [
+    [10_000, 774],
+    [60_000, 1897],
+    [1e9, 1897],
+    [Number.POSITIVE_INFINITY, 400],
+  ] as const) {
+    expect(tookMs(sizeIn(quietMs, members))).toBeLessThanOrEqual(mostMs);
+    expect(tookMs(sizeIn(quietMs, members))).toBeGreaterThan(0.7 * mostMs);
+  }
   expect(sizeOf([...members, decode()]) < sizeOf(members) / 2).toBe(true);
   expect(sizeOf(members, latency) < sizeOf(members)).toBe(true);
   const bulk = members.map((member) => ({ ...member, objective: throughput }));
@@ -455,22 +469,22 @@ test("where few bulk decodes are left out they come one at a time, each once in 
 test("bulk alone takes so long that the next stream hardly notices its end, or the next place where it gives way", () => {
   const costs = linearCost(5, 0.1);
   const calm = { ...policy, tbtMs: null };
-  const tookMs = (isQuiet: boolean, waysOut: number, awaitedTokens: number): number => {
+  const tookMs = (quietMs: number, waysOut: number, awaitedTokens: number): number => {
     const crowd = { ...backlog, promptTokens: many, likelyTokens: many, waiting: 100, awaitedTokens };
-    const company = { isQuiet, waysOut, bulkTileMs: 0 };
+    const company = { quietMs, waysOut, bulkTileMs: 0 };
     const tokens = new TimeBudget(calm, [], costs, 0, crowd, 8192, company).offer(many, 0, 0, throughput);
     return 5 + 0.1 * tokens;
   };
   // A prompt of 2,000 tokens takes 205 ms.
-  expect(tookMs(true, 1, 2000)).toBeGreaterThan(300);
+  expect(tookMs(60_000, 1, 2000)).toBeGreaterThan(300);
   for (const [waysOut, mostMs] of [
     [1, 41],
     [2, 82],
     [24, 100],
   ] as const) {
-    expect(tookMs(false, waysOut, 2000)).toBeLessThanOrEqual(mostMs);
-    expect(tookMs(false, waysOut, 2000)).toBeGreaterThan(0.7 * mostMs);
+    expect(tookMs(0, waysOut, 2000)).toBeLessThanOrEqual(mostMs);
+    expect(tookMs(0, waysOut, 2000)).toBeGreaterThan(0.7 * mostMs);
   }
   // The smallest step is computed in any case.
-  expect(tookMs(false, 1, 10)).toBe(5 + 0.1 * CHUNK);
+  expect(tookMs(0, 1, 10)).toBe(5 + 0.1 * CHUNK);
 });

@@ -20,9 +20,12 @@ const SLOWED = 2;
  *  then a step's fixed cost is spread over so many streams that more of them would add less than an eighth to the device's
  *  throughput. */
 const CROWDED = 8;
-/** Where no stream runs, a step may take so many times `stepMs` before smaller ones are looked for that are nearly as good:
- *  a request that arrives meanwhile waits for its end. */
+/** Where no stream runs, a step may take so many times `stepMs` before smaller ones are looked for that are nearly as good, and one of a gang
+ *  longer than that where none has run for long: a request that arrives meanwhile waits for its end. */
 const QUIET = 4;
+
+/** Where no stream has run for so long, none is expected; where one has, the next one is expected after as long again. */
+const QUIET_AFTER_MS = 60_000;
 
 /** Where a stream has run of late, the next one waits no longer for a step of bulk alone than this part of the time that its prompt usually
  *  takes, and half as long on average. */
@@ -33,8 +36,8 @@ const BULK_SHARE = 0.0625;
 
 /** What a budget goes by that is of more than one step. */
 export interface Company {
-  /** No stream has run for long, and none is expected. */
-  readonly isQuiet: boolean;
+  /** For so long no stream has run; Infinity: none ever has. */
+  readonly quietMs: number;
   /** In so many places a step of bulk alone can be given up (device.ts). */
   readonly waysOut: number;
   /** When a bulk prompt last lengthened a step that others were in. */
@@ -114,7 +117,7 @@ export class TimeBudget implements StepBudget {
     nowMs: number,
     backlog: Backlog,
     tokensMax: number,
-    company: Company = { isQuiet: true, waysOut: 1, bulkTileMs: Number.NEGATIVE_INFINITY },
+    company: Company = { quietMs: QUIET_AFTER_MS, waysOut: 1, bulkTileMs: Number.NEGATIVE_INFINITY },
   ) {
     this.#policy = policy;
     this.#costs = costs;
@@ -259,7 +262,7 @@ export class TimeBudget implements StepBudget {
    *  can be given up; what it has computed is lost then, so that it takes no longer than a step beside streams. */
   get #bulkAloneMs(): number {
     const { stepMs } = this.#policy;
-    if (this.#company.isQuiet) return QUIET * stepMs;
+    if (this.#company.quietMs >= QUIET_AFTER_MS) return QUIET * stepMs;
     const promptTokens = this.#backlog.awaitedTokens;
     const promptMs = this.#costs.stepMs({
       prompts: [{ tokens: promptTokens, context: 0 }],
@@ -267,6 +270,23 @@ export class TimeBudget implements StepBudget {
       decodeContext: 0,
     });
     return Math.min(stepMs, this.#company.waysOut * NOTICED * promptMs);
+  }
+
+  /**
+   * Whether a step of a gang beside which no stream runs may take so long. Each step that it takes more costs the gang what a step takes besides
+   * its tokens; a stream that comes meanwhile waits for half a step on average. If one comes in `quietMs`, both together are least with steps of
+   * √(2 · fixed · quietMs). Where none has ever come nothing is known of the next one.
+   */
+  #isGangStep(ms: number): boolean {
+    const { quietMs } = this.#company;
+    if (ms <= QUIET * this.#policy.stepMs) return true;
+    if (quietMs === Number.POSITIVE_INFINITY) return false;
+    const fixedMs = this.#costs.stepMs({
+      prompts: [{ tokens: 1, context: 0 }],
+      decodes: 0,
+      decodeContext: 0,
+    });
+    return ms * ms <= 2 * fixedMs * Math.min(quietMs, QUIET_AFTER_MS);
   }
 
   /** Leaves out as few bulk decodes as the limit asks for: those first that were left out least of late, so that they take turns, and of those
@@ -331,8 +351,9 @@ export class TimeBudget implements StepBudget {
     // Of a gang, and of bulk that is alone, the last one counts: their steps are as large as what comes next can wait for.
     const isBulkAlone = this.#others.count === 0 && this.#backlog.countsBulk;
     if (this.#interactive === 0 && !objective.isInteractive && (!objective.isBulk || isBulkAlone)) {
-      const quietMs = objective.isBulk ? this.#bulkAloneMs : QUIET * this.#policy.stepMs;
-      return (options.findLast(({ tookMs }) => tookMs <= quietMs) ?? smallest).size;
+      const isPatient = (ms: number): boolean =>
+        objective.isBulk ? ms <= this.#bulkAloneMs : this.#isGangStep(ms);
+      return (options.findLast(({ tookMs }) => isPatient(tookMs)) ?? smallest).size;
     }
     const aloneMs = decodes === 0 ? 0 : this.#costs.stepMs(this.#shape);
     // Bulk beside a prompt that is awaited is no reason to cut that: it is computed as it would be without.
