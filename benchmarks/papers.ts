@@ -2,7 +2,7 @@
  * The papers' results in virtual time: what each claims, and what the same scheduler code that serves shows on measured
  * device models. Prints expected beside measured, nothing left out, and the tables behind it.
  *
- *   bun benchmarks/papers.ts [--quick] [--only log,sarathi,target,preble,parrot,mooncake,batchllm,events,noise,curves]
+ *   bun benchmarks/papers.ts [--quick] [--only log,sarathi,target,waits,preble,parrot,mooncake,batchllm,events,noise,curves]
  *                            [--traces <folder>] [--seeds 5] [--noise mild|rough] [--write docs/papers]
  *
  * Without traces the workloads are drawn from published statistics. --noise lets the steps of all claims but `log` and
@@ -25,11 +25,13 @@ import { Results } from "./papers/results.ts";
 import { againstStatic, againstVllm, mixedContexts } from "./papers/sarathi.ts";
 import { underEvents } from "./papers/scenarios.ts";
 import { realRun } from "./papers/vllm-log.ts";
+import { whatWaitsBuy } from "./papers/waits.ts";
 
 const claims: Readonly<Record<string, readonly ((bench: Bench) => void)[]>> = {
   log: [realRun],
   sarathi: [againstVllm],
   target: [againstStatic, mixedContexts],
+  waits: [whatWaitsBuy],
   preble: [againstRoundRobin],
   parrot: [chains, mapReduces, agents, gptsUsers, mixed],
   mooncake: [hitRate],

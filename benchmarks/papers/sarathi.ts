@@ -18,7 +18,7 @@ import { allAnswered, type Bench, devices, mean } from "./bench.ts";
 import { capacityOf, type Probe, QUEUEING_P50_MAX_MS, rateAt } from "./capacity.ts";
 import { rangeOf, row, shown } from "./table.ts";
 
-const DEVICE = "a100";
+export const DEVICE = "a100";
 
 /** Runs at one rate, each at most once; the same arrivals for every policy of a seed. `watched`: the kind of calls that a
  *  target is about; by default all. */
@@ -155,7 +155,7 @@ const ANY_MS = 60_000;
 const HEADLINE_MS = 60;
 
 /** Sarathi's rules, but for the budget. */
-function dynamic(tbtMs: number): Policy {
+export function dynamic(tbtMs: number): Policy {
   return withChanges(sarathi(2048), `target ${tbtMs} ms`, { batch: ours(tbtMs).batch });
 }
 
