@@ -47,7 +47,9 @@ export class Partitions {
 
   /** The set and the rest. */
   ofSet(set: ByteSet): Partition {
-    return this.#intern(Uint8Array.from({ length: 256 }, (_, byte) => (hasByte(set, byte) ? 1 : 0)));
+    const classOf = new Uint8Array(256);
+    for (let byte = 0; byte < 256; byte++) if (hasByte(set, byte)) classOf[byte] = 1;
+    return this.#intern(classOf);
   }
 
   /** As given, numbered anew. */
@@ -62,16 +64,14 @@ export class Partitions {
     const key = Math.min(a.id, b.id) * 2 ** 26 + Math.max(a.id, b.id);
     let refined = this.#refined.get(key);
     if (refined === undefined) {
-      const numbers = new Map<number, number>();
+      const classes = b.representatives.length;
+      const numbers = new Int16Array(a.representatives.length * classes).fill(-1);
+      let count = 0;
       const classOf = new Uint8Array(256);
       for (let byte = 0; byte < 256; byte++) {
-        const pair = a.classOf[byte]! * 256 + b.classOf[byte]!;
-        let number = numbers.get(pair);
-        if (number === undefined) {
-          number = numbers.size;
-          numbers.set(pair, number);
-        }
-        classOf[byte] = number;
+        const pair = a.classOf[byte]! * classes + b.classOf[byte]!;
+        if (numbers[pair] === -1) numbers[pair] = count++;
+        classOf[byte] = numbers[pair]!;
       }
       refined = this.#intern(classOf);
       this.#refined.set(key, refined);
@@ -84,15 +84,18 @@ export class Partitions {
     const numbers = new Int16Array(256).fill(-1);
     const representatives: number[] = [];
     const classOf = new Uint8Array(256);
+    /** Where the class is another than before, and which. */
+    let key = "";
     for (let byte = 0; byte < 256; byte++) {
       const old = given[byte]!;
       if (numbers[old] === -1) {
         numbers[old] = representatives.length;
         representatives.push(byte);
       }
-      classOf[byte] = numbers[old]!;
+      const number = numbers[old]!;
+      classOf[byte] = number;
+      if (byte === 0 || number !== classOf[byte - 1]) key += String.fromCharCode(byte, number);
     }
-    const key = String.fromCharCode(...classOf);
     let partition = this.#byKey.get(key);
     if (partition === undefined) {
       partition = { id: this.#byKey.size, classOf, representatives };
