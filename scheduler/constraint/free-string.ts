@@ -22,6 +22,9 @@ export type StringKind = "counted" | "broad" | "other";
 const WALKED_MAX = 128;
 /** An expression is broad if more tokens than one in so many begin as it does. */
 const BROAD = 16;
+/** States that there is room for in a new walk's table, and in one that is kept for another. */
+const TABLE_STATES = 64;
+const TABLE_STATES_MAX = 1024;
 /** Steps of work to find out whether any characters may go on one of several strings. */
 const OPEN_STEPS_MAX = 20_000;
 
@@ -33,6 +36,8 @@ export class FreeString {
   readonly regexes: Regexes = new Regexes();
   readonly tokens: StringTokens;
   readonly #memory: MaskMemory;
+  /** Of a walk that has ended, for the next. */
+  #spareTable: Int32Array | null = null;
   /** The inside of a string and its closing quote. */
   readonly #free: Regex;
   readonly #character: Regex;
@@ -106,13 +111,13 @@ export class FreeString {
    * then only tokens with a quote need be looked at. All pairs of what is left of a free string and of this one are; false
    * also where there are many.
    */
-  isAlwaysOpen(start: Regex): boolean {
+  isAlwaysOpen(start: Regex, steps = OPEN_STEPS_MAX): boolean {
     const known = this.#alwaysOpen.get(start);
     if (known !== undefined) return known;
     const { regexes } = this;
     const seen = new Map<Regex, Set<Regex>>([[this.#free, new Set([start])]]);
     const open: [free: Regex, rest: Regex][] = [[this.#free, start]];
-    const stepsMax = regexes.budget.spent + OPEN_STEPS_MAX;
+    const stepsMax = regexes.budget.spent + steps;
     let isOpen = true;
     for (let pair = open.pop(); pair !== undefined && isOpen; pair = open.pop()) {
       const [free, rest] = pair;
@@ -152,6 +157,7 @@ export class FreeString {
       this.#walked.set(set, walked);
     }
     const clamped = this.regexes.clamped(rest, set.trie.heights[0]!);
+    if (set.parts !== null && this.isAlwaysOpen(clamped, set.trie.bytes.length / 16)) return set.all;
     let found = walked.get(clamped);
     if (found === undefined) found = yield* this.#walk(set, clamped, budget);
     const gone = remember(walked, clamped, found, WALKED_MAX) ?? null;
@@ -160,11 +166,15 @@ export class FreeString {
   }
 
   *#walk(set: TokenSet, rest: Regex, budget: Budget): Pieces<StringMasks | null> {
-    const inside = this.#memory.copyOf(set.mask);
+    const inside = this.#memory.copyOf(set.all.inside);
     const beyond = this.#memory.none();
     const masks = { inside, beyond };
-    const walk = new StringWalk(this.regexes, this.#loops, set, this.tokens.quoteEnd, rest, masks, budget);
+    const { quoteEnd } = this.tokens;
+    const table = this.#spareTable ?? new Int32Array(TABLE_STATES * 256);
+    this.#spareTable = null;
+    const walk = new StringWalk(this.regexes, this.#loops, set, quoteEnd, rest, masks, budget, table);
     while (!walk.run()) yield;
+    if (walk.table.length <= TABLE_STATES_MAX * 256) this.#spareTable = walk.table;
     if (walk.isAlike) return masks;
     this.#memory.giveBack(inside, beyond);
     return null;

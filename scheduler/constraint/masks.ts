@@ -216,7 +216,7 @@ class MaskWriter {
     const strings = this.#strings;
     if (strings === null || rests.length < 2) return false;
     if (!strings.isAlwaysOpen(strings.regexes.alt(rests))) return false;
-    for (const { mask } of strings.tokens.open) allow(this.#mask, mask);
+    for (const { all } of strings.tokens.open) allow(this.#mask, all.inside);
     return true;
   }
 
@@ -225,7 +225,7 @@ class MaskWriter {
     const [rest] = thread.lex.rests as readonly [Regex];
     const { open, others } = strings.tokens;
     const after = yield* this.#afterQuote(thread, strings);
-    for (const set of isOpen ? [others] : [others, ...open]) {
+    for (const set of isOpen ? others : [...others, ...open]) {
       const tokens = yield* strings.tokensOf(set, rest, this.#budget);
       if (tokens === null) {
         yield* this.#walk(this.#trie, this.#mask, thread);

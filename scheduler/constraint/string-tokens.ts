@@ -1,7 +1,7 @@
 import { FreeParts } from "./free-parts.ts";
 import { type Regex, Regexes } from "./regex/regexes.ts";
 import { freeStrings } from "./regex/text.ts";
-import { type Mask, type Trie, tokenBytes, trieOf, type Vocabulary } from "./vocabulary.ts";
+import { type Mask, type TokenText, type Trie, tokenBytes, trieOf, type Vocabulary } from "./vocabulary.ts";
 
 /** Tokens that stay inside of a string, up to its quote at most; and those with a quote that may end it and more after it. */
 export interface StringMasks {
@@ -12,13 +12,15 @@ export interface StringMasks {
 /** Some tokens of a vocabulary. */
 export interface TokenSet {
   readonly trie: Trie;
-  readonly mask: Mask;
+  /** All of them inside, and none beyond. */
+  readonly all: StringMasks;
   /** Not null: none of them reaches the quote of a free string; where they are text inside of one whatever they begin with. */
   readonly parts: FreeParts | null;
 }
 
-/** Bytes of a short token. */
-const SHORT_BYTES = 16;
+/** Tokens are walked apart by their bytes, so many at most: a limit that may run out within the few long ones cannot within
+ *  most. */
+const BYTES_MAX = [16, 32, Number.POSITIVE_INFINITY];
 /** Pairs of limits whose tokens are remembered. */
 const WITHIN_MAX = 256;
 /** Characters of a token are counted up to here. */
@@ -31,10 +33,10 @@ const NONE = 255;
  * inside, which reach its quote, how many characters each has, and a small trie of what follows the quote. Worked out once.
  */
 export class StringTokens {
-  /** Those that do not reach the quote, the few long ones apart: what limits may forbid those matters to no others. */
+  /** Those that do not reach the quote, by their length. */
   readonly open: readonly TokenSet[];
-  /** Those that do, and those that no free string has. */
-  readonly others: TokenSet;
+  /** Those that do, and those that no free string has, by their length. */
+  readonly others: readonly TokenSet[];
   /** Of tokens that go beyond the quote, what comes after it. */
   readonly afterQuote: Trie;
   /** By token that goes beyond the quote: its bytes up to the quote and with it; 0 for others. */
@@ -56,7 +58,7 @@ export class StringTokens {
     this.#closed = new Uint8Array(size).fill(NONE);
     this.#beyond = new Uint8Array(size).fill(NONE);
     this.quoteEnd = new Uint16Array(size);
-    const beyond: { text: Uint8Array; token: number }[] = [];
+    const beyond: TokenText[] = [];
     const path: number[] = [];
     const note = (counts: Uint8Array, node: number, characters: number): void => {
       for (let at = trie.firstTokens[node]!; at < trie.firstTokens[node + 1]!; at++)
@@ -94,24 +96,25 @@ export class StringTokens {
     };
     visit(0, free, 0, 0);
     this.afterQuote = trieOf(beyond);
-    const setOf = (isOf: (token: number, bytes: number) => boolean, isOpen: boolean): TokenSet => {
-      const mask = new Uint32Array(Math.ceil(size / 32));
-      const entries: { text: Uint8Array; token: number }[] = [];
-      // In the order of their bytes already.
-      for (const token of trie.tokens) {
-        const text = tokenBytes(vocabulary, token);
-        if ((this.#open[token] !== NONE) !== isOpen || !isOf(token, text.length)) continue;
-        mask[token >>> 5]! |= 1 << (token & 31);
-        entries.push({ text, token });
-      }
-      const own = trieOf(entries);
-      return { trie: own, mask, parts: isOpen ? new FreeParts(regexes, free, own) : null };
-    };
-    this.open = [
-      setOf((_, bytes) => bytes <= SHORT_BYTES, true),
-      setOf((_, bytes) => bytes > SHORT_BYTES, true),
-    ];
-    this.others = setOf(() => true, false);
+    const [open, others] = [BYTES_MAX.map((): TokenText[] => []), BYTES_MAX.map((): TokenText[] => [])];
+    // In the order of their bytes already.
+    for (const token of trie.tokens) {
+      const text = tokenBytes(vocabulary, token);
+      const index = BYTES_MAX.findIndex((most) => text.length <= most);
+      (this.#open[token] === NONE ? others : open)[index]!.push({ text, token });
+    }
+    const setsOf = (groups: readonly (readonly TokenText[])[], isOpen: boolean): TokenSet[] =>
+      groups
+        .filter((entries) => entries.length > 0)
+        .map((entries) => {
+          const words = Math.ceil(size / 32);
+          const all = { inside: new Uint32Array(words), beyond: new Uint32Array(words) };
+          for (const { token } of entries) all.inside[token >>> 5]! |= 1 << (token & 31);
+          const own = trieOf(entries);
+          return { trie: own, all, parts: isOpen ? new FreeParts(regexes, free, own) : null };
+        });
+    this.open = setsOf(open, true);
+    this.others = setsOf(others, false);
   }
 
   /** Tokens that stay inside of a string that may have so many characters more, and those that may go beyond it. */

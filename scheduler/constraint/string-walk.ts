@@ -34,8 +34,8 @@ export class StringWalk {
   /** What is left in each state, and the state's number by that. */
   readonly #rests: Regex[] = [];
   readonly #numbers = new Map<Regex, number>();
-  /** The state after each of 256 bytes, by state. */
-  #table = new Int32Array(16 * 256);
+  /** The state after each of 256 bytes, by state. Grows. */
+  #table: Int32Array;
   /** By state: which of a free string it is; nodes below parts that were met, and the bytes that begin characters which lead back to it. */
   readonly #freeStates: number[] = [];
   readonly #partNodes: number[] = [];
@@ -47,7 +47,7 @@ export class StringWalk {
   #child = 1;
 
   /** `quoteEnd`: by token, its bytes up to the quote that would end a free string and with it. `masks`: all tokens of the set are
-   *  inside, and none beyond, before the walk. */
+   *  inside, and none beyond, before the walk. `table`: what another walk left, to be written over; a few states at least. */
   constructor(
     regexes: Regexes,
     loops: Loops,
@@ -56,7 +56,9 @@ export class StringWalk {
     rest: Regex,
     { inside, beyond }: StringMasks,
     budget: Budget,
+    table: Int32Array,
   ) {
+    this.#table = table;
     this.#inside = inside;
     this.#beyond = beyond;
     this.#quoteEnd = quoteEnd;
@@ -69,6 +71,11 @@ export class StringWalk {
     this.#frameEnds = new Int32Array(depths);
     this.#states[0] = this.#stateOf(rest);
     this.#frameEnds[0] = set.trie.ends[0]!;
+  }
+
+  /** What another walk may write over once this one has ended. */
+  get table(): Int32Array {
+    return this.#table;
   }
 
   /** Walks until its budget is paused. False: there is more to walk. */

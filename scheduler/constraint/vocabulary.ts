@@ -66,8 +66,14 @@ export function tokenBytes({ offsets, bytes }: Vocabulary, token: number): Uint8
   return bytes.subarray(offsets[token]!, offsets[token + 1]!);
 }
 
-/** A trie of texts, each with a token; several may have the same text. */
-export function trieOf(entries: readonly { readonly text: Uint8Array; readonly token: number }[]): Trie {
+/** A token and its bytes, or some of them. */
+export interface TokenText {
+  readonly text: Uint8Array;
+  readonly token: number;
+}
+
+/** A trie of texts; several tokens may have the same. */
+export function trieOf(entries: readonly TokenText[]): Trie {
   const sorted = [...entries].sort((a, b) => compareBytes(a.text, b.text) || a.token - b.token);
   let nodes = 1;
   for (const [index, { text }] of sorted.entries())

@@ -1,6 +1,6 @@
 import { assert } from "../../core.ts";
 import type { CountedIntersections } from "./counted.ts";
-import { isEndless, reachOf } from "./lengths.ts";
+import { byteRangeOf, isEndless, reachOf } from "./lengths.ts";
 import type { Regex, Regexes, RegexShape } from "./regexes.ts";
 
 /** An expression without a limit of length, and the limit: so many times, each of a byte or more. It is `limit` that has it, of
@@ -165,8 +165,10 @@ export class Clamping {
       case "repeat": {
         const of = this.clamped(shape.of, bytes);
         if (regexes.isNullable(shape.of)) return regexes.repeat(of, shape.min, shape.max);
-        const max = shape.max > bytes ? Number.POSITIVE_INFINITY : shape.max;
-        return regexes.repeat(of, Math.min(shape.min, bytes + 1), max);
+        // Times that can be completed within them: one more may begin.
+        const times = Math.floor(bytes / byteRangeOf(regexes, shape.of).min);
+        const max = shape.max > times ? Number.POSITIVE_INFINITY : shape.max;
+        return regexes.repeat(of, Math.min(shape.min, times + 1), max);
       }
       case "alt":
         return regexes.alt(shape.parts.map((part) => this.clamped(part, bytes)));
