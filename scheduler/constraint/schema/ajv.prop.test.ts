@@ -153,3 +153,21 @@ test("every answer that is drawn at random and ends is valid by Ajv", () => {
   );
   expect(finished).toBeGreaterThan(30);
 });
+
+test.each([
+  ...["date", "time", "date-time", "duration", "uuid", "ipv4", "ipv6", "hostname", "email", "uri", "regex"],
+])("every text of the format %s that is drawn at random is valid by Ajv", (format) => {
+  const source = { type: "string", format };
+  const grammar = compiled(source)!;
+  let finished = 0;
+  fc.assert(
+    fc.property(fc.infiniteStream(fc.nat(1_000_000)), (numbers) => {
+      const answer = drawn(grammar, () => numbers.next().value!);
+      if (answer === null) return;
+      finished++;
+      expect([answer, allows(source, JSON.parse(answer))]).toEqual([answer, true]);
+    }),
+    runs(20),
+  );
+  expect(finished).toBeGreaterThan(0);
+});

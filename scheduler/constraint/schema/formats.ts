@@ -1,3 +1,5 @@
+import { regexFormat } from "./regex-format.ts";
+
 /** Formats of strings, as patterns of what may be written: each a part of what its standard allows, never more. */
 
 const hexadecimal = "[0-9a-fA-F]";
@@ -41,6 +43,7 @@ const sources: Readonly<Record<string, string>> = {
   ipv6,
   hostname,
   email: `${atom}(?:\\.${atom}){0,2}@${label}(?:\\.${label}){1,2}`,
+  regex: regexFormat,
   uri: `[a-zA-Z][a-zA-Z0-9+.-]*:(?://${authority}${rest}|${pathCharacter}+${rest})`,
 };
 

@@ -1,0 +1,43 @@
+/**
+ * The format `regex`, as a pattern of patterns: a part of ECMA 262 that is valid with the flag u and without it. Groups come a few
+ * in each other and no more, ranges and counts only where it shows that they do not end before they begin; no back references,
+ * names or lookarounds.
+ */
+
+/** Groups in each other. */
+const DEPTH = 3;
+
+const syntax = "[\\^$\\\\.*+?()[\\]{}|/]";
+const escaped = `\\\\(?:${syntax}|[dDsSwWtnvfr]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})`;
+
+/** "a-[a-c]", "b-[b-c]" and "c-[c-c]" for "abc". */
+function ranges(characters: string): string[] {
+  return [...characters].map((low) => `${low}-[${low}-${characters.at(-1)}]`);
+}
+
+const alphabet = "abcdefghijklmnopqrstuvwxyz";
+const range = [...ranges("0123456789"), ...ranges(alphabet), ...ranges(alphabet.toUpperCase())].join("|");
+// What no escape is for: a hyphen stands for itself at the beginning and at the end.
+const member = `(?:${range}|[^\\\\\\]-]|${escaped}|\\\\-)`;
+const characterClass = `\\[\\^?-?${member}*-?\\]`;
+
+const digits = [..."0123456789"];
+const ordered = digits.map((low) => `${low},[${low}-9]`);
+const orderedByTens = digits.slice(1, 9).map((low) => `${low}[0-9],[${Number(low) + 1}-9][0-9]`);
+const counts = [
+  "[0-9]{1,3},?",
+  ...ordered,
+  ...orderedByTens,
+  "[0-9],[1-9][0-9]{1,2}",
+  "[1-9][0-9],[1-9][0-9]{2}",
+];
+const quantifier = `(?:[*+?]|\\{(?:${counts.join("|")})\\})\\??`;
+
+/** Alternatives of what a pattern consists of, with so many groups in each other. */
+function disjunction(depth: number): string {
+  const group = depth === 0 ? [] : [`\\((?:\\?:)?${disjunction(depth - 1)}\\)`];
+  const atoms = ["[^\\\\^$.*+?()[\\]{}|]", "\\.", escaped, characterClass, ...group];
+  return `(?:[\\^$|]|\\\\[bB]|(?:${atoms.join("|")})(?:${quantifier})?)*`;
+}
+
+export const regexFormat = disjunction(DEPTH);
