@@ -1,9 +1,10 @@
 /**
  * Jobs on this machine: how long it takes to put prompts in order, how fast they are tokenised, what keeping a result costs, and what
  * order is worth on the CPU engine: a job whose prompts share prefixes, grouped over the order of its file and over all at once on one engine
- * (`orders`), and what chats feel of it (`beside`, a job that lasts as long: --prompts 1000); and as a batch over the same prompts thrown at the same server at once, and at llama-server.
+ * (`orders`), and what chats feel of it (`beside`, a job that lasts as long: --prompts 1000); as a batch over the same prompts thrown at the same server at once, and at
+ * llama-server; and what memory a batch takes that is as large as the limits allow (`large`, on simulated engines; Linux alone tells).
  *
- *   npx bun benchmarks/jobs.ts [--only order,tokens,store,orders,beside,atOnce,batch,llama] [--place <folder>] [--llama-server <program>]
+ *   npx bun benchmarks/jobs.ts [--only order,tokens,store,orders,beside,atOnce,batch,llama,large] [--place <folder>] [--llama-server <program>]
  *                              [--prompts 56] [--prefix 275] [--own 100] [--output 32] [--kv-gib 0.04] [--rounds 3]
  *
  * With a place for models it is 0.5B of random weights in int8 (for llama-server Q8_0), made once and kept; without, it is the model
@@ -30,12 +31,13 @@ import { loadTokenizer } from "../server/text/tokenizer.ts";
 import { llamaServers } from "./cpu/llama.ts";
 import { ggufFile, modelFolder } from "./cpu/models.ts";
 import { besideJob, type Felt } from "./jobs/beside.ts";
+import { largeBatch } from "./jobs/large.ts";
 import { type Order, OrdersBench, orders, type Turn } from "./jobs/orders.ts";
 import { type Started, startServer } from "./started-server.ts";
 
 const { values } = parseArgs({
   options: {
-    only: { type: "string", default: "order,tokens,store,orders,beside,atOnce,batch,llama" },
+    only: { type: "string", default: "order,tokens,store,orders,beside,atOnce,batch,llama,large" },
     place: { type: "string" },
     "llama-server": { type: "string" },
     prompts: { type: "string", default: "56" },
@@ -54,6 +56,8 @@ const modelAt = values.place === undefined ? join(root, "models/demo") : modelFo
 const contextTokens = Math.ceil(1.2 * (Number(values.prefix) + Number(values.own)) + Number(values.output));
 const SHARERS = 7;
 const ROUNDS = 5;
+/** 50,000 of these are the 200 MiB that a file may have. */
+const LINE_BYTES = Math.floor((200 * 2 ** 20) / 50_000);
 const rows: (readonly [string, string])[] = [];
 const tell = (what: string, figure: string): void => {
   rows.push([what, figure]);
@@ -221,6 +225,23 @@ async function asBatch(): Promise<Timed> {
   return { seconds, tokens, cached: details.cached_tokens };
 }
 
+/** As many lines and bytes as a file may have, and an eighth of them. */
+async function large(): Promise<void> {
+  const options = ["--device", "simulated", "--data"];
+  for (const lines of [6250, 50_000]) {
+    const data = mkdtempSync(join(scratch, "data-"));
+    const command = [process.execPath, join(root, "server/main.ts"), "serve", ...options, data];
+    const server = await startServer(command, scratch);
+    const peaks = await largeBatch(server, lines, LINE_BYTES).finally(server.stop);
+    const { ready, uploaded, ended, seconds } = peaks;
+    const mib = ((lines * LINE_BYTES) / 2 ** 20).toFixed(0);
+    tell(
+      `a batch of ${lines} lines, ${mib} MiB: memory at most`,
+      `${ready} MiB when ready, ${uploaded} when uploaded, ${ended} when ended, after ${seconds.toFixed(0)} s`,
+    );
+  }
+}
+
 interface Usage {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
@@ -344,6 +365,7 @@ if (only.includes("tokens")) await tokenising();
 if (only.includes("orders")) await comparingOrders();
 const perLineMs = only.includes("store") ? keeping() : null;
 if (only.includes("beside")) await besideChats();
+if (only.includes("large")) await large();
 if (only.includes("atOnce")) {
   await time("atOnce", "at once, as flex requests", async () => {
     const server = await startBunting();

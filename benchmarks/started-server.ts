@@ -7,6 +7,7 @@ const DEVICE_SECONDS = 'bunting_step_seconds_sum{engine="0",part="device"}';
 
 export interface Started {
   readonly target: Target;
+  readonly pid: number;
   stop(): Promise<void>;
 }
 
@@ -30,7 +31,7 @@ export async function startServer(
   for await (const bytes of child.stdout) {
     said += new TextDecoder().decode(bytes);
     const url = /Ready in .* at (http:\S+)\/v1/.exec(said)?.[1];
-    if (url !== undefined) return { target: { url, apiKey: null }, stop };
+    if (url !== undefined) return { target: { url, apiKey: null }, pid: child.pid, stop };
   }
   throw new Error(`${command.join(" ")} ended before it was ready: ${said}`);
 }

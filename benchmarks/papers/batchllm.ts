@@ -117,6 +117,8 @@ const grouped: System = {
   sharesReads: true,
 };
 const served: System = { name: "ours", policy: ours(), workload: asServed, sharesReads: true };
+/** As requests that came at once, in the order of the file: an engine's queue groups what waits. */
+const servedAtOnce: System = { ...served, name: "ours, all at once", workload: asTheyCome };
 /** What the order alone brings. */
 const servedApart: System = { ...served, name: "ours, each decode reads for itself", sharesReads: false };
 
@@ -225,6 +227,7 @@ export function offlineJobs(bench: Bench): void {
       ...(isCase ? [grouped] : []),
       published,
       servedApart,
+      servedAtOnce,
       served,
     ];
     const runs = new Map<System, Run[]>(systems.map((system) => [system, []]));
@@ -295,6 +298,7 @@ function tell(
   const had = limits.perSecond.map((one, index) => (100 * perSecond(of(served)[index]!)) / one);
   bench.row(row(claim, "throughput, of the device's bound", had, " %"));
   bench.row(row(claim, "throughput, over sglang", over(served, sglang, perSecond), "×"));
+  bench.row(row(claim, "throughput, over all at once", over(served, servedAtOnce, perSecond), "×"));
   bench.row(
     row(claim, "throughput, over batchllm as published", over(served, published, perSecond), "×", {
       least: 1,

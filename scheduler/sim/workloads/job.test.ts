@@ -24,8 +24,7 @@ const shape: JobShape = {
 const { profile, spec } = openProfile("a6000");
 
 /** A job as it is served: in order, by a feed. */
-function fedJob() {
-  const prompts = jobPrompts(shape, 1);
+function fedJob(engines = 1, prompts = jobPrompts(shape, 1)) {
   const table = promptTable(prompts.map(({ parts }) => promptOf(parts)()));
   const tree = new PrefixTree(table);
   const order = orderOf(tree, oneLevel(tree), () => shape.outputTokens);
@@ -33,7 +32,7 @@ function fedJob() {
     newTokens: table.from[prompt + 1]! - table.from[prompt]! - order.sharedTokens[place]!,
     tokensMax: 1000,
   }));
-  const room = { tokens: spec.pages * spec.pageTokens, sequences: spec.stepChunksMax };
+  const room = { tokens: engines * spec.pages * spec.pageTokens, sequences: engines * spec.stepChunksMax };
   return { tree, workload: jobWorkload(prompts, order.prompts, new JobFeed(items, room)) };
 }
 
@@ -46,6 +45,19 @@ describe("a job", () => {
     const once = prompts - tree.savedAtMost;
     expect(engines[0]!.promptTokensComputed).toBeWithin(once - calls.length, once + calls.length + 1);
     expect(calls.every(({ finish }) => finish === "stop")).toBe(true);
+  });
+
+  test("is shared by engines in groups: few prefixes are computed on two, and all engines have as much to do", () => {
+    const sharers = { exactly: 8 };
+    const engines = 4;
+    const { tree, workload } = fedJob(engines, jobPrompts({ ...shape, sharers, prompts: 640 }, 1));
+    const devices = Array.from({ length: engines }, () => ({ profile, spec }));
+    const report = simulate({ workload, policy: ours(), devices, seed: 1 });
+    const prompts = report.calls.reduce((sum, { promptTokens }) => sum + promptTokens, 0);
+    const computed = report.engines.map(({ promptTokensComputed }) => promptTokensComputed);
+    const total = computed.reduce((sum, tokens) => sum + tokens, 0);
+    expect(total).toBeLessThan(1.05 * (prompts - tree.savedAtMost));
+    for (const { busyMs } of report.engines) expect(busyMs).toBeGreaterThan(0.9 * report.durationMs);
   });
 
   test("is hardly noticed by chats without a target", () => {
