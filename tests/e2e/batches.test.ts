@@ -1,6 +1,6 @@
 /** Files and batches over HTTP, with OpenAI's own client and with requests that it would not make. */
 
-import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { afterEach, beforeEach, describe, expect, spyOn, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -105,6 +105,35 @@ describe("a batch", () => {
     expect(usage!.prompt_tokens_details!.cached_tokens).toBeGreaterThanOrEqual(0);
     expect(usage!.total_tokens).toBe(alone.usage!.total_tokens);
     await server.settled();
+  });
+
+  test("keeps nothing of lines that are done: no signal has the listeners of two", async () => {
+    const listeners = new Map<unknown, number>();
+    const count = (signal: unknown, more: number): void => {
+      listeners.set(signal, (listeners.get(signal) ?? 0) + more);
+    };
+    const { addEventListener, removeEventListener } = AbortSignal.prototype;
+    const spies = [
+      spyOn(AbortSignal.prototype, "addEventListener").mockImplementation(function (
+        this: AbortSignal,
+        ...given: Parameters<AbortSignal["addEventListener"]>
+      ) {
+        count(this, 1);
+        addEventListener.apply(this, given);
+      } as typeof addEventListener),
+      spyOn(AbortSignal.prototype, "removeEventListener").mockImplementation(function (
+        this: AbortSignal,
+        ...given: Parameters<AbortSignal["removeEventListener"]>
+      ) {
+        count(this, -1);
+        removeEventListener.apply(this, given);
+      } as typeof removeEventListener),
+    ];
+    const lines = Array.from({ length: 20 }, (_, index) => chatLine(String(index), `line ${index}`));
+    const { status } = await run(start(), lines);
+    for (const spy of spies) spy.mockRestore();
+    expect([status, listeners.size > 0]).toEqual(["completed", true]);
+    expect(Math.max(...listeners.values())).toBeLessThanOrEqual(1);
   });
 
   test("runs completions, too", async () => {

@@ -66,9 +66,19 @@ async function answer(
   { tenant, priority, signal }: LineCall,
 ): Promise<LineAnswer> {
   const { services, limits } = deps;
-  const exchange = { signal, arrivedMs: performance.now(), tenant, services, limits };
-  const response = await responseTo(endpoint, exchange, deps, body, priority);
-  const text = await response.text();
+  // The job's signal outlives its lines, and would keep what listens to it: a line has one of its own.
+  const ending = new AbortController();
+  const onAbort = (): void => ending.abort();
+  if (signal.aborted) onAbort();
+  else signal.addEventListener("abort", onAbort);
+  const exchange = { signal: ending.signal, arrivedMs: performance.now(), tenant, services, limits };
+  let text: string;
+  try {
+    const response = await responseTo(endpoint, exchange, deps, body, priority);
+    text = await response.text();
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
   const { usage } = JSON.parse(text) as {
     readonly usage: {
       readonly prompt_tokens: number;
