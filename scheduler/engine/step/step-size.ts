@@ -74,3 +74,15 @@ export function leastDelay(options: readonly SizeOption[], context: SizeContext)
   const allowed = now === 0 && isShort ? least : least * (1 + DELAY_LOSS);
   return options[delays.findIndex((delay) => delay <= allowed)]!.size;
 }
+
+/**
+ * Whether a step also computes what little is left of all prompts, and takes `longerMs` more. Else one prompt waits for `restMs`, the step
+ * after, while the others, which end with this one, and all streams go on sooner.
+ */
+export function takesRest(
+  longerMs: number,
+  restMs: number,
+  { prompts, streams }: Pick<SizeContext, "prompts" | "streams">,
+): boolean {
+  return (WAIT_WEIGHT * prompts + streams) * longerMs <= WAIT_WEIGHT * restMs;
+}

@@ -98,6 +98,24 @@ test("tile_step_256_264: a sliver of a tile is cut off, unless it ends the promp
   expect(budgetOf(eight, {}, even, 0, 264).offer(1000, 0, 0, latency)).toBe(248);
 });
 
+test("what little is left of all prompts is computed at once, unless more wait for that than it would make wait", () => {
+  /** Tokens of each of so many prompts, which are 300 together: a tile and a little more. */
+  const chunksOf = (prompts: number, streams: readonly SequenceView[] = []): number[] => {
+    const waiting = { ...backlog, promptTokens: 300, likelyTokens: 300, waiting: prompts };
+    const budget = new TimeBudget({ ...policy, tbtMs: null }, streams, even, 0, waiting, 2048);
+    return Array.from({ length: prompts }, () => {
+      const count = budget.offer(300 / prompts, 0, 0, latency);
+      budget.take(count, 0, latency);
+      return count;
+    });
+  };
+  expect(chunksOf(1)).toEqual([300]);
+  expect(chunksOf(5)).toEqual([60, 60, 60, 60, 16]);
+  const streams = (count: number): SequenceView[] => Array.from({ length: count }, () => decode());
+  expect(chunksOf(1, streams(3))).toEqual([300]);
+  expect(chunksOf(1, streams(10))).toEqual([246]);
+});
+
 test("a step is as large as the tightest stream's slack allows, decodes included", () => {
   expect(budgetOf([decode()]).offer(many, 0, 0, latency)).toBe(4 * 256 - 1);
   expect(budgetOf([decode(), decode({ tbtMs: 55 })]).offer(many, 0, 0, latency)).toBe(2 * 256 - 2);

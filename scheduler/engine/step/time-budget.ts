@@ -3,7 +3,7 @@ import type { EngineCosts, PromptShape, StepShape } from "../../cost/cost-model.
 import type { ObjectiveRules } from "../../objective.ts";
 import type { TimePolicy } from "../../policy.ts";
 import type { Backlog, SequenceView, StepBudget } from "./step-budget.ts";
-import { leastDelay, type SizeOption } from "./step-size.ts";
+import { leastDelay, type SizeOption, takesRest } from "./step-size.ts";
 import { nextTile, tileTrim } from "./tile.ts";
 
 /** Sizes of a step that are compared: so many half tiles, then at distances that double each time there are half as many
@@ -369,13 +369,13 @@ export class TimeBudget implements StepBudget {
       patienceMs: QUIET * this.#policy.stepMs,
     });
     const rest = decodes + promptTokens - size;
-    if (largest.size !== size + rest) return size;
-    // A crumb would cost a step of its own.
-    if (rest <= quantum) return largest.size;
+    if (rest === 0 || largest.size !== size + rest) return size;
     const isAlone = streams === 0 && this.#prompts <= 1 && largest.tookMs <= QUIET * this.#policy.stepMs;
-    if (!isAlone) return size;
+    if (rest > quantum && !isAlone) return size;
     const { tookMs } = options.find((option) => option.size === size)!;
-    return largest.tookMs <= tookMs + this.#predict(rest, context + size, 0) ? largest.size : size;
+    const restMs = this.#predict(rest, context + size, 0);
+    const others = { prompts: Math.max(1, this.#prompts), streams };
+    return takesRest(largest.tookMs - tookMs, restMs, others) ? largest.size : size;
   }
 
   /** What the contexts of decodes take: predicted with them, less what as many tokens alone take. */
