@@ -9,8 +9,11 @@ import { ours } from "../policies.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 import { spareTokens } from "./step/spare.ts";
 
+/** Sixteen tokens are computed while weights are read. */
+const cost = linearCost(6, 0.02, 1, undefined, { tokens: 16, tokenMs: 0.001 });
+
 function harness(pages = 64): EngineHarness {
-  return new EngineHarness({ spec: { pages }, engine: { batch: ours().batch }, isStallFree: false });
+  return new EngineHarness({ spec: { pages }, engine: { batch: ours().batch }, isStallFree: false, cost });
 }
 
 /** Tokens of prospects that each step computed. */
@@ -85,6 +88,16 @@ test("beside decodes of its own program it is, and never while a prompt waits or
   expect(withPrompt.chunks.every(({ sequence }) => sequence < FIRST_PROSPECT)).toBe(true);
 });
 
+test("what is left of a prospect and is not worth a piece keeps no other from being computed", () => {
+  const engine = harness();
+  const service = { ...chatService, program: { id: 3, ageMs: 0, remainingMs: 1 } };
+  engine.submit(sequenceSpec(tokensFrom(500, 8), 9, { service }));
+  engine.expect(0, tokensFrom(0, 31), { program: 3 });
+  engine.expect(1, tokensFrom(700, 60), { program: 3 });
+  for (let step = 0; step < 8; step++) engine.step();
+  expect(warmedBy(engine).slice(0, 8)).toEqual([0, 15, 15, 15, 15, 15, 15, 0]);
+});
+
 test("beside a decode of its own program a piece has the size whose tokens cost least", () => {
   // Up to 64 tokens a step takes as long as it takes to read the weights, more take 0.1 ms each.
   const costs: CostModel = {
@@ -95,12 +108,16 @@ test("beside a decode of its own program a piece has the size whose tokens cost 
   };
   const own = { shape: { prompts: [], decodes: 1, decodeContext: 500 }, isOwn: true, tokensMax: 1000 };
   expect(spareTokens(costs, { ...own, left: 600, context: 0 })).toBe(63);
+  expect(spareTokens(costs, { ...own, left: 90, context: 0 })).toBe(63);
   expect(spareTokens(costs, { ...own, left: 40, context: 0 })).toBe(40);
   const eight = { prompts: [], decodes: 8, decodeContext: 500 };
   expect(spareTokens(costs, { ...own, shape: eight, left: 600, context: 0 })).toBe(56);
   // A device that computes eight tokens while it reads its weights has seven beside a decode for nearly nothing.
   const few = linearCost(18, 0.7, 16, undefined, { tokens: 8, tokenMs: 0.1 });
   expect(spareTokens(few, { ...own, left: 600, context: 0 })).toBe(7);
+  // On a tiny model they gain less than the piece costs besides: 7 · 0.009 ms.
+  const tiny = linearCost(0.4, 0.01, 16, undefined, { tokens: 8, tokenMs: 0.001 });
+  expect(spareTokens(tiny, { ...own, left: 600, context: 0 })).toBe(0);
   // Where a token costs more beside a decode than in a prompt of its own there is no gain.
   const alone: CostModel = {
     name: "dear beside decodes",

@@ -16,6 +16,9 @@ import { lengthLimit } from "./refusal.ts";
 import { Sequence } from "./sequence.ts";
 import { type SpareStep, spareTokens } from "./step/spare.ts";
 
+/** Prospects that a step is asked to have a piece of, at most. */
+const TRIES_MAX = 4;
+
 /** A prospect that was told, and the reader that keeps its pages wanted. */
 interface Known {
   readonly prospect: Prospect;
@@ -99,17 +102,23 @@ export class Prospects {
     this.#residency.cache.unfollow(known.reader, givesUp);
   }
 
-  /** A piece of the first prospect that lacks any, if there is time and room; null: nothing. Takes pages for it. */
+  /** A piece of the first prospect that lacks one worth a step's time, if there is room; null: nothing. Takes pages for it. */
   plan(step: StepSoFar): WarmStep | null {
     assert(this.#inFlight === null, "one step at a time");
+    let tries = TRIES_MAX;
     for (const { prospect, reader } of this.#known.values()) {
       const context = reader.depth;
       const left = reader.limit - context;
       if (!prospect.isWarmed || left <= 0) continue;
       const isOwn = prospect.program !== null && step.isOwn(prospect.program);
       const count = spareTokens(this.#costs, { ...step, isOwn, left, context });
-      if (count === 0 || !this.#hasRoom(context, count, step.headroom)) return null;
-      return this.#begin(prospect, reader, context + count);
+      if (count > 0) {
+        const hasRoom = this.#hasRoom(context, count, step.headroom);
+        return hasRoom ? this.#begin(prospect, reader, context + count) : null;
+      }
+      // What is left of it may be too little to be worth a piece.
+      tries -= 1;
+      if (tries === 0) return null;
     }
     return null;
   }

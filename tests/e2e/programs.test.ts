@@ -1,6 +1,7 @@
 /** Programs over HTTP: their values are those of the same calls made one by one, and nothing outlives them. */
 import { describe, expect, test } from "bun:test";
 import type { SequenceId } from "../../scheduler/core.ts";
+import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { Unplaced } from "../../scheduler/fleet/fleet.ts";
 import { ask, cleanServers, eventsOf, run, type VariableBody, valuesOf } from "./program-http.ts";
 import { bodyOf, post } from "./server.ts";
@@ -302,7 +303,9 @@ test("an explanation's critical path adds up to the time that was waited", async
 });
 
 test("the beginning of a prompt is computed while its call waits for a value", async () => {
-  const server = start({ programLimits: { headMsMin: 0 } });
+  // Sixteen tokens are computed while weights are read.
+  const believed = linearCost(5, 0.05, 1, undefined, { tokens: 16, tokenMs: 0.001 });
+  const server = start({ programLimits: { headMsMin: 0 }, believed });
   const head = "The beginning of this text is known from the start. ".repeat(12);
   const { explain } = await run(server, {
     explain: true,

@@ -9,7 +9,7 @@ import { type Script, SimulatedDevice } from "../../gpu/simulated/device.ts";
 import type { Clock } from "../../scheduler/clock.ts";
 import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
 import type { EngineId, Pooling, Step, StepResult } from "../../scheduler/core.ts";
-import { linearCost } from "../../scheduler/cost/linear.ts";
+import { type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
@@ -51,6 +51,8 @@ export const demoFolder = join(import.meta.dir, "../../models/demo");
 export interface TestServerOptions {
   /** Milliseconds per step; every step also takes 10 µs per token. */
   readonly stepMs?: number;
+  /** What the engine believes of its steps; left out: what it believes of a device that it knows nothing of. */
+  readonly believed?: LinearCost;
   readonly spec?: Partial<DeviceSpec>;
   readonly engine?: EngineSettings;
   /** In place of the engine: what it would report is told to the function. */
@@ -162,7 +164,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     fleet.report(0 as EngineId, report);
     if (fleet.active === 0) for (const wake of waiters.splice(0)) wake();
   };
-  const engine = new Engine(device, realClock, { ...options.engine }, onReport);
+  const engine = new Engine(device, realClock, { ...options.engine }, onReport, options.believed);
   const link: EngineLink = options.link?.(onReport) ?? {
     send(message) {
       engine.receive(message);

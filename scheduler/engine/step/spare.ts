@@ -20,6 +20,10 @@ const OWN_TIMES = 2;
 /** With such pieces the step has so many tokens: the first few multiples are compared, then every one by a half larger than the one
  *  before. */
 const TOKENS_MIN = 8;
+/** What a token costs in the prompt of the call is seen in one of so many tokens at least. */
+const PROMPT_TOKENS = 256;
+/** Planning a piece, telling of it and handing it to the cache take so long, which no prediction of a step has. */
+const PIECE_MS = 0.1;
 /** Predictions that differ by no larger share are equal. */
 const EQUAL = 1e-9;
 
@@ -58,13 +62,12 @@ export function spareTokens(costs: CostModel, step: SpareStep): number {
  *  decodes to come than pieces, so that it is the cost of each token that counts, not how many a step has. */
 function cheapest(costs: CostModel, { shape, left, context }: SpareStep, most: number): number {
   const aloneMs = costs.stepMs(shape);
-  const wholeMs = costs.stepMs({ prompts: [{ tokens: left, context }], decodes: 0, decodeContext: 0 });
-  const lastMs = costs.stepMs({
-    prompts: [{ tokens: 1, context: context + left - 1 }],
-    decodes: 0,
-    decodeContext: 0,
-  });
-  let leastMs = ((wholeMs - lastMs) / Math.max(1, left - 1)) * (1 + EQUAL);
+  // What is left over belongs to a longer prompt: there it is not among a step's first tokens.
+  const rest = Math.max(left, PROMPT_TOKENS);
+  const promptMs = (tokens: number, before: number): number =>
+    costs.stepMs({ prompts: [{ tokens, context: before }], decodes: 0, decodeContext: 0 });
+  const savedMs = promptMs(rest, context) - promptMs(1, context + rest - 1);
+  let leastMs = (savedMs / (rest - 1)) * (1 + EQUAL);
   let best = 0;
   let size = TOKENS_MIN;
   while (size <= shape.decodes) size += TOKENS_MIN;
@@ -72,7 +75,7 @@ function cheapest(costs: CostModel, { shape, left, context }: SpareStep, most: n
     const tokens = Math.min(most, size - shape.decodes);
     const tookMs = costs.stepMs({ ...shape, prompts: [{ tokens, context }] });
     if (tookMs > OWN_TIMES * aloneMs) break;
-    const eachMs = (tookMs - aloneMs) / tokens;
+    const eachMs = (tookMs - aloneMs + PIECE_MS) / tokens;
     if (eachMs <= leastMs) [leastMs, best] = [eachMs, tokens];
     if (tokens === most) break;
   }

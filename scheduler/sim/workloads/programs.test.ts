@@ -20,6 +20,8 @@ import type { Answer, Arrival } from "../workload.ts";
 import { allUses, type ProgramArrival, type ProgramSetup, ProgramWorkload, uniqueText } from "./programs.ts";
 
 const ROUND_TRIP_MS = 250;
+/** Computed while weights are read. */
+const few = { tokens: 16, tokenMs: 0.001 };
 
 interface Options {
   readonly setup?: Partial<ProgramSetup>;
@@ -52,7 +54,7 @@ function run(programs: readonly ProgramArrival[], options: Options = {}) {
     uses: allUses,
     ...setup,
   });
-  const device = { profile: linearCost(5, 0.05), spec: deviceSpec({ pages }) };
+  const device = { profile: linearCost(5, 0.05, 1, undefined, few), spec: deviceSpec({ pages }) };
   const report = simulate({
     workload,
     policy,
