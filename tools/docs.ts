@@ -1,4 +1,4 @@
-/** Writes the generated documents: `bun tools/docs.ts`. A test fails when they are out of date. */
+/** Writes what is generated: documents, and a table of storage types. `bun tools/docs.ts`. A test fails when it is out of date. */
 
 import { join, resolve } from "node:path";
 import { batchSettings } from "../server/cli/batch.ts";
@@ -8,6 +8,7 @@ import { jobsSettings } from "../server/cli/jobs.ts";
 import { simulateSettings } from "../server/cli/simulate.ts";
 import { defaultText, optionName, type Setting, serverSettings, variableName } from "../server/config.ts";
 import { modelsReference } from "./models-reference.ts";
+import { storedTypesModule } from "./stored-types.ts";
 
 /** docs/reference/config.md: every setting of every command. */
 export function configReference(): string {
@@ -70,7 +71,17 @@ function settingsTable(settings: Readonly<Record<string, Setting<unknown>>>): st
 }
 
 if (import.meta.main) {
-  const folder = join(resolve(import.meta.dir, ".."), "docs", "reference");
+  const root = resolve(import.meta.dir, "..");
+  const types = join(root, "gpu", "model", "stored-types.ts");
+  if ((await Bun.file(types).text()) !== storedTypesModule()) {
+    await Bun.write(types, storedTypesModule());
+    // Again, for this program has read the old ones.
+    process.exit(
+      Bun.spawnSync([process.execPath, import.meta.path], { stdio: ["inherit", "inherit", "inherit"] })
+        .exitCode,
+    );
+  }
+  const folder = join(root, "docs", "reference");
   await Bun.write(join(folder, "config.md"), configReference());
   await Bun.write(join(folder, "models.md"), modelsReference());
 }

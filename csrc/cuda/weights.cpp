@@ -234,7 +234,7 @@ class DeviceWeights::Uploader {
       uint32_t const bits = uint32_t(scale) << 16;
       float power;
       std::memcpy(&power, &bits, sizeof power);
-      return power * 0.5f * float(levels_of(Dtype::mxfp4).of[q]);
+      return power * 0.5f * float(kTwiceE2m1.of[q]);
     }
 
     std::vector<int8_t> q_;

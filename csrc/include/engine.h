@@ -104,15 +104,9 @@ typedef struct bunting_model bunting_model;
 enum { BUNTING_F32 = 0, BUNTING_F16 = 1, BUNTING_BF16 = 2 };
 /* How files store numbers besides: blocks that share scales, as in GGUF files. For loading only. A row is a whole
  * number of blocks: of 256 numbers in the types with a K, IQ4_XS and those of code books, of 32 in the
- * others. */
-enum {
-  BUNTING_Q4_0 = 16, BUNTING_Q4_1 = 17, BUNTING_Q5_0 = 18, BUNTING_Q5_1 = 19, BUNTING_Q8_0 = 20,
-  BUNTING_Q2_K = 22, BUNTING_Q3_K = 23, BUNTING_Q4_K = 24, BUNTING_Q5_K = 25, BUNTING_Q6_K = 26,
-  BUNTING_IQ4_NL = 27, BUNTING_IQ4_XS = 28, BUNTING_MXFP4 = 29,
-  /* Rows of code books: no format of a matrix. */
-  BUNTING_IQ2_XXS = 30, BUNTING_IQ2_XS = 31, BUNTING_IQ2_S = 32, BUNTING_IQ3_XXS = 33, BUNTING_IQ3_S = 34,
-  BUNTING_IQ1_S = 35, BUNTING_IQ1_M = 36,
-};
+ * others. These are the ones with a part of their own here; the other numbers, up to 63, are in the rows of
+ * cpu/kernels/block_formats.h and, of code books, which are no format of a matrix, model/codebook_types.cpp. */
+enum { BUNTING_Q4_0 = 16, BUNTING_Q4_1 = 17, BUNTING_Q8_0 = 20, BUNTING_MXFP4 = 29 };
 /* Added to the type. PAIRED_ROWS, of Q, K and their biases: the file has the rotated rows of each head in pairs, its rows 2j
  * and 2j+1 are the head's rows j and j + R/2 (R is the rope's). ONE_LESS, of norms: the file has the weights less 1. */
 enum { BUNTING_PAIRED_ROWS = 256, BUNTING_ONE_LESS = 512 };
@@ -129,7 +123,7 @@ enum { BUNTING_GROUPED_HEADS = 4096 };
  * Q8_0 with the same numbers; all else is rounded. On a CPU the rows that such a matrix is multiplied with are rounded to
  * int8, for Q8_0 in groups of 32 and else of 128, but for outliers, and sums within a group are exact. A GPU's copy of INT6 is in int8. FP8
  * is e4m3 with one f32 scale per row, for GPUs: the packed weights are in bf16, and each engine rounds them for its copy.
- * Besides, on CPUs, the value of any stored type in blocks from BUNTING_Q4_0 to BUNTING_MXFP4: for tensors that are stored so, which keep
+ * Besides, on CPUs, the number of any row of block_formats.h that files have: for tensors that are stored so, which keep
  * their numbers, in as many bits or up to 6 % more; of these BUNTING_MXFP4 on GPUs too. */
 enum {
   BUNTING_FORMAT_PLAIN = 0, BUNTING_FORMAT_INT8 = 1, BUNTING_FORMAT_INT4 = 2, BUNTING_FORMAT_FP8 = 3,

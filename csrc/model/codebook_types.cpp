@@ -26,14 +26,30 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
-#include "include/engine.h"
 #include "model/codebooks.h"
 
 namespace bunting {
 namespace {
 
 constexpr int kBlock = 256;
+
+enum Codebook : int32_t { kIq2Xxs = 30, kIq2Xs, kIq2S, kIq3Xxs, kIq3S, kIq1S, kIq1M };
+
+// Their names, their numbers in GGUF files and the bytes of a block (`bun tools/docs.ts` reads these lines).
+struct CodebookFormat {
+  Codebook type;
+  char const* name;
+  int in_file;
+  int64_t bytes;
+};
+constexpr CodebookFormat kCodebookFormats[] = {
+    {kIq2Xxs, "IQ2_XXS", 16, 66}, {kIq2Xs, "IQ2_XS", 17, 74}, {kIq2S, "IQ2_S", 22, 82},
+    {kIq3Xxs, "IQ3_XXS", 18, 98}, {kIq3S, "IQ3_S", 21, 110},  {kIq1S, "IQ1_S", 19, 50},
+    {kIq1M, "IQ1_M", 29, 56},
+};
 
 template <class T>
 T read(uint8_t const* at) {
@@ -43,7 +59,7 @@ T read(uint8_t const* at) {
 }
 
 uint16_t half_bits(int32_t type, uint8_t const* block) {
-  if (type != BUNTING_IQ1_M) return read<uint16_t>(block);
+  if (type != kIq1M) return read<uint16_t>(block);
   uint32_t bits = 0;
   for (int i = 0; i < 4; ++i) bits |= uint32_t(read<uint16_t>(block + 48 + 2 * i) >> 12) << (4 * i);
   return uint16_t(bits);
@@ -79,23 +95,23 @@ uint32_t all_signs(uint32_t seven) {
 void decode_eight(int32_t type, uint8_t const* block, float d, int i, float* to) {
   int const group = i / 4;  // of 32 numbers
   switch (type) {
-    case BUNTING_IQ2_XXS: {
+    case kIq2Xxs: {
       uint32_t const word = read<uint32_t>(block + 6 + 8 * group);
       float const scale = d * (0.5f + float(word >> 28)) * 0.25f;
       uint16_t const row = kBook2Xxs[block[2 + 8 * group + i % 4]];
       return write_row(to, scale, row, kMagnitudes2, 8, all_signs(word >> (i % 4 * 7) & 127));
     }
-    case BUNTING_IQ2_XS: {
+    case kIq2Xs: {
       uint16_t const word = read<uint16_t>(block + 2 + 2 * i);
       float const scale = d * (0.5f + float(nibble(block + 66, i / 2))) * 0.25f;
       return write_row(to, scale, kBook2Xs[word & 511], kMagnitudes2, 8, all_signs(word >> 9));
     }
-    case BUNTING_IQ2_S: {
+    case kIq2S: {
       int const upper = block[66 + group] >> (i % 4 * 2) & 3;
       float const scale = d * (0.5f + float(nibble(block + 74, i / 2))) * 0.25f;
       return write_row(to, scale, kBook2S[block[2 + i] | upper << 8], kMagnitudes2, 8, block[34 + i]);
     }
-    case BUNTING_IQ3_XXS: {
+    case kIq3Xxs: {
       uint32_t const word = read<uint32_t>(block + 66 + 4 * group);
       float const scale = d * (0.5f + float(word >> 28)) * 0.5f;
       uint32_t const signs = all_signs(word >> (i % 4 * 7) & 127);
@@ -104,7 +120,7 @@ void decode_eight(int32_t type, uint8_t const* block, float d, int i, float* to)
                   signs >> 4 * half);
       return;
     }
-    case BUNTING_IQ3_S: {
+    case kIq3S: {
       float const scale = d * float(1 + 2 * nibble(block + 106, group));
       for (int half = 0; half < 2; ++half) {
         int const at = 2 * i + half, upper = block[66 + at / 8] >> (at % 8) & 1;
@@ -114,7 +130,7 @@ void decode_eight(int32_t type, uint8_t const* block, float d, int i, float* to)
       return;
     }
     default: {
-      bool const is_s = type == BUNTING_IQ1_S;
+      bool const is_s = type == kIq1S;
       uint32_t const word = is_s ? read<uint16_t>(block + 34 + 2 * group) : uint32_t(nibble(block + 32, i));
       int const upper = is_s ? word >> (i % 4 * 3) & 7 : word & 7;
       uint32_t const scales = is_s ? 0 : read<uint16_t>(block + 48 + i / 8 * 2);
@@ -126,73 +142,38 @@ void decode_eight(int32_t type, uint8_t const* block, float d, int i, float* to)
   }
 }
 
-constexpr int64_t block_bytes(int32_t type) {
-  switch (type) {
-    case BUNTING_IQ2_XXS:
-      return 66;
-    case BUNTING_IQ2_XS:
-      return 74;
-    case BUNTING_IQ2_S:
-      return 82;
-    case BUNTING_IQ3_XXS:
-      return 98;
-    case BUNTING_IQ3_S:
-      return 110;
-    case BUNTING_IQ1_S:
-      return 50;
-    default:
-      return 56;
-  }
-}
-
-template <int32_t type>
+template <size_t index>
 void decode(char const* from, int64_t blocks, float* to) {
-  for (; blocks > 0; blocks--, from += block_bytes(type), to += kBlock) {
+  constexpr CodebookFormat format = kCodebookFormats[index];
+  for (; blocks > 0; blocks--, from += format.bytes, to += kBlock) {
     auto const* const block = reinterpret_cast<uint8_t const*>(from);
-    float const d = half_value(half_bits(type, block));
-    for (int i = 0; i < kBlock / 8; ++i) decode_eight(type, block, d, i, to + 8 * i);
+    float const d = half_value(half_bits(format.type, block));
+    for (int i = 0; i < kBlock / 8; ++i) decode_eight(format.type, block, d, i, to + 8 * i);
   }
 }
 
-template <int32_t type>
+template <size_t index>
 bool is_finite(char const* from, int64_t blocks) {
+  constexpr CodebookFormat format = kCodebookFormats[index];
   bool is_finite = true;
-  for (; blocks > 0; blocks--, from += block_bytes(type))
-    is_finite &= (half_bits(type, reinterpret_cast<uint8_t const*>(from)) & 0x7c00) != 0x7c00;
+  for (; blocks > 0; blocks--, from += format.bytes)
+    is_finite &= (half_bits(format.type, reinterpret_cast<uint8_t const*>(from)) & 0x7c00) != 0x7c00;
   return is_finite;
 }
 
-template <int32_t type>
-constexpr StoredType kType{type == BUNTING_IQ2_XXS   ? "IQ2_XXS"
-                           : type == BUNTING_IQ2_XS  ? "IQ2_XS"
-                           : type == BUNTING_IQ2_S   ? "IQ2_S"
-                           : type == BUNTING_IQ3_XXS ? "IQ3_XXS"
-                           : type == BUNTING_IQ3_S   ? "IQ3_S"
-                           : type == BUNTING_IQ1_S   ? "IQ1_S"
-                                                     : "IQ1_M",
-                           kBlock, block_bytes(type), decode<type>, is_finite<type>};
+template <size_t... index>
+StoredType const* find(int32_t type, std::index_sequence<index...>) {
+  static constexpr StoredType all[] = {{kCodebookFormats[index].name, kBlock, kCodebookFormats[index].bytes,
+                                        decode<index>, is_finite<index>}...};
+  for (size_t i = 0; i < std::size(all); ++i)
+    if (kCodebookFormats[i].type == type) return &all[i];
+  return nullptr;
+}
 
 }  // namespace
 
 StoredType const* codebook_type(int32_t type) {
-  switch (type) {
-    case BUNTING_IQ2_XXS:
-      return &kType<BUNTING_IQ2_XXS>;
-    case BUNTING_IQ2_XS:
-      return &kType<BUNTING_IQ2_XS>;
-    case BUNTING_IQ2_S:
-      return &kType<BUNTING_IQ2_S>;
-    case BUNTING_IQ3_XXS:
-      return &kType<BUNTING_IQ3_XXS>;
-    case BUNTING_IQ3_S:
-      return &kType<BUNTING_IQ3_S>;
-    case BUNTING_IQ1_S:
-      return &kType<BUNTING_IQ1_S>;
-    case BUNTING_IQ1_M:
-      return &kType<BUNTING_IQ1_M>;
-    default:
-      return nullptr;
-  }
+  return find(type, std::make_index_sequence<std::size(kCodebookFormats)>{});
 }
 
 }  // namespace bunting

@@ -6,7 +6,7 @@
 
 namespace bunting {
 
-// By its value in engine.h; null if it is none of these.
+// By its number; null if it is none of these.
 StoredType const* codebook_type(int32_t type);
 
 }  // namespace bunting

@@ -163,7 +163,7 @@ double QuantisedMatrix::number(int64_t n, int64_t k) const {
     case BUNTING_NUMBER_E4M3:
       return e4m3(q) * scale(n, group);
     case BUNTING_NUMBER_E2M1:
-      return levels_of(Dtype::mxfp4).of[q] * 0.5 * scale(n, group);
+      return kTwiceE2m1.of[q] * 0.5 * scale(n, group);
     default:
       return (q - zero(n, group)) * scale(n, group);
   }

@@ -6,9 +6,10 @@
 
 #include <cmath>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "cpu/kernels/stored_block.h"
-#include "include/engine.h"
 #include "model/codebook_types.h"
 
 namespace bunting {
@@ -73,7 +74,7 @@ bool is_finite_blocks(char const* from, int64_t blocks) {
   for (; blocks > 0; blocks--, from += stored_block_bytes(type)) {
     is_finite &= is_finite_f16(from + stored_halves_at(type), scale_halves(type));
     if constexpr (weight_format(type).scales == Scales::exponent)
-      is_finite &= uint8_t(*from) != 255;  // the exponent of a block that is no numbers
+      is_finite &= uint8_t(from[weight_format(type).file.scale.at]) != 255;  // of a block that is no numbers
   }
   return is_finite;
 }
@@ -81,9 +82,9 @@ bool is_finite_blocks(char const* from, int64_t blocks) {
 template <Dtype type>
 void decode_blocks(char const* from, int64_t blocks, float* to) {
   constexpr int64_t length = stored_block_length(type), group = weight_group(type);
-  constexpr Levels levels = levels_of(type);
+  constexpr Levels levels = weight_format(type).levels;
   for (; blocks > 0; blocks--, from += stored_block_bytes(type), to += length) {
-    StoredBlock const block = read_stored_block(type, from);
+    StoredBlock const block = read_stored_block<type>(from);
     for (int64_t first = 0; first < length; first += group) {
       float const scale = scale_of(type, block.scales, int(first / group), half_to_float);
       float const minimum = minimum_of(type, block.scales, int(first / group), half_to_float);
@@ -95,66 +96,38 @@ void decode_blocks(char const* from, int64_t blocks, float* to) {
   }
 }
 
-// As files name them.
-constexpr char const* stored_name(Dtype type) {
-  switch (type) {
-    case Dtype::q4:
-      return "Q4_0";
-    case Dtype::q4_1:
-      return "Q4_1";
-    case Dtype::q5_0:
-      return "Q5_0";
-    case Dtype::q5_1:
-      return "Q5_1";
-    case Dtype::q8:
-      return "Q8_0";
-    case Dtype::q2_k:
-      return "Q2_K";
-    case Dtype::q3_k:
-      return "Q3_K";
-    case Dtype::q4_k:
-      return "Q4_K";
-    case Dtype::q5_k:
-      return "Q5_K";
-    case Dtype::q6_k:
-      return "Q6_K";
-    case Dtype::iq4_nl:
-      return "IQ4_NL";
-    case Dtype::iq4_xs:
-      return "IQ4_XS";
-    default:
-      return "MXFP4";
+// Null of a format that files do not have.
+template <Dtype type>
+StoredType const* type_of() {
+  constexpr WeightFormat const& format = weight_format(type);
+  if constexpr (format.file.bytes == 0) {
+    return nullptr;
+  } else if constexpr (is_grouped(type)) {
+    static constexpr StoredType blocks{format.name, stored_block_length(type), format.file.bytes,
+                                       decode_blocks<type>, is_finite_blocks<type>};
+    return &blocks;
+  } else {
+    constexpr auto decode = type == Dtype::f32 ? decode_f32 : type == Dtype::f16 ? decode_f16 : decode_bf16;
+    constexpr auto is_finite = type == Dtype::f32   ? is_finite_f32
+                               : type == Dtype::f16 ? is_finite_f16
+                                                    : is_finite_bf16;
+    static constexpr StoredType numbers{format.name, 1, format.file.bytes, decode, is_finite};
+    return &numbers;
   }
 }
 
-template <Dtype... types>
-StoredType const* blocks_of(Dtype wanted) {
-  static StoredType const all[] = {{stored_name(types), stored_block_length(types), stored_block_bytes(types),
-                                    decode_blocks<types>, is_finite_blocks<types>}...};
-  constexpr Dtype order[] = {types...};
-  for (size_t i = 0; i < sizeof...(types); i++)
-    if (order[i] == wanted) return &all[i];
-  return nullptr;
+template <size_t... I>
+StoredType const* find_type(int32_t number, std::index_sequence<I...>) {
+  StoredType const* found = nullptr;
+  (void)((number == int32_t(kFormats[I].type) && (found = type_of<kFormats[I].type>(), true)) || ...);
+  return found;
 }
 
 }  // namespace
 
 StoredType const* stored_type(int32_t type) {
-  static constexpr StoredType f32{"F32", 1, 4, decode_f32, is_finite_f32},
-      f16{"F16", 1, 2, decode_f16, is_finite_f16}, bf16{"BF16", 1, 2, decode_bf16, is_finite_bf16};
-  switch (type) {
-    case BUNTING_F32:
-      return &f32;
-    case BUNTING_F16:
-      return &f16;
-    case BUNTING_BF16:
-      return &bf16;
-    default:
-      if (StoredType const* const of_codebook = codebook_type(type)) return of_codebook;
-      return blocks_of<Dtype::q4, Dtype::q4_1, Dtype::q5_0, Dtype::q5_1, Dtype::q8, Dtype::q2_k, Dtype::q3_k,
-                       Dtype::q4_k, Dtype::q5_k, Dtype::q6_k, Dtype::iq4_nl, Dtype::iq4_xs, Dtype::mxfp4>(
-          Dtype(type));
-  }
+  if (StoredType const* const of_codebook = codebook_type(type)) return of_codebook;
+  return find_type(type, std::make_index_sequence<std::size(kFormats)>{});
 }
 
 void widen_q4_0(char const* from, int64_t blocks, char* to) {

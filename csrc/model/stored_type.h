@@ -22,7 +22,8 @@ struct StoredType {
   int64_t bytes_of(int64_t count) const { return count / block * bytes; }
 };
 
-// By its value in engine.h (without BUNTING_PAIRED_ROWS); null if there is none.
+// By its number in engine.h (without BUNTING_PAIRED_ROWS), which is Dtype's or of a code book; null if there
+// is none.
 StoredType const* stored_type(int32_t type);
 
 // Blocks of Q4_0 as blocks of Q8_0: the same scales and integers, so the same numbers.

@@ -25,34 +25,6 @@ size_t packed_index(PackedMatrix const& w, int64_t n, int64_t k) {
                                       : panel + k / 2 * 2 * kPanel + column * 2 + k % 2);
 }
 
-// The blocks of a panel: their k, the k that share a scale, bytes before the integers.
-struct BlockSize {
-  int64_t length, group, header;
-};
-BlockSize block_size(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::q8_128:
-    case Dtype::q6:
-      return {256, 128, 64};
-    case Dtype::q4_1:
-    case Dtype::q5_1:
-      return {64, 32, 128};
-    case Dtype::mxfp4:
-      return {128, 32, 64};
-    case Dtype::q4_k:
-    case Dtype::q5_k:
-      return {256, 32, 320};
-    case Dtype::q6_k:
-    case Dtype::q3_k:
-    case Dtype::q2_k:
-      return {256, 16, 320};
-    case Dtype::iq4_xs:
-      return {256, 32, 192};
-    default:
-      return {64, 32, 64};
-  }
-}
-
 // Where a matrix of integers has column n, k: the block, the group in it, and of the number the bits from
 // `low_bit` on of a byte, and maybe more of another.
 struct IntegerPlace {
@@ -63,9 +35,9 @@ struct IntegerPlace {
 IntegerPlace integer_place(PackedMatrix const& w, int64_t n, int64_t k) {
   int const bits = integer_bits(w.dtype);
   int64_t const i = k % 32, step = i / 4;
-  auto const [length, group_length, header] = block_size(w.dtype);
+  int64_t const length = block_length(w.dtype), header = block_header_bytes(w.dtype);
   int64_t const block = n / 16 * w.panel_bytes() + k / length * (header + length * 2 * bits);
-  int64_t const group = k % length / group_length;
+  int64_t const group = k % length / weight_group(w.dtype);
   int64_t const values = block + header + k % length / 32 * (64 * bits) + n % 16 * 4 + i % 4;
   if (bits == 8) return {block, group, values + step * 64, 0, 0, 0};
   if (bits < 4) return {block, group, values + step % 2 * 64, values + 128, int(step / 2 * 2), int(step)};
@@ -92,26 +64,6 @@ int get_index(PackedMatrix const& w, IntegerPlace const& place) {
   return low | (bytes[place.high] >> place.high_bit & ((1 << more) - 1)) << count;
 }
 
-// What 0 is, where integers are signed.
-int zero_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::q8:
-    case Dtype::q8_128:
-      return 128;
-    case Dtype::q6:
-    case Dtype::q6_k:
-      return 32;
-    case Dtype::q5_0:
-      return 16;
-    case Dtype::q4:
-      return 8;
-    case Dtype::q3_k:
-      return 4;
-    default:
-      return 0;
-  }
-}
-
 // Bits [bit, bit + count) of a byte.
 void put_bits(uint8_t& byte, int bit, int count, int value) {
   int const mask = ((1 << count) - 1) << bit;
@@ -135,30 +87,23 @@ double grouped_weight(PackedMatrix const& w, int64_t n, int64_t k) {
   char const* const block = static_cast<char const*>(w.data) + place.block;
   auto const half = [&](int64_t row) { return source_value(block + row * 32 + n % 16 * 2, Dtype::f16, 0); };
   auto const byte = [&](int64_t offset, int64_t row) { return uint8_t(block[offset + row * 16 + n % 16]); };
-  int const index = get_index(w, place), q = index - zero_of(w.dtype);
-  constexpr int kLevels[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-  constexpr int kFloats[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-  switch (w.dtype) {
-    case Dtype::q4_1:
-    case Dtype::q5_1:
-      return product(half(place.group), q) + half(2 + place.group);
-    case Dtype::iq4_nl:
-      return half(place.group) * kLevels[index];
-    case Dtype::mxfp4:
-      return std::ldexp(1.0, byte(0, place.group) - 128) * kFloats[index];
-    case Dtype::q6_k:
-    case Dtype::q3_k:
-      return product(product(half(0), int8_t(byte(32, place.group))), q);
-    case Dtype::iq4_xs:
-      return product(product(half(0), int8_t(byte(32, place.group))), kLevels[index]);
-    case Dtype::q2_k:
-      return product(product(half(0), byte(64, place.group) % 16), q) -
-             product(half(1), byte(64, place.group) / 16);
-    case Dtype::q4_k:
-    case Dtype::q5_k:
-      return product(product(half(0), byte(64, place.group)), q) - product(half(1), byte(192, place.group));
+  WeightFormat const& format = weight_format(w.dtype);
+  int const index = get_index(w, place);
+  int const q = format.levels.bits != 0 ? format.levels.of[index] : index - integer_zero(w.dtype);
+  int64_t const group = place.group, groups = kSuper / format.group;
+  switch (format.scales) {
+    case Scales::half_minimum:
+      return product(half(group), q) + half(2 + group);
+    case Scales::exponent:
+      return std::ldexp(1.0, byte(0, group) - 128) * q;
+    case Scales::super:
+      return product(product(half(0), int8_t(byte(32, group))), q);
+    case Scales::super_nibbles:
+      return product(product(half(0), byte(64, group) % 16), q) - product(half(1), byte(64, group) / 16);
+    case Scales::super_minimum:
+      return product(product(half(0), byte(64, group)), q) - product(half(1), byte(64, groups + group));
     default:
-      return half(place.group) * q;
+      return half(group) * q;
   }
 }
 
@@ -176,52 +121,48 @@ uint16_t f16_bits(double value) {  // of a value of f16
 // Blocks as a GGUF file has them, number by number.
 void pack_stored(PackedMatrix const& w, void const* src) {
   int32_t const type = int32_t(w.dtype);
-  auto const [numbers, size] = stored_size(type);
+  WeightFormat const& format = weight_format(w.dtype);
+  int64_t const row_bytes = w.k / (is_super(w.dtype) ? kSuper : kGroup) * format.file.bytes;
   for (int64_t n = 0; n < w.panels() * kPanel; ++n) {
     for (int64_t k = 0; k < w.kp(); ++k) {
       IntegerPlace const place = integer_place(w, n, k);
       char* const block = static_cast<char*>(w.data) + place.block;
       if (n >= w.n || k >= w.k) {
-        put_index(w, place, zero_of(w.dtype));
+        put_index(w, place, integer_zero(w.dtype));
         continue;
       }
-      StoredNumber const x = stored_number(type, static_cast<char const*>(src) + n * w.k / numbers * size, k);
+      StoredNumber const x = stored_number(type, static_cast<char const*>(src) + n * row_bytes, k);
       auto const put_half = [&](int64_t row, uint16_t bits) {
         std::memcpy(block + row * 32 + n % 16 * 2, &bits, 2);
       };
-      auto const put_byte = [&](int64_t offset, int value) {
-        block[offset + place.group * 16 + n % 16] = char(value);
-      };
-      put_index(w, place, w.dtype == Dtype::q8 ? x.index + 128 : x.index);
-      switch (w.dtype) {
-        case Dtype::q4_1:
-        case Dtype::q5_1:
-          put_half(place.group, x.d);
-          put_half(2 + place.group, x.e);
+      auto const put_byte = [&](int64_t row, int value) { block[row * 16 + n % 16] = char(value); };
+      int64_t const group = place.group, groups = kSuper / format.group;
+      put_index(w, place, x.index);
+      switch (format.scales) {
+        case Scales::half_minimum:
+          put_half(group, x.d);
+          put_half(2 + group, x.e);
           break;
-        case Dtype::mxfp4:
-          put_byte(0, x.scale);
+        case Scales::exponent:
+          put_byte(group, x.scale);
           break;
-        case Dtype::q6_k:
-        case Dtype::q3_k:
-        case Dtype::iq4_xs:
+        case Scales::super:
           put_half(0, x.d);
-          put_byte(32, x.scale);
+          put_byte(2 + group, x.scale);
           break;
-        case Dtype::q2_k:
+        case Scales::super_nibbles:
           put_half(0, x.d);
           put_half(1, x.e);
-          put_byte(64, x.scale | x.minimum << 4);
+          put_byte(4 + group, x.scale | x.minimum << 4);
           break;
-        case Dtype::q4_k:
-        case Dtype::q5_k:
+        case Scales::super_minimum:
           put_half(0, x.d);
           put_half(1, x.e);
-          put_byte(64, x.scale);
-          put_byte(192, x.minimum);
+          put_byte(4 + group, x.scale);
+          put_byte(4 + groups + group, x.minimum);
           break;
         default:
-          put_half(place.group, x.d);
+          put_half(group, x.d);
       }
     }
   }
@@ -244,7 +185,7 @@ void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype) {
       uint16_t const half = f16_bits(scale);
       std::memcpy(static_cast<char*>(w.data) + place.block + place.group * 32 + n % 16 * 2, &half, 2);
       for (int64_t i = 0; i < w.group() && first + i < w.kp(); ++i)
-        put_index(w, integer_place(w, n, first + i), q[i] + zero_of(w.dtype));
+        put_index(w, integer_place(w, n, first + i), q[i] + integer_zero(w.dtype));
     }
   }
 }

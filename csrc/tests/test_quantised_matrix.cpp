@@ -110,8 +110,8 @@ TEST(quantised_integers_of_four_bits_mean_what_is_published) {
         QuantisedMatrix const matrix(how, paths.data(), parts.offsets().data(), kRows, kCols);
         Dtype const type = has_order ? Dtype::q8 : has_zeros ? Dtype::q4_1 : Dtype::q4;
         CHECK(matrix.can_be(type), "layout %d", layout);
-        auto const [numbers, size] = reference::stored_size(int32_t(type));
-        std::vector<char> blocks(size_t(kRows * kCols / numbers * size));
+        int64_t const row_bytes = kCols / kGroup * weight_format(type).file.bytes;
+        std::vector<char> blocks(size_t(kRows * row_bytes));
         matrix.read(type, 0, kRows, blocks.data());
         for (int64_t n = 0; n < kRows; n++) {
           for (int64_t k = 0; k < kCols; k++) {
@@ -119,8 +119,7 @@ TEST(quantised_integers_of_four_bits_mean_what_is_published) {
             double const scale =
                 parts.scales[size_t(layout == BUNTING_LAYOUT_ROWS ? n * kGroups + g : g * kRows + n)];
             double const want = (q[size_t(n * kCols + k)] - z[size_t(n * kGroups + g)]) * scale;
-            double const got =
-                reference::stored_value(int32_t(type), blocks.data() + n * kCols / numbers * size, k);
+            double const got = reference::stored_value(int32_t(type), blocks.data() + n * row_bytes, k);
             // Scales and minimums in f16; with an order also half a step of 127 of up to 15 * 0.02.
             CHECK(std::fabs(got - want) <= 31 * 0.02 / 2048 + (has_order ? 0.3 / 254 : 0),
                   "layout %d zeros %d order %d row %d column %d: %g, not %g", layout, has_zeros, has_order,

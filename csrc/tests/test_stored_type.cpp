@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cpu/kernels/weight_format.h"
 #include "include/engine.h"
 #include "model/stored_type.h"
 #include "reference/stored_type.h"
@@ -12,17 +13,21 @@
 namespace bunting::test {
 namespace {
 
-constexpr int32_t kTypes[] = {BUNTING_F32,  BUNTING_F16,   BUNTING_BF16,   BUNTING_Q4_0,
-                              BUNTING_Q4_1, BUNTING_Q5_0,  BUNTING_Q5_1,   BUNTING_Q8_0,
-                              BUNTING_Q2_K, BUNTING_Q3_K,  BUNTING_Q4_K,   BUNTING_Q5_K,
-                              BUNTING_Q6_K, BUNTING_MXFP4, BUNTING_IQ4_NL, BUNTING_IQ4_XS};
+// Of plain numbers and of blocks.
+std::vector<Dtype> file_types() {
+  std::vector<Dtype> types;
+  for (WeightFormat const& format : kFormats)
+    if (format.file.bytes > 0) types.push_back(format.type);
+  return types;
+}
 
 bool same(float a, float b) {
   return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b));
 }
 
 TEST(stored_types_match_reference) {
-  for (int32_t const type : kTypes) {
+  for (Dtype const dtype : file_types()) {
+    int32_t const type = int32_t(dtype);
     StoredType const& stored = *stored_type(type);
     for (uint64_t seed = 0; seed < 20; seed++) {
       Random random{seed * 1000 + uint64_t(type)};
@@ -42,8 +47,9 @@ TEST(stored_types_match_reference) {
 }
 
 TEST(stored_types_tell_blocks_that_are_no_numbers) {
-  std::vector<int32_t> types(std::begin(kTypes), std::end(kTypes));
-  for (int32_t type = BUNTING_IQ2_XXS; type <= BUNTING_IQ1_M; type++) types.push_back(type);
+  std::vector<int32_t> types;
+  for (Dtype const dtype : file_types()) types.push_back(int32_t(dtype));
+  for (int32_t of_codebook = 30; of_codebook <= 36; of_codebook++) types.push_back(of_codebook);
   for (int32_t const type : types) {
     StoredType const& stored = *stored_type(type);
     for (uint64_t seed = 0; seed < 200; seed++) {
@@ -54,7 +60,8 @@ TEST(stored_types_tell_blocks_that_are_no_numbers) {
       std::vector<float> numbers(size_t(stored.block));
       stored.decode(bytes.data(), 1, numbers.data());
       bool is_finite = std::all_of(numbers.begin(), numbers.end(), [](float x) { return std::isfinite(x); });
-      if (type == BUNTING_MXFP4) is_finite = bytes[0] != char(0xff);
+      if (weight_format(Dtype(type)).scales == Scales::exponent)
+        is_finite = bytes[size_t(weight_format(Dtype(type)).file.scale.at)] != char(0xff);
       CHECK(stored.is_finite(bytes.data(), 1) == is_finite, "%s, seed %d", stored.name, int(seed));
     }
   }
@@ -73,10 +80,23 @@ TEST(stored_q4_0_is_the_same_numbers_in_q8_0) {
   }
 }
 
+// Every format has a number of its own, here and in files.
+TEST(formats_have_numbers_of_their_own) {
+  for (WeightFormat const& a : kFormats)
+    for (WeightFormat const& b : kFormats) {
+      if (&a == &b) continue;
+      CHECK(a.type != b.type, "%s and %s are both number %d", a.name, b.name, int(a.type));
+      CHECK(a.file.bytes == 0 || b.file.bytes == 0 || a.file.type != b.file.type,
+            "%s and %s are both type %d in files", a.name, b.name, a.file.type);
+    }
+  for (WeightFormat const& format : kFormats)
+    CHECK(int(format.type) < 30 || int(format.type) > 36, "%s has the number of a code book", format.name);
+}
+
 TEST(stored_types_are_known_by_number) {
   for (int32_t const type : {-1, 3, 15, 21, 37, 64, 65, 256, 272})
     CHECK(stored_type(type) == nullptr, "type %d", type);
-  CHECK(stored_type(BUNTING_Q6_K)->bytes_of(512) == 420, "two blocks of Q6_K");
+  CHECK(stored_type(int32_t(Dtype::q6_k))->bytes_of(512) == 420, "two blocks of Q6_K");
 }
 
 }  // namespace

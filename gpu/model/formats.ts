@@ -1,6 +1,6 @@
 /** In which format each matrix of a model is kept and multiplied: from how the file stores it, and from what was asked. */
 import { matrixFormats } from "../native.ts";
-import { ggufLayout } from "./gguf.ts";
+import { type StoredType, storedTypes } from "./stored-types.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 
 /** auto: blocks of a GGUF file that are computed with stay what they are, rows of code books become int6 or int4, other blocks
@@ -22,23 +22,6 @@ export interface FormatTensor {
   readonly dtype: number;
 }
 
-/** Bits of stored types that are computed with as they are. */
-const keptBits: Readonly<Record<string, number>> = {
-  ...{ Q4_0: 4, Q8_0: 8 },
-  ...{
-    Q2_K: 2,
-    Q3_K: 3,
-    Q4_K: 4,
-    Q4_1: 4,
-    IQ4_NL: 4,
-    IQ4_XS: 4,
-    MXFP4: 4,
-    Q5_0: 5,
-    Q5_1: 5,
-    Q5_K: 5,
-    Q6_K: 6,
-  },
-};
 /** A format that has another number than the stored type. */
 const namedFormats: Readonly<Record<string, number>> = {
   Q4_0: matrixFormats.int4,
@@ -46,13 +29,15 @@ const namedFormats: Readonly<Record<string, number>> = {
 };
 /** What rows of code books become: of formats in at most twice their bits the one that loses least, for IQ1 and IQ2_XXS the
  *  smallest. */
-const codebookFormats: Readonly<Record<string, number>> = {
-  ...{ IQ3_XXS: matrixFormats.int6, IQ3_S: matrixFormats.int6 },
-  ...{ IQ2_XXS: matrixFormats.int4, IQ2_XS: matrixFormats.int4, IQ2_S: matrixFormats.int4 },
-  ...{ IQ1_S: matrixFormats.int4, IQ1_M: matrixFormats.int4 },
+const codebookFormat = (dtype: number | undefined): number | undefined => {
+  const type = storedType(dtype);
+  if (type?.kind !== "codebook") return undefined;
+  return type.bits > 2 ? matrixFormats.int6 : matrixFormats.int4;
 };
-const isBlocks = (dtype: number | undefined): boolean =>
-  dtype !== undefined && dtype >= ggufLayout.dtypes.Q4_0!;
+const isBlocks = (dtype: number | undefined): boolean => {
+  const kind = storedType(dtype)?.kind;
+  return kind === "blocks" || kind === "codebook";
+};
 
 /** Those that GPUs compute with. */
 const keptOnGpus: readonly string[] = ["Q4_0", "Q8_0", "MXFP4"];
@@ -112,7 +97,7 @@ export function formatsOf(
 
 /** Of a matrix whose tensors are in blocks and cannot stay so. */
 function nearestFormat(dtypes: readonly (number | undefined)[]): number {
-  const formats = dtypes.map((dtype) => codebookFormats[storedName(dtype!) ?? ""] ?? matrixFormats.int8);
+  const formats = dtypes.map((dtype) => codebookFormat(dtype) ?? matrixFormats.int8);
   return formats.includes(matrixFormats.int8)
     ? matrixFormats.int8
     : formats.includes(matrixFormats.int6)
@@ -125,11 +110,12 @@ function keptType(
   dtypes: readonly number[],
   device: "cpu" | "gpu",
 ): { readonly format: number; readonly bits: number } | undefined {
-  const names = new Set(dtypes.map((dtype) => storedName(dtype) ?? ""));
-  const areSimple = [...names].every((name) => name === "Q4_0" || name === "Q8_0");
-  const name = names.size === 1 ? [...names][0]! : areSimple ? "Q8_0" : "";
-  const bits = device === "cpu" || keptOnGpus.includes(name) ? keptBits[name] : undefined;
-  return bits === undefined ? undefined : { format: namedFormats[name] ?? ggufLayout.dtypes[name]!, bits };
+  const types = new Set(dtypes.map(storedType));
+  const areSimple = [...types].every((type) => type?.name === "Q4_0" || type?.name === "Q8_0");
+  const type =
+    types.size === 1 ? [...types][0] : areSimple ? { name: "Q8_0", ...storedTypes.Q8_0 } : undefined;
+  if (type?.kind !== "blocks" || (device === "gpu" && !keptOnGpus.includes(type.name))) return undefined;
+  return { format: namedFormats[type.name] ?? type.number, bits: type.bits };
 }
 
 /** Which tensors in blocks do not stay as they are, as a part of a sentence: "24 matrices in Q6_K and Q4_K become int8, …"; null:
@@ -150,10 +136,10 @@ export function widenedNote(
     const isWidened = ({ dtype }: FormatTensor): boolean =>
       format === matrixFormats.plain || format === matrixFormats.int8
         ? isBlocks(dtype)
-        : codebookFormats[storedName(dtype) ?? ""] !== undefined;
+        : codebookFormat(dtype) !== undefined;
     const widened = tensors.filter((tensor) => isWidened(tensor) && formatOf(tensor) === format);
     if (widened.length === 0) return [];
-    const names = [...new Set(widened.map(({ dtype }) => storedName(dtype)))].join(" and ");
+    const names = [...new Set(widened.map(({ dtype }) => storedType(dtype)!.name))].join(" and ");
     return [`${widened.length} ${widened.length === 1 ? "matrix" : "matrices"} in ${names} become ${name}`];
   };
   const notes = [
@@ -168,12 +154,15 @@ export function widenedNote(
 /** What a matrix's format is called: "int8", "Q4_K". */
 export function formatName(format: number): string {
   const named = Object.entries(matrixFormats).find(([, value]) => value === format)?.[0];
-  return named ?? storedName(format) ?? `format ${format}`;
+  return named ?? storedType(format)?.name ?? `format ${format}`;
 }
 
-/** The name of a stored type; undefined: there is none of this number. */
-function storedName(dtype: number): string | undefined {
-  return Object.entries(ggufLayout.dtypes).find(([, value]) => value === dtype)?.[0];
+const byNumber = new Map<number, StoredType & { readonly name: string }>(
+  Object.entries(storedTypes).map(([name, type]) => [type.number, { name, ...type }]),
+);
+/** Undefined: there is none of this number. */
+function storedType(dtype: number | undefined): (StoredType & { readonly name: string }) | undefined {
+  return dtype === undefined ? undefined : byNumber.get(dtype);
 }
 
 function placeOf(tensor: number, layer: number): string {

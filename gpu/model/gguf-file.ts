@@ -12,6 +12,7 @@
 import { readExactly, show, withFile } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import type { StoredTensor } from "./safetensors.ts";
+import { storedTypes } from "./stored-types.ts";
 
 /** A value of the metadata by its type's name. 64-bit integers beyond 2^53 are bigints. */
 export type GgufValue =
@@ -79,33 +80,11 @@ const arrays = {
   f64: Float64Array,
 } as const;
 
-/** Tensor types that are read, by number: numbers per block and bytes of a block. */
-const tensorTypes: Readonly<Record<number, readonly [name: string, block: number, bytes: number]>> = {
-  0: ["F32", 1, 4],
-  1: ["F16", 1, 2],
-  2: ["Q4_0", 32, 18],
-  3: ["Q4_1", 32, 20],
-  6: ["Q5_0", 32, 22],
-  7: ["Q5_1", 32, 24],
-  8: ["Q8_0", 32, 34],
-  10: ["Q2_K", 256, 84],
-  11: ["Q3_K", 256, 110],
-  12: ["Q4_K", 256, 144],
-  13: ["Q5_K", 256, 176],
-  14: ["Q6_K", 256, 210],
-  16: ["IQ2_XXS", 256, 66],
-  17: ["IQ2_XS", 256, 74],
-  18: ["IQ3_XXS", 256, 98],
-  19: ["IQ1_S", 256, 50],
-  20: ["IQ4_NL", 32, 18],
-  21: ["IQ3_S", 256, 110],
-  22: ["IQ2_S", 256, 82],
-  23: ["IQ4_XS", 256, 136],
-  29: ["IQ1_M", 256, 56],
-  30: ["BF16", 1, 2],
-  39: ["MXFP4", 32, 17],
-};
-const supportedTypes = Object.values(tensorTypes).map(([name]) => name);
+/** Tensor types that are read, by number. */
+const tensorTypes = new Map(
+  Object.entries(storedTypes).map(([name, type]) => [type.gguf as number, { name, ...type }]),
+);
+const supportedTypes = Object.keys(storedTypes);
 
 /** Names of other types, to refuse them by. */
 const otherTypes: Readonly<Record<number, string>> = {
@@ -225,7 +204,7 @@ function readTensor(reader: Reader, name: string, alignment: number): StoredTens
       reader.refuse(`has more elements than a file can hold: ${show(shape)}`);
   }
   const type = reader.u32();
-  const [dtype, block, blockBytes] = tensorTypes[type] ?? refuseType(reader, type);
+  const { name: dtype, block, bytes: blockBytes } = tensorTypes.get(type) ?? refuseType(reader, type);
   const row = shape.at(-1)!;
   if (row % block !== 0) {
     reader.refuse(`has rows of ${row}, which are no whole number of ${dtype} blocks of ${block}`);

@@ -8,6 +8,7 @@ import { readExactly, show, withFile } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import { ggufEmbedding } from "./pooling.ts";
 import type { StoredTensor } from "./safetensors.ts";
+import { storedTypes } from "./stored-types.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 import { isUnreadKey, matchTensors, type TensorLayout } from "./weights.ts";
 
@@ -115,12 +116,7 @@ const expertNames: Readonly<Record<number, string>> = {
 export const ggufLayout: TensorLayout = {
   quantisation: null,
   describedBy: "the metadata",
-  dtypes: {
-    ...{ F32: 0, F16: 1, BF16: 2 },
-    ...{ Q4_0: 16, Q4_1: 17, Q5_0: 18, Q5_1: 19, Q8_0: 20, Q2_K: 22, Q3_K: 23, Q4_K: 24, Q5_K: 25, Q6_K: 26 },
-    ...{ IQ4_NL: 27, IQ4_XS: 28, MXFP4: 29 },
-    ...{ IQ2_XXS: 30, IQ2_XS: 31, IQ2_S: 32, IQ3_XXS: 33, IQ3_S: 34, IQ1_S: 35, IQ1_M: 36 },
-  },
+  dtypes: Object.fromEntries(Object.entries(storedTypes).map(([name, { number }]) => [name, number])),
   nameOf({ tensor, layer, expert }, { ggufNames, ggufExpertNames }) {
     const ofLayer =
       expert === null

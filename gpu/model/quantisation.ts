@@ -14,6 +14,7 @@ import { isObject, type JsonObject, show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import { type Scheme, schemes } from "./quantisation-schemes.ts";
 import type { StoredTensor } from "./safetensors.ts";
+import { storedTypes } from "./stored-types.ts";
 
 /** The arguments of bunting_model_load_quantised: the values of bunting_quantised, and where the parts are. */
 export interface QuantisedSource {
@@ -63,7 +64,6 @@ export interface Quantisation {
 const layouts: Readonly<Record<Scheme["layout"], number>> = { rows: 0, gptq: 1, awq: 2 };
 const numbers: Readonly<Record<Scheme["number"], number>> = { unsigned: 0, signed: 1, e4m3: 2, e2m1: 3 };
 const scaleTypes: Readonly<Record<string, number>> = { F32: 0, F16: 1, BF16: 2, F8_E8M0: 3, U8: 3 };
-const blockTypes = { Q4_0: 16, Q4_1: 17, Q8_0: 20, MXFP4: 29 } as const;
 
 /** From the JSON of config.json; null: it has no quantised matrices. Throws ModelError. */
 export function quantisationOf(file: string, config: JsonObject): Quantisation | null {
@@ -129,10 +129,10 @@ function quantisation(file: string, method: string, scheme: Scheme): Quantisatio
     if (order !== null) expectTensor(order, ["I32"], [cols]);
 
     const isFour = number === "unsigned" && bits === 4 && order === null && groupCols % 32 === 0;
-    const four = zeros === null ? blockTypes.Q4_0 : blockTypes.Q4_1;
+    const four = zeros === null ? storedTypes.Q4_0.number : storedTypes.Q4_1.number;
     return {
       integers,
-      dtype: isFour ? four : number === "e2m1" ? blockTypes.MXFP4 : blockTypes.Q8_0,
+      dtype: isFour ? four : number === "e2m1" ? storedTypes.MXFP4.number : storedTypes.Q8_0.number,
       source: {
         ...{
           layout: layouts[layout],
@@ -176,7 +176,7 @@ const mxfp4Experts: Quantisation = {
       groupCols: 32,
     };
     const source = { ...how, scaleType: scaleTypes.U8!, scales, zeros: null, order: null };
-    return { integers, dtype: blockTypes.MXFP4, source };
+    return { integers, dtype: storedTypes.MXFP4.number, source };
   },
   isHarmless: () => false,
 };

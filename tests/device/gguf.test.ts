@@ -10,6 +10,7 @@ import { join } from "node:path";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import type { Quant } from "../../gpu/model/formats.ts";
 import type { JsonObject } from "../../gpu/model/json.ts";
+import type { storedTypes as knownTypes } from "../../gpu/model/stored-types.ts";
 import { writeRandomModel } from "../../tools/random-model.ts";
 import { type ReferenceName, referenceModel, referenceNames } from "../reference/models.ts";
 import { decodeStored, encodeStored, type StoredName, storedTypes } from "../support/gguf-blocks.ts";
@@ -106,21 +107,24 @@ const wideFamilies: readonly (readonly [string, JsonObject])[] = [
 /** How far logits may turn away from the original's: the smallest cosine at any position. Random weights are the worst
  *  case for numbers of few bits. Seen, the least over families: 0.9997, 0.9973, 0.9904, 0.9908, 0.9856, 0.9587, 0.9580,
  *  0.9386. */
-const blockTypes: readonly (readonly [StoredName, number])[] = [
-  ["Q8_0", 0.9995],
-  ["Q6_K", 0.996],
-  ["Q5_K", 0.985],
-  ["Q5_1", 0.985],
-  ["Q5_0", 0.98],
-  ["Q4_K", 0.94],
-  ["Q4_1", 0.94],
-  ["IQ4_NL", 0.92],
-  ["IQ4_XS", 0.92],
-  ["Q4_0", 0.92],
-  ["MXFP4", 0.88],
-  ["Q3_K", 0.7],
-  ["Q2_K", 0.5],
-];
+const cosineMin: Readonly<Record<NamesOf<"blocks">, number>> = {
+  Q8_0: 0.9995,
+  Q6_K: 0.996,
+  Q5_K: 0.985,
+  Q5_1: 0.985,
+  Q5_0: 0.98,
+  Q4_K: 0.94,
+  Q4_1: 0.94,
+  IQ4_NL: 0.92,
+  IQ4_XS: 0.92,
+  Q4_0: 0.92,
+  MXFP4: 0.88,
+  Q3_K: 0.7,
+  Q2_K: 0.5,
+};
+type NamesOf<Kind> = {
+  [Name in StoredName]: (typeof knownTypes)[Name]["kind"] extends Kind ? Name : never;
+}[StoredName];
 
 describe.each(wideFamilies)("a random %s model", (family, fields) => {
   const dir = join(scratch, family);
@@ -128,7 +132,7 @@ describe.each(wideFamilies)("a random %s model", (family, fields) => {
   const tokens = Array.from({ length: 24 }, (_, index) => (index * 37 + 11) % 500);
   const original = logitsOf(dir, "bf16", tokens);
 
-  test.each(blockTypes)(
+  test.each(Object.entries(cosineMin) as [NamesOf<"blocks">, number][])(
     "in %s gives the bits of a folder with the same numbers, and is close",
     (type, cosineMin) => {
       const file = ggufOf(dir, type);
@@ -151,26 +155,18 @@ describe.each(wideFamilies)("a random %s model", (family, fields) => {
 });
 
 /** Blocks of any bits; how far logits may turn when their numbers are rounded to int4 or int6. Seen in IQ2_S: 0.9777. */
-const codebooks: readonly (readonly [StoredName, number])[] = [
-  ...([
-    ["IQ2_XXS", 0.98],
-    ["IQ2_XS", 0.97],
-    ["IQ2_S", 0.97],
-    ["IQ3_XXS", 0.99],
-    ["IQ3_S", 0.99],
-  ] as const),
-  ...([
-    ["IQ1_S", 0.98],
-    ["IQ1_M", 0.98],
-  ] as const),
-];
+const codebookCosineMin: Readonly<Record<NamesOf<"codebook">, number>> = {
+  ...{ IQ2_XXS: 0.98, IQ2_XS: 0.97, IQ2_S: 0.97 },
+  ...{ IQ3_XXS: 0.99, IQ3_S: 0.99 },
+  ...{ IQ1_S: 0.98, IQ1_M: 0.98 },
+};
 
 describe("a model of rows of code books", () => {
   const dir = join(scratch, "codebooks");
   writeRandomModel({ file: "config.json", json: { ...wide, ...wideFamilies[0]![1] } }, dir, { seed: 6 });
   const tokens = Array.from({ length: 8 }, (_, index) => (index * 37 + 11) % 500);
 
-  test.each(codebooks)(
+  test.each(Object.entries(codebookCosineMin) as [NamesOf<"codebook">, number][])(
     "in %s gives the bits of a folder with the same numbers, and is close in few bits",
     (type, cosineMin) => {
       const file = ggufOf(dir, type);

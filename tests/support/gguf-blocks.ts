@@ -1,15 +1,14 @@
 /**
- * The ways in which GGUF files store numbers, for tests: to bytes and back. Plain code over the table of
- * csrc/cpu/kernels/stored_block.cpp; numbers come back rounded to f32 after every operation, as the engine computes them. The
+ * The ways in which GGUF files store numbers, for tests: to bytes and back. Plain code over what the format says, apart from
+ * csrc/cpu/kernels/block_formats.h; numbers come back rounded to f32 after every operation, as the engine computes them. The
  * quantisers take the nearest level of a scale found by the extremes: good enough to be close, not the best there is.
  */
 
-import { type CodebookName, codebookTypes } from "./gguf-codebooks.ts";
+import type { storedTypes as knownTypes } from "../../gpu/model/stored-types.ts";
+import { codebookTypes } from "./gguf-codebooks.ts";
 
-export type StoredName =
-  | CodebookName
-  | ("F32" | "F16" | "BF16" | "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1")
-  | ("Q8_0" | "Q2_K" | "Q3_K" | "Q4_K" | "Q5_K" | "Q6_K" | "IQ4_NL" | "IQ4_XS" | "MXFP4");
+/** All there are: a type that engines know and these tests do not is an error of types here. */
+export type StoredName = keyof typeof knownTypes;
 
 export interface Stored {
   /** The format's number. */

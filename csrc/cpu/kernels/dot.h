@@ -93,7 +93,7 @@ BUNTING_INLINE vu look_up(vu indices) {
   alignas(64) static constexpr struct Table {
     uint8_t of[64];
     constexpr Table() : of() {
-      for (int i = 0; i < 64; ++i) of[i] = uint8_t(levels_of(W).of[i % 16] + product_zero(W));
+      for (int i = 0; i < 64; ++i) of[i] = uint8_t(weight_format(W).levels.of[i % 16] + product_zero(W));
     }
   } kTable;
 #if defined(__AVX512BW__)

@@ -22,7 +22,7 @@ void embed_grouped(float* row, PackedMatrix const& table, int32_t id) {
   Dtype const type = table.dtype;
   int64_t const group = std::min<int64_t>(table.group(), kGroup);
   auto const to_f32 = [](uint16_t half) __attribute__((always_inline)) { return f16_to_f32(half); };
-  Levels const levels = levels_of(type);
+  Levels const& levels = weight_format(type).levels;
   for (int64_t h = 0; h < table.k; h += kGroup) {
     GroupScales const scales = read_scales(table, id, h);
     int8_t q[kGroup];

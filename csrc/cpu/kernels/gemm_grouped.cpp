@@ -32,14 +32,13 @@ namespace {
 
 // Whether few rows have kernels of their own: of the formats that most files are in. The others meet two rows
 // and more unpacked.
-constexpr bool is_common(Dtype dtype) {
-  return is_rounded_to(dtype) || dtype == Dtype::q4_k || dtype == Dtype::q5_k || dtype == Dtype::q6_k;
-}
+template <Dtype W>
+inline constexpr bool kIsCommon = weight_format(W).is_common;
 
 // From so many rows on tiles gain more than folding scales into the weights costs: more where few rows are
 // fast.
 template <Dtype W>
-inline constexpr int64_t kFoldedRowsLeast = is_common(W) && kParts<W> == 1 ? 29 : 13;
+inline constexpr int64_t kFoldedRowsLeast = kIsCommon<W> && kParts<W> == 1 ? 29 : 13;
 
 template <Dtype W>
 void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
@@ -53,13 +52,13 @@ void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   if constexpr (kHasWideBlocks && weight_group(W) == kGroupMax)
     if (kWideRowsLeast <= g.tokens && g.tokens <= kWideRows)
       return gemm_blocks<GroupedMicro<W, kWideRows>>(g, panel_begin, panel_end);
-  if constexpr (!is_common(W)) {
+  if constexpr (!kIsCommon<W>) {
     if (g.tokens > 1) return WidenedMicro<W>::multiply(g, panel_begin, panel_end);
     return gemm_blocks<GroupedMicro<W, 1>>(g, panel_begin, panel_end);
   }
-  if constexpr (is_common(W) && kParts<W> > 1)
+  if constexpr (kIsCommon<W> && kParts<W> > 1)
     if (g.tokens >= kWidenedRowsLeast) return WidenedMicro<W>::multiply(g, panel_begin, panel_end);
-  if constexpr (is_common(W)) gemm_blocks<GroupedMicro<W, kGroupedRows>>(g, panel_begin, panel_end);
+  if constexpr (kIsCommon<W>) gemm_blocks<GroupedMicro<W, kGroupedRows>>(g, panel_begin, panel_end);
 }
 
 template <Dtype W>
@@ -68,18 +67,12 @@ void multiply_all(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   if (g.may_have_outliers) add_outliers<W>(g, panel_begin, panel_end);
 }
 
-// multiply_all<W> of the format, if it is one of these.
-template <Dtype... W>
-void multiply_any(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
-  (void)((g.w->dtype == W && (multiply_all<W>(g, panel_begin, panel_end), true)) || ...);
-}
-
 }  // namespace
 
 void gemm_grouped(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
-  multiply_any<Dtype::q8, Dtype::q8_128, Dtype::q6, Dtype::q5_0, Dtype::q5_1, Dtype::q4, Dtype::q4_1,
-               Dtype::q6_k, Dtype::q5_k, Dtype::q4_k, Dtype::q3_k, Dtype::q2_k, Dtype::iq4_nl, Dtype::iq4_xs,
-               Dtype::mxfp4>(g, panel_begin, panel_end);
+  with_grouped_format(g.w->dtype, [&]<Dtype W>() __attribute__((always_inline)) {
+    multiply_all<W>(g, panel_begin, panel_end);
+  });
 }
 
 }  // namespace bunting::BUNTING_ISA

@@ -129,18 +129,9 @@ void pack_from(PackedMatrix const& w, char const* src, Dtype src_dtype, int64_t 
 void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end) {
   char const* const bytes = static_cast<char const*>(src);
   if (src_dtype == w.dtype) return pack_stored_blocks(w, bytes, begin, end);
-  switch (w.dtype) {
-    case Dtype::q8:
-      return pack_from<Dtype::q8>(w, bytes, src_dtype, begin, end);
-    case Dtype::q8_128:
-      return pack_from<Dtype::q8_128>(w, bytes, src_dtype, begin, end);
-    case Dtype::q6:
-      return pack_from<Dtype::q6>(w, bytes, src_dtype, begin, end);
-    case Dtype::q5_0:
-      return pack_from<Dtype::q5_0>(w, bytes, src_dtype, begin, end);
-    default:
-      return pack_from<Dtype::q4>(w, bytes, src_dtype, begin, end);
-  }
+  with_grouped_format(w.dtype, [&]<Dtype W>() __attribute__((always_inline)) {
+    if constexpr (is_rounded_to(W)) pack_from<W>(w, bytes, src_dtype, begin, end);
+  });
 }
 
 }  // namespace bunting::BUNTING_ISA

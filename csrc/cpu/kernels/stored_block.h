@@ -1,7 +1,9 @@
-// stored_block.h - blocks of numbers as files store them, taken apart: integers and their scales.
+// stored_block.h - blocks of numbers as files store them, taken apart: integers and their scales. Where a
+// file's block has them is in the format's row (block_formats.h).
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "cpu/kernels/integer_layout.h"
 
@@ -11,20 +13,39 @@ namespace bunting {
 constexpr int64_t stored_block_length(Dtype dtype) {
   return is_super(dtype) ? kSuper : kGroup;
 }
+// Bytes of a block in a file; 0: files do not store this type.
+constexpr int64_t stored_block_bytes(Dtype dtype) {
+  return weight_format(dtype).file.bytes;
+}
+// Where in a block its f16 scales begin, scale_halves() of them.
+constexpr int64_t stored_halves_at(Dtype dtype) {
+  return weight_format(dtype).file.halves_at;
+}
 
 struct StoredBlock {
   GroupScales scales;
   int8_t q[kSuper];  // of a format with levels their indices
 };
 
-// Bytes of a block in a file; 0: files do not store this type.
-int64_t stored_block_bytes(Dtype dtype);
-// Where in a block its f16 scales begin, scale_halves() of them.
-constexpr int64_t stored_halves_at(Dtype dtype) {
-  return dtype == Dtype::q6_k ? 208 : dtype == Dtype::q3_k ? 108 : dtype == Dtype::q2_k ? 80 : 0;
-}
 // The block at any address.
-StoredBlock read_stored_block(Dtype dtype, char const* from);
+//
+// Checked:  against reference::stored_value, which reads number by number.
+template <Dtype W>
+StoredBlock read_stored_block(char const* from) {
+  constexpr FileBlock file = weight_format(W).file;
+  auto const* const block = reinterpret_cast<uint8_t const*>(from);
+  StoredBlock to{};
+  std::memcpy(to.scales.halves, block + file.halves_at, scale_halves(W) * 2);
+  for (int i = 0; i < scale_bytes(W); ++i)
+    to.scales.bytes[i] = uint8_t(
+        (in_plane(file.scale, block, i) | in_plane(file.scale_high, block, i) << file.scale.bits % 8) -
+        file.scale_zero);
+  for (int i = 0; i < stored_block_length(W); ++i) {
+    int const integer = in_plane(file.low, block, i) | in_plane(file.high, block, i) << file.low.bits % 8;
+    to.q[i] = int8_t(integer_bits(W) == 8 ? integer : integer - integer_zero(W));
+  }
+  return to;
+}
 
 // Packs rows of blocks of the matrix's own type for panels [begin, end).
 void pack_stored_blocks(PackedMatrix const& w, char const* src, int64_t begin, int64_t end);

@@ -1,6 +1,6 @@
 // One layer of a mixture of experts, router and norms left out, in shapes of published models.
 //
-//   bunting_bench_experts [--threads 2] [--format q4] [--tokens 1,8,32,512]
+//   bunting_bench_experts [--threads 2] [--format Q4_0] [--tokens 1,8,32,512]
 //
 // Beside the time: what is read of the experts that the rows use, as a share of the speed of a plain read on
 // one thread times the threads, and the multiply-adds per second. Rows choose experts at random.
@@ -106,10 +106,8 @@ int main(int count, char** arguments) {
     std::string const name = arguments[i], value = arguments[i + 1];
     if (name == "--threads") threads = std::atoi(value.c_str());
     if (name == "--format")
-      dtype = value == "bf16"     ? Dtype::bf16
-              : value == "q8_128" ? Dtype::q8_128
-              : value == "q4_k"   ? Dtype::q4_k
-                                  : Dtype::q4;
+      for (WeightFormat const& format : kFormats)
+        if (value == format.name) dtype = format.type;
     if (name == "--tokens") {
       tokens.clear();
       std::istringstream words(value);

@@ -1,12 +1,12 @@
 // bench_gemm.cpp - how near the GEMM comes to what this machine can do, one thread, per level, format and
 // shape.
 //
-//   bunting_bench_gemm [--level avx2] [--format q4_k] [--tokens 1,32] [--shape 8192x2048] [--json]
+//   bunting_bench_gemm [--level avx2] [--format Q4_K] [--tokens 1,32] [--shape 8192x2048] [--json]
 //
-// Without an option: all there are (weight_format.h). A row says time, GFLOP/s (for integers billions of
+// Without an option: all there are (block_formats.h). A row says time, GFLOP/s (for integers billions of
 // integer operations: one multiplication and one addition per weight and row) and GB/s of packed weights,
 // each with its share of the ceiling (bench.h), which is measured in the same run, because hosts are shared.
-// For q8 and q4 the time includes the rounding of the rows. Not a test: nothing here passes or fails.
+// For integers the time includes the rounding of the rows. Not a test: nothing here passes or fails.
 #include <sstream>
 #include <vector>
 

@@ -87,7 +87,10 @@ inline Bytes random_blocks(Random& random, Dtype dtype, int64_t rows, int64_t k)
       char& high = block[first + j * 2 + 1];
       high = char(0x20 + (high & 7));  // 2^-7 .. 2^-5
     }
-    if (dtype == Dtype::mxfp4) block[0] = char(120 + (block[0] & 3));
+    if (weight_format(dtype).scales == Scales::exponent) {
+      char& exponent = block[weight_format(dtype).file.scale.at];
+      exponent = char(120 + (exponent & 3));
+    }
   }
   return blocks;
 }

@@ -165,10 +165,9 @@ TEST(gemm_of_the_largest_integers_does_not_depend_on_company) {
     w.data = weights.data.get();
     std::memset(w.data, 0, w.bytes());
     bool const is_signed = weight_format(type).scales == Scales::super;
-    int const largest = type == Dtype::q6_k                                   ? 127
-                        : is_signed                                           ? 31
-                        : weight_format(type).scales == Scales::super_nibbles ? 255
-                                                                              : 63;
+    bool const are_nibbles = weight_format(type).scales == Scales::super_nibbles;
+    int const most = weight_format(type).scale_most;
+    int const largest = is_signed ? most - 1 : are_nibbles ? most | most << 4 : most;
     for (int64_t n = 0; n < kN; ++n) {
       int8_t q[kGroup];
       std::fill_n(q, kGroup, int8_t((n % 2 ? (1 << integer_bits(type)) - 1 : 0) - integer_zero(type)));

@@ -10,7 +10,12 @@
 namespace bunting::test {
 namespace {
 
-constexpr Dtype kRoundedTypes[] = {Dtype::q8, Dtype::q8_128, Dtype::q6, Dtype::q5_0, Dtype::q4};
+std::vector<Dtype> rounded_types() {
+  std::vector<Dtype> types;
+  for (Dtype const dtype : kGroupedFormats)
+    if (is_rounded_to(dtype)) types.push_back(dtype);
+  return types;
+}
 
 // Groups of very different sizes, some of them zero, some with ties between two integers.
 std::vector<float> varied_numbers(Random& random, int64_t count) {
@@ -29,7 +34,7 @@ std::vector<float> varied_numbers(Random& random, int64_t count) {
 }  // namespace
 
 TEST(pack_grouped_matches_reference) {
-  for (Dtype dtype : kRoundedTypes) {
+  for (Dtype dtype : rounded_types()) {
     for (Dtype source : {Dtype::f32, Dtype::f16, Dtype::bf16, dtype}) {
       bool const is_stored = source == dtype;
       for (int64_t n : {1, 16, 35}) {
@@ -143,7 +148,7 @@ TEST(grouped_weights_are_near_their_numbers) {
 }
 
 TEST(grouped_weights_that_are_no_numbers) {
-  for (Dtype dtype : kRoundedTypes) {
+  for (Dtype dtype : rounded_types()) {
     for (float const bad : {float(NAN), float(INFINITY), -float(INFINITY)}) {
       constexpr int64_t kK = 320;
       std::vector<float> values(16 * kK, 0.5f);

@@ -1,0 +1,152 @@
+// block_formats.h - every way in which integers in groups stand for weights, a row each: all there is to say
+// of a format. From its row come
+//
+//   where its integers and scales lie in memory     weight_format.h, integer_layout.h
+//   the kernels for each instruction set            dot.h, block_header.h, gemm_grouped.cpp
+//   how a file's blocks are read, packed, refused   stored_block.cpp, model/stored_type.cpp
+//   the plain loops that kernels are compared with  reference/stored_type.cpp, reference/dense.cpp
+//   what TypeScript knows of it                     gpu/model/stored-types.ts, by `bun tools/docs.ts`
+//
+// To add one that GGUF files store: a name and a free number in Dtype, and its row.
+#pragma once
+
+#include <cstdint>
+
+namespace bunting {
+
+// Types of numbers: what engine.h calls types and formats, and two more. The others than f32, f16 and bf16
+// are integers in groups: weights, and q8 keys and values.
+enum class Dtype : int32_t {
+  f32 = 0,
+  f16 = 1,
+  bf16 = 2,
+  q4 = 16,
+  q4_1 = 17,
+  q5_0 = 18,
+  q5_1 = 19,
+  q8 = 20,
+  q2_k = 22,
+  q3_k = 23,
+  q4_k = 24,
+  q5_k = 25,
+  q6_k = 26,
+  iq4_nl = 27,
+  iq4_xs = 28,
+  mxfp4 = 29,
+  // 30 to 36 are types of code books (model/codebook_types.cpp).
+  q6 = 64,
+  q8_128 = 65,
+};
+
+// How a group's scale s is kept, and its minimum m, where it has one: a number is s q - m.
+enum class Scales : int32_t {
+  none,           // plain numbers
+  half,           // s: an f16
+  half_minimum,   // s and -m: an f16 each
+  exponent,       // s = 2^(e - 128): a byte e
+  super,          // s = d times an i8: an f16 d for a superblock
+  super_minimum,  // s = d times a u8, m = e times another: f16 d and e for a superblock
+  super_nibbles,  // the same with both in one byte, the scale in its low four bits
+};
+
+// Where a file's block keeps the same `bits` of all its numbers: from byte `at` on in runs of `run` bytes,
+// the lowest bits of a run's bytes before the next higher ones. Of 6 bits: two times eight numbers in twelve
+// bytes, as the K types have their scales. No bits: there is no such plane.
+struct Plane {
+  int at = 0, bits = 0, run = 0;
+};
+inline __attribute__((always_inline)) constexpr int in_plane(Plane const& plane, uint8_t const* block,
+                                                             int i) {
+  auto const [at, bits, run] = plane;
+  if (bits == 0) return 0;
+  if (bits == 6) {
+    // Numbers 0-3 and 8-11 are the lower six bits of bytes 0-3 and 4-7. The others, four after them, have a
+    // nibble of bytes 8-11 each, and above it the two bits left over there.
+    uint8_t const* const packed = block + at;
+    bool const is_second = i >= 8;
+    int const first = i % 4 + 4 * is_second;
+    if (i % 8 < 4) return packed[first] & 63;
+    return (packed[8 + i % 4] >> (4 * is_second) & 15) | packed[first] >> 6 << 4;
+  }
+  int const in_byte = 8 / bits;
+  return block[at + i / (run * in_byte) * run + i % run] >> (i / run % in_byte * bits) & ((1 << bits) - 1);
+}
+
+// A block in a GGUF file, little-endian: f16 scales, first d and then e or -m where there are two; bytes of
+// scales; integers. Planes of higher bits follow those of lower ones.
+struct FileBlock {
+  int type = -1;  // the format's number in such files; -1: they have no such blocks
+  int bytes = 0;
+  int halves_at = 0;  // where the f16 scales begin
+  Plane low = {},
+        high =
+            {};  // integers: what they stand for, or indices of levels, plus integer_zero(); 8 bits: signed
+  Plane scale = {}, scale_high = {};  // bytes of scales: of all groups, then of all minimums; plus scale_zero
+  int scale_zero = 0;
+};
+
+// What integers stand for that are not evenly spaced.
+struct Levels {
+  int bits = 0;  // that hold the levels, with a sign; 0: integers stand for themselves
+  int8_t of[16] = {};
+};
+constexpr Levels kDenseAboutZero = {
+    8, {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}};
+// Twice the numbers of e2m1, the four-bit float of the OCP Microscaling Formats specification 1.0.
+constexpr Levels kTwiceE2m1 = {5, {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}};
+
+struct WeightFormat {
+  Dtype type;
+  char const* name;   // as files name it
+  int bits = 0;       // of an integer in memory
+  int64_t group = 0;  // consecutive k of a column that share a scale
+  Scales scales = Scales::none;
+  int scale_most = 0;  // largest magnitude of the integer scales in superblocks
+  Levels levels = {};
+  FileBlock file = {};
+  bool is_common = false;  // few rows have kernels of their own (gemm_grouped.cpp)
+};
+
+// clang-format off
+constexpr WeightFormat kFormats[] = {
+    {.type = Dtype::f32, .name = "F32", .file = {.type = 0, .bytes = 4}},
+    {.type = Dtype::f16, .name = "F16", .file = {.type = 1, .bytes = 2}},
+    {.type = Dtype::bf16, .name = "BF16", .file = {.type = 30, .bytes = 2}},
+    // Ours alone: what plain numbers are rounded to.
+    {.type = Dtype::q8_128, .name = "int8", .bits = 8, .group = 128, .scales = Scales::half, .is_common = true},
+    {.type = Dtype::q6, .name = "int6", .bits = 6, .group = 128, .scales = Scales::half, .is_common = true},
+    // Groups by themselves.
+    {.type = Dtype::q8, .name = "Q8_0", .bits = 8, .group = 32, .scales = Scales::half,
+     .file = {.type = 8, .bytes = 34, .low = {2, 8, 32}}, .is_common = true},
+    {.type = Dtype::q4, .name = "Q4_0", .bits = 4, .group = 32, .scales = Scales::half,
+     .file = {.type = 2, .bytes = 18, .low = {2, 4, 16}}, .is_common = true},
+    {.type = Dtype::q4_1, .name = "Q4_1", .bits = 4, .group = 32, .scales = Scales::half_minimum,
+     .file = {.type = 3, .bytes = 20, .low = {4, 4, 16}}},
+    {.type = Dtype::q5_0, .name = "Q5_0", .bits = 5, .group = 32, .scales = Scales::half,
+     .file = {.type = 6, .bytes = 22, .low = {6, 4, 16}, .high = {2, 1, 1}}, .is_common = true},
+    {.type = Dtype::q5_1, .name = "Q5_1", .bits = 5, .group = 32, .scales = Scales::half_minimum,
+     .file = {.type = 7, .bytes = 24, .low = {8, 4, 16}, .high = {4, 1, 1}}},
+    {.type = Dtype::iq4_nl, .name = "IQ4_NL", .bits = 4, .group = 32, .scales = Scales::half, .levels = kDenseAboutZero,
+     .file = {.type = 20, .bytes = 18, .low = {2, 4, 16}}},
+    {.type = Dtype::mxfp4, .name = "MXFP4", .bits = 4, .group = 32, .scales = Scales::exponent, .levels = kTwiceE2m1,
+     .file = {.type = 39, .bytes = 17, .low = {1, 4, 16}, .scale = {0, 8, 1}}},
+    // Superblocks of 256 numbers.
+    {.type = Dtype::q6_k, .name = "Q6_K", .bits = 6, .group = 16, .scales = Scales::super, .scale_most = 128,
+     .file = {.type = 14, .bytes = 210, .halves_at = 208, .low = {0, 4, 64}, .high = {128, 2, 32}, .scale = {192, 8, 16}},
+     .is_common = true},
+    {.type = Dtype::q5_k, .name = "Q5_K", .bits = 5, .group = 32, .scales = Scales::super_minimum, .scale_most = 63,
+     .file = {.type = 13, .bytes = 176, .low = {48, 4, 32}, .high = {16, 1, 32}, .scale = {4, 6, 4}}, .is_common = true},
+    {.type = Dtype::q4_k, .name = "Q4_K", .bits = 4, .group = 32, .scales = Scales::super_minimum, .scale_most = 63,
+     .file = {.type = 12, .bytes = 144, .low = {16, 4, 32}, .scale = {4, 6, 4}}, .is_common = true},
+    {.type = Dtype::q3_k, .name = "Q3_K", .bits = 3, .group = 16, .scales = Scales::super, .scale_most = 32,
+     .file = {.type = 11, .bytes = 110, .halves_at = 108, .low = {32, 2, 32}, .high = {0, 1, 32}, .scale = {96, 4, 8},
+              .scale_high = {104, 2, 4}, .scale_zero = 32}},
+    {.type = Dtype::q2_k, .name = "Q2_K", .bits = 2, .group = 16, .scales = Scales::super_nibbles, .scale_most = 15,
+     .file = {.type = 10, .bytes = 84, .halves_at = 80, .low = {16, 2, 32}, .scale = {0, 8, 16}}},
+    {.type = Dtype::iq4_xs, .name = "IQ4_XS", .bits = 4, .group = 32, .scales = Scales::super, .scale_most = 32,
+     .levels = kDenseAboutZero,
+     .file = {.type = 23, .bytes = 136, .low = {8, 4, 16}, .scale = {4, 4, 1}, .scale_high = {2, 2, 1}, .scale_zero = 32}},
+};
+// clang-format on
+
+}  // namespace bunting
