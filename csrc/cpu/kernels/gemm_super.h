@@ -6,7 +6,9 @@
 //              e * float(sum over groups of minimum * -(sum of q_x)), if groups have minimums
 //
 // d and e are the superblock's f16, scale and minimum of a group are integers. So both sums are exact, and a
-// kernel may make them as it likes: that for tiles folds scales into the weights (gemm_folded_tile.h).
+// kernel may make them as it likes: that for tiles folds scales into the weights (gemm_folded_tile.h). Where
+// there are no tiles, sums that f32 does not hold (Q5_K, Q6_K) are added up in f32 all the same, by rising
+// group in every kernel.
 #pragma once
 
 #include <type_traits>
@@ -23,9 +25,13 @@ inline constexpr int64_t kInputGroups = kGroupMax / kGroup;  // kGroup that shar
 template <Dtype W>
 class ScaledSum {
  public:
-  // Whether f32 holds it, whatever the numbers are: a fused multiply-add takes the place of three
-  // instructions.
+  // In f32 a fused multiply-add takes the place of three instructions. With tiles only where f32 holds it,
+  // whatever the numbers are.
+#if defined(BUNTING_AMX_EMULATED) || defined(__AMX_INT8__)
   static constexpr bool kIsFloat = int64_t{largest_scaled(W)} * 127 * kGroupMax <= 1 << 24;
+#else
+  static constexpr bool kIsFloat = true;
+#endif
   using Lanes = std::conditional_t<kIsFloat, vf, vi>;
 
   // The integer scales of a group, as they are multiplied.
