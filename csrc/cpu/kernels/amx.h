@@ -1,8 +1,8 @@
 // amx.h - the few tile instructions the GEMM needs, real or in software.
 //
-// A tile is 16 rows of 64 bytes. The numbers of tiles are template arguments because the instructions encode
-// them. With BUNTING_AMX_EMULATED the same functions compute, slowly, what Intel's manual says the
-// instructions compute, so that the kernels above them are tested on processors without tiles.
+// A tile is 16 rows of 64 bytes, or half of that. The numbers of tiles are template arguments because the
+// instructions encode them. With BUNTING_AMX_EMULATED the same functions compute, slowly, what Intel's manual
+// says the instructions compute, so that the kernels above them are tested on processors without tiles.
 #pragma once
 
 #include "cpu/kernels/simd.h"
@@ -15,7 +15,8 @@ struct Tile {
   uint32_t row[16][16];
 };
 
-template <bool Halves>
+// Sets of tiles, a bit each: those with rows of 32 bytes, and those with 8 rows.
+template <int Narrow, int Short>
 struct TileState {
   Tile tile[8];
   TileState() = default;
@@ -26,8 +27,8 @@ struct TileState {
   }
   template <int D>
   void load(void const* from, int64_t stride) {
-    constexpr int kRows = Halves && D == 7 ? 8 : 16;
-    constexpr size_t kBytes = Halves && D == 6 ? 32 : 64;
+    constexpr int kRows = Short >> D & 1 ? 8 : 16;
+    constexpr size_t kBytes = Narrow >> D & 1 ? 32 : 64;
     tile[D] = {};
     for (int m = 0; m < kRows; ++m)
       std::memcpy(tile[D].row[m], static_cast<char const*>(from) + m * stride, kBytes);
@@ -88,13 +89,20 @@ struct TileState {
 
 // Owns the tile state of the calling thread while it lives. Releasing the tiles keeps them out of the
 // thread's context switches.
-template <bool Halves>
+// Sets of tiles, a bit each: those with rows of 32 bytes, and those with 8 rows.
+template <int Narrow, int Short>
 struct TileState {
   TileState() {
     struct alignas(64) Config {
       uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, Halves ? 32 : 64, 64};
-      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, Halves ? 8 : 16};
+      uint16_t row_bytes[16] = {};
+      uint8_t rows[16] = {};
+      constexpr Config() {
+        for (int i = 0; i < 8; ++i) {
+          row_bytes[i] = Narrow >> i & 1 ? 32 : 64;
+          rows[i] = Short >> i & 1 ? 8 : 16;
+        }
+      }
     };
     static constexpr Config config;
     asm volatile("ldtilecfg %0" ::"m"(config));
@@ -133,9 +141,11 @@ struct TileState {
 
 #if defined(BUNTING_AMX_EMULATED) || defined(__AMX_BF16__)
 // Eight tiles of 16 rows of 64 bytes.
-using Tiles = TileState<false>;
+using Tiles = TileState<0, 0>;
 // The same, but tile 6 is 16 rows of 32 bytes and tile 7 is 8 rows of 64 bytes: a product of half the depth.
-using HalfTiles = TileState<true>;
+using HalfTiles = TileState<1 << 6, 1 << 7>;
+// All products: tiles 4 and 5 are as 6 there, tiles 6 and 7 as 7.
+using HalfDepthTiles = TileState<1 << 4 | 1 << 5, 1 << 6 | 1 << 7>;
 #endif
 
 }  // namespace bunting::BUNTING_ISA

@@ -44,7 +44,7 @@ template <Dtype W>
 void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
 #if defined(BUNTING_HAS_INT8_TILES)
   if constexpr (weight_format(W).scales == Scales::half)
-    if (g.tokens > kTileRowsLeast) return gemm_blocks<GroupedTiles<W>>(g, panel_begin, panel_end);
+    if (g.tokens > kTileRowsLeast<W>) return gemm_blocks<GroupedTiles<W>>(g, panel_begin, panel_end);
   if constexpr (is_super(W))
     if (g.tokens >= kFoldedRowsLeast<W> && g.w->k > 0)
       return FoldedTiles<W>::multiply(g, panel_begin, panel_end);
