@@ -15,11 +15,14 @@ namespace {
 
 constexpr int32_t kPrompt = 83;
 
+// What layers are made of: an MLP; in the second layer experts; what only Gemma 4 has.
+enum class Kind { dense, experts, mixed };
+
 struct Variant {
   int32_t compute, window;
-  std::vector<uint8_t> formats;  // of the tiny model: two, two layers of seven, and one
+  std::vector<uint8_t> formats;  // of the tiny model: two, its layers of seven, and one
   int32_t kv = BUNTING_KV_PLAIN;
-  bool has_experts = false;  // in the second layer
+  Kind kind = Kind::dense;
 };
 
 std::vector<Variant> const& variants() {
@@ -35,8 +38,10 @@ std::vector<Variant> const& variants() {
       {BUNTING_F32, 0, {5, 0, 2, 4, 1, 0, 2, 0, 0, 0, 0, 4, 1, 5, 0, 0, 0}},
       {BUNTING_BF16, 21, {4, 5, 2, 4, 1, 5, 4, 0, 0, 0, 1, 4, 2, 5, 0, 0, 0}},
       {BUNTING_BF16, 0, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN), BUNTING_KV_INT8},
-      {BUNTING_F32, 21, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN, true},
-      {BUNTING_BF16, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 5, 0, 0, 0}, BUNTING_KV_PLAIN, true},
+      {BUNTING_F32, 21, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN, Kind::experts},
+      {BUNTING_BF16, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 5, 0, 0, 0}, BUNTING_KV_PLAIN, Kind::experts},
+      {BUNTING_F32, 0, std::vector<uint8_t>(24, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN, Kind::mixed},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(24, BUNTING_FORMAT_INT8), BUNTING_KV_INT8, Kind::mixed},
   };
   return all;
 }
@@ -46,7 +51,10 @@ std::string name_of(Variant const& variant, int32_t isa) {
   for (uint8_t const format : variant.formats) (formats += ' ') += std::to_string(format);
   return std::string(variant.compute == BUNTING_F32 ? "f32" : "bf16") + " isa " + std::to_string(isa) +
          " window " + std::to_string(variant.window) + " formats" + formats + " kv " +
-         std::to_string(variant.kv) + (variant.has_experts ? " with experts" : "");
+         std::to_string(variant.kv) +
+         (variant.kind == Kind::experts ? " with experts"
+          : variant.kind == Kind::mixed ? " with all of Gemma 4"
+                                        : "");
 }
 
 // Logits after every position of a sequence, from steps of one token each: what everything else must equal.
@@ -94,9 +102,11 @@ bunting_layer_shape const* layers_of(int32_t window, bool has_experts) {
   return layers.data();
 }
 
-bunting_model_shape shape_with_experts() {
+bunting_model_shape shape_of(Kind kind, int32_t window) {
   bunting_model_shape shape = tiny_shape();
-  shape.layer = layers_of(0, true);
+  if (kind == Kind::mixed) return tiny_mixed_shape(shape, 64);
+  shape.layer = layers_of(window, kind == Kind::experts);
+  if (kind == Kind::dense) return shape;
   shape.experts = 5;
   shape.experts_used = 2;
   shape.expert_feed_forward = 24;
@@ -108,18 +118,18 @@ bunting_model_shape shape_with_experts() {
 // window.
 template <typename Check>
 void for_each_variant(Check const& check) {
-  TinyFile const dense(tiny_shape()), mixture(shape_with_experts());
+  std::map<Kind, TinyFile> files;
+  for (Kind const kind : {Kind::dense, Kind::experts, Kind::mixed})
+    files.try_emplace(kind, shape_of(kind, 0));
   for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= usable_isa(); isa++) {
     if (!kernels_for(isa)) continue;  // a build of few levels
     for (Variant const& variant : variants()) {
-      TinyFile const& file = variant.has_experts ? mixture : dense;
-      bunting_model_shape shape = variant.has_experts ? shape_with_experts() : tiny_shape();
+      bunting_model_shape shape = shape_of(variant.kind, variant.window);
       shape.isa = isa;
       shape.compute = variant.compute;
-      shape.layer = layers_of(variant.window, variant.has_experts);
       shape.formats = variant.formats.data();
       shape.kv = variant.kv;
-      ModelPointer const model = load_model(shape, file);
+      ModelPointer const model = load_model(shape, files.at(variant.kind));
       if (model) check(model.get(), name_of(variant, isa));
     }
   }

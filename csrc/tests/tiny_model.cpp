@@ -66,6 +66,30 @@ bunting_model_shape tiny_shape() {
   return shape;
 }
 
+bunting_model_shape tiny_mixed_shape(bunting_model_shape const& plain, int32_t head_size) {
+  static std::vector<bunting_layer_shape> const layers = [] {
+    bunting_layer_shape const* const first = tiny_layers([](bunting_layer_shape& layer) {
+      layer.mlp = BUNTING_MLP_BOTH;
+      layer.norms = 15;
+      layer.biases = 0;
+      layer.values = BUNTING_VALUES_NORMED;
+      layer.scaled = 1;
+    });
+    std::vector<bunting_layer_shape> three(first, first + 3);
+    three[0].head_size = 32, three[0].sliding_window = 30, three[0].feed_forward = 64;
+    three[1].kv_heads = three[2].kv_heads = 1;
+    three[1].values |= BUNTING_VALUES_KEYS;
+    three[2].kv_layers_back = 1;
+    return three;
+  }();
+  bunting_model_shape shape = plain;
+  shape.layers = 3, shape.layer = layers.data();
+  shape.head_size = head_size, shape.rope = tiny_rope(32);
+  shape.layer_inputs = 16;
+  shape.experts = 5, shape.experts_used = 2, shape.expert_feed_forward = 40;
+  return shape;
+}
+
 bunting_engine_limits tiny_limits() {
   return {.threads = 2,
           .pages = 64,

@@ -17,6 +17,10 @@ bunting_model_shape tiny_shape();
 // a head size. Both live as long as the program.
 bunting_layer_shape const* tiny_layers(std::function<void(bunting_layer_shape&)> const& change);
 bunting_rope const* tiny_rope(int32_t head_size);
+// As Gemma 4, else as `plain`: an MLP beside experts, inputs and scales of layers; of three layers one with
+// heads of 32, a window and another width, one with heads of `head_size`, fewer of them and values that are
+// keys, and one that reads its keys.
+bunting_model_shape tiny_mixed_shape(bunting_model_shape const& plain, int32_t head_size);
 bunting_engine_limits tiny_limits();
 
 // A file with every tensor a shape needs, random but the same every time; removed with the object.

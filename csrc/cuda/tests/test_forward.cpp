@@ -129,29 +129,9 @@ std::vector<bunting_model_shape> shapes_of_all_kinds() {
   // As Gemma in its heads.
   bunting_model_shape wide = plain;
   wide.head_size = 256, wide.rope = tiny_rope(256);
-  // As Gemma 4: an MLP beside experts, inputs and scales of layers; a layer with larger heads, fewer of them
-  // and values that are keys, and one that reads its keys.
-  bunting_model_shape mixed = plain;
-  static std::vector<bunting_layer_shape> const layers = [] {
-    bunting_layer_shape const* const first = tiny_layers([](bunting_layer_shape& layer) {
-      layer.mlp = BUNTING_MLP_BOTH;
-      layer.norms = 15;
-      layer.biases = 0;
-      layer.values = BUNTING_VALUES_NORMED;
-      layer.scaled = 1;
-    });
-    std::vector<bunting_layer_shape> three(first, first + 3);
-    three[0].head_size = 32, three[0].sliding_window = 30, three[0].feed_forward = 64;
-    three[1].kv_heads = three[2].kv_heads = 1;
-    three[1].values |= BUNTING_VALUES_KEYS;
-    three[2].kv_layers_back = 1;
-    return three;
-  }();
-  mixed.layers = 3, mixed.layer = layers.data();
-  mixed.head_size = 512, mixed.rope = tiny_rope(32);
-  mixed.layer_inputs = 16;
+  bunting_model_shape mixed = tiny_mixed_shape(plain, 512);
   // All of them: near ties of these random routers fall otherwise where bf16 is rounded otherwise.
-  mixed.experts = mixed.experts_used = 5, mixed.expert_feed_forward = 40;
+  mixed.experts_used = mixed.experts;
   return {plain, around, after, parallel, experts, wide, mixed};
 }
 
