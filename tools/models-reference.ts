@@ -1,23 +1,40 @@
-/** docs/reference/models.md: what is served, from the descriptions of families and the models that tests compare. */
+/** docs/reference/models.md: what is served, from the descriptions of families, the models that tests compare and the formats that
+ *  engines keep. */
 import { parseModelConfig, readModelConfig } from "../gpu/model/config.ts";
 import type { Family } from "../gpu/model/families/family.ts";
 import { families } from "../gpu/model/families/index.ts";
-import { familyConfigs } from "../tests/reference/families.ts";
-import { referenceModels } from "../tests/reference/models.ts";
+import { formatName, formatsOf } from "../gpu/model/formats.ts";
+import { schemes } from "../gpu/model/quantisation-schemes.ts";
+import { storedTypes } from "../gpu/model/stored-types.ts";
+import { TensorKind } from "../gpu/model/tensor-kinds.ts";
+import { familyConfigs, foldersOnly } from "../tests/reference/families.ts";
+import { gpuReferenceNames, referenceModels } from "../tests/reference/models.ts";
 
 /** A model that a test compares with transformers. */
 interface Compared {
   readonly name: string;
   readonly family: string;
+  readonly test: "correctness" | "families";
+  readonly isOnGpus: boolean;
+  readonly isFromFile: boolean;
 }
 
 export function modelsReference(): string {
   const compared: Compared[] = [
-    ...referenceModels().map(({ name, dir }) => ({ name, ...readModelConfig(dir) })),
-    ...Object.entries(familyConfigs).map(([name, json]) => ({
-      name,
-      ...parseModelConfig({ file: name, json: JSON.parse(JSON.stringify(json)) }, { file: "", json: {} }),
-    })),
+    ...referenceModels().map(
+      ({ name, dir }): Compared => ({
+        name,
+        family: readModelConfig(dir).family,
+        test: "correctness",
+        isOnGpus: (gpuReferenceNames as readonly string[]).includes(name),
+        isFromFile: true,
+      }),
+    ),
+    ...Object.entries(familyConfigs).map(([name, json]): Compared => {
+      const config = { file: name, json: JSON.parse(JSON.stringify(json)) };
+      const { family } = parseModelConfig(config, { file: "", json: {} });
+      return { name, family, test: "families", isOnGpus: true, isFromFile: !foldersOnly.includes(name) };
+    }),
   ];
   const rows = families.map((family) =>
     rowOf(
@@ -30,16 +47,25 @@ export function modelsReference(): string {
 Made from \`gpu/model/families/\` and the models in \`tests/reference/\` by \`bun tools/docs.ts\`; do not edit. Each family is
 read from a Hugging Face folder, by the class that its \`config.json\` names, and from a [GGUF file](gguf.md), by its architecture.
 
-The CPU engine and GPUs compute all of them. For each model in the last column the CPU engine's logits in f32 are those of Hugging Face
-transformers to 2e-4, from a folder and from a file; in bf16, on the CPU and on the emulated GPU, their cosine to those is above 0.998
-(\`tests/device/correctness.test.ts\`, \`tests/device/families.test.ts\`). That results do not depend on chunks, cache or company is
-tested on both for every kind of layer (\`tests/device/kinds.test.ts\`). GPUs compute in bf16 alone, and want heads of 32, 64, 96, 128,
-256 or 512 numbers, of which a multiple of 4 turns, widths that are multiples of 8, and at most 32 experts for a token; a model with others
-(here llama2, llama3 and qwen3) is refused by a sentence.
+The models of the last columns are small ones of random weights that tests compare with Hugging Face transformers. On CPUs the logits in f32
+are theirs to 2e-4, from a folder and from a file; in bf16, there and on the emulated GPU, their cosine to those is above 0.998.
+\`correctness\` and \`families\` are tests in \`tests/device/\`; files of models of the first are compared by \`gguf\` there. That results do not
+depend on chunks, cache or company is tested on CPUs and GPUs for every kind of layer (\`kinds\`). GPUs compute in bf16 alone, and want
+heads of 32, 64, 96, 128, 256 or 512 numbers, of which a multiple of 4 turns, widths that are multiples of 8, and at most 32 experts
+for a token; a model with others (here llama2, llama3 and qwen3) is refused by a sentence.
 
-| Models | Class | GGUF | Compared |
-|---|---|---|---|
+| Models | Class | GGUF | On CPUs, f32 and bf16 | From a GGUF file | On GPUs, bf16 | Test |
+|---|---|---|---|---|---|---|
 ${rows.join("\n")}
+
+## Formats
+
+What a matrix becomes in bf16 with \`--quant auto\` where its tensors are stored in this type, and what the other values of \`--quant\` make of
+plain ones (\`formats\` is a test in \`gpu/model/\`):
+
+| Stored in, or asked for | On CPUs | On GPUs | Test |
+|---|---|---|---|
+${formatRows().join("\n")}
 
 Weights and their formats are in [weights.md](weights.md). Models of text and images are served without the images. Code that comes with
 a model is never run. A configuration that says something which changes the mathematics and is not known here is refused by the
@@ -49,11 +75,42 @@ name of the field.
 
 function rowOf(family: Family, compared: readonly Compared[]): string {
   const code = (names: readonly string[]): string => names.map((name) => `\`${name}\``).join(", ");
+  const all = compared.map(({ name }) => name).join(", ");
+  // Those of which something is true, or a word where it is true of all.
+  const those = (is: (model: Compared) => boolean): string => {
+    const names = compared.filter(is).map(({ name }) => name);
+    return names.length === compared.length ? "all of these" : names.length === 0 ? "none" : names.join(", ");
+  };
   const cells = [
     family.models,
     code([...family.classes, ...(family.wrappers ?? [])]),
     family.metadata.length > 0 ? code(family.metadata) : family.ggufAs ? code([family.ggufAs]) : "not read",
-    compared.map(({ name }) => name).join(", "),
+    all,
+    those(({ isFromFile }) => isFromFile),
+    those(({ isOnGpus }) => isOnGpus),
+    code([...new Set(compared.map(({ test }) => test))]),
   ];
   return `| ${cells.join(" | ")} |`;
+}
+
+function formatRows(): string[] {
+  const row = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
+  const becomes = (dtype: number, device: "cpu" | "gpu"): string => {
+    const format = formatName(
+      formatsOf([{ tensor: TensorKind.o, layer: 0, dtype }], 1, "auto", "bf16", device)[4]!,
+    );
+    return format === "plain" ? "bf16" : format;
+  };
+  const stored = Object.entries(storedTypes).map(([name, { number, kind }]) => {
+    const test =
+      kind === "numbers" ? "`families`, `gguf`" : kind === "blocks" ? "`gguf`, `gpu`" : "`gguf`, `formats`";
+    return row([name, becomes(number, "cpu"), becomes(number, "gpu"), test]);
+  });
+  const asked = ["int8", "q8_0", "int6", "int4"].map((name) =>
+    row([`\`--quant ${name}\``, name, name === "int6" ? "int6, in bytes" : name, "`quantised`, `gpu`"]),
+  );
+  const folders = [...Object.keys(schemes), "mxfp4"].map((method) =>
+    row([`\`${method}\` folders`, "blocks above", "blocks above", "`quantised-folders`"]),
+  );
+  return [...stored, ...asked, row(["`--quant fp8`", "refused", "fp8", "`gpu`"]), ...folders];
 }

@@ -11,6 +11,7 @@ import { openModelFolder } from "../../gpu/model/folder.ts";
 import { isaNames, type NativeLibrary } from "../../gpu/native.ts";
 import {
   type Compute,
+  gpuReferenceNames,
   type PromptName,
   type ReferenceModel,
   type ReferenceName,
@@ -65,9 +66,6 @@ interface Way {
   readonly effort: Effort;
 }
 
-/** Models whose heads GPUs have kernels for. */
-const gpuModels: readonly ReferenceName[] = ["mistral", "qwen2", "llama3-96", "qwen3-128"];
-
 function ways(): Way[] {
   const library = cpuLibrary();
   const { isaBest, isaBuilt } = library.machineProbe();
@@ -86,7 +84,7 @@ function ways(): Way[] {
     name: `bf16 on ${engine.name}`,
     library: engine.library,
     options: { compute: "bf16" } as const,
-    models: gpuModels,
+    models: gpuReferenceNames,
     threads: [],
     effort: engine.name === "emu" ? brief : thorough,
   }));

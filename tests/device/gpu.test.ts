@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { formatsOf, widenedNote } from "../../gpu/model/formats.ts";
 import type { JsonObject } from "../../gpu/model/json.ts";
+import { storedTypes } from "../../gpu/model/stored-types.ts";
 import type { NativeDevice } from "../../gpu/native/device.ts";
 import { closeNativeModel, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import { NativeError, type NativeStatus } from "../../gpu/native.ts";
@@ -16,6 +17,7 @@ import type { SequenceId, Step, StepResult } from "../../scheduler/core.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import { writeRandomModel } from "../../tools/random-model.ts";
 import { type ReferenceName, referenceModel } from "../reference/models.ts";
+import type { StoredName } from "../support/gguf-blocks.ts";
 import { convertModel } from "../support/gguf-model.ts";
 import { ggufBytes } from "../support/gguf-writer.ts";
 import { cosineOf, sameBits } from "./compare.ts";
@@ -97,36 +99,37 @@ for (const { name: engine, library } of gpuEngines()) {
     rmSync(scratch, { recursive: true });
   });
 
-  test.each([
-    ["Q4_K", /^\d+ matrices in Q4_K.* become int8/, 0.999],
-    ["Q6_K", /^\d+ matrices in Q6_K.* become int8/, 0.999],
-    ["MXFP4", null, 0.99999],
-  ] as const)(
-    `blocks in %s are computed as near as ${engine} can, and what changes is said`,
-    (type, note, least) => {
-      const scratch = mkdtempSync(join(tmpdir(), "bunting-blocks-"));
-      const dir = join(scratch, "folder");
-      writeRandomModel({ file: "config.json", json: wideModel }, dir, { seed: 5 });
-      const file = join(scratch, "model.gguf");
-      writeFileSync(file, ggufBytes(convertModel(dir, { type })));
-      const folder = openModelFolder(file);
-      const formats = formatsOf(folder.tensors, 2, "auto", "bf16", "gpu");
-      const said = widenedNote(folder.tensors, formats, "bf16");
-      if (note === null) expect(said).toBeNull();
-      else expect(said).toMatch(note);
-      const tokens = Array.from({ length: 12 }, (_, index) => (index * 37 + 11) % 500);
-      const [kept, exact] = (["auto", "none"] as const).map((quant) => {
-        const rig = new Rig(library, folder, { quant });
-        const logits = logitsOf(rig, tokens);
-        rig.close();
-        return logits;
-      });
-      for (const [position, row] of kept!.entries()) {
-        expect(cosineOf(row, exact![position]!)).toBeGreaterThan(least);
-      }
-      rmSync(scratch, { recursive: true });
-    },
-  );
+  const keptBlocks: Readonly<Record<string, number>> = { Q4_0: 0.999, Q8_0: 0.999, MXFP4: 0.99999 };
+  const blockTypes = Object.entries(storedTypes).filter(([, { kind }]) => kind === "blocks");
+  test.each(
+    blockTypes.map(([name]): [StoredName, RegExp | null, number] => [
+      name as StoredName,
+      keptBlocks[name] === undefined ? new RegExp(`^\\d+ matrices in ${name}.* become int8`) : null,
+      keptBlocks[name] ?? 0.999,
+    ]),
+  )(`blocks in %s are computed as near as ${engine} can, and what changes is said`, (type, note, least) => {
+    const scratch = mkdtempSync(join(tmpdir(), "bunting-blocks-"));
+    const dir = join(scratch, "folder");
+    writeRandomModel({ file: "config.json", json: wideModel }, dir, { seed: 5 });
+    const file = join(scratch, "model.gguf");
+    writeFileSync(file, ggufBytes(convertModel(dir, { type })));
+    const folder = openModelFolder(file);
+    const formats = formatsOf(folder.tensors, 2, "auto", "bf16", "gpu");
+    const said = widenedNote(folder.tensors, formats, "bf16");
+    if (note === null) expect(said).toBeNull();
+    else expect(said).toMatch(note);
+    const tokens = Array.from({ length: 12 }, (_, index) => (index * 37 + 11) % 500);
+    const [kept, exact] = (["auto", "none"] as const).map((quant) => {
+      const rig = new Rig(library, folder, { quant });
+      const logits = logitsOf(rig, tokens);
+      rig.close();
+      return logits;
+    });
+    for (const [position, row] of kept!.entries()) {
+      expect(cosineOf(row, exact![position]!)).toBeGreaterThan(least);
+    }
+    rmSync(scratch, { recursive: true });
+  });
 
   describe(`${engine} refuses with a sentence`, () => {
     test.each<[string, ReferenceName, Partial<RigOptions>, string]>([

@@ -33,6 +33,9 @@ export const referenceNames = [
   "qwen3-128",
 ] as const;
 
+/** Those whose heads GPUs have kernels for. */
+export const gpuReferenceNames: readonly ReferenceName[] = ["mistral", "qwen2", "llama3-96", "qwen3-128"];
+
 export type ReferenceName = (typeof referenceNames)[number];
 
 export function referenceModel(name: ReferenceName): ReferenceModel {
