@@ -1,7 +1,7 @@
 """Trains models whose matrices read channels much larger than the others; benchmarks/quality.ts tells what rounding does to them.
 
-    python outliers.py demo /tmp/demo   # the demo model goes on
-    python outliers.py new /tmp/new     # a new one
+    python outliers.py demo <folder>   # the demo model goes on
+    python outliers.py new <folder>    # a new one
 
 The norms before attention and MLP begin with weights 64 times larger in six channels. In the demo model the matrices that read
 them have columns as much smaller at first, so that it begins as it is. Both learn the project's own text (docs and code) with
