@@ -1,4 +1,4 @@
-/** Bodies of requests that are as large as may be, or larger: each once held a server up for everybody. */
+/** Bodies of requests that are as large as may be, or larger, or as much work: each once held a server up for everybody. */
 export interface LargeBody {
   readonly name: string;
   readonly route: string;
@@ -11,6 +11,8 @@ export interface LargeBody {
 const completions = "/v1/completions";
 const tooLong = /maximum context length is 2048 tokens/;
 const tooMany = /arrays of 1048576 elements together at most/;
+/** Texts of which the seventeenth character from the end is this one: to see that it cannot be two takes all of a compiler's work. */
+const seventeenth = (letter: string): object => ({ pattern: `^[ab]*${letter}[ab]{16}$` });
 const message = { role: "user", content: "a b c ".repeat(100) };
 
 export const largeBodies: readonly LargeBody[] = [
@@ -75,5 +77,16 @@ export const largeBodies: readonly LargeBody[] = [
       JSON.stringify({ messages: Array.from({ length: 10_000 }, () => ({ role: "user", content: "" })) }),
     status: 400,
     says: tooLong,
+  },
+  {
+    name: "a schema that takes too much work",
+    route: "/v1/chat/completions",
+    text: () => {
+      const schema = { type: "string", allOf: ["a", "b"].map(seventeenth) };
+      const format = { type: "json_schema", json_schema: { name: "s", schema } };
+      return JSON.stringify({ messages: [message], response_format: format });
+    },
+    status: 400,
+    says: /invalid_schema.*(steps of work|longer than 2000 ms)|(steps of work|longer than 2000 ms).*invalid_schema/,
   },
 ];
