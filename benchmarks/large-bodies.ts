@@ -2,7 +2,7 @@
  * What streams feel while clients send bodies as large as the server takes, and larger: for each body a server on the simulated
  * device, in a process of its own, two streams, and attackers that send it again and again.
  *
- *   bun benchmarks/large-bodies.ts [--attackers 8] [--repeats 3]
+ *   bun benchmarks/large-bodies.ts [--attackers 8] [--repeats 3] [--only <word of a body's name>]
  *
  * A gap is the longest time between two tokens of a stream; "thread" is what the server says of its own thread,
  * `bunting_thread_gap_seconds`, which leaves out what this program did, and "computing" `bunting_thread_gap_computing_seconds`, which
@@ -18,7 +18,11 @@ import { Program } from "../tests/e2e/program.ts";
 import { largeBodies } from "../tests/support/large-bodies.ts";
 
 const { values } = parseArgs({
-  options: { attackers: { type: "string", default: "8" }, repeats: { type: "string", default: "3" } },
+  options: {
+    attackers: { type: "string", default: "8" },
+    repeats: { type: "string", default: "3" },
+    only: { type: "string", default: "" },
+  },
 });
 
 const folder = mkdtempSync(join(tmpdir(), "bunting-bodies-"));
@@ -81,7 +85,7 @@ async function row(name: string, attackAt: (url: string) => Promise<string>): Pr
 }
 
 const rows = [await row("nothing", () => Bun.sleep(1000).then(() => ""))];
-for (const { name, route, text } of largeBodies) {
+for (const { name, route, text } of largeBodies.filter((body) => body.name.includes(values.only))) {
   const file = join(folder, "body.json");
   writeFileSync(file, text());
   const attackAt = async (url: string): Promise<string> => {
