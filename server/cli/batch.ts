@@ -1,6 +1,6 @@
 /** `bunting batch`: runs a file of prompts, on a server or on one that is started for it, and goes on where it was stopped. */
 
-import { createHash } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { ConfigError, flag, integer, makeConfig, optional, text, type Values } from "../config.ts";
@@ -48,7 +48,10 @@ export type BatchOptions = Values<typeof batchSettings>;
 interface State {
   /** Of the lines that were sent. */
   readonly sha256: string;
-  readonly batch: string;
+  /** In the batch's metadata: the server knows by it which batch is this one. */
+  readonly key: string;
+  /** Its id; null: it may not have been created yet. */
+  readonly batch: string | null;
 }
 
 /** Runs to the end, or until Ctrl-C; resolves to the exit code. */
@@ -127,15 +130,18 @@ async function run(client: JobsClient, job: Job, folder: string, options: BatchO
 async function begun(client: JobsClient, { name, lines, endpoint }: Job, path: string): Promise<string> {
   const whole = `${lines.join("\n")}\n`;
   const sha256 = createHash("sha256").update(whole).digest("hex");
-  if (existsSync(path)) {
-    const state = JSON.parse(readFileSync(path, "utf8")) as State;
-    if (state.sha256 === sha256) return state.batch;
+  const before = existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as State) : null;
+  if (before !== null && before.sha256 !== sha256)
     throw new ConfigError(`The input is not the one that ${path} was begun with: remove it to begin anew.`);
-  }
-  const file = await client.upload(whole, name);
-  const { id } = await client.create(file, endpoint, WINDOW);
-  writeFileSync(`${path}.part`, JSON.stringify({ sha256, batch: id } satisfies State));
-  renameSync(`${path}.part`, path);
+  if (before !== null && before.batch !== null) return before.batch;
+  const key = before?.key ?? randomUUID();
+  const keep = (batch: string | null): void =>
+    writeWhole(path, JSON.stringify({ sha256, key, batch } satisfies State));
+  // Kept before there is a batch, so that a command that dies while it creates one begins no second one when it is run again.
+  if (before === null) keep(null);
+  const found = before === null ? null : await client.findBatch(key);
+  const { id } = found ?? (await client.create(await client.upload(whole, name), endpoint, WINDOW, key));
+  keep(id);
   return id;
 }
 

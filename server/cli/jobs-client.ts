@@ -25,7 +25,16 @@ export interface BatchObject {
     readonly output_tokens: number;
   };
   readonly paused_by?: string | null;
+  readonly metadata?: { readonly [name: string]: string } | null;
 }
+
+interface Page {
+  readonly data: readonly BatchObject[];
+  readonly has_more: boolean;
+}
+
+/** Of metadata: what the one who created a batch finds it by. */
+const KEY = "bunting_key";
 
 /** Whether nothing will change of it any more. */
 export function hasEnded({ status }: BatchObject): boolean {
@@ -48,8 +57,10 @@ export class JobsClient {
     return id;
   }
 
-  async create(inputFile: string, endpoint: string, window: string): Promise<BatchObject> {
-    const body = { input_file_id: inputFile, endpoint, completion_window: window };
+  /** With a `key`, `findBatch` finds it. */
+  async create(inputFile: string, endpoint: string, window: string, key?: string): Promise<BatchObject> {
+    const metadata = key === undefined ? null : { [KEY]: key };
+    const body = { input_file_id: inputFile, endpoint, completion_window: window, metadata };
     return (await this.#ask("POST", "/batches", JSON.stringify(body))) as BatchObject;
   }
 
@@ -57,8 +68,23 @@ export class JobsClient {
     return (await this.#ask("GET", `/batches/${encodeURIComponent(id)}`)) as BatchObject;
   }
 
+  /** The latest batches. */
   async batches(): Promise<readonly BatchObject[]> {
-    return ((await this.#ask("GET", "/batches?limit=100")) as { readonly data: readonly BatchObject[] }).data;
+    return (await this.#page("")).data;
+  }
+
+  /** The batch that was created with this key; null: there is none. */
+  async findBatch(key: string): Promise<BatchObject | null> {
+    for (let after = ""; ; ) {
+      const { data, has_more: hasMore } = await this.#page(after);
+      const found = data.find(({ metadata }) => metadata?.[KEY] === key);
+      if (found !== undefined || !hasMore) return found ?? null;
+      after = `&after=${data.at(-1)!.id}`;
+    }
+  }
+
+  async #page(after: string): Promise<Page> {
+    return (await this.#ask("GET", `/batches?limit=100${after}`)) as Page;
   }
 
   async cancel(id: string): Promise<BatchObject> {

@@ -24,13 +24,24 @@ function idsOf(path: string): number[] {
   return lines.map((line) => Number((JSON.parse(line) as { readonly custom_id: string }).custom_id));
 }
 
+/** What a command keeps of its batch. */
+function stateOf(output: string): string {
+  return join(`${output}.job`, "state.json");
+}
+
+/** Resolves when the command has noted which batch is its own. */
+async function hasBegun(output: string): Promise<void> {
+  const path = stateOf(output);
+  while (!existsSync(path) || (JSON.parse(readFileSync(path, "utf8")) as { batch: unknown }).batch === null)
+    await new Promise((resolve) => setImmediate(resolve));
+}
+
 test("a job that was stopped by Ctrl-C goes on with the same command", async () => {
   const [input, output] = [join(folder, "in.jsonl"), join(folder, "out.jsonl")];
   writeFileSync(input, Array.from({ length: LINES }, (_, index) => lineOf(index)).join("\n"));
   const command = ["batch", input, "-o", output, "--device", "simulated"];
   const first = Program.bunting(command);
-  while (!existsSync(join(`${output}.job`, "state.json")))
-    await new Promise((resolve) => setImmediate(resolve));
+  await hasBegun(output);
   first.signal("SIGINT");
   expect(await first.exitCode()).toBe(130);
   expect(existsSync(output)).toBe(false);
@@ -62,6 +73,29 @@ test("on a server, failed lines keep their places if they are to, and the server
       expect.objectContaining({ id, status: "completed" }),
     ]);
   }
+  server.signal("SIGTERM");
+  expect(await server.exitCode()).toBe(0);
+}, 60_000);
+
+test("a command that died before it noted its batch begins no second one", async () => {
+  const [input, output] = [join(folder, "in.jsonl"), join(folder, "out.jsonl")];
+  writeFileSync(input, Array.from({ length: LINES }, (_, index) => lineOf(index)).join("\n"));
+  const data = join(folder, "data");
+  const server = Program.bunting(["serve", "--device", "simulated", "--port", "0", "--data", data]);
+  const url = await server.url();
+  const command = ["batch", input, "-o", output, "--url", url];
+  const first = Program.bunting(command);
+  await hasBegun(output);
+  first.signal("SIGKILL");
+  await first.exitCode();
+  const kept = JSON.parse(readFileSync(stateOf(output), "utf8")) as object;
+  writeFileSync(stateOf(output), JSON.stringify({ ...kept, batch: null }));
+
+  const second = Program.bunting(command);
+  expect([await second.exitCode(), second.output]).toEqual([0, `${LINES} answered, 0 failed: ${output}\n`]);
+  const list = Program.bunting(["jobs", "list", "--url", url]);
+  expect(await list.exitCode()).toBe(0);
+  expect(list.output.match(/^batch_/gm)).toHaveLength(1);
   server.signal("SIGTERM");
   expect(await server.exitCode()).toBe(0);
 }, 60_000);
