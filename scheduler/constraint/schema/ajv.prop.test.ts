@@ -2,16 +2,14 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { acceptsInAnyOrder } from "../../../tests/support/any-order.ts";
+import { drawnAnswer } from "../../../tests/support/drawn-answer.ts";
 import { runs } from "../../../tests/support/property.ts";
 import { allows } from "../../../tests/support/schema-oracle.ts";
 import { compileConstraint } from "../compile.ts";
 import { ConstraintError } from "../error.ts";
 import type { Grammar } from "../grammar.ts";
-import { Masks } from "../masks.ts";
-import { Matcher, parserOf } from "../matcher.ts";
 import { Parser } from "../parser.ts";
 import { Regexes } from "../regex/regexes.ts";
-import { tokenBytes, vocabularyOf } from "../vocabulary.ts";
 
 const small = fc.integer({ min: -3, max: 12 });
 const size = fc.integer({ min: 0, max: 3 });
@@ -109,42 +107,13 @@ test("a schema that compiles allows what Ajv says that it allows", () => {
   );
 });
 
-/** Every byte, and pieces of JSON. */
-const tokens = [
-  ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte)),
-  ...['{"', '":', '","', '"}', "},", "[]", '"a":', "true", "null", "ab", "12", ".5", "é", '"]', "],["].map(
-    (one) => new TextEncoder().encode(one),
-  ),
-];
-const vocabulary = vocabularyOf(tokens.length, (token) => tokens[token]!);
-const masks = new Masks(vocabulary);
-/** Longer answers are given up. */
-const ANSWER_TOKENS_MAX = 300;
-
-/** An answer that is drawn with all allowed tokens alike, and ends at every second place where it may; null: it is cut off. */
-function drawn(grammar: Grammar, next: () => number): string | null {
-  const matcher = Matcher.of(parserOf(grammar, masks), masks);
-  const bytes: number[] = [];
-  while (matcher.length < ANSWER_TOKENS_MAX) {
-    if (matcher.mustEnd || (matcher.mayEnd && next() % 2 === 0)) {
-      return new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(bytes));
-    }
-    const mask = matcher.mask();
-    const allowed = tokens.flatMap((_, token) => ((mask[token >>> 5]! >>> (token & 31)) & 1 ? [token] : []));
-    const token = matcher.forcedTokens(1)[0] ?? allowed[next() % allowed.length]!;
-    expect(matcher.accept(token)).toBe(true);
-    bytes.push(...tokenBytes(vocabulary, token));
-  }
-  return null;
-}
-
 test("every answer that is drawn at random and ends is valid by Ajv", () => {
   let finished = 0;
   fc.assert(
     fc.property(schema, fc.infiniteStream(fc.nat(1_000_000)), (source, numbers) => {
       const grammar = compiled(source);
       if (grammar === null) return;
-      const answer = drawn(grammar, () => numbers.next().value!);
+      const answer = drawnAnswer(grammar, () => numbers.next().value!);
       if (answer === null) return;
       finished++;
       expect([answer, allows(source, JSON.parse(answer))]).toEqual([answer, true]);
@@ -162,7 +131,7 @@ test.each([
   let finished = 0;
   fc.assert(
     fc.property(fc.infiniteStream(fc.nat(1_000_000)), (numbers) => {
-      const answer = drawn(grammar, () => numbers.next().value!);
+      const answer = drawnAnswer(grammar, () => numbers.next().value!);
       if (answer === null) return;
       finished++;
       expect([answer, allows(source, JSON.parse(answer))]).toEqual([answer, true]);

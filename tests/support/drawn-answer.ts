@@ -1,0 +1,35 @@
+/** Answers that a constraint allows, at random. */
+import type { Grammar } from "../../scheduler/constraint/grammar.ts";
+import { Masks } from "../../scheduler/constraint/masks.ts";
+import { Matcher, parserOf } from "../../scheduler/constraint/matcher.ts";
+import { tokenBytes, vocabularyOf } from "../../scheduler/constraint/vocabulary.ts";
+
+/** Every byte, and pieces of JSON. */
+const tokens = [
+  ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte)),
+  ...['{"', '":', '","', '"}', "},", "[]", '"a":', "true", "null", "ab", "12", ".5", "é", '"]', "],["].map(
+    (one) => new TextEncoder().encode(one),
+  ),
+];
+const vocabulary = vocabularyOf(tokens.length, (token) => tokens[token]!);
+const masks = new Masks(vocabulary);
+/** Longer answers are given up. */
+const ANSWER_TOKENS_MAX = 300;
+
+/** An answer that is drawn with all allowed tokens alike, and ends at every second place where it may; null: it is cut off. `next` gives
+ *  numbers from 0 on. */
+export function drawnAnswer(grammar: Grammar, next: () => number): string | null {
+  const matcher = Matcher.of(parserOf(grammar, masks), masks);
+  const bytes: number[] = [];
+  while (matcher.length < ANSWER_TOKENS_MAX) {
+    if (matcher.mustEnd || (matcher.mayEnd && next() % 2 === 0)) {
+      return new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(bytes));
+    }
+    const mask = matcher.mask();
+    const allowed = tokens.flatMap((_, token) => ((mask[token >>> 5]! >>> (token & 31)) & 1 ? [token] : []));
+    const token = matcher.forcedTokens(1)[0] ?? allowed[next() % allowed.length]!;
+    if (!matcher.accept(token)) throw new Error(`token ${token} is in the mask and is not accepted`);
+    bytes.push(...tokenBytes(vocabulary, token));
+  }
+  return null;
+}

@@ -1,0 +1,236 @@
+/**
+ * Real schemas with random faults: whatever becomes of them, they are refused with a sentence, or hold answers to what Ajv allows.
+ *
+ *   npx bun tools/mutate-schemas.ts <maskbench/data> [--cases 3000] [--seed 1]
+ *
+ * The folder is that of github.com/guidance-ai/jsonschemabench's maskbench: a file per schema, `{schema, tests: [{data}]}`. In each case
+ * one to three parts of a schema are removed, replaced by parts of others, put into another keyword, or given another name. What
+ * compiles is given the file's values, as they are and with faults of their own, and writes answers at random. It ends with 1 when a value
+ * is accepted that Ajv does not allow, or when anything but a refusal is thrown.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { compileConstraint } from "../scheduler/constraint/compile.ts";
+import { ConstraintError } from "../scheduler/constraint/error.ts";
+import type { Grammar } from "../scheduler/constraint/grammar.ts";
+import { Parser } from "../scheduler/constraint/parser.ts";
+import { Regexes } from "../scheduler/constraint/regex/regexes.ts";
+import { patternOfFormat } from "../scheduler/constraint/schema/formats.ts";
+import { acceptsInAnyOrder } from "../tests/support/any-order.ts";
+import { drawnAnswer } from "../tests/support/drawn-answer.ts";
+import { allows } from "../tests/support/schema-oracle.ts";
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { cases: { type: "string", default: "3000" }, seed: { type: "string", default: "1" } },
+});
+const folder = positionals[0];
+if (folder === undefined) throw new Error("which folder of schemas?");
+
+/** Larger files are left out: Ajv takes seconds for some. */
+const FILE_BYTES_MAX = 20_000;
+const VALUES_MAX = 6;
+const ANSWERS = 2;
+const names = [
+  "type",
+  "items",
+  "not",
+  "enum",
+  "required",
+  "properties",
+  "pattern",
+  "minItems",
+  "oneOf",
+  "$ref",
+  "format",
+];
+const literals = [
+  null,
+  true,
+  false,
+  0,
+  -1,
+  2.5,
+  1e9,
+  "",
+  "string",
+  "object",
+  "^a*$",
+  "#/$defs/a",
+  [],
+  {},
+  ["a"],
+];
+
+type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
+type Holder = Json[] | { [name: string]: Json };
+
+interface RealSchema {
+  readonly schema: Json;
+  readonly tests: readonly { readonly data: Json }[];
+}
+
+/** Numbers from 0 to 2^32, the same for the same seed. */
+function numbersFrom(seed: number): () => number {
+  let state = seed | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed);
+    return (mixed ^ (mixed >>> 14)) >>> 0;
+  };
+}
+
+/** Every place in the value: what holds it, and its name there. */
+function placesOf(value: Json, into: (readonly [Holder, string])[] = []): (readonly [Holder, string])[] {
+  if (typeof value !== "object" || value === null) return into;
+  for (const [name, one] of Object.entries(value)) {
+    into.push([value, name]);
+    placesOf(one, into);
+  }
+  return into;
+}
+
+/** Takes out of a schema what Ajv and JSON Schema see differently: Ajv takes each `$id` once, has no draft 4 here, and knows more
+ *  formats. */
+function forgetDifferences(schema: Json): void {
+  for (const [holder, name] of placesOf(schema)) {
+    const at = holder as { [name: string]: Json };
+    const isForeign = name === "format" && patternOfFormat(String(at[name])) === null;
+    if (name === "$id" || name === "$schema" || isForeign) delete at[name];
+  }
+}
+
+/** The value with one fault more. `others`: what parts are taken from. */
+function mutated(value: Json, others: readonly Json[], next: () => number): Json {
+  const any = <Value>(list: readonly Value[]): Value => list[next() % list.length]!;
+  const copy = structuredClone({ value });
+  const [holder, name] = any(placesOf(copy));
+  const at = holder as { [name: string]: Json };
+  const part = at[name]!;
+  const partOf = (): Json => {
+    const [from, key] = any(placesOf({ value: any(others) }));
+    return structuredClone((from as { [name: string]: Json })[key]!);
+  };
+  switch (next() % 6) {
+    case 0:
+      if (Array.isArray(holder)) holder.splice(Number(name), 1);
+      else if (holder !== copy) delete at[name];
+      break;
+    case 1:
+      at[name] = partOf();
+      break;
+    case 2:
+      at[name] = structuredClone(any(literals));
+      break;
+    case 3:
+      at[name] = {
+        [any(["not", "anyOf", "oneOf", "allOf", "if"])]: next() % 2 === 0 ? [part, partOf()] : part,
+      };
+      break;
+    case 4:
+      at[any(names)] = part;
+      break;
+    default:
+      at[name] = typeof part === "number" ? -part : typeof part === "string" ? part.slice(1) : [part];
+  }
+  return copy.value;
+}
+
+/** Null: refused, or too much work. */
+function compiled(schema: Json): Grammar | null {
+  try {
+    return compileConstraint({ kind: "schema", schema, layout: "compact" }).grammar;
+  } catch (error) {
+    if (error instanceof ConstraintError && error.message !== "") return null;
+    throw error;
+  }
+}
+
+/** Null: Ajv does not take the schema. */
+function allowedByAjv(schema: Json, value: Json): boolean | null {
+  try {
+    return allows(schema, value);
+  } catch {
+    return null;
+  }
+}
+
+const counts = {
+  cases: 0,
+  refused: 0,
+  notByAjv: 0,
+  accepted: 0,
+  rejectedAlike: 0,
+  validRejected: 0,
+  drawn: 0,
+  givenUp: 0,
+};
+let slowestMs = 0;
+
+function check(schema: Json, instances: readonly Json[], next: () => number): void {
+  const startMs = performance.now();
+  const grammar = compiled(schema);
+  slowestMs = Math.max(slowestMs, performance.now() - startMs);
+  counts.cases++;
+  if (grammar === null) {
+    counts.refused++;
+    return;
+  }
+  const expectAllowed = (value: Json, text: string): boolean | null => {
+    const isAllowed = allowedByAjv(schema, value);
+    if (isAllowed === false) throw new Error(`accepted, and not allowed by Ajv: ${text}`);
+    return isAllowed;
+  };
+  if (allowedByAjv(schema, null) === null) counts.notByAjv++;
+  const parser = Parser.of(grammar, new Regexes());
+  for (const value of instances) {
+    if (acceptsInAnyOrder(parser, value)) {
+      expectAllowed(value, JSON.stringify(value));
+      counts.accepted++;
+    } else if (allowedByAjv(schema, value) === true) counts.validRejected++;
+    else counts.rejectedAlike++;
+  }
+  for (let i = 0; i < ANSWERS; i++) {
+    const answer = drawnAnswer(grammar, next);
+    if (answer === null) continue;
+    expectAllowed(JSON.parse(answer) as Json, answer);
+    counts.drawn++;
+  }
+}
+
+const next = numbersFrom(Number(values.seed));
+const files = readdirSync(folder).toSorted();
+const read = (): RealSchema | null => {
+  const text = readFileSync(join(folder, files[next() % files.length]!), "utf8");
+  return text.length > FILE_BYTES_MAX ? null : (JSON.parse(text) as RealSchema);
+};
+const pool: RealSchema[] = [];
+while (pool.length < 200) {
+  const one = read();
+  if (one !== null) pool.push(one);
+}
+const schemas = pool.map(({ schema }) => schema);
+let faults = 0;
+while (counts.cases < Number(values.cases)) {
+  const real = read() ?? pool[next() % pool.length]!;
+  let { schema } = real;
+  forgetDifferences(schema);
+  for (let fault = next() % 3; fault >= 0; fault--) schema = mutated(schema, schemas, next);
+  const given = real.tests.slice(0, VALUES_MAX).map(({ data }) => data);
+  const instances = given.flatMap((value) => [value, mutated(value, given, next)]);
+  try {
+    check(schema, instances, next);
+  } catch (error) {
+    // Masks are work too, and end a request where they are too much.
+    if (error instanceof ConstraintError) {
+      counts.givenUp++;
+      continue;
+    }
+    faults++;
+    console.log(`${JSON.stringify(schema)}\n  ${error instanceof Error ? error.message : error}\n`);
+  }
+}
+console.log(`${JSON.stringify(counts)}, slowest compile ${slowestMs.toFixed(0)} ms, ${faults} faults`);
+process.exit(faults > 0 ? 1 : 0);
