@@ -21,6 +21,9 @@ const migrations: readonly string[] = [
      PRIMARY KEY (batch, line)
    ) WITHOUT ROWID;
    CREATE INDEX lines_by_state ON lines (batch, state, line);`,
+  // How many changes were committed (commit-mark.ts).
+  `CREATE TABLE commits (count INTEGER NOT NULL);
+   INSERT INTO commits VALUES (0);`,
 ];
 
 /** The version that this program writes. */

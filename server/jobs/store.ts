@@ -12,6 +12,7 @@ import {
   statSync,
 } from "node:fs";
 import { join } from "node:path";
+import { CommitMark } from "./commit-mark.ts";
 import { openDatabase, sumOf } from "./database.ts";
 import {
   type BatchRecord,
@@ -62,11 +63,15 @@ interface LineRow {
 /**
  * Everything that jobs keep, in one folder: uploads as files, the rest in one database. A change is on the disk when its call returns, or
  * has not happened: the process may end at any moment. Each row carries a sum of its values and each upload a digest: what was changed
- * behind the store's back is never given out, but told with its place (StoreError). A full disk throws DiskFullError, and changes nothing.
+ * behind the store's back is never given out, but told with its place (StoreError), and so are changes that are gone (commit-mark.ts). A full disk throws
+ * DiskFullError, and changes nothing.
  */
 export class JobStore {
   readonly #folder: string;
   readonly #database: Database;
+  readonly #mark: CommitMark;
+  /** Changes that were committed, since there is a store. */
+  #commits: number;
   readonly #onWrite: (what: string) => void;
 
   /** `onWrite` is told before anything is written, and may throw instead: tests fail writes with it. */
@@ -79,6 +84,8 @@ export class JobStore {
       readdirSync(join(folder, "files")).length === 0,
     );
     try {
+      this.#commits = this.#committed();
+      this.#mark = new CommitMark(join(folder, "commits"), this.#commits);
       this.#checkRecords();
       this.#removeStrays();
     } catch (error) {
@@ -89,6 +96,7 @@ export class JobStore {
 
   close(): void {
     this.#database.close();
+    this.#mark.close();
   }
 
   /** The database takes no more than so many pages from now on, or than it has. */
@@ -355,7 +363,20 @@ export class JobStore {
   }
 
   #write(change: () => void): void {
-    this.#guarded("commit", () => this.#database.transaction(change).immediate());
+    const whole = this.#database.transaction(() => {
+      change();
+      this.#database.run("UPDATE commits SET count = count + 1");
+    });
+    this.#guarded("commit", () => whole.immediate());
+    this.#commits += 1;
+    this.#mark.write(this.#commits);
+  }
+
+  #committed(): number {
+    const row = this.#database.query<{ readonly count: unknown }, []>("SELECT count FROM commits").get();
+    const count = row?.count;
+    if (typeof count === "number") return count;
+    throw new StoreError("The store of jobs is damaged: it does not know how many changes it has.");
   }
 
   #guarded<Value>(what: string, run: () => Value): Value {

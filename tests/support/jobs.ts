@@ -131,8 +131,13 @@ export const expected = [
 export async function runWhole(folder: string, onWrite: (what: string) => void = () => {}): Promise<void> {
   const store = new JobStore(folder, onWrite);
   store.createBatch(recordOf(upload(store, lines.join("\r\n"))));
+  await runToEnd(store);
+  store.close();
+}
+
+/** Runs what is unfinished in a store. */
+export async function runToEnd(store: JobStore): Promise<void> {
   const runner = runnerOf(store);
   await runner.ended("batch_1");
   await runner.stop();
-  store.close();
 }
