@@ -17,6 +17,12 @@ export interface FeedItem {
   readonly tokensMax: number;
 }
 
+/** A job's sequences, in its order. */
+export interface FeedItems {
+  readonly length: number;
+  at(place: number): FeedItem | undefined;
+}
+
 /** What a job may fill. */
 export interface FeedRoom {
   /** Tokens of keys and values. */
@@ -34,7 +40,7 @@ export interface FeedRoom {
  * nothing: a chat finds the queue of an engine short, whatever the size of the job. One sequence is always given, whatever it needs.
  */
 export class JobFeed {
-  readonly #items: readonly FeedItem[];
+  readonly #items: FeedItems;
   #room: FeedRoom;
   #next = 0;
   /** Places of sequences that were given and have not ended. */
@@ -43,7 +49,7 @@ export class JobFeed {
   #answerTokens = ANSWER_GUESS;
   #answers = 0;
 
-  constructor(items: readonly FeedItem[], room: FeedRoom) {
+  constructor(items: FeedItems, room: FeedRoom) {
     this.#items = items;
     this.#room = room;
   }
@@ -70,7 +76,7 @@ export class JobFeed {
 
   /** The place of the sequence that is to run next; null: not now, or there is none left. */
   next(): number | null {
-    const item = this.#items[this.#next];
+    const item = this.#items.at(this.#next);
     if (item === undefined || !this.#hasRoomFor(item)) return null;
     const place = this.#next;
     this.#next += 1;
@@ -82,7 +88,7 @@ export class JobFeed {
   /** A sequence has ended, with an answer of so many tokens; null: without. */
   ended(place: number, answerTokens: number | null): void {
     assert(this.#given.delete(place), "a sequence ends once, after it was given");
-    this.#newTokens -= this.#items[place]!.newTokens;
+    this.#newTokens -= this.#items.at(place)!.newTokens;
     if (answerTokens === null) return;
     this.#answers += 1;
     this.#answerTokens += (answerTokens - this.#answerTokens) * Math.max(LATELY, 1 / this.#answers);

@@ -2,14 +2,15 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
 import { progressText } from "./batch.ts";
-import { batchLines, parseCsv } from "./batch-input.ts";
+import { batchInput, csvRows } from "./batch-input.ts";
 import { jobsTable } from "./jobs.ts";
 import type { BatchObject } from "./jobs-client.ts";
 
+const inputOf = (name: string, text: string, template: string | null = null) =>
+  batchInput(name, () => text.split("\n"), { template, maxTokens: 8 });
 const prompts = (name: string, text: string, template: string | null = null): string[] =>
-  batchLines(name, text, { template, maxTokens: 8 }).lines.map(
-    (line) => JSON.parse(line).body.messages[0].content,
-  );
+  Array.from(inputOf(name, text, template).lines(), (line) => JSON.parse(line).body.messages[0].content);
+const parseCsv = (text: string): string[][] => [...csvRows(text.split("\n"))];
 
 describe("a file of prompts", () => {
   test("of text has a prompt per line, in a template if there is one", () => {
@@ -23,8 +24,8 @@ describe("a file of prompts", () => {
 
   test("of JSON lines stays as it is", () => {
     const line = '{"custom_id":"1","method":"POST","url":"/v1/completions","body":{}}';
-    const { lines, endpoint } = batchLines("a.jsonl", `${line}\n\n`, { template: null, maxTokens: 8 });
-    expect([lines, endpoint]).toEqual([[line], "/v1/completions"]);
+    const { lines, endpoint } = inputOf("a.jsonl", `${line}\r\n\n${line}`);
+    expect([[...lines()], [...lines()], endpoint]).toEqual([[line, line], [line, line], "/v1/completions"]);
   });
 
   test("that cannot be read is refused with a sentence", () => {
@@ -35,6 +36,7 @@ describe("a file of prompts", () => {
     expect(() => prompts("a.csv", "name\nBob\n", "{nam}")).toThrow("names {nam}, but there is only {name}");
     expect(() => prompts("a.jsonl", "[]")).toThrow("not a request of a batch");
     expect(() => parseCsv('"open')).toThrow("a quote is not closed");
+    expect(() => parseCsv('a,b\n"x"y,z\n')).toThrow("broken after row 2");
   });
 
   test("any cells are read as they were written", () => {
@@ -45,7 +47,7 @@ describe("a file of prompts", () => {
         const csv = rows
           .map((row) => row.map((text) => `"${text.replaceAll('"', '""')}"`).join(","))
           .join("\r\n");
-        expect(parseCsv(csv)).toEqual(rows);
+        expect(parseCsv(`\ufeff${csv}`)).toEqual(rows);
       }),
       runs(200),
     );

@@ -9,64 +9,88 @@ export interface PromptRules {
   readonly maxTokens: number;
 }
 
-/** The lines of a batch, each without its end, and the route that they ask. Throws ConfigError. */
-export function batchLines(
-  name: string,
-  text: string,
-  rules: PromptRules,
-): { readonly lines: readonly string[]; readonly endpoint: string } {
-  if (/\.(jsonl|ndjson)$/i.test(name)) {
-    const lines = text.split(/\r?\n/).filter((line) => line.trim() !== "");
-    return { lines, endpoint: endpointOf(name, lines[0]) };
-  }
-  const prompts = /\.csv$/i.test(name)
-    ? promptsOfCsv(name, text, rules.template)
-    : promptsOfText(text, rules.template);
-  const lines = prompts.map((content, index) =>
-    JSON.stringify({
-      custom_id: String(index + 1),
-      method: "POST",
-      url: "/v1/chat/completions",
-      body: { messages: [{ role: "user", content }], max_tokens: rules.maxTokens },
-    }),
-  );
-  return { lines, endpoint: "/v1/chat/completions" };
+/** What a batch is made of. */
+export interface BatchInput {
+  /** The route that its lines ask. */
+  readonly endpoint: string;
+  /** Its lines, each without its end, from the first one each time. Throws ConfigError. */
+  lines(): Generator<string>;
 }
 
-function endpointOf(name: string, line: string | undefined): string {
+/** The batch that a file makes whose lines `source` gives, without their LF, as often as it is asked. Throws ConfigError. */
+export function batchInput(name: string, source: () => Iterable<string>, rules: PromptRules): BatchInput {
+  if (/\.(jsonl|ndjson)$/i.test(name)) {
+    const lines = (): Generator<string> => filledLines(source());
+    return { lines, endpoint: endpointOf(name, lines()) };
+  }
+  const isCsv = /\.csv$/i.test(name);
+  const prompts = (): Generator<string> =>
+    isCsv ? promptsOfCsv(name, source(), rules.template) : promptsOfText(source(), rules.template);
+  return {
+    endpoint: "/v1/chat/completions",
+    *lines() {
+      let line = 0;
+      for (const content of prompts()) {
+        line += 1;
+        yield JSON.stringify({
+          custom_id: String(line),
+          method: "POST",
+          url: "/v1/chat/completions",
+          body: { messages: [{ role: "user", content }], max_tokens: rules.maxTokens },
+        });
+      }
+    },
+  };
+}
+
+function* filledLines(lines: Iterable<string>): Generator<string> {
+  for (const line of lines) if (line.trim() !== "") yield line.replace(/\r$/, "");
+}
+
+function endpointOf(name: string, lines: Generator<string>): string {
   try {
-    const { url } = JSON.parse(line ?? "") as { readonly url?: unknown };
+    const { value } = lines.next();
+    lines.return(undefined);
+    const { url } = JSON.parse(value ?? "") as { readonly url?: unknown };
     if (typeof url === "string") return url;
-  } catch {
-    // Told below.
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
   }
   throw new ConfigError(
     `The first line of ${name} is not a request of a batch: an object with custom_id, method, url and body.`,
   );
 }
 
-function promptsOfText(text: string, template: string | null): string[] {
-  const lines = text.split(/\r?\n/).filter((line) => line.trim() !== "");
-  return lines.map((line) => (template === null ? line : filled(template, new Map([["line", line]]))));
+function* promptsOfText(lines: Iterable<string>, template: string | null): Generator<string> {
+  for (const line of filledLines(lines))
+    yield template === null ? line : filled(template, new Map([["line", line]]));
 }
 
-function promptsOfCsv(name: string, text: string, template: string | null): string[] {
-  const [head, ...rows] = parseCsv(text);
-  if (head === undefined) throw new ConfigError(`${name} has no rows.`);
-  if (template === null) {
-    const columns = head.map((column) => `{${column}}`).join(", ");
-    throw new ConfigError(
-      `Say with --prompt-template how a row of ${name} becomes a prompt; its columns are ${columns}.`,
-    );
-  }
-  return rows.map((row, index) => {
-    if (row.length !== head.length) {
+function* promptsOfCsv(name: string, lines: Iterable<string>, template: string | null): Generator<string> {
+  let head: readonly string[] | null = null;
+  let number = 0;
+  for (const row of csvRows(lines)) {
+    number += 1;
+    if (head === null) {
+      head = row;
+      expectTemplate(name, head, template);
+    } else if (row.length === head.length) {
+      yield filled(template!, new Map(head.map((column, at) => [column, row[at]!])));
+    } else {
       throw new ConfigError(
-        `Row ${index + 2} of ${name} has ${row.length} cells, but there are ${head.length} columns.`,
+        `Row ${number} of ${name} has ${row.length} cells, but there are ${head.length} columns.`,
       );
     }
-    return filled(template, new Map(head.map((column, at) => [column, row[at]!])));
-  });
+  }
+  if (head === null) throw new ConfigError(`${name} has no rows.`);
+}
+
+function expectTemplate(name: string, head: readonly string[], template: string | null): void {
+  if (template !== null) return;
+  const columns = head.map((column) => `{${column}}`).join(", ");
+  throw new ConfigError(
+    `Say with --prompt-template how a row of ${name} becomes a prompt; its columns are ${columns}.`,
+  );
 }
 
 function filled(template: string, values: ReadonlyMap<string, string>): string {
@@ -79,22 +103,39 @@ function filled(template: string, values: ReadonlyMap<string, string>): string {
 }
 
 /** Rows of cells (RFC 4180): cells in quotes may hold commas, line ends, and quotes written twice. Empty lines are left out. */
-export function parseCsv(text: string): string[][] {
-  const rows: string[][] = [];
-  const cell = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r?\n|$)/gy;
-  let row: string[] = [];
-  for (let start = text.startsWith("\ufeff") ? 1 : 0; start <= text.length; start = cell.lastIndex) {
-    cell.lastIndex = start;
-    const found = cell.exec(text);
-    if (found === null)
-      throw new ConfigError(
-        `The CSV is broken after row ${rows.length + 1}: a quote is not closed, or is followed by text.`,
-      );
-    row.push(found[1]?.replaceAll('""', '"') ?? found[2]!);
-    if (found[3] === ",") continue;
-    if (row.length > 1 || row[0] !== "") rows.push(row);
-    row = [];
-    if (found[3] === "") break;
+export function* csvRows(lines: Iterable<string>): Generator<string[]> {
+  let rows = 0;
+  /** A row goes on where a quote is open at the end of a line: there is an odd number of them. */
+  let open: string | null = null;
+  let isFirst = true;
+  const broken = (): ConfigError =>
+    new ConfigError(
+      `The CSV is broken after row ${rows + 1}: a quote is not closed, or is followed by text.`,
+    );
+  for (const line of lines) {
+    const text: string = isFirst ? line.replace(/^\ufeff/, "") : line;
+    isFirst = false;
+    const isOdd = text.split('"').length % 2 === 0;
+    const whole: string = open === null ? text : `${open}\n${text}`;
+    open = isOdd === (open === null) ? whole : null;
+    if (open !== null) continue;
+    const row = cellsOf(whole);
+    if (row === null) throw broken();
+    if (row.length === 1 && row[0] === "") continue;
+    rows += 1;
+    yield row;
   }
-  return rows;
+  if (open !== null) throw broken();
+}
+
+/** null: it is broken. */
+function cellsOf(line: string): string[] | null {
+  const cell = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r?$)/gy;
+  const row: string[] = [];
+  for (;;) {
+    const found = cell.exec(line);
+    if (found === null) return null;
+    row.push(found[1]?.replaceAll('""', '"') ?? found[2]!);
+    if (found[3] !== ",") return row;
+  }
 }

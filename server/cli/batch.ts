@@ -1,12 +1,14 @@
 /** `bunting batch`: runs a file of prompts, on a server or on one that is started for it, and goes on where it was stopped. */
 
 import { createHash, randomUUID } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
 import { ConfigError, flag, integer, makeConfig, optional, text, type Values } from "../config.ts";
 import { startServer } from "../start.ts";
-import { batchLines } from "./batch-input.ts";
+import { type BatchInput, batchInput } from "./batch-input.ts";
+import { writeOrdered, writeResults, writeWhole } from "./batch-output.ts";
 import { startedSettings } from "./chat-command.ts";
+import { linesOf } from "./file-lines.ts";
 import { type BatchObject, hasEnded, JobsClient } from "./jobs-client.ts";
 import { progressLine, showLoading } from "./progress.ts";
 
@@ -63,7 +65,7 @@ export async function batch(options: BatchOptions, input: string, dir: string | 
     throw new ConfigError("A model is for a server that is started; --url names one that runs.");
   const folder = `${output}.job`;
   mkdirSync(folder, { recursive: true });
-  const job = { ...readInput(input, options), name: basename(input) };
+  const job = readInput(input, options);
   if (url !== null) return await run(new JobsClient({ url, apiKey }), job, folder, options);
 
   const progress = progressLine();
@@ -83,20 +85,19 @@ export async function batch(options: BatchOptions, input: string, dir: string | 
   return code;
 }
 
-interface Job {
+interface Job extends BatchInput {
   readonly name: string;
-  readonly lines: readonly string[];
-  readonly endpoint: string;
+  /** Of its lines. */
+  readonly sha256: string;
 }
 
-function readInput(input: string, { promptTemplate, maxTokens }: BatchOptions) {
-  let read: string;
-  try {
-    read = readFileSync(input, "utf8");
-  } catch (error) {
-    throw new ConfigError(`${input} cannot be read: ${error instanceof Error ? error.message : error}`);
-  }
-  return batchLines(input, read, { template: promptTemplate, maxTokens });
+/** Reads the input once, so that nothing begins with one that cannot be read to its end. */
+function readInput(path: string, { promptTemplate, maxTokens }: BatchOptions): Job {
+  const rules = { template: promptTemplate, maxTokens };
+  const input = batchInput(path, () => linesOf(path), rules);
+  const hash = createHash("sha256");
+  for (const line of input.lines()) hash.update(`${line}\n`);
+  return { ...input, name: basename(path), sha256: hash.digest("hex") };
 }
 
 async function run(client: JobsClient, job: Job, folder: string, options: BatchOptions): Promise<number> {
@@ -119,7 +120,8 @@ async function run(client: JobsClient, job: Job, folder: string, options: BatchO
     rmSync(folder, { recursive: true, force: true });
     return 1;
   }
-  await write(client, ended, job.lines, options);
+  if (options.ordered) await writeOrdered(client, ended, job.lines(), options.output, folder);
+  else await writeResults(client, ended, options.output);
   rmSync(folder, { recursive: true, force: true });
   const { completed = 0, failed = 0 } = ended.request_counts ?? {};
   console.log(`${completed} answered, ${failed} failed: ${options.output}`);
@@ -127,22 +129,32 @@ async function run(client: JobsClient, job: Job, folder: string, options: BatchO
 }
 
 /** The batch of these lines: the one that was begun before, or a new one. */
-async function begun(client: JobsClient, { name, lines, endpoint }: Job, path: string): Promise<string> {
-  const whole = `${lines.join("\n")}\n`;
-  const sha256 = createHash("sha256").update(whole).digest("hex");
+async function begun(client: JobsClient, job: Job, path: string): Promise<string> {
+  const { name, endpoint, sha256 } = job;
   const before = existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as State) : null;
   if (before !== null && before.sha256 !== sha256)
     throw new ConfigError(`The input is not the one that ${path} was begun with: remove it to begin anew.`);
   if (before !== null && before.batch !== null) return before.batch;
   const key = before?.key ?? randomUUID();
-  const keep = (batch: string | null): void =>
-    writeWhole(path, JSON.stringify({ sha256, key, batch } satisfies State));
+  const keep = (batch: string | null): Promise<void> =>
+    writeWhole(path, [Buffer.from(JSON.stringify({ sha256, key, batch } satisfies State))]);
   // Kept before there is a batch, so that a command that dies while it creates one begins no second one when it is run again.
-  if (before === null) keep(null);
+  if (before === null) await keep(null);
   const found = before === null ? null : await client.findBatch(key);
-  const { id } = found ?? (await client.create(await client.upload(whole, name), endpoint, WINDOW, key));
-  keep(id);
+  const { id } = found ?? (await client.create(await client.upload(sent(job), name), endpoint, WINDOW, key));
+  await keep(id);
   return id;
+}
+
+/** A job's lines as they are sent. Throws ConfigError when they are not those that were read before. */
+function* sent({ lines, name, sha256 }: Job): Generator<string> {
+  const hash = createHash("sha256");
+  for (const line of lines()) {
+    const whole = `${line}\n`;
+    hash.update(whole);
+    yield whole;
+  }
+  if (hash.digest("hex") !== sha256) throw new ConfigError(`${name} changed while it was read.`);
 }
 
 /** Shows how far it is until it has ended; null when it was interrupted. */
@@ -200,33 +212,4 @@ function tokensOf({ usage }: BatchObject): number {
 function duration(seconds: number): string {
   if (seconds < 90) return `${Math.ceil(seconds)} s`;
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
-}
-
-async function write(
-  client: JobsClient,
-  { output_file_id: answers, error_file_id: failures }: BatchObject,
-  lines: readonly string[],
-  { output, ordered }: BatchOptions,
-): Promise<void> {
-  const answered = answers == null ? "" : await client.content(answers);
-  const failed = failures == null ? "" : await client.content(failures);
-  if (!ordered) {
-    if (failed !== "") writeWhole(`${output}.errors`, failed);
-    writeWhole(output, answered);
-    return;
-  }
-  const byId = new Map<unknown, string>();
-  for (const line of `${answered}${failed}`.split("\n")) {
-    if (line !== "") byId.set((JSON.parse(line) as { readonly custom_id: unknown }).custom_id, line);
-  }
-  const sorted = lines.map((line) =>
-    byId.get((JSON.parse(line) as { readonly custom_id: unknown }).custom_id),
-  );
-  writeWhole(output, sorted.map((line) => `${line}\n`).join(""));
-}
-
-/** All of it or nothing. */
-function writeWhole(path: string, content: string): void {
-  writeFileSync(`${path}.part`, content);
-  renameSync(`${path}.part`, path);
 }

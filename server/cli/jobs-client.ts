@@ -1,5 +1,6 @@
 /** The few calls of OpenAI's Files and Batches that the command line makes, of any server that has them. */
 
+import { ConfigError } from "../config.ts";
 import { apiBase, authorization, ServerError, serverError, type Target } from "./client.ts";
 
 /** A batch, as far as it is shown. */
@@ -28,6 +29,8 @@ export interface BatchObject {
   readonly metadata?: { readonly [name: string]: string } | null;
 }
 
+type Body = string | ReadableStream<Uint8Array>;
+
 interface Page {
   readonly data: readonly BatchObject[];
   readonly has_more: boolean;
@@ -48,12 +51,10 @@ export class JobsClient {
     this.#target = target;
   }
 
-  /** Uploads lines, and returns the file's id. */
-  async upload(text: string, name: string): Promise<string> {
-    const form = new FormData();
-    form.set("purpose", "batch");
-    form.set("file", new File([text], name));
-    const { id } = (await this.#ask("POST", "/files", form)) as { readonly id: string };
+  /** Uploads a text, given as a whole or part by part as it is sent, and returns the file's id. */
+  async upload(text: string | Generator<string>, name: string): Promise<string> {
+    const { type, body } = fileForm(typeof text === "string" ? [text] : text, name);
+    const { id } = (await this.#ask("POST", "/files", body, type)) as { readonly id: string };
     return id;
   }
 
@@ -91,32 +92,67 @@ export class JobsClient {
     return (await this.#ask("POST", `/batches/${encodeURIComponent(id)}/cancel`)) as BatchObject;
   }
 
-  /** A file's text. */
-  async content(file: string): Promise<string> {
+  /** A file's bytes, piece by piece. */
+  async *content(file: string): AsyncGenerator<Uint8Array> {
     const response = await this.#fetch("GET", `/files/${encodeURIComponent(file)}/content`);
-    return await response.text();
+    if (response.body !== null) yield* response.body;
   }
 
-  async #ask(method: string, route: string, body?: string | FormData): Promise<unknown> {
-    const response = await this.#fetch(method, route, body);
+  async #ask(method: string, route: string, body?: Body, type?: string): Promise<unknown> {
+    const response = await this.#fetch(method, route, body, type);
     return await response.json();
   }
 
-  async #fetch(method: string, route: string, body?: string | FormData): Promise<Response> {
+  async #fetch(method: string, route: string, body?: Body, type = "application/json"): Promise<Response> {
     const base = apiBase(this.#target.url);
     const headers = {
       ...authorization(this.#target),
-      ...(typeof body === "string" ? { "content-type": "application/json" } : {}),
+      ...(body === undefined ? {} : { "content-type": type }),
     };
     const response = await fetch(`${base}${route}`, {
       method,
       headers,
       keepalive: false,
       ...(body === undefined ? {} : { body }),
-    }).catch(() => {
+    }).catch((error: unknown) => {
+      if (error instanceof ConfigError) throw error;
       throw new ServerError(0, `No server answers at ${base}.`);
     });
     if (!response.ok) throw await serverError(response);
     return response;
   }
+}
+
+/** Characters that are sent at a time, or more if one part has more. */
+const PIECE_CHARACTERS = 256 * 1024;
+
+/** A form with a file for batches (RFC 7578), made while it is sent. */
+function fileForm(
+  parts: Iterable<string>,
+  name: string,
+): { readonly type: string; readonly body: ReadableStream<Uint8Array> } {
+  const boundary = crypto.randomUUID();
+  const quoted = name.replace(/["\r\n]/g, (character) => encodeURIComponent(character));
+  const text = function* (): Generator<string> {
+    yield `--${boundary}\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n`;
+    yield `--${boundary}\r\ncontent-disposition: form-data; name="file"; filename="${quoted}"\r\n`;
+    yield "content-type: application/jsonl\r\n\r\n";
+    yield* parts;
+    yield `\r\n--${boundary}--\r\n`;
+  };
+  const rest = text();
+  const body = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      let piece = "";
+      let isDone = false;
+      while (!isDone && piece.length < PIECE_CHARACTERS) {
+        const { value, done } = rest.next();
+        if (done === true) isDone = true;
+        else piece += value;
+      }
+      if (piece !== "") controller.enqueue(Buffer.from(piece));
+      if (isDone) controller.close();
+    },
+  });
+  return { type: `multipart/form-data; boundary=${boundary}`, body };
 }

@@ -192,7 +192,7 @@ function isBlank(bytes: Uint8Array): boolean {
 }
 
 /** Lines without their ends (LF or CR LF); null for one that is longer than `bytesMax`. */
-function* splitLines(
+export function* splitLines(
   source: InputSource,
   bytesMax: number,
 ): Generator<{ readonly start: number; readonly bytes: Uint8Array | null }> {

@@ -4,7 +4,7 @@ import { yieldIfSpent } from "../time-slice.ts";
 import { ahead } from "./ahead.ts";
 import type { LineDoor, LinePrompt } from "./door.ts";
 import { digestOf, type InputLimits, InputReader, LineFault, parseLine } from "./input.ts";
-import { type PlacedLine, PortionBuilder } from "./portion.ts";
+import { Portion, PortionBuilder } from "./portion.ts";
 import {
   ANSWERED,
   type BatchRecord,
@@ -55,7 +55,7 @@ export class Job {
   #isStopping = false;
   #room: FeedRoom;
   #feed: JobFeed | null = null;
-  #placed: readonly PlacedLine[] = [];
+  #portion = new Portion();
   #isFeeding = false;
   /** Results that are not written yet. */
   #pending: LineResult[] = [];
@@ -204,14 +204,14 @@ export class Job {
   }
 
   /** Of the lines without a result as many as are put in order together; null: there are none. */
-  async #readPortion(): Promise<readonly PlacedLine[] | null> {
+  async #readPortion(): Promise<Portion | null> {
     const lines = this.#parts.store.openLines(this.#record.id);
     const builder = new PortionBuilder();
     let isAny = false;
     for await (const [line, read] of ahead(lines, (line) => this.#promptOf(line), isReadingEnough)) {
       isAny = true;
       if (this.#isEnding || read === null) return null;
-      if ("tokens" in read) builder.add(line, read);
+      if ("tokens" in read) builder.add(line.line, read);
       else await this.#keep(read);
       await yieldIfSpent();
       if (builder.isFull) break;
@@ -226,10 +226,10 @@ export class Job {
     );
   }
 
-  async #runPortion(placed: readonly PlacedLine[]): Promise<void> {
+  async #runPortion(portion: Portion): Promise<void> {
     this.#portionDone = Promise.withResolvers();
-    this.#placed = placed;
-    this.#feed = new JobFeed(placed, this.#room);
+    this.#portion = portion;
+    this.#feed = new JobFeed(portion, this.#room);
     void this.#give();
     await this.#portionDone.promise;
   }
@@ -251,7 +251,8 @@ export class Job {
   }
 
   async #answer(feed: JobFeed, place: number): Promise<void> {
-    const { line } = this.#placed[place]!;
+    const line = await this.#lineAt(place);
+    if (line === null) return;
     const { owner, priority, endpoint } = this.#record;
     const { signal } = this.#ending;
     const result = await this.#retrying(line, async () => {
@@ -264,6 +265,23 @@ export class Job {
     if (this.#pending.length >= COMMIT_MAX) this.#commitNow();
     else this.#commitTimer ??= setTimeout(() => this.#commitNow(), this.#parts.commitMs);
     void this.#give();
+  }
+
+  /** A line of the portion; null: the job is ending. */
+  async #lineAt(place: number): Promise<LineRecord | null> {
+    const { line } = this.#portion.at(place)!;
+    for (;;) {
+      try {
+        return this.#parts.store.openLine(this.#record.id, line);
+      } catch (error) {
+        if (this.#isEnding) return null;
+        if (error instanceof DiskFullError) await this.#waitForDisk(error);
+        else {
+          if (!this.#fail(error)) this.#end();
+          return null;
+        }
+      }
+    }
   }
 
   /** What `attempt` gives, or what came of its line; null: it is not wanted any more. What is refused only for now is tried again. */

@@ -1,79 +1,132 @@
 /** Lines of a job that are put in order together: read, tokenised, and grouped by their prefixes. */
 
-import type { FeedItem } from "../../scheduler/job/feed.ts";
+import type { TokenId } from "../../scheduler/core.ts";
+import type { FeedItem, FeedItems } from "../../scheduler/job/feed.ts";
 import { orderOf } from "../../scheduler/job/groups.ts";
 import { oneLevel } from "../../scheduler/job/one-level.ts";
-import { PrefixTree, TREE_PROMPTS_MAX } from "../../scheduler/job/prefix-tree.ts";
+import { PrefixTree, type PromptTable, TREE_PROMPTS_MAX } from "../../scheduler/job/prefix-tree.ts";
 import type { LinePrompt } from "./door.ts";
-import type { LineRecord } from "./records.ts";
+import { Int32List } from "./int32-list.ts";
 
-/** Tokens of one portion, at most, but for its last line's: 128 MiB while it is put in order. */
-export const PORTION_TOKENS = 2 ** 25;
+/** Of a prompt a number is kept for each so many tokens, the last block has what is left. Prefixes are as long as a page's tokens or longer
+ *  before they are worth a place in the order (decisions/0069). */
+export const BLOCK_TOKENS = 16;
+/** Blocks of one portion, at most, but for its last line's: 64 MiB, more than 200 MiB of text have, where each byte is a token at most. */
+const PORTION_BLOCKS = 2 ** 24;
 
 /** A line in its place. */
 export interface PlacedLine extends FeedItem {
-  readonly line: LineRecord;
+  /** Its number in the file. */
+  readonly line: number;
+}
+
+/** Lines in the order in which they run: twelve bytes each, so that memory does not grow with the file; the rest is in the store. */
+export class Portion implements FeedItems {
+  readonly #lines = new Int32List();
+  readonly #newTokens = new Int32List();
+  readonly #tokensMax = new Int32List();
+
+  get length(): number {
+    return this.#lines.length;
+  }
+
+  at(place: number): PlacedLine | undefined {
+    if (place >= this.length) return undefined;
+    return {
+      line: this.#lines.at(place),
+      newTokens: this.#newTokens.at(place),
+      tokensMax: this.#tokensMax.at(place),
+    };
+  }
+
+  push({ line, newTokens, tokensMax }: PlacedLine): void {
+    this.#lines.push(line);
+    this.#newTokens.push(newTokens);
+    this.#tokensMax.push(tokensMax);
+  }
+}
+
+/** Prompts whose prefixes may be shared. */
+class KeyedPrompts {
+  readonly #blocks = new Int32List();
+  /** Where each prompt's blocks begin, and where the last one's end. */
+  readonly #from = new Int32List();
+  readonly #lines = new Int32List();
+  readonly #tokens = new Int32List();
+  readonly #tokensMax = new Int32List();
+
+  constructor() {
+    this.#from.push(0);
+  }
+
+  /** Returns how many blocks it has. */
+  add(line: number, { tokens, answerTokensMax }: LinePrompt): number {
+    const before = this.#blocks.length;
+    for (let at = 0; at < tokens.length; at += BLOCK_TOKENS) this.#blocks.push(blockOf(tokens, at));
+    this.#from.push(this.#blocks.length);
+    this.#lines.push(line);
+    this.#tokens.push(tokens.length);
+    this.#tokensMax.push(answerTokensMax);
+    return this.#blocks.length - before;
+  }
+
+  /** Adds them to a portion. */
+  place(portion: Portion, answerTokens: number): void {
+    const table: PromptTable = { tokens: this.#blocks.values, from: this.#from.values };
+    const tree = new PrefixTree(table);
+    const answerOf = (prompt: number): number => Math.min(this.#tokensMax.at(prompt), answerTokens);
+    const { prompts, sharedTokens: sharedBlocks } = orderOf(tree, oneLevel(tree), answerOf);
+    prompts.forEach((prompt, place) => {
+      const shared = sharedBlocks[place]! * BLOCK_TOKENS;
+      portion.push({
+        line: this.#lines.at(prompt),
+        newTokens: Math.max(0, this.#tokens.at(prompt) - shared),
+        tokensMax: this.#tokensMax.at(prompt),
+      });
+    });
+  }
 }
 
 /** Gathers prompts, and puts their lines in order. */
 export class PortionBuilder {
-  #tokens = new Int32Array(2 ** 16);
-  #length = 0;
-  readonly #lines: { readonly line: LineRecord; readonly prompt: Omit<LinePrompt, "tokens"> }[] = [];
-  readonly #from: number[] = [0];
+  readonly #byKey = new Map<string, KeyedPrompts>();
+  #lines = 0;
+  #blocks = 0;
 
   get isFull(): boolean {
-    return this.#length >= PORTION_TOKENS || this.#lines.length >= TREE_PROMPTS_MAX;
+    return this.#blocks >= PORTION_BLOCKS || this.#lines >= TREE_PROMPTS_MAX;
   }
 
   get isEmpty(): boolean {
-    return this.#lines.length === 0;
+    return this.#lines === 0;
   }
 
-  add(line: LineRecord, { tokens, cacheKey, answerTokensMax }: LinePrompt): void {
-    while (this.#length + tokens.length > this.#tokens.length) {
-      const larger = new Int32Array(2 * this.#tokens.length);
-      larger.set(this.#tokens);
-      this.#tokens = larger;
+  add(line: number, prompt: LinePrompt): void {
+    let prompts = this.#byKey.get(prompt.cacheKey);
+    if (prompts === undefined) {
+      prompts = new KeyedPrompts();
+      this.#byKey.set(prompt.cacheKey, prompts);
     }
-    this.#tokens.set(tokens, this.#length);
-    this.#length += tokens.length;
-    this.#from.push(this.#length);
-    this.#lines.push({ line, prompt: { cacheKey, answerTokensMax } });
+    this.#lines += 1;
+    this.#blocks += prompts.add(line, prompt);
   }
 
   /** Lines in the order in which they run. `answerTokens`: what an answer is expected to have. */
-  ordered(answerTokens: number): PlacedLine[] {
-    const keys = [...new Set(this.#lines.map(({ prompt }) => prompt.cacheKey))];
-    return keys.flatMap((key) => this.#orderedOf(key, answerTokens));
+  ordered(answerTokens: number): Portion {
+    const portion = new Portion();
+    for (const prompts of this.#byKey.values()) prompts.place(portion, answerTokens);
+    return portion;
   }
+}
 
-  /** Lines whose prefixes may be shared. */
-  #orderedOf(key: string, answerTokens: number): PlacedLine[] {
-    const indices: number[] = [];
-    this.#lines.forEach(({ prompt }, index) => {
-      if (prompt.cacheKey === key) indices.push(index);
-    });
-    const tree = new PrefixTree(this.#tableOf(indices));
-    const answerOf = (prompt: number): number =>
-      Math.min(this.#lines[indices[prompt]!]!.prompt.answerTokensMax, answerTokens);
-    const { prompts, sharedTokens } = orderOf(tree, oneLevel(tree), answerOf);
-    return [...prompts].map((prompt, place) => {
-      const index = indices[prompt]!;
-      const { line, prompt: of } = this.#lines[index]!;
-      const tokens = this.#from[index + 1]! - this.#from[index]!;
-      return { line, newTokens: tokens - sharedTokens[place]!, tokensMax: of.answerTokensMax };
-    });
+/** A number for the block of a prompt that begins at a token. Different blocks with the same number, one pair in four thousand million, cost a
+ *  place in the order, and nothing else. */
+function blockOf(tokens: ArrayLike<TokenId>, from: number): number {
+  const end = Math.min(from + BLOCK_TOKENS, tokens.length);
+  let mixed = end - from;
+  for (let at = from; at < end; at++) {
+    mixed = Math.imul(mixed ^ tokens[at]!, 0x9e3779b1);
+    mixed ^= mixed >>> 15;
   }
-
-  #tableOf(indices: readonly number[]): { readonly tokens: Int32Array; readonly from: readonly number[] } {
-    if (indices.length === this.#lines.length) return { tokens: this.#tokens, from: this.#from };
-    const from = [0];
-    for (const index of indices) from.push(from.at(-1)! + this.#from[index + 1]! - this.#from[index]!);
-    const tokens = new Int32Array(from.at(-1)!);
-    indices.forEach((index, at) => {
-      tokens.set(this.#tokens.subarray(this.#from[index]!, this.#from[index + 1]!), from[at]!);
-    });
-    return { tokens, from };
-  }
+  return mixed;
 }

@@ -222,9 +222,18 @@ export class JobStore {
 
   /** The lines of a batch that have no result yet, in order. */
   *openLines(batch: string): Generator<LineRecord> {
-    for (const { line, custom_id, start, bytes, digest } of this.#lineRows(batch, OPEN)) {
-      yield { line, customId: custom_id, start, bytes, digest };
-    }
+    for (const row of this.#lineRows(batch, OPEN)) yield lineOf(row);
+  }
+
+  /** A line of a batch that has no result yet. */
+  openLine(batch: string, line: number): LineRecord {
+    const query = this.#database.query<LineRow, [string, number]>(
+      "SELECT * FROM lines WHERE batch = ? AND line = ?",
+    );
+    const row = this.#guarded("", () => query.get(batch, line));
+    if (row?.state !== OPEN) throw new StoreError(`Line ${line} of ${batch} in the store is not open.`);
+    expectKept(batch, row);
+    return lineOf(row);
   }
 
   /** Writes results and what they change of their batch: all of it or nothing. A line has one result for ever. */
@@ -310,9 +319,7 @@ export class JobStore {
     for (let after = 0; ; ) {
       const rows = this.#guarded("", () => query.all(batch, state, after, ROWS));
       for (const row of rows) {
-        if (row.sum !== lineSum(batch, row)) {
-          throw new StoreError(`Line ${row.line} of ${batch} in the store is not what was written.`);
-        }
+        expectKept(batch, row);
         yield row;
       }
       if (rows.length < ROWS) return;
@@ -411,6 +418,15 @@ export class JobStore {
       if (!known.has(name)) rmSync(this.#pathOf(name), { force: true });
     }
   }
+}
+
+function lineOf({ line, custom_id, start, bytes, digest }: LineRow): LineRecord {
+  return { line, customId: custom_id, start, bytes, digest };
+}
+
+function expectKept(batch: string, row: LineRow): void {
+  if (row.sum === lineSum(batch, row)) return;
+  throw new StoreError(`Line ${row.line} of ${batch} in the store is not what was written.`);
 }
 
 function lineSum(batch: string, row: Omit<LineRow, "sum">): string {
