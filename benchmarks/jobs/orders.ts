@@ -43,7 +43,11 @@ export class OrdersBench {
     const [spec] = engines.specs;
     this.#engines = engines;
     this.#outputTokens = shape.outputTokens;
-    this.#room = { tokens: spec!.pages * spec!.pageTokens, sequences: spec!.stepChunksMax };
+    this.#room = {
+      tokens: spec!.pages * spec!.pageTokens,
+      sequences: spec!.stepChunksMax,
+      stepTokens: spec!.stepTokensMax,
+    };
     this.#prompts = jobPrompts(shape, 1).map(({ parts }) =>
       promptOf(parts)().map((token) => (token >>> 0) % spec!.vocabSize),
     );
@@ -90,7 +94,11 @@ export class OrdersBench {
     const items = order === "grouped" ? this.#grouped() : this.#asInFile();
     const room =
       order === "at once"
-        ? { tokens: Number.POSITIVE_INFINITY, sequences: Number.POSITIVE_INFINITY }
+        ? {
+            tokens: Number.POSITIVE_INFINITY,
+            sequences: Number.POSITIVE_INFINITY,
+            stepTokens: Number.POSITIVE_INFINITY,
+          }
         : this.#room;
     // Of a gang what came first is next, and else it is served as a job is that is alone.
     const objective = order === "as in the file" ? "gang" : "throughput";

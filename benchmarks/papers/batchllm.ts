@@ -90,7 +90,11 @@ export function asServed({ prompts, table, tree }: KnownJob, engines: number): W
     tokensMax: 1024,
   }));
   const [{ spec }] = devices("a100", 1) as [ReturnType<typeof devices>[number]];
-  const room = { tokens: engines * PAGES * spec.pageTokens, sequences: engines * spec.stepChunksMax };
+  const room = {
+    tokens: engines * PAGES * spec.pageTokens,
+    sequences: engines * spec.stepChunksMax,
+    stepTokens: engines * spec.stepTokensMax,
+  };
   return jobWorkload(prompts, order.prompts, new JobFeed(items, room));
 }
 

@@ -74,7 +74,11 @@ function run(bench: Bench, { prompts, table, tree }: KnownJob, share: number, se
     newTokens: table.from[prompt + 1]! - table.from[prompt]! - order.sharedTokens[place]!,
     tokensMax: ANSWER_TOKENS_MAX,
   }));
-  const room = { tokens: share * PAGES * spec.pageTokens, sequences: spec.stepChunksMax };
+  const room = {
+    tokens: share * PAGES * spec.pageTokens,
+    sequences: spec.stepChunksMax,
+    stepTokens: spec.stepTokensMax,
+  };
   const report = allAnswered(
     simulate({
       workload: jobWorkload(prompts, order.prompts, new JobFeed(items, room)),

@@ -29,12 +29,15 @@ export interface FeedRoom {
   readonly tokens: number;
   /** Sequences that the devices take in a step. */
   readonly sequences: number;
+  /** Tokens that they take in a step. */
+  readonly stepTokens: number;
 }
 
 /**
  * How many of a job's sequences are given to the engines at a time: as many as their memory is likely to hold, and half as many more.
  * Memory decides, and no number that was chosen beforehand (BatchLLM, arXiv:2412.03594 §4.3.3); what the devices take in a step is the only other
- * limit. A sequence is expected to need what is new in its prompt and an answer as long as the job's answers have been.
+ * limit. A sequence is expected to need what is new in its prompt and an answer as long as the job's answers have been. Of short answers
+ * memory would hold more than ever are there at a time: a sequence has ended as many steps after its prompt as its answer has tokens.
  *
  * Sequences are given in the order of the job, so that those which share a prefix are on the engines together. What is not given yet costs
  * nothing: a chat finds the queue of an engine short, whatever the size of the job. One sequence is always given, whatever it needs.
@@ -96,10 +99,12 @@ export class JobFeed {
 
   #hasRoomFor({ newTokens, tokensMax }: FeedItem): boolean {
     if (this.#given.size === 0) return true;
-    const answers = (this.#given.size + 1) * Math.min(tokensMax, this.#answerTokens);
+    const { tokens, sequences, stepTokens } = this.#room;
+    const answer = Math.min(tokensMax, this.#answerTokens);
+    const needed = this.#newTokens + newTokens + (this.#given.size + 1) * answer;
     return (
-      this.#newTokens + newTokens + answers <= (1 + AHEAD) * this.#room.tokens &&
-      this.#given.size + 1 <= (1 + AHEAD) * this.#room.sequences
+      needed <= (1 + AHEAD) * Math.min(tokens, (1 + answer) * stepTokens) &&
+      this.#given.size + 1 <= (1 + AHEAD) * sequences
     );
   }
 }

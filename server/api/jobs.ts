@@ -50,6 +50,7 @@ export function startJobs(
   const room = {
     tokens: specs.reduce((sum, { pages, pageTokens }) => sum + pages * pageTokens, 0),
     sequences: specs.reduce((sum, { stepChunksMax }) => sum + stepChunksMax, 0),
+    stepTokens: specs.reduce((sum, { stepTokensMax }) => sum + stepTokensMax, 0),
   };
   const runner = new JobRunner(
     {

@@ -95,8 +95,8 @@ export class JobRunner {
 
   /** Jobs have equal parts of the engines; what each computes of its part, their queues decide. */
   #share(jobs: number): FeedRoom {
-    const { tokens, sequences } = this.#room();
+    const { tokens, sequences, stepTokens } = this.#room();
     const parts = Math.max(1, jobs);
-    return { tokens: tokens / parts, sequences: sequences / parts };
+    return { tokens: tokens / parts, sequences: sequences / parts, stepTokens: stepTokens / parts };
   }
 }

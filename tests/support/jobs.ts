@@ -97,7 +97,7 @@ export function runnerOf(
       commitMs: 0,
       retryMs: 1,
     },
-    () => ({ tokens: 1000, sequences: 4 }),
+    () => ({ tokens: 1000, sequences: 4, stepTokens: 100 }),
   );
 }
 

@@ -32,7 +32,11 @@ function fedJob(engines = 1, prompts = jobPrompts(shape, 1)) {
     newTokens: table.from[prompt + 1]! - table.from[prompt]! - order.sharedTokens[place]!,
     tokensMax: 1000,
   }));
-  const room = { tokens: engines * spec.pages * spec.pageTokens, sequences: engines * spec.stepChunksMax };
+  const room = {
+    tokens: engines * spec.pages * spec.pageTokens,
+    sequences: engines * spec.stepChunksMax,
+    stepTokens: engines * spec.stepTokensMax,
+  };
   return { tree, workload: jobWorkload(prompts, order.prompts, new JobFeed(items, room)) };
 }
 
