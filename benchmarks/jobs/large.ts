@@ -1,30 +1,55 @@
-/** A batch as large as the limits allow: what a server's memory comes to, from its start to the last result, beside that of a smaller one. */
+/**
+ * A batch as large as the limits allow, by `bunting batch` on a server: what memory both come to, from the start to the last result, beside
+ * a smaller one.
+ */
 
-import { readFileSync } from "node:fs";
-import { hasEnded, JobsClient } from "../../server/cli/jobs-client.ts";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { Started } from "../started-server.ts";
 
-/** MiB that a server had in memory at most, until then. */
+/** MiB in memory at most, until then. */
 export interface Peaks {
   readonly ready: number;
   readonly uploaded: number;
   readonly ended: number;
+  /** Of the command. */
+  readonly command: number;
   readonly seconds: number;
 }
 
-const POLL_MS = 200;
+const POLL_MS = 100;
 
-/** Runs `lines` requests of `lineBytes` bytes each on `server`. */
-export async function largeBatch(server: Started, lines: number, lineBytes: number): Promise<Peaks> {
-  const client = new JobsClient(server.target);
+/** Runs `lines` requests of `lineBytes` bytes each on `server`; `command` is bunting's, and files go to `folder`. */
+export async function largeBatch(
+  server: Started,
+  command: readonly string[],
+  folder: string,
+  lines: number,
+  lineBytes: number,
+): Promise<Peaks> {
+  const [input, output] = [join(folder, `${lines}.jsonl`), join(folder, `${lines}.out`)];
+  writeFileSync(input, textOf(lines, lineBytes));
   const ready = peakMib(server.pid);
   const startMs = performance.now();
-  const file = await client.upload(textOf(lines, lineBytes), "large.jsonl");
-  const uploaded = peakMib(server.pid);
-  let batch = await client.create(file, "/v1/completions", "24h");
-  for (; !hasEnded(batch); batch = await client.batch(batch.id)) await Bun.sleep(POLL_MS);
-  if (batch.request_counts?.completed !== lines) throw new Error(`the batch is ${JSON.stringify(batch)}`);
-  return { ready, uploaded, ended: peakMib(server.pid), seconds: (performance.now() - startMs) / 1000 };
+  const options = ["batch", input, "-o", output, "--ordered", "--url", server.target.url];
+  const child = Bun.spawn([...command, ...options], { stdout: "pipe", stderr: "inherit" });
+  let uploaded: number | null = null;
+  let peak = 0;
+  const poll = setInterval(() => {
+    if (uploaded === null && hasBegun(join(`${output}.job`, "state.json"))) uploaded = peakMib(server.pid);
+    if (child.exitCode === null) peak = Math.max(peak, peakMib(child.pid));
+  }, POLL_MS);
+  const said = await new Response(child.stdout).text();
+  await child.exited;
+  clearInterval(poll);
+  if (!said.startsWith(`${lines} answered, 0 failed`) || uploaded === null) throw new Error(said);
+  const seconds = (performance.now() - startMs) / 1000;
+  return { ready, uploaded, ended: peakMib(server.pid), command: peak, seconds };
+}
+
+/** Whether the command has noted which batch is its own. */
+function hasBegun(state: string): boolean {
+  return existsSync(state) && (JSON.parse(readFileSync(state, "utf8")) as { batch: unknown }).batch !== null;
 }
 
 /** Simulated engines compute as slowly as others, and prompts take no memory once they are tokenised: most of a line is a field that no model reads. */
@@ -39,7 +64,8 @@ function textOf(lines: number, lineBytes: number): string {
   return `${all.join("\n")}\n`;
 }
 
+/** 0 for a process that has just ended. */
 function peakMib(pid: number): number {
-  const [, kib] = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))!;
-  return Math.round(Number(kib) / 1024);
+  const found = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"));
+  return Math.round(Number(found?.[1] ?? 0) / 1024);
 }

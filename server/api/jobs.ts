@@ -12,13 +12,14 @@ import type { EmbedServices } from "./embed.ts";
 import { lineDoor } from "./openai/batch-line.ts";
 import type { ReasoningField } from "./openai/reasoning.ts";
 import type { Exchange, RespondLimits } from "./respond.ts";
+import type { ResponsesDeps } from "./responses/responses.ts";
 
 const COMMIT_MS = 50;
 const RETRY_MS = 1000;
 /** Of one line; a request's own limit is that of a body. */
 const LINE_BYTES_MAX = 4 * 2 ** 20;
 
-interface JobDeps extends EmbedServices {
+interface JobDeps extends EmbedServices, ResponsesDeps {
   readonly encoder: Encoder;
   readonly cacheSaltFor: CacheSaltFor;
   readonly specs: readonly DeviceSpec[];

@@ -28,7 +28,12 @@ export interface LineAnswer {
 
 /** Port: the door that requests come in by. Both methods reject with the ApiError that a request would have got. */
 export interface LineDoor {
-  prompt(endpoint: BatchEndpoint, body: Readonly<Record<string, unknown>>): Promise<LinePrompt>;
+  /** `tenant`: the client. */
+  prompt(
+    endpoint: BatchEndpoint,
+    body: Readonly<Record<string, unknown>>,
+    tenant: string,
+  ): Promise<LinePrompt>;
   answer(
     endpoint: BatchEndpoint,
     body: Readonly<Record<string, unknown>>,

@@ -221,9 +221,8 @@ export class Job {
 
   /** What a line's request begins with, or what came of the line; null: it is not wanted any more. */
   async #promptOf(line: LineRecord): Promise<LinePrompt | LineResult | null> {
-    return await this.#retrying(line, () =>
-      this.#parts.door.prompt(this.#record.endpoint, this.#bodyOf(line)),
-    );
+    const { endpoint, owner } = this.#record;
+    return await this.#retrying(line, () => this.#parts.door.prompt(endpoint, this.#bodyOf(line), owner));
   }
 
   async #runPortion(portion: Portion): Promise<void> {

@@ -1,7 +1,12 @@
 /** What the store keeps of files and batches. Times are seconds since 1970. */
 
 /** What batches may ask of each line. */
-export const batchEndpoints = ["/v1/chat/completions", "/v1/completions", "/v1/embeddings"] as const;
+export const batchEndpoints = [
+  "/v1/chat/completions",
+  "/v1/completions",
+  "/v1/embeddings",
+  "/v1/responses",
+] as const;
 
 export type BatchEndpoint = (typeof batchEndpoints)[number];
 

@@ -75,6 +75,41 @@ async function run(server: TestServer, lines: readonly string[] | string): Promi
   return await client.batches.retrieve(batch.id);
 }
 
+test("a batch's lines may be responses, which are not kept", async () => {
+  const server = start();
+  const client = clientOf(server);
+  const first = await client.responses.create({
+    model: "demo",
+    input: "Who is there?",
+    max_output_tokens: 8,
+  });
+  const body = { model: "demo", input: "And now?", max_output_tokens: 8, previous_response_id: first.id };
+  const direct = await client.responses.create(body);
+  const bodies = [body, { ...body, background: true }, { ...body, input: [], previous_response_id: "none" }];
+  const lines = bodies.map((body, index) =>
+    JSON.stringify({ custom_id: String(index), method: "POST", url: "/v1/responses", body }),
+  );
+  const file = await client.files.create({
+    file: await toFile(Buffer.from(lines.join("\n")), "in.jsonl"),
+    purpose: "batch",
+  });
+  const window = { completion_window: "24h", input_file_id: file.id } as const;
+  const { id } = await client.batches.create({ ...window, endpoint: "/v1/responses" });
+  await server.jobs!.runner.ended(id);
+  const { output_file_id, error_file_id, request_counts, usage } = await client.batches.retrieve(id);
+  expect(request_counts).toEqual({ total: 3, completed: 1, failed: 2 });
+  const [line] = await linesOf(client, output_file_id);
+  const answer = line!.response.body as unknown as OpenAI.Responses.Response;
+  const saysOf = ({ output }: OpenAI.Responses.Response): unknown =>
+    output.map((item) => (item.type === "message" ? item.content : item));
+  expect(saysOf(answer)).toEqual(saysOf(direct));
+  expect(usage).toMatchObject({ input_tokens: direct.usage!.input_tokens, output_tokens: 8 });
+  expect(await refusalOf(client.responses.retrieve(answer.id))).toContain("404");
+  expect((await linesOf(client, error_file_id)).map(({ response }) => response.status_code)).toEqual([
+    400, 404,
+  ]);
+});
+
 describe("a batch", () => {
   test("answers every line once, as a request would be answered, and refuses as a request is refused", async () => {
     const server = start();

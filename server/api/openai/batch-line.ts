@@ -8,6 +8,8 @@ import type { Encoder } from "../../text/encoder.ts";
 import type { EmbedServices } from "../embed.ts";
 import { chatPromptTokens, expectFits, promptTokens } from "../prompt.ts";
 import type { Exchange } from "../respond.ts";
+import { createResponse, type ResponsesDeps, responsePromptTokens } from "../responses/responses.ts";
+import { parseResponsesRequest, type ResponsesRequest } from "../responses/schema.ts";
 import { noTargets } from "../targets.ts";
 import { answerChat } from "./chat.ts";
 import { answerCompletion } from "./completions.ts";
@@ -19,7 +21,7 @@ import { notSupported } from "./support.ts";
 type Body = Readonly<Record<string, unknown>>;
 
 /** What answers lines, besides what each brings along. */
-export interface LineServices extends EmbedServices {
+export interface LineServices extends EmbedServices, ResponsesDeps {
   readonly services: Exchange["services"];
   readonly limits: Exchange["limits"];
   readonly reasoningField: ReasoningField;
@@ -28,12 +30,17 @@ export interface LineServices extends EmbedServices {
 /** `encoder` is for prompts of whole files, of which the answers are not asked for yet. */
 export function lineDoor(deps: LineServices, encoder: Encoder): LineDoor {
   return {
-    prompt: (endpoint, body) => promptOf({ ...deps, encoder }, endpoint, body),
+    prompt: (endpoint, body, tenant) => promptOf({ ...deps, encoder }, endpoint, body, tenant),
     answer: (endpoint, body, call) => answer(deps, endpoint, body, call),
   };
 }
 
-async function promptOf(deps: LineServices, endpoint: BatchEndpoint, body: Body): Promise<LinePrompt> {
+async function promptOf(
+  deps: LineServices,
+  endpoint: BatchEndpoint,
+  body: Body,
+  tenant: string,
+): Promise<LinePrompt> {
   if (endpoint === "/v1/chat/completions") {
     const request = chatOf(deps, body);
     return linePrompt(deps, await chatPromptTokens(request, deps), request.generation, "messages");
@@ -42,6 +49,10 @@ async function promptOf(deps: LineServices, endpoint: BatchEndpoint, body: Body)
     const { inputs, cacheSalt } = parseEmbeddingsRequest(body, deps);
     const tokens = await promptTokens(inputs[0]!, true, deps);
     return { tokens, cacheKey: cacheKeyOf({ adapter: 0, cacheSalt }), answerTokensMax: 0 };
+  }
+  if (endpoint === "/v1/responses") {
+    const request = responseOf(deps, body);
+    return linePrompt(deps, await responsePromptTokens(tenant, deps, request), request.generation, "input");
   }
   const request = completionOf(deps, body);
   const tokens = await promptTokens(request.prompts[0]!, request.addSpecialTokens, deps);
@@ -79,24 +90,35 @@ async function answer(
   } finally {
     signal.removeEventListener("abort", onAbort);
   }
-  const { usage } = JSON.parse(text) as {
-    readonly usage: {
+  return { body: text, usage: usageOf((JSON.parse(text) as { readonly usage: Usage }).usage) };
+}
+
+/** As a completion counts, or as a response does. */
+type Usage =
+  | {
       readonly prompt_tokens: number;
       readonly completion_tokens?: number;
       readonly prompt_tokens_details: { readonly cached_tokens: number };
+    }
+  | {
+      readonly input_tokens: number;
+      readonly output_tokens: number;
+      readonly input_tokens_details: { readonly cached_tokens: number };
     };
-  };
+
+function usageOf(usage: Usage): LineAnswer["usage"] {
+  if ("input_tokens" in usage) {
+    const { input_tokens: promptTokens, output_tokens: completionTokens, input_tokens_details } = usage;
+    return { promptTokens, cachedTokens: input_tokens_details.cached_tokens, completionTokens };
+  }
   return {
-    body: text,
-    usage: {
-      promptTokens: usage.prompt_tokens,
-      cachedTokens: usage.prompt_tokens_details.cached_tokens,
-      completionTokens: usage.completion_tokens ?? 0,
-    },
+    promptTokens: usage.prompt_tokens,
+    cachedTokens: usage.prompt_tokens_details.cached_tokens,
+    completionTokens: usage.completion_tokens ?? 0,
   };
 }
 
-function responseTo(
+async function responseTo(
   endpoint: BatchEndpoint,
   exchange: Exchange,
   deps: LineServices,
@@ -113,6 +135,21 @@ function responseTo(
         ...parseEmbeddingsRequest(body, deps),
         service: bulk(priority),
       });
+    case "/v1/responses": {
+      const { tenant } = exchange;
+      const request = responseOf(deps, body);
+      const generation = { ...request.generation, service: bulk(priority) };
+      const unkept = {
+        ...request,
+        store: false,
+        echo: { ...request.echo, store: false, service_tier: "flex" },
+      };
+      const answer = await createResponse(exchange, { tenant, requestId: "" }, deps, {
+        ...unkept,
+        generation,
+      });
+      return answer as Response;
+    }
   }
 }
 
@@ -124,7 +161,14 @@ function completionOf({ model }: LineServices, body: Body) {
   return whole(parseCompletionRequest(body, model));
 }
 
-function whole<Request extends CommonRequest>(request: Request): Request {
+/** Its answer is a result of the batch, and is not kept besides: what is kept is bounded, and would make room for it. */
+function responseOf(deps: LineServices, body: Body): ResponsesRequest {
+  const request = whole(parseResponsesRequest(body, deps));
+  if (request.background) throw notSupported("background", "true in a batch");
+  return request;
+}
+
+function whole<Request extends Pick<CommonRequest, "stream">>(request: Request): Request {
   if (request.stream) throw notSupported("stream", "true in a batch");
   return request;
 }

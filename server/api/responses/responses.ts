@@ -1,4 +1,5 @@
 /** OpenAI's Responses: POST /v1/responses and what belongs to it. */
+import type { TokenId } from "../../../scheduler/core.ts";
 import { ApiError, asApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";
@@ -53,8 +54,17 @@ export async function countInputTokens(
   deps: ResponsesDeps,
   request: ResponsesRequest,
 ): Promise<object> {
-  const { tokens } = await chatOf(tenant, request, ownItems(tenant, request, deps), deps);
-  return { object: "response.input_tokens", input_tokens: tokens.length };
+  const { length } = await responsePromptTokens(tenant, deps, request);
+  return { object: "response.input_tokens", input_tokens: length };
+}
+
+/** All that the model reads for a response, what it goes on from first. */
+export async function responsePromptTokens(
+  tenant: string,
+  deps: ResponsesDeps,
+  request: ResponsesRequest,
+): Promise<TokenId[]> {
+  return (await chatOf(tenant, request, ownItems(tenant, request, deps), deps)).tokens;
 }
 
 /** GET /v1/responses/{id} and /v1/responses/{id}/input_items; null: there is no such route. */
