@@ -109,7 +109,7 @@ export class Dispatcher {
 
   /** The sequence drew a token. The notices of the same report come first. */
   drew(id: SequenceId): void {
-    if (this.#placed.has(id)) this.#rule?.drew?.(id);
+    if (this.#rule?.drew !== undefined && this.#placed.has(id)) this.#rule.drew(id);
   }
 
   /** The sequence is served like this from now on. */
