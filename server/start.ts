@@ -6,7 +6,7 @@ import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
-import { Generator } from "./answer/generation.ts";
+import { Generator } from "./answer/generator.ts";
 import { KeptPrefixes } from "./api/anthropic/kept-prefixes.ts";
 import { cacheSalts } from "./api/cache-salt.ts";
 import { startJobs } from "./api/jobs.ts";

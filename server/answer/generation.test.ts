@@ -20,7 +20,8 @@ import { runs } from "../../tests/support/property.ts";
 import { hermes } from "../text/formats/hermes.ts";
 import { loadTokenizer } from "../text/tokenizer.ts";
 import type { AnswerFailure, ChoiceFinish, Delta, Part, Usage } from "./events.ts";
-import { type Generation, type GenerationRequest, Generator } from "./generation.ts";
+import type { Generation, GenerationRequest } from "./generation.ts";
+import { Generator } from "./generator.ts";
 
 const tokenizer = loadTokenizer(join(import.meta.dir, "../../tests/reference/tokenizers/qwen"));
 const eos = tokenizer.tokenOf("<|im_end|>")!;

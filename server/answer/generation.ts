@@ -1,21 +1,10 @@
 import type { ConstraintSource } from "../../scheduler/constraint/compile.ts";
 import { UNSATISFIABLE } from "../../scheduler/constraint/constrained-device.ts";
-import { ConstraintError } from "../../scheduler/constraint/error.ts";
-import {
-  assert,
-  type Constraint,
-  type Finish,
-  type Sampling,
-  type SequenceId,
-  type Service,
-  type TokenId,
-} from "../../scheduler/core.ts";
+import type { Constraint, Finish, Sampling, SequenceId, Service, TokenId } from "../../scheduler/core.ts";
 import type { Fleet, SequenceListener, Unplaced } from "../../scheduler/fleet/fleet.ts";
-import type { Compiled } from "../constraint/compiler.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { type Certain, ChoiceText, type TextRules } from "./choice-text.ts";
 import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";
-import { heldTo, thoughtsLimit } from "./held-to.ts";
 import { PromptTokens } from "./prompt-tokens.ts";
 
 /** From a parsed request to answer events: prompts become sequences on the fleet, and their tokens text, thoughts and calls. */
@@ -99,132 +88,12 @@ export type SequenceRunner = Pick<
   "submit" | "submitGang" | "abort" | "pause" | "resume" | "raise" | "release"
 >;
 
-export class Generator {
-  readonly #fleet: SequenceRunner;
-  readonly #tokenizer: Tokenizer;
-  readonly #facts: ModelFacts;
-  readonly #compile: (source: ConstraintSource) => Promise<Compiled>;
-  #active = 0;
-  #gangs = 0;
-
-  /** `compile` rejects with ConstraintError what no text can be held to. */
-  constructor(
-    fleet: SequenceRunner,
-    tokenizer: Tokenizer,
-    facts: ModelFacts,
-    compile: (source: ConstraintSource) => Promise<Compiled>,
-  ) {
-    this.#fleet = fleet;
-    this.#tokenizer = tokenizer;
-    this.#facts = facts;
-    this.#compile = compile;
-  }
-
-  /** Requests in flight. */
-  get active(): number {
-    return this.#active;
-  }
-
-  /** A number for sequences that belong together; unique for the life of the process. */
-  nextGang(): number {
-    return this.#gangs++;
-  }
-
-  /** Starts a request, once the caller holds it. Refusals arrive as events like everything else. */
-  generate(request: GenerationRequest, listener: AnswerListener): Generation {
-    const generation = this.#open(request, listener);
-    const start = (constraint: Constraint | null): void => {
-      for (const submission of generation.submissions(() => this.nextGang(), constraint))
-        this.#submit(submission);
-    };
-    if (this.#facts.isHeadless === true) {
-      queueMicrotask(() => generation.refuse({ kind: "writesNoText" }));
-      return generation;
-    }
-    let held: RequestedConstraint | null;
-    try {
-      held = heldTo(request, this.#tokenizer);
-    } catch (error) {
-      queueMicrotask(() => generation.refuse(refusalOf(error as Error, "tool_choice")));
-      return generation;
-    }
-    if (held === null) queueMicrotask(() => start(null));
-    else {
-      const { source, param } = held;
-      const thoughts = thoughtsLimit(request, this.#tokenizer);
-      this.#compile(source).then(
-        ({ constraint, ignored }) => {
-          generation.ignored = ignored;
-          start(thoughts === null ? constraint : { ...constraint, thoughts });
-        },
-        (error: Error) => generation.refuse(refusalOf(error, param)),
-      );
-    }
-    return generation;
-  }
-
-  /** Starts requests that belong together, without constraints, as `generate` does, and has them placed together. */
-  generateTogether(
-    requests: readonly GenerationRequest[],
-    listeners: readonly AnswerListener[],
-  ): readonly Generation[] {
-    assert(
-      requests.every(({ constraint, calls }) => constraint === undefined && calls === undefined),
-      "what begins together has no constraints to compile",
-    );
-    const generations = requests.map((request, index) => this.#open(request, listeners[index]!));
-    queueMicrotask(() => {
-      if (this.#facts.isHeadless === true) {
-        for (const generation of generations) generation.refuse({ kind: "writesNoText" });
-      }
-      const all = generations.flatMap((generation) => [
-        ...generation.submissions(() => this.nextGang(), null),
-      ]);
-      if (all.length === 0) return;
-      const ids = this.#fleet.submitGang(
-        all.flatMap(({ specs }) => specs),
-        all.flatMap(({ listeners: theirs }) => theirs),
-      );
-      let from = 0;
-      for (const { specs, onSubmitted } of all) {
-        onSubmitted(ids.slice(from, from + specs.length));
-        from += specs.length;
-      }
-    });
-    return generations;
-  }
-
-  #open(request: GenerationRequest, listener: AnswerListener): RunningGeneration {
-    this.#active++;
-    const onEnd = (): void => {
-      this.#active--;
-    };
-    return new RunningGeneration(this.#fleet, this.#tokenizer, this.#facts, request, { listener, onEnd });
-  }
-
-  /** The choices of one prompt, which are placed together. */
-  #submit({ specs, listeners, onSubmitted }: Submission): void {
-    onSubmitted(
-      specs.length === 1
-        ? [this.#fleet.submit(specs[0]!, listeners[0]!)]
-        : this.#fleet.submitGang(specs, listeners),
-    );
-  }
-}
-
 /** The sequences of one prompt, for the fleet. */
-interface Submission {
+export interface Submission {
   readonly specs: readonly Unplaced[];
   readonly listeners: readonly SequenceListener[];
   /** Told their ids, in order. */
   onSubmitted(ids: readonly SequenceId[]): void;
-}
-
-function refusalOf(error: Error, param: string): AnswerFailure {
-  if (!(error instanceof ConstraintError)) return { kind: "engineFailed", message: error.message };
-  const { message, pointer } = error;
-  const place = pointer === "" || pointer === "#" ? param : `${param}${pointer}`;
-  return { kind: "badConstraint", message: `${param} cannot be kept to: ${message}`, param: place };
 }
 
 /** One continuation of a prompt. */
@@ -238,7 +107,8 @@ interface Choice {
   isOpen: boolean;
 }
 
-class RunningGeneration implements Generation {
+/** A request in flight, from its submission to its last event. */
+export class RunningGeneration implements Generation {
   ignored: readonly string[] = [];
   readonly #fleet: SequenceRunner;
   readonly #facts: ModelFacts;

@@ -1,5 +1,6 @@
 import type { AnswerFailure } from "../answer/events.ts";
-import type { Generation, GenerationOptions, GenerationRequest, Generator } from "../answer/generation.ts";
+import type { Generation, GenerationOptions, GenerationRequest } from "../answer/generation.ts";
+import type { Generator } from "../answer/generator.ts";
 import { Gatherer, type WholeAnswer } from "../answer/whole.ts";
 import { ApiError, badRequest, clientGone, engineError, unavailable } from "../http/errors.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";

@@ -2,7 +2,7 @@
 
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
-import type { Generator } from "../answer/generation.ts";
+import type { Generator } from "../answer/generator.ts";
 import { ApiError } from "../http/errors.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import { pageFile } from "../http/page.ts";

@@ -1,4 +1,5 @@
-import type { AnswerListener, Generation, GenerationRequest, Generator } from "../answer/generation.ts";
+import type { AnswerListener, Generation, GenerationRequest } from "../answer/generation.ts";
+import type { Generator } from "../answer/generator.ts";
 
 interface Member {
   readonly request: GenerationRequest;

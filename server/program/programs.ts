@@ -1,6 +1,6 @@
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { CallEstimates } from "../../scheduler/program/call-estimates.ts";
-import type { Generator } from "../answer/generation.ts";
+import type { Generator } from "../answer/generator.ts";
 import type { PromptServices } from "../api/prompt.ts";
 import { ApiError } from "../http/errors.ts";
 import { AnswerMeasures } from "../http/measure.ts";

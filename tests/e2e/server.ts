@@ -15,7 +15,7 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import { type EngineLink, Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
-import { Generator } from "../../server/answer/generation.ts";
+import { Generator } from "../../server/answer/generator.ts";
 import { KeptPrefixes } from "../../server/api/anthropic/kept-prefixes.ts";
 import { cacheSalts } from "../../server/api/cache-salt.ts";
 import { startJobs } from "../../server/api/jobs.ts";
