@@ -1,16 +1,4 @@
 import type { Database } from "bun:sqlite";
-import { createHash } from "node:crypto";
-import {
-  closeSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from "node:fs";
 import { join } from "node:path";
 import { CommitMark } from "./commit-mark.ts";
 import { openDatabase, sumOf } from "./database.ts";
@@ -23,7 +11,8 @@ import {
   OPEN,
 } from "./records.ts";
 import { asStoreTrouble, StoreError } from "./store-error.ts";
-import { openUpload, type Upload } from "./upload.ts";
+import type { Upload } from "./upload.ts";
+import { UploadFolder } from "./upload-folder.ts";
 
 /** Rows that are read at a time. */
 const ROWS = 256;
@@ -67,7 +56,7 @@ interface LineRow {
  * DiskFullError, and changes nothing.
  */
 export class JobStore {
-  readonly #folder: string;
+  readonly #uploads: UploadFolder;
   readonly #database: Database;
   readonly #mark: CommitMark;
   /** Changes that were committed, since there is a store. */
@@ -76,13 +65,9 @@ export class JobStore {
 
   /** `onWrite` is told before anything is written, and may throw instead: tests fail writes with it. */
   constructor(folder: string, onWrite: (what: string) => void = () => {}) {
-    this.#folder = folder;
     this.#onWrite = onWrite;
-    mkdirSync(join(folder, "files"), { recursive: true, mode: 0o700 });
-    this.#database = openDatabase(
-      join(folder, "jobs.sqlite"),
-      readdirSync(join(folder, "files")).length === 0,
-    );
+    this.#uploads = new UploadFolder(join(folder, "files"), (write) => this.#guarded("upload", write));
+    this.#database = openDatabase(join(folder, "jobs.sqlite"), this.#uploads.isEmpty);
     try {
       this.#commits = this.#committed();
       this.#mark = new CommitMark(join(folder, "commits"), this.#commits);
@@ -108,21 +93,10 @@ export class JobStore {
 
   /** Begins a file; nothing of it is there until it is finished. */
   upload(record: Omit<FileRecord, "bytes" | "content" | "expiresAt">): Upload {
-    const part = `${this.#pathOf(record.id)}.part`;
-    const file = this.#guarded("upload", () => openSync(part, "wx", 0o600));
-    return openUpload(file, part, {
-      write: (write) => this.#guarded("upload", write),
-      finish: (bytes, sha256, expiresAt) => {
-        const whole: FileRecord = { ...record, bytes, expiresAt, content: { kind: "upload", sha256 } };
-        this.#guarded("upload", () => {
-          renameSync(part, this.#pathOf(record.id));
-          const folder = openSync(join(this.#folder, "files"), "r");
-          fsyncSync(folder);
-          closeSync(folder);
-        });
-        this.#write(() => this.#put("files", whole.id, whole.owner, whole.createdAt, whole));
-        return whole;
-      },
+    return this.#uploads.begin(record.id, (bytes, sha256, expiresAt) => {
+      const whole: FileRecord = { ...record, bytes, expiresAt, content: { kind: "upload", sha256 } };
+      this.#write(() => this.#put("files", whole.id, whole.owner, whole.createdAt, whole));
+      return whole;
     });
   }
 
@@ -142,7 +116,7 @@ export class JobStore {
         this.#database.run("DELETE FROM lines WHERE batch = ? AND state = ?", [content.batch, content.state]);
       }
     });
-    if (content.kind === "upload") rmSync(this.#pathOf(id), { force: true });
+    if (content.kind === "upload") this.#uploads.remove(id);
   }
 
   /** Deletes files whose time is over. */
@@ -156,7 +130,7 @@ export class JobStore {
 
   /** The bytes of a file, piece by piece. Throws StoreError when they are not what was written. */
   *content(file: FileRecord): Generator<Uint8Array> {
-    if (file.content.kind === "upload") yield* this.#uploaded(file, file.content.sha256);
+    if (file.content.kind === "upload") yield* this.#uploads.content(file, file.content.sha256);
     else {
       const { batch, state } = file.content;
       const bytes = this.resultBytes(batch, state);
@@ -276,41 +250,10 @@ export class JobStore {
 
   /** The bytes [start, start + bytes) of an upload, as far as there are so many; null: it is gone. */
   readUpload(file: string, start: number, bytes: number): Uint8Array | null {
-    let open: number;
-    try {
-      open = openSync(this.#pathOf(file), "r");
-    } catch (error) {
-      if ((error as { readonly code?: string }).code === "ENOENT") return null;
-      throw asStoreTrouble(error);
-    }
-    try {
-      const buffer = new Uint8Array(bytes);
-      const read = readSync(open, buffer, 0, bytes, start);
-      return read === bytes ? buffer : buffer.subarray(0, read);
-    } finally {
-      closeSync(open);
-    }
+    return this.#uploads.read(file, start, bytes);
   }
 
   /* ---- */
-
-  *#uploaded({ id, bytes }: FileRecord, sha256: string): Generator<Uint8Array> {
-    const hash = createHash("sha256");
-    const size = statSync(this.#pathOf(id), { throwIfNoEntry: false })?.size;
-    if (size !== bytes)
-      throw new StoreError(`The file ${id} has ${size ?? "no"} bytes, but ${bytes} were written.`);
-    // Checked as a whole before the first byte is given out: a page of it cannot be told from another.
-    for (const part of this.#parts(id, bytes)) hash.update(part);
-    if (hash.digest("hex") !== sha256) throw new StoreError(`The file ${id} is not what was written.`);
-    yield* this.#parts(id, bytes);
-  }
-
-  *#parts(id: string, bytes: number): Generator<Uint8Array> {
-    const size = 1024 * 1024;
-    for (let start = 0; start < bytes; start += size) {
-      yield this.readUpload(id, start, Math.min(size, bytes - start)) ?? new Uint8Array(0);
-    }
-  }
 
   *#lineRows(batch: string, state: LineState): Generator<LineRow> {
     const query = this.#database.query<LineRow, [string, number, number, number]>(
@@ -395,10 +338,6 @@ export class JobStore {
     }
   }
 
-  #pathOf(id: string): string {
-    return join(this.#folder, "files", id);
-  }
-
   /** Every file and batch is what was written; lines are checked as they are read. */
   #checkRecords(): void {
     for (const table of ["files", "batches"]) {
@@ -414,9 +353,7 @@ export class JobStore {
         .all()
         .map(({ id }) => id),
     );
-    for (const name of readdirSync(join(this.#folder, "files"))) {
-      if (!known.has(name)) rmSync(this.#pathOf(name), { force: true });
-    }
+    this.#uploads.removeAllBut(known);
   }
 }
 
