@@ -26,7 +26,7 @@ export interface CallListener {
   /** Computing begins. */
   started(call: string, usage: Usage): void;
   /** Text of output `index` that is certain now. */
-  drew(call: string, index: number, text: string): void;
+  drew(call: string, index: number, output: OutputPart, text: string): void;
   wrote(call: string, index: number, text: string): void;
   ended(call: string, usage: Usage): void;
   failed(call: string, code: string, message: string, usage: Usage): void;
@@ -71,7 +71,11 @@ export class RunningCall {
     this.#owner = owner;
     this.#services = services;
     this.#listener = listener;
-    void this.#next();
+  }
+
+  /** Resolves when its first output is at an engine, waits for its gang, or never will be. Never rejects. */
+  begin(): Promise<void> {
+    return this.#next();
   }
 
   /** Of what has ended of it. */
@@ -96,6 +100,7 @@ export class RunningCall {
 
   /** Never rejects. */
   async #next(): Promise<void> {
+    if (this.#isEnded) return;
     try {
       const tokens = await this.#services.turns.run(() => this.#prompt.tokensAfter(this.#drawn));
       if (this.#isEnded) return;
@@ -127,7 +132,7 @@ export class RunningCall {
           const text = event.parts.map((part) => (part.kind === "text" ? part.text : "")).join("");
           drawn.text += text;
           drawn.tokens.push(...event.tokens);
-          if (text !== "") this.#listener.drew(this.#name, index, text);
+          if (text !== "") this.#listener.drew(this.#name, index, output, text);
           return;
         }
         case "finish":

@@ -15,11 +15,15 @@ interface Head {
   tokens: readonly TokenId[];
   /** Computed ahead. */
   warmed: number;
-  isForgotten: boolean;
+  /** What is known of it is all there is to tell: the call is ready, or will never be. */
+  isComplete: boolean;
 }
 
 /** Fewer tokens are not worth a message. */
 const tokensMin = 16;
+
+/** Different heads that are remembered: as many as the stages of a graph have that read the same value. */
+const recentMax = 8;
 
 /** The beginnings of prompts of one program's calls that wait for values: told to the fleet, so that they are kept or computed ahead. */
 export class Heads {
@@ -29,7 +33,8 @@ export class Heads {
   readonly #headsMax: number;
   /** One at a time, so that calls that are ready go before. */
   readonly #turns = new Turns(1);
-  #last: { readonly key: string; readonly tokens: readonly TokenId[] } = { key: "", tokens: [] };
+  /** Tokens of the heads that were made last. */
+  readonly #recent = new Map<string, readonly TokenId[]>();
   readonly #heads = new Map<string, Head>();
 
   constructor(
@@ -49,23 +54,30 @@ export class Heads {
     let head = this.#heads.get(call);
     if (head === undefined) {
       if (this.#heads.size >= this.#headsMax) return;
-      head = { id: null, tokens: [], warmed: 0, isForgotten: false };
+      head = { id: null, tokens: [], warmed: 0, isComplete: false };
       this.#heads.set(call, head);
     }
     const grown = head;
-    const make = async (): Promise<readonly TokenId[]> => (grown.isForgotten ? [] : this.#tokensOf(prompt));
+    const make = async (): Promise<readonly TokenId[]> => {
+      // What is ready, and tokens on their way to clients, go before.
+      await new Promise((resolve) => setImmediate(resolve));
+      return grown.isComplete ? [] : this.#tokensOf(prompt);
+    };
     const tokens = await this.#turns.run(make).catch(() => []);
     // A shorter one may have taken longer.
-    if (head.isForgotten || tokens.length < Math.max(tokensMin, head.tokens.length)) return;
+    if (head.isComplete || tokens.length < Math.max(tokensMin, head.tokens.length)) return;
     this.#tell(head, tokens);
   }
 
-  /** Many calls begin alike. What is ready, and tokens on their way to clients, go before. */
+  /** Many calls begin alike. */
   async #tokensOf(prompt: Prompt<TextPart | ValuePart>): Promise<readonly TokenId[]> {
-    await new Promise((resolve) => setImmediate(resolve));
     const key = JSON.stringify(prompt);
-    if (this.#last.key !== key) this.#last = { key, tokens: await headTokens(prompt, this.#services) };
-    return this.#last.tokens;
+    const known = this.#recent.get(key);
+    if (known !== undefined) return known;
+    const tokens = await headTokens(prompt, this.#services);
+    this.#recent.set(key, tokens);
+    if (this.#recent.size > recentMax) this.#recent.delete(this.#recent.keys().next().value!);
+    return tokens;
   }
 
   #tell(head: Head, tokens: readonly TokenId[]): void {
@@ -85,12 +97,18 @@ export class Heads {
     return this.#heads.get(call)?.warmed ?? 0;
   }
 
+  /** The call is ready: nothing more is told of its prompt, whose tokens are made now. */
+  complete(call: string): void {
+    const head = this.#heads.get(call);
+    if (head !== undefined) head.isComplete = true;
+  }
+
   /** The call was submitted, or (`givesUp`) never will be. */
   forget(call: string, givesUp: boolean): void {
     const head = this.#heads.get(call);
     if (head === undefined) return;
     this.#heads.delete(call);
-    head.isForgotten = true;
+    head.isComplete = true;
     if (head.id !== null) this.#fleet.forget(head.id, givesUp);
   }
 

@@ -3,13 +3,7 @@ import type { CallEstimates } from "../../scheduler/program/call-estimates.ts";
 import type { Refusal } from "../../scheduler/program/check.ts";
 import { type Failure, pathOf, type Variable } from "../../scheduler/program/graph.ts";
 import { Program, type ProgramListener, type ReadyCall } from "../../scheduler/program/program.ts";
-import {
-  type Criteria,
-  outputsOf,
-  type ProgramPart,
-  partsOf,
-  type Value,
-} from "../../scheduler/program/spec.ts";
+import { type Criteria, type ProgramPart, partsOf, type Value } from "../../scheduler/program/spec.ts";
 import { type TextTools, transformWith } from "../../scheduler/program/transforms/transform.ts";
 import { byteLength } from "../../scheduler/program/transforms/value.ts";
 import type { Usage } from "../answer/events.ts";
@@ -172,6 +166,7 @@ export class HostedProgram {
     onReady: (calls) => {
       for (const call of calls) {
         this.#waiting.set(call.call, call);
+        this.#heads.complete(call.call);
         this.#tell({ kind: "call.ready", call: call.call });
       }
       this.#begin();
@@ -211,13 +206,16 @@ export class HostedProgram {
     const free = this.#services.limits.runningMax - this.#running.size;
     const begun = [...this.#waiting.values()].slice(0, Math.max(0, free));
     const gangs = this.#gangStarts(begun);
-    for (const call of begun) {
+    const running = begun.map((call) => {
       const name = call.call;
       const gang = gangs.get(this.program.serviceOf(name).gang) ?? null;
       this.#waiting.delete(name);
       this.program.placed(name);
-      this.#running.set(name, new RunningCall(call, this.owner, this.#services, this.#callListener, gang));
-    }
+      const one = new RunningCall(call, this.owner, this.#services, this.#callListener, gang);
+      this.#running.set(name, one);
+      return one;
+    });
+    void beginInTurn(running);
   }
 
   /** By gang, of those with several members: where there is a choice of engines, they are placed together. */
@@ -262,10 +260,11 @@ export class HostedProgram {
       });
       this.#tell({ kind: "call.started", call });
     },
-    drew: (call, index, text) => {
+    drew: (call, index, { variable, transforms }, text) => {
       this.program.drewFirst(call);
-      const variable = this.#shownOutput(call, index);
-      if (variable === null) return;
+      // Shown is the client's variable that is written as it is drawn, without transforms.
+      const { outputs } = this.program.nodes.get(call)!;
+      if (transforms.length > 0 || this.program.variables.get(variable) !== outputs[index]) return;
       this.#told.set(variable, this.textSoFar(variable) + text);
       this.#tell({ kind: "variable.delta", variable, text });
     },
@@ -299,18 +298,23 @@ export class HostedProgram {
     this.onActivity();
   }
 
-  /** The client's variable that an output is written to as it is drawn; null: it is none, or has transforms. */
-  #shownOutput(call: string, index: number): string | null {
-    const node = this.program.nodes.get(call)!;
-    if (node.spec.kind !== "call") return null;
-    const part = partsOf(node.spec.prompt).filter(({ kind }) => kind === "output")[index]!;
-    if (part.kind !== "output" || part.transforms.length > 0) return null;
-    const name = outputsOf(node.spec)[index]!;
-    return this.program.variables.get(name) === node.outputs[index] ? name : null;
-  }
-
   #tell(event: ProgramEvent): void {
     for (const watcher of [...this.#watchers]) watcher(event);
+  }
+}
+
+/** How long prompts of calls are made into tokens before other work of this thread has its turn. */
+const BEGINNING_MS = 4;
+
+/** An engine begins with the first of them while the prompts of the others are made into tokens. */
+async function beginInTurn(calls: readonly RunningCall[]): Promise<void> {
+  let sinceMs = performance.now();
+  for (const call of calls) {
+    const turn = new Promise((resolve) => setImmediate(resolve));
+    await Promise.race([call.begin(), turn]); // a long prompt is made elsewhere
+    if (performance.now() - sinceMs < BEGINNING_MS) continue;
+    await turn;
+    sinceMs = performance.now();
   }
 }
 

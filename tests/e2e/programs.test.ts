@@ -432,6 +432,17 @@ describe("engines and the server's end", () => {
     expect([variables.bad!.error!.code, variables.good!.state]).toEqual(["engine_error", "ready"]);
   });
 
+  test("a crowd of calls begins in turn with what else the thread does", async () => {
+    const server = start();
+    const calls = Array.from({ length: 32 }, (_, index) =>
+      ask(`${index} ${"word ".repeat(1000)}`, `a${index}`, index, { max_tokens: 1 }),
+    );
+    const answered = run(server, { calls });
+    while (server.generator.active === 0) await new Promise((resolve) => setImmediate(resolve));
+    expect(server.generator.active).toBeLessThan(calls.length);
+    await answered;
+  });
+
   test("what is too long for the model fails its call with both numbers", async () => {
     const server = start();
     const { variables } = await run(server, {
