@@ -1,8 +1,5 @@
-/** The client for programs, against a server whose answers are known: in Bun from its source, in Node as it is published. */
+/** The client for programs in Bun, from its source, against a server whose answers are known. As it is published: sdk-published.test.ts. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join as joinPath, resolve } from "node:path";
 import {
   assistant,
   Bunting,
@@ -26,7 +23,6 @@ import {
   ValueError,
   value,
 } from "../../sdk/src/index.ts";
-import { Program } from "./program.ts";
 import { startTestServer, type TestServer } from "./server.ts";
 
 let server: TestServer;
@@ -172,46 +168,3 @@ test("a session waits for what comes from outside", async () => {
   await session.release("meaning");
   expect(await session.get("meaning").catch((error: Error) => error.message)).toContain("no variable");
 });
-
-const runtimes = { Node: ["node"], Deno: ["deno", "run", "--allow-net", "--allow-env"] } as const;
-test.each([["Node"], ["Deno"]] as const)(
-  "as it is published it runs in %s, where there is one",
-  async (runtime) => {
-    const [command] = runtimes[runtime];
-    if (runtime === "Deno" && Bun.which(command) === null)
-      return console.log("skipped: there is no deno here");
-    const root = resolve(import.meta.dir, "../..");
-    const folder = mkdtempSync(joinPath(tmpdir(), "bunting-sdk-"));
-    const compiler = joinPath(root, "node_modules/typescript/bin/tsc");
-    const compiled = new Program([
-      "node",
-      compiler,
-      "-p",
-      joinPath(root, "sdk"),
-      "--outDir",
-      joinPath(folder, "dist"),
-    ]);
-    expect([await compiled.exitCode(), compiled.output]).toEqual([0, ""]);
-    writeFileSync(
-      joinPath(folder, "run.mjs"),
-      `import { chat, configure, input, lines, map, output, semantic, user, join } from "./dist/index.js";
-configure({ url: process.argv[2] });
-const list = chat([user\`List \${input("what")}.\`], output("items", { seed: 0, as: lines() }));
-const define = chat([user\`Define \${input("word")}.\`], output("meaning", { seed: 1 }));
-const merge = semantic\`Merge: \${input("all")}\\nMerged: \${output("merged", { seed: 2 })}\`;
-const { items } = list({ what: "letters" });
-const meanings = map(items, (word) => define({ word }).meaning);
-for await (const piece of merge({ all: join(meanings, ", ") }).merged.stream()) process.stdout.write(piece);
-console.log(JSON.stringify(await meanings.get()));
-`,
-    );
-    const program = new Program([...runtimes[runtime], joinPath(folder, "run.mjs"), server.origin]);
-    expect([await program.exitCode(), program.output, program.errors]).toEqual([
-      0,
-      'merged["meaning","meaning"]\n',
-      "",
-    ]);
-    rmSync(folder, { recursive: true });
-  },
-  60_000,
-);
