@@ -84,3 +84,20 @@ test("an extreme that no policy avoids is told from one that a policy avoids", (
   expect(summary).toContain("| mean time to first token | 3 | 2 | 1 | 2 | 2 | 2 |");
   expect(summary).toContain("In 2 of all configurations no policy");
 });
+
+test("each policy is compared with the best of all others; who chooses by class looks at other configurations alone", () => {
+  const one = trial(0, { a: 80, b: 300 });
+  // Of one class: a is ahead of ours by more than a tenth in two of three, and nobody is ahead of b in the last.
+  const alike = [one, { ...one }, { ...one, rivals: { a: one.ours, b: one.rivals.a! } }];
+  const summary = summaryOf(alike, 1);
+  expect(summary).toContain("| ours | 100 % | 100 % | 100 % | 1.00× |");
+  expect(summary).toContain("| a | 33 % | 33 % | 33 % | 0.86× |");
+  expect(summary).toContain("| b | 67 % | 67 % | 67 % | 1.93× |");
+  // In the others a is behind once or never, so it is chosen each time, and is behind where b is ahead.
+  expect(summary).toContain("| for first tokens by class, of all | 33 % | 33 % | 33 % | 0.86× |");
+  expect(summary).toContain("| for first tokens by class, of the rivals | 33 % | 33 % | 33 % | 0.86× |");
+  expect(summary).toContain("| for first tokens by the outcome, of the rivals | 0 % | 0 % | 0 % | 0.80× |");
+  expect(summary).toContain("| any | 3 | 0.80× | 0.80× | 0.80× | 0.80× |");
+  expect(summary).toContain("| a | 2 | 0.80× | 0.80× | 0.80× | 0.80× |");
+  expect(summary).toContain("20 ms later than that rival's, 20 % of ours' mean latency");
+});

@@ -2,41 +2,23 @@
 
 import { type Configuration, idOf, traitsOf } from "./configuration.ts";
 import { type Figures, shownFigure, timesWorse } from "./figures.ts";
-import { bestRival, type Trial } from "./trial.ts";
+import { judged, LOSS_RATIO, markdown, percent, shareOf, times } from "./judged.ts";
+import { singles, soonest } from "./others.ts";
+import { bestRival, ratioOf, type Trial } from "./trial.ts";
 
-/** More than so many times worse than the best rival is a loss. */
-export const LOSS_RATIO = 1.1;
 /** Nothing is to be worse than this. */
 const RATIO_MAX = 1.5;
 const BETTER_SHARE_MIN = 0.5;
-
-/** Figures that are judged, and the share of configurations in which ours may lose; null: told, not judged. */
-const judged: readonly {
-  readonly figure: keyof Figures;
-  readonly name: string;
-  readonly most: number | null;
-}[] = [
-  { figure: "latencyMeanMs", name: "mean latency", most: 0.02 },
-  { figure: "latencyP99Ms", name: "P99 latency", most: 0.05 },
-  { figure: "ttftMeanMs", name: "mean time to first token", most: 0.1 },
-  { figure: "tokensPerSecond", name: "throughput", most: null },
-];
-
 const WORST_SHOWN = 12;
 
 /** Shares of trials in which ours loses, by figure, and everything behind them. */
 export function summaryOf(trials: readonly Trial[], seed: number): string {
   return [
     `${trials.length} configurations of seed ${seed}.`,
-    ...[losses(trials), bounds(trials), extremes(trials), prices(trials)],
+    ...[losses(trials), singles(trials), soonest(trials), bounds(trials), extremes(trials), prices(trials)],
     ...[byRival(trials), byTrait(trials)],
     ...judged.map(({ figure, name }) => worst(trials, figure, name)),
   ].join("\n\n");
-}
-
-/** How many times worse ours is than the best rival. */
-function ratioOf(trial: Trial, figure: keyof Figures): number {
-  return bestRival(trial, figure)!.ratio;
 }
 
 function losses(trials: readonly Trial[]): string {
@@ -263,20 +245,4 @@ export function describe({ device, engines, pages, loadShare, load, noise }: Con
   ]
     .filter((part) => part !== "")
     .join("; ");
-}
-
-function shareOf<Item>(items: readonly Item[], is: (item: Item) => boolean): number {
-  return items.filter(is).length / items.length;
-}
-
-function percent(share: number): string {
-  return `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
-}
-
-function times(ratio: number): string {
-  return `${ratio.toFixed(2)}×`;
-}
-
-function markdown(head: readonly string[], lines: readonly (readonly string[])[]): string {
-  return [head, head.map(() => "---"), ...lines].map((line) => `| ${line.join(" | ")} |`).join("\n");
 }

@@ -53,3 +53,8 @@ export function bestRival(
   }
   return best;
 }
+
+/** How many times worse ours is than the best rival. */
+export function ratioOf(trial: Trial, figure: keyof Figures): number {
+  return bestRival(trial, figure)!.ratio;
+}
