@@ -1,6 +1,6 @@
 #!/bin/sh
 # A chain of two calls with curl: the events of the program as they come.
-curl -sN "${BUNTING_URL:-http://127.0.0.1:8000}/v1/programs" -H 'content-type: application/json' -d '{
+curl -sSN "${BUNTING_URL:-http://127.0.0.1:8000}/v1/programs" -H 'content-type: application/json' -d '{
   "stream": true,
   "calls": [
     {"messages": [{"role": "user", "content": "List three fruits."}], "output": "list", "temperature": 0},

@@ -25,7 +25,8 @@ export class Bunting {
     this.#fetch = options.fetch ?? fetch;
   }
 
-  /** Sends a request. Rejects with ServerError unless its status is one of `taken` or says that all is well. */
+  /** Sends a request. Rejects with ServerError where no server answers, and unless the answer's status is one of `taken` or says that
+   *  all is well; with the signal's reason when it is given up. */
   async request(
     method: "GET" | "POST" | "PUT" | "DELETE",
     path: string,
@@ -35,15 +36,20 @@ export class Bunting {
       taken = [],
     }: { readonly body?: object; readonly signal?: AbortSignal; readonly taken?: readonly number[] } = {},
   ): Promise<Response> {
-    const response = await this.#fetch.call(globalThis, this.#url + path, {
-      method,
-      headers: {
-        ...(body === undefined ? {} : { "content-type": "application/json" }),
-        ...(this.#apiKey === undefined ? {} : { authorization: `Bearer ${this.#apiKey}` }),
-      },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      ...(signal === undefined ? {} : { signal }),
-    });
+    const response = await this.#fetch
+      .call(globalThis, this.#url + path, {
+        method,
+        headers: {
+          ...(body === undefined ? {} : { "content-type": "application/json" }),
+          ...(this.#apiKey === undefined ? {} : { authorization: `Bearer ${this.#apiKey}` }),
+        },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        ...(signal === undefined ? {} : { signal }),
+      })
+      .catch((error: unknown) => {
+        if (signal?.aborted) throw error;
+        throw new ServerError(0, "unreachable", `no server answers at ${this.#url}`, null, error);
+      });
     if (!response.ok && !taken.includes(response.status)) throw await refusalOf(response);
     return response;
   }

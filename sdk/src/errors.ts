@@ -24,19 +24,21 @@ export class ValueError extends Error implements FailedValue {
   }
 }
 
-/** The server refused a request, or could not be understood. */
+/** The server refused a request, could not be understood, or is not there. */
 export class ServerError extends Error {
   override readonly name = "ServerError";
 
   constructor(
-    /** HTTP status; 0 when an answer ended before its time. */
+    /** HTTP status; 0 when there was no answer, or it ended before its time. */
     readonly status: number,
-    /** For programs, such as cycle or model_not_found; null when there is none. */
+    /** For programs, such as cycle, model_not_found or unreachable; null when there is none. */
     readonly code: string | null,
     message: string,
     /** The field at fault, such as calls[0].temperature. */
     readonly param: string | null = null,
+    /** What the runtime said where no server answered. */
+    cause?: unknown,
   ) {
-    super(message);
+    super(message, { cause });
   }
 }

@@ -143,6 +143,19 @@ describe("what goes wrong", () => {
     expect(error).toMatchObject({ status: 404, code: "model_not_found", param: "model" });
   });
 
+  test("a server that is not there", async () => {
+    const nowhere = new Bunting({ url: "http://127.0.0.1:1" });
+    const error = await define({ word: "x" })
+      .meaning.get("latency", { client: nowhere })
+      .catch((one: unknown) => one);
+    expect(error).toBeInstanceOf(ServerError);
+    expect(error).toMatchObject({
+      status: 0,
+      code: "unreachable",
+      message: "no server answers at http://127.0.0.1:1",
+    });
+  });
+
   test("giving up ends the program; who asks again gets the value", async () => {
     const leaving = new AbortController();
     const { meaning } = define({ word: "x" });
