@@ -11,8 +11,8 @@ export interface RawSchema {
   readonly isOldDraft: boolean;
 }
 
-/** Levels of JSON; a level of a schema takes one or two of them. */
-const DEPTH_MAX = 128;
+/** Objects and arrays within each other; a level of a schema takes one or two of them. No schema of jsonschemabench has more. */
+const DEPTH_MAX = 64;
 const NO_BASE = "schema:";
 /** Their values are data and hold no schemas. */
 const data = new Set(["enum", "const", "default", "examples", "example"]);
@@ -25,6 +25,9 @@ export class SchemaDocument {
 
   /** Throws ConstraintError for what is no schema, or too deep. */
   constructor(source: unknown) {
+    const depth = depthOf(source);
+    if (depth > DEPTH_MAX)
+      throw new ConstraintError(`a schema may be nested ${DEPTH_MAX} deep at most, but is ${depth} deep`);
     this.#visit(source, "#", NO_BASE, false, 0);
     this.root = this.at(source, "#", NO_BASE, false);
     this.#byAddress.set(NO_BASE, this.root);
@@ -80,8 +83,6 @@ export class SchemaDocument {
   }
 
   #visit(value: unknown, pointer: string, outerBase: string, outerIsOld: boolean, depth: number): void {
-    if (depth > DEPTH_MAX)
-      throw new ConstraintError(`its JSON is nested more than ${DEPTH_MAX} deep`, pointer);
     if (Array.isArray(value)) {
       value.forEach((item, index) => {
         this.#visit(item, `${pointer}/${index}`, outerBase, outerIsOld, depth + 1);
@@ -116,6 +117,16 @@ export class SchemaDocument {
     if (!this.#byAddress.has(address))
       this.#byAddress.set(address, this.at(value, pointer, base, isOldDraft));
   }
+}
+
+/** How many objects and arrays are within each other. Level by level, since there may be more of them than calls may be nested. */
+function depthOf(value: unknown): number {
+  const holdersIn = (values: readonly unknown[]): object[] =>
+    values.filter((one): one is object => typeof one === "object" && one !== null);
+  let depth = 0;
+  for (let level = holdersIn([value]); level.length > 0; depth++)
+    level = holdersIn(level.flatMap((one) => Object.values(one)));
+  return depth;
 }
 
 /** The reference made absolute; null if it cannot be read. */
