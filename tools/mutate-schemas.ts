@@ -16,10 +16,9 @@ import { ConstraintError } from "../scheduler/constraint/error.ts";
 import type { Grammar } from "../scheduler/constraint/grammar.ts";
 import { Parser } from "../scheduler/constraint/parser.ts";
 import { Regexes } from "../scheduler/constraint/regex/regexes.ts";
-import { patternOfFormat } from "../scheduler/constraint/schema/formats.ts";
 import { acceptsInAnyOrder } from "../tests/support/any-order.ts";
 import { drawnAnswer } from "../tests/support/drawn-answer.ts";
-import { allows } from "../tests/support/schema-oracle.ts";
+import { allows, forgetDifferences, type Json, placesOf } from "../tests/support/schema-oracle.ts";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -63,9 +62,6 @@ const literals = [
   ["a"],
 ];
 
-type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
-type Holder = Json[] | { [name: string]: Json };
-
 interface RealSchema {
   readonly schema: Json;
   readonly tests: readonly { readonly data: Json }[];
@@ -80,26 +76,6 @@ function numbersFrom(seed: number): () => number {
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed);
     return (mixed ^ (mixed >>> 14)) >>> 0;
   };
-}
-
-/** Every place in the value: what holds it, and its name there. */
-function placesOf(value: Json, into: (readonly [Holder, string])[] = []): (readonly [Holder, string])[] {
-  if (typeof value !== "object" || value === null) return into;
-  for (const [name, one] of Object.entries(value)) {
-    into.push([value, name]);
-    placesOf(one, into);
-  }
-  return into;
-}
-
-/** Takes out of a schema what Ajv and JSON Schema see differently: Ajv takes each `$id` once, has no draft 4 here, and knows more
- *  formats. */
-function forgetDifferences(schema: Json): void {
-  for (const [holder, name] of placesOf(schema)) {
-    const at = holder as { [name: string]: Json };
-    const isForeign = name === "format" && patternOfFormat(String(at[name])) === null;
-    if (name === "$id" || name === "$schema" || isForeign) delete at[name];
-  }
 }
 
 /** The value with one fault more. `others`: what parts are taken from. */

@@ -14,6 +14,15 @@ export class ConstraintError extends Error {
   }
 }
 
+/** Work that is to be begun again after a pause. */
+export class BrokenOff extends Error {
+  override readonly name = "BrokenOff";
+}
+const brokenOff = new BrokenOff("work is paused");
+
+/** Steps after a pause until work is broken off: so much is found out each time that it is begun again. */
+const OVERDRAFT = 64;
+
 /** Work that may still be done, in steps: counted and not timed, so that the same input always ends the same way. A step takes
  *  20 to 200 ns. */
 export class Budget {
@@ -37,6 +46,12 @@ export class Budget {
 
   get isPaused(): boolean {
     return this.#spent >= this.#pauseAt;
+  }
+
+  /** Throws BrokenOff a little after the pause: for work that cannot be cut but begun again, since what it has found out is
+   *  remembered. */
+  breakOff(): void {
+    if (this.#spent >= this.#pauseAt + OVERDRAFT) throw brokenOff;
   }
 
   /** Throws ConstraintError when that is more than all. */

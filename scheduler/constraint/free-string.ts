@@ -1,8 +1,9 @@
 import type { Budget } from "./error.ts";
 import { Loops } from "./free-parts.ts";
-import type { Pieces } from "./job.ts";
+import { again, type Pieces } from "./job.ts";
 import type { MaskMemory } from "./mask-memory.ts";
 import { remember } from "./recent.ts";
+import { byteRangeOf } from "./regex/lengths.ts";
 import { type Regex, Regexes } from "./regex/regexes.ts";
 import { freeStrings } from "./regex/text.ts";
 import { CHARACTERS_MAX, type StringMasks, type StringTokens, type TokenSet } from "./string-tokens.ts";
@@ -42,6 +43,8 @@ export class FreeString {
   readonly #free: Regex;
   readonly #character: Regex;
   readonly #quote: Regex;
+  /** The inside of a string, whatever it is. */
+  readonly #anyText: Regex;
   readonly #loops: Loops;
   readonly #kinds = new Map<Regex, StringKind>();
   /** By expression, ordered by last use. */
@@ -56,6 +59,7 @@ export class FreeString {
     this.#free = free;
     this.#character = character;
     this.#quote = quote;
+    this.#anyText = this.regexes.star(character);
     this.#loops = new Loops(this.regexes, free);
   }
 
@@ -111,41 +115,71 @@ export class FreeString {
    * then only tokens with a quote need be looked at. All pairs of what is left of a free string and of this one are; false
    * also where there are many.
    */
-  isAlwaysOpen(start: Regex, steps = OPEN_STEPS_MAX): boolean {
-    const known = this.#alwaysOpen.get(start);
-    if (known !== undefined) return known;
-    const { regexes } = this;
+  *isAlwaysOpen(start: Regex, budget: Budget, steps = OPEN_STEPS_MAX): Pieces<boolean> {
+    const known = this.#alwaysOpen.get(start) ?? (this.#isAnyButFew(start) ? true : undefined);
+    if (known !== undefined) {
+      this.#alwaysOpen.set(start, known);
+      return known;
+    }
     const seen = new Map<Regex, Set<Regex>>([[this.#free, new Set([start])]]);
     const open: [free: Regex, rest: Regex][] = [[this.#free, start]];
-    const stepsMax = regexes.budget.spent + steps;
+    const stepsMax = budget.spent + steps;
     let isOpen = true;
-    for (let pair = open.pop(); pair !== undefined && isOpen; pair = open.pop()) {
-      const [free, rest] = pair;
-      const { representatives } = regexes.refine(regexes.partitionOf(free), regexes.partitionOf(rest));
-      regexes.budget.spend(representatives.length);
-      for (const byte of representatives) {
-        const nextFree = regexes.derivative(free, byte);
-        const next = regexes.derivative(rest, byte);
-        const isAlive = regexes.isNullable(next) || !regexes.isEmpty(next);
-        // Where one ends the other may, and goes on no further; where one is broken off the other is.
-        if (nextFree === regexes.epsilon) isOpen &&= !isAlive || regexes.isNullable(next);
-        else if (nextFree === regexes.empty) isOpen &&= !isAlive;
-        else isOpen &&= isAlive && !regexes.isNullable(next);
-        if (!isOpen || nextFree === regexes.epsilon || nextFree === regexes.empty) continue;
-        let rests = seen.get(nextFree);
-        if (rests === undefined) {
-          rests = new Set();
-          seen.set(nextFree, rests);
-        }
-        if (rests.has(next)) continue;
-        rests.add(next);
-        isOpen = regexes.budget.spent <= stepsMax;
-        open.push([nextFree, next]);
-      }
+    for (let next = open.pop(); next !== undefined && isOpen; next = open.pop()) {
+      const pair = next;
+      isOpen = (yield* again(() => this.#goesOnAsFree(pair, seen, open))) && budget.spent <= stepsMax;
+      if (budget.isPaused) yield;
     }
     this.#alwaysOpen.set(start, isOpen);
     if (isOpen) for (const rest of seen.get(this.#free)!) this.#alwaysOpen.set(rest, true);
     return isOpen;
+  }
+
+  /** Whether it is any string but some of limited length, as where names are not to be those of other properties: whatever has
+   *  been written, something can follow with which it is none of them. */
+  #isAnyButFew(rest: Regex): boolean {
+    const { regexes } = this;
+    const shape = regexes.shapeOf(rest);
+    if (shape.kind !== "cat" || shape.tail !== this.#quote) return false;
+    const head = regexes.shapeOf(shape.head);
+    if (head.kind !== "and" || !head.parts.includes(this.#anyText)) return false;
+    return head.parts.every((part) => {
+      const excluded = regexes.shapeOf(part);
+      if (excluded.kind !== "not") return part === this.#anyText;
+      return byteRangeOf(regexes, excluded.of).max < Number.POSITIVE_INFINITY;
+    });
+  }
+
+  /** Whether each byte goes on with the one where it does with the other. Pairs that were not `seen` before come to `open`. */
+  #goesOnAsFree(
+    [free, rest]: readonly [Regex, Regex],
+    seen: Map<Regex, Set<Regex>>,
+    open: [free: Regex, rest: Regex][],
+  ): boolean {
+    const { regexes } = this;
+    const { representatives } = regexes.refine(regexes.partitionOf(free), regexes.partitionOf(rest));
+    regexes.budget.spend(representatives.length);
+    for (const byte of representatives) {
+      const nextFree = regexes.derivative(free, byte);
+      const next = regexes.derivative(rest, byte);
+      const mayEnd = regexes.isNullable(next);
+      const isAlive = mayEnd || !regexes.isEmpty(next);
+      // Where one ends the other may, and goes on no further; where one is broken off the other is.
+      if (nextFree === regexes.epsilon || nextFree === regexes.empty) {
+        if (isAlive && (nextFree === regexes.empty || !mayEnd)) return false;
+        continue;
+      }
+      if (!isAlive || mayEnd) return false;
+      let rests = seen.get(nextFree);
+      if (rests === undefined) {
+        rests = new Set();
+        seen.set(nextFree, rests);
+      }
+      if (rests.has(next)) continue;
+      rests.add(next);
+      open.push([nextFree, next]);
+    }
+    return true;
   }
 
   /** Of the set's tokens those that go on with a broad expression. Null where one has its closing quote elsewhere than in a
@@ -156,8 +190,10 @@ export class FreeString {
       walked = new Map();
       this.#walked.set(set, walked);
     }
-    const clamped = this.regexes.clamped(rest, set.trie.heights[0]!);
-    if (set.parts !== null && this.isAlwaysOpen(clamped, set.trie.bytes.length / 16)) return set.all;
+    const clamped = yield* again(() => this.regexes.clamped(rest, set.trie.heights[0]!));
+    const isOpen =
+      set.parts !== null && (yield* this.isAlwaysOpen(clamped, budget, set.trie.bytes.length / 16));
+    if (isOpen) return set.all;
     let found = walked.get(clamped);
     if (found === undefined) found = yield* this.#walk(set, clamped, budget);
     const gone = remember(walked, clamped, found, WALKED_MAX) ?? null;
@@ -173,7 +209,7 @@ export class FreeString {
     const table = this.#spareTable ?? new Int32Array(TABLE_STATES * 256);
     this.#spareTable = null;
     const walk = new StringWalk(this.regexes, this.#loops, set, quoteEnd, rest, masks, budget, table);
-    while (!walk.run()) yield;
+    while (!(yield* again(() => walk.run()))) yield;
     if (walk.table.length <= TABLE_STATES_MAX * 256) this.#spareTable = walk.table;
     if (walk.isAlike) return masks;
     this.#memory.giveBack(inside, beyond);

@@ -1,7 +1,19 @@
-import { Budget } from "./error.ts";
+import { BrokenOff, Budget } from "./error.ts";
 
 /** Work that can be cut anywhere: it yields where its budget is paused. */
 export type Pieces<Value> = Generator<undefined, Value>;
+
+/** Work that cannot be cut, but remembers what it finds out and so can be begun again where it is broken off. */
+export function* again<Value>(work: () => Value): Pieces<Value> {
+  for (;;) {
+    try {
+      return work();
+    } catch (error) {
+      if (!(error instanceof BrokenOff)) throw error;
+    }
+    yield;
+  }
+}
 
 /** Work that is done a piece at a time, so that no step waits for all of it. */
 export class Job<Value> {

@@ -52,18 +52,21 @@ export class MaskWalk {
       }
       if (this.#budget.isPaused) return false;
       const end = ends[child]!;
-      frame.child = end;
       if (place.count > 1 && this.#loopingOf(frame)?.isWhole(child) === true) {
         this.#allow(child, end);
+        frame.child = end;
         continue;
       }
       this.#budget.spend(place.count);
       if (end === child + 1) {
         if (parser.goesOn(place, bytes[child]!)) this.#allow(child, end);
+        frame.child = end;
         continue;
       }
       const below = this.#below();
-      if (!parser.follow(place, bytes[child]!, below.place)) continue;
+      const goesOn = parser.follow(place, bytes[child]!, below.place);
+      frame.child = end; // not before: what was broken off is begun again
+      if (!goesOn) continue;
       this.#allow(child, child + 1);
       if (below.place.count === 0) continue;
       below.child = child + 1;

@@ -1,7 +1,7 @@
 import { Budget } from "./error.ts";
 import { forcedToken } from "./forced.ts";
 import { FreeString } from "./free-string.ts";
-import { Job, type Pieces } from "./job.ts";
+import { again, Job, type Pieces } from "./job.ts";
 import type { LexState } from "./lexer.ts";
 import { MaskMemory } from "./mask-memory.ts";
 import { MaskWalk } from "./mask-walk.ts";
@@ -38,7 +38,7 @@ export class Masks {
   readonly #strings = new WeakMap<Regexes, FreeString>();
   /** By what `#keyOf` makes of a state. Ordered by last use. */
   readonly #masks = new Map<string, Mask>();
-  readonly #jobs = new Map<string, Job<Mask>>();
+  readonly #jobs = new Map<string, Job<unknown>>();
   readonly #forced = new Map<string, number | null>();
   readonly #masksMax: number;
   #parsers = 0;
@@ -71,30 +71,46 @@ export class Masks {
     return this.memory.bytes * this.#masks.size;
   }
 
-  /** The mask, if it is known; else the work for it, which may have been begun already. A mask is lent: it is of use until
-   *  others are asked for. */
-  find(parser: Parser, given: ParseState): Mask | Job<Mask> {
-    const state = this.#alike(parser, given);
+  /** The mask, if it is known; else work towards it, which may have been begun already: ask again when it is done. A mask is
+   *  lent: it is of use until others are asked for. */
+  find(parser: Parser, given: ParseState): Mask | Job<unknown> {
+    const state = alikeOf(given);
+    if (state === null) {
+      const key = `alike ${this.#keyOf(parser, given)}`;
+      return this.#jobOf(key, parser, () => this.#findAlike(parser, given));
+    }
     const key = this.#keyOf(parser, state);
     const known = this.#masks.get(key);
-    if (known !== undefined) {
-      this.#keep(key, known);
-      return known;
-    }
-    const job = this.#jobs.get(key) ?? this.#begin(parser, state, key);
+    if (known === undefined)
+      return this.#jobOf(key, parser, (budget) => this.#make(parser, state, key, budget));
+    this.#keep(key, known);
+    return known;
+  }
+
+  #jobOf(key: string, { lexer }: Parser, work: (budget: Budget) => Pieces<unknown>): Job<unknown> {
+    const job =
+      this.#jobs.get(key) ??
+      new Job(
+        MASK_STEPS,
+        (budget) => spentOn(lexer.regexes, budget, work(budget)),
+        () => this.#jobs.delete(key),
+      );
     remember(this.#jobs, key, job, JOBS_MAX);
     return job;
   }
 
-  #begin(parser: Parser, state: ParseState, key: string): Job<Mask> {
-    return new Job(
-      MASK_STEPS,
-      (budget) => this.#make(parser, state, budget),
-      (mask) => {
-        this.#jobs.delete(key);
-        if (mask !== null) this.#keep(key, mask);
-      },
-    );
+  *#findAlike({ lexer }: Parser, { threads }: ParseState): Pieces<void> {
+    const height = this.vocabulary.trie.heights[0]!;
+    for (const { lex } of threads) {
+      const rests: Regex[] = [];
+      for (const rest of lex.rests) rests.push(yield* again(() => lexer.regexes.clamped(rest, height)));
+      lex.clamped = lexer.state(lex.terminals, rests);
+    }
+  }
+
+  *#make(parser: Parser, { threads }: ParseState, key: string, budget: Budget): Pieces<void> {
+    const strings = this.#strings.get(parser.lexer.regexes) ?? null;
+    this.#keep(key, yield* new MaskWriter(parser, this, strings, budget).write(threads));
   }
 
   #keep(key: string, mask: Mask): void {
@@ -102,52 +118,23 @@ export class Masks {
     if (gone !== undefined) this.memory.giveBack(gone);
   }
 
-  *#make(parser: Parser, state: ParseState, budget: Budget): Pieces<Mask> {
-    const { regexes } = parser.lexer;
-    const strings = this.#strings.get(regexes) ?? null;
-    const pieces = new MaskWriter(parser, this, strings, budget).write(state.threads);
+  /** Throws ConstraintError when it takes too much work. */
+  maskOf(parser: Parser, state: ParseState): Mask {
     for (;;) {
-      // Of the same expressions others may be in hand between two pieces.
-      regexes.budget = budget;
-      try {
-        const { done, value } = pieces.next();
-        if (done === true) return value;
-      } finally {
-        regexes.budget = unlimited;
-      }
-      yield;
+      const found = this.find(parser, state);
+      if (!(found instanceof Job)) return found;
+      found.run(Number.POSITIVE_INFINITY);
     }
   }
 
-  /** Throws ConstraintError when it takes too much work. */
-  maskOf(parser: Parser, state: ParseState): Mask {
-    const found = this.find(parser, state);
-    return found instanceof Job ? found.run(Number.POSITIVE_INFINITY)! : found;
-  }
-
   /** The token that must come next, see forced.ts; null: there is none such. */
-  forcedOf(parser: Parser, given: ParseState): number | null {
-    if (parser.onlyByte(given) === null) return null;
-    const state = this.#alike(parser, given);
+  forcedOf(parser: Parser, state: ParseState): number | null {
+    if (parser.onlyByte(state) === null) return null;
     const key = this.#keyOf(parser, state);
     let forced = this.#forced.get(key);
     if (forced === undefined) forced = forcedToken(this.vocabulary, parser, state);
     remember(this.#forced, key, forced, FORCED_MAX);
     return forced;
-  }
-
-  /** The state in which all tokens go on that go on in this one: what may still come is not counted beyond a token. */
-  #alike(parser: Parser, { threads, mayEnd }: ParseState): ParseState {
-    return { threads: threads.map(({ set, lex }) => ({ set, lex: this.#clamped(parser, lex) })), mayEnd };
-  }
-
-  #clamped({ lexer }: Parser, lex: LexState): LexState {
-    if (lex.clamped === null) {
-      const height = this.vocabulary.trie.heights[0]!;
-      const rests = lex.rests.map((rest) => lexer.regexes.clamped(rest, height));
-      lex.clamped = lexer.state(lex.terminals, rests)!;
-    }
-    return lex.clamped;
   }
 
   #keyOf(parser: Parser, { threads, mayEnd }: ParseState): string {
@@ -160,6 +147,32 @@ export class Masks {
     for (const { set, lex } of threads) key += `,${set.id}:${lex.id}`;
     return key;
   }
+}
+
+/** The work, while which expressions are made within the budget. */
+function* spentOn(regexes: Regexes, budget: Budget, work: Pieces<unknown>): Pieces<unknown> {
+  for (;;) {
+    // Of the same expressions others may be in hand between two pieces.
+    regexes.budget = budget;
+    try {
+      const { done, value } = work.next();
+      if (done === true) return value;
+    } finally {
+      regexes.budget = unlimited;
+    }
+    yield;
+  }
+}
+
+/** The state in which all tokens go on that go on in this one: what may still come is not counted beyond a token. Null: it is
+ *  not known yet. */
+function alikeOf({ threads, mayEnd }: ParseState): ParseState | null {
+  const alike: Thread[] = [];
+  for (const { set, lex } of threads) {
+    if (lex.clamped === null) return null;
+    alike.push({ set, lex: lex.clamped });
+  }
+  return { threads: alike, mayEnd };
 }
 
 /** Writes the mask of one place. */
@@ -190,8 +203,8 @@ class MaskWriter {
   *#add(set: ParseSet, lex: LexState): Pieces<void> {
     const { lexer } = this.#parser;
     const others: number[] = [];
-    const kinds = lex.rests.map((rest) => this.#strings?.kindOf(rest) ?? "other");
-    const isOpen = this.#areOpenTogether(lex.rests.filter((_, index) => kinds[index] === "broad"));
+    const kinds = yield* again(() => lex.rests.map((rest) => this.#strings?.kindOf(rest) ?? "other"));
+    const isOpen = yield* this.#areOpenTogether(lex.rests.filter((_, index) => kinds[index] === "broad"));
     for (const [index, terminal] of lex.terminals.entries()) {
       const rest = lex.rests[index]!;
       const thread = { set, lex: lexer.state([terminal], [rest])! };
@@ -212,10 +225,10 @@ class MaskWriter {
 
   /** Whether any characters go on with one of several strings or another, as with names that are told apart by patterns:
    *  then all tokens that do not reach a quote are allowed. */
-  #areOpenTogether(rests: readonly Regex[]): boolean {
+  *#areOpenTogether(rests: readonly Regex[]): Pieces<boolean> {
     const strings = this.#strings;
     if (strings === null || rests.length < 2) return false;
-    if (!strings.isAlwaysOpen(strings.regexes.alt(rests))) return false;
+    if (!(yield* strings.isAlwaysOpen(strings.regexes.alt(rests), this.#budget))) return false;
     for (const { all } of strings.tokens.open) allow(this.#mask, all.inside);
     return true;
   }
@@ -248,7 +261,7 @@ class MaskWriter {
     const mask = this.#memory.none();
     // Strings end with their quote: whatever the string, the same is complete after it.
     const { ends } = this.#parser.lexer.state(lex.terminals, [strings.regexes.epsilon])!;
-    const after = this.#parser.after(set, ends);
+    const after = yield* again(() => this.#parser.after(set, ends));
     if (after.lex !== null) {
       yield* this.#walk(strings.tokens.afterQuote, mask, { set: after, lex: after.lex });
     }
@@ -264,7 +277,7 @@ class MaskWriter {
 
   *#walk(trie: Trie, mask: Mask, thread: Thread): Pieces<void> {
     const walk = new MaskWalk(this.#parser, trie, mask, this.#budget, thread);
-    while (!walk.run()) yield;
+    while (!(yield* again(() => walk.run()))) yield;
   }
 }
 

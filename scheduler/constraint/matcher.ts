@@ -56,8 +56,8 @@ export class Matcher {
     return this.#masks.maskOf(this.#parser, this.#state.parse);
   }
 
-  /** The same, if it is known; else the work for it. */
-  findMask(): Mask | Job<Mask> {
+  /** The same, if it is known; else work towards it: ask again when it is done. */
+  findMask(): Mask | Job<unknown> {
     return this.#masks.find(this.#parser, this.#state.parse);
   }
 

@@ -99,6 +99,9 @@ export class StringWalk {
       const end = ends[child]!;
       let next = table[state * 256 + bytes[child]!]!;
       if (next === UNKNOWN) {
+        // Which may be broken off.
+        this.#child = child;
+        this.#depth = depth;
         next = this.#find(state, bytes[child]!);
         table = this.#table;
       }

@@ -1,11 +1,33 @@
 import Ajv from "ajv";
 import Ajv2020 from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
+import { patternOfFormat } from "../../scheduler/constraint/schema/formats.ts";
 
-// Ajv divides in floating point: 8504.37 is a multiple of 0.01 to nine places only.
-const options = { strict: false, allErrors: false, logger: false, multipleOfPrecision: 9 } as const;
-const recent = addFormats.default(new Ajv2020(options));
-const older = addFormats.default(new Ajv(options));
+const options = { strict: false, allErrors: false, logger: false } as const;
+const recent = withDecimalMultiples(addFormats.default(new Ajv2020(options)));
+const older = withDecimalMultiples(addFormats.default(new Ajv(options)));
+
+/** Ajv divides in floating point, and then 8504.37 is no multiple of 0.01. */
+function withDecimalMultiples(ajv: Ajv): Ajv {
+  ajv.removeKeyword("multipleOf");
+  ajv.addKeyword({
+    ...{ keyword: "multipleOf", type: "number", schemaType: "number" },
+    validate: (step: number, value: number) => {
+      const [a, b] = [decimalOf(value), decimalOf(step)];
+      const exponent = Math.min(a.exponent, b.exponent);
+      const scaled = (one: typeof a): bigint => one.digits * 10n ** BigInt(one.exponent - exponent);
+      return scaled(a) % scaled(b) === 0n;
+    },
+  });
+  return ajv;
+}
+
+/** digits × 10^exponent. */
+function decimalOf(value: number): { readonly digits: bigint; readonly exponent: number } {
+  const [mantissa, power = "0"] = String(value).split("e") as [string, string?];
+  const [whole, part = ""] = mantissa.split(".") as [string, string?];
+  return { digits: BigInt(whole + part), exponent: Number(power) - part.length };
+}
 
 /** Whether a JSON Schema allows a value, as Ajv sees it: of draft 7 where it says so, else of 2020-12. */
 export function allows(schema: unknown, value: unknown): boolean {
@@ -15,4 +37,45 @@ export function allows(schema: unknown, value: unknown): boolean {
     "$schema" in schema &&
     String(schema.$schema).includes("-07");
   return (isOlder ? older : recent).validate(schema as object, value);
+}
+
+export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
+export type Holder = Json[] | { [name: string]: Json };
+
+/** Every place in the value: what holds it, and its name there. */
+export function placesOf(
+  value: Json,
+  into: (readonly [Holder, string])[] = [],
+): (readonly [Holder, string])[] {
+  if (typeof value !== "object" || value === null) return into;
+  for (const [name, one] of Object.entries(value)) {
+    into.push([value, name]);
+    placesOf(one, into);
+  }
+  return into;
+}
+
+/** Takes out of a schema what Ajv and JSON Schema see differently: Ajv takes each `$id` once and no `id`, has no draft 4 here, and knows more
+ *  formats. */
+export function forgetDifferences(schema: Json): void {
+  for (const [holder, name] of placesOf(schema)) {
+    const at = holder as { [name: string]: Json };
+    const word = at[name];
+    // Else it is the schema of a property of that name.
+    if (typeof word !== "string") continue;
+    const isForeign = name === "format" && patternOfFormat(word) === null;
+    if (name === "$id" || name === "id" || name === "$schema" || isForeign) delete at[name];
+  }
+}
+
+/** Whether a schema that somebody has published allows a value, as Ajv sees it. Null: Ajv does not take the schema. */
+export function allowsReal(schema: Json, value: unknown): boolean | null {
+  const known = structuredClone(schema);
+  forgetDifferences(known);
+  const isOlder = /"\$schema": *"[^"]*draft-0[3-7]/.test(JSON.stringify(schema));
+  try {
+    return (isOlder ? older : recent).validate(known as object, value);
+  } catch {
+    return null;
+  }
 }

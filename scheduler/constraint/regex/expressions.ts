@@ -248,8 +248,11 @@ export class Expressions {
     if (tail === this.epsilon) return head;
     if (head === this.any && this.isNullable(tail)) return head;
     const node = this.nodes[head]!;
-    if (node.shape.kind === "cat") return this.join(node.shape.head, this.join(node.shape.tail, tail));
     const rest = this.nodes[tail]!;
+    // A quote is within what it ends: else each derivative of that would be put together with it anew, from the end on.
+    if (node.shape.kind === "alt" && rest.shape.kind === "set")
+      return this.alt(node.shape.parts.map((part) => this.join(part, tail)));
+    if (node.shape.kind === "cat") return this.join(node.shape.head, this.join(node.shape.tail, tail));
     const isNullable = node.isNullable && rest.isNullable;
     return this.#intern(
       `c${head},${tail}`,

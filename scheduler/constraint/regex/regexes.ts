@@ -19,7 +19,7 @@ export class Regexes extends Expressions {
   readonly #partitions = new Partitions();
   readonly #counted = new CountedIntersections(this);
   readonly #clamping = new Clamping(this, this.#counted);
-  /** Spent by derivatives; replaced by the owner per piece of work. */
+  /** Spent by derivatives, which are broken off where it is paused; replaced by the owner per piece of work. */
   budget = new Budget(Number.POSITIVE_INFINITY);
 
   /** Bytes that lead to the same derivative are in one class. */
@@ -143,6 +143,7 @@ export class Regexes extends Expressions {
   }
 
   #derive(shape: RegexShape, byte: number): Regex {
+    this.budget.breakOff();
     this.budget.spend(1);
     switch (shape.kind) {
       case "empty":

@@ -1,0 +1,98 @@
+/** Schemas and vocabularies that constraints are measured on. */
+import { dlopen } from "bun:ffi";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { compileConstraint } from "../../scheduler/constraint/compile.ts";
+import { ConstraintError } from "../../scheduler/constraint/error.ts";
+import type { Grammar } from "../../scheduler/constraint/grammar.ts";
+import { NumberText } from "../../tests/support/any-order.ts";
+
+const VOCABULARY = 151_936;
+
+/** A schema and values of which it is known whether it allows them. */
+export interface Case {
+  /** Of its file. */
+  readonly name: string;
+  readonly schema: unknown;
+  readonly tests: readonly { readonly data: unknown; readonly valid: boolean }[];
+}
+
+/** JSON in which numbers keep their digits: 2.0 is no integer's text. */
+export function parseExactly(text: string): unknown {
+  return JSON.parse(text, (_, value, context?: { readonly source?: string }) =>
+    typeof value === "number" ? new NumberText(context?.source ?? String(value)) : value,
+  );
+}
+
+/** Every so manyth file of the folder, from the `first`th on. Read as they are needed: what is kept is marked at each collection of
+ *  garbage. */
+export function* realSchemas(folder: string, every: number, first: number): Generator<Case> {
+  for (const [index, file] of readdirSync(folder).sort().entries()) {
+    if (index % every !== first) continue;
+    const text = readFileSync(join(folder, file), "utf8");
+    const { schema } = JSON.parse(text) as Case;
+    yield { name: file, schema, tests: (parseExactly(text) as Case).tests };
+  }
+}
+
+/** Null: it is refused. */
+export function compile(schema: unknown): Grammar | null {
+  try {
+    return compileConstraint({ kind: "schema", schema, layout: "compact" }).grammar;
+  } catch (error) {
+    if (error instanceof ConstraintError) return null;
+    throw error;
+  }
+}
+
+/** Tokens of the file, by rank, or of our own. */
+export function tokens(ranks: { readonly bpe_ranks: string } | null): Uint8Array[] {
+  if (ranks !== null) {
+    const found: Uint8Array[] = [];
+    for (const line of ranks.bpe_ranks.split("\n")) {
+      const [, first, ...rest] = line.split(" ");
+      rest.forEach((text, index) => {
+        found[Number(first) + index] = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+      });
+    }
+    return found.slice(0, VOCABULARY);
+  }
+  const texts = new Set<string>([
+    ...'{"":,}[]:", "},{',
+    '": "',
+    '",',
+    '"}',
+    '":',
+    ', "',
+    "true",
+    "false",
+    "null",
+  ]);
+  const syllables =
+    "ba be bi bo da de di fa fe ga go ha he ka ke la le ma me na ne pa ra re sa se ta te va we".split(" ");
+  for (let i = 0; texts.size < VOCABULARY - 256; i++) {
+    const word = [...i.toString(30)].map((digit) => syllables[Number.parseInt(digit, 30)]).join("");
+    texts.add(i % 3 === 0 ? ` ${word}` : i % 29 === 0 ? `${word}"` : word);
+  }
+  const bytes = Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte));
+  return [...bytes, ...[...texts].map((text) => new TextEncoder().encode(text))].slice(0, VOCABULARY);
+}
+
+export function quantiles(values: readonly number[]): string {
+  const sorted = [...values].sort((a, b) => a - b);
+  const at = (share: number): string =>
+    (sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0).toPrecision(3);
+  return `p50 ${at(0.5)}  p90 ${at(0.9)}  p99 ${at(0.99)}  max ${at(1)}`;
+}
+
+/** `CLOCK_THREAD_CPUTIME_ID` of Linux: to the nanosecond, where process.threadCpuUsage may count in ticks of milliseconds. */
+const THREAD_CLOCK = 3;
+const libc = dlopen("libc.so.6", { clock_gettime: { args: ["i32", "ptr"], returns: "i32" } });
+const time = new BigInt64Array(2);
+
+/** Milliseconds of processor time of this thread: what other programs do on the machine is not in it, nor the collection of
+ *  garbage and the compilation of code as far as other threads do them. */
+export function threadMs(): number {
+  libc.symbols.clock_gettime(THREAD_CLOCK, time);
+  return Number(time[0]) * 1e3 + Number(time[1]) / 1e6;
+}

@@ -1,0 +1,82 @@
+/** What a step of the device is held up by masks. */
+import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
+import { vocabularyOf } from "../../scheduler/constraint/vocabulary.ts";
+import { type Chunk, greedySampling, type Sampled, type SequenceId } from "../../scheduler/core.ts";
+import type { Device, DeviceSpec } from "../../scheduler/device.ts";
+import { SeededRandom } from "../../scheduler/random.ts";
+import { compile, quantiles, threadMs } from "./cases.ts";
+
+const DELAY_STEPS = 120;
+/** Steps of a device in which code is run for the first time. */
+const COLD_STEPS = 5;
+
+/** Schemas whose masks take the most work of all that are known: each character counts, in several ways. */
+const worst = [9, 19, 29, 39].map((words) => ({
+  type: "string",
+  minLength: 200,
+  maxLength: 500,
+  pattern: `^(?:\\S+\\s+){0,${words}}\\S+$`,
+}));
+
+/** What a step of the device is held up by masks for four answers under the worst schemas, beside a free one. */
+export function measureDelays(texts: readonly Uint8Array[], workSteps: number): void {
+  const vocabulary = vocabularyOf(texts.length, (token) => texts[token]!);
+  const random = new SeededRandom(1);
+  const drawing: Device = {
+    spec: { vocabSize: texts.length } as DeviceSpec,
+    start: ({ chunks }, done) => {
+      const sampled = chunks.flatMap(({ sequence, samples: [row] }): Sampled[] => {
+        if (row === undefined || row.wants === "hidden") return [];
+        let token = random.below(texts.length);
+        while (row.allowed !== null && ((row.allowed[token >>> 5]! >>> (token & 31)) & 1) === 0)
+          token = (token + 1) % texts.length;
+        return [{ kind: "token", sequence, token, logprobs: null }];
+      });
+      done({ kind: "done", sampled, deviceMs: 0 });
+    },
+    close: () => {},
+  };
+  const device = new ConstrainedDevice(drawing, vocabulary, workSteps);
+  const rows = worst.map((schema) => ({ id: JSON.stringify(schema), grammar: compile(schema)! }));
+  const drawn: number[][] = rows.map(() => []);
+  const times: number[] = [];
+  let tokens = 0;
+  for (let step = 1; step <= DELAY_STEPS; step++) {
+    const chunks = [null, ...rows].map((of, index): Chunk => {
+      const own = drawn[index - 1] ?? [];
+      const row = {
+        afterIndex: 0,
+        sampling: greedySampling,
+        position: own.length,
+        banned: [],
+        seen: null,
+        allowed: null,
+      };
+      const constraint =
+        of === null ? {} : { constraint: { of, drawn: Int32Array.from(own), endTokens: [] } };
+      const sequence = index as SequenceId;
+      return {
+        sequence,
+        start: 0,
+        tokens: Int32Array.of(0),
+        pages: Int32Array.of(0),
+        samples: [{ ...row, ...constraint }],
+        adapter: 0,
+      };
+    });
+    const beganMs = threadMs();
+    device.start({ number: step, moves: [], chunks }, (result) => {
+      if (result.kind !== "done") return;
+      for (const one of result.sampled) {
+        if (one.kind === "token" && one.sequence > 0) {
+          tokens += 1 + (one.forced?.length ?? 0);
+          drawn[one.sequence - 1]!.push(one.token, ...(one.forced ?? []));
+        } else if (one.kind === "failed") drawn[one.sequence - 1] = []; // the text has ended
+      }
+    });
+    times.push(threadMs() - beganMs);
+  }
+  console.log(
+    `beside the worst schemas, ${workSteps} steps of work at a time: ms a step ${quantiles(times.slice(COLD_STEPS))}, the first ${COLD_STEPS} up to ${Math.max(...times.slice(0, COLD_STEPS)).toFixed(1)}; ${tokens} tokens in ${DELAY_STEPS} steps`,
+  );
+}

@@ -1,0 +1,130 @@
+/** What a mask takes, at every place of real values under real schemas. */
+import { WORK_STEPS } from "../../scheduler/constraint/constrained-device.ts";
+import { ConstraintError } from "../../scheduler/constraint/error.ts";
+import { Job } from "../../scheduler/constraint/job.ts";
+import { Masks } from "../../scheduler/constraint/masks.ts";
+import { Matcher, parserOf } from "../../scheduler/constraint/matcher.ts";
+import { type Mask, vocabularyOf } from "../../scheduler/constraint/vocabulary.ts";
+import { ConstraintCompiler } from "../../server/constraint/compiler.ts";
+import { written } from "../../tests/support/any-order.ts";
+import { type Case, quantiles, threadMs } from "./cases.ts";
+
+/** Of a value, as it is written; the rest is left out. */
+const CHARACTERS_MAX = 4000;
+/** The longest tokens that values are cut into. */
+const TOKEN_BYTES_MAX = 24;
+
+/** One mask, in microseconds: by the clock of the thread that makes it, and by the clock on the wall. */
+interface TimedMask {
+  readonly threadUs: number;
+  readonly wallUs: number;
+  /** The longest piece of its work. */
+  readonly pieceThreadUs: number;
+  readonly pieceWallUs: number;
+}
+
+/** A mask whose time is worth knowing where it was. */
+interface SlowMask extends TimedMask {
+  readonly name: string;
+  /** What comes before it. */
+  readonly text: string;
+}
+
+/** Each valid value is read token by token, longest first; the mask of each place is timed, and the `slowest` of them are told. */
+export async function measureMasks(
+  cases: Iterable<Case>,
+  texts: readonly Uint8Array[],
+  slowest: number,
+): Promise<void> {
+  const startedMs = threadMs();
+  const masks = new Masks(vocabularyOf(texts.length, (token) => texts[token]!));
+  console.log(`vocabulary of ${texts.length}: ready in ${(threadMs() - startedMs).toFixed(0)} ms`);
+  const ids = new Map(texts.map((text, token) => [Buffer.from(text).toString("latin1"), token]));
+  const compiler = new ConstraintCompiler(new URL("../../server/constraint/worker.ts", import.meta.url).href);
+  const times: TimedMask[] = [];
+  const givenUp: string[] = [];
+  let slow: SlowMask[] = [];
+  let schemas = 0;
+  for (const { name, schema, tests } of cases) {
+    const compiled = await compiler
+      .compile({ kind: "schema", schema, layout: "compact" })
+      .catch((error: unknown) => {
+        if (error instanceof ConstraintError) return null;
+        throw error;
+      });
+    if (compiled === null) continue;
+    schemas++;
+    const parser = parserOf(compiled.constraint.grammar, masks);
+    for (const { data, valid } of tests) {
+      if (!valid) continue;
+      const matcher = Matcher.of(parser, masks);
+      const text = Buffer.from(written(data)).toString("latin1").slice(0, CHARACTERS_MAX);
+      for (let at = 0; at < text.length; ) {
+        let length = Math.min(TOKEN_BYTES_MAX, text.length - at);
+        while (!ids.has(text.slice(at, at + length))) length--;
+        const token = ids.get(text.slice(at, at + length))!;
+        const timed = timedMask(matcher);
+        if (timed === null) {
+          givenUp.push(`${name} after ${JSON.stringify(text.slice(Math.max(0, at - 40), at))}`);
+          break;
+        }
+        const { mask, ...time } = timed;
+        times.push(time);
+        slow.push({ ...time, name, text: text.slice(Math.max(0, at - 40), at) });
+        if (slow.length >= 2 * slowest + 1000) slow = slowestOf(slow, slowest);
+        const isAllowed = ((mask[token >>> 5]! >>> (token & 31)) & 1) === 1;
+        if (!isAllowed || !matcher.accept(token)) break;
+        at += length;
+      }
+    }
+  }
+  compiler.close();
+  for (const place of givenUp) console.log(`too much work: ${place}`);
+  const of = (pick: (time: TimedMask) => number): string => quantiles(times.map(pick));
+  console.log(`masks of ${schemas} schemas, ${times.length} of them, µs`);
+  console.log(`  by the thread's clock ${of(({ threadUs }) => threadUs)}`);
+  console.log(`  the longest piece of each ${of(({ pieceThreadUs }) => pieceThreadUs)}`);
+  console.log(`  by the wall's clock ${of(({ wallUs }) => wallUs)}`);
+  console.log(`  the longest piece of each ${of(({ pieceWallUs }) => pieceWallUs)}`);
+  for (const one of slowestOf(slow, slowest)) {
+    const [threadUs, wallUs, pieceUs] = [one.threadUs, one.wallUs, one.pieceThreadUs].map(Math.round);
+    console.log(
+      `  ${threadUs} (wall ${wallUs}, piece ${pieceUs}) ${one.name} after ${JSON.stringify(one.text)}`,
+    );
+  }
+}
+
+function slowestOf(masks: readonly SlowMask[], most: number): SlowMask[] {
+  return masks.toSorted((a, b) => b.threadUs - a.threadUs).slice(0, most);
+}
+
+/** A mask as the device that writes masks makes it, in pieces; null: it is too much work. */
+function timedMask(matcher: Matcher): (TimedMask & { readonly mask: Mask }) | null {
+  let [threadUs, wallUs, pieceThreadUs, pieceWallUs] = [0, 0, 0, 0];
+  const piece = <Value>(work: () => Value): Value => {
+    const [beganThreadMs, beganMs] = [threadMs(), performance.now()];
+    const value = work();
+    const wall = 1000 * (performance.now() - beganMs);
+    const thread = 1000 * (threadMs() - beganThreadMs);
+    threadUs += thread;
+    wallUs += wall;
+    pieceThreadUs = Math.max(pieceThreadUs, thread);
+    pieceWallUs = Math.max(pieceWallUs, wall);
+    return value;
+  };
+  let mask: Mask | null = null;
+  try {
+    while (mask === null) {
+      mask = piece(() => {
+        const found = matcher.findMask();
+        if (!(found instanceof Job)) return found;
+        found.run(WORK_STEPS);
+        return null;
+      });
+    }
+  } catch (error) {
+    if (error instanceof ConstraintError) return null;
+    throw error;
+  }
+  return { mask, threadUs, wallUs, pieceThreadUs, pieceWallUs };
+}
