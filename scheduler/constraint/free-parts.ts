@@ -19,7 +19,7 @@ export class FreeParts {
   readonly #free: Regex;
   readonly #numbers: ReadonlyMap<Regex, number>;
   /** By node, the number of its part; -1: it is none. */
-  readonly #partOf: Int32Array;
+  readonly partOf: Int32Array;
   /** By part, the set of bytes with which its characters begin. */
   readonly #begins: number[] = [];
 
@@ -28,13 +28,8 @@ export class FreeParts {
     this.#free = free;
     this.#numbers = freeStates(regexes, free);
     this.states = new Uint8Array(trie.bytes.length).fill(255);
-    this.#partOf = new Int32Array(trie.bytes.length).fill(-1);
+    this.partOf = new Int32Array(trie.bytes.length).fill(-1);
     this.#visit(trie, 0, free);
-  }
-
-  /** The number of the node's part; -1: it is none. */
-  at(node: number): number {
-    return this.#partOf[node]!;
   }
 
   /** Whether all tokens of the part go on with a string that may be continued by any characters that begin with `loops`. */
@@ -64,7 +59,7 @@ export class FreeParts {
       }
     }
     if (begins !== null && isBetween && end - node > PART_NODES_MIN) {
-      this.#partOf[node] = this.#begins.length / WORDS;
+      this.partOf[node] = this.#begins.length / WORDS;
       this.#begins.push(...begins);
     }
     return begins;

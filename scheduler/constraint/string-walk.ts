@@ -82,7 +82,7 @@ export class StringWalk {
   run(): boolean {
     const { parts, trie } = this.#set;
     const { bytes, ends } = trie;
-    const [states, frameEnds] = [this.#states, this.#frameEnds];
+    const [states, frameEnds, freeStates] = [this.#states, this.#frameEnds, this.#freeStates];
     let [child, depth, table, nodes] = [this.#child, this.#depth, this.#table, 0];
     while (depth >= 0) {
       if (child === frameEnds[depth]) {
@@ -106,9 +106,10 @@ export class StringWalk {
         table = this.#table;
       }
       if (next >= 0) {
-        if (parts === null || !this.#isWhole(parts, child, next, end - child)) {
+        const isLeaf = end === child + 1;
+        const isFree = parts !== null && parts.states[child] === freeStates[next];
+        if (!isLeaf && !isFree && (parts === null || !this.#isWhole(parts, child, next, end - child))) {
           child += 1;
-          if (child === end) continue;
           depth += 1;
           states[depth] = next;
           frameEnds[depth] = end;
@@ -128,8 +129,7 @@ export class StringWalk {
 
   /** Whether the state goes on with all tokens below a node, which are so many nodes. */
   #isWhole(parts: FreeParts, node: number, state: number, nodes: number): boolean {
-    if (parts.states[node] === this.#freeStates[state]) return true;
-    const part = parts.at(node);
+    const part = parts.partOf[node]!;
     if (part < 0) return false;
     let loops = this.#loopsOf[state]!;
     if (loops === null) {
