@@ -98,6 +98,15 @@ test("a row is drawn from what goes on with its text, whether it was followed fr
   expect(draw(followed, [row(answer, [6])])).toEqual([8]);
 });
 
+test("code that was run ahead of time changes nothing of what is drawn", () => {
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  device.warmUp();
+  const answer = choice("yes", "no");
+  expect(draw(device, [row(answer, [])])).toEqual(
+    draw(new ConstrainedDevice(lowest, vocabulary), [row(answer, [])]),
+  );
+});
+
 test("free rows beside it are as they were, and a row that cannot go on fails alone", () => {
   const device = new ConstrainedDevice(lowest, vocabulary);
   const [free, held, lost, wrong] = draw(device, [

@@ -17,6 +17,7 @@ import { Matcher } from "./matcher.ts";
 import { Parser } from "./parser.ts";
 import { remember } from "./recent.ts";
 import type { Mask, Vocabulary } from "./vocabulary.ts";
+import { warmUp } from "./warm-up.ts";
 
 /** Begins the reason of a row that failed because of its constraint. */
 export const UNSATISFIABLE = "constraint_unsatisfiable";
@@ -112,6 +113,11 @@ export class ConstrainedDevice implements Device {
 
   close(): void {
     this.#device.close();
+  }
+
+  /** Runs what is slow the first time: to be called before anybody waits for a step. */
+  warmUp(): void {
+    warmUp(this.#masks);
   }
 
   /** What is remembered. */

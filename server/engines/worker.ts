@@ -45,8 +45,9 @@ function run(start: EngineStart): void {
   try {
     const { vocabulary } = setup;
     const drawing = mortal(device, start);
-    const constrained = vocabulary === null ? drawing : new ConstrainedDevice(drawing, vocabulary);
-    const ports = { link, device: constrained, clock };
+    const constrained = vocabulary === null ? null : new ConstrainedDevice(drawing, vocabulary);
+    constrained?.warmUp();
+    const ports = { link, device: constrained ?? drawing, clock };
     seat.open(ports, { epoch, settings: setup.options, costs });
     tell({ kind: "ready", spec: device.spec, model: opened.model, costs: costs.state() });
     runEngineLoop(seat, device, clock, new Int32Array(doorbell), () => tellRecorded(recorded));
