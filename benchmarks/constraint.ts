@@ -20,17 +20,10 @@ import type { Grammar } from "../scheduler/constraint/grammar.ts";
 import { Parser } from "../scheduler/constraint/parser.ts";
 import { Regexes } from "../scheduler/constraint/regex/regexes.ts";
 import { acceptsInAnyOrder } from "../tests/support/any-order.ts";
-import {
-  type Case,
-  compile,
-  parseExactly,
-  quantiles,
-  realSchemas,
-  threadMs,
-  tokens,
-} from "./constraint/cases.ts";
+import { type Case, compile, parseExactly, quantiles, realSchemas, tokens } from "./constraint/cases.ts";
 import { measureDelays } from "./constraint/delays.ts";
 import { measureMasks } from "./constraint/masks.ts";
+import { threadMs } from "./constraint/thread-clock.ts";
 
 class Verdicts {
   valid = 0;

@@ -53,9 +53,11 @@ const GPU_MAY_USE = ["core", "device", "clock", "random", "cost/cost-model"].map
   (name) => `scheduler/${name}.ts`,
 );
 
+/** The engines' library; and what Bun does not offer: one option of sockets, and a thread's clock that is exact. */
+const MAY_CALL_C = ["gpu/native.ts", "server/http/unsent.ts", "benchmarks/constraint/thread-clock.ts"];
+
 function mayImport(path: string, target: string): boolean {
-  // The engines' library, and the one option of sockets that Bun does not offer.
-  if (target === "bun:ffi") return path === "gpu/native.ts" || path === "server/http/unsent.ts";
+  if (target === "bun:ffi") return MAY_CALL_C.includes(path);
   if (target === "bun:test") return path === "gpu/conformance.ts" || path.startsWith("tests/");
   switch (path.split("/")[0]) {
     case "scheduler":

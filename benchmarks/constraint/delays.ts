@@ -4,7 +4,8 @@ import { vocabularyOf } from "../../scheduler/constraint/vocabulary.ts";
 import { type Chunk, greedySampling, type Sampled, type SequenceId } from "../../scheduler/core.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
 import { SeededRandom } from "../../scheduler/random.ts";
-import { compile, quantiles, threadMs } from "./cases.ts";
+import { compile, quantiles } from "./cases.ts";
+import { threadMs } from "./thread-clock.ts";
 
 const DELAY_STEPS = 120;
 /** Steps of a device in which code is run for the first time. */

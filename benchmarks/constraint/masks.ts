@@ -7,7 +7,8 @@ import { Matcher, parserOf } from "../../scheduler/constraint/matcher.ts";
 import { type Mask, vocabularyOf } from "../../scheduler/constraint/vocabulary.ts";
 import { ConstraintCompiler } from "../../server/constraint/compiler.ts";
 import { written } from "../../tests/support/any-order.ts";
-import { type Case, quantiles, threadMs } from "./cases.ts";
+import { type Case, quantiles } from "./cases.ts";
+import { threadMs } from "./thread-clock.ts";
 
 /** Of a value, as it is written; the rest is left out. */
 const CHARACTERS_MAX = 4000;
