@@ -29,7 +29,7 @@
 namespace bunting::BUNTING_ISA {
 
 // A quarter of a usual L2 cache of this level's processors, 512 KB for AVX2 and 1 MB for AVX-512, because the
-// next chunk comes in meanwhile; half of the 2 MB for tiles, which fetch nothing ahead.
+// next chunk comes in meanwhile; half of the 2 MB for tiles, which gather their inputs anew for every chunk.
 #if defined(__AMX_TILE__)
 inline constexpr int64_t kCachedWeights = 1024 * 1024;
 #elif defined(__AVX512F__)

@@ -2,16 +2,19 @@
 // many rows.
 //
 // A block of weights is unpacked once for all rows, and the integer scales of groups are multiplied into it:
-// scale * q has up to 14 bits, which are two bytes, 256 * high + low. So a tile takes in 64 k whatever the
-// size of groups, sums of bytes are finished once for kGroupMax k, and the integer that comes out is the one
-// of gemm_super.h. Tiles 0, 1: low sums of two tiles of rows; 2, 3: high ones; 4, 5: inputs; 6, 7: weights.
+// scale * q has up to 14 bits, which are two bytes, 2^digit * high + low. So a tile takes in 64 k whatever
+// the size of groups, sums of bytes are finished once for kGroupMax k, and the integer that comes out is the
+// one of gemm_super.h. Where nothing has a sign the scale is cut into two digits instead of the product into
+// two bytes: q times a digit is a byte, so that one multiplication of 16 bits makes two of them. Tiles 0, 1:
+// low sums of two tiles of rows; 2, 3: high ones; 4, 5: inputs; 6, 7: weights.
 //
-// Of 32 rows, a panel and kGroupMax k products take 128 cycles of the tile unit, and finishing them some 150
-// of the vector unit, in part at the same time: rows of the products before are finished between products.
-// Unpacking takes as long as the products of some 40 rows.
+// Of 32 rows, a panel and kGroupMax k products take 128 cycles of the tile unit and storing their sums 50
+// more. The vector unit limits: of 690 cycles on a Xeon unpacking takes 240, and without any tile instruction
+// 560 are left. So rows of the products before are finished between products, and lines are fetched there: a
+// panel's in one burst took as long as everything else.
 //
-// Loops, outermost first: chunks of panels; blocks of k; blocks of rows, of which the first unpacks the
-// chunk, and each fetches its part of what is unpacked next; panels.
+// Loops, outermost first: chunks of panels, blocks of k, blocks of rows, of which the first unpacks the chunk
+// and each fetches its part of what is unpacked next, panels, superblocks.
 #pragma once
 
 #include "cpu/kernels/gemm_grouped_tile.h"
@@ -26,19 +29,21 @@ struct FoldedTiles {
   using Header = BlockHeader<W>;
   static constexpr int kRows = 32, kTileRows = 16, kTilesOfRows = kRows / kTileRows;
   static constexpr int64_t kTileK = 2 * kGroup, kTileBytes = kTileK * kPanel;
-  static constexpr int64_t kBlockK = 512;  // with kChunk panels: 128 KB of bytes
-  static constexpr int64_t kChunk = 8;
+  static constexpr int64_t kBlockK = 512;  // with kChunk panels: 256 KB of bytes
+  static constexpr int64_t kChunk = 16;
   static constexpr int64_t kGroups = kBlockK / weight_group(W), kGroupsOfInput = kGroupMax / weight_group(W);
-  static constexpr bool kHasHigh = !has_minimum(W) || largest_scaled(W) > 255;
+  static constexpr int64_t kPairs = kSuper / weight_group(W) / 2;
+  static constexpr int64_t kInputsOfBlock = kSuper / kGroupMax, kTilesOfInput = kGroupMax / kTileK;
+  // The product of an integer without a sign and so many bits of its scale is a byte.
+  static constexpr int kDigitBits = has_minimum(W) ? 8 - integer_bits(W) : 8;
+  static constexpr bool kHasHigh = !has_minimum(W) || weight_format(W).scale_most >> kDigitBits > 0;
 
-  // A block of k of a panel: lines of four k of every column.
-  struct Panel {
-    alignas(64) uint8_t low[kBlockK * kPanel];
-    alignas(64) uint8_t high[kHasHigh ? kBlockK * kPanel : 64];
-    struct {
-      f32x16 scales, minimums;
-    } factors[kBlockK / kSuper];
-    vi minimums[has_minimum(W) ? kGroups / 2 : 1][kRegisters];  // pairs of 16 bits, of two groups each
+  // A superblock of a panel: lines of four k of every column.
+  struct Block {
+    alignas(64) uint8_t low[kSuper * kPanel];
+    alignas(64) uint8_t high[kHasHigh ? kSuper * kPanel : 64];
+    f32x16 scale_factors, minimum_factors;
+    vi minimums[has_minimum(W) ? kPairs : 1][kRegisters];  // pairs of 16 bits, of two groups each
   };
   // A block of rows: tiles of inputs, zero beyond the last row, and what products are multiplied with.
   struct Rows {
@@ -50,62 +55,76 @@ struct FoldedTiles {
   };
   struct State {
     Tiles tiles;
-    Panel panels[kChunk];
+    Block blocks[kChunk][kBlockK / kSuper];
     Rows rows;
+    f32x16 sums[kChunk][kRows];
     alignas(64) int32_t dots[2 * kTilesOfRows][kTileRows * kPanel];  // low and high sums
   };
 
-  // k numbers of a panel from `at` on.
-  static void unpack(Panel& to, char const* at, int64_t k) {
+  // Lines to fetch beside products: some with each of them, for a burst would stop everything.
+  struct Lines {
+    char const* at;
+    char const* end;
+    int64_t bytes_each;
+  };
+
+  // Products of kGroupMax k.
+  static constexpr int products_of(int row_tiles) {
+    return int(kGroupMax / kTileK) * row_tiles * (kHasHigh ? 2 : 1);
+  }
+
+  // A superblock that begins at `at`.
+  static void unpack(Block& to, char const* at) {
     constexpr int kPartSteps = kSteps / kParts<W>;
     uint8_t *low = to.low, *high = to.high;
-    for (int64_t block = 0; block < k / kSuper; ++block) {
-      char const* const header = at;
-      at += Header::kBytes;
-      to.factors[block].scales = Header::factors(header);
-      if constexpr (has_minimum(W)) {
-        constexpr int64_t kPairs = kSuper / weight_group(W) / 2;
-        to.factors[block].minimums = Header::minimum_factors(header);
-        for (int64_t pair = 0; pair < kPairs; ++pair) {
-          vi even[kRegisters], odd[kRegisters];
-          Header::integer_minimums(header, 2 * pair, even);
-          Header::integer_minimums(header, 2 * pair + 1, odd);
-          for (int i = 0; i < kRegisters; ++i) to.minimums[block * kPairs + pair][i] = even[i] | odd[i] << 16;
-        }
+    char const* const header = at;
+    at += Header::kBytes;
+    to.scale_factors = Header::factors(header);
+    if constexpr (has_minimum(W)) {
+      to.minimum_factors = Header::minimum_factors(header);
+      for (int64_t pair = 0; pair < kPairs; ++pair) {
+        vi even[kRegisters], odd[kRegisters];
+        Header::integer_minimums(header, 2 * pair, even);
+        Header::integer_minimums(header, 2 * pair + 1, odd);
+        for (int i = 0; i < kRegisters; ++i) to.minimums[pair][i] = even[i] | odd[i] << 16;
       }
-      for (int64_t group = 0; group < kSuper / kGroup; ++group, at += D::kBytes) {
+    }
+    for (int64_t group = 0; group < kSuper / kGroup; ++group, at += D::kBytes) {
 #pragma GCC unroll 2
-        for (int part = 0; part < kParts<W>; ++part) {
-          vi scales[kRegisters];
-          Header::integer_scales(header, group * kParts<W> + part, scales);
-          for (vi& scale : scales) scale = (scale & 0xffff) | scale << 16;
+      for (int part = 0; part < kParts<W>; ++part) {
+        vi scales[kRegisters];
+        Header::integer_scales(header, group * kParts<W> + part, scales);
+        for (vi& scale : scales) scale = (scale & 0xffff) | scale << 16;
 #pragma GCC unroll 8
-          for (int i = 0; i < kPartSteps; ++i) {
-            int const step = part * kPartSteps + i;
-            fold(D::load(at, step), scales, low + step * kIntegerLineBytes, high + step * kIntegerLineBytes);
-          }
+        for (int i = 0; i < kPartSteps; ++i) {
+          int const step = part * kPartSteps + i;
+          fold(D::load(at, step), scales, low + step * kIntegerLineBytes, high + step * kIntegerLineBytes);
         }
-        low += kSteps * kIntegerLineBytes;
-        if constexpr (kHasHigh) high += kSteps * kIntegerLineBytes;
       }
+      low += kSteps * kIntegerLineBytes;
+      if constexpr (kHasHigh) high += kSteps * kIntegerLineBytes;
     }
   }
 
-  // A line of weights times their scales, pairs of 16 bits.
+  // A line of weights times their scales, pairs of 16 bits: the scales' digits, or whole and then cut.
   static BUNTING_INLINE void fold(typename D::Weight const& weight, vi const (&scales)[kRegisters],
                                   uint8_t* low, uint8_t* high) {
-    typedef int16_t vs __attribute__((vector_size(kLanes * 4)));
+    typedef uint16_t vs __attribute__((vector_size(kLanes * 4)));
     constexpr uint32_t kEven = 0x00ff00ff;
     for (int i = 0; i < kRegisters; ++i) {
-      vs const scale = (vs)scales[i];
-      vs const even = ((vs)(weight.r[i] & kEven) - int16_t(product_zero(W))) * scale;
-      vs const odd = ((vs)(weight.r[i] >> 8 & kEven) - int16_t(product_zero(W))) * scale;
-      vu const lows = ((vu)even & kEven) | ((vu)odd & kEven) << 8;
-      std::memcpy(low + i * sizeof lows, &lows, sizeof lows);
-      if constexpr (kHasHigh) {
-        vu const highs = ((vu)even >> 8 & kEven) | ((vu)odd & ~kEven);
-        std::memcpy(high + i * sizeof highs, &highs, sizeof highs);
+      vs const pairs = (vs)weight.r[i], scale = (vs)scales[i];
+      vs lows, highs;
+      if constexpr (has_minimum(W)) {
+        lows = pairs * (scale & uint16_t((1 << kDigitBits) - 1));
+        highs = pairs * (scale >> kDigitBits);
+      } else {
+        vs const even = ((vs)(weight.r[i] & kEven) - uint16_t(product_zero(W))) * scale;
+        vs const odd = ((pairs >> 8) - uint16_t(product_zero(W))) * scale;
+        lows = (vs)((vu)even & kEven) | odd << 8;
+        highs = even >> 8 | (vs)((vu)odd & ~kEven);
       }
+      std::memcpy(low + i * sizeof lows, &lows, sizeof lows);
+      if constexpr (kHasHigh) std::memcpy(high + i * sizeof highs, &highs, sizeof highs);
     }
   }
 
@@ -130,11 +149,18 @@ struct FoldedTiles {
     }
   }
 
-  // The products of kGroupMax k from `input` * kGroupMax on, and after each of them a part of the rows of
-  // those before, which are in dots, are finished.
-  template <int RowTiles, bool kFinishes>
-  static BUNTING_INLINE void multiply_tiles(State& state, Panel const& panel, int64_t input, f32x16* sums) {
-    constexpr int kProducts = int(kGroupMax / kTileK) * RowTiles * (kHasHigh ? 2 : 1);
+  // kGroupMax k of a panel, whose products are in dots and belong to some sums; null: there are none.
+  struct Products {
+    Block const* block;
+    int64_t input;  // kGroupMax k of the rows
+    f32x16* sums;
+  };
+
+  // Makes `products`, and after each of them finishes a part of the rows of those before, which are in dots.
+  template <int RowTiles>
+  static BUNTING_INLINE void multiply_tiles(State& state, Products const& products, Products const& before,
+                                            Lines& fetch) {
+    constexpr int kRowsAtOnce = RowTiles * kTileRows / products_of(RowTiles);
     Tiles& tiles = state.tiles;
     tiles.template zero<0>();
     if constexpr (RowTiles > 1) tiles.template zero<1>();
@@ -142,13 +168,16 @@ struct FoldedTiles {
     if constexpr (kHasHigh && RowTiles > 1) tiles.template zero<3>();
     int64_t row = 0;
     auto const finish_some = [&]() __attribute__((always_inline)) {
-      constexpr int kRowsAtOnce = RowTiles * kTileRows / kProducts;
-      if constexpr (kFinishes) finish<kRowsAtOnce>(state, panel, input - 1, row, sums);
+      char const* const to = std::min(fetch.at + fetch.bytes_each, fetch.end);
+      for (; fetch.at < to; fetch.at += kLine) __builtin_prefetch(fetch.at, 0, 2);
+      if (before.sums != nullptr) finish<kRowsAtOnce>(state, before, row);
       row += kRowsAtOnce;
     };
-    for (int64_t at = input * kGroupMax / kTileK; at < (input + 1) * kGroupMax / kTileK; ++at) {
+    for (int64_t i = 0; i < kTilesOfInput; ++i) {
+      int64_t const at = products.input * kTilesOfInput + i;
+      int64_t const line = (products.input % kInputsOfBlock * kTilesOfInput + i) * kTileBytes;
       tiles.template load<4>(state.rows.q[0][at], kTileK);
-      tiles.template load<6>(panel.low + at * kTileBytes, 64);
+      tiles.template load<6>(products.block->low + line, 64);
       tiles.template multiply_int8<0, 4, 6>();
       finish_some();
       if constexpr (RowTiles > 1) {
@@ -157,32 +186,35 @@ struct FoldedTiles {
         finish_some();
       }
       if constexpr (kHasHigh) {
-        tiles.template load<7>(panel.high + at * kTileBytes, 64);
-        tiles.template multiply_signed_int8<2, 4, 7>();
+        tiles.template load<7>(products.block->high + line, 64);
+        multiply_high<2, 4>(tiles);
         finish_some();
       }
       if constexpr (kHasHigh && RowTiles > 1) {
-        tiles.template multiply_signed_int8<3, 5, 7>();
+        multiply_high<3, 5>(tiles);
         finish_some();
       }
     }
+    tiles.template store<0>(state.dots[0], kPanel * 4);
+    if constexpr (RowTiles > 1) tiles.template store<1>(state.dots[1], kPanel * 4);
+    if constexpr (kHasHigh) tiles.template store<2>(state.dots[2], kPanel * 4);
+    if constexpr (kHasHigh && RowTiles > 1) tiles.template store<3>(state.dots[3], kPanel * 4);
   }
 
-  template <int RowTiles>
-  static BUNTING_INLINE void store_tiles(State& state) {
-    state.tiles.template store<0>(state.dots[0], kPanel * 4);
-    if constexpr (RowTiles > 1) state.tiles.template store<1>(state.dots[1], kPanel * 4);
-    if constexpr (kHasHigh) state.tiles.template store<2>(state.dots[2], kPanel * 4);
-    if constexpr (kHasHigh && RowTiles > 1) state.tiles.template store<3>(state.dots[3], kPanel * 4);
+  template <int D, int A>
+  static BUNTING_INLINE void multiply_high(Tiles& tiles) {
+    if constexpr (has_minimum(W))
+      tiles.template multiply_int8<D, A, 7>();
+    else
+      tiles.template multiply_signed_int8<D, A, 7>();
   }
 
   // sums of rows [first, first + Count) += those products.
   template <int Count>
-  static BUNTING_INLINE void finish(State const& state, Panel const& panel, int64_t input, int64_t first,
-                                    f32x16* sums) {
-    constexpr int kPairs = int(kGroupsOfInput) / 2;
-    auto const& factors = panel.factors[input * kGroupMax / kSuper];
-    auto const* const minimums = panel.minimums + input * kPairs;
+  static BUNTING_INLINE void finish(State const& state, Products const& products, int64_t first) {
+    constexpr int kPairsOfInput = int(kGroupsOfInput) / 2;
+    auto const& [block, input, sums] = products;
+    auto const* const minimums = block->minimums + input % kInputsOfBlock * kPairsOfInput;
     for (int64_t r = first; r < first + Count; ++r) {
       int32_t const* const low = state.dots[0] + r * kPanel;
       int32_t const* const high = state.dots[kTilesOfRows] + r * kPanel;
@@ -190,10 +222,11 @@ struct FoldedTiles {
       f32x16 product, minimum;
       for (int i = 0; i < kRegisters; ++i) {
         product.r[i] = floats_at(low + i * kLanes);
-        // 256 times one and the other: rounded once, as their sum as an integer would be.
-        if constexpr (kHasHigh) product.r[i] = fma(floats_at(high + i * kLanes), 256.0f - vf{}, product.r[i]);
+        // Rounded once, as their sum as an integer would be.
+        if constexpr (kHasHigh)
+          product.r[i] = fma(floats_at(high + i * kLanes), float(1 << kDigitBits) - vf{}, product.r[i]);
         vi sum{};
-        for (int pair = 0; pair < kPairs && has_minimum(W); ++pair) {
+        for (int pair = 0; pair < kPairsOfInput && has_minimum(W); ++pair) {
           int32_t two;
           std::memcpy(&two, of.minus_sums + input * kGroupsOfInput + 2 * pair, sizeof two);
           sum = add_pairs(sum, minimums[pair][i], broadcast(two));
@@ -201,9 +234,9 @@ struct FoldedTiles {
         minimum.r[i] = __builtin_convertvector(sum, vf);
       }
       if constexpr (has_minimum(W))
-        product = fma(product, factors.scales, minimum * factors.minimums);
+        product = fma(product, block->scale_factors, minimum * block->minimum_factors);
       else
-        product = product * factors.scales;
+        product = product * block->scale_factors;
       sums[r] = fma(product, set1(of.scales[input]), sums[r]);
     }
   }
@@ -223,22 +256,39 @@ struct FoldedTiles {
 #endif
   }
 
+  // A chunk of panels and a block of k.
+  struct Chunk {
+    int64_t begin, panels;
+    int64_t k0, k;
+    char const* next;  // the first panel of those that are unpacked next
+    int64_t lines;     // to fetch of each of them
+  };
+
+  // Adds the products of a block of rows, which are gathered, to the sums. With `unpacks` the chunk's blocks
+  // are made here, and in two places by turns where none `keeps` them for other rows.
   template <int RowTiles>
-  static void block(State& state, Panel const& panel, int64_t rows, int64_t columns, int64_t k,
-                    bool starts_at_zero, float* y, int64_t ldy) {
-    constexpr int kAll = RowTiles * kTileRows;
-    f32x16 sums[kAll];
-    for (int64_t r = 0; r < kAll; ++r)
-      sums[r] = starts_at_zero || r >= rows ? zero() : load_first(y + r * ldy, columns);
-    multiply_tiles<RowTiles, false>(state, panel, 0, sums);
-    store_tiles<RowTiles>(state);
-    int64_t const inputs = k / kGroupMax;
-    for (int64_t input = 1; input < inputs; ++input) {
-      multiply_tiles<RowTiles, true>(state, panel, input, sums);
-      store_tiles<RowTiles>(state);
+  static void multiply_rows(State& state, PackedMatrix const& w, Chunk const& chunk, bool unpacks,
+                            bool keeps) {
+    Products before{};
+    int64_t const inputs = chunk.k / kGroupMax, products = inputs * products_of(RowTiles);
+    int64_t const bytes_each = (chunk.lines + products - 1) / products * kLine;
+    for (int64_t panel = 0, made = 0; panel < chunk.panels; ++panel) {
+      char const* const next = chunk.next + panel * w.panel_bytes();
+      char const* at = w.panel(chunk.begin + panel) + w.depth_bytes(chunk.k0);
+      Lines fetch{next, next + chunk.lines * kLine, bytes_each};
+      Block* block = nullptr;
+      for (int64_t input = 0; input < inputs; ++input) {
+        if (input % kInputsOfBlock == 0) {
+          block = keeps ? &state.blocks[panel][input / kInputsOfBlock] : &state.blocks[0][made++ % 2];
+          if (unpacks) unpack(*block, at);
+          at += w.depth_bytes(kSuper);
+        }
+        Products const these{block, input, state.sums[panel]};
+        multiply_tiles<RowTiles>(state, these, before, fetch);
+        before = these;
+      }
     }
-    finish<kAll>(state, panel, inputs - 1, 0, sums);
-    for (int64_t r = 0; r < rows; ++r) store_first(y + r * ldy, sums[r], columns);
+    finish<RowTiles * kTileRows>(state, before, 0);
   }
 
   static void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
@@ -247,31 +297,39 @@ struct FoldedTiles {
     if (g.bias != nullptr) begin_with_bias(g, panel_begin, panel_end);
     int64_t const row_blocks = (g.tokens + kRows - 1) / kRows;
     State state;
-    for (int64_t chunk = panel_begin; chunk < panel_end; chunk += kChunk) {
-      int64_t const panels = std::min(kChunk, panel_end - chunk);
+    for (int64_t begin = panel_begin; begin < panel_end; begin += kChunk) {
+      int64_t const panels = std::min(kChunk, panel_end - begin);
       for (int64_t k0 = 0; k0 < w.kp(); k0 += kBlockK) {
         int64_t const k = std::min(kBlockK, w.kp() - k0);
-        // Those that are unpacked next.
-        char const* const next = k0 + k < w.kp()              ? w.panel(chunk) + w.depth_bytes(k0 + k)
-                                 : chunk + panels < panel_end ? w.panel(chunk + panels)
-                                                              : g.next;
-        int64_t const lines = next == nullptr ? 0 : w.depth_bytes(k) / kLine;
-        int64_t row_block = 0;
-        for (int64_t t = 0; t < g.tokens; t += kRows, ++row_block) {
-          int64_t const rows = std::min<int64_t>(kRows, g.tokens - t);
-          gather(state.rows, g, t, rows, k0, k);
-          for (int64_t i = 0; i < panels; ++i) {
-            for (int64_t line = row_block * lines / row_blocks; line < (row_block + 1) * lines / row_blocks;
-                 ++line)
-              __builtin_prefetch(next + i * w.panel_bytes() + line * kLine, 0, 2);
-            // One block of rows needs no panel twice: each of them then takes the place of the one before.
-            Panel& panel = state.panels[row_blocks > 1 ? i : 0];
-            if (row_block == 0) unpack(panel, w.panel(chunk + i) + w.depth_bytes(k0), k);
-            int64_t const column = (chunk + i) * kPanel;
-            auto const block = rows > kTileRows ? FoldedTiles::block<2> : FoldedTiles::block<1>;
-            block(state, panel, rows, std::min<int64_t>(kPanel, w.n - column), k, k0 == 0 && !add_to_y,
-                  g.y + t * g.ldy + column, g.ldy);
+        char const* const next = k0 + k < w.kp()              ? w.panel(begin) + w.depth_bytes(k0 + k)
+                                 : begin + panels < panel_end ? w.panel(begin + panels)
+                                 : g.next != nullptr          ? g.next
+                                                              : w.panel(begin);
+        int64_t const lines = next == w.panel(begin) ? 0 : w.depth_bytes(k) / kLine;
+        for (int64_t row_block = 0; row_block < row_blocks; ++row_block) {
+          int64_t const t = row_block * kRows, rows = std::min<int64_t>(kRows, g.tokens - t);
+          // Sums wait in y while other rows pass.
+          auto const each_sum = [&](auto const& move) __attribute__((always_inline)) {
+            for (int64_t r = 0; r < rows; ++r)
+              for (int64_t i = 0; i < panels; ++i) {
+                int64_t const column = (begin + i) * kPanel;
+                move(state.sums[i][r], g.y + (t + r) * g.ldy + column,
+                     std::min<int64_t>(kPanel, w.n - column));
+              }
+          };
+          if (k0 == 0 || row_blocks > 1) {
+            for (auto& sums : state.sums) std::fill_n(sums, kRows, zero());
+            if (k0 > 0 || add_to_y)
+              each_sum([](f32x16& sum, float const* y, int64_t columns) { sum = load_first(y, columns); });
           }
+          gather(state.rows, g, t, rows, k0, k);
+          int64_t const line = row_block * lines / row_blocks;
+          Chunk const chunk{
+              begin, panels, k0, k, next + line * kLine, (row_block + 1) * lines / row_blocks - line};
+          auto const multiply_block = rows > kTileRows ? multiply_rows<2> : multiply_rows<1>;
+          multiply_block(state, w, chunk, row_block == 0, row_blocks > 1);
+          if (k0 + k == w.kp() || row_blocks > 1)
+            each_sum([](f32x16 const& sum, float* y, int64_t columns) { store_first(y, sum, columns); });
         }
       }
     }

@@ -35,10 +35,8 @@ namespace {
 template <Dtype W>
 inline constexpr bool kIsCommon = weight_format(W).is_common;
 
-// From so many rows on tiles gain more than folding scales into the weights costs: more where few rows are
-// fast.
-template <Dtype W>
-inline constexpr int64_t kFoldedRowsLeast = kIsCommon<W> && kParts<W> == 1 ? 29 : 13;
+// From so many rows on tiles gain more than folding scales into the weights costs.
+inline constexpr int64_t kFoldedRowsLeast = 13;
 
 template <Dtype W>
 void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
@@ -46,7 +44,7 @@ void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   if constexpr (weight_format(W).scales == Scales::half)
     if (g.tokens > kTileRowsLeast<W>) return gemm_blocks<GroupedTiles<W>>(g, panel_begin, panel_end);
   if constexpr (is_super(W))
-    if (g.tokens >= kFoldedRowsLeast<W> && g.w->k > 0)
+    if (g.tokens >= kFoldedRowsLeast && g.w->k > 0)
       return FoldedTiles<W>::multiply(g, panel_begin, panel_end);
 #endif
   if constexpr (kHasWideBlocks && weight_group(W) == kGroupMax)
