@@ -18,6 +18,10 @@ export interface Producer {
   abort(by: "reader" | "slowReader"): void;
 }
 
+/** Text to write, or its pieces, one after the other: pieces that many texts have in common are kept as bytes, which costs less than to put
+ *  a text together. */
+export type StreamText = string | readonly (string | Uint8Array)[];
+
 /** How a wire format frames a stream. */
 export interface Framing {
   readonly contentType: string;
@@ -49,7 +53,7 @@ export class ResponseStream {
   readonly #limits: StreamLimits;
   readonly #producer: Producer;
   /** Written before Bun asked for the body. */
-  #early: string[] = [];
+  #early: StreamText[] = [];
   #controller: ReadableStreamDirectController | null = null;
   #settle: { readonly resolve: () => void; readonly reject: (reason: Error) => void } | null = null;
   #isClosed = false;
@@ -88,7 +92,7 @@ export class ResponseStream {
     });
   }
 
-  write(text: string): void {
+  write(text: StreamText): void {
     if (this.#isClosed || text === "") return;
     this.#wroteSinceTick = true;
     if (this.#controller === null) this.#early.push(text);
@@ -100,17 +104,23 @@ export class ResponseStream {
       this.#settle = { resolve, reject };
     });
     this.#controller = controller;
-    const early = [this.#framing.opening, ...this.#early].join("");
+    const early = [this.#framing.opening, ...this.#early].flat();
     this.#early = [];
     this.#put(early);
     if (this.#isClosed) this.#finish();
     return closed;
   }
 
-  #put(text: string): void {
-    const taken = this.#controller!.write(text);
-    if (!(taken instanceof Promise)) return;
-    this.#pendingBytes += text.length;
+  #put(text: StreamText): void {
+    let taken: Promise<number> | null = null;
+    let bytes = 0;
+    for (const piece of typeof text === "string" ? [text] : text) {
+      const result = this.#controller!.write(piece);
+      if (result instanceof Promise) taken = result;
+      bytes += piece.length;
+    }
+    if (taken === null) return;
+    this.#pendingBytes += bytes;
     if (this.#isCongested) {
       if (this.#pendingBytes > this.#limits.pendingBytesMax && !this.#isClosed)
         this.#producer.abort("slowReader");

@@ -41,11 +41,14 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
     return opening === null ? "" : sseEvent(head + opening + tail);
   };
   /** By choice, all of a chunk but its text, as `sseEvent` writes it: most chunks differ in nothing else. */
-  const frames: (ReturnType<ChoiceFormat["around"]> | undefined)[] = [];
-  const frameOf = (index: number): ReturnType<ChoiceFormat["around"]> => {
+  const frames: (readonly [before: Uint8Array, after: Uint8Array] | null)[] = [];
+  const frameOf = (index: number): (typeof frames)[number] => {
     if (frames[index] !== undefined) return frames[index];
     const around = continuousUsage || tellsTimings ? null : format.around(index);
-    frames[index] = around && [`data: ${head}${around[0]}`, `${around[1]}${noUsage}\n\n`];
+    frames[index] = around && [
+      encoder.encode(`data: ${head}${around[0]}`),
+      encoder.encode(`${around[1]}${noUsage}\n\n`),
+    ];
     return frames[index];
   };
   const tellsProgress = request.generation.tellsProgress ?? false;
@@ -74,7 +77,7 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
           if (event.kind === "delta" && opened[event.choice]) {
             const text = textAlone(event);
             const frame = text === null ? null : frameOf(event.choice);
-            if (frame !== null) return frame[0] + JSON.stringify(text) + frame[1];
+            if (frame !== null) return [frame[0], JSON.stringify(text), frame[1]];
           }
           const usage = continuousUsage ? `],"usage":${JSON.stringify(usageJson(answer.usage))}}` : noUsage;
           const tail = tellsTimings ? withTimings(usage, answer) : usage;
@@ -95,6 +98,8 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
     failure: (error) => sseEvent(JSON.stringify(errorBody(error))),
   };
 }
+
+const encoder = new TextEncoder();
 
 /** The text of a delta that has nothing else to show; null: it has. */
 function textAlone({ parts, logprobs }: Delta): string | null {
