@@ -43,6 +43,13 @@ export interface Node {
   isEmpty: boolean | null;
 }
 
+/** More numbers of expressions than there ever are. */
+const IDS_MAX = 2 ** 26;
+/** Odd, with bits all over it (2 ** 32 by the golden ratio). */
+const HASH_FACTOR = 0x9e3779b1;
+/** Parts that are sorted as they are inserted. */
+const SORTED_IN_PLACE_MAX = 32;
+
 /**
  * Regular expressions over bytes, each kept once and simplified as it is made, so that equal ones have equal numbers.
  *
@@ -57,6 +64,10 @@ export class Expressions {
   readonly any: Regex;
   protected readonly nodes: Node[] = [];
   readonly #ids = new Map<string, Regex>();
+  /** Concatenations, by both numbers. */
+  readonly #cats = new Map<number, Regex>();
+  /** Alternatives and intersections, by a hash of their parts. */
+  readonly #lists = new Map<number, Regex[]>();
   /** By byte. */
   readonly #bytes: (Regex | undefined)[] = [];
 
@@ -155,39 +166,57 @@ export class Expressions {
 
   /** What any of them matches. */
   alt(given: readonly Regex[]): Regex {
-    const parts = new Set<Regex>();
+    const parts: Regex[] = [];
+    let only: Regex | null = null;
     let set: ByteSet | null = null;
     let hasEpsilon = false;
-    const add = (part: Regex): void => {
-      const { shape } = this.nodes[part]!;
-      if (shape.kind === "alt") for (const inner of shape.parts) add(inner);
-      else if (shape.kind === "set") set = set === null ? shape.set : unionOf(set, shape.set);
+    let isNullable = false;
+    for (const part of this.#flat("alt", given)) {
+      const node = this.nodes[part]!;
+      if (node.shape.kind === "set") {
+        only = set === null ? part : null;
+        set = set === null ? node.shape.set : unionOf(set, node.shape.set);
+      } else if (part === this.any) return this.any;
       else if (part === this.epsilon) hasEpsilon = true;
-      else if (part !== this.empty) parts.add(part);
-    };
-    for (const part of given) add(part);
-    if (parts.has(this.any)) return this.any;
-    if (set !== null) parts.add(this.set(set));
-    if (hasEpsilon && ![...parts].some((part) => this.isNullable(part))) parts.add(this.epsilon);
+      else if (part !== this.empty) {
+        parts.push(part);
+        isNullable ||= node.isNullable;
+      }
+    }
+    if (set !== null) parts.push(only ?? this.set(set));
+    if (hasEpsilon && !isNullable) parts.push(this.epsilon);
     return this.#many("alt", parts, this.empty);
   }
 
   /** What all of them match. */
   and(given: readonly Regex[]): Regex {
-    const parts = new Set<Regex>();
+    const parts: Regex[] = [];
+    let only: Regex | null = null;
     let set: ByteSet | null = null;
-    const add = (part: Regex): void => {
+    for (const part of this.#flat("and", given)) {
       const { shape } = this.nodes[part]!;
-      if (shape.kind === "and") for (const inner of shape.parts) add(inner);
-      else if (shape.kind === "set") set = set === null ? shape.set : intersectionOf(set, shape.set);
-      else if (part !== this.any) parts.add(part);
-    };
-    for (const part of given) add(part);
-    if (set !== null) parts.add(this.set(set));
-    if (parts.has(this.empty)) return this.empty;
-    if (parts.has(this.epsilon))
-      return [...parts].every((part) => this.isNullable(part)) ? this.epsilon : this.empty;
+      if (shape.kind === "set") {
+        only = set === null ? part : null;
+        set = set === null ? shape.set : intersectionOf(set, shape.set);
+      } else if (part === this.empty) return this.empty;
+      else if (part !== this.any) parts.push(part);
+    }
+    if (set !== null) parts.push(only ?? this.set(set));
+    if (parts.includes(this.empty)) return this.empty;
+    if (parts.includes(this.epsilon))
+      return parts.every((part) => this.isNullable(part)) ? this.epsilon : this.empty;
     return this.#many("and", parts, this.any);
+  }
+
+  /** With the parts of those that are of the kind in place of them. */
+  #flat(kind: "alt" | "and", given: readonly Regex[]): Regex[] {
+    const flat: Regex[] = [];
+    for (const one of given) {
+      const { shape } = this.nodes[one]!;
+      if (shape.kind === kind) for (const part of shape.parts) flat.push(part);
+      else flat.push(one);
+    }
+    return flat;
   }
 
   /** What it does not match. */
@@ -253,39 +282,50 @@ export class Expressions {
     if (node.shape.kind === "alt" && rest.shape.kind === "set")
       return this.alt(node.shape.parts.map((part) => this.join(part, tail)));
     if (node.shape.kind === "cat") return this.join(node.shape.head, this.join(node.shape.tail, tail));
-    const isNullable = node.isNullable && rest.isNullable;
-    return this.#intern(
-      `c${head},${tail}`,
-      { kind: "cat", head, tail },
-      isNullable,
-      node.isBoolean || rest.isBoolean,
-    );
+    const key = head * IDS_MAX + tail;
+    let id = this.#cats.get(key);
+    if (id === undefined) {
+      const isNullable = node.isNullable && rest.isNullable;
+      id = this.#add({ kind: "cat", head, tail }, isNullable, node.isBoolean || rest.isBoolean);
+      this.#cats.set(key, id);
+    }
+    return id;
   }
 
-  #many(kind: "alt" | "and", parts: ReadonlySet<Regex>, none: Regex): Regex {
-    const sorted = [...parts].sort((a, b) => a - b);
-    if (sorted.length === 0) return none;
-    if (sorted.length === 1) return sorted[0]!;
-    const isNullable =
-      kind === "alt"
-        ? sorted.some((part) => this.isNullable(part))
-        : sorted.every((part) => this.isNullable(part));
-    const isBoolean = kind === "and" || sorted.some((part) => this.nodes[part]!.isBoolean);
-    return this.#intern(`${kind}${sorted.join()}`, { kind, parts: sorted }, isNullable, isBoolean);
+  #many(kind: "alt" | "and", given: Regex[], none: Regex): Regex {
+    const parts = sortedOnce(given);
+    if (parts.length === 0) return none;
+    if (parts.length === 1) return parts[0]!;
+    let hash = kind === "alt" ? 1 : 2;
+    for (const part of parts) hash = Math.imul(hash ^ part, HASH_FACTOR);
+    const alike = this.#lists.get(hash);
+    for (const id of alike ?? []) {
+      const { shape } = this.nodes[id]!;
+      if (shape.kind === kind && areEqual(shape.parts, parts)) return id;
+    }
+    const isOne = (part: Regex): boolean => this.isNullable(part);
+    const isNullable = kind === "alt" ? parts.some(isOne) : parts.every(isOne);
+    const isBoolean = kind === "and" || parts.some((part) => this.isBoolean(part));
+    const id = this.#add({ kind, parts }, isNullable, isBoolean);
+    if (alike === undefined) this.#lists.set(hash, [id]);
+    else alike.push(id);
+    return id;
   }
 
   #intern(key: string, shape: RegexShape, isNullable: boolean, isBoolean: boolean): Regex {
     let id = this.#ids.get(key);
     if (id === undefined) {
-      id = this.nodes.length as Regex;
+      id = this.#add(shape, isNullable, isBoolean);
       this.#ids.set(key, id);
-      const isCounted = this.#isCounted(shape);
-      this.nodes.push({
-        ...{ shape, isNullable, isBoolean, isCounted },
-        ...{ partition: null, next: null, isEmpty: null },
-      });
     }
     return id;
+  }
+
+  #add(shape: RegexShape, isNullable: boolean, isBoolean: boolean): Regex {
+    const isCounted = this.#isCounted(shape);
+    const [partition, next, isEmpty] = [null, null, null];
+    return (this.nodes.push({ shape, isNullable, isBoolean, isCounted, partition, next, isEmpty }) -
+      1) as Regex;
   }
 
   #isCounted(shape: RegexShape): boolean {
@@ -304,6 +344,29 @@ export class Expressions {
         return false;
     }
   }
+}
+
+/** In ascending order, each once; the same array. */
+function sortedOnce(parts: Regex[]): Regex[] {
+  // There are few, and most are in order already.
+  if (parts.length > SORTED_IN_PLACE_MAX) parts.sort((a, b) => a - b);
+  let count = 0;
+  for (const part of parts) {
+    let at = count;
+    while (at > 0 && parts[at - 1]! > part) at--;
+    if (at > 0 && parts[at - 1] === part) continue;
+    parts.copyWithin(at + 1, at, count);
+    parts[at] = part;
+    count += 1;
+  }
+  parts.length = count;
+  return parts;
+}
+
+function areEqual(a: readonly Regex[], b: readonly Regex[]): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
 }
 
 /** Byte strings in the order of their bytes. */

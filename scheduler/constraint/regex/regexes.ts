@@ -173,9 +173,16 @@ export class Regexes extends Expressions {
         }
         return parts.length === 1 ? parts[0]! : this.alt(parts);
       }
-      case "and":
+      case "and": {
         this.budget.spend(shape.parts.length);
-        return this.and(shape.parts.map((part) => this.derivative(part, byte)));
+        const parts: Regex[] = [];
+        for (const part of shape.parts) {
+          const next = this.derivative(part, byte);
+          if (next === this.empty) return next;
+          parts.push(next);
+        }
+        return this.and(parts);
+      }
       case "not":
         return this.not(this.derivative(shape.of, byte));
       case "automaton": {
