@@ -26,8 +26,6 @@ const BROAD = 16;
 /** States that there is room for in a new walk's table, and in one that is kept for another. */
 const TABLE_STATES = 64;
 const TABLE_STATES_MAX = 1024;
-/** Steps of work to find out whether any characters may go on one of several strings. */
-const OPEN_STEPS_MAX = 20_000;
 
 /**
  * Strings of JSON as expressions, and which of a vocabulary's tokens go on with them: those that stay inside of the string
@@ -115,7 +113,7 @@ export class FreeString {
    * then only tokens with a quote need be looked at. All pairs of what is left of a free string and of this one are; false
    * also where there are many.
    */
-  *isAlwaysOpen(start: Regex, budget: Budget, steps = OPEN_STEPS_MAX): Pieces<boolean> {
+  *isAlwaysOpen(start: Regex, budget: Budget, steps: number): Pieces<boolean> {
     const known = this.#alwaysOpen.get(start) ?? (this.#isAnyButFew(start) ? true : undefined);
     if (known !== undefined) {
       this.#alwaysOpen.set(start, known);

@@ -199,17 +199,18 @@ class MaskWriter {
     return this.#mask;
   }
 
-  /** Terminals inside of strings each by itself, and all others together. */
+  /** Of terminals inside of strings the tokens that stay there, whichever string it is; what reaches a quote of each by
+   *  itself; and all other terminals together. */
   *#add(set: ParseSet, lex: LexState): Pieces<void> {
     const { lexer } = this.#parser;
     const others: number[] = [];
     const kinds = yield* again(() => lex.rests.map((rest) => this.#strings?.kindOf(rest) ?? "other"));
-    const isOpen = yield* this.#areOpenTogether(lex.rests.filter((_, index) => kinds[index] === "broad"));
+    const hasOpen = yield* this.#addOpen(lex.rests.filter((_, index) => kinds[index] === "broad"));
     for (const [index, terminal] of lex.terminals.entries()) {
       const rest = lex.rests[index]!;
       const thread = { set, lex: lexer.state([terminal], [rest])! };
       if (kinds[index] === "other") others.push(index);
-      else if (kinds[index] === "broad") yield* this.#addBroad(thread, this.#strings!, isOpen);
+      else if (kinds[index] === "broad") yield* this.#addBroad(thread, this.#strings!, hasOpen);
       else yield* this.#addCounted(thread, this.#strings!);
     }
     const isWhole = others.length === lex.terminals.length;
@@ -223,29 +224,33 @@ class MaskWriter {
     yield* this.#walk(this.#trie, this.#mask, { set, lex: left });
   }
 
-  /** Whether any characters go on with one of several strings or another, as with names that are told apart by patterns:
-   *  then all tokens that do not reach a quote are allowed. */
-  *#areOpenTogether(rests: readonly Regex[]): Pieces<boolean> {
+  /** Tokens that do not reach a quote, of several strings at once: names that are told apart by patterns go on with one or
+   *  another. False: they are not known. */
+  *#addOpen(rests: readonly Regex[]): Pieces<boolean> {
     const strings = this.#strings;
-    if (strings === null || rests.length < 2) return false;
-    if (!(yield* strings.isAlwaysOpen(strings.regexes.alt(rests), this.#budget))) return false;
-    for (const { all } of strings.tokens.open) allow(this.#mask, all.inside);
+    if (strings === null || rests.length === 0) return false;
+    const { regexes, tokens } = strings;
+    for (const set of tokens.open) {
+      const clamped: Regex[] = [];
+      for (const rest of rests) clamped.push(yield* again(() => regexes.clamped(rest, set.trie.heights[0]!)));
+      const found = yield* strings.tokensOf(set, regexes.alt(clamped), this.#budget);
+      if (found === null) return false;
+      allow(this.#mask, found.inside);
+    }
     return true;
   }
 
-  /** `isOpen`: the mask has all tokens already that do not reach a quote. */
-  *#addBroad(thread: Thread, strings: FreeString, isOpen: boolean): Pieces<void> {
+  /** `hasOpen`: the mask has the tokens already that do not reach a quote. */
+  *#addBroad(thread: Thread, strings: FreeString, hasOpen: boolean): Pieces<void> {
     const [rest] = thread.lex.rests as readonly [Regex];
-    const { open, others } = strings.tokens;
     const after = yield* this.#afterQuote(thread, strings);
-    for (const set of isOpen ? others : [...others, ...open]) {
-      const tokens = yield* strings.tokensOf(set, rest, this.#budget);
-      if (tokens === null) {
-        yield* this.#walk(this.#trie, this.#mask, thread);
-        break;
-      }
-      this.#allow(tokens, after);
+    let isKnown = hasOpen;
+    for (const set of strings.tokens.others) {
+      const tokens = isKnown ? yield* strings.tokensOf(set, rest, this.#budget) : null;
+      if (tokens === null) isKnown = false;
+      else this.#allow(tokens, after);
     }
+    if (!isKnown) yield* this.#walk(this.#trie, this.#mask, thread);
     this.#memory.giveBack(after);
   }
 
