@@ -68,6 +68,8 @@ export class Expressions {
   readonly #cats = new Map<number, Regex>();
   /** Alternatives and intersections, by a hash of their parts. */
   readonly #lists = new Map<number, Regex[]>();
+  /** Whether an expression is within free text, by the numbers of both. */
+  readonly #within = new Map<number, boolean>();
   /** By byte. */
   readonly #bytes: (Regex | undefined)[] = [];
 
@@ -185,7 +187,10 @@ export class Expressions {
     }
     if (set !== null) parts.push(only ?? this.set(set));
     if (hasEpsilon && !isNullable) parts.push(this.epsilon);
-    return this.#many("alt", parts, this.empty);
+    const free = parts.length > 1 ? parts.find((part) => this.#timesOf(part) !== null) : undefined;
+    if (free === undefined) return this.#many("alt", parts, this.empty);
+    const others = parts.filter((part) => !this.#isWithin(part, free));
+    return this.#many("alt", [free, ...others], this.empty);
   }
 
   /** What all of them match. */
@@ -205,6 +210,11 @@ export class Expressions {
     if (parts.includes(this.empty)) return this.empty;
     if (parts.includes(this.epsilon))
       return parts.every((part) => this.isNullable(part)) ? this.epsilon : this.empty;
+    for (const excluded of parts) {
+      const { shape } = this.nodes[excluded]!;
+      if (shape.kind !== "not" || this.#timesOf(shape.of) === null) continue;
+      if (parts.some((part) => this.#isWithin(part, shape.of))) return this.empty;
+    }
     return this.#many("and", parts, this.any);
   }
 
@@ -326,6 +336,61 @@ export class Expressions {
     const [partition, next, isEmpty] = [null, null, null];
     return (this.nodes.push({ shape, isNullable, isBoolean, isCounted, partition, next, isEmpty }) -
       1) as Regex;
+  }
+
+  /** Of free text, which is something any number of times and perhaps a byte that ends it: what there is so often. Null: it is
+   *  no such. */
+  #timesOf(free: Regex): Regex | null {
+    const { shape } = this.nodes[free]!;
+    if (shape.kind === "cat")
+      return this.nodes[shape.tail]!.shape.kind === "set" ? this.#timesOf(shape.head) : null;
+    const isAny = shape.kind === "repeat" && shape.min === 0 && shape.max === Number.POSITIVE_INFINITY;
+    return isAny ? shape.of : null;
+  }
+
+  /** Whether all that it matches is matched by free text; false also where that is not seen at a glance. */
+  #isWithin(regex: Regex, free: Regex): boolean {
+    const passed: number[] = [];
+    let isWithin: boolean | undefined;
+    for (let at = regex; isWithin === undefined; ) {
+      const key = free * IDS_MAX + at;
+      isWithin = this.#within.get(key);
+      if (isWithin !== undefined) break;
+      passed.push(key);
+      const { shape } = this.nodes[at]!;
+      // In a loop, as texts are long.
+      if (shape.kind === "cat" && at !== free && this.#areTimes(shape.head, this.#timesOf(free)!))
+        at = shape.tail;
+      else isWithin = this.#endsWithin(at, free);
+    }
+    for (const key of passed) this.#within.set(key, isWithin);
+    return isWithin;
+  }
+
+  #endsWithin(regex: Regex, free: Regex): boolean {
+    const { shape } = this.nodes[free]!;
+    if (regex === free) return true;
+    if (shape.kind === "cat") return regex === shape.tail;
+    return this.#areTimes(regex, this.#timesOf(free)!);
+  }
+
+  /** Whether all that it matches is what `of` matches, any number of times. */
+  #areTimes(regex: Regex, of: Regex): boolean {
+    if (regex === of || regex === this.epsilon) return true;
+    const { shape } = this.nodes[regex]!;
+    if (shape.kind === "repeat") return this.#areTimes(shape.of, of);
+    if (shape.kind === "alt") return shape.parts.every((part) => this.#areTimes(part, of));
+    const { shape: whole } = this.nodes[of]!;
+    const ways = whole.kind === "alt" ? whole.parts : [of];
+    return ways.some((way) => way === regex || this.#isSubset(regex, way));
+  }
+
+  /** Of bytes, or of what begins with one of some bytes and goes on the same way. */
+  #isSubset(regex: Regex, whole: Regex): boolean {
+    const [{ shape: a }, { shape: b }] = [this.nodes[regex]!, this.nodes[whole]!];
+    if (a.kind === "set" && b.kind === "set")
+      return a.set.every((word, index) => (word & ~b.set[index]!) === 0);
+    return a.kind === "cat" && b.kind === "cat" && a.tail === b.tail && this.#isSubset(a.head, b.head);
   }
 
   #isCounted(shape: RegexShape): boolean {

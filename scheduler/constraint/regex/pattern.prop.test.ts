@@ -105,6 +105,48 @@ test("intersections and complements are those of the languages, and emptiness is
   );
 });
 
+test("patterns that may come anywhere, together with others and without them", () => {
+  fc.assert(
+    fc.property(anchored, anchored, text, (a, b, characters) => {
+      const regexes = new Regexes();
+      const encoding = jsonEncoding(regexes);
+      const quote = regexes.bytes([34, 34]);
+      const [first, second] = [a, b].map((one) => compilePattern(regexes, one, encoding, "anywhere")) as [
+        Regex,
+        Regex,
+      ];
+      const one = characters.join("");
+      const isIn = (pattern: string): boolean => new RegExp(pattern, "u").test(one);
+      const not = regexes.and([encoding.anyText, regexes.not(second)]);
+      const bytes = [...encoding.bytesOf(one), 34];
+      const matches = (regex: Regex): boolean => regexes.matches(regexes.cat(regex, quote), bytes);
+      expect(matches(regexes.alt([first, second]))).toBe(isIn(a) || isIn(b));
+      expect(matches(regexes.and([first, second]))).toBe(isIn(a) && isIn(b));
+      expect(matches(regexes.and([first, not]))).toBe(isIn(a) && !isIn(b));
+      expect(matches(regexes.alt([first, not]))).toBe(isIn(a) || !isIn(b));
+      expect(matches(regexes.and([first, regexes.not(first)]))).toBe(false);
+      expect(matches(regexes.alt([encoding.anyText, first, second]))).toBe(true);
+    }),
+    runs(200),
+  );
+});
+
+test("once a word has come, any text may follow, and nothing is remembered of the word", () => {
+  const regexes = new Regexes();
+  const encoding = jsonEncoding(regexes);
+  const words = ["customer", "maker", "designer"].map((word) =>
+    compilePattern(regexes, word, encoding, "anywhere"),
+  );
+  const after = (regex: Regex, text: string): Regex =>
+    [...encoding.bytesOf(text)].reduce<Regex>((rest, byte) => regexes.derivative(rest, byte), regex);
+  for (const text of ["customer", "a maker", "design designer\n"])
+    expect(after(regexes.alt(words), text)).toBe(encoding.anyText);
+  const [first, ...others] = words as [Regex, ...Regex[]];
+  const alone = regexes.and([first, ...others.map((one) => regexes.not(one))]);
+  expect(after(alone, "a maker")).toBe(regexes.empty);
+  expect(after(alone, "a customer, cust")).toBe(after(alone, "customer"));
+});
+
 test("what is not regular is refused by name", () => {
   const regexes = new Regexes();
   const compile = (source: string): Regex =>

@@ -31,6 +31,7 @@ export function compilePattern(
   const { anyText } = encoding;
   const atStart = builder.build(pattern, anyText, "start");
   const later = builder.build(pattern, anyText, "later");
+  if (atStart === later) return regexes.cat(anyText, later);
   return regexes.alt([atStart, regexes.cat(encoding.oneOf(allCharacters), anyText, later)]);
 }
 
@@ -358,8 +359,11 @@ class Builder {
       }
       case "repeat": {
         const { of, min, max } = pattern;
-        if (!hasAssertion(of))
-          return regexes.cat(regexes.repeat(this.build(of, regexes.epsilon, "later"), min, max), rest);
+        if (!hasAssertion(of)) {
+          const once = this.build(of, regexes.epsilon, "later");
+          // More times are any text as well.
+          return regexes.cat(regexes.repeat(once, min, rest === this.#encoding.anyText ? min : max), rest);
+        }
         if (max > 1) throw this.#error("an assertion inside of a repetition");
         const once = this.build(of, rest, place);
         return min === 1 ? once : regexes.alt([once, rest]);
