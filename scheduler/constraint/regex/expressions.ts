@@ -376,21 +376,24 @@ export class Expressions {
 
   /** Whether all that it matches is what `of` matches, any number of times. */
   #areTimes(regex: Regex, of: Regex): boolean {
-    if (regex === of || regex === this.epsilon) return true;
     const { shape } = this.nodes[regex]!;
+    if (regex === this.epsilon || this.#isSubset(regex, of)) return true;
     if (shape.kind === "repeat") return this.#areTimes(shape.of, of);
-    if (shape.kind === "alt") return shape.parts.every((part) => this.#areTimes(part, of));
-    const { shape: whole } = this.nodes[of]!;
-    const ways = whole.kind === "alt" ? whole.parts : [of];
-    return ways.some((way) => way === regex || this.#isSubset(regex, way));
+    return shape.kind === "alt" && shape.parts.every((part) => this.#areTimes(part, of));
   }
 
-  /** Of bytes, or of what begins with one of some bytes and goes on the same way. */
+  /** Whether all that it matches is matched by the other, both being characters: bytes and what follows them. */
   #isSubset(regex: Regex, whole: Regex): boolean {
+    if (regex === whole) return true;
     const [{ shape: a }, { shape: b }] = [this.nodes[regex]!, this.nodes[whole]!];
+    if (a.kind === "alt") return a.parts.every((part) => this.#isSubset(part, whole));
+    if (b.kind === "alt") return b.parts.some((part) => this.#isSubset(regex, part));
     if (a.kind === "set" && b.kind === "set")
       return a.set.every((word, index) => (word & ~b.set[index]!) === 0);
-    return a.kind === "cat" && b.kind === "cat" && a.tail === b.tail && this.#isSubset(a.head, b.head);
+    if (a.kind !== "cat") return false;
+    if (b.kind === "cat") return this.#isSubset(a.head, b.head) && this.#isSubset(a.tail, b.tail);
+    if (b.kind !== "repeat" || b.min < 2 || b.min !== b.max) return false;
+    return this.#isSubset(a.head, b.of) && this.#isSubset(a.tail, this.repeat(b.of, b.min - 1, b.min - 1));
   }
 
   #isCounted(shape: RegexShape): boolean {

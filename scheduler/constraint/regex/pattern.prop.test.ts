@@ -144,6 +144,12 @@ test("once a word has come, any text may follow, and nothing is remembered of th
   const [first, ...others] = words as [Regex, ...Regex[]];
   const alone = regexes.and([first, ...others.map((one) => regexes.not(one))]);
   expect(after(alone, "a maker")).toBe(regexes.empty);
+  // Of characters some that have several bytes are left out.
+  const without = regexes.and([
+    encoding.anyText,
+    regexes.not(compilePattern(regexes, "^.*://", encoding, "anywhere")),
+  ]);
+  expect(after(without, "http://")).toBe(regexes.empty);
   expect(after(alone, "a customer, cust")).toBe(after(alone, "customer"));
 });
 
