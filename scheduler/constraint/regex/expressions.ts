@@ -1,4 +1,6 @@
 import { type ByteSet, byteSet, intersectionOf, type Partition, unionOf } from "./byte-set.ts";
+import { FreeText } from "./free-text.ts";
+import { pairOf, sortedOnce } from "./numbers.ts";
 
 declare const brand: unique symbol;
 /** A regular expression over bytes: its number in the `Regexes` that made it. Equal expressions have equal numbers. */
@@ -43,12 +45,8 @@ export interface Node {
   isEmpty: boolean | null;
 }
 
-/** More numbers of expressions than there ever are. */
-const IDS_MAX = 2 ** 26;
 /** Odd, with bits all over it (2 ** 32 by the golden ratio). */
 const HASH_FACTOR = 0x9e3779b1;
-/** Parts that are sorted as they are inserted. */
-const SORTED_IN_PLACE_MAX = 32;
 
 /**
  * Regular expressions over bytes, each kept once and simplified as it is made, so that equal ones have equal numbers.
@@ -68,8 +66,7 @@ export class Expressions {
   readonly #cats = new Map<number, Regex>();
   /** Alternatives and intersections, by a hash of their parts. */
   readonly #lists = new Map<number, Regex[]>();
-  /** Whether an expression is within free text, by the numbers of both. */
-  readonly #within = new Map<number, boolean>();
+  readonly #freeText = new FreeText(this);
   /** By byte. */
   readonly #bytes: (Regex | undefined)[] = [];
 
@@ -187,9 +184,9 @@ export class Expressions {
     }
     if (set !== null) parts.push(only ?? this.set(set));
     if (hasEpsilon && !isNullable) parts.push(this.epsilon);
-    const free = parts.length > 1 ? parts.find((part) => this.#timesOf(part) !== null) : undefined;
+    const free = parts.length > 1 ? parts.find((part) => this.#freeText.timesOf(part) !== null) : undefined;
     if (free === undefined) return this.#many("alt", parts, this.empty);
-    const others = parts.filter((part) => !this.#isWithin(part, free));
+    const others = parts.filter((part) => !this.#freeText.isWithin(part, free));
     return this.#many("alt", [free, ...others], this.empty);
   }
 
@@ -212,8 +209,8 @@ export class Expressions {
       return parts.every((part) => this.isNullable(part)) ? this.epsilon : this.empty;
     for (const excluded of parts) {
       const { shape } = this.nodes[excluded]!;
-      if (shape.kind !== "not" || this.#timesOf(shape.of) === null) continue;
-      if (parts.some((part) => this.#isWithin(part, shape.of))) return this.empty;
+      if (shape.kind !== "not" || this.#freeText.timesOf(shape.of) === null) continue;
+      if (parts.some((part) => this.#freeText.isWithin(part, shape.of))) return this.empty;
     }
     return this.#many("and", parts, this.any);
   }
@@ -292,7 +289,7 @@ export class Expressions {
     if (node.shape.kind === "alt" && rest.shape.kind === "set")
       return this.alt(node.shape.parts.map((part) => this.join(part, tail)));
     if (node.shape.kind === "cat") return this.join(node.shape.head, this.join(node.shape.tail, tail));
-    const key = head * IDS_MAX + tail;
+    const key = pairOf(head, tail);
     let id = this.#cats.get(key);
     if (id === undefined) {
       const isNullable = node.isNullable && rest.isNullable;
@@ -338,64 +335,6 @@ export class Expressions {
       1) as Regex;
   }
 
-  /** Of free text, which is something any number of times and perhaps a byte that ends it: what there is so often. Null: it is
-   *  no such. */
-  #timesOf(free: Regex): Regex | null {
-    const { shape } = this.nodes[free]!;
-    if (shape.kind === "cat")
-      return this.nodes[shape.tail]!.shape.kind === "set" ? this.#timesOf(shape.head) : null;
-    const isAny = shape.kind === "repeat" && shape.min === 0 && shape.max === Number.POSITIVE_INFINITY;
-    return isAny ? shape.of : null;
-  }
-
-  /** Whether all that it matches is matched by free text; false also where that is not seen at a glance. */
-  #isWithin(regex: Regex, free: Regex): boolean {
-    const passed: number[] = [];
-    let isWithin: boolean | undefined;
-    for (let at = regex; isWithin === undefined; ) {
-      const key = free * IDS_MAX + at;
-      isWithin = this.#within.get(key);
-      if (isWithin !== undefined) break;
-      passed.push(key);
-      const { shape } = this.nodes[at]!;
-      // In a loop, as texts are long.
-      if (shape.kind === "cat" && at !== free && this.#areTimes(shape.head, this.#timesOf(free)!))
-        at = shape.tail;
-      else isWithin = this.#endsWithin(at, free);
-    }
-    for (const key of passed) this.#within.set(key, isWithin);
-    return isWithin;
-  }
-
-  #endsWithin(regex: Regex, free: Regex): boolean {
-    const { shape } = this.nodes[free]!;
-    if (regex === free) return true;
-    if (shape.kind === "cat") return regex === shape.tail;
-    return this.#areTimes(regex, this.#timesOf(free)!);
-  }
-
-  /** Whether all that it matches is what `of` matches, any number of times. */
-  #areTimes(regex: Regex, of: Regex): boolean {
-    const { shape } = this.nodes[regex]!;
-    if (regex === this.epsilon || this.#isSubset(regex, of)) return true;
-    if (shape.kind === "repeat") return this.#areTimes(shape.of, of);
-    return shape.kind === "alt" && shape.parts.every((part) => this.#areTimes(part, of));
-  }
-
-  /** Whether all that it matches is matched by the other, both being characters: bytes and what follows them. */
-  #isSubset(regex: Regex, whole: Regex): boolean {
-    if (regex === whole) return true;
-    const [{ shape: a }, { shape: b }] = [this.nodes[regex]!, this.nodes[whole]!];
-    if (a.kind === "alt") return a.parts.every((part) => this.#isSubset(part, whole));
-    if (b.kind === "alt") return b.parts.some((part) => this.#isSubset(regex, part));
-    if (a.kind === "set" && b.kind === "set")
-      return a.set.every((word, index) => (word & ~b.set[index]!) === 0);
-    if (a.kind !== "cat") return false;
-    if (b.kind === "cat") return this.#isSubset(a.head, b.head) && this.#isSubset(a.tail, b.tail);
-    if (b.kind !== "repeat" || b.min < 2 || b.min !== b.max) return false;
-    return this.#isSubset(a.head, b.of) && this.#isSubset(a.tail, this.repeat(b.of, b.min - 1, b.min - 1));
-  }
-
   #isCounted(shape: RegexShape): boolean {
     const isOne = (part: Regex): boolean => this.nodes[part]!.isCounted;
     switch (shape.kind) {
@@ -412,23 +351,6 @@ export class Expressions {
         return false;
     }
   }
-}
-
-/** In ascending order, each once; the same array. */
-function sortedOnce(parts: Regex[]): Regex[] {
-  // There are few, and most are in order already.
-  if (parts.length > SORTED_IN_PLACE_MAX) parts.sort((a, b) => a - b);
-  let count = 0;
-  for (const part of parts) {
-    let at = count;
-    while (at > 0 && parts[at - 1]! > part) at--;
-    if (at > 0 && parts[at - 1] === part) continue;
-    parts.copyWithin(at + 1, at, count);
-    parts[at] = part;
-    count += 1;
-  }
-  parts.length = count;
-  return parts;
 }
 
 function areEqual(a: readonly Regex[], b: readonly Regex[]): boolean {
