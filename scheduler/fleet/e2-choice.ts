@@ -42,11 +42,16 @@ export function cheapest(
   costs: readonly PlacementCost[],
   { pagesUsed }: Pick<E2Situation, "pagesUsed">,
 ): PlacementCost {
+  const floorsMs = Float64Array.from(costs, floorMs);
   // The likeliest first, so that M is read of few.
-  let chosen = costs.reduce((least, cost) => (floorMs(cost) < floorMs(least) ? cost : least));
+  let next = leastIndex(floorsMs);
+  let chosen = costs[next]!;
   let leastMs = totalMs(chosen);
-  for (const cost of costs) {
-    if (cost === chosen || floorMs(cost) > leastMs * (1 + TIE)) continue;
+  for (let read = 1; read < costs.length; read++) {
+    floorsMs[next] = Number.POSITIVE_INFINITY;
+    next = leastIndex(floorsMs);
+    if (floorsMs[next]! > leastMs * (1 + TIE)) break;
+    const cost = costs[next]!;
     const ms = totalMs(cost);
     if (Math.abs(ms - leastMs) > TIE * leastMs ? ms > leastMs : !isPreferred(cost, chosen, pagesUsed))
       continue;
@@ -54,6 +59,12 @@ export function cheapest(
     leastMs = ms;
   }
   return chosen;
+}
+
+function leastIndex(values: Float64Array): number {
+  let least = 0;
+  for (let index = 1; index < values.length; index++) if (values[index]! < values[least]!) least = index;
+  return least;
 }
 
 /** Of two that cost the same. */

@@ -236,10 +236,11 @@ export class E2 implements PlacementRule {
 
   /** Engines that may have it: those where it fits and that are ready; if there are none, all where it fits; else all. */
   #open({ tokens }: Incoming, there: readonly EngineId[]): readonly EngineId[] {
-    const roomy = there.filter((engine) => this.#views[engine]!.fits(tokens));
-    const ready = roomy.filter(
-      (engine) => this.#views[engine]!.isWarm || this.#outstanding.sequences(engine) < COLD_SEQUENCES,
-    );
+    const fits = (engine: EngineId): boolean => this.#views[engine]!.fits(tokens);
+    const isReady = (engine: EngineId): boolean =>
+      this.#views[engine]!.isWarm || this.#outstanding.sequences(engine) < COLD_SEQUENCES;
+    const roomy = there.every(fits) ? there : there.filter(fits);
+    const ready = roomy.every(isReady) ? roomy : roomy.filter(isReady);
     return ready.length > 0 ? ready : roomy.length > 0 ? roomy : there;
   }
 

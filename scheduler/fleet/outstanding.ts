@@ -4,6 +4,8 @@ import type { LanesPolicy } from "../policy.ts";
 import type { IndexSpan } from "./index-span.ts";
 
 const OBJECTIVES = objectiveOrder.length;
+/** Objectives that are not bulk, which come before it. */
+const NOT_BULK = objectiveOrder.filter(({ isBulk }) => !isBulk).length;
 /** How much what answers have left counts against their number. By what is left alone an engine whose answers are new looks
  *  free, and crowds gather there; by their number alone one whose answers are nearly done looks full. */
 const LEFT = 1 / 3;
@@ -207,8 +209,11 @@ export class Outstanding {
 
   #turnsUs(at: number, tenant: string, turnUs: number): number {
     const tenants = this.#tenants[at]!;
+    const { size } = tenants;
+    if (size === 0) return 0;
     const ownUs = tenants.get(tenant) ?? 0;
-    if (tenants.size > TENANTS_MAX) return this.#promptUs[at]!;
+    // Most often there is nobody else, and this is asked of every engine for every placement.
+    if (size > TENANTS_MAX || (size === 1 && ownUs > 0)) return this.#promptUs[at]!;
     let sumUs = ownUs;
     for (const [other, us] of tenants) if (other !== tenant) sumUs += Math.min(us, ownUs + turnUs);
     return sumUs;
@@ -239,8 +244,9 @@ export class Outstanding {
 /** The sum over one engine's objectives that one of `objective` shares with: of all, but bulk makes way for all others. */
 function sharing(counts: Int32Array | Float64Array, engine: number, objective: Objective): number {
   let sum = 0;
-  const { isBulk } = objectives[objective];
-  for (const other of objectiveOrder) if (isBulk || !other.isBulk) sum += counts[indexOf(engine, other)]!;
+  const first = engine * OBJECTIVES;
+  const end = first + (objectives[objective].isBulk ? OBJECTIVES : NOT_BULK);
+  for (let at = first; at < end; at++) sum += counts[at]!;
   return sum;
 }
 
