@@ -1,7 +1,7 @@
 /**
  * Jobs on this machine: how long it takes to put prompts in order, how fast they are tokenised, what keeping a result costs, and what
  * order is worth on the CPU engine: a job whose prompts share prefixes, grouped over the order of its file and over all at once on one engine
- * (`orders`), and what chats feel of it (`beside`, a job that lasts as long: --prompts 1000); as a batch over the same prompts thrown at the same server at once, and at
+ * (`orders`), and what chats feel of it (`beside`, a job that lasts as long: --prompts 300); as a batch over the same prompts thrown at the same server at once, and at
  * llama-server; and what memory a batch takes that is as large as the limits allow (`large`, on simulated engines; Linux alone tells).
  *
  *   npx bun benchmarks/jobs.ts [--only order,tokens,store,orders,beside,atOnce,batch,llama,large] [--place <folder>] [--llama-server <program>]
@@ -56,6 +56,10 @@ const modelAt = values.place === undefined ? join(root, "models/demo") : modelFo
 const contextTokens = Math.ceil(1.2 * (Number(values.prefix) + Number(values.own)) + Number(values.output));
 const SHARERS = 7;
 const ROUNDS = 5;
+/** Chats of a turn, one in so many milliseconds, and the tokens of their answers. */
+const CHATS = 20;
+const CHAT_EACH_MS = 500;
+const CHAT_TOKENS = 12;
 /** 50,000 of these are the 200 MiB that a file may have. */
 const LINE_BYTES = Math.floor((200 * 2 ** 20) / 50_000);
 const rows: (readonly [string, string])[] = [];
@@ -280,15 +284,19 @@ async function onLlama(program: string, place: string): Promise<Timed> {
   return await atOnce(server.url, {}).finally(server.stop);
 }
 
-/** Chats of as many tokens as the job's prompts have, one after the other. */
+/** Chats of as many tokens as the job's groups share, with short answers, some of them beside each other. */
 async function besideChats(): Promise<void> {
   const server = await startBunting();
-  const text = textMaker(new SeededRandom(9));
+  const random = new SeededRandom(9);
+  const text = textMaker(random);
+  const arrivalsMs: number[] = [];
+  for (let atMs = 0; arrivalsMs.length < CHATS; atMs += CHAT_EACH_MS * (0.5 + random.unit()))
+    arrivalsMs.push(atMs);
   const felt = await besideJob(server.target, {
     rounds: Number(values.rounds),
-    chats: 5,
-    prompts: () => text(Number(values.prefix)),
-    outputTokens: Number(values.output),
+    arrivalsMs,
+    prompt: () => text(Number(values.prefix)),
+    outputTokens: CHAT_TOKENS,
     job: fileOf(prompts()),
   }).finally(server.stop);
   for (const [what, read] of [
@@ -296,18 +304,22 @@ async function besideChats(): Promise<void> {
     ["gaps", ({ gaps }: Felt) => gaps],
   ] as const) {
     for (const share of [0.5, 0.9, 0.99]) {
-      const [without, beside] = [felt.without, felt.with].map((one) => {
+      const [without, beside, again] = [felt.without, felt.beside, felt.again].map((one) => {
         const sorted = read(one).toSorted((a, b) => a - b);
-        return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]!;
-      }) as [number, number];
-      const ratio = `${(beside / without).toFixed(2)}×`;
+        return sorted[Math.ceil(share * sorted.length) - 1]!;
+      }) as [number, number, number];
+      const ratio = (ms: number): string => `${ms.toFixed(1)} ms, ${(ms / without).toFixed(2)}×`;
       tell(
         `chats' ${what} beside a job, p${100 * share}`,
-        `${beside.toFixed(1)} ms, without ${without.toFixed(1)}: ${ratio}`,
+        `without ${without.toFixed(1)} ms, beside ${ratio(beside)}, without again ${ratio(again)}`,
       );
     }
   }
-  tell("the job's pace beside these, of what it has alone", `${(100 * felt.jobShare).toFixed(0)} %`);
+  const chats = felt.without.firstTokens.length;
+  tell(
+    "the job's pace beside these, of what it has alone",
+    `${(100 * felt.jobShare).toFixed(0)} %, ${chats} chats of each kind`,
+  );
 }
 
 const timed = new Map<string, Timed>();

@@ -1,4 +1,4 @@
-/** What chats feel of a job: one chat after another is streamed, with a job beside them and without, by turns in one run of the server. */
+/** What chats feel of a job: the same chats come with a job beside them, and twice without, by turns in one run of the server. */
 
 import type { Target } from "../../server/cli/client.ts";
 import { hasEnded, JobsClient } from "../../server/cli/jobs-client.ts";
@@ -11,30 +11,29 @@ export interface Felt {
 
 export interface Beside {
   readonly without: Felt;
-  readonly with: Felt;
+  readonly beside: Felt;
+  /** As many chats once more without a job: what two turns differ by that have no job in them. */
+  readonly again: Felt;
   /** Tokens per second that the job computes beside chats, of those that it computes alone. */
   readonly jobShare: number;
 }
 
 export interface Chats {
   readonly rounds: number;
-  /** Of each turn. */
-  readonly chats: number;
-  readonly prompts: () => string;
+  /** When each chat of a turn comes, in milliseconds from its start: the same in all turns. */
+  readonly arrivalsMs: readonly number[];
+  readonly prompt: () => string;
   readonly outputTokens: number;
   /** Lines of a job that does not end within a turn. */
   readonly job: string;
 }
 
 export async function besideJob(target: Target, chats: Chats): Promise<Beside> {
-  const felt = { without: noneFelt(), with: noneFelt() };
+  const felt = { without: noneFelt(), beside: noneFelt(), again: noneFelt() };
   const jobs = new JobsClient(target);
   const file = await jobs.upload(chats.job, "in.jsonl");
   const rates = { alone: [] as number[], beside: [] as number[] };
-  // Threads, caches and the engine's beliefs warm up first.
-  await stream(target, chats, noneFelt());
-  for (let round = 0; round < chats.rounds; round++) {
-    for (let chat = 0; chat < chats.chats; chat++) await stream(target, chats, felt.without);
+  const withJob = async (): Promise<void> => {
     const { id } = await jobs.create(file, "/v1/completions", "24h");
     while ((await jobTokens(target)) === (await later(jobTokens, target)));
     rates.alone.push(
@@ -44,21 +43,37 @@ export async function besideJob(target: Target, chats: Chats): Promise<Beside> {
     );
     rates.beside.push(
       await rateOf(target, async () => {
-        for (let chat = 0; chat < chats.chats; chat++) await stream(target, chats, felt.with);
+        await turn(target, chats, felt.beside);
       }),
     );
     const { status } = await jobs.cancel(id);
     if (status !== "cancelling") throw new Error(`the job ended before its turn did: ${status}`);
     while (!hasEnded(await jobs.batch(id))) await Bun.sleep(20);
+  };
+  // Threads, caches and the engine's beliefs warm up first.
+  await turn(target, chats, noneFelt());
+  const turns = [() => turn(target, chats, felt.without), withJob, () => turn(target, chats, felt.again)];
+  for (let round = 0; round < chats.rounds; round++) {
+    for (const next of round % 2 === 0 ? turns : turns.toReversed()) await next();
   }
   const sum = (list: readonly number[]): number => list.reduce((all, one) => all + one, 0);
   return { ...felt, jobShare: sum(rates.beside) / sum(rates.alone) };
 }
 
-const JOB_ALONE_MS = 4000;
+const JOB_ALONE_MS = 2000;
 
 function noneFelt(): Felt {
   return { firstTokens: [], gaps: [] };
+}
+
+/** Chats that come whether or not those before them have ended. */
+async function turn(target: Target, chats: Chats, felt: Felt): Promise<void> {
+  await Promise.all(
+    chats.arrivalsMs.map(async (arrivalMs) => {
+      await Bun.sleep(arrivalMs);
+      await stream(target, chats, felt);
+    }),
+  );
 }
 
 async function later<Value>(read: (target: Target) => Promise<Value>, target: Target): Promise<Value> {
@@ -79,9 +94,9 @@ async function jobTokens({ url }: Target): Promise<number> {
   return lines.reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);
 }
 
-async function stream({ url }: Target, { prompts, outputTokens }: Chats, felt: Felt): Promise<void> {
+async function stream({ url }: Target, { prompt, outputTokens }: Chats, felt: Felt): Promise<void> {
   const body = {
-    prompt: prompts(),
+    prompt: prompt(),
     max_tokens: outputTokens,
     ignore_eos: true,
     temperature: 0,
