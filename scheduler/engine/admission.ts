@@ -26,7 +26,7 @@ const PARKED_MAX = 64;
  * decodes. With no other resident there is nothing to keep room for, and everything that `refusal` let in fits.
  *
  * A sequence for which there is no room holds up those behind it, or large prompts would starve. With lanes, those of other
- * objectives pass it, until it has aged. A sequence that gets no tokens in this step, as a job's beside chats, is passed by those
+ * objectives pass it, until it has aged. Bulk passes none. A sequence that gets no tokens in this step, as a job's beside chats, is passed by those
  * that do.
  */
 export class Admission {
@@ -82,6 +82,10 @@ export class Admission {
     for (let parked = 0; parked < PARKED_MAX; ) {
       const sequence = queue.peek(nowMs, this.#stepNumber(), declined);
       if (sequence === null) return this.#none(queue.hasPassed);
+      if (this.#makesWay(sequence, declined, nowMs)) {
+        declined.add(sequence.objective.name);
+        continue;
+      }
       if (running.length >= admission.sequencesMax) {
         this.#lacks(sequence);
         return this.#none(true);
@@ -129,6 +133,14 @@ export class Admission {
       return { sequence, tokens, fits };
     }
     return null;
+  }
+
+  /** Bulk is not admitted before what is awaited, nor in its place: it would be given pages for a whole prompt, of which it computes a token or two. */
+  #makesWay(sequence: Sequence, declined: ReadonlySet<Objective>, nowMs: number): boolean {
+    const { queue } = this.#roster;
+    if (!sequence.objective.isBulk || !queue.hasLanes || queue.isAged(sequence, nowMs)) return false;
+    if (this.#lacking !== null) return true;
+    return queue.peek(nowMs, this.#stepNumber(), new Set([...declined, sequence.objective.name])) !== null;
   }
 
   #lacks(sequence: Sequence): void {

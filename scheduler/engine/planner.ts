@@ -7,7 +7,6 @@ import type { EngineOptions } from "./engine-options.ts";
 import type { Journal } from "./journal.ts";
 import { securePages, youngestBulk, youngestPaused } from "./preemption.ts";
 import type { Prospects, WarmStep } from "./prospects.ts";
-import { insertByArrival } from "./queue/arrival-list.ts";
 import type { Roster } from "./roster.ts";
 import type { Sequence } from "./sequence.ts";
 import { promptOrder } from "./step/prompt-order.ts";
@@ -118,16 +117,18 @@ export class Planner {
     }
   }
 
-  /** An awaited sequence could not be admitted for want of a slot or of pages: bulk gives up what it needs. */
-  #reclaimBulk(): void {
+  /** An awaited sequence could not be admitted for want of a slot or of pages: bulk gives up what it needs. False: bulk had nothing to give. */
+  #reclaimBulk(): boolean {
     const lacking = this.#admission.takeLacking();
-    if (lacking === null) return;
+    if (lacking === null) return false;
     const { roster } = this.#parts;
+    const before = roster.running.length;
     while (!this.#admission.hasRoomFor(lacking)) {
       const victim = youngestBulk(roster.running);
-      if (victim === undefined) return;
+      if (victim === undefined) break;
       roster.preempt(victim);
     }
+    return roster.running.length < before;
   }
 
   /** A step with its budget, and with decodes and prompts if the pass has any. */
@@ -141,8 +142,14 @@ export class Planner {
       if (pass.hasPrompts) this.#addPrompts(draft, mayAdmit);
       return draft;
     };
-    const { backlog } = roster;
-    const draft = fillFor(backlog);
+    let { backlog } = roster;
+    let draft = fillFor(backlog);
+    // What bulk gives up is there in the same step, unless another was admitted, which cannot be undone.
+    while (!draft.hasAdmitted && this.#reclaimBulk()) {
+      roster.queue.beginStep();
+      backlog = roster.backlog;
+      draft = fillFor(backlog);
+    }
     if (draft.chunks.length > 0 || backlog.countsBulk) return draft;
     // What is awaited cannot run now: bulk makes way for nothing.
     return fillFor({ ...backlog, countsBulk: true });
@@ -186,10 +193,7 @@ export class Planner {
       if (candidate === null) return;
       const { sequence, tokens, fits } = candidate;
       const move = this.#parts.roster.admit(sequence, fits);
-      if (move !== null) draft.moves.push(move);
-      insertByArrival(draft.prompts, sequence);
-      draft.budget.join(sequence);
-      draft.addPrompt(sequence, tokens);
+      draft.admit(sequence, tokens, move);
     }
   }
 

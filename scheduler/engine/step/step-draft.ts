@@ -1,4 +1,5 @@
 import type { PageMove } from "../../core.ts";
+import { insertByArrival } from "../queue/arrival-list.ts";
 import type { Sequence } from "../sequence.ts";
 import type { StepBudget } from "./step-budget.ts";
 
@@ -16,6 +17,7 @@ export class StepDraft {
   readonly moves: PageMove[] = [];
   /** Unfinished prompts by arrival, those included that the step admits. */
   readonly prompts: Sequence[] = [];
+  #hasAdmitted = false;
 
   /** A step that begins with every decode of `running` but those that the budget leaves out; without `hasDecodes` with none. */
   constructor(budget: StepBudget, running: readonly Sequence[], hasDecodes: boolean, nowMs: number) {
@@ -35,6 +37,20 @@ export class StepDraft {
   lengthen(index: number, count: number): void {
     const { sequence } = this.chunks[index]!;
     this.chunks[index] = { sequence, count: 1 + count };
+  }
+
+  /** Whether a sequence runs from this step on: a step in its place would have to begin with it. */
+  get hasAdmitted(): boolean {
+    return this.#hasAdmitted;
+  }
+
+  /** Adds a sequence that runs from this step on, with tokens of its prompt, and the copy that it needs. */
+  admit(sequence: Sequence, count: number, move: PageMove | null): void {
+    this.#hasAdmitted = true;
+    if (move !== null) this.moves.push(move);
+    insertByArrival(this.prompts, sequence);
+    this.budget.join(sequence);
+    this.addPrompt(sequence, count);
   }
 
   /** Adds tokens of a prompt, as many as the budget has offered. */
