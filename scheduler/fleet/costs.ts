@@ -1,7 +1,7 @@
-import type { EngineId, SequenceSpec } from "../core.ts";
+import type { EngineId, Objective, SequenceSpec } from "../core.ts";
 import { COLD_PART } from "../engine/queue/cold-gate.ts";
 import { isMostly } from "./e2-choice.ts";
-import type { EngineView } from "./engine-view.ts";
+import type { EngineView, Standing } from "./engine-view.ts";
 import type { Outstanding } from "./outstanding.ts";
 import type { PlacementCost } from "./placement.ts";
 import type { PrefixIndex } from "./prefix-index.ts";
@@ -95,6 +95,25 @@ export class Costs {
     return evictMs + waitMs === 0 ? 0 : evictMs + waitMs + forOthersMs;
   }
 
+  /** What a sequence of `objective` finds there; `tokens` long, which counts where it is alone. */
+  #stand(view: EngineView, engine: EngineId, objective: Objective, tokens: number): Standing {
+    const { standing } = view;
+    const work = this.#work;
+    const changes = work.changes(engine);
+    if (standing.changes === changes && standing.objective === objective) return standing;
+    const running = work.sequences(engine, objective);
+    const context = work.meanContext(engine, objective) || tokens;
+    standing.running = running;
+    standing.context = context;
+    standing.tokenMs = view.decodeMs(running + 1, context);
+    standing.bulkMs = work.bulkMs(engine, standing.tokenMs);
+    standing.stretch = view.stretch(work.decoding(engine, objective), context);
+    standing.bulkPages = Math.floor(work.bulkContext(engine, objective) / this.#pageTokens);
+    standing.objective = objective;
+    standing.changes = running === 0 ? -1 : changes;
+    return standing;
+  }
+
   #price(engine: EngineId, { spec, tokens, expected }: Incoming, known: Known): EngineCost {
     const cost = this.#costs[engine]!;
     const view = this.#views[engine]!;
@@ -103,19 +122,20 @@ export class Costs {
     // The last token is always computed.
     const cachedPages = Math.min(this.#found[engine]!, Math.floor((tokens - 1) / this.#pageTokens));
     const cachedTokens = cachedPages * this.#pageTokens;
-    const running = work.sequences(engine, objective);
-    const context = work.meanContext(engine, objective) || tokens;
-    const tokenMs = view.decodeMs(running + 1, context);
-    const bulkMs = work.bulkMs(engine, tokenMs);
+    const { running, context, tokenMs, bulkMs, stretch, bulkPages } = this.#stand(
+      view,
+      engine,
+      objective,
+      tokens,
+    );
     const isHarmed = tbtMs !== null && bulkMs > 0 && work.targets(engine) === 0;
     const workMs = view.promptWorkMs(tokens - cachedTokens, cachedTokens);
     // Of another tenant's prompts as many come before its own as its tenant asks for, and those of even ones besides.
     const turnMs = workMs + view.promptWorkMs(this.#tenantReach, 0);
-    const stretch = view.stretch(work.decoding(engine, objective), context);
     cost.cachedTokens = cachedTokens;
     cost.isSpill = isMostly(known.tokens, tokens) && !isMostly(cachedTokens, tokens);
     cost.pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
-    cost.bulkPages = Math.floor(work.bulkContext(engine, objective) / this.#pageTokens);
+    cost.bulkPages = bulkPages;
     cost.tokenMs = tokenMs;
     cost.loadMs =
       stretch * work.promptsMs(engine, { objective, tenant, turnUs: microseconds(turnMs) }) +

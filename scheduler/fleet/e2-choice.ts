@@ -42,7 +42,8 @@ export function cheapest(
   costs: readonly PlacementCost[],
   { pagesUsed }: Pick<E2Situation, "pagesUsed">,
 ): PlacementCost {
-  const floorsMs = Float64Array.from(costs, floorMs);
+  const floorsMs = new Float64Array(costs.length);
+  for (let index = 0; index < costs.length; index++) floorsMs[index] = floorMs(costs[index]!);
   // The likeliest first, so that M is read of few.
   let next = leastIndex(floorsMs);
   let chosen = costs[next]!;

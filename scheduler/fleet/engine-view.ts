@@ -1,3 +1,4 @@
+import type { Objective } from "../core.ts";
 import { decodeStepMs, type EngineCosts, promptMs } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
@@ -12,6 +13,22 @@ const PACE_REPORTS = 16;
 /** Fewest decodes that a step is assumed to have. */
 const DECODES_MIN = 8;
 
+/** What any new sequence of one objective finds on an engine. */
+export class Standing {
+  objective: Objective | null = null;
+  /** Of the engine's work, up to the last that this is of; -1: it must be looked at again. */
+  changes = -1;
+  /** Sequences that it shares with, and their mean context in tokens. */
+  running = 0;
+  context = 0;
+  /** Milliseconds of one token of its answer, of all work of bulk, and how many times as long its prompt takes. */
+  tokenMs = 0;
+  bulkMs = 0;
+  stretch = 1;
+  /** Pages that bulk gives up for it. */
+  bulkPages = 0;
+}
+
 /** What the dispatcher sees of one engine besides its work and its cache: its size, its load, and what tokens cost there. */
 export class EngineView {
   readonly spec: DeviceSpec;
@@ -23,9 +40,8 @@ export class EngineView {
   #reportsLeft = 0;
   #tokenMs = 0;
   #attentionMs = 0;
-  /** What was asked last of decodes, since the last report: placements ask the same of an engine until something happens
-   *  there. */
-  readonly #lastDecode = { running: -1, context: 0, ms: 0 };
+  /** What was asked last: placements ask the same of an engine until something happens there. */
+  readonly standing = new Standing();
   /** By number of decodes, since the pace was learnt. */
   readonly #stretches = new Map<number, number>();
 
@@ -59,7 +75,7 @@ export class EngineView {
   /** Takes note of what it told last. */
   reported(load: EngineLoad): void {
     this.#load = load;
-    this.#lastDecode.running = -1;
+    this.standing.changes = -1;
     this.#reportsLeft = Math.max(0, this.#reportsLeft - 1);
   }
 
@@ -81,14 +97,8 @@ export class EngineView {
 
   /** Milliseconds of work that one token of one of `running` sequences is. */
   decodeMs(running: number, context: number): number {
-    const last = this.#lastDecode;
-    if (last.running !== running || last.context !== context) {
-      const decodes = Math.max(DECODES_MIN, running);
-      last.ms = decodeStepMs(this.costs, decodes, context) / decodes;
-      last.running = running;
-      last.context = context;
-    }
-    return last.ms;
+    const decodes = Math.max(DECODES_MIN, running);
+    return decodeStepMs(this.costs, decodes, context) / decodes;
   }
 
   /** The part of a full step that is left for prompts where `running` decodes keep to `tbtMs`, 0 … 1, roughly. */

@@ -50,12 +50,13 @@ export class Outstanding {
   /** The same by tenant; no tenant without any. */
   readonly #tenants: readonly Map<string, number>[];
   readonly #decodeTokens: Float64Array;
-  readonly #sequences: Int32Array;
-  readonly #decoding: Int32Array;
+  readonly #sequences: Float64Array;
+  readonly #decoding: Float64Array;
   readonly #contexts: Float64Array;
   /** By engine. */
   readonly #targets: Int32Array;
   readonly #pages: Int32Array;
+  readonly #changes: Float64Array;
 
   /** `lanes`: by what shares engines compute prompts. */
   constructor(engines: number, lanes: LanesPolicy["lanes"]) {
@@ -65,11 +66,12 @@ export class Outstanding {
     this.#tenants = Array.from({ length: engines * OBJECTIVES }, () => new Map());
     this.#promptUs = new Float64Array(engines * OBJECTIVES);
     this.#decodeTokens = new Float64Array(engines * OBJECTIVES);
-    this.#sequences = new Int32Array(engines * OBJECTIVES);
-    this.#decoding = new Int32Array(engines * OBJECTIVES);
+    this.#sequences = new Float64Array(engines * OBJECTIVES);
+    this.#decoding = new Float64Array(engines * OBJECTIVES);
     this.#contexts = new Float64Array(engines * OBJECTIVES);
     this.#targets = new Int32Array(engines);
     this.#pages = new Int32Array(engines);
+    this.#changes = new Float64Array(engines);
   }
 
   /** Sequences that have not ended, as far as one of `objective` has to share with them: bulk makes way for all others. */
@@ -95,6 +97,11 @@ export class Outstanding {
   /** Tokens of bulk that makes way for a sequence of `objective`. */
   bulkContext(engine: number, objective: Objective): number {
     return sharing(this.#contexts, engine, "throughput") - sharing(this.#contexts, engine, objective);
+  }
+
+  /** How often its work has changed: what was asked of it holds as long as this is the same. */
+  changes(engine: number): number {
+    return this.#changes[engine]!;
   }
 
   /** Pages that sequences on their way will take. */
@@ -167,6 +174,7 @@ export class Outstanding {
 
   /** It holds its pages, which are in the engine's own count now, and its prompt is that much work in truth. */
   started(work: Work, promptUs: number): void {
+    this.#changes[work.engine]! += 1;
     this.#pages[work.engine]! -= work.pages;
     work.pages = 0;
     this.#addPrompt(work, promptUs - work.promptUs);
@@ -176,6 +184,7 @@ export class Outstanding {
   /** A token was drawn. An answer that outgrows what was expected is expected to become twice as long. */
   drew(work: Work): void {
     const at = indexOf(work.engine, objectives[work.objective]);
+    this.#changes[work.engine]! += 1;
     this.#addPrompt(work, -work.promptUs);
     work.promptUs = 0;
     if (!work.isDecoding) this.#decoding[at]! += 1;
@@ -231,6 +240,7 @@ export class Outstanding {
 
   #count(work: Work, sign: 1 | -1): void {
     const at = indexOf(work.engine, objectives[work.objective]);
+    this.#changes[work.engine]! += 1;
     this.#addPrompt(work, sign * work.promptUs);
     if (work.isDecoding) this.#decoding[at]! += sign;
     this.#decodeTokens[at]! += sign * (work.expected - work.drawn);
@@ -242,7 +252,7 @@ export class Outstanding {
 }
 
 /** The sum over one engine's objectives that one of `objective` shares with: of all, but bulk makes way for all others. */
-function sharing(counts: Int32Array | Float64Array, engine: number, objective: Objective): number {
+function sharing(counts: Float64Array, engine: number, objective: Objective): number {
   let sum = 0;
   const first = engine * OBJECTIVES;
   const end = first + (objectives[objective].isBulk ? OBJECTIVES : NOT_BULK);
