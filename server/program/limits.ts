@@ -27,7 +27,7 @@ export const hostLimits: HostLimits = Object.freeze({
   valuesBytesMax: 64 * 1024 * 1024,
   runningMax: 512,
   headsMax: 256,
-  headMsMin: 1,
+  headMsMin: 4,
   idleMs: 600_000,
   waitMsMax: 240_000,
   waitMsDefault: 60_000,

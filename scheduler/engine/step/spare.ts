@@ -24,6 +24,8 @@ const TOKENS_MIN = 8;
 const PROMPT_TOKENS = 256;
 /** Planning a piece, telling of it and handing it to the cache take so long, which no prediction of a step has. */
 const PIECE_MS = 0.1;
+/** Its tokens cost this part of what they do in the prompt at most: two predictions are compared, and either may be off. */
+const WORTH = 0.75;
 /** Predictions that differ by no larger share are equal. */
 const EQUAL = 1e-9;
 
@@ -62,12 +64,13 @@ export function spareTokens(costs: CostModel, step: SpareStep): number {
  *  decodes to come than pieces, so that it is the cost of each token that counts, not how many a step has. */
 function cheapest(costs: CostModel, { shape, left, context }: SpareStep, most: number): number {
   const aloneMs = costs.stepMs(shape);
-  // What is left over belongs to a longer prompt: there it is not among a step's first tokens.
+  // What is left over belongs to a longer prompt: there it is not among a step's first tokens, and looks at as many as here.
   const rest = Math.max(left, PROMPT_TOKENS);
-  const promptMs = (tokens: number, before: number): number =>
-    costs.stepMs({ prompts: [{ tokens, context: before }], decodes: 0, decodeContext: 0 });
-  const savedMs = promptMs(rest, context) - promptMs(1, context + rest - 1);
-  let leastMs = (savedMs / (rest - 1)) * (1 + EQUAL);
+  const before = Math.max(0, context + Math.floor((left - rest) / 2));
+  const promptMs = (tokens: number, context: number): number =>
+    costs.stepMs({ prompts: [{ tokens, context }], decodes: 0, decodeContext: 0 });
+  const savedMs = promptMs(rest, before) - promptMs(1, before + rest - 1);
+  let leastMs = (savedMs / (rest - 1)) * WORTH * (1 + EQUAL);
   let best = 0;
   let size = TOKENS_MIN;
   while (size <= shape.decodes) size += TOKENS_MIN;
