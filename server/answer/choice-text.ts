@@ -37,16 +37,6 @@ export interface OfferedCalls {
   readonly param: string;
 }
 
-/** What became certain with a token, or with the end. */
-export interface Certain {
-  /** Null: nothing. */
-  readonly delta: Delta | null;
-  /** The stop string that was completed. */
-  readonly matched: string | null;
-}
-
-const nothing: Certain = Object.freeze({ delta: null, matched: null });
-
 /**
  * One choice's tokens to text, thoughts and calls: a character is never split, and what may become a stop string or a mark
  * is held back. Stop strings end the answer, wherever it holds them, and are not looked for in thoughts.
@@ -55,7 +45,7 @@ export class ChoiceText {
   readonly #index: number;
   readonly #tokenizer: Tokenizer;
   readonly #rules: TextRules;
-  readonly #stopTokens: ReadonlySet<TokenId>;
+  readonly #stopTokens: readonly TokenId[];
   readonly #shownTokens: ReadonlySet<TokenId | null>;
   readonly #detokenizer = new StreamDetokenizer();
   /** Null: the model does not think. */
@@ -69,8 +59,11 @@ export class ChoiceText {
   #waitingFrom: number[] = [];
   /** Of those that wait; null: none are asked for. */
   #entries: TokenEntry[] | null;
-  /** Each token's text is told as it comes. */
-  readonly #isPlain: boolean;
+  /** Something is read of the text. */
+  readonly #isRead: boolean;
+  /** Nothing is, and nothing waits: the next token's text is told as it comes. */
+  #isPlain: boolean;
+  #matched: string | null = null;
   #tokens = 0;
   #reasoningTokens = 0;
   /** UTF-16 units decoded, of them those after the thoughts, and of those the ones that are no part of a stop string. */
@@ -81,7 +74,7 @@ export class ChoiceText {
   #scalars = 0;
 
   /** `index`: of the choice. `stopTokens` end it and are not text. */
-  constructor(index: number, tokenizer: Tokenizer, stopTokens: ReadonlySet<TokenId>, rules: TextRules) {
+  constructor(index: number, tokenizer: Tokenizer, stopTokens: readonly TokenId[], rules: TextRules) {
     this.#index = index;
     this.#tokenizer = tokenizer;
     this.#rules = rules;
@@ -96,8 +89,19 @@ export class ChoiceText {
     const { stopStrings, includeStopString: includeMatch } = rules;
     this.#matcher = stopStrings.length === 0 ? null : new StopMatcher(stopStrings, { includeMatch });
     this.#entries = rules.sampling.topLogprobs === null ? null : [];
-    const reads = [this.#thinking, this.#matcher, this.#parts, this.#entries];
-    this.#isPlain = reads.every((one) => one === null);
+    const readers = [this.#thinking, this.#matcher, this.#parts, this.#entries];
+    this.#isRead = readers.some((one) => one !== null);
+    this.#isPlain = !this.#isRead;
+  }
+
+  /** The stop string that ended the text; null: none has. */
+  get matched(): string | null {
+    return this.#matched;
+  }
+
+  /** All that came, whether text or not. */
+  get tokens(): number {
+    return this.#tokens;
   }
 
   get hasCalls(): boolean {
@@ -109,31 +113,26 @@ export class ChoiceText {
     return this.#reasoningTokens;
   }
 
-  push(token: TokenId, logprobs: TokenLogprobs | null): Certain {
+  /** What became certain with the token; null: nothing. */
+  push(token: TokenId, logprobs: TokenLogprobs | null): Delta | null {
     this.#tokens++;
-    if (this.#stopTokens.has(token)) return nothing; // ends the choice and is not text
-    if (this.#isPlain && this.#waiting.length === 0) return this.#pushPlain(token);
+    if (this.#stopTokens.includes(token)) return null; // ends the choice and is not text
+    const text = this.#textOf(token);
+    if (this.#isPlain && text !== "") return this.#tellPlain(token, text);
+    this.#isPlain = false;
     this.#waiting.push(token);
     this.#waitingFrom.push(this.#decoded);
     if (logprobs !== null) this.#entries?.push(entryOf(this.#tokenizer, token, logprobs, this.#scalars));
-    const text = this.#textOf(token);
     const { reasoning, answer } = this.#read(text);
-    const found = this.#match(answer);
-    return { delta: this.#delta(reasoning, found.text, found.matched !== null), matched: found.matched };
+    return this.#delta(reasoning, this.#match(answer), this.#matched !== null);
   }
 
   /** What `push` comes to where nothing is read of the text, and none of it waits. */
-  #pushPlain(token: TokenId): Certain {
-    const text = this.#textOf(token);
-    if (text === "") {
-      this.#waiting.push(token);
-      this.#waitingFrom.push(this.#decoded);
-      return nothing;
-    }
+  #tellPlain(token: TokenId, text: string): Delta {
     this.#decoded += text.length;
     this.#answered += text.length;
     this.#delivered += text.length;
-    return { delta: this.#deltaOf([{ kind: "text", text }], [token], null), matched: null };
+    return this.#deltaOf([{ kind: "text", text }], [token], null);
   }
 
   #textOf(token: TokenId): string {
@@ -141,14 +140,13 @@ export class ChoiceText {
   }
 
   /** The sequence ended: what was held back is told. */
-  end(): Certain {
+  end(): Delta | null {
     const last = this.#read(this.#detokenizer.end());
     const held = this.#thinking?.end() ?? { reasoning: "", answer: "" };
-    const answer = last.answer + held.answer;
     this.#answered += held.answer.length;
-    const { text, matched } = this.#match(answer);
-    const whole = matched === null ? text + (this.#matcher?.end() ?? "") : text;
-    return { delta: this.#delta(last.reasoning + held.reasoning, whole, true), matched };
+    let text = this.#match(last.answer + held.answer);
+    if (this.#matched === null) text += this.#matcher?.end() ?? "";
+    return this.#delta(last.reasoning + held.reasoning, text, true);
   }
 
   /** Tells thoughts from what the answer is. */
@@ -167,15 +165,18 @@ export class ChoiceText {
   }
 
   #isHidden(token: TokenId): boolean {
-    return this.#rules.skipSpecialTokens && this.#tokenizer.isControl(token) && !this.#shownTokens.has(token);
+    return this.#tokenizer.isControl(token) && this.#rules.skipSpecialTokens && !this.#shownTokens.has(token);
   }
 
-  #match(text: string): { readonly text: string; readonly matched: string | null } {
-    if (this.#matcher === null || this.#tokens <= this.#rules.tokensMin) return { text, matched: null };
-    return this.#matcher.push(text);
+  /** What of the text is no part of a stop string, nor may become one. */
+  #match(text: string): string {
+    if (this.#matcher === null || this.#tokens <= this.#rules.tokensMin) return text;
+    const found = this.#matcher.push(text);
+    this.#matched = found.matched;
+    return found.text;
   }
 
-  #delta(reasoning: string, text: string, isLast: boolean): Certain["delta"] {
+  #delta(reasoning: string, text: string, isLast: boolean): Delta | null {
     this.#delivered += text.length;
     if (reasoning === "" && text === "" && !isLast) return null;
     const parts: Part[] = reasoning === "" ? [] : [{ kind: "reasoning", text: reasoning }];
@@ -200,6 +201,7 @@ export class ChoiceText {
     const logprobs = this.#entries;
     this.#waiting = [];
     this.#waitingFrom = [];
+    this.#isPlain = !this.#isRead;
     if (logprobs !== null) this.#entries = [];
     if (count < tokens.length) {
       tokens.length = count;

@@ -1,7 +1,8 @@
 import { greedySampling, type Pooling, type SequenceId, type TokenId } from "../../scheduler/core.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
+import { failureOf } from "./choice.ts";
 import type { AbortedBy, AnswerFailure } from "./events.ts";
-import { failureOf, type RequestedService } from "./generation.ts";
+import type { RequestedService } from "./generation.ts";
 
 /** From texts in tokens to their pooled hidden states: each is a sequence on the fleet that draws nothing. */
 

@@ -1,9 +1,17 @@
 import type { ConstraintSource } from "../../scheduler/constraint/compile.ts";
-import { UNSATISFIABLE } from "../../scheduler/constraint/constrained-device.ts";
-import type { Constraint, Finish, Sampling, SequenceId, Service, TokenId } from "../../scheduler/core.ts";
+import type {
+  Constraint,
+  Finish,
+  Sampling,
+  SequenceId,
+  Service,
+  TokenId,
+  TokenLogprobs,
+} from "../../scheduler/core.ts";
 import type { Fleet, SequenceListener, Unplaced } from "../../scheduler/fleet/fleet.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import { type Certain, ChoiceText, type TextRules } from "./choice-text.ts";
+import { Choice, type ChoiceListener } from "./choice.ts";
+import { ChoiceText, type TextRules } from "./choice-text.ts";
 import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";
 import { PromptTokens } from "./prompt-tokens.ts";
 
@@ -96,19 +104,8 @@ export interface Submission {
   onSubmitted(ids: readonly SequenceId[]): void;
 }
 
-/** One continuation of a prompt. */
-interface Choice {
-  readonly index: number;
-  /** Of its prompt. */
-  readonly isFirst: boolean;
-  readonly text: ChoiceText;
-  /** Until it is submitted, null. */
-  id: SequenceId | null;
-  isOpen: boolean;
-}
-
 /** A request in flight, from its submission to its last event. */
-export class RunningGeneration implements Generation {
+export class RunningGeneration implements Generation, ChoiceListener {
   ignored: readonly string[] = [];
   readonly #fleet: SequenceRunner;
   readonly #facts: ModelFacts;
@@ -122,7 +119,6 @@ export class RunningGeneration implements Generation {
   #isEnded = false;
   #isPaused = false;
   #promptCount = 0;
-  #completionTokens = 0;
   #cachedTokens = 0;
   /** Of the first prompt, as far as it was told. */
   #computedTokens = 0;
@@ -146,18 +142,13 @@ export class RunningGeneration implements Generation {
     this.#tokenizer = tokenizer;
     this.#promptTokens =
       request.promptLogprobs === undefined ? [] : request.prompts.map((prompt) => new PromptTokens(prompt));
-    const stopTokens = new Set(this.#stopTokens());
-    this.#choices = request.prompts.flatMap((prompt, first) => {
-      this.#promptCount += prompt.length;
-      return Array.from({ length: request.choices }, (_, i) => {
-        const index = first * request.choices + i;
-        return {
-          index,
-          isFirst: i === 0,
-          text: new ChoiceText(index, tokenizer, stopTokens, request),
-          id: null,
-          isOpen: true,
-        };
+    const stopTokens = this.#stopTokens();
+    this.#choices = request.prompts.flatMap((tokens, prompt) => {
+      this.#promptCount += tokens.length;
+      return Array.from({ length: request.choices }, (_, place) => {
+        const index = prompt * request.choices + place;
+        const text = new ChoiceText(index, tokenizer, stopTokens, request);
+        return new Choice({ index, prompt, place }, text, listener, this);
       });
     });
     this.#choicesOpen = this.#choices.length;
@@ -166,7 +157,7 @@ export class RunningGeneration implements Generation {
   get usage(): Usage {
     return {
       promptTokens: this.#promptCount,
-      completionTokens: this.#completionTokens,
+      completionTokens: this.#choices.reduce((sum, { text }) => sum + text.tokens, 0),
       reasoningTokens: this.#choices.reduce((sum, { text }) => sum + text.reasoningTokens, 0),
       cachedTokens: this.#cachedTokens,
     };
@@ -179,7 +170,7 @@ export class RunningGeneration implements Generation {
     for (const [first, promptTokens] of prompts.entries()) {
       if (this.#isEnded) return;
       const own = this.#choices.slice(first * choices, (first + 1) * choices);
-      const submission = this.#submission(promptTokens, this.#promptTokens[first] ?? null, own, nextGang);
+      const submission = this.#submission(promptTokens, own, nextGang);
       if (submission !== null) yield submission;
     }
   }
@@ -224,7 +215,6 @@ export class RunningGeneration implements Generation {
   /** Null when the prompt never fits, of which the listener has been told. */
   #submission(
     promptTokens: readonly TokenId[],
-    told: PromptTokens | null,
     choices: readonly Choice[],
     nextGang: () => number,
   ): Submission | null {
@@ -259,7 +249,7 @@ export class RunningGeneration implements Generation {
     });
     return {
       specs,
-      listeners: choices.map((choice) => this.#listenerOf(choice, told)),
+      listeners: choices,
       onSubmitted: (ids) => {
         choices.forEach((choice, i) => {
           choice.id = ids[i]!;
@@ -271,59 +261,38 @@ export class RunningGeneration implements Generation {
     };
   }
 
-  #listenerOf(choice: Choice, told: PromptTokens | null): SequenceListener {
-    return {
-      onPromptLogprobs: (start, logprobs) => told!.take(start, logprobs),
-      onStarted: (cachedTokens) => {
-        if (!choice.isOpen) return;
-        if (choice.isFirst) this.#cachedTokens += cachedTokens;
-        if (this.#isStarted) return;
-        this.#isStarted = true;
-        this.#listener({ kind: "started" });
-      },
-      onProgress: (tokens) => {
-        if (!choice.isOpen || tokens <= this.#computedTokens) return;
-        this.#computedTokens = tokens;
-        this.#listener({ kind: "progress", tokens });
-      },
-      onToken: (token, logprobs) => {
-        if (!choice.isOpen) return; // drawn before the fleet heard of the end
-        this.#completionTokens++;
-        const matched = this.#tell(choice.text.push(token, logprobs));
-        if (matched === null || !choice.isOpen) return;
-        this.#fleet.abort(choice.id!);
-        this.#finish(choice, this.#finishOf(choice, null, matched));
-      },
-      onFinish: (finish) => {
-        if (!choice.isOpen) return;
-        const failure = failureOf(finish);
-        if (failure !== null) {
-          choice.isOpen = false;
-          this.#fail(failure);
-          return;
-        }
-        const matched = this.#tell(choice.text.end());
-        if (choice.isOpen) this.#finish(choice, this.#finishOf(choice, finish, matched));
-      },
-    };
+  onStarted({ place }: Choice, cachedTokens: number): void {
+    if (place === 0) this.#cachedTokens += cachedTokens;
+    if (this.#isStarted) return;
+    this.#isStarted = true;
+    this.#listener({ kind: "started" });
   }
 
-  /** Tells what became certain; the stop string that was completed with it. */
-  #tell({ delta, matched }: Certain): Certain["matched"] {
-    if (delta !== null) this.#listener(delta);
-    return matched;
+  onPromptLogprobs({ prompt }: Choice, start: number, logprobs: readonly TokenLogprobs[]): void {
+    this.#promptTokens[prompt]!.take(start, logprobs);
   }
 
-  #finish(choice: Choice, finish: ChoiceFinish): void {
+  onProgress(tokens: number): void {
+    if (tokens <= this.#computedTokens) return;
+    this.#computedTokens = tokens;
+    this.#listener({ kind: "progress", tokens });
+  }
+
+  onEnd(choice: Choice, finish: Finish | null): void {
+    if (finish === null) this.#fleet.abort(choice.id!);
     choice.isOpen = false;
     this.#choicesOpen--;
-    this.#listener({ kind: "finish", choice: choice.index, ...finish });
+    this.#listener({ kind: "finish", choice: choice.index, ...this.#finishOf(choice.text, finish) });
     if (this.#choicesOpen > 0 || this.#isEnded) return;
     this.#isEnded = true;
     this.#onEnd();
     const { usage } = this;
     const promptLogprobs = this.#promptTokens.map((prompt) => prompt.entries(this.#tokenizer));
     this.#listener({ kind: "done", usage, ...(promptLogprobs.length === 0 ? {} : { promptLogprobs }) });
+  }
+
+  onFailed(failure: AnswerFailure): void {
+    this.#fail(failure);
   }
 
   /** Ids of the choices that go on. */
@@ -342,33 +311,17 @@ export class RunningGeneration implements Generation {
 
   #stopTokens(): readonly TokenId[] {
     const { ignoreEos, stopTokens } = this.#request;
-    return ignoreEos ? stopTokens : [...new Set([...this.#facts.eosTokens, ...stopTokens])];
+    const { eosTokens } = this.#facts;
+    if (ignoreEos) return stopTokens;
+    return stopTokens.length === 0 ? eosTokens : [...new Set([...eosTokens, ...stopTokens])];
   }
 
-  #finishOf(choice: Choice, finish: Finish | null, matched: string | null): ChoiceFinish {
+  #finishOf({ matched, hasCalls }: ChoiceText, finish: Finish | null): ChoiceFinish {
     if (matched === null && finish?.kind === "length") return { reason: "length", stopReason: null };
-    const reason = choice.text.hasCalls ? "calls" : "stop";
+    const reason = hasCalls ? "calls" : "stop";
     if (matched !== null || finish?.kind !== "stop") return { reason, stopReason: matched };
     const isEos = !this.#request.ignoreEos && this.#facts.eosTokens.includes(finish.token);
     return { reason, stopReason: isEos ? null : finish.token };
-  }
-}
-
-/** null: the sequence came to its own end. */
-export function failureOf(finish: Finish): AnswerFailure | null {
-  switch (finish.kind) {
-    case "stop":
-    case "length":
-    case "pooled":
-      return null;
-    case "rejected":
-      return { kind: finish.reason, needed: finish.needed, limit: finish.limit };
-    case "failed": {
-      const kind = finish.reason.startsWith(UNSATISFIABLE) ? "unsatisfiable" : "engineFailed";
-      return { kind, message: finish.reason };
-    }
-    case "aborted":
-      return { kind: "engineFailed", message: "the server ended the request" };
   }
 }
 

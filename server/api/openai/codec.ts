@@ -2,9 +2,9 @@ import type { ChoiceFinish, Delta, Usage } from "../../answer/events.ts";
 import type { WholeAnswer, WholeChoice } from "../../answer/whole.ts";
 import { errorBody } from "../../http/errors.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
-import { sseEvent, sseFraming } from "../../http/stream.ts";
+import { type StreamText, sseEvent, sseFraming } from "../../http/stream.ts";
 import { version } from "../../version.ts";
-import type { Codec, CodecAnswer } from "../codec.ts";
+import type { Codec, CodecAnswer, ShownEvent } from "../codec.ts";
 import { progressOf, timingsOf } from "../timings.ts";
 import type { CommonRequest } from "./schema.ts";
 
@@ -32,24 +32,33 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
   const created = Math.floor(Date.now() / 1000);
   const head = `${JSON.stringify({ id, object, created, model, system_fingerprint, ...tier }).slice(0, -1)},"choices":[`;
   const noUsage = includeUsage ? `],"usage":null}` : "]}";
-  /** By choice. */
-  const opened: boolean[] = [];
+  /** By choice, once it is open; null: its chunks have more than a text that differs. */
+  const frames: (Frame | null)[] = [];
+  const frameOf = (index: number): Frame | null => {
+    const around = continuousUsage || tellsTimings ? null : format.around(index);
+    return (
+      around && { before: encoder.encode(`data: ${head}${around[0]}`), after: endingOf(around[1] + noUsage) }
+    );
+  };
   const openingOf = (index: number, tail: string): string => {
-    if (opened[index]) return "";
-    opened[index] = true;
+    if (frames[index] !== undefined) return "";
+    frames[index] = frameOf(index);
     const opening = format.opening(index);
     return opening === null ? "" : sseEvent(head + opening + tail);
   };
-  /** By choice, all of a chunk but its text, as `sseEvent` writes it: most chunks differ in nothing else. */
-  const frames: (readonly [before: Uint8Array, after: Uint8Array] | null)[] = [];
-  const frameOf = (index: number): (typeof frames)[number] => {
-    if (frames[index] !== undefined) return frames[index];
-    const around = continuousUsage || tellsTimings ? null : format.around(index);
-    frames[index] = around && [
-      encoder.encode(`data: ${head}${around[0]}`),
-      encoder.encode(`${around[1]}${noUsage}\n\n`),
-    ];
-    return frames[index];
+  const framed = (delta: Delta): StreamText | null => {
+    const frame = frames[delta.choice] ?? null;
+    const text = frame && textAlone(delta);
+    return frame === null || text === null ? null : [frame.before, JSON.stringify(text), frame.after];
+  };
+  const written = (event: ChoiceEvent, answer: CodecAnswer): string => {
+    const usage = continuousUsage ? `],"usage":${JSON.stringify(usageJson(answer.usage))}}` : noUsage;
+    const tail = tellsTimings ? withTimings(usage, answer) : usage;
+    const choices = event.kind === "delta" ? format.delta(event) : [format.closing(event.choice, event)];
+    return choices.reduce(
+      (text, choice) => text + sseEvent(head + choice + tail),
+      openingOf(event.choice, tail),
+    );
   };
   const tellsProgress = request.generation.tellsProgress ?? false;
   const progressText = (tokens: number, { usage, times }: CodecAnswer): string =>
@@ -73,20 +82,9 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
         case "started":
           return tellsProgress ? progressText(answer.usage.cachedTokens, answer) : "";
         case "delta":
-        case "finish": {
-          if (event.kind === "delta" && opened[event.choice]) {
-            const text = textAlone(event);
-            const frame = text === null ? null : frameOf(event.choice);
-            if (frame !== null) return [frame[0], JSON.stringify(text), frame[1]];
-          }
-          const usage = continuousUsage ? `],"usage":${JSON.stringify(usageJson(answer.usage))}}` : noUsage;
-          const tail = tellsTimings ? withTimings(usage, answer) : usage;
-          let text = openingOf(event.choice, tail);
-          if (event.kind === "delta")
-            for (const choice of format.delta(event)) text += sseEvent(head + choice + tail);
-          else text += sseEvent(head + format.closing(event.choice, event) + tail);
-          return text;
-        }
+          return framed(event) ?? written(event, answer);
+        case "finish":
+          return written(event, answer);
         case "done": {
           const last = `${head}],"usage":${JSON.stringify(usageJson(event.usage))}}`;
           return (includeUsage ? sseEvent(last) : "") + sseEvent("[DONE]");
@@ -99,7 +97,24 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
   };
 }
 
+type ChoiceEvent = Extract<ShownEvent, { readonly choice: number }>;
+
+/** A chunk without its text, as `sseEvent` writes it. */
+interface Frame {
+  readonly before: Uint8Array;
+  readonly after: Uint8Array;
+}
+
 const encoder = new TextEncoder();
+
+/** By text. There are as many as routes and their options make, and all answers share them. */
+const endings = new Map<string, Uint8Array>();
+
+function endingOf(json: string): Uint8Array {
+  const ending = endings.get(json) ?? encoder.encode(`${json}\n\n`);
+  endings.set(json, ending);
+  return ending;
+}
 
 /** The text of a delta that has nothing else to show; null: it has. */
 function textAlone({ parts, logprobs }: Delta): string | null {

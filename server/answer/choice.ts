@@ -1,0 +1,97 @@
+import { UNSATISFIABLE } from "../../scheduler/constraint/constrained-device.ts";
+import type { Finish, SequenceId, TokenId, TokenLogprobs } from "../../scheduler/core.ts";
+import type { SequenceListener } from "../../scheduler/fleet/fleet.ts";
+import type { ChoiceText } from "./choice-text.ts";
+import type { AnswerFailure, Delta } from "./events.ts";
+
+/** What a choice tells of its sequence to the answer that it is part of. */
+export interface ChoiceListener {
+  onStarted(choice: Choice, cachedTokens: number): void;
+  onPromptLogprobs(choice: Choice, start: number, logprobs: readonly TokenLogprobs[]): void;
+  onProgress(tokens: number): void;
+  /** All its deltas are told. `finish` is null where its text has come to a stop string while its sequence goes on. */
+  onEnd(choice: Choice, finish: Finish | null): void;
+  onFailed(failure: AnswerFailure): void;
+}
+
+/** One continuation of a prompt: its sequence's tokens become deltas. What each token visits is kept in few objects, since thousands of
+ *  streams push one another out of the processor's caches. */
+export class Choice implements SequenceListener {
+  /** Of all choices of the answer. */
+  readonly index: number;
+  /** Of the answer's prompts, the one that it continues, and the choice's number among those that do. */
+  readonly prompt: number;
+  readonly place: number;
+  readonly text: ChoiceText;
+  /** Until it is submitted, null. */
+  id: SequenceId | null = null;
+  isOpen = true;
+  readonly #onDelta: (delta: Delta) => void;
+  readonly #listener: ChoiceListener;
+
+  constructor(
+    { index, prompt, place }: Pick<Choice, "index" | "prompt" | "place">,
+    text: ChoiceText,
+    onDelta: (delta: Delta) => void,
+    listener: ChoiceListener,
+  ) {
+    this.index = index;
+    this.prompt = prompt;
+    this.place = place;
+    this.text = text;
+    this.#onDelta = onDelta;
+    this.#listener = listener;
+  }
+
+  onStarted(cachedTokens: number): void {
+    if (this.isOpen) this.#listener.onStarted(this, cachedTokens);
+  }
+
+  onPromptLogprobs(start: number, logprobs: readonly TokenLogprobs[]): void {
+    this.#listener.onPromptLogprobs(this, start, logprobs);
+  }
+
+  onProgress(tokens: number): void {
+    if (this.isOpen) this.#listener.onProgress(tokens);
+  }
+
+  onToken(token: TokenId, logprobs: TokenLogprobs | null): void {
+    if (!this.isOpen) return; // drawn before the fleet heard of the end
+    this.#tell(this.text.push(token, logprobs));
+    if (this.text.matched !== null && this.isOpen) this.#listener.onEnd(this, null);
+  }
+
+  onFinish(finish: Finish): void {
+    if (!this.isOpen) return;
+    const failure = failureOf(finish);
+    if (failure !== null) {
+      this.isOpen = false;
+      this.#listener.onFailed(failure);
+      return;
+    }
+    this.#tell(this.text.end());
+    if (this.isOpen) this.#listener.onEnd(this, finish);
+  }
+
+  #tell(delta: Delta | null): void {
+    if (delta !== null) this.#onDelta(delta);
+  }
+}
+
+/** null: the sequence came to its own end. */
+export function failureOf(finish: Finish): AnswerFailure | null {
+  switch (finish.kind) {
+    case "stop":
+    case "length":
+    case "pooled":
+      return null;
+    case "rejected":
+      return { kind: finish.reason, needed: finish.needed, limit: finish.limit };
+    case "failed": {
+      const kind = finish.reason.startsWith(UNSATISFIABLE) ? "unsatisfiable" : "engineFailed";
+      return { kind, message: finish.reason };
+    }
+    case "aborted":
+      return { kind: "engineFailed", message: "the server ended the request" };
+  }
+}
