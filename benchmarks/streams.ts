@@ -4,10 +4,12 @@
  * time and memory are read from the kernel (Linux). Clients only read, in the process of the benchmark, and are not counted.
  *
  * Time is that of the thread that serves, and beside it that of the whole process, in which Bun compiles what runs often and collects
- * garbage on threads of its own. Where it is counted the server's engine computes nothing: by a clock it reports the same token for every
- * stream, as the bare server writes the same chunk by a clock.
+ * garbage on threads of its own. Where it is counted the server's engine computes nothing: by a clock it reports a token for every
+ * stream, as the bare server writes a chunk by a clock. With long steps most of the time is spent asleep, and after it the processor's
+ * caches are cold and its clock is slow, which costs most what visits most memory; with short steps the thread is busy, as it is when
+ * its cost matters.
  *
- *   bun benchmarks/streams.ts [--streams 512] [--tokens 400] [--idle 10000] [--requests 100000]
+ *   bun benchmarks/streams.ts [--streams 512] [--tokens 400] [--step-ms 3,20] [--idle 10000] [--requests 100000]
  */
 
 import { readdirSync, readFileSync } from "node:fs";
@@ -15,14 +17,15 @@ import { parseArgs } from "node:util";
 import type { Finish, SequenceId, TokenId } from "../scheduler/core.ts";
 import type { EngineLink } from "../scheduler/fleet/fleet.ts";
 import { type EngineMessage, type EngineReport, idleLoad } from "../scheduler/messages.ts";
+import { SeededRandom } from "../scheduler/random.ts";
 import { deviceSpec } from "../scheduler/sim/factories.ts";
 import { table } from "../server/cli/table.ts";
-import { startTestServer } from "../tests/e2e/server.ts";
+import { loadTokenizer } from "../server/text/tokenizer.ts";
+import { demoFolder, startTestServer } from "../tests/e2e/server.ts";
 
-const STEP_MS = 20;
 const ROUNDS = 5;
-/** Of the demo model: plain text. */
-const TOKEN = 300 as TokenId;
+/** Tokens that are drawn before they come again. */
+const DRAWS = 65_536;
 /** Chunks of a stream before time is counted. */
 const CHUNKS_BEFORE = 10;
 const AT_ONCE = 64;
@@ -32,6 +35,7 @@ const { values } = parseArgs({
   options: {
     streams: { type: "string", default: "512" },
     tokens: { type: "string", default: "400" },
+    "step-ms": { type: "string", default: "3,20" },
     idle: { type: "string", default: "10000" },
     requests: { type: "string", default: "100000" },
     /** Of a server's process. */
@@ -41,7 +45,7 @@ const { values } = parseArgs({
 });
 
 /** The server with an engine that goes by a clock, with streams that wait, or with quick answers; bare servers that write a chunk for
- *  each token by a clock: one and the same text for all, or each stream's own, which is put together around the token's text. */
+ *  each token by a clock: one and the same text for all, or each stream's own, which is put together around its token's text. */
 type Role = "ours" | "waiting" | "quick" | "bare" | "joining";
 
 if (values.serve !== undefined) serve(values.serve as Role);
@@ -63,15 +67,40 @@ function serveEngine(role: Exclude<Role, "bare" | "joining">): string {
   return server.origin;
 }
 
+/** A token with its text and that text's bytes of JSON. */
+interface Drawn {
+  readonly token: TokenId;
+  readonly text: string;
+  readonly jsonBytes: number;
+}
+
+/** Plain pieces of text of the demo model, each as often as its place in the vocabulary has it (Zipf): frequent pieces were merged
+ *  early. The same for every server. */
+function drawnTokens(): readonly Drawn[] {
+  const tokenizer = loadTokenizer(demoFolder);
+  const pieces: Drawn[] = [];
+  for (let id = 0; id < tokenizer.vocabSize; id++) {
+    const token = id as TokenId;
+    const text = tokenizer.isAdded(token) ? null : tokenizer.textOf(token);
+    if (text === null || text.length < 2) continue;
+    pieces.push({ token, text, jsonBytes: Buffer.byteLength(JSON.stringify(text)) });
+  }
+  const random = new SeededRandom(1);
+  const rank = (): number => Math.floor((pieces.length + 1) ** (random.uint32() / 2 ** 32)) - 1;
+  return Array.from({ length: DRAWS }, () => pieces[rank()]!);
+}
+
 /** Reports a token for each sequence at each step, and computes nothing. */
 class ClockedEngine implements EngineLink {
   #running: { readonly id: SequenceId; left: number }[] = [];
   readonly #tell: (report: EngineReport) => void;
   #number = 0;
+  readonly #drawn = drawnTokens();
+  #draws = 0;
 
   constructor(tell: (report: EngineReport) => void) {
     this.#tell = tell;
-    setInterval(() => this.#step(), STEP_MS);
+    setInterval(() => this.#step(), Number(values["step-ms"]));
   }
 
   send(message: EngineMessage): void {
@@ -87,7 +116,7 @@ class ClockedEngine implements EngineLink {
     const finished: { readonly sequence: SequenceId; readonly finish: Finish }[] = [];
     for (const one of this.#running) {
       sequences.push(one.id);
-      tokens.push(TOKEN);
+      tokens.push(this.#drawn[this.#draws++ % DRAWS]!.token);
       if (--one.left === 0) finished.push({ sequence: one.id, finish: { kind: "length" } });
     }
     if (finished.length > 0) this.#running = this.#running.filter(({ left }) => left > 0);
@@ -114,20 +143,28 @@ interface BareStream {
   readonly after: string;
 }
 
+/** A chunk around the JSON of its text. */
+function partsOf(chunk: string): { readonly before: string; readonly after: string } {
+  const [, before = "", after = ""] = /^(.*"content":)".*?"(,.*|}.*)$/s.exec(chunk) ?? [];
+  return { before, after };
+}
+
 /** A Bun.serve that does nothing but write, to all streams at each step. */
 function serveBare(role: "bare" | "joining"): string {
   const open = new Map<ReadableStreamDirectController, BareStream>();
-  const [, before = "", json = '""', after = ""] = /^(.*"content":)(".*?")(.*)$/s.exec(values.chunk) ?? [];
-  const text = JSON.parse(json) as string;
+  const { before, after } = partsOf(values.chunk);
+  const drawn = drawnTokens();
+  let draws = 0;
   setInterval(() => {
     for (const [controller, stream] of open) {
+      const { text } = drawn[draws++ % DRAWS]!;
       controller.write(role === "bare" ? values.chunk : stream.before + JSON.stringify(text) + stream.after);
       if (--stream.left > 0) continue;
       open.delete(controller);
       controller.end();
       stream.end();
     }
-  }, STEP_MS);
+  }, Number(values["step-ms"]));
   const source: Bun.DirectUnderlyingSource<string> = {
     type: "direct",
     pull: (controller: ReadableStreamDirectController) =>
@@ -158,8 +195,8 @@ interface Measured {
   stop(): Promise<void>;
 }
 
-async function start(role: Role, chunk = ""): Promise<Measured> {
-  const options = ["--serve", role, "--chunk", chunk, "--tokens", values.tokens];
+async function start(role: Role, { chunk = "", stepMs = "20" } = {}): Promise<Measured> {
+  const options = ["--serve", role, "--chunk", chunk, "--tokens", values.tokens, "--step-ms", stepMs];
   const child = Bun.spawn([process.execPath, import.meta.path, ...options], {
     stdout: "pipe",
     stderr: "inherit",
@@ -259,23 +296,26 @@ async function chunkOf(port: number, body: object): Promise<string> {
   return `${chunks[chunks.length >> 1]!}\n\n`;
 }
 
-async function active(): Promise<void> {
-  const ours = await start("ours");
+async function active(stepMs: string): Promise<void> {
+  const ours = await start("ours", { stepMs });
   const bodies = Array.from({ length: Number(values.streams) }, (_, i) => bodyOf(i, Number(values.tokens)));
   const chunk = await chunkOf(ours.port, bodies[0]!);
-  const bare = await start("bare", chunk);
-  const joining = await start("joining", chunk);
+  const { before, after } = partsOf(chunk);
+  const jsonBytes = drawnTokens().reduce((sum, drawn) => sum + drawn.jsonBytes, 0) / DRAWS;
+  const chunkBytes = before.length + jsonBytes + after.length;
+  const bare = await start("bare", { chunk, stepMs });
+  const joining = await start("joining", { chunk, stepMs });
   const rows: string[][] = [];
   for (let round = 1; round <= ROUNDS; round++) {
-    const own = await perByte(ours, bodies, chunk.length);
-    const others = [await perByte(bare, bodies, chunk.length), await perByte(joining, bodies, chunk.length)];
+    const own = await perByte(ours, bodies, chunkBytes);
+    const others = [await perByte(bare, bodies, chunkBytes), await perByte(joining, bodies, chunkBytes)];
     for (const of of ["thread", "process"] as const) {
-      const costs = [own, ...others].map((cost) => (cost[of] * chunk.length).toFixed(1));
+      const costs = [own, ...others].map((cost) => (cost[of] * chunkBytes).toFixed(2));
       rows.push([String(round), of, ...costs, ...others.map((other) => (own[of] / other[of]).toFixed(2))]);
     }
   }
   await Promise.all([ours, bare, joining].map((server) => server.stop()));
-  const head = `${values.streams} streams, ${values.tokens} tokens each of ${chunk.length} bytes: processor µs per token`;
+  const head = `${values.streams} streams, ${values.tokens} tokens each of ${chunkBytes.toFixed(0)} bytes, a step every ${stepMs} ms: processor µs per token`;
   print(head, ["round", "of", "ours", "bare, one text", "bare, own texts", "ours / one", "ours / own"], rows);
 }
 
@@ -287,7 +327,7 @@ async function idle(): Promise<void> {
   const rows: string[][] = [];
   const chunk = ": open\n\n";
   for (const role of ["waiting", "bare"] as const) {
-    const server = await start(role, chunk);
+    const server = await start(role, { chunk });
     const startBytes = server.rssBytes();
     const readers: Reader[] = [];
     const count = Number(values.idle);
@@ -340,7 +380,7 @@ async function ends(): Promise<void> {
 }
 
 async function main(): Promise<void> {
-  if (Number(values.streams) > 0) await active();
+  if (Number(values.streams) > 0) for (const stepMs of values["step-ms"].split(",")) await active(stepMs);
   if (Number(values.idle) > 0) await idle();
   if (Number(values.requests) > 0) await ends();
 }
