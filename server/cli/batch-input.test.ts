@@ -25,7 +25,8 @@ describe("a file of prompts", () => {
   test("of JSON lines stays as it is", () => {
     const line = '{"custom_id":"1","method":"POST","url":"/v1/completions","body":{}}';
     const { lines, endpoint } = inputOf("a.jsonl", `${line}\r\n\n${line}`);
-    expect([[...lines()], [...lines()], endpoint]).toEqual([[line, line], [line, line], "/v1/completions"]);
+    const all = [line, "", line];
+    expect([[...lines()], [...lines()], endpoint]).toEqual([all, all, "/v1/completions"]);
   });
 
   test("that cannot be read is refused with a sentence", () => {
@@ -35,6 +36,9 @@ describe("a file of prompts", () => {
     );
     expect(() => prompts("a.csv", "name\nBob\n", "{nam}")).toThrow("names {nam}, but there is only {name}");
     expect(() => prompts("a.jsonl", "[]")).toThrow("not a request of a batch");
+    expect(() => prompts("a.jsonl", "{}", "{line}")).toThrow("--prompt-template is for CSV and text");
+    expect(() => prompts("a.jsonl", "\n")).toThrow("a.jsonl has no lines.");
+    expect(() => prompts("a.json", "[\n  {\n")).toThrow("not a request of a batch");
     expect(() => parseCsv('"open')).toThrow("a quote is not closed");
     expect(() => parseCsv('a,b\n"x"y,z\n')).toThrow("broken after row 2");
   });
@@ -47,7 +51,7 @@ describe("a file of prompts", () => {
         const csv = rows
           .map((row) => row.map((text) => `"${text.replaceAll('"', '""')}"`).join(","))
           .join("\r\n");
-        expect(parseCsv(`\ufeff${csv}`)).toEqual(rows);
+        expect(parseCsv(csv)).toEqual(rows);
       }),
       runs(200),
     );

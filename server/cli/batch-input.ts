@@ -13,15 +13,19 @@ export interface PromptRules {
 export interface BatchInput {
   /** The route that its lines ask. */
   readonly endpoint: string;
-  /** Its lines, each without its end, from the first one each time. Throws ConfigError. */
+  /** Its lines, each without its end, from the first one each time; blank ones too, for faults tell the numbers of lines. Throws ConfigError. */
   lines(): Generator<string>;
 }
 
 /** The batch that a file makes whose lines `source` gives, without their LF, as often as it is asked. Throws ConfigError. */
 export function batchInput(name: string, source: () => Iterable<string>, rules: PromptRules): BatchInput {
-  if (/\.(jsonl|ndjson)$/i.test(name)) {
-    const lines = (): Generator<string> => filledLines(source());
-    return { lines, endpoint: endpointOf(name, lines()) };
+  if (/\.(jsonl|ndjson|json)$/i.test(name)) {
+    if (rules.template !== null)
+      throw new ConfigError(`--prompt-template is for CSV and text, and ${name} holds requests.`);
+    const lines = function* (): Generator<string> {
+      for (const line of source()) yield line.replace(/\r$/, "");
+    };
+    return { lines, endpoint: endpointOf(name, filledLines(source())) };
   }
   const isCsv = /\.csv$/i.test(name);
   const prompts = (): Generator<string> =>
@@ -50,8 +54,9 @@ function* filledLines(lines: Iterable<string>): Generator<string> {
 function endpointOf(name: string, lines: Generator<string>): string {
   try {
     const { value } = lines.next();
+    if (value === undefined) throw new ConfigError(`${name} has no lines.`);
     lines.return(undefined);
-    const { url } = JSON.parse(value ?? "") as { readonly url?: unknown };
+    const { url } = JSON.parse(value) as { readonly url?: unknown };
     if (typeof url === "string") return url;
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
@@ -107,14 +112,11 @@ export function* csvRows(lines: Iterable<string>): Generator<string[]> {
   let rows = 0;
   /** A row goes on where a quote is open at the end of a line: there is an odd number of them. */
   let open: string | null = null;
-  let isFirst = true;
   const broken = (): ConfigError =>
     new ConfigError(
       `The CSV is broken after row ${rows + 1}: a quote is not closed, or is followed by text.`,
     );
-  for (const line of lines) {
-    const text: string = isFirst ? line.replace(/^\ufeff/, "") : line;
-    isFirst = false;
+  for (const text of lines) {
     const isOdd = text.split('"').length % 2 === 0;
     const whole: string = open === null ? text : `${open}\n${text}`;
     open = isOdd === (open === null) ? whole : null;

@@ -49,6 +49,7 @@ function* inOrder(file: number, bytes: number, lines: Iterable<string>): Generat
       places.set(customIdOf(new TextDecoder().decode(line)), [start, line.length]);
   }
   for (const line of lines) {
+    if (line.trim() === "") continue;
     const id = customIdOf(line);
     const place = places.get(id);
     if (place !== undefined) yield read(...place);

@@ -64,7 +64,6 @@ export async function batch(options: BatchOptions, input: string, dir: string | 
   if (url !== null && dir !== null)
     throw new ConfigError("A model is for a server that is started; --url names one that runs.");
   const folder = `${output}.job`;
-  mkdirSync(folder, { recursive: true });
   const job = readInput(input, options);
   if (url !== null) return await run(new JobsClient({ url, apiKey }), job, folder, options);
 
@@ -73,16 +72,15 @@ export async function batch(options: BatchOptions, input: string, dir: string | 
   const started = { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib };
   const limits = { batchLinesMax: 10_000_000, batchFileMib: 2 ** 20 };
   const config = makeConfig({ port: 0, data: join(folder, "data"), ...limits, ...started });
-  const server = await startServer(config, dir, { onPlan: () => {}, onProgress: showLoading(progress) });
-  progress.clear();
-  let code = 1;
   try {
-    code = await run(new JobsClient({ url: server.url, apiKey: null }), job, folder, options);
+    const server = await startServer(config, dir, { onPlan: () => {}, onProgress: showLoading(progress) });
+    progress.clear();
+    const client = new JobsClient({ url: server.url, apiKey: null });
+    return await run(client, job, folder, options).finally(() => server.drain(0));
   } finally {
-    await server.drain(0);
-    if (code === 0) rmSync(folder, { recursive: true, force: true });
+    // A server writes to it until it has ended; without a state there is nothing to go on with.
+    if (!existsSync(stateOf(folder))) rmSync(folder, { recursive: true, force: true });
   }
-  return code;
 }
 
 interface Job extends BatchInput {
@@ -101,7 +99,7 @@ function readInput(path: string, { promptTemplate, maxTokens }: BatchOptions): J
 }
 
 async function run(client: JobsClient, job: Job, folder: string, options: BatchOptions): Promise<number> {
-  const id = await begun(client, job, join(folder, "state.json"));
+  const id = await begun(client, job, folder);
   const interrupted = Promise.withResolvers<null>();
   const onSignal = (): void => interrupted.resolve(null);
   process.once("SIGINT", onSignal);
@@ -124,21 +122,32 @@ async function run(client: JobsClient, job: Job, folder: string, options: BatchO
   else await writeResults(client, ended, options.output);
   rmSync(folder, { recursive: true, force: true });
   const { completed = 0, failed = 0 } = ended.request_counts ?? {};
-  console.log(`${completed} answered, ${failed} failed: ${options.output}`);
-  return 0;
+  const failures = failed > 0 && !options.ordered ? ` (${options.output}.errors)` : "";
+  console.log(`${completed} answered, ${failed} failed${failures}: ${options.output}`);
+  if (ended.status === "completed") return 0;
+  console.error(`The job is ${ended.status}: lines that had not run by then failed.`);
+  return 1;
+}
+
+function stateOf(folder: string): string {
+  return join(folder, "state.json");
 }
 
 /** The batch of these lines: the one that was begun before, or a new one. */
-async function begun(client: JobsClient, job: Job, path: string): Promise<string> {
+async function begun(client: JobsClient, job: Job, folder: string): Promise<string> {
   const { name, endpoint, sha256 } = job;
+  const path = stateOf(folder);
   const before = existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as State) : null;
   if (before !== null && before.sha256 !== sha256)
-    throw new ConfigError(`The input is not the one that ${path} was begun with: remove it to begin anew.`);
+    throw new ConfigError(
+      `The input is not the one that ${folder} was begun with: remove that folder to begin anew.`,
+    );
   if (before !== null && before.batch !== null) return before.batch;
   const key = before?.key ?? randomUUID();
   const keep = (batch: string | null): Promise<void> =>
     writeWhole(path, [Buffer.from(JSON.stringify({ sha256, key, batch } satisfies State))]);
   // Kept before there is a batch, so that a command that dies while it creates one begins no second one when it is run again.
+  mkdirSync(folder, { recursive: true });
   if (before === null) await keep(null);
   const found = before === null ? null : await client.findBatch(key);
   const { id } = found ?? (await client.create(await client.upload(sent(job), name), endpoint, WINDOW, key));

@@ -4,18 +4,33 @@ import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { ConfigError } from "../config.ts";
 
 const PIECE_BYTES = 256 * 1024;
+const LF = 0x0a;
 
-/** The lines of a text file, without their LF, from its beginning each time. Throws ConfigError when it cannot be read. */
+/** The lines of a text file, without their LF and without a byte order mark, from its beginning each time. Throws ConfigError when it cannot be
+ *  read. */
 export function* linesOf(path: string): Generator<string> {
-  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
-  let rest = "";
+  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  let line = 0;
+  const textOf = (bytes: Uint8Array): string => {
+    line += 1;
+    try {
+      const text = decoder.decode(bytes);
+      return line === 1 ? text.replace(/^\ufeff/, "") : text;
+    } catch {
+      throw new ConfigError(`Line ${line} of ${path} is not valid UTF-8.`);
+    }
+  };
+  let rest: Uint8Array[] = [];
   for (const piece of piecesOf(path)) {
-    const lines = (rest + decoder.decode(piece, { stream: true })).split("\n");
-    rest = lines.pop()!;
-    yield* lines;
+    let from = 0;
+    for (let end = piece.indexOf(LF); end >= 0; end = piece.indexOf(LF, from)) {
+      yield textOf(Buffer.concat([...rest, piece.subarray(from, end)]));
+      rest = [];
+      from = end + 1;
+    }
+    if (from < piece.length) rest.push(piece.slice(from));
   }
-  rest += decoder.decode();
-  if (rest !== "") yield rest;
+  if (rest.length > 0) yield textOf(Buffer.concat(rest));
 }
 
 function* piecesOf(path: string): Generator<Uint8Array> {

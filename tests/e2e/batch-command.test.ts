@@ -129,10 +129,15 @@ test("rows of CSV and lines of text are prompts, and are answered in their order
 
 test("what cannot be run is said in a sentence, with the line", async () => {
   const [input, output] = [join(folder, "in.jsonl"), join(folder, "out.jsonl")];
-  writeFileSync(input, [lineOf(0), "{"].join("\n"));
+  writeFileSync(input, [lineOf(0), "", "{"].join("\n"));
   const broken = Program.bunting(["batch", input, "-o", output, "--device", "simulated"]);
   expect(await broken.exitCode()).toBe(1);
-  expect(broken.errors).toContain("Line 2: The line is not valid JSON");
+  expect(broken.errors).toContain("Line 3: The line is not valid JSON");
+  for (const wrong of [["--prompt-template", "{line}"], [join(folder, "no-model")]]) {
+    const refused = Program.bunting(["batch", input, "-o", output, ...wrong]);
+    expect(await refused.exitCode()).toBe(1);
+  }
+  expect(existsSync(`${output}.job`)).toBe(false);
   writeFileSync(output, "");
   const twice = Program.bunting(["batch", input, "-o", output]);
   expect([await twice.exitCode(), twice.errors]).toEqual([1, `${output} exists already.\n`]);
