@@ -15,7 +15,7 @@ import { childOf, type Trie, type Vocabulary } from "./vocabulary.ts";
  */
 export function forcedToken(vocabulary: Vocabulary, parser: Parser, state: ParseState): number | null {
   const { trie } = vocabulary;
-  const { text, end } = forcedText(parser, state, trie.heights[0]!);
+  const { text, end } = forcedText(parser, state, trie.height);
   if (text.length === 0) return null;
   const first = cut(vocabulary, text)?.[0];
   if (first === undefined) return null;

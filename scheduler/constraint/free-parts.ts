@@ -3,6 +3,8 @@ import type { Trie } from "./vocabulary.ts";
 
 /** Nodes below a node that make it worth being known as a part. */
 const PART_NODES_MIN = 16;
+/** In place of the number of a free string's state, for nodes that are no part. */
+export const NO_PART = 255;
 /** Words of a set of bytes. */
 const WORDS = 8;
 
@@ -12,7 +14,7 @@ const WORDS = 8;
  * characters lead back to where it was goes on with all tokens of the part, so that it need not be walked.
  */
 export class FreeParts {
-  /** By node, what is left of a free string, as `freeStates` numbers it; 255: it is no text inside of one. */
+  /** By node with many below it, what is left of a free string, as `freeStates` numbers it; else NO_PART. */
   readonly states: Uint8Array;
   readonly #regexes: Regexes;
   /** A free string. */
@@ -27,7 +29,7 @@ export class FreeParts {
     this.#regexes = regexes;
     this.#free = free;
     this.#numbers = freeStates(regexes, free);
-    this.states = new Uint8Array(trie.bytes.length).fill(255);
+    this.states = new Uint8Array(trie.bytes.length).fill(NO_PART);
     this.partOf = new Int32Array(trie.bytes.length).fill(-1);
     this.#visit(trie, 0, free);
   }
@@ -50,7 +52,8 @@ export class FreeParts {
       const byte = trie.bytes[child]!;
       const next = regexes.derivative(rest, byte);
       const isInside = next !== regexes.empty && next !== regexes.epsilon;
-      if (isInside) this.states[child] = this.#numbers.get(next)!;
+      if (isInside && trie.ends[child]! - child > PART_NODES_MIN)
+        this.states[child] = this.#numbers.get(next)!;
       const below = isInside ? this.#visit(trie, child, next) : null;
       if (below === null) begins = null;
       else if (begins !== null) {

@@ -1,9 +1,9 @@
+import { AlwaysOpen } from "./always-open.ts";
 import type { Budget } from "./error.ts";
 import { Loops } from "./free-parts.ts";
 import { again, type Pieces } from "./job.ts";
 import type { MaskMemory } from "./mask-memory.ts";
 import { remember } from "./recent.ts";
-import { byteRangeOf } from "./regex/lengths.ts";
 import { type Regex, Regexes } from "./regex/regexes.ts";
 import { freeStrings } from "./regex/text.ts";
 import { CHARACTERS_MAX, type StringMasks, type StringTokens, type TokenSet } from "./string-tokens.ts";
@@ -23,6 +23,8 @@ export type StringKind = "counted" | "broad" | "other";
 const WALKED_MAX = 128;
 /** An expression is broad if more tokens than one in so many begin as it does. */
 const BROAD = 16;
+/** One step in so many nodes is done to find out whether a walk can be spared. */
+const OPEN = 16;
 /** States that there is room for in a new walk's table, and in one that is kept for another. */
 const TABLE_STATES = 64;
 const TABLE_STATES_MAX = 1024;
@@ -41,23 +43,21 @@ export class FreeString {
   readonly #free: Regex;
   readonly #character: Regex;
   readonly #quote: Regex;
-  /** The inside of a string, whatever it is. */
-  readonly #anyText: Regex;
+  readonly #alwaysOpen: AlwaysOpen;
   readonly #loops: Loops;
   readonly #kinds = new Map<Regex, StringKind>();
   /** By expression, ordered by last use. */
   readonly #walked = new Map<TokenSet, Map<Regex, StringMasks | null>>();
-  /** By expression, see `isAlwaysOpen`. */
-  readonly #alwaysOpen = new Map<Regex, boolean>();
 
   constructor(tokens: StringTokens, memory: MaskMemory) {
     this.tokens = tokens;
     this.#memory = memory;
-    const { free, character, quote } = freeStrings(this.regexes);
+    const strings = freeStrings(this.regexes);
+    const { free, character, quote } = strings;
     this.#free = free;
     this.#character = character;
     this.#quote = quote;
-    this.#anyText = this.regexes.star(character);
+    this.#alwaysOpen = new AlwaysOpen(this.regexes, strings);
     this.#loops = new Loops(this.regexes, free);
   }
 
@@ -108,78 +108,6 @@ export class FreeString {
     return rest === this.#quote;
   }
 
-  /**
-   * Whether any characters may go on an expression, as where names are told apart by patterns and go on with one or another:
-   * then only tokens with a quote need be looked at. All pairs of what is left of a free string and of this one are; false
-   * also where there are many.
-   */
-  *isAlwaysOpen(start: Regex, budget: Budget, steps: number): Pieces<boolean> {
-    const known = this.#alwaysOpen.get(start) ?? (this.#isAnyButFew(start) ? true : undefined);
-    if (known !== undefined) {
-      this.#alwaysOpen.set(start, known);
-      return known;
-    }
-    const seen = new Map<Regex, Set<Regex>>([[this.#free, new Set([start])]]);
-    const open: [free: Regex, rest: Regex][] = [[this.#free, start]];
-    const stepsMax = budget.spent + steps;
-    let isOpen = true;
-    for (let next = open.pop(); next !== undefined && isOpen; next = open.pop()) {
-      const pair = next;
-      isOpen = (yield* again(() => this.#goesOnAsFree(pair, seen, open))) && budget.spent <= stepsMax;
-      if (budget.isPaused) yield;
-    }
-    this.#alwaysOpen.set(start, isOpen);
-    if (isOpen) for (const rest of seen.get(this.#free)!) this.#alwaysOpen.set(rest, true);
-    return isOpen;
-  }
-
-  /** Whether it is any string but some of limited length, as where names are not to be those of other properties: whatever has
-   *  been written, something can follow with which it is none of them. */
-  #isAnyButFew(rest: Regex): boolean {
-    const { regexes } = this;
-    const shape = regexes.shapeOf(rest);
-    if (shape.kind !== "cat" || shape.tail !== this.#quote) return false;
-    const head = regexes.shapeOf(shape.head);
-    if (head.kind !== "and" || !head.parts.includes(this.#anyText)) return false;
-    return head.parts.every((part) => {
-      const excluded = regexes.shapeOf(part);
-      if (excluded.kind !== "not") return part === this.#anyText;
-      return byteRangeOf(regexes, excluded.of).max < Number.POSITIVE_INFINITY;
-    });
-  }
-
-  /** Whether each byte goes on with the one where it does with the other. Pairs that were not `seen` before come to `open`. */
-  #goesOnAsFree(
-    [free, rest]: readonly [Regex, Regex],
-    seen: Map<Regex, Set<Regex>>,
-    open: [free: Regex, rest: Regex][],
-  ): boolean {
-    const { regexes } = this;
-    const { representatives } = regexes.refine(regexes.partitionOf(free), regexes.partitionOf(rest));
-    regexes.budget.spend(representatives.length);
-    for (const byte of representatives) {
-      const nextFree = regexes.derivative(free, byte);
-      const next = regexes.derivative(rest, byte);
-      const mayEnd = regexes.isNullable(next);
-      const isAlive = mayEnd || !regexes.isEmpty(next);
-      // Where one ends the other may, and goes on no further; where one is broken off the other is.
-      if (nextFree === regexes.epsilon || nextFree === regexes.empty) {
-        if (isAlive && (nextFree === regexes.empty || !mayEnd)) return false;
-        continue;
-      }
-      if (!isAlive || mayEnd) return false;
-      let rests = seen.get(nextFree);
-      if (rests === undefined) {
-        rests = new Set();
-        seen.set(nextFree, rests);
-      }
-      if (rests.has(next)) continue;
-      rests.add(next);
-      open.push([nextFree, next]);
-    }
-    return true;
-  }
-
   /** Of the set's tokens those that go on with a broad expression. Null where one has its closing quote elsewhere than in a
    *  free string, as after a backslash, or before the quote that opens the string. */
   *tokensOf(set: TokenSet, rest: Regex, budget: Budget): Pieces<StringMasks | null> {
@@ -188,9 +116,9 @@ export class FreeString {
       walked = new Map();
       this.#walked.set(set, walked);
     }
-    const clamped = yield* again(() => this.regexes.clamped(rest, set.trie.heights[0]!));
+    const clamped = yield* again(() => this.regexes.clamped(rest, set.trie.height));
     const isOpen =
-      set.parts !== null && (yield* this.isAlwaysOpen(clamped, budget, set.trie.bytes.length / 16));
+      set.parts !== null && (yield* this.#alwaysOpen.has(clamped, budget, set.trie.bytes.length / OPEN));
     if (isOpen) return set.all;
     let found = walked.get(clamped);
     if (found === undefined) found = yield* this.#walk(set, clamped, budget);

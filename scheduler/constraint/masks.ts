@@ -100,7 +100,7 @@ export class Masks {
   }
 
   *#findAlike({ lexer }: Parser, { threads }: ParseState): Pieces<void> {
-    const height = this.vocabulary.trie.heights[0]!;
+    const height = this.vocabulary.trie.height;
     for (const { lex } of threads) {
       const rests: Regex[] = [];
       for (const rest of lex.rests) rests.push(yield* again(() => lexer.regexes.clamped(rest, height)));
@@ -232,7 +232,7 @@ class MaskWriter {
     const { regexes, tokens } = strings;
     for (const set of tokens.open) {
       const clamped: Regex[] = [];
-      for (const rest of rests) clamped.push(yield* again(() => regexes.clamped(rest, set.trie.heights[0]!)));
+      for (const rest of rests) clamped.push(yield* again(() => regexes.clamped(rest, set.trie.height)));
       const found = yield* strings.tokensOf(set, regexes.alt(clamped), this.#budget);
       if (found === null) return false;
       allow(this.#mask, found.inside);

@@ -1,5 +1,5 @@
 import type { Budget } from "./error.ts";
-import type { FreeParts, Loops } from "./free-parts.ts";
+import { type FreeParts, type Loops, NO_PART } from "./free-parts.ts";
 import type { Regex, Regexes } from "./regex/regexes.ts";
 import type { StringMasks, TokenSet } from "./string-tokens.ts";
 import type { Mask } from "./vocabulary.ts";
@@ -40,10 +40,9 @@ export class StringWalk {
   readonly #freeStates: number[] = [];
   readonly #partNodes: number[] = [];
   readonly #loopsOf: (Uint32Array | null)[] = [];
-  /** By depth: the state, and where the children end. */
+  /** By depth, the state after the node that is being walked or above it. */
   readonly #states: Int32Array;
-  readonly #frameEnds: Int32Array;
-  #depth = 0;
+  /** The node to be walked next. */
   #child = 1;
 
   /** `quoteEnd`: by token, its bytes up to the quote that would end a free string and with it. `masks`: all tokens of the set are
@@ -66,11 +65,8 @@ export class StringWalk {
     this.#loops = loops;
     this.#set = set;
     this.#budget = budget;
-    const depths = set.trie.heights[0]! + 1;
-    this.#states = new Int32Array(depths);
-    this.#frameEnds = new Int32Array(depths);
+    this.#states = new Int32Array(set.trie.height + 1);
     this.#states[0] = this.#stateOf(rest);
-    this.#frameEnds[0] = set.trie.ends[0]!;
   }
 
   /** What another walk may write over once this one has ended. */
@@ -81,59 +77,49 @@ export class StringWalk {
   /** Walks until its budget is paused. False: there is more to walk. */
   run(): boolean {
     const { parts, trie } = this.#set;
-    const { bytes, ends } = trie;
-    const [states, frameEnds, freeStates] = [this.#states, this.#frameEnds, this.#freeStates];
-    let [child, depth, table, nodes] = [this.#child, this.#depth, this.#table, 0];
-    while (depth >= 0) {
-      if (child === frameEnds[depth]) {
-        depth -= 1;
-        continue;
-      }
+    const { bytes, depths, ends } = trie;
+    const states = this.#states;
+    let [child, table, nodes] = [this.#child, this.#table, 0];
+    while (child < bytes.length) {
       if (nodes === NODES) {
         this.#budget.spend(NODES);
         if (this.#budget.isPaused) break;
         nodes = 0;
       }
       nodes += 1;
-      const state = states[depth]!;
-      const end = ends[child]!;
-      let next = table[state * 256 + bytes[child]!]!;
-      if (next === UNKNOWN) {
-        // Which may be broken off.
-        this.#child = child;
-        this.#depth = depth;
-        next = this.#find(state, bytes[child]!);
-        table = this.#table;
-      }
+      const depth = depths[child]!;
+      const state = states[depth - 1]!;
+      const next = table[state * 256 + bytes[child]!]!;
       if (next >= 0) {
-        const isLeaf = end === child + 1;
-        const isFree = parts !== null && parts.states[child] === freeStates[next];
-        if (!isLeaf && !isFree && (parts === null || !this.#isWhole(parts, child, next, end - child))) {
-          child += 1;
-          depth += 1;
-          states[depth] = next;
-          frameEnds[depth] = end;
-          continue;
+        states[depth] = next;
+        const isPart = parts !== null && parts.states[child] !== NO_PART;
+        child = isPart && this.#isWhole(parts, child, next) ? ends[child]! : child + 1;
+      } else if (next === UNKNOWN) {
+        this.#child = child; // which may be broken off
+        this.#find(state, bytes[child]!);
+        table = this.#table;
+      } else {
+        const end = ends[child]!;
+        if (next === DEAD) this.#takeOut(child, end);
+        else {
+          this.#takeOut(child + 1, end);
+          this.#goBeyond(depth, child + 1, end);
         }
-      } else if (next === DEAD) this.#takeOut(child, end);
-      else {
-        this.#takeOut(child + 1, end);
-        this.#goBeyond(depth + 1, child + 1, end);
+        child = end;
       }
-      child = end;
     }
     this.#child = child;
-    this.#depth = depth;
-    return depth < 0;
+    return child === bytes.length;
   }
 
-  /** Whether the state goes on with all tokens below a node, which are so many nodes. */
-  #isWhole(parts: FreeParts, node: number, state: number, nodes: number): boolean {
+  /** Whether the state goes on with all tokens below a part. */
+  #isWhole(parts: FreeParts, node: number, state: number): boolean {
+    if (parts.states[node] === this.#freeStates[state]) return true;
     const part = parts.partOf[node]!;
     if (part < 0) return false;
     let loops = this.#loopsOf[state]!;
     if (loops === null) {
-      this.#partNodes[state]! += nodes;
+      this.#partNodes[state]! += this.#set.trie.ends[node]! - node;
       if (this.#partNodes[state]! < LOOPS_AFTER_NODES) return false;
       loops = this.#loops.loopsOf(this.#rests[state]!);
       this.#loopsOf[state] = loops;
@@ -162,14 +148,14 @@ export class StringWalk {
     }
   }
 
-  #find(state: number, byte: number): number {
+  /** Where the byte leads from the state. */
+  #find(state: number, byte: number): void {
     this.#budget.spend(FIND_STEPS);
     const rest = this.#regexes.derivative(this.#rests[state]!, byte);
     // After its quote nothing of a string goes on.
     const isDead = !this.#regexes.isNullable(rest) && this.#regexes.isEmpty(rest);
     const next = isDead ? DEAD : this.#regexes.isNullable(rest) ? END : this.#stateOf(rest);
     this.#table[state * 256 + byte] = next;
-    return next;
   }
 
   #stateOf(rest: Regex): number {

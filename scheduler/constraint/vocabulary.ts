@@ -11,8 +11,10 @@ export interface Trie {
   readonly ends: Int32Array;
   /** By node, where its own tokens begin in `tokens`; those of everything below follow. One entry more than nodes. */
   readonly firstTokens: Int32Array;
-  /** By node, the bytes of the longest way down, rounded up to a power of two. */
-  readonly heights: Uint16Array;
+  /** By node, how many bytes lead to it. */
+  readonly depths: Uint16Array;
+  /** Bytes of the longest way down, rounded up to a power of two. */
+  readonly height: number;
   readonly tokens: Int32Array;
 }
 
@@ -81,24 +83,20 @@ export function trieOf(entries: readonly TokenText[]): Trie {
   const bytes = new Uint8Array(new SharedArrayBuffer(nodes));
   const ends = new Int32Array(new SharedArrayBuffer(4 * nodes));
   const firstTokens = new Int32Array(new SharedArrayBuffer(4 * (nodes + 1)));
-  const heights = new Uint16Array(new SharedArrayBuffer(2 * nodes));
+  const depths = new Uint16Array(new SharedArrayBuffer(2 * nodes));
   const tokens = new Int32Array(new SharedArrayBuffer(4 * sorted.length));
   /** From the root to the text before. */
   const path = [0];
   let next = 1;
   const close = (depth: number): void => {
-    while (path.length > depth + 1) {
-      const node = path.pop()!;
-      ends[node] = next;
-      const parent = path.at(-1)!;
-      heights[parent] = Math.max(heights[parent]!, heights[node]! + 1);
-    }
+    while (path.length > depth + 1) ends[path.pop()!] = next;
   };
   sorted.forEach(({ text, token }, index) => {
     close(commonLength(sorted[index - 1]?.text, text));
     for (let depth = path.length - 1; depth < text.length; depth++) {
       bytes[next] = text[depth]!;
       firstTokens[next] = index;
+      depths[next] = depth + 1;
       path.push(next++);
     }
     tokens[index] = token;
@@ -106,12 +104,10 @@ export function trieOf(entries: readonly TokenText[]): Trie {
   close(0);
   ends[0] = nodes;
   firstTokens[nodes] = sorted.length;
-  for (let node = 0; node < nodes; node++) {
-    let rounded = 1;
-    while (rounded < heights[node]!) rounded *= 2;
-    heights[node] = rounded;
-  }
-  return { bytes, ends, firstTokens, heights, tokens };
+  const deepest = depths.reduce((most, depth) => Math.max(most, depth), 0);
+  let height = 1;
+  while (height < deepest) height *= 2;
+  return { bytes, ends, firstTokens, depths, height, tokens };
 }
 
 /** The node below `node` along the byte; -1: there is none. */

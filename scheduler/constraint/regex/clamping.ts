@@ -1,6 +1,6 @@
 import { assert } from "../../core.ts";
 import type { CountedIntersections } from "./counted.ts";
-import { byteRangeOf, isEndless, reachOf } from "./lengths.ts";
+import { isEndless, reachOf } from "./lengths.ts";
 import type { Regex, Regexes, RegexShape } from "./regexes.ts";
 
 /** An expression without a limit of length, and the limit: so many times, each of a byte or more. It is `limit` that has it, of
@@ -166,7 +166,7 @@ export class Clamping {
         const of = this.clamped(shape.of, bytes);
         if (regexes.isNullable(shape.of)) return regexes.repeat(of, shape.min, shape.max);
         // Times that can be completed within them: one more may begin.
-        const times = Math.floor(bytes / byteRangeOf(regexes, shape.of).min);
+        const times = Math.floor(bytes / regexes.bytesMin(shape.of));
         const max = shape.max > times ? Number.POSITIVE_INFINITY : shape.max;
         return regexes.repeat(of, Math.min(shape.min, times + 1), max);
       }

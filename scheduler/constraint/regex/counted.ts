@@ -1,3 +1,4 @@
+import { Pairs } from "./pairs.ts";
 import type { Regex, Regexes } from "./regexes.ts";
 
 /** A repetition with which an expression ends: what is left of one time, and then so many times more. */
@@ -194,10 +195,8 @@ export class CountedIntersections {
     if (time === regexes.epsilon) return [state];
     if (regexes.isNullable(time)) return null;
     const reached = new Set<Regex>();
-    /** By what is left of the time. */
-    const seen = new Map<Regex, Set<Regex>>([[time, new Set([state])]]);
-    const open: [state: Regex, rest: Regex][] = [[state, time]];
-    for (let pair = open.pop(); pair !== undefined; pair = open.pop()) {
+    const pairs = new Pairs(state, time);
+    for (let pair = pairs.take(); pair !== undefined; pair = pairs.take()) {
       const [at, rest] = pair;
       const { representatives } = regexes.refine(regexes.partitionOf(at), regexes.partitionOf(rest));
       for (const byte of representatives) {
@@ -206,16 +205,7 @@ export class CountedIntersections {
         if (nextRest === regexes.empty || next === regexes.empty) continue;
         if (nextRest === regexes.epsilon) reached.add(next);
         else if (regexes.isNullable(nextRest)) return null;
-        else {
-          let states = seen.get(nextRest);
-          if (states === undefined) {
-            states = new Set();
-            seen.set(nextRest, states);
-          }
-          if (states.has(next)) continue;
-          states.add(next);
-          open.push([next, nextRest]);
-        }
+        else pairs.add(next, nextRest);
       }
     }
     return [...reached];

@@ -1,49 +1,8 @@
-import { type ByteSet, byteSet, intersectionOf, type Partition, unionOf } from "./byte-set.ts";
+import { type ByteSet, byteSet, intersectionOf, unionOf } from "./byte-set.ts";
 import { FreeText } from "./free-text.ts";
+import { mergeCounts } from "./merged-counts.ts";
 import { pairOf, sortedOnce } from "./numbers.ts";
-
-declare const brand: unique symbol;
-/** A regular expression over bytes: its number in the `Regexes` that made it. Equal expressions have equal numbers. */
-export type Regex = number & { readonly [brand]: "Regex" };
-
-/** A finite automaton as a table, for languages that no short expression describes. Dead is -1. */
-export interface Automaton {
-  /** Names it: automata of one name are the same. */
-  readonly name: string;
-  readonly classOf: Uint8Array;
-  readonly classes: number;
-  /** next[state × classes + class]. */
-  readonly next: Int32Array;
-  readonly accepts: Uint8Array;
-}
-
-/** What an expression is, with its parts. `max` may be Infinity. */
-export type RegexShape =
-  | { readonly kind: "empty" }
-  | { readonly kind: "epsilon" }
-  | { readonly kind: "any" }
-  | { readonly kind: "set"; readonly set: ByteSet }
-  | { readonly kind: "cat"; readonly head: Regex; readonly tail: Regex }
-  | { readonly kind: "repeat"; readonly of: Regex; readonly min: number; readonly max: number }
-  | { readonly kind: "alt" | "and"; readonly parts: readonly Regex[] }
-  | { readonly kind: "not"; readonly of: Regex }
-  | { readonly kind: "automaton"; readonly automaton: Automaton; readonly state: number };
-
-/** An expression, and what is known of it. */
-export interface Node {
-  readonly shape: RegexShape;
-  /** Whether it matches the empty string. */
-  readonly isNullable: boolean;
-  /** Whether it holds an intersection or a complement, so that its language may be empty without its being `empty`. */
-  readonly isBoolean: boolean;
-  /** Whether it holds a repetition with a count. */
-  readonly isCounted: boolean;
-  partition: Partition | null;
-  /** Derivatives by class of the partition; -1: not computed yet. */
-  next: Int32Array | null;
-  /** For boolean ones: whether the language is empty; null: not known yet. */
-  isEmpty: boolean | null;
-}
+import { type Automaton, factsOf, type Node, type Regex, type RegexShape } from "./shape.ts";
 
 /** Odd, with bits all over it (2 ** 32 by the golden ratio). */
 const HASH_FACTOR = 0x9e3779b1;
@@ -71,9 +30,9 @@ export class Expressions {
   readonly #bytes: (Regex | undefined)[] = [];
 
   constructor() {
-    this.empty = this.#intern("0", { kind: "empty" }, false, false);
-    this.epsilon = this.#intern("1", { kind: "epsilon" }, true, false);
-    this.any = this.#intern("*", { kind: "any" }, true, false);
+    this.empty = this.#intern("0", { kind: "empty" });
+    this.epsilon = this.#intern("1", { kind: "epsilon" });
+    this.any = this.#intern("*", { kind: "any" });
   }
 
   /** Expressions made so far. */
@@ -101,10 +60,21 @@ export class Expressions {
     return this.nodes[regex]!.isNullable;
   }
 
+  /** No match has fewer bytes. */
+  bytesMin(regex: Regex): number {
+    return this.nodes[regex]!.bytesMin;
+  }
+
+  /** Whether all that it matches is matched by free text, which is something any number of times; false also where that is not seen at
+   *  a glance. */
+  isWithin(regex: Regex, free: Regex): boolean {
+    return this.#freeText.isWithin(regex, free);
+  }
+
   /** One byte of the set. */
   set(set: ByteSet): Regex {
     if (set.every((word) => word === 0)) return this.empty;
-    return this.#intern(`s${set.join()}`, { kind: "set", set }, false, false);
+    return this.#intern(`s${set.join()}`, { kind: "set", set });
   }
 
   /** One byte of inclusive ranges. */
@@ -144,13 +114,7 @@ export class Expressions {
     if (node.shape.kind === "any") return of;
     if (node.shape.kind === "repeat" && node.shape.min === 0 && node.shape.max === Infinity) return of;
     const least = node.isNullable ? 0 : min;
-    const isNullable = least === 0;
-    return this.#intern(
-      `r${of},${least},${max}`,
-      { kind: "repeat", of, min: least, max },
-      isNullable,
-      node.isBoolean,
-    );
+    return this.#intern(`r${of},${least},${max}`, { kind: "repeat", of, min: least, max });
   }
 
   /** Any number of times. */
@@ -184,6 +148,7 @@ export class Expressions {
     }
     if (set !== null) parts.push(only ?? this.set(set));
     if (hasEpsilon && !isNullable) parts.push(this.epsilon);
+    mergeCounts(this, parts);
     const free = parts.length > 1 ? parts.find((part) => this.#freeText.timesOf(part) !== null) : undefined;
     if (free === undefined) return this.#many("alt", parts, this.empty);
     const others = parts.filter((part) => !this.#freeText.isWithin(part, free));
@@ -230,21 +195,15 @@ export class Expressions {
   not(of: Regex): Regex {
     if (of === this.empty) return this.any;
     if (of === this.any) return this.empty;
-    const { shape, isNullable } = this.nodes[of]!;
+    const { shape } = this.nodes[of]!;
     if (shape.kind === "not") return shape.of;
-    return this.#intern(`n${of}`, { kind: "not", of }, !isNullable, true);
+    return this.#intern(`n${of}`, { kind: "not", of });
   }
 
   /** What the automaton accepts from the state; -1 is dead. */
   automaton(automaton: Automaton, state = 0): Regex {
     if (state < 0) return this.empty;
-    const isNullable = automaton.accepts[state] === 1;
-    return this.#intern(
-      `a${automaton.name}:${state}`,
-      { kind: "automaton", automaton, state },
-      isNullable,
-      true,
-    );
+    return this.#intern(`a${automaton.name}:${state}`, { kind: "automaton", automaton, state });
   }
 
   /** Any of the strings; common beginnings are shared. */
@@ -292,8 +251,7 @@ export class Expressions {
     const key = pairOf(head, tail);
     let id = this.#cats.get(key);
     if (id === undefined) {
-      const isNullable = node.isNullable && rest.isNullable;
-      id = this.#add({ kind: "cat", head, tail }, isNullable, node.isBoolean || rest.isBoolean);
+      id = this.#add({ kind: "cat", head, tail });
       this.#cats.set(key, id);
     }
     return id;
@@ -310,46 +268,27 @@ export class Expressions {
       const { shape } = this.nodes[id]!;
       if (shape.kind === kind && areEqual(shape.parts, parts)) return id;
     }
-    const isOne = (part: Regex): boolean => this.isNullable(part);
-    const isNullable = kind === "alt" ? parts.some(isOne) : parts.every(isOne);
-    const isBoolean = kind === "and" || parts.some((part) => this.isBoolean(part));
-    const id = this.#add({ kind, parts }, isNullable, isBoolean);
+    const id = this.#add({ kind, parts });
     if (alike === undefined) this.#lists.set(hash, [id]);
     else alike.push(id);
     return id;
   }
 
-  #intern(key: string, shape: RegexShape, isNullable: boolean, isBoolean: boolean): Regex {
+  #intern(key: string, shape: RegexShape): Regex {
     let id = this.#ids.get(key);
     if (id === undefined) {
-      id = this.#add(shape, isNullable, isBoolean);
+      id = this.#add(shape);
       this.#ids.set(key, id);
     }
     return id;
   }
 
-  #add(shape: RegexShape, isNullable: boolean, isBoolean: boolean): Regex {
-    const isCounted = this.#isCounted(shape);
+  #add(shape: RegexShape): Regex {
+    // In one order, so that nodes are alike to the engine that runs this.
+    const { isNullable, isBoolean, isCounted, bytesMin } = factsOf(shape, (part) => this.nodes[part]!);
     const [partition, next, isEmpty] = [null, null, null];
-    return (this.nodes.push({ shape, isNullable, isBoolean, isCounted, partition, next, isEmpty }) -
-      1) as Regex;
-  }
-
-  #isCounted(shape: RegexShape): boolean {
-    const isOne = (part: Regex): boolean => this.nodes[part]!.isCounted;
-    switch (shape.kind) {
-      case "cat":
-        return isOne(shape.head) || isOne(shape.tail);
-      case "repeat":
-        return shape.min > 1 || shape.max < Number.POSITIVE_INFINITY || isOne(shape.of);
-      case "alt":
-      case "and":
-        return shape.parts.some(isOne);
-      case "not":
-        return isOne(shape.of);
-      default:
-        return false;
-    }
+    const node = { shape, isNullable, isBoolean, isCounted, bytesMin, partition, next, isEmpty };
+    return (this.nodes.push(node) - 1) as Regex;
   }
 }
 

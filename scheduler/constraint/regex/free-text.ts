@@ -1,5 +1,6 @@
-import type { Expressions, Regex } from "./expressions.ts";
+import type { Expressions } from "./expressions.ts";
 import { pairOf } from "./numbers.ts";
+import type { Regex } from "./shape.ts";
 
 /** Of a character in JSON, such as \\u001f. */
 const CHARACTER_BYTES_MAX = 6;

@@ -6,64 +6,47 @@ export interface ByteRange {
   readonly max: number;
 }
 
-const anyBytes: ByteRange = { min: 0, max: Number.POSITIVE_INFINITY };
-
 /** Bounds of how many bytes a match of the expression has. */
 export function byteRangeOf(regexes: Regexes, regex: Regex): ByteRange {
-  const known = new Map<Regex, ByteRange>();
-  const rangeOf = (one: Regex): ByteRange => {
-    let range = known.get(one);
-    if (range === undefined) {
-      range = find(one);
-      known.set(one, range);
+  const known = new Map<Regex, number>();
+  const maxOf = (one: Regex): number => {
+    let max = known.get(one);
+    if (max === undefined) {
+      max = find(one);
+      known.set(one, max);
     }
-    return range;
+    return max;
   };
-  const find = (one: Regex): ByteRange => {
+  const find = (one: Regex): number => {
     const shape = regexes.shapeOf(one);
     switch (shape.kind) {
       case "epsilon":
-        return { min: 0, max: 0 };
+        return 0;
       case "set":
-        return { min: 1, max: 1 };
+        return 1;
       case "cat": {
-        let { min, max } = rangeOf(shape.head);
+        let max = maxOf(shape.head);
         let rest = shape.tail;
-        const add = (part: ByteRange): void => {
-          min += part.min;
-          max += part.max;
-        };
         // In a loop, as texts are long.
         for (let next = regexes.shapeOf(rest); next.kind === "cat"; next = regexes.shapeOf(rest)) {
-          add(rangeOf(next.head));
+          max += maxOf(next.head);
           rest = next.tail;
         }
-        add(rangeOf(rest));
-        return { min, max };
+        return max + maxOf(rest);
       }
       case "repeat": {
-        const { min, max } = rangeOf(shape.of);
-        return { min: shape.min * min, max: max === 0 ? 0 : shape.max * max };
+        const max = maxOf(shape.of);
+        return max === 0 ? 0 : shape.max * max;
       }
-      case "alt": {
-        const parts = shape.parts.map(rangeOf);
-        return {
-          min: Math.min(...parts.map(({ min }) => min)),
-          max: Math.max(...parts.map(({ max }) => max)),
-        };
-      }
-      case "and": {
-        const parts = shape.parts.map(rangeOf);
-        return {
-          min: Math.max(...parts.map(({ min }) => min)),
-          max: Math.min(...parts.map(({ max }) => max)),
-        };
-      }
+      case "alt":
+        return Math.max(...shape.parts.map(maxOf));
+      case "and":
+        return Math.min(...shape.parts.map(maxOf));
       default:
-        return anyBytes;
+        return Number.POSITIVE_INFINITY;
     }
   };
-  return rangeOf(regex);
+  return { min: regexes.bytesMin(regex), max: maxOf(regex) };
 }
 
 /** Bytes with which a match of the expression can be completed, wherever one has got to: an upper bound, Infinity for what holds
@@ -83,17 +66,15 @@ export function reachOf(regexes: Regexes, regex: Regex): number {
       }
       // From the end, in a loop, as texts are long.
       let reach = reachOf(regexes, tail);
-      let { min } = byteRangeOf(regexes, tail);
+      let min = regexes.bytesMin(tail);
       for (const head of heads.reverse()) {
         reach = Math.max(reach, reachOf(regexes, head) + min);
-        min += byteRangeOf(regexes, head).min;
+        min += regexes.bytesMin(head);
       }
       return reach;
     }
-    case "repeat": {
-      const { min } = byteRangeOf(regexes, shape.of);
-      return reachOf(regexes, shape.of) + Math.max(shape.min - 1, 0) * min;
-    }
+    case "repeat":
+      return reachOf(regexes, shape.of) + Math.max(shape.min - 1, 0) * regexes.bytesMin(shape.of);
     case "alt":
       return Math.max(...shape.parts.map((part) => reachOf(regexes, part)));
     default:

@@ -4,7 +4,7 @@ import { runs } from "../../../tests/support/property.ts";
 import { Budget } from "../error.ts";
 import { compilePattern } from "./pattern.ts";
 import { type Regex, Regexes } from "./regexes.ts";
-import { jsonEncoding, plainEncoding } from "./text.ts";
+import { allCharacters, jsonEncoding, plainEncoding } from "./text.ts";
 
 /** Sources of patterns over few characters, among them some of several bytes and some that JSON escapes. */
 const atom = fc.constantFrom(
@@ -151,6 +151,32 @@ test("once a word has come, any text may follow, and nothing is remembered of th
   ]);
   expect(after(without, "http://")).toBe(regexes.empty);
   expect(after(alone, "a customer, cust")).toBe(after(alone, "customer"));
+});
+
+test("alternatives that differ in a count alone are one, within a character as well", () => {
+  const regexes = new Regexes();
+  const { oneOf } = jsonEncoding(regexes);
+  const character = oneOf(allCharacters);
+  const times = (min: number, max: number): Regex =>
+    regexes.cat(regexes.repeat(character, min, max), regexes.literal([46]));
+  expect(regexes.alt([times(3, 5), times(0, 2), times(4, 9)])).toBe(times(0, 9));
+  expect(regexes.alt([times(4, 5), times(0, 2)])).not.toBe(times(0, 5));
+  const [first] = new TextEncoder().encode("é");
+  const after = (regex: Regex): Regex => regexes.derivative(regex, first!);
+  expect(regexes.alt([after(times(3, 5)), after(times(1, 4))])).toBe(after(times(1, 5)));
+});
+
+test("a name of labels whose dots may belong to them takes few states", () => {
+  const regexes = new Regexes();
+  const pattern = "^(?!.*://)(?=.{1,255}$)((.{1,63}\\.){1,127}(?![0-9]*$)[a-z0-9-]+\\.?)$";
+  let rest = compilePattern(regexes, pattern, jsonEncoding(regexes), "anywhere");
+  const before = regexes.size;
+  for (const byte of new TextEncoder().encode("a.b.c.example.com.and.so.on.a.b.c.d.e.f")) {
+    rest = regexes.derivative(rest, byte);
+    expect(regexes.isEmpty(rest)).toBe(false);
+  }
+  expect(regexes.isNullable(rest)).toBe(true);
+  expect(regexes.size - before).toBeLessThan(5000);
 });
 
 test("what is not regular is refused by name", () => {

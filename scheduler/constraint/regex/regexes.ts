@@ -2,12 +2,13 @@ import { Budget } from "../error.ts";
 import { hasByte, type Partition, Partitions } from "./byte-set.ts";
 import { Clamping, type Unlimited } from "./clamping.ts";
 import { CountedIntersections } from "./counted.ts";
-import { Expressions, type Regex, type RegexShape } from "./expressions.ts";
+import { Expressions } from "./expressions.ts";
+import type { Regex, RegexShape } from "./shape.ts";
 
-export type { Automaton, Regex, RegexShape } from "./expressions.ts";
+export type { Automaton, Regex, RegexShape } from "./shape.ts";
 
 /** States that are searched for an end before it is counted how far it is. */
-const NEAR_STATES = 8;
+const NEAR_STATES = 3;
 
 /**
  * Regular expressions over bytes with intersection and complement, matched by derivatives (Brzozowski, "Derivatives of
@@ -71,13 +72,15 @@ export class Regexes extends Expressions {
     return node.isEmpty!;
   }
 
-  /** Finds out whether anything can be reached that matches, from so many states: depth first, as ends are far where lengths
-   *  are counted. False: not from these. */
+  /** Finds out whether anything can be reached that matches, from so many states: those first that seem nearest to an end, and else
+   *  depth first, as ends are far where lengths are counted. False: not from these. */
   #search(start: Regex, statesMax: number): boolean {
     const parents = new Map<Regex, Regex | null>([[start, null]]);
     const open = [start];
-    while (open.length > 0) {
+    for (let states = 0; open.length > 0; states++) {
+      if (states === statesMax) return false;
       const at = open.pop()!;
+      const found: Regex[] = [];
       for (const byte of this.partitionOf(at).representatives) {
         const next = this.derivative(at, byte);
         const node = this.nodes[next]!;
@@ -86,10 +89,10 @@ export class Regexes extends Expressions {
           for (let up: Regex | null = at; up !== null; up = parents.get(up)!) this.nodes[up]!.isEmpty = false;
           return true;
         }
-        if (parents.size >= statesMax) return false;
         parents.set(next, at);
-        open.push(next);
+        found.push(next);
       }
+      open.push(...found.sort((a, b) => this.nodes[b]!.bytesMin - this.nodes[a]!.bytesMin));
     }
     for (const at of parents.keys()) this.nodes[at]!.isEmpty = true;
     return true;

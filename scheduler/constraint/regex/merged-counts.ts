@@ -1,0 +1,48 @@
+import type { Expressions } from "./expressions.ts";
+import type { Regex } from "./shape.ts";
+
+/** Alternatives with counts that are compared with each other. */
+const COMPARED_MAX = 32;
+/** Bytes before a count that are looked at: those of a character, or what is left of it. */
+const CHARACTER_BYTES_MAX = 6;
+
+/**
+ * Puts alternatives together that differ in a count alone, as 3 to 5 times and 0 to 4 times. Where a repetition can begin at each of
+ * several places, as a label of a host's name can that may have dots in it, there would be an alternative for each else, and
+ * a state for each set of them.
+ */
+export function mergeCounts(expressions: Expressions, parts: Regex[]): void {
+  let counted = 0;
+  for (const part of parts) if (expressions.isCounted(part)) counted += 1;
+  if (counted < 2 || counted > COMPARED_MAX) return;
+  for (let i = 1; i < parts.length; i++) {
+    for (let j = 0; j < i; j++) {
+      const merged = mergedOf(expressions, parts[i]!, parts[j]!, CHARACTER_BYTES_MAX);
+      if (merged === null) continue;
+      // Which may go together with any of the others.
+      parts.splice(i, 1);
+      parts.splice(j, 1);
+      parts.push(merged);
+      i = 0;
+      break;
+    }
+  }
+}
+
+/** One expression for two that differ in a count alone, after so many bytes at most; null: they differ in more. */
+function mergedOf(expressions: Expressions, one: Regex, other: Regex, bytes: number): Regex | null {
+  const a = expressions.shapeOf(one);
+  const b = expressions.shapeOf(other);
+  if (a.kind === "repeat" && b.kind === "repeat") {
+    if (a.of !== b.of || a.min > b.max + 1 || b.min > a.max + 1) return null;
+    return expressions.repeat(a.of, Math.min(a.min, b.min), Math.max(a.max, b.max));
+  }
+  if (a.kind !== "cat" || b.kind !== "cat") return null;
+  if (a.tail === b.tail) {
+    const head = mergedOf(expressions, a.head, b.head, 0);
+    return head === null ? null : expressions.cat(head, a.tail);
+  }
+  if (a.head !== b.head || bytes === 0) return null;
+  const tail = mergedOf(expressions, a.tail, b.tail, bytes - 1);
+  return tail === null ? null : expressions.cat(a.head, tail);
+}
