@@ -155,7 +155,7 @@ export class Admission {
   /** The step that is planned. Back-off ends where no sequence runs: there is none to stay out of the way of. */
   #stepNumber(): number {
     const isIdle = this.#roster.running.every(({ isPaused }) => isPaused);
-    return isIdle ? Number.POSITIVE_INFINITY : this.#journal.totals.stepsTotal + 1;
+    return isIdle ? Number.POSITIVE_INFINITY : this.#journal.nextStep;
   }
 
   /** Whether a waiting sequence may be admitted before an unfinished prompt: if it is of an earlier objective; if it is

@@ -165,6 +165,29 @@ test("pausing the last one that could run is told, though no step follows", () =
   expect(harness.load.paused).toBe(0);
 });
 
+test("a step is counted once it is done, in a report with what it took: one that tells who starts counts the steps before", () => {
+  const fault = ({ number, chunks }: Step): StepResult => {
+    const sampled = chunks.map(
+      ({ sequence }) => ({ kind: "token", sequence, token: 5, logprobs: null }) as const,
+    );
+    return { kind: "done", sampled, deviceMs: number };
+  };
+  const harness = new EngineHarness({ fault });
+  for (let i = 0; i < 2; i++) {
+    harness.submit(sequenceSpec(tokensFrom(100 * i, 20), 2));
+    harness.finish();
+  }
+  const told = harness.reports.map(({ started, load }) => [started.length, load.stepsTotal, load.deviceMs]);
+  expect(told).toEqual([
+    [1, 0, 0],
+    [0, 1, 1],
+    [0, 2, 2],
+    [1, 2, 2],
+    [0, 3, 3],
+    [0, 4, 4],
+  ]);
+});
+
 test("an idle engine checks its page counts each time, and all its records every ten seconds", () => {
   const harness = new EngineHarness({ engine: { integrity: "idle" } });
   const checksMs: number[] = [];

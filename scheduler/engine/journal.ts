@@ -155,14 +155,14 @@ export class Journal {
     this.#totals.stepsOverTarget += 1;
   }
 
-  /** A step begins; returns its number. */
-  stepBegins(): number {
-    this.#totals.stepsTotal += 1;
-    return this.#totals.stepsTotal;
+  /** Number of the next step: steps are counted, with what they took, once they are done. */
+  get nextStep(): number {
+    return this.#totals.stepsTotal + 1;
   }
 
   /** `isDecode` tells a chunk of output from one of a prompt, by the chunk's place in the step. */
   stepDone({ number, chunks }: Step, times: StepTimes, isDecode: (index: number) => boolean): void {
+    this.#totals.stepsTotal = number;
     this.#totals.stepTokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);
     this.#totals.deviceMs = times.deviceMs;
     this.#totals.stepMs = times.endMs - times.startMs;

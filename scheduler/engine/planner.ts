@@ -247,7 +247,7 @@ export class Planner {
     roster.leftOut(skipped);
     journal.skipped(skipped.size);
     const givesWay = warm === null && planned.every(({ sequence }) => sequence.objective.isBulk);
-    const step = { number: journal.stepBegins(), moves, chunks, givesWay };
+    const step = { number: journal.nextStep, moves, chunks, givesWay };
     return { step, planned, startMs, deadlineMs, pagesUsed: pool.pagesTotal - pagesAvailable };
   }
 }

@@ -201,7 +201,7 @@ export class Roster {
     this.#journal.preempted(victim.id);
     victim.preemptions += 1;
     const staysOut = this.#backOff ? backOffSteps(victim.preemptions) : 0;
-    victim.stepsUntil = this.#journal.totals.stepsTotal + 1 + staysOut;
+    victim.stepsUntil = this.#journal.nextStep + staysOut;
     this.#leave(victim, true, false);
     victim.state = "waiting";
     this.#waits(victim, victim.length);
