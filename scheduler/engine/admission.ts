@@ -110,7 +110,7 @@ export class Admission {
       const left = sequence.length - cachedTokens;
       const tokens = budget.offer(left, cachedTokens, nowMs - sequence.pacing.lastChunkMs, objective);
       if (tokens === 0) {
-        if (!queue.hasLanes) return this.#none(false);
+        if (!queue.hasLanes || (objective.isBulk && this.#isDue(sequence, nowMs))) return this.#none(false);
         declined.add(sequence.objective.name);
         continue;
       }
@@ -135,10 +135,16 @@ export class Admission {
     return null;
   }
 
+  /** Bulk that has aged while none runs is admitted in its turn, and none behind it passes it: so bulk never stands still. */
+  #isDue(sequence: Sequence, nowMs: number): boolean {
+    const { queue, running } = this.#roster;
+    return queue.isAged(sequence, nowMs) && !running.some(({ objective }) => objective.isBulk);
+  }
+
   /** Bulk is not admitted before what is awaited, nor in its place: it would be given pages for a whole prompt, of which it computes a token or two. */
   #makesWay(sequence: Sequence, declined: ReadonlySet<Objective>, nowMs: number): boolean {
     const { queue } = this.#roster;
-    if (!sequence.objective.isBulk || !queue.hasLanes || queue.isAged(sequence, nowMs)) return false;
+    if (!sequence.objective.isBulk || !queue.hasLanes || this.#isDue(sequence, nowMs)) return false;
     if (this.#lacking !== null) return true;
     return queue.peek(nowMs, this.#stepNumber(), new Set([...declined, sequence.objective.name])) !== null;
   }

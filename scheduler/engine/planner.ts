@@ -5,7 +5,7 @@ import type { DeviceSpec } from "../device.ts";
 import { Admission } from "./admission.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import type { Journal } from "./journal.ts";
-import { securePages, youngestBulk, youngestPaused } from "./preemption.ts";
+import { securePages, yieldingBulk, youngestPaused } from "./preemption.ts";
 import type { Prospects, WarmStep } from "./prospects.ts";
 import type { Roster } from "./roster.ts";
 import type { Sequence } from "./sequence.ts";
@@ -121,10 +121,10 @@ export class Planner {
   #reclaimBulk(): boolean {
     const lacking = this.#admission.takeLacking();
     if (lacking === null) return false;
-    const { roster } = this.#parts;
+    const { clock, roster } = this.#parts;
     const before = roster.running.length;
     while (!this.#admission.hasRoomFor(lacking)) {
-      const victim = youngestBulk(roster.running);
+      const victim = yieldingBulk(roster, clock.nowMs());
       if (victim === undefined) break;
       roster.preempt(victim);
     }

@@ -1,8 +1,9 @@
 /** Preemption by recompute: whom it takes, and that it changes nothing but time. */
 
-import { expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import type { SequenceId } from "../core.ts";
+import { objectives } from "../objective.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 import { backOffSteps } from "./preemption.ts";
 
@@ -213,4 +214,29 @@ test("bulk for which there is room takes none that a sequence lacks which is awa
   const sequences = harness.traces.at(-1)!.chunks.map(({ sequence }) => sequence);
   expect(sequences).toContain(chat);
   expect(sequences).not.toContain(few);
+});
+
+describe("of bulk beside sequences that are awaited, more than there is room for all the time,", () => {
+  /** Tokens that a bulk sequence has drawn by then, which is aged after so long, and how many of the others were answered. */
+  const drawn = (ageingMs: number): readonly [number, number] => {
+    const lanes = { ...objectives, throughput: { ...objectives.throughput, ageingMs } };
+    const queue = { kind: "lanes", lanes, tenantSlack: 4096, tenantReach: 0 } as const;
+    const harness = new EngineHarness({ spec: { pages: 40 }, engine: { queue } });
+    harness.submit(sequenceSpec(tokensFrom(0, 250), 30, { service: { objective: "throughput" } }));
+    for (let step = 0; step < 300; step++) {
+      const open = harness.outcomes.filter(({ finish }) => finish === null).length;
+      for (let more = open; more < 7; more++)
+        harness.submit(sequenceSpec(tokensFrom(300 * harness.outcomes.length, 150), 12));
+      harness.step();
+    }
+    const answered = harness.outcomes.slice(1).filter(({ finish }) => finish !== null);
+    return [harness.outcomes[0]!.tokens.length, answered.length];
+  };
+
+  test("one that has aged goes on to its end", () => {
+    const [[aged, besideAged], [young, besideYoung]] = [drawn(200), drawn(600_000)];
+    expect(aged).toBe(30);
+    expect(young).toBeLessThan(10);
+    expect(besideAged).toBeGreaterThan(0.8 * besideYoung);
+  });
 });

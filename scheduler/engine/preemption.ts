@@ -48,9 +48,11 @@ export function youngestPaused(running: readonly Sequence[]): Sequence | undefin
   return running.findLast((sequence) => sequence.isPaused);
 }
 
-/** The bulk sequence that arrived last; undefined if none runs. */
-export function youngestBulk(running: readonly Sequence[]): Sequence | undefined {
-  return running.findLast(({ objective }) => objective.isBulk);
+/** The bulk sequence that makes way for what is awaited: the one that arrived last; undefined if there is none, or one alone that has aged. */
+export function yieldingBulk({ running, queue }: Roster, nowMs: number): Sequence | undefined {
+  const last = running.findLast(({ objective }) => objective.isBulk);
+  if (last === undefined || !queue.isAged(last, nowMs)) return last;
+  return running.find(({ objective }) => objective.isBulk) === last ? undefined : last;
 }
 
 /** Steps a victim stays out before it may come back: 0 the first time, then 2, 4, 8 … 64. Without it, two sequences

@@ -11,7 +11,8 @@ import type { QueueOrder } from "./queue-order.ts";
 /**
  * All sequences that wait and are not paused, each in one of three places:
  *
- *   returning   preempted, or going on from a held one; before all others, in order of arrival, once their back-off is over
+ *   returning   preempted, or going on from a held one; before all others, in order of arrival, once their back-off is over; bulk that has not
+ *               aged behind all others
  *   order       see queue-order.ts
  *   pending     out of the order until the prefix that they share with a running sequence is computed (prefix-pending.ts)
  */
@@ -89,7 +90,7 @@ export class WaitQueue {
     let bulk: Sequence | null = null;
     for (const sequence of this.#returning) {
       if (sequence.stepsUntil > step || passed.has(sequence.objective.name)) continue;
-      if (!sequence.objective.isBulk) return sequence;
+      if (!sequence.objective.isBulk || this.isAged(sequence, nowMs)) return sequence;
       bulk ??= sequence;
     }
     if (bulk === null) return this.#order.peek(nowMs, passed);
