@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { ConstraintError } from "../../scheduler/constraint/error.ts";
 import { ConstraintCompiler } from "./compiler.ts";
 
 let compiler: ConstraintCompiler;
@@ -33,4 +34,14 @@ test("large ones count for what they are: fewer of them are remembered", async (
   expect(small.kept.entries).toBeLessThan(60);
   expect(small.kept.bytes).toBeGreaterThan(bytesMax / 2);
   small.close();
+});
+
+test("one that is not done after two seconds is refused, and takes its thread with it; others are compiled by the next", async () => {
+  const url = new URL("../../tests/support/silent-compiler.ts", import.meta.url).href;
+  const silent = new ConstraintCompiler(url);
+  const refusal = silent.compile({ kind: "choice", texts: ["never"] }).catch((error: unknown) => error);
+  const behind = silent.compile({ kind: "choice", texts: ["soon"] });
+  expect(await refusal).toEqual(new ConstraintError("it takes longer than 2000 ms to compile"));
+  expect((await behind).ignored).toEqual([]);
+  silent.close();
 });

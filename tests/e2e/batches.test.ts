@@ -171,6 +171,29 @@ describe("a batch", () => {
     expect(Math.max(...listeners.values())).toBeLessThanOrEqual(1);
   });
 
+  test("holds its lines to what their answers must be, and refuses what cannot be kept to", async () => {
+    const format = (schema: object) => ({
+      response_format: { type: "json_schema", json_schema: { name: "n", schema } },
+    });
+    const server = start();
+    const batch = await run(server, [
+      chatLine("a", "How many?", format({ type: "integer", minimum: 2, maximum: 2 })),
+      chatLine("b", "Which?", { guided_choice: ["red"] }),
+      chatLine("c", "How many?", format({ type: "float128" })),
+    ]);
+    const client = clientOf(server);
+    const outputs = await linesOf(client, batch.output_file_id);
+    expect(outputs.map(({ response }) => response.body.choices[0]!.message.content)).toEqual(["2", "red"]);
+    const [refused] = await linesOf(client, batch.error_file_id);
+    expect(refused).toMatchObject({
+      custom_id: "c",
+      response: {
+        status_code: 400,
+        body: { error: { code: "invalid_schema", param: "response_format.json_schema.schema#/type" } },
+      },
+    });
+  });
+
   test("runs completions, too", async () => {
     const server = start();
     const client = clientOf(server);

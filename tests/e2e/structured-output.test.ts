@@ -108,6 +108,11 @@ test("every way of asking for a structure is heard", async () => {
   expect(await complete({ structured_outputs: { choice: ["red", "green"] } })).toMatch(/^(red|green)$/);
   expect(await complete({ guided_regex: "[a-f]{3}-\\d{2}" })).toMatch(/^[a-f]{3}-\d{2}$/);
   expect(await complete({ structured_outputs: { regex: "(ab){2}" } })).toBe("abab");
+  expect(await complete({ regex: "(ab){2}" })).toBe("abab");
+  expect(await complete({ ebnf: 'root ::= "a" "b"{2}' })).toBe("abb");
+  const tag = { type: "structural_tag", format: { type: "const_string", value: "here" } };
+  expect(await complete({ response_format: tag })).toBe("here");
+  expect(await complete({ structured_outputs: { structural_tag: JSON.stringify(tag) } })).toBe("here");
   const two = { type: "integer", minimum: 2, maximum: 2 };
   for (const fields of [
     { guided_json: two },
@@ -116,6 +121,7 @@ test("every way of asking for a structure is heard", async () => {
     { json_schema: two },
     { response_format: { type: "json_object", schema: two } },
     { response_format: { type: "json_schema", json_schema: { name: "n", schema: two } } },
+    { response_format: { type: "json_schema", json_schema: { name: "n", schema: two, strict: true } } },
   ]) {
     expect(await complete(fields)).toBe("2");
   }

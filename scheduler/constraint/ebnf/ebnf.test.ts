@@ -71,3 +71,11 @@ describe("Lark's grammars", () => {
     expect(() => compile("begin: /a/")).toThrow("the grammar has no rule start");
   });
 });
+
+test("a grammar is as long as it may be, and no longer", () => {
+  const grammar = (units: number): string => `root ::= "a" #${"-".repeat(units - 14)}`;
+  expect(compile(grammar(65_536))("a")).toBe(true);
+  expect(() => compile(grammar(65_537))).toThrow(
+    "a grammar may have 65536 characters at most, but has 65537",
+  );
+});

@@ -7,6 +7,8 @@ import type { Regex, RegexShape } from "./shape.ts";
 
 export type { Automaton, Regex, RegexShape } from "./shape.ts";
 
+/** Bytes of a way to an end that is tried again. */
+const WAY_MAX = 16;
 /** States that are searched for an end before it is counted how far it is. */
 const NEAR_STATES = 3;
 
@@ -20,6 +22,8 @@ export class Regexes extends Expressions {
   readonly #partitions = new Partitions();
   readonly #counted = new CountedIntersections(this);
   readonly #clamping = new Clamping(this, this.#counted);
+  /** Bytes that led from one expression to an end. */
+  #way: readonly number[] = [];
   /** Spent by derivatives, which are broken off where it is paused; replaced by the owner per piece of work. */
   budget = new Budget(Number.POSITIVE_INFINITY);
 
@@ -63,7 +67,7 @@ export class Regexes extends Expressions {
       if (shape.kind === "cat") node.isEmpty = this.isEmpty(shape.head) || this.isEmpty(shape.tail);
       else if (shape.kind === "alt") node.isEmpty = shape.parts.every((part) => this.isEmpty(part));
       else if (shape.kind === "repeat") node.isEmpty = this.isEmpty(shape.of);
-      else if (!this.#search(regex, NEAR_STATES)) {
+      else if (!this.#goesSameWay(regex) && !this.#search(regex, NEAR_STATES)) {
         const isEmpty = shape.kind === "and" ? this.#counted.isEmpty(shape.parts) : null;
         if (isEmpty === null) this.#search(regex, Number.POSITIVE_INFINITY);
         else node.isEmpty = isEmpty;
@@ -75,7 +79,7 @@ export class Regexes extends Expressions {
   /** Finds out whether anything can be reached that matches, from so many states: those first that seem nearest to an end, and else
    *  depth first, as ends are far where lengths are counted. False: not from these. */
   #search(start: Regex, statesMax: number): boolean {
-    const parents = new Map<Regex, Regex | null>([[start, null]]);
+    const parents = new Map<Regex, { readonly at: Regex; readonly byte: number } | null>([[start, null]]);
     const open = [start];
     for (let states = 0; open.length > 0; states++) {
       if (states === statesMax) return false;
@@ -83,19 +87,47 @@ export class Regexes extends Expressions {
       const found: Regex[] = [];
       for (const byte of this.partitionOf(at).representatives) {
         const next = this.derivative(at, byte);
-        const node = this.nodes[next]!;
-        if (next === this.empty || node.isEmpty === true || parents.has(next)) continue;
-        if (!node.isBoolean || node.isNullable || node.isEmpty === false) {
-          for (let up: Regex | null = at; up !== null; up = parents.get(up)!) this.nodes[up]!.isEmpty = false;
+        if (this.#hasEnd(next)) {
+          const way = [byte];
+          for (let on = at, from = parents.get(on)!; ; on = from.at, from = parents.get(on)!) {
+            this.nodes[on]!.isEmpty = false;
+            if (from === null) break;
+            way.push(from.byte);
+          }
+          if (way.length <= WAY_MAX) this.#way = way.reverse();
           return true;
         }
-        parents.set(next, at);
+        if (next === this.empty || this.nodes[next]!.isEmpty === true || parents.has(next)) continue;
+        parents.set(next, { at, byte });
         found.push(next);
       }
       open.push(...found.sort((a, b) => this.nodes[b]!.bytesMin - this.nodes[a]!.bytesMin));
     }
     for (const at of parents.keys()) this.nodes[at]!.isEmpty = true;
     return true;
+  }
+
+  /** Whether the way that was found last leads to an end from here too, as it often does from one place of a text and the
+   *  next. */
+  #goesSameWay(start: Regex): boolean {
+    const passed = [start];
+    let at = start;
+    for (const byte of this.#way) {
+      at = this.derivative(at, byte);
+      if (this.#hasEnd(at)) {
+        for (const one of passed) this.nodes[one]!.isEmpty = false;
+        return true;
+      }
+      if (at === this.empty) return false;
+      passed.push(at);
+    }
+    return false;
+  }
+
+  /** Whether it is known that something matches. */
+  #hasEnd(regex: Regex): boolean {
+    const { isBoolean, isNullable, isEmpty } = this.nodes[regex]!;
+    return isNullable || isEmpty === false || (!isBoolean && regex !== this.empty);
   }
 
   /** Whether it matches the bytes. */

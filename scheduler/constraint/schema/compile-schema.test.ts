@@ -304,4 +304,11 @@ describe("JSON Schema", () => {
       "combine in more than 512 ways",
     );
   });
+
+  test("what is more work than is allowed is refused, each time after as much of it", () => {
+    // Of texts whose nineteenth letter from the end is both: all 2 ** 19 ends would have to be looked at.
+    const letters = ["a", "b"].map((letter) => ({ type: "string", pattern: `^[ab]*${letter}[ab]{18}$` }));
+    for (let time = 0; time < 2; time++)
+      expect(() => compile({ allOf: letters })).toThrow("it takes more than 3000000 steps of work");
+  });
 });
