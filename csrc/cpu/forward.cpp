@@ -20,7 +20,7 @@ constexpr double kPieceNs = 20'000;     // shorter work is done before another c
 constexpr double kByteNs = 0.05;        // reading a byte of weights
 constexpr double kWeightRowNs = 0.007;  // multiplying it with one row
 constexpr double kLogitNs = 5;          // of a draw
-constexpr int64_t kFewRows = 32, kFewRowsPieces = 4;
+constexpr int64_t kFewRows = 12, kFewRowsPieces = 4;
 
 RoutingRule routing_rule(Model const& model) {
   bunting_model_shape const& shape = model.shape();
@@ -201,7 +201,7 @@ double Forward::gemm_ns(PackedMatrix const& w, int64_t rows) const {
 }
 
 // With few rows threads wait for memory, which serves now the one and now the other: smaller pieces even that
-// out.
+// out. With more of them tiles gather their inputs, for every piece.
 int64_t Forward::gemm_pieces(PackedMatrix const& w, int64_t rows) const {
   int64_t const n = pieces(gemm_ns(w, rows));
   return n > 1 && rows <= kFewRows ? kFewRowsPieces * n : n;

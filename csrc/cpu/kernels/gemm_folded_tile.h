@@ -9,9 +9,10 @@
 // low sums of two tiles of rows; 2, 3: high ones; 4, 5: inputs; 6, 7: weights.
 //
 // Of 32 rows, a panel and kGroupMax k products take 128 cycles of the tile unit and storing their sums 50
-// more. The vector unit limits: of 690 cycles on a Xeon unpacking takes 240, and without any tile instruction
-// 560 are left. So rows of the products before are finished between products, and lines are fetched there: a
-// panel's in one burst took as long as everything else.
+// more. The vector unit limits: of 690 cycles on a Xeon unpacking took 240, and without any tile instruction
+// 560 were left. So between products rows of the products before are finished, a part of the next block is
+// unpacked (all of it at once: 1.02 to 1.15 times as slow) and lines are fetched: a panel's in one burst took
+// as long as everything else.
 //
 // Loops, outermost first: chunks of panels, blocks of k, blocks of rows, of which the first unpacks the chunk
 // and each fetches its part of what is unpacked next, panels, superblocks.
@@ -34,6 +35,7 @@ struct FoldedTiles {
   static constexpr int64_t kGroups = kBlockK / weight_group(W), kGroupsOfInput = kGroupMax / weight_group(W);
   static constexpr int64_t kPairs = kSuper / weight_group(W) / 2;
   static constexpr int64_t kInputsOfBlock = kSuper / kGroupMax, kTilesOfInput = kGroupMax / kTileK;
+  static constexpr int64_t kPackedBytes = Header::kBytes + kSuper / kGroup * D::kBytes;
   // The product of an integer without a sign and so many bits of its scale is a byte.
   static constexpr int kDigitBits = has_minimum(W) ? 8 - integer_bits(W) : 8;
   static constexpr bool kHasHigh = !has_minimum(W) || weight_format(W).scale_most >> kDigitBits > 0;
@@ -73,27 +75,36 @@ struct FoldedTiles {
     return int(kGroupMax / kTileK) * row_tiles * (kHasHigh ? 2 : 1);
   }
 
-  // A superblock that begins at `at`.
-  static void unpack(Block& to, char const* at) {
-    constexpr int kPartSteps = kSteps / kParts<W>;
-    uint8_t *low = to.low, *high = to.high;
-    char const* const header = at;
-    at += Header::kBytes;
-    to.scale_factors = Header::factors(header);
-    if constexpr (has_minimum(W)) {
-      to.minimum_factors = Header::minimum_factors(header);
-      for (int64_t pair = 0; pair < kPairs; ++pair) {
-        vi even[kRegisters], odd[kRegisters];
-        Header::integer_minimums(header, 2 * pair, even);
-        Header::integer_minimums(header, 2 * pair + 1, odd);
-        for (int i = 0; i < kRegisters; ++i) to.minimums[pair][i] = even[i] | odd[i] << 16;
+  // A superblock of a panel that becomes a block, a part at a time; without one there is nothing to do.
+  struct Unpacking {
+    Block* to = nullptr;
+    char const* from = nullptr;
+
+    BUNTING_INLINE void header() const {
+      if (to == nullptr) return;
+      to->scale_factors = Header::factors(from);
+      if constexpr (has_minimum(W)) {
+        to->minimum_factors = Header::minimum_factors(from);
+        for (int64_t pair = 0; pair < kPairs; ++pair) {
+          vi even[kRegisters], odd[kRegisters];
+          Header::integer_minimums(from, 2 * pair, even);
+          Header::integer_minimums(from, 2 * pair + 1, odd);
+          for (int i = 0; i < kRegisters; ++i) to->minimums[pair][i] = even[i] | odd[i] << 16;
+        }
       }
     }
-    for (int64_t group = 0; group < kSuper / kGroup; ++group, at += D::kBytes) {
+
+    // kGroup k, the index-th of them.
+    BUNTING_INLINE void group(int64_t index) const {
+      if (to == nullptr) return;
+      constexpr int kPartSteps = kSteps / kParts<W>;
+      constexpr int64_t kBytes = kSteps * kIntegerLineBytes;
+      char const* const at = from + Header::kBytes + index * D::kBytes;
+      uint8_t *const low = to->low + index * kBytes, *const high = to->high + index * (kHasHigh ? kBytes : 0);
 #pragma GCC unroll 2
       for (int part = 0; part < kParts<W>; ++part) {
         vi scales[kRegisters];
-        Header::integer_scales(header, group * kParts<W> + part, scales);
+        Header::integer_scales(from, index * kParts<W> + part, scales);
         for (vi& scale : scales) scale = (scale & 0xffff) | scale << 16;
 #pragma GCC unroll 8
         for (int i = 0; i < kPartSteps; ++i) {
@@ -101,10 +112,13 @@ struct FoldedTiles {
           fold(D::load(at, step), scales, low + step * kIntegerLineBytes, high + step * kIntegerLineBytes);
         }
       }
-      low += kSteps * kIntegerLineBytes;
-      if constexpr (kHasHigh) high += kSteps * kIntegerLineBytes;
     }
-  }
+
+    void all() const {
+      header();
+      for (int64_t index = 0; index < kSuper / kGroup; ++index) group(index);
+    }
+  };
 
   // A line of weights times their scales, pairs of 16 bits: the scales' digits, or whole and then cut.
   static BUNTING_INLINE void fold(typename D::Weight const& weight, vi const (&scales)[kRegisters],
@@ -156,10 +170,12 @@ struct FoldedTiles {
     f32x16* sums;
   };
 
-  // Makes `products`, and after each of them finishes a part of the rows of those before, which are in dots.
+  // Makes `products`, and after each of them finishes a part of the rows of those before, which are in dots,
+  // and unpacks a part of the block after theirs: its header last, for `before` may need the one in its
+  // place.
   template <int RowTiles>
   static BUNTING_INLINE void multiply_tiles(State& state, Products const& products, Products const& before,
-                                            Lines& fetch) {
+                                            Unpacking const& after, Lines& fetch) {
     constexpr int kRowsAtOnce = RowTiles * kTileRows / products_of(RowTiles);
     Tiles& tiles = state.tiles;
     tiles.template zero<0>();
@@ -175,11 +191,12 @@ struct FoldedTiles {
     };
     for (int64_t i = 0; i < kTilesOfInput; ++i) {
       int64_t const at = products.input * kTilesOfInput + i;
-      int64_t const line = (products.input % kInputsOfBlock * kTilesOfInput + i) * kTileBytes;
+      int64_t const tile = products.input % kInputsOfBlock * kTilesOfInput + i, line = tile * kTileBytes;
       tiles.template load<4>(state.rows.q[0][at], kTileK);
       tiles.template load<6>(products.block->low + line, 64);
       tiles.template multiply_int8<0, 4, 6>();
       finish_some();
+      after.group(tile * 2);
       if constexpr (RowTiles > 1) {
         tiles.template load<5>(state.rows.q[1][at], kTileK);
         tiles.template multiply_int8<1, 5, 6>();
@@ -194,7 +211,9 @@ struct FoldedTiles {
         multiply_high<3, 5>(tiles);
         finish_some();
       }
+      after.group(tile * 2 + 1);
     }
+    if (products.input % kInputsOfBlock == kInputsOfBlock - 1) after.header();
     tiles.template store<0>(state.dots[0], kPanel * 4);
     if constexpr (RowTiles > 1) tiles.template store<1>(state.dots[1], kPanel * 4);
     if constexpr (kHasHigh) tiles.template store<2>(state.dots[2], kPanel * 4);
@@ -215,6 +234,8 @@ struct FoldedTiles {
     constexpr int kPairsOfInput = int(kGroupsOfInput) / 2;
     auto const& [block, input, sums] = products;
     auto const* const minimums = block->minimums + input % kInputsOfBlock * kPairsOfInput;
+    f32x16 const scale_factors = block->scale_factors;
+    f32x16 const minimum_factors = has_minimum(W) ? block->minimum_factors : zero();
     for (int64_t r = first; r < first + Count; ++r) {
       int32_t const* const low = state.dots[0] + r * kPanel;
       int32_t const* const high = state.dots[kTilesOfRows] + r * kPanel;
@@ -234,9 +255,9 @@ struct FoldedTiles {
         minimum.r[i] = __builtin_convertvector(sum, vf);
       }
       if constexpr (has_minimum(W))
-        product = fma(product, block->scale_factors, minimum * block->minimum_factors);
+        product = fma(product, scale_factors, minimum * minimum_factors);
       else
-        product = product * block->scale_factors;
+        product = product * scale_factors;
       sums[r] = fma(product, set1(of.scales[input]), sums[r]);
     }
   }
@@ -270,21 +291,26 @@ struct FoldedTiles {
   static void multiply_rows(State& state, PackedMatrix const& w, Chunk const& chunk, bool unpacks,
                             bool keeps) {
     Products before{};
-    int64_t const inputs = chunk.k / kGroupMax, products = inputs * products_of(RowTiles);
+    int64_t const depth = chunk.k / kSuper, blocks = chunk.panels * depth, panel_bytes = w.panel_bytes();
+    int64_t const products = depth * kInputsOfBlock * products_of(RowTiles);
     int64_t const bytes_each = (chunk.lines + products - 1) / products * kLine;
-    for (int64_t panel = 0, made = 0; panel < chunk.panels; ++panel) {
-      char const* const next = chunk.next + panel * w.panel_bytes();
-      char const* at = w.panel(chunk.begin + panel) + w.depth_bytes(chunk.k0);
-      Lines fetch{next, next + chunk.lines * kLine, bytes_each};
-      Block* block = nullptr;
-      for (int64_t input = 0; input < inputs; ++input) {
-        if (input % kInputsOfBlock == 0) {
-          block = keeps ? &state.blocks[panel][input / kInputsOfBlock] : &state.blocks[0][made++ % 2];
-          if (unpacks) unpack(*block, at);
-          at += w.depth_bytes(kSuper);
-        }
-        Products const these{block, input, state.sums[panel]};
-        multiply_tiles<RowTiles>(state, these, before, fetch);
+    char const* const first = w.panel(chunk.begin) + w.depth_bytes(chunk.k0);
+    auto const unpacking = [&](int64_t index) -> Unpacking {
+      return {keeps ? &state.blocks[index / depth][index % depth] : &state.blocks[0][index % 2],
+              first + index / depth * panel_bytes + index % depth * kPackedBytes};
+    };
+    if (unpacks) unpacking(0).all();
+    Lines fetch{};
+    for (int64_t index = 0; index < blocks; ++index) {
+      int64_t const panel = index / depth, first_input = index % depth * kInputsOfBlock;
+      if (first_input == 0) {
+        char const* const next = chunk.next + panel * panel_bytes;
+        fetch = {next, next + chunk.lines * kLine, bytes_each};
+      }
+      Unpacking const after = unpacks && index + 1 < blocks ? unpacking(index + 1) : Unpacking{};
+      for (int64_t input = first_input; input < first_input + kInputsOfBlock; ++input) {
+        Products const these{unpacking(index).to, input, state.sums[panel]};
+        multiply_tiles<RowTiles>(state, these, before, after, fetch);
         before = these;
       }
     }
