@@ -14,7 +14,12 @@
 
 namespace bunting::BUNTING_ISA {
 
-inline constexpr int64_t kWidenedRowsLeast = 13;
+// From so many rows unpacking into memory costs less than doing so for every few rows: of groups of 16, of
+// four bits, and of those that lie in two planes.
+template <Dtype W>
+inline constexpr int64_t kWidenedRowsLeast = weight_group(W) < kGroup ? 13
+                                             : integer_bits(W) == 4   ? 33
+                                                                      : 25;
 inline constexpr int kWidenedPanels = 2;
 inline constexpr int64_t kWidenedK = 512;    // of a block of k: 16 KB of bytes
 inline constexpr int64_t kWidenedChunk = 8;  // panels
