@@ -9,6 +9,14 @@ export const OLDER = 6;
 export const NEWER = 7;
 const KINDS = 8;
 
+/** What `readEviction` writes. */
+export const EVICTABLE = 0;
+export const FIRST = 1;
+export const HITS_NOW = 2;
+export const HITS_THEN = 3;
+export const SINCE_MS = 4;
+export const FRONT_WORDS = 5;
+
 /** No span: the end of an eviction order. */
 export const NO_SPAN = -1;
 
@@ -79,13 +87,6 @@ export class IndexSpan {
     return this.#word(engine, READERS);
   }
 
-  /** Leading pages of the engine's that no sequence reads or will read. */
-  evictable(engine: number): number {
-    const at = this.#find(engine);
-    const words = this.#words;
-    return at < 0 || words[at + PROMISED]! > 0 || words[at + READERS]! > 0 ? 0 : words[at + CACHED]!;
-  }
-
   /** Writes for each of its holders that has `first` pages of a path how many it has, or will have, with this span, of
    *  whose pages the leading `common` are the path's. */
   addFound(found: Int32Array, common: number): void {
@@ -133,14 +134,18 @@ export class IndexSpan {
     this.#words[this.#find(engine) + HITS]! += 1;
   }
 
-  /** Hits of about the last `windowMs` on one engine, since it has been a holder (as WindowSum, which would be too large
-   *  here). */
-  hits(engine: number, nowMs: number, windowMs: number): number {
+  /** Writes what an engine that has some of it would evict: leading pages that no sequence reads or will read, where the span
+   *  begins, and its hits there (of this window, the one before, and since when; as WindowSum, which would be too large here). */
+  readEviction(engine: number, nowMs: number, windowMs: number, into: Float64Array, at: number): void {
     this.#roll(nowMs, windowMs);
-    const at = this.#find(engine);
-    if (at < 0) return 0;
-    const left = 1 - (nowMs - this.#hitsSinceMs) / windowMs;
-    return this.#words[at + HITS]! + left * this.#words[at + HITS_BEFORE]!;
+    const from = this.#find(engine);
+    const words = this.#words;
+    const isNeeded = words[from + PROMISED]! > 0 || words[from + READERS]! > 0;
+    into[at + EVICTABLE] = isNeeded ? 0 : words[from + CACHED]!;
+    into[at + FIRST] = this.first;
+    into[at + HITS_NOW] = words[from + HITS]!;
+    into[at + HITS_THEN] = words[from + HITS_BEFORE]!;
+    into[at + SINCE_MS] = this.#hitsSinceMs;
   }
 
   /** Id of the neighbour in the eviction order of an engine that has some of it cached. */

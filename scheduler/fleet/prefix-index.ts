@@ -1,10 +1,8 @@
 import type { CacheNotice, CacheNotices } from "../cache/notice.ts";
 import { assert } from "../core.ts";
+import { EvictionFront } from "./eviction-front.ts";
 import { IndexOrder } from "./index-order.ts";
 import { IndexSpan, NO_SPAN } from "./index-span.ts";
-
-/** How many spans a look at what would be evicted goes through; beyond, they are taken to be like those. */
-const EVICTION_LOOK = 64;
 
 /** Which notices of an engine are next. */
 interface Stream {
@@ -36,8 +34,12 @@ export class PrefixIndex {
   readonly #streams: Stream[];
   readonly #pagesCached: Int32Array;
   #pages = 0;
+  readonly #fronts: readonly EvictionFront[];
   /** Number of the last look-up (`match`); those of spans are 0 before any. */
   #look = 1;
+  /** What it found, by engine. */
+  #found: Int32Array | null = null;
+  readonly #isFound = (span: IndexSpan): boolean => span.look === this.#look;
   /** Where the last walk ended: page `#depth` of the path, inside or at the end of `#at`. */
   #at: IndexSpan;
   #depth = 0;
@@ -50,6 +52,7 @@ export class PrefixIndex {
     this.#order = new IndexOrder(this.#spans, engines);
     this.#streams = Array.from({ length: engines }, () => ({ epoch: 0, next: 0 }));
     this.#pagesCached = new Int32Array(engines);
+    this.#fronts = this.#streams.map((_, engine) => new EvictionFront(engine, this.#order, windowMs));
   }
 
   /** Pages and spans of the tree. */
@@ -62,10 +65,11 @@ export class PrefixIndex {
     return this.#pagesCached[engine]!;
   }
 
-  /** For each engine, how many leading pages of the path it has or will have; written to `found`. Null: none of it is
-   *  known. */
+  /** For each engine, how many leading pages of the path it has or will have; written to `found`, which stays as it is until the
+   *  next look. Null: none of it is known. */
   match(path: Float64Array, found: Int32Array): KnownPrefix | null {
     found.fill(0);
+    this.#found = found;
     this.#look += 1;
     let deepest: IndexSpan | null = null;
     let depth = 0;
@@ -86,6 +90,7 @@ export class PrefixIndex {
    *  path ends; null for an empty path. It ends with `settle` or `release`. */
   promise(path: Float64Array, engine: number, nowMs: number): IndexSpan | null {
     if (path.length === 0) return null;
+    this.#fronts[engine]!.changed();
     this.#walk(path);
     this.#extend(path);
     for (let span = this.#at; span.parent !== null; span = span.parent) {
@@ -98,6 +103,7 @@ export class PrefixIndex {
 
   /** Ends a promise: what has come of it, the engine has told, and will not evict while the sequence is there. */
   settle(end: IndexSpan, engine: number): void {
+    this.#fronts[engine]!.changed();
     for (let span = end; span.parent !== null; span = span.parent) {
       span.addPromise(engine, -1);
       span.addReader(engine, 1);
@@ -106,6 +112,7 @@ export class PrefixIndex {
 
   /** A sequence that was promised, or has settled, is gone. */
   release(end: IndexSpan, engine: number, isSettled: boolean): void {
+    this.#fronts[engine]!.changed();
     for (let span = end; span.parent !== null; span = span.parent) {
       if (isSettled) span.addReader(engine, -1);
       else span.addPromise(engine, -1);
@@ -117,6 +124,7 @@ export class PrefixIndex {
   apply(engine: number, { epoch, number, isWhole, notices }: CacheNotices): boolean {
     const stream = this.#streams[engine]!;
     if (epoch !== stream.epoch) return true;
+    this.#fronts[engine]!.changed();
     const isMissing = !isWhole && number !== stream.next;
     stream.next = number + 1;
     // After a gap, what these notices say is true all the same, only not everything.
@@ -143,21 +151,9 @@ export class PrefixIndex {
     nowMs: number,
     recomputeMs: (pages: number, first: number) => number,
   ): number {
-    let left = pages;
-    let sumMs = 0;
-    let span = this.#order.oldest(engine);
-    for (let looked = 0; span !== null && left > 0 && looked < EVICTION_LOOK; looked++) {
-      const evictable = span.look === this.#look ? 0 : span.evictable(engine);
-      if (evictable > 0) {
-        const taken = Math.min(left, evictable);
-        const returns = span.hits(engine, nowMs, this.#windowMs);
-        if (returns > 0) sumMs += recomputeMs(taken, span.first + evictable - taken) * returns;
-        left -= taken;
-      }
-      span = this.#order.newer(span, engine);
-    }
-    const isCutShort = span !== null && left > 0 && left < pages;
-    return ((isCutShort ? pages / (pages - left) : 1) * sumMs) / Math.max(1, hits);
+    // What begins with a page that it lacks it has nothing of.
+    const stays = this.#found?.[engine] === 0 ? null : this.#isFound;
+    return this.#fronts[engine]!.costMs(pages, nowMs, stays, recomputeMs) / Math.max(1, hits);
   }
 
   /** All spans but the root, parents first. For checks and pictures. */
@@ -195,6 +191,7 @@ export class PrefixIndex {
   }
 
   #forget(engine: number): void {
+    this.#fronts[engine]!.changed();
     for (let span = this.#order.oldest(engine); span !== null; span = this.#order.oldest(engine)) {
       this.#setCached(span, engine, 0);
       this.#prune(span);
@@ -249,6 +246,7 @@ export class PrefixIndex {
     span.splitInto(upper, pages);
     for (let index = 0; index < upper.holders; index++) {
       const engine = upper.holder(index);
+      this.#fronts[engine]!.changed();
       const below = span.cached(engine) - upper.cached(engine);
       if (upper.cached(engine) > 0) this.#order.insertAfter(span, upper, engine);
       if (upper.cached(engine) > 0 && below === 0) this.#order.remove(span, engine);
