@@ -54,7 +54,20 @@ of the same load (that one, and \`--repeat <id> --draw 1001\` to \`1004\`) ours 
 
 Seed 67 was looked at for [decision 0061](../decisions/0061-little-that-is-left-waits-for-the-next-step.md), which has figures of another seed. Of seed 2311,
 which nothing was tuned on, ours is more than 10 % worse in 0.9, 11 and 33 % of 320 configurations (1.15, 2.90 and 7.81 times at worst), and of rivals that pay for it
-nowhere in 0.3, 3.1 and 4.1 %.
+nowhere in 0.3, 3.1 and 4.1 %. Of 200 configurations of seed 7411, as fresh, in 0.5, 14.5 and 30 % (1.16, 1.49 and 4.44 times at worst).
+
+**The worst of that fresh seed, and why.** What the rival that is best there has of ours' mean and P99:
+
+| Repeat | worse | best rival: mean, P99 | why |
+| --- | --- | --- | --- |
+| 7411-80 | P99 1.49× | vllm-chunked 1.41, 0.67 | first come, first served; but Preble has 0.91 of the mean and 0.75 of the P99, and so over three other draws and with one tenant: **a plain loss**, answers of up to ten tokens with twice the load; cause not found |
+| 7411-130, 111, 6, 55, 191 | P99 1.45, 1.38, 1.32, 1.25, 1.19× | preble and, in 6, sglang 1.06–1.12, 0.69–0.84 | short prompts pass long ones: the last calls pay for the mean |
+| 7411-24 | P99 1.29× | preble 1.02, 0.77 | the same trade: over three draws Preble has 1.01 to 1.03 of the mean |
+| 7411-169, 40 | P99 1.25, 1.23× | preble 0.99, 0.94; 0.80, 0.81 | chance: over three other draws ours has 0.82 to 0.95 and 0.93 to 1.07 of Preble's P99 |
+| 7411-87 | P99 1.22×, first token 1.54× | preble-code 1.09, 0.82 | seven tenants take turns |
+| 7411-69, 94, 184 | first token 4.44, 1.85, 1.90× | sglang, vllm-chunked, preble-code 1.32–2.84, 1.49–3.06 | whole prompts first: gaps of 25, 3 and 30 times ours' |
+| 7411-58, 62, 34, 156 | first token 2.56, 2.01, 1.72, 2.14× | preble-code 1.25–1.70, 1.47–1.78 | whole prompts first while there is memory: first tokens 0.07 to 1.5 s sooner, and answers later |
+| 7411-139, 15, 122 | first token 2.00, 1.54, 1.58× | preble, preble-code, longest-prefix 1.00–1.07, 1.01–1.11 | answers of hundreds of tokens: 0.16 s of 30 s, 0.03 of 8.5, 1.0 of 13.6 |
 `;
 
 const { values } = parseArgs({

@@ -6,8 +6,8 @@ import { ErrorQuantile } from "./error-quantile.ts";
 
 const belief = { error: 0.1, count: 2 };
 
-function quantileOf(errors: readonly number[], covered = 0.99): ErrorQuantile {
-  const quantile = new ErrorQuantile(covered, 0.995, belief);
+function quantileOf(errors: readonly number[]): ErrorQuantile {
+  const quantile = new ErrorQuantile(0.995, belief);
   for (const error of errors) quantile.add(error);
   return quantile;
 }
@@ -20,26 +20,27 @@ function spread(count: number, most: number): number[] {
 test("it covers the share asked for, and not much more", () => {
   for (const [covered, least] of [
     [0.5, 0.5],
+    [0.8, 0.8],
     [0.95, 0.95],
     [0.99, 0.98],
   ] as const) {
-    const { value } = quantileOf(spread(1000, 0.5), covered);
+    const value = quantileOf(spread(1000, 0.5)).below(covered);
     expect(value).toBeGreaterThanOrEqual(0.5 * least * 0.9);
     expect(value).toBeLessThanOrEqual(0.5 * covered * 1.4);
   }
 });
 
 test("what is believed at first counts until a few hundred errors say otherwise", () => {
-  expect(quantileOf([]).value).toBeWithin(0.1, 0.131);
-  expect(quantileOf(new Array(20).fill(-0.2)).value).toBeWithin(0.1, 0.131);
-  expect(quantileOf(new Array(300).fill(-0.2)).value).toBe(0.0025);
+  expect(quantileOf([]).below(0.99)).toBeWithin(0.1, 0.131);
+  expect(quantileOf(new Array(20).fill(-0.2)).below(0.99)).toBeWithin(0.1, 0.131);
+  expect(quantileOf(new Array(300).fill(-0.2)).below(0.99)).toBe(0.0025);
 });
 
 test("a single large error is luck, a few are not, and they are forgotten", () => {
   const calm = new Array(1000).fill(0);
-  expect(quantileOf([...calm, 0.4]).value).toBe(0.0025);
-  expect(quantileOf([...calm, 0.4, 0.4, 0.4]).value).toBeWithin(0.4, 0.53);
-  expect(quantileOf([...calm, 0.4, 0.4, 0.4, ...calm]).value).toBe(0.0025);
+  expect(quantileOf([...calm, 0.4]).below(0.99)).toBe(0.0025);
+  expect(quantileOf([...calm, 0.4, 0.4, 0.4]).below(0.99)).toBeWithin(0.4, 0.53);
+  expect(quantileOf([...calm, 0.4, 0.4, 0.4, ...calm]).below(0.99)).toBe(0.0025);
 });
 
 test("after a reset only the belief is left", () => {
@@ -49,5 +50,5 @@ test("after a reset only the belief is left", () => {
 });
 
 test("errors beyond all buckets count as the last", () => {
-  expect(quantileOf(new Array(50).fill(7)).value).toBeCloseTo(1.044, 3);
+  expect(quantileOf(new Array(50).fill(7)).below(0.99)).toBeCloseTo(1.044, 3);
 });

@@ -20,27 +20,25 @@ export interface ErrorBelief {
  */
 export class ErrorQuantile {
   readonly #weights = new Float64Array(BUCKETS);
-  readonly #covered: number;
   readonly #forget: number;
   readonly #belief: ErrorBelief;
 
-  /** `covered`: share of the errors that stay below `value`. `belief`: what counts as seen before the first. */
-  constructor(covered: number, forget: number, belief: ErrorBelief) {
-    assert(covered > 0 && covered < 1 && forget > 0 && forget < 1, "shares are between 0 and 1");
-    this.#covered = covered;
+  /** `belief`: what counts as seen before the first. */
+  constructor(forget: number, belief: ErrorBelief) {
+    assert(forget > 0 && forget < 1, "shares are between 0 and 1");
     this.#forget = forget;
     this.#belief = belief;
     this.reset();
   }
 
-  /** The bound that `covered` of the errors keep: 0.0025 … 1.04. */
-  get value(): number {
+  /** The bound that `covered`, 0 to 1, of the errors keep: 0.0025 … 1.04. */
+  below(covered: number): number {
     let total = 0;
     for (const weight of this.#weights) total += weight;
     let above = 0;
     for (let index = BUCKETS - 1; index > 0; index--) {
       above += this.#weights[index]!;
-      if (above > total * (1 - this.#covered)) return bounds[index]!;
+      if (above > total * (1 - covered)) return bounds[index]!;
     }
     return FIRST;
   }

@@ -62,6 +62,8 @@ const LEAP = 1.25;
 const OUTLIER = 8;
 /** The margin covers this share of the last few hundred steps: targets are kept by 99 of 100. */
 const COVERED = 0.99;
+/** And the usual margin this one. */
+const USUAL = 0.8;
 const ERRORS_FORGET = 0.995;
 /** What is believed of the prior's error before there are steps to tell. */
 const ERRORS_BELIEF = { error: 0.1, count: 2 };
@@ -110,7 +112,7 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
   readonly #goal = new Float64Array(PARTS);
   /** The last steps, in turn; at first steps that took what the prior says. */
   readonly #recent = new Float64Array(RECENT * STRIDE).fill(1);
-  readonly #errors = new ErrorQuantile(COVERED, ERRORS_FORGET, ERRORS_BELIEF);
+  readonly #errors = new ErrorQuantile(ERRORS_FORGET, ERRORS_BELIEF);
   /** The slowdown, averaged over `STEADY_MS`. */
   #steady = 1;
   /** The slowdown, averaged over `USUAL_MS`; and by which part the two are apart, on average over as long. */
@@ -155,7 +157,12 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
 
   /** 99 % of steps stay below prediction × (1 + margin); 0.0025 … 1.04. */
   get margin(): number {
-    return this.#errors.value;
+    return this.#errors.below(COVERED);
+  }
+
+  /** 80 % stay below prediction × (1 + usualMargin); within the same bounds. */
+  get usualMargin(): number {
+    return this.#errors.below(USUAL);
   }
 
   stepMs(shape: StepShape): number {
