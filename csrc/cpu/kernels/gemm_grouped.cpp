@@ -10,9 +10,8 @@
 //
 // Work:     panels [begin, end) for all rows; gemm_block.h has the blocking. Superblocks meet many rows
 //           unpacked (gemm_widened.h): for one Zen 5 core and 512 rows of Q6_K that is 1.7 times as fast, for
-//           one core of a Xeon and 256 rows of Q5_K 1.3 and of Q4_K 1.1. Not with fewer registers:
-//           64 rows of Q4_K take AVX2 four times as long so. With tiles scales are folded in
-//           (gemm_folded_tile.h).
+//           one core of a Xeon and 256 rows of Q5_K 1.3 and of Q4_K 1.1, with AVX2 1.35 and 1.1. With tiles
+//           scales are folded in (gemm_folded_tile.h).
 // Roofline: few rows: memory, the packed weights once (8.125 bits each for q8 in groups of 128, 4.5 for q4 in
 //           groups of 32); many: the level's multiply-add
 //           of bytes, less what finishing takes: with VNNI two multiplications, and a conversion beside them,
@@ -55,7 +54,7 @@ void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
     if (g.tokens > 1) return WidenedMicro<W>::multiply(g, panel_begin, panel_end);
     return gemm_blocks<GroupedMicro<W, 1>>(g, panel_begin, panel_end);
   }
-  if constexpr (kIsCommon<W> && is_super(W) && (kParts<W> > 1 || kLanes == 16))
+  if constexpr (kIsCommon<W> && is_super(W))
     if (g.tokens >= kWidenedRowsLeast<W>) return WidenedMicro<W>::multiply(g, panel_begin, panel_end);
   if constexpr (kIsCommon<W>) gemm_blocks<GroupedMicro<W, kGroupedRows>>(g, panel_begin, panel_end);
 }

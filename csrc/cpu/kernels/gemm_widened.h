@@ -20,7 +20,7 @@ template <Dtype W>
 inline constexpr int64_t kWidenedRowsLeast = weight_group(W) < kGroup ? 13
                                              : integer_bits(W) == 4   ? 33
                                                                       : 25;
-inline constexpr int kWidenedPanels = 2;
+inline constexpr int kWidenedPanels = kGroupedSums / kGroupedRows;  // as many as sums fit the registers
 inline constexpr int64_t kWidenedK = 512;    // of a block of k: 16 KB of bytes
 inline constexpr int64_t kWidenedChunk = 8;  // panels
 
