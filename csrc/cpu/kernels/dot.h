@@ -134,8 +134,8 @@ class Dot {
     return w;
   }
 
-  // A step of integers that lie in bytes. Register by register: a struct of several the compiler copies by way
-  // of the stack, in smaller pieces, on whose stores the loads then wait.
+  // A step of integers that lie in bytes. Register by register: a struct of several the compiler copies by
+  // way of the stack, in smaller pieces, on whose stores the loads then wait.
   static BUNTING_INLINE Weight load_widened(uint8_t const* line) {
     Weight w;
     for (vu& r : w.r) {

@@ -21,8 +21,8 @@ inline constexpr int64_t kWidenedRowsLeast = weight_group(W) < kGroup ? 13
                                              : integer_bits(W) == 4   ? 33
                                                                       : 25;
 inline constexpr int kWidenedPanels = kGroupedSums / kGroupedRows;  // as many as sums fit the registers
-inline constexpr int64_t kWidenedK = 512;    // of a block of k: 16 KB of bytes
-inline constexpr int64_t kWidenedChunk = 8;  // panels
+inline constexpr int64_t kWidenedK = 512;                           // of a block of k: 16 KB of bytes
+inline constexpr int64_t kWidenedChunk = 8;                         // panels
 
 // What is kept of the scale and the minimum of a group: in superblocks integers, beside the superblock's
 // factors.
