@@ -54,12 +54,36 @@ test("a switch cannot be set by a variable, so that an empty one never opens a s
   expect(parse([], { BUNTING_INSECURE: "0" }).insecure).toBe(false);
 });
 
+test("a variable that is set to nothing is refused: it is no folder", () => {
+  expect(() => parse([], { BUNTING_DATA: "" })).toThrow("from env 'BUNTING_DATA' is invalid. It is empty.");
+});
+
+test("hosts and origins are taken as clients send them", () => {
+  const given = [
+    "--allow-host",
+    "Chat.Example",
+    "--cors-origin",
+    "https://Chat.Example:443/,tauri://localhost,*",
+  ];
+  expect(parse(given)).toEqual(
+    makeConfig({
+      allowHost: ["chat.example"],
+      corsOrigin: ["https://chat.example", "tauri://localhost", "*"],
+    }),
+  );
+});
+
 const refused: readonly (readonly [string, string])[] = [
   ["--port 70000", '"70000" is not a whole number between 0 and 65535.'],
   ["--port 80a", '"80a" is not a whole number between 0 and 65535.'],
   ["--threads 0", '"0" is not a whole number between 1 and 1024.'],
   ["--api-key=", '"" holds an empty key.'],
   ["--cors-origin https://a.example,", '"https://a.example," holds an empty origin.'],
+  ["--cors-origin https://chat.example/page", '"https://chat.example/page" is not an origin'],
+  ["--cors-origin chat.example", '"chat.example" is not an origin'],
+  ["--allow-host chat.example:8000", '"chat.example:8000" is not a name alone'],
+  ["--data=", "It is empty."],
+  ["--host=", "It is empty."],
   ["--port 1e3", '"1e3" is not a whole number between 0 and 65535.'],
   ["--device cpu:0", '"cpu:0" is not one of auto, cpu, cpu:N, cuda, cuda:i,j, emu, simulated, simulated:N.'],
   ["--device cuda:1,1", '"cuda:1,1" names a GPU twice.'],

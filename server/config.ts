@@ -68,12 +68,14 @@ export const serverSettings = Object.freeze({
     placeholder: "name",
     defaultText: "names of this machine",
     sentence: "Name that the header Host may hold on a loopback address; may be given several times.",
+    item: parseHostName,
   }),
   corsOrigin: list({
     placeholder: "origin",
     defaultText: "pages of this machine, on a loopback address",
     sentence:
       "Origin whose pages may call from a browser, such as https://chat.example, or * for all; may be given several times.",
+    item: parseOrigin,
   }),
   sharePrefixes: flag({
     sentence:
@@ -290,6 +292,24 @@ export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127\.\d+\.\d+\.\d+$/.test(host);
 }
 
+/** As it is compared with what a browser or a client sends: in small letters, without a port. */
+function parseHostName(value: string): string {
+  const name = value.toLowerCase();
+  if (/[/\s]|:\d*$/.test(name))
+    throw new ConfigError(`"${value}" is not a name alone, such as chat.example.`);
+  return name;
+}
+
+/** As browsers send it. Throws ConfigError for what none would, such as a URL with a path. */
+function parseOrigin(value: string): string {
+  if (value === "*" || value === "null") return value;
+  const url = URL.canParse(value) ? new URL(value) : null;
+  const isOrigin =
+    url !== null && url.pathname.length <= 1 && `${url.search}${url.hash}${url.username}` === "";
+  if (!isOrigin) throw new ConfigError(`"${value}" is not an origin, such as https://chat.example.`);
+  return `${url.protocol}//${url.host}`;
+}
+
 function parseDevice(value: string): DeviceChoice {
   if (value === "auto" || value === "emu") return { kind: value };
   const engines = /^(cpu|simulated)(?::([1-9]\d{0,2}))?$/.exec(value);
@@ -350,7 +370,7 @@ export function text(rule: {
   readonly sentence: string;
   readonly placeholder?: string;
 }): Setting<string> {
-  return setting({ placeholder: "text", ...rule, parse: (value) => value });
+  return setting({ placeholder: "text", ...rule, parse: notEmpty });
 }
 
 export function optional(rule: {
@@ -358,7 +378,13 @@ export function optional(rule: {
   readonly placeholder?: string;
   readonly defaultText?: string;
 }): Setting<string | null> {
-  return setting<string | null>({ placeholder: "text", ...rule, default: null, parse: (value) => value });
+  return setting<string | null>({ placeholder: "text", ...rule, default: null, parse: notEmpty });
+}
+
+/** An empty text is mostly a variable of a script that was not set: it must not stand for the working folder, say. */
+function notEmpty(value: string): string {
+  if (value === "") throw new ConfigError("It is empty.");
+  return value;
 }
 
 /** On when given, off otherwise. */
@@ -366,17 +392,23 @@ export function flag(rule: { readonly sentence: string }): Setting<boolean> {
   return setting({ ...rule, placeholder: null, default: false, parse: () => true });
 }
 
-/** Several values, each given by itself or, unless values hold commas, all in one text with commas between them. */
-export function list(rule: {
+/** Several values, each given by itself or, unless values hold commas, all in one text with commas between them.
+ *  `item` makes a value of what was typed, or throws ConfigError. */
+export function list({
+  holdsCommas = false,
+  item = (typed) => typed,
+  ...rule
+}: {
   readonly sentence: string;
   readonly placeholder: string;
   readonly defaultText: string;
   readonly holdsCommas?: boolean;
+  readonly item?: (typed: string) => string;
 }): Setting<readonly string[]> {
   const parse = (value: string): readonly string[] => {
-    const items = rule.holdsCommas === true ? [value] : value.split(",").map((item) => item.trim());
+    const items = holdsCommas ? [value] : value.split(",").map((typed) => typed.trim());
     if (items.includes("")) throw new ConfigError(`"${value}" holds an empty ${rule.placeholder}.`);
-    return items;
+    return items.map(item);
   };
   return setting<readonly string[]>({ ...rule, default: [], repeats: true, parse });
 }
