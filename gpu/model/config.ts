@@ -123,7 +123,8 @@ function familyOf(config: JsonFile): {
   readonly isHeadless: boolean;
 } {
   const fields = new Fields(config.file, config.json);
-  const supported = `supported: ${families.flatMap(({ classes, wrappers = [] }) => [...classes, ...wrappers]).join(", ")}`;
+  const classes = new Set(families.flatMap(({ classes, wrappers = [] }) => [...classes, ...wrappers]));
+  const supported = `supported: ${[...classes].join(", ")}`;
   const architectures = fields.get("architectures");
   const modelType = fields.get("model_type");
   const name = Array.isArray(architectures) && architectures.length === 1 ? architectures[0] : undefined;

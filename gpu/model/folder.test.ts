@@ -116,6 +116,11 @@ describe("folders that are no models", () => {
 
   test("a path that is missing or a file", () => {
     expect(errorOf(join(scratch, "none"))).toBe("DIR: does not exist");
+    for (const name of ["Nobody/Model-0.6B", "https://models.example/Model"]) {
+      expect(errorOf(name)).toBe(
+        "DIR: does not exist; models are not downloaded, a folder of this machine is wanted",
+      );
+    }
     const dir = emptyFolder("tiny.bin");
     expect(errorOf(join(dir, "tiny.bin"))).toBe(
       "DIR: is not a folder; wanted: a Hugging Face folder with config.json and *.safetensors, or a GGUF file",

@@ -103,6 +103,9 @@ function haveSameBytes(a: StoredTensor, b: StoredTensor): boolean {
   );
 }
 
+/** Under which a model is published, as in Qwen/Qwen3-0.6B; or its page. */
+const publishedName = /^([\w.-]+\/[\w.-]+|https?:.*)$/;
+
 function folderNames(dir: string): readonly string[] {
   try {
     if (!statSync(dir).isDirectory()) {
@@ -114,7 +117,11 @@ function folderNames(dir: string): readonly string[] {
     }
     return readdirSync(dir);
   } catch (error) {
-    throw error instanceof ModelError ? error : new ModelError(dir, null, ioReason(error));
+    if (error instanceof ModelError) throw error;
+    const hint = publishedName.test(dir)
+      ? "; models are not downloaded, a folder of this machine is wanted"
+      : "";
+    throw new ModelError(dir, null, ioReason(error) + hint);
   }
 }
 

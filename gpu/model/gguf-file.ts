@@ -237,7 +237,7 @@ function placed(reader: Reader, tensors: readonly StoredTensor[], alignment: num
       throw new ModelError(
         file,
         name,
-        `takes bytes ${offset} to ${offset + bytes} of a file of ${fileBytes}`,
+        `takes bytes ${offset} to ${offset + bytes} of a file of ${fileBytes}; is the file complete?`,
       );
     }
     if (offset < covered) throw new ModelError(file, name, "overlaps another tensor's data");
@@ -343,7 +343,9 @@ class Reader {
   #need(count: number, what: string): number {
     const end = this.#at + count;
     if (end > this.fileBytes) {
-      this.refuse(`${what} takes bytes ${this.#at} to ${end} of a file of ${this.fileBytes}`);
+      this.refuse(
+        `${what} takes bytes ${this.#at} to ${end} of a file of ${this.fileBytes}; is the file complete?`,
+      );
     }
     if (end > limits.headBytes) {
       this.refuse(`${what} ends at byte ${end}; metadata and tensor table may take ${limits.headBytes}`);

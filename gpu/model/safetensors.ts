@@ -59,9 +59,9 @@ const dtypeBytes: Readonly<Record<string, number>> = {
 
 /** All tensors of a folder: model.safetensors, or else the shards that model.safetensors.index.json lists. */
 export function readStoredTensors(dir: string): StoredTensors {
+  const index = join(dir, "model.safetensors.index.json");
   const single = join(dir, "model.safetensors");
-  if (existsSync(single)) return readFiles([single]);
-  return readShards(dir, join(dir, "model.safetensors.index.json"));
+  return existsSync(index) && !existsSync(single) ? readShards(dir, index) : readFiles([single]);
 }
 
 /** The tensors of one file, whose header is read and checked. */
@@ -147,7 +147,9 @@ function parseEntry(
   }
   const [begin, end] = offsets as [number, number];
   if (begin > end || end > dataBytes) {
-    return refuse(`data_offsets ${show(offsets)} lie outside the file's ${dataBytes} bytes of data`);
+    return refuse(
+      `data_offsets ${show(offsets)} lie outside the file's ${dataBytes} bytes of data; is the file complete?`,
+    );
   }
   let bytes = dtypeBytes[dtype]!;
   for (const size of shape) {
