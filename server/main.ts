@@ -112,4 +112,7 @@ async function end(command: Promise<number>): Promise<never> {
   }
 }
 
+for (const each of program.commands)
+  each.showHelpAfterError(`(bunting ${each.name()} ${each.usage()}; --help lists the options)`);
+
 await program.parseAsync();

@@ -79,6 +79,14 @@ describe("what cannot work is refused in one sentence", () => {
     expect(lines[0]).toMatch(sentence);
   });
 
+  test("an option that a command does not have, with how it is called", async () => {
+    const program = Program.bunting(["serve", "--model", empty]);
+    expect(await program.exitCode()).toBe(1);
+    expect(program.errors).toBe(
+      "error: unknown option '--model'\n(bunting serve [options] [model]; --help lists the options)\n",
+    );
+  });
+
   test("a port that is in use", async () => {
     const taken = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
     const program = Program.bunting(["serve", "--port", String(taken.port)]);

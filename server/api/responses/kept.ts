@@ -44,7 +44,7 @@ export class KeptResponses {
       this.#store.put(owner, kept);
       return true;
     } catch (error) {
-      console.error(`the response ${kept.response.id} is not kept:`, error);
+      console.error(`the response ${kept.response.id} is not kept: ${String(error)}`);
       return false;
     }
   }
