@@ -128,7 +128,9 @@ describe("a bad header is refused, naming tensor and reason", () => {
     expect(read(new Uint8Array(0))).toContain("has 0 bytes, too short");
     expect(read(good.slice(0, 7))).toContain("has 7 bytes, too short");
     expect(read(good.slice(0, 20))).toContain("in a file of 20");
-    expect(read(good.slice(0, -1))).toContain("a: data_offsets [0,2] lie outside the file's 1 bytes of data; is the file complete?");
+    expect(read(good.slice(0, -1))).toContain(
+      "a: data_offsets [0,2] lie outside the file's 1 bytes of data; is the file complete?",
+    );
     expect(read(fileOf("{}", 0, 2n ** 64n - 1n))).toContain("states a length of 18446744073709551615 bytes");
     expect(read(new TextEncoder().encode("version https://git-lfs.github.com/spec/v1\n"))).toContain(
       "Git LFS",
